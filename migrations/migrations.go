@@ -1,0 +1,20 @@
+// Package migrations holds the schema of idem as goose migrations.
+//
+// Run them with a goose provider of your own and a version table of their own, so that they never meet the migrations
+// of your application:
+//
+//	provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
+//		goose.WithTableName("idem_goose_version"),
+//		goose.WithDisableGlobalRegistry(true))
+//	...
+//	_, err = provider.Up(ctx)
+//
+// The part of each file between "-- +goose Up" and "-- +goose Down" is plain SQL for whoever uses another tool.
+package migrations
+
+import "embed"
+
+// FS holds the migration files at its root.
+//
+//go:embed *.sql
+var FS embed.FS

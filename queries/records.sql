@@ -1,0 +1,49 @@
+-- name: Claim :execrows
+-- Claim takes the key for this transaction, or touches nothing: no row where a live record exists (that is a replay, and
+-- stays read-only) and none where another transaction holds the key. The advisory lock is only what makes a busy key
+-- answer at once; that a key is claimed once rests on the primary key. An expired record is taken over in place.
+-- CASE fixes the order: a lock must not be taken for a replay.
+INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state)
+SELECT @scope::text, @key::text, @hash::bytea, @operation_id::uuid,
+       clock_timestamp(), clock_timestamp() + sqlc.arg(keep_us)::bigint * interval '1 microsecond', 'processing'::idem.record_state
+WHERE CASE
+    WHEN EXISTS (SELECT FROM idem.records live
+                 WHERE live.scope = @scope::text AND live.key = @key::text AND live.expires_at > clock_timestamp()) THEN false
+    ELSE pg_try_advisory_xact_lock(hashtextextended(@key::text, hashtextextended(@scope::text, 0)))
+END
+ON CONFLICT (scope, key) DO UPDATE
+SET hash = EXCLUDED.hash, operation_id = EXCLUDED.operation_id,
+    created_at = EXCLUDED.created_at, expires_at = EXCLUDED.expires_at, state = EXCLUDED.state,
+    status = NULL, completed_at = NULL, header = NULL, body = NULL
+WHERE r.expires_at <= clock_timestamp();
+
+-- name: Load :one
+-- Load reads the live record of the key, our own claim included. It is a statement of its own because the
+-- snapshot of the claim may be older than the commit of whoever won the key. Of a record with another hash nothing is read but that.
+SELECT (hash = @hash::bytea)::boolean AS same_hash, operation_id, state,
+       coalesce(CASE WHEN hash = @hash::bytea THEN status END, 0)::integer AS status,
+       (CASE WHEN hash = @hash::bytea THEN header END)::jsonb AS header,
+       (CASE WHEN hash = @hash::bytea THEN body END)::bytea AS body,
+       created_at, completed_at, expires_at,
+       clock_timestamp()::timestamptz AS loaded_at
+FROM idem.records
+WHERE scope = @scope::text AND key = @key::text AND expires_at > clock_timestamp();
+
+-- name: Complete :one
+-- Complete records the outcome on the row that this transaction claimed. If that row is gone, or was claimed by another
+-- transaction (fn ended ours and began a new one), it divides by zero, so that a COMMIT queued behind it is not reached.
+-- A joined transaction is not the one that claimed when the caller uses savepoints; there, releasing the savepoint is
+-- the proof. The expiry moves only if fn took so long that less than the TTL would be left after the commit.
+WITH done AS (
+    UPDATE idem.records r
+    SET state = @state::idem.record_state, status = @status::integer, completed_at = clock_timestamp(),
+        header = @header::jsonb, body = @body::bytea,
+        expires_at = CASE WHEN r.expires_at < clock_timestamp() + sqlc.arg(ttl_us)::bigint * interval '1 microsecond'
+                          THEN clock_timestamp() + sqlc.arg(keep_us)::bigint * interval '1 microsecond'
+                          ELSE r.expires_at END
+    WHERE r.scope = @scope::text AND r.key = @key::text AND r.operation_id = @operation_id::uuid
+      AND r.state = 'processing' AND (@joined::boolean OR r.xmin = pg_current_xact_id()::xid)
+    RETURNING r.completed_at, r.expires_at
+)
+SELECT max(completed_at)::timestamptz AS completed_at, max(expires_at)::timestamptz AS expires_at, 1 / count(*) AS one
+FROM done;
