@@ -1,24 +1,26 @@
 -- name: Claim :execrows
 -- Claim takes the key for this transaction, or touches nothing: no row where a live record exists (that is a replay, and
 -- stays read-only) and none where another transaction holds the key. The advisory lock is only what makes a busy key
--- answer at once; that a key is claimed once rests on the primary key. An expired record is taken over in place.
+-- answer at once; that a key is claimed once rests on the primary key. An expired record is taken over in place, unless
+-- it is our own: then the call is asking what became of a COMMIT, and the record is the answer however old it is.
 -- CASE fixes the order: a lock must not be taken for a replay.
 INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state)
 SELECT @scope::text, @key::text, @hash::bytea, @operation_id::uuid,
        clock_timestamp(), clock_timestamp() + sqlc.arg(keep_us)::bigint * interval '1 microsecond', 'processing'::idem.record_state
 WHERE CASE
     WHEN EXISTS (SELECT FROM idem.records live
-                 WHERE live.scope = @scope::text AND live.key = @key::text AND live.expires_at > clock_timestamp()) THEN false
+                 WHERE live.scope = @scope::text AND live.key = @key::text
+                   AND (live.expires_at > clock_timestamp() OR live.operation_id = @operation_id::uuid)) THEN false
     ELSE pg_try_advisory_xact_lock(hashtextextended(@key::text, hashtextextended(@scope::text, 0)))
 END
 ON CONFLICT (scope, key) DO UPDATE
 SET hash = EXCLUDED.hash, operation_id = EXCLUDED.operation_id,
     created_at = EXCLUDED.created_at, expires_at = EXCLUDED.expires_at, state = EXCLUDED.state,
     status = NULL, completed_at = NULL, header = NULL, body = NULL
-WHERE r.expires_at <= clock_timestamp();
+WHERE r.expires_at <= clock_timestamp() AND r.operation_id <> EXCLUDED.operation_id;
 
 -- name: Load :one
--- Load reads the live record of the key, our own claim included. It is a statement of its own because the
+-- Load reads the live record of the key, or our own in any case. It is a statement of its own because the
 -- snapshot of the claim may be older than the commit of whoever won the key. Of a record with another hash nothing is read but that.
 SELECT (hash = @hash::bytea)::boolean AS same_hash, operation_id, state,
        coalesce(CASE WHEN hash = @hash::bytea THEN status END, 0)::integer AS status,
@@ -27,7 +29,8 @@ SELECT (hash = @hash::bytea)::boolean AS same_hash, operation_id, state,
        created_at, completed_at, expires_at,
        clock_timestamp()::timestamptz AS loaded_at
 FROM idem.records
-WHERE scope = @scope::text AND key = @key::text AND expires_at > clock_timestamp();
+WHERE scope = @scope::text AND key = @key::text
+  AND (expires_at > clock_timestamp() OR operation_id = @operation_id::uuid);
 
 -- name: Complete :one
 -- Complete records the outcome on the row that this transaction claimed. If that row is gone, or was claimed by another

@@ -18,14 +18,15 @@ SELECT $1::text, $2::text, $3::bytea, $4::uuid,
        clock_timestamp(), clock_timestamp() + $5::bigint * interval '1 microsecond', 'processing'::idem.record_state
 WHERE CASE
     WHEN EXISTS (SELECT FROM idem.records live
-                 WHERE live.scope = $1::text AND live.key = $2::text AND live.expires_at > clock_timestamp()) THEN false
+                 WHERE live.scope = $1::text AND live.key = $2::text
+                   AND (live.expires_at > clock_timestamp() OR live.operation_id = $4::uuid)) THEN false
     ELSE pg_try_advisory_xact_lock(hashtextextended($2::text, hashtextextended($1::text, 0)))
 END
 ON CONFLICT (scope, key) DO UPDATE
 SET hash = EXCLUDED.hash, operation_id = EXCLUDED.operation_id,
     created_at = EXCLUDED.created_at, expires_at = EXCLUDED.expires_at, state = EXCLUDED.state,
     status = NULL, completed_at = NULL, header = NULL, body = NULL
-WHERE r.expires_at <= clock_timestamp()
+WHERE r.expires_at <= clock_timestamp() AND r.operation_id <> EXCLUDED.operation_id
 `
 
 type ClaimParams struct {
@@ -38,7 +39,8 @@ type ClaimParams struct {
 
 // Claim takes the key for this transaction, or touches nothing: no row where a live record exists (that is a replay, and
 // stays read-only) and none where another transaction holds the key. The advisory lock is only what makes a busy key
-// answer at once; that a key is claimed once rests on the primary key. An expired record is taken over in place.
+// answer at once; that a key is claimed once rests on the primary key. An expired record is taken over in place, unless
+// it is our own: then the call is asking what became of a COMMIT, and the record is the answer however old it is.
 // CASE fixes the order: a lock must not be taken for a replay.
 func (q *Queries) Claim(ctx context.Context, arg ClaimParams) (int64, error) {
 	result, err := q.db.Exec(ctx, Claim,
@@ -119,13 +121,15 @@ SELECT (hash = $1::bytea)::boolean AS same_hash, operation_id, state,
        created_at, completed_at, expires_at,
        clock_timestamp()::timestamptz AS loaded_at
 FROM idem.records
-WHERE scope = $2::text AND key = $3::text AND expires_at > clock_timestamp()
+WHERE scope = $2::text AND key = $3::text
+  AND (expires_at > clock_timestamp() OR operation_id = $4::uuid)
 `
 
 type LoadParams struct {
-	Hash  []byte
-	Scope string
-	Key   string
+	Hash        []byte
+	Scope       string
+	Key         string
+	OperationID pgtype.UUID
 }
 
 type LoadRow struct {
@@ -141,10 +145,15 @@ type LoadRow struct {
 	LoadedAt    pgtype.Timestamptz
 }
 
-// Load reads the live record of the key, our own claim included. It is a statement of its own because the
+// Load reads the live record of the key, or our own in any case. It is a statement of its own because the
 // snapshot of the claim may be older than the commit of whoever won the key. Of a record with another hash nothing is read but that.
 func (q *Queries) Load(ctx context.Context, arg LoadParams) (LoadRow, error) {
-	row := q.db.QueryRow(ctx, Load, arg.Hash, arg.Scope, arg.Key)
+	row := q.db.QueryRow(ctx, Load,
+		arg.Hash,
+		arg.Scope,
+		arg.Key,
+		arg.OperationID,
+	)
 	var i LoadRow
 	err := row.Scan(
 		&i.SameHash,

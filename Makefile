@@ -1,0 +1,61 @@
+# Nothing has to be set up first: the targets that need a Postgres start one (internal/testenv says how, and how to
+# choose another). Every target works on all modules of the repository unless it says otherwise.
+
+# Flags for go test, as in: make test GOTEST='-run TestDo -v'
+export GOTEST ?=
+# Flags for testenv, as in: make bench TESTENV='-c fsync=on'
+TESTENV ?=
+
+MODULES := $(patsubst ./%go.mod,./%,$(sort $(shell find . -name go.mod -not -path './.*/*')))
+# each runs a command in every module, in all of them even if it fails in one.
+each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
+
+.PHONY: help demo serve test short bench generate verify lint tidy fresh build clean testenv staticcheck
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+demo: testenv ## tell the whole story on one screen
+	@bin/testenv $(TESTENV) go run ./example/orders demo
+
+serve: testenv ## run the example's server until Ctrl-C
+	@bin/testenv $(TESTENV) go run ./example/orders serve
+
+test: testenv ## run every test with the race detector
+	@bin/testenv $(TESTENV) sh -c '$(call each,go test -race $$GOTEST ./...)'
+
+short: testenv ## run the tests of the root module alone, without the race detector
+	@bin/testenv $(TESTENV) sh -c 'go test $$GOTEST ./...'
+
+bench: testenv ## run the benchmarks of the library
+	@bin/testenv $(TESTENV) sh -c 'go test -run "^\$$" -bench . -benchmem $$GOTEST .'
+
+generate: ## write internal/db from queries/ and migrations/
+	$(SQLC) generate
+
+verify: lint tidy fresh ## check all that is checked before a change lands, short of the tests
+
+fresh: ## check that internal/db is what generate would write
+	@$(SQLC) diff
+
+lint: staticcheck ## gofmt, go vet, staticcheck
+	@unformatted=$$(gofmt -l .) && [ -z "$$unformatted" ] || { echo "gofmt -w $$unformatted"; exit 1; }
+	@$(call each,go vet ./... && $(CURDIR)/bin/staticcheck ./...)
+
+tidy: ## check that go.mod and go.sum are tidy
+	@$(call each,go mod tidy -diff)
+
+build: ## compile everything
+	@$(call each,go build -o /dev/null ./...)
+
+clean: ## remove what the other targets leave
+	rm -rf bin
+
+testenv:
+	@go -C internal/testenv build -o ../../bin/testenv .
+
+staticcheck:
+	@CGO_ENABLED=0 go build -modfile=tools/go.mod -o bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+
+# Without cgo, sqlc builds in two minutes instead of ten; the next time it starts at once.
+SQLC = CGO_ENABLED=0 go tool -modfile=tools/go.mod sqlc

@@ -1,0 +1,204 @@
+package idem
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/db"
+)
+
+// call is one Do or DoTx from its arguments to its answer.
+type call struct {
+	options
+	pool        *pgxpool.Pool
+	scope, key  string
+	hash        Hash
+	fn          func(pgx.Tx) (Response, error)
+	operationID string // the same for every attempt of this call: it tells our own execution from somebody else's
+	values      values
+
+	flight   flight // of which this call is the leader, if it leads
+	started  time.Time
+	waited   time.Duration
+	waiting  bool
+	attempts int
+	age      time.Duration
+}
+
+func newCall(scope, key string, hash Hash, fn func(pgx.Tx) (Response, error), opts []Option) (*call, error) {
+	c := &call{scope: scope, key: key, hash: hash, fn: fn, started: time.Now()}
+	if err := c.options.set(opts); err != nil {
+		return c, err
+	}
+	if fn == nil {
+		return c, errors.New("idem: fn is nil")
+	}
+	if err := checkNames(scope, key); err != nil {
+		return c, err
+	}
+	c.operationID = newOperationID()
+	c.values = c.encode()
+	return c, nil
+}
+
+// newOperationID returns a random UUID. It comes from the client because the call must know it even if it never hears
+// from the server again.
+func newOperationID() string {
+	var id [16]byte
+	rand.Read(id[:]) // never fails
+	id[6] = id[6]&0x0f | 0x40
+	id[8] = id[8]&0x3f | 0x80
+	var s [36]byte
+	hex.Encode(s[:], id[:4])
+	hex.Encode(s[9:], id[4:6])
+	hex.Encode(s[14:], id[6:8])
+	hex.Encode(s[19:], id[8:10])
+	hex.Encode(s[24:], id[10:])
+	s[8], s[13], s[18], s[23] = '-', '-', '-', '-'
+	return string(s[:])
+}
+
+// lead brings the key to an answer: it claims and executes, or finds the record, or gives up waiting for another holder.
+func (c *call) lead(ctx context.Context) (record, error) {
+	poll, again := pollPause, retryPause
+	for retries := c.retries; ; {
+		r, fate, err := c.attempt(ctx)
+		if fate == fateUnknown {
+			r, fate, err = c.resolve(ctx, err)
+		}
+		switch fate {
+		case fateDone, fateLive:
+			return r, nil
+		case fateFailed:
+			return r, err
+		case fateBusy:
+			if err := c.waitForHolder(ctx, poll.next()); err != nil {
+				return r, err
+			}
+		case fateAgain:
+			if retries == 0 || ctx.Err() != nil {
+				return r, err
+			}
+			retries--
+			c.traceEvent(ctx, EventRetried, err)
+			if sleep(ctx, again.next()) != nil {
+				return r, err
+			}
+		}
+	}
+}
+
+// resolve asks the record what became of a COMMIT that was not acknowledged because of cause. It goes on, within its
+// bound, after the end of the caller's context: the caller is better served by the truth than by speed.
+func (c *call) resolve(ctx context.Context, cause error) (record, fate, error) {
+	c.traceEvent(ctx, EventOutcomeUnknown, cause)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.limits.resolve)
+	defer cancel()
+	for pause := pollPause; ; {
+		r, fate, err := c.probe(bounded)
+		switch {
+		case fate == fateLive && r.ours:
+			c.traceEvent(ctx, EventResolvedCommitted, nil)
+			return r, fateLive, nil
+		case fate == fateLive:
+			c.traceEvent(ctx, EventResolvedRolledBack, nil)
+			return r, fateLive, nil
+		case fate == fateFree:
+			c.traceEvent(ctx, EventResolvedRolledBack, nil)
+			return record{}, fateAgain, cause
+		case fate == fateFailed && bounded.Err() == nil:
+			return record{}, fateFailed, &OutcomeUnknownError{OperationID: c.operationID, Err: errors.Join(cause, err)}
+		}
+		if sleep(bounded, pause.next()) != nil {
+			return record{}, fateFailed, &OutcomeUnknownError{OperationID: c.operationID, Err: cause}
+		}
+	}
+}
+
+// answer turns the live record of the key into what the caller is told.
+func (c *call) answer(r record) (Result, error) {
+	switch {
+	case !r.sameHash:
+		return Result{}, &MismatchError{Key: abridged(c.key), CreatedAt: r.createdAt}
+	case r.state == processing:
+		return Result{}, fmt.Errorf("%w: an earlier fn for %s did, without a response; see to its effect, then remove the record",
+			ErrTxEnded, abridged(c.key))
+	}
+	if !r.ours {
+		c.age = r.loadedAt.Sub(r.createdAt)
+	}
+	return r.result(), nil
+}
+
+// values are the parameters of the statements as they travel.
+type values struct{ scope, key, operationID, ttl, keep []byte }
+
+func (c *call) encode() values {
+	buf := make([]byte, 0, len(c.scope)+len(c.key)+len(c.operationID)+2*20)
+	cut := func(grown []byte) []byte {
+		piece := grown[len(buf):len(grown):len(grown)]
+		buf = grown
+		return piece
+	}
+	return values{
+		scope:       cut(append(buf, c.scope...)),
+		key:         cut(append(buf, c.key...)),
+		operationID: cut(append(buf, c.operationID...)),
+		ttl:         cut(strconv.AppendInt(buf, c.ttl.Microseconds(), 10)),
+		keep:        cut(strconv.AppendInt(buf, c.keep().Microseconds(), 10)),
+	}
+}
+
+// addClaim adds the claim and the load that follows it.
+func (c *call) addClaim(ctx context.Context, trip *trip) {
+	v := &c.values
+	trip.query(ctx, claimStatement, v.scope, v.key, c.hash[:], v.operationID, v.keep)
+	trip.query(ctx, loadStatement, c.hash[:], v.scope, v.key, v.operationID)
+}
+
+func (c *call) readClaim(trip *trip) record {
+	claimed := trip.skip().RowsAffected() == 1
+	answer := trip.next()
+	if answer == nil {
+		return record{}
+	}
+	r, err := readRecord(answer, trip.conn.TypeMap(), c.operationID)
+	if err != nil && trip.err == nil {
+		trip.err = err
+	}
+	r.claimed = claimed
+	if claimed && !r.ours && trip.err == nil {
+		trip.err = errors.New("idem: the record was inserted but cannot be read: is row-level security or a trigger in the way?")
+	}
+	return r
+}
+
+// addComplete adds the statement that records a response. joined says that the claim may have been made under a savepoint.
+func (c *call) addComplete(ctx context.Context, trip *trip, resp Response, header []byte, state db.IdemRecordState, joined bool) {
+	v := &c.values
+	trip.query(ctx, completeStatement,
+		[]byte(state), strconv.AppendInt(nil, int64(resp.Status), 10), header, resp.Body, v.ttl, v.keep,
+		v.scope, v.key, v.operationID, strconv.AppendBool(nil, joined))
+}
+
+func (c *call) readComplete(trip *trip, r *record) {
+	answer := trip.next()
+	if answer == nil {
+		return
+	}
+	if answer.NextRow() {
+		row := row{values: answer.Values(), fields: answer.FieldDescriptions(), types: trip.conn.TypeMap()}
+		r.completedAt, r.expiresAt = row.time(), row.time()
+	}
+	if _, err := answer.Close(); err != nil {
+		trip.err = err
+	}
+}

@@ -1,0 +1,179 @@
+package idem_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+// The test server waits for a synchronous standby that does not exist, and spares everybody the wait by
+// synchronous_commit = local. A transaction that turns it on parks in its COMMIT: durable, invisible to others,
+// unacknowledged, until the test ends the wait.
+const parkCommit = "set local synchronous_commit = on"
+
+func requireGhostStandby(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	var standbys string
+	if err := pool.QueryRow(context.Background(), "show synchronous_standby_names").Scan(&standbys); err != nil {
+		t.Fatal(err)
+	}
+	if standbys == "" {
+		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
+			t.Fatal("IDEM_TEST_REQUIRE is set, but the server has no synchronous_standby_names")
+		}
+		t.Skip("the server has no synchronous_standby_names: `make test` starts one that has")
+	}
+}
+
+// parked is a call whose COMMIT is under way.
+type parked struct {
+	*ledger
+	watch  *watch
+	result idem.Result
+	done   chan error
+}
+
+func park(t *testing.T, ctx context.Context, opts ...idem.Option) *parked {
+	t.Helper()
+	p := &parked{ledger: newLedger(t), watch: newWatch(), done: make(chan error, 1)}
+	requireGhostStandby(t, p.pool)
+	go func() {
+		var err error
+		p.result, err = idem.Do(ctx, p.pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
+			if _, err := tx.Exec(context.Background(), parkCommit); err != nil {
+				return idem.Response{}, err
+			}
+			return p.charge("k")(tx)
+		}, append(opts, idem.WithObserver(p.watch))...)
+		p.done <- err
+	}()
+	awaitTrue(t, p.pool, `select count(*) = 1 from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'`)
+	return p
+}
+
+// signal calls a function of the server on the backend that is parked.
+func (p *parked) signal(t *testing.T, function string) {
+	t.Helper()
+	_, err := p.pool.Exec(context.Background(),
+		"select "+function+"(pid) from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'")
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *parked) wantCommitted(t *testing.T, events ...string) {
+	t.Helper()
+	if err := await(t, "the call", p.done); err != nil {
+		t.Fatalf("the effect is committed, but err = %v", err)
+	}
+	if p.result.Replayed || p.runs.Load() != 1 {
+		t.Errorf("Replayed = %v after %d runs of fn", p.result.Replayed, p.runs.Load())
+	}
+	if diff := cmp.Diff(events, p.watch.all()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	p.wantOnce("k")
+	again, err := idem.Do(context.Background(), p.pool, scope, "k", hashA, p.charge("k"))
+	want := p.result
+	want.Replayed = true
+	if diff := cmp.Diff(want, again); err != nil || diff != "" {
+		t.Errorf("replay: %v\n%s", err, diff)
+	}
+}
+
+func TestSessionTerminatedDuringCommitIsResolvedAsCommitted(t *testing.T) {
+	t.Parallel()
+	p := park(t, context.Background())
+	p.signal(t, "pg_terminate_backend")
+	p.wantCommitted(t, "outcome_unknown", "resolved_committed", "executed")
+}
+
+func TestCancelDuringCommitIsACommit(t *testing.T) {
+	t.Parallel()
+	p := park(t, context.Background())
+	p.signal(t, "pg_cancel_backend")
+	p.wantCommitted(t, "executed")
+}
+
+func TestContextThatEndsDuringCommitDoesNotAbandonIt(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(context.Background())
+	p := park(t, ctx)
+	cancel()
+	// Nothing tells that a wait goes on, except that it has not ended: the answer below must be the COMMIT's own.
+	p.signal(t, "pg_cancel_backend")
+	p.wantCommitted(t, "executed")
+}
+
+func TestCommitThatOutlastsContextAndGraceIsResolved(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(context.Background())
+	p := park(t, ctx, idem.WithLimits(limit, 20*time.Millisecond, limit))
+	cancel() // the client gives up on the connection and asks the server to cancel, which ends the wait
+	p.wantCommitted(t, "outcome_unknown", "resolved_committed", "executed")
+}
+
+func TestKeyIsInProgressWhileItsCommitIsUnderWay(t *testing.T) {
+	t.Parallel()
+	p := park(t, context.Background())
+	other := pgtest.Open(t, p.pool.Config().ConnString())
+	_, err := idem.Do(context.Background(), other, scope, "k", hashA, p.charge("k"), idem.WithWait(0))
+	if !errors.Is(err, idem.ErrInProgress) {
+		t.Errorf("err = %v", err)
+	}
+	p.signal(t, "pg_cancel_backend")
+	p.wantCommitted(t, "executed")
+}
+
+func TestOutcomeIsUnknownOnlyWhileTheOldTransactionLives(t *testing.T) {
+	t.Parallel()
+	// The client is cut off without a cancel: only the server knows that the COMMIT goes on.
+	ctx := context.Background()
+	l := newLedger(t)
+	requireGhostStandby(t, l.pool)
+	w := newWatch()
+	done := make(chan error, 1)
+	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1))
+	var conn *pgx.Conn
+	go func() {
+		_, err := idem.Do(ctx, pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
+			conn = tx.Conn()
+			if _, err := tx.Exec(ctx, parkCommit); err != nil {
+				return idem.Response{}, err
+			}
+			return l.charge("k")(tx)
+		}, idem.WithLimits(limit, limit, 50*time.Millisecond), idem.WithObserver(w))
+		done <- err
+	}()
+	parkedNow := `select count(*) = 1 from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'`
+	awaitTrue(t, l.pool, parkedNow)
+	conn.PgConn().Conn().Close()
+	err := await(t, "the call", done)
+	unknown, ok := errors.AsType[*idem.OutcomeUnknownError](err)
+	if !ok || !errors.Is(err, idem.ErrOutcomeUnknown) || !idem.Retryable(err) {
+		t.Fatalf("err = %v", err)
+	}
+	if !slices.Equal(w.all(), []string{"outcome_unknown", "unknown"}) {
+		t.Errorf("events %v", w.all())
+	}
+	// The retry learns the truth once the server does.
+	awaitTrue(t, l.pool, parkedNow)
+	if _, err := l.pool.Exec(ctx, "select pg_cancel_backend(pid) from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'"); err != nil {
+		t.Fatal(err)
+	}
+	res, err := idem.Do(ctx, pool, scope, "k", hashA, l.charge("k"))
+	if err != nil || !res.Replayed || res.OperationID != unknown.OperationID {
+		t.Errorf("res = %+v, err = %v, want operation %s", res, err, unknown.OperationID)
+	}
+	l.wantOnce("k")
+}

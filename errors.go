@@ -1,0 +1,200 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Every way in which a call can say no. Test for them with errors.Is; the typed errors below carry the facts that a
+// caller needs in order to act. Errors returned by fn, and errors of Postgres (*pgconn.PgError), are passed on so that
+// errors.Is and errors.As find them as they were.
+var (
+	// ErrInProgress says that another call holds the key and did not end within the wait. Try again later with the same
+	// key. Its type is *InProgressError.
+	ErrInProgress = errors.New("idem: the key is in progress")
+
+	// ErrMismatch says that the key belongs to a request with another hash. Nothing was executed. Its type is
+	// *MismatchError.
+	ErrMismatch = errors.New("idem: the key belongs to a different request")
+
+	// ErrInvalidKey says that the key breaks a rule: 1 to 255 bytes of valid UTF-8 without control characters.
+	ErrInvalidKey = errors.New("idem: invalid key")
+
+	// ErrInvalidScope says that the scope breaks a rule: 1 to 512 bytes of valid UTF-8 without control characters.
+	ErrInvalidScope = errors.New("idem: invalid scope")
+
+	// ErrInvalidResponse says that fn returned a response that could not be replayed as it is: a header that is not valid
+	// UTF-8 or holds a NUL, or a status beyond 32 bits. Everything was rolled back.
+	ErrInvalidResponse = errors.New("idem: the response cannot be stored")
+
+	// ErrResponseTooLarge says that the response is above the limit of WithMaxResponse. Everything was rolled back. Its type
+	// is *ResponseTooLargeError.
+	ErrResponseTooLarge = errors.New("idem: the response is too large")
+
+	// ErrOutcomeUnknown says that COMMIT was sent, that its answer was lost and that Postgres could not be asked in time.
+	// Try again with the same key to learn what became of it. Its type is *OutcomeUnknownError.
+	ErrOutcomeUnknown = errors.New("idem: the outcome is unknown")
+
+	// ErrTxAborted says that fn returned no error from a transaction that can no longer commit: a statement of it had failed,
+	// its connection was lost, or its rows were left open. Nothing was committed.
+	ErrTxAborted = errors.New("idem: fn returned without an error, but its transaction is aborted")
+
+	// ErrTxEnded says that fn ended the transaction itself, or removed the record that Do had put there. Commit and Rollback
+	// on the tx are refused and nothing is committed. If fn got there by raw SQL, whatever it committed is committed without
+	// a response, and the key is refused with this error until the record expires or is removed by hand.
+	ErrTxEnded = errors.New("idem: fn must not end the transaction")
+)
+
+// InProgressError is the ErrInProgress of one call.
+type InProgressError struct {
+	Key        string        // abridged, fit for a log
+	RetryAfter time.Duration // how long to leave the key alone
+}
+
+func (e *InProgressError) Error() string {
+	return fmt.Sprintf("%v: %s, retry after %v", ErrInProgress, e.Key, e.RetryAfter)
+}
+
+// Unwrap makes errors.Is(err, ErrInProgress) true.
+func (e *InProgressError) Unwrap() error { return ErrInProgress }
+
+// MismatchError is the ErrMismatch of one call. It says nothing about the stored response.
+type MismatchError struct {
+	Key       string    // abridged, fit for a log
+	CreatedAt time.Time // when the key was first used
+}
+
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("%v: %s was first used at %s; a new request needs a new key",
+		ErrMismatch, e.Key, e.CreatedAt.UTC().Format(time.RFC3339))
+}
+
+// Unwrap makes errors.Is(err, ErrMismatch) true.
+func (e *MismatchError) Unwrap() error { return ErrMismatch }
+
+// ResponseTooLargeError is the ErrResponseTooLarge of one call.
+type ResponseTooLargeError struct {
+	Size  int // bytes of header and body
+	Limit int // what WithMaxResponse allows
+}
+
+func (e *ResponseTooLargeError) Error() string {
+	return fmt.Sprintf("%v: %d bytes, limit %d; return a reference instead, or raise WithMaxResponse",
+		ErrResponseTooLarge, e.Size, e.Limit)
+}
+
+// Unwrap makes errors.Is(err, ErrResponseTooLarge) true.
+func (e *ResponseTooLargeError) Unwrap() error { return ErrResponseTooLarge }
+
+// OutcomeUnknownError is the ErrOutcomeUnknown of one call.
+type OutcomeUnknownError struct {
+	OperationID string // the execution whose fate is unknown: its record, if there is one, carries this id
+	Err         error  // what COMMIT answered instead of an acknowledgement
+}
+
+func (e *OutcomeUnknownError) Error() string {
+	return fmt.Sprintf("%v: operation %s: COMMIT was not acknowledged (%v); retry with the same key",
+		ErrOutcomeUnknown, e.OperationID, e.Err)
+}
+
+// Unwrap makes errors.Is(err, ErrOutcomeUnknown) true and keeps the cause within reach of errors.As.
+func (e *OutcomeUnknownError) Unwrap() []error { return []error{ErrOutcomeUnknown, e.Err} }
+
+// Retryable reports whether the same call, with the same key, may succeed if it is made again after a pause. It is true
+// for a key in progress, an unknown outcome, a serialization failure or deadlock that outlived the retries, a server that
+// is shutting down, recovering or out of resources, a lock that was not available, and a lost or refused connection. It is
+// false for nil, for refusals that will be the same next time, for the end of the caller's own context, and for errors it
+// does not know, those of fn among them.
+func Retryable(err error) bool {
+	return errors.Is(err, ErrInProgress) || errors.Is(err, ErrOutcomeUnknown) || transient(err)
+}
+
+// transient reports whether err tells of a state of the server, or of the way to it, that passes.
+func transient(err error) bool {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return retryableState(pgErr.Code)
+	}
+	return connectionLost(err)
+}
+
+func retryableState(code string) bool {
+	switch code {
+	case "40001", "40P01", // serialization_failure, deadlock_detected
+		"55P03",                            // lock_not_available
+		"57P01", "57P02", "57P03", "57P05": // admin_shutdown, crash_shutdown, cannot_connect_now, idle_session_timeout
+		return true
+	}
+	if len(code) != 5 {
+		return false
+	}
+	// Connection exceptions, and insufficient resources: too many connections, out of memory, disk full.
+	return code[:2] == "08" || code[:2] == "53"
+}
+
+// rerunnable reports whether Postgres asks for the whole transaction to be run again.
+func rerunnable(err error) bool {
+	return hasCode(err, "40001") || hasCode(err, "40P01")
+}
+
+// staleStatement reports whether a prepared statement no longer fits the server: somebody discarded it, or changed the
+// table under it. A new connection prepares it afresh.
+func staleStatement(err error) bool {
+	return hasCode(err, "26000") || hasCode(err, "0A000")
+}
+
+// connectionLost reports whether err tells of a connection that broke, or that could not be had, rather than of an answer.
+func connectionLost(err error) bool {
+	switch _, refused := errors.AsType[*pgconn.ConnectError](err); {
+	case refused, errors.Is(err, pgconn.ErrConnClosed), errors.Is(err, net.ErrClosed),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return true
+	case contextEnded(err):
+		return false
+	}
+	_, network := errors.AsType[net.Error](err)
+	return network || pgconn.SafeToRetry(err)
+}
+
+// fatal reports whether the server ended the session with this error. A transaction that got it as the answer to COMMIT
+// may well be committed.
+func fatal(pgErr *pgconn.PgError) bool {
+	severity := pgErr.SeverityUnlocalized
+	if severity == "" {
+		severity = pgErr.Severity
+	}
+	return severity == "FATAL" || severity == "PANIC"
+}
+
+// hint adds to an error of Postgres what its reader can do about it.
+func hint(err error) error {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return err
+	}
+	switch pgErr.Code {
+	case "42P01", "3F000", "42703", "42704":
+		return fmt.Errorf("idem: the schema is missing or out of date, run the migrations of package migrations: %w", err)
+	case "25006":
+		return fmt.Errorf("idem: this connection is read-only (a replica?), records are written and read on the primary: %w", err)
+	case "42501":
+		return fmt.Errorf("idem: the role needs USAGE on schema idem and SELECT, INSERT, UPDATE on idem.records: %w", err)
+	}
+	return err
+}
+
+func contextEnded(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+const divisionByZero = "22012"
+
+func hasCode(err error, code string) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == code
+}

@@ -1,0 +1,71 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// act is one thing that goes wrong in real life, and what has to come of it.
+type act struct {
+	name string
+	want count
+	play func(ctx context.Context, s *stage) (note string, err error)
+}
+
+const duplicates = 50
+
+var acts = []act{
+	{"50 duplicates at once, on two instances", count{attempts: duplicates, created: 1, replays: duplicates - 1}, storm},
+	{"an answer lost on its way", count{attempts: 2, created: 1, replays: 1}, lostAnswer},
+	{"the same key with another amount", count{attempts: 3, created: 1, replays: 1, refused: 1}, changedAmount},
+	{"kill -9 inside the transaction", count{attempts: 2, created: 1}, killedInside},
+	{"kill -9 after the commit", count{attempts: 2, created: 1, replays: 1}, killedAfter},
+	{"out of stock, asked twice", count{attempts: 2, replays: 1, refused: 1}, soldOut},
+}
+
+// count is what became of the attempts of an act. An answer counts once: as a replay, as a refusal, or not at all if it
+// is the first one to an order. So does an attempt that got no answer.
+type count struct {
+	attempts int
+	created  int // orders, by the books
+	replays  int
+	refused  int
+}
+
+func (c count) String() string {
+	return fmt.Sprintf("%d attempts, %d orders, %d replays, %d refused", c.attempts, c.created, c.replays, c.refused)
+}
+
+func (c count) plus(other count) count {
+	return count{c.attempts + other.attempts, c.created + other.created, c.replays + other.replays, c.refused + other.refused}
+}
+
+// counter counts attempts that may be under way at the same time.
+type counter struct {
+	mu sync.Mutex
+	count
+}
+
+func (c *counter) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count = count{}
+}
+
+func (c *counter) countAttempt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.attempts++
+}
+
+func (c *counter) countAnswer(a answer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case a.replayed:
+		c.replays++
+	case a.status >= 400 && a.status < 500:
+		c.refused++
+	}
+}

@@ -1,0 +1,101 @@
+// Package demo does to the orders service what real life does, and then reads the books.
+//
+// The service is a black box to it: processes that it starts, an HTTP port, and the tables. Each accident comes from
+// outside: a network that cuts a connection, a kill -9, a row that is locked for a while so that a request stands still
+// where it can be hit. The service has no hook for any of this.
+//
+// Nothing waits for its moment by sleeping. A request was written when net/http says so, it is inside its transaction when
+// Postgres says so, and its answer is on the way when the first bytes of it are there.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Config says what to shake and where to look.
+type Config struct {
+	// Service is the command that starts an instance. Its first line of output has to be "listening on " and the URL.
+	Service []string
+
+	// DatabaseURL leads to the database of the service, which gets it as DATABASE_URL.
+	DatabaseURL string
+
+	// Out is where the table goes.
+	Out io.Writer
+}
+
+// ErrBroken says that the service did not keep a promise. The table says which.
+var ErrBroken = errors.New("a promise was broken")
+
+const (
+	runLimit = time.Minute
+	actLimit = 20 * time.Second
+)
+
+// Run plays the acts one after the other and prints a line for each. It returns ErrBroken if one of them went wrong, and
+// leaves no process behind, whatever happens.
+func Run(ctx context.Context, config Config) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, runLimit, fmt.Errorf("not done within %v", runLimit))
+	defer cancel()
+	s := &stage{config: config}
+	defer s.close()
+	if err := s.open(ctx); err != nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	return s.perform(ctx)
+}
+
+// perform plays every act even if an earlier one went wrong: what else is broken helps to see why.
+func (s *stage) perform(ctx context.Context) error {
+	opening, err := s.readBooks(ctx)
+	if err != nil {
+		return err
+	}
+	table := table{out: s.config.Out}
+	table.begin()
+	for _, act := range acts {
+		if err := s.revive(ctx); err != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+		count, note, err := s.play(ctx, act)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		table.row(act.name, count, note, err)
+	}
+	closing, err := s.readBooks(ctx)
+	if err != nil {
+		return err
+	}
+	if !table.end(closing.since(opening)) {
+		s.printLogs()
+		return ErrBroken
+	}
+	return nil
+}
+
+// play plays one act, and holds it to what was counted at the clients and what is in the books.
+func (s *stage) play(ctx context.Context, act act) (count, string, error) {
+	s.reset()
+	before, err := s.readBooks(ctx)
+	if err != nil {
+		return count{}, "", err
+	}
+	bounded, cancel := context.WithTimeout(ctx, actLimit)
+	defer cancel()
+	note, err := act.play(bounded, s)
+	after, errAfter := s.readBooks(ctx)
+	if errAfter != nil {
+		return s.count, note, errors.Join(err, errAfter)
+	}
+	change := after.since(before)
+	s.count.created = change.Orders
+	if err == nil && s.count != act.want {
+		err = fmt.Errorf("counted %v, want %v", s.count, act.want)
+	}
+	return s.count, note, errors.Join(err, change.balance())
+}

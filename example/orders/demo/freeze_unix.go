@@ -1,0 +1,28 @@
+//go:build unix
+
+package demo
+
+import (
+	"errors"
+	"syscall"
+)
+
+// freeze returns when the process has stopped in the middle of what it does: with all of its threads, which takes a moment.
+func (i *instance) freeze() error {
+	if err := i.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for {
+		var status syscall.WaitStatus
+		_, err := syscall.Wait4(i.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return err
+		case status.Stopped():
+			return nil
+		default:
+			return errors.New("the service ended before it could be frozen")
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// hold is a row of the stock that somebody else is busy with. An order that needs it stands still inside its transaction
+// until the hold is released.
+type hold struct {
+	stage *stage
+	tx    pgx.Tx
+}
+
+func (s *stage) hold(ctx context.Context, sku string) (*hold, error) {
+	tx, err := s.pool.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h := &hold{stage: s, tx: tx}
+	if _, err := tx.Exec(ctx, `SELECT FROM stock WHERE sku = $1 FOR UPDATE`, sku); err != nil {
+		h.release()
+		return nil, err
+	}
+	return h, nil
+}
+
+// waiter returns the process of Postgres that waits for the row, as soon as there is one.
+func (h *hold) waiter(ctx context.Context) (pid int32, err error) {
+	err = h.stage.waitForRow(ctx, &pid,
+		`SELECT pid FROM pg_stat_activity WHERE $1::integer = ANY (pg_blocking_pids(pid)) LIMIT 1`,
+		h.tx.Conn().PgConn().PID())
+	return pid, err
+}
+
+// waitUntilIdle returns when the process has done what it was told, and its transaction is still open.
+func (s *stage) waitUntilIdle(ctx context.Context, pid int32) error {
+	return s.waitForRow(ctx, &pid,
+		`SELECT pid FROM pg_stat_activity WHERE pid = $1 AND state = 'idle in transaction'`, pid)
+}
+
+// release lets go of the row. It may be called twice.
+func (h *hold) release() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = h.tx.Rollback(ctx) // if it fails, the connection is closed, which releases the row as well
+}
+
+// waitForRow asks until there is a row.
+func (s *stage) waitForRow(ctx context.Context, found *int32, sql string, args ...any) error {
+	for {
+		err := s.pool.QueryRow(ctx, sql, args...).Scan(found)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// table tells the story, a line at a time.
+type table struct {
+	out    io.Writer
+	total  count
+	broken int
+}
+
+const rowFormat = "%-39s  %8v  %14v  %7v  %7v  %s\n"
+
+func (t *table) begin() {
+	fmt.Fprint(t.out, "An attempt is a POST /orders with an Idempotency-Key. A replay is the recorded answer, given once more.\n\n")
+	fmt.Fprintf(t.out, rowFormat, "what goes wrong", "attempts", "orders created", "replays", "refused", "verdict")
+}
+
+func (t *table) row(name string, c count, note string, err error) {
+	verdict := "held"
+	if note != "" {
+		verdict += ": " + note
+	}
+	if err != nil {
+		verdict = "BROKEN"
+		t.broken++
+	}
+	t.total = t.total.plus(c)
+	fmt.Fprintf(t.out, rowFormat, name, c.attempts, c.created, c.replays, c.refused, verdict)
+	if err != nil {
+		fmt.Fprintf(t.out, "    %s\n", strings.ReplaceAll(err.Error(), "\n", "\n    "))
+	}
+}
+
+// end reports whether every promise held.
+func (t *table) end(change books) bool {
+	c := t.total
+	fmt.Fprintf(t.out, rowFormat, "together", c.attempts, c.created, c.replays, c.refused, "")
+	fmt.Fprintf(t.out, "\nthe books: %v\n", change)
+	if t.broken > 0 {
+		fmt.Fprintf(t.out, "%d of the promises broken\n", t.broken)
+		return false
+	}
+	fmt.Fprintln(t.out, "every promise held")
+	return true
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"github.com/idem-go/idem/migrations"
+)
+
+//go:embed migrations/*.sql
+var ownMigrations embed.FS
+
+// migrate brings both schemas up to date: that of idem and that of the service. Each has its own version table, so that
+// neither ever meets the other's numbers. Instances may start at the same time: one migrates, the others wait for it.
+func migrate(ctx context.Context, pool *pgxpool.Pool) error {
+	own, err := fs.Sub(ownMigrations, "migrations")
+	if err != nil {
+		return err
+	}
+	db := stdlib.OpenDBFromPool(pool)
+	defer db.Close() // the pool stays open
+	if err := migrateUp(ctx, db, migrations.FS, "idem_goose_version"); err != nil {
+		return fmt.Errorf("migrate idem: %w", err)
+	}
+	if err := migrateUp(ctx, db, own, "orders_goose_version"); err != nil {
+		return fmt.Errorf("migrate orders: %w", err)
+	}
+	return nil
+}
+
+// migrateUp holds an advisory lock of the session meanwhile. Through a pooler in transaction mode there is no session to
+// hold it: then migrate over a direct connection, or with lock.NewPostgresTableLocker.
+func migrateUp(ctx context.Context, db *sql.DB, files fs.FS, versionTable string) error {
+	const everySecond, forTwoMinutes = 1, 120
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(everySecond, forTwoMinutes))
+	if err != nil {
+		return err
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
+		goose.WithTableName(versionTable),
+		goose.WithSessionLocker(locker),
+		goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return err
+	}
+	_, err = provider.Up(ctx)
+	return err
+}

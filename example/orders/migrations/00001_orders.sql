@@ -1,0 +1,40 @@
+-- +goose Up
+CREATE TABLE stock (
+    tenant   text    NOT NULL,
+    sku      text    NOT NULL,
+    quantity integer NOT NULL CHECK (quantity >= 0),
+    PRIMARY KEY (tenant, sku)
+);
+
+CREATE TABLE orders (
+    id           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    tenant       text        NOT NULL,
+    sku          text        NOT NULL,
+    quantity     integer     NOT NULL CHECK (quantity > 0),
+    amount_cents bigint      NOT NULL CHECK (amount_cents > 0),
+    currency     text        NOT NULL,
+    note         text        NOT NULL DEFAULT '',
+    created_at   timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE INDEX orders_tenant_id_idx ON orders (tenant, id);
+
+CREATE TABLE ledger (
+    id           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    tenant       text        NOT NULL,
+    order_id     bigint      NOT NULL REFERENCES orders,
+    operation_id uuid        NOT NULL,
+    amount_cents bigint      NOT NULL,
+    currency     text        NOT NULL,
+    booked_at    timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE INDEX ledger_order_id_idx ON ledger (order_id);
+
+COMMENT ON COLUMN ledger.operation_id IS
+    'The execution that booked the entry: the operation_id of its row in idem.records. It outlives that row as the trace from money back to a request.';
+
+-- +goose Down
+DROP TABLE ledger;
+DROP TABLE orders;
+DROP TABLE stock;

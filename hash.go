@@ -1,0 +1,91 @@
+package idem
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+)
+
+var (
+	// ErrInvalidJSON says that HashJSON refuses the document: the mistake is the sender's. The error that wraps it gives the
+	// reason and the byte offset, and never quotes the document.
+	ErrInvalidJSON = errors.New("idem: invalid JSON document")
+
+	// ErrInvalidPointer says that HashJSON refuses what was given to Only or Without, whatever the document: the mistake is
+	// the program's. The error that wraps it quotes the pointer.
+	ErrInvalidPointer = errors.New("idem: invalid JSON pointer")
+)
+
+// What is hashed is frozen, because databases hold the hashes: another text needs another tag. No tag begins with another,
+// so that HashBytes and HashJSON never hash the same text.
+//
+// HashBytes: the tag, then each part after its length (8 bytes, big-endian).
+//
+// HashJSON: the tag, then the canonical form of an object that maps each selected pointer to its value, where "" points to
+// the whole document. Canonical is:
+//
+//   - no white space;
+//   - members in the order of the bytes between the quotes of their names;
+//   - strings with \" and \\, with \u00 and two lower-case hex digits for U+0000 to U+001F, and with all else as it is in
+//     UTF-8;
+//   - numbers as an integer that does not end in 0, followed by e and the exponent unless that is 0: 12, -15e-1, 1e3; and
+//     zero as 0.
+const (
+	bytesTag = "idem.HashBytes/1\n"
+	jsonTag  = "idem.HashJSON/1\n"
+)
+
+// Hash is the fingerprint of what a request asks for. Under one key, the same hash means the same request, and another hash
+// means a mistake.
+type Hash [sha256.Size]byte
+
+// String returns h in lower-case hexadecimal.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// HashBytes hashes a list of byte strings. It matters where one part ends and the next begins: ("ab", "c") differs from
+// ("a", "bc"), and no part from one empty part. No result is ever one of HashJSON. To hash a document together with
+// something else, give its hash as a part: HashBytes([]byte(path), hash[:]).
+func HashBytes(parts ...[]byte) Hash {
+	h := sha256.New()
+	h.Write([]byte(bytesTag))
+	var length [8]byte
+	for _, part := range parts {
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		h.Write(length[:])
+		h.Write(part)
+	}
+	return Hash(h.Sum(nil))
+}
+
+// HashJSON hashes what a JSON document says, not how it is written. The order of members, white space between tokens,
+// escapes in strings and the spelling of a number do not matter: 1, 1.0 and 10e-1 are one number, as are 0 and -0. All else
+// does:
+//
+//   - Numbers are compared exactly, never as float64: 9007199254740993 differs from 9007199254740992.
+//   - Strings and names are compared by code points, without Unicode normalization.
+//   - null differs from a missing member, "1" from 1, and an array from the same elements in another order.
+//
+// Only and Without limit the hash to parts of the document.
+//
+// What two readers may understand differently has no hash. HashJSON refuses, with ErrInvalidJSON, a document that
+//
+//   - is not exactly one JSON value of RFC 8259, in valid UTF-8;
+//   - has two members of one name in an object, or an unpaired surrogate;
+//   - nests arrays and objects more than 256 deep;
+//   - has a number whose exponent is beyond ±1e15 once it is written as an integer that does not end in 0;
+//   - has nothing that Only selects.
+//
+// The parts that do not matter are checked as well. Time and memory grow with the length of the document, which is for the
+// caller to limit.
+func HashJSON(doc []byte, opts ...HashOption) (Hash, error) {
+	pointers, err := mergePointers(opts)
+	if err != nil {
+		return Hash{}, err
+	}
+	text, err := canonicalText(doc, pointers)
+	if err != nil {
+		return Hash{}, err
+	}
+	return sha256.Sum256(text), nil
+}

@@ -1,0 +1,79 @@
+package idem
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Do makes the write in fn safe to retry. It claims the key, runs fn and records fn's response in one transaction of pool,
+// so that the effect of fn and its response are committed together or not at all. A call with a key whose response is
+// recorded gets that response, and fn is not called.
+//
+// The scope says who is calling and which operation (see Scope), the key is the caller's, and the hash tells whether two
+// requests with one key are the same (see HashJSON and HashBytes).
+//
+// fn makes its writes on tx and nowhere else, does not keep tx, does not commit it or roll it back, and may be called
+// more than once: after a serialization failure, a deadlock, or a COMMIT that turned out not to have happened, everything
+// it did has been rolled back and it starts afresh. If fn returns an error nothing is committed, the key is free, and Do
+// returns that error as it is. If fn returns Reject, its writes are undone and its answer is final. If fn panics, the
+// transaction is rolled back and the panic goes on.
+//
+// If ctx ends before COMMIT is sent, everything is rolled back. Once COMMIT is sent, Do waits for its outcome for a bounded
+// time even if ctx ends; if the acknowledgement is lost it asks the record. A Result with a nil error is therefore always
+// backed by a committed record, and an error other than ErrOutcomeUnknown and ErrTxEnded always means that this call has
+// committed nothing.
+func Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash Hash, fn func(tx pgx.Tx) (Response, error), opts ...Option) (result Result, err error) {
+	c, err := newCall(scope, key, hash, fn, opts)
+	ctx = c.traceStart(ctx, false)
+	ended := false
+	defer func() { c.traceEnd(ctx, ended, result, err) }()
+	if err == nil && pool == nil {
+		err = errors.New("idem: pool is nil")
+	}
+	if err == nil {
+		c.pool = pool
+		result, err = c.do(ctx)
+	}
+	ended = true
+	return result, err
+}
+
+// DoTx is Do inside a transaction that the caller already has: a job, a message handler, a unit of work of its own. The
+// claim, fn's writes and the response become part of tx and are committed, or not, with it. DoTx does not commit, does not
+// retry and does not wait: a key in progress elsewhere is ErrInProgress at once.
+//
+// fn runs under a savepoint. If it fails or rejects, its writes are undone and tx is as usable as before, unless the
+// connection was lost or fn ended the transaction. The response counts for others once tx is committed; until then the key
+// is in progress for them. A serialization failure is for the caller to handle, who has to run the whole of tx again.
+//
+// WithWait, WithTxOptions and WithRetries have no meaning here and are refused.
+func DoTx(ctx context.Context, tx pgx.Tx, scope, key string, hash Hash, fn func(tx pgx.Tx) (Response, error), opts ...Option) (result Result, err error) {
+	c, err := newCall(scope, key, hash, fn, opts)
+	ctx = c.traceStart(ctx, true)
+	ended := false
+	defer func() { c.traceEnd(ctx, ended, result, err) }()
+	if err == nil && tx == nil {
+		err = errors.New("idem: tx is nil")
+	}
+	if err == nil && c.forDoOnly != "" {
+		err = errors.New("idem: " + c.forDoOnly + " has no meaning for DoTx: the transaction is the caller's")
+	}
+	if err == nil {
+		result, err = c.join(ctx, tx)
+	}
+	ended = true
+	return result, err
+}
+
+// OperationID returns the id of the execution that tx belongs to, where tx is the one that fn was given or a savepoint
+// begun on it. It stays the same when fn is run again within one call, and is recorded with the response: carry it into
+// events, and into other systems as the key of a request that follows from this one.
+func OperationID(tx pgx.Tx) (string, bool) {
+	if guard, ok := tx.(*guardTx); ok {
+		return guard.turn.operationID, true
+	}
+	return "", false
+}

@@ -1,0 +1,209 @@
+package pgproxy_test
+
+import (
+	"io"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/internal/pgproxy"
+)
+
+// fastest is the shortest of many round trips: what remains is the latency, not the noise of the machine.
+func fastest(t testing.TB, conn *pgx.Conn) time.Duration {
+	t.Helper()
+	best := time.Hour
+	for range 40 {
+		begin := time.Now()
+		if err := conn.Ping(within(t)); err != nil {
+			t.Fatal(err)
+		}
+		best = min(best, time.Since(begin))
+	}
+	return best
+}
+
+func TestRoundTripTakesTheLatencyOfBothDirections(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	conn := connect(t, p.DSN(), pgx.QueryExecModeExec)
+	for _, step := range []struct {
+		name string
+		set  func()
+		want time.Duration
+	}{
+		{"none", func() {}, 0},
+		{"both", func() { p.SetLatency(4 * time.Millisecond) }, 8 * time.Millisecond},
+		{"shorter to client", func() { p.SetLatency(time.Millisecond, pgproxy.ToClient) }, 5 * time.Millisecond},
+		{"shorter to server", func() { p.SetLatency(0, pgproxy.ToServer) }, time.Millisecond},
+		{"none again", func() { p.SetLatency(0) }, 0},
+	} {
+		step.set()
+		// The margin is for a loaded machine; BenchmarkRoundTrip tells how exact the latency is.
+		if got := fastest(t, conn); got < step.want || got > step.want+time.Millisecond {
+			t.Errorf("%s: the fastest round trip took %v, want %v", step.name, got, step.want)
+		}
+	}
+}
+
+// Bytes under way must not wait for each other: many requests in flight take one round trip together.
+func TestLatencyDoesNotSerialise(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	conn := connect(t, p.DSN(), pgx.QueryExecModeExec)
+	const requests, oneWay = 100, 50 * time.Millisecond
+	p.SetLatency(oneWay)
+	begin := time.Now()
+	pipelined(t, conn, func(pipeline *pgconn.Pipeline) {
+		for range requests {
+			query(pipeline, "select 1")
+			if err := pipeline.Sync(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		awaitResults(t, pipeline, 2*requests)
+	})
+	if took := time.Since(begin); took < 2*oneWay || took > 10*oneWay {
+		t.Errorf("%d requests in flight took %v, want about %v", requests, took, 2*oneWay)
+	}
+}
+
+func TestNothingIsOvertakenWhenTheLatencyShrinks(t *testing.T) {
+	t.Parallel()
+	server := newSink(t)
+	p := startFor(t, server.dsn())
+	client := server.connect(t, p)
+	p.SetLatency(20 * time.Millisecond)
+	var want []byte
+	for i := range 200 {
+		if i == 100 {
+			p.SetLatency(0)
+		}
+		m := []byte{'d', 0, 0, 0, 5, byte(i)}
+		want = append(want, m...)
+		if _, err := client.Write(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client.CloseWrite()
+	if got := receive(t, server.received, "the stream"); !slices.Equal(got, want) {
+		t.Errorf("received % x, want % x", got, want)
+	}
+}
+
+func TestCloseDoesNotWaitForTheLatency(t *testing.T) {
+	t.Parallel()
+	p, err := pgproxy.New(database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := connect(t, p.DSN(), pgx.QueryExecModeExec)
+	p.SetLatency(time.Hour)
+	seen := p.Next(pgproxy.Seen, nil)
+	pinged := inBackground(func() error { return conn.Ping(within(t)) })
+	receive(t, seen, "the ping")
+	if err := receive(t, inBackground(p.Close), "the proxy to close"); err != nil {
+		t.Error(err)
+	}
+	if err := receive(t, pinged, "the ping to fail"); !isLost(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// BenchmarkRoundTrip reports how much longer than two latencies a round trip takes. Compare with "direct": a client that
+// is idle for as long as a round trip would last wakes up as slowly as one that waits for the network.
+func BenchmarkRoundTrip(b *testing.B) {
+	b.Run("direct", func(b *testing.B) { roundTrips(b, database(b), 0, 0) })
+	b.Run("direct-after-1ms", func(b *testing.B) { roundTrips(b, database(b), 0, time.Millisecond) })
+	for _, oneWay := range []time.Duration{0, 100 * time.Microsecond, 500 * time.Microsecond, 5 * time.Millisecond} {
+		b.Run("proxy-"+oneWay.String(), func(b *testing.B) {
+			p := start(b)
+			p.SetLatency(oneWay)
+			roundTrips(b, p.DSN(), oneWay, 0)
+		})
+	}
+}
+
+func roundTrips(b *testing.B, dsn string, oneWay, idle time.Duration) {
+	conn := connect(b, dsn, pgx.QueryExecModeExec)
+	ctx := within(b)
+	excess := make([]time.Duration, 0, b.N)
+	for b.Loop() {
+		time.Sleep(idle)
+		begin := time.Now()
+		if err := conn.Ping(ctx); err != nil {
+			b.Fatal(err)
+		}
+		excess = append(excess, time.Since(begin)-2*oneWay)
+	}
+	slices.Sort(excess)
+	for name, q := range map[string]float64{"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99} {
+		at := excess[int(q*float64(len(excess)-1))]
+		b.ReportMetric(float64(at.Nanoseconds())/1e3, "µs-"+name)
+	}
+}
+
+// sink is a server that lets everybody in, answers nothing and says at the end of a connection what it has received.
+type sink struct {
+	listener net.Listener
+	received chan []byte
+}
+
+func newSink(t testing.TB) *sink {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	s := &sink{listener, make(chan []byte, 1024)}
+	go s.serve()
+	return s
+}
+
+var (
+	startupPacket = []byte("\x00\x00\x00\x09\x00\x03\x00\x00\x00")
+	welcome       = []byte("R\x00\x00\x00\x08\x00\x00\x00\x00Z\x00\x00\x00\x05I")
+)
+
+func (s *sink) serve() {
+	for {
+		client, err := s.listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer client.Close()
+			if _, err := io.ReadFull(client, make([]byte, len(startupPacket))); err != nil {
+				return
+			}
+			client.Write(welcome)
+			got, _ := io.ReadAll(client)
+			s.received <- got
+		}()
+	}
+}
+
+func (s *sink) dsn() string {
+	addr := s.listener.Addr().(*net.TCPAddr)
+	return "host=127.0.0.1 user=nobody port=" + itoa(addr.Port)
+}
+
+// connect returns a client of the sink that has been let in.
+func (s *sink) connect(t testing.TB, p *pgproxy.Proxy) *net.TCPConn {
+	t.Helper()
+	client, err := net.Dial("tcp", p.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	client.Write(startupPacket)
+	if _, err := io.ReadFull(client, make([]byte, len(welcome))); err != nil {
+		t.Fatal(err)
+	}
+	return client.(*net.TCPConn)
+}

@@ -1,0 +1,37 @@
+package pgproxy
+
+import (
+	"net"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// drain waits until the peer's kernel has all that was written to conn: a reset throws away what is still in the send
+// buffer. It ends early when the connection does.
+func drain(conn net.Conn) {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return
+	}
+	for unsent(raw) > 0 {
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+func unsent(raw syscall.RawConn) (n int32) {
+	err := raw.Control(func(fd uintptr) {
+		_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCOUTQ, uintptr(unsafe.Pointer(&n)))
+		if errno != 0 {
+			n = 0
+		}
+	})
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,109 @@
+package pgproxy
+
+import "time"
+
+// parcel is a stretch of a stream that is forwarded in one write.
+type parcel struct {
+	data   []byte
+	marks  []mark
+	due    time.Time
+	strike *strike // what happens behind the last byte
+}
+
+// mark says what is true once the bytes in front of it have been forwarded.
+type mark struct {
+	end     int    // offset in the data of the parcel
+	answers int    // how many waits of the client are over: it can act on that as soon as it has the bytes
+	event   *Event // a statement has reached its next stage
+}
+
+// draft is what a reader has made of the stream so far. It can hold back its tail until it is known what becomes of it.
+type draft struct {
+	ready []parcel
+	data  []byte
+	marks []mark
+	held  int // offset in data from which on bytes are held back; -1: none are
+}
+
+func newDraft() draft { return draft{held: -1} }
+
+func (d *draft) add(b []byte) { d.data = append(d.data, b...) }
+
+// note marks the end of what has been added last.
+func (d *draft) note(m mark) {
+	m.end = len(d.data)
+	d.marks = append(d.marks, m)
+}
+
+// hold keeps back what is added from here on.
+func (d *draft) hold() {
+	if d.held < 0 {
+		d.held = len(d.data)
+	}
+}
+
+func (d *draft) release() { d.held = -1 }
+
+// drop forgets what is held back.
+func (d *draft) drop() {
+	if d.held < 0 {
+		return
+	}
+	d.data = d.data[:d.held]
+	for len(d.marks) > 0 && d.marks[len(d.marks)-1].end > d.held {
+		d.marks = d.marks[:len(d.marks)-1]
+	}
+	d.held = -1
+}
+
+// strike ends the parcel in front of what is held back; what is held back follows the strike.
+func (d *draft) strike(s *strike) {
+	first := d.cut(d.passable())
+	first.strike = s
+	d.ready = append(d.ready, first)
+	d.release()
+}
+
+// take returns all that is not held back.
+func (d *draft) take() []parcel {
+	if n := d.passable(); n > 0 {
+		d.ready = append(d.ready, d.cut(n))
+	}
+	ready := d.ready
+	d.ready = nil
+	return ready
+}
+
+func (d *draft) passable() int {
+	if d.held >= 0 {
+		return d.held
+	}
+	return len(d.data)
+}
+
+// cut takes the first n bytes and their marks out of the draft.
+func (d *draft) cut(n int) parcel {
+	x := parcel{data: d.data, marks: d.marks}
+	first, rest := x.split(n)
+	d.data, d.marks = append([]byte(nil), rest.data...), rest.marks
+	if d.held >= 0 {
+		d.held -= n
+	}
+	return first
+}
+
+// split divides x behind its n-th byte. A strike stays with the second part.
+func (x parcel) split(n int) (first, rest parcel) {
+	first, rest = x, x
+	first.data, rest.data = x.data[:n:n], x.data[n:]
+	first.marks, rest.marks, first.strike = nil, nil, nil
+	for _, m := range x.marks {
+		if m.end <= n {
+			first.marks = append(first.marks, m)
+			continue
+		}
+		m.end -= n
+		rest.marks = append(rest.marks, m)
+	}
+	return first, rest
+}

@@ -1,0 +1,45 @@
+package pgproxy
+
+// fromServer understands a message of the server, and decides what becomes of it. The answer to a statement in a trap is
+// held back from its first row on, until it is complete.
+func (c *Conn) fromServer(m message) error {
+	d := &c.down.draft
+	if c.dialogue.trapped() {
+		d.hold()
+	}
+	a, err := c.dialogue.hear(m)
+	if err != nil {
+		return err
+	}
+	reached := mark{answers: a.waits}
+	if a.run != nil {
+		event := Event{Stage: Answered, Statement: a.run.Statement, Tag: a.tag, Code: a.code}
+		c.proxy.watchers.report(event)
+		if c.springs(a.run.trap, event) {
+			return nil
+		}
+		event.Stage = Delivered
+		reached.event = &event
+	}
+	if m.kind() == msgReadyForQuery {
+		d.release()
+	}
+	d.add(m)
+	d.note(reached)
+	return nil
+}
+
+// springs decides about a statement that has been answered. It reports whether nothing more is forwarded.
+func (c *Conn) springs(trap *Trap, event Event) bool {
+	if trap == nil {
+		return false
+	}
+	if !trap.wants(event.Tag) {
+		c.down.draft.release()
+		trap.giveBack()
+		return false
+	}
+	c.down.draft.strike(&strike{trap, event})
+	c.down.over = trap.action != Freeze
+	return c.down.over
+}

@@ -1,0 +1,149 @@
+package pgproxy
+
+import "strings"
+
+// split takes a string of the simple protocol apart into its statements, as the server does: a semicolon ends a
+// statement unless it is quoted, in a comment or in parentheses. What is only blank is no statement, except if there is
+// no other: then the server answers to the whole.
+func split(sql string) []string {
+	var statements []string
+	start, depth, blank := 0, 0, true
+	finish := func(end int) {
+		if !blank {
+			statements = append(statements, strings.TrimSpace(sql[start:end]))
+		}
+		start, blank = end+1, true
+	}
+	for i := 0; i < len(sql); {
+		token, n := scan(sql, i)
+		switch {
+		case token == tokenSemicolon && depth <= 0:
+			finish(i)
+		case token == tokenOther && sql[i] == '(':
+			depth++
+		case token == tokenOther && sql[i] == ')':
+			depth--
+		}
+		blank = blank && (token == tokenBlank || token == tokenSemicolon)
+		i += n
+	}
+	finish(len(sql))
+	if len(statements) == 0 {
+		return []string{sql}
+	}
+	return statements
+}
+
+// keywords returns up to limit unquoted words from the front of sql, in lower case.
+func keywords(sql string, limit int) []string {
+	var words []string
+	for i := 0; i < len(sql) && len(words) < limit; {
+		token, n := scan(sql, i)
+		switch token {
+		case tokenWord:
+			words = append(words, strings.ToLower(sql[i:i+n]))
+		case tokenBlank:
+		default:
+			return words
+		}
+		i += n
+	}
+	return words
+}
+
+type token int
+
+const (
+	tokenBlank  token = iota // space, comment
+	tokenWord                // keyword, plain name, number
+	tokenQuoted              // string constant, quoted name
+	tokenSemicolon
+	tokenOther
+)
+
+// scan returns the token that begins at sql[i], and its length. It knows just enough of SQL to tell what is quoted.
+func scan(sql string, i int) (token, int) {
+	rest := sql[i:]
+	switch c := rest[0]; {
+	case strings.HasPrefix(rest, "--"):
+		return tokenBlank, through(rest, 2, "\n")
+	case strings.HasPrefix(rest, "/*"):
+		return tokenBlank, comment(rest)
+	case isSpace(c):
+		return tokenBlank, 1
+	case c == ';':
+		return tokenSemicolon, 1
+	case c == '\'' || c == '"':
+		return tokenQuoted, through(rest, 1, rest[:1]) // a doubled quote reads as two constants in a row
+	case (c == 'e' || c == 'E') && strings.HasPrefix(rest[1:], "'"):
+		return tokenQuoted, escapeString(rest)
+	case c == '$':
+		return dollar(rest)
+	case isWord(c):
+		n := 1
+		for n < len(rest) && (isWord(rest[n]) || rest[n] == '$') {
+			n++
+		}
+		return tokenWord, n
+	}
+	return tokenOther, 1
+}
+
+// through returns the length of s up to and including end, searched from offset on.
+func through(s string, offset int, end string) int {
+	if i := strings.Index(s[offset:], end); i >= 0 {
+		return offset + i + len(end)
+	}
+	return len(s)
+}
+
+// comment measures a comment, which can contain others.
+func comment(s string) int {
+	depth := 0
+	for i := 0; i < len(s); i++ {
+		switch {
+		case strings.HasPrefix(s[i:], "/*"):
+			depth++
+			i++
+		case strings.HasPrefix(s[i:], "*/"):
+			depth--
+			i++
+		}
+		if depth == 0 {
+			return i + 1
+		}
+	}
+	return len(s)
+}
+
+// escapeString measures E'...', in which a backslash can hide a quote.
+func escapeString(s string) int {
+	for i := 2; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '\'':
+			return i + 1
+		}
+	}
+	return len(s)
+}
+
+// dollar measures $tag$...$tag$. A parameter ($1) is a word.
+func dollar(s string) (token, int) {
+	n := 1
+	for n < len(s) && isWord(s[n]) && (n > 1 || s[n] < '0' || s[n] > '9') {
+		n++
+	}
+	if n == len(s) || s[n] != '$' {
+		return tokenWord, n
+	}
+	tag := s[:n+1]
+	return tokenQuoted, through(s, len(tag), tag)
+}
+
+func isSpace(c byte) bool { return strings.IndexByte(" \t\n\r\f\v", c) >= 0 }
+
+func isWord(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c >= 0x80
+}

@@ -1,0 +1,56 @@
+package pgproxy
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestStatementsAreTakenApartAsTheServerDoes(t *testing.T) {
+	t.Parallel()
+	for sql, want := range map[string][]string{
+		"commit":                          {"commit"},
+		"begin; insert into t values (1)": {"begin", "insert into t values (1)"},
+		" select 1 ;; select 2 ; ":        {"select 1", "select 2"},
+		"select ';', \"a;b\", 'it''s;'":   {"select ';', \"a;b\", 'it''s;'"},
+		`select E'\';', e'x'; commit`:     {`select E'\';', e'x'`, "commit"},
+		`select '\'; commit`:              {`select '\'`, "commit"},
+		"select $$;$$; select $x$;$$;$x$": {"select $$;$$", "select $x$;$$;$x$"},
+		"select $1;select a$b$;select 2":  {"select $1", "select a$b$", "select 2"},
+		"select 1 -- ;\n; select 2":       {"select 1 -- ;", "select 2"},
+		"/* ; /* ; */ ; */ select 1":      {"/* ; /* ; */ ; */ select 1"},
+		"create rule r as on insert to t do (delete from a; delete from b); commit": {
+			"create rule r as on insert to t do (delete from a; delete from b)", "commit"},
+		"select 'unterminated; commit": {"select 'unterminated; commit"},
+		"-- ping":                      {"-- ping"},
+		";":                            {";"},
+		"":                             {""},
+	} {
+		if diff := cmp.Diff(want, split(sql)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", sql, diff)
+		}
+	}
+}
+
+func TestCommitIsRecognised(t *testing.T) {
+	t.Parallel()
+	for sql, want := range map[string]bool{
+		"commit":                    true,
+		"  COMMIT work ":            true,
+		"-- done\n/* x */ Commit;":  true,
+		"commit and chain":          true,
+		"end":                       true,
+		"END TRANSACTION":           true,
+		"commit prepared 'x'":       false,
+		"rollback":                  false,
+		"select 'commit'":           false,
+		"'commit'":                  false,
+		"committed":                 false,
+		"":                          false,
+		"insert into commit values": false,
+	} {
+		if got := IsCommit(Statement{SQL: sql}); got != want {
+			t.Errorf("IsCommit(%q) = %t", sql, got)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package pgtest
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+func TestNewHasTheSchemaAndNothingElse(t *testing.T) {
+	t.Parallel()
+	if n := queryInt(t, New(t), "SELECT count(*) FROM idem.records"); n != 0 {
+		t.Errorf("%d records in a fresh database", n)
+	}
+}
+
+func TestEmptyDSNHasNoSchema(t *testing.T) {
+	t.Parallel()
+	pool := Open(t, EmptyDSN(t))
+	if n := queryInt(t, pool, "SELECT count(*) FROM pg_namespace WHERE nspname = 'idem'"); n != 0 {
+		t.Error("the schema idem is there")
+	}
+}
+
+func TestTestsDoNotSeeEachOther(t *testing.T) {
+	t.Parallel()
+	for i := range 24 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			if _, err := New(t).Exec(t.Context(), "CREATE TABLE the_same_name ()"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestConfigureReachesThePool(t *testing.T) {
+	t.Parallel()
+	pool := New(t, func(c *pgxpool.Config) { c.MaxConns = 7 })
+	if got := pool.Config().MaxConns; got != 7 {
+		t.Errorf("MaxConns is %d, want 7", got)
+	}
+}
+
+func TestDatabaseIsDroppedEvenIfSomebodyIsStillConnected(t *testing.T) {
+	t.Parallel()
+	var name string
+	t.Run("test", func(t *testing.T) {
+		conn, err := pgx.Connect(t.Context(), DSN(t)) // and never closed
+		if err != nil {
+			t.Fatal(err)
+		}
+		name = conn.Config().Database
+	})
+	if name == "" || databaseExists(t, name) {
+		t.Errorf("database %q outlived its test", name)
+	}
+}
+
+func TestFailedTestKeepsItsDatabaseOnRequest(t *testing.T) {
+	t.Setenv("IDEM_TEST_KEEP", "1")
+	stub := &stubTB{TB: t, failed: true}
+	address := DSN(stub)
+	stub.runCleanups()
+
+	name := databaseOf(t, address)
+	if !databaseExists(t, name) {
+		t.Fatal("the database is gone")
+	}
+	if want := "psql '" + address + "'"; !strings.Contains(stub.log, want) {
+		t.Errorf("log is %q, want it to contain %q", stub.log, want)
+	}
+	if err := requireServer(t).exec(t.Context(), "DROP DATABASE "+ident(name)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLeakedConnectionFailsItsTest(t *testing.T) {
+	t.Parallel()
+	pool := New(t)
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stub := &stubTB{TB: t}
+	closePool(stub, pool, 10*time.Millisecond)
+	conn.Release()
+	if want := "1 connections are still acquired"; !stub.failed || !strings.Contains(stub.log, want) {
+		t.Errorf("failed: %v, log: %q, want a failure that says %q", stub.failed, stub.log, want)
+	}
+}
+
+func TestWithoutAServer(t *testing.T) {
+	for _, test := range []struct {
+		name, url, template, require string
+		skipped, failed              bool
+	}{
+		{name: "skips", skipped: true},
+		{name: "skips without a template", url: "postgres://localhost/postgres", skipped: true},
+		{name: "fails where a server is required", require: "1", failed: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Setenv("IDEM_TEST_DATABASE_URL", test.url)
+			t.Setenv("IDEM_TEST_TEMPLATE", test.template)
+			t.Setenv("IDEM_TEST_REQUIRE", test.require)
+			stub := &stubTB{TB: t}
+			stub.run(func() { DSN(stub) })
+			if diff := cmp.Diff([]bool{test.skipped, test.failed}, []bool{stub.skipped, stub.failed}); diff != "" {
+				t.Errorf("skipped, failed (-want +got):\n%s", diff)
+			}
+			if want := "make short GOTEST='-run ^TestWithoutAServer$'"; !strings.Contains(stub.log, want) {
+				t.Errorf("log is %q, want it to contain %q", stub.log, want)
+			}
+		})
+	}
+}
+
+func queryInt(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) int {
+	t.Helper()
+	var n int
+	if err := pool.QueryRow(t.Context(), sql, args...).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func databaseExists(t *testing.T, name string) bool {
+	t.Helper()
+	admin := Open(t, os.Getenv("IDEM_TEST_DATABASE_URL"))
+	return queryInt(t, admin, "SELECT count(*) FROM pg_database WHERE datname = $1", name) == 1
+}
+
+func databaseOf(t *testing.T, address string) string {
+	t.Helper()
+	parsed, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimPrefix(parsed.Path, "/")
+}
+
+// stubTB is a test whose outcome another test looks at.
+type stubTB struct {
+	testing.TB
+	failed, skipped bool
+	log             string
+	cleanups        []func()
+}
+
+func (s *stubTB) Failed() bool              { return s.failed }
+func (s *stubTB) Cleanup(f func())          { s.cleanups = append(s.cleanups, f) }
+func (s *stubTB) Logf(f string, a ...any)   { s.log += fmt.Sprintf(f, a...) }
+func (s *stubTB) Errorf(f string, a ...any) { s.failed = true; s.Logf(f, a...) }
+func (s *stubTB) Skip(a ...any)             { s.skipped = true; s.stop(a...) }
+func (s *stubTB) Fatal(a ...any)            { s.failed = true; s.stop(a...) }
+
+type stopped struct{}
+
+func (s *stubTB) stop(a ...any) {
+	s.log += fmt.Sprint(a...)
+	panic(stopped{})
+}
+
+// run runs a test function that may stop before its end.
+func (s *stubTB) run(f func()) {
+	defer func() {
+		if r := recover(); r != nil && r != (stopped{}) {
+			panic(r)
+		}
+	}()
+	f()
+}
+
+func (s *stubTB) runCleanups() {
+	for i := len(s.cleanups) - 1; i >= 0; i-- {
+		s.cleanups[i]()
+	}
+}

@@ -1,0 +1,121 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// server is the Postgres that the environment names.
+type server struct {
+	url      *url.URL
+	template string
+}
+
+// requireServer skips the test if there is no server, unless the environment says that there has to be one.
+func requireServer(t testing.TB) *server {
+	t.Helper()
+	address, template := os.Getenv("IDEM_TEST_DATABASE_URL"), os.Getenv("IDEM_TEST_TEMPLATE")
+	if address == "" || template == "" {
+		top, _, _ := strings.Cut(t.Name(), "/")
+		hint := fmt.Sprintf("no database: run `make test`, or for this one `make short GOTEST='-run ^%s$'`", top)
+		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
+			t.Fatal(hint + " (IDEM_TEST_REQUIRE forbids to skip)")
+		}
+		t.Skip(hint)
+	}
+	parsed, err := url.Parse(address)
+	if err != nil {
+		t.Fatalf("pgtest: IDEM_TEST_DATABASE_URL has to be a URL: %v", err)
+	}
+	return &server{url: parsed, template: template}
+}
+
+// createFor clones the template for the test and returns the clone's address.
+func (s *server) createFor(t testing.TB, template string) string {
+	t.Helper()
+	name := s.nameFor(t.Name())
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := s.create(ctx, name, template); err != nil {
+		t.Fatalf("pgtest: create a database: %v", err)
+	}
+	address := withDatabase(s.url, name)
+	t.Cleanup(func() {
+		if t.Failed() && os.Getenv("IDEM_TEST_KEEP") != "" {
+			t.Logf("pgtest: kept for a look: psql '%s'", address)
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := s.exec(ctx, "DROP DATABASE "+ident(name)+" WITH (FORCE)"); err != nil {
+			t.Errorf("pgtest: drop the database: %v", err)
+		}
+	})
+	return address
+}
+
+func (s *server) create(ctx context.Context, name, template string) error {
+	return whileInUse(ctx, func() error {
+		return s.exec(ctx, "CREATE DATABASE "+ident(name)+" TEMPLATE "+ident(template))
+	})
+}
+
+// whileInUse tries again for as long as Postgres refuses to clone because somebody is connected to the template, such as
+// a background worker of its own. That passes.
+func whileInUse(ctx context.Context, clone func() error) error {
+	for {
+		err := clone()
+		if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.Code != objectInUse {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(20*time.Millisecond + rand.N(80*time.Millisecond)):
+		}
+	}
+}
+
+// objectInUse: source database is being accessed by other users.
+const objectInUse = "55006"
+
+// exec runs one statement on a connection of its own: nothing of pgtest is left open between tests.
+func (s *server) exec(ctx context.Context, sql string) error {
+	conn, err := pgx.Connect(ctx, s.url.String())
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, sql)
+	return err
+}
+
+// nameFor names a database so that it is recognised in pg_stat_activity, and so that testenv, which drops whatever
+// begins with the template's name, finds it if the test does not live to.
+func (s *server) nameFor(test string) string {
+	slug := strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', '0' <= r && r <= '9':
+			return r
+		case 'A' <= r && r <= 'Z':
+			return r - 'A' + 'a'
+		}
+		return '_'
+	}, strings.TrimPrefix(test, "Test"))
+	const longest = 63 // bytes of a name in Postgres
+	suffix := fmt.Sprintf("_%08x", rand.Uint32())
+	slug = slug[:min(len(slug), max(0, longest-len(s.template)-len("_")-len(suffix)))]
+	return s.template + "_" + slug + suffix
+}
+
+func ident(name string) string { return pgx.Identifier{name}.Sanitize() }

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+)
+
+// config is what the caller asked for.
+type config struct {
+	url      string   // a server that is already there
+	only     string   // "url", "docker", "local", or "" for the first that works
+	image    string   // for a container
+	bin      string   // directory of PostgreSQL's programs
+	database string   // name of the command's own database
+	settings settings // of a server that we start
+	keep     bool
+	command  []string
+}
+
+const (
+	defaultImage = "postgres:18-alpine"
+	usage        = "testenv [-c name=value]... [-database name] command [argument]..."
+)
+
+func parse(args []string, getenv func(string) string) (config, error) {
+	cfg := config{
+		url:      getenv("IDEM_TEST_DATABASE_URL"),
+		only:     getenv("IDEM_TEST_POSTGRES"),
+		image:    getenv("IDEM_TEST_POSTGRES_IMAGE"),
+		bin:      getenv("IDEM_TEST_POSTGRES_BIN"),
+		keep:     getenv("IDEM_TEST_KEEP") != "",
+		settings: testSettings(),
+	}
+	if cfg.image == "" {
+		cfg.image = defaultImage
+	}
+	// Tests that quietly run against another server than the one that was asked for prove nothing.
+	if cfg.only == "" && cfg.url != "" {
+		cfg.only = "url"
+	}
+
+	flags := flag.NewFlagSet("testenv", flag.ContinueOnError)
+	flags.Usage = func() {
+		fmt.Fprintln(flags.Output(), "usage: "+usage)
+		flags.PrintDefaults()
+	}
+	asked := false
+	flags.Func("c", "set a `name=value` of the server that is started, as in postgres -c (repeatable)", func(s string) error {
+		asked = true
+		return cfg.settings.set(s)
+	})
+	flags.StringVar(&cfg.database, "database", "", "`name` of the database at DATABASE_URL (default: a new name for every run)")
+	if err := flags.Parse(args); err != nil {
+		return config{}, err
+	}
+	cfg.command = flags.Args()
+
+	switch {
+	case len(cfg.command) == 0:
+		return config{}, fmt.Errorf("no command to run (usage: %s)", usage)
+	case cfg.only != "" && !slices.Contains([]string{"url", "docker", "local"}, cfg.only):
+		return config{}, fmt.Errorf("IDEM_TEST_POSTGRES=%s: want url, docker or local", cfg.only)
+	case cfg.only == "url" && cfg.url == "":
+		return config{}, errors.New("IDEM_TEST_POSTGRES=url, but IDEM_TEST_DATABASE_URL is not set")
+	case cfg.only == "url" && asked:
+		return config{}, errors.New("-c needs a server of its own: unset IDEM_TEST_DATABASE_URL, or set IDEM_TEST_POSTGRES to docker or local")
+	}
+	return cfg, nil
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/client"
+	"github.com/testcontainers/testcontainers-go"
+)
+
+func TestContainerServesAndIsRemoved(t *testing.T) {
+	t.Parallel()
+	docker := requireEngine(t)
+	proc := startTestenv(t, containerEnv(), "-c", "max_connections=57")
+	if got := proc.report.MaxConnections; got != "57" || !proc.report.Migrated {
+		t.Errorf("max_connections is %s, migrated: %v; want 57 and true", got, proc.report.Migrated)
+	}
+	id := containerOf(t, docker, proc.cmd.Process.Pid)
+	proc.signal(t, syscall.SIGINT)
+	proc.wait(t)
+	if _, err := docker.ContainerInspect(t.Context(), id, client.ContainerInspectOptions{}); err == nil {
+		t.Errorf("container %s is still there", id)
+	}
+}
+
+func TestContainerOfAKilledTestenvIsRemoved(t *testing.T) {
+	t.Parallel()
+	docker := requireEngine(t)
+	proc := startTestenv(t, containerEnv())
+	id := containerOf(t, docker, proc.cmd.Process.Pid)
+	proc.signal(t, syscall.SIGKILL)
+	proc.wait(t)
+
+	// Testcontainers' own reaper does it soon where it runs, and the next start of testenv where it does not.
+	if err := testenv(t, containerEnv(), "true").Run(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the container is gone", func() bool {
+		_, err := docker.ContainerInspect(t.Context(), id, client.ContainerInspectOptions{})
+		return err != nil
+	})
+}
+
+func TestEngineThatHangsIsPassedBy(t *testing.T) {
+	t.Parallel()
+	hangs, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hangs.Close()
+	cmd := testenv(t, []string{"IDEM_TEST_POSTGRES=", "DOCKER_HOST=tcp://" + hangs.Addr().String()}, "true")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	begin := time.Now()
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%v: %s", err, stderr.String())
+	}
+	if took := time.Since(begin); took > engineLimit+20*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	for _, want := range []string{"not using docker: the engine did not answer", "(local, "} {
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("does not say %q:\n%s", want, stderr.String())
+		}
+	}
+}
+
+// requireEngine skips a test where no Docker engine answers, unless tests must not be skipped.
+func requireEngine(t *testing.T) client.APIClient {
+	t.Helper()
+	provider, err := engine(t.Context())
+	if err != nil {
+		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	docker, err := testcontainers.NewDockerClientWithOpts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { docker.Close(); provider.Close() })
+	return docker
+}
+
+func containerEnv() []string {
+	return []string{"IDEM_TEST_POSTGRES=docker", "IDEM_TEST_POSTGRES_IMAGE=" + os.Getenv("IDEM_TEST_POSTGRES_IMAGE")}
+}
+
+// containerOf finds the container that a running testenv has started.
+func containerOf(t *testing.T, docker client.APIClient, pid int) string {
+	t.Helper()
+	list, err := docker.ContainerList(t.Context(), client.ContainerListOptions{
+		Filters: client.Filters{}.Add("label", runLabel),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range list.Items {
+		if holds(pid, c.Labels[runLabel]) {
+			return c.ID
+		}
+	}
+	t.Fatalf("none of %d containers belongs to process %d", len(list.Items), pid)
+	return ""
+}

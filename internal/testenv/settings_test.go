@@ -1,0 +1,34 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSettingsBecomeArguments(t *testing.T) {
+	t.Parallel()
+	got := settings{"fsync=off", "search_path=a, b"}.args()
+	if diff := cmp.Diff([]string{"-c", "fsync=off", "-c", "search_path=a, b"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestDurable(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		settings settings
+		want     bool
+	}{
+		{settings{}, true}, // as Postgres is by itself
+		{testSettings(), false},
+		{append(testSettings(), "fsync=on"), true},
+		{append(testSettings(), "FSYNC = true"), true},
+		{append(testSettings(), "fsync=on", "fsync=0"), false},
+		{settings{"fsync=false"}, false},
+	} {
+		if got := test.settings.durable(); got != test.want {
+			t.Errorf("%v: durable is %v, want %v", test.settings, got, test.want)
+		}
+	}
+}

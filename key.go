@@ -1,0 +1,49 @@
+package idem
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	maxKey   = 255
+	maxScope = 512
+)
+
+// checkName holds a key or a scope to its rules. They are checked before any SQL: Postgres would refuse some breaches with
+// an error that aborts the transaction, and store others. The text itself never becomes part of the error.
+func checkName(name string, limit int, kind error) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: it is empty", kind)
+	case len(name) > limit:
+		return fmt.Errorf("%w: it has %d bytes, the limit is %d", kind, len(name), limit)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("%w: it is not valid UTF-8", kind)
+	}
+	if i := strings.IndexFunc(name, unicode.IsControl); i >= 0 {
+		return fmt.Errorf("%w: it has a control character at byte %d", kind, i)
+	}
+	return nil
+}
+
+func checkNames(scope, key string) error {
+	return errors.Join(checkName(scope, maxScope, ErrInvalidScope), checkName(key, maxKey, ErrInvalidKey))
+}
+
+// abridged returns as much of a key as a log may carry: enough to find it again, too little to use it.
+func abridged(key string) string {
+	const shown = 4
+	if len(key) < 4*shown {
+		return fmt.Sprintf("key of %d bytes", len(key))
+	}
+	end := 0
+	for range shown {
+		_, size := utf8.DecodeRuneInString(key[end:])
+		end += size
+	}
+	return fmt.Sprintf("key %q… of %d bytes", key[:end], len(key))
+}

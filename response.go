@@ -1,0 +1,126 @@
+package idem
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Response is what an execution answers and what its duplicates are given again, byte for byte. Its meaning is the
+// caller's: over HTTP, the status code, the header fields worth repeating and the body.
+type Response struct {
+	Status int
+	Header map[string][]string
+	Body   []byte
+}
+
+// Result is the answer to one call: the response of the one committed execution, and where it comes from.
+type Result struct {
+	Response
+
+	// Replayed is true if the response was recorded by an earlier or concurrent execution. If it is false, fn ran in this
+	// call and its effect is committed (by DoTx: will be committed with the caller's transaction).
+	Replayed bool
+
+	// Rejected is true if the execution ended with Reject: its effect was undone and the response is final all the same.
+	Rejected bool
+
+	// OperationID names the execution.
+	OperationID string
+
+	// CreatedAt is when the execution claimed the key, CompletedAt when it recorded its response, and ExpiresAt from when the
+	// key counts as new. All three are times of the database's clock.
+	CreatedAt, CompletedAt, ExpiresAt time.Time
+}
+
+// rejection is the error that Reject makes.
+type rejection struct{ response Response }
+
+func (*rejection) Error() string { return "idem: rejected" }
+
+// Reject returns an error for fn to return when the answer is final but its writes must not stay: a payment that is
+// declined, an order that can never be filled. Do rolls fn's writes back, records resp, and gives it to this call and to
+// every duplicate with Result.Rejected set and no error. An answer that may differ next time should be an ordinary error:
+// that leaves the key free.
+//
+// Do has to end fn's transaction first and records the rejection in a second one. If another caller executes the key in
+// between, its outcome is the one that counts, and this call replays it.
+func Reject(resp Response) error { return &rejection{resp} }
+
+// normal returns r in the form in which a replay will show it: what is empty is nil.
+func (r Response) normal() Response {
+	if len(r.Body) == 0 {
+		r.Body = nil
+	}
+	if len(r.Header) == 0 {
+		r.Header = nil
+		return r
+	}
+	for name, values := range r.Header {
+		if values == nil {
+			r.Header = maps.Clone(r.Header)
+			r.Header[name] = []string{}
+		}
+	}
+	return r
+}
+
+func (r Response) clone() Response {
+	r.Body = bytes.Clone(r.Body)
+	header := r.Header
+	if header != nil {
+		r.Header = make(map[string][]string, len(header))
+		for name, values := range header {
+			r.Header[name] = slices.Clone(values)
+		}
+	}
+	return r
+}
+
+// encodeHeader returns the header as it is stored, nil if there is none. Text that jsonb would refuse or that JSON would
+// silently replace is an error: a replay is exact or it is nothing.
+func (r Response) encodeHeader() ([]byte, error) {
+	if len(r.Header) == 0 {
+		return nil, nil
+	}
+	for name, values := range r.Header {
+		if !storable(name) || slices.ContainsFunc(values, func(v string) bool { return !storable(v) }) {
+			return nil, fmt.Errorf("%w: a header is not valid UTF-8 or holds a NUL", ErrInvalidResponse)
+		}
+	}
+	return json.Marshal(r.Header)
+}
+
+func storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
+
+func decodeHeader(stored []byte) (map[string][]string, error) {
+	if len(stored) == 0 {
+		return nil, nil
+	}
+	var header map[string][]string
+	if err := json.Unmarshal(stored, &header); err != nil {
+		return nil, fmt.Errorf("idem: stored header: %w", err)
+	}
+	return header, nil
+}
+
+// checkResponse returns the encoded header of a response that can be stored within limit bytes.
+func checkResponse(r Response, limit int) ([]byte, error) {
+	if r.Status < math.MinInt32 || r.Status > math.MaxInt32 {
+		return nil, fmt.Errorf("%w: status %d is beyond 32 bits", ErrInvalidResponse, r.Status)
+	}
+	header, err := r.encodeHeader()
+	if err != nil {
+		return nil, err
+	}
+	if size := len(header) + len(r.Body); size > limit {
+		return nil, &ResponseTooLargeError{Size: size, Limit: limit}
+	}
+	return header, nil
+}

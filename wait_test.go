@@ -1,0 +1,487 @@
+package idem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+func maxConns(n int32) func(*pgxpool.Config) {
+	return func(config *pgxpool.Config) { config.MaxConns = n }
+}
+
+// held is a call whose fn has begun and goes on until release is called.
+type held struct {
+	begun   chan struct{}
+	release func()
+	done    chan error
+	result  idem.Result
+}
+
+// hold makes a call for key whose fn stops after its write, and returns once it has stopped. end is what fn returns.
+func (l *ledger) hold(t *testing.T, key string, hash idem.Hash, end error, opts ...idem.Option) *held {
+	t.Helper()
+	gate := make(chan struct{})
+	h := &held{begun: make(chan struct{}), release: sync.OnceFunc(func() { close(gate) }), done: make(chan error, 1)}
+	t.Cleanup(h.release)
+	go func() {
+		var err error
+		h.result, err = idem.Do(context.Background(), l.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+			resp, err := l.charge(key)(tx)
+			close(h.begun)
+			<-gate
+			return resp, errors.Join(err, end)
+		}, opts...)
+		h.done <- err
+	}()
+	await(t, "fn to begin", h.begun)
+	return h
+}
+
+func (h *held) wait(t *testing.T) error { t.Helper(); return await(t, "the held call to end", h.done) }
+
+func TestThousandDuplicatesWaitInMemoryAndBystandersKeepTheirConnections(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t, maxConns(4))
+	first := l.hold(t, "hot", hashA, nil)
+	acquired := l.pool.Stat().AcquireCount()
+
+	const duplicates = 999
+	w := newWatch()
+	results := make([]idem.Result, duplicates)
+	var storm sync.WaitGroup
+	for i := range duplicates {
+		storm.Go(func() {
+			var err error
+			results[i], err = idem.Do(ctx, l.pool, scope, "hot", hashA, l.charge("hot"), idem.WithWait(limit), idem.WithObserver(w))
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	w.await(t, "waiting", duplicates)
+	if n := l.pool.Stat().AcquireCount(); n != acquired {
+		t.Errorf("the duplicates took %d connections", n-acquired)
+	}
+
+	empty := l.pool.Stat().EmptyAcquireCount()
+	for i := range 50 {
+		if _, err := idem.Do(ctx, l.pool, scope, fmt.Sprint("bystander", i), hashA, l.charge("bystander")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// At most one wait each for the connections that the pool has yet to open.
+	if n := l.pool.Stat().EmptyAcquireCount() - empty; n > 4 {
+		t.Errorf("bystanders waited %d times for a connection", n)
+	}
+
+	first.release()
+	if err := first.wait(t); err != nil {
+		t.Fatal(err)
+	}
+	storm.Wait()
+	want := first.result
+	want.Replayed = true
+	for i := range results {
+		if diff := cmp.Diff(want, results[i]); diff != "" {
+			t.Fatalf("duplicate %d (-want +got):\n%s", i, diff)
+		}
+	}
+	l.wantOnce("hot")
+}
+
+func TestDuplicatesOfAnotherProcessShareOneWaiterThatHoldsNoConnection(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	dsn := pgtest.DSN(t)
+	l := ledgerOn(t, pgtest.Open(t, dsn))
+	other := pgtest.Open(t, dsn, maxConns(1)) // another pool is another process to idem
+	first := l.hold(t, "k", hashA, nil)
+
+	const duplicates = 100
+	w := newWatch()
+	var calls sync.WaitGroup
+	for range duplicates {
+		calls.Go(func() {
+			res, err := idem.Do(ctx, other, scope, "k", hashA, l.charge("k"), idem.WithWait(limit), idem.WithObserver(w))
+			if err != nil || !res.Replayed {
+				t.Errorf("res = %+v, err = %v", res, err)
+			}
+		})
+	}
+	w.await(t, "waiting", duplicates)
+	// The only connection of the pool is there for others, time and again.
+	for i := range 20 {
+		if _, err := idem.Do(ctx, other, scope, fmt.Sprint("bystander", i), hashA, l.charge("bystander")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first.release()
+	if err := first.wait(t); err != nil {
+		t.Fatal(err)
+	}
+	calls.Wait()
+	l.wantOnce("k")
+}
+
+func TestExactlyOneWaiterTakesOverWhenTheFirstRunFails(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for _, sameProcess := range []bool{true, false} {
+		t.Run(fmt.Sprintf("same process %v", sameProcess), func(t *testing.T) {
+			t.Parallel()
+			dsn := pgtest.DSN(t)
+			l := ledgerOn(t, pgtest.Open(t, dsn))
+			pool := l.pool
+			if !sameProcess {
+				pool = pgtest.Open(t, dsn)
+			}
+			first := l.hold(t, "k", hashA, errBusiness)
+			w := newWatch()
+			var calls sync.WaitGroup
+			for range 20 {
+				calls.Go(func() {
+					if _, err := idem.Do(ctx, pool, scope, "k", hashA, l.charge("k"), idem.WithWait(limit), idem.WithObserver(w)); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			w.await(t, "waiting", 20)
+			first.release()
+			if err := first.wait(t); !errors.Is(err, errBusiness) {
+				t.Errorf("err = %v", err)
+			}
+			calls.Wait()
+			if n := l.runs.Load(); n != 2 {
+				t.Errorf("fn ran %d times, want the failed one and one more", n)
+			}
+			if w.count("executed") != 1 || w.count("replayed") != 19 {
+				t.Errorf("outcomes: %v", w.all())
+			}
+			l.wantOnce("k")
+		})
+	}
+}
+
+func TestWaiterTakesOverWhenTheFirstRunPanics(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	begun, gate := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer func() { recover() }()
+		idem.Do(ctx, l.pool, scope, "k", hashA, func(pgx.Tx) (idem.Response, error) {
+			close(begun)
+			<-gate
+			panic("boom")
+		})
+	}()
+	await(t, "fn", begun)
+	w := newWatch()
+	done := make(chan error, 1)
+	go func() {
+		_, err := idem.Do(ctx, l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(limit), idem.WithObserver(w))
+		done <- err
+	}()
+	w.await(t, "waiting", 1)
+	close(gate)
+	if err := await(t, "the waiter", done); err != nil {
+		t.Fatal(err)
+	}
+	l.wantOnce("k")
+}
+
+func TestWaiterWhoseContextEndsLeavesAtOnceAndDisturbsNobody(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	first := l.hold(t, "k", hashA, nil)
+	w := newWatch()
+	ctx, cancel := context.WithCancel(context.Background())
+	left, stayed := make(chan error, 1), make(chan error, 1)
+	call := func(ctx context.Context, done chan error) {
+		_, err := idem.Do(ctx, l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(limit), idem.WithObserver(w))
+		done <- err
+	}
+	go call(ctx, left)
+	go call(context.Background(), stayed)
+	w.await(t, "waiting", 2)
+	cancel()
+	if err := await(t, "the waiter to leave", left); !errors.Is(err, context.Canceled) {
+		t.Errorf("err = %v", err)
+	}
+	first.release()
+	if err := errors.Join(first.wait(t), await(t, "the other waiter", stayed)); err != nil {
+		t.Error(err)
+	}
+	l.wantOnce("k")
+}
+
+func TestNoWaitAnswersAtOnceThatTheKeyIsInProgress(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	l := ledgerOn(t, pgtest.Open(t, dsn))
+	l.hold(t, "k", hashA, nil)
+	for name, pool := range map[string]*pgxpool.Pool{"same process": l.pool, "another process": pgtest.Open(t, dsn)} {
+		_, err := idem.Do(context.Background(), pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0))
+		var inProgress *idem.InProgressError
+		if !errors.As(err, &inProgress) || !errors.Is(err, idem.ErrInProgress) || !idem.Retryable(err) {
+			t.Fatalf("%s: err = %v", name, err)
+		}
+		if inProgress.RetryAfter < time.Second || inProgress.RetryAfter > 2*limit {
+			t.Errorf("%s: RetryAfter = %v", name, inProgress.RetryAfter)
+		}
+	}
+}
+
+// A replay that is on its way is no reason to call the key busy.
+func TestNoWaitIsReplayedWhileOthersReplay(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t, maxConns(2))
+	if _, err := idem.Do(ctx, l.pool, scope, "k", hashA, l.charge("k")); err != nil {
+		t.Fatal(err)
+	}
+	var calls sync.WaitGroup
+	for range 16 {
+		calls.Go(func() {
+			for range 50 {
+				if _, err := idem.Do(ctx, l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	calls.Wait()
+}
+
+func TestWaitEndsWithInProgressAfterItsTime(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	l := ledgerOn(t, pgtest.Open(t, dsn))
+	l.hold(t, "k", hashA, nil)
+	for name, pool := range map[string]*pgxpool.Pool{"same process": l.pool, "another process": pgtest.Open(t, dsn)} {
+		const wait = 150 * time.Millisecond
+		start := time.Now()
+		_, err := idem.Do(context.Background(), pool, scope, "k", hashA, l.charge("k"), idem.WithWait(wait))
+		if !errors.Is(err, idem.ErrInProgress) || time.Since(start) < wait {
+			t.Errorf("%s: err = %v after %v", name, err, time.Since(start))
+		}
+	}
+}
+
+func TestWaiterWithAnotherHash(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		first error
+		want  error
+	}{
+		{"is a mismatch once the first run is committed", nil, idem.ErrMismatch},
+		{"executes if the first run failed", errBusiness, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t)
+			first := l.hold(t, "k", hashA, test.first)
+			w := newWatch()
+			done := make(chan error, 1)
+			go func() {
+				_, err := idem.Do(context.Background(), l.pool, scope, "k", hashB, l.charge("k"), idem.WithWait(limit), idem.WithObserver(w))
+				done <- err
+			}()
+			w.await(t, "waiting", 1)
+			first.release()
+			first.wait(t)
+			if err := await(t, "the waiter", done); !errors.Is(err, test.want) {
+				t.Errorf("err = %v, want %v", err, test.want)
+			}
+			l.wantOnce("k")
+		})
+	}
+}
+
+// A mismatch found by one duplicate says nothing about another one with the right hash.
+func TestConcurrentDuplicatesWithRightAndWrongHashesAreToldApart(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	if _, err := idem.Do(ctx, l.pool, scope, "k", hashA, l.charge("k")); err != nil {
+		t.Fatal(err)
+	}
+	var calls sync.WaitGroup
+	for i := range 32 {
+		hash, want := hashA, error(nil)
+		if i%2 == 0 {
+			hash, want = idem.Hash{byte(2 + i%4)}, idem.ErrMismatch
+		}
+		calls.Go(func() {
+			for range 30 {
+				if _, err := idem.Do(ctx, l.pool, scope, "k", hash, l.charge("k")); !errors.Is(err, want) {
+					t.Errorf("hash %v: err = %v, want %v", hash[0], err, want)
+					return
+				}
+			}
+		})
+	}
+	calls.Wait()
+	l.wantOnce("k")
+}
+
+func TestSmallPoolsNeverDeadlock(t *testing.T) {
+	t.Parallel()
+	for _, conns := range []int32{1, 2} {
+		t.Run(fmt.Sprint(conns), func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
+			defer cancel()
+			l := newLedger(t, maxConns(conns))
+			var calls sync.WaitGroup
+			for i := range 300 {
+				key := fmt.Sprint("k", i%10)
+				calls.Go(func() {
+					if _, err := idem.Do(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithWait(limit)); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			calls.Wait()
+			for i := range 10 {
+				l.wantOnce(fmt.Sprint("k", i))
+			}
+		})
+	}
+}
+
+func TestNestedDoOnAnExhaustedPoolIsAnErrorNotADeadlock(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t, maxConns(1))
+	_, err := idem.Do(ctx, l.pool, scope, "outer", hashA, func(tx pgx.Tx) (idem.Response, error) {
+		_, err := idem.Do(ctx, l.pool, scope, "inner", hashA, l.charge("inner"), idem.WithLimits(50*time.Millisecond, 0, 0))
+		return idem.Response{}, err
+	})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("err = %v", err)
+	}
+	l.wantNone("outer")
+	l.wantNone("inner")
+}
+
+// The bar of the core: 64 goroutines, two pools (two processes, to idem), 200 keys, and every kind of failure in fn.
+func TestEveryKeyHasOneEffectAndOneAnswerUnderContentionAndFailures(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	dsn := pgtest.DSN(t)
+	pools := []*pgxpool.Pool{pgtest.Open(t, dsn, maxConns(8)), pgtest.Open(t, dsn, maxConns(8))}
+	l := ledgerOn(t, pools[0])
+	const keys, callers = 200, 64
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	var answers [keys]sync.Map
+	var executed atomic.Int64
+	var calls sync.WaitGroup
+	for caller := range callers {
+		rng := rand.New(rand.NewPCG(seed, uint64(caller)))
+		calls.Go(func() {
+			for _, i := range rng.Perm(keys) {
+				key := fmt.Sprint("k", i)
+				res, err := callUntilAnswered(ctx, pools[rng.IntN(2)], key, failing(l.charge(key), rng), l.charge(key))
+				if err != nil {
+					t.Errorf("%s: %v", key, err)
+					return
+				}
+				if !res.Replayed {
+					executed.Add(1)
+				}
+				answers[i].Store(string(res.Body), true)
+			}
+		})
+	}
+	calls.Wait()
+	if n := executed.Load(); n != keys {
+		t.Errorf("%d calls say that they executed, want %d", n, keys)
+	}
+	for i := range keys {
+		n := 0
+		answers[i].Range(func(_, _ any) bool { n++; return true })
+		if n != 1 {
+			t.Errorf("k%d: %d different answers", i, n)
+		}
+		l.wantOnce(fmt.Sprint("k", i))
+	}
+	for _, pool := range pools {
+		waitIdle(t, pool)
+	}
+}
+
+// failing makes fn fail in every way after its write, about every other time.
+func failing(fn func(pgx.Tx) (idem.Response, error), rng *rand.Rand) func(pgx.Tx) (idem.Response, error) {
+	way := rng.IntN(12)
+	return func(tx pgx.Tx) (idem.Response, error) {
+		resp, err := fn(tx)
+		if err != nil {
+			return resp, err
+		}
+		switch way {
+		case 0:
+			return resp, errBusiness
+		case 1:
+			panic(errBusiness)
+		case 2:
+			_, err := tx.Exec(context.Background(), "select 1/0")
+			return resp, err
+		case 3:
+			tx.Exec(context.Background(), "select 1/0")
+			return resp, nil
+		case 4:
+			tx.Rollback(context.Background())
+			return resp, nil
+		}
+		return resp, nil
+	}
+}
+
+// callUntilAnswered is the caller's part of the bargain: the same key again, until there is an answer. A caller whose fn
+// failed tries again with one that does not.
+func callUntilAnswered(ctx context.Context, pool *pgxpool.Pool, key string, first, again func(pgx.Tx) (idem.Response, error)) (idem.Result, error) {
+	res, err := doRecovering(ctx, pool, key, first)
+	if err == nil {
+		return res, nil
+	}
+	return idem.Do(ctx, pool, scope, key, hashA, again, idem.WithWait(limit))
+}
+
+func doRecovering(ctx context.Context, pool *pgxpool.Pool, key string, fn func(pgx.Tx) (idem.Response, error)) (res idem.Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = p.(error)
+		}
+	}()
+	return idem.Do(ctx, pool, scope, key, hashA, fn, idem.WithWait(limit))
+}
+
+// waitIdle returns once the pool has every connection back: a replay gives its own back in the background.
+func waitIdle(t testing.TB, pool *pgxpool.Pool) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for pool.Stat().AcquiredConns() > 0 {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections were not given back", pool.Stat().AcquiredConns())
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,231 @@
+package idem
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/internal/db"
+)
+
+// statement is a query of internal/db together with the formats in which its parameters and results travel: text, and
+// binary for what is large or what a text form would make depend on settings of the session.
+type statement struct {
+	sql     string
+	params  []int16
+	results []int16
+}
+
+const (
+	textFormat   = pgx.TextFormatCode
+	binaryFormat = pgx.BinaryFormatCode
+)
+
+var (
+	claimStatement = statement{
+		sql:    db.Claim,
+		params: []int16{textFormat, textFormat, binaryFormat, textFormat, textFormat},
+	}
+	loadStatement = statement{
+		sql:     db.Load,
+		params:  []int16{binaryFormat, textFormat, textFormat, textFormat},
+		results: []int16{textFormat, textFormat, textFormat, textFormat, textFormat, binaryFormat, binaryFormat, binaryFormat, binaryFormat, binaryFormat},
+	}
+	completeStatement = statement{
+		sql:     db.Complete,
+		params:  []int16{textFormat, textFormat, textFormat, binaryFormat, textFormat, textFormat, textFormat, textFormat, textFormat, textFormat},
+		results: []int16{binaryFormat, binaryFormat, textFormat},
+	}
+)
+
+// trip is a group of statements that are sent together and answered together: one round trip. It goes below pgx.Batch,
+// which costs about as many allocations as everything else in a call, and keeps to the exec mode of the connection, so
+// that what works behind the caller's connection pooler works here.
+type trip struct {
+	conn   *pgx.Conn
+	mode   pgx.QueryExecMode
+	batch  pgconn.Batch
+	simple strings.Builder
+	err    error
+
+	results *pgconn.MultiResultReader
+}
+
+func newTrip(conn *pgx.Conn) *trip {
+	return &trip{conn: conn, mode: execMode(conn)}
+}
+
+// The names under which a connection remembers what is dear to find out.
+const (
+	modeOfConn     = "github.com/idem-go/idem: exec mode"
+	preparedOnConn = "github.com/idem-go/idem: prepared"
+	txOnConn       = "github.com/idem-go/idem: tx"
+)
+
+func execMode(conn *pgx.Conn) pgx.QueryExecMode {
+	data := conn.PgConn().CustomData()
+	if mode, ok := data[modeOfConn].(pgx.QueryExecMode); ok {
+		return mode
+	}
+	mode := conn.Config().DefaultQueryExecMode // copies a large struct
+	data[modeOfConn] = mode
+	return mode
+}
+
+// prepare makes the statements known to a connection that prepares statements at all. It costs round trips only once per
+// connection, and never between fn and COMMIT.
+func prepare(ctx context.Context, conn *pgx.Conn) error {
+	if execMode(conn) != pgx.QueryExecModeCacheStatement {
+		return nil
+	}
+	for _, sql := range [...]string{db.Claim, db.Load, db.Complete} {
+		if _, err := conn.Prepare(ctx, sql, sql); err != nil {
+			return err
+		}
+	}
+	conn.PgConn().CustomData()[preparedOnConn] = true
+	return nil
+}
+
+// prepared reports whether prepare has nothing to send.
+func prepared(conn *pgx.Conn) bool {
+	return execMode(conn) != pgx.QueryExecModeCacheStatement || conn.PgConn().CustomData()[preparedOnConn] == true
+}
+
+// beginSQL returns the statement that begins a transaction with these options, which pgx only tells through a batch.
+func beginSQL(txOptions pgx.TxOptions) string {
+	if txOptions == (pgx.TxOptions{}) {
+		return "begin"
+	}
+	batch := &pgx.Batch{}
+	batch.BeginTx(txOptions)
+	return batch.QueuedQueries[0].SQL
+}
+
+// txOf returns the pgx.Tx through which fn uses whatever transaction the connection is in. pgx makes one only where it
+// begins the transaction itself; a batch that begins one, and from which BEGIN was taken before it was sent, makes one and
+// sends nothing. It is never committed or rolled back, so it serves the connection for all its life.
+func txOf(conn *pgx.Conn) pgx.Tx {
+	data := conn.PgConn().CustomData()
+	if tx, ok := data[txOnConn].(pgx.Tx); ok {
+		return tx
+	}
+	batch := &pgx.Batch{}
+	batch.BeginTx(pgx.TxOptions{})
+	batch.QueuedQueries = nil
+	tx := conn.SendBatch(context.Background(), batch).Tx()
+	data[txOnConn] = tx
+	return tx
+}
+
+// command adds a statement without parameters and results.
+func (t *trip) command(sql string) {
+	if t.mode == pgx.QueryExecModeSimpleProtocol {
+		t.append(sql)
+		return
+	}
+	t.batch.ExecParams(sql, nil, nil, nil, nil)
+}
+
+// query adds a statement. The values are in the formats that the statement names; nil is NULL.
+func (t *trip) query(ctx context.Context, s statement, values ...[]byte) {
+	switch t.mode {
+	case pgx.QueryExecModeSimpleProtocol:
+		t.append(t.interpolate(s, values))
+	case pgx.QueryExecModeCacheStatement:
+		prepared, err := t.conn.Prepare(ctx, s.sql, s.sql) // known: no round trip
+		if err != nil {
+			t.err = err
+			return
+		}
+		t.batch.ExecStatement(prepared, values, s.params, s.results)
+	default:
+		t.batch.ExecParams(s.sql, values, nil, s.params, s.results)
+	}
+}
+
+func (t *trip) append(sql string) {
+	if t.simple.Len() > 0 {
+		t.simple.WriteString("\n;")
+	}
+	t.simple.WriteString(sql)
+}
+
+var placeholder = regexp.MustCompile(`\$\d+`)
+
+// interpolate writes the values into the statement as literals. Every parameter is cast in the SQL, so a literal is of the
+// type that a parameter would be of.
+func (t *trip) interpolate(s statement, values [][]byte) string {
+	return placeholder.ReplaceAllStringFunc(s.sql, func(name string) string {
+		n, _ := strconv.Atoi(name[1:])
+		value := values[n-1]
+		if value == nil {
+			return "NULL"
+		}
+		if s.params[n-1] == binaryFormat {
+			return `'\x` + hex.EncodeToString(value) + `'`
+		}
+		// EscapeString refuses a connection on which the quotes alone would not contain the string.
+		escaped, err := t.conn.PgConn().EscapeString(string(value))
+		if err != nil {
+			t.err = err
+		}
+		return "'" + escaped + "'"
+	})
+}
+
+// send puts the trip on the wire. The answers are read with next and skip, in order; end must follow.
+func (t *trip) send(ctx context.Context) {
+	switch {
+	case t.err != nil:
+	case t.mode == pgx.QueryExecModeSimpleProtocol:
+		t.results = t.conn.PgConn().Exec(ctx, t.simple.String())
+	default:
+		t.results = t.conn.PgConn().ExecBatch(ctx, &t.batch)
+	}
+}
+
+// next returns the answer to the next statement, nil if that or an earlier one failed.
+func (t *trip) next() *pgconn.ResultReader {
+	if t.err != nil {
+		return nil
+	}
+	if !t.results.NextResult() {
+		t.err = t.results.Close()
+		if t.err == nil {
+			t.err = errors.New("idem: the server did not answer every statement")
+		}
+		return nil
+	}
+	return t.results.ResultReader()
+}
+
+// skip reads the answer to the next statement and returns its command tag.
+func (t *trip) skip() pgconn.CommandTag {
+	answer := t.next()
+	if answer == nil {
+		return pgconn.CommandTag{}
+	}
+	tag, err := answer.Close()
+	if err != nil {
+		t.err = err
+	}
+	return tag
+}
+
+// end reads what is left and returns the first error of the trip.
+func (t *trip) end() error {
+	if t.results == nil {
+		return t.err
+	}
+	if err := t.results.Close(); t.err == nil {
+		t.err = err
+	}
+	return t.err
+}
