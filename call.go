@@ -25,7 +25,8 @@ type call struct {
 	operationID string // the same for every attempt of this call: it tells our own execution from somebody else's
 	values      values
 
-	flight   flight // of which this call is the leader, if it leads
+	flight   flight          // of which this call is the leader, if it leads
+	traced   context.Context // the observer's own
 	started  time.Time
 	waited   time.Duration
 	waiting  bool
@@ -88,7 +89,7 @@ func (c *call) lead(ctx context.Context) (record, error) {
 				return r, err
 			}
 			retries--
-			c.traceEvent(ctx, EventRetried, err)
+			c.traceEvent(EventRetried, err)
 			if sleep(ctx, again.next()) != nil {
 				return r, err
 			}
@@ -99,20 +100,20 @@ func (c *call) lead(ctx context.Context) (record, error) {
 // resolve asks the record what became of a COMMIT that was not acknowledged because of cause. It goes on, within its
 // bound, after the end of the caller's context: the caller is better served by the truth than by speed.
 func (c *call) resolve(ctx context.Context, cause error) (record, fate, error) {
-	c.traceEvent(ctx, EventOutcomeUnknown, cause)
+	c.traceEvent(EventOutcomeUnknown, cause)
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.limits.resolve)
 	defer cancel()
 	for pause := pollPause; ; {
 		r, fate, err := c.probe(bounded)
 		switch {
 		case fate == fateLive && r.ours:
-			c.traceEvent(ctx, EventResolvedCommitted, nil)
+			c.traceEvent(EventResolvedCommitted, nil)
 			return r, fateLive, nil
 		case fate == fateLive:
-			c.traceEvent(ctx, EventResolvedRolledBack, nil)
+			c.traceEvent(EventResolvedRolledBack, nil)
 			return r, fateLive, nil
 		case fate == fateFree:
-			c.traceEvent(ctx, EventResolvedRolledBack, nil)
+			c.traceEvent(EventResolvedRolledBack, nil)
 			return record{}, fateAgain, cause
 		case fate == fateFailed && bounded.Err() == nil:
 			return record{}, fateFailed, &OutcomeUnknownError{OperationID: c.operationID, Err: errors.Join(cause, err)}
@@ -121,6 +122,41 @@ func (c *call) resolve(ctx context.Context, cause error) (record, fate, error) {
 			return record{}, fateFailed, &OutcomeUnknownError{OperationID: c.operationID, Err: cause}
 		}
 	}
+}
+
+// runFn gives the transaction to fn. It returns fn's error, or the one that follows from the state in which fn, which
+// returned none or a rejection, left the transaction.
+func (c *call) runFn(conn *pgx.Conn, guard *guardTx) (Response, error) {
+	resp, err := c.fn(guard)
+	idle := guard.turn.end()
+	_, rejected := errors.AsType[*rejection](err)
+	wellMeant := err == nil || rejected
+	switch {
+	case !idle && wellMeant:
+		return resp, fmt.Errorf("%w: a goroutine of fn is still using the tx", ErrTxAborted)
+	case !idle:
+		return resp, err
+	case guard.turn.endedByFn && wellMeant:
+		return resp, ended("fn called Commit or Rollback on the tx", err)
+	case !conn.IsClosed() && !conn.PgConn().IsBusy() && conn.PgConn().TxStatus() == 'I':
+		return resp, ended("a statement of fn did", err)
+	case err == nil:
+		err = unfit(conn)
+	}
+	return resp, err
+}
+
+// unfit tells why the transaction, as fn left it, cannot be completed.
+func unfit(conn *pgx.Conn) error {
+	switch {
+	case conn.IsClosed():
+		return fmt.Errorf("%w: its connection was lost", ErrTxAborted)
+	case conn.PgConn().IsBusy():
+		return fmt.Errorf("%w: rows or batch results were left open", ErrTxAborted)
+	case conn.PgConn().TxStatus() == 'E':
+		return fmt.Errorf("%w: fn ignored the error of a statement", ErrTxAborted)
+	}
+	return nil
 }
 
 // answer turns the live record of the key into what the caller is told.
@@ -162,6 +198,11 @@ func (c *call) addClaim(ctx context.Context, trip *trip) {
 	v := &c.values
 	trip.query(ctx, claimStatement, v.scope, v.key, c.hash[:], v.operationID, v.keep)
 	trip.query(ctx, loadStatement, c.hash[:], v.scope, v.key, v.operationID)
+}
+
+// addHolds adds the question whether the transaction is still the one that claimed.
+func (c *call) addHolds(ctx context.Context, trip *trip) {
+	trip.query(ctx, holdsStatement, c.values.scope, c.values.key, c.values.operationID)
 }
 
 func (c *call) readClaim(trip *trip) record {

@@ -3,8 +3,11 @@ package idem_test
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"slices"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +23,8 @@ import (
 // synchronous_commit = local. A transaction that turns it on parks in its COMMIT: durable, invisible to others,
 // unacknowledged, until the test ends the wait.
 const parkCommit = "set local synchronous_commit = on"
+
+const commitIsParked = `select count(*) = 1 from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'`
 
 func requireGhostStandby(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
@@ -57,7 +62,7 @@ func park(t *testing.T, ctx context.Context, opts ...idem.Option) *parked {
 		}, append(opts, idem.WithObserver(p.watch))...)
 		p.done <- err
 	}()
-	awaitTrue(t, p.pool, `select count(*) = 1 from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'`)
+	awaitTrue(t, p.pool, commitIsParked)
 	return p
 }
 
@@ -135,19 +140,27 @@ func TestKeyIsInProgressWhileItsCommitIsUnderWay(t *testing.T) {
 	p.wantCommitted(t, "executed")
 }
 
-func TestOutcomeIsUnknownOnlyWhileTheOldTransactionLives(t *testing.T) {
+func TestOutcomeIsUnknownOnlyIfPostgresCannotBeReached(t *testing.T) {
 	t.Parallel()
-	// The client is cut off without a cancel: only the server knows that the COMMIT goes on.
 	ctx := context.Background()
 	l := newLedger(t)
 	requireGhostStandby(t, l.pool)
+	var unreachable atomic.Bool
+	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1), func(config *pgxpool.Config) {
+		dial := config.ConnConfig.DialFunc
+		config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if unreachable.Load() { // for a new connection, and for the cancel that the client would send
+				return nil, syscall.ECONNREFUSED
+			}
+			return dial(ctx, network, addr)
+		}
+	})
 	w := newWatch()
 	done := make(chan error, 1)
-	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1))
-	var conn *pgx.Conn
+	var conn net.Conn
 	go func() {
 		_, err := idem.Do(ctx, pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
-			conn = tx.Conn()
+			conn = tx.Conn().PgConn().Conn()
 			if _, err := tx.Exec(ctx, parkCommit); err != nil {
 				return idem.Response{}, err
 			}
@@ -155,9 +168,9 @@ func TestOutcomeIsUnknownOnlyWhileTheOldTransactionLives(t *testing.T) {
 		}, idem.WithLimits(limit, limit, 50*time.Millisecond), idem.WithObserver(w))
 		done <- err
 	}()
-	parkedNow := `select count(*) = 1 from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'`
-	awaitTrue(t, l.pool, parkedNow)
-	conn.PgConn().Conn().Close()
+	awaitTrue(t, l.pool, commitIsParked)
+	unreachable.Store(true)
+	conn.Close()
 	err := await(t, "the call", done)
 	unknown, ok := errors.AsType[*idem.OutcomeUnknownError](err)
 	if !ok || !errors.Is(err, idem.ErrOutcomeUnknown) || !idem.Retryable(err) {
@@ -166,8 +179,11 @@ func TestOutcomeIsUnknownOnlyWhileTheOldTransactionLives(t *testing.T) {
 	if !slices.Equal(w.all(), []string{"outcome_unknown", "unknown"}) {
 		t.Errorf("events %v", w.all())
 	}
-	// The retry learns the truth once the server does.
-	awaitTrue(t, l.pool, parkedNow)
+	// While the old transaction lives, a retry that reaches the server finds the key in progress; then it learns the truth.
+	unreachable.Store(false)
+	if _, err := idem.Do(ctx, pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+		t.Errorf("err = %v", err)
+	}
 	if _, err := l.pool.Exec(ctx, "select pg_cancel_backend(pid) from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'"); err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,13 @@ func (e *OutcomeUnknownError) Unwrap() []error { return []error{ErrOutcomeUnknow
 // false for nil, for refusals that will be the same next time, for the end of the caller's own context, and for errors it
 // does not know, those of fn among them.
 func Retryable(err error) bool {
-	return errors.Is(err, ErrInProgress) || errors.Is(err, ErrOutcomeUnknown) || transient(err)
+	switch {
+	case errors.Is(err, ErrInProgress), errors.Is(err, ErrOutcomeUnknown):
+		return true
+	case errors.Is(err, ErrTxEnded), errors.Is(err, ErrTxAborted):
+		return false // whatever the server said besides
+	}
+	return transient(err)
 }
 
 // transient reports whether err tells of a state of the server, or of the way to it, that passes.
@@ -159,6 +165,14 @@ func connectionLost(err error) bool {
 	}
 	_, network := errors.AsType[net.Error](err)
 	return network || pgconn.SafeToRetry(err)
+}
+
+// ended makes the ErrTxEnded of a call whose fn returned err.
+func ended(how string, err error) error {
+	if err == nil {
+		return fmt.Errorf("%w: %s", ErrTxEnded, how)
+	}
+	return fmt.Errorf("%w: %s; and fn returned: %w", ErrTxEnded, how, err)
 }
 
 // fatal reports whether the server ended the session with this error. A transaction that got it as the answer to COMMIT

@@ -27,9 +27,9 @@ import (
 // committed nothing.
 func Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash Hash, fn func(tx pgx.Tx) (Response, error), opts ...Option) (result Result, err error) {
 	c, err := newCall(scope, key, hash, fn, opts)
-	ctx = c.traceStart(ctx, false)
+	c.traceStart(ctx, false)
 	ended := false
-	defer func() { c.traceEnd(ctx, ended, result, err) }()
+	defer func() { c.traceEnd(ended, result, err) }()
 	if err == nil && pool == nil {
 		err = errors.New("idem: pool is nil")
 	}
@@ -52,9 +52,9 @@ func Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash Hash, f
 // WithWait, WithTxOptions and WithRetries have no meaning here and are refused.
 func DoTx(ctx context.Context, tx pgx.Tx, scope, key string, hash Hash, fn func(tx pgx.Tx) (Response, error), opts ...Option) (result Result, err error) {
 	c, err := newCall(scope, key, hash, fn, opts)
-	ctx = c.traceStart(ctx, true)
+	c.traceStart(ctx, true)
 	ended := false
-	defer func() { c.traceEnd(ctx, ended, result, err) }()
+	defer func() { c.traceEnd(ended, result, err) }()
 	if err == nil && tx == nil {
 		err = errors.New("idem: tx is nil")
 	}

@@ -23,19 +23,37 @@ const (
 // joined is a claim inside a transaction of the caller's. It talks to the connection below tx, as Do does, so that the
 // savepoints cost no round trips of their own.
 type joined struct {
-	call *call
-	tx   pgx.Tx
-	conn *pgx.Conn
-	open bool // the savepoints are there
+	call  *call
+	conn  *pgx.Conn
+	guard guardTx
+	turn  turn
+	open  bool // the first savepoint is there
 }
 
 // join runs the call inside tx.
 func (c *call) join(ctx context.Context, tx pgx.Tx) (Result, error) {
-	j := &joined{call: c, tx: tx, conn: tx.Conn()}
-	if err := j.usable(); err != nil {
+	// tx may itself be the tx of a fn: then this is a use of it.
+	if outer, ok := tx.(*guardTx); ok {
+		if !outer.turn.enter() {
+			return Result{}, errTxClosed
+		}
+		defer outer.turn.leave()
+	}
+	conn, err := usable(ctx, tx)
+	if err != nil {
 		return Result{}, err
 	}
-	defer j.undo() // if fn panics, or anything below fails
+	j := &joined{call: c, conn: conn, turn: turn{operationID: c.operationID}}
+	j.guard = guardTx{Tx: tx, turn: &j.turn}
+	defer func() { _ = j.undo(nil) }() // if fn panics; otherwise there is nothing left to undo
+	result, err := j.run(ctx)
+	if err != nil {
+		return Result{}, j.undo(err)
+	}
+	return result, nil
+}
+
+func (j *joined) run(ctx context.Context) (Result, error) {
 	r, err := j.claim(ctx)
 	if err != nil {
 		return Result{}, hint(err)
@@ -43,56 +61,90 @@ func (c *call) join(ctx context.Context, tx pgx.Tx) (Result, error) {
 	if !r.claimed {
 		return j.leave(ctx, r)
 	}
-	c.attempts++
-	guard := &guardTx{Tx: tx, turn: &turn{operationID: c.operationID}}
-	defer guard.turn.end() // if fn panics
-	resp, err := c.runFn(j.conn, guard)
+	j.call.attempts++
+	resp, err := j.call.runFn(j.conn, &j.guard)
 	if err == nil {
 		return j.complete(ctx, r, resp, completed)
 	}
-	if rejected, ok := errors.AsType[*rejection](err); ok {
-		return j.reject(ctx, r, rejected.response)
+	rejected, ok := errors.AsType[*rejection](err)
+	if !ok || errors.Is(err, ErrTxEnded) {
+		return Result{}, err
 	}
-	return Result{}, err
+	return j.reject(ctx, r, rejected.response)
 }
 
-func (j *joined) usable() error {
+var errTxClosed = fmt.Errorf("idem: DoTx: the transaction is over: %w", pgx.ErrTxClosed)
+
+// usable returns the connection of a transaction that can be joined. A tx that is over must be found out through the tx
+// itself: its connection may be in somebody else's transaction by then. An empty batch asks without a round trip.
+func usable(ctx context.Context, tx pgx.Tx) (*pgx.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := tx.SendBatch(ctx, &pgx.Batch{}).Close(); err != nil {
+		return nil, fmt.Errorf("idem: DoTx: %w", err)
+	}
+	conn := tx.Conn()
 	switch {
-	case j.conn == nil || j.conn.IsClosed():
-		return fmt.Errorf("idem: DoTx: the transaction is over, or its connection: %w", pgx.ErrTxClosed)
-	case j.conn.PgConn().IsBusy():
-		return errors.New("idem: DoTx: the transaction has open rows; read or close them first")
+	case conn == nil || conn.IsClosed():
+		return nil, errTxClosed
+	case conn.PgConn().IsBusy():
+		return nil, errors.New("idem: DoTx: the transaction has open rows; read or close them first")
 	}
-	switch j.conn.PgConn().TxStatus() {
+	switch conn.PgConn().TxStatus() {
 	case 'T':
-		return nil
+		return conn, nil
 	case 'E':
-		return errors.New("idem: DoTx: the transaction is aborted by an earlier error; roll it back")
+		return nil, errors.New("idem: DoTx: the transaction is aborted by an earlier error; roll it back")
 	default:
-		return fmt.Errorf("idem: DoTx: the connection is in no transaction: %w", pgx.ErrTxClosed)
+		return nil, errTxClosed
 	}
 }
 
-// claim sends both savepoints, the claim and the load in one round trip. A connection that has not prepared the statements
-// yet does that under the first savepoint, in trips of their own: if the schema is missing, tx must survive it.
+// claim claims the key under the savepoints. A connection that has not prepared the statements yet does that under the
+// first savepoint, in trips of their own: if the schema is missing, tx must survive it. If they turn out to be stale, they
+// are prepared again.
 func (j *joined) claim(ctx context.Context) (record, error) {
 	if !prepared(j.conn) {
-		if err := j.send(ctx, savepointClaim); err != nil {
-			return record{}, err
-		}
-		j.open = true
-		if err := prepare(ctx, j.conn); err != nil {
+		if err := j.prepare(ctx); err != nil {
 			return record{}, err
 		}
 	}
+	r, err := j.sendClaim(ctx)
+	if !staleStatement(err) || !j.open {
+		return r, err
+	}
+	if err := j.send(ctx, undoClaim); err != nil {
+		return r, err
+	}
+	if err := forget(ctx, j.conn); err != nil {
+		return r, err
+	}
+	if err := prepare(ctx, j.conn); err != nil {
+		return r, err
+	}
+	return j.sendClaim(ctx)
+}
+
+func (j *joined) prepare(ctx context.Context) error {
+	if err := j.send(ctx, savepointClaim); err != nil {
+		return err
+	}
+	j.open = true
+	return prepare(ctx, j.conn)
+}
+
+// sendClaim sends the savepoints, the claim and the load in one round trip.
+func (j *joined) sendClaim(ctx context.Context) (record, error) {
 	trip := newTrip(j.conn)
-	if !j.open {
+	first := !j.open
+	if first {
 		trip.command(savepointClaim)
 	}
 	j.call.addClaim(ctx, trip)
 	trip.command(savepointFn)
 	trip.send(ctx)
-	if !j.open {
+	if first {
 		trip.skip()
 		j.open = trip.err == nil
 	}
@@ -116,18 +168,21 @@ func (j *joined) leave(ctx context.Context, r record) (Result, error) {
 // complete records the response and releases the savepoints. If fn ended the transaction and began another, there is no
 // savepoint to release.
 func (j *joined) complete(ctx context.Context, r record, resp Response, state db.IdemRecordState) (Result, error) {
-	header, err := checkResponse(resp, j.call.maxResponse)
+	r.response, r.state = resp.normal(), state
+	header, err := r.response.check(j.call.maxResponse)
+	if err == nil {
+		err = ctx.Err()
+	}
 	if err != nil {
 		return Result{}, err
 	}
-	r.response, r.state = resp.normal(), state
 	trip := newTrip(j.conn)
 	j.call.addComplete(ctx, trip, r.response, header, state, true)
 	trip.command(releaseSavepoint)
 	trip.send(ctx)
 	j.call.readComplete(trip, &r)
 	if err := trip.end(); err != nil {
-		return Result{}, j.endedError(err)
+		return Result{}, endedError(err)
 	}
 	j.open = false
 	return r.result(), nil
@@ -135,45 +190,60 @@ func (j *joined) complete(ctx context.Context, r record, resp Response, state db
 
 // reject undoes what fn did, keeping the claim, and records the answer.
 func (j *joined) reject(ctx context.Context, r record, resp Response) (Result, error) {
-	if j.conn.IsClosed() || j.conn.PgConn().IsBusy() {
-		return Result{}, fmt.Errorf("%w: fn rejected, but its rows are open or its connection was lost", ErrTxAborted)
+	if err := unfit(j.conn); j.conn.IsClosed() || j.conn.PgConn().IsBusy() {
+		return Result{}, err
 	}
 	if err := j.send(ctx, undoFn); err != nil {
-		return Result{}, j.endedError(err)
+		return Result{}, endedError(err)
 	}
 	return j.complete(ctx, r, resp, failed)
 }
 
 // endedError recognises by its consequences that fn ended the transaction by a statement.
-func (j *joined) endedError(err error) error {
-	const noTransaction, noSavepoint = "25P01", "3B001"
-	if hasCode(err, divisionByZero) || hasCode(err, noTransaction) || hasCode(err, noSavepoint) {
-		return fmt.Errorf("%w: the claimed record or its savepoint is gone", ErrTxEnded)
+func endedError(err error) error {
+	if hasCode(err, divisionByZero) || lostSavepoint(err) {
+		return ended("the claimed record or its savepoint is gone", nil)
 	}
 	return hint(err)
 }
 
-// undo takes the caller's transaction back to where DoTx found it, if the connection still allows.
-func (j *joined) undo() {
+func lostSavepoint(err error) bool {
+	const noTransaction, noSavepoint = "25P01", "3B001"
+	return hasCode(err, noTransaction) || hasCode(err, noSavepoint)
+}
+
+// undo takes the caller's transaction back to where DoTx found it because of cause, and returns cause: or ErrTxEnded, if
+// there is nowhere to go back to. A connection that cannot be brought back to a known state is closed.
+func (j *joined) undo(cause error) error {
 	if !j.open {
-		return
+		return cause
 	}
+	j.open = false
 	pg := j.conn.PgConn()
-	if pg.IsClosed() {
-		return
-	}
-	if pg.IsBusy() { // rows of fn that nobody can close for it: the transaction cannot be saved
+	switch {
+	case !j.turn.end():
+		_ = pg.Conn().Close() // a goroutine of fn is using it: the socket is all that may be touched
+		return cause
+	case pg.IsClosed():
+		return cause
+	case pg.IsBusy():
 		_ = j.conn.Close(context.Background())
-		return
+		return cause
+	case pg.TxStatus() == 'I':
+		return cause
 	}
-	if pg.TxStatus() == 'I' {
-		return
+	var err error
+	within(pg, j.call.limits.rollback, func(ctx context.Context) error {
+		err = j.send(ctx, undoClaim, releaseSavepoint)
+		if lostSavepoint(err) {
+			return nil // answered: the connection is sound
+		}
+		return err
+	})
+	if lostSavepoint(err) && !errors.Is(cause, ErrTxEnded) {
+		return ended("a statement of fn did, and began another", cause)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), j.call.limits.rollback)
-	defer cancel()
-	if err := j.send(ctx, undoClaim, releaseSavepoint); err != nil {
-		_ = j.conn.Close(context.Background())
-	}
+	return cause
 }
 
 func (j *joined) send(ctx context.Context, commands ...string) error {

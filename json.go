@@ -18,26 +18,41 @@ func DoJSON[T any](ctx context.Context, pool *pgxpool.Pool, scope, key string, h
 	var value T
 	var encode func(tx pgx.Tx) (Response, error)
 	if fn != nil {
-		encode = func(tx pgx.Tx) (Response, error) { return jsonResponse(fn(tx)) }
+		encode = func(tx pgx.Tx) (resp Response, err error) {
+			resp, value, err = jsonResponse(fn(tx))
+			return resp, err
+		}
 	}
 	result, err := Do(ctx, pool, scope, key, hash, encode, opts...)
-	if err != nil || result.Rejected {
-		return value, result, err
+	if err == nil && !result.Rejected && !result.Replayed {
+		return value, result, nil
 	}
-	if err := json.Unmarshal(result.Body, &value); err != nil {
-		var zero T
-		return zero, result, fmt.Errorf("idem: the stored response is no %T: %w", zero, err)
+	var replayed T
+	if err == nil && !result.Rejected {
+		err = decodeJSON(result.Body, &replayed)
 	}
-	return value, result, nil
+	return replayed, result, err
 }
 
-func jsonResponse[T any](value T, err error) (Response, error) {
+// jsonResponse returns the response that stores the value of fn, and the value as a replay will show it: one that could
+// not be shown again must not be committed.
+func jsonResponse[T any](value T, err error) (resp Response, stored T, _ error) {
 	if err != nil {
-		return Response{}, err
+		return resp, stored, err
 	}
 	body, err := json.Marshal(value)
 	if err != nil {
-		return Response{}, fmt.Errorf("idem: the result of fn cannot be encoded: %w", err)
+		return resp, stored, fmt.Errorf("idem: the result of fn cannot be encoded: %w", err)
 	}
-	return Response{Status: 200, Body: body}, nil
+	err = decodeJSON(body, &stored)
+	return Response{Status: 200, Body: body}, stored, err
+}
+
+func decodeJSON[T any](body []byte, value *T) error {
+	var decoded T
+	if err := json.Unmarshal(body, &decoded); err != nil {
+		return fmt.Errorf("idem: the stored response does not decode into %T: %w", value, err)
+	}
+	*value = decoded
+	return nil
 }

@@ -40,10 +40,9 @@ func abridged(key string) string {
 	if len(key) < 4*shown {
 		return fmt.Sprintf("key of %d bytes", len(key))
 	}
-	end := 0
-	for range shown {
-		_, size := utf8.DecodeRuneInString(key[end:])
-		end += size
+	end := shown
+	for !utf8.RuneStart(key[end]) {
+		end--
 	}
 	return fmt.Sprintf("key %q… of %d bytes", key[:end], len(key))
 }

@@ -76,25 +76,25 @@ type TraceEndData struct {
 	Age         time.Duration // at a replay: how long ago, by the database's clock, the key was claimed
 }
 
-func (c *call) traceStart(ctx context.Context, joined bool) context.Context {
+func (c *call) traceStart(ctx context.Context, joined bool) {
 	if c.observer == nil {
-		return ctx
+		return
 	}
-	return c.observer.TraceStart(ctx, TraceStartData{Scope: c.scope, Key: abridged(c.key), Joined: joined})
+	c.traced = c.observer.TraceStart(ctx, TraceStartData{Scope: c.scope, Key: abridged(c.key), Joined: joined})
 }
 
-func (c *call) traceEvent(ctx context.Context, event Event, err error) {
+func (c *call) traceEvent(event Event, err error) {
 	if c.observer != nil {
-		c.observer.TraceEvent(ctx, TraceEventData{Event: event, Attempt: c.attempts, Err: err})
+		c.observer.TraceEvent(c.traced, TraceEventData{Event: event, Attempt: c.attempts, Err: err})
 	}
 }
 
 // traceEnd is deferred: ended is false if fn panicked.
-func (c *call) traceEnd(ctx context.Context, ended bool, result Result, err error) {
+func (c *call) traceEnd(ended bool, result Result, err error) {
 	if c.observer == nil {
 		return
 	}
-	c.observer.TraceEnd(ctx, TraceEndData{
+	c.observer.TraceEnd(c.traced, TraceEndData{
 		Outcome: outcomeOf(ended, result, err), Err: err, OperationID: result.OperationID,
 		Duration: time.Since(c.started), Waited: c.waited, Attempts: c.attempts, Age: c.age,
 	})

@@ -62,10 +62,12 @@ func (r Response) normal() Response {
 		r.Header = nil
 		return r
 	}
-	for name, values := range r.Header {
-		if values == nil {
-			r.Header = maps.Clone(r.Header)
-			r.Header[name] = []string{}
+	if slices.ContainsFunc(slices.Collect(maps.Values(r.Header)), func(v []string) bool { return v == nil }) {
+		r.Header = maps.Clone(r.Header)
+		for name, values := range r.Header {
+			if values == nil {
+				r.Header[name] = []string{}
+			}
 		}
 	}
 	return r
@@ -110,8 +112,8 @@ func decodeHeader(stored []byte) (map[string][]string, error) {
 	return header, nil
 }
 
-// checkResponse returns the encoded header of a response that can be stored within limit bytes.
-func checkResponse(r Response, limit int) ([]byte, error) {
+// check returns the encoded header of a response that can be stored within limit bytes.
+func (r Response) check(limit int) ([]byte, error) {
 	if r.Status < math.MinInt32 || r.Status > math.MaxInt32 {
 		return nil, fmt.Errorf("%w: status %d is beyond 32 bits", ErrInvalidResponse, r.Status)
 	}

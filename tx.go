@@ -26,6 +26,22 @@ const (
 	fateDone                // fn ran and its effect is committed, or its rejection is
 )
 
+func againIf(again bool) fate {
+	if again {
+		return fateAgain
+	}
+	return fateFailed
+}
+
+// transaction is the one transaction of an attempt, on a connection of the pool.
+type transaction struct {
+	call   *call
+	pooled *pgxpool.Conn
+	conn   *pgx.Conn
+	turn   turn
+	guard  guardTx
+}
+
 // attempt runs one transaction: claim the key, and if it is ours run fn, record its response and commit. It returns when
 // the connection is back in the pool, or on its way there.
 func (c *call) attempt(ctx context.Context) (record, fate, error) {
@@ -33,7 +49,7 @@ func (c *call) attempt(ctx context.Context) (record, fate, error) {
 	if fate != fateFree {
 		return r, fate, err
 	}
-	defer t.abandon()
+	defer t.abandon(nil)
 	c.flight.markBusy()
 	c.attempts++
 	t.guard = guardTx{Tx: txOf(t.conn), turn: &t.turn}
@@ -41,10 +57,7 @@ func (c *call) attempt(ctx context.Context) (record, fate, error) {
 	if err == nil {
 		return t.complete(ctx, r, resp, completed)
 	}
-	if rejected, ok := errors.AsType[*rejection](err); ok {
-		return t.reject(ctx, rejected.response)
-	}
-	return record{}, againIf(rerunnable(err) && !errors.Is(err, ErrTxEnded)), err
+	return t.fail(ctx, err)
 }
 
 // probe finds out what became of a transaction whose COMMIT was not acknowledged: it makes the same claim. A record with
@@ -53,7 +66,7 @@ func (c *call) attempt(ctx context.Context) (record, fate, error) {
 func (c *call) probe(ctx context.Context) (record, fate, error) {
 	t, r, fate, err := c.open(ctx)
 	if fate == fateFree {
-		t.abandon()
+		t.abandon(nil)
 	}
 	return r, fate, err
 }
@@ -68,24 +81,17 @@ func (c *call) open(ctx context.Context) (*transaction, record, fate, error) {
 	t := &transaction{call: c, pooled: conn, conn: conn.Conn(), turn: turn{operationID: c.operationID}}
 	r, err := t.claim(ctx)
 	if err != nil {
-		t.abandonAfter(err)
+		t.abandon(err)
 		return nil, r, againIf(rerunnable(err) || staleStatement(err) || t.conn.IsClosed()), hint(err)
 	}
 	if r.claimed {
 		return t, r, fateFree, nil
 	}
-	go t.abandon() // the answer is known: nobody needs to wait for the rollback of nothing
+	go t.abandon(nil) // the answer is known: nobody needs to wait for the rollback of nothing
 	if !r.found {
 		return nil, r, fateBusy, nil
 	}
 	return nil, r, fateLive, nil
-}
-
-func againIf(again bool) fate {
-	if again {
-		return fateAgain
-	}
-	return fateFailed
 }
 
 // acquire takes a connection from the pool. The wait for one is bounded even if the caller's context is not: a Do inside
@@ -98,15 +104,6 @@ func (c *call) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 		return nil, fmt.Errorf("idem: no connection became free within %v; inside fn use DoTx, not Do: %w", c.limits.acquire, err)
 	}
 	return conn, err
-}
-
-// transaction is the one transaction of an attempt, on a connection of the pool.
-type transaction struct {
-	call   *call
-	pooled *pgxpool.Conn
-	conn   *pgx.Conn
-	turn   turn
-	guard  guardTx
 }
 
 // claim sends BEGIN, claim and load in one round trip and returns the live record: ours, another's, or none if the key is
@@ -124,55 +121,17 @@ func (t *transaction) claim(ctx context.Context) (record, error) {
 	return r, trip.end()
 }
 
-// runFn gives the transaction to fn for as long as fn runs. It returns fn's error, or the one that follows from the state
-// in which fn left the transaction.
-func (c *call) runFn(conn *pgx.Conn, guard *guardTx) (Response, error) {
-	resp, err := c.fn(guard)
-	idle := guard.turn.end()
-	open := !conn.IsClosed() && !conn.PgConn().IsBusy()
-	switch {
-	case idle && open && conn.PgConn().TxStatus() == 'I' && err != nil:
-		return resp, fmt.Errorf("%w: a statement of fn did; and fn failed: %w", ErrTxEnded, err)
-	case err != nil:
-		return resp, err
-	}
-	return resp, fnLeft(conn, guard.turn, idle)
-}
-
-// fnLeft tells in which state fn, which returned no error, left the transaction: nil if it can be completed.
-func fnLeft(conn *pgx.Conn, turn *turn, idle bool) error {
-	switch {
-	case turn.endedByFn.Load():
-		return fmt.Errorf("%w: it called Commit or Rollback on the tx", ErrTxEnded)
-	case !idle:
-		return fmt.Errorf("%w: a goroutine of fn is still using the tx", ErrTxAborted)
-	case conn.IsClosed():
-		return fmt.Errorf("%w: its connection was lost", ErrTxAborted)
-	case conn.PgConn().IsBusy():
-		return fmt.Errorf("%w: rows or batch results were left open", ErrTxAborted)
-	}
-	switch conn.PgConn().TxStatus() {
-	case 'T':
-		return nil
-	case 'E':
-		return fmt.Errorf("%w: fn ignored the error of a statement", ErrTxAborted)
-	default:
-		return fmt.Errorf("%w: a statement of fn did", ErrTxEnded)
-	}
-}
-
 // complete records the response and commits, in one round trip. From here on the end of the caller's context does not
 // undo anything: a COMMIT that was sent is waited for.
 func (t *transaction) complete(ctx context.Context, r record, resp Response, state db.IdemRecordState) (record, fate, error) {
-	header, err := checkResponse(resp, t.call.maxResponse)
+	r.response, r.state = resp.normal(), state
+	header, err := r.response.check(t.call.maxResponse)
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
 		return record{}, fateFailed, err
 	}
-	r.response = resp.normal()
-	r.state = state
 
 	outlasting, cancel := outlast(ctx, t.call.limits.commit)
 	defer cancel()
@@ -185,14 +144,14 @@ func (t *transaction) complete(ctx context.Context, r record, resp Response, sta
 	tag := trip.skip()
 	err = trip.end()
 	switch {
-	case err == nil && tag.String() == "COMMIT":
-		t.release()
-		return r, fateDone, nil
-	case err == nil: // ROLLBACK: the transaction had been aborted without our knowing
+	case err != nil:
+		t.abandon(err)
+		return record{}, commitFate(err), commitError(err, recorded)
+	case tag.String() != "COMMIT": // it had been aborted without our knowing
 		return record{}, fateFailed, fmt.Errorf("%w: %w", ErrTxAborted, pgx.ErrTxCommitRollback)
 	}
-	t.abandonAfter(err)
-	return record{}, commitFate(err), commitError(err, recorded)
+	t.release()
+	return r, fateDone, nil
 }
 
 func (t *transaction) commitSQL() string {
@@ -213,50 +172,91 @@ func commitFate(err error) fate {
 	return fateUnknown
 }
 
-// commitError names the one error of the last round trip that is fn's doing: the record was not there to be completed.
+// commitError names the one error of the last round trip that is fn's doing: the record was not there to be completed. What
+// COMMIT itself answers is passed on as it is.
 func commitError(err error, recorded bool) error {
-	if !recorded && hasCode(err, divisionByZero) {
-		return fmt.Errorf("%w: the claimed record is gone or belongs to another transaction", ErrTxEnded)
+	switch {
+	case recorded:
+		return err
+	case hasCode(err, divisionByZero):
+		return ended("the claimed record is gone or belongs to another transaction", nil)
 	}
 	return hint(err)
 }
 
-// reject undoes what fn did and records its answer in a second transaction. In between the key is free: if somebody else
-// executes it, their outcome stands.
+// fail ends the transaction of a fn that returned an error.
+func (t *transaction) fail(ctx context.Context, err error) (record, fate, error) {
+	held := t.rollbackHeld()
+	rejected, isRejection := errors.AsType[*rejection](err)
+	switch {
+	case errors.Is(err, ErrTxEnded), errors.Is(err, ErrTxAborted):
+		return record{}, fateFailed, err
+	case !held:
+		return record{}, fateFailed, ended("a statement of fn did, and began another", err)
+	case isRejection:
+		return t.reject(ctx, rejected.response)
+	}
+	return record{}, againIf(rerunnable(err)), err
+}
+
+// reject records the answer of a fn whose writes have been undone, in a second transaction. In between the key is free: if
+// somebody else executes it, their outcome stands.
 func (t *transaction) reject(ctx context.Context, resp Response) (record, fate, error) {
-	if _, err := checkResponse(resp, t.call.maxResponse); err != nil {
+	if _, err := resp.normal().check(t.call.maxResponse); err != nil {
 		return record{}, fateFailed, err
 	}
-	t.abandon()
+	t.abandon(nil)
 	again, r, fate, err := t.call.open(ctx)
 	if fate != fateFree {
 		return r, fate, err
 	}
-	defer again.abandon()
+	defer again.abandon(nil)
 	return again.complete(ctx, r, resp, failed)
 }
 
-// abandon rolls back and gives the connection back. It does nothing to a transaction that was completed. A connection on
-// which something is still running is closed, by the pool.
-func (t *transaction) abandon() {
+// rollbackHeld rolls back, and reports whether it was the claiming transaction that it rolled back. Of an aborted one, or of
+// a connection that cannot be asked, that is taken for granted.
+func (t *transaction) rollbackHeld() bool {
+	pg := t.conn.PgConn()
+	if !t.turn.end() || pg.IsClosed() || pg.IsBusy() || pg.TxStatus() != 'T' {
+		return true
+	}
+	var held bool
+	within(pg, t.call.limits.rollback, func(ctx context.Context) error {
+		trip := newTrip(t.conn)
+		t.call.addHolds(ctx, trip)
+		trip.command("rollback")
+		trip.send(ctx)
+		if answer := trip.next(); answer != nil && answer.NextRow() {
+			held = string(answer.Values()[0]) == "t"
+			_, _ = answer.Close()
+		}
+		return trip.end()
+	})
+	return held
+}
+
+// abandon rolls back, because of err or for no reason, and gives the connection back. It does nothing to a transaction that
+// was completed. A connection on which something is still running is closed, by the pool.
+func (t *transaction) abandon(err error) {
 	if t.pooled == nil {
 		return
 	}
-	t.turn.end() // fn may have panicked, or ended its goroutine
+	if !t.turn.end() { // fn, or its panic, left a goroutine that is using the tx
+		conn := t.pooled.Hijack() // the pool gets its place back; the connection is never used again
+		t.pooled = nil
+		_ = conn.PgConn().Conn().Close()
+		t.turn.afterUse(func() { _ = conn.Close(context.Background()) })
+		return
+	}
 	if pg := t.conn.PgConn(); !pg.IsClosed() && !pg.IsBusy() && pg.TxStatus() != 'I' {
-		rollback(pg, t.call.limits.rollback)
+		within(pg, t.call.limits.rollback, func(ctx context.Context) error { return pg.Exec(ctx, "rollback").Close() })
+	}
+	if pg := t.conn.PgConn(); staleStatement(err) && !pg.IsClosed() {
+		// Those of fn are stale as well, as a rule. A new connection prepares everything afresh.
+		within(pg, t.call.limits.rollback, t.conn.Close)
 	}
 	t.release()
-}
-
-// abandonAfter abandons the transaction because of err, and the connection too if that is no longer what idem takes it for.
-func (t *transaction) abandonAfter(err error) {
-	if staleStatement(err) {
-		ctx, cancel := context.WithTimeout(context.Background(), t.call.limits.rollback)
-		defer cancel()
-		_ = t.conn.Close(ctx)
-	}
-	t.abandon()
 }
 
 func (t *transaction) release() {
@@ -264,11 +264,13 @@ func (t *transaction) release() {
 	t.pooled = nil
 }
 
-// rollback ends the transaction, or the connection if that does not answer in time: a deadline on the socket costs less
-// than a context. The caller's context may be over; the key must become free all the same.
-func rollback(pg *pgconn.PgConn, limit time.Duration) {
+// within bounds what f says to the server after the caller's context may have ended. A deadline on the socket costs less
+// than a context, and closes the connection all the same.
+func within(pg *pgconn.PgConn, limit time.Duration, f func(context.Context) error) {
 	_ = pg.Conn().SetDeadline(time.Now().Add(limit))
-	if pg.Exec(context.Background(), "rollback").Close() == nil {
+	if f(context.Background()) == nil {
 		_ = pg.Conn().SetDeadline(time.Time{})
+	} else if !pg.IsClosed() {
+		_ = pg.Conn().Close() // no answer, or one that leaves the transaction as it was
 	}
 }

@@ -128,7 +128,7 @@ func (c *call) follow(ctx context.Context, f *flight) error {
 	if remaining <= 0 {
 		busy = f.busy
 	} else {
-		c.beginWaiting(ctx)
+		c.beginWaiting()
 		timer := time.NewTimer(remaining)
 		defer timer.Stop()
 		over = timer.C
@@ -170,23 +170,23 @@ func (c *call) waitForHolder(ctx context.Context, pause time.Duration) error {
 	if remaining <= 0 {
 		return c.inProgress()
 	}
-	c.beginWaiting(ctx)
+	c.beginWaiting()
 	pause = min(pause, remaining)
 	c.waited += pause
 	return sleep(ctx, pause)
 }
 
-func (c *call) beginWaiting(ctx context.Context) {
+func (c *call) beginWaiting() {
 	if !c.waiting {
 		c.waiting = true
-		c.traceEvent(ctx, EventWaiting, nil)
+		c.traceEvent(EventWaiting, nil)
 	}
 }
 
-// inProgress suggests to stay away for as long as this call has waited in vain, and for a second at least.
+// inProgress suggests a pause that is short for a person and long for a poller. There is no lease to sit out: the key may
+// be free, or answered, at any moment.
 func (c *call) inProgress() error {
-	after := max(time.Second, time.Since(c.started)).Round(time.Millisecond)
-	return &InProgressError{Key: abridged(c.key), RetryAfter: after}
+	return &InProgressError{Key: abridged(c.key), RetryAfter: time.Second}
 }
 
 // pauses grow by a factor of two up to a limit, and are drawn at random from their upper half, so that those who wait for

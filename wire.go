@@ -20,6 +20,7 @@ type statement struct {
 	sql     string
 	params  []int16
 	results []int16
+	seldom  bool // not worth being prepared
 }
 
 const (
@@ -41,6 +42,11 @@ var (
 		sql:     db.Complete,
 		params:  []int16{textFormat, textFormat, textFormat, binaryFormat, textFormat, textFormat, textFormat, textFormat, textFormat, textFormat},
 		results: []int16{binaryFormat, binaryFormat, textFormat},
+	}
+	holdsStatement = statement{
+		sql:    db.Holds,
+		params: []int16{textFormat, textFormat, textFormat},
+		seldom: true,
 	}
 )
 
@@ -84,12 +90,26 @@ func prepare(ctx context.Context, conn *pgx.Conn) error {
 	if execMode(conn) != pgx.QueryExecModeCacheStatement {
 		return nil
 	}
-	for _, sql := range [...]string{db.Claim, db.Load, db.Complete} {
+	for _, sql := range preparedSQL {
 		if _, err := conn.Prepare(ctx, sql, sql); err != nil {
 			return err
 		}
 	}
 	conn.PgConn().CustomData()[preparedOnConn] = true
+	return nil
+}
+
+var preparedSQL = [...]string{db.Claim, db.Load, db.Complete}
+
+// forget makes a connection prepare its statements again. They are stale if somebody has discarded them, or changed the
+// table under them.
+func forget(ctx context.Context, conn *pgx.Conn) error {
+	delete(conn.PgConn().CustomData(), preparedOnConn)
+	for _, sql := range preparedSQL {
+		if err := conn.Deallocate(ctx, sql); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -135,10 +155,10 @@ func (t *trip) command(sql string) {
 
 // query adds a statement. The values are in the formats that the statement names; nil is NULL.
 func (t *trip) query(ctx context.Context, s statement, values ...[]byte) {
-	switch t.mode {
-	case pgx.QueryExecModeSimpleProtocol:
+	switch {
+	case t.mode == pgx.QueryExecModeSimpleProtocol:
 		t.append(t.interpolate(s, values))
-	case pgx.QueryExecModeCacheStatement:
+	case t.mode == pgx.QueryExecModeCacheStatement && !s.seldom:
 		prepared, err := t.conn.Prepare(ctx, s.sql, s.sql) // known: no round trip
 		if err != nil {
 			t.err = err

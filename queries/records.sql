@@ -50,3 +50,12 @@ WITH done AS (
 )
 SELECT max(completed_at)::timestamptz AS completed_at, max(expires_at)::timestamptz AS expires_at, 1 / count(*) AS one
 FROM done;
+
+-- name: Holds :one
+-- Holds tells whether this transaction is still the one that claimed the key. It is asked when fn fails, where a statement
+-- of fn may have ended the transaction and begun another one.
+SELECT EXISTS (
+    SELECT FROM idem.records
+    WHERE scope = @scope::text AND key = @key::text AND operation_id = @operation_id::uuid
+      AND state = 'processing' AND xmin = pg_current_xact_id_if_assigned()::xid
+) AS holds;

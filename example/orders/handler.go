@@ -81,10 +81,9 @@ func (h *handler) create(w http.ResponseWriter, r *http.Request, tenant string) 
 
 // orderPlaced is recorded as it is: what it leaves out, no replay will have.
 func orderPlaced(placed order) idem.Response {
-	return jsonResponse(http.StatusCreated, map[string][]string{
-		"Content-Type": {"application/json"},
-		"Location":     {fmt.Sprintf("/orders/%d", placed.ID)},
-	}, placed)
+	response := jsonResponse(http.StatusCreated, "application/json", placed)
+	response.Header["Location"] = []string{fmt.Sprintf("/orders/%d", placed.ID)}
+	return response
 }
 
 func (h *handler) list(w http.ResponseWriter, r *http.Request, tenant string) error {
@@ -92,7 +91,7 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, tenant string) er
 	if err != nil {
 		return err
 	}
-	writeResponse(w, jsonResponse(http.StatusOK, map[string][]string{"Content-Type": {"application/json"}}, latest))
+	writeResponse(w, jsonResponse(http.StatusOK, "application/json", latest))
 	return nil
 }
 
@@ -108,7 +107,7 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request, tenant string) err
 	if err != nil {
 		return err
 	}
-	writeResponse(w, jsonResponse(http.StatusOK, map[string][]string{"Content-Type": {"application/json"}}, found))
+	writeResponse(w, jsonResponse(http.StatusOK, "application/json", found))
 	return nil
 }
 

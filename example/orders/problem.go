@@ -50,17 +50,21 @@ func unreadable(err error) *problem {
 
 // response is the problem in the form in which it is sent, or recorded.
 func (p *problem) response() idem.Response {
-	header := map[string][]string{"Content-Type": {"application/problem+json"}}
+	response := jsonResponse(p.Status, "application/problem+json", p)
 	if p.retryAfter > 0 {
-		header["Retry-After"] = []string{wholeSeconds(p.retryAfter)}
+		response.Header["Retry-After"] = []string{wholeSeconds(p.retryAfter)}
 	}
-	return jsonResponse(p.Status, header, p)
+	return response
 }
 
-func jsonResponse(status int, header map[string][]string, value any) idem.Response {
+func jsonResponse(status int, contentType string, value any) idem.Response {
 	body, err := json.Marshal(value)
 	if err != nil {
 		panic(err) // no type of this package can fail
 	}
-	return idem.Response{Status: status, Header: header, Body: append(body, '\n')}
+	return idem.Response{
+		Status: status,
+		Header: map[string][]string{"Content-Type": {contentType}},
+		Body:   append(body, '\n'),
+	}
 }

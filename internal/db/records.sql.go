@@ -113,6 +113,29 @@ func (q *Queries) Complete(ctx context.Context, arg CompleteParams) (CompleteRow
 	return i, err
 }
 
+const Holds = `-- name: Holds :one
+SELECT EXISTS (
+    SELECT FROM idem.records
+    WHERE scope = $1::text AND key = $2::text AND operation_id = $3::uuid
+      AND state = 'processing' AND xmin = pg_current_xact_id_if_assigned()::xid
+) AS holds
+`
+
+type HoldsParams struct {
+	Scope       string
+	Key         string
+	OperationID pgtype.UUID
+}
+
+// Holds tells whether this transaction is still the one that claimed the key. It is asked when fn fails, where a statement
+// of fn may have ended the transaction and begun another one.
+func (q *Queries) Holds(ctx context.Context, arg HoldsParams) (bool, error) {
+	row := q.db.QueryRow(ctx, Holds, arg.Scope, arg.Key, arg.OperationID)
+	var holds bool
+	err := row.Scan(&holds)
+	return holds, err
+}
+
 const Load = `-- name: Load :one
 SELECT (hash = $1::bytea)::boolean AS same_hash, operation_id, state,
        coalesce(CASE WHEN hash = $1::bytea THEN status END, 0)::integer AS status,

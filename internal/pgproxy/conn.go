@@ -84,8 +84,7 @@ func (c *Conn) pipe(dir Direction) *pipe {
 // cut leaves the server's side to the server: its half of the stream is drained until it has seen the end of ours and
 // closes. Closing at once could take back what it was sent but has not read.
 func (c *Conn) cut(how Action) {
-	c.up.gate.mute()
-	c.down.gate.mute()
+	c.mute()
 	switch how {
 	case Reset:
 		reset(c.client)
@@ -110,12 +109,17 @@ func (c *Conn) run() {
 	close(c.done)
 }
 
-// kill ends everything that is waiting on the connection.
-func (c *Conn) kill() {
+// mute makes sure that nothing more is forwarded, and nothing waited for.
+func (c *Conn) mute() {
 	for _, p := range []*pipe{c.up, c.down} {
 		p.gate.mute()
 		p.alarm.close()
 	}
+}
+
+// kill ends the connection, whatever it is doing.
+func (c *Conn) kill() {
+	c.mute()
 	c.client.Close()
 	c.server.Close()
 }

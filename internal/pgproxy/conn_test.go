@@ -2,8 +2,12 @@ package pgproxy_test
 
 import (
 	"context"
+	"errors"
 	"io"
+	"net"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -159,19 +163,50 @@ func TestCloseEndsEverything(t *testing.T) {
 	sent("select pg_sleep(60), 'frozen'").Freeze()
 	sent("select pg_sleep(60), 'swallowed'").Cut(pgproxy.BlackHole)
 	sent("select pg_sleep(60), 'cut'").Cut(pgproxy.Hangup)
-	p.Refuse(pgproxy.Freeze)
-	running = append(running, inBackground(func() error { _, err := pgconn.Connect(context.Background(), p.DSN()); return err }))
-	if err := receive(t, inBackground(p.Close), "the proxy to close"); err != nil {
+	links := p.Conns()
+	half := silent(t, p)
+	for _, how := range []pgproxy.Action{pgproxy.BlackHole, pgproxy.Hangup, pgproxy.Freeze} {
+		p.Refuse(how)
+		running = append(running, inBackground(func() error { _, err := pgconn.Connect(context.Background(), p.DSN()); return err }))
+	}
+	err = receive(t, inBackground(func() error {
+		err := p.Close()
+		for _, link := range links {
+			select {
+			case <-link.Done():
+			default:
+				t.Errorf("connection %d is not over", link.ID())
+			}
+		}
+		return err
+	}), "the proxy to close")
+	if err != nil {
 		t.Error(err)
+	}
+	if _, err := io.ReadAll(half); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("a client that has not said who it is was forgotten")
 	}
 	for _, done := range running {
 		if err := receive(t, done, "the client to notice"); err == nil {
 			t.Error("a statement has succeeded")
 		}
 	}
-	for _, c := range p.Conns() {
-		t.Errorf("connection %d is not over", c.ID())
+}
+
+// silent returns a client that the proxy has begun to serve and that says nothing more.
+func silent(t testing.TB, p *pgproxy.Proxy) net.Conn {
+	t.Helper()
+	client, err := net.Dial("tcp", p.Addr().String())
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() { client.Close() })
+	client.SetDeadline(time.Now().Add(patience))
+	client.Write([]byte("\x00\x00\x00\x08\x04\xd2\x16\x2f")) // SSLRequest
+	if _, err := io.ReadFull(client, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
 
 func TestWhatIsNoProtocolIsReported(t *testing.T) {

@@ -97,13 +97,51 @@ func TestNextReportsOnce(t *testing.T) {
 	p := start(t)
 	conn := connect(t, p.DSN(), pgx.QueryExecModeExec)
 	next := p.Next(pgproxy.Answered, pgproxy.Contains("two"))
-	for _, sql := range []string{"select 1 as one", "select 2 as two", "select 3 as two"} {
-		mustExec(t, conn, sql)
-	}
+	mustExec(t, conn, "select 1 as one; select 2 as two")
 	if e := receive(t, next, "the event"); e.SQL != "select 2 as two" {
 		t.Errorf("got %q", e.SQL)
 	}
+	mustExec(t, conn, "select 3 as two")
 	if len(next) != 0 {
 		t.Error("reported twice")
+	}
+}
+
+// The rest of a pipeline that is cut must not be mistaken for something that happened.
+func TestNothingIsReportedBehindACut(t *testing.T) {
+	t.Parallel()
+	database(t)
+	second := pgproxy.Contains("second")
+	for name, cut := range map[string]struct {
+		at    pgproxy.Point
+		stage pgproxy.Stage
+	}{
+		"before":        {pgproxy.Before(second), pgproxy.Seen},
+		"after forward": {pgproxy.AfterForward(second), pgproxy.Seen},
+		"after answer":  {pgproxy.AfterAnswer(second), pgproxy.Answered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t)
+			conn := connect(t, p.DSN(), pgx.QueryExecModeExec)
+			link := only(t, p)
+			seen := observe(t, p)
+			p.Arm(cut.at, pgproxy.Reset)
+			batch := &pgx.Batch{}
+			for _, sql := range []string{"select 'first'", "select 'second'", "select 'third'"} {
+				batch.Queue(sql)
+			}
+			if err := conn.SendBatch(within(t), batch).Close(); !isLost(err) {
+				t.Errorf("the client got %v", err)
+			}
+			receive(t, link.Done(), "the end of the connection")
+			sqls, _ := seen.at(cut.stage)
+			if diff := cmp.Diff([]string{"select 'first'", "select 'second'"}, sqls); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", cut.stage, diff)
+			}
+			if turns := p.Tally().Turns; turns != 0 && cut.stage == pgproxy.Seen {
+				t.Errorf("%d turns, want 0", turns)
+			}
+		})
 	}
 }

@@ -40,7 +40,6 @@ type pipe struct {
 	src   framer
 	draft draft
 	over  bool // nothing that is read will be forwarded
-	last  time.Time
 
 	queue chan parcel
 
@@ -116,13 +115,8 @@ func (p *pipe) dispatch(now time.Time) {
 	}
 }
 
-// push never lets a parcel be due before one that was read earlier, even if the latency has been lowered in between.
 func (p *pipe) push(x parcel, now time.Time) {
 	x.due = now.Add(p.conn.proxy.latency(p.dir))
-	if x.due.Before(p.last) {
-		x.due = p.last
-	}
-	p.last = x.due
 	p.queue <- x
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/internal/pgproxy"
 )
 
 func TestEveryExecModePasses(t *testing.T) {
@@ -57,16 +59,21 @@ func TestLargeMessagesPassUnchanged(t *testing.T) {
 func TestCopyPassesBothWays(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)
-	conn := connect(t, start(t).DSN(), pgx.QueryExecModeExec)
+	p := start(t)
+	conn := connect(t, p.DSN(), pgx.QueryExecModeExec)
 	const rows = 50_000
 	source := pgx.CopyFromSlice(rows, func(i int) ([]any, error) { return []any{i}, nil })
 	if n, err := conn.CopyFrom(within(t), pgx.Identifier{w.name}, []string{"id"}, source); n != rows || err != nil {
 		t.Fatalf("copied %d, %v", n, err)
 	}
+	answered := p.Next(pgproxy.Answered, pgproxy.Contains("to stdout"))
 	var out bytes.Buffer
 	tag, err := conn.PgConn().CopyTo(within(t), &out, w.sql("copy (select id from %s) to stdout"))
 	if err != nil || tag.RowsAffected() != rows || bytes.Count(out.Bytes(), []byte("\n")) != rows {
 		t.Fatalf("got %s, %v and %d bytes", tag, err, out.Len())
+	}
+	if event := receive(t, answered, "the answer to be reported"); event.Tag != tag.String() {
+		t.Errorf("reported as %q, want %q", event.Tag, tag)
 	}
 }
 

@@ -4,7 +4,8 @@ import "strings"
 
 // split takes a string of the simple protocol apart into its statements, as the server does: a semicolon ends a
 // statement unless it is quoted, in a comment or in parentheses. What is only blank is no statement, except if there is
-// no other: then the server answers to the whole.
+// no other: then the server answers to the whole. The body of a function written as BEGIN ATOMIC ... END is taken apart
+// too, which it should not be.
 func split(sql string) []string {
 	var statements []string
 	start, depth, blank := 0, 0, true

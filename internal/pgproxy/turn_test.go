@@ -191,6 +191,38 @@ func TestFlushThatIsWaitedForIsATurn(t *testing.T) {
 	}
 }
 
+func TestFlushThatIsAnsweredByAnErrorIsATurn(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	pipelined(t, connect(t, p.DSN(), pgx.QueryExecModeExec), func(pipeline *pgconn.Pipeline) {
+		query(pipeline, "select 1/0")
+		query(pipeline, "select 1")
+		pipeline.SendFlushRequest()
+		pipeline.Flush()
+		if _, err := pipeline.GetResults(); err == nil {
+			t.Error("no error")
+		}
+		pipeline.Sync()
+		awaitResults(t, pipeline, 1)
+	})
+	if diff := cmp.Diff(pgproxy.Tally{Turns: 2, Syncs: 1, Statements: 2}, p.Tally()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestFlushOfNothingIsNoTurn(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	client := raw(t, p)
+	link := only(t, p)
+	client.Write([]byte("H\x00\x00\x00\x04"))
+	client.Close()
+	receive(t, link.Done(), "the end of the connection")
+	if diff := cmp.Diff(pgproxy.Tally{}, p.Tally()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestOnlyQuestionsAreTurns(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)

@@ -24,8 +24,8 @@ var acts = []act{
 	{"out of stock, asked twice", count{attempts: 2, replays: 1, refused: 1}, soldOut},
 }
 
-// count is what became of the attempts of an act. An answer counts once: as a replay, as a refusal, or not at all if it
-// is the first one to an order. So does an attempt that got no answer.
+// count is what became of the attempts of an act. An answer counts once: as a replay, or as a refusal, or as neither if it
+// is the first to tell of an order.
 type count struct {
 	attempts int
 	created  int // orders, by the books

@@ -11,12 +11,13 @@ import (
 // books is everything that an order touches, summed up; or the difference between two such sums.
 type books struct {
 	Orders, Units, Cents int // ordered
-	Entries, Booked      int // in the ledger
+	Entries, Booked      int // in the ledger, and their cents
 	Stock                int
 	Completed, Rejected  int // records of idem
-	Unpaired             int // orders, entries and completed records that do not belong together
+	Apart                int // orders, entries and records that were not written, all three, by one transaction
 }
 
+// booksSQL tells by xmin which transaction has written a row.
 const booksSQL = `
 SELECT (SELECT count(*) FROM orders),
        (SELECT coalesce(sum(quantity), 0) FROM orders),
@@ -29,8 +30,8 @@ SELECT (SELECT count(*) FROM orders),
        (SELECT count(*)
         FROM orders o
         FULL JOIN ledger l ON l.order_id = o.id
-        FULL JOIN (SELECT operation_id FROM idem.records WHERE state = 'completed') r USING (operation_id)
-        WHERE o.id IS NULL OR l.id IS NULL OR r.operation_id IS NULL)`
+        FULL JOIN (SELECT operation_id, xmin FROM idem.records WHERE state = 'completed') r USING (operation_id)
+        WHERE (o.xmin = l.xmin AND l.xmin = r.xmin) IS NOT TRUE)`
 
 func (s *stage) readBooks(ctx context.Context) (books, error) {
 	rows, _ := s.pool.Query(ctx, booksSQL)
@@ -43,7 +44,7 @@ func (b books) since(before books) books {
 		Entries: b.Entries - before.Entries, Booked: b.Booked - before.Booked,
 		Stock:     b.Stock - before.Stock,
 		Completed: b.Completed - before.Completed, Rejected: b.Rejected - before.Rejected,
-		Unpaired: b.Unpaired - before.Unpaired,
+		Apart: b.Apart - before.Apart,
 	}
 }
 
@@ -59,7 +60,7 @@ func (b books) balance() error {
 	check("cents in the ledger", b.Booked, b.Cents)
 	check("units gone from the stock", -b.Stock, b.Units)
 	check("completed records", b.Completed, b.Orders)
-	check("orders, entries and records without their counterparts", b.Unpaired, 0)
+	check("orders, entries and records not written by one transaction", b.Apart, 0)
 	return errors.Join(errs...)
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -35,10 +36,14 @@ type answer struct {
 	body     string
 }
 
+func (a answer) String() string {
+	return strings.Join(strings.Fields(fmt.Sprint(a.status, " ", a.location, " ", a.body)), " ")
+}
+
 // expect returns an error unless the answer is the one meant.
 func (a answer) expect(status int, replayed bool) error {
 	if a.status != status || a.replayed != replayed {
-		return fmt.Errorf("answered %d (replayed: %t), want %d (replayed: %t): %s", a.status, a.replayed, status, replayed, a.body)
+		return fmt.Errorf("answered %v, replayed: %t; want %d, replayed: %t", a, a.replayed, status, replayed)
 	}
 	return nil
 }
@@ -46,8 +51,7 @@ func (a answer) expect(status int, replayed bool) error {
 // sameAs returns an error if a client that is not interested in replays can tell the two apart.
 func (a answer) sameAs(other answer) error {
 	if a.replayed = other.replayed; a != other {
-		return fmt.Errorf("one answer is %d %s %s, and another %d %s %s",
-			a.status, a.location, a.body, other.status, other.location, other.body)
+		return fmt.Errorf("one answer is %v, and another %v", a, other)
 	}
 	return nil
 }

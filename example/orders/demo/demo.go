@@ -43,10 +43,14 @@ func Run(ctx context.Context, config Config) error {
 	defer cancel()
 	s := &stage{config: config}
 	defer s.close()
-	if err := s.open(ctx); err != nil {
-		return errors.Join(context.Cause(ctx), err)
+	err := s.open(ctx)
+	if err == nil {
+		err = s.perform(ctx)
 	}
-	return s.perform(ctx)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx) // whatever failed, failed because of that
+	}
+	return err
 }
 
 // perform plays every act even if an earlier one went wrong: what else is broken helps to see why.
@@ -59,13 +63,13 @@ func (s *stage) perform(ctx context.Context) error {
 	table.begin()
 	for _, act := range acts {
 		if err := s.revive(ctx); err != nil {
-			return errors.Join(context.Cause(ctx), err)
+			return err
 		}
-		count, note, err := s.play(ctx, act)
+		got, note, err := s.play(ctx, act)
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return ctx.Err()
 		}
-		table.row(act.name, count, note, err)
+		table.row(act.name, got, note, err)
 	}
 	closing, err := s.readBooks(ctx)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// freeze returns when the process has stopped in the middle of what it does: with all of its threads, which takes a moment.
+// freeze returns when the process has stopped in the middle of what it does. The signal alone would not do: until the last
+// thread has stopped, which Wait4 reports, one of them may still send a COMMIT.
 func (i *instance) freeze() error {
 	if err := i.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err

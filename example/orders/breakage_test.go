@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// breakage is a way to get retries wrong. It changes what the real service is asked, or its tables.
+type breakage struct {
+	make  func(context.Context, *pgxpool.Pool, http.Handler) (http.Handler, error)
+	shows []string // acts of the demo in which it has to
+}
+
+var breakages = map[string]breakage{
+	"a new key for each attempt": {make: newKeys, shows: []string{
+		"50 duplicates", "an answer lost", "another amount", "kill -9 after", "out of stock"}},
+	"answers in memory":                 {make: inMemory, shows: []string{"50 duplicates", "kill -9 after"}},
+	"the first body counts":             {make: firstBody, shows: []string{"another amount"}},
+	"a lease":                           {make: lease, shows: []string{"kill -9 inside"}},
+	"a no is not final":                 {make: forgetfulNo, shows: []string{"out of stock"}},
+	"the ledger misses entries":         {make: leakyLedger, shows: []string{"50 duplicates", "an answer lost"}},
+	"the stock loses more than is sold": {make: leakyStock, shows: []string{"50 duplicates", "an answer lost"}},
+	"the entry is booked afterwards":    {make: lateLedger, shows: []string{"50 duplicates", "an answer lost"}},
+}
+
+func renewKey(r *http.Request) { r.Header.Set("Idempotency-Key", rand.Text()) }
+
+func newKeys(_ context.Context, _ *pgxpool.Pool, next http.Handler) (http.Handler, error) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		renewKey(r)
+		next.ServeHTTP(w, r)
+	}), nil
+}
+
+// inMemory keeps answers where neither another instance nor the next process finds them.
+func inMemory(_ context.Context, _ *pgxpool.Pool, next http.Handler) (http.Handler, error) {
+	var mu sync.Mutex
+	answers := map[string]*httptest.ResponseRecorder{}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		key := r.Header.Get("Idempotency-Key")
+		answer, replayed := answers[key]
+		if !replayed {
+			answer = httptest.NewRecorder()
+			renewKey(r)
+			next.ServeHTTP(answer, r)
+			answers[key] = answer
+		} else {
+			w.Header().Set("Idempotency-Replayed", "true")
+		}
+		w.Header().Set("Location", answer.Header().Get("Location"))
+		w.WriteHeader(answer.Code)
+		w.Write(answer.Body.Bytes())
+	}), nil
+}
+
+// firstBody does not look at what a key is used for.
+func firstBody(_ context.Context, _ *pgxpool.Pool, next http.Handler) (http.Handler, error) {
+	var bodies sync.Map
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		first, _ := bodies.LoadOrStore(r.Header.Get("Idempotency-Key"), body)
+		r.Body = io.NopCloser(bytes.NewReader(first.([]byte)))
+		next.ServeHTTP(w, r)
+	}), nil
+}
+
+// lease commits "in progress" before the order, and does not see that the process behind it is dead.
+func lease(ctx context.Context, pool *pgxpool.Pool, next http.Handler) (http.Handler, error) {
+	_, err := pool.Exec(ctx, `CREATE TABLE IF NOT EXISTS leases (key text PRIMARY KEY, done boolean NOT NULL DEFAULT false)`)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, key := r.Context(), r.Header.Get("Idempotency-Key")
+		claim, _ := pool.Exec(ctx, `INSERT INTO leases VALUES ($1) ON CONFLICT DO NOTHING`, key)
+		done := claim.RowsAffected() == 1
+		for patience := time.Now().Add(2 * time.Second); !done; time.Sleep(5 * time.Millisecond) {
+			pool.QueryRow(ctx, `SELECT done FROM leases WHERE key = $1`, key).Scan(&done)
+			if time.Now().After(patience) {
+				w.WriteHeader(http.StatusConflict)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+		pool.Exec(ctx, `UPDATE leases SET done = true WHERE key = $1`, key)
+	}), err
+}
+
+// forgetfulNo takes every question after a samovar for a new one.
+func forgetfulNo(_ context.Context, _ *pgxpool.Pool, next http.Handler) (http.Handler, error) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if bytes.Contains(body, []byte("samovar")) {
+			renewKey(r)
+		}
+		next.ServeHTTP(w, r)
+	}), nil
+}
+
+func leakyLedger(ctx context.Context, pool *pgxpool.Pool, next http.Handler) (http.Handler, error) {
+	_, err := pool.Exec(ctx, `CREATE OR REPLACE RULE leak AS ON INSERT TO ledger DO INSTEAD NOTHING`)
+	return next, err
+}
+
+// leakyStock takes one more than was ordered.
+func leakyStock(ctx context.Context, pool *pgxpool.Pool, next http.Handler) (http.Handler, error) {
+	_, err := pool.Exec(ctx, `
+		CREATE OR REPLACE FUNCTION leak() RETURNS trigger LANGUAGE plpgsql
+		AS $$ BEGIN NEW.quantity := NEW.quantity - 1; RETURN NEW; END $$;
+		CREATE OR REPLACE TRIGGER leak BEFORE UPDATE ON stock FOR EACH ROW EXECUTE FUNCTION leak()`)
+	return next, err
+}
+
+// lateLedger writes each entry in a transaction of its own. Nothing but a crash in between would show it, or a look at who
+// wrote which row.
+func lateLedger(_ context.Context, pool *pgxpool.Pool, next http.Handler) (http.Handler, error) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r)
+		pool.Exec(r.Context(), `UPDATE ledger SET booked_at = clock_timestamp()`)
+	}), nil
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/idem-go/idem/example/orders/demo"
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+// TestDemoHolds is not parallel: the demo asks how soon an order goes through, and other tests would be in its way.
+func TestDemoHolds(t *testing.T) {
+	var out bytes.Buffer
+	err := demo.Run(t.Context(), demo.Config{
+		Service: []string{testBinary(t), "serve", "-listen", "127.0.0.1:0"}, DatabaseURL: pgtest.EmptyDSN(t), Out: &out,
+	})
+	if err != nil || !strings.HasSuffix(out.String(), "\nevery promise held\n") {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+}
+
+// TestDemoSeesBrokenPromises runs the demo against services that break them: see breakages.
+func TestDemoSeesBrokenPromises(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("one run of the demo for each of them")
+	}
+	for name, b := range breakages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			err := demo.Run(t.Context(), demo.Config{
+				Service: []string{testBinary(t), "serve-broken", name}, DatabaseURL: pgtest.DSN(t), Out: &out,
+			})
+			if !errors.Is(err, demo.ErrBroken) || strings.Contains(out.String(), "every promise held") {
+				t.Fatalf("%v\n%s", err, &out)
+			}
+			for _, act := range b.shows {
+				if !lineHas(out.String(), act, "BROKEN") {
+					t.Errorf("%q does not show it:\n%s", act, &out)
+				}
+			}
+		})
+	}
+}
+
+func TestInterruptedDemoLeavesNoProcess(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	defer interrupt(nil)
+	interrupted := errors.New("Ctrl-C")
+	pids := t.TempDir()
+	out := writerFunc(func(line []byte) (int, error) {
+		if strings.Contains(string(line), "50 duplicates") { // the first act is over, and the second begins
+			interrupt(interrupted)
+		}
+		return len(line), nil
+	})
+	err := demo.Run(ctx, demo.Config{
+		Service: []string{testBinary(t), "serve-broken", "not at all", pids}, DatabaseURL: pgtest.DSN(t), Out: out,
+	})
+	if !errors.Is(err, interrupted) {
+		t.Errorf("ended with %v, want %v", err, interrupted)
+	}
+	files, _ := filepath.Glob(filepath.Join(pids, "*"))
+	if len(files) < 2 {
+		t.Fatalf("%d processes were started, want 2 at least", len(files))
+	}
+	for _, file := range files {
+		pid, _ := strconv.Atoi(filepath.Base(file))
+		if process, err := os.FindProcess(pid); err == nil && process.Signal(syscall.Signal(0)) == nil {
+			t.Errorf("process %d is still there", pid)
+		}
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func testBinary(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func lineHas(text string, parts ...string) bool {
+	for line := range strings.Lines(text) {
+		has := true
+		for _, part := range parts {
+			has = has && strings.Contains(line, part)
+		}
+		if has {
+			return true
+		}
+	}
+	return false
+}
+
+// serveBroken is the service with a breakage, in a process of its own. If a directory is given, it notes its id there.
+func serveBroken(name string) {
+	if len(os.Args) > 3 {
+		os.WriteFile(filepath.Join(os.Args[3], strconv.Itoa(os.Getpid())), nil, 0o600)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	pool, err := open(ctx, os.Getenv("DATABASE_URL"))
+	if err == nil {
+		handler := newHandler(pool, demoCredentials())
+		if b, ok := breakages[name]; ok {
+			handler, err = b.make(ctx, pool, handler)
+		}
+		if err == nil {
+			err = listenAndServe(ctx, "127.0.0.1:0", handler, os.Stdout)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+func TestOrderIsPlacedAndBooked(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	placed := s.order()
+	wantStatus(t, placed, http.StatusCreated)
+	if got := placed.Header().Get("Idempotency-Replayed"); got != "" {
+		t.Errorf("Idempotency-Replayed %q at the first attempt", got)
+	}
+	s.wantOrders(1)
+
+	found := s.get(placed.Header().Get("Location"))
+	wantStatus(t, found, http.StatusOK)
+	if found.Body.String() != placed.Body.String() {
+		t.Errorf("placed %s, found %s", placed.Body, found.Body)
+	}
+	listed := s.get("/orders")
+	wantStatus(t, listed, http.StatusOK)
+	if want := "[" + strings.TrimSpace(placed.Body.String()) + "]\n"; listed.Body.String() != want {
+		t.Errorf("listed %s, want %s", listed.Body, want)
+	}
+	if n := s.count(`SELECT count(*) FROM ledger JOIN idem.records USING (operation_id)`); n != 1 {
+		t.Errorf("%d entries lead to a record, want 1", n)
+	}
+}
+
+func TestRetryIsReplayed(t *testing.T) {
+	t.Parallel()
+	for name, retry := range map[string]edit{
+		"as it was":                   withKey("k"),
+		"key in quotes":               withKey(`"k"`),
+		"client_time added":           withBody(`{"sku":"teapot","quantity":2,"amount_cents":9800,"currency":"EUR","client_time":"2026-11-21T10:00:00Z"}`),
+		"spelled differently":         withBody(`{"currency":"EUR", "amount_cents": 9800, "quantity":2, "sku":"tea\u0070ot"}`),
+		"with the tenant's other key": withCredential("acme-next-key"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			first := s.order()
+			wantStatus(t, first, http.StatusCreated)
+			wantReplay(t, first, s.order(retry))
+			s.wantOrders(1)
+		})
+	}
+}
+
+func TestRefusedRequestChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	field := func(name, value string) edit {
+		fields := map[string]string{"sku": `"teapot"`, "quantity": "2", "amount_cents": "9800", "currency": `"EUR"`}
+		fields[name] = value
+		var members []string
+		for name, value := range fields {
+			members = append(members, fmt.Sprintf("%q:%s", name, value))
+		}
+		return withBody("{" + strings.Join(members, ",") + "}")
+	}
+	for _, test := range []struct {
+		name   string
+		edit   edit
+		status int
+		kind   string
+	}{
+		{"no credential", withHeader("Authorization"), 401, "unauthorized"},
+		{"unknown credential", withCredential("nobody"), 401, "unauthorized"},
+		{"other scheme", withHeader("Authorization", "Basic acme-key"), 401, "unauthorized"},
+		{"no key", withHeader("Idempotency-Key"), 400, "bad-request"},
+		{"several keys", withHeader("Idempotency-Key", "k1", "k2"), 400, "bad-request"},
+		{"list of keys", withKey("k1, k2"), 400, "bad-request"},
+		{"empty key", withKey(`""`), 400, "bad-request"},
+		{"long key", withKey(strings.Repeat("k", 256)), 400, "bad-request"},
+		{"no body", withBody(""), 400, "bad-request"},
+		{"no JSON", withBody("sku=teapot"), 400, "bad-request"},
+		{"no object", withBody("[]"), 400, "bad-request"},
+		{"two documents", withBody(twoTeapots + twoTeapots), 400, "bad-request"},
+		{"two amounts", withBody(`{"amount_cents":1,` + twoTeapots[1:]), 400, "bad-request"},
+		{"invalid UTF-8", field("note", "\"\xff\""), 400, "bad-request"},
+		{"unknown field", field("amount", "98"), 400, "bad-request"},
+		{"no sku", field("sku", `""`), 400, "bad-request"},
+		{"quantity zero", field("quantity", "0"), 400, "bad-request"},
+		{"quantity beyond the column", field("quantity", "3000000000"), 400, "bad-request"},
+		{"negative amount", field("amount_cents", "-9800"), 400, "bad-request"},
+		{"no currency", field("currency", `"euro"`), 400, "bad-request"},
+		{"NUL in the note", field("note", `"\u0000"`), 400, "bad-request"},
+		{"long note", field("note", `"`+strings.Repeat("n", 501)+`"`), 400, "bad-request"},
+		{"huge body", field("note", `"`+strings.Repeat("n", bodyLimit)+`"`), 413, "too-large"},
+		{"out of stock", withBody(aSamovar), 422, "out-of-stock"},
+	} {
+		// One after the other: all of them against the same books.
+		wantProblem(t, s.order(test.edit), test.status, test.kind)
+		if t.Failed() {
+			t.Fatalf("in the case %q", test.name)
+		}
+	}
+	s.wantOrders(0)
+}
+
+func TestKeyOfAnotherOrderIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	first := s.order()
+	other := s.order(withBody(strings.ReplaceAll(twoTeapots, "9800", "9801")))
+	wantProblem(t, other, http.StatusUnprocessableEntity, "key-reused")
+	if got := other.Header().Get("Retry-After"); got != "" {
+		t.Errorf("Retry-After %q on an answer that stays", got)
+	}
+	wantReplay(t, first, s.order())
+	s.wantOrders(1)
+}
+
+func TestKeysOfTenantsDoNotMeet(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	acme, globex := s.order(), s.order(withCredential("globex-key"))
+	wantStatus(t, acme, http.StatusCreated)
+	wantStatus(t, globex, http.StatusCreated)
+	if globex.Header().Get("Idempotency-Replayed") != "" {
+		t.Error("globex was given the answer to acme")
+	}
+	s.wantOrders(2)
+	wantProblem(t, s.get(acme.Header().Get("Location"), withCredential("globex-key")), http.StatusNotFound, "no-such-order")
+}
+
+func TestOutOfStockIsFinalForItsKey(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	refused := s.order(withBody(aSamovar))
+	wantProblem(t, refused, http.StatusUnprocessableEntity, "out-of-stock")
+	s.wantOrders(0)
+
+	s.exec(`UPDATE stock SET quantity = 1 WHERE sku = 'samovar'`)
+	wantReplay(t, refused, s.order(withBody(aSamovar)))
+	wantStatus(t, s.order(withBody(aSamovar), withKey("k2")), http.StatusCreated)
+}
+
+func TestConcurrentDuplicatesAreOneOrder(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	const duplicates = 30
+	answers := make([]*httptest.ResponseRecorder, duplicates)
+	var wg sync.WaitGroup
+	for i := range duplicates {
+		wg.Go(func() { answers[i] = s.order() })
+	}
+	wg.Wait()
+	replays := 0
+	for _, a := range answers {
+		if a.Header().Get("Idempotency-Replayed") == "true" {
+			replays++
+		}
+		if diff := cmp.Diff(answers[0].Body.String(), a.Body.String()); diff != "" || a.Code != http.StatusCreated {
+			t.Fatalf("answered %d, and the bodies differ:\n%s", a.Code, diff)
+		}
+	}
+	if replays != duplicates-1 {
+		t.Errorf("%d replays, want %d", replays, duplicates-1)
+	}
+	s.wantOrders(1)
+}
+
+func TestKeyInProgressIsAConflict(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	ctx := context.Background()
+	tx, err := s.pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(ctx)
+	hash, _ := idem.HashJSON([]byte(twoTeapots))
+	_, err = idem.DoTx(ctx, tx, idem.Scope("acme", "POST /orders"), "k", hash, func(pgx.Tx) (idem.Response, error) {
+		return idem.Response{}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy := s.order()
+	wantProblem(t, busy, http.StatusConflict, "key-in-progress")
+	if got := busy.Header().Get("Retry-After"); got == "" || got == "0" {
+		t.Errorf("Retry-After %q, want whole seconds", got)
+	}
+
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, s.order(), http.StatusCreated)
+	s.wantOrders(1)
+}
+
+func TestFailureIsNotExplainedAndLeavesTheKeyFree(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.exec(`ALTER TABLE ledger RENAME TO journal`)
+	failed := s.order()
+	wantProblem(t, failed, http.StatusInternalServerError, "internal")
+	if strings.Contains(failed.Body.String(), "ledger") {
+		t.Errorf("the answer tells too much: %s", failed.Body)
+	}
+	s.exec(`ALTER TABLE journal RENAME TO ledger`)
+	wantStatus(t, s.order(), http.StatusCreated)
+	s.wantOrders(1)
+}
+
+func TestUnreachableDatabaseIsWorthARetry(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Open(t, "postgres://nobody@127.0.0.1:1/nothing", func(c *pgxpool.Config) { c.MinConns = 0 })
+	s := &shop{t: t, pool: pool, handler: newHandler(pool, demoCredentials())}
+	away := s.order()
+	wantProblem(t, away, http.StatusServiceUnavailable, "try-again")
+	if got := away.Header().Get("Retry-After"); got != "1" {
+		t.Errorf("Retry-After %q, want 1", got)
+	}
+}
+
+func TestOrderThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for _, path := range []string{"/orders/1", "/orders/x", "/orders/99999999999999999999"} {
+		wantProblem(t, s.get(path), http.StatusNotFound, "no-such-order")
+	}
+	if got := s.get("/orders").Body.String(); got != "[]\n" {
+		t.Errorf("listed %s, want []", got)
+	}
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+// TestMain lets the test binary be an instance of the service, for the tests of the demo.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "serve" {
+		main()
+	}
+	if len(os.Args) > 2 && os.Args[1] == "serve-broken" {
+		serveBroken(os.Args[2])
+	}
+	os.Exit(m.Run())
+}
+
+// shop is the service on a database of its own.
+type shop struct {
+	t       testing.TB
+	pool    *pgxpool.Pool
+	handler http.Handler
+}
+
+func newShop(t testing.TB) *shop {
+	t.Helper()
+	pool := pgtest.New(t)
+	if err := migrate(context.Background(), pool); err != nil {
+		t.Fatal(err)
+	}
+	return &shop{t: t, pool: pool, handler: newHandler(pool, demoCredentials())}
+}
+
+const (
+	twoTeapots = `{"sku":"teapot","quantity":2,"amount_cents":9800,"currency":"EUR"}`
+	aSamovar   = `{"sku":"samovar","quantity":1,"amount_cents":19900,"currency":"EUR"}`
+)
+
+// edit changes a request before it is sent.
+type edit func(*http.Request)
+
+func withBody(body string) edit {
+	return func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(body)) }
+}
+
+func withHeader(name string, values ...string) edit {
+	return func(r *http.Request) { r.Header[name] = values }
+}
+
+func withKey(key string) edit { return withHeader("Idempotency-Key", key) }
+
+func withCredential(secret string) edit { return withHeader("Authorization", "Bearer "+secret) }
+
+// order sends acme's order of two teapots with the key "k", edited.
+func (s *shop) order(edits ...edit) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader(twoTeapots))
+	return s.do(r, append([]edit{withKey("k"), withCredential("acme-key")}, edits...)...)
+}
+
+func (s *shop) get(path string, edits ...edit) *httptest.ResponseRecorder {
+	return s.do(httptest.NewRequest(http.MethodGet, path, nil), append([]edit{withCredential("acme-key")}, edits...)...)
+}
+
+func (s *shop) do(r *http.Request, edits ...edit) *httptest.ResponseRecorder {
+	for _, edit := range edits {
+		edit(r)
+	}
+	w := httptest.NewRecorder()
+	s.handler.ServeHTTP(w, r)
+	return w
+}
+
+func (s *shop) exec(sql string) {
+	s.t.Helper()
+	if _, err := s.pool.Exec(context.Background(), sql); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *shop) count(sql string) (n int) {
+	s.t.Helper()
+	if err := s.pool.QueryRow(context.Background(), sql).Scan(&n); err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// wantOrders fails the test unless that many orders of teapots are in the books, and nothing else.
+func (s *shop) wantOrders(want int) {
+	s.t.Helper()
+	orders, entries := s.count(`SELECT count(*) FROM orders`), s.count(`SELECT count(*) FROM ledger`)
+	if orders != want || entries != want {
+		s.t.Errorf("%d orders and %d entries in the ledger, want %d of each", orders, entries, want)
+	}
+	if left := s.count(`SELECT sum(quantity) FROM stock`); left != 2000-2*want {
+		s.t.Errorf("%d units left in stock, want %d", left, 2000-2*want)
+	}
+}
+
+func wantStatus(t testing.TB, w *httptest.ResponseRecorder, status int) {
+	t.Helper()
+	if w.Code != status {
+		t.Fatalf("answered %d %s, want %d", w.Code, w.Body, status)
+	}
+}
+
+// wantProblem fails the test unless the answer is a problem of this kind.
+func wantProblem(t testing.TB, w *httptest.ResponseRecorder, status int, kind string) {
+	t.Helper()
+	wantStatus(t, w, status)
+	var p problem
+	if err := json.NewDecoder(bytes.NewReader(w.Body.Bytes())).Decode(&p); err != nil {
+		t.Fatal(err)
+	}
+	if p.Type != "urn:example:"+kind || p.Status != status || p.Title == "" {
+		t.Errorf("problem %+v, want the type %s and the status %d", p, kind, status)
+	}
+	if got := w.Header().Get("Content-Type"); got != "application/problem+json" {
+		t.Errorf("Content-Type %q", got)
+	}
+}
+
+// wantReplay fails the test unless again is first, marked as a replay.
+func wantReplay(t testing.TB, first, again *httptest.ResponseRecorder) {
+	t.Helper()
+	if got := again.Header().Get("Idempotency-Replayed"); got != "true" {
+		t.Errorf("Idempotency-Replayed %q, want true", got)
+	}
+	for _, name := range []string{"Content-Type", "Location"} {
+		if first.Header().Get(name) != again.Header().Get(name) {
+			t.Errorf("%s %q, and %q in the replay", name, first.Header().Get(name), again.Header().Get(name))
+		}
+	}
+	if first.Code != again.Code || first.Body.String() != again.Body.String() {
+		t.Errorf("answered %d %s, and %d %s in the replay", first.Code, first.Body, again.Code, again.Body)
+	}
+}
