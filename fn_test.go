@@ -268,6 +268,80 @@ func TestWritesAfterARollbackBySQLAreReportedNotHidden(t *testing.T) {
 	}
 }
 
+// An error in the transaction that fn began instead keeps idem from asking it whose it is.
+func TestEndingTheTransactionBySQLIsFoundOutEvenIfTheNextOneIsAborted(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t, maxConns(1))
+	_, err := idem.Do(ctx, l.pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
+		if _, err := l.charge("k")(tx); err != nil {
+			t.Error(err)
+		}
+		if _, err := tx.Exec(ctx, "commit; begin"); err != nil {
+			t.Error(err)
+		}
+		_, err := tx.Exec(ctx, "select 1/0")
+		return ok, err
+	})
+	if !errors.Is(err, idem.ErrTxEnded) {
+		t.Errorf("err = %v, want ErrTxEnded: an effect is committed", err)
+	}
+	l.wantRefusedUntilExpiry("k")
+}
+
+// Whatever idem asks the server when fn fails must not take the place of fn's own answer if the server cannot say.
+func TestFailureOfFnIsItsOwnEvenIfTheServerCannotBeAskedAnyMore(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	dsn := pgtest.DSN(t)
+	l, other := ledgerOn(t, pgtest.Open(t, dsn, maxConns(1))), pgtest.Open(t, dsn)
+	role := "idem_none_" + l.pool.Config().ConnConfig.Database
+	role = role[:min(len(role), 63)]
+	if _, err := other.Exec(ctx, "create role "+role); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { other.Exec(context.Background(), "drop role "+role) })
+	for name, spoil := range map[string]func(pgx.Tx) error{
+		"role without privileges": func(tx pgx.Tx) error { _, err := tx.Exec(ctx, "set local role "+role); return err },
+		"session terminated": func(tx pgx.Tx) error {
+			_, err := other.Exec(ctx, "select pg_terminate_backend($1, 30000)", int32(tx.Conn().PgConn().PID()))
+			return err
+		},
+		"session terminated unnoticed, in a savepoint": func(tx pgx.Tx) error {
+			if _, err := tx.Begin(ctx); err != nil {
+				return err
+			}
+			_, err := other.Exec(ctx, "select pg_terminate_backend($1, 30000)", int32(tx.Conn().PgConn().PID()))
+			return err
+		},
+	} {
+		for how, end := range map[string]error{" and error": errBusiness, " and Reject": idem.Reject(ok)} {
+			key := name + how
+			res, err := idem.Do(ctx, l.pool, scope, key, hashA, func(tx pgx.Tx) (idem.Response, error) {
+				if _, err := l.charge(key)(tx); err != nil {
+					t.Error(err)
+				}
+				if err := spoil(tx); err != nil {
+					t.Error(err)
+				}
+				return ok, end
+			})
+			if end == errBusiness {
+				if err != errBusiness {
+					t.Errorf("%s: err = %v, want fn's own", key, err)
+				}
+				l.wantNone(key)
+				l.wantFree(key)
+				continue
+			}
+			if err != nil || !res.Rejected || l.entries(key) != 0 || l.records(key) != 1 {
+				t.Errorf("%s: %+v, %v, %d effects, %d records", key, res, err, l.entries(key), l.records(key))
+			}
+		}
+	}
+	l.wantHealthy()
+}
+
 // The statement needs max_prepared_transactions. Where that is 0 it fails, and that is an error which fn ignores.
 func TestPrepareTransactionIsNeverASuccess(t *testing.T) {
 	t.Parallel()

@@ -100,6 +100,7 @@ func (c *Conn) decide(m message, runs []*run) {
 	}
 	if trap.point.place == afterForward {
 		s.event.Stage = Forwarded
+		victim.lost = trap.action != Freeze // the answer can be here before the strike
 		c.pass(m, runs)
 		d.strike(s)
 		c.up.over = trap.action != Freeze

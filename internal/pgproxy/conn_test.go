@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"testing"
 	"time"
 
@@ -190,6 +191,31 @@ func TestCloseEndsEverything(t *testing.T) {
 		if err := receive(t, done, "the client to notice"); err == nil {
 			t.Error("a statement has succeeded")
 		}
+	}
+}
+
+func TestCloseWaitsForTheLastGoroutine(t *testing.T) {
+	t.Parallel()
+	p, err := pgproxy.New(database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := raw(t, p)
+	busy, finish := make(chan struct{}), make(chan struct{})
+	p.Observe(func(pgproxy.Event) { close(busy); <-finish })
+	client.Write(simpleQuery("select 1"))
+	receive(t, busy, "the hook to be called")
+	closed := inBackground(p.Close)
+	io.Copy(io.Discard, client) // until the proxy has closed the connection
+	for range 100 {
+		runtime.Gosched()
+	}
+	if len(closed) != 0 {
+		t.Error("Close returned while a hook was running")
+	}
+	close(finish)
+	if err := receive(t, closed, "the proxy to close"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -32,6 +32,7 @@ type request struct {
 type run struct {
 	Statement
 	trap *Trap // has taken hold of the statement and waits for its answer
+	lost bool  // nobody will get the answer: the connection is about to be cut
 }
 
 // ends reports whether a client waits for what the server answers to a message of this kind.
@@ -95,12 +96,12 @@ func (d *dialogue) answered(n int) {
 	d.waits -= n
 }
 
-// trapped reports whether the next message from the server is about a statement that is in a trap.
+// trapped reports whether the next message from the server is about a statement whose answer may not be forwarded.
 func (d *dialogue) trapped() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	head := d.head()
-	return head != nil && len(head.runs) > 0 && head.runs[0].trap != nil
+	return head != nil && len(head.runs) > 0 && (head.runs[0].trap != nil || head.runs[0].lost)
 }
 
 // hear records a message of the server and says what it answers.

@@ -66,9 +66,10 @@ func Before(m Match) Point { return Point{place: beforeStatement, match: m} }
 // complete.
 func BeforePipeline(m Match) Point { return Point{place: beforePipeline, match: m} }
 
-// AfterForward is the point right behind the message that executes a statement. The server executes it, and nobody has
-// waited for that: what the client does next is a race with the server, as it is on a real network. When pgx loses a
-// connection, it sends a request to cancel: use [Proxy.Refuse] to keep that away.
+// AfterForward is the point right behind the message that executes a statement. The server executes it and nobody waits
+// for that: what the client does next is a race with the server, as it is on a real network. Where the connection is
+// broken, the client does not get the answer, however fast it is. When pgx loses a connection, it sends a request to
+// cancel: use [Proxy.Refuse] to keep that away.
 func AfterForward(m Match) Point { return Point{place: afterForward, match: m} }
 
 // AfterAnswer is the point where the server has executed a statement and its answer has arrived at the proxy. The client

@@ -284,17 +284,14 @@ func TestAnyStatementCanBeLost(t *testing.T) {
 func TestServerNeverLearnsOfABlackHole(t *testing.T) {
 	t.Parallel()
 	w, p := newWitness(t), start(t)
-	conn := connect(t, p.DSN(), pgx.QueryExecModeExec)
+	client := raw(t, p)
 	link := only(t, p)
 	trap := p.Arm(pgproxy.AfterAnswer(nil), pgproxy.BlackHole)
-	ctx, giveUp := context.WithCancel(within(t))
-	done := inBackground(func() error { _, err := conn.Exec(ctx, w.sql("lock %s; select 1")); return err })
+	client.Write(simpleQuery("select 1"))
 	receive(t, trap.Fired(), "the trap to spring")
-	giveUp()
-	receive(t, done, "the client to give up")
-	conn.Close(within(t))
-	var alive bool
-	for range 100 { // a session that is told ends in less time
+	client.Close()
+	for range 200 { // a session that is told ends in less time
+		var alive bool
 		row := w.conn.QueryRow(within(t), "select exists (select from pg_stat_activity where pid = $1)", link.PID())
 		if err := row.Scan(&alive); err != nil || !alive {
 			t.Fatalf("the server's session is alive: %t, %v", alive, err)
@@ -353,12 +350,14 @@ func TestTrapIsNotSpentOnAStatementThatGoesAnotherWay(t *testing.T) {
 			mustExec(t, conn, "create function pg_temp.f() returns text begin atomic select 'x'; select 'caught'; end")
 		},
 		"unanswered": func(t *testing.T, p *pgproxy.Proxy, conn *pgx.Conn) {
-			link := only(t, p)
+			w, link := newWitness(t), only(t, p)
+			w.exec("begin; lock %s")
 			forwarded := p.Next(pgproxy.Forwarded, nil)
-			done := inBackground(func() error { _, err := conn.Exec(within(t), "select pg_sleep(60), 'caught'"); return err })
+			done := inBackground(func() error { _, err := conn.Exec(within(t), w.sql("select 'caught' from %s")); return err })
 			receive(t, forwarded, "the statement")
-			link.Cut(pgproxy.Reset) // and pgx has it cancelled
+			link.Cut(pgproxy.Reset)
 			receive(t, done, "the client to notice")
+			mustExec(t, w.conn, "commit")
 			receive(t, link.Done(), "the end of the connection")
 		},
 		"cut in front of the point": func(t *testing.T, p *pgproxy.Proxy, conn *pgx.Conn) {

@@ -15,7 +15,7 @@ func (c *Conn) fromServer(m message) error {
 	if a.run != nil {
 		event := Event{Stage: Answered, Statement: a.run.Statement, Tag: a.tag, Code: a.code}
 		c.proxy.watchers.report(event)
-		if c.springs(a.run.trap, event) {
+		if c.down.over = a.run.lost || c.springs(a.run.trap, event); c.down.over {
 			return nil
 		}
 		event.Stage = Delivered
@@ -40,6 +40,5 @@ func (c *Conn) springs(trap *Trap, event Event) bool {
 		return false
 	}
 	c.down.draft.strike(&strike{trap, event})
-	c.down.over = trap.action != Freeze
-	return c.down.over
+	return trap.action != Freeze
 }
