@@ -197,6 +197,11 @@ func (c *call) encode() values {
 func (c *call) addClaim(ctx context.Context, trip *trip) {
 	v := &c.values
 	trip.query(ctx, claimStatement, v.scope, v.key, c.hash[:], v.operationID, v.keep)
+	c.addLoad(ctx, trip)
+}
+
+func (c *call) addLoad(ctx context.Context, trip *trip) {
+	v := &c.values
 	trip.query(ctx, loadStatement, c.hash[:], v.scope, v.key, v.operationID)
 }
 
@@ -207,6 +212,15 @@ func (c *call) addHolds(ctx context.Context, trip *trip) {
 
 func (c *call) readClaim(trip *trip) record {
 	claimed := trip.skip().RowsAffected() == 1
+	r := c.readLoad(trip)
+	r.claimed = claimed
+	if claimed && !r.ours && trip.err == nil {
+		trip.err = errors.New("idem: the record was inserted but cannot be read: is row-level security or a trigger in the way?")
+	}
+	return r
+}
+
+func (c *call) readLoad(trip *trip) record {
 	answer := trip.next()
 	if answer == nil {
 		return record{}
@@ -214,10 +228,6 @@ func (c *call) readClaim(trip *trip) record {
 	r, err := readRecord(answer, trip.conn.TypeMap(), c.operationID)
 	if err != nil && trip.err == nil {
 		trip.err = err
-	}
-	r.claimed = claimed
-	if claimed && !r.ours && trip.err == nil {
-		trip.err = errors.New("idem: the record was inserted but cannot be read: is row-level security or a trigger in the way?")
 	}
 	return r
 }

@@ -133,7 +133,8 @@ func retryableState(code string) bool {
 	switch code {
 	case "40001", "40P01", // serialization_failure, deadlock_detected
 		"55P03",                            // lock_not_available
-		"57P01", "57P02", "57P03", "57P05": // admin_shutdown, crash_shutdown, cannot_connect_now, idle_session_timeout
+		"57P01", "57P02", "57P03", "57P05", // admin_shutdown, crash_shutdown, cannot_connect_now, idle_session_timeout
+		"25P03", "25P04": // idle_in_transaction_session_timeout, transaction_timeout
 		return true
 	}
 	if len(code) != 5 {

@@ -214,26 +214,50 @@ func (t *transaction) reject(ctx context.Context, resp Response) (record, fate, 
 	return again.complete(ctx, r, resp, failed)
 }
 
-// rollbackHeld rolls back, and reports whether it was the claiming transaction that it rolled back. Of an aborted one, or of
-// a connection that cannot be asked, that is taken for granted.
+// rollbackHeld rolls back, and reports whether what it rolled back was the transaction that had claimed the key. It says no
+// only if the server does: fn may have left a connection that cannot be asked.
 func (t *transaction) rollbackHeld() bool {
 	pg := t.conn.PgConn()
-	if !t.turn.end() || pg.IsClosed() || pg.IsBusy() || pg.TxStatus() != 'T' {
+	if !t.turn.end() || pg.IsClosed() || pg.IsBusy() {
 		return true
 	}
-	var held bool
-	within(pg, t.call.limits.rollback, func(ctx context.Context) error {
-		trip := newTrip(t.conn)
-		t.call.addHolds(ctx, trip)
-		trip.command("rollback")
-		trip.send(ctx)
-		if answer := trip.next(); answer != nil && answer.NextRow() {
-			held = string(answer.Values()[0]) == "t"
-			_, _ = answer.Close()
-		}
-		return trip.end()
-	})
+	held := true
+	if pg.TxStatus() == 'T' {
+		t.ask(func(ctx context.Context, trip *trip) {
+			t.call.addHolds(ctx, trip)
+			trip.command("rollback")
+			trip.send(ctx)
+			if answer := trip.next(); answer != nil && answer.NextRow() {
+				held = string(answer.Values()[0]) != "f"
+				_, _ = answer.Close()
+			}
+		})
+	}
+	if !pg.IsClosed() && pg.TxStatus() == 'E' { // it was aborted, or the question was refused
+		t.ask(func(ctx context.Context, trip *trip) {
+			trip.command("rollback")
+			t.call.addLoad(ctx, trip)
+			trip.send(ctx)
+			trip.skip()
+			if r := t.call.readLoad(trip); trip.err == nil {
+				held = !r.ours // a record of ours that a rollback does not undo was committed by fn
+			}
+		})
+	}
 	return held
+}
+
+// ask makes a trip whose refusal by the server leaves the connection sound.
+func (t *transaction) ask(do func(context.Context, *trip)) {
+	within(t.conn.PgConn(), t.call.limits.rollback, func(ctx context.Context) error {
+		trip := newTrip(t.conn)
+		do(ctx, trip)
+		err := trip.end()
+		if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && !fatal(pgErr) {
+			return nil
+		}
+		return err
+	})
 }
 
 // abandon rolls back, because of err or for no reason, and gives the connection back. It does nothing to a transaction that

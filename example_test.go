@@ -1,0 +1,261 @@
+package idem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/migrations"
+)
+
+// The examples need a database, so go test does not run them as examples: TestExamples does, each on a database of its
+// own, and compares what they print with the comment at their end.
+var (
+	ctx  = context.Background()
+	pool *pgxpool.Pool
+)
+
+func ExampleDo() {
+	scope := idem.Scope("tenant-1", "POST /orders")
+	hash, _ := idem.HashJSON([]byte(`{"sku": "teapot"}`))
+	order := func() (idem.Result, error) {
+		return idem.Do(ctx, pool, scope, "7f3c9a52-0d1e", hash, func(tx pgx.Tx) (idem.Response, error) {
+			var id int
+			err := tx.QueryRow(ctx, "insert into orders (sku) values ('teapot') returning id").Scan(&id)
+			if err != nil {
+				return idem.Response{}, err // nothing is committed, and the key is free
+			}
+			return idem.Response{Status: 201, Body: fmt.Appendf(nil, `{"order":%d}`, id)}, nil
+		})
+	}
+	for range 2 {
+		res, err := order()
+		fmt.Println(res.Status, string(res.Body), res.Replayed, err)
+	}
+	// Prints:
+	// 201 {"order":1} false <nil>
+	// 201 {"order":1} true <nil>
+}
+
+// A job is worked off in the transaction that also takes it from the queue.
+func ExampleDoTx() {
+	hash := idem.HashBytes([]byte("order 7, shipped"))
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "delete from jobs where id = 7"); err != nil {
+			return err
+		}
+		res, err := idem.DoTx(ctx, tx, "ship", "order 7", hash, func(tx pgx.Tx) (idem.Response, error) {
+			_, err := tx.Exec(ctx, "insert into orders (sku) values ('teapot')")
+			return idem.Response{Status: 204}, err
+		})
+		fmt.Println(res.Status, res.Replayed)
+		return err
+	})
+	fmt.Println(err)
+	// Prints:
+	// 204 false
+	// <nil>
+}
+
+func ExampleDoJSON() {
+	type order struct {
+		ID  int    `json:"id"`
+		SKU string `json:"sku"`
+	}
+	hash := idem.HashBytes([]byte("teapot"))
+	for range 2 {
+		placed, res, err := idem.DoJSON(ctx, pool, "orders", "7f3c9a52-0d1e", hash, func(tx pgx.Tx) (order, error) {
+			placed := order{SKU: "teapot"}
+			err := tx.QueryRow(ctx, "insert into orders (sku) values ($1) returning id", placed.SKU).Scan(&placed.ID)
+			return placed, err
+		})
+		fmt.Println(placed.ID, placed.SKU, res.Replayed, err)
+	}
+	// Prints:
+	// 1 teapot false <nil>
+	// 1 teapot true <nil>
+}
+
+// The answer no is remembered, and what led to it is undone.
+func ExampleReject() {
+	hash := idem.HashBytes([]byte("teapot"))
+	for range 2 {
+		res, err := idem.Do(ctx, pool, "orders", "7f3c9a52-0d1e", hash, func(tx pgx.Tx) (idem.Response, error) {
+			if _, err := tx.Exec(ctx, "insert into orders (sku) values ('teapot')"); err != nil {
+				return idem.Response{}, err
+			}
+			return idem.Response{}, idem.Reject(idem.Response{Status: 409, Body: []byte("out of stock")})
+		})
+		fmt.Println(res.Status, string(res.Body), res.Rejected, res.Replayed, err)
+	}
+	var orders int
+	err := pool.QueryRow(ctx, "select count(*) from orders").Scan(&orders)
+	fmt.Println(orders, "orders", err)
+	// Prints:
+	// 409 out of stock true false <nil>
+	// 409 out of stock true true <nil>
+	// 0 orders <nil>
+}
+
+// An event that is written in the same transaction carries the id of the operation. Whoever delivers it to another system
+// uses the id as the key of that request.
+func ExampleOperationID() {
+	hash := idem.HashBytes([]byte("teapot"))
+	res, err := idem.Do(ctx, pool, "orders", "7f3c9a52-0d1e", hash, func(tx pgx.Tx) (idem.Response, error) {
+		id, _ := idem.OperationID(tx)
+		_, err := tx.Exec(ctx, "insert into events (operation_id, kind) values ($1, 'order placed')", id)
+		return idem.Response{Status: 201}, err
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var kind string
+	err = pool.QueryRow(ctx, "select kind from events where operation_id = $1", res.OperationID).Scan(&kind)
+	fmt.Println(kind, err)
+	// Prints: order placed <nil>
+}
+
+// A caller that would rather be told than wait.
+func ExampleWithWait() {
+	hash := idem.HashBytes([]byte("teapot"))
+	_, err := idem.Do(ctx, pool, "orders", "7f3c9a52-0d1e", hash, func(tx pgx.Tx) (idem.Response, error) {
+		// While the first request is being worked on, the same request arrives again.
+		_, err := idem.Do(ctx, pool, "orders", "7f3c9a52-0d1e", hash, func(pgx.Tx) (idem.Response, error) {
+			panic("not called")
+		}, idem.WithWait(0))
+		fmt.Println(errors.Is(err, idem.ErrInProgress), idem.Retryable(err))
+		if busy, ok := errors.AsType[*idem.InProgressError](err); ok {
+			fmt.Println("Retry-After:", busy.RetryAfter.Seconds())
+		}
+		return idem.Response{Status: 201}, nil
+	})
+	fmt.Println(err)
+	// Prints:
+	// true true
+	// Retry-After: 1
+	// <nil>
+}
+
+func Example_mismatch() {
+	answer := func(pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, nil }
+	for _, amount := range []string{"5 EUR", "5000 EUR"} {
+		_, err := idem.Do(ctx, pool, "payments", "7f3c9a52-0d1e", idem.HashBytes([]byte(amount)), answer)
+		if mismatch, ok := errors.AsType[*idem.MismatchError](err); ok {
+			fmt.Println(mismatch.Key, "is taken")
+		}
+		fmt.Println(errors.Is(err, idem.ErrMismatch), idem.Retryable(err))
+	}
+	// Prints:
+	// false false
+	// key "7f3c"… of 13 bytes is taken
+	// true false
+}
+
+// The migrations run beside those of the application, with a version table of their own.
+func Example_migrate() {
+	db := stdlib.OpenDBFromPool(pool)
+	defer db.Close() // the pool stays open
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
+		goose.WithTableName("idem_goose_version"),
+		goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	res, err := idem.Do(ctx, pool, "orders", "7f3c9a52-0d1e", idem.HashBytes(), func(pgx.Tx) (idem.Response, error) {
+		return idem.Response{Status: 201}, nil
+	})
+	fmt.Println(res.Status, err)
+	// Prints: 201 <nil>
+}
+
+// TestExamples is not parallel: it puts a pipe in the place of standard output.
+func TestExamples(t *testing.T) {
+	for name, example := range map[string]func(){
+		"Do": ExampleDo, "DoTx": ExampleDoTx, "DoJSON": ExampleDoJSON, "Reject": ExampleReject,
+		"OperationID": ExampleOperationID, "WithWait": ExampleWithWait,
+		"_mismatch": Example_mismatch, "_migrate": Example_migrate,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "_migrate" {
+				pool = pgtest.Open(t, pgtest.EmptyDSN(t))
+			} else {
+				pool = pgtest.New(t)
+				_, err := pool.Exec(ctx, `create table orders (id serial, sku text); create table jobs (id serial);
+					create table events (operation_id uuid, kind text)`)
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(printsOf(t, name), printed(t, example)); diff != "" {
+				t.Errorf("(-comment +run)\n%s", diff)
+			}
+		})
+	}
+}
+
+// printsOf returns what the comment at the end of an example says.
+func printsOf(t *testing.T, name string) string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "example_test.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, example := range doc.Examples(file) {
+		if example.Name != strings.TrimPrefix(name, "_") && example.Name != name {
+			continue
+		}
+		for _, comment := range example.Comments {
+			if text, ok := strings.CutPrefix(comment.Text(), "Prints:"); ok && comment.Pos() > lastStatement(example) {
+				return strings.TrimSpace(text)
+			}
+		}
+	}
+	t.Fatal("the example says nothing about what it prints")
+	return ""
+}
+
+func lastStatement(example *doc.Example) token.Pos {
+	body := example.Code.(*ast.BlockStmt)
+	return body.List[len(body.List)-1].End()
+}
+
+// printed returns what f writes to standard output.
+func printed(t *testing.T, f func()) string {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout := os.Stdout
+	defer func() { os.Stdout = stdout }()
+	os.Stdout = w
+	f()
+	w.Close()
+	out, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}

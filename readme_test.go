@@ -1,0 +1,252 @@
+package idem_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+// documents returns the texts that make claims about this repository, by file name.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	names, err := filepath.Glob("docs/*.md")
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	documents := map[string]string{}
+	for _, name := range append(names, "README.md", "CONTRIBUTING.md", "CHANGELOG.md") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents[name] = string(text)
+	}
+	return documents
+}
+
+var fence = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
+
+// blocks returns the fenced blocks of a document in one language.
+func blocks(document, language string) []string {
+	var found []string
+	for _, block := range fence.FindAllStringSubmatch(document, -1) {
+		if block[1] == language {
+			found = append(found, block[2])
+		}
+	}
+	return found
+}
+
+// imports are the packages that a block which is no whole file may use.
+var imports = map[string]string{
+	"context": "context", "errors": "errors", "fmt": "fmt", "sql": "database/sql", "time": "time",
+	"pgx": "github.com/jackc/pgx/v5", "pgxpool": "github.com/jackc/pgx/v5/pgxpool", "goose": "github.com/pressly/goose/v3",
+	"idem": "github.com/idem-go/idem", "migrations": "github.com/idem-go/idem/migrations",
+}
+
+// whole makes a file of a block. One that is only statements becomes the body of a function.
+func whole(block string) string {
+	if strings.HasPrefix(block, "package ") {
+		return block
+	}
+	var file strings.Builder
+	file.WriteString("package main\n\nimport (\n")
+	for name, path := range imports {
+		if name == "context" || name == "sql" || regexp.MustCompile(`\b`+name+`\.`).MatchString(block) {
+			fmt.Fprintf(&file, "%s %q\n", name, path)
+		}
+	}
+	file.WriteString(")\n\nfunc main() {}\n\nfunc _(ctx context.Context, db *sql.DB) error {\n" + block + "}\n")
+	return file.String()
+}
+
+// compile builds a program of one file within this module, and returns its path.
+func compile(t *testing.T, source string) string {
+	t.Helper()
+	dir := t.TempDir()
+	file, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
+	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"vet", file}, {"build", "-o", program, file}} {
+		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+			t.Fatalf("go %s: %v\n%s\n%s", args[0], err, out, source)
+		}
+	}
+	return program
+}
+
+func TestGoInTheDocsCompiles(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("runs the compiler")
+	}
+	found := 0
+	for name, document := range documents(t) {
+		for _, block := range blocks(document, "go") {
+			found++
+			t.Run(fmt.Sprint(name, "/", found), func(t *testing.T) {
+				t.Parallel()
+				compile(t, whole(block))
+			})
+		}
+	}
+	if found == 0 {
+		t.Error("there is none")
+	}
+}
+
+// The program prints what the block after it says.
+func TestProgramInTheReadmeRuns(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("runs the compiler")
+	}
+	readme := documents(t)["README.md"]
+	cmd := exec.Command(compile(t, blocks(readme, "go")[0]))
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+pgtest.DSN(t))
+	out, err := cmd.CombinedOutput()
+	if diff := cmp.Diff(blocks(readme, "text")[0], string(out)); err != nil || diff != "" {
+		t.Errorf("%v (-README +run)\n%s", err, diff)
+	}
+}
+
+// The line that the README gives to those without goose selects a schema that works.
+func TestMigrationsArePlainSQLAsTheReadmeSays(t *testing.T) {
+	t.Parallel()
+	_, line, _ := strings.Cut(blocks(documents(t)["README.md"], "sh")[0], "\nsed ")
+	line, _, ok := strings.Cut(line, "| psql")
+	if !ok {
+		t.Fatal("the line is not there")
+	}
+	sql, err := exec.Command("sh", "-c", "sed "+line).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := pgtest.Open(t, pgtest.EmptyDSN(t))
+	if _, err := pool.Exec(t.Context(), string(sql)); err != nil {
+		t.Fatalf("%v\n%s", err, sql)
+	}
+	for _, replayed := range []bool{false, true} {
+		res, err := idem.Do(t.Context(), pool, scope, "k", hashA, func(pgx.Tx) (idem.Response, error) {
+			return idem.Response{Status: 201}, nil
+		})
+		if err != nil || res.Replayed != replayed {
+			t.Errorf("%+v, %v", res, err)
+		}
+	}
+}
+
+// The SQL for operators is accepted by Postgres.
+func TestSQLInTheDocsIsValid(t *testing.T) {
+	t.Parallel()
+	conn, err := pgx.Connect(t.Context(), pgtest.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	for name, document := range documents(t) {
+		for _, sql := range blocks(document, "sql") {
+			if _, err := conn.Prepare(t.Context(), "", sql); err != nil {
+				t.Errorf("%s: %v\n%s", name, err, sql)
+			}
+		}
+	}
+}
+
+// What the docs name is there.
+func TestNamesInTheDocsExist(t *testing.T) {
+	t.Parallel()
+	source := repository(t)
+	found := map[string]bool{}
+	for name, document := range documents(t) {
+		for _, kind := range []struct {
+			what   string
+			find   string
+			exists func(string) bool
+		}{
+			{"target of the Makefile", "(?m)(?:`|^    (?:[A-Z_]+=\\S+ )*)make ([a-z]+)", func(s string) bool { return source.has("Makefile", `(?m)^`+s+`:`) }},
+			{"variable", `\b(IDEM_TEST_[A-Z_]+)\b`, func(s string) bool { return source.has(".go", `"`+s+`"`) }},
+			{"test", `\b((?:Test|Example|Fuzz|Benchmark)[A-Z]\w+)\b`, func(s string) bool {
+				return s == "TestName" || source.has("_test.go", `(?m)^func `+s+`\(`)
+			}},
+			{"file", "`([\\w./-]+(?:/|\\.(?:go|sql|md|yml|json|conf)))`", source.exists},
+			{"path", "`((?:\\.ci|\\.github|docs|example|internal|migrations|queries|testdata|tools)/[\\w./-]*)`", source.exists},
+			{"file that is linked to", `\]\(([\w./-]+)(?:#[\w-]+)?\)`, func(s string) bool {
+				return source.exists(filepath.Join(filepath.Dir(name), s))
+			}},
+			{"heading", `\]\(#([\w-]+)\)`, func(s string) bool { return slices.Contains(anchors(document), s) }},
+			{"identifier of idem", "`(With[A-Z]\\w+|Err[A-Z]\\w+|\\*\\w+Error)\\b", func(s string) bool {
+				return source.has(".go", `\b`+strings.TrimPrefix(s, "*")+`\b.*[=({]`)
+			}},
+		} {
+			for _, match := range regexp.MustCompile(kind.find).FindAllStringSubmatch(document, -1) {
+				found[kind.what] = true
+				if !kind.exists(match[1]) {
+					t.Errorf("%s: there is no %s %s", name, kind.what, match[1])
+				}
+			}
+		}
+	}
+	if len(found) != 8 {
+		t.Errorf("looked up only %v: the docs are no longer understood", found)
+	}
+}
+
+var heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+
+// anchors returns the names by which the headings of a document are linked to.
+func anchors(document string) []string {
+	var names []string
+	for _, match := range heading.FindAllStringSubmatch(document, -1) {
+		name := regexp.MustCompile(`[^\w -]`).ReplaceAllString(strings.ToLower(match[1]), "")
+		names = append(names, strings.ReplaceAll(name, " ", "-"))
+	}
+	return names
+}
+
+// sources are the texts of the repository's Go files and of its Makefile, by path.
+type sources map[string]string
+
+func repository(t *testing.T) sources {
+	t.Helper()
+	files := sources{}
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" && path != "Makefile" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		files[path] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// has reports whether a file whose path ends so contains the pattern.
+func (s sources) has(suffix, pattern string) bool {
+	find := regexp.MustCompile(pattern)
+	for path, text := range s {
+		if strings.HasSuffix(path, suffix) && find.MatchString(text) {
+			return true
+		}
+	}
+	return false
+}
+
+func (sources) exists(path string) bool { return exists(path) }
