@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"go/ast"
 	"go/doc"
 	"go/parser"
 	"go/token"
@@ -192,53 +191,54 @@ func Example_migrate() {
 
 // TestExamples is not parallel: it puts a pipe in the place of standard output.
 func TestExamples(t *testing.T) {
-	for name, example := range map[string]func(){
+	run := map[string]func(){
 		"Do": ExampleDo, "DoTx": ExampleDoTx, "DoJSON": ExampleDoJSON, "Reject": ExampleReject,
 		"OperationID": ExampleOperationID, "WithWait": ExampleWithWait,
 		"_mismatch": Example_mismatch, "_migrate": Example_migrate,
-	} {
-		t.Run(name, func(t *testing.T) {
-			if name == "_migrate" {
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), "example_test.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, example := range doc.Examples(file) {
+		t.Run(example.Name, func(t *testing.T) {
+			f, ok := run[example.Name]
+			if !ok {
+				t.Fatal("this example is never run")
+			}
+			if example.Name == "_migrate" {
 				pool = pgtest.Open(t, pgtest.EmptyDSN(t))
 			} else {
-				pool = pgtest.New(t)
-				_, err := pool.Exec(ctx, `create table orders (id serial, sku text); create table jobs (id serial);
-					create table events (operation_id uuid, kind text)`)
-				if err != nil {
-					t.Fatal(err)
-				}
+				pool = shop(t)
 			}
-			if diff := cmp.Diff(printsOf(t, name), printed(t, example)); diff != "" {
+			if diff := cmp.Diff(prints(t, example), printed(t, f)); diff != "" {
 				t.Errorf("(-comment +run)\n%s", diff)
 			}
 		})
 	}
 }
 
-// printsOf returns what the comment at the end of an example says.
-func printsOf(t *testing.T, name string) string {
+// shop returns a pool on a database with the tables of the examples.
+func shop(t *testing.T) *pgxpool.Pool {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "example_test.go", nil, parser.ParseComments)
+	pool := pgtest.New(t)
+	_, err := pool.Exec(t.Context(), `create table orders (id serial, sku text); create table jobs (id serial);
+		create table events (operation_id uuid, kind text)`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, example := range doc.Examples(file) {
-		if example.Name != strings.TrimPrefix(name, "_") && example.Name != name {
-			continue
-		}
-		for _, comment := range example.Comments {
-			if text, ok := strings.CutPrefix(comment.Text(), "Prints:"); ok && comment.Pos() > lastStatement(example) {
-				return strings.TrimSpace(text)
-			}
-		}
-	}
-	t.Fatal("the example says nothing about what it prints")
-	return ""
+	return pool
 }
 
-func lastStatement(example *doc.Example) token.Pos {
-	body := example.Code.(*ast.BlockStmt)
-	return body.List[len(body.List)-1].End()
+// prints returns what the comment at the end of an example says that it prints.
+func prints(t *testing.T, example *doc.Example) string {
+	t.Helper()
+	last := example.Comments[len(example.Comments)-1]
+	text, ok := strings.CutPrefix(last.Text(), "Prints:")
+	if !ok {
+		t.Fatal("the example does not say what it prints")
+	}
+	return strings.TrimSpace(text)
 }
 
 // printed returns what f writes to standard output.

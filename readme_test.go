@@ -115,9 +115,9 @@ func TestProgramInTheReadmeRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the compiler")
 	}
-	readme := documents(t)["README.md"]
+	dsn, readme := pgtest.DSN(t), documents(t)["README.md"]
 	cmd := exec.Command(compile(t, blocks(readme, "go")[0]))
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+pgtest.DSN(t))
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+dsn)
 	out, err := cmd.CombinedOutput()
 	if diff := cmp.Diff(blocks(readme, "text")[0], string(out)); err != nil || diff != "" {
 		t.Errorf("%v (-README +run)\n%s", err, diff)

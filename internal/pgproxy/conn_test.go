@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -202,7 +203,8 @@ func TestCloseWaitsForTheLastGoroutine(t *testing.T) {
 	}
 	client := raw(t, p)
 	busy, finish := make(chan struct{}), make(chan struct{})
-	p.Observe(func(pgproxy.Event) { close(busy); <-finish })
+	var once sync.Once
+	p.Observe(func(pgproxy.Event) { once.Do(func() { close(busy) }); <-finish })
 	client.Write(simpleQuery("select 1"))
 	receive(t, busy, "the hook to be called")
 	closed := inBackground(p.Close)
