@@ -70,10 +70,19 @@ func newOperationID() string {
 // lead brings the key to an answer: it claims and executes, or finds the record, or gives up waiting for another holder.
 func (c *call) lead(ctx context.Context) (record, error) {
 	poll, again := pollPause, retryPause
-	for retries := c.retries; ; {
+	for retries, dead := c.retries, int32(0); ; {
 		r, fate, err := c.attempt(ctx)
 		if fate == fateUnknown {
 			r, fate, err = c.resolve(ctx, err)
+		}
+		if fate == fateDead {
+			// After a restart of the server all connections of the pool may be dead. That is no failure of the call, and no
+			// reason to pause: the next connection is another one.
+			if dead++; dead <= c.pool.Stat().MaxConns() && ctx.Err() == nil {
+				c.traceEvent(EventRetried, err)
+				continue
+			}
+			fate = fateAgain
 		}
 		switch fate {
 		case fateDone, fateLive:
@@ -194,20 +203,20 @@ func (c *call) encode() values {
 }
 
 // addClaim adds the claim and the load that follows it.
-func (c *call) addClaim(ctx context.Context, trip *trip) {
+func (c *call) addClaim(trip *trip) {
 	v := &c.values
-	trip.query(ctx, claimStatement, v.scope, v.key, c.hash[:], v.operationID, v.keep)
-	c.addLoad(ctx, trip)
+	trip.query(claimStatement, v.scope, v.key, c.hash[:], v.operationID, v.keep)
+	c.addLoad(trip)
 }
 
-func (c *call) addLoad(ctx context.Context, trip *trip) {
+func (c *call) addLoad(trip *trip) {
 	v := &c.values
-	trip.query(ctx, loadStatement, c.hash[:], v.scope, v.key, v.operationID)
+	trip.query(loadStatement, c.hash[:], v.scope, v.key, v.operationID)
 }
 
 // addHolds adds the question whether the transaction is still the one that claimed.
-func (c *call) addHolds(ctx context.Context, trip *trip) {
-	trip.query(ctx, holdsStatement, c.values.scope, c.values.key, c.values.operationID)
+func (c *call) addHolds(trip *trip) {
+	trip.query(holdsStatement, c.values.scope, c.values.key, c.values.operationID)
 }
 
 func (c *call) readClaim(trip *trip) record {
@@ -233,9 +242,9 @@ func (c *call) readLoad(trip *trip) record {
 }
 
 // addComplete adds the statement that records a response. joined says that the claim may have been made under a savepoint.
-func (c *call) addComplete(ctx context.Context, trip *trip, resp Response, header []byte, state db.IdemRecordState, joined bool) {
+func (c *call) addComplete(trip *trip, resp Response, header []byte, state db.IdemRecordState, joined bool) {
 	v := &c.values
-	trip.query(ctx, completeStatement,
+	trip.query(completeStatement,
 		[]byte(state), strconv.AppendInt(nil, int64(resp.Status), 10), header, resp.Body, v.ttl, v.keep,
 		v.scope, v.key, v.operationID, strconv.AppendBool(nil, joined))
 }

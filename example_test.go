@@ -155,7 +155,7 @@ func ExampleWithWait() {
 func Example_mismatch() {
 	answer := func(pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, nil }
 	for _, amount := range []string{"5 EUR", "5000 EUR"} {
-		_, err := idem.Do(ctx, pool, "payments", "7f3c9a52-0d1e", idem.HashBytes([]byte(amount)), answer)
+		_, err := idem.Do(ctx, pool, "payments", "7f3c9a52-0d1e-4b6f", idem.HashBytes([]byte(amount)), answer)
 		if mismatch, ok := errors.AsType[*idem.MismatchError](err); ok {
 			fmt.Println(mismatch.Key, "is taken")
 		}
@@ -163,7 +163,7 @@ func Example_mismatch() {
 	}
 	// Prints:
 	// false false
-	// key "7f3c"… of 13 bytes is taken
+	// key "7f3c"… of 18 bytes is taken
 	// true false
 }
 
@@ -233,12 +233,14 @@ func shop(t *testing.T) *pgxpool.Pool {
 // prints returns what the comment at the end of an example says that it prints.
 func prints(t *testing.T, example *doc.Example) string {
 	t.Helper()
-	last := example.Comments[len(example.Comments)-1]
-	text, ok := strings.CutPrefix(last.Text(), "Prints:")
-	if !ok {
-		t.Fatal("the example does not say what it prints")
+	for _, comment := range example.Comments { // those of the whole file
+		inside := example.Code.Pos() < comment.Pos() && comment.End() < example.Code.End()
+		if text, ok := strings.CutPrefix(comment.Text(), "Prints:"); ok && inside {
+			return strings.TrimSpace(text)
+		}
 	}
-	return strings.TrimSpace(text)
+	t.Fatal("the example does not say what it prints")
+	return ""
 }
 
 // printed returns what f writes to standard output.

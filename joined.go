@@ -105,7 +105,7 @@ func usable(ctx context.Context, tx pgx.Tx) (*pgx.Conn, error) {
 // first savepoint, in trips of their own: if the schema is missing, tx must survive it. If they turn out to be stale, they
 // are prepared again.
 func (j *joined) claim(ctx context.Context) (record, error) {
-	if !prepared(j.conn) {
+	if isCold(j.conn) {
 		if err := j.prepare(ctx); err != nil {
 			return record{}, err
 		}
@@ -141,7 +141,7 @@ func (j *joined) sendClaim(ctx context.Context) (record, error) {
 	if first {
 		trip.command(savepointClaim)
 	}
-	j.call.addClaim(ctx, trip)
+	j.call.addClaim(trip)
 	trip.command(savepointFn)
 	trip.send(ctx)
 	if first {
@@ -177,7 +177,7 @@ func (j *joined) complete(ctx context.Context, r record, resp Response, state db
 		return Result{}, err
 	}
 	trip := newTrip(j.conn)
-	j.call.addComplete(ctx, trip, r.response, header, state, true)
+	j.call.addComplete(trip, r.response, header, state, true)
 	trip.command(releaseSavepoint)
 	trip.send(ctx)
 	j.call.readComplete(trip, &r)

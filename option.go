@@ -72,8 +72,8 @@ func (o *options) keep() time.Duration {
 	return o.ttl + min(o.ttl/8, time.Minute)
 }
 
-// WithTTL sets for how long the response is replayed: at least d after the commit, at most an eighth of d or one minute
-// more, whichever is less. After that the key counts as new. It should exceed by far the time for which callers keep
+// WithTTL sets for how long the response is replayed: at least d after fn has returned and the response was recorded, which
+// is just before the commit, at most an eighth of d or one minute more, whichever is less. After that the key counts as new. It should exceed by far the time for which callers keep
 // retrying. The default is 24 hours.
 func WithTTL(d time.Duration) Option {
 	return func(o *options) {
@@ -108,7 +108,8 @@ func WithTxOptions(txOptions pgx.TxOptions) Option {
 }
 
 // WithRetries sets how often the whole transaction is run again after a serialization failure, a deadlock, or a COMMIT that
-// turned out not to have happened. Zero returns such an error at once. The default is 3.
+// turned out not to have happened. Zero returns such an error at once. Dead connections that the pool hands out do not
+// count. The default is 3.
 func WithRetries(n int) Option {
 	return func(o *options) {
 		o.doOnly("WithRetries")

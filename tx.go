@@ -19,6 +19,7 @@ type fate int
 const (
 	fateFailed  fate = iota // rolled back; the error is the answer
 	fateAgain               // rolled back, nothing of it remains, and it is worth running again
+	fateDead                // the connection was lost before fn ran: as a rule, long before, in the pool
 	fateUnknown             // COMMIT was sent and not acknowledged
 	fateBusy                // another transaction holds the key
 	fateFree                // the key could be claimed, and was let go
@@ -81,8 +82,12 @@ func (c *call) open(ctx context.Context) (*transaction, record, fate, error) {
 	t := &transaction{call: c, pooled: conn, conn: conn.Conn(), turn: turn{operationID: c.operationID}}
 	r, err := t.claim(ctx)
 	if err != nil {
+		lost := t.conn.IsClosed() // the connection is another's once it is given back
 		t.abandon(err)
-		return nil, r, againIf(rerunnable(err) || staleStatement(err) || t.conn.IsClosed()), hint(err)
+		if lost {
+			return nil, r, fateDead, err
+		}
+		return nil, r, againIf(rerunnable(err) || staleStatement(err)), hint(err)
 	}
 	if r.claimed {
 		return t, r, fateFree, nil
@@ -114,7 +119,7 @@ func (t *transaction) claim(ctx context.Context) (record, error) {
 	}
 	trip := newTrip(t.conn)
 	trip.command(beginSQL(t.call.txOptions))
-	t.call.addClaim(ctx, trip)
+	t.call.addClaim(trip)
 	trip.send(ctx)
 	trip.skip()
 	r := t.call.readClaim(trip)
@@ -136,7 +141,7 @@ func (t *transaction) complete(ctx context.Context, r record, resp Response, sta
 	outlasting, cancel := outlast(ctx, t.call.limits.commit)
 	defer cancel()
 	trip := newTrip(t.conn)
-	t.call.addComplete(outlasting, trip, r.response, header, state, false)
+	t.call.addComplete(trip, r.response, header, state, false)
 	trip.command(t.commitSQL())
 	trip.send(outlasting)
 	t.call.readComplete(trip, &r)
@@ -224,7 +229,7 @@ func (t *transaction) rollbackHeld() bool {
 	held := true
 	if pg.TxStatus() == 'T' {
 		t.ask(func(ctx context.Context, trip *trip) {
-			t.call.addHolds(ctx, trip)
+			t.call.addHolds(trip)
 			trip.command("rollback")
 			trip.send(ctx)
 			if answer := trip.next(); answer != nil && answer.NextRow() {
@@ -236,7 +241,7 @@ func (t *transaction) rollbackHeld() bool {
 	if !pg.IsClosed() && pg.TxStatus() == 'E' { // it was aborted, or the question was refused
 		t.ask(func(ctx context.Context, trip *trip) {
 			trip.command("rollback")
-			t.call.addLoad(ctx, trip)
+			t.call.addLoad(trip)
 			trip.send(ctx)
 			trip.skip()
 			if r := t.call.readLoad(trip); trip.err == nil {

@@ -84,38 +84,62 @@ func execMode(conn *pgx.Conn) pgx.QueryExecMode {
 	return mode
 }
 
+// prepared are the statements that a connection knows. Preparing them through pgx each time would find them known as well,
+// but show every one of them to the tracers of the caller.
+type prepared struct{ claim, load, complete *pgconn.StatementDescription }
+
+// preparedOn returns what the connection has prepared, nil if it has not.
+func preparedOn(conn *pgx.Conn) *prepared {
+	known, _ := conn.PgConn().CustomData()[preparedOnConn].(*prepared)
+	return known
+}
+
+func (p *prepared) description(sql string) *pgconn.StatementDescription {
+	switch sql {
+	case db.Claim:
+		return p.claim
+	case db.Load:
+		return p.load
+	}
+	return p.complete
+}
+
+// isCold reports whether prepare has something to send.
+func isCold(conn *pgx.Conn) bool {
+	return execMode(conn) == pgx.QueryExecModeCacheStatement && preparedOn(conn) == nil
+}
+
 // prepare makes the statements known to a connection that prepares statements at all. It costs round trips only once per
 // connection, and never between fn and COMMIT.
 func prepare(ctx context.Context, conn *pgx.Conn) error {
-	if execMode(conn) != pgx.QueryExecModeCacheStatement {
+	if !isCold(conn) {
 		return nil
 	}
-	for _, sql := range preparedSQL {
-		if _, err := conn.Prepare(ctx, sql, sql); err != nil {
+	var p prepared
+	for _, s := range []struct {
+		sql   string
+		known **pgconn.StatementDescription
+	}{{db.Claim, &p.claim}, {db.Load, &p.load}, {db.Complete, &p.complete}} {
+		description, err := conn.Prepare(ctx, s.sql, s.sql)
+		if err != nil {
 			return err
 		}
+		*s.known = description
 	}
-	conn.PgConn().CustomData()[preparedOnConn] = true
+	conn.PgConn().CustomData()[preparedOnConn] = &p
 	return nil
 }
-
-var preparedSQL = [...]string{db.Claim, db.Load, db.Complete}
 
 // forget makes a connection prepare its statements again. They are stale if somebody has discarded them, or changed the
 // table under them.
 func forget(ctx context.Context, conn *pgx.Conn) error {
 	delete(conn.PgConn().CustomData(), preparedOnConn)
-	for _, sql := range preparedSQL {
+	for _, sql := range []string{db.Claim, db.Load, db.Complete} {
 		if err := conn.Deallocate(ctx, sql); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// prepared reports whether prepare has nothing to send.
-func prepared(conn *pgx.Conn) bool {
-	return execMode(conn) != pgx.QueryExecModeCacheStatement || conn.PgConn().CustomData()[preparedOnConn] == true
 }
 
 // beginSQL returns the statement that begins a transaction with these options, which pgx only tells through a batch.
@@ -154,17 +178,12 @@ func (t *trip) command(sql string) {
 }
 
 // query adds a statement. The values are in the formats that the statement names; nil is NULL.
-func (t *trip) query(ctx context.Context, s statement, values ...[]byte) {
+func (t *trip) query(s statement, values ...[]byte) {
 	switch {
 	case t.mode == pgx.QueryExecModeSimpleProtocol:
 		t.append(t.interpolate(s, values))
 	case t.mode == pgx.QueryExecModeCacheStatement && !s.seldom:
-		prepared, err := t.conn.Prepare(ctx, s.sql, s.sql) // known: no round trip
-		if err != nil {
-			t.err = err
-			return
-		}
-		t.batch.ExecStatement(prepared, values, s.params, s.results)
+		t.batch.ExecStatement(preparedOn(t.conn).description(s.sql), values, s.params, s.results)
 	default:
 		t.batch.ExecParams(s.sql, values, nil, s.params, s.results)
 	}

@@ -21,7 +21,7 @@ WHERE r.expires_at <= clock_timestamp() AND r.operation_id <> EXCLUDED.operation
 
 -- name: Load :one
 -- Load reads the live record of the key, or our own in any case. It is a statement of its own because the
--- snapshot of the claim may be older than the commit of whoever won the key. Of a record with another hash nothing is read but that.
+-- snapshot of the claim may be older than the commit of whoever won the key. Of a record with another hash no part of the response is read.
 SELECT (hash = @hash::bytea)::boolean AS same_hash, operation_id, state,
        coalesce(CASE WHEN hash = @hash::bytea THEN status END, 0)::integer AS status,
        (CASE WHEN hash = @hash::bytea THEN header END)::jsonb AS header,

@@ -169,7 +169,7 @@ type LoadRow struct {
 }
 
 // Load reads the live record of the key, or our own in any case. It is a statement of its own because the
-// snapshot of the claim may be older than the commit of whoever won the key. Of a record with another hash nothing is read but that.
+// snapshot of the claim may be older than the commit of whoever won the key. Of a record with another hash no part of the response is read.
 func (q *Queries) Load(ctx context.Context, arg LoadParams) (LoadRow, error) {
 	row := q.db.QueryRow(ctx, Load,
 		arg.Hash,

@@ -13,18 +13,19 @@ import (
 	"github.com/idem-go/idem/internal/pgproxy"
 )
 
-// fastest is the shortest of several round trips: what remains is the latency, not the noise of the machine.
-func fastest(t testing.TB, conn *pgx.Conn) time.Duration {
+// roundTrip is the first of many round trips that takes less than limit, and the fastest if none does: what remains is
+// the latency, not the noise of a busy machine.
+func roundTrip(t testing.TB, conn *pgx.Conn, limit time.Duration) time.Duration {
 	t.Helper()
-	best := time.Hour
-	for range 10 {
+	fastest := time.Hour
+	for deadline := time.Now().Add(patience); fastest >= limit && time.Now().Before(deadline); {
 		begin := time.Now()
 		if err := conn.Ping(within(t)); err != nil {
 			t.Fatal(err)
 		}
-		best = min(best, time.Since(begin))
+		fastest = min(fastest, time.Since(begin))
 	}
-	return best
+	return fastest
 }
 
 func TestRoundTripTakesTheLatencyOfBothDirections(t *testing.T) {
@@ -43,8 +44,9 @@ func TestRoundTripTakesTheLatencyOfBothDirections(t *testing.T) {
 		{"none again", func() { p.SetLatency(0) }, 0},
 	} {
 		step.set()
-		// The margin is for a loaded machine, which wakes up late; BenchmarkRoundTrip tells how exact the latency is.
-		if got := fastest(t, conn); got < step.want-time.Millisecond/4 || got > step.want+9*time.Millisecond {
+		// BenchmarkRoundTrip tells how exact the latency is.
+		const early, late = time.Millisecond / 4, 9 * time.Millisecond
+		if got := roundTrip(t, conn, step.want+late); got < step.want-early || got >= step.want+late {
 			t.Errorf("%s: the fastest round trip took %v, want %v", step.name, got, step.want)
 		}
 	}
@@ -67,7 +69,7 @@ func TestLatencyDoesNotSerialise(t *testing.T) {
 		}
 		awaitResults(t, pipeline, 2*requests)
 	})
-	if took := time.Since(begin); took < 2*oneWay || took > 10*oneWay {
+	if took := time.Since(begin); took < 2*oneWay-time.Millisecond || took > requests/2*oneWay {
 		t.Errorf("%d requests in flight took %v, want about %v", requests, took, 2*oneWay)
 	}
 }

@@ -44,18 +44,6 @@ func (d *draft) hold() {
 
 func (d *draft) release() { d.held = -1 }
 
-// drop forgets what is held back.
-func (d *draft) drop() {
-	if d.held < 0 {
-		return
-	}
-	d.data = d.data[:d.held]
-	for len(d.marks) > 0 && d.marks[len(d.marks)-1].end > d.held {
-		d.marks = d.marks[:len(d.marks)-1]
-	}
-	d.held = -1
-}
-
 // strike ends the parcel in front of what is held back; what is held back follows the strike.
 func (d *draft) strike(s *strike) {
 	first := d.cut(d.passable())
