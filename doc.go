@@ -91,7 +91,7 @@
 //
 // A first run makes as many round trips as a plain transaction around the same statements, because the claim travels with
 // BEGIN and the response with COMMIT. A replay makes one, writes nothing and takes no transaction id. A connection that
-// prepares statements, as pgx does by default, is taught three of them when it is first used.
+// prepares statements, as pgx does by default, is taught five of them when it is first used.
 //
 // The statements of this package are sent below the query interface of pgx, so that its query tracers see those of the
 // function but neither BEGIN and COMMIT nor the claim. Use [WithObserver] to see what becomes of calls.

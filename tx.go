@@ -163,7 +163,7 @@ func (t *transaction) commitSQL() string {
 	if own := t.call.txOptions.CommitQuery; own != "" {
 		return own
 	}
-	return "commit"
+	return commitDefault
 }
 
 // commitFate tells what an error in the last round trip means. An ordinary error of the server means that nothing was

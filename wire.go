@@ -20,7 +20,6 @@ type statement struct {
 	sql     string
 	params  []int16
 	results []int16
-	seldom  bool // not worth being prepared
 }
 
 const (
@@ -46,7 +45,6 @@ var (
 	holdsStatement = statement{
 		sql:    db.Holds,
 		params: []int16{textFormat, textFormat, textFormat},
-		seldom: true,
 	}
 )
 
@@ -86,7 +84,7 @@ func execMode(conn *pgx.Conn) pgx.QueryExecMode {
 
 // prepared are the statements that a connection knows. Preparing them through pgx each time would find them known as well,
 // but show every one of them to the tracers of the caller.
-type prepared struct{ claim, load, complete *pgconn.StatementDescription }
+type prepared struct{ begin, claim, load, complete, commit *pgconn.StatementDescription }
 
 // preparedOn returns what the connection has prepared, nil if it has not.
 func preparedOn(conn *pgx.Conn) *prepared {
@@ -94,15 +92,31 @@ func preparedOn(conn *pgx.Conn) *prepared {
 	return known
 }
 
+// The statements have names of their own: pgx would use one that is prepared under its text for the caller's, too.
+var names = [...]string{"idem_begin", "idem_claim", "idem_load", "idem_complete", "idem_commit"}
+
+// description returns what is known of a statement, nil if it is not one of those that are prepared.
 func (p *prepared) description(sql string) *pgconn.StatementDescription {
 	switch sql {
+	case beginDefault:
+		return p.begin
 	case db.Claim:
 		return p.claim
 	case db.Load:
 		return p.load
+	case db.Complete:
+		return p.complete
+	case commitDefault:
+		return p.commit
 	}
-	return p.complete
+	return nil
 }
+
+// The commands of a transaction without options.
+const (
+	beginDefault  = "begin"
+	commitDefault = "commit"
+)
 
 // isCold reports whether prepare has something to send.
 func isCold(conn *pgx.Conn) bool {
@@ -117,10 +131,13 @@ func prepare(ctx context.Context, conn *pgx.Conn) error {
 	}
 	var p prepared
 	for _, s := range []struct {
-		sql   string
-		known **pgconn.StatementDescription
-	}{{db.Claim, &p.claim}, {db.Load, &p.load}, {db.Complete, &p.complete}} {
-		description, err := conn.Prepare(ctx, s.sql, s.sql)
+		name, sql string
+		known     **pgconn.StatementDescription
+	}{
+		{names[0], beginDefault, &p.begin}, {names[1], db.Claim, &p.claim}, {names[2], db.Load, &p.load},
+		{names[3], db.Complete, &p.complete}, {names[4], commitDefault, &p.commit},
+	} {
+		description, err := conn.Prepare(ctx, s.name, s.sql)
 		if err != nil {
 			return err
 		}
@@ -134,8 +151,8 @@ func prepare(ctx context.Context, conn *pgx.Conn) error {
 // table under them.
 func forget(ctx context.Context, conn *pgx.Conn) error {
 	delete(conn.PgConn().CustomData(), preparedOnConn)
-	for _, sql := range []string{db.Claim, db.Load, db.Complete} {
-		if err := conn.Deallocate(ctx, sql); err != nil {
+	for _, name := range names {
+		if err := conn.Deallocate(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -145,7 +162,7 @@ func forget(ctx context.Context, conn *pgx.Conn) error {
 // beginSQL returns the statement that begins a transaction with these options, which pgx only tells through a batch.
 func beginSQL(txOptions pgx.TxOptions) string {
 	if txOptions == (pgx.TxOptions{}) {
-		return "begin"
+		return beginDefault
 	}
 	batch := &pgx.Batch{}
 	batch.BeginTx(txOptions)
@@ -169,24 +186,21 @@ func txOf(conn *pgx.Conn) pgx.Tx {
 }
 
 // command adds a statement without parameters and results.
-func (t *trip) command(sql string) {
-	if t.mode == pgx.QueryExecModeSimpleProtocol {
-		t.append(sql)
-		return
-	}
-	t.batch.ExecParams(sql, nil, nil, nil, nil)
-}
+func (t *trip) command(sql string) { t.query(statement{sql: sql}) }
 
 // query adds a statement. The values are in the formats that the statement names; nil is NULL.
 func (t *trip) query(s statement, values ...[]byte) {
-	switch {
-	case t.mode == pgx.QueryExecModeSimpleProtocol:
+	if t.mode == pgx.QueryExecModeSimpleProtocol {
 		t.append(t.interpolate(s, values))
-	case t.mode == pgx.QueryExecModeCacheStatement && !s.seldom:
-		t.batch.ExecStatement(preparedOn(t.conn).description(s.sql), values, s.params, s.results)
-	default:
-		t.batch.ExecParams(s.sql, values, nil, s.params, s.results)
+		return
 	}
+	if known := preparedOn(t.conn); known != nil {
+		if description := known.description(s.sql); description != nil {
+			t.batch.ExecStatement(description, values, s.params, s.results)
+			return
+		}
+	}
+	t.batch.ExecParams(s.sql, values, nil, s.params, s.results)
 }
 
 func (t *trip) append(sql string) {

@@ -41,7 +41,8 @@ func (c *Conn) ID() int { return c.id }
 // PID is the process id of the server's backend, as pg_stat_activity has it: 0 until the server has told.
 func (c *Conn) PID() uint32 { return c.dialogue.pid.Load() }
 
-// Done is closed when the connection is over: both sides have closed it, or the proxy has.
+// Done is closed when the connection is over: both sides have closed it, or the proxy has. After a cut, it is closed when
+// the server has noticed, which it does not before it has finished what it was executing.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
 // Bytes is how many bytes have been forwarded in one direction since the connection was opened.
@@ -106,6 +107,7 @@ func (c *Conn) run() {
 	wg.Wait()
 	c.kill()
 	c.dialogue.abandon()
+	c.proxy.forget(c)
 	close(c.done)
 }
 

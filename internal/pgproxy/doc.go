@@ -14,8 +14,8 @@
 //
 // # Delaying
 //
-// [Proxy.SetLatency] holds every byte back for a fixed time in each direction, half a round trip each. Bytes under way
-// do not wait for each other, so bandwidth is not reduced.
+// [Proxy.SetLatency] holds every byte back for some time in each direction, half a round trip each. Bytes under way do
+// not wait for each other, so bandwidth is not reduced.
 //
 // # Observing
 //

@@ -3,10 +3,14 @@ package pgproxy_test
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -178,4 +182,34 @@ func mustExec(t testing.TB, conn *pgx.Conn, sql string, args ...any) pgconn.Comm
 		t.Fatal(err)
 	}
 	return tag
+}
+
+// raw returns a connection that is past authentication, without a driver.
+func raw(t testing.TB, p *pgproxy.Proxy) *net.TCPConn {
+	t.Helper()
+	conn, err := pgconn.Connect(within(t), p.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hijacked, err := conn.Hijack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { hijacked.Conn.Close() })
+	return hijacked.Conn.(*net.TCPConn)
+}
+
+func simpleQuery(sql string) []byte {
+	m := binary.BigEndian.AppendUint32([]byte{'Q'}, uint32(4+len(sql)+1))
+	return append(append(m, sql...), 0)
+}
+
+func isReset(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// isLost reports whether err is the loss of a connection. Not always does pgx say more than that it is closed.
+func isLost(err error) bool {
+	var failure *pgconn.PgError
+	return err != nil && !errors.As(err, &failure) && !errors.Is(err, context.DeadlineExceeded)
 }

@@ -67,7 +67,11 @@ func (p *Proxy) DSN() string { return p.dsn }
 
 // SetLatency delays every byte by d, in the given directions or in both: a round trip takes 2·d longer, at any bandwidth.
 // It holds for what is read from then on; nothing is overtaken when the latency shrinks. TCP's own handshake and the
-// refusal of encryption are not delayed, all else is, authentication included.
+// refusal of encryption are not delayed, all else is, authentication included. A message is forwarded when it is
+// complete, so that a large one takes the time to arrive at the proxy as well.
+//
+// The delay is right to some tens of microseconds on Linux, on average, where single bytes can come up to 0.1 ms early
+// and, on a busy machine, late: BenchmarkRoundTrip measures it.
 func (p *Proxy) SetLatency(d time.Duration, dirs ...Direction) {
 	for _, dir := range orBoth(dirs) {
 		p.delay[dir].Store(int64(d))
@@ -159,7 +163,6 @@ func (p *Proxy) serve(client net.Conn) {
 	defer server.Close()
 	if c := p.open(client, server, first, cancel); c != nil {
 		c.run()
-		p.forget(c)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/idem-go/idem/internal/pgproxy"
 )
@@ -267,6 +268,60 @@ func TestOnlyQuestionsAreTurns(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", step.name, diff)
 		}
 	}
+}
+
+// As libpq does it: the Sync behind Execute is swallowed by the COPY, and another one has to follow.
+func TestCopyByTheExtendedProtocolKeepsTheCount(t *testing.T) {
+	t.Parallel()
+	database(t)
+	for name, copied := range map[string]struct{ data, answers string }{
+		"succeeds": {"1\n", "12GCZ"},
+		"fails":    {"x\n", "12GEZ"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, p := newWitness(t), start(t)
+			client := raw(t, p)
+			frontend := pgproto3.NewFrontend(client, client)
+			frontend.SendParse(&pgproto3.Parse{Query: w.sql("copy %s (id) from stdin")})
+			frontend.SendBind(&pgproto3.Bind{})
+			frontend.SendExecute(&pgproto3.Execute{})
+			frontend.SendSync(&pgproto3.Sync{})
+			answers := converse(t, frontend, 'G')
+			frontend.Send(&pgproto3.CopyData{Data: []byte(copied.data)})
+			frontend.Send(&pgproto3.CopyDone{})
+			frontend.SendSync(&pgproto3.Sync{})
+			answers += converse(t, frontend, 'Z')
+			if answers != copied.answers {
+				t.Errorf("answered by %q, want %q", answers, copied.answers)
+			}
+			frontend.SendQuery(&pgproto3.Query{String: "select 1"})
+			converse(t, frontend, 'Z')
+			if diff := cmp.Diff(pgproxy.Tally{Turns: 2, Syncs: 3, Statements: 2}, p.Tally()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// converse sends what is buffered and returns the types of the answers up to the given one.
+func converse(t testing.TB, frontend *pgproto3.Frontend, last byte) (kinds string) {
+	t.Helper()
+	if err := frontend.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for len(kinds) == 0 || kinds[len(kinds)-1] != last {
+		answer, err := frontend.Receive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := answer.Encode(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds += string(m[:1])
+	}
+	return kinds
 }
 
 func TestTalliesOfConnectionsAddUp(t *testing.T) {

@@ -1,89 +1,10 @@
 package pgproxy
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 )
-
-// Action is what happens to a connection.
-type Action int
-
-const (
-	// Reset ends the connection: the client's side by RST, the server's side in order.
-	Reset Action = iota + 1
-	// Hangup ends the connection: the client's side by FIN, the server's side in order.
-	Hangup
-	// BlackHole swallows everything in both directions from here on and closes nothing. The server is not told either
-	// when the client closes its side: its session lives, with all its locks, until [Conn.Cut] or [Proxy.Close].
-	BlackHole
-	// Freeze holds back what follows in the same direction until [Conn.Resume]. Nothing is lost.
-	Freeze
-)
-
-func (a Action) String() string {
-	switch a {
-	case Reset:
-		return "reset"
-	case Hangup:
-		return "hang up"
-	case BlackHole:
-		return "black hole"
-	case Freeze:
-		return "freeze"
-	}
-	return fmt.Sprintf("Action(%d)", int(a))
-}
-
-type place int
-
-const (
-	beforeStatement place = iota
-	beforePipeline
-	afterForward
-	afterAnswer
-	atByte
-)
-
-// Point is a place in a conversation where a trap can be set.
-type Point struct {
-	place  place
-	match  Match
-	tags   []string
-	conn   *Conn
-	dir    Direction
-	offset int64
-}
-
-// Before is the point in front of a statement: the server gets everything up to it, and not the message that executes
-// it (Execute or Query; its Parse and Bind may have come through). One of several statements in the string of a simple
-// Query takes the whole string with it.
-func Before(m Match) Point { return Point{place: beforeStatement, match: m} }
-
-// BeforePipeline is the point in front of the pipeline that executes a statement: the server gets nothing of what the
-// client sent since its last Sync, Flush or Query. While such a trap is armed, pipelines are forwarded when they are
-// complete.
-func BeforePipeline(m Match) Point { return Point{place: beforePipeline, match: m} }
-
-// AfterForward is the point right behind the message that executes a statement. The server executes it and nobody waits
-// for that: what the client does next is a race with the server, as it is on a real network. Where the connection is
-// broken, the client does not get the answer, however fast it is. When pgx loses a connection, it sends a request to
-// cancel: use [Proxy.Refuse] to keep that away.
-func AfterForward(m Match) Point { return Point{place: afterForward, match: m} }
-
-// AfterAnswer is the point where the server has executed a statement and its answer has arrived at the proxy. The client
-// gets the answers to everything up to that statement and no row and no completion of the statement itself. An error is
-// an answer too; with tags, only a completion counts whose command tag begins with one of them.
-func AfterAnswer(m Match, tags ...string) Point {
-	return Point{place: afterAnswer, match: m, tags: tags}
-}
-
-// AtByte is the point in front of the byte at an offset of one stream, of one connection or of any (nil). Offsets count
-// from the beginning of the connection, as [Conn.Bytes] does. The trap springs when that byte is about to be forwarded.
-func AtByte(c *Conn, dir Direction, offset int64) Point {
-	return Point{place: atByte, conn: c, dir: dir, offset: offset}
-}
 
 // Trap is an action that waits at a point.
 type Trap struct {
@@ -99,17 +20,22 @@ type Trap struct {
 	count    int
 }
 
+// firedLen is how many events of a trap that springs often are kept for a test that does not look.
 const firedLen = 1024
 
 // Arm sets a trap that springs once: at the first statement that reaches the point. Traps are tried in the order in
 // which they were armed, and a statement is caught by one.
-func (p *Proxy) Arm(at Point, do Action) *Trap { return p.arm(at, do, false) }
+func (p *Proxy) Arm(at Point, do Action) *Trap {
+	return p.arm(&Trap{point: at, action: do, fired: make(chan Event, 1)})
+}
 
 // ArmEach sets a trap that springs at every statement that reaches the point, until it is disarmed.
-func (p *Proxy) ArmEach(at Point, do Action) *Trap { return p.arm(at, do, true) }
+func (p *Proxy) ArmEach(at Point, do Action) *Trap {
+	return p.arm(&Trap{point: at, action: do, fired: make(chan Event, firedLen), each: true})
+}
 
-func (p *Proxy) arm(at Point, do Action, each bool) *Trap {
-	t := &Trap{proxy: p, point: at, action: do, each: each, fired: make(chan Event, firedLen)}
+func (p *Proxy) arm(t *Trap) *Trap {
+	t.proxy = p
 	p.traps.add(t)
 	return t
 }

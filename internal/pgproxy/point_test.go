@@ -3,31 +3,14 @@ package pgproxy_test
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"io"
 	"net"
-	"strconv"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem/internal/pgproxy"
 )
-
-func itoa(n int) string { return strconv.Itoa(n) }
-
-func isReset(err error) bool {
-	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-}
-
-// isLost reports whether err is the loss of a connection. Not always does pgx say more than that it is closed.
-func isLost(err error) bool {
-	var failure *pgconn.PgError
-	return err != nil && !errors.As(err, &failure) && !errors.Is(err, context.DeadlineExceeded)
-}
 
 var breakages = []pgproxy.Action{pgproxy.Reset, pgproxy.Hangup, pgproxy.BlackHole}
 
@@ -97,37 +80,6 @@ func TestLostAnswerToCommit(t *testing.T) {
 			t.Errorf("the trap reported %+v", event)
 		}
 	})
-}
-
-func TestClientIsToldByResetOrHangupOrNotAtAll(t *testing.T) {
-	t.Parallel()
-	database(t)
-	for how, told := range map[pgproxy.Action]func(error) bool{
-		pgproxy.Reset:     isReset,
-		pgproxy.Hangup:    func(err error) bool { return err == nil }, // the end of the stream
-		pgproxy.BlackHole: func(err error) bool { return errors.Is(err, net.ErrClosed) },
-	} {
-		t.Run(how.String(), func(t *testing.T) {
-			t.Parallel()
-			p := start(t)
-			client := raw(t, p)
-			link := only(t, p)
-			before := link.Bytes(pgproxy.ToClient)
-			trap := p.Arm(pgproxy.AfterAnswer(nil), how)
-			client.Write(simpleQuery("select 1"))
-			done := inBackground(func() error { _, err := io.ReadAll(client); return err })
-			receive(t, trap.Fired(), "the trap to spring")
-			if how == pgproxy.BlackHole {
-				client.Close()
-			}
-			if err := receive(t, done, "the client to notice"); !told(err) {
-				t.Errorf("the client got %v", err)
-			}
-			if got := link.Bytes(pgproxy.ToClient) - before; got != 0 {
-				t.Errorf("the client got %d bytes", got)
-			}
-		})
-	}
 }
 
 func TestAnswersInFrontOfALostOneArrive(t *testing.T) {
@@ -281,153 +233,6 @@ func TestAnyStatementCanBeLost(t *testing.T) {
 	}
 }
 
-func TestServerNeverLearnsOfABlackHole(t *testing.T) {
-	t.Parallel()
-	w, p := newWitness(t), start(t)
-	client := raw(t, p)
-	link := only(t, p)
-	trap := p.Arm(pgproxy.AfterAnswer(nil), pgproxy.BlackHole)
-	client.Write(simpleQuery("select 1"))
-	receive(t, trap.Fired(), "the trap to spring")
-	client.Close()
-	for range 200 { // a session that is told ends in less time
-		var alive bool
-		row := w.conn.QueryRow(within(t), "select exists (select from pg_stat_activity where pid = $1)", link.PID())
-		if err := row.Scan(&alive); err != nil || !alive {
-			t.Fatalf("the server's session is alive: %t, %v", alive, err)
-		}
-	}
-	link.Cut(pgproxy.Reset)
-	receive(t, link.Done(), "the server to notice the cut")
-}
-
-func TestTrapSpringsOnce(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	trap := p.Arm(pgproxy.Before(nil), pgproxy.Reset)
-	first, second := connect(t, p.DSN(), pgx.QueryExecModeExec), connect(t, p.DSN(), pgx.QueryExecModeExec)
-	if _, err := first.Exec(within(t), "select 1"); !isLost(err) {
-		t.Errorf("got %v", err)
-	}
-	mustExec(t, second, "select 1")
-	receive(t, trap.Fired(), "the trap to spring")
-	if trap.Count() != 1 {
-		t.Errorf("sprung %d times", trap.Count())
-	}
-}
-
-func TestTrapTakesHoldOfOneStatementAtATime(t *testing.T) {
-	t.Parallel()
-	w, p := newWitness(t), start(t)
-	w.exec("begin; lock %s")
-	held, free := connect(t, p.DSN(), pgx.QueryExecModeExec), connect(t, p.DSN(), pgx.QueryExecModeExec)
-	trap := p.Arm(pgproxy.AfterAnswer(pgproxy.Contains("caught")), pgproxy.Reset)
-	forwarded := p.Next(pgproxy.Forwarded, nil)
-	done := inBackground(func() error { _, err := held.Exec(within(t), w.sql("select 'caught' from %s")); return err })
-	receive(t, forwarded, "the first statement")
-	mustExec(t, free, "select 'caught'")
-	mustExec(t, w.conn, "commit")
-	if err := receive(t, done, "the first statement to be lost"); !isLost(err) {
-		t.Errorf("got %v", err)
-	}
-	receive(t, trap.Fired(), "the trap to spring")
-}
-
-// A trap that has taken hold of a statement which never reaches the point must wait for another one.
-func TestTrapIsNotSpentOnAStatementThatGoesAnotherWay(t *testing.T) {
-	t.Parallel()
-	database(t)
-	for name, goAstray := range map[string]func(*testing.T, *pgproxy.Proxy, *pgx.Conn){
-		"skipped": func(t *testing.T, _ *pgproxy.Proxy, conn *pgx.Conn) {
-			batch := &pgx.Batch{}
-			batch.Queue("select 1/0")
-			batch.Queue("select 'caught'")
-			if err := conn.SendBatch(within(t), batch).Close(); err == nil {
-				t.Error("no error")
-			}
-		},
-		"no statement at all": func(t *testing.T, _ *pgproxy.Proxy, conn *pgx.Conn) {
-			mustExec(t, conn, "create function pg_temp.f() returns text begin atomic select 'x'; select 'caught'; end")
-		},
-		"unanswered": func(t *testing.T, p *pgproxy.Proxy, conn *pgx.Conn) {
-			w, link := newWitness(t), only(t, p)
-			w.exec("begin; lock %s")
-			forwarded := p.Next(pgproxy.Forwarded, nil)
-			done := inBackground(func() error { _, err := conn.Exec(within(t), w.sql("select 'caught' from %s")); return err })
-			receive(t, forwarded, "the statement")
-			link.Cut(pgproxy.Reset)
-			receive(t, done, "the client to notice")
-			mustExec(t, w.conn, "commit")
-			receive(t, link.Done(), "the end of the connection")
-		},
-		"cut in front of the point": func(t *testing.T, p *pgproxy.Proxy, conn *pgx.Conn) {
-			link := only(t, p)
-			p.SetLatency(time.Hour, pgproxy.ToClient)
-			answered := p.Next(pgproxy.Answered, nil)
-			done := inBackground(func() error { _, err := conn.Exec(within(t), "select 'caught'"); return err })
-			receive(t, answered, "the answer")
-			p.Cut(pgproxy.Reset)
-			receive(t, done, "the client to notice")
-			p.SetLatency(0)
-			receive(t, link.Done(), "the end of the connection")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := start(t)
-			trap := p.Arm(pgproxy.AfterAnswer(pgproxy.Contains("caught")), pgproxy.Reset)
-			goAstray(t, p, connect(t, p.DSN(), pgx.QueryExecModeExec))
-			if trap.Count() != 0 {
-				t.Fatal("the trap has sprung")
-			}
-			if _, err := connect(t, p.DSN(), pgx.QueryExecModeExec).Exec(within(t), "select 'caught'"); !isLost(err) {
-				t.Errorf("got %v", err)
-			}
-			receive(t, trap.Fired(), "the trap to spring")
-		})
-	}
-}
-
-func TestTrapsDoNotDisturbEachOther(t *testing.T) {
-	t.Parallel()
-	b := begin(t, pgx.QueryExecModeExec)
-	b.proxy.Arm(pgproxy.BeforePipeline(pgproxy.Contains("something else")), pgproxy.Reset)
-	b.commit(b.proxy.Arm(pgproxy.Before(pgproxy.IsCommit), pgproxy.Reset))
-	receive(t, b.link.Done(), "the server to notice")
-	if b.rows() != 0 || b.drawn() != 1 {
-		t.Errorf("%d rows and %d drawn, want 0 and 1", b.rows(), b.drawn())
-	}
-}
-
-func TestTrapForEachSpringsUntilDisarmed(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	trap := p.ArmEach(pgproxy.Before(nil), pgproxy.Reset)
-	for range 3 {
-		if _, err := connect(t, p.DSN(), pgx.QueryExecModeExec).Exec(within(t), "select 1"); !isLost(err) {
-			t.Errorf("got %v", err)
-		}
-		receive(t, trap.Fired(), "the trap to spring")
-	}
-	trap.Disarm()
-	mustExec(t, connect(t, p.DSN(), pgx.QueryExecModeExec), "select 1")
-	if trap.Count() != 3 {
-		t.Errorf("sprung %d times", trap.Count())
-	}
-}
-
-func TestTrapCanBeForOneConnection(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	spared, victim := connect(t, p.DSN(), pgx.QueryExecModeExec), connect(t, p.DSN(), pgx.QueryExecModeExec)
-	target := p.Conns()[1]
-	p.Arm(pgproxy.Before(func(s pgproxy.Statement) bool { return s.Conn == target }), pgproxy.Reset)
-	mustExec(t, spared, "select 1")
-	if _, err := victim.Exec(within(t), "select 1"); !isLost(err) {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestFrozenCommit(t *testing.T) {
 	t.Parallel()
 	database(t)
@@ -467,26 +272,6 @@ func TestFrozenCommit(t *testing.T) {
 			})
 		})
 	}
-}
-
-// raw returns a connection that is past authentication, without a driver.
-func raw(t testing.TB, p *pgproxy.Proxy) *net.TCPConn {
-	t.Helper()
-	conn, err := pgconn.Connect(within(t), p.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
-	hijacked, err := conn.Hijack()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { hijacked.Conn.Close() })
-	return hijacked.Conn.(*net.TCPConn)
-}
-
-func simpleQuery(sql string) []byte {
-	m := binary.BigEndian.AppendUint32([]byte{'Q'}, uint32(4+len(sql)+1))
-	return append(append(m, sql...), 0)
 }
 
 func TestCutAtEveryByteToTheClient(t *testing.T) {
