@@ -59,3 +59,19 @@ SELECT EXISTS (
     WHERE scope = @scope::text AND key = @key::text AND operation_id = @operation_id::uuid
       AND state = 'processing' AND xmin = pg_current_xact_id_if_assigned()::xid
 ) AS holds;
+
+-- name: Holder :one
+-- Holder tells whether a transaction holds the key, and since when. What it has claimed is not visible; the advisory lock
+-- of its claim is. since is NULL if this role may not see the sessions of the one that holds it.
+SELECT count(*) > 0 AS held, min(activity.xact_start)::timestamptz AS since
+FROM (SELECT hashtextextended(@key::text, hashtextextended(@scope::text, 0)) AS id) AS wanted
+JOIN pg_catalog.pg_locks held ON held.locktype = 'advisory' AND held.granted AND held.objsubid = 1
+    AND held.classid = ((wanted.id >> 32) & 4294967295)::oid AND held.objid = (wanted.id & 4294967295)::oid
+    AND held.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+LEFT JOIN pg_catalog.pg_stat_activity activity ON activity.pid = held.pid;
+
+-- name: Live :one
+-- Live reads all but the response of the live record of a key.
+SELECT state, operation_id, created_at, completed_at, expires_at
+FROM idem.records
+WHERE scope = @scope::text AND key = @key::text AND expires_at > clock_timestamp();

@@ -113,6 +113,34 @@ func (q *Queries) Complete(ctx context.Context, arg CompleteParams) (CompleteRow
 	return i, err
 }
 
+const Holder = `-- name: Holder :one
+SELECT count(*) > 0 AS held, min(activity.xact_start)::timestamptz AS since
+FROM (SELECT hashtextextended($1::text, hashtextextended($2::text, 0)) AS id) AS wanted
+JOIN pg_catalog.pg_locks held ON held.locktype = 'advisory' AND held.granted AND held.objsubid = 1
+    AND held.classid = ((wanted.id >> 32) & 4294967295)::oid AND held.objid = (wanted.id & 4294967295)::oid
+    AND held.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+LEFT JOIN pg_catalog.pg_stat_activity activity ON activity.pid = held.pid
+`
+
+type HolderParams struct {
+	Key   string
+	Scope string
+}
+
+type HolderRow struct {
+	Held  bool
+	Since pgtype.Timestamptz
+}
+
+// Holder tells whether a transaction holds the key, and since when. What it has claimed is not visible; the advisory lock
+// of its claim is. since is NULL if this role may not see the sessions of the one that holds it.
+func (q *Queries) Holder(ctx context.Context, arg HolderParams) (HolderRow, error) {
+	row := q.db.QueryRow(ctx, Holder, arg.Key, arg.Scope)
+	var i HolderRow
+	err := row.Scan(&i.Held, &i.Since)
+	return i, err
+}
+
 const Holds = `-- name: Holds :one
 SELECT EXISTS (
     SELECT FROM idem.records
@@ -134,6 +162,39 @@ func (q *Queries) Holds(ctx context.Context, arg HoldsParams) (bool, error) {
 	var holds bool
 	err := row.Scan(&holds)
 	return holds, err
+}
+
+const Live = `-- name: Live :one
+SELECT state, operation_id, created_at, completed_at, expires_at
+FROM idem.records
+WHERE scope = $1::text AND key = $2::text AND expires_at > clock_timestamp()
+`
+
+type LiveParams struct {
+	Scope string
+	Key   string
+}
+
+type LiveRow struct {
+	State       IdemRecordState
+	OperationID pgtype.UUID
+	CreatedAt   pgtype.Timestamptz
+	CompletedAt pgtype.Timestamptz
+	ExpiresAt   pgtype.Timestamptz
+}
+
+// Live reads all but the response of the live record of a key.
+func (q *Queries) Live(ctx context.Context, arg LiveParams) (LiveRow, error) {
+	row := q.db.QueryRow(ctx, Live, arg.Scope, arg.Key)
+	var i LiveRow
+	err := row.Scan(
+		&i.State,
+		&i.OperationID,
+		&i.CreatedAt,
+		&i.CompletedAt,
+		&i.ExpiresAt,
+	)
+	return i, err
 }
 
 const Load = `-- name: Load :one
