@@ -62,6 +62,7 @@ func DoTx(ctx context.Context, tx pgx.Tx, scope, key string, hash Hash, fn func(
 		err = errors.New("idem: " + c.forDoOnly + " has no meaning for DoTx: the transaction is the caller's")
 	}
 	if err == nil {
+		c.wait = 0
 		result, err = c.join(ctx, tx)
 	}
 	ended = true

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -324,7 +325,7 @@ func TestKeyOfAnOpenTransactionIsInProgressForAllOthersAtOnce(t *testing.T) {
 	inProgress := func(name string, err error) {
 		t.Helper()
 		busy, ok := errors.AsType[*idem.InProgressError](err)
-		if !ok || !errors.Is(err, idem.ErrInProgress) || busy.RetryAfter <= 0 || !idem.Retryable(err) {
+		if !ok || !errors.Is(err, idem.ErrInProgress) || busy.RetryAfter != time.Second || !idem.Retryable(err) {
 			t.Errorf("%s: err = %v, want ErrInProgress", name, err)
 		}
 	}

@@ -183,10 +183,16 @@ func (c *call) beginWaiting() {
 	}
 }
 
-// inProgress suggests a pause that is short for a person and long for a poller. There is no lease to sit out: the key may
-// be free, or answered, at any moment.
+// The pauses that inProgress suggests.
+const (
+	minRetryAfter = time.Second // short for a person, long for a poller
+	maxRetryAfter = 30 * time.Second
+)
+
+// inProgress suggests a pause as long as the wait that was in vain: a holder that has outlasted it is not about to end as a
+// rule. There is no lease to sit out: the key may be free, or answered, at any moment.
 func (c *call) inProgress() error {
-	return &InProgressError{Key: abridged(c.key), RetryAfter: time.Second}
+	return &InProgressError{Key: abridged(c.key), RetryAfter: min(max(c.wait, minRetryAfter), maxRetryAfter)}
 }
 
 // pauses grow by a factor of two up to a limit, and are drawn at random from their upper half, so that those who wait for

@@ -240,8 +240,19 @@ func TestNoWaitAnswersAtOnceThatTheKeyIsInProgress(t *testing.T) {
 		if !errors.As(err, &inProgress) || !errors.Is(err, idem.ErrInProgress) || !idem.Retryable(err) {
 			t.Fatalf("%s: err = %v", name, err)
 		}
-		if inProgress.RetryAfter < time.Second || inProgress.RetryAfter > 2*limit {
+		if inProgress.RetryAfter != time.Second {
 			t.Errorf("%s: RetryAfter = %v", name, inProgress.RetryAfter)
+		}
+	}
+}
+
+func TestRetryAfterIsAsLongAsTheWaitWithinBounds(t *testing.T) {
+	t.Parallel()
+	for wait, want := range map[time.Duration]time.Duration{
+		0: time.Second, time.Second / 2: time.Second, 5 * time.Second: 5 * time.Second, time.Hour: 30 * time.Second,
+	} {
+		if got := idem.RetryAfterWait(wait); got != want {
+			t.Errorf("after a wait of %v: %v, want %v", wait, got, want)
 		}
 	}
 }
