@@ -61,7 +61,7 @@ type IdemRecord struct {
 	Scope string
 	// The idempotency key as the caller sent it. Treat it as a credential: it gives access to the stored response.
 	Key string
-	// Fingerprint of the request. The same key with another hash is refused, not replayed.
+	// Fingerprint of the request, 32 bytes. The same key with another hash is refused, not replayed.
 	Hash []byte
 	// Names the one execution whose effect was committed: look for it in events and in downstream systems.
 	OperationID pgtype.UUID
