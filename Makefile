@@ -3,17 +3,21 @@
 
 # Flags for go test, as in: make test GOTEST='-run TestDo -v'
 export GOTEST ?=
-# Flags for testenv, as in: make bench TESTENV='-c fsync=on'
+# Flags for testenv, as in: make bench/library TESTENV='-c fsync=on'
 TESTENV ?=
+# Further flags for torture and bench, as in: make torture TORTURE='-workers 8', make bench BENCH='-only storm'
+TORTURE ?=
+BENCH ?=
 
 MODULES := $(patsubst ./%go.mod,./%,$(sort $(shell find . -name go.mod -not -path './.*/*')))
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
-.PHONY: help demo serve test short bench generate verify lint tidy fresh build clean testenv staticcheck
+.PHONY: help demo serve test short torture torture/long torture/mutants bench bench/quick bench/report bench/library generate verify \
+	lint tidy fresh build clean testenv staticcheck
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z/]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: testenv ## tell the whole story on one screen
 	@bin/testenv $(TESTENV) go run ./example/orders demo
@@ -27,7 +31,27 @@ test: testenv ## run every test with the race detector
 short: testenv ## run the tests of the root module alone, without the race detector
 	@bin/testenv $(TESTENV) sh -c 'go test $$GOTEST ./...'
 
-bench: testenv ## run the benchmarks of the library
+torture: ## two minutes of faults, then every promise is checked (DURATION=10m SEED=1)
+	@go -C torture build -o ../bin/torture .
+	@bin/torture run $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED)) $(TORTURE)
+
+torture/long: ## the same, for ten million calls
+	@$(MAKE) --no-print-directory torture DURATION=24h TORTURE='-ops 10000000 $(TORTURE)'
+
+torture/mutants: ## does the torture find out libraries that are broken on purpose?
+	@go -C torture build -o ../bin/torture .
+	@bin/torture mutants
+
+bench: ## idem beside what people use instead; writes docs/benchmarks.md (ten minutes)
+	@cd bench && go run . -report ../docs/benchmarks.md $(BENCH)
+
+bench/quick: ## the same in two minutes, without the report
+	@cd bench && go run . -quick $(BENCH)
+
+bench/report: ## write docs/benchmarks.md from the results of the last run
+	@cd bench && go run . -render -report ../docs/benchmarks.md
+
+bench/library: testenv ## the benchmarks of the library alone, with their allocations
 	@bin/testenv $(TESTENV) sh -c 'go test -run "^\$$" -bench . -benchmem $$GOTEST .'
 
 generate: ## write internal/db from queries/ and migrations/

@@ -178,7 +178,7 @@ func TestNamesInTheDocsExist(t *testing.T) {
 			find   string
 			exists func(string) bool
 		}{
-			{"target of the Makefile", "(?m)(?:`|^    (?:[A-Z_]+=\\S+ )*)make ([a-z]+)", func(s string) bool { return source.has("Makefile", `(?m)^`+s+`:`) }},
+			{"target of the Makefile", "(?m)(?:`|^    (?:[A-Z_]+=\\S+ )*)make ([a-z]+(?:/[a-z]+)?)", func(s string) bool { return source.has("Makefile", `(?m)^`+s+`:`) }},
 			{"variable", `\b(IDEM_TEST_[A-Z_]+)\b`, func(s string) bool { return source.has(".go", `"`+s+`"`) }},
 			{"test", `\b((?:Test|Example|Fuzz|Benchmark)[A-Z]\w+)\b`, func(s string) bool {
 				return s == "TestName" || source.has("_test.go", `(?m)^func `+s+`\(`)
