@@ -1,0 +1,41 @@
+package idemclient
+
+import (
+	"math"
+	"sync"
+)
+
+// budget is a bucket of tokens, each good for one retry. It begins full. What is counted is how much is missing, so that
+// the zero value is a full one.
+type budget struct {
+	mu      sync.Mutex
+	missing int64 // in millionths of a token
+}
+
+const token = 1_000_000
+
+// deposit pays the share of a token that a request earns.
+func (b *budget) deposit(ratio float64) {
+	share := int64(math.Round(min(max(ratio, 0), 1e6) * token))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.missing = max(0, b.missing-share)
+}
+
+// withdraw takes a token, and reports false if there is none.
+func (b *budget) withdraw(burst int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.missing+token > int64(burst)*token {
+		return false
+	}
+	b.missing += token
+	return true
+}
+
+// owe takes tokens for requests that were sent already. The debt is bounded, so that it can be worked off.
+func (b *budget) owe(requests, burst int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.missing = min(b.missing+int64(requests)*token, max(b.missing, 2*int64(burst)*token))
+}

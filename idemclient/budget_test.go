@@ -1,0 +1,291 @@
+package idemclient_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/idem-go/idem/idemclient"
+)
+
+// shop is a server that can be down, and counts what reaches it. Like one with idem behind it, it places one order for
+// each key, however often it is asked.
+type shop struct {
+	mu       sync.Mutex
+	down     http.HandlerFunc // nil: it is up
+	requests int
+	orders   map[string]int
+}
+
+func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	io.Copy(io.Discard, r.Body)
+	s.mu.Lock()
+	s.requests++
+	down := s.down
+	if key := r.Header.Get("Idempotency-Key"); down == nil && s.orders[key] == 0 {
+		s.orders[key]++
+	}
+	s.mu.Unlock()
+	if down != nil {
+		down(w, r)
+		return
+	}
+	w.WriteHeader(http.StatusCreated)
+}
+
+func (s *shop) set(down http.HandlerFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
+}
+
+func (s *shop) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.requests
+}
+
+func abort(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+func unavailable(w http.ResponseWriter, _ *http.Request) {
+	w.WriteHeader(http.StatusServiceUnavailable)
+}
+
+// flapping answers and breaks the connection in turn, so that an attempt often meets a connection that was good before.
+func flapping() http.HandlerFunc {
+	var n atomic.Int64
+	return func(w http.ResponseWriter, r *http.Request) {
+		if n.Add(1)%2 == 0 {
+			abort(w, r)
+		}
+		unavailable(w, r)
+	}
+}
+
+// The figure in the documentation: 200 calls against a server that is down are at most 240 requests.
+func TestOutageOf200CallsIsAtMost240Requests(t *testing.T) {
+	t.Parallel()
+	for name, down := range map[string]http.HandlerFunc{
+		"answers 503":             unavailable,
+		"breaks the connection":   abort,
+		"flaps between the two":   flapping(),
+		"says to come back later": func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Retry-After", "0"); w.WriteHeader(429) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			orders := &shop{down: down, orders: map[string]int{}}
+			server := httptest.NewServer(orders)
+			defer server.Close()
+			observed := &log{}
+			client := &http.Client{Transport: &idemclient.Transport{
+				Base: server.Client().Transport, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond, Observe: observed.observe,
+			}}
+			keys := make([]string, 200)
+			for i := range keys {
+				keys[i] = idemclient.NewKey()
+			}
+			failed := placeAll(t, client, server.URL, keys)
+			t.Logf("200 calls during the outage: %d requests, amplification %.3f", orders.count(), float64(orders.count())/200)
+			if failed != 200 || orders.count() > 240 || orders.count() < 210 {
+				t.Errorf("%d failed, %d requests; want 200, and between 210 and 240", failed, orders.count())
+			}
+			if last := observed.last(t); last.Stop != idemclient.StopBudget {
+				t.Errorf("the last call stopped because of %q, want the budget", last.Stop)
+			}
+
+			orders.set(nil)
+			if failed = placeAll(t, client, server.URL, keys); failed != 0 {
+				t.Errorf("%d of the calls failed after the recovery", failed)
+			}
+			for _, key := range keys {
+				if orders.orders[`"`+key+`"`] != 1 {
+					t.Fatalf("%d orders for a key, want 1", orders.orders[`"`+key+`"`])
+				}
+			}
+		})
+	}
+}
+
+// placeAll calls for every key, ten at a time, and returns how many had no good answer.
+func placeAll(t *testing.T, client *http.Client, url string, keys []string) (failed int) {
+	var group sync.WaitGroup
+	var failures atomic.Int64
+	work := make(chan *http.Request)
+	for range 10 {
+		group.Go(func() {
+			for req := range work {
+				resp, err := client.Do(req)
+				if err != nil || resp.StatusCode != http.StatusCreated {
+					failures.Add(1)
+				}
+				if err == nil {
+					io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+			}
+		})
+	}
+	for _, key := range keys {
+		work <- post(t, idemclient.WithKey(t.Context(), key), url)
+	}
+	close(work)
+	group.Wait()
+	return int(failures.Load())
+}
+
+func TestDeadServerThatRefusesConnectionsIsDialedAtMost240TimesFor200Calls(t *testing.T) {
+	t.Parallel()
+	var dials atomic.Int64
+	base := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		dials.Add(1)
+		return new(net.Dialer).DialContext(ctx, network, "127.0.0.1:1") // where nobody listens
+	}}
+	client := &http.Client{Transport: &idemclient.Transport{Base: base, MinBackoff: time.Millisecond}}
+	var lastErr error
+	for range 200 {
+		_, lastErr = client.Do(post(t, t.Context(), somewhere))
+	}
+	if n := dials.Load(); n < 210 || n > 240 {
+		t.Errorf("%d dials, want between 210 and 240", n)
+	}
+	var refused *net.OpError
+	if !errors.Is(lastErr, idemclient.ErrBudgetExhausted) || !errors.As(lastErr, &refused) {
+		t.Errorf("error %v, want ErrBudgetExhausted and its cause", lastErr)
+	}
+}
+
+func TestBudgetIsAShareOfTheRequestsAndABurst(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name  string
+		ratio float64
+		burst int
+		calls int
+		want  int // retries
+	}{
+		{"default", 0, 0, 1000, 110},
+		{"of a single call", 0, 0, 1, 4},
+		{"none but the burst", -1, 7, 1000, 7},
+		{"the least burst", -1, -1, 1000, 1},
+		{"a fifth", 0.2, 5, 1000, 205},
+		{"as many as you like", 100, 100, 1000, 4000},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := &script{answers: []answer{status(503)}}
+				transport := &idemclient.Transport{Base: server, RetryRatio: row.ratio, RetryBurst: row.burst}
+				for range row.calls {
+					resp, err := transport.RoundTrip(post(t, t.Context(), somewhere))
+					if err != nil {
+						t.Fatal(err)
+					}
+					finish(t, resp)
+				}
+				if retries := len(server.requests()) - row.calls; retries != row.want && retries != row.want-1 {
+					t.Errorf("%d retries for %d calls, want %d", retries, row.calls, row.want)
+				}
+			})
+		})
+	}
+}
+
+func TestQuietTimesSaveUpNoMoreThanTheBurst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &script{answers: []answer{status(200)}}
+		transport := &idemclient.Transport{Base: server}
+		call := func() {
+			resp, err := transport.RoundTrip(post(t, t.Context(), somewhere))
+			if err != nil {
+				t.Fatal(err)
+			}
+			finish(t, resp)
+		}
+		for range 10_000 {
+			call()
+		}
+		before := len(server.requests())
+		server.answers = []answer{status(503)}
+		for range 100 {
+			call()
+		}
+		if retries := len(server.requests()) - before - 100; retries < 15 || retries > 20 {
+			t.Errorf("%d retries for 100 calls after 10000 good ones, want 20 at the most", retries)
+		}
+	})
+}
+
+// What net/http repeats by itself, which it does to a request without a body on a connection that was good before, is
+// counted and paid for.
+func TestWhatNetHTTPRepeatsByItselfIsPaidFor(t *testing.T) {
+	t.Parallel()
+	orders := &shop{down: flapping(), orders: map[string]int{}}
+	server := httptest.NewServer(orders)
+	defer server.Close()
+	observed := &log{}
+	client := &http.Client{Transport: &idemclient.Transport{
+		Base: server.Client().Transport, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond, Observe: observed.observe,
+	}}
+	for range 50 {
+		resp, err := client.Do(request(t, t.Context(), http.MethodPost, server.URL, nil))
+		if err != nil {
+			continue
+		}
+		finish(t, resp)
+	}
+	sent, replays := 0, 0
+	for _, attempt := range observed.all() {
+		sent += attempt.Sent
+		replays += attempt.Sent - 1
+	}
+	if sent != orders.count() || replays == 0 {
+		t.Errorf("%d requests were told, %d of them repeated by net/http, and %d arrived", sent, replays, orders.count())
+	}
+	if own := len(observed.all()) - 50; own > 10 { // without those of net/http there would be 14
+		t.Errorf("%d retries beside %d that net/http made", own, replays)
+	}
+}
+
+// With a body there is nothing that net/http could repeat: it is not given the means.
+func TestNetHTTPDoesNotRepeatAWriteBehindTheBudget(t *testing.T) {
+	t.Parallel()
+	orders := &shop{down: flapping(), orders: map[string]int{}}
+	server := httptest.NewServer(orders)
+	defer server.Close()
+	transport := &idemclient.Transport{Base: server.Client().Transport, MaxAttempts: 1}
+	for i := range 20 {
+		req := request(t, t.Context(), http.MethodPost, server.URL, strings.NewReader(order))
+		if i%2 == 0 {
+			req.Header.Set("Idempotency-Key", "of-the-caller")
+		}
+		if resp, err := transport.RoundTrip(req); err == nil {
+			finish(t, resp)
+		}
+	}
+	if orders.count() != 20 {
+		t.Errorf("%d requests for 20 attempts", orders.count())
+	}
+
+	// The test can see it, if there is something to see.
+	before := orders.count()
+	for range 20 {
+		req := post(t, t.Context(), server.URL)
+		req.Header.Set("Idempotency-Key", "of-the-caller")
+		if resp, err := server.Client().Transport.RoundTrip(req); err == nil {
+			finish(t, resp)
+		}
+	}
+	if orders.count()-before <= 20 {
+		t.Errorf("net/http sent %d requests for 20, so this test shows nothing", orders.count()-before)
+	}
+}

@@ -1,0 +1,14 @@
+package idemclient
+
+import (
+	"net/http"
+	"time"
+)
+
+// What tests of this package look at from outside, because it cannot be seen in any other way.
+
+func (t *Transport) Backoff(n int) time.Duration { return t.backoff(n) }
+
+func RetryAfter(header http.Header, now time.Time) time.Duration { return retryAfter(header, now) }
+
+func KeyAge(made time.Time) time.Duration { return callKey{made: made}.age() }

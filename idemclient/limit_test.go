@@ -1,0 +1,324 @@
+package idemclient_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/idem-go/idem/idemclient"
+)
+
+// A pause that would end after the deadline is not slept: the caller has the last answer at once.
+func TestDeadlineIsNotSleptInto(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		first answer
+		check func(*testing.T, *http.Response, error)
+	}{
+		"response": {document(503, "", "busy", "Retry-After", "10"), func(t *testing.T, resp *http.Response, err error) {
+			if err != nil || resp.StatusCode != 503 || finish(t, resp) != "busy" {
+				t.Errorf("response %v, error %v", resp, err)
+			}
+			if last, ok := idemclient.LastAttempt(resp); !ok || last.Stop != idemclient.StopDeadline || last.Number != 1 {
+				t.Errorf("the response says %+v", last)
+			}
+		}},
+		"error": {failure(io.EOF), func(t *testing.T, _ *http.Response, err error) {
+			var stopped *idemclient.Error
+			if !errors.Is(err, io.EOF) || errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &stopped) || stopped.Stop != idemclient.StopDeadline {
+				t.Errorf("error %v", err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+				defer cancel()
+				if name == "response" {
+					ctx, cancel = context.WithTimeout(t.Context(), 9*time.Second)
+					defer cancel()
+				}
+				began := time.Now()
+				server := &script{answers: []answer{row.first}}
+				transport := &idemclient.Transport{Base: server, MinBackoff: time.Hour, MaxBackoff: time.Hour}
+				resp, err := transport.RoundTrip(post(t, ctx, somewhere))
+				if took := time.Since(began); took != 0 {
+					t.Errorf("it slept for %v", took)
+				}
+				row.check(t, resp, err)
+			})
+		})
+	}
+}
+
+func TestTimeoutOfTheHTTPClientIsNotSleptIntoEither(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := idemclient.NewClient(&script{answers: []answer{status(503, "Retry-After", "10")}})
+		client.Timeout = 9 * time.Second
+		began := time.Now()
+		resp, err := client.Do(post(t, t.Context(), somewhere))
+		if err != nil || time.Since(began) != 0 {
+			t.Fatalf("error %v after %v", err, time.Since(began))
+		}
+		finish(t, resp)
+	})
+}
+
+func TestAttemptsAreBounded(t *testing.T) {
+	t.Parallel()
+	for set, want := range map[int]int{0: 5, 1: 1, 2: 2, 7: 7, -1: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			server, observed := &script{answers: []answer{document(503, "", "busy")}}, &log{}
+			resp, err := (&idemclient.Transport{Base: server, MaxAttempts: set, Observe: observed.observe}).RoundTrip(post(t, t.Context(), somewhere))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := finish(t, resp); text != "busy" || len(server.requests()) != want || observed.last(t).Stop != idemclient.StopAttempts {
+				t.Errorf("MaxAttempts %d: %d requests, body %q, stopped because of %q", set, len(server.requests()), text, observed.last(t).Stop)
+			}
+		})
+	}
+}
+
+func TestNoAttemptBeginsAfterMaxElapsed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		server, observed := &script{answers: []answer{status(503, "Retry-After", "4")}}, &log{}
+		transport := &idemclient.Transport{
+			Base: server, MaxAttempts: 100, MaxElapsed: 10 * time.Second, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond, Observe: observed.observe,
+		}
+		resp, err := transport.RoundTrip(post(t, t.Context(), somewhere))
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, resp)
+		if took := time.Since(began); len(server.requests()) != 3 || took >= 9*time.Second || observed.last(t).Stop != idemclient.StopElapsed {
+			t.Errorf("%d requests in %v, stopped because of %q; want 3 in 8 s", len(server.requests()), took, observed.last(t).Stop)
+		}
+	})
+}
+
+func TestAttemptThatTimesOutIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &script{answers: []answer{never, never, status(201)}}
+		transport := &idemclient.Transport{Base: server, AttemptTimeout: 3 * time.Second}
+		resp, err := transport.RoundTrip(post(t, t.Context(), somewhere))
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, resp)
+		for _, gap := range server.gaps() {
+			if gap < 3*time.Second || gap > 4*time.Second {
+				t.Errorf("an attempt and its pause took %v, want 3 s and a little", gap)
+			}
+		}
+		if len(server.requests()) != 3 {
+			t.Errorf("%d requests", len(server.requests()))
+		}
+	})
+}
+
+func TestAttemptTimeoutIsATimeoutButNotTheEndOfTheContext(t *testing.T) {
+	t.Parallel()
+	for name, hang := range map[string]answer{
+		"base returns the cause":         never,
+		"base returns the context error": func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				client := idemclient.NewClient(&script{answers: []answer{hang}})
+				_, err := client.Do(post(t, t.Context(), somewhere))
+				var timeout interface{ Timeout() bool }
+				if !errors.Is(err, idemclient.ErrAttemptTimeout) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+					!errors.As(err, &timeout) || !timeout.Timeout() {
+					t.Errorf("error %v, want ErrAttemptTimeout, which is a timeout", err)
+				}
+			})
+		})
+	}
+}
+
+// slowBody takes its time for every byte.
+type slowBody struct {
+	ctx   context.Context
+	bytes int
+}
+
+func (s *slowBody) Read(p []byte) (int, error) {
+	if s.bytes--; s.bytes < 0 {
+		return 0, io.EOF
+	}
+	select {
+	case <-s.ctx.Done():
+		return 0, context.Cause(s.ctx)
+	case <-time.After(time.Second):
+		p[0] = 'x'
+		return 1, nil
+	}
+}
+
+func (s *slowBody) Close() error { return nil }
+
+func slow(code, bytes int, headers ...string) answer {
+	return func(req *http.Request) (*http.Response, error) {
+		resp, err := status(code, headers...)(req)
+		resp.Body, resp.ContentLength = &slowBody{req.Context(), bytes}, -1
+		return resp, err
+	}
+}
+
+func TestAttemptTimeoutDoesNotCutTheResponseThatTheCallerReads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &script{answers: []answer{slow(200, 60)}}
+		resp, err := (&idemclient.Transport{Base: server, AttemptTimeout: 2 * time.Second}).RoundTrip(post(t, t.Context(), somewhere))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := finish(t, resp); len(text) != 60 {
+			t.Errorf("%d bytes of 60", len(text))
+		}
+	})
+}
+
+// What is read to judge a response is read under the timeout of the attempt.
+func TestProblemDocumentThatDoesNotEndIsATimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, observed := &script{answers: []answer{slow(409, 60, "Content-Type", "application/problem+json"), status(200)}}, &log{}
+		transport := &idemclient.Transport{Base: server, AttemptTimeout: 2 * time.Second, Observe: observed.observe}
+		resp, err := transport.RoundTrip(post(t, t.Context(), somewhere))
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, resp)
+		if first := observed.all()[0]; !errors.Is(first.Err, idemclient.ErrAttemptTimeout) {
+			t.Errorf("the first attempt is told as %+v", first)
+		}
+	})
+}
+
+func TestAbandonedResponseIsNotDrainedForLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &script{answers: []answer{slow(503, 3600), status(200)}}
+		resp, err := (&idemclient.Transport{Base: server}).RoundTrip(post(t, t.Context(), somewhere))
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, resp)
+		if gap := server.gaps()[0]; gap > 2*time.Second {
+			t.Errorf("the next attempt came after %v", gap)
+		}
+	})
+}
+
+func TestRequestThatIsSentOnceHasNoAttemptTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &script{answers: []answer{func(req *http.Request) (*http.Response, error) {
+			select {
+			case <-req.Context().Done():
+				return nil, req.Context().Err()
+			case <-time.After(time.Hour):
+				return status(200)(req)
+			}
+		}}}
+		req := request(t, t.Context(), "LOCK", somewhere, nil)
+		resp, err := (&idemclient.Transport{Base: server}).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, resp)
+	})
+}
+
+func TestCallerWhoGoesAwayIsNotKeptWaiting(t *testing.T) {
+	t.Parallel()
+	why := errors.New("the user closed the window")
+	for name, row := range map[string]struct {
+		first    answer
+		attempts int
+		status   int
+	}{
+		"during an attempt":                {never, 1, 0},
+		"in the pause after an error":      {failure(io.EOF), 1, 0},
+		"in the pause after a response":    {status(503), 1, 503},
+		"in the pause for the Retry-After": {status(429, "Retry-After", "60"), 1, 429},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				server := &script{answers: []answer{row.first}}
+				transport := &idemclient.Transport{Base: server, MinBackoff: time.Hour, MaxBackoff: time.Hour, MaxElapsed: -1}
+				time.AfterFunc(time.Millisecond, func() { cancel(why) })
+				began := time.Now()
+				_, err := transport.RoundTrip(post(t, ctx, somewhere))
+				var stopped *idemclient.Error
+				if !errors.Is(err, context.Canceled) || !errors.Is(err, why) || !errors.As(err, &stopped) || stopped.Timeout() {
+					t.Fatalf("error %v, want the end of the context and its cause", err)
+				}
+				if stopped.Stop != idemclient.StopEnded || stopped.Attempts != row.attempts || stopped.Status != row.status || stopped.Key == "" {
+					t.Errorf("the error says %+v", stopped)
+				}
+				if took := time.Since(began); took != time.Millisecond || len(server.requests()) != row.attempts {
+					t.Errorf("%d requests, returned after %v", len(server.requests()), took)
+				}
+			})
+		})
+	}
+}
+
+func TestDeadlineDuringAnAttemptIsATimeoutOfTheContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		server := &script{answers: []answer{never}}
+		_, err := idemclient.NewClient(server).Do(post(t, ctx, somewhere))
+		var timeout interface{ Timeout() bool }
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, idemclient.ErrAttemptTimeout) || !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestLegacyCancelEndsThePause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cancel := make(chan struct{})
+		time.AfterFunc(time.Millisecond, func() { close(cancel) })
+		req := post(t, t.Context(), somewhere)
+		req.Cancel = cancel //lint:ignore SA1019 what is old still has to work
+		began := time.Now()
+		transport := &idemclient.Transport{Base: &script{answers: []answer{status(503)}}, MinBackoff: time.Hour, MaxBackoff: time.Hour, MaxElapsed: -1}
+		if _, err := transport.RoundTrip(req); !errors.Is(err, context.Canceled) || time.Since(began) != time.Millisecond {
+			t.Errorf("error %v after %v", err, time.Since(began))
+		}
+	})
+}
+
+func TestCancelAfterAnAttemptThatTimedOutIsNoTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		transport := &idemclient.Transport{
+			Base: &script{answers: []answer{never}}, Observe: func(context.Context, idemclient.Attempt) { cancel() },
+		}
+		_, err := transport.RoundTrip(post(t, ctx, somewhere))
+		var stopped *idemclient.Error
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, idemclient.ErrAttemptTimeout) || !errors.As(err, &stopped) || stopped.Timeout() {
+			t.Errorf("error %v, want the end of the context first, and the timeout before it", err)
+		}
+	})
+}

@@ -1,0 +1,112 @@
+package idemclient_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/idem-go/idem/idemclient"
+)
+
+const secret = "b1946ac9-2492-4d23-8f2b-secret-tail"
+
+func TestEveryAttemptIsObserved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		type traced struct{}
+		server := &script{answers: []answer{failure(io.EOF), status(503, "Retry-After", "2"), status(201)}}
+		var got []idemclient.Attempt
+		transport := &idemclient.Transport{Base: server, Observe: func(ctx context.Context, attempt idemclient.Attempt) {
+			if ctx.Value(traced{}) != "yes" {
+				t.Error("the context is not the caller's")
+			}
+			got = append(got, attempt)
+		}}
+		ctx := context.WithValue(idemclient.WithKey(t.Context(), secret), traced{}, "yes")
+		resp, err := transport.RoundTrip(post(t, ctx, somewhere))
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, resp)
+		one := idemclient.Attempt{Method: "POST", Host: "orders.example", Key: `key "b194"… of 35 bytes`, Sent: 1}
+		first, second, third := one, one, one
+		first.Number, first.Err = 1, io.EOF
+		second.Number, second.Status = 2, 503
+		third.Number, third.Status, third.Stop = 3, 201, idemclient.StopFinal
+		want := []idemclient.Attempt{first, second, third}
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(idemclient.Attempt{}, "Wait"), cmpopts.EquateErrors()); diff != "" {
+			t.Errorf("what was observed (-want +got):\n%s", diff)
+		}
+		if got[0].Wait > 250*time.Millisecond || got[1].Wait < 2*time.Second || got[2].Wait != 0 {
+			t.Errorf("the pauses are %v, %v and %v", got[0].Wait, got[1].Wait, got[2].Wait)
+		}
+		if last, ok := idemclient.LastAttempt(resp); !ok || last.Number != 3 || last.Stop != idemclient.StopFinal {
+			t.Errorf("the response says %+v", last)
+		}
+	})
+}
+
+func TestLastAttemptOfAResponseThatWasMadeElsewhere(t *testing.T) {
+	t.Parallel()
+	for _, resp := range []*http.Response{nil, {}, {Request: post(t, t.Context(), somewhere)}} {
+		if _, ok := idemclient.LastAttempt(resp); ok {
+			t.Error("it has a last attempt")
+		}
+	}
+}
+
+func TestErrorsAndObserversShowAKeyAbridged(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{secret, "secret-tail"} {
+		synctest.Test(t, func(t *testing.T) {
+			observed := &log{}
+			client := &http.Client{Transport: &idemclient.Transport{Base: &script{answers: []answer{failure(io.EOF)}}, Observe: observed.observe}}
+			_, err := client.Do(post(t, idemclient.WithKey(t.Context(), key), somewhere))
+			var stopped *idemclient.Error
+			if !errors.As(err, &stopped) || !errors.Is(err, io.EOF) || stopped.Attempts != 5 || stopped.Stop != idemclient.StopAttempts || stopped.Key == "" {
+				t.Fatalf("error %#v", err)
+			}
+			for _, text := range []string{err.Error(), fmt.Sprintf("%+v", stopped), fmt.Sprintf("%+v", observed.all())} {
+				if strings.Contains(text, "secret-tail") {
+					t.Errorf("the key is in %q", text)
+				}
+			}
+			if !strings.Contains(err.Error(), "attempts: 5") {
+				t.Errorf("the error is %q", err)
+			}
+		})
+	}
+}
+
+// A RoundTripper in a test may forget to say what it answers.
+func TestResponseKnowsItsRequestWhateverBaseSays(t *testing.T) {
+	t.Parallel()
+	for name, request := range map[string]*http.Request{"nothing": nil, "another": post(t, t.Context(), somewhere)} {
+		base := roundTripper(func(req *http.Request) (*http.Response, error) {
+			resp, err := status(200)(req)
+			resp.Request = request
+			return resp, err
+		})
+		resp, err := (&idemclient.Transport{Base: base}).RoundTrip(post(t, t.Context(), somewhere))
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, resp)
+		if _, ok := idemclient.LastAttempt(resp); !ok || resp.Request == nil || resp.Request.Header.Get("Idempotency-Key") == "" {
+			t.Errorf("%s: the response does not know its request", name)
+		}
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

@@ -1,0 +1,417 @@
+package idemclient_test
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idem-go/idem/idemclient"
+)
+
+// connections counts those that a server has open, and how many it ever had.
+type connections struct{ open, ever atomic.Int64 }
+
+func (c *connections) watch(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		c.open.Add(1)
+		c.ever.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		c.open.Add(-1)
+	}
+}
+
+func serve(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *connections) {
+	t.Helper()
+	counted := &connections{}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body) // or the server would not notice that the client goes away
+		handler(w, r)
+	}))
+	server.Config.ConnState = counted.watch
+	server.Start()
+	t.Cleanup(server.Close)
+	return server, counted
+}
+
+// patient has pauses that a test does not notice, and a budget that it does not reach.
+func patient(base http.RoundTripper) *idemclient.Transport {
+	return &idemclient.Transport{
+		Base: base, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond, RetryRatio: 100, RetryBurst: 100,
+	}
+}
+
+func TestAbandonedResponsesGiveTheirConnectionsBack(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int{"empty": 0, "short": 500, "up to what is drained": 64<<10 - 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var n atomic.Int64
+			server, counted := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				if n.Add(1)%4 != 0 {
+					w.WriteHeader(http.StatusServiceUnavailable)
+				}
+				w.Write([]byte(strings.Repeat("x", size)))
+			})
+			client := &http.Client{Transport: patient(server.Client().Transport)}
+			for range 25 {
+				resp, err := client.Do(post(t, t.Context(), server.URL))
+				if err != nil {
+					t.Fatal(err)
+				}
+				finish(t, resp)
+			}
+			if n.Load() != 100 || counted.ever.Load() != 1 {
+				t.Errorf("%d requests used %d connections, want 100 and 1", n.Load(), counted.ever.Load())
+			}
+		})
+	}
+}
+
+func TestAbandonedResponsesOfAnySizeLeaveNoConnectionOpen(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	server, counted := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch n.Add(1) % 4 {
+		case 1: // more than is drained
+			w.WriteHeader(http.StatusServiceUnavailable)
+			w.Write([]byte(strings.Repeat("x", 1<<20)))
+		case 2: // less than it says
+			w.Header().Set("Content-Length", "1000")
+			w.WriteHeader(http.StatusBadGateway)
+			w.Write([]byte("x"))
+			panic(http.ErrAbortHandler)
+		case 3: // no end
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusConflict)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}
+	})
+	transport := patient(server.Client().Transport)
+	transport.AttemptTimeout, transport.MaxAttempts = 100*time.Millisecond, 50
+	client := &http.Client{Transport: transport}
+	for range 5 {
+		resp, err := client.Do(post(t, t.Context(), server.URL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, resp)
+	}
+	client.CloseIdleConnections()
+	eventually(t, func() error {
+		if open := counted.open.Load(); open != 0 {
+			return fmt.Errorf("%d connections are open in the end", open)
+		}
+		return nil
+	})
+}
+
+// eventually waits for what other goroutines are about to do.
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if err = check(); err == nil {
+			return
+		}
+	}
+	t.Error(err)
+}
+
+func TestNoGoroutineIsLeftBehind(t *testing.T) { // not parallel: it looks at all goroutines
+	server, _ := serve(t, func() http.HandlerFunc {
+		var n atomic.Int64
+		return func(w http.ResponseWriter, r *http.Request) {
+			switch n.Add(1) % 4 {
+			case 1:
+				unavailable(w, r)
+			case 2:
+				abort(w, r)
+			case 3:
+				<-r.Context().Done()
+			}
+		}
+	}())
+	transport := patient(server.Client().Transport)
+	transport.AttemptTimeout, transport.MaxAttempts = 20*time.Millisecond, 50
+	client := &http.Client{Transport: transport, Timeout: time.Minute}
+	impatient := patient(server.Client().Transport)
+	for range 5 {
+		resp, err := client.Do(post(t, t.Context(), server.URL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, resp)
+		ctx, cancel := context.WithCancel(t.Context())
+		impatient.Observe = func(context.Context, idemclient.Attempt) { cancel() }
+		if resp, err = impatient.RoundTrip(post(t, ctx, server.URL)); err == nil {
+			resp.Body.Close()
+		}
+	}
+	client.CloseIdleConnections()
+	eventually(t, func() error {
+		stacks := make([]byte, 1<<20)
+		for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+			if strings.Contains(stack, "idemclient.(*") || strings.Contains(stack, "http.(*persistConn)") || strings.Contains(stack, "setRequestCancel") {
+				return fmt.Errorf("a goroutine was left:\n%s", stack)
+			}
+		}
+		return nil
+	})
+}
+
+func TestFinalResponseStreams(t *testing.T) {
+	t.Parallel()
+	next := make(chan struct{})
+	var n atomic.Int64
+	server, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if n.Add(1) == 1 {
+			unavailable(w, r)
+			return
+		}
+		w.Header().Set("Trailer", "Checksum")
+		for i := range 3 {
+			fmt.Fprintln(w, "event", i)
+			w.(http.Flusher).Flush()
+			<-next
+		}
+		w.Header().Set("Checksum", "42")
+	})
+	transport := patient(server.Client().Transport)
+	resp, err := transport.RoundTrip(post(t, t.Context(), server.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewReader(resp.Body)
+	for i := range 3 {
+		line, err := lines.ReadString('\n') // while the handler waits to be told that it was read
+		if line != fmt.Sprintf("event %d\n", i) || err != nil {
+			t.Fatalf("line %d is %q, error %v", i, line, err)
+		}
+		next <- struct{}{}
+	}
+	if _, err := lines.ReadByte(); err != io.EOF || resp.Trailer.Get("Checksum") != "42" {
+		t.Errorf("at the end: %v, trailer %v", err, resp.Trailer)
+	}
+}
+
+func TestContextOfTheLastAttemptLivesUntilItsBodyIsClosed(t *testing.T) {
+	t.Parallel()
+	var attempts []context.Context
+	abandoned := &closing{Reader: strings.NewReader("busy")}
+	server := &script{answers: []answer{
+		func(r *http.Request) (*http.Response, error) {
+			attempts = append(attempts, r.Context())
+			resp, err := status(503)(r)
+			resp.Body = abandoned
+			return resp, err
+		},
+		func(r *http.Request) (*http.Response, error) {
+			attempts = append(attempts, r.Context())
+			return document(200, "", "done")(r)
+		},
+	}}
+	resp, err := patient(server).RoundTrip(post(t, t.Context(), somewhere))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if attempts[0].Err() == nil || !abandoned.closed {
+		t.Errorf("an abandoned attempt has context error %v, body closed: %t", attempts[0].Err(), abandoned.closed)
+	}
+	io.ReadAll(resp.Body)
+	if err := attempts[1].Err(); err != nil {
+		t.Errorf("before the body is closed: %v", err)
+	}
+	resp.Body.Close()
+	if attempts[1].Err() == nil {
+		t.Error("the context of the last attempt outlives its body")
+	}
+}
+
+// The response that is returned is the one that the server sent, whatever of it was looked at.
+func TestResponseIsHandedOverUntouched(t *testing.T) {
+	t.Parallel()
+	long := `{"retryable":false,"detail":"` + strings.Repeat("x", 200_000) + `"}`
+	for _, row := range []struct {
+		name   string
+		status int
+		body   string
+	}{
+		{"problem that was read", 503, `{"retryable":false,"detail":"no"}` + "\n"},
+		{"problem beyond what is read", 409, long},
+		{"problem without a body", 409, ""},
+		{"problem that is not one", 409, "<html>"},
+		{"problem of a final status", 422, `{"retryable":true}`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			server, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/problem+json")
+				w.Header()["Link"] = []string{"<a>", "<b>"}
+				w.WriteHeader(row.status)
+				io.WriteString(w, row.body)
+			})
+			base := server.Client().Transport
+			want, err := base.RoundTrip(post(t, t.Context(), server.URL))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := patient(base).RoundTrip(post(t, t.Context(), server.URL))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want.Header.Del("Date")
+			got.Header.Del("Date")
+			if diff := cmp.Diff(want.Header, got.Header); diff != "" {
+				t.Errorf("the header changed:\n%s", diff)
+			}
+			if text := finish(t, got); text != finish(t, want) || text != row.body || got.ContentLength != want.ContentLength || got.Status != want.Status {
+				t.Errorf("the response changed: %d bytes of %d", len(text), len(row.body))
+			}
+		})
+	}
+}
+
+// A body that broke while it was looked at breaks in the same place for the caller.
+func TestBodyThatBrokeWhileItWasLookedAtStaysBroken(t *testing.T) {
+	t.Parallel()
+	server, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.Header().Set("Content-Length", "1000")
+		w.WriteHeader(http.StatusConflict)
+		io.WriteString(w, `{"retryable"`)
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	resp, err := patient(server.Client().Transport).RoundTrip(post(t, t.Context(), server.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if text, err := io.ReadAll(resp.Body); string(text) != `{"retryable"` || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("the body is %q, error %v", text, err)
+	}
+}
+
+func TestCompressedProblemIsUnderstood(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	server, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		if n.Add(1) > 1 {
+			return
+		}
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.Header().Set("Content-Encoding", "gzip")
+		w.WriteHeader(http.StatusConflict)
+		zip := gzip.NewWriter(w)
+		io.WriteString(zip, `{"retryable":true}`)
+		zip.Close()
+	})
+	resp, err := patient(server.Client().Transport).RoundTrip(post(t, t.Context(), server.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish(t, resp)
+	if resp.StatusCode != 200 || n.Load() != 2 {
+		t.Errorf("status %d after %d requests", resp.StatusCode, n.Load())
+	}
+}
+
+func TestUpgradedConnectionIsTheCallers(t *testing.T) {
+	t.Parallel()
+	server, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, stream, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		line, _ := stream.ReadString('\n')
+		io.WriteString(conn, line)
+	})
+	req := request(t, t.Context(), http.MethodGet, server.URL, nil)
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", "echo")
+	resp, err := patient(server.Client().Transport).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	conn, ok := resp.Body.(io.ReadWriteCloser)
+	if !ok {
+		t.Fatalf("the body is a %T that cannot be written to", resp.Body)
+	}
+	io.WriteString(conn, "hello\n")
+	if line, err := bufio.NewReader(conn).ReadString('\n'); line != "hello\n" || err != nil {
+		t.Errorf("the echo is %q, error %v", line, err)
+	}
+}
+
+func TestCertificateThatIsNotTrustedIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(unavailable))
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	server.StartTLS()
+	defer server.Close()
+	observed := &log{}
+	transport := patient(&http.Transport{})
+	transport.Observe = observed.observe
+	_, err := transport.RoundTrip(post(t, t.Context(), server.URL))
+	if err == nil || len(observed.all()) != 1 || observed.last(t).Stop != idemclient.StopPermanent {
+		t.Errorf("error %v after %d attempts", err, len(observed.all()))
+	}
+	plain, _ := serve(t, unavailable)
+	_, err = transport.RoundTrip(post(t, t.Context(), strings.Replace(plain.URL, "http:", "https:", 1)))
+	if err == nil || len(observed.all()) != 2 || observed.last(t).Stop != idemclient.StopPermanent {
+		t.Errorf("HTTP where HTTPS is meant: error %v after %d attempts", err, len(observed.all())-1)
+	}
+}
+
+func TestHTTP2(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var arrived []received
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		arrived = append(arrived, received{Method: r.Proto, Keys: r.Header.Values("Idempotency-Key"), Body: string(body)})
+		n := len(arrived)
+		mu.Unlock()
+		switch n {
+		case 1:
+			unavailable(w, r)
+		case 2:
+			abort(w, r) // resets the stream
+		}
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	resp, err := patient(server.Client().Transport).RoundTrip(post(t, idemclient.WithKey(t.Context(), "order-1"), server.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish(t, resp)
+	one := received{Method: "HTTP/2.0", Keys: []string{`"order-1"`}, Body: order}
+	if diff := cmp.Diff([]received{one, one, one}, arrived); diff != "" {
+		t.Errorf("what arrived (-want +got):\n%s", diff)
+	}
+}
