@@ -24,6 +24,7 @@ type call struct {
 	fn          func(pgx.Tx) (Response, error)
 	operationID string // the same for every attempt of this call: it tells our own execution from somebody else's
 	values      values
+	claimedAt   time.Time // when the attempt under way claimed the key, by the database's clock
 
 	flight   flight          // of which this call is the leader, if it leads
 	traced   context.Context // the observer's own
@@ -118,6 +119,8 @@ func (c *call) resolve(ctx context.Context, cause error) (record, fate, error) {
 		case fate == fateLive && r.ours:
 			c.traceEvent(EventResolvedCommitted, nil)
 			return r, fateLive, nil
+		case (fate == fateLive || fate == fateFree) && c.mayHaveExpired(r):
+			return record{}, fateFailed, &OutcomeUnknownError{OperationID: c.operationID, Err: cause}
 		case fate == fateLive:
 			c.traceEvent(EventResolvedRolledBack, nil)
 			return r, fateLive, nil
@@ -131,6 +134,16 @@ func (c *call) resolve(ctx context.Context, cause error) (record, fate, error) {
 			return record{}, fateFailed, &OutcomeUnknownError{OperationID: c.operationID, Err: cause}
 		}
 	}
+}
+
+// mayHaveExpired reports whether r, which is not ours, holds the key so late that a record of the attempt under way, had it
+// been committed, may have expired before and been taken over: then nothing tells any more what became of it.
+func (c *call) mayHaveExpired(r record) bool {
+	held := r.completedAt
+	if held.IsZero() {
+		held = r.loadedAt
+	}
+	return !held.Before(c.claimedAt.Add(c.ttl))
 }
 
 // runFn gives the transaction to fn. It returns fn's error, or the one that follows from the state in which fn, which

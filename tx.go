@@ -51,6 +51,7 @@ func (c *call) attempt(ctx context.Context) (record, fate, error) {
 		return r, fate, err
 	}
 	defer t.abandon(nil)
+	c.claimedAt = r.createdAt
 	c.flight.markBusy()
 	c.attempts++
 	t.guard = guardTx{Tx: txOf(t.conn), turn: &t.turn}
@@ -216,6 +217,7 @@ func (t *transaction) reject(ctx context.Context, resp Response) (record, fate, 
 		return r, fate, err
 	}
 	defer again.abandon(nil)
+	t.call.claimedAt = r.createdAt
 	return again.complete(ctx, r, resp, failed)
 }
 
