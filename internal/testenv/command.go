@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/idem-go/idem/internal/pgserver/child"
 )
 
 // command is the process that testenv runs for its caller.
@@ -17,25 +19,24 @@ import (
 // that a signal sent to testenv alone is handed to all of it: "go run" and "go test" do not pass signals on.
 type command struct {
 	cmd     *exec.Cmd
+	process *child.Process
 	grouped bool
-	ended   chan struct{}
 }
 
 // runCommand runs the command until it ends, and returns its exit code, spelled as a shell does.
 func runCommand(args, env []string, signals <-chan os.Signal) int {
-	c := &command{cmd: exec.Command(args[0], args[1:]...), grouped: !inForeground(), ended: make(chan struct{})}
+	c := &command{cmd: exec.Command(args[0], args[1:]...), grouped: !inForeground()}
 	c.cmd.Env = env
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: c.grouped}
-	dieWithUs(c.cmd.SysProcAttr, syscall.SIGTERM)
-	if err := c.cmd.Start(); err != nil {
+	var err error
+	if c.process, err = child.Start(c.cmd, syscall.SIGTERM); err != nil {
 		say("%v", err)
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 			return 127
 		}
 		return 126
 	}
-	go func() { defer close(c.ended); c.cmd.Wait() }()
 
 	signalled := false
 	for {
@@ -43,7 +44,7 @@ func runCommand(args, env []string, signals <-chan os.Signal) int {
 		case sig := <-signals:
 			signalled = true
 			c.forward(sig.(syscall.Signal))
-		case <-c.ended:
+		case <-c.process.Done():
 			c.sweep(signalled)
 			return exitCode(c.cmd.ProcessState)
 		}

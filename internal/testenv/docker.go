@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -172,7 +173,7 @@ func (c *container) logTail(ctx context.Context) string {
 	}
 	defer logs.Close()
 	text, _ := io.ReadAll(logs)
-	return tail(text)
+	return string(bytes.TrimSpace(text[max(0, len(text)-2000):]))
 }
 
 // remove takes the container and its volumes away, running or not.

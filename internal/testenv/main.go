@@ -34,17 +34,12 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 	"time"
 )
 
 // exitUnable is what testenv itself exits with, out of the way of what commands usually say.
 const exitUnable = 125
-
-// The system ends a local server together with the thread that started it, which therefore has to be the one thread
-// that lives as long as the process.
-func init() { runtime.LockOSThread() }
 
 func main() { os.Exit(run(os.Args[1:])) }
 

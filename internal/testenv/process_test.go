@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/pgserver"
 )
 
 // testenv prepares to run this program as testenv, on local programs and with nothing else in its environment that
@@ -34,7 +36,7 @@ func testenv(t *testing.T, env []string, args ...string) *exec.Cmd {
 // requirePrograms skips a test where PostgreSQL is not installed, unless tests must not be skipped.
 func requirePrograms(t *testing.T) {
 	t.Helper()
-	if _, err := installations("", binDirs); err != nil {
+	if _, err := pgserver.Find(""); err != nil {
 		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
 			t.Fatal(err)
 		}

@@ -17,7 +17,9 @@ func TestReapRemovesOnlyWhatNobodyHolds(t *testing.T) {
 	}
 	// What a link points to is not ours to remove.
 	outside := t.TempDir()
-	link(t, outside, filepath.Join(parent, runDirPrefix+"link"))
+	if err := os.Symlink(outside, filepath.Join(parent, runDirPrefix+"link")); err != nil {
+		t.Fatal(err)
+	}
 	lock, err := lockDir(alive)
 	if err != nil {
 		t.Fatal(err)

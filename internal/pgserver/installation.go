@@ -1,8 +1,9 @@
-package main
+package pgserver
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -12,14 +13,17 @@ import (
 	"time"
 )
 
-// installation is a directory with a set of PostgreSQL's programs.
-type installation struct {
-	dir   string
-	major int
+// Installation is a directory with a set of PostgreSQL's programs.
+type Installation struct {
+	Dir   string
+	Major int // version
 }
 
 // oldestMajor is the oldest version that the library is tested with.
 const oldestMajor = 14
+
+// ErrNotInstalled is in the error of [Find] if PostgreSQL is nowhere to be found.
+var ErrNotInstalled = errors.New("not installed")
 
 // binDirs are the places where packages put the programs, out of PATH for the most part.
 var binDirs = []string{
@@ -33,24 +37,26 @@ var binDirs = []string{
 	"/usr/local/pgsql/bin",                               // built from source
 }
 
-// installations lists what is there: only the directory that was asked for, else first the one in PATH, which is what
-// "postgres" means to whoever runs this, then the others, the newest first.
-func installations(asked string, patterns []string) ([]installation, error) {
+// Find lists the installations: only the directory that was asked for, if one was. Else the one in PATH comes first,
+// which is what "postgres" means to whoever runs this, then the others, the newest first.
+func Find(asked string) ([]Installation, error) { return find(asked, binDirs) }
+
+func find(asked string, patterns []string) ([]Installation, error) {
 	if asked != "" {
 		inst, err := inspect(asked)
 		if err != nil {
-			return nil, fmt.Errorf("IDEM_TEST_POSTGRES_BIN: %w", err)
+			return nil, err
 		}
-		return []installation{inst}, nil
+		return []Installation{inst}, nil
 	}
 
-	var found []installation
+	var found []Installation
 	if path, err := exec.LookPath("postgres"); err == nil {
 		if inst, err := inspect(realDir(path)); err == nil {
 			found = append(found, inst)
 		}
 	}
-	var rest []installation
+	var rest []Installation
 	for _, pattern := range patterns {
 		dirs, _ := filepath.Glob(pattern)
 		for _, dir := range dirs {
@@ -59,14 +65,14 @@ func installations(asked string, patterns []string) ([]installation, error) {
 			}
 		}
 	}
-	slices.SortStableFunc(rest, func(a, b installation) int { return cmp.Compare(b.major, a.major) })
+	slices.SortStableFunc(rest, func(a, b Installation) int { return cmp.Compare(b.Major, a.Major) })
 	for _, inst := range rest {
 		if !slices.Contains(found, inst) {
 			found = append(found, inst)
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("no PostgreSQL %d or newer in PATH or where packages install it (%w)", oldestMajor, errAbsent)
+		return nil, fmt.Errorf("PostgreSQL %d or newer is %w, neither in PATH nor where packages put it", oldestMajor, ErrNotInstalled)
 	}
 	return found, nil
 }
@@ -82,15 +88,15 @@ func realDir(program string) string {
 var versionPattern = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 
 // inspect makes sure that the programs in dir are there and run.
-func inspect(dir string) (installation, error) {
+func inspect(dir string) (Installation, error) {
 	if _, err := versionOf(filepath.Join(dir, "initdb")); err != nil {
-		return installation{}, err
+		return Installation{}, err
 	}
 	major, err := versionOf(filepath.Join(dir, "postgres"))
 	if err == nil && major < oldestMajor {
 		err = fmt.Errorf("%s has version %d, older than %d", dir, major, oldestMajor)
 	}
-	return installation{dir: dir, major: major}, err
+	return Installation{Dir: dir, Major: major}, err
 }
 
 func versionOf(program string) (int, error) {

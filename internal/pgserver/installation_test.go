@@ -1,4 +1,4 @@
-package main
+package pgserver
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestInstallations(t *testing.T) {
+func TestFindListsWhatWorksInOrderOfPreference(t *testing.T) {
 	root := t.TempDir()
 	for dir, version := range map[string]string{
 		"lib/14": "14.9", "lib/18": "18.1 (Debian 18.1-1)", "lib/9": "9.6.24", "lib/17": "17beta1", "opt/16": "16.0",
@@ -35,7 +35,7 @@ func TestInstallations(t *testing.T) {
 		{name: "asked for, but broken", asked: "lib/19", path: bin, err: "exit status 1"},
 		{name: "asked for, but too old", asked: "lib/9", path: bin, err: "older than 14"},
 		{name: "asked for, but not there", asked: "lib/0", path: bin, err: "no such file"},
-		{name: "none", patterns: []string{"none/*"}, err: "not there"},
+		{name: "none", patterns: []string{"none/*"}, err: "not installed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Setenv("PATH", test.path)
@@ -47,7 +47,7 @@ func TestInstallations(t *testing.T) {
 				patterns = append(patterns, filepath.Join(root, pattern))
 			}
 
-			found, err := installations(test.asked, patterns)
+			found, err := find(test.asked, patterns)
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) {
 					t.Errorf("got %v, want an error that says %q", err, test.err)
@@ -56,7 +56,7 @@ func TestInstallations(t *testing.T) {
 			}
 			var got []string
 			for _, inst := range found {
-				rel, _ := filepath.Rel(root, inst.dir)
+				rel, _ := filepath.Rel(root, inst.Dir)
 				got = append(got, rel)
 			}
 			if diff := cmp.Diff(test.want, got); err != nil || diff != "" {

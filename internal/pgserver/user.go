@@ -1,4 +1,4 @@
-package main
+package pgserver
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// unprivileged is the user to run PostgreSQL's programs as, which refuse to run as root; nil if uid will do.
-func unprivileged(uid int) (*syscall.Credential, error) {
+// Unprivileged is the user to run PostgreSQL's programs as, which refuse to run as root; nil if uid will do.
+func Unprivileged(uid int) (*syscall.Credential, error) {
 	if uid != 0 {
 		return nil, nil
 	}

@@ -1,0 +1,21 @@
+package pgserver
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+)
+
+// FreePort finds a port that nobody listens on, below those that systems give to outgoing connections: a client must not
+// be given the port of a server that is just being restarted.
+func FreePort() (int, error) {
+	const first, last = 15000, 32000
+	for range 100 {
+		port := first + rand.IntN(last-first)
+		l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+		if err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, errors.New("no free port found")
+}

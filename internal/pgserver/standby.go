@@ -1,0 +1,66 @@
+package pgserver
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// Standby makes a streaming replica of a server that runs, by a base backup, and starts it. Its application_name on the
+// primary is name, to be used in synchronous_standby_names. It uses the same programs and password; its settings must
+// not be lower than the primary's where PostgreSQL says so, as for max_connections.
+func (s *Server) Standby(ctx context.Context, name string, opts Options) (*Server, error) {
+	opts.Bin = s.opts.Bin
+	standby, err := newServer(opts, s.password)
+	if err != nil {
+		return nil, err
+	}
+	if err := standby.follow(ctx, s, name); err != nil {
+		standby.Close()
+		return nil, err
+	}
+	return standby, nil
+}
+
+func (s *Server) follow(ctx context.Context, primary *Server, name string) error {
+	args := []string{"-D", s.opts.Data, "-h", "127.0.0.1", "-p", strconv.Itoa(primary.port), "-U", "postgres",
+		"--checkpoint=fast", "--wal-method=stream", "--no-sync"}
+	if s.opts.WAL != "" {
+		args = append(args, "--waldir", s.opts.WAL)
+	}
+	backup := s.program(ctx, "pg_basebackup", args...)
+	backup.Env = append(backup.Env, "PGPASSWORD="+s.password)
+	if err := finish(backup); err != nil {
+		return err
+	}
+	signal := filepath.Join(s.opts.Data, "standby.signal")
+	if err := os.WriteFile(signal, nil, 0o600); err != nil {
+		return err
+	}
+	if err := s.give(signal); err != nil {
+		return err
+	}
+	if err := s.setPrimary(primary, name); err != nil {
+		return err
+	}
+	return s.Start(ctx)
+}
+
+// setPrimary writes where to stream from, into a file rather than onto the command line, which everybody can read.
+func (s *Server) setPrimary(primary *Server, name string) error {
+	file, err := os.OpenFile(filepath.Join(s.opts.Data, "postgresql.auto.conf"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = fmt.Fprintf(file, "primary_conninfo = 'host=127.0.0.1 port=%d user=postgres password=%s application_name=%s'\n",
+		primary.port, primary.password, name)
+	return err
+}
+
+// Promote makes a standby the primary of a new timeline and returns when it takes writes.
+func (s *Server) Promote(ctx context.Context) error {
+	return finish(s.program(ctx, "pg_ctl", "promote", "--wait", "--timeout=60", "-D", s.opts.Data))
+}
