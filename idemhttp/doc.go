@@ -1,0 +1,40 @@
+// Package idemhttp puts an HTTP handler under the guarantee of package idem: a request with an Idempotency-Key has its
+// effect once, and every repetition of it is given the same answer.
+//
+//	middleware, err := idemhttp.New(pool, idemhttp.Config{Scope: scope})
+//	...
+//	mux.Handle("POST /orders", middleware.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+//		tx := idemhttp.Tx(r.Context())
+//		// the write, on tx, and the answer, on w
+//	})))
+//
+// [Middleware.Wrap] is ordinary middleware, and the handler finds its transaction with [Tx]. [Middleware.Handle] passes the
+// transaction as an argument and takes an error as the answer. Either way the handler runs inside one transaction, what it
+// answers is recorded in it, and nothing is sent before it is committed: a client never sees a success that was undone.
+//
+// # What happens to a request
+//
+//   - A method that is not in Config.Methods passes through untouched.
+//   - Config.Scope says who is calling and which operation. There is no default, because a scope that callers share leaks
+//     the answer of one to the other.
+//   - The key is read from the header, and the whole body is read, up to Config.MaxBody.
+//   - The fingerprint of the request tells whether a key comes with the request that it belongs to.
+//   - [idem.Do] executes the handler, or finds the answer that is recorded.
+//   - What was committed is sent. A repetition is marked by the header Idempotency-Replayed.
+//
+// What is not answered by the handler is answered by a [Problem], in the form of RFC 9457.
+//
+// # What becomes of an answer
+//
+// It depends on its status, and Config.Store may decide otherwise. Below 400 the writes are committed. 4xx undoes the writes
+// and is remembered all the same: it is final. 409, 425, 429 and 5xx undo the writes and are not remembered: the key is
+// free, and a repetition executes.
+//
+// # What a handler may not do
+//
+// The answer is buffered until COMMIT. So Flush and Hijack fail, trailers and answers above Config.MaxResponse are refused
+// with nothing committed, and informational responses (1xx) are not sent. The writer and the body of the request are of no
+// use once the handler has returned. As with idem.Do, the handler may be run again, with a fresh request, after a
+// serialization failure: [Middleware.Handle] tells it apart by the error that is returned, while a handler under
+// [Middleware.Wrap] that answers with 5xx has simply failed.
+package idemhttp

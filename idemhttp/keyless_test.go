@@ -1,0 +1,150 @@
+package idemhttp_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/idemhttp"
+)
+
+func optional(c *idemhttp.Config) { c.Optional = true }
+
+func TestRequestWithoutAKeyRunsInATransactionAndIsNotRecorded(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	h := s.middleware(optional).Wrap(http.HandlerFunc(s.order))
+	for range 2 {
+		answer := ask(h, withoutKey())
+		wantStatus(t, answer, http.StatusCreated)
+		if answer.Header.Get("Idempotency-Replayed") != "" {
+			t.Error("this is a replay")
+		}
+	}
+	s.want(2, 0)
+	wantProblem(t, ask(h, withKey("a,b")), http.StatusBadRequest, "invalid-key")
+}
+
+func TestStatusDecidesAboutTheWritesWithoutAKeyAsWell(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	m := s.middleware(optional)
+	orders := 0
+	for status, commits := range map[int]bool{200: true, 303: true, 404: false, 409: false, 500: false} {
+		answer := ask(m.Wrap(s.answering(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, "answer")
+		})), withoutKey())
+		if wantStatus(t, answer, status); body(t, answer) != "answer" {
+			t.Errorf("%d: %q", status, body(t, answer))
+		}
+		if commits {
+			orders++
+		}
+		s.want(orders, 0)
+	}
+}
+
+func TestTransactionWithoutAKeyThatIsNotFitCommitsNothing(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	m := s.middleware(optional)
+	for name, end := range map[string]func(pgx.Tx, *http.Request){
+		"Commit": func(tx pgx.Tx, r *http.Request) {
+			if err := tx.Commit(r.Context()); !errors.Is(err, idem.ErrTxEnded) {
+				t.Error(err)
+			}
+		},
+		"Rollback": func(tx pgx.Tx, r *http.Request) {
+			if err := tx.Rollback(r.Context()); !errors.Is(err, idem.ErrTxEnded) {
+				t.Error(err)
+			}
+		},
+		"rollback by SQL": func(tx pgx.Tx, r *http.Request) { _, _ = tx.Exec(r.Context(), "rollback") },
+		"session terminated": func(tx pgx.Tx, r *http.Request) {
+			_, _ = tx.Exec(r.Context(), "select pg_terminate_backend(pg_backend_pid())")
+		},
+		"rows left open": func(tx pgx.Tx, r *http.Request) { _, _ = tx.Query(r.Context(), "select 1") },
+	} {
+		answer := ask(m.Handle(func(tx pgx.Tx, _ http.ResponseWriter, r *http.Request) error {
+			s.place(tx)
+			end(tx, r)
+			return nil
+		}), withoutKey())
+		if wantProblem(t, answer, http.StatusInternalServerError, "broken-transaction"); t.Failed() {
+			t.Fatalf("in the case %q", name)
+		}
+	}
+	s.want(0, 0)
+}
+
+// A serialization failure that shows at COMMIT is run again; one that stays is the client's to repeat.
+func TestRerunsWithoutAKeyAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for retries, runs := range map[int]int64{0: 4, -1: 1, 2: 3} {
+		m := s.middleware(optional, func(c *idemhttp.Config) { c.Retries = retries })
+		before := s.runs.Load()
+		answer := ask(m.Handle(func(tx pgx.Tx, _ http.ResponseWriter, _ *http.Request) error {
+			s.place(tx)
+			return &pgconn.PgError{Code: "40001"}
+		}), withoutKey())
+		wantProblem(t, answer, http.StatusServiceUnavailable, "unavailable")
+		if n := s.runs.Load() - before; n != runs {
+			t.Errorf("Retries %d: the handler ran %d times, want %d", retries, n, runs)
+		}
+	}
+	s.want(0, 0)
+}
+
+func TestErrorOfCommitWithoutAKeyIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	if _, err := s.pool.Exec(t.Context(), `alter table orders add unique (tenant) deferrable initially deferred`); err != nil {
+		t.Fatal(err)
+	}
+	h := s.middleware(optional).Wrap(http.HandlerFunc(s.order))
+	wantStatus(t, ask(h, withoutKey()), http.StatusCreated)
+	wantProblem(t, ask(h, withoutKey()), http.StatusInternalServerError, "internal")
+	s.want(1, 0)
+}
+
+// The session ends while COMMIT is under way. Nobody knows, and without a key nobody can be asked.
+func TestUnknownOutcomeWithoutAKeyMustNotBeRepeated(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	gate := s.closeCommits()
+	h := s.middleware(optional).Wrap(http.HandlerFunc(s.order))
+	answered := make(chan *http.Response)
+	go func() { answered <- ask(h, withoutKey()) }()
+	gate.waitForCommit()
+	if _, err := s.pool.Exec(t.Context(), `select pg_terminate_backend(pid) from pg_stat_activity
+		where datname = current_database() and wait_event = 'advisory'`); err != nil {
+		t.Fatal(err)
+	}
+	problem := wantProblem(t, <-answered, http.StatusServiceUnavailable, "outcome-unknown")
+	if problem["retryable"] != false || problem["safe_new_key"] != false || !strings.Contains(problem["detail"].(string), "no key") {
+		t.Error(problem)
+	}
+	gate.open()
+}
+
+// Under Handle every method has a transaction.
+func TestHandlerFormRunsOtherMethodsWithoutAKey(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	h := s.middleware().Handle(func(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error {
+		s.order(w, r)
+		return nil
+	})
+	for range 2 {
+		wantStatus(t, ask(h, withMethod(http.MethodDelete)), http.StatusCreated)
+	}
+	s.want(2, 0)
+}

@@ -1,0 +1,89 @@
+package idemhttp
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// problemBase is where the types of problems are documented. A type never changes.
+const problemBase = "https://github.com/idem-go/idem/blob/main/docs/problems.md#"
+
+// The types of the problems that this package makes.
+const (
+	TypeMissingKey     = problemBase + "missing-key"
+	TypeInvalidKey     = problemBase + "invalid-key"
+	TypeKeyReused      = problemBase + "key-reused"
+	TypeInProgress     = problemBase + "in-progress"
+	TypeForbidden      = problemBase + "forbidden"
+	TypeBodyTooLarge   = problemBase + "body-too-large"
+	TypeBodyUnreadable = problemBase + "body-unreadable"
+	TypeInvalidJSON    = problemBase + "invalid-json"
+	TypeUnavailable    = problemBase + "unavailable"
+	TypeOutcomeUnknown = problemBase + "outcome-unknown"
+	TypeInternal       = problemBase + "internal"
+	TypeUnrecordable   = problemBase + "unrecordable"
+	TypeBrokenTx       = problemBase + "broken-transaction"
+	TypeNoSuchKey      = problemBase + "no-such-key"
+	TypeGetOnly        = problemBase + "get-only"
+)
+
+// Problem is an answer that says no, in the form of RFC 9457. Programs branch on Type; the texts are for people.
+//
+// A handler under [Middleware.Handle] may return one as its error: the handler's writes are undone, and the problem is the
+// answer, which is remembered unless Config.Store says Forget of its status. Retryable and SafeNewKey are set accordingly.
+// Config.Scope, Config.Fingerprint and Config.Authorize may return one as well, and it is sent as it is.
+type Problem struct {
+	Type     string `json:"type,omitempty"`
+	Title    string `json:"title,omitempty"`
+	Status   int    `json:"status"` // 0 is 500
+	Detail   string `json:"detail,omitempty"`
+	Instance string `json:"instance,omitempty"`
+
+	// Retryable says that the same request, with the same key, may have another answer later.
+	Retryable bool `json:"retryable"`
+
+	// SafeNewKey says that nothing was done for the request, so that to send it with a new key does nothing twice.
+	SafeNewKey bool `json:"safe_new_key"`
+
+	RetryAfter time.Duration `json:"-"` // sent as the header Retry-After, in whole seconds, rounded up
+	Header     http.Header   `json:"-"` // further header fields, such as WWW-Authenticate
+}
+
+func (p *Problem) Error() string {
+	if p.Detail == "" {
+		return p.Title
+	}
+	return p.Title + ": " + p.Detail
+}
+
+// ServeHTTP writes the problem. It is what Config.Render does by default.
+func (p *Problem) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	sent := *p
+	sent.Status = p.status()
+	body, err := json.Marshal(&sent)
+	if err != nil {
+		panic(err) // no field can fail
+	}
+	header := w.Header()
+	setFields(header, p.Header)
+	header.Set("Content-Type", "application/problem+json")
+	if p.RetryAfter > 0 {
+		header.Set("Retry-After", wholeSeconds(p.RetryAfter))
+	}
+	w.WriteHeader(sent.Status)
+	_, _ = w.Write(append(body, '\n')) // if this fails, nobody is there to be told
+}
+
+func (p *Problem) status() int {
+	if p.Status == 0 {
+		return http.StatusInternalServerError
+	}
+	return p.Status
+}
+
+// wholeSeconds rounds up: a client must not come back too early.
+func wholeSeconds(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
+}

@@ -1,0 +1,71 @@
+package idemhttp
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/keyheader"
+)
+
+// keyStatus is the answer of Status.
+type keyStatus struct {
+	State       idem.State `json:"state"`
+	OperationID string     `json:"operation_id,omitempty"`
+	Since       time.Time  `json:"since,omitzero"`
+	CompletedAt time.Time  `json:"completed_at,omitzero"`
+	ExpiresAt   time.Time  `json:"expires_at,omitzero"`
+}
+
+// Status returns a handler that tells the state of a key: what a client asks that was answered 202, or not at all. The
+// request is a GET with the key in the same header, and Config.Scope is asked for it as for the operation itself: it has to
+// return the same scope, so it must not take the name of the operation from the method or route of the request alone.
+//
+// The answer is JSON: state ("processing", "completed", or "failed" if it was rejected), operation_id, since, completed_at
+// and expires_at. A key that is not in use is a problem with status 404. Nothing of the recorded answer is told.
+func (m *Middleware) Status() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status, err := m.status(r)
+		if err != nil {
+			m.refuse(w, r, err)
+			return
+		}
+		body, err := json.Marshal(status)
+		if err != nil {
+			m.refuse(w, r, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		_, _ = w.Write(append(body, '\n')) // if this fails, nobody is there to be told
+	})
+}
+
+var (
+	errGetOnly = &Problem{Type: TypeGetOnly, Title: "The state of a key is asked for by GET",
+		Status: http.StatusMethodNotAllowed, Header: http.Header{"Allow": {"GET, HEAD"}}}
+	errNoSuchKey = &Problem{Type: TypeNoSuchKey, Title: "This key is not in use", Status: http.StatusNotFound}
+)
+
+func (m *Middleware) status(r *http.Request) (keyStatus, error) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return keyStatus{}, errGetOnly
+	}
+	scope, err := m.config.Scope(r)
+	if err != nil {
+		return keyStatus{}, forbidden{err}
+	}
+	key, err := keyheader.Parse(r.Header[m.config.Header])
+	if err != nil {
+		return keyStatus{}, err
+	}
+	found, err := idem.Lookup(r.Context(), m.pool, scope, key)
+	if err != nil {
+		return keyStatus{}, err
+	}
+	if found.State == idem.StateUnused {
+		return keyStatus{}, errNoSuchKey
+	}
+	return keyStatus{found.State, found.OperationID, found.Since, found.CompletedAt, found.ExpiresAt}, nil
+}
