@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/idem-go/idem/example/orders/demo"
 	"github.com/idem-go/idem/internal/pgtest"
 )
@@ -118,17 +120,22 @@ func serveBroken(name string) {
 	defer stop()
 	pool, err := open(ctx, os.Getenv("DATABASE_URL"))
 	if err == nil {
-		handler := newHandler(pool, demoCredentials())
-		if b, ok := breakages[name]; ok {
-			handler, err = b.make(ctx, pool, handler)
-		}
-		if err == nil {
-			err = listenAndServe(ctx, "127.0.0.1:0", handler, os.Stdout)
-		}
+		err = serveBreakage(ctx, pool, breakages[name])
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+func serveBreakage(ctx context.Context, pool *pgxpool.Pool, b breakage) error {
+	handler, err := newHandler(pool, demoCredentials())
+	if err == nil && b.make != nil {
+		handler, err = b.make(ctx, pool, handler)
+	}
+	if err != nil {
+		return err
+	}
+	return listenAndServe(ctx, "127.0.0.1:0", handler, os.Stdout)
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -14,122 +12,113 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/idemhttp"
 )
 
 const (
 	bodyLimit   = 64 << 10
-	answerLimit = 15 * time.Second // well beyond the 5 seconds for which idem.Do waits on another holder of the key
+	answerLimit = 15 * time.Second // well beyond the 5 seconds for which a duplicate waits
 )
 
-// handler is the service as HTTP sees it.
-type handler struct {
+// service is what HTTP asks for.
+type service struct {
 	pool        *pgxpool.Pool
 	credentials credentials
 }
 
-func newHandler(pool *pgxpool.Pool, credentials credentials) http.Handler {
-	h := &handler{pool: pool, credentials: credentials}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /orders", h.forTenant(h.create))
-	mux.HandleFunc("GET /orders", h.forTenant(h.list))
-	mux.HandleFunc("GET /orders/{id}", h.forTenant(h.get))
-	return mux
-}
-
-// create places an order, once for each key.
-func (h *handler) create(w http.ResponseWriter, r *http.Request, tenant string) error {
-	key, err := idempotencyKey(r.Header)
-	if err != nil {
-		return err
-	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return unreadable(err)
-	}
-	// Two requests are the same if they ask for the same order. The document decides, whatever fields it will have one day,
-	// except for the one that is different in every attempt.
-	hash, err := idem.HashJSON(body, idem.Without("/client_time"))
-	if err != nil {
-		return err
-	}
-	wanted, err := parseOrder(body)
-	if err != nil {
-		return err
-	}
-	// Who is calling, and which operation. Who is the tenant, not the credential: a retry after a rotation is still a retry.
-	scope := idem.Scope(tenant, "POST /orders")
-
-	ctx := r.Context()
-	result, err := idem.Do(ctx, h.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
-		operationID, _ := idem.OperationID(tx)
-		placed, err := placeOrder(ctx, tx, tenant, operationID, wanted)
-		switch {
-		case errors.Is(err, errOutOfStock):
-			// Final: the customer has been told no, and a late duplicate must not turn that into yes.
-			return idem.Response{}, idem.Reject(outOfStock(wanted).response())
-		case err != nil:
-			return idem.Response{}, err // nothing is recorded, and the key is free
-		}
-		return orderPlaced(placed), nil
+func newHandler(pool *pgxpool.Pool, credentials credentials) (http.Handler, error) {
+	s := &service{pool, credentials}
+	once, err := idemhttp.New(pool, idemhttp.Config{
+		Scope:   s.scope,
+		Without: []string{"/client_time"}, // different in every attempt
+		MaxBody: bodyLimit,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	writeResult(w, result)
-	return nil
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders", once.Handle(s.create))
+	mux.Handle("GET /orders/status", once.Status())
+	mux.HandleFunc("GET /orders", s.list)
+	mux.HandleFunc("GET /orders/{id}", s.get)
+	return inTime(mux), nil
 }
 
-// orderPlaced is recorded as it is: what it leaves out, no replay will have.
-func orderPlaced(placed order) idem.Response {
-	response := jsonResponse(http.StatusCreated, "application/json", placed)
-	response.Header["Location"] = []string{fmt.Sprintf("/orders/%d", placed.ID)}
-	return response
+// scope says who is calling, and which operation. Who is the tenant, not the credential: a retry after a rotation is still
+// a retry.
+func (s *service) scope(r *http.Request) (string, error) {
+	tenant, err := s.credentials.tenant(r)
+	return scopeOf(tenant), err
 }
 
-func (h *handler) list(w http.ResponseWriter, r *http.Request, tenant string) error {
-	latest, err := latestOrders(r.Context(), h.pool, tenant)
+func scopeOf(tenant string) string { return idem.Scope(tenant, "POST /orders") }
+
+// create places an order, once for each key. Its writes and its answer are committed together, and nothing is sent before.
+// A problem that it returns undoes the writes and is final: the customer has been told no, and a late duplicate must not
+// turn that into yes. Any other error undoes them as well, and leaves the key free.
+func (s *service) create(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error {
+	tenant, err := s.credentials.tenant(r)
 	if err != nil {
 		return err
 	}
-	writeResponse(w, jsonResponse(http.StatusOK, "application/json", latest))
+	wanted, err := readOrder(r)
+	if err != nil {
+		return err
+	}
+	operationID, _ := idem.OperationID(tx)
+	placed, err := placeOrder(r.Context(), tx, tenant, operationID, wanted)
+	if errors.Is(err, errOutOfStock) {
+		return outOfStock(wanted)
+	}
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", fmt.Sprintf("/orders/%d", placed.ID))
+	writeJSON(w, http.StatusCreated, placed)
 	return nil
 }
 
-func (h *handler) get(w http.ResponseWriter, r *http.Request, tenant string) error {
+func (s *service) list(w http.ResponseWriter, r *http.Request) {
+	tenant, err := s.credentials.tenant(r)
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	latest, err := latestOrders(r.Context(), s.pool, tenant)
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, latest)
+}
+
+func (s *service) get(w http.ResponseWriter, r *http.Request) {
+	tenant, err := s.credentials.tenant(r)
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {
-		return noSuchOrder()
+		refuse(w, r, noSuchOrder())
+		return
 	}
-	found, err := findOrder(r.Context(), h.pool, tenant, id)
+	found, err := findOrder(r.Context(), s.pool, tenant, id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return noSuchOrder()
+		err = noSuchOrder()
 	}
 	if err != nil {
-		return err
+		refuse(w, r, err)
+		return
 	}
-	writeResponse(w, jsonResponse(http.StatusOK, "application/json", found))
-	return nil
+	writeJSON(w, http.StatusOK, found)
 }
 
-// forTenant admits requests with a known credential, bounds them in size and time, and answers those that fail.
-func (h *handler) forTenant(next func(http.ResponseWriter, *http.Request, string) error) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		tenant, known := h.credentials.tenant(r)
-		if !known {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			writeResponse(w, unauthorized().response())
-			return
-		}
+// inTime bounds how long a request may take.
+func inTime(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), answerLimit)
 		defer cancel()
-		r = r.WithContext(ctx)
-		r.Body = http.MaxBytesReader(w, r.Body, bodyLimit)
-		if err := next(w, r, tenant); err != nil {
-			answer := refusal(err)
-			if answer.Status >= 500 {
-				slog.ErrorContext(ctx, "request failed", "tenant", tenant, "method", r.Method, "path", r.URL.Path, "error", err)
-			}
-			writeResponse(w, answer.response())
-		}
-	}
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/idemhttp"
 	"github.com/idem-go/idem/internal/pgtest"
 )
 
@@ -80,33 +81,35 @@ func TestRefusedRequestChangesNothing(t *testing.T) {
 		status int
 		kind   string
 	}{
-		{"no credential", withHeader("Authorization"), 401, "unauthorized"},
-		{"unknown credential", withCredential("nobody"), 401, "unauthorized"},
-		{"other scheme", withHeader("Authorization", "Basic acme-key"), 401, "unauthorized"},
-		{"no key", withHeader("Idempotency-Key"), 400, "bad-request"},
-		{"several keys", withHeader("Idempotency-Key", "k1", "k2"), 400, "bad-request"},
-		{"list of keys", withKey("k1, k2"), 400, "bad-request"},
-		{"empty key", withKey(`""`), 400, "bad-request"},
-		{"long key", withKey(strings.Repeat("k", 256)), 400, "bad-request"},
-		{"no body", withBody(""), 400, "bad-request"},
-		{"no JSON", withBody("sku=teapot"), 400, "bad-request"},
-		{"no object", withBody("[]"), 400, "bad-request"},
-		{"two documents", withBody(twoTeapots + twoTeapots), 400, "bad-request"},
-		{"two amounts", withBody(`{"amount_cents":1,` + twoTeapots[1:]), 400, "bad-request"},
-		{"invalid UTF-8", field("note", "\"\xff\""), 400, "bad-request"},
-		{"unknown field", field("amount", "98"), 400, "bad-request"},
-		{"no sku", field("sku", `""`), 400, "bad-request"},
-		{"quantity zero", field("quantity", "0"), 400, "bad-request"},
-		{"quantity beyond the column", field("quantity", "3000000000"), 400, "bad-request"},
-		{"negative amount", field("amount_cents", "-9800"), 400, "bad-request"},
-		{"no currency", field("currency", `"euro"`), 400, "bad-request"},
-		{"NUL in the note", field("note", `"\u0000"`), 400, "bad-request"},
-		{"long note", field("note", `"`+strings.Repeat("n", 501)+`"`), 400, "bad-request"},
-		{"huge body", field("note", `"`+strings.Repeat("n", bodyLimit)+`"`), 413, "too-large"},
-		{"out of stock", withBody(aSamovar), 422, "out-of-stock"},
+		{"no credential", withHeader("Authorization"), 401, ourType + "unauthorized"},
+		{"unknown credential", withCredential("nobody"), 401, ourType + "unauthorized"},
+		{"other scheme", withHeader("Authorization", "Basic acme-key"), 401, ourType + "unauthorized"},
+		{"no key", withHeader("Idempotency-Key"), 400, idemhttp.TypeMissingKey},
+		{"several keys", withHeader("Idempotency-Key", "k1", "k2"), 400, idemhttp.TypeInvalidKey},
+		{"list of keys", withKey("k1, k2"), 400, idemhttp.TypeInvalidKey},
+		{"empty key", withKey(`""`), 400, idemhttp.TypeInvalidKey},
+		{"long key", withKey(strings.Repeat("k", 256)), 400, idemhttp.TypeInvalidKey},
+		{"no body", withBody(""), 400, ourType + "bad-request"},
+		{"no JSON", withBody("sku=teapot"), 400, idemhttp.TypeInvalidJSON},
+		{"not said to be JSON", withHeader("Content-Type", "text/plain"), 415, ourType + "not-json"},
+		{"no media type", withHeader("Content-Type"), 415, ourType + "not-json"},
+		{"no object", withBody("[]"), 400, ourType + "bad-request"},
+		{"two documents", withBody(twoTeapots + twoTeapots), 400, idemhttp.TypeInvalidJSON},
+		{"two amounts", withBody(`{"amount_cents":1,` + twoTeapots[1:]), 400, idemhttp.TypeInvalidJSON},
+		{"invalid UTF-8", field("note", "\"\xff\""), 400, idemhttp.TypeInvalidJSON},
+		{"unknown field", field("amount", "98"), 400, ourType + "bad-request"},
+		{"no sku", field("sku", `""`), 400, ourType + "bad-request"},
+		{"quantity zero", field("quantity", "0"), 400, ourType + "bad-request"},
+		{"quantity beyond the column", field("quantity", "3000000000"), 400, ourType + "bad-request"},
+		{"negative amount", field("amount_cents", "-9800"), 400, ourType + "bad-request"},
+		{"no currency", field("currency", `"euro"`), 400, ourType + "bad-request"},
+		{"NUL in the note", field("note", `"\u0000"`), 400, ourType + "bad-request"},
+		{"long note", field("note", `"`+strings.Repeat("n", 501)+`"`), 400, ourType + "bad-request"},
+		{"huge body", field("note", `"`+strings.Repeat("n", bodyLimit)+`"`), 413, idemhttp.TypeBodyTooLarge},
+		{"out of stock", withBody(aSamovar), 422, ourType + "out-of-stock"},
 	} {
-		// One after the other: all of them against the same books.
-		wantProblem(t, s.order(test.edit), test.status, test.kind)
+		// One after the other: all of them against the same books, each with a key of its own unless it says otherwise.
+		wantProblem(t, s.order(withKey(strings.ReplaceAll(test.name, " ", "-")), test.edit), test.status, test.kind)
 		if t.Failed() {
 			t.Fatalf("in the case %q", test.name)
 		}
@@ -119,7 +122,7 @@ func TestKeyOfAnotherOrderIsRefused(t *testing.T) {
 	s := newShop(t)
 	first := s.order()
 	other := s.order(withBody(strings.ReplaceAll(twoTeapots, "9800", "9801")))
-	wantProblem(t, other, http.StatusUnprocessableEntity, "key-reused")
+	wantProblem(t, other, http.StatusUnprocessableEntity, idemhttp.TypeKeyReused)
 	if got := other.Header().Get("Retry-After"); got != "" {
 		t.Errorf("Retry-After %q on an answer that stays", got)
 	}
@@ -137,14 +140,14 @@ func TestKeysOfTenantsDoNotMeet(t *testing.T) {
 		t.Error("globex was given the answer to acme")
 	}
 	s.wantOrders(2)
-	wantProblem(t, s.get(acme.Header().Get("Location"), withCredential("globex-key")), http.StatusNotFound, "no-such-order")
+	wantProblem(t, s.get(acme.Header().Get("Location"), withCredential("globex-key")), http.StatusNotFound, ourType+"no-such-order")
 }
 
 func TestOutOfStockIsFinalForItsKey(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	refused := s.order(withBody(aSamovar))
-	wantProblem(t, refused, http.StatusUnprocessableEntity, "out-of-stock")
+	wantProblem(t, refused, http.StatusUnprocessableEntity, ourType+"out-of-stock")
 	s.wantOrders(0)
 
 	s.exec(`UPDATE stock SET quantity = 1 WHERE sku = 'samovar'`)
@@ -194,7 +197,7 @@ func TestKeyInProgressIsAConflict(t *testing.T) {
 		t.Fatal(err)
 	}
 	busy := s.order()
-	wantProblem(t, busy, http.StatusConflict, "key-in-progress")
+	wantProblem(t, busy, http.StatusConflict, idemhttp.TypeInProgress)
 	if got := busy.Header().Get("Retry-After"); got == "" || got == "0" {
 		t.Errorf("Retry-After %q, want whole seconds", got)
 	}
@@ -211,7 +214,7 @@ func TestFailureIsNotExplainedAndLeavesTheKeyFree(t *testing.T) {
 	s := newShop(t)
 	s.exec(`ALTER TABLE ledger RENAME TO journal`)
 	failed := s.order()
-	wantProblem(t, failed, http.StatusInternalServerError, "internal")
+	wantProblem(t, failed, http.StatusInternalServerError, idemhttp.TypeInternal)
 	if strings.Contains(failed.Body.String(), "ledger") {
 		t.Errorf("the answer tells too much: %s", failed.Body)
 	}
@@ -223,9 +226,9 @@ func TestFailureIsNotExplainedAndLeavesTheKeyFree(t *testing.T) {
 func TestUnreachableDatabaseIsWorthARetry(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Open(t, "postgres://nobody@127.0.0.1:1/nothing", func(c *pgxpool.Config) { c.MinConns = 0 })
-	s := &shop{t: t, pool: pool, handler: newHandler(pool, demoCredentials())}
+	s := shopOn(t, pool)
 	away := s.order()
-	wantProblem(t, away, http.StatusServiceUnavailable, "try-again")
+	wantProblem(t, away, http.StatusServiceUnavailable, idemhttp.TypeUnavailable)
 	if got := away.Header().Get("Retry-After"); got != "1" {
 		t.Errorf("Retry-After %q, want 1", got)
 	}
@@ -235,7 +238,7 @@ func TestOrderThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	for _, path := range []string{"/orders/1", "/orders/x", "/orders/99999999999999999999"} {
-		wantProblem(t, s.get(path), http.StatusNotFound, "no-such-order")
+		wantProblem(t, s.get(path), http.StatusNotFound, ourType+"no-such-order")
 	}
 	if got := s.get("/orders").Body.String(); got != "[]\n" {
 		t.Errorf("listed %s, want []", got)

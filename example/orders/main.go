@@ -1,6 +1,6 @@
 // Command orders is a small service whose POST /orders is safe to retry, and the demonstration that it is.
 //
-//	orders serve    the service, on 127.0.0.1:8080 unless -listen or ORDERS_LISTEN says otherwise
+//	orders serve    the service, on 127.0.0.1:8080 unless -listen or ORDERS_LISTEN says otherwise, with a page to try it on
 //	orders demo     two instances of it, a storm of retries and crashes, and the books afterwards
 //
 // Both take the address of a Postgres from DATABASE_URL; `make serve` and `make demo` bring one.
@@ -11,13 +11,15 @@
 //
 // Read it in this order:
 //
-//	handler.go       POST /orders: the one call of idem.Do, and what it is given
-//	orders.go        what an order does to the tables, on the transaction that idem.Do hands out
-//	idempotency.go   between HTTP and idem: the key, the replay header, the status of a refusal
-//	migrate.go       two sets of migrations, ours and idem's, side by side
-//	neworder.go, tenant.go, problem.go, serve.go
-//	                 what any service needs besides
-//	demo/            what goes wrong in real life, done on purpose and from outside: the service has no hook for it
+//	handler.go     POST /orders under idemhttp: who is asking, and the one call that places an order
+//	orders.go      what an order does to the tables, on the transaction that idemhttp hands out
+//	migrate.go     two sets of migrations, ours and idem's, side by side
+//	neworder.go, tenant.go, problem.go, answer.go, serve.go
+//	               what any service needs besides
+//	demo/          what goes wrong in real life, done on purpose and from outside, to clients of idemclient
+//	page.go, page/ the page: a shop on which to do the same by hand
+//	books.go       what it shows of the database
+//	mishap.go      what it can ask to go wrong: around the service, which has no hook for it
 package main
 
 import (

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/idemhttp"
 	"github.com/idem-go/idem/internal/pgtest"
 )
 
@@ -40,7 +41,16 @@ func newShop(t testing.TB) *shop {
 	if err := migrate(context.Background(), pool); err != nil {
 		t.Fatal(err)
 	}
-	return &shop{t: t, pool: pool, handler: newHandler(pool, demoCredentials())}
+	return shopOn(t, pool)
+}
+
+func shopOn(t testing.TB, pool *pgxpool.Pool) *shop {
+	t.Helper()
+	handler, err := newHandler(pool, demoCredentials())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &shop{t: t, pool: pool, handler: handler}
 }
 
 const (
@@ -52,7 +62,9 @@ const (
 type edit func(*http.Request)
 
 func withBody(body string) edit {
-	return func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(body)) }
+	return func(r *http.Request) {
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+	}
 }
 
 func withHeader(name string, values ...string) edit {
@@ -66,7 +78,7 @@ func withCredential(secret string) edit { return withHeader("Authorization", "Be
 // order sends acme's order of two teapots with the key "k", edited.
 func (s *shop) order(edits ...edit) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader(twoTeapots))
-	return s.do(r, append([]edit{withKey("k"), withCredential("acme-key")}, edits...)...)
+	return s.do(r, append([]edit{withKey("k"), withCredential("acme-key"), withHeader("Content-Type", "application/json")}, edits...)...)
 }
 
 func (s *shop) get(path string, edits ...edit) *httptest.ResponseRecorder {
@@ -116,15 +128,18 @@ func wantStatus(t testing.TB, w *httptest.ResponseRecorder, status int) {
 	}
 }
 
-// wantProblem fails the test unless the answer is a problem of this kind.
+// ourType is what the types of the service's own problems begin with.
+const ourType = "urn:example:"
+
+// wantProblem fails the test unless the answer is a problem of this type.
 func wantProblem(t testing.TB, w *httptest.ResponseRecorder, status int, kind string) {
 	t.Helper()
 	wantStatus(t, w, status)
-	var p problem
+	var p idemhttp.Problem
 	if err := json.NewDecoder(bytes.NewReader(w.Body.Bytes())).Decode(&p); err != nil {
 		t.Fatal(err)
 	}
-	if p.Type != "urn:example:"+kind || p.Status != status || p.Title == "" {
+	if p.Type != kind || p.Status != status || p.Title == "" {
 		t.Errorf("problem %+v, want the type %s and the status %d", p, kind, status)
 	}
 	if got := w.Header().Get("Content-Type"); got != "application/problem+json" {

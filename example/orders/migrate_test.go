@@ -27,8 +27,7 @@ func TestInstancesMayStartTogether(t *testing.T) {
 		})
 	}
 	starts.Wait()
-	s := &shop{t: t, pool: pgtest.Open(t, dsn)}
-	s.handler = newHandler(s.pool, demoCredentials())
+	s := shopOn(t, pgtest.Open(t, dsn))
 	wantStatus(t, s.order(), 201)
 	s.wantOrders(1)
 	for _, table := range []string{"orders_goose_version", "idem_goose_version"} {

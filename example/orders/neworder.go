@@ -1,8 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
+	"mime"
+	"net/http"
 	"regexp"
 	"strings"
 )
@@ -22,26 +23,37 @@ var (
 	currencyForm = regexp.MustCompile(`^[A-Z]{3}$`)
 )
 
-// parseOrder reads a request. A field that it does not know is an error: it would be part of what the client means and
-// not of what it gets.
-func parseOrder(body []byte) (newOrder, error) {
+// readOrder reads a request. A field that it does not know is an error: it would be part of what the client means and
+// not of what it gets. So is another media type: only as JSON is the body known to be one document with one meaning, since
+// that is how its fingerprint was taken.
+func readOrder(r *http.Request) (newOrder, error) {
+	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != "application/json" {
+		return newOrder{}, notJSON()
+	}
 	var wanted newOrder
-	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&wanted); err != nil {
 		return newOrder{}, badRequest("The body is not an order: sku, quantity, amount_cents, currency and, if you like, note and client_time.")
 	}
-	switch {
-	case !skuForm.MatchString(wanted.SKU):
-		return newOrder{}, badRequest("A sku has 1 to 64 small letters, digits and hyphens.")
-	case wanted.Quantity < 1:
-		return newOrder{}, badRequest("A quantity is at least 1.")
-	case wanted.AmountCents < 1:
-		return newOrder{}, badRequest("An amount is at least 1 cent.")
-	case !currencyForm.MatchString(wanted.Currency):
-		return newOrder{}, badRequest("A currency has three capital letters.")
-	case len(wanted.Note) > 500 || strings.ContainsRune(wanted.Note, 0):
-		return newOrder{}, badRequest("A note has at most 500 bytes, none of them NUL.")
+	if err := wanted.check(); err != nil {
+		return newOrder{}, err
 	}
 	return wanted, nil
+}
+
+func (wanted newOrder) check() error {
+	switch {
+	case !skuForm.MatchString(wanted.SKU):
+		return badRequest("A sku has 1 to 64 small letters, digits and hyphens.")
+	case wanted.Quantity < 1:
+		return badRequest("A quantity is at least 1.")
+	case wanted.AmountCents < 1:
+		return badRequest("An amount is at least 1 cent.")
+	case !currencyForm.MatchString(wanted.Currency):
+		return badRequest("A currency has three capital letters.")
+	case len(wanted.Note) > 500 || strings.ContainsRune(wanted.Note, 0):
+		return badRequest("A note has at most 500 bytes, none of them NUL.")
+	}
+	return nil
 }

@@ -19,7 +19,12 @@ func serve(ctx context.Context, databaseURL, address string, out io.Writer) erro
 		return err
 	}
 	defer pool.Close()
-	return listenAndServe(ctx, address, newHandler(pool, demoCredentials()), out)
+	credentials := demoCredentials()
+	service, err := newHandler(pool, credentials)
+	if err != nil {
+		return err
+	}
+	return listenAndServe(ctx, address, withPage(pool, credentials, service), out)
 }
 
 // open returns a pool on a database whose schema is current.
@@ -67,8 +72,9 @@ func listenAndServe(ctx context.Context, address string, handler http.Handler, o
 // announce tells that connections are accepted from here on: programs read its first line, people the rest.
 func announce(out io.Writer, address net.Addr) {
 	const order = `curl -i http://%[1]s/orders -H 'Authorization: Bearer acme-key' -H 'Idempotency-Key: my-first-order' ` +
-		`-d '{"sku":"teapot","quantity":1,"amount_cents":%[2]d,"currency":"EUR"}'`
+		`-H 'Content-Type: application/json' -d '{"sku":"teapot","quantity":1,"amount_cents":%[2]d,"currency":"EUR"}'`
 	fmt.Fprintf(out, "listening on http://%[1]s\n\n"+
+		"Open it in a browser: a shop, and what it leaves in Postgres. Or by hand:\n\n"+
 		"An order. Send it twice: the second answer is the first, marked Idempotency-Replayed.\n\n  "+order+"\n\n", address, 4900)
 	fmt.Fprintf(out, "Another order with the same key: refused.\n\n  "+order+"\n\n", address, 5900)
 	fmt.Fprintf(out, "What has been ordered.\n\n  curl http://%[1]s/orders -H 'Authorization: Bearer acme-key'\n\n", address)

@@ -14,8 +14,10 @@ func demoCredentials() credentials {
 }
 
 // tenant returns who sends the request.
-func (c credentials) tenant(r *http.Request) (string, bool) {
+func (c credentials) tenant(r *http.Request) (string, error) {
 	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	tenant, known := c[secret]
-	return tenant, known && strings.EqualFold(scheme, "Bearer")
+	if tenant, known := c[secret]; known && strings.EqualFold(scheme, "Bearer") {
+		return tenant, nil
+	}
+	return "", unauthorized()
 }

@@ -3,13 +3,15 @@ package demo
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/idem-go/idem/idemclient"
 )
 
 // order is a request as a client writes it.
@@ -18,15 +20,12 @@ type order struct {
 	Quantity    int       `json:"quantity"`
 	AmountCents int       `json:"amount_cents"`
 	Currency    string    `json:"currency"`
-	ClientTime  time.Time `json:"client_time"` // of the attempt
+	ClientTime  time.Time `json:"client_time"` // of the call
 }
 
 func teapots() order {
 	return order{SKU: "teapot", Quantity: 2, AmountCents: 9800, Currency: "EUR"}
 }
-
-// newKey is made once for each order, before its first attempt, and kept for as long as there is no answer.
-func newKey() string { return rand.Text() }
 
 // answer is what a client remembers of a response.
 type answer struct {
@@ -58,31 +57,50 @@ func (a answer) sameAs(other answer) error {
 
 const credential = "acme-key"
 
-// post makes one attempt over a connection of its own, which keeps net/http from repeating it on its own account.
-func post(ctx context.Context, url, key string, o order) (answer, error) {
+// customer is a client that asks again by itself, kindly and under the same key, until it has an answer.
+type customer struct {
+	http    *http.Client
+	counter *counter
+}
+
+// customer returns one whose attempts are counted. Each attempt is made over a connection of its own, to be dialed by dial
+// or, if that is nil, as usual.
+func (s *stage) customer(dial func(ctx context.Context, network, address string) (net.Conn, error)) *customer {
+	return &customer{counter: &s.counter, http: &http.Client{Transport: &idemclient.Transport{
+		Base:       &http.Transport{DisableKeepAlives: true, DialContext: dial},
+		MinBackoff: 5 * time.Millisecond, // of the usual 250: an act is to be short
+		Observe:    func(context.Context, idemclient.Attempt) { s.countAttempt() },
+	}}}
+}
+
+// order is one call. However many attempts it takes, it has one key and one answer.
+func (c *customer) order(ctx context.Context, url, key string, o order) (answer, error) {
 	o.ClientTime = time.Now()
 	body, err := json.Marshal(o)
 	if err != nil {
 		return answer{}, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/orders", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(idemclient.WithKey(ctx, key), http.MethodPost, url+"/orders", bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}
 	request.Header.Set("Authorization", "Bearer "+credential)
 	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Idempotency-Key", `"`+key+`"`)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Do(request)
+	response, err := c.http.Do(request)
 	if err != nil {
 		return answer{}, err
 	}
 	defer response.Body.Close()
 	received, err := io.ReadAll(response.Body)
-	return answer{
+	if err != nil {
+		return answer{}, err
+	}
+	a := answer{
 		status:   response.StatusCode,
 		replayed: response.Header.Get("Idempotency-Replayed") == "true",
 		location: response.Header.Get("Location"),
 		body:     string(received),
-	}, err
+	}
+	c.counter.countAnswer(a)
+	return a, nil
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
+
+	"github.com/idem-go/idem/idemclient"
 )
 
 // atOnce is how soon after a crash an order has to go through. With a lease it would have to run out first.
@@ -14,36 +17,47 @@ const atOnce = time.Second
 // killedInside kills an instance that has executed every statement of an order and has not sent COMMIT. The client asks the
 // other instance, which has to place the order, and at once.
 func killedInside(ctx context.Context, s *stage) (string, error) {
-	key, order := newKey(), teapots()
+	order := teapots()
 	hold, err := s.hold(ctx, order.SKU)
 	if err != nil {
 		return "", err
 	}
-	defer hold.release()
-	first := make(chan error, 1)
+	answered := make(chan result, 1)
 	go func() {
-		_, err := s.send(ctx, s.first, key, order)
-		first <- err
+		got, err := s.customer(inTurn(s.first, s.second)).order(ctx, s.first.url, idemclient.NewKey(), order)
+		answered <- result{got, err, time.Now()}
 	}()
 	err = s.freezeBeforeCommit(ctx, hold)
-	s.first.kill()
+	hold.release()
 	died := time.Now()
-	switch answered := <-first == nil; {
-	case err != nil:
-		return "", err
-	case answered:
-		return "", errors.New("the instance answered before it was killed")
-	}
-
-	retry, err := s.send(ctx, s.second, key, order)
-	if err != nil {
+	s.first.kill()
+	got := <-answered
+	if err = errors.Join(err, got.err); err != nil {
 		return "", err
 	}
-	took := time.Since(died)
+	took := got.at.Sub(died)
 	if took > atOnce {
 		return "", fmt.Errorf("the order went through %v after the crash, want at most %v", took, atOnce)
 	}
-	return fmt.Sprintf("placed %d ms after the crash", took.Milliseconds()), retry.expect(http.StatusCreated, false)
+	return fmt.Sprintf("placed %d ms after the crash", took.Milliseconds()), got.answer.expect(http.StatusCreated, false)
+}
+
+// result is what became of a call, and when.
+type result struct {
+	answer answer
+	err    error
+	at     time.Time
+}
+
+// inTurn dials the next instance each time, and stays with the last, as a balancer might.
+func inTurn(instances ...*instance) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, _ string) (net.Conn, error) {
+		next := instances[0].address()
+		if len(instances) > 1 {
+			instances = instances[1:]
+		}
+		return new(net.Dialer).DialContext(ctx, network, next)
+	}
 }
 
 // freezeBeforeCommit freezes the first instance inside the transaction of the order that waits for the hold. Released, the
@@ -65,17 +79,17 @@ func (s *stage) freezeBeforeCommit(ctx context.Context, hold *hold) error {
 
 // killedAfter loses the answer and the process that gave it. What is replayed has to come from the database.
 func killedAfter(ctx context.Context, s *stage) (string, error) {
-	key, order := newKey(), teapots()
-	if err := s.lose(ctx, s.first, key, order); err != nil {
-		return "", err
-	}
-	s.first.kill()
-	if err := s.revive(ctx); err != nil {
-		return "", err
-	}
-	retry, err := s.send(ctx, s.first, key, order)
+	relay, err := s.newRelay(ctx, func() error {
+		s.first.kill()
+		return s.revive(ctx)
+	})
 	if err != nil {
 		return "", err
 	}
-	return "", retry.expect(http.StatusCreated, true)
+	defer relay.close()
+	got, err := s.customer(nil).order(ctx, relay.url, idemclient.NewKey(), teapots())
+	if err != nil {
+		return "", err
+	}
+	return "", errors.Join(got.expect(http.StatusCreated, true), relay.lostCreated(ctx))
 }

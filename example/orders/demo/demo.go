@@ -2,7 +2,8 @@
 //
 // The service is a black box to it: processes that it starts, an HTTP port, and the tables. Each accident comes from
 // outside: a network that cuts a connection, a kill -9, a row that is locked for a while so that a request stands still
-// where it can be hit. The service has no hook for any of this.
+// where it can be hit. The service has no hook for any of this. The clients are those of package idemclient: they ask
+// again by themselves, so that an act is one call, however many attempts that takes.
 //
 // Nothing waits for its moment by sleeping. A request was written when net/http says so, it is inside its transaction when
 // Postgres says so, and its answer is on the way when the first bytes of it are there.

@@ -66,6 +66,9 @@ func (i *instance) waitUntilReady(ctx context.Context) error {
 	}
 }
 
+// address is where it listens, once it is ready.
+func (i *instance) address() string { return strings.TrimPrefix(i.url, "http://") }
+
 func (i *instance) running() bool {
 	select {
 	case <-i.ended:

@@ -4,24 +4,27 @@ import (
 	"context"
 	"errors"
 	"net/http"
+
+	"github.com/idem-go/idem/idemclient"
 )
 
 // lostAnswer is the oldest trouble of all: the order is placed, and nobody has told the client.
 func lostAnswer(ctx context.Context, s *stage) (string, error) {
-	key, order := newKey(), teapots()
-	if err := s.lose(ctx, s.first, key, order); err != nil {
-		return "", err
-	}
-	retry, err := s.send(ctx, s.first, key, order)
+	relay, err := s.newRelay(ctx, nil)
 	if err != nil {
 		return "", err
 	}
-	return "", retry.expect(http.StatusCreated, true)
+	defer relay.close()
+	got, err := s.customer(nil).order(ctx, relay.url, idemclient.NewKey(), teapots())
+	if err != nil {
+		return "", err
+	}
+	return "", errors.Join(got.expect(http.StatusCreated, true), relay.lostCreated(ctx))
 }
 
 // changedAmount uses a key for a second order, which is a mistake. The first order is none the worse for it.
 func changedAmount(ctx context.Context, s *stage) (string, error) {
-	key, order := newKey(), teapots()
+	key, order := idemclient.NewKey(), teapots()
 	changed := order
 	changed.AmountCents++
 	placed, err1 := s.send(ctx, s.first, key, order)
@@ -40,7 +43,7 @@ func changedAmount(ctx context.Context, s *stage) (string, error) {
 // soldOut asks for what is not there. The order and its entry, written before that turned out, are undone, and the no is
 // final.
 func soldOut(ctx context.Context, s *stage) (string, error) {
-	key, order := newKey(), teapots()
+	key, order := idemclient.NewKey(), teapots()
 	order.SKU = "samovar"
 	refused, err1 := s.send(ctx, s.first, key, order)
 	again, err2 := s.send(ctx, s.second, key, order)

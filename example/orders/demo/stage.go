@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -69,37 +68,7 @@ func (s *stage) printLogs() {
 	}
 }
 
-// send makes one attempt and counts it.
+// send makes one call to an instance.
 func (s *stage) send(ctx context.Context, to *instance, key string, o order) (answer, error) {
-	return s.sendTo(ctx, to.url, key, o)
-}
-
-func (s *stage) sendTo(ctx context.Context, url, key string, o order) (answer, error) {
-	s.countAttempt()
-	a, err := post(ctx, url, key, o)
-	if err == nil {
-		s.countAnswer(a)
-	}
-	return a, err
-}
-
-// lose makes an attempt whose answer is cut off on its way back, and fails unless that is what happens.
-func (s *stage) lose(ctx context.Context, to *instance, key string, o order) error {
-	relay, err := newRelay(ctx, to.url)
-	if err != nil {
-		return err
-	}
-	defer relay.close()
-	if _, err := s.sendTo(ctx, relay.url, key, o); err == nil {
-		return errors.New("the answer that was to be lost has arrived")
-	}
-	lost, err := relay.lost(ctx)
-	if err != nil {
-		return err
-	}
-	const created = "HTTP/1.1 201"
-	if len(lost) < len(created) || string(lost[:len(created)]) != created {
-		return fmt.Errorf("the answer that was lost was %.40q, want a 201", lost)
-	}
-	return nil
+	return s.customer(nil).order(ctx, to.url, key, o)
 }

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync"
+
+	"github.com/idem-go/idem/idemclient"
 )
 
 // storm sends one order from everywhere at once, like an impatient user, a proxy that retries and a queue that delivers
@@ -39,7 +41,7 @@ type flood struct {
 
 // flood sends half of the attempts to each instance.
 func (s *stage) flood(ctx context.Context, o order) *flood {
-	f, key := new(flood), newKey()
+	f, key := new(flood), idemclient.NewKey()
 	for n := range duplicates {
 		to := []*instance{s.first, s.second}[n%2]
 		f.written.Add(1)

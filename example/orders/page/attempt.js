@@ -1,0 +1,20 @@
+// One attempt, and what the browser saw of it.
+
+import { ask } from "./service.js";
+
+// send resolves to what was seen. It never rejects: no answer is something to see as well.
+export async function send(key, order, mishaps) {
+  const headers = { "Content-Type": "application/json", "Idempotency-Key": `"${key}"` };
+  if (mishaps.length > 0) headers["Mishap"] = mishaps.join(", ");
+  try {
+    const response = await ask("/orders", { method: "POST", headers, body: JSON.stringify(order) });
+    const body = await response.json();
+    return {
+      outcome: String(response.status),
+      replayed: response.headers.get("Idempotency-Replayed") === "true",
+      detail: response.ok ? `order ${body.id}` : body.title,
+    };
+  } catch {
+    return { outcome: "no answer", replayed: false, detail: "network error: was it ordered?" };
+  }
+}

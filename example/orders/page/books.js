@@ -1,0 +1,91 @@
+// The books: the latest transactions of this tenant, read from the database again and again.
+
+import { read } from "./service.js";
+import { element, euros } from "./text.js";
+
+const pause = 500; // milliseconds
+
+// watchBooks shows the books from here on, and tells the purchases of their orders. Its look does not wait for the next time.
+export function watchBooks(purchases) {
+  let timer, looking = false, again = false;
+  async function look() {
+    again = true;
+    if (looking) return;
+    looking = true;
+    clearTimeout(timer);
+    while (again) {
+      again = false;
+      await showBooks(purchases);
+    }
+    looking = false;
+    if (!document.hidden) timer = setTimeout(look, pause);
+  }
+  document.addEventListener("visibilitychange", look);
+  look();
+  return { look };
+}
+
+async function showBooks(purchases) {
+  const purchase = purchases.at(-1);
+  const [rows, busy] = await Promise.all([read("/books"), inProgress(purchase)]);
+  showState(rows ? "live" : "out of reach");
+  if (!rows) return;
+  for (const purchase of purchases) purchase.countOrders(rows);
+  const lines = rows.map((row) => line(row, row.record?.key === purchase.abridgedKey));
+  if (busy) lines.unshift(lineInProgress(purchase));
+  replace(lines);
+}
+
+// inProgress tells whether an attempt of the purchase is being executed. There is no row yet, but the service can tell.
+async function inProgress(purchase) {
+  if (purchase.waiting === 0) return false;
+  const status = await read("/orders/status", { "Idempotency-Key": purchase.key });
+  return status?.state === "processing";
+}
+
+let shown = ""; // what has not changed is left alone
+
+function replace(lines) {
+  const text = lines.map((line) => line.outerHTML).join("");
+  if (text === shown) return;
+  shown = text;
+  document.querySelector("#books").replaceChildren(...lines);
+}
+
+function showState(state) {
+  const place = document.querySelector("#books-state");
+  if (place.textContent !== state) place.textContent = state;
+}
+
+function line({ order, record }, ours) {
+  const row = element("tr", ours ? "ours" : "");
+  const what = element("td", "", order ? `${order.quantity} × ${order.sku}` : "no order");
+  if (order) what.append(" ", element("span", "soft", euros(order.amount_cents)));
+  const answer = element("td", "", record ? String(record.status) : "no record");
+  if (record) answer.append(" ", element("span", "soft", record.state));
+  row.append(
+    element("td", "", order ? String(order.id) : "–"),
+    what,
+    element("td", "xmin", transactions(order, record)),
+    element("td", "code", record ? record.key : "–"),
+    answer,
+  );
+  return row;
+}
+
+// transactions is one number, unless something is badly wrong.
+function transactions(order, record) {
+  return [...new Set([order?.xmin, record?.xmin])].filter(Boolean).join(" ≠ ");
+}
+
+function lineInProgress(purchase) {
+  const row = element("tr", "in-progress");
+  row.append(
+    element("td", "", "–"),
+    element("td", "", "being ordered"),
+    element("td", "xmin", "–"),
+    element("td", "code", purchase.abridgedKey),
+    element("td", "", "in progress"),
+  );
+  return row;
+}

@@ -1,0 +1,56 @@
+// A purchase: one key, and the attempts made with it.
+
+import { abridged, element, euros } from "./text.js";
+
+export class Purchase {
+  key = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  abridgedKey = abridged(this.key);
+  waiting = 0; // attempts without an answer yet
+  element = element("article", "card purchase");
+  #sum = element("p", "sum");
+  #list = element("ol", "attempts");
+  #orders = 0;
+
+  constructor() {
+    const heading = element("h3", "", "Key ");
+    heading.append(element("code", "", this.abridgedKey));
+    this.element.append(heading, this.#sum, this.#list);
+  }
+
+  // addAttempt returns a function that is to be told what was seen.
+  addAttempt(order) {
+    const line = element("li"), outcome = element("span", "seen");
+    outcome.append(element("span", "badge waiting", "waiting"));
+    line.append(element("span", "sent", `${order.quantity} × ${order.sku}, ${euros(order.amount_cents)}`), " ", outcome);
+    this.#list.append(line);
+    this.waiting++;
+    this.#showSum();
+    return (seen) => {
+      this.waiting--;
+      outcome.replaceChildren(...describe(seen));
+    };
+  }
+
+  // countOrders looks for the orders of this purchase in the books, which have the latest.
+  countOrders(rows) {
+    const found = rows.filter((row) => row.order && row.record?.key === this.abridgedKey).length;
+    if (found > 0) this.#orders = found;
+    this.#showSum();
+  }
+
+  #showSum() {
+    const sum = `${count(this.#list.childElementCount, "attempt")} → ${count(this.#orders, "order")}`;
+    if (this.#sum.textContent !== sum) this.#sum.textContent = sum; // what changes in a log is read out
+  }
+}
+
+function count(n, what) {
+  return `${n} ${what}${n === 1 ? "" : "s"}`;
+}
+
+function describe({ outcome, replayed, detail }) {
+  const kind = outcome === "no answer" ? "lost" : outcome < "300" ? "good" : "refused";
+  const badges = [element("span", `badge ${kind}`, outcome)];
+  if (replayed) badges.push(" ", element("span", "badge replayed", "replayed"));
+  return [...badges, " ", element("span", "detail", detail)];
+}
