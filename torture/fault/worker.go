@@ -1,0 +1,31 @@
+package fault
+
+import (
+	"context"
+	"syscall"
+	"time"
+)
+
+func workerKinds() []Kind {
+	return []Kind{
+		{Name: "kill", Group: Worker, weight: 6, inject: kill,
+			About: "SIGKILL of a worker, wherever it is"},
+		{Name: "stop", Group: Worker, weight: 4, inject: stop,
+			About: "SIGSTOP of a worker, for up to 2 s, and SIGCONT"},
+	}
+}
+
+func kill(_ context.Context, i *injection) error {
+	return i.signal(i.worker(), syscall.SIGKILL)
+}
+
+func stop(ctx context.Context, i *injection) error {
+	worker := i.worker()
+	if err := i.signal(worker, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	sleep(ctx, i.between(10*time.Millisecond, 2*time.Second))
+	// If it was killed meanwhile, it is another process that is told to go on, which does so anyway.
+	_ = i.Workers.Signal(worker, syscall.SIGCONT)
+	return nil
+}

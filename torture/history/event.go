@@ -1,0 +1,122 @@
+package history
+
+import (
+	"fmt"
+	"hash/fnv"
+	"time"
+)
+
+// Shards is into how many parts a history can be divided.
+const Shards = 256
+
+// ShardOf is the part that a key belongs to.
+func ShardOf(scope, key string) uint8 {
+	h := fnv.New32a()
+	h.Write([]byte(scope))
+	h.Write([]byte{0})
+	h.Write([]byte(key))
+	return uint8(h.Sum32())
+}
+
+// Op names one call in a run: by the slot of its worker, how many processes the slot had before, and a counter.
+type Op uint64
+
+// NewOp returns the name of the n-th call of a process.
+func NewOp(slot, incarnation int, n uint32) Op {
+	return Op(slot)<<48 | Op(incarnation&0xffff)<<32 | Op(n)
+}
+
+// Slot is the slot of the worker that made the call.
+func (o Op) Slot() int { return int(o >> 48) }
+
+// Process tells the processes of a run apart.
+func (o Op) Process() uint32 { return uint32(o >> 32) }
+
+func (o Op) String() string {
+	return fmt.Sprintf("w%d.%d#%d", o.Slot(), uint16(o>>32), uint32(o))
+}
+
+// Kind is what an event tells.
+type Kind string
+
+// The kinds of events. A run begins in fn, once per execution of fn.
+const (
+	KindCall   Kind = "call"
+	KindRun    Kind = "run"
+	KindReturn Kind = "return"
+	KindExit   Kind = "exit" // the worker ended in order
+)
+
+// Event is a line of a history.
+type Event struct {
+	Shard  uint8         `json:"p"` // the first field, so that a line can be skipped without decoding it
+	At     time.Duration `json:"t"`
+	Kind   Kind          `json:"e"`
+	Op     Op            `json:"o"`
+	Call   *Call         `json:"c,omitempty"`
+	Run    string        `json:"i,omitempty"` // the operation id that fn sees
+	Return *Return       `json:"r,omitempty"`
+	Leaks  string        `json:"leaks,omitempty"` // at exit: goroutines that should not be there
+}
+
+// Call is what was asked for.
+type Call struct {
+	Verb     string        `json:"v"` // Do, DoTx, DoJSON
+	Scope    string        `json:"s"`
+	Key      string        `json:"k"`
+	Payload  string        `json:"h"` // what is hashed
+	Fn       string        `json:"f"` // what fn will do
+	TTL      time.Duration `json:"ttl"`
+	Wait     time.Duration `json:"wait,omitempty"`
+	Timeout  time.Duration `json:"limit,omitempty"` // of the context
+	Settings string        `json:"x"`               // isolation level and exec mode
+	Wall     int64         `json:"w"`               // the time of day, in microseconds
+}
+
+// Outcome is what was answered.
+type Outcome string
+
+// The outcomes. Executed and Replayed are answers with a response; after Unknown and Ended the library promises nothing
+// about this call; after all others it promises that the call has committed nothing.
+const (
+	Executed   Outcome = "executed"
+	Replayed   Outcome = "replayed"
+	Mismatch   Outcome = "mismatch"
+	InProgress Outcome = "in progress"
+	FnFailed   Outcome = "fn failed"    // fn's own error came back
+	Panicked   Outcome = "fn panicked"  // or called Goexit
+	Aborted    Outcome = "aborted"      // ErrTxAborted
+	TooLarge   Outcome = "too large"    // ErrResponseTooLarge
+	Undone     Outcome = "undone"       // a DoTx whose caller rolled back
+	Cancelled  Outcome = "context over" // the error of the context
+	Conflict   Outcome = "conflict"     // a serialization failure or deadlock that outlived the retries
+	Failed     Outcome = "failed"       // any other error
+	Ended      Outcome = "ended"        // ErrTxEnded
+	Unknown    Outcome = "unknown"      // ErrOutcomeUnknown, or a COMMIT of the worker's own without an answer
+	Open       Outcome = "open"         // never returned; no event has it
+)
+
+// Answered reports whether the outcome carries a response.
+func (o Outcome) Answered() bool { return o == Executed || o == Replayed }
+
+// CommittedNothing reports whether the library promises that the call has left nothing behind.
+func (o Outcome) CommittedNothing() bool {
+	switch o {
+	case Executed, Replayed, Ended, Unknown, Open:
+		return false
+	}
+	return true
+}
+
+// Return is how a call ended. The times are those of the database's clock, in microseconds.
+type Return struct {
+	Outcome     Outcome `json:"a"`
+	Rejected    bool    `json:"rejected,omitempty"`
+	OperationID string  `json:"i,omitempty"`
+	Digest      string  `json:"d,omitempty"` // of the whole response
+	Maker       Op      `json:"m,omitempty"` // the call whose response it is, as the response says
+	Created     int64   `json:"cr,omitempty"`
+	Completed   int64   `json:"co,omitempty"`
+	Expires     int64   `json:"ex,omitempty"`
+	Err         string  `json:"err,omitempty"`
+}

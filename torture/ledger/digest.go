@@ -1,0 +1,25 @@
+package ledger
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"github.com/idem-go/idem"
+)
+
+// Digest tells two responses apart, in every byte of status, header and body.
+func Digest(r idem.Response) string {
+	if len(r.Header) == 0 {
+		r.Header = nil
+	}
+	if len(r.Body) == 0 {
+		r.Body = nil
+	}
+	encoded, err := json.Marshal(r) // sorts the header; the body as base64
+	if err != nil {
+		panic(err)
+	}
+	sum := sha256.Sum256(encoded)
+	return hex.EncodeToString(sum[:8])
+}

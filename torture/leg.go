@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/torture/check"
+	"github.com/idem-go/idem/torture/crew"
+	"github.com/idem-go/idem/torture/fault"
+	"github.com/idem-go/idem/torture/history"
+	"github.com/idem-go/idem/torture/ledger"
+	"github.com/idem-go/idem/torture/report"
+)
+
+// leg is a run on one set of servers.
+type leg struct {
+	*config
+	name     string
+	dir      string
+	duration time.Duration
+	stage    func(ctx context.Context) error // starts what is needed, runs the leg, and takes it down
+
+	direct string                          // address of the server
+	pooled string                          // address of its pooler, empty if there is none
+	ready  func(ctx context.Context) error // returns when the server takes writes
+	about  about
+
+	// inject does harm until ctx ends, tells of it, and heals everything before it returns. It may be nil.
+	inject func(ctx context.Context, workers fault.Workers, log func(fault.Event)) error
+}
+
+// about is what has to be known besides the histories to check a leg again.
+type about struct {
+	Name       string
+	Seed       uint64
+	Start, End time.Duration
+}
+
+// errUnreadable says that the server is there, and what should be in it is not.
+var errUnreadable = errors.New("the database cannot be read")
+
+const (
+	stateFile = "state.jsonl"
+	aboutFile = "run.json"
+	faultFile = "faults.jsonl"
+)
+
+// run lets the workers work and the faults happen, and writes down what is in the database afterwards.
+func (l *leg) run(ctx context.Context) error {
+	if err := ledger.Install(ctx, l.direct); err != nil {
+		return fmt.Errorf("install: %w", err)
+	}
+	workers, err := crew.Start(l.crewOptions())
+	if err != nil {
+		return err
+	}
+	l.about = about{Name: l.name, Seed: l.seed, Start: workers.Started()}
+	err = l.torture(ctx, workers)
+	if err == nil {
+		bounded, cancel := context.WithTimeout(ctx, time.Minute)
+		err = l.ready(bounded)
+		cancel()
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 45*time.Second)
+	defer cancel()
+	err = errors.Join(err, workers.Stop(bounded), workers.Close())
+	l.about.End = history.Now()
+	if err != nil {
+		return err
+	}
+	if err := l.takeState(ctx); err != nil {
+		if _, ok := errors.AsType[*pgconn.PgError](err); ok {
+			return fmt.Errorf("%w: %w", errUnreadable, err)
+		}
+		return fmt.Errorf("state: %w", err)
+	}
+	return l.writeAbout()
+}
+
+// torture returns when time is up, or the workers have made all their calls, or faults cannot be injected.
+func (l *leg) torture(ctx context.Context, workers *crew.Crew) error {
+	ctx, cancel := context.WithTimeout(ctx, l.duration)
+	defer cancel()
+	go func() {
+		select {
+		case <-workers.Done():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	if l.inject == nil {
+		<-ctx.Done()
+		return nil
+	}
+	writer, err := history.Create(filepath.Join(l.dir, faultFile))
+	if err != nil {
+		return err
+	}
+	err = l.inject(ctx, workers, func(e fault.Event) { writer.Append(faultLine{Event: e}) })
+	return errors.Join(err, writer.Close())
+}
+
+func (l *leg) crewOptions() crew.Options {
+	options := crew.Options{
+		Dir: l.dir, Seed: l.seed, Goroutines: l.goroutines, Keys: l.keys, KeyLife: l.keyLife, Ops: l.ops,
+	}
+	for i := range l.workers {
+		dsn, pooled := l.direct, false
+		if i%2 == 1 && l.pooled != "" {
+			dsn, pooled = l.pooled, true
+		}
+		options.DSNs, options.Pooled = append(options.DSNs, dsn), append(options.Pooled, pooled)
+	}
+	return options
+}
+
+// takeState waits for the server to have nothing left of the workers, and writes down what is in the database.
+func (l *leg) takeState(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, l.direct)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	writer, err := history.Create(filepath.Join(l.dir, stateFile))
+	if err != nil {
+		return err
+	}
+	left, err := ledger.Leftovers(ctx, conn, 10*time.Second)
+	for _, f := range left {
+		writer.Append(ledger.Row{Finding: &f})
+	}
+	if err == nil {
+		err = ledger.Take(ctx, conn, writer)
+	}
+	return errors.Join(err, writer.Close())
+}
+
+func (l *leg) writeAbout() error {
+	encoded, err := json.MarshalIndent(l.about, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(l.dir, aboutFile), encoded, 0o644)
+}
+
+// judge checks a leg from its files.
+func judge(dir string) (*report.Leg, error) {
+	encoded, err := os.ReadFile(filepath.Join(dir, aboutFile))
+	if err != nil {
+		return nil, err
+	}
+	var a about
+	if err := json.Unmarshal(encoded, &a); err != nil {
+		return nil, err
+	}
+	faults, err := readFaults(dir)
+	if err != nil {
+		return nil, err
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "worker-*.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	result, err := check.Files(files, filepath.Join(dir, stateFile), portions(files), check.Options{
+		Start: a.Start, ClockMoved: clockMoved(faults), Losses: losses(faults), Kills: kills(faults),
+	})
+	return &report.Leg{Name: a.Name, Seed: a.Seed, Start: a.Start, End: a.End, Faults: faults, Result: result}, err
+}
+
+// portions is into how many parts a history is divided, so that one fits into memory with ease.
+func portions(files []string) int {
+	const enough = 512 << 20 // bytes, of about a million calls
+	total := int64(0)
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil {
+			total += info.Size()
+		}
+	}
+	return min(int(total/enough)+1, history.Shards)
+}

@@ -1,0 +1,64 @@
+// Command torture puts the promises of idem to the test: worker processes make calls, faults are injected, and a checker
+// that knows nothing of the library decides whether what they were told is true.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/idem-go/idem/torture/workload"
+)
+
+const usage = `torture [run] [flags]     torture the library, and check what came of it
+torture check DIR         check a run again, from its files
+torture faults            list what can be done, and whether this machine can
+torture mutants [flags]   try whether broken libraries are found out
+torture worker            what a run starts; not for people
+
+It exits with 1 if a promise was not kept, with 2 if the run itself did not work.
+
+flags:`
+
+var errNotKept = errors.New("a promise was not kept")
+
+func main() {
+	switch err := command(os.Args[1:]); {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, errNotKept):
+		os.Exit(1)
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(os.Stderr, "torture: interrupted")
+		os.Exit(2)
+	default:
+		fmt.Fprintln(os.Stderr, "torture:", err)
+		os.Exit(2)
+	}
+}
+
+func command(args []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	name := "run"
+	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
+		name, args = args[0], args[1:]
+	}
+	switch name {
+	case "run":
+		return run(ctx, args)
+	case "check":
+		return again(args)
+	case "faults":
+		return listFaults()
+	case "mutants":
+		return mutants(ctx, args)
+	case "worker":
+		stop() // it has a way of its own to end
+		return workload.Work(os.Stdin)
+	}
+	return fmt.Errorf("no command %q; see torture -help", name)
+}

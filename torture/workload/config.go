@@ -1,0 +1,18 @@
+package workload
+
+import "time"
+
+// Config is what a worker is told by its supervisor, as JSON on its standard input. The worker lives no longer than that
+// input is open.
+type Config struct {
+	Slot, Incarnation int
+	Seed              uint64
+	Start             time.Duration // of the run, by the history's clock: from it follow the keys in use
+	File              string        // the history to make
+	DSN               string
+	Pooled            bool // DSN leads to a pooler in transaction mode
+	Goroutines        int
+	Keys              int           // in use at one time, in each scope
+	KeyLife           time.Duration // for how long they are in use
+	Ops               int           // after which the worker ends by itself, without limit if 0
+}
