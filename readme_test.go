@@ -52,9 +52,9 @@ func blocks(document, language string) []string {
 
 // imports are the packages that a block which is no whole file may use.
 var imports = map[string]string{
-	"context": "context", "errors": "errors", "fmt": "fmt", "sql": "database/sql", "time": "time",
+	"context": "context", "errors": "errors", "fmt": "fmt", "sql": "database/sql", "time": "time", "http": "net/http", "strings": "strings",
 	"pgx": "github.com/jackc/pgx/v5", "pgxpool": "github.com/jackc/pgx/v5/pgxpool", "goose": "github.com/pressly/goose/v3",
-	"idem": "github.com/idem-go/idem", "migrations": "github.com/idem-go/idem/migrations",
+	"idem": "github.com/idem-go/idem", "migrations": "github.com/idem-go/idem/migrations", "idemclient": "github.com/idem-go/idem/idemclient",
 }
 
 // whole makes a file of a block. One that is only statements becomes the body of a function.
