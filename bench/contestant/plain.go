@@ -1,0 +1,26 @@
+package contestant
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Plain is a transaction around the statements of the business and nothing else. A request that is repeated is executed
+// again. It is the 1.00 that all others are compared with.
+func Plain() Contestant {
+	return Contestant{
+		Name: "plain transaction", Durable: 1, Repeats: true,
+		Guarantees: Guarantees{Atomic: "-", Free: "-", Replays: "no", Checks: "no"},
+		Open: func(_ context.Context, place Place) (Runner, error) {
+			return plain{pooled{place.Pool}}, nil
+		},
+	}
+}
+
+type plain struct{ pooled }
+
+func (p plain) Do(ctx context.Context, call Call) (Answer, error) {
+	err := pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error { return call.execute(ctx, tx) })
+	return Answer{Body: call.Body}, err
+}

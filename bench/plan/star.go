@@ -1,0 +1,56 @@
+// Package plan says what is measured, and measures it. The plan is a star: one base point, and from there one axis after
+// the other, each for the contestants that it can tell apart. All points together would take a day.
+package plan
+
+import (
+	"time"
+
+	"github.com/idem-go/idem/bench/arena"
+	"github.com/idem-go/idem/bench/contestant"
+)
+
+// leg is what is measured over one way to one server.
+type leg struct {
+	name     string
+	server   arena.Spec
+	rtt      time.Duration
+	cells    []cell
+	profiles bool // what an operation costs apart from time
+	storms   []contestant.Contestant
+	growth   []int // records in the table
+}
+
+const millisecond = time.Millisecond
+
+// star returns the legs. A server that several of them use is started once.
+func star(quick bool, memoryGB int) []leg {
+	base := arena.Spec{Name: "base", MemoryGB: memoryGB}
+	slow := arena.Spec{Name: "slow-disk", MemoryGB: memoryGB, Flush: millisecond}
+	grown := arena.Spec{Name: "grown", MemoryGB: memoryGB, Load: true}
+	newest := arena.Spec{Name: "postgres-18", MemoryGB: memoryGB, Major: 18}
+	if quick {
+		few := []contestant.Contestant{contestant.Idem(), contestant.Textbook(), contestant.Phases(), contestant.Fiber()}
+		return []leg{
+			{name: "loopback", server: base, cells: []cell{first(Insert, 1), first(Realistic, 8), replay(1), mixed(0.5)}, storms: few},
+			{name: "rtt", server: base, rtt: millisecond, cells: []cell{first(Insert, 1), first(Realistic, 1), replay(1)}},
+			{name: "profile", server: base, profiles: true},
+			{name: "flush", server: slow, cells: []cell{first(Insert, 8), first(Realistic, 8)}},
+			{name: "grown", server: grown, growth: []int{1e4, 1e6}},
+		}
+	}
+	loopback := []cell{
+		first(Insert, 1), first(Insert, 8), first(Realistic, 1), first(Realistic, 8), first(Realistic, 32),
+		replay(1), replay(8), mixed(0.01), mixed(0.5),
+	}
+	for _, bytes := range []int{16 << 10, 1 << 20} {
+		loopback = append(loopback, sized(bytes)...)
+	}
+	return []leg{
+		{name: "loopback", server: base, cells: loopback, storms: keepers()},
+		{name: "rtt", server: base, rtt: millisecond, cells: []cell{first(Insert, 1), first(Realistic, 1), first(Realistic, 8), replay(1)}},
+		{name: "profile", server: base, profiles: true},
+		{name: "flush", server: slow, cells: []cell{first(Insert, 1), first(Insert, 8), first(Realistic, 1), first(Realistic, 8)}},
+		{name: "grown", server: grown, growth: []int{1e4, 1e6, 1e7}},
+		{name: "pg18", server: newest, cells: []cell{first(Insert, 1), first(Realistic, 8), replay(1)}},
+	}
+}
