@@ -59,8 +59,9 @@
 //
 // If COMMIT was sent and its answer did not come, nobody but the database knows what happened. Do asks it: the record of the
 // key says whether this very execution was committed. If it was, the call succeeds; if it was not, and no longer can be, the
-// function is run again. Only if Postgres cannot be asked within some seconds is the answer ErrOutcomeUnknown, and asking
-// again with the same key is always right.
+// function is run again. The answer is ErrOutcomeUnknown only if Postgres cannot be asked within some seconds, or if the TTL
+// has passed meanwhile, so that the record may have come and gone. Until the TTL has passed, asking again with the same key is
+// always right.
 //
 // # Concurrency
 //

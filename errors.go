@@ -37,8 +37,9 @@ var (
 	// is *ResponseTooLargeError.
 	ErrResponseTooLarge = errors.New("idem: the response is too large")
 
-	// ErrOutcomeUnknown says that COMMIT was sent, that its answer was lost and that Postgres could not be asked in time.
-	// Try again with the same key to learn what became of it. Its type is *OutcomeUnknownError.
+	// ErrOutcomeUnknown says that COMMIT was sent, that its answer was lost and that Postgres could not be asked in time,
+	// which is while the TTL has not passed. Try again with the same key to learn what became of it: until then the record
+	// tells. Its type is *OutcomeUnknownError.
 	ErrOutcomeUnknown = errors.New("idem: the outcome is unknown")
 
 	// ErrTxAborted says that fn returned no error from a transaction that can no longer commit: a statement of it had failed,
