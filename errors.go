@@ -1,14 +1,13 @@
 package idem
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/internal/txn"
 )
 
 // Every way in which a call can say no. Test for them with errors.Is; the typed errors below carry the facts that a
@@ -43,13 +42,18 @@ var (
 	ErrOutcomeUnknown = errors.New("idem: the outcome is unknown")
 
 	// ErrTxAborted says that fn returned no error from a transaction that can no longer commit: a statement of it had failed,
-	// its connection was lost, or its rows were left open. Nothing was committed.
-	ErrTxAborted = errors.New("idem: fn returned without an error, but its transaction is aborted")
+	// its connection was lost, its rows were left open, or the server has ended the session because fn took too long for
+	// idle_in_transaction_session_timeout. Nothing was committed.
+	ErrTxAborted = txn.ErrAborted
 
 	// ErrTxEnded says that fn ended the transaction itself, or removed the record that Do had put there. Commit and Rollback
 	// on the tx are refused and nothing is committed. If fn got there by raw SQL, whatever it committed is committed without
 	// a response, and the key is refused with this error until the record expires or is removed by hand.
-	ErrTxEnded = errors.New("idem: fn must not end the transaction")
+	ErrTxEnded = txn.ErrEnded
+
+	// ErrPoolExhausted says that no connection of the pool became free within 30 seconds, while the caller's context went on.
+	// Nothing was done. Its type is *PoolExhaustedError.
+	ErrPoolExhausted = errors.New("idem: no connection became free")
 )
 
 // InProgressError is the ErrInProgress of one call.
@@ -107,90 +111,42 @@ func (e *OutcomeUnknownError) Error() string {
 // Unwrap makes errors.Is(err, ErrOutcomeUnknown) true and keeps the cause within reach of errors.As.
 func (e *OutcomeUnknownError) Unwrap() []error { return []error{ErrOutcomeUnknown, e.Err} }
 
+// PoolExhaustedError is the ErrPoolExhausted of one call.
+type PoolExhaustedError struct {
+	Waited time.Duration
+}
+
+func (e *PoolExhaustedError) Error() string {
+	return fmt.Sprintf("%v within %v; inside fn use DoTx, not Do; or is the pool too small?", ErrPoolExhausted, e.Waited)
+}
+
+// Unwrap makes errors.Is(err, ErrPoolExhausted) true.
+func (e *PoolExhaustedError) Unwrap() error { return ErrPoolExhausted }
+
 // Retryable reports whether the same call, with the same key, may succeed if it is made again after a pause. It is true
-// for a key in progress, an unknown outcome, a serialization failure or deadlock that outlived the retries, a server that
-// is shutting down, recovering or out of resources, a lock that was not available, and a lost or refused connection. It is
-// false for nil, for refusals that will be the same next time, for the end of the caller's own context, and for errors it
-// does not know, those of fn among them.
+// for a key in progress, an unknown outcome, a pool without a free connection, a serialization failure or deadlock that
+// outlived the retries, a server that is shutting down, recovering, demoted to a replica or out of resources, a lock that was
+// not available, and a lost or refused connection. It is false for nil, for refusals that will be the same next time, for the
+// end of the caller's own context, and for errors it does not know, those of fn among them. A fn that was too slow for the
+// server's timeouts will be again.
 func Retryable(err error) bool {
 	switch {
-	case errors.Is(err, ErrInProgress), errors.Is(err, ErrOutcomeUnknown):
+	case errors.Is(err, ErrInProgress), errors.Is(err, ErrOutcomeUnknown), errors.Is(err, ErrPoolExhausted):
 		return true
 	case errors.Is(err, ErrTxEnded), errors.Is(err, ErrTxAborted):
 		return false // whatever the server said besides
 	}
-	return transient(err)
+	return txn.Transient(err)
 }
 
-// transient reports whether err tells of a state of the server, or of the way to it, that passes.
-func transient(err error) bool {
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return retryableState(pgErr.Code)
-	}
-	return connectionLost(err)
-}
-
-func retryableState(code string) bool {
-	switch code {
-	case "40001", "40P01", // serialization_failure, deadlock_detected
-		"55P03",                            // lock_not_available
-		"57P01", "57P02", "57P03", "57P05", // admin_shutdown, crash_shutdown, cannot_connect_now, idle_session_timeout
-		"25P03", "25P04": // idle_in_transaction_session_timeout, transaction_timeout
-		return true
-	}
-	if len(code) != 5 {
-		return false
-	}
-	// Connection exceptions, and insufficient resources: too many connections, out of memory, disk full.
-	return code[:2] == "08" || code[:2] == "53"
-}
-
-// rerunnable reports whether Postgres asks for the whole transaction to be run again.
-func rerunnable(err error) bool {
-	return hasCode(err, "40001") || hasCode(err, "40P01")
-}
-
-// staleStatement reports whether a prepared statement no longer fits the server: somebody discarded it, or changed the
-// table under it. A new connection prepares it afresh.
-func staleStatement(err error) bool {
-	return hasCode(err, "26000") || hasCode(err, "0A000")
-}
-
-// connectionLost reports whether err tells of a connection that broke, or that could not be had, rather than of an answer.
-func connectionLost(err error) bool {
-	switch _, refused := errors.AsType[*pgconn.ConnectError](err); {
-	case refused, errors.Is(err, pgconn.ErrConnClosed), errors.Is(err, net.ErrClosed),
-		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return true
-	case contextEnded(err):
-		return false
-	}
-	_, network := errors.AsType[net.Error](err)
-	return network || pgconn.SafeToRetry(err)
-}
-
-// ended makes the ErrTxEnded of a call whose fn returned err.
-func ended(how string, err error) error {
-	if err == nil {
-		return fmt.Errorf("%w: %s", ErrTxEnded, how)
-	}
-	return fmt.Errorf("%w: %s; and fn returned: %w", ErrTxEnded, how, err)
-}
-
-// fatal reports whether the server ended the session with this error. A transaction that got it as the answer to COMMIT
-// may well be committed.
-func fatal(pgErr *pgconn.PgError) bool {
-	severity := pgErr.SeverityUnlocalized
-	if severity == "" {
-		severity = pgErr.Severity
-	}
-	return severity == "FATAL" || severity == "PANIC"
-}
-
-// hint adds to an error of Postgres what its reader can do about it.
+// hint adds to an error of the engine what its reader can do about it.
 func hint(err error) error {
-	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok {
+	var exhausted *txn.ExhaustedError
+	var pgErr *pgconn.PgError
+	switch {
+	case errors.As(err, &exhausted):
+		return &PoolExhaustedError{Waited: exhausted.Waited}
+	case !errors.As(err, &pgErr):
 		return err
 	}
 	switch pgErr.Code {
@@ -202,15 +158,4 @@ func hint(err error) error {
 		return fmt.Errorf("idem: the role needs USAGE on schema idem and SELECT, INSERT, UPDATE on idem.records: %w", err)
 	}
 	return err
-}
-
-func contextEnded(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-}
-
-const divisionByZero = "22012"
-
-func hasCode(err error, code string) bool {
-	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pgErr.Code == code
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/txn"
 )
 
 // Do makes the write in fn safe to retry. It claims the key, runs fn and records fn's response in one transaction of pool,
@@ -27,15 +29,14 @@ import (
 // committed nothing.
 func Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash Hash, fn func(tx pgx.Tx) (Response, error), opts ...Option) (result Result, err error) {
 	c, err := newCall(scope, key, hash, fn, opts)
-	c.traceStart(ctx, false)
+	c.trace.start(ctx, scope, key, false)
 	ended := false
-	defer func() { c.traceEnd(ended, result, err) }()
+	defer func() { c.trace.end(ended, result, err) }()
 	if err == nil && pool == nil {
 		err = errors.New("idem: pool is nil")
 	}
 	if err == nil {
-		c.pool = pool
-		result, err = c.do(ctx)
+		result, err = c.do(ctx, pool)
 	}
 	ended = true
 	return result, err
@@ -52,9 +53,9 @@ func Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash Hash, f
 // WithWait, WithTxOptions and WithRetries have no meaning here and are refused.
 func DoTx(ctx context.Context, tx pgx.Tx, scope, key string, hash Hash, fn func(tx pgx.Tx) (Response, error), opts ...Option) (result Result, err error) {
 	c, err := newCall(scope, key, hash, fn, opts)
-	c.traceStart(ctx, true)
+	c.trace.start(ctx, scope, key, true)
 	ended := false
-	defer func() { c.traceEnd(ended, result, err) }()
+	defer func() { c.trace.end(ended, result, err) }()
 	if err == nil && tx == nil {
 		err = errors.New("idem: tx is nil")
 	}
@@ -62,7 +63,7 @@ func DoTx(ctx context.Context, tx pgx.Tx, scope, key string, hash Hash, fn func(
 		err = errors.New("idem: " + c.forDoOnly + " has no meaning for DoTx: the transaction is the caller's")
 	}
 	if err == nil {
-		c.wait = 0
+		c.waiting.wait = 0
 		result, err = c.join(ctx, tx)
 	}
 	ended = true
@@ -72,9 +73,4 @@ func DoTx(ctx context.Context, tx pgx.Tx, scope, key string, hash Hash, fn func(
 // OperationID returns the id of the execution that tx belongs to, where tx is the one that fn was given or a savepoint
 // begun on it. It stays the same when fn is run again within one call, and is recorded with the response: carry it into
 // events, and into other systems as the key of a request that follows from this one.
-func OperationID(tx pgx.Tx) (string, bool) {
-	if guard, ok := tx.(*guardTx); ok {
-		return guard.turn.operationID, true
-	}
-	return "", false
-}
+func OperationID(tx pgx.Tx) (string, bool) { return txn.OperationID(tx) }

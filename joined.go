@@ -3,254 +3,168 @@ package idem
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
 )
 
-// The savepoints of a joined transaction. Rolling back to the first undoes the claim and gives its lock back, rolling back
-// to the second undoes what fn did. Names may repeat: a DoTx inside a DoTx sees only its own.
-const (
-	savepointClaim   = "savepoint idem_claim"
-	savepointFn      = "savepoint idem_fn"
-	undoFn           = "rollback to savepoint idem_fn"
-	undoClaim        = "rollback to savepoint idem_claim"
-	releaseSavepoint = "release savepoint idem_claim"
-)
-
-// joined is a claim inside a transaction of the caller's. It talks to the connection below tx, as Do does, so that the
-// savepoints cost no round trips of their own.
+// joined is one DoTx: a claim, fn's writes and a response inside a transaction of the caller's.
 type joined struct {
-	call  *call
-	conn  *pgx.Conn
-	guard guardTx
-	turn  turn
-	open  bool // the first savepoint is there
+	execution
+	scopeKey string // the key, for errors
+	inVain   func() error
+	part     *txn.Joined
+	previous string // the claim of the transaction that this one follows on
 }
 
 // join runs the call inside tx.
-func (c *call) join(ctx context.Context, tx pgx.Tx) (Result, error) {
-	// tx may itself be the tx of a fn: then this is a use of it.
-	if outer, ok := tx.(*guardTx); ok {
-		if !outer.turn.enter() {
-			return Result{}, errTxClosed
+func (c *call) join(ctx context.Context, tx pgx.Tx) (result Result, err error) {
+	part, err := txn.Join(ctx, tx, c.limits.txn)
+	if err != nil {
+		return Result{}, err
+	}
+	defer part.Leave()
+	j := &joined{execution: c.execution, inVain: c.waiting.inProgress, part: part}
+	returned := false
+	defer func() {
+		if !returned { // fn has panicked
+			_ = part.Undo(nil)
 		}
-		defer outer.turn.leave()
-	}
-	conn, err := usable(ctx, tx)
+	}()
+	r, err := j.run(ctx)
+	returned = true
 	if err != nil {
 		return Result{}, err
 	}
-	j := &joined{call: c, conn: conn, turn: turn{operationID: c.operationID}}
-	j.guard = guardTx{Tx: tx, turn: &j.turn}
-	defer func() { _ = j.undo(nil) }() // if fn panics; otherwise there is nothing left to undo
-	result, err := j.run(ctx)
-	if err != nil {
-		return Result{}, j.undo(err)
+	result, err = answerFrom(&r, c.key, c.execution.key.OperationID)
+	if err == nil && result.Replayed {
+		c.trace.age = r.LoadedAt.Sub(r.CreatedAt)
 	}
-	return result, nil
+	return result, err
 }
 
-func (j *joined) run(ctx context.Context) (Result, error) {
-	r, err := j.claim(ctx)
-	if err != nil {
-		return Result{}, hint(err)
-	}
-	if !r.claimed {
-		return j.leave(ctx, r)
-	}
-	j.call.attempts++
-	resp, err := j.call.runFn(j.conn, &j.guard)
-	if err == nil {
-		return j.complete(ctx, r, resp, completed)
-	}
-	rejected, ok := errors.AsType[*rejection](err)
-	if !ok || errors.Is(err, ErrTxEnded) {
-		return Result{}, err
-	}
-	return j.reject(ctx, r, rejected.response)
-}
-
-var errTxClosed = fmt.Errorf("idem: DoTx: the transaction is over: %w", pgx.ErrTxClosed)
-
-// usable returns the connection of a transaction that can be joined. A tx that is over must be found out through the tx
-// itself: its connection may be in somebody else's transaction by then. An empty batch asks without a round trip.
-func usable(ctx context.Context, tx pgx.Tx) (*pgx.Conn, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if err := tx.SendBatch(ctx, &pgx.Batch{}).Close(); err != nil {
-		return nil, fmt.Errorf("idem: DoTx: %w", err)
-	}
-	conn := tx.Conn()
+// run claims the key, and executes or finds the record.
+func (j *joined) run(ctx context.Context) (store.Record, error) {
+	found, err := j.claim(ctx)
 	switch {
-	case conn == nil || conn.IsClosed():
-		return nil, errTxClosed
-	case conn.PgConn().IsBusy():
-		return nil, errors.New("idem: DoTx: the transaction has open rows; read or close them first")
+	case err != nil:
+		return store.Record{}, j.part.Undo(hint(err))
+	case found == held:
+		return store.Record{}, j.inVain()
+	case found == answered && j.record.State == store.Processing && j.record.SameHash:
+		return store.Record{}, j.inVain() // as a rule, that of a DoTx or Do further up in the same transaction
+	case found == answered:
+		return j.record, nil
 	}
-	switch conn.PgConn().TxStatus() {
-	case 'T':
-		return conn, nil
-	case 'E':
-		return nil, errors.New("idem: DoTx: the transaction is aborted by an earlier error; roll it back")
+	r, err := j.execute(ctx)
+	if err != nil {
+		return store.Record{}, j.part.Undo(err)
+	}
+	return r, nil
+}
+
+// claim claims the key under a savepoint. If it does not get it, what it did is undone.
+func (j *joined) claim(ctx context.Context) (finding, error) {
+	j.claiming = store.Claim{Key: &j.key, AtOnce: true}
+	j.loading = store.Load{Key: &j.key}
+	err := j.part.Open(ctx, store.StatementsAtOnce, &j.claiming, &j.loading)
+	return j.found(ctx, err)
+}
+
+// found tells what a claim and a load have found.
+func (j *joined) found(ctx context.Context, err error) (finding, error) {
+	ours, createdAt := j.claiming.Claimed, j.claiming.CreatedAt
+	j.previous = j.claiming.Previous
+	if err == nil && !ours && j.loading.Expired() {
+		takeover := store.TakeOver{Key: &j.key}
+		j.loading = store.Load{Key: &j.key}
+		err = j.part.Ask(ctx, &takeover, &j.loading)
+		ours, createdAt, j.previous = takeover.Claimed, takeover.CreatedAt, takeover.Previous
+	}
+	switch {
+	case txn.LockTimedOut(err) && j.part.Saves():
+		return held, j.part.Undo(nil)
+	case err != nil:
+		return held, err
+	case ours:
+		j.claimedAt = createdAt
+		return claimed, nil
+	case j.part.Saves():
+		err = j.part.Undo(nil) // its lock, and what it has set
 	default:
-		return nil, errTxClosed
+		err = j.part.Ask(ctx, store.Calm{})
 	}
+	if !j.loading.Found || j.loading.Expired() {
+		return held, err
+	}
+	j.record = j.loading.Record
+	return answered, err
 }
 
-// claim claims the key under the savepoints. A connection that has not prepared the statements yet does that under the
-// first savepoint, in trips of their own: if the schema is missing, tx must survive it. If they turn out to be stale, they
-// are prepared again.
-func (j *joined) claim(ctx context.Context) (record, error) {
-	if isCold(j.conn) {
-		if err := j.prepare(ctx); err != nil {
-			return record{}, err
+// execute runs fn and records its response.
+func (j *joined) execute(ctx context.Context) (store.Record, error) {
+	j.trace.attempts++
+	var resp Response
+	var rejected *rejection
+	undo, err := j.part.Run(j.key.OperationID, func(tx pgx.Tx) (bool, error) {
+		var err error
+		resp, err = j.fn(tx)
+		if errors.As(err, &rejected) && !errors.Is(err, ErrTxEnded) {
+			return true, nil
 		}
+		return false, err
+	})
+	switch {
+	case err != nil:
+		return store.Record{}, err
+	case undo:
+		return j.reject(ctx, rejected.response)
 	}
-	r, err := j.sendClaim(ctx)
-	if !staleStatement(err) || !j.open {
-		return r, err
-	}
-	if err := j.send(ctx, undoClaim); err != nil {
-		return r, err
-	}
-	if err := forget(ctx, j.conn); err != nil {
-		return r, err
-	}
-	if err := prepare(ctx, j.conn); err != nil {
-		return r, err
-	}
-	return j.sendClaim(ctx)
+	return j.complete(ctx, resp, store.Completed)
 }
 
-func (j *joined) prepare(ctx context.Context) error {
-	if err := j.send(ctx, savepointClaim); err != nil {
-		return err
+// reject undoes what fn did, and records the answer under a claim of its own.
+func (j *joined) reject(ctx context.Context, resp Response) (store.Record, error) {
+	if _, err := resp.normal().check(j.maxResponse); err != nil {
+		return store.Record{}, err
 	}
-	j.open = true
-	return prepare(ctx, j.conn)
+	j.claiming = store.Claim{Key: &j.key, AtOnce: true}
+	j.loading = store.Load{Key: &j.key}
+	err := j.part.Restart(ctx, &j.claiming, &j.loading)
+	if err != nil && !txn.LockTimedOut(err) {
+		return store.Record{}, err
+	}
+	found, err := j.found(ctx, err)
+	switch {
+	case err != nil:
+		return store.Record{}, err
+	case found == held:
+		return store.Record{}, j.inVain()
+	case found == answered:
+		return j.record, nil
+	}
+	return j.complete(ctx, resp, store.Failed)
 }
 
-// sendClaim sends the savepoints, the claim and the load in one round trip.
-func (j *joined) sendClaim(ctx context.Context) (record, error) {
-	trip := newTrip(j.conn)
-	first := !j.open
-	if first {
-		trip.command(savepointClaim)
-	}
-	j.call.addClaim(trip)
-	trip.command(savepointFn)
-	trip.send(ctx)
-	if first {
-		trip.skip()
-		j.open = trip.err == nil
-	}
-	r := j.call.readClaim(trip)
-	return r, trip.end()
-}
-
-// leave answers a call that did not claim the key.
-func (j *joined) leave(ctx context.Context, r record) (Result, error) {
-	if err := j.send(ctx, releaseSavepoint); err != nil {
-		return Result{}, err
-	}
-	j.open = false
-	// A record in state processing is, as a rule, that of a DoTx or Do further up in the same transaction.
-	if !r.found || r.sameHash && r.state == processing {
-		return Result{}, j.call.inProgress()
-	}
-	return j.call.answer(r)
-}
-
-// complete records the response and releases the savepoints. If fn ended the transaction and began another, there is no
-// savepoint to release.
-func (j *joined) complete(ctx context.Context, r record, resp Response, state db.IdemRecordState) (Result, error) {
-	r.response, r.state = resp.normal(), state
-	header, err := r.response.check(j.call.maxResponse)
+// complete records the response. It becomes valid with the caller's transaction.
+func (j *joined) complete(ctx context.Context, resp Response, state store.State) (store.Record, error) {
+	resp = resp.normal()
+	header, err := resp.check(j.maxResponse)
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return Result{}, err
+		return store.Record{}, err
 	}
-	trip := newTrip(j.conn)
-	j.call.addComplete(trip, r.response, header, state, true)
-	trip.command(releaseSavepoint)
-	trip.send(ctx)
-	j.call.readComplete(trip, &r)
-	if err := trip.end(); err != nil {
-		return Result{}, endedError(err)
+	c := &store.Complete{Key: &j.key, State: state, Status: resp.Status, Header: header, Body: resp.Body}
+	requests := []txn.Request{c}
+	if j.previous != "" {
+		requests = append(requests, store.Reclaim{OperationID: j.previous})
 	}
-	j.open = false
-	return r.result(), nil
-}
-
-// reject undoes what fn did, keeping the claim, and records the answer.
-func (j *joined) reject(ctx context.Context, r record, resp Response) (Result, error) {
-	if err := unfit(j.conn); j.conn.IsClosed() || j.conn.PgConn().IsBusy() {
-		return Result{}, err
+	if err := j.part.Complete(ctx, requests...); err != nil {
+		return store.Record{}, completeError(err)
 	}
-	if err := j.send(ctx, undoFn); err != nil {
-		return Result{}, endedError(err)
-	}
-	return j.complete(ctx, r, resp, failed)
-}
-
-// endedError recognises by its consequences that fn ended the transaction by a statement.
-func endedError(err error) error {
-	if hasCode(err, divisionByZero) || lostSavepoint(err) {
-		return ended("the claimed record or its savepoint is gone", nil)
-	}
-	return hint(err)
-}
-
-func lostSavepoint(err error) bool {
-	const noTransaction, noSavepoint = "25P01", "3B001"
-	return hasCode(err, noTransaction) || hasCode(err, noSavepoint)
-}
-
-// undo takes the caller's transaction back to where DoTx found it because of cause, and returns cause: or ErrTxEnded, if
-// there is nowhere to go back to. A connection that cannot be brought back to a known state is closed.
-func (j *joined) undo(cause error) error {
-	if !j.open {
-		return cause
-	}
-	j.open = false
-	pg := j.conn.PgConn()
-	switch {
-	case !j.turn.end():
-		_ = pg.Conn().Close() // a goroutine of fn is using it: the socket is all that may be touched
-		return cause
-	case pg.IsClosed():
-		return cause
-	case pg.IsBusy():
-		_ = j.conn.Close(context.Background())
-		return cause
-	case pg.TxStatus() == 'I':
-		return cause
-	}
-	var err error
-	within(pg, j.call.limits.rollback, func(ctx context.Context) error {
-		err = j.send(ctx, undoClaim, releaseSavepoint)
-		if lostSavepoint(err) {
-			return nil // answered: the connection is sound
-		}
-		return err
-	})
-	if lostSavepoint(err) && !errors.Is(cause, ErrTxEnded) {
-		return ended("a statement of fn did, and began another", cause)
-	}
-	return cause
-}
-
-func (j *joined) send(ctx context.Context, commands ...string) error {
-	trip := newTrip(j.conn)
-	for _, command := range commands {
-		trip.command(command)
-	}
-	trip.send(ctx)
-	return trip.end()
+	return completedRecord(c, resp, j.claimedAt), nil
 }

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
 )
 
 // State is what is known of a key at some moment.
@@ -21,8 +21,8 @@ const (
 	StateFailed     State = "failed"     // rejected for good, its effect was undone
 )
 
-// Status is what Lookup tells of a key. It has nothing of the stored response.
-type Status struct {
+// Entry is what Lookup tells of a key. It has nothing of the stored response.
+type Entry struct {
 	State       State
 	OperationID string    // of the execution that is recorded; empty while it is under way
 	Since       time.Time // when the key was claimed; while it is held, when its transaction began, zero if the role may not see that
@@ -35,31 +35,32 @@ type Status struct {
 //
 // That a key is being processed is seen by the lock that its execution holds. Two keys may share one, so for an unused
 // key that answer is possible, if improbable.
-func Lookup(ctx context.Context, pool *pgxpool.Pool, scope, key string) (Status, error) {
+func Lookup(ctx context.Context, pool *pgxpool.Pool, scope, key string) (Entry, error) {
 	if err := checkNames(scope, key); err != nil {
-		return Status{}, err
+		return Entry{}, err
 	}
 	if pool == nil {
-		return Status{}, errors.New("idem: pool is nil")
+		return Entry{}, errors.New("idem: pool is nil")
 	}
-	queries := db.New(pool)
-	// First the holder, then the record, in two transactions: an execution gives up its lock after its record has become
-	// visible, so that one of the two shows it.
-	holder, err := queries.Holder(ctx, db.HolderParams{Scope: scope, Key: key})
-	if err != nil {
-		return Status{}, hint(err)
+	// First the holder, then the record, each by a statement of its own: an execution gives up its lock after its record has
+	// become visible, so that one of the two shows it.
+	engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
+	holder := store.Holder{Lock: store.LockOf(scope, key)}
+	if err := engine.Query(ctx, &holder); err != nil {
+		return Entry{}, hint(err)
 	}
-	live, err := queries.Live(ctx, db.LiveParams{Scope: scope, Key: key})
-	switch {
-	case err == nil:
-		return Status{
-			State: State(live.State), OperationID: live.OperationID.String(),
-			Since: live.CreatedAt.Time.UTC(), CompletedAt: live.CompletedAt.Time.UTC(), ExpiresAt: live.ExpiresAt.Time.UTC(),
+	live := store.Live{Scope: scope, Key: key}
+	if err := engine.Query(ctx, &live); err != nil {
+		return Entry{}, hint(err)
+	}
+	switch r := &live.Record; {
+	case live.Found:
+		return Entry{
+			State: State(r.State), OperationID: r.OperationID,
+			Since: r.CreatedAt, CompletedAt: r.CompletedAt, ExpiresAt: r.ExpiresAt,
 		}, nil
-	case !errors.Is(err, pgx.ErrNoRows):
-		return Status{}, hint(err)
 	case holder.Held:
-		return Status{State: StateProcessing, Since: holder.Since.Time.UTC()}, nil
+		return Entry{State: StateProcessing, Since: holder.Since}, nil
 	}
-	return Status{State: StateUnused}, nil
+	return Entry{State: StateUnused}, nil
 }

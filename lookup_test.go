@@ -17,7 +17,7 @@ func TestLookupTellsTheStateOfAKeyAndWritesNothing(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t)
-	look := func(key string) idem.Status {
+	look := func(key string) idem.Entry {
 		t.Helper()
 		status, err := idem.Lookup(ctx, l.pool, scope, key)
 		if err != nil {
@@ -26,7 +26,7 @@ func TestLookupTellsTheStateOfAKeyAndWritesNothing(t *testing.T) {
 		return status
 	}
 
-	if got := look("unused"); got != (idem.Status{State: idem.StateUnused}) {
+	if got := look("unused"); got != (idem.Entry{State: idem.StateUnused}) {
 		t.Errorf("a key that was never used: %+v", got)
 	}
 
@@ -52,7 +52,7 @@ func TestLookupTellsTheStateOfAKeyAndWritesNothing(t *testing.T) {
 	}
 	close(leave)
 	res := <-done
-	want := idem.Status{
+	want := idem.Entry{
 		State: idem.StateCompleted, OperationID: res.OperationID,
 		Since: res.CreatedAt, CompletedAt: res.CompletedAt, ExpiresAt: res.ExpiresAt,
 	}

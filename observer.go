@@ -76,27 +76,36 @@ type TraceEndData struct {
 	Age         time.Duration // at a replay: how long ago, by the database's clock, the key was claimed
 }
 
-func (c *call) traceStart(ctx context.Context, joined bool) {
-	if c.observer == nil {
-		return
-	}
-	c.traced = c.observer.TraceStart(ctx, TraceStartData{Scope: c.scope, Key: abridged(c.key), Joined: joined})
+// trace tells an observer, if there is one, of one call.
+type trace struct {
+	observer Observer
+	context  context.Context // the observer's own
+	started  time.Time
+	waited   time.Duration
+	attempts int
+	age      time.Duration
 }
 
-func (c *call) traceEvent(event Event, err error) {
-	if c.observer != nil {
-		c.observer.TraceEvent(c.traced, TraceEventData{Event: event, Attempt: c.attempts, Err: err})
+func (t *trace) start(ctx context.Context, scope, key string, joined bool) {
+	if t.observer != nil {
+		t.context = t.observer.TraceStart(ctx, TraceStartData{Scope: scope, Key: abridged(key), Joined: joined})
 	}
 }
 
-// traceEnd is deferred: ended is false if fn panicked.
-func (c *call) traceEnd(ended bool, result Result, err error) {
-	if c.observer == nil {
+func (t *trace) event(event Event, err error) {
+	if t.observer != nil {
+		t.observer.TraceEvent(t.context, TraceEventData{Event: event, Attempt: t.attempts, Err: err})
+	}
+}
+
+// end is deferred: ended is false if fn panicked.
+func (t *trace) end(ended bool, result Result, err error) {
+	if t.observer == nil {
 		return
 	}
-	c.observer.TraceEnd(c.traced, TraceEndData{
+	t.observer.TraceEnd(t.context, TraceEndData{
 		Outcome: outcomeOf(ended, result, err), Err: err, OperationID: result.OperationID,
-		Duration: time.Since(c.started), Waited: c.waited, Attempts: c.attempts, Age: c.age,
+		Duration: time.Since(t.started), Waited: t.waited, Attempts: t.attempts, Age: t.age,
 	})
 }
 

@@ -2,7 +2,6 @@ package idem
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/idem-go/idem/internal/store"
 )
 
 // Response is what an execution answers and what its duplicates are given again, byte for byte. Its meaning is the
@@ -96,21 +97,10 @@ func (r Response) encodeHeader() ([]byte, error) {
 			return nil, fmt.Errorf("%w: a header is not valid UTF-8 or holds a NUL", ErrInvalidResponse)
 		}
 	}
-	return json.Marshal(r.Header)
+	return store.EncodeHeader(r.Header)
 }
 
 func storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
-
-func decodeHeader(stored []byte) (map[string][]string, error) {
-	if len(stored) == 0 {
-		return nil, nil
-	}
-	var header map[string][]string
-	if err := json.Unmarshal(stored, &header); err != nil {
-		return nil, fmt.Errorf("idem: stored header: %w", err)
-	}
-	return header, nil
-}
 
 // check returns the encoded header of a response that can be stored within limit bytes.
 func (r Response) check(limit int) ([]byte, error) {
@@ -125,4 +115,20 @@ func (r Response) check(limit int) ([]byte, error) {
 		return nil, &ResponseTooLargeError{Size: size, Limit: limit}
 	}
 	return header, nil
+}
+
+// answerFrom turns the record of a key into what a caller is told whose own execution is that of operationID.
+func answerFrom(r *store.Record, key, operationID string) (Result, error) {
+	switch {
+	case !r.SameHash:
+		return Result{}, &MismatchError{Key: abridged(key), CreatedAt: r.CreatedAt}
+	case r.State == store.Processing:
+		return Result{}, fmt.Errorf("%w: an earlier fn for %s did, without a response; see to its effect, then remove the record",
+			ErrTxEnded, abridged(key))
+	}
+	return Result{
+		Response: Response{Status: r.Status, Header: r.Header, Body: r.Body},
+		Replayed: r.OperationID != operationID, Rejected: r.State == store.Failed, OperationID: r.OperationID,
+		CreatedAt: r.CreatedAt, CompletedAt: r.CompletedAt, ExpiresAt: r.ExpiresAt,
+	}, nil
 }

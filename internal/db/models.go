@@ -5,55 +5,10 @@
 package db
 
 import (
-	"database/sql/driver"
 	"encoding/json"
-	"fmt"
 
 	"github.com/jackc/pgx/v5/pgtype"
 )
-
-type IdemRecordState string
-
-const (
-	IdemRecordStateProcessing IdemRecordState = "processing"
-	IdemRecordStateCompleted  IdemRecordState = "completed"
-	IdemRecordStateFailed     IdemRecordState = "failed"
-)
-
-func (e *IdemRecordState) Scan(src interface{}) error {
-	switch s := src.(type) {
-	case []byte:
-		*e = IdemRecordState(s)
-	case string:
-		*e = IdemRecordState(s)
-	default:
-		return fmt.Errorf("unsupported scan type for IdemRecordState: %T", src)
-	}
-	return nil
-}
-
-type NullIdemRecordState struct {
-	IdemRecordState IdemRecordState
-	Valid           bool // Valid is true if IdemRecordState is not NULL
-}
-
-// Scan implements the Scanner interface.
-func (ns *NullIdemRecordState) Scan(value interface{}) error {
-	if value == nil {
-		ns.IdemRecordState, ns.Valid = "", false
-		return nil
-	}
-	ns.Valid = true
-	return ns.IdemRecordState.Scan(value)
-}
-
-// Value implements the driver Valuer interface.
-func (ns NullIdemRecordState) Value() (driver.Value, error) {
-	if !ns.Valid {
-		return nil, nil
-	}
-	return string(ns.IdemRecordState), nil
-}
 
 // One row per (scope, key) whose effect is committed. It was inserted, and completed, in the same transaction as that effect.
 type IdemRecord struct {
@@ -70,7 +25,7 @@ type IdemRecord struct {
 	// From this moment the key counts as new, whether or not the row is still here (database clock).
 	ExpiresAt pgtype.Timestamptz
 	// completed: the effect is committed. failed: rejected for good, the effect was undone. processing: only ever visible if a caller's function ended the transaction behind the library's back; such a key is refused until it expires.
-	State IdemRecordState
+	State string
 	// Status of the stored response, in the caller's own terms (an HTTP status, as a rule).
 	Status pgtype.Int4
 	// When the response was recorded, just before the commit (database clock).

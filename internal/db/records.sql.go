@@ -7,106 +7,185 @@ package db
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const Claim = `-- name: Claim :execrows
+const Calm = `-- name: Calm :exec
+SELECT pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('idem.lock_timeout'), true)
+`
+
+// Calm gives lock_timeout back what ClaimAtOnce has changed.
+func (q *Queries) Calm(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, Calm)
+	return err
+}
+
+const Claim = `-- name: Claim :one
 INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state)
-SELECT $1::text, $2::text, $3::bytea, $4::uuid,
-       clock_timestamp(), clock_timestamp() + $5::bigint * interval '1 microsecond', 'processing'::idem.record_state
-WHERE CASE
-    WHEN EXISTS (SELECT FROM idem.records live
-                 WHERE live.scope = $1::text AND live.key = $2::text
-                   AND (live.expires_at > clock_timestamp() OR live.operation_id = $4::uuid)) THEN false
-    ELSE pg_try_advisory_xact_lock(hashtextextended($2::text, hashtextextended($1::text, 0)))
-END
-ON CONFLICT (scope, key) DO UPDATE
-SET hash = EXCLUDED.hash, operation_id = EXCLUDED.operation_id,
-    created_at = EXCLUDED.created_at, expires_at = EXCLUDED.expires_at, state = EXCLUDED.state,
-    status = NULL, completed_at = NULL, header = NULL, body = NULL
-WHERE r.expires_at <= clock_timestamp() AND r.operation_id <> EXCLUDED.operation_id
+SELECT $1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.bytea, ($4::pg_catalog.text)::pg_catalog.uuid,
+       pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $5::pg_catalog.interval, 'processing'
+WHERE $6::pg_catalog.int8 IS NULL OR pg_catalog.pg_try_advisory_xact_lock($6::pg_catalog.int8)
+ON CONFLICT (scope, key) DO NOTHING
+RETURNING pg_catalog.timestamptz_send(r.created_at)::pg_catalog.bytea AS created_at,
+          pg_catalog.timestamptz_send(r.expires_at)::pg_catalog.bytea AS expires_at,
+          pg_catalog.set_config('idem.claim', $4::pg_catalog.text, true)::pg_catalog.text AS claim
 `
 
 type ClaimParams struct {
 	Scope       string
 	Key         string
 	Hash        []byte
-	OperationID pgtype.UUID
-	KeepUs      int64
+	OperationID string
+	Ttl         pgtype.Interval
+	Lock        pgtype.Int8
 }
 
-// Claim takes the key for this transaction, or touches nothing: no row where a live record exists (that is a replay, and
-// stays read-only) and none where another transaction holds the key. The advisory lock is only what makes a busy key
-// answer at once; that a key is claimed once rests on the primary key. An expired record is taken over in place, unless
-// it is our own: then the call is asking what became of a COMMIT, and the record is the answer however old it is.
-// CASE fixes the order: a lock must not be taken for a replay.
-func (q *Queries) Claim(ctx context.Context, arg ClaimParams) (int64, error) {
-	result, err := q.db.Exec(ctx, Claim,
+type ClaimRow struct {
+	CreatedAt []byte
+	ExpiresAt []byte
+	Claim     string
+}
+
+// Claim takes the key for this transaction, or touches nothing: no row where a record exists, and none where another
+// transaction holds the key. That a key is claimed once rests on the primary key alone. The advisory lock only makes a key
+// in flight answer at once; lock is NULL where it is not wanted. idem.claim says, until this transaction ends, which claim
+// it has made: Load and Complete ask for it.
+//
+// Here as below every function, operator and type is named with its schema, so that no search_path changes what a statement
+// does, and no text form is used that depends on a session's settings: moments travel as timestamptz_send gives them, JSON as
+// its UTF-8 bytes.
+func (q *Queries) Claim(ctx context.Context, arg ClaimParams) (ClaimRow, error) {
+	row := q.db.QueryRow(ctx, Claim,
 		arg.Scope,
 		arg.Key,
 		arg.Hash,
 		arg.OperationID,
-		arg.KeepUs,
+		arg.Ttl,
+		arg.Lock,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	var i ClaimRow
+	err := row.Scan(&i.CreatedAt, &i.ExpiresAt, &i.Claim)
+	return i, err
+}
+
+const ClaimAtOnce = `-- name: ClaimAtOnce :one
+INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state)
+SELECT $1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.bytea, ($4::pg_catalog.text)::pg_catalog.uuid,
+       pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $5::pg_catalog.interval, 'processing'
+WHERE CASE
+    WHEN pg_catalog.set_config('idem.lock_timeout', pg_catalog.current_setting('lock_timeout'), true) IS NULL THEN false
+    WHEN pg_catalog.set_config('lock_timeout', $6::pg_catalog.text, true) IS NULL THEN false
+    WHEN $7::pg_catalog.int8 IS NULL THEN true
+    WHEN pg_catalog.length(pg_catalog.current_setting('idem.locks', true)) OPERATOR(pg_catalog.>=) $8::pg_catalog.int4 THEN true
+    ELSE pg_catalog.pg_try_advisory_xact_lock($7::pg_catalog.int8)
+END
+ON CONFLICT (scope, key) DO NOTHING
+RETURNING pg_catalog.timestamptz_send(r.created_at)::pg_catalog.bytea AS created_at,
+          pg_catalog.timestamptz_send(r.expires_at)::pg_catalog.bytea AS expires_at,
+          coalesce(pg_catalog.current_setting('idem.claim', true), '')::pg_catalog.text AS previous,
+          pg_catalog.set_config('idem.claim', $4::pg_catalog.text, true)::pg_catalog.text AS claim,
+          pg_catalog.set_config('idem.locks', pg_catalog."left"(
+              pg_catalog.concat(pg_catalog.current_setting('idem.locks', true), '|'), $8::pg_catalog.int4), true)::pg_catalog.text AS locks,
+          pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('idem.lock_timeout'), true)::pg_catalog.text AS lock_timeout
+`
+
+type ClaimAtOnceParams struct {
+	Scope       string
+	Key         string
+	Hash        []byte
+	OperationID string
+	Ttl         pgtype.Interval
+	Patience    string
+	Lock        pgtype.Int8
+	MaxLocks    int32
+}
+
+type ClaimAtOnceRow struct {
+	CreatedAt   []byte
+	ExpiresAt   []byte
+	Previous    string
+	Claim       string
+	Locks       string
+	LockTimeout string
+}
+
+// ClaimAtOnce is Claim for whoever may not wait: the insert would, for another transaction that is deleting the record, or
+// that holds the key without the lock. It also bounds the locks of one transaction, in idem.locks, and tells the claim that
+// this one follows on, so that it can be put back. CASE fixes the order. If nothing was claimed, lock_timeout stays as it is
+// set here until a rollback, to a savepoint at least, or Calm.
+func (q *Queries) ClaimAtOnce(ctx context.Context, arg ClaimAtOnceParams) (ClaimAtOnceRow, error) {
+	row := q.db.QueryRow(ctx, ClaimAtOnce,
+		arg.Scope,
+		arg.Key,
+		arg.Hash,
+		arg.OperationID,
+		arg.Ttl,
+		arg.Patience,
+		arg.Lock,
+		arg.MaxLocks,
+	)
+	var i ClaimAtOnceRow
+	err := row.Scan(
+		&i.CreatedAt,
+		&i.ExpiresAt,
+		&i.Previous,
+		&i.Claim,
+		&i.Locks,
+		&i.LockTimeout,
+	)
+	return i, err
 }
 
 const Complete = `-- name: Complete :one
-WITH done AS (
-    UPDATE idem.records r
-    SET state = $1::idem.record_state, status = $2::integer, completed_at = clock_timestamp(),
-        header = $3::jsonb, body = $4::bytea,
-        expires_at = CASE WHEN r.expires_at < clock_timestamp() + $5::bigint * interval '1 microsecond'
-                          THEN clock_timestamp() + $6::bigint * interval '1 microsecond'
-                          ELSE r.expires_at END
-    WHERE r.scope = $7::text AND r.key = $8::text AND r.operation_id = $9::uuid
-      AND r.state = 'processing' AND ($10::boolean OR r.xmin = pg_current_xact_id()::xid)
-    RETURNING r.completed_at, r.expires_at
-)
-SELECT max(completed_at)::timestamptz AS completed_at, max(expires_at)::timestamptz AS expires_at, 1 / count(*) AS one
-FROM done
+INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state, status, completed_at, header, body)
+VALUES ($1::pg_catalog.text, $2::pg_catalog.text, ''::pg_catalog.bytea, ($3::pg_catalog.text)::pg_catalog.uuid,
+        pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $4::pg_catalog.interval, $5::pg_catalog.text,
+        $6::pg_catalog.int4 OPERATOR(pg_catalog./) (CASE
+            WHEN pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) $3::pg_catalog.text THEN 1 ELSE 0 END)::pg_catalog.int4,
+        pg_catalog.clock_timestamp(),
+        (pg_catalog.convert_from($7::pg_catalog.bytea, 'UTF8'))::pg_catalog.jsonb, $8::pg_catalog.bytea)
+ON CONFLICT (scope, key) DO UPDATE
+SET state = EXCLUDED.state, status = EXCLUDED.status, completed_at = EXCLUDED.completed_at, expires_at = EXCLUDED.expires_at,
+    header = EXCLUDED.header, body = EXCLUDED.body
+RETURNING pg_catalog.timestamptz_send(r.completed_at)::pg_catalog.bytea AS completed_at,
+          pg_catalog.timestamptz_send(r.expires_at)::pg_catalog.bytea AS expires_at,
+          (1 OPERATOR(pg_catalog./) (CASE
+            WHEN r.operation_id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
+             AND pg_catalog.length(r.hash) OPERATOR(pg_catalog.>) 0 THEN 1 ELSE 0 END)::pg_catalog.int4)::pg_catalog.int4 AS one
 `
 
 type CompleteParams struct {
-	State       IdemRecordState
-	Status      int32
-	Header      json.RawMessage
-	Body        []byte
-	TtlUs       int64
-	KeepUs      int64
 	Scope       string
 	Key         string
-	OperationID pgtype.UUID
-	Joined      bool
+	OperationID string
+	Ttl         pgtype.Interval
+	State       string
+	Status      int32
+	Header      []byte
+	Body        []byte
 }
 
 type CompleteRow struct {
-	CompletedAt pgtype.Timestamptz
-	ExpiresAt   pgtype.Timestamptz
+	CompletedAt []byte
+	ExpiresAt   []byte
 	One         int32
 }
 
-// Complete records the outcome on the row that this transaction claimed. If that row is gone, or was claimed by another
-// transaction (fn ended ours and began a new one), it divides by zero, so that a COMMIT queued behind it is not reached.
-// A joined transaction is not the one that claimed when the caller uses savepoints; there, releasing the savepoint is
-// the proof. The expiry moves only if fn took so long that less than the TTL would be left after the commit.
+// Complete records the outcome on the row that this transaction has claimed. It is an upsert because that needs no plan that
+// could be a bad one, and no read that others could conflict with. It divides by zero, so that a COMMIT queued behind it is
+// not reached, if this is not the transaction that claimed (fn ended that and began another one), or if the row is gone or
+// another's: the row that is inserted then has no hash.
 func (q *Queries) Complete(ctx context.Context, arg CompleteParams) (CompleteRow, error) {
 	row := q.db.QueryRow(ctx, Complete,
+		arg.Scope,
+		arg.Key,
+		arg.OperationID,
+		arg.Ttl,
 		arg.State,
 		arg.Status,
 		arg.Header,
 		arg.Body,
-		arg.TtlUs,
-		arg.KeepUs,
-		arg.Scope,
-		arg.Key,
-		arg.OperationID,
-		arg.Joined,
 	)
 	var i CompleteRow
 	err := row.Scan(&i.CompletedAt, &i.ExpiresAt, &i.One)
@@ -114,60 +193,56 @@ func (q *Queries) Complete(ctx context.Context, arg CompleteParams) (CompleteRow
 }
 
 const Holder = `-- name: Holder :one
-SELECT count(*) > 0 AS held, min(activity.xact_start)::timestamptz AS since
-FROM (SELECT hashtextextended($1::text, hashtextextended($2::text, 0)) AS id) AS wanted
-JOIN pg_catalog.pg_locks held ON held.locktype = 'advisory' AND held.granted AND held.objsubid = 1
-    AND held.classid = ((wanted.id >> 32) & 4294967295)::oid AND held.objid = (wanted.id & 4294967295)::oid
-    AND held.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
-LEFT JOIN pg_catalog.pg_stat_activity activity ON activity.pid = held.pid
+SELECT (pg_catalog.count(*) OPERATOR(pg_catalog.>) 0)::pg_catalog.bool AS held,
+       pg_catalog.timestamptz_send(pg_catalog.min(activity.xact_start))::pg_catalog.bytea AS since
+FROM pg_catalog.pg_locks held
+LEFT JOIN pg_catalog.pg_stat_activity activity ON activity.pid OPERATOR(pg_catalog.=) held.pid
+WHERE held.locktype OPERATOR(pg_catalog.=) 'advisory' AND held.granted AND held.objsubid OPERATOR(pg_catalog.=) 1
+  AND held.classid OPERATOR(pg_catalog.=) ($1::pg_catalog.int8)::pg_catalog.oid
+  AND held.objid OPERATOR(pg_catalog.=) ($2::pg_catalog.int8)::pg_catalog.oid
+  AND held.database OPERATOR(pg_catalog.=) (SELECT oid FROM pg_catalog.pg_database WHERE datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
 `
 
 type HolderParams struct {
-	Key   string
-	Scope string
+	LockHigh int64
+	LockLow  int64
 }
 
 type HolderRow struct {
 	Held  bool
-	Since pgtype.Timestamptz
+	Since []byte
 }
 
 // Holder tells whether a transaction holds the key, and since when. What it has claimed is not visible; the advisory lock
 // of its claim is. since is NULL if this role may not see the sessions of the one that holds it.
 func (q *Queries) Holder(ctx context.Context, arg HolderParams) (HolderRow, error) {
-	row := q.db.QueryRow(ctx, Holder, arg.Key, arg.Scope)
+	row := q.db.QueryRow(ctx, Holder, arg.LockHigh, arg.LockLow)
 	var i HolderRow
 	err := row.Scan(&i.Held, &i.Since)
 	return i, err
 }
 
 const Holds = `-- name: Holds :one
-SELECT EXISTS (
-    SELECT FROM idem.records
-    WHERE scope = $1::text AND key = $2::text AND operation_id = $3::uuid
-      AND state = 'processing' AND xmin = pg_current_xact_id_if_assigned()::xid
-) AS holds
+SELECT (coalesce(pg_catalog.current_setting('idem.claim', true), '') OPERATOR(pg_catalog.=) $1::pg_catalog.text)::pg_catalog.bool AS holds
 `
-
-type HoldsParams struct {
-	Scope       string
-	Key         string
-	OperationID pgtype.UUID
-}
 
 // Holds tells whether this transaction is still the one that claimed the key. It is asked when fn fails, where a statement
 // of fn may have ended the transaction and begun another one.
-func (q *Queries) Holds(ctx context.Context, arg HoldsParams) (bool, error) {
-	row := q.db.QueryRow(ctx, Holds, arg.Scope, arg.Key, arg.OperationID)
+func (q *Queries) Holds(ctx context.Context, operationID string) (bool, error) {
+	row := q.db.QueryRow(ctx, Holds, operationID)
 	var holds bool
 	err := row.Scan(&holds)
 	return holds, err
 }
 
 const Live = `-- name: Live :one
-SELECT state, operation_id, created_at, completed_at, expires_at
+SELECT state, (operation_id::pg_catalog.text)::pg_catalog.text AS operation_id,
+       pg_catalog.timestamptz_send(created_at)::pg_catalog.bytea AS created_at,
+       pg_catalog.timestamptz_send(completed_at)::pg_catalog.bytea AS completed_at,
+       pg_catalog.timestamptz_send(expires_at)::pg_catalog.bytea AS expires_at
 FROM idem.records
-WHERE scope = $1::text AND key = $2::text AND expires_at > clock_timestamp()
+WHERE scope OPERATOR(pg_catalog.=) $1::pg_catalog.text AND key OPERATOR(pg_catalog.=) $2::pg_catalog.text
+  AND expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()
 `
 
 type LiveParams struct {
@@ -176,11 +251,11 @@ type LiveParams struct {
 }
 
 type LiveRow struct {
-	State       IdemRecordState
-	OperationID pgtype.UUID
-	CreatedAt   pgtype.Timestamptz
-	CompletedAt pgtype.Timestamptz
-	ExpiresAt   pgtype.Timestamptz
+	State       string
+	OperationID string
+	CreatedAt   []byte
+	CompletedAt []byte
+	ExpiresAt   []byte
 }
 
 // Live reads all but the response of the live record of a key.
@@ -198,45 +273,50 @@ func (q *Queries) Live(ctx context.Context, arg LiveParams) (LiveRow, error) {
 }
 
 const Load = `-- name: Load :one
-SELECT (hash = $1::bytea)::boolean AS same_hash, operation_id, state,
-       coalesce(CASE WHEN hash = $1::bytea THEN status END, 0)::integer AS status,
-       (CASE WHEN hash = $1::bytea THEN header END)::jsonb AS header,
-       (CASE WHEN hash = $1::bytea THEN body END)::bytea AS body,
-       created_at, completed_at, expires_at,
-       clock_timestamp()::timestamptz AS loaded_at
+SELECT (hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea)::pg_catalog.bool AS same_hash,
+       (operation_id::pg_catalog.text)::pg_catalog.text AS operation_id, state,
+       coalesce(CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea THEN status END, 0)::pg_catalog.int4 AS status,
+       (CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea
+             THEN pg_catalog.convert_to(header::pg_catalog.text, 'UTF8') END)::pg_catalog.bytea AS header,
+       (CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea THEN body END)::pg_catalog.bytea AS body,
+       pg_catalog.timestamptz_send(created_at)::pg_catalog.bytea AS created_at,
+       pg_catalog.timestamptz_send(completed_at)::pg_catalog.bytea AS completed_at,
+       pg_catalog.timestamptz_send(expires_at)::pg_catalog.bytea AS expires_at,
+       pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
 FROM idem.records
-WHERE scope = $2::text AND key = $3::text
-  AND (expires_at > clock_timestamp() OR operation_id = $4::uuid)
+WHERE coalesce(pg_catalog.current_setting('idem.claim', true), '') OPERATOR(pg_catalog.<>) $2::pg_catalog.text
+  AND scope OPERATOR(pg_catalog.=) $3::pg_catalog.text AND key OPERATOR(pg_catalog.=) $4::pg_catalog.text
 `
 
 type LoadParams struct {
 	Hash        []byte
+	OperationID string
 	Scope       string
 	Key         string
-	OperationID pgtype.UUID
 }
 
 type LoadRow struct {
 	SameHash    bool
-	OperationID pgtype.UUID
-	State       IdemRecordState
+	OperationID string
+	State       string
 	Status      int32
-	Header      json.RawMessage
+	Header      []byte
 	Body        []byte
-	CreatedAt   pgtype.Timestamptz
-	CompletedAt pgtype.Timestamptz
-	ExpiresAt   pgtype.Timestamptz
-	LoadedAt    pgtype.Timestamptz
+	CreatedAt   []byte
+	CompletedAt []byte
+	ExpiresAt   []byte
+	LoadedAt    []byte
 }
 
-// Load reads the live record of the key, or our own in any case. It is a statement of its own because the
-// snapshot of the claim may be older than the commit of whoever won the key. Of a record with another hash no part of the response is read.
+// Load reads the record of the key, unless this transaction has just claimed it: then nothing is read, which is what keeps
+// strangers apart under SERIALIZABLE. It is a statement of its own because the snapshot of the claim may be older than the
+// commit of whoever won the key. Of a record with another hash no part of the response is read.
 func (q *Queries) Load(ctx context.Context, arg LoadParams) (LoadRow, error) {
 	row := q.db.QueryRow(ctx, Load,
 		arg.Hash,
+		arg.OperationID,
 		arg.Scope,
 		arg.Key,
-		arg.OperationID,
 	)
 	var i LoadRow
 	err := row.Scan(
@@ -250,6 +330,81 @@ func (q *Queries) Load(ctx context.Context, arg LoadParams) (LoadRow, error) {
 		&i.CompletedAt,
 		&i.ExpiresAt,
 		&i.LoadedAt,
+	)
+	return i, err
+}
+
+const Reclaim = `-- name: Reclaim :exec
+SELECT pg_catalog.set_config('idem.claim', $1::pg_catalog.text, true)
+`
+
+// Reclaim puts back the claim that this transaction had made before another one inside it.
+func (q *Queries) Reclaim(ctx context.Context, operationID string) error {
+	_, err := q.db.Exec(ctx, Reclaim, operationID)
+	return err
+}
+
+const TakeOver = `-- name: TakeOver :one
+INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state)
+SELECT $1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.bytea, ($4::pg_catalog.text)::pg_catalog.uuid,
+       pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $5::pg_catalog.interval, 'processing'
+WHERE CASE
+    WHEN pg_catalog.set_config('idem.lock_timeout', pg_catalog.current_setting('lock_timeout'), true) IS NULL THEN false
+    WHEN pg_catalog.set_config('lock_timeout', $6::pg_catalog.text, true) IS NULL THEN false
+    WHEN $7::pg_catalog.int8 IS NULL THEN true
+    ELSE pg_catalog.pg_try_advisory_xact_lock($7::pg_catalog.int8)
+END
+ON CONFLICT (scope, key) DO UPDATE
+SET hash = EXCLUDED.hash, operation_id = EXCLUDED.operation_id,
+    created_at = EXCLUDED.created_at, expires_at = EXCLUDED.expires_at, state = EXCLUDED.state,
+    status = NULL, completed_at = NULL, header = NULL, body = NULL
+WHERE r.expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
+  AND r.operation_id OPERATOR(pg_catalog.<>) EXCLUDED.operation_id
+RETURNING pg_catalog.timestamptz_send(r.created_at)::pg_catalog.bytea AS created_at,
+          pg_catalog.timestamptz_send(r.expires_at)::pg_catalog.bytea AS expires_at,
+          coalesce(pg_catalog.current_setting('idem.claim', true), '')::pg_catalog.text AS previous,
+          pg_catalog.set_config('idem.claim', $4::pg_catalog.text, true)::pg_catalog.text AS claim,
+          pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('idem.lock_timeout'), true)::pg_catalog.text AS lock_timeout
+`
+
+type TakeOverParams struct {
+	Scope       string
+	Key         string
+	Hash        []byte
+	OperationID string
+	Ttl         pgtype.Interval
+	Patience    string
+	Lock        pgtype.Int8
+}
+
+type TakeOverRow struct {
+	CreatedAt   []byte
+	ExpiresAt   []byte
+	Previous    string
+	Claim       string
+	LockTimeout string
+}
+
+// TakeOver claims a key whose record has expired, in place. A record of our own is never taken over: then the call is asking
+// what became of a COMMIT, and the record is the answer however old it is. It waits no longer than patience for somebody who
+// is deleting the record.
+func (q *Queries) TakeOver(ctx context.Context, arg TakeOverParams) (TakeOverRow, error) {
+	row := q.db.QueryRow(ctx, TakeOver,
+		arg.Scope,
+		arg.Key,
+		arg.Hash,
+		arg.OperationID,
+		arg.Ttl,
+		arg.Patience,
+		arg.Lock,
+	)
+	var i TakeOverRow
+	err := row.Scan(
+		&i.CreatedAt,
+		&i.ExpiresAt,
+		&i.Previous,
+		&i.Claim,
+		&i.LockTimeout,
 	)
 	return i, err
 }

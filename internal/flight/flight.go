@@ -1,0 +1,166 @@
+// Package flight lets calls of one process that want the same thing wait for one another: one leads, the others follow and
+// hold nothing but memory. It only saves work. A leader that fails hands over to one follower, and the others sleep on, so
+// that a run costs the same however many wait.
+package flight
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Group holds the flights under way, by what they are about.
+type Group[K comparable, V any] struct {
+	mu      sync.Mutex
+	flights map[K]*Flight[K, V]
+}
+
+// Flight is one thing that some call is seeing to. The zero Flight is ready to be given to Join.
+type Flight[K comparable, V any] struct {
+	group *Group[K, V]
+	key   K
+	asked atomic.Bool // the leader has its connection
+
+	// Under the lock of the group.
+	followers  int
+	leaderless bool
+	isBusy     bool
+	busy       chan struct{} // closed when the key is known to be held; made for the first follower, as are the others
+	next       chan struct{} // holds a token when the lead is to be had
+	done       chan struct{} // closed when value is there
+	value      V
+}
+
+// Join returns the flight about key. If there is none it begins own, and the caller leads: it must call Finish or Abandon,
+// also if it panics. A follower must call Wait.
+func (g *Group[K, V]) Join(key K, own *Flight[K, V]) (f *Flight[K, V], leads bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if f, ok := g.flights[key]; ok {
+		f.follow()
+		return f, false
+	}
+	if g.flights == nil {
+		g.flights = map[K]*Flight[K, V]{}
+	}
+	own.group, own.key = g, key
+	g.flights[key] = own
+	return own, true
+}
+
+func (f *Flight[K, V]) follow() {
+	f.followers++
+	if f.done != nil {
+		return
+	}
+	f.done, f.busy, f.next = make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
+	if f.isBusy {
+		close(f.busy)
+	}
+}
+
+// MarkAsked says that the leader has got as far as asking the database.
+func (f *Flight[K, V]) MarkAsked() { f.asked.Store(true) }
+
+// MarkBusy lets those go who do not want to wait.
+func (f *Flight[K, V]) MarkBusy() {
+	f.group.mu.Lock()
+	defer f.group.mu.Unlock()
+	if f.isBusy {
+		return
+	}
+	f.isBusy = true
+	if f.busy != nil {
+		close(f.busy)
+	}
+}
+
+// Finish ends the flight: every follower is given value. It tells whether there is any.
+func (f *Flight[K, V]) Finish(value func() V) {
+	f.group.mu.Lock()
+	delete(f.group.flights, f.key)
+	followed := f.done != nil
+	f.group.mu.Unlock()
+	if followed {
+		f.value = value()
+		close(f.done)
+	}
+}
+
+// Abandon ends the lead without a value: one follower is given the lead. Without followers the flight is over.
+func (f *Flight[K, V]) Abandon() {
+	f.group.mu.Lock()
+	defer f.group.mu.Unlock()
+	if f.followers == 0 {
+		delete(f.group.flights, f.key)
+		return
+	}
+	f.leaderless = true
+	f.next <- struct{}{}
+}
+
+// leave takes a follower that goes off the flight, and the flight off the group if nobody is left to lead it.
+func (f *Flight[K, V]) leave(leads bool) {
+	f.group.mu.Lock()
+	defer f.group.mu.Unlock()
+	f.followers--
+	if leads {
+		f.leaderless = false
+	}
+	if f.leaderless && f.followers == 0 {
+		delete(f.group.flights, f.key)
+	}
+}
+
+// Ending is what a follower's wait came to.
+type Ending int
+
+// The endings of a wait.
+const (
+	Answered Ending = iota // the leader has left a value
+	Leading                // the lead is the caller's: it must call Finish or Abandon
+	Busy                   // the key is held, or the time is over
+	Left                   // the context has ended
+)
+
+// stalled is how long a follower that does not want to wait gives the leader to get hold of a connection.
+const stalled = 50 * time.Millisecond
+
+// Wait waits for the leader, for as long as remaining: if that is not positive, until the key is known to be held, or the
+// leader is itself waiting for a connection.
+func (f *Flight[K, V]) Wait(ctx context.Context, remaining time.Duration) (V, Ending) {
+	ending := f.wait(ctx, remaining)
+	f.leave(ending == Leading)
+	if ending == Answered {
+		return f.value, ending
+	}
+	var none V
+	return none, ending
+}
+
+func (f *Flight[K, V]) wait(ctx context.Context, remaining time.Duration) Ending {
+	patient := remaining > 0
+	var busy chan struct{}
+	if !patient {
+		busy, remaining = f.busy, stalled
+	}
+	timer := time.NewTimer(remaining)
+	defer timer.Stop()
+	for {
+		select {
+		case <-f.done:
+			return Answered
+		case <-f.next:
+			return Leading
+		case <-ctx.Done():
+			return Left
+		case <-busy:
+			return Busy
+		case <-timer.C:
+			if patient || !f.asked.Load() {
+				return Busy
+			}
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package roundtrip
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// planAge is how long a connection keeps the plan of a Statement with Replan. A plan that has become a bad one is used no
+// longer, and to make it anew costs the server some 50 µs.
+const planAge = 2 * time.Second
+
+// The names under which a connection remembers what costs too much to find out each time.
+const (
+	modeOfConn     = "github.com/idem-go/idem: exec mode"
+	preparedOnConn = "github.com/idem-go/idem: prepared"
+)
+
+// prepared is a statement that a connection knows.
+type prepared struct {
+	description *pgconn.StatementDescription
+	planned     time.Time
+}
+
+type preparedSet map[*Statement]*prepared
+
+// preparedOn returns what the connection has prepared, nil if nothing.
+func preparedOn(conn *pgx.Conn) preparedSet {
+	known, _ := conn.PgConn().CustomData()[preparedOnConn].(preparedSet)
+	return known
+}
+
+func execMode(conn *pgx.Conn) pgx.QueryExecMode {
+	data := conn.PgConn().CustomData()
+	if mode, ok := data[modeOfConn].(pgx.QueryExecMode); ok {
+		return mode
+	}
+	mode := conn.Config().DefaultQueryExecMode // copies a large struct
+	data[modeOfConn] = mode
+	return mode
+}
+
+// IsCold reports whether Prepare has something to send.
+func IsCold(conn *pgx.Conn, statements []*Statement) bool {
+	if execMode(conn) != pgx.QueryExecModeCacheStatement {
+		return false
+	}
+	known := preparedOn(conn)
+	for _, s := range statements {
+		if known[s] == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Prepare makes statements known to a connection that prepares statements at all. It costs one round trip, once per
+// connection.
+func Prepare(ctx context.Context, conn *pgx.Conn, statements []*Statement) error {
+	if !IsCold(conn, statements) {
+		return nil
+	}
+	known := preparedOn(conn)
+	if known == nil {
+		known = make(preparedSet, len(statements))
+		conn.PgConn().CustomData()[preparedOnConn] = known
+	}
+	var cold []*Statement
+	pipeline := conn.PgConn().StartPipeline(ctx)
+	for _, s := range statements {
+		if known[s] == nil {
+			cold = append(cold, s)
+			pipeline.SendPrepare(s.Name, s.SQL, nil)
+		}
+	}
+	err := pipeline.Sync()
+	for i := 0; err == nil && i < len(cold); i++ {
+		var result any
+		if result, err = pipeline.GetResults(); err != nil {
+			break // those before are there all the same
+		}
+		description, ok := result.(*pgconn.StatementDescription)
+		if !ok {
+			err = fmt.Errorf("idem: %T in answer to a statement that was to be prepared", result)
+			break
+		}
+		description.Name = cold[i].Name
+		known[cold[i]] = &prepared{description: description, planned: time.Now()}
+	}
+	if closed := pipeline.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// Forget makes a connection prepare its statements again. They are stale if somebody has discarded them, or changed the
+// table under them.
+func Forget(ctx context.Context, conn *pgx.Conn) error {
+	known := preparedOn(conn)
+	delete(conn.PgConn().CustomData(), preparedOnConn)
+	for s := range known {
+		if err := conn.PgConn().Deallocate(ctx, s.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package roundtrip
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Row reads the values of a row, one after the other.
+type Row struct {
+	values [][]byte
+	fields []pgconn.FieldDescription
+	err    error
+}
+
+// take returns the next value and whether it is in binary format.
+func (r *Row) take() (value []byte, isBinary bool) {
+	if len(r.values) == 0 {
+		r.Fail(errors.New("it has fewer columns than expected"))
+		return nil, false
+	}
+	value, isBinary = r.values[0], r.fields[0].Format == Binary
+	r.values, r.fields = r.values[1:], r.fields[1:]
+	return value, isBinary
+}
+
+// Skip leaves a value unread.
+func (r *Row) Skip() { r.take() }
+
+// Text returns a string, without a copy of its own if it is one of those expected.
+func (r *Row) Text(expected ...string) string {
+	value, _ := r.take()
+	for _, s := range expected {
+		if string(value) == s {
+			return s
+		}
+	}
+	return string(value)
+}
+
+// Bool returns a boolean in text format.
+func (r *Row) Bool() bool {
+	value, _ := r.take()
+	return string(value) == "t"
+}
+
+// Int returns an integer in text format.
+func (r *Row) Int() int {
+	value, _ := r.take()
+	n, err := strconv.Atoi(string(value))
+	r.Fail(err)
+	return n
+}
+
+// Bytes returns a copy of a bytea, nil if it is NULL.
+func (r *Row) Bytes() []byte {
+	value, isBinary := r.take()
+	switch {
+	case value == nil:
+		return nil
+	case isBinary:
+		return append(make([]byte, 0, len(value)), value...)
+	}
+	decoded, err := decodeBytea(string(value))
+	r.Fail(err)
+	return decoded
+}
+
+// microsecondsTo2000 is where timestamptz_send counts from.
+const microsecondsTo2000 = 946684800 * 1_000_000
+
+// Time returns a moment that travels as timestamptz_send gives it, the zero time if it is NULL.
+func (r *Row) Time() time.Time {
+	value, isBinary := r.take()
+	if value == nil {
+		return time.Time{}
+	}
+	if !isBinary {
+		decoded, err := decodeBytea(string(value))
+		r.Fail(err)
+		value = decoded
+	}
+	if len(value) != 8 {
+		r.Fail(fmt.Errorf("a moment of %d bytes", len(value)))
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(binary.BigEndian.Uint64(value)) + microsecondsTo2000).UTC()
+}
+
+// Fail makes err, unless it is nil, the error of the trip: what was read makes no sense.
+func (r *Row) Fail(err error) {
+	if err != nil && r.err == nil {
+		r.err = fmt.Errorf("idem: stored record: %w", err)
+	}
+}
+
+// decodeBytea reads both text forms of a bytea. No setting of bytea_output makes them ambiguous: the escape form writes a
+// backslash as two, so that only the hexadecimal form begins with \x.
+func decodeBytea(text string) ([]byte, error) {
+	if digits, ok := strings.CutPrefix(text, `\x`); ok {
+		return hex.DecodeString(digits)
+	}
+	decoded := make([]byte, 0, len(text))
+	for len(text) > 0 {
+		switch {
+		case text[0] != '\\':
+			decoded, text = append(decoded, text[0]), text[1:]
+		case strings.HasPrefix(text, `\\`):
+			decoded, text = append(decoded, '\\'), text[2:]
+		default:
+			if len(text) < 4 {
+				return nil, errors.New("a bytea that ends inside of an escape")
+			}
+			b, err := strconv.ParseUint(text[1:4], 8, 8)
+			if err != nil {
+				return nil, errors.New("a bytea with an escape that is none")
+			}
+			decoded, text = append(decoded, byte(b)), text[4:]
+		}
+	}
+	return decoded, nil
+}

@@ -1,0 +1,172 @@
+package roundtrip
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Trip is a group of statements on one connection. It is used once: add statements, Send, read the answers in the same
+// order, End.
+type Trip struct {
+	conn    *pgx.Conn
+	mode    pgx.QueryExecMode
+	foreign bool // the session would read a text parameter in an encoding other than ours
+	known   preparedSet
+	batch   pgconn.Batch
+	simple  strings.Builder
+	added   int
+	replans [2]int // positions of statements in front of which two more were sent
+	results *pgconn.MultiResultReader
+	read    int
+	err     error
+}
+
+// On begins a trip on conn.
+func On(conn *pgx.Conn) *Trip {
+	t := &Trip{conn: conn, mode: execMode(conn), replans: [2]int{-1, -1}}
+	if t.mode == pgx.QueryExecModeCacheStatement {
+		t.known = preparedOn(conn)
+	}
+	if encoding := conn.PgConn().ParameterStatus("client_encoding"); encoding != "UTF8" && encoding != "SQL_ASCII" {
+		t.foreign = true
+	}
+	return t
+}
+
+// Add adds a statement. The values are in the order of its parameters; nil is NULL.
+func (t *Trip) Add(s *Statement, values ...[]byte) {
+	defer func() { t.added++ }()
+	if t.mode == pgx.QueryExecModeSimpleProtocol {
+		t.addSimple(interpolate(s, values))
+		return
+	}
+	if t.foreign && len(values) > 0 {
+		t.batch.ExecParams(interpolate(s, values), nil, nil, nil, s.Results)
+		return
+	}
+	p := t.known[s]
+	if p == nil {
+		t.batch.ExecParams(s.SQL, values, nil, s.formats, s.Results)
+		return
+	}
+	if s.Replan && time.Since(p.planned) > planAge {
+		t.replan(s, p)
+	}
+	t.batch.ExecStatement(p.description, values, s.formats, s.Results)
+}
+
+// replan prepares a statement again on its way: what it was known as before is gone, with its plan.
+func (t *Trip) replan(s *Statement, p *prepared) {
+	for i := range t.replans {
+		if t.replans[i] < 0 {
+			t.replans[i] = t.added
+			p.planned = time.Now()
+			t.batch.ExecParams("deallocate "+s.Name, nil, nil, nil, nil)
+			t.batch.ExecParams("prepare "+s.Name+" as "+s.SQL, nil, nil, nil, nil)
+			return
+		}
+	}
+}
+
+// Exec adds a command.
+func (t *Trip) Exec(sql string) {
+	defer func() { t.added++ }()
+	if t.mode == pgx.QueryExecModeSimpleProtocol {
+		t.addSimple(sql)
+		return
+	}
+	t.batch.ExecParams(sql, nil, nil, nil, nil)
+}
+
+func (t *Trip) addSimple(sql string) {
+	if t.simple.Len() > 0 {
+		t.simple.WriteString("\n;")
+	}
+	t.simple.WriteString(sql)
+}
+
+// Send puts the statements on the wire.
+func (t *Trip) Send(ctx context.Context) {
+	if t.mode == pgx.QueryExecModeSimpleProtocol {
+		t.results = t.conn.PgConn().Exec(ctx, t.simple.String())
+		return
+	}
+	t.results = t.conn.PgConn().ExecBatch(ctx, &t.batch)
+}
+
+// next returns the answer to the next statement, nil if that or an earlier one failed.
+func (t *Trip) next() *pgconn.ResultReader {
+	if t.read == t.replans[0] || t.read == t.replans[1] {
+		for range 2 {
+			if answer := t.nextRaw(); answer != nil {
+				t.close(answer)
+			}
+		}
+	}
+	t.read++
+	return t.nextRaw()
+}
+
+func (t *Trip) nextRaw() *pgconn.ResultReader {
+	if t.err != nil {
+		return nil
+	}
+	if !t.results.NextResult() {
+		t.err = t.results.Close()
+		if t.err == nil {
+			t.err = errors.New("idem: the server did not answer every statement")
+		}
+		return nil
+	}
+	return t.results.ResultReader()
+}
+
+func (t *Trip) close(answer *pgconn.ResultReader) pgconn.CommandTag {
+	tag, err := answer.Close()
+	if err != nil && t.err == nil {
+		t.err = err
+	}
+	return tag
+}
+
+// Skip reads the answer to the next statement and returns its command tag.
+func (t *Trip) Skip() pgconn.CommandTag {
+	if answer := t.next(); answer != nil {
+		return t.close(answer)
+	}
+	return pgconn.CommandTag{}
+}
+
+// Row reads the answer to the next statement, which has one row or none, with scan. It reports whether there was a row.
+func (t *Trip) Row(scan func(*Row)) bool {
+	answer := t.next()
+	if answer == nil {
+		return false
+	}
+	found := answer.NextRow()
+	if found {
+		row := Row{values: answer.Values(), fields: answer.FieldDescriptions()}
+		scan(&row)
+		if row.err != nil {
+			t.err = row.err
+		}
+	}
+	t.close(answer)
+	return found && t.err == nil
+}
+
+// Err returns the first error so far.
+func (t *Trip) Err() error { return t.err }
+
+// End reads what is left and returns the first error of the trip.
+func (t *Trip) End() error {
+	if err := t.results.Close(); t.err == nil {
+		t.err = err
+	}
+	return t.err
+}

@@ -1,0 +1,50 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// State is the state of a record.
+type State string
+
+// The states of a record.
+const (
+	Processing State = "processing"
+	Completed  State = "completed"
+	Failed     State = "failed"
+)
+
+// Record is the record of a key as one transaction sees it. It has a response only if the hash is the caller's.
+type Record struct {
+	SameHash    bool
+	OperationID string
+	State       State
+	Status      int
+	Header      map[string][]string
+	Body        []byte
+	CreatedAt   time.Time
+	CompletedAt time.Time
+	ExpiresAt   time.Time
+	LoadedAt    time.Time // by the clock of the database, as all the others
+}
+
+// EncodeHeader returns a header as it is stored, nil if there is none.
+func EncodeHeader(header map[string][]string) ([]byte, error) {
+	if len(header) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(header)
+}
+
+func decodeHeader(stored []byte) (map[string][]string, error) {
+	if len(stored) == 0 {
+		return nil, nil
+	}
+	var header map[string][]string
+	if err := json.Unmarshal(stored, &header); err != nil {
+		return nil, fmt.Errorf("idem: stored header: %w", err)
+	}
+	return header, nil
+}

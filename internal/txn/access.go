@@ -1,0 +1,53 @@
+package txn
+
+import "sync"
+
+// access is the time during which fn may use the transaction. The savepoints begun on it share it.
+type access struct {
+	name string // what OperationID tells of it
+
+	mu        sync.Mutex
+	users     int    // methods that are running
+	over      bool   // fn has returned
+	endedByFn bool   // fn called Commit or Rollback
+	whenIdle  func() // called when the last user leaves
+}
+
+// enter reports whether the transaction may be used. If so, leave must follow.
+func (a *access) enter() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.over {
+		a.users++
+	}
+	return !a.over
+}
+
+func (a *access) leave() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.users--
+	if a.users == 0 && a.whenIdle != nil {
+		a.whenIdle()
+	}
+}
+
+// end makes the tx dead. It reports false if a method of it is still running in some goroutine that fn left behind: nothing
+// may touch the connection then until it has left.
+func (a *access) end() (idle bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
+	return a.users == 0
+}
+
+// afterUse calls f when nothing uses the transaction any more, which may be now.
+func (a *access) afterUse(f func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.users == 0 {
+		f()
+		return
+	}
+	a.whenIdle = f
+}

@@ -1,0 +1,256 @@
+package txn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/roundtrip"
+)
+
+// maxSavepoints is how many functions of one transaction run under a savepoint. A savepoint under which something was
+// written stays a subtransaction until the end, and past 64 of them in one transaction every snapshot on the server pays.
+const maxSavepoints = 32
+
+// The savepoint of a joined function. Names may repeat: a Join inside a Join sees only its own.
+const (
+	setSavepoint     = "savepoint idem"
+	undoToSavepoint  = "rollback to savepoint idem"
+	releaseSavepoint = "release savepoint idem"
+
+	// abort fails, because there is no such savepoint, and so makes sure that the transaction is never committed.
+	abort = "rollback to savepoint idem_rolls_back_what_fn_has_done"
+)
+
+// Joined is a function's part in a transaction of the caller's.
+type Joined struct {
+	tx     pgx.Tx
+	conn   *pgx.Conn
+	limits Limits
+	outer  *access // if tx is itself the tx of a fn
+	access *access // of this fn
+
+	saves bool // this part is to have a savepoint
+	open  bool // and has it
+}
+
+var errTxClosed = fmt.Errorf("idem: DoTx: the transaction is over: %w", pgx.ErrTxClosed)
+
+// Join makes tx ready for a function. Leave must follow.
+func Join(ctx context.Context, tx pgx.Tx, limits Limits) (*Joined, error) {
+	j := &Joined{tx: tx, limits: limits}
+	if g, ok := tx.(*guard); ok {
+		if !g.access.enter() {
+			return nil, errTxClosed
+		}
+		j.outer = g.access
+	}
+	conn, err := usable(ctx, tx)
+	if err != nil {
+		j.Leave()
+		return nil, err
+	}
+	j.conn = conn
+	j.saves = hasRoom(conn, tx)
+	return j, nil
+}
+
+// Leave ends the use of tx.
+func (j *Joined) Leave() {
+	if j.outer != nil {
+		j.outer.leave()
+	}
+}
+
+// usable returns the connection of a transaction that can be joined. A tx that is over must be found out through the tx
+// itself: its connection may be in somebody else's transaction by then. An empty batch asks without a round trip.
+func usable(ctx context.Context, tx pgx.Tx) (*pgx.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := tx.SendBatch(ctx, &pgx.Batch{}).Close(); err != nil {
+		return nil, fmt.Errorf("idem: DoTx: %w", err)
+	}
+	conn := tx.Conn()
+	switch {
+	case conn == nil || conn.IsClosed():
+		return nil, errTxClosed
+	case conn.PgConn().IsBusy():
+		return nil, errors.New("idem: DoTx: the transaction has open rows; read or close them first")
+	}
+	switch conn.PgConn().TxStatus() {
+	case 'T':
+		return conn, nil
+	case 'E':
+		return nil, errors.New("idem: DoTx: the transaction is aborted by an earlier error; roll it back")
+	default:
+		return nil, errTxClosed
+	}
+}
+
+// Open sends the savepoint and requests: one round trip. A connection that has not prepared the statements yet does that
+// under the savepoint, in trips of their own: if the schema is missing, tx must survive it. If they turn out to be stale,
+// they are prepared again.
+func (j *Joined) Open(ctx context.Context, prepared []*roundtrip.Statement, requests ...Request) error {
+	if j.saves && roundtrip.IsCold(j.conn, prepared) {
+		if err := execute(ctx, j.conn, setSavepoint); err != nil {
+			return err
+		}
+		j.open = true
+	}
+	if err := roundtrip.Prepare(ctx, j.conn, prepared); err != nil {
+		return err
+	}
+	err := j.sendOpen(ctx, requests)
+	if !Stale(err) || !j.open {
+		return err
+	}
+	if err := execute(ctx, j.conn, undoToSavepoint); err != nil {
+		return err
+	}
+	if err := roundtrip.Forget(ctx, j.conn); err != nil {
+		return err
+	}
+	if err := roundtrip.Prepare(ctx, j.conn, prepared); err != nil {
+		return err
+	}
+	return j.sendOpen(ctx, requests)
+}
+
+func (j *Joined) sendOpen(ctx context.Context, requests []Request) error {
+	trip := roundtrip.On(j.conn)
+	sets := j.saves && !j.open
+	if sets {
+		trip.Exec(setSavepoint)
+	}
+	queue(trip, requests)
+	trip.Send(ctx)
+	if sets {
+		trip.Skip()
+		j.open = trip.Err() == nil
+	}
+	read(trip, requests)
+	return trip.End()
+}
+
+// Ask makes a round trip inside the transaction.
+func (j *Joined) Ask(ctx context.Context, requests ...Request) error {
+	return ask(ctx, j.conn, requests)
+}
+
+// Saves reports whether this part of the transaction has a savepoint, by which it can be undone alone.
+func (j *Joined) Saves() bool { return j.open }
+
+// Run gives the transaction to fn, as Tx.Run does.
+func (j *Joined) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo bool, err error) {
+	j.access = &access{name: name}
+	return run(j.conn, &guard{Tx: j.tx, access: j.access}, fn)
+}
+
+// Restart undoes what was done since Open, and sends requests: one round trip. Without a savepoint it is refused.
+func (j *Joined) Restart(ctx context.Context, requests ...Request) error {
+	switch {
+	case j.conn.IsClosed() || j.conn.PgConn().IsBusy():
+		return unfit(j.conn)
+	case !j.open:
+		return fmt.Errorf("%w: fn rejects, and after %d calls in one transaction a call has no savepoint of its own "+
+			"by which its writes could be undone: begin one with tx.Begin", ErrAborted, maxSavepoints)
+	}
+	return j.named(ask(ctx, j.conn, append([]Request{command(undoToSavepoint)}, requests...)))
+}
+
+// Complete sends requests and releases the savepoint: one round trip.
+func (j *Joined) Complete(ctx context.Context, requests ...Request) error {
+	if j.open {
+		requests = append(requests, command(releaseSavepoint))
+	}
+	if err := j.named(ask(ctx, j.conn, requests)); err != nil {
+		return err
+	}
+	if j.open {
+		countSavepoint(j.conn, j.tx)
+	}
+	j.open = false
+	return nil
+}
+
+// named recognises by its consequences that fn ended the transaction by a statement.
+func (j *Joined) named(err error) error {
+	if lostSavepoint(err) {
+		return Ended("its savepoint is gone", nil)
+	}
+	return err
+}
+
+func lostSavepoint(err error) bool {
+	const noTransaction, noSavepoint = "25P01", "3B001"
+	return HasCode(err, noTransaction, noSavepoint)
+}
+
+// Undo takes the caller's transaction back to where Open found it because of cause, and returns cause: or ErrEnded, if there
+// is nowhere to go back to. Without a savepoint the transaction is aborted, so that what fn has done is never committed. A
+// connection that cannot be brought back to a known state is closed.
+func (j *Joined) Undo(cause error) error {
+	pg := j.conn.PgConn()
+	switch {
+	case !j.open && j.access == nil: // nothing was done
+		return cause
+	case j.access != nil && !j.access.end():
+		_ = pg.Conn().Close() // a goroutine of fn is using it: the socket is all that may be touched
+		return cause
+	case pg.IsClosed():
+		return cause
+	case pg.IsBusy():
+		_ = j.conn.Close(context.Background())
+		return cause
+	case pg.TxStatus() == 'I':
+		return cause
+	}
+	commands := []string{undoToSavepoint, releaseSavepoint}
+	if !j.open {
+		commands = []string{abort}
+	}
+	j.open = false
+	var err error
+	within(pg, j.limits.Rollback, func(ctx context.Context) error {
+		err = execute(ctx, j.conn, commands...)
+		return sound(err)
+	})
+	if len(commands) > 1 && err == nil {
+		j.access = nil // nothing is left of fn
+	}
+	if len(commands) > 1 && lostSavepoint(err) && !errors.Is(cause, ErrEnded) {
+		return Ended("a statement of fn did, and began another", cause)
+	}
+	return cause
+}
+
+// savepoints counts, on a connection, how many parts of a transaction have had a savepoint.
+type savepoints struct {
+	tx    pgx.Tx
+	count int
+}
+
+// savepointsOnConn is the name under which a connection remembers that.
+const savepointsOnConn = "github.com/idem-go/idem: savepoints"
+
+func hasRoom(conn *pgx.Conn, tx pgx.Tx) bool {
+	s, ok := conn.PgConn().CustomData()[savepointsOnConn].(*savepoints)
+	return !ok || !same(s.tx, tx) || s.count < maxSavepoints
+}
+
+func countSavepoint(conn *pgx.Conn, tx pgx.Tx) {
+	data := conn.PgConn().CustomData()
+	s, ok := data[savepointsOnConn].(*savepoints)
+	if !ok || !same(s.tx, tx) {
+		s = &savepoints{tx: tx}
+		data[savepointsOnConn] = s
+	}
+	s.count++
+}
+
+// same compares two transactions, of which either may be of a type of the caller's that cannot be compared.
+func same(a, b pgx.Tx) bool { return reflect.TypeOf(b).Comparable() && a == b }

@@ -1,0 +1,64 @@
+package txn
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/roundtrip"
+)
+
+// Request is a statement that travels with others: with BEGIN, with COMMIT, or in between.
+type Request interface {
+	Queue(*roundtrip.Trip)
+	Read(*roundtrip.Trip)
+}
+
+// ask makes one round trip of requests.
+func ask(ctx context.Context, conn *pgx.Conn, requests []Request) error {
+	trip := roundtrip.On(conn)
+	queue(trip, requests)
+	trip.Send(ctx)
+	read(trip, requests)
+	return trip.End()
+}
+
+func queue(trip *roundtrip.Trip, requests []Request) {
+	for _, r := range requests {
+		r.Queue(trip)
+	}
+}
+
+func read(trip *roundtrip.Trip, requests []Request) {
+	for _, r := range requests {
+		r.Read(trip)
+	}
+}
+
+// command is a statement without parameters and results.
+type command string
+
+func (c command) Queue(trip *roundtrip.Trip) { trip.Exec(string(c)) }
+func (c command) Read(trip *roundtrip.Trip)  { trip.Skip() }
+
+// execute sends commands in one round trip.
+func execute(ctx context.Context, conn *pgx.Conn, commands ...string) error {
+	trip := roundtrip.On(conn)
+	for _, c := range commands {
+		trip.Exec(c)
+	}
+	trip.Send(ctx)
+	return trip.End()
+}
+
+var (
+	begin  = roundtrip.Command("idem_begin", "begin")
+	commit = roundtrip.Command("idem_commit", "commit")
+)
+
+// beginSQL returns the statement that begins a transaction with these options, which pgx only tells through a batch.
+func beginSQL(options pgx.TxOptions) string {
+	batch := &pgx.Batch{}
+	batch.BeginTx(options)
+	return batch.QueuedQueries[0].SQL
+}

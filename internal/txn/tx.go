@@ -1,0 +1,149 @@
+package txn
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/roundtrip"
+)
+
+// Tx is one transaction on one connection of the pool.
+type Tx struct {
+	engine *Engine
+	pooled *pgxpool.Conn // nil once the connection has been given back
+	conn   *pgx.Conn
+	access *access // of the last fn
+}
+
+// Ask makes a round trip inside the transaction.
+func (t *Tx) Ask(ctx context.Context, requests ...Request) error { return ask(ctx, t.conn, requests) }
+
+// Run gives the transaction to fn, under a name that OperationID tells. fn reports whether its writes are to be undone. The
+// error is that of fn, or the one that follows from the state in which fn left the transaction.
+func (t *Tx) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo bool, err error) {
+	t.access = &access{name: name}
+	return run(t.conn, &guard{Tx: txOf(t.conn), access: t.access}, fn)
+}
+
+// Held rolls back, and reports whether what it rolled back was the transaction that Open had begun: holds asks the server
+// within the transaction, committed asks it afterwards, each returning false to accuse. It says no only if the server does: fn
+// may have left a connection that cannot be asked.
+func (t *Tx) Held(holds Question, committed Question) bool {
+	pg := t.conn.PgConn()
+	if !t.access.end() || pg.IsClosed() || pg.IsBusy() {
+		return true
+	}
+	held := true
+	if pg.TxStatus() == 'T' {
+		within(pg, t.engine.Limits.Rollback, func(ctx context.Context) error {
+			err := ask(ctx, t.conn, []Request{holds.Request, command("rollback")})
+			held = err != nil || holds.Answer()
+			return sound(err)
+		})
+	}
+	if !pg.IsClosed() && pg.TxStatus() == 'E' { // it was aborted, or the question was refused
+		within(pg, t.engine.Limits.Rollback, func(ctx context.Context) error {
+			err := ask(ctx, t.conn, []Request{command("rollback"), committed.Request})
+			held = err != nil || committed.Answer()
+			return sound(err)
+		})
+	}
+	return held
+}
+
+// Question is a request with what its answer says.
+type Question struct {
+	Request
+	Answer func() bool
+}
+
+// sound drops an error that leaves the connection in a known state.
+func sound(err error) error {
+	if refused(err) {
+		return nil
+	}
+	return err
+}
+
+// Close rolls back, unless the transaction was committed, and gives the connection back.
+func (t *Tx) Close() { t.CloseAfter(nil) }
+
+// CloseAfter does that because of err. A connection on which something is still running, or that is of no use after err, is
+// closed.
+func (t *Tx) CloseAfter(err error) {
+	if t.pooled == nil {
+		return
+	}
+	if t.access != nil && !t.access.end() { // fn, or its panic, left a goroutine that is using the tx
+		conn := t.pooled.Hijack() // the pool gets its place back; the connection is never used again
+		t.pooled = nil
+		_ = conn.PgConn().Conn().Close()
+		t.access.afterUse(func() { _ = conn.Close(context.Background()) })
+		return
+	}
+	pg := t.conn.PgConn()
+	if !pg.IsClosed() && !pg.IsBusy() && pg.TxStatus() != 'I' {
+		within(pg, t.engine.Limits.Rollback, func(ctx context.Context) error { return pg.Exec(ctx, "rollback").Close() })
+	}
+	if (Stale(err) || ReadOnly(err)) && !pg.IsClosed() {
+		// The statements of fn are stale as well, as a rule, and a server that has become a replica stays one. A new
+		// connection prepares everything afresh, and may find another server.
+		within(pg, t.engine.Limits.Rollback, t.conn.Close)
+	}
+	t.release()
+}
+
+func (t *Tx) release() {
+	t.pooled.Release()
+	t.pooled = nil
+}
+
+// within bounds what f says to the server after the caller's context may have ended. A deadline on the socket costs less
+// than a context, and closes the connection all the same.
+func within(pg *pgconn.PgConn, limit time.Duration, f func(context.Context) error) {
+	_ = pg.Conn().SetDeadline(time.Now().Add(limit))
+	if f(context.Background()) == nil {
+		_ = pg.Conn().SetDeadline(time.Time{})
+	} else if !pg.IsClosed() {
+		_ = pg.Conn().Close() // no answer, or one that leaves the transaction as it was
+	}
+}
+
+// txOnConn is the name under which a connection remembers its pgx.Tx.
+const txOnConn = "github.com/idem-go/idem: tx"
+
+// txOf returns the pgx.Tx through which fn uses whatever transaction the connection is in. pgx makes one only where it
+// begins the transaction itself; a batch that begins one, and from which BEGIN was taken before it was sent, makes one and
+// sends nothing. It is never committed or rolled back, so it serves the connection for all its life.
+func txOf(conn *pgx.Conn) pgx.Tx {
+	data := conn.PgConn().CustomData()
+	if tx, ok := data[txOnConn].(pgx.Tx); ok {
+		return tx
+	}
+	batch := &pgx.Batch{}
+	batch.BeginTx(pgx.TxOptions{})
+	batch.QueuedQueries = nil
+	tx := conn.SendBatch(context.Background(), batch).Tx()
+	data[txOnConn] = tx
+	return tx
+}
+
+// commitStatement queues the COMMIT of a transaction.
+type commitStatement struct {
+	sql string // of the caller's own, if there is one
+	tag pgconn.CommandTag
+}
+
+func (c *commitStatement) Queue(trip *roundtrip.Trip) {
+	if c.sql == "" {
+		trip.Add(commit)
+		return
+	}
+	trip.Exec(c.sql)
+}
+
+func (c *commitStatement) Read(trip *roundtrip.Trip) { c.tag = trip.Skip() }
