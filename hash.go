@@ -4,17 +4,19 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
+	"fmt"
+
+	"github.com/idem-go/idem/internal/canon"
 )
 
 var (
 	// ErrInvalidJSON says that HashJSON refuses the document: the mistake is the sender's. The error that wraps it gives the
 	// reason and the byte offset, and never quotes the document.
-	ErrInvalidJSON = errors.New("idem: invalid JSON document")
+	ErrInvalidJSON = canon.ErrDocument
 
 	// ErrInvalidPointer says that HashJSON refuses what was given to Only or Without, whatever the document: the mistake is
 	// the program's. The error that wraps it quotes the pointer.
-	ErrInvalidPointer = errors.New("idem: invalid JSON pointer")
+	ErrInvalidPointer = canon.ErrPointer
 )
 
 // What is hashed is frozen, because databases hold the hashes: another text needs another tag. No tag begins with another,
@@ -22,15 +24,8 @@ var (
 //
 // HashBytes: the tag, then each part after its length (8 bytes, big-endian).
 //
-// HashJSON: the tag, then the canonical form of an object that maps each selected pointer to its value, where "" points to
-// the whole document. Canonical is:
-//
-//   - no white space;
-//   - members in the order of the bytes between the quotes of their names;
-//   - strings with \" and \\, with \u00 and two lower-case hex digits for U+0000 to U+001F, and with all else as it is in
-//     UTF-8;
-//   - numbers as an integer that does not end in 0, followed by e and the exponent unless that is 0: 12, -15e-1, 1e3; and
-//     zero as 0.
+// HashJSON: the tag, then the canonical form (package canon) of an object that maps each selected pointer to its value,
+// where "" points to the whole document.
 const (
 	bytesTag = "idem.HashBytes/1\n"
 	jsonTag  = "idem.HashJSON/1\n"
@@ -79,13 +74,61 @@ func HashBytes(parts ...[]byte) Hash {
 // The parts that do not matter are checked as well. Time and memory grow with the length of the document, which is for the
 // caller to limit.
 func HashJSON(doc []byte, opts ...HashOption) (Hash, error) {
-	pointers, err := mergePointers(opts)
+	selection, err := selected(opts)
 	if err != nil {
 		return Hash{}, err
 	}
-	text, err := canonicalText(doc, pointers)
-	if err != nil {
+	text := append(make([]byte, 0, len(doc)+64), jsonTag...)
+	if text, err = canon.Append(text, doc, selection); err != nil {
 		return Hash{}, err
 	}
 	return sha256.Sum256(text), nil
+}
+
+// HashOption chooses what matters to HashJSON. It is fit to be kept and shared.
+type HashOption struct {
+	only, without []canon.Pointer
+	err           error
+}
+
+// Only lets nothing matter but the values at these JSON pointers (RFC 6901), such as "/amount" or "/items/0/sku". The
+// pointer "" is the whole document.
+//
+// The hash covers each pointer that is present, together with its value. So null differs from a missing member, the value
+// of "/a" from a document that is the same, and a pointer that is added does not change the hash of a document that has
+// nothing there. The order of pointers does not matter, nor does one that is given twice or is inside another. Several Only
+// add up.
+//
+// HashJSON refuses a document in which none of the pointers is present, with ErrInvalidJSON, because all such documents
+// would hash alike. It refuses Only without any pointer, with ErrInvalidPointer.
+func Only(pointers ...string) HashOption {
+	if len(pointers) == 0 {
+		return HashOption{err: fmt.Errorf("%w: Only selects nothing", ErrInvalidPointer)}
+	}
+	only, err := canon.ParsePointers(pointers)
+	return HashOption{only: only, err: err}
+}
+
+// Without lets the values at these JSON pointers (RFC 6901) not matter, such as a client's timestamp or trace id. The
+// document hashes as if it did not contain them, hence the same as one that does not. Elements of an array have the index
+// that they have in the document as given. Several Without add up.
+//
+// Without also takes its values out of what Only selects. HashJSON refuses, with ErrInvalidPointer, a Without that leaves
+// nothing of the document or of a pointer of Only: the pointer "", the same pointer, or one around it.
+func Without(pointers ...string) HashOption {
+	without, err := canon.ParsePointers(pointers)
+	return HashOption{without: without, err: err}
+}
+
+// selected returns what the options select together, or the first error among them.
+func selected(opts []HashOption) (canon.Selection, error) {
+	var only, without []canon.Pointer
+	for _, o := range opts {
+		if o.err != nil {
+			return nil, o.err
+		}
+		only = append(only, o.only...)
+		without = append(without, o.without...)
+	}
+	return canon.Select(only, without)
 }
