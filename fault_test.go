@@ -39,7 +39,7 @@ func newProxied(t *testing.T) *proxied {
 	return &proxied{ledger: ledgerOn(t, pgtest.Open(t, dsn)), proxy: proxy, watch: newWatch()}
 }
 
-var isClaim = pgproxy.Contains("INSERT INTO idem.records")
+var isClaim = pgproxy.Contains("-- name: Claim")
 
 func TestLostAnswerToCommitIsResolvedAsCommitted(t *testing.T) {
 	t.Parallel()
@@ -110,7 +110,7 @@ func TestConnectionCutBeforeCommitIsRunAgain(t *testing.T) {
 	for name, point := range map[string]pgproxy.Point{
 		"before COMMIT":             pgproxy.Before(pgproxy.IsCommit),
 		"before the last trip":      pgproxy.BeforePipeline(pgproxy.IsCommit),
-		"before the record is made": pgproxy.Before(pgproxy.Contains("UPDATE idem.records")),
+		"before the record is made": pgproxy.Before(pgproxy.Contains("-- name: Complete")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

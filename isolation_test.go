@@ -18,62 +18,27 @@ import (
 
 var isoLevels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
 
-// withoutAdvisoryLocks makes the server's advisory locks lie to the connections of a pool: everybody is given the lock.
-// It comes before pg_catalog in their search path, which the statements of idem do not depend on otherwise.
-func withoutAdvisoryLocks(t *testing.T, dsn string) func(*pgxpool.Config) {
-	t.Helper()
-	conn, err := pgx.Connect(context.Background(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.Background())
-	_, err = conn.Exec(context.Background(), `create schema if not exists broken;
-		create or replace function broken.pg_try_advisory_xact_lock(bigint) returns boolean language sql as 'select true'`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func(config *pgxpool.Config) {
-		config.ConnConfig.RuntimeParams["search_path"] = "broken, pg_catalog, public"
-	}
-}
-
-// oneLockForAll makes every key hash to the same advisory lock.
-func oneLockForAll(t *testing.T, dsn string) func(*pgxpool.Config) {
-	t.Helper()
-	configure := withoutAdvisoryLocks(t, dsn)
-	conn, err := pgx.Connect(context.Background(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.Background())
-	_, err = conn.Exec(context.Background(), `drop function broken.pg_try_advisory_xact_lock(bigint);
-		create or replace function broken.hashtextextended(text, bigint) returns bigint language sql as 'select 1::bigint'`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return configure
+// The advisory locks that a claim may take: the guarantee does not depend on them.
+var locks = map[string][]idem.Option{
+	"sound lock":     nil,
+	"no lock":        {idem.WithLock(func(string, string) *int64 { return nil })},
+	"colliding lock": {idem.WithLock(func(string, string) *int64 { return new(int64) })},
 }
 
 // The guarantee rests on the primary key and on atomicity: whatever the isolation level, and with the advisory lock telling
 // the truth, lying, or colliding.
 func TestConcurrentCallsExecuteOnceAtEveryIsolationLevelWithAnyLock(t *testing.T) {
 	t.Parallel()
-	locks := map[string]func(*testing.T, string) func(*pgxpool.Config){
-		"sound lock":     func(*testing.T, string) func(*pgxpool.Config) { return func(*pgxpool.Config) {} },
-		"lying lock":     withoutAdvisoryLocks,
-		"colliding lock": oneLockForAll,
-	}
 	for name, lock := range locks {
 		for _, level := range isoLevels {
 			t.Run(fmt.Sprint(name, "/", level), func(t *testing.T) {
 				t.Parallel()
 				ctx := context.Background()
 				dsn := pgtest.DSN(t)
-				configure := lock(t, dsn)
 				// Each pool is a process to idem: only the database can keep them apart.
 				var pools []*pgxpool.Pool
 				for range 8 {
-					pools = append(pools, pgtest.Open(t, dsn, configure, maxConns(2)))
+					pools = append(pools, pgtest.Open(t, dsn, maxConns(2)))
 				}
 				l := ledgerOn(t, pools[0])
 				for round := range 10 {
@@ -82,8 +47,9 @@ func TestConcurrentCallsExecuteOnceAtEveryIsolationLevelWithAnyLock(t *testing.T
 					var executed atomic.Int64
 					for _, pool := range pools {
 						calls.Go(func() {
-							res, err := idem.Do(ctx, pool, scope, key, hashA, l.charge(key), idem.WithWait(limit),
-								idem.WithRetries(100), idem.WithTxOptions(pgx.TxOptions{IsoLevel: level}))
+							options := append([]idem.Option{idem.WithWait(limit), idem.WithRetries(100),
+								idem.WithTxOptions(pgx.TxOptions{IsoLevel: level})}, lock...)
+							res, err := idem.Do(ctx, pool, scope, key, hashA, l.charge(key), options...)
 							if err != nil {
 								t.Error(err)
 							}
@@ -111,10 +77,9 @@ func TestLoserOfTheInsertRaceSeesWhatBecameOfTheWinner(t *testing.T) {
 			t.Run(fmt.Sprint(level, "/winner fails with ", end), func(t *testing.T) {
 				t.Parallel()
 				dsn := pgtest.DSN(t)
-				configure := withoutAdvisoryLocks(t, dsn)
-				l := ledgerOn(t, pgtest.Open(t, dsn, configure))
-				other := pgtest.Open(t, dsn, configure)
-				options := []idem.Option{idem.WithTxOptions(pgx.TxOptions{IsoLevel: level}), idem.WithWait(limit)}
+				l := ledgerOn(t, pgtest.Open(t, dsn))
+				other := pgtest.Open(t, dsn)
+				options := append([]idem.Option{idem.WithTxOptions(pgx.TxOptions{IsoLevel: level}), idem.WithWait(limit)}, locks["no lock"]...)
 
 				first := l.hold(t, "k", hashA, end, options...)
 				done := make(chan idem.Result, 1)
