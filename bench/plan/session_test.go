@@ -32,10 +32,10 @@ func TestSelectionTakesStepsByNameAndWhatGoalsNeed(t *testing.T) {
 	loopback := result.Point{Work: result.Replay, Business: result.Insert, Leg: result.Loopback, Clients: 1}.Name()
 	profiles := []string{result.ProfileOf(contestant.NamePlain), result.ProfileOf(contestant.NameIdem)}
 	for only, want := range map[string][]string{
-		"goal/replay":          {loopback},
-		"goal/wal":             profiles,
-		"goal/growth":          {result.Growth},
-		"goal/storm":           {result.StormOf(contestant.NameIdem)},
+		"goal/replay":           {loopback},
+		"goal/wal":              profiles,
+		"goal/growth":           {result.Growth},
+		"goal/storm":            {result.StormOf(contestant.NameIdem)},
 		"^" + loopback + "$":    {loopback},
 		"nothing has this name": nil,
 	} {

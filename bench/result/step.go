@@ -1,6 +1,6 @@
 package result
 
-// The steps of a plan that are no cells.
+// Growth is the step in which tables of several sizes are compared.
 const Growth = "growth"
 
 // ProfileOf is the step in which a contestant's costs apart from time are found out.
