@@ -2,6 +2,7 @@
 // rounds, and writes a report that says what was measured, how, and which goals were met.
 //
 //	go run . -quick                                      in under two minutes, without a report
+//	go run . -only goal/replay                           one goal (goals are named in bench/goal)
 //	go run . -report ../docs/benchmarks.md               everything, in about ten minutes
 //	go run . -render -report ../docs/benchmarks.md       the report again, from the results of the last run
 package main
@@ -11,6 +12,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"regexp"
@@ -18,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/idem-go/idem/bench/goal"
 	"github.com/idem-go/idem/bench/plan"
 	"github.com/idem-go/idem/bench/report"
 	"github.com/idem-go/idem/bench/result"
@@ -33,7 +36,7 @@ type options struct {
 func main() {
 	var o options
 	flag.BoolVar(&o.quick, "quick", false, "fewer points, fewer and shorter rounds")
-	flag.StringVar(&o.only, "only", "", "measure only what has a name that this `regexp` matches, such as ^replay or storm")
+	flag.StringVar(&o.only, "only", "", "measure only what has a name that this `regexp` matches: a step such as ^replay or storm, or a goal such as goal/replay, with those alone whom it compares")
 	flag.Uint64Var(&o.seed, "seed", 1, "of keys, responses and the order of turns")
 	flag.StringVar(&o.report, "report", "", "`file` to write the report to; its plots go into a folder of the same name (default: no report)")
 	flag.StringVar(&o.results, "results", "", "`file` with the results: written by a run, read by -render (default: results.json where there is a report, else none)")
@@ -75,10 +78,16 @@ func (o options) obtain(ctx context.Context) (*result.Results, error) {
 	case results == nil || o.results == "":
 		return results, err
 	case err != nil:
-		return nil, errors.Join(err, results.Write(o.results+".partial"))
+		return nil, errors.Join(err, results.Write(partial(o.results)))
+	}
+	if err := os.Remove(partial(o.results)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
 	return results, results.Write(o.results)
 }
+
+// partial is where the results of a run go that was cut short.
+func partial(results string) string { return results + ".partial" }
 
 func (o options) measure(ctx context.Context) (results *result.Results, err error) {
 	only, err := regexp.Compile(o.only)
@@ -93,11 +102,11 @@ func (o options) measure(ctx context.Context) (results *result.Results, err erro
 	if err := os.Chmod(dir, 0o755); err != nil { // the servers run as another user
 		return nil, err
 	}
-	session := &plan.Session{Quick: o.quick, Seed: o.seed, Only: only, Dir: dir, Say: func(format string, args ...any) {
+	session := &plan.Session{Quick: o.quick, Seed: o.seed, Only: only, Also: goal.Needing(only), Dir: dir, Say: func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, format+"\n", args...)
 	}}
 	begin := time.Now()
-	results = &result.Results{Taken: begin.UTC().Truncate(time.Second), Command: command(), Quick: o.quick, Seed: o.seed}
+	results = &result.Results{Taken: begin.UTC().Truncate(time.Second), Command: command(), Quick: o.quick, Partial: o.only != "", Seed: o.seed}
 	results.Describe()
 	err = session.Run(ctx, results)
 	results.Took = time.Since(begin).Round(time.Second).String()

@@ -2,13 +2,9 @@ package arena
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/bench/contestant"
 )
 
@@ -40,50 +36,4 @@ func (b *Booth) Size(ctx context.Context) (bytes int64, err error) {
 		bytes += size
 	}
 	return bytes, nil
-}
-
-// Load fills the table of idem with records like those that a call leaves, with indexes as compact as a fresh one.
-func (b *Booth) Load(ctx context.Context, records int) error {
-	hash := idem.HashBytes([]byte(contestant.Payload))
-	err := pgx.BeginFunc(ctx, b.Pool, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "truncate idem.records; alter table idem.records drop constraint records_pkey; drop index idem.records_expires_at_idx",
-			pgx.QueryExecModeSimpleProtocol)
-		if err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, `insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state, status, completed_at, body)
-			select $1, gen_random_uuid()::text, $2, gen_random_uuid(), now(), now() + interval '24 hours' + n * interval '1 millisecond',
-			       'completed', 201, now(), convert_to(repeat('0123456789', 20), 'UTF8')
-			from generate_series(1, $3::int) n`, contestant.Scope, hash[:], records)
-		return err
-	})
-	for _, sql := range []string{
-		"alter table idem.records add primary key (scope, key)",
-		"create index records_expires_at_idx on idem.records (expires_at)",
-		"vacuum (analyze) idem.records",
-		"checkpoint",
-	} {
-		if err == nil {
-			_, err = b.Pool.Exec(ctx, sql)
-		}
-	}
-	return err
-}
-
-// Sample returns about so many of the recorded keys, from everywhere in the table.
-func (b *Booth) Sample(ctx context.Context, keys int) ([]string, error) {
-	rows, err := b.Pool.Query(ctx, `select key from idem.records
-		tablesample bernoulli (least(100, 100.0 * $1 / (select reltuples from pg_class where oid = 'idem.records'::regclass)))
-		where scope = $2 and state = 'completed'`, keys, contestant.Scope)
-	if err != nil {
-		return nil, err
-	}
-	sample, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err == nil && len(sample) == 0 {
-		err = errors.New("no record was found")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("sample: %w", err)
-	}
-	return sample, nil
 }

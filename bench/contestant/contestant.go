@@ -42,8 +42,11 @@ type Contestant struct {
 	Name       string
 	Guarantees Guarantees
 	Tables     []string // where it keeps its records; none: not in Postgres
+	Listens    bool     // holds connections of its own beside those of its calls
 	Durable    int      // how often a first run waits for a disk, at least
 	Repeats    bool     // executes a duplicate again, by design or by mistake
+	Recordless bool     // keeps no record of a request
+	Forgets    bool     // keeps a record, and not the response
 	Open       func(ctx context.Context, place Place) (Runner, error)
 }
 

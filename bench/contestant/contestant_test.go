@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { os.Exit(arenatest.Run(m, &server)) }
 // each runs a test for every contestant that is chosen, at a booth of its own.
 func each(t *testing.T, chosen func(contestant.Contestant) bool, test func(*testing.T, *arena.Booth)) {
 	t.Helper()
-	for _, c := range contestant.All() {
+	for _, c := range append(contestant.All(), contestant.Hinted()...) {
 		if !chosen(c) {
 			continue
 		}
@@ -63,10 +63,10 @@ func TestRequestIsExecutedOnceAndThenReplayed(t *testing.T) {
 		first := contestant.Answer{Body: call.Body}
 		again := contestant.Answer{Body: call.Body, Replayed: true}
 		want := []contestant.Answer{first, again, again}
-		switch b.Contestant.Name {
-		case contestant.River().Name:
+		switch {
+		case b.Contestant.Forgets:
 			want[1].Body, want[2].Body = nil, nil
-		case contestant.Plain().Name, contestant.Pipelined().Name:
+		case b.Contestant.Recordless:
 			want = want[:1]
 		}
 		for _, want := range want {
@@ -89,7 +89,7 @@ func TestRequestsAtOnceAreExecutedOnceByThoseWhoPromiseIt(t *testing.T) {
 		for range 16 {
 			group.Go(func() {
 				answer, err := b.Runner.Do(t.Context(), call)
-				silent := answer.Refused || answer.Replayed && b.Contestant.Name == contestant.River().Name
+				silent := answer.Refused || answer.Replayed && b.Contestant.Forgets
 				if err != nil || !silent && !bytes.Equal(answer.Body, call.Body) {
 					t.Errorf("%+v, %v", answer, err)
 				}
@@ -133,7 +133,7 @@ func TestSelectThenInsertIsCaughtExecutingTwice(t *testing.T) {
 
 func TestHoldIsInsideTheTransaction(t *testing.T) {
 	t.Parallel()
-	inside := func(c contestant.Contestant) bool { return c.Name != contestant.Pipelined().Name }
+	inside := func(c contestant.Contestant) bool { return c.Name != contestant.NamePipelined }
 	each(t, inside, func(t *testing.T, b *arena.Booth) {
 		call := call()
 		call.Hold = func() {

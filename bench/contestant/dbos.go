@@ -16,7 +16,7 @@ import (
 // until then. The input of a second call with the same id is not compared.
 func DBOS() Contestant {
 	return Contestant{
-		Name: "DBOS Transact", Durable: 3,
+		Name: NameDBOS, Durable: 3, Listens: true,
 		Tables:     []string{"dbos.workflow_status", "dbos.operation_outputs"},
 		Guarantees: Guarantees{Atomic: "yes, per step", Free: "no: waits for recovery", Replays: "yes", Checks: "no"},
 		Open:       openDBOS,

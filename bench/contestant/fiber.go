@@ -19,7 +19,7 @@ import (
 // payload is not compared. The handler is called without a socket, so only the middleware's own work is measured.
 func Fiber() Contestant {
 	return Contestant{
-		Name: "fiber idempotency", Durable: 2, Tables: []string{"fiber_storage"},
+		Name: NameFiber, Durable: 2, Tables: []string{"fiber_storage"},
 		Guarantees: Guarantees{Atomic: "no", Free: "yes, and executes again", Replays: "yes", Checks: "no"},
 		Open: func(_ context.Context, place Place) (Runner, error) {
 			f := &fiberRunner{pooled: pooled{place.Pool}}

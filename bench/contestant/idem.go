@@ -11,24 +11,26 @@ import (
 // Idem is the library that this benchmark belongs to. Key, effect and response are committed in one transaction. A key in
 // flight is a row that is not committed, and free when its transaction ends, however it ends. Duplicates wait without a
 // connection and get the response; another payload under the same key is refused.
-func Idem() Contestant { return idemContestant("idem.Do", false) }
+func Idem() Contestant { return idemContestant(NameIdem, idemRunner{}) }
 
 // IdemBatch is Idem with a function that sends its statements in one batch.
-func IdemBatch() Contestant { return idemContestant("idem.Do, batch in fn", true) }
+func IdemBatch() Contestant { return idemContestant(NameIdemBatch, idemRunner{batch: true}) }
 
-func idemContestant(name string, batch bool) Contestant {
+func idemContestant(name string, runner idemRunner) Contestant {
 	return Contestant{
 		Name: name, Durable: 1, Tables: []string{"idem.records"},
 		Guarantees: Guarantees{Atomic: "yes", Free: "yes", Replays: "yes", Checks: "yes"},
 		Open: func(_ context.Context, place Place) (Runner, error) {
-			return idemRunner{pooled{place.Pool}, batch}, nil
+			runner.pooled = pooled{place.Pool}
+			return runner, nil
 		},
 	}
 }
 
 type idemRunner struct {
 	pooled
-	batch bool
+	batch   bool
+	options []idem.Option
 }
 
 // Scope is that of all keys.
@@ -37,7 +39,7 @@ const Scope = "tenant-1/POST /orders"
 func (r idemRunner) Do(ctx context.Context, call Call) (Answer, error) {
 	res, err := idem.Do(ctx, r.pool, Scope, call.Key, hashOf(call), func(tx pgx.Tx) (idem.Response, error) {
 		return idem.Response{Status: 201, Body: call.Body}, r.execute(ctx, tx, call)
-	})
+	}, r.options...)
 	return Answer{Body: res.Body, Replayed: res.Replayed}, err
 }
 

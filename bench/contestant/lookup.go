@@ -12,7 +12,7 @@ import (
 func Lookup() Contestant {
 	idem := Idem()
 	return Contestant{
-		Name: "SELECT by primary key", Durable: 1, Tables: idem.Tables,
+		Name: NameLookup, Durable: 1, Tables: idem.Tables,
 		Guarantees: Guarantees{Atomic: "-", Free: "-", Replays: "-", Checks: "-"},
 		Open: func(ctx context.Context, place Place) (Runner, error) {
 			first, err := idem.Open(ctx, place)

@@ -19,7 +19,7 @@ import (
 // as bytes, where the article has jsonb, which would not give the same bytes again.
 func Phases() Contestant {
 	return Contestant{
-		Name: "atomic phases (Leach)", Durable: 2, Tables: []string{"idempotency_keys"},
+		Name: NamePhases, Durable: 2, Tables: []string{"idempotency_keys"},
 		Guarantees: Guarantees{Atomic: "yes", Free: "no: locked for 90 s", Replays: "yes", Checks: "yes"},
 		Open: func(ctx context.Context, place Place) (Runner, error) {
 			_, err := place.Pool.Exec(ctx, `create table idempotency_keys (

@@ -11,7 +11,7 @@ import (
 // executed again.
 func Pipelined() Contestant {
 	return Contestant{
-		Name: "plain, pipelined", Durable: 1, Repeats: true,
+		Name: NamePipelined, Durable: 1, Repeats: true, Recordless: true,
 		Guarantees: Guarantees{Atomic: "-", Free: "-", Replays: "no", Checks: "no"},
 		Open: func(_ context.Context, place Place) (Runner, error) {
 			return pipelined{pooled{place.Pool}}, nil

@@ -10,7 +10,7 @@ import (
 // again. It is the 1.00 that all others are compared with.
 func Plain() Contestant {
 	return Contestant{
-		Name: "plain transaction", Durable: 1, Repeats: true,
+		Name: NamePlain, Durable: 1, Repeats: true, Recordless: true,
 		Guarantees: Guarantees{Atomic: "-", Free: "-", Replays: "no", Checks: "no"},
 		Open: func(_ context.Context, place Place) (Runner, error) {
 			return plain{pooled{place.Pool}}, nil

@@ -17,18 +17,18 @@ type Redis = *redis.Options
 // without its response, and the key locked until its lease of 30 seconds is over, after which the request is executed
 // again. A duplicate meanwhile is refused. The payload is not compared.
 func RedisAlways() Contestant {
-	return redisContestant("always", 3, Guarantees{Atomic: "no", Free: "no: locked for 30 s", Replays: "yes", Checks: "no"})
+	return redisContestant(NameRedisAlways, "always", 3, Guarantees{Atomic: "no", Free: "no: locked for 30 s", Replays: "yes", Checks: "no"})
 }
 
 // RedisEverySecond is RedisAlways on a Redis that writes its log to disk once in a second, its default. A crash of its
 // machine loses the keys of that second, and their requests are executed again.
 func RedisEverySecond() Contestant {
-	return redisContestant("everysec", 1, Guarantees{Atomic: "no", Free: "no: locked for 30 s", Replays: "yes, or loses the key", Checks: "no"})
+	return redisContestant(NameRedisEverySecond, "everysec", 1, Guarantees{Atomic: "no", Free: "no: locked for 30 s", Replays: "yes, or loses the key", Checks: "no"})
 }
 
-func redisContestant(fsync string, durable int, guarantees Guarantees) Contestant {
+func redisContestant(name, fsync string, durable int, guarantees Guarantees) Contestant {
 	return Contestant{
-		Name: "Redis SET NX, " + fsync, Durable: durable, Guarantees: guarantees,
+		Name: name, Durable: durable, Guarantees: guarantees,
 		Open: func(ctx context.Context, place Place) (Runner, error) {
 			options, err := place.Redis(fsync)
 			if err != nil {

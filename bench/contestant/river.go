@@ -15,7 +15,7 @@ import (
 // not compared, because the key alone is what is unique. The key is new again when River removes the job.
 func River() Contestant {
 	return Contestant{
-		Name: "River unique insert", Durable: 1, Tables: []string{"river_job"},
+		Name: NameRiver, Durable: 1, Forgets: true, Tables: []string{"river_job"},
 		Guarantees: Guarantees{Atomic: "yes", Free: "yes", Replays: "no: says that it is one", Checks: "no"},
 		Open:       openRiver,
 	}

@@ -13,7 +13,7 @@ import (
 // wrong: two calls at once both find nothing. The benchmark counts how often.
 func SelectInsert() Contestant {
 	return Contestant{
-		Name: "SELECT, then INSERT", Durable: 1, Repeats: true, Tables: []string{"seen_keys"},
+		Name: NameSelectInsert, Durable: 1, Repeats: true, Tables: []string{"seen_keys"},
 		Guarantees: Guarantees{Atomic: "yes", Free: "yes", Replays: "yes, but not one that comes at once", Checks: "no"},
 		Open: func(ctx context.Context, place Place) (Runner, error) {
 			_, err := place.Pool.Exec(ctx, `create table seen_keys (key text not null, body bytea not null, created_at timestamptz not null default now());

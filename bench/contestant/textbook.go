@@ -15,7 +15,7 @@ import (
 // answer to COMMIT that is lost is for the caller to resolve.
 func Textbook() Contestant {
 	return Contestant{
-		Name: "textbook, by hand", Durable: 1, Tables: []string{"textbook_keys"},
+		Name: NameTextbook, Durable: 1, Tables: []string{"textbook_keys"},
 		Guarantees: Guarantees{Atomic: "yes", Free: "yes", Replays: "yes", Checks: "yes"},
 		Open: func(ctx context.Context, place Place) (Runner, error) {
 			_, err := place.Pool.Exec(ctx, `create table textbook_keys (

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"context"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -22,7 +21,7 @@ var server *arena.Server
 func TestMain(m *testing.M) { os.Exit(arenatest.Run(m, &server)) }
 
 func session(t *testing.T) *Session {
-	return &Session{Quick: true, Say: t.Logf, results: &result.Results{}, random: rand.New(rand.NewPCG(1, 2))}
+	return &Session{Quick: true, Say: t.Logf, results: &result.Results{}}
 }
 
 func lane(t *testing.T) *arena.Lane { return arenatest.Lane(t, server, 0, false) }
@@ -40,11 +39,11 @@ func measured(t *testing.T, c cell) result.Cell {
 func TestCellComparesContestantsAndCountsWhatTheyDid(t *testing.T) {
 	t.Parallel()
 	for _, c := range []cell{
-		{work: First, business: Realistic, clients: 2, response: Small, who: []contestant.Contestant{contestant.Plain(), contestant.Idem()}},
-		{work: Replay, business: Insert, clients: 2, response: Small, who: []contestant.Contestant{contestant.Lookup(), contestant.Idem()}},
-		{work: Mixed, business: Realistic, clients: 4, response: Small, share: 0.5, who: []contestant.Contestant{contestant.Plain(), contestant.Idem()}},
+		{result.Point{Work: result.First, Business: result.Realistic, Clients: 2}, []contestant.Contestant{contestant.Plain(), contestant.Idem()}},
+		{result.Point{Work: result.Replay, Business: result.Insert, Clients: 2}, []contestant.Contestant{contestant.Lookup(), contestant.Idem()}},
+		{result.Point{Work: result.Mixed, Business: result.Realistic, Clients: 4, Share: 0.5}, []contestant.Contestant{contestant.Plain(), contestant.Idem()}},
 	} {
-		t.Run(c.work, func(t *testing.T) {
+		t.Run(c.Work, func(t *testing.T) {
 			t.Parallel()
 			done := measured(t, c)
 			for _, name := range []string{c.who[0].Name, c.who[1].Name} {
@@ -55,11 +54,11 @@ func TestCellComparesContestantsAndCountsWhatTheyDid(t *testing.T) {
 			}
 			plain, idem := done.Entries[0], done.Entries[1]
 			switch {
-			case c.work == Replay && (idem.Executed != 100 || idem.Replayed != idem.Ops):
+			case c.Work == result.Replay && (idem.Executed != 100 || idem.Replayed != idem.Ops):
 				t.Errorf("%+v", idem)
-			case c.work == Mixed && (idem.Executed != idem.Requests || idem.Replayed == 0 || plain.Executed <= plain.Requests):
+			case c.Work == result.Mixed && (idem.Executed != idem.Requests || idem.Replayed == 0 || plain.Executed <= plain.Requests):
 				t.Errorf("%+v, %+v", idem, plain)
-			case c.work == First && (idem.Executed < idem.Ops || idem.Replayed != 0):
+			case c.Work == result.First && (idem.Executed < idem.Ops || idem.Replayed != 0):
 				t.Errorf("%+v", idem)
 			}
 		})
@@ -87,20 +86,20 @@ func TestPretenderIsFoundOut(t *testing.T) {
 		open func(context.Context, contestant.Place) (contestant.Runner, error)
 		says string
 	}{
-		{"does nothing", cell{work: First, business: Insert}, func(context.Context, contestant.Place) (contestant.Runner, error) {
+		{"does nothing", cell{Point: result.Point{Work: result.First, Business: result.Insert}}, func(context.Context, contestant.Place) (contestant.Runner, error) {
 			return nothing{}, nil
 		}, "0 of "},
-		{"does half of it", cell{work: First, business: Realistic}, func(ctx context.Context, place contestant.Place) (contestant.Runner, error) {
+		{"does half of it", cell{Point: result.Point{Work: result.First, Business: result.Realistic}}, func(ctx context.Context, place contestant.Place) (contestant.Runner, error) {
 			plain, err := contestant.Plain().Open(ctx, place)
 			return half{plain}, err
 		}, "0 lines"},
-		{"executes duplicates again", cell{work: Mixed, business: Insert, share: 0.5}, contestant.Plain().Open, "times"},
-		{"executes what is to be replayed", cell{work: Replay, business: Insert}, contestant.Plain().Open, "were replays"},
+		{"executes duplicates again", cell{Point: result.Point{Work: result.Mixed, Business: result.Insert, Share: 0.5}}, contestant.Plain().Open, "times"},
+		{"executes what is to be replayed", cell{Point: result.Point{Work: result.Replay, Business: result.Insert}}, contestant.Plain().Open, "were replays"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			c := test.cell
-			c.clients, c.response, c.who = 2, Small, []contestant.Contestant{pretender(test.open)}
+			c.Clients, c.who = 2, []contestant.Contestant{pretender(test.open)}
 			done := measured(t, c)
 			if got := done.Entries[0].Unverified; !strings.Contains(got, test.says) || done.Entry("pretender") != nil {
 				t.Errorf("it passed as %+v", done.Entries[0])
@@ -114,7 +113,7 @@ func TestContestantThatFailsIsReportedAndTheOthersGoOn(t *testing.T) {
 	broken := contestant.Idem()
 	broken.Name = "broken"
 	broken.Open = func(context.Context, contestant.Place) (contestant.Runner, error) { return nil, os.ErrNotExist }
-	done := measured(t, cell{work: First, business: Insert, clients: 1, response: Small, who: []contestant.Contestant{contestant.Plain(), broken}})
+	done := measured(t, cell{result.Point{Work: result.First, Business: result.Insert, Clients: 1}, []contestant.Contestant{contestant.Plain(), broken}})
 	if done.Entries[1].Error == "" || done.Entry("broken") != nil || done.Entry(contestant.Plain().Name) == nil {
 		t.Errorf("%+v", done.Entries)
 	}
@@ -136,7 +135,7 @@ func TestProfileOfIdemIsWhatTheLibraryPromises(t *testing.T) {
 func TestProfileTellsConnectionsOfWaitingDuplicates(t *testing.T) {
 	t.Parallel()
 	booth := arenatest.Booth(t, lane(t), contestant.Textbook())
-	b := &bench{booth, measure.NewSource(3, contestant.OneInsert, Small)}
+	b := &bench{booth, measure.NewSource(3, contestant.OneInsert, result.Small)}
 	var p result.Profile
 	if err := session(t).held(t.Context(), b, &p); err != nil || p.Held != (result.Held{Running: 1, Waiting: 20}) {
 		t.Errorf("%+v, %v", p.Held, err)
@@ -146,7 +145,7 @@ func TestProfileTellsConnectionsOfWaitingDuplicates(t *testing.T) {
 func TestProfileTellsWhatWasExecutedTwice(t *testing.T) {
 	t.Parallel()
 	booth := arenatest.Booth(t, lane(t), contestant.Plain())
-	b := &bench{booth, measure.NewSource(3, contestant.OneInsert, Small)}
+	b := &bench{booth, measure.NewSource(3, contestant.OneInsert, result.Small)}
 	var p result.Profile
 	if err := session(t).races(t.Context(), b, &p); err != nil || p.Duplicates != (result.Duplicates{Races: 10, Executed: 320}) {
 		t.Errorf("%+v, %v", p.Duplicates, err)
@@ -156,7 +155,7 @@ func TestProfileTellsWhatWasExecutedTwice(t *testing.T) {
 func TestStormWaitsForEveryDuplicate(t *testing.T) {
 	t.Parallel()
 	booth := arenatest.Booth(t, lane(t), contestant.Idem())
-	b := &bench{booth, measure.NewSource(3, contestant.OneInsert, Small)}
+	b := &bench{booth, measure.NewSource(3, contestant.OneInsert, result.Small)}
 	const duplicates = 50
 	w, err := b.window(t.Context(), duplicates)
 	if err != nil || w.answers != 1+duplicates || w.executed != 1 || w.refused != 0 || w.settled < firstRun || len(w.turn.Latencies) == 0 {
@@ -186,7 +185,7 @@ func (*late) Close() {}
 func TestStormLastsUntilTheLastAnswer(t *testing.T) {
 	t.Parallel()
 	const duplicates = 20
-	b := &bench{&arena.Booth{Runner: &late{}}, measure.NewSource(3, contestant.OneInsert, Small)}
+	b := &bench{&arena.Booth{Runner: &late{}}, measure.NewSource(3, contestant.OneInsert, result.Small)}
 	w, err := b.window(t.Context(), duplicates)
 	if err != nil || w.answers != 1+duplicates || w.settled < 2*firstRun {
 		t.Errorf("%d answers, the last after %v, %v", w.answers, w.settled, err)

@@ -12,29 +12,30 @@ import (
 // profile finds out what one operation costs, apart from time. What the contestant cannot do stays zero, and is said.
 func (s *Session) profile(ctx context.Context, lane *arena.Lane, c contestant.Contestant) error {
 	p := result.Profile{Name: c.Name}
-	if err := s.fill(ctx, lane, c, &p); err != nil {
+	seed := s.seed(result.ProfileOf(c.Name))
+	if err := s.fill(ctx, lane, c, seed, &p); err != nil {
 		if ctx.Err() != nil {
 			return err
 		}
 		p.Error = err.Error()
-		s.note("profile/%s: %v", c.Name, err)
+		s.note("%s: %v", result.ProfileOf(c.Name), err)
 	}
 	s.results.Profiles = append(s.results.Profiles, p)
 	return nil
 }
 
-func (s *Session) fill(ctx context.Context, lane *arena.Lane, c contestant.Contestant, p *result.Profile) error {
+func (s *Session) fill(ctx context.Context, lane *arena.Lane, c contestant.Contestant, seed uint64, p *result.Profile) error {
 	booth, err := lane.Booth(ctx, c)
 	if err != nil {
 		return err
 	}
-	one := &bench{booth: booth, source: measure.NewSource(s.random.Uint64(), contestant.OneInsert, Small)}
+	one := &bench{booth: booth, source: measure.NewSource(seed, contestant.OneInsert, result.Small)}
 	for _, find := range []func(context.Context, *bench, *result.Profile) error{s.wal, s.allocs, s.storage, s.held, s.races} {
 		if err := find(ctx, one, p); err != nil {
 			return err
 		}
 	}
-	return s.trips(ctx, lane, c, p)
+	return s.trips(ctx, lane, c, seed+1, p)
 }
 
 // bench is a contestant at a source.
@@ -51,8 +52,7 @@ func (b *bench) calls(ctx context.Context, n int) (measure.Turn, error) {
 
 // replays is the same contestant at keys that are recorded; nil if it keeps none.
 func (b *bench) replays(ctx context.Context) (*bench, error) {
-	c := b.booth.Contestant
-	if c.Name == contestant.Plain().Name || c.Name == contestant.Pipelined().Name {
+	if b.booth.Contestant.Recordless {
 		return nil, nil
 	}
 	source := b.source.Fork()
@@ -153,10 +153,10 @@ func (s *Session) storage(ctx context.Context, b *bench, p *result.Profile) erro
 }
 
 // trips counts round trips, on a lane of its own. One connection is enough, and has every statement prepared after the
-// first calls; DBOS needs more, to listen on.
-func (s *Session) trips(ctx context.Context, direct *arena.Lane, c contestant.Contestant, p *result.Profile) error {
+// first calls, unless the contestant listens on others.
+func (s *Session) trips(ctx context.Context, direct *arena.Lane, c contestant.Contestant, seed uint64, p *result.Profile) error {
 	connections := 1
-	if c.Name == contestant.DBOS().Name {
+	if c.Listens {
 		connections = poolSize
 	}
 	lane, err := arena.NewLane(direct.Server, 0, true, connections)
@@ -183,7 +183,7 @@ func (s *Session) trips(ctx context.Context, direct *arena.Lane, c contestant.Co
 		err := booth.Settle(ctx)
 		return round(float64(lane.Turns()) / calls), err
 	}
-	one := &bench{booth, measure.NewSource(s.random.Uint64(), contestant.OneInsert, Small)}
+	one := &bench{booth, measure.NewSource(seed, contestant.OneInsert, result.Small)}
 	pair, err := one.both(ctx, count)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package plan
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"time"
@@ -15,14 +16,16 @@ import (
 
 // seat is a contestant that takes its turns in a cell.
 type seat struct {
-	name   string
-	booth  *arena.Booth
-	source *measure.Source
-	turns  []measure.Turn
-	err    error
+	name    string
+	records int // in the table, where seats differ in that
+	booth   *arena.Booth
+	source  *measure.Source
+	turns   []measure.Turn
+	err     error
 }
 
-// pace is how long a turn is, and how many of them everybody has.
+// pace is how long a turn is, and how many of them everybody has. Many short turns find more out than few long ones of
+// the same sum: what is compared is closer together, and the median has more to choose from. An odd number has a middle.
 type pace struct {
 	rounds int
 	turn   time.Duration
@@ -33,12 +36,12 @@ func (s *Session) pace(c cell) pace {
 		return pace{3, 80 * time.Millisecond}
 	}
 	if len(c.who) == 0 { // growth: few seats, and small differences
-		return pace{21, 180 * time.Millisecond}
+		return pace{21, 150 * time.Millisecond}
 	}
-	if c.response >= 1<<20 {
+	if c.Bytes() >= 1<<20 {
 		return pace{5, 180 * time.Millisecond}
 	}
-	return pace{7, 180 * time.Millisecond}
+	return pace{15, 85 * time.Millisecond}
 }
 
 func (p pace) total(seats int) time.Duration {
@@ -47,16 +50,17 @@ func (p pace) total(seats int) time.Duration {
 
 // interleave lets all seats have one turn in every round, in another order each time: what disturbs the machine for some
 // seconds disturbs all of them. A seat that fails is out.
-func (s *Session) interleave(ctx context.Context, seats []*seat, clients int, pace pace) error {
+func (s *Session) interleave(ctx context.Context, seats []*seat, c cell, pace pace) error {
+	random := rand.New(rand.NewPCG(s.seed(c.Name()), 1))
 	for range pace.rounds {
 		order := slices.Clone(seats)
-		s.random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		for _, each := range order {
 			if each.err != nil {
 				continue
 			}
 			runtime.GC() // the garbage of the one before is not this one's
-			turn := measure.Run(ctx, each.booth.Runner, each.source, clients, measure.Limit{Time: pace.turn})
+			turn := measure.Run(ctx, each.booth.Runner, each.source, c.Clients, measure.Limit{Time: pace.turn})
 			if each.err = turn.Err; each.err == nil {
 				each.turns = append(each.turns, turn)
 			}
@@ -70,7 +74,7 @@ func (s *Session) interleave(ctx context.Context, seats []*seat, clients int, pa
 
 // cell measures one cell.
 func (s *Session) cell(ctx context.Context, lane *arena.Lane, l leg, c cell) error {
-	done := result.Cell{Name: c.name(l), Setting: c.setting(l), Unit: c.who[0].Name}
+	done := result.Cell{Name: c.Name(), Setting: c.setting(l), Unit: c.who[0].Name}
 	var seats []*seat
 	for _, who := range c.who {
 		each := &seat{name: who.Name}
@@ -79,7 +83,7 @@ func (s *Session) cell(ctx context.Context, lane *arena.Lane, l leg, c cell) err
 		}
 		seats = append(seats, each)
 	}
-	if err := s.interleave(ctx, seats, c.clients, s.pace(c)); err != nil {
+	if err := s.interleave(ctx, seats, c, s.pace(c)); err != nil {
 		return err
 	}
 	for _, each := range seats {
@@ -97,15 +101,15 @@ func (s *Session) prepare(ctx context.Context, each *seat, c cell) error {
 	if err := arena.Clear(ctx, each.booth.Pool); err != nil {
 		return err
 	}
-	each.source = measure.NewSource(s.random.Uint64(), c.statements(), c.response)
-	each.source.Share = c.share
-	if c.work == Replay {
+	each.source = measure.NewSource(s.seed(c.Name()), c.statements(), c.Bytes())
+	each.source.Share = c.Share
+	if c.Work == result.Replay {
 		if err := prime(ctx, each.booth.Runner, each.source, 100); err != nil {
 			return err
 		}
 	}
 	const calls = 3
-	return measure.Run(ctx, each.booth.Runner, each.source, c.clients, measure.Limit{Ops: calls}).Err
+	return measure.Run(ctx, each.booth.Runner, each.source, c.Clients, measure.Limit{Ops: calls}).Err
 }
 
 // prime records responses for some keys, and lets the source call nothing else.
@@ -124,7 +128,7 @@ func prime(ctx context.Context, runner contestant.Runner, source *measure.Source
 
 // entry sums the turns up, and looks at what they have left in the database.
 func (each *seat) entry(ctx context.Context, c cell) result.Entry {
-	e := result.Entry{Name: each.name}
+	e := result.Entry{Name: each.name, Records: each.records}
 	if each.err != nil {
 		e.Error = each.err.Error()
 		return e
@@ -152,10 +156,10 @@ func (each *seat) entry(ctx context.Context, c cell) result.Entry {
 
 // verify finds a contestant out that has not done what it was asked for.
 func (each *seat) verify(c cell, effects arena.Effects, e result.Entry) error {
-	if c.work == Replay && each.booth.Contestant.Tables != nil && e.Replayed != e.Ops {
+	if c.Work == result.Replay && each.booth.Contestant.Tables != nil && e.Replayed != e.Ops {
 		return fmt.Errorf("%d of %d calls were replays", e.Replayed, e.Ops)
 	}
-	return effects.Check(each.source.Fresh(), c.business == Realistic, each.booth.Contestant.Repeats)
+	return effects.Check(each.source.Fresh(), c.Business == result.Realistic, each.booth.Contestant.Repeats)
 }
 
 // round keeps what is worth keeping of a figure.

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"hash/fnv"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idem/bench/arena"
@@ -17,12 +18,12 @@ import (
 type Session struct {
 	Quick bool
 	Seed  uint64
-	Only  *regexp.Regexp // names of what is to be measured; nil: all
-	Dir   string         // an existing directory for the data, on the disk that is to be measured
+	Only  *regexp.Regexp                     // names of the steps that are to be taken, by everybody; nil: all
+	Also  func(step, contestant string) bool // who else takes which step; nil: nobody
+	Dir   string                             // an existing directory for the data, on the disk that is to be measured
 	Say   func(format string, args ...any)
 
 	results *result.Results
-	random  *rand.Rand
 	servers map[string]*arena.Server
 	clock   clock
 }
@@ -43,13 +44,13 @@ type step struct {
 
 // Run measures everything into results.
 func (s *Session) Run(ctx context.Context, results *result.Results) error {
-	s.results, s.random, s.servers = results, rand.New(rand.NewPCG(s.Seed, 0)), map[string]*arena.Server{}
+	s.results, s.servers = results, map[string]*arena.Server{}
 	results.Pool = poolSize
 	defer s.stop()
 	legs := star(s.Quick, results.Machine.MemoryGB)
 	steps := make([][]step, len(legs))
 	for i, l := range legs {
-		steps[i] = s.chosen(s.steps(l))
+		steps[i] = s.steps(l)
 		for _, each := range steps[i] {
 			s.clock.add(each.cost)
 		}
@@ -68,40 +69,56 @@ func (s *Session) Run(ctx context.Context, results *result.Results) error {
 	return nil
 }
 
-func (s *Session) chosen(steps []step) []step {
-	var chosen []step
-	for _, each := range steps {
-		if s.Only == nil || s.Only.MatchString(each.name) {
-			chosen = append(chosen, each)
-		}
-	}
-	return chosen
+// seed is that of a step: the same whatever else is measured. All contestants of a cell get the same keys from it.
+func (s *Session) seed(step string) uint64 {
+	hash := fnv.New64a()
+	fmt.Fprintf(hash, "%d %s", s.Seed, step)
+	return hash.Sum64()
 }
 
-// steps are what the leg consists of.
+// takers are those of some contestants who take a step. Where anybody does, the first of them does too: it is the unit.
+func (s *Session) takers(step string, who []contestant.Contestant) []contestant.Contestant {
+	if s.Only == nil || s.Only.MatchString(step) {
+		return who
+	}
+	needed := func(c contestant.Contestant) bool { return s.Also != nil && s.Also(step, c.Name) }
+	if !slices.ContainsFunc(who, needed) {
+		return nil
+	}
+	takers := who[:1:1]
+	for _, c := range who[1:] {
+		if needed(c) {
+			takers = append(takers, c)
+		}
+	}
+	return takers
+}
+
+// steps are what is to be measured on the leg.
 func (s *Session) steps(l leg) []step {
 	var steps []step
-	for _, c := range l.cells {
-		steps = append(steps, step{c.name(l), s.pace(c).total(len(c.who)), func(ctx context.Context, lane *arena.Lane) error {
-			return s.cell(ctx, lane, l, c)
-		}})
+	add := func(name string, cost time.Duration, do func(context.Context, *arena.Lane) error) {
+		steps = append(steps, step{name, cost, do})
 	}
-	if l.profiles {
-		for _, c := range contestant.All() {
-			steps = append(steps, step{"profile/" + c.Name, 3 * time.Second, func(ctx context.Context, lane *arena.Lane) error {
-				return s.profile(ctx, lane, c)
-			}})
+	for _, c := range l.cells {
+		c = c.at(l.name)
+		if c.who = s.takers(c.Name(), c.who); len(c.who) > 0 {
+			add(c.Name(), s.pace(c).total(len(c.who)), func(ctx context.Context, lane *arena.Lane) error { return s.cell(ctx, lane, l, c) })
+		}
+	}
+	for _, c := range l.profiles {
+		if name := result.ProfileOf(c.Name); len(s.takers(name, []contestant.Contestant{c})) > 0 {
+			add(name, 3*time.Second, func(ctx context.Context, lane *arena.Lane) error { return s.profile(ctx, lane, c) })
 		}
 	}
 	for _, c := range l.storms {
-		steps = append(steps, step{"storm/" + c.Name, 5 * time.Second, func(ctx context.Context, lane *arena.Lane) error {
-			return s.storm(ctx, lane, c)
-		}})
+		if name := result.StormOf(c.Name); len(s.takers(name, []contestant.Contestant{c})) > 0 {
+			add(name, 5*time.Second, func(ctx context.Context, lane *arena.Lane) error { return s.storm(ctx, lane, c) })
+		}
 	}
-	if l.growth != nil {
-		steps = append(steps, step{"growth", 30*time.Second + time.Duration(l.growth[len(l.growth)-1])*7*time.Microsecond, func(ctx context.Context, lane *arena.Lane) error {
-			return s.growth(ctx, lane, l)
-		}})
+	if l.growth != nil && len(s.takers(result.Growth, []contestant.Contestant{contestant.Idem()})) > 0 {
+		cost := 30*time.Second + time.Duration(l.growth[len(l.growth)-1])*7*time.Microsecond
+		add(result.Growth, cost, func(ctx context.Context, lane *arena.Lane) error { return s.growth(ctx, lane, l) })
 	}
 	return steps
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/idem-go/idem/bench/arena"
 	"github.com/idem-go/idem/bench/contestant"
+	"github.com/idem-go/idem/bench/result"
 )
 
 // leg is what is measured over one way to one server.
@@ -15,7 +16,7 @@ type leg struct {
 	server   arena.Spec
 	rtt      time.Duration
 	cells    []cell
-	profiles bool // what an operation costs apart from time
+	profiles []contestant.Contestant // what an operation costs apart from time
 	storms   []contestant.Contestant
 	growth   []int // records in the table
 }
@@ -31,26 +32,26 @@ func star(quick bool, memoryGB int) []leg {
 	if quick {
 		few := []contestant.Contestant{contestant.Idem(), contestant.Textbook(), contestant.Phases(), contestant.Fiber()}
 		return []leg{
-			{name: "loopback", server: base, cells: []cell{first(Insert, 1), first(Realistic, 8), replay(1), mixed(0.5)}, storms: few},
-			{name: "rtt", server: base, rtt: millisecond, cells: []cell{first(Insert, 1), first(Realistic, 1), replay(1)}},
-			{name: "profile", server: base, profiles: true},
-			{name: "flush", server: slow, cells: []cell{first(Insert, 8), first(Realistic, 8)}},
-			{name: "grown", server: grown, growth: []int{1e4, 1e6}},
+			{name: result.Loopback, server: base, cells: []cell{first(result.Insert, 1), first(result.Realistic, 8), replay(1), mixed(0.5)}, storms: few},
+			{name: result.RTT, server: base, rtt: millisecond, cells: []cell{first(result.Insert, 1), first(result.Realistic, 1), replay(1)}},
+			{name: "profile", server: base, profiles: contestant.All()},
+			{name: result.Flush, server: slow, cells: []cell{first(result.Insert, 8), first(result.Realistic, 8)}},
+			{name: result.Grown, server: grown, growth: result.GrowthSizes()[:2]},
 		}
 	}
 	loopback := []cell{
-		first(Insert, 1), first(Insert, 8), first(Realistic, 1), first(Realistic, 8), first(Realistic, 32),
+		first(result.Insert, 1), first(result.Insert, 8), first(result.Realistic, 1), first(result.Realistic, 8), first(result.Realistic, 32),
 		replay(1), replay(8), mixed(0.01), mixed(0.5),
 	}
 	for _, bytes := range []int{16 << 10, 1 << 20} {
 		loopback = append(loopback, sized(bytes)...)
 	}
 	return []leg{
-		{name: "loopback", server: base, cells: loopback, storms: keepers()},
-		{name: "rtt", server: base, rtt: millisecond, cells: []cell{first(Insert, 1), first(Realistic, 1), first(Realistic, 8), replay(1)}},
-		{name: "profile", server: base, profiles: true},
-		{name: "flush", server: slow, cells: []cell{first(Insert, 1), first(Insert, 8), first(Realistic, 1), first(Realistic, 8)}},
-		{name: "grown", server: grown, growth: []int{1e4, 1e6, 1e7}},
-		{name: "pg18", server: newest, cells: []cell{first(Insert, 1), first(Realistic, 8), replay(1)}},
+		{name: result.Loopback, server: base, cells: loopback, storms: keepers()},
+		{name: result.RTT, server: base, rtt: millisecond, cells: []cell{first(result.Insert, 1), first(result.Realistic, 1), first(result.Realistic, 8), replay(1)}},
+		{name: "profile", server: base, profiles: contestant.All()},
+		{name: result.Flush, server: slow, cells: []cell{first(result.Insert, 1), first(result.Insert, 8), first(result.Realistic, 1), first(result.Realistic, 8)}},
+		{name: result.Grown, server: grown, growth: result.GrowthSizes()},
+		{name: result.Newest, server: newest, cells: []cell{first(result.Insert, 1), first(result.Realistic, 8), replay(1)}},
 	}
 }

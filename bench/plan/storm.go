@@ -31,7 +31,7 @@ func (s *Session) storm(ctx context.Context, near *arena.Lane, c contestant.Cont
 			return err
 		}
 		done.Error = err.Error()
-		s.note("storm/%s: %v", c.Name, err)
+		s.note("%s: %v", result.StormOf(c.Name), err)
 	}
 	s.results.Storms = append(s.results.Storms, done)
 	return nil
@@ -47,7 +47,7 @@ func (s *Session) weather(ctx context.Context, near *arena.Lane, c contestant.Co
 	if err != nil {
 		return err
 	}
-	b := &bench{booth, measure.NewSource(s.random.Uint64(), contestant.OneInsert, Small)}
+	b := &bench{booth, measure.NewSource(s.seed(result.StormOf(c.Name)), contestant.OneInsert, result.Small)}
 	if turn := measure.Run(ctx, booth.Runner, b.source, stormPoolSize, measure.Limit{Ops: 10}); turn.Err != nil {
 		return turn.Err
 	}

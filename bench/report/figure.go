@@ -2,10 +2,7 @@ package report
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 
-	"github.com/idem-go/idem/bench/contestant"
 	"github.com/idem-go/idem/bench/measure"
 	"github.com/idem-go/idem/bench/result"
 )
@@ -24,20 +21,20 @@ func figures(r *result.Results) []figure {
 			all = append(all, figure{name, draw})
 		}
 	}
-	first := ratioSeries(r, p50s, []column{
-		{"loopback", "first/insert/loopback/1"}, {"1 ms of round-trip time", "first/insert/rtt/1"}, {"flush 1 ms slower", "first/insert/flush/1"},
+	fresh := ratioSeries(r, (*result.Cell).P50s, []column{
+		{"loopback", first(result.Insert, result.Loopback, 1)}, {"1 ms of round-trip time", first(result.Insert, result.RTT, 1)}, {"flush 1 ms slower", first(result.Insert, result.Flush, 1)},
 	})
-	add("first-run", len(first.all) > 0, func() ([]byte, error) {
-		return bars("A first run: one insert, one caller", "p50 as a multiple of the plain transaction (less is better)", first.rows, first.all, 1)
+	add("first-run", len(fresh.all) > 0, func() ([]byte, error) {
+		return bars("A first run: one insert, one caller", "p50 as a multiple of the plain transaction (less is better)", fresh.rows, fresh.all, 1)
 	})
-	slow := ratioSeries(r, throughputs, []column{{"", "first/realistic/flush/8"}})
+	slow := ratioSeries(r, (*result.Cell).Throughputs, []column{{"", first(result.Realistic, result.Flush, 8)}})
 	add("slow-flush", len(slow.all) > 0, func() ([]byte, error) {
 		return bars("A second commit waits for the disk again: realistic write, 8 clients, flush 1 ms slower",
 			"throughput as a multiple of the plain transaction (more is better)", slow.rows, slow.all, 1)
 	})
-	replay := ratioSeries(r, p50s, []column{{"loopback", "replay/insert/loopback/1"}, {"1 ms of round-trip time", "replay/insert/rtt/1"}})
-	add("replay", len(replay.all) > 0, func() ([]byte, error) {
-		return bars("A replay, one caller", "p50 as a multiple of a SELECT by primary key (less is better)", replay.rows, replay.all, 1)
+	again := ratioSeries(r, (*result.Cell).P50s, []column{{"loopback", replay(result.Loopback, 1)}, {"1 ms of round-trip time", replay(result.RTT, 1)}})
+	add("replay", len(again.all) > 0, func() ([]byte, error) {
+		return bars("A replay, one caller", "p50 as a multiple of a SELECT by primary key (less is better)", again.rows, again.all, 1)
 	})
 	storms := stormSeries(r)
 	add("hot-key", len(storms.rows) > 0, func() ([]byte, error) {
@@ -62,10 +59,10 @@ type chart struct {
 
 // ratioSeries makes a series of each cell that was measured, with a row for each contestant that is in one of them.
 func ratioSeries(r *result.Results, ratios func(*result.Cell, string, string) []float64, columns []column) chart {
-	columns = slices.DeleteFunc(columns, func(c column) bool { return r.Cell(c.cell) == nil })
+	columns = slices.DeleteFunc(columns, func(c column) bool { return r.Cell(c.point) == nil })
 	var c chart
-	for _, who := range contestant.All() {
-		if slices.ContainsFunc(columns, func(column column) bool { return r.Cell(column.cell).Entry(who.Name) != nil }) {
+	for _, who := range everybody() {
+		if slices.ContainsFunc(columns, func(column column) bool { return r.Cell(column.point).Entry(who.Name) != nil }) {
 			c.rows = append(c.rows, who.Name)
 		}
 	}
@@ -73,7 +70,7 @@ func ratioSeries(r *result.Results, ratios func(*result.Cell, string, string) []
 		s := series{name: column.heading}
 		for _, name := range c.rows {
 			spread := measure.Spread{}
-			if found := ratios(r.Cell(column.cell), name, r.Cell(column.cell).Unit); len(found) > 0 {
+			if found := ratios(r.Cell(column.point), name, r.Cell(column.point).Unit); len(found) > 0 {
 				spread = measure.Of(found)
 			}
 			s.figures, s.least, s.largest = append(s.figures, spread.Median), append(s.least, spread.Min), append(s.largest, spread.Max)
@@ -107,16 +104,14 @@ func walSeries(r *result.Results) chart {
 
 func growthLines(r *result.Results) []series {
 	var all []series
-	for _, point := range []struct{ cell, what string }{
-		{"first/insert/grown/1", "first run, 1 client"}, {"first/insert/grown/8", "first run, 8 clients"}, {"replay/insert/grown/1", "replay, 1 client"},
-	} {
-		cell := r.Cell(point.cell)
+	for _, point := range result.GrowthPoints() {
+		cell := r.Cell(point)
 		if cell == nil {
 			continue
 		}
-		s := series{name: point.what}
+		s := series{name: point.Spell()}
 		for _, e := range cell.Entries {
-			spread := measure.Of(p50s(cell, e.Name, cell.Unit))
+			spread := measure.Of(cell.P50s(e.Name, cell.Unit))
 			s.figures, s.least, s.largest = append(s.figures, spread.Median), append(s.least, spread.Min), append(s.largest, spread.Max)
 		}
 		all = append(all, s)
@@ -124,17 +119,16 @@ func growthLines(r *result.Results) []series {
 	return all
 }
 
-// records are the sizes of the table that the entries of a cell about growth are named after.
+// records are the sizes of the tables in the cells about growth.
 func records(r *result.Results) []float64 {
-	var sizes []float64
-	if cell := r.Cell("replay/insert/grown/1"); cell != nil {
-		for _, e := range cell.Entries {
-			n, err := strconv.ParseFloat(strings.ReplaceAll(strings.TrimSuffix(e.Name, " records"), ",", ""), 64)
-			if err != nil {
-				return nil
+	for _, point := range result.GrowthPoints() {
+		if cell := r.Cell(point); cell != nil {
+			var sizes []float64
+			for _, e := range cell.Entries {
+				sizes = append(sizes, float64(e.Records))
 			}
-			sizes = append(sizes, n)
+			return sizes
 		}
 	}
-	return sizes
+	return nil
 }

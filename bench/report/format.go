@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/idem-go/idem/bench/measure"
+	"github.com/idem-go/idem/bench/result"
 )
 
 // showSpread shows a median with the least and the greatest, all as multiples.
@@ -16,35 +17,16 @@ func showSpread(s measure.Spread) string {
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", s.Median, s.Min, s.Max)
 }
 
-// grouped shows a whole number with commas between its thousands.
-func grouped(figure float64) string {
-	if math.IsNaN(figure) {
-		return "-"
-	}
-	digits := fmt.Sprintf("%.0f", figure)
-	for at := len(digits) - 3; at > 0 && digits[at-1] != '-'; at -= 3 {
-		digits = digits[:at] + "," + digits[at:]
-	}
-	return digits
-}
-
 // micros shows microseconds, with a decimal where that is worth reading.
 func micros(us float64) string {
 	if us < 100 {
 		return fmt.Sprintf("%.1f", us)
 	}
-	return grouped(us)
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return result.Grouped(us)
 }
 
 func spellBusiness(business string) string {
-	if business == "insert" {
+	if business == result.Insert {
 		return "one insert"
 	}
 	return business

@@ -7,6 +7,8 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/idem-go/idem/bench/result"
 )
 
 // lines draws one line for each series over numbers that grow by powers of ten, with bars from the least to the greatest,
@@ -38,7 +40,7 @@ func lines(title, x, y string, numbers []float64, all []series) ([]byte, error) 
 	}
 	var ticks plot.ConstantTicks
 	for _, n := range numbers {
-		ticks = append(ticks, plot.Tick{Value: math.Log10(n), Label: grouped(n)})
+		ticks = append(ticks, plot.Tick{Value: math.Log10(n), Label: result.Grouped(n)})
 	}
 	p.X.Tick.Marker = ticks
 	p.X.Min, p.X.Max = ticks[0].Value-0.2, ticks[len(ticks)-1].Value+0.2
@@ -46,7 +48,7 @@ func lines(title, x, y string, numbers []float64, all []series) ([]byte, error) 
 	p.Y.Min, p.Y.Max = 0, top
 	p.Legend.Left = true
 	p.Legend.XOffs, p.Legend.YOffs = 12, 6
-	return svg(p, 3.6*vg.Inch)
+	return paint(p, 3.6*vg.Inch)
 }
 
 type errorPoints struct {

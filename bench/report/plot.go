@@ -11,7 +11,9 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+	"gonum.org/v1/plot/vg/vgimg"
+
+	"github.com/idem-go/idem/bench/result"
 )
 
 // series are the bars of one colour, one for each row. A figure that is zero has no bar.
@@ -24,6 +26,7 @@ type series struct {
 // Colours that people who do not see red and green can tell apart (Okabe and Ito).
 var palette = []color.Color{
 	color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 0xff}, color.RGBA{R: 0xe6, G: 0x9f, B: 0x00, A: 0xff}, color.RGBA{R: 0x00, G: 0x9e, B: 0x73, A: 0xff},
+	color.RGBA{R: 0xcc, G: 0x79, B: 0xa7, A: 0xff},
 }
 
 var ink = color.RGBA{R: 0x33, G: 0x33, B: 0x33, A: 0xff}
@@ -88,7 +91,7 @@ func bars(title, x string, rows []string, all []series, unit float64) ([]byte, e
 		p.Y.Min = -0.6 - float64(room/row)
 		height += room
 	}
-	return svg(p, height)
+	return paint(p, height)
 }
 
 // upright is a line at the unit, which is what everything is compared with.
@@ -130,20 +133,17 @@ func (w whiskers) Plot(c draw.Canvas, p *plot.Plot) {
 
 func label(figure float64) string {
 	if figure >= 100 {
-		return grouped(figure)
+		return result.Grouped(figure)
 	}
 	return fmt.Sprintf("%.2f", figure)
 }
 
-func svg(p *plot.Plot, height vg.Length) ([]byte, error) {
-	canvas := vgsvg.New(width, height)
-	paper := draw.New(canvas)
-	paper.SetColor(p.BackgroundColor)
-	paper.Fill(paper.Rectangle.Path())
-	p.Draw(draw.Crop(paper, 20, -48, 12, -12))
-	var text bytes.Buffer
-	if _, err := canvas.WriteTo(&text); err != nil {
-		return nil, err
-	}
-	return fit(text.Bytes()), nil
+// paint draws the plot for screens that have two dots where a page has one.
+func paint(p *plot.Plot, height vg.Length) ([]byte, error) {
+	const dpi = 192
+	canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(dpi), vgimg.UseBackgroundColor(p.BackgroundColor))}
+	p.Draw(draw.Crop(draw.New(canvas), 20, -48, 12, -12))
+	var picture bytes.Buffer
+	_, err := canvas.WriteTo(&picture)
+	return picture.Bytes(), err
 }

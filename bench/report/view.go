@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/idem-go/idem/bench/contestant"
+	"github.com/idem-go/idem/bench/goal"
 	"github.com/idem-go/idem/bench/measure"
 	"github.com/idem-go/idem/bench/result"
 )
@@ -19,12 +20,12 @@ func (v view) Date() string { return v.Taken.Format("2 January 2006, 15:04 UTC")
 // Goals is the table of goals.
 func (v view) Goals() string {
 	var rows [][]string
-	for _, j := range judge(v.Results) {
-		verdict := j.Verdict
-		if verdict == missed {
-			verdict = "**missed**"
+	for _, j := range goal.Judge(v.Results) {
+		verdict := string(j.Verdict)
+		if j.Verdict == goal.Missed {
+			verdict = "**" + verdict + "**"
 		}
-		rows = append(rows, []string{j.Goal, j.Where, j.Measured, verdict})
+		rows = append(rows, []string{j.Goal.Rule, j.Where, j.Measured, verdict})
 	}
 	return texts([]string{"goal", "where", "measured", "verdict"}, rows)
 }
@@ -39,67 +40,64 @@ func (v view) Contestants() string {
 	return texts([]string{"contestant", "record and effect atomic", "key free at once after a crash", "replays the response", "refuses another payload", "waits for the disk, at least"}, rows)
 }
 
-// column is a column of a table of ratios: a cell of the plan under a heading.
-type column struct{ heading, cell string }
-
 // Latency compares first runs by their median latency.
 func (v view) Latency() string {
-	return v.compare(p50s, []column{
-		{"one insert, loopback", "first/insert/loopback/1"}, {"one insert, 1 ms RTT", "first/insert/rtt/1"}, {"one insert, flush +1 ms", "first/insert/flush/1"},
-		{"realistic, loopback", "first/realistic/loopback/1"}, {"realistic, 1 ms RTT", "first/realistic/rtt/1"}, {"realistic, flush +1 ms", "first/realistic/flush/1"},
+	return v.compare((*result.Cell).P50s, []column{
+		{"one insert, loopback", first(result.Insert, result.Loopback, 1)}, {"one insert, 1 ms RTT", first(result.Insert, result.RTT, 1)}, {"one insert, flush +1 ms", first(result.Insert, result.Flush, 1)},
+		{"realistic, loopback", first(result.Realistic, result.Loopback, 1)}, {"realistic, 1 ms RTT", first(result.Realistic, result.RTT, 1)}, {"realistic, flush +1 ms", first(result.Realistic, result.Flush, 1)},
 	})
 }
 
 // Throughput compares first runs by their throughput.
 func (v view) Throughput() string {
-	return v.compare(throughputs, []column{
-		{"one insert, 8 clients", "first/insert/loopback/8"}, {"realistic, 8 clients", "first/realistic/loopback/8"}, {"realistic, 32 clients", "first/realistic/loopback/32"},
-		{"realistic, 8 clients, 1 ms RTT", "first/realistic/rtt/8"}, {"one insert, 8 clients, flush +1 ms", "first/insert/flush/8"},
-		{"realistic, 8 clients, flush +1 ms", "first/realistic/flush/8"},
+	return v.compare((*result.Cell).Throughputs, []column{
+		{"one insert, 8 clients", first(result.Insert, result.Loopback, 8)}, {"realistic, 8 clients", first(result.Realistic, result.Loopback, 8)}, {"realistic, 32 clients", first(result.Realistic, result.Loopback, 32)},
+		{"realistic, 8 clients, 1 ms RTT", first(result.Realistic, result.RTT, 8)}, {"one insert, 8 clients, flush +1 ms", first(result.Insert, result.Flush, 8)},
+		{"realistic, 8 clients, flush +1 ms", first(result.Realistic, result.Flush, 8)},
 	})
 }
 
 // Replays compares replays with a SELECT.
 func (v view) Replays() string {
-	return v.compare(p50s, []column{
-		{"loopback, 1 client", "replay/insert/loopback/1"}, {"loopback, 8 clients", "replay/insert/loopback/8"}, {"1 ms RTT, 1 client", "replay/insert/rtt/1"},
+	return v.compare((*result.Cell).P50s, []column{
+		{"loopback, 1 client", replay(result.Loopback, 1)}, {"loopback, 8 clients", replay(result.Loopback, 8)}, {"1 ms RTT, 1 client", replay(result.RTT, 1)},
 	})
 }
 
 // Duplicates compares work in which some calls repeat others.
 func (v view) Duplicates() string {
-	return v.compare(throughputs, []column{
-		{"1 % duplicates", "mixed-1/realistic/loopback/8"}, {"50 % duplicates", "mixed-50/realistic/loopback/8"},
+	return v.compare((*result.Cell).Throughputs, []column{
+		{"1 % duplicates", mixed(0.01)}, {"50 % duplicates", mixed(0.5)},
 	})
 }
 
 // Sizes compares responses of several sizes.
 func (v view) Sizes() string {
-	return v.compare(p50s, []column{
-		{"first run, 200 B", "first/insert/loopback/1"}, {"first run, 16 KiB", "first-16KiB/insert/loopback/1"}, {"first run, 1 MiB", "first-1MiB/insert/loopback/1"},
-		{"replay, 200 B", "replay/insert/loopback/1"}, {"replay, 16 KiB", "replay-16KiB/insert/loopback/1"}, {"replay, 1 MiB", "replay-1MiB/insert/loopback/1"},
+	return v.compare((*result.Cell).P50s, []column{
+		{"first run, 200 B", first(result.Insert, result.Loopback, 1)}, {"first run, 16 KiB", sized(result.First, 16<<10)}, {"first run, 1 MiB", sized(result.First, 1<<20)},
+		{"replay, 200 B", replay(result.Loopback, 1)}, {"replay, 16 KiB", sized(result.Replay, 16<<10)}, {"replay, 1 MiB", sized(result.Replay, 1<<20)},
 	})
 }
 
 // Postgres18 compares first runs and replays on another version of the server.
 func (v view) Postgres18() string {
-	return v.compare(p50s, []column{
-		{"one insert, 1 client", "first/insert/pg18/1"}, {"realistic, 8 clients", "first/realistic/pg18/8"}, {"replay, 1 client", "replay/insert/pg18/1"},
+	return v.compare((*result.Cell).P50s, []column{
+		{"one insert, 1 client", first(result.Insert, result.Newest, 1)}, {"realistic, 8 clients", first(result.Realistic, result.Newest, 8)}, {"replay, 1 client", replay(result.Newest, 1)},
 	})
 }
 
 // compare is a table with a contestant in each row, and its ratios to the unit of each column's cell.
 func (v view) compare(ratios func(*result.Cell, string, string) []float64, columns []column) string {
-	columns = slices.DeleteFunc(columns, func(c column) bool { return v.Cell(c.cell) == nil })
+	columns = slices.DeleteFunc(columns, func(c column) bool { return v.Cell(c.point) == nil })
 	header := []string{""}
 	for _, c := range columns {
 		header = append(header, c.heading)
 	}
 	var rows [][]string
-	for _, c := range append([]contestant.Contestant{contestant.Lookup()}, contestant.All()...) {
+	for _, c := range append([]contestant.Contestant{contestant.Lookup()}, everybody()...) {
 		row, any := []string{c.Name}, false
 		for _, column := range columns {
-			cell := v.Cell(column.cell)
+			cell := v.Cell(column.point)
 			found := ratios(cell, c.Name, cell.Unit)
 			any = any || len(found) > 0
 			row = append(row, showSpread(measure.Of(found)))
@@ -111,6 +109,11 @@ func (v view) compare(ratios func(*result.Cell, string, string) []float64, colum
 	return table(header, rows)
 }
 
+// everybody are the contestants, the one with a hint behind those that have none.
+func everybody() []contestant.Contestant {
+	return append(contestant.All(), contestant.Hinted()...)
+}
+
 // Costs is the table of what an operation costs apart from time.
 func (v view) Costs() string {
 	header := []string{"", "round trips: one insert", "realistic", "replay", "WAL bytes: first run", "replay", "allocations: first run", "replay",
@@ -120,9 +123,9 @@ func (v view) Costs() string {
 		if p.Error != "" {
 			continue
 		}
-		rows = append(rows, []string{p.Name, trips(p.Trips.Insert), trips(p.Trips.Realistic), replayed(p, trips(p.Trips.Replay)), grouped(p.WAL.First),
-			replayed(p, grouped(p.WAL.Replay)), grouped(p.Allocs.First), replayed(p, grouped(p.Allocs.Replay)), grouped(p.AllocBytes.First),
-			replayed(p, grouped(p.AllocBytes.Replay)), stored(p)})
+		rows = append(rows, []string{p.Name, trips(p.Trips.Insert), trips(p.Trips.Realistic), replayed(p, trips(p.Trips.Replay)), result.Grouped(p.WAL.First),
+			replayed(p, result.Grouped(p.WAL.Replay)), result.Grouped(p.Allocs.First), replayed(p, result.Grouped(p.Allocs.Replay)), result.Grouped(p.AllocBytes.First),
+			replayed(p, result.Grouped(p.AllocBytes.Replay)), stored(p)})
 	}
 	return table(header, rows)
 }
@@ -141,7 +144,7 @@ func stored(p result.Profile) string {
 	if p.Storage == 0 {
 		return "-"
 	}
-	return grouped(p.Storage)
+	return result.Grouped(p.Storage)
 }
 
 // Crowds is the table of what happens when calls with one key come together.
@@ -165,8 +168,8 @@ func (v view) HotKey() string {
 			continue
 		}
 		windows := measure.Of(measure.Ratios(s.Stormy, s.Calm))
-		rows = append(rows, []string{s.Name, grouped(s.CalmP99), grouped(s.StormP99), fmt.Sprintf("%.2f", s.StormP99/s.CalmP99),
-			fmt.Sprintf("%.2f to %.2f", windows.Min, windows.Max), grouped(s.Settled), fmt.Sprint(s.Refused / max(s.Storms, 1))})
+		rows = append(rows, []string{s.Name, result.Grouped(s.CalmP99), result.Grouped(s.StormP99), fmt.Sprintf("%.2f", s.StormP99/s.CalmP99),
+			fmt.Sprintf("%.2f to %.2f", windows.Min, windows.Max), result.Grouped(s.Settled), fmt.Sprint(s.Refused / max(s.Storms, 1))})
 	}
 	return table([]string{"", "bystanders' p99 without, µs", "with, µs", "ratio", "of single windows", "last answer after, ms", "refused, of 1,000"}, rows)
 }
@@ -174,15 +177,13 @@ func (v view) HotKey() string {
 // Growth is the table of table sizes.
 func (v view) Growth() string {
 	var rows [][]string
-	for _, point := range []struct{ cell, what string }{
-		{"first/insert/grown/1", "first run, 1 client"}, {"first/insert/grown/8", "first run, 8 clients"}, {"replay/insert/grown/1", "replay, 1 client"},
-	} {
-		cell := v.Cell(point.cell)
+	for _, point := range result.GrowthPoints() {
+		cell := v.Cell(point)
 		if cell == nil {
 			continue
 		}
 		for _, e := range cell.Entries {
-			rows = append(rows, []string{point.what, e.Name, micros(e.P50), micros(e.P99), showSpread(measure.Of(p50s(cell, e.Name, cell.Unit)))})
+			rows = append(rows, []string{point.Spell(), e.Name, micros(e.P50), micros(e.P99), showSpread(measure.Of(cell.P50s(e.Name, cell.Unit)))})
 		}
 	}
 	return table([]string{"", "in the table", "p50, µs", "p99, µs", "p50 as a multiple of the first row's"}, rows)
@@ -194,14 +195,14 @@ func (v view) Details() string {
 	for _, cell := range v.Cells {
 		s := cell.Setting
 		fmt.Fprintf(&text, "`%s`: %s, %s, response of %s B; round trip %s, flush %s, PostgreSQL %s\n\n", cell.Name, spellBusiness(s.Business),
-			count(s.Clients, "client"), grouped(float64(s.Response)), s.RTT, flush(s.Fsync), v.version(s.Server))
+			result.Clients(s.Clients), result.Grouped(float64(s.Response)), s.RTT, flush(s.Fsync), v.version(s.Server))
 		text.WriteString(v.detail(&cell) + "\n")
 	}
 	return text.String()
 }
 
 func flush(setting string) string {
-	if setting == "as it is" {
+	if setting == result.Undisturbed {
 		return setting
 	}
 	return "+" + setting
@@ -214,8 +215,8 @@ func (v view) detail(cell *result.Cell) string {
 			rows = append(rows, []string{e.Name, "failed: " + failed, "", "", "", "", "", "", ""})
 			continue
 		}
-		rows = append(rows, []string{e.Name, fmt.Sprint(e.Ops), micros(e.P50), micros(e.P99), grouped(measure.Of(perSecond(&e)).Median),
-			showSpread(measure.Of(p50s(cell, e.Name, cell.Unit))), showSpread(measure.Of(throughputs(cell, e.Name, cell.Unit))),
+		rows = append(rows, []string{e.Name, fmt.Sprint(e.Ops), micros(e.P50), micros(e.P99), result.Grouped(measure.Of(e.PerSecond()).Median),
+			showSpread(measure.Of(cell.P50s(e.Name, cell.Unit))), showSpread(measure.Of(cell.Throughputs(e.Name, cell.Unit))),
 			fmt.Sprintf("%d of %d", e.Executed, e.Requests), fmt.Sprint(e.Refused)})
 	}
 	return table([]string{"", "calls", "p50, µs", "p99, µs", "calls/s", "p50 as a multiple", "throughput as a multiple", "effects of so many requests", "refused"}, rows)
@@ -234,7 +235,7 @@ func (v view) version(server string) string {
 func (v view) ServerTable() string {
 	var rows [][]string
 	for _, s := range v.Servers {
-		rows = append(rows, []string{s.Name, s.Version, s.From, grouped(s.FlushUS), "`" + strings.Join(s.Settings, "` `") + "`"})
+		rows = append(rows, []string{s.Name, s.Version, s.From, result.Grouped(s.FlushUS), "`" + strings.Join(s.Settings, "` `") + "`"})
 	}
 	return texts([]string{"server", "PostgreSQL", "from", "a COMMIT waits for the disk, µs", "settings that differ from the defaults"}, rows)
 }
@@ -250,7 +251,7 @@ func (v view) VersionList() string {
 
 // Doubled is how often the contestant that looks first and inserts then was wrong.
 func (v view) Doubled() string {
-	p := profile(v.Results, contestant.SelectInsert().Name)
+	p := v.Profile(contestant.NameSelectInsert)
 	if p == nil {
 		return ""
 	}

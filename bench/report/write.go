@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/idem-go/idem/bench/goal"
 	"github.com/idem-go/idem/bench/result"
 )
 
@@ -25,11 +26,11 @@ func Write(path string, r *result.Results) error {
 	}
 	drawn := map[string]bool{}
 	for _, f := range figures(r) {
-		svg, err := f.draw()
+		picture, err := f.draw()
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
-		if err := os.WriteFile(filepath.Join(folder, f.name+".svg"), svg, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, f.name+".png"), picture, 0o644); err != nil {
 			return err
 		}
 		drawn[f.name] = true
@@ -48,7 +49,7 @@ func render(r *result.Results, folder string, drawn map[string]bool) ([]byte, er
 			if !drawn[name] {
 				return ""
 			}
-			return fmt.Sprintf("![%s](%s/%s.svg)\n", alt, folder, name)
+			return fmt.Sprintf("![%s](%s/%s.png)\n", alt, folder, name)
 		},
 	}).Parse(document)
 	if err != nil {
@@ -61,11 +62,13 @@ func render(r *result.Results, folder string, drawn map[string]bool) ([]byte, er
 	return text.Bytes(), nil
 }
 
-// Summary writes the goals, for whoever has just waited for them, and what went wrong.
+// Summary writes the goals that were measured, for whoever has just waited for them, and what went wrong.
 func Summary(w io.Writer, r *result.Results) error {
 	var text strings.Builder
-	for _, g := range judge(r) {
-		fmt.Fprintf(&text, "%-12s %s, %s: %s\n", g.Verdict, g.Goal, g.Where, g.Measured)
+	for _, j := range goal.Judge(r) {
+		if j.Verdict != goal.Absent || !r.Partial {
+			fmt.Fprintf(&text, "%-12s %s, %s: %s\n", j.Verdict, j.Goal.Rule, j.Where, j.Measured)
+		}
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(&text, "note: %s\n", note)

@@ -14,6 +14,7 @@ type Results struct {
 	Took     string            `json:"took"`
 	Command  string            `json:"command"`
 	Quick    bool              `json:"quick"`
+	Partial  bool              `json:"partial,omitempty"` // only some of it was asked for
 	Seed     uint64            `json:"seed"`
 	Load     float64           `json:"load"` // the machine's load average just before
 	Machine  Machine           `json:"machine"`
@@ -55,8 +56,8 @@ type Cell struct {
 // Setting says what a cell was measured under.
 type Setting struct {
 	Server   string  `json:"server"`
-	RTT      string  `json:"rtt"` // "loopback" or "1 ms"
-	Fsync    string  `json:"fsync"`
+	RTT      string  `json:"rtt"`   // Loopback or a duration
+	Fsync    string  `json:"fsync"` // Undisturbed or how much longer it takes
 	Clients  int     `json:"clients"`
 	Work     string  `json:"work"`
 	Business string  `json:"business"`
@@ -67,6 +68,7 @@ type Setting struct {
 // Entry is how one contestant fared in a cell.
 type Entry struct {
 	Name       string  `json:"name"`
+	Records    int     `json:"records,omitempty"` // in the table, where that is what the entries of a cell differ in
 	Ops        int     `json:"ops"`
 	P50        float64 `json:"p50_us"` // of all rounds together
 	P99        float64 `json:"p99_us"`
@@ -158,11 +160,31 @@ func (r *Results) Write(path string) error {
 	return os.WriteFile(path, append(compact(text), '\n'), 0o644)
 }
 
-// Cell returns the cell of a name, nil if it was not measured.
-func (r *Results) Cell(name string) *Cell {
+// Cell returns the cell of a point, nil if it was not measured.
+func (r *Results) Cell(point Point) *Cell {
 	for i := range r.Cells {
-		if r.Cells[i].Name == name {
+		if r.Cells[i].Name == point.Name() {
 			return &r.Cells[i]
+		}
+	}
+	return nil
+}
+
+// Profile returns that of a contestant, nil if there is none or it failed.
+func (r *Results) Profile(name string) *Profile {
+	for i := range r.Profiles {
+		if p := &r.Profiles[i]; p.Name == name && p.Error == "" {
+			return p
+		}
+	}
+	return nil
+}
+
+// Storm returns that of a contestant, nil if there is none or it failed.
+func (r *Results) Storm(name string) *Storm {
+	for i := range r.Storms {
+		if s := &r.Storms[i]; s.Name == name && s.Error == "" {
+			return s
 		}
 	}
 	return nil
@@ -176,6 +198,19 @@ func (c *Cell) Entry(name string) *Entry {
 	for i := range c.Entries {
 		if e := &c.Entries[i]; e.Name == name && e.Error == "" && e.Unverified == "" && len(e.Rounds) > 0 {
 			return e
+		}
+	}
+	return nil
+}
+
+// WithRecords returns the entry for a table of so many records, nil if there is none or it failed.
+func (c *Cell) WithRecords(records int) *Entry {
+	if c == nil {
+		return nil
+	}
+	for i := range c.Entries {
+		if c.Entries[i].Records == records {
+			return c.Entry(c.Entries[i].Name)
 		}
 	}
 	return nil

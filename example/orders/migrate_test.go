@@ -55,7 +55,7 @@ func TestMigrationsGoDownAndUpAgain(t *testing.T) {
 	if _, err := provider.DownTo(context.Background(), 0); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.count(`SELECT count(*) FROM pg_tables WHERE schemaname = 'public' AND tablename NOT LIKE '%goose_version'`); n != 0 {
+	if n := s.count(`SELECT count(*) FROM pg_tables WHERE schemaname = 'public' AND tablename NOT LIKE '%goose%'`); n != 0 {
 		t.Errorf("%d tables left", n)
 	}
 	if n := s.count(`SELECT count(*) FROM idem.records`); n != 1 {

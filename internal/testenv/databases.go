@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/migrate"
 )
 
 // databases are those of one run: the template, the command's own, and whatever tests clone under the template's name.
@@ -70,7 +72,7 @@ func (d *databases) create(ctx context.Context) error {
 	if err := d.exec(ctx, "CREATE DATABASE "+ident(d.template)+" TEMPLATE template0"); err != nil {
 		return err
 	}
-	if err := migrate(ctx, d.address(d.template)); err != nil {
+	if err := migrate.UpAt(ctx, d.address(d.template)); err != nil {
 		return fmt.Errorf("migrate the template: %w", err)
 	}
 	// Nobody who is connected to the template by mistake can then hold up its cloning.

@@ -2,15 +2,12 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	_ "embed"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
-	"github.com/pressly/goose/v3"
 
-	"github.com/idem-go/idem/migrations"
+	"github.com/idem-go/idem/internal/migrate"
 )
 
 //go:embed schema.sql
@@ -19,7 +16,7 @@ var schema string
 // Install makes the schema of idem and that of the torture in an empty database, and sets what lets lock conflicts come
 // to an end soon.
 func Install(ctx context.Context, dsn string) error {
-	if err := migrate(ctx, dsn); err != nil {
+	if err := migrate.UpAt(ctx, dsn); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	conn, err := pgx.Connect(ctx, dsn)
@@ -38,20 +35,4 @@ func Install(ctx context.Context, dsn string) error {
 		}
 	}
 	return nil
-}
-
-func migrate(ctx context.Context, dsn string) error {
-	db, err := sql.Open("pgx", dsn)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
-		goose.WithTableName("idem_goose_version"),
-		goose.WithDisableGlobalRegistry(true))
-	if err != nil {
-		return err
-	}
-	_, err = provider.Up(ctx)
-	return err
 }

@@ -1,0 +1,19 @@
+package contestant
+
+// The names of the contestants, in results and in the report.
+const (
+	NamePlain            = "plain transaction"
+	NamePipelined        = "plain, pipelined"
+	NameIdem             = "idem.Do"
+	NameIdemBatch        = "idem.Do, batch in fn"
+	NameIdemHinted       = "idem.Do, replay likely"
+	NameTextbook         = "textbook, by hand"
+	NameSelectInsert     = "SELECT, then INSERT"
+	NamePhases           = "atomic phases (Leach)"
+	NameDBOS             = "DBOS Transact"
+	NameRiver            = "River unique insert"
+	NameFiber            = "fiber idempotency"
+	NameRedisAlways      = "Redis SET NX, always"
+	NameRedisEverySecond = "Redis SET NX, everysec"
+	NameLookup           = "SELECT by primary key"
+)

@@ -1,0 +1,52 @@
+// Package migrate brings a database to the schema of idem, and back. It is for the programs of this repository: an
+// application runs package migrations with a goose of its own.
+//
+// Any number of processes may do it at the same time, also through a pooler in transaction mode: one works and the others
+// wait. The lock is a row of a table with a lease, because a pooler gives no session that could hold an advisory lock. If
+// its holder dies, the next one goes on when the lease is over.
+package migrate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/pressly/goose/v3"
+)
+
+// Up applies what is missing, and returns what it applied.
+func Up(ctx context.Context, db *sql.DB) ([]Migration, error) {
+	provider, err := locking(db)
+	if err != nil {
+		return nil, err
+	}
+	results, err := provider.Up(ctx)
+	return applied(results), err
+}
+
+// Down takes the latest migration back, and returns it. Where there is none, it does nothing and returns nil.
+func Down(ctx context.Context, db *sql.DB) (*Migration, error) {
+	provider, err := locking(db)
+	if err != nil {
+		return nil, err
+	}
+	undone, err := provider.Down(ctx)
+	if errors.Is(err, goose.ErrNoNextVersion) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := migrationOf(undone.Source)
+	return &m, nil
+}
+
+// UpAt is Up at the address of a database.
+func UpAt(ctx context.Context, dsn string) error {
+	db, err := Open(dsn)
+	if err != nil {
+		return err
+	}
+	_, err = Up(ctx, db)
+	return errors.Join(err, db.Close())
+}
