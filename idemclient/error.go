@@ -25,15 +25,28 @@ var (
 	ErrAttemptTimeout error = attemptTimeout{}
 )
 
-// Error is what RoundTrip returns if the last attempt had no response. Whatever the reason to stop was: unless Attempts is
-// 0, the write may or may not have happened, and asking again with the same key is right until ErrKeyTooOld.
+// Error is what RoundTrip returns if the last attempt had no response, and what the body of a response returns if it breaks
+// off while it is read and the call has a key. Whatever the reason to stop was: unless Attempts is 0, the write may or may
+// not have happened, and the same request may be sent again with the same key until ErrKeyTooOld. FullKey has that key.
+// Printed in any way, an Error shows it abridged.
 type Error struct {
 	Stop     Stop          // why there was no further attempt
-	Attempts int           // how many there were
+	Attempts int           // how many there were, since the last redirect
 	Key      string        // abridged, fit for a log; empty if there was none
 	KeyAge   time.Duration // how old the key was
-	Status   int           // of the last response, if the call ended in the pause after it
+	Status   int           // of the last response, if the call ended in the pause after it or while its body was read
 	Err      error         // of the last attempt, and of the context if that ended the call
+
+	call *call // behind a pointer, which fmt does not follow
+}
+
+// FullKey returns the whole key of the call and when it was made, to be stored or given to WithKeySentBefore. It returns ""
+// if the call has no key, or only one that cannot be sent. After a redirect it is still the key of the first request. If
+// the redirect has left it behind on the way to another host, that host does not know it: a write that may have happened
+// there is not made safe by it. A key that the caller has written into the header is returned without its quotes; to
+// repeat that call, write it there again.
+func (e *Error) FullKey() (key string, made time.Time) {
+	return e.call.fullKey()
 }
 
 func (e *Error) Error() string {

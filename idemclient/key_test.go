@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"sync"
@@ -203,61 +202,6 @@ func TestKeyThatCannotBeSentIsRefusedBeforeAnythingIs(t *testing.T) {
 	}
 }
 
-// A 307 or 308 is the same logical call at another address. http.Client copies the header of its caller's request, which
-// does not have the key.
-func TestRedirectKeepsTheKey(t *testing.T) {
-	t.Parallel()
-	for _, code := range []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
-		var arrived []received
-		mux := http.NewServeMux()
-		note := func(r *http.Request) {
-			arrived = append(arrived, received{Method: r.Method, Keys: r.Header.Values("Idempotency-Key")})
-		}
-		mux.HandleFunc("/old", func(w http.ResponseWriter, r *http.Request) { note(r); http.Redirect(w, r, "/newer", code) })
-		mux.HandleFunc("/newer", func(w http.ResponseWriter, r *http.Request) { note(r); http.Redirect(w, r, "/newest", code) })
-		mux.HandleFunc("/newest", func(w http.ResponseWriter, r *http.Request) {
-			note(r)
-			if len(arrived) == 3 {
-				w.WriteHeader(http.StatusServiceUnavailable)
-			}
-		})
-		server := httptest.NewServer(mux)
-		defer server.Close()
-		client := &http.Client{Transport: &idemclient.Transport{Base: server.Client().Transport, MinBackoff: time.Millisecond}}
-		for call := range 2 {
-			arrived = nil
-			resp, err := client.Do(post(t, t.Context(), server.URL+"/old"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			finish(t, resp)
-			key := arrived[0].Keys
-			if len(arrived) != 4 || len(key) != 1 {
-				t.Fatalf("%d, call %d: %v arrived, want four requests with one key", code, call, arrived)
-			}
-			for _, r := range arrived {
-				if !cmp.Equal(r.Keys, key) || r.Method != http.MethodPost {
-					t.Errorf("%d, call %d: a redirect changed %q into %s with %q", code, call, key, r.Method, r.Keys)
-				}
-			}
-		}
-	}
-}
-
-func TestRedirectThatBecomesAGetHasNoKey(t *testing.T) {
-	t.Parallel()
-	server := &script{answers: []answer{status(303, "Location", "/orders/1"), status(200)}}
-	client := idemclient.NewClient(server)
-	resp, err := client.Do(post(t, idemclient.WithKey(t.Context(), "order-1"), somewhere))
-	if err != nil {
-		t.Fatal(err)
-	}
-	finish(t, resp)
-	if diff := cmp.Diff([][]string{{`"order-1"`}, nil}, server.keys()); diff != "" {
-		t.Errorf("the keys that arrived (-want +got):\n%s", diff)
-	}
-}
-
 // expiring makes calls with a key that was made some time ago.
 func expiring(t *testing.T, ago time.Duration, server *script, transport *idemclient.Transport, header http.Header) (*http.Response, error) {
 	transport.Base = server
@@ -368,41 +312,4 @@ func TestKeyThatGrewTooOldInThePauseIsNotSent(t *testing.T) {
 			t.Errorf("%d requests", len(server.requests()))
 		}
 	})
-}
-
-func TestRedirectDoesNotMakeACallYoung(t *testing.T) {
-	t.Parallel()
-	for name, header := range map[string]http.Header{"in the context": nil, "in the header": {"Idempotency-Key": {"of-the-caller"}}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				server := &script{answers: []answer{
-					func(r *http.Request) (*http.Response, error) {
-						time.Sleep(20 * time.Second)
-						return status(307, "Location", "/newer")(r)
-					},
-					status(503),
-				}}
-				for _, transport := range []*idemclient.Transport{
-					{Base: server, MaxElapsed: 20 * time.Second},
-					{Base: server, Retention: 20 * time.Second},
-				} {
-					server.received = nil
-					req := post(t, t.Context(), somewhere)
-					for name, values := range header {
-						req.Header[name] = values
-					}
-					resp, err := (&http.Client{Transport: transport}).Do(req)
-					if err == nil {
-						finish(t, resp)
-					} else if !errors.Is(err, idemclient.ErrKeyTooOld) {
-						t.Fatal(err)
-					}
-					if sent := len(server.requests()); sent != 2 {
-						t.Errorf("elapsed %v, retention %v: %d requests, want the redirected one and the next", transport.MaxElapsed, transport.Retention, sent)
-					}
-				}
-			})
-		})
-	}
 }

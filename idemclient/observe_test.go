@@ -43,7 +43,7 @@ func TestEveryAttemptIsObserved(t *testing.T) {
 		second.Number, second.Status = 2, 503
 		third.Number, third.Status, third.Stop = 3, 201, idemclient.StopFinal
 		want := []idemclient.Attempt{first, second, third}
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(idemclient.Attempt{}, "Wait"), cmpopts.EquateErrors()); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(idemclient.Attempt{}, "Wait"), cmpopts.IgnoreUnexported(idemclient.Attempt{}), cmpopts.EquateErrors()); diff != "" {
 			t.Errorf("what was observed (-want +got):\n%s", diff)
 		}
 		if got[0].Wait > 250*time.Millisecond || got[1].Wait < 2*time.Second || got[2].Wait != 0 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 )
@@ -25,6 +26,12 @@ type Transport struct {
 	// Methods are those for which a key is made if the caller has not given one. The default is POST and PATCH. GET, HEAD,
 	// OPTIONS, TRACE, PUT and DELETE can be repeated without. An empty slice that is not nil makes no keys.
 	Methods []string
+
+	// KeyOnRedirect says whether a redirect takes the key along, from the host of the call's first request to the next. It
+	// should if both hosts look up their keys in the same place: if they do not, the write may happen on both. The default
+	// is net/http's rule for Authorization: next is the host of first, or one of its subdomains. Once a redirect has left
+	// the key behind, no later one of the call brings it back.
+	KeyOnRedirect func(first, next *url.URL) bool
 
 	// Retention is for how long the server has promised to remember a key. A key that is older is not sent: what it stands
 	// for might be executed again. The default is 24 hours; a negative one is no limit. An attempt takes time to arrive:
@@ -79,14 +86,14 @@ func NewClient(base http.RoundTripper) *http.Client {
 // RoundTrip sends the request until its answer is final or there is a reason to stop. If the last attempt had a response,
 // that is what it returns, untouched; LastAttempt tells why there was no further one. Otherwise its error is an *Error.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	trip, err := t.begin(req)
+	h, err := t.begin(req)
 	if err != nil {
 		if req.Body != nil {
 			req.Body.Close()
 		}
 		return nil, err
 	}
-	return trip.run()
+	return h.run()
 }
 
 // CloseIdleConnections closes those of Base, if it has any. http.Client calls it.
