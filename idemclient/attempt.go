@@ -23,13 +23,13 @@ type Attempt struct {
 	Wait     time.Duration // before the next attempt, if there is one
 	Stop     Stop          // why there is none
 
-	call *call // behind a pointer, which fmt does not follow
+	full *hiddenKey
 }
 
 // FullKey returns the whole key of the call and when it was made, as [Error.FullKey] does. It returns "" if the call has
 // no key.
 func (a Attempt) FullKey() (key string, made time.Time) {
-	return a.call.fullKey()
+	return a.full.key()
 }
 
 // attempt is one attempt under way, or what came of it: a response or an error.

@@ -84,7 +84,7 @@ func TestEveryAttemptCarriesTheSameBody(t *testing.T) {
 				}
 			}))
 			defer server.Close()
-			transport := &idemclient.Transport{Base: server.Client().Transport, MinBackoff: time.Millisecond}
+			transport := &idemclient.Transport{Base: server.Client().Transport, MinBackoff: time.Millisecond, AttemptTimeout: -1, MaxElapsed: -1}
 			resp, err := transport.RoundTrip(row.make(t, server.URL))
 			if err != nil {
 				t.Fatal(err)
@@ -172,36 +172,22 @@ func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 
 func TestEndOfTheContextEndsTheReadingOfABody(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	reading, _ := io.Pipe()
-	server := &script{answers: []answer{status(200)}}
-	began := make(chan struct{})
-	body := joinedBody{io.MultiReader(onceRead(func() { close(began) }), reading), reading}
-	done := make(chan error, 1)
-	go func() {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		reading, _ := io.Pipe()
+		server := &script{answers: []answer{status(200)}}
+		body := joinedBody{io.MultiReader(strings.NewReader("{"), reading), reading}
+		time.AfterFunc(time.Second, cancel) // when the call has read all there is, and waits
 		_, err := (&idemclient.Transport{Base: server}).RoundTrip(request(t, ctx, "POST", somewhere, body))
-		done <- err
-	}()
-	<-began
-	cancel()
-	select {
-	case err := <-done:
 		if !errors.Is(err, context.Canceled) || len(server.requests()) != 0 {
 			t.Errorf("error %v, %d requests", err, len(server.requests()))
 		}
-	case <-time.After(10 * time.Second):
-		t.Error("the call outlives its context")
-	}
+	})
 }
 
 type joinedBody struct {
 	io.Reader
 	io.Closer
-}
-
-// onceRead says that it is read, and gives one byte before its end.
-func onceRead(reached func()) io.Reader {
-	return io.MultiReader(strings.NewReader("{"), onRead(sync.OnceFunc(reached)))
 }
 
 // What is wrong with a request is wrong with it the next time as well.
@@ -231,7 +217,7 @@ func TestRequestThatNetHTTPRefusesIsNotRetried(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			observed := &log{}
-			transport := &idemclient.Transport{Base: server.Client().Transport, MinBackoff: time.Millisecond, Observe: observed.observe}
+			transport := &idemclient.Transport{Base: server.Client().Transport, MinBackoff: time.Millisecond, AttemptTimeout: -1, MaxElapsed: -1, Observe: observed.observe}
 			req := post(t, t.Context(), server.URL)
 			spoil(req)
 			resp, err := transport.RoundTrip(req)

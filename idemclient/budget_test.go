@@ -87,7 +87,8 @@ func TestOutageOf200CallsIsAtMost240Requests(t *testing.T) {
 			defer server.Close()
 			observed := &log{}
 			client := &http.Client{Transport: &idemclient.Transport{
-				Base: server.Client().Transport, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond, Observe: observed.observe,
+				Base: server.Client().Transport, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond,
+				AttemptTimeout: -1, MaxElapsed: -1, Observe: observed.observe,
 			}}
 			keys := make([]string, 200)
 			for i := range keys {
@@ -149,7 +150,7 @@ func TestDeadServerThatRefusesConnectionsIsDialedAtMost240TimesFor200Calls(t *te
 		dials.Add(1)
 		return new(net.Dialer).DialContext(ctx, network, "127.0.0.1:1") // where nobody listens
 	}}
-	client := &http.Client{Transport: &idemclient.Transport{Base: base, MinBackoff: time.Millisecond}}
+	client := &http.Client{Transport: &idemclient.Transport{Base: base, MinBackoff: time.Millisecond, AttemptTimeout: -1, MaxElapsed: -1}}
 	var lastErr error
 	for range 200 {
 		_, lastErr = client.Do(post(t, t.Context(), somewhere))
@@ -234,7 +235,8 @@ func TestWhatNetHTTPRepeatsByItselfIsPaidFor(t *testing.T) {
 	defer server.Close()
 	observed := &log{}
 	client := &http.Client{Transport: &idemclient.Transport{
-		Base: server.Client().Transport, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond, Observe: observed.observe,
+		Base: server.Client().Transport, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond,
+		AttemptTimeout: -1, MaxElapsed: -1, Observe: observed.observe,
 	}}
 	for range 50 {
 		resp, err := client.Do(request(t, t.Context(), http.MethodPost, server.URL, nil))
@@ -262,7 +264,7 @@ func TestNetHTTPDoesNotRepeatAWriteBehindTheBudget(t *testing.T) {
 	orders := &shop{down: flapping(), orders: map[string]int{}}
 	server := httptest.NewServer(orders)
 	defer server.Close()
-	transport := &idemclient.Transport{Base: server.Client().Transport, MaxAttempts: 1}
+	transport := &idemclient.Transport{Base: server.Client().Transport, MaxAttempts: 1, AttemptTimeout: -1}
 	for i := range 20 {
 		req := request(t, t.Context(), http.MethodPost, server.URL, strings.NewReader(order))
 		if i%2 == 0 {

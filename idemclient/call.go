@@ -9,7 +9,8 @@ import (
 // call is a logical call: one for its caller, however often it is retried or redirected. It travels in the context of its
 // requests, which is how the request after a redirect finds it.
 type call struct {
-	key     callKey  // made or given for the first request
+	key     callKey // made or given for the first request
+	hidden  hiddenKey
 	method  string   // of the first request
 	first   *url.URL // of the first request
 	strayed bool     // a redirect has left the hosts that may have the key, for good
@@ -28,17 +29,9 @@ func callOf(resp *http.Response) *call {
 	return c
 }
 
-// fullKey is the key of a call in full, and when it was made. There may be no call.
-func (c *call) fullKey() (string, time.Time) {
-	if c == nil || c.key.value == "" {
-		return "", time.Time{}
-	}
-	return c.key.text, c.key.made
-}
-
 // failure is an error of the call. Its key is that of the call, also where the redirects have left it behind.
 func (c *call) failure(stop Stop, attempts int, err error) *Error {
-	failure := &Error{Stop: stop, Attempts: attempts, Key: c.key.abridged(), Err: err, call: c}
+	failure := &Error{Stop: stop, Attempts: attempts, Key: c.key.abridged(), Err: err, full: &c.hidden}
 	if c.key.value != "" {
 		failure.KeyAge = c.key.age()
 	}

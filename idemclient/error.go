@@ -37,7 +37,7 @@ type Error struct {
 	Status   int           // of the last response, if the call ended in the pause after it or while its body was read
 	Err      error         // of the last attempt, and of the context if that ended the call
 
-	call *call // behind a pointer, which fmt does not follow
+	full *hiddenKey
 }
 
 // FullKey returns the whole key of the call and when it was made, to be stored or given to WithKeySentBefore. It returns ""
@@ -46,7 +46,7 @@ type Error struct {
 // there is not made safe by it. A key that the caller has written into the header is returned without its quotes; to
 // repeat that call, write it there again.
 func (e *Error) FullKey() (key string, made time.Time) {
-	return e.call.fullKey()
+	return e.full.key()
 }
 
 func (e *Error) Error() string {

@@ -32,6 +32,7 @@ func (t *Transport) begin(req *http.Request) (*hop, error) {
 	if c.key.value == "" {
 		c.key = key
 	}
+	c.hidden.reveal = func() callKey { return c.key }
 	h := &hop{Transport: t, call: c, key: key, request: req, repeat: key.value != "" || key.silent || isIdempotent(req.Method)}
 	if h.tooOld(0) {
 		return nil, h.failure(StopKeyTooOld, nil)
@@ -119,7 +120,7 @@ func (h *hop) run() (*http.Response, error) {
 func (h *hop) report(a *attempt, wait time.Duration, stop Stop) {
 	h.call.last = Attempt{
 		Method: method(h.request), Host: host(h.request), Key: h.key.abridged(),
-		Number: h.attempts, Sent: a.sent(), Err: a.err, Duration: a.took, Wait: wait, Stop: stop, call: h.call,
+		Number: h.attempts, Sent: a.sent(), Err: a.err, Duration: a.took, Wait: wait, Stop: stop, full: &h.call.hidden,
 	}
 	if a.response != nil {
 		h.call.last.Status = a.response.StatusCode

@@ -3,6 +3,7 @@ package idemclient
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,7 +18,8 @@ func NewKey() string {
 	rand.Read(b[:])
 	b[6] = b[6]&0x0f | 0x40 // version 4
 	b[8] = b[8]&0x3f | 0x80 // the variant of RFC 9562
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	text := hex.EncodeToString(b[:])
+	return text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:]
 }
 
 // WithKey returns a context whose calls are sent under key, for any method but GET, HEAD, OPTIONS and TRACE. It is for one
@@ -31,7 +33,7 @@ func WithKey(ctx context.Context, key string) context.Context {
 // of the key counts from then. It says nothing of whether the key was sent: the first attempt is not numbered. It also
 // gives an age to the same key in the header of a request.
 func WithKeyMadeAt(ctx context.Context, key string, made time.Time) context.Context {
-	return context.WithValue(ctx, givenKey{}, callKey{text: key, made: made})
+	return withKey(ctx, callKey{text: key, made: made})
 }
 
 // WithKeySentBefore is WithKeyMadeAt for a key that was sent before, or probably was: by a call that failed, or by a run of
@@ -39,10 +41,23 @@ func WithKeyMadeAt(ctx context.Context, key string, made time.Time) context.Cont
 // server may look for the recorded answer first. If the key was not sent before, the server has looked in vain, and
 // executes the request all the same.
 func WithKeySentBefore(ctx context.Context, key string, made time.Time) context.Context {
-	return context.WithValue(ctx, givenKey{}, callKey{text: key, made: made, sentBefore: true})
+	return withKey(ctx, callKey{text: key, made: made, sentBefore: true})
 }
 
-type givenKey struct{}
+type inContext struct{}
+
+func withKey(ctx context.Context, key callKey) context.Context {
+	return context.WithValue(ctx, inContext{}, hiddenKey{func() callKey { return key }})
+}
+
+// givenKey is the key that the context of a request has, if it has one.
+func givenKey(req *http.Request) (callKey, bool) {
+	hidden, ok := req.Context().Value(inContext{}).(hiddenKey)
+	if !ok {
+		return callKey{}, false
+	}
+	return hidden.reveal(), true
+}
 
 // callKey is the key of a call.
 type callKey struct {
@@ -56,7 +71,7 @@ type callKey struct {
 // key finds or makes the key of a request. All requests of a call have the same, but for those that redirects have led to
 // where it must not go.
 func (t *Transport) key(req *http.Request, c *call) (callKey, error) {
-	given, isGiven := req.Context().Value(givenKey{}).(callKey)
+	given, isGiven := givenKey(req)
 	values, isWritten := req.Header[t.keyHeader()]
 	switch {
 	case isWritten:
@@ -131,10 +146,11 @@ func unquoted(value string) string {
 	return value
 }
 
-// age is how long ago the key was made. The monotonic clock knows nothing of the time a machine has slept, and the wall
-// clock may be set: the greater of the two is believed, because a key that is taken for older than it is does no harm.
-func (k callKey) age() time.Duration {
-	now := time.Now()
+func (k callKey) age() time.Duration { return k.ageAt(time.Now()) }
+
+// ageAt is how long before now the key was made. The monotonic clock knows nothing of the time a machine has slept, and the
+// wall clock may be set: the greater of the two is believed, because a key that is taken for older than it is does no harm.
+func (k callKey) ageAt(now time.Time) time.Duration {
 	return max(0, now.Sub(k.made), now.Round(0).Sub(k.made.Round(0)))
 }
 

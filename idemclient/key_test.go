@@ -221,25 +221,28 @@ func TestKeyThatTheServerMayHaveForgottenIsNotSent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := &script{answers: []answer{status(200)}}
-			_, err := expiring(t, 24*time.Hour+time.Second, server, &idemclient.Transport{}, header)
-			var stopped *idemclient.Error
-			if !errors.Is(err, idemclient.ErrKeyTooOld) || !errors.As(err, &stopped) || stopped.Attempts != 0 || stopped.KeyAge < 24*time.Hour {
-				t.Errorf("error %#v, want ErrKeyTooOld after no attempt", err)
-			}
-			if len(server.requests()) != 0 {
-				t.Error("the key was sent")
-			}
-			resp, err := expiring(t, 24*time.Hour-time.Minute, server, &idemclient.Transport{}, header)
-			if err != nil {
-				t.Fatalf("a key that is not too old yet: %v", err)
-			}
-			finish(t, resp)
-			resp, err = expiring(t, 1000*time.Hour, server, &idemclient.Transport{Retention: -1}, header)
-			if err != nil {
-				t.Fatalf("a server that never forgets: %v", err)
-			}
-			finish(t, resp)
+			synctest.Test(t, func(t *testing.T) {
+				server := &script{answers: []answer{status(200)}}
+				const day = 24 * time.Hour
+				_, err := expiring(t, day+1, server, &idemclient.Transport{}, header)
+				var stopped *idemclient.Error
+				if !errors.Is(err, idemclient.ErrKeyTooOld) || !errors.As(err, &stopped) || stopped.Attempts != 0 || stopped.KeyAge != day+1 {
+					t.Errorf("error %#v, want ErrKeyTooOld after no attempt", err)
+				}
+				if len(server.requests()) != 0 {
+					t.Error("the key was sent")
+				}
+				resp, err := expiring(t, day, server, &idemclient.Transport{}, header)
+				if err != nil {
+					t.Fatalf("a key that is not too old yet: %v", err)
+				}
+				finish(t, resp)
+				resp, err = expiring(t, 1000*time.Hour, server, &idemclient.Transport{Retention: -1}, header)
+				if err != nil {
+					t.Fatalf("a server that never forgets: %v", err)
+				}
+				finish(t, resp)
+			})
 		})
 	}
 }
@@ -274,25 +277,26 @@ func TestRetriesStopBeforeTheKeyIsTooOld(t *testing.T) {
 // A machine that slept has a monotonic clock that did not, and a wall clock that did.
 func TestAgeOfAKeyIsTheGreaterOfTwoClocks(t *testing.T) {
 	t.Parallel()
-	made := time.Now()
+	now := time.Now()
+	made := now
 	const seconds = 30 // where the wall clock's seconds begin in the first word of a time.Time with a monotonic reading
 	clocks := (*struct {
 		wall      uint64
 		monotonic int64 // nanoseconds
 	})(unsafe.Pointer(&made))
 	clocks.wall -= 3600 << seconds
-	if monotonic, apart := time.Since(made), time.Now().Round(0).Sub(made.Round(0)); monotonic > time.Minute || apart < time.Hour {
+	if monotonic, apart := now.Sub(made), now.Round(0).Sub(made.Round(0)); monotonic != 0 || apart != time.Hour {
 		t.Fatalf("the test is wrong: the clocks say %v and %v", monotonic, apart)
 	}
-	if age := idemclient.KeyAge(made); age < time.Hour || age > time.Hour+time.Minute {
+	if age := idemclient.KeyAge(made, now); age != time.Hour {
 		t.Errorf("asleep for an hour: the age is %v", age)
 	}
 	clocks.wall += 7200 << seconds
 	clocks.monotonic -= int64(30 * time.Minute)
-	if age := idemclient.KeyAge(made); age < 30*time.Minute || age > 31*time.Minute {
+	if age := idemclient.KeyAge(made, now); age != 30*time.Minute {
 		t.Errorf("made half an hour ago, then set back by an hour: the age is %v", age)
 	}
-	if age := idemclient.KeyAge(time.Now().Add(time.Hour).Round(0)); age != 0 {
+	if age := idemclient.KeyAge(now.Add(time.Hour).Round(0), now); age != 0 {
 		t.Errorf("made by a clock ahead: the age is %v", age)
 	}
 }

@@ -2,11 +2,8 @@ package idemclient_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,29 +58,6 @@ func TestLastAttemptOfAResponseThatWasMadeElsewhere(t *testing.T) {
 		if _, ok := idemclient.LastAttempt(resp); ok {
 			t.Error("it has a last attempt")
 		}
-	}
-}
-
-func TestErrorsAndObserversShowAKeyAbridged(t *testing.T) {
-	t.Parallel()
-	for _, key := range []string{secret, "secret-tail"} {
-		synctest.Test(t, func(t *testing.T) {
-			observed := &log{}
-			client := &http.Client{Transport: &idemclient.Transport{Base: &script{answers: []answer{failure(io.EOF)}}, Observe: observed.observe}}
-			_, err := client.Do(post(t, idemclient.WithKey(t.Context(), key), somewhere))
-			var stopped *idemclient.Error
-			if !errors.As(err, &stopped) || !errors.Is(err, io.EOF) || stopped.Attempts != 5 || stopped.Stop != idemclient.StopAttempts || stopped.Key == "" {
-				t.Fatalf("error %#v", err)
-			}
-			for _, text := range []string{err.Error(), fmt.Sprintf("%+v", stopped), fmt.Sprintf("%+v", observed.all())} {
-				if strings.Contains(text, "secret-tail") {
-					t.Errorf("the key is in %q", text)
-				}
-			}
-			if !strings.Contains(err.Error(), "attempts: 5") {
-				t.Errorf("the error is %q", err)
-			}
-		})
 	}
 }
 

@@ -79,7 +79,7 @@ func TestRedirectKeepsTheKey(t *testing.T) {
 		})
 		server := httptest.NewServer(mux)
 		defer server.Close()
-		client := &http.Client{Transport: &idemclient.Transport{Base: server.Client().Transport, MinBackoff: time.Millisecond}}
+		client := &http.Client{Transport: &idemclient.Transport{Base: server.Client().Transport, MinBackoff: time.Millisecond, AttemptTimeout: -1, MaxElapsed: -1}}
 		for call := range 2 {
 			arrived = nil
 			resp, err := client.Do(post(t, t.Context(), server.URL+"/old"))
