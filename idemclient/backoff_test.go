@@ -133,7 +133,7 @@ func TestPauseIsWhatTheServerAskedForUpToTheCap(t *testing.T) {
 func TestPausesGrowAndStayBelowTheCap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server, observed := &script{answers: []answer{failure(io.EOF)}}, &log{}
+		server, observed := &script{answers: []answer{failure(io.EOF)}}, &observer{}
 		transport := &idemclient.Transport{
 			Base: server, MaxAttempts: 9, MinBackoff: time.Second, MaxBackoff: 8 * time.Second, Observe: observed.observe,
 		}

@@ -116,7 +116,7 @@ func TestBodyThatCannotBeKeptIsSentOnceAndWhole(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			server, observed := &script{answers: []answer{document(503, "", "busy")}}, &log{}
+			server, observed := &script{answers: []answer{document(503, "", "busy")}}, &observer{}
 			body := &closing{Reader: strings.NewReader(long)}
 			req := request(t, t.Context(), "POST", somewhere, body)
 			req.ContentLength = row.length
@@ -138,7 +138,7 @@ func TestBodyThatCannotBeKeptIsSentOnceAndWhole(t *testing.T) {
 func TestBodyThatFailsToRewindEndsTheCallWithItsLastResponse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server, observed := &script{answers: []answer{document(503, "", "busy")}}, &log{}
+		server, observed := &script{answers: []answer{document(503, "", "busy")}}, &observer{}
 		req := post(t, t.Context(), somewhere)
 		req.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("the file is gone") }
 		resp, err := (&idemclient.Transport{Base: server, Observe: observed.observe}).RoundTrip(req)
@@ -216,7 +216,7 @@ func TestRequestThatNetHTTPRefusesIsNotRetried(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			observed := &log{}
+			observed := &observer{}
 			transport := &idemclient.Transport{Base: server.Client().Transport, MinBackoff: time.Millisecond, AttemptTimeout: -1, MaxElapsed: -1, Observe: observed.observe}
 			req := post(t, t.Context(), server.URL)
 			spoil(req)

@@ -85,7 +85,7 @@ func TestOutageOf200CallsIsAtMost240Requests(t *testing.T) {
 			orders := &shop{down: down, orders: map[string]int{}}
 			server := httptest.NewServer(orders)
 			defer server.Close()
-			observed := &log{}
+			observed := &observer{}
 			client := &http.Client{Transport: &idemclient.Transport{
 				Base: server.Client().Transport, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond,
 				AttemptTimeout: -1, MaxElapsed: -1, Observe: observed.observe,
@@ -233,7 +233,7 @@ func TestWhatNetHTTPRepeatsByItselfIsPaidFor(t *testing.T) {
 	orders := &shop{down: flapping(), orders: map[string]int{}}
 	server := httptest.NewServer(orders)
 	defer server.Close()
-	observed := &log{}
+	observed := &observer{}
 	client := &http.Client{Transport: &idemclient.Transport{
 		Base: server.Client().Transport, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond,
 		AttemptTimeout: -1, MaxElapsed: -1, Observe: observed.observe,

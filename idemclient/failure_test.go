@@ -134,7 +134,7 @@ func TestDeadlineOfTheContextLeadsToTheKey(t *testing.T) {
 func TestObserverIsLedToTheKeyWhateverBecomesOfTheError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server, observed := &script{answers: []answer{never}}, &log{}
+		server, observed := &script{answers: []answer{never}}, &observer{}
 		client := &http.Client{Timeout: time.Second, Transport: &idemclient.Transport{Base: server, Observe: observed.observe}}
 		if _, err := client.Do(post(t, t.Context(), somewhere)); err == nil {
 			t.Fatal("no error")
@@ -183,7 +183,7 @@ func TestNothingThatIsPrintedHasAKeyInFull(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{secret, "secret-tail"} {
 		synctest.Test(t, func(t *testing.T) {
-			observed := &log{}
+			observed := &observer{}
 			client := &http.Client{Transport: &idemclient.Transport{Base: &script{answers: []answer{failure(io.EOF)}}, Observe: observed.observe}}
 			ctx := idemclient.WithKey(t.Context(), key)
 			stopped := failed(t, client, post(t, ctx, somewhere))

@@ -250,7 +250,7 @@ func TestKeyThatTheServerMayHaveForgottenIsNotSent(t *testing.T) {
 func TestRetriesStopBeforeTheKeyIsTooOld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server, observed := &script{answers: []answer{status(503, "Retry-After", "10")}}, &log{}
+		server, observed := &script{answers: []answer{status(503, "Retry-After", "10")}}, &observer{}
 		resp, err := expiring(t, 24*time.Hour-15*time.Second, server, &idemclient.Transport{Observe: observed.observe}, nil)
 		if err != nil {
 			t.Fatal(err)

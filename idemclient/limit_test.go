@@ -74,7 +74,7 @@ func TestAttemptsAreBounded(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[int]int{0: 5, 1: 1, 2: 2, 7: 7, -1: 1} {
 		synctest.Test(t, func(t *testing.T) {
-			server, observed := &script{answers: []answer{document(503, "", "busy")}}, &log{}
+			server, observed := &script{answers: []answer{document(503, "", "busy")}}, &observer{}
 			resp, err := (&idemclient.Transport{Base: server, MaxAttempts: set, Observe: observed.observe}).RoundTrip(post(t, t.Context(), somewhere))
 			if err != nil {
 				t.Fatal(err)
@@ -90,7 +90,7 @@ func TestNoAttemptBeginsAfterMaxElapsed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		server, observed := &script{answers: []answer{status(503, "Retry-After", "4")}}, &log{}
+		server, observed := &script{answers: []answer{status(503, "Retry-After", "4")}}, &observer{}
 		transport := &idemclient.Transport{
 			Base: server, MaxAttempts: 100, MaxElapsed: 10 * time.Second, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond, Observe: observed.observe,
 		}
@@ -194,7 +194,7 @@ func TestAttemptTimeoutDoesNotCutTheResponseThatTheCallerReads(t *testing.T) {
 func TestProblemDocumentThatDoesNotEndIsATimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server, observed := &script{answers: []answer{slow(409, 60, "Content-Type", "application/problem+json"), status(200)}}, &log{}
+		server, observed := &script{answers: []answer{slow(409, 60, "Content-Type", "application/problem+json"), status(200)}}, &observer{}
 		transport := &idemclient.Transport{Base: server, AttemptTimeout: 2 * time.Second, Observe: observed.observe}
 		resp, err := transport.RoundTrip(post(t, t.Context(), somewhere))
 		if err != nil {

@@ -220,7 +220,7 @@ func TestWriteThatARedirectHasTakenToAnotherHostIsSentOnceWithoutItsKey(t *testi
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				hosts, observed := &travel{status: 307, urls: []string{"http://other.example/"}, end: failure(io.EOF)}, &log{}
+				hosts, observed := &travel{status: 307, urls: []string{"http://other.example/"}, end: failure(io.EOF)}, &observer{}
 				client := &http.Client{Transport: &idemclient.Transport{Base: hosts, Observe: observed.observe}}
 				_, err := client.Do(request(t, idemclient.WithKey(t.Context(), secret), method, somewhere, strings.NewReader(order)))
 				stopped, ok := errors.AsType[*idemclient.Error](err)

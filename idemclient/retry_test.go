@@ -135,7 +135,7 @@ func TestWhatToRetryAndWhatNeverToRetry(t *testing.T) {
 }
 
 func (row situation) check(t *testing.T) {
-	server, observed := &script{answers: []answer{row.first, status(299)}}, &log{}
+	server, observed := &script{answers: []answer{row.first, status(299)}}, &observer{}
 	ctx := t.Context()
 	if row.ctx != nil {
 		ctx = row.ctx(ctx)

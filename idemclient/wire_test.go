@@ -234,7 +234,7 @@ func TestCertificateThatIsNotTrustedIsNotTriedAgain(t *testing.T) {
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	server.StartTLS()
 	defer server.Close()
-	observed := &log{}
+	observed := &observer{}
 	transport := patient(&http.Transport{})
 	transport.Observe = observed.observe
 	_, err := transport.RoundTrip(post(t, t.Context(), server.URL))
