@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Transport is an http.RoundTripper that sends a write under one Idempotency-Key until there is an answer to it, and that
-// gives up before it becomes a burden to the server. The zero value works, and is safe for concurrent use. Everybody who
-// uses one Transport shares its retry budget; it must not be copied after its first use, nor its fields changed.
+// Transport is an http.RoundTripper that sends a write under one Idempotency-Key until it has an answer, and retries within
+// limits. The zero value works. A Transport is safe for concurrent use, and all who use it share its retry budget. It must
+// not be copied after its first use, nor its fields changed.
 type Transport struct {
 	// Base makes the attempts. The default is http.DefaultTransport.
 	Base http.RoundTripper
@@ -27,10 +27,10 @@ type Transport struct {
 	// OPTIONS, TRACE, PUT and DELETE can be repeated without. An empty slice that is not nil makes no keys.
 	Methods []string
 
-	// KeyOnRedirect says whether a redirect takes the key along, from the host of the call's first request to the next. It
-	// should if both hosts look up their keys in the same place: if they do not, the write may happen on both. The default
-	// is net/http's rule for Authorization: next is the host of first, or one of its subdomains. Once a redirect has left
-	// the key behind, no later one of the call brings it back.
+	// KeyOnRedirect says whether a redirect to next takes the key along; first is the URL of the call's first request. The
+	// default is net/http's rule for Authorization: it does if the host of next is that of first or a subdomain of it.
+	// Allow other hosts only if they know the keys of the first: otherwise the same key may have its effect on each of
+	// them. Once a redirect has left the key behind, no later one of the call brings it back.
 	KeyOnRedirect func(first, next *url.URL) bool
 
 	// Retention is for how long the server has promised to remember a key. A key that is older is not sent: what it stands
@@ -84,7 +84,8 @@ func NewClient(base http.RoundTripper) *http.Client {
 }
 
 // RoundTrip sends the request until its answer is final or there is a reason to stop. If the last attempt had a response,
-// that is what it returns, untouched; LastAttempt tells why there was no further one. Otherwise its error is an *Error.
+// RoundTrip returns that, with its header and its body as the server sent them; LastAttempt tells why there was no further
+// attempt. Otherwise the error is an *Error. If the call has a key, an error of reading the body is an *Error as well.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	h, err := t.begin(req)
 	if err != nil {
