@@ -109,18 +109,26 @@ func TestBodyThatCannotBeKeptIsSentOnceAndWhole(t *testing.T) {
 		name   string
 		limit  int64
 		length int64
+		ahead  bool // it is read before it is sent, because it may be short
 	}{
-		{"longer than it says nothing of", 1000, 0},
-		{"longer, as it says", 1000, 2000},
-		{"to be streamed", -1, 0},
+		{"of unknown length", 1000, 0, true},
+		{"longer than the buffer", 1000, 2000, false},
+		{"a little longer than the buffer", 1999, 2000, false},
+		{"to be streamed", -1, 0, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			server, observed := &script{answers: []answer{document(503, "", "busy")}}, &observer{}
-			body := &closing{Reader: strings.NewReader(long)}
+			sending := false
+			body := &closing{Reader: io.MultiReader(onRead(func() {
+				if !sending && !row.ahead {
+					t.Error("it is read before it is sent")
+				}
+			}), strings.NewReader(long))}
 			req := request(t, t.Context(), "POST", somewhere, body)
 			req.ContentLength = row.length
-			resp, err := (&idemclient.Transport{Base: server, MaxBuffer: row.limit, Observe: observed.observe}).RoundTrip(req)
+			base := roundTripper(func(req *http.Request) (*http.Response, error) { sending = true; return server.RoundTrip(req) })
+			resp, err := (&idemclient.Transport{Base: base, MaxBuffer: row.limit, Observe: observed.observe}).RoundTrip(req)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,6 +141,46 @@ func TestBodyThatCannotBeKeptIsSentOnceAndWhole(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestBodyUpToTheBufferIsKept(t *testing.T) {
+	t.Parallel()
+	for _, length := range []int64{-1, int64(len(order))} {
+		synctest.Test(t, func(t *testing.T) {
+			server := &script{answers: []answer{status(503), status(200)}}
+			req := request(t, t.Context(), "POST", somewhere, &closing{Reader: strings.NewReader(order)})
+			req.ContentLength = length
+			resp, err := (&idemclient.Transport{Base: server, MaxBuffer: int64(len(order))}).RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			finish(t, resp)
+			if got := server.requests(); len(got) != 2 || got[1].Body != order {
+				t.Errorf("length %d: %+v arrived", length, got)
+			}
+		})
+	}
+}
+
+// The end of the context closes a body that is being read into memory, not one that belongs to nobody any more.
+func TestBodyThatWasReadIsClosedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		body := &closing{Reader: strings.NewReader(order)}
+		resp, err := (&idemclient.Transport{Base: &script{answers: []answer{status(200)}}}).RoundTrip(request(t, ctx, "POST", somewhere, body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, resp)
+		closed := body.closed
+		body.closed = false
+		cancel()
+		synctest.Wait()
+		if !closed || body.closed {
+			t.Errorf("closed: %t, and again after the call: %t", closed, body.closed)
+		}
+	})
 }
 
 func TestBodyThatFailsToRewindEndsTheCallWithItsLastResponse(t *testing.T) {
@@ -213,6 +261,13 @@ func TestRequestThatNetHTTPRefusesIsNotRetried(t *testing.T) {
 				return &closing{Reader: io.MultiReader(strings.NewReader("{"), failingReader{errors.New("gone")})}, nil
 			}
 			r.Body, _ = r.GetBody()
+		},
+		"body of unknown length that fails": func(r *http.Request) {
+			r.GetBody = func() (io.ReadCloser, error) {
+				return &closing{Reader: io.MultiReader(strings.NewReader("{"), failingReader{errors.New("gone")})}, nil
+			}
+			r.Body, _ = r.GetBody()
+			r.ContentLength = -1
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

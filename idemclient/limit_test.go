@@ -149,8 +149,9 @@ func TestAttemptTimeoutIsATimeoutButNotTheEndOfTheContext(t *testing.T) {
 
 // slowBody takes its time for every byte.
 type slowBody struct {
-	ctx   context.Context
-	bytes int
+	ctx    context.Context
+	bytes  int
+	closed bool
 }
 
 func (s *slowBody) Read(p []byte) (int, error) {
@@ -166,12 +167,12 @@ func (s *slowBody) Read(p []byte) (int, error) {
 	}
 }
 
-func (s *slowBody) Close() error { return nil }
+func (s *slowBody) Close() error { s.closed = true; return nil }
 
 func slow(code, bytes int, headers ...string) answer {
 	return func(req *http.Request) (*http.Response, error) {
 		resp, err := status(code, headers...)(req)
-		resp.Body, resp.ContentLength = &slowBody{req.Context(), bytes}, -1
+		resp.Body, resp.ContentLength = &slowBody{ctx: req.Context(), bytes: bytes}, -1
 		return resp, err
 	}
 }
@@ -194,7 +195,13 @@ func TestAttemptTimeoutDoesNotCutTheResponseThatTheCallerReads(t *testing.T) {
 func TestProblemDocumentThatDoesNotEndIsATimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server, observed := &script{answers: []answer{slow(409, 60, "Content-Type", "application/problem+json"), status(200)}}, &observer{}
+		var cut *slowBody
+		endless := func(req *http.Request) (*http.Response, error) {
+			resp, err := slow(409, 60, "Content-Type", "application/problem+json")(req)
+			cut = resp.Body.(*slowBody)
+			return resp, err
+		}
+		server, observed := &script{answers: []answer{endless, status(200)}}, &observer{}
 		transport := &idemclient.Transport{Base: server, AttemptTimeout: 2 * time.Second, Observe: observed.observe}
 		resp, err := transport.RoundTrip(post(t, t.Context(), somewhere))
 		if err != nil {
@@ -204,7 +211,56 @@ func TestProblemDocumentThatDoesNotEndIsATimeout(t *testing.T) {
 		if first := observed.all()[0]; !errors.Is(first.Err, idemclient.ErrAttemptTimeout) {
 			t.Errorf("the first attempt is told as %+v", first)
 		}
+		if !cut.closed {
+			t.Error("the response of the first attempt was left open")
+		}
 	})
+}
+
+// What its status has decided is not read before the caller has it.
+func TestProblemDocumentThatDecidesNothingIsLeftToTheCaller(t *testing.T) {
+	t.Parallel()
+	for _, code := range []int{200, 422, 501} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			server := &script{answers: []answer{slow(code, 60, "Content-Type", "application/problem+json")}}
+			resp, err := (&idemclient.Transport{Base: server}).RoundTrip(post(t, t.Context(), somewhere))
+			if err != nil || time.Since(began) != 0 {
+				t.Fatalf("%d: error %v after %v", code, err, time.Since(began))
+			}
+			finish(t, resp)
+		})
+	}
+}
+
+// Base may take its time to notice that the context has ended. That is no timeout of the attempt.
+func TestEndOfTheContextIsNotTakenForATimeoutOfTheAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		late := func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			time.Sleep(time.Hour)
+			return nil, req.Context().Err()
+		}
+		_, err := (&idemclient.Transport{Base: &script{answers: []answer{late}}}).RoundTrip(post(t, ctx, somewhere))
+		if !errors.Is(err, context.Canceled) || errors.Is(err, idemclient.ErrAttemptTimeout) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestContextOfAnAttemptThatFailedHasEnded(t *testing.T) {
+	t.Parallel()
+	var ctx context.Context
+	_, err := (&idemclient.Transport{MaxAttempts: 1, Base: roundTripper(func(req *http.Request) (*http.Response, error) {
+		ctx = req.Context()
+		return nil, io.EOF
+	})}).RoundTrip(post(t, t.Context(), somewhere))
+	if !errors.Is(err, io.EOF) || ctx.Err() == nil {
+		t.Errorf("error %v, and the context of the attempt has %v", err, ctx.Err())
+	}
 }
 
 func TestAbandonedResponseIsNotDrainedForLong(t *testing.T) {

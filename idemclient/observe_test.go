@@ -20,7 +20,10 @@ func TestEveryAttemptIsObserved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		type traced struct{}
-		server := &script{answers: []answer{failure(io.EOF), status(503, "Retry-After", "2"), status(201)}}
+		server := &script{answers: []answer{failure(io.EOF), status(503, "Retry-After", "2"), func(req *http.Request) (*http.Response, error) {
+			time.Sleep(3 * time.Second)
+			return status(201)(req)
+		}}}
 		var got []idemclient.Attempt
 		transport := &idemclient.Transport{Base: server, Observe: func(ctx context.Context, attempt idemclient.Attempt) {
 			if ctx.Value(traced{}) != "yes" {
@@ -38,7 +41,7 @@ func TestEveryAttemptIsObserved(t *testing.T) {
 		first, second, third := one, one, one
 		first.Number, first.Err = 1, io.EOF
 		second.Number, second.Status = 2, 503
-		third.Number, third.Status, third.Stop = 3, 201, idemclient.StopFinal
+		third.Number, third.Status, third.Stop, third.Duration = 3, 201, idemclient.StopFinal, 3*time.Second
 		want := []idemclient.Attempt{first, second, third}
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(idemclient.Attempt{}, "Wait"), cmpopts.IgnoreUnexported(idemclient.Attempt{}), cmpopts.EquateErrors()); diff != "" {
 			t.Errorf("what was observed (-want +got):\n%s", diff)
