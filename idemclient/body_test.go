@@ -143,6 +143,35 @@ func TestBodyThatCannotBeKeptIsSentOnceAndWhole(t *testing.T) {
 	}
 }
 
+func TestBodyOfARequestThatIsSentOnceIsNotReadBefore(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		method   string
+		attempts int
+	}{
+		"not safe to repeat":   {"LOCK", 0},
+		"one attempt":          {"POST", 1},
+		"less than no attempt": {"POST", -1},
+	} {
+		sending := false
+		body := &closing{Reader: io.MultiReader(onRead(func() {
+			if !sending {
+				t.Errorf("%s: it is read before it is sent", name)
+			}
+		}), strings.NewReader(order))}
+		server := &script{answers: []answer{status(200)}}
+		base := roundTripper(func(req *http.Request) (*http.Response, error) { sending = true; return server.RoundTrip(req) })
+		resp, err := (&idemclient.Transport{Base: base, MaxAttempts: row.attempts}).RoundTrip(request(t, t.Context(), row.method, somewhere, body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, resp)
+		if server.requests()[0].Body != order {
+			t.Errorf("%s: %+v arrived", name, server.requests())
+		}
+	}
+}
+
 func TestBodyUpToTheBufferIsKept(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int64{-1, int64(len(order))} {

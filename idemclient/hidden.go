@@ -12,8 +12,5 @@ func (h *hiddenKey) key() (string, time.Time) {
 		return "", time.Time{}
 	}
 	k := h.reveal()
-	if k.value == "" {
-		return "", time.Time{}
-	}
 	return k.text, k.made
 }

@@ -57,13 +57,12 @@ func (h *hop) bodyOf(req *http.Request) (body, error) {
 	return bodyOf(req, h.maxBuffer())
 }
 
-// prepare returns a request like the caller's, which stays as it is, with the key or, where that must not go, without.
+// prepare returns a request like the caller's, which stays as it is, with the key or, where none is sent, without.
 func (h *hop) prepare(req *http.Request) *http.Request {
 	prepared := req.WithContext(context.WithValue(req.Context(), inCall{}, h.call))
-	switch {
-	case h.key.value != "":
+	if h.key.value != "" {
 		h.addKey(prepared)
-	case h.call.leavesKeyBehind(req):
+	} else {
 		h.removeKey(prepared)
 	}
 	return prepared

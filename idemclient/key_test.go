@@ -112,6 +112,21 @@ func TestCallersRequestIsNotModified(t *testing.T) {
 	})
 }
 
+func TestRequestWithoutAHeaderGetsOne(t *testing.T) {
+	t.Parallel()
+	server := &script{answers: []answer{status(200)}}
+	req := post(t, t.Context(), somewhere)
+	req.Header = nil
+	resp, err := (&idemclient.Transport{Base: server}).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish(t, resp)
+	if keys := server.keys(); len(keys[0]) != 1 || req.Header != nil {
+		t.Errorf("the key %q arrived, and the caller's header is %v", keys[0], req.Header)
+	}
+}
+
 func TestKeyOfTheCaller(t *testing.T) {
 	t.Parallel()
 	withKey := func(key string) func(context.Context) context.Context {
@@ -135,6 +150,7 @@ func TestKeyOfTheCaller(t *testing.T) {
 		{name: "in the header, quoted", header: http.Header{"Idempotency-Key": {`"order-1"`}}, want: []string{`"order-1"`}},
 		{name: "in the header, bare", header: http.Header{"Idempotency-Key": {`order-1`}}, want: []string{`order-1`}},
 		{name: "in both: the header goes first", ctx: withKey("other"), header: http.Header{"Idempotency-Key": {`order-1`}}, want: []string{`order-1`}},
+		{name: "in the header, twice", header: http.Header{"Idempotency-Key": {"a", "b"}}, want: []string{"a", "b"}},
 		{name: "vouched for without a key", header: http.Header{"Idempotency-Key": {}}},
 		{name: "in another header", keyHeader: "x-request-key", ctx: withKey("order-1")},
 	} {
@@ -192,8 +208,9 @@ func TestKeyThatCannotBeSentIsRefusedBeforeAnythingIs(t *testing.T) {
 			body := &closing{Reader: strings.NewReader(order)}
 			req := request(t, idemclient.WithKey(t.Context(), row.key), http.MethodPost, somewhere, body)
 			_, err := (&idemclient.Transport{Base: server, BareKey: row.bare}).RoundTrip(req)
-			if !errors.Is(err, idemclient.ErrInvalidKey) || strings.Contains(err.Error(), "secret") {
-				t.Errorf("error %v, want ErrInvalidKey that does not tell the key", err)
+			stopped, ok := errors.AsType[*idemclient.Error](err)
+			if !ok || stopped.Err == nil || !errors.Is(err, idemclient.ErrInvalidKey) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("error %v, want ErrInvalidKey that tells what is wrong, and not the key", err)
 			}
 			if len(server.requests()) != 0 || !body.closed {
 				t.Errorf("%d requests, body closed: %t; want none, and true", len(server.requests()), body.closed)

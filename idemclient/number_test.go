@@ -35,6 +35,7 @@ func TestRepetitionsAreNumbered(t *testing.T) {
 		{"key in the header that was sent before", "POST", as(idemclient.WithKeySentBefore), http.Header{"Idempotency-Key": {"order-1"}}, []string{"2", "3", "4"}},
 		{"another key in the header", "POST", as(idemclient.WithKeySentBefore), http.Header{"Idempotency-Key": {"order-2"}}, []string{"", "2", "3"}},
 		{"number of the caller's", "POST", nil, http.Header{"Idempotency-Attempt": {"7"}}, []string{"7", "2", "3"}},
+		{"number of the caller's, no key", "PUT", nil, http.Header{"Idempotency-Attempt": {"7"}}, []string{"", "", ""}},
 		{"no key", "PUT", nil, nil, []string{"", "", ""}},
 		{"no key for this method", "GET", as(idemclient.WithKeySentBefore), nil, []string{"", "", ""}},
 	} {

@@ -84,6 +84,25 @@ func TestResponseKnowsItsRequestWhateverBaseSays(t *testing.T) {
 	}
 }
 
+// A RoundTripper that adds something to a request says so in its response.
+func TestResponseTellsTheRequestThatBaseHasMadeOfIt(t *testing.T) {
+	t.Parallel()
+	var sent *http.Request
+	base := roundTripper(func(req *http.Request) (*http.Response, error) {
+		sent = req.Clone(req.Context())
+		sent.Header.Set("Authorization", "Bearer x")
+		return (&script{answers: []answer{status(200)}}).RoundTrip(sent)
+	})
+	resp, err := (&idemclient.Transport{Base: base}).RoundTrip(post(t, t.Context(), somewhere))
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish(t, resp)
+	if _, ok := idemclient.LastAttempt(resp); !ok || resp.Request != sent {
+		t.Errorf("the response tells the request %v", resp.Request)
+	}
+}
+
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

@@ -42,8 +42,8 @@ func (c *call) leavesKeyBehind(req *http.Request) bool {
 	return c.strayed || isSafe(req.Method) && !isSafe(c.method)
 }
 
-// removeKey removes what http.Client has copied from a first request that had a key in its header. A header without any
-// value is no key, and stays.
+// removeKey removes the key that http.Client has copied from the header of the first request, and a number, which means
+// nothing without a key. A header without any value is no key, and stays.
 func (h *hop) removeKey(req *http.Request) {
 	written, numbered := len(req.Header[h.keyHeader()]) > 0, len(req.Header[keyheader.Attempt]) > 0
 	if !written && !numbered {
