@@ -143,6 +143,7 @@ func TestKeyOfTheCaller(t *testing.T) {
 	}{
 		{name: "in the context", ctx: withKey("order-1"), want: []string{`"order-1"`}},
 		{name: "in the context, bare", bare: true, ctx: withKey("order-1"), want: []string{`order-1`}},
+		{name: "as long as it may be", ctx: withKey(strings.Repeat("x", 255)), want: []string{`"` + strings.Repeat("x", 255) + `"`}},
 		{name: "with quotes and backslashes", ctx: withKey(`a "b" \c`), want: []string{`"a \"b\" \\c"`}},
 		{name: "for an idempotent method", method: "PUT", ctx: withKey("order-1"), want: []string{`"order-1"`}},
 		{name: "not for a safe method", method: "GET", ctx: withKey("order-1")},

@@ -51,8 +51,12 @@ func TestRepetitionsAreNumbered(t *testing.T) {
 				for name, values := range row.header {
 					req.Header[name] = values
 				}
+				header := req.Header.Clone()
 				if _, err := (&idemclient.Transport{Base: hosts, MaxAttempts: 3}).RoundTrip(req); err == nil {
 					t.Fatal("no error")
+				}
+				if diff := cmp.Diff(header, req.Header); diff != "" {
+					t.Errorf("the header of the caller's request changed:\n%s", diff)
 				}
 				var got []string
 				for _, s := range hosts.seen {

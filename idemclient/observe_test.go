@@ -32,7 +32,9 @@ func TestEveryAttemptIsObserved(t *testing.T) {
 			got = append(got, attempt)
 		}}
 		ctx := context.WithValue(idemclient.WithKey(t.Context(), secret), traced{}, "yes")
-		resp, err := transport.RoundTrip(post(t, ctx, somewhere))
+		req := post(t, ctx, somewhere)
+		req.Host = "what.the.header.says"
+		resp, err := transport.RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -322,6 +322,27 @@ func TestKeyThatCheckRedirectWritesForAnotherHostIsSentToThatHostOnly(t *testing
 	}
 }
 
+func TestRedirectOfACallWithoutAKeyIsNotAskedAbout(t *testing.T) {
+	t.Parallel()
+	hosts := &travel{status: 302, urls: []string{"http://other.example/"}}
+	client := &http.Client{Transport: &idemclient.Transport{Base: hosts, KeyOnRedirect: func(_, _ *url.URL) bool {
+		t.Error("it is asked about")
+		return false
+	}}}
+	client.CheckRedirect = func(next *http.Request, _ []*http.Request) error {
+		next.Header.Set("Idempotency-Key", "for-the-other")
+		return nil
+	}
+	resp, err := client.Do(request(t, t.Context(), http.MethodGet, somewhere, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish(t, resp)
+	if diff := cmp.Diff([]string{"", "for-the-other"}, hosts.keys()); diff != "" {
+		t.Errorf("the keys that arrived (-want +got):\n%s", diff)
+	}
+}
+
 // forgetful is a RoundTripper above a Transport that hides from http.Client which request a response answers.
 type forgetful struct{ below http.RoundTripper }
 
@@ -357,12 +378,18 @@ func TestRequestThatMayBeRepeatedWithoutAKeyMayBeAfterARedirect(t *testing.T) {
 		hosts := &travel{status: 307, urls: []string{"http://other.example/"}, end: status(503)}
 		req := post(t, t.Context(), somewhere)
 		req.Header["Idempotency-Key"] = []string{}
-		resp, err := idemclient.NewClient(hosts).Do(req)
+		req.Header.Set("Idempotency-Attempt", "7")
+		resp, err := idemclient.NewClient(roundTripper(func(req *http.Request) (*http.Response, error) {
+			if _, ok := req.Header["Idempotency-Key"]; !ok {
+				t.Error("net/http is not told any more")
+			}
+			return hosts.RoundTrip(req)
+		})).Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		finish(t, resp)
-		if len(hosts.seen) != 6 {
+		if len(hosts.seen) != 6 || hosts.seen[5].Attempt != "" {
 			t.Errorf("%+v were seen", hosts.seen)
 		}
 	})

@@ -173,6 +173,49 @@ func TestBodyThatBrokeWhileItWasLookedAtStaysBroken(t *testing.T) {
 	}
 }
 
+// The error comes once, here: a body that is read on after it must not seem to end well.
+func TestBodyThatBrokeOnceWhileItWasLookedAtStaysBroken(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	server := &script{answers: []answer{func(req *http.Request) (*http.Response, error) {
+		resp, err := problem(409, "")(req)
+		resp.Body = &closing{Reader: io.MultiReader(strings.NewReader("{"), &once{broken}, strings.NewReader("}"))}
+		return resp, err
+	}}}
+	resp, err := patient(server).RoundTrip(post(t, t.Context(), somewhere))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if text, err := io.ReadAll(resp.Body); string(text) != "{" || !errors.Is(err, broken) {
+		t.Errorf("the body is %q, error %v", text, err)
+	}
+}
+
+// once fails once, and then is at its end.
+type once struct{ err error }
+
+func (o *once) Read([]byte) (int, error) {
+	err := o.err
+	o.err = io.EOF
+	return 0, err
+}
+
+func TestResponseMayHaveNoBody(t *testing.T) {
+	t.Parallel()
+	without := func(code int) answer {
+		return func(req *http.Request) (*http.Response, error) {
+			resp, err := problem(code, "")(req)
+			resp.Body = nil
+			return resp, err
+		}
+	}
+	resp, err := patient(&script{answers: []answer{without(503), without(409)}}).RoundTrip(post(t, t.Context(), somewhere))
+	if err != nil || resp.StatusCode != 409 || resp.Body != nil {
+		t.Errorf("response %v, error %v", resp, err)
+	}
+}
+
 func TestCompressedProblemIsUnderstood(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
