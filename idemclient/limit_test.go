@@ -147,6 +147,22 @@ func TestAttemptTimeoutIsATimeoutButNotTheEndOfTheContext(t *testing.T) {
 	}
 }
 
+func TestContextOfAnAttemptWhoseResponseHasNoBodyHasEnded(t *testing.T) {
+	t.Parallel()
+	for _, none := range []io.ReadCloser{nil, http.NoBody} {
+		var ctx context.Context
+		resp, err := (&idemclient.Transport{Base: roundTripper(func(req *http.Request) (*http.Response, error) {
+			ctx = req.Context()
+			resp, err := status(204)(req)
+			resp.Body = none
+			return resp, err
+		})}).RoundTrip(post(t, t.Context(), somewhere))
+		if err != nil || resp.Body != none || ctx.Err() == nil {
+			t.Errorf("error %v, body %v, and the context of the attempt has %v", err, resp.Body, ctx.Err())
+		}
+	}
+}
+
 // slowBody takes its time for every byte.
 type slowBody struct {
 	ctx    context.Context
