@@ -1,14 +1,12 @@
 package idemclient_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -317,34 +315,85 @@ func TestRequestThatNetHTTPRefusesIsNotRetried(t *testing.T) {
 	}
 }
 
+// bodies are those that a request has opened.
+type bodies struct{ opened []*closing }
+
+func (b *bodies) open() (io.ReadCloser, error) {
+	b.opened = append(b.opened, &closing{Reader: strings.NewReader(order)})
+	return b.opened[len(b.opened)-1], nil
+}
+
+// request returns a request with the first of them.
+func (b *bodies) request(t *testing.T, ctx context.Context) *http.Request {
+	req := post(t, ctx, somewhere)
+	req.Body, _ = b.open()
+	req.GetBody = b.open
+	return req
+}
+
 func TestEveryBodyThatWasOpenedIsClosed(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		server := &script{answers: []answer{status(503), failure(io.EOF), status(503)}}
-		var mu sync.Mutex
-		var bodies []*closing
-		open := func() (io.ReadCloser, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			bodies = append(bodies, &closing{Reader: bytes.NewReader([]byte(order))})
-			return bodies[len(bodies)-1], nil
-		}
-		req := post(t, ctx, somewhere)
-		req.Body, _ = open()
-		req.GetBody = open
-		transport := &idemclient.Transport{Base: server, Observe: func(_ context.Context, a idemclient.Attempt) {
-			if a.Number == 3 {
-				cancel() // in the pause, when the body of the next attempt is open
-			}
-		}}
-		if _, err := transport.RoundTrip(req); !errors.Is(err, context.Canceled) {
+	for name, burst := range map[string]int{"ended in the pause": 10, "refused by the budget": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				server, opened := &script{answers: []answer{status(503), failure(io.EOF), status(503)}}, &bodies{}
+				transport := &idemclient.Transport{Base: server, RetryRatio: -1, RetryBurst: burst, Observe: func(_ context.Context, a idemclient.Attempt) {
+					if a.Number == 3 {
+						cancel() // in the pause, when the body of the next attempt is open, if there is one
+					}
+				}}
+				resp, err := transport.RoundTrip(opened.request(t, ctx))
+				if err == nil {
+					resp.Body.Close()
+				}
+				if (err == nil) != (burst == 2) || len(server.requests()) != 3 || len(opened.opened) != 5 {
+					t.Fatalf("error %v after %d requests with %d bodies", err, len(server.requests()), len(opened.opened))
+				}
+				for i, body := range opened.opened {
+					if !body.closed {
+						t.Errorf("body %d of %d was left open", i+1, len(opened.opened))
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestRequestWithoutABodyHasNoneToClose(t *testing.T) {
+	t.Parallel()
+	server := &script{answers: []answer{status(503)}}
+	for range 2 {
+		resp, err := (&idemclient.Transport{Base: server, RetryRatio: -1, RetryBurst: 1, MinBackoff: -1}).RoundTrip(request(t, t.Context(), "POST", somewhere, nil))
+		if err != nil {
 			t.Fatal(err)
 		}
-		for i, body := range bodies {
-			if !body.closed {
-				t.Errorf("body %d of %d was left open", i+1, len(bodies))
+		finish(t, resp)
+	}
+}
+
+// Only an error may be the body's own fault.
+func TestBodyIsReadThroughOnlyAfterAnError(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		first answer
+		want  int // bodies opened
+	}{
+		"response": {status(503), 2},
+		"error":    {failure(io.EOF), 3},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			opened := &bodies{}
+			resp, err := (&idemclient.Transport{Base: &script{answers: []answer{row.first, status(200)}}}).RoundTrip(opened.request(t, t.Context()))
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-	})
+			finish(t, resp)
+			if len(opened.opened) != row.want {
+				t.Errorf("after a first %s, %d bodies were opened, want %d", name, len(opened.opened), row.want)
+			}
+		})
+	}
 }

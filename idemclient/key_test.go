@@ -213,6 +213,10 @@ func TestKeyThatCannotBeSentIsRefusedBeforeAnythingIs(t *testing.T) {
 			if !ok || stopped.Err == nil || !errors.Is(err, idemclient.ErrInvalidKey) || strings.Contains(err.Error(), "secret") {
 				t.Errorf("error %v, want ErrInvalidKey that tells what is wrong, and not the key", err)
 			}
+			req = request(t, idemclient.WithKey(t.Context(), row.key), http.MethodPost, somewhere, nil)
+			if _, err = (&idemclient.Transport{Base: server, BareKey: row.bare}).RoundTrip(req); !errors.Is(err, idemclient.ErrInvalidKey) {
+				t.Errorf("without a body: error %v", err)
+			}
 			if len(server.requests()) != 0 || !body.closed {
 				t.Errorf("%d requests, body closed: %t; want none, and true", len(server.requests()), body.closed)
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -296,22 +297,35 @@ func TestAbandonedResponseIsNotDrainedForLong(t *testing.T) {
 
 func TestRequestThatIsSentOnceHasNoAttemptTimeout(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := &script{answers: []answer{func(req *http.Request) (*http.Response, error) {
-			select {
-			case <-req.Context().Done():
-				return nil, req.Context().Err()
-			case <-time.After(time.Hour):
-				return status(200)(req)
-			}
-		}}}
-		req := request(t, t.Context(), "LOCK", somewhere, nil)
-		resp, err := (&idemclient.Transport{Base: server}).RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		finish(t, resp)
-	})
+	for name, row := range map[string]struct {
+		method    string
+		transport *idemclient.Transport
+	}{
+		"not safe to repeat":         {"LOCK", &idemclient.Transport{}},
+		"body that cannot be kept":   {"POST", &idemclient.Transport{MaxBuffer: -1}},
+		"no more than one attempt":   {"POST", &idemclient.Transport{MaxAttempts: 1}},
+		"no timeout, by the setting": {"POST", &idemclient.Transport{AttemptTimeout: -1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				row.transport.Base = &script{answers: []answer{func(req *http.Request) (*http.Response, error) {
+					select {
+					case <-req.Context().Done():
+						return nil, req.Context().Err()
+					case <-time.After(time.Hour):
+						return status(200)(req)
+					}
+				}}}
+				req := request(t, t.Context(), row.method, somewhere, &closing{Reader: strings.NewReader(order)})
+				resp, err := row.transport.RoundTrip(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				finish(t, resp)
+			})
+		})
+	}
 }
 
 func TestCallerWhoGoesAwayIsNotKeptWaiting(t *testing.T) {
@@ -349,6 +363,57 @@ func TestCallerWhoGoesAwayIsNotKeptWaiting(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestErrorTellsTheEndOfTheContextAndWhatHappenedBefore(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		first answer
+		want  string
+	}{
+		"during an attempt":             {never, "context canceled"},
+		"in the pause after a response": {status(503), "context canceled"},
+		"in the pause after an error":   {failure(io.EOF), "context canceled, after: EOF"},
+		"not at all":                    {failure(http.ErrSchemeMismatch), http.ErrSchemeMismatch.Error()},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Millisecond, cancel)
+			transport := &idemclient.Transport{Base: &script{answers: []answer{row.first}}, MinBackoff: time.Hour, MaxBackoff: time.Hour, MaxElapsed: -1}
+			_, err := transport.RoundTrip(post(t, ctx, somewhere))
+			stopped, ok := errors.AsType[*idemclient.Error](err)
+			if !ok || stopped.Err == nil || stopped.Err.Error() != row.want {
+				t.Errorf("%s: error %v, want %q", name, err, row.want)
+			}
+			cancel()
+		})
+	}
+}
+
+// Without jitter a pause can end with a limit to the nanosecond.
+func TestAttemptMayBeginWhenMaxElapsedEndsAndNotWhenTheContextDoes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &script{answers: []answer{status(503, "Retry-After", "5")}}
+		transport := &idemclient.Transport{Base: server, MinBackoff: -1, MaxElapsed: 10 * time.Second}
+		resp, err := transport.RoundTrip(post(t, t.Context(), somewhere))
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, resp)
+		if sent := len(server.requests()); sent != 3 {
+			t.Errorf("%d requests in 10 s, one every 5", sent)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if resp, err = transport.RoundTrip(post(t, ctx, somewhere)); err != nil {
+			t.Fatal(err)
+		}
+		finish(t, resp)
+		if last, _ := idemclient.LastAttempt(resp); last.Stop != idemclient.StopDeadline || last.Number != 1 {
+			t.Errorf("the response says %+v", last)
+		}
+	})
 }
 
 func TestDeadlineDuringAnAttemptIsATimeoutOfTheContext(t *testing.T) {

@@ -4,7 +4,7 @@ import "time"
 
 // timeout is that of an attempt, if there can be another.
 func (h *hop) timeout() time.Duration {
-	if !h.repeat || h.body.again == nil {
+	if h.body.again == nil {
 		return unlimited
 	}
 	return h.attemptTimeout()

@@ -216,6 +216,24 @@ func TestResponseMayHaveNoBody(t *testing.T) {
 	}
 }
 
+// idle counts how often its connections are closed.
+type idle struct {
+	script
+	closed int
+}
+
+func (i *idle) CloseIdleConnections() { i.closed++ }
+
+func TestIdleConnectionsOfBaseAreClosedIfItHasAny(t *testing.T) {
+	t.Parallel()
+	base := &idle{}
+	(&http.Client{Transport: &idemclient.Transport{Base: base}}).CloseIdleConnections()
+	if base.closed != 1 {
+		t.Errorf("closed %d times", base.closed)
+	}
+	(&http.Client{Transport: &idemclient.Transport{Base: &script{}}}).CloseIdleConnections()
+}
+
 func TestCompressedProblemIsUnderstood(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
