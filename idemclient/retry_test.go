@@ -87,6 +87,7 @@ func failures() []situation {
 		{name: "no answer in time", first: never},
 
 		{name: "unknown authority", first: sought(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), want: idemclient.StopPermanent},
+		{name: "certificate that the caller's own check refuses", first: sought(&tls.CertificateVerificationError{Err: errors.New("pinned")}), want: idemclient.StopPermanent},
 		{name: "unknown authority, bare", first: sought(x509.UnknownAuthorityError{}), want: idemclient.StopPermanent},
 		{name: "certificate of another host", first: sought(x509.HostnameError{Certificate: &x509.Certificate{}}), want: idemclient.StopPermanent},
 		{name: "expired certificate", first: sought(x509.CertificateInvalidError{Reason: x509.Expired}), want: idemclient.StopPermanent},
