@@ -10,22 +10,31 @@ import (
 	"time"
 )
 
-// Attempt is what can be told of one attempt.
+// Attempt tells of one attempt. Printed in any way, it shows the key abridged; FullKey has it in full.
 type Attempt struct {
 	Method   string
 	Host     string
-	Key      string        // abridged, fit for a log; empty if there is none
-	Number   int           // counted from 1
+	Key      string        // that was sent, abridged, fit for a log; empty if none was
+	Number   int           // counted from 1, from each redirect anew
 	Sent     int           // how often net/http has sent it: see the package's comment on its own retries
 	Status   int           // of the response; 0 if there was none
 	Err      error         // why there was none
 	Duration time.Duration // until then
 	Wait     time.Duration // before the next attempt, if there is one
 	Stop     Stop          // why there is none
+
+	full *hiddenKey
+}
+
+// FullKey returns the whole key of the call and when it was made, as [Error.FullKey] does. It returns "" if the call has
+// no key.
+func (a Attempt) FullKey() (key string, made time.Time) {
+	return a.full.key()
 }
 
 // attempt is one attempt under way, or what came of it: a response or an error.
 type attempt struct {
+	call     *call
 	request  *http.Request
 	response *http.Response
 	problem  problem
@@ -38,7 +47,7 @@ type attempt struct {
 }
 
 // send makes an attempt. Its context outlives it if there is a response, until the body of that is closed.
-func (a *attempt) send(base http.RoundTripper, req *http.Request, body io.ReadCloser, timeout time.Duration) {
+func (a *attempt) send(base http.RoundTripper, req *http.Request, header http.Header, body io.ReadCloser, timeout time.Duration) {
 	began := time.Now()
 	ctx, cancel := context.WithCancelCause(req.Context())
 	a.cancel = cancel
@@ -46,7 +55,7 @@ func (a *attempt) send(base http.RoundTripper, req *http.Request, body io.ReadCl
 		GetConn: func(string) { a.sought.Store(true) },
 		GotConn: func(httptrace.GotConnInfo) { a.written.Add(1) },
 	}))
-	a.request.Body = body
+	a.request.Header, a.request.Body = header, body
 	late := time.AfterFunc(timeout, func() { cancel(ErrAttemptTimeout) })
 	a.response, a.err = roundTrip(base, a.request)
 	if a.err == nil && mayBeTransient(a.response) {

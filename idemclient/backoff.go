@@ -37,7 +37,7 @@ func (t *Transport) backoff(n int) time.Duration {
 // with the server's own clock, if the response tells it.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(header.Get("Retry-After"))
-	if value != "" && strings.Trim(value, "0123456789") == "" {
+	if strings.Trim(value, "0123456789") == "" {
 		return seconds(value)
 	}
 	date, err := http.ParseTime(value)
@@ -50,7 +50,7 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 	return max(0, date.Sub(now))
 }
 
-// seconds reads decimal digits, however many.
+// seconds reads decimal digits, however many; none are none.
 func seconds(digits string) time.Duration {
 	var n time.Duration
 	for _, digit := range digits {

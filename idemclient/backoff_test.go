@@ -42,6 +42,19 @@ func TestBackoffOfAnyNumberAndBoundIsWithinBounds(t *testing.T) {
 	}
 }
 
+func TestBackoffStaysAtItsCapHoweverManyRetriesThereAre(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{6, 10, 40, 62, 63, 64, 1 << 20} {
+		var most time.Duration
+		for range 200 {
+			most = max(most, (&idemclient.Transport{}).Backoff(n))
+		}
+		if most < 5*time.Second || most >= 10*time.Second {
+			t.Errorf("of 200 pauses before retry %d the longest is %v, want nearly 10 s", n, most)
+		}
+	}
+}
+
 func TestRetryAfterInBothForms(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)
@@ -133,7 +146,7 @@ func TestPauseIsWhatTheServerAskedForUpToTheCap(t *testing.T) {
 func TestPausesGrowAndStayBelowTheCap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server, observed := &script{answers: []answer{failure(io.EOF)}}, &log{}
+		server, observed := &script{answers: []answer{failure(io.EOF)}}, &observer{}
 		transport := &idemclient.Transport{
 			Base: server, MaxAttempts: 9, MinBackoff: time.Second, MaxBackoff: 8 * time.Second, Observe: observed.observe,
 		}

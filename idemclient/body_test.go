@@ -1,14 +1,12 @@
 package idemclient_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,7 +82,7 @@ func TestEveryAttemptCarriesTheSameBody(t *testing.T) {
 				}
 			}))
 			defer server.Close()
-			transport := &idemclient.Transport{Base: server.Client().Transport, MinBackoff: time.Millisecond}
+			transport := &idemclient.Transport{Base: server.Client().Transport, MinBackoff: time.Millisecond, AttemptTimeout: -1, MaxElapsed: -1}
 			resp, err := transport.RoundTrip(row.make(t, server.URL))
 			if err != nil {
 				t.Fatal(err)
@@ -109,18 +107,26 @@ func TestBodyThatCannotBeKeptIsSentOnceAndWhole(t *testing.T) {
 		name   string
 		limit  int64
 		length int64
+		ahead  bool // it is read before it is sent, because it may be short
 	}{
-		{"longer than it says nothing of", 1000, 0},
-		{"longer, as it says", 1000, 2000},
-		{"to be streamed", -1, 0},
+		{"of unknown length", 1000, 0, true},
+		{"longer than the buffer", 1000, 2000, false},
+		{"a little longer than the buffer", 1999, 2000, false},
+		{"to be streamed", -1, 0, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			server, observed := &script{answers: []answer{document(503, "", "busy")}}, &log{}
-			body := &closing{Reader: strings.NewReader(long)}
+			server, observed := &script{answers: []answer{document(503, "", "busy")}}, &observer{}
+			sending := false
+			body := &closing{Reader: io.MultiReader(onRead(func() {
+				if !sending && !row.ahead {
+					t.Error("it is read before it is sent")
+				}
+			}), strings.NewReader(long))}
 			req := request(t, t.Context(), "POST", somewhere, body)
 			req.ContentLength = row.length
-			resp, err := (&idemclient.Transport{Base: server, MaxBuffer: row.limit, Observe: observed.observe}).RoundTrip(req)
+			base := roundTripper(func(req *http.Request) (*http.Response, error) { sending = true; return server.RoundTrip(req) })
+			resp, err := (&idemclient.Transport{Base: base, MaxBuffer: row.limit, Observe: observed.observe}).RoundTrip(req)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,10 +141,79 @@ func TestBodyThatCannotBeKeptIsSentOnceAndWhole(t *testing.T) {
 	}
 }
 
+func TestBodyOfARequestThatIsSentOnceIsNotReadBefore(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		method   string
+		attempts int
+	}{
+		"not safe to repeat":   {"LOCK", 0},
+		"one attempt":          {"POST", 1},
+		"less than no attempt": {"POST", -1},
+	} {
+		sending := false
+		body := &closing{Reader: io.MultiReader(onRead(func() {
+			if !sending {
+				t.Errorf("%s: it is read before it is sent", name)
+			}
+		}), strings.NewReader(order))}
+		server := &script{answers: []answer{status(200)}}
+		base := roundTripper(func(req *http.Request) (*http.Response, error) { sending = true; return server.RoundTrip(req) })
+		resp, err := (&idemclient.Transport{Base: base, MaxAttempts: row.attempts}).RoundTrip(request(t, t.Context(), row.method, somewhere, body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, resp)
+		if server.requests()[0].Body != order {
+			t.Errorf("%s: %+v arrived", name, server.requests())
+		}
+	}
+}
+
+func TestBodyUpToTheBufferIsKept(t *testing.T) {
+	t.Parallel()
+	for _, length := range []int64{-1, int64(len(order))} {
+		synctest.Test(t, func(t *testing.T) {
+			server := &script{answers: []answer{status(503), status(200)}}
+			req := request(t, t.Context(), "POST", somewhere, &closing{Reader: strings.NewReader(order)})
+			req.ContentLength = length
+			resp, err := (&idemclient.Transport{Base: server, MaxBuffer: int64(len(order))}).RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			finish(t, resp)
+			if got := server.requests(); len(got) != 2 || got[1].Body != order {
+				t.Errorf("length %d: %+v arrived", length, got)
+			}
+		})
+	}
+}
+
+// The end of the context closes a body that is being read into memory, not one that belongs to nobody any more.
+func TestBodyThatWasReadIsClosedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		body := &closing{Reader: strings.NewReader(order)}
+		resp, err := (&idemclient.Transport{Base: &script{answers: []answer{status(200)}}}).RoundTrip(request(t, ctx, "POST", somewhere, body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, resp)
+		closed := body.closed
+		body.closed = false
+		cancel()
+		synctest.Wait()
+		if !closed || body.closed {
+			t.Errorf("closed: %t, and again after the call: %t", closed, body.closed)
+		}
+	})
+}
+
 func TestBodyThatFailsToRewindEndsTheCallWithItsLastResponse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server, observed := &script{answers: []answer{document(503, "", "busy")}}, &log{}
+		server, observed := &script{answers: []answer{document(503, "", "busy")}}, &observer{}
 		req := post(t, t.Context(), somewhere)
 		req.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("the file is gone") }
 		resp, err := (&idemclient.Transport{Base: server, Observe: observed.observe}).RoundTrip(req)
@@ -172,36 +247,22 @@ func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 
 func TestEndOfTheContextEndsTheReadingOfABody(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	reading, _ := io.Pipe()
-	server := &script{answers: []answer{status(200)}}
-	began := make(chan struct{})
-	body := joinedBody{io.MultiReader(onceRead(func() { close(began) }), reading), reading}
-	done := make(chan error, 1)
-	go func() {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		reading, _ := io.Pipe()
+		server := &script{answers: []answer{status(200)}}
+		body := joinedBody{io.MultiReader(strings.NewReader("{"), reading), reading}
+		time.AfterFunc(time.Second, cancel) // when the call has read all there is, and waits
 		_, err := (&idemclient.Transport{Base: server}).RoundTrip(request(t, ctx, "POST", somewhere, body))
-		done <- err
-	}()
-	<-began
-	cancel()
-	select {
-	case err := <-done:
 		if !errors.Is(err, context.Canceled) || len(server.requests()) != 0 {
 			t.Errorf("error %v, %d requests", err, len(server.requests()))
 		}
-	case <-time.After(10 * time.Second):
-		t.Error("the call outlives its context")
-	}
+	})
 }
 
 type joinedBody struct {
 	io.Reader
 	io.Closer
-}
-
-// onceRead says that it is read, and gives one byte before its end.
-func onceRead(reached func()) io.Reader {
-	return io.MultiReader(strings.NewReader("{"), onRead(sync.OnceFunc(reached)))
 }
 
 // What is wrong with a request is wrong with it the next time as well.
@@ -228,10 +289,17 @@ func TestRequestThatNetHTTPRefusesIsNotRetried(t *testing.T) {
 			}
 			r.Body, _ = r.GetBody()
 		},
+		"body of unknown length that fails": func(r *http.Request) {
+			r.GetBody = func() (io.ReadCloser, error) {
+				return &closing{Reader: io.MultiReader(strings.NewReader("{"), failingReader{errors.New("gone")})}, nil
+			}
+			r.Body, _ = r.GetBody()
+			r.ContentLength = -1
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			observed := &log{}
-			transport := &idemclient.Transport{Base: server.Client().Transport, MinBackoff: time.Millisecond, Observe: observed.observe}
+			observed := &observer{}
+			transport := &idemclient.Transport{Base: server.Client().Transport, MinBackoff: time.Millisecond, AttemptTimeout: -1, MaxElapsed: -1, Observe: observed.observe}
 			req := post(t, t.Context(), server.URL)
 			spoil(req)
 			resp, err := transport.RoundTrip(req)
@@ -247,34 +315,85 @@ func TestRequestThatNetHTTPRefusesIsNotRetried(t *testing.T) {
 	}
 }
 
+// bodies are those that a request has opened.
+type bodies struct{ opened []*closing }
+
+func (b *bodies) open() (io.ReadCloser, error) {
+	b.opened = append(b.opened, &closing{Reader: strings.NewReader(order)})
+	return b.opened[len(b.opened)-1], nil
+}
+
+// request returns a request with the first of them.
+func (b *bodies) request(t *testing.T, ctx context.Context) *http.Request {
+	req := post(t, ctx, somewhere)
+	req.Body, _ = b.open()
+	req.GetBody = b.open
+	return req
+}
+
 func TestEveryBodyThatWasOpenedIsClosed(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		server := &script{answers: []answer{status(503), failure(io.EOF), status(503)}}
-		var mu sync.Mutex
-		var bodies []*closing
-		open := func() (io.ReadCloser, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			bodies = append(bodies, &closing{Reader: bytes.NewReader([]byte(order))})
-			return bodies[len(bodies)-1], nil
-		}
-		req := post(t, ctx, somewhere)
-		req.Body, _ = open()
-		req.GetBody = open
-		transport := &idemclient.Transport{Base: server, Observe: func(_ context.Context, a idemclient.Attempt) {
-			if a.Number == 3 {
-				cancel() // in the pause, when the body of the next attempt is open
-			}
-		}}
-		if _, err := transport.RoundTrip(req); !errors.Is(err, context.Canceled) {
+	for name, burst := range map[string]int{"ended in the pause": 10, "refused by the budget": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				server, opened := &script{answers: []answer{status(503), failure(io.EOF), status(503)}}, &bodies{}
+				transport := &idemclient.Transport{Base: server, RetryRatio: -1, RetryBurst: burst, Observe: func(_ context.Context, a idemclient.Attempt) {
+					if a.Number == 3 {
+						cancel() // in the pause, when the body of the next attempt is open, if there is one
+					}
+				}}
+				resp, err := transport.RoundTrip(opened.request(t, ctx))
+				if err == nil {
+					resp.Body.Close()
+				}
+				if (err == nil) != (burst == 2) || len(server.requests()) != 3 || len(opened.opened) != 5 {
+					t.Fatalf("error %v after %d requests with %d bodies", err, len(server.requests()), len(opened.opened))
+				}
+				for i, body := range opened.opened {
+					if !body.closed {
+						t.Errorf("body %d of %d was left open", i+1, len(opened.opened))
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestRequestWithoutABodyHasNoneToClose(t *testing.T) {
+	t.Parallel()
+	server := &script{answers: []answer{status(503)}}
+	for range 2 {
+		resp, err := (&idemclient.Transport{Base: server, RetryRatio: -1, RetryBurst: 1, MinBackoff: -1}).RoundTrip(request(t, t.Context(), "POST", somewhere, nil))
+		if err != nil {
 			t.Fatal(err)
 		}
-		for i, body := range bodies {
-			if !body.closed {
-				t.Errorf("body %d of %d was left open", i+1, len(bodies))
+		finish(t, resp)
+	}
+}
+
+// Only an error may be the body's own fault.
+func TestBodyIsReadThroughOnlyAfterAnError(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		first answer
+		want  int // bodies opened
+	}{
+		"response": {status(503), 2},
+		"error":    {failure(io.EOF), 3},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			opened := &bodies{}
+			resp, err := (&idemclient.Transport{Base: &script{answers: []answer{row.first, status(200)}}}).RoundTrip(opened.request(t, t.Context()))
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-	})
+			finish(t, resp)
+			if len(opened.opened) != row.want {
+				t.Errorf("after a first %s, %d bodies were opened, want %d", name, len(opened.opened), row.want)
+			}
+		})
+	}
 }

@@ -2,102 +2,78 @@ package idemclient_test
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
+	"log"
 	"net/http"
-	"net/http/httptest"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/idem-go/idem/idemclient"
 )
 
-// orders is a service that loses the answer to the first request with a key, and replays it to the second.
-func orders() *httptest.Server {
-	placed := map[string]int{}
-	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body)
-		key := r.Header.Get("Idempotency-Key")
-		if placed[key] == 0 {
-			placed[key] = len(placed) + 1
-			panic(http.ErrAbortHandler)
-		}
-		w.Header().Set("Idempotency-Replayed", "true")
-		w.WriteHeader(http.StatusCreated)
-		fmt.Fprintf(w, `{"order":%d}`, placed[key])
-	}))
+// storedOrder is an order as the program stores it: with the key of its request, and the body as it is sent.
+type storedOrder struct {
+	Body    string
+	Key     string
+	KeyMade time.Time
 }
 
+// The key is made once, and stored with the order before the order is first sent. A later run of the program that finds
+// the order without an answer sends the same request with the same key, and the order is placed once.
 func Example() {
-	server := orders()
+	server := orders() // places one order for each key, and loses its first answer
 	defer server.Close()
-
-	client := idemclient.NewClient(nil)
-	resp, err := client.Post(server.URL, "application/json", strings.NewReader(`{"sku":"teapot"}`))
+	file, err := os.CreateTemp("", "order") // stands in for the program's database
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
-	defer resp.Body.Close()
-	body, _ := io.ReadAll(resp.Body)
-	fmt.Println(resp.StatusCode, string(body))
-	// Output: 201 {"order":1}
+	defer os.Remove(file.Name())
+
+	// The first run makes the key, stores it with the order, and sends. It ends before it has an answer.
+	stored := storedOrder{Body: `{"sku":"teapot"}`, Key: idemclient.NewKey(), KeyMade: time.Now()}
+	if err := json.NewEncoder(file).Encode(stored); err != nil {
+		log.Fatal(err)
+	}
+	ctx := idemclient.WithKeyMadeAt(context.Background(), stored.Key, stored.KeyMade)
+	killed := &http.Client{Transport: &idemclient.Transport{MaxAttempts: 1}} // stands in for a program that is killed
+	if _, err := place(ctx, killed, server.URL, stored.Body); err != nil {
+		fmt.Println("first run: no answer")
+	}
+
+	// The next run finds the order without an answer. It may have been placed, so it is sent again with its key.
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		log.Fatal(err)
+	}
+	var found storedOrder
+	if err := json.NewDecoder(file).Decode(&found); err != nil {
+		log.Fatal(err)
+	}
+	ctx = idemclient.WithKeySentBefore(context.Background(), found.Key, found.KeyMade)
+	answer, err := place(ctx, idemclient.NewClient(nil), server.URL, found.Body)
+	if err != nil {
+		log.Fatal(err) // the next run tries again, until errors.Is(err, idemclient.ErrKeyTooOld)
+	}
+	fmt.Println("next run:", answer)
+	// Output:
+	// first run: no answer
+	// next run: 201 {"order":1}
 }
 
-// Somebody who must survive a crash stores the key with what is to be done, before it is done.
-func ExampleWithKeyMadeAt() {
-	server := orders()
-	defer server.Close()
-
-	stored := struct {
-		key  string
-		made time.Time
-	}{idemclient.NewKey(), time.Now()}
-
-	ctx := idemclient.WithKeyMadeAt(context.Background(), stored.key, stored.made)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, strings.NewReader(`{"sku":"teapot"}`))
+// place sends an order, under the key in ctx.
+func place(ctx context.Context, client *http.Client, url, body string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
-		fmt.Println(err)
-		return
+		return "", err
 	}
-	resp, err := idemclient.NewClient(nil).Do(req)
-	if errors.Is(err, idemclient.ErrKeyTooOld) {
-		fmt.Println("ask a person what became of the order")
-		return
-	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := client.Do(req)
 	if err != nil {
-		fmt.Println(err)
-		return
+		return "", err
 	}
 	defer resp.Body.Close()
-	fmt.Println(resp.Status)
-	// Output: 201 Created
-}
-
-func ExampleTransport() {
-	server := orders()
-	defer server.Close()
-
-	client := &http.Client{
-		Timeout: 10 * time.Second, // of a call, with all of its attempts
-		Transport: &idemclient.Transport{
-			MaxAttempts:    3,
-			AttemptTimeout: 2 * time.Second,
-			Observe: func(ctx context.Context, a idemclient.Attempt) {
-				slog.DebugContext(ctx, "attempt", "host", a.Host, "key", a.Key, "number", a.Number,
-					"status", a.Status, "error", a.Err, "wait", a.Wait, "stop", a.Stop)
-			},
-		},
-	}
-	resp, err := client.Post(server.URL, "application/json", strings.NewReader(`{"sku":"teapot"}`))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer resp.Body.Close()
-	last, _ := idemclient.LastAttempt(resp)
-	fmt.Println(last.Number, last.Status, last.Stop)
-	// Output: 2 201 final
+	answer, err := io.ReadAll(resp.Body)
+	return fmt.Sprintf("%d %s", resp.StatusCode, answer), err
 }

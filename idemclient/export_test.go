@@ -11,4 +11,4 @@ func (t *Transport) Backoff(n int) time.Duration { return t.backoff(n) }
 
 func RetryAfter(header http.Header, now time.Time) time.Duration { return retryAfter(header, now) }
 
-func KeyAge(made time.Time) time.Duration { return callKey{made: made}.age() }
+func KeyAge(made, now time.Time) time.Duration { return callKey{made: made}.ageAt(now) }

@@ -101,27 +101,27 @@ func never(req *http.Request) (*http.Response, error) {
 	return nil, context.Cause(req.Context())
 }
 
-// log keeps what a Transport observes.
-type log struct {
+// observer keeps what a Transport observes.
+type observer struct {
 	mu       sync.Mutex
 	attempts []idemclient.Attempt
 }
 
-func (l *log) observe(_ context.Context, attempt idemclient.Attempt) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.attempts = append(l.attempts, attempt)
+func (o *observer) observe(_ context.Context, attempt idemclient.Attempt) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.attempts = append(o.attempts, attempt)
 }
 
-func (l *log) all() []idemclient.Attempt {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.attempts)
+func (o *observer) all() []idemclient.Attempt {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.attempts)
 }
 
-func (l *log) last(t *testing.T) idemclient.Attempt {
+func (o *observer) last(t *testing.T) idemclient.Attempt {
 	t.Helper()
-	attempts := l.all()
+	attempts := o.all()
 	if len(attempts) == 0 {
 		t.Fatal("no attempt was observed")
 	}

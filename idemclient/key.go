@@ -3,6 +3,7 @@ package idemclient
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,51 +11,75 @@ import (
 	"time"
 )
 
-// NewKey returns a random UUID. A caller that must survive its own crash makes the key first, stores it with what it
-// intends to do, and calls with WithKeyMadeAt.
+// NewKey returns a random UUID. Make it before the first attempt and store it with what is to be done: then the same key
+// is there when the call fails, and when the program has been restarted.
 func NewKey() string {
 	var b [16]byte
 	rand.Read(b[:])
 	b[6] = b[6]&0x0f | 0x40 // version 4
 	b[8] = b[8]&0x3f | 0x80 // the variant of RFC 9562
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	text := hex.EncodeToString(b[:])
+	return text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:]
 }
 
-// WithKey returns a context whose calls are sent under key, for any method but GET, HEAD, OPTIONS and TRACE. It belongs to
-// one logical call: a context that is used for the next one as well says that this is the same. An Idempotency-Key that the
-// request has already goes first.
+// WithKey returns a context whose calls are sent under key, for any method but GET, HEAD, OPTIONS and TRACE. It is for one
+// logical call: a second call with the same context is the same call, made again. A key in the header of the request goes
+// before it.
 func WithKey(ctx context.Context, key string) context.Context {
 	return WithKeyMadeAt(ctx, key, time.Now())
 }
 
-// WithKeyMadeAt is WithKey for a key that was made, and may have been used, earlier: by another process, or before a
-// crash. Its age counts from then. It also gives an age to the same key in the header of a request.
+// WithKeyMadeAt is WithKey for a key that was made earlier, for example by the run of the program that stored it. The age
+// of the key counts from then. It says nothing of whether the key was sent: the first attempt is not numbered. It also
+// gives an age to the same key in the header of a request.
 func WithKeyMadeAt(ctx context.Context, key string, made time.Time) context.Context {
-	return context.WithValue(ctx, givenKey{}, callKey{text: key, made: made})
+	return withKey(ctx, callKey{text: key, made: made})
 }
 
-type givenKey struct{}
+// WithKeySentBefore is WithKeyMadeAt for a key that was sent before, or probably was: by a call that failed, or by a run of
+// the program that ended before it had an answer. The first attempt then is numbered 2 (Idempotency-Attempt), and the
+// server may look for the recorded answer first. If the key was not sent before, the server has looked in vain, and
+// executes the request all the same.
+func WithKeySentBefore(ctx context.Context, key string, made time.Time) context.Context {
+	return withKey(ctx, callKey{text: key, made: made, sentBefore: true})
+}
+
+type inContext struct{}
+
+func withKey(ctx context.Context, key callKey) context.Context {
+	return context.WithValue(ctx, inContext{}, hiddenKey{func() callKey { return key }})
+}
+
+// givenKey is the key that the context of a request has, if it has one.
+func givenKey(req *http.Request) (callKey, bool) {
+	hidden, ok := req.Context().Value(inContext{}).(hiddenKey)
+	if !ok {
+		return callKey{}, false
+	}
+	return hidden.reveal(), true
+}
 
 // callKey is the key of a call.
 type callKey struct {
-	text   string    // what it says
-	value  string    // how it is spelled in the header; empty if no key is sent
-	made   time.Time // with the reading of the monotonic clock, if it was made in this process
-	silent bool      // the caller vouches for the request without a key
+	text       string    // what it says
+	value      string    // how it is spelled in the header; empty if no key is sent
+	made       time.Time // with the reading of the monotonic clock, if it was made in this process
+	sentBefore bool      // the caller says that another call has sent it
+	silent     bool      // the caller says that the request may be repeated without a key
 }
 
-// key finds or makes the key of a request. Those of one logical call, of which before is the previous request if it was
-// redirected, have the same.
-func (t *Transport) key(req *http.Request, before *call) (callKey, error) {
-	given, isGiven := req.Context().Value(givenKey{}).(callKey)
-	if values, ok := req.Header[t.keyHeader()]; ok {
-		return writtenKey(values, given, before), nil
-	}
+// key finds or makes the key of a request. All requests of a call have the same, but for those that redirects have led to
+// where it must not go.
+func (t *Transport) key(req *http.Request, c *call) (callKey, error) {
+	given, isGiven := givenKey(req)
+	values, isWritten := req.Header[t.keyHeader()]
 	switch {
-	case isSafe(req.Method):
+	case isWritten:
+		return writtenKey(values, given, c, req), nil
+	case isSafe(req.Method), c.strayed:
 		return callKey{}, nil
-	case before != nil && before.key.value != "":
-		return before.key, nil
+	case c.key.value != "":
+		return c.key, nil
 	case isGiven:
 	case t.makesKeyFor(method(req)):
 		given = callKey{text: NewKey(), made: time.Now()}
@@ -67,17 +92,20 @@ func (t *Transport) key(req *http.Request, before *call) (callKey, error) {
 }
 
 // writtenKey is the key of a request whose header has one. As with net/http, a header without any value says that the
-// request may be repeated, and is not sent.
-func writtenKey(values []string, given callKey, before *call) callKey {
+// request may be repeated, and is not sent. http.Client copies the header of the first request to those that redirects
+// lead to: where the key must not go, only another one counts, which CheckRedirect has written.
+func writtenKey(values []string, given callKey, c *call, req *http.Request) callKey {
 	if len(values) == 0 {
 		return callKey{silent: true}
 	}
 	written := callKey{text: unquoted(values[0]), value: values[0], made: time.Now()}
-	switch {
-	case before != nil && before.key.text == written.text:
-		written.made = before.key.made
+	switch isCalls := c.key.text == written.text; {
+	case c.leavesKeyBehind(req) && (isCalls || c.key.text == ""):
+		return callKey{}
+	case isCalls:
+		written.made, written.sentBefore = c.key.made, c.key.sentBefore
 	case given.text == written.text:
-		written.made = given.made
+		written.made, written.sentBefore = given.made, given.sentBefore
 	}
 	return written
 }
@@ -118,10 +146,11 @@ func unquoted(value string) string {
 	return value
 }
 
-// age is how long ago the key was made. The monotonic clock knows nothing of the time a machine has slept, and the wall
-// clock may be set: the greater of the two is believed, because a key that is taken for older than it is does no harm.
-func (k callKey) age() time.Duration {
-	now := time.Now()
+func (k callKey) age() time.Duration { return k.ageAt(time.Now()) }
+
+// ageAt is how long before now the key was made. The monotonic clock knows nothing of the time a machine has slept, and the
+// wall clock may be set: the greater of the two is believed, because a key that is taken for older than it is does no harm.
+func (k callKey) ageAt(now time.Time) time.Duration {
 	return max(0, now.Sub(k.made), now.Round(0).Sub(k.made.Round(0)))
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,7 +75,7 @@ func TestAttemptsAreBounded(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[int]int{0: 5, 1: 1, 2: 2, 7: 7, -1: 1} {
 		synctest.Test(t, func(t *testing.T) {
-			server, observed := &script{answers: []answer{document(503, "", "busy")}}, &log{}
+			server, observed := &script{answers: []answer{document(503, "", "busy")}}, &observer{}
 			resp, err := (&idemclient.Transport{Base: server, MaxAttempts: set, Observe: observed.observe}).RoundTrip(post(t, t.Context(), somewhere))
 			if err != nil {
 				t.Fatal(err)
@@ -90,7 +91,7 @@ func TestNoAttemptBeginsAfterMaxElapsed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		server, observed := &script{answers: []answer{status(503, "Retry-After", "4")}}, &log{}
+		server, observed := &script{answers: []answer{status(503, "Retry-After", "4")}}, &observer{}
 		transport := &idemclient.Transport{
 			Base: server, MaxAttempts: 100, MaxElapsed: 10 * time.Second, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond, Observe: observed.observe,
 		}
@@ -147,10 +148,27 @@ func TestAttemptTimeoutIsATimeoutButNotTheEndOfTheContext(t *testing.T) {
 	}
 }
 
+func TestContextOfAnAttemptWhoseResponseHasNoBodyHasEnded(t *testing.T) {
+	t.Parallel()
+	for _, none := range []io.ReadCloser{nil, http.NoBody} {
+		var ctx context.Context
+		resp, err := (&idemclient.Transport{Base: roundTripper(func(req *http.Request) (*http.Response, error) {
+			ctx = req.Context()
+			resp, err := status(204)(req)
+			resp.Body = none
+			return resp, err
+		})}).RoundTrip(post(t, t.Context(), somewhere))
+		if err != nil || resp.Body != none || ctx.Err() == nil {
+			t.Errorf("error %v, body %v, and the context of the attempt has %v", err, resp.Body, ctx.Err())
+		}
+	}
+}
+
 // slowBody takes its time for every byte.
 type slowBody struct {
-	ctx   context.Context
-	bytes int
+	ctx    context.Context
+	bytes  int
+	closed bool
 }
 
 func (s *slowBody) Read(p []byte) (int, error) {
@@ -166,12 +184,12 @@ func (s *slowBody) Read(p []byte) (int, error) {
 	}
 }
 
-func (s *slowBody) Close() error { return nil }
+func (s *slowBody) Close() error { s.closed = true; return nil }
 
 func slow(code, bytes int, headers ...string) answer {
 	return func(req *http.Request) (*http.Response, error) {
 		resp, err := status(code, headers...)(req)
-		resp.Body, resp.ContentLength = &slowBody{req.Context(), bytes}, -1
+		resp.Body, resp.ContentLength = &slowBody{ctx: req.Context(), bytes: bytes}, -1
 		return resp, err
 	}
 }
@@ -194,7 +212,13 @@ func TestAttemptTimeoutDoesNotCutTheResponseThatTheCallerReads(t *testing.T) {
 func TestProblemDocumentThatDoesNotEndIsATimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server, observed := &script{answers: []answer{slow(409, 60, "Content-Type", "application/problem+json"), status(200)}}, &log{}
+		var cut *slowBody
+		endless := func(req *http.Request) (*http.Response, error) {
+			resp, err := slow(409, 60, "Content-Type", "application/problem+json")(req)
+			cut = resp.Body.(*slowBody)
+			return resp, err
+		}
+		server, observed := &script{answers: []answer{endless, status(200)}}, &observer{}
 		transport := &idemclient.Transport{Base: server, AttemptTimeout: 2 * time.Second, Observe: observed.observe}
 		resp, err := transport.RoundTrip(post(t, t.Context(), somewhere))
 		if err != nil {
@@ -204,7 +228,56 @@ func TestProblemDocumentThatDoesNotEndIsATimeout(t *testing.T) {
 		if first := observed.all()[0]; !errors.Is(first.Err, idemclient.ErrAttemptTimeout) {
 			t.Errorf("the first attempt is told as %+v", first)
 		}
+		if !cut.closed {
+			t.Error("the response of the first attempt was left open")
+		}
 	})
+}
+
+// What its status has decided is not read before the caller has it.
+func TestProblemDocumentThatDecidesNothingIsLeftToTheCaller(t *testing.T) {
+	t.Parallel()
+	for _, code := range []int{200, 422, 501} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			server := &script{answers: []answer{slow(code, 60, "Content-Type", "application/problem+json")}}
+			resp, err := (&idemclient.Transport{Base: server}).RoundTrip(post(t, t.Context(), somewhere))
+			if err != nil || time.Since(began) != 0 {
+				t.Fatalf("%d: error %v after %v", code, err, time.Since(began))
+			}
+			finish(t, resp)
+		})
+	}
+}
+
+// Base may take its time to notice that the context has ended. That is no timeout of the attempt.
+func TestEndOfTheContextIsNotTakenForATimeoutOfTheAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		late := func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			time.Sleep(time.Hour)
+			return nil, req.Context().Err()
+		}
+		_, err := (&idemclient.Transport{Base: &script{answers: []answer{late}}}).RoundTrip(post(t, ctx, somewhere))
+		if !errors.Is(err, context.Canceled) || errors.Is(err, idemclient.ErrAttemptTimeout) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestContextOfAnAttemptThatFailedHasEnded(t *testing.T) {
+	t.Parallel()
+	var ctx context.Context
+	_, err := (&idemclient.Transport{MaxAttempts: 1, Base: roundTripper(func(req *http.Request) (*http.Response, error) {
+		ctx = req.Context()
+		return nil, io.EOF
+	})}).RoundTrip(post(t, t.Context(), somewhere))
+	if !errors.Is(err, io.EOF) || ctx.Err() == nil {
+		t.Errorf("error %v, and the context of the attempt has %v", err, ctx.Err())
+	}
 }
 
 func TestAbandonedResponseIsNotDrainedForLong(t *testing.T) {
@@ -224,22 +297,35 @@ func TestAbandonedResponseIsNotDrainedForLong(t *testing.T) {
 
 func TestRequestThatIsSentOnceHasNoAttemptTimeout(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := &script{answers: []answer{func(req *http.Request) (*http.Response, error) {
-			select {
-			case <-req.Context().Done():
-				return nil, req.Context().Err()
-			case <-time.After(time.Hour):
-				return status(200)(req)
-			}
-		}}}
-		req := request(t, t.Context(), "LOCK", somewhere, nil)
-		resp, err := (&idemclient.Transport{Base: server}).RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		finish(t, resp)
-	})
+	for name, row := range map[string]struct {
+		method    string
+		transport *idemclient.Transport
+	}{
+		"not safe to repeat":         {"LOCK", &idemclient.Transport{}},
+		"body that cannot be kept":   {"POST", &idemclient.Transport{MaxBuffer: -1}},
+		"no more than one attempt":   {"POST", &idemclient.Transport{MaxAttempts: 1}},
+		"no timeout, by the setting": {"POST", &idemclient.Transport{AttemptTimeout: -1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				row.transport.Base = &script{answers: []answer{func(req *http.Request) (*http.Response, error) {
+					select {
+					case <-req.Context().Done():
+						return nil, req.Context().Err()
+					case <-time.After(time.Hour):
+						return status(200)(req)
+					}
+				}}}
+				req := request(t, t.Context(), row.method, somewhere, &closing{Reader: strings.NewReader(order)})
+				resp, err := row.transport.RoundTrip(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				finish(t, resp)
+			})
+		})
+	}
 }
 
 func TestCallerWhoGoesAwayIsNotKeptWaiting(t *testing.T) {
@@ -277,6 +363,57 @@ func TestCallerWhoGoesAwayIsNotKeptWaiting(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestErrorTellsTheEndOfTheContextAndWhatHappenedBefore(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		first answer
+		want  string
+	}{
+		"during an attempt":             {never, "context canceled"},
+		"in the pause after a response": {status(503), "context canceled"},
+		"in the pause after an error":   {failure(io.EOF), "context canceled, after: EOF"},
+		"not at all":                    {failure(http.ErrSchemeMismatch), http.ErrSchemeMismatch.Error()},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Millisecond, cancel)
+			transport := &idemclient.Transport{Base: &script{answers: []answer{row.first}}, MinBackoff: time.Hour, MaxBackoff: time.Hour, MaxElapsed: -1}
+			_, err := transport.RoundTrip(post(t, ctx, somewhere))
+			stopped, ok := errors.AsType[*idemclient.Error](err)
+			if !ok || stopped.Err == nil || stopped.Err.Error() != row.want {
+				t.Errorf("%s: error %v, want %q", name, err, row.want)
+			}
+			cancel()
+		})
+	}
+}
+
+// Without jitter a pause can end with a limit to the nanosecond.
+func TestAttemptMayBeginWhenMaxElapsedEndsAndNotWhenTheContextDoes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &script{answers: []answer{status(503, "Retry-After", "5")}}
+		transport := &idemclient.Transport{Base: server, MinBackoff: -1, MaxElapsed: 10 * time.Second}
+		resp, err := transport.RoundTrip(post(t, t.Context(), somewhere))
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, resp)
+		if sent := len(server.requests()); sent != 3 {
+			t.Errorf("%d requests in 10 s, one every 5", sent)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if resp, err = transport.RoundTrip(post(t, ctx, somewhere)); err != nil {
+			t.Fatal(err)
+		}
+		finish(t, resp)
+		if last, _ := idemclient.LastAttempt(resp); last.Stop != idemclient.StopDeadline || last.Number != 1 {
+			t.Errorf("the response says %+v", last)
+		}
+	})
 }
 
 func TestDeadlineDuringAnAttemptIsATimeoutOfTheContext(t *testing.T) {

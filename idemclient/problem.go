@@ -28,7 +28,7 @@ func readProblem(resp *http.Response) problem {
 	}
 	resp.Body = joined{io.MultiReader(bytes.NewReader(head), rest), resp.Body}
 	var p problem
-	if err != nil || json.Unmarshal(head, &p) != nil {
+	if json.Unmarshal(head, &p) != nil {
 		return problem{}
 	}
 	return p

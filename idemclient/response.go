@@ -3,6 +3,7 @@ package idemclient
 import (
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -30,17 +31,40 @@ func (a *attempt) handOver() *http.Response {
 	case a.response.Body == nil, a.response.Body == http.NoBody:
 		a.cancel(nil)
 	case a.response.StatusCode != http.StatusSwitchingProtocols:
-		a.response.Body = &owned{a.response.Body, a}
+		a.response.Body = &owned{ReadCloser: a.response.Body, attempt: a}
 	}
 	return a.response
 }
 
+// owned is the body of a response that is the caller's.
 type owned struct {
 	io.ReadCloser
 	attempt *attempt
+	closed  atomic.Bool
+}
+
+// Read makes an error lead to the key, if there is one. To read what one has closed oneself is no failure of the call.
+func (o *owned) Read(p []byte) (int, error) {
+	n, err := o.ReadCloser.Read(p)
+	if err == nil || err == io.EOF || o.closed.Load() || o.attempt.call.key.value == "" {
+		return n, err
+	}
+	return n, o.attempt.brokenOff(err)
 }
 
 func (o *owned) Close() error {
+	o.closed.Store(true)
 	defer o.attempt.cancel(nil)
 	return o.ReadCloser.Close()
+}
+
+// brokenOff is the error of a response whose body cannot be read to its end.
+func (a *attempt) brokenOff(err error) error {
+	stop, ended := StopBroken, ended(a.request)
+	if ended != nil {
+		stop, err = StopEnded, after(ended, err)
+	}
+	failure := a.call.failure(stop, a.call.last.Number, err)
+	failure.Status = a.response.StatusCode
+	return failure
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"syscall"
 	"testing"
@@ -64,6 +65,14 @@ func responses() []situation {
 	return rows
 }
 
+// sought is a failure after net/http has looked for a connection. Before that it is one of the request.
+func sought(err error) answer {
+	return func(req *http.Request) (*http.Response, error) {
+		httptrace.ContextClientTrace(req.Context()).GetConn("orders.example:80")
+		return nil, err
+	}
+}
+
 func failures() []situation {
 	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 	return []situation{
@@ -77,17 +86,23 @@ func failures() []situation {
 		{name: "dial timeout", first: failure(dial(context.DeadlineExceeded))},
 		{name: "no answer in time", first: never},
 
-		{name: "unknown authority", first: failure(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), want: idemclient.StopPermanent},
-		{name: "unknown authority, bare", first: failure(x509.UnknownAuthorityError{}), want: idemclient.StopPermanent},
-		{name: "certificate of another host", first: failure(x509.HostnameError{Certificate: &x509.Certificate{}}), want: idemclient.StopPermanent},
-		{name: "expired certificate", first: failure(x509.CertificateInvalidError{Reason: x509.Expired}), want: idemclient.StopPermanent},
-		{name: "no system roots", first: failure(x509.SystemRootsError{}), want: idemclient.StopPermanent},
-		{name: "client certificate refused", first: failure(&net.OpError{Op: "remote error", Err: tls.AlertError(42)}), want: idemclient.StopPermanent},
-		{name: "no common protocol", first: failure(&net.OpError{Op: "local error", Err: tls.AlertError(70)}), want: idemclient.StopPermanent},
-		{name: "not TLS", first: failure(tls.RecordHeaderError{}), want: idemclient.StopPermanent},
-		{name: "HTTP instead of HTTPS", first: failure(http.ErrSchemeMismatch), want: idemclient.StopPermanent},
-		{name: "malformed address", first: failure(dial(&net.AddrError{Err: "missing port"})), want: idemclient.StopPermanent},
-		{name: "unknown network", first: failure(dial(net.UnknownNetworkError("carrier pigeon"))), want: idemclient.StopPermanent},
+		{name: "unknown authority", first: sought(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), want: idemclient.StopPermanent},
+		{name: "certificate that the caller's own check refuses", first: sought(&tls.CertificateVerificationError{Err: errors.New("pinned")}), want: idemclient.StopPermanent},
+		{name: "unknown authority, bare", first: sought(x509.UnknownAuthorityError{}), want: idemclient.StopPermanent},
+		{name: "certificate of another host", first: sought(x509.HostnameError{Certificate: &x509.Certificate{}}), want: idemclient.StopPermanent},
+		{name: "expired certificate", first: sought(x509.CertificateInvalidError{Reason: x509.Expired}), want: idemclient.StopPermanent},
+		{name: "no system roots", first: sought(x509.SystemRootsError{}), want: idemclient.StopPermanent},
+		{name: "client certificate refused", first: sought(&net.OpError{Op: "remote error", Err: tls.AlertError(42)}), want: idemclient.StopPermanent},
+		{name: "no common protocol", first: sought(&net.OpError{Op: "local error", Err: tls.AlertError(70)}), want: idemclient.StopPermanent},
+		{name: "not TLS", first: sought(tls.RecordHeaderError{}), want: idemclient.StopPermanent},
+		{name: "HTTP instead of HTTPS", first: sought(http.ErrSchemeMismatch), want: idemclient.StopPermanent},
+		{name: "malformed address", first: sought(dial(&net.AddrError{Err: "missing port"})), want: idemclient.StopPermanent},
+		{name: "unknown network", first: sought(dial(net.UnknownNetworkError("carrier pigeon"))), want: idemclient.StopPermanent},
+		{name: "encrypted client hello refused", first: sought(&tls.ECHRejectionError{}), want: idemclient.StopPermanent},
+		{name: "address that is none", first: sought(dial(net.InvalidAddrError("x"))), want: idemclient.StopPermanent},
+		{name: "address that cannot be read", first: sought(dial(&net.ParseError{Type: "IP address", Text: "x"})), want: idemclient.StopPermanent},
+
+		{name: "of another kind, after a connection was sought", first: sought(errors.New("http2: stream closed"))},
 		{name: "not of the network", first: failure(errors.New("the signing key is missing")), want: idemclient.StopPermanent},
 		{name: "no answer and no error", first: failure(nil), want: idemclient.StopPermanent},
 	}
@@ -135,7 +150,7 @@ func TestWhatToRetryAndWhatNeverToRetry(t *testing.T) {
 }
 
 func (row situation) check(t *testing.T) {
-	server, observed := &script{answers: []answer{row.first, status(299)}}, &log{}
+	server, observed := &script{answers: []answer{row.first, status(299)}}, &observer{}
 	ctx := t.Context()
 	if row.ctx != nil {
 		ctx = row.ctx(ctx)

@@ -9,6 +9,7 @@ const (
 	StopPermanent  Stop = "permanent"   // the error is one that will not change
 	StopUnsafe     Stop = "unsafe"      // a method that is not idempotent, and no key
 	StopBody       Stop = "body"        // the body cannot be sent again, or not be read
+	StopBroken     Stop = "broken"      // the response broke off while the caller read it
 	StopEnded      Stop = "ended"       // the caller's context has ended
 	StopDeadline   Stop = "deadline"    // the caller's context would end before the next attempt
 	StopAttempts   Stop = "attempts"    // MaxAttempts
@@ -27,6 +28,8 @@ func (s Stop) text() string {
 		return "not safe to repeat without a key"
 	case StopBody:
 		return "the body cannot be sent again"
+	case StopBroken:
+		return "the response broke off"
 	case StopEnded:
 		return "the context ended"
 	case StopDeadline:

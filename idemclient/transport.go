@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 )
 
-// Transport is an http.RoundTripper that sends a write under one Idempotency-Key until there is an answer to it, and that
-// gives up before it becomes a burden to the server. The zero value works, and is safe for concurrent use. Everybody who
-// uses one Transport shares its retry budget; it must not be copied after its first use, nor its fields changed.
+// Transport is an http.RoundTripper that sends a write under one Idempotency-Key until it has an answer, and retries within
+// limits. The zero value works. A Transport is safe for concurrent use, and all who use it share its retry budget. It must
+// not be copied after its first use, nor its fields changed.
 type Transport struct {
 	// Base makes the attempts. The default is http.DefaultTransport.
 	Base http.RoundTripper
@@ -25,6 +26,12 @@ type Transport struct {
 	// Methods are those for which a key is made if the caller has not given one. The default is POST and PATCH. GET, HEAD,
 	// OPTIONS, TRACE, PUT and DELETE can be repeated without. An empty slice that is not nil makes no keys.
 	Methods []string
+
+	// KeyOnRedirect says whether a redirect to next takes the key along; first is the URL of the call's first request. The
+	// default is net/http's rule for Authorization: it does if the host of next is that of first or a subdomain of it.
+	// Allow other hosts only if they know the keys of the first: otherwise the same key may have its effect on each of
+	// them. Once a redirect has left the key behind, no later one of the call brings it back.
+	KeyOnRedirect func(first, next *url.URL) bool
 
 	// Retention is for how long the server has promised to remember a key. A key that is older is not sent: what it stands
 	// for might be executed again. The default is 24 hours; a negative one is no limit. An attempt takes time to arrive:
@@ -77,16 +84,17 @@ func NewClient(base http.RoundTripper) *http.Client {
 }
 
 // RoundTrip sends the request until its answer is final or there is a reason to stop. If the last attempt had a response,
-// that is what it returns, untouched; LastAttempt tells why there was no further one. Otherwise its error is an *Error.
+// RoundTrip returns that, with its header and its body as the server sent them; LastAttempt tells why there was no further
+// attempt. Otherwise the error is an *Error. If the call has a key, an error of reading the body is an *Error as well.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	trip, err := t.begin(req)
+	h, err := t.begin(req)
 	if err != nil {
 		if req.Body != nil {
 			req.Body.Close()
 		}
 		return nil, err
 	}
-	return trip.run()
+	return h.run()
 }
 
 // CloseIdleConnections closes those of Base, if it has any. http.Client calls it.

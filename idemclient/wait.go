@@ -4,25 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 )
 
 // sleep waits, unless the caller's context ends first.
-func (h *trip) sleep(wait time.Duration) {
+func (h *hop) sleep(wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-h.request.Context().Done():
-	case <-h.canceled():
+	case <-canceled(h.request):
 	}
 }
 
 // ended returns why the caller no longer waits, or nil.
-func (h *trip) ended() error {
-	ctx := h.request.Context()
+func (h *hop) ended() error { return ended(h.request) }
+
+func ended(req *http.Request) error {
+	ctx := req.Context()
 	select {
-	case <-h.canceled():
+	case <-canceled(req):
 		return context.Canceled
 	default:
 	}
@@ -33,8 +36,8 @@ func (h *trip) ended() error {
 }
 
 // canceled is the older way to end a request, which http.Client still uses for its Timeout.
-func (h *trip) canceled() <-chan struct{} {
-	return h.request.Cancel //lint:ignore SA1019 it is the caller's to set
+func canceled(req *http.Request) <-chan struct{} {
+	return req.Cancel //lint:ignore SA1019 it is the caller's to set
 }
 
 // after is the end of the caller's wait, if that has ended, and what had happened before.

@@ -3,15 +3,15 @@ package idemclient
 import "time"
 
 // timeout is that of an attempt, if there can be another.
-func (h *trip) timeout() time.Duration {
-	if !h.repeat || h.body.again == nil {
+func (h *hop) timeout() time.Duration {
+	if h.body.again == nil {
 		return unlimited
 	}
 	return h.attemptTimeout()
 }
 
-// judge says why there is no further attempt, or how long to wait before it. The budget is asked last: what it gives is spent.
-func (h *trip) judge(a *attempt) (time.Duration, Stop) {
+// nextAttempt says why there is no further attempt, or how long to wait before it. The budget is asked last: what it gives is spent.
+func (h *hop) nextAttempt(a *attempt) (time.Duration, Stop) {
 	switch {
 	case !a.transient() && a.err == nil:
 		return 0, StopFinal
@@ -38,26 +38,26 @@ func (h *trip) judge(a *attempt) (time.Duration, Stop) {
 	case a.err != nil && !h.body.sound(), !h.rewind():
 		return 0, StopBody
 	case !h.budget.withdraw(h.retryBurst()):
-		h.closeNext()
+		h.closeNextBody()
 		return 0, StopBudget
 	}
 	return wait, ""
 }
 
 // tooOld reports whether the key will be too old to be sent when wait is over.
-func (h *trip) tooOld(wait time.Duration) bool {
-	return h.call.key.value != "" && h.call.key.age()+wait > h.retention()
+func (h *hop) tooOld(wait time.Duration) bool {
+	return h.key.value != "" && h.key.age()+wait > h.retention()
 }
 
 // rewind opens the body for the next attempt.
-func (h *trip) rewind() (done bool) {
+func (h *hop) rewind() (done bool) {
 	next, err := h.body.again()
-	h.next = next
+	h.nextBody = next
 	return err == nil
 }
 
-func (h *trip) closeNext() {
-	if h.next != nil {
-		h.next.Close()
+func (h *hop) closeNextBody() {
+	if h.nextBody != nil {
+		h.nextBody.Close()
 	}
 }

@@ -1,0 +1,433 @@
+package idemclient_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idem-go/idem/idemclient"
+)
+
+// travel is a server for all hosts. It redirects the first request to the next URL, and so on, and answers at the last.
+type travel struct {
+	status int
+	urls   []string
+	end    answer // at the last; 200 if it is nil
+	seen   []seen
+}
+
+// seen is what a host sees of a request.
+type seen struct {
+	Method, Host, Authorization, Key, Attempt string
+}
+
+func (tr *travel) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		io.Copy(io.Discard, req.Body)
+		req.Body.Close()
+	}
+	tr.seen = append(tr.seen, seen{
+		req.Method, req.URL.Host, req.Header.Get("Authorization"), req.Header.Get("Idempotency-Key"), req.Header.Get("Idempotency-Attempt"),
+	})
+	next := status(200)
+	switch {
+	case len(tr.seen) <= len(tr.urls):
+		next = status(tr.status, "Location", tr.urls[len(tr.seen)-1])
+	case tr.end != nil:
+		next = tr.end
+	}
+	resp, err := next(req)
+	if resp != nil {
+		resp.Request = req
+	}
+	return resp, err
+}
+
+func (tr *travel) keys() []string {
+	var keys []string
+	for _, s := range tr.seen {
+		keys = append(keys, s.Key)
+	}
+	return keys
+}
+
+// A 307 or 308 is the same logical call at another address. http.Client copies the header of its caller's request, which
+// does not have the key.
+func TestRedirectKeepsTheKey(t *testing.T) {
+	t.Parallel()
+	for _, code := range []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		var arrived []received
+		mux := http.NewServeMux()
+		note := func(r *http.Request) {
+			arrived = append(arrived, received{Method: r.Method, Keys: r.Header.Values("Idempotency-Key")})
+		}
+		mux.HandleFunc("/old", func(w http.ResponseWriter, r *http.Request) { note(r); http.Redirect(w, r, "/newer", code) })
+		mux.HandleFunc("/newer", func(w http.ResponseWriter, r *http.Request) { note(r); http.Redirect(w, r, "/newest", code) })
+		mux.HandleFunc("/newest", func(w http.ResponseWriter, r *http.Request) {
+			note(r)
+			if len(arrived) == 3 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		})
+		server := httptest.NewServer(mux)
+		defer server.Close()
+		client := &http.Client{Transport: &idemclient.Transport{Base: server.Client().Transport, MinBackoff: time.Millisecond, AttemptTimeout: -1, MaxElapsed: -1}}
+		for call := range 2 {
+			arrived = nil
+			resp, err := client.Do(post(t, t.Context(), server.URL+"/old"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			finish(t, resp)
+			key := arrived[0].Keys
+			if len(arrived) != 4 || len(key) != 1 {
+				t.Fatalf("%d, call %d: %v arrived, want four requests with one key", code, call, arrived)
+			}
+			for _, r := range arrived {
+				if !cmp.Equal(r.Keys, key) || r.Method != http.MethodPost {
+					t.Errorf("%d, call %d: a redirect changed %q into %s with %q", code, call, key, r.Method, r.Keys)
+				}
+			}
+		}
+	}
+}
+
+func TestRedirectThatBecomesAGetHasNoKey(t *testing.T) {
+	t.Parallel()
+	server := &script{answers: []answer{status(303, "Location", "/orders/1"), status(200)}}
+	client := idemclient.NewClient(server)
+	resp, err := client.Do(post(t, idemclient.WithKey(t.Context(), "order-1"), somewhere))
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish(t, resp)
+	if diff := cmp.Diff([][]string{{`"order-1"`}, nil}, server.keys()); diff != "" {
+		t.Errorf("the keys that arrived (-want +got):\n%s", diff)
+	}
+}
+
+// What net/http does with Authorization is what happens to the key, host by host.
+func TestRedirectTakesTheKeyWhereNetHTTPTakesAuthorization(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ first, chain string }{
+		{"http://shop.example/", "http://shop.example/new"},
+		{"http://shop.example/", "/new"},
+		{"http://shop.example/", "http://eu.shop.example/"},
+		{"http://shop.example/", "http://a.eu.shop.example/ http://shop.example/"},
+		{"http://shop.example/", "http://shop.example:8080/"},
+		{"http://shop.example:1/", "http://eu.shop.example:2/"},
+		{"http://shop.example/", "https://shop.example/"},
+		{"https://shop.example/", "http://shop.example/"},
+		{"http://shop.example/", "http://other.example/"},
+		{"http://shop.example/", "http://notshop.example/"},
+		{"http://shop.example/", "http://.shop.example/"},
+		{"http://shop.example/", "http://SHOP.example/"},
+		{"http://shop.example/", "http://shop.example.evil.example/"},
+		{"http://eu.shop.example/", "http://shop.example/"},
+		{"http://shop.example/", "http://other.example/ http://shop.example/"},
+		{"http://shop.example/", "http://eu.shop.example/ http://other.example/ http://eu.shop.example/ /new"},
+		{"http://127.0.0.1/", "http://127.0.0.1:81/ http://127.0.0.2/"},
+		{"http://0.0.1/", "http://127.0.0.1/"},
+		{"http://[::1]/", "http://[::1]:81/"},
+		{"http://[::1]/", "http://[::2]/"},
+		{"http://shop.example/", "http://[::1%25.shop.example]/"},
+		{"http://1/", "http://[fe80::1%25eth.1]/"},
+	} {
+		for _, code := range []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+			for _, given := range []string{"automatic", "in the context", "in the header"} {
+				t.Run(row.first+" "+row.chain+" "+given, func(t *testing.T) {
+					t.Parallel()
+					hosts, ctx := &travel{status: code, urls: strings.Fields(row.chain)}, t.Context()
+					if given == "in the context" {
+						ctx = idemclient.WithKey(ctx, "order-1")
+					}
+					req := post(t, ctx, row.first)
+					req.Header.Set("Authorization", "Bearer x")
+					if given == "in the header" {
+						req.Header.Set("Idempotency-Key", "order-1")
+					}
+					resp, err := idemclient.NewClient(hosts).Do(req)
+					if err != nil {
+						t.Fatal(err)
+					}
+					finish(t, resp)
+					if len(hosts.seen) != len(hosts.urls)+1 || hosts.seen[0].Key == "" {
+						t.Fatalf("%+v were seen", hosts.seen)
+					}
+					for i, s := range hosts.seen {
+						want := hosts.seen[0].Key
+						if s.Authorization == "" {
+							want = ""
+						}
+						if s.Key != want {
+							t.Errorf("request %d, to %s: Authorization is %q, and the key %q", i+1, s.Host, s.Authorization, s.Key)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestCallerDecidesWhereRedirectsTakeTheKey(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name  string
+		takes func(first, next *url.URL) bool
+		chain string
+		want  []string
+	}{
+		{"anywhere", func(_, _ *url.URL) bool { return true }, "http://other.example/ http://orders.example/", []string{`"k"`, `"k"`, `"k"`}},
+		{"nowhere", func(_, _ *url.URL) bool { return false }, "/new /newer", []string{`"k"`, "", ""}},
+		{"to one host", func(first, next *url.URL) bool {
+			return first.Host == "orders.example" && next.Host == "new.example"
+		}, "http://new.example/ http://new.example/2 http://other.example/ http://new.example/3", []string{`"k"`, `"k"`, `"k"`, "", ""}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			hosts := &travel{status: 308, urls: strings.Fields(row.chain)}
+			client := &http.Client{Transport: &idemclient.Transport{Base: hosts, KeyOnRedirect: row.takes}}
+			resp, err := client.Do(post(t, idemclient.WithKey(t.Context(), "k"), somewhere))
+			if err != nil {
+				t.Fatal(err)
+			}
+			finish(t, resp)
+			if diff := cmp.Diff(row.want, hosts.keys()); diff != "" {
+				t.Errorf("the keys that arrived (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Without its key a POST is sent once; what can be repeated without one still is. Either way the error leads to the key.
+func TestWriteThatARedirectHasTakenToAnotherHostIsSentOnceWithoutItsKey(t *testing.T) {
+	t.Parallel()
+	for method, want := range map[string]struct {
+		attempts int
+		stop     idemclient.Stop
+	}{
+		"POST": {1, idemclient.StopUnsafe},
+		"PUT":  {5, idemclient.StopAttempts},
+	} {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				hosts, observed := &travel{status: 307, urls: []string{"http://other.example/"}, end: failure(io.EOF)}, &observer{}
+				client := &http.Client{Transport: &idemclient.Transport{Base: hosts, Observe: observed.observe}}
+				_, err := client.Do(request(t, idemclient.WithKey(t.Context(), secret), method, somewhere, strings.NewReader(order)))
+				stopped, ok := errors.AsType[*idemclient.Error](err)
+				if !ok || stopped.Stop != want.stop || stopped.Attempts != want.attempts || len(hosts.seen) != 1+want.attempts {
+					t.Fatalf("error %v after %+v", err, hosts.seen)
+				}
+				for _, s := range hosts.seen[1:] {
+					if diff := cmp.Diff(seen{Method: method, Host: "other.example"}, s); diff != "" {
+						t.Errorf("the other host sees (-want +got):\n%s", diff)
+					}
+				}
+				if key, _ := stopped.FullKey(); key != secret || stopped.Key == "" {
+					t.Errorf("the error leads to the key %q, %q", key, stopped.Key)
+				}
+				if last := observed.last(t); last.Key != "" {
+					t.Errorf("the last attempt is told to have sent %s", last.Key)
+				}
+			})
+		})
+	}
+}
+
+// The order was placed: who is told an error by the GET after it must not place it again under another key.
+func TestErrorAfterARedirectToAGetLeadsToTheKeyOfTheWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hosts := &travel{status: 303, urls: []string{"/orders/1"}, end: failure(io.EOF)}
+		_, err := idemclient.NewClient(hosts).Do(post(t, t.Context(), somewhere))
+		stopped, ok := errors.AsType[*idemclient.Error](err)
+		if !ok || stopped.Attempts != 5 {
+			t.Fatal(err)
+		}
+		if key, _ := stopped.FullKey(); hosts.seen[0].Key != `"`+key+`"` || hosts.seen[5].Key != "" {
+			t.Errorf("the error leads to the key %q, and %+v were seen", key, hosts.seen)
+		}
+	})
+}
+
+// http.Client copies what the caller has written into the header of the first request.
+func TestRedirectThatBecomesAGetHasNoKeyOfTheHeaderEither(t *testing.T) {
+	t.Parallel()
+	for _, code := range []int{301, 302, 303} {
+		hosts := &travel{status: code, urls: []string{"/orders/1", "/orders/1/"}}
+		req := post(t, t.Context(), somewhere)
+		req.Header.Set("Idempotency-Key", "order-1")
+		req.Header.Set("Idempotency-Attempt", "7")
+		req.Header.Set("Accept", "text/html")
+		resp, err := idemclient.NewClient(hosts).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, resp)
+		get := seen{Method: "GET", Host: "orders.example"}
+		want := []seen{{Method: "POST", Host: "orders.example", Key: "order-1", Attempt: "7"}, get, get}
+		if diff := cmp.Diff(want, hosts.seen); diff != "" || resp.Request.Header.Get("Accept") != "text/html" {
+			t.Errorf("%d: what the host sees (-want +got):\n%s", code, diff)
+		}
+		if req.Header.Get("Idempotency-Key") == "" || req.Header.Get("Idempotency-Attempt") == "" {
+			t.Errorf("%d: the caller's request was changed", code)
+		}
+	}
+}
+
+// A GET may have a key of the caller's: to ask for the state of an order, for example. It is the same GET after a redirect.
+func TestRedirectOfAGetKeepsTheKeyOfItsHeader(t *testing.T) {
+	t.Parallel()
+	hosts := &travel{status: 302, urls: []string{"/status/", "http://other.example/"}}
+	req := request(t, t.Context(), http.MethodGet, somewhere, nil)
+	req.Header.Set("Idempotency-Key", "order-1")
+	resp, err := idemclient.NewClient(hosts).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish(t, resp)
+	if diff := cmp.Diff([]string{"order-1", "order-1", ""}, hosts.keys()); diff != "" {
+		t.Errorf("the keys that arrived (-want +got):\n%s", diff)
+	}
+}
+
+func TestKeyThatCheckRedirectWritesForAnotherHostIsSentToThatHostOnly(t *testing.T) {
+	t.Parallel()
+	hosts := &travel{status: 307, urls: []string{"http://other.example/", "http://third.example/"}}
+	client := idemclient.NewClient(hosts)
+	client.CheckRedirect = func(next *http.Request, _ []*http.Request) error {
+		if next.URL.Host == "other.example" {
+			next.Header.Set("Idempotency-Key", "for-the-other")
+		}
+		return nil
+	}
+	req := post(t, t.Context(), somewhere)
+	req.Header.Set("Idempotency-Key", "order-1")
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish(t, resp)
+	if diff := cmp.Diff([]string{"order-1", "for-the-other", ""}, hosts.keys()); diff != "" {
+		t.Errorf("the keys that arrived (-want +got):\n%s", diff)
+	}
+}
+
+func TestRedirectOfACallWithoutAKeyIsNotAskedAbout(t *testing.T) {
+	t.Parallel()
+	hosts := &travel{status: 302, urls: []string{"http://other.example/"}}
+	client := &http.Client{Transport: &idemclient.Transport{Base: hosts, KeyOnRedirect: func(_, _ *url.URL) bool {
+		t.Error("it is asked about")
+		return false
+	}}}
+	client.CheckRedirect = func(next *http.Request, _ []*http.Request) error {
+		next.Header.Set("Idempotency-Key", "for-the-other")
+		return nil
+	}
+	resp, err := client.Do(request(t, t.Context(), http.MethodGet, somewhere, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish(t, resp)
+	if diff := cmp.Diff([]string{"", "for-the-other"}, hosts.keys()); diff != "" {
+		t.Errorf("the keys that arrived (-want +got):\n%s", diff)
+	}
+}
+
+// forgetful is a RoundTripper above a Transport that hides from http.Client which request a response answers.
+type forgetful struct{ below http.RoundTripper }
+
+func (f forgetful) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := f.below.RoundTrip(req)
+	if resp != nil {
+		resp.Request = nil
+	}
+	return resp, err
+}
+
+func TestRedirectOfUnknownOriginHasNoKey(t *testing.T) {
+	t.Parallel()
+	for name, header := range map[string]http.Header{"automatic": {}, "in the header": {"Idempotency-Key": {"order-1"}}} {
+		hosts := &travel{status: 307, urls: []string{"/new"}}
+		req := post(t, t.Context(), somewhere)
+		req.Header = header
+		resp, err := (&http.Client{Transport: forgetful{&idemclient.Transport{Base: hosts}}}).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, resp)
+		if keys := hosts.keys(); len(keys) != 2 || keys[0] == "" || keys[1] != "" {
+			t.Errorf("%s: the keys %q arrived", name, keys)
+		}
+	}
+}
+
+// What the caller says by a header without a value holds on every host, and tells no key.
+func TestRequestThatMayBeRepeatedWithoutAKeyMayBeAfterARedirect(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hosts := &travel{status: 307, urls: []string{"http://other.example/"}, end: status(503)}
+		req := post(t, t.Context(), somewhere)
+		req.Header["Idempotency-Key"] = []string{}
+		req.Header.Set("Idempotency-Attempt", "7")
+		resp, err := idemclient.NewClient(roundTripper(func(req *http.Request) (*http.Response, error) {
+			if _, ok := req.Header["Idempotency-Key"]; !ok {
+				t.Error("net/http is not told any more")
+			}
+			return hosts.RoundTrip(req)
+		})).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish(t, resp)
+		if len(hosts.seen) != 6 || hosts.seen[5].Attempt != "" {
+			t.Errorf("%+v were seen", hosts.seen)
+		}
+	})
+}
+
+func TestRedirectDoesNotMakeACallYoung(t *testing.T) {
+	t.Parallel()
+	for name, header := range map[string]http.Header{"in the context": nil, "in the header": {"Idempotency-Key": {"of-the-caller"}}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := &script{answers: []answer{
+					func(r *http.Request) (*http.Response, error) {
+						time.Sleep(20 * time.Second)
+						return status(307, "Location", "/newer")(r)
+					},
+					status(503),
+				}}
+				for _, transport := range []*idemclient.Transport{
+					{Base: server, MaxElapsed: 20 * time.Second},
+					{Base: server, Retention: 20 * time.Second},
+				} {
+					server.received = nil
+					req := post(t, t.Context(), somewhere)
+					for name, values := range header {
+						req.Header[name] = values
+					}
+					resp, err := (&http.Client{Transport: transport}).Do(req)
+					if err == nil {
+						finish(t, resp)
+					} else if !errors.Is(err, idemclient.ErrKeyTooOld) {
+						t.Fatal(err)
+					}
+					if sent := len(server.requests()); sent != 2 {
+						t.Errorf("elapsed %v, retention %v: %d requests, want the redirected one and the next", transport.MaxElapsed, transport.Retention, sent)
+					}
+				}
+			})
+		})
+	}
+}
