@@ -16,7 +16,7 @@ func TestCutConnectionIsLost(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	p := proxies(t, c, 1)
-	for _, name := range []string{"cut", "cut-all", "cut-at-byte"} {
+	for _, name := range []Name{"cut", "cut-all", "cut-at-byte"} {
 		for seed := range uint64(4) { // by reset and hangup, to the server and to the client
 			conns := []*pgconn.PgConn{connect(t, p.slots[0].proxy.DSN()), connect(t, p.slots[0].proxy.DSN())}
 			errs := make([]error, len(conns))
@@ -34,7 +34,7 @@ func TestCutConnectionIsLost(t *testing.T) {
 					lost++
 				}
 			}
-			if want := map[string]int{"cut": 1, "cut-at-byte": 1, "cut-all": 2}[name]; lost != want {
+			if want := map[Name]int{"cut": 1, "cut-at-byte": 1, "cut-all": 2}[name]; lost != want {
 				t.Errorf("%s, seed %d: %d connections are lost, want %d", name, seed, lost, want)
 			}
 			p.slots[0].proxy.Cut(pgproxy.Reset)

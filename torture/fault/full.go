@@ -16,7 +16,7 @@ var smallWAL = []string{"min_wal_size=32MB", "max_wal_size=64MB"}
 
 func dataDiskFull() Leg {
 	return Leg{
-		Name:     "disk-full-data",
+		Name:     DiskFullData,
 		About:    "the disk with the data and the log is full, for up to 2 s",
 		Possible: diskPossible(),
 		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
@@ -29,7 +29,7 @@ func dataDiskFull() Leg {
 
 func walDiskFull() Leg {
 	return Leg{
-		Name:     "disk-full-wal",
+		Name:     DiskFullWAL,
 		About:    "the disk with the write-ahead log is full, for up to 2 s",
 		Possible: diskPossible(),
 		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {

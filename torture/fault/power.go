@@ -16,7 +16,7 @@ var ErrNotRecovered = errors.New("the server has not recovered from the loss of 
 
 func powerLoss() Leg {
 	return Leg{
-		Name:     "power-loss",
+		Name:     PowerLoss,
 		About:    "the disk loses all that was not synced, and the server with it: nothing acknowledged is lost",
 		Possible: diskPossible(),
 		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
