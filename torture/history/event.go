@@ -49,14 +49,15 @@ const (
 
 // Event is a line of a history.
 type Event struct {
-	Shard  uint8         `json:"p"` // the first field, so that a line can be skipped without decoding it
+	Shard  uint8         `json:"p"` // the first field, so that a history can be divided without decoding it
 	At     time.Duration `json:"t"`
 	Kind   Kind          `json:"e"`
 	Op     Op            `json:"o"`
 	Call   *Call         `json:"c,omitempty"`
 	Run    string        `json:"i,omitempty"` // the operation id that fn sees
 	Return *Return       `json:"r,omitempty"`
-	Leaks  string        `json:"leaks,omitempty"` // at exit: goroutines that should not be there
+	Leaks  string        `json:"leaks,omitempty"`  // at exit: goroutines that should not be there
+	Memory int64         `json:"memory,omitempty"` // at exit: the most that the worker took, in bytes
 }
 
 // Call is what was asked for.

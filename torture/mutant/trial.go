@@ -1,16 +1,17 @@
 package mutant
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/idem-go/idem/torture/report"
+	"github.com/idem-go/idem/torture/rule"
 )
 
 // Seeds are those that a mutant is tried with, one after the other until it is caught. The same seeds must find nothing
@@ -20,8 +21,8 @@ var Seeds = []uint64{1, 2, 3}
 // Verdict is what runs of a program came to.
 type Verdict struct {
 	Caught bool
-	Rules  []string // that were found broken, each once
-	Seed   uint64   // of the last run
+	Rules  []rule.Rule // that were found broken, each once
+	Seed   uint64      // of the last run
 	Took   time.Duration
 	Report string // of the last run
 }
@@ -36,7 +37,7 @@ func (m *Mutant) Try(ctx context.Context, program string) (*Verdict, error) {
 		if err := m.run(ctx, program, v); err != nil {
 			return v, err
 		}
-		v.Caught = slices.ContainsFunc(v.Rules, func(rule string) bool { return slices.Contains(m.Rules, rule) })
+		v.Caught = slices.ContainsFunc(v.Rules, func(broken rule.Rule) bool { return slices.Contains(m.Rules, broken) })
 		v.Took = time.Since(begin)
 		if v.Caught {
 			break
@@ -54,34 +55,33 @@ func (m *Mutant) Once(ctx context.Context, program string, seed uint64) (*Verdic
 	return v, err
 }
 
-// notKept is how a report begins the line of a rule that is broken.
-const notKept = "NOT KEPT: "
-
 func (m *Mutant) run(ctx context.Context, program string, v *Verdict) error {
 	dir, err := os.MkdirTemp("", "torture-mutant-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	args := []string{"-dir", dir, "-seed", fmt.Sprint(v.Seed), "-duration", m.duration().String(), "-only", m.Faults}
+	args := []string{"-dir", dir, "-keep", "-seed", fmt.Sprint(v.Seed), "-duration", m.duration().String()}
+	for _, name := range m.faults() {
+		args = append(args, "-only", string(name))
+	}
 	for _, setting := range m.Settings {
 		args = append(args, "-setting", setting)
 	}
 	run := exec.CommandContext(ctx, program, args...)
-	var out, stderr bytes.Buffer
-	run.Stdout, run.Stderr = &out, &stderr
-	err = run.Run()
-	v.Report = out.String() + stderr.String()
+	said, err := run.CombinedOutput()
+	v.Report = string(said)
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 {
 		err = nil
 	}
 	if err != nil {
 		return fmt.Errorf("seed %d: %w\n%s", v.Seed, err, v.Report)
 	}
-	for lines := bufio.NewScanner(&out); lines.Scan(); {
-		if rule, ok := strings.CutPrefix(lines.Text(), notKept); ok && !slices.Contains(v.Rules, rule) {
-			v.Rules = append(v.Rules, rule)
+	verdict, err := report.ReadVerdict(filepath.Join(dir, report.VerdictFile))
+	for _, broken := range verdict.Broken {
+		if !slices.Contains(v.Rules, broken) {
+			v.Rules = append(v.Rules, broken)
 		}
 	}
-	return nil
+	return err
 }
