@@ -187,7 +187,7 @@ func judge(dir string) (*report.Leg, error) {
 		return nil, err
 	}
 	result, err := check.Files(files, filepath.Join(dir, stateFile), check.Options{
-		Start: a.Start, ClockMoved: clockMoved(faults), Losses: losses(faults), Kills: kills(faults),
+		Start: a.Start, Undisturbed: len(faults) == 0, ClockMoved: clockMoved(faults), Losses: losses(faults), Kills: kills(faults),
 	})
 	if err != nil {
 		return nil, err

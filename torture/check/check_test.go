@@ -81,6 +81,14 @@ func TestHistoriesThatKeepThePromisesAreAccepted(t *testing.T) {
 			s.call(2, 20, 30, replays(first))
 			first.Return = history.Return{Outcome: history.Unknown, OperationID: "x"}
 		},
+		"in progress while somebody else is": func(s *story) {
+			s.options.Undisturbed = true
+			s.call(1, 0, 10, answers(history.InProgress))
+			s.record(s.call(2, 5, 20, s.executes("x")))
+		},
+		"in progress where nobody else had asked, but the connection of its first attempt was lost": func(s *story) {
+			s.call(1, 0, 10, answers(history.InProgress))
+		},
 		"a DoTx that was committed, one that was not, one that failed in a transaction that went on": func(s *story) {
 			s.call(1, 0, 10, verb("DoTx"), answers(history.Undone), func(o *history.Operation) { o.Runs = []history.Run{{At: ms(5), OperationID: "w"}} })
 			failed := s.call(2, 10, 20, verb("DoTx"), answers(history.FnFailed), func(o *history.Operation) { o.Runs = []history.Run{{At: ms(15), OperationID: "v"}} })
@@ -264,6 +272,11 @@ func TestHistoriesThatBreakAPromiseAreRefused(t *testing.T) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			s.record(first)
 			s.call(2, 20, 30, mismatches(first)).Created++
+		}},
+		"in progress where nobody else had asked": {rule.Free, func(s *story) {
+			s.options.Undisturbed = true
+			s.call(1, 0, 10, answers(history.InProgress))
+			s.record(s.call(2, 10, 20, s.executes("x")))
 		}},
 		"a rejection that is executed over": {rule.Once, func(s *story) {
 			s.call(1, 0, 10, rejects("x"))

@@ -17,6 +17,8 @@ func (k *key) applyRules() {
 			k.checkExecuted(o)
 		case o.Outcome == history.Replayed:
 			k.checkReplayed(o)
+		case o.Outcome == history.InProgress:
+			k.checkInProgress(o)
 		}
 		k.checkLeftNothing(o)
 		k.checkOuter(o)
@@ -59,6 +61,14 @@ func (k *key) checkReplayed(o *history.Operation) {
 	// The worker's time of day is the database's: they are on one machine.
 	if begun := k.leader(o).Wall; len(k.options.ClockMoved) == 0 && o.Expires < begun {
 		k.violate(rule.Expired, fmt.Sprintf("it expired %d µs before the call began", begun-o.Expires), o, x.maker)
+	}
+}
+
+// checkInProgress: there is somebody in whose hands the key can be. The calls of a key are in the order in which they began.
+func (k *key) checkInProgress(o *history.Operation) {
+	alone := k.operations[0] == o && (len(k.operations) == 1 || k.operations[1].Begin >= o.End)
+	if alone && k.options.Undisturbed {
+		k.violate(rule.Free, "", o)
 	}
 }
 

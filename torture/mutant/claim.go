@@ -24,6 +24,11 @@ func claimMutants() []Mutant {
 			},
 		},
 		{
+			Name: "one-lock", About: "all keys are claimed under one and the same lock",
+			Rules: []rule.Rule{rule.Free},
+			Edits: []Edit{{queries, "pg_try_advisory_xact_lock(hashtextextended($2::text, hashtextextended($1::text, 0)))", "pg_try_advisory_xact_lock(0)"}},
+		},
+		{
 			Name: "no-hash", About: "a replay does not compare the hash",
 			Rules: []rule.Rule{rule.Hash},
 			Edits: []Edit{

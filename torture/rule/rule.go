@@ -10,6 +10,7 @@ const (
 	Once       Rule = "a key is executed once in its retention period"
 	Order      Rule = "there is an order of all answers in which each is right"
 	Nothing    Rule = "a call that returns an error has committed nothing"
+	Free       Rule = "a key that nobody else asks for is not in progress" // unless something was broken
 	Success    Rule = "an acknowledged success has its effect"
 	OwnAnswer  Rule = "a call that executed answers with its own execution"
 	Reject     Rule = "Reject undoes what fn wrote"
