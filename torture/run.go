@@ -145,7 +145,7 @@ func (c *config) mainLeg(duration time.Duration) *leg {
 func (c *config) scenario(of fault.Leg, duration time.Duration) *leg {
 	l := &leg{config: c, name: string(of.Name), dir: filepath.Join(c.dir, string(of.Name)), duration: duration}
 	l.stage = func(ctx context.Context) error {
-		scene, err := of.Start(ctx, fault.LegOptions{Bouncer: hasBouncer(), Settings: c.settings})
+		scene, err := of.Start(ctx, fault.LegOptions{Bouncer: hasBouncer(), Settings: c.settings, Duration: duration})
 		if err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ func dataDiskFull() Leg {
 		About:    "the disk with the data and the log is full, for up to 2 s",
 		Possible: diskPossible(),
 		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
-			return s.onDisk(ctx, 384, opts, fullDisk, func(folder string) cluster.Options {
+			return s.onDisk(ctx, 384+opts.growth(), opts, fullDisk, func(folder string) cluster.Options {
 				return cluster.Options{Data: filepath.Join(folder, "data"), Settings: smallWAL}
 			})
 		},

@@ -27,7 +27,11 @@ type LegOptions struct {
 	Bin      string
 	Settings []string
 	Bouncer  bool
+	Duration time.Duration // for which workers will write
 }
+
+// growth is by how much the data grows meanwhile, at the most, in mebibytes: workers write less than half a one a second.
+func (o LegOptions) growth() int64 { return int64(o.Duration/time.Second) / 2 }
 
 // Legs are all scenarios.
 func Legs() []Leg {

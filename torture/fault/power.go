@@ -21,7 +21,7 @@ func powerLoss() Leg {
 		Possible: diskPossible(),
 		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
 			s.pause = 3 * time.Second
-			return s.onDisk(ctx, 512, opts, losePower, func(folder string) cluster.Options {
+			return s.onDisk(ctx, 512+opts.growth(), opts, losePower, func(folder string) cluster.Options {
 				return cluster.Options{Data: filepath.Join(folder, "data"), Settings: smallWAL}
 			})
 		},
