@@ -43,7 +43,7 @@ func TestEveryPromiseIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	judged, err := c.mainLeg(c.duration).runAndJudge(ctx)
 	if err != nil {

@@ -66,7 +66,7 @@ func (k *key) trace() {
 // addPossible adds the rejections that may have been recorded without anybody hearing of it.
 func (k *key) addPossible() {
 	for _, o := range k.operations {
-		if o.Outcome != history.Open && o.Outcome != history.Unknown || o.Fn != "reject" {
+		if o.Outcome != history.Open && o.Outcome != history.Unknown || o.Fn != history.Reject {
 			continue
 		}
 		for _, run := range o.Runs {

@@ -76,14 +76,14 @@ func (k *key) checkInProgress(o *history.Operation) {
 // first finds is given to those that come before it returns. It may be o itself.
 func (k *key) leader(o *history.Operation) *history.Operation {
 	earliest := o
-	if o.Verb == "DoTx" {
+	if o.Verb == history.DoTx {
 		return o
 	}
 	for _, other := range k.operations {
 		if other.Begin >= o.Begin {
 			break
 		}
-		if other.End > o.Begin && other.Verb != "DoTx" && other.Op.Process() == o.Op.Process() && other.Begin < earliest.Begin {
+		if other.End > o.Begin && other.Verb != history.DoTx && other.Op.Process() == o.Op.Process() && other.Begin < earliest.Begin {
 			earliest = other
 		}
 	}
@@ -166,11 +166,11 @@ func (k *key) checkRecord() {
 
 // checkOuter: what the caller of DoTx wrote is committed with the execution, or neither is.
 func (k *key) checkOuter(o *history.Operation) {
-	if o.Verb != "DoTx" {
+	if o.Verb != history.DoTx {
 		return
 	}
 	parts := k.outers[o.Op]
-	joined := slices.Contains(parts, "executed")
+	joined := slices.Contains(parts, string(history.Executed))
 	effect := slices.ContainsFunc(o.Runs, func(run history.Run) bool {
 		x := k.byID[run.OperationID]
 		return x != nil && len(x.effects) > 0

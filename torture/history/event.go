@@ -62,7 +62,7 @@ type Event struct {
 
 // Call is what was asked for.
 type Call struct {
-	Verb     string        `json:"v"` // Do, DoTx, DoJSON
+	Verb     string        `json:"v"`
 	Scope    string        `json:"s"`
 	Key      string        `json:"k"`
 	Payload  string        `json:"h"` // what is hashed
@@ -73,6 +73,15 @@ type Call struct {
 	Settings string        `json:"x"`               // isolation level and exec mode
 	Wall     int64         `json:"w"`               // the time of day, in microseconds
 }
+
+// The verbs of a call, and the one thing that fn may do which leaves a record without an effect.
+const (
+	Do     = "Do"
+	DoTx   = "DoTx"
+	DoJSON = "DoJSON"
+
+	Reject = "reject"
+)
 
 // Outcome is what was answered.
 type Outcome string

@@ -26,7 +26,7 @@ type Mutant struct {
 	// Rules are those of the checker of which a run must find one broken: a mutant that is found out by accident is not
 	// found out.
 	Rules []rule.Rule
-	// Duration of a run; 3 s if it is 0.
+	// Duration of the first run; 3 s if it is 0.
 	Duration time.Duration
 }
 

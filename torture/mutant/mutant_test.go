@@ -59,7 +59,7 @@ func TestEveryMutantIsCaught(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			verdict, err := m.Try(within(t, 3*time.Minute), program)
+			verdict, err := m.Try(within(t, 15*time.Minute), program)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +88,7 @@ func TestTheLibraryPassesWhereTheMutantsAreCaught(t *testing.T) {
 		done[conditions] = true
 		t.Run(conditions, func(t *testing.T) {
 			requireFaults(t, &m)
-			verdict, err := m.Once(within(t, 3*time.Minute), program, Seeds[0])
+			verdict, err := m.Once(within(t, 15*time.Minute), program, Seeds[0])
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,9 +14,12 @@ import (
 	"github.com/idem-go/idem/torture/rule"
 )
 
-// Seeds are those that a mutant is tried with, one after the other until it is caught. The same seeds must find nothing
-// wrong with the library as it is.
-var Seeds = []uint64{1, 2, 3}
+// Seeds are those that a mutant is tried with, one after the other until it is caught, each for longer than the one before:
+// a busy machine makes fewer calls in the same time. The same seeds must find nothing wrong with the library as it is.
+var Seeds = []uint64{1, 2, 3, 4}
+
+// longer is how much longer each run is than the one before.
+const longer = 3
 
 // Verdict is what runs of a program came to.
 type Verdict struct {
@@ -32,11 +35,13 @@ type Verdict struct {
 func (m *Mutant) Try(ctx context.Context, program string) (*Verdict, error) {
 	begin := time.Now()
 	v := &Verdict{}
+	duration := m.duration()
 	for _, seed := range Seeds {
 		v.Seed = seed
-		if err := m.run(ctx, program, v); err != nil {
+		if err := m.run(ctx, program, duration, v); err != nil {
 			return v, err
 		}
+		duration *= longer
 		v.Caught = slices.ContainsFunc(v.Rules, func(broken rule.Rule) bool { return slices.Contains(m.Rules, broken) })
 		v.Took = time.Since(begin)
 		if v.Caught {
@@ -50,18 +55,18 @@ func (m *Mutant) Try(ctx context.Context, program string) (*Verdict, error) {
 func (m *Mutant) Once(ctx context.Context, program string, seed uint64) (*Verdict, error) {
 	begin := time.Now()
 	v := &Verdict{Seed: seed}
-	err := m.run(ctx, program, v)
+	err := m.run(ctx, program, m.duration(), v)
 	v.Caught, v.Took = len(v.Rules) > 0, time.Since(begin)
 	return v, err
 }
 
-func (m *Mutant) run(ctx context.Context, program string, v *Verdict) error {
+func (m *Mutant) run(ctx context.Context, program string, duration time.Duration, v *Verdict) error {
 	dir, err := os.MkdirTemp("", "torture-mutant-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	args := []string{"-dir", dir, "-keep", "-seed", fmt.Sprint(v.Seed), "-duration", m.duration().String()}
+	args := []string{"-dir", dir, "-keep", "-seed", fmt.Sprint(v.Seed), "-duration", duration.String()}
 	for _, name := range m.faults() {
 		args = append(args, "-only", string(name))
 	}
