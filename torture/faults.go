@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/idem-go/idem/torture/check"
@@ -21,7 +20,7 @@ type faultLine struct {
 
 func readFaults(dir string) ([]fault.Event, error) {
 	var faults []fault.Event
-	err := history.Lines(filepath.Join(dir, faultFile), func(uint8) bool { return true }, func(line []byte) error {
+	err := history.Lines(filepath.Join(dir, faultFile), func(line []byte) error {
 		decoded, err := history.Decode[faultLine](line)
 		faults = append(faults, decoded.Event)
 		return err
@@ -59,7 +58,7 @@ func clockMoved(faults []fault.Event) []check.Interval {
 func kills(faults []fault.Event) []check.Kill {
 	var all []check.Kill
 	for _, f := range faults {
-		if strings.HasPrefix(f.Kind, "kill") && f.Worker >= 0 && f.Err == "" {
+		if f.Kills {
 			all = append(all, check.Kill{Slot: f.Worker, At: f.At})
 		}
 	}
@@ -68,7 +67,7 @@ func kills(faults []fault.Event) []check.Kill {
 
 // listFaults is the command faults.
 func listFaults() error {
-	print := func(name, about string, possible error) {
+	print := func(name fault.Name, about string, possible error) {
 		if possible != nil {
 			about += fmt.Sprintf("; NOT POSSIBLE HERE: %v", possible)
 		}

@@ -70,32 +70,32 @@ func parse(args []string) (*config, error) {
 	return c, nil
 }
 
-// none stands for no faults.
-const none = "none"
-
 // mix is what of the faults belongs into the main leg, and whether that is anything.
 func (c *config) mix() (mix fault.Mix, any bool) {
 	if len(c.only) == 0 {
 		return mix, true
 	}
 	for _, name := range c.only {
-		if name != none && !isLeg(name) {
+		if name := fault.Name(name); name != fault.None && !isLeg(name) {
 			mix.Only = append(mix.Only, name)
 		}
 	}
 	return mix, len(mix.Only) > 0
 }
 
-func isLeg(name string) bool {
+func isLeg(name fault.Name) bool {
 	return slices.ContainsFunc(fault.Legs(), func(l fault.Leg) bool { return l.Name == name })
 }
+
+// longestScenario is for a leg beside the main one: a long run is a long main leg.
+const longestScenario = 20 * time.Minute
 
 // legs are those to run: the main one, and the scenarios that this machine can do. To ask for one that it cannot do is
 // an error.
 func (c *config) legs() ([]*leg, error) {
 	var scenarios []fault.Leg
 	for _, l := range fault.Legs() {
-		asked := slices.Contains(c.only, l.Name)
+		asked := slices.Contains(c.only, string(l.Name))
 		switch {
 		case c.database != "" || len(c.only) > 0 && !asked:
 		case l.Possible == nil:
@@ -107,10 +107,10 @@ func (c *config) legs() ([]*leg, error) {
 		}
 	}
 	_, faults := c.mix()
-	hasMain := c.database != "" || faults || slices.Contains(c.only, none)
+	hasMain := c.database != "" || faults || slices.Contains(c.only, string(fault.None))
 	each := c.duration
 	if hasMain {
-		each = max(c.duration/18, 4*time.Second)
+		each = min(max(c.duration/18, 4*time.Second), longestScenario)
 	} else if len(scenarios) > 0 {
 		each = c.duration / time.Duration(len(scenarios))
 	}

@@ -42,6 +42,9 @@ type about struct {
 	Name       string
 	Seed       uint64
 	Start, End time.Duration
+	Until      time.Duration // to which faults were injected
+	Schedules  []fault.Schedule
+	Failures   []string // what of the leg did not work, although it can be judged
 }
 
 // errUnreadable says that the server is there, and what should be in it is not.
@@ -62,40 +65,54 @@ func (l *leg) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.about = about{Name: l.name, Seed: l.seed, Start: workers.Started()}
-	err = l.torture(ctx, workers)
-	if err == nil {
-		bounded, cancel := context.WithTimeout(ctx, time.Minute)
+	l.about.Name, l.about.Seed, l.about.Start = l.name, l.seed, workers.Started()
+	tortured := l.torture(ctx, workers)
+	lost := errors.Is(tortured, fault.ErrNotRecovered)
+	if !lost { // what did not work need not keep the rest from being judged
+		bounded, cancel := context.WithTimeout(ctx, readyLimit)
 		err = l.ready(bounded)
 		cancel()
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 45*time.Second)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
 	err = errors.Join(err, workers.Stop(bounded), workers.Close())
 	l.about.End = history.Now()
-	if err != nil {
-		return err
+	if err != nil || lost {
+		return errors.Join(tortured, err)
+	}
+	if tortured != nil {
+		l.about.Failures = append(l.about.Failures, tortured.Error())
 	}
 	if err := l.takeState(ctx); err != nil {
 		if _, ok := errors.AsType[*pgconn.PgError](err); ok {
 			return fmt.Errorf("%w: %w", errUnreadable, err)
 		}
-		return fmt.Errorf("state: %w", err)
+		return errors.Join(tortured, fmt.Errorf("state: %w", err))
 	}
 	return l.writeAbout()
 }
+
+// What a machine at its limit still does in time.
+const (
+	readyLimit    = time.Minute     // for a server to take writes
+	stopLimit     = 2 * time.Minute // for the calls under way to end
+	leftoverLimit = time.Minute     // for the server to have noticed that the workers are gone
+)
 
 // torture returns when time is up, or the workers have made all their calls, or faults cannot be injected.
 func (l *leg) torture(ctx context.Context, workers *crew.Crew) error {
 	ctx, cancel := context.WithTimeout(ctx, l.duration)
 	defer cancel()
+	over := make(chan time.Duration, 1)
 	go func() {
 		select {
 		case <-workers.Done():
 			cancel()
 		case <-ctx.Done():
 		}
+		over <- history.Now()
 	}()
+	defer func() { cancel(); l.about.Until = <-over }()
 	if l.inject == nil {
 		<-ctx.Done()
 		return nil
@@ -133,7 +150,7 @@ func (l *leg) takeState(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	left, err := ledger.Leftovers(ctx, conn, 10*time.Second)
+	left, err := ledger.Leftovers(ctx, conn, leftoverLimit)
 	for _, f := range left {
 		writer.Append(ledger.Row{Finding: &f})
 	}
@@ -169,20 +186,16 @@ func judge(dir string) (*report.Leg, error) {
 	if err != nil {
 		return nil, err
 	}
-	result, err := check.Files(files, filepath.Join(dir, stateFile), portions(files), check.Options{
-		Start: a.Start, ClockMoved: clockMoved(faults), Losses: losses(faults), Kills: kills(faults),
+	result, err := check.Files(files, filepath.Join(dir, stateFile), check.Options{
+		Start: a.Start, Undisturbed: len(faults) == 0, ClockMoved: clockMoved(faults), Losses: losses(faults), Kills: kills(faults),
 	})
-	return &report.Leg{Name: a.Name, Seed: a.Seed, Start: a.Start, End: a.End, Faults: faults, Result: result}, err
-}
-
-// portions is into how many parts a history is divided, so that one fits into memory with ease.
-func portions(files []string) int {
-	const enough = 512 << 20 // bytes, of about a million calls
-	total := int64(0)
-	for _, file := range files {
-		if info, err := os.Stat(file); err == nil {
-			total += info.Size()
-		}
+	if err != nil {
+		return nil, err
 	}
-	return min(int(total/enough)+1, history.Shards)
+	judged := &report.Leg{
+		Name: a.Name, Seed: a.Seed, Start: a.Start, End: a.End, Faults: faults, Result: result,
+		Failures: a.Failures,
+	}
+	judged.AddSilences(a.Schedules, a.Until)
+	return judged, nil
 }

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/idem-go/idem/torture/report"
 	"github.com/idem-go/idem/torture/workload"
 )
 
@@ -20,24 +21,30 @@ torture faults            list what can be done, and whether this machine can
 torture mutants [flags]   try whether broken libraries are found out
 torture worker            what a run starts; not for people
 
-It exits with 1 if a promise was not kept, with 2 if the run itself did not work.
+It exits with 1 if a promise was not kept, with 2 if the run itself did not work, or a leg of it.
 
 flags:`
 
-var errNotKept = errors.New("a promise was not kept")
-
 func main() {
-	switch err := command(os.Args[1:]); {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-	case errors.Is(err, errNotKept):
-		os.Exit(1)
+	err := command(os.Args[1:])
+	code := exitCode(err)
+	switch {
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(os.Stderr, "torture: interrupted")
-		os.Exit(2)
-	default:
+	case code > 1:
 		fmt.Fprintln(os.Stderr, "torture:", err)
-		os.Exit(2)
 	}
+	os.Exit(code)
+}
+
+func exitCode(err error) int {
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.Is(err, report.ErrNotKept):
+		return 1
+	}
+	return 2
 }
 
 func command(args []string) error {

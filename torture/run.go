@@ -12,6 +12,7 @@ import (
 	"github.com/idem-go/idem/torture/cluster"
 	"github.com/idem-go/idem/torture/fault"
 	"github.com/idem-go/idem/torture/report"
+	"github.com/idem-go/idem/torture/rule"
 )
 
 // run is the command of that name.
@@ -30,28 +31,39 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	kept := true
-	var total report.Total
-	for _, l := range legs {
-		judged, err := l.runAndJudge(ctx)
-		if err != nil {
-			return fmt.Errorf("%s: %w", l.name, err)
-		}
-		report.Print(os.Stdout, judged)
-		total.Add(judged)
-		kept = kept && len(judged.Violations) == 0
+	total, err := runAll(ctx, legs)
+	if err != nil {
+		return err
 	}
-	if len(legs) > 1 {
-		report.PrintTotal(os.Stdout, &total)
-	}
+	report.PrintTotal(os.Stdout, total)
+	err = total.Write(filepath.Join(c.dir, report.VerdictFile))
 	switch {
-	case !kept:
+	case err != nil:
+		return err
+	case total.Err() != nil:
 		fmt.Printf("\nthe files of the run are in %s; `torture check DIR` checks one of its folders again\n", c.dir)
-		return errNotKept
+		return total.Err()
 	case c.keep:
 		return nil
 	}
 	return os.RemoveAll(c.dir)
+}
+
+// runAll runs one leg after the other, whatever becomes of them. Its error is the end of ctx.
+func runAll(ctx context.Context, legs []*leg) (*report.Total, error) {
+	total := new(report.Total)
+	for _, l := range legs {
+		judged, err := l.runAndJudge(ctx)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			judged = &report.Leg{Name: l.name, Seed: l.seed, Failures: []string{err.Error()}}
+		}
+		report.Print(os.Stdout, judged)
+		total.Add(judged)
+	}
+	return total, nil
 }
 
 // again is the command check.
@@ -64,10 +76,9 @@ func again(args []string) error {
 		return err
 	}
 	report.Print(os.Stdout, judged)
-	if len(judged.Violations) > 0 {
-		return errNotKept
-	}
-	return nil
+	total := new(report.Total)
+	total.Add(judged)
+	return total.Err()
 }
 
 // runAndJudge runs the leg, on servers of its own as a rule, and checks it from its files.
@@ -75,15 +86,32 @@ func (l *leg) runAndJudge(ctx context.Context) (*report.Leg, error) {
 	if err := os.MkdirAll(l.dir, 0o755); err != nil {
 		return nil, err
 	}
-	err := l.stage(ctx)
+	err := within(2*l.duration+stageLimit, func() error { return l.stage(ctx) })
 	if errors.Is(err, fault.ErrNotRecovered) || errors.Is(err, errUnreadable) { // there is nothing left to check
-		lost := check.Violation{Rule: check.RuleRecovers, Detail: err.Error()}
+		lost := check.Violation{Rule: rule.Recovers, Detail: err.Error()}
 		return &report.Leg{Name: l.name, Seed: l.seed, Result: &check.Result{Violations: []check.Violation{lost}}}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	return judge(l.dir)
+}
+
+// stageLimit is for a leg beyond what it takes by itself, on the slowest machine: whatever hangs, the run goes on.
+const stageLimit = 20 * time.Minute
+
+// errEndless is the failure of a leg that did not end, and is left behind.
+var errEndless = errors.New("it did not end, and was given up")
+
+func within(limit time.Duration, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(limit):
+		return fmt.Errorf("after %v: %w", limit, errEndless)
+	}
 }
 
 // mainLeg is the longest: everything happens in it that one cluster survives.
@@ -99,6 +127,11 @@ func (c *config) mainLeg(duration time.Duration) *leg {
 			return fmt.Errorf("servers: %w", err)
 		}
 		if mix, any := c.mix(); any {
+			schedule, err := mix.Schedule(true)
+			if err != nil {
+				return errors.Join(err, servers.Close())
+			}
+			l.about.Schedules = []fault.Schedule{schedule}
 			l.inject = func(ctx context.Context, workers fault.Workers, log func(fault.Event)) error {
 				return fault.Run(ctx, c.seed, fault.Target{Cluster: servers, Workers: workers}, mix, log)
 			}
@@ -110,24 +143,47 @@ func (c *config) mainLeg(duration time.Duration) *leg {
 
 // scenario is a leg of package fault, with faults of workers and connections besides.
 func (c *config) scenario(of fault.Leg, duration time.Duration) *leg {
-	l := &leg{config: c, name: of.Name, dir: filepath.Join(c.dir, of.Name), duration: duration}
+	l := &leg{config: c, name: string(of.Name), dir: filepath.Join(c.dir, string(of.Name)), duration: duration}
 	l.stage = func(ctx context.Context) error {
-		scene, err := of.Start(ctx, fault.LegOptions{Bouncer: hasBouncer(), Settings: c.settings})
+		scene, err := of.Start(ctx, fault.LegOptions{Bouncer: hasBouncer(), Settings: c.settings, Duration: duration})
 		if err != nil {
 			return err
 		}
+		besides := fault.Mix{Only: []fault.Name{fault.Worker, fault.Connection}, Pause: time.Second}
+		others, err := besides.Schedule(false)
+		if err != nil {
+			return errors.Join(err, scene.Close())
+		}
+		l.about.Schedules = []fault.Schedule{scene.Schedule(), others}
 		l.inject = func(ctx context.Context, workers fault.Workers, log func(fault.Event)) error {
-			besides := make(chan error, 1)
-			go func() {
-				mix := fault.Mix{Only: []string{string(fault.Worker), string(fault.Connection)}, Pause: time.Second}
-				besides <- fault.Run(ctx, c.seed, fault.Target{Workers: workers}, mix, log)
-			}()
-			err := scene.Run(ctx, c.seed, workers, log)
-			return errors.Join(err, <-besides)
+			return both(ctx, func(ctx context.Context) error {
+				return scene.Run(ctx, c.seed, workers, log)
+			}, func(ctx context.Context) error {
+				return fault.Run(ctx, c.seed, fault.Target{Workers: workers}, besides, log)
+			})
 		}
 		return errors.Join(l.on(ctx, scene.Cluster), scene.Close())
 	}
 	return l
+}
+
+// both runs two things at a time until ctx ends, or one of them fails.
+func both(ctx context.Context, first, second func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		err := second(ctx)
+		if err != nil {
+			cancel()
+		}
+		ended <- err
+	}()
+	err := first(ctx)
+	if err != nil {
+		cancel()
+	}
+	return errors.Join(err, <-ended)
 }
 
 // on runs the leg on a cluster.

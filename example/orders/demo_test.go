@@ -19,8 +19,8 @@ import (
 	"github.com/idem-go/idem/internal/pgtest"
 )
 
-// TestDemoHolds is not parallel: the demo asks how soon an order goes through, and other tests would be in its way.
 func TestDemoHolds(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	err := demo.Run(t.Context(), demo.Config{
 		Service: []string{testBinary(t), "serve", "-listen", "127.0.0.1:0"}, DatabaseURL: pgtest.EmptyDSN(t), Out: &out,

@@ -58,18 +58,23 @@ func TestLatencyDoesNotSerialise(t *testing.T) {
 	conn := connect(t, p.DSN(), pgx.QueryExecModeExec)
 	const requests, oneWay = 100, 50 * time.Millisecond
 	p.SetLatency(oneWay)
-	begin := time.Now()
-	pipelined(t, conn, func(pipeline *pgconn.Pipeline) {
-		for range requests {
-			query(pipeline, "select 1")
-			if err := pipeline.Sync(); err != nil {
-				t.Fatal(err)
+	const together, serialised = 2 * oneWay, requests / 2 * oneWay // or more
+	fastest := time.Hour
+	for deadline := time.Now().Add(patience); fastest > serialised && time.Now().Before(deadline); { // a busy machine may need some
+		begin := time.Now()
+		pipelined(t, conn, func(pipeline *pgconn.Pipeline) {
+			for range requests {
+				query(pipeline, "select 1")
+				if err := pipeline.Sync(); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		awaitResults(t, pipeline, 2*requests)
-	})
-	if took := time.Since(begin); took < 2*oneWay-time.Millisecond || took > requests/2*oneWay {
-		t.Errorf("%d requests in flight took %v, want about %v", requests, took, 2*oneWay)
+			awaitResults(t, pipeline, 2*requests)
+		})
+		fastest = min(fastest, time.Since(begin))
+	}
+	if fastest < together-time.Millisecond || fastest > serialised {
+		t.Errorf("%d requests in flight took %v, want about %v", requests, fastest, together)
 	}
 }
 

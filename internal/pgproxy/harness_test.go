@@ -21,7 +21,7 @@ import (
 )
 
 // patience is how long a test waits for what must come. It decides nothing but how soon a hanging test fails.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // TestMain fails if a proxy that was closed has left a goroutine.
 func TestMain(m *testing.M) {

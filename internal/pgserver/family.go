@@ -1,12 +1,15 @@
 package pgserver
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Process is one process of a server, such as a session's backend or the checkpointer.
@@ -49,6 +52,28 @@ func (p Process) Signal(sig syscall.Signal) error {
 		return os.ErrProcessDone
 	}
 	return syscall.Kill(p.PID, sig)
+}
+
+// Crash ends the process by SIGKILL so that the postmaster sees it die by that, and takes it for a crash. A process that
+// has ended by itself, as a session's backend may at any moment, has not crashed: that is [os.ErrProcessDone].
+func (p Process) Crash(ctx context.Context) error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return os.ErrProcessDone
+	}
+	for { // one that is on its way out does not stop any more
+		stat, err := readStat(fmt.Sprintf("/proc/%d/stat", p.PID))
+		switch {
+		case err != nil || stat.start != p.start || strings.Contains("ZX", stat.state):
+			return os.ErrProcessDone
+		case stat.state == "T":
+			return syscall.Kill(p.PID, syscall.SIGKILL)
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), p.Signal(syscall.SIGCONT))
+		case <-time.After(time.Millisecond):
+		}
+	}
 }
 
 type procStat struct {

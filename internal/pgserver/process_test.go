@@ -2,6 +2,7 @@ package pgserver_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -87,6 +88,48 @@ func TestKillLeavesNoProcess(t *testing.T) {
 	if err := server.Start(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// A backend that has ended is there until its postmaster has heard of it, and can be sent any signal.
+func TestCrashTellsAProcessThatEndedByItselfFromOneThatCrashed(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("processes are found by /proc")
+	}
+	server := start(t, pgserver.Options{})
+	ended, crashed := connect(t, server), connect(t, server)
+	backend := func(pid uint32) pgserver.Process {
+		for _, p := range server.Processes() {
+			if p.PID == int(pid) {
+				return p
+			}
+		}
+		t.Fatalf("there is no process %d", pid)
+		panic("unreachable")
+	}
+	first, second := backend(ended.PgConn().PID()), backend(crashed.PgConn().PID())
+	if err := syscall.Kill(server.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := ended.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the session has ended", func() bool { return !first.Alive() })
+	if err := first.Crash(t.Context()); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("a process that had ended crashed: %v", err)
+	}
+	if err := syscall.Kill(server.PID(), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := crashed.Ping(t.Context()); err != nil {
+		t.Errorf("the server took it for a crash: %v", err)
+	}
+	if err := second.Crash(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the log says so", func() bool {
+		return strings.Contains(server.LogTail(), fmt.Sprintf("(PID %d) was terminated by signal 9", second.PID))
+	})
 }
 
 func TestServerEndsWithTheProcessThatStartedIt(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
@@ -56,12 +55,8 @@ func TestEngineThatHangsIsPassedBy(t *testing.T) {
 	cmd := testenv(t, []string{"IDEM_TEST_POSTGRES=", "DOCKER_HOST=tcp://" + hangs.Addr().String()}, "true")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	begin := time.Now()
 	if err := cmd.Run(); err != nil {
 		t.Errorf("%v: %s", err, stderr.String())
-	}
-	if took := time.Since(begin); took > engineLimit+20*time.Second {
-		t.Errorf("it took %v", took)
 	}
 	for _, want := range []string{"not using docker: the engine did not answer", "(local, "} {
 		if !strings.Contains(stderr.String(), want) {

@@ -64,7 +64,7 @@ func startGiven(ctx context.Context, cfg config, _ *runDir) (*server, error) {
 	if cfg.url == "" {
 		return nil, fmt.Errorf("IDEM_TEST_DATABASE_URL is not set (%w)", errAbsent)
 	}
-	if err := waitReady(ctx, cfg.url, 10*time.Second, nil); err != nil {
+	if err := waitReady(ctx, cfg.url, time.Minute, nil); err != nil {
 		return nil, fmt.Errorf("the server at IDEM_TEST_DATABASE_URL: %w", err)
 	}
 	return &server{url: cfg.url, what: "IDEM_TEST_DATABASE_URL", stop: func() {}}, nil

@@ -11,7 +11,7 @@ import (
 )
 
 // pageLimit is how long a test may look at a page.
-const pageLimit = time.Minute
+const pageLimit = 3 * time.Minute
 
 // newTab returns the context of a tab in a Chromium of its own, with a fresh profile that is removed afterwards. Where there is no Chromium the test is
 // skipped, and with IDEM_TEST_REQUIRE=1 it fails instead.

@@ -2,6 +2,7 @@ package check
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/idem-go/idem/torture/history"
 	"github.com/idem-go/idem/torture/ledger"
+	"github.com/idem-go/idem/torture/rule"
 )
 
 // Result is what a check has come to.
@@ -25,16 +27,26 @@ type Result struct {
 
 // Files checks a run from its files: the histories of the workers and the state of the database afterwards. It goes
 // through them in portions, each with the keys of some shards, so that memory bounds no run.
-func Files(histories []string, state string, portions int, options Options) (*Result, error) {
+func Files(histories []string, state string, options Options) (*Result, error) {
+	return files(histories, state, portionSize, options)
+}
+
+func files(histories []string, state string, size int64, options Options) (_ *Result, err error) {
 	begin := time.Now()
 	result := &Result{Tally: newTally()}
-	for portion := range portions {
-		wanted := func(shard uint8) bool { return int(shard)%portions == portion }
-		operations, err := history.Operations(histories, wanted)
+	portions, remove, err := divide(histories, state, size)
+	if remove != nil {
+		defer func() { err = errors.Join(err, remove()) }()
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range portions {
+		operations, err := history.Operations(p.histories)
 		if err != nil {
 			return nil, err
 		}
-		rows, err := readState(state, wanted)
+		rows, err := readState(p.state)
 		if err != nil {
 			return nil, err
 		}
@@ -44,21 +56,26 @@ func Files(histories []string, state string, portions int, options Options) (*Re
 		return nil, err
 	}
 	for _, leaks := range result.Tally.Leaks {
-		result.Violations = append(result.Violations, Violation{Rule: "no goroutine is left over", Detail: leaks})
+		result.Violations = append(result.Violations, Violation{Rule: rule.NoGoroutine, Detail: leaks})
 	}
 	slices.SortFunc(result.Freed, func(a, b Freed) int { return cmp.Compare(b.After, a.After) })
 	result.Took = time.Since(begin)
 	return result, nil
 }
 
-func readState(path string, wanted func(uint8) bool) ([]ledger.Row, error) {
+func readState(paths []string) ([]ledger.Row, error) {
 	var rows []ledger.Row
-	err := history.Lines(path, wanted, func(line []byte) error {
-		row, err := history.Decode[ledger.Row](line)
-		rows = append(rows, row)
-		return err
-	})
-	return rows, err
+	for _, path := range paths {
+		err := history.Lines(path, func(line []byte) error {
+			row, err := history.Decode[ledger.Row](line)
+			rows = append(rows, row)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
 }
 
 // add checks one portion.
@@ -67,7 +84,7 @@ func (r *Result) add(operations []*history.Operation, rows []ledger.Row, options
 		r.Tally.add(o)
 	}
 	for _, row := range rows {
-		if f := row.Finding; f != nil && !(f.Rule == ledger.RuleRecord && len(options.ClockMoved) > 0) {
+		if f := row.Finding; f != nil && !(f.Rule == rule.Record && len(options.ClockMoved) > 0) {
 			r.Violations = append(r.Violations, Violation{Rule: f.Rule, Scope: f.Scope, Key: f.Key, Detail: f.Detail})
 		}
 	}

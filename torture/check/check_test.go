@@ -9,6 +9,7 @@ import (
 
 	"github.com/idem-go/idem/torture/history"
 	"github.com/idem-go/idem/torture/ledger"
+	"github.com/idem-go/idem/torture/rule"
 )
 
 // What the library promises to allow must not be called a violation.
@@ -80,6 +81,14 @@ func TestHistoriesThatKeepThePromisesAreAccepted(t *testing.T) {
 			s.call(2, 20, 30, replays(first))
 			first.Return = history.Return{Outcome: history.Unknown, OperationID: "x"}
 		},
+		"in progress while somebody else is": func(s *story) {
+			s.options.Undisturbed = true
+			s.call(1, 0, 10, answers(history.InProgress))
+			s.record(s.call(2, 5, 20, s.executes("x")))
+		},
+		"in progress where nobody else had asked, but the connection of its first attempt was lost": func(s *story) {
+			s.call(1, 0, 10, answers(history.InProgress))
+		},
 		"a DoTx that was committed, one that was not, one that failed in a transaction that went on": func(s *story) {
 			s.call(1, 0, 10, verb("DoTx"), answers(history.Undone), func(o *history.Operation) { o.Runs = []history.Run{{At: ms(5), OperationID: "w"}} })
 			failed := s.call(2, 10, 20, verb("DoTx"), answers(history.FnFailed), func(o *history.Operation) { o.Runs = []history.Run{{At: ms(15), OperationID: "v"}} })
@@ -102,7 +111,7 @@ func TestHistoriesThatKeepThePromisesAreAccepted(t *testing.T) {
 			t.Parallel()
 			s := &story{}
 			tell(s)
-			if diff := cmp.Diff([]string(nil), s.broken(t)); diff != "" {
+			if diff := cmp.Diff([]rule.Rule(nil), s.broken(t)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -112,127 +121,127 @@ func TestHistoriesThatKeepThePromisesAreAccepted(t *testing.T) {
 // One history for each way to break a promise.
 func TestHistoriesThatBreakAPromiseAreRefused(t *testing.T) {
 	t.Parallel()
-	const order = "there is an order of all answers in which each is right"
+	const order = rule.Order
 	for name, test := range map[string]struct {
-		want string
+		want rule.Rule
 		tell func(*story)
 	}{
-		"two executions in one retention period": {"a key is executed once in its retention period", func(s *story) {
+		"two executions in one retention period": {rule.Once, func(s *story) {
 			s.call(1, 0, 10, s.executes("x"))
 			s.record(s.call(2, 20, 30, s.executes("y")))
 		}},
-		"an acknowledged success without its effect": {"an acknowledged success has its effect", func(s *story) {
+		"an acknowledged success without its effect": {rule.Success, func(s *story) {
 			s.record(s.call(1, 0, 10, s.executes("x")))
 			s.without("x")
 		}},
-		"an acknowledged success without its record": {"the record is that of the last execution", func(s *story) {
+		"an acknowledged success without its record": {rule.LastRecord, func(s *story) {
 			s.call(1, 0, 10, s.executes("x"))
 		}},
-		"a rejection without its record": {"the record is that of the last execution", func(s *story) {
+		"a rejection without its record": {rule.LastRecord, func(s *story) {
 			s.call(1, 0, 10, rejects("x"))
 		}},
-		"an error of a call that has committed": {"a call that returns an error has committed nothing", func(s *story) {
+		"an error of a call that has committed": {rule.Nothing, func(s *story) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			s.record(first)
 			first.Return = history.Return{Outcome: history.FnFailed}
 		}},
-		"the end of the context, in a call that has committed": {"a call that returns an error has committed nothing", func(s *story) {
+		"the end of the context, in a call that has committed": {rule.Nothing, func(s *story) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			s.record(first)
 			first.Return = history.Return{Outcome: history.Cancelled}
 		}},
-		"an error of a call whose rejection was recorded": {"a call that returns an error has committed nothing", func(s *story) {
+		"an error of a call whose rejection was recorded": {rule.Nothing, func(s *story) {
 			first := s.call(1, 0, 10, rejects("x"))
 			s.record(first)
 			first.Return = history.Return{Outcome: history.Failed}
 		}},
-		"the replay of another's response by a call that has executed": {"a call that returns an error has committed nothing", func(s *story) {
+		"the replay of another's response by a call that has executed": {rule.Nothing, func(s *story) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			second := s.call(2, 200, 210, s.executes("y"))
 			s.record(second)
 			first.End = ms(230)
 			replays(second)(first)
 		}},
-		"ErrTxEnded of a call that has committed": {"a call that returns an error has committed nothing", func(s *story) {
+		"ErrTxEnded of a call that has committed": {rule.Nothing, func(s *story) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			s.record(first)
 			first.Return = history.Return{Outcome: history.Ended}
 		}},
-		"a response that is not the one committed": {"an answer is, byte for byte, the response that was committed", func(s *story) {
+		"a response that is not the one committed": {rule.Bytes, func(s *story) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			s.record(first)
 			s.call(2, 20, 30, replays(first)).Digest = "another"
 		}},
-		"a record whose response is not the one committed": {"an answer is, byte for byte, the response that was committed", func(s *story) {
+		"a record whose response is not the one committed": {rule.Bytes, func(s *story) {
 			s.record(s.call(1, 0, 10, s.executes("x"))).Digest = "another"
 		}},
-		"a replay that says another time": {"all answers from one execution tell the same times", func(s *story) {
+		"a replay that says another time": {rule.Times, func(s *story) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			s.record(first)
 			s.call(2, 20, 30, replays(first)).Expires++
 		}},
-		"a replay that says rejected": {"all answers from one execution agree on whether it was rejected", func(s *story) {
+		"a replay that says rejected": {rule.Rejection, func(s *story) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			s.record(first)
 			s.call(2, 20, 30, replays(first)).Rejected = true
 		}},
-		"a replay to another request": {"a request with another hash is refused", func(s *story) {
+		"a replay to another request": {rule.Hash, func(s *story) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			s.record(first)
 			s.call(2, 20, 30, replays(first), payload("B"))
 		}},
-		"a replay of what belongs to another key": {"a replay is of an execution of its own key", func(s *story) {
+		"a replay of what belongs to another key": {rule.OwnKey, func(s *story) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			s.record(first)
 			s.call(2, 20, 30, replays(first), func(o *history.Operation) { o.Key = "other" })
 		}},
-		"a replay whose response names another call": {"a replay gives the response of its execution", func(s *story) {
+		"a replay whose response names another call": {rule.OwnMaker, func(s *story) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			s.record(first)
 			s.call(2, 20, 30, replays(first)).Maker++
 		}},
-		"a replay of what has no effect": {"a response that is replayed has its effect", func(s *story) {
+		"a replay of what has no effect": {rule.Replayed, func(s *story) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			s.record(first)
 			s.call(2, 20, 30, replays(first))
 			neverReturns(first)
 			s.without("x")
 		}},
-		"a replay after the expiry": {"an expired record is not replayed", func(s *story) {
+		"a replay after the expiry": {rule.Expired, func(s *story) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			s.record(first)
 			s.call(2, 200, 210, replays(first))
 		}},
-		"a rejection with an effect": {"Reject undoes what fn wrote", func(s *story) {
+		"a rejection with an effect": {rule.Reject, func(s *story) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			first.Rejected = true
 			s.record(first)
 		}},
-		"a call that executed and answers with another's": {"a call that executed answers with its own execution", func(s *story) {
+		"a call that executed and answers with another's": {rule.OwnAnswer, func(s *story) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			s.record(first)
 			s.call(2, 20, 30, replays(first), func(o *history.Operation) { o.Outcome = history.Executed })
 		}},
-		"two effects of one operation": {"an operation has one effect", func(s *story) {
+		"two effects of one operation": {rule.OneEffect, func(s *story) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			s.rows = append(s.rows, s.rows[0])
 			s.record(first)
 		}},
-		"an effect that no call made": {"an effect is of a call for its key", func(s *story) {
+		"an effect that no call made": {rule.EffectMade, func(s *story) {
 			s.record(s.call(1, 0, 10, s.executes("x")))
 			s.operations = nil
 		}},
-		"a record that no call made": {"a record is of a call for its key", func(s *story) {
+		"a record that no call made": {rule.RecordMade, func(s *story) {
 			s.record(s.call(1, 0, 10, rejects("x")))
 			s.operations = nil
 		}},
-		"a DoTx without its caller's writes": {"the effect of DoTx is committed with its caller's writes", func(s *story) {
+		"a DoTx without its caller's writes": {rule.Joined, func(s *story) {
 			s.record(s.call(1, 0, 10, verb("DoTx"), s.executes("x")))
 		}},
-		"the writes of a caller without the DoTx": {"the effect of DoTx is committed with its caller's writes", func(s *story) {
+		"the writes of a caller without the DoTx": {rule.Joined, func(s *story) {
 			s.outer(s.call(1, 0, 10, verb("DoTx"), neverReturns), "before", "executed")
 		}},
-		"what a caller of DoTx rolled back": {"a rollback by the caller of DoTx undoes all", func(s *story) {
+		"what a caller of DoTx rolled back": {rule.Undone, func(s *story) {
 			s.outer(s.call(1, 0, 10, verb("DoTx"), answers(history.Undone)), "before", "refused")
 		}},
 		"a finding in the database": {"any rule of the ledger", func(s *story) {
@@ -264,16 +273,21 @@ func TestHistoriesThatBreakAPromiseAreRefused(t *testing.T) {
 			s.record(first)
 			s.call(2, 20, 30, mismatches(first)).Created++
 		}},
-		"a rejection that is executed over": {"a key is executed once in its retention period", func(s *story) {
+		"in progress where nobody else had asked": {rule.Free, func(s *story) {
+			s.options.Undisturbed = true
+			s.call(1, 0, 10, answers(history.InProgress))
+			s.record(s.call(2, 10, 20, s.executes("x")))
+		}},
+		"a rejection that is executed over": {rule.Once, func(s *story) {
 			s.call(1, 0, 10, rejects("x"))
 			s.record(s.call(2, 20, 30, s.executes("y")))
 		}},
-		"a call killed after COMMIT that is executed again": {"a key is executed once in its retention period", func(s *story) {
+		"a call killed after COMMIT that is executed again": {rule.Once, func(s *story) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			neverReturns(first)
 			s.record(s.call(2, 20, 30, s.executes("y")))
 		}},
-		"a duplicate of another process shares an answer that expired before it came": {"an expired record is not replayed", func(s *story) {
+		"a duplicate of another process shares an answer that expired before it came": {rule.Expired, func(s *story) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			s.call(3, 90, 230, process(7), replays(first))
 			s.call(4, 220, 231, process(8), replays(first))
@@ -326,7 +340,7 @@ func TestLossesAreAllowedOnlyWhereThereWasOne(t *testing.T) {
 		s := &story{options: Options{Losses: []Interval{{ms(1005), ms(1020)}}}}
 		s.record(s.call(1, 1000, 1010, s.executes("x")))
 		s.without("x")
-		if broken := s.broken(t); !slices.Contains(broken, "an acknowledged success has its effect") {
+		if broken := s.broken(t); !slices.Contains(broken, rule.Success) {
 			t.Errorf("broken: %q", broken)
 		}
 	})

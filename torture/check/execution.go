@@ -7,6 +7,7 @@ import (
 
 	"github.com/idem-go/idem/torture/history"
 	"github.com/idem-go/idem/torture/ledger"
+	"github.com/idem-go/idem/torture/rule"
 )
 
 // execution is one operation id: what the calls, the effects and the record say of it.
@@ -65,7 +66,7 @@ func (k *key) trace() {
 // addPossible adds the rejections that may have been recorded without anybody hearing of it.
 func (k *key) addPossible() {
 	for _, o := range k.operations {
-		if o.Outcome != history.Open && o.Outcome != history.Unknown || o.Fn != "reject" {
+		if o.Outcome != history.Open && o.Outcome != history.Unknown || o.Fn != history.Reject {
 			continue
 		}
 		for _, run := range o.Runs {
@@ -97,14 +98,14 @@ func (k *key) sight(x *execution, r *history.Return, by *history.Operation) {
 	if x.digest == "" {
 		x.digest = r.Digest
 	}
-	rule := ""
+	var broken rule.Rule
 	switch {
 	case x.digest != r.Digest:
-		rule = "an answer is, byte for byte, the response that was committed"
+		broken = rule.Bytes
 	case !first && (x.created != r.Created || x.completed != r.Completed || x.expires != r.Expires):
-		rule = "all answers from one execution tell the same times"
+		broken = rule.Times
 	case x.rejected != r.Rejected:
-		rule = "all answers from one execution agree on whether it was rejected"
+		broken = rule.Rejection
 	default:
 		return
 	}
@@ -112,7 +113,7 @@ func (k *key) sight(x *execution, r *history.Return, by *history.Operation) {
 	if by == nil {
 		detail += fmt.Sprintf("; the record has %s", r.Digest)
 	}
-	k.violate(rule, detail, append(slices.Clone(x.seen), x.maker, by)...)
+	k.violate(broken, detail, append(slices.Clone(x.seen), x.maker, by)...)
 }
 
 // ofKey reports whether it happened, and for this key. What a replay brought here from another key has not.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/idem-go/idem/torture/history"
 	"github.com/idem-go/idem/torture/ledger"
+	"github.com/idem-go/idem/torture/rule"
 )
 
 // name is what a key is called by.
@@ -75,9 +76,9 @@ func (k *key) check() (violations []Violation, complete bool) {
 	return k.violations, complete
 }
 
-func (k *key) violate(rule, detail string, involved ...*history.Operation) {
+func (k *key) violate(broken rule.Rule, detail string, involved ...*history.Operation) {
 	k.violations = append(k.violations, Violation{
-		Rule: rule, Scope: k.scope, Key: k.name.key, Detail: detail, History: describe(involved, k.options.Start),
+		Rule: broken, Scope: k.scope, Key: k.name.key, Detail: detail, History: describe(involved, k.options.Start),
 	})
 }
 

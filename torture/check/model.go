@@ -7,6 +7,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/idem-go/idem/torture/history"
+	"github.com/idem-go/idem/torture/rule"
 )
 
 // The model of a key is as simple as the promise: it has a live record or none. A state is the index of the execution
@@ -116,7 +117,7 @@ func (k *key) linearize() (complete bool) {
 		for _, s := range k.minimal(steps) {
 			calls = append(calls, s.call)
 		}
-		k.violate("there is an order of all answers in which each is right", "there is none for these", calls...)
+		k.violate(rule.Order, "there is none for these", calls...)
 	}
 	return true
 }

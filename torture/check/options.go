@@ -19,6 +19,9 @@ type Options struct {
 	// about its own retention period.
 	ClockMoved []Interval
 
+	// Undisturbed says that nothing was done to anybody: no session is left of an attempt whose connection was lost.
+	Undisturbed bool
+
 	// Losses are failovers to a standby that had not received everything. What was acknowledged before may be gone, but
 	// key and effect must be gone together.
 	Losses []Interval

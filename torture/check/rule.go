@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/torture/history"
+	"github.com/idem-go/idem/torture/rule"
 )
 
 // applyRules checks all that does not depend on the order of the answers.
@@ -16,6 +17,8 @@ func (k *key) applyRules() {
 			k.checkExecuted(o)
 		case o.Outcome == history.Replayed:
 			k.checkReplayed(o)
+		case o.Outcome == history.InProgress:
+			k.checkInProgress(o)
 		}
 		k.checkLeftNothing(o)
 		k.checkOuter(o)
@@ -31,13 +34,13 @@ func (k *key) applyRules() {
 func (k *key) checkExecuted(o *history.Operation) {
 	x := k.byID[o.OperationID]
 	if x.maker != o || o.Maker != o.Op {
-		k.violate("a call that executed answers with its own execution", "operation "+x.id, o, x.maker)
+		k.violate(rule.OwnAnswer, "operation "+x.id, o, x.maker)
 	}
 	switch {
 	case o.Rejected && len(x.effects) > 0:
-		k.violate("Reject undoes what fn wrote", "operation "+x.id+" has an effect", o)
+		k.violate(rule.Reject, "operation "+x.id+" has an effect", o)
 	case !o.Rejected && len(x.effects) == 0 && !k.mayBeLost(x):
-		k.violate("an acknowledged success has its effect", "operation "+x.id+" has none", o)
+		k.violate(rule.Success, "operation "+x.id+" has none", o)
 	}
 }
 
@@ -46,18 +49,26 @@ func (k *key) checkReplayed(o *history.Operation) {
 	x := k.byID[o.OperationID]
 	switch {
 	case x.maker == nil:
-		k.violate("a replay is of an execution of its own key", "operation "+x.id+" is of none", o)
+		k.violate(rule.OwnKey, "operation "+x.id+" is of none", o)
 		return
 	case o.Maker != x.maker.Op:
-		k.violate("a replay gives the response of its execution", fmt.Sprintf("operation %s was made by %v", x.id, x.maker.Op), o, x.maker)
+		k.violate(rule.OwnMaker, fmt.Sprintf("operation %s was made by %v", x.id, x.maker.Op), o, x.maker)
 	case x.payload != o.Payload:
-		k.violate("a request with another hash is refused", fmt.Sprintf("operation %s is of payload %s", x.id, x.payload), o, x.maker)
+		k.violate(rule.Hash, fmt.Sprintf("operation %s is of payload %s", x.id, x.payload), o, x.maker)
 	case !o.Rejected && len(x.effects) == 0 && !k.mayBeLost(x):
-		k.violate("a response that is replayed has its effect", "operation "+x.id+" has none", o, x.maker)
+		k.violate(rule.Replayed, "operation "+x.id+" has none", o, x.maker)
 	}
 	// The worker's time of day is the database's: they are on one machine.
 	if begun := k.leader(o).Wall; len(k.options.ClockMoved) == 0 && o.Expires < begun {
-		k.violate("an expired record is not replayed", fmt.Sprintf("it expired %d µs before the call began", begun-o.Expires), o, x.maker)
+		k.violate(rule.Expired, fmt.Sprintf("it expired %d µs before the call began", begun-o.Expires), o, x.maker)
+	}
+}
+
+// checkInProgress: there is somebody in whose hands the key can be. The calls of a key are in the order in which they began.
+func (k *key) checkInProgress(o *history.Operation) {
+	alone := k.operations[0] == o && (len(k.operations) == 1 || k.operations[1].Begin >= o.End)
+	if alone && k.options.Undisturbed {
+		k.violate(rule.Free, "", o)
 	}
 }
 
@@ -65,14 +76,14 @@ func (k *key) checkReplayed(o *history.Operation) {
 // first finds is given to those that come before it returns. It may be o itself.
 func (k *key) leader(o *history.Operation) *history.Operation {
 	earliest := o
-	if o.Verb == "DoTx" {
+	if o.Verb == history.DoTx {
 		return o
 	}
 	for _, other := range k.operations {
 		if other.Begin >= o.Begin {
 			break
 		}
-		if other.End > o.Begin && other.Verb != "DoTx" && other.Op.Process() == o.Op.Process() && other.Begin < earliest.Begin {
+		if other.End > o.Begin && other.Verb != history.DoTx && other.Op.Process() == o.Op.Process() && other.Begin < earliest.Begin {
 			earliest = other
 		}
 	}
@@ -87,7 +98,7 @@ func (k *key) checkLeftNothing(o *history.Operation) {
 	}
 	for _, run := range o.Runs {
 		if x := k.byID[run.OperationID]; x != nil && x.certain {
-			k.violate("a call that returns an error has committed nothing",
+			k.violate(rule.Nothing,
 				fmt.Sprintf("operation %s of %v has %d effects, record %v", x.id, o.Op, len(x.effects), x.record != nil),
 				append(slices.Clone(x.seen), o)...)
 			return
@@ -99,14 +110,14 @@ func (k *key) checkLeftNothing(o *history.Operation) {
 func (k *key) checkEffects(x *execution) {
 	for _, e := range x.effects {
 		if x.maker == nil || x.maker.Op != e.Op || x.maker.Payload != e.Payload {
-			k.violate("an effect is of a call for its key", fmt.Sprintf("operation %s of %v", x.id, e.Op), x.maker)
+			k.violate(rule.EffectMade, fmt.Sprintf("operation %s of %v", x.id, e.Op), x.maker)
 		}
 	}
 	if len(x.effects) > 1 {
-		k.violate("an operation has one effect", fmt.Sprintf("operation %s has %d", x.id, len(x.effects)), x.maker)
+		k.violate(rule.OneEffect, fmt.Sprintf("operation %s has %d", x.id, len(x.effects)), x.maker)
 	}
 	if x.record != nil && x.maker == nil {
-		k.violate("a record is of a call for its key", "operation "+x.id, nil)
+		k.violate(rule.RecordMade, "operation "+x.id, nil)
 	}
 }
 
@@ -118,7 +129,7 @@ func (k *key) checkPeriods() {
 			continue
 		}
 		if last != nil && last.overlaps(x) && !k.clockUncertain(last, x) {
-			k.violate("a key is executed once in its retention period",
+			k.violate(rule.Once,
 				fmt.Sprintf("operation %s was retained for %d µs more when %s held the key", last.id, last.retainedUntil()-x.latest(), x.id),
 				last.maker, x.maker)
 		}
@@ -150,25 +161,25 @@ func (k *key) checkRecord() {
 	if k.record != nil {
 		detail = fmt.Sprintf("the record is of %s, the last execution is %s", k.record.OperationID, last.id)
 	}
-	k.violate("the record is that of the last execution", detail, last.maker)
+	k.violate(rule.LastRecord, detail, last.maker)
 }
 
 // checkOuter: what the caller of DoTx wrote is committed with the execution, or neither is.
 func (k *key) checkOuter(o *history.Operation) {
-	if o.Verb != "DoTx" {
+	if o.Verb != history.DoTx {
 		return
 	}
 	parts := k.outers[o.Op]
-	joined := slices.Contains(parts, "executed")
+	joined := slices.Contains(parts, string(history.Executed))
 	effect := slices.ContainsFunc(o.Runs, func(run history.Run) bool {
 		x := k.byID[run.OperationID]
 		return x != nil && len(x.effects) > 0
 	})
 	switch {
 	case joined != effect:
-		k.violate("the effect of DoTx is committed with its caller's writes", fmt.Sprintf("the caller's: %v, the effect: %v", parts, effect), o)
+		k.violate(rule.Joined, fmt.Sprintf("the caller's: %v, the effect: %v", parts, effect), o)
 	case o.Outcome == history.Undone && len(parts) > 0:
-		k.violate("a rollback by the caller of DoTx undoes all", fmt.Sprint(parts), o)
+		k.violate(rule.Undone, fmt.Sprint(parts), o)
 	}
 }
 

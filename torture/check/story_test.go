@@ -6,6 +6,7 @@ import (
 
 	"github.com/idem-go/idem/torture/history"
 	"github.com/idem-go/idem/torture/ledger"
+	"github.com/idem-go/idem/torture/rule"
 )
 
 // story is a history written by hand: what calls were told, and what was found in the database. Its clock counts in
@@ -131,15 +132,15 @@ func (s *story) without(id string) {
 }
 
 // broken returns the rules that the story breaks, each once.
-func (s *story) broken(t *testing.T) []string {
+func (s *story) broken(t *testing.T) []rule.Rule {
 	t.Helper()
 	result := &Result{Tally: newTally()}
 	result.add(s.operations, s.rows, &s.options)
 	for _, u := range result.Unchecked {
 		t.Errorf("unchecked: %s", u)
 	}
-	var rules []string
-	seen := make(map[string]bool)
+	var rules []rule.Rule
+	seen := make(map[rule.Rule]bool)
 	for _, v := range result.Violations {
 		if !seen[v.Rule] {
 			seen[v.Rule] = true

@@ -12,7 +12,8 @@ type Tally struct {
 	Rejected   int // of those executed
 	Runs       int // of functions
 	Leaks      []string
-	Exits      int // workers that ended in order
+	Exits      int   // workers that ended in order
+	Memory     int64 // of the largest of them, in bytes
 }
 
 func newTally() Tally {
@@ -47,6 +48,7 @@ func (t *Tally) addExits(histories []string) error {
 			continue
 		}
 		t.Exits++
+		t.Memory = max(t.Memory, exit.Memory)
 		if exit.Leaks != "" {
 			t.Leaks = append(t.Leaks, exit.Leaks)
 		}

@@ -3,14 +3,13 @@ package check
 import (
 	"fmt"
 	"strings"
-)
 
-// RuleRecovers is broken if the server does not start again. Then there is no state to check.
-const RuleRecovers = "the server recovers, with what was acknowledged"
+	"github.com/idem-go/idem/torture/rule"
+)
 
 // Violation is a promise that was not kept.
 type Violation struct {
-	Rule       string
+	Rule       rule.Rule
 	Scope, Key string // empty if it is not about one key
 	Detail     string
 	History    []string // what led to it, and nothing else

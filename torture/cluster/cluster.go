@@ -128,7 +128,7 @@ func (c *Cluster) Standby() *pgserver.Server { return c.standby }
 // AwaitReady returns when the primary takes writes, which after a crash is when it has recovered.
 func (c *Cluster) AwaitReady(ctx context.Context) error {
 	for {
-		err := c.Exec(ctx, "create temp table ready () on commit drop")
+		err := c.Writable(ctx)
 		if err == nil {
 			return nil
 		}
@@ -138,6 +138,11 @@ func (c *Cluster) AwaitReady(ctx context.Context) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// Writable is nil if the primary takes writes.
+func (c *Cluster) Writable(ctx context.Context) error {
+	return c.Exec(ctx, "create temp table ready () on commit drop")
 }
 
 // Exec runs one statement on the primary, over a connection of its own that nothing of what clients suffer gets into.

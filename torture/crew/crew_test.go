@@ -57,7 +57,7 @@ func within(t *testing.T) context.Context {
 
 func operations(t *testing.T, c *crew.Crew) []*history.Operation {
 	t.Helper()
-	operations, err := history.Operations(c.Histories(), func(uint8) bool { return true })
+	operations, err := history.Operations(c.Histories())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/idem-go/idem/internal/pgproxy"
+	"github.com/idem-go/idem/torture/history"
 )
 
 // slot is the place of one worker after the other.
@@ -95,12 +96,16 @@ func (s *slot) count() bool {
 	if s.crew.options.Ops == 0 {
 		return true
 	}
-	done, err := os.ReadFile(s.file)
-	if err != nil {
-		return true
-	}
-	s.remaining -= bytes.Count(done, []byte(`"e":"call"`))
-	return s.remaining > 0
+	begun := []byte(fmt.Sprintf(`"e":"%s"`, history.KindCall))
+	calls := 0
+	err := history.Lines(s.file, func(line []byte) error {
+		if bytes.Contains(line, begun) {
+			calls++
+		}
+		return nil
+	})
+	s.remaining -= calls
+	return err != nil || s.remaining > 0
 }
 
 func (s *slot) stopping() bool {

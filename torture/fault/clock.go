@@ -17,7 +17,7 @@ import (
 
 func clockJumps() Leg {
 	return Leg{
-		Name:       "clock",
+		Name:       Clock,
 		About:      "the clock of the database jumps by up to an hour, forward or back, for up to 2 s",
 		Possible:   clockPossible(),
 		MovesClock: true,
@@ -75,7 +75,7 @@ func (c *clock) jump(ctx context.Context, i *injection) error {
 	if i.rng.IntN(2) == 0 {
 		offset = i.between(-10*time.Second, 10*time.Second).Round(time.Second)
 	}
-	i.event.MovesClock = true
+	i.note(func(e *Event) { e.MovesClock = true })
 	i.detail("by %v", offset)
 	if err := c.set(offset); err != nil {
 		return err

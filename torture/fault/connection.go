@@ -9,19 +9,19 @@ import (
 
 func connectionKinds() []Kind {
 	return []Kind{
-		{Name: "cut", Group: Connection, weight: 6, inject: cut,
+		{Name: Cut, Group: Connection, weight: 6, inject: cut,
 			About: "a connection is cut, wherever it is"},
-		{Name: "cut-all", Group: Connection, weight: 2, inject: cutAll,
+		{Name: CutAll, Group: Connection, weight: 2, inject: cutAll,
 			About: "all connections of a worker are cut"},
-		{Name: "cut-at-byte", Group: Connection, weight: 6, inject: cutAtByte,
+		{Name: CutAtByte, Group: Connection, weight: 6, inject: cutAtByte,
 			About: "a connection is cut in the middle of a message"},
-		{Name: "delay", Group: Connection, weight: 3, inject: delay,
+		{Name: Delay, Group: Connection, weight: 3, inject: delay,
 			About: "every byte of a worker takes up to 20 ms longer, for up to 2 s"},
-		{Name: "black-hole", Group: Connection, weight: 3, inject: blackHole,
+		{Name: BlackHole, Group: Connection, weight: 3, inject: blackHole,
 			About: "a connection swallows everything for up to 2 s, then it is cut"},
-		{Name: "freeze", Group: Connection, weight: 4, inject: freeze,
+		{Name: Freeze, Group: Connection, weight: 4, inject: freeze,
 			About: "a connection stands still for up to 2 s, in one direction or in both"},
-		{Name: "refuse", Group: Connection, weight: 3, inject: refuse,
+		{Name: Refuse, Group: Connection, weight: 3, inject: refuse,
 			About: "new connections of a worker are refused, or kept waiting, for up to 2 s"},
 	}
 }

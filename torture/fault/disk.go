@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -109,14 +110,26 @@ func (d *disk) powerOff() error {
 	return shutDownFS(root)
 }
 
-// fill takes every block that is free.
+// fill takes every block that is free: those that come in large pieces without writing them, for a disk may be large.
 func (d *disk) fill() error {
 	file, err := os.Create(d.filler())
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	for _, size := range []int{1 << 20, 64 << 10, 4 << 10} {
+	offset := int64(0)
+	for _, size := range []int64{256 << 20, 16 << 20, 1 << 20} {
+		for err = allocate(file, offset, size); err == nil; err = allocate(file, offset, size) {
+			offset += size
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			return err
+		}
+	}
+	if _, err := file.Seek(offset, io.SeekStart); err != nil {
+		return err
+	}
+	for _, size := range []int{64 << 10, 4 << 10} {
 		block := make([]byte, size)
 		for {
 			if _, err = file.Write(block); err != nil {

@@ -9,6 +9,10 @@ import (
 
 func syncFS(dir *os.File) error { return exec.Command("sync", "--file-system", dir.Name()).Run() }
 
+func allocate(file *os.File, offset, size int64) error {
+	return os.NewSyscallError("fallocate", syscall.Fallocate(int(file.Fd()), 0, offset, size))
+}
+
 // shutDownFS asks the file system to do as if the power had failed: EXT4_IOC_SHUTDOWN, without flushing its journal.
 func shutDownFS(dir *os.File) error {
 	const (

@@ -26,12 +26,16 @@ type Target struct {
 
 // Event tells of one fault, after it has been healed.
 type Event struct {
-	Kind   string
+	Kind   Name
 	At     time.Duration // when it struck, by the history's clock
 	For    time.Duration // until it was healed
 	Worker int           // the slot that it was for, -1 if it was for all
 	Detail string
 	Err    string // what kept it from being injected or healed
+	Hung   bool   // it did not end, and was given up
+
+	// Kills says that the process of the worker was killed.
+	Kills bool
 
 	// Loses says that what was acknowledged meanwhile may be lost, keys and effects together.
 	Loses bool

@@ -16,7 +16,7 @@ import (
 
 func synchronousFailover() Leg {
 	return Leg{
-		Name:  "failover-sync",
+		Name:  FailoverSync,
 		About: "the primary is killed and a synchronous standby takes over: nothing acknowledged is lost",
 		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
 			s.act = func(ctx context.Context, i *injection) error {
@@ -31,7 +31,7 @@ func synchronousFailover() Leg {
 
 func asynchronousFailover() Leg {
 	l := Leg{
-		Name:  "failover-async",
+		Name:  FailoverAsync,
 		About: "the primary is killed and a standby that lags behind takes over: keys and effects are lost together",
 		Loses: true,
 		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
@@ -52,7 +52,7 @@ func loseTheLatest(ctx context.Context, i *injection) error {
 		return err
 	}
 	i.strike()
-	i.event.Loses = true
+	i.note(func(e *Event) { e.Loses = true })
 	if err := awaitCaughtUp(ctx, i.Cluster); err != nil {
 		return err
 	}

@@ -16,11 +16,11 @@ var smallWAL = []string{"min_wal_size=32MB", "max_wal_size=64MB"}
 
 func dataDiskFull() Leg {
 	return Leg{
-		Name:     "disk-full-data",
+		Name:     DiskFullData,
 		About:    "the disk with the data and the log is full, for up to 2 s",
 		Possible: diskPossible(),
 		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
-			return s.onDisk(ctx, 384, opts, fullDisk, func(folder string) cluster.Options {
+			return s.onDisk(ctx, 384+opts.growth(), opts, fullDisk, func(folder string) cluster.Options {
 				return cluster.Options{Data: filepath.Join(folder, "data"), Settings: smallWAL}
 			})
 		},
@@ -29,7 +29,7 @@ func dataDiskFull() Leg {
 
 func walDiskFull() Leg {
 	return Leg{
-		Name:     "disk-full-wal",
+		Name:     DiskFullWAL,
 		About:    "the disk with the write-ahead log is full, for up to 2 s",
 		Possible: diskPossible(),
 		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {

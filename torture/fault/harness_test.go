@@ -119,7 +119,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 }
 
 // kind is the one with the name.
-func kind(t *testing.T, name string) Kind {
+func kind(t *testing.T, name Name) Kind {
 	t.Helper()
 	kinds := Kinds()
 	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name })
@@ -131,10 +131,10 @@ func kind(t *testing.T, name string) Kind {
 }
 
 // inject injects one fault, with the seed, and returns its event, if there is one.
-func inject(t *testing.T, target Target, name string, seed uint64) *Event {
+func inject(t *testing.T, target Target, name Name, seed uint64) *Event {
 	t.Helper()
 	var event *Event
-	target.inject(within(t), kind(t, name), rand.New(rand.NewPCG(seed, seed)), func(e Event) { event = &e })
+	_ = target.inject(within(t), injectLimits, kind(t, name), rand.New(rand.NewPCG(seed, seed)), func(e Event) { event = &e })
 	if event != nil && event.Err != "" {
 		t.Errorf("%s: %s", name, event.Err)
 	}
@@ -142,7 +142,7 @@ func inject(t *testing.T, target Target, name string, seed uint64) *Event {
 }
 
 // injectOne injects a fault that must find something to break.
-func injectOne(t *testing.T, target Target, name string, seed uint64) Event {
+func injectOne(t *testing.T, target Target, name Name, seed uint64) Event {
 	t.Helper()
 	event := inject(t, target, name, seed)
 	if event == nil {
@@ -176,7 +176,7 @@ func query(t *testing.T, conn *pgconn.PgConn, sql string) error {
 }
 
 // whileInjecting calls step until the fault has been injected, or step reports that there is no more to do.
-func whileInjecting(t *testing.T, target Target, name string, seed uint64, step func(n int) bool) Event {
+func whileInjecting(t *testing.T, target Target, name Name, seed uint64, step func(n int) bool) Event {
 	t.Helper()
 	injected := make(chan Event, 1)
 	go func() {

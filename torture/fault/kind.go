@@ -10,20 +10,10 @@ import (
 	"time"
 )
 
-// Group is what a kind of fault breaks.
-type Group string
-
-const (
-	Worker     Group = "worker"
-	Connection Group = "connection"
-	Session    Group = "session"
-	Server     Group = "server"
-)
-
 // Kind is one way to break something.
 type Kind struct {
-	Name  string
-	Group Group
+	Name  Name
+	Group Name
 	About string
 	// Possible is nil, or why this machine cannot do it.
 	Possible error
@@ -40,22 +30,29 @@ func Kinds() []Kind {
 // Mix says which faults Run injects, and how often.
 type Mix struct {
 	// Only are the names or groups of kinds; all that are possible if there are none.
-	Only []string
+	Only []Name
 	// Pause is how long it is from one fault to the next, on average; 300 ms if it is 0.
 	Pause time.Duration
 }
 
 const defaultPause = 300 * time.Millisecond
 
+func (m Mix) pause() time.Duration {
+	if m.Pause == 0 {
+		return defaultPause
+	}
+	return m.Pause
+}
+
 // kinds returns what the mix consists of, without what would need a cluster if there is none. To ask for what does not
 // exist, or cannot be done here, is an error.
 func (m Mix) kinds(cluster bool) ([]Kind, error) {
 	var chosen []Kind
-	known := make(map[string]bool)
+	known := make(map[Name]bool)
 	for _, k := range Kinds() {
-		known[k.Name], known[string(k.Group)] = true, true
+		known[k.Name], known[k.Group] = true, true
 		byName := slices.Contains(m.Only, k.Name)
-		byGroup := slices.Contains(m.Only, string(k.Group))
+		byGroup := slices.Contains(m.Only, k.Group)
 		switch {
 		case byName && k.Possible != nil:
 			return nil, fmt.Errorf("fault %q: %w", k.Name, k.Possible)
@@ -78,7 +75,7 @@ func (m Mix) kinds(cluster bool) ([]Kind, error) {
 func names() []string {
 	var all []string
 	for _, k := range Kinds() {
-		all = append(all, k.Name)
+		all = append(all, string(k.Name))
 	}
 	return all
 }

@@ -3,6 +3,7 @@ package fault
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -11,7 +12,8 @@ import (
 
 // Leg is a scenario on a cluster of its own: something that happens to a server as a whole, again and again.
 type Leg struct {
-	Name, About string
+	Name  Name
+	About string
 	// Possible is nil, or why this machine cannot do it.
 	Possible error
 	// Loses and MovesClock say that some of its events do.
@@ -25,7 +27,11 @@ type LegOptions struct {
 	Bin      string
 	Settings []string
 	Bouncer  bool
+	Duration time.Duration // for which workers will write
 }
+
+// growth is by how much the data grows meanwhile, at the most, in mebibytes: workers write less than half a one a second.
+func (o LegOptions) growth() int64 { return int64(o.Duration/time.Second) / 2 }
 
 // Legs are all scenarios.
 func Legs() []Leg {
@@ -41,10 +47,11 @@ var errNotInstalled = errors.New("not installed")
 type Scene struct {
 	Cluster *cluster.Cluster
 
-	name    string
+	name    Name
 	prepare func() error // before the first act, when the workload's tables are there
 	act     func(context.Context, *injection) error
 	pause   time.Duration // between two acts, on average
+	limits  limits        // of each
 	closers []func() error
 }
 
@@ -53,7 +60,7 @@ func (l Leg) Start(ctx context.Context, opts LegOptions) (*Scene, error) {
 	if l.Possible != nil {
 		return nil, l.Possible
 	}
-	s := &Scene{name: l.Name, pause: 2 * time.Second}
+	s := &Scene{name: l.Name, pause: 2 * time.Second, limits: actLimits}
 	if err := l.stage(ctx, s, opts); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -65,7 +72,7 @@ func (l Leg) Start(ctx context.Context, opts LegOptions) (*Scene, error) {
 // could not be brought back, or a fault could not be injected.
 func (s *Scene) Run(ctx context.Context, seed uint64, workers Workers, log func(Event)) error {
 	if s.prepare != nil {
-		if err := s.prepare(); err != nil {
+		if err := s.limits.bound(ctx, func(context.Context) error { return s.prepare() }); err != nil {
 			return err
 		}
 	}
@@ -76,21 +83,19 @@ func (s *Scene) Run(ctx context.Context, seed uint64, workers Workers, log func(
 		if ctx.Err() != nil && n > 1 {
 			return heal(target)
 		}
-		i := &injection{Target: target, rng: rand.New(rand.NewPCG(seed, n)), event: Event{Kind: s.name, Worker: -1}}
-		i.strike()
 		// What has begun is carried through, so that nothing is left half done.
-		acting, cancel := context.WithTimeout(context.WithoutCancel(ctx), actLimit)
-		err := s.act(acting, i)
-		cancel()
-		i.finish(err, log)
-		if err != nil && !errors.Is(err, errMissed) {
-			return err
+		err := target.inject(context.WithoutCancel(ctx), s.limits, s.kind(), rand.New(rand.NewPCG(seed, n)), log)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
 }
 
-// actLimit is for an act and the recovery from it.
-const actLimit = 2 * time.Minute
+// kind is the act, as a fault of the server.
+func (s *Scene) kind() Kind { return Kind{Name: s.name, Group: Server, inject: s.act} }
+
+// Schedule says how often the leg acts.
+func (s *Scene) Schedule() Schedule { return newSchedule([]Kind{s.kind()}, s.pause, s.limits) }
 
 // Close stops the cluster and removes what was made for it.
 func (s *Scene) Close() error {

@@ -14,7 +14,7 @@ import (
 )
 
 // stage starts a leg, with workers that have begun to work.
-func stage(t *testing.T, name string, settings ...string) (*Scene, *party) {
+func stage(t *testing.T, name Name, settings ...string) (*Scene, *party) {
 	t.Helper()
 	legs := Legs()
 	i := slices.IndexFunc(legs, func(l Leg) bool { return l.Name == name })
@@ -88,8 +88,8 @@ func TestAsynchronousFailoverLosesKeysTogetherWithTheirEffects(t *testing.T) {
 
 func TestFullDiskIsSurvived(t *testing.T) {
 	t.Parallel()
-	for name, says := range map[string]string{"disk-full-data": "No space left on device", "disk-full-wal": "PANIC:"} {
-		t.Run(name, func(t *testing.T) {
+	for name, says := range map[Name]string{DiskFullData: "No space left on device", DiskFullWAL: "PANIC:"} {
+		t.Run(string(name), func(t *testing.T) {
 			t.Parallel()
 			s, p := stage(t, name)
 			for seed := range uint64(2) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/idem-go/idem/internal/pgproxy"
@@ -14,29 +13,29 @@ func pointKinds() []Kind {
 	inserted := []string{"INSERT 0 1"}
 	committed := []string{"COMMIT"}
 	return []Kind{
-		{Name: "kill-after-claim", Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(isClaim, inserted...)),
+		{Name: KillAfterClaim, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(isClaim, inserted...)),
 			About: "SIGKILL when the claim has been executed, before the worker is told"},
-		{Name: "kill-in-fn", Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(isOfFn)),
+		{Name: KillInFn, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(isOfFn)),
 			About: "SIGKILL when a statement of fn has been executed"},
-		{Name: "kill-before-commit", Group: Worker, weight: 4, inject: killAt(pgproxy.Before(pgproxy.IsCommit)),
+		{Name: KillBeforeCommit, Group: Worker, weight: 4, inject: killAt(pgproxy.Before(pgproxy.IsCommit)),
 			About: "SIGKILL when COMMIT was sent by the worker, and the server is not given it"},
-		{Name: "kill-during-commit", Group: Worker, weight: 4, inject: killAt(pgproxy.AfterForward(pgproxy.IsCommit)),
+		{Name: KillDuringCommit, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterForward(pgproxy.IsCommit)),
 			About: "SIGKILL when the server has just been given COMMIT"},
-		{Name: "kill-after-commit", Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...)),
+		{Name: KillAfterCommit, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...)),
 			About: "SIGKILL when the server has committed, before the worker is told"},
 
-		{Name: "lose-claim-answer", Group: Connection, weight: 4, inject: loseAt(pgproxy.AfterAnswer(isClaim, inserted...)),
+		{Name: LoseClaimAnswer, Group: Connection, weight: 4, inject: loseAt(pgproxy.AfterAnswer(isClaim, inserted...)),
 			About: "the connection is lost together with the answer to the claim"},
-		{Name: "lose-commit", Group: Connection, weight: 4, inject: loseAt(pgproxy.Before(pgproxy.IsCommit)),
+		{Name: LoseCommit, Group: Connection, weight: 4, inject: loseAt(pgproxy.Before(pgproxy.IsCommit)),
 			About: "the connection is lost together with COMMIT, which the server is not given"},
-		{Name: "lose-commit-race", Group: Connection, weight: 4, inject: loseAt(pgproxy.AfterForward(pgproxy.IsCommit)),
+		{Name: LoseCommitRace, Group: Connection, weight: 4, inject: loseAt(pgproxy.AfterForward(pgproxy.IsCommit)),
 			About: "the connection is lost when the server has just been given COMMIT"},
-		{Name: "lose-commit-answer", Group: Connection, weight: 6, inject: loseAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...)),
+		{Name: LoseCommitAnswer, Group: Connection, weight: 6, inject: loseAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...)),
 			About: "the connection is lost together with the answer to COMMIT"},
 
-		{Name: "late-commit", Group: Connection, weight: 2, inject: holdAt(pgproxy.Before(pgproxy.IsCommit)),
+		{Name: LateCommit, Group: Connection, weight: 2, inject: holdAt(pgproxy.Before(pgproxy.IsCommit)),
 			About: "COMMIT arrives up to 7 s late, when the caller may have gone to ask what became of it"},
-		{Name: "late-commit-answer", Group: Connection, weight: 2, inject: holdAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...)),
+		{Name: LateCommitAnswer, Group: Connection, weight: 2, inject: holdAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...)),
 			About: "the answer to COMMIT arrives up to 7 s late"},
 	}
 }
@@ -74,7 +73,7 @@ func killAt(at pgproxy.Point) func(context.Context, *injection) error {
 		if err != nil {
 			return err
 		}
-		err = i.signal(worker, syscall.SIGKILL)
+		err = i.kill(worker)
 		conn.Cut(pgproxy.Reset)
 		return err
 	}

@@ -16,7 +16,7 @@ func TestWorkerKilledAtAPointLeavesWhatThePointPromises(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	for _, flavour := range []string{"", "&default_query_exec_mode=simple_protocol"} {
-		for name, effects := range map[string][]int{
+		for name, effects := range map[Name][]int{
 			"kill-after-claim":   {0},
 			"kill-in-fn":         {0},
 			"kill-before-commit": {0},
@@ -67,7 +67,7 @@ func TestClientIsNotToldOfACommitThatIsLost(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	p := proxies(t, c, 1)
-	for name, committed := range map[string][]int{
+	for name, committed := range map[Name][]int{
 		"lose-commit":        {0},
 		"lose-commit-race":   {0, 1},
 		"lose-commit-answer": {1},
@@ -101,7 +101,7 @@ func TestLateCommitIsStillACommit(t *testing.T) {
 	c := startCluster(t)
 	p := proxies(t, c, 1)
 	conn := connect(t, p.slots[0].proxy.DSN())
-	for name, early := range map[string]int{"late-commit": 0, "late-commit-answer": 1} {
+	for name, early := range map[Name]int{"late-commit": 0, "late-commit-answer": 1} {
 		mustExec(t, c, "truncate done")
 		n := 0
 		var there [2]int // how often others saw no row, or the row, while the client waited

@@ -16,12 +16,12 @@ var ErrNotRecovered = errors.New("the server has not recovered from the loss of 
 
 func powerLoss() Leg {
 	return Leg{
-		Name:     "power-loss",
+		Name:     PowerLoss,
 		About:    "the disk loses all that was not synced, and the server with it: nothing acknowledged is lost",
 		Possible: diskPossible(),
 		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
 			s.pause = 3 * time.Second
-			return s.onDisk(ctx, 512, opts, losePower, func(folder string) cluster.Options {
+			return s.onDisk(ctx, 512+opts.growth(), opts, losePower, func(folder string) cluster.Options {
 				return cluster.Options{Data: filepath.Join(folder, "data"), Settings: smallWAL}
 			})
 		},

@@ -3,9 +3,10 @@ package fault
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,13 +21,13 @@ func serverKinds() []Kind {
 		linux = errors.New("the processes of a server are found by /proc, which is Linux's")
 	}
 	return []Kind{
-		{Name: "server-restart", Group: Server, weight: 1, inject: whileDown(fastStop),
+		{Name: ServerRestart, Group: Server, weight: 1, inject: whileDown(fastStop),
 			About: "the server is stopped in order and started again"},
-		{Name: "server-immediate", Group: Server, weight: 1, inject: whileDown(immediateStop),
+		{Name: ServerImmediate, Group: Server, weight: 1, inject: whileDown(immediateStop),
 			About: "the server is stopped without a checkpoint, and recovers"},
-		{Name: "server-kill", Group: Server, weight: 1, inject: whileDown(killServer),
+		{Name: ServerKill, Group: Server, weight: 1, inject: whileDown(killServer),
 			About: "SIGKILL of the postmaster; what is left of the server goes when it notices"},
-		{Name: "backend-kill", Group: Server, weight: 1, inject: killBackend, Possible: linux,
+		{Name: BackendKill, Group: Server, weight: 1, inject: killBackend, Possible: linux,
 			About: "SIGKILL of one of the server's processes: it ends all sessions and recovers"},
 	}
 }
@@ -54,14 +55,15 @@ func killBackend(ctx context.Context, i *injection) error {
 		}
 		i.strike()
 		i.detail("%s", victim.Title)
-		if victim.Signal(syscall.SIGKILL) != nil {
-			return errMissed // it has just ended
+		err = victim.Crash(ctx)
+		if errors.Is(err, os.ErrProcessDone) {
+			return errMissed
 		}
 		// The postmaster has noticed when it ends the other sessions.
-		for conn.Ping(ctx) == nil {
-			time.Sleep(time.Millisecond)
+		for err == nil && conn.Ping(ctx) == nil {
+			sleep(ctx, time.Millisecond)
 		}
-		return nil
+		return errors.Join(err, ctx.Err())
 	})
 	if err != nil {
 		return err
@@ -90,17 +92,30 @@ func (i *injection) revive(ctx context.Context) error {
 	return revive(ctx, i.Cluster)
 }
 
-// revive brings the primary back, if it is down, makes it wait for no ghost, and returns when it takes writes.
+// revive makes the primary wait for no ghost and returns when it takes writes. It starts it whenever it is down: one that
+// is there may be about to go, for what was done to it before.
 func revive(ctx context.Context, c *cluster.Cluster) error {
-	if primary := c.Primary(); !primary.Running() {
-		if err := primary.Start(ctx); err != nil {
-			return err
+	for failures := 0; ; {
+		if primary := c.Primary(); !primary.Running() {
+			if err := primary.Start(ctx); err != nil {
+				if failures++; failures == maxStarts || ctx.Err() != nil {
+					return err
+				}
+				continue
+			}
 		}
-	}
-	for err := c.ResetSynchronous(ctx); err != nil; err = c.ResetSynchronous(ctx) {
+		err := c.ResetSynchronous(ctx)
+		if err == nil {
+			err = c.Writable(ctx)
+		}
+		if err == nil {
+			return nil
+		}
 		if !sleep(ctx, 20*time.Millisecond) {
-			return err
+			return fmt.Errorf("%w, last because: %w", ctx.Err(), err)
 		}
 	}
-	return c.AwaitReady(ctx)
 }
+
+// maxStarts is how often a server is started that does not come up.
+const maxStarts = 3

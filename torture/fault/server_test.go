@@ -8,13 +8,16 @@ import (
 func TestServerFaultEndsEverySessionAndKeepsWhatWasCommitted(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	for i, test := range []struct{ name, log string }{
+	for i, test := range []struct {
+		name Name
+		log  string
+	}{
 		{"server-restart", "database system was shut down at"},
 		{"server-immediate", "database system was interrupted"},
 		{"server-kill", "database system was interrupted"},
 		{"backend-kill", "was terminated by signal 9"},
 	} {
-		mustExec(t, c, "insert into done values ('"+test.name+"')")
+		mustExec(t, c, "insert into done values ('"+string(test.name)+"')")
 		conn := connect(t, c.DSN())
 		already := len(log(t, c))
 		injectOne(t, Target{c, proxies(t, c, 1)}, test.name, 1)

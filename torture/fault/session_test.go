@@ -22,7 +22,7 @@ func code(err error) string {
 func TestSessionIsToldWhatTheServerDidToIt(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
-	for name, want := range map[string]string{"terminate": "57P01", "cancel": "57014"} {
+	for name, want := range map[Name]string{"terminate": "57P01", "cancel": "57014"} {
 		conn := connect(t, c.DSN())
 		told := make(chan error, 1)
 		go func() { told <- query(t, conn, "select pg_sleep(60)") }()

@@ -22,7 +22,7 @@ import (
 
 func syncFails() Leg {
 	return Leg{
-		Name:     "sync-fails",
+		Name:     SyncFails,
 		About:    "fdatasync fails with EIO: the server panics, and recovers",
 		Possible: tracePossible(),
 		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {

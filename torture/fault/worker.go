@@ -8,15 +8,15 @@ import (
 
 func workerKinds() []Kind {
 	return []Kind{
-		{Name: "kill", Group: Worker, weight: 6, inject: kill,
+		{Name: Kill, Group: Worker, weight: 6, inject: kill,
 			About: "SIGKILL of a worker, wherever it is"},
-		{Name: "stop", Group: Worker, weight: 4, inject: stop,
+		{Name: Stop, Group: Worker, weight: 4, inject: stop,
 			About: "SIGSTOP of a worker, for up to 2 s, and SIGCONT"},
 	}
 }
 
 func kill(_ context.Context, i *injection) error {
-	return i.signal(i.worker(), syscall.SIGKILL)
+	return i.kill(i.worker())
 }
 
 func stop(ctx context.Context, i *injection) error {

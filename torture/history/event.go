@@ -49,19 +49,20 @@ const (
 
 // Event is a line of a history.
 type Event struct {
-	Shard  uint8         `json:"p"` // the first field, so that a line can be skipped without decoding it
+	Shard  uint8         `json:"p"` // the first field, so that a history can be divided without decoding it
 	At     time.Duration `json:"t"`
 	Kind   Kind          `json:"e"`
 	Op     Op            `json:"o"`
 	Call   *Call         `json:"c,omitempty"`
 	Run    string        `json:"i,omitempty"` // the operation id that fn sees
 	Return *Return       `json:"r,omitempty"`
-	Leaks  string        `json:"leaks,omitempty"` // at exit: goroutines that should not be there
+	Leaks  string        `json:"leaks,omitempty"`  // at exit: goroutines that should not be there
+	Memory int64         `json:"memory,omitempty"` // at exit: the most that the worker took, in bytes
 }
 
 // Call is what was asked for.
 type Call struct {
-	Verb     string        `json:"v"` // Do, DoTx, DoJSON
+	Verb     string        `json:"v"`
 	Scope    string        `json:"s"`
 	Key      string        `json:"k"`
 	Payload  string        `json:"h"` // what is hashed
@@ -72,6 +73,15 @@ type Call struct {
 	Settings string        `json:"x"`               // isolation level and exec mode
 	Wall     int64         `json:"w"`               // the time of day, in microseconds
 }
+
+// The verbs of a call, and the one thing that fn may do which leaves a record without an effect.
+const (
+	Do     = "Do"
+	DoTx   = "DoTx"
+	DoJSON = "DoJSON"
+
+	Reject = "reject"
+)
 
 // Outcome is what was answered.
 type Outcome string

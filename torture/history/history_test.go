@@ -13,8 +13,6 @@ import (
 	"github.com/idem-go/idem/torture/history"
 )
 
-func all(uint8) bool { return true }
-
 func call(n uint32, at time.Duration, key string) history.Event {
 	return history.Event{
 		Shard: history.ShardOf("s", key), At: at, Kind: history.KindCall, Op: history.NewOp(0, 0, n),
@@ -52,7 +50,7 @@ func TestOperationsComeInTheOrderInWhichTheyBeganFromAllFiles(t *testing.T) {
 	operations, err := history.Operations([]string{
 		file(t, call(1, 1, "k"), run, call(2, 5, "l"), ret(1, 7, "k"), ret(2, 9, "l")),
 		file(t, call(3, 3, "k"), ret(3, 4, "k")),
-	}, all)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +68,7 @@ func TestOperationsComeInTheOrderInWhichTheyBeganFromAllFiles(t *testing.T) {
 
 func TestACallWithoutAReturnIsOpen(t *testing.T) {
 	t.Parallel()
-	operations, err := history.Operations([]string{file(t, call(1, 1, "k"))}, all)
+	operations, err := history.Operations([]string{file(t, call(1, 1, "k"))})
 	if err != nil || len(operations) != 1 || operations[0].Outcome != history.Open || operations[0].End != history.Forever {
 		t.Errorf("%v, %v", operations, err)
 	}
@@ -89,7 +87,7 @@ func TestATornLastLineIsLeftOut(t *testing.T) {
 		if err := os.WriteFile(path, whole[:end], 0o644); err != nil {
 			t.Fatal(err)
 		}
-		operations, err := history.Operations([]string{path}, all)
+		operations, err := history.Operations([]string{path})
 		if err != nil {
 			t.Fatalf("torn at %d: %v", end, err)
 		}
@@ -115,46 +113,55 @@ func TestADamagedHistoryIsAnError(t *testing.T) {
 			if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if operations, err := history.Operations([]string{path}, all); err == nil {
+			if operations, err := history.Operations([]string{path}); err == nil {
 				t.Errorf("%v", operations)
 			}
 		})
 	}
 	path := file(t, call(1, 1, "k"), call(1, 2, "k"))
-	if _, err := history.Operations([]string{path}, all); err == nil {
+	if _, err := history.Operations([]string{path}); err == nil {
 		t.Error("two calls of one name were accepted")
 	}
 }
 
-// A history that is read in portions is read once, each key in one piece.
+// Nothing is lost or seen twice when a history is divided, each key stays in one piece, and in order.
 func TestShardsDivideAHistory(t *testing.T) {
 	t.Parallel()
-	var events []history.Event
-	const keys = 100
-	for n := range uint32(keys * 3) {
-		events = append(events, call(n+1, time.Duration(n), strings.Repeat("k", int(n%keys)+1)))
+	var files []string
+	const keys, parts = 100, 7
+	for n := range uint32(3) {
+		var events []history.Event
+		for k := range uint32(keys) {
+			key := strings.Repeat("k", int(k)+1)
+			events = append(events, call(n*keys+k+1, time.Duration(n), key), ret(n*keys+k+1, time.Duration(n+5), key))
+		}
+		files = append(files, file(t, events...))
 	}
-	path := file(t, events...)
-	const portions = 7
-	portionOf, seen := make(map[string]int), 0
-	for portion := range portions {
-		operations, err := history.Operations([]string{path}, func(shard uint8) bool { return int(shard)%portions == portion })
+	divided, err := history.Divide(files, t.TempDir(), "part", parts)
+	if err != nil || len(divided) != parts {
+		t.Fatalf("%d parts, %v", len(divided), err)
+	}
+	partOf, seen := make(map[string]string), 0
+	for _, part := range divided {
+		operations, err := history.Operations([]string{part})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, o := range operations {
-			seen++
-			if before, ok := portionOf[o.Key]; ok && before != portion {
-				t.Errorf("key %s is in two portions", o.Key)
+			if seen++; o.Outcome == history.Open {
+				t.Errorf("%v has lost its return", o)
 			}
-			portionOf[o.Key] = portion
+			if before, ok := partOf[o.Key]; ok && before != part {
+				t.Errorf("key %s is in two parts", o.Key)
+			}
+			partOf[o.Key] = part
 		}
-		if len(operations) == len(events) {
-			t.Error("one portion has everything")
+		if len(operations) == 3*keys {
+			t.Error("one part has everything")
 		}
 	}
-	if seen != len(events) {
-		t.Errorf("%d of %d calls", seen, len(events))
+	if seen != 3*keys {
+		t.Errorf("%d of %d calls", seen, 3*keys)
 	}
 }
 

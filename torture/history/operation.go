@@ -45,11 +45,11 @@ func (o *Operation) String() string {
 	return s
 }
 
-// Operations reads the calls of the wanted shards from the files of the workers, in the order in which they began.
-func Operations(paths []string, wanted func(shard uint8) bool) ([]*Operation, error) {
+// Operations reads the calls from the files of the workers, in the order in which they began.
+func Operations(paths []string) ([]*Operation, error) {
 	byOp := make(map[Op]*Operation)
 	for _, path := range paths {
-		err := Lines(path, wanted, func(line []byte) error {
+		err := Lines(path, func(line []byte) error {
 			event, err := Decode[Event](line)
 			if err != nil {
 				return err

@@ -11,9 +11,13 @@ import (
 	"strconv"
 )
 
-// Lines calls each for every line of a file whose shard is wanted. A last line without an end is torn: it is what a
-// killed process did not finish to write, and is left out.
-func Lines(path string, wanted func(shard uint8) bool, each func(line []byte) error) error {
+// Lines calls each for every line of a file. A last line without an end is torn: it is what a killed process did not
+// finish to write, and is left out.
+func Lines(path string, each func(line []byte) error) error {
+	return eachLine(path, func(_ uint8, line []byte) error { return each(line) })
+}
+
+func eachLine(path string, each func(shard uint8, line []byte) error) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
@@ -29,8 +33,8 @@ func Lines(path string, wanted func(shard uint8) bool, each func(line []byte) er
 			return fmt.Errorf("%s: line %d: %w", path, n, err)
 		}
 		shard, err := shardOfLine(line)
-		if err == nil && wanted(shard) {
-			err = each(line)
+		if err == nil {
+			err = each(shard, line)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: line %d: %w", path, n, err)

@@ -57,6 +57,14 @@ func (t Transfer) Write(ctx context.Context, tx pgx.Tx, operationID string) erro
 	return nil
 }
 
+// The parts that the caller of DoTx writes: one before, and one after, which tells what DoTx answered. The others are
+// outcomes of package history.
+const (
+	PartBefore   = "before"
+	PartRejected = "rejected"
+	PartRefused  = "refused"
+)
+
 // Outer is what the caller of DoTx writes beside it.
 type Outer struct {
 	Op    history.Op `json:"o"`

@@ -15,6 +15,7 @@ import (
 	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/torture/history"
 	"github.com/idem-go/idem/torture/ledger"
+	"github.com/idem-go/idem/torture/rule"
 )
 
 // books is a database with the tables of the torture.
@@ -84,7 +85,7 @@ func (b *books) take() []ledger.Row {
 		b.t.Fatal(err)
 	}
 	var rows []ledger.Row
-	err = history.Lines(path, func(uint8) bool { return true }, func(line []byte) error {
+	err = history.Lines(path, func(line []byte) error {
 		row, err := history.Decode[ledger.Row](line)
 		rows = append(rows, row)
 		return err
@@ -95,9 +96,9 @@ func (b *books) take() []ledger.Row {
 	return rows
 }
 
-func (b *books) findings() []string {
+func (b *books) findings() []rule.Rule {
 	b.t.Helper()
-	var rules []string
+	var rules []rule.Rule
 	for _, row := range b.take() {
 		if row.Finding != nil && !slices.Contains(rules, row.Finding.Rule) {
 			rules = append(rules, row.Finding.Rule)
@@ -146,31 +147,31 @@ func TestTheStateHasEffectAndRecordOfAnExecution(t *testing.T) {
 // Each rule is broken by hand, and found.
 func TestEveryRuleOfTheDatabaseFindsWhatBreaksIt(t *testing.T) {
 	t.Parallel()
-	for rule, breakIt := range map[string]func(*books){
-		"no record in state processing is visible at rest": func(b *books) {
+	for want, breakIt := range map[rule.Rule]func(*books){
+		rule.Processing: func(b *books) {
 			b.exec("update idem.records set state = 'processing', completed_at = null")
 		},
-		"a key has one record": func(b *books) {
+		rule.OneRecord: func(b *books) {
 			b.exec("alter table idem.records drop constraint records_pkey; insert into idem.records select * from idem.records")
 		},
-		"a completed record has exactly one effect": func(b *books) { b.exec("delete from torture.effects") },
-		"a rejected record has no effect":           func(b *books) { b.exec("update idem.records set state = 'failed'") },
-		"record and effect are of the same key and request": func(b *books) {
+		rule.Completed: func(b *books) { b.exec("delete from torture.effects") },
+		rule.Rejected:  func(b *books) { b.exec("update idem.records set state = 'failed'") },
+		rule.SameRequest: func(b *books) {
 			b.exec("update idem.records set hash = sha256(hash)")
 		},
-		ledger.RuleRecord:             func(b *books) { b.exec("delete from idem.records") },
-		"an operation has one effect": func(b *books) { b.exec("insert into torture.effects select * from torture.effects") },
-		"an effect is there as a whole": func(b *books) {
+		rule.Record:    func(b *books) { b.exec("delete from idem.records") },
+		rule.OneEffect: func(b *books) { b.exec("insert into torture.effects select * from torture.effects") },
+		rule.WholeEffect: func(b *books) {
 			b.exec("delete from torture.entries where amount > 0")
 		},
-		"balances are what the entries say": func(b *books) {
+		rule.Balances: func(b *books) {
 			b.exec("update torture.accounts set balance = balance + 1 where id = 1")
 		},
-		"what the caller of DoTx wrote is there as a whole": func(b *books) {
+		rule.WholeCaller: func(b *books) {
 			b.exec("insert into torture.outers values (1, 's', 'k', 'before')")
 		},
 	} {
-		t.Run(rule, func(t *testing.T) {
+		t.Run(string(want), func(t *testing.T) {
 			t.Parallel()
 			b := open(t)
 			b.execute("k", nil)
@@ -178,7 +179,7 @@ func TestEveryRuleOfTheDatabaseFindsWhatBreaksIt(t *testing.T) {
 				t.Fatalf("before anything is broken: %q", found)
 			}
 			breakIt(b)
-			if found := b.findings(); !slices.Contains(found, rule) {
+			if found := b.findings(); !slices.Contains(found, want) {
 				t.Errorf("found %q", found)
 			}
 		})
@@ -218,12 +219,12 @@ func TestSessionsAndLocksThatAreLeftOverAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	left, err := ledger.Leftovers(t.Context(), watching, 0)
-	var rules []string
+	var rules []rule.Rule
 	for _, f := range left {
 		rules = append(rules, f.Rule)
 	}
 	slices.Sort(rules)
-	if diff := cmp.Diff([]string{"no connection is left over", "no lock is left over"}, slices.Compact(rules)); diff != "" || err != nil {
+	if diff := cmp.Diff([]rule.Rule{rule.NoConnection, rule.NoLock}, slices.Compact(rules)); diff != "" || err != nil {
 		t.Errorf("%s %v", diff, err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/torture/rule"
 )
 
 // Application is how a worker's sessions call themselves. Those that a pooler keeps go by the last client they had, or by
@@ -20,19 +22,19 @@ func Application(pooled bool) string {
 // transaction. If patience ends before, it returns what is left.
 func Leftovers(ctx context.Context, conn *pgx.Conn, patience time.Duration) ([]Finding, error) {
 	const query = `
-		SELECT 'no connection is left over' AS rule, format('pid %s: %s, %s: %s', pid, state, wait_event, left(query, 60)) AS detail
+		SELECT $1::text AS rule, format('pid %s: %s, %s: %s', pid, state, wait_event, left(query, 60)) AS detail
 		FROM pg_stat_activity
 		WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
-		  AND (application_name = 'torture direct' OR state <> 'idle') -- a pooler keeps idle ones
+		  AND (application_name = $2::text OR state <> 'idle') -- a pooler keeps idle ones
 		UNION ALL
-		SELECT 'no lock is left over', format('%s %s of pid %s', locktype, mode, pid)
+		SELECT $3::text, format('%s %s of pid %s', locktype, mode, pid)
 		FROM pg_locks
 		WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		  AND pid IN (SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend') AND pid <> pg_backend_pid()
 		UNION ALL
-		SELECT 'no prepared transaction is left over', gid FROM pg_prepared_xacts`
+		SELECT $4::text, gid FROM pg_prepared_xacts`
 	for deadline := time.Now().Add(patience); ; {
-		rows, err := conn.Query(ctx, query)
+		rows, err := conn.Query(ctx, query, rule.NoConnection, Application(false), rule.NoLock, rule.NoTransaction)
 		if err != nil {
 			return nil, err
 		}

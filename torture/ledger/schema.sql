@@ -22,7 +22,6 @@ CREATE TABLE torture.accounts (
     id      integer PRIMARY KEY,
     balance bigint  NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
-INSERT INTO torture.accounts (id) SELECT generate_series(0, 127);
 
 CREATE TABLE torture.entries (
     operation_id uuid    NOT NULL,

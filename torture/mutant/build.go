@@ -45,20 +45,9 @@ func (m *Mutant) overlay(module, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	edited := make(map[string]string)
-	for _, e := range m.Edits {
-		path := filepath.Join(root, e.File)
-		source, ok := edited[path]
-		if !ok {
-			read, err := os.ReadFile(path)
-			if err != nil {
-				return "", err
-			}
-			source = string(read)
-		}
-		if edited[path], err = e.apply(source); err != nil {
-			return "", err
-		}
+	edited, err := m.Apply(root)
+	if err != nil {
+		return "", err
 	}
 	replace := make(map[string]string)
 	for path, source := range edited {
@@ -66,7 +55,7 @@ func (m *Mutant) overlay(module, dir string) (string, error) {
 		if err := os.WriteFile(file, []byte(source), 0o644); err != nil {
 			return "", err
 		}
-		replace[path] = file
+		replace[filepath.Join(root, path)] = file
 	}
 	encoded, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {

@@ -1,10 +1,16 @@
 package mutant
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/idem-go/idem/torture/fault"
+	"github.com/idem-go/idem/torture/rule"
 )
 
 // Mutant is the library with a promise broken.
@@ -13,14 +19,14 @@ type Mutant struct {
 	About string
 	Edits []Edit
 
-	// Faults are those that bring it to light, as for -only of a run.
-	Faults string
+	// Faults and legs are those that bring it to light, if the workers do not do so by themselves.
+	Faults []fault.Name
 	// Settings are those of the servers, name=value: a promise can also be broken there.
 	Settings []string
 	// Rules are those of the checker of which a run must find one broken: a mutant that is found out by accident is not
 	// found out.
-	Rules []string
-	// Duration of a run; 3 s if it is 0.
+	Rules []rule.Rule
+	// Duration of the first run; 3 s if it is 0.
 	Duration time.Duration
 }
 
@@ -32,9 +38,33 @@ type Edit struct {
 
 func (e Edit) apply(source string) (string, error) {
 	if n := strings.Count(source, e.Old); n != 1 {
-		return "", fmt.Errorf("the mutant no longer applies: %s has %d times %q", e.File, n, e.Old)
+		return "", fmt.Errorf("%w: %s has %d times %q", errStale, e.File, n, e.Old)
 	}
 	return strings.Replace(source, e.Old, e.New, 1), nil
+}
+
+// errStale is the error of a mutant of a library that has changed since.
+var errStale = errors.New("the mutant no longer applies")
+
+// Apply makes the edits, in their order, and returns the files that they change, by their path from the root of the
+// repository.
+func (m *Mutant) Apply(root string) (map[string]string, error) {
+	edited := make(map[string]string)
+	for _, e := range m.Edits {
+		source, ok := edited[e.File]
+		if !ok {
+			read, err := os.ReadFile(filepath.Join(root, e.File))
+			if err != nil {
+				return nil, fmt.Errorf("%w: %w", errStale, err)
+			}
+			source = string(read)
+		}
+		var err error
+		if edited[e.File], err = e.apply(source); err != nil {
+			return nil, err
+		}
+	}
+	return edited, nil
 }
 
 // Find returns the mutant of that name.
@@ -49,6 +79,14 @@ func Find(name string) (*Mutant, error) {
 		return nil, fmt.Errorf("no mutant %q; there are: %s", name, strings.Join(names, ", "))
 	}
 	return &all[i], nil
+}
+
+// faults are those of its run, as -only has them.
+func (m *Mutant) faults() []fault.Name {
+	if len(m.Faults) == 0 {
+		return []fault.Name{fault.None}
+	}
+	return m.Faults
 }
 
 func (m *Mutant) duration() time.Duration {

@@ -1,27 +1,31 @@
 package mutant
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/idem-go/idem/torture/report"
+	"github.com/idem-go/idem/torture/rule"
 )
 
-// Seeds are those that a mutant is tried with, one after the other until it is caught. The same seeds must find nothing
-// wrong with the library as it is.
-var Seeds = []uint64{1, 2, 3}
+// Seeds are those that a mutant is tried with, one after the other until it is caught, each for longer than the one before:
+// a busy machine makes fewer calls in the same time. The same seeds must find nothing wrong with the library as it is.
+var Seeds = []uint64{1, 2, 3, 4}
+
+// longer is how much longer each run is than the one before.
+const longer = 3
 
 // Verdict is what runs of a program came to.
 type Verdict struct {
 	Caught bool
-	Rules  []string // that were found broken, each once
-	Seed   uint64   // of the last run
+	Rules  []rule.Rule // that were found broken, each once
+	Seed   uint64      // of the last run
 	Took   time.Duration
 	Report string // of the last run
 }
@@ -31,12 +35,14 @@ type Verdict struct {
 func (m *Mutant) Try(ctx context.Context, program string) (*Verdict, error) {
 	begin := time.Now()
 	v := &Verdict{}
+	duration := m.duration()
 	for _, seed := range Seeds {
 		v.Seed = seed
-		if err := m.run(ctx, program, v); err != nil {
+		if err := m.run(ctx, program, duration, v); err != nil {
 			return v, err
 		}
-		v.Caught = slices.ContainsFunc(v.Rules, func(rule string) bool { return slices.Contains(m.Rules, rule) })
+		duration *= longer
+		v.Caught = slices.ContainsFunc(v.Rules, func(broken rule.Rule) bool { return slices.Contains(m.Rules, broken) })
 		v.Took = time.Since(begin)
 		if v.Caught {
 			break
@@ -49,39 +55,38 @@ func (m *Mutant) Try(ctx context.Context, program string) (*Verdict, error) {
 func (m *Mutant) Once(ctx context.Context, program string, seed uint64) (*Verdict, error) {
 	begin := time.Now()
 	v := &Verdict{Seed: seed}
-	err := m.run(ctx, program, v)
+	err := m.run(ctx, program, m.duration(), v)
 	v.Caught, v.Took = len(v.Rules) > 0, time.Since(begin)
 	return v, err
 }
 
-// notKept is how a report begins the line of a rule that is broken.
-const notKept = "NOT KEPT: "
-
-func (m *Mutant) run(ctx context.Context, program string, v *Verdict) error {
+func (m *Mutant) run(ctx context.Context, program string, duration time.Duration, v *Verdict) error {
 	dir, err := os.MkdirTemp("", "torture-mutant-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	args := []string{"-dir", dir, "-seed", fmt.Sprint(v.Seed), "-duration", m.duration().String(), "-only", m.Faults}
+	args := []string{"-dir", dir, "-keep", "-seed", fmt.Sprint(v.Seed), "-duration", duration.String()}
+	for _, name := range m.faults() {
+		args = append(args, "-only", string(name))
+	}
 	for _, setting := range m.Settings {
 		args = append(args, "-setting", setting)
 	}
 	run := exec.CommandContext(ctx, program, args...)
-	var out, stderr bytes.Buffer
-	run.Stdout, run.Stderr = &out, &stderr
-	err = run.Run()
-	v.Report = out.String() + stderr.String()
+	said, err := run.CombinedOutput()
+	v.Report = string(said)
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 {
 		err = nil
 	}
 	if err != nil {
 		return fmt.Errorf("seed %d: %w\n%s", v.Seed, err, v.Report)
 	}
-	for lines := bufio.NewScanner(&out); lines.Scan(); {
-		if rule, ok := strings.CutPrefix(lines.Text(), notKept); ok && !slices.Contains(v.Rules, rule) {
-			v.Rules = append(v.Rules, rule)
+	verdict, err := report.ReadVerdict(filepath.Join(dir, report.VerdictFile))
+	for _, broken := range verdict.Broken {
+		if !slices.Contains(v.Rules, broken) {
+			v.Rules = append(v.Rules, broken)
 		}
 	}
-	return nil
+	return err
 }

@@ -11,33 +11,55 @@ import (
 	"github.com/idem-go/idem/torture/check"
 	"github.com/idem-go/idem/torture/fault"
 	"github.com/idem-go/idem/torture/history"
+	"github.com/idem-go/idem/torture/rule"
 )
 
 // Leg is a run on one set of servers, and what came of it.
 type Leg struct {
-	Name       string
-	Seed       uint64
-	Start, End time.Duration
-	Faults     []fault.Event
-	*check.Result
+	Name          string
+	Seed          uint64
+	Start, End    time.Duration
+	Faults        []fault.Event
+	Silences      []Silence
+	Failures      []string // what of the leg did not work
+	*check.Result          // nil if there was nothing to judge
 }
 
 // Print writes the report of a leg.
 func Print(w io.Writer, leg *Leg) {
+	if leg.Result == nil {
+		fmt.Fprintf(w, "\n%s: seed %d, not judged\n", leg.Name, leg.Seed)
+		printFailures(w, leg.Failures)
+		return
+	}
 	took := leg.End - leg.Start
 	fmt.Fprintf(w, "\n%s: seed %d, %v, %d calls (%.0f/s) on %d keys, %d runs of a function\n", leg.Name, leg.Seed,
-		took.Round(time.Millisecond), leg.Tally.Operations, float64(leg.Tally.Operations)/took.Seconds(), leg.Keys, leg.Tally.Runs)
+		took.Round(time.Millisecond), leg.Tally.Operations, rate(leg.Tally.Operations, took), leg.Keys, leg.Tally.Runs)
 	printOutcomes(w, &leg.Tally)
 	printFaults(w, leg.Faults)
+	printSilences(w, leg.Silences)
 	printFreed(w, leg.Freed)
-	fmt.Fprintf(w, "  %d replays, %d outcomes unknown, %d calls never returned; checked in %v\n",
-		total(&leg.Tally, history.Replayed), total(&leg.Tally, history.Unknown), total(&leg.Tally, history.Open), leg.Took.Round(time.Millisecond))
+	fmt.Fprintf(w, "  %d replays, %d outcomes unknown, %d calls never returned; checked in %v (%.0f calls/s); largest worker %s\n",
+		total(&leg.Tally, history.Replayed), total(&leg.Tally, history.Unknown), total(&leg.Tally, history.Open),
+		leg.Took.Round(time.Millisecond), rate(leg.Tally.Operations, leg.Took), megabytes(leg.Tally.Memory))
 	if leg.Lost > 0 {
 		fmt.Fprintf(w, "  %d acknowledged executions were lost in a failover, each together with its record\n", leg.Lost)
 	}
 	printUnchecked(w, leg.Unchecked)
+	printFailures(w, leg.Failures)
 	printViolations(w, leg.Violations)
 }
+
+// printFailures tells what makes a leg a failed one, whatever was found out in it.
+func printFailures(w io.Writer, failures []string) {
+	for _, f := range failures {
+		fmt.Fprintf(w, "  FAILED: %s\n", f)
+	}
+}
+
+func rate(n int, took time.Duration) float64 { return float64(n) / max(took.Seconds(), 1e-9) }
+
+func megabytes(bytes int64) string { return fmt.Sprintf("%d MB", bytes/1e6) }
 
 func total(t *check.Tally, outcome history.Outcome) int {
 	n := 0
@@ -48,7 +70,7 @@ func total(t *check.Tally, outcome history.Outcome) int {
 }
 
 func printFaults(w io.Writer, faults []fault.Event) {
-	kinds := make(map[string]int)
+	kinds := make(map[fault.Name]int)
 	var failed []fault.Event
 	for _, f := range faults {
 		kinds[f.Kind]++
@@ -100,14 +122,14 @@ func printUnchecked(w io.Writer, keys []string) {
 func printViolations(w io.Writer, violations []check.Violation) {
 	const inFull = 2
 	fmt.Fprintf(w, "  %d violations\n", len(violations))
-	counts := make(map[string]int)
+	counts := make(map[rule.Rule]int)
 	for _, v := range violations {
 		if counts[v.Rule]++; counts[v.Rule] <= inFull {
 			fmt.Fprint(w, "\n", v)
 		}
 	}
-	for _, rule := range slices.Sorted(maps.Keys(counts)) {
-		fmt.Fprintf(w, "\n%d times: %s", counts[rule], rule)
+	for _, r := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintf(w, "\n%d times: %s", counts[r], r)
 	}
 	if len(violations) > 0 {
 		fmt.Fprintln(w)

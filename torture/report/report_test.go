@@ -14,10 +14,11 @@ import (
 
 func leg() *report.Leg {
 	result := &check.Result{
+		Took: 100 * time.Millisecond,
 		Keys: 7, Unchecked: []string{"scope s, key slow"}, Lost: 4,
 		Freed: []check.Freed{{After: 900 * time.Millisecond}, {After: 20 * time.Millisecond}, {After: 10 * time.Millisecond}},
 		Tally: check.Tally{
-			Operations: 1000, Runs: 120,
+			Operations: 1000, Runs: 120, Memory: 45e6,
 			ByVerb: map[string]map[history.Outcome]int{"Do": {history.Executed: 100, history.Replayed: 880, history.Unknown: 3, history.Open: 17}},
 			ByFn:   map[string]map[history.Outcome]int{"ok": {history.Executed: 100}},
 		},
@@ -29,7 +30,8 @@ func leg() *report.Leg {
 	}
 	return &report.Leg{
 		Name: "main", Seed: 42, Start: time.Second, End: 3 * time.Second, Result: result,
-		Faults: []fault.Event{{Kind: "kill"}, {Kind: "kill"}, {Kind: "cut", Err: "nothing to cut"}},
+		Silences: []report.Silence{{Longest: 1200 * time.Millisecond, AtMost: time.Minute}}, Failures: []string{"a fault hangs"},
+		Faults: []fault.Event{{Kind: fault.Kill}, {Kind: fault.Kill}, {Kind: fault.Cut, Err: "nothing to cut"}},
 	}
 }
 
@@ -41,7 +43,9 @@ func TestTheReportSaysWhatCameOfARun(t *testing.T) {
 		"main: seed 42, 2s, 1000 calls (500/s) on 7 keys, 120 runs of a function",
 		"3 faults: cut 1, kill 2", "cut did not go as planned: nothing to cut",
 		"3 holders killed: the next answer for their key came after 20ms (median), 900ms at the latest",
-		"880 replays, 3 outcomes unknown, 17 calls never returned",
+		"longest time without a fault: 1.2s, of at most 1m0s",
+		"880 replays, 3 outcomes unknown, 17 calls never returned; checked in 100ms (10000 calls/s); largest worker 45 MB",
+		"  FAILED: a fault hangs\n",
 		"4 acknowledged executions were lost in a failover",
 		"UNCHECKED: 1 keys", "scope s, key slow",
 		"5 violations\n", "\nNOT KEPT: a rule\n  scope s, key k\n  what is wrong\n    the first call\n    the second call\n", "5 times: a rule",
@@ -58,6 +62,15 @@ func TestTheReportSaysWhatCameOfARun(t *testing.T) {
 	}
 }
 
+func TestALegThatCouldNotBeJudgedSaysSo(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	report.Print(&out, &report.Leg{Name: "disk", Seed: 3, Failures: []string{"the server refuses connections"}})
+	if want := "\ndisk: seed 3, not judged\n  FAILED: the server refuses connections\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
+
 func TestTheTotalAddsUpTheLegs(t *testing.T) {
 	t.Parallel()
 	var total report.Total
@@ -67,7 +80,9 @@ func TestTheTotalAddsUpTheLegs(t *testing.T) {
 	report.PrintTotal(&out, &total)
 	for _, want := range []string{
 		"2 legs, 4s, 2000 calls (500/s), 240 runs of a function, 1760 replays, 6 faults, 6 outcomes unknown, 34 calls never returned",
-		"killed: 900ms; unchecked keys: 2; violations: 10",
+		"checked in 200ms (10000 calls/s); memory at most: ", " here, the checker included, 45 MB in a worker",
+		"longest time without a fault: 1.2s; without an answer after a holder was killed: 900ms; unchecked keys: 2; failed legs: 2; violations: 10",
+		"FAILED: main\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("missing %q in:\n%s", want, out.String())

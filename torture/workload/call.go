@@ -47,9 +47,9 @@ func (c *call) make() history.Outcome {
 func (c *call) ask(ctx context.Context) *history.Return {
 	fn := func(tx pgx.Tx) (idem.Response, error) { return c.do(ctx, tx) }
 	switch c.verb {
-	case "DoTx":
+	case history.DoTx:
 		return c.join(ctx, fn)
-	case "DoJSON":
+	case history.DoJSON:
 		return c.askJSON(ctx, fn)
 	}
 	return answerOf(idem.Do(ctx, c.pool.Pool, c.scope, c.key, c.hash(), fn, c.options()...))
@@ -77,7 +77,7 @@ func (c *call) join(ctx context.Context, fn func(pgx.Tx) (idem.Response, error))
 		return answerOf(idem.Result{}, err)
 	}
 	defer tx.Rollback(context.Background()) // also if fn panics
-	outer := ledger.Outer{Op: c.op, Scope: c.scope, Key: c.key, Part: "before"}
+	outer := ledger.Outer{Op: c.op, Scope: c.scope, Key: c.key, Part: ledger.PartBefore}
 	if err := outer.Write(ctx, tx); err != nil {
 		return answerOf(idem.Result{}, err)
 	}
@@ -101,11 +101,11 @@ func (c *call) join(ctx context.Context, fn func(pgx.Tx) (idem.Response, error))
 func partOf(answer *history.Return) string {
 	switch {
 	case answer.Outcome == history.Executed && answer.Rejected:
-		return "rejected"
+		return ledger.PartRejected
 	case answer.Outcome.Answered():
 		return string(answer.Outcome)
 	}
-	return "refused"
+	return ledger.PartRefused
 }
 
 // afterOwnCommit is the outcome of a DoTx whose caller has tried to commit.

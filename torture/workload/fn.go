@@ -21,7 +21,7 @@ const (
 	fnSavepoint   = "savepoint"               // a statement fails under a savepoint, which is allowed
 	fnFail        = "fail"                    // returns an error
 	fnFailLate    = "slow, then fail"         // others are waiting by then
-	fnReject      = "reject"                  //
+	fnReject      = history.Reject            //
 	fnPanic       = "panic"                   //
 	fnGoexit      = "goexit"                  //
 	fnSwallow     = "swallow an SQL error"    // returns a response all the same
@@ -43,7 +43,7 @@ func (c *call) response(run int) idem.Response {
 		padding = maxResponse
 	}
 	body := Answer{Maker: c.op, Run: run, Padding: strings.Repeat("x", padding)}.encode()
-	if c.verb == "DoJSON" && c.fn != fnReject {
+	if c.verb == history.DoJSON && c.fn != fnReject {
 		return idem.Response{Status: 200, Body: body}
 	}
 	return idem.Response{

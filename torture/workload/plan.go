@@ -36,7 +36,7 @@ var fns = []weighted{
 	{4, fnSwallow}, {2, fnTooLarge}, {4, fnCancel}, {2, fnCommit}, {1, fnRollback}, {1, fnRollbackSQL},
 }
 
-var verbs = []weighted{{70, "Do"}, {18, "DoTx"}, {12, "DoJSON"}}
+var verbs = []weighted{{70, history.Do}, {18, history.DoTx}, {12, history.DoJSON}}
 
 type weighted struct {
 	weight int
@@ -118,7 +118,7 @@ func (p *plan) hash() idem.Hash { return idem.HashBytes([]byte(p.payload)) }
 // options are those of the call. DoTx refuses most of them.
 func (p *plan) options() []idem.Option {
 	options := []idem.Option{idem.WithTTL(p.ttl), idem.WithMaxResponse(maxResponse)}
-	if p.verb == "DoTx" {
+	if p.verb == history.DoTx {
 		return options
 	}
 	options = append(options, idem.WithWait(p.wait), idem.WithTxOptions(p.txOptions))

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/idem-go/idem/torture/history"
+	"github.com/idem-go/idem/torture/memory"
 )
 
 // Work is the life of a worker: it reads its Config from input and makes calls until it is asked to end by SIGTERM, or
@@ -43,7 +44,9 @@ func Work(input io.Reader) error {
 	if err := work(stop, &config, writer); err != nil {
 		return err
 	}
-	exit := history.Event{At: history.Now(), Kind: history.KindExit, Op: history.NewOp(config.Slot, config.Incarnation, 0)}
+	exit := history.Event{
+		At: history.Now(), Kind: history.KindExit, Op: history.NewOp(config.Slot, config.Incarnation, 0), Memory: memory.Most(),
+	}
 	if err := goleak.Find(before); err != nil {
 		exit.Leaks = err.Error()
 	}

@@ -33,8 +33,8 @@ type Config struct {
 var ErrBroken = errors.New("a promise was broken")
 
 const (
-	runLimit = time.Minute
-	actLimit = 20 * time.Second
+	runLimit = 5 * time.Minute // of which a machine at leisure needs ten seconds
+	actLimit = time.Minute
 )
 
 // Run plays the acts one after the other and prints a line for each. It returns ErrBroken if one of them went wrong, and

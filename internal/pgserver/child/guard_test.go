@@ -67,7 +67,7 @@ func TestGuardActsWhenItsProcessIsKilled(t *testing.T) {
 	}
 	cmd.Process.Kill()
 	cmd.Wait()
-	for deadline := time.Now().Add(20 * time.Second); !exists(mark); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !exists(mark); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it has not acted")
 		}

@@ -1,0 +1,61 @@
+package fault
+
+// Name is what a fault, a group of them, or a leg is called by, on the command line too.
+type Name string
+
+// None stands for no fault.
+const None Name = "none"
+
+// The groups: what a kind of fault breaks.
+const (
+	Worker     Name = "worker"
+	Connection Name = "connection"
+	Session    Name = "session"
+	Server     Name = "server"
+)
+
+// The kinds of faults.
+const (
+	Kill             Name = "kill"
+	Stop             Name = "stop"
+	KillAfterClaim   Name = "kill-after-claim"
+	KillInFn         Name = "kill-in-fn"
+	KillBeforeCommit Name = "kill-before-commit"
+	KillDuringCommit Name = "kill-during-commit"
+	KillAfterCommit  Name = "kill-after-commit"
+
+	LoseClaimAnswer  Name = "lose-claim-answer"
+	LoseCommit       Name = "lose-commit"
+	LoseCommitRace   Name = "lose-commit-race"
+	LoseCommitAnswer Name = "lose-commit-answer"
+	LateCommit       Name = "late-commit"
+	LateCommitAnswer Name = "late-commit-answer"
+
+	Cut       Name = "cut"
+	CutAll    Name = "cut-all"
+	CutAtByte Name = "cut-at-byte"
+	Delay     Name = "delay"
+	BlackHole Name = "black-hole"
+	Freeze    Name = "freeze"
+	Refuse    Name = "refuse"
+
+	Terminate    Name = "terminate"
+	Cancel       Name = "cancel"
+	GhostStandby Name = "ghost-standby"
+
+	ServerRestart   Name = "server-restart"
+	ServerImmediate Name = "server-immediate"
+	ServerKill      Name = "server-kill"
+	BackendKill     Name = "backend-kill"
+)
+
+// The legs.
+const (
+	FailoverSync  Name = "failover-sync"
+	FailoverAsync Name = "failover-async"
+	DiskFullData  Name = "disk-full-data"
+	DiskFullWAL   Name = "disk-full-wal"
+	SyncFails     Name = "sync-fails"
+	PowerLoss     Name = "power-loss"
+	Clock         Name = "clock"
+)

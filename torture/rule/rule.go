@@ -1,0 +1,53 @@
+// Package rule names what has to be true of a run. Whoever finds out that something is not, and whoever wants to know what
+// was found out, means one of these.
+package rule
+
+// Rule is a sentence that is true of a run in which every promise was kept.
+type Rule string
+
+// What package check finds out from the history of a key.
+const (
+	Once       Rule = "a key is executed once in its retention period"
+	Order      Rule = "there is an order of all answers in which each is right"
+	Nothing    Rule = "a call that returns an error has committed nothing"
+	Free       Rule = "a key that nobody else asks for is not in progress" // unless something was broken
+	Success    Rule = "an acknowledged success has its effect"
+	OwnAnswer  Rule = "a call that executed answers with its own execution"
+	Reject     Rule = "Reject undoes what fn wrote"
+	OwnKey     Rule = "a replay is of an execution of its own key"
+	OwnMaker   Rule = "a replay gives the response of its execution"
+	Hash       Rule = "a request with another hash is refused"
+	Replayed   Rule = "a response that is replayed has its effect"
+	Expired    Rule = "an expired record is not replayed"
+	Bytes      Rule = "an answer is, byte for byte, the response that was committed"
+	Times      Rule = "all answers from one execution tell the same times"
+	Rejection  Rule = "all answers from one execution agree on whether it was rejected"
+	EffectMade Rule = "an effect is of a call for its key"
+	RecordMade Rule = "a record is of a call for its key"
+	LastRecord Rule = "the record is that of the last execution"
+	Joined     Rule = "the effect of DoTx is committed with its caller's writes"
+	Undone     Rule = "a rollback by the caller of DoTx undoes all"
+)
+
+// What package ledger finds in the database when all is over.
+const (
+	Processing    Rule = "no record in state processing is visible at rest"
+	OneRecord     Rule = "a key has one record"
+	Completed     Rule = "a completed record has exactly one effect"
+	Rejected      Rule = "a rejected record has no effect"
+	SameRequest   Rule = "record and effect are of the same key and request"
+	Record        Rule = "an effect has its record, or a successor after its retention" // unless the clock was moved
+	OneEffect     Rule = "an operation has one effect"
+	WholeEffect   Rule = "an effect is there as a whole"
+	Balances      Rule = "balances are what the entries say"
+	WholeCaller   Rule = "what the caller of DoTx wrote is there as a whole"
+	NoConnection  Rule = "no connection is left over"
+	NoLock        Rule = "no lock is left over"
+	NoTransaction Rule = "no prepared transaction is left over"
+)
+
+// What a run finds out in other ways.
+const (
+	NoGoroutine Rule = "no goroutine is left over"
+	Recovers    Rule = "the server recovers, with what was acknowledged" // if not, there is no state to check
+)
