@@ -30,8 +30,8 @@ func TestConfigThatCannotBeMeantIsRefused(t *testing.T) {
 		{"Without", func(c *idemhttp.Config) { c.Without = []string{"no-slash"} }},
 		{"Without", func(c *idemhttp.Config) { c.Without = []string{""} }},
 		{"Without", func(c *idemhttp.Config) { c.Without, c.Fingerprint = []string{"/a"}, idemhttp.DefaultFingerprint }},
-		{"Keep", func(c *idemhttp.Config) { c.Keep = []string{"set-cookie"} }},
-		{"Keep", func(c *idemhttp.Config) { c.Keep, c.ReplayedHeader = []string{"X-Again"}, "x-again" }},
+		{"RecordHeader", func(c *idemhttp.Config) { c.RecordHeader = []string{"set-cookie"} }},
+		{"RecordHeader", func(c *idemhttp.Config) { c.RecordHeader, c.ReplayedHeader = []string{"X-Again"}, "x-again" }},
 		{"Methods", func(c *idemhttp.Config) { c.Methods = []string{} }},
 		{"Methods", func(c *idemhttp.Config) { c.Methods = []string{"post"} }},
 		{"Header", func(c *idemhttp.Config) { c.Header = "Idempotency Key" }},
@@ -95,7 +95,7 @@ func TestStripeHabits(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware(func(c *idemhttp.Config) {
-		stripe := idemhttp.Stripe()
+		stripe := idemhttp.StripeConfig()
 		stripe.Scope, stripe.Logger, stripe.Wait = c.Scope, c.Logger, -1
 		*c = stripe
 	})

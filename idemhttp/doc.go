@@ -26,7 +26,7 @@
 //
 // # What becomes of an answer
 //
-// It depends on its status, and Config.Store may decide otherwise. Below 400 the writes are committed. 4xx undoes the writes
+// It depends on its status, and Config.Decide may decide otherwise. Below 400 the writes are committed. 4xx undoes the writes
 // and is remembered all the same: it is final. 409, 425, 429 and 5xx undo the writes and are not remembered: the key is
 // free, and a repetition executes.
 //

@@ -53,13 +53,13 @@ func (x *exchange) attemptKeyless(ctx context.Context) error {
 		_ = tx.Rollback(bounded)
 	}()
 	guard := &keylessTx{Tx: tx}
-	outcome, err := x.run(guard)
+	decision, err := x.run(guard)
 	switch {
 	case err != nil:
 		return err
 	case guard.ended:
 		return fmt.Errorf("%w: the handler called Commit or Rollback on the tx", idem.ErrTxEnded)
-	case outcome != Commit:
+	case decision != Commit:
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
