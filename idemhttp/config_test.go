@@ -40,6 +40,8 @@ func TestConfigThatCannotBeMeantIsRefused(t *testing.T) {
 		{"MaxResponse", func(c *idemhttp.Config) { c.MaxResponse = -1 }},
 		{"MaxResponse", func(c *idemhttp.Config) { c.MaxResponse = 512<<20 + 1 }},
 		{"TTL", func(c *idemhttp.Config) { c.TTL = -time.Hour }},
+		{"TTL", func(c *idemhttp.Config) { c.TTL = time.Millisecond - 1 }},
+		{"TTL", func(c *idemhttp.Config) { c.TTL = 200 * 365 * 24 * time.Hour }},
 		{"TxOptions", func(c *idemhttp.Config) { c.TxOptions.AccessMode = pgx.ReadOnly }},
 		{"Statuses.InProgress", func(c *idemhttp.Config) { c.Statuses.InProgress = 200 }},
 		{"Statuses.MissingKey", func(c *idemhttp.Config) { c.Statuses.MissingKey = 600 }},
