@@ -45,7 +45,7 @@ func TestWhatBelongsToOneExchangeIsSentOnceAndNotStored(t *testing.T) {
 	}
 }
 
-func TestKeepListLimitsWhatIsRecorded(t *testing.T) {
+func TestListOfHeaderFieldsLimitsWhatIsRecorded(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware(func(c *idemhttp.Config) { c.RecordHeader = []string{"location", "Content-Type"} })
