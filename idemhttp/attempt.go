@@ -38,11 +38,10 @@ func (a *attempt) Value(key any) any {
 // run runs the handler on tx. Of its error, only a Problem is an answer. Every error that run returns is a failure, which
 // says that it is the handler's.
 func (x *exchange) run(tx pgx.Tx) (Decision, error) {
-	a := &attempt{Context: x.r.Context(), tx: tx}
+	a := &attempt{Context: x.r.Context(), tx: tx, body: bodyReader{body: &x.body}}
 	x.last = a
 	x.prepare(&a.recorder)
 	defer a.recorder.close() // also if the handler panics
-	a.body.rewind(&x.body)
 	defer a.body.Close()
 
 	r := x.r.WithContext(a)

@@ -123,8 +123,8 @@ func (r *bodyReader) Close() error {
 }
 
 // rewind makes it begin anew.
-func (r *bodyReader) rewind(b *body) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	*r = bodyReader{body: b}
+func (r *bodyReader) rewind() {
+	r.body.mu.Lock()
+	defer r.body.mu.Unlock()
+	r.offset, r.over = 0, false
 }

@@ -1,6 +1,8 @@
 package idemhttp_test
 
 import (
+	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -116,6 +118,33 @@ func TestStripeHabits(t *testing.T) {
 		t.Errorf("%d %v", again.StatusCode, again.Header)
 	}
 	s.want(2, 2)
+}
+
+// What becomes of a slice after New does not matter.
+func TestConfigIsTakenAsItIs(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	methods, fields, without := []string{http.MethodPost}, []string{"Location"}, []string{"/client_time"}
+	m := s.middleware(func(c *idemhttp.Config) { c.Methods, c.RecordHeader, c.Without = methods, fields, without })
+	methods[0], fields[0], without[0] = http.MethodPut, "X-Other", "/sku"
+	h := m.Wrap(http.HandlerFunc(s.order))
+	wantStatus(t, ask(h), http.StatusCreated)
+	if again := ask(h, withBody(`{"sku":"teapot","client_time":1}`)); again.Header.Get("Location") == "" || again.Header.Get("Idempotency-Replayed") == "" {
+		t.Errorf("%d %v", again.StatusCode, again.Header)
+	}
+}
+
+// TestCauseIsLoggedByDefault is not parallel: it puts a logger in the place of the default.
+func TestCauseIsLoggedByDefault(t *testing.T) {
+	s := newShop(t)
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&s.logs, nil)))
+	m := s.middleware(func(c *idemhttp.Config) { c.Logger = nil })
+	ask(m.Handle(func(pgx.Tx, http.ResponseWriter, *http.Request) error { return errors.New("no more teapots") }))
+	if !strings.Contains(s.logs.String(), "no more teapots") {
+		t.Errorf("the log says %s", &s.logs)
+	}
 }
 
 // What is meant for idem.Do reaches it.

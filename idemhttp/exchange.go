@@ -32,6 +32,7 @@ var (
 func (m *Middleware) start(w http.ResponseWriter, r *http.Request, run handler) *exchange {
 	x := &exchange{Middleware: m, handler: run, w: w, r: r, hook: *r}
 	x.body.open(w, r, m.config.MaxBody)
+	x.reader.body = &x.body
 	return x
 }
 
@@ -40,8 +41,8 @@ func (x *exchange) end() { removeFiles(&x.hook, x.r) }
 // asked returns the request as a function of the Config sees it: with a body that begins anew each time. It comes from the
 // client as it is read, and nobody has to read it.
 func (x *exchange) asked() *http.Request {
-	if x.r.Body != nil {
-		x.reader.rewind(&x.body)
+	x.reader.rewind()
+	if x.r.Body != nil && x.hook.Body != &x.reader { // at first, and if one of them has put another in its place
 		x.hook.Body = &x.reader
 	}
 	return &x.hook

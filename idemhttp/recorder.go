@@ -83,7 +83,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	r.body = append(r.body, p...)
-	return r.keep(len(p))
+	return r.taken(len(p))
 }
 
 // WriteString is Write.
@@ -94,7 +94,7 @@ func (r *recorder) WriteString(s string) (int, error) {
 		return 0, err
 	}
 	r.body = append(r.body, s...)
-	return r.keep(len(s))
+	return r.taken(len(s))
 }
 
 // admit tells why n more bytes of the body cannot be taken.
@@ -115,16 +115,15 @@ func (r *recorder) admit(n int) error {
 	if r.declared >= 0 && r.offered > r.declared {
 		return http.ErrContentLength
 	}
-	if r.err == nil && len(r.body)+n > r.limit {
+	if r.err == nil && len(r.body)+n > r.limit { // checkSize would find it as well, after they have taken memory
 		r.err = &idem.ResponseTooLargeError{Size: len(r.body) + n, Limit: r.limit}
 	}
 	return r.err
 }
 
-// keep keeps the n bytes that the body has last, unless the header leaves no room for them.
-func (r *recorder) keep(n int) (int, error) {
+// taken says that n bytes were taken, unless the header leaves no room for them. Then the answer is refused as a whole.
+func (r *recorder) taken(n int) (int, error) {
 	if err := r.checkSize(); err != nil {
-		r.body = r.body[:len(r.body)-n]
 		return 0, err
 	}
 	return n, nil

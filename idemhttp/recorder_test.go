@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/idemhttp"
@@ -93,6 +94,14 @@ func TestReplayIsExactToTheByte(t *testing.T) {
 			header(w, "Content-Length", "some")
 			_, _ = io.WriteString(w, "ab")
 		}, exchanged{Status: 200, Header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}}, Body: "ab"}},
+		{"Content-Length that is right", func(w http.ResponseWriter, _ *http.Request) {
+			header(w, "Content-Length", "2")
+			for range 2 {
+				if _, err := io.WriteString(w, "a"); err != nil {
+					t.Error(err)
+				}
+			}
+		}, exchanged{Status: 200, Header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}}, Body: "aa"}},
 		{"large", func(w http.ResponseWriter, _ *http.Request) {
 			for range 100 {
 				_, _ = io.WriteString(w, strings.Repeat("x", 1000))
@@ -342,6 +351,29 @@ func TestWhatAHandlerKeepsIsOfNoUseAfterItsReturn(t *testing.T) {
 	if again.Header.Get("X-Late") != "" {
 		t.Error("what came late was recorded")
 	}
+}
+
+func TestWriterIsOfNoUseAfterAFailure(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for name, fail := range map[string]func() error{
+		"error": func() error { return errors.New("no more teapots") },
+		"panic": func() error { panic(http.ErrAbortHandler) },
+	} {
+		var kept http.ResponseWriter
+		h := s.middleware().Handle(func(_ pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
+			kept = w
+			return fail()
+		})
+		func() {
+			defer func() { _ = recover() }()
+			ask(h)
+		}()
+		if _, err := kept.Write([]byte("late")); err == nil {
+			t.Errorf("%s: Write works", name)
+		}
+	}
+	s.want(0, 0)
 }
 
 // A goroutine that a handler leaves behind gets errors. The race detector sees to the rest.

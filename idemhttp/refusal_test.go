@@ -97,6 +97,32 @@ func TestEachErrorIsAProblemThatSaysWhatToDo(t *testing.T) {
 	}
 }
 
+// That a client has gone is its own affair. What the context of a handler's own ends is not.
+func TestClientThatHasGoneIsNoError(t *testing.T) {
+	t.Parallel()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, test := range []struct {
+		ctx  context.Context
+		err  error
+		want string
+	}{
+		{gone, context.Canceled, "DEBUG"},
+		{t.Context(), context.Canceled, "ERROR"},
+		{gone, errors.New("no more teapots"), "ERROR"},
+	} {
+		var logged strings.Builder
+		m := plainMiddleware(t)
+		m.config.Logger = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		r := httptest.NewRequestWithContext(test.ctx, http.MethodPost, "/orders", nil)
+		m.refuse(httptest.NewRecorder(), r, &failure{inHandler, test.err})
+		if got := logged.String(); strings.Count(got, "level=") != 1 || !strings.Contains(got, "level="+test.want) ||
+			!strings.Contains(got, test.err.Error()) || !strings.Contains(got, "path=/orders") {
+			t.Errorf("%v: %s", test.err, got)
+		}
+	}
+}
+
 func plainMiddleware(t testing.TB) *Middleware {
 	t.Helper()
 	m, err := New(&pgxpool.Pool{}, Config{

@@ -51,4 +51,4 @@ func (a *answered) has(name uint64) bool { return a.slot(name).Load() == name }
 
 func (a *answered) add(name uint64) { a.slot(name).Store(name) }
 
-func (a *answered) slot(name uint64) *atomic.Uint64 { return &a.slots[name>>1%answeredSlots] }
+func (a *answered) slot(name uint64) *atomic.Uint64 { return &a.slots[(name>>1)%answeredSlots] }
