@@ -158,6 +158,11 @@ func TestBodyOfARequestThatScopeRefusesIsNotRead(t *testing.T) {
 			}
 		}
 	}
+	source := &counted{Reader: strings.NewReader(teapot)}
+	answer := ask(h, func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(source), 1<<20+1 })
+	if wantProblem(t, answer, http.StatusRequestEntityTooLarge, "body-too-large"); source.reads != 0 {
+		t.Errorf("a body that is announced as too large was read %d times", source.reads)
+	}
 }
 
 func TestScopeReadsNoMoreThanMaxBody(t *testing.T) {

@@ -37,6 +37,7 @@ func TestConfigThatCannotBeMeantIsRefused(t *testing.T) {
 		{"Methods", func(c *idemhttp.Config) { c.Methods = []string{} }},
 		{"Methods", func(c *idemhttp.Config) { c.Methods = []string{"post"} }},
 		{"Header", func(c *idemhttp.Config) { c.Header = "Idempotency Key" }},
+		{"Header", func(c *idemhttp.Config) { c.Header = "Key\x7f" }},
 		{"ReplayedHeader", func(c *idemhttp.Config) { c.ReplayedHeader = "Replayed:" }},
 		{"MaxBody", func(c *idemhttp.Config) { c.MaxBody = -1 }},
 		{"MaxResponse", func(c *idemhttp.Config) { c.MaxResponse = -1 }},

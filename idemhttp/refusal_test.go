@@ -91,6 +91,12 @@ func TestEachErrorIsAProblemThatSaysWhatToDo(t *testing.T) {
 			t.Errorf("%s: (-want +got)\n%s", test.name, diff)
 		}
 	}
+	if got := m.problem(&failure{inKey, keyheader.ErrSeveral}); !strings.Contains(got.Detail, "more than one") {
+		t.Errorf("several keys: it says %q", got.Detail)
+	}
+	if got := m.problem(&failure{inKey, keyheader.ErrMalformed}); !strings.Contains(got.Detail, "one string") {
+		t.Errorf("a malformed key: it says %q", got.Detail)
+	}
 	got := *m.problem(&failure{inEngine, errUnknownWithoutKey})
 	if got.Retryable || got.RetryAfter != 0 || got.Type != TypeOutcomeUnknown || !strings.Contains(got.Detail, "no key") {
 		t.Errorf("an unknown outcome without a key: %+v", got)
