@@ -203,6 +203,43 @@ func TestRetryAfterIsRoundedUpToWholeSeconds(t *testing.T) {
 	}
 }
 
+func TestProblemWithoutAStatusIsA500(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	(&Problem{Title: "Something"}).ServeHTTP(w, nil)
+	if w.Code != 500 || !strings.Contains(w.Body.String(), `"status":500`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestProblemSaysItsTitleAndItsDetail(t *testing.T) {
+	t.Parallel()
+	for want, p := range map[string]*Problem{"No": {Title: "No"}, "No: never": {Title: "No", Detail: "never"}} {
+		if got := p.Error(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// As in net/http, and for Config.Statuses those of errors.
+func TestStatusesAtTheirBoundsAreTaken(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{200, 599, 999} {
+		r := &recorder{filter: &headerFilter{}}
+		if r.WriteHeader(status); r.status != status {
+			t.Errorf("%d is taken as %d", status, r.status)
+		}
+	}
+	if err := (&Statuses{MissingKey: 400, InvalidKey: 599}).settle(); err != nil {
+		t.Error(err)
+	}
+	for _, status := range []int{399, 600} {
+		if err := (&Statuses{MissingKey: status}).settle(); err == nil {
+			t.Errorf("%d is taken", status)
+		}
+	}
+}
+
 func TestOutcomeUnknownIsA503ThatAsksForTheSameKey(t *testing.T) {
 	t.Parallel()
 	m := plainMiddleware(t)
