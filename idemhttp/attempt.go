@@ -2,7 +2,6 @@ package idemhttp
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/jackc/pgx/v5"
@@ -13,22 +12,12 @@ import (
 // handler is what runs inside the transaction.
 type handler func(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error
 
-// exchange is one request on its way through the middleware. It makes an attempt for each run of the transaction.
-type exchange struct {
-	*Middleware
-	handler handler
-	w       http.ResponseWriter
-	r       *http.Request
-	body    []byte
-	last    *attempt
-}
-
 // attempt is one run of the handler, with a writer and a request of its own. It is the context of that request.
 type attempt struct {
 	context.Context
 	tx       pgx.Tx
 	recorder recorder
-	body     body
+	body     bodyReader
 	answer   answer
 }
 
@@ -46,13 +35,13 @@ func (a *attempt) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// run runs the handler on tx. Of its error, only a Problem is an answer.
-func (x *exchange) run(tx pgx.Tx) (Outcome, error) {
-	a := &attempt{Context: x.r.Context(), tx: tx}
+// run runs the handler on tx. Of its error, only a Problem is an answer. Every error that run returns is a failure, which
+// says that it is the handler's.
+func (x *exchange) run(tx pgx.Tx) (Decision, error) {
+	a := &attempt{Context: x.r.Context(), tx: tx, body: bodyReader{body: &x.body}}
 	x.last = a
 	x.prepare(&a.recorder)
 	defer a.recorder.close() // also if the handler panics
-	a.body.reader.Reset(x.body)
 	defer a.body.Close()
 
 	r := x.r.WithContext(a)
@@ -60,43 +49,50 @@ func (x *exchange) run(tx pgx.Tx) (Outcome, error) {
 		r.Body = &a.body
 	}
 	err := x.handler(tx, &a.recorder, r)
-	if r.MultipartForm != nil {
-		_ = r.MultipartForm.RemoveAll() // net/http sees to the request that it knows, which is another
-	}
-	problem, said := errors.AsType[*Problem](err)
+	removeFiles(r, x.r)
+	problem, said := problemIn(err)
 	switch {
-	case said:
+	case said && problem != nil:
 		return x.say(a, problem)
+	case err != nil && a.recorder.hasRefused(err):
+		return Forget, &failure{inAnswer, err}
 	case err != nil:
-		return Forget, err
+		return Forget, &failure{inHandler, err}
 	}
 	return x.decide(a, &a.recorder)
 }
 
 // say makes a problem the answer, in the place of what the handler may have written. An error never commits, so the
 // problem can truthfully say what that means for the client.
-func (x *exchange) say(a *attempt, problem *Problem) (Outcome, error) {
+func (x *exchange) say(a *attempt, problem *Problem) (Decision, error) {
 	said := *problem
-	said.Retryable, said.SafeNewKey = x.config.Store(said.status()) == Forget, true
+	said.Retryable, said.SafeNewKey = x.config.Decide(said.status()) == Forget, true
 	var w recorder
 	x.prepare(&w)
 	x.config.Render(&w, x.r, &said)
-	outcome, err := x.decide(a, &w)
-	if outcome == Commit {
-		outcome = Undo
+	decision, err := x.decide(a, &w)
+	if decision == Commit {
+		decision = Undo
 	}
-	return outcome, err
+	return decision, err
 }
 
-func (x *exchange) decide(a *attempt, w *recorder) (Outcome, error) {
+func (x *exchange) decide(a *attempt, w *recorder) (Decision, error) {
 	response, err := w.finish(x.r.Method == http.MethodHead)
 	if err != nil {
-		return Forget, err
+		return Forget, &failure{inAnswer, err}
 	}
 	a.answer = answer{Response: response, passing: w.passing}
-	return x.config.Store(response.Status), nil
+	return x.config.Decide(response.Status), nil
 }
 
 func (x *exchange) prepare(w *recorder) {
-	w.keeper, w.limit, w.base = x.keeper, x.config.MaxResponse, x.w.Header()
+	w.filter, w.limit, w.base = x.filter, x.config.MaxResponse, x.w.Header()
+}
+
+// removeFiles removes the files of a form that was read from r, which is a copy of original. net/http sees to the original.
+func removeFiles(r, original *http.Request) {
+	if r.MultipartForm != nil && r.MultipartForm != original.MultipartForm {
+		_ = r.MultipartForm.RemoveAll()
+	}
 }

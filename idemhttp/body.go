@@ -1,11 +1,9 @@
 package idemhttp
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 )
 
@@ -14,52 +12,119 @@ const (
 	trusted        = 64 << 10 // up to here memory is set aside for a body because it is announced; beyond, as it comes
 )
 
-// errBody says that the body did not arrive as a whole.
-var errBody = errors.New("idemhttp: the body of the request cannot be read")
-
-// readBody reads the whole body, because the fingerprint and every attempt need it.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	switch {
-	case r.Body == nil || r.Body == http.NoBody:
-		return nil, nil
-	case r.ContentLength > limit:
-		return nil, &http.MaxBytesError{Limit: limit}
-	case 0 < r.ContentLength && r.ContentLength <= trusted:
-		body := make([]byte, r.ContentLength)
-		_, err := io.ReadFull(r.Body, body)
-		return body, unreadable(err)
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	return body, unreadable(err)
-}
-
-func unreadable(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", errBody, err)
-}
-
-// body is the body of the request as one attempt reads it.
+// body is the body of a request. It is read once, as far as somebody asks, and remembered for all who ask again.
 type body struct {
 	mu     sync.Mutex
-	reader bytes.Reader
+	source io.Reader
+	length int64 // as announced; not above 0 if it is unknown
+	limit  int64
+	read   []byte
+	err    error // why there is no more: io.EOF at its end
+	missed bool  // somebody was told an err that is not io.EOF
+}
+
+func (b *body) open(w http.ResponseWriter, r *http.Request, limit int64) {
+	b.source, b.length, b.limit = r.Body, r.ContentLength, limit
+	switch {
+	case r.Body == nil || r.Body == http.NoBody:
+		b.err = io.EOF
+	case r.ContentLength > limit:
+		b.err = &http.MaxBytesError{Limit: limit}
+	case r.ContentLength <= 0 || r.ContentLength > trusted:
+		b.source = http.MaxBytesReader(w, r.Body, limit) // it also keeps the server from reading on
+	}
+}
+
+// whole returns the body, or why it cannot be had.
+func (b *body) whole() ([]byte, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.err == nil {
+		b.more()
+	}
+	if b.err != io.EOF {
+		return nil, b.err
+	}
+	return b.read, nil
+}
+
+// more reads on. It asks the source until it says that it is at its end: outer middleware may have put a longer body in the
+// place of the one that was announced.
+func (b *body) more() {
+	switch {
+	case b.read != nil:
+		b.read = slices.Grow(b.read, 1)
+	case 0 < b.length && b.length <= trusted:
+		b.read = make([]byte, 0, b.length+1)
+	default:
+		b.read = make([]byte, 0, 512)
+	}
+	n, err := b.source.Read(b.read[len(b.read):cap(b.read)])
+	b.read = b.read[:len(b.read)+n]
+	switch size := int64(len(b.read)); {
+	case size > b.limit:
+		b.err = &http.MaxBytesError{Limit: b.limit}
+	case err == io.EOF && size < b.length:
+		b.err = io.ErrUnexpectedEOF
+	default:
+		b.err = err
+	}
+}
+
+// readAt reads what comes after offset.
+func (b *body) readAt(p []byte, offset int) (int, error) {
+	for offset == len(b.read) && b.err == nil {
+		b.more()
+	}
+	if offset < len(b.read) {
+		return copy(p, b.read[offset:]), nil
+	}
+	b.missed = b.missed || b.err != io.EOF
+	return 0, b.err
+}
+
+// failed returns why the body could not be had by somebody who has asked for it, or nil.
+func (b *body) failed() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.missed {
+		return nil
+	}
+	return b.err
+}
+
+// bodyReader is the body from its beginning, for one who reads it.
+type bodyReader struct {
+	body   *body // whose lock it shares
+	offset int
 	over   bool
 }
 
-func (b *body) Read(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.over {
+func (r *bodyReader) Read(p []byte) (int, error) {
+	r.body.mu.Lock()
+	defer r.body.mu.Unlock()
+	switch {
+	case r.over:
 		return 0, http.ErrBodyReadAfterClose
+	case len(p) == 0:
+		return 0, nil
 	}
-	return b.reader.Read(p)
+	n, err := r.body.readAt(p, r.offset)
+	r.offset += n
+	return n, err
 }
 
-// Close is also called when the handler has returned.
-func (b *body) Close() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.over = true
+// Close is also called when the one who reads has returned.
+func (r *bodyReader) Close() error {
+	r.body.mu.Lock()
+	defer r.body.mu.Unlock()
+	r.over = true
 	return nil
+}
+
+// rewind makes it begin anew.
+func (r *bodyReader) rewind() {
+	r.body.mu.Lock()
+	defer r.body.mu.Unlock()
+	r.offset, r.over = 0, false
 }

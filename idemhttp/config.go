@@ -1,12 +1,8 @@
 package idemhttp
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,24 +10,22 @@ import (
 	"github.com/idem-go/idem"
 )
 
-const (
-	defaultHeader      = "Idempotency-Key"
-	defaultReplayed    = "Idempotency-Replayed"
-	defaultMaxResponse = 1 << 20
-)
-
 // Config says how a Middleware behaves. Only Scope has to be set.
 type Config struct {
 	// Scope says who is calling and which operation: idem.Scope(tenant, "POST /orders"), say. Take who from what the request
 	// proves, such as its credential, and as the principal, not the credential itself: after a rotation, a retry is still a
 	// retry. Whoever has the scope, the key and the request is given the answer. An error is 403, or the *Problem that it is.
-	// It is required.
+	//
+	// Scope is asked first, before the body is read. It has a copy of the request and may read its body, up to MaxBody: the
+	// fingerprint and the handler still have the whole. A Scope that need not read it refuses a stranger at less cost.
+	//
+	// Scope is required.
 	Scope func(r *http.Request) (string, error)
 
 	// Header is the name of the header field that has the key. The default is Idempotency-Key.
 	Header string
 
-	// Optional lets a request without a key through. Its handler runs in a transaction as well and Store decides about it,
+	// Optional lets a request without a key through. Its handler runs in a transaction as well and Decide decides about it,
 	// but nothing is recorded. By default such a request is refused with 400.
 	Optional bool
 
@@ -49,14 +43,14 @@ type Config struct {
 	// MaxBody limits the body of a request, in bytes: above it, 413. The body is held in memory. The default is 1 MiB.
 	MaxBody int64
 
-	// Store decides by the status of an answer what becomes of it and of the handler's writes. By default, below 400 is
-	// Commit; 409, 425, 429 and 5xx are Forget; the rest of 4xx is Undo.
-	Store func(status int) Outcome
+	// Decide says by the status of an answer what becomes of it and of the handler's writes. By default, below 400 is
+	// Commit; 401, 408, 409, 423, 425, 429 and 5xx are Forget; the rest of 4xx is Undo.
+	Decide func(status int) Decision
 
-	// Keep are the header fields of an answer that are recorded. The default is all of them, except those that are never
-	// kept: Set-Cookie and other secrets, and what belongs to one connection or one exchange. What is not kept is sent to the
-	// first caller only.
-	Keep []string
+	// RecordHeader are the names of the header fields of an answer that are recorded. The default is all of them, except
+	// those that are never recorded: Set-Cookie and other secrets, and what belongs to one connection or one exchange. What
+	// is not recorded is sent to the first caller only.
+	RecordHeader []string
 
 	// Authorize is asked before every replay whether this caller may have this answer, for what Scope cannot know: a
 	// permission that was taken away since. result must not be changed. An error is 403, or the *Problem that it is, and
@@ -72,104 +66,26 @@ type Config struct {
 	// Render writes a problem. The default is Problem.ServeHTTP.
 	Render func(w http.ResponseWriter, r *http.Request, p *Problem)
 
-	// Logger is told the cause of every 5xx that does not come from the handler itself. It is never shown a key in full.
-	// The default is slog.Default().
+	// Logger is told the cause of every problem that is not the client's, with where it arose. What the handler answers
+	// itself is not logged. A key is never shown in full. The default is slog.Default().
 	Logger *slog.Logger
 
 	// What follows is for idem.Do: see the option of the same name. Zero is its default.
 
-	TTL         time.Duration
-	Wait        time.Duration // negative: a duplicate is answered at once
-	Retries     int           // negative: none
-	TxOptions   pgx.TxOptions
+	TTL time.Duration
+
+	// Wait should be well below http.Server.WriteTimeout and the timeout of a proxy in front: a duplicate that is cut off
+	// while it waits has no answer. Negative is none: a duplicate is answered at once.
+	Wait time.Duration
+
+	Retries   int // negative: none
+	TxOptions pgx.TxOptions
+
+	// MaxResponse limits an answer, in bytes: its body, and the header fields that are recorded, as the JSON in which they are
+	// stored. It holds for every answer, also one that is not remembered. A Write that would exceed it fails with
+	// idem.ErrResponseTooLarge, and whatever the handler answers then, the client gets 500 and nothing is committed. The
+	// default is 1 MiB.
 	MaxResponse int
-	Observer    idem.Observer
-}
 
-// setDefaults fills in what is not set and refuses what cannot be meant.
-func (c *Config) setDefaults() error {
-	switch {
-	case c.Scope == nil:
-		return errors.New("idemhttp: Config.Scope is required: a scope that callers share leaks the answer of one to another")
-	case c.Fingerprint != nil && len(c.Without) > 0:
-		return errors.New("idemhttp: Config.Without is for the default Fingerprint, and there is another")
-	case c.MaxBody < 0:
-		return fmt.Errorf("idemhttp: Config.MaxBody: %d is negative", c.MaxBody)
-	case c.TTL != 0 && c.TTL < time.Millisecond:
-		return fmt.Errorf("idemhttp: Config.TTL: %v is less than a millisecond", c.TTL)
-	case c.MaxResponse < 0 || c.MaxResponse > 512<<20:
-		return fmt.Errorf("idemhttp: Config.MaxResponse: %d is not between 0 and 512 MiB", c.MaxResponse)
-	case c.TxOptions.AccessMode == pgx.ReadOnly:
-		return errors.New("idemhttp: Config.TxOptions: a read-only transaction cannot record an answer")
-	case c.Methods != nil && len(c.Methods) == 0:
-		return errors.New("idemhttp: Config.Methods is empty: nothing would be protected")
-	}
-	for _, method := range c.Methods {
-		if !isToken(method) || method != strings.ToUpper(method) {
-			return fmt.Errorf("idemhttp: Config.Methods: there is no method %q", method)
-		}
-	}
-	fill(&c.Header, defaultHeader)
-	fill(&c.ReplayedHeader, defaultReplayed)
-	fill(&c.MaxBody, defaultMaxBody)
-	fill(&c.MaxResponse, defaultMaxResponse)
-	if !isToken(c.Header) {
-		return fmt.Errorf("idemhttp: Config.Header: %q is not the name of a header field", c.Header)
-	}
-	if !isToken(c.ReplayedHeader) {
-		return fmt.Errorf("idemhttp: Config.ReplayedHeader: %q is not the name of a header field", c.ReplayedHeader)
-	}
-	c.Header = http.CanonicalHeaderKey(c.Header)
-	c.ReplayedHeader = http.CanonicalHeaderKey(c.ReplayedHeader)
-	c.Methods = slices.Clone(c.Methods)
-	if c.Methods == nil {
-		c.Methods = []string{http.MethodPost, http.MethodPatch}
-	}
-	if c.Store == nil {
-		c.Store = defaultStore
-	}
-	if c.Render == nil {
-		c.Render = func(w http.ResponseWriter, r *http.Request, p *Problem) { p.ServeHTTP(w, r) }
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
-	if c.Fingerprint == nil {
-		c.Fingerprint = fingerprint(c.Without)
-		if _, err := idem.HashJSON([]byte("null"), idem.Without(c.Without...)); err != nil {
-			return fmt.Errorf("idemhttp: Config.Without: %w", err)
-		}
-	}
-	return c.Statuses.setDefaults()
-}
-
-// isToken reports whether s is one as in RFC 9110, which methods and names of header fields are.
-func isToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
-		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
-	})
-}
-
-func fill[T comparable](field *T, standard T) {
-	if *field == *new(T) {
-		*field = standard
-	}
-}
-
-// options are what c says to idem.Do.
-func (c *Config) options() []idem.Option {
-	options := []idem.Option{idem.WithMaxResponse(c.MaxResponse), idem.WithTxOptions(c.TxOptions)}
-	if c.TTL != 0 {
-		options = append(options, idem.WithTTL(c.TTL))
-	}
-	if c.Wait != 0 {
-		options = append(options, idem.WithWait(max(c.Wait, 0)))
-	}
-	if c.Retries != 0 {
-		options = append(options, idem.WithRetries(max(c.Retries, 0)))
-	}
-	if c.Observer != nil {
-		options = append(options, idem.WithObserver(c.Observer))
-	}
-	return options
+	Observer idem.Observer
 }

@@ -1,6 +1,8 @@
 package idemhttp_test
 
 import (
+	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -30,16 +32,19 @@ func TestConfigThatCannotBeMeantIsRefused(t *testing.T) {
 		{"Without", func(c *idemhttp.Config) { c.Without = []string{"no-slash"} }},
 		{"Without", func(c *idemhttp.Config) { c.Without = []string{""} }},
 		{"Without", func(c *idemhttp.Config) { c.Without, c.Fingerprint = []string{"/a"}, idemhttp.DefaultFingerprint }},
-		{"Keep", func(c *idemhttp.Config) { c.Keep = []string{"set-cookie"} }},
-		{"Keep", func(c *idemhttp.Config) { c.Keep, c.ReplayedHeader = []string{"X-Again"}, "x-again" }},
+		{"RecordHeader", func(c *idemhttp.Config) { c.RecordHeader = []string{"set-cookie"} }},
+		{"RecordHeader", func(c *idemhttp.Config) { c.RecordHeader, c.ReplayedHeader = []string{"X-Again"}, "x-again" }},
 		{"Methods", func(c *idemhttp.Config) { c.Methods = []string{} }},
 		{"Methods", func(c *idemhttp.Config) { c.Methods = []string{"post"} }},
 		{"Header", func(c *idemhttp.Config) { c.Header = "Idempotency Key" }},
+		{"Header", func(c *idemhttp.Config) { c.Header = "Key\x7f" }},
 		{"ReplayedHeader", func(c *idemhttp.Config) { c.ReplayedHeader = "Replayed:" }},
 		{"MaxBody", func(c *idemhttp.Config) { c.MaxBody = -1 }},
 		{"MaxResponse", func(c *idemhttp.Config) { c.MaxResponse = -1 }},
 		{"MaxResponse", func(c *idemhttp.Config) { c.MaxResponse = 512<<20 + 1 }},
 		{"TTL", func(c *idemhttp.Config) { c.TTL = -time.Hour }},
+		{"TTL", func(c *idemhttp.Config) { c.TTL = time.Millisecond - 1 }},
+		{"TTL", func(c *idemhttp.Config) { c.TTL = 200 * 365 * 24 * time.Hour }},
 		{"TxOptions", func(c *idemhttp.Config) { c.TxOptions.AccessMode = pgx.ReadOnly }},
 		{"Statuses.InProgress", func(c *idemhttp.Config) { c.Statuses.InProgress = 200 }},
 		{"Statuses.MissingKey", func(c *idemhttp.Config) { c.Statuses.MissingKey = 600 }},
@@ -95,7 +100,7 @@ func TestStripeHabits(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	m := s.middleware(func(c *idemhttp.Config) {
-		stripe := idemhttp.Stripe()
+		stripe := idemhttp.StripeConfig()
 		stripe.Scope, stripe.Logger, stripe.Wait = c.Scope, c.Logger, -1
 		*c = stripe
 	})
@@ -114,6 +119,33 @@ func TestStripeHabits(t *testing.T) {
 		t.Errorf("%d %v", again.StatusCode, again.Header)
 	}
 	s.want(2, 2)
+}
+
+// What becomes of a slice after New does not matter.
+func TestConfigIsTakenAsItIs(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	methods, fields, without := []string{http.MethodPost}, []string{"Location"}, []string{"/client_time"}
+	m := s.middleware(func(c *idemhttp.Config) { c.Methods, c.RecordHeader, c.Without = methods, fields, without })
+	methods[0], fields[0], without[0] = http.MethodPut, "X-Other", "/sku"
+	h := m.Wrap(http.HandlerFunc(s.order))
+	wantStatus(t, ask(h), http.StatusCreated)
+	if again := ask(h, withBody(`{"sku":"teapot","client_time":1}`)); again.Header.Get("Location") == "" || again.Header.Get("Idempotency-Replayed") == "" {
+		t.Errorf("%d %v", again.StatusCode, again.Header)
+	}
+}
+
+// TestCauseIsLoggedByDefault is not parallel: it puts a logger in the place of the default.
+func TestCauseIsLoggedByDefault(t *testing.T) {
+	s := newShop(t)
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&s.logs, nil)))
+	m := s.middleware(func(c *idemhttp.Config) { c.Logger = nil })
+	ask(m.Handle(func(pgx.Tx, http.ResponseWriter, *http.Request) error { return errors.New("no more teapots") }))
+	if !strings.Contains(s.logs.String(), "no more teapots") {
+		t.Errorf("the log says %s", &s.logs)
+	}
 }
 
 // What is meant for idem.Do reaches it.

@@ -22,18 +22,29 @@
 //   - [idem.Do] executes the handler, or finds the answer that is recorded.
 //   - What was committed is sent. A repetition is marked by the header Idempotency-Replayed.
 //
-// What is not answered by the handler is answered by a [Problem], in the form of RFC 9457.
+// What is not answered by the handler is answered by a [Problem], in the form of RFC 9457. Whose fault an error is depends on
+// where it arose. What a handler returns, other than a *Problem, is a 500, or a 503 if it will pass, and is logged.
+//
+// # Time limits
+//
+// Give every request a deadline, or a database that says nothing holds it for ever. That is a few lines of middleware around
+// context.WithTimeout. http.TimeoutHandler will not do: it answers while the handler goes on, and may say that something
+// failed which is then committed.
+//
+// Config.Wait should be shorter than that deadline. http.Server.WriteTimeout, and the timeout of a proxy in front, should be
+// ten seconds longer than it: for so long a COMMIT that is under way is followed up. A client that closes its half of the
+// connection counts as one that has gone: before COMMIT everything is rolled back, and it can read a 503.
 //
 // # What becomes of an answer
 //
-// It depends on its status, and Config.Store may decide otherwise. Below 400 the writes are committed. 4xx undoes the writes
-// and is remembered all the same: it is final. 409, 425, 429 and 5xx undo the writes and are not remembered: the key is
-// free, and a repetition executes.
+// It depends on its status, and Config.Decide may say otherwise. Below 400 the writes are committed. 4xx undoes the writes
+// and is remembered all the same: it is final. 5xx undoes the writes and is not remembered: the key is free, and a repetition
+// executes. So do 401, 408, 409, 423, 425 and 429, by which a server asks for the same request again.
 //
 // # What a handler may not do
 //
-// The answer is buffered until COMMIT. So Flush and Hijack fail, trailers and answers above Config.MaxResponse are refused
-// with nothing committed, and informational responses (1xx) are not sent. The writer and the body of the request are of no
+// The answer is buffered until COMMIT. So Flush and Hijack fail, and informational responses (1xx) are not sent. An answer with
+// a trailer, or above Config.MaxResponse, is refused with nothing committed. The writer and the body of the request are of no
 // use once the handler has returned. As with idem.Do, the handler may be run again, with a fresh request, after a
 // serialization failure: [Middleware.Handle] tells it apart by the error that is returned, while a handler under
 // [Middleware.Wrap] that answers with 5xx has simply failed.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -58,17 +59,27 @@ func ExampleMiddleware_Wrap() {
 		w.WriteHeader(http.StatusCreated)
 	})))
 
+	handler := inTime(10*time.Second, mux)
 	for range 2 {
 		r := httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader(`{"sku": "teapot"}`))
 		r.Header.Set("Authorization", "Bearer secret")
 		r.Header.Set("Idempotency-Key", `"8e03978e-40d5-43dd-bc93-6894a57f9324"`)
 		w := httptest.NewRecorder()
-		mux.ServeHTTP(w, r)
+		handler.ServeHTTP(w, r)
 		fmt.Println(w.Code, w.Header().Get("Location"), w.Header().Get("Idempotency-Replayed"))
 	}
 	// Prints:
 	// 201 /orders/1
 	// 201 /orders/1 true
+}
+
+// inTime gives every request a deadline, so that a database which says nothing does not hold it for ever.
+func inTime(limit time.Duration, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), limit)
+		defer cancel()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
 }
 
 // The handler form has the transaction as an argument, and an error as an answer.

@@ -16,9 +16,9 @@ const (
 	ExpiresHeader = "Idempotency-Expires"
 )
 
-// neverKept are the header fields that belong to one exchange, or to one connection, or that are secrets. A replay has its
+// neverRecorded are the header fields that belong to one exchange, or to one connection, or that are secrets. A replay has its
 // own or none.
-var neverKept = fieldSet(
+var neverRecorded = fieldSet(
 	"Set-Cookie", "Set-Cookie2", "Authorization", "Authentication-Info", "Clear-Site-Data", // credentials and sessions
 	"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", // one connection
 	"Proxy-Authenticate", "Proxy-Authentication-Info", "Proxy-Authorization",
@@ -37,36 +37,36 @@ func fieldSet(names ...string) map[string]bool {
 	return set
 }
 
-// keeper decides which header fields of an answer are recorded.
-type keeper struct {
+// headerFilter decides which header fields of an answer are recorded.
+type headerFilter struct {
 	only  map[string]bool // nil for all
 	never map[string]bool
 }
 
-func newKeeper(only []string, replayed string) (*keeper, error) {
-	k := &keeper{never: neverKept}
-	if replayed = http.CanonicalHeaderKey(replayed); !neverKept[replayed] {
-		k.never = fieldSet(replayed)
-		for name := range neverKept {
-			k.never[name] = true
+func newHeaderFilter(only []string, replayed string) (*headerFilter, error) {
+	f := &headerFilter{never: neverRecorded}
+	if replayed = http.CanonicalHeaderKey(replayed); !neverRecorded[replayed] {
+		f.never = fieldSet(replayed)
+		for name := range neverRecorded {
+			f.never[name] = true
 		}
 	}
 	if only == nil {
-		return k, nil
+		return f, nil
 	}
-	k.only = fieldSet(only...)
-	for name := range k.only {
-		if k.never[name] {
-			return nil, fmt.Errorf("idemhttp: Config.Keep: %s is never kept", name)
+	f.only = fieldSet(only...)
+	for name := range f.only {
+		if f.never[name] {
+			return nil, fmt.Errorf("idemhttp: Config.RecordHeader: %s is never recorded", name)
 		}
 	}
-	return k, nil
+	return f, nil
 }
 
-// keeps reports whether a field is recorded. The fields that Connection names are those of one connection.
-func (k *keeper) keeps(name string, connection []string) bool {
+// records reports whether a field is recorded. The fields that Connection names are those of one connection.
+func (f *headerFilter) records(name string, connection []string) bool {
 	name = http.CanonicalHeaderKey(name)
-	if k.never[name] || k.only != nil && !k.only[name] {
+	if f.never[name] || f.only != nil && !f.only[name] {
 		return false
 	}
 	return !slices.ContainsFunc(connection, func(list string) bool {

@@ -45,10 +45,10 @@ func TestWhatBelongsToOneExchangeIsSentOnceAndNotStored(t *testing.T) {
 	}
 }
 
-func TestKeepListLimitsWhatIsRecorded(t *testing.T) {
+func TestListOfHeaderFieldsLimitsWhatIsRecorded(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	m := s.middleware(func(c *idemhttp.Config) { c.Keep = []string{"location", "Content-Type"} })
+	m := s.middleware(func(c *idemhttp.Config) { c.RecordHeader = []string{"location", "Content-Type"} })
 	h := m.Wrap(s.answering(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", "/orders/1")
 		w.Header().Set("X-Internal", "1")

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -45,10 +46,11 @@ func shopOn(t testing.TB, pool *pgxpool.Pool) *shop {
 	return &shop{t: t, pool: pool}
 }
 
-// middleware returns one whose scope is the tenant, and what configure makes of it.
+// middleware returns one whose scope is the tenant, and what configure makes of it. A duplicate waits for as long as the
+// first takes on a slow machine.
 func (s *shop) middleware(configure ...func(*idemhttp.Config)) *idemhttp.Middleware {
 	s.t.Helper()
-	config := idemhttp.Config{Scope: byTenant, Logger: slog.New(slog.NewTextHandler(&s.logs, nil))}
+	config := idemhttp.Config{Scope: byTenant, Logger: slog.New(slog.NewTextHandler(&s.logs, nil)), Wait: time.Hour}
 	for _, f := range configure {
 		f(&config)
 	}

@@ -2,6 +2,7 @@ package idemhttp
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -32,7 +33,7 @@ const (
 // Problem is an answer that says no, in the form of RFC 9457. Programs branch on Type; the texts are for people.
 //
 // A handler under [Middleware.Handle] may return one as its error: the handler's writes are undone, and the problem is the
-// answer, which is remembered unless Config.Store says Forget of its status. Retryable and SafeNewKey are set accordingly.
+// answer, which is remembered unless Config.Decide says Forget of its status. Retryable and SafeNewKey are set accordingly.
 // Config.Scope, Config.Fingerprint and Config.Authorize may return one as well, and it is sent as it is.
 type Problem struct {
 	Type     string `json:"type,omitempty"`
@@ -52,11 +53,17 @@ type Problem struct {
 }
 
 func (p *Problem) Error() string {
-	if p.Detail == "" {
+	switch {
+	case p == nil:
+		return "idemhttp: an error that is a nil *Problem"
+	case p.Detail == "":
 		return p.Title
 	}
 	return p.Title + ": " + p.Detail
 }
+
+// problemIn returns the Problem that an error is, or wraps. It is nil if somebody has returned a nil *Problem as an error.
+func problemIn(err error) (p *Problem, said bool) { return errors.AsType[*Problem](err) }
 
 // ServeHTTP writes the problem. It is what Config.Render does by default.
 func (p *Problem) ServeHTTP(w http.ResponseWriter, _ *http.Request) {

@@ -21,7 +21,7 @@ var errReturned = errors.New("idemhttp: the handler has returned")
 // recorder is the http.ResponseWriter of one attempt. What it accepts it treats as net/http's own does; the rest it
 // refuses. It is locked so that a goroutine that outlives the handler gets an error instead of a race.
 type recorder struct {
-	keeper *keeper
+	filter *headerFilter
 	limit  int         // for the body
 	base   http.Header // what is set already on the writer that the answer will go to
 
@@ -32,7 +32,8 @@ type recorder struct {
 	offered  int         // bytes of body that the handler has tried to write
 	sniffs   bool
 	body     []byte
-	kept     map[string][]string // to be recorded
+	bound    int                 // no encoding of the recorded header is longer
+	recorded map[string][]string // to be recorded
 	passing  map[string][]string // for the first caller alone
 	err      error               // why this answer cannot be recorded
 	over     bool
@@ -71,9 +72,10 @@ func (r *recorder) writeHeader(status int) {
 	}
 	r.status = status
 	r.takeHeader()
+	r.bound = r.headerBound()
 }
 
-// Write adds to the body, for which there is the limit of Config.MaxResponse.
+// Write adds to the body. It fails if the answer gets larger than Config.MaxResponse.
 func (r *recorder) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +83,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	r.body = append(r.body, p...)
-	return len(p), nil
+	return r.taken(len(p))
 }
 
 // WriteString is Write.
@@ -92,10 +94,10 @@ func (r *recorder) WriteString(s string) (int, error) {
 		return 0, err
 	}
 	r.body = append(r.body, s...)
-	return len(s), nil
+	return r.taken(len(s))
 }
 
-// admit makes way for n more bytes of the body.
+// admit tells why n more bytes of the body cannot be taken.
 func (r *recorder) admit(n int) error {
 	if r.over {
 		return errReturned
@@ -110,16 +112,21 @@ func (r *recorder) admit(n int) error {
 		return http.ErrBodyNotAllowed
 	}
 	r.offered += n // as in net/http, also what is refused counts
-	switch size := len(r.body) + n; {
-	case r.declared >= 0 && r.offered > r.declared:
+	if r.declared >= 0 && r.offered > r.declared {
 		return http.ErrContentLength
-	case size > r.limit:
-		if r.err == nil {
-			r.err = &idem.ResponseTooLargeError{Size: size, Limit: r.limit}
-		}
-		return r.err
 	}
-	return nil
+	if r.err == nil && len(r.body)+n > r.limit { // checkSize would find it as well, after they have taken memory
+		r.err = &idem.ResponseTooLargeError{Size: len(r.body) + n, Limit: r.limit}
+	}
+	return r.err
+}
+
+// taken says that n bytes were taken, unless the header leaves no room for them. Then the answer is refused as a whole.
+func (r *recorder) taken(n int) (int, error) {
+	if err := r.checkSize(); err != nil {
+		return 0, err
+	}
+	return n, nil
 }
 
 // takeHeader sorts the fields of the header into those that are recorded, those that are for the first caller alone, and
@@ -131,7 +138,7 @@ func (r *recorder) takeHeader() {
 		return
 	}
 	r.sniffs = untyped(r.header)
-	r.kept = make(map[string][]string, len(r.header))
+	r.recorded = make(map[string][]string, len(r.header))
 	connection := r.header["Connection"]
 	copied := copier(r.header)
 	for name, values := range r.header {
@@ -166,8 +173,8 @@ func copier(header http.Header) func([]string) []string {
 }
 
 func (r *recorder) take(name string, values, connection []string) {
-	if r.keeper.keeps(name, connection) {
-		r.kept[name] = values
+	if r.filter.records(name, connection) {
+		r.recorded[name] = values
 		return
 	}
 	if r.passing == nil {
@@ -203,8 +210,9 @@ func (r *recorder) finish(head bool) (idem.Response, error) {
 		r.refuse(fmt.Sprintf("its Content-Length is %d and its body has %d bytes", r.declared, len(r.body)))
 	}
 	r.sniff()
+	_ = r.checkSize()
 	r.over = true
-	return idem.Response{Status: r.status, Header: r.kept, Body: r.body}, r.err
+	return idem.Response{Status: r.status, Header: r.recorded, Body: r.body}, r.err
 }
 
 // close makes the recorder refuse everything.
@@ -214,15 +222,22 @@ func (r *recorder) close() {
 	r.over = true
 }
 
-// sniff adds the Content-Type that net/http would make out, so that it is recorded.
+// sniff adds the Content-Type that net/http would make out from the body as it is, so that it is recorded.
 func (r *recorder) sniff() {
 	if !r.sniffs || len(r.body) == 0 || !bodyAllowed(r.status) {
 		return
 	}
-	if r.kept == nil {
-		r.kept = make(map[string][]string, 1)
+	if r.recorded == nil {
+		r.recorded = make(map[string][]string, 1)
 	}
-	r.kept["Content-Type"] = []string{http.DetectContentType(r.body)}
+	r.recorded["Content-Type"] = []string{http.DetectContentType(r.body)}
+}
+
+// hasRefused reports whether err is the error that this writer has returned.
+func (r *recorder) hasRefused(err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err != nil && errors.Is(err, r.err)
 }
 
 func (r *recorder) refuse(reason string) {

@@ -2,7 +2,6 @@ package idemhttp_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"log"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -116,9 +114,7 @@ func newArena(t testing.TB) *arena {
 
 func (a *arena) ask(t testing.TB, method, path, key string) exchanged {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, a.server.URL+path, strings.NewReader(teapot))
+	r, err := http.NewRequestWithContext(t.Context(), method, a.server.URL+path, strings.NewReader(teapot))
 	if err != nil {
 		t.Fatal(err)
 	}

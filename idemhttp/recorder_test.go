@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/idemhttp"
@@ -92,6 +94,14 @@ func TestReplayIsExactToTheByte(t *testing.T) {
 			header(w, "Content-Length", "some")
 			_, _ = io.WriteString(w, "ab")
 		}, exchanged{Status: 200, Header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}}, Body: "ab"}},
+		{"Content-Length that is right", func(w http.ResponseWriter, _ *http.Request) {
+			header(w, "Content-Length", "2")
+			for range 2 {
+				if _, err := io.WriteString(w, "a"); err != nil {
+					t.Error(err)
+				}
+			}
+		}, exchanged{Status: 200, Header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}}, Body: "aa"}},
 		{"large", func(w http.ResponseWriter, _ *http.Request) {
 			for range 100 {
 				_, _ = io.WriteString(w, strings.Repeat("x", 1000))
@@ -193,40 +203,91 @@ func TestAnswerThatCannotBeRecordedIsRefusedAndRolledBack(t *testing.T) {
 	}
 }
 
+// The limit counts the body and the recorded header as JSON. Write fails exactly where it is exceeded.
 func TestAnswerUpToTheLimitIsNeverTruncated(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
 	const limit = 1000
-	m := s.middleware(func(c *idemhttp.Config) { c.MaxResponse = limit })
 	for _, test := range []struct {
-		name   string
-		size   int
-		status int
-	}{{"within", limit - 100, 200}, {"with the header above it", limit, 500}, {"above", limit + 1, 500}, {"far above", 100 * limit, 500}} {
-		h := m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			s.runs.Add(1)
-			w.Header().Set("Content-Type", "text/plain")
-			for range test.size {
-				if _, err := w.Write([]byte("x")); err != nil {
-					if !errors.Is(err, idem.ErrResponseTooLarge) || test.size <= limit {
-						t.Errorf("%s: %v", test.name, err)
+		name     string
+		header   http.Header
+		recorded string // as it is stored
+	}{
+		{"no header", http.Header{"Content-Type": {}}, `{"Content-Type":[]}`},
+		{"Content-Type", http.Header{"Content-Type": {"text/plain"}}, `{"Content-Type":["text/plain"]}`},
+		{"Content-Type made out from the body", nil, `{"Content-Type":["text/plain; charset=utf-8"]}`},
+		{"several", http.Header{"Content-Type": {"a"}, "Link": {"</a>", "\"ü\"", ""}, "X-Empty": {}},
+			`{"Content-Type":["a"],"Link":["\u003c/a\u003e","\"ü\"",""],"X-Empty":[]}`},
+		{"not recorded", http.Header{"Content-Type": {"a"}, "Set-Cookie": {strings.Repeat("x", 2000)}}, `{"Content-Type":["a"]}`},
+		{"much to escape", http.Header{"Content-Type": {strings.Repeat("<", 100)}}, `{"Content-Type":["` + strings.Repeat(`\u003c`, 100) + `"]}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			m := s.middleware(optional, func(c *idemhttp.Config) { c.MaxResponse = limit })
+			most := limit - len(test.recorded)
+			for _, size := range []int{most, most + 1, limit, limit + 1, 100 * limit} {
+				for _, piece := range []int{1, 7, size} {
+					for _, status := range []int{200, 404, 503} {
+						var took int
+						var failed error
+						h := m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+							maps.Copy(w.Header(), test.header)
+							w.WriteHeader(status)
+							took, failed = writePieces(w, size, piece)
+						}))
+						for _, key := range []edit{withKey(fmt.Sprint(size, "-", piece, "-", status)), withoutKey()} {
+							answer := ask(h, key)
+							if size <= most {
+								if wantStatus(t, answer, status); failed != nil || len(body(t, answer)) != size {
+									t.Errorf("%d in pieces of %d: %v, and %d bytes are sent", size, piece, failed, len(body(t, answer)))
+								}
+								continue
+							}
+							wantProblem(t, answer, http.StatusInternalServerError, "unrecordable")
+							if !errors.Is(failed, idem.ErrResponseTooLarge) || took != most/piece*piece {
+								t.Errorf("%d in pieces of %d: the writer took %d and said %v", size, piece, took, failed)
+							}
+						}
 					}
-					return
 				}
 			}
-			if test.size > limit {
-				t.Errorf("%s: the writer took it all", test.name)
+			s.want(0, 2*3)
+		})
+	}
+}
+
+// writePieces writes size bytes, and returns how many were taken until the writer said no.
+func writePieces(w io.Writer, size, piece int) (took int, err error) {
+	for took < size {
+		n, err := w.Write([]byte(strings.Repeat("x", min(piece, size-took))))
+		took += n
+		if err != nil {
+			if _, again := w.Write([]byte("x")); again == nil {
+				return took, errors.New("the writer took more after it had said no")
 			}
-		}))
-		for range 2 {
-			answer := ask(h, withKey(fmt.Sprint(test.size)))
-			wantStatus(t, answer, test.status)
-			if test.status == 200 && len(body(t, answer)) != test.size {
-				t.Errorf("%s: %d bytes", test.name, len(body(t, answer)))
+			return took, err
+		}
+	}
+	return took, nil
+}
+
+// A header alone may be too large, and then there is no Write to fail.
+func TestHeaderAboveTheLimitIsRefusedForEveryAnswer(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	m := s.middleware(optional, func(c *idemhttp.Config) { c.MaxResponse = 1000 })
+	for _, status := range []int{200, 404, 503} {
+		for name, edits := range map[string][]edit{"with a key": nil, "without a key": {withoutKey()}} {
+			h := m.Wrap(s.answering(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Link", strings.Repeat("x", 1000))
+				w.WriteHeader(status)
+			}))
+			if wantProblem(t, ask(h, edits...), http.StatusInternalServerError, "unrecordable"); t.Failed() {
+				t.Fatal(name, status)
 			}
 		}
 	}
-	s.want(0, 1)
+	s.want(0, 0)
 }
 
 // What cannot be done before the commit says so, whichever way it is asked for, and what follows is not lost.
@@ -290,6 +351,29 @@ func TestWhatAHandlerKeepsIsOfNoUseAfterItsReturn(t *testing.T) {
 	if again.Header.Get("X-Late") != "" {
 		t.Error("what came late was recorded")
 	}
+}
+
+func TestWriterIsOfNoUseAfterAFailure(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for name, fail := range map[string]func() error{
+		"error": func() error { return errors.New("no more teapots") },
+		"panic": func() error { panic(http.ErrAbortHandler) },
+	} {
+		var kept http.ResponseWriter
+		h := s.middleware().Handle(func(_ pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
+			kept = w
+			return fail()
+		})
+		func() {
+			defer func() { _ = recover() }()
+			ask(h)
+		}()
+		if _, err := kept.Write([]byte("late")); err == nil {
+			t.Errorf("%s: Write works", name)
+		}
+	}
+	s.want(0, 0)
 }
 
 // A goroutine that a handler leaves behind gets errors. The race detector sees to the rest.

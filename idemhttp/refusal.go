@@ -4,109 +4,152 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/keyheader"
 )
 
-// refuse answers with the problem that err stands for.
-func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	p := m.problem(err)
-	if p.status() >= http.StatusInternalServerError {
-		m.log(r, p, err)
+// refuse answers with the problem that a failure is for the client.
+func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, f *failure) {
+	p := m.problem(f)
+	if p.isOurs() {
+		m.log(r, p, f)
 	}
 	m.config.Render(w, r, p)
 }
 
-// log tells the cause of a problem that is not the client's. That a client has gone is none.
-func (m *Middleware) log(r *http.Request, p *Problem, err error) {
+// isOurs reports whether the cause of the problem is on this side. The status does not tell: Config.Statuses may be
+// anything.
+func (p *Problem) isOurs() bool {
+	return p.status() >= http.StatusInternalServerError || p.Type == TypeUnavailable || p.Type == TypeOutcomeUnknown
+}
+
+// log tells the cause of a problem of ours. That a client has gone is none.
+func (m *Middleware) log(r *http.Request, p *Problem, f *failure) {
 	ctx := r.Context()
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		m.config.Logger.DebugContext(ctx, "the client has gone", "method", r.Method, "path", r.URL.Path, "error", err)
+	if ctx.Err() != nil && errors.Is(f.err, context.Canceled) {
+		m.config.Logger.DebugContext(ctx, "the client has gone", "method", r.Method, "path", r.URL.Path, "error", f.err)
 		return
 	}
-	m.config.Logger.ErrorContext(ctx, "request failed", "method", r.Method, "path", r.URL.Path, "problem", p.Type, "error", err)
+	m.config.Logger.ErrorContext(ctx, "request failed",
+		"method", r.Method, "path", r.URL.Path, "problem", p.Type, "in", string(f.origin), "error", f.err)
 }
 
-// forbidden is the refusal by Config.Scope or Config.Authorize. Whether anything was done for the key stays unsaid.
-type forbidden struct{ error }
-
-func (f forbidden) Unwrap() error { return f.error }
-
-// problem turns an error into what the client needs to know: above all, whether to try again and with which key. The
+// problem turns a failure into what the client needs to know: above all, whether to try again and with which key. The
 // texts never quote the error.
-func (m *Middleware) problem(err error) *Problem {
-	statuses := &m.config.Statuses
-	if p, ok := errors.AsType[*Problem](err); ok {
+func (m *Middleware) problem(f *failure) *Problem {
+	switch f.origin {
+	case inKey:
+		return m.problemOfKey(f.err)
+	case inBody:
+		return m.problemOfBody(f.err)
+	case inScope, inAuthorize:
+		return m.problemOfHook(f.err, m.forbidden())
+	case inFingerprint:
+		return m.problemOfFingerprint(f.err)
+	case inHandler:
+		return m.problemOfHandler(f.err)
+	case inAnswer:
+		return unrecordable()
+	case inEngine:
+		return m.problemOfEngine(f.err)
+	}
+	return internal()
+}
+
+// problemOfHook is that of a function of the Config which has returned an error. It is the Problem that it has returned, or
+// otherwise.
+func (m *Middleware) problemOfHook(err error, otherwise *Problem) *Problem {
+	p, said := problemIn(err)
+	switch {
+	case said && p == nil:
+		return internal()
+	case said:
 		return p
+	case passes(err):
+		return m.unavailable()
+	}
+	return otherwise
+}
+
+func (m *Middleware) problemOfFingerprint(err error) *Problem {
+	if errors.Is(err, idem.ErrInvalidJSON) {
+		return m.problemOfHook(err, invalidJSON())
+	}
+	return m.problemOfHook(err, internal())
+}
+
+// problemOfHandler is that of an error which a handler has returned, and which is no Problem.
+func (m *Middleware) problemOfHandler(err error) *Problem {
+	if passes(err) {
+		return m.unavailable()
+	}
+	return internal()
+}
+
+// problemOfEngine is that of an error which idem.Do has made itself. Only there can it be the client's.
+func (m *Middleware) problemOfEngine(err error) *Problem {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return m.problemAround(f, err)
 	}
 	if busy, ok := errors.AsType[*idem.InProgressError](err); ok {
-		return &Problem{Type: TypeInProgress, Title: "The first request with this key is still running", Status: statuses.InProgress,
-			Retryable: true, RetryAfter: busy.RetryAfter}
+		return m.inProgress(busy.RetryAfter)
 	}
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return &Problem{Type: TypeBodyTooLarge, Title: "The body of the request is too large", Status: statuses.BodyTooLarge, SafeNewKey: true}
-	}
-	if p := m.problemOfRequest(err); p != nil {
-		return p
-	}
-	return m.problemOfServer(err)
-}
-
-// problemOfRequest is the problem if the request is at fault, or nil.
-func (m *Middleware) problemOfRequest(err error) *Problem {
-	statuses := &m.config.Statuses
 	switch {
-	case errors.Is(err, keyheader.ErrMissing):
-		return &Problem{Type: TypeMissingKey, Title: "The header " + m.config.Header + " is missing", Status: statuses.MissingKey,
-			Detail: "Make a random key for this request, and send the same key whenever you repeat it.", SafeNewKey: true}
-	case errors.Is(err, keyheader.ErrSeveral):
-		return m.invalidKey("There is more than one key.")
-	case errors.Is(err, keyheader.ErrMalformed):
-		return m.invalidKey("A key is one string, in quotes or without.")
 	case errors.Is(err, idem.ErrInvalidKey):
 		return m.invalidKey("A key has 1 to 255 characters.")
 	case errors.Is(err, idem.ErrMismatch):
-		return &Problem{Type: TypeKeyReused, Title: "This key belongs to a different request", Status: statuses.KeyReused,
-			Detail: "Nothing was done. A new request needs a new key.", SafeNewKey: true}
-	case errors.Is(err, idem.ErrInvalidJSON):
-		return &Problem{Type: TypeInvalidJSON, Title: "The body is not one JSON document that all readers understand alike",
-			Status: http.StatusBadRequest, SafeNewKey: true}
-	case errors.Is(err, errBody):
-		return &Problem{Type: TypeBodyUnreadable, Title: "The body of the request did not arrive as a whole",
-			Status: http.StatusBadRequest, Retryable: true}
-	}
-	return nil
-}
-
-func (m *Middleware) invalidKey(detail string) *Problem {
-	return &Problem{Type: TypeInvalidKey, Title: "The header " + m.config.Header + " is not one valid key",
-		Status: m.config.Statuses.InvalidKey, Detail: detail, SafeNewKey: true}
-}
-
-// problemOfServer is the problem if something went wrong on this side.
-func (m *Middleware) problemOfServer(err error) *Problem {
-	statuses := &m.config.Statuses
-	switch {
+		return m.keyReused()
 	case errors.Is(err, errUnknownWithoutKey):
-		return &Problem{Type: TypeOutcomeUnknown, Title: "It is not known whether this was done", Status: statuses.Unavailable,
-			Detail: "The request had no key, so to repeat it may do it twice."}
+		return m.outcomeUnknown("The request had no key, so to repeat it may do it twice.", false)
 	case errors.Is(err, idem.ErrOutcomeUnknown):
-		return &Problem{Type: TypeOutcomeUnknown, Title: "It is not known whether this was done", Status: statuses.Unavailable,
-			Detail: "The same request with the same key will tell.", Retryable: true, RetryAfter: time.Second}
+		return m.outcomeUnknown("The same request with the same key will tell.", true)
 	case errors.Is(err, idem.ErrTxEnded), errors.Is(err, idem.ErrTxAborted):
-		return &Problem{Type: TypeBrokenTx, Title: "Something is wrong with this service", Status: http.StatusInternalServerError}
-	case errors.Is(err, idem.ErrResponseTooLarge), errors.Is(err, idem.ErrInvalidResponse), errors.Is(err, ErrUnrecordable):
-		return &Problem{Type: TypeUnrecordable, Title: "The answer could not be recorded, so nothing was done",
-			Status: http.StatusInternalServerError, SafeNewKey: true}
-	case idem.Retryable(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return &Problem{Type: TypeUnavailable, Title: "The service is not available now", Status: statuses.Unavailable,
-			Detail: "Nothing was done by this request. Repeat it, with the same key if it has one.", Retryable: true, RetryAfter: time.Second}
+		return brokenTx()
+	case errors.Is(err, idem.ErrResponseTooLarge), errors.Is(err, idem.ErrInvalidResponse):
+		return unrecordable()
+	case passes(err):
+		return m.unavailable()
 	}
-	if _, ok := errors.AsType[forbidden](err); ok {
-		return &Problem{Type: TypeForbidden, Title: "This is not yours to ask for", Status: statuses.Forbidden}
+	return internal()
+}
+
+// problemAround is that of an error which idem.Do has made of one of the handler: as a rule, that the handler has ended
+// the transaction as well.
+func (m *Middleware) problemAround(f *failure, err error) *Problem {
+	if errors.Is(err, idem.ErrTxEnded) || errors.Is(err, idem.ErrTxAborted) {
+		return brokenTx()
 	}
-	return &Problem{Type: TypeInternal, Title: "Something is wrong with this service", Status: http.StatusInternalServerError,
-		Retryable: true}
+	return m.problem(f)
+}
+
+// passes reports whether err tells of a state that passes: of the database, or of the time for the request.
+func passes(err error) bool {
+	return idem.Retryable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || readOnly(err)
+}
+
+// readOnly reports whether err tells of a server that takes no writes. After a failover it is the one that is no longer the
+// primary, and the next connection leads to the one that is.
+func readOnly(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == "25006"
+}
+
+func (m *Middleware) problemOfKey(err error) *Problem {
+	switch {
+	case errors.Is(err, keyheader.ErrMissing):
+		return m.missingKey()
+	case errors.Is(err, keyheader.ErrSeveral):
+		return m.invalidKey("There is more than one key.")
+	}
+	return m.invalidKey("A key is one string, in quotes or without.")
+}
+
+func (m *Middleware) problemOfBody(err error) *Problem {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return m.bodyTooLarge()
+	}
+	return bodyUnreadable()
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -23,48 +24,65 @@ import (
 	"github.com/idem-go/idem/internal/keyheader"
 )
 
-// refusals has an error for every problem.
+// refusals has a failure for every problem.
 var refusals = []struct {
 	name string
+	in   origin
 	err  error
 	want Problem // without its texts
 }{
-	{"no key", keyheader.ErrMissing, Problem{Type: TypeMissingKey, Status: 400, SafeNewKey: true}},
-	{"several keys", keyheader.ErrSeveral, Problem{Type: TypeInvalidKey, Status: 400, SafeNewKey: true}},
-	{"malformed key", keyheader.ErrMalformed, Problem{Type: TypeInvalidKey, Status: 400, SafeNewKey: true}},
-	{"long key", idem.ErrInvalidKey, Problem{Type: TypeInvalidKey, Status: 400, SafeNewKey: true}},
-	{"another request", &idem.MismatchError{Key: "abridged", CreatedAt: time.Now()}, Problem{Type: TypeKeyReused, Status: 422, SafeNewKey: true}},
-	{"in progress", &idem.InProgressError{RetryAfter: 1100 * time.Millisecond},
+	{"no key", inKey, keyheader.ErrMissing, Problem{Type: TypeMissingKey, Status: 400, SafeNewKey: true}},
+	{"several keys", inKey, keyheader.ErrSeveral, Problem{Type: TypeInvalidKey, Status: 400, SafeNewKey: true}},
+	{"malformed key", inKey, keyheader.ErrMalformed, Problem{Type: TypeInvalidKey, Status: 400, SafeNewKey: true}},
+	{"long key", inEngine, idem.ErrInvalidKey, Problem{Type: TypeInvalidKey, Status: 400, SafeNewKey: true}},
+	{"another request", inEngine, &idem.MismatchError{Key: "abridged", CreatedAt: time.Now()},
+		Problem{Type: TypeKeyReused, Status: 422, SafeNewKey: true}},
+	{"in progress", inEngine, &idem.InProgressError{RetryAfter: 1100 * time.Millisecond},
 		Problem{Type: TypeInProgress, Status: 409, Retryable: true, RetryAfter: 1100 * time.Millisecond}},
-	{"refused by a hook", forbidden{errors.New("not yours")}, Problem{Type: TypeForbidden, Status: 403}},
-	{"a hook that cannot tell now", forbidden{&pgconn.PgError{Code: "57P03"}},
-		Problem{Type: TypeUnavailable, Status: 503, Retryable: true, RetryAfter: time.Second}},
-	{"large body", fmt.Errorf("%w: %w", errBody, &http.MaxBytesError{}), Problem{Type: TypeBodyTooLarge, Status: 413, SafeNewKey: true}},
-	{"body that ended early", fmt.Errorf("%w: early", errBody), Problem{Type: TypeBodyUnreadable, Status: 400, Retryable: true}},
-	{"invalid JSON", fmt.Errorf("%w: at byte 7", idem.ErrInvalidJSON), Problem{Type: TypeInvalidJSON, Status: 400, SafeNewKey: true}},
-	{"unknown outcome", &idem.OutcomeUnknownError{Err: errors.New("cut")},
+	{"refused by Scope", inScope, errors.New("not yours"), Problem{Type: TypeForbidden, Status: 403}},
+	{"refused by Authorize", inAuthorize, errors.New("not yours"), Problem{Type: TypeForbidden, Status: 403}},
+	{"a Scope that cannot tell now", inScope, &pgconn.PgError{Code: "57P03"}, passing},
+	{"an Authorize that cannot tell now", inAuthorize, context.DeadlineExceeded, passing},
+	{"a Fingerprint that cannot tell now", inFingerprint, context.Canceled, passing},
+	{"a Fingerprint that fails", inFingerprint, errors.New("no more hashes"), failing},
+	{"large body", inBody, &http.MaxBytesError{}, Problem{Type: TypeBodyTooLarge, Status: 413, SafeNewKey: true}},
+	{"body that ended early", inBody, io.ErrUnexpectedEOF, Problem{Type: TypeBodyUnreadable, Status: 400, Retryable: true}},
+	{"invalid JSON", inFingerprint, fmt.Errorf("%w: at byte 7", idem.ErrInvalidJSON),
+		Problem{Type: TypeInvalidJSON, Status: 400, SafeNewKey: true}},
+	{"unknown outcome", inEngine, &idem.OutcomeUnknownError{Err: errors.New("cut")},
 		Problem{Type: TypeOutcomeUnknown, Status: 503, Retryable: true, RetryAfter: time.Second}},
-	{"server shutting down", &pgconn.PgError{Code: "57P01"}, Problem{Type: TypeUnavailable, Status: 503, Retryable: true, RetryAfter: time.Second}},
-	{"no connection", &pgconn.ConnectError{}, Problem{Type: TypeUnavailable, Status: 503, Retryable: true, RetryAfter: time.Second}},
-	{"deadline", fmt.Errorf("query: %w", context.DeadlineExceeded), Problem{Type: TypeUnavailable, Status: 503, Retryable: true, RetryAfter: time.Second}},
-	{"client gone", context.Canceled, Problem{Type: TypeUnavailable, Status: 503, Retryable: true, RetryAfter: time.Second}},
-	{"large answer", &idem.ResponseTooLargeError{}, Problem{Type: TypeUnrecordable, Status: 500, SafeNewKey: true}},
-	{"answer that cannot be stored", idem.ErrInvalidResponse, Problem{Type: TypeUnrecordable, Status: 500, SafeNewKey: true}},
-	{"trailer", fmt.Errorf("%w: trailer", ErrUnrecordable), Problem{Type: TypeUnrecordable, Status: 500, SafeNewKey: true}},
-	{"aborted", idem.ErrTxAborted, Problem{Type: TypeBrokenTx, Status: 500}},
-	{"ended", fmt.Errorf("%w: %w", idem.ErrTxEnded, errForgotten), Problem{Type: TypeBrokenTx, Status: 500}},
-	{"anything else", errors.New("no more teapots"), Problem{Type: TypeInternal, Status: 500, Retryable: true}},
-	{"bad scope", idem.ErrInvalidScope, Problem{Type: TypeInternal, Status: 500, Retryable: true}},
-	{"a problem", fmt.Errorf("wrapped: %w", &Problem{Type: "x", Status: 418}), Problem{Type: "x", Status: 418}},
-	{"unused key", errNoSuchKey, Problem{Type: TypeNoSuchKey, Status: 404}},
-	{"status by POST", errGetOnly, Problem{Type: TypeGetOnly, Status: 405, Header: http.Header{"Allow": {"GET, HEAD"}}}},
+	{"server shutting down", inEngine, &pgconn.PgError{Code: "57P01"}, passing},
+	{"server that takes no writes", inEngine, &pgconn.PgError{Code: "25006"}, passing},
+	{"no connection", inEngine, &pgconn.ConnectError{}, passing},
+	{"deadline", inEngine, fmt.Errorf("query: %w", context.DeadlineExceeded), passing},
+	{"client gone", inEngine, context.Canceled, passing},
+	{"answer too large", inEngine, &idem.ResponseTooLargeError{Size: 2, Limit: 1}, unrecorded},
+	{"answer with a broken header", inEngine, idem.ErrInvalidResponse, unrecorded},
+	{"trailer", inAnswer, ErrUnrecordable, unrecorded},
+	{"aborted", inEngine, fmt.Errorf("%w: ignored: %w", idem.ErrTxAborted, &pgconn.PgError{Code: "40001"}),
+		Problem{Type: TypeBrokenTx, Status: 500}},
+	{"ended", inEngine, fmt.Errorf("%w: %w", idem.ErrTxEnded, errForgotten), Problem{Type: TypeBrokenTx, Status: 500}},
+	{"ended, around an error of the handler", inEngine, fmt.Errorf("%w: %w", idem.ErrTxEnded, &failure{inHandler, errors.New("no")}),
+		Problem{Type: TypeBrokenTx, Status: 500}},
+	{"anything around an error of the handler", inEngine, fmt.Errorf("more: %w", &failure{inHandler, idem.ErrMismatch}), failing},
+	{"anything else", inEngine, errors.New("no more teapots"), failing},
+	{"bad scope", inEngine, idem.ErrInvalidScope, failing},
+	{"a problem of Scope", inScope, fmt.Errorf("wrapped: %w", &Problem{Type: "x", Status: 418}), Problem{Type: "x", Status: 418}},
+	{"an error of a handler", inHandler, errors.New("no more teapots"), failing},
+	{"one of a handler that passes", inHandler, &pgconn.PgError{Code: "53300"}, passing},
 }
+
+var (
+	passing    = Problem{Type: TypeUnavailable, Status: 503, Retryable: true, RetryAfter: time.Second}
+	failing    = Problem{Type: TypeInternal, Status: 500, Retryable: true}
+	unrecorded = Problem{Type: TypeUnrecordable, Status: 500, SafeNewKey: true}
+)
 
 func TestEachErrorIsAProblemThatSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	m := plainMiddleware(t)
 	for _, test := range refusals {
-		got := *m.problem(fmt.Errorf("xyzzy: %w", test.err))
+		got := *m.problem(&failure{test.in, fmt.Errorf("xyzzy: %w", test.err)})
 		if said := got.Title + got.Detail; strings.Contains(said, "xyzzy") || said == "" && test.want.Type != "x" {
 			t.Errorf("%s: it says %q", test.name, said)
 		}
@@ -73,8 +91,41 @@ func TestEachErrorIsAProblemThatSaysWhatToDo(t *testing.T) {
 			t.Errorf("%s: (-want +got)\n%s", test.name, diff)
 		}
 	}
-	if got := *m.problem(errUnknownWithoutKey); got.Retryable || got.Type != TypeOutcomeUnknown {
+	if got := m.problem(&failure{inKey, keyheader.ErrSeveral}); !strings.Contains(got.Detail, "more than one") {
+		t.Errorf("several keys: it says %q", got.Detail)
+	}
+	if got := m.problem(&failure{inKey, keyheader.ErrMalformed}); !strings.Contains(got.Detail, "one string") {
+		t.Errorf("a malformed key: it says %q", got.Detail)
+	}
+	got := *m.problem(&failure{inEngine, errUnknownWithoutKey})
+	if got.Retryable || got.RetryAfter != 0 || got.Type != TypeOutcomeUnknown || !strings.Contains(got.Detail, "no key") {
 		t.Errorf("an unknown outcome without a key: %+v", got)
+	}
+}
+
+// That a client has gone is its own affair. What the context of a handler's own ends is not.
+func TestClientThatHasGoneIsNoError(t *testing.T) {
+	t.Parallel()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, test := range []struct {
+		ctx  context.Context
+		err  error
+		want string
+	}{
+		{gone, context.Canceled, "DEBUG"},
+		{t.Context(), context.Canceled, "ERROR"},
+		{gone, errors.New("no more teapots"), "ERROR"},
+	} {
+		var logged strings.Builder
+		m := plainMiddleware(t)
+		m.config.Logger = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		r := httptest.NewRequestWithContext(test.ctx, http.MethodPost, "/orders", nil)
+		m.refuse(httptest.NewRecorder(), r, &failure{inHandler, test.err})
+		if got := logged.String(); strings.Count(got, "level=") != 1 || !strings.Contains(got, "level="+test.want) ||
+			!strings.Contains(got, test.err.Error()) || !strings.Contains(got, "path=/orders") {
+			t.Errorf("%v: %s", test.err, got)
+		}
 	}
 }
 
@@ -123,6 +174,9 @@ func TestEveryProblemTypeIsDocumented(t *testing.T) {
 	for _, match := range typeName.FindAllStringSubmatch(read("problem.go"), -1) {
 		defined[match[1]] = "never made"
 	}
+	for _, own := range []*Problem{getOnly(), noSuchKey()} {
+		defined[strings.TrimPrefix(own.Type, problemBase)] = fmt.Sprint(own.Status, own.Retryable, own.SafeNewKey)
+	}
 	for _, test := range refusals {
 		if name, ok := strings.CutPrefix(test.want.Type, problemBase); ok {
 			defined[name] = fmt.Sprint(test.want.Status, test.want.Retryable, test.want.SafeNewKey)
@@ -145,6 +199,43 @@ func TestRetryAfterIsRoundedUpToWholeSeconds(t *testing.T) {
 		(&Problem{Status: 503, RetryAfter: after}).ServeHTTP(w, nil)
 		if got := w.Header().Get("Retry-After"); got != want {
 			t.Errorf("%v: Retry-After %q, want %q", after, got, want)
+		}
+	}
+}
+
+func TestProblemWithoutAStatusIsA500(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	(&Problem{Title: "Something"}).ServeHTTP(w, nil)
+	if w.Code != 500 || !strings.Contains(w.Body.String(), `"status":500`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestProblemSaysItsTitleAndItsDetail(t *testing.T) {
+	t.Parallel()
+	for want, p := range map[string]*Problem{"No": {Title: "No"}, "No: never": {Title: "No", Detail: "never"}} {
+		if got := p.Error(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// As in net/http, and for Config.Statuses those of errors.
+func TestStatusesAtTheirBoundsAreTaken(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{200, 599, 999} {
+		r := &recorder{filter: &headerFilter{}}
+		if r.WriteHeader(status); r.status != status {
+			t.Errorf("%d is taken as %d", status, r.status)
+		}
+	}
+	if err := (&Statuses{MissingKey: 400, InvalidKey: 599}).settle(); err != nil {
+		t.Error(err)
+	}
+	for _, status := range []int{399, 600} {
+		if err := (&Statuses{MissingKey: status}).settle(); err == nil {
+			t.Errorf("%d is taken", status)
 		}
 	}
 }

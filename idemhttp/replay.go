@@ -1,8 +1,6 @@
 package idemhttp
 
 import (
-	"bytes"
-	"io"
 	"net/http"
 	"time"
 
@@ -19,12 +17,10 @@ func send(w http.ResponseWriter, response idem.Response) {
 }
 
 // replay sends a recorded answer to a caller who may have it.
-func (x *exchange) replay(result idem.Result) error {
+func (x *exchange) replay(result idem.Result) *failure {
 	if x.config.Authorize != nil {
-		r := x.r.WithContext(x.r.Context())
-		r.Body = io.NopCloser(bytes.NewReader(x.body))
-		if err := x.config.Authorize(r, result); err != nil {
-			return forbidden{err}
+		if err := x.config.Authorize(x.asked(), result); err != nil {
+			return &failure{inAuthorize, err}
 		}
 	}
 	header := x.w.Header()

@@ -26,46 +26,46 @@ type keyStatus struct {
 // and expires_at. A key that is not in use is a problem with status 404. Nothing of the recorded answer is told.
 func (m *Middleware) Status() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		status, err := m.status(r)
-		if err != nil {
-			m.refuse(w, r, err)
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			m.config.Render(w, r, getOnly())
 			return
 		}
-		body, err := json.Marshal(status)
-		if err != nil {
-			m.refuse(w, r, err)
-			return
+		found, f := m.lookup(w, r)
+		switch {
+		case f != nil:
+			m.refuse(w, r, f)
+		case found.State == idem.StateUnused:
+			m.config.Render(w, r, noSuchKey())
+		default:
+			sendStatus(w, keyStatus{found.State, found.OperationID, found.Since, found.CompletedAt, found.ExpiresAt})
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		_, _ = w.Write(append(body, '\n')) // if this fails, nobody is there to be told
 	})
 }
 
-var (
-	errGetOnly = &Problem{Type: TypeGetOnly, Title: "The state of a key is asked for by GET",
-		Status: http.StatusMethodNotAllowed, Header: http.Header{"Allow": {"GET, HEAD"}}}
-	errNoSuchKey = &Problem{Type: TypeNoSuchKey, Title: "This key is not in use", Status: http.StatusNotFound}
-)
-
-func (m *Middleware) status(r *http.Request) (keyStatus, error) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return keyStatus{}, errGetOnly
-	}
-	scope, err := m.config.Scope(r)
-	if err != nil {
-		return keyStatus{}, forbidden{err}
+func (m *Middleware) lookup(w http.ResponseWriter, r *http.Request) (idem.Entry, *failure) {
+	x := m.start(w, r, nil)
+	defer x.end()
+	scope, f := x.scope()
+	if f != nil {
+		return idem.Entry{}, f
 	}
 	key, err := keyheader.Parse(r.Header[m.config.Header])
 	if err != nil {
-		return keyStatus{}, err
+		return idem.Entry{}, &failure{inKey, err}
 	}
 	found, err := idem.Lookup(r.Context(), m.pool, scope, key)
 	if err != nil {
-		return keyStatus{}, err
+		return idem.Entry{}, &failure{inEngine, err}
 	}
-	if found.State == idem.StateUnused {
-		return keyStatus{}, errNoSuchKey
+	return found, nil
+}
+
+func sendStatus(w http.ResponseWriter, status keyStatus) {
+	body, err := json.Marshal(status)
+	if err != nil {
+		panic(err) // no field can fail
 	}
-	return keyStatus{found.State, found.OperationID, found.Since, found.CompletedAt, found.ExpiresAt}, nil
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(append(body, '\n')) // if this fails, nobody is there to be told
 }

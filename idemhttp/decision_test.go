@@ -10,26 +10,26 @@ import (
 
 func TestStatusDecidesWhatBecomesOfAnAnswer(t *testing.T) {
 	t.Parallel()
-	stripe := idemhttp.Stripe()
-	never := func(int) idemhttp.Outcome { return idemhttp.Forget }
+	stripe := idemhttp.StripeConfig()
+	never := func(int) idemhttp.Decision { return idemhttp.Forget }
 	const commit, undo, forget = idemhttp.Commit, idemhttp.Undo, idemhttp.Forget
 	for _, test := range []struct {
-		name  string
-		store func(int) idemhttp.Outcome
-		want  map[int]idemhttp.Outcome
+		name   string
+		decide func(int) idemhttp.Decision
+		want   map[int]idemhttp.Decision
 	}{
-		{"by default", nil, map[int]idemhttp.Outcome{
+		{"by default", nil, map[int]idemhttp.Decision{
 			200: commit, 201: commit, 202: commit, 204: commit, 303: commit, 304: commit,
-			400: undo, 401: undo, 402: undo, 403: undo, 404: undo, 410: undo, 412: undo, 422: undo,
+			400: undo, 401: forget, 402: undo, 403: undo, 404: undo, 410: undo, 412: undo, 422: undo, 408: forget, 423: forget, 424: undo, 428: undo,
 			409: forget, 425: forget, 429: forget, 500: forget, 501: forget, 503: forget, 599: forget,
 		}},
-		{"like Stripe", stripe.Store, map[int]idemhttp.Outcome{200: commit, 402: undo, 404: undo, 409: forget, 429: forget, 500: undo, 503: undo}},
-		{"as the config says", never, map[int]idemhttp.Outcome{200: forget, 404: forget}},
+		{"like Stripe", stripe.Decide, map[int]idemhttp.Decision{200: commit, 400: undo, 401: forget, 402: undo, 404: undo, 408: undo, 423: undo, 409: forget, 429: forget, 500: undo, 503: undo}},
+		{"as the config says", never, map[int]idemhttp.Decision{200: forget, 404: forget}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
-			m := s.middleware(func(c *idemhttp.Config) { c.Store = test.store })
+			m := s.middleware(func(c *idemhttp.Config) { c.Decide = test.decide })
 			orders, records := 0, 0
 			for status, want := range test.want {
 				h := m.Wrap(s.answering(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))

@@ -17,7 +17,8 @@ type Statuses struct {
 	Unavailable  int // 503
 }
 
-func (s *Statuses) setDefaults() error {
+// settle fills in the defaults and refuses what is not the status of an error.
+func (s *Statuses) settle() error {
 	for _, status := range []struct {
 		name     string
 		value    *int
@@ -39,28 +40,4 @@ func (s *Statuses) setDefaults() error {
 		}
 	}
 	return nil
-}
-
-// Stripe returns a Config with the habits of Stripe's API, for a service whose clients expect them: the key is optional
-// and only POST has one, a key that comes with another request is a 400, every answer of a handler is remembered except
-// 409 and 429, so also a 500, and a replay is marked by Idempotent-Replayed. Scope is still to be set. What is remembered
-// and not below 400 has its writes undone.
-//
-// The zero Config has the habits of the IETF's draft-ietf-httpapi-idempotency-key-header-07.
-func Stripe() Config {
-	return Config{
-		Optional:       true,
-		Methods:        []string{http.MethodPost},
-		ReplayedHeader: "Idempotent-Replayed",
-		Statuses:       Statuses{KeyReused: http.StatusBadRequest},
-		Store: func(status int) Outcome {
-			switch {
-			case status < 400:
-				return Commit
-			case status == http.StatusConflict, status == http.StatusTooManyRequests:
-				return Forget
-			}
-			return Undo
-		},
-	}
 }

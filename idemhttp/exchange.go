@@ -1,0 +1,150 @@
+package idemhttp
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/keyheader"
+)
+
+// exchange is one request on its way through the middleware. It makes an attempt for each run of the transaction.
+type exchange struct {
+	*Middleware
+	handler handler
+	w       http.ResponseWriter
+	r       *http.Request
+	body    body
+	hook    http.Request // as Scope, Fingerprint and Authorize see it
+	reader  bodyReader   // of hook
+	last    *attempt
+}
+
+var (
+	errForgotten = errors.New("idemhttp: the answer is not remembered")
+	errNested    = errors.New("idemhttp: the middleware is applied twice to this route")
+)
+
+// start returns the exchange of a request. It has to be ended.
+func (m *Middleware) start(w http.ResponseWriter, r *http.Request, run handler) *exchange {
+	x := &exchange{Middleware: m, handler: run, w: w, r: r, hook: *r}
+	x.body.open(w, r, m.config.MaxBody)
+	x.reader.body = &x.body
+	return x
+}
+
+func (x *exchange) end() { removeFiles(&x.hook, x.r) }
+
+// asked returns the request as a function of the Config sees it: with a body that begins anew each time. It comes from the
+// client as it is read, and nobody has to read it.
+func (x *exchange) asked() *http.Request {
+	x.reader.rewind()
+	if x.r.Body != nil && x.hook.Body != &x.reader { // at first, and if one of them has put another in its place
+		x.hook.Body = &x.reader
+	}
+	return &x.hook
+}
+
+// answer executes the request, or finds its answer, and sends it. A failure means that nothing has been sent.
+func (x *exchange) answer(ctx context.Context) *failure {
+	if attemptOf(ctx) != nil {
+		return &failure{inEngine, errNested}
+	}
+	scope, f := x.scope()
+	if f != nil {
+		return f
+	}
+	key, err := x.key()
+	if err != nil {
+		return &failure{inKey, err}
+	}
+	body, err := x.body.whole()
+	if err != nil {
+		return &failure{inBody, err}
+	}
+	if key == "" {
+		if err := x.runKeyless(ctx); err != nil {
+			return failureOf(err)
+		}
+		x.sendOwn()
+		return nil
+	}
+	hash, err := x.config.Fingerprint(x.asked(), body)
+	if err != nil {
+		return &failure{inFingerprint, err}
+	}
+	return x.answerKeyed(ctx, scope, key, hash)
+}
+
+func (x *exchange) answerKeyed(ctx context.Context, scope, key string, hash idem.Hash) *failure {
+	name := x.answered.nameOf(scope, key)
+	options := x.options
+	if likelyReplay(x.r) || x.answered.has(name) {
+		options = x.replayOptions
+	}
+	result, err := x.do(ctx, x.pool, scope, key, hash, x.runKeyed, options...)
+	switch {
+	case err == errForgotten: // an error that wraps it says more
+		x.sendOwn()
+		return nil
+	case err != nil:
+		return failureOf(err)
+	}
+	x.answered.add(name)
+	if result.Replayed {
+		return x.replay(result)
+	}
+	x.sendOwn()
+	return nil
+}
+
+// scope asks Config.Scope. If that could not read the body, it is the body that is refused.
+func (x *exchange) scope() (string, *failure) {
+	scope, err := x.config.Scope(x.asked())
+	if err == nil {
+		return scope, nil
+	}
+	if _, said := problemIn(err); !said {
+		if err := x.body.failed(); err != nil {
+			return "", &failure{inBody, err}
+		}
+	}
+	return "", &failure{inScope, err}
+}
+
+// key returns the key of the request, or "" if it needs none.
+func (x *exchange) key() (string, error) {
+	if !x.covers(x.r.Method) {
+		return "", nil
+	}
+	key, err := keyheader.Parse(x.r.Header[x.config.Header])
+	if x.config.Optional && errors.Is(err, keyheader.ErrMissing) {
+		return "", nil
+	}
+	return key, err
+}
+
+// runKeyed is the fn of idem.Do.
+func (x *exchange) runKeyed(tx pgx.Tx) (idem.Response, error) {
+	decision, err := x.run(tx)
+	if err != nil {
+		return idem.Response{}, err
+	}
+	response := x.last.answer.Response
+	switch decision {
+	case Commit:
+		return response, nil
+	case Undo:
+		return idem.Response{}, idem.Reject(response)
+	}
+	return idem.Response{}, errForgotten
+}
+
+// sendOwn sends what the handler has answered here and now.
+func (x *exchange) sendOwn() {
+	setFields(x.w.Header(), x.last.answer.passing)
+	send(x.w, x.last.answer.Response)
+}

@@ -1,0 +1,201 @@
+package idemhttp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/idemhttp"
+	"github.com/idem-go/idem/internal/keyheader"
+)
+
+// Each of these would be the client's fault, or an answer, if it arose elsewhere.
+func TestErrorOfAHandlerIsNeverTakenForTheClients(t *testing.T) {
+	t.Parallel()
+	_, invalidJSON := idem.HashJSON([]byte("{"))
+	var noProblem *idemhttp.Problem
+	for _, test := range []struct {
+		name string
+		err  error
+		kind string
+	}{
+		{"invalid JSON", invalidJSON, "internal"},
+		{"mismatch", &idem.MismatchError{Key: "another"}, "internal"},
+		{"invalid key", idem.ErrInvalidKey, "internal"},
+		{"invalid scope", idem.ErrInvalidScope, "internal"},
+		{"no key", keyheader.ErrMissing, "internal"},
+		{"several keys", keyheader.ErrSeveral, "internal"},
+		{"malformed key", keyheader.ErrMalformed, "internal"},
+		{"large body", &http.MaxBytesError{Limit: 1}, "internal"},
+		{"large answer of its own", &idem.ResponseTooLargeError{Size: 2, Limit: 1}, "internal"},
+		{"unrecordable answer of its own", idemhttp.ErrUnrecordable, "internal"},
+		{"ended transaction of another", idem.ErrTxEnded, "internal"},
+		{"aborted transaction of another", idem.ErrTxAborted, "internal"},
+		{"rejection", idem.Reject(idem.Response{Status: 200}), "internal"},
+		{"nil problem", noProblem, "internal"},
+		{"nested call in progress", &idem.InProgressError{Key: "another"}, "unavailable"},
+		{"unknown outcome elsewhere", &idem.OutcomeUnknownError{Err: errors.New("cut")}, "unavailable"},
+		{"deadline of its own", context.DeadlineExceeded, "unavailable"},
+		{"demoted primary", &pgconn.PgError{Code: "25006"}, "unavailable"},
+		{"connection that broke", io.ErrUnexpectedEOF, "unavailable"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			for name, edits := range map[string][]edit{"with a key": nil, "without a key": {withoutKey()}} {
+				s := newShop(t)
+				h := s.middleware(optional).Handle(func(tx pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
+					s.place(tx)
+					w.WriteHeader(http.StatusCreated)
+					if test.name == "nil problem" {
+						return test.err
+					}
+					return fmt.Errorf("no more teapots: %w", test.err)
+				})
+				status := map[string]int{"internal": 500, "unavailable": 503}[test.kind]
+				for range 2 {
+					answer := ask(h, edits...)
+					problem := wantProblem(t, answer, status, test.kind)
+					if problem["retryable"] != true || problem["safe_new_key"] != false {
+						t.Errorf("%s: %v", name, problem)
+					}
+					if after := answer.Header.Get("Retry-After"); (after == "1") != (status == 503) {
+						t.Errorf("%s: Retry-After %q", name, after)
+					}
+				}
+				if n := s.runs.Load(); n != 2 {
+					t.Errorf("%s: the handler ran %d times", name, n)
+				}
+				if logged := s.logs.String(); !strings.Contains(logged, "in=handler") || !strings.Contains(logged, test.err.Error()) {
+					t.Errorf("%s: the log says %s", name, logged)
+				}
+				s.want(0, 0)
+			}
+		})
+	}
+}
+
+// The engine adds to the error that the handler has ended the transaction. That is no fault of the client's either.
+func TestErrorOfAHandlerThatEndedTheTransactionIsABrokenTransaction(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	h := s.middleware().Handle(func(tx pgx.Tx, _ http.ResponseWriter, r *http.Request) error {
+		s.place(tx)
+		_, _ = tx.Exec(r.Context(), "rollback")
+		return idem.ErrMismatch
+	})
+	wantProblem(t, ask(h), http.StatusInternalServerError, "broken-transaction")
+	s.want(0, 0)
+}
+
+// An observer finds what the handler has returned.
+func TestObserverSeesTheErrorOfAHandler(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	ended := &onEnd{}
+	m := s.middleware(func(c *idemhttp.Config) { c.Observer = ended })
+	want := &pgconn.PgError{Code: "22012"}
+	ask(m.Handle(func(pgx.Tx, http.ResponseWriter, *http.Request) error { return want }))
+	if got, ok := errors.AsType[*pgconn.PgError](ended.err); !ok || got != want || !errors.Is(ended.err, want) {
+		t.Errorf("it sees %v", ended.err)
+	}
+}
+
+type onEnd struct{ err error }
+
+func (*onEnd) TraceStart(ctx context.Context, _ idem.TraceStartData) context.Context { return ctx }
+func (*onEnd) TraceEvent(context.Context, idem.TraceEventData)                       {}
+func (o *onEnd) TraceEnd(_ context.Context, data idem.TraceEndData)                  { o.err = data.Err }
+
+func TestHandlerThatReturnsTheErrorOfItsWriterIsToldWhy(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	m := s.middleware(func(c *idemhttp.Config) { c.MaxResponse = 1000 })
+	answer := ask(m.Handle(func(_ pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
+		_, err := w.Write(make([]byte, 1001))
+		return fmt.Errorf("writing: %w", err)
+	}))
+	wantProblem(t, answer, http.StatusInternalServerError, "unrecordable")
+	s.want(0, 0)
+}
+
+// A nil *Problem in an error is a mistake of the programmer's, and says nothing about the client.
+func TestNilProblemIsAnErrorOfOurs(t *testing.T) {
+	t.Parallel()
+	var none *idemhttp.Problem
+	for name, spoil := range map[string]func(*idemhttp.Config){
+		"Scope":     func(c *idemhttp.Config) { c.Scope = func(*http.Request) (string, error) { return "", none } },
+		"Authorize": func(c *idemhttp.Config) { c.Authorize = func(*http.Request, idem.Result) error { return none } },
+		"Fingerprint": func(c *idemhttp.Config) {
+			c.Fingerprint = func(*http.Request, []byte) (idem.Hash, error) { return idem.Hash{}, fmt.Errorf("wrapped: %w", none) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			h := s.middleware(spoil).Wrap(http.HandlerFunc(s.order))
+			if name == "Authorize" {
+				wantStatus(t, ask(h), http.StatusCreated)
+			}
+			wantProblem(t, ask(h), http.StatusInternalServerError, "internal")
+			if logged := s.logs.String(); !strings.Contains(logged, "nil *Problem") || !strings.Contains(logged, "in=Config."+name) {
+				t.Errorf("the log says %s", logged)
+			}
+		})
+	}
+	if none.Error() == "" {
+		t.Error("it says nothing")
+	}
+}
+
+// After a failover the connections of the pool lead to a server that takes no writes.
+func TestServerThatTakesNoWritesIsA503(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	readOnly := s.pool.Config()
+	readOnly.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
+	demoted, err := pgxNew(t, readOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	onDemoted := &shop{t: t, pool: demoted}
+	h := onDemoted.middleware(optional).Handle(func(tx pgx.Tx, _ http.ResponseWriter, _ *http.Request) error {
+		_, err := onDemoted.tryPlace(tx)
+		return err
+	})
+	for name, edits := range map[string][]edit{"with a key": nil, "without a key": {withoutKey()}} {
+		answer := ask(h, edits...)
+		problem := wantProblem(t, answer, http.StatusServiceUnavailable, "unavailable")
+		if problem["retryable"] != true || answer.Header.Get("Retry-After") != "1" {
+			t.Errorf("%s: %v, Retry-After %q", name, problem, answer.Header.Get("Retry-After"))
+		}
+	}
+	if !strings.Contains(onDemoted.logs.String(), "25006") {
+		t.Errorf("the log says %s", &onDemoted.logs)
+	}
+	s.want(0, 0)
+}
+
+// The status may be chosen. What is logged does not depend on it.
+func TestCauseOfOursIsLoggedWhateverItsStatus(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	m := s.middleware(func(c *idemhttp.Config) { c.Statuses.Unavailable = http.StatusTooManyRequests })
+	answer := ask(m.Handle(func(pgx.Tx, http.ResponseWriter, *http.Request) error { return &pgconn.PgError{Code: "53300"} }))
+	wantProblem(t, answer, http.StatusTooManyRequests, "unavailable")
+	if !strings.Contains(s.logs.String(), "53300") {
+		t.Errorf("the log says %s", &s.logs)
+	}
+	before := s.logs.String()
+	wantProblem(t, ask(m.Wrap(http.NotFoundHandler()), withoutKey()), http.StatusBadRequest, "missing-key")
+	if s.logs.String() != before {
+		t.Errorf("the fault of a client is logged: %s", &s.logs)
+	}
+}
