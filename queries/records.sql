@@ -98,13 +98,14 @@ WHERE coalesce(pg_catalog.current_setting('idem.claim', true), '') OPERATOR(pg_c
 -- another's: the row that is inserted then has no hash.
 INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state, status, completed_at, header, body)
 VALUES (@scope::pg_catalog.text, @key::pg_catalog.text, ''::pg_catalog.bytea, (@operation_id::pg_catalog.text)::pg_catalog.uuid,
-        pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @ttl::pg_catalog.interval, @state::pg_catalog.text,
+        pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp(), @state::pg_catalog.text,
         @status::pg_catalog.int4 OPERATOR(pg_catalog./) (CASE
             WHEN pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) @operation_id::pg_catalog.text THEN 1 ELSE 0 END)::pg_catalog.int4,
         pg_catalog.clock_timestamp(),
         (pg_catalog.convert_from(@header::pg_catalog.bytea, 'UTF8'))::pg_catalog.jsonb, @body::pg_catalog.bytea)
 ON CONFLICT (scope, key) DO UPDATE
-SET state = EXCLUDED.state, status = EXCLUDED.status, completed_at = EXCLUDED.completed_at, expires_at = EXCLUDED.expires_at,
+SET state = EXCLUDED.state, status = EXCLUDED.status, completed_at = EXCLUDED.completed_at,
+    expires_at = EXCLUDED.completed_at OPERATOR(pg_catalog.+) @ttl::pg_catalog.interval,
     header = EXCLUDED.header, body = EXCLUDED.body
 RETURNING pg_catalog.timestamptz_send(r.completed_at)::pg_catalog.bytea AS completed_at,
           pg_catalog.timestamptz_send(r.expires_at)::pg_catalog.bytea AS expires_at,

@@ -140,13 +140,14 @@ func (q *Queries) ClaimAtOnce(ctx context.Context, arg ClaimAtOnceParams) (Claim
 const Complete = `-- name: Complete :one
 INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state, status, completed_at, header, body)
 VALUES ($1::pg_catalog.text, $2::pg_catalog.text, ''::pg_catalog.bytea, ($3::pg_catalog.text)::pg_catalog.uuid,
-        pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $4::pg_catalog.interval, $5::pg_catalog.text,
-        $6::pg_catalog.int4 OPERATOR(pg_catalog./) (CASE
+        pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp(), $4::pg_catalog.text,
+        $5::pg_catalog.int4 OPERATOR(pg_catalog./) (CASE
             WHEN pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) $3::pg_catalog.text THEN 1 ELSE 0 END)::pg_catalog.int4,
         pg_catalog.clock_timestamp(),
-        (pg_catalog.convert_from($7::pg_catalog.bytea, 'UTF8'))::pg_catalog.jsonb, $8::pg_catalog.bytea)
+        (pg_catalog.convert_from($6::pg_catalog.bytea, 'UTF8'))::pg_catalog.jsonb, $7::pg_catalog.bytea)
 ON CONFLICT (scope, key) DO UPDATE
-SET state = EXCLUDED.state, status = EXCLUDED.status, completed_at = EXCLUDED.completed_at, expires_at = EXCLUDED.expires_at,
+SET state = EXCLUDED.state, status = EXCLUDED.status, completed_at = EXCLUDED.completed_at,
+    expires_at = EXCLUDED.completed_at OPERATOR(pg_catalog.+) $8::pg_catalog.interval,
     header = EXCLUDED.header, body = EXCLUDED.body
 RETURNING pg_catalog.timestamptz_send(r.completed_at)::pg_catalog.bytea AS completed_at,
           pg_catalog.timestamptz_send(r.expires_at)::pg_catalog.bytea AS expires_at,
@@ -159,11 +160,11 @@ type CompleteParams struct {
 	Scope       string
 	Key         string
 	OperationID string
-	Ttl         pgtype.Interval
 	State       string
 	Status      int32
 	Header      []byte
 	Body        []byte
+	Ttl         pgtype.Interval
 }
 
 type CompleteRow struct {
@@ -181,11 +182,11 @@ func (q *Queries) Complete(ctx context.Context, arg CompleteParams) (CompleteRow
 		arg.Scope,
 		arg.Key,
 		arg.OperationID,
-		arg.Ttl,
 		arg.State,
 		arg.Status,
 		arg.Header,
 		arg.Body,
+		arg.Ttl,
 	)
 	var i CompleteRow
 	err := row.Scan(&i.CompletedAt, &i.ExpiresAt, &i.One)

@@ -27,7 +27,7 @@ const Gone = "22012"
 // Queue adds the statement.
 func (c *Complete) Queue(trip *roundtrip.Trip) {
 	k := c.Key
-	trip.Add(complete, k.scope, k.key, k.operationID, k.ttl, []byte(c.State), strconv.AppendInt(nil, int64(c.Status), 10), c.Header, c.Body)
+	trip.Add(complete, k.scope, k.key, k.operationID, []byte(c.State), strconv.AppendInt(nil, int64(c.Status), 10), c.Header, c.Body, k.ttl)
 }
 
 // Read reads the answer.

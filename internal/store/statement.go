@@ -38,7 +38,7 @@ var (
 	})
 	complete = roundtrip.New(roundtrip.Statement{
 		Name: "idem_complete", SQL: db.Complete,
-		Params:  []roundtrip.Param{text, text, plain, plain, plain, plain, bytes, bytes},
+		Params:  []roundtrip.Param{text, text, plain, plain, plain, bytes, bytes, plain},
 		Results: []int16{asBinary, asBinary, asText},
 	})
 	holds = roundtrip.New(roundtrip.Statement{
