@@ -120,14 +120,6 @@ func TestContextThatEndsDuringCommitDoesNotAbandonIt(t *testing.T) {
 	p.wantCommitted(t, "executed")
 }
 
-func TestCommitThatOutlastsContextAndGraceIsResolved(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(context.Background())
-	p := park(t, ctx, idem.WithLimits(limit, 20*time.Millisecond, limit))
-	cancel() // the client gives up on the connection and asks the server to cancel, which ends the wait
-	p.wantCommitted(t, "outcome_unknown", "resolved_committed", "executed")
-}
-
 func TestKeyIsInProgressWhileItsCommitIsUnderWay(t *testing.T) {
 	t.Parallel()
 	p := park(t, context.Background())

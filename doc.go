@@ -59,8 +59,9 @@
 //
 // If COMMIT was sent and its answer did not come, nobody but the database knows what happened. Do asks it: the record of the
 // key says whether this very execution was committed. If it was, the call succeeds; if it was not, and no longer can be, the
-// function is run again. The answer is ErrOutcomeUnknown only if Postgres cannot be asked within some seconds, or if the TTL
-// has passed meanwhile, so that the record may have come and gone. Until the TTL has passed, asking again with the same key is
+// function is run again. The answer is ErrOutcomeUnknown only if Postgres cannot be asked within some seconds, if the COMMIT
+// goes on for longer than that after the end of the context, as one that waits for a synchronous standby may, or if the TTL has
+// passed meanwhile, so that the record may have come and gone. A COMMIT that was sent is never cancelled. Until the TTL has passed, asking again with the same key is
 // always right.
 //
 // # Concurrency
@@ -92,7 +93,7 @@
 //
 // A first run makes as many round trips as a plain transaction around the same statements, because the claim travels with
 // BEGIN and the response with COMMIT. A replay makes one, writes nothing and takes no transaction id. A connection that
-// prepares statements, as pgx does by default, is taught five of them when it is first used.
+// prepares statements, as pgx does by default, is taught five of them when it is first used, in one round trip.
 //
 // The statements of this package are sent below the query interface of pgx, so that its query tracers see those of the
 // function but neither BEGIN and COMMIT nor the claim. Use [WithObserver] to see what becomes of calls.

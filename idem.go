@@ -46,8 +46,10 @@ func Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash Hash, f
 // claim, fn's writes and the response become part of tx and are committed, or not, with it. DoTx does not commit, does not
 // retry and does not wait: a key in progress elsewhere is ErrInProgress at once.
 //
-// fn runs under a savepoint. If it fails or rejects, its writes are undone and tx is as usable as before, unless the
-// connection was lost or fn ended the transaction. The response counts for others once tx is committed; until then the key
+// For the first 32 calls with one tx that execute, fn runs under a savepoint. If it fails or rejects, its writes are undone and
+// tx is as usable as before, unless the connection was lost or fn ended the transaction. After those, a fn that fails aborts tx,
+// so that nothing half done is committed, and Reject is ErrTxAborted: to keep more calls apart, give each a savepoint of the
+// caller's own, by tx.Begin. The response counts for others once tx is committed; until then the key
 // is in progress for them. A serialization failure is for the caller to handle, who has to run the whole of tx again.
 //
 // WithWait, WithTxOptions and WithRetries have no meaning here and are refused.

@@ -86,6 +86,8 @@ func (j *joined) found(ctx context.Context, err error) (finding, error) {
 	switch {
 	case txn.LockTimedOut(err) && j.part.Saves():
 		return held, j.part.Undo(nil)
+	case txn.LockTimedOut(err): // the server has aborted the transaction
+		return held, nil
 	case err != nil:
 		return held, err
 	case ours:

@@ -398,49 +398,6 @@ func TestDoWaitsForAJoinedCallAndReplaysOrTakesOver(t *testing.T) {
 	}
 }
 
-func TestManyKeysInOneTransaction(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeSimpleProtocol} {
-		t.Run(mode.String(), func(t *testing.T) {
-			t.Parallel()
-			l := newLedger(t, withMode(mode))
-			const n = 300
-			err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
-				for i := range n {
-					key := fmt.Sprint("k", i)
-					fn := l.charge(key)
-					if i%3 == 2 {
-						fn = func(pgx.Tx) (idem.Response, error) { l.charge(key)(tx); return ok, errBusiness }
-					}
-					res, err := idem.DoTx(ctx, tx, scope, key, hashA, fn)
-					if want := i%3 == 2; (err != nil) != want || res.Replayed {
-						t.Errorf("%s: %+v, %v", key, res, err)
-					}
-				}
-				for i := range n {
-					if key := fmt.Sprint("k", i); i%3 != 2 {
-						if res, err := idem.DoTx(ctx, tx, scope, key, hashA, l.charge(key)); err != nil || !res.Replayed {
-							t.Errorf("%s again: %+v, %v", key, res, err)
-						}
-					}
-				}
-				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := range n {
-				if key := fmt.Sprint("k", i); i%3 == 2 {
-					l.wantNone(key)
-				} else {
-					l.wantOnce(key)
-				}
-			}
-		})
-	}
-}
-
 // outer calls Do or DoTx.
 var outers = map[string]func(ctx context.Context, l *ledger, key string, fn func(pgx.Tx) (idem.Response, error)) (idem.Result, error){
 	"Do": func(ctx context.Context, l *ledger, key string, fn func(pgx.Tx) (idem.Response, error)) (idem.Result, error) {

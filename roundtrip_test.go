@@ -98,6 +98,9 @@ func TestJoinedCallCostsTwoRoundTripsBesidesThoseOfFn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(t.Context())
+	if _, err := idem.DoTx(t.Context(), tx, scope, "first", hashA, p.charge("first")); err != nil { // teaches the connection its statements
+		t.Fatal(err)
+	}
 	p.proxy.ResetTally()
 	if _, err := idem.DoTx(t.Context(), tx, scope, "k", hashA, p.charge("k")); err != nil {
 		t.Fatal(err)

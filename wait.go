@@ -54,13 +54,13 @@ type waiting struct {
 }
 
 // follow waits for the leader: until it is done or hands over, or the wait is over, or the context.
-func (w *waiting) follow(ctx context.Context, f *flight.Flight[flightID, outcome]) (outcome, flight.Ending, error) {
+func (w *waiting) follow(ctx context.Context, pool *pgxpool.Pool, f *flight.Flight[flightID, outcome]) (outcome, flight.Ending, error) {
 	remaining := w.wait - time.Since(w.trace.started)
 	if remaining > 0 {
 		w.begin()
 	}
 	since := time.Now()
-	o, ending := f.Wait(ctx, remaining)
+	o, ending := f.Wait(ctx, remaining, func() bool { return isFull(pool) })
 	w.trace.waited += time.Since(since)
 	switch ending {
 	case flight.Answered, flight.Leading:
@@ -70,6 +70,12 @@ func (w *waiting) follow(ctx context.Context, f *flight.Flight[flightID, outcome
 	case flight.Busy:
 	}
 	return o, ending, w.inProgress()
+}
+
+// isFull reports whether all connections of a pool are in use.
+func isFull(pool *pgxpool.Pool) bool {
+	stat := pool.Stat()
+	return stat.AcquiredConns() >= stat.MaxConns()
 }
 
 // forHolder pauses between two looks at a key that is in progress elsewhere.

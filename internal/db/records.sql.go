@@ -77,7 +77,9 @@ WHERE CASE
     WHEN pg_catalog.set_config('idem.lock_timeout', pg_catalog.current_setting('lock_timeout'), true) IS NULL THEN false
     WHEN pg_catalog.set_config('lock_timeout', $6::pg_catalog.text, true) IS NULL THEN false
     WHEN $7::pg_catalog.int8 IS NULL THEN true
-    WHEN pg_catalog.length(pg_catalog.current_setting('idem.locks', true)) OPERATOR(pg_catalog.>=) $8::pg_catalog.int4 THEN true
+    WHEN pg_catalog.length(pg_catalog.current_setting('idem.locks', true)) OPERATOR(pg_catalog.>=) $8::pg_catalog.int4 THEN
+        CASE WHEN pg_catalog.pg_try_advisory_lock($7::pg_catalog.int8) THEN pg_catalog.pg_advisory_unlock($7::pg_catalog.int8) ELSE false END
+    WHEN pg_catalog.set_config('idem.locks', pg_catalog.concat(pg_catalog.current_setting('idem.locks', true), '|'), true) IS NULL THEN false
     ELSE pg_catalog.pg_try_advisory_xact_lock($7::pg_catalog.int8)
 END
 ON CONFLICT (scope, key) DO NOTHING
@@ -85,8 +87,6 @@ RETURNING pg_catalog.timestamptz_send(r.created_at)::pg_catalog.bytea AS created
           pg_catalog.timestamptz_send(r.expires_at)::pg_catalog.bytea AS expires_at,
           coalesce(pg_catalog.current_setting('idem.claim', true), '')::pg_catalog.text AS previous,
           pg_catalog.set_config('idem.claim', $4::pg_catalog.text, true)::pg_catalog.text AS claim,
-          pg_catalog.set_config('idem.locks', pg_catalog."left"(
-              pg_catalog.concat(pg_catalog.current_setting('idem.locks', true), '|'), $8::pg_catalog.int4), true)::pg_catalog.text AS locks,
           pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('idem.lock_timeout'), true)::pg_catalog.text AS lock_timeout
 `
 
@@ -106,14 +106,14 @@ type ClaimAtOnceRow struct {
 	ExpiresAt   []byte
 	Previous    string
 	Claim       string
-	Locks       string
 	LockTimeout string
 }
 
 // ClaimAtOnce is Claim for whoever may not wait: the insert would, for another transaction that is deleting the record, or
-// that holds the key without the lock. It also bounds the locks of one transaction, in idem.locks, and tells the claim that
-// this one follows on, so that it can be put back. CASE fixes the order. If nothing was claimed, lock_timeout stays as it is
-// set here until a rollback, to a savepoint at least, or Calm.
+// that holds the key without the lock. It also bounds the locks of one transaction, which idem.locks counts: a claim beyond
+// them asks for the lock and does not keep it. And it tells the claim that this one follows on, so that it can be put back.
+// CASE fixes the order. If nothing was claimed, lock_timeout stays as it is set here until a rollback, to a savepoint at
+// least, or Calm.
 func (q *Queries) ClaimAtOnce(ctx context.Context, arg ClaimAtOnceParams) (ClaimAtOnceRow, error) {
 	row := q.db.QueryRow(ctx, ClaimAtOnce,
 		arg.Scope,
@@ -131,7 +131,6 @@ func (q *Queries) ClaimAtOnce(ctx context.Context, arg ClaimAtOnceParams) (Claim
 		&i.ExpiresAt,
 		&i.Previous,
 		&i.Claim,
-		&i.Locks,
 		&i.LockTimeout,
 	)
 	return i, err
@@ -353,7 +352,8 @@ WHERE CASE
     WHEN pg_catalog.set_config('idem.lock_timeout', pg_catalog.current_setting('lock_timeout'), true) IS NULL THEN false
     WHEN pg_catalog.set_config('lock_timeout', $6::pg_catalog.text, true) IS NULL THEN false
     WHEN $7::pg_catalog.int8 IS NULL THEN true
-    ELSE pg_catalog.pg_try_advisory_xact_lock($7::pg_catalog.int8)
+    WHEN pg_catalog.pg_try_advisory_lock($7::pg_catalog.int8) THEN pg_catalog.pg_advisory_unlock($7::pg_catalog.int8)
+    ELSE false
 END
 ON CONFLICT (scope, key) DO UPDATE
 SET hash = EXCLUDED.hash, operation_id = EXCLUDED.operation_id,
@@ -387,8 +387,9 @@ type TakeOverRow struct {
 }
 
 // TakeOver claims a key whose record has expired, in place. A record of our own is never taken over: then the call is asking
-// what became of a COMMIT, and the record is the answer however old it is. It waits no longer than patience for somebody who
-// is deleting the record.
+// what became of a COMMIT, and the record is the answer however old it is. It follows a claim, which has taken the lock if it
+// takes any; here it is only asked whether somebody else has it. It waits no longer than patience for somebody who is deleting
+// the record.
 func (q *Queries) TakeOver(ctx context.Context, arg TakeOverParams) (TakeOverRow, error) {
 	row := q.db.QueryRow(ctx, TakeOver,
 		arg.Scope,

@@ -124,13 +124,13 @@ const (
 	Left                   // the context has ended
 )
 
-// stalled is how long a follower that does not want to wait gives the leader to get hold of a connection.
+// stalled is how often a follower that does not want to wait looks whether the leader gets no connection.
 const stalled = 50 * time.Millisecond
 
 // Wait waits for the leader, for as long as remaining: if that is not positive, until the key is known to be held, or the
-// leader is itself waiting for a connection.
-func (f *Flight[K, V]) Wait(ctx context.Context, remaining time.Duration) (V, Ending) {
-	ending := f.wait(ctx, remaining)
+// leader has none to ask with: stuck tells whether there is none to be had.
+func (f *Flight[K, V]) Wait(ctx context.Context, remaining time.Duration, stuck func() bool) (V, Ending) {
+	ending := f.wait(ctx, remaining, stuck)
 	f.leave(ending == Leading)
 	if ending == Answered {
 		return f.value, ending
@@ -139,7 +139,7 @@ func (f *Flight[K, V]) Wait(ctx context.Context, remaining time.Duration) (V, En
 	return none, ending
 }
 
-func (f *Flight[K, V]) wait(ctx context.Context, remaining time.Duration) Ending {
+func (f *Flight[K, V]) wait(ctx context.Context, remaining time.Duration, stuck func() bool) Ending {
 	patient := remaining > 0
 	var busy chan struct{}
 	if !patient {
@@ -158,8 +158,14 @@ func (f *Flight[K, V]) wait(ctx context.Context, remaining time.Duration) Ending
 		case <-busy:
 			return Busy
 		case <-timer.C:
-			if patient || !f.asked.Load() {
+			switch {
+			case patient:
 				return Busy
+			case f.asked.Load(): // and will soon know
+			case stuck():
+				return Busy
+			default:
+				timer.Reset(stalled)
 			}
 		}
 	}

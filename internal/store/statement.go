@@ -23,7 +23,7 @@ var (
 	claimAtOnce = roundtrip.New(roundtrip.Statement{
 		Name: "idem_claim_at_once", SQL: db.ClaimAtOnce,
 		Params:  []roundtrip.Param{text, text, bytes, plain, plain, plain, plain, plain},
-		Results: []int16{asBinary, asBinary, asText, asText, asText, asText},
+		Results: []int16{asBinary, asBinary, asText, asText, asText},
 	})
 	takeOver = roundtrip.New(roundtrip.Statement{
 		SQL:     db.TakeOver,

@@ -34,7 +34,7 @@ type Limits struct {
 var DefaultLimits = Limits{Acquire: 30 * time.Second, Rollback: 5 * time.Second, Commit: 5 * time.Second}
 
 // Open takes a connection from the pool and begins a transaction on it, together with requests: one round trip. Connections
-// that turn out to have died in the pool are skipped. If a request fails, the error is returned and the connection is back
+// that turn out to have died in the pool, or on which somebody has discarded our statements, are skipped. If a request fails, the error is returned and the connection is back
 // in the pool.
 func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 	t := &Tx{engine: e}
@@ -49,7 +49,7 @@ func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 			markAlive(t.conn)
 			return t, nil
 		}
-		skip := t.conn.IsClosed() && dead.skip(t.conn) && ctx.Err() == nil
+		skip := ctx.Err() == nil && (t.conn.IsClosed() && dead.skip(t.conn) || Stale(err) && dead.another())
 		t.CloseAfter(err)
 		if !skip {
 			return nil, err
@@ -126,9 +126,15 @@ type deadConns struct {
 	dials int64 // by the pool, when the first connection was met that is not known to be old
 }
 
+// another reports whether one more connection may be taken. There are no more dead ones than the pool has.
+func (d *deadConns) another() bool {
+	d.count++
+	return d.count <= d.pool.Config().MaxConns
+}
+
 // skip reports whether conn, which has died, was in the pool before, so that the next one may be tried at no cost.
 func (d *deadConns) skip(conn *pgx.Conn) bool {
-	if d.count++; d.count > d.pool.Config().MaxConns {
+	if !d.another() {
 		return false
 	}
 	if wasAlive(conn) {

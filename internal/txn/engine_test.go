@@ -1,0 +1,35 @@
+package txn
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/pgproxy"
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+// However many connections die that were alive once, one Open tries no more of them than the pool has.
+func TestOpenSkipsNoMoreDeadConnectionsThanThePoolHas(t *testing.T) {
+	t.Parallel()
+	const most = 5
+	proxy, err := pgproxy.New(pgtest.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { proxy.Close() })
+	pool := pgtest.Open(t, proxy.DSN(), func(config *pgxpool.Config) {
+		config.MaxConns = most
+		config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error { markAlive(conn); return nil }
+	})
+	proxy.ArmEach(pgproxy.Before(pgproxy.Contains("begin")), pgproxy.Reset)
+	engine := Engine{Pool: pool, Limits: DefaultLimits}
+	if _, err := engine.Open(t.Context()); !Transient(err) {
+		t.Errorf("err = %v", err)
+	}
+	if n := pool.Stat().NewConnsCount(); n != most+1 {
+		t.Errorf("%d connections were made", n)
+	}
+}

@@ -1,0 +1,48 @@
+package idem_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idem-go/idem"
+)
+
+// What a duplicate learns in memory, from a call of the same process, is as little as what the database would tell it.
+func TestMismatchFoundInMemoryRevealsNothing(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	key := "a-credential-" + strings.Repeat("x", 20)
+	leader := l.hold(t, key, hashA, nil)
+	w := newWatch()
+	type reply struct {
+		result idem.Result
+		err    error
+	}
+	replies := make(chan reply, 1)
+	acquired := l.pool.Stat().AcquireCount()
+	go func() {
+		res, err := idem.Do(ctx, l.pool, scope, key, hashB, l.charge(key), idem.WithWait(limit), idem.WithObserver(w))
+		replies <- reply{res, err}
+	}()
+	w.await(t, "waiting", 1)
+	leader.release()
+	leader.wait(t)
+	got := await(t, "the follower", replies)
+	if l.pool.Stat().AcquireCount() != acquired {
+		t.Error("the follower asked the database")
+	}
+	if !errors.Is(got.err, idem.ErrMismatch) || strings.Contains(got.err.Error(), key) {
+		t.Errorf("err = %v", got.err)
+	}
+	if mismatch, ok := errors.AsType[*idem.MismatchError](got.err); !ok || strings.Contains(mismatch.Key, key) || !mismatch.CreatedAt.Equal(leader.result.CreatedAt) {
+		t.Errorf("%+v", mismatch)
+	}
+	if diff := cmp.Diff(idem.Result{}, got.result); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,182 @@
+package idem_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/pgproxy"
+	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// impatient shortens all that a call waits for after its context has ended.
+var impatient = idem.WithLimits(limit, 20*time.Millisecond, 200*time.Millisecond)
+
+// chargeParked is charge with a COMMIT that waits for a standby. It leaves the secret of its session in secret.
+func (l *ledger) chargeParked(key string, secret *[]byte) func(pgx.Tx) (idem.Response, error) {
+	return func(tx pgx.Tx) (idem.Response, error) {
+		*secret = bytes.Clone(tx.Conn().PgConn().SecretKey())
+		if _, err := tx.Exec(context.Background(), parkCommit); err != nil {
+			return idem.Response{}, err
+		}
+		return l.charge(key)(tx)
+	}
+}
+
+// wantWaiting fails the test unless n COMMITs still wait for the standby and nothing of theirs is to be seen.
+func (l *ledger) wantWaiting(n int) {
+	l.t.Helper()
+	if got := l.count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'`); got != n {
+		l.t.Errorf("%d COMMITs wait for the standby, want %d", got, n)
+	}
+	if got := l.count("select count(*) from idem.records") + l.count("select count(*) from ledger"); got != 0 {
+		l.t.Errorf("%d rows are to be seen that no standby has", got)
+	}
+}
+
+// releaseParked makes Postgres commit what waits for the standby.
+func (l *ledger) releaseParked() {
+	l.t.Helper()
+	_, err := l.pool.Exec(context.Background(),
+		"select pg_cancel_backend(pid) from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// wantReplayed fails the test unless the key is answered by the execution that was unknown.
+func (l *ledger) wantReplayed(pool *pgxpool.Pool, key string, unknown *idem.OutcomeUnknownError) {
+	l.t.Helper()
+	res, err := idem.Do(context.Background(), pool, scope, key, hashA, l.charge(key), idem.WithWait(limit))
+	if err != nil || !res.Replayed || res.OperationID != unknown.OperationID {
+		l.t.Errorf("%+v, %v, want a replay of %s", res, err, unknown.OperationID)
+	}
+	l.wantOnce(key)
+}
+
+// A success that no standby has would be lost in a failover. The COMMIT goes on when its caller has left.
+func TestCommitThatOutlastsContextAndGraceIsUnknownAndNeverCancelled(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	requireGhostStandby(t, l.pool)
+	var made dials
+	pool := pgtest.Open(t, l.pool.Config().ConnString(), made.on)
+	ctx, cancel := context.WithCancel(context.Background())
+	w := newWatch()
+	done := make(chan error, 1)
+	var secret []byte
+	go func() {
+		_, err := idem.Do(ctx, pool, scope, "k", hashA, l.chargeParked("k", &secret), impatient, idem.WithObserver(w))
+		done <- err
+	}()
+	awaitTrue(t, l.pool, commitIsParked)
+	cancel()
+	unknown, ok := errors.AsType[*idem.OutcomeUnknownError](await(t, "the call", done))
+	if !ok || !errors.Is(unknown, context.Canceled) {
+		t.Fatalf("err = %v", unknown)
+	}
+	if diff := cmp.Diff([]string{"outcome_unknown", "unknown"}, w.all()); diff != "" {
+		t.Error(diff)
+	}
+	l.wantWaiting(1)
+	if n := txn.Unanswered(pool); n != 1 {
+		t.Errorf("%d COMMITs are counted", n)
+	}
+	if _, err := idem.Do(context.Background(), pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+		t.Errorf("err = %v", err)
+	}
+	if sent := made.cancels(); len(sent) > 0 {
+		t.Errorf("%d requests to cancel", len(sent))
+	}
+	l.wantWaiting(1)
+	l.releaseParked()
+	eventually(t, "the connection to be let go", func() bool { return txn.Unanswered(pool) == 0 })
+	l.wantReplayed(pool, "k", unknown)
+}
+
+// pgx sends a request to cancel when a connection breaks. It must not be one that the server listens to.
+func TestConnectionCutDuringCommitDoesNotCancelIt(t *testing.T) {
+	t.Parallel()
+	for _, how := range []pgproxy.Action{pgproxy.Reset, pgproxy.Hangup} {
+		for name, ctx := range map[string]context.Context{"a context": t.Context(), "no context": context.Background()} {
+			t.Run(fmt.Sprint(how, "/", name), func(t *testing.T) {
+				t.Parallel()
+				p := newProxied(t)
+				requireGhostStandby(t, p.pool)
+				var made dials
+				pool := pgtest.Open(t, p.proxy.DSN(), made.on)
+				done := make(chan error, 1)
+				var secret []byte
+				go func() {
+					_, err := idem.Do(ctx, pool, scope, "k", hashA, p.chargeParked("k", &secret), impatient)
+					done <- err
+				}()
+				awaitTrue(t, p.pool, commitIsParked)
+				p.proxy.Cut(how)
+				unknown, ok := errors.AsType[*idem.OutcomeUnknownError](await(t, "the call", done))
+				if !ok {
+					t.Fatalf("err = %v", unknown)
+				}
+				eventually(t, "the request to cancel", func() bool { return len(made.cancels()) > 0 })
+				if slices.ContainsFunc(made.cancels(), func(sent []byte) bool { return bytes.Equal(sent, secret) }) {
+					t.Error("a request to cancel had the secret of the session")
+				}
+				p.wantWaiting(1)
+				p.releaseParked()
+				p.wantReplayed(pool, "k", unknown)
+			})
+		}
+	}
+}
+
+// COMMITs that go on without their callers hold as many connections as the pool may have, and end with the pool.
+func TestUnansweredCommitsAreBoundedAndEndWithThePool(t *testing.T) {
+	t.Parallel()
+	const calls, most = 4, 2
+	l := newLedger(t)
+	requireGhostStandby(t, l.pool)
+	var made dials
+	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(most), made.on)
+	var unknown []*idem.OutcomeUnknownError
+	secrets := make([][]byte, calls)
+	for i := range calls {
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() {
+			_, err := idem.Do(ctx, pool, scope, fmt.Sprint("k", i), hashA, l.chargeParked(fmt.Sprint("k", i), &secrets[i]), impatient)
+			done <- err
+		}()
+		awaitTrue(t, l.pool, fmt.Sprintf(`select count(*) = %d from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'`, i+1))
+		cancel()
+		err, ok := errors.AsType[*idem.OutcomeUnknownError](await(t, "the call", done))
+		if !ok {
+			t.Fatalf("%d: err = %v", i, err)
+		}
+		unknown = append(unknown, err)
+		if n := txn.Unanswered(pool); n != min(i+1, most) {
+			t.Errorf("%d COMMITs are counted after %d calls", n, i+1)
+		}
+	}
+	pool.Close()
+	eventually(t, "the background to end", func() bool { return txn.Unanswered(pool) == 0 && made.open() == 0 })
+	for _, sent := range made.cancels() {
+		if slices.ContainsFunc(secrets, func(secret []byte) bool { return bytes.Equal(sent, secret) }) {
+			t.Error("a request to cancel had the secret of a session")
+		}
+	}
+	l.wantWaiting(calls)
+	l.releaseParked()
+	for i, err := range unknown {
+		l.wantReplayed(l.pool, fmt.Sprint("k", i), err)
+	}
+}
