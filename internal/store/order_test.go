@@ -38,7 +38,7 @@ func moment(n int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)*
 
 func at(n int) time.Time { return time.Date(2000, 1, 1, 0, 0, n, 0, time.UTC) }
 
-// verbs are all requests of the package, with sqlc's structs for their statements.
+// verbs are all requests of the package, by the names of their queries, with sqlc's structs for them.
 var verbs = []struct {
 	name      string
 	request   request
@@ -50,7 +50,7 @@ var verbs = []struct {
 }{
 	{"Claim", &Claim{Key: &sampleKey}, claim, db.Claim, db.ClaimParams{}, db.ClaimRow{},
 		&Claim{Key: &sampleKey, Claimed: true, CreatedAt: at(1), ExpiresAt: at(3)}},
-	{"Claim at once", &Claim{Key: &sampleKey, AtOnce: true}, claimAtOnce, db.ClaimAtOnce, db.ClaimAtOnceParams{}, db.ClaimAtOnceRow{},
+	{"ClaimAtOnce", &Claim{Key: &sampleKey, AtOnce: true}, claimAtOnce, db.ClaimAtOnce, db.ClaimAtOnceParams{}, db.ClaimAtOnceRow{},
 		&Claim{Key: &sampleKey, AtOnce: true, Claimed: true, CreatedAt: at(1), ExpiresAt: at(3), Previous: "the previous claim"}},
 	{"TakeOver", &TakeOver{Key: &sampleKey}, takeOver, db.TakeOver, db.TakeOverParams{}, db.TakeOverRow{},
 		&TakeOver{Key: &sampleKey, Claimed: true, CreatedAt: at(1), ExpiresAt: at(3), Previous: "the previous claim"}},
@@ -96,6 +96,19 @@ func TestParametersAndResultsAreInTheOrderOfTheQueries(t *testing.T) {
 				t.Errorf("what was read (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestEveryQueryHasAVerb(t *testing.T) {
+	t.Parallel()
+	queries, named := reflect.TypeFor[*db.Queries](), map[string]bool{"WithTx": true}
+	for _, verb := range verbs {
+		named[verb.name] = true
+	}
+	for i := range queries.NumMethod() {
+		if name := queries.Method(i).Name; !named[name] {
+			t.Errorf("%s is missing in verbs", name)
+		}
 	}
 }
 
