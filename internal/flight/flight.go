@@ -97,6 +97,7 @@ func (f *Flight[K, V]) Abandon() {
 		return
 	}
 	f.leaderless = true
+	f.asked.Store(false)
 	f.next <- struct{}{}
 }
 
@@ -161,6 +162,7 @@ func (f *Flight[K, V]) wait(ctx context.Context, remaining time.Duration) Ending
 			if patient || !f.asked.Load() {
 				return Busy
 			}
+			timer.Reset(stalled) // another may lead next
 		}
 	}
 }
