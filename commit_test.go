@@ -164,7 +164,8 @@ func TestOutcomeIsUnknownOnlyIfPostgresCannotBeReached(t *testing.T) {
 	unreachable.Store(true)
 	conn.Close()
 	err := await(t, "the call", done)
-	unknown, ok := errors.AsType[*idem.OutcomeUnknownError](err)
+	var unknown *idem.OutcomeUnknownError
+	ok := errors.As(err, &unknown)
 	if !ok || !errors.Is(err, idem.ErrOutcomeUnknown) || !idem.Retryable(err) {
 		t.Fatalf("err = %v", err)
 	}

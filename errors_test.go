@@ -123,7 +123,8 @@ func TestTypedErrorsAreFoundByIsAndAs(t *testing.T) {
 			}
 		}
 	}
-	if _, isPg := errors.AsType[*pgconn.PgError](&idem.OutcomeUnknownError{Err: cause}); !isPg {
+	var pgErr *pgconn.PgError
+	if !errors.As(&idem.OutcomeUnknownError{Err: cause}, &pgErr) {
 		t.Error("the cause of an unknown outcome is out of reach")
 	}
 }
@@ -188,7 +189,8 @@ func TestServerThatCannotBeReachedIsRetryable(t *testing.T) {
 	if !idem.Retryable(err) {
 		t.Errorf("%v is not retryable", err)
 	}
-	if _, isConnect := errors.AsType[*pgconn.ConnectError](err); !isConnect {
+	var refused *pgconn.ConnectError
+	if !errors.As(err, &refused) {
 		t.Errorf("err = %v, want a *pgconn.ConnectError", err)
 	}
 }
@@ -207,7 +209,8 @@ func TestMissingPrivilegeIsExplained(t *testing.T) {
 	}
 	explained := func(how string, err error, remedy string) {
 		t.Helper()
-		pgErr, isPg := errors.AsType[*pgconn.PgError](err)
+		var pgErr *pgconn.PgError
+		isPg := errors.As(err, &pgErr)
 		if !isPg || pgErr.Code != "42501" || !strings.Contains(err.Error(), remedy) || idem.Retryable(err) {
 			t.Errorf("%s: err = %v", how, err)
 		}

@@ -140,7 +140,8 @@ func ExampleWithWait() {
 			panic("not called")
 		}, idem.WithWait(0))
 		fmt.Println(errors.Is(err, idem.ErrInProgress), idem.Retryable(err))
-		if busy, ok := errors.AsType[*idem.InProgressError](err); ok {
+		var busy *idem.InProgressError
+		if errors.As(err, &busy) {
 			fmt.Println("Retry-After:", busy.RetryAfter.Seconds())
 		}
 		return idem.Response{Status: 201}, nil
@@ -156,7 +157,8 @@ func Example_mismatch() {
 	answer := func(pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, nil }
 	for _, amount := range []string{"5 EUR", "5000 EUR"} {
 		_, err := idem.Do(ctx, pool, "payments", "7f3c9a52-0d1e-4b6f", idem.HashBytes([]byte(amount)), answer)
-		if mismatch, ok := errors.AsType[*idem.MismatchError](err); ok {
+		var mismatch *idem.MismatchError
+		if errors.As(err, &mismatch) {
 			fmt.Println(mismatch.Key, "is taken")
 		}
 		fmt.Println(errors.Is(err, idem.ErrMismatch), idem.Retryable(err))

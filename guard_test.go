@@ -240,10 +240,3 @@ func TestTxOfFnWorksWithTheHelpersOfPgx(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func must[T any](value T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return value
-}

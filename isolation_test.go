@@ -103,29 +103,6 @@ func TestLoserOfTheInsertRaceSeesWhatBecameOfTheWinner(t *testing.T) {
 	}
 }
 
-// awaitBlocked returns once n backends of the pool's database wait for another transaction.
-func awaitBlocked(t *testing.T, pool *pgxpool.Pool, n int) {
-	t.Helper()
-	awaitTrue(t, pool, fmt.Sprintf(`select count(*) >= %d from pg_stat_activity
-		where datname = current_database() and wait_event_type = 'Lock'`, n))
-}
-
-// awaitTrue polls the server for a state that it announces in no other way.
-func awaitTrue(t testing.TB, pool *pgxpool.Pool, sql string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	for {
-		var ok bool
-		if err := pool.QueryRow(ctx, sql).Scan(&ok); err != nil {
-			t.Fatalf("waiting for %s: %v", sql, err)
-		}
-		if ok {
-			return
-		}
-	}
-}
-
 func TestSerializationFailureRunsTheWholeTransactionAgain(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

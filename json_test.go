@@ -160,7 +160,8 @@ func TestJSONStoredUnderAnotherTypeIsAnErrorWithTheResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, res, err := idem.DoJSON(ctx, l.pool, scope, "k", hashA, func(pgx.Tx) (order, error) { t.Error("fn was called"); return order{}, nil })
-	if _, isType := errors.AsType[*json.UnmarshalTypeError](err); !isType || idem.Retryable(err) {
+	var wrongType *json.UnmarshalTypeError
+	if !errors.As(err, &wrongType) || idem.Retryable(err) {
 		t.Errorf("err = %v, want a *json.UnmarshalTypeError", err)
 	}
 	first.Replayed = true

@@ -236,7 +236,8 @@ func TestMismatchRevealsNothingOfTheRecord(t *testing.T) {
 	if diff := cmp.Diff(idem.Result{}, res); diff != "" || !errors.Is(err, idem.ErrMismatch) {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	mismatch, _ := errors.AsType[*idem.MismatchError](err)
+	var mismatch *idem.MismatchError
+	errors.As(err, &mismatch)
 	for _, text := range []string{fmt.Sprintf("%+v", err), fmt.Sprintf("%#v", mismatch)} {
 		for _, secret := range []string{"299", "X-Secret", "token", "confidential", first.OperationID} {
 			if strings.Contains(text, secret) {

@@ -213,7 +213,8 @@ func TestDefaultWaitIsFiveSeconds(t *testing.T) {
 	begun := time.Now()
 	_, err := idem.Do(ctx, l.pool, scope, "k", hashA, neverCalled(t))
 	took := time.Since(begun)
-	busy, isBusy := errors.AsType[*idem.InProgressError](err)
+	var busy *idem.InProgressError
+	isBusy := errors.As(err, &busy)
 	if !isBusy || took < 5*time.Second || took > 10*time.Second || busy.RetryAfter != 5*time.Second {
 		t.Errorf("after %v: %v", took, err)
 	}

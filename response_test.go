@@ -308,7 +308,8 @@ func TestResponseAboveTheLimitIsRefusedAndRolledBack(t *testing.T) {
 					l.wantOnce(key)
 					continue
 				}
-				tooLarge, isTooLarge := errors.AsType[*idem.ResponseTooLargeError](err)
+				var tooLarge *idem.ResponseTooLargeError
+				isTooLarge := errors.As(err, &tooLarge)
 				if !isTooLarge || !errors.Is(err, idem.ErrResponseTooLarge) || idem.Retryable(err) {
 					t.Errorf("%d bytes of %d: err = %v", size, limit, err)
 				} else if tooLarge.Size != size || tooLarge.Limit != limit {

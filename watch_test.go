@@ -10,9 +10,6 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// limit is how long a test waits for a signal that has to come.
-const limit = 30 * time.Second
-
 // watch is an observer that tests wait on.
 type watch struct {
 	mu     sync.Mutex
@@ -68,17 +65,5 @@ func (w *watch) await(t testing.TB, what string, n int) {
 		case <-deadline:
 			t.Fatalf("saw %q %d times, want %d", what, w.count(what), n)
 		}
-	}
-}
-
-// await returns once the channel is closed or has a value.
-func await[T any](t testing.TB, what string, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(limit):
-		t.Fatalf("waited in vain for: %s", what)
-		panic("unreachable")
 	}
 }

@@ -97,6 +97,7 @@ func (f *Flight[K, V]) Abandon() {
 		return
 	}
 	f.leaderless = true
+	f.asked.Store(false)
 	f.next <- struct{}{}
 }
 
@@ -158,15 +159,10 @@ func (f *Flight[K, V]) wait(ctx context.Context, remaining time.Duration, stuck 
 		case <-busy:
 			return Busy
 		case <-timer.C:
-			switch {
-			case patient:
+			if patient || !f.asked.Load() && stuck() {
 				return Busy
-			case f.asked.Load(): // and will soon know
-			case stuck():
-				return Busy
-			default:
-				timer.Reset(stalled)
 			}
+			timer.Reset(stalled) // a leader that has asked will soon know, unless another leads next
 		}
 	}
 }

@@ -1,158 +1,335 @@
-package flight_test
+package flight
 
 import (
 	"context"
-	"runtime/metrics"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"github.com/idem-go/idem/internal/flight"
 )
 
-const limit = 30 * time.Second
+type (
+	group  = Group[string, int]
+	flight = Flight[string, int]
+)
+
+// ended counts the followers by what their waits came to.
+type ended struct{ answered, leading, busy, left atomic.Int64 }
+
+func (e *ended) add(ending Ending) {
+	[]*atomic.Int64{Answered: &e.answered, Leading: &e.leading, Busy: &e.busy, Left: &e.left}[ending].Add(1)
+}
+
+func (e *ended) want(t *testing.T, answered, leading, busy, left int64) {
+	t.Helper()
+	got := [4]int64{e.answered.Load(), e.leading.Load(), e.busy.Load(), e.left.Load()}
+	if want := [4]int64{answered, leading, busy, left}; got != want {
+		t.Errorf("answered, leading, busy, left = %v, want %v", got, want)
+	}
+}
+
+// lead joins as the leader.
+func lead(t *testing.T, g *group) *flight {
+	t.Helper()
+	f, leads := g.Join("k", new(flight))
+	if !leads {
+		t.Fatal("a flight without anybody has a leader")
+	}
+	return f
+}
+
+// follow joins n followers and lets each wait.
+func follow(t *testing.T, ctx context.Context, g *group, n int, wait time.Duration) *ended {
+	t.Helper()
+	e := &ended{}
+	for range n {
+		f, leads := g.Join("k", new(flight))
+		if leads {
+			t.Fatal("two lead")
+		}
+		go func() {
+			value, ending := f.Wait(ctx, wait, always)
+			if want := map[bool]int{true: 7}[ending == Answered]; value != want {
+				t.Errorf("%v with the value %d", ending, value)
+			}
+			e.add(ending)
+		}()
+	}
+	synctest.Wait()
+	return e
+}
+
+func wantNoFlights(t *testing.T, g *group) {
+	t.Helper()
+	if len(g.flights) != 0 {
+		t.Errorf("%d flights are left", len(g.flights))
+	}
+}
+
+func seven() int { return 7 }
 
 func always() bool { return true }
 
-// join makes a call of n that follow one flight, and returns when all do. lead is called by each that is given the lead.
-func join(t *testing.T, group *flight.Group[string, int], n int, lead func(*flight.Flight[string, int])) (leader *flight.Flight[string, int], endings chan flight.Ending) {
-	t.Helper()
-	var own flight.Flight[string, int]
-	leader, leads := group.Join("k", &own)
-	if !leads {
-		t.Fatal("somebody else leads")
-	}
-	endings = make(chan flight.Ending, n)
-	var joined sync.WaitGroup
-	joined.Add(n)
-	for range n {
-		go func() {
-			var own flight.Flight[string, int]
-			f, leads := group.Join("k", &own)
-			joined.Done()
-			if leads {
-				t.Error("two lead")
-				return
-			}
-			_, ending := f.Wait(context.Background(), limit, always)
-			if ending == flight.Leading {
-				lead(f)
-			}
-			endings <- ending
-		}()
-	}
-	joined.Wait()
-	return leader, endings
-}
-
-// wakeups returns how often goroutines of the process were scheduled. The runtime looks at one in eight.
-func wakeups() (n uint64) {
-	sample := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
-	metrics.Read(sample)
-	for _, count := range sample[0].Value.Float64Histogram().Counts {
-		n += 8 * count
-	}
-	return n
-}
-
-// A storm of duplicates of something that fails must not wake all who wait at each failure.
-func TestFailingLeaderWakesOneFollowerPerRun(t *testing.T) {
-	const followers = 3_000
-	var group flight.Group[string, int]
-	var leading, runs atomic.Int64
-	leader, endings := join(t, &group, followers, func(f *flight.Flight[string, int]) {
-		if leading.Add(1) > 1 {
-			t.Error("two lead at once")
-		}
-		runs.Add(1)
-		leading.Add(-1)
-		f.Abandon()
+func TestOneLeadsAndTheOthersAreGivenItsValue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &group{}
+		leader := lead(t, g)
+		followers := follow(t, t.Context(), g, 100, time.Hour)
+		followers.want(t, 0, 0, 0, 0)
+		leader.Finish(seven)
+		synctest.Wait()
+		followers.want(t, 100, 0, 0, 0)
+		wantNoFlights(t, g)
 	})
-	before := wakeups()
-	leader.Abandon()
-	for range followers {
-		if ending := <-endings; ending != flight.Leading {
-			t.Errorf("ending %v", ending)
-		}
-	}
-	if n := runs.Load(); n != followers {
-		t.Errorf("%d runs", n)
-	}
-	if n := wakeups() - before; n > 50*followers { // if all were woken each time it would be 1,500 for each
-		t.Errorf("%d wake-ups for %d runs", n, followers)
-	}
-	var own flight.Flight[string, int]
-	if _, leads := group.Join("k", &own); !leads {
-		t.Error("the flight outlives all who were on it")
-	}
 }
 
-func TestValueOfTheLeaderIsGivenToEveryFollower(t *testing.T) {
-	var group flight.Group[string, int]
-	leader, endings := join(t, &group, 100, func(*flight.Flight[string, int]) { t.Error("somebody leads") })
-	leader.Finish(func() int { return 7 })
-	for range 100 {
-		if ending := <-endings; ending != flight.Answered {
-			t.Errorf("ending %v", ending)
-		}
+func TestOtherKeysAndLaterCallsHaveFlightsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	g := &group{}
+	leader := lead(t, g)
+	other, leads := g.Join("another", new(flight))
+	if !leads {
+		t.Error("another key waits for this one")
 	}
+	other.Finish(seven)
+	leader.Finish(seven)
+	lead(t, g).Abandon()
+	wantNoFlights(t, g)
 }
 
-// The lead is not lost with a follower that leaves just when it is given it.
-func TestLeadIsNeverLostWithAFollowerThatLeaves(t *testing.T) {
+func TestValueIsNotMadeForNobody(t *testing.T) {
+	t.Parallel()
+	g := &group{}
+	lead(t, g).Finish(func() int { t.Error("it was made"); return 0 })
+}
+
+// To wake the others as well would cost work for each of them, in each run of a function that keeps failing.
+func TestLeaderThatAbandonsWakesExactlyOneFollower(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const n = 50
+		g := &group{}
+		leader := lead(t, g)
+		followers := follow(t, t.Context(), g, n, time.Hour)
+		for i := range int64(n) {
+			leader.Abandon() // for whoever leads
+			synctest.Wait()
+			followers.want(t, 0, i+1, 0, 0)
+		}
+		leader.Abandon()
+		wantNoFlights(t, g)
+	})
+}
+
+func TestFollowerThatTakesOverAnswersTheOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &group{}
+		leader := lead(t, g)
+		followers := follow(t, t.Context(), g, 10, time.Hour)
+		leader.Abandon()
+		synctest.Wait()
+		leader.Finish(seven)
+		synctest.Wait()
+		followers.want(t, 9, 1, 0, 0)
+		wantNoFlights(t, g)
+	})
+}
+
+func TestFollowerLeavesWhenItsTimeOrItsContextEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &group{}
+		leader := lead(t, g)
+		ctx, cancel := context.WithCancel(t.Context())
+		impatient := follow(t, t.Context(), g, 10, time.Minute)
+		cancelled := follow(t, ctx, g, 10, time.Hour)
+		cancel()
+		synctest.Wait()
+		cancelled.want(t, 0, 0, 0, 10)
+		impatient.want(t, 0, 0, 0, 0)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		impatient.want(t, 0, 0, 10, 0)
+		leader.Abandon()
+		wantNoFlights(t, g)
+	})
+}
+
+// Whichever of the two the followers see first: the lead is taken, or the flight is over.
+func TestFollowersThatLeaveDuringAHandOverStrandNobody(t *testing.T) {
+	t.Parallel()
 	for range 300 {
-		var group flight.Group[string, int]
-		ctx, cancel := context.WithCancel(context.Background())
-		var leads sync.WaitGroup
-		var own flight.Flight[string, int]
-		leader, _ := group.Join("k", &own)
-		var followers sync.WaitGroup
-		for i := range 4 {
-			own := &flight.Flight[string, int]{}
-			f, _ := group.Join("k", own)
-			followers.Go(func() {
-				waiting := context.Background()
-				if i > 0 {
-					waiting = ctx
-				}
-				if _, ending := f.Wait(waiting, limit, always); ending == flight.Leading {
-					f.Abandon()
+		synctest.Test(t, func(t *testing.T) {
+			g := &group{}
+			leader := lead(t, g)
+			ctx, cancel := context.WithCancel(t.Context())
+			leaving := follow(t, ctx, g, 3, time.Hour)
+			go cancel()
+			go leader.Abandon()
+			synctest.Wait()
+			if leading := leaving.leading.Load(); leading == 1 {
+				leader.Abandon()
+			} else if leading != 0 {
+				t.Errorf("%d lead", leading)
+			}
+			wantNoFlights(t, g)
+		})
+	}
+}
+
+func TestNoWaitEndsWhenTheKeyIsKnownToBeHeld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &group{}
+		leader := lead(t, g)
+		leader.MarkAsked()
+		before := follow(t, t.Context(), g, 5, 0)
+		patient := follow(t, t.Context(), g, 5, time.Hour)
+		time.Sleep(100 * stalled) // the database takes its time
+		synctest.Wait()
+		before.want(t, 0, 0, 0, 0)
+		leader.MarkBusy()
+		leader.MarkBusy()
+		synctest.Wait()
+		before.want(t, 0, 0, 5, 0)
+		follow(t, t.Context(), g, 5, 0).want(t, 0, 0, 5, 0)
+		patient.want(t, 0, 0, 0, 0)
+		leader.Finish(seven)
+		synctest.Wait()
+		patient.want(t, 5, 0, 0, 0)
+	})
+}
+
+func TestNoWaitEndsAtOnceIfTheKeyIsAlreadyKnownToBeHeld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &group{}
+		leader := lead(t, g)
+		leader.MarkAsked()
+		leader.MarkBusy()
+		follow(t, t.Context(), g, 5, 0).want(t, 0, 0, 5, 0)
+		leader.Finish(seven)
+	})
+}
+
+func TestNoWaitIsAnsweredByALeaderThatFindsTheRecord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &group{}
+		leader := lead(t, g)
+		followers := follow(t, t.Context(), g, 5, 0)
+		leader.MarkAsked()
+		time.Sleep(2 * stalled)
+		leader.Finish(seven)
+		synctest.Wait()
+		followers.want(t, 5, 0, 0, 0)
+	})
+}
+
+func TestNoWaitDoesNotWaitForALeaderThatHasNoConnection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &group{}
+		leader := lead(t, g)
+		begun := time.Now()
+		followers := follow(t, t.Context(), g, 5, 0)
+		time.Sleep(stalled)
+		synctest.Wait()
+		followers.want(t, 0, 0, 5, 0)
+		if took := time.Since(begun); took != stalled {
+			t.Errorf("they waited %v", took)
+		}
+		leader.Finish(seven)
+	})
+}
+
+// The first leader had a connection and failed; the second one waits for one.
+func TestNoWaitDoesNotWaitForANextLeaderThatHasNoConnection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &group{}
+		leader := lead(t, g)
+		leader.MarkAsked()
+		next := follow(t, t.Context(), g, 1, time.Hour)
+		early := follow(t, t.Context(), g, 5, 0)
+		time.Sleep(2 * stalled)
+		synctest.Wait()
+		leader.Abandon()
+		synctest.Wait()
+		for next.leading.Load() == 0 && early.leading.Load() < 5 { // until the patient one leads
+			leader.Abandon()
+			synctest.Wait()
+		}
+		late := follow(t, t.Context(), g, 5, 0)
+		time.Sleep(3 * stalled)
+		synctest.Wait()
+		late.want(t, 0, 0, 5, 0)
+		if waiting := 5 - early.leading.Load() - early.busy.Load(); waiting != 0 {
+			t.Errorf("%d wait for a leader that has no connection", waiting)
+		}
+		leader.Abandon()
+		wantNoFlights(t, g)
+	})
+}
+
+// Callers of all kinds at once, as often as they like: there is never more than one leader, every call ends, and nothing
+// is left.
+func TestFlightsOfManyCallersAlwaysEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &group{}
+		var leaders [3]atomic.Int64
+		var answered, led atomic.Int64
+		var callers sync.WaitGroup
+		for n := range 200 {
+			callers.Go(func() {
+				for round := range 50 {
+					key := (n + round) % len(leaders)
+					switch call(t, g, key, n, round, &leaders[key]) {
+					case Answered:
+						answered.Add(1)
+					case Leading:
+						led.Add(1)
+					}
 				}
 			})
 		}
-		leads.Go(cancel)
-		leader.Abandon()
-		leads.Wait()
-		followers.Wait()
-		var last flight.Flight[string, int]
-		if _, leads := group.Join("k", &last); !leads {
-			t.Fatal("the flight outlives all who were on it")
+		callers.Wait()
+		wantNoFlights(t, g)
+		if answered.Load() == 0 || led.Load() == 0 {
+			t.Errorf("%d were answered, %d led", answered.Load(), led.Load())
+		}
+	})
+}
+
+// call is one caller: which of the things it may do it does depends on n and round alone.
+func call(t *testing.T, g *group, key, n, round int, leaders *atomic.Int64) Ending {
+	choice := n*7919 + round*104729
+	pause := time.Duration(choice%5) * time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+choice%11)*time.Millisecond)
+	defer cancel()
+	f, leads := g.Join(string(rune('a'+key)), new(flight))
+	if !leads {
+		if _, ending := f.Wait(ctx, time.Duration(choice%3)*2*time.Millisecond, always); ending != Leading {
+			return ending
 		}
 	}
-}
-
-// A follower that does not want to wait does not wait for a leader that has no connection either.
-func TestImpatientFollowerLeavesALeaderThatWaitsForAConnection(t *testing.T) {
-	var group flight.Group[string, int]
-	var own, other flight.Flight[string, int]
-	leader, _ := group.Join("k", &own)
-	f, _ := group.Join("k", &other)
-	if _, ending := f.Wait(context.Background(), 0, always); ending != flight.Busy {
-		t.Errorf("ending %v", ending)
+	if leaders.Add(1) != 1 {
+		t.Error("two lead at the same time")
 	}
-	leader.Abandon()
-}
-
-func TestImpatientFollowerLeavesALeaderThatIsBusy(t *testing.T) {
-	var group flight.Group[string, int]
-	var own, other flight.Flight[string, int]
-	leader, _ := group.Join("k", &own)
-	leader.MarkAsked()
-	f, _ := group.Join("k", &other)
-	leader.MarkBusy()
-	if _, ending := f.Wait(context.Background(), 0, always); ending != flight.Busy {
-		t.Errorf("ending %v", ending)
+	f.MarkAsked()
+	time.Sleep(pause)
+	if choice%2 == 0 {
+		f.MarkBusy()
 	}
-	leader.Finish(func() int { return 0 })
+	leaders.Add(-1)
+	if choice%3 == 0 {
+		f.Finish(seven)
+	} else {
+		f.Abandon()
+	}
+	return Leading
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -100,3 +101,89 @@ var (
 )
 
 var errBusiness = errors.New("insufficient funds")
+
+// ok is a response like any other.
+var ok = idem.Response{Status: 201, Body: []byte("ok")}
+
+// wantFree fails the test unless a call for key executes at once, and leaves one effect and one record.
+func (l *ledger) wantFree(key string) {
+	l.t.Helper()
+	before := l.runs.Load()
+	res, err := idem.Do(context.Background(), l.pool, scope, key, hashB, l.charge(key), idem.WithWait(0))
+	if err != nil || res.Replayed || l.runs.Load() != before+1 {
+		l.t.Errorf("key %q is not free: %+v, %v", key, res, err)
+		return
+	}
+	l.wantOnce(key)
+}
+
+// wantHealthy fails the test unless every connection is back and the pool serves a call.
+func (l *ledger) wantHealthy() {
+	l.t.Helper()
+	waitIdle(l.t, l.pool)
+	l.wantFree(fmt.Sprintf("healthy %d", l.runs.Load()))
+	waitIdle(l.t, l.pool)
+}
+
+// wantSameConnections fails the test if the pool had to replace a connection since it had made n.
+func (l *ledger) wantSameConnections(n int64) {
+	l.t.Helper()
+	if made := l.pool.Stat().NewConnsCount(); made != n {
+		l.t.Errorf("the pool made %d connections, want %d: a sound one was thrown away", made, n)
+	}
+}
+
+// expire lets the record's time run out.
+func (l *ledger) expire(key string) {
+	l.t.Helper()
+	tag, err := l.pool.Exec(context.Background(),
+		"update idem.records set expires_at = clock_timestamp() where scope = $1 and key = $2", scope, key)
+	if err != nil || tag.RowsAffected() != 1 {
+		l.t.Fatalf("expire %q: %v, %v", key, tag, err)
+	}
+}
+
+// charged executes key.
+func (l *ledger) charged(ctx context.Context, key string) idem.Result {
+	l.t.Helper()
+	res, err := idem.Do(ctx, l.pool, scope, key, hashA, l.charge(key))
+	if err != nil || res.Replayed {
+		l.t.Fatalf("%q: %+v, %v", key, res, err)
+	}
+	return res
+}
+
+// note makes an entry that is the caller's own, not of an execution.
+func note(ctx context.Context, tx pgx.Tx, key string) error {
+	_, err := tx.Exec(ctx, "insert into ledger (key) values ($1)", key)
+	return err
+}
+
+// committed returns the keys of all committed entries, in the order of their making.
+func (l *ledger) committed() []string {
+	l.t.Helper()
+	rows, _ := l.pool.Query(context.Background(), "select key from ledger order by id")
+	keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return keys
+}
+
+func (l *ledger) wantCommitted(want ...string) {
+	l.t.Helper()
+	if got := l.committed(); !slices.Equal(got, want) {
+		l.t.Errorf("committed %q, want %q", got, want)
+	}
+}
+
+// begin begins a transaction that is rolled back when the test is over, unless it has ended by then.
+func (l *ledger) begin(ctx context.Context) pgx.Tx {
+	l.t.Helper()
+	tx, err := l.pool.Begin(ctx)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { tx.Rollback(context.Background()) })
+	return tx
+}

@@ -1,0 +1,189 @@
+package store
+
+import (
+	"encoding/binary"
+	"reflect"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/internal/roundtrip"
+)
+
+var sampleKey = NewKey("the scope", "the key", [32]byte{1, 2, 3}, "11111111-2222-4333-8444-555555555555", 90*time.Second)
+
+// asSent has, by the names of sqlc's fields, what the sample requests carry. No two are alike.
+var asSent = map[string]string{
+	"Scope": "the scope", "Key": "the key", "Hash": string(append([]byte{1, 2, 3}, make([]byte, 29)...)),
+	"OperationID": "11111111-2222-4333-8444-555555555555", "Ttl": "90000000 microseconds", "Patience": "20ms",
+	"Lock": strconv.FormatInt(LockOf("the scope", "the key"), 10), "MaxLocks": "32",
+	"State": "failed", "Status": "402", "Header": `{"A":["b"]}`, "Body": "the body",
+	"LockHigh": "4294967295", "LockLow": "4294967294",
+}
+
+// answers has, by the names of sqlc's fields, what the sample answers carry. No two of one type are alike.
+var answers = map[string]any{
+	"SameHash": true, "Held": true, "Holds": true,
+	"OperationID": "66666666-7777-4888-8999-000000000000", "Previous": "the previous claim", "State": "completed",
+	"Claim": "the claim", "Locks": "the locks", "LockTimeout": "the lock timeout",
+	"Status": int32(201), "One": int32(1), "Header": []byte(`{"C":["d"]}`), "Body": []byte{0, '\\', 'x', 255},
+	"CreatedAt": moment(1), "CompletedAt": moment(2), "ExpiresAt": moment(3), "LoadedAt": moment(4), "Since": moment(5),
+}
+
+// moment is a time as timestamptz_send gives it: n seconds after the beginning of the year 2000.
+func moment(n int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)*1_000_000) }
+
+func at(n int) time.Time { return time.Date(2000, 1, 1, 0, 0, n, 0, time.UTC) }
+
+// verbs are all requests of the package, by the names of their queries, with sqlc's structs for them.
+var verbs = []struct {
+	name      string
+	request   request
+	statement *roundtrip.Statement
+	sql       string
+	params    any
+	row       any // nil if nothing is read from it
+	want      any // the request, once it has read answers
+}{
+	{"Claim", &Claim{Key: &sampleKey}, claim, db.Claim, db.ClaimParams{}, db.ClaimRow{},
+		&Claim{Key: &sampleKey, Claimed: true, CreatedAt: at(1), ExpiresAt: at(3)}},
+	{"ClaimAtOnce", &Claim{Key: &sampleKey, AtOnce: true}, claimAtOnce, db.ClaimAtOnce, db.ClaimAtOnceParams{}, db.ClaimAtOnceRow{},
+		&Claim{Key: &sampleKey, AtOnce: true, Claimed: true, CreatedAt: at(1), ExpiresAt: at(3), Previous: "the previous claim"}},
+	{"TakeOver", &TakeOver{Key: &sampleKey}, takeOver, db.TakeOver, db.TakeOverParams{}, db.TakeOverRow{},
+		&TakeOver{Key: &sampleKey, Claimed: true, CreatedAt: at(1), ExpiresAt: at(3), Previous: "the previous claim"}},
+	{"Load", &Load{Key: &sampleKey}, load, db.Load, db.LoadParams{}, db.LoadRow{},
+		&Load{Key: &sampleKey, Found: true, Record: Record{
+			SameHash: true, OperationID: "66666666-7777-4888-8999-000000000000", State: Completed, Status: 201,
+			Header: map[string][]string{"C": {"d"}}, Body: []byte{0, '\\', 'x', 255},
+			CreatedAt: at(1), CompletedAt: at(2), ExpiresAt: at(3), LoadedAt: at(4)}}},
+	{"Complete", &Complete{Key: &sampleKey, State: Failed, Status: 402, Header: []byte(`{"A":["b"]}`), Body: []byte("the body")},
+		complete, db.Complete, db.CompleteParams{}, db.CompleteRow{},
+		&Complete{Key: &sampleKey, State: Failed, Status: 402, Header: []byte(`{"A":["b"]}`), Body: []byte("the body"),
+			Recorded: true, CompletedAt: at(2), ExpiresAt: at(3)}},
+	{"Holds", &Holds{Key: &sampleKey}, holds, db.Holds, struct{ OperationID string }{}, struct{ Holds bool }{},
+		&Holds{Key: &sampleKey, Held: true}},
+	{"Holder", &Holder{Lock: -2}, holder, db.Holder, db.HolderParams{}, db.HolderRow{},
+		&Holder{Lock: -2, Held: true, Since: at(5)}},
+	{"Live", &Live{Scope: "the scope", Key: "the key"}, live, db.Live, db.LiveParams{}, db.LiveRow{},
+		&Live{Scope: "the scope", Key: "the key", Found: true, Record: Record{
+			State: Completed, OperationID: "66666666-7777-4888-8999-000000000000",
+			CreatedAt: at(1), CompletedAt: at(2), ExpiresAt: at(3)}}},
+	{"Calm", Calm{}, calm, db.Calm, struct{}{}, nil, Calm{}},
+	{"Reclaim", Reclaim{"11111111-2222-4333-8444-555555555555"}, reclaim, db.Reclaim, struct{ OperationID string }{}, nil,
+		Reclaim{"11111111-2222-4333-8444-555555555555"}},
+}
+
+func TestParametersAndResultsAreInTheOrderOfTheQueries(t *testing.T) {
+	t.Parallel()
+	for _, verb := range verbs {
+		t.Run(verb.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWire(t)
+			w.answerWith(t, verb.row)
+			if err := ask(t.Context(), w.conn, verb.request); err != nil {
+				t.Fatal(err)
+			}
+			if w.sql != verb.sql || verb.statement.SQL != verb.sql {
+				t.Errorf("the statement is not that of the verb:\n%s", w.sql)
+			}
+			if diff := cmp.Diff(paramsOf(t, verb.params), texts(w.params)); diff != "" {
+				t.Errorf("parameters (-sqlc +store):\n%s", diff)
+			}
+			if diff := cmp.Diff(verb.want, any(verb.request), cmp.AllowUnexported(Key{})); diff != "" {
+				t.Errorf("what was read (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEveryQueryHasAVerb(t *testing.T) {
+	t.Parallel()
+	queries, named := reflect.TypeFor[*db.Queries](), map[string]bool{"WithTx": true}
+	for _, verb := range verbs {
+		named[verb.name] = true
+	}
+	for i := range queries.NumMethod() {
+		if name := queries.Method(i).Name; !named[name] {
+			t.Errorf("%s is missing in verbs", name)
+		}
+	}
+}
+
+// A form says how a literal of a parameter is written, and what the server is told about its format.
+func TestFormsOfParametersFitTheirTypes(t *testing.T) {
+	t.Parallel()
+	hasAnyText := map[string]bool{"Scope": true, "Key": true}
+	for _, verb := range verbs {
+		params := reflect.TypeOf(verb.params)
+		if params.NumField() != len(verb.statement.Params) {
+			t.Errorf("%s: %d forms for %d parameters", verb.name, len(verb.statement.Params), params.NumField())
+			continue
+		}
+		for i, form := range verb.statement.Params {
+			field := params.Field(i)
+			want := plain
+			switch {
+			case field.Type == reflect.TypeFor[[]byte]():
+				want = bytes
+			case hasAnyText[field.Name]:
+				want = text
+			}
+			if form != want {
+				t.Errorf("%s: %s has form %v, want %v", verb.name, field.Name, form, want)
+			}
+		}
+	}
+}
+
+// answerWith makes the server answer with a row of sqlc's, filled from answers.
+func (w *wire) answerWith(t *testing.T, row any) {
+	t.Helper()
+	if row == nil {
+		return
+	}
+	for _, field := range reflect.VisibleFields(reflect.TypeOf(row)) {
+		var value []byte
+		switch answer := answers[field.Name].(type) {
+		case bool:
+			value = []byte("t")
+		case string:
+			value = []byte(answer)
+		case int32:
+			value = strconv.AppendInt(nil, int64(answer), 10)
+		case []byte:
+			value = answer
+		default:
+			t.Fatalf("no answer for the column %s", field.Name)
+		}
+		if got := reflect.TypeOf(answers[field.Name]); got != field.Type {
+			t.Fatalf("the column %s is of type %v, not %v", field.Name, field.Type, got)
+		}
+		w.row = append(w.row, value)
+		w.bytea = append(w.bytea, field.Type == reflect.TypeFor[[]byte]())
+	}
+}
+
+// paramsOf returns the parameters that the sample requests carry, in the order of sqlc's struct.
+func paramsOf(t *testing.T, params any) []string {
+	t.Helper()
+	want := []string{}
+	for _, field := range reflect.VisibleFields(reflect.TypeOf(params)) {
+		value, ok := asSent[field.Name]
+		if !ok {
+			t.Fatalf("no value for the parameter %s", field.Name)
+		}
+		want = append(want, value)
+	}
+	return want
+}
+
+func texts(values [][]byte) []string {
+	read := []string{}
+	for _, v := range values {
+		read = append(read, string(v))
+	}
+	return read
+}

@@ -1,0 +1,102 @@
+package idem_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+// The database's clock alone counts, at the end of fn: whatever became of the expiry that the claim wrote, the record
+// lives for the TTL from when its response is recorded.
+func TestRecordLivesItsTTLFromTheEndOfFn(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	const ttl = time.Hour
+	for _, left := range []time.Duration{-24 * time.Hour, -time.Microsecond, ttl - time.Second, ttl + time.Second} {
+		key := left.String()
+		res, err := idem.Do(ctx, l.pool, scope, key, hashA, func(tx pgx.Tx) (idem.Response, error) {
+			// As if so much time had passed since the claim.
+			if _, err := tx.Exec(ctx, "update idem.records set expires_at = clock_timestamp() + $1", left); err != nil {
+				t.Error(err)
+			}
+			return l.charge(key)(tx)
+		}, idem.WithTTL(ttl))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lives := res.ExpiresAt.Sub(res.CompletedAt); lives != ttl {
+			t.Errorf("with %v left at the end of fn the record lives %v", left, lives)
+		}
+		if n := l.count(`select count(*) from idem.records where key = $1 and expires_at = $2 and completed_at = $3 and created_at = $4`,
+			key, res.ExpiresAt, res.CompletedAt, res.CreatedAt); n != 1 {
+			t.Error("the result tells other times than the record")
+		}
+		if again, err := idem.Do(ctx, l.pool, scope, key, hashA, l.charge(key)); err != nil || !again.Replayed {
+			t.Errorf("%+v, %v", again, err)
+		}
+	}
+}
+
+// While fn is slower than its own TTL nobody may take the key over: what nobody sees cannot expire.
+func TestKeyOfAFnSlowerThanItsTTLStaysInProgress(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	dsn := pgtest.DSN(t)
+	l, elsewhere := ledgerOn(t, pgtest.Open(t, dsn)), pgtest.Open(t, dsn)
+	l.charged(ctx, "k")
+	l.expire("k") // the claim then takes over a row that others see, expired
+	held := l.hold(t, "k", hashA, nil, idem.WithTTL(time.Millisecond))
+	for range 20 {
+		if _, err := idem.Do(ctx, elsewhere, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+			t.Errorf("err = %v, want ErrInProgress", err)
+		}
+	}
+	held.release()
+	if err := held.wait(t); err != nil {
+		t.Error(err)
+	}
+	if l.entries("k") != 2 || l.records("k") != 1 {
+		t.Errorf("%d effects, %d records", l.entries("k"), l.records("k"))
+	}
+}
+
+// Every field of a record that was taken over is the new execution's.
+func TestTakenOverRecordKeepsNothingOfTheExpiredOne(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	for name, end := range map[string]error{"completed": nil, "rejected": idem.Reject(ok), "failed": errBusiness} {
+		old := l.charged(ctx, name)
+		l.expire(name)
+		empty := func(tx pgx.Tx) (idem.Response, error) { return idem.Response{}, end }
+		res, err := idem.Do(ctx, l.pool, scope, name, hashB, empty)
+		if end == errBusiness {
+			if err != errBusiness || l.count("select count(*) from idem.records where key = $1 and operation_id = $2", name, old.OperationID) != 1 {
+				t.Errorf("a failed execution touched the expired record: %v", err)
+			}
+			continue
+		}
+		if err != nil || res.OperationID == old.OperationID || !res.CreatedAt.After(old.CreatedAt) {
+			t.Errorf("%s: %+v, %v", name, res, err)
+		}
+		again, err := idem.Do(ctx, l.pool, scope, name, hashB, l.charge(name))
+		res.Replayed = true
+		if diff := cmp.Diff(res, again); err != nil || diff != "" {
+			t.Errorf("%s: %v\n%s", name, err, diff)
+		}
+		if again.Header != nil || end == nil && (again.Body != nil || again.Status != 0) {
+			t.Errorf("%s: something of the expired response is left: %+v", name, again)
+		}
+		if _, err := idem.Do(ctx, l.pool, scope, name, hashA, l.charge(name)); !errors.Is(err, idem.ErrMismatch) {
+			t.Errorf("%s: the expired hash still counts: %v", name, err)
+		}
+	}
+}
