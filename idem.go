@@ -73,6 +73,7 @@ func DoTx(ctx context.Context, tx pgx.Tx, scope, key string, hash Hash, fn func(
 }
 
 // OperationID returns the id of the execution that tx belongs to, where tx is the one that fn was given or a savepoint
-// begun on it. It stays the same when fn is run again within one call, and is recorded with the response: carry it into
-// events, and into other systems as the key of a request that follows from this one.
+// begun on it. It knows no other: not a tx that the program has wrapped in a type of its own, and not that of an HTTP request
+// without a key, which has no record. The id stays the same when fn is run again within one call, and is recorded with the
+// response: carry it into events, and into other systems as the key of a request that follows from this one.
 func OperationID(tx pgx.Tx) (string, bool) { return txn.OperationID(tx) }

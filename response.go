@@ -50,8 +50,10 @@ func (*rejection) Error() string { return "idem: rejected" }
 // every duplicate with Result.Rejected set and no error. An answer that may differ next time should be an ordinary error:
 // that leaves the key free.
 //
-// Do has to end fn's transaction first and records the rejection in a second one. If another caller executes the key in
-// between, its outcome is the one that counts, and this call replays it.
+// Do ends fn's transaction first and records the rejection in a second one. If that does not work at first, the recording is
+// tried again, as often as WithRetries says, and fn is not run again. If another caller executes the key in between, its
+// outcome is the one that counts, and this call replays it. If the recording fails for good, its error is returned and the
+// key is free: another call runs fn.
 func Reject(resp Response) error { return &rejection{resp} }
 
 // normal returns r in the form in which a replay will show it: what is empty is nil.
