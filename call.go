@@ -71,7 +71,7 @@ func (c *call) do(ctx context.Context, pool *pgxpool.Pool) (Result, error) {
 	id := flightID{pool: pool, scope: c.scope, key: c.key}
 	f, leads := flights.Join(id, &c.own)
 	for !leads {
-		o, ending, err := c.waiting.follow(ctx, pool, f)
+		o, ending, err := c.waiting.follow(ctx, f)
 		if err != nil {
 			return Result{}, err
 		}

@@ -35,8 +35,8 @@ func TestPoolThatStaysExhaustedIsAnErrorOfItsOwn(t *testing.T) {
 	} {
 		waits := l.pool.Stat().CanceledAcquireCount()
 		_, err := idem.Do(context.Background(), l.pool, scope, "k", hashA, l.charge("k"), idem.WithLimits(patience, 0, 0), option)
-		exhausted, ok := errors.AsType[*idem.PoolExhaustedError](err)
-		if !ok || !errors.Is(err, idem.ErrPoolExhausted) || exhausted.Waited != patience {
+		var exhausted *idem.PoolExhaustedError
+		if !errors.As(err, &exhausted) || !errors.Is(err, idem.ErrPoolExhausted) || exhausted.Waited != patience {
 			t.Fatalf("%s: err = %v", name, err)
 		}
 		if !idem.Retryable(err) || errors.Is(err, context.DeadlineExceeded) {
