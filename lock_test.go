@@ -55,6 +55,7 @@ func TestCallTakesTheLockOfItsKey(t *testing.T) {
 		}
 	}
 }
+
 // Processes of different versions share a database: they must take the same locks.
 func TestLocksAreFrozen(t *testing.T) {
 	for _, test := range []struct {
