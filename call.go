@@ -71,7 +71,7 @@ func (c *call) do(ctx context.Context, pool *pgxpool.Pool) (Result, error) {
 	id := flightID{pool: pool, scope: c.scope, key: c.key}
 	f, leads := flights.Join(id, &c.own)
 	for !leads {
-		o, ending, err := c.waiting.follow(ctx, pool, f)
+		o, ending, err := c.waiting.follow(ctx, f)
 		if err != nil {
 			return Result{}, err
 		}
@@ -116,8 +116,11 @@ func (c *call) lead(ctx context.Context, f *flight.Flight[flightID, outcome]) (R
 func (c *call) settle(ctx context.Context, markBusy func()) (store.Record, error) {
 	x := &c.execution
 	if c.replayLikely {
-		if found, err := x.ask(ctx); err == nil && found {
+		switch found, err := x.ask(ctx); {
+		case found:
 			return x.record, nil
+		case errors.Is(err, ErrPoolExhausted): // to claim the key would be to wait for as long again
+			return store.Record{}, err
 		}
 	}
 	again := reruns{left: c.retries, pause: txn.RetryPause, trace: &c.trace}

@@ -29,18 +29,22 @@ func TestPoolThatStaysExhaustedIsAnErrorOfItsOwn(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t, maxConns(1))
 	occupy(t, l.pool)
-	w := newWatch()
 	const patience = 30 * time.Millisecond
-	_, err := idem.Do(context.Background(), l.pool, scope, "k", hashA, l.charge("k"), idem.WithLimits(patience, 0, 0), idem.WithObserver(w))
-	exhausted, ok := errors.AsType[*idem.PoolExhaustedError](err)
-	if !ok || !errors.Is(err, idem.ErrPoolExhausted) || exhausted.Waited != patience {
-		t.Fatalf("err = %v", err)
-	}
-	if !idem.Retryable(err) || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Retryable = %v, a deadline = %v", idem.Retryable(err), errors.Is(err, context.DeadlineExceeded))
-	}
-	if n := w.count("retried"); n > 0 { // or the wait would be a multiple of what is told
-		t.Errorf("%d retries", n)
+	for name, option := range map[string]idem.Option{
+		"by default": idem.WithTTL(idem.DefaultTTL), "a likely replay": idem.WithReplayLikely(), "no wait": idem.WithWait(0),
+	} {
+		waits := l.pool.Stat().CanceledAcquireCount()
+		_, err := idem.Do(context.Background(), l.pool, scope, "k", hashA, l.charge("k"), idem.WithLimits(patience, 0, 0), option)
+		var exhausted *idem.PoolExhaustedError
+		if !errors.As(err, &exhausted) || !errors.Is(err, idem.ErrPoolExhausted) || exhausted.Waited != patience {
+			t.Fatalf("%s: err = %v", name, err)
+		}
+		if !idem.Retryable(err) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: Retryable = %v, a deadline = %v", name, idem.Retryable(err), errors.Is(err, context.DeadlineExceeded))
+		}
+		if n := l.pool.Stat().CanceledAcquireCount() - waits; n != 1 {
+			t.Errorf("%s: it waited %d times for as long as it tells", name, n)
+		}
 	}
 }
 

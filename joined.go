@@ -13,7 +13,6 @@ import (
 // joined is one DoTx: a claim, fn's writes and a response inside a transaction of the caller's.
 type joined struct {
 	execution
-	scopeKey string // the key, for errors
 	inVain   func() error
 	part     *txn.Joined
 	previous string // the claim of the transaction that this one follows on

@@ -39,7 +39,8 @@ func TestMismatchFoundInMemoryRevealsNothing(t *testing.T) {
 	if !errors.Is(got.err, idem.ErrMismatch) || strings.Contains(got.err.Error(), key) {
 		t.Errorf("err = %v", got.err)
 	}
-	if mismatch, ok := errors.AsType[*idem.MismatchError](got.err); !ok || strings.Contains(mismatch.Key, key) || !mismatch.CreatedAt.Equal(leader.result.CreatedAt) {
+	var mismatch *idem.MismatchError
+	if !errors.As(got.err, &mismatch) || strings.Contains(mismatch.Key, key) || !mismatch.CreatedAt.Equal(leader.result.CreatedAt) {
 		t.Errorf("%+v", mismatch)
 	}
 	if diff := cmp.Diff(idem.Result{}, got.result); diff != "" {

@@ -47,8 +47,8 @@ func TestFnThatChangesTheRoleIsToldToChangeItBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			key := "changed/" + name
 			err := call(key, asRole(key, "select 1"))
-			pgErr, ok := errors.AsType[*pgconn.PgError](err)
-			if !ok || pgErr.Code != "42501" || !containsAll(err.Error(), "SET LOCAL ROLE", "RESET ROLE") {
+			var pgErr *pgconn.PgError
+			if !errors.As(err, &pgErr) || pgErr.Code != "42501" || !containsAll(err.Error(), "SET LOCAL ROLE", "RESET ROLE") {
 				t.Errorf("err = %v", err)
 			}
 			l.wantNone(key)

@@ -33,6 +33,15 @@ func (l *ledger) chargeParked(key string, secret *[]byte) func(pgx.Tx) (idem.Res
 	}
 }
 
+func wantUnknown(t *testing.T, err error) *idem.OutcomeUnknownError {
+	t.Helper()
+	var unknown *idem.OutcomeUnknownError
+	if !errors.As(err, &unknown) || !errors.Is(err, idem.ErrOutcomeUnknown) || !idem.Retryable(err) {
+		t.Fatalf("err = %v", err)
+	}
+	return unknown
+}
+
 // wantWaiting fails the test unless n COMMITs still wait for the standby and nothing of theirs is to be seen.
 func (l *ledger) wantWaiting(n int) {
 	l.t.Helper()
@@ -81,9 +90,9 @@ func TestCommitThatOutlastsContextAndGraceIsUnknownAndNeverCancelled(t *testing.
 	}()
 	awaitTrue(t, l.pool, commitIsParked)
 	cancel()
-	unknown, ok := errors.AsType[*idem.OutcomeUnknownError](await(t, "the call", done))
-	if !ok || !errors.Is(unknown, context.Canceled) {
-		t.Fatalf("err = %v", unknown)
+	unknown := wantUnknown(t, await(t, "the call", done))
+	if !errors.Is(unknown, context.Canceled) {
+		t.Errorf("err = %v", unknown)
 	}
 	if diff := cmp.Diff([]string{"outcome_unknown", "unknown"}, w.all()); diff != "" {
 		t.Error(diff)
@@ -123,10 +132,7 @@ func TestConnectionCutDuringCommitDoesNotCancelIt(t *testing.T) {
 				}()
 				awaitTrue(t, p.pool, commitIsParked)
 				p.proxy.Cut(how)
-				unknown, ok := errors.AsType[*idem.OutcomeUnknownError](await(t, "the call", done))
-				if !ok {
-					t.Fatalf("err = %v", unknown)
-				}
+				unknown := wantUnknown(t, await(t, "the call", done))
 				eventually(t, "the request to cancel", func() bool { return len(made.cancels()) > 0 })
 				if slices.ContainsFunc(made.cancels(), func(sent []byte) bool { return bytes.Equal(sent, secret) }) {
 					t.Error("a request to cancel had the secret of the session")
@@ -158,11 +164,7 @@ func TestUnansweredCommitsAreBoundedAndEndWithThePool(t *testing.T) {
 		}()
 		awaitTrue(t, l.pool, fmt.Sprintf(`select count(*) = %d from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'`, i+1))
 		cancel()
-		err, ok := errors.AsType[*idem.OutcomeUnknownError](await(t, "the call", done))
-		if !ok {
-			t.Fatalf("%d: err = %v", i, err)
-		}
-		unknown = append(unknown, err)
+		unknown = append(unknown, wantUnknown(t, await(t, "the call", done)))
 		if n := txn.Unanswered(pool); n != min(i+1, most) {
 			t.Errorf("%d COMMITs are counted after %d calls", n, i+1)
 		}

@@ -61,7 +61,7 @@ func readRandom(b []byte) { rand.Read(b) } // never fails
 func (x *execution) ask(ctx context.Context) (found bool, err error) {
 	x.loading = store.Load{Key: &x.key}
 	if err := x.engine.Query(ctx, &x.loading); err != nil {
-		return false, err
+		return false, hint(err)
 	}
 	x.record = x.loading.Record
 	return x.loading.Found && !x.loading.Expired(), nil

@@ -20,7 +20,7 @@ type flightID struct {
 	scope, key string
 }
 
-var flights flight.Group[flightID, outcome]
+var flights = flight.Group[flightID, outcome]{Stuck: func(id flightID) bool { return isFull(id.pool) }}
 
 // outcome is what a leader leaves to its followers, who then need not ask the database.
 type outcome struct {
@@ -54,13 +54,13 @@ type waiting struct {
 }
 
 // follow waits for the leader: until it is done or hands over, or the wait is over, or the context.
-func (w *waiting) follow(ctx context.Context, pool *pgxpool.Pool, f *flight.Flight[flightID, outcome]) (outcome, flight.Ending, error) {
+func (w *waiting) follow(ctx context.Context, f *flight.Flight[flightID, outcome]) (outcome, flight.Ending, error) {
 	remaining := w.wait - time.Since(w.trace.started)
 	if remaining > 0 {
 		w.begin()
 	}
 	since := time.Now()
-	o, ending := f.Wait(ctx, remaining, func() bool { return isFull(pool) })
+	o, ending := f.Wait(ctx, remaining)
 	w.trace.waited += time.Since(since)
 	switch ending {
 	case flight.Answered, flight.Leading:

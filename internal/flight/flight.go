@@ -12,6 +12,9 @@ import (
 
 // Group holds the flights under way, by what they are about.
 type Group[K comparable, V any] struct {
+	// Stuck reports whether a leader that has no connection yet will not soon have one. Nil says so of every such leader.
+	Stuck func(K) bool
+
 	mu      sync.Mutex
 	flights map[K]*Flight[K, V]
 }
@@ -129,9 +132,9 @@ const (
 const stalled = 50 * time.Millisecond
 
 // Wait waits for the leader, for as long as remaining: if that is not positive, until the key is known to be held, or the
-// leader has none to ask with: stuck tells whether there is none to be had.
-func (f *Flight[K, V]) Wait(ctx context.Context, remaining time.Duration, stuck func() bool) (V, Ending) {
-	ending := f.wait(ctx, remaining, stuck)
+// leader is stuck without a connection.
+func (f *Flight[K, V]) Wait(ctx context.Context, remaining time.Duration) (V, Ending) {
+	ending := f.wait(ctx, remaining)
 	f.leave(ending == Leading)
 	if ending == Answered {
 		return f.value, ending
@@ -140,7 +143,9 @@ func (f *Flight[K, V]) Wait(ctx context.Context, remaining time.Duration, stuck 
 	return none, ending
 }
 
-func (f *Flight[K, V]) wait(ctx context.Context, remaining time.Duration, stuck func() bool) Ending {
+func (f *Flight[K, V]) isStuck() bool { return f.group.Stuck == nil || f.group.Stuck(f.key) }
+
+func (f *Flight[K, V]) wait(ctx context.Context, remaining time.Duration) Ending {
 	patient := remaining > 0
 	var busy chan struct{}
 	if !patient {
@@ -159,10 +164,10 @@ func (f *Flight[K, V]) wait(ctx context.Context, remaining time.Duration, stuck 
 		case <-busy:
 			return Busy
 		case <-timer.C:
-			if patient || !f.asked.Load() && stuck() {
+			if patient || !f.asked.Load() && f.isStuck() {
 				return Busy
 			}
-			timer.Reset(stalled) // a leader that has asked will soon know, unless another leads next
+			timer.Reset(stalled) // another may lead next
 		}
 	}
 }

@@ -49,7 +49,7 @@ func follow(t *testing.T, ctx context.Context, g *group, n int, wait time.Durati
 			t.Fatal("two lead")
 		}
 		go func() {
-			value, ending := f.Wait(ctx, wait, always)
+			value, ending := f.Wait(ctx, wait)
 			if want := map[bool]int{true: 7}[ending == Answered]; value != want {
 				t.Errorf("%v with the value %d", ending, value)
 			}
@@ -68,8 +68,6 @@ func wantNoFlights(t *testing.T, g *group) {
 }
 
 func seven() int { return 7 }
-
-func always() bool { return true }
 
 func TestOneLeadsAndTheOthersAreGivenItsValue(t *testing.T) {
 	t.Parallel()
@@ -313,7 +311,7 @@ func call(t *testing.T, g *group, key, n, round int, leaders *atomic.Int64) Endi
 	defer cancel()
 	f, leads := g.Join(string(rune('a'+key)), new(flight))
 	if !leads {
-		if _, ending := f.Wait(ctx, time.Duration(choice%3)*2*time.Millisecond, always); ending != Leading {
+		if _, ending := f.Wait(ctx, time.Duration(choice%3)*2*time.Millisecond); ending != Leading {
 			return ending
 		}
 	}

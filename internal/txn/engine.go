@@ -49,7 +49,7 @@ func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 			markAlive(t.conn)
 			return t, nil
 		}
-		skip := ctx.Err() == nil && (t.conn.IsClosed() && dead.skip(t.conn) || Stale(err) && dead.another())
+		skip := ctx.Err() == nil && (t.conn.IsClosed() && dead.skip(t.conn) || wasAlive(t.conn) && Stale(err) && dead.another())
 		t.CloseAfter(err)
 		if !skip {
 			return nil, err

@@ -13,8 +13,6 @@ import (
 
 const limit = 30 * time.Second
 
-func always() bool { return true }
-
 // join makes a call of n that follow one flight, and returns when all do. lead is called by each that is given the lead.
 func join(t *testing.T, group *flight.Group[string, int], n int, lead func(*flight.Flight[string, int])) (leader *flight.Flight[string, int], endings chan flight.Ending) {
 	t.Helper()
@@ -35,7 +33,7 @@ func join(t *testing.T, group *flight.Group[string, int], n int, lead func(*flig
 				t.Error("two lead")
 				return
 			}
-			_, ending := f.Wait(context.Background(), limit, always)
+			_, ending := f.Wait(context.Background(), limit)
 			if ending == flight.Leading {
 				lead(f)
 			}
@@ -88,71 +86,29 @@ func TestFailingLeaderWakesOneFollowerPerRun(t *testing.T) {
 	}
 }
 
-func TestValueOfTheLeaderIsGivenToEveryFollower(t *testing.T) {
-	var group flight.Group[string, int]
-	leader, endings := join(t, &group, 100, func(*flight.Flight[string, int]) { t.Error("somebody leads") })
+// A leader that is only slow to get its connection is waited for.
+func TestImpatientFollowerStaysWithALeaderThatIsNotStuck(t *testing.T) {
+	looks := make(chan struct{}, 1)
+	group := flight.Group[string, int]{Stuck: func(string) bool {
+		select {
+		case looks <- struct{}{}:
+		default:
+		}
+		return false
+	}}
+	var own, other flight.Flight[string, int]
+	leader, _ := group.Join("k", &own)
+	f, _ := group.Join("k", &other)
+	endings := make(chan flight.Ending, 1)
+	go func() {
+		_, ending := f.Wait(context.Background(), 0)
+		endings <- ending
+	}()
+	for range 2 { // it looks again and again
+		<-looks
+	}
 	leader.Finish(func() int { return 7 })
-	for range 100 {
-		if ending := <-endings; ending != flight.Answered {
-			t.Errorf("ending %v", ending)
-		}
-	}
-}
-
-// The lead is not lost with a follower that leaves just when it is given it.
-func TestLeadIsNeverLostWithAFollowerThatLeaves(t *testing.T) {
-	for range 300 {
-		var group flight.Group[string, int]
-		ctx, cancel := context.WithCancel(context.Background())
-		var leads sync.WaitGroup
-		var own flight.Flight[string, int]
-		leader, _ := group.Join("k", &own)
-		var followers sync.WaitGroup
-		for i := range 4 {
-			own := &flight.Flight[string, int]{}
-			f, _ := group.Join("k", own)
-			followers.Go(func() {
-				waiting := context.Background()
-				if i > 0 {
-					waiting = ctx
-				}
-				if _, ending := f.Wait(waiting, limit, always); ending == flight.Leading {
-					f.Abandon()
-				}
-			})
-		}
-		leads.Go(cancel)
-		leader.Abandon()
-		leads.Wait()
-		followers.Wait()
-		var last flight.Flight[string, int]
-		if _, leads := group.Join("k", &last); !leads {
-			t.Fatal("the flight outlives all who were on it")
-		}
-	}
-}
-
-// A follower that does not want to wait does not wait for a leader that has no connection either.
-func TestImpatientFollowerLeavesALeaderThatWaitsForAConnection(t *testing.T) {
-	var group flight.Group[string, int]
-	var own, other flight.Flight[string, int]
-	leader, _ := group.Join("k", &own)
-	f, _ := group.Join("k", &other)
-	if _, ending := f.Wait(context.Background(), 0, always); ending != flight.Busy {
+	if ending := <-endings; ending != flight.Answered {
 		t.Errorf("ending %v", ending)
 	}
-	leader.Abandon()
-}
-
-func TestImpatientFollowerLeavesALeaderThatIsBusy(t *testing.T) {
-	var group flight.Group[string, int]
-	var own, other flight.Flight[string, int]
-	leader, _ := group.Join("k", &own)
-	leader.MarkAsked()
-	f, _ := group.Join("k", &other)
-	leader.MarkBusy()
-	if _, ending := f.Wait(context.Background(), 0, always); ending != flight.Busy {
-		t.Errorf("ending %v", ending)
-	}
-	leader.Finish(func() int { return 0 })
 }
