@@ -179,7 +179,11 @@ func TestPlanIsMadeAgainOnlyWhenItIsDue(t *testing.T) {
 		t.Errorf("prepared again: %q", names)
 	}
 	expirePlans(conn, statements, 1<<2)
+	begun := time.Now()
 	wantAnswers(t, conn, statements, -1)
+	if preparedOn(conn)[statements[2]].planned.Before(begun) {
+		t.Error("it is still due")
+	}
 	if diff := cmp.Diff([]string{"test_2"}, again()); diff != "" {
 		t.Error(diff)
 	}
