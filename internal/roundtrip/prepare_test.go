@@ -1,0 +1,204 @@
+package roundtrip
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+// inSchema needs a schema that is not there at first.
+var (
+	before   = New(Statement{Name: "test_before", SQL: "select 'before'", Results: []int16{Text}})
+	inSchema = New(Statement{Name: "test_in_schema", SQL: "select word from app.words", Results: []int16{Text}})
+	after    = New(Statement{Name: "test_after", SQL: "select 'after'", Results: []int16{Text}})
+
+	three = []*Statement{before, inSchema, after}
+)
+
+const makeSchema = "create schema app; create table app.words as select 'there'::text as word"
+
+// turns counts how often the client has begun to send after it had read: its round trips.
+type turns struct {
+	net.Conn
+	n       int
+	reading bool
+}
+
+func (c *turns) Write(b []byte) (int, error) {
+	if c.reading {
+		c.n, c.reading = c.n+1, false
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *turns) Read(b []byte) (int, error) {
+	c.reading = true
+	return c.Conn.Read(b)
+}
+
+// counted returns a connection and its round trips.
+func counted(t *testing.T) (*pgx.Conn, *turns) {
+	t.Helper()
+	config, err := pgx.ParseConfig(pgtest.EmptyDSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	counter := &turns{}
+	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		counter.Conn, err = new(net.Dialer).DialContext(ctx, network, address)
+		return counter, err
+	}
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	return conn, counter
+}
+
+func TestPrepareIsOneRoundTripOncePerConnection(t *testing.T) {
+	t.Parallel()
+	conn, counter := counted(t)
+	exec(t, conn, makeSchema[:len("create schema app")], makeSchema[len("create schema app; "):])
+	for i, want := range []int{1, 0, 0} {
+		begun := counter.n
+		if err := Prepare(t.Context(), conn, three); err != nil {
+			t.Fatal(err)
+		}
+		if n := counter.n - begun; n != want {
+			t.Errorf("number %d: %d round trips, want %d", i, n, want)
+		}
+	}
+	begun := counter.n
+	wantWords(t, conn, "before", "there", "after")
+	if n := counter.n - begun; n != 1 {
+		t.Errorf("the statements themselves: %d round trips", n)
+	}
+	if diff := cmp.Diff([]string{"test_after", "test_before", "test_in_schema"}, preparedNames(t, conn)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPrepareSendsNothingOnConnectionsThatDoNotPrepare(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
+	} {
+		conn := newConn(t, mode)
+		if err := Prepare(t.Context(), conn, three); err != nil || IsCold(conn, three) { // app.words is missing: to send it is to fail
+			t.Errorf("%v: %v", mode, err)
+		}
+		wantWords(t, conn, "before", "", "after")
+	}
+}
+
+func TestPrepareSurvivesAMissingSchema(t *testing.T) {
+	t.Parallel()
+	conn := newConn(t, pgx.QueryExecModeCacheStatement)
+	for range 2 {
+		var pgErr *pgconn.PgError
+		if err := Prepare(t.Context(), conn, three); !errors.As(err, &pgErr) || pgErr.Code != "42P01" {
+			t.Fatalf("the error is %v", err)
+		}
+		if conn.IsClosed() || conn.PgConn().IsBusy() || conn.PgConn().TxStatus() != 'I' {
+			t.Fatal("the connection is not what it was")
+		}
+		if IsCold(conn, []*Statement{before}) || !IsCold(conn, []*Statement{inSchema}) || !IsCold(conn, []*Statement{after}) {
+			t.Error("what is prepared is not what is known")
+		}
+		wantWords(t, conn, "before", "", "after")
+	}
+	if _, err := conn.Exec(t.Context(), makeSchema, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	if err := Prepare(t.Context(), conn, three); err != nil || IsCold(conn, three) {
+		t.Errorf("once the schema is there: %v", err)
+	}
+	wantWords(t, conn, "before", "there", "after")
+}
+
+func TestForgottenStatementsArePreparedAgain(t *testing.T) {
+	t.Parallel()
+	for name, discard := range map[string]string{
+		"as they were": "select 1", "deallocated": "deallocate test_before", "all deallocated": "deallocate all", "discarded": "discard all",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn := newConn(t, pgx.QueryExecModeCacheStatement)
+			two := []*Statement{before, after}
+			if err := Prepare(t.Context(), conn, two); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := conn.Exec(t.Context(), discard, pgx.QueryExecModeSimpleProtocol); err != nil {
+				t.Fatal(err)
+			}
+			if err := Forget(t.Context(), conn); err != nil || !IsCold(conn, two) {
+				t.Fatalf("forgotten: %v", err)
+			}
+			if names := preparedNames(t, conn); len(names) != 0 {
+				t.Errorf("the server knows %q", names)
+			}
+			if err := Prepare(t.Context(), conn, two); err != nil {
+				t.Fatal(err)
+			}
+			wantWords(t, conn, "before", "", "after")
+		})
+	}
+}
+
+// A statement under the text of its SQL would be taken by pgx for one that it has prepared itself.
+func TestCallersOwnQueryOfTheSameTextIsNotDisturbed(t *testing.T) {
+	t.Parallel()
+	conn := newConn(t, pgx.QueryExecModeCacheStatement)
+	for range 3 {
+		if err := Prepare(t.Context(), conn, []*Statement{before}); err != nil {
+			t.Fatal(err)
+		}
+		var word string
+		if err := conn.QueryRow(t.Context(), before.SQL).Scan(&word); err != nil || word != "before" {
+			t.Errorf("%q, %v", word, err)
+		}
+		if err := Forget(t.Context(), conn); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// wantWords makes one trip of the three statements, without the one in the middle if want says nothing for it.
+func wantWords(t *testing.T, conn *pgx.Conn, want ...string) {
+	t.Helper()
+	trip := On(conn)
+	for i, s := range three {
+		if want[i] != "" {
+			trip.Add(s)
+		}
+	}
+	trip.Send(t.Context())
+	for i := range three {
+		var word string
+		if want[i] != "" && (!trip.Row(func(row *Row) { word = row.Text() }) || word != want[i]) {
+			t.Errorf("answer %d is %q, want %q", i, word, want[i])
+		}
+	}
+	if err := trip.End(); err != nil {
+		t.Error(err)
+	}
+}
+
+// preparedNames returns what the server has prepared for us.
+func preparedNames(t *testing.T, conn *pgx.Conn) []string {
+	t.Helper()
+	rows, _ := conn.Query(t.Context(), "select name from pg_prepared_statements where name like 'test_%' order by name", pgx.QueryExecModeExec)
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}

@@ -1,0 +1,129 @@
+package roundtrip
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// The oracle is Postgres: it writes the bytes, in both of its forms, and they are read again.
+func TestByteaIsReadInBothItsTextForms(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(8, 15))
+	for _, form := range []string{"hex", "escape"} {
+		t.Run(form, func(t *testing.T) {
+			conn := newConn(t, pgx.QueryExecModeExec)
+			exec(t, conn, "set bytea_output = "+form)
+			values := [][]byte{{}, allBytes(), []byte(`\x41`), []byte(`\`), []byte(`\\`), []byte(`\101`), []byte("x"), {0}, {255}}
+			for range 200 {
+				values = append(values, randomBytes(rng, rng.IntN(40)))
+			}
+			for _, value := range values {
+				var text string
+				result := conn.PgConn().ExecParams(t.Context(), "select $1::bytea", [][]byte{value}, nil, []int16{Binary}, []int16{Text}).Read()
+				if result.Err != nil {
+					t.Fatal(result.Err)
+				}
+				text = string(result.Rows[0][0])
+				if strings.HasPrefix(text, `\x`) != (form == "hex") {
+					t.Fatalf("%q is not in the form %s", text, form)
+				}
+				if decoded, err := decodeBytea(text); err != nil || !bytes.Equal(decoded, value) {
+					t.Errorf("%x, written %q, is read as %x, %v", value, text, decoded, err)
+				}
+			}
+		})
+	}
+}
+
+func TestByteaThatIsNoneIsAnError(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{`\x4`, `\xzz`, `\`, `\1`, `\12`, `a\`, `\400`, `\999`, `\abc`, `\-01`, `\+01`} {
+		if decoded, err := decodeBytea(text); err == nil {
+			t.Errorf("%q is read as %x", text, decoded)
+		}
+	}
+}
+
+func TestBytesAreACopy(t *testing.T) {
+	t.Parallel()
+	sent := []byte("body")
+	row := Row{values: [][]byte{sent}, fields: []pgconn.FieldDescription{{Format: Binary}}}
+	got := row.Bytes()
+	copy(sent, "gone") // as the buffer of the connection is used again
+	if string(got) != "body" {
+		t.Errorf("it has become %q", got)
+	}
+}
+
+func TestTimeIsThatOfTheServerInEveryModeAndTimeZone(t *testing.T) {
+	t.Parallel()
+	moments := []string{
+		"2000-01-01 00:00:00+00", "1999-12-31 23:59:59.999999+00", "2026-11-21 16:05:48.123456+00", "0001-01-01 00:00:00+00",
+		"9999-12-31 23:59:59.999999+00", "2024-02-29 12:00:00.000001+14",
+	}
+	send := func(form int16) *Statement {
+		return New(Statement{SQL: "select timestamptz_send($1::timestamptz)", Params: []Param{PlainParam}, Results: []int16{form}})
+	}
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn := newConn(t, mode)
+			for _, settings := range [][]string{
+				{"set bytea_output = hex"}, {"set bytea_output = escape"}, {"set timezone = 'Asia/Kathmandu'", "set datestyle = 'SQL, DMY'"},
+			} {
+				exec(t, conn, settings...)
+				for _, moment := range moments {
+					want, err := time.Parse("2006-01-02 15:04:05.999999-07", moment)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, form := range []int16{Text, Binary} {
+						trip := On(conn)
+						trip.Add(send(form), []byte(moment))
+						trip.Send(t.Context())
+						var got time.Time
+						trip.Row(func(row *Row) { got = row.Time() })
+						if err := trip.End(); err != nil || !got.Equal(want) || got.Location() != time.UTC {
+							t.Errorf("%v: %s is read as %v, %v", settings, moment, got, err)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// What cannot be read is an error of the trip: a wrong answer would be taken for the stored one.
+func TestRowThatMakesNoSenseIsAnErrorAndTheConnectionGoesOn(t *testing.T) {
+	t.Parallel()
+	conn := newConn(t, pgx.QueryExecModeExec)
+	for name, test := range map[string]struct {
+		sql  string
+		scan func(*Row)
+	}{
+		"too few columns": {"select 'a'", func(row *Row) { row.Text(); row.Text() }},
+		"no number":       {"select 'a'", func(row *Row) { row.Int() }},
+		"no moment":       {`select '\x0102'::bytea`, func(row *Row) { row.Time() }},
+		"no bytea":        {`select '\xzz'`, func(row *Row) { row.Bytes() }},
+	} {
+		trip := On(conn)
+		trip.Add(New(Statement{SQL: test.sql, Results: []int16{Text}}))
+		trip.Exec("select 1")
+		trip.Send(context.Background())
+		if trip.Row(test.scan) {
+			t.Errorf("%s: there is a row", name)
+		}
+		trip.Skip()
+		if err := trip.End(); err == nil || !strings.Contains(err.Error(), "stored record") {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+		exec(t, conn, "select 1")
+	}
+}

@@ -1,0 +1,225 @@
+package roundtrip
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+// numbered are statements that answer with a number of their own, unless they are to divide by zero.
+func numbered(n int, replan bool) []*Statement {
+	statements := make([]*Statement, n)
+	for i := range statements {
+		statements[i] = New(Statement{
+			Name: fmt.Sprintf("test_%d", i), Replan: replan, SQL: fmt.Sprintf("select %d / $1::int4", i),
+			Params: []Param{PlainParam}, Results: []int16{Text},
+		})
+	}
+	return statements
+}
+
+// travel makes one trip of statements, of which the one at fails, if it is not -1, divides by zero.
+func travel(t *testing.T, conn *pgx.Conn, statements []*Statement, fails int) (answers []string, err error) {
+	t.Helper()
+	trip := On(conn)
+	for i, s := range statements {
+		divisor := []byte("1")
+		if i == fails {
+			divisor = []byte("0")
+		}
+		trip.Add(s, divisor)
+	}
+	trip.Send(t.Context())
+	for range statements {
+		answer := "none"
+		trip.Row(func(row *Row) { answer = row.Text() })
+		answers = append(answers, answer)
+	}
+	return answers, trip.End()
+}
+
+// wantAnswers fails the test unless every statement in front of the one that fails has answered, and none behind it.
+func wantAnswers(t *testing.T, conn *pgx.Conn, statements []*Statement, fails int) {
+	t.Helper()
+	want := make([]string, len(statements))
+	for i := range want {
+		if want[i] = strconv.Itoa(i); fails >= 0 && i >= fails {
+			want[i] = "none"
+		}
+	}
+	got, err := travel(t, conn, statements, fails)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	var pgErr *pgconn.PgError
+	if isDivision := errors.As(err, &pgErr) && pgErr.Code == "22012"; isDivision != (fails >= 0) || !isDivision && err != nil {
+		t.Errorf("the error is %v", err)
+	}
+	if conn.IsClosed() || conn.PgConn().IsBusy() {
+		t.Fatal("the connection is not ready for the next trip")
+	}
+}
+
+func TestAnswersBelongToTheirStatementsWhicheverFails(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.EmptyDSN(t)
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn := connect(t, dsn, mode)
+			statements := numbered(4, false)
+			if err := Prepare(t.Context(), conn, statements); err != nil {
+				t.Fatal(err)
+			}
+			for fails := -1; fails < len(statements); fails++ {
+				wantAnswers(t, conn, statements, fails)
+				wantAnswers(t, conn, statements, -1)
+			}
+		})
+	}
+}
+
+func TestAnswersThatNobodyReadsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.EmptyDSN(t)
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn := connect(t, dsn, mode)
+			trip := On(conn)
+			trip.Exec("create table made (n int)")
+			trip.Add(before)
+			trip.Add(New(Statement{SQL: "select 1 where false", Results: []int16{Text}}))
+			trip.Add(after)
+			trip.Exec("drop table made")
+			trip.Send(t.Context())
+			if tag := trip.Skip(); tag.String() != "CREATE TABLE" {
+				t.Errorf("the tag is %q", tag)
+			}
+			trip.Skip()
+			if trip.Row(func(*Row) { t.Error("a row is read where there is none") }) {
+				t.Error("a row is found where there is none")
+			}
+			if err := trip.End(); err != nil {
+				t.Error(err)
+			}
+			wantWords(t, conn, "before", "", "after")
+		})
+	}
+}
+
+// More answers are wanted than statements were sent.
+func TestMissingAnswerIsAnErrorNotAnEmptyOne(t *testing.T) {
+	t.Parallel()
+	conn := newConn(t, pgx.QueryExecModeExec)
+	trip := On(conn)
+	trip.Exec("select 1")
+	trip.Send(t.Context())
+	trip.Skip()
+	if trip.Skip(); trip.Err() == nil {
+		t.Error("there is an answer to nothing")
+	}
+	if trip.End() == nil {
+		t.Error("the trip has no error")
+	}
+}
+
+// A statement that is due is prepared again in front of its own use. Its neighbours must not notice, whichever fails, and
+// what the connection knows must stay what the server knows.
+func TestStatementThatIsDueIsPreparedAgainAmongItsNeighbours(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.EmptyDSN(t)
+	const n = 4
+	for due := range 1 << n {
+		t.Run(fmt.Sprintf("%04b", due), func(t *testing.T) {
+			t.Parallel()
+			conn := connect(t, dsn, pgx.QueryExecModeCacheStatement)
+			statements := numbered(n, true)
+			if err := Prepare(t.Context(), conn, statements); err != nil {
+				t.Fatal(err)
+			}
+			for fails := -1; fails < n; fails++ {
+				expirePlans(conn, statements, due)
+				wantAnswers(t, conn, statements, fails)
+				wantAnswers(t, conn, statements, -1)
+				if names := preparedNames(t, conn); len(names) != n {
+					t.Errorf("the server has prepared %q", names)
+				}
+			}
+		})
+	}
+}
+
+func TestPlanIsMadeAgainOnlyWhenItIsDue(t *testing.T) {
+	t.Parallel()
+	conn := newConn(t, pgx.QueryExecModeCacheStatement)
+	statements := numbered(4, true)
+	if err := Prepare(t.Context(), conn, statements); err != nil {
+		t.Fatal(err)
+	}
+	again := func() (names []string) {
+		rows, _ := conn.Query(t.Context(), "select name from pg_prepared_statements where from_sql order by name", pgx.QueryExecModeExec)
+		names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	expirePlans(conn, statements, 0)
+	wantAnswers(t, conn, statements, -1)
+	if names := again(); len(names) != 0 {
+		t.Errorf("prepared again: %q", names)
+	}
+	expirePlans(conn, statements, 1<<2)
+	begun := time.Now()
+	wantAnswers(t, conn, statements, -1)
+	if preparedOn(conn)[statements[2]].planned.Before(begun) {
+		t.Error("it is still due")
+	}
+	if diff := cmp.Diff([]string{"test_2"}, again()); diff != "" {
+		t.Error(diff)
+	}
+	expirePlans(conn, statements, 1<<0|1<<1|1<<3) // no more than two in one trip
+	wantAnswers(t, conn, statements, -1)
+	if diff := cmp.Diff([]string{"test_0", "test_1", "test_2"}, again()); diff != "" {
+		t.Error(diff)
+	}
+	expirePlans(conn, statements, 1<<3)
+	wantAnswers(t, conn, statements, -1)
+	if diff := cmp.Diff([]string{"test_0", "test_1", "test_2", "test_3"}, again()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// expirePlans makes those statements due whose bits are set, and no other, however slow this machine is.
+func expirePlans(conn *pgx.Conn, statements []*Statement, due int) {
+	for i, s := range statements {
+		age := -time.Hour
+		if due&(1<<i) != 0 {
+			age = 2 * planAge
+		}
+		preparedOn(conn)[s].planned = time.Now().Add(-age)
+	}
+}
+
+func TestReplanInsideATransactionOutlivesItsRollback(t *testing.T) {
+	t.Parallel()
+	conn := newConn(t, pgx.QueryExecModeCacheStatement)
+	statements := numbered(2, true)
+	if err := Prepare(t.Context(), conn, statements); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, conn, "begin")
+	expirePlans(conn, statements, 1<<0|1<<1)
+	wantAnswers(t, conn, statements, 1)
+	exec(t, conn, "rollback")
+	wantAnswers(t, conn, statements, -1)
+}

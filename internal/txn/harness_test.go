@@ -1,0 +1,96 @@
+package txn
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/pgproxy"
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+// limit is how long a test waits for a signal that has to come.
+const limit = 30 * time.Second
+
+// bench is a database with a table that transactions write to.
+type bench struct {
+	t      *testing.T
+	direct *pgxpool.Pool // to look at it
+	engine *Engine
+	proxy  *pgproxy.Proxy // between the engine and the database
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	dsn := pgtest.EmptyDSN(t)
+	proxy, err := pgproxy.New(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := proxy.Close(); err != nil {
+			t.Errorf("proxy: %v", err)
+		}
+	})
+	b := &bench{t: t, direct: pgtest.Open(t, dsn), proxy: proxy}
+	_, err = b.direct.Exec(t.Context(), `create table made (name text, pair text, unique (pair) deferrable initially deferred)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.engine = b.withEngine(pgx.TxOptions{}, DefaultLimits)
+	return b
+}
+
+// withEngine returns another engine, on a pool of its own.
+func (b *bench) withEngine(options pgx.TxOptions, limits Limits) *Engine {
+	return &Engine{Pool: pgtest.Open(b.t, b.proxy.DSN()), Options: options, Limits: limits}
+}
+
+// write is a fn that writes name and answers with what is given.
+func write(name string, undo bool, err error) func(pgx.Tx) (bool, error) {
+	return func(tx pgx.Tx) (bool, error) {
+		_, writeErr := tx.Exec(context.Background(), "insert into made (name) values ($1)", name)
+		return undo, errors.Join(err, writeErr)
+	}
+}
+
+// open begins a transaction that is closed when the test is over, and writes name in it.
+func (b *bench) open(e *Engine, name string) *Tx {
+	b.t.Helper()
+	tx, err := e.Open(b.t.Context())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(tx.Close)
+	if _, err := tx.Run("", write(name, false, nil)); err != nil {
+		b.t.Fatal(err)
+	}
+	return tx
+}
+
+// wantMade fails the test unless name was committed as often.
+func (b *bench) wantMade(name string, want int) {
+	b.t.Helper()
+	var n int
+	if err := b.direct.QueryRow(context.Background(), "select count(*) from made where name = $1", name).Scan(&n); err != nil {
+		b.t.Fatal(err)
+	}
+	if n != want {
+		b.t.Errorf("%s is committed %d times, want %d", name, n, want)
+	}
+}
+
+func await[T any](t *testing.T, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(limit):
+		t.Fatalf("waited in vain for: %s", what)
+		panic("unreachable")
+	}
+}
