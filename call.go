@@ -41,7 +41,7 @@ func newCall(scope, key string, hash Hash, fn func(pgx.Tx) (Response, error), op
 		return c, err
 	}
 	c.waiting = waiting{key: key, wait: c.wait, trace: &c.trace}
-	c.execution = execution{fn: fn, maxResponse: c.maxResponse, trace: &c.trace}
+	c.execution = execution{fn: fn, wait: c.wait, maxResponse: c.maxResponse, trace: &c.trace}
 	c.execution.key = store.NewKey(scope, key, hash, newOperationID(), c.ttl)
 	if c.lock != nil {
 		c.execution.key.UseLock(c.lock(scope, key))
@@ -65,7 +65,6 @@ func (c *call) do(ctx context.Context, pool *pgxpool.Pool) (Result, error) {
 		Pool: pool, Options: c.txOptions, Limits: c.limits.txn, Prepared: prepared,
 	}
 	if c.wait == 0 {
-		c.execution.atOnce = true
 		c.execution.engine.Prepared = preparedAtOnce
 	}
 	id := flightID{pool: pool, scope: c.scope, key: c.key}

@@ -79,7 +79,7 @@ func (j *joined) found(ctx context.Context, err error) (finding, error) {
 	if err == nil && !ours && j.loading.Expired() {
 		takeover := store.TakeOver{Key: &j.key}
 		j.loading = store.Load{Key: &j.key}
-		err = j.part.Ask(ctx, &takeover, &j.loading)
+		err = j.part.Ask(ctx, store.Calm{}, &takeover, &j.loading)
 		ours, createdAt, j.previous = takeover.Claimed, takeover.CreatedAt, takeover.Previous
 	}
 	switch {
@@ -166,6 +166,9 @@ func (j *joined) complete(ctx context.Context, resp Response, state store.State)
 	}
 	if err := j.part.Complete(ctx, requests...); err != nil {
 		return store.Record{}, completeError(err)
+	}
+	if !c.Recorded {
+		return store.Record{}, txn.Ended("the record was not completed: is there a trigger on idem.records?", nil)
 	}
 	return completedRecord(c, resp, j.claimedAt), nil
 }

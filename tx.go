@@ -44,7 +44,7 @@ type execution struct {
 	key         store.Key
 	fn          func(pgx.Tx) (Response, error)
 	maxResponse int
-	atOnce      bool
+	wait        time.Duration // for whoever holds the key; zero is to claim at once or not at all
 	trace       *trace
 
 	tx        *txn.Tx
@@ -60,7 +60,9 @@ func readRandom(b []byte) { rand.Read(b) } // never fails
 // ask looks for an answer without claiming the key: one statement, outside of any transaction.
 func (x *execution) ask(ctx context.Context) (found bool, err error) {
 	x.loading = store.Load{Key: &x.key}
-	if err := x.engine.Query(ctx, &x.loading); err != nil {
+	engine := x.engine
+	engine.Acquired = nil // the leader is not past the pool: it may need another connection to claim
+	if err := engine.Query(ctx, &x.loading); err != nil {
 		return false, hint(err)
 	}
 	x.record = x.loading.Record
@@ -70,8 +72,9 @@ func (x *execution) ask(ctx context.Context) (found bool, err error) {
 // claim begins a transaction and claims the key in it: one round trip, or two if it takes over an expired record. After any
 // finding but claimed, and after an error, the connection has been given back.
 func (x *execution) claim(ctx context.Context) (finding, error) {
-	x.claiming = store.Claim{Key: &x.key, AtOnce: x.atOnce}
+	x.claiming = store.Claim{Key: &x.key, AtOnce: x.wait == 0}
 	x.loading = store.Load{Key: &x.key}
+	x.engine.Patience = x.patience()
 	tx, err := x.engine.Open(ctx, &x.claiming, &x.loading)
 	if err != nil {
 		return heldIfLocked(err)
@@ -81,7 +84,11 @@ func (x *execution) claim(ctx context.Context) (finding, error) {
 	if !ours && x.loading.Expired() {
 		takeover := store.TakeOver{Key: &x.key}
 		x.loading = store.Load{Key: &x.key}
-		if err := tx.Ask(ctx, &takeover, &x.loading); err != nil {
+		requests := []txn.Request{&takeover, &x.loading}
+		if x.claiming.AtOnce {
+			requests = []txn.Request{store.Calm{}, &takeover, &x.loading}
+		}
+		if err := tx.Ask(ctx, requests...); err != nil {
 			tx.CloseAfter(err)
 			return heldIfLocked(err)
 		}
@@ -99,9 +106,18 @@ func (x *execution) claim(ctx context.Context) (finding, error) {
 	return answered, nil
 }
 
+// patience is how long a claim may be held up by SQL that has a lock on the record. The server sees to that if the claim is
+// at once. Otherwise it is the wait that is left, and not so little that a busy server is taken for a held key.
+func (x *execution) patience() time.Duration {
+	if x.wait == 0 {
+		return 0
+	}
+	return max(x.wait-time.Since(x.trace.started), time.Second)
+}
+
 // heldIfLocked makes a finding of an error that says that somebody holds a lock on the record.
 func heldIfLocked(err error) (finding, error) {
-	if txn.LockTimedOut(err) {
+	if txn.LockTimedOut(err) || errors.Is(err, txn.ErrBlocked) {
 		return held, nil
 	}
 	return held, hint(err)
@@ -166,12 +182,17 @@ func (x *execution) complete(ctx context.Context, resp Response, state store.Sta
 	err = x.tx.Commit(ctx, c)
 	var lost *txn.UnknownError
 	switch {
+	case err == nil && !c.Recorded:
+		return failed, txn.Ended("everything is committed, but the record was not completed: is there a trigger on idem.records?", nil)
 	case err == nil:
 		x.record = completedRecord(c, resp, x.claimedAt)
 		return recorded, nil
 	case errors.As(err, &lost):
 		return unknown, lost.Err
-	case txn.Rerunnable(err), txn.Stale(err):
+	case txn.Stale(err):
+		x.tx.CloseAfter(err)
+		return undone, err
+	case txn.Rerunnable(err):
 		return undone, err
 	case c.Recorded: // what COMMIT itself answers is passed on as it is
 		return failed, err

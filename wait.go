@@ -57,7 +57,7 @@ type waiting struct {
 func (w *waiting) follow(ctx context.Context, f *flight.Flight[flightID, outcome]) (outcome, flight.Ending, error) {
 	remaining := w.wait - time.Since(w.trace.started)
 	if remaining > 0 {
-		w.begin()
+		w.beginOn(f)
 	}
 	since := time.Now()
 	o, ending := f.Wait(ctx, remaining)
@@ -88,6 +88,18 @@ func (w *waiting) forHolder(ctx context.Context, pause time.Duration) error {
 	pause = min(pause, remaining)
 	w.trace.waited += pause
 	return txn.Sleep(ctx, pause)
+}
+
+// beginOn is begin for a follower, which an observer that panics takes off its flight.
+func (w *waiting) beginOn(f *flight.Flight[flightID, outcome]) {
+	begun := false
+	defer func() {
+		if !begun {
+			f.Leave()
+		}
+	}()
+	w.begin()
+	begun = true
 }
 
 func (w *waiting) begin() {

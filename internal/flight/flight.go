@@ -36,7 +36,7 @@ type Flight[K comparable, V any] struct {
 }
 
 // Join returns the flight about key. If there is none it begins own, and the caller leads: it must call Finish or Abandon,
-// also if it panics. A follower must call Wait.
+// also if it panics. A follower must call Wait, or Leave.
 func (g *Group[K, V]) Join(key K, own *Flight[K, V]) (f *Flight[K, V], leads bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -104,6 +104,9 @@ func (f *Flight[K, V]) Abandon() {
 	f.next <- struct{}{}
 }
 
+// Leave ends a follower's part without a wait.
+func (f *Flight[K, V]) Leave() { f.leave(false) }
+
 // leave takes a follower that goes off the flight, and the flight off the group if nobody is left to lead it.
 func (f *Flight[K, V]) leave(leads bool) {
 	f.group.mu.Lock()
@@ -128,8 +131,12 @@ const (
 	Left                   // the context has ended
 )
 
-// stalled is how often a follower that does not want to wait looks whether the leader gets no connection.
-const stalled = 50 * time.Millisecond
+// A follower that does not want to wait looks from time to time whether the leader gets no connection, and has had enough
+// of one that asks and is not answered.
+const (
+	stalled = 50 * time.Millisecond
+	enough  = 20
+)
 
 // Wait waits for the leader, for as long as remaining: if that is not positive, until the key is known to be held, or the
 // leader is stuck without a connection.
@@ -153,7 +160,7 @@ func (f *Flight[K, V]) wait(ctx context.Context, remaining time.Duration) Ending
 	}
 	timer := time.NewTimer(remaining)
 	defer timer.Stop()
-	for {
+	for looks := 0; ; {
 		select {
 		case <-f.done:
 			return Answered
@@ -164,10 +171,11 @@ func (f *Flight[K, V]) wait(ctx context.Context, remaining time.Duration) Ending
 		case <-busy:
 			return Busy
 		case <-timer.C:
-			if patient || !f.asked.Load() && f.isStuck() {
+			looks++
+			if patient || !f.asked.Load() && f.isStuck() || looks == enough {
 				return Busy
 			}
-			timer.Reset(stalled) // another may lead next
+			timer.Reset(stalled)
 		}
 	}
 }

@@ -186,7 +186,7 @@ func TestNoWaitEndsWhenTheKeyIsKnownToBeHeld(t *testing.T) {
 		leader.MarkAsked()
 		before := follow(t, t.Context(), g, 5, 0)
 		patient := follow(t, t.Context(), g, 5, time.Hour)
-		time.Sleep(100 * stalled) // the database takes its time
+		time.Sleep((enough - 1) * stalled) // the database takes its time
 		synctest.Wait()
 		before.want(t, 0, 0, 0, 0)
 		leader.MarkBusy()

@@ -78,17 +78,7 @@ func Prepare(ctx context.Context, conn *pgx.Conn, statements []*Statement) error
 	}
 	err := pipeline.Sync()
 	for i := 0; err == nil && i < len(cold); i++ {
-		var result any
-		if result, err = pipeline.GetResults(); err != nil {
-			break // those before are there all the same
-		}
-		description, ok := result.(*pgconn.StatementDescription)
-		if !ok {
-			err = fmt.Errorf("idem: %T in answer to a statement that was to be prepared", result)
-			break
-		}
-		description.Name = cold[i].Name
-		known[cold[i]] = &prepared{description: description, planned: time.Now()}
+		err = learn(known, cold[i], pipeline) // those before one that fails are there all the same
 	}
 	if closed := pipeline.Close(); err == nil {
 		err = closed
@@ -96,15 +86,66 @@ func Prepare(ctx context.Context, conn *pgx.Conn, statements []*Statement) error
 	return err
 }
 
+// IsDue reports whether a statement with Replan was prepared so long ago that Replan has something to do.
+func IsDue(conn *pgx.Conn) bool {
+	for s, p := range preparedOn(conn) {
+		if s.Replan && time.Since(p.planned) > planAge {
+			return true
+		}
+	}
+	return false
+}
+
+// Replan prepares again what is due: what the statements were known as before is gone, with its plan. It costs one round
+// trip. It does so by messages of the protocol, which a pooler understands that keeps statements under names of its own.
+func Replan(ctx context.Context, conn *pgx.Conn) error {
+	known := preparedOn(conn)
+	var due []*Statement
+	pipeline := conn.PgConn().StartPipeline(ctx)
+	for s, p := range known {
+		if s.Replan && time.Since(p.planned) > planAge {
+			due = append(due, s)
+			delete(known, s)
+			pipeline.SendDeallocate(s.Name)
+			pipeline.SendPrepare(s.Name, s.SQL, nil)
+		}
+	}
+	err := pipeline.Sync()
+	for i := 0; err == nil && i < len(due); i++ {
+		if _, err = pipeline.GetResults(); err == nil { // of the Close
+			err = learn(known, due[i], pipeline)
+		}
+	}
+	if closed := pipeline.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// learn reads the answer to a statement that was to be prepared.
+func learn(known preparedSet, s *Statement, pipeline *pgconn.Pipeline) error {
+	result, err := pipeline.GetResults()
+	if err != nil {
+		return err
+	}
+	description, ok := result.(*pgconn.StatementDescription)
+	if !ok {
+		return fmt.Errorf("idem: %T in answer to a statement that was to be prepared", result)
+	}
+	description.Name = s.Name
+	known[s] = &prepared{description: description, planned: time.Now()}
+	return nil
+}
+
 // Forget makes a connection prepare its statements again. They are stale if somebody has discarded them, or changed the
 // table under them.
 func Forget(ctx context.Context, conn *pgx.Conn) error {
 	known := preparedOn(conn)
-	delete(conn.PgConn().CustomData(), preparedOnConn)
 	for s := range known {
 		if err := conn.PgConn().Deallocate(ctx, s.Name); err != nil {
 			return err
 		}
+		delete(known, s)
 	}
 	return nil
 }

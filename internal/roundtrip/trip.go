@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -19,16 +18,13 @@ type Trip struct {
 	known   preparedSet
 	batch   pgconn.Batch
 	simple  strings.Builder
-	added   int
-	replans [2]int // positions of statements in front of which two more were sent
 	results *pgconn.MultiResultReader
-	read    int
 	err     error
 }
 
 // On begins a trip on conn.
 func On(conn *pgx.Conn) *Trip {
-	t := &Trip{conn: conn, mode: execMode(conn), replans: [2]int{-1, -1}}
+	t := &Trip{conn: conn, mode: execMode(conn)}
 	if t.mode == pgx.QueryExecModeCacheStatement {
 		t.known = preparedOn(conn)
 	}
@@ -40,7 +36,6 @@ func On(conn *pgx.Conn) *Trip {
 
 // Add adds a statement. The values are in the order of its parameters; nil is NULL.
 func (t *Trip) Add(s *Statement, values ...[]byte) {
-	defer func() { t.added++ }()
 	if t.mode == pgx.QueryExecModeSimpleProtocol {
 		t.addSimple(interpolate(s, values))
 		return
@@ -54,28 +49,11 @@ func (t *Trip) Add(s *Statement, values ...[]byte) {
 		t.batch.ExecParams(s.SQL, values, nil, s.formats, s.Results)
 		return
 	}
-	if s.Replan && time.Since(p.planned) > planAge {
-		t.replan(s, p)
-	}
 	t.batch.ExecStatement(p.description, values, s.formats, s.Results)
-}
-
-// replan prepares a statement again on its way: what it was known as before is gone, with its plan.
-func (t *Trip) replan(s *Statement, p *prepared) {
-	for i := range t.replans {
-		if t.replans[i] < 0 {
-			t.replans[i] = t.added
-			p.planned = time.Now()
-			t.batch.ExecParams("deallocate "+s.Name, nil, nil, nil, nil)
-			t.batch.ExecParams("prepare "+s.Name+" as "+s.SQL, nil, nil, nil, nil)
-			return
-		}
-	}
 }
 
 // Exec adds a command.
 func (t *Trip) Exec(sql string) {
-	defer func() { t.added++ }()
 	if t.mode == pgx.QueryExecModeSimpleProtocol {
 		t.addSimple(sql)
 		return
@@ -101,18 +79,6 @@ func (t *Trip) Send(ctx context.Context) {
 
 // next returns the answer to the next statement, nil if that or an earlier one failed.
 func (t *Trip) next() *pgconn.ResultReader {
-	if t.read == t.replans[0] || t.read == t.replans[1] {
-		for range 2 {
-			if answer := t.nextRaw(); answer != nil {
-				t.close(answer)
-			}
-		}
-	}
-	t.read++
-	return t.nextRaw()
-}
-
-func (t *Trip) nextRaw() *pgconn.ResultReader {
 	if t.err != nil {
 		return nil
 	}

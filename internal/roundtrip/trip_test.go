@@ -1,6 +1,7 @@
 package roundtrip
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -132,9 +133,9 @@ func TestMissingAnswerIsAnErrorNotAnEmptyOne(t *testing.T) {
 	}
 }
 
-// A statement that is due is prepared again in front of its own use. Its neighbours must not notice, whichever fails, and
-// what the connection knows must stay what the server knows.
-func TestStatementThatIsDueIsPreparedAgainAmongItsNeighbours(t *testing.T) {
+// What is due is prepared again and nothing else, in one round trip. Its neighbours must not notice, and what the connection
+// knows must stay what the server knows.
+func TestReplanPreparesAgainWhatIsDue(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.EmptyDSN(t)
 	const n = 4
@@ -146,57 +147,41 @@ func TestStatementThatIsDueIsPreparedAgainAmongItsNeighbours(t *testing.T) {
 			if err := Prepare(t.Context(), conn, statements); err != nil {
 				t.Fatal(err)
 			}
-			for fails := -1; fails < n; fails++ {
-				expirePlans(conn, statements, due)
-				wantAnswers(t, conn, statements, fails)
-				wantAnswers(t, conn, statements, -1)
-				if names := preparedNames(t, conn); len(names) != n {
-					t.Errorf("the server has prepared %q", names)
+			before := preparedTimes(t, conn)
+			expirePlans(conn, statements, due)
+			if IsDue(conn) != (due != 0) {
+				t.Errorf("IsDue = %v", IsDue(conn))
+			}
+			if err := Replan(t.Context(), conn); err != nil {
+				t.Fatal(err)
+			}
+			if IsDue(conn) {
+				t.Error("something is still due")
+			}
+			after := preparedTimes(t, conn)
+			for i, s := range statements {
+				if again := !after[s.Name].Equal(before[s.Name]); again != (due&(1<<i) != 0) {
+					t.Errorf("%s: prepared again: %v", s.Name, again)
 				}
+			}
+			wantAnswers(t, conn, statements, -1)
+			if names := preparedNames(t, conn); len(names) != n {
+				t.Errorf("the server has prepared %q", names)
 			}
 		})
 	}
 }
 
-func TestPlanIsMadeAgainOnlyWhenItIsDue(t *testing.T) {
-	t.Parallel()
-	conn := newConn(t, pgx.QueryExecModeCacheStatement)
-	statements := numbered(4, true)
-	if err := Prepare(t.Context(), conn, statements); err != nil {
+func preparedTimes(t *testing.T, conn *pgx.Conn) map[string]time.Time {
+	t.Helper()
+	rows, _ := conn.Query(t.Context(), "select name, prepare_time from pg_prepared_statements", pgx.QueryExecModeExec)
+	times := map[string]time.Time{}
+	var name string
+	var at time.Time
+	if _, err := pgx.ForEachRow(rows, []any{&name, &at}, func() error { times[name] = at; return nil }); err != nil {
 		t.Fatal(err)
 	}
-	again := func() (names []string) {
-		rows, _ := conn.Query(t.Context(), "select name from pg_prepared_statements where from_sql order by name", pgx.QueryExecModeExec)
-		names, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
-		return names
-	}
-	expirePlans(conn, statements, 0)
-	wantAnswers(t, conn, statements, -1)
-	if names := again(); len(names) != 0 {
-		t.Errorf("prepared again: %q", names)
-	}
-	expirePlans(conn, statements, 1<<2)
-	begun := time.Now()
-	wantAnswers(t, conn, statements, -1)
-	if preparedOn(conn)[statements[2]].planned.Before(begun) {
-		t.Error("it is still due")
-	}
-	if diff := cmp.Diff([]string{"test_2"}, again()); diff != "" {
-		t.Error(diff)
-	}
-	expirePlans(conn, statements, 1<<0|1<<1|1<<3) // no more than two in one trip
-	wantAnswers(t, conn, statements, -1)
-	if diff := cmp.Diff([]string{"test_0", "test_1", "test_2"}, again()); diff != "" {
-		t.Error(diff)
-	}
-	expirePlans(conn, statements, 1<<3)
-	wantAnswers(t, conn, statements, -1)
-	if diff := cmp.Diff([]string{"test_0", "test_1", "test_2", "test_3"}, again()); diff != "" {
-		t.Error(diff)
-	}
+	return times
 }
 
 // expirePlans makes those statements due whose bits are set, and no other, however slow this machine is.
@@ -219,7 +204,28 @@ func TestReplanInsideATransactionOutlivesItsRollback(t *testing.T) {
 	}
 	exec(t, conn, "begin")
 	expirePlans(conn, statements, 1<<0|1<<1)
-	wantAnswers(t, conn, statements, 1)
+	if err := Replan(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
 	exec(t, conn, "rollback")
+	wantAnswers(t, conn, statements, -1)
+}
+
+// A Forget that is cut short leaves the connection with a knowledge that is true.
+func TestForgetThatIsCutShortForgetsNoMoreThanIsGone(t *testing.T) {
+	t.Parallel()
+	conn := newConn(t, pgx.QueryExecModeCacheStatement)
+	statements := numbered(3, false)
+	if err := Prepare(t.Context(), conn, statements); err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Forget(ended, conn); err == nil {
+		t.Fatal("a context that has ended is no reason to stop")
+	}
+	if err := Prepare(t.Context(), conn, statements); err != nil {
+		t.Error(err)
+	}
 	wantAnswers(t, conn, statements, -1)
 }

@@ -2,6 +2,7 @@ package txn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,19 +24,18 @@ func (t *Tx) Commit(ctx context.Context, requests ...Request) error {
 	if ctx.Done() == nil {
 		return t.committed(c, askUncancelled(t.conn, requests))
 	}
-	conn := t.conn
-	answer := make(chan error, 1)
-	go func() { answer <- askUncancelled(conn, requests) }()
+	answer := make(chan answer, 1)
+	go answerUncancelled(t.conn, requests, answer)
 	select {
-	case err := <-answer:
-		return t.committed(c, err)
+	case a := <-answer:
+		return t.committed(c, a.get())
 	case <-ctx.Done():
 	}
 	grace := time.NewTimer(t.engine.Limits.Commit)
 	defer grace.Stop()
 	select {
-	case err := <-answer:
-		return t.committed(c, err)
+	case a := <-answer:
+		return t.committed(c, a.get())
 	case <-grace.C:
 	}
 	t.leaveAlone(answer)
@@ -57,6 +57,30 @@ func (t *Tx) committed(c *commitStatement, err error) error {
 	}
 	t.release()
 	return nil
+}
+
+// answer is what came of a round trip on another goroutine.
+type answer struct {
+	err      error
+	panicked any // a handler of the caller's, for a notice or a notification
+}
+
+// get returns the error, or goes on with the panic.
+func (a answer) get() error {
+	if a.panicked != nil {
+		panic(a.panicked)
+	}
+	return a.err
+}
+
+// answerUncancelled always sends an answer, also if a handler of the caller's panics or ends the goroutine.
+func answerUncancelled(conn *pgx.Conn, requests []Request, to chan<- answer) {
+	a := answer{err: &UnknownError{Err: errors.New("a handler of notices has ended the goroutine")}}
+	defer func() {
+		a.panicked = recover()
+		to <- a
+	}()
+	a.err = askUncancelled(conn, requests)
 }
 
 // askUncancelled makes a round trip that no CancelRequest can disturb. pgx sends one whenever it gives a connection up in

@@ -19,6 +19,10 @@ type Engine struct {
 	// Prepared are statements that a connection is to know before its first transaction.
 	Prepared []*roundtrip.Statement
 
+	// Patience is how long the first round trip of a transaction may take. Then it is cancelled, and Open answers ErrBlocked.
+	// Zero is for ever.
+	Patience time.Duration
+
 	// Acquired is called when a connection was had from the pool, if it is not nil.
 	Acquired func()
 }
@@ -34,8 +38,8 @@ type Limits struct {
 var DefaultLimits = Limits{Acquire: 30 * time.Second, Rollback: 5 * time.Second, Commit: 5 * time.Second}
 
 // Open takes a connection from the pool and begins a transaction on it, together with requests: one round trip. Connections
-// that turn out to have died in the pool, or on which somebody has discarded our statements, are skipped. If a request fails, the error is returned and the connection is back
-// in the pool.
+// that turn out to have died in the pool, or on which somebody has discarded our statements, are skipped. If a request fails,
+// the error is returned and the connection is back in the pool.
 func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 	t := &Tx{engine: e}
 	for dead := (deadConns{pool: e.Pool}); ; {
@@ -44,7 +48,7 @@ func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 			return nil, err
 		}
 		t.conn = t.pooled.Conn()
-		err = t.begin(ctx, requests)
+		err = t.beginInTime(ctx, requests)
 		if err == nil {
 			markAlive(t.conn)
 			return t, nil
@@ -86,6 +90,33 @@ func (e *Engine) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	}
 	return conn, err
 }
+
+// beginInTime is begin within the patience of the engine. A CancelRequest leaves the connection sound; one that is under way
+// is waited for, or it might reach what comes next.
+func (t *Tx) beginInTime(ctx context.Context, requests []Request) error {
+	patience, conn := t.engine.Patience, t.conn
+	if patience <= 0 {
+		return t.begin(ctx, requests)
+	}
+	cancelled := make(chan struct{})
+	timer := time.AfterFunc(patience, func() {
+		defer close(cancelled)
+		bounded, cancel := context.WithTimeout(context.Background(), t.engine.Limits.Rollback)
+		defer cancel()
+		_ = conn.PgConn().CancelRequest(bounded)
+	})
+	err := t.begin(ctx, requests)
+	if timer.Stop() {
+		return err
+	}
+	<-cancelled
+	if HasCode(err, queryCanceled) && ctx.Err() == nil {
+		return ErrBlocked
+	}
+	return err
+}
+
+const queryCanceled = "57014"
 
 func (t *Tx) begin(ctx context.Context, requests []Request) error {
 	if err := roundtrip.Prepare(ctx, t.conn, t.engine.statements()); err != nil {

@@ -38,6 +38,9 @@ func (e *ExhaustedError) Error() string {
 	return fmt.Sprintf("idem: no connection became free within %v; inside fn use DoTx, not Do", e.Waited)
 }
 
+// ErrBlocked says that a transaction could not begin within Engine.Patience: as a rule, because somebody holds a row.
+var ErrBlocked = errors.New("idem: the first statements were not answered in time")
+
 // Ended makes the ErrEnded of a fn that returned err.
 func Ended(how string, err error) error {
 	if err == nil {
@@ -87,8 +90,8 @@ func ReadOnly(err error) bool { return HasCode(err, "25006") }
 // Stale reports whether a prepared statement no longer fits the server: somebody discarded it, or changed the table under
 // it. A new connection prepares it afresh.
 func Stale(err error) bool {
-	const noSuchStatement, cachedPlanChanged = "26000", "0A000"
-	return HasCode(err, noSuchStatement, cachedPlanChanged)
+	const noSuchStatement, suchStatement, cachedPlanChanged = "26000", "42P05", "0A000"
+	return HasCode(err, noSuchStatement, suchStatement, cachedPlanChanged)
 }
 
 // Transient reports whether err tells of a state of the server, or of the way to it, that passes.

@@ -104,6 +104,11 @@ func (j *Joined) Open(ctx context.Context, prepared []*roundtrip.Statement, requ
 	if err := roundtrip.Prepare(ctx, j.conn, prepared); err != nil {
 		return err
 	}
+	if j.saves && roundtrip.IsDue(j.conn) {
+		if err := roundtrip.Replan(ctx, j.conn); err != nil {
+			return err
+		}
+	}
 	err := j.sendOpen(ctx, requests)
 	if !Stale(err) || !j.open {
 		return err
@@ -253,4 +258,6 @@ func countSavepoint(conn *pgx.Conn, tx pgx.Tx) {
 }
 
 // same compares two transactions, of which either may be of a type of the caller's that cannot be compared.
-func same(a, b pgx.Tx) bool { return reflect.TypeOf(b).Comparable() && a == b }
+func same(a, b pgx.Tx) bool {
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
+}

@@ -97,9 +97,19 @@ func (t *Tx) CloseAfter(err error) {
 	t.release()
 }
 
+// release gives a sound connection back. Plans that are due are made again before that, when nobody waits for it any more.
 func (t *Tx) release() {
-	t.pooled.Release()
+	pooled, conn := t.pooled, t.conn
 	t.pooled = nil
+	if conn.IsClosed() || conn.PgConn().TxStatus() != 'I' || !roundtrip.IsDue(conn) {
+		pooled.Release()
+		return
+	}
+	limit := t.engine.Limits.Rollback
+	go func() {
+		defer pooled.Release()
+		within(conn.PgConn(), limit, func(ctx context.Context) error { return roundtrip.Replan(ctx, conn) })
+	}()
 }
 
 // within bounds what f says to the server after the caller's context may have ended. A deadline on the socket costs less

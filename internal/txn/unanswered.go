@@ -11,74 +11,93 @@ import (
 
 // A COMMIT whose caller has left goes on by itself, on a connection that the pool no longer counts.
 
-const (
-	unansweredLimit = 10 * time.Minute // for how long its connection is kept
-	poolWatch       = time.Second      // how often it is looked whether the pool was closed
-)
+// unansweredLimit is for how long the connection of such a COMMIT is kept.
+const unansweredLimit = 10 * time.Minute
 
-// unanswered counts the connections that wait, by pool.
-var unanswered struct {
-	mu      sync.Mutex
-	perPool map[*pgxpool.Pool]int
+// unanswered are the COMMITs of one pool that go on by themselves.
+type unanswered struct {
+	count  int
+	closed chan struct{} // closed when the pool is
 }
+
+var (
+	unansweredMu sync.Mutex
+	unansweredOf = map[*pgxpool.Pool]*unanswered{}
+)
 
 // Unanswered returns how many COMMITs of a pool go on after their callers have left.
 func Unanswered(pool *pgxpool.Pool) int {
-	unanswered.mu.Lock()
-	defer unanswered.mu.Unlock()
-	return unanswered.perPool[pool]
+	unansweredMu.Lock()
+	defer unansweredMu.Unlock()
+	if u := unansweredOf[pool]; u != nil {
+		return u.count
+	}
+	return 0
 }
 
 // leaveAlone takes the connection out of the pool and waits for the answer in the background: as long as the limit, and as
 // the pool is open. As many connections may wait as the pool may have; the socket of one more is closed. That does not
 // disturb the COMMIT: no CancelRequest for it has any effect.
-func (t *Tx) leaveAlone(answer <-chan error) {
+func (t *Tx) leaveAlone(answer <-chan answer) {
 	pool, conn := t.engine.Pool, t.pooled.Hijack()
 	t.pooled = nil
-	if !countUnanswered(pool, 1) {
+	u := enterUnanswered(pool)
+	if u == nil {
 		closeSocket(conn)
 		return
 	}
 	go func() {
-		defer countUnanswered(pool, -1)
-		awaitAnswer(pool, answer)
+		limit := time.NewTimer(unansweredLimit)
+		defer limit.Stop()
+		select {
+		case <-answer:
+		case <-limit.C:
+		case <-u.closed:
+		}
 		closeSocket(conn)
+		u.leave(pool)
 	}()
 }
 
-// countUnanswered adds n, unless that would be too many.
-func countUnanswered(pool *pgxpool.Pool, n int) bool {
-	unanswered.mu.Lock()
-	defer unanswered.mu.Unlock()
-	if unanswered.perPool == nil {
-		unanswered.perPool = map[*pgxpool.Pool]int{}
+// enterUnanswered counts one more COMMIT, and returns nil if there are as many as there may be.
+func enterUnanswered(pool *pgxpool.Pool) *unanswered {
+	unansweredMu.Lock()
+	defer unansweredMu.Unlock()
+	u := unansweredOf[pool]
+	if u == nil {
+		u = &unanswered{closed: make(chan struct{})}
+		unansweredOf[pool] = u
+		go u.watch(pool)
 	}
-	count := unanswered.perPool[pool] + n
-	if n > 0 && count > int(pool.Config().MaxConns) {
-		return false
+	if u.count >= int(pool.Config().MaxConns) {
+		return nil
 	}
-	unanswered.perPool[pool] = count
-	if count == 0 {
-		delete(unanswered.perPool, pool)
-	}
-	return true
+	u.count++
+	return u
 }
 
-func awaitAnswer(pool *pgxpool.Pool, answer <-chan error) {
-	limit := time.NewTimer(unansweredLimit)
-	defer limit.Stop()
-	watch := time.NewTicker(poolWatch)
-	defer watch.Stop()
-	for {
-		select {
-		case <-answer:
+func (u *unanswered) leave(pool *pgxpool.Pool) {
+	unansweredMu.Lock()
+	defer unansweredMu.Unlock()
+	if u.count--; u.count == 0 {
+		delete(unansweredOf, pool)
+	}
+}
+
+// watch looks whether the pool was closed, as long as somebody waits: less and less often, because a pool that is only empty
+// is asked for a connection.
+func (u *unanswered) watch(pool *pgxpool.Pool) {
+	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
+		time.Sleep(pause)
+		unansweredMu.Lock()
+		over := unansweredOf[pool] != u
+		unansweredMu.Unlock()
+		if over {
 			return
-		case <-limit.C:
+		}
+		if isClosed(pool) {
+			close(u.closed)
 			return
-		case <-watch.C:
-			if isClosed(pool) {
-				return
-			}
 		}
 	}
 }
@@ -89,7 +108,7 @@ func isClosed(pool *pgxpool.Pool) bool {
 	if pool.Stat().TotalConns() > 0 {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), poolWatch)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	dials := pool.Stat().NewConnsCount()
 	conn, err := pool.Acquire(ctx)
