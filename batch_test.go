@@ -230,7 +230,7 @@ func TestFailurePastTheSavepointsAbortsTheCallersTransaction(t *testing.T) {
 			if !errors.Is(err, fail.want) || idem.Retryable(err) {
 				t.Errorf("err = %v", err)
 			}
-			if fail.want == idem.ErrTxAborted && !containsAll(err.Error(), "savepoint", "tx.Begin") {
+			if errors.Is(err, idem.ErrTxAborted) && !containsAll(err.Error(), "savepoint", "tx.Begin") {
 				t.Errorf("the remedy is missing: %v", err)
 			}
 			if err := tx.Commit(ctx); !errors.Is(err, pgx.ErrTxCommitRollback) {
