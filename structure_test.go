@@ -1,0 +1,108 @@
+package idem_test
+
+import (
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The packages that a reader goes through from the front door to the database. Not internal/canon: values, arrays and
+// objects contain one another.
+var rooms = []string{".", "internal/txn", "internal/store", "internal/roundtrip"}
+
+func TestFilesOfAPackageNeverKnowEachOtherInACircle(t *testing.T) {
+	t.Parallel()
+	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
+	for _, room := range rooms {
+		args = append(args, "./"+room)
+	}
+	compiled := map[string]string{}
+	for line := range strings.Lines(goCommand(t, ".", args...)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		compiled[path] = file
+	}
+	for _, room := range rooms {
+		uses := usesBetweenFiles(t, room, compiled)
+		if len(uses) == 0 {
+			t.Errorf("%s: no file uses another: the test sees nothing", room)
+		}
+		for file := range uses {
+			if circle := pathBetween(uses, file, file, map[string]bool{}); circle != nil {
+				t.Errorf("%s: %s", room, strings.Join(circle, " uses "))
+			}
+		}
+	}
+}
+
+func TestFrontDoorIsSmall(t *testing.T) {
+	t.Parallel()
+	files := sourceFiles(t, ".")
+	if len(files) > 16 {
+		t.Errorf("the package has %d source files, the limit is 16: %q", len(files), files)
+	}
+}
+
+func sourceFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(files, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
+}
+
+// usesBetweenFiles returns for each file of a package the files with what it uses.
+func usesBetweenFiles(t *testing.T, dir string, compiled map[string]string) map[string][]string {
+	t.Helper()
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for _, name := range sourceFiles(t, dir) {
+		file, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	imported := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(compiled[path]) })
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
+	pkg, err := (&types.Config{Importer: imported}).Check(dir, fset, files, info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uses := map[string][]string{}
+	for ident, object := range info.Uses {
+		user, used := fset.File(ident.Pos()).Name(), ""
+		if object.Pkg() == pkg {
+			used = fset.File(object.Pos()).Name()
+		}
+		if used != "" && used != user && !slices.Contains(uses[user], used) {
+			uses[user] = append(uses[user], used)
+		}
+	}
+	return uses
+}
+
+// pathBetween returns the files by which one comes to another, nil if there is no way.
+func pathBetween(uses map[string][]string, from, to string, tried map[string]bool) []string {
+	for _, next := range uses[from] {
+		if next == to {
+			return []string{from, to}
+		}
+		if tried[next] {
+			continue
+		}
+		tried[next] = true
+		if path := pathBetween(uses, next, to, tried); path != nil {
+			return append([]string{from}, path...)
+		}
+	}
+	return nil
+}
