@@ -69,6 +69,7 @@ func commitMutants() []Mutant {
 		},
 		{
 			Name: "commit-is-cancelled", About: "a COMMIT under way is cancelled at the end of the grace: the primary shows what no standby has",
+			Slow:   true,
 			Faults: []fault.Name{fault.FailoverStalled}, Rules: []rule.Rule{rule.Success, rule.Replayed},
 			Edits: []Edit{
 				{"internal/txn/commit.go", "	secret := conn.PgConn().SecretKey()\n	scramble(secret)\n", ""},
