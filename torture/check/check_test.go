@@ -107,6 +107,11 @@ func TestHistoriesThatKeepThePromisesAreAccepted(t *testing.T) {
 			s.call(1, 0, 20, answers(history.Cancelled))
 			s.call(2, 10, 3010, waits(3000), answers(history.InProgress))
 		},
+		"a long wait that is in vain behind one of its process, which may wait for a connection": func(s *story) {
+			s.options.Undisturbed = true
+			s.call(1, 0, 3000, process(7), waits(3000), answers(history.InProgress))
+			s.call(2, 10, 3010, process(7), waits(3000), answers(history.InProgress))
+		},
 		"a fn that ended its transaction, and was told so": func(s *story) {
 			s.call(1, 0, 20, answers(history.Ended), func(o *history.Operation) { o.Fn = history.RestartSQL })
 		},

@@ -59,14 +59,15 @@ func (k *key) known(o *history.Operation) *execution {
 const longWait = 2 * time.Second
 
 // heldTowardsEnd reports whether another call can have had the key in the second half of a long wait. Those that were told
-// that they do not have it had not. What became of a call that ended by its context, or without an answer, the server may
-// have noticed later.
+// that they do not have it had not; but one of the same process, for which this one waited in memory, may itself have waited
+// for a connection all the time. What became of a call that ended by its context, or without an answer, the server may have
+// noticed later.
 func (k *key) heldTowardsEnd(o *history.Operation) bool {
 	if o.Verb == history.DoTx || o.Wait < longWait {
 		return true
 	}
 	for _, other := range k.meanwhile(o) {
-		refused := other.Outcome == history.InProgress && len(other.Runs) == 0
+		refused := other.Outcome == history.InProgress && len(other.Runs) == 0 && other.Op.Process() != o.Op.Process()
 		if !refused && (other.End > o.End-o.Wait/2 || !other.Outcome.Orderly()) {
 			return true
 		}

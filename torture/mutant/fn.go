@@ -1,6 +1,8 @@
 package mutant
 
 import (
+	"time"
+
 	"github.com/idem-go/idem/torture/rule"
 )
 
@@ -38,8 +40,9 @@ func fnMutants() []Mutant {
 		},
 		{
 			Name: "joined-failure-goes-on", About: "a DoTx without a savepoint does not abort the transaction after a failure",
-			Rules: []rule.Rule{rule.Processing, rule.Nothing},
-			Edits: []Edit{{"internal/txn/joined.go", "		commands = []string{abort}\n", "		commands = []string{\"select 1\"}\n"}},
+			Duration: 6 * time.Second,
+			Rules:    []rule.Rule{rule.Processing, rule.Nothing},
+			Edits:    []Edit{{"internal/txn/joined.go", "		commands = []string{abort}\n", "		commands = []string{\"select 1\"}\n"}},
 		},
 		{
 			Name: "claim-unchecked", About: "a response is recorded although fn has ended the transaction of the claim and begun another",

@@ -1,6 +1,8 @@
 package mutant
 
 import (
+	"time"
+
 	"github.com/idem-go/idem/torture/rule"
 )
 
@@ -19,8 +21,9 @@ func memoryMutants() []Mutant {
 		},
 		{
 			Name: "no-handover", About: "a leader that fails hands over to nobody: those who wait for it do so in vain",
-			Rules: []rule.Rule{rule.Holder},
-			Edits: []Edit{{"internal/flight/flight.go", "	f.leaderless = true\n	f.next <- struct{}{}\n", "	f.leaderless = true\n"}},
+			Duration: 6 * time.Second,
+			Rules:    []rule.Rule{rule.Holder},
+			Edits:    []Edit{{"internal/flight/flight.go", "	f.leaderless = true\n	f.next <- struct{}{}\n", "	f.leaderless = true\n"}},
 		},
 	}
 }

@@ -103,18 +103,19 @@ func newPlan(r *rand.Rand, c *Config, pools []*pool, now time.Duration) *plan {
 const batchSize = 40
 
 // makeBatch makes the call the last one of a batch. As a rule its keys are those of batches alone, so that most of it is
-// executed; the windows on them overlap, so that some of it is replayed. A batch takes one account, in order not to be in a
-// deadlock with everybody.
+// executed; the windows on them overlap, so that some of it is replayed. A batch takes one account, and one that only
+// batches take, in order not to keep everybody waiting.
 func (p *plan) makeBatch(r *rand.Rand, life int) {
-	p.txOptions, p.timeout, p.keepOn = pgx.TxOptions{}, 4*time.Second, r.IntN(2) == 0
+	p.txOptions, p.timeout, p.keepOn = pgx.TxOptions{}, 4*time.Second, r.IntN(4) > 0
 	p.fn = choose(r, fnOK, fnFail, fnReject, fnSwallow, fnTooLarge)
+	p.transfer.From = ledger.Accounts + r.IntN(ledger.BatchAccounts)
 	p.transfer.To = p.transfer.From
 	first := 16 * r.IntN(40)
 	for n := range batchSize - 1 {
 		one := *p
 		one.batch, one.key, one.fn = nil, fmt.Sprintf("batch-%d-%d", life, first+n), fnOK
 		one.ttl = time.Hour
-		if r.IntN(20) == 0 {
+		if r.IntN(50) == 0 {
 			one.fn = choose(r, fnFail, fnReject, fnSavepoint)
 		}
 		p.batch = append(p.batch, &one)
