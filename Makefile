@@ -13,7 +13,7 @@ MODULES := $(patsubst ./%go.mod,./%,$(sort $(shell find . -name go.mod -not -pat
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
-.PHONY: help demo serve test short torture torture/long torture/mutants bench bench/quick bench/report bench/library generate verify \
+.PHONY: help demo serve test short torture torture/long torture/mutants torture/sample bench bench/quick bench/report bench/library generate verify \
 	lint tidy fresh build clean testenv staticcheck
 
 help: ## list the targets
@@ -40,7 +40,11 @@ torture/long: ## the same, for ten million calls
 
 torture/mutants: ## does the torture find out libraries that are broken on purpose?
 	@go -C torture build -o ../bin/torture .
-	@bin/torture mutants
+	@bin/torture mutants -source torture
+
+torture/sample: ## the same for one broken library per promise, as .ci/run does
+	@go -C torture build -o ../bin/torture .
+	@bin/torture mutants -source torture -sample
 
 bench: ## idem beside what people use instead; writes docs/benchmarks.md (ten minutes)
 	@cd bench && go run . -report ../docs/benchmarks.md $(BENCH)

@@ -86,6 +86,35 @@ func TestHistoriesThatKeepThePromisesAreAccepted(t *testing.T) {
 			s.call(1, 0, 10, answers(history.InProgress))
 			s.record(s.call(2, 5, 20, s.executes("x")))
 		},
+		"in progress for a call that follows one of its process, which has not got as far as asking": func(s *story) {
+			first := s.call(1, 0, 10, lasting("x", s))
+			s.record(first)
+			s.call(2, 20, 200, process(7), replays(first))
+			s.call(3, 30, 60, process(7), answers(history.InProgress))
+		},
+		"in progress after the answer has expired": func(s *story) {
+			s.record(s.call(1, 0, 10, s.executes("x")))
+			s.call(2, 300, 310, answers(history.InProgress))
+		},
+		"a long wait that is in vain while somebody else has the key": func(s *story) {
+			s.options.Undisturbed = true
+			s.call(1, 0, 4000, s.executes("x"))
+			s.call(2, 10, 3010, waits(3000), answers(history.InProgress))
+			s.record(s.operations[0])
+		},
+		"a long wait that is in vain after a call whose session may still be there": func(s *story) {
+			s.options.Undisturbed = true
+			s.call(1, 0, 20, answers(history.Cancelled))
+			s.call(2, 10, 3010, waits(3000), answers(history.InProgress))
+		},
+		"a long wait that is in vain behind one of its process, which may wait for a connection": func(s *story) {
+			s.options.Undisturbed = true
+			s.call(1, 0, 3000, process(7), waits(3000), answers(history.InProgress))
+			s.call(2, 10, 3010, process(7), waits(3000), answers(history.InProgress))
+		},
+		"a fn that ended its transaction, and was told so": func(s *story) {
+			s.call(1, 0, 20, answers(history.Ended), func(o *history.Operation) { o.Fn = history.RestartSQL })
+		},
 		"in progress where nobody else had asked, but the connection of its first attempt was lost": func(s *story) {
 			s.call(1, 0, 10, answers(history.InProgress))
 		},
@@ -272,6 +301,26 @@ func TestHistoriesThatBreakAPromiseAreRefused(t *testing.T) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			s.record(first)
 			s.call(2, 20, 30, mismatches(first)).Created++
+		}},
+		"in progress although the answer is known": {rule.Live, func(s *story) {
+			first := s.call(1, 0, 10, lasting("x", s))
+			s.record(first)
+			s.call(2, 20, 30, answers(history.InProgress))
+		}},
+		"in progress in a DoTx although the answer is known, whatever its process does meanwhile": {rule.Live, func(s *story) {
+			first := s.call(1, 0, 10, lasting("x", s))
+			s.record(first)
+			s.call(2, 20, 200, process(7), replays(first))
+			s.call(3, 30, 60, process(7), verb("DoTx"), answers(history.InProgress))
+		}},
+		"a long wait that is in vain although the holder has failed": {rule.Holder, func(s *story) {
+			s.options.Undisturbed = true
+			s.call(1, 0, 20, answers(history.FnFailed))
+			s.call(2, 10, 3010, waits(3000), answers(history.InProgress))
+			s.call(3, 30, 3030, waits(3000), answers(history.InProgress))
+		}},
+		"a success of a fn that ended its transaction": {rule.Told, func(s *story) {
+			s.record(s.call(1, 0, 10, s.executes("x"), func(o *history.Operation) { o.Fn = history.CommitSQL }))
 		}},
 		"in progress where nobody else had asked": {rule.Free, func(s *story) {
 			s.options.Undisturbed = true

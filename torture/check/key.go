@@ -66,6 +66,10 @@ func gather(operations []*history.Operation, rows []ledger.Row, options *Options
 
 // check returns what is wrong with the key, and whether all of it could be checked.
 func (k *key) check() (violations []Violation, complete bool) {
+	if k.scope == history.CommitScope {
+		k.checkTold()
+		return k.violations, true
+	}
 	k.trace()
 	k.applyRules()
 	complete = true

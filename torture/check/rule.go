@@ -11,6 +11,7 @@ import (
 
 // applyRules checks all that does not depend on the order of the answers.
 func (k *key) applyRules() {
+	k.checkTold()
 	for _, o := range k.operations {
 		switch {
 		case o.Outcome == history.Executed:
@@ -61,14 +62,6 @@ func (k *key) checkReplayed(o *history.Operation) {
 	// The worker's time of day is the database's: they are on one machine.
 	if begun := k.leader(o).Wall; len(k.options.ClockMoved) == 0 && o.Expires < begun {
 		k.violate(rule.Expired, fmt.Sprintf("it expired %d µs before the call began", begun-o.Expires), o, x.maker)
-	}
-}
-
-// checkInProgress: there is somebody in whose hands the key can be. The calls of a key are in the order in which they began.
-func (k *key) checkInProgress(o *history.Operation) {
-	alone := k.operations[0] == o && (len(k.operations) == 1 || k.operations[1].Begin >= o.End)
-	if alone && k.options.Undisturbed {
-		k.violate(rule.Free, "", o)
 	}
 }
 

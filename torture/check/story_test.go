@@ -121,6 +121,20 @@ func (s *story) outer(o *history.Operation, parts ...string) {
 	}
 }
 
+// lasting is an execution whose answer is retained for an hour.
+func lasting(id string, s *story) func(*history.Operation) {
+	return func(o *history.Operation) {
+		s.executes(id)(o)
+		hour := time.Hour.Microseconds()
+		o.TTL, o.Expires = time.Hour, o.Expires+hour
+		s.rows[len(s.rows)-1].Effect.TTL += hour
+	}
+}
+
+func waits(milliseconds int) func(*history.Operation) {
+	return func(o *history.Operation) { o.Wait = ms(milliseconds) }
+}
+
 // without takes the effect of an execution out of the database.
 func (s *story) without(id string) {
 	for i, row := range s.rows {

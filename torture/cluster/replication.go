@@ -84,6 +84,9 @@ func (c *Cluster) awaitStreaming(ctx context.Context) error {
 	})
 }
 
+// Isolate cuts all clients off, until a Failover.
+func (c *Cluster) Isolate() { c.door.lead("") }
+
 // Failover promotes the standby and leads clients to it. The primary, which has to be dead, is fenced: it is never
 // started again, and nothing leads to it. The cluster then has no standby until AddStandby.
 func (c *Cluster) Failover(ctx context.Context) error {

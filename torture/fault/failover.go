@@ -45,6 +45,46 @@ func asynchronousFailover() Leg {
 	return l
 }
 
+func stalledFailover() Leg {
+	l := Leg{
+		Name:  FailoverStalled,
+		About: "a synchronous standby stalls until the callers have given up, then takes over: what was acknowledged is not lost",
+		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
+			s.act = takeOverStalled
+			return s.start(ctx, opts, cluster.Options{Standby: cluster.Synchronous})
+		},
+	}
+	if runtime.GOOS != "linux" {
+		l.Possible = errors.New("the receiver of a standby is found by /proc, which is Linux's")
+	}
+	return l
+}
+
+// stall is longer than a worker's deadline, the time that the library gives a COMMIT after it, and the one in which it asks
+// what became of it.
+const stall = (4 + 5 + 2) * time.Second
+
+// takeOverStalled stops what receives the log on the standby, so that every COMMIT waits. Nothing of what the primary has
+// from then on will be there after the failover.
+func takeOverStalled(ctx context.Context, i *injection) error {
+	receiver, err := walReceiver(ctx, i.Cluster.Standby())
+	if err != nil {
+		return err
+	}
+	i.strike()
+	if err := receiver.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	sleep(ctx, stall+i.between(0, time.Second))
+	// A server that loses its postmaster lets go of the COMMITs that wait. Nobody must hear of that.
+	i.Cluster.Isolate()
+	i.Cluster.Primary().Kill()
+	if err := forget(ctx, i.Cluster.Standby(), receiver); err != nil {
+		return err
+	}
+	return i.failOver(ctx)
+}
+
 // loseTheLatest stops what receives the log on the standby, so that what is committed from then on is lost.
 func loseTheLatest(ctx context.Context, i *injection) error {
 	receiver, err := walReceiver(ctx, i.Cluster.Standby())

@@ -36,7 +36,7 @@ func (o LegOptions) growth() int64 { return int64(o.Duration/time.Second) / 2 }
 // Legs are all scenarios.
 func Legs() []Leg {
 	return []Leg{
-		synchronousFailover(), asynchronousFailover(), dataDiskFull(), walDiskFull(), syncFails(), powerLoss(), clockJumps(),
+		synchronousFailover(), asynchronousFailover(), stalledFailover(), dataDiskFull(), walDiskFull(), syncFails(), powerLoss(), clockJumps(),
 	}
 }
 

@@ -72,6 +72,20 @@ func TestSynchronousFailoverLosesNothing(t *testing.T) {
 	}
 }
 
+func TestNothingIsAcknowledgedThatAStalledStandbyDoesNotHave(t *testing.T) {
+	t.Parallel()
+	s, p := stage(t, FailoverStalled)
+	event := s.once(t, p, 1)
+	if event.Loses || event.For < stall {
+		t.Errorf("it may lose something: %v; it took %v", event.Loses, event.For)
+	}
+	p.awaitProgress(t, 5)
+	acknowledged := p.halt(t, s.Cluster)
+	if n := lost(t, s.Cluster, acknowledged); n > 0 {
+		t.Errorf("%d of %d acknowledged keys are lost", n, len(acknowledged))
+	}
+}
+
 func TestAsynchronousFailoverLosesKeysTogetherWithTheirEffects(t *testing.T) {
 	t.Parallel()
 	s, p := stage(t, "failover-async")

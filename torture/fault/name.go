@@ -51,11 +51,12 @@ const (
 
 // The legs.
 const (
-	FailoverSync  Name = "failover-sync"
-	FailoverAsync Name = "failover-async"
-	DiskFullData  Name = "disk-full-data"
-	DiskFullWAL   Name = "disk-full-wal"
-	SyncFails     Name = "sync-fails"
-	PowerLoss     Name = "power-loss"
-	Clock         Name = "clock"
+	FailoverSync    Name = "failover-sync"
+	FailoverAsync   Name = "failover-async"
+	FailoverStalled Name = "failover-stalled"
+	DiskFullData    Name = "disk-full-data"
+	DiskFullWAL     Name = "disk-full-wal"
+	SyncFails       Name = "sync-fails"
+	PowerLoss       Name = "power-loss"
+	Clock           Name = "clock"
 )

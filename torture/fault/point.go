@@ -45,15 +45,28 @@ const (
 	lateLimit  = 100 * time.Millisecond // by when a trap that is disarmed has sprung, if it had been decided
 )
 
-// isClaim chooses the statement that claims a key, in the extended and in the simple protocol.
-func isClaim(s pgproxy.Statement) bool { return strings.Contains(s.SQL, "INSERT INTO idem.records") }
+// libraryClaims are the names, in queries/, of the statements that claim a key.
+var libraryClaims = []string{"Claim", "ClaimAtOnce", "TakeOver"}
 
-// isOfFn chooses what is neither the library's nor about the transaction: the statements of fn, and those of a caller of
-// DoTx outside of it.
+// isClaim chooses the statements that claim a key. Whoever wants to know whether one has, looks at its command tag.
+func isClaim(s pgproxy.Statement) bool { return slices.Contains(libraryClaims, libraryName(s.SQL)) }
+
+// libraryName is what a statement is called in queries/, empty if it is none of the library's. sqlc leaves the name in a
+// comment in front of it, which goes to the server in every protocol.
+func libraryName(sql string) string {
+	named, ok := strings.CutPrefix(strings.TrimSpace(sql), "-- name: ")
+	if !ok {
+		return ""
+	}
+	return firstWord(named)
+}
+
+// isOfFn chooses what is neither the library's nor about the session or the transaction: the statements of fn, and those of
+// a caller of DoTx outside of it.
 func isOfFn(s pgproxy.Statement) bool {
 	word := strings.ToLower(firstWord(s.SQL))
-	control := []string{"", "begin", "start", "commit", "end", "rollback", "savepoint", "release", "set"}
-	return !strings.Contains(s.SQL, "idem.records") && !slices.Contains(control, word)
+	control := []string{"", "begin", "start", "commit", "end", "rollback", "savepoint", "release", "set", "prepare", "deallocate"}
+	return libraryName(s.SQL) == "" && !slices.Contains(control, word)
 }
 
 func firstWord(sql string) string {

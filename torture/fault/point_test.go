@@ -2,6 +2,9 @@ package fault
 
 import (
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -9,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/pgproxy"
 )
 
@@ -46,19 +50,47 @@ func TestWorkerKilledAtAPointLeavesWhatThePointPromises(t *testing.T) {
 func TestStatementsOfTheLibraryAndOfFnAreToldApart(t *testing.T) {
 	t.Parallel()
 	for sql, want := range map[string]struct{ claim, fn bool }{
-		"-- name: Claim :execrows\nINSERT INTO idem.records AS r (scope, key)": {claim: true},
-		"-- name: Load :one\nSELECT FROM idem.records":                         {},
-		"begin isolation level serializable":                                   {},
-		"COMMIT":                                                               {},
-		"savepoint s":                                                          {},
-		"rollback;":                                                            {},
-		"":                                                                     {},
-		"insert into orders values (1)":                                        {fn: true},
-		"select 1/0":                                                           {fn: true},
+		db.Claim:                              {claim: true},
+		db.ClaimAtOnce:                        {claim: true},
+		db.TakeOver:                           {claim: true},
+		"\n" + db.Claim + "\n":                {claim: true}, // one of several in the simple protocol
+		db.Load:                               {},
+		db.Complete:                           {}, // also an INSERT
+		db.Calm:                               {},
+		db.Reclaim:                            {},
+		db.Holds:                              {},
+		db.Holder:                             {},
+		db.Live:                               {},
+		"deallocate idem_load":                {},
+		"prepare idem_load as " + db.Load:     {},
+		"begin isolation level serializable":  {},
+		"COMMIT":                              {},
+		"savepoint s":                         {},
+		"rollback;":                           {},
+		"":                                    {},
+		"insert into orders values (1)":       {fn: true},
+		"select 1/0":                          {fn: true},
+		"-- of fn's own\nselect 1":            {fn: true},
+		"insert into idem.records values (1)": {fn: true},
 	} {
 		s := pgproxy.Statement{SQL: sql}
 		if isClaim(s) != want.claim || isOfFn(s) != want.fn {
 			t.Errorf("%q: claim %v, of fn %v", sql, isClaim(s), isOfFn(s))
+		}
+	}
+}
+
+// A statement that takes a key, and that the faults do not know, would go untroubled.
+func TestNoOtherStatementOfTheLibraryTakesAKey(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("../../queries/records.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, query := range strings.Split(string(source), "-- name: ")[1:] {
+		takes := strings.Contains(query, "set_config('idem.claim'") && strings.Contains(query, "INSERT")
+		if got := slices.Contains(libraryClaims, firstWord(query)); got != takes {
+			t.Errorf("%s: is a claim: %v, is taken for one: %v", firstWord(query), takes, got)
 		}
 	}
 }

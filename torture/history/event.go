@@ -74,14 +74,36 @@ type Call struct {
 	Wall     int64         `json:"w"`               // the time of day, in microseconds
 }
 
-// The verbs of a call, and the one thing that fn may do which leaves a record without an effect.
+// The verbs of a call.
 const (
 	Do     = "Do"
 	DoTx   = "DoTx"
 	DoJSON = "DoJSON"
-
-	Reject = "reject"
 )
+
+// What fn may do that one has to know of to judge the answer. Reject is the one that leaves a record without an effect; the
+// others end the transaction, or try to.
+const (
+	Reject      = "reject"
+	Commit      = "commit"                  // on the tx, which refuses it
+	Rollback    = "roll back"               // on the tx, which refuses it
+	RollbackSQL = "roll back by SQL, leave" // which nobody can refuse
+	RestartSQL  = "roll back by SQL, begin another"
+	CommitSQL   = "commit by SQL, begin another" // only in CommitScope
+)
+
+// EndsTransaction reports whether a fn ends its transaction, or tries to.
+func EndsTransaction(fn string) bool {
+	switch fn {
+	case Commit, Rollback, RollbackSQL, RestartSQL, CommitSQL:
+		return true
+	}
+	return false
+}
+
+// CommitScope is the scope of the calls whose fn commits by SQL, each with a key of its own. All that the library promises
+// then is to say so: the effect is there, and the record of the key stays in progress.
+const CommitScope = "fn commits"
 
 // Outcome is what was answered.
 type Outcome string
@@ -113,6 +135,15 @@ func (o Outcome) Answered() bool { return o == Executed || o == Replayed }
 func (o Outcome) CommittedNothing() bool {
 	switch o {
 	case Executed, Replayed, Ended, Unknown, Open:
+		return false
+	}
+	return true
+}
+
+// Orderly reports whether the call ended by itself, with all that it had begun: at its end the server knew.
+func (o Outcome) Orderly() bool {
+	switch o {
+	case Cancelled, Failed, Conflict, Unknown, Open:
 		return false
 	}
 	return true

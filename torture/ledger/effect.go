@@ -27,8 +27,11 @@ type Transfer struct {
 	Amount   int64
 }
 
-// Accounts is how many there are to choose from.
-const Accounts = 128
+// Accounts is how many there are to choose from, and BatchAccounts how many follow for those who keep one for long.
+const (
+	Accounts      = 128
+	BatchAccounts = 32
+)
 
 // Note writes the first row.
 func (e *Effect) Note(ctx context.Context, tx pgx.Tx, hash idem.Hash) error {

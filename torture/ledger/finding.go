@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem/torture/history"
 	"github.com/idem-go/idem/torture/rule"
 )
 
@@ -24,7 +25,7 @@ var rules = []struct {
 }{
 	{rule.Processing, `
 		SELECT scope, key, format('operation %s', operation_id)
-		FROM idem.records WHERE state = 'processing'`},
+		FROM idem.records WHERE state = 'processing' AND scope <> '` + history.CommitScope + `'`},
 	{rule.OneRecord, `
 		SELECT scope, key, format('it has %s', count(*)) FROM idem.records GROUP BY scope, key HAVING count(*) > 1`},
 	{rule.Completed, `

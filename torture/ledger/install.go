@@ -27,7 +27,7 @@ func Install(ctx context.Context, dsn string) error {
 	name := pgx.Identifier{conn.Config().Database}.Sanitize()
 	for _, sql := range []string{
 		schema,
-		fmt.Sprintf("INSERT INTO torture.accounts (id) SELECT generate_series(0, %d)", Accounts-1),
+		fmt.Sprintf("INSERT INTO torture.accounts (id) SELECT generate_series(0, %d)", Accounts+BatchAccounts-1),
 		"ALTER DATABASE " + name + " SET deadlock_timeout = '20ms'",
 		"ALTER DATABASE " + name + " SET lock_timeout = '2s'",
 	} {

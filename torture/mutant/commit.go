@@ -15,65 +15,82 @@ func commitMutants() []Mutant {
 			Duration: 5 * time.Second,
 			Faults:   []fault.Name{fault.LoseCommit, fault.LoseCommitAnswer, fault.LoseCommitRace, fault.KillBeforeCommit, fault.KillAfterCommit, fault.KillDuringCommit},
 			Rules:    []rule.Rule{rule.Once, rule.OneEffect, rule.Record, rule.Nothing},
-			Edits: []Edit{{"tx.go", `	trip := newTrip(t.conn)
-	t.call.addComplete(`, `	first := newTrip(t.conn)
-	first.query(statement{sql: "delete from idem.records where operation_id = $1::uuid", params: []int16{textFormat}}, t.call.values.operationID)
-	first.command("commit")
-	first.send(outlasting)
-	if err := first.end(); err != nil {
-		t.abandon(err)
-		return record{}, commitFate(err), err
+			Edits: []Edit{{"internal/txn/commit.go", "	c := &commitStatement{sql: t.engine.Options.CommitQuery}\n", `	if len(requests) > 0 {
+		var row, claim string
+		err := t.conn.QueryRow(ctx, "with gone as (delete from idem.records where operation_id = current_setting('idem.claim')::uuid returning *)"+
+			" select row_to_json(gone)::text, current_setting('idem.claim') from gone").Scan(&row, &claim)
+		for _, step := range []struct{ sql, arg string }{
+			{"commit", ""}, {"begin", ""}, {"insert into idem.records select * from json_populate_record(null::idem.records, $1::text::json)", row},
+			{"select set_config('idem.claim', $1::text, true)", claim},
+		} {
+			var args []any
+			if step.arg != "" {
+				args = append(args, step.arg)
+			}
+			if err == nil {
+				_, err = t.conn.Exec(context.Background(), step.sql, args...)
+			}
+		}
+		if err != nil && !refused(err) {
+			err = &UnknownError{Err: err}
+		}
+		if err != nil {
+			return err
+		}
 	}
-	second := newTrip(t.conn)
-	second.command("begin")
-	t.call.addClaim(second)
-	second.send(outlasting)
-	second.skip()
-	t.call.readClaim(second)
-	if err := second.end(); err != nil {
-		t.abandon(err)
-		return record{}, commitFate(err), err
-	}
-	trip := newTrip(t.conn)
-	t.call.addComplete(`}},
+	c := &commitStatement{sql: t.engine.Options.CommitQuery}
+`}},
 		},
 		{
 			Name: "lost-is-rolled-back", About: "an answer to COMMIT that is lost counts as a rollback: clean up and run again",
 			Duration: 5 * time.Second,
-			Faults:   []fault.Name{fault.LoseCommitAnswer, fault.LoseCommitRace, fault.GhostStandby, fault.Terminate}, Rules: []rule.Rule{rule.Once, rule.OneEffect, rule.Nothing, rule.Order},
-			Edits: []Edit{{"call.go", `			r, fate, err = c.resolve(ctx, err)`, `			_, _ = c.pool.Exec(context.WithoutCancel(ctx), "delete from idem.records where scope = $1 and key = $2", c.scope, c.key)
-			c.operationID = newOperationID()
-			c.values = c.encode()
-			fate = fateAgain`}},
+			Faults:   lostCommits, Rules: []rule.Rule{rule.Once, rule.OneEffect, rule.Nothing, rule.Order},
+			Edits: []Edit{{"call.go", resolves, `			_, _ = x.engine.Pool.Exec(context.WithoutCancel(ctx), "delete from idem.records where scope = $1 and key = $2", c.scope, c.key)
+			x.key = store.NewKey(c.scope, c.key, c.hash, newOperationID(), c.ttl)
+			ending = undone
+`}},
 		},
 		{
 			Name: "lost-is-an-error", About: "an answer to COMMIT that is lost is reported as a failure",
 			Duration: 5 * time.Second,
-			Faults:   []fault.Name{fault.LoseCommitAnswer, fault.LoseCommitRace, fault.GhostStandby, fault.Terminate}, Rules: []rule.Rule{rule.Nothing},
-			Edits: []Edit{{"call.go", `			r, fate, err = c.resolve(ctx, err)`, `			fate = fateFailed`}},
+			Faults:   lostCommits, Rules: []rule.Rule{rule.Nothing},
+			Edits: []Edit{{"call.go", resolves, "			ending = failed\n"}},
 		},
 		{
 			Name: "context-abandons-commit", About: "the end of the context during COMMIT counts as a failure",
 			Duration: 5 * time.Second,
 			Faults:   []fault.Name{fault.Delay, fault.GhostStandby, fault.Freeze}, Rules: []rule.Rule{rule.Nothing},
+			Edits: []Edit{{"internal/txn/commit.go", "	grace := time.NewTimer(t.engine.Limits.Commit)\n", `	if ctx.Err() != nil {
+		t.leaveAlone(answer)
+		return ctx.Err()
+	}
+	grace := time.NewTimer(t.engine.Limits.Commit)
+`}},
+		},
+		{
+			Name: "commit-is-cancelled", About: "a COMMIT under way is cancelled at the end of the grace: the primary shows what no standby has",
+			Slow:   true,
+			Faults: []fault.Name{fault.FailoverStalled}, Rules: []rule.Rule{rule.Success, rule.Replayed},
 			Edits: []Edit{
-				{"tx.go", "	outlasting, cancel := outlast(ctx, t.call.limits.commit)\n", "	outlasting, cancel := context.WithCancel(ctx)\n"},
-				{"tx.go", "		return record{}, commitFate(err), commitError(err, recorded)\n", `		if ctx.Err() != nil {
-			return record{}, fateFailed, ctx.Err()
-		}
-		return record{}, commitFate(err), commitError(err, recorded)
-`},
+				{"internal/txn/commit.go", "	secret := conn.PgConn().SecretKey()\n	scramble(secret)\n", ""},
+				{"internal/txn/commit.go", "	if !conn.IsClosed() {\n		scramble(secret)\n	}\n", ""},
+				{"internal/txn/commit.go", "	t.leaveAlone(answer)\n	return &UnknownError", "	_ = t.conn.PgConn().CancelRequest(context.Background())\n	t.leaveAlone(answer)\n	return &UnknownError"},
 			},
 		},
 		{
 			Name: "forgotten-record", About: "a success is answered, and one record in fifty is not kept",
 			Rules: []rule.Rule{rule.Record, rule.Once},
-			Edits: []Edit{{"tx.go", "	t.release()\n	return r, fateDone, nil\n", `	if t.call.operationID < "05" {
-		_, _ = t.conn.Exec(ctx, "delete from idem.records where operation_id = $1", t.call.operationID)
-	}
-	t.release()
-	return r, fateDone, nil
+			Edits: []Edit{{"tx.go", "		x.record = completedRecord(c, resp, x.claimedAt)\n", `		x.record = completedRecord(c, resp, x.claimedAt)
+		if x.key.OperationID < "05" {
+			_, _ = x.engine.Pool.Exec(ctx, "delete from idem.records where operation_id = $1::uuid", x.key.OperationID)
+		}
 `}},
 		},
 	}
 }
+
+// lostCommits are faults after which nobody but the record knows what became of a COMMIT.
+var lostCommits = []fault.Name{fault.LoseCommitAnswer, fault.LoseCommitRace, fault.GhostStandby, fault.Terminate}
+
+// resolves is where a call asks the record.
+const resolves = "			ending, err = x.resolve(ctx, c.limits.resolve, c.ttl, err)\n"

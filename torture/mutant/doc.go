@@ -4,6 +4,9 @@
 // There is nothing of this in the library: an edit is laid over its files by go build -overlay. It names the text that it
 // replaces, and when that is not there exactly once, the mutant no longer applies and has to be looked at.
 //
+// make torture/mutants tries all of them. make torture/sample, which CI calls, tries one for each promise: the first mutant
+// that is not Slow, of those with the same first rule.
+//
 // To add one:
 //
 //  1. Choose the file that its promise belongs to (claim.go, commit.go, fn.go, memory.go, server.go) and add a Mutant there:
@@ -12,6 +15,6 @@
 //     of which a run has to find one broken: what your edit breaks, and not whatever else comes to light.
 //  3. go test -short ./mutant says in a second whether every edit fits, which is also what to run after a change of the library.
 //  4. go run . mutants -v -mutant NAME says which rules were found broken. One that survives needs another fault, a longer
-//     Duration, or a new rule: its name in rule/rule.go, the check in check/rule.go, a history that breaks it in check_test.go.
+//     Duration, or a new rule: its name in rule/rule.go, the check in package check, a history that breaks it in check_test.go.
 //  5. Add its row to README.md.
 package mutant

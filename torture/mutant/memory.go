@@ -1,6 +1,8 @@
 package mutant
 
 import (
+	"time"
+
 	"github.com/idem-go/idem/torture/rule"
 )
 
@@ -10,12 +12,18 @@ func memoryMutants() []Mutant {
 		{
 			Name: "no-hash-in-memory", About: "whoever waits in memory is given the answer without a look at its hash",
 			Rules: []rule.Rule{rule.Hash},
-			Edits: []Edit{{"wait.go", "	case o.hash != c.hash:\n", "	case false:\n"}},
+			Edits: []Edit{{"wait.go", "	case o.hash != hash:\n", "	case false:\n"}},
 		},
 		{
 			Name: "wrong-key", About: "whoever waits in memory is given the answer of another key of its scope",
 			Rules: []rule.Rule{rule.OwnKey},
-			Edits: []Edit{{"wait.go", "flightID{pool: c.pool, scope: c.scope, key: c.key}", "flightID{pool: c.pool, scope: c.scope}"}},
+			Edits: []Edit{{"call.go", "flightID{pool: pool, scope: c.scope, key: c.key}", "flightID{pool: pool, scope: c.scope}"}},
+		},
+		{
+			Name: "no-handover", About: "a leader that fails hands over to nobody: those who wait for it do so in vain",
+			Duration: 6 * time.Second,
+			Rules:    []rule.Rule{rule.Holder},
+			Edits:    []Edit{{"internal/flight/flight.go", "	f.leaderless = true\n	f.next <- struct{}{}\n", "	f.leaderless = true\n"}},
 		},
 	}
 }

@@ -26,6 +26,8 @@ type Mutant struct {
 	// Rules are those of the checker of which a run must find one broken: a mutant that is found out by accident is not
 	// found out.
 	Rules []rule.Rule
+	// Slow says that it takes more than some seconds to find it out.
+	Slow bool
 	// Duration of the first run; 3 s if it is 0.
 	Duration time.Duration
 }

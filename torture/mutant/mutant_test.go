@@ -3,33 +3,15 @@ package mutant
 import (
 	"context"
 	"errors"
-	"fmt"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/idem-go/idem/internal/pgserver"
-	"github.com/idem-go/idem/torture/fault"
 )
 
 const module = ".." // the source of the torture
-
-func requirePrograms(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("a minute or more of torture")
-	}
-	if _, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN")); err != nil {
-		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-}
 
 func within(t *testing.T, limit time.Duration) context.Context {
 	t.Helper()
@@ -38,64 +20,15 @@ func within(t *testing.T, limit time.Duration) context.Context {
 	return ctx
 }
 
-// requireFaults skips a mutant that only a leg can bring to light which this machine cannot do.
-func requireFaults(t *testing.T, m *Mutant) {
-	t.Helper()
-	for _, l := range fault.Legs() {
-		if slices.Contains(m.Faults, l.Name) && l.Possible != nil {
-			t.Skip(l.Possible)
-		}
-	}
-}
-
-// A mutant that survives is a defect of the torture.
-func TestEveryMutantIsCaught(t *testing.T) {
-	requirePrograms(t)
-	dir := t.TempDir()
+// A promise of which no mutant is tried before every change lands is one that can be forgotten.
+func TestTheSampleHasEveryPromiseThatIsSoonFoundBroken(t *testing.T) {
+	t.Parallel()
+	sample := Sample()
 	for _, m := range All() {
-		t.Run(m.Name, func(t *testing.T) {
-			requireFaults(t, &m)
-			program, err := Build(within(t, 5*time.Minute), module, dir, &m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			verdict, err := m.Try(within(t, 15*time.Minute), program)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !verdict.Caught {
-				t.Errorf("%s: survived. Broken: %q, wanted one of %q\n%s", m.About, verdict.Rules, m.Rules, verdict.Report)
-			}
-			t.Logf("%s: caught in %v, by %q", m.About, verdict.Took.Round(time.Millisecond), verdict.Rules)
-		})
-	}
-}
-
-// What catches the mutants finds nothing wrong with the library as it is.
-func TestTheLibraryPassesWhereTheMutantsAreCaught(t *testing.T) {
-	requirePrograms(t)
-	program, err := Build(within(t, 5*time.Minute), module, t.TempDir(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(map[string]bool)
-	for _, m := range All() {
-		m.Settings = nil // those break a promise as well
-		conditions := fmt.Sprint(m.Faults)
-		if done[conditions] {
-			continue
+		tried := slices.ContainsFunc(sample, func(s Mutant) bool { return s.Rules[0] == m.Rules[0] })
+		if !tried && !m.Slow {
+			t.Errorf("%s: none of the sample breaks %q", m.Name, m.Rules[0])
 		}
-		done[conditions] = true
-		t.Run(conditions, func(t *testing.T) {
-			requireFaults(t, &m)
-			verdict, err := m.Once(within(t, 15*time.Minute), program, Seeds[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			if verdict.Caught {
-				t.Errorf("seed %d:\n%s", verdict.Seed, verdict.Report)
-			}
-		})
 	}
 }
 

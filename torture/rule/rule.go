@@ -11,6 +11,9 @@ const (
 	Order      Rule = "there is an order of all answers in which each is right"
 	Nothing    Rule = "a call that returns an error has committed nothing"
 	Free       Rule = "a key that nobody else asks for is not in progress" // unless something was broken
+	Live       Rule = "a key whose answer is known and retained is not in progress"
+	Holder     Rule = "a call waits in vain only while another has the key" // unless something was broken
+	Told       Rule = "a fn that ends its transaction is told so"
 	Success    Rule = "an acknowledged success has its effect"
 	OwnAnswer  Rule = "a call that executed answers with its own execution"
 	Reject     Rule = "Reject undoes what fn wrote"

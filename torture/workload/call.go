@@ -17,6 +17,7 @@ type call struct {
 	shard   uint8
 	history *history.Writer
 	runs    int // of fn
+	inBatch bool
 
 	endContext context.CancelFunc
 }
@@ -70,31 +71,56 @@ func (c *call) askJSON(ctx context.Context, fn func(pgx.Tx) (idem.Response, erro
 	return answerOf(result, err)
 }
 
-// join makes the call inside a transaction of its own, which writes something itself before and after.
+// join makes the call inside a transaction of its own.
 func (c *call) join(ctx context.Context, fn func(pgx.Tx) (idem.Response, error)) *history.Return {
 	tx, err := c.pool.BeginTx(ctx, c.txOptions)
 	if err != nil {
 		return answerOf(idem.Result{}, err)
 	}
 	defer tx.Rollback(context.Background()) // also if fn panics
+	answer, goesOn := c.within(ctx, tx, fn)
+	if goesOn {
+		return afterOwnCommit(answer, commit(ctx, tx))
+	}
+	return undone(answer)
+}
+
+// within makes the call inside a transaction, which writes something itself before and after. It reports whether its caller
+// wants to go on with the transaction, and can.
+func (c *call) within(ctx context.Context, tx pgx.Tx, fn func(pgx.Tx) (idem.Response, error)) (answer *history.Return, goesOn bool) {
 	outer := ledger.Outer{Op: c.op, Scope: c.scope, Key: c.key, Part: ledger.PartBefore}
 	if err := outer.Write(ctx, tx); err != nil {
-		return answerOf(idem.Result{}, err)
+		return answerOf(idem.Result{}, err), false
 	}
 	result, err := idem.DoTx(ctx, tx, c.scope, c.key, c.hash(), fn, c.options()...)
-	answer := answerOf(result, err)
-	if c.keepOn == (err == nil) || answer.Outcome == history.Ended {
-		if answer.Outcome == history.Executed {
-			answer.Outcome = history.Undone
-		}
-		return answer
+	answer = answerOf(result, err)
+	if c.rollsBack(answer) {
+		return answer, false
 	}
 	outer.Part = partOf(answer)
-	err = outer.Write(ctx, tx)
-	if err == nil {
-		err = tx.Commit(ctx)
+	if err := outer.Write(ctx, tx); err != nil {
+		return afterOwnCommit(answer, err), false
 	}
-	return afterOwnCommit(answer, err)
+	return answer, true
+}
+
+// rollsBack reports whether the caller of DoTx rolls back after this answer. One of a batch does so only after a failure.
+func (c *call) rollsBack(answer *history.Return) bool {
+	if answer.Outcome == history.Ended {
+		return true
+	}
+	if failed := !answer.Outcome.Answered(); failed || !c.inBatch {
+		return c.keepOn != failed
+	}
+	return false
+}
+
+// undone is the outcome of a DoTx whose caller has rolled back.
+func undone(answer *history.Return) *history.Return {
+	if answer.Outcome == history.Executed {
+		answer.Outcome = history.Undone
+	}
+	return answer
 }
 
 // partOf says what DoTx answered.

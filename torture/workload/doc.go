@@ -6,6 +6,8 @@
 //	worker.go   the process
 //	plan.go     what the next call will be
 //	call.go     one call, from its plan to its outcome
+//	batch.go    many calls of DoTx in one transaction
+//	commit.go   a COMMIT of the worker's own
 //	fn.go       what the call's function does
 //	answer.go   what is in a response
 //	outcome.go  what an answer means

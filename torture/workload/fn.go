@@ -17,19 +17,21 @@ import (
 // What a function does. Each makes its effect before it does anything else, so that there is something to undo.
 const (
 	fnOK          = "ok"
-	fnSlow        = "slow"                    // may take longer than the TTL
-	fnSavepoint   = "savepoint"               // a statement fails under a savepoint, which is allowed
-	fnFail        = "fail"                    // returns an error
-	fnFailLate    = "slow, then fail"         // others are waiting by then
-	fnReject      = history.Reject            //
-	fnPanic       = "panic"                   //
-	fnGoexit      = "goexit"                  //
-	fnSwallow     = "swallow an SQL error"    // returns a response all the same
-	fnTooLarge    = "too large a response"    //
-	fnCancel      = "end the context"         // about when COMMIT is sent
-	fnCommit      = "commit"                  // on the tx, which refuses it
-	fnRollback    = "roll back"               // on the tx, which refuses it
-	fnRollbackSQL = "roll back by SQL, leave" // which nobody can refuse
+	fnSlow        = "slow"                 // may take longer than the TTL
+	fnSavepoint   = "savepoint"            // a statement fails under a savepoint, which is allowed
+	fnFail        = "fail"                 // returns an error
+	fnFailLate    = "slow, then fail"      // others are waiting by then
+	fnReject      = history.Reject         //
+	fnPanic       = "panic"                //
+	fnGoexit      = "goexit"               //
+	fnSwallow     = "swallow an SQL error" // returns a response all the same
+	fnTooLarge    = "too large a response" //
+	fnCancel      = "end the context"      // about when COMMIT is sent
+	fnCommit      = history.Commit         //
+	fnRollback    = history.Rollback       //
+	fnRollbackSQL = history.RollbackSQL    //
+	fnRestartSQL  = history.RestartSQL     //
+	fnCommitSQL   = history.CommitSQL      //
 )
 
 var errDeliberate = errors.New("fn fails, as planned")
@@ -114,6 +116,12 @@ func (c *call) behave(ctx context.Context, tx pgx.Tx, resp idem.Response) (idem.
 		_ = tx.Rollback(ctx)
 	case fnRollbackSQL:
 		_, _ = tx.Exec(ctx, "rollback")
+	case fnRestartSQL:
+		_, _ = tx.Exec(ctx, "rollback")
+		_, _ = tx.Exec(ctx, "begin")
+	case fnCommitSQL:
+		_, _ = tx.Exec(ctx, "commit")
+		_, _ = tx.Exec(ctx, "begin")
 	}
 	return resp, nil
 }

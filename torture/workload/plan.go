@@ -28,12 +28,15 @@ type plan struct {
 	cancel    time.Duration // how soon after fn the context ends, if it does
 	early     bool          // fn makes the transfer before it notes the effect
 	keepOn    bool          // the caller of DoTx commits even if DoTx failed, and rolls back even if it did not
+	likely    bool          // WithReplayLikely
+	batch     []*plan       // more calls of DoTx, to be made in the same transaction before this one
 }
 
 // The functions, by how often of a hundred.
 var fns = []weighted{
 	{50, fnOK}, {8, fnSlow}, {6, fnSavepoint}, {9, fnFail}, {3, fnFailLate}, {9, fnReject}, {3, fnPanic}, {2, fnGoexit},
-	{4, fnSwallow}, {2, fnTooLarge}, {4, fnCancel}, {2, fnCommit}, {1, fnRollback}, {1, fnRollbackSQL},
+	{4, fnSwallow}, {2, fnTooLarge}, {4, fnCancel}, {1, fnCommit}, {1, fnRollback}, {1, fnRollbackSQL}, {1, fnRestartSQL},
+	{1, fnCommitSQL},
 }
 
 var verbs = []weighted{{70, history.Do}, {18, history.DoTx}, {12, history.DoJSON}}
@@ -72,7 +75,7 @@ func newPlan(r *rand.Rand, c *Config, pools []*pool, now time.Duration) *plan {
 		transfer: ledger.Transfer{From: r.IntN(ledger.Accounts), To: r.IntN(ledger.Accounts), Amount: r.Int64N(1000)},
 		slow:     time.Duration(2+r.IntN(40)) * time.Millisecond, padding: r.IntN(300),
 		cancel: time.Duration(r.IntN(1500)) * time.Microsecond,
-		early:  r.IntN(4) == 0, keepOn: r.IntN(5) == 0,
+		early:  r.IntN(4) == 0, keepOn: r.IntN(5) == 0, likely: r.IntN(4) == 0,
 	}
 	if r.IntN(3) == 0 {
 		p.scope = idem.Scope("tenant-2", "POST /orders")
@@ -87,11 +90,42 @@ func newPlan(r *rand.Rand, c *Config, pools []*pool, now time.Duration) *plan {
 		p.padding = 64 << 10
 	}
 	p.chooseLimits(r)
+	switch {
+	case p.fn == fnCommitSQL:
+		p.verb, p.scope, p.key = history.Do, history.CommitScope, fmt.Sprintf("%016x", r.Uint64())
+	case p.verb == history.DoTx && r.IntN(40) == 0:
+		p.makeBatch(r, life)
+	}
 	return p
 }
 
+// batchSize is how many calls a batch has. The last of them have no savepoint and no lock of their own any more.
+const batchSize = 40
+
+// makeBatch makes the call the last one of a batch. As a rule its keys are those of batches alone, so that most of it is
+// executed; the windows on them overlap, so that some of it is replayed. A batch takes one account, and one that only
+// batches take, in order not to keep everybody waiting.
+func (p *plan) makeBatch(r *rand.Rand, life int) {
+	p.txOptions, p.timeout, p.keepOn = pgx.TxOptions{}, 4*time.Second, r.IntN(4) > 0
+	p.fn = choose(r, fnOK, fnFail, fnReject, fnSwallow, fnTooLarge)
+	p.transfer.From = ledger.Accounts + r.IntN(ledger.BatchAccounts)
+	p.transfer.To = p.transfer.From
+	first := 16 * r.IntN(40)
+	for n := range batchSize - 1 {
+		one := *p
+		one.batch, one.key, one.fn = nil, fmt.Sprintf("batch-%d-%d", life, first+n), fnOK
+		one.ttl = time.Hour
+		if r.IntN(50) == 0 {
+			one.fn = choose(r, fnFail, fnReject, fnSavepoint)
+		}
+		p.batch = append(p.batch, &one)
+	}
+}
+
+func choose(r *rand.Rand, from ...string) string { return from[r.IntN(len(from))] }
+
 func (p *plan) chooseLimits(r *rand.Rand) {
-	p.wait = []time.Duration{0, 20 * time.Millisecond, time.Second, time.Second}[r.IntN(4)]
+	p.wait = []time.Duration{0, 20 * time.Millisecond, time.Second, 3 * time.Second}[r.IntN(4)]
 	p.timeout = 4 * time.Second
 	if r.IntN(60) == 0 {
 		p.timeout = time.Duration(300+r.IntN(20_000)) * time.Microsecond
@@ -125,6 +159,9 @@ func (p *plan) options() []idem.Option {
 	if p.retries >= 0 {
 		options = append(options, idem.WithRetries(p.retries))
 	}
+	if p.likely {
+		options = append(options, idem.WithReplayLikely())
+	}
 	return options
 }
 
@@ -132,6 +169,12 @@ func (p *plan) call() *history.Call {
 	settings := p.pool.name
 	if p.txOptions.IsoLevel != "" {
 		settings += ", " + string(p.txOptions.IsoLevel)
+	}
+	if p.likely && p.verb != history.DoTx {
+		settings += ", replay likely"
+	}
+	if len(p.batch) > 0 {
+		settings += ", last of a batch"
 	}
 	return &history.Call{
 		Verb: p.verb, Scope: p.scope, Key: p.key, Payload: p.payload, Fn: p.fn, TTL: p.ttl, Wait: p.wait,

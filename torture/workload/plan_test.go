@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -30,7 +31,8 @@ func TestPlansReachEverything(t *testing.T) {
 	for _, p := range plans(1, 5000) {
 		for _, what := range []string{
 			"verb " + p.verb, "fn " + p.fn, "payload " + p.payload, "isolation " + string(p.txOptions.IsoLevel),
-			"pool " + p.pool.name, "wait " + p.wait.String(),
+			"pool " + p.pool.name, "wait " + p.wait.String(), fmt.Sprintf("replay likely %v", p.likely),
+			fmt.Sprintf("batch of %d", len(p.batch)+1),
 		} {
 			seen[what]++
 		}
@@ -45,7 +47,8 @@ func TestPlansReachEverything(t *testing.T) {
 			seen["deadline"]++
 		}
 	}
-	want := []string{"deadline", "payload A", "payload B", "pool one", "pool two", "wait 0s", "wait 20ms", "wait 1s",
+	want := []string{"deadline", "payload A", "payload B", "pool one", "pool two", "wait 0s", "wait 20ms", "wait 1s", "wait 3s",
+		"replay likely true", "replay likely false", fmt.Sprintf("batch of %d", batchSize),
 		"isolation ", "isolation read committed", "isolation repeatable read", "isolation serializable"}
 	for _, w := range verbs {
 		want = append(want, "verb "+w.value)

@@ -70,8 +70,12 @@ func work(stop context.Context, config *Config, writer *history.Writer) error {
 				if config.Ops > 0 && int(number) > config.Ops {
 					return
 				}
-				outcome := newCall(config, newPlan(random, config, pools, history.Now()), number, writer).make()
-				time.Sleep(pause(random, outcome))
+				p := newPlan(random, config, pools, history.Now())
+				make := newCall(config, p, number, writer).make
+				if len(p.batch) > 0 {
+					make = newBatch(config, p, &made, number, writer).make
+				}
+				time.Sleep(pause(random, make()))
 			}
 		})
 	}
@@ -91,6 +95,15 @@ func pause(r *rand.Rand, outcome history.Outcome) time.Duration {
 		return time.Duration(r.IntN(2000)) * time.Microsecond
 	}
 	return 0
+}
+
+// newBatch numbers the calls of a batch, which is made as a whole even if it exceeds the number of calls to be made.
+func newBatch(config *Config, p *plan, made *atomic.Uint32, number uint32, writer *history.Writer) batch {
+	var b batch
+	for _, one := range p.batch {
+		b = append(b, newCall(config, one, made.Add(1), writer))
+	}
+	return append(b, newCall(config, p, number, writer))
 }
 
 func newCall(config *Config, p *plan, number uint32, writer *history.Writer) *call {
