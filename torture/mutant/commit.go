@@ -72,8 +72,8 @@ func commitMutants() []Mutant {
 			Slow:   true,
 			Faults: []fault.Name{fault.FailoverStalled}, Rules: []rule.Rule{rule.Success, rule.Replayed},
 			Edits: []Edit{
-				{"internal/txn/commit.go", "	secret := conn.PgConn().SecretKey()\n	scramble(secret)\n", ""},
-				{"internal/txn/commit.go", "	if !conn.IsClosed() {\n		scramble(secret)\n	}\n", ""},
+				{"internal/txn/uncancelled.go", "	secret := conn.PgConn().SecretKey()\n	scramble(secret)\n", ""},
+				{"internal/txn/uncancelled.go", "	if !conn.IsClosed() {\n		scramble(secret)\n	}\n", ""},
 				{"internal/txn/commit.go", "	t.leaveAlone(answer)\n	return &UnknownError", "	_ = t.conn.PgConn().CancelRequest(context.Background())\n	t.leaveAlone(answer)\n	return &UnknownError"},
 			},
 		},

@@ -23,7 +23,7 @@ func memoryMutants() []Mutant {
 			Name: "no-handover", About: "a leader that fails hands over to nobody: those who wait for it do so in vain",
 			Duration: 6 * time.Second,
 			Rules:    []rule.Rule{rule.Holder},
-			Edits:    []Edit{{"internal/flight/flight.go", "	f.leaderless = true\n	f.next <- struct{}{}\n", "	f.leaderless = true\n"}},
+			Edits:    []Edit{{"internal/flight/flight.go", "	f.asked.Store(false)\n	f.next <- struct{}{}\n", "	f.asked.Store(false)\n"}},
 		},
 	}
 }
