@@ -89,21 +89,24 @@ func (c *call) do(ctx context.Context, pool *pgxpool.Pool) (Result, error) {
 // lead brings the key to an answer, and leaves it to the followers. An error is left to nobody, unless it says whose the
 // record is: then one of the followers leads next.
 func (c *call) lead(ctx context.Context, f *flight.Flight[flightID, outcome]) (Result, error) {
-	c.execution.engine.Acquired = f.MarkAsked
+	c.execution.engine.Asker = f
 	settled := false
 	defer func() { // also if fn panics
 		if !settled {
 			f.Abandon()
 		}
 	}()
-	r, err := c.settle(ctx, f.MarkBusy)
+	r, err := c.settle(ctx, f)
 	if err != nil {
 		return Result{}, err
 	}
 	result, err := answerFrom(&r, c.key, c.execution.key.OperationID)
 	o := outcome{hash: c.hash, result: result}
-	if settled = err == nil || errors.As(err, &o.mismatch); settled {
-		f.Finish(func() outcome { o.result.Response = o.result.Response.clone(); return o })
+	if err != nil {
+		o.mismatch = mismatchIn(err)
+	}
+	if settled = err == nil || o.mismatch != nil; settled {
+		f.Finish(o, outcome.copied)
 	}
 	if err == nil && result.Replayed {
 		c.trace.age = r.LoadedAt.Sub(r.CreatedAt)
@@ -112,7 +115,7 @@ func (c *call) lead(ctx context.Context, f *flight.Flight[flightID, outcome]) (R
 }
 
 // settle claims the key and executes, or finds the record, or gives up waiting for another holder.
-func (c *call) settle(ctx context.Context, markBusy func()) (store.Record, error) {
+func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) (store.Record, error) {
 	x := &c.execution
 	if c.replayLikely {
 		switch found, err := x.ask(ctx); {
@@ -136,13 +139,13 @@ func (c *call) settle(ctx context.Context, markBusy func()) (store.Record, error
 		case answered:
 			return x.record, nil
 		case held:
-			markBusy()
+			f.MarkBusy()
 			if err := c.waiting.forHolder(ctx, poll.Next()); err != nil {
 				return store.Record{}, err
 			}
 			continue
 		case claimed:
-			markBusy()
+			f.MarkBusy()
 		}
 		ending, err := x.run(ctx)
 		if ending == unknown {

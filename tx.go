@@ -61,7 +61,7 @@ func readRandom(b []byte) { rand.Read(b) } // never fails
 func (x *execution) ask(ctx context.Context) (found bool, err error) {
 	x.loading = store.Load{Key: &x.key}
 	engine := x.engine
-	engine.Acquired = nil // the leader is not past the pool: it may need another connection to claim
+	engine.Asker = nil // the leader is not past the pool: it may need another connection to claim
 	if err := engine.Query(ctx, &x.loading); err != nil {
 		return false, hint(err)
 	}
@@ -180,13 +180,15 @@ func (x *execution) complete(ctx context.Context, resp Response, state store.Sta
 	}
 	c := &store.Complete{Key: &x.key, State: state, Status: resp.Status, Header: header, Body: resp.Body}
 	err = x.tx.Commit(ctx, c)
-	var lost *txn.UnknownError
 	switch {
 	case err == nil && !c.Recorded:
 		return failed, txn.Ended("everything is committed, but the record was not completed: is there a trigger on idem.records?", nil)
 	case err == nil:
 		x.record = completedRecord(c, resp, x.claimedAt)
 		return recorded, nil
+	}
+	var lost *txn.UnknownError
+	switch {
 	case errors.As(err, &lost):
 		return unknown, lost.Err
 	case txn.Stale(err):

@@ -2,6 +2,7 @@ package idem
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -27,6 +28,18 @@ type outcome struct {
 	hash     Hash
 	result   Result
 	mismatch *MismatchError // the hash is not the one of the record
+}
+
+func mismatchIn(err error) *MismatchError {
+	var mismatch *MismatchError
+	errors.As(err, &mismatch)
+	return mismatch
+}
+
+// copied returns the outcome with a response of its own: the leader's caller may do with its response what it likes.
+func (o outcome) copied() outcome {
+	o.result.Response = o.result.Response.clone()
+	return o
 }
 
 // share turns the outcome into the answer to a call with this hash, if it is one. A mismatch has nothing of the result.

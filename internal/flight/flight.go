@@ -79,14 +79,14 @@ func (f *Flight[K, V]) MarkBusy() {
 	}
 }
 
-// Finish ends the flight: every follower is given value. It tells whether there is any.
-func (f *Flight[K, V]) Finish(value func() V) {
+// Finish ends the flight: every follower is given what copied makes of value, once for all of them.
+func (f *Flight[K, V]) Finish(value V, copied func(V) V) {
 	f.group.mu.Lock()
 	delete(f.group.flights, f.key)
 	followed := f.done != nil
 	f.group.mu.Unlock()
 	if followed {
-		f.value = value()
+		f.value = copied(value)
 		close(f.done)
 	}
 }

@@ -67,7 +67,7 @@ func wantNoFlights(t *testing.T, g *group) {
 	}
 }
 
-func seven() int { return 7 }
+func same(value int) int { return value }
 
 func TestOneLeadsAndTheOthersAreGivenItsValue(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestOneLeadsAndTheOthersAreGivenItsValue(t *testing.T) {
 		leader := lead(t, g)
 		followers := follow(t, t.Context(), g, 100, time.Hour)
 		followers.want(t, 0, 0, 0, 0)
-		leader.Finish(seven)
+		leader.Finish(7, same)
 		synctest.Wait()
 		followers.want(t, 100, 0, 0, 0)
 		wantNoFlights(t, g)
@@ -91,8 +91,8 @@ func TestOtherKeysAndLaterCallsHaveFlightsOfTheirOwn(t *testing.T) {
 	if !leads {
 		t.Error("another key waits for this one")
 	}
-	other.Finish(seven)
-	leader.Finish(seven)
+	other.Finish(7, same)
+	leader.Finish(7, same)
 	lead(t, g).Abandon()
 	wantNoFlights(t, g)
 }
@@ -100,7 +100,7 @@ func TestOtherKeysAndLaterCallsHaveFlightsOfTheirOwn(t *testing.T) {
 func TestValueIsNotMadeForNobody(t *testing.T) {
 	t.Parallel()
 	g := &group{}
-	lead(t, g).Finish(func() int { t.Error("it was made"); return 0 })
+	lead(t, g).Finish(7, func(int) int { t.Error("it was copied"); return 0 })
 }
 
 // To wake the others as well would cost work for each of them, in each run of a function that keeps failing.
@@ -129,7 +129,7 @@ func TestFollowerThatTakesOverAnswersTheOthers(t *testing.T) {
 		followers := follow(t, t.Context(), g, 10, time.Hour)
 		leader.Abandon()
 		synctest.Wait()
-		leader.Finish(seven)
+		leader.Finish(7, same)
 		synctest.Wait()
 		followers.want(t, 9, 1, 0, 0)
 		wantNoFlights(t, g)
@@ -195,7 +195,7 @@ func TestNoWaitEndsWhenTheKeyIsKnownToBeHeld(t *testing.T) {
 		before.want(t, 0, 0, 5, 0)
 		follow(t, t.Context(), g, 5, 0).want(t, 0, 0, 5, 0)
 		patient.want(t, 0, 0, 0, 0)
-		leader.Finish(seven)
+		leader.Finish(7, same)
 		synctest.Wait()
 		patient.want(t, 5, 0, 0, 0)
 	})
@@ -209,7 +209,7 @@ func TestNoWaitEndsAtOnceIfTheKeyIsAlreadyKnownToBeHeld(t *testing.T) {
 		leader.MarkAsked()
 		leader.MarkBusy()
 		follow(t, t.Context(), g, 5, 0).want(t, 0, 0, 5, 0)
-		leader.Finish(seven)
+		leader.Finish(7, same)
 	})
 }
 
@@ -221,7 +221,7 @@ func TestNoWaitIsAnsweredByALeaderThatFindsTheRecord(t *testing.T) {
 		followers := follow(t, t.Context(), g, 5, 0)
 		leader.MarkAsked()
 		time.Sleep(2 * stalled)
-		leader.Finish(seven)
+		leader.Finish(7, same)
 		synctest.Wait()
 		followers.want(t, 5, 0, 0, 0)
 	})
@@ -240,7 +240,7 @@ func TestNoWaitDoesNotWaitForALeaderThatHasNoConnection(t *testing.T) {
 		if took := time.Since(begun); took != stalled {
 			t.Errorf("they waited %v", took)
 		}
-		leader.Finish(seven)
+		leader.Finish(7, same)
 	})
 }
 
@@ -325,7 +325,7 @@ func call(t *testing.T, g *group, key, n, round int, leaders *atomic.Int64) Endi
 	}
 	leaders.Add(-1)
 	if choice%3 == 0 {
-		f.Finish(seven)
+		f.Finish(7, same)
 	} else {
 		f.Abandon()
 	}

@@ -107,7 +107,7 @@ func TestImpatientFollowerStaysWithALeaderThatIsNotStuck(t *testing.T) {
 	for range 2 { // it looks again and again
 		<-looks
 	}
-	leader.Finish(func() int { return 7 })
+	leader.Finish(7, func(value int) int { return value })
 	if ending := <-endings; ending != flight.Answered {
 		t.Errorf("ending %v", ending)
 	}

@@ -19,6 +19,7 @@ type Trip struct {
 	batch   pgconn.Batch
 	simple  strings.Builder
 	results *pgconn.MultiResultReader
+	row     Row
 	err     error
 }
 
@@ -116,10 +117,10 @@ func (t *Trip) Row(scan func(*Row)) bool {
 	}
 	found := answer.NextRow()
 	if found {
-		row := Row{values: answer.Values(), fields: answer.FieldDescriptions()}
-		scan(&row)
-		if row.err != nil {
-			t.err = row.err
+		t.row = Row{values: answer.Values(), fields: answer.FieldDescriptions()}
+		scan(&t.row)
+		if t.row.err != nil {
+			t.err = t.row.err
 		}
 	}
 	t.close(answer)

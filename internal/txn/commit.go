@@ -18,8 +18,9 @@ func (t *Tx) Commit(ctx context.Context, requests ...Request) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c := &commitStatement{sql: t.engine.Options.CommitQuery}
-	requests = append(requests, c)
+	c := &t.commit
+	c.sql = t.engine.Options.CommitQuery
+	requests = append(append(t.last[:0], requests...), c)
 	if ctx.Done() == nil {
 		return t.committed(c, askUncancelled(t.conn, requests))
 	}

@@ -23,8 +23,8 @@ type Engine struct {
 	// Zero is for ever.
 	Patience time.Duration
 
-	// Acquired is called when a connection was had from the pool, if it is not nil.
-	Acquired func()
+	// Asker is told when a connection was had from the pool, if it is not nil.
+	Asker interface{ MarkAsked() }
 }
 
 // Limits bound what a transaction does on its own account, beyond the caller's context.
@@ -43,8 +43,8 @@ func (e *Engine) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	bounded, cancel := context.WithTimeout(ctx, e.Limits.Acquire)
 	defer cancel()
 	conn, err := e.Pool.Acquire(bounded)
-	if err == nil && e.Acquired != nil {
-		e.Acquired()
+	if err == nil && e.Asker != nil {
+		e.Asker.MarkAsked()
 	}
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		return nil, &ExhaustedError{Waited: e.Limits.Acquire}

@@ -17,6 +17,16 @@ type guard struct {
 	nested bool // a savepoint, begun by fn: that one may be committed and rolled back
 }
 
+// newGuard returns the guard of a transaction for one fn. It is one allocation.
+func newGuard(tx pgx.Tx, name string) *guard {
+	g := &struct {
+		guard
+		access
+	}{guard: guard{Tx: tx}, access: access{name: name}}
+	g.guard.access = &g.access
+	return &g.guard
+}
+
 // closedTx is a transaction whose every method answers pgx.ErrTxClosed.
 var closedTx = func() pgx.Tx {
 	batch := &pgx.Batch{}

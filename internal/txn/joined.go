@@ -151,8 +151,9 @@ func (j *Joined) Saves() bool { return j.open }
 
 // Run gives the transaction to fn, as Tx.Run does.
 func (j *Joined) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo bool, err error) {
-	j.access = &access{name: name}
-	return run(j.conn, &guard{Tx: j.tx, access: j.access}, fn)
+	g := newGuard(j.tx, name)
+	j.access = g.access
+	return run(j.conn, g, fn)
 }
 
 // Restart undoes what was done since Open, and sends requests: one round trip. Without a savepoint it is refused.

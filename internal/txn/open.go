@@ -37,22 +37,17 @@ func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 // beginInTime is begin within the patience of the engine. A CancelRequest leaves the connection sound; one that is under way
 // is waited for, or it might reach what comes next.
 func (t *Tx) beginInTime(ctx context.Context, requests []Request) error {
-	patience, conn := t.engine.Patience, t.conn
-	if patience <= 0 {
+	if t.engine.Patience <= 0 {
 		return t.begin(ctx, requests)
 	}
-	cancelled := make(chan struct{})
-	timer := time.AfterFunc(patience, func() {
-		defer close(cancelled)
-		bounded, cancel := context.WithTimeout(context.Background(), t.engine.Limits.Rollback)
-		defer cancel()
-		_ = conn.PgConn().CancelRequest(bounded)
-	})
+	t.cancelling.Add(1)
+	timer := time.AfterFunc(t.engine.Patience, t.cancelBegin)
 	err := t.begin(ctx, requests)
 	if timer.Stop() {
+		t.cancelling.Done()
 		return err
 	}
-	<-cancelled
+	t.cancelling.Wait()
 	if HasCode(err, queryCanceled) && ctx.Err() == nil {
 		return ErrBlocked
 	}
@@ -60,6 +55,13 @@ func (t *Tx) beginInTime(ctx context.Context, requests []Request) error {
 }
 
 const queryCanceled = "57014"
+
+func (t *Tx) cancelBegin() {
+	defer t.cancelling.Done()
+	bounded, cancel := context.WithTimeout(context.Background(), t.engine.Limits.Rollback)
+	defer cancel()
+	_ = t.conn.PgConn().CancelRequest(bounded)
+}
 
 func (t *Tx) begin(ctx context.Context, requests []Request) error {
 	if err := roundtrip.Prepare(ctx, t.conn, t.engine.statements()); err != nil {

@@ -2,6 +2,7 @@ package txn
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,6 +18,10 @@ type Tx struct {
 	pooled *pgxpool.Conn // nil once the connection has been given back
 	conn   *pgx.Conn
 	access *access // of the last fn
+
+	commit     commitStatement
+	last       [4]Request // what travels with COMMIT, as a rule
+	cancelling sync.WaitGroup
 }
 
 // Ask makes a round trip inside the transaction.
@@ -25,8 +30,9 @@ func (t *Tx) Ask(ctx context.Context, requests ...Request) error { return ask(ct
 // Run gives the transaction to fn, under a name that OperationID tells. fn reports whether its writes are to be undone. The
 // error is that of fn, or the one that follows from the state in which fn left the transaction.
 func (t *Tx) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo bool, err error) {
-	t.access = &access{name: name}
-	return run(t.conn, &guard{Tx: txOf(t.conn), access: t.access}, fn)
+	g := newGuard(txOf(t.conn), name)
+	t.access = g.access
+	return run(t.conn, g, fn)
 }
 
 // Held rolls back, and reports whether what it rolled back was the transaction that Open had begun: holds asks the server
