@@ -15,7 +15,7 @@ func commitMutants() []Mutant {
 			Duration: 5 * time.Second,
 			Faults:   []fault.Name{fault.LoseCommit, fault.LoseCommitAnswer, fault.LoseCommitRace, fault.KillBeforeCommit, fault.KillAfterCommit, fault.KillDuringCommit},
 			Rules:    []rule.Rule{rule.Once, rule.OneEffect, rule.Record, rule.Nothing},
-			Edits: []Edit{{"internal/txn/commit.go", "	c := &commitStatement{sql: t.engine.Options.CommitQuery}\n", `	if len(requests) > 0 {
+			Edits: []Edit{{"internal/txn/commit.go", "	c := &t.commit\n", `	if len(requests) > 0 {
 		var row, claim string
 		err := t.conn.QueryRow(ctx, "with gone as (delete from idem.records where operation_id = current_setting('idem.claim')::uuid returning *)"+
 			" select row_to_json(gone)::text, current_setting('idem.claim') from gone").Scan(&row, &claim)
@@ -38,7 +38,7 @@ func commitMutants() []Mutant {
 			return err
 		}
 	}
-	c := &commitStatement{sql: t.engine.Options.CommitQuery}
+	c := &t.commit
 `}},
 		},
 		{
