@@ -109,8 +109,18 @@ func (t *Trip) Skip() pgconn.CommandTag {
 	return pgconn.CommandTag{}
 }
 
-// Row reads the answer to the next statement, which has one row or none, with scan. It reports whether there was a row.
-func (t *Trip) Row(scan func(*Row)) bool {
+// RowReader takes the values of a row.
+type RowReader interface{ ReadRow(*Row) }
+
+type rowFunc func(*Row)
+
+func (f rowFunc) ReadRow(row *Row) { f(row) }
+
+// Row is Into for a function.
+func (t *Trip) Row(scan func(*Row)) bool { return t.Into(rowFunc(scan)) }
+
+// Into reads the answer to the next statement, which has one row or none. It reports whether there was a row.
+func (t *Trip) Into(reader RowReader) bool {
 	answer := t.next()
 	if answer == nil {
 		return false
@@ -118,7 +128,7 @@ func (t *Trip) Row(scan func(*Row)) bool {
 	found := answer.NextRow()
 	if found {
 		t.row = Row{values: answer.Values(), fields: answer.FieldDescriptions()}
-		scan(&t.row)
+		reader.ReadRow(&t.row)
 		if t.row.err != nil {
 			t.err = t.row.err
 		}
