@@ -2,6 +2,7 @@ package idem
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"time"
 
@@ -53,7 +54,7 @@ func newCall(scope, key string, hash Hash, fn func(pgx.Tx) (Response, error), op
 // from the server again.
 func newOperationID() string {
 	id := pgtype.UUID{Valid: true}
-	readRandom(id.Bytes[:])
+	rand.Read(id.Bytes[:]) // never fails
 	id.Bytes[6] = id.Bytes[6]&0x0f | 0x40
 	id.Bytes[8] = id.Bytes[8]&0x3f | 0x80
 	return id.String()

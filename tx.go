@@ -2,7 +2,6 @@ package idem
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -54,8 +53,6 @@ type execution struct {
 	claimedAt time.Time    // by the clock of the database
 	rejection *Response    // the final answer of a fn whose writes are undone, to be recorded
 }
-
-func readRandom(b []byte) { rand.Read(b) } // never fails
 
 // ask looks for an answer without claiming the key: one statement, outside of any transaction.
 func (x *execution) ask(ctx context.Context) (found bool, err error) {

@@ -63,10 +63,10 @@ func (f *Flight[K, V]) follow() {
 	}
 }
 
-// MarkAsked says that the leader has got as far as asking the database.
+// MarkAsked says that the leader has its connection.
 func (f *Flight[K, V]) MarkAsked() { f.asked.Store(true) }
 
-// MarkBusy lets those go who do not want to wait.
+// MarkBusy says that the key is held. Followers that do not want to wait leave.
 func (f *Flight[K, V]) MarkBusy() {
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()

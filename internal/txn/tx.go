@@ -35,9 +35,9 @@ func (t *Tx) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo bool
 	return run(t.conn, g, fn)
 }
 
-// Held rolls back, and reports whether what it rolled back was the transaction that Open had begun: holds asks the server
-// within the transaction, committed asks it afterwards, each returning false to accuse. It says no only if the server does: fn
-// may have left a connection that cannot be asked.
+// Held rolls back, and reports whether what it rolled back was the transaction that Open had begun. The server is asked: by
+// holds within the transaction, by committed after the rollback of one that takes no more questions. The answer to either
+// is false if fn has ended our transaction. Where the server cannot be asked, Held is true.
 func (t *Tx) Held(holds Question, committed Question) bool {
 	pg := t.conn.PgConn()
 	if !t.access.end() || pg.IsClosed() || pg.IsBusy() {
