@@ -131,7 +131,7 @@ func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) 
 	for {
 		found, err := x.claim(ctx)
 		if err != nil {
-			if err := again.after(ctx, err, txn.Transient(err) && !txn.HasCode(err, "55P03")); err != nil {
+			if err := again.after(ctx, err, txn.Transient(err)); err != nil {
 				return store.Record{}, err
 			}
 			continue
