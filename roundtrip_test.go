@@ -2,6 +2,7 @@ package idem_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -43,19 +44,37 @@ func TestFirstRunCostsNoMoreRoundTripsThanThePlainTransaction(t *testing.T) {
 					}
 					return idem.Response{Status: 201, Body: []byte("{}")}, nil
 				}
-				if err := plain(t.Context(), pool, fn); err != nil {
-					t.Fatal(err)
-				}
-				want := p.proxy.ResetTally().Turns
-				if _, err := idem.Do(t.Context(), pool, scope, fmt.Sprint("k", statements), hashA, fn); err != nil {
-					t.Fatal(err)
-				}
-				if got := p.proxy.ResetTally().Turns; got != want || want != statements+2 {
+				var want, got int
+				ok := unlessPlansAreDue(func(try int) bool {
+					if err := plain(t.Context(), pool, fn); err != nil {
+						t.Fatal(err)
+					}
+					want = p.proxy.ResetTally().Turns
+					if _, err := idem.Do(t.Context(), pool, scope, fmt.Sprint("k", statements, try), hashA, fn); err != nil {
+						t.Fatal(err)
+					}
+					got = p.proxy.ResetTally().Turns
+					waitIdle(t, pool)
+					p.proxy.ResetTally()
+					return got == want && want == statements+2
+				})
+				if !ok {
 					t.Errorf("%d statements: idem.Do takes %d round trips, a plain transaction %d", statements, got, want)
 				}
 			}
 		})
 	}
+}
+
+// unlessPlansAreDue tries a count again. A connection whose plans are two seconds old makes them anew, in a round trip for
+// which nobody waits: on a busy machine that may fall into a count.
+func unlessPlansAreDue(count func(try int) bool) bool {
+	for try := range 5 {
+		if count(try) {
+			return true
+		}
+	}
+	return false
 }
 
 // plain runs fn in a transaction without any idempotency.
@@ -101,11 +120,46 @@ func TestJoinedCallCostsTwoRoundTripsBesidesThoseOfFn(t *testing.T) {
 	if _, err := idem.DoTx(t.Context(), tx, scope, "first", hashA, p.charge("first")); err != nil { // teaches the connection its statements
 		t.Fatal(err)
 	}
-	p.proxy.ResetTally()
-	if _, err := idem.DoTx(t.Context(), tx, scope, "k", hashA, p.charge("k")); err != nil {
-		t.Fatal(err)
-	}
-	if n := p.proxy.ResetTally().Turns; n != 3 {
+	var n int
+	ok := unlessPlansAreDue(func(try int) bool {
+		p.proxy.ResetTally()
+		key := fmt.Sprint("k", try)
+		if _, err := idem.DoTx(t.Context(), tx, scope, key, hashA, p.charge(key)); err != nil {
+			t.Fatal(err)
+		}
+		n = p.proxy.ResetTally().Turns
+		return n == 3
+	})
+	if !ok {
 		t.Errorf("DoTx with one statement takes %d round trips, want 3", n)
+	}
+}
+
+// A likely replay is one statement: no transaction is begun, so that none has to be rolled back.
+func TestLikelyReplayCostsOneRoundTripInAll(t *testing.T) {
+	t.Parallel()
+	p := newProxied(t)
+	pool := p.warmed(t)
+	var n int
+	ok := unlessPlansAreDue(func(int) bool {
+		p.proxy.ResetTally()
+		res, err := idem.Do(t.Context(), pool, scope, "warm", hashA, p.charge("warm"), idem.WithReplayLikely())
+		if err != nil || !res.Replayed {
+			t.Fatal(res, err)
+		}
+		waitIdle(t, pool)
+		n = p.proxy.Tally().Turns
+		return n == 1
+	})
+	if !ok {
+		t.Errorf("a likely replay takes %d round trips", n)
+	}
+	res, err := idem.Do(t.Context(), pool, scope, "new", hashA, p.charge("new"), idem.WithReplayLikely())
+	if err != nil || res.Replayed {
+		t.Errorf("a key that is new after all: %+v, %v", res, err)
+	}
+	p.wantOnce("new")
+	if _, err := idem.Do(t.Context(), pool, scope, "new", hashB, p.charge("new"), idem.WithReplayLikely()); !errors.Is(err, idem.ErrMismatch) {
+		t.Errorf("another request: %v", err)
 	}
 }
