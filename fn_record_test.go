@@ -169,7 +169,8 @@ func TestFnThatDiscardsWhatTheSessionHoldsCommitsNothing(t *testing.T) {
 		for name, outer := range outers {
 			t.Run(name+"/"+discard, func(t *testing.T) {
 				t.Parallel()
-				l := newLedger(t)
+				l := newLedger(t, maxConns(1))
+				l.charged(ctx, "warm")
 				_, err := outer(ctx, l, "k", func(tx pgx.Tx) (idem.Response, error) {
 					resp, err := l.charge("k")(tx)
 					if err == nil {
