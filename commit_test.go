@@ -3,8 +3,10 @@ package idem_test
 import (
 	"context"
 	"errors"
+	"github.com/jackc/pgx/v5/pgconn"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -183,6 +185,35 @@ func TestOutcomeIsUnknownOnlyIfPostgresCannotBeReached(t *testing.T) {
 	res, err := idem.Do(ctx, pool, scope, "k", hashA, l.charge("k"))
 	if err != nil || !res.Replayed || res.OperationID != unknown.OperationID {
 		t.Errorf("res = %+v, err = %v, want operation %s", res, err, unknown.OperationID)
+	}
+	l.wantOnce("k")
+}
+
+// Handlers for notices run on the goroutine that reads the answer to COMMIT. One that ends it, as t.FailNow does, must not
+// strand the call, which looks for its record then.
+func TestHandlerOfANoticeThatEndsItsGoroutineAtCommitStrandsNobody(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	l := newLedger(t, func(config *pgxpool.Config) {
+		config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) {
+			if notice.Message == "at commit" {
+				runtime.Goexit()
+			}
+		}
+	})
+	_, err := l.pool.Exec(ctx, `create function note() returns trigger language plpgsql as 'begin raise notice ''at commit''; return null; end';
+		create constraint trigger note after insert on ledger deferrable initially deferred for each row execute function note()`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := idem.Do(ctx, l.pool, scope, "k", hashA, l.charge("k"))
+		done <- err
+	}()
+	if err := await(t, "the call", done); err != nil {
+		t.Error(err)
 	}
 	l.wantOnce("k")
 }

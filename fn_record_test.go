@@ -138,3 +138,52 @@ func TestTamperingWithTheOutcomeInsideFnIsOverwritten(t *testing.T) {
 		l.wantOnce(name)
 	}
 }
+
+// Nothing compares these with what was claimed.
+func TestTamperingWithHashOrCreatedAtInsideFnIsNotNoticed(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	if _, err := idem.Do(ctx, l.pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
+		if _, err := tx.Exec(ctx, "update idem.records set hash = $1, created_at = 'epoch'", hashB[:]); err != nil {
+			return ok, err
+		}
+		return l.charge("k")(tx)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := idem.Do(ctx, l.pool, scope, "k", hashA, l.charge("k")); !errors.Is(err, idem.ErrMismatch) {
+		t.Errorf("the old hash: %v", err)
+	}
+	if res, err := idem.Do(ctx, l.pool, scope, "k", hashB, l.charge("k")); err != nil || res.CreatedAt.Unix() != 0 {
+		t.Errorf("the new hash: %+v, %v", res, err)
+	}
+	l.wantOnce("k")
+}
+
+// The record is completed by statements that the session has prepared, and under the claim that a setting tells.
+func TestFnThatDiscardsWhatTheSessionHoldsCommitsNothing(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for _, discard := range []string{"deallocate all", "discard all", "reset all"} {
+		for name, outer := range outers {
+			t.Run(name+"/"+discard, func(t *testing.T) {
+				t.Parallel()
+				l := newLedger(t, maxConns(1))
+				l.charged(ctx, "warm")
+				_, err := outer(ctx, l, "k", func(tx pgx.Tx) (idem.Response, error) {
+					resp, err := l.charge("k")(tx)
+					if err == nil {
+						_, err = tx.Exec(ctx, discard)
+					}
+					return resp, err
+				})
+				if err == nil {
+					t.Error("success")
+				}
+				l.wantNone("k")
+				l.wantHealthy()
+			})
+		}
+	}
+}

@@ -182,3 +182,65 @@ func TestRollbackOfTheCallersSavepointTakesTheJoinedCallWithIt(t *testing.T) {
 	l.wantOnce("undone")
 	l.wantOnce("kept")
 }
+
+// ignored makes a joined call whose fn ends as told, and ignores what comes of it.
+func ignored(tx pgx.Tx, key string, end error) {
+	_, _ = idem.DoTx(context.Background(), tx, scope, key, hashA, func(pgx.Tx) (idem.Response, error) { return ok, end })
+}
+
+// innerCalls are what fn may do with calls of its own.
+var innerCalls = map[string]func(ctx context.Context, tx pgx.Tx){
+	"succeeds": func(_ context.Context, tx pgx.Tx) { ignored(tx, "in", nil) },
+	"fails":    func(_ context.Context, tx pgx.Tx) { ignored(tx, "in", errBusiness) },
+	"rejects":  func(_ context.Context, tx pgx.Tx) { ignored(tx, "in", idem.Reject(ok)) },
+	"panics": func(ctx context.Context, tx pgx.Tx) {
+		defer func() { recover() }()
+		idem.DoTx(ctx, tx, scope, "in", hashA, func(pgx.Tx) (idem.Response, error) { panic(errBusiness) })
+	},
+	"replays":             func(_ context.Context, tx pgx.Tx) { ignored(tx, "used", nil) },
+	"takes over":          func(_ context.Context, tx pgx.Tx) { ignored(tx, "old", nil) },
+	"has the outer's key": func(_ context.Context, tx pgx.Tx) { ignored(tx, "outer", nil) },
+	"is rolled back with its savepoint": func(ctx context.Context, tx pgx.Tx) {
+		savepoint := must(tx.Begin(ctx))
+		ignored(savepoint, "in", nil)
+		savepoint.Rollback(ctx)
+	},
+	"is rolled back with a savepoint of the same name": func(ctx context.Context, tx pgx.Tx) {
+		must(tx.Exec(ctx, "savepoint idem"))
+		ignored(tx, "in", nil)
+		must(tx.Exec(ctx, "rollback to savepoint idem"))
+	},
+	"has inner calls that succeed and fail": func(ctx context.Context, tx pgx.Tx) {
+		_, _ = idem.DoTx(ctx, tx, scope, "in", hashA, func(tx pgx.Tx) (idem.Response, error) {
+			ignored(tx, "inmost", nil)
+			ignored(tx, "inmost 2", errBusiness)
+			return ok, nil
+		})
+	},
+}
+
+// The transaction remembers whose claim is the current one. Whatever becomes of a call inside fn, it is the outer one's again.
+func TestOuterCallIsRecordedWhateverBecomesOfTheInnerOne(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for name, outer := range outers {
+		for what, inner := range innerCalls {
+			t.Run(name+"/the inner call "+what, func(t *testing.T) {
+				t.Parallel()
+				l := newLedger(t)
+				l.charged(ctx, "used")
+				l.charged(ctx, "old")
+				l.expire("old")
+				_, err := outer(ctx, l, "outer", func(tx pgx.Tx) (idem.Response, error) {
+					resp, err := l.charge("outer")(tx)
+					inner(ctx, tx)
+					return resp, err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				l.wantOnce("outer")
+			})
+		}
+	}
+}

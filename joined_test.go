@@ -192,3 +192,26 @@ func TestJoinedCallSurvivesThatItsStatementsWereDiscarded(t *testing.T) {
 		}
 	}
 }
+
+// labelledTx is a tx of the caller's own type, which can be compared as little as its label.
+type labelledTx struct {
+	pgx.Tx
+	label any
+}
+
+func TestJoinedCallTakesATxThatCannotBeCompared(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	tx := l.begin(ctx)
+	for i := range 3 {
+		key := fmt.Sprint("k", i)
+		if _, err := idem.DoTx(ctx, labelledTx{tx, []string{"a slice"}}, scope, key, hashA, l.charge(key)); err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	l.wantOnce("k2")
+}

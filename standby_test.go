@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -181,4 +184,46 @@ func TestUnansweredCommitsAreBoundedAndEndWithThePool(t *testing.T) {
 	for i, err := range unknown {
 		l.wantReplayed(l.pool, fmt.Sprint("k", i), err)
 	}
+}
+
+// COMMITs that go on look whether their pool was closed, for which an empty pool is asked for a connection. In an outage that
+// dials: once for all of them, with pauses.
+func TestUnansweredCommitsDialOneAtATimeInAnOutage(t *testing.T) {
+	t.Parallel()
+	const calls, pause = 4, time.Second
+	l := newLedger(t)
+	requireGhostStandby(t, l.pool)
+	var outage atomic.Bool
+	dialled := make(chan time.Time, 100)
+	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(calls), func(config *pgxpool.Config) {
+		dial := config.ConnConfig.DialFunc
+		config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if outage.Load() {
+				dialled <- time.Now()
+				return nil, &net.OpError{Op: "dial", Err: errors.New("refused")}
+			}
+			return dial(ctx, network, addr)
+		}
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	secrets := make([][]byte, calls)
+	for i := range calls {
+		key := fmt.Sprint("k", i)
+		group.Go(func() { idem.Do(ctx, pool, scope, key, hashA, l.chargeParked(key, &secrets[i]), impatient) })
+	}
+	awaitTrue(t, l.pool, fmt.Sprintf(`select count(*) = %d from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'`, calls))
+	outage.Store(true)
+	cancel()
+	group.Wait()
+	pool.Reset() // whatever the calls have left
+	eventually(t, "the pool to have done with the calls", func() bool { return pool.Stat().ConstructingConns() == 0 })
+	for len(dialled) > 0 {
+		<-dialled // of the calls, which have asked what became of their COMMITs
+	}
+	first := await(t, "a look", dialled)
+	if second := await(t, "another look", dialled); second.Sub(first) < pause {
+		t.Errorf("dialled again after %v", second.Sub(first))
+	}
+	l.releaseParked()
 }
