@@ -110,6 +110,9 @@ func (j *Joined) Open(ctx context.Context, prepared []*roundtrip.Statement, requ
 		}
 	}
 	err := j.sendOpen(ctx, requests)
+	if err == nil {
+		markAlive(j.conn)
+	}
 	if !Stale(err) || !j.open {
 		return err
 	}
