@@ -37,7 +37,12 @@ func (b batch) ask(ctx context.Context, last *call) []*history.Return {
 	for i := range b {
 		answers[i] = &history.Return{Outcome: history.Failed}
 	}
-	tx, err := last.pool.BeginTx(ctx, last.txOptions)
+	conn, err := last.pool.Acquire(ctx)
+	if err != nil {
+		return answers
+	}
+	defer conn.Release() // not before commit is done with it
+	tx, err := conn.BeginTx(ctx, last.txOptions)
 	if err != nil {
 		return answers
 	}

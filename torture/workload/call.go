@@ -73,7 +73,12 @@ func (c *call) askJSON(ctx context.Context, fn func(pgx.Tx) (idem.Response, erro
 
 // join makes the call inside a transaction of its own.
 func (c *call) join(ctx context.Context, fn func(pgx.Tx) (idem.Response, error)) *history.Return {
-	tx, err := c.pool.BeginTx(ctx, c.txOptions)
+	conn, err := c.pool.Acquire(ctx)
+	if err != nil {
+		return answerOf(idem.Result{}, err)
+	}
+	defer conn.Release() // not before commit is done with it
+	tx, err := conn.BeginTx(ctx, c.txOptions)
 	if err != nil {
 		return answerOf(idem.Result{}, err)
 	}
