@@ -63,15 +63,22 @@ func (k *key) trace() {
 	}
 }
 
-// addPossible adds the rejections that may have been recorded without anybody hearing of it.
+// addPossible adds what may have been committed without anybody hearing of it, and without leaving anything behind: a
+// rejection, and where a failover loses what was committed, any run of a call that never returned. Others may have been
+// refused for its sake in between.
 func (k *key) addPossible() {
 	for _, o := range k.operations {
-		if o.Outcome != history.Open && o.Outcome != history.Unknown || o.Fn != history.Reject {
+		if o.Outcome != history.Open && o.Outcome != history.Unknown {
 			continue
 		}
 		for _, run := range o.Runs {
-			x := k.execution(run.OperationID)
-			x.rejected = x.rejected || !x.certain
+			switch {
+			case o.Fn == history.Reject:
+				x := k.execution(run.OperationID)
+				x.rejected = x.rejected || !x.certain
+			case len(k.options.Losses) > 0:
+				k.execution(run.OperationID)
+			}
 		}
 	}
 }
