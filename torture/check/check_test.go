@@ -395,6 +395,31 @@ func TestLossesAreAllowedOnlyWhereThereWasOne(t *testing.T) {
 	})
 }
 
+// An execution of a process that was killed may be seen by nobody but those who are refused for its sake, and may then be
+// lost in a failover.
+func TestExecutionThatOnlyAMismatchShowsMayBeLostInAFailover(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		losses []Interval
+		want   bool
+	}{
+		"no failover":   {nil, false},
+		"in a failover": {[]Interval{{ms(1060), ms(1080)}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &story{options: Options{Losses: test.losses}}
+			killed := s.call(1, 1000, 1010, s.executes("x"))
+			s.call(2, 1030, 1040, mismatches(killed))
+			s.without("x")
+			neverReturns(killed)
+			if broken := s.broken(t); (len(broken) == 0) != test.want {
+				t.Errorf("broken: %q", broken)
+			}
+		})
+	}
+}
+
 // When the clock of the database jumps in the middle of an execution, its times say nothing.
 func TestTimesOfAnExecutionDuringWhichTheClockJumpedAreNotJudged(t *testing.T) {
 	t.Parallel()
