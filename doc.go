@@ -61,8 +61,8 @@
 // key says whether this very execution was committed. If it was, the call succeeds; if it was not, and no longer can be, the
 // function is run again. The answer is ErrOutcomeUnknown only if Postgres cannot be asked within some seconds, if the COMMIT
 // goes on for longer than that after the end of the context, as one that waits for a synchronous standby may, or if the TTL has
-// passed meanwhile, so that the record may have come and gone. A COMMIT that was sent is never cancelled. Until the TTL has passed, asking again with the same key is
-// always right.
+// passed meanwhile, so that the record may have come and gone. A COMMIT that was sent is never cancelled. Until the TTL has
+// passed, asking again with the same key is always right.
 //
 // # Concurrency
 //

@@ -13,9 +13,8 @@ import (
 // joined is one DoTx: a claim, fn's writes and a response inside a transaction of the caller's.
 type joined struct {
 	execution
-	inVain   func() error
-	part     *txn.Joined
-	previous string // the claim of the transaction that this one follows on
+	inVain func() error
+	part   *txn.Joined
 }
 
 // join runs the call inside tx.
@@ -72,36 +71,23 @@ func (j *joined) claim(ctx context.Context) (finding, error) {
 	return j.found(ctx, err)
 }
 
-// found tells what a claim and a load have found.
+// found tells what a claim that was answered with err has found, and undoes it if that is not the key.
 func (j *joined) found(ctx context.Context, err error) (finding, error) {
-	ours, createdAt := j.claiming.Claimed, j.claiming.CreatedAt
-	j.previous = j.claiming.Previous
-	if err == nil && !ours && j.loading.Expired() {
-		takeover := store.TakeOver{Key: &j.key}
-		j.loading = store.Load{Key: &j.key}
-		err = j.part.Ask(ctx, store.Calm{}, &takeover, &j.loading)
-		ours, createdAt, j.previous = takeover.Claimed, takeover.CreatedAt, takeover.Previous
+	found := held
+	if err == nil {
+		found, err = j.find(ctx, j.part.Ask)
 	}
 	switch {
 	case txn.LockTimedOut(err) && j.part.Saves():
 		return held, j.part.Undo(nil)
 	case txn.LockTimedOut(err): // the server has aborted the transaction
 		return held, nil
-	case err != nil:
-		return held, err
-	case ours:
-		j.claimedAt = createdAt
-		return claimed, nil
+	case err != nil || found == claimed:
+		return found, err
 	case j.part.Saves():
-		err = j.part.Undo(nil) // its lock, and what it has set
-	default:
-		err = j.part.Ask(ctx, store.Calm{})
+		return found, j.part.Undo(nil) // its lock, and what it has set
 	}
-	if !j.loading.Found || j.loading.Expired() {
-		return held, err
-	}
-	j.record = j.loading.Record
-	return answered, err
+	return found, j.part.Ask(ctx, store.Calm{})
 }
 
 // execute runs fn and records its response.
@@ -152,14 +138,13 @@ func (j *joined) reject(ctx context.Context, resp Response) (store.Record, error
 // complete records the response. It becomes valid with the caller's transaction.
 func (j *joined) complete(ctx context.Context, resp Response, state store.State) (store.Record, error) {
 	resp = resp.normal()
-	header, err := resp.check(j.maxResponse)
+	c, err := j.completion(resp, state)
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
 		return store.Record{}, err
 	}
-	c := &store.Complete{Key: &j.key, State: state, Status: resp.Status, Header: header, Body: resp.Body}
 	requests := []txn.Request{c}
 	if j.previous != "" {
 		requests = append(requests, store.Reclaim{OperationID: j.previous})

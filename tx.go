@@ -51,6 +51,7 @@ type execution struct {
 	loading   store.Load
 	record    store.Record // found, or just written
 	claimedAt time.Time    // by the clock of the database
+	previous  string       // the operation id of the claim that the transaction had made before, if it is a caller's
 	rejection *Response    // the final answer of a fn whose writes are undone, to be recorded
 }
 
@@ -76,8 +77,23 @@ func (x *execution) claim(ctx context.Context) (finding, error) {
 	if err != nil {
 		return heldIfLocked(err)
 	}
-	createdAt := x.claiming.CreatedAt
-	ours := x.claiming.Claimed
+	found, err := x.find(ctx, tx.Ask)
+	switch {
+	case err != nil:
+		tx.CloseAfter(err)
+		return heldIfLocked(err)
+	case found == claimed:
+		x.tx = tx
+	default:
+		go tx.Close() // the answer is known: nobody needs to wait for the rollback of nothing
+	}
+	return found, nil
+}
+
+// find tells what a claim and the load behind it have found. An expired record is taken over, for which ask makes another
+// round trip in the same transaction.
+func (x *execution) find(ctx context.Context, ask func(context.Context, ...txn.Request) error) (finding, error) {
+	ours, createdAt, previous := x.claiming.Claimed, x.claiming.CreatedAt, x.claiming.Previous
 	if !ours && x.loading.Expired() {
 		takeover := store.TakeOver{Key: &x.key}
 		x.loading = store.Load{Key: &x.key}
@@ -85,18 +101,16 @@ func (x *execution) claim(ctx context.Context) (finding, error) {
 		if x.claiming.AtOnce {
 			requests = []txn.Request{store.Calm{}, &takeover, &x.loading}
 		}
-		if err := tx.Ask(ctx, requests...); err != nil {
-			tx.CloseAfter(err)
-			return heldIfLocked(err)
+		if err := ask(ctx, requests...); err != nil {
+			return held, err
 		}
-		ours, createdAt = takeover.Claimed, takeover.CreatedAt
+		ours, createdAt, previous = takeover.Claimed, takeover.CreatedAt, takeover.Previous
 	}
-	if ours {
-		x.tx, x.claimedAt = tx, createdAt
+	switch {
+	case ours:
+		x.claimedAt, x.previous = createdAt, previous
 		return claimed, nil
-	}
-	go tx.Close() // the answer is known: nobody needs to wait for the rollback of nothing
-	if !x.loading.Found || x.loading.Expired() {
+	case !x.loading.Found || x.loading.Expired():
 		return held, nil
 	}
 	x.record = x.loading.Record
@@ -171,11 +185,10 @@ func (x *execution) rollback(rejected *rejection, undo bool, err error) (ending,
 // undo anything.
 func (x *execution) complete(ctx context.Context, resp Response, state store.State) (ending, error) {
 	resp = resp.normal()
-	header, err := resp.check(x.maxResponse)
+	c, err := x.completion(resp, state)
 	if err != nil {
 		return failed, err
 	}
-	c := &store.Complete{Key: &x.key, State: state, Status: resp.Status, Header: header, Body: resp.Body}
 	err = x.tx.Commit(ctx, c)
 	switch {
 	case err == nil && !c.Recorded:
@@ -197,6 +210,15 @@ func (x *execution) complete(ctx context.Context, resp Response, state store.Sta
 		return failed, err
 	}
 	return failed, completeError(err)
+}
+
+// completion returns the request that records a response.
+func (x *execution) completion(resp Response, state store.State) (*store.Complete, error) {
+	header, err := resp.check(x.maxResponse)
+	if err != nil {
+		return nil, err
+	}
+	return &store.Complete{Key: &x.key, State: state, Status: resp.Status, Header: header, Body: resp.Body}, nil
 }
 
 // tooSlow is the error of a fn that has let its transaction be for longer than the server allows. To run it again would be

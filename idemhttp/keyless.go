@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -16,12 +15,8 @@ var errUnknownWithoutKey = errors.New("idemhttp: COMMIT was not acknowledged, an
 
 // runKeyless runs the handler in a transaction that records nothing, again after a serialization failure or a deadlock.
 func (x *exchange) runKeyless(ctx context.Context) error {
-	retries := x.config.Retries
-	if retries == 0 {
-		retries = idem.DefaultRetries
-	}
 	engine := txn.Engine{Pool: x.pool, Options: x.config.TxOptions, Limits: txn.DefaultLimits}
-	err := engine.Do(ctx, retries, func(tx pgx.Tx) (undo bool, err error) {
+	err := engine.Do(ctx, x.config.Retries, func(tx pgx.Tx) (undo bool, err error) {
 		decision, err := x.run(tx)
 		return decision != Commit, err
 	})

@@ -55,6 +55,7 @@ func (c *Config) setDefaults() {
 	fill(&c.ReplayedHeader, defaultReplayed)
 	fill(&c.MaxBody, defaultMaxBody)
 	fill(&c.MaxResponse, idem.DefaultMaxResponse)
+	fill(&c.Retries, idem.DefaultRetries)
 	c.Header = http.CanonicalHeaderKey(c.Header)
 	c.ReplayedHeader = http.CanonicalHeaderKey(c.ReplayedHeader)
 	c.Methods = slices.Clone(c.Methods)
@@ -110,7 +111,7 @@ func (c *Config) options() ([]idem.Option, error) {
 		{"TxOptions", true, idem.WithTxOptions(c.TxOptions)},
 		{"TTL", c.TTL != 0, idem.WithTTL(c.TTL)},
 		{"Wait", c.Wait != 0, idem.WithWait(max(c.Wait, 0))},
-		{"Retries", c.Retries != 0, idem.WithRetries(max(c.Retries, 0))},
+		{"Retries", true, idem.WithRetries(max(c.Retries, 0))},
 		{"Observer", c.Observer != nil, idem.WithObserver(c.Observer)},
 	}
 	var options []idem.Option

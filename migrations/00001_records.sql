@@ -2,9 +2,9 @@
 CREATE SCHEMA idem;
 
 -- The columns that completing a record leaves alone come first: the update then logs only what follows them. It touches no
--- index (a HOT update), because the primary key is the only one: an index on expires_at would cost every first run more than
--- it saves the purge, which walks the table instead. There are no CHECK constraints and no enum: the server builds each
--- constraint anew for every statement, a tenth of what a first run costs it, and only this library writes.
+-- index (a HOT update), because the primary key is the only one: an index on expires_at would be one more to write in every
+-- first run, for a purge that can walk the table instead. There are no CHECK constraints and no enum: the server builds each
+-- constraint anew for every statement, and only this library writes.
 CREATE TABLE idem.records (
     scope        text COLLATE "C"  NOT NULL,
     key          text COLLATE "C"  NOT NULL,

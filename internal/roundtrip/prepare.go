@@ -9,8 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// planAge is how long a connection keeps the plan of a Statement with Replan. A plan that has become a bad one is used no
-// longer, and to make it anew costs the server some 50 µs.
+// planAge is how old the plan of a Statement with Replan may be when its connection is given back.
 const planAge = 2 * time.Second
 
 // The names under which a connection remembers what costs too much to find out each time.
@@ -105,7 +104,6 @@ func Replan(ctx context.Context, conn *pgx.Conn) error {
 	for s, p := range known {
 		if s.Replan && time.Since(p.planned) > planAge {
 			due = append(due, s)
-			delete(known, s)
 			pipeline.SendDeallocate(s.Name)
 			pipeline.SendPrepare(s.Name, s.SQL, nil)
 		}
@@ -113,6 +111,7 @@ func Replan(ctx context.Context, conn *pgx.Conn) error {
 	err := pipeline.Sync()
 	for i := 0; err == nil && i < len(due); i++ {
 		if _, err = pipeline.GetResults(); err == nil { // of the Close
+			delete(known, due[i])
 			err = learn(known, due[i], pipeline)
 		}
 	}

@@ -109,18 +109,8 @@ func (t *Trip) Skip() pgconn.CommandTag {
 	return pgconn.CommandTag{}
 }
 
-// RowReader takes the values of a row.
-type RowReader interface{ ReadRow(*Row) }
-
-type rowFunc func(*Row)
-
-func (f rowFunc) ReadRow(row *Row) { f(row) }
-
-// Row is Into for a function.
-func (t *Trip) Row(scan func(*Row)) bool { return t.Into(rowFunc(scan)) }
-
-// Into reads the answer to the next statement, which has one row or none. It reports whether there was a row.
-func (t *Trip) Into(reader RowReader) bool {
+// Row reads the answer to the next statement, which has one row or none, with scan. It reports whether there was a row.
+func (t *Trip) Row(scan func(*Row)) bool {
 	answer := t.next()
 	if answer == nil {
 		return false
@@ -128,7 +118,7 @@ func (t *Trip) Into(reader RowReader) bool {
 	found := answer.NextRow()
 	if found {
 		t.row = Row{values: answer.Values(), fields: answer.FieldDescriptions()}
-		reader.ReadRow(&t.row)
+		scan(&t.row)
 		if t.row.err != nil {
 			t.err = t.row.err
 		}

@@ -42,15 +42,12 @@ func (c *Claim) Queue(trip *roundtrip.Trip) {
 
 // Read reads the answer.
 func (c *Claim) Read(trip *roundtrip.Trip) {
-	c.Claimed = trip.Into(c)
-}
-
-// ReadRow reads what the database says of the record.
-func (c *Claim) ReadRow(row *roundtrip.Row) {
-	c.CreatedAt, c.ExpiresAt = row.Time(), row.Time()
-	if c.AtOnce {
-		c.Previous = row.Text("")
-	}
+	c.Claimed = trip.Row(func(row *roundtrip.Row) {
+		c.CreatedAt, c.ExpiresAt = row.Time(), row.Time()
+		if c.AtOnce {
+			c.Previous = row.Text("")
+		}
+	})
 }
 
 // TakeOver claims a key whose record has expired.

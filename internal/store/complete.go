@@ -32,8 +32,7 @@ func (c *Complete) Queue(trip *roundtrip.Trip) {
 
 // Read reads the answer.
 func (c *Complete) Read(trip *roundtrip.Trip) {
-	c.Recorded = trip.Into(c)
+	c.Recorded = trip.Row(func(row *roundtrip.Row) {
+		c.CompletedAt, c.ExpiresAt = row.Time(), row.Time()
+	})
 }
-
-// ReadRow reads what the database says of the record.
-func (c *Complete) ReadRow(row *roundtrip.Row) { c.CompletedAt, c.ExpiresAt = row.Time(), row.Time() }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Key is one call's view of one key, with its parts as statements carry them. It is made by NewKey and not changed.
+// Key is one call's view of one key, with its parts as statements carry them. It is made by NewKey.
 type Key struct {
 	OperationID string // of the call
 	Lock        int64

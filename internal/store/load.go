@@ -18,22 +18,19 @@ func (l *Load) Queue(trip *roundtrip.Trip) {
 
 // Read reads the answer.
 func (l *Load) Read(trip *roundtrip.Trip) {
-	l.Found = trip.Into(l)
-}
-
-// ReadRow reads the record.
-func (l *Load) ReadRow(row *roundtrip.Row) {
-	r := &l.Record
-	r.SameHash = row.Bool()
-	r.OperationID = row.Text(l.Key.OperationID)
-	r.State = State(row.Text(string(Completed), string(Processing), string(Failed)))
-	r.Status = row.Int()
-	header, err := decodeHeader(row.Bytes())
-	r.Header = header
-	r.Body = row.Bytes()
-	r.CreatedAt, r.CompletedAt = row.Time(), row.Time()
-	r.ExpiresAt, r.LoadedAt = row.Time(), row.Time()
-	row.Fail(err)
+	l.Found = trip.Row(func(row *roundtrip.Row) {
+		r := &l.Record
+		r.SameHash = row.Bool()
+		r.OperationID = row.Text(l.Key.OperationID)
+		r.State = State(row.Text(string(Completed), string(Processing), string(Failed)))
+		r.Status = row.Int()
+		header, err := decodeHeader(row.Bytes())
+		r.Header = header
+		r.Body = row.Bytes()
+		r.CreatedAt, r.CompletedAt = row.Time(), row.Time()
+		r.ExpiresAt, r.LoadedAt = row.Time(), row.Time()
+		row.Fail(err)
+	})
 }
 
 // Ours reports whether the record that was found is of this call's own execution.

@@ -20,25 +20,25 @@ func (t *Tx) Commit(ctx context.Context, requests ...Request) error {
 	}
 	c := &t.commit
 	c.sql = t.engine.Options.CommitQuery
-	requests = append(append(t.last[:0], requests...), c)
+	requests = append(append(t.withCommit[:0], requests...), c)
 	if ctx.Done() == nil {
 		return t.committed(c, askUncancelled(t.conn, requests))
 	}
-	answer := make(chan answer, 1)
-	go answerUncancelled(t.conn, requests, answer)
+	answers := make(chan answer, 1)
+	go answerUncancelled(t.conn, requests, answers)
 	select {
-	case a := <-answer:
+	case a := <-answers:
 		return t.committed(c, a.get())
 	case <-ctx.Done():
 	}
 	grace := time.NewTimer(t.engine.Limits.Commit)
 	defer grace.Stop()
 	select {
-	case a := <-answer:
+	case a := <-answers:
 		return t.committed(c, a.get())
 	case <-grace.C:
 	}
-	t.leaveAlone(answer)
+	t.leaveAlone(answers)
 	return &UnknownError{Err: fmt.Errorf("no answer came within %v after the end of the context: %w", t.engine.Limits.Commit, context.Cause(ctx))}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem/internal/roundtrip"
 )
@@ -41,14 +42,13 @@ type command string
 func (c command) Queue(trip *roundtrip.Trip) { trip.Exec(string(c)) }
 func (c command) Read(trip *roundtrip.Trip)  { trip.Skip() }
 
-// execute sends commands in one round trip.
+// execute makes one round trip of commands.
 func execute(ctx context.Context, conn *pgx.Conn, commands ...string) error {
-	trip := roundtrip.On(conn)
-	for _, c := range commands {
-		trip.Exec(c)
+	requests := make([]Request, len(commands))
+	for i, c := range commands {
+		requests[i] = command(c)
 	}
-	trip.Send(ctx)
-	return trip.End()
+	return ask(ctx, conn, requests)
 }
 
 var (
@@ -62,3 +62,19 @@ func beginSQL(options pgx.TxOptions) string {
 	batch.BeginTx(options)
 	return batch.QueuedQueries[0].SQL
 }
+
+// commitStatement queues the COMMIT of a transaction.
+type commitStatement struct {
+	sql string // of the caller's own, if there is one
+	tag pgconn.CommandTag
+}
+
+func (c *commitStatement) Queue(trip *roundtrip.Trip) {
+	if c.sql == "" {
+		trip.Add(commit)
+		return
+	}
+	trip.Exec(c.sql)
+}
+
+func (c *commitStatement) Read(trip *roundtrip.Trip) { c.tag = trip.Skip() }

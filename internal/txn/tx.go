@@ -20,7 +20,7 @@ type Tx struct {
 	access *access // of the last fn
 
 	commit     commitStatement
-	last       [4]Request // what travels with COMMIT, as a rule
+	withCommit [4]Request // room for what travels with COMMIT
 	cancelling sync.WaitGroup
 }
 
@@ -147,19 +147,3 @@ func txOf(conn *pgx.Conn) pgx.Tx {
 	data[txOnConn] = tx
 	return tx
 }
-
-// commitStatement queues the COMMIT of a transaction.
-type commitStatement struct {
-	sql string // of the caller's own, if there is one
-	tag pgconn.CommandTag
-}
-
-func (c *commitStatement) Queue(trip *roundtrip.Trip) {
-	if c.sql == "" {
-		trip.Add(commit)
-		return
-	}
-	trip.Exec(c.sql)
-}
-
-func (c *commitStatement) Read(trip *roundtrip.Trip) { c.tag = trip.Skip() }

@@ -38,7 +38,7 @@ func Unanswered(pool *pgxpool.Pool) int {
 // leaveAlone takes the connection out of the pool and waits for the answer in the background: as long as the limit, and as
 // the pool is open. As many connections may wait as the pool may have; the socket of one more is closed. That does not
 // disturb the COMMIT: no CancelRequest for it has any effect.
-func (t *Tx) leaveAlone(answer <-chan answer) {
+func (t *Tx) leaveAlone(answers <-chan answer) {
 	pool, conn := t.engine.Pool, t.pooled.Hijack()
 	t.pooled = nil
 	u := enterUnanswered(pool)
@@ -50,7 +50,7 @@ func (t *Tx) leaveAlone(answer <-chan answer) {
 		limit := time.NewTimer(unansweredLimit)
 		defer limit.Stop()
 		select {
-		case <-answer:
+		case <-answers:
 		case <-limit.C:
 		case <-u.closed:
 		}

@@ -61,7 +61,7 @@ func commitMutants() []Mutant {
 			Duration: 5 * time.Second,
 			Faults:   []fault.Name{fault.Delay, fault.GhostStandby, fault.Freeze}, Rules: []rule.Rule{rule.Nothing},
 			Edits: []Edit{{"internal/txn/commit.go", "	grace := time.NewTimer(t.engine.Limits.Commit)\n", `	if ctx.Err() != nil {
-		t.leaveAlone(answer)
+		t.leaveAlone(answers)
 		return ctx.Err()
 	}
 	grace := time.NewTimer(t.engine.Limits.Commit)
@@ -74,7 +74,7 @@ func commitMutants() []Mutant {
 			Edits: []Edit{
 				{"internal/txn/uncancelled.go", "	secret := conn.PgConn().SecretKey()\n	scramble(secret)\n", ""},
 				{"internal/txn/uncancelled.go", "	if !conn.IsClosed() {\n		scramble(secret)\n	}\n", ""},
-				{"internal/txn/commit.go", "	t.leaveAlone(answer)\n	return &UnknownError", "	_ = t.conn.PgConn().CancelRequest(context.Background())\n	t.leaveAlone(answer)\n	return &UnknownError"},
+				{"internal/txn/commit.go", "	t.leaveAlone(answers)\n	return &UnknownError", "	_ = t.conn.PgConn().CancelRequest(context.Background())\n	t.leaveAlone(answers)\n	return &UnknownError"},
 			},
 		},
 		{
