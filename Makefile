@@ -26,7 +26,7 @@ serve: testenv ## run the example's server until Ctrl-C
 	@bin/testenv $(TESTENV) go run ./example/orders serve
 
 test: testenv ## run every test with the race detector
-	@bin/testenv $(TESTENV) sh -c '$(call each,go test -race $$GOTEST ./...)'
+	@bin/testenv $(TESTENV) sh -c '$(call each,go test -race -timeout 60m $$GOTEST ./...)'
 
 short: testenv ## run the tests of the root module alone, without the race detector
 	@bin/testenv $(TESTENV) sh -c 'go test $$GOTEST ./...'

@@ -91,6 +91,10 @@ func (r *run) start(ctx context.Context, stop func(), k Kind, rng *rand.Rand) {
 	case <-ctx.Done():
 		return
 	}
+	if ctx.Err() != nil { // a fault of the server has hung: its place was free, and nobody may take it
+		<-slots
+		return
+	}
 	r.running.Go(func() {
 		defer func() { <-slots }()
 		err := r.target.inject(ctx, r.limits, k, rng, r.report)

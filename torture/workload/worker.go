@@ -97,11 +97,15 @@ func pause(r *rand.Rand, outcome history.Outcome) time.Duration {
 	return 0
 }
 
-// newBatch numbers the calls of a batch, which is made as a whole even if it exceeds the number of calls to be made.
+// newBatch numbers the calls of a batch, of which there are no more than there are calls left to be made.
 func newBatch(config *Config, p *plan, made *atomic.Uint32, number uint32, writer *history.Writer) batch {
 	var b batch
 	for _, one := range p.batch {
-		b = append(b, newCall(config, one, made.Add(1), writer))
+		n := made.Add(1)
+		if config.Ops > 0 && int(n) > config.Ops {
+			break
+		}
+		b = append(b, newCall(config, one, n, writer))
 	}
 	return append(b, newCall(config, p, number, writer))
 }
