@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/pgproxy"
 	"github.com/idem-go/idem/internal/pgtest"
 )
 
@@ -117,11 +116,7 @@ func BenchmarkRatios(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/clients=%d", network.name, clients), func(b *testing.B) {
 				dsn := pgtest.DSN(b)
 				if network.delay > 0 {
-					proxy, err := pgproxy.New(dsn)
-					if err != nil {
-						b.Fatal(err)
-					}
-					defer proxy.Close()
+					proxy := pgtest.Proxy(b, dsn)
 					proxy.SetLatency(network.delay)
 					dsn = proxy.DSN()
 				}

@@ -27,16 +27,7 @@ type proxied struct {
 func newProxied(t *testing.T) *proxied {
 	t.Helper()
 	dsn := pgtest.DSN(t)
-	proxy, err := pgproxy.New(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := proxy.Close(); err != nil {
-			t.Errorf("proxy: %v", err)
-		}
-	})
-	return &proxied{ledger: ledgerOn(t, pgtest.Open(t, dsn)), proxy: proxy, watch: newWatch()}
+	return &proxied{ledger: ledgerOn(t, pgtest.Open(t, dsn)), proxy: pgtest.Proxy(t, dsn), watch: newWatch()}
 }
 
 var isClaim = pgproxy.Contains("-- name: Claim")

@@ -4,16 +4,15 @@ import (
 	"hash/maphash"
 	"net/http"
 	"sync/atomic"
-)
 
-// attemptHeader is the header field by which idemclient says which attempt a request is.
-const attemptHeader = "Idempotency-Attempt"
+	"github.com/idem-go/idem/internal/keyheader"
+)
 
 // likelyReplay reports whether the client says that this is its second attempt or a later one: the field has one value,
 // which is a decimal integer of at most 15 digits, not below 2. It is a hint: whether it is true or not, the answer is the
 // same.
 func likelyReplay(r *http.Request) bool {
-	values := r.Header[attemptHeader]
+	values := r.Header[keyheader.Attempt]
 	if len(values) != 1 {
 		return false
 	}

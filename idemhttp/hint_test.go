@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/keyheader"
 )
 
 func TestSecondAttemptOfAClientIsLikelyAReplay(t *testing.T) {
@@ -98,7 +99,7 @@ func TestLikelyReplayIsHinted(t *testing.T) {
 		r := httptest.NewRequest(http.MethodPost, "/orders", nil)
 		r.Header.Set("Idempotency-Key", key)
 		if attempt != "" {
-			r.Header.Set(attemptHeader, attempt)
+			r.Header.Set(keyheader.Attempt, attempt)
 		}
 		h.ServeHTTP(httptest.NewRecorder(), r)
 		return hinted
@@ -121,7 +122,7 @@ func TestLikelyReplayIsHinted(t *testing.T) {
 
 func TestMemoryOfAnsweredKeysAllocatesNothing(t *testing.T) {
 	a := newAnswered()
-	r := &http.Request{Header: http.Header{attemptHeader: {"1"}}}
+	r := &http.Request{Header: http.Header{keyheader.Attempt: {"1"}}}
 	if n := testing.AllocsPerRun(1000, func() { hint(a, r) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -137,7 +138,7 @@ func hint(a *answered, r *http.Request) bool {
 
 func BenchmarkReplayHint(b *testing.B) {
 	a := newAnswered()
-	r := &http.Request{Header: http.Header{attemptHeader: {"1"}}}
+	r := &http.Request{Header: http.Header{keyheader.Attempt: {"1"}}}
 	b.ReportAllocs()
 	for b.Loop() {
 		hint(a, r)

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/keyheader"
 )
@@ -127,14 +125,7 @@ func (m *Middleware) problemAround(f *failure, err error) *Problem {
 
 // passes reports whether err tells of a state that passes: of the database, or of the time for the request.
 func passes(err error) bool {
-	return idem.Retryable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || readOnly(err)
-}
-
-// readOnly reports whether err tells of a server that takes no writes. After a failover it is the one that is no longer the
-// primary, and the next connection leads to the one that is.
-func readOnly(err error) bool {
-	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pgErr.Code == "25006"
+	return idem.Retryable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 func (m *Middleware) problemOfKey(err error) *Problem {

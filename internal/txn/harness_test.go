@@ -27,17 +27,8 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	dsn := pgtest.EmptyDSN(t)
-	proxy, err := pgproxy.New(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := proxy.Close(); err != nil {
-			t.Errorf("proxy: %v", err)
-		}
-	})
-	b := &bench{t: t, direct: pgtest.Open(t, dsn), proxy: proxy}
-	_, err = b.direct.Exec(t.Context(), `create table made (name text, pair text, unique (pair) deferrable initially deferred)`)
+	b := &bench{t: t, direct: pgtest.Open(t, dsn), proxy: pgtest.Proxy(t, dsn)}
+	_, err := b.direct.Exec(t.Context(), `create table made (name text, pair text, unique (pair) deferrable initially deferred)`)
 	if err != nil {
 		t.Fatal(err)
 	}

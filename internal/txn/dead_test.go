@@ -15,11 +15,7 @@ import (
 func TestOpenSkipsNoMoreDeadConnectionsThanThePoolHas(t *testing.T) {
 	t.Parallel()
 	const most = 5
-	proxy, err := pgproxy.New(pgtest.DSN(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { proxy.Close() })
+	proxy := pgtest.Proxy(t, pgtest.DSN(t))
 	pool := pgtest.Open(t, proxy.DSN(), func(config *pgxpool.Config) {
 		config.MaxConns = most
 		config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error { markAlive(conn); return nil }
