@@ -182,7 +182,10 @@ func (x *execution) run(ctx context.Context) (ending, error) {
 
 // runHeld gives the transaction of the claim to the Runner.
 func (x *execution) runHeld(ctx context.Context) (ending, error) {
-	defer x.tx.Close()
+	defer x.tx.Close() // also if the function panics
+	if x.rejection != nil {
+		return x.complete(ctx, *x.rejection, store.Failed)
+	}
 	x.trace.attempts++
 	end := x.runner.Begin(ctx, x.asHeld, x.tx)
 	if end.Outcome != hold.Unheld {

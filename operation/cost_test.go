@@ -192,3 +192,13 @@ func TestOperationsUnderWayDoNotKeepATransactionOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// onStatement calls f for every statement with this text that the server has answered.
+func (c *traffic) onStatement(text string, f func()) {
+	match := pgproxy.Contains(text)
+	c.proxy.Observe(func(e pgproxy.Event) {
+		if e.Stage == pgproxy.Answered && match(e.Statement) {
+			f()
+		}
+	})
+}
