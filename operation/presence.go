@@ -20,6 +20,7 @@ type instance struct {
 	number   int
 	keeper   keeper
 	gone     chan struct{} // closed when it is not seen any more
+	taking   chan struct{} // holds a token unless somebody takes up what is not on the list yet
 
 	mu      sync.Mutex
 	lost    bool
@@ -123,7 +124,8 @@ func (p *presence) get(ctx context.Context) (*instance, error) {
 	if i := p.seen(); i != nil {
 		return i, nil
 	}
-	i := &instance{presence: p, gone: make(chan struct{}), running: map[string]context.CancelCauseFunc{}}
+	i := &instance{presence: p, gone: make(chan struct{}), taking: make(chan struct{}, 1), running: map[string]context.CancelCauseFunc{}}
+	i.taking <- struct{}{}
 	if err := i.appear(ctx); err != nil {
 		return nil, err
 	}
@@ -205,7 +207,10 @@ func (i *instance) tidy() {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), tidyPause)
-		if err := i.presence.engine.Query(ctx, store.Disown{Owner: i.number, Running: i.list()}); err != nil {
+		err := i.alone(ctx, func() error {
+			return i.presence.engine.Query(ctx, store.Disown{Owner: i.number, Running: i.list()})
+		})
+		if err != nil {
 			i.leak()
 		}
 		cancel()
@@ -221,6 +226,18 @@ func (i *instance) enter(operation string, cancel context.CancelCauseFunc) bool 
 	}
 	i.running[operation] = cancel
 	return true
+}
+
+// alone runs f while nobody else of this process takes anything up: what the database says of this instance and the list do
+// not fit in between.
+func (i *instance) alone(ctx context.Context, f func() error) error {
+	select {
+	case <-i.taking:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { i.taking <- struct{}{} }()
+	return f()
 }
 
 // reserve puts an operation on the list that is about to be taken up. It reports false if it is worked on already.

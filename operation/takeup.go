@@ -25,7 +25,15 @@ func (w *work) takeUp(ctx context.Context) (hold.Ending, bool) {
 	take := store.TakeOperation{OperationID: w.operation, Owner: instance.number, Epoch: w.epoch}
 	steps := store.LoadSteps{OperationID: w.operation}
 	show := store.ShowOperation{OperationID: w.operation}
-	if !instance.reserve(w.operation) { // another goroutine of this process works on it
+	reserved := false
+	err = instance.alone(ctx, func() error {
+		reserved = instance.reserve(w.operation)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return w.abandon(w.unavailable(ctx, err)), false
+	case !reserved: // another goroutine of this process works on it
 		return w.abandon(hold.Ending{Outcome: hold.Elsewhere}), false
 	}
 	err = w.call.Engine().Query(ctx, &take, &steps, &show)

@@ -152,8 +152,18 @@ func (r *running) look(ctx context.Context) (full bool) {
 		return false
 	}
 	defer i.release()
-	take := store.TakeOperations{Owner: i.number, Names: r.names, Running: i.list(), Room: room}
-	if err := r.engine.Query(ctx, &take); err != nil {
+	take := store.TakeOperations{Owner: i.number, Names: r.names, Room: room}
+	err = i.alone(ctx, func() error {
+		take.Running = i.list()
+		if err := r.engine.Query(ctx, &take); err != nil {
+			return err
+		}
+		for n := range take.Taken {
+			i.reserve(take.Taken[n].OperationID)
+		}
+		return nil
+	})
+	if err != nil {
 		i.leak()
 		r.complain(ctx, "operation: a worker cannot look for work", err)
 		return false
@@ -199,7 +209,8 @@ func (r *running) goOn(i *instance, taken *store.Taken) {
 func (r *running) execute(i *instance, taken *store.Taken) hold.Ending {
 	w := &work{definition: r.definitions[taken.Name], instance: i, operation: taken.OperationID, epoch: taken.Epoch}
 	call, err := hold.Settings(r.pool, taken.Scope, taken.Key, taken.TTL, nil)
-	if err != nil || !i.reserve(taken.OperationID) {
+	if err != nil {
+		i.leave(taken.OperationID, true)
 		i.release()
 		return hold.Ending{Err: err}
 	}

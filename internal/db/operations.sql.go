@@ -541,11 +541,9 @@ WITH due AS (
                 SELECT s.operation_id FROM idem.signals s
                 JOIN idem.operations w ON w.id OPERATOR(pg_catalog.=) s.operation_id
                 WHERE NOT s.taken AND w.state OPERATOR(pg_catalog.=) 'running' AND w.step OPERATOR(pg_catalog.=) s.name)))
-      AND (c.owner IS NULL
-           OR c.owner OPERATOR(pg_catalog.=) $1::pg_catalog.int4
-              AND c.id OPERATOR(pg_catalog.<>) ALL (($3::pg_catalog.text)::pg_catalog.uuid[])
-           OR c.owner OPERATOR(pg_catalog.<>) $1::pg_catalog.int4
-              AND c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(
+      AND c.id OPERATOR(pg_catalog.<>) ALL (($3::pg_catalog.text)::pg_catalog.uuid[])
+      AND (c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) $1::pg_catalog.int4
+           OR c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(
                     SELECT l.objid::pg_catalog.int8::pg_catalog.int4 FROM pg_catalog.pg_locks l
                     WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
                       AND l.classid OPERATOR(pg_catalog.=) (1768187247::pg_catalog.int8)::pg_catalog.oid
