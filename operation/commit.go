@@ -187,7 +187,21 @@ func (op *Op) uncommitted(err error, advanced bool) error {
 	case txn.HasCode(err, store.Gone) && first, txn.HasCode(err, store.Gone) && advanced:
 		return op.halt(broken, txn.Ended("the claimed record is gone, or the transaction is another one", nil))
 	case txn.HasCode(err, store.Gone):
-		return op.halt(lost, nil)
+		return op.refused(err)
 	}
 	return op.failed(err)
+}
+
+// refused tells why a commit was fenced off: because somebody else has the operation, or because fn has ended the transaction
+// that was begun for it, and begun another one.
+func (op *Op) refused(err error) error {
+	op.close(err)
+	show := store.ShowOperation{OperationID: op.work.operation}
+	if err := op.work.call.Engine().Query(op.ctx, &show); err != nil {
+		return op.failed(err)
+	}
+	if show.State == store.OperationRunning && show.Epoch == op.work.epoch {
+		return op.halt(broken, txn.Ended("a statement of fn did, and began another", nil))
+	}
+	return op.halt(lost, nil)
 }

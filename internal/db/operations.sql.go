@@ -415,7 +415,7 @@ func (q *Queries) SendSignal(ctx context.Context, arg SendSignalParams) (bool, e
 }
 
 const ShowOperation = `-- name: ShowOperation :one
-SELECT o.name, o.state, o.undoing, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
+SELECT o.name, o.state, o.epoch, o.undoing, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
        pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
        pg_catalog.timestamptz_send(o.wake_at)::pg_catalog.bytea AS wake_at,
        pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
@@ -426,6 +426,7 @@ WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
 type ShowOperationRow struct {
 	Name     string
 	State    string
+	Epoch    int32
 	Undoing  bool
 	Step     string
 	Attempts int32
@@ -442,6 +443,7 @@ func (q *Queries) ShowOperation(ctx context.Context, operationID string) (ShowOp
 	err := row.Scan(
 		&i.Name,
 		&i.State,
+		&i.Epoch,
 		&i.Undoing,
 		&i.Step,
 		&i.Attempts,

@@ -115,6 +115,7 @@ type ShowOperation struct {
 	Found    bool
 	Name     string
 	State    OperationState
+	Epoch    int
 	Undoing  bool
 	Step     string
 	Attempts int
@@ -130,7 +131,7 @@ func (s *ShowOperation) Queue(trip *roundtrip.Trip) { trip.Add(showOperation, []
 // Read reads the answer.
 func (s *ShowOperation) Read(trip *roundtrip.Trip) {
 	s.Found = trip.Row(func(row *roundtrip.Row) {
-		s.Name, s.State, s.Undoing, s.Step = row.Text(), OperationState(row.Text()), row.Bool(), row.Text()
+		s.Name, s.State, s.Epoch, s.Undoing, s.Step = row.Text(), OperationState(row.Text()), row.Int(), row.Bool(), row.Text()
 		s.Attempts, s.Reason = row.Int(), row.Text()
 		s.Since, s.WakeAt, s.LoadedAt = row.Time(), row.Time(), row.Time()
 	})
