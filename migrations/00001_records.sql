@@ -17,6 +17,7 @@ CREATE TABLE idem.records (
     completed_at timestamptz,
     header       jsonb,
     body         bytea,
+    sealed_by    text COLLATE "C",
     PRIMARY KEY (scope, key)
 );
 
@@ -45,7 +46,9 @@ COMMENT ON COLUMN idem.records.completed_at IS
 COMMENT ON COLUMN idem.records.header IS
     'Header of the stored response: an object of arrays of strings, NULL if it has none.';
 COMMENT ON COLUMN idem.records.body IS
-    'Body of the stored response, byte for byte, NULL if it has none.';
+    'Body of the stored response, byte for byte, NULL if it has none. Of a sealed response, header and body together, encrypted.';
+COMMENT ON COLUMN idem.records.sealed_by IS
+    'Id of the key that the response is sealed with, NULL if it is stored plain. A sealed response has no header of its own.';
 
 -- +goose Down
 DROP TABLE idem.records;
