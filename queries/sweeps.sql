@@ -96,11 +96,10 @@ LIMIT 1;
 
 -- name: Backlog :one
 -- Backlog tells what standbys and vacuum have yet to do: the WAL that the slowest standby has not replayed, in bytes, and how
--- many standbys this role may not see; the rows of a part that are dead and not yet vacuumed, and those that it has in all.
+-- many standbys this role may not see; and the rows of a part that are dead and not yet vacuumed.
 SELECT coalesce(slowest.lag, 0)::pg_catalog.int8 AS lag, coalesce(slowest.application_name, '')::pg_catalog.text AS standby,
        (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication WHERE state IS NULL)::pg_catalog.int8 AS hidden,
-       coalesce(pg_catalog.pg_stat_get_dead_tuples((@oid::pg_catalog.int8)::pg_catalog.oid), 0)::pg_catalog.int8 AS dead,
-       coalesce((SELECT c.reltuples FROM pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) (@oid::pg_catalog.int8)::pg_catalog.oid), 0)::pg_catalog.int8 AS rows
+       coalesce(pg_catalog.pg_stat_get_dead_tuples((@oid::pg_catalog.int8)::pg_catalog.oid), 0)::pg_catalog.int8 AS dead
 FROM (SELECT 1) one
 LEFT JOIN LATERAL (
     SELECT s.application_name, pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(),

@@ -61,8 +61,7 @@ func (q *Queries) AdvanceSweep(ctx context.Context, arg AdvanceSweepParams) (Adv
 const Backlog = `-- name: Backlog :one
 SELECT coalesce(slowest.lag, 0)::pg_catalog.int8 AS lag, coalesce(slowest.application_name, '')::pg_catalog.text AS standby,
        (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication WHERE state IS NULL)::pg_catalog.int8 AS hidden,
-       coalesce(pg_catalog.pg_stat_get_dead_tuples(($1::pg_catalog.int8)::pg_catalog.oid), 0)::pg_catalog.int8 AS dead,
-       coalesce((SELECT c.reltuples FROM pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) ($1::pg_catalog.int8)::pg_catalog.oid), 0)::pg_catalog.int8 AS rows
+       coalesce(pg_catalog.pg_stat_get_dead_tuples(($1::pg_catalog.int8)::pg_catalog.oid), 0)::pg_catalog.int8 AS dead
 FROM (SELECT 1) one
 LEFT JOIN LATERAL (
     SELECT s.application_name, pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(),
@@ -79,11 +78,10 @@ type BacklogRow struct {
 	Standby string
 	Hidden  int64
 	Dead    int64
-	Rows    int64
 }
 
 // Backlog tells what standbys and vacuum have yet to do: the WAL that the slowest standby has not replayed, in bytes, and how
-// many standbys this role may not see; the rows of a part that are dead and not yet vacuumed, and those that it has in all.
+// many standbys this role may not see; and the rows of a part that are dead and not yet vacuumed.
 func (q *Queries) Backlog(ctx context.Context, oid int64) (BacklogRow, error) {
 	row := q.db.QueryRow(ctx, Backlog, oid)
 	var i BacklogRow
@@ -92,7 +90,6 @@ func (q *Queries) Backlog(ctx context.Context, oid int64) (BacklogRow, error) {
 		&i.Standby,
 		&i.Hidden,
 		&i.Dead,
-		&i.Rows,
 	)
 	return i, err
 }

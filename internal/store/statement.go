@@ -80,7 +80,7 @@ var (
 		SQL: db.Part, Params: []roundtrip.Param{text, plain}, Results: []int16{asText, asText, asText, asText, asText},
 	})
 	backlog = roundtrip.New(roundtrip.Statement{
-		SQL: db.Backlog, Params: []roundtrip.Param{plain}, Results: []int16{asText, asText, asText, asText, asText},
+		SQL: db.Backlog, Params: []roundtrip.Param{plain}, Results: []int16{asText, asText, asText, asText},
 	})
 )
 

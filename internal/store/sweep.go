@@ -150,7 +150,6 @@ type Backlog struct {
 	Standby string
 	Hidden  int64 // standbys that this role may not see
 	Dead    int64 // rows that no vacuum has removed yet
-	Rows    int64 // an estimate
 }
 
 // Queue adds the statement.
@@ -159,8 +158,7 @@ func (b *Backlog) Queue(trip *roundtrip.Trip) { trip.Add(backlog, integer(b.OID)
 // Read reads the answer.
 func (b *Backlog) Read(trip *roundtrip.Trip) {
 	trip.Row(func(row *roundtrip.Row) {
-		b.Lag, b.Standby, b.Hidden = int64(row.Int()), row.Text(), int64(row.Int())
-		b.Dead, b.Rows = int64(row.Int()), int64(row.Int())
+		b.Lag, b.Standby, b.Hidden, b.Dead = int64(row.Int()), row.Text(), int64(row.Int()), int64(row.Int())
 	})
 }
 
