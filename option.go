@@ -29,6 +29,7 @@ type settings struct {
 	maxResponse  int
 	txOptions    pgx.TxOptions
 	observer     Observer
+	sealer       Sealer
 	replayLikely bool
 	limits       limits
 	lock         func(scope, key string) *int64 // instead of the advisory lock of the key; nil is none
@@ -140,6 +141,24 @@ func WithMaxResponse(bytes int) Option {
 // WithObserver lets observer see what becomes of the call.
 func WithObserver(observer Observer) Option {
 	return func(s *settings) { s.observer = observer }
+}
+
+// WithSealer encrypts the response at rest, and opens that of a replay: see package seal. Whoever calls with a key has to give
+// the same Sealer, or one that opens what the other one seals. A Sealer may also have a method Check() error, which says what is
+// wrong with it: then CheckOptions does, and so does every call, before it does anything else.
+func WithSealer(sealer Sealer) Option {
+	return func(s *settings) {
+		if sealer == nil {
+			s.refuse("WithSealer(nil): to store responses plain, leave the option out")
+			return
+		}
+		if checked, ok := sealer.(interface{ Check() error }); ok {
+			if err := checked.Check(); err != nil {
+				s.refuse("WithSealer: %w", err)
+			}
+		}
+		s.sealer = sealer
+	}
 }
 
 // WithReplayLikely says that the key was probably used before, as in a request that says it is a repetition. The call then

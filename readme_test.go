@@ -53,6 +53,7 @@ func blocks(document, language string) []string {
 // imports are the packages that a block which is no whole file may use.
 var imports = map[string]string{
 	"context": "context", "errors": "errors", "fmt": "fmt", "sql": "database/sql", "time": "time", "http": "net/http", "strings": "strings",
+	"base64": "encoding/base64", "os": "os", "seal": "github.com/idem-go/idem/seal",
 	"pgx": "github.com/jackc/pgx/v5", "pgxpool": "github.com/jackc/pgx/v5/pgxpool", "goose": "github.com/pressly/goose/v3",
 	"idem": "github.com/idem-go/idem", "migrations": "github.com/idem-go/idem/migrations", "idemclient": "github.com/idem-go/idem/idemclient",
 }

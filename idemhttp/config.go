@@ -88,4 +88,7 @@ type Config struct {
 	MaxResponse int
 
 	Observer idem.Observer
+
+	// Sealer encrypts the recorded answers at rest. An answer that it does not open is a 500, of which the log says why.
+	Sealer idem.Sealer
 }

@@ -113,6 +113,7 @@ func (c *Config) options() ([]idem.Option, error) {
 		{"Wait", c.Wait != 0, idem.WithWait(max(c.Wait, 0))},
 		{"Retries", true, idem.WithRetries(max(c.Retries, 0))},
 		{"Observer", c.Observer != nil, idem.WithObserver(c.Observer)},
+		{"Sealer", c.Sealer != nil, idem.WithSealer(c.Sealer)},
 	}
 	var options []idem.Option
 	for _, field := range fields {
