@@ -87,5 +87,7 @@ type Config struct {
 	// default is 1 MiB.
 	MaxResponse int
 
+	// Name and Observer are also for requests without a key. Several observers become one by idem.Observers.
+	Name     string
 	Observer idem.Observer
 }

@@ -45,6 +45,7 @@ func TestConfigThatCannotBeMeantIsRefused(t *testing.T) {
 		{"TTL", func(c *idemhttp.Config) { c.TTL = -time.Hour }},
 		{"TTL", func(c *idemhttp.Config) { c.TTL = time.Millisecond - 1 }},
 		{"TTL", func(c *idemhttp.Config) { c.TTL = 200 * 365 * 24 * time.Hour }},
+		{"Name", func(c *idemhttp.Config) { c.Name = "a\nb" }},
 		{"TxOptions", func(c *idemhttp.Config) { c.TxOptions.AccessMode = pgx.ReadOnly }},
 		{"Statuses.InProgress", func(c *idemhttp.Config) { c.Statuses.InProgress = 200 }},
 		{"Statuses.MissingKey", func(c *idemhttp.Config) { c.Statuses.MissingKey = 600 }},
