@@ -27,6 +27,11 @@ func (p *pace) after(took time.Duration) time.Duration {
 	case took < aim/2:
 		p.pages = min(2*p.pages, p.most)
 	}
+	return p.pause(took)
+}
+
+// pause is in proportion to the work.
+func (p *pace) pause(took time.Duration) time.Duration {
 	return min(time.Duration(float64(took)*(1/p.share-1)), maxPause)
 }
 

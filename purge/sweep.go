@@ -167,7 +167,7 @@ func (s *sweep) step(ctx context.Context, part *store.Part, p *portion) (time.Du
 	case txn.LockTimedOut(err):
 		return 0, s.holder.wait(ctx, Lock)
 	case tookTooLong(err) && ctx.Err() == nil && s.pace.halve():
-		return maxPause / 10, nil
+		return s.pace.pause(workLimit), nil
 	case err != nil:
 		return 0, err
 	}
