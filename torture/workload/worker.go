@@ -61,7 +61,10 @@ func work(stop context.Context, config *Config, writer *history.Writer) error {
 		return err
 	}
 	var made atomic.Uint32
-	var callers sync.WaitGroup
+	var callers, purging sync.WaitGroup
+	purges, stopPurge := context.WithCancel(stop)
+	defer stopPurge()
+	purging.Go(func() { purgeUntil(purges, pools[config.Slot/2%len(pools)]) })
 	for n := range config.Goroutines {
 		random := rand.New(rand.NewPCG(config.Seed, uint64(config.Slot)<<32|uint64(config.Incarnation)<<16|uint64(n)))
 		callers.Go(func() {
@@ -80,6 +83,8 @@ func work(stop context.Context, config *Config, writer *history.Writer) error {
 		})
 	}
 	callers.Wait()
+	stopPurge()
+	purging.Wait()
 	for _, p := range pools {
 		p.Close()
 	}
