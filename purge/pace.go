@@ -6,7 +6,7 @@ import "time"
 const aim = 20 * time.Millisecond
 
 // maxPause is how long a pause is at most. A sweeper that pauses gives no sign of life.
-const maxPause = 10 * time.Second
+const maxPause = 2 * time.Second
 
 // pace is how much a sweep does at a time, and how long it pauses.
 type pace struct {

@@ -61,10 +61,11 @@ func work(stop context.Context, config *Config, writer *history.Writer) error {
 		return err
 	}
 	var made atomic.Uint32
-	var callers, purging sync.WaitGroup
-	purges, stopPurge := context.WithCancel(stop)
-	defer stopPurge()
-	purging.Go(func() { purgeUntil(purges, pools[config.Slot/2%len(pools)]) })
+	var callers sync.WaitGroup
+	stopPurging, err := startPurging(stop, config)
+	if err != nil {
+		return err
+	}
 	for n := range config.Goroutines {
 		random := rand.New(rand.NewPCG(config.Seed, uint64(config.Slot)<<32|uint64(config.Incarnation)<<16|uint64(n)))
 		callers.Go(func() {
@@ -83,8 +84,7 @@ func work(stop context.Context, config *Config, writer *history.Writer) error {
 		})
 	}
 	callers.Wait()
-	stopPurge()
-	purging.Wait()
+	stopPurging()
 	for _, p := range pools {
 		p.Close()
 	}
