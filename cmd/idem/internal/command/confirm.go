@@ -22,8 +22,10 @@ func (c consent) ask(s *session, will string) error {
 	}
 	fmt.Fprintf(s.Stderr, "This %s.\nGo on? [y/N] ", will)
 	answer, err := readLine(s.ctx, s)
-	if err != nil {
+	if !strings.HasSuffix(answer, "\n") { // nobody has ended the line
 		fmt.Fprintln(s.Stderr)
+	}
+	if err != nil {
 		return err
 	}
 	switch strings.ToLower(strings.TrimSpace(answer)) {

@@ -118,7 +118,7 @@ func tell(p *page.Page, check string, f doctor.Finding) {
 	}[f.Level]
 	const width, indent = 100, "         "
 	level := string(f.Level)
-	p.Printf("%s\n", p.Bold(page.Wrap(check, paint((level+"       ")[:7])+"  ", width)))
+	p.Printf("%s\n", p.Bold(page.Wrap(check, paint((level + "       ")[:7])+"  ", width)))
 	p.Printf("%s\n", page.Wrap(page.Safe(f.What)+".", indent, width))
 	p.Printf("%s\n\n", page.Wrap(page.Safe(f.Remedy)+".", indent+"→ ", width))
 }

@@ -62,10 +62,10 @@ func (c *evictCommand) evict(s *session, found *record.Record) error {
 	if s.ctx.Err() != nil {
 		return context.Cause(s.ctx)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), evictTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), 2*evictTimeout)
 	defer cancel()
 	gone := false
-	err := record.Tx(ctx, s.pool, evictTimeout/2, func(tx pgx.Tx) (err error) {
+	err := record.Tx(ctx, s.pool, evictTimeout, func(tx pgx.Tx) (err error) {
 		gone, err = record.Evict(ctx, tx, c.Scope, c.Key, c.Operation)
 		return err
 	})

@@ -12,12 +12,14 @@ var accessChecks = []check{
 }
 
 func privileges(e *exam) error {
+	// by oid, because a role without USAGE may not look the name up
 	missing, err := e.texts(`
-		SELECT privilege FROM (VALUES ('USAGE on schema idem', has_schema_privilege($1, 'idem', 'USAGE')),
-			('SELECT on idem.records', has_table_privilege($1, 'idem.records', 'SELECT')),
-			('INSERT on idem.records', has_table_privilege($1, 'idem.records', 'INSERT')),
-			('UPDATE on idem.records', has_table_privilege($1, 'idem.records', 'UPDATE'))) AS wanted (privilege, granted)
-		WHERE NOT granted`, e.role)
+		SELECT wanted.privilege FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace,
+		LATERAL (VALUES ('USAGE on schema idem', has_schema_privilege($1, n.oid, 'USAGE')),
+			('SELECT on idem.records', has_table_privilege($1, c.oid, 'SELECT')),
+			('INSERT on idem.records', has_table_privilege($1, c.oid, 'INSERT')),
+			('UPDATE on idem.records', has_table_privilege($1, c.oid, 'UPDATE'))) AS wanted (privilege, granted)
+		WHERE n.nspname = 'idem' AND c.relname = 'records' AND NOT wanted.granted`, e.role)
 	if err != nil || len(missing) == 0 {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -85,6 +86,16 @@ const statementTimeout = 10 * time.Second
 
 // Examine runs every check, and calls progress before each.
 func Examine(ctx context.Context, pool *pgxpool.Pool, opts Options, progress func(name string, done, of int)) ([]Result, error) {
+	return examine(ctx, pool, opts, checks, progress)
+}
+
+// Only runs the checks of these names.
+func Only(ctx context.Context, pool *pgxpool.Pool, opts Options, names ...string) ([]Result, error) {
+	some := slices.DeleteFunc(slices.Clone(checks), func(c check) bool { return !slices.Contains(names, c.name) })
+	return examine(ctx, pool, opts, some, func(string, int, int) {})
+}
+
+func examine(ctx context.Context, pool *pgxpool.Pool, opts Options, checks []check, progress func(name string, done, of int)) ([]Result, error) {
 	patient := &patient{pool: pool, opts: opts.withDefaults()}
 	if err := record.Tx(ctx, pool, statementTimeout, func(tx pgx.Tx) error { return patient.meet(ctx, tx) }); err != nil {
 		return nil, err
@@ -113,7 +124,8 @@ type patient struct {
 
 func (p *patient) meet(ctx context.Context, tx pgx.Tx) error {
 	return tx.QueryRow(ctx, `
-		SELECT CASE WHEN $1::text = '' THEN current_user::text ELSE $1::text END, to_regclass('idem.records') IS NOT NULL,
+		SELECT CASE WHEN $1::text = '' THEN current_user::text ELSE $1::text END,
+			EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'idem' AND c.relname = 'records'),
 			pg_has_role(current_user, 'pg_read_all_stats', 'usage')`, p.opts.Role).Scan(&p.role, &p.hasTable, &p.seesAll)
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // LockTimeout is how long a statement waits for somebody who changes the table or a record.
-const LockTimeout = 5 * time.Second
+const LockTimeout = 2 * time.Second
 
 // Tx runs work in a transaction that depends on no setting of the session and leaves none behind, also behind a pooler that
 // gives every transaction another connection: what its statements name without a schema is pg_catalog's, and dates and bytes
