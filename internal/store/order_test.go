@@ -22,6 +22,9 @@ var asSent = map[string]string{
 	"Lock": strconv.FormatInt(LockOf("the scope", "the key"), 10), "MaxLocks": "32",
 	"State": "failed", "Status": "402", "Header": `{"A":["b"]}`, "Body": "the body",
 	"LockHigh": "4294967295", "LockLow": "4294967294",
+	"Name": "the name", "Sweeper": "77777777-7777-4888-8999-000000000000", "Absence": "15s", "Rest": "16s", "WaitingFor": "the vacuum",
+	"Part": "the part", "Relation": "the relation", "Block": "1000", "Pages": "1001", "TotalPages": "1002",
+	"Deleted": "1003", "Kept": "1004", "Skipped": "1005", "LockLimit": "1006", "WorkLimit": "1007", "IdleLimit": "1008", "Oid": "1009",
 }
 
 // answers has, by the names of sqlc's fields, what the sample answers carry. No two of one type are alike.
@@ -30,8 +33,13 @@ var answers = map[string]any{
 	"OperationID": "66666666-7777-4888-8999-000000000000", "Previous": "the previous claim", "State": "completed",
 	"Claim": "the claim", "Locks": "the locks", "LockTimeout": "the lock timeout",
 	"Status": int32(201), "One": int32(1), "Header": []byte(`{"C":["d"]}`), "Body": []byte{0, '\\', 'x', 255},
+	"Name": "the name", "Quoted": "the quoted name", "Part": "the next part", "Relation": int64(2000), "Block": int64(2001),
+	"Pages": int64(2002), "TotalPages": int64(2003), "LastPages": int64(2004), "LastDeleted": int64(2005),
+	"Lag": int64(2006), "Standby": "the standby", "Hidden": int64(2007), "Dead": int64(2008),
 	"CreatedAt": moment(1), "CompletedAt": moment(2), "ExpiresAt": moment(3), "LoadedAt": moment(4), "Since": moment(5),
 }
+
+var sampleSweeper = Sweeper{Name: "the name", ID: "77777777-7777-4888-8999-000000000000"}
 
 // moment is a time as timestamptz_send gives it: n seconds after the beginning of the year 2000.
 func moment(n int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)*1_000_000) }
@@ -74,6 +82,25 @@ var verbs = []struct {
 	{"Calm", Calm{}, calm, db.Calm, struct{}{}, nil, Calm{}},
 	{"Reclaim", Reclaim{"11111111-2222-4333-8444-555555555555"}, reclaim, db.Reclaim, struct{ OperationID string }{}, nil,
 		Reclaim{"11111111-2222-4333-8444-555555555555"}},
+	{"TakeSweep", &TakeSweep{Sweeper: sampleSweeper, TotalPages: 1002, Absence: "15s", Rest: "16s"}, takeSweep, db.TakeSweep,
+		db.TakeSweepParams{}, db.TakeSweepRow{}, &TakeSweep{Sweeper: sampleSweeper, Absence: "15s", Rest: "16s", Taken: true,
+			Position: Position{"the next part", 2001}, TotalPages: 2003, Pages: 2002}},
+	{"AdvanceSweep", &AdvanceSweep{Sweeper: sampleSweeper, To: Position{"the part", 1000}, Walked: 1001, Deleted: 1003, Kept: 1004,
+		Skipped: 1005}, advanceSweep, db.AdvanceSweep, db.AdvanceSweepParams{}, db.AdvanceSweepRow{},
+		&AdvanceSweep{Sweeper: sampleSweeper, To: Position{"the part", 1000}, Walked: 1001, Deleted: 1003, Kept: 1004, Skipped: 1005,
+			Advanced: true, Pages: 2002, TotalPages: 2003}},
+	{"HoldSweep", &HoldSweep{Sweeper: sampleSweeper, WaitingFor: "the vacuum"}, holdSweep, db.HoldSweep, db.HoldSweepParams{},
+		struct{ Pages int64 }{}, &HoldSweep{Sweeper: sampleSweeper, WaitingFor: "the vacuum", Held: true}},
+	{"FinishSweep", &FinishSweep{Sweeper: sampleSweeper}, finishSweep, db.FinishSweep, db.FinishSweepParams{}, db.FinishSweepRow{},
+		&FinishSweep{Sweeper: sampleSweeper, Finished: true, Pages: 2004, Deleted: 2005}},
+	{"LeaveSweep", LeaveSweep{sampleSweeper}, leaveSweep, db.LeaveSweep, db.LeaveSweepParams{}, nil, LeaveSweep{sampleSweeper}},
+	{"LimitPortion", LimitPortion{"1006", "1007", "1008"}, limitPortion, db.LimitPortion, db.LimitPortionParams{}, nil,
+		LimitPortion{"1006", "1007", "1008"}},
+	{"Part", &Part{Relation: "the relation", From: "the part"}, part, db.Part, db.PartParams{}, db.PartRow{},
+		&Part{Relation: "the relation", From: "the part", Found: true, Name: "the name", Quoted: "the quoted name", OID: 2000,
+			Pages: 2002, TotalPages: 2003}},
+	{"Backlog", &Backlog{OID: 1009}, backlog, db.Backlog, struct{ Oid int64 }{}, db.BacklogRow{},
+		&Backlog{OID: 1009, Lag: 2006, Standby: "the standby", Hidden: 2007, Dead: 2008}},
 }
 
 func TestParametersAndResultsAreInTheOrderOfTheQueries(t *testing.T) {
@@ -115,7 +142,7 @@ func TestEveryQueryHasAVerb(t *testing.T) {
 // A form says how a literal of a parameter is written, and what the server is told about its format.
 func TestFormsOfParametersFitTheirTypes(t *testing.T) {
 	t.Parallel()
-	hasAnyText := map[string]bool{"Scope": true, "Key": true}
+	hasAnyText := map[string]bool{"Scope": true, "Key": true, "Part": true}
 	for _, verb := range verbs {
 		params := reflect.TypeOf(verb.params)
 		if params.NumField() != len(verb.statement.Params) {
@@ -153,6 +180,8 @@ func (w *wire) answerWith(t *testing.T, row any) {
 			value = []byte(answer)
 		case int32:
 			value = strconv.AppendInt(nil, int64(answer), 10)
+		case int64:
+			value = strconv.AppendInt(nil, answer, 10)
 		case []byte:
 			value = answer
 		default:
