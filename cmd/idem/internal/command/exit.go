@@ -73,7 +73,8 @@ func finish(ctx context.Context, w World, err error) int {
 }
 
 func say(w World, text string) {
-	fmt.Fprintf(w.Stderr, "idem: %s\n", strings.Join(strings.Fields(text), " "))
+	text = strings.TrimPrefix(strings.Join(strings.Fields(text), " "), "idem: ") // the library's errors begin with it
+	fmt.Fprintf(w.Stderr, "idem: %s\n", text)
 }
 
 func helpOf(parse *kong.ParseError) string {

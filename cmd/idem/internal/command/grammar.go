@@ -21,6 +21,7 @@ type grammar struct {
 	List    listCommand    `cmd:"" group:"look" help:"Records, in the order of scope and key."`
 	Explain explainCommand `cmd:"" group:"look" help:"What the next call with a key would get, and why."`
 	Evict   evictCommand   `cmd:"" group:"change" help:"Delete one record, so that its key is new again."`
+	Purge   purgeCommand   `cmd:"" group:"change" help:"Delete what has had its time."`
 	Migrate migrateCommand `cmd:"" group:"change" help:"Bring the schema up to date, or take it back."`
 
 	Completion completionCommand `cmd:"" group:"other" help:"Print the completion script of a shell."`

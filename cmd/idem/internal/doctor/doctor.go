@@ -151,6 +151,8 @@ func adviceOn(code string) string {
 	switch code {
 	case "42501":
 		return "connect as a role that may read it, such as a member of pg_monitor, with -U"
+	case "42P01", "42703":
+		return "run idem migrate up"
 	case "57014", "55P03":
 		return "try again when the server has less to do, or nobody holds a lock on the table"
 	}

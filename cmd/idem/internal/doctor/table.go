@@ -2,16 +2,57 @@ package doctor
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 )
 
 var tableChecks = []check{
+	{name: "purge-lag", run: purgeLag},
 	{name: "autovacuum", run: autovacuum},
 	{name: "dead-rows", run: deadRows},
 	{name: "bloat", run: bloat},
 	{name: "index-bloat", run: indexBloat},
 }
+
+// purgeLag looks at what purge has written down of its sweeps.
+func purgeLag(e *exam) error {
+	var finished, progressed *float64 // seconds ago
+	var waiting string
+	err := e.one(`
+		SELECT extract(epoch FROM clock_timestamp() - s.last_finished_at)::float8,
+			extract(epoch FROM clock_timestamp() - coalesce(s.progressed_at, s.started_at))::float8, coalesce(s.waiting_for, '')
+		FROM (SELECT 1) AS one LEFT JOIN idem.sweeps s ON s.name = 'records'`, nil, &finished, &progressed, &waiting)
+	if err != nil {
+		return err
+	}
+	const remedy = "run idem purge from a scheduler, or purge.Run in the program"
+	limit := e.opts.Limits.PurgeLag
+	switch {
+	case finished != nil && span(*finished) <= limit:
+	case waiting != "" && progressed != nil:
+		e.warn(fmt.Sprintf("the sweep under way waits for: %s, and has got no further for %s", waiting, page.Age(span(*progressed))),
+			"see the checks xmin-*, dead-rows and locked for what is in its way")
+	case finished != nil:
+		e.warn(fmt.Sprintf("no sweep has finished for %s: what has expired since is still there", page.Age(span(*finished))), remedy)
+	default:
+		return neverPurged(e, remedy)
+	}
+	return nil
+}
+
+// neverPurged goes by the statistics: what is the earliest expiry that they know of?
+func neverPurged(e *exam, remedy string) error {
+	var oldest *float64
+	err := e.one(`SELECT max(extract(epoch FROM clock_timestamp() - (histogram_bounds::text::text[])[1]::timestamptz))::float8
+		FROM pg_stats WHERE schemaname = 'idem' AND tablename = 'records' AND attname = 'expires_at'`, nil, &oldest)
+	if err == nil && oldest != nil && span(*oldest) > e.opts.Limits.PurgeLag {
+		e.warn(fmt.Sprintf("nothing was ever purged, and there are records that expired %s ago: the table only grows", page.Age(span(*oldest))), remedy)
+	}
+	return err
+}
+
+func span(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
 func autovacuum(e *exam) error {
 	var on, counts, forTable bool
