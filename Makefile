@@ -57,6 +57,7 @@ bench/report: ## write docs/benchmarks.md from the results of the last run
 
 bench/library: testenv ## the benchmarks of the library alone, with their allocations
 	@bin/testenv $(TESTENV) sh -c 'go test -run "^\$$" -bench . -benchmem $$GOTEST .'
+	@go -C idemotel test -run '^$$' -bench . -benchmem $$GOTEST .
 
 generate: ## write internal/db from queries/ and migrations/
 	$(SQLC) generate
@@ -71,7 +72,7 @@ lint: staticcheck ## gofmt, go vet, staticcheck
 	@$(call each,go vet ./... && $(CURDIR)/bin/staticcheck ./...)
 
 tidy: ## check that go.mod and go.sum are tidy
-	@$(call each,go mod tidy -diff)
+	@$(call each,if [ -x tidy.sh ]; then ./tidy.sh; else go mod tidy -diff; fi)
 
 build: ## compile everything
 	@$(call each,go build -o /dev/null ./...)

@@ -1,8 +1,10 @@
 package idem
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -158,6 +160,79 @@ func Retryable(err error) bool {
 		return false // whatever the server said besides
 	}
 	return txn.Transient(err)
+}
+
+// Cause is the kind of an error, out of a closed set: fit for the label of a metric, and it says nothing of what the error
+// says.
+type Cause string
+
+// The causes. Some are those of ErrInProgress and the like, the others are what Postgres, the way to it, or the context did.
+const (
+	CauseNone           Cause = ""
+	CauseInProgress     Cause = "in_progress"
+	CauseMismatch       Cause = "mismatch"
+	CauseInvalid        Cause = "invalid" // key, scope or response
+	CauseTooLarge       Cause = "too_large"
+	CauseOutcomeUnknown Cause = "outcome_unknown"
+	CauseTxAborted      Cause = "tx_aborted"
+	CauseTxEnded        Cause = "tx_ended"
+	CausePoolExhausted  Cause = "pool_exhausted"
+	CauseConflict       Cause = "conflict"         // a serialization failure or a deadlock
+	CauseLockTimeout    Cause = "lock_timeout"     // lock_not_available
+	CauseTooSlow        Cause = "too_slow"         // fn outlasted a timeout of the server
+	CauseReadOnly       Cause = "read_only"        // a replica, or a primary that was demoted
+	CauseOutOfResources Cause = "out_of_resources" // connections, memory or disk of the server
+	CauseConnectionLost Cause = "connection_lost"  // broken, refused, or ended by the server
+	CausePostgres       Cause = "postgres"         // any other SQLSTATE
+	CauseCanceled       Cause = "canceled"         // the context
+	CauseDeadline       Cause = "deadline"         // the context's
+	CauseOther          Cause = "other"            // of fn, as a rule
+)
+
+// causes are looked up in this order.
+var causes = []struct {
+	is    error
+	cause Cause
+}{
+	{ErrOutcomeUnknown, CauseOutcomeUnknown}, {ErrInProgress, CauseInProgress}, {ErrMismatch, CauseMismatch},
+	{ErrPoolExhausted, CausePoolExhausted}, {ErrInvalidKey, CauseInvalid}, {ErrInvalidScope, CauseInvalid},
+	{ErrInvalidResponse, CauseInvalid}, {ErrResponseTooLarge, CauseTooLarge},
+	{ErrTxEnded, CauseTxEnded}, {ErrTxAborted, CauseTxAborted},
+}
+
+// CauseOf returns the kind of an error of Do.
+func CauseOf(err error) Cause {
+	if err == nil {
+		return CauseNone
+	}
+	if txn.TooSlow(err) { // ErrTxAborted as well
+		return CauseTooSlow
+	}
+	for _, known := range causes {
+		if errors.Is(err, known.is) {
+			return known.cause
+		}
+	}
+	var pgErr *pgconn.PgError
+	switch {
+	case txn.Rerunnable(err):
+		return CauseConflict
+	case txn.LockTimedOut(err):
+		return CauseLockTimeout
+	case txn.ReadOnly(err):
+		return CauseReadOnly
+	case errors.As(err, &pgErr) && strings.HasPrefix(pgErr.Code, "53"):
+		return CauseOutOfResources
+	case txn.Transient(err):
+		return CauseConnectionLost
+	case pgErr != nil:
+		return CausePostgres
+	case errors.Is(err, context.Canceled):
+		return CauseCanceled
+	case errors.Is(err, context.DeadlineExceeded):
+		return CauseDeadline
+	}
+	return CauseOther
 }
 
 // hint adds to an error of the engine what its reader can do about it.

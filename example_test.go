@@ -9,6 +9,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -176,6 +177,25 @@ func ExampleWithSealer() {
 	// true
 }
 
+// Logs without the scope, the key in full and the text of errors. The times are left out here, because they differ each time.
+func ExampleLogObserver() {
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		switch a.Key {
+		case "time", "duration", "age", "operation_id":
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	options := []idem.Option{idem.WithName("place-order"), idem.WithObserver(idem.LogObserver(logger))}
+	answer := func(pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, nil }
+	for _, wanted := range []string{"a teapot", "a teapot", "a samovar"} {
+		_, _ = idem.Do(ctx, pool, "orders", "7f3c9a52-0d1e-4b6f", idem.HashBytes([]byte(wanted)), answer, options...)
+	}
+	// Prints:
+	// level=INFO msg="idem: call replayed" name=place-order key="key \"7f3c\"… of 18 bytes" attempts=0
+	// level=WARN msg="idem: call mismatch" name=place-order key="key \"7f3c\"… of 18 bytes" attempts=0 cause=mismatch
+}
+
 func Example_mismatch() {
 	answer := func(pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, nil }
 	for _, amount := range []string{"5 EUR", "5000 EUR"} {
@@ -218,7 +238,7 @@ func Example_migrate() {
 func TestExamples(t *testing.T) {
 	run := map[string]func(){
 		"Do": ExampleDo, "DoTx": ExampleDoTx, "DoJSON": ExampleDoJSON, "Reject": ExampleReject,
-		"OperationID": ExampleOperationID, "WithWait": ExampleWithWait,
+		"OperationID": ExampleOperationID, "WithWait": ExampleWithWait, "LogObserver": ExampleLogObserver,
 		"WithSealer": ExampleWithSealer,
 		"_mismatch":  Example_mismatch, "_migrate": Example_migrate,
 	}

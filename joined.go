@@ -93,6 +93,7 @@ func (j *joined) found(ctx context.Context, err error) (finding, error) {
 // execute runs fn and records its response.
 func (j *joined) execute(ctx context.Context) (store.Record, error) {
 	j.trace.attempts++
+	j.trace.event(EventExecuting, nil)
 	var resp Response
 	var rejected *rejection
 	undo, err := j.part.Run(j.key.OperationID, func(tx pgx.Tx) (bool, error) {
@@ -145,6 +146,7 @@ func (j *joined) complete(ctx context.Context, resp Response, state store.State)
 	if err != nil {
 		return store.Record{}, err
 	}
+	j.trace.event(EventRecording, nil)
 	requests := []txn.Request{c}
 	if j.previous != "" {
 		requests = append(requests, store.Reclaim{OperationID: j.previous})

@@ -3,6 +3,7 @@ package idem
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,6 +29,7 @@ type settings struct {
 	retries      int
 	maxResponse  int
 	txOptions    pgx.TxOptions
+	name         string
 	observer     Observer
 	sealer       Sealer
 	replayLikely bool
@@ -138,9 +140,24 @@ func WithMaxResponse(bytes int) Option {
 	}
 }
 
-// WithObserver lets observer see what becomes of the call.
+// WithObserver lets observer see what becomes of the call. Given several times, each sees it: see Observers. Nil adds none.
 func WithObserver(observer Observer) Option {
-	return func(s *settings) { s.observer = observer }
+	return func(s *settings) { s.observer = Observers(s.observer, observer) }
+}
+
+const maxCallName = 64
+
+// WithName names the call for whoever observes it: "place-order", say. It becomes a label of metrics and the name of spans, so
+// it is written in the program, and never made from what a client sends. It has 1 to 64 printable characters of ASCII.
+func WithName(name string) Option {
+	return func(s *settings) {
+		unprintable := func(c rune) bool { return c < ' ' || c > '~' }
+		if name == "" || len(name) > maxCallName || strings.ContainsFunc(name, unprintable) {
+			s.refuse("WithName: a name has 1 to %d printable characters of ASCII, this one has %d bytes", maxCallName, len(name))
+			return
+		}
+		s.name = name
+	}
 }
 
 // WithSealer encrypts the response at rest, and opens that of a replay: see package seal. Whoever calls with a key has to give

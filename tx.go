@@ -143,6 +143,7 @@ func (x *execution) run(ctx context.Context) (ending, error) {
 		return x.complete(ctx, *x.rejection, store.Failed)
 	}
 	x.trace.attempts++
+	x.trace.event(EventExecuting, nil)
 	var resp Response
 	var rejected *rejection
 	undo, err := x.tx.Run(x.key.OperationID, func(tx pgx.Tx) (bool, error) {
@@ -192,6 +193,7 @@ func (x *execution) complete(ctx context.Context, resp Response, state store.Sta
 		return failed, err
 	}
 	x.sent = resp
+	x.trace.event(EventRecording, nil)
 	err = x.tx.Commit(ctx, c)
 	switch {
 	case err == nil && !c.Recorded:

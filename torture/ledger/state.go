@@ -29,6 +29,7 @@ type Row struct {
 	Shard   uint8    `json:"p"`
 	Effect  *Effect  `json:"effect,omitempty"`
 	Record  *Record  `json:"record,omitempty"`
+	Purged  *Purged  `json:"purged,omitempty"`
 	Outer   *Outer   `json:"outer,omitempty"`
 	Finding *Finding `json:"finding,omitempty"`
 }
@@ -43,7 +44,7 @@ func Take(ctx context.Context, conn *pgx.Conn, to *history.Writer) error {
 		for _, f := range found {
 			to.Append(Row{Shard: history.ShardOf(f.Scope, f.Key), Finding: &f})
 		}
-		for _, take := range []func(context.Context, pgx.Tx, *history.Writer) error{takeEffects, takeRecords, takeOuters} {
+		for _, take := range []func(context.Context, pgx.Tx, *history.Writer) error{takeEffects, takeRecords, takePurged, takeOuters} {
 			if err := take(ctx, tx, to); err != nil {
 				return err
 			}
