@@ -55,6 +55,7 @@ var imports = map[string]string{
 	"context": "context", "errors": "errors", "fmt": "fmt", "sql": "database/sql", "time": "time", "http": "net/http", "strings": "strings",
 	"pgx": "github.com/jackc/pgx/v5", "pgxpool": "github.com/jackc/pgx/v5/pgxpool", "goose": "github.com/pressly/goose/v3",
 	"idem": "github.com/idem-go/idem", "migrations": "github.com/idem-go/idem/migrations", "idemclient": "github.com/idem-go/idem/idemclient",
+	"purge": "github.com/idem-go/idem/purge",
 }
 
 // whole makes a file of a block. One that is only statements becomes the body of a function.
@@ -159,9 +160,11 @@ func TestSQLInTheDocsIsValid(t *testing.T) {
 	}
 	defer conn.Close(context.Background())
 	for name, document := range documents(t) {
-		for _, sql := range blocks(document, "sql") {
-			if _, err := conn.Prepare(t.Context(), "", sql); err != nil {
-				t.Errorf("%s: %v\n%s", name, err, sql)
+		for _, block := range blocks(document, "sql") {
+			for sql := range strings.SplitSeq(strings.TrimSpace(block), ";\n") {
+				if _, err := conn.Prepare(t.Context(), "", sql); err != nil {
+					t.Errorf("%s: %v\n%s", name, err, sql)
+				}
 			}
 		}
 	}
