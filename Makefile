@@ -59,7 +59,7 @@ bench/library: testenv ## the benchmarks of the library alone, with their alloca
 	@bin/testenv $(TESTENV) sh -c 'go test -run "^\$$" -bench . -benchmem $$GOTEST .'
 
 bench/purge: testenv ## a sweep over ten million records beside a foreground, and ten turnovers, with their bars (BENCH='-records 1000000')
-	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= -c max_wal_size=4GB -c shared_buffers=1GB -c autovacuum_naptime=5s \
+	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= -c max_wal_size=4GB -c shared_buffers=1GB -c autovacuum_naptime=1s \
 		$(TESTENV) go -C bench run ./purge $(BENCH)
 
 generate: ## write internal/db from queries/ and migrations/

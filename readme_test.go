@@ -174,6 +174,7 @@ func TestSQLInTheDocsIsValid(t *testing.T) {
 func TestNamesInTheDocsExist(t *testing.T) {
 	t.Parallel()
 	source := repository(t)
+	tests := source.functions("_test.go")
 	found := map[string]bool{}
 	for name, document := range documents(t) {
 		for _, kind := range []struct {
@@ -184,7 +185,7 @@ func TestNamesInTheDocsExist(t *testing.T) {
 			{"target of the Makefile", "(?m)(?:`|^    (?:[A-Z_]+=\\S+ )*)make ([a-z]+(?:/[a-z]+)?)", func(s string) bool { return source.has("Makefile", `(?m)^`+s+`:`) }},
 			{"variable", `\b(IDEM_TEST_[A-Z_]+)\b`, func(s string) bool { return source.has(".go", `"`+s+`"`) }},
 			{"test", `\b((?:Test|Example|Fuzz|Benchmark)[A-Z]\w+)\b`, func(s string) bool {
-				return s == "TestName" || source.has("_test.go", `(?m)^func `+s+`\(`)
+				return s == "TestName" || tests[s]
 			}},
 			{"file", "`([\\w./-]+(?:/|\\.(?:go|sql|md|yml|json|conf)))`", source.exists},
 			{"path", "`((?:\\.ci|\\.github|docs|example|internal|migrations|queries|testdata|tools)/[\\w./-]*)`", source.exists},
@@ -250,6 +251,20 @@ func (s sources) has(suffix, pattern string) bool {
 		}
 	}
 	return false
+}
+
+// functions returns the names of the functions in files whose path ends so.
+func (s sources) functions(suffix string) map[string]bool {
+	names := map[string]bool{}
+	find := regexp.MustCompile(`(?m)^func (\w+)\(`)
+	for path, text := range s {
+		if strings.HasSuffix(path, suffix) {
+			for _, match := range find.FindAllStringSubmatch(text, -1) {
+				names[match[1]] = true
+			}
+		}
+	}
+	return names
 }
 
 func (sources) exists(path string) bool { return exists(path) }

@@ -33,7 +33,7 @@ func main() {
 	flag.Int64Var(&o.records, "records", 10_000_000, "how many there are, of which every second has expired")
 	flag.IntVar(&o.rate, "rate", 300, "calls a second in the foreground")
 	flag.DurationVar(&o.turn, "turn", 10*time.Second, "how long calls are measured with the sweep, and then without it")
-	flag.Int64Var(&o.live, "live", 200_000, "how many records are retained while they are renewed ten times")
+	flag.Int64Var(&o.live, "live", 200_000, "how many records are retained while they are renewed ten times; 0 leaves that out")
 	flag.Float64Var(&o.share, "share", 0, "of its time in which the sweep works (default: as purge.Options has it)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

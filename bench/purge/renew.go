@@ -14,6 +14,9 @@ const turnovers, steps = 10, 10
 // renew replaces all records ten times, a tenth of them at a time, as calls do: each is inserted, and completed in the same
 // transaction. What has had its time is purged. Vacuum is left to the server, by the settings of the table.
 func (h *house) renew(ctx context.Context) (met bool, err error) {
+	if h.live == 0 {
+		return true, nil
+	}
 	if err := h.exec(ctx, "truncate idem.records"); err != nil {
 		return false, err
 	}
@@ -51,26 +54,14 @@ func (h *house) renew(ctx context.Context) (met bool, err error) {
 	), nil
 }
 
-// step adds records, and purges those that have been there for a whole turnover. It then waits for vacuum.
+// step adds records, and purges those that have been there for a whole turnover. It then waits for vacuum. A step is an hour of
+// a clock of its own: records expire one after the other, and the grace is what is between that clock and the real one.
 func (h *house) step(ctx context.Context, step int) error {
-	err := h.exec(ctx, `
-		with claimed as (
-			insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
-			select 'a scope', gen_random_uuid(), sha256(int8send(i)), gen_random_uuid(), now(), now() + interval '1 day', 'processing'
-			from generate_series(1, $1::int8) i returning 1
-		) select count(*) from claimed`, h.live/steps)
-	if err != nil {
+	if err := h.exec(ctx, fmt.Sprintf(complete, h.live/steps, step)); err != nil || step < steps {
 		return err
 	}
-	err = h.exec(ctx, `update idem.records set state = 'completed', status = $1, completed_at = now(),
-		header = '{"Content-Type":["application/json"]}', body = convert_to(rpad('', 200, 'x'), 'UTF8') where state = 'processing'`, step)
-	if err != nil || step < steps {
-		return err
-	}
-	if err := h.exec(ctx, "update idem.records set expires_at = now() - interval '2 hours' where status = $1", step-steps); err != nil {
-		return err
-	}
-	rep, err := purge.Once(ctx, h.pool, purge.Options{Share: 1})
+	grace := time.Since(epoch.Add(time.Duration(step-steps)*time.Hour + time.Minute))
+	rep, err := purge.Once(ctx, h.pool, purge.Options{Share: 1, Grace: grace})
 	if err != nil {
 		return err
 	}
@@ -79,6 +70,24 @@ func (h *house) step(ctx context.Context, step int) error {
 	}
 	return h.awaitVacuum(ctx)
 }
+
+var epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// complete does to the table what as many calls do: each claims its record and completes it, in a transaction of its own.
+const complete = `DO $$
+DECLARE
+    name text;
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', false);
+    FOR i IN 1..%[1]d LOOP
+        name := gen_random_uuid();
+        INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+        VALUES ('tenant-1/POST orders', name, sha256(name::bytea), gen_random_uuid(), now(), '2020-01-01 00:00Z'::timestamptz + %[2]d * interval '1 hour', 'processing');
+        UPDATE idem.records SET state = 'completed', status = 201, completed_at = now(), header = '{"Content-Type":["application/json"]}',
+            body = convert_to(rpad(name, 200, 'x'), 'UTF8') WHERE scope = 'tenant-1/POST orders' AND key = name;
+        COMMIT;
+    END LOOP;
+END $$`
 
 // awaitVacuum waits until the server has vacuumed of its own accord: in production, a step takes hours.
 func (h *house) awaitVacuum(ctx context.Context) error {
