@@ -23,7 +23,7 @@ type metrics struct {
 	provider *metric.MeterProvider
 }
 
-func newMetrics(pool *pgxpool.Pool) (*metrics, error) {
+func newMetrics(pool *pgxpool.Pool, opts ...idemotel.Option) (*metrics, error) {
 	registry := prometheus.NewRegistry()
 	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())
 	if err != nil {
@@ -33,11 +33,11 @@ func newMetrics(pool *pgxpool.Pool) (*metrics, error) {
 		handler:  promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 		provider: metric.NewMeterProvider(metric.WithReader(reader)),
 	}
-	m.observer, err = idemotel.New(idemotel.WithMeterProvider(m.provider))
-	if err != nil {
-		return nil, err
+	opts = append(opts, idemotel.WithMeterProvider(m.provider), idemotel.WithPoolName("orders"))
+	m.observer, err = idemotel.New(opts...)
+	if err == nil {
+		m.gauges, err = idemotel.Watch(pool, opts...)
 	}
-	m.gauges, err = idemotel.Watch(pool, idemotel.WithMeterProvider(m.provider), idemotel.WithPoolName("orders"))
 	return m, err
 }
 
