@@ -39,7 +39,7 @@ func startPrometheus(t *testing.T, rules string, targets map[string]string) *pro
 	t.Helper()
 	program, dir := requireProgram(t, "prometheus"), t.TempDir()
 	var config strings.Builder
-	config.WriteString("global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}\nrule_files: [rules.yml]\nscrape_configs:\n")
+	config.WriteString("global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nrule_files: [rules.yml]\nscrape_configs:\n")
 	for job, target := range targets {
 		fmt.Fprintf(&config, "- {job_name: %s, static_configs: [{targets: ['%s']}]}\n", job, strings.TrimPrefix(target, "http://"))
 	}
