@@ -72,7 +72,7 @@ lint: staticcheck ## gofmt, go vet, staticcheck
 	@$(call each,go vet ./... && $(CURDIR)/bin/staticcheck ./...)
 
 tidy: ## check that go.mod and go.sum are tidy
-	@$(call each,go mod tidy -diff)
+	@$(call each,if [ -x tidy.sh ]; then ./tidy.sh; else go mod tidy -diff; fi)
 
 build: ## compile everything
 	@$(call each,go build -o /dev/null ./...)

@@ -38,6 +38,11 @@ var (
 	// is *ResponseTooLargeError.
 	ErrResponseTooLarge = errors.New("idem: the response is too large")
 
+	// ErrUnreadable says that a response is recorded for the key and that this call cannot read it: it is sealed and there is
+	// no Sealer, or the Sealer does not open it, or lets nothing pass that is plain. Nothing was executed. A call that has the
+	// right Sealer replays it, so a new key would do it twice. Its type is *UnreadableError.
+	ErrUnreadable = errors.New("idem: the recorded response cannot be read")
+
 	// ErrOutcomeUnknown says that COMMIT was sent, that no answer came and that the record could not tell in time, which is
 	// while the TTL has not passed: Postgres could not be asked, or the COMMIT goes on, as one does that waits for a synchronous
 	// standby. It is not cancelled. Try again with the same key to learn what became of it: until then the record
@@ -99,6 +104,21 @@ func (e *ResponseTooLargeError) Error() string {
 
 // Unwrap makes errors.Is(err, ErrResponseTooLarge) true.
 func (e *ResponseTooLargeError) Unwrap() error { return ErrResponseTooLarge }
+
+// UnreadableError is the ErrUnreadable of one call. It says nothing of the response.
+type UnreadableError struct {
+	Key         string // abridged, fit for a log
+	OperationID string // of the execution that recorded the response
+	SealedBy    string // the id of the key that it is sealed with, empty if it is plain
+	Err         error  // of the Sealer, if there is one
+}
+
+func (e *UnreadableError) Error() string {
+	return fmt.Sprintf("%v: %s, operation %s: %v", ErrUnreadable, e.Key, e.OperationID, e.Err)
+}
+
+// Unwrap makes errors.Is(err, ErrUnreadable) true and keeps the error of the Sealer within reach.
+func (e *UnreadableError) Unwrap() []error { return []error{ErrUnreadable, e.Err} }
 
 // OutcomeUnknownError is the ErrOutcomeUnknown of one call.
 type OutcomeUnknownError struct {

@@ -1,6 +1,7 @@
 package idem_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/migrations"
+	"github.com/idem-go/idem/seal"
 )
 
 // The examples need a database, so go test does not run them as examples: TestExamples does, each on a database of its
@@ -154,6 +156,27 @@ func ExampleWithWait() {
 	// <nil>
 }
 
+// The response is encrypted in this process, and what the database has opens with the secret alone.
+func ExampleWithSealer() {
+	secret := bytes.Repeat([]byte{1}, seal.SecretSize) // as a rule from a secret manager, when the program starts
+	sealing := idem.WithSealer(seal.New(seal.Keys{Primary: "2026-11", Secrets: map[string][]byte{"2026-11": secret}}))
+	order := func(opts ...idem.Option) (idem.Result, error) {
+		return idem.Do(ctx, pool, "orders", "7f3c9a52-0d1e", idem.HashBytes(), func(pgx.Tx) (idem.Response, error) {
+			return idem.Response{Status: 201, Body: []byte("for the caller alone")}, nil
+		}, opts...)
+	}
+	for range 2 {
+		res, err := order(sealing)
+		fmt.Println(string(res.Body), res.Replayed, err)
+	}
+	_, err := order() // a program without the Sealer
+	fmt.Println(errors.Is(err, idem.ErrUnreadable))
+	// Prints:
+	// for the caller alone false <nil>
+	// for the caller alone true <nil>
+	// true
+}
+
 // Logs without the scope, the key in full and the text of errors. The times are left out here, because they differ each time.
 func ExampleLogObserver() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -216,7 +239,8 @@ func TestExamples(t *testing.T) {
 	run := map[string]func(){
 		"Do": ExampleDo, "DoTx": ExampleDoTx, "DoJSON": ExampleDoJSON, "Reject": ExampleReject,
 		"OperationID": ExampleOperationID, "WithWait": ExampleWithWait, "LogObserver": ExampleLogObserver,
-		"_mismatch": Example_mismatch, "_migrate": Example_migrate,
+		"WithSealer": ExampleWithSealer,
+		"_mismatch":  Example_mismatch, "_migrate": Example_migrate,
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "example_test.go", nil, parser.ParseComments)
 	if err != nil {

@@ -36,7 +36,7 @@ func (c *call) join(ctx context.Context, tx pgx.Tx) (result Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
-	result, err = answerFrom(&r, c.key, c.execution.key.OperationID)
+	result, err = answerFrom(&r, c.key, &c.execution.key, c.sealer)
 	if err == nil && result.Replayed {
 		c.trace.age = r.LoadedAt.Sub(r.CreatedAt)
 	}

@@ -31,6 +31,7 @@ type settings struct {
 	txOptions    pgx.TxOptions
 	name         string
 	observer     Observer
+	sealer       Sealer
 	replayLikely bool
 	limits       limits
 	lock         func(scope, key string) *int64 // instead of the advisory lock of the key; nil is none
@@ -156,6 +157,24 @@ func WithName(name string) Option {
 			return
 		}
 		s.name = name
+	}
+}
+
+// WithSealer encrypts the response at rest, and opens that of a replay: see package seal. Whoever calls with a key has to give
+// the same Sealer, or one that opens what the other one seals. A Sealer may also have a method Check() error, which says what is
+// wrong with it: then CheckOptions does, and so does every call, before it does anything else.
+func WithSealer(sealer Sealer) Option {
+	return func(s *settings) {
+		if sealer == nil {
+			s.refuse("WithSealer(nil): to store responses plain, leave the option out")
+			return
+		}
+		if checked, ok := sealer.(interface{ Check() error }); ok {
+			if err := checked.Check(); err != nil {
+				s.refuse("WithSealer: %w", err)
+			}
+		}
+		s.sealer = sealer
 	}
 }
 

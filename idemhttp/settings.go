@@ -114,6 +114,7 @@ func (c *Config) options() ([]idem.Option, error) {
 		{"Retries", true, idem.WithRetries(max(c.Retries, 0))},
 		{"Name", c.Name != "", idem.WithName(c.Name)},
 		{"Observer", c.Observer != nil, idem.WithObserver(c.Observer)},
+		{"Sealer", c.Sealer != nil, idem.WithSealer(c.Sealer)},
 	}
 	var options []idem.Option
 	for _, field := range fields {
