@@ -57,6 +57,7 @@ bench/report: ## write docs/benchmarks.md from the results of the last run
 
 bench/library: testenv ## the benchmarks of the library alone, with their allocations
 	@bin/testenv $(TESTENV) sh -c 'go test -run "^\$$" -bench . -benchmem $$GOTEST .'
+	@go -C idemotel test -run '^$$' -bench . -benchmem $$GOTEST .
 
 generate: ## write internal/db from queries/ and migrations/
 	$(SQLC) generate

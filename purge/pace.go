@@ -6,7 +6,7 @@ import "time"
 const aim = 20 * time.Millisecond
 
 // maxPause is how long a pause is at most. A sweeper that pauses gives no sign of life.
-const maxPause = 10 * time.Second
+const maxPause = 2 * time.Second
 
 // pace is how much a sweep does at a time, and how long it pauses.
 type pace struct {
@@ -27,6 +27,11 @@ func (p *pace) after(took time.Duration) time.Duration {
 	case took < aim/2:
 		p.pages = min(2*p.pages, p.most)
 	}
+	return p.pause(took)
+}
+
+// pause is in proportion to the work.
+func (p *pace) pause(took time.Duration) time.Duration {
 	return min(time.Duration(float64(took)*(1/p.share-1)), maxPause)
 }
 

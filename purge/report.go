@@ -3,6 +3,8 @@ package purge
 import (
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -83,8 +85,16 @@ func (r Report) String() string {
 		if i > 0 {
 			b.WriteString("; ")
 		}
-		fmt.Fprintf(&b, "%s: %s %d, kept %d, skipped %d, walked %d pages in %v, %s",
-			s.Table, deleted, s.Deleted, s.Kept, s.Skipped, s.Pages, s.Duration.Round(time.Millisecond), s.Ended)
+		b.WriteString(s.Table + ": ")
+		if s.Pages > 0 {
+			fmt.Fprintf(&b, "%s %d, kept %d, skipped %d, walked %d pages in %v", deleted, s.Deleted, s.Kept, s.Skipped, s.Pages,
+				s.Duration.Round(time.Millisecond))
+			for _, reason := range slices.Sorted(maps.Keys(s.Waited)) {
+				fmt.Fprintf(&b, ", waited %v for %s", s.Waited[reason].Round(time.Millisecond), reason)
+			}
+			b.WriteString(": ")
+		}
+		b.WriteString(string(s.Ended))
 	}
 	return b.String()
 }

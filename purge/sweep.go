@@ -93,8 +93,9 @@ func (s *sweep) walk(ctx context.Context) error {
 	}
 }
 
-// absence is how long without a sign of life a sweeper is there: a pause, and what may come on top of it.
-const absence = maxPause + 2*answerLimit
+// absence is how long without a sign of life a sweeper is there: a portion and a pause, and what may come on top. One that was
+// only slow finds out with its next portion that another run has taken over.
+const absence = 2 * (workLimit + maxPause)
 
 // take makes this run the sweeper.
 func (s *sweep) take(ctx context.Context) error {
@@ -167,7 +168,7 @@ func (s *sweep) step(ctx context.Context, part *store.Part, p *portion) (time.Du
 	case txn.LockTimedOut(err):
 		return 0, s.holder.wait(ctx, Lock)
 	case tookTooLong(err) && ctx.Err() == nil && s.pace.halve():
-		return maxPause / 10, nil
+		return s.pace.pause(workLimit), nil
 	case err != nil:
 		return 0, err
 	}
