@@ -31,8 +31,8 @@ func Tx(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work fun
 // ErrUnknown says that COMMIT was sent and not answered: the change is made, or it is not.
 var ErrUnknown = errors.New("the server has not answered COMMIT")
 
-// commitTimeout is how long the answer to a COMMIT is awaited.
-const commitTimeout = 10 * time.Second
+// commitTimeout is how long the answer to a COMMIT is awaited, after which the connection is given up.
+const commitTimeout = 4 * time.Second
 
 // Change is Tx for work that writes. The end of ctx ends the work, and never a COMMIT that was sent, so that what is told of
 // it is true.
