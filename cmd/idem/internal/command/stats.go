@@ -169,6 +169,19 @@ func (c *statsCommand) text(p *page.Page, v vitals.Vitals, counted *record.Count
 		rows = append(rows, []string{s.State, page.Count(s.Live), page.Count(s.Expired), page.Bytes(s.ResponseBytes)})
 	}
 	p.Table([]page.Column{{Name: "COUNTED"}, {Name: "LIVE", Right: true}, {Name: "EXPIRED", Right: true}, {Name: "RESPONSES", Right: true}}, rows)
+	if len(counted.Sealed) == 0 || len(counted.Sealed) == 1 && counted.Sealed[0].Key == "" {
+		return
+	}
+	p.Printf("\n")
+	rows = nil
+	for _, s := range counted.Sealed {
+		key := "plain"
+		if s.Key != "" {
+			key = page.Safe(s.Key)
+		}
+		rows = append(rows, []string{key, page.Count(s.Records)})
+	}
+	p.Table([]page.Column{{Name: "SEALED WITH"}, {Name: "RECORDS", Right: true}}, rows)
 }
 
 // figure says a number, and that it is an estimate if it is one.
