@@ -154,7 +154,7 @@ func (c *statsCommand) text(p *page.Page, v vitals.Vitals, counted *record.Count
 		{Name: "oldest expired", Value: figure(p, v.OldestExpired, page.Age)},
 		{Name: "size", Value: fmt.Sprintf("%s in the table, %s in its index, %s besides", page.Bytes(v.HeapBytes), page.Bytes(v.IndexBytes), page.Bytes(v.OtherBytes))},
 		{Name: "dead rows", Value: figure(p, v.DeadRows, page.Count)},
-		{Name: "in flight", Value: fmt.Sprintf("%s keys in %s transactions, the oldest %s", page.Count(v.InFlight.Keys), page.Count(v.InFlight.Transactions), figure(p, v.InFlight.Oldest, page.Age))},
+		{Name: "in flight", Value: inFlight(p, v.InFlight)},
 		{Name: "purge", Value: purging(p, v)},
 		{Name: "last analyzed", Value: page.Time(v.AnalyzedAt)},
 		{Name: "last vacuumed", Value: page.Time(v.VacuumedAt)},
@@ -193,6 +193,13 @@ func figure[T any](p *page.Page, f vitals.Figure[T], say func(T) string) string 
 		return "about " + say(f.Value) + p.Dim(" ("+f.Note+")")
 	}
 	return "unknown" + p.Dim(" ("+f.Note+")")
+}
+
+func inFlight(p *page.Page, f vitals.InFlight) string {
+	if f.Transactions == 0 {
+		return "nothing"
+	}
+	return fmt.Sprintf("%s keys in %s transactions, the oldest for %s", page.Count(f.Keys), page.Count(f.Transactions), figure(p, f.Oldest, page.Age))
 }
 
 func purging(p *page.Page, v vitals.Vitals) string {

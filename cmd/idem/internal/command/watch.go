@@ -39,7 +39,13 @@ func (c *watchCommand) Run(s *session) error {
 	err := screen.Run(s.ctx, screen.Options{
 		Where: address.Describe(&s.pool.Config().ConnConfig.Config), Every: every, Colour: s.colours(),
 		In: s.Stdin, Out: s.Stdout, Env: s.Environ,
-		Read: func(context.Context) (vitals.Vitals, error) { return readVitals(s) },
+		Read: func(context.Context) (vitals.Vitals, error) {
+			v, err := readVitals(s)
+			if err != nil {
+				err = explained(err)
+			}
+			return v, err
+		},
 	})
 	if errors.Is(err, screen.ErrInterrupted) {
 		return Interrupted{syscall.SIGINT}
