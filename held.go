@@ -28,6 +28,14 @@ func (h heldCall) MaxResponse() int     { return h.maxResponse }
 func (h heldCall) Retries() int         { return h.retries }
 func (h heldCall) ClaimedAt() time.Time { return h.execution.claimedAt }
 
+// Sealer returns what seals inputs and values, nil if nothing does.
+func (h heldCall) Sealer() store.Sealer {
+	if h.sealer == nil {
+		return nil
+	}
+	return h.sealer
+}
+
 // Engine returns an engine without the patience and the flight of a claim.
 func (h heldCall) Engine() *txn.Engine {
 	engine := h.execution.engine
@@ -43,11 +51,7 @@ func (h heldCall) Key(operationID string) store.Key {
 }
 
 func (h heldCall) Completion(key *store.Key, resp hold.Response, state store.State) (*store.Complete, error) {
-	c, err := h.execution.completion(Response(resp).normal(), state)
-	if err == nil {
-		c.Key = key
-	}
-	return c, err
+	return h.execution.completionOf(key, Response(resp).normal(), state)
 }
 
 func (h heldCall) Rejection(err error) (hold.Response, bool) {
@@ -60,7 +64,7 @@ func (h heldCall) Rejection(err error) (hold.Response, bool) {
 
 // traced runs the call under the eyes of its observer.
 func (c *call) traced(ctx context.Context, scope, key string, joined bool, run func() (Result, error)) (result Result, err error) {
-	c.trace.start(ctx, scope, key, joined)
+	c.trace.start(ctx, c.name, scope, key, joined)
 	ended := false
 	defer func() { c.trace.end(ended, result, err) }()
 	result, err = run()
@@ -86,7 +90,7 @@ func doHeld(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash [32
 	})
 }
 
-func startHeld(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, options any, requests func(hold.Execution, *store.Key, time.Time) []txn.Request) (string, error) {
+func startHeld(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, options any, requests func(hold.Execution, *store.Key, time.Time) ([]txn.Request, error)) (string, error) {
 	c, err := newHeld(scope, key, hash, options)
 	result, err := c.traced(ctx, scope, key, true, func() (Result, error) {
 		if err != nil || tx == nil {
@@ -96,7 +100,7 @@ func startHeld(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte,
 			return Result{}, errors.New("idem: " + c.forDoOnly + " has no meaning for Start: the transaction is the caller's")
 		}
 		c.waiting.wait = 0
-		c.execution.start = func(claimedAt time.Time) []txn.Request {
+		c.execution.start = func(claimedAt time.Time) ([]txn.Request, error) {
 			return requests(heldCall{c}, &c.execution.key, claimedAt)
 		}
 		return c.join(ctx, tx)
@@ -104,13 +108,13 @@ func startHeld(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte,
 	return result.OperationID, err
 }
 
-func settingsHeld(pool *pgxpool.Pool, scope, key string, ttl time.Duration, options any) (hold.Execution, error) {
-	c, err := newHeld(scope, key, Hash{}, options)
+func settingsHeld(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time.Duration, options any) (hold.Execution, error) {
+	c, err := newHeld(scope, key, hash, options)
 	if err != nil {
 		return nil, err
 	}
 	c.ttl = ttl
-	c.execution.key = store.NewKey(scope, key, Hash{}, "", ttl)
+	c.execution.key = store.NewKey(scope, key, hash, "", ttl)
 	c.begin(pool)
 	return heldCall{c}, nil
 }

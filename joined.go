@@ -36,7 +36,7 @@ func (c *call) join(ctx context.Context, tx pgx.Tx) (result Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
-	result, err = answerFrom(&r, c.key, c.execution.key.OperationID)
+	result, err = answerFrom(&r, c.key, &c.execution.key, c.sealer)
 	if err == nil && result.Replayed {
 		c.trace.age = r.LoadedAt.Sub(r.CreatedAt)
 	}
@@ -50,6 +50,7 @@ func (j *joined) run(ctx context.Context) (store.Record, error) {
 	case err != nil:
 		return store.Record{}, j.part.Undo(hint(err))
 	case found == running && j.start != nil:
+		j.record.Closed = false // it has no response yet
 		return j.record, nil
 	case found == held, found == running:
 		return store.Record{}, j.inVain()
@@ -99,6 +100,7 @@ func (j *joined) found(ctx context.Context, err error) (finding, error) {
 // execute runs fn and records its response.
 func (j *joined) execute(ctx context.Context) (store.Record, error) {
 	j.trace.attempts++
+	j.trace.event(EventExecuting, nil)
 	var resp Response
 	var rejected *rejection
 	undo, err := j.part.Run(j.key.OperationID, func(tx pgx.Tx) (bool, error) {
@@ -120,7 +122,10 @@ func (j *joined) execute(ctx context.Context) (store.Record, error) {
 
 // hold makes the key an operation's, from the commit of the caller's transaction on.
 func (j *joined) hold(ctx context.Context) (store.Record, error) {
-	requests := j.start(j.claimedAt)
+	requests, err := j.start(j.claimedAt)
+	if err != nil {
+		return store.Record{}, err
+	}
 	if j.previous != "" {
 		requests = append(requests, store.Reclaim{OperationID: j.previous})
 	}
@@ -163,6 +168,7 @@ func (j *joined) complete(ctx context.Context, resp Response, state store.State)
 	if err != nil {
 		return store.Record{}, err
 	}
+	j.trace.event(EventRecording, nil)
 	requests := []txn.Request{c}
 	if j.previous != "" {
 		requests = append(requests, store.Reclaim{OperationID: j.previous})

@@ -47,10 +47,11 @@ type execution struct {
 	engine      txn.Engine
 	key         store.Key
 	fn          func(pgx.Tx) (Response, error)
-	runner      hold.Runner                             // executes the call instead of fn, in several transactions: package operation
-	asHeld      hold.Execution                          // what the runner sees of the call
-	start       func(claimedAt time.Time) []txn.Request // makes the claimed key an operation's, instead of fn
+	runner      hold.Runner                                      // executes the call instead of fn, in several transactions: package operation
+	asHeld      hold.Execution                                   // what the runner sees of the call
+	start       func(claimedAt time.Time) ([]txn.Request, error) // makes the claimed key an operation's, instead of fn
 	maxResponse int
+	sealer      Sealer        // nil to store responses plain
 	wait        time.Duration // for whoever holds the key; zero is to claim at once or not at all
 	trace       *trace
 
@@ -61,6 +62,7 @@ type execution struct {
 	claimedAt time.Time    // by the clock of the database
 	previous  string       // the operation id of the claim that the transaction had made before, if it is a caller's
 	rejection *Response    // the final answer of a fn whose writes are undone, to be recorded
+	sent      Response     // what the latest COMMIT was to record
 }
 
 // ask looks for an answer without claiming the key: one statement, outside of any transaction.
@@ -164,6 +166,7 @@ func (x *execution) run(ctx context.Context) (ending, error) {
 		return x.complete(ctx, *x.rejection, store.Failed)
 	}
 	x.trace.attempts++
+	x.trace.event(EventExecuting, nil)
 	var resp Response
 	var rejected *rejection
 	undo, err := x.tx.Run(x.key.OperationID, func(tx pgx.Tx) (bool, error) {
@@ -187,6 +190,7 @@ func (x *execution) runHeld(ctx context.Context) (ending, error) {
 		return x.complete(ctx, *x.rejection, store.Failed)
 	}
 	x.trace.attempts++
+	x.trace.event(EventExecuting, nil)
 	end := x.runner.Begin(ctx, x.asHeld, x.tx)
 	if end.Outcome != hold.Unheld {
 		return x.after(end)
@@ -250,6 +254,8 @@ func (x *execution) complete(ctx context.Context, resp Response, state store.Sta
 	if err != nil {
 		return failed, err
 	}
+	x.sent = resp
+	x.trace.event(EventRecording, nil)
 	err = x.tx.Commit(ctx, c)
 	switch {
 	case err == nil && !c.Recorded:
@@ -275,11 +281,22 @@ func (x *execution) complete(ctx context.Context, resp Response, state store.Sta
 
 // completion returns the request that records a response.
 func (x *execution) completion(resp Response, state store.State) (*store.Complete, error) {
+	return x.completionOf(&x.key, resp, state)
+}
+
+// completionOf returns the request that records a response under a key that is not the claim's own.
+func (x *execution) completionOf(key *store.Key, resp Response, state store.State) (*store.Complete, error) {
 	header, err := resp.check(x.maxResponse)
 	if err != nil {
 		return nil, err
 	}
-	return &store.Complete{Key: &x.key, State: state, Status: resp.Status, Header: header, Body: resp.Body}, nil
+	c := &store.Complete{Key: key, State: state, Status: resp.Status, Header: header, Body: resp.Body}
+	if x.sealer != nil {
+		if err := c.Seal(x.sealer); err != nil {
+			return nil, fmt.Errorf("idem: the response could not be sealed, nothing is committed: %w", err)
+		}
+	}
+	return c, nil
 }
 
 // tooSlow is the error of a fn that has let its transaction be for longer than the server allows. To run it again would be

@@ -17,8 +17,43 @@ CREATE TABLE idem.records (
     completed_at timestamptz,
     header       jsonb,
     body         bytea,
+    sealed_by    text COLLATE "C",
     PRIMARY KEY (scope, key)
+) WITH (
+    -- A purge leaves as many dead rows as a table of this kind has live ones. By the server's own settings a fifth of the table
+    -- is dead before a vacuum begins, and then it is throttled to a speed at which a large table takes hours.
+    autovacuum_vacuum_scale_factor = 0.01,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_insert_scale_factor = 0.05,
+    autovacuum_analyze_scale_factor = 0.02,
+    autovacuum_vacuum_cost_delay = 1
 );
+
+-- Where a sweep is, so that the next process goes on there, and what the last one found. It has one row for each table that
+-- is swept, which every portion of a sweep updates: the room in its page keeps that update HOT.
+CREATE TABLE idem.sweeps (
+    name             text COLLATE "C" NOT NULL,
+    part             text COLLATE "C" NOT NULL DEFAULT '',
+    block            bigint           NOT NULL DEFAULT 0,
+    sweeper          uuid,
+    seen_at          timestamptz,
+    waiting_for      text COLLATE "C",
+    started_at       timestamptz,
+    progressed_at    timestamptz,
+    total_pages      bigint           NOT NULL DEFAULT 0,
+    pages            bigint           NOT NULL DEFAULT 0,
+    deleted          bigint           NOT NULL DEFAULT 0,
+    kept             bigint           NOT NULL DEFAULT 0,
+    skipped          bigint           NOT NULL DEFAULT 0,
+    last_started_at  timestamptz,
+    last_finished_at timestamptz,
+    last_pages       bigint           NOT NULL DEFAULT 0,
+    last_deleted     bigint           NOT NULL DEFAULT 0,
+    last_kept        bigint           NOT NULL DEFAULT 0,
+    last_skipped     bigint           NOT NULL DEFAULT 0,
+    deleted_total    bigint           NOT NULL DEFAULT 0,
+    PRIMARY KEY (name)
+) WITH (fillfactor = 20);
 
 COMMENT ON SCHEMA idem IS
     'Idempotency records of github.com/idem-go/idem. Safe to read; every write goes through the library.';
@@ -45,8 +80,54 @@ COMMENT ON COLUMN idem.records.completed_at IS
 COMMENT ON COLUMN idem.records.header IS
     'Header of the stored response: an object of arrays of strings, NULL if it has none.';
 COMMENT ON COLUMN idem.records.body IS
-    'Body of the stored response, byte for byte, NULL if it has none.';
+    'Body of the stored response, byte for byte, NULL if it has none. Of a sealed response, header and body together, encrypted.';
+COMMENT ON COLUMN idem.records.sealed_by IS
+    'Id of the key that the response is sealed with, NULL if it is stored plain. A sealed response has no header of its own.';
+
+COMMENT ON TABLE idem.sweeps IS
+    'One row per table that is purged: where the sweep under way is, and what the last one found. Without it a purge begins again; nothing else is lost.';
+COMMENT ON COLUMN idem.sweeps.name IS
+    'What is swept: records.';
+COMMENT ON COLUMN idem.sweeps.part IS
+    'The partition at which the sweep goes on, as schema.table; the table itself if it has none; empty at the beginning.';
+COMMENT ON COLUMN idem.sweeps.block IS
+    'The block of that part at which the sweep goes on. Blocks before it have been walked.';
+COMMENT ON COLUMN idem.sweeps.sweeper IS
+    'Names the run that sweeps. NULL if nobody does; then the next run goes on from block. It is no lock: deleting is correct whoever does it.';
+COMMENT ON COLUMN idem.sweeps.seen_at IS
+    'The last sign of life of the sweeper (database clock). When it is too old, another run takes over.';
+COMMENT ON COLUMN idem.sweeps.waiting_for IS
+    'Why the sweep does not go on: replication, vacuum, pool or lock. NULL while it does.';
+COMMENT ON COLUMN idem.sweeps.started_at IS
+    'When the sweep under way began (database clock). NULL if none is under way.';
+COMMENT ON COLUMN idem.sweeps.progressed_at IS
+    'When the last portion was committed (database clock).';
+COMMENT ON COLUMN idem.sweeps.total_pages IS
+    'How many pages the sweep under way has to walk, all parts together, as of its beginning.';
+COMMENT ON COLUMN idem.sweeps.pages IS
+    'How many pages the sweep under way has walked.';
+COMMENT ON COLUMN idem.sweeps.deleted IS
+    'How many rows the sweep under way has deleted.';
+COMMENT ON COLUMN idem.sweeps.kept IS
+    'How many rows it has met that may not go yet.';
+COMMENT ON COLUMN idem.sweeps.skipped IS
+    'How many rows it has met that may go but were locked or just changed by somebody else; the next sweep meets them again.';
+COMMENT ON COLUMN idem.sweeps.last_started_at IS
+    'When the last whole sweep began (database clock): what had had its time by then is gone, except what was skipped.';
+COMMENT ON COLUMN idem.sweeps.last_finished_at IS
+    'When the last whole sweep ended (database clock).';
+COMMENT ON COLUMN idem.sweeps.last_pages IS
+    'How many pages the last whole sweep walked.';
+COMMENT ON COLUMN idem.sweeps.last_deleted IS
+    'How many rows the last whole sweep deleted.';
+COMMENT ON COLUMN idem.sweeps.last_kept IS
+    'How many rows the last whole sweep left because they may not go yet.';
+COMMENT ON COLUMN idem.sweeps.last_skipped IS
+    'How many rows the last whole sweep left because somebody held them.';
+COMMENT ON COLUMN idem.sweeps.deleted_total IS
+    'How many rows all sweeps have deleted since the table was made.';
 
 -- +goose Down
+DROP TABLE idem.sweeps;
 DROP TABLE idem.records;
 DROP SCHEMA idem;

@@ -9,6 +9,7 @@ CREATE TABLE idem.operations (
     id           uuid              PRIMARY KEY,
     scope        text COLLATE "C"  NOT NULL,
     key          text COLLATE "C"  NOT NULL,
+    hash         bytea             NOT NULL,
     name         text COLLATE "C"  NOT NULL,
     ttl          bigint            NOT NULL,
     created_at   timestamptz       NOT NULL,

@@ -109,13 +109,21 @@ func (op *Op) commit(c commit) error {
 	if advance.State == "" {
 		advance.State = store.OperationRunning
 	}
-	first := store.BeginOperation{Key: &w.key, Name: w.definition.name, TTL: w.ttl, ClaimedAt: w.createdAt, Input: w.input, At: c.at}
+	first := store.BeginOperation{Key: &w.key, Name: w.definition.name, TTL: w.ttl, ClaimedAt: w.createdAt, At: c.at}
 	requests := []txn.Request{&advance}
 	if w.epoch == 0 {
+		var err error
+		if first.Input, err = seal(w.call.Sealer(), w.input, boundInput(w.operation)...); err != nil {
+			return op.halt(broken, err)
+		}
 		requests = []txn.Request{&store.Hold{Key: &w.key, Room: store.Held}, &first}
 	}
-	for i := range op.pending {
-		requests = append(requests, &op.pending[i])
+	for _, r := range op.pending {
+		var err error
+		if r.Step.Value, err = seal(w.call.Sealer(), r.Step.Value, boundStep(w.operation, &r.Step)...); err != nil {
+			return op.halt(broken, err)
+		}
+		requests = append(requests, &r)
 	}
 	for _, taken := range op.signals {
 		requests = append(requests, taken)

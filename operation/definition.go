@@ -92,7 +92,7 @@ func (d *Definition[In]) Do(ctx context.Context, pool *pgxpool.Pool, scope, key 
 	if err != nil {
 		return idem.Result{}, err
 	}
-	r, err := hold.Do(ctx, pool, scope, key, hash, opts, &caller{definition: &d.definition, input: input})
+	r, err := hold.Do(ctx, pool, scope, key, hash, d.options(opts), &caller{definition: &d.definition, input: input})
 	result, _ := r.(idem.Result)
 	return result, err
 }
@@ -105,12 +105,22 @@ func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string
 	if err != nil {
 		return "", err
 	}
-	return hold.Start(ctx, tx, scope, key, hash, opts, func(e hold.Execution, k *store.Key, claimedAt time.Time) []txn.Request {
+	return hold.Start(ctx, tx, scope, key, hash, d.options(opts), func(e hold.Execution, k *store.Key, claimedAt time.Time) ([]txn.Request, error) {
+		sealed, err := seal(e.Sealer(), input, boundInput(k.OperationID)...)
 		return []txn.Request{
 			&store.Hold{Key: k, Room: store.Held},
-			&store.BeginOperation{Key: k, Name: d.name, TTL: e.TTL(), ClaimedAt: claimedAt, Input: input},
-		}
+			&store.BeginOperation{Key: k, Name: d.name, TTL: e.TTL(), ClaimedAt: claimedAt, Input: sealed},
+		}, err
 	})
+}
+
+// options are those of a call, which is named after its definition unless it has another name.
+func (d *Definition[In]) options(opts []idem.Option) []idem.Option {
+	name := idem.WithName(d.name)
+	if idem.CheckOptions(name) != nil { // it is none that a metric could carry
+		return opts
+	}
+	return append([]idem.Option{name}, opts...)
 }
 
 // input returns the input as it is stored.

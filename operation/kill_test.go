@@ -3,6 +3,7 @@ package operation_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,10 +18,16 @@ import (
 // work runs a Worker until the test is over.
 func (s *shop) work(t *testing.T, definitions ...operation.Runnable) {
 	t.Helper()
+	s.workWith(t, operation.WorkerConfig{}, definitions...)
+}
+
+func (s *shop) workWith(t *testing.T, config operation.WorkerConfig, definitions ...operation.Runnable) {
+	t.Helper()
+	config.Poll, config.Drain, config.Logger = time.Second/2, time.Second, slog.New(slog.NewTextHandler(t.Output(), nil))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- operation.NewWorker(s.pool, operation.WorkerConfig{Poll: time.Second / 2, Drain: time.Second}, definitions...).Run(ctx)
+		ended <- operation.NewWorker(s.pool, config, definitions...).Run(ctx)
 	}()
 	t.Cleanup(func() {
 		cancel()

@@ -45,7 +45,9 @@ func (w *work) takeUp(ctx context.Context) (hold.Ending, bool) {
 		instance.leave(w.operation, false)
 		return w.abandon(elsewhere(&show, w.operation)), false
 	}
-	w.adopted(&take.Taken, &steps)
+	if err := w.adopted(&take.Taken, &steps); err != nil {
+		return w.letGo(backoff(take.Taken.Attempts), hold.Ending{Outcome: hold.Failed, Err: err}), false
+	}
 	if take.Taken.Name != w.definition.name {
 		return w.letGo(0, hold.Ending{Outcome: hold.Failed, Err: fmt.Errorf("operation: the key belongs to an operation %q, not %q", take.Taken.Name, w.definition.name)}), false
 	}
@@ -90,18 +92,25 @@ func (w *work) unavailable(ctx context.Context, err error) hold.Ending {
 }
 
 // adopted takes over what is on record.
-func (w *work) adopted(t *store.Taken, steps *store.LoadSteps) {
+func (w *work) adopted(t *store.Taken, steps *store.LoadSteps) (err error) {
 	w.key = w.call.Key(t.OperationID)
-	w.input, w.ttl, w.createdAt = t.Input, t.TTL, t.CreatedAt
+	w.ttl, w.createdAt = t.TTL, t.CreatedAt
 	w.epoch, w.undoing = t.Epoch, t.Undoing
 	w.at = store.At{Step: t.Step, Seq: t.Seq, Tries: t.Tries}
 	w.loaded, w.loadedAt = time.Now(), t.LoadedAt
 	age, loaded := t.LoadedAt.Sub(t.Since), w.loaded
 	w.elapsed = func() time.Duration { return age + time.Since(loaded) }
 	w.recorded = make(map[int]store.Step, len(steps.Steps))
+	if w.input, err = open(w.call.Sealer(), t.Input, boundInput(w.operation)...); err != nil {
+		return err
+	}
 	for _, s := range steps.Steps {
+		if s.Value, err = open(w.call.Sealer(), s.Value, boundStep(w.operation, &s)...); err != nil {
+			return err
+		}
 		w.recorded[s.Seq] = s
 	}
+	return nil
 }
 
 // letGoLimit bounds what is said to the database after a caller has left.

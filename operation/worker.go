@@ -31,6 +31,10 @@ type WorkerConfig struct {
 	// 10 seconds.
 	Drain time.Duration
 
+	// Options are those of idem.Do that matter to work that no caller waits for: idem.WithSealer above all, where the callers
+	// have one, and idem.WithMaxResponse.
+	Options []idem.Option
+
 	// Logger is told what no caller hears of: errors of operations, panics, and the database out of reach. The default is
 	// slog.Default().
 	Logger *slog.Logger
@@ -75,6 +79,7 @@ func NewWorker(pool *pgxpool.Pool, config WorkerConfig, definitions ...Runnable)
 	if pool == nil {
 		w.err = errors.New("operation: pool is nil")
 	}
+	w.err = errors.Join(w.err, idem.CheckOptions(config.Options...))
 	for _, r := range definitions {
 		d := r.defined()
 		if d.err != nil {
@@ -208,7 +213,7 @@ func (r *running) goOn(i *instance, taken *store.Taken) {
 // execute goes on with an operation that was taken up.
 func (r *running) execute(i *instance, taken *store.Taken) hold.Ending {
 	w := &work{definition: r.definitions[taken.Name], instance: i, operation: taken.OperationID, epoch: taken.Epoch}
-	call, err := hold.Settings(r.pool, taken.Scope, taken.Key, taken.TTL, nil)
+	call, err := hold.Settings(r.pool, taken.Scope, taken.Key, taken.Hash, taken.TTL, r.config.Options)
 	if err != nil {
 		i.leave(taken.OperationID, true)
 		i.release()
@@ -221,7 +226,9 @@ func (r *running) execute(i *instance, taken *store.Taken) hold.Ending {
 		i.release()
 		return hold.Ending{Err: err}
 	}
-	w.adopted(taken, &steps)
+	if err := w.adopted(taken, &steps); err != nil {
+		return w.letGo(backoff(taken.Attempts), hold.Ending{Outcome: hold.Failed, Err: err})
+	}
 	if end, ok := w.bounded(r.working, taken.Attempts); !ok {
 		return end
 	}

@@ -15,10 +15,10 @@ RETURNING (1 OPERATOR(pg_catalog./) (CASE
 -- name: BeginOperation :exec
 -- BeginOperation writes down an operation with its first commit. Without an owner it is for whoever comes, after pause. When
 -- the key was claimed travels as the time since 1970, because no setting of a session reads that in another way.
-INSERT INTO idem.operations (id, scope, key, name, ttl, created_at, input, epoch, owner, state, undoing, step, seq, since,
+INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, epoch, owner, state, undoing, step, seq, since,
                              wake_at, tries, attempts)
-VALUES ((@operation_id::pg_catalog.text)::pg_catalog.uuid, @scope::pg_catalog.text, @key::pg_catalog.text, @name::pg_catalog.text,
-        @ttl::pg_catalog.int8, '1970-01-01 00:00:00+00'::pg_catalog.timestamptz OPERATOR(pg_catalog.+) @claimed::pg_catalog.interval,
+VALUES ((@operation_id::pg_catalog.text)::pg_catalog.uuid, @scope::pg_catalog.text, @key::pg_catalog.text, @hash::pg_catalog.bytea,
+        @name::pg_catalog.text, @ttl::pg_catalog.int8, '1970-01-01 00:00:00+00'::pg_catalog.timestamptz OPERATOR(pg_catalog.+) @claimed::pg_catalog.interval,
         @input::pg_catalog.bytea, 1, sqlc.narg(owner)::pg_catalog.int4,
         'running', false, @step::pg_catalog.text, @seq::pg_catalog.int4, pg_catalog.clock_timestamp(),
         pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @pause::pg_catalog.interval, 0, 0);
@@ -86,7 +86,7 @@ WHERE o.id OPERATOR(pg_catalog.=) (
                         SELECT e.instance FROM idem.leases e
                         WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))))
     FOR UPDATE SKIP LOCKED)
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.name, o.ttl, o.input, o.epoch, o.undoing, o.step, o.seq, o.tries, o.attempts,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.step, o.seq, o.tries, o.attempts,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at;
@@ -121,7 +121,7 @@ UPDATE idem.operations AS o
 SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = @owner::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1
 FROM due
 WHERE o.id OPERATOR(pg_catalog.=) due.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.name, o.ttl, o.input, o.epoch, o.undoing, o.step, o.seq, o.tries, o.attempts,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.step, o.seq, o.tries, o.attempts,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at;

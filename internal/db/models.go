@@ -22,6 +22,7 @@ type IdemOperation struct {
 	// With key: the record that is held while the operation is under way, and completed by its last commit.
 	Scope string
 	Key   string
+	Hash  []byte
 	Name  string
 	// Microseconds for which the answer is replayed, from the end.
 	Ttl       int64
@@ -71,8 +72,10 @@ type IdemRecord struct {
 	CompletedAt pgtype.Timestamptz
 	// Header of the stored response: an object of arrays of strings, NULL if it has none.
 	Header json.RawMessage
-	// Body of the stored response, byte for byte, NULL if it has none.
+	// Body of the stored response, byte for byte, NULL if it has none. Of a sealed response, header and body together, encrypted.
 	Body []byte
+	// Id of the key that the response is sealed with, NULL if it is stored plain. A sealed response has no header of its own.
+	SealedBy pgtype.Text
 }
 
 // What was sent to an operation from outside. The first of a name counts.
@@ -97,4 +100,48 @@ type IdemStep struct {
 	// done; failed: the value is the error; waiting: until due_at, or for a signal; registered, undone: of an undo.
 	Outcome string
 	Value   []byte
+}
+
+// One row per table that is purged: where the sweep under way is, and what the last one found. Without it a purge begins again; nothing else is lost.
+type IdemSweep struct {
+	// What is swept: records.
+	Name string
+	// The partition at which the sweep goes on, as schema.table; the table itself if it has none; empty at the beginning.
+	Part string
+	// The block of that part at which the sweep goes on. Blocks before it have been walked.
+	Block int64
+	// Names the run that sweeps. NULL if nobody does; then the next run goes on from block. It is no lock: deleting is correct whoever does it.
+	Sweeper pgtype.UUID
+	// The last sign of life of the sweeper (database clock). When it is too old, another run takes over.
+	SeenAt pgtype.Timestamptz
+	// Why the sweep does not go on: replication, vacuum, pool or lock. NULL while it does.
+	WaitingFor pgtype.Text
+	// When the sweep under way began (database clock). NULL if none is under way.
+	StartedAt pgtype.Timestamptz
+	// When the last portion was committed (database clock).
+	ProgressedAt pgtype.Timestamptz
+	// How many pages the sweep under way has to walk, all parts together, as of its beginning.
+	TotalPages int64
+	// How many pages the sweep under way has walked.
+	Pages int64
+	// How many rows the sweep under way has deleted.
+	Deleted int64
+	// How many rows it has met that may not go yet.
+	Kept int64
+	// How many rows it has met that may go but were locked or just changed by somebody else; the next sweep meets them again.
+	Skipped int64
+	// When the last whole sweep began (database clock): what had had its time by then is gone, except what was skipped.
+	LastStartedAt pgtype.Timestamptz
+	// When the last whole sweep ended (database clock).
+	LastFinishedAt pgtype.Timestamptz
+	// How many pages the last whole sweep walked.
+	LastPages int64
+	// How many rows the last whole sweep deleted.
+	LastDeleted int64
+	// How many rows the last whole sweep left because they may not go yet.
+	LastKept int64
+	// How many rows the last whole sweep left because somebody held them.
+	LastSkipped int64
+	// How many rows all sweeps have deleted since the table was made.
+	DeletedTotal int64
 }

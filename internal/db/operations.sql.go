@@ -99,19 +99,20 @@ func (q *Queries) AppearInSession(ctx context.Context, instance int32) (AppearIn
 }
 
 const BeginOperation = `-- name: BeginOperation :exec
-INSERT INTO idem.operations (id, scope, key, name, ttl, created_at, input, epoch, owner, state, undoing, step, seq, since,
+INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, epoch, owner, state, undoing, step, seq, since,
                              wake_at, tries, attempts)
-VALUES (($1::pg_catalog.text)::pg_catalog.uuid, $2::pg_catalog.text, $3::pg_catalog.text, $4::pg_catalog.text,
-        $5::pg_catalog.int8, '1970-01-01 00:00:00+00'::pg_catalog.timestamptz OPERATOR(pg_catalog.+) $6::pg_catalog.interval,
-        $7::pg_catalog.bytea, 1, $8::pg_catalog.int4,
-        'running', false, $9::pg_catalog.text, $10::pg_catalog.int4, pg_catalog.clock_timestamp(),
-        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $11::pg_catalog.interval, 0, 0)
+VALUES (($1::pg_catalog.text)::pg_catalog.uuid, $2::pg_catalog.text, $3::pg_catalog.text, $4::pg_catalog.bytea,
+        $5::pg_catalog.text, $6::pg_catalog.int8, '1970-01-01 00:00:00+00'::pg_catalog.timestamptz OPERATOR(pg_catalog.+) $7::pg_catalog.interval,
+        $8::pg_catalog.bytea, 1, $9::pg_catalog.int4,
+        'running', false, $10::pg_catalog.text, $11::pg_catalog.int4, pg_catalog.clock_timestamp(),
+        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $12::pg_catalog.interval, 0, 0)
 `
 
 type BeginOperationParams struct {
 	OperationID string
 	Scope       string
 	Key         string
+	Hash        []byte
 	Name        string
 	Ttl         int64
 	Claimed     pgtype.Interval
@@ -129,6 +130,7 @@ func (q *Queries) BeginOperation(ctx context.Context, arg BeginOperationParams) 
 		arg.OperationID,
 		arg.Scope,
 		arg.Key,
+		arg.Hash,
 		arg.Name,
 		arg.Ttl,
 		arg.Claimed,
@@ -476,7 +478,7 @@ WHERE o.id OPERATOR(pg_catalog.=) (
                         SELECT e.instance FROM idem.leases e
                         WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))))
     FOR UPDATE SKIP LOCKED)
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.name, o.ttl, o.input, o.epoch, o.undoing, o.step, o.seq, o.tries, o.attempts,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.step, o.seq, o.tries, o.attempts,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
@@ -492,6 +494,7 @@ type TakeOperationRow struct {
 	OperationID string
 	Scope       string
 	Key         string
+	Hash        []byte
 	Name        string
 	Ttl         int64
 	Input       []byte
@@ -517,6 +520,7 @@ func (q *Queries) TakeOperation(ctx context.Context, arg TakeOperationParams) (T
 		&i.OperationID,
 		&i.Scope,
 		&i.Key,
+		&i.Hash,
 		&i.Name,
 		&i.Ttl,
 		&i.Input,
@@ -561,7 +565,7 @@ UPDATE idem.operations AS o
 SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1
 FROM due
 WHERE o.id OPERATOR(pg_catalog.=) due.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.name, o.ttl, o.input, o.epoch, o.undoing, o.step, o.seq, o.tries, o.attempts,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.step, o.seq, o.tries, o.attempts,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
@@ -578,6 +582,7 @@ type TakeOperationsRow struct {
 	OperationID string
 	Scope       string
 	Key         string
+	Hash        []byte
 	Name        string
 	Ttl         int64
 	Input       []byte
@@ -612,6 +617,7 @@ func (q *Queries) TakeOperations(ctx context.Context, arg TakeOperationsParams) 
 			&i.OperationID,
 			&i.Scope,
 			&i.Key,
+			&i.Hash,
 			&i.Name,
 			&i.Ttl,
 			&i.Input,

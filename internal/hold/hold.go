@@ -72,6 +72,9 @@ type Execution interface {
 	// Retries is how often a transaction is run again.
 	Retries() int
 
+	// Sealer seals what is kept, and opens it again. Nil keeps it plain.
+	Sealer() store.Sealer
+
 	// Completion returns the request that records an answer.
 	Completion(key *store.Key, resp Response, state store.State) (*store.Complete, error)
 
@@ -86,8 +89,8 @@ var (
 
 	// Start claims the key inside tx, and sends requests that make it an operation's. It returns the id of the operation that
 	// has the key, be it this one or an earlier one.
-	Start func(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, options any, requests func(e Execution, key *store.Key, claimedAt time.Time) []txn.Request) (operationID string, err error)
+	Start func(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, options any, requests func(e Execution, key *store.Key, claimedAt time.Time) ([]txn.Request, error)) (operationID string, err error)
 
 	// Settings returns the Execution of an operation that has its key already.
-	Settings func(pool *pgxpool.Pool, scope, key string, ttl time.Duration, options any) (Execution, error)
+	Settings func(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time.Duration, options any) (Execution, error)
 )

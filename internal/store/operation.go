@@ -75,7 +75,7 @@ type BeginOperation struct {
 // Queue adds the statement.
 func (b *BeginOperation) Queue(trip *roundtrip.Trip) {
 	k := b.Key
-	trip.Add(beginOperation, k.operationID, k.scope, k.key, []byte(b.Name), strconv.AppendInt(nil, b.TTL.Microseconds(), 10),
+	trip.Add(beginOperation, k.operationID, k.scope, k.key, k.hash, []byte(b.Name), strconv.AppendInt(nil, b.TTL.Microseconds(), 10),
 		microseconds(b.ClaimedAt.Sub(time.Unix(0, 0))), b.Input,
 		b.At.owner(), []byte(b.At.Step), number(b.At.Seq), microseconds(b.At.Pause))
 }

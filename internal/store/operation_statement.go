@@ -12,7 +12,7 @@ var (
 	})
 	beginOperation = roundtrip.New(roundtrip.Statement{
 		Name: "idem_begin_operation", SQL: db.BeginOperation,
-		Params: []roundtrip.Param{plain, text, text, text, plain, plain, bytes, plain, text, plain, plain},
+		Params: []roundtrip.Param{plain, text, text, bytes, text, plain, plain, bytes, plain, text, plain, plain},
 	})
 	advanceOperation = roundtrip.New(roundtrip.Statement{
 		Name: "idem_advance_operation", SQL: db.AdvanceOperation, Replan: true,
@@ -65,7 +65,7 @@ var (
 )
 
 // takenResults are the formats of the columns of an operation that was taken up.
-var takenResults = []int16{asText, asText, asText, asText, asText, asBinary, asText, asText, asText, asText, asText, asText,
+var takenResults = []int16{asText, asText, asText, asBinary, asText, asText, asBinary, asText, asText, asText, asText, asText, asText,
 	asBinary, asBinary, asBinary}
 
 // OperationStatements are what a connection prepares for operations, besides Statements.

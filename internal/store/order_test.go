@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"reflect"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,12 +21,15 @@ var asSent = map[string]string{
 	"Scope": "the scope", "Key": "the key", "Hash": string(append([]byte{1, 2, 3}, make([]byte, 29)...)),
 	"OperationID": "11111111-2222-4333-8444-555555555555", "Ttl": "90000000 microseconds", "Patience": "20ms",
 	"Lock": strconv.FormatInt(LockOf("the scope", "the key"), 10), "MaxLocks": "32",
-	"State": "failed", "Status": "402", "Header": `{"A":["b"]}`, "Body": "the body",
+	"State": "failed", "Status": "402", "Header": `{"A":["b"]}`, "Body": "the body", "SealedBy": "the sealing key",
 	"LockHigh": "4294967295", "LockLow": "4294967294",
 
-	"Name": "the name", "Names": `{"the name","na\\me, \"2\""}`, "Running": `{"u1","u2"}`, "Input": "the input", "Claimed": "946684807000000 microseconds",
+	"Names": `{"the name","na\\me, \"2\""}`, "Running": `{"u1","u2"}`, "Input": "the input", "Claimed": "946684807000000 microseconds",
 	"Owner": "11", "Undoing": "true", "Step": "the step", "Seq": "12", "Pause": "13000000 microseconds", "Tries": "14", "Epoch": "15",
 	"Kind": "call", "Outcome": "waiting", "Value": "the value", "Room": "16", "Reason": "the reason", "Instance": "17",
+	"Name": "the name", "Sweeper": "77777777-7777-4888-8999-000000000000", "Absence": "15s", "Rest": "16s", "WaitingFor": "the vacuum",
+	"Part": "the part", "Relation": "the relation", "Block": "1000", "Pages": "1001", "TotalPages": "1002",
+	"Deleted": "1003", "Kept": "1004", "Skipped": "1005", "LockLimit": "1006", "WorkLimit": "1007", "IdleLimit": "1008", "Oid": "1009",
 }
 
 // differently are the parameters of one verb that other verbs use for something else.
@@ -40,14 +44,19 @@ var answers = map[string]any{
 	"SameHash": true, "Held": true, "Holds": true,
 	"OperationID": "66666666-7777-4888-8999-000000000000", "Previous": "the previous claim", "State": "completed",
 	"Claim": "the claim", "Locks": "the locks", "LockTimeout": "the lock timeout",
-	"Status": int32(201), "One": int32(1), "Header": []byte(`{"C":["d"]}`), "Body": []byte{0, '\\', 'x', 255},
-	"Scope": "its scope", "Key": "its key", "Name": "its name", "Step": "its step", "Reason": "its reason", "Kind": "tx", "Outcome": "done",
+	"Hash": append([]byte{4, 5, 6}, make([]byte, 29)...), "Scope": "its scope", "Key": "its key", "Name": "its name", "Step": "its step", "Reason": "its reason", "Kind": "tx", "Outcome": "done",
 	"Ttl": int64(90000000), "Input": []byte("its input"), "Value": []byte("its value"), "Undoing": true, "Known": true,
 	"Epoch": int32(21), "Seq": int32(22), "Tries": int32(23), "Attempts": int32(24), "Instance": int32(25), "Backend": int32(26),
 	"Idle": "5", "Pause": "2", "Count": "3", "Patience": "10s", "Unlimited": "0",
 	"DueAt": moment(6), "WakeAt": moment(7),
+	"Status": int32(201), "One": int32(1), "Header": []byte(`{"C":["d"]}`), "Body": []byte{0, '\\', 'x', 255}, "SealedBy": "the key it is sealed with",
+	"Quoted": "the quoted name", "Part": "the next part", "Relation": int64(2000), "Block": int64(2001),
+	"Pages": int64(2002), "TotalPages": int64(2003), "LastPages": int64(2004), "LastDeleted": int64(2005),
+	"Lag": int64(2006), "Standby": "the standby", "Hidden": int64(2007), "Dead": int64(2008),
 	"CreatedAt": moment(1), "CompletedAt": moment(2), "ExpiresAt": moment(3), "LoadedAt": moment(4), "Since": moment(5),
 }
+
+var sampleSweeper = Sweeper{Name: "the name", ID: "77777777-7777-4888-8999-000000000000"}
 
 // moment is a time as timestamptz_send gives it: n seconds after the beginning of the year 2000.
 func moment(n int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)*1_000_000) }
@@ -60,7 +69,7 @@ var sampleAt = At{Step: "the step", Seq: 12, Pause: 13 * time.Second, Owner: 11,
 
 // sampleTaken is what the sample answers tell of an operation.
 var sampleTaken = Taken{OperationID: "66666666-7777-4888-8999-000000000000", Scope: "its scope", Key: "its key", Name: "its name",
-	TTL: 90 * time.Second, Input: []byte("its input"), Epoch: 21, Undoing: true, Step: "its step", Seq: 22, Tries: 23, Attempts: 24,
+	Hash: [32]byte{4, 5, 6}, TTL: 90 * time.Second, Input: []byte("its input"), Epoch: 21, Undoing: true, Step: "its step", Seq: 22, Tries: 23, Attempts: 24,
 	CreatedAt: at(1), Since: at(5), LoadedAt: at(4)}
 
 // verbs are all requests of the package, by the names of their queries, with sqlc's structs for them.
@@ -82,11 +91,11 @@ var verbs = []struct {
 	{"Load", &Load{Key: &sampleKey}, load, db.Load, db.LoadParams{}, db.LoadRow{},
 		&Load{Key: &sampleKey, Found: true, Record: Record{
 			SameHash: true, OperationID: "66666666-7777-4888-8999-000000000000", State: Completed, Status: 201,
-			Header: map[string][]string{"C": {"d"}}, Body: []byte{0, '\\', 'x', 255},
+			Header: map[string][]string{"C": {"d"}}, Body: []byte{0, '\\', 'x', 255}, SealedBy: "the key it is sealed with", Closed: true,
 			CreatedAt: at(1), CompletedAt: at(2), ExpiresAt: at(3), LoadedAt: at(4)}}},
-	{"Complete", &Complete{Key: &sampleKey, State: Failed, Status: 402, Header: []byte(`{"A":["b"]}`), Body: []byte("the body")},
+	{"Complete", &Complete{Key: &sampleKey, State: Failed, Status: 402, Header: []byte(`{"A":["b"]}`), Body: []byte("the body"), SealedBy: "the sealing key"},
 		complete, db.Complete, db.CompleteParams{}, db.CompleteRow{},
-		&Complete{Key: &sampleKey, State: Failed, Status: 402, Header: []byte(`{"A":["b"]}`), Body: []byte("the body"),
+		&Complete{Key: &sampleKey, State: Failed, Status: 402, Header: []byte(`{"A":["b"]}`), Body: []byte("the body"), SealedBy: "the sealing key",
 			Recorded: true, CompletedAt: at(2), ExpiresAt: at(3)}},
 	{"Holds", &Holds{Key: &sampleKey}, holds, db.Holds, struct{ OperationID string }{}, struct{ Holds bool }{},
 		&Holds{Key: &sampleKey, Held: true}},
@@ -139,6 +148,25 @@ var verbs = []struct {
 	{"RenewLease", RenewLease{Instance: 17, TTL: 90 * time.Second}, renewLease, db.RenewLease, db.RenewLeaseParams{}, nil,
 		RenewLease{Instance: 17, TTL: 90 * time.Second}},
 	{"EndLease", EndLease{Instance: 17}, endLease, db.EndLease, struct{ Instance int32 }{}, nil, EndLease{Instance: 17}},
+	{"TakeSweep", &TakeSweep{Sweeper: sampleSweeper, TotalPages: 1002, Absence: "15s", Rest: "16s"}, takeSweep, db.TakeSweep,
+		db.TakeSweepParams{}, db.TakeSweepRow{}, &TakeSweep{Sweeper: sampleSweeper, Absence: "15s", Rest: "16s", Taken: true,
+			Position: Position{"the next part", 2001}, TotalPages: 2003, Pages: 2002}},
+	{"AdvanceSweep", &AdvanceSweep{Sweeper: sampleSweeper, To: Position{"the part", 1000}, Walked: 1001, Deleted: 1003, Kept: 1004,
+		Skipped: 1005}, advanceSweep, db.AdvanceSweep, db.AdvanceSweepParams{}, db.AdvanceSweepRow{},
+		&AdvanceSweep{Sweeper: sampleSweeper, To: Position{"the part", 1000}, Walked: 1001, Deleted: 1003, Kept: 1004, Skipped: 1005,
+			Advanced: true, Pages: 2002, TotalPages: 2003}},
+	{"HoldSweep", &HoldSweep{Sweeper: sampleSweeper, WaitingFor: "the vacuum"}, holdSweep, db.HoldSweep, db.HoldSweepParams{},
+		struct{ Pages int64 }{}, &HoldSweep{Sweeper: sampleSweeper, WaitingFor: "the vacuum", Held: true}},
+	{"FinishSweep", &FinishSweep{Sweeper: sampleSweeper}, finishSweep, db.FinishSweep, db.FinishSweepParams{}, db.FinishSweepRow{},
+		&FinishSweep{Sweeper: sampleSweeper, Finished: true, Pages: 2004, Deleted: 2005}},
+	{"LeaveSweep", LeaveSweep{sampleSweeper}, leaveSweep, db.LeaveSweep, db.LeaveSweepParams{}, nil, LeaveSweep{sampleSweeper}},
+	{"LimitPortion", LimitPortion{"1006", "1007", "1008"}, limitPortion, db.LimitPortion, db.LimitPortionParams{}, nil,
+		LimitPortion{"1006", "1007", "1008"}},
+	{"Part", &Part{Relation: "the relation", From: "the part"}, part, db.Part, db.PartParams{}, db.PartRow{},
+		&Part{Relation: "the relation", From: "the part", Found: true, Name: "its name", Quoted: "the quoted name", OID: 2000,
+			Pages: 2002, TotalPages: 2003}},
+	{"Backlog", &Backlog{OID: 1009}, backlog, db.Backlog, struct{ Oid int64 }{}, db.BacklogRow{},
+		&Backlog{OID: 1009, Lag: 2006, Standby: "the standby", Hidden: 2007, Dead: 2008}},
 }
 
 var (
@@ -185,8 +213,10 @@ func TestEveryQueryHasAVerb(t *testing.T) {
 // A form says how a literal of a parameter is written, and what the server is told about its format.
 func TestFormsOfParametersFitTheirTypes(t *testing.T) {
 	t.Parallel()
-	hasAnyText := map[string]bool{"Scope": true, "Key": true, "Name": true, "Names": true, "Step": true, "Reason": true}
+	hasAnyText := map[string]bool{"Scope": true, "Key": true, "Name": true, "Names": true, "Step": true, "Reason": true,
+		"SealedBy": true, "Part": true}
 	for _, verb := range verbs {
+		hasAnyText["Name"] = !strings.HasSuffix(verb.name, "Sweep") // which the library names
 		params := reflect.TypeOf(verb.params)
 		if params.NumField() != len(verb.statement.Params) {
 			t.Errorf("%s: %d forms for %d parameters", verb.name, len(verb.statement.Params), params.NumField())

@@ -11,6 +11,7 @@ import (
 type Taken struct {
 	OperationID string
 	Scope, Key  string
+	Hash        [32]byte
 	Name        string
 	TTL         time.Duration
 	Input       []byte
@@ -26,7 +27,9 @@ type Taken struct {
 }
 
 func (t *Taken) read(row *roundtrip.Row) {
-	t.OperationID, t.Scope, t.Key, t.Name = row.Text(), row.Text(), row.Text(), row.Text()
+	t.OperationID, t.Scope, t.Key = row.Text(), row.Text(), row.Text()
+	copy(t.Hash[:], row.Bytes())
+	t.Name = row.Text()
 	t.TTL = time.Duration(row.Int()) * time.Microsecond
 	t.Input = row.Bytes()
 	t.Epoch, t.Undoing, t.Step, t.Seq = row.Int(), row.Bool(), row.Text(), row.Int()

@@ -20,6 +20,7 @@ type Result struct {
 	Unchecked  []string // keys for which no order was found in time, nor that there is none
 	Keys       int
 	Freed      []Freed // the longest first
+	Purged     int     // records
 	Lost       int     // executions that were acknowledged, and are gone in a failover with their records
 	Tally      Tally
 	Took       time.Duration
@@ -78,13 +79,16 @@ func readState(paths []string) ([]ledger.Row, error) {
 	return rows, nil
 }
 
+// ofClock reports whether a rule says nothing where the clock of the database was moved.
+func ofClock(r rule.Rule) bool { return r == rule.Record || r == rule.Retained || r == rule.Grace }
+
 // add checks one portion.
 func (r *Result) add(operations []*history.Operation, rows []ledger.Row, options *Options) {
 	for _, o := range operations {
 		r.Tally.add(o)
 	}
 	for _, row := range rows {
-		if f := row.Finding; f != nil && !(f.Rule == rule.Record && len(options.ClockMoved) > 0) {
+		if f := row.Finding; f != nil && !(ofClock(f.Rule) && len(options.ClockMoved) > 0) {
 			r.Violations = append(r.Violations, Violation{Rule: f.Rule, Scope: f.Scope, Key: f.Key, Detail: f.Detail})
 		}
 	}
@@ -100,6 +104,7 @@ func (r *Result) add(operations []*history.Operation, rows []ledger.Row, options
 				mu.Lock()
 				r.Violations = append(r.Violations, violations...)
 				r.Lost += k.lost()
+				r.Purged += len(k.purged)
 				r.Freed = append(r.Freed, k.freed()...)
 				if !complete {
 					r.Unchecked = append(r.Unchecked, fmt.Sprintf("scope %s, key %s", k.scope, k.name.key))

@@ -35,6 +35,19 @@ func TestHistoriesThatKeepThePromisesAreAccepted(t *testing.T) {
 			s.call(4, 220, 230, replays(second))
 			s.record(second)
 		},
+		"a key whose record is purged, and that is executed again": func(s *story) {
+			s.purge(s.call(1, 0, 10, s.executes("x")))
+			s.record(s.call(2, 300, 310, s.executes("y")))
+		},
+		"a record that is purged, and nobody asks again": func(s *story) {
+			s.purge(s.call(1, 0, 10, s.executes("x")))
+		},
+		"a rejection of a call that never returned, of which a purge tells": func(s *story) {
+			s.purge(s.call(1, 0, 10, s.executes("x")))
+			second := s.call(2, 200, 210, rejects("y"))
+			s.purge(second)
+			neverReturns(second)
+		},
 		"another request is refused while the record lives": func(s *story) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			s.call(2, 20, 30, mismatches(first))
@@ -166,6 +179,18 @@ func TestHistoriesThatBreakAPromiseAreRefused(t *testing.T) {
 		"an acknowledged success without its record": {rule.LastRecord, func(s *story) {
 			s.call(1, 0, 10, s.executes("x"))
 		}},
+		"the record of the last execution is gone, and an earlier one was purged": {rule.LastRecord, func(s *story) {
+			s.purge(s.call(1, 0, 10, s.executes("x")))
+			s.call(2, 300, 310, s.executes("y"))
+		}},
+		"a record that is purged before its time, and the key is executed again": {rule.Once, func(s *story) {
+			s.purge(s.call(1, 0, 10, s.executes("x")))
+			s.record(s.call(2, 20, 30, s.executes("y")))
+		}},
+		"a record that no call made, and a purge deleted": {rule.RecordMade, func(s *story) {
+			s.purge(s.call(1, 0, 10, rejects("x")))
+			s.operations = nil
+		}},
 		"a rejection without its record": {rule.LastRecord, func(s *story) {
 			s.call(1, 0, 10, rejects("x"))
 		}},
@@ -203,6 +228,10 @@ func TestHistoriesThatBreakAPromiseAreRefused(t *testing.T) {
 		}},
 		"a record whose response is not the one committed": {rule.Bytes, func(s *story) {
 			s.record(s.call(1, 0, 10, s.executes("x"))).Digest = "another"
+		}},
+		"a response that is sealed and not opened": {rule.Readable, func(s *story) {
+			s.record(s.call(1, 0, 10, s.executes("x")))
+			s.call(2, 20, 30, answers(history.Unreadable))
 		}},
 		"a replay that says another time": {rule.Times, func(s *story) {
 			first := s.call(1, 0, 10, s.executes("x"))

@@ -17,6 +17,7 @@ type execution struct {
 	maker   *history.Operation // the call in whose fn it was seen, nil if in none
 	effects []*ledger.Effect
 	record  *ledger.Record
+	purged  bool                 // its record was
 	seen    []*history.Operation // answers with it: of its own call, and replays
 
 	payload, digest             string
@@ -53,6 +54,13 @@ func (k *key) trace() {
 		k.sight(x, &history.Return{
 			Rejected: r.State == "failed", Digest: r.Digest, Created: r.Created, Completed: r.Completed, Expires: r.Expires,
 		}, nil)
+	}
+	for _, p := range k.purged {
+		x := k.execution(p.OperationID)
+		x.purged, x.certain = true, true
+		if x.created == 0 {
+			x.created, x.completed, x.expires, x.rejected = p.Created, p.Completed, p.Expires, p.State == "failed"
+		}
 	}
 	k.addPossible()
 	slices.SortFunc(k.executions, func(a, b *execution) int {
@@ -125,7 +133,7 @@ func (k *key) sight(x *execution, r *history.Return, by *history.Operation) {
 
 // ofKey reports whether it happened, and for this key. What a replay brought here from another key has not.
 func (x *execution) ofKey() bool {
-	return x.certain && (x.maker != nil || x.record != nil || len(x.effects) > 0)
+	return x.certain && (x.maker != nil || x.record != nil || x.purged || len(x.effects) > 0)
 }
 
 // latest is a time at which the execution held the key, by the database's clock; 0 if none is known.

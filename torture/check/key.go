@@ -21,6 +21,7 @@ type key struct {
 	operations []*history.Operation // in the order in which they began
 	effects    []*ledger.Effect
 	record     *ledger.Record // nil if there is none
+	purged     []*ledger.Purged
 	outers     map[history.Op][]string
 
 	executions []*execution
@@ -51,6 +52,9 @@ func gather(operations []*history.Operation, rows []ledger.Row, options *Options
 			k.effects = append(k.effects, row.Effect)
 		case row.Record != nil:
 			of(row.Record.Scope, row.Record.Key).record = row.Record
+		case row.Purged != nil:
+			k := of(row.Purged.Scope, row.Purged.Key)
+			k.purged = append(k.purged, row.Purged)
 		case row.Outer != nil:
 			k := of(row.Outer.Scope, row.Outer.Key)
 			k.outers[row.Outer.Op] = append(k.outers[row.Outer.Op], row.Outer.Part)

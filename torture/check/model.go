@@ -51,7 +51,7 @@ func (k *key) after(state int, s *step) []int {
 	case lose:
 		states := []int{nothing, state}
 		for _, x := range k.executions {
-			if len(x.effects) > 0 || x.record != nil || x.rejected {
+			if len(x.effects) > 0 || x.record != nil || x.purged || x.rejected {
 				states = append(states, x.index)
 			}
 		}

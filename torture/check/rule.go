@@ -20,6 +20,8 @@ func (k *key) applyRules() {
 			k.checkReplayed(o)
 		case o.Outcome == history.InProgress:
 			k.checkInProgress(o)
+		case o.Outcome == history.Unreadable:
+			k.violate(rule.Readable, o.Err, o)
 		}
 		k.checkLeftNothing(o)
 		k.checkOuter(o)
@@ -109,7 +111,7 @@ func (k *key) checkEffects(x *execution) {
 	if len(x.effects) > 1 {
 		k.violate(rule.OneEffect, fmt.Sprintf("operation %s has %d", x.id, len(x.effects)), x.maker)
 	}
-	if x.record != nil && x.maker == nil {
+	if (x.record != nil || x.purged) && x.maker == nil {
 		k.violate(rule.RecordMade, "operation "+x.id, nil)
 	}
 }
@@ -147,7 +149,7 @@ func (k *key) checkRecord() {
 			last = x
 		}
 	}
-	if last == nil || k.record != nil && k.record.OperationID == last.id || k.clockUncertain(k.executions...) {
+	if last == nil || k.record == nil && last.purged || k.record != nil && k.record.OperationID == last.id || k.clockUncertain(k.executions...) {
 		return
 	}
 	detail := fmt.Sprintf("the key has no record, its last execution is %s", last.id)
@@ -181,7 +183,7 @@ const lag = 500 * time.Millisecond
 
 // mayBeLost reports whether an execution may have vanished, together with its record, in a failover.
 func (k *key) mayBeLost(x *execution) bool {
-	if x.maker == nil || len(x.effects) > 0 || x.record != nil {
+	if x.maker == nil || len(x.effects) > 0 || x.record != nil || x.purged {
 		return false
 	}
 	for _, loss := range k.options.Losses {

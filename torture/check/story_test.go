@@ -71,6 +71,19 @@ func (s *story) record(of *history.Operation) *ledger.Record {
 	return r
 }
 
+// purge is the record of an execution, as it was when it was purged.
+func (s *story) purge(of *history.Operation) *ledger.Purged {
+	p := &ledger.Purged{
+		OperationID: of.OperationID, Scope: of.Scope, Key: of.Key, State: "completed",
+		Created: of.Created, Completed: of.Completed, Expires: of.Expires,
+	}
+	if of.Rejected {
+		p.State = "failed"
+	}
+	s.rows = append(s.rows, ledger.Row{Purged: p})
+	return p
+}
+
 // rejects makes it an execution that rejected: it has no effect.
 func rejects(id string) func(*history.Operation) {
 	return func(o *history.Operation) {

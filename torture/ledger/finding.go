@@ -39,13 +39,23 @@ var rules = []struct {
 		SELECT e.scope, e.key, format('operation %s, its record is of %s %s', operation_id, r.scope, r.key)
 		FROM idem.records r JOIN torture.effects e USING (operation_id)
 		WHERE (r.scope, r.key, r.hash) IS DISTINCT FROM (e.scope, e.key, e.hash)`},
-	// Nothing but a later execution of the key removes a record, and that begins when this one has expired.
+	// Nothing but a later execution of the key removes a record, and that begins when this one has expired; and a purge.
 	{rule.Record, `
 		SELECT e.scope, e.key, format('operation %s of call %s, the key has %s', e.operation_id, e.op, coalesce(r.operation_id::text, 'no record'))
 		FROM (SELECT DISTINCT ON (scope, key) * FROM torture.effects ORDER BY scope, key, noted_at DESC) e
 		LEFT JOIN idem.records r USING (scope, key)
-		WHERE r.operation_id IS NULL
+		WHERE r.operation_id IS NULL AND NOT EXISTS (
+		          SELECT FROM torture.purged p
+		          WHERE (p.scope, p.key) = (e.scope, e.key) AND p.deleted_at >= e.noted_at + e.ttl_us * interval '1 microsecond')
 		   OR r.operation_id <> e.operation_id AND r.completed_at < e.noted_at + e.ttl_us * interval '1 microsecond'`},
+	{rule.Retained, `
+		SELECT scope, key, format('operation %s, %s before its time', operation_id, expires_at - deleted_at)
+		FROM torture.purged WHERE deleted_at < expires_at`},
+	{rule.Grace, fmt.Sprintf(`
+		SELECT scope, key, format('operation %%s, %%s after it had expired', operation_id, deleted_at - expires_at)
+		FROM torture.purged WHERE deleted_at >= expires_at AND deleted_at < expires_at + interval '%d microseconds'`, Grace.Microseconds())},
+	{rule.PurgedProcessing, `
+		SELECT scope, key, format('operation %s', operation_id) FROM torture.purged WHERE state = 'processing'`},
 	{rule.OneEffect, `
 		SELECT min(scope), min(key), format('operation %s has %s', operation_id, count(*))
 		FROM torture.effects GROUP BY operation_id HAVING count(*) > 1`},

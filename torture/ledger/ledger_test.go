@@ -159,7 +159,14 @@ func TestEveryRuleOfTheDatabaseFindsWhatBreaksIt(t *testing.T) {
 		rule.SameRequest: func(b *books) {
 			b.exec("update idem.records set hash = sha256(hash)")
 		},
-		rule.Record:    func(b *books) { b.exec("delete from idem.records") },
+		rule.Record:   func(b *books) { b.exec("delete from idem.records") },
+		rule.Retained: func(b *books) { b.exec("delete from idem.records") },
+		rule.Grace: func(b *books) {
+			b.exec("update idem.records set expires_at = clock_timestamp(); delete from idem.records")
+		},
+		rule.PurgedProcessing: func(b *books) {
+			b.exec("update idem.records set state = 'processing', expires_at = now() - interval '1 hour'; delete from idem.records")
+		},
 		rule.OneEffect: func(b *books) { b.exec("insert into torture.effects select * from torture.effects") },
 		rule.WholeEffect: func(b *books) {
 			b.exec("delete from torture.entries where amount > 0")
@@ -193,6 +200,17 @@ func TestAnEffectWithASuccessorIsFine(t *testing.T) {
 	b.execute("k", nil)
 	b.exec("update idem.records set expires_at = clock_timestamp(); update torture.effects set ttl_us = 0")
 	b.execute("k", idem.Reject(idem.Response{Status: 402}))
+	if found := b.findings(); len(found) > 0 {
+		t.Errorf("found %q", found)
+	}
+}
+
+// Nor is one whose record a purge has deleted in its time.
+func TestAnEffectWhoseRecordWasPurgedIsFine(t *testing.T) {
+	t.Parallel()
+	b := open(t)
+	b.execute("k", nil)
+	b.exec("update idem.records set expires_at = now() - interval '1 hour'; update torture.effects set ttl_us = 0; delete from idem.records")
 	if found := b.findings(); len(found) > 0 {
 		t.Errorf("found %q", found)
 	}

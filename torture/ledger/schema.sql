@@ -30,6 +30,27 @@ CREATE TABLE torture.entries (
 );
 CREATE INDEX entries_operation_id_idx ON torture.entries (operation_id);
 
+-- Every record that was deleted. Nothing but a purge deletes any.
+CREATE TABLE torture.purged (
+    operation_id uuid        NOT NULL,
+    scope        text        NOT NULL COLLATE "C",
+    key          text        NOT NULL COLLATE "C",
+    state        text        NOT NULL,
+    created_at   timestamptz NOT NULL,
+    completed_at timestamptz,
+    expires_at   timestamptz NOT NULL,
+    deleted_at   timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX purged_key_idx ON torture.purged (scope, key);
+
+CREATE FUNCTION torture.note_purged() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO torture.purged (operation_id, scope, key, state, created_at, completed_at, expires_at)
+    VALUES (OLD.operation_id, OLD.scope, OLD.key, OLD.state, OLD.created_at, OLD.completed_at, OLD.expires_at);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER note_purged AFTER DELETE ON idem.records FOR EACH ROW EXECUTE FUNCTION torture.note_purged();
+
 -- What the caller of DoTx writes in its own transaction, before the call and after it.
 CREATE TABLE torture.outers (
     op    bigint NOT NULL,

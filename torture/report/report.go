@@ -39,8 +39,8 @@ func Print(w io.Writer, leg *Leg) {
 	printFaults(w, leg.Faults)
 	printSilences(w, leg.Silences)
 	printFreed(w, leg.Freed)
-	fmt.Fprintf(w, "  %d replays, %d outcomes unknown, %d calls never returned; checked in %v (%.0f calls/s); largest worker %s\n",
-		total(&leg.Tally, history.Replayed), total(&leg.Tally, history.Unknown), total(&leg.Tally, history.Open),
+	fmt.Fprintf(w, "  %d replays, %d records purged, %d outcomes unknown, %d calls never returned; checked in %v (%.0f calls/s); largest worker %s\n",
+		total(&leg.Tally, history.Replayed), leg.Purged, total(&leg.Tally, history.Unknown), total(&leg.Tally, history.Open),
 		leg.Took.Round(time.Millisecond), rate(leg.Tally.Operations, leg.Took), megabytes(leg.Tally.Memory))
 	if leg.Lost > 0 {
 		fmt.Fprintf(w, "  %d acknowledged executions were lost in a failover, each together with its record\n", leg.Lost)

@@ -15,7 +15,7 @@ import (
 func leg() *report.Leg {
 	result := &check.Result{
 		Took: 100 * time.Millisecond,
-		Keys: 7, Unchecked: []string{"scope s, key slow"}, Lost: 4,
+		Keys: 7, Unchecked: []string{"scope s, key slow"}, Purged: 5, Lost: 4,
 		Freed: []check.Freed{{After: 900 * time.Millisecond}, {After: 20 * time.Millisecond}, {After: 10 * time.Millisecond}},
 		Tally: check.Tally{
 			Operations: 1000, Runs: 120, Memory: 45e6,
@@ -44,7 +44,7 @@ func TestTheReportSaysWhatCameOfARun(t *testing.T) {
 		"3 faults: cut 1, kill 2", "cut did not go as planned: nothing to cut",
 		"3 holders killed: the next answer for their key came after 20ms (median), 900ms at the latest",
 		"longest time without a fault: 1.2s, of at most 1m0s",
-		"880 replays, 3 outcomes unknown, 17 calls never returned; checked in 100ms (10000 calls/s); largest worker 45 MB",
+		"880 replays, 5 records purged, 3 outcomes unknown, 17 calls never returned; checked in 100ms (10000 calls/s); largest worker 45 MB",
 		"  FAILED: a fault hangs\n",
 		"4 acknowledged executions were lost in a failover",
 		"UNCHECKED: 1 keys", "scope s, key slow",

@@ -23,6 +23,7 @@ const (
 	Replayed   Rule = "a response that is replayed has its effect"
 	Expired    Rule = "an expired record is not replayed"
 	Bytes      Rule = "an answer is, byte for byte, the response that was committed"
+	Readable   Rule = "a recorded response can be read by who has its key"
 	Times      Rule = "all answers from one execution tell the same times"
 	Rejection  Rule = "all answers from one execution agree on whether it was rejected"
 	EffectMade Rule = "an effect is of a call for its key"
@@ -41,12 +42,16 @@ const (
 	SameRequest   Rule = "record and effect are of the same key and request"
 	Record        Rule = "an effect has its record, or a successor after its retention" // unless the clock was moved
 	OneEffect     Rule = "an operation has one effect"
+	Retained      Rule = "a record that is retained is not purged"      // unless the clock was moved
+	Grace         Rule = "an expired record is not purged in its grace" // unless the clock was moved
 	WholeEffect   Rule = "an effect is there as a whole"
 	Balances      Rule = "balances are what the entries say"
 	WholeCaller   Rule = "what the caller of DoTx wrote is there as a whole"
 	NoConnection  Rule = "no connection is left over"
 	NoLock        Rule = "no lock is left over"
 	NoTransaction Rule = "no prepared transaction is left over"
+
+	PurgedProcessing Rule = "a record in state processing is not purged"
 )
 
 // What a run finds out in other ways.

@@ -27,28 +27,38 @@ func modes(pooled bool) []pgx.QueryExecMode {
 	return append(safe, pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheStatement, pgx.QueryExecModeDescribeExec)
 }
 
+// openPools opens the pools of the calls.
 func openPools(ctx context.Context, c *Config) ([]*pool, error) {
-	choice := modes(c.Pooled)
 	var pools []*pool
 	for n := range 2 {
-		config, err := pgxpool.ParseConfig(c.DSN)
+		opened, err := openPool(ctx, c, n, int32(3+3*n))
 		if err != nil {
 			return nil, err
 		}
-		config.MaxConns = int32(3 + 3*n)
-		config.ConnConfig.ConnectTimeout = 2 * time.Second
-		config.ConnConfig.RuntimeParams["application_name"] = ledger.Application(c.Pooled)
-		mode := choice[(c.Slot+c.Incarnation+n)%len(choice)]
-		config.ConnConfig.DefaultQueryExecMode = mode
-		opened, err := pgxpool.NewWithConfig(ctx, config)
-		if err != nil {
-			return nil, err
-		}
-		name := mode.String()
-		if c.Pooled {
-			name += ", pooler"
-		}
-		pools = append(pools, &pool{opened, name})
+		pools = append(pools, opened)
 	}
 	return pools, nil
+}
+
+// openPool opens the nth pool.
+func openPool(ctx context.Context, c *Config, n int, maxConns int32) (*pool, error) {
+	config, err := pgxpool.ParseConfig(c.DSN)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = maxConns
+	config.ConnConfig.ConnectTimeout = 2 * time.Second
+	config.ConnConfig.RuntimeParams["application_name"] = ledger.Application(c.Pooled)
+	choice := modes(c.Pooled)
+	mode := choice[(c.Slot+c.Incarnation+n)%len(choice)]
+	config.ConnConfig.DefaultQueryExecMode = mode
+	opened, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	name := mode.String()
+	if c.Pooled {
+		name += ", pooler"
+	}
+	return &pool{opened, name}, nil
 }

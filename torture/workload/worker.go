@@ -62,6 +62,10 @@ func work(stop context.Context, config *Config, writer *history.Writer) error {
 	}
 	var made atomic.Uint32
 	var callers sync.WaitGroup
+	stopPurging, err := startPurging(stop, config)
+	if err != nil {
+		return err
+	}
 	for n := range config.Goroutines {
 		random := rand.New(rand.NewPCG(config.Seed, uint64(config.Slot)<<32|uint64(config.Incarnation)<<16|uint64(n)))
 		callers.Go(func() {
@@ -80,6 +84,7 @@ func work(stop context.Context, config *Config, writer *history.Writer) error {
 		})
 	}
 	callers.Wait()
+	stopPurging()
 	for _, p := range pools {
 		p.Close()
 	}

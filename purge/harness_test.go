@@ -1,0 +1,125 @@
+package purge
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+// limit is how long a test waits for a signal that has to come.
+const limit = 30 * time.Second
+
+func await[T any](t *testing.T, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(limit):
+		t.Fatalf("waited in vain for: %s", what)
+		panic("unreachable")
+	}
+}
+
+// house is a database with records.
+type house struct {
+	t    testing.TB
+	pool *pgxpool.Pool
+}
+
+func newHouse(t testing.TB, configure ...func(*pgxpool.Config)) *house {
+	t.Helper()
+	return &house{t, pgtest.New(t, configure...)}
+}
+
+func maxConns(n int32) func(*pgxpool.Config) { return func(c *pgxpool.Config) { c.MaxConns = n } }
+
+func (h *house) exec(sql string, args ...any) {
+	h.t.Helper()
+	if _, err := h.pool.Exec(context.Background(), sql, args...); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *house) count(sql string, args ...any) int64 {
+	h.t.Helper()
+	var n int64
+	if err := h.pool.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
+		h.t.Fatal(err)
+	}
+	return n
+}
+
+// records adds n records, which have expired for the time that is given, or will.
+func (h *house) records(n int, name, state, expired string) {
+	h.t.Helper()
+	h.exec(`insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state, status, completed_at, header, body)
+		select 'a scope', format('%s %s', $2::text, i), sha256(i::text::bytea), gen_random_uuid(), now() - '1 day'::interval,
+		       now() - $4::interval, $3, 201, now() - '1 day'::interval, '{"A":["b"]}', repeat('x', 100)::bytea
+		from generate_series(1, $1) i`, n, name, state, expired)
+}
+
+// left counts the records by their names.
+func (h *house) left() map[string]int64 {
+	h.t.Helper()
+	rows, _ := h.pool.Query(context.Background(), "select regexp_replace(key, ' [0-9]+$', ''), count(*) from idem.records group by 1")
+	left := map[string]int64{}
+	var name string
+	var n int64
+	if _, err := pgx.ForEachRow(rows, []any{&name, &n}, func() error { left[name] = n; return nil }); err != nil {
+		h.t.Fatal(err)
+	}
+	return left
+}
+
+func (h *house) wantLeft(want map[string]int64) {
+	h.t.Helper()
+	if diff := cmp.Diff(want, h.left()); diff != "" {
+		h.t.Errorf("records that are left (-want +got):\n%s", diff)
+	}
+}
+
+func (h *house) begin() pgx.Tx {
+	h.t.Helper()
+	tx, err := h.pool.Begin(context.Background())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { tx.Rollback(context.Background()) })
+	return tx
+}
+
+// pages is how many the records have.
+func (h *house) pages() int64 {
+	h.t.Helper()
+	return h.count("select pg_relation_size('idem.records') / current_setting('block_size')::int")
+}
+
+// swift is without pauses, and without regard to what else is on the server of the tests.
+func swift() Options { return Options{Share: 1, MaxLag: -1, MaxDead: -1} }
+
+// once is Once of which the test expects that it works.
+func (h *house) once(o Options) Report {
+	h.t.Helper()
+	rep, err := Once(context.Background(), h.pool, o)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return rep
+}
+
+func (h *house) wantCounts(rep Report, ended Reason, want Counts) {
+	h.t.Helper()
+	want.Pages = rep.Pages
+	if diff := cmp.Diff(want, rep.Counts); diff != "" {
+		h.t.Errorf("counts (-want +got):\n%s", diff)
+	}
+	if got := rep.Tables[0].Ended; got != ended {
+		h.t.Errorf("it ended because: %s, want %s", got, ended)
+	}
+}

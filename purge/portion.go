@@ -1,0 +1,137 @@
+package purge
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/roundtrip"
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// What a portion may do to others. A client that falls silent in its middle is cut off by the server.
+const (
+	lockLimit = 500 * time.Millisecond // for a lock of the table: those of rows are not waited for
+	workLimit = 5 * time.Second
+	idleLimit = 5 * time.Second
+)
+
+// deletion deletes what is due in a range of blocks. The rows are locked first, without those that somebody else has locked,
+// so that nobody is waited for and two of these cannot deadlock. That they are due is then checked again, for the row that
+// is deleted may be a newer version than the one that was found. All counts are of one snapshot.
+const deletion = `WITH gone AS (
+    DELETE FROM ONLY %[1]s AS r
+    WHERE r.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(
+            SELECT r.ctid FROM ONLY %[1]s AS r
+            WHERE r.ctid OPERATOR(pg_catalog.>=) $2::pg_catalog.tid AND r.ctid OPERATOR(pg_catalog.<) $3::pg_catalog.tid
+              AND (%[2]s)
+            FOR UPDATE SKIP LOCKED))
+      AND (%[2]s)
+    RETURNING 1
+)
+SELECT (SELECT pg_catalog.count(*) FROM gone) AS deleted, ` + counts
+
+// counting is the same without the deletion.
+const counting = `SELECT 0 AS deleted, ` + counts
+
+const counts = `pg_catalog.count(*) FILTER (WHERE %[2]s) AS due, pg_catalog.count(*) AS met,
+       (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) pg_catalog.statement_timestamp())
+        OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8 AS microseconds
+FROM ONLY %[1]s AS r
+WHERE r.ctid OPERATOR(pg_catalog.>=) $2::pg_catalog.tid AND r.ctid OPERATOR(pg_catalog.<) $3::pg_catalog.tid`
+
+// statement makes one of these for a part of a table.
+func statement(sql string, of *store.Part, due string) *roundtrip.Statement {
+	return roundtrip.New(roundtrip.Statement{
+		SQL:     fmt.Sprintf(sql, of.Quoted, due),
+		Params:  []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam},
+		Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text},
+	})
+}
+
+// portion is the work of one transaction: the blocks of a part from one to before another.
+type portion struct {
+	statement *roundtrip.Statement
+	limits    store.LimitPortion
+	rest      time.Duration
+	from, to  int64
+
+	counts Counts
+	took   time.Duration // by the server's clock
+	done   bool
+}
+
+// Queue adds the statement.
+func (p *portion) Queue(trip *roundtrip.Trip) {
+	trip.Add(p.statement, interval(p.rest), tid(p.from), tid(p.to))
+}
+
+// Read reads the answer.
+func (p *portion) Read(trip *roundtrip.Trip) {
+	trip.Row(func(row *roundtrip.Row) {
+		deleted, due, met := int64(row.Int()), int64(row.Int()), int64(row.Int())
+		p.counts = Counts{Deleted: deleted, Kept: met - due, Skipped: due - deleted, Pages: p.to - p.from}
+		p.took = min(max(time.Duration(row.Int())*time.Microsecond, 0), workLimit) // the clock may have been set
+	})
+}
+
+var limits = store.LimitPortion{
+	LockLimit: milliseconds(lockLimit), WorkLimit: milliseconds(workLimit), IdleLimit: milliseconds(idleLimit),
+}
+
+// delete deletes the portion and moves the sweep on, both or neither.
+func (p *portion) delete(ctx context.Context, engine *txn.Engine, sweeper store.Sweeper, to store.Position) (*store.AdvanceSweep, error) {
+	bounded, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	tx, err := engine.Open(bounded, p.limits, p)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Close()
+	advance := &store.AdvanceSweep{
+		Sweeper: sweeper, To: to,
+		Walked: p.counts.Pages, Deleted: p.counts.Deleted, Kept: p.counts.Kept, Skipped: p.counts.Skipped,
+	}
+	return advance, tx.Commit(bounded, advance)
+}
+
+// count counts what delete would delete.
+func (p *portion) count(ctx context.Context, engine *txn.Engine) error {
+	bounded, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	tx, err := engine.Open(bounded, p.limits, p)
+	if err != nil {
+		return err
+	}
+	tx.Close()
+	p.counts.Deleted, p.counts.Skipped = p.counts.Skipped, 0
+	return nil
+}
+
+// answerLimit is how long the server may take to answer: longer than it may work.
+const answerLimit = workLimit + 10*time.Second
+
+// ask makes one round trip, outside of any transaction.
+func ask(ctx context.Context, engine *txn.Engine, requests ...txn.Request) error {
+	bounded, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	return engine.Query(bounded, requests...)
+}
+
+// The level is fixed because a database may have another default: at a stricter one a portion would fail for what others do.
+var (
+	deleting  = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
+	readsOnly = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}
+)
+
+func tid(block int64) []byte { return fmt.Appendf(nil, "(%d,0)", block) }
+
+func interval(d time.Duration) []byte {
+	return append(strconv.AppendInt(nil, d.Microseconds(), 10), " microseconds"...)
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -1,0 +1,74 @@
+package purge
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// Records come as calls make them, in steps that are an hour of a clock of their own: the grace is what is between that clock
+// and the real one. Vacuum is run after every step, as the server would do by itself, so that the test need not wait for it.
+func TestTableStaysAsLargeAsWhatIsRetainedAfterTenTurnovers(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.exec("alter table idem.records set (autovacuum_enabled = off)")
+	const live, steps, turnovers = 3000, 6, 10
+	epoch := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	complete := func(step int) {
+		h.exec(fmt.Sprintf(`DO $$
+			DECLARE name text;
+			BEGIN
+				FOR i IN 1..%d LOOP
+					name := gen_random_uuid();
+					INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+					VALUES ('a scope', name, sha256(name::bytea), gen_random_uuid(), now(), '%s', 'processing');
+					UPDATE idem.records SET state = 'completed', status = 201, completed_at = now(), header = '{"A":["b"]}',
+						body = convert_to(rpad(name, 200, 'x'), 'UTF8') WHERE scope = 'a scope' AND key = name;
+					COMMIT;
+				END LOOP;
+			END $$`, live/steps, epoch.Add(time.Duration(step)*time.Hour).Format(time.RFC3339)))
+	}
+	size := func(table string) (heap, index int64) {
+		return h.count("select pg_relation_size($1::regclass)", table), h.count("select pg_indexes_size($1::regclass)", table)
+	}
+	for step := range turnovers * steps {
+		complete(step)
+		if step >= steps {
+			o := swift()
+			o.Grace = time.Since(epoch.Add(time.Duration(step-steps)*time.Hour + time.Minute))
+			if rep := h.once(o); rep.Deleted != live/steps {
+				t.Fatalf("step %d: %v", step, rep)
+			}
+		}
+		h.exec("vacuum idem.records")
+	}
+	if n := h.count("select count(*) from idem.records"); n != live {
+		t.Fatalf("%d records are left", n)
+	}
+	heap, index := size("idem.records")
+	h.exec("create table fresh (like idem.records including all)")
+	h.exec("insert into fresh select * from idem.records order by hash") // at random, as they came
+	freshHeap, freshIndex := size("fresh")
+	t.Logf("heap %.2f, index %.2f of a fresh table with the same rows", ratio(heap, freshHeap), ratio(index, freshIndex))
+	if ratio(heap, freshHeap) > 1.5 || ratio(index, freshIndex) > 1.5 {
+		t.Errorf("the heap has %d bytes, the index %d; a fresh table with the same rows has %d and %d", heap, index, freshHeap, freshIndex)
+	}
+}
+
+func ratio(a, b int64) float64 { return float64(a) / float64(b) }
+
+// A sweep updates its row with every portion. That must leave nothing behind but in its own page.
+func TestTableOfSweepsStaysSmall(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.exec("alter table idem.sweeps set (autovacuum_enabled = off)")
+	h.records(3000, "live", "completed", "-1 hour")
+	o := swift()
+	o.Pages = 1
+	for range 3 {
+		h.once(o)
+	}
+	if pages := h.count("select pg_relation_size('idem.sweeps') / current_setting('block_size')::int"); pages > 2 {
+		t.Errorf("idem.sweeps has %d pages after three sweeps of %d portions", pages, h.pages())
+	}
+}

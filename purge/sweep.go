@@ -1,0 +1,243 @@
+package purge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// sweep is the work of one run on one table.
+type sweep struct {
+	engine  txn.Engine
+	options *Options
+	table   table
+	sweeper store.Sweeper
+	every   time.Duration // how long after the beginning of another sweep there is no need for this one
+	limits  store.LimitPortion
+
+	taken  bool // it has the row in idem.sweeps
+	whole  store.TakeSweep
+	pace   pace
+	holder holder
+	began  time.Time
+	did    Sweep
+}
+
+func newSweep(pool *pgxpool.Pool, o *Options, t table, sweeper string, every time.Duration) *sweep {
+	s := &sweep{
+		options: o, table: t, every: every, limits: limits, pace: newPace(o), began: time.Now(),
+		engine:  txn.Engine{Pool: pool, Options: deleting, Limits: txn.DefaultLimits},
+		sweeper: store.Sweeper{Name: t.name, ID: sweeper},
+		did:     Sweep{Table: t.name, Waited: map[Reason]time.Duration{}},
+	}
+	if o.DryRun {
+		s.engine.Options = readsOnly
+	}
+	s.holder = holder{engine: &s.engine, options: o, sweeper: s.sweeper, tell: s.tell, waited: s.did.Waited}
+	return s
+}
+
+// run sweeps, and goes on after what passes by itself. Whatever happens, it says in s.did what was done.
+func (s *sweep) run(ctx context.Context) error {
+	defer func() {
+		s.did.Duration, s.did.Hidden = time.Since(s.began), s.holder.backlog.Hidden
+		s.leave(ctx)
+	}()
+	for {
+		err := s.walk(ctx)
+		if s.taken && passes(err) && ctx.Err() == nil && s.holder.wait(ctx, Server) == nil {
+			continue
+		}
+		var end ended
+		switch {
+		case errors.As(err, &end):
+			s.did.Ended = Reason(end)
+			return nil
+		case ctx.Err() != nil:
+			s.did.Ended = Stopped
+			return ctx.Err()
+		}
+		s.did.Ended = Failed
+		return hint(err)
+	}
+}
+
+// walk takes the sweep up where it is, and goes on to its end.
+func (s *sweep) walk(ctx context.Context) error {
+	if err := s.take(ctx); err != nil {
+		return err
+	}
+	at := s.whole.Position
+	for from := at.Part; ; {
+		part := store.Part{Relation: s.table.relation, From: from}
+		if err := ask(ctx, &s.engine, &part); err != nil {
+			return err
+		}
+		if !part.Found {
+			return s.finish(ctx)
+		}
+		block := int64(0)
+		if part.Name == at.Part {
+			block = at.Block
+		}
+		if err := s.walkPart(ctx, &part, block); err != nil {
+			return err
+		}
+		from = part.Name + "\x01" // nothing is between the two
+	}
+}
+
+// absence is how long without a sign of life a sweeper is there: a portion and a pause, and what may come on top. One that was
+// only slow finds out with its next portion that another run has taken over.
+const absence = 2 * (workLimit + maxPause)
+
+// take makes this run the sweeper.
+func (s *sweep) take(ctx context.Context) error {
+	first := store.Part{Relation: s.table.relation}
+	if err := ask(ctx, &s.engine, &first); err != nil {
+		return err
+	}
+	if !first.Found {
+		return fmt.Errorf("%s is missing, run the migrations of package migrations", s.table.relation)
+	}
+	s.whole = store.TakeSweep{
+		Sweeper: s.sweeper, TotalPages: first.TotalPages, Absence: string(interval(absence)), Rest: string(interval(s.every)),
+	}
+	if s.options.DryRun {
+		return nil
+	}
+	if err := ask(ctx, &s.engine, &s.whole); err != nil {
+		return err
+	}
+	if !s.whole.Taken {
+		return ended(Elsewhere)
+	}
+	s.did.Resumed = s.did.Resumed || !s.taken && s.whole.Pages > 0
+	s.taken = true
+	return nil
+}
+
+// walkPart walks a part from a block to its present end. What is appended meanwhile has not expired.
+func (s *sweep) walkPart(ctx context.Context, part *store.Part, block int64) error {
+	sql := deletion
+	if s.options.DryRun {
+		sql = counting
+	}
+	statement := statement(sql, part, s.table.due)
+	for block < part.Pages {
+		p := &portion{
+			statement: statement, limits: s.limits, rest: s.table.rest(s.options),
+			from: block, to: min(block+s.pace.pages, part.Pages),
+		}
+		pause, err := s.step(ctx, part, p)
+		if err != nil {
+			return err
+		}
+		if p.done {
+			block = p.to
+		}
+		if err := txn.Sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step makes one portion, or waits for what keeps it from being made. It returns how long to pause.
+func (s *sweep) step(ctx context.Context, part *store.Part, p *portion) (time.Duration, error) {
+	if s.options.Max > 0 && time.Since(s.began) >= s.options.Max {
+		return 0, ended(TimeIsUp)
+	}
+	reason, err := s.holder.mayGoOn(ctx, part.OID)
+	switch {
+	case err != nil:
+		return 0, err
+	case reason == Replication:
+		s.did.Standby = s.holder.backlog.Standby
+		fallthrough
+	case reason != "":
+		return 0, s.holder.wait(ctx, reason)
+	}
+	switch err := s.do(ctx, part, p); {
+	case txn.LockTimedOut(err):
+		return 0, s.holder.wait(ctx, Lock)
+	case tookTooLong(err) && ctx.Err() == nil && s.pace.halve():
+		return s.pace.pause(workLimit), nil
+	case err != nil:
+		return 0, err
+	}
+	s.holder.goOn()
+	s.tell("")
+	return s.pace.after(p.took), nil
+}
+
+// do makes one portion.
+func (s *sweep) do(ctx context.Context, part *store.Part, p *portion) error {
+	if s.options.DryRun {
+		err := p.count(ctx, &s.engine)
+		if err == nil {
+			s.note(p)
+			s.whole.Pages += p.counts.Pages
+		}
+		return err
+	}
+	advance, err := p.delete(ctx, &s.engine, s.sweeper, store.Position{Part: part.Name, Block: p.to})
+	if err != nil {
+		return err
+	}
+	s.note(p)
+	if !advance.Advanced { // what was deleted was due; but another run has the sweep, and goes on with it
+		s.taken = false
+		return ended(Elsewhere)
+	}
+	s.whole.Pages, s.whole.TotalPages = advance.Pages, advance.TotalPages
+	return nil
+}
+
+func (s *sweep) note(p *portion) {
+	p.done = true
+	s.did.add(p.counts)
+	s.did.Working += p.took
+}
+
+func (s *sweep) finish(ctx context.Context) error {
+	if s.options.DryRun {
+		return ended(Finished)
+	}
+	finish := store.FinishSweep{Sweeper: s.sweeper}
+	if err := ask(ctx, &s.engine, &finish); err != nil {
+		return err
+	}
+	if !finish.Finished {
+		return ended(Elsewhere)
+	}
+	s.taken = false
+	return ended(Finished)
+}
+
+// leaveLimit is how long it may take to say that nobody sweeps any more. If it does not work, the next run waits for absence.
+const leaveLimit = 2 * time.Second
+
+// leave lets another run go on at once.
+func (s *sweep) leave(ctx context.Context) {
+	if !s.taken {
+		return
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveLimit)
+	defer cancel()
+	_ = s.engine.Query(bounded, store.LeaveSweep{Sweeper: s.sweeper})
+}
+
+// tell tells the progress.
+func (s *sweep) tell(waiting Reason) {
+	s.options.Progress(Progress{
+		Counts: s.did.Counts, Table: s.table.name, WalkedPages: s.whole.Pages, TotalPages: s.whole.TotalPages,
+		Waiting: waiting, PagesAPortion: int(s.pace.pages), Duration: time.Since(s.began),
+	})
+}

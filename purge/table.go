@@ -1,0 +1,30 @@
+package purge
+
+import "time"
+
+// A table is something that is swept. Whatever idem keeps for a time has an entry in tables.
+type table struct {
+	name     string // in idem.sweeps and in reports
+	relation string // as schema.table; it may be partitioned
+
+	// due is what has to be true of a row r that may go, when it has rested for $1, an interval, by the database's clock. It must
+	// be false of whatever is in progress, or waits for somebody. It is checked when the row is found and again when it is
+	// deleted, so no other plan may come of it: an indexed column is written in a way that no index serves.
+	due string
+
+	// rest is the interval.
+	rest func(*Options) time.Duration
+}
+
+// tables are swept in this order.
+var tables = []table{records}
+
+// A record in state processing was committed by an fn that ended its transaction. It is a trace for whoever repairs that,
+// and the next claim of the key takes it over.
+var records = table{
+	name: "records", relation: "idem.records",
+	due: `r.state OPERATOR(pg_catalog.<>) 'processing'
+		AND (r.expires_at OPERATOR(pg_catalog.+) '0'::pg_catalog.interval)
+			OPERATOR(pg_catalog.<) (pg_catalog.statement_timestamp() OPERATOR(pg_catalog.-) $1::pg_catalog.interval)`,
+	rest: func(o *Options) time.Duration { return o.Grace },
+}
