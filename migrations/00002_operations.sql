@@ -18,6 +18,7 @@ CREATE TABLE idem.operations (
     owner        integer,
     state        text COLLATE "C"  NOT NULL,
     undoing      boolean           NOT NULL,
+    cancelled    boolean           NOT NULL DEFAULT false,
     step         text COLLATE "C"  NOT NULL,
     seq          integer           NOT NULL,
     since        timestamptz       NOT NULL,
@@ -73,6 +74,8 @@ COMMENT ON COLUMN idem.operations.state IS
     'running; parked: waits for a person, see reason; completed: answered; failed: rejected and undone; undone: ended in an error, its key is free.';
 COMMENT ON COLUMN idem.operations.undoing IS
     'It is decided that its steps are taken back.';
+COMMENT ON COLUMN idem.operations.cancelled IS
+    'Somebody wants it undone: no step is begun any more.';
 COMMENT ON COLUMN idem.operations.step IS
     'The step that was begun, or is waited for, when the operation was last committed; seq is its place, 0 if there is none, and since the moment.';
 COMMENT ON COLUMN idem.operations.wake_at IS

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/idem-go/idem/internal/store"
 )
@@ -100,9 +99,9 @@ func Signal(ctx context.Context, db interface {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	var parsed pgtype.UUID
-	if parsed.Scan(id) != nil {
-		return ErrUnknownOperation
+	id, err := parsedID(id)
+	if err != nil {
+		return err
 	}
 	stored, err := jsonCodec{}.Encode(value)
 	switch {
@@ -111,7 +110,7 @@ func Signal(ctx context.Context, db interface {
 	case len(stored) > maxValue:
 		return fmt.Errorf("%w: %d bytes, limit %d", ErrValueTooLarge, len(stored), maxValue)
 	}
-	signal := store.SendSignal{OperationID: parsed.String(), Name: name, Value: stored}
+	signal := store.SendSignal{OperationID: id, Name: name, Value: stored}
 	if err := signal.In(ctx, db); err != nil {
 		return err
 	}

@@ -14,7 +14,14 @@ var (
 	// ErrTimeout says that nobody has signalled within the timeout of an Await.
 	ErrTimeout = errors.New("operation: no signal came in time")
 
-	// ErrUnknownOperation says that Signal knows no operation of that id.
+	// ErrCancelled says that the operation was cancelled, and is undone.
+	ErrCancelled = errors.New("operation: cancelled, and undone")
+
+	// ErrNotParked says that Retry or Resolve was asked for an operation that is not parked, or not at a step whose outcome is
+	// unknown; or Cancel, for one that has ended.
+	ErrNotParked = errors.New("operation: it is not parked")
+
+	// ErrUnknownOperation says that there is no operation of that id.
 	ErrUnknownOperation = errors.New("operation: there is no such operation")
 
 	// ErrInvalidName says that the name of an operation, a step or a signal breaks a rule: 1 to 200 bytes of valid UTF-8

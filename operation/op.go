@@ -47,14 +47,15 @@ type work struct {
 	createdAt time.Time
 
 	// As last committed. The epoch is 0 as long as nothing is.
-	epoch    int
-	attempts int // how often it was taken up without getting on
-	undoing  bool
-	at       store.At
-	elapsed  func() time.Duration // since that step was begun
-	recorded map[int]store.Step
-	loadedAt time.Time // when that was read, by the database's clock
-	loaded   time.Time // and here
+	epoch     int
+	attempts  int // how often it was taken up without getting on
+	undoing   bool
+	cancelled bool
+	at        store.At
+	elapsed   func() time.Duration // since that step was begun
+	recorded  map[int]store.Step
+	loadedAt  time.Time // when that was read, by the database's clock
+	loaded    time.Time // and here
 
 	// What calls have returned, by their place. It outlasts the loss of a transaction that was to record it.
 	returned map[int]store.Step
@@ -85,7 +86,7 @@ const (
 	parked               // a person has to see to it
 	unknown              // the first COMMIT was not acknowledged
 	broken               // err says why
-	ended                // all that was on record was run: what follows is not to be done, because the operation is being undone
+	ended                // all that was on record was run: what follows is not to be done, because the operation is undone or cancelled
 )
 
 func (s *stop) Error() string {
@@ -174,11 +175,23 @@ func (op *Op) find(kind store.StepKind, name string) (*step, error) {
 		return nil, op.park("the code has changed: step %d is recorded as %s %q, and the code asks for %s %q", s.seq, recorded.Kind, recorded.Name, kind, s.name)
 	case ok:
 		s.found = &recorded
-	case op.work.undoing:
+	case op.work.undoing, op.work.cancelled && op.begins(s):
 		op.seq--
 		return nil, op.halt(ended, nil)
 	}
 	return s, nil
+}
+
+// begins reports whether a step that is not on record is something new: not a call that is under way, which is settled before it
+// is undone, nor what says how to undo.
+func (op *Op) begins(s *step) bool {
+	switch s.kind {
+	case store.UndoStep, store.UndoTxStep:
+		return false
+	case store.CallStep:
+		return op.work.at.Seq != s.seq
+	}
+	return true
 }
 
 // numbered returns the name, with a number if it is used again.

@@ -86,6 +86,9 @@ func (op *Op) end(resp idem.Response, err error) hold.Ending {
 	if w.epoch == 0 {
 		return w.unheld(hold.Ending{Outcome: hold.Unheld, Response: hold.Response(resp), Err: err})
 	}
+	if op.stopped != nil && w.cancelled {
+		return op.undo(hold.Response{}, false, ErrCancelled)
+	}
 	rejected, isRejected := hold.Response{}, false
 	if err != nil {
 		rejected, isRejected = w.call.Rejection(err)

@@ -95,7 +95,7 @@ func (w *work) unavailable(ctx context.Context, err error) hold.Ending {
 func (w *work) adopted(t *store.Taken, steps *store.LoadSteps) (err error) {
 	w.key = w.call.Key(t.OperationID)
 	w.ttl, w.createdAt = t.TTL, t.CreatedAt
-	w.epoch, w.undoing = t.Epoch, t.Undoing
+	w.epoch, w.undoing, w.cancelled = t.Epoch, t.Undoing, t.Cancelled
 	w.at = store.At{Step: t.Step, Seq: t.Seq, Tries: t.Tries}
 	w.loaded, w.loadedAt = time.Now(), t.LoadedAt
 	age, loaded := t.LoadedAt.Sub(t.Since), w.loaded

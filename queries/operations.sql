@@ -86,7 +86,7 @@ WHERE o.id OPERATOR(pg_catalog.=) (
                         SELECT e.instance FROM idem.leases e
                         WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))))
     FOR UPDATE SKIP LOCKED)
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.step, o.seq, o.tries, o.attempts,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at;
@@ -121,7 +121,7 @@ UPDATE idem.operations AS o
 SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = @owner::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1
 FROM due
 WHERE o.id OPERATOR(pg_catalog.=) due.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.step, o.seq, o.tries, o.attempts,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at;
@@ -148,6 +148,18 @@ UPDATE idem.operations
 SET state = 'parked', owner = NULL, reason = @reason::pg_catalog.text, step = @step::pg_catalog.text
 WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
   AND epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running';
+
+-- name: ReviveOperation :one
+-- ReviveOperation lets an operation go on that is parked: forgetting which call was under way, if that has not happened, or
+-- towards its end, if it is cancelled. An operation that runs can only be cancelled; whoever works on it is fenced off.
+UPDATE idem.operations
+SET state = 'running', owner = NULL, epoch = epoch OPERATOR(pg_catalog.+) 1, attempts = 0, tries = 0, reason = NULL,
+    wake_at = pg_catalog.clock_timestamp(), cancelled = cancelled OR @cancel::pg_catalog.bool,
+    seq = CASE WHEN @forget::pg_catalog.bool THEN 0 ELSE seq END
+WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+  AND (state OPERATOR(pg_catalog.=) 'parked' OR state OPERATOR(pg_catalog.=) 'running' AND @cancel::pg_catalog.bool)
+  AND (NOT @unknown::pg_catalog.bool OR seq OPERATOR(pg_catalog.>) 0)
+RETURNING seq, step, undoing;
 
 -- name: Disown :exec
 -- Disown lets go of the operations that have the number of this process without its working on them.

@@ -36,6 +36,8 @@ type IdemOperation struct {
 	State string
 	// It is decided that its steps are taken back.
 	Undoing bool
+	// Somebody wants it undone: no step is begun any more.
+	Cancelled bool
 	// The step that was begun, or is waited for, when the operation was last committed; seq is its place, 0 if there is none, and since the moment.
 	Step  string
 	Seq   int32

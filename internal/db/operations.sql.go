@@ -390,6 +390,44 @@ func (q *Queries) RenewLease(ctx context.Context, arg RenewLeaseParams) error {
 	return err
 }
 
+const ReviveOperation = `-- name: ReviveOperation :one
+UPDATE idem.operations
+SET state = 'running', owner = NULL, epoch = epoch OPERATOR(pg_catalog.+) 1, attempts = 0, tries = 0, reason = NULL,
+    wake_at = pg_catalog.clock_timestamp(), cancelled = cancelled OR $1::pg_catalog.bool,
+    seq = CASE WHEN $2::pg_catalog.bool THEN 0 ELSE seq END
+WHERE id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
+  AND (state OPERATOR(pg_catalog.=) 'parked' OR state OPERATOR(pg_catalog.=) 'running' AND $1::pg_catalog.bool)
+  AND (NOT $4::pg_catalog.bool OR seq OPERATOR(pg_catalog.>) 0)
+RETURNING seq, step, undoing
+`
+
+type ReviveOperationParams struct {
+	Cancel      bool
+	Forget      bool
+	OperationID string
+	Unknown     bool
+}
+
+type ReviveOperationRow struct {
+	Seq     int32
+	Step    string
+	Undoing bool
+}
+
+// ReviveOperation lets an operation go on that is parked: forgetting which call was under way, if that has not happened, or
+// towards its end, if it is cancelled. An operation that runs can only be cancelled; whoever works on it is fenced off.
+func (q *Queries) ReviveOperation(ctx context.Context, arg ReviveOperationParams) (ReviveOperationRow, error) {
+	row := q.db.QueryRow(ctx, ReviveOperation,
+		arg.Cancel,
+		arg.Forget,
+		arg.OperationID,
+		arg.Unknown,
+	)
+	var i ReviveOperationRow
+	err := row.Scan(&i.Seq, &i.Step, &i.Undoing)
+	return i, err
+}
+
 const SendSignal = `-- name: SendSignal :one
 WITH target AS (
     SELECT id FROM idem.operations WHERE id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
@@ -478,7 +516,7 @@ WHERE o.id OPERATOR(pg_catalog.=) (
                         SELECT e.instance FROM idem.leases e
                         WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))))
     FOR UPDATE SKIP LOCKED)
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.step, o.seq, o.tries, o.attempts,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
@@ -500,6 +538,7 @@ type TakeOperationRow struct {
 	Input       []byte
 	Epoch       int32
 	Undoing     bool
+	Cancelled   bool
 	Step        string
 	Seq         int32
 	Tries       int32
@@ -526,6 +565,7 @@ func (q *Queries) TakeOperation(ctx context.Context, arg TakeOperationParams) (T
 		&i.Input,
 		&i.Epoch,
 		&i.Undoing,
+		&i.Cancelled,
 		&i.Step,
 		&i.Seq,
 		&i.Tries,
@@ -565,7 +605,7 @@ UPDATE idem.operations AS o
 SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1
 FROM due
 WHERE o.id OPERATOR(pg_catalog.=) due.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.step, o.seq, o.tries, o.attempts,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
@@ -588,6 +628,7 @@ type TakeOperationsRow struct {
 	Input       []byte
 	Epoch       int32
 	Undoing     bool
+	Cancelled   bool
 	Step        string
 	Seq         int32
 	Tries       int32
@@ -623,6 +664,7 @@ func (q *Queries) TakeOperations(ctx context.Context, arg TakeOperationsParams) 
 			&i.Input,
 			&i.Epoch,
 			&i.Undoing,
+			&i.Cancelled,
 			&i.Step,
 			&i.Seq,
 			&i.Tries,

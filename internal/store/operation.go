@@ -170,6 +170,29 @@ func (p *ParkOperation) Queue(trip *roundtrip.Trip) {
 // Read reads the answer.
 func (p *ParkOperation) Read(trip *roundtrip.Trip) { p.Parked = trip.Skip().RowsAffected() > 0 }
 
+// ReviveOperation lets an operation go on.
+type ReviveOperation struct {
+	OperationID string
+	Cancel      bool // towards its end; it may be one that runs
+	Unknown     bool // only one with a step under way
+	Forget      bool // that step, which has not happened
+
+	Revived bool
+	Seq     int
+	Step    string
+	Undoing bool
+}
+
+// Queue adds the statement.
+func (r *ReviveOperation) Queue(trip *roundtrip.Trip) {
+	trip.Add(reviveOperation, boolean(r.Cancel), boolean(r.Forget), []byte(r.OperationID), boolean(r.Unknown))
+}
+
+// Read reads the answer.
+func (r *ReviveOperation) Read(trip *roundtrip.Trip) {
+	r.Revived = trip.Row(func(row *roundtrip.Row) { r.Seq, r.Step, r.Undoing = row.Int(), row.Text(), row.Bool() })
+}
+
 func number(n int) []byte { return strconv.AppendInt(nil, int64(n), 10) }
 
 func boolean(b bool) []byte {

@@ -43,6 +43,9 @@ var (
 	parkOperation = roundtrip.New(roundtrip.Statement{
 		SQL: db.ParkOperation, Params: []roundtrip.Param{text, text, plain, plain},
 	})
+	reviveOperation = roundtrip.New(roundtrip.Statement{
+		SQL: db.ReviveOperation, Params: []roundtrip.Param{plain, plain, plain, plain}, Results: []int16{asText, asText, asText},
+	})
 	disown = roundtrip.New(roundtrip.Statement{
 		SQL: db.Disown, Params: []roundtrip.Param{plain, plain},
 	})
@@ -65,7 +68,7 @@ var (
 )
 
 // takenResults are the formats of the columns of an operation that was taken up.
-var takenResults = []int16{asText, asText, asText, asBinary, asText, asText, asBinary, asText, asText, asText, asText, asText, asText,
+var takenResults = []int16{asText, asText, asText, asBinary, asText, asText, asBinary, asText, asText, asText, asText, asText, asText, asText,
 	asBinary, asBinary, asBinary}
 
 // OperationStatements are what a connection prepares for operations, besides Statements.

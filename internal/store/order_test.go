@@ -25,7 +25,7 @@ var asSent = map[string]string{
 	"LockHigh": "4294967295", "LockLow": "4294967294",
 
 	"Names": `{"the name","na\\me, \"2\""}`, "Running": `{"u1","u2"}`, "Input": "the input", "Claimed": "946684807000000 microseconds",
-	"Owner": "11", "Undoing": "true", "Step": "the step", "Seq": "12", "Pause": "13000000 microseconds", "Tries": "14", "Epoch": "15",
+	"Owner": "11", "Undoing": "true", "Cancel": "true", "Forget": "false", "Unknown": "true", "Step": "the step", "Seq": "12", "Pause": "13000000 microseconds", "Tries": "14", "Epoch": "15",
 	"Kind": "call", "Outcome": "waiting", "Value": "the value", "Room": "16", "Reason": "the reason", "Instance": "17",
 	"Name": "the name", "Sweeper": "77777777-7777-4888-8999-000000000000", "Absence": "15s", "Rest": "16s", "WaitingFor": "the vacuum",
 	"Part": "the part", "Relation": "the relation", "Block": "1000", "Pages": "1001", "TotalPages": "1002",
@@ -45,7 +45,7 @@ var answers = map[string]any{
 	"OperationID": "66666666-7777-4888-8999-000000000000", "Previous": "the previous claim", "State": "completed",
 	"Claim": "the claim", "Locks": "the locks", "LockTimeout": "the lock timeout",
 	"Hash": append([]byte{4, 5, 6}, make([]byte, 29)...), "Scope": "its scope", "Key": "its key", "Name": "its name", "Step": "its step", "Reason": "its reason", "Kind": "tx", "Outcome": "done",
-	"Ttl": int64(90000000), "Input": []byte("its input"), "Value": []byte("its value"), "Undoing": true, "Known": true,
+	"Ttl": int64(90000000), "Input": []byte("its input"), "Value": []byte("its value"), "Undoing": true, "Cancelled": true, "Known": true,
 	"Epoch": int32(21), "Seq": int32(22), "Tries": int32(23), "Attempts": int32(24), "Instance": int32(25), "Backend": int32(26),
 	"Idle": "5", "Pause": "2", "Count": "3", "Patience": "10s", "Unlimited": "0",
 	"DueAt": moment(6), "WakeAt": moment(7),
@@ -69,7 +69,7 @@ var sampleAt = At{Step: "the step", Seq: 12, Pause: 13 * time.Second, Owner: 11,
 
 // sampleTaken is what the sample answers tell of an operation.
 var sampleTaken = Taken{OperationID: "66666666-7777-4888-8999-000000000000", Scope: "its scope", Key: "its key", Name: "its name",
-	Hash: [32]byte{4, 5, 6}, TTL: 90 * time.Second, Input: []byte("its input"), Epoch: 21, Undoing: true, Step: "its step", Seq: 22, Tries: 23, Attempts: 24,
+	Hash: [32]byte{4, 5, 6}, TTL: 90 * time.Second, Input: []byte("its input"), Epoch: 21, Undoing: true, Cancelled: true, Step: "its step", Seq: 22, Tries: 23, Attempts: 24,
 	CreatedAt: at(1), Since: at(5), LoadedAt: at(4)}
 
 // verbs are all requests of the package, by the names of their queries, with sqlc's structs for them.
@@ -134,6 +134,9 @@ var verbs = []struct {
 		db.ReleaseOperationParams{}, nil, ReleaseOperation{OperationID: sampleID, Epoch: 15, Pause: 13 * time.Second}},
 	{"ParkOperation", &ParkOperation{OperationID: sampleID, Epoch: 15, Reason: "the reason", Step: "the step"}, parkOperation, db.ParkOperation,
 		db.ParkOperationParams{}, nil, &ParkOperation{OperationID: sampleID, Epoch: 15, Reason: "the reason", Step: "the step", Parked: true}},
+	{"ReviveOperation", &ReviveOperation{OperationID: sampleID, Cancel: true, Unknown: true}, reviveOperation, db.ReviveOperation,
+		db.ReviveOperationParams{}, db.ReviveOperationRow{},
+		&ReviveOperation{OperationID: sampleID, Cancel: true, Unknown: true, Revived: true, Seq: 22, Step: "its step", Undoing: true}},
 	{"Disown", Disown{Owner: 11, Running: []string{"u1", "u2"}}, disown, db.Disown, db.DisownParams{}, nil,
 		Disown{Owner: 11, Running: []string{"u1", "u2"}}},
 	{"SendSignal", &SendSignal{OperationID: sampleID, Name: "the name", Value: []byte("the value")}, sendSignal, db.SendSignal, db.SendSignalParams{},

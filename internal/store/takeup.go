@@ -17,6 +17,7 @@ type Taken struct {
 	Input       []byte
 	Epoch       int
 	Undoing     bool
+	Cancelled   bool
 	Step        string // the one that was under way
 	Seq         int
 	Tries       int
@@ -32,7 +33,7 @@ func (t *Taken) read(row *roundtrip.Row) {
 	t.Name = row.Text()
 	t.TTL = time.Duration(row.Int()) * time.Microsecond
 	t.Input = row.Bytes()
-	t.Epoch, t.Undoing, t.Step, t.Seq = row.Int(), row.Bool(), row.Text(), row.Int()
+	t.Epoch, t.Undoing, t.Cancelled, t.Step, t.Seq = row.Int(), row.Bool(), row.Bool(), row.Text(), row.Int()
 	t.Tries, t.Attempts = row.Int(), row.Int()
 	t.CreatedAt, t.Since, t.LoadedAt = row.Time(), row.Time(), row.Time()
 }
