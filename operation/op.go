@@ -57,6 +57,8 @@ type work struct {
 	loadedAt  time.Time // when that was read, by the database's clock
 	loaded    time.Time // and here
 
+	cause error // for which it was undone, and its key freed
+
 	// What calls have returned, by their place. It outlasts the loss of a transaction that was to record it.
 	returned map[int]store.Step
 }

@@ -43,7 +43,7 @@ func (w *work) takeUp(ctx context.Context) (hold.Ending, bool) {
 		return w.abandon(w.unavailable(ctx, err)), false
 	case !take.Found:
 		instance.leave(w.operation, false)
-		return w.abandon(elsewhere(&show, w.operation)), false
+		return w.abandon(w.elsewhere(&show)), false
 	}
 	if err := w.adopted(&take.Taken, &steps); err != nil {
 		return w.letGo(backoff(take.Taken.Attempts), hold.Ending{Outcome: hold.Failed, Err: err}), false
@@ -71,13 +71,18 @@ func (w *work) abandon(end hold.Ending) hold.Ending {
 }
 
 // elsewhere tells of an operation that is not to be had.
-func elsewhere(show *store.ShowOperation, operation string) hold.Ending {
-	if show.Found && show.State == store.OperationParked {
+func (w *work) elsewhere(show *store.ShowOperation) hold.Ending {
+	switch {
+	case !show.Found, show.State == store.OperationRunning:
+		return hold.Ending{Outcome: hold.Elsewhere}
+	case show.State == store.OperationParked:
 		return hold.Ending{Outcome: hold.Failed, Err: &ParkedError{
-			OperationID: operation, Step: show.Step, Reason: show.Reason, Since: show.Since,
+			OperationID: w.operation, Step: show.Step, Reason: show.Reason, Since: show.Since,
 		}}
+	case show.State == store.OperationUndone && w.cause != nil: // by this very run, whose COMMIT was not acknowledged
+		return hold.Ending{Outcome: hold.Failed, Err: w.cause}
 	}
-	return hold.Ending{Outcome: hold.Elsewhere}
+	return hold.Ending{Outcome: hold.Ended}
 }
 
 // unavailable is the ending of a call that could not ask the database.

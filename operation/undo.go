@@ -78,7 +78,7 @@ func (op *Op) undo(resp hold.Response, rejected bool, cause error) hold.Ending {
 	if rejected {
 		return op.complete(complete, resp, last)
 	}
-	last.state = store.OperationUndone
+	last.state, w.cause = store.OperationUndone, cause
 	last.with = []txn.Request{&store.Hold{Key: &w.key, Room: store.Free}}
 	if err := op.commit(last); err != nil {
 		return op.endStopped(op.stopped)
