@@ -99,7 +99,7 @@ func (w *work) unavailable(ctx context.Context, err error) hold.Ending {
 // adopted takes over what is on record.
 func (w *work) adopted(t *store.Taken, steps *store.LoadSteps) (err error) {
 	w.key = w.call.Key(t.OperationID)
-	w.ttl, w.createdAt = t.TTL, t.CreatedAt
+	w.createdAt = t.CreatedAt
 	w.epoch, w.undoing, w.cancelled = t.Epoch, t.Undoing, t.Cancelled
 	w.at = store.At{Step: t.Step, Seq: t.Seq, Tries: t.Tries}
 	w.loaded, w.loadedAt = time.Now(), t.LoadedAt
@@ -133,4 +133,25 @@ func (w *work) letGo(pause time.Duration, end hold.Ending) hold.Ending {
 // leaving is the error of a caller that leaves an operation to others.
 func leaving(ctx context.Context) error {
 	return fmt.Errorf("operation: its caller has left: %w: %w", idem.ErrInProgress, context.Cause(ctx))
+}
+
+// backoff is the pause before an operation is gone on with whose function has returned an error.
+func backoff(attempts int) time.Duration {
+	return time.Second << min(attempts, 6)
+}
+
+// parkNow stops the operation until a person has seen to it.
+func (w *work) parkNow(ctx context.Context, step, reason string, args ...any) hold.Ending {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), letGoLimit)
+	defer cancel()
+	park := store.ParkOperation{OperationID: w.operation, Epoch: w.epoch, Step: step, Reason: fmt.Sprintf(reason, args...)}
+	err := w.call.Engine().Query(ctx, &park)
+	w.instance.leave(w.operation, err != nil)
+	switch {
+	case err != nil:
+		return w.abandon(hold.Ending{Outcome: hold.Failed, Err: err})
+	case !park.Parked: // somebody else has it
+		return w.abandon(hold.Ending{Outcome: hold.Elsewhere})
+	}
+	return w.abandon(hold.Ending{Outcome: hold.Failed, Err: &ParkedError{OperationID: w.operation, Step: step, Reason: park.Reason}})
 }
