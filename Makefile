@@ -57,6 +57,7 @@ bench/report: ## write docs/benchmarks.md from the results of the last run
 
 bench/library: testenv ## the benchmarks of the library alone, with their allocations
 	@bin/testenv $(TESTENV) sh -c 'go test -run "^\$$" -bench . -benchmem $$GOTEST .'
+	@go -C idemotel test -run '^$$' -bench . -benchmem $$GOTEST .
 
 bench/purge: testenv ## a sweep over ten million records beside a foreground, and ten turnovers, with their bars (BENCH='-records 1000000')
 	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= -c max_wal_size=4GB -c shared_buffers=1GB -c autovacuum_naptime=1s \
@@ -75,7 +76,7 @@ lint: staticcheck ## gofmt, go vet, staticcheck
 	@$(call each,go vet ./... && $(CURDIR)/bin/staticcheck ./...)
 
 tidy: ## check that go.mod and go.sum are tidy
-	@$(call each,go mod tidy -diff)
+	@$(call each,if [ -x tidy.sh ]; then ./tidy.sh; else go mod tidy -diff; fi)
 
 build: ## compile everything
 	@$(call each,go build -o /dev/null ./...)

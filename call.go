@@ -42,7 +42,7 @@ func newCall(scope, key string, hash Hash, fn func(pgx.Tx) (Response, error), op
 		return c, err
 	}
 	c.waiting = waiting{key: key, wait: c.wait, trace: &c.trace}
-	c.execution = execution{fn: fn, wait: c.wait, maxResponse: c.maxResponse, trace: &c.trace}
+	c.execution = execution{fn: fn, wait: c.wait, maxResponse: c.maxResponse, sealer: c.sealer, trace: &c.trace}
 	c.execution.key = store.NewKey(scope, key, hash, newOperationID(), c.ttl)
 	if c.lock != nil {
 		c.execution.key.UseLock(c.lock(scope, key))
@@ -101,7 +101,7 @@ func (c *call) lead(ctx context.Context, f *flight.Flight[flightID, outcome]) (R
 	if err != nil {
 		return Result{}, err
 	}
-	result, err := answerFrom(&r, c.key, c.execution.key.OperationID)
+	result, err := answerFrom(&r, c.key, &c.execution.key, c.sealer)
 	o := outcome{hash: c.hash, result: result}
 	if err != nil {
 		o.mismatch = mismatchIn(err)

@@ -24,6 +24,9 @@ func TestMain(m *testing.M) {
 	if dsn := os.Getenv(victimOf); dsn != "" {
 		victim(dsn)
 	}
+	if dsn := os.Getenv(instanceOf); dsn != "" {
+		serveLines(dsn, os.Getenv(instanceVersion))
+	}
 	os.Exit(m.Run())
 }
 

@@ -96,5 +96,6 @@
 // prepares statements, as pgx does by default, is taught five of them when it is first used, in one round trip.
 //
 // The statements of this package are sent below the query interface of pgx, so that its query tracers see those of the
-// function but neither BEGIN and COMMIT nor the claim. Use [WithObserver] to see what becomes of calls.
+// function but neither BEGIN and COMMIT nor the claim. Use [WithObserver] to see what becomes of calls,
+// with [LogObserver] or package idemotel.
 package idem

@@ -1,8 +1,10 @@
 package idem
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -35,6 +37,11 @@ var (
 	// ErrResponseTooLarge says that the response is above the limit of WithMaxResponse. Everything was rolled back. Its type
 	// is *ResponseTooLargeError.
 	ErrResponseTooLarge = errors.New("idem: the response is too large")
+
+	// ErrUnreadable says that a response is recorded for the key and that this call cannot read it: it is sealed and there is
+	// no Sealer, or the Sealer does not open it, or lets nothing pass that is plain. Nothing was executed. A call that has the
+	// right Sealer replays it, so a new key would do it twice. Its type is *UnreadableError.
+	ErrUnreadable = errors.New("idem: the recorded response cannot be read")
 
 	// ErrOutcomeUnknown says that COMMIT was sent, that no answer came and that the record could not tell in time, which is
 	// while the TTL has not passed: Postgres could not be asked, or the COMMIT goes on, as one does that waits for a synchronous
@@ -98,6 +105,21 @@ func (e *ResponseTooLargeError) Error() string {
 // Unwrap makes errors.Is(err, ErrResponseTooLarge) true.
 func (e *ResponseTooLargeError) Unwrap() error { return ErrResponseTooLarge }
 
+// UnreadableError is the ErrUnreadable of one call. It says nothing of the response.
+type UnreadableError struct {
+	Key         string // abridged, fit for a log
+	OperationID string // of the execution that recorded the response
+	SealedBy    string // the id of the key that it is sealed with, empty if it is plain
+	Err         error  // of the Sealer, if there is one
+}
+
+func (e *UnreadableError) Error() string {
+	return fmt.Sprintf("%v: %s, operation %s: %v", ErrUnreadable, e.Key, e.OperationID, e.Err)
+}
+
+// Unwrap makes errors.Is(err, ErrUnreadable) true and keeps the error of the Sealer within reach.
+func (e *UnreadableError) Unwrap() []error { return []error{ErrUnreadable, e.Err} }
+
 // OutcomeUnknownError is the ErrOutcomeUnknown of one call.
 type OutcomeUnknownError struct {
 	OperationID string // the execution whose fate is unknown: its record, if there is one, carries this id
@@ -138,6 +160,79 @@ func Retryable(err error) bool {
 		return false // whatever the server said besides
 	}
 	return txn.Transient(err)
+}
+
+// Cause is the kind of an error, out of a closed set: fit for the label of a metric, and it says nothing of what the error
+// says.
+type Cause string
+
+// The causes. Some are those of ErrInProgress and the like, the others are what Postgres, the way to it, or the context did.
+const (
+	CauseNone           Cause = ""
+	CauseInProgress     Cause = "in_progress"
+	CauseMismatch       Cause = "mismatch"
+	CauseInvalid        Cause = "invalid" // key, scope or response
+	CauseTooLarge       Cause = "too_large"
+	CauseOutcomeUnknown Cause = "outcome_unknown"
+	CauseTxAborted      Cause = "tx_aborted"
+	CauseTxEnded        Cause = "tx_ended"
+	CausePoolExhausted  Cause = "pool_exhausted"
+	CauseConflict       Cause = "conflict"         // a serialization failure or a deadlock
+	CauseLockTimeout    Cause = "lock_timeout"     // lock_not_available
+	CauseTooSlow        Cause = "too_slow"         // fn outlasted a timeout of the server
+	CauseReadOnly       Cause = "read_only"        // a replica, or a primary that was demoted
+	CauseOutOfResources Cause = "out_of_resources" // connections, memory or disk of the server
+	CauseConnectionLost Cause = "connection_lost"  // broken, refused, or ended by the server
+	CausePostgres       Cause = "postgres"         // any other SQLSTATE
+	CauseCanceled       Cause = "canceled"         // the context
+	CauseDeadline       Cause = "deadline"         // the context's
+	CauseOther          Cause = "other"            // of fn, as a rule
+)
+
+// causes are looked up in this order.
+var causes = []struct {
+	is    error
+	cause Cause
+}{
+	{ErrOutcomeUnknown, CauseOutcomeUnknown}, {ErrInProgress, CauseInProgress}, {ErrMismatch, CauseMismatch},
+	{ErrPoolExhausted, CausePoolExhausted}, {ErrInvalidKey, CauseInvalid}, {ErrInvalidScope, CauseInvalid},
+	{ErrInvalidResponse, CauseInvalid}, {ErrResponseTooLarge, CauseTooLarge},
+	{ErrTxEnded, CauseTxEnded}, {ErrTxAborted, CauseTxAborted},
+}
+
+// CauseOf returns the kind of an error of Do.
+func CauseOf(err error) Cause {
+	if err == nil {
+		return CauseNone
+	}
+	if txn.TooSlow(err) { // ErrTxAborted as well
+		return CauseTooSlow
+	}
+	for _, known := range causes {
+		if errors.Is(err, known.is) {
+			return known.cause
+		}
+	}
+	var pgErr *pgconn.PgError
+	switch {
+	case txn.Rerunnable(err):
+		return CauseConflict
+	case txn.LockTimedOut(err):
+		return CauseLockTimeout
+	case txn.ReadOnly(err):
+		return CauseReadOnly
+	case errors.As(err, &pgErr) && strings.HasPrefix(pgErr.Code, "53"):
+		return CauseOutOfResources
+	case txn.Transient(err):
+		return CauseConnectionLost
+	case pgErr != nil:
+		return CausePostgres
+	case errors.Is(err, context.Canceled):
+		return CauseCanceled
+	case errors.Is(err, context.DeadlineExceeded):
+		return CauseDeadline
+	}
+	return CauseOther
 }
 
 // hint adds to an error of the engine what its reader can do about it.

@@ -1,6 +1,7 @@
 package idem_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -21,6 +23,7 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/migrations"
+	"github.com/idem-go/idem/seal"
 )
 
 // The examples need a database, so go test does not run them as examples: TestExamples does, each on a database of its
@@ -153,6 +156,46 @@ func ExampleWithWait() {
 	// <nil>
 }
 
+// The response is encrypted in this process, and what the database has opens with the secret alone.
+func ExampleWithSealer() {
+	secret := bytes.Repeat([]byte{1}, seal.SecretSize) // as a rule from a secret manager, when the program starts
+	sealing := idem.WithSealer(seal.New(seal.Keys{Primary: "2026-11", Secrets: map[string][]byte{"2026-11": secret}}))
+	order := func(opts ...idem.Option) (idem.Result, error) {
+		return idem.Do(ctx, pool, "orders", "7f3c9a52-0d1e", idem.HashBytes(), func(pgx.Tx) (idem.Response, error) {
+			return idem.Response{Status: 201, Body: []byte("for the caller alone")}, nil
+		}, opts...)
+	}
+	for range 2 {
+		res, err := order(sealing)
+		fmt.Println(string(res.Body), res.Replayed, err)
+	}
+	_, err := order() // a program without the Sealer
+	fmt.Println(errors.Is(err, idem.ErrUnreadable))
+	// Prints:
+	// for the caller alone false <nil>
+	// for the caller alone true <nil>
+	// true
+}
+
+// Logs without the scope, the key in full and the text of errors. The times are left out here, because they differ each time.
+func ExampleLogObserver() {
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		switch a.Key {
+		case "time", "duration", "age", "operation_id":
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	options := []idem.Option{idem.WithName("place-order"), idem.WithObserver(idem.LogObserver(logger))}
+	answer := func(pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, nil }
+	for _, wanted := range []string{"a teapot", "a teapot", "a samovar"} {
+		_, _ = idem.Do(ctx, pool, "orders", "7f3c9a52-0d1e-4b6f", idem.HashBytes([]byte(wanted)), answer, options...)
+	}
+	// Prints:
+	// level=INFO msg="idem: call replayed" name=place-order key="key \"7f3c\"… of 18 bytes" attempts=0
+	// level=WARN msg="idem: call mismatch" name=place-order key="key \"7f3c\"… of 18 bytes" attempts=0 cause=mismatch
+}
+
 func Example_mismatch() {
 	answer := func(pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, nil }
 	for _, amount := range []string{"5 EUR", "5000 EUR"} {
@@ -195,8 +238,9 @@ func Example_migrate() {
 func TestExamples(t *testing.T) {
 	run := map[string]func(){
 		"Do": ExampleDo, "DoTx": ExampleDoTx, "DoJSON": ExampleDoJSON, "Reject": ExampleReject,
-		"OperationID": ExampleOperationID, "WithWait": ExampleWithWait,
-		"_mismatch": Example_mismatch, "_migrate": Example_migrate,
+		"OperationID": ExampleOperationID, "WithWait": ExampleWithWait, "LogObserver": ExampleLogObserver,
+		"WithSealer": ExampleWithSealer,
+		"_mismatch":  Example_mismatch, "_migrate": Example_migrate,
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "example_test.go", nil, parser.ParseComments)
 	if err != nil {

@@ -117,7 +117,7 @@ func TestTamperingWithTheOutcomeInsideFnIsOverwritten(t *testing.T) {
 	ctx := context.Background()
 	l := newLedger(t)
 	for name, sql := range map[string]string{
-		"complete":            "update idem.records set state = 'completed', status = 7, body = 'x', header = '{}', completed_at = now() where key = 'complete'",
+		"complete":            "update idem.records set state = 'completed', status = 7, body = 'x', header = '{}', sealed_by = 'x', completed_at = now() where key = 'complete'",
 		"update in savepoint": "savepoint s; update idem.records set expires_at = expires_at; release s",
 	} {
 		first, err := idem.Do(ctx, l.pool, scope, name, hashA, func(tx pgx.Tx) (idem.Response, error) {

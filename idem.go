@@ -29,7 +29,7 @@ import (
 // committed nothing.
 func Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash Hash, fn func(tx pgx.Tx) (Response, error), opts ...Option) (result Result, err error) {
 	c, err := newCall(scope, key, hash, fn, opts)
-	c.trace.start(ctx, scope, key, false)
+	c.trace.start(ctx, c.name, scope, key, false)
 	ended := false
 	defer func() { c.trace.end(ended, result, err) }()
 	if err == nil && pool == nil {
@@ -55,7 +55,7 @@ func Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash Hash, f
 // WithWait, WithTxOptions and WithRetries have no meaning here and are refused.
 func DoTx(ctx context.Context, tx pgx.Tx, scope, key string, hash Hash, fn func(tx pgx.Tx) (Response, error), opts ...Option) (result Result, err error) {
 	c, err := newCall(scope, key, hash, fn, opts)
-	c.trace.start(ctx, scope, key, true)
+	c.trace.start(ctx, c.name, scope, key, true)
 	ended := false
 	defer func() { c.trace.end(ended, result, err) }()
 	if err == nil && tx == nil {

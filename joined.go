@@ -36,7 +36,7 @@ func (c *call) join(ctx context.Context, tx pgx.Tx) (result Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
-	result, err = answerFrom(&r, c.key, c.execution.key.OperationID)
+	result, err = answerFrom(&r, c.key, &c.execution.key, c.sealer)
 	if err == nil && result.Replayed {
 		c.trace.age = r.LoadedAt.Sub(r.CreatedAt)
 	}
@@ -93,6 +93,7 @@ func (j *joined) found(ctx context.Context, err error) (finding, error) {
 // execute runs fn and records its response.
 func (j *joined) execute(ctx context.Context) (store.Record, error) {
 	j.trace.attempts++
+	j.trace.event(EventExecuting, nil)
 	var resp Response
 	var rejected *rejection
 	undo, err := j.part.Run(j.key.OperationID, func(tx pgx.Tx) (bool, error) {
@@ -145,6 +146,7 @@ func (j *joined) complete(ctx context.Context, resp Response, state store.State)
 	if err != nil {
 		return store.Record{}, err
 	}
+	j.trace.event(EventRecording, nil)
 	requests := []txn.Request{c}
 	if j.previous != "" {
 		requests = append(requests, store.Reclaim{OperationID: j.previous})

@@ -3,6 +3,7 @@ package idem
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -58,12 +59,14 @@ func checkNames(scope, key string) error {
 // abridged returns as much of a key as a log may carry: enough to find it again, too little to use it.
 func abridged(key string) string {
 	const shown = 4
-	if len(key) < 4*shown {
-		return fmt.Sprintf("key of %d bytes", len(key))
+	text := append(make([]byte, 0, 64), "key "...)
+	if len(key) >= 4*shown {
+		end := shown
+		for !utf8.RuneStart(key[end]) {
+			end--
+		}
+		text = append(strconv.AppendQuote(text, key[:end]), "… "...)
 	}
-	end := shown
-	for !utf8.RuneStart(key[end]) {
-		end--
-	}
-	return fmt.Sprintf("key %q… of %d bytes", key[:end], len(key))
+	text = strconv.AppendInt(append(text, "of "...), int64(len(key)), 10)
+	return string(append(text, " bytes"...))
 }

@@ -7,8 +7,10 @@ import (
 )
 
 // Observer sees what becomes of calls, for metrics, traces and logs. Its methods are called in the goroutine of the call
-// and must be quick; they never see a key in full, a hash or a response. The context that TraceStart returns is handed to
-// the other two and, beyond that, used for nothing.
+// and must be quick; they never see a key in full, a hash or a response. The context that TraceStart returns, which is the one
+// it was given or made from it, is handed to the other two and, beyond that, used for nothing.
+//
+// [LogObserver] is one, and package idemotel has one for OpenTelemetry.
 type Observer interface {
 	TraceStart(ctx context.Context, data TraceStartData) context.Context
 	TraceEvent(ctx context.Context, data TraceEventData)
@@ -17,16 +19,23 @@ type Observer interface {
 
 // TraceStartData is known when a call begins.
 type TraceStartData struct {
+	Name   string // given by WithName, or empty
 	Scope  string
-	Key    string // abridged, fit for a log
+	Key    string // abridged, fit for a log; empty for a request without one, as idemhttp may let through
 	Joined bool   // the call is a DoTx
 }
 
 // Event is something that happens to a call on its way.
 type Event string
 
-// The events of a call.
+// The events of a call. Until the first of them, the key is being claimed.
 const (
+	// EventExecuting: the key is claimed, and fn is about to run.
+	EventExecuting Event = "executing"
+
+	// EventRecording: fn is over. Its response is sent to be recorded, by Do together with COMMIT.
+	EventRecording Event = "recording"
+
 	// EventWaiting: the key is in progress and the call begins to wait, holding no connection.
 	EventWaiting Event = "waiting"
 
@@ -47,7 +56,8 @@ const (
 type TraceEventData struct {
 	Event   Event
 	Attempt int   // how many transactions the call has begun to run fn in
-	Err     error // the cause, if there is one
+	Err     error // what led to it, if it was an error
+	Cause   Cause // what kind of error that is
 }
 
 // Outcome is how a call ended.
@@ -69,11 +79,46 @@ const (
 type TraceEndData struct {
 	Outcome     Outcome
 	Err         error         // what the call returned
+	Cause       Cause         // what kind of error that is
 	OperationID string        // of the execution that was committed, if there is one
 	Duration    time.Duration // of the whole call
 	Waited      time.Duration // part of Duration: for the holder of the key, with no connection
 	Attempts    int           // how many transactions fn was run in
 	Age         time.Duration // at a replay: how long ago, by the database's clock, the key was claimed
+}
+
+// Observers returns an observer that tells each of these, in this order of what begins and happens, and in the opposite one of
+// what ends. Each is given the context that the one before it has returned. A nil among them is left out; without any it
+// returns nil.
+func Observers(list ...Observer) Observer {
+	var all Observer
+	for _, o := range list {
+		switch {
+		case o == nil:
+		case all == nil:
+			all = o
+		default:
+			all = both{all, o}
+		}
+	}
+	return all
+}
+
+// both is two observers.
+type both struct{ outer, inner Observer }
+
+func (b both) TraceStart(ctx context.Context, data TraceStartData) context.Context {
+	return b.inner.TraceStart(b.outer.TraceStart(ctx, data), data)
+}
+
+func (b both) TraceEvent(ctx context.Context, data TraceEventData) {
+	b.outer.TraceEvent(ctx, data)
+	b.inner.TraceEvent(ctx, data)
+}
+
+func (b both) TraceEnd(ctx context.Context, data TraceEndData) {
+	b.inner.TraceEnd(ctx, data)
+	b.outer.TraceEnd(ctx, data)
 }
 
 // trace tells an observer, if there is one, of one call.
@@ -86,15 +131,15 @@ type trace struct {
 	age      time.Duration
 }
 
-func (t *trace) start(ctx context.Context, scope, key string, joined bool) {
+func (t *trace) start(ctx context.Context, name, scope, key string, joined bool) {
 	if t.observer != nil {
-		t.context = t.observer.TraceStart(ctx, TraceStartData{Scope: scope, Key: abridged(key), Joined: joined})
+		t.context = t.observer.TraceStart(ctx, TraceStartData{Name: name, Scope: scope, Key: abridged(key), Joined: joined})
 	}
 }
 
 func (t *trace) event(event Event, err error) {
 	if t.observer != nil {
-		t.observer.TraceEvent(t.context, TraceEventData{Event: event, Attempt: t.attempts, Err: err})
+		t.observer.TraceEvent(t.context, TraceEventData{Event: event, Attempt: t.attempts, Err: err, Cause: CauseOf(err)})
 	}
 }
 
@@ -104,7 +149,7 @@ func (t *trace) end(ended bool, result Result, err error) {
 		return
 	}
 	t.observer.TraceEnd(t.context, TraceEndData{
-		Outcome: outcomeOf(ended, result, err), Err: err, OperationID: result.OperationID,
+		Outcome: outcomeOf(ended, result, err), Err: err, Cause: CauseOf(err), OperationID: result.OperationID,
 		Duration: time.Since(t.started), Waited: t.waited, Attempts: t.attempts, Age: t.age,
 	})
 }

@@ -26,8 +26,9 @@ type log struct {
 	starts []idem.TraceStartData
 	events []idem.TraceEventData
 	ends   []idem.TraceEndData
-	order  []string
-	notify chan string // has every event, if set
+	order  []string    // of all but the stages
+	stages []string    // of all
+	notify chan string // has every event but the stages, if set
 }
 
 type logged struct{ *log }
@@ -46,6 +47,10 @@ func (l *log) TraceEvent(ctx context.Context, data idem.TraceEventData) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wantContext(ctx)
+	l.stages = append(l.stages, string(data.Event))
+	if isStage(data.Event) {
+		return
+	}
 	l.events, l.order = append(l.events, data), append(l.order, string(data.Event))
 	if l.notify != nil {
 		l.notify <- string(data.Event)
@@ -57,6 +62,7 @@ func (l *log) TraceEnd(ctx context.Context, data idem.TraceEndData) {
 	defer l.mu.Unlock()
 	l.wantContext(ctx)
 	l.ends, l.order = append(l.ends, data), append(l.order, string(data.Outcome))
+	l.stages = append(l.stages, string(data.Outcome))
 }
 
 func (l *log) wantContext(ctx context.Context) {
@@ -139,7 +145,7 @@ func (l *log) check(test observed, joined bool, res idem.Result, err error, took
 		t.Errorf("%s: %+v", test.name, start)
 	}
 	end := l.ends[0]
-	if end.Err != err || end.OperationID != res.OperationID || end.Attempts != test.attempts {
+	if end.Err != err || end.Cause != idem.CauseOf(err) || end.OperationID != res.OperationID || end.Attempts != test.attempts {
 		t.Errorf("%s: ended with %+v; the call returned %+v, %v after %d attempts", test.name, end, res, err, test.attempts)
 	}
 	if end.Duration <= 0 || end.Duration > took || end.Waited < 0 || end.Waited > end.Duration {
@@ -152,9 +158,121 @@ func (l *log) check(test observed, joined bool, res idem.Result, err error, took
 		t.Errorf("%s: age %v", test.name, end.Age)
 	}
 	for i, event := range l.events {
-		if event.Event == idem.EventRetried && (event.Attempt != i+1 || !errors.Is(event.Err, serializationFailure)) {
+		if event.Event == idem.EventRetried && (event.Attempt != i+1 || event.Cause != idem.CauseConflict || !errors.Is(event.Err, serializationFailure)) {
 			t.Errorf("%s: event %+v", test.name, event)
 		}
+	}
+}
+
+func TestObserverSeesWhenFnBeginsAndWhenItsResponseIsRecorded(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	for name, test := range map[string]struct {
+		end  []error // of each run
+		want []string
+	}{
+		"executed": {[]error{nil}, []string{"executing", "recording", "executed"}},
+		"rejected": {[]error{idem.Reject(ok)}, []string{"executing", "recording", "rejected"}},
+		"failed":   {[]error{errBusiness}, []string{"executing", "failed"}},
+		"rerun":    {[]error{serializationFailure, nil}, []string{"executing", "retried", "executing", "recording", "executed"}},
+	} {
+		for _, joined := range []bool{false, true} {
+			if joined && name == "rerun" { // which is the caller's to do
+				continue
+			}
+			key, runs := fmt.Sprint(name, joined), 0
+			o := &log{t: t}
+			fn := func(tx pgx.Tx) (idem.Response, error) {
+				if last := o.stages[len(o.stages)-1]; last != "executing" {
+					t.Errorf("%s: fn runs after %q", name, last)
+				}
+				runs++
+				return ok, test.end[runs-1]
+			}
+			if joined {
+				tx := l.begin(ctx)
+				idem.DoTx(ctx, tx, scope, key, hashA, fn, idem.WithObserver(o))
+				tx.Rollback(ctx)
+			} else {
+				idem.Do(ctx, l.pool, scope, key, hashA, fn, idem.WithObserver(o))
+			}
+			if diff := cmp.Diff(test.want, o.stages); diff != "" {
+				t.Errorf("%s, joined %t: (-want +seen)\n%s", name, joined, diff)
+			}
+		}
+	}
+}
+
+func TestNameOfTheCallReachesItsObserver(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	o := &log{t: t}
+	options := []idem.Option{idem.WithName("place-order"), idem.WithObserver(o)}
+	idem.Do(ctx, l.pool, scope, "k", hashA, l.charge("k"), options...)
+	idem.DoTx(ctx, l.begin(ctx), scope, "k", hashA, l.charge("k"), options...)
+	idem.DoJSON(ctx, l.pool, scope, "j", hashA, func(pgx.Tx) (int, error) { return 1, nil }, options...)
+	idem.Do(ctx, nil, "", "", hashA, nil, options...) // refused, and still a call of that name
+	if len(o.starts) != 4 {
+		t.Fatalf("%d calls were seen", len(o.starts))
+	}
+	for _, start := range o.starts {
+		if start.Name != "place-order" {
+			t.Errorf("%+v", start)
+		}
+	}
+}
+
+// teller is an observer that says what it is told, under a name of its own.
+type teller struct {
+	name string
+	said *[]string
+}
+
+type tellerKey struct{}
+
+func (o teller) say(what string, ctx context.Context) {
+	heard, _ := ctx.Value(tellerKey{}).(string)
+	*o.said = append(*o.said, o.name+" "+what+" "+heard)
+}
+
+func (o teller) TraceStart(ctx context.Context, _ idem.TraceStartData) context.Context {
+	o.say("start", ctx)
+	heard, _ := ctx.Value(tellerKey{}).(string)
+	return context.WithValue(ctx, tellerKey{}, heard+o.name)
+}
+
+func (o teller) TraceEvent(ctx context.Context, data idem.TraceEventData) {
+	o.say(string(data.Event), ctx)
+}
+func (o teller) TraceEnd(ctx context.Context, data idem.TraceEndData) {
+	o.say(string(data.Outcome), ctx)
+}
+
+func TestSeveralObserversEachSeeTheCallAndTheContextOfAll(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	var said []string
+	a, b, c := teller{"a", &said}, teller{"b", &said}, teller{"c", &said}
+	want := []string{"a start ", "b start a", "c start ab",
+		"a executing abc", "b executing abc", "c executing abc", "a recording abc", "b recording abc", "c recording abc",
+		"c executed abc", "b executed abc", "a executed abc"}
+	for i, options := range [][]idem.Option{
+		{idem.WithObserver(a), idem.WithObserver(b), idem.WithObserver(c)},
+		{idem.WithObserver(nil), idem.WithObserver(idem.Observers(a, nil, b)), idem.WithObserver(nil), idem.WithObserver(c)},
+		{idem.WithObserver(a), idem.WithObserver(idem.Observers(b, c))},
+	} {
+		said = nil
+		if _, err := idem.Do(context.Background(), l.pool, scope, fmt.Sprint("k", i), hashA, answer(ok), options...); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, said); diff != "" {
+			t.Errorf("%d: (-want +said)\n%s", i, diff)
+		}
+	}
+	if idem.Observers() != nil || idem.Observers(nil, nil) != nil {
+		t.Error("an observer of none is not nil")
 	}
 }
 

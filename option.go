@@ -3,6 +3,7 @@ package idem
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,7 +29,9 @@ type settings struct {
 	retries      int
 	maxResponse  int
 	txOptions    pgx.TxOptions
+	name         string
 	observer     Observer
+	sealer       Sealer
 	replayLikely bool
 	limits       limits
 	lock         func(scope, key string) *int64 // instead of the advisory lock of the key; nil is none
@@ -137,9 +140,42 @@ func WithMaxResponse(bytes int) Option {
 	}
 }
 
-// WithObserver lets observer see what becomes of the call.
+// WithObserver lets observer see what becomes of the call. Given several times, each sees it: see Observers. Nil adds none.
 func WithObserver(observer Observer) Option {
-	return func(s *settings) { s.observer = observer }
+	return func(s *settings) { s.observer = Observers(s.observer, observer) }
+}
+
+const maxCallName = 64
+
+// WithName names the call for whoever observes it: "place-order", say. It becomes a label of metrics and the name of spans, so
+// it is written in the program, and never made from what a client sends. It has 1 to 64 printable characters of ASCII.
+func WithName(name string) Option {
+	return func(s *settings) {
+		unprintable := func(c rune) bool { return c < ' ' || c > '~' }
+		if name == "" || len(name) > maxCallName || strings.ContainsFunc(name, unprintable) {
+			s.refuse("WithName: a name has 1 to %d printable characters of ASCII, this one has %d bytes", maxCallName, len(name))
+			return
+		}
+		s.name = name
+	}
+}
+
+// WithSealer encrypts the response at rest, and opens that of a replay: see package seal. Whoever calls with a key has to give
+// the same Sealer, or one that opens what the other one seals. A Sealer may also have a method Check() error, which says what is
+// wrong with it: then CheckOptions does, and so does every call, before it does anything else.
+func WithSealer(sealer Sealer) Option {
+	return func(s *settings) {
+		if sealer == nil {
+			s.refuse("WithSealer(nil): to store responses plain, leave the option out")
+			return
+		}
+		if checked, ok := sealer.(interface{ Check() error }); ok {
+			if err := checked.Check(); err != nil {
+				s.refuse("WithSealer: %w", err)
+			}
+		}
+		s.sealer = sealer
+	}
 }
 
 // WithReplayLikely says that the key was probably used before, as in a request that says it is a repetition. The call then

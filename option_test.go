@@ -37,6 +37,11 @@ func TestOptionsOutOfRangeAreRefusedBeforeAnySQL(t *testing.T) {
 		{"WithRetries(-1)", []idem.Option{idem.WithRetries(-1)}},
 		{"WithMaxResponse(-1)", []idem.Option{idem.WithMaxResponse(-1)}},
 		{"WithMaxResponse(536870913)", []idem.Option{idem.WithMaxResponse(512<<20 + 1)}},
+		{"WithName: a name has 1 to 64", []idem.Option{idem.WithName("")}},
+		{"65 bytes", []idem.Option{idem.WithName(strings.Repeat("n", 65))}},
+		{"WithName", []idem.Option{idem.WithName("place\norder")}},
+		{"WithName", []idem.Option{idem.WithName("Bestellung für dich")}},
+		{"WithName", []idem.Option{idem.WithName("a\xffb")}},
 		{"read-only", []idem.Option{idem.WithTxOptions(pgx.TxOptions{AccessMode: pgx.ReadOnly})}},
 		{"WithTTL(0s)", []idem.Option{idem.WithTTL(0), idem.WithTTL(time.Hour)}},     // not mended by a later one
 		{"WithTTL(0s)", []idem.Option{idem.WithTTL(0), idem.WithWait(-time.Second)}}, // the first is named
@@ -76,7 +81,7 @@ func TestOptionsThatHaveNoMeaningForDoTxAreNamed(t *testing.T) {
 			t.Errorf("err = %v, want one that names %s", err, says)
 		}
 	}
-	if _, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"), idem.WithTTL(time.Hour), idem.WithMaxResponse(1000), idem.WithObserver(newWatch())); err != nil {
+	if _, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"), idem.WithTTL(time.Hour), idem.WithMaxResponse(1000), idem.WithObserver(newWatch()), idem.WithName(`POST /orders ~`)); err != nil {
 		t.Errorf("the others have a meaning: %v", err)
 	}
 }

@@ -91,7 +91,7 @@ func TestClaimAndCompleteHaveNoPlanThatCouldBeABadOne(t *testing.T) {
 	for _, statement := range []string{
 		`idem_claim('s', 'k', '\x01', ` + id + `, '1 hour', 1)`,
 		`idem_claim_at_once('s', 'k', '\x01', ` + id + `, '1 hour', '1ms', 1, 1)`,
-		`idem_complete('s', 'k', ` + id + `, 'completed', 1, NULL, NULL, '1 hour')`,
+		`idem_complete('s', 'k', ` + id + `, 'completed', 1, NULL, NULL, NULL, '1 hour')`,
 	} {
 		if plan := explain(t, l.pool, statement); strings.Contains(plan, "Scan on records") || strings.Contains(plan, "Scan using") || !strings.Contains(plan, "records_pkey") {
 			t.Errorf("%s: %s", statement, plan)

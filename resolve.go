@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -26,6 +27,7 @@ func (x *execution) resolve(ctx context.Context, limit, ttl time.Duration, cause
 		case err != nil, found == held: // Postgres cannot be asked, or the COMMIT is still under way
 		case found == answered && x.loading.Ours():
 			x.trace.event(EventResolvedCommitted, nil)
+			x.recall()
 			return recorded, nil
 		default:
 			return x.notOurs(found, expiry, cause)
@@ -33,6 +35,14 @@ func (x *execution) resolve(ctx context.Context, limit, ttl time.Duration, cause
 		if txn.Sleep(bounded, pause.Next()) != nil {
 			return failed, x.unknownBecause(cause)
 		}
+	}
+}
+
+// recall makes the response of our own record the one that is at hand: whatever becomes of what was stored, this caller is
+// told what was committed. A record without a response stays as it is.
+func (x *execution) recall() {
+	if r := &x.record; r.State != store.Processing {
+		r.Header, r.Body, r.Closed = x.sent.Header, x.sent.Body, false
 	}
 }
 

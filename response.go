@@ -40,6 +40,18 @@ type Result struct {
 	CreatedAt, CompletedAt, ExpiresAt time.Time
 }
 
+// Sealer encrypts what is kept and decrypts it again. Package seal has one. It is safe for concurrent use, and asks nobody: it
+// works inside a transaction, and in every replay.
+type Sealer interface {
+	// Seal returns plain in a form that only Open reads, and the id of the key for it: up to 255 bytes of text that is no
+	// secret. What it returns opens only beside the same bytes of bound. An empty id says that plain is to be kept as it is.
+	Seal(plain, bound []byte) (keyID string, sealed []byte, err error)
+
+	// Open returns what Seal was given. An empty key id asks whether what was kept as it is may pass; then Open returns it, or an
+	// error. It changes neither sealed nor bound.
+	Open(keyID string, sealed, bound []byte) ([]byte, error)
+}
+
 // rejection is the error that Reject makes.
 type rejection struct{ response Response }
 
@@ -119,8 +131,8 @@ func (r Response) check(limit int) ([]byte, error) {
 	return header, nil
 }
 
-// answerFrom turns the record of a key into what a caller is told whose own execution is that of operationID.
-func answerFrom(r *store.Record, key, operationID string) (Result, error) {
+// answerFrom turns the record of a key into what the caller is told for whom it was loaded, or made.
+func answerFrom(r *store.Record, key string, own *store.Key, sealer Sealer) (Result, error) {
 	switch {
 	case !r.SameHash:
 		return Result{}, &MismatchError{Key: abridged(key), CreatedAt: r.CreatedAt}
@@ -128,9 +140,12 @@ func answerFrom(r *store.Record, key, operationID string) (Result, error) {
 		return Result{}, fmt.Errorf("%w: an earlier fn for %s did, without a response; see to its effect, then remove the record",
 			ErrTxEnded, abridged(key))
 	}
+	if err := r.Open(own, sealer); err != nil {
+		return Result{}, &UnreadableError{Key: abridged(key), OperationID: r.OperationID, SealedBy: r.SealedBy, Err: err}
+	}
 	return Result{
 		Response: Response{Status: r.Status, Header: r.Header, Body: r.Body},
-		Replayed: r.OperationID != operationID, Rejected: r.State == store.Failed, OperationID: r.OperationID,
+		Replayed: r.OperationID != own.OperationID, Rejected: r.State == store.Failed, OperationID: r.OperationID,
 		CreatedAt: r.CreatedAt, CompletedAt: r.CompletedAt, ExpiresAt: r.ExpiresAt,
 	}, nil
 }

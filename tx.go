@@ -43,6 +43,7 @@ type execution struct {
 	key         store.Key
 	fn          func(pgx.Tx) (Response, error)
 	maxResponse int
+	sealer      Sealer        // nil to store responses plain
 	wait        time.Duration // for whoever holds the key; zero is to claim at once or not at all
 	trace       *trace
 
@@ -53,6 +54,7 @@ type execution struct {
 	claimedAt time.Time    // by the clock of the database
 	previous  string       // the operation id of the claim that the transaction had made before, if it is a caller's
 	rejection *Response    // the final answer of a fn whose writes are undone, to be recorded
+	sent      Response     // what the latest COMMIT was to record
 }
 
 // ask looks for an answer without claiming the key: one statement, outside of any transaction.
@@ -141,6 +143,7 @@ func (x *execution) run(ctx context.Context) (ending, error) {
 		return x.complete(ctx, *x.rejection, store.Failed)
 	}
 	x.trace.attempts++
+	x.trace.event(EventExecuting, nil)
 	var resp Response
 	var rejected *rejection
 	undo, err := x.tx.Run(x.key.OperationID, func(tx pgx.Tx) (bool, error) {
@@ -189,6 +192,8 @@ func (x *execution) complete(ctx context.Context, resp Response, state store.Sta
 	if err != nil {
 		return failed, err
 	}
+	x.sent = resp
+	x.trace.event(EventRecording, nil)
 	err = x.tx.Commit(ctx, c)
 	switch {
 	case err == nil && !c.Recorded:
@@ -218,7 +223,13 @@ func (x *execution) completion(resp Response, state store.State) (*store.Complet
 	if err != nil {
 		return nil, err
 	}
-	return &store.Complete{Key: &x.key, State: state, Status: resp.Status, Header: header, Body: resp.Body}, nil
+	c := &store.Complete{Key: &x.key, State: state, Status: resp.Status, Header: header, Body: resp.Body}
+	if x.sealer != nil {
+		if err := c.Seal(x.sealer); err != nil {
+			return nil, fmt.Errorf("idem: the response could not be sealed, nothing is committed: %w", err)
+		}
+	}
+	return c, nil
 }
 
 // tooSlow is the error of a fn that has let its transaction be for longer than the server allows. To run it again would be

@@ -21,7 +21,16 @@ func newWatch() *watch { return &watch{change: make(chan struct{})} }
 
 func (w *watch) TraceStart(ctx context.Context, _ idem.TraceStartData) context.Context { return ctx }
 
-func (w *watch) TraceEvent(_ context.Context, data idem.TraceEventData) { w.add(string(data.Event)) }
+func (w *watch) TraceEvent(_ context.Context, data idem.TraceEventData) {
+	if !isStage(data.Event) {
+		w.add(string(data.Event))
+	}
+}
+
+// isStage reports whether an event is one of every call that executes, rather than something out of the ordinary.
+func isStage(event idem.Event) bool {
+	return event == idem.EventExecuting || event == idem.EventRecording
+}
 
 func (w *watch) TraceEnd(_ context.Context, data idem.TraceEndData) { w.add(string(data.Outcome)) }
 

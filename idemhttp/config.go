@@ -87,5 +87,10 @@ type Config struct {
 	// default is 1 MiB.
 	MaxResponse int
 
+	// Name and Observer are also for requests without a key. Several observers become one by idem.Observers.
+	Name     string
 	Observer idem.Observer
+
+	// Sealer encrypts the recorded answers at rest. An answer that it does not open is a 500, of which the log says why.
+	Sealer idem.Sealer
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/idemhttp"
+	"github.com/idem-go/idem/seal"
 )
 
 func TestConfigThatCannotBeMeantIsRefused(t *testing.T) {
@@ -45,7 +46,9 @@ func TestConfigThatCannotBeMeantIsRefused(t *testing.T) {
 		{"TTL", func(c *idemhttp.Config) { c.TTL = -time.Hour }},
 		{"TTL", func(c *idemhttp.Config) { c.TTL = time.Millisecond - 1 }},
 		{"TTL", func(c *idemhttp.Config) { c.TTL = 200 * 365 * 24 * time.Hour }},
+		{"Name", func(c *idemhttp.Config) { c.Name = "a\nb" }},
 		{"TxOptions", func(c *idemhttp.Config) { c.TxOptions.AccessMode = pgx.ReadOnly }},
+		{"Sealer", func(c *idemhttp.Config) { c.Sealer = seal.New(seal.Keys{}) }},
 		{"Statuses.InProgress", func(c *idemhttp.Config) { c.Statuses.InProgress = 200 }},
 		{"Statuses.MissingKey", func(c *idemhttp.Config) { c.Statuses.MissingKey = 600 }},
 	} {

@@ -66,7 +66,7 @@ func (x *exchange) answer(ctx context.Context) *failure {
 		return &failure{inBody, err}
 	}
 	if key == "" {
-		if err := x.runKeyless(ctx); err != nil {
+		if err := x.runKeyless(ctx, scope); err != nil {
 			return failureOf(err)
 		}
 		x.sendOwn()

@@ -20,6 +20,11 @@ func DefaultFingerprint(r *http.Request, body []byte) (idem.Hash, error) {
 
 var defaultFingerprint = fingerprint(nil)
 
+// FingerprintWithout returns [DefaultFingerprint] with Config.Without: the values at these JSON pointers do not matter.
+func FingerprintWithout(pointers ...string) func(*http.Request, []byte) (idem.Hash, error) {
+	return fingerprint(pointers)
+}
+
 // fingerprint returns the default fingerprint, to which the values at these JSON pointers do not matter.
 func fingerprint(without []string) func(*http.Request, []byte) (idem.Hash, error) {
 	var options []idem.HashOption

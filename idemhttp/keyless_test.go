@@ -1,12 +1,14 @@
 package idemhttp_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -147,4 +149,91 @@ func TestHandlerFormRunsOtherMethodsWithoutAKey(t *testing.T) {
 		wantStatus(t, ask(h, withMethod(http.MethodDelete)), http.StatusCreated)
 	}
 	s.want(2, 0)
+}
+
+// told is an observer that keeps what a call began with, what happened and what became of it.
+type told struct {
+	start  idem.TraceStartData
+	events []string
+	end    idem.TraceEndData
+}
+
+type toldKey struct{}
+
+func (o *told) TraceStart(ctx context.Context, data idem.TraceStartData) context.Context {
+	o.start = data
+	return context.WithValue(ctx, toldKey{}, o)
+}
+
+func (o *told) TraceEvent(ctx context.Context, data idem.TraceEventData) {
+	if ctx.Value(toldKey{}) == o {
+		o.events = append(o.events, string(data.Event))
+	}
+}
+
+func (o *told) TraceEnd(_ context.Context, data idem.TraceEndData) {
+	o.end = data
+	o.events = append(o.events, string(data.Outcome))
+}
+
+func TestObserverSeesRequestsWithAndWithoutAKeyUnderTheNameOfTheConfig(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	conflict := &pgconn.PgError{Code: "40001"}
+	for name, test := range map[string]struct {
+		status int
+		errs   []error // of each run
+		want   []string
+	}{
+		"commits":    {201, nil, []string{"executing", "recording", "executed"}},
+		"undone":     {422, nil, []string{"executing", "rejected"}},
+		"forgets":    {500, nil, []string{"executing", "failed"}},
+		"fails":      {0, []error{errors.New("no more teapots")}, []string{"executing", "failed"}},
+		"runs twice": {201, []error{conflict}, []string{"executing", "retried", "executing", "recording", "executed"}},
+	} {
+		for _, keyed := range []bool{false, true} {
+			o := &told{}
+			m := s.middleware(optional, func(c *idemhttp.Config) { c.Name, c.Observer = "place-order", o })
+			runs := 0
+			h := m.Handle(func(_ pgx.Tx, w http.ResponseWriter, _ *http.Request) error {
+				if runs++; runs <= len(test.errs) {
+					return test.errs[runs-1]
+				}
+				w.WriteHeader(test.status)
+				return nil
+			})
+			want, edits := test.want, []edit{withoutKey()}
+			if keyed {
+				edits = []edit{withKey("key-" + strings.ReplaceAll(name, " ", "-"))}
+			}
+			if keyed && name == "undone" { // which is recorded, and committed
+				want = []string{"executing", "recording", "rejected"}
+			}
+			ask(h, edits...)
+			if diff := cmp.Diff(want, o.events); diff != "" {
+				t.Errorf("%s, keyed %t: (-want +seen)\n%s", name, keyed, diff)
+			}
+			if o.start.Name != "place-order" || o.start.Scope == "" || (o.start.Key != "") != keyed {
+				t.Errorf("%s, keyed %t: %+v", name, keyed, o.start)
+			}
+			failed := o.end.Outcome == idem.OutcomeFailed
+			if o.end.Duration <= 0 || o.end.Attempts != len(test.errs)+1 && !failed || failed != (o.end.Err != nil) || failed != (o.end.Cause != "") {
+				t.Errorf("%s, keyed %t: %+v", name, keyed, o.end)
+			}
+		}
+	}
+}
+
+func TestObserverSeesAPanicOfAHandlerWithoutAKey(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	o := &told{}
+	m := s.middleware(optional, func(c *idemhttp.Config) { c.Observer = o })
+	func() {
+		defer func() { recover() }()
+		ask(m.Handle(func(pgx.Tx, http.ResponseWriter, *http.Request) error { panic("!") }), withoutKey())
+	}()
+	if diff := cmp.Diff([]string{"executing", "panicked"}, o.events); diff != "" {
+		t.Errorf("(-want +seen)\n%s", diff)
+	}
 }

@@ -25,6 +25,7 @@ const (
 	TypeOutcomeUnknown = problemBase + "outcome-unknown"
 	TypeInternal       = problemBase + "internal"
 	TypeUnrecordable   = problemBase + "unrecordable"
+	TypeUnreadable     = problemBase + "unreadable"
 	TypeBrokenTx       = problemBase + "broken-transaction"
 	TypeNoSuchKey      = problemBase + "no-such-key"
 	TypeGetOnly        = problemBase + "get-only"

@@ -65,6 +65,11 @@ func unrecordable() *Problem {
 		Status: http.StatusInternalServerError, SafeNewKey: true}
 }
 
+func unreadable() *Problem {
+	return &Problem{Type: TypeUnreadable, Title: "This was answered before, and that answer cannot be read now",
+		Status: http.StatusInternalServerError, Detail: "Nothing was done again. A new key would do it twice.", Retryable: true}
+}
+
 func brokenTx() *Problem {
 	return &Problem{Type: TypeBrokenTx, Title: "Something is wrong with this service", Status: http.StatusInternalServerError}
 }

@@ -106,6 +106,8 @@ func (m *Middleware) problemOfEngine(err error) *Problem {
 		return m.outcomeUnknown("The same request with the same key will tell.", true)
 	case errors.Is(err, idem.ErrTxEnded), errors.Is(err, idem.ErrTxAborted):
 		return brokenTx()
+	case errors.Is(err, idem.ErrUnreadable):
+		return unreadable()
 	case errors.Is(err, idem.ErrResponseTooLarge), errors.Is(err, idem.ErrInvalidResponse):
 		return unrecordable()
 	case passes(err):

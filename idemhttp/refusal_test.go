@@ -51,6 +51,8 @@ var refusals = []struct {
 		Problem{Type: TypeInvalidJSON, Status: 400, SafeNewKey: true}},
 	{"unknown outcome", inEngine, &idem.OutcomeUnknownError{Err: errors.New("cut")},
 		Problem{Type: TypeOutcomeUnknown, Status: 503, Retryable: true, RetryAfter: time.Second}},
+	{"recorded answer that cannot be read", inEngine, &idem.UnreadableError{SealedBy: "a", Err: context.DeadlineExceeded},
+		Problem{Type: TypeUnreadable, Status: 500, Retryable: true}},
 	{"server shutting down", inEngine, &pgconn.PgError{Code: "57P01"}, passing},
 	{"server that takes no writes", inEngine, &pgconn.PgError{Code: "25006"}, passing},
 	{"no connection", inEngine, &pgconn.ConnectError{}, passing},

@@ -112,7 +112,9 @@ func (c *Config) options() ([]idem.Option, error) {
 		{"TTL", c.TTL != 0, idem.WithTTL(c.TTL)},
 		{"Wait", c.Wait != 0, idem.WithWait(max(c.Wait, 0))},
 		{"Retries", true, idem.WithRetries(max(c.Retries, 0))},
+		{"Name", c.Name != "", idem.WithName(c.Name)},
 		{"Observer", c.Observer != nil, idem.WithObserver(c.Observer)},
+		{"Sealer", c.Sealer != nil, idem.WithSealer(c.Sealer)},
 	}
 	var options []idem.Option
 	for _, field := range fields {

@@ -17,6 +17,7 @@ CREATE TABLE idem.records (
     completed_at timestamptz,
     header       jsonb,
     body         bytea,
+    sealed_by    text COLLATE "C",
     PRIMARY KEY (scope, key)
 ) WITH (
     -- A purge leaves as many dead rows as a table of this kind has live ones. By the server's own settings a fifth of the table
@@ -79,7 +80,9 @@ COMMENT ON COLUMN idem.records.completed_at IS
 COMMENT ON COLUMN idem.records.header IS
     'Header of the stored response: an object of arrays of strings, NULL if it has none.';
 COMMENT ON COLUMN idem.records.body IS
-    'Body of the stored response, byte for byte, NULL if it has none.';
+    'Body of the stored response, byte for byte, NULL if it has none. Of a sealed response, header and body together, encrypted.';
+COMMENT ON COLUMN idem.records.sealed_by IS
+    'Id of the key that the response is sealed with, NULL if it is stored plain. A sealed response has no header of its own.';
 
 COMMENT ON TABLE idem.sweeps IS
     'One row per table that is purged: where the sweep under way is, and what the last one found. Without it a purge begins again; nothing else is lost.';

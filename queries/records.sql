@@ -67,7 +67,7 @@ END
 ON CONFLICT (scope, key) DO UPDATE
 SET hash = EXCLUDED.hash, operation_id = EXCLUDED.operation_id,
     created_at = EXCLUDED.created_at, expires_at = EXCLUDED.expires_at, state = EXCLUDED.state,
-    status = NULL, completed_at = NULL, header = NULL, body = NULL
+    status = NULL, completed_at = NULL, header = NULL, body = NULL, sealed_by = NULL
 WHERE r.expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
   AND r.operation_id OPERATOR(pg_catalog.<>) EXCLUDED.operation_id
 RETURNING pg_catalog.timestamptz_send(r.created_at)::pg_catalog.bytea AS created_at,
@@ -86,6 +86,7 @@ SELECT (hash OPERATOR(pg_catalog.=) @hash::pg_catalog.bytea)::pg_catalog.bool AS
        (CASE WHEN hash OPERATOR(pg_catalog.=) @hash::pg_catalog.bytea
              THEN pg_catalog.convert_to(header::pg_catalog.text, 'UTF8') END)::pg_catalog.bytea AS header,
        (CASE WHEN hash OPERATOR(pg_catalog.=) @hash::pg_catalog.bytea THEN body END)::pg_catalog.bytea AS body,
+       coalesce(CASE WHEN hash OPERATOR(pg_catalog.=) @hash::pg_catalog.bytea THEN sealed_by END, '')::pg_catalog.text AS sealed_by,
        pg_catalog.timestamptz_send(created_at)::pg_catalog.bytea AS created_at,
        pg_catalog.timestamptz_send(completed_at)::pg_catalog.bytea AS completed_at,
        pg_catalog.timestamptz_send(expires_at)::pg_catalog.bytea AS expires_at,
@@ -99,17 +100,18 @@ WHERE coalesce(pg_catalog.current_setting('idem.claim', true), '') OPERATOR(pg_c
 -- could be a bad one, and no read that others could conflict with. It divides by zero, so that a COMMIT queued behind it is
 -- not reached, if this is not the transaction that claimed (fn ended that and began another one), or if the row is gone or
 -- another's: the row that is inserted then has no hash.
-INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state, status, completed_at, header, body)
+INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state, status, completed_at, header, body, sealed_by)
 VALUES (@scope::pg_catalog.text, @key::pg_catalog.text, ''::pg_catalog.bytea, (@operation_id::pg_catalog.text)::pg_catalog.uuid,
         pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp(), @state::pg_catalog.text,
         @status::pg_catalog.int4 OPERATOR(pg_catalog./) (CASE
             WHEN pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) @operation_id::pg_catalog.text THEN 1 ELSE 0 END)::pg_catalog.int4,
         pg_catalog.clock_timestamp(),
-        (pg_catalog.convert_from(@header::pg_catalog.bytea, 'UTF8'))::pg_catalog.jsonb, @body::pg_catalog.bytea)
+        (pg_catalog.convert_from(@header::pg_catalog.bytea, 'UTF8'))::pg_catalog.jsonb, @body::pg_catalog.bytea,
+        sqlc.narg(sealed_by)::pg_catalog.text)
 ON CONFLICT (scope, key) DO UPDATE
 SET state = EXCLUDED.state, status = EXCLUDED.status, completed_at = EXCLUDED.completed_at,
     expires_at = EXCLUDED.completed_at OPERATOR(pg_catalog.+) @ttl::pg_catalog.interval,
-    header = EXCLUDED.header, body = EXCLUDED.body
+    header = EXCLUDED.header, body = EXCLUDED.body, sealed_by = EXCLUDED.sealed_by
 RETURNING pg_catalog.timestamptz_send(r.completed_at)::pg_catalog.bytea AS completed_at,
           pg_catalog.timestamptz_send(r.expires_at)::pg_catalog.bytea AS expires_at,
           (1 OPERATOR(pg_catalog./) (CASE

@@ -32,8 +32,10 @@ type IdemRecord struct {
 	CompletedAt pgtype.Timestamptz
 	// Header of the stored response: an object of arrays of strings, NULL if it has none.
 	Header json.RawMessage
-	// Body of the stored response, byte for byte, NULL if it has none.
+	// Body of the stored response, byte for byte, NULL if it has none. Of a sealed response, header and body together, encrypted.
 	Body []byte
+	// Id of the key that the response is sealed with, NULL if it is stored plain. A sealed response has no header of its own.
+	SealedBy pgtype.Text
 }
 
 // One row per table that is purged: where the sweep under way is, and what the last one found. Without it a purge begins again; nothing else is lost.

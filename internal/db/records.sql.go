@@ -137,17 +137,18 @@ func (q *Queries) ClaimAtOnce(ctx context.Context, arg ClaimAtOnceParams) (Claim
 }
 
 const Complete = `-- name: Complete :one
-INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state, status, completed_at, header, body)
+INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state, status, completed_at, header, body, sealed_by)
 VALUES ($1::pg_catalog.text, $2::pg_catalog.text, ''::pg_catalog.bytea, ($3::pg_catalog.text)::pg_catalog.uuid,
         pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp(), $4::pg_catalog.text,
         $5::pg_catalog.int4 OPERATOR(pg_catalog./) (CASE
             WHEN pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) $3::pg_catalog.text THEN 1 ELSE 0 END)::pg_catalog.int4,
         pg_catalog.clock_timestamp(),
-        (pg_catalog.convert_from($6::pg_catalog.bytea, 'UTF8'))::pg_catalog.jsonb, $7::pg_catalog.bytea)
+        (pg_catalog.convert_from($6::pg_catalog.bytea, 'UTF8'))::pg_catalog.jsonb, $7::pg_catalog.bytea,
+        $8::pg_catalog.text)
 ON CONFLICT (scope, key) DO UPDATE
 SET state = EXCLUDED.state, status = EXCLUDED.status, completed_at = EXCLUDED.completed_at,
-    expires_at = EXCLUDED.completed_at OPERATOR(pg_catalog.+) $8::pg_catalog.interval,
-    header = EXCLUDED.header, body = EXCLUDED.body
+    expires_at = EXCLUDED.completed_at OPERATOR(pg_catalog.+) $9::pg_catalog.interval,
+    header = EXCLUDED.header, body = EXCLUDED.body, sealed_by = EXCLUDED.sealed_by
 RETURNING pg_catalog.timestamptz_send(r.completed_at)::pg_catalog.bytea AS completed_at,
           pg_catalog.timestamptz_send(r.expires_at)::pg_catalog.bytea AS expires_at,
           (1 OPERATOR(pg_catalog./) (CASE
@@ -163,6 +164,7 @@ type CompleteParams struct {
 	Status      int32
 	Header      []byte
 	Body        []byte
+	SealedBy    pgtype.Text
 	Ttl         pgtype.Interval
 }
 
@@ -185,6 +187,7 @@ func (q *Queries) Complete(ctx context.Context, arg CompleteParams) (CompleteRow
 		arg.Status,
 		arg.Header,
 		arg.Body,
+		arg.SealedBy,
 		arg.Ttl,
 	)
 	var i CompleteRow
@@ -279,6 +282,7 @@ SELECT (hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea)::pg_catalog.bool AS sa
        (CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea
              THEN pg_catalog.convert_to(header::pg_catalog.text, 'UTF8') END)::pg_catalog.bytea AS header,
        (CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea THEN body END)::pg_catalog.bytea AS body,
+       coalesce(CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea THEN sealed_by END, '')::pg_catalog.text AS sealed_by,
        pg_catalog.timestamptz_send(created_at)::pg_catalog.bytea AS created_at,
        pg_catalog.timestamptz_send(completed_at)::pg_catalog.bytea AS completed_at,
        pg_catalog.timestamptz_send(expires_at)::pg_catalog.bytea AS expires_at,
@@ -302,6 +306,7 @@ type LoadRow struct {
 	Status      int32
 	Header      []byte
 	Body        []byte
+	SealedBy    string
 	CreatedAt   []byte
 	CompletedAt []byte
 	ExpiresAt   []byte
@@ -326,6 +331,7 @@ func (q *Queries) Load(ctx context.Context, arg LoadParams) (LoadRow, error) {
 		&i.Status,
 		&i.Header,
 		&i.Body,
+		&i.SealedBy,
 		&i.CreatedAt,
 		&i.CompletedAt,
 		&i.ExpiresAt,
@@ -358,7 +364,7 @@ END
 ON CONFLICT (scope, key) DO UPDATE
 SET hash = EXCLUDED.hash, operation_id = EXCLUDED.operation_id,
     created_at = EXCLUDED.created_at, expires_at = EXCLUDED.expires_at, state = EXCLUDED.state,
-    status = NULL, completed_at = NULL, header = NULL, body = NULL
+    status = NULL, completed_at = NULL, header = NULL, body = NULL, sealed_by = NULL
 WHERE r.expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
   AND r.operation_id OPERATOR(pg_catalog.<>) EXCLUDED.operation_id
 RETURNING pg_catalog.timestamptz_send(r.created_at)::pg_catalog.bytea AS created_at,

@@ -16,6 +16,8 @@ type Complete struct {
 	Header []byte // as EncodeHeader returns it
 	Body   []byte
 
+	SealedBy string // the key that Body is sealed with, which then has the header as well; empty if they are plain
+
 	Recorded    bool
 	CompletedAt time.Time
 	ExpiresAt   time.Time
@@ -27,7 +29,12 @@ const Gone = "22012"
 // Queue adds the statement.
 func (c *Complete) Queue(trip *roundtrip.Trip) {
 	k := c.Key
-	trip.Add(complete, k.scope, k.key, k.operationID, []byte(c.State), strconv.AppendInt(nil, int64(c.Status), 10), c.Header, c.Body, k.ttl)
+	var sealedBy []byte
+	if c.SealedBy != "" {
+		sealedBy = []byte(c.SealedBy)
+	}
+	trip.Add(complete, k.scope, k.key, k.operationID, []byte(c.State), strconv.AppendInt(nil, int64(c.Status), 10),
+		c.Header, c.Body, sealedBy, k.ttl)
 }
 
 // Read reads the answer.

@@ -27,6 +27,7 @@ func (l *Load) Read(trip *roundtrip.Trip) {
 		header, err := decodeHeader(row.Bytes())
 		r.Header = header
 		r.Body = row.Bytes()
+		r.SealedBy, r.Closed = row.Text(), true
 		r.CreatedAt, r.CompletedAt = row.Time(), row.Time()
 		r.ExpiresAt, r.LoadedAt = row.Time(), row.Time()
 		row.Fail(err)

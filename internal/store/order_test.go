@@ -20,7 +20,7 @@ var asSent = map[string]string{
 	"Scope": "the scope", "Key": "the key", "Hash": string(append([]byte{1, 2, 3}, make([]byte, 29)...)),
 	"OperationID": "11111111-2222-4333-8444-555555555555", "Ttl": "90000000 microseconds", "Patience": "20ms",
 	"Lock": strconv.FormatInt(LockOf("the scope", "the key"), 10), "MaxLocks": "32",
-	"State": "failed", "Status": "402", "Header": `{"A":["b"]}`, "Body": "the body",
+	"State": "failed", "Status": "402", "Header": `{"A":["b"]}`, "Body": "the body", "SealedBy": "the sealing key",
 	"LockHigh": "4294967295", "LockLow": "4294967294",
 	"Name": "the name", "Sweeper": "77777777-7777-4888-8999-000000000000", "Absence": "15s", "Rest": "16s", "WaitingFor": "the vacuum",
 	"Part": "the part", "Relation": "the relation", "Block": "1000", "Pages": "1001", "TotalPages": "1002",
@@ -32,7 +32,7 @@ var answers = map[string]any{
 	"SameHash": true, "Held": true, "Holds": true,
 	"OperationID": "66666666-7777-4888-8999-000000000000", "Previous": "the previous claim", "State": "completed",
 	"Claim": "the claim", "Locks": "the locks", "LockTimeout": "the lock timeout",
-	"Status": int32(201), "One": int32(1), "Header": []byte(`{"C":["d"]}`), "Body": []byte{0, '\\', 'x', 255},
+	"Status": int32(201), "One": int32(1), "Header": []byte(`{"C":["d"]}`), "Body": []byte{0, '\\', 'x', 255}, "SealedBy": "the key it is sealed with",
 	"Name": "the name", "Quoted": "the quoted name", "Part": "the next part", "Relation": int64(2000), "Block": int64(2001),
 	"Pages": int64(2002), "TotalPages": int64(2003), "LastPages": int64(2004), "LastDeleted": int64(2005),
 	"Lag": int64(2006), "Standby": "the standby", "Hidden": int64(2007), "Dead": int64(2008),
@@ -65,11 +65,11 @@ var verbs = []struct {
 	{"Load", &Load{Key: &sampleKey}, load, db.Load, db.LoadParams{}, db.LoadRow{},
 		&Load{Key: &sampleKey, Found: true, Record: Record{
 			SameHash: true, OperationID: "66666666-7777-4888-8999-000000000000", State: Completed, Status: 201,
-			Header: map[string][]string{"C": {"d"}}, Body: []byte{0, '\\', 'x', 255},
+			Header: map[string][]string{"C": {"d"}}, Body: []byte{0, '\\', 'x', 255}, SealedBy: "the key it is sealed with", Closed: true,
 			CreatedAt: at(1), CompletedAt: at(2), ExpiresAt: at(3), LoadedAt: at(4)}}},
-	{"Complete", &Complete{Key: &sampleKey, State: Failed, Status: 402, Header: []byte(`{"A":["b"]}`), Body: []byte("the body")},
+	{"Complete", &Complete{Key: &sampleKey, State: Failed, Status: 402, Header: []byte(`{"A":["b"]}`), Body: []byte("the body"), SealedBy: "the sealing key"},
 		complete, db.Complete, db.CompleteParams{}, db.CompleteRow{},
-		&Complete{Key: &sampleKey, State: Failed, Status: 402, Header: []byte(`{"A":["b"]}`), Body: []byte("the body"),
+		&Complete{Key: &sampleKey, State: Failed, Status: 402, Header: []byte(`{"A":["b"]}`), Body: []byte("the body"), SealedBy: "the sealing key",
 			Recorded: true, CompletedAt: at(2), ExpiresAt: at(3)}},
 	{"Holds", &Holds{Key: &sampleKey}, holds, db.Holds, struct{ OperationID string }{}, struct{ Holds bool }{},
 		&Holds{Key: &sampleKey, Held: true}},
@@ -142,7 +142,7 @@ func TestEveryQueryHasAVerb(t *testing.T) {
 // A form says how a literal of a parameter is written, and what the server is told about its format.
 func TestFormsOfParametersFitTheirTypes(t *testing.T) {
 	t.Parallel()
-	hasAnyText := map[string]bool{"Scope": true, "Key": true, "Part": true}
+	hasAnyText := map[string]bool{"Scope": true, "Key": true, "SealedBy": true, "Part": true}
 	for _, verb := range verbs {
 		params := reflect.TypeOf(verb.params)
 		if params.NumField() != len(verb.statement.Params) {

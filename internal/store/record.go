@@ -24,6 +24,8 @@ type Record struct {
 	Status      int
 	Header      map[string][]string
 	Body        []byte
+	SealedBy    string // the key that Body is sealed with, empty if the response is plain
+	Closed      bool   // header and body are as they were stored: Open makes a response of them
 	CreatedAt   time.Time
 	CompletedAt time.Time
 	ExpiresAt   time.Time

@@ -35,7 +35,7 @@ func askSQLC(ctx context.Context, conn *pgx.Conn, r request) error {
 		r.Found, err = err == nil, errors.Join(err, headerErr)
 		r.Record = Record{
 			SameHash: row.SameHash, OperationID: row.OperationID, State: State(row.State), Status: int(row.Status),
-			Header: header, Body: row.Body, CreatedAt: timeOf(row.CreatedAt), CompletedAt: timeOf(row.CompletedAt),
+			Header: header, Body: row.Body, SealedBy: row.SealedBy, Closed: r.Found, CreatedAt: timeOf(row.CreatedAt), CompletedAt: timeOf(row.CompletedAt),
 			ExpiresAt: timeOf(row.ExpiresAt), LoadedAt: timeOf(row.LoadedAt),
 		}
 	case *Complete:
@@ -43,6 +43,7 @@ func askSQLC(ctx context.Context, conn *pgx.Conn, r request) error {
 		row, err = q.Complete(ctx, db.CompleteParams{
 			Scope: string(r.Key.scope), Key: string(r.Key.key), OperationID: r.Key.OperationID, Ttl: interval(r.Key),
 			State: string(r.State), Status: int32(r.Status), Header: r.Header, Body: r.Body,
+			SealedBy: pgtype.Text{String: r.SealedBy, Valid: r.SealedBy != ""},
 		})
 		r.Recorded, r.CompletedAt, r.ExpiresAt = err == nil, timeOf(row.CompletedAt), timeOf(row.ExpiresAt)
 	case *Live:

@@ -34,11 +34,11 @@ var (
 		Name: "idem_load", SQL: db.Load, Replan: true,
 		Params: []roundtrip.Param{bytes, plain, text, text},
 		Results: []int16{asText, asText, asText, asText, asBinary, asBinary,
-			asBinary, asBinary, asBinary, asBinary},
+			asText, asBinary, asBinary, asBinary, asBinary},
 	})
 	complete = roundtrip.New(roundtrip.Statement{
 		Name: "idem_complete", SQL: db.Complete,
-		Params:  []roundtrip.Param{text, text, plain, plain, plain, bytes, bytes, plain},
+		Params:  []roundtrip.Param{text, text, plain, plain, plain, bytes, bytes, text, plain},
 		Results: []int16{asBinary, asBinary, asText},
 	})
 	holds = roundtrip.New(roundtrip.Statement{

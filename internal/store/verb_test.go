@@ -94,7 +94,7 @@ func story(t *testing.T, dsn string, mode pgx.QueryExecMode, do asker) []request
 		elsewhere := NewKey(scope, "another key", [32]byte{}, second.OperationID, time.Hour)
 		in(conn, &Live{Scope: scope, Key: name}, &Load{Key: second}, &Claim{Key: &elsewhere, AtOnce: true},
 			&TakeOver{Key: third}, &Load{Key: third}, &Load{Key: second},
-			&Complete{Key: third, State: Failed, Status: 409},
+			&Complete{Key: third, State: Failed, Status: 409, Body: body, SealedBy: `k'e"y\ $3`},
 			Reclaim{OperationID: second.OperationID}, &Complete{Key: &elsewhere, State: Completed})
 	})
 	transaction(func(conn *pgx.Conn) { in(conn, &Load{Key: second}, &Load{Key: third}) })

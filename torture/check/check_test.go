@@ -229,6 +229,10 @@ func TestHistoriesThatBreakAPromiseAreRefused(t *testing.T) {
 		"a record whose response is not the one committed": {rule.Bytes, func(s *story) {
 			s.record(s.call(1, 0, 10, s.executes("x"))).Digest = "another"
 		}},
+		"a response that is sealed and not opened": {rule.Readable, func(s *story) {
+			s.record(s.call(1, 0, 10, s.executes("x")))
+			s.call(2, 20, 30, answers(history.Unreadable))
+		}},
 		"a replay that says another time": {rule.Times, func(s *story) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			s.record(first)

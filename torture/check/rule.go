@@ -20,6 +20,8 @@ func (k *key) applyRules() {
 			k.checkReplayed(o)
 		case o.Outcome == history.InProgress:
 			k.checkInProgress(o)
+		case o.Outcome == history.Unreadable:
+			k.violate(rule.Readable, o.Err, o)
 		}
 		k.checkLeftNothing(o)
 		k.checkOuter(o)

@@ -124,6 +124,7 @@ const (
 	Conflict   Outcome = "conflict"     // a serialization failure or deadlock that outlived the retries
 	Failed     Outcome = "failed"       // any other error
 	Ended      Outcome = "ended"        // ErrTxEnded
+	Unreadable Outcome = "unreadable"   // ErrUnreadable
 	Unknown    Outcome = "unknown"      // ErrOutcomeUnknown, or a COMMIT of the worker's own without an answer
 	Open       Outcome = "open"         // never returned; no event has it
 )

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/torture/history"
 )
 
@@ -69,24 +70,29 @@ func takeEffects(ctx context.Context, tx pgx.Tx, to *history.Writer) error {
 }
 
 func takeRecords(ctx context.Context, tx pgx.Tx, to *history.Writer) error {
-	rows, err := tx.Query(ctx, `select operation_id::text, scope, key, state::text, coalesce(status, 0), header::text, body,
-		created_at, coalesce(completed_at, 'epoch'), expires_at from idem.records`)
+	rows, err := tx.Query(ctx, `select operation_id::text, scope, key, hash, state::text, coalesce(status, 0), header::text, body,
+		coalesce(sealed_by, ''), created_at, coalesce(completed_at, 'epoch'), expires_at from idem.records`)
 	if err != nil {
 		return err
 	}
 	var r Record
-	var resp idem.Response
+	var stored store.Record
+	var hash []byte
 	var header *string
 	var created, completed, expires time.Time
-	into := []any{&r.OperationID, &r.Scope, &r.Key, &r.State, &resp.Status, &header, &resp.Body, &created, &completed, &expires}
+	into := []any{&r.OperationID, &r.Scope, &r.Key, &hash, &r.State, &stored.Status, &header, &stored.Body,
+		&stored.SealedBy, &created, &completed, &expires}
 	_, err = pgx.ForEachRow(rows, into, func() error {
-		resp.Header = nil
+		stored.OperationID, stored.State, stored.Header, stored.Closed = r.OperationID, store.State(r.State), nil, true
 		if header != nil {
-			if err := json.Unmarshal([]byte(*header), &resp.Header); err != nil {
+			if err := json.Unmarshal([]byte(*header), &stored.Header); err != nil {
 				return err
 			}
 		}
-		r.Digest = Digest(resp)
+		r.Digest = unreadable
+		if err := open(&stored, r.Scope, r.Key, [32]byte(hash)); err == nil {
+			r.Digest = Digest(idem.Response{Status: stored.Status, Header: stored.Header, Body: stored.Body})
+		}
 		r.Created, r.Completed, r.Expires = created.UnixMicro(), completed.UnixMicro(), expires.UnixMicro()
 		to.Append(Row{Shard: history.ShardOf(r.Scope, r.Key), Record: &r})
 		return nil

@@ -56,6 +56,7 @@ func claimMutants() []Mutant {
 				{queries, "(CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea\n             THEN pg_catalog.convert_to(header::pg_catalog.text, 'UTF8') END)",
 					"(pg_catalog.convert_to(header::pg_catalog.text, 'UTF8'))"},
 				{queries, "(CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea THEN body END)", "(body)"},
+				{queries, "coalesce(CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea THEN sealed_by END, '')", "coalesce(sealed_by, '')"},
 			},
 		},
 		{
@@ -79,6 +80,6 @@ const (
 	replaceRecord      = `ON CONFLICT (scope, key) DO UPDATE
 SET hash = EXCLUDED.hash, operation_id = EXCLUDED.operation_id,
     created_at = EXCLUDED.created_at, expires_at = EXCLUDED.expires_at, state = EXCLUDED.state,
-    status = NULL, completed_at = NULL, header = NULL, body = NULL
+    status = NULL, completed_at = NULL, header = NULL, body = NULL, sealed_by = NULL
 `
 )

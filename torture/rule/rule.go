@@ -23,6 +23,7 @@ const (
 	Replayed   Rule = "a response that is replayed has its effect"
 	Expired    Rule = "an expired record is not replayed"
 	Bytes      Rule = "an answer is, byte for byte, the response that was committed"
+	Readable   Rule = "a recorded response can be read by who has its key"
 	Times      Rule = "all answers from one execution tell the same times"
 	Rejection  Rule = "all answers from one execution agree on whether it was rejected"
 	EffectMade Rule = "an effect is of a call for its key"

@@ -48,6 +48,7 @@ func outcomeOf(result idem.Result, err error) history.Outcome {
 	}{
 		{idem.ErrOutcomeUnknown, history.Unknown}, {idem.ErrTxEnded, history.Ended}, {idem.ErrMismatch, history.Mismatch},
 		{idem.ErrInProgress, history.InProgress}, {idem.ErrTxAborted, history.Aborted}, {idem.ErrResponseTooLarge, history.TooLarge},
+		{idem.ErrUnreadable, history.Unreadable},
 		{errDeliberate, history.FnFailed}, {context.DeadlineExceeded, history.Cancelled}, {context.Canceled, history.Cancelled},
 	} {
 		if errors.Is(err, known.err) {

@@ -29,6 +29,7 @@ func TestOutcomesAreToldApart(t *testing.T) {
 		{idem.Result{}, fmt.Errorf("%w: because", idem.ErrTxEnded), history.Ended},
 		{idem.Result{}, idem.ErrTxAborted, history.Aborted},
 		{idem.Result{}, &idem.ResponseTooLargeError{}, history.TooLarge},
+		{idem.Result{}, &idem.UnreadableError{Err: errors.New("unknown key")}, history.Unreadable},
 		{idem.Result{}, errDeliberate, history.FnFailed},
 		{idem.Result{}, context.DeadlineExceeded, history.Cancelled},
 		{idem.Result{}, context.Canceled, history.Cancelled},

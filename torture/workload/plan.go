@@ -29,7 +29,8 @@ type plan struct {
 	early     bool          // fn makes the transfer before it notes the effect
 	keepOn    bool          // the caller of DoTx commits even if DoTx failed, and rolls back even if it did not
 	likely    bool          // WithReplayLikely
-	batch     []*plan       // more calls of DoTx, to be made in the same transaction before this one
+	sealer    ledger.Sealer
+	batch     []*plan // more calls of DoTx, to be made in the same transaction before this one
 }
 
 // The functions, by how often of a hundred.
@@ -76,6 +77,7 @@ func newPlan(r *rand.Rand, c *Config, pools []*pool, now time.Duration) *plan {
 		slow:     time.Duration(2+r.IntN(40)) * time.Millisecond, padding: r.IntN(300),
 		cancel: time.Duration(r.IntN(1500)) * time.Microsecond,
 		early:  r.IntN(4) == 0, keepOn: r.IntN(5) == 0, likely: r.IntN(4) == 0,
+		sealer: ledger.Sealers[r.IntN(len(ledger.Sealers))],
 	}
 	if r.IntN(3) == 0 {
 		p.scope = idem.Scope("tenant-2", "POST /orders")
@@ -151,7 +153,7 @@ func (p *plan) hash() idem.Hash { return idem.HashBytes([]byte(p.payload)) }
 
 // options are those of the call. DoTx refuses most of them.
 func (p *plan) options() []idem.Option {
-	options := []idem.Option{idem.WithTTL(p.ttl), idem.WithMaxResponse(maxResponse)}
+	options := []idem.Option{idem.WithTTL(p.ttl), idem.WithMaxResponse(maxResponse), idem.WithSealer(p.sealer)}
 	if p.verb == history.DoTx {
 		return options
 	}
@@ -166,7 +168,7 @@ func (p *plan) options() []idem.Option {
 }
 
 func (p *plan) call() *history.Call {
-	settings := p.pool.name
+	settings := p.pool.name + ", " + p.sealer.Name
 	if p.txOptions.IsoLevel != "" {
 		settings += ", " + string(p.txOptions.IsoLevel)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/idem-go/idem/torture/history"
+	"github.com/idem-go/idem/torture/ledger"
 )
 
 func plans(seed uint64, n int) []*plan {
@@ -31,7 +32,7 @@ func TestPlansReachEverything(t *testing.T) {
 	for _, p := range plans(1, 5000) {
 		for _, what := range []string{
 			"verb " + p.verb, "fn " + p.fn, "payload " + p.payload, "isolation " + string(p.txOptions.IsoLevel),
-			"pool " + p.pool.name, "wait " + p.wait.String(), fmt.Sprintf("replay likely %v", p.likely),
+			"pool " + p.pool.name, "wait " + p.wait.String(), fmt.Sprintf("replay likely %v", p.likely), p.sealer.Name,
 			fmt.Sprintf("batch of %d", len(p.batch)+1),
 		} {
 			seen[what]++
@@ -50,6 +51,9 @@ func TestPlansReachEverything(t *testing.T) {
 	want := []string{"deadline", "payload A", "payload B", "pool one", "pool two", "wait 0s", "wait 20ms", "wait 1s", "wait 3s",
 		"replay likely true", "replay likely false", fmt.Sprintf("batch of %d", batchSize),
 		"isolation ", "isolation read committed", "isolation repeatable read", "isolation serializable"}
+	for _, s := range ledger.Sealers {
+		want = append(want, s.Name)
+	}
 	for _, w := range verbs {
 		want = append(want, "verb "+w.value)
 	}

@@ -1,0 +1,92 @@
+// Package address finds the database as psql does: by flags, by a URL or a connection string, by the variables of the
+// environment.
+package address
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Flags are those of psql.
+type Flags struct {
+	DBName   string `name:"dbname" short:"d" placeholder:"NAME|URL" help:"Database, by name, URL or connection string. Default: $DATABASE_URL, then PGDATABASE and the other variables that psql reads."`
+	Host     string `short:"h" placeholder:"HOST" help:"Host, or directory of the socket."`
+	Port     uint16 `short:"p" placeholder:"PORT" help:"Port."`
+	Username string `short:"U" placeholder:"ROLE" help:"Role. A password is read from PGPASSWORD or ~/.pgpass, and never asked for."`
+}
+
+// String returns the connection string that flags and environment come to. What it does not say, pgx takes from PGHOST,
+// PGPORT, PGUSER, PGDATABASE, PGPASSWORD, PGSSLMODE, PGSERVICE and so on, and from ~/.pgpass.
+func (f Flags) String(getenv func(string) string) string {
+	base, name := f.DBName, ""
+	if !isAddress(base) {
+		base, name = getenv("DATABASE_URL"), f.DBName
+	}
+	port := ""
+	if f.Port > 0 {
+		port = strconv.Itoa(int(f.Port))
+	}
+	settings := [][2]string{{"host", f.Host}, {"port", port}, {"user", f.Username}, {"dbname", name}}
+	if isURL(base) {
+		return withQuery(base, settings)
+	}
+	return withSettings(base, settings)
+}
+
+// Config returns the configuration of a pool that suits a command: few connections, and statements that a pooler in
+// transaction mode passes on.
+func (f Flags) Config(getenv func(string) string, command string) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(f.String(getenv))
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns, config.MinConns = 4, 0
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = connectTimeout
+	}
+	if _, ok := config.ConnConfig.RuntimeParams["application_name"]; !ok {
+		config.ConnConfig.RuntimeParams["application_name"] = "idem " + command
+	}
+	return config, nil
+}
+
+// connectTimeout bounds a wait that PGCONNECT_TIMEOUT does not.
+const connectTimeout = 10 * time.Second
+
+func isURL(text string) bool {
+	return strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://")
+}
+
+func isAddress(text string) bool { return isURL(text) || strings.Contains(text, "=") }
+
+// withQuery adds settings to a URL, in whose query the last of a name counts, and more than what is before the query.
+func withQuery(base string, settings [][2]string) string {
+	separator := "?"
+	if strings.Contains(base, "?") {
+		separator = "&"
+	}
+	for _, s := range settings {
+		if s[1] != "" {
+			base += separator + s[0] + "=" + url.QueryEscape(s[1])
+			separator = "&"
+		}
+	}
+	return base
+}
+
+// withSettings adds settings to a connection string, in which the last of a name counts.
+func withSettings(base string, settings [][2]string) string {
+	text := base
+	for _, s := range settings {
+		if s[1] != "" {
+			text += " " + s[0] + "='" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s[1]) + "'"
+		}
+	}
+	return strings.TrimSpace(text)
+}

@@ -1,0 +1,124 @@
+package command
+
+import (
+	"strings"
+
+	"github.com/idem-go/idem/cmd/idem/internal/doctor"
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+)
+
+type doctorCommand struct {
+	Role string `placeholder:"ROLE" help:"Look at the privileges and settings of this role, which calls, instead of the one that is connected."`
+	All  bool   `short:"a" help:"Show the checks that found nothing as well."`
+	Scan bool   `help:"Walk the table where that is needed, however large it is."`
+}
+
+// Help says more.
+func (doctorCommand) Help() string {
+	return `Only reads. Connect as a member of pg_monitor, so that the sessions of other roles are seen, and give the role of the program with --role.
+The exit code is 3 if there is a warning or a problem; notes, and what could not be checked, do not count.
+
+Example: idem doctor -U postgres --role app`
+}
+
+// Run examines.
+func (c *doctorCommand) Run(s *session) error {
+	pool, err := s.connected()
+	if err != nil {
+		return err
+	}
+	results, err := doctor.Examine(s.ctx, pool, doctor.Options{Role: c.Role, Scan: c.Scan, Now: s.Now},
+		func(name string, done, of int) { s.progress("%d of %d: %s", done+1, of, name) })
+	s.progress("")
+	if err != nil {
+		return err
+	}
+	shown := newShownChecks(results)
+	if err := s.show(shown, func(p *page.Page) { c.text(p, shown) }); err != nil {
+		return err
+	}
+	if shown.Warnings+shown.Problems > 0 {
+		return errFound
+	}
+	return nil
+}
+
+// shownChecks is what the doctor says, in JSON.
+type shownChecks struct {
+	Problems int             `json:"problems"`
+	Warnings int             `json:"warnings"`
+	Notes    int             `json:"notes"`
+	Unknown  int             `json:"unknown"`
+	Checks   []doctor.Result `json:"checks"`
+}
+
+func newShownChecks(results []doctor.Result) shownChecks {
+	shown := shownChecks{Checks: results}
+	for _, result := range results {
+		for _, finding := range result.Findings {
+			switch finding.Level {
+			case doctor.Problem:
+				shown.Problems++
+			case doctor.Warning:
+				shown.Warnings++
+			case doctor.Note:
+				shown.Notes++
+			case doctor.Unknown:
+				shown.Unknown++
+			}
+		}
+	}
+	return shown
+}
+
+func (c *doctorCommand) text(p *page.Page, shown shownChecks) {
+	for _, level := range []doctor.Level{doctor.Problem, doctor.Warning, doctor.Note, doctor.Unknown} {
+		for _, found := range alike(shown.Checks, level) {
+			tell(p, strings.Join(found.checks, ", "), found.Finding)
+		}
+	}
+	if c.All {
+		for _, result := range shown.Checks {
+			if len(result.Findings) == 0 {
+				p.Printf("%s %s\n", p.Green("ok      "), result.Check)
+			}
+		}
+	}
+	p.Printf("%d checks: %d problems, %d warnings, %d notes, %d could not be checked\n",
+		len(shown.Checks), shown.Problems, shown.Warnings, shown.Notes, shown.Unknown)
+}
+
+// findings is one that several checks have in common, such as that there is no table.
+type findings struct {
+	doctor.Finding
+	checks []string
+}
+
+func alike(results []doctor.Result, level doctor.Level) []*findings {
+	var all []*findings
+	known := map[doctor.Finding]*findings{}
+	for _, result := range results {
+		for _, finding := range result.Findings {
+			if finding.Level != level {
+				continue
+			}
+			if known[finding] == nil {
+				known[finding] = &findings{Finding: finding}
+				all = append(all, known[finding])
+			}
+			known[finding].checks = append(known[finding].checks, result.Check)
+		}
+	}
+	return all
+}
+
+func tell(p *page.Page, check string, f doctor.Finding) {
+	paint := map[doctor.Level]func(string) string{
+		doctor.Problem: p.Red, doctor.Warning: p.Yellow, doctor.Note: p.Dim, doctor.Unknown: p.Dim,
+	}[f.Level]
+	const width, indent = 100, "         "
+	level := string(f.Level)
+	p.Printf("%s\n", p.Bold(page.Wrap(check, paint((level + "       ")[:7])+"  ", width)))
+	p.Printf("%s\n", page.Wrap(page.Safe(f.What)+".", indent, width))
+	p.Printf("%s\n\n", page.Wrap(page.Safe(f.Remedy)+".", indent+"→ ", width))
+}

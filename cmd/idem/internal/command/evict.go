@@ -1,0 +1,104 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+)
+
+type evictCommand struct {
+	name
+	Operation string `required:"" placeholder:"ID" help:"Operation id of the record, as idem show tells it: another execution's record is left alone."`
+	DryRun    bool   `help:"Say what would be done, and do nothing."`
+	consent
+}
+
+// Help says more.
+func (evictCommand) Help() string {
+	return `Deletes one record. Its effect stays: the next call with the key executes again, so first see to what the execution has done.
+
+Example: idem evict tenant-1/payout 7f3c9a52-0d1e --operation 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10`
+}
+
+// evictTimeout bounds the deletion, which no signal ends.
+const evictTimeout = 10 * time.Second
+
+// Run evicts.
+func (c *evictCommand) Run(s *session) error {
+	if err := c.resolve(s); err != nil {
+		return err
+	}
+	var found *record.Record
+	err := s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
+		found, err = record.Find(ctx, tx, c.Scope, c.Key, false)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case found == nil:
+		return noRecordError{"there is no record of " + c.name.String() + scopeHint(c.Scope)}
+	case found.OperationID != c.Operation:
+		return noRecordError{fmt.Sprintf("the record of %s is that of operation %s, and --operation says another: nothing was changed",
+			c.name.String(), found.OperationID)}
+	}
+	will := fmt.Sprintf("deletes the %s of %s, created %s; %s", describe(found), c.name.String(), relative(found.CreatedAt, found.Now), consequence(found))
+	if c.DryRun {
+		return s.show(shownEviction{false, newShownRecord(found, false)}, func(p *page.Page) { p.Printf("it %s\n", will) })
+	}
+	if err := c.ask(s, will); err != nil {
+		return err
+	}
+	return c.evict(s, found)
+}
+
+// evict is not ended by a signal: a deletion whose COMMIT was sent is awaited, so that what is said of it is true.
+func (c *evictCommand) evict(s *session, found *record.Record) error {
+	if s.ctx.Err() != nil {
+		return context.Cause(s.ctx)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), 2*evictTimeout)
+	defer cancel()
+	gone := false
+	err := record.Tx(ctx, s.pool, evictTimeout, func(tx pgx.Tx) (err error) {
+		gone, err = record.Evict(ctx, tx, c.Scope, c.Key, c.Operation)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !gone {
+		return noRecordError{"the record of " + c.name.String() + " changed meanwhile: nothing was deleted"}
+	}
+	return s.show(shownEviction{true, newShownRecord(found, false)}, func(p *page.Page) { p.Printf("deleted: %s is new\n", c.name.String()) })
+}
+
+// shownEviction is what was deleted, in JSON.
+type shownEviction struct {
+	Deleted bool         `json:"deleted"`
+	Record  *shownRecord `json:"record"`
+}
+
+func describe(r *record.Record) string {
+	if r.Expired() {
+		return "expired record"
+	}
+	return r.State + " record"
+}
+
+func consequence(r *record.Record) string {
+	switch {
+	case r.Expired():
+		return "its key is new already"
+	case r.State == record.Processing:
+		return "an fn ended its transaction itself, so some of its effect may be committed: the next call executes again"
+	case r.State == record.Failed:
+		return "it was rejected for good: the next call executes"
+	}
+	return "its effect is committed and stays: the next call executes a second time"
+}

@@ -1,0 +1,118 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/cmd/idem/internal/address"
+)
+
+// What the exit code says. README.md has the same list.
+const (
+	exitDone     = 0   // it was done, or nothing was found
+	exitFailed   = 1   // it could not be done
+	exitUsage    = 2   // it was not understood
+	exitFound    = 3   // doctor, stuck and migrate status found something
+	exitNoRecord = 4   // there is no such record
+	exitRefused  = 5   // nothing was changed, because nobody agreed to it
+	exitSignal   = 128 // plus the number of the signal
+)
+
+// errFound ends a command that has said what it found.
+var errFound = errors.New("found")
+
+// noRecordError says that there is nothing to show or to evict.
+type noRecordError struct{ text string }
+
+func (e noRecordError) Error() string { return e.text }
+
+// refusedError says that nothing was changed.
+type refusedError struct{ text string }
+
+func (e refusedError) Error() string { return e.text }
+
+// usageError says that what was asked for makes no sense.
+type usageError struct{ text string }
+
+func (e usageError) Error() string { return e.text }
+
+func usage(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
+
+// finish says in one line what is wrong, and returns the exit code.
+func finish(ctx context.Context, w World, err error) int {
+	var parse *kong.ParseError
+	var interrupted Interrupted
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, errFound):
+		return exitFound
+	case errors.As(context.Cause(ctx), &interrupted):
+		say(w, interrupted.Error())
+		return exitSignal + int(interrupted.Signal)
+	case errors.As(err, &parse):
+		say(w, parse.Error()+"; see "+helpOf(parse))
+		return exitUsage
+	case errors.As(err, new(usageError)):
+		say(w, err.Error())
+		return exitUsage
+	case errors.As(err, new(noRecordError)):
+		say(w, err.Error())
+		return exitNoRecord
+	case errors.As(err, new(refusedError)):
+		say(w, err.Error())
+		return exitRefused
+	}
+	say(w, explained(err).Error())
+	return exitFailed
+}
+
+func say(w World, text string) {
+	text = strings.TrimPrefix(strings.Join(strings.Fields(text), " "), "idem: ") // the library's errors begin with it
+	fmt.Fprintf(w.Stderr, "idem: %s\n", text)
+}
+
+func helpOf(parse *kong.ParseError) string {
+	if command := parse.Context.Command(); command != "" {
+		return "idem " + strings.Fields(command)[0] + " --help"
+	}
+	return "idem --help"
+}
+
+// explained adds what to do about an error of the database.
+func explained(err error) error {
+	if refused := address.Refused(err); refused != err {
+		return refused
+	}
+	var server *pgconn.PgError
+	if !errors.As(err, &server) {
+		return err
+	}
+	if remedy := remedyOf(server); remedy != "" {
+		return fmt.Errorf("%s (SQLSTATE %s); %s", server.Message, server.Code, remedy)
+	}
+	return fmt.Errorf("%s (SQLSTATE %s)", server.Message, server.Code)
+}
+
+func remedyOf(err *pgconn.PgError) string {
+	switch err.Code {
+	case "42P01", "3F000", "42703":
+		return "the schema of idem is missing or out of date here: run idem migrate up, or check the address"
+	case "42501":
+		return "this role may not: see what it lacks with idem doctor, or connect as another with -U"
+	case "57014":
+		return "the statement took longer than --timeout allows: narrow it down with --scope, or raise --timeout"
+	case "55P03":
+		return "somebody holds a lock on it: try again, or see who with idem stuck"
+	case "25006":
+		return "this is a standby or a read-only connection: connect to the primary"
+	case "57P01", "57P02", "57P03":
+		return "the server is going down or coming up: try again"
+	}
+	return ""
+}

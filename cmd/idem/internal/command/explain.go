@@ -1,0 +1,163 @@
+package command
+
+import (
+	"context"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+)
+
+type explainCommand struct {
+	name
+	request
+}
+
+// Help says more.
+func (explainCommand) Help() string {
+	return `Tells what a call with this scope and key would get at this moment, and writes nothing. With --request it also compares the hash
+of a request with that of the record: as HashJSON and HashBytes make it, and with --method and --target as idemhttp does.
+
+Example: idem explain 'tenant-1/POST %2Forders' 7f3c9a52-0d1e --request order.json --without /client_time`
+}
+
+// The verdicts of explain.
+const (
+	executes = "executes" // fn runs
+	replays  = "replays"  // the stored response
+	refused  = "refused"  // an error, always the same
+	waits    = "waits"    // for the call that holds the key
+)
+
+// Run explains.
+func (c *explainCommand) Run(s *session) error {
+	if err := c.resolve(s); err != nil {
+		return err
+	}
+	hashes, err := c.hashes()
+	if err != nil {
+		return err
+	}
+	pool, err := s.connected()
+	if err != nil {
+		return err
+	}
+	entry, err := idem.Lookup(s.ctx, pool, c.Scope, c.Key) // also says whether the names are allowed
+	if invalid := invalidName(err); invalid != nil {
+		return s.show(invalid, invalid.text)
+	}
+	if err != nil {
+		return err
+	}
+	var found *record.Record
+	err = s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
+		found, err = record.Find(ctx, tx, c.Scope, c.Key, false)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	e := explain(found, entry, hashes)
+	if found == nil && entry.State == idem.StateUnused {
+		e.Hint += scopeHint(c.Scope)
+	}
+	return s.show(e, e.text)
+}
+
+// explanation is what the next call would get, and why.
+type explanation struct {
+	Verdict string       `json:"verdict"` // executes, replays, refused, waits
+	Error   string       `json:"error,omitempty"`
+	Reason  string       `json:"reason"`
+	Hint    string       `json:"hint,omitempty"`
+	Hashes  []*hashed    `json:"request_hashes,omitempty"`
+	Record  *shownRecord `json:"record,omitempty"`
+
+	found *record.Record
+}
+
+func explain(r *record.Record, entry idem.Entry, hashes []*hashed) *explanation {
+	e := &explanation{Hashes: hashes, found: r}
+	if r != nil {
+		e.Record = newShownRecord(r, false)
+		compare(hashes, r.Hash)
+	}
+	live := r != nil && !r.Expired()
+	switch {
+	case !live && entry.State == idem.StateProcessing && entry.OperationID == "":
+		e.Verdict, e.Error = waits, "ErrInProgress"
+		e.Reason = "a transaction holds the key" + since(entry)
+		e.Hint = "the call waits up to WithWait (5 s by default) and then gets ErrInProgress; it takes over if that transaction fails. " +
+			"Which session it is: idem stuck"
+	case r == nil:
+		e.Verdict, e.Reason = executes, "there is no record of this key"
+		e.Hint = "if there should be one: is this the scope that the program uses, has the record expired and been purged, " +
+			"was the transaction rolled back?"
+	case !live:
+		e.Verdict, e.Reason = executes, "the record has expired "+relative(r.ExpiresAt, r.Now)+", so the key is new"
+		e.Hint = "callers that retry for longer than the TTL need a longer one: WithTTL"
+	case len(hashes) > 0 && !anySame(hashes):
+		e.Verdict, e.Error, e.Reason = refused, "ErrMismatch", "the request hashes otherwise than the one that the record was made for"
+		e.Hint = "another request needs another key; if it is the same request: does the program hash it in another way, " +
+			"or is there a value that differs in every attempt? Try --without"
+	case r.State == record.Processing:
+		e.Verdict, e.Error, e.Reason = refused, "ErrTxEnded", "an earlier fn ended its transaction itself, and committed a part of its effect without a response"
+		e.Hint = "see to that effect, then: idem evict; otherwise the key is free when the record expires"
+	default:
+		e.replay(r)
+	}
+	return e
+}
+
+func (e *explanation) replay(r *record.Record) {
+	e.Verdict, e.Reason = replays, "the effect of operation "+r.OperationID+" is committed"
+	if r.State == record.Failed {
+		e.Reason = "operation " + r.OperationID + " was rejected for good, and its effect undone"
+	}
+	if len(e.Hashes) == 0 {
+		e.Hint = "a call with another hash gets ErrMismatch instead: compare a request with --request"
+	}
+}
+
+func since(entry idem.Entry) string {
+	if entry.Since.IsZero() {
+		return ""
+	}
+	return ", since " + page.Time(entry.Since)
+}
+
+func sentence(text string) string {
+	if strings.HasSuffix(text, "?") {
+		return text
+	}
+	return text + "."
+}
+
+func (e *explanation) text(p *page.Page) {
+	verdict := map[string]string{
+		executes: p.Yellow("executes") + ": the function runs",
+		replays:  p.Green("replays") + ": the stored response is given again",
+		refused:  "is " + p.Red("refused") + ": " + e.Error,
+		waits:    p.Yellow("waits") + ", then " + e.Error,
+	}[e.Verdict]
+	p.Printf("The next call %s.\n", verdict)
+	p.Printf("%s\n", page.Wrap(sentence(e.Reason), "Why:  ", 100))
+	if e.Hint != "" {
+		p.Printf("%s\n", page.Wrap(sentence(e.Hint), "Note: ", 100))
+	}
+	if len(e.Hashes) > 0 {
+		p.Printf("\n")
+		var rows [][]string
+		for _, h := range e.Hashes {
+			rows = append(rows, []string{h.Way, h.outcome(p)})
+		}
+		p.Table([]page.Column{{Name: "REQUEST HASHED BY"}, {Name: "HASH"}}, rows)
+	}
+	if e.found != nil {
+		p.Printf("\n")
+		p.Pairs(facts(p, e.found))
+	}
+}

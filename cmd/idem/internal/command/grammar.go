@@ -1,0 +1,90 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/idem-go/idem/cmd/idem/internal/address"
+)
+
+// grammar is all that can be said to idem.
+type grammar struct {
+	globals
+
+	Doctor  doctorCommand  `cmd:"" group:"look" help:"Find what usually goes wrong, and say what to do about it."`
+	Stuck   stuckCommand   `cmd:"" group:"look" help:"What needs a person, and why."`
+	Show    showCommand    `cmd:"" group:"look" help:"One record."`
+	List    listCommand    `cmd:"" group:"look" help:"Records, in the order of scope and key."`
+	Explain explainCommand `cmd:"" group:"look" help:"What the next call with a key would get, and why."`
+	Evict   evictCommand   `cmd:"" group:"change" help:"Delete one record, so that its key is new again."`
+	Purge   purgeCommand   `cmd:"" group:"change" help:"Delete what has had its time."`
+	Migrate migrateCommand `cmd:"" group:"change" help:"Bring the schema up to date, or take it back."`
+
+	Completion completionCommand `cmd:"" group:"other" help:"Print the completion script of a shell."`
+	Version    versionCommand    `cmd:"" group:"other" help:"Print the version."`
+	Complete   completeCommand   `cmd:"" hidden:"" name:"__complete" passthrough:""`
+}
+
+// globals are understood by every command.
+type globals struct {
+	Help helpFlag `name:"help" help:"Show help."`
+
+	address.Flags `group:"database"`
+
+	JSON    bool `name:"json" group:"output" help:"Write one JSON document, for programs."`
+	Timeout span `name:"timeout" group:"database" default:"30s" placeholder:"SPAN" help:"Give up a statement after so long. 0: never. Default: ${default}."`
+}
+
+var groups = kong.ExplicitGroups([]kong.Group{
+	{Key: "look", Title: "Look"}, {Key: "change", Title: "Change"}, {Key: "other", Title: "Other"},
+	{Key: "database", Title: "Database"}, {Key: "output", Title: "Output"},
+})
+
+// errHelp ends the parsing of arguments that ask for help.
+var errHelp = errors.New("help")
+
+// helpFlag is --help without -h, which is the host, as for psql.
+type helpFlag bool
+
+// IgnoreDefault makes kong not show a default.
+func (helpFlag) IgnoreDefault() {}
+
+// BeforeReset shows the help before anything else is looked at.
+func (helpFlag) BeforeReset(ctx *kong.Context) error {
+	if err := ctx.PrintUsage(false); err != nil {
+		return err
+	}
+	return errHelp
+}
+
+// span is a duration that may be given in days and weeks: 90s, 1h30m, 7d, 2w.
+type span time.Duration
+
+// UnmarshalText reads a span.
+func (s *span) UnmarshalText(text []byte) error {
+	word := string(text)
+	for suffix, unit := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
+		if digits, ok := strings.CutSuffix(word, suffix); ok {
+			var n float64
+			if _, err := fmt.Sscanf(digits+" ", "%g ", &n); err != nil || n < 0 || n > 36500 {
+				return fmt.Errorf("%q is no span of time: say 90s, 1h30m, 7d or 2w", word)
+			}
+			*s = span(n * float64(unit))
+			return nil
+		}
+	}
+	if word == "0" {
+		*s = 0
+		return nil
+	}
+	d, err := time.ParseDuration(word)
+	if err != nil || d < 0 {
+		return fmt.Errorf("%q is no span of time: say 90s, 1h30m, 7d or 2w", word)
+	}
+	*s = span(d)
+	return nil
+}

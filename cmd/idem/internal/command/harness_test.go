@@ -1,0 +1,79 @@
+package command_test
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/cmd/idem/internal/command"
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+// desk is where somebody calls idem, with a database.
+type desk struct {
+	t    *testing.T
+	pool *pgxpool.Pool
+	dsn  string
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	dsn := pgtest.DSN(t)
+	return &desk{t, pgtest.Open(t, dsn), dsn}
+}
+
+// said is what came of a call.
+type said struct {
+	code           int
+	stdout, stderr string
+}
+
+// idem calls the command in this process. Nobody is at a terminal, unless change says so.
+func (d *desk) idem(args ...string) said { return d.call(context.Background(), nil, args...) }
+
+func (d *desk) call(ctx context.Context, change func(*command.World), args ...string) said {
+	d.t.Helper()
+	var stdout, stderr bytes.Buffer
+	world := command.World{
+		Args: args, Now: time.Now, Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr,
+		Getenv: func(name string) string { return map[string]string{"DATABASE_URL": d.dsn}[name] },
+	}
+	if change != nil {
+		change(&world)
+	}
+	code := command.Run(ctx, world)
+	return said{code, stdout.String(), stderr.String()}
+}
+
+func (d *desk) exec(sql string, args ...any) {
+	d.t.Helper()
+	if _, err := d.pool.Exec(d.t.Context(), sql, args...); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// want checks the exit code and that something was said on either side.
+func (s said) want(t *testing.T, code int, parts ...string) {
+	t.Helper()
+	if s.code != code {
+		t.Errorf("exit code %d, want %d", s.code, code)
+	}
+	for _, part := range parts {
+		if !strings.Contains(s.stdout+s.stderr, part) {
+			t.Errorf("%q is not said", part)
+		}
+	}
+	if _, last, asked := strings.Cut(s.stderr, "[y/N] "); asked {
+		s.stderr = strings.TrimPrefix(last, "\n")
+	}
+	if lines := strings.Count(s.stderr, "\n"); code != 0 && code != 3 && lines != 1 {
+		t.Errorf("an error has %d lines", lines)
+	}
+	if t.Failed() {
+		t.Logf("said:\n%s%s", s.stdout, s.stderr)
+	}
+}

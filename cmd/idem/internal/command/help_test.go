@@ -1,0 +1,106 @@
+package command_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// commands are those that the help lists.
+func commands(t *testing.T) []string {
+	t.Helper()
+	help := (&desk{t: t}).idem("--help")
+	_, list, _ := strings.Cut(help.stdout, "Commands:")
+	var names []string
+	for _, match := range regexp.MustCompile(`(?m)^  ([a-z]+) `).FindAllStringSubmatch(list, -1) {
+		names = append(names, match[1])
+	}
+	return names
+}
+
+func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
+	t.Parallel()
+	all := commands(t)
+	if len(all) < 9 {
+		t.Fatalf("only %q", all)
+	}
+	for _, name := range append(all, "migrate up", "migrate down", "migrate status") {
+		words := strings.Fields(name)
+		help := (&desk{t: t}).idem(append(words, "--help")...)
+		help.want(t, 0, "Usage: idem "+name, "Example:")
+		compareGolden(t, "help-"+strings.Join(words, "-")+".txt", help.stdout)
+	}
+	compareGolden(t, "help.txt", (&desk{t: t}).idem("--help").stdout)
+}
+
+// The example of a command is understood by its grammar.
+func TestExamplesInTheHelpAreUnderstood(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for _, name := range append(commands(t), "migrate up", "migrate down", "migrate status") {
+		help := d.idem(append(strings.Fields(name), "--help")...)
+		_, example, _ := strings.Cut(strings.Join(strings.Fields(help.stdout), " "), "Example: idem ")
+		example, _, _ = strings.Cut(example, " Flags:")
+		example, _, _ = strings.Cut(example, " Arguments:")
+		example, _, _ = strings.Cut(example, " Commands:")
+		if example == "" && name != "completion" {
+			t.Errorf("%s: no example", name)
+		}
+		if name == "completion" || name == "watch" {
+			continue // it is for a shell, or a screen
+		}
+		if got := d.idem(append(words(example), "-d", d.dsn)...); got.code == 2 {
+			t.Errorf("idem %s: %s", example, got.stderr)
+		}
+	}
+}
+
+// words splits a line as a shell does that knows single quotes only.
+func words(line string) []string {
+	var all []string
+	for _, match := range regexp.MustCompile(`'([^']*)'|(\S+)`).FindAllStringSubmatch(line, -1) {
+		all = append(all, match[1]+match[2])
+	}
+	return all
+}
+
+func TestShellsAreOfferedWhatMayComeNext(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"":                        strings.Join(commands(t), " "),
+		"st":                      "stats stuck",
+		"migrate ":                "down status up",
+		"list --sta":              "--state",
+		"list --state ":           "completed expired failed processing",
+		"list --state f":          "failed",
+		"-d app list --scope x -": "",
+		"completion z":            "zsh",
+		"show a --re":             "--reveal",
+	} {
+		words := strings.Split(line, " ")
+		got := (&desk{t: t}).idem(append([]string{"__complete", "--"}, words...)...)
+		if got.code != 0 {
+			t.Fatal(got)
+		}
+		offered := strings.Fields(got.stdout)
+		if want == "" {
+			if len(offered) < 5 {
+				t.Errorf("%q: offered %q", line, offered)
+			}
+			continue
+		}
+		wanted := strings.Fields(want)
+		less := func(all []string) map[string]bool {
+			set := map[string]bool{}
+			for _, word := range all {
+				set[word] = true
+			}
+			return set
+		}
+		if diff := cmp.Diff(less(wanted), less(offered)); diff != "" {
+			t.Errorf("%q (-want +offered):\n%s", line, diff)
+		}
+	}
+}

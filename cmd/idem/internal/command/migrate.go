@@ -1,0 +1,195 @@
+package command
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/internal/migrate"
+)
+
+type migrateCommand struct {
+	Up     migrateUpCommand     `cmd:"" help:"Apply what is missing."`
+	Down   migrateDownCommand   `cmd:"" help:"Take the latest migration back, with the data that it holds."`
+	Status migrateStatusCommand `cmd:"" help:"List the migrations. The exit code is 3 if one is missing."`
+}
+
+// Help says more.
+func (migrateCommand) Help() string {
+	return `The migrations are those of package migrations, in a version table of their own: idem_goose_version. Any number of processes may
+run them at once, also through a pooler: one works, the others wait.
+
+Example: idem migrate up --yes`
+}
+
+type (
+	migrateUpCommand     struct{ consent }
+	migrateDownCommand   struct{ consent }
+	migrateStatusCommand struct{}
+)
+
+// Help says more.
+func (migrateUpCommand) Help() string { return "Example: idem migrate up --yes -d app" }
+
+// Help says more.
+func (migrateDownCommand) Help() string { return "Example: idem migrate down -d scratch" }
+
+// Help says more.
+func (migrateStatusCommand) Help() string { return "Example: idem migrate status --json" }
+
+// shownMigration is a migration in JSON.
+type shownMigration struct {
+	Version   int64      `json:"version"`
+	Name      string     `json:"name"`
+	AppliedAt *time.Time `json:"applied_at"`
+}
+
+func newShownMigration(m migrate.Migration) shownMigration {
+	shown := shownMigration{Version: m.Version, Name: m.Name}
+	if !m.AppliedAt.IsZero() {
+		at := m.AppliedAt.UTC()
+		shown.AppliedAt = &at
+	}
+	return shown
+}
+
+func newShownMigrations(all []migrate.Migration) []shownMigration {
+	shown := []shownMigration{}
+	for _, m := range all {
+		shown = append(shown, newShownMigration(m))
+	}
+	return shown
+}
+
+// database opens what migrations run on.
+func database(s *session) (*sql.DB, error) {
+	config, err := s.globals.Config(s.Getenv, s.name)
+	if err != nil {
+		return nil, err
+	}
+	return stdlib.OpenDB(*config.ConnConfig), nil
+}
+
+// Run applies what is missing.
+func (c *migrateUpCommand) Run(s *session) error {
+	db, err := database(s)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	pending, err := missing(s, db)
+	if err != nil {
+		return err
+	}
+	if len(pending) > 0 {
+		if err := c.ask(s, "applies "+names(pending)); err != nil {
+			return err
+		}
+	}
+	s.progress("applying %d migrations", len(pending))
+	applied, err := migrate.Up(s.ctx, db)
+	s.progress("")
+	if err != nil {
+		return err
+	}
+	return s.show(newShownMigrations(applied), func(p *page.Page) {
+		if len(applied) == 0 {
+			p.Printf("nothing to do: the schema is up to date\n")
+		}
+		for _, m := range applied {
+			p.Printf("applied %s\n", m.Name)
+		}
+	})
+}
+
+// missing returns the migrations that are not applied.
+func missing(s *session, db *sql.DB) ([]migrate.Migration, error) {
+	all, err := migrate.Status(s.ctx, db)
+	var pending []migrate.Migration
+	for _, m := range all {
+		if m.AppliedAt.IsZero() {
+			pending = append(pending, m)
+		}
+	}
+	return pending, err
+}
+
+func names(all []migrate.Migration) string {
+	var names []string
+	for _, m := range all {
+		names = append(names, m.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Run takes the latest one back.
+func (c *migrateDownCommand) Run(s *session) error {
+	db, err := database(s)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	all, err := migrate.Status(s.ctx, db)
+	if err != nil {
+		return err
+	}
+	var latest *migrate.Migration
+	for i := range all {
+		if !all[i].AppliedAt.IsZero() {
+			latest = &all[i]
+		}
+	}
+	if latest == nil {
+		return s.show(newShownMigrations(nil), func(p *page.Page) { p.Printf("nothing to do: no migration is applied\n") })
+	}
+	if err := c.ask(s, fmt.Sprintf("takes %s back, with all data in what it has made; a key whose record is gone is new, and a retry executes again", latest.Name)); err != nil {
+		return err
+	}
+	undone, err := migrate.Down(s.ctx, db)
+	if err != nil {
+		return err
+	}
+	var list []migrate.Migration
+	if undone != nil {
+		list = append(list, *undone)
+	}
+	return s.show(newShownMigrations(list), func(p *page.Page) { p.Printf("took back %s\n", names(list)) })
+}
+
+// Run lists the migrations.
+func (c *migrateStatusCommand) Run(s *session) error {
+	db, err := database(s)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	all, err := migrate.Status(s.ctx, db)
+	if err != nil {
+		return err
+	}
+	pending := 0
+	err = s.show(newShownMigrations(all), func(p *page.Page) {
+		var rows [][]string
+		for _, m := range all {
+			applied := p.Red("missing")
+			if !m.AppliedAt.IsZero() {
+				applied = page.Time(m.AppliedAt)
+			}
+			rows = append(rows, []string{m.Name, applied})
+		}
+		p.Table([]page.Column{{Name: "MIGRATION"}, {Name: "APPLIED"}}, rows)
+	})
+	for _, m := range all {
+		if m.AppliedAt.IsZero() {
+			pending++
+		}
+	}
+	if err == nil && pending > 0 {
+		return errFound
+	}
+	return err
+}

@@ -1,0 +1,56 @@
+package command
+
+import (
+	"bufio"
+	"fmt"
+	"strings"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+)
+
+// name is the key that a command is about.
+type name struct {
+	Scope string `arg:"" help:"Scope, as it is stored: idem list shows it."`
+	Key   string `arg:"" help:"Key. -: read it from standard input, where no list of processes and no history of a shell shows it."`
+}
+
+// resolve reads the key if it is to be read, and refuses what can be no name.
+func (n *name) resolve(s *session) error {
+	if n.Key == "-" {
+		line, err := bufio.NewReader(s.Stdin).ReadString('\n')
+		if n.Key = strings.TrimRight(line, "\r\n"); n.Key == "" {
+			return fmt.Errorf("no key on standard input: %w", err)
+		}
+	}
+	return nil
+}
+
+// String says it for a message.
+func (n *name) String() string {
+	return fmt.Sprintf("key %s in scope %s", page.Abridge(n.Key), page.Safe(n.Scope))
+}
+
+// shownKey is a key as a result shows it.
+func shownKey(key string, whole bool) string {
+	if whole {
+		return page.Safe(key)
+	}
+	return page.Abridge(key)
+}
+
+// jsonKey is the same for JSON, which escapes by itself.
+func jsonKey(key string, whole bool) string {
+	if whole {
+		return key
+	}
+	return page.Abridge(key)
+}
+
+// scopeHint tells a scope that was perhaps given in parts.
+func scopeHint(scope string) string {
+	if strings.Count(scope, "/") > 1 {
+		return fmt.Sprintf("; a slash inside a part of a scope is stored as %%2F, as in %q", idem.Scope("tenant-1", "POST /orders"))
+	}
+	return ""
+}

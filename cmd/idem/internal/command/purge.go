@@ -1,0 +1,147 @@
+package command
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/purge"
+)
+
+type purgeCommand struct {
+	DryRun bool    `help:"Count what would be deleted, and change nothing. It walks the table all the same."`
+	Max    span    `placeholder:"SPAN" help:"Stop after so long: the next purge goes on there."`
+	Grace  span    `default:"1h" placeholder:"SPAN" help:"How long a record stays after it has expired. Default: ${default}."`
+	Share  float64 `default:"0.25" placeholder:"PART" help:"Part of the time that it works, up to 1; the rest it pauses. Default: ${default}."`
+	consent
+}
+
+// Help says more.
+func (purgeCommand) Help() string {
+	return `One sweep over all that idem keeps, as package purge makes it: by ranges of blocks, with pauses, giving way to standbys that lag behind
+and to vacuum. Only one works at a time. Interrupted, it leaves what it has deleted, and the next goes on there. --timeout does not apply.
+
+Example: idem purge --max 10m --yes`
+}
+
+// Run purges.
+func (c *purgeCommand) Run(s *session) error {
+	options := purge.Options{
+		DryRun: c.DryRun, Max: time.Duration(c.Max), Grace: time.Duration(c.Grace), Share: c.Share,
+		Progress: func(p purge.Progress) { s.progress("%s", describeSweep(p)) },
+	}
+	switch {
+	case c.Share <= 0 || c.Share > 1:
+		return usage("--share is above 0 and at most 1")
+	case c.Grace == 0:
+		options.Grace = time.Microsecond // zero would be the default
+	}
+	pool, err := s.connected()
+	if err != nil {
+		return err
+	}
+	if !c.DryRun {
+		will := fmt.Sprintf("deletes what expired more than %s ago", page.Age(options.Grace))
+		if err := c.ask(s, will); err != nil {
+			return err
+		}
+	}
+	report, err := purge.Once(s.ctx, pool, options)
+	s.progress("")
+	if err != nil && len(report.Tables) == 0 {
+		return err
+	}
+	if shown := s.show(newShownPurge(report), func(p *page.Page) { c.text(p, report) }); err == nil {
+		err = shown
+	}
+	if err != nil {
+		return err
+	}
+	return early(report)
+}
+
+// early is an error if something kept the sweep from its end that nobody has asked for.
+func early(report purge.Report) error {
+	for _, sweep := range report.Tables {
+		switch sweep.Ended {
+		case purge.Finished, purge.Elsewhere, purge.TimeIsUp:
+		default:
+			return fmt.Errorf("the sweep of %s ended early, for: %s; idem doctor says more, and the next purge goes on there", sweep.Table, sweep.Ended)
+		}
+	}
+	return nil
+}
+
+func describeSweep(p purge.Progress) string {
+	share := 0
+	if p.TotalPages > 0 {
+		share = int(min(100, 100*p.WalkedPages/p.TotalPages))
+	}
+	const width = 20
+	bar := fmt.Sprintf("%-*s", width, string(slices.Repeat([]rune{'#'}, share*width/100)))
+	text := fmt.Sprintf("%s [%s] %3d%%  %s deleted", p.Table, bar, share, page.Count(p.Deleted))
+	if p.Waiting != "" {
+		text += ", waits: " + string(p.Waiting)
+	}
+	return text
+}
+
+// shownPurge is what came of a purge, in JSON.
+type shownPurge struct {
+	DryRun   bool         `json:"dry_run"`
+	Deleted  int64        `json:"deleted"` // with dry_run, what would be
+	Kept     int64        `json:"kept"`
+	Skipped  int64        `json:"skipped"`
+	Seconds  float64      `json:"seconds"`
+	Finished bool         `json:"finished"`
+	Tables   []shownSweep `json:"tables"`
+}
+
+type shownSweep struct {
+	Table   string                   `json:"table"`
+	Ended   purge.Reason             `json:"ended"`
+	Resumed bool                     `json:"resumed"`
+	Deleted int64                    `json:"deleted"`
+	Kept    int64                    `json:"kept"`
+	Skipped int64                    `json:"skipped"`
+	Pages   int64                    `json:"pages"`
+	Seconds float64                  `json:"seconds"`
+	Waited  map[purge.Reason]float64 `json:"waited_seconds,omitempty"`
+}
+
+func newShownPurge(r purge.Report) shownPurge {
+	shown := shownPurge{
+		DryRun: r.DryRun, Deleted: r.Deleted, Kept: r.Kept, Skipped: r.Skipped, Seconds: r.Duration.Seconds(), Finished: true, Tables: []shownSweep{},
+	}
+	for _, t := range r.Tables {
+		sweep := shownSweep{
+			Table: t.Table, Ended: t.Ended, Resumed: t.Resumed, Deleted: t.Deleted, Kept: t.Kept, Skipped: t.Skipped,
+			Pages: t.Pages, Seconds: t.Duration.Seconds(),
+		}
+		for reason, waited := range t.Waited {
+			if sweep.Waited == nil {
+				sweep.Waited = map[purge.Reason]float64{}
+			}
+			sweep.Waited[reason] = waited.Seconds()
+		}
+		shown.Finished = shown.Finished && t.Ended == purge.Finished
+		shown.Tables = append(shown.Tables, sweep)
+	}
+	return shown
+}
+
+func (c *purgeCommand) text(p *page.Page, r purge.Report) {
+	deleted := "DELETED"
+	if r.DryRun {
+		deleted = "WOULD DELETE"
+	}
+	var rows [][]string
+	for _, t := range r.Tables {
+		rows = append(rows, []string{
+			t.Table, page.Count(t.Deleted), page.Count(t.Kept), page.Count(t.Skipped), page.Count(t.Pages), page.Age(t.Duration), string(t.Ended),
+		})
+	}
+	p.Table([]page.Column{{Name: "TABLE"}, {Name: deleted, Right: true}, {Name: "KEPT", Right: true}, {Name: "SKIPPED", Right: true},
+		{Name: "PAGES", Right: true}, {Name: "TOOK", Right: true}, {Name: "ENDED"}}, rows)
+}

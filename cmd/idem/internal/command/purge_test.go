@@ -1,0 +1,82 @@
+package command_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/idem-go/idem/cmd/idem/internal/command"
+)
+
+func TestPurgeSaysWhatItWouldDoBeforeItDoesIt(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.keep()
+	before := d.count()
+	dry := d.idem("purge", "--dry-run")
+	dry.want(t, 0, "WOULD DELETE", "finished")
+	compareGolden(t, "purge-dry-run.txt", tookAny(dry.stdout))
+	d.idem("purge").want(t, 5, "deletes what expired more than 1 h ago", "--yes")
+	if got := d.count(); got != before {
+		t.Fatalf("%d records, there were %d", got, before)
+	}
+	done := d.idem("purge", "--yes", "--json")
+	done.want(t, 0)
+	var report struct {
+		Deleted, Kept int
+		DryRun        bool `json:"dry_run"`
+		Finished      bool
+		Tables        []struct{ Table, Ended string }
+	}
+	if err := json.Unmarshal([]byte(done.stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Deleted != 1 || report.DryRun || !report.Finished || len(report.Tables) == 0 || report.Tables[0].Ended != "finished" {
+		t.Errorf("%s", done.stdout)
+	}
+	if got := d.count(); got != before-1 {
+		t.Errorf("%d records, there were %d", got, before)
+	}
+	d.idem("show", scope, forgotten).want(t, 4)
+	d.idem("purge", "--share", "2").want(t, 2, "--share")
+}
+
+// tookAny leaves out how long something took.
+func tookAny(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		for i := 0; i+1 < len(fields); i++ {
+			if fields[i+1] == "ms" || fields[i+1] == "s" {
+				fields[i] = "0"
+			}
+		}
+		lines = append(lines, strings.Join(fields, " "))
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// A purge that is interrupted leaves what it has deleted, says so, and the next one ends the work.
+func TestPurgeIsInterruptedBetweenPortions(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state, body)
+		SELECT 's', n::text, '', gen_random_uuid(), now() - interval '2 d', now() - interval '1 d', 'completed', convert_to(repeat(md5(n::text), 50), 'UTF8')
+		FROM generate_series(1, 8000) n`)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	watched := &notifying{until: " deleted", done: func() { cancel(command.Interrupted{Signal: syscall.SIGINT}) }}
+	got := d.call(ctx, func(w *command.World) { w.Stderr, w.ErrIsTerminal = watched, true }, "purge", "--yes", "--share", "0.01")
+	rest := d.count()
+	if got.code != 130 || rest == 0 || rest == 8000 || !strings.Contains(got.stdout, "stopped") {
+		t.Errorf("exit code %d, %d records left, said %q", got.code, rest, got.stdout)
+	}
+	if said := watched.text.String(); !strings.HasSuffix(said, "idem: interrupted by interrupt\n") {
+		t.Errorf("said %q", said)
+	}
+	d.idem("purge", "--yes", "--share", "1").want(t, 0, "finished")
+	if left := d.count(); left != 0 {
+		t.Errorf("%d records left", left)
+	}
+}

@@ -1,0 +1,45 @@
+// Package command has the commands of idem, one to a file, and what they share: how they are called, how they speak, and
+// how they end.
+package command
+
+import (
+	"context"
+	"errors"
+
+	"github.com/alecthomas/kong"
+)
+
+const description = "Operates what github.com/idem-go/idem keeps in Postgres. Keys are abridged and stored responses are not " +
+	"shown unless you ask. What changes data says what it will do, and asks. " +
+	"Exit codes: 0 done, 1 failed, 2 not understood, 3 found something (doctor, stuck, migrate status), 4 no such record, " +
+	"5 nothing changed because nobody agreed, 130 interrupted."
+
+// Run does what the arguments say, and returns the exit code.
+func Run(ctx context.Context, w World) int {
+	var g grammar
+	parser, err := newParser(&g, w)
+	if err != nil {
+		return finish(ctx, w, err)
+	}
+	called, err := parser.Parse(w.Args)
+	if errors.Is(err, errHelp) {
+		return exitDone
+	}
+	if err != nil {
+		return finish(ctx, w, err)
+	}
+	s := newSession(ctx, w, &g.globals, called.Selected().Name)
+	defer s.close()
+	return finish(ctx, w, called.Run(s))
+}
+
+func newParser(g *grammar, w World) (*kong.Kong, error) {
+	return kong.New(g,
+		kong.Name("idem"),
+		kong.Description(description),
+		kong.Writers(w.Stdout, w.Stderr),
+		kong.NoDefaultHelp(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
+		groups,
+	)
+}

@@ -1,0 +1,186 @@
+package command_test
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/cmd/idem/internal/command"
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+// TestErrorsAreOneLineThatSaysWhatToDo: each with its exit code.
+func TestErrorsAreOneLineThatSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	empty := pgtest.EmptyDSN(t)
+	for name, tt := range map[string]struct {
+		args []string
+		code int
+		says []string
+	}{
+		"no such command":    {[]string{"dance"}, 2, []string{"dance", "idem --help"}},
+		"no such flag":       {[]string{"list", "--colour"}, 2, []string{"--colour", "idem list --help"}},
+		"no argument":        {[]string{"show", "s"}, 2, []string{"<key>", "idem show --help"}},
+		"no such state":      {[]string{"list", "--state", "done"}, 2, []string{"completed", "done"}},
+		"no span":            {[]string{"list", "--older", "yesterday"}, 2, []string{"yesterday", "7d"}},
+		"no limit":           {[]string{"list", "--limit", "0"}, 2, []string{"--limit"}},
+		"no operation":       {[]string{"evict", "s", "k"}, 2, []string{"--operation"}},
+		"no hash":            {[]string{"explain", "s", "k", "--hash", "abc"}, 2, []string{"64 hexadecimal digits"}},
+		"no body":            {[]string{"explain", "s", "k", "--without", "/x"}, 2, []string{"--request"}},
+		"no file":            {[]string{"explain", "s", "k", "--request", "/nowhere"}, 1, []string{"/nowhere"}},
+		"no server":          {[]string{"list", "-h", "127.0.0.1", "-p", "1"}, 1, []string{"connection refused", "127.0.0.1:1", "PGHOST"}},
+		"no host":            {[]string{"list", "-h", "nowhere.invalid"}, 1, []string{"no such host"}},
+		"no socket":          {[]string{"list", "-h", "/nowhere"}, 1, []string{"no such socket"}},
+		"no database":        {[]string{"list", "-d", "nowhere"}, 1, []string{`database "nowhere" does not exist`, "PGDATABASE"}},
+		"no role":            {[]string{"list", "-U", "nobody_of_this_name"}, 1, []string{"nobody_of_this_name", "PGPASSWORD"}},
+		"no address":         {[]string{"list", "-d", "postgres://u:secret@h:port/x"}, 1, []string{"cannot parse"}},
+		"no schema":          {[]string{"list", "-d", empty}, 1, []string{"idem migrate up"}},
+		"no shell":           {[]string{"completion", "csh"}, 2, []string{"bash"}},
+		"a schema of others": {[]string{"show", "s", "k", "-d", empty}, 1, []string{"42P01"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := (&desk{t: t, dsn: d.dsn}).idem(tt.args...)
+			got.want(t, tt.code, tt.says...)
+			if got.stdout != "" || !strings.HasPrefix(got.stderr, "idem: ") {
+				t.Errorf("said %q and %q", got.stdout, got.stderr)
+			}
+			if strings.Contains(got.stderr, "secret") {
+				t.Errorf("it tells the password: %s", got.stderr)
+			}
+		})
+	}
+}
+
+func TestKeysAndResponsesAreNotShownUnlessAskedFor(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.keep()
+	secrets := []string{placed, declined, forgotten, left, "secret", "declined\x1b", "X-Order"}
+	for _, args := range [][]string{
+		{"list"}, {"list", "--json"}, {"show", scope, placed}, {"show", scope, placed, "--json"}, {"show", scope, declined, "--json"},
+		{"explain", scope, placed}, {"explain", scope, placed, "--json"}, {"stuck"}, {"stuck", "--json"},
+		{"evict", scope, left, "--operation", placedID}, {"evict", scope, left, "--operation", leftID},
+		{"evict", scope, left, "--operation", leftID, "--dry-run", "--json"}, {"show", "nowhere", placed},
+	} {
+		got := d.idem(args...)
+		for _, secret := range secrets {
+			if strings.Contains(got.stdout+got.stderr, secret) {
+				t.Errorf("%q shows %q", args, secret)
+			}
+		}
+	}
+}
+
+func TestColoursAreForTerminalsOnly(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.keep()
+	coloured := func(change func(*command.World)) bool {
+		return strings.Contains(d.call(context.Background(), change, "list").stdout, "\x1b[")
+	}
+	getenv := func(values map[string]string) func(string) string {
+		return func(name string) string {
+			if name == "DATABASE_URL" {
+				return d.dsn
+			}
+			return values[name]
+		}
+	}
+	if coloured(nil) {
+		t.Error("coloured for a pipe")
+	}
+	if !coloured(func(w *command.World) { w.OutIsTerminal = true }) {
+		t.Error("not coloured for a terminal")
+	}
+	for _, values := range []map[string]string{{"NO_COLOR": "1"}, {"TERM": "dumb"}} {
+		if coloured(func(w *command.World) { w.OutIsTerminal, w.Getenv = true, getenv(values) }) {
+			t.Errorf("coloured in spite of %v", values)
+		}
+	}
+}
+
+// What strangers have put into a scope cannot steer a terminal.
+func TestScopesCannotSteerATerminal(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+		VALUES (E'a\u202Eb\u200Bc\x1b[2J', E'\x1b]0;x\x07abcdefghijklmnop', '', gen_random_uuid(), now(), now() + '1 h', 'completed')`)
+	for _, args := range [][]string{{"list"}, {"list", "--full"}} {
+		got := d.idem(args...)
+		got.want(t, 0, `a\u202eb\u200bc\x1b[2J`)
+		if regexp.MustCompile("[\x1b\x07\u202e\u200b]").MatchString(got.stdout) {
+			t.Errorf("%q", got.stdout)
+		}
+	}
+}
+
+// A command waits for nobody for long, and for nothing at all where it need not.
+func TestCommandsSayWhoTheyWouldHaveWaitedFor(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.keep()
+	tx, err := d.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), "SELECT FROM idem.records WHERE key = $1 FOR UPDATE", left); err != nil {
+		t.Fatal(err)
+	}
+	d.idem("show", scope, left).want(t, 0)
+	d.idem("evict", scope, left, "--operation", leftID, "--yes").want(t, 1, "somebody holds a lock")
+}
+
+func TestKeyMayBeReadFromStandardInput(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.keep()
+	read := func(w *command.World) { w.Stdin = strings.NewReader(placed + "\n") }
+	d.call(context.Background(), read, "show", scope, "-").want(t, 0, placedID)
+	d.idem("show", scope, "-").want(t, 1, "no key on standard input")
+}
+
+func TestExplainTellsOfACallUnderWay(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	began, done, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := idem.Do(context.Background(), d.pool, scope, "under way", idem.HashBytes(), func(pgx.Tx) (idem.Response, error) {
+			close(began)
+			<-done
+			return idem.Response{}, nil
+		})
+		ended <- err
+	}()
+	<-began
+	d.idem("explain", scope, "under way").want(t, 0, "waits", "ErrInProgress", "a transaction holds the key, since")
+	d.idem("stuck", "--older", "1ms").want(t, 3, "Transactions that hold keys", "idle in transaction", "pg_terminate_backend")
+	d.idem("stuck", "--older", "1h").want(t, 0, "nothing is stuck")
+	close(done)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	d.idem("stuck", "--older", "1ms").want(t, 0, "nothing is stuck")
+}
+
+// The walk of a large table sees every block.
+func TestStuckFindsWhatWasLeftBehindAnywhere(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state, body)
+		SELECT 'walked', n::text, '', gen_random_uuid(), now(), now() + '1 h', CASE WHEN n IN (1, 900, 1800) THEN 'processing' ELSE 'completed' END,
+			convert_to(repeat(md5(n::text), 100), 'UTF8') FROM generate_series(1, 1800) n`)
+	started := time.Now()
+	got := d.idem("stuck", "--scan", "--json")
+	got.want(t, 3, `"scanned": true`)
+	if n := strings.Count(got.stdout, `"processing"`); n != 3 {
+		t.Errorf("found %d of 3 after %v", n, time.Since(started))
+	}
+}

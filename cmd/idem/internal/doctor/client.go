@@ -1,0 +1,94 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+var clientChecks = []check{
+	{name: "pooler", run: pooler, withoutTable: true},
+	{name: "clock", run: clock, withoutTable: true},
+}
+
+// pooler compares the process that answers with the one that the server of the connection said it was: a pooler makes up
+// the latter. If one process serves two connections that are open at once, it is in transaction mode.
+func pooler(e *exam) error {
+	var process uint32
+	if err := e.one("SELECT pg_backend_pid()", nil, &process); err != nil {
+		return err
+	}
+	if process == e.tx.Conn().PgConn().PID() {
+		return nil
+	}
+	shared, err := sharesProcesses(e.ctx, e.pool)
+	if err != nil {
+		return err
+	}
+	if !shared {
+		e.note("a pooler is in between, and keeps a connection of the server for each of the client's (session mode)",
+			"nothing to do; its limits count besides those of the server")
+		return nil
+	}
+	e.note("a pooler in transaction mode is in between: pgx prepares statements under names, which not every pooler understands",
+		"set default_query_exec_mode=exec (or cache_describe, or simple_protocol) in the address that the program uses, "+
+			"unless it is PgBouncer 1.21 or later with max_prepared_statements above zero")
+	return nil
+}
+
+// sharesProcesses looks several times, because a busy pooler may give two connections two processes by chance.
+func sharesProcesses(ctx context.Context, pool *pgxpool.Pool) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // in session mode a small pool may have no second connection to give
+	defer cancel()
+	config := pool.Config().ConnConfig
+	seen := map[uint32]int{}
+	var conns []*pgx.Conn
+	defer func() {
+		for _, conn := range conns {
+			conn.Close(context.WithoutCancel(ctx))
+		}
+	}()
+	const clients, rounds = 3, 4
+	for client := range clients {
+		conn, err := pgx.ConnectConfig(ctx, config)
+		if err != nil {
+			return false, nil
+		}
+		conns = append(conns, conn)
+		for range rounds {
+			var process uint32
+			if err := conn.QueryRow(ctx, "SELECT pg_catalog.pg_backend_pid()").Scan(&process); err != nil {
+				return false, nil
+			}
+			if other, ok := seen[process]; ok && other != client {
+				return true, nil
+			}
+			seen[process] = client
+		}
+	}
+	return len(seen) > clients, nil
+}
+
+func clock(e *exam) error {
+	before := e.opts.Now()
+	var server time.Time
+	if err := e.one("SELECT clock_timestamp()", nil, &server); err != nil {
+		return err
+	}
+	after := e.opts.Now()
+	difference := time.Duration(0)
+	switch {
+	case server.Before(before):
+		difference = before.Sub(server)
+	case server.After(after):
+		difference = server.Sub(after)
+	}
+	if difference > e.opts.Limits.ClockDifference {
+		e.warn(fmt.Sprintf("the clocks of this machine and of the server differ by %v: records go by the server's, logs by both", difference.Round(time.Millisecond)),
+			"see to the time service (NTP) on both; idem itself only uses the server's clock")
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package doctor_test
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/cmd/idem/internal/doctor"
+	"github.com/idem-go/idem/internal/pgserver"
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+// ward is a database that something is wrong with.
+type ward struct {
+	t    *testing.T
+	dsn  string
+	pool *pgxpool.Pool
+	opts doctor.Options
+}
+
+func newWard(t *testing.T) *ward {
+	t.Helper()
+	return wardAt(t, pgtest.DSN(t))
+}
+
+func wardAt(t *testing.T, dsn string) *ward {
+	t.Helper()
+	pool := pgtest.Open(t, dsn, func(c *pgxpool.Config) {
+		c.MaxConns = 4
+		c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	})
+	return &ward{t: t, dsn: dsn, pool: pool}
+}
+
+func (w *ward) exec(sql ...string) {
+	w.t.Helper()
+	for _, statement := range sql {
+		if _, err := w.pool.Exec(w.t.Context(), statement); err != nil {
+			w.t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+// session is one more of its own, for what has to stay open.
+func (w *ward) session(sql ...string) *pgx.Conn {
+	w.t.Helper()
+	return sessionAt(w.t, w.dsn, sql...)
+}
+
+func sessionAt(t *testing.T, dsn string, sql ...string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	for _, statement := range sql {
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	return conn
+}
+
+// as returns the address for another role, or with other settings.
+func (w *ward) with(change func(*url.URL)) string {
+	w.t.Helper()
+	address, err := url.Parse(w.dsn)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	change(address)
+	return address.String()
+}
+
+// findings are those of one check.
+func (w *ward) findings(name string) []doctor.Finding {
+	w.t.Helper()
+	if !slices.Contains(doctor.Names(), name) {
+		w.t.Fatalf("there is no check %q", name)
+	}
+	results, err := doctor.Only(w.t.Context(), w.pool, w.opts, name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return results[0].Findings
+}
+
+// finds wants a finding of the check that says all parts, in its remedy or before.
+func (w *ward) finds(name string, level doctor.Level, parts ...string) {
+	w.t.Helper()
+	for _, f := range w.findings(name) {
+		if f.Level == level && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(f.What+"\n"+f.Remedy, part) }) {
+			if f.Remedy == "" {
+				w.t.Errorf("%s: no remedy", name)
+			}
+			return
+		}
+	}
+	w.t.Errorf("%s: no %s with %q: %+v", name, level, parts, w.findings(name))
+}
+
+// eventuallyFinds is finds for what the server takes a moment to show, such as its statistics.
+func (w *ward) eventuallyFinds(name string, level doctor.Level, parts ...string) {
+	w.t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		for _, f := range w.findings(name) {
+			if f.Level == level {
+				w.finds(name, level, parts...)
+				return
+			}
+		}
+	}
+	w.t.Errorf("%s: no %s", name, level)
+}
+
+// quiet wants the check to find nothing.
+func (w *ward) quiet(name string) {
+	w.t.Helper()
+	if found := w.findings(name); len(found) > 0 {
+		w.t.Errorf("%s finds something where nothing is wrong: %+v", name, found)
+	}
+}
+
+// hospital is a server of its own, for what a server that others use should not have.
+func hospital(t *testing.T, settings ...string) *pgserver.Server {
+	t.Helper()
+	server, err := pgserver.Start(t.Context(), pgserver.Options{Settings: append([]string{"fsync=off", "max_connections=20"}, settings...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}

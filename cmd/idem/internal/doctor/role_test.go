@@ -1,0 +1,48 @@
+package doctor_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+// role makes a role with these attributes for the test, and returns the address for it.
+func (w *ward) role(attributes string) string {
+	w.t.Helper()
+	name := fmt.Sprintf("idem_test_%08x", rand.Uint32())
+	w.exec("CREATE ROLE " + name + " LOGIN PASSWORD 'secret' " + attributes)
+	w.t.Cleanup(func() { // after the database, where it may own something or have privileges
+		conn, err := pgx.Connect(context.Background(), w.dsn)
+		if err != nil {
+			w.t.Error(err)
+			return
+		}
+		defer conn.Close(context.Background())
+		for _, sql := range []string{"DROP OWNED BY " + name, "DROP ROLE " + name} {
+			if _, err := conn.Exec(context.Background(), sql); err != nil {
+				w.t.Error(err)
+			}
+		}
+	})
+	return w.with(func(u *url.URL) { u.User = url.UserPassword(name, "secret") })
+}
+
+func wardEmpty(t *testing.T) *ward {
+	t.Helper()
+	return wardAt(t, pgtest.EmptyDSN(t))
+}
+
+func roleOf(t *testing.T, dsn string) string {
+	t.Helper()
+	address, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address.User.Username()
+}

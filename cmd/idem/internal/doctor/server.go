@@ -1,0 +1,171 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+)
+
+var serverChecks = []check{
+	{name: "server-version", run: serverVersion, withoutTable: true},
+	{name: "primary", run: primary, withoutTable: true},
+	{name: "encoding", run: encoding, withoutTable: true},
+	{name: "durability", run: durability, withoutTable: true},
+	{name: "synchronous-commit", run: synchronousCommit, withoutTable: true},
+	{name: "synchronous-standby", run: synchronousStandby, withoutTable: true},
+	{name: "connections", run: connections, withoutTable: true},
+	{name: "lock-table", run: lockTable, withoutTable: true},
+}
+
+func serverVersion(e *exam) error {
+	var number int
+	var version string
+	if err := e.one("SELECT current_setting('server_version_num')::int, current_setting('server_version')", nil, &number, &version); err != nil {
+		return err
+	}
+	if oldest := e.opts.Limits.OldestServer; number < oldest {
+		e.problem(fmt.Sprintf("the server is PostgreSQL %s, and idem is tested from %d on", version, oldest/10000),
+			fmt.Sprintf("upgrade the server to PostgreSQL %d or later", oldest/10000))
+	}
+	return nil
+}
+
+func primary(e *exam) error {
+	var standby, readOnly bool
+	err := e.one("SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')::bool", nil, &standby, &readOnly)
+	switch {
+	case err != nil:
+		return err
+	case standby:
+		e.problem("this is a standby: records are written and read on the primary",
+			"connect to the primary; with several hosts in the address, add target_session_attrs=read-write")
+	case readOnly:
+		e.problem("default_transaction_read_only is on: every claim fails with SQLSTATE 25006",
+			"ALTER ROLE or ALTER DATABASE … RESET default_transaction_read_only")
+	}
+	return nil
+}
+
+func encoding(e *exam) error {
+	var name string
+	if err := e.one("SELECT current_setting('server_encoding')", nil, &name); err != nil {
+		return err
+	}
+	if name != "UTF8" {
+		e.problem(fmt.Sprintf("the encoding of the database is %s: a key or scope that it cannot write fails", name),
+			"move to a database made with ENCODING 'UTF8'")
+	}
+	return nil
+}
+
+func durability(e *exam) error {
+	var fsync, pages bool
+	if err := e.one("SELECT current_setting('fsync')::bool, current_setting('full_page_writes')::bool", nil, &fsync, &pages); err != nil {
+		return err
+	}
+	if !fsync {
+		e.problem("fsync is off: a crash of the machine may lose or corrupt what was answered as done", "set fsync = on, and reload")
+	}
+	if !pages {
+		e.warn("full_page_writes is off: a crash may leave torn pages, unless the file system rules them out", "set full_page_writes = on, and reload")
+	}
+	return nil
+}
+
+func synchronousCommit(e *exam) error {
+	var standbys string
+	if err := e.one("SELECT current_setting('synchronous_standby_names')", nil, &standbys); err != nil {
+		return err
+	}
+	level, err := e.setting("synchronous_commit")
+	switch {
+	case err != nil:
+		return err
+	case level == "off":
+		e.warn("synchronous_commit is off: a crash of the server loses the last moments, effect and record together, so a retry executes again what was answered",
+			"set synchronous_commit = on for the role that calls, or accept it")
+	case level == "local" && standbys != "":
+		e.warn("synchronous_commit is local although synchronous_standby_names is set: a failover may lose what was answered",
+			"set synchronous_commit = on for the role that calls, or accept it")
+	}
+	return nil
+}
+
+func synchronousStandby(e *exam) error {
+	var standbys string
+	var connected int
+	err := e.one(`SELECT current_setting('synchronous_standby_names'),
+		(SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))`, nil, &standbys, &connected)
+	if err != nil {
+		return err
+	}
+	level, err := e.setting("synchronous_commit")
+	if err != nil || standbys == "" || level == "off" || level == "local" || connected > 0 {
+		return err
+	}
+	if !e.seesAll {
+		e.unknown("not checked: this role may not see the standbys", "connect as a member of pg_monitor")
+		return nil
+	}
+	e.problem(fmt.Sprintf("no synchronous standby is connected (synchronous_standby_names = %s): every COMMIT waits, and calls end with ErrOutcomeUnknown", standbys),
+		"bring a standby back, or take it out of synchronous_standby_names and reload")
+	return nil
+}
+
+func connections(e *exam) error {
+	var used, most, ofDatabase, mostOfDatabase, ofRole, mostOfRole int
+	err := e.one(`
+		SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
+			current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
+			(SELECT coalesce(sum(numbackends), 0) FROM pg_stat_database WHERE datname = current_database()),
+			(SELECT datconnlimit FROM pg_database WHERE datname = current_database()),
+			(SELECT count(*) FROM pg_stat_activity WHERE usename = $1),
+			coalesce((SELECT rolconnlimit FROM pg_roles WHERE rolname = $1), -1)`, []any{e.role},
+		&used, &most, &ofDatabase, &mostOfDatabase, &ofRole, &mostOfRole)
+	if err != nil {
+		return err
+	}
+	for _, limit := range []struct {
+		of         string
+		used, most int
+		remedy     string
+	}{
+		{"the server", used, most, "lower the size of the pools, put a pooler in front, or raise max_connections"},
+		{"the database", ofDatabase, mostOfDatabase, "ALTER DATABASE … CONNECTION LIMIT, or smaller pools"},
+		{"the role " + e.role, ofRole, mostOfRole, "ALTER ROLE … CONNECTION LIMIT, or smaller pools"},
+	} {
+		if limit.most >= 0 && float64(limit.used) >= e.opts.Limits.ConnectionsShare*float64(limit.most) {
+			e.warn(fmt.Sprintf("%d of the %d connections that %s may have are taken: when there are none, calls fail", limit.used, limit.most, limit.of), limit.remedy)
+		}
+	}
+	return nil
+}
+
+func lockTable(e *exam) error {
+	var taken, room int64
+	err := e.one(`SELECT (SELECT count(*) FROM pg_locks WHERE NOT fastpath),
+		current_setting('max_locks_per_transaction')::int8 * (current_setting('max_connections')::int8 + current_setting('max_prepared_transactions')::int8)`,
+		nil, &taken, &room)
+	if err != nil {
+		return err
+	}
+	if float64(taken) >= e.opts.Limits.LocksShare*float64(room) {
+		e.warn(fmt.Sprintf("the lock table holds %d locks and has room for about %d: when it is full, every statement fails with SQLSTATE 53200", taken, room),
+			"find who holds so many (SELECT pid, count(*) FROM pg_locks GROUP BY pid ORDER BY 2 DESC), or raise max_locks_per_transaction, which takes a restart")
+	}
+	return nil
+}
+
+// setting is what a setting is for the role that is looked at, in new sessions of it.
+func (e *exam) setting(name string) (string, error) {
+	var value string
+	err := e.one(`
+		SELECT coalesce((
+			SELECT split_part(assignment, '=', 2)
+			FROM pg_db_role_setting s, unnest(setconfig) assignment
+			WHERE $2 <> current_user AND lower(split_part(assignment, '=', 1)) = $1
+			  AND setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+			  AND setrole IN (0, (SELECT oid FROM pg_roles WHERE rolname = $2))
+			ORDER BY setrole <> 0 DESC, setdatabase <> 0 DESC LIMIT 1), current_setting($1, true), '')`,
+		[]any{name, e.role}, &value)
+	return strings.ToLower(value), err
+}

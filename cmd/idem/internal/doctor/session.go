@@ -1,0 +1,236 @@
+package doctor
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+)
+
+var sessionChecks = []check{
+	{name: "keepalives", run: keepalives, withoutTable: true},
+	{name: "idle-in-transaction", run: idleInTransaction, withoutTable: true},
+	{name: "timeouts", run: timeouts, withoutTable: true},
+	{name: "isolation", run: isolation, withoutTable: true},
+	{name: "xmin-transaction", run: xminTransaction, withoutTable: true},
+	{name: "xmin-prepared", run: xminPrepared, withoutTable: true},
+	{name: "xmin-slot", run: xminSlot, withoutTable: true},
+	{name: "xmin-standby", run: xminStandby, withoutTable: true},
+	{name: "locked", run: locked},
+	{name: "held-keys", run: heldKeys},
+}
+
+// milliseconds reads a setting that is a span of time, 0 if it is off.
+func (e *exam) milliseconds(name string) (time.Duration, error) {
+	value, err := e.setting(name)
+	if err != nil || value == "" {
+		return 0, err
+	}
+	var ms float64
+	err = e.one("SELECT (extract(epoch FROM (CASE WHEN $1 ~ '^[0-9.]+$' THEN $1 || 'ms' ELSE $1 END)::interval) * 1000)::float8", []any{value}, &ms)
+	return time.Duration(ms * float64(time.Millisecond)), err
+}
+
+func (e *exam) number(name string) (int, error) {
+	value, err := e.setting(name)
+	if err != nil {
+		return 0, err
+	}
+	n, _ := strconv.Atoi(strings.TrimRight(value, "smh "))
+	return n, nil
+}
+
+// keepalives looks at how long the server takes to notice a client that has vanished without a word.
+func keepalives(e *exam) error {
+	var overTCP bool
+	if err := e.one("SELECT inet_client_addr() IS NOT NULL", nil, &overTCP); err != nil {
+		return err
+	}
+	if !overTCP {
+		return nil // a socket of this machine tells at once
+	}
+	var seconds [3]int
+	for i, name := range []string{"tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count"} {
+		var err error
+		if seconds[i], err = e.number(name); err != nil {
+			return err
+		}
+	}
+	notice := time.Duration(seconds[0]+seconds[1]*seconds[2]) * time.Second
+	if notice > e.opts.Limits.OldTransaction || notice == 0 {
+		after := "only when the system gives up, after hours as a rule"
+		if notice > 0 {
+			after = "after " + page.Age(notice)
+		}
+		e.warn("the server notices a caller whose machine has vanished "+after+": until then its keys are in progress and its rows are locked",
+			"set tcp_keepalives_idle = 60s, tcp_keepalives_interval = 10s, tcp_keepalives_count = 6, and reload; or set them for the role that calls")
+	}
+	check, err := e.milliseconds("client_connection_check_interval")
+	if err == nil && check == 0 {
+		e.note("client_connection_check_interval is 0: a statement goes on to its end when its caller is gone", "set it to some seconds")
+	}
+	return err
+}
+
+func idleInTransaction(e *exam) error {
+	const short = 10 * time.Second
+	timeout, err := e.milliseconds("idle_in_transaction_session_timeout")
+	switch {
+	case err != nil:
+		return err
+	case timeout == 0:
+		e.warn(fmt.Sprintf("idle_in_transaction_session_timeout is off for the role %s: a caller that hangs inside fn holds its key, its locks and its connection for good", e.role),
+			"ALTER ROLE … SET idle_in_transaction_session_timeout = '60s', or whatever no fn needs")
+	case timeout < short:
+		e.warn(fmt.Sprintf("idle_in_transaction_session_timeout is %s for the role %s: a fn that thinks longer between two statements is rolled back with its session",
+			page.Age(timeout), e.role), "raise it above what the slowest fn takes between two statements")
+	}
+	return nil
+}
+
+// timeouts of the tx that asks are of its own making: those of the session are in pg_settings' reset value.
+func timeouts(e *exam) error {
+	const short = time.Second
+	for _, name := range []string{"statement_timeout", "lock_timeout", "transaction_timeout"} {
+		var value string
+		err := e.one("SELECT coalesce((SELECT reset_val || coalesce(unit, '') FROM pg_settings WHERE name = $1), '')", []any{name}, &value)
+		if err != nil {
+			return err
+		}
+		ms, err := strconv.ParseInt(strings.TrimSuffix(value, "ms"), 10, 64)
+		if d := time.Duration(ms) * time.Millisecond; err == nil && d > 0 && d < short {
+			e.warn(fmt.Sprintf("%s is %s: an ordinary wait for a lock or for the disk ends the call", name, page.Age(d)),
+				"raise "+name+" to some seconds for the role that calls")
+		}
+	}
+	return nil
+}
+
+func isolation(e *exam) error {
+	level, err := e.setting("default_transaction_isolation")
+	if err == nil && level != "read committed" {
+		e.note("default_transaction_isolation is "+level+": transactions that meet are run again, up to WithRetries times",
+			"nothing to do if that is wanted; fn has to bear being run again")
+	}
+	return err
+}
+
+// xminTransaction looks for sessions that hold back vacuum.
+func xminTransaction(e *exam) error {
+	rows, err := e.tx.Query(e.ctx, `
+		SELECT format('process %s of the role %s (%s, %s)', pid, usename, nullif(application_name, ''), state),
+			extract(epoch FROM clock_timestamp() - xact_start)::float8, greatest(age(backend_xmin), age(backend_xid))::int8
+		FROM pg_stat_activity
+		WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
+		  AND xact_start < clock_timestamp() - make_interval(secs => $1)
+		ORDER BY xact_start`, e.opts.Limits.OldTransaction.Seconds())
+	if err != nil {
+		return err
+	}
+	var who string
+	var seconds float64
+	var age int64
+	_, err = pgx.ForEachRow(rows, []any{&who, &seconds, &age}, func() error {
+		e.warn(fmt.Sprintf("%s has had a transaction open for %s, %s transactions ago: vacuum removes nothing that is younger, and the table grows",
+			page.Safe(who), page.Age(time.Duration(seconds*float64(time.Second))), page.Count(age)),
+			"see what it does; SELECT pg_terminate_backend of that process ends it")
+		return nil
+	})
+	if err == nil && !e.seesAll {
+		e.unknown("the sessions of other roles were not looked at: this role may not see them", "connect as a member of pg_monitor")
+	}
+	return err
+}
+
+func xminPrepared(e *exam) error {
+	rows, err := e.tx.Query(e.ctx, `
+		SELECT gid, owner::text, extract(epoch FROM clock_timestamp() - prepared)::float8 FROM pg_prepared_xacts
+		WHERE prepared < clock_timestamp() - make_interval(secs => $1) ORDER BY prepared`, e.opts.Limits.OldTransaction.Seconds())
+	if err != nil {
+		return err
+	}
+	var gid, owner string
+	var seconds float64
+	_, err = pgx.ForEachRow(rows, []any{&gid, &owner, &seconds}, func() error {
+		e.warn(fmt.Sprintf("the prepared transaction %q of the role %s waits for its COMMIT PREPARED for %s: it holds its locks and keys, and vacuum removes nothing that is younger",
+			gid, owner, page.Age(time.Duration(seconds*float64(time.Second)))),
+			"ask its coordinator, then COMMIT PREPARED or ROLLBACK PREPARED")
+		return nil
+	})
+	return err
+}
+
+func xminSlot(e *exam) error {
+	rows, err := e.tx.Query(e.ctx, `
+		SELECT slot_name::text, active, coalesce(greatest(age(xmin), age(catalog_xmin)), 0)::int8,
+			coalesce(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn), 0)::int8,
+			coalesce(wal_status, '')
+		FROM pg_replication_slots ORDER BY 1`)
+	if err != nil {
+		return err
+	}
+	var name, wal string
+	var active bool
+	var age, kept int64
+	_, err = pgx.ForEachRow(rows, []any{&name, &active, &age, &kept, &wal}, func() error {
+		remedy := fmt.Sprintf("see to its consumer, or SELECT pg_drop_replication_slot('%s')", name)
+		switch {
+		case wal == "lost" || wal == "unreserved":
+			e.warn(fmt.Sprintf("the replication slot %q has lost, or is about to lose, WAL that its consumer needs (%s)", name, wal), remedy)
+		case !active:
+			e.warn(fmt.Sprintf("the replication slot %q has no consumer, and keeps %s of WAL and what %s transactions have deleted", name, page.Bytes(kept), page.Count(age)), remedy)
+		case age > e.opts.Limits.OldXmin:
+			e.warn(fmt.Sprintf("the consumer of the replication slot %q is %s transactions behind: vacuum removes nothing that is younger", name, page.Count(age)), remedy)
+		}
+		return nil
+	})
+	return err
+}
+
+// xminStandby looks for standbys that hold back vacuum by hot_standby_feedback.
+func xminStandby(e *exam) error {
+	rows, err := e.tx.Query(e.ctx, `SELECT application_name, age(backend_xmin)::int8 FROM pg_stat_replication
+		WHERE backend_xmin IS NOT NULL AND age(backend_xmin) > $1 ORDER BY 2 DESC`, e.opts.Limits.OldXmin)
+	if err != nil {
+		return err
+	}
+	var name string
+	var age int64
+	_, err = pgx.ForEachRow(rows, []any{&name, &age}, func() error {
+		e.warn(fmt.Sprintf("the standby %q holds back vacuum by hot_standby_feedback, %s transactions ago: a query runs there for long", name, page.Count(age)),
+			"end that query on the standby, or set hot_standby_feedback = off there")
+		return nil
+	})
+	return err
+}
+
+// locked looks for those who keep calls from the table as a whole.
+func locked(e *exam) error {
+	found, err := e.texts(`
+		SELECT format('process %s %s %s on idem.records', l.pid, CASE WHEN l.granted THEN 'holds' ELSE 'waits for' END, l.mode)
+		FROM pg_locks l
+		WHERE l.locktype = 'relation' AND l.relation = 'idem.records'::regclass
+		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		  AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+		ORDER BY l.granted DESC, l.pid`)
+	for _, who := range found {
+		e.problem(who+": no call can claim a key meanwhile", "wait for it to end, or SELECT pg_cancel_backend of that process; set lock_timeout before DDL")
+	}
+	return err
+}
+
+func heldKeys(e *exam) error {
+	holders, err := record.Holders(e.ctx, e.tx, e.opts.Limits.OldTransaction)
+	for _, h := range holders {
+		if h.Visible {
+			e.warn(fmt.Sprintf("process %d of the role %s (%s) has held keys for %s: callers of those keys get ErrInProgress",
+				h.PID, page.Safe(h.Role), h.State, page.Age(h.Since)), "see what it does with idem stuck")
+		}
+	}
+	return err
+}

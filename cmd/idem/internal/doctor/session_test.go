@@ -1,0 +1,178 @@
+package doctor_test
+
+import (
+	"context"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/cmd/idem/internal/doctor"
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+// withSettings is the same database in sessions that begin with other settings.
+func (w *ward) withSettings(settings map[string]string) *ward {
+	w.t.Helper()
+	return wardAt(w.t, w.with(func(u *url.URL) {
+		query := u.Query()
+		for name, value := range settings {
+			query.Set(name, value)
+		}
+		u.RawQuery = query.Encode()
+	}))
+}
+
+func TestDoctorFindsSettingsThatHoldKeysForLong(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.finds("idle-in-transaction", doctor.Warning, "is off", "idle_in_transaction_session_timeout = '60s'")
+	w.withSettings(map[string]string{"idle_in_transaction_session_timeout": "2s"}).finds("idle-in-transaction", doctor.Warning, "is 2 s", "raise it")
+	w.withSettings(map[string]string{"idle_in_transaction_session_timeout": "1min"}).quiet("idle-in-transaction")
+
+	w.withSettings(map[string]string{"tcp_keepalives_idle": "7200"}).finds("keepalives", doctor.Warning, "has vanished after 2 h", "tcp_keepalives_idle = 60s")
+	w.withSettings(map[string]string{
+		"tcp_keepalives_idle": "60", "tcp_keepalives_interval": "10", "tcp_keepalives_count": "6", "client_connection_check_interval": "5s",
+	}).quiet("keepalives")
+
+	w.quiet("timeouts")
+	w.withSettings(map[string]string{"lock_timeout": "200ms"}).finds("timeouts", doctor.Warning, "lock_timeout is 200 ms", "raise")
+	w.quiet("isolation")
+	w.withSettings(map[string]string{"default_transaction_isolation": "serializable"}).finds("isolation", doctor.Note, "serializable")
+}
+
+// The role that calls is seldom the one that looks.
+func TestDoctorReadsTheSettingsOfTheRoleItIsAskedAbout(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.opts.Role = roleOf(t, w.role(""))
+	w.finds("idle-in-transaction", doctor.Warning, "is off for the role "+w.opts.Role)
+	w.exec("ALTER ROLE " + w.opts.Role + " SET idle_in_transaction_session_timeout = '90s'")
+	w.quiet("idle-in-transaction")
+}
+
+func TestDoctorFindsSettingsThatLoseWhatWasAnswered(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.withSettings(map[string]string{"synchronous_commit": "off"}).finds("synchronous-commit", doctor.Warning, "is off", "synchronous_commit = on")
+	w.withSettings(map[string]string{"synchronous_commit": "local"}).finds("synchronous-commit", doctor.Warning, "a failover may lose")
+	w.withSettings(map[string]string{"synchronous_commit": "on"}).quiet("synchronous-commit")
+	// the standby that this server waits for does not exist
+	w.withSettings(map[string]string{"synchronous_commit": "on"}).finds("synchronous-standby", doctor.Problem, "ghost", "ErrOutcomeUnknown")
+	w.finds("durability", doctor.Problem, "fsync is off", "fsync = on")
+}
+
+func TestDoctorFindsAConnectionThatMayNotWrite(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.quiet("primary")
+	w.withSettings(map[string]string{"default_transaction_read_only": "on"}).finds("primary", doctor.Problem, "25006", "RESET default_transaction_read_only")
+}
+
+func TestDoctorFindsAnEncodingThatCannotWriteEveryKey(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.quiet("encoding")
+	latin := latinDSN(t, w)
+	wardAt(t, latin).finds("encoding", doctor.Problem, "LATIN1", "UTF8")
+}
+
+// latinDSN returns the address of a database in another encoding.
+func latinDSN(t *testing.T, w *ward) string {
+	t.Helper()
+	address, err := url.Parse(w.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := address.Path[1:] + "_latin"
+	if len(name) > 63 {
+		name = name[len(name)-63:]
+	}
+	quoted := pgx.Identifier{name}.Sanitize()
+	w.exec("CREATE DATABASE " + quoted + " TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+	t.Cleanup(func() {
+		conn, err := pgx.Connect(context.Background(), w.dsn)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close(context.Background())
+		if _, err := conn.Exec(context.Background(), "DROP DATABASE "+quoted+" WITH (FORCE)"); err != nil {
+			t.Error(err)
+		}
+	})
+	return w.with(func(u *url.URL) { u.Path = "/" + name })
+}
+
+func TestDoctorFindsTransactionsThatHoldBackVacuumOrKeys(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.opts.Limits.OldTransaction = time.Millisecond
+	w.session("SET application_name = 'forgotten'", "BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT 1")
+	w.finds("xmin-transaction", doctor.Warning, "forgotten", "idle in transaction", "pg_terminate_backend")
+	w.quiet("held-keys")
+
+	began, done, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := idem.Do(context.Background(), w.pool, "s", "k", idem.HashBytes(), func(pgx.Tx) (idem.Response, error) {
+			close(began)
+			<-done
+			return idem.Response{}, nil
+		})
+		ended <- err
+	}()
+	<-began
+	w.finds("held-keys", doctor.Warning, "ErrInProgress", "idem stuck")
+	close(done)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	w.quiet("held-keys")
+}
+
+func TestDoctorFindsWhoLocksTheTableAndIsNotHeldUpByIt(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.quiet("locked")
+	w.session("BEGIN", "LOCK TABLE idem.records IN ACCESS EXCLUSIVE MODE")
+	w.finds("locked", doctor.Problem, "holds AccessExclusiveLock", "lock_timeout")
+}
+
+func TestDoctorFindsConnectionsRunningOut(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	app := w.role("CONNECTION LIMIT 2")
+	w.opts.Role = roleOf(t, app)
+	sessionAt(t, app)
+	sessionAt(t, app)
+	w.finds("connections", doctor.Warning, "2 of the 2 connections that the role "+w.opts.Role, "CONNECTION LIMIT")
+}
+
+func TestDoctorFindsClocksThatDiffer(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.quiet("clock")
+	for _, difference := range []time.Duration{-time.Minute, time.Minute} {
+		w.opts.Now = func() time.Time { return time.Now().Add(difference) }
+		w.finds("clock", doctor.Warning, "differ by", "NTP")
+	}
+}
+
+func TestDoctorFindsAServerThatIsTooOld(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.quiet("server-version")
+	w.opts.Limits.OldestServer = 990000
+	w.finds("server-version", doctor.Problem, "PostgreSQL 1", "upgrade")
+}
+
+func TestDoctorTellsAPoolerAndItsMode(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	wardAt(t, dsn).quiet("pooler")
+	wardAt(t, pgtest.Proxy(t, dsn).DSN()).quiet("pooler") // something in between that pools nothing
+	wardAt(t, startPgBouncer(t, dsn, "transaction")).finds("pooler", doctor.Note, "transaction mode", "default_query_exec_mode=exec")
+	wardAt(t, startPgBouncer(t, dsn, "session")).finds("pooler", doctor.Note, "session mode")
+}

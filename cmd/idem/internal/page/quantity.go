@@ -1,0 +1,75 @@
+package page
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Age says how long something is, in two units at most.
+func Age(d time.Duration) string {
+	sign := ""
+	if d < 0 {
+		sign, d = "-", -d
+	}
+	switch day := 24 * time.Hour; {
+	case d < time.Second:
+		return fmt.Sprintf("%s%d ms", sign, d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%s%d s", sign, d/time.Second)
+	case d < time.Hour:
+		return sign + two(d, time.Minute, "min", time.Second, "s")
+	case d < day:
+		return sign + two(d, time.Hour, "h", time.Minute, "min")
+	case d < 1000*day:
+		return sign + two(d, day, "d", time.Hour, "h")
+	default:
+		return fmt.Sprintf("%s%d y", sign, d/(365*day))
+	}
+}
+
+func two(d, large time.Duration, largeName string, small time.Duration, smallName string) string {
+	text := fmt.Sprintf("%d %s", d/large, largeName)
+	if rest := d % large / small; rest > 0 {
+		text += fmt.Sprintf(" %d %s", rest, smallName)
+	}
+	return text
+}
+
+// Bytes says how much something is.
+func Bytes(n int64) string {
+	if n < 1000 {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, unit := float64(n), -1
+	for value >= 999.5 && unit < 4 {
+		value /= 1000
+		unit++
+	}
+	digits := 0
+	if value < 9.95 {
+		digits = 1
+	}
+	return strconv.FormatFloat(value, 'f', digits, 64) + " " + []string{"kB", "MB", "GB", "TB", "PB"}[unit]
+}
+
+// Count writes a number with its digits in threes.
+func Count(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	first := 0
+	if n < 0 {
+		first = 1
+	}
+	for i := len(digits) - 3; i > first; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// Time writes a moment in UTC, as the database may have rounded it.
+func Time(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02 15:04:05 MST")
+}

@@ -1,0 +1,58 @@
+package page
+
+import (
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// Column is one of a table.
+type Column struct {
+	Name  string
+	Right bool // as numbers are written
+}
+
+// Table writes rows below the names of their columns.
+func (p *Page) Table(columns []Column, rows [][]string) {
+	widths := make([]int, len(columns))
+	for i, c := range columns {
+		widths[i] = ansi.StringWidth(c.Name)
+		for _, row := range rows {
+			widths[i] = max(widths[i], ansi.StringWidth(row[i]))
+		}
+	}
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = c.Name
+	}
+	p.row(columns, widths, names, p.Dim)
+	for _, row := range rows {
+		p.row(columns, widths, row, func(text string) string { return text })
+	}
+}
+
+func (p *Page) row(columns []Column, widths []int, cells []string, paint func(string) string) {
+	var line strings.Builder
+	for i, cell := range cells {
+		space := gap(cell, widths[i])
+		switch {
+		case columns[i].Right:
+			line.WriteString(space + paint(cell))
+		case i == len(cells)-1:
+			line.WriteString(paint(cell))
+		default:
+			line.WriteString(paint(cell) + space)
+		}
+		if i < len(cells)-1 {
+			line.WriteString("  ")
+		}
+	}
+	p.Printf("%s\n", line.String())
+}
+
+// Wrap breaks text into lines of at most width columns, with the first after lead and the others as far in.
+func Wrap(text, lead string, width int) string {
+	indent := ansi.StringWidth(lead)
+	lines := strings.Split(ansi.Wordwrap(text, max(20, width-indent), ""), "\n")
+	return lead + strings.Join(lines, "\n"+strings.Repeat(" ", indent))
+}

@@ -1,0 +1,46 @@
+package record
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Holder is a session with a transaction that has written to idem.records, which is to say that it holds the keys it has
+// claimed. What the role may not see of it is zero.
+type Holder struct {
+	PID         int32
+	Application string
+	Role        string
+	State       string // of the session, as pg_stat_activity has it
+	Waiting     string // for what, if it waits
+	Since       time.Duration
+	Visible     bool
+}
+
+// Holders returns the transactions that are longer under way than old, the oldest first. Those whose age the role may not see
+// come last.
+func Holders(ctx context.Context, tx pgx.Tx, old time.Duration) ([]Holder, error) {
+	rows, err := tx.Query(ctx, `
+		SELECT l.pid, coalesce(a.application_name, ''), coalesce(a.usename, '')::text, coalesce(a.state, ''),
+			coalesce(a.wait_event_type || ': ' || a.wait_event, ''),
+			coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 0)::float8, a.xact_start IS NOT NULL
+		FROM (SELECT DISTINCT pid FROM pg_locks
+			WHERE locktype = 'relation' AND granted AND mode = 'RowExclusiveLock' AND relation = 'idem.records'::regclass
+			  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) l
+		LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+		WHERE l.pid <> pg_backend_pid() AND coalesce(a.backend_type, 'client backend') = 'client backend'
+		  AND (a.xact_start IS NULL OR a.xact_start < clock_timestamp() - make_interval(secs => $1))
+		ORDER BY a.xact_start NULLS LAST`, old.Seconds())
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Holder, error) {
+		var h Holder
+		var seconds float64
+		err := row.Scan(&h.PID, &h.Application, &h.Role, &h.State, &h.Waiting, &seconds, &h.Visible)
+		h.Since = time.Duration(seconds * float64(time.Second))
+		return h, err
+	})
+}

@@ -1,0 +1,85 @@
+package record
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Filter says which records List returns.
+type Filter struct {
+	ScopePrefix string
+	After       *Name // not before this one and not itself
+	State       string
+	Older       time.Duration
+	Limit       int
+}
+
+// Name is what a record is found by.
+type Name struct{ Scope, Key string }
+
+// List returns the records in the order of scope and key, which is that of the primary key. So a limit ends it early,
+// and a prefix of the scope is a range of the index. State and Older are looked at row by row.
+func List(ctx context.Context, tx pgx.Tx, f Filter) ([]Record, error) {
+	where, args := f.where([]any{false})
+	query := fmt.Sprintf("SELECT %s FROM idem.records%s ORDER BY scope, key LIMIT %d", columns, where, f.Limit)
+	rows, err := tx.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scan)
+}
+
+func (f Filter) where(args []any) (string, []any) {
+	var conditions []string
+	add := func(condition string, values ...any) {
+		for _, value := range values {
+			args = append(args, value)
+			condition = strings.Replace(condition, "?", fmt.Sprintf("$%d", len(args)), 1)
+		}
+		conditions = append(conditions, condition)
+	}
+	if f.ScopePrefix != "" {
+		add("scope >= ?", f.ScopePrefix)
+		if end := afterAll(f.ScopePrefix); end != "" {
+			add("scope < ?", end)
+		}
+	}
+	if f.After != nil {
+		add("(scope, key) > (?, ?)", f.After.Scope, f.After.Key)
+	}
+	switch f.State {
+	case "":
+	case Expired:
+		add("expires_at <= clock_timestamp()")
+	default:
+		add("state = ? AND expires_at > clock_timestamp()", f.State)
+	}
+	if f.Older > 0 {
+		add("created_at < clock_timestamp() - ?::text::interval", fmt.Sprintf("%d microseconds", f.Older.Microseconds()))
+	}
+	if conditions == nil {
+		return "", args
+	}
+	return " WHERE " + strings.Join(conditions, " AND "), args
+}
+
+// afterAll returns the first text, in the order of bytes, that is after all that begin with prefix. It is empty if there
+// is none.
+func afterAll(prefix string) string {
+	runes := []rune(prefix)
+	for i := len(runes) - 1; i >= 0; i-- {
+		next := runes[i] + 1
+		if next == 0xd800 {
+			next = 0xe000
+		}
+		if utf8.ValidRune(next) {
+			return string(runes[:i]) + string(next)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,42 @@
+package record
+
+import (
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Record is a row of idem.records. Header and Body are there only if they were asked for.
+type Record struct {
+	Scope, Key, OperationID, State string
+	Hash                           []byte
+	Status                         *int32
+	CreatedAt, ExpiresAt           time.Time
+	CompletedAt                    *time.Time
+	HeaderBytes, BodyBytes         int64
+	Header, Body                   []byte
+
+	Now time.Time // by the clock of the database
+}
+
+// Expired tells whether the key counts as new.
+func (r *Record) Expired() bool { return !r.ExpiresAt.After(r.Now) }
+
+// The states of a row, and Expired, which is none in the table.
+const (
+	Completed  = "completed"
+	Failed     = "failed"
+	Processing = "processing"
+	Expired    = "expired"
+)
+
+const columns = `scope, key, operation_id::text, state, hash, status, created_at, expires_at, completed_at,
+	coalesce(length(convert_to(header::text, 'UTF8')), 0)::int8, coalesce(length(body), 0)::int8,
+	CASE WHEN $1 THEN convert_to(header::text, 'UTF8') END, CASE WHEN $1 THEN body END, clock_timestamp()`
+
+func scan(row pgx.CollectableRow) (Record, error) {
+	var r Record
+	err := row.Scan(&r.Scope, &r.Key, &r.OperationID, &r.State, &r.Hash, &r.Status, &r.CreatedAt, &r.ExpiresAt, &r.CompletedAt,
+		&r.HeaderBytes, &r.BodyBytes, &r.Header, &r.Body, &r.Now)
+	return r, err
+}

@@ -1,0 +1,36 @@
+// Idem operates what package github.com/idem-go/idem keeps in Postgres. Its commands are in internal/command, and
+// README.md beside this file describes them.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/charmbracelet/x/term"
+
+	"github.com/idem-go/idem/cmd/idem/internal/command"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		name := (<-signals).(syscall.Signal)
+		signal.Stop(signals) // the second one ends the process at once
+		cancel(command.Interrupted{Signal: name})
+	}()
+	return command.Run(ctx, command.World{
+		Args: os.Args[1:], Getenv: os.Getenv, Now: time.Now,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		InIsTerminal:  term.IsTerminal(os.Stdin.Fd()),
+		OutIsTerminal: term.IsTerminal(os.Stdout.Fd()),
+		ErrIsTerminal: term.IsTerminal(os.Stderr.Fd()),
+	})
+}

@@ -1,0 +1,104 @@
+package idemotel_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/idemotel"
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+// dropping returns an observer for an SDK that drops everything: no span is sampled, no metric collected.
+func dropping(t testing.TB) idem.Observer {
+	t.Helper()
+	drop := sdkmetric.NewView(sdkmetric.Instrument{Name: "*"}, sdkmetric.Stream{Aggregation: sdkmetric.AggregationDrop{}})
+	o, err := idemotel.New(
+		idemotel.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))),
+		idemotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()), sdkmetric.WithView(drop))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// sampling returns an observer for an SDK that counts everything and samples no span, as most calls of a busy service are.
+func sampling(t testing.TB) idem.Observer {
+	t.Helper()
+	o, err := idemotel.New(
+		idemotel.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))),
+		idemotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// caller makes calls of one kind.
+type caller struct {
+	pool *pgxpool.Pool
+	opts []idem.Option
+	n    int
+}
+
+func (c *caller) replay() {
+	idem.Do(context.Background(), c.pool, "s", "key-of-some-length", hashA, answer(ok, nil), c.opts...)
+}
+
+func (c *caller) first() {
+	c.n++
+	idem.Do(context.Background(), c.pool, "s", fmt.Sprintf("key-of-some-length-%p-%08d", c, c.n), hashA, answer(ok, nil), c.opts...)
+}
+
+// Allocations are counted while nothing else runs, so this test is not parallel.
+func TestObservedCallAllocatesLittleMoreThanOneThatIsNot(t *testing.T) {
+	const limit = 6
+	pool := pgtest.New(t)
+	name := idem.WithName("place-order")
+	observed := &caller{pool: pool, opts: []idem.Option{name, idem.WithObserver(dropping(t))}}
+	unobserved := &caller{pool: pool, opts: []idem.Option{name, idem.WithObserver(nil)}}
+	for what, call := range map[string]func(*caller){"first run": (*caller).first, "replay": (*caller).replay} {
+		// The pool's own goroutines allocate now and then: the least of some runs is the call's.
+		more := []float64{}
+		for range 5 {
+			with := testing.AllocsPerRun(100, func() { call(observed) })
+			without := testing.AllocsPerRun(100, func() { call(unobserved) })
+			more = append(more, with-without)
+		}
+		slices.Sort(more)
+		if t.Logf("%s: %v allocations more", what, more); more[0] > limit {
+			t.Errorf("%s: an observed call makes %v allocations more, the limit is %d", what, more[0], limit)
+		}
+	}
+}
+
+// BenchmarkObserved measures what an observer adds to a call that executes: all that it is told, and the key that is abridged
+// for it. It is measured by itself, for beside the time of a call it could not be seen.
+func BenchmarkObserved(b *testing.B) {
+	for _, of := range []struct {
+		what     string
+		observer func(testing.TB) idem.Observer
+	}{{"dropped", dropping}, {"counted", sampling}} {
+		b.Run(of.what, func(b *testing.B) {
+			o, key := of.observer(b), "key-of-some-length"
+			b.ReportAllocs()
+			for b.Loop() {
+				begun := time.Now()
+				abridged := strconv.AppendQuote(append(make([]byte, 0, 64), "key "...), key[:4])
+				abridged = strconv.AppendInt(append(abridged, "… of "...), int64(len(key)), 10)
+				ctx := o.TraceStart(context.Background(), idem.TraceStartData{Name: "place-order", Scope: "s", Key: string(append(abridged, " bytes"...))})
+				o.TraceEvent(ctx, idem.TraceEventData{Event: idem.EventExecuting, Attempt: 1})
+				o.TraceEvent(ctx, idem.TraceEventData{Event: idem.EventRecording, Attempt: 1})
+				o.TraceEnd(ctx, idem.TraceEndData{Outcome: idem.OutcomeExecuted, OperationID: "2d0a3c1e", Duration: time.Since(begun), Attempts: 1})
+			}
+		})
+	}
+}

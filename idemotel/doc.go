@@ -1,0 +1,53 @@
+// Package idemotel shows the calls of package idem by OpenTelemetry: metrics and spans of what becomes of each, and gauges of
+// what is in the database.
+//
+//	observer, err := idemotel.New()
+//	…
+//	res, err := idem.Do(ctx, pool, scope, key, hash, fn, idem.WithName("place-order"), idem.WithObserver(observer))
+//
+//	gauges, err := idemotel.Watch(pool) // until gauges.Stop()
+//
+// It needs the API of OpenTelemetry alone. Where the figures go is for the providers to say, which are the global ones unless
+// WithMeterProvider and WithTracerProvider give others.
+//
+// # What is told of a call
+//
+// Scope, key and request are never part of a label or of an attribute, nor is the text of an error. The labels are of closed
+// sets: the name that the program gives by idem.WithName, what kind of call it is, its outcome, and the cause of an error. Of
+// names, the first hundred are told apart; what comes after them is "_OTHER".
+//
+//	idem.call.duration      s          histogram   idem.name, idem.kind, idem.outcome, error.type
+//	idem.wait.duration      s          histogram   of calls that waited for another one: idem.name, idem.outcome
+//	idem.replay.age         s          histogram   how long before its replay the key was used first: idem.name
+//	idem.retries            {retry}    counter     runs after the first: idem.name, error.type
+//	idem.commit.unknown     {commit}   counter     not acknowledged: idem.name, idem.resolution (committed, rolled_back, unresolved)
+//
+// The span of a call is called "idem" and its name. It has children, claim, wait, fn, commit (record in a DoTx) and resolve, one
+// after the other. It carries the operation id, which is in the record and, through idem.OperationID, wherever fn has written
+// it. A replay is linked to the execution whose response it was given: by its operation id, and to its span if this process
+// has executed it of late. The spans that fn makes are not children of these: fn has the context of its caller.
+//
+// # What is told of the database
+//
+// The gauges are read from the catalog, the statistics and the locks, never from the records: see WithEvery for how often.
+// What the role of the pool may not see is left out.
+//
+//	idem.records                   {record}        idem.record.state: live, expired; unknown if expiry cannot be seen
+//	idem.records.expired.age       s               for how long the oldest expired record has been expired
+//	idem.rows.dead                 {row}           not vacuumed yet
+//	idem.storage.size              By              idem.part: heap, index, other
+//	idem.transactions              {transaction}   that have claimed a key and are not over
+//	idem.transactions.age          s               of the oldest of them
+//	idem.keys.held                 {key}           by them
+//	idem.purge.lag                 s               since the last whole sweep began; before the first, the age of the oldest expired record
+//	idem.purge.deleted             {record}        counter
+//	idem.purge.speed               {record}/s      of the sweep under way, or of the last one
+//	idem.purge.waiting             {sweep}         sweeps that wait: idem.purge.reason
+//	db.client.connection.count     {connection}    of the pool: db.client.connection.state (idle, used), db.client.connection.pool.name
+//	db.client.connection.max       {connection}
+//	db.client.connection.timeouts  {timeout}       counter: a caller gave up waiting for a connection
+//	idem.pool.waits                {wait}          counter: a caller had to wait for one
+//
+// Every process that watches shows the same figures of the database: take the maximum over them, not the sum. Those of the pool
+// are each process's own.
+package idemotel

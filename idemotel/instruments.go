@@ -1,0 +1,143 @@
+package idemotel
+
+import (
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/idem-go/idem/internal/vitals"
+)
+
+// instruments are those of the gauges.
+type instruments struct {
+	all []metric.Observable
+
+	records, dead, size, transactions, keys, waiting metric.Int64ObservableGauge
+	expiredAge, oldest, lag, speed                   metric.Float64ObservableGauge
+	deleted                                          metric.Int64ObservableCounter
+
+	connections      metric.Int64ObservableUpDownCounter
+	maxConnections   metric.Int64ObservableUpDownCounter
+	timeouts, queued metric.Int64ObservableCounter
+}
+
+func newInstruments(meter metric.Meter) (*instruments, error) {
+	b := builder{meter: meter}
+	i := &instruments{
+		records:      b.count("idem.records", "{record}", "Records in the table, an estimate."),
+		dead:         b.count("idem.rows.dead", "{row}", "Rows that are dead and not vacuumed yet, an estimate."),
+		size:         b.count("idem.storage.size", "By", "Size of the table and its indexes."),
+		transactions: b.count("idem.transactions", "{transaction}", "Transactions that have claimed a key and are not over."),
+		keys:         b.count("idem.keys.held", "{key}", "Keys that are held by an advisory lock."),
+		waiting:      b.count("idem.purge.waiting", "{sweep}", "Sweeps of the purge that wait, by what for."),
+		expiredAge:   b.amount("idem.records.expired.age", "s", "For how long the oldest expired record has been expired, an estimate."),
+		oldest:       b.amount("idem.transactions.age", "s", "How long the oldest transaction that holds a key has been open."),
+		lag:          b.amount("idem.purge.lag", "s", "How long ago the last whole sweep of the purge began."),
+		speed:        b.amount("idem.purge.speed", "{record}/s", "Records that the purge deletes a second."),
+		deleted:      b.total("idem.purge.deleted", "{record}", "Records that the purge has deleted."),
+		connections: b.sum("db.client.connection.count", "{connection}",
+			"The number of connections that are currently in state described by the state attribute."),
+		maxConnections: b.sum("db.client.connection.max", "{connection}", "The maximum number of open connections allowed."),
+		timeouts: b.total("db.client.connection.timeouts", "{timeout}",
+			"The number of connection timeouts that have occurred trying to obtain a connection from the pool."),
+		queued: b.total("idem.pool.waits", "{wait}", "How often a connection of the pool had to be waited for."),
+	}
+	i.all = b.all
+	return i, b.err
+}
+
+// builder makes instruments until one fails.
+type builder struct {
+	meter metric.Meter
+	all   []metric.Observable
+	err   error
+}
+
+func (b *builder) add(o metric.Observable, err error) {
+	b.all = append(b.all, o)
+	if b.err == nil {
+		b.err = err
+	}
+}
+
+func (b *builder) count(name, unit, text string) metric.Int64ObservableGauge {
+	o, err := b.meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(text))
+	b.add(o, err)
+	return o
+}
+
+func (b *builder) amount(name, unit, text string) metric.Float64ObservableGauge {
+	o, err := b.meter.Float64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(text))
+	b.add(o, err)
+	return o
+}
+
+func (b *builder) total(name, unit, text string) metric.Int64ObservableCounter {
+	o, err := b.meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(text))
+	b.add(o, err)
+	return o
+}
+
+func (b *builder) sum(name, unit, text string) metric.Int64ObservableUpDownCounter {
+	o, err := b.meter.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(text))
+	b.add(o, err)
+	return o
+}
+
+func label(key, value string) metric.ObserveOption {
+	return metric.WithAttributeSet(attribute.NewSet(attribute.String(key, value)))
+}
+
+var (
+	live    = label("idem.record.state", "live")
+	expired = label("idem.record.state", "expired")
+	either  = label("idem.record.state", "unknown")
+	heap    = label("idem.part", "heap")
+	index   = label("idem.part", "index")
+	rest    = label("idem.part", "other")
+)
+
+// show shows the figures that are known, and nothing in the place of the others.
+func (i *instruments) show(to metric.Observer, v *vitals.Vitals) {
+	if v.Expired.Known() {
+		to.ObserveInt64(i.records, max(v.Records.Value-v.Expired.Value, 0), live)
+		to.ObserveInt64(i.records, v.Expired.Value, expired)
+	} else {
+		to.ObserveInt64(i.records, v.Records.Value, either)
+	}
+	to.ObserveInt64(i.dead, v.DeadRows.Value)
+	to.ObserveInt64(i.size, v.HeapBytes, heap)
+	to.ObserveInt64(i.size, v.IndexBytes, index)
+	to.ObserveInt64(i.size, v.OtherBytes, rest)
+	to.ObserveInt64(i.transactions, v.InFlight.Transactions)
+	to.ObserveInt64(i.keys, v.InFlight.Keys)
+	if v.OldestExpired.Known() {
+		to.ObserveFloat64(i.expiredAge, v.OldestExpired.Value.Seconds())
+	}
+	if v.InFlight.Oldest.Known() {
+		to.ObserveFloat64(i.oldest, v.InFlight.Oldest.Value.Seconds())
+	}
+	if v.PurgeLag.Known() {
+		to.ObserveFloat64(i.lag, v.PurgeLag.Value.Seconds())
+	}
+	if v.PurgeSpeed.Known() {
+		to.ObserveFloat64(i.speed, v.PurgeSpeed.Value)
+	}
+	if v.Sweeps.Known() {
+		i.showSweeps(to, v.Sweeps.Value)
+	}
+}
+
+func (i *instruments) showSweeps(to metric.Observer, sweeps []vitals.Sweep) {
+	waiting := map[string]int64{}
+	for _, s := range sweeps {
+		if s.Name == "records" {
+			to.ObserveInt64(i.deleted, s.DeletedTotal)
+		}
+		if s.WaitingFor != "" {
+			waiting[s.WaitingFor]++
+		}
+	}
+	for _, reason := range []string{"replication", "vacuum", "pool", "lock"} {
+		to.ObserveInt64(i.waiting, waiting[reason], label("idem.purge.reason", reason))
+	}
+}

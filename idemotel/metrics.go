@@ -1,0 +1,135 @@
+package idemotel
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/idem-go/idem"
+)
+
+// The keys of labels and attributes.
+const (
+	nameKey       = attribute.Key("idem.name")
+	kindKey       = attribute.Key("idem.kind")
+	outcomeKey    = attribute.Key("idem.outcome")
+	causeKey      = attribute.Key("error.type")
+	resolutionKey = attribute.Key("idem.resolution")
+)
+
+// The bounds of the histograms, in seconds.
+var (
+	durations = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
+	ages      = []float64{0.1, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 3 * 24 * 3600, 7 * 24 * 3600}
+)
+
+// metrics are the instruments of calls.
+type metrics struct {
+	duration, wait, age metric.Float64Histogram
+	retries, unknown    metric.Int64Counter
+
+	ended    cache[endedLabels, []metric.RecordOption]
+	waited   cache[endedLabels, []metric.RecordOption]
+	replayed cache[string, []metric.RecordOption]
+	retried  cache[endedLabels, []metric.AddOption]
+	resolved cache[resolvedLabels, []metric.AddOption]
+}
+
+// endedLabels are those of a call that has ended.
+type endedLabels struct {
+	name, kind string
+	outcome    idem.Outcome
+	cause      idem.Cause
+}
+
+type resolvedLabels struct{ name, resolution string }
+
+func newMetrics(meter metric.Meter) (*metrics, error) {
+	m := &metrics{}
+	var errs [5]error
+	m.duration, errs[0] = meter.Float64Histogram("idem.call.duration", metric.WithUnit("s"),
+		metric.WithDescription("How long calls take."), metric.WithExplicitBucketBoundaries(durations...))
+	m.wait, errs[1] = meter.Float64Histogram("idem.wait.duration", metric.WithUnit("s"),
+		metric.WithDescription("How long calls wait for another one that holds their key, of those that do."),
+		metric.WithExplicitBucketBoundaries(durations...))
+	m.age, errs[2] = meter.Float64Histogram("idem.replay.age", metric.WithUnit("s"),
+		metric.WithDescription("How long before a replay its key was used first."), metric.WithExplicitBucketBoundaries(ages...))
+	m.retries, errs[3] = meter.Int64Counter("idem.retries", metric.WithUnit("{retry}"),
+		metric.WithDescription("Transactions that were run again."))
+	m.unknown, errs[4] = meter.Int64Counter("idem.commit.unknown", metric.WithUnit("{commit}"),
+		metric.WithDescription("COMMITs that were not acknowledged, by what became of them."))
+	return m, errors.Join(errs[:]...)
+}
+
+// end records a call that has ended.
+func (m *metrics) end(ctx context.Context, name, kind string, data *idem.TraceEndData) {
+	labels := endedLabels{name, kind, data.Outcome, data.Cause}
+	if m.duration.Enabled(ctx) {
+		m.duration.Record(ctx, data.Duration.Seconds(), m.ended.get(labels, endedSet)...)
+	}
+	if data.Waited > 0 && m.wait.Enabled(ctx) {
+		labels := endedLabels{name: name, outcome: data.Outcome}
+		m.wait.Record(ctx, data.Waited.Seconds(), m.waited.get(labels, waitedSet)...)
+	}
+	if data.Outcome == idem.OutcomeReplayed && m.age.Enabled(ctx) {
+		m.age.Record(ctx, data.Age.Seconds(), m.replayed.get(name, replayedSet)...)
+	}
+}
+
+func (m *metrics) retry(ctx context.Context, name string, cause idem.Cause) {
+	if m.retries.Enabled(ctx) {
+		m.retries.Add(ctx, 1, m.retried.get(endedLabels{name: name, cause: cause}, retriedSet)...)
+	}
+}
+
+// What became of a COMMIT that was not acknowledged.
+const (
+	committed  = "committed"
+	rolledBack = "rolled_back"
+	unresolved = "unresolved"
+)
+
+func (m *metrics) resolve(ctx context.Context, name, resolution string) {
+	if m.unknown.Enabled(ctx) {
+		m.unknown.Add(ctx, 1, m.resolved.get(resolvedLabels{name, resolution}, resolvedSet)...)
+	}
+}
+
+func endedSet(l endedLabels) []metric.RecordOption {
+	return recordSet(append(named(l.name), kindKey.String(l.kind), outcomeKey.String(string(l.outcome))), l.cause)
+}
+
+func waitedSet(l endedLabels) []metric.RecordOption {
+	return recordSet(append(named(l.name), outcomeKey.String(string(l.outcome))), idem.CauseNone)
+}
+
+func replayedSet(name string) []metric.RecordOption { return recordSet(named(name), idem.CauseNone) }
+
+func retriedSet(l endedLabels) []metric.AddOption {
+	return []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(caused(named(l.name), l.cause)...))}
+}
+
+func resolvedSet(l resolvedLabels) []metric.AddOption {
+	return []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(append(named(l.name), resolutionKey.String(l.resolution))...))}
+}
+
+func recordSet(attrs []attribute.KeyValue, cause idem.Cause) []metric.RecordOption {
+	return []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(caused(attrs, cause)...))}
+}
+
+// named returns the label of a name. A call without one has no such label.
+func named(name string) []attribute.KeyValue {
+	if name == "" {
+		return nil
+	}
+	return []attribute.KeyValue{nameKey.String(name)}
+}
+
+func caused(attrs []attribute.KeyValue, cause idem.Cause) []attribute.KeyValue {
+	if cause == idem.CauseNone {
+		return attrs
+	}
+	return append(attrs, causeKey.String(string(cause)))
+}

@@ -1,0 +1,125 @@
+package idemotel
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/idem-go/idem"
+)
+
+const instrumentation = "github.com/idem-go/idem/idemotel"
+
+// Observer tells OpenTelemetry of calls. One is enough for a program.
+type Observer struct {
+	names   names
+	metrics *metrics
+	tracer  trace.Tracer
+	begun   cache[begunLabels, *beginning]
+	origins origins
+}
+
+// New returns an observer for idem.WithObserver, or for the Config of package idemhttp.
+func New(opts ...Option) (*Observer, error) {
+	s, err := settle(opts)
+	if err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(s.meters.Meter(instrumentation))
+	if err != nil {
+		return nil, err
+	}
+	return &Observer{metrics: m, tracer: s.tracers.Tracer(instrumentation)}, nil
+}
+
+var _ idem.Observer = (*Observer)(nil)
+
+// call is what is known of a call under way. It is the context of its span as well.
+type call struct {
+	context.Context
+	name, kind string
+	span       trace.Span
+	stage      trace.Span // nil if the span is not recorded, and between two stages
+	recording  bool
+	unresolved bool // a COMMIT was not acknowledged
+}
+
+type callKey struct{}
+
+// Value adds the call to the context.
+func (c *call) Value(key any) any {
+	if key == (callKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// The kinds of calls.
+const (
+	kindDo      = "do"
+	kindDoTx    = "do_tx"
+	kindKeyless = "keyless"
+)
+
+func kindOf(data *idem.TraceStartData) string {
+	switch {
+	case data.Joined:
+		return kindDoTx
+	case data.Key == "":
+		return kindKeyless
+	}
+	return kindDo
+}
+
+// TraceStart begins the span of a call.
+func (o *Observer) TraceStart(ctx context.Context, data idem.TraceStartData) context.Context {
+	c := &call{name: o.names.tell(data.Name), kind: kindOf(&data)}
+	beginning := o.begun.get(begunLabels{c.name, c.kind}, newBeginning)
+	c.Context, c.span = o.tracer.Start(ctx, beginning.span, beginning.options...)
+	if c.recording = c.span.IsRecording(); c.recording {
+		o.enter(c, stageClaim)
+	}
+	return c
+}
+
+// TraceEvent counts what is out of the ordinary, and goes from one stage of a call to the next.
+func (o *Observer) TraceEvent(ctx context.Context, data idem.TraceEventData) {
+	c, ok := ctx.Value(callKey{}).(*call)
+	if !ok {
+		return
+	}
+	switch data.Event {
+	case idem.EventRetried:
+		o.metrics.retry(c, c.name, data.Cause)
+	case idem.EventOutcomeUnknown:
+		c.unresolved = true
+	case idem.EventResolvedCommitted:
+		o.resolve(c, committed)
+	case idem.EventResolvedRolledBack:
+		o.resolve(c, rolledBack)
+	}
+	if c.recording {
+		o.proceed(c, &data)
+	}
+}
+
+func (o *Observer) resolve(c *call, resolution string) {
+	c.unresolved = false
+	o.metrics.resolve(c, c.name, resolution)
+}
+
+// TraceEnd records what became of a call, and ends its span.
+func (o *Observer) TraceEnd(ctx context.Context, data idem.TraceEndData) {
+	c, ok := ctx.Value(callKey{}).(*call)
+	if !ok {
+		return
+	}
+	if c.unresolved || c.kind == kindKeyless && data.Outcome == idem.OutcomeUnknown {
+		o.resolve(c, unresolved)
+	}
+	o.metrics.end(c, c.name, c.kind, &data)
+	if c.recording {
+		o.finish(c, &data)
+	}
+	c.span.End()
+}

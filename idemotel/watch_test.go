@@ -1,0 +1,213 @@
+package idemotel_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/idemotel"
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+// limit is how long a test waits for what has to come.
+const limit = 30 * time.Second
+
+func (s *seen) watch(pool *pgxpool.Pool, opts ...idemotel.Option) *idemotel.Gauges {
+	s.t.Helper()
+	g, err := idemotel.Watch(pool, append(s.options(), opts...)...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { g.Stop() })
+	return g
+}
+
+// await collects until a time series is there, and returns all.
+func (s *seen) await(name string) map[string]float64 {
+	s.t.Helper()
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); {
+		values := s.values()
+		if _, ok := values[name]; ok {
+			return values
+		}
+	}
+	s.t.Fatalf("%s was never shown", name)
+	return nil
+}
+
+func execSQL(t *testing.T, pool *pgxpool.Pool, sql string) {
+	t.Helper()
+	if _, err := pool.Exec(context.Background(), sql); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestGaugesShowTheDatabaseAndThePool(t *testing.T) {
+	t.Parallel()
+	s, pool := newSeen(t), pgtest.New(t, func(c *pgxpool.Config) { c.MaxConns = 7 })
+	execSQL(t, pool, `alter table idem.records set (autovacuum_enabled = off)`)
+	execSQL(t, pool, `insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+		select 's', 'k' || i, '\x00', gen_random_uuid(), now(), now() + i * interval '1 minute', 'completed' from generate_series(-249, 750) i`)
+	execSQL(t, pool, "analyze idem.records")
+	execSQL(t, pool, `insert into idem.sweeps (name, last_started_at, last_finished_at, last_deleted, deleted_total, waiting_for)
+		values ('records', now() - interval '2 hours', now() - interval '1 hour', 7200, 9000, 'vacuum')`)
+	s.watch(pool, idemotel.WithPoolName("orders"))
+	_, err := idem.Do(t.Context(), pool, "s", "held", hashA, func(pgx.Tx) (idem.Response, error) {
+		values := s.await("idem.keys.held")
+		for name, want := range map[string][2]float64{
+			"idem.records idem.record.state=live":         {700, 800},
+			"idem.records idem.record.state=expired":      {200, 300},
+			"idem.records.expired.age":                    {240 * 60, 260 * 60},
+			"idem.rows.dead":                              {0, 10},
+			"idem.storage.size idem.part=heap":            {50e3, 1e6},
+			"idem.storage.size idem.part=index":           {10e3, 1e6},
+			"idem.storage.size idem.part=other":           {0, 1e6},
+			"idem.transactions":                           {1, 1},
+			"idem.transactions.age":                       {0, 60},
+			"idem.keys.held":                              {1, 1},
+			"idem.purge.lag":                              {7190, 7260},
+			"idem.purge.speed":                            {1.99, 2.01},
+			"idem.purge.deleted":                          {9000, 9000},
+			"idem.purge.waiting idem.purge.reason=vacuum": {1, 1},
+			"idem.purge.waiting idem.purge.reason=lock":   {0, 0},
+			"db.client.connection.count db.client.connection.pool.name=orders db.client.connection.state=used": {1, 2},
+			"db.client.connection.max db.client.connection.pool.name=orders":                                   {7, 7},
+			"db.client.connection.timeouts db.client.connection.pool.name=orders":                              {0, 0},
+		} {
+			if got, shown := values[name]; !shown || got < want[0] || got > want[1] {
+				t.Errorf("%s is %v (shown: %t), want %v to %v", name, got, shown, want[0], want[1])
+			}
+		}
+		return ok, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFiguresThatARoleMayNotSeeAreLeftOut(t *testing.T) {
+	t.Parallel()
+	s := newSeen(t)
+	pool := pgtest.New(t, func(c *pgxpool.Config) {
+		c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, "set role pg_signal_backend")
+			return err
+		}
+	})
+	owner := pgtest.Open(t, pool.Config().ConnString())
+	execSQL(t, owner, `insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+		values ('s', 'k', '\x00', gen_random_uuid(), now(), now(), 'completed')`)
+	execSQL(t, owner, "analyze idem.records")
+	s.watch(pool)
+	values := s.await("idem.records idem.record.state=unknown")
+	for name := range values {
+		if strings.HasPrefix(name, "idem.purge") || strings.Contains(name, "expired") {
+			t.Errorf("%s is shown", name)
+		}
+	}
+}
+
+func TestFiguresAreReadOnceHoweverOftenTheyAreCollected(t *testing.T) {
+	t.Parallel()
+	s, pool := newSeen(t), pgtest.New(t)
+	s.watch(pool, idemotel.WithEvery(time.Hour))
+	s.await("idem.transactions")
+	before := pool.Stat().AcquireCount()
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() { s.values() })
+	}
+	group.Wait()
+	if n := pool.Stat().AcquireCount() - before; n != 0 {
+		t.Errorf("the pool was asked %d times more", n)
+	}
+}
+
+func TestCollectionsDoNotReadBesideEachOther(t *testing.T) {
+	t.Parallel()
+	s, pool := newSeen(t), pgtest.New(t)
+	s.watch(pool, idemotel.WithEvery(time.Hour))
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() { s.values() })
+	}
+	group.Wait()
+	s.await("idem.transactions")
+	if n := pool.Stat().AcquireCount(); n != 1 {
+		t.Errorf("the pool was asked %d times, want once", n)
+	}
+}
+
+func TestPoolThatIsUsedUpIsShownToBe(t *testing.T) {
+	t.Parallel()
+	s, pool := newSeen(t), pgtest.New(t, func(c *pgxpool.Config) { c.MaxConns = 1 })
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.watch(pool, idemotel.WithPoolName("p"))
+	values := s.values()
+	if n := values["db.client.connection.count db.client.connection.pool.name=p db.client.connection.state=used"]; n != 1 {
+		t.Errorf("%v connections are shown as used", n)
+	}
+	if _, shown := values["idem.transactions"]; shown {
+		t.Error("figures are shown that cannot have been read")
+	}
+	conn.Release()
+	s.await("idem.transactions")
+}
+
+func TestNothingIsShownOrReadOnceTheGaugesAreStopped(t *testing.T) {
+	t.Parallel()
+	s, pool := newSeen(t), pgtest.New(t)
+	g := s.watch(pool)
+	s.await("idem.transactions")
+	if err := g.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	before := pool.Stat().AcquireCount()
+	if values := s.values(); len(values) != 0 || pool.Stat().AcquireCount() != before {
+		t.Errorf("shown: %v", values)
+	}
+}
+
+func TestStopEndsAReadingThatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	s, pool := newSeen(t), pgtest.New(t, func(c *pgxpool.Config) { c.MaxConns = 1 })
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	g := s.watch(pool)
+	s.values()
+	stopped := make(chan error, 1)
+	go func() { stopped <- g.Stop() }()
+	select {
+	case err := <-stopped:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(limit):
+		t.Error("Stop waits for ever")
+	}
+}
+
+func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
+	t.Parallel()
+	if _, err := idemotel.New(nil); err == nil {
+		t.Error("a nil Option is accepted")
+	}
+	if _, err := idemotel.Watch(nil); err == nil {
+		t.Error("no pool is accepted")
+	}
+	if _, err := idemotel.Watch(&pgxpool.Pool{}, idemotel.WithEvery(time.Millisecond)); err == nil {
+		t.Error("reading all the time is accepted")
+	}
+}

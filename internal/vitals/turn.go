@@ -1,0 +1,29 @@
+package vitals
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/vitals/db"
+)
+
+// turnLock is the advisory lock of whoever reads for everybody: the beginning of the SHA-256 of "idem.vitals/1".
+const turnLock int64 = -7292804970750936636
+
+// ReadInTurn is Read for the many that would read the same: if another one is at it, it reads nothing, and mine is false.
+func ReadInTurn(ctx context.Context, pool interface {
+	BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
+}) (v Vitals, mine bool, err error) {
+	tx, err := pool.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return Vitals{}, false, err
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx)) // there is nothing to commit
+	mine, err = db.New().TryTurn(ctx, tx, turnLock)
+	if err != nil || !mine {
+		return Vitals{}, false, err
+	}
+	v, err = Read(ctx, tx)
+	return v, err == nil, err
+}

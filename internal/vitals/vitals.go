@@ -1,0 +1,177 @@
+package vitals
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/internal/vitals/db"
+)
+
+// DB is a pool, a connection or a transaction.
+type DB = db.DBTX
+
+// Vitals are the figures of one moment.
+type Vitals struct {
+	At time.Time `json:"at"` // by the clock of the database
+
+	Records       Figure[int64]         `json:"records"` // expired ones among them
+	Expired       Figure[int64]         `json:"expired"`
+	OldestExpired Figure[time.Duration] `json:"oldest_expired"` // for how long the oldest one has been expired; 0 if there is none
+	DeadRows      Figure[int64]         `json:"dead_rows"`      // not vacuumed yet
+
+	HeapBytes  int64 `json:"heap_bytes"`
+	IndexBytes int64 `json:"index_bytes"`
+	OtherBytes int64 `json:"other_bytes"` // large bodies (TOAST), and the maps of the table
+
+	AnalyzedAt time.Time `json:"analyzed_at,omitzero"` // zero if never, as far as statistics go back
+	VacuumedAt time.Time `json:"vacuumed_at,omitzero"`
+
+	InFlight InFlight `json:"in_flight"`
+
+	Sweeps     Figure[[]Sweep]       `json:"sweeps"`      // what is purged, and how far
+	PurgeLag   Figure[time.Duration] `json:"purge_lag"`   // since the last whole sweep of the records began; if there was none, see Note
+	PurgeSpeed Figure[float64]       `json:"purge_speed"` // records deleted a second, by the sweep under way or the last one
+}
+
+// InFlight are the transactions that have claimed keys and are not over.
+type InFlight struct {
+	Transactions int64                 `json:"transactions"`
+	Keys         int64                 `json:"keys"`   // by their advisory locks, of which a transaction has 32 at most
+	Oldest       Figure[time.Duration] `json:"oldest"` // how long the oldest transaction has been open; 0 if there is none
+}
+
+// Sweep is how far a table is swept.
+type Sweep struct {
+	Name         string        `json:"name"`
+	Under        bool          `json:"under_way"`
+	WaitingFor   string        `json:"waiting_for,omitempty"`
+	Pages        int64         `json:"pages"`
+	TotalPages   int64         `json:"total_pages"`
+	Deleted      int64         `json:"deleted"`
+	Took         time.Duration `json:"took"`   // so far
+	Silent       time.Duration `json:"silent"` // since the last sign of life of whoever sweeps; 0 if nobody does
+	LastBegan    time.Time     `json:"last_began,omitzero"`
+	LastEnded    time.Time     `json:"last_ended,omitzero"`
+	LastDeleted  int64         `json:"last_deleted"`
+	DeletedTotal int64         `json:"deleted_total"`
+}
+
+// ErrNoSchema says that the database has no table of records.
+var ErrNoSchema = errors.New("vitals: there is no table idem.records in this database: run the migrations of package migrations")
+
+// Read reads the figures by three statements, none of which reads a record. If on is a transaction of a role that may not read
+// idem.sweeps, it is aborted afterwards.
+func Read(ctx context.Context, on DB) (Vitals, error) {
+	q := db.New()
+	parts, err := q.Parts(ctx, on)
+	if err != nil {
+		return Vitals{}, err
+	}
+	if len(parts) == 0 {
+		return Vitals{}, ErrNoSchema
+	}
+	flight, err := q.InFlight(ctx, on)
+	if err != nil {
+		return Vitals{}, err
+	}
+	v := Vitals{At: moment(parts[0].At), InFlight: inFlight(flight)}
+	sweeps, err := q.Sweeps(ctx, on)
+	if v.Sweeps, err = sweepsOf(sweeps, v.At, err); err != nil {
+		return Vitals{}, err
+	}
+	v.measure(parts)
+	v.rate()
+	return v, nil
+}
+
+func inFlight(row db.InFlightRow) InFlight {
+	flight := InFlight{Transactions: row.Transactions, Keys: row.Keys}
+	switch oldest := time.Duration(row.Oldest) * time.Microsecond; {
+	case row.Hidden == 0:
+		flight.Oldest = exact(oldest)
+	case row.Hidden < row.Transactions:
+		flight.Oldest = estimate(oldest, "at least: some of the sessions are of other roles (pg_read_all_stats shows them)")
+	default:
+		flight.Oldest = unknown[time.Duration]("the sessions are of other roles: pg_read_all_stats shows them")
+	}
+	return flight
+}
+
+// sweepsOf makes figures of what is known of the sweeps. That they cannot be read is no error of the reader's.
+func sweepsOf(rows []db.SweepsRow, at time.Time, err error) (Figure[[]Sweep], error) {
+	var refused *pgconn.PgError
+	switch {
+	case errors.As(err, &refused) && refused.Code == "42501":
+		return unknown[[]Sweep]("this role may not read idem.sweeps"), nil
+	case errors.As(err, &refused) && (refused.Code == "42P01" || refused.Code == "42703"):
+		return unknown[[]Sweep]("there is no such table idem.sweeps: run the migrations of package migrations"), nil
+	case err != nil:
+		return Figure[[]Sweep]{}, err
+	}
+	sweeps := []Sweep{}
+	for _, row := range rows {
+		sweeps = append(sweeps, sweepOf(row, at))
+	}
+	return exact(sweeps), nil
+}
+
+func sweepOf(row db.SweepsRow, at time.Time) Sweep {
+	s := Sweep{
+		Name: row.Name, Under: row.StartedAt != 0, WaitingFor: row.WaitingFor,
+		Pages: row.Pages, TotalPages: row.TotalPages, Deleted: row.Deleted,
+		LastBegan: moment(row.LastStartedAt), LastEnded: moment(row.LastFinishedAt),
+		LastDeleted: row.LastDeleted, DeletedTotal: row.DeletedTotal,
+	}
+	if s.Under && row.ProgressedAt > row.StartedAt {
+		s.Took = moment(row.ProgressedAt).Sub(moment(row.StartedAt))
+	}
+	if row.SeenAt != 0 {
+		s.Silent = max(at.Sub(moment(row.SeenAt)), 0)
+	}
+	return s
+}
+
+// rate tells how the purge of the records keeps up.
+func (v *Vitals) rate() {
+	if !v.Sweeps.Known() {
+		v.PurgeLag, v.PurgeSpeed = unknown[time.Duration](v.Sweeps.Note), unknown[float64](v.Sweeps.Note)
+		return
+	}
+	s := v.sweepOfRecords()
+	switch {
+	case !s.LastBegan.IsZero():
+		v.PurgeLag = exact(max(v.At.Sub(s.LastBegan), 0))
+	case v.OldestExpired.Known():
+		v.PurgeLag = estimate(v.OldestExpired.Value, "there was no whole sweep yet: how long the oldest expired record has been there")
+	default:
+		v.PurgeLag = unknown[time.Duration]("there was no whole sweep yet, and " + v.OldestExpired.Note)
+	}
+	switch {
+	case s.Under && s.Took > 0:
+		v.PurgeSpeed = exact(float64(s.Deleted) / s.Took.Seconds())
+	case s.LastEnded.After(s.LastBegan):
+		v.PurgeSpeed = exact(float64(s.LastDeleted) / s.LastEnded.Sub(s.LastBegan).Seconds())
+	default:
+		v.PurgeSpeed = unknown[float64]("there was no whole sweep yet")
+	}
+}
+
+func (v *Vitals) sweepOfRecords() Sweep {
+	for _, s := range v.Sweeps.Value {
+		if s.Name == "records" {
+			return s
+		}
+	}
+	return Sweep{}
+}
+
+// moment is a time of the database. Zero is none.
+func moment(microseconds int64) time.Time {
+	if microseconds == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(microseconds).UTC()
+}

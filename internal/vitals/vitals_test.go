@@ -1,0 +1,344 @@
+package vitals_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/internal/vitals"
+)
+
+// fill writes records of which the given share has expired, evenly over the last ten hours. The others do so in the next ten.
+func fill(t *testing.T, pool *pgxpool.Pool, n int, expired float64) {
+	t.Helper()
+	exec(t, pool, `insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+		select 's', 'k' || i, '\x00', gen_random_uuid(), now() - interval '20 hours',
+		       now() + case when i <= $1::float8 * $2::float8 then interval '10 hours' * (i / ($1 * $2) - 1)
+		                    else interval '10 hours' * i / $1 + interval '1 minute' end, 'completed'
+		from generate_series(1, $1::float8::int) i`, float64(n), expired)
+}
+
+func exec(t *testing.T, on interface {
+	Query(context.Context, string, ...any) (pgx.Rows, error)
+}, sql string, args ...any) {
+	t.Helper()
+	rows, err := on.Query(context.Background(), sql, args...)
+	if err == nil {
+		rows.Close()
+		err = rows.Err()
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, sql)
+	}
+}
+
+func read(t *testing.T, on vitals.DB) vitals.Vitals {
+	t.Helper()
+	v, err := vitals.Read(t.Context(), on)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func near(got, want, by float64) bool { return got >= want-by && got <= want+by }
+
+func TestFiguresAreNearTheTruthOnceTheTableWasAnalyzed(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	fill(t, pool, 4000, 0.25)
+	exec(t, pool, "analyze idem.records")
+	v := read(t, pool)
+	if v.Records.Quality != vitals.Estimate || !near(float64(v.Records.Value), 4000, 40) {
+		t.Errorf("records: %+v, want about 4000", v.Records)
+	}
+	if v.Expired.Quality != vitals.Estimate || !near(float64(v.Expired.Value), 1000, 50) {
+		t.Errorf("expired: %+v, want about 1000", v.Expired)
+	}
+	if v.OldestExpired.Quality != vitals.Estimate || !near(v.OldestExpired.Value.Hours(), 10, 0.3) {
+		t.Errorf("oldest expired: %+v, want about 10 hours", v.OldestExpired)
+	}
+	if v.HeapBytes < 4000*50 || v.IndexBytes < 4000*8 || v.OtherBytes < 0 || v.At.IsZero() || v.AnalyzedAt.IsZero() {
+		t.Errorf("%+v", v)
+	}
+	if !strings.Contains(v.Expired.Note, "analyze") {
+		t.Errorf("the note does not say what the estimate rests on: %q", v.Expired.Note)
+	}
+}
+
+func TestMomentsThatManyRecordsShareAreCounted(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	fill(t, pool, 1000, 0.5)
+	exec(t, pool, "update idem.records set expires_at = now() - interval '5 hours' where expires_at < now()")
+	exec(t, pool, "analyze idem.records")
+	v := read(t, pool)
+	if !near(float64(v.Expired.Value), 500, 25) || !near(v.OldestExpired.Value.Hours(), 5, 0.1) {
+		t.Errorf("expired: %+v, oldest %+v; want about 500, 5 hours", v.Expired, v.OldestExpired)
+	}
+}
+
+func TestEmptyTableIsKnownToBeEmpty(t *testing.T) {
+	t.Parallel()
+	v := read(t, pgtest.New(t))
+	for name, figure := range map[string]vitals.Figure[int64]{"records": v.Records, "expired": v.Expired, "dead": v.DeadRows} {
+		if figure != (vitals.Figure[int64]{Quality: vitals.Exact}) {
+			t.Errorf("%s: %+v", name, figure)
+		}
+	}
+	if v.PurgeLag.Quality != vitals.Estimate || v.PurgeLag.Value != 0 || v.PurgeSpeed.Known() {
+		t.Errorf("%+v %+v", v.PurgeLag, v.PurgeSpeed)
+	}
+}
+
+func TestWhatWasNeverAnalyzedIsUnknownNotGuessed(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	exec(t, pool, "alter table idem.records set (autovacuum_enabled = off)")
+	fill(t, pool, 1000, 0.5)
+	v := read(t, pool)
+	if v.Expired.Known() || v.OldestExpired.Known() || v.PurgeLag.Known() || !strings.Contains(v.Expired.Note, "never analyzed") {
+		t.Errorf("%+v %+v %+v", v.Expired, v.OldestExpired, v.PurgeLag)
+	}
+	if !v.AnalyzedAt.IsZero() {
+		t.Errorf("analyzed at %v", v.AnalyzedAt)
+	}
+}
+
+// pg_signal_backend is on every server, and may do nothing in the schema idem. That it is enough to read the figures also says
+// that no record is read for them.
+func TestRoleWithoutAnyPrivilegeLearnsTheSizeAndIsToldWhatItMayNotSee(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	pool := pgtest.New(t)
+	fill(t, pool, 1000, 0.5)
+	exec(t, pool, "analyze idem.records")
+	holding(t, pool, func() {
+		conn, err := pool.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Release()
+		exec(t, conn, "set role pg_signal_backend")
+		defer exec(t, conn, "reset role")
+		v := read(t, conn)
+		if !near(float64(v.Records.Value), 1000, 10) || v.HeapBytes == 0 || v.InFlight.Transactions != 1 || v.InFlight.Keys != 1 {
+			t.Errorf("%+v", v)
+		}
+		for what, figure := range map[string]struct {
+			known bool
+			note  string
+			says  string
+		}{
+			"expired":        {v.Expired.Known(), v.Expired.Note, "may not read idem.records"},
+			"oldest expired": {v.OldestExpired.Known(), v.OldestExpired.Note, "may not read idem.records"},
+			"sweeps":         {v.Sweeps.Known(), v.Sweeps.Note, "may not read idem.sweeps"},
+			"purge lag":      {v.PurgeLag.Known(), v.PurgeLag.Note, "may not read idem.sweeps"},
+			"purge speed":    {v.PurgeSpeed.Known(), v.PurgeSpeed.Note, "may not read idem.sweeps"},
+			"oldest call":    {v.InFlight.Oldest.Known(), v.InFlight.Oldest.Note, "pg_read_all_stats"},
+		} {
+			if figure.known || !strings.Contains(figure.note, figure.says) {
+				t.Errorf("%s: known %t, %q; want a note that says %q", what, figure.known, figure.note, figure.says)
+			}
+		}
+	})
+}
+
+// holding calls f while the fn of a call holds a key.
+func holding(t *testing.T, pool *pgxpool.Pool, f func()) {
+	t.Helper()
+	_, err := idem.Do(t.Context(), pool, "s", "held", idem.HashBytes(), func(pgx.Tx) (idem.Response, error) {
+		f()
+		return idem.Response{}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCallsInFlightAreCountedUntilTheirTransactionEnds(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	exec(t, conn, "select pg_advisory_lock(7)") // of the application's: no key
+	defer exec(t, conn, "select pg_advisory_unlock(7)")
+	nothing := vitals.InFlight{Oldest: vitals.Figure[time.Duration]{Quality: vitals.Exact}}
+	if diff := cmp.Diff(nothing, read(t, pool).InFlight); diff != "" {
+		t.Errorf("before (-want +got):\n%s", diff)
+	}
+	holding(t, pool, func() {
+		flight := read(t, pool).InFlight
+		if flight.Transactions != 1 || flight.Keys != 1 || flight.Oldest.Quality != vitals.Exact || flight.Oldest.Value <= 0 {
+			t.Errorf("%+v, want one transaction with one key", flight)
+		}
+	})
+	if diff := cmp.Diff(nothing, read(t, pool).InFlight); diff != "" {
+		t.Errorf("afterwards (-want +got):\n%s", diff)
+	}
+}
+
+func TestNoSettingOfTheSessionChangesTheFigures(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, func(c *pgxpool.Config) { c.MaxConns = 10 })
+	exec(t, pool, "alter table idem.records set (autovacuum_enabled = off)")
+	fill(t, pool, 1000, 0.5)
+	exec(t, pool, "analyze idem.records")
+	exec(t, pool, `insert into idem.sweeps (name, last_started_at, last_finished_at, last_deleted)
+		values ('records', now() - interval '3 hours', now() - interval '2 hours', 3600)`)
+	want := read(t, pool)
+	for name, mode := range map[string]pgx.QueryExecMode{
+		"prepared": pgx.QueryExecModeCacheStatement, "exec": pgx.QueryExecModeExec, "simple": pgx.QueryExecModeSimpleProtocol,
+	} {
+		config := pool.Config().ConnConfig.Copy()
+		config.DefaultQueryExecMode = mode
+		conn, err := pgx.ConnectConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(context.Background())
+		exec(t, conn, "set datestyle = 'SQL, DMY'")
+		exec(t, conn, "set timezone = 'Asia/Kolkata'")
+		exec(t, conn, "set search_path = nowhere")
+		got := read(t, conn)
+		notes := cmpopts.IgnoreFields(vitals.Figure[int64]{}, "Note")
+		approximately := cmp.Options{notes, cmpopts.IgnoreFields(vitals.Figure[time.Duration]{}, "Note"),
+			cmpopts.EquateApproxTime(time.Minute), cmp.Comparer(func(a, b time.Duration) bool { return near(a.Minutes(), b.Minutes(), 1) })}
+		if diff := cmp.Diff(want, got, approximately, cmp.Comparer(func(a, b int64) bool { return near(float64(a), float64(b), 5) })); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestLagAndSpeedOfThePurgeAreThoseOfItsSweeps(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	exec(t, pool, "alter table idem.records set (autovacuum_enabled = off)")
+	fill(t, pool, 1000, 0.5)
+	exec(t, pool, "analyze idem.records")
+	if v := read(t, pool); v.PurgeLag.Quality != vitals.Estimate || !near(v.PurgeLag.Value.Hours(), 10, 0.3) || v.PurgeSpeed.Known() {
+		t.Errorf("without a sweep: lag %+v, speed %+v", v.PurgeLag, v.PurgeSpeed)
+	}
+	exec(t, pool, `insert into idem.sweeps (name, sweeper, seen_at, started_at, progressed_at, total_pages, pages, deleted)
+		values ('records', gen_random_uuid(), now() - interval '5 seconds', now() - interval '110 seconds', now() - interval '10 seconds', 20, 10, 300)`)
+	v := read(t, pool)
+	if v.PurgeLag.Quality != vitals.Estimate || !near(v.PurgeSpeed.Value, 3, 0.1) {
+		t.Errorf("in the first sweep: lag %+v, speed %+v", v.PurgeLag, v.PurgeSpeed)
+	}
+	if s := v.Sweeps.Value[0]; !s.Under || s.Pages != 10 || s.TotalPages != 20 || s.Deleted != 300 || s.Took.Round(time.Second) != 100*time.Second || s.Silent < 5*time.Second {
+		t.Errorf("in the first sweep: %+v", s)
+	}
+	exec(t, pool, `update idem.sweeps set started_at = null, sweeper = null, seen_at = null, last_started_at = now() - interval '2 hours',
+		last_finished_at = now() - interval '2 hours' + interval '100 seconds', last_deleted = 500`)
+	v = read(t, pool)
+	if v.PurgeLag.Quality != vitals.Exact || v.PurgeLag.Value.Round(time.Minute) != 2*time.Hour || !near(v.PurgeSpeed.Value, 5, 0.01) {
+		t.Errorf("after a sweep: lag %+v, speed %+v", v.PurgeLag, v.PurgeSpeed)
+	}
+}
+
+// The sample still has what a younger sweep has taken away.
+func TestWhatWasSweptSinceTheAnalyzeCountsAsExpiredNoMore(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	exec(t, pool, "alter table idem.records set (autovacuum_enabled = off)")
+	fill(t, pool, 1000, 0.5)
+	exec(t, pool, "analyze idem.records")
+	exec(t, pool, "delete from idem.records where expires_at < now() - interval '1 hour'")
+	exec(t, pool, `insert into idem.sweeps (name, last_started_at, last_finished_at, last_deleted)
+		values ('records', now(), now() + interval '1 second', 450)`)
+	v := read(t, pool)
+	if v.OldestExpired.Value < 50*time.Minute || v.OldestExpired.Value > 70*time.Minute {
+		t.Errorf("oldest expired: %+v, want about the hour that is left", v.OldestExpired)
+	}
+	if share := float64(v.Expired.Value) / float64(v.Records.Value); !near(share, 50.0/550, 0.03) {
+		t.Errorf("expired: %+v of %+v, want a share of about %v", v.Expired, v.Records, 50.0/550)
+	}
+}
+
+func TestPartitionsAreAddedUp(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	fill(t, pool, 1000, 0.5)
+	for _, sql := range []string{
+		"alter table idem.records rename to old",
+		"create table idem.records (like idem.old including defaults, primary key (scope, key)) partition by hash (scope, key)",
+		"create table idem.records_0 partition of idem.records for values with (modulus 2, remainder 0)",
+		"create table idem.records_1 partition of idem.records for values with (modulus 2, remainder 1)",
+		"insert into idem.records select * from idem.old",
+		"analyze idem.records_0", "analyze idem.records_1",
+	} {
+		exec(t, pool, sql)
+	}
+	holding(t, pool, func() {
+		v := read(t, pool)
+		if !near(float64(v.Records.Value), 1000, 10) || !near(float64(v.Expired.Value), 500, 30) || v.InFlight.Transactions != 1 {
+			t.Errorf("%+v", v)
+		}
+	})
+}
+
+func TestDatabaseWithoutTheSchemaIsToldToRunTheMigrations(t *testing.T) {
+	t.Parallel()
+	_, err := vitals.Read(t.Context(), pgtest.Open(t, pgtest.EmptyDSN(t)))
+	if !errors.Is(err, vitals.ErrNoSchema) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestOneReadsAtATime(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	dsn := pgtest.DSN(t)
+	first, second := pgtest.Open(t, dsn), pgtest.Open(t, dsn)
+	meanwhile := &reading{pool: first, then: func() {
+		if _, mine, err := vitals.ReadInTurn(ctx, second); mine || err != nil {
+			t.Errorf("while another one reads: mine %t, %v", mine, err)
+		}
+	}}
+	if v, mine, err := vitals.ReadInTurn(ctx, meanwhile); !mine || err != nil || v.At.IsZero() {
+		t.Errorf("the first: mine %t, %v", mine, err)
+	}
+	if !meanwhile.done {
+		t.Error("nobody read meanwhile")
+	}
+	if _, mine, err := vitals.ReadInTurn(ctx, second); !mine || err != nil {
+		t.Errorf("afterwards: mine %t, %v", mine, err)
+	}
+}
+
+// reading is a pool whose transaction stops once it has its turn.
+type reading struct {
+	pool *pgxpool.Pool
+	then func()
+	done bool
+}
+
+func (r *reading) BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error) {
+	tx, err := r.pool.BeginTx(ctx, options)
+	return &readingTx{tx, r}, err
+}
+
+type readingTx struct {
+	pgx.Tx
+	reading *reading
+}
+
+func (tx *readingTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if !tx.reading.done {
+		tx.reading.done = true
+		tx.reading.then()
+	}
+	return tx.Tx.Query(ctx, sql, args...)
+}

@@ -1,0 +1,124 @@
+package idem
+
+import (
+	"context"
+	"log/slog"
+)
+
+// LogObserver returns an Observer that writes what becomes of calls to logger, or to slog.Default() if that is nil:
+//
+//	Debug   executed
+//	Info    replayed, rejected; run again; a COMMIT of unknown outcome that was resolved; the caller's context has ended
+//	Warn    mismatch, in progress, failed; a COMMIT of unknown outcome
+//	Error   panicked; an outcome that stayed unknown
+//
+// It writes the name of the call, its key abridged, and the operation id, which leads to the record. It writes neither the
+// scope nor the text of an error, either of which may tell of a person: of an error it writes the Cause. The call returns it.
+//
+// The context that the logger is given is that of the call, with what the observers before this one have added, such as a span.
+func LogObserver(logger *slog.Logger) Observer { return logObserver{logger} }
+
+type logObserver struct{ logger *slog.Logger }
+
+// logged is what a call is known by in the log. It is the context of the call as well.
+type logged struct {
+	context.Context
+	attrs []slog.Attr
+}
+
+type loggedKey struct{}
+
+func (l *logged) Value(key any) any {
+	if key == (loggedKey{}) {
+		return l
+	}
+	return l.Context.Value(key)
+}
+
+func (logObserver) TraceStart(ctx context.Context, data TraceStartData) context.Context {
+	attrs := make([]slog.Attr, 0, 3)
+	if data.Name != "" {
+		attrs = append(attrs, slog.String("name", data.Name))
+	}
+	if data.Key != "" {
+		attrs = append(attrs, slog.String("key", data.Key))
+	}
+	if data.Joined {
+		attrs = append(attrs, slog.Bool("joined", true))
+	}
+	return &logged{ctx, attrs}
+}
+
+// loudness is the level of each event that is logged.
+var loudness = map[Event]slog.Level{
+	EventWaiting:            slog.LevelDebug,
+	EventRetried:            slog.LevelInfo,
+	EventOutcomeUnknown:     slog.LevelWarn,
+	EventResolvedCommitted:  slog.LevelInfo,
+	EventResolvedRolledBack: slog.LevelInfo,
+}
+
+func (o logObserver) TraceEvent(ctx context.Context, data TraceEventData) {
+	level, ok := loudness[data.Event]
+	if !ok {
+		return
+	}
+	o.log(ctx, level, "idem: call "+string(data.Event), func(attrs []slog.Attr) []slog.Attr {
+		attrs = append(attrs, slog.Int("attempt", data.Attempt))
+		return appendCause(attrs, data.Cause)
+	})
+}
+
+func (o logObserver) TraceEnd(ctx context.Context, data TraceEndData) {
+	o.log(ctx, levelOf(&data), "idem: call "+string(data.Outcome), func(attrs []slog.Attr) []slog.Attr {
+		if data.OperationID != "" {
+			attrs = append(attrs, slog.String("operation_id", data.OperationID))
+		}
+		attrs = append(attrs, slog.Duration("duration", data.Duration), slog.Int("attempts", data.Attempts))
+		if data.Waited > 0 {
+			attrs = append(attrs, slog.Duration("waited", data.Waited))
+		}
+		if data.Outcome == OutcomeReplayed {
+			attrs = append(attrs, slog.Duration("age", data.Age))
+		}
+		return appendCause(attrs, data.Cause)
+	})
+}
+
+func levelOf(data *TraceEndData) slog.Level {
+	switch data.Outcome {
+	case OutcomeExecuted:
+		return slog.LevelDebug
+	case OutcomeReplayed, OutcomeRejected:
+		return slog.LevelInfo
+	case OutcomeUnknown, OutcomePanicked:
+		return slog.LevelError
+	}
+	if data.Cause == CauseCanceled || data.Cause == CauseDeadline { // the caller's doing, who has the error
+		return slog.LevelInfo
+	}
+	return slog.LevelWarn
+}
+
+func appendCause(attrs []slog.Attr, cause Cause) []slog.Attr {
+	if cause != CauseNone {
+		attrs = append(attrs, slog.String("cause", string(cause)))
+	}
+	return attrs
+}
+
+// log writes a line, if anybody wants it.
+func (o logObserver) log(ctx context.Context, level slog.Level, message string, more func([]slog.Attr) []slog.Attr) {
+	logger := o.logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	if !logger.Enabled(ctx, level) {
+		return
+	}
+	attrs := make([]slog.Attr, 0, 10)
+	if call, ok := ctx.Value(loggedKey{}).(*logged); ok {
+		attrs = append(attrs, call.attrs...)
+	}
+	logger.LogAttrs(ctx, level, message, more(attrs)...)
+}
