@@ -20,10 +20,10 @@ help: ## list the targets
 	@sed -n 's/^\([a-z/]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: testenv ## tell the whole story on one screen
-	@bin/testenv $(TESTENV) go run ./example/orders demo
+	@bin/testenv $(TESTENV) go -C example/orders run . demo
 
 serve: testenv ## run the example's server until Ctrl-C
-	@bin/testenv $(TESTENV) go run ./example/orders serve
+	@bin/testenv $(TESTENV) go -C example/orders run . serve
 
 test: testenv ## run every test with the race detector
 	@bin/testenv $(TESTENV) sh -c '$(call each,go test -race -timeout 60m $$GOTEST ./...)'

@@ -22,8 +22,13 @@ func serve(ctx context.Context, databaseURL, address string, out io.Writer) erro
 		return err
 	}
 	defer pool.Close()
+	metrics, err := newMetrics(pool)
+	if err != nil {
+		return err
+	}
+	defer metrics.stop()
 	credentials := demoCredentials()
-	service, err := newHandler(pool, credentials)
+	service, err := newHandler(pool, credentials, metrics)
 	if err != nil {
 		return err
 	}
