@@ -1,6 +1,8 @@
 package command
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/idem-go/idem/cmd/idem/internal/doctor"
@@ -11,6 +13,7 @@ type doctorCommand struct {
 	Role string `placeholder:"ROLE" help:"Look at the privileges and settings of this role, which calls, instead of the one that is connected."`
 	All  bool   `short:"a" help:"Show the checks that found nothing as well."`
 	Scan bool   `help:"Walk the table where that is needed, however large it is."`
+	sealKeys
 }
 
 // Help says more.
@@ -23,11 +26,16 @@ Example: idem doctor -U postgres --role app`
 
 // Run examines.
 func (c *doctorCommand) Run(s *session) error {
+	secrets, err := c.secrets(s)
+	if err != nil {
+		return err
+	}
 	pool, err := s.connected()
 	if err != nil {
 		return err
 	}
-	results, err := doctor.Examine(s.ctx, pool, doctor.Options{Role: c.Role, Scan: c.Scan, Now: s.Now},
+	options := doctor.Options{Role: c.Role, Scan: c.Scan, Now: s.Now, SealKeys: slices.Sorted(maps.Keys(secrets))}
+	results, err := doctor.Examine(s.ctx, pool, options,
 		func(name string, done, of int) { s.progress("%d of %d: %s", done+1, of, name) })
 	s.progress("")
 	if err != nil {

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -25,7 +26,7 @@ func (evictCommand) Help() string {
 Example: idem evict tenant-1/payout 7f3c9a52-0d1e --operation 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10`
 }
 
-// evictTimeout bounds the deletion, which no signal ends.
+// evictTimeout bounds the deletion.
 const evictTimeout = 10 * time.Second
 
 // Run evicts.
@@ -57,18 +58,15 @@ func (c *evictCommand) Run(s *session) error {
 	return c.evict(s, found)
 }
 
-// evict is not ended by a signal: a deletion whose COMMIT was sent is awaited, so that what is said of it is true.
 func (c *evictCommand) evict(s *session, found *record.Record) error {
-	if s.ctx.Err() != nil {
-		return context.Cause(s.ctx)
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), 2*evictTimeout)
-	defer cancel()
 	gone := false
-	err := record.Tx(ctx, s.pool, evictTimeout, func(tx pgx.Tx) (err error) {
-		gone, err = record.Evict(ctx, tx, c.Scope, c.Key, c.Operation)
+	err := record.Change(s.ctx, s.pool, evictTimeout, func(tx pgx.Tx) (err error) {
+		gone, err = record.Evict(s.ctx, tx, c.Scope, c.Key, c.Operation)
 		return err
 	})
+	if errors.Is(err, record.ErrUnknown) {
+		return fmt.Errorf("%w, so the record of %s is deleted or it is not: idem show tells", err, c.name.String())
+	}
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem/cmd/idem/internal/address"
+	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
 // What the exit code says. README.md has the same list.
@@ -52,7 +53,10 @@ func finish(ctx context.Context, w World, err error) int {
 		return exitDone
 	case errors.Is(err, errFound):
 		return exitFound
-	case errors.As(context.Cause(ctx), &interrupted):
+	case errors.Is(err, record.ErrUnknown): // whatever has interrupted it
+		say(w, err.Error())
+		return exitFailed
+	case errors.As(context.Cause(ctx), &interrupted), errors.As(err, &interrupted):
 		say(w, interrupted.Error())
 		return exitSignal + int(interrupted.Signal)
 	case errors.As(err, &parse):

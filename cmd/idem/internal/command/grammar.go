@@ -16,6 +16,8 @@ type grammar struct {
 	globals
 
 	Doctor  doctorCommand  `cmd:"" group:"look" help:"Find what usually goes wrong, and say what to do about it."`
+	Stats   statsCommand   `cmd:"" group:"look" help:"How many records there are, how big and how old: estimates, at once."`
+	Watch   watchCommand   `cmd:"" group:"look" help:"The same as a live screen."`
 	Stuck   stuckCommand   `cmd:"" group:"look" help:"What needs a person, and why."`
 	Show    showCommand    `cmd:"" group:"look" help:"One record."`
 	List    listCommand    `cmd:"" group:"look" help:"Records, in the order of scope and key."`

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"strings"
@@ -91,7 +92,7 @@ func (c *migrateUpCommand) Run(s *session) error {
 		}
 	}
 	s.progress("applying %d migrations", len(pending))
-	applied, err := migrate.Up(s.ctx, db)
+	applied, err := migrate.Up(unbroken(s), db)
 	s.progress("")
 	if err != nil {
 		return err
@@ -105,6 +106,10 @@ func (c *migrateUpCommand) Run(s *session) error {
 		}
 	})
 }
+
+// unbroken is for what a signal lets come to its end, for as long as patience: a migration that is under way, and the lock that
+// is given back after it.
+func unbroken(s *session) context.Context { return context.WithoutCancel(s.ctx) }
 
 // missing returns the migrations that are not applied.
 func missing(s *session, db *sql.DB) ([]migrate.Migration, error) {
@@ -149,7 +154,7 @@ func (c *migrateDownCommand) Run(s *session) error {
 	if err := c.ask(s, fmt.Sprintf("takes %s back, with all data in what it has made; a key whose record is gone is new, and a retry executes again", latest.Name)); err != nil {
 		return err
 	}
-	undone, err := migrate.Down(s.ctx, db)
+	undone, err := migrate.Down(unbroken(s), db)
 	if err != nil {
 		return err
 	}

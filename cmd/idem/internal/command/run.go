@@ -5,6 +5,7 @@ package command
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/alecthomas/kong"
 )
@@ -29,8 +30,31 @@ func Run(ctx context.Context, w World) int {
 		return finish(ctx, w, err)
 	}
 	s := newSession(ctx, w, &g.globals, called.Selected().Name)
-	defer s.close()
-	return finish(ctx, w, called.Run(s))
+	return finish(ctx, w, runFor(ctx, func() error {
+		defer s.close()
+		return called.Run(s)
+	}))
+}
+
+// patience is how long a command that was interrupted may take to end: to give back a lock, to hear of a COMMIT.
+const patience = 5 * time.Second
+
+// runFor runs a command, and leaves it if it was interrupted and does not end. What it has begun the server takes back when
+// the connection goes with the process.
+func runFor(ctx context.Context, command func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- command() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(patience):
+		return context.Cause(ctx)
+	}
 }
 
 func newParser(g *grammar, w World) (*kong.Kong, error) {

@@ -27,9 +27,16 @@ func newSession(ctx context.Context, w World, g *globals, name string) *session 
 	return &session{World: w, ctx: ctx, globals: g, name: name, page: page.New(w.Stdout, w.colours())}
 }
 
+// close takes leave of the server. A server that does not answer is not waited for: what was interrupted has been asked to end.
 func (s *session) close() {
-	if s.pool != nil {
-		s.pool.Close()
+	if s.pool == nil {
+		return
+	}
+	closed := make(chan struct{})
+	go func() { s.pool.Close(); close(closed) }()
+	select {
+	case <-closed:
+	case <-time.After(time.Second):
 	}
 }
 

@@ -19,7 +19,8 @@ import (
 
 type showCommand struct {
 	name
-	Reveal bool `help:"Show the stored response: header and body."`
+	sealKeys
+	Reveal bool `help:"Show the stored response: header and body. It takes the keys if it is sealed."`
 	Full   bool `help:"Show the whole key."`
 }
 
@@ -48,6 +49,9 @@ func (c *showCommand) Run(s *session) error {
 	}
 	shown := newShownRecord(found, c.Full)
 	if c.Reveal {
+		if err := c.open(s, found); err != nil {
+			return err
+		}
 		shown.reveal(found)
 	}
 	return s.show(shown, func(p *page.Page) { c.text(p, found, shown) })
@@ -66,6 +70,7 @@ type shownRecord struct {
 	CompletedAt *time.Time `json:"completed_at"`
 	ExpiresAt   time.Time  `json:"expires_at"`
 	Hash        string     `json:"hash"`
+	SealedBy    string     `json:"sealed_by,omitempty"`
 	HeaderBytes int64      `json:"header_bytes"`
 	BodyBytes   int64      `json:"body_bytes"`
 
@@ -78,7 +83,7 @@ func newShownRecord(r *record.Record, wholeKey bool) *shownRecord {
 	shown := &shownRecord{
 		Scope: r.Scope, Key: jsonKey(r.Key, wholeKey), KeyBytes: len(r.Key), State: r.State, Expired: r.Expired(),
 		OperationID: r.OperationID, Status: r.Status, CreatedAt: r.CreatedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
-		Hash: hex.EncodeToString(r.Hash), HeaderBytes: r.HeaderBytes, BodyBytes: r.BodyBytes,
+		Hash: hex.EncodeToString(r.Hash), SealedBy: r.SealedBy, HeaderBytes: r.HeaderBytes, BodyBytes: r.BodyBytes,
 	}
 	if r.CompletedAt != nil {
 		at := r.CompletedAt.UTC()
@@ -130,7 +135,7 @@ func facts(p *page.Page, r *record.Record) []page.Pair {
 	if r.CompletedAt != nil {
 		completed = page.Time(*r.CompletedAt)
 	}
-	return []page.Pair{
+	pairs := []page.Pair{
 		{Name: "state", Value: stateOf(p, r)},
 		{Name: "operation id", Value: r.OperationID},
 		{Name: "status", Value: status},
@@ -139,6 +144,10 @@ func facts(p *page.Page, r *record.Record) []page.Pair {
 		{Name: "expires", Value: page.Time(r.ExpiresAt) + p.Dim(" ("+relative(r.ExpiresAt, r.Now)+")")},
 		{Name: "hash", Value: hex.EncodeToString(r.Hash)},
 	}
+	if r.SealedBy != "" {
+		pairs = append(pairs, page.Pair{Name: "sealed with", Value: page.Safe(r.SealedBy)})
+	}
+	return pairs
 }
 
 func stateOf(p *page.Page, r *record.Record) string {

@@ -9,9 +9,10 @@ import (
 
 // World is all that a command touches besides the database.
 type World struct {
-	Args   []string // without the name of the program
-	Getenv func(string) string
-	Now    func() time.Time
+	Args    []string // without the name of the program
+	Getenv  func(string) string
+	Environ []string
+	Now     func() time.Time
 
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer

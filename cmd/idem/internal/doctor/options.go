@@ -8,6 +8,8 @@ type Options struct {
 	Scan bool             // walk the table, however large it is
 	Now  func() time.Time // the clock of this machine
 
+	SealKeys []string // ids of the keys that are at hand
+
 	Limits Limits
 }
 

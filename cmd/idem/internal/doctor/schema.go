@@ -112,7 +112,7 @@ func table(e *exam) error {
 var wantedColumns = [][2]string{
 	{"scope", "text"}, {"key", "text"}, {"hash", "bytea"}, {"operation_id", "uuid"}, {"created_at", "timestamp with time zone"},
 	{"expires_at", "timestamp with time zone"}, {"state", "text"}, {"status", "integer"}, {"completed_at", "timestamp with time zone"},
-	{"header", "jsonb"}, {"body", "bytea"},
+	{"header", "jsonb"}, {"body", "bytea"}, {"sealed_by", "text"},
 }
 
 func columns(e *exam) error {

@@ -13,6 +13,8 @@ var tableChecks = []check{
 	{name: "dead-rows", run: deadRows},
 	{name: "bloat", run: bloat},
 	{name: "index-bloat", run: indexBloat},
+	{name: "left-behind", run: leftBehind},
+	{name: "seal-keys", run: sealKeys},
 }
 
 // purgeLag looks at what purge has written down of its sweeps.

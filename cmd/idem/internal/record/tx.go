@@ -3,10 +3,13 @@ package record
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -23,6 +26,39 @@ func Tx(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work fun
 		}
 		return work(tx)
 	})
+}
+
+// ErrUnknown says that COMMIT was sent and not answered: the change is made, or it is not.
+var ErrUnknown = errors.New("the server has not answered COMMIT")
+
+// commitTimeout is how long the answer to a COMMIT is awaited, after which the connection is given up.
+const commitTimeout = 4 * time.Second
+
+// Change is Tx for work that writes. The end of ctx ends the work, and never a COMMIT that was sent, so that what is told of
+// it is true.
+func Change(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work func(pgx.Tx) error) error {
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(ctx)
+	if err := settle(ctx, tx, timeout); err != nil {
+		return err
+	}
+	if err := work(tx); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	defer cancel()
+	err = tx.Commit(patient)
+	var refused *pgconn.PgError
+	if err != nil && !errors.As(err, &refused) && !errors.Is(err, pgx.ErrTxCommitRollback) {
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	return err
 }
 
 func settle(ctx context.Context, tx pgx.Tx, timeout time.Duration) error {

@@ -1,0 +1,86 @@
+package command
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"unicode"
+
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/seal"
+)
+
+// sealKeys are what responses are opened with.
+type sealKeys struct {
+	SealKeys string `name:"seal-keys" placeholder:"FILE" help:"Keys of package seal: lines of ID=SECRET, the secret in base64. Default: the variable IDEM_SEAL_KEYS, with commas instead of lines."`
+}
+
+// secrets returns them by id, none if there are none. No error tells any part of them.
+func (k sealKeys) secrets(s *session) (map[string][]byte, error) {
+	text, from := s.Getenv("IDEM_SEAL_KEYS"), "IDEM_SEAL_KEYS"
+	if k.SealKeys != "" {
+		file, err := os.ReadFile(k.SealKeys)
+		if err != nil {
+			return nil, err
+		}
+		text, from = string(file), k.SealKeys
+	}
+	secrets := map[string][]byte{}
+	for n, entry := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
+		id, encoded, ok := strings.Cut(entry, "=")
+		secret, err := base64.StdEncoding.DecodeString(encoded)
+		if !ok || err != nil || len(secret) != seal.SecretSize {
+			return nil, fmt.Errorf("%s: entry %d is not ID=SECRET, the secret being %d bytes in base64", from, n+1, seal.SecretSize)
+		}
+		secrets[id] = secret
+	}
+	return secrets, nil
+}
+
+// open puts the response of a record in clear, if it is sealed.
+func (k sealKeys) open(s *session, r *record.Record) error {
+	if r.SealedBy == "" {
+		return nil
+	}
+	secrets, err := k.secrets(s)
+	if err != nil {
+		return err
+	}
+	if len(secrets) == 0 {
+		return fmt.Errorf("the response is sealed with the key %q: give it with --seal-keys or IDEM_SEAL_KEYS", r.SealedBy)
+	}
+	status := 0
+	if r.Status != nil {
+		status = int(*r.Status)
+	}
+	key := store.NewKey(r.Scope, r.Key, [32]byte(append(r.Hash, make([]byte, 32)...)), r.OperationID, 0)
+	stored := store.Record{
+		SameHash: true, OperationID: r.OperationID, State: store.State(r.State), Status: status, Body: r.Body, SealedBy: r.SealedBy, Closed: true,
+	}
+	if len(r.Header) > 0 {
+		stored.Header = map[string][]string{} // a sealed response has none: what is there is somebody else's
+	}
+	err = stored.Open(&key, seal.New(seal.Keys{Primary: anyOf(secrets), Secrets: secrets}))
+	switch {
+	case errors.Is(err, seal.ErrUnknownKey):
+		return fmt.Errorf("the response is sealed with the key %q, which is not among those given", r.SealedBy)
+	case errors.Is(err, seal.ErrTampered):
+		return fmt.Errorf("the response does not open with the key %q: it was changed, moved from another record, or that id has another secret", r.SealedBy)
+	case err != nil:
+		return err
+	}
+	r.Body = stored.Body
+	r.Header, err = store.EncodeHeader(stored.Header)
+	return err
+}
+
+// anyOf is the id to seal with, which nobody does here.
+func anyOf(secrets map[string][]byte) string {
+	for id := range secrets {
+		return id
+	}
+	return ""
+}

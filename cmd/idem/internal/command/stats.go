@@ -1,0 +1,218 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+	"github.com/idem-go/idem/internal/vitals"
+)
+
+type statsCommand struct {
+	Exact bool `help:"Count instead of estimating: reads the whole table, up to --timeout."`
+}
+
+// Help says more.
+func (statsCommand) Help() string {
+	return `Reads no record: the figures come from the catalog, the statistics and the locks, so a table of any size answers at once. What is an
+estimate says what it rests on. --exact counts by reading everything, in one statement that --timeout ends.
+
+Example: idem stats --exact --timeout 5m`
+}
+
+// Run shows the figures.
+func (c *statsCommand) Run(s *session) error {
+	v, err := readVitals(s)
+	if err != nil {
+		return err
+	}
+	shown := newShownVitals(v)
+	if c.Exact {
+		s.progress("counting")
+		err := s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
+			shown.Counted, err = record.CountAll(ctx, tx)
+			return err
+		})
+		s.progress("")
+		if err != nil {
+			return err
+		}
+	}
+	return s.show(shown, func(p *page.Page) { c.text(p, v, shown.Counted) })
+}
+
+// readVitals reads the figures of this moment.
+func readVitals(s *session) (vitals.Vitals, error) {
+	pool, err := s.connected()
+	if err != nil {
+		return vitals.Vitals{}, err
+	}
+	ctx, cancel := s.ctx, context.CancelFunc(func() {})
+	if s.globals.Timeout > 0 {
+		ctx, cancel = context.WithTimeout(s.ctx, time.Duration(s.globals.Timeout))
+	}
+	defer cancel()
+	v, err := vitals.Read(ctx, pool)
+	if ctx.Err() != nil && s.ctx.Err() == nil {
+		return v, fmt.Errorf("no answer within %v: raise --timeout, or see idem doctor", time.Duration(s.globals.Timeout))
+	}
+	return v, err
+}
+
+// shownVitals are the figures in JSON.
+type shownVitals struct {
+	At         time.Time     `json:"at"`
+	Records    shownFigure   `json:"records"`
+	Expired    shownFigure   `json:"expired"`
+	Oldest     shownFigure   `json:"oldest_expired_seconds"`
+	Dead       shownFigure   `json:"dead_rows"`
+	HeapBytes  int64         `json:"heap_bytes"`
+	IndexBytes int64         `json:"index_bytes"`
+	OtherBytes int64         `json:"other_bytes"`
+	AnalyzedAt *time.Time    `json:"analyzed_at"`
+	VacuumedAt *time.Time    `json:"vacuumed_at"`
+	InFlight   shownInFlight `json:"in_flight"`
+	Purge      shownPurging  `json:"purge"`
+
+	Counted *record.Counts `json:"counted,omitempty"` // with --exact
+}
+
+// shownFigure is a number and what it is worth: exact, estimate or unknown. Unknown has no value.
+type shownFigure struct {
+	Value   any    `json:"value"`
+	Quality string `json:"quality"`
+	Note    string `json:"note,omitempty"`
+}
+
+type shownInFlight struct {
+	Transactions int64       `json:"transactions"`
+	Keys         int64       `json:"keys"`
+	Oldest       shownFigure `json:"oldest_seconds"`
+}
+
+type shownPurging struct {
+	Lag        shownFigure `json:"lag_seconds"`
+	Speed      shownFigure `json:"records_per_second"`
+	UnderWay   bool        `json:"under_way"`
+	WaitingFor string      `json:"waiting_for,omitempty"`
+	Pages      int64       `json:"pages"`
+	TotalPages int64       `json:"total_pages"`
+	LastEnded  *time.Time  `json:"last_finished_at"`
+}
+
+func newShownVitals(v vitals.Vitals) shownVitals {
+	sweep := sweepOfRecords(v)
+	return shownVitals{
+		At:      v.At.UTC(),
+		Records: newShownFigure(v.Records, same), Expired: newShownFigure(v.Expired, same), Oldest: newShownFigure(v.OldestExpired, inSeconds),
+		Dead: newShownFigure(v.DeadRows, same), HeapBytes: v.HeapBytes, IndexBytes: v.IndexBytes, OtherBytes: v.OtherBytes,
+		AnalyzedAt: moment(v.AnalyzedAt), VacuumedAt: moment(v.VacuumedAt),
+		InFlight: shownInFlight{v.InFlight.Transactions, v.InFlight.Keys, newShownFigure(v.InFlight.Oldest, inSeconds)},
+		Purge: shownPurging{
+			Lag: newShownFigure(v.PurgeLag, inSeconds), Speed: newShownFigure(v.PurgeSpeed, func(f float64) any { return f }),
+			UnderWay: sweep.Under, WaitingFor: sweep.WaitingFor, Pages: sweep.Pages, TotalPages: sweep.TotalPages, LastEnded: moment(sweep.LastEnded),
+		},
+	}
+}
+
+func newShownFigure[T any](f vitals.Figure[T], value func(T) any) shownFigure {
+	shown := shownFigure{Quality: string(f.Quality), Note: f.Note}
+	if f.Known() {
+		shown.Value = value(f.Value)
+	}
+	return shown
+}
+
+func same(n int64) any              { return n }
+func inSeconds(d time.Duration) any { return d.Seconds() }
+
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+func sweepOfRecords(v vitals.Vitals) vitals.Sweep {
+	for _, sweep := range v.Sweeps.Value {
+		if sweep.Name == "records" {
+			return sweep
+		}
+	}
+	return vitals.Sweep{}
+}
+
+func (c *statsCommand) text(p *page.Page, v vitals.Vitals, counted *record.Counts) {
+	pairs := []page.Pair{
+		{Name: "records", Value: figure(p, v.Records, page.Count)},
+		{Name: "expired", Value: figure(p, v.Expired, page.Count)},
+		{Name: "oldest expired", Value: figure(p, v.OldestExpired, page.Age)},
+		{Name: "size", Value: fmt.Sprintf("%s in the table, %s in its index, %s besides", page.Bytes(v.HeapBytes), page.Bytes(v.IndexBytes), page.Bytes(v.OtherBytes))},
+		{Name: "dead rows", Value: figure(p, v.DeadRows, page.Count)},
+		{Name: "in flight", Value: inFlight(p, v.InFlight)},
+		{Name: "purge", Value: purging(p, v)},
+		{Name: "last analyzed", Value: page.Time(v.AnalyzedAt)},
+		{Name: "last vacuumed", Value: page.Time(v.VacuumedAt)},
+	}
+	p.Pairs(pairs)
+	if counted == nil {
+		return
+	}
+	p.Printf("\n")
+	var rows [][]string
+	for _, s := range counted.States {
+		rows = append(rows, []string{s.State, page.Count(s.Live), page.Count(s.Expired), page.Bytes(s.ResponseBytes)})
+	}
+	p.Table([]page.Column{{Name: "COUNTED"}, {Name: "LIVE", Right: true}, {Name: "EXPIRED", Right: true}, {Name: "RESPONSES", Right: true}}, rows)
+	if len(counted.Sealed) == 0 || len(counted.Sealed) == 1 && counted.Sealed[0].Key == "" {
+		return
+	}
+	p.Printf("\n")
+	rows = nil
+	for _, s := range counted.Sealed {
+		key := "plain"
+		if s.Key != "" {
+			key = page.Safe(s.Key)
+		}
+		rows = append(rows, []string{key, page.Count(s.Records)})
+	}
+	p.Table([]page.Column{{Name: "SEALED WITH"}, {Name: "RECORDS", Right: true}}, rows)
+}
+
+// figure says a number, and that it is an estimate if it is one.
+func figure[T any](p *page.Page, f vitals.Figure[T], say func(T) string) string {
+	switch f.Quality {
+	case vitals.Exact:
+		return say(f.Value)
+	case vitals.Estimate:
+		return "about " + say(f.Value) + p.Dim(" ("+f.Note+")")
+	}
+	return "unknown" + p.Dim(" ("+f.Note+")")
+}
+
+func inFlight(p *page.Page, f vitals.InFlight) string {
+	if f.Transactions == 0 {
+		return "nothing"
+	}
+	return fmt.Sprintf("%s keys in %s transactions, the oldest for %s", page.Count(f.Keys), page.Count(f.Transactions), figure(p, f.Oldest, page.Age))
+}
+
+func purging(p *page.Page, v vitals.Vitals) string {
+	sweep := sweepOfRecords(v)
+	text := "no sweep has finished yet"
+	if !sweep.LastEnded.IsZero() {
+		text = "a sweep finished " + relative(sweep.LastEnded, v.At) + ", and deleted " + page.Count(sweep.LastDeleted)
+	}
+	if sweep.Under && sweep.TotalPages > 0 {
+		text += fmt.Sprintf("; one is under way, %d %%", min(100, 100*sweep.Pages/sweep.TotalPages))
+	}
+	if sweep.WaitingFor != "" {
+		text += ", " + p.Yellow("waits for: "+sweep.WaitingFor)
+	}
+	return text
+}

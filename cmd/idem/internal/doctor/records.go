@@ -1,0 +1,105 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+)
+
+// mayWalk tells whether the table is small enough, or somebody has asked for it.
+func (e *exam) mayWalk() (bool, error) {
+	if e.opts.Scan {
+		return true, nil
+	}
+	size, err := record.Size(e.ctx, e.tx)
+	return size <= e.opts.Limits.ScanUpTo, err
+}
+
+// leftBehind counts the records that no index leads to.
+func leftBehind(e *exam) error {
+	walk, err := e.mayWalk()
+	if err != nil {
+		return err
+	}
+	if !walk {
+		e.unknown("not checked: finding records that were left behind takes a walk through the table", "say --scan, or run idem stuck --scan")
+		return nil
+	}
+	count := 0
+	err = record.LeftBehind(e.ctx, e.pool, statementTimeout, func(record.Record) { count++ }, func(int64, int64) {})
+	if count > 0 {
+		e.warn(fmt.Sprintf("%d records are left in state processing: an fn ended its transaction itself, and their keys are refused with ErrTxEnded", count),
+			"see which with idem stuck; then let fn leave BEGIN, COMMIT and ROLLBACK alone")
+	}
+	return err
+}
+
+// sealed is how many records a key has sealed. An empty key is none.
+type sealed struct {
+	key   string
+	share float64
+}
+
+// sealKeys goes by the statistics, or counts: are there records that the keys at hand do not open?
+func sealKeys(e *exam) error {
+	found, err := e.sealed()
+	if err != nil || len(found) == 0 || len(found) == 1 && found[0].key == "" {
+		return err
+	}
+	var keys []string
+	plain := 0.0
+	for _, s := range found {
+		switch {
+		case s.key == "":
+			plain = s.share
+		case len(e.opts.SealKeys) > 0 && !slices.Contains(e.opts.SealKeys, s.key):
+			e.warn(fmt.Sprintf("about %s of the records are sealed with the key %q, which is not among those given: replaying them fails with ErrUnreadable", percent(s.share), s.key),
+				"give every process that key until the longest TTL has passed and purge has run")
+		default:
+			keys = append(keys, fmt.Sprintf("%q (%s)", s.key, percent(s.share)))
+		}
+	}
+	if len(keys) > 0 && len(e.opts.SealKeys) == 0 {
+		e.note("records are sealed with "+strings.Join(keys, ", ")+"; whether the processes have these keys cannot be told from here", "give --seal-keys to compare")
+	}
+	if plain > 0 {
+		e.note(fmt.Sprintf("about %s of the records are plain, beside sealed ones", percent(plain)), "before refusing plain rows, let the longest TTL pass and purge run")
+	}
+	return nil
+}
+
+func (e *exam) sealed() ([]sealed, error) {
+	walk, err := e.mayWalk()
+	if err != nil {
+		return nil, err
+	}
+	query := `
+		SELECT coalesce(v, ''), f::float8 FROM pg_stats s, unnest(s.most_common_vals::text::text[], s.most_common_freqs) AS m (v, f)
+		WHERE s.schemaname = 'idem' AND s.tablename = 'records' AND s.attname = 'sealed_by'
+		UNION ALL
+		SELECT '', s.null_frac FROM pg_stats s WHERE s.schemaname = 'idem' AND s.tablename = 'records' AND s.attname = 'sealed_by' AND s.null_frac > 0
+		ORDER BY 1`
+	if walk {
+		query = `SELECT coalesce(sealed_by, ''), (count(*) / sum(count(*)) OVER ())::float8 FROM idem.records WHERE state <> 'processing' GROUP BY 1 ORDER BY 1`
+	}
+	rows, err := e.tx.Query(e.ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s sealed, err error) {
+		err = row.Scan(&s.key, &s.share)
+		return s, err
+	})
+}
+
+func percent(share float64) string {
+	if share < 0.01 {
+		return "less than 1 %"
+	}
+	return page.Count(int64(share*100+0.5)) + " %"
+}

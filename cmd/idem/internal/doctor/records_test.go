@@ -1,0 +1,50 @@
+package doctor_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/cmd/idem/internal/doctor"
+)
+
+func TestDoctorFindsRecordsThatWereLeftBehind(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.quiet("left-behind")
+	_, err := idem.Do(t.Context(), w.pool, "s", "k", idem.HashBytes(), func(tx pgx.Tx) (idem.Response, error) {
+		_, err := tx.Exec(context.Background(), "COMMIT")
+		return idem.Response{}, err
+	})
+	if err == nil {
+		t.Fatal("it was a success")
+	}
+	w.finds("left-behind", doctor.Warning, "1 records are left", "idem stuck")
+	w.opts.Limits.ScanUpTo = 1
+	w.finds("left-behind", doctor.Unknown, "--scan")
+	w.opts.Scan = true
+	w.finds("left-behind", doctor.Warning, "1 records are left")
+}
+
+// What a key has sealed is counted in a small table, and estimated in a large one.
+func TestDoctorFindsRecordsThatTheKeysAtHandDoNotOpen(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.quiet("seal-keys")
+	for key, n := range map[string]int{"NULL": 100, "'2026-10'": 300, "'2026-11'": 600} {
+		w.exec(fmt.Sprintf(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state, sealed_by)
+			SELECT 's', %[1]d::text || '/' || n, '', gen_random_uuid(), now(), now() + '1 h', 'completed', %[2]s FROM generate_series(1, %[1]d) n`, n, key))
+	}
+	w.exec("ANALYZE idem.records")
+	for _, walked := range []int64{64 << 20, 1} {
+		w.opts.Limits.ScanUpTo = walked
+		w.opts.SealKeys = nil
+		w.finds("seal-keys", doctor.Note, `"2026-10" (30 %), "2026-11" (60 %)`, "--seal-keys")
+		w.finds("seal-keys", doctor.Note, "about 10 % of the records are plain")
+		w.opts.SealKeys = []string{"2026-11"}
+		w.finds("seal-keys", doctor.Warning, `about 30 % of the records are sealed with the key "2026-10"`, "ErrUnreadable", "until the longest TTL")
+	}
+}

@@ -1,0 +1,115 @@
+package screen
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/idem-go/idem/internal/vitals"
+)
+
+func figures() vitals.Vitals {
+	long := strings.Repeat("what this rests on, ", 20)
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	return vitals.Vitals{
+		At:            at,
+		Records:       vitals.Figure[int64]{Value: 123456789012, Quality: vitals.Estimate, Note: long},
+		Expired:       vitals.Figure[int64]{Quality: vitals.Unknown, Note: long},
+		OldestExpired: vitals.Figure[time.Duration]{Value: 48 * time.Hour, Quality: vitals.Estimate, Note: long},
+		DeadRows:      vitals.Figure[int64]{Value: 1 << 40, Quality: vitals.Exact},
+		HeapBytes:     1 << 50, IndexBytes: 1 << 40,
+		InFlight: vitals.InFlight{Transactions: 7, Keys: 9, Oldest: vitals.Figure[time.Duration]{Value: time.Hour, Quality: vitals.Exact}},
+		PurgeLag: vitals.Figure[time.Duration]{Value: 100 * time.Hour, Quality: vitals.Exact},
+		Sweeps: vitals.Figure[[]vitals.Sweep]{Quality: vitals.Exact, Value: []vitals.Sweep{{
+			Name: "records", Under: true, Pages: 50, TotalPages: 100, Deleted: 1e9, LastEnded: at.Add(-time.Hour), LastDeleted: 1e9,
+		}}},
+	}
+}
+
+func update(m model, msg tea.Msg) model {
+	next, _ := m.Update(msg)
+	return next.(model)
+}
+
+// A terminal over ssh has 80 columns, some have fewer, and no line may break.
+func TestScreenFitsAnyTerminal(t *testing.T) {
+	t.Parallel()
+	for _, size := range []struct{ width, height int }{{80, 24}, {200, 60}, {40, 10}, {20, 3}, {1, 1}} {
+		m := newModel(context.Background(), Options{Where: strings.Repeat("host ", 40), Every: time.Second, Colour: true})
+		m = update(m, tea.WindowSizeMsg{Width: size.width, Height: size.height})
+		for i := range 300 {
+			v := figures()
+			v.InFlight.Keys = int64(i % 17)
+			m = update(m, read{v, nil, time.Millisecond})
+			if i%2 == 0 {
+				m = update(m, read{err: errors.New(strings.Repeat("no\nanswer ", 50))})
+			}
+			lines := strings.Split(m.draw(), "\n")
+			if len(lines) > size.height {
+				t.Fatalf("%v: %d lines", size, len(lines))
+			}
+			for _, line := range lines {
+				if width := ansi.StringWidth(line); width > size.width {
+					t.Fatalf("%v: a line has %d columns: %q", size, width, line)
+				}
+			}
+		}
+	}
+}
+
+func TestScreenShowsTheFiguresAndWhatStandsOut(t *testing.T) {
+	t.Parallel()
+	m := newModel(context.Background(), Options{Where: "127.0.0.1", Every: time.Second})
+	if got := m.draw(); !strings.Contains(got, "reading") {
+		t.Errorf("before the first reading:\n%s", got)
+	}
+	m = update(m, read{figures(), nil, time.Millisecond})
+	got := m.draw()
+	for _, part := range []string{"~ 123,456,789,012", "?", "50 %", "a transaction has held keys for 1 h: idem stuck", "nothing was purged for 4 d 4 h: idem doctor", "12:00:00 UTC"} {
+		if !strings.Contains(got, part) {
+			t.Errorf("%q is not shown:\n%s", part, got)
+		}
+	}
+}
+
+// A reading that fails leaves the last figures on the screen, and the next one takes the error away.
+func TestScreenOutlivesAnErrorOfTheServer(t *testing.T) {
+	t.Parallel()
+	m := newModel(context.Background(), Options{Every: time.Second})
+	m = update(m, read{figures(), nil, time.Millisecond})
+	m = update(m, read{err: errors.New("connection refused")})
+	if got := m.draw(); !strings.Contains(got, "cannot read: connection refused") || !strings.Contains(got, "123,456,789,012") {
+		t.Errorf("after an error:\n%s", got)
+	}
+	m = update(m, read{figures(), nil, time.Millisecond})
+	if got := m.draw(); strings.Contains(got, "cannot read") {
+		t.Errorf("after a good reading:\n%s", got)
+	}
+}
+
+// A slow server makes it neither deaf nor impatient: there is one reading at a time.
+func TestScreenReadsOnceAtATime(t *testing.T) {
+	t.Parallel()
+	m := newModel(context.Background(), Options{Every: time.Second})
+	if m.Init() == nil || !m.reading {
+		t.Fatal("it does not begin with a reading")
+	}
+	m = update(m, tick{})
+	m = update(m, tea.KeyPressMsg{Code: 'p', Text: "p"})
+	if !m.paused || !m.reading {
+		t.Errorf("paused %v, reading %v", m.paused, m.reading)
+	}
+	m = update(m, read{figures(), nil, time.Second})
+	if m = update(m, tick{}); m.reading {
+		t.Error("it reads although it is paused")
+	}
+	m = update(m, tea.KeyPressMsg{Code: 'p', Text: "p"})
+	if m = update(m, tick{}); !m.reading {
+		t.Error("it does not read on")
+	}
+}

@@ -1,0 +1,148 @@
+package screen
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/internal/vitals"
+)
+
+// View draws the screen.
+func (m model) View() tea.View {
+	view := tea.NewView(m.draw())
+	view.AltScreen = true
+	view.WindowTitle = "idem watch"
+	return view
+}
+
+// draw returns as many lines as fit, each as wide as fits.
+func (m model) draw() string {
+	lines := append(m.head(), m.body()...)
+	foot := m.foot()
+	if room := m.height - 1; len(lines) > room {
+		lines = lines[:max(0, room)]
+	}
+	for len(lines) < m.height-1 {
+		lines = append(lines, "")
+	}
+	lines = append(lines, foot)
+	for i, line := range lines {
+		lines[i] = ansi.Truncate(line, m.width, "…")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (m model) head() []string {
+	title := m.bold("idem watch") + "  " + page.Safe(m.Where)
+	switch {
+	case m.err != nil:
+		return []string{title, "", m.red("cannot read: " + page.Safe(oneLine(m.err)))}
+	case !m.known:
+		return []string{title, "", "reading …"}
+	}
+	return []string{title, ""}
+}
+
+func (m model) foot() string {
+	state := fmt.Sprintf("every %v", m.Every)
+	if m.paused {
+		state = m.yellow("paused")
+	}
+	if m.known {
+		state += fmt.Sprintf("   as of %s   read in %s", m.now.At.UTC().Format("15:04:05 UTC"), page.Age(m.took))
+	}
+	return m.dim("q quit   p pause   ") + state
+}
+
+func (m model) body() []string {
+	if !m.known {
+		return nil
+	}
+	v := m.now
+	lines := []string{
+		m.line("records", number(v.Records, page.Count), func(v vitals.Vitals) float64 { return float64(v.Records.Value) }),
+		m.line("expired", number(v.Expired, page.Count), func(v vitals.Vitals) float64 { return float64(v.Expired.Value) }),
+		m.line("keys in flight", page.Count(v.InFlight.Keys), func(v vitals.Vitals) float64 { return float64(v.InFlight.Keys) }),
+		m.line("oldest in flight", number(v.InFlight.Oldest, page.Age), func(v vitals.Vitals) float64 { return v.InFlight.Oldest.Value.Seconds() }),
+		m.line("dead rows", number(v.DeadRows, page.Count), func(v vitals.Vitals) float64 { return float64(v.DeadRows.Value) }),
+		m.line("table", page.Bytes(v.HeapBytes), func(v vitals.Vitals) float64 { return float64(v.HeapBytes) }),
+		m.line("index", page.Bytes(v.IndexBytes), func(v vitals.Vitals) float64 { return float64(v.IndexBytes) }),
+		"",
+	}
+	lines = append(lines, m.purging()...)
+	return append(lines, m.notes()...)
+}
+
+const (
+	nameWidth  = 18
+	valueWidth = 18
+)
+
+// line is a name, a value and how it went.
+func (m model) line(name, value string, of func(vitals.Vitals) float64) string {
+	return m.dim(padRight(name, nameWidth)) + padLeft(value, valueWidth) + "  " + m.dim(curve(m.history, of, m.width-nameWidth-valueWidth-3))
+}
+
+// number is a figure, with a mark if it is an estimate.
+func number[T any](f vitals.Figure[T], say func(T) string) string {
+	switch f.Quality {
+	case vitals.Exact:
+		return say(f.Value)
+	case vitals.Estimate:
+		return "~ " + say(f.Value)
+	}
+	return "?"
+}
+
+func (m model) purging() []string {
+	v := m.now
+	sweep := vitals.Sweep{}
+	for _, s := range v.Sweeps.Value {
+		if s.Name == "records" {
+			sweep = s
+		}
+	}
+	last := "none has finished yet"
+	if !sweep.LastEnded.IsZero() {
+		last = fmt.Sprintf("finished %s ago, %s deleted", page.Age(v.At.Sub(sweep.LastEnded)), page.Count(sweep.LastDeleted))
+	}
+	lines := []string{m.dim(padRight("last sweep", nameWidth)) + last}
+	switch {
+	case sweep.WaitingFor != "":
+		lines = append(lines, m.dim(padRight("sweep", nameWidth))+m.yellow("waits for: "+page.Safe(sweep.WaitingFor)))
+	case sweep.Under && sweep.TotalPages > 0:
+		share := float64(sweep.Pages) / float64(sweep.TotalPages)
+		lines = append(lines, m.dim(padRight("sweep", nameWidth))+bar(share, 30)+fmt.Sprintf(" %3.0f %%  %s deleted", 100*share, page.Count(sweep.Deleted)))
+	default:
+		lines = append(lines, m.dim(padRight("sweep", nameWidth))+"none is under way")
+	}
+	return append(lines, "")
+}
+
+// notes say what the figures rest on, and what stands out.
+func (m model) notes() []string {
+	var lines []string
+	add := func(name string, quality vitals.Quality, note string) {
+		if quality != vitals.Exact && note != "" {
+			lines = append(lines, m.dim(fmt.Sprintf("%s: %s", name, note)))
+		}
+	}
+	v := m.now
+	add("records", v.Records.Quality, v.Records.Note)
+	add("expired", v.Expired.Quality, v.Expired.Note)
+	add("oldest in flight", v.InFlight.Oldest.Quality, v.InFlight.Oldest.Note)
+	if v.InFlight.Oldest.Known() && v.InFlight.Oldest.Value > time.Minute {
+		lines = append(lines, m.yellow("a transaction has held keys for "+page.Age(v.InFlight.Oldest.Value)+": idem stuck"))
+	}
+	if v.PurgeLag.Known() && v.PurgeLag.Value > 24*time.Hour {
+		lines = append(lines, m.yellow("nothing was purged for "+page.Age(v.PurgeLag.Value)+": idem doctor"))
+	}
+	return lines
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
