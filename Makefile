@@ -13,17 +13,17 @@ MODULES := $(patsubst ./%go.mod,./%,$(sort $(shell find . -name go.mod -not -pat
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
-.PHONY: help demo serve test short torture torture/long torture/mutants torture/sample bench bench/quick bench/report bench/library generate verify \
+.PHONY: help demo serve test short torture torture/long torture/mutants torture/sample bench bench/quick bench/report bench/library bench/purge generate verify \
 	lint tidy fresh build clean testenv staticcheck
 
 help: ## list the targets
 	@sed -n 's/^\([a-z/]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: testenv ## tell the whole story on one screen
-	@bin/testenv $(TESTENV) go run ./example/orders demo
+	@bin/testenv $(TESTENV) go -C example/orders run . demo
 
 serve: testenv ## run the example's server until Ctrl-C
-	@bin/testenv $(TESTENV) go run ./example/orders serve
+	@bin/testenv $(TESTENV) go -C example/orders run . serve
 
 test: testenv ## run every test with the race detector
 	@bin/testenv $(TESTENV) sh -c '$(call each,go test -race -timeout 60m $$GOTEST ./...)'
@@ -58,6 +58,10 @@ bench/report: ## write docs/benchmarks.md from the results of the last run
 bench/library: testenv ## the benchmarks of the library alone, with their allocations
 	@bin/testenv $(TESTENV) sh -c 'go test -run "^\$$" -bench . -benchmem $$GOTEST .'
 	@go -C idemotel test -run '^$$' -bench . -benchmem $$GOTEST .
+
+bench/purge: testenv ## a sweep over ten million records beside a foreground, and ten turnovers, with their bars (BENCH='-records 1000000')
+	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= -c max_wal_size=4GB -c shared_buffers=1GB -c autovacuum_naptime=1s \
+		$(TESTENV) go -C bench run ./purge $(BENCH)
 
 generate: ## write internal/db from queries/ and migrations/
 	$(SQLC) generate

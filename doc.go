@@ -89,6 +89,11 @@
 //
 // The function is given no context of its own: it uses the one of its caller.
 //
+// # Responses at rest
+//
+// A response is stored as it is, for as long as its TTL, unless [WithSealer] encrypts it: package seal has the Sealer for that. A
+// call that cannot open what is recorded gets [ErrUnreadable], and executes nothing.
+//
 // # Cost
 //
 // A first run makes as many round trips as a plain transaction around the same statements, because the claim travels with

@@ -54,8 +54,9 @@ func blocks(document, language string) []string {
 var imports = map[string]string{
 	"context": "context", "errors": "errors", "fmt": "fmt", "sql": "database/sql", "time": "time", "http": "net/http", "strings": "strings",
 	"base64": "encoding/base64", "os": "os", "seal": "github.com/idem-go/idem/seal",
-	"pgx": "github.com/jackc/pgx/v5", "pgxpool": "github.com/jackc/pgx/v5/pgxpool", "goose": "github.com/pressly/goose/v3",
+	"pgx": "github.com/jackc/pgx/v5", "pgconn": "github.com/jackc/pgx/v5/pgconn", "pgxpool": "github.com/jackc/pgx/v5/pgxpool", "goose": "github.com/pressly/goose/v3",
 	"idem": "github.com/idem-go/idem", "migrations": "github.com/idem-go/idem/migrations", "idemclient": "github.com/idem-go/idem/idemclient",
+	"purge": "github.com/idem-go/idem/purge",
 }
 
 // whole makes a file of a block. One that is only statements becomes the body of a function.
@@ -163,12 +164,14 @@ func TestSQLInTheDocsIsValid(t *testing.T) {
 	}
 	defer conn.Close(context.Background())
 	for name, document := range documents(t) {
-		for _, sql := range blocks(document, "sql") {
-			if scripts.MatchString(sql) {
+		for _, block := range blocks(document, "sql") {
+			if scripts.MatchString(block) {
 				continue
 			}
-			if _, err := conn.Prepare(t.Context(), "", sql); err != nil {
-				t.Errorf("%s: %v\n%s", name, err, sql)
+			for sql := range strings.SplitSeq(strings.TrimSpace(block), ";\n") {
+				if _, err := conn.Prepare(t.Context(), "", sql); err != nil {
+					t.Errorf("%s: %v\n%s", name, err, sql)
+				}
 			}
 		}
 	}

@@ -13,21 +13,31 @@ type cache[K comparable, V any] struct {
 }
 
 func (c *cache[K, V]) get(key K, make func(K) V) V {
-	if made := c.made.Load(); made != nil {
-		if value, ok := (*made)[key]; ok {
-			return value
-		}
+	if value, ok := c.find(key); ok {
+		return value
 	}
+	return c.add(key, make(key))
+}
+
+func (c *cache[K, V]) find(key K) (value V, ok bool) {
+	if made := c.made.Load(); made != nil {
+		value, ok = (*made)[key]
+	}
+	return value, ok
+}
+
+// add returns what is kept: what another one has added meanwhile, if there is any.
+func (c *cache[K, V]) add(key K, value V) V {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if added, ok := c.find(key); ok {
+		return added
+	}
 	next := map[K]V{}
 	if made := c.made.Load(); made != nil {
-		if value, ok := (*made)[key]; ok {
-			return value
-		}
-		next = maps.Clone(*made)
+		maps.Copy(next, *made)
 	}
-	next[key] = make(key)
+	next[key] = value
 	c.made.Store(&next)
-	return next[key]
+	return value
 }

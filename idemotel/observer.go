@@ -74,12 +74,21 @@ func kindOf(data *idem.TraceStartData) string {
 // TraceStart begins the span of a call.
 func (o *Observer) TraceStart(ctx context.Context, data idem.TraceStartData) context.Context {
 	c := &call{name: o.names.tell(data.Name), kind: kindOf(&data)}
-	beginning := o.begun.get(begunLabels{c.name, c.kind}, newBeginning)
+	beginning := o.beginning(begunLabels{c.name, c.kind})
 	c.Context, c.span = o.tracer.Start(ctx, beginning.span, beginning.options...)
 	if c.recording = c.span.IsRecording(); c.recording {
 		o.enter(c, stageClaim)
 	}
 	return c
+}
+
+func (o *Observer) beginning(l begunLabels) *beginning {
+	b, ok := o.begun.find(l)
+	if !ok {
+		b = o.begun.add(l, newBeginning(l))
+		o.metrics.declare(l.name)
+	}
+	return b
 }
 
 // TraceEvent counts what is out of the ordinary, and goes from one stage of a call to the next.

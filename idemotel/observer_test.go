@@ -65,6 +65,11 @@ func TestEveryOutcomeIsCountedUnderItsLabelsAndNoOthers(t *testing.T) {
 		"idem.replay.age idem.name=place-order":                                                                 2,
 		"idem.retries error.type=conflict idem.name=place-order":                                                2,
 	}
+	for _, name := range []string{"idem.name=place-order ", ""} {
+		for _, resolution := range []string{"committed", "rolled_back", "unresolved"} {
+			want["idem.commit.unknown "+name+"idem.resolution="+resolution] = 0
+		}
+	}
 	if diff := cmp.Diff(want, s.values()); diff != "" {
 		t.Errorf("(-want +collected)\n%s", diff)
 	}
@@ -245,8 +250,8 @@ func TestNamesBeyondTheHundredthAreNotToldApart(t *testing.T) {
 		o.TraceEnd(ctx, idem.TraceEndData{Outcome: idem.OutcomeExecuted})
 	}
 	values := s.values()
-	if n := values["idem.call.duration idem.kind=do idem.name=_OTHER idem.outcome=executed"]; len(values) != 101 || n != 50 {
-		t.Errorf("%d series, %v calls under _OTHER; want 101, 50", len(values), n)
+	if n := values["idem.call.duration idem.kind=do idem.name=_OTHER idem.outcome=executed"]; len(values) != 4*101 || n != 50 {
+		t.Errorf("%d series, %v calls under _OTHER; want 404, 50", len(values), n)
 	}
 }
 

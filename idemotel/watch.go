@@ -26,10 +26,11 @@ type Gauges struct {
 	figures vitals.Vitals
 	readAt  time.Time     // of the figures
 	reading chan struct{} // closed once the reading under way is over; nil if there is none
+	begunAt time.Time     // of the reading
 }
 
 const (
-	collectLimit = 500 * time.Millisecond // how long a collection waits for figures that are being read
+	collectLimit = 500 * time.Millisecond // how long a reading is waited for by those who collect
 	readLimit    = 5 * time.Second        // how long it may take to read them
 	staleAfter   = 4                      // times every: then old figures are shown no more
 )
@@ -82,8 +83,8 @@ func (g *Gauges) Stop() error {
 
 // latest returns figures that are not too old, if there are any, and sees to it that they are read anew when it is time.
 func (g *Gauges) latest(ctx context.Context) (vitals.Vitals, bool) {
-	if reading := g.refresh(); reading != nil {
-		limit := time.NewTimer(collectLimit)
+	if reading, patience := g.refresh(); patience > 0 {
+		limit := time.NewTimer(patience)
 		defer limit.Stop()
 		select {
 		case <-reading:
@@ -96,15 +97,19 @@ func (g *Gauges) latest(ctx context.Context) (vitals.Vitals, bool) {
 	return g.figures, !g.readAt.IsZero() && time.Since(g.readAt) < staleAfter*g.every
 }
 
-// refresh begins to read, if it is time and nobody does. It returns what is closed once that is over.
-func (g *Gauges) refresh() <-chan struct{} {
+// refresh begins to read, if it is time and nobody does. It returns what is closed once that is over, and for how long to wait
+// for it: not at all if there is no reading, or one that has kept others waiting before.
+func (g *Gauges) refresh() (<-chan struct{}, time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.reading == nil && time.Since(g.readAt) >= g.every && g.ended.Err() == nil {
-		g.reading = make(chan struct{})
+		g.reading, g.begunAt = make(chan struct{}), time.Now()
 		g.readers.Go(g.read)
 	}
-	return g.reading
+	if g.reading == nil {
+		return nil, 0
+	}
+	return g.reading, time.Until(g.begunAt.Add(collectLimit))
 }
 
 // read reads the figures, unless another process is at it: then it is for the next collection to try again.

@@ -2,8 +2,9 @@ package purge
 
 import "time"
 
-// aim is how long a portion should take: whoever waits for a row that it deletes waits for so long.
-const aim = 20 * time.Millisecond
+// aim is how long a portion should take. Whoever waits for a row that it deletes waits for so long, and a COMMIT of somebody
+// else in between has as much WAL to flush.
+const aim = 5 * time.Millisecond
 
 // maxPause is how long a pause is at most. A sweeper that pauses gives no sign of life.
 const maxPause = 2 * time.Second

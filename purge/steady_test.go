@@ -1,28 +1,42 @@
 package purge
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+	"time"
+)
 
-// Vacuum is run after every step, as the server would do by itself, so that the test need not wait for it.
+// Records come as calls make them, in steps that are an hour of a clock of their own: the grace is what is between that clock
+// and the real one. Vacuum is run after every step, as the server would do by itself, so that the test need not wait for it.
 func TestTableStaysAsLargeAsWhatIsRetainedAfterTenTurnovers(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.exec("alter table idem.records set (autovacuum_enabled = off)")
 	const live, steps, turnovers = 3000, 6, 10
-	insert := func(step int) {
-		h.exec(`insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state, status, completed_at, header, body)
-			select 'a scope', gen_random_uuid(), sha256(i::text::bytea), gen_random_uuid(), now(), now() + '1 day'::interval, 'processing',
-			       null, null, null, null from generate_series(1, $1) i`, live/steps)
-		h.exec(`update idem.records set state = 'completed', status = $1, completed_at = now(), header = '{"A":["b"]}', body = repeat('x', 200)::bytea
-			where state = 'processing'`, step)
+	epoch := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	complete := func(step int) {
+		h.exec(fmt.Sprintf(`DO $$
+			DECLARE name text;
+			BEGIN
+				FOR i IN 1..%d LOOP
+					name := gen_random_uuid();
+					INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+					VALUES ('a scope', name, sha256(name::bytea), gen_random_uuid(), now(), '%s', 'processing');
+					UPDATE idem.records SET state = 'completed', status = 201, completed_at = now(), header = '{"A":["b"]}',
+						body = convert_to(rpad(name, 200, 'x'), 'UTF8') WHERE scope = 'a scope' AND key = name;
+					COMMIT;
+				END LOOP;
+			END $$`, live/steps, epoch.Add(time.Duration(step)*time.Hour).Format(time.RFC3339)))
 	}
 	size := func(table string) (heap, index int64) {
 		return h.count("select pg_relation_size($1::regclass)", table), h.count("select pg_indexes_size($1::regclass)", table)
 	}
 	for step := range turnovers * steps {
-		insert(step)
+		complete(step)
 		if step >= steps {
-			h.exec("update idem.records set expires_at = now() - '2 hours'::interval where status = $1", step-steps)
-			if rep := h.once(swift()); rep.Deleted != live/steps {
+			o := swift()
+			o.Grace = time.Since(epoch.Add(time.Duration(step-steps)*time.Hour + time.Minute))
+			if rep := h.once(o); rep.Deleted != live/steps {
 				t.Fatalf("step %d: %v", step, rep)
 			}
 		}

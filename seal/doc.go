@@ -10,7 +10,7 @@
 //
 // The cipher is XAES-256-GCM (https://c2sp.org/XAES-256-GCM) from the parts of the standard library: each response has an
 // AES-256-GCM key of its own, which is derived from the secret and random bytes. That is good for 2^80 responses by one key,
-// where AES-GCM alone should end at 2^32. What is sealed is 41 bytes longer than it was.
+// where AES-GCM alone should end at 2^32. It is at work under GODEBUG=fips140=only as well. What is sealed is 41 bytes longer than it was.
 //
 // Not hidden are scope, key, hash, operation id, state, status and times of a record, and how long its response is. Nothing
 // is compressed, so that a length tells nothing about contents.

@@ -130,7 +130,12 @@ func serveBroken(name string) {
 }
 
 func serveBreakage(ctx context.Context, pool *pgxpool.Pool, b breakage) error {
-	handler, err := newHandler(pool, demoCredentials())
+	metrics, err := newMetrics(pool)
+	if err != nil {
+		return err
+	}
+	defer metrics.stop()
+	handler, err := newHandler(pool, demoCredentials(), metrics)
 	if err == nil && b.make != nil {
 		handler, err = b.make(ctx, pool, handler)
 	}

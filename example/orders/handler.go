@@ -26,12 +26,14 @@ type service struct {
 	credentials credentials
 }
 
-func newHandler(pool *pgxpool.Pool, credentials credentials) (http.Handler, error) {
+func newHandler(pool *pgxpool.Pool, credentials credentials, metrics *metrics) (http.Handler, error) {
 	s := &service{pool, credentials}
 	once, err := idemhttp.New(pool, idemhttp.Config{
-		Scope:   s.scope,
-		Without: []string{"/client_time"}, // different in every attempt
-		MaxBody: bodyLimit,
+		Scope:    s.scope,
+		Without:  []string{"/client_time"}, // different in every attempt
+		MaxBody:  bodyLimit,
+		Name:     "place-order",
+		Observer: metrics.observer,
 	})
 	if err != nil {
 		return nil, err
@@ -41,6 +43,7 @@ func newHandler(pool *pgxpool.Pool, credentials credentials) (http.Handler, erro
 	mux.Handle("GET /orders/status", once.Status())
 	mux.HandleFunc("GET /orders", s.list)
 	mux.HandleFunc("GET /orders/{id}", s.get)
+	mux.Handle("GET /metrics", metrics.handler)
 	return inTime(mux), nil
 }
 

@@ -16,6 +16,7 @@
 //	migrate.go     two sets of migrations, ours and idem's, side by side
 //	neworder.go, tenant.go, problem.go, answer.go, serve.go
 //	               what any service needs besides
+//	metrics.go     what is told to Prometheus, at GET /metrics
 //	demo/          what goes wrong in real life, done on purpose and from outside, to clients of idemclient
 //	page.go, page/ the page: a shop on which to do the same by hand
 //	books.go       what it shows of the database

@@ -46,7 +46,12 @@ func newShop(t testing.TB) *shop {
 
 func shopOn(t testing.TB, pool *pgxpool.Pool) *shop {
 	t.Helper()
-	handler, err := newHandler(pool, demoCredentials())
+	metrics, err := newMetrics(pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { metrics.stop() })
+	handler, err := newHandler(pool, demoCredentials(), metrics)
 	if err != nil {
 		t.Fatal(err)
 	}

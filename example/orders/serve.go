@@ -7,9 +7,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/purge"
 )
 
 // serve runs the service until ctx ends, and then lets the requests it has begun finish.
@@ -19,12 +22,27 @@ func serve(ctx context.Context, databaseURL, address string, out io.Writer) erro
 		return err
 	}
 	defer pool.Close()
-	credentials := demoCredentials()
-	service, err := newHandler(pool, credentials)
+	metrics, err := newMetrics(pool)
 	if err != nil {
 		return err
 	}
+	defer metrics.stop()
+	credentials := demoCredentials()
+	service, err := newHandler(pool, credentials, metrics)
+	if err != nil {
+		return err
+	}
+	defer startPurging(ctx, pool)()
 	return listenAndServe(ctx, address, withPage(pool, credentials, service), out)
+}
+
+// startPurging deletes what idem need not keep any more, until stop is called. Every instance of the service does so, and one
+// works at a time.
+func startPurging(ctx context.Context, pool *pgxpool.Pool) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var purging sync.WaitGroup
+	purging.Go(func() { _ = purge.Run(ctx, pool, purge.Options{}) }) // what goes wrong is logged, and tried again
+	return func() { cancel(); purging.Wait() }
 }
 
 // open returns a pool on a database whose schema is current.

@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/idem-go/idem/internal/pgtest"
 )
 
 func TestShutdownLetsRequestsFinish(t *testing.T) {
@@ -67,6 +70,33 @@ func TestAddressInUseIsAnError(t *testing.T) {
 	address := strings.TrimPrefix(strings.TrimSpace(first), "listening on http://")
 	if err := listenAndServe(ctx, address, http.NotFoundHandler(), io.Discard); err == nil {
 		t.Error("no error")
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServiceDeletesRecordsThatHaveHadTheirTime(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	_, err := pool.Exec(t.Context(), `insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+		values ('s', 'expired', '', gen_random_uuid(), now(), now() - '2 hours'::interval, 'completed'),
+		       ('s', 'live', '', gen_random_uuid(), now(), now() + '2 hours'::interval, 'completed')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	served := make(chan error, 1)
+	go func() { served <- serve(ctx, pool.Config().ConnString(), "127.0.0.1:0", io.Discard) }()
+	for deadline, left := time.Now().Add(time.Minute), ""; left != "live"; time.Sleep(time.Millisecond) {
+		if err := pool.QueryRow(t.Context(), "select string_agg(key, ', ' order by key) from idem.records").Scan(&left); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("left are: %s", left)
+		}
 	}
 	stop()
 	if err := <-served; err != nil {

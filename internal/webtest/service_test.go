@@ -53,7 +53,7 @@ func startOrders(t *testing.T, databaseURL string) string {
 // buildOrders builds the service once. TestMain removes it.
 var buildOrders = sync.OnceValues(func() (string, error) {
 	program := filepath.Join(buildDir, "orders")
-	build := exec.Command("go", "build", "-C", "../..", "-o", program, "./example/orders")
+	build := exec.Command("go", "build", "-C", "../../example/orders", "-o", program, ".")
 	build.Stderr = os.Stderr
 	return program, build.Run()
 })

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"net/http"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestMetricsHaveTheNamesThatPrometheusExpects(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.order()
+	s.order()
+	s.order(withBody(aSamovar))
+	answer := s.get("/metrics", withHeader("Authorization"))
+	wantStatus(t, answer, http.StatusOK)
+	var got []string
+	for _, line := range regexp.MustCompile(`(?m)^# TYPE (\S+ \S+)$`).FindAllStringSubmatch(answer.Body.String(), -1) {
+		got = append(got, line[1])
+	}
+	slices.Sort(got)
+	want := []string{
+		"db_client_connection_count gauge", "db_client_connection_max gauge", "db_client_connection_timeouts_total counter",
+		"idem_call_duration_seconds histogram", "idem_commit_unknown_total counter", "idem_keys_held gauge", "idem_pool_waits_total counter",
+		"idem_purge_waiting gauge", "idem_records gauge", "idem_replay_age_seconds histogram", "idem_rows_dead gauge",
+		"idem_storage_size_bytes gauge", "idem_transactions gauge", "idem_transactions_age_seconds gauge", "target_info gauge",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +exported)\n%s", diff)
+	}
+	for _, secret := range []string{"acme", "globex", `"k"`, "teapot", "POST"} {
+		if strings.Contains(answer.Body.String(), secret) {
+			t.Errorf("%q is exported:\n%s", secret, answer.Body)
+		}
+	}
+}
+
+func TestAlertRulesPassTheirUnitTests(t *testing.T) {
+	t.Parallel()
+	promtool := requireProgram(t, "promtool")
+	for _, args := range [][]string{{"check", "rules", "rules.yml"}, {"test", "rules", "rules_test.yml"}} {
+		cmd := exec.Command(promtool, args...)
+		cmd.Dir = "../../docs/operate"
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
