@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -168,19 +167,4 @@ func TestExplainTellsOfACallUnderWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.idem("stuck", "--older", "1ms").want(t, 0, "nothing is stuck")
-}
-
-// The walk of a large table sees every block.
-func TestStuckFindsWhatWasLeftBehindAnywhere(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state, body)
-		SELECT 'walked', n::text, '', gen_random_uuid(), now(), now() + '1 h', CASE WHEN n IN (1, 900, 1800) THEN 'processing' ELSE 'completed' END,
-			convert_to(repeat(md5(n::text), 100), 'UTF8') FROM generate_series(1, 1800) n`)
-	started := time.Now()
-	got := d.idem("stuck", "--scan", "--json")
-	got.want(t, 3, `"scanned": true`)
-	if n := strings.Count(got.stdout, `"processing"`); n != 3 {
-		t.Errorf("found %d of 3 after %v", n, time.Since(started))
-	}
 }
