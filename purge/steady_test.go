@@ -56,19 +56,3 @@ func TestTableStaysAsLargeAsWhatIsRetainedAfterTenTurnovers(t *testing.T) {
 }
 
 func ratio(a, b int64) float64 { return float64(a) / float64(b) }
-
-// A sweep updates its row with every portion. That must leave nothing behind but in its own page.
-func TestTableOfSweepsStaysSmall(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	h.exec("alter table idem.sweeps set (autovacuum_enabled = off)")
-	h.records(3000, "live", "completed", "-1 hour")
-	o := swift()
-	o.Pages = 1
-	for range 3 {
-		h.once(o)
-	}
-	if pages := h.count("select pg_relation_size('idem.sweeps') / current_setting('block_size')::int"); pages > 2 {
-		t.Errorf("idem.sweeps has %d pages after three sweeps of %d portions", pages, h.pages())
-	}
-}
