@@ -50,7 +50,7 @@ func (p *process) wait() ran {
 // TestSignalEndsEveryCommandAtAnyStatement: the first statements of each command are held up in turn, and the signal comes then.
 func TestSignalEndsEveryCommandAtAnyStatement(t *testing.T) {
 	t.Parallel()
-	const statements = 5
+	const statements = 4
 	for _, args := range [][]string{
 		{"doctor"}, {"stats"}, {"stats", "--exact"}, {"stuck"}, {"list"}, {"show", "s", "k"}, {"explain", "s", "k"}, {"watch", "--json"},
 		{"purge", "--yes"}, {"migrate", "status"},
