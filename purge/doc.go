@@ -22,5 +22,5 @@
 // still be deleted once.
 //
 // The role needs USAGE on the schema idem; SELECT and DELETE, and UPDATE of one column at least, on what is swept, because it
-// locks rows before it deletes them; SELECT, INSERT and UPDATE on idem.sweeps; and pg_monitor to see how far behind standbys are.
+// locks rows before it deletes them, and on each partition of it; SELECT, INSERT and UPDATE on idem.sweeps; and pg_monitor to see how far behind standbys are.
 package purge
