@@ -74,22 +74,32 @@ func (s *sweep) walk(ctx context.Context) error {
 		return err
 	}
 	at := s.whole.Position
+	var gone error // why the last part could not be walked: it seems to be there no more
+	var last int64
 	for from := at.Part; ; {
 		part := store.Part{Relation: s.table.relation, From: from}
-		if err := ask(ctx, &s.engine, &part); err != nil {
+		if err := s.find(ctx, &part); err != nil {
 			return err
 		}
-		if !part.Found {
+		switch {
+		case gone != nil && part.OID == last: // it is something else that is missing
+			return gone
+		case !part.Found:
 			return s.finish(ctx)
 		}
 		block := int64(0)
 		if part.Name == at.Part {
 			block = at.Block
 		}
-		if err := s.walkPart(ctx, &part, block); err != nil {
+		gone, last = nil, part.OID
+		switch err := s.walkPart(ctx, &part, block); {
+		case txn.HasCode(err, "42P01"):
+			gone, from, at = err, part.Name, store.Position{}
+		case err != nil:
 			return err
+		default:
+			from = part.Name + "\x01" // nothing is between the two
 		}
-		from = part.Name + "\x01" // nothing is between the two
 	}
 }
 
@@ -100,7 +110,7 @@ const absence = 2 * (workLimit + maxPause)
 // take makes this run the sweeper.
 func (s *sweep) take(ctx context.Context) error {
 	first := store.Part{Relation: s.table.relation}
-	if err := ask(ctx, &s.engine, &first); err != nil {
+	if err := s.find(ctx, &first); err != nil {
 		return err
 	}
 	if !first.Found {
@@ -120,32 +130,6 @@ func (s *sweep) take(ctx context.Context) error {
 	}
 	s.did.Resumed = s.did.Resumed || !s.taken && s.whole.Pages > 0
 	s.taken = true
-	return nil
-}
-
-// walkPart walks a part from a block to its present end. What is appended meanwhile has not expired.
-func (s *sweep) walkPart(ctx context.Context, part *store.Part, block int64) error {
-	sql := deletion
-	if s.options.DryRun {
-		sql = counting
-	}
-	statement := statement(sql, part, s.table.due)
-	for block < part.Pages {
-		p := &portion{
-			statement: statement, limits: s.limits, rest: s.table.rest(s.options),
-			from: block, to: min(block+s.pace.pages, part.Pages),
-		}
-		pause, err := s.step(ctx, part, p)
-		if err != nil {
-			return err
-		}
-		if p.done {
-			block = p.to
-		}
-		if err := txn.Sleep(ctx, pause); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
@@ -232,7 +216,7 @@ func (s *sweep) leave(ctx context.Context) {
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveLimit)
 	defer cancel()
-	_ = s.engine.Query(bounded, store.LeaveSweep{Sweeper: s.sweeper})
+	_ = ask(bounded, &s.engine, store.LeaveSweep{Sweeper: s.sweeper})
 }
 
 // tell tells the progress.
