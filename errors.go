@@ -173,6 +173,7 @@ const (
 	CauseMismatch       Cause = "mismatch"
 	CauseInvalid        Cause = "invalid" // key, scope or response
 	CauseTooLarge       Cause = "too_large"
+	CauseUnreadable     Cause = "unreadable" // the recorded response is sealed otherwise than the Sealer can open
 	CauseOutcomeUnknown Cause = "outcome_unknown"
 	CauseTxAborted      Cause = "tx_aborted"
 	CauseTxEnded        Cause = "tx_ended"
@@ -195,7 +196,7 @@ var causes = []struct {
 	cause Cause
 }{
 	{ErrOutcomeUnknown, CauseOutcomeUnknown}, {ErrInProgress, CauseInProgress}, {ErrMismatch, CauseMismatch},
-	{ErrPoolExhausted, CausePoolExhausted}, {ErrInvalidKey, CauseInvalid}, {ErrInvalidScope, CauseInvalid},
+	{ErrUnreadable, CauseUnreadable}, {ErrPoolExhausted, CausePoolExhausted}, {ErrInvalidKey, CauseInvalid}, {ErrInvalidScope, CauseInvalid},
 	{ErrInvalidResponse, CauseInvalid}, {ErrResponseTooLarge, CauseTooLarge},
 	{ErrTxEnded, CauseTxEnded}, {ErrTxAborted, CauseTxAborted},
 }

@@ -37,6 +37,7 @@ var _ idem.Observer = (*Observer)(nil)
 // call is what is known of a call under way. It is the context of its span as well.
 type call struct {
 	context.Context
+	observer   *Observer
 	name, kind string
 	span       trace.Span
 	stage      trace.Span // nil if the span is not recorded, and between two stages
@@ -44,11 +45,12 @@ type call struct {
 	unresolved bool // a COMMIT was not acknowledged
 }
 
-type callKey struct{}
+// callKey is that of the call of one observer. There may be others around it, with providers of their own.
+type callKey struct{ observer *Observer }
 
 // Value adds the call to the context.
 func (c *call) Value(key any) any {
-	if key == (callKey{}) {
+	if key == (callKey{c.observer}) {
 		return c
 	}
 	return c.Context.Value(key)
@@ -73,7 +75,7 @@ func kindOf(data *idem.TraceStartData) string {
 
 // TraceStart begins the span of a call.
 func (o *Observer) TraceStart(ctx context.Context, data idem.TraceStartData) context.Context {
-	c := &call{name: o.names.tell(data.Name), kind: kindOf(&data)}
+	c := &call{observer: o, name: o.names.tell(data.Name), kind: kindOf(&data)}
 	beginning := o.beginning(begunLabels{c.name, c.kind})
 	c.Context, c.span = o.tracer.Start(ctx, beginning.span, beginning.options...)
 	if c.recording = c.span.IsRecording(); c.recording {
@@ -93,7 +95,7 @@ func (o *Observer) beginning(l begunLabels) *beginning {
 
 // TraceEvent counts what is out of the ordinary, and goes from one stage of a call to the next.
 func (o *Observer) TraceEvent(ctx context.Context, data idem.TraceEventData) {
-	c, ok := ctx.Value(callKey{}).(*call)
+	c, ok := ctx.Value(callKey{o}).(*call)
 	if !ok {
 		return
 	}
@@ -119,7 +121,7 @@ func (o *Observer) resolve(c *call, resolution string) {
 
 // TraceEnd records what became of a call, and ends its span.
 func (o *Observer) TraceEnd(ctx context.Context, data idem.TraceEndData) {
-	c, ok := ctx.Value(callKey{}).(*call)
+	c, ok := ctx.Value(callKey{o}).(*call)
 	if !ok {
 		return
 	}
