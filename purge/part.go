@@ -36,11 +36,10 @@ func (s *sweep) peek(ctx context.Context, request txn.Request) error {
 
 // walkPart walks a part from a block to its present end. What is appended meanwhile has not expired.
 func (s *sweep) walkPart(ctx context.Context, part *store.Part, block int64) error {
-	sql := deletion
+	statement := deletionOf(s.table, part)
 	if s.options.DryRun {
-		sql = counting
+		statement = countingOf(s.table, part)
 	}
-	statement := statement(sql, part, s.table.due)
 	for block < part.Pages {
 		p := &portion{
 			statement: statement, limits: s.limits, rest: s.table.rest(s.options),
