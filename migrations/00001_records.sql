@@ -21,12 +21,11 @@ CREATE TABLE idem.records (
     PRIMARY KEY (scope, key)
 ) WITH (
     -- A purge leaves as many dead rows as a table of this kind has live ones. By the server's own settings a fifth of the table
-    -- is dead before a vacuum begins, and then it is throttled to a speed at which a large table takes hours.
+    -- is dead before a vacuum begins. How fast that then is remains the server's matter: it competes with calls.
     autovacuum_vacuum_scale_factor = 0.01,
     autovacuum_vacuum_threshold = 1000,
     autovacuum_vacuum_insert_scale_factor = 0.05,
-    autovacuum_analyze_scale_factor = 0.02,
-    autovacuum_vacuum_cost_delay = 1
+    autovacuum_analyze_scale_factor = 0.02
 );
 
 -- Where a sweep is, so that the next process goes on there, and what the last one found. It has one row for each table that
@@ -87,7 +86,7 @@ COMMENT ON COLUMN idem.records.sealed_by IS
 COMMENT ON TABLE idem.sweeps IS
     'One row per table that is purged: where the sweep under way is, and what the last one found. Without it a purge begins again; nothing else is lost.';
 COMMENT ON COLUMN idem.sweeps.name IS
-    'What is swept: records.';
+    'What is swept: records, operations.';
 COMMENT ON COLUMN idem.sweeps.part IS
     'The partition at which the sweep goes on, as schema.table; the table itself if it has none; empty at the beginning.';
 COMMENT ON COLUMN idem.sweeps.block IS

@@ -1,4 +1,5 @@
-// Package purge deletes what idem keeps and nobody needs any more: records, an hour after they have expired.
+// Package purge deletes what idem keeps and nobody needs any more: records, an hour after they have expired, and operations of
+// several steps, a week after they have ended.
 //
 //	go purge.Run(ctx, pool, purge.Options{})              // in every process: one works at a time
 //	rep, err := purge.Once(ctx, pool, purge.Options{})    // by hand, or from a scheduler
@@ -7,13 +8,13 @@
 // nothing else. What it promises:
 //
 //   - A record that is retained is never touched, nor one in state processing, whoever races: a claim that takes an expired
-//     record over, a replay at the moment of expiry, another purge.
+//     record over, a replay at the moment of expiry, another purge. Nor is an operation that goes on or is parked.
 //   - Nobody waits for it longer than for one portion of some milliseconds. It never waits for a row that somebody has locked.
 //   - It can be killed at any moment. What was committed stays deleted, and the next run goes on where this one was.
 //
 // A sweep walks the table from its first block to its last, some hundred blocks at a time, each portion a transaction of its
 // own, and needs no index: one on expires_at would have to be written by every first run. A portion is as large as takes
-// some 5 ms, and smaller after a timeout. After each, the sweep pauses in proportion to the time it took, so that it has a share
+// some 2 ms, and smaller after a timeout. After each, the sweep pauses in proportion to the time it took, so that it has a share
 // of the server and gives way when that is busy. It waits while a standby lags behind, while more dead rows lie about than vacuum
 // removes, and while the pool has no connection to spare; [Report] and the table idem.sweeps say so.
 //
@@ -21,6 +22,7 @@
 // row there: that works behind a pooler in transaction mode, where a lock of the session does not. If two did, each row would
 // still be deleted once.
 //
-// The role needs USAGE on the schema idem; SELECT and DELETE, and UPDATE of one column at least, on what is swept, because it
-// locks rows before it deletes them; SELECT, INSERT and UPDATE on idem.sweeps; and pg_monitor to see how far behind standbys are.
+// The role needs USAGE on the schema idem; on what is swept, and on each partition of it, SELECT (ctid, state, expires_at), DELETE,
+// and UPDATE of one column at least, because it locks rows before it deletes them; SELECT, INSERT and UPDATE on idem.sweeps; and
+// pg_monitor to see how far behind standbys are. docs/operate.md has the statements, also for operations.
 package purge

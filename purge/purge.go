@@ -14,8 +14,9 @@ import (
 )
 
 // Once makes one sweep over all that idem keeps, or goes on with one that another run has left. If another run is at it, it
-// leaves that to it: Sweep.Ended is Elsewhere. The report says what was done also beside an error, such as that of a context
-// that has ended.
+// leaves that to it: Sweep.Ended is Elsewhere. A server that goes away in the middle, in a failover or a restart, is waited for,
+// for a minute at most. The report says what was done also beside an error, such as that of a context that has ended; a portion
+// whose COMMIT was not acknowledged is counted by idem.sweeps alone.
 func Once(ctx context.Context, pool *pgxpool.Pool, options Options) (Report, error) {
 	o, err := options.complete(pool)
 	if err != nil {
@@ -34,7 +35,10 @@ func Run(ctx context.Context, pool *pgxpool.Pool, options Options) error {
 	}
 	for {
 		rep, err := once(ctx, pool, o, o.Every)
-		if err != nil && ctx.Err() == nil || rep.didSomething() {
+		if ctx.Err() != nil {
+			err = nil // that a program ends is no failure
+		}
+		if err != nil || rep.didSomething() {
 			o.Done(rep, err)
 		}
 		look := min(o.Every, time.Minute)
@@ -50,6 +54,7 @@ func once(ctx context.Context, pool *pgxpool.Pool, o *Options, every time.Durati
 	var errs []error
 	for _, t := range tables { // one that fails, such as a table yet to be migrated to, keeps nobody from the others
 		s := newSweep(pool, o, t, sweeper, every)
+		s.first = begin
 		errs = append(errs, s.run(ctx))
 		rep.Tables = append(rep.Tables, s.did)
 		rep.add(s.did.Counts)
