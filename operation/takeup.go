@@ -103,8 +103,9 @@ func (w *work) adopted(t *store.Taken, steps *store.LoadSteps) (err error) {
 	w.epoch, w.undoing, w.cancelled = t.Epoch, t.Undoing, t.Cancelled
 	w.at = store.At{Step: t.Step, Seq: t.Seq, Tries: t.Tries}
 	w.loaded, w.loadedAt = time.Now(), t.LoadedAt
-	age, loaded := t.LoadedAt.Sub(t.Since), w.loaded
-	w.elapsed = func() time.Duration { return age + time.Since(loaded) }
+	loaded := w.loaded
+	w.elapsed = func() time.Duration { return t.LoadedAt.Sub(t.Since) + time.Since(loaded) }
+	w.age = func() time.Duration { return t.LoadedAt.Sub(t.CreatedAt) + time.Since(loaded) }
 	w.recorded = make(map[int]store.Step, len(steps.Steps))
 	if w.input, err = open(w.call.Sealer(), t.Input, boundInput(w.operation)...); err != nil {
 		return err
