@@ -13,7 +13,7 @@ MODULES := $(patsubst ./%go.mod,./%,$(sort $(shell find . -name go.mod -not -pat
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
-.PHONY: help demo serve test short torture torture/long torture/mutants torture/sample bench bench/quick bench/report bench/library bench/purge generate verify \
+.PHONY: help demo serve test short torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/report bench/library bench/purge generate verify \
 	lint tidy fresh build clean testenv staticcheck
 
 help: ## list the targets
@@ -62,6 +62,9 @@ bench/library: testenv ## the benchmarks of the library alone, with their alloca
 bench/purge: testenv ## a sweep over ten million records beside a foreground, and ten turnovers, with their bars (BENCH='-records 1000000')
 	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= -c max_wal_size=4GB -c shared_buffers=1GB -c autovacuum_naptime=1s \
 		$(TESTENV) go -C bench run ./purge $(BENCH)
+
+bench/cli: testenv ## what idem's commands take with ten million records (some minutes)
+	@bin/testenv $(TESTENV) sh -c 'cd cmd/idem && go test -timeout 30m -run "^\$$" -bench Commands ./internal/command -records 10000000'
 
 generate: ## write internal/db from queries/ and migrations/
 	$(SQLC) generate

@@ -24,6 +24,7 @@ type call struct {
 	waiting    waiting
 	trace      trace
 	own        flight.Flight[flightID, outcome]
+	triedAt    time.Time // when the runner was last asked to go on with an operation
 }
 
 // newCall checks the arguments of Do and DoTx.
@@ -62,12 +63,7 @@ func newOperationID() string {
 
 // do answers the call as the leader of its key, or as a follower of another call.
 func (c *call) do(ctx context.Context, pool *pgxpool.Pool) (Result, error) {
-	c.execution.engine = txn.Engine{
-		Pool: pool, Options: c.txOptions, Limits: c.limits.txn, Prepared: prepared,
-	}
-	if c.wait == 0 {
-		c.execution.engine.Prepared = preparedAtOnce
-	}
+	c.begin(pool)
 	id := flightID{pool: pool, scope: c.scope, key: c.key}
 	f, leads := flights.Join(id, &c.own)
 	for !leads {
@@ -85,6 +81,19 @@ func (c *call) do(ctx context.Context, pool *pgxpool.Pool) (Result, error) {
 		f, leads = flights.Join(id, &c.own)
 	}
 	return c.lead(ctx, f)
+}
+
+// begin makes the engine of the call.
+func (c *call) begin(pool *pgxpool.Pool) {
+	c.execution.engine = txn.Engine{
+		Pool: pool, Options: c.txOptions, Limits: c.limits.txn, Prepared: prepared,
+	}
+	switch {
+	case c.execution.runner != nil:
+		c.execution.engine.Prepared = preparedHeld
+	case c.wait == 0:
+		c.execution.engine.Prepared = preparedAtOnce
+	}
 }
 
 // lead brings the key to an answer, and leaves it to the followers. An error is left to nobody, unless it says whose the
@@ -139,16 +148,19 @@ func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) 
 		switch found {
 		case answered:
 			return x.record, nil
-		case held:
-			f.MarkBusy()
-			if err := c.waiting.forHolder(ctx, poll.Next()); err != nil {
-				return store.Record{}, err
-			}
-			continue
-		case claimed:
+		case claimed, held, running:
 			f.MarkBusy()
 		}
-		ending, err := x.run(ctx)
+		ending := elsewhere
+		switch {
+		case found == claimed && x.runner != nil:
+			ending, err = x.runHeld(ctx)
+		case found == claimed:
+			ending, err = x.run(ctx)
+		case found == running && x.runner != nil && time.Since(c.triedAt) > resumePause:
+			ending, err = x.after(x.runner.Resume(ctx, x.asHeld, x.record.OperationID))
+			c.triedAt = time.Now()
+		}
 		if ending == unknown {
 			ending, err = x.resolve(ctx, c.limits.resolve, c.ttl, err)
 		}
@@ -157,7 +169,11 @@ func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) 
 			return x.record, nil
 		case failed:
 			return store.Record{}, err
-		case rejecting:
+		case rejecting, holding:
+		case elsewhere:
+			if err := c.waiting.forHolder(ctx, poll.Next()); err != nil {
+				return store.Record{}, err
+			}
 		case undone:
 			if err := again.after(ctx, err, true); err != nil {
 				return store.Record{}, err
@@ -167,6 +183,9 @@ func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) 
 		}
 	}
 }
+
+// resumePause is the pause between two attempts to go on with an operation that waits, or is somebody else's.
+const resumePause = time.Second
 
 // reruns counts how often a call may begin again.
 type reruns struct {

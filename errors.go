@@ -174,7 +174,7 @@ const (
 	CauseMismatch       Cause = "mismatch"
 	CauseInvalid        Cause = "invalid" // key, scope or response
 	CauseTooLarge       Cause = "too_large"
-	CauseUnreadable     Cause = "unreadable"
+	CauseUnreadable     Cause = "unreadable" // the recorded response is sealed otherwise than the Sealer can open
 	CauseOutcomeUnknown Cause = "outcome_unknown"
 	CauseTxAborted      Cause = "tx_aborted"
 	CauseTxEnded        Cause = "tx_ended"

@@ -49,14 +49,21 @@ func (j *joined) run(ctx context.Context) (store.Record, error) {
 	switch {
 	case err != nil:
 		return store.Record{}, j.part.Undo(hint(err))
-	case found == held:
+	case found == running && j.start != nil:
+		j.record.Closed = false // it has no response yet
+		return j.record, nil
+	case found == held, found == running:
 		return store.Record{}, j.inVain()
 	case found == answered && j.record.State == store.Processing && j.record.SameHash:
 		return store.Record{}, j.inVain() // as a rule, that of a DoTx or Do further up in the same transaction
 	case found == answered:
 		return j.record, nil
 	}
-	r, err := j.execute(ctx)
+	run := j.execute
+	if j.start != nil {
+		run = j.hold
+	}
+	r, err := run(ctx)
 	if err != nil {
 		return store.Record{}, j.part.Undo(err)
 	}
@@ -113,6 +120,21 @@ func (j *joined) execute(ctx context.Context) (store.Record, error) {
 	return j.complete(ctx, resp, store.Completed)
 }
 
+// hold makes the key an operation's, from the commit of the caller's transaction on.
+func (j *joined) hold(ctx context.Context) (store.Record, error) {
+	requests, err := j.start(j.claimedAt)
+	if err != nil {
+		return store.Record{}, err
+	}
+	if j.previous != "" {
+		requests = append(requests, store.Reclaim{OperationID: j.previous})
+	}
+	if err := j.part.Complete(ctx, requests...); err != nil {
+		return store.Record{}, completeError(err)
+	}
+	return store.Record{SameHash: true, OperationID: j.key.OperationID, State: store.Running, CreatedAt: j.claimedAt}, nil
+}
+
 // reject undoes what fn did, and records the answer under a claim of its own.
 func (j *joined) reject(ctx context.Context, resp Response) (store.Record, error) {
 	if _, err := resp.normal().check(j.maxResponse); err != nil {
@@ -128,7 +150,7 @@ func (j *joined) reject(ctx context.Context, resp Response) (store.Record, error
 	switch {
 	case err != nil:
 		return store.Record{}, err
-	case found == held:
+	case found == held, found == running:
 		return store.Record{}, j.inVain()
 	case found == answered:
 		return j.record, nil

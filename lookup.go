@@ -16,7 +16,7 @@ type State string
 
 const (
 	StateUnused     State = "unused"     // no record, and nobody holds it: a call would execute
-	StateProcessing State = "processing" // a transaction holds it, or an fn has ended its transaction and left it so (ErrTxEnded)
+	StateProcessing State = "processing" // a transaction holds it, or an operation, or an fn has ended its transaction and left it so (ErrTxEnded)
 	StateCompleted  State = "completed"  // its effect is committed
 	StateFailed     State = "failed"     // rejected for good, its effect was undone
 )
@@ -24,7 +24,7 @@ const (
 // Entry is what Lookup tells of a key. It has nothing of the stored response.
 type Entry struct {
 	State       State
-	OperationID string    // of the execution that is recorded; empty while it is under way
+	OperationID string    // of the execution that is recorded, or of the operation that is under way; empty while a transaction is
 	Since       time.Time // when the key was claimed; while it is held, when its transaction began, zero if the role may not see that
 	CompletedAt time.Time
 	ExpiresAt   time.Time
@@ -54,6 +54,8 @@ func Lookup(ctx context.Context, pool *pgxpool.Pool, scope, key string) (Entry, 
 		return Entry{}, hint(err)
 	}
 	switch r := &live.Record; {
+	case live.Found && r.State == store.Running: // until its last commit nothing is completed, and nothing expires
+		return Entry{State: StateProcessing, OperationID: r.OperationID, Since: r.CreatedAt}, nil
 	case live.Found:
 		return Entry{
 			State: State(r.State), OperationID: r.OperationID,

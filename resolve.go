@@ -29,6 +29,9 @@ func (x *execution) resolve(ctx context.Context, limit, ttl time.Duration, cause
 			x.trace.event(EventResolvedCommitted, nil)
 			x.recall()
 			return recorded, nil
+		case found == running && x.loading.Ours():
+			x.trace.event(EventResolvedCommitted, nil)
+			return holding, nil
 		default:
 			return x.notOurs(found, expiry, cause)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem/internal/hold"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -15,6 +16,7 @@ import (
 var (
 	prepared       = txn.WithOwn(store.Statements)
 	preparedAtOnce = txn.WithOwn(store.StatementsAtOnce)
+	preparedHeld   = txn.WithOwn(append(append(store.Statements[:3:3], store.StatementsAtOnce[0]), store.OperationStatements...))
 )
 
 // finding is what a claim finds.
@@ -24,6 +26,7 @@ const (
 	claimed  finding = iota // nothing: the key is ours, and the transaction is open
 	answered                // a live record, with the answer
 	held                    // another transaction, which holds the key
+	running                 // the record of an operation, which holds the key between its transactions
 )
 
 // ending is what the transaction that ran fn came to.
@@ -35,6 +38,8 @@ const (
 	rejecting               // rolled back; the rejection is to be recorded by another claim
 	recorded                // the outcome is on record
 	unknown                 // COMMIT was sent and not acknowledged
+	elsewhere               // nothing: the key is to be waited for
+	holding                 // the key has to be looked at again, at once: it is an operation's, or was
 )
 
 // execution is the part of a call that talks to the database: it claims the key, runs fn and records its response.
@@ -42,6 +47,9 @@ type execution struct {
 	engine      txn.Engine
 	key         store.Key
 	fn          func(pgx.Tx) (Response, error)
+	runner      hold.Runner                                      // executes the call instead of fn, in several transactions: package operation
+	asHeld      hold.Execution                                   // what the runner sees of the call
+	start       func(claimedAt time.Time) ([]txn.Request, error) // makes the claimed key an operation's, instead of fn
 	maxResponse int
 	sealer      Sealer        // nil to store responses plain
 	wait        time.Duration // for whoever holds the key; zero is to claim at once or not at all
@@ -66,7 +74,7 @@ func (x *execution) ask(ctx context.Context) (found bool, err error) {
 		return false, hint(err)
 	}
 	x.record = x.loading.Record
-	return x.loading.Found && !x.loading.Expired(), nil
+	return x.loading.Found && !x.loading.Expired() && x.record.State != store.Running, nil
 }
 
 // claim begins a transaction and claims the key in it: one round trip, or two if it takes over an expired record. After any
@@ -75,7 +83,8 @@ func (x *execution) claim(ctx context.Context) (finding, error) {
 	x.claiming = store.Claim{Key: &x.key, AtOnce: x.wait == 0}
 	x.loading = store.Load{Key: &x.key}
 	x.engine.Patience = x.patience()
-	tx, err := x.engine.Open(ctx, &x.claiming, &x.loading)
+	requests := [3]txn.Request{&x.claiming, &x.loading, store.Savepoint{}}
+	tx, err := x.engine.Open(ctx, requests[:x.travelling()]...)
 	if err != nil {
 		return heldIfLocked(err)
 	}
@@ -92,6 +101,14 @@ func (x *execution) claim(ctx context.Context) (finding, error) {
 	return found, nil
 }
 
+// travelling is how many requests the claim consists of. Only the first step of an operation wants a savepoint.
+func (x *execution) travelling() int {
+	if x.runner != nil {
+		return 3
+	}
+	return 2
+}
+
 // find tells what a claim and the load behind it have found. An expired record is taken over, for which ask makes another
 // round trip in the same transaction.
 func (x *execution) find(ctx context.Context, ask func(context.Context, ...txn.Request) error) (finding, error) {
@@ -102,6 +119,9 @@ func (x *execution) find(ctx context.Context, ask func(context.Context, ...txn.R
 		requests := []txn.Request{&takeover, &x.loading}
 		if x.claiming.AtOnce {
 			requests = []txn.Request{store.Calm{}, &takeover, &x.loading}
+		}
+		if x.runner != nil {
+			requests = append(requests, store.Savepoint{}) // behind the claim, which no step may undo
 		}
 		if err := ask(ctx, requests...); err != nil {
 			return held, err
@@ -116,6 +136,9 @@ func (x *execution) find(ctx context.Context, ask func(context.Context, ...txn.R
 		return held, nil
 	}
 	x.record = x.loading.Record
+	if x.record.State == store.Running && x.record.SameHash {
+		return running, nil
+	}
 	return answered, nil
 }
 
@@ -158,6 +181,47 @@ func (x *execution) run(ctx context.Context) (ending, error) {
 		return x.complete(ctx, resp, store.Completed)
 	}
 	return x.rollback(rejected, undo, err)
+}
+
+// runHeld gives the transaction of the claim to the Runner.
+func (x *execution) runHeld(ctx context.Context) (ending, error) {
+	defer x.tx.Close() // also if the function panics
+	if x.rejection != nil {
+		return x.complete(ctx, *x.rejection, store.Failed)
+	}
+	x.trace.attempts++
+	x.trace.event(EventExecuting, nil)
+	end := x.runner.Begin(ctx, x.asHeld, x.tx)
+	if end.Outcome != hold.Unheld {
+		return x.after(end)
+	}
+	if end.Err == nil {
+		return x.complete(ctx, Response(end.Response), store.Completed)
+	}
+	var rejected *rejection
+	undo := errors.As(end.Err, &rejected) && !errors.Is(end.Err, ErrTxEnded) && !errors.Is(end.Err, ErrTxAborted)
+	return x.rollback(rejected, undo, end.Err)
+}
+
+// after turns what a Runner came to into the ending of the call.
+func (x *execution) after(end hold.Ending) (ending, error) {
+	switch end.Outcome {
+	case hold.Undone:
+		return undone, end.Err
+	case hold.Unknown:
+		return unknown, end.Err
+	case hold.Recorded:
+		x.record = *end.Record
+		x.key = x.key.Of(end.Record.OperationID)
+		return recorded, nil
+	case hold.Elsewhere:
+		return elsewhere, nil
+	case hold.Ended:
+		return holding, nil
+	case hold.Failed:
+		return failed, end.Err
+	}
+	return failed, fmt.Errorf("idem: outcome %d of an operation", end.Outcome)
 }
 
 // rollback ends the transaction of a fn that returned an error, or a rejection.
@@ -219,11 +283,16 @@ func (x *execution) complete(ctx context.Context, resp Response, state store.Sta
 
 // completion returns the request that records a response.
 func (x *execution) completion(resp Response, state store.State) (*store.Complete, error) {
+	return x.completionOf(&x.key, resp, state)
+}
+
+// completionOf returns the request that records a response under a key that is not the claim's own.
+func (x *execution) completionOf(key *store.Key, resp Response, state store.State) (*store.Complete, error) {
 	header, err := resp.check(x.maxResponse)
 	if err != nil {
 		return nil, err
 	}
-	c := &store.Complete{Key: &x.key, State: state, Status: resp.Status, Header: header, Body: resp.Body}
+	c := &store.Complete{Key: key, State: state, Status: resp.Status, Header: header, Body: resp.Body}
 	if x.sealer != nil {
 		if err := c.Seal(x.sealer); err != nil {
 			return nil, fmt.Errorf("idem: the response could not be sealed, nothing is committed: %w", err)

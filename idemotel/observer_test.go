@@ -191,6 +191,20 @@ func TestReplayIsLinkedToTheExecutionWhoseResponseItIsGiven(t *testing.T) {
 	}
 }
 
+func TestObserversOfSeveralProvidersEachTellOfTheCall(t *testing.T) {
+	t.Parallel()
+	here, there, pool := newSeen(t), newSeen(t), pgtest.New(t)
+	both := idem.Observers(here.observer(), there.observer())
+	if _, err := idem.Do(t.Context(), pool, "s", "k", hashA, answer(ok, nil), idem.WithObserver(both)); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*seen{"the outer": here, "the inner": there} {
+		if n := s.values()["idem.call.duration idem.kind=do idem.outcome=executed"]; n != 1 || len(s.ended("idem")) != 1 || len(s.ended("idem fn")) != 1 {
+			t.Errorf("%s: %v calls, %d spans of the call", name, n, len(s.ended("idem")))
+		}
+	}
+}
+
 func TestSpanIsAnErrorUnlessItIsTheClients(t *testing.T) {
 	t.Parallel()
 	for outcome, want := range map[idem.Outcome]codes.Code{

@@ -151,7 +151,7 @@ func TestPoolThatIsUsedUpIsShownToBe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.watch(pool, idemotel.WithPoolName("p"))
+	s.watch(pool, idemotel.WithPoolName("p"), idemotel.WithEvery(time.Hour))
 	values := s.values()
 	if n := values["db.client.connection.count db.client.connection.pool.name=p db.client.connection.state=used"]; n != 1 {
 		t.Errorf("%v connections are shown as used", n)
@@ -159,8 +159,12 @@ func TestPoolThatIsUsedUpIsShownToBe(t *testing.T) {
 	if _, shown := values["idem.transactions"]; shown {
 		t.Error("figures are shown that cannot have been read")
 	}
+	s.values() // while a reading waits for the connection
 	conn.Release()
 	s.await("idem.transactions")
+	if n := pool.Stat().AcquireCount(); n != 2 {
+		t.Errorf("the pool gave a connection %d times, want once to the test and once to a reading", n)
+	}
 }
 
 func TestNothingIsShownOrReadOnceTheGaugesAreStopped(t *testing.T) {

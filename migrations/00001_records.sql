@@ -21,12 +21,11 @@ CREATE TABLE idem.records (
     PRIMARY KEY (scope, key)
 ) WITH (
     -- A purge leaves as many dead rows as a table of this kind has live ones. By the server's own settings a fifth of the table
-    -- is dead before a vacuum begins, and then it is throttled to a speed at which a large table takes hours.
+    -- is dead before a vacuum begins. How fast that then is remains the server's matter: it competes with calls.
     autovacuum_vacuum_scale_factor = 0.01,
     autovacuum_vacuum_threshold = 1000,
     autovacuum_vacuum_insert_scale_factor = 0.05,
-    autovacuum_analyze_scale_factor = 0.02,
-    autovacuum_vacuum_cost_delay = 1
+    autovacuum_analyze_scale_factor = 0.02
 );
 
 -- Where a sweep is, so that the next process goes on there, and what the last one found. It has one row for each table that

@@ -13,7 +13,7 @@
 //
 // A sweep walks the table from its first block to its last, some hundred blocks at a time, each portion a transaction of its
 // own, and needs no index: one on expires_at would have to be written by every first run. A portion is as large as takes
-// some 5 ms, and smaller after a timeout. After each, the sweep pauses in proportion to the time it took, so that it has a share
+// some 2 ms, and smaller after a timeout. After each, the sweep pauses in proportion to the time it took, so that it has a share
 // of the server and gives way when that is busy. It waits while a standby lags behind, while more dead rows lie about than vacuum
 // removes, and while the pool has no connection to spare; [Report] and the table idem.sweeps say so.
 //
@@ -21,6 +21,7 @@
 // row there: that works behind a pooler in transaction mode, where a lock of the session does not. If two did, each row would
 // still be deleted once.
 //
-// The role needs USAGE on the schema idem; SELECT and DELETE, and UPDATE of one column at least, on what is swept, because it
-// locks rows before it deletes them, and on each partition of it; SELECT, INSERT and UPDATE on idem.sweeps; and pg_monitor to see how far behind standbys are.
+// The role needs USAGE on the schema idem; on what is swept, and on each partition of it, SELECT (ctid, state, expires_at), DELETE,
+// and UPDATE of one column at least, because it locks rows before it deletes them; SELECT, INSERT and UPDATE on idem.sweeps; and
+// pg_monitor to see how far behind standbys are.
 package purge

@@ -31,6 +31,8 @@ func hint(err error) error {
 		return fmt.Errorf("purge: the role needs SELECT, UPDATE and DELETE on what is swept, on each of its partitions if it has any, and SELECT, INSERT and UPDATE on idem.sweeps: %w", err)
 	case txn.ReadOnly(err):
 		return fmt.Errorf("purge: this connection is read-only (a replica?), a purge works on the primary: %w", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("purge: the server has not answered within %v, is the table locked? %w", answerLimit, err)
 	}
 	return fmt.Errorf("purge: %w", err)
 }

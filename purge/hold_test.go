@@ -270,31 +270,31 @@ func TestSweepGivesWayToOthersAtThePool(t *testing.T) {
 func TestPauseIsInProportionToTheWork(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		share       float64
-		took, pause time.Duration
+		share                  float64
+		took, otherwise, pause time.Duration
 	}{
-		{1, time.Second, 0}, {0.5, 20 * time.Millisecond, 20 * time.Millisecond}, {0.25, 20 * time.Millisecond, 60 * time.Millisecond},
-		{0.01, 10 * time.Second, maxPause}, {0.25, 0, 0},
-		{1e-15, time.Millisecond, maxPause}, {5e-324, time.Millisecond, maxPause}, {5e-324, 0, 0},
+		{1, time.Second, 0, 0}, {0.5, 20, 0, 20}, {0.25, 20, 0, 60}, {0.25, 20, 7, 53}, {0.25, 20, 90, 0}, {0.25, 20, -7, 60},
+		{0.01, 10 * time.Second, 0, maxPause}, {0.25, 0, 0, 0},
+		{1e-15, time.Millisecond, 0, maxPause}, {5e-324, time.Millisecond, 0, maxPause}, {5e-324, 0, 0, 0},
 	} {
 		p := newPace(&Options{Pages: 512, Share: test.share})
-		if pause := p.after(test.took); pause != test.pause {
-			t.Errorf("share %v, %v of work: a pause of %v, want %v", test.share, test.took, pause, test.pause)
+		if pause := p.after(test.took, test.otherwise); pause != test.pause {
+			t.Errorf("share %v, %v of work and %v besides: a pause of %v, want %v", test.share, test.took, test.otherwise, pause, test.pause)
 		}
 	}
 	p := newPace(&Options{Pages: 100, Share: 1})
 	for range 10 {
-		p.after(time.Millisecond)
+		p.after(aim/4, 0)
 	}
 	if p.pages != 100 {
 		t.Errorf("quick portions have %d pages, want as many as allowed", p.pages)
 	}
-	p.after(aim)
+	p.after(aim, 0)
 	if p.pages != 100 {
 		t.Errorf("portions that take as long as they should have become %d pages", p.pages)
 	}
 	for range 10 {
-		p.after(time.Second)
+		p.after(time.Second, 0)
 	}
 	if p.pages != 1 {
 		t.Errorf("slow portions have %d pages", p.pages)

@@ -4,7 +4,7 @@ import "time"
 
 // aim is how long a portion should take. Whoever waits for a row that it deletes waits for so long, and a COMMIT of somebody
 // else in between has as much WAL to flush.
-const aim = 5 * time.Millisecond
+const aim = 2 * time.Millisecond
 
 // maxPause is how long a pause is at most. A sweeper that pauses gives no sign of life.
 const maxPause = 2 * time.Second
@@ -20,15 +20,16 @@ func newPace(o *Options) pace {
 	return pace{pages: min(int64(o.Pages), 32), most: int64(o.Pages), share: o.Share}
 }
 
-// after returns the pause after a portion, and fits the next one to what this one took.
-func (p *pace) after(took time.Duration) time.Duration {
+// after returns the pause after a portion for which the server has worked for a time, and fits the next one to that. What went
+// by otherwise, on the way to the server and back, is part of the pause.
+func (p *pace) after(took, otherwise time.Duration) time.Duration {
 	switch {
 	case took > 2*aim:
 		p.halve()
 	case took < aim/2:
 		p.pages = min(2*p.pages, p.most)
 	}
-	return p.pause(took)
+	return max(p.pause(took)-max(otherwise, 0), 0)
 }
 
 // pause is in proportion to the work.

@@ -14,8 +14,9 @@ import (
 )
 
 // Once makes one sweep over all that idem keeps, or goes on with one that another run has left. If another run is at it, it
-// leaves that to it: Sweep.Ended is Elsewhere. The report says what was done also beside an error, such as that of a context
-// that has ended.
+// leaves that to it: Sweep.Ended is Elsewhere. A server that goes away in the middle, in a failover or a restart, is waited for,
+// for a minute at most. The report says what was done also beside an error, such as that of a context that has ended; a portion
+// whose COMMIT was not acknowledged is counted by idem.sweeps alone.
 func Once(ctx context.Context, pool *pgxpool.Pool, options Options) (Report, error) {
 	o, err := options.complete(pool)
 	if err != nil {

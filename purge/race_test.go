@@ -377,6 +377,9 @@ func TestOnlyAScanOfTheBlocksIsLeftToThePlanner(t *testing.T) {
 	h.exec("analyze idem.records")
 	p, _ := h.portion(t)
 	tx := h.begin()
+	if _, err := tx.Exec(t.Context(), "set local enable_tidscan = off"); err != nil {
+		t.Fatal(err)
+	}
 	settings, err := tx.Query(t.Context(), db.LimitPortion, "1000", "1000", "1000")
 	if err != nil {
 		t.Fatal(err)

@@ -112,17 +112,20 @@ func TestReadOnlyServerIsAnErrorThatSaysSo(t *testing.T) {
 func TestPrivilegesInTheDocsSufficeAndEachIsNeeded(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
+	const allOfRecords, allOfSweeps = "select (ctid, state, expires_at), update (expires_at), delete", "select, insert, update"
 	for _, test := range []struct {
 		records, sweeps string
 		suffice         bool
 	}{
-		{"select, update (completed_at), delete", "select, insert, update", true},
-		{"select, delete", "select, insert, update", false},
-		{"select, update (completed_at)", "select, insert, update", false},
-		{"update (completed_at), delete", "select, insert, update", false},
-		{"select, update (completed_at), delete", "insert, update", false},
-		{"select, update (completed_at), delete", "select, update", false},
-		{"select, update (completed_at), delete", "select, insert", false},
+		{allOfRecords, allOfSweeps, true},
+		{"select (ctid, state, expires_at), delete", allOfSweeps, false},
+		{"select (ctid, state, expires_at), update (expires_at)", allOfSweeps, false},
+		{"select (ctid, expires_at), update (expires_at), delete", allOfSweeps, false},
+		{"select (ctid, state), update (expires_at), delete", allOfSweeps, false},
+		{"update (expires_at), delete", allOfSweeps, false},
+		{allOfRecords, "insert, update", false},
+		{allOfRecords, "select, update", false},
+		{allOfRecords, "select, insert", false},
 	} {
 		t.Run(test.records+"/"+test.sweeps, func(t *testing.T) {
 			h.exec("truncate idem.records")

@@ -158,6 +158,7 @@ func (s *sweep) step(ctx context.Context, part *store.Part, p *portion) (time.Du
 	case reason != "":
 		return 0, s.holder.wait(ctx, reason)
 	}
+	begin := time.Now()
 	switch err := s.do(ctx, part, p); {
 	case txn.LockTimedOut(err):
 		return 0, s.holder.wait(ctx, Lock)
@@ -168,7 +169,7 @@ func (s *sweep) step(ctx context.Context, part *store.Part, p *portion) (time.Du
 	}
 	s.holder.goOn()
 	s.tell("")
-	return s.pace.after(p.took), nil
+	return s.pace.after(p.took, time.Since(begin)-p.took), nil
 }
 
 // do makes one portion.

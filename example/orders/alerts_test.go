@@ -22,6 +22,7 @@ import (
 	"github.com/idem-go/idem/idemotel"
 	"github.com/idem-go/idem/internal/pgproxy"
 	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/purge"
 )
 
 // unruly is a service that misbehaves, or is made to.
@@ -46,6 +47,7 @@ var misbehaviours = map[string]misbehaviour{
 	"killed-holders":     {killHolders, []string{"IdemConnectionsLost"}},
 	"stuck-holder":       {stuckHolder, []string{"IdemInProgress", "IdemTransactionOld"}},
 	"lost-commits":       {lostCommits, []string{"IdemCommitUnresolved"}},
+	"key-dropped":        {dropKey, []string{"IdemUnreadable"}},
 	"full-pool":          {fullPool, []string{"IdemPoolFull", "IdemPoolTimeouts", "IdemFiguresMissing"}},
 	"purge-stands-still": {purgeStandsStill, []string{"IdemPurgeStandsStill"}},
 	"no-vacuum":          {noVacuum, []string{"IdemDeadRows"}},
@@ -135,6 +137,10 @@ func newUnruly(t *testing.T, every time.Duration) *unruly {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { metrics.stop() })
+	ctx, stop := context.WithCancel(context.Background())
+	var purging sync.WaitGroup
+	purging.Go(func() { purge.Run(ctx, pool, purge.Options{}) })
+	t.Cleanup(func() { stop(); purging.Wait() })
 	credentials := demoCredentials()
 	service, err := newHandler(pool, credentials, metrics)
 	if err != nil {
@@ -290,6 +296,17 @@ func lostCommits(ctx context.Context, s *unruly) {
 	}
 }
 
+// dropKey has records that were sealed with a key that the service does not have.
+func dropKey(ctx context.Context, s *unruly) {
+	const key = "sealed-long-ago"
+	s.place(ctx, key, 4900)
+	s.do(ctx, `UPDATE idem.records SET sealed_by = 'last-year'`)
+	for pause(ctx, 100*time.Millisecond) {
+		s.calmly(ctx)
+		s.place(ctx, key, 4900)
+	}
+}
+
 // fullPool holds all connections of the service. Its callers do not wait for long.
 func fullPool(ctx context.Context, s *unruly) {
 	for range s.pool.Config().MaxConns {
@@ -322,17 +339,13 @@ func purgeStandsStill(ctx context.Context, s *unruly) {
 		 SELECT 's', 'k' || i, '\x00', gen_random_uuid(), now() - interval '4 days', now() - interval '3 days' + i * interval '1 second',
 		        'completed' FROM generate_series(1, 1000) i`,
 		`ANALYZE idem.records`,
+		`CREATE FUNCTION stand_still() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no further'; END $$`,
+		// In one transaction, so that no sweep comes in between.
 		`INSERT INTO idem.sweeps (name, last_started_at, last_finished_at)
 		 VALUES ('records', now() - interval '30 hours', now() - interval '29 hours')
-		 ON CONFLICT (name) DO UPDATE SET last_started_at = EXCLUDED.last_started_at, last_finished_at = EXCLUDED.last_finished_at`)
-	_ = pgx.BeginFunc(context.WithoutCancel(ctx), s.admin, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `LOCK TABLE idem.sweeps IN SHARE MODE`) // nobody can note how far a sweep is
-		if err != nil && ctx.Err() == nil {
-			s.t.Error(err)
-		}
-		quietly(ctx, s)
-		return ctx.Err()
-	})
+		 ON CONFLICT (name) DO UPDATE SET last_started_at = EXCLUDED.last_started_at, last_finished_at = EXCLUDED.last_finished_at;
+		 CREATE TRIGGER stand_still BEFORE INSERT OR UPDATE ON idem.sweeps FOR EACH ROW EXECUTE FUNCTION stand_still()`)
+	quietly(ctx, s)
 }
 
 // noVacuum leaves dead rows.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -48,6 +49,26 @@ func TestAlertRulesPassTheirUnitTests(t *testing.T) {
 		cmd.Dir = "../../docs/operate"
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
+
+func TestEachAlertSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../docs/observing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerts := regexp.MustCompile(`(?m)- alert: (\w+)$`).FindAllStringSubmatch(rules(t), -1)
+	if len(alerts) < 10 {
+		t.Fatalf("found %d alerts", len(alerts))
+	}
+	for _, alert := range alerts {
+		if !strings.Contains(string(doc), "\n### "+alert[1]+"\n") {
+			t.Errorf("docs/observing.md does not say what to do about %s", alert[1])
+		}
+		if link := "docs/observing.md#" + strings.ToLower(alert[1]) + "\n"; !strings.Contains(rules(t), link) {
+			t.Errorf("%s does not lead there", alert[1])
 		}
 	}
 }

@@ -10,6 +10,48 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+// Until when an instance counts as there although it holds no lock.
+type IdemLease struct {
+	Instance  int32
+	ExpiresAt pgtype.Timestamptz
+}
+
+// Multi-step work, from its first commit on. Work that is one transaction has no row here.
+type IdemOperation struct {
+	ID pgtype.UUID
+	// With key: the record that is held while the operation is under way, and completed by its last commit.
+	Scope string
+	Key   string
+	Hash  []byte
+	Name  string
+	// Microseconds for which the answer is replayed, from the end.
+	Ttl       int64
+	CreatedAt pgtype.Timestamptz
+	Input     []byte
+	// Grows whenever somebody takes the operation up. Every commit names the epoch it belongs to, and is refused in another one.
+	Epoch int32
+	// The instance that works on it. NULL, or one that is not there any more: whoever comes may take it up.
+	Owner pgtype.Int4
+	// running; parked: waits for a person, see reason; completed: answered; failed: rejected and undone; undone: ended in an error, its key is free.
+	State string
+	// It is decided that its steps are taken back.
+	Undoing bool
+	// Somebody wants it undone: no step is begun any more.
+	Cancelled bool
+	// The step that was begun, or is waited for, when the operation was last committed; seq is its place, 0 if there is none, and since the moment.
+	Step  string
+	Seq   int32
+	Since pgtype.Timestamptz
+	// Nobody has to look at it before (database clock).
+	WakeAt pgtype.Timestamptz
+	// How often that step was tried before the pause that goes on until wake_at.
+	Tries int32
+	// How often the operation was taken up since it last got on.
+	Attempts int32
+	Reason   pgtype.Text
+	EndedAt  pgtype.Timestamptz
+}
+
 // One row per (scope, key) whose effect is committed. It was inserted, and completed, in the same transaction as that effect.
 type IdemRecord struct {
 	// Who is calling and which operation: keys of different scopes never meet.
@@ -24,7 +66,7 @@ type IdemRecord struct {
 	CreatedAt pgtype.Timestamptz
 	// From this moment the key counts as new, whether or not the row is still here (database clock).
 	ExpiresAt pgtype.Timestamptz
-	// completed: the effect is committed. failed: rejected for good, the effect was undone. processing: only ever visible if a caller's function ended the transaction behind the library's back; such a key is refused until it expires.
+	// completed: the effect is committed. failed: rejected for good, the effect was undone. running: the row in idem.operations tells how far it is. processing: only ever visible if a caller's function ended the transaction behind the library's back; such a key is refused until it expires.
 	State string
 	// Status of the stored response, in the caller's own terms (an HTTP status, as a rule).
 	Status pgtype.Int4
@@ -36,6 +78,30 @@ type IdemRecord struct {
 	Body []byte
 	// Id of the key that the response is sealed with, NULL if it is stored plain. A sealed response has no header of its own.
 	SealedBy pgtype.Text
+}
+
+// What was sent to an operation from outside. The first of a name counts.
+type IdemSignal struct {
+	OperationID pgtype.UUID
+	Name        string
+	SentAt      pgtype.Timestamptz
+	Value       []byte
+	// The operation has recorded it.
+	Taken bool
+}
+
+// What an operation remembers: one row for each step that is over, and for each pause and each undo that is registered.
+type IdemStep struct {
+	OperationID pgtype.UUID
+	// The place of the step in the course of the operation, from 1.
+	Seq        int32
+	Kind       string
+	Name       string
+	DueAt      pgtype.Timestamptz
+	RecordedAt pgtype.Timestamptz
+	// done; failed: the value is the error; waiting: until due_at, or for a signal; registered, undone: of an undo.
+	Outcome string
+	Value   []byte
 }
 
 // One row per table that is purged: where the sweep under way is, and what the last one found. Without it a purge begins again; nothing else is lost.

@@ -127,6 +127,20 @@ func (t *Trip) Row(scan func(*Row)) bool {
 	return found && t.err == nil
 }
 
+// Rows reads the answer to the next statement, which has any number of rows, with scan.
+func (t *Trip) Rows(scan func(*Row)) {
+	answer := t.next()
+	if answer == nil {
+		return
+	}
+	for t.err == nil && answer.NextRow() {
+		t.row = Row{values: answer.Values(), fields: answer.FieldDescriptions()}
+		scan(&t.row)
+		t.err = t.row.err
+	}
+	t.close(answer)
+}
+
 // Err returns the first error so far.
 func (t *Trip) Err() error { return t.err }
 

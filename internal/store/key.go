@@ -33,6 +33,13 @@ func NewKey(scope, key string, hash [32]byte, operationID string, ttl time.Durat
 	return k
 }
 
+// Of returns the key as the call of another execution has it.
+func (k *Key) Of(operationID string) Key {
+	of := *k
+	of.OperationID, of.operationID = operationID, []byte(operationID)
+	return of
+}
+
 // UseLock makes the key's claims take another advisory lock, or none if it is nil. The guarantee does not depend on it.
 func (k *Key) UseLock(lock *int64) {
 	k.lock = nil

@@ -22,7 +22,7 @@ func (l *Load) Read(trip *roundtrip.Trip) {
 		r := &l.Record
 		r.SameHash = row.Bool()
 		r.OperationID = row.Text(l.Key.OperationID)
-		r.State = State(row.Text(string(Completed), string(Processing), string(Failed)))
+		r.State = State(row.Text(string(Completed), string(Processing), string(Failed), string(Running)))
 		r.Status = row.Int()
 		r.Header, r.HeaderErr = decodeHeader(row.Bytes())
 		r.Body = row.Bytes()

@@ -14,6 +14,7 @@ const (
 	Processing State = "processing"
 	Completed  State = "completed"
 	Failed     State = "failed"
+	Running    State = "running" // of an operation, between its transactions
 )
 
 // Record is the record of a key as one transaction sees it. It has a response only if the hash is the caller's.

@@ -40,7 +40,7 @@ func (t *Tx) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo bool
 // is false if fn has ended our transaction. Where the server cannot be asked, Held is true.
 func (t *Tx) Held(holds Question, committed Question) bool {
 	pg := t.conn.PgConn()
-	if !t.access.end() || pg.IsClosed() || pg.IsBusy() {
+	if t.access != nil && !t.access.end() || pg.IsClosed() || pg.IsBusy() {
 		return true
 	}
 	held := true

@@ -39,6 +39,11 @@ func TestHistoriesThatKeepThePromisesAreAccepted(t *testing.T) {
 			s.purge(s.call(1, 0, 10, s.executes("x")))
 			s.record(s.call(2, 300, 310, s.executes("y")))
 		},
+		"a record that is purged while the clock is ahead, and the key is executed again when it was set back": func(s *story) {
+			s.options.ClockMoved = []Interval{{ms(40), ms(41)}, {ms(60), ms(61)}}
+			s.purge(s.call(1, 0, 10, s.executes("x"), func(o *history.Operation) { o.Expires += us(1000) }))
+			s.record(s.call(2, 900, 910, s.executes("y")))
+		},
 		"a record that is purged, and nobody asks again": func(s *story) {
 			s.purge(s.call(1, 0, 10, s.executes("x")))
 		},
@@ -186,6 +191,10 @@ func TestHistoriesThatBreakAPromiseAreRefused(t *testing.T) {
 		"a record that is purged before its time, and the key is executed again": {rule.Once, func(s *story) {
 			s.purge(s.call(1, 0, 10, s.executes("x")))
 			s.record(s.call(2, 20, 30, s.executes("y")))
+		}},
+		"a record that is purged, of a key that is executed again before it expires": {rule.Once, func(s *story) {
+			s.purge(s.call(1, 0, 10, s.executes("x"), func(o *history.Operation) { o.Expires += us(1000) }))
+			s.record(s.call(2, 900, 910, s.executes("y")))
 		}},
 		"a record that no call made, and a purge deleted": {rule.RecordMade, func(s *story) {
 			s.purge(s.call(1, 0, 10, rejects("x")))

@@ -37,7 +37,7 @@ const (
 func (k *key) after(state int, s *step) []int {
 	switch s.kind {
 	case write:
-		if state == nothing || !k.executions[state].overlaps(s.x) || k.clockUncertain(k.executions[state], s.x) {
+		if state == nothing || !k.executions[state].overlaps(s.x) || k.clockUncertain(k.executions[state], s.x) || k.purgedAhead(k.executions[state]) {
 			return []int{s.x.index}
 		}
 	case read:

@@ -123,7 +123,7 @@ func (k *key) checkPeriods() {
 		if !x.ofKey() || x.latest() == 0 || k.mayBeLost(x) {
 			continue
 		}
-		if last != nil && last.overlaps(x) && !k.clockUncertain(last, x) {
+		if last != nil && last.overlaps(x) && !k.clockUncertain(last, x) && !k.purgedAhead(last) {
 			k.violate(rule.Once,
 				fmt.Sprintf("operation %s was retained for %d µs more when %s held the key", last.id, last.retainedUntil()-x.latest(), x.id),
 				last.maker, x.maker)
@@ -131,6 +131,10 @@ func (k *key) checkPeriods() {
 		last = x
 	}
 }
+
+// purgedAhead reports whether the record may have been purged in a time to which the clock was set and from which it was set
+// back. Nobody knows then that the key is taken by the clock as it is.
+func (k *key) purgedAhead(x *execution) bool { return x.purged && len(k.options.ClockMoved) > 0 }
 
 func (k *key) clockUncertain(executions ...*execution) bool {
 	for _, x := range executions {

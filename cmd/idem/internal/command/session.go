@@ -36,7 +36,7 @@ func (s *session) close() {
 	go func() { s.pool.Close(); close(closed) }()
 	select {
 	case <-closed:
-	case <-time.After(time.Second):
+	case <-time.After(500 * time.Millisecond):
 	}
 }
 

@@ -6,13 +6,13 @@ func (p *Page) Dim(text string) string { return p.paint("2", text) }
 // Bold writes what matters more.
 func (p *Page) Bold(text string) string { return p.paint("1", text) }
 
-// Red, Yellow and Green write what is wrong, what may be wrong and what is right.
+// Red writes what is wrong.
 func (p *Page) Red(text string) string { return p.paint("31", text) }
 
-// Yellow is between Red and Green.
+// Yellow writes what may be wrong.
 func (p *Page) Yellow(text string) string { return p.paint("33", text) }
 
-// Green is the opposite of Red.
+// Green writes what is right.
 func (p *Page) Green(text string) string { return p.paint("32", text) }
 
 func (p *Page) paint(code, text string) string {

@@ -1,0 +1,16 @@
+package command
+
+import (
+	"context"
+
+	"github.com/idem-go/idem/cmd/idem/internal/doctor"
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+)
+
+// ShowChecks writes what the doctor has found, for tests that do not depend on a server.
+func ShowChecks(w World, json, all bool, results []doctor.Result) error {
+	c := &doctorCommand{All: all}
+	shown := newShownChecks(results)
+	s := newSession(context.Background(), w, &globals{JSON: json}, "doctor")
+	return s.show(shown, func(p *page.Page) { c.text(p, shown) })
+}

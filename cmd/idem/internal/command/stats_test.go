@@ -1,0 +1,114 @@
+package command_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/idem-go/idem/cmd/idem/internal/command"
+	"github.com/idem-go/idem/cmd/idem/internal/doctor"
+)
+
+// Sizes, and how long ago the table was analyzed, are the server's.
+var ofTheServer = []struct {
+	find *regexp.Regexp
+	put  string
+}{
+	{regexp.MustCompile(`\d+s ago`), "0s ago"},
+	{regexp.MustCompile(`\d+(\.\d+)? [kM]?B`), "0 B"},
+	{regexp.MustCompile(`(_bytes|_seconds)": \d+`), "$1\": 0"},
+	{regexp.MustCompile(`"value": 1746\d\d(\.\d+)?`), `"value": 174600`}, // two days and half an hour, and what the test takes
+	{regexp.MustCompile(`("value": \d+)\.\d+`), "$1"},
+	{regexp.MustCompile(`"at": "[^"]*"`), `"at": ""`},
+}
+
+func TestStatsAreAsTheGoldenFilesHaveIt(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"stats.txt": {"stats"}, "stats.json": {"stats", "--json"},
+		"stats-exact.txt": {"stats", "--exact"}, "stats-exact.json": {"stats", "--exact", "--json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			d.exec("ALTER TABLE idem.records SET (autovacuum_enabled = off)")
+			d.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state, body)
+				SELECT 's', n::text, '', gen_random_uuid(), now() - interval '3 d', now() - interval '2 d 30 min' + interval '4 d' * (n > 100)::int, 'completed', 'ok'
+				FROM generate_series(1, 300) n`)
+			d.exec("ANALYZE idem.records")
+			got := d.idem(args...)
+			got.want(t, 0)
+			text := got.stdout
+			for _, m := range ofTheServer {
+				text = m.find.ReplaceAllString(text, m.put)
+			}
+			compareGolden(t, name, text)
+		})
+	}
+}
+
+// The figures come in a line for each reading, until somebody interrupts.
+func TestWatchWritesALineForEachReadingInJSON(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	var lines notifyingLines
+	lines.done = func() { cancel(command.Interrupted{Signal: syscall.SIGINT}) }
+	got := d.call(ctx, func(w *command.World) { w.Stdout = &lines }, "watch", "--json", "--every", "100ms")
+	if got.code != 130 {
+		t.Errorf("%+v", got)
+	}
+	for line := range strings.Lines(lines.text.String()) {
+		var figures struct{ Records struct{ Quality string } }
+		if err := json.Unmarshal([]byte(line), &figures); err != nil || figures.Records.Quality == "" {
+			t.Errorf("%v: %s", err, line)
+		}
+	}
+	d.idem("watch").want(t, 2, "needs a terminal", "--json")
+}
+
+// notifyingLines calls done after three lines.
+type notifyingLines struct {
+	text bytes.Buffer
+	done func()
+}
+
+func (n *notifyingLines) Write(p []byte) (int, error) {
+	if n.text.Write(p); bytes.Count(n.text.Bytes(), []byte("\n")) == 3 {
+		n.done()
+	}
+	return len(p), nil
+}
+
+func TestDoctorsWordsAreAsTheGoldenFilesHaveIt(t *testing.T) {
+	t.Parallel()
+	results := []doctor.Result{
+		{Check: "fine", Findings: []doctor.Finding{}},
+		{Check: "noted", Findings: []doctor.Finding{{Level: doctor.Note, What: "something is good to know", Remedy: "nothing to do"}}},
+		{Check: "one", Findings: []doctor.Finding{{Level: doctor.Unknown, What: "not checked: there is no table idem.records", Remedy: "run idem migrate up"}}},
+		{Check: "two", Findings: []doctor.Finding{{Level: doctor.Unknown, What: "not checked: there is no table idem.records", Remedy: "run idem migrate up"}}},
+		{Check: "bad", Findings: []doctor.Finding{
+			{Level: doctor.Warning, What: strings.Repeat("something may go wrong, ", 8) + "or costs", Remedy: strings.Repeat("do something about it, ", 8) + "soon"},
+			{Level: doctor.Problem, What: "a stranger's name \x1b[31m goes wrong", Remedy: "rename it"},
+		}},
+	}
+	for name, tt := range map[string]struct{ json, all bool }{"doctor.txt": {}, "doctor-all.txt": {all: true}, "doctor.json": {json: true}} {
+		var out bytes.Buffer
+		if err := command.ShowChecks(command.World{Stdout: &out, Getenv: func(string) string { return "" }}, tt.json, tt.all, results); err != nil {
+			t.Fatal(err)
+		}
+		compareGolden(t, name, out.String())
+	}
+}
+
+// doctor tells by its exit code whether it found something.
+func TestDoctorFindsSomethingHere(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.idem("doctor").want(t, 3, "durability", "fsync = on", "0 could not be checked")
+	d.idem("doctor", "--json").want(t, 3, `"problems": `)
+}

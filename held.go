@@ -1,0 +1,120 @@
+package idem
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// What package operation gets of this one, and nobody else: calls that hold their key across several transactions.
+
+func init() {
+	hold.Do, hold.Start, hold.Settings = doHeld, startHeld, settingsHeld
+}
+
+// heldCall is a call as package operation sees it.
+type heldCall struct{ *call }
+
+func (h heldCall) TTL() time.Duration   { return h.ttl }
+func (h heldCall) MaxResponse() int     { return h.maxResponse }
+func (h heldCall) Retries() int         { return h.retries }
+func (h heldCall) ClaimedAt() time.Time { return h.execution.claimedAt }
+
+// Sealer returns what seals inputs and values, nil if nothing does.
+func (h heldCall) Sealer() store.Sealer {
+	if h.sealer == nil {
+		return nil
+	}
+	return h.sealer
+}
+
+// Engine returns an engine without the patience and the flight of a claim.
+func (h heldCall) Engine() *txn.Engine {
+	engine := h.execution.engine
+	engine.Patience, engine.Asker = 0, nil
+	return &engine
+}
+
+func (h heldCall) Key(operationID string) store.Key {
+	if operationID == "" {
+		return h.execution.key
+	}
+	return h.execution.key.Of(operationID)
+}
+
+func (h heldCall) Completion(key *store.Key, resp hold.Response, state store.State) (*store.Complete, error) {
+	return h.execution.completionOf(key, Response(resp).normal(), state)
+}
+
+func (h heldCall) Rejection(err error) (hold.Response, bool) {
+	var rejected *rejection
+	if !errors.As(err, &rejected) {
+		return hold.Response{}, false
+	}
+	return hold.Response(rejected.response), true
+}
+
+// traced runs the call under the eyes of its observer.
+func (c *call) traced(ctx context.Context, scope, key string, joined bool, run func() (Result, error)) (result Result, err error) {
+	c.trace.start(ctx, c.name, scope, key, joined)
+	ended := false
+	defer func() { c.trace.end(ended, result, err) }()
+	result, err = run()
+	ended = true
+	return result, err
+}
+
+// newHeld checks the arguments of a call that a Runner executes, or that has its key already.
+func newHeld(scope, key string, hash Hash, options any) (*call, error) {
+	opts, _ := options.([]Option)
+	never := func(pgx.Tx) (Response, error) { return Response{}, errors.New("idem: an operation has no fn") }
+	return newCall(scope, key, hash, never, opts)
+}
+
+func doHeld(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash [32]byte, options any, runner hold.Runner) (any, error) {
+	c, err := newHeld(scope, key, hash, options)
+	return c.traced(ctx, scope, key, false, func() (Result, error) {
+		if err != nil || pool == nil {
+			return Result{}, cmp.Or(err, errors.New("idem: pool is nil"))
+		}
+		c.execution.runner, c.execution.asHeld = runner, heldCall{c}
+		return c.do(ctx, pool)
+	})
+}
+
+func startHeld(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, options any, requests func(hold.Execution, *store.Key, time.Time) ([]txn.Request, error)) (string, error) {
+	c, err := newHeld(scope, key, hash, options)
+	result, err := c.traced(ctx, scope, key, true, func() (Result, error) {
+		if err != nil || tx == nil {
+			return Result{}, cmp.Or(err, errors.New("idem: tx is nil"))
+		}
+		if c.forDoOnly != "" {
+			return Result{}, errors.New("idem: " + c.forDoOnly + " has no meaning for Start: the transaction is the caller's")
+		}
+		c.waiting.wait = 0
+		c.execution.start = func(claimedAt time.Time) ([]txn.Request, error) {
+			return requests(heldCall{c}, &c.execution.key, claimedAt)
+		}
+		return c.join(ctx, tx)
+	})
+	return result.OperationID, err
+}
+
+func settingsHeld(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time.Duration, options any) (hold.Execution, error) {
+	c, err := newHeld(scope, key, hash, options)
+	if err != nil {
+		return nil, err
+	}
+	c.ttl = ttl
+	c.execution.key = store.NewKey(scope, key, hash, "", ttl)
+	c.begin(pool)
+	return heldCall{c}, nil
+}

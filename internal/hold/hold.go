@@ -1,0 +1,97 @@
+// Package hold is what package operation asks of package idem: a call whose key stays taken after its first transaction.
+//
+// Package idem sees to the key, as for any call: it claims it, answers duplicates, waits for whoever has it, resolves what
+// became of a COMMIT, and records the answer. What happens under the key is up to a Runner.
+package hold
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// Response is idem.Response.
+type Response struct {
+	Status int
+	Header map[string][]string
+	Body   []byte
+}
+
+// Runner executes a call, in as many transactions as it needs.
+type Runner interface {
+	// Begin executes the call from its beginning, in the transaction that has claimed the key.
+	Begin(ctx context.Context, e Execution, tx *txn.Tx) Ending
+
+	// Resume goes on with the operation that has the key, unless somebody else does.
+	Resume(ctx context.Context, e Execution, operationID string) Ending
+}
+
+// Ending is what a Runner came to.
+type Ending struct {
+	Outcome  Outcome
+	Response Response      // if Outcome is Unheld and Err is nil
+	Record   *store.Record // if Outcome is Recorded
+	Err      error
+}
+
+// Outcome says what to do with the key.
+type Outcome int
+
+// The outcomes.
+const (
+	Unheld    Outcome = iota // nothing is committed: the answer, or the error, belongs into the transaction of the claim
+	Undone                   // nothing is committed, for the reason Err, which makes it worth another run
+	Unknown                  // the first COMMIT was not acknowledged, because of Err
+	Recorded                 // the answer is on record
+	Elsewhere                // the operation is somebody else's to go on with, or nobody's for the time being
+	Ended                    // the operation has: its record, or the free key, tells
+	Failed                   // Err is the answer of this call
+)
+
+// Execution is the call as its Runner sees it.
+type Execution interface {
+	// Engine returns the engine for further transactions.
+	Engine() *txn.Engine
+
+	// Key returns the key as an operation has it, "" being the one that this call would begin.
+	Key(operationID string) store.Key
+
+	// ClaimedAt is when the key was claimed, by the clock of the database.
+	ClaimedAt() time.Time
+
+	// TTL is for how long the answer is replayed.
+	TTL() time.Duration
+
+	// MaxResponse is the limit for the answer, in bytes.
+	MaxResponse() int
+
+	// Retries is how often a transaction is run again.
+	Retries() int
+
+	// Sealer seals what is kept, and opens it again. Nil keeps it plain.
+	Sealer() store.Sealer
+
+	// Completion returns the request that records an answer.
+	Completion(key *store.Key, resp Response, state store.State) (*store.Complete, error)
+
+	// Rejection returns the final answer that an error carries.
+	Rejection(err error) (Response, bool)
+}
+
+// What package idem leaves here. The options are idem.Option, the result is an idem.Result.
+var (
+	// Do is idem.Do with a Runner in the place of fn.
+	Do func(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash [32]byte, options any, runner Runner) (result any, err error)
+
+	// Start claims the key inside tx, and sends requests that make it an operation's. It returns the id of the operation that
+	// has the key, be it this one or an earlier one.
+	Start func(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, options any, requests func(e Execution, key *store.Key, claimedAt time.Time) ([]txn.Request, error)) (operationID string, err error)
+
+	// Settings returns the Execution of an operation that has its key already.
+	Settings func(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time.Duration, options any) (Execution, error)
+)

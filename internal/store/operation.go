@@ -1,0 +1,207 @@
+package store
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/idem-go/idem/internal/roundtrip"
+)
+
+// OperationState is the state of an operation.
+type OperationState string
+
+// The states of an operation.
+const (
+	OperationRunning   OperationState = "running"
+	OperationParked    OperationState = "parked"
+	OperationCompleted OperationState = "completed"
+	OperationFailed    OperationState = "failed" // rejected, and undone
+	OperationUndone    OperationState = "undone" // ended in an error; its key is free
+)
+
+// The room of a Hold. A record that is held has to expire some day, because it has to have a moment; no call outlives that
+// one.
+const (
+	Held = "1000 years"
+	Free = "0"
+)
+
+// Hold makes the record that the transaction has claimed one of an operation. Where there is none, the server answers with
+// the SQLSTATE Gone.
+type Hold struct {
+	Key  *Key
+	Room string // Held or Free
+
+	Done bool
+}
+
+// Queue adds the statement.
+func (h *Hold) Queue(trip *roundtrip.Trip) {
+	k := h.Key
+	trip.Add(hold, k.scope, k.key, k.operationID, []byte(h.Room))
+}
+
+// Read reads the answer.
+func (h *Hold) Read(trip *roundtrip.Trip) {
+	h.Done = trip.Row(func(row *roundtrip.Row) { row.Skip() })
+}
+
+// At is where an operation is after a commit.
+type At struct {
+	Step  string
+	Seq   int           // 0 if no step is under way
+	Pause time.Duration // until somebody has to look at it
+	Owner int           // 0 if it is for whoever comes
+	Tries int
+}
+
+func (a *At) owner() []byte {
+	if a.Owner == 0 {
+		return nil
+	}
+	return number(a.Owner)
+}
+
+// BeginOperation writes down an operation.
+type BeginOperation struct {
+	Key       *Key
+	Name      string
+	TTL       time.Duration
+	ClaimedAt time.Time
+	Input     []byte
+	At        At
+}
+
+// Queue adds the statement.
+func (b *BeginOperation) Queue(trip *roundtrip.Trip) {
+	k := b.Key
+	trip.Add(beginOperation, k.operationID, k.scope, k.key, k.hash, []byte(b.Name), strconv.AppendInt(nil, b.TTL.Microseconds(), 10),
+		microseconds(b.ClaimedAt.Sub(time.Unix(0, 0))), b.Input,
+		b.At.owner(), []byte(b.At.Step), number(b.At.Seq), microseconds(b.At.Pause))
+}
+
+// Read reads the answer.
+func (b *BeginOperation) Read(trip *roundtrip.Trip) {
+	trip.Skip()
+}
+
+// AdvanceOperation is in every later commit of an operation. Where somebody else has taken it up, the server answers with the
+// SQLSTATE Gone, and Advanced is false.
+type AdvanceOperation struct {
+	OperationID string
+	Epoch       int
+	State       OperationState
+	Undoing     bool
+	At          At
+
+	Advanced bool
+}
+
+// Queue adds the statement.
+func (a *AdvanceOperation) Queue(trip *roundtrip.Trip) {
+	trip.Add(advanceOperation, a.At.owner(), []byte(a.State), boolean(a.Undoing), []byte(a.At.Step), number(a.At.Seq),
+		microseconds(a.At.Pause), number(a.At.Tries), []byte(a.OperationID), number(a.Epoch))
+}
+
+// Read reads the answer.
+func (a *AdvanceOperation) Read(trip *roundtrip.Trip) {
+	a.Advanced = trip.Row(func(row *roundtrip.Row) { row.Skip() })
+}
+
+// ShowOperation tells how far an operation is.
+type ShowOperation struct {
+	OperationID string
+
+	Found    bool
+	Name     string
+	State    OperationState
+	Epoch    int
+	Undoing  bool
+	Step     string
+	Attempts int
+	Reason   string
+	Since    time.Time
+	WakeAt   time.Time
+	LoadedAt time.Time
+}
+
+// Queue adds the statement.
+func (s *ShowOperation) Queue(trip *roundtrip.Trip) { trip.Add(showOperation, []byte(s.OperationID)) }
+
+// Read reads the answer.
+func (s *ShowOperation) Read(trip *roundtrip.Trip) {
+	s.Found = trip.Row(func(row *roundtrip.Row) {
+		s.Name, s.State, s.Epoch, s.Undoing, s.Step = row.Text(), OperationState(row.Text()), row.Int(), row.Bool(), row.Text()
+		s.Attempts, s.Reason = row.Int(), row.Text()
+		s.Since, s.WakeAt, s.LoadedAt = row.Time(), row.Time(), row.Time()
+	})
+}
+
+// ReleaseOperation lets go of an operation, unless somebody else has it.
+type ReleaseOperation struct {
+	OperationID string
+	Epoch       int
+	Pause       time.Duration
+}
+
+// Queue adds the statement.
+func (r ReleaseOperation) Queue(trip *roundtrip.Trip) {
+	trip.Add(releaseOperation, microseconds(r.Pause), []byte(r.OperationID), number(r.Epoch))
+}
+
+// Read reads the answer.
+func (ReleaseOperation) Read(trip *roundtrip.Trip) { trip.Skip() }
+
+// ParkOperation stops an operation until a person has seen to it.
+type ParkOperation struct {
+	OperationID string
+	Epoch       int
+	Reason      string
+	Step        string
+
+	Parked bool
+}
+
+// Queue adds the statement.
+func (p *ParkOperation) Queue(trip *roundtrip.Trip) {
+	trip.Add(parkOperation, []byte(p.Reason), []byte(p.Step), []byte(p.OperationID), number(p.Epoch))
+}
+
+// Read reads the answer.
+func (p *ParkOperation) Read(trip *roundtrip.Trip) { p.Parked = trip.Skip().RowsAffected() > 0 }
+
+// ReviveOperation lets an operation go on.
+type ReviveOperation struct {
+	OperationID string
+	Cancel      bool // towards its end; it may be one that runs
+	Unknown     bool // only one with a step under way
+	Forget      bool // that step, which has not happened
+
+	Revived bool
+	Seq     int
+	Step    string
+	Undoing bool
+}
+
+// Queue adds the statement.
+func (r *ReviveOperation) Queue(trip *roundtrip.Trip) {
+	trip.Add(reviveOperation, boolean(r.Cancel), boolean(r.Forget), []byte(r.OperationID), boolean(r.Unknown))
+}
+
+// Read reads the answer.
+func (r *ReviveOperation) Read(trip *roundtrip.Trip) {
+	r.Revived = trip.Row(func(row *roundtrip.Row) { r.Seq, r.Step, r.Undoing = row.Int(), row.Text(), row.Bool() })
+}
+
+func number(n int) []byte { return strconv.AppendInt(nil, int64(n), 10) }
+
+func boolean(b bool) []byte {
+	if b {
+		return []byte("true")
+	}
+	return []byte("false")
+}
+
+func microseconds(d time.Duration) []byte {
+	return append(strconv.AppendInt(nil, d.Microseconds(), 10), " microseconds"...)
+}

@@ -1,0 +1,84 @@
+package store
+
+import (
+	"time"
+
+	"github.com/idem-go/idem/internal/roundtrip"
+)
+
+// StepKind is what kind of step it is.
+type StepKind string
+
+// The kinds of steps.
+const (
+	TxStep      StepKind = "tx"
+	CallStep    StepKind = "call"
+	UndoTxStep  StepKind = "undo tx"
+	UndoStep    StepKind = "undo"
+	SleepStep   StepKind = "sleep"
+	AwaitStep   StepKind = "await"
+	ChangedStep StepKind = "changed"
+)
+
+// StepOutcome is what has come of a step.
+type StepOutcome string
+
+// The outcomes of steps.
+const (
+	StepDone       StepOutcome = "done"
+	StepFailed     StepOutcome = "failed"      // the value is the error
+	StepRolledBack StepOutcome = "rolled back" // done, and undone with its transaction when the operation was rejected
+	StepWaiting    StepOutcome = "waiting"     // until DueAt, or for a signal
+	StepRegistered StepOutcome = "registered"  // an undo that may have to be run
+	StepUndone     StepOutcome = "undone"      // an undo that was run
+)
+
+// Step is what is remembered of a step.
+type Step struct {
+	Seq     int
+	Kind    StepKind
+	Name    string
+	Outcome StepOutcome
+	Value   []byte
+	DueAt   time.Time // of a pause; zero if there is none
+}
+
+// RecordStep remembers a step.
+type RecordStep struct {
+	OperationID string
+	Step        Step
+	Pause       time.Duration // until it is due, if it waits
+}
+
+// Queue adds the statement.
+func (r *RecordStep) Queue(trip *roundtrip.Trip) {
+	s := &r.Step
+	var pause []byte
+	if s.Outcome == StepWaiting {
+		pause = microseconds(r.Pause)
+	}
+	trip.Add(recordStep, []byte(r.OperationID), number(s.Seq), []byte(s.Kind), []byte(s.Name), pause, []byte(s.Outcome), s.Value)
+}
+
+// Read reads the answer.
+func (r *RecordStep) Read(trip *roundtrip.Trip) { trip.Skip() }
+
+// LoadSteps reads all that an operation remembers.
+type LoadSteps struct {
+	OperationID string
+
+	Steps    []Step
+	LoadedAt time.Time
+}
+
+// Queue adds the statement.
+func (l *LoadSteps) Queue(trip *roundtrip.Trip) { trip.Add(loadSteps, []byte(l.OperationID)) }
+
+// Read reads the answer.
+func (l *LoadSteps) Read(trip *roundtrip.Trip) {
+	trip.Rows(func(row *roundtrip.Row) {
+		s := Step{Seq: row.Int(), Kind: StepKind(row.Text()), Name: row.Text(), Outcome: StepOutcome(row.Text()), Value: row.Bytes()}
+		s.DueAt, l.LoadedAt = row.Time(), row.Time()
+		l.Steps = append(l.Steps, s)
+	})
+}

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/internal/roundtrip"
+)
+
+// Taken is an operation that was taken up.
+type Taken struct {
+	OperationID string
+	Scope, Key  string
+	Hash        [32]byte
+	Name        string
+	TTL         time.Duration
+	Input       []byte
+	Epoch       int
+	Undoing     bool
+	Cancelled   bool
+	Step        string // the one that was under way
+	Seq         int
+	Tries       int
+	Attempts    int
+	CreatedAt   time.Time
+	Since       time.Time
+	LoadedAt    time.Time
+}
+
+func (t *Taken) read(row *roundtrip.Row) {
+	t.OperationID, t.Scope, t.Key = row.Text(), row.Text(), row.Text()
+	copy(t.Hash[:], row.Bytes())
+	t.Name = row.Text()
+	t.TTL = time.Duration(row.Int()) * time.Microsecond
+	t.Input = row.Bytes()
+	t.Epoch, t.Undoing, t.Cancelled, t.Step, t.Seq = row.Int(), row.Bool(), row.Bool(), row.Text(), row.Int()
+	t.Tries, t.Attempts = row.Int(), row.Int()
+	t.CreatedAt, t.Since, t.LoadedAt = row.Time(), row.Time(), row.Time()
+}
+
+// TakeOperation takes one operation up if it is due and nobody works on it. The process asks only for an operation that it
+// does not work on itself.
+type TakeOperation struct {
+	OperationID string
+	Owner       int // the instance that takes it up
+	Epoch       int // in which this process has had it, 0 if it has not
+
+	Found bool
+	Taken Taken
+}
+
+// Queue adds the statement.
+func (t *TakeOperation) Queue(trip *roundtrip.Trip) {
+	trip.Add(takeOperation, number(t.Owner), []byte(t.OperationID), number(t.Epoch))
+}
+
+// Read reads the answer.
+func (t *TakeOperation) Read(trip *roundtrip.Trip) { t.Found = trip.Row(t.Taken.read) }
+
+// TakeOperations takes up what is due.
+type TakeOperations struct {
+	Owner   int
+	Names   []string
+	Running []string // the operations that this process works on
+	Room    int      // how many at most
+
+	Taken []Taken
+}
+
+// Queue adds the statement.
+func (t *TakeOperations) Queue(trip *roundtrip.Trip) {
+	trip.Add(takeOperations, number(t.Owner), array(t.Names), array(t.Running), number(t.Room))
+}
+
+// Read reads the answer.
+func (t *TakeOperations) Read(trip *roundtrip.Trip) {
+	trip.Rows(func(row *roundtrip.Row) {
+		var taken Taken
+		taken.read(row)
+		t.Taken = append(t.Taken, taken)
+	})
+}
+
+// Disown lets go of what has the number of this process without its working on it.
+type Disown struct {
+	Owner   int
+	Running []string
+}
+
+// Queue adds the statement.
+func (d Disown) Queue(trip *roundtrip.Trip) { trip.Add(disown, number(d.Owner), array(d.Running)) }
+
+// Read reads the answer.
+func (Disown) Read(trip *roundtrip.Trip) { trip.Skip() }
+
+var inArray = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
+// array writes texts as an array of Postgres.
+func array(texts []string) []byte {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, text := range texts {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('"')
+		inArray.WriteString(&b, text)
+		b.WriteByte('"')
+	}
+	b.WriteByte('}')
+	return []byte(b.String())
+}

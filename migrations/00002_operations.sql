@@ -1,0 +1,109 @@
+-- +goose Up
+
+-- A number for each process that works on operations: it shows that it is there by an advisory lock on that number.
+CREATE SEQUENCE idem.instances AS integer CYCLE;
+
+-- As in idem.records, there are no CHECK constraints, no foreign keys and no enum: only this library writes. What never
+-- changes comes first.
+CREATE TABLE idem.operations (
+    id           uuid              PRIMARY KEY,
+    scope        text COLLATE "C"  NOT NULL,
+    key          text COLLATE "C"  NOT NULL,
+    hash         bytea             NOT NULL,
+    name         text COLLATE "C"  NOT NULL,
+    ttl          bigint            NOT NULL,
+    created_at   timestamptz       NOT NULL,
+    input        bytea,
+    epoch        integer           NOT NULL,
+    owner        integer,
+    state        text COLLATE "C"  NOT NULL,
+    undoing      boolean           NOT NULL,
+    cancelled    boolean           NOT NULL DEFAULT false,
+    step         text COLLATE "C"  NOT NULL,
+    seq          integer           NOT NULL,
+    since        timestamptz       NOT NULL,
+    wake_at      timestamptz       NOT NULL,
+    tries        integer           NOT NULL,
+    attempts     integer           NOT NULL,
+    reason       text COLLATE "C",
+    ended_at     timestamptz
+);
+CREATE INDEX operations_due ON idem.operations (wake_at) WHERE state = 'running';
+
+CREATE TABLE idem.steps (
+    operation_id uuid              NOT NULL,
+    seq          integer           NOT NULL,
+    kind         text COLLATE "C"  NOT NULL,
+    name         text COLLATE "C"  NOT NULL,
+    due_at       timestamptz,
+    recorded_at  timestamptz       NOT NULL,
+    outcome      text COLLATE "C"  NOT NULL,
+    value        bytea,
+    PRIMARY KEY (operation_id, seq)
+);
+
+CREATE TABLE idem.signals (
+    operation_id uuid              NOT NULL,
+    name         text COLLATE "C"  NOT NULL,
+    sent_at      timestamptz       NOT NULL,
+    value        bytea,
+    taken        boolean           NOT NULL,
+    PRIMARY KEY (operation_id, name)
+);
+CREATE INDEX signals_waiting ON idem.signals (operation_id) WHERE NOT taken;
+
+-- Processes behind a pooler have no session on which they could hold a lock.
+CREATE TABLE idem.leases (
+    instance     integer           PRIMARY KEY,
+    expires_at   timestamptz       NOT NULL
+);
+
+COMMENT ON SEQUENCE idem.instances IS
+    'Numbers the processes that work on operations. While one is there it holds an advisory lock (1768187247, its number).';
+COMMENT ON TABLE idem.operations IS
+    'Multi-step work, from its first commit on. Work that is one transaction has no row here.';
+COMMENT ON COLUMN idem.operations.scope IS
+    'With key: the record that is held while the operation is under way, and completed by its last commit.';
+COMMENT ON COLUMN idem.operations.ttl IS
+    'Microseconds for which the answer is replayed, from the end.';
+COMMENT ON COLUMN idem.operations.epoch IS
+    'Grows whenever somebody takes the operation up. Every commit names the epoch it belongs to, and is refused in another one.';
+COMMENT ON COLUMN idem.operations.owner IS
+    'The instance that works on it. NULL, or one that is not there any more: whoever comes may take it up.';
+COMMENT ON COLUMN idem.operations.state IS
+    'running; parked: waits for a person, see reason; completed: answered; failed: rejected and undone; undone: ended in an error, its key is free.';
+COMMENT ON COLUMN idem.operations.undoing IS
+    'It is decided that its steps are taken back.';
+COMMENT ON COLUMN idem.operations.cancelled IS
+    'Somebody wants it undone: no step is begun any more.';
+COMMENT ON COLUMN idem.operations.step IS
+    'The step that was begun, or is waited for, when the operation was last committed; seq is its place, 0 if there is none, and since the moment.';
+COMMENT ON COLUMN idem.operations.wake_at IS
+    'Nobody has to look at it before (database clock).';
+COMMENT ON COLUMN idem.operations.tries IS
+    'How often that step was tried before the pause that goes on until wake_at.';
+COMMENT ON COLUMN idem.operations.attempts IS
+    'How often the operation was taken up since it last got on.';
+COMMENT ON TABLE idem.steps IS
+    'What an operation remembers: one row for each step that is over, and for each pause and each undo that is registered.';
+COMMENT ON COLUMN idem.steps.seq IS
+    'The place of the step in the course of the operation, from 1.';
+COMMENT ON COLUMN idem.steps.outcome IS
+    'done; failed: the value is the error; waiting: until due_at, or for a signal; registered, undone: of an undo.';
+COMMENT ON TABLE idem.signals IS
+    'What was sent to an operation from outside. The first of a name counts.';
+COMMENT ON COLUMN idem.signals.taken IS
+    'The operation has recorded it.';
+COMMENT ON TABLE idem.leases IS
+    'Until when an instance counts as there although it holds no lock.';
+COMMENT ON COLUMN idem.records.state IS
+    'completed: the effect is committed. failed: rejected for good, the effect was undone. running: the row in idem.operations tells how far it is. processing: only ever visible if a caller''s function ended the transaction behind the library''s back; such a key is refused until it expires.';
+
+-- +goose Down
+DROP TABLE idem.leases;
+DROP TABLE idem.signals;
+DROP TABLE idem.steps;
+DROP TABLE idem.operations;
+DROP SEQUENCE idem.instances;
+COMMENT ON COLUMN idem.records.state IS
+    'completed: the effect is committed. failed: rejected for good, the effect was undone. processing: only ever visible if a caller''s function ended the transaction behind the library''s back; such a key is refused until it expires.';

@@ -1,0 +1,121 @@
+package operation
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/store"
+)
+
+// Await waits for a signal: a webhook, a person's approval. It returns the value that was sent first under that name, also if
+// it was sent before, and ErrTimeout if nothing was sent within timeout, by the database's clock. It holds nothing meanwhile:
+// neither a connection, nor the caller, nor a worker. A name is awaited once in an operation.
+func Await[T any](op *Op, name string, timeout time.Duration) (T, error) {
+	var none T
+	s, err := op.enter(store.AwaitStep, name)
+	if err != nil {
+		return none, err
+	}
+	defer op.leave()
+	if s.name != name {
+		return none, op.halt(broken, fmt.Errorf("%w: %q is awaited twice", ErrInvalidName, name))
+	}
+	stored, err := op.await(s, timeout)
+	if err != nil {
+		return none, err
+	}
+	value, err := decode[T](jsonCodec{}, stored)
+	if err != nil {
+		return none, op.park("the signal %q does not decode into %T", s.name, none)
+	}
+	return value, nil
+}
+
+// signalPause is the pause between two looks for a signal that has to come soon, if it is to come in time.
+const signalPause = 200 * time.Millisecond
+
+func (op *Op) await(s *step, timeout time.Duration) ([]byte, error) {
+	if s.found != nil && s.found.Outcome != store.StepWaiting {
+		return op.replay(s)
+	}
+	for {
+		signal := store.ReadSignal{OperationID: op.work.operation, Name: s.name}
+		if err := op.look(&signal); err != nil {
+			return nil, err
+		}
+		switch {
+		case signal.Found:
+			op.remember(s, store.StepDone, signal.Value)
+			op.signals = append(op.signals, store.TakeSignal{OperationID: op.work.operation, Name: s.name})
+			return signal.Value, nil
+		case s.found == nil:
+			op.waits(s, timeout)
+			if err := op.commit(commit{free: true, at: store.At{Step: s.name, Seq: s.seq, Pause: max(timeout, 0)}}); err != nil {
+				return nil, err
+			}
+			return nil, op.halt(suspended, nil)
+		}
+		remaining := op.work.until(s.found.DueAt)
+		if remaining <= 0 {
+			op.remember(s, store.StepFailed, encodeFailure(ErrTimeout, nil))
+			return nil, ErrTimeout
+		}
+		if err := op.waitFor(s, waitForSignal(remaining), true); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func waitForSignal(remaining time.Duration) time.Duration {
+	if remaining > longPause {
+		return remaining
+	}
+	return min(remaining, signalPause)
+}
+
+// look asks for a signal, on the connection that the operation has, if it has one.
+func (op *Op) look(signal *store.ReadSignal) error {
+	if op.work.epoch == 0 { // nobody could know its id
+		return nil
+	}
+	ask := op.work.call.Engine().Query
+	if op.tx != nil {
+		ask = op.tx.Ask
+	}
+	if err := ask(op.ctx, signal); err != nil {
+		return op.failed(err)
+	}
+	return nil
+}
+
+// Signal sends a value to an operation that awaits it, or will: the first of a name counts, and all others are dropped without
+// a word. db is a pool, or a transaction that the signal is to be part of. Values are JSON.
+func Signal(ctx context.Context, db interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}, id, name string, value any) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	id, err := parsedID(id)
+	if err != nil {
+		return err
+	}
+	stored, err := jsonCodec{}.Encode(value)
+	switch {
+	case err != nil:
+		return fmt.Errorf("operation: a signal of type %T cannot be encoded: %w", value, err)
+	case len(stored) > maxValue:
+		return fmt.Errorf("%w: %d bytes, limit %d", ErrValueTooLarge, len(stored), maxValue)
+	}
+	signal := store.SendSignal{OperationID: id, Name: name, Value: stored}
+	if err := signal.In(ctx, db); err != nil {
+		return err
+	}
+	if !signal.Known {
+		return ErrUnknownOperation
+	}
+	return nil
+}

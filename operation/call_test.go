@@ -1,0 +1,254 @@
+package operation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/operation"
+)
+
+// calling is an operation of one call, whose attempts it notes.
+type calling struct {
+	*operation.Definition[int]
+	keys []string
+	err  error // what the function was given
+}
+
+func newCalling(safety operation.Safety, fn func(attempt int, key string) (string, error), opts ...operation.CallOption) *calling {
+	c := &calling{}
+	c.Definition = operation.Define("calling", func(op *operation.Op, _ int) (idem.Response, error) {
+		value, err := operation.Call(op, "call", safety, func(_ context.Context, key string) (string, error) {
+			c.keys = append(c.keys, key)
+			return fn(len(c.keys), key)
+		}, opts...)
+		c.err = err
+		return idem.Response{Status: 200, Body: []byte(value)}, err
+	})
+	return c
+}
+
+// failFirst fails in the first attempts.
+func failFirst(n int, err error) func(int, string) (string, error) {
+	return func(attempt int, _ string) (string, error) {
+		if attempt <= n {
+			return "", err
+		}
+		return "done", nil
+	}
+}
+
+var errTimeout = errors.New("the gateway did not answer")
+
+func TestKeyedCallIsRepeatedWithTheSameKey(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	c := newCalling(operation.Keyed(time.Hour), failFirst(3, operation.Unknown(errTimeout)))
+	if _, err := c.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.keys) != 4 || len(c.keys[0]) != 32 || strings.Trim(c.keys[0], "abcdefghijklmnopqrstuvwxyz234567") != "" {
+		t.Errorf("keys %q", c.keys)
+	}
+	for _, key := range c.keys {
+		if key != c.keys[0] {
+			t.Errorf("keys %q", c.keys)
+		}
+	}
+}
+
+func TestFinalErrorGoesToTheFunctionAtOnceAndIsReplayedAsItWas(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var seen []string
+	d := operation.Define("two banks", func(op *operation.Op, _ int) (idem.Response, error) {
+		_, err := operation.Call(op, "first", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
+			return 0, operation.Final(fmt.Errorf("%w: %w", errDeclined, &refusal{Code: 51}))
+		})
+		var r *refusal
+		seen = append(seen, fmt.Sprint(err, errors.Is(err, errDeclined), errors.Is(err, errTimeout), errors.As(err, &r) && r.Code == 51, operation.IsFinal(err)))
+		if _, err := operation.Call(op, "second", operation.Keyed(time.Hour), s.bank.charge); err != nil {
+			return idem.Response{}, err
+		}
+		return created, operation.Sleep(op, "pause", 20*time.Hour)
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+		t.Fatal(err)
+	}
+	s.elapse()
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
+		t.Fatal(err)
+	}
+	want := "the card is declined: refused with 51 true false true true"
+	if diff := cmp.Diff([]string{want, want}, seen); diff != "" {
+		t.Errorf("(-want +seen):\n%s", diff)
+	}
+}
+
+type refusal struct{ Code int }
+
+func (r *refusal) Error() string { return fmt.Sprint("refused with ", r.Code) }
+
+// parks fails the test unless the operation is parked, for a reason that says this.
+func parks(t *testing.T, s *shop, c *calling, reason string) {
+	t.Helper()
+	for range 2 {
+		_, err := c.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0))
+		var parked *operation.ParkedError
+		if !errors.As(err, &parked) || !strings.Contains(parked.Reason, reason) || parked.Step != "call" {
+			t.Fatalf("%v, want a reason like %q", err, reason)
+		}
+	}
+}
+
+func TestOnceIsNeverCalledTwice(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{"unknown": operation.Unknown(errTimeout), "any error": errTimeout} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			c := newCalling(operation.Once, failFirst(1, err))
+			parks(t, s, c, "nobody knows")
+			if len(c.keys) != 1 {
+				t.Errorf("%d calls", len(c.keys))
+			}
+		})
+	}
+}
+
+func TestOnceThatWasUnderWayWhenItsProcessWasKilledIsParked(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := newBlocked(s, operation.Once)
+	answers := b.call(t.Context(), s, idem.WithWait(0))
+	await(t, "the call", b.begun)
+	if _, err := s.pool.Exec(t.Context(), `update idem.operations set epoch = epoch + 1, owner = null`); err != nil { // as if it were dead
+		t.Fatal(err)
+	}
+	_, err := b.Do(t.Context(), shopOn(t, s.dsn).pool, scope, "k", hashA, 0)
+	if !errors.Is(err, operation.ErrParked) || b.calls.Load() != 1 {
+		t.Errorf("after %d calls: %v", b.calls.Load(), err)
+	}
+	b.release <- nil
+	if a := await(t, "the first caller", answers); !errors.Is(a.err, operation.ErrParked) && !errors.Is(a.err, idem.ErrInProgress) {
+		t.Error(a.err)
+	}
+}
+
+func TestCallAfterItsWindowIsParkedAndNotMade(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	c := newCalling(operation.Keyed(time.Hour), failFirst(1, errTimeout))
+	ctx, leave := context.WithCancel(t.Context())
+	first := newCalling(operation.Keyed(time.Hour), func(int, string) (string, error) { leave(); return "", errTimeout })
+	if _, err := first.Do(ctx, s.pool, scope, "k", hashA, 0); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if _, err := s.pool.Exec(t.Context(), `update idem.operations set since = since - interval '2 hours', step = 'call', seq = 1`); err != nil {
+		t.Fatal(err)
+	}
+	parks(t, s, c, "no longer knows its key")
+	if len(c.keys) != 0 {
+		t.Errorf("%d calls", len(c.keys))
+	}
+}
+
+func TestAskedIsCalledAgainOnlyIfItHasNotHappened(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		find  func(int) (string, bool, error)
+		calls int
+		want  string
+	}{
+		{"it has happened", func(int) (string, bool, error) { return "found", true, nil }, 1, "found"},
+		{"it has not", func(int) (string, bool, error) { return "", false, nil }, 2, "done"},
+		{"it is unknown for a while", func(n int) (string, bool, error) {
+			if n < 3 {
+				return "", false, errTimeout
+			}
+			return "found", true, nil
+		}, 1, "found"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			asked := 0
+			c := newCalling(operation.Asked(func(context.Context, string) (string, bool, error) {
+				asked++
+				return test.find(asked)
+			}), failFirst(1, operation.Unknown(errTimeout)))
+			res, err := c.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			if err != nil || string(res.Body) != test.want || len(c.keys) != test.calls {
+				t.Errorf("%s after %d calls, %v; want %s after %d", res.Body, len(c.keys), err, test.want, test.calls)
+			}
+		})
+	}
+}
+
+func TestAttemptsOfACallAreBoundedIfItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	c := newCalling(operation.Keyed(time.Hour), failFirst(9, errTimeout), operation.Attempts(2))
+	parks(t, s, c, "2 attempts")
+	if len(c.keys) != 2 {
+		t.Errorf("%d calls", len(c.keys))
+	}
+}
+
+func TestCallWithoutASafetyIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for _, safety := range []operation.Safety{{}, operation.Keyed(0), operation.Asked[string](nil)} {
+		c := newCalling(safety, failFirst(0, nil))
+		if _, err := c.Do(t.Context(), s.pool, scope, "k", hashA, 0); err == nil || len(c.keys) != 0 {
+			t.Errorf("%+v: %v after %d calls", safety, err, len(c.keys))
+		}
+	}
+	if n := s.count(`select count(*) from idem.records`); n != 0 {
+		t.Error("the key is not free")
+	}
+}
+
+// A call that cannot have an outcome soon frees whoever waits for it.
+func TestLongPauseOfACallFreesTheCaller(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := newBlocked(s, operation.Keyed(100*time.Hour))
+	for range 64 {
+		select {
+		case b.release <- errTimeout:
+		default:
+		}
+	}
+	if _, err := s.start(s.checkout(), "other", hashA, true); err != nil {
+		t.Fatal(err)
+	}
+	answers := b.call(t.Context(), s, idem.WithWait(0))
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		for {
+			select {
+			case b.release <- errTimeout:
+			case <-b.begun:
+			case <-stop:
+				return
+			}
+		}
+	}()
+	select {
+	case a := <-answers:
+		if !errors.Is(a.err, idem.ErrInProgress) || !s.isFree("call") {
+			t.Errorf("the caller was told %v", a.err)
+		}
+	case <-time.After(2 * limit):
+		t.Fatal("the caller is not free")
+	}
+}

@@ -1,0 +1,150 @@
+package operation_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/operation"
+)
+
+// asleep runs an operation until it sleeps, and wakes it up.
+func asleep(t *testing.T, s *shop, steps ...stepOf) {
+	t.Helper()
+	d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
+		for _, step := range steps {
+			if err := step(op, "step"); err != nil {
+				return idem.Response{}, err
+			}
+		}
+		return created, nil
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+		t.Fatal(err)
+	}
+	s.elapse()
+}
+
+func named(step stepOf, name string) stepOf {
+	return func(op *operation.Op, _ string) error { return step(op, name) }
+}
+
+func longSleep(op *operation.Op, _ string) error { return operation.Sleep(op, "pause", 20*time.Hour) }
+
+func TestChangedCodeParksTheOperationAndNamesBothSteps(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		code   []stepOf
+		reason []string
+	}{
+		{"another name", []stepOf{named(localStep, "fetch"), named(outsideStep, "charge"), longSleep}, []string{`"reserve"`, `"fetch"`}},
+		{"another kind", []stepOf{named(outsideStep, "reserve"), named(outsideStep, "charge"), longSleep}, []string{`tx "reserve"`, `call "reserve"`}},
+		{"another order", []stepOf{named(outsideStep, "charge"), named(localStep, "reserve"), longSleep}, []string{`"reserve"`, `"charge"`}},
+		{"a step less", []stepOf{named(localStep, "reserve"), named(outsideStep, "charge")}, []string{`"pause"`}},
+		{"a value of another type", []stepOf{func(op *operation.Op, _ string) error {
+			_, err := operation.Tx(op, "reserve", func(pgx.Tx) (int, error) { return 1, nil })
+			return err
+		}}, []string{`"reserve"`, "decode into int"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			asleep(t, s, named(localStep, "reserve"), named(outsideStep, "charge"), longSleep)
+			d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
+				for _, step := range test.code {
+					if err := step(op, "step"); err != nil {
+						return created, nil // whatever the function makes of it
+					}
+				}
+				return created, nil
+			})
+			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			var parked *operation.ParkedError
+			if !errors.As(err, &parked) {
+				t.Fatal(err)
+			}
+			for _, part := range test.reason {
+				if !strings.Contains(parked.Reason, part) {
+					t.Errorf("the reason %q lacks %s", parked.Reason, part)
+				}
+			}
+		})
+	}
+}
+
+func TestInputThatNoLongerDecodesParksTheOperation(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	asleep(t, s, named(localStep, "reserve"), longSleep)
+	d := operation.Define("evolving", func(*operation.Op, string) (idem.Response, error) { return created, nil })
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "a text"); !errors.Is(err, operation.ErrParked) {
+		t.Fatal(err)
+	}
+}
+
+func TestChangedIsFalseForAnOperationThatHasComePastIt(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	asleep(t, s, named(localStep, "reserve"), named(outsideStep, "charge"), longSleep)
+	var changed []bool
+	d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
+		if err := localStep(op, "reserve"); err != nil {
+			return idem.Response{}, err
+		}
+		first := op.Changed("fraud check")
+		if first {
+			if err := localStep(op, "check"); err != nil {
+				return idem.Response{}, err
+			}
+		}
+		if err := outsideStep(op, "charge"); err != nil {
+			return idem.Response{}, err
+		}
+		if err := longSleep(op, ""); err != nil {
+			return idem.Response{}, err
+		}
+		changed = append(changed, first, op.Changed("after the pause"))
+		return created, nil
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Do(t.Context(), s.pool, scope, "new", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+		t.Fatal(err)
+	}
+	s.elapse()
+	if _, err := d.Do(t.Context(), s.pool, scope, "new", hashA, 0); err != nil {
+		t.Fatal(err)
+	}
+	if len(changed) != 4 || changed[0] || !changed[1] || !changed[2] || !changed[3] {
+		t.Errorf("Changed answered %v", changed)
+	}
+}
+
+func TestOperationThatNeverGetsOnIsParkedAfterABound(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := newBlocked(s, operation.Keyed(time.Hour))
+	ctx, leave := context.WithCancel(t.Context())
+	answers := b.call(ctx, s)
+	await(t, "the call", b.begun)
+	leave()
+	b.release <- errTimeout
+	await(t, "the caller", answers)
+	if _, err := s.pool.Exec(t.Context(), `update idem.operations set attempts = 20`); err != nil { // as if it had killed as many processes
+		t.Fatal(err)
+	}
+	s.work(t, b)
+	eventually(t, "the operation to be parked", func() bool {
+		return s.count(`select count(*) from idem.operations where state = 'parked' and reason like '%kill%' and owner is null`) == 1
+	})
+	if n := b.calls.Load(); n != 1 {
+		t.Errorf("%d calls", n)
+	}
+}

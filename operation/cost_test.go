@@ -1,0 +1,204 @@
+package operation_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/pgproxy"
+	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/operation"
+)
+
+// traffic counts what a client says to its server.
+type traffic struct {
+	proxy   *pgproxy.Proxy
+	mu      sync.Mutex
+	commits int
+}
+
+func newTraffic(t *testing.T, s *shop) (*traffic, *shop) {
+	t.Helper()
+	c := &traffic{proxy: pgtest.Proxy(t, s.dsn)}
+	stop := c.proxy.Observe(func(e pgproxy.Event) {
+		if e.Stage == pgproxy.Answered && pgproxy.IsCommit(e.Statement) {
+			c.mu.Lock()
+			c.commits++
+			c.mu.Unlock()
+		}
+	})
+	t.Cleanup(stop)
+	return c, s.through(c.proxy, maxConns(1))
+}
+
+// cost returns the round trips and commits of f: the least of some tries, because plans that are made anew on an idle
+// connection, and the ping of a presence, may fall into one.
+func (c *traffic) cost(t *testing.T, f func(try int)) (trips, commits int) {
+	t.Helper()
+	for try := range 6 {
+		c.mu.Lock()
+		c.commits = 0
+		c.mu.Unlock()
+		c.proxy.ResetTally()
+		f(try)
+		n := c.proxy.Tally().Turns
+		c.mu.Lock()
+		if try > 0 && (trips == 0 || n < trips) { // the first try teaches the connection its statements
+			trips, commits = n, c.commits
+		}
+		c.mu.Unlock()
+	}
+	return trips, commits
+}
+
+// step is a kind of step in a table of costs.
+type stepOf func(op *operation.Op, name string) error
+
+func localStep(op *operation.Op, name string) error {
+	_, err := operation.Tx(op, name, write(name))
+	return err
+}
+
+func outsideStep(op *operation.Op, name string) error {
+	_, err := operation.Call(op, name, operation.Keyed(time.Hour), func(context.Context, string) (int, error) { return 7, nil })
+	return err
+}
+
+func TestStepsCostTheCommitsAndRoundTripsThatTheyNeed(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name          string
+		steps         []stepOf
+		commits       int
+		plain         int // round trips of plain transactions around the same statements
+		beyond        int // and how many more there may be
+		wantOperation bool
+	}{
+		{"Tx is what Do is", []stepOf{localStep}, 1, 3, 0, false},
+		{"Tx, Tx share a transaction", []stepOf{localStep, localStep}, 1, 4, 1, false},
+		{"Call", []stepOf{outsideStep}, 2, 4, 0, true},
+		{"Tx, Call, Tx", []stepOf{localStep, outsideStep, localStep}, 2, 6, 0, true},
+		{"Tx, Call, Call, Tx", []stepOf{localStep, outsideStep, outsideStep, localStep}, 3, 8, 0, true},
+		{"Tx, Call, Call, Call, Tx", []stepOf{localStep, outsideStep, outsideStep, outsideStep, localStep}, 4, 10, 0, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			direct := newShop(t)
+			c, s := newTraffic(t, direct)
+			d := operation.Define("steps", func(op *operation.Op, _ int) (idem.Response, error) {
+				for i, step := range test.steps {
+					if err := step(op, fmt.Sprint("step ", i)); err != nil {
+						return idem.Response{}, err
+					}
+				}
+				return created, nil
+			})
+			trips, commits := c.cost(t, func(try int) {
+				if _, err := d.Do(t.Context(), s.pool, scope, fmt.Sprint("k", try), hashA, 0); err != nil {
+					t.Fatal(err)
+				}
+			})
+			if commits != test.commits {
+				t.Errorf("%d commits, want %d", commits, test.commits)
+			}
+			if trips > test.plain+test.beyond {
+				t.Errorf("%d round trips, want %d and at most %d more", trips, test.plain, test.beyond)
+			}
+			if n := direct.count(`select count(*) from idem.operations`); n > 0 != test.wantOperation {
+				t.Errorf("%d operations are on record", n)
+			}
+		})
+	}
+}
+
+func TestReplayOfAnOperationCostsWhatAReplayOfDoCosts(t *testing.T) {
+	t.Parallel()
+	c, s := newTraffic(t, newShop(t))
+	checkout := s.checkout()
+	if _, err := checkout.Do(t.Context(), s.pool, scope, "k", hashA, "book"); err != nil {
+		t.Fatal(err)
+	}
+	trips, _ := c.cost(t, func(int) {
+		if res, err := checkout.Do(t.Context(), s.pool, scope, "k", hashA, "book"); err != nil || !res.Replayed {
+			t.Fatal(res, err)
+		}
+		eventually(t, "the connection to be back", func() bool { return s.pool.Stat().AcquiredConns() == 0 })
+	})
+	if trips > 2 { // one, and the rollback for which nobody waits
+		t.Errorf("a replay takes %d round trips", trips)
+	}
+}
+
+// The caller's connection is back in the pool before a call is made: as many calls go on at a time as there are operations.
+func TestNoConnectionIsHeldDuringACall(t *testing.T) {
+	t.Parallel()
+	const operations = 50
+	s := newShop(t, maxConns(2))
+	var together sync.WaitGroup
+	together.Add(operations)
+	d := operation.Define("hold nothing", func(op *operation.Op, n int) (idem.Response, error) {
+		if err := localStep(op, "before"); err != nil {
+			return idem.Response{}, err
+		}
+		_, err := operation.Call(op, "call", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
+			together.Done()
+			together.Wait() // until every operation is in its call
+			return 0, nil
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		return created, localStep(op, "after")
+	})
+	errs := make(chan error, operations)
+	for i := range operations {
+		go func() {
+			_, err := d.Do(t.Context(), s.pool, scope, fmt.Sprint("k", i), hashA, i)
+			errs <- err
+		}()
+	}
+	for range operations {
+		if err := await(t, "an operation to end", errs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.count(`select count(*) from done`); n != 2*operations {
+		t.Errorf("%d steps are committed, want %d", n, 2*operations)
+	}
+}
+
+func TestOperationsUnderWayDoNotKeepATransactionOpen(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := operation.Define("look", func(op *operation.Op, _ int) (idem.Response, error) {
+		if err := localStep(op, "before"); err != nil {
+			return idem.Response{}, err
+		}
+		n, err := operation.Call(op, "call", operation.Keyed(time.Hour), func(ctx context.Context, _ string) (n int, err error) {
+			err = s.pool.QueryRow(ctx, `select count(*) from pg_stat_activity
+				where datname = current_database() and backend_xmin is not null and pid <> pg_backend_pid() or
+				      datname = current_database() and state like 'idle in transaction%'`).Scan(&n)
+			return n, err
+		})
+		if n > 0 {
+			t.Errorf("%d transactions are open during a call", n)
+		}
+		return created, err
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// onStatement calls f for every statement with this text that the server has answered.
+func (c *traffic) onStatement(text string, f func()) {
+	match := pgproxy.Contains(text)
+	c.proxy.Observe(func(e pgproxy.Event) {
+		if e.Stage == pgproxy.Answered && match(e.Statement) {
+			f()
+		}
+	})
+}

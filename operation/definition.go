@@ -1,0 +1,155 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// Definition is a kind of operation: a name, and the function that is its code.
+type Definition[In any] struct {
+	definition
+}
+
+// Runnable is a Definition, for a Worker.
+type Runnable interface{ defined() *definition }
+
+func (d *definition) defined() *definition { return d }
+
+// Option changes a Definition.
+type Option func(*definition)
+
+// WithCodec sets how inputs and values are stored. The default is JSON.
+func WithCodec(codec Codec) Option {
+	return func(d *definition) {
+		if codec == nil {
+			d.err = errors.New("operation: the codec is nil")
+			return
+		}
+		d.codec = codec
+	}
+}
+
+// Define names a function whose steps are remembered. The name is stored: a program that is to go on with an operation has to
+// have a definition of that name.
+//
+// The function is ordinary Go, with branches and loops between its steps. It is run again from its top whenever the operation
+// goes on after a crash or a pause: each step that is on record returns what it returned, and is not taken again. So what
+// decides which step comes next has to come from in and from steps, and not from a clock, a random number or a map's order.
+// Steps are taken one after the other. An error of a step that the function does not expect is returned as it is, or wrapped.
+//
+// What it returns ends the operation. A response is recorded and answers the key, as one of idem.Do does. idem.Reject undoes
+// what was done, in reverse, and is as final. So is an error that is Final, but the key is free after that. Any other error
+// ends this run alone: if nothing is committed yet, everything is rolled back and the key is free, as with idem.Do; otherwise
+// the operation goes on later, from what is on record.
+func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), opts ...Option) *Definition[In] {
+	d := &Definition[In]{definition{name: name, codec: jsonCodec{}, err: checkName(name)}}
+	if fn == nil {
+		d.err = errors.New("operation: the function is nil")
+	}
+	for _, opt := range opts {
+		opt(&d.definition)
+	}
+	d.run = func(op *Op, input []byte) (idem.Response, error) {
+		in, err := decode[In](d.codec, input)
+		if err != nil {
+			return idem.Response{}, op.park("the recorded input does not decode into %T: the code has changed", in)
+		}
+		return fn(op, in)
+	}
+	return d
+}
+
+// Do executes the operation under the key, as idem.Do does with a fn: a call whose key is answered gets that answer, one with
+// another hash idem.ErrMismatch, and one whose key is somebody else's waits for it, up to idem.WithWait, and then gets
+// idem.ErrInProgress. If the operation was begun and nobody works on it any more, this call goes on with it, whatever in is.
+//
+// If ctx ends, the call lets go of the operation, between steps or by ending the Call under way. Its error is then both
+// idem.ErrInProgress and that of the context, unless nothing is committed yet. Whoever comes next goes on: a call with the same
+// key, or a Worker. An operation that sleeps, waits for a signal or for another attempt is in progress, too.
+//
+// A Result means what it means with idem.Do. ErrParked says that a person has to see to the operation. Any other error ends
+// this call alone, where something is committed already, and a call with the same key goes on.
+func (d *Definition[In]) Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (idem.Result, error) {
+	input, err := d.input(in)
+	if err != nil {
+		return idem.Result{}, err
+	}
+	r, err := hold.Do(ctx, pool, scope, key, hash, d.options(opts), &caller{definition: &d.definition, input: input})
+	result, _ := r.(idem.Result)
+	return result, err
+}
+
+// Start makes the operation part of tx: it begins when that is committed, and a Worker does its work. What it returns is the id
+// of the operation. Start with the same key again returns the id that it has already, whether or not the operation has ended.
+// A key that somebody else is claiming is idem.ErrInProgress, at once.
+func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (id string, err error) {
+	input, err := d.input(in)
+	if err != nil {
+		return "", err
+	}
+	return hold.Start(ctx, tx, scope, key, hash, d.options(opts), func(e hold.Execution, k *store.Key, claimedAt time.Time) ([]txn.Request, error) {
+		sealed, err := seal(e.Sealer(), input, boundInput(k.OperationID)...)
+		return []txn.Request{
+			&store.Hold{Key: k, Room: store.Held},
+			&store.BeginOperation{Key: k, Name: d.name, TTL: e.TTL(), ClaimedAt: claimedAt, Input: sealed},
+		}, err
+	})
+}
+
+// options are those of a call, which is named after its definition unless it has another name.
+func (d *Definition[In]) options(opts []idem.Option) []idem.Option {
+	name := idem.WithName(d.name)
+	if idem.CheckOptions(name) != nil { // it is none that a metric could carry
+		return opts
+	}
+	return append([]idem.Option{name}, opts...)
+}
+
+// input returns the input as it is stored.
+func (d *Definition[In]) input(in In) ([]byte, error) {
+	if d.err != nil {
+		return nil, d.err
+	}
+	input, _, err := encode(d.codec, in)
+	return input, err
+}
+
+// caller is a Do: the Runner of its call.
+type caller struct {
+	definition *definition
+	input      []byte
+	begun      *work // an operation of which it is not known whether its first commit has happened
+}
+
+// Begin executes the operation from its beginning, in the transaction that has claimed the key.
+func (c *caller) Begin(ctx context.Context, e hold.Execution, tx *txn.Tx) hold.Ending {
+	w := &work{definition: c.definition, call: e, key: e.Key(""), input: c.input, ttl: e.TTL(), createdAt: e.ClaimedAt()}
+	w.operation = w.key.OperationID
+	end := w.work(ctx, tx)
+	if end.Outcome == hold.Unknown {
+		c.begun = w
+	}
+	return end
+}
+
+// Resume goes on with an operation that nobody works on.
+func (c *caller) Resume(ctx context.Context, e hold.Execution, operation string) hold.Ending {
+	w := &work{definition: c.definition, call: e, operation: operation}
+	if c.begun != nil && c.begun.operation == operation {
+		w.epoch = c.begun.epoch
+	}
+	end, taken := w.takeUp(ctx)
+	if !taken {
+		return end
+	}
+	return w.work(ctx, nil)
+}

@@ -1,0 +1,73 @@
+// Package operation makes work of several steps safe to retry, some of which call other systems: reserve, charge a card,
+// confirm. It gives such work the contract of package idem: one key, one outcome, whatever crashes.
+//
+//	var Checkout = operation.Define("checkout", func(op *operation.Op, in Cart) (idem.Response, error) {
+//		order, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (Order, error) { … })
+//		if err != nil {
+//			return idem.Response{}, err
+//		}
+//		operation.UndoTx(op, "release", func(tx pgx.Tx) error { … })
+//		charge, err := operation.Call(op, "charge", operation.Keyed(24*time.Hour),
+//			func(ctx context.Context, key string) (Charge, error) { return bank.Charge(ctx, key, in.Total) })
+//		if errors.Is(err, bank.ErrDeclined) { // which Charge returns as operation.Final
+//			return idem.Response{}, idem.Reject(declined) // undoes, in reverse, and is final
+//		}
+//		…
+//	})
+//	res, err := Checkout.Do(ctx, pool, scope, key, hash, cart)
+//
+// The function is ordinary Go. After a crash it is run again from its top, and each step that is on record returns what it
+// returned, without being taken again.
+//
+// # Steps
+//
+// [Tx] is a step in Postgres: its writes and the memory of its value are committed together. Neighbouring Tx share a transaction.
+// [Call] is a step elsewhere: made in no transaction and with no connection held, never before all that came earlier is durable,
+// and always under the same key. What happens when nobody knows whether a Call was made is said for each one: [Keyed], [Asked]
+// or [Once]. [Undo] and [UndoTx] say how to take steps back. [Sleep] and [Await] pause; [Signal] answers an Await.
+//
+// # What is guaranteed
+//
+//   - An operation has one outcome, which every call with its key gets: that of idem.Do.
+//   - A Tx step is committed once, together with the memory of its value, or not at all.
+//   - A Call is made under one key, which is the same in every attempt and in every process. One that is Once is made once.
+//   - A Call is made when all that came before it is durable, and what comes after it sees the value that it has returned.
+//   - What was done is undone in reverse, each undo once, before the answer says that the operation was rejected. What was not
+//     committed is rolled back.
+//   - What cannot go on safely is parked, with the reason: [ErrParked]. Nothing is guessed.
+//
+// A Call that is Keyed or Asked is made at least once, and has its effect once if the other side keeps its promise. If a process
+// dies behind a call and before the next commit, the call is made again, with the same key.
+//
+// # What holds the key
+//
+// With idem.Do a key in flight is an open transaction. An operation has none during its calls. From its first commit to its last
+// its key is held by its record, in state running, which does not expire: every other call of the key is ErrInProgress, or waits,
+// or goes on with the operation if nobody works on it. The row in idem.operations has an epoch. Whoever takes the operation up
+// begins another one, in the statement that takes it, and every commit names the epoch it belongs to. One that was
+// overtaken is refused as a whole: whoever was slow, or was thought to be dead, has no effect and says nothing.
+//
+// Who is thought to be dead rests on no timeout where that can be known. A process that works on operations holds one
+// connection of its own, beside the pool, and on it nothing but an advisory lock on its number; if it is killed the lock is gone
+// within milliseconds, and if it vanishes, when the server's keepalive notices, after some 11 seconds. Behind a pooler, which is
+// recognised, there is a lease of 30 seconds instead. A process that is not seen any more ends the contexts of its operations
+// and comes back under a new number.
+//
+// # Who goes on
+//
+// A call with the same key does, and a [Worker] does: run one in every process. No Worker is needed for what is promised here,
+// only for operations whose caller never comes back, that were started by Start, or that sleep. An operation that is taken up 20
+// times without getting on is parked, because it may be one that kills its process.
+//
+// # Changed code
+//
+// Steps are recognised by their place and their name. If the code asks for another step than the one on record, or no longer
+// asks for one, or cannot read its value, the operation is parked with both names in the reason. [Op.Changed] lets new code go
+// other ways than the operations that are under way.
+//
+// # Cost
+//
+// An operation of Tx steps is one transaction, exactly an idem.Do. Tx, Call, Tx is two commits, and no round trip more than two
+// plain transactions around the call; each further Call is one commit more. A second Tx in one transaction costs one round trip, for its
+// savepoint. A process holds one connection more while it works on operations that call out, and for some seconds after.
+package operation

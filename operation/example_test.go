@@ -1,0 +1,155 @@
+package operation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/operation"
+)
+
+// The examples need a database, so go test does not run them as examples: TestExamplesPrintWhatTheySay does.
+var (
+	ctx  = context.Background()
+	pool *pgxpool.Pool
+)
+
+type cart struct{ SKU, Card string }
+
+var errCardDeclined = errors.New("the card is declined")
+
+// charge asks the bank, which knows a key again.
+func charge(_ context.Context, key, card string) (string, error) {
+	if card == "expired" {
+		return "", operation.Final(errCardDeclined)
+	}
+	return "charge-1", nil
+}
+
+// A card is charged between two transactions. If it is declined, what was reserved is released.
+func Example() {
+	checkout := operation.Define("checkout", func(op *operation.Op, in cart) (idem.Response, error) {
+		order, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (id int, err error) {
+			err = tx.QueryRow(ctx, "insert into orders (sku) values ($1) returning id", in.SKU).Scan(&id)
+			return id, err
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		err = operation.UndoTx(op, "release", func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "delete from orders where id = $1", order)
+			return err
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		receipt, err := operation.Call(op, "charge", operation.Keyed(24*time.Hour), func(ctx context.Context, key string) (string, error) {
+			return charge(ctx, key, in.Card)
+		})
+		if errors.Is(err, errCardDeclined) {
+			return idem.Response{}, idem.Reject(idem.Response{Status: 402, Body: []byte("declined")})
+		}
+		if err != nil {
+			return idem.Response{}, err
+		}
+		_, err = operation.Tx(op, "confirm", func(tx pgx.Tx) (bool, error) {
+			_, err := tx.Exec(ctx, "update orders set receipt = $2 where id = $1", order, receipt)
+			return true, err
+		})
+		return idem.Response{Status: 201, Body: fmt.Appendf(nil, "order %d", order)}, err
+	})
+
+	hash := idem.HashBytes([]byte("teapot"))
+	for _, in := range []cart{{"teapot", "valid"}, {"teapot", "valid"}, {"teapot", "expired"}} {
+		res, err := checkout.Do(ctx, pool, "tenant-1/checkout", in.Card, hash, in)
+		fmt.Println(res.Status, string(res.Body), res.Replayed, res.Rejected, err)
+	}
+	// Prints:
+	// 201 order 1 false false <nil>
+	// 201 order 1 true false <nil>
+	// 402 declined false true <nil>
+}
+
+// An order that is started together with its row waits until somebody approves of it.
+func ExampleDefinition_Start() {
+	order := operation.Define("order", func(op *operation.Op, sku string) (idem.Response, error) {
+		by, err := operation.Await[string](op, "approved", 24*time.Hour)
+		if errors.Is(err, operation.ErrTimeout) {
+			return idem.Response{}, idem.Reject(idem.Response{Status: 408})
+		}
+		return idem.Response{Status: 201, Body: []byte(sku + ", approved by " + by)}, err
+	})
+	var id string
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) (err error) {
+		id, err = order.Start(ctx, tx, "tenant-1/order", "k", idem.HashBytes(), "teapot")
+		return err
+	})
+	fmt.Println(err)
+
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error)
+	go func() { ended <- operation.NewWorker(pool, operation.WorkerConfig{}, order).Run(running) }()
+
+	fmt.Println(operation.Signal(ctx, pool, id, "approved", "Ada"))
+	res, err := order.Do(ctx, pool, "tenant-1/order", "k", idem.HashBytes(), "teapot", idem.WithWait(time.Minute))
+	fmt.Println(res.Status, string(res.Body), err)
+	stop()
+	fmt.Println(<-ended)
+	// Prints:
+	// <nil>
+	// <nil>
+	// 201 teapot, approved by Ada <nil>
+	// <nil>
+}
+
+func TestExamplesPrintWhatTheySay(t *testing.T) {
+	source, err := os.ReadFile("example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, example := range map[string]func(){"Example": Example, "ExampleDefinition_Start": ExampleDefinition_Start} {
+		t.Run(name, func(t *testing.T) {
+			pool = pgtest.New(t)
+			if _, err := pool.Exec(t.Context(), "create table orders (id int generated always as identity, sku text, receipt text)"); err != nil {
+				t.Fatal(err)
+			}
+			_, body, _ := strings.Cut(string(source), "func "+name+"() {")
+			body, _, _ = strings.Cut(body, "\n}\n")
+			_, want, _ := strings.Cut(body, "// Prints:\n")
+			want = strings.ReplaceAll(want, "\t// ", "")
+			if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(printed(t, example))); diff != "" {
+				t.Errorf("(-want +printed):\n%s", diff)
+			}
+		})
+	}
+}
+
+// printed returns what f prints.
+func printed(t *testing.T, f func()) string {
+	t.Helper()
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout := os.Stdout
+	os.Stdout = in
+	defer func() { os.Stdout = stdout }()
+	f()
+	in.Close()
+	text, err := io.ReadAll(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,413 @@
+package operation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/operation"
+)
+
+// define makes an operation without input.
+func define(fn func(op *operation.Op) error) *operation.Definition[int] {
+	return operation.Define("function", func(op *operation.Op, _ int) (idem.Response, error) { return created, fn(op) })
+}
+
+func TestErrorBeforeAnythingIsCommittedRollsBackAndFreesTheKey(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	fail := errDeclined
+	d := define(func(op *operation.Op) error { return errors.Join(localStep(op, "do"), fail) })
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, errDeclined) {
+		t.Fatal(err)
+	}
+	if n := s.count(`select count(*) from done`) + s.count(`select count(*) from idem.records`) + s.count(`select count(*) from idem.operations`); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+	fail = nil
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashB, 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// The error is not an answer: the operation goes on with the next call of its key, from what is on record.
+func TestErrorAfterACommitEndsTheCallAndNotTheOperation(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	fail := errDeclined
+	d := define(func(op *operation.Op) error {
+		if err := outsideStep(op, "call"); err != nil {
+			return err
+		}
+		return errors.Join(localStep(op, "do"), fail)
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, errDeclined) {
+		t.Fatal(err)
+	}
+	fail = nil
+	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+	if err != nil || res.Replayed {
+		t.Fatal(res, err)
+	}
+	if did := fmt.Sprint(s.did()); did != "[do]" {
+		t.Errorf("%s is committed", did)
+	}
+}
+
+func TestStepThatFailsLeavesTheStepsBeforeItAndTheFunctionMayGoOn(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var seen []string
+	d := define(func(op *operation.Op) error {
+		if err := localStep(op, "first"); err != nil {
+			return err
+		}
+		_, err := operation.Tx(op, "second", func(tx pgx.Tx) (int, error) {
+			if _, err := write("second")(tx); err != nil {
+				return 0, err
+			}
+			_, err := tx.Exec(context.Background(), `select 1 / 0`)
+			return 0, err
+		})
+		var pgErr *pgconn.PgError
+		seen = append(seen, fmt.Sprint(errors.As(err, &pgErr) && pgErr.Code == "22012", errors.Is(err, errDeclined)))
+		if err := localStep(op, "third"); err != nil {
+			return err
+		}
+		return longSleep(op, "")
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+		t.Fatal(err)
+	}
+	s.elapse()
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"first", "third"}, s.did()); diff != "" {
+		t.Errorf("(-want +committed):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"true false", "true false"}, seen); diff != "" {
+		t.Errorf("(-want +seen):\n%s", diff)
+	}
+}
+
+func TestDeadlockOrSerializationFailureRunsTheFunctionAgainFromWhatIsOnRecord(t *testing.T) {
+	t.Parallel()
+	for name, calls := range map[string]bool{"before the first commit": false, "after it": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			runs, fails := 0, 0
+			d := define(func(op *operation.Op) error {
+				runs++
+				if calls {
+					if err := outsideStep(op, "call"); err != nil {
+						return err
+					}
+				}
+				if err := localStep(op, "first"); err != nil {
+					return err
+				}
+				_, err := operation.Tx(op, "second", func(tx pgx.Tx) (int, error) {
+					if fails++; fails > 2 {
+						_, err := write("second")(tx)
+						return 0, err
+					}
+					_, err := tx.Exec(context.Background(), `do $$ begin raise exception sqlstate '40001'; end $$`)
+					return 0, err
+				})
+				_ = err // a function that forgets errors has no effect either
+				return localStep(op, "third")
+			})
+			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
+				t.Fatal(err)
+			}
+			if runs != 3 {
+				t.Errorf("%d runs", runs)
+			}
+			if diff := cmp.Diff([]string{"first", "second", "third"}, s.did()); diff != "" {
+				t.Errorf("(-want +committed):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPanicOfTheFunctionGoesOnAndTheOperationIsForWhoeverComes(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	angry := true
+	d := define(func(op *operation.Op) error {
+		if err := outsideStep(op, "call"); err != nil {
+			return err
+		}
+		_, err := operation.Tx(op, "do", func(tx pgx.Tx) (string, error) {
+			if angry {
+				panic("out of cheese")
+			}
+			return write("do")(tx)
+		})
+		return err
+	})
+	func() {
+		defer func() {
+			if p := recover(); p != "out of cheese" {
+				t.Errorf("it panicked with %v", p)
+			}
+		}()
+		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+		t.Errorf("it returned %v", err)
+	}()
+	angry = false
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil {
+		t.Fatal(err)
+	}
+	if did := fmt.Sprint(s.did()); did != "[do]" {
+		t.Errorf("%s is committed", did)
+	}
+}
+
+func TestWorkerOutlivesAFunctionThatPanics(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := operation.Define("checkout", func(op *operation.Op, in string) (idem.Response, error) {
+		if err := localStep(op, in); err != nil || in == "angry" {
+			panic("out of cheese")
+		}
+		return created, nil
+	})
+	err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+		for _, in := range []string{"angry", "calm"} {
+			if _, err := d.Start(t.Context(), tx, scope, in, hashA, in); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.work(t, d)
+	eventually(t, "both to have been worked on", func() bool {
+		return s.count(`select count(*) from idem.operations where state = 'completed'`) == 1 &&
+			s.count(`select count(*) from idem.operations where state = 'running' and owner is null and attempts > 0`) == 1
+	})
+	if did := fmt.Sprint(s.did()); did != "[calm]" {
+		t.Errorf("%s is committed", did)
+	}
+}
+
+func TestStepsOutOfTurnAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var kept *operation.Op
+	d := define(func(op *operation.Op) error {
+		kept = op
+		_, err := operation.Tx(op, "outer", func(tx pgx.Tx) (int, error) {
+			return 0, localStep(op, "inner")
+		})
+		if !errors.Is(err, operation.ErrMisused) {
+			t.Errorf("a step inside of a step: %v", err)
+		}
+		return nil
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := localStep(kept, "late"); !errors.Is(err, operation.ErrMisused) {
+		t.Errorf("a step after the end: %v", err)
+	}
+}
+
+func TestFunctionThatEndsItsTransactionIsFoundOut(t *testing.T) {
+	t.Parallel()
+	for name, sql := range map[string]string{"commit": "commit", "commit and begin": "commit; begin"} {
+		for _, calls := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " after a call: ", calls), func(t *testing.T) {
+				t.Parallel()
+				s := newShop(t)
+				d := define(func(op *operation.Op) error {
+					if calls {
+						if err := outsideStep(op, "call"); err != nil {
+							return err
+						}
+					}
+					_, err := operation.Tx(op, "do", func(tx pgx.Tx) (int, error) {
+						_, err := tx.Exec(context.Background(), sql, pgx.QueryExecModeSimpleProtocol)
+						return 0, err
+					})
+					return err
+				})
+				if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrTxEnded) {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// A loop uses a name again and again; two names never share a key, and neither do two operations.
+func TestEveryCallHasAKeyOfItsOwn(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := define(func(op *operation.Op) error {
+		for range 3 {
+			for _, name := range []string{"a", "b"} {
+				if _, err := operation.Call(op, name, operation.Keyed(time.Hour), s.bank.charge); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	for _, key := range []string{"k1", "k2"} {
+		if _, err := d.Do(t.Context(), s.pool, scope, key, hashA, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, asked := s.bank.keys(); n != 12 || asked != 12 {
+		t.Errorf("%d keys in %d requests", n, asked)
+	}
+}
+
+// More steps than one transaction has room for are committed in between.
+func TestManyStepsDoNotPileUpSubtransactions(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := define(func(op *operation.Op) error {
+		for range 100 {
+			if err := localStep(op, "one"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.count(`select count(*) from done`); n != 100 {
+		t.Errorf("%d steps are committed", n)
+	}
+	if n := s.count(`select max(n) from (select count(*) n from done group by xmin::text) x`); n > 32 {
+		t.Errorf("%d steps in one transaction", n)
+	}
+}
+
+func TestOperationWorksInEveryModeAndAtEveryIsolationLevel(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+		for _, level := range []pgx.TxIsoLevel{"", pgx.RepeatableRead, pgx.Serializable} {
+			t.Run(fmt.Sprint(mode, " ", level), func(t *testing.T) {
+				t.Parallel()
+				s := newShop(t, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
+				opts := []idem.Option{idem.WithTxOptions(pgx.TxOptions{IsoLevel: level}), idem.WithWait(0)}
+				d := s.trip(func(op *operation.Op) (idem.Response, error) {
+					if err := longSleep(op, `it's "asleep"`); err != nil {
+						return idem.Response{}, err
+					}
+					yes, err := operation.Await[string](op, `it's "signalled"`, time.Hour)
+					if err != nil || yes != `it's {"yes"}` {
+						return idem.Response{}, fmt.Errorf("signalled %q: %w", yes, err)
+					}
+					return idem.Response{}, idem.Reject(declined)
+				})
+				if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, `it's`, opts...); !errors.Is(err, idem.ErrInProgress) {
+					t.Fatal(err)
+				}
+				id := s.text(`select id::text from idem.operations`)
+				if err := operation.Signal(t.Context(), s.pool, id, `it's "signalled"`, `it's {"yes"}`); err != nil {
+					t.Fatal(err)
+				}
+				s.elapse()
+				res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, `it's`, opts...)
+				if err != nil || !res.Rejected {
+					t.Fatal(res, err)
+				}
+				if diff := cmp.Diff("flight hotel cancel hotel refund cancel flight", strings.Join(s.did(), " ")); diff != "" {
+					t.Errorf("(-want +committed):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// The TTL counts from the end, and a key whose operation is under way never expires.
+func TestKeyOfAnOperationUnderWayNeverExpiresAndItsTTLCountsFromTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := define(func(op *operation.Op) error { return errors.Join(localStep(op, "do"), longSleep(op, "")) })
+	ttl := idem.WithTTL(time.Minute)
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, ttl, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+		t.Fatal(err)
+	}
+	if n := s.count(`select count(*) from idem.records where expires_at > clock_timestamp() + interval '100 years'`); n != 1 {
+		t.Error("the key expires while its operation is under way")
+	}
+	s.elapse()
+	s.work(t, d)
+	eventually(t, "the operation to end", func() bool { return s.count(`select count(*) from idem.records where state = 'completed'`) == 1 })
+	if n := s.count(`select count(*) from idem.records where expires_at = completed_at + interval '1 minute'`); n != 1 {
+		t.Error("the TTL of the caller does not count from the end")
+	}
+	if _, err := s.pool.Exec(t.Context(), `update idem.records set expires_at = clock_timestamp()`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashB, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) { // takes the record over
+		t.Fatal(err)
+	}
+	if n := s.count(`select count(*) from idem.operations`); n != 2 {
+		t.Errorf("%d operations", n)
+	}
+}
+
+func TestStepOfAnExpiredKeyThatFailsDoesNotGiveUpTheClaim(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := define(func(op *operation.Op) error {
+		_, err := operation.Tx(op, "fails", func(tx pgx.Tx) (int, error) { return 0, errDeclined })
+		if !errors.Is(err, errDeclined) {
+			t.Error(err)
+		}
+		return localStep(op, "do")
+	})
+	for n := range 2 {
+		if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
+			t.Fatal(err)
+		}
+		if did := s.did(); len(did) != n+1 {
+			t.Errorf("%v is committed", did)
+		}
+		if _, err := s.pool.Exec(t.Context(), `update idem.records set expires_at = clock_timestamp()`); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestNamesAndInputsAreCheckedBeforeAnythingIsDone(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for _, name := range []string{"", "a#2", "a\x00", strings.Repeat("x", 201), "\xff"} {
+		d := define(func(op *operation.Op) error { return localStep(op, name) })
+		if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrInvalidName) {
+			t.Errorf("a step %q: %v", name, err)
+		}
+		bad := operation.Define(name, func(*operation.Op, int) (idem.Response, error) { return created, nil })
+		if _, err := bad.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrInvalidName) {
+			t.Errorf("an operation %q: %v", name, err)
+		}
+	}
+	if _, err := s.checkout().Do(t.Context(), s.pool, scope, "k", hashA, strings.Repeat("x", 2<<20)); !errors.Is(err, operation.ErrValueTooLarge) {
+		t.Errorf("an input that is too large: %v", err)
+	}
+	if n := s.count(`select count(*) from idem.records`); n != 0 {
+		t.Error("something is on record")
+	}
+}

@@ -1,0 +1,199 @@
+package operation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/pgproxy"
+	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/operation"
+)
+
+const scope = "tenant-1/POST orders"
+
+var (
+	hashA = idem.Hash{1}
+	hashB = idem.Hash{2}
+)
+
+// limit is how long a test waits for a signal that has to come.
+const limit = 30 * time.Second
+
+// await returns once the channel is closed or has a value.
+func await[T any](t testing.TB, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(limit):
+		t.Fatalf("waited in vain for: %s", what)
+		panic("unreachable")
+	}
+}
+
+// eventually asks until the answer is yes.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for: %s", what)
+		}
+	}
+}
+
+// shop is what the operations of the tests write to: one row per step that is committed.
+type shop struct {
+	t    testing.TB
+	pool *pgxpool.Pool
+	dsn  string
+	bank *bank
+}
+
+func newShop(t testing.TB, configure ...func(*pgxpool.Config)) *shop {
+	t.Helper()
+	return shopOn(t, pgtest.DSN(t), configure...)
+}
+
+func shopOn(t testing.TB, dsn string, configure ...func(*pgxpool.Config)) *shop {
+	t.Helper()
+	s := &shop{t: t, pool: pgtest.Open(t, dsn, configure...), dsn: dsn, bank: &bank{}}
+	_, err := s.pool.Exec(context.Background(),
+		`create table if not exists done (id bigint generated always as identity primary key, step text not null, operation_id text)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func maxConns(n int32) func(*pgxpool.Config) {
+	return func(c *pgxpool.Config) { c.MaxConns = n }
+}
+
+// through returns the shop as a client behind a proxy sees it.
+func (s *shop) through(proxy *pgproxy.Proxy, configure ...func(*pgxpool.Config)) *shop {
+	s.t.Helper()
+	return &shop{t: s.t, pool: pgtest.Open(s.t, proxy.DSN(), configure...), dsn: proxy.DSN(), bank: s.bank}
+}
+
+// write returns the fn of a Tx that leaves a row, and answers with the name of the step.
+func write(step string) func(pgx.Tx) (string, error) {
+	return func(tx pgx.Tx) (string, error) {
+		id, _ := idem.OperationID(tx)
+		_, err := tx.Exec(context.Background(), `insert into done (step, operation_id) values ($1, $2)`, step, id)
+		return step + " is done", err
+	}
+}
+
+func writeUndo(step string) func(pgx.Tx) error {
+	return func(tx pgx.Tx) error {
+		_, err := write(step)(tx)
+		return err
+	}
+}
+
+// did returns the steps that are committed, in order.
+func (s *shop) did() []string {
+	s.t.Helper()
+	rows, err := s.pool.Query(context.Background(), `select step from done order by id`)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	steps, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return steps
+}
+
+func (s *shop) count(sql string, args ...any) int {
+	s.t.Helper()
+	var n int
+	if err := s.pool.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+func (s *shop) text(sql string, args ...any) string {
+	s.t.Helper()
+	var text string
+	if err := s.pool.QueryRow(context.Background(), sql, args...).Scan(&text); err != nil {
+		s.t.Fatal(err)
+	}
+	return text
+}
+
+// bank is another system. It keeps books of its own, and knows a key again.
+type bank struct {
+	mu      sync.Mutex
+	charges map[string]int // attempts by key
+	order   []string       // keys, as they were first seen
+}
+
+func (b *bank) charge(_ context.Context, key string) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.charges == nil {
+		b.charges = map[string]int{}
+	}
+	b.charges[key]++
+	if b.charges[key] == 1 {
+		b.order = append(b.order, key)
+	}
+	return "charged " + key, nil
+}
+
+// keys returns how many different keys the bank has seen, and how often it was asked.
+func (b *bank) keys() (different, asked int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, n := range b.charges {
+		asked += n
+	}
+	return len(b.charges), asked
+}
+
+var errDeclined = errors.New("the card is declined")
+
+var created = idem.Response{Status: 201, Body: []byte(`"created"`)}
+
+// checkout reserves, charges and confirms.
+func (s *shop) checkout() *operation.Definition[string] {
+	return operation.Define("checkout", func(op *operation.Op, in string) (idem.Response, error) {
+		if _, err := operation.Tx(op, "reserve", write("reserve "+in)); err != nil {
+			return idem.Response{}, err
+		}
+		if err := operation.UndoTx(op, "release", writeUndo("release "+in)); err != nil {
+			return idem.Response{}, err
+		}
+		charged, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge)
+		if err != nil {
+			return idem.Response{}, err
+		}
+		if _, err := operation.Tx(op, "confirm", write("confirm "+in)); err != nil {
+			return idem.Response{}, err
+		}
+		return idem.Response{Status: 201, Body: fmt.Appendf(nil, "%s: %s", in, charged)}, nil
+	})
+}
+
+// wantOnce fails the test unless the operation of the key was done once, in order, and charged under one key.
+func (s *shop) wantOnce(in string) {
+	s.t.Helper()
+	if got := fmt.Sprint(s.did()); got != fmt.Sprintf("[reserve %s confirm %s]", in, in) {
+		s.t.Errorf("what is committed is %s", got)
+	}
+	if n, _ := s.bank.keys(); n != 1 {
+		s.t.Errorf("the bank was charged under %d keys", n)
+	}
+}
+
+type pgxTx = pgx.Tx

@@ -1,0 +1,31 @@
+package operation
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+
+	"github.com/idem-go/idem/internal/store"
+)
+
+// keyTag begins what is hashed. It is frozen: other systems hold the keys.
+const keyTag = "idem.operation.key/1\n"
+
+// keyLength is how many characters a derived key has: 160 bits.
+const keyLength = 32
+
+// derivedKey returns the key by which a call is known to the other side. It is the same in every attempt and in every process:
+// nothing of an attempt, a time or an epoch goes into it.
+func derivedKey(operationID string, kind store.StepKind, name string) string {
+	h := sha256.New()
+	h.Write([]byte(keyTag))
+	var length [8]byte
+	for _, part := range []string{operationID, string(kind), name} {
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		h.Write(length[:])
+		h.Write([]byte(part))
+	}
+	return lower.EncodeToString(h.Sum(nil))[:keyLength]
+}
+
+var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)

@@ -1,0 +1,154 @@
+package operation_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/operation"
+)
+
+// The test binary is also the process that gets killed: with these variables set it works on one operation, says when it has
+// come to the point, and stays there.
+const (
+	victimOf = "IDEM_TEST_VICTIM_OF"
+	victimAt = "IDEM_TEST_VICTIM_AT"
+	victimIn = "IDEM_TEST_VICTIM_IN"
+)
+
+func TestMain(m *testing.M) {
+	if dsn := os.Getenv(victimOf); dsn != "" {
+		beVictim(dsn, os.Getenv(victimAt), os.Getenv(victimIn))
+	}
+	os.Exit(m.Run())
+}
+
+func beVictim(dsn, point, in string) {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, dsn)
+	if err == nil {
+		_, err = pointed(pool, func(at string) {
+			if at == point {
+				fmt.Println("at the point")
+				select {}
+			}
+		}).Do(ctx, pool, scope, "k", hashA, in)
+	}
+	fmt.Println("unexpected end:", err)
+	os.Exit(1)
+}
+
+// points are the places where a process is killed: between the commits, and in them.
+var points = []string{
+	"in reserve", "behind reserve", "before the charge", "charged", "behind the charge", "in confirm", "behind confirm",
+	"before the refund", "refunded", "in release",
+}
+
+// pointed is an operation that charges a bank which is a table, and ends in a rejection if it is asked to: then refund and
+// release undo it.
+func pointed(pool *pgxpool.Pool, at func(string)) *operation.Definition[string] {
+	return operation.Define("pointed", func(op *operation.Op, in string) (idem.Response, error) {
+		_, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (string, error) {
+			at("in reserve")
+			return write("reserve")(tx)
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		at("behind reserve")
+		err = operation.UndoTx(op, "release", func(tx pgx.Tx) error {
+			at("in release")
+			return writeUndo("release")(tx)
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		charged, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(ctx context.Context, key string) (string, error) {
+			at("before the charge")
+			defer at("charged")
+			return bankTable(ctx, pool, "charge", key)
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		err = operation.Undo(op, "refund", operation.Keyed(time.Hour), func(ctx context.Context, key string) error {
+			at("before the refund")
+			defer at("refunded")
+			_, err := bankTable(ctx, pool, "refund", key)
+			return err
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		at("behind the charge")
+		_, err = operation.Tx(op, "confirm", func(tx pgx.Tx) (string, error) {
+			at("in confirm")
+			return write("confirm")(tx)
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		at("behind confirm")
+		if in == "reject" {
+			return idem.Response{}, idem.Reject(declined)
+		}
+		return idem.Response{Status: 201, Body: []byte(charged)}, nil
+	})
+}
+
+// bankTable is another system, which all processes reach: it knows a key again.
+func bankTable(ctx context.Context, pool *pgxpool.Pool, what, key string) (string, error) {
+	_, err := pool.Exec(ctx, `insert into bank (what, key) values ($1, $2) on conflict (key) do update set asked = bank.asked + 1`, what, key)
+	return what + "d " + key, err
+}
+
+// newBankShop returns a shop whose bank is a table.
+func newBankShop(t testing.TB) *shop {
+	t.Helper()
+	s := newShop(t)
+	_, err := s.pool.Exec(t.Context(),
+		`create table bank (id bigint generated always as identity, what text not null, key text primary key, asked int not null default 1)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// victim is a process that works on the operation of the key "k".
+type victim struct {
+	cmd *exec.Cmd
+	out *bufio.Reader
+}
+
+// newVictim starts a process that stops at a point.
+func newVictim(t *testing.T, s *shop, point, in string) *victim {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), victimOf+"="+s.dsn, victimAt+"="+point, victimIn+"="+in)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	v := &victim{cmd: cmd, out: bufio.NewReader(out)}
+	t.Cleanup(v.kill)
+	if line, err := v.out.ReadString('\n'); line != "at the point\n" {
+		t.Fatalf("the victim said %q, %v", line, err)
+	}
+	return v
+}
+
+func (v *victim) kill() {
+	_ = v.cmd.Process.Kill()
+	_ = v.cmd.Wait()
+}

@@ -1,0 +1,262 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// Op is one run of the function of an operation, which takes its steps through it. It is of no use once the function has
+// returned.
+type Op struct {
+	work   *work
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	taking  sync.Mutex // a step is being taken
+	over    bool       // the function has returned
+	stopped *stop      // why no step is taken any more
+
+	tx      *txn.Tx // open, with a savepoint; nil if there is none
+	used    bool    // something has run behind the savepoint
+	savings int     // savepoints of tx
+	pending []store.RecordStep
+	signals []store.TakeSignal
+
+	seq         int // of the last step
+	occurrences map[string]int
+	undos       []undo
+}
+
+// definition is what is the same for all types of input.
+type definition struct {
+	name  string
+	codec Codec
+	err   error // why it cannot be used
+	// run calls the function with an input as it is stored.
+	run func(op *Op, input []byte) (idem.Response, error)
+}
+
+// work is an operation that this process works on.
+type work struct {
+	definition *definition
+	call       hold.Execution
+	instance   *instance
+
+	key       store.Key
+	operation string // its id
+	input     []byte
+	ttl       time.Duration
+	createdAt time.Time
+
+	// As last committed. The epoch is 0 as long as nothing is.
+	epoch     int
+	attempts  int // how often it was taken up without getting on
+	undoing   bool
+	cancelled bool
+	at        store.At
+	elapsed   func() time.Duration // since that step was begun
+	recorded  map[int]store.Step
+	loadedAt  time.Time // when that was read, by the database's clock
+	loaded    time.Time // and here
+
+	cause error // for which it was undone, and its key freed
+
+	// What calls have returned, by their place. It outlasts the loss of a transaction that was to record it.
+	returned map[int]store.Step
+}
+
+// undo is an undo that the function has registered.
+type undo struct {
+	step   step
+	safety Safety
+	tx     func(pgx.Tx) error
+	call   func(ctx context.Context, key string) error
+	covers int // the first step that it takes back
+}
+
+// ID returns the id of the operation. It is the same in every run, and known to the record of the key: carry it into events.
+// A signal is sent to it.
+func (op *Op) ID() string { return op.work.operation }
+
+// Context returns the context of this run. It ends when the caller leaves, when the Worker is told to stop, and when this
+// process may no longer work on the operation.
+func (op *Op) Context() context.Context { return op.ctx }
+
+// stop is why a run takes no more steps: every one of them answers with it, whatever the function makes of that.
+type stop struct {
+	why    why
+	reason string // of a parked operation
+	err    error
+}
+
+type why int
+
+const (
+	again     why = iota // the transaction is lost: run again from what is on record
+	lost                 // somebody else has taken the operation up
+	suspended            // it waits, and is for whoever comes when it is due
+	left                 // the caller has left
+	parked               // a person has to see to it
+	unknown              // the first COMMIT was not acknowledged
+	broken               // err says why
+	ended                // all that was on record was run: what follows is not to be done, because the operation is undone or cancelled
+)
+
+func (s *stop) Error() string {
+	switch {
+	case s.why == parked:
+		return fmt.Sprintf("%v: %s", ErrParked, s.reason)
+	case s.err != nil:
+		return fmt.Sprintf("operation: no further step is taken: %v", s.err)
+	}
+	return "operation: no further step is taken in this run"
+}
+
+func (s *stop) Unwrap() error {
+	if s.why == parked {
+		return ErrParked
+	}
+	return s.err
+}
+
+// halt ends the run: whatever the function does from here on has no effect.
+func (op *Op) halt(w why, err error) error {
+	if op.stopped == nil {
+		op.stopped = &stop{why: w, err: err}
+	}
+	return op.stopped
+}
+
+func (op *Op) park(format string, args ...any) error {
+	if op.stopped == nil {
+		op.stopped = &stop{why: parked, reason: fmt.Sprintf(format, args...)}
+	}
+	return op.stopped
+}
+
+// interrupted ends the run because its context has ended.
+func (op *Op) interrupted() error {
+	if cause := context.Cause(op.ctx); errors.Is(cause, errPresenceLost) {
+		return op.halt(again, cause)
+	}
+	return op.halt(left, context.Cause(op.ctx))
+}
+
+// step is a step that is being taken.
+type step struct {
+	seq   int
+	kind  store.StepKind
+	name  string      // with its number, if the name is used again
+	found *store.Step // what is on record of it
+}
+
+// enter begins a step, after which leave must follow if there is no error.
+func (op *Op) enter(kind store.StepKind, name string) (*step, error) {
+	if !op.taking.TryLock() {
+		return nil, fmt.Errorf("%w: step %q", ErrMisused, name)
+	}
+	s, err := op.find(kind, name)
+	if err != nil {
+		op.taking.Unlock()
+	}
+	return s, err
+}
+
+func (op *Op) leave() { op.taking.Unlock() }
+
+// find tells what is on record of the step that comes next.
+func (op *Op) find(kind store.StepKind, name string) (*step, error) {
+	if op.over {
+		return nil, fmt.Errorf("%w: step %q", ErrMisused, name)
+	}
+	if op.stopped != nil {
+		return nil, op.stopped
+	}
+	if err := checkName(name); err != nil {
+		return nil, op.halt(broken, err)
+	}
+	if op.ctx.Err() != nil {
+		return nil, op.interrupted()
+	}
+	op.seq++
+	s := &step{seq: op.seq, kind: kind, name: op.numbered(kind, name)}
+	recorded, ok := op.work.recorded[s.seq]
+	switch {
+	case ok && (recorded.Kind != kind || recorded.Name != s.name):
+		return nil, op.park("the code has changed: step %d is recorded as %s %q, and the code asks for %s %q", s.seq, recorded.Kind, recorded.Name, kind, s.name)
+	case ok:
+		s.found = &recorded
+	case op.work.undoing, op.work.cancelled && op.begins(s):
+		op.seq--
+		return nil, op.halt(ended, nil)
+	}
+	return s, nil
+}
+
+// begins reports whether a step that is not on record is something new: not a call that is under way, which is settled before it
+// is undone, nor what says how to undo.
+func (op *Op) begins(s *step) bool {
+	switch s.kind {
+	case store.UndoStep, store.UndoTxStep:
+		return false
+	case store.CallStep:
+		return op.work.at.Seq != s.seq
+	}
+	return true
+}
+
+// numbered returns the name, with a number if it is used again.
+func (op *Op) numbered(kind store.StepKind, name string) string {
+	if op.occurrences == nil {
+		op.occurrences = map[string]int{}
+	}
+	used := string(kind) + "\n" + name
+	op.occurrences[used]++
+	if n := op.occurrences[used]; n > 1 {
+		return fmt.Sprintf("%s#%d", name, n)
+	}
+	return name
+}
+
+// remember has a step recorded by the next commit.
+func (op *Op) remember(s *step, outcome store.StepOutcome, value []byte) {
+	op.pending = append(op.pending, store.RecordStep{
+		OperationID: op.work.operation,
+		Step:        store.Step{Seq: s.seq, Kind: s.kind, Name: s.name, Outcome: outcome, Value: value},
+	})
+}
+
+// replay returns what is on record of a step that is over.
+func (op *Op) replay(s *step) (value []byte, err error) {
+	if s.found.Outcome != store.StepFailed {
+		return s.found.Value, nil
+	}
+	failed, err := decodeFailure(s.found.Value)
+	if err != nil {
+		return nil, op.park("the recorded error of step %q does not decode", s.name)
+	}
+	return nil, failed
+}
+
+// result turns what a step returned into its value. A stored value that no longer decodes is a change of the code.
+func result[T any](op *Op, name string, stored []byte, err error) (T, error) {
+	var none T
+	if err != nil {
+		return none, err
+	}
+	value, err := decode[T](op.work.definition.codec, stored)
+	if err != nil {
+		return none, op.park("the recorded value of step %q does not decode into %T: the code has changed", name, none)
+	}
+	return value, nil
+}

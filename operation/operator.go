@@ -1,0 +1,133 @@
+package operation
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// What a person does about an operation.
+
+// Status tells how far an operation is.
+type Status struct {
+	Name     string
+	State    string // running, parked, completed, failed (rejected, and undone) or undone (ended in an error)
+	Undoing  bool
+	Step     string // the one under way, or waited for, as of the last commit
+	Since    time.Time
+	WakeAt   time.Time // when somebody looks at it again, if it waits
+	Attempts int       // how often it was taken up since it last got on
+	Reason   string    // why it is parked
+}
+
+// Show returns the status of an operation. The times are those of the database's clock.
+func Show(ctx context.Context, pool *pgxpool.Pool, id string) (Status, error) {
+	id, err := parsedID(id)
+	if err != nil {
+		return Status{}, err
+	}
+	engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
+	s := store.ShowOperation{OperationID: id}
+	if err := engine.Query(ctx, &s); err != nil {
+		return Status{}, err
+	}
+	if !s.Found {
+		return Status{}, ErrUnknownOperation
+	}
+	return Status{
+		Name: s.Name, State: string(s.State), Undoing: s.Undoing, Step: s.Step,
+		Since: s.Since, WakeAt: s.WakeAt, Attempts: s.Attempts, Reason: s.Reason,
+	}, nil
+}
+
+// Retry lets a parked operation go on as it is: because the code or the other side has changed. If a call that is Once is what
+// nobody knows the outcome of, it is parked again: see Resolve.
+func Retry(ctx context.Context, pool *pgxpool.Pool, id string) error {
+	return revive(ctx, pool, &store.ReviveOperation{OperationID: id}, nil)
+}
+
+// Cancel ends an operation that runs or is parked: it begins no step any more, settles the call that is under way, and is
+// undone. Its key is free after that, and whoever calls with it meanwhile gets ErrCancelled or idem.ErrInProgress.
+func Cancel(ctx context.Context, pool *pgxpool.Pool, id string) error {
+	return revive(ctx, pool, &store.ReviveOperation{OperationID: id, Cancel: true}, nil)
+}
+
+// Finding is what a person has found out about a call: Happened, or NotHappened.
+type Finding struct {
+	happened bool
+	value    any
+}
+
+// NotHappened says that the call was not made, and can not be any more: the operation makes it.
+var NotHappened = Finding{}
+
+// Happened says that the call was made, and what it has returned, which is stored as JSON. For an Undo the value is nil.
+func Happened(value any) Finding { return Finding{happened: true, value: value} }
+
+// Resolve says what became of the call that has parked an operation, and lets it go on from there. Of the options only
+// idem.WithSealer matters.
+func Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, opts ...idem.Option) error {
+	request := &store.ReviveOperation{OperationID: id, Unknown: true, Forget: !finding.happened}
+	if !finding.happened {
+		return revive(ctx, pool, request, nil)
+	}
+	value, err := jsonCodec{}.Encode(finding.value)
+	if err != nil {
+		return fmt.Errorf("operation: a value of type %T cannot be encoded: %w", finding.value, err)
+	}
+	call, err := hold.Settings(pool, "operator", "operator", idem.Hash{}, time.Hour, opts)
+	if err != nil {
+		return err
+	}
+	return revive(ctx, pool, request, func() (txn.Request, error) {
+		s := store.Step{Seq: request.Seq, Kind: store.CallStep, Name: request.Step, Outcome: store.StepDone}
+		if request.Undoing {
+			s.Kind, s.Outcome, value = store.UndoStep, store.StepUndone, nil
+		}
+		s.Value, err = seal(call.Sealer(), value, boundStep(request.OperationID, &s)...)
+		return &store.RecordStep{OperationID: request.OperationID, Step: s}, err
+	})
+}
+
+// revive lets an operation go on, together with what is recorded for it.
+func revive(ctx context.Context, pool *pgxpool.Pool, r *store.ReviveOperation, record func() (txn.Request, error)) (err error) {
+	if r.OperationID, err = parsedID(r.OperationID); err != nil {
+		return err
+	}
+	engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
+	show := store.ShowOperation{OperationID: r.OperationID}
+	tx, err := engine.Open(ctx, r, &show)
+	if err != nil {
+		return err
+	}
+	defer tx.Close()
+	switch {
+	case !show.Found:
+		return ErrUnknownOperation
+	case !r.Revived:
+		return fmt.Errorf("%w: it is %s", ErrNotParked, show.State)
+	case record == nil:
+		return tx.Commit(ctx)
+	}
+	step, err := record()
+	if err != nil {
+		return err
+	}
+	return tx.Commit(ctx, step)
+}
+
+func parsedID(id string) (string, error) {
+	var parsed pgtype.UUID
+	if parsed.Scan(id) != nil {
+		return "", ErrUnknownOperation
+	}
+	return parsed.String(), nil
+}

@@ -1,0 +1,142 @@
+package operation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/operation"
+)
+
+// unsure is an operation that is parked at a call that is Once. Its undo writes, and so does its end.
+func unsure(s *shop, calls *int, fail *error) *operation.Definition[int] {
+	return operation.Define("unsure", func(op *operation.Op, _ int) (idem.Response, error) {
+		if err := localStep(op, "before"); err != nil {
+			return idem.Response{}, err
+		}
+		if err := operation.UndoTx(op, "undo before", writeUndo("undo before")); err != nil {
+			return idem.Response{}, err
+		}
+		value, err := operation.Call(op, "call", operation.Once, func(context.Context, string) (string, error) {
+			*calls++
+			return "by the call", *fail
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		if err := operation.UndoTx(op, "undo call", writeUndo("undo call")); err != nil {
+			return idem.Response{}, err
+		}
+		_, err = operation.Tx(op, "after", write(value))
+		return created, err
+	})
+}
+
+func TestPersonResolvesRetriesOrCancelsWhatIsParked(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		do    func(ctx context.Context, s *shop, id string) error
+		calls int
+		want  []string
+		err   error
+	}{
+		{"it has happened", func(ctx context.Context, s *shop, id string) error {
+			return operation.Resolve(ctx, s.pool, id, operation.Happened("by a person"))
+		}, 1, []string{"before", "by a person"}, nil},
+		{"it has not happened", func(ctx context.Context, s *shop, id string) error {
+			return operation.Resolve(ctx, s.pool, id, operation.NotHappened)
+		}, 2, []string{"before", "by the call"}, nil},
+		{"nobody knows", func(ctx context.Context, s *shop, id string) error {
+			return operation.Retry(ctx, s.pool, id)
+		}, 1, []string{"before"}, operation.ErrParked},
+		{"it has happened, and is not wanted any more", func(ctx context.Context, s *shop, id string) error {
+			return errors.Join(operation.Resolve(ctx, s.pool, id, operation.Happened("by a person")), operation.Cancel(ctx, s.pool, id))
+		}, 1, []string{"before", "undo call", "undo before"}, operation.ErrCancelled},
+		{"it has not happened, and is not wanted any more", func(ctx context.Context, s *shop, id string) error {
+			return errors.Join(operation.Resolve(ctx, s.pool, id, operation.NotHappened), operation.Cancel(ctx, s.pool, id))
+		}, 1, []string{"before", "undo before"}, operation.ErrCancelled},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			calls, fail := 0, errTimeout
+			d := unsure(s, &calls, &fail)
+			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) {
+				t.Fatal(err)
+			}
+			id := s.text(`select id::text from idem.operations`)
+			status, err := operation.Show(t.Context(), s.pool, id)
+			if err != nil || status.State != "parked" || status.Step != "call" || status.Reason == "" || status.Name != "unsure" {
+				t.Errorf("%+v, %v", status, err)
+			}
+			fail = nil
+			if err := test.do(t.Context(), s, id); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, test.err) {
+				t.Errorf("got %v, want %v", err, test.err)
+			}
+			if calls != test.calls {
+				t.Errorf("%d calls, want %d", calls, test.calls)
+			}
+			if diff := cmp.Diff(test.want, s.did()); diff != "" {
+				t.Errorf("(-want +committed):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCancelEndsAnOperationThatRunsAndSettlesItsCallFirst(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := newBlocked(s, operation.Keyed(time.Hour))
+	answers := b.call(t.Context(), s, idem.WithWait(limit))
+	await(t, "the call", b.begun)
+	id := s.text(`select id::text from idem.operations`)
+	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
+		t.Fatal(err)
+	}
+	b.release <- nil // the call ends, and its commit is refused
+	b.release <- nil // it is made again, with the same key, because nobody has recorded it
+	if a := await(t, "the answer", answers); !errors.Is(a.err, operation.ErrCancelled) {
+		t.Errorf("the caller was told %v", a.err)
+	}
+	if n, asked := s.bank.keys(); n != 1 || asked != 2 {
+		t.Errorf("the bank saw %d keys in %d requests", n, asked)
+	}
+	if did := fmt.Sprint(s.did()); did != "[before]" { // it has no undo
+		t.Errorf("%s is committed", did)
+	}
+	if entry, err := idem.Lookup(t.Context(), s.pool, scope, "k"); err != nil || entry.State != idem.StateUnused {
+		t.Errorf("the key is %+v, %v", entry, err)
+	}
+}
+
+func TestOperatorIsToldWhatCannotBe(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	if _, err := s.checkout().Do(t.Context(), s.pool, scope, "k", hashA, "book"); err != nil {
+		t.Fatal(err)
+	}
+	id := s.text(`select id::text from idem.operations`)
+	for _, unknown := range []string{"", "'; drop table", "11111111-2222-4333-8444-555555555555"} {
+		if err := operation.Retry(t.Context(), s.pool, unknown); !errors.Is(err, operation.ErrUnknownOperation) {
+			t.Errorf("Retry of %q: %v", unknown, err)
+		}
+	}
+	for name, err := range map[string]error{
+		"Retry":   operation.Retry(t.Context(), s.pool, id),
+		"Cancel":  operation.Cancel(t.Context(), s.pool, id),
+		"Resolve": operation.Resolve(t.Context(), s.pool, id, operation.Happened(1)),
+	} {
+		if !errors.Is(err, operation.ErrNotParked) {
+			t.Errorf("%s of an operation that has ended: %v", name, err)
+		}
+	}
+}

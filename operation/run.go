@@ -1,0 +1,130 @@
+package operation
+
+import (
+	"context"
+	"time"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// work runs the function until the operation has ended, or goes on elsewhere. tx is the transaction that has claimed the key, if
+// nothing is committed yet.
+func (w *work) work(ctx context.Context, tx *txn.Tx) hold.Ending {
+	if w.recorded == nil {
+		w.recorded = map[int]store.Step{}
+	}
+	w.returned = map[int]store.Step{}
+	for pause, left := txn.RetryPause, w.call.Retries(); ; left-- {
+		op, end := w.run(ctx, tx)
+		if op.stopped == nil || op.stopped.why != again || w.epoch == 0 {
+			return end
+		}
+		tx = nil
+		cause := op.stopped.err
+		if left <= 0 || txn.Sleep(ctx, pause.Next()) != nil {
+			return w.giveUp(ctx, cause)
+		}
+		if end, ok := w.restart(ctx); !ok {
+			return end
+		}
+	}
+}
+
+// run runs the function once.
+func (w *work) run(ctx context.Context, tx *txn.Tx) (op *Op, end hold.Ending) {
+	op = &Op{work: w, tx: tx, savings: 1}
+	op.ctx, op.cancel = context.WithCancelCause(ctx)
+	defer op.cancel(nil)
+	returned := false
+	defer func() {
+		if !returned { // the function has panicked, or ended its goroutine
+			op.over = true
+			w.dropped(op)
+		}
+	}()
+	if w.instance != nil {
+		_ = op.register()
+	}
+	var resp idem.Response
+	var err error
+	if op.stopped == nil {
+		resp, err = w.definition.run(op, w.input)
+	}
+	op.over = true
+	end = op.end(resp, err)
+	returned = true
+	return op, end
+}
+
+// dropped lets go of an operation whose function has panicked.
+func (w *work) dropped(op *Op) {
+	op.close(nil)
+	if w.instance == nil {
+		return
+	}
+	if w.epoch == 0 {
+		w.instance.leave(w.operation, false)
+		w.abandon(hold.Ending{})
+		return
+	}
+	w.letGo(backoff(w.attempts), hold.Ending{})
+}
+
+// end tells what the run has come to, and says so to the database.
+func (op *Op) end(resp idem.Response, err error) hold.Ending {
+	w := op.work
+	if op.stopped == nil && op.unread() {
+		_ = op.park("the code has changed: it no longer asks for step %q, which is recorded", op.firstUnread())
+	}
+	if s := op.stopped; s != nil && s.why != ended {
+		return op.endStopped(s)
+	}
+	if w.epoch == 0 {
+		return w.unheld(hold.Ending{Outcome: hold.Unheld, Response: hold.Response(resp), Err: err})
+	}
+	if op.stopped != nil && w.cancelled {
+		return op.undo(hold.Response{}, false, ErrCancelled)
+	}
+	rejected, isRejected := hold.Response{}, false
+	if err != nil {
+		rejected, isRejected = w.call.Rejection(err)
+	}
+	switch {
+	case err == nil && w.undoing, err == nil && op.stopped != nil:
+		_ = op.park("the code has changed: it was decided that the operation is undone, and the function no longer says so")
+		return op.endStopped(op.stopped)
+	case err == nil:
+		return op.finish(hold.Response(resp))
+	case isRejected, IsFinal(err):
+		return op.undo(rejected, isRejected, err)
+	case op.stopped != nil, w.undoing:
+		_ = op.park("the code has changed: it was decided that the operation is undone, and the function asks for more: %q", op.work.at.Step)
+		return op.endStopped(op.stopped)
+	}
+	op.close(nil)
+	return w.letGo(backoff(w.attempts), hold.Ending{Outcome: hold.Failed, Err: err})
+}
+
+// unread reports whether something is on record that the function has not asked for.
+func (op *Op) unread() bool { return len(op.work.recorded) > op.seq }
+
+func (op *Op) firstUnread() string { return op.work.recorded[op.seq+1].Name }
+
+// restart takes the operation up again that this process was working on, and reads what is on record. Somebody else may have it
+// by now.
+func (w *work) restart(ctx context.Context) (hold.Ending, bool) {
+	w.instance.leave(w.operation, true)
+	w.abandon(hold.Ending{})
+	return w.takeUp(ctx)
+}
+
+// giveUp ends the call of an operation that cannot go on because of cause.
+func (w *work) giveUp(ctx context.Context, cause error) hold.Ending {
+	if ctx.Err() != nil {
+		return w.letGo(0, hold.Ending{Outcome: hold.Failed, Err: leaving(ctx)})
+	}
+	return w.letGo(time.Second, hold.Ending{Outcome: hold.Failed, Err: cause})
+}

@@ -1,0 +1,52 @@
+package operation_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/operation"
+	"github.com/idem-go/idem/seal"
+)
+
+// What an operation keeps is as secret as its answer, whoever goes on with it.
+func TestInputsAndValuesAreSealedWhereASealerIsSet(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	sealer := seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": bytes.Repeat([]byte{7}, 32)}})
+	d := operation.Define("secret", func(op *operation.Op, in string) (idem.Response, error) {
+		value, err := operation.Tx(op, "keep", func(pgxTx) (string, error) { return "the secret value", nil })
+		if err != nil {
+			return idem.Response{}, err
+		}
+		if err := operation.Sleep(op, "pause", 20*3600e9); err != nil {
+			return idem.Response{}, err
+		}
+		return idem.Response{Status: 200, Body: []byte(in + ", " + value)}, nil
+	})
+	sealed := idem.WithSealer(sealer)
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "the secret input", sealed, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+		t.Fatal(err)
+	}
+	if n := s.count(`select count(*) from idem.operations o join idem.steps s on s.operation_id = o.id
+		where position('secret'::bytea in o.input) > 0 or position('secret'::bytea in s.value) > 0`); n != 0 {
+		t.Error("a secret is readable")
+	}
+	s.elapse()
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)); !errors.Is(err, idem.ErrUnreadable) {
+		t.Errorf("without a Sealer: %v", err)
+	}
+	if _, err := s.pool.Exec(t.Context(), `update idem.operations set wake_at = clock_timestamp()`); err != nil {
+		t.Fatal(err)
+	}
+	s.workWith(t, operation.WorkerConfig{Options: []idem.Option{sealed}}, d)
+	eventually(t, "the operation to end", func() bool { return s.count(`select count(*) from idem.records where state = 'completed'`) == 1 })
+	if n := s.count(`select count(*) from idem.records where position('secret'::bytea in body) > 0 or sealed_by is null`); n != 0 {
+		t.Error("the answer is readable")
+	}
+	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", sealed)
+	if err != nil || string(res.Body) != "the secret input, the secret value" {
+		t.Errorf("%s, %v", res.Body, err)
+	}
+}

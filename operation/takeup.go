@@ -1,0 +1,157 @@
+package operation
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// maxAttempts is how often an operation is taken up without getting on. One more, and it is parked: it may be one that kills
+// its process each time.
+const maxAttempts = 20
+
+// takeUp makes the operation this process's own, if it is nobody's. Otherwise the ending says why.
+func (w *work) takeUp(ctx context.Context) (hold.Ending, bool) {
+	instance, err := adopt(ctx, w.call.Engine())
+	if err != nil {
+		return w.unavailable(ctx, err), false
+	}
+	w.instance = instance
+	take := store.TakeOperation{OperationID: w.operation, Owner: instance.number, Epoch: w.epoch}
+	steps := store.LoadSteps{OperationID: w.operation}
+	show := store.ShowOperation{OperationID: w.operation}
+	reserved := false
+	err = instance.alone(ctx, func() error {
+		reserved = instance.reserve(w.operation)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return w.abandon(w.unavailable(ctx, err)), false
+	case !reserved: // another goroutine of this process works on it
+		return w.abandon(hold.Ending{Outcome: hold.Elsewhere}), false
+	}
+	err = w.call.Engine().Query(ctx, &take, &steps, &show)
+	switch {
+	case err != nil:
+		instance.leave(w.operation, true)
+		return w.abandon(w.unavailable(ctx, err)), false
+	case !take.Found:
+		instance.leave(w.operation, false)
+		return w.abandon(w.elsewhere(&show)), false
+	}
+	if err := w.adopted(&take.Taken, &steps); err != nil {
+		return w.letGo(backoff(take.Taken.Attempts), hold.Ending{Outcome: hold.Failed, Err: err}), false
+	}
+	if take.Taken.Name != w.definition.name {
+		return w.letGo(0, hold.Ending{Outcome: hold.Failed, Err: fmt.Errorf("operation: the key belongs to an operation %q, not %q", take.Taken.Name, w.definition.name)}), false
+	}
+	return w.bounded(ctx, take.Taken.Attempts)
+}
+
+// bounded parks an operation that was taken up too often.
+func (w *work) bounded(ctx context.Context, attempts int) (hold.Ending, bool) {
+	w.attempts = attempts
+	if attempts <= maxAttempts {
+		return hold.Ending{}, true
+	}
+	return w.parkNow(ctx, w.at.Step, "it was taken up %d times without getting on: does it kill its process?", maxAttempts), false
+}
+
+// abandon gives the instance back.
+func (w *work) abandon(end hold.Ending) hold.Ending {
+	w.instance.release()
+	w.instance = nil
+	return end
+}
+
+// elsewhere tells of an operation that is not to be had.
+func (w *work) elsewhere(show *store.ShowOperation) hold.Ending {
+	switch {
+	case !show.Found, show.State == store.OperationRunning:
+		return hold.Ending{Outcome: hold.Elsewhere}
+	case show.State == store.OperationParked:
+		return hold.Ending{Outcome: hold.Failed, Err: &ParkedError{
+			OperationID: w.operation, Step: show.Step, Reason: show.Reason, Since: show.Since,
+		}}
+	case show.State == store.OperationUndone && w.cause != nil: // by this very run, whose COMMIT was not acknowledged
+		return hold.Ending{Outcome: hold.Failed, Err: w.cause}
+	}
+	return hold.Ending{Outcome: hold.Ended}
+}
+
+// unavailable is the ending of a call that could not ask the database.
+func (w *work) unavailable(ctx context.Context, err error) hold.Ending {
+	if ctx.Err() != nil {
+		return hold.Ending{Outcome: hold.Failed, Err: leaving(ctx)}
+	}
+	if txn.Transient(err) {
+		return hold.Ending{Outcome: hold.Undone, Err: err}
+	}
+	return hold.Ending{Outcome: hold.Failed, Err: err}
+}
+
+// adopted takes over what is on record.
+func (w *work) adopted(t *store.Taken, steps *store.LoadSteps) (err error) {
+	w.key = w.call.Key(t.OperationID)
+	w.createdAt = t.CreatedAt
+	w.epoch, w.undoing, w.cancelled = t.Epoch, t.Undoing, t.Cancelled
+	w.at = store.At{Step: t.Step, Seq: t.Seq, Tries: t.Tries}
+	w.loaded, w.loadedAt = time.Now(), t.LoadedAt
+	age, loaded := t.LoadedAt.Sub(t.Since), w.loaded
+	w.elapsed = func() time.Duration { return age + time.Since(loaded) }
+	w.recorded = make(map[int]store.Step, len(steps.Steps))
+	if w.input, err = open(w.call.Sealer(), t.Input, boundInput(w.operation)...); err != nil {
+		return err
+	}
+	for _, s := range steps.Steps {
+		if s.Value, err = open(w.call.Sealer(), s.Value, boundStep(w.operation, &s)...); err != nil {
+			return err
+		}
+		w.recorded[s.Seq] = s
+	}
+	return nil
+}
+
+// letGoLimit bounds what is said to the database after a caller has left.
+const letGoLimit = 5 * time.Second
+
+// letGo lets whoever comes go on, after pause, and gives the instance back.
+func (w *work) letGo(pause time.Duration, end hold.Ending) hold.Ending {
+	ctx, cancel := context.WithTimeout(context.Background(), letGoLimit)
+	defer cancel()
+	err := w.call.Engine().Query(ctx, store.ReleaseOperation{OperationID: w.operation, Epoch: w.epoch, Pause: pause})
+	w.instance.leave(w.operation, err != nil)
+	return w.abandon(end)
+}
+
+// leaving is the error of a caller that leaves an operation to others.
+func leaving(ctx context.Context) error {
+	return fmt.Errorf("operation: its caller has left: %w: %w", idem.ErrInProgress, context.Cause(ctx))
+}
+
+// backoff is the pause before an operation is gone on with whose function has returned an error.
+func backoff(attempts int) time.Duration {
+	return time.Second << min(attempts, 6)
+}
+
+// parkNow stops the operation until a person has seen to it.
+func (w *work) parkNow(ctx context.Context, step, reason string, args ...any) hold.Ending {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), letGoLimit)
+	defer cancel()
+	park := store.ParkOperation{OperationID: w.operation, Epoch: w.epoch, Step: step, Reason: fmt.Sprintf(reason, args...)}
+	err := w.call.Engine().Query(ctx, &park)
+	w.instance.leave(w.operation, err != nil)
+	switch {
+	case err != nil:
+		return w.abandon(hold.Ending{Outcome: hold.Failed, Err: err})
+	case !park.Parked: // somebody else has it
+		return w.abandon(hold.Ending{Outcome: hold.Elsewhere})
+	}
+	return w.abandon(hold.Ending{Outcome: hold.Failed, Err: &ParkedError{OperationID: w.operation, Step: step, Reason: park.Reason}})
+}

@@ -1,0 +1,88 @@
+package operation
+
+import (
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// Tx is a step in Postgres: what fn writes through its tx, and the memory of its value, are committed together. Neighbouring Tx
+// share one transaction, which is committed when something needs it to be: a Call, a Sleep, an Await, the end of the operation,
+// or Checkpoint. What is true of the fn of idem.Do is true of this one.
+//
+// If fn returns an error its writes are undone, and the error goes to the function, which may go another way; those of the steps
+// before it stay. Errors that pass, such as a deadlock or a lost connection, are not shown to the function: it is run again,
+// from what is on record.
+func Tx[T any](op *Op, name string, fn func(tx pgx.Tx) (T, error)) (T, error) {
+	s, err := op.enter(store.TxStep, name)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	defer op.leave()
+	if s.found != nil {
+		stored, err := op.replay(s)
+		return result[T](op, s.name, stored, err)
+	}
+	var shown T
+	err = op.inTx(s, func(tx pgx.Tx) (stored []byte, err error) {
+		value, err := fn(tx)
+		if err != nil {
+			return nil, err
+		}
+		stored, shown, err = encode(op.work.definition.codec, value)
+		return stored, err
+	}, store.StepDone)
+	return shown, err
+}
+
+// inTx runs a step in the transaction.
+func (op *Op) inTx(s *step, fn func(pgx.Tx) ([]byte, error), outcome store.StepOutcome) error {
+	if err := op.begin(); err != nil {
+		return err
+	}
+	op.used = true
+	var value []byte
+	_, err := op.tx.Run(op.work.operation, func(tx pgx.Tx) (bool, error) {
+		var err error
+		value, err = fn(tx)
+		return false, err
+	})
+	if err != nil {
+		return op.undoStep(s, err)
+	}
+	op.remember(s, outcome, value)
+	return nil
+}
+
+// undoStep undoes what a step has written that returned err, if the transaction goes on without it.
+func (op *Op) undoStep(s *step, err error) error {
+	switch {
+	case op.ctx.Err() != nil:
+		return op.interrupted()
+	case errors.Is(err, idem.ErrTxEnded), txn.TooSlow(err):
+		return op.halt(broken, err)
+	case txn.Transient(err), txn.Stale(err):
+		return op.halt(again, err)
+	}
+	if undone := op.tx.Ask(op.ctx, store.UndoStepWrites{}); undone != nil {
+		switch {
+		case txn.HasCode(undone, "3B001", "25P01"):
+			return op.halt(broken, txn.Ended("its savepoint is gone", err))
+		case errors.Is(err, idem.ErrTxAborted):
+			return op.halt(again, err)
+		}
+		return op.failed(undone)
+	}
+	op.used = false
+	var rejected *idem.Response
+	if resp, ok := op.work.call.Rejection(err); ok {
+		rejected = &idem.Response{Status: resp.Status, Header: resp.Header, Body: resp.Body}
+	}
+	op.remember(s, store.StepFailed, encodeFailure(err, rejected))
+	return err
+}

@@ -1,0 +1,167 @@
+package operation
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// UndoTx registers what takes back, in Postgres, the steps since the last Undo or UndoTx. It is run if the operation ends in
+// idem.Reject or in an error that is Final: in reverse order, as a step like any other, once. Steps that were never committed
+// are rolled back, and what would undo them is not run. If fn returns an error that does not pass, the operation is parked.
+func UndoTx(op *Op, name string, fn func(tx pgx.Tx) error) error {
+	return op.registerUndo(store.UndoTxStep, name, undo{tx: fn})
+}
+
+// Undo registers what takes back, outside of Postgres, the steps since the last Undo or UndoTx: a refund for a charge. What
+// is said of UndoTx and of Call is true of it, too. An error that is Final parks the operation.
+func Undo(op *Op, name string, safety Safety, fn func(ctx context.Context, key string) error) error {
+	return op.registerUndo(store.UndoStep, name, undo{safety: safety, call: fn})
+}
+
+func (op *Op) registerUndo(kind store.StepKind, name string, u undo) error {
+	s, err := op.enter(kind, name)
+	if err != nil {
+		return err
+	}
+	defer op.leave()
+	if kind == store.UndoStep && !u.safety.isValid() {
+		return op.halt(broken, errors.New("operation: Undo needs a safety: Keyed with a window, Asked, or Once"))
+	}
+	u.step, u.covers = *s, 1
+	if n := len(op.undos); n > 0 {
+		u.covers = op.undos[n-1].step.seq + 1
+		if u.covers == s.seq { // nothing has come between: both take back the same
+			u.covers = op.undos[n-1].covers
+		}
+	}
+	op.undos = append(op.undos, u)
+	if s.found == nil {
+		op.remember(s, store.StepRegistered, nil)
+	}
+	return nil
+}
+
+// undo takes back what was done, in reverse order, and ends the operation.
+func (op *Op) undo(resp hold.Response, rejected bool, cause error) hold.Ending {
+	w := op.work
+	op.close(nil)
+	last := commit{free: true, undoing: true, state: store.OperationFailed}
+	var complete *store.Complete
+	if rejected {
+		var err error
+		if complete, err = w.call.Completion(&w.key, resp, store.Failed); err != nil {
+			return w.letGo(backoff(w.attempts), hold.Ending{Outcome: hold.Failed, Err: err})
+		}
+	}
+	op.dropRolledBack()
+	w.undoing, op.stopped = true, nil
+	for i := len(op.undos) - 1; i >= 0; i-- {
+		if err := op.runUndo(&op.undos[i]); err != nil {
+			return op.endStopped(op.stopped)
+		}
+	}
+	if rejected {
+		return op.complete(complete, resp, last)
+	}
+	last.state, w.cause = store.OperationUndone, cause
+	last.with = []txn.Request{&store.Hold{Key: &w.key, Room: store.Free}}
+	if err := op.commit(last); err != nil {
+		return op.endStopped(op.stopped)
+	}
+	w.instance.leave(w.operation, false)
+	return w.abandon(hold.Ending{Outcome: hold.Failed, Err: cause})
+}
+
+// dropRolledBack marks the steps that were rolled back with the transaction, which has not been committed. They are recorded
+// all the same, or the function would not come as far again, and so would not register its undos.
+func (op *Op) dropRolledBack() {
+	undone := map[int]bool{}
+	for i := range op.pending {
+		s := &op.pending[i].Step
+		if s.Kind == store.TxStep && s.Outcome == store.StepDone {
+			s.Outcome = store.StepRolledBack
+			undone[s.Seq] = true
+		}
+	}
+	for _, u := range op.undos {
+		needed := u.covers == u.step.seq // it was registered before anything else
+		for seq := u.covers; seq < u.step.seq; seq++ {
+			needed = needed || op.counts(seq, undone)
+		}
+		if !needed {
+			op.settle(&u.step)
+		}
+	}
+}
+
+// counts reports whether a step has to be taken back.
+func (op *Op) counts(seq int, rolledBack map[int]bool) bool {
+	if s, ok := op.work.recorded[seq]; ok {
+		return s.Outcome == store.StepDone && (s.Kind == store.TxStep || s.Kind == store.CallStep)
+	}
+	for i := range op.pending {
+		if s := &op.pending[i].Step; s.Seq == seq {
+			return s.Outcome == store.StepDone && s.Kind == store.CallStep && !rolledBack[seq]
+		}
+	}
+	return false
+}
+
+// settle marks an undo as one that is not needed.
+func (op *Op) settle(s *step) {
+	for i := range op.pending {
+		if op.pending[i].Step.Seq == s.seq {
+			op.pending[i].Step.Outcome = store.StepUndone
+			return
+		}
+	}
+	op.remember(s, store.StepUndone, nil)
+}
+
+// runUndo runs one undo, unless that was done.
+func (op *Op) runUndo(u *undo) error {
+	outcome := store.StepRegistered
+	if s, ok := op.work.recorded[u.step.seq]; ok {
+		outcome = s.Outcome
+	}
+	pending := -1
+	for i := range op.pending {
+		if op.pending[i].Step.Seq == u.step.seq {
+			pending, outcome = i, op.pending[i].Step.Outcome
+		}
+	}
+	if outcome == store.StepUndone {
+		return nil
+	}
+	if u.tx == nil {
+		return op.undoOutside(u)
+	}
+	if pending >= 0 { // its place is taken by the outcome
+		op.pending = append(op.pending[:pending], op.pending[pending+1:]...)
+	}
+	err := op.inTx(&u.step, func(tx pgx.Tx) ([]byte, error) { return nil, u.tx(tx) }, store.StepUndone)
+	if err != nil && op.stopped == nil {
+		return op.park("undo %q has failed: %v", u.step.name, err)
+	}
+	return err
+}
+
+// undoOutside makes a call that takes something back.
+func (op *Op) undoOutside(u *undo) error {
+	s := u.step
+	_, err := op.callOut(&outside{
+		step: &s, safety: u.safety, key: derivedKey(op.work.operation, s.kind, s.name),
+		call:   func(ctx context.Context, key string) ([]byte, error) { return nil, u.call(ctx, key) },
+		encode: func(any) ([]byte, error) { return nil, nil },
+	})
+	if err != nil && op.stopped == nil {
+		return op.park("undo %q has failed: %v", u.step.name, err)
+	}
+	return err
+}

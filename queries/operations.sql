@@ -1,0 +1,222 @@
+-- name: Hold :one
+-- Hold makes the record that this transaction has claimed, or holds, one of an operation: the key is in progress without a
+-- transaction, for as long as room says. No room at all frees the key. Like Complete it is an upsert, and divides by zero
+-- where there is nothing to hold.
+INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state)
+VALUES (@scope::pg_catalog.text, @key::pg_catalog.text, ''::pg_catalog.bytea, (@operation_id::pg_catalog.text)::pg_catalog.uuid,
+        pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp(), 'running')
+ON CONFLICT (scope, key) DO UPDATE
+SET state = EXCLUDED.state, expires_at = EXCLUDED.expires_at OPERATOR(pg_catalog.+) @room::pg_catalog.interval
+RETURNING (1 OPERATOR(pg_catalog./) (CASE
+            WHEN pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) @operation_id::pg_catalog.text
+             AND r.operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+             AND pg_catalog.length(r.hash) OPERATOR(pg_catalog.>) 0 THEN 1 ELSE 0 END)::pg_catalog.int4)::pg_catalog.int4 AS one;
+
+-- name: BeginOperation :exec
+-- BeginOperation writes down an operation with its first commit. Without an owner it is for whoever comes, after pause. When
+-- the key was claimed travels as the time since 1970, because no setting of a session reads that in another way.
+INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, epoch, owner, state, undoing, step, seq, since,
+                             wake_at, tries, attempts)
+VALUES ((@operation_id::pg_catalog.text)::pg_catalog.uuid, @scope::pg_catalog.text, @key::pg_catalog.text, @hash::pg_catalog.bytea,
+        @name::pg_catalog.text, @ttl::pg_catalog.int8, '1970-01-01 00:00:00+00'::pg_catalog.timestamptz OPERATOR(pg_catalog.+) @claimed::pg_catalog.interval,
+        @input::pg_catalog.bytea, 1, sqlc.narg(owner)::pg_catalog.int4,
+        'running', false, @step::pg_catalog.text, @seq::pg_catalog.int4, pg_catalog.clock_timestamp(),
+        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @pause::pg_catalog.interval, 0, 0);
+
+-- name: AdvanceOperation :one
+-- AdvanceOperation is in every later commit of an operation, and fences it: it divides by zero, so that a COMMIT behind it is
+-- not reached, if somebody else has taken the operation up, or if this is not the transaction that was begun for it.
+WITH advanced AS (
+    UPDATE idem.operations o
+    SET owner = sqlc.narg(owner)::pg_catalog.int4, state = @state::pg_catalog.text, undoing = @undoing::pg_catalog.bool,
+        step = @step::pg_catalog.text, seq = @seq::pg_catalog.int4,
+        since = CASE WHEN o.seq OPERATOR(pg_catalog.=) @seq::pg_catalog.int4 THEN o.since ELSE pg_catalog.clock_timestamp() END,
+        wake_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @pause::pg_catalog.interval,
+        tries = @tries::pg_catalog.int4, attempts = 0,
+        ended_at = CASE WHEN @state::pg_catalog.text OPERATOR(pg_catalog.<>) 'running' THEN pg_catalog.clock_timestamp() END
+    WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+      AND o.epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4
+      AND o.state OPERATOR(pg_catalog.=) 'running'
+      AND pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) @operation_id::pg_catalog.text
+    RETURNING 1
+)
+SELECT (1 OPERATOR(pg_catalog./) pg_catalog.count(*)::pg_catalog.int4)::pg_catalog.int4 AS one
+FROM advanced;
+
+-- name: RecordStep :exec
+-- RecordStep remembers a step. It travels behind AdvanceOperation or BeginOperation, which say whether it may.
+INSERT INTO idem.steps (operation_id, seq, kind, name, due_at, recorded_at, outcome, value)
+VALUES ((@operation_id::pg_catalog.text)::pg_catalog.uuid, @seq::pg_catalog.int4, @kind::pg_catalog.text, @name::pg_catalog.text,
+        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) sqlc.narg(pause)::pg_catalog.interval, pg_catalog.clock_timestamp(),
+        @outcome::pg_catalog.text, @value::pg_catalog.bytea)
+ON CONFLICT (operation_id, seq) DO UPDATE
+SET recorded_at = EXCLUDED.recorded_at, outcome = EXCLUDED.outcome, value = EXCLUDED.value;
+
+-- name: LoadSteps :many
+-- LoadSteps reads all that an operation remembers.
+SELECT seq, kind, name, outcome, value,
+       pg_catalog.timestamptz_send(due_at)::pg_catalog.bytea AS due_at,
+       pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
+FROM idem.steps
+WHERE operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+ORDER BY seq;
+
+-- name: TakeOperation :one
+-- TakeOperation takes one operation up, in an epoch of its own, if it is due and nobody who is there works on it: if its owner
+-- has neither a lock nor a lease, or is this process, which asks only for what it does not work on. Whoever has been its owner
+-- in the epoch that it names may take it up again at any time. It waits for nobody: a row that is locked is one that is being
+-- committed.
+UPDATE idem.operations AS o
+SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = @owner::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1
+WHERE o.id OPERATOR(pg_catalog.=) (
+    SELECT c.id FROM idem.operations c
+    WHERE c.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+      AND c.state OPERATOR(pg_catalog.=) 'running'
+      AND (c.epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4 OR (
+            (c.wake_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
+             OR EXISTS (SELECT 1 FROM idem.signals s
+                        WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND s.name OPERATOR(pg_catalog.=) c.step AND NOT s.taken))
+            AND (c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
+                 OR c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(
+                        SELECT l.objid::pg_catalog.int8::pg_catalog.int4 FROM pg_catalog.pg_locks l
+                        WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
+                          AND l.classid OPERATOR(pg_catalog.=) (1768187247::pg_catalog.int8)::pg_catalog.oid
+                          AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+                        UNION ALL
+                        SELECT e.instance FROM idem.leases e
+                        WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))))
+    FOR UPDATE SKIP LOCKED)
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts,
+          pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
+          pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
+          pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at;
+
+-- name: TakeOperations :many
+-- TakeOperations takes up what is due of these names, the longest due first. running lists the operations that this process
+-- works on: one that has its number and is not among them was lost by it, and counts as nobody's.
+WITH due AS (
+    SELECT c.id FROM idem.operations c
+    WHERE c.state OPERATOR(pg_catalog.=) 'running'
+      AND c.name OPERATOR(pg_catalog.=) ANY ((@names::pg_catalog.text)::pg_catalog.text[])
+      AND (c.wake_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
+           OR c.id OPERATOR(pg_catalog.=) ANY (ARRAY(
+                SELECT s.operation_id FROM idem.signals s
+                JOIN idem.operations w ON w.id OPERATOR(pg_catalog.=) s.operation_id
+                WHERE NOT s.taken AND w.state OPERATOR(pg_catalog.=) 'running' AND w.step OPERATOR(pg_catalog.=) s.name)))
+      AND c.id OPERATOR(pg_catalog.<>) ALL ((@running::pg_catalog.text)::pg_catalog.uuid[])
+      AND (c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
+           OR c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(
+                    SELECT l.objid::pg_catalog.int8::pg_catalog.int4 FROM pg_catalog.pg_locks l
+                    WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
+                      AND l.classid OPERATOR(pg_catalog.=) (1768187247::pg_catalog.int8)::pg_catalog.oid
+                      AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+                    UNION ALL
+                    SELECT e.instance FROM idem.leases e
+                    WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))
+    ORDER BY c.wake_at
+    LIMIT @room::pg_catalog.int4
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE idem.operations AS o
+SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = @owner::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1
+FROM due
+WHERE o.id OPERATOR(pg_catalog.=) due.id
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts,
+          pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
+          pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
+          pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at;
+
+-- name: ShowOperation :one
+-- ShowOperation tells how far an operation is.
+SELECT o.name, o.state, o.epoch, o.undoing, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
+       pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
+       pg_catalog.timestamptz_send(o.wake_at)::pg_catalog.bytea AS wake_at,
+       pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
+FROM idem.operations o
+WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid;
+
+-- name: ReleaseOperation :exec
+-- ReleaseOperation lets go of an operation: whoever comes goes on, after pause.
+UPDATE idem.operations
+SET owner = NULL, wake_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @pause::pg_catalog.interval
+WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+  AND epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running';
+
+-- name: ParkOperation :execrows
+-- ParkOperation stops an operation until a person has seen to it.
+UPDATE idem.operations
+SET state = 'parked', owner = NULL, reason = @reason::pg_catalog.text, step = @step::pg_catalog.text
+WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+  AND epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running';
+
+-- name: ReviveOperation :one
+-- ReviveOperation lets an operation go on that is parked: forgetting which call was under way, if that has not happened, or
+-- towards its end, if it is cancelled. An operation that runs can only be cancelled; whoever works on it is fenced off.
+UPDATE idem.operations
+SET state = 'running', owner = NULL, epoch = epoch OPERATOR(pg_catalog.+) 1, attempts = 0, tries = 0, reason = NULL,
+    wake_at = pg_catalog.clock_timestamp(), cancelled = cancelled OR @cancel::pg_catalog.bool,
+    seq = CASE WHEN @forget::pg_catalog.bool THEN 0 ELSE seq END
+WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+  AND (state OPERATOR(pg_catalog.=) 'parked' OR state OPERATOR(pg_catalog.=) 'running' AND @cancel::pg_catalog.bool)
+  AND (NOT @unknown::pg_catalog.bool OR seq OPERATOR(pg_catalog.>) 0)
+RETURNING seq, step, undoing;
+
+-- name: Disown :exec
+-- Disown lets go of the operations that have the number of this process without its working on them.
+UPDATE idem.operations
+SET owner = NULL
+WHERE state OPERATOR(pg_catalog.=) 'running' AND owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
+  AND id OPERATOR(pg_catalog.<>) ALL ((@running::pg_catalog.text)::pg_catalog.uuid[]);
+
+-- name: SendSignal :one
+-- SendSignal leaves a value for an operation, unless there is one of that name. It locks nothing of the operation, which may
+-- be at any point of its course: whoever looks for operations that are due finds the signal.
+WITH target AS (
+    SELECT id FROM idem.operations WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+), sent AS (
+    INSERT INTO idem.signals (operation_id, name, sent_at, value, taken)
+    SELECT target.id, @name::pg_catalog.text, pg_catalog.clock_timestamp(), @value::pg_catalog.bytea, false FROM target
+    ON CONFLICT (operation_id, name) DO NOTHING
+)
+SELECT (pg_catalog.count(*) OPERATOR(pg_catalog.>) 0)::pg_catalog.bool AS known FROM target;
+
+-- name: ReadSignal :one
+-- ReadSignal reads what was sent.
+SELECT value FROM idem.signals
+WHERE operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+  AND name OPERATOR(pg_catalog.=) @name::pg_catalog.text;
+
+-- name: TakeSignal :exec
+-- TakeSignal says that the operation has recorded a signal.
+UPDATE idem.signals SET taken = true
+WHERE operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+  AND name OPERATOR(pg_catalog.=) @name::pg_catalog.text;
+
+-- name: NewInstance :one
+-- NewInstance numbers a process. The number of the backend tells whether the session is the client's own: a pooler gives its
+-- clients other numbers.
+SELECT pg_catalog.nextval('idem.instances'::pg_catalog.regclass)::pg_catalog.int4 AS instance,
+       pg_catalog.pg_backend_pid()::pg_catalog.int4 AS backend;
+
+-- name: AppearInSession :one
+-- AppearInSession shows that an instance is there, for as long as this session is. The session does nothing else. The server
+-- is to notice soon if the client is gone without a word; over a Unix socket these settings mean nothing.
+SELECT pg_catalog.pg_try_advisory_lock(1768187247, @instance::pg_catalog.int4)::pg_catalog.bool AS held,
+       pg_catalog.set_config('tcp_keepalives_idle', '5', false)::pg_catalog.text AS idle,
+       pg_catalog.set_config('tcp_keepalives_interval', '2', false)::pg_catalog.text AS pause,
+       pg_catalog.set_config('tcp_keepalives_count', '3', false)::pg_catalog.text AS count,
+       pg_catalog.set_config('tcp_user_timeout', '10s', false)::pg_catalog.text AS patience,
+       pg_catalog.set_config('idle_session_timeout', '0', false)::pg_catalog.text AS unlimited,
+       pg_catalog.set_config('application_name', 'idem presence', false)::pg_catalog.text AS name;
+
+-- name: RenewLease :exec
+-- RenewLease shows that an instance is there for as long as ttl.
+INSERT INTO idem.leases (instance, expires_at)
+VALUES (@instance::pg_catalog.int4, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @ttl::pg_catalog.interval)
+ON CONFLICT (instance) DO UPDATE SET expires_at = EXCLUDED.expires_at;
+
+-- name: EndLease :exec
+-- EndLease says that an instance is gone, and forgets those that are.
+DELETE FROM idem.leases
+WHERE instance OPERATOR(pg_catalog.=) @instance::pg_catalog.int4
+   OR expires_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '1 day'::pg_catalog.interval);
