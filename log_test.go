@@ -193,7 +193,7 @@ func TestCauseSaysWhatKindOfErrorItIs(t *testing.T) {
 		idem.CauseMismatch:       {&idem.MismatchError{}},
 		idem.CauseInvalid:        {idem.ErrInvalidKey, idem.ErrInvalidScope, idem.ErrInvalidResponse},
 		idem.CauseTooLarge:       {&idem.ResponseTooLargeError{}},
-		idem.CauseUnreadable:     {&idem.UnreadableError{Err: pgError("57P01")}},
+		idem.CauseUnreadable:     {idem.ErrUnreadable, &idem.UnreadableError{Err: context.DeadlineExceeded}, &idem.UnreadableError{Err: pgError("57P01")}},
 		idem.CauseOutcomeUnknown: {&idem.OutcomeUnknownError{Err: pgError("57P01")}},
 		idem.CauseTxAborted:      {idem.ErrTxAborted},
 		idem.CauseTxEnded:        {idem.ErrTxEnded},

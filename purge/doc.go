@@ -22,7 +22,7 @@
 // row there: that works behind a pooler in transaction mode, where a lock of the session does not. If two did, each row would
 // still be deleted once.
 //
-// The role needs USAGE on the schema idem; on what is swept SELECT (ctid, state, expires_at), DELETE, and UPDATE of one column at
-// least, because it locks rows before it deletes them; SELECT, INSERT and UPDATE on idem.sweeps; and pg_monitor to see how far
-// behind standbys are. docs/operate.md has the statements, also for operations.
+// The role needs USAGE on the schema idem; on what is swept, and on each partition of it, SELECT (ctid, state, expires_at), DELETE,
+// and UPDATE of one column at least, because it locks rows before it deletes them; SELECT, INSERT and UPDATE on idem.sweeps; and
+// pg_monitor to see how far behind standbys are. docs/operate.md has the statements, also for operations.
 package purge

@@ -133,11 +133,17 @@ func (p *portion) count(ctx context.Context, engine *txn.Engine) error {
 // answerLimit is how long the server may take to answer: longer than it may work.
 const answerLimit = workLimit + 10*time.Second
 
-// ask makes one round trip, outside of any transaction.
+// ask makes one round trip, outside of any transaction, and so at the level that is the default of the database: at a strict
+// one, runs that meet at their row in idem.sweeps fail, and try again.
 func ask(ctx context.Context, engine *txn.Engine, requests ...txn.Request) error {
 	bounded, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	return engine.Query(bounded, requests...)
+	for pause := txn.RetryPause; ; {
+		err := engine.Query(bounded, requests...)
+		if !txn.Rerunnable(err) || txn.Sleep(bounded, pause.Next()) != nil {
+			return err
+		}
+	}
 }
 
 // The level is fixed because a database may have another default: at a stricter one a portion would fail for what others do.

@@ -35,7 +35,10 @@ func Run(ctx context.Context, pool *pgxpool.Pool, options Options) error {
 	}
 	for {
 		rep, err := once(ctx, pool, o, o.Every)
-		if err != nil && ctx.Err() == nil || rep.didSomething() {
+		if ctx.Err() != nil {
+			err = nil // that a program ends is no failure
+		}
+		if err != nil || rep.didSomething() {
 			o.Done(rep, err)
 		}
 		look := min(o.Every, time.Minute)

@@ -271,6 +271,27 @@ func TestSeveralPurgesAtOnceDeleteEachRecordOnce(t *testing.T) {
 	h.wantLeft(map[string]int64{"live": 6000})
 }
 
+// One of two that come at the same moment is refused by the server then.
+func TestSeveralPurgesAtOnceAreNoErrorWhereTransactionsAreSerializable(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, maxConns(12))
+	h.exec("alter database " + pgx.Identifier{h.pool.Config().ConnConfig.Database}.Sanitize() + " set default_transaction_isolation = serializable")
+	h.pool.Reset()
+	h.records(500, "expired", "completed", "2 hours")
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			for range 20 {
+				if rep, err := Once(t.Context(), h.pool, swift()); err != nil {
+					t.Errorf("%v, %v", rep, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	h.wantLeft(map[string]int64{})
+}
+
 // That one run sweeps at a time is a matter of pace. Here nothing sees to it.
 func TestPortionsThatOverlapDeleteEachRecordOnce(t *testing.T) {
 	t.Parallel()

@@ -14,29 +14,17 @@ import (
 
 // sweep is the work of one run on one table.
 type sweep struct {
-	engine  txn.Engine
-	options *Options
-	table   table
-	sweeper store.Sweeper
-	every   time.Duration // how long after the beginning of another sweep there is no need for this one
-	limits  store.LimitPortion
-
-	taken  bool // it has the row in idem.sweeps
-	whole  store.TakeSweep
-	pace   pace
-	holder holder
-	began  time.Time
-	first  time.Time // when the sweep of the first table began
-	did    Sweep
+	walker
+	every time.Duration // how long after the beginning of another sweep there is no need for this one
 }
 
 func newSweep(pool *pgxpool.Pool, o *Options, t table, sweeper string, every time.Duration) *sweep {
-	s := &sweep{
-		options: o, table: t, every: every, limits: limits, pace: newPace(o), began: time.Now(), first: time.Now(),
+	s := &sweep{every: every, walker: walker{
+		options: o, table: t, limits: limits, pace: newPace(o), began: time.Now(), first: time.Now(),
 		engine:  txn.Engine{Pool: pool, Options: deleting, Limits: txn.DefaultLimits},
 		sweeper: store.Sweeper{Name: t.name, ID: sweeper},
 		did:     Sweep{Table: t.name, Waited: map[Reason]time.Duration{}},
-	}
+	}}
 	if o.DryRun {
 		s.engine.Options = readsOnly
 	}
@@ -75,22 +63,32 @@ func (s *sweep) walk(ctx context.Context) error {
 		return err
 	}
 	at := s.whole.Position
+	var gone error // why the last part could not be walked: it seems to be there no more
+	var last int64
 	for from := at.Part; ; {
 		part := store.Part{Relation: s.table.relation, From: from}
-		if err := ask(ctx, &s.engine, &part); err != nil {
+		if err := s.find(ctx, &part); err != nil {
 			return err
 		}
-		if !part.Found {
+		switch {
+		case gone != nil && part.OID == last: // it is something else that is missing
+			return gone
+		case !part.Found:
 			return s.finish(ctx)
 		}
 		block := int64(0)
 		if part.Name == at.Part {
 			block = at.Block
 		}
-		if err := s.walkPart(ctx, &part, block); err != nil {
+		gone, last = nil, part.OID
+		switch err := s.walkPart(ctx, &part, block); {
+		case txn.HasCode(err, "42P01"):
+			gone, from, at = err, part.Name, store.Position{}
+		case err != nil:
 			return err
+		default:
+			from = part.Name + "\x01" // nothing is between the two
 		}
-		from = part.Name + "\x01" // nothing is between the two
 	}
 }
 
@@ -101,7 +99,7 @@ const absence = 2 * (workLimit + maxPause)
 // take makes this run the sweeper.
 func (s *sweep) take(ctx context.Context) error {
 	first := store.Part{Relation: s.table.relation}
-	if err := ask(ctx, &s.engine, &first); err != nil {
+	if err := s.find(ctx, &first); err != nil {
 		return err
 	}
 	if !first.Found {
@@ -122,89 +120,6 @@ func (s *sweep) take(ctx context.Context) error {
 	s.did.Resumed = s.did.Resumed || !s.taken && s.whole.Pages > 0
 	s.taken = true
 	return nil
-}
-
-// walkPart walks a part from a block to its present end. What is appended meanwhile has not expired.
-func (s *sweep) walkPart(ctx context.Context, part *store.Part, block int64) error {
-	statement := deletionOf(s.table, part)
-	if s.options.DryRun {
-		statement = countingOf(s.table, part)
-	}
-	for block < part.Pages {
-		p := &portion{
-			statement: statement, limits: s.limits, rest: s.table.rest(s.options),
-			from: block, to: min(block+s.pace.pages, part.Pages),
-		}
-		pause, err := s.step(ctx, part, p)
-		if err != nil {
-			return err
-		}
-		if p.done {
-			block = p.to
-		}
-		if err := txn.Sleep(ctx, pause); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// step makes one portion, or waits for what keeps it from being made. It returns how long to pause.
-func (s *sweep) step(ctx context.Context, part *store.Part, p *portion) (time.Duration, error) {
-	if s.options.Max > 0 && time.Since(s.first) >= s.options.Max {
-		return 0, ended(TimeIsUp)
-	}
-	reason, err := s.holder.mayGoOn(ctx, part.OID)
-	switch {
-	case err != nil:
-		return 0, err
-	case reason == Replication:
-		s.did.Standby = s.holder.backlog.Standby
-		fallthrough
-	case reason != "":
-		return 0, s.holder.wait(ctx, reason)
-	}
-	begin := time.Now()
-	switch err := s.do(ctx, part, p); {
-	case txn.LockTimedOut(err):
-		return 0, s.holder.wait(ctx, Lock)
-	case tookTooLong(err) && ctx.Err() == nil && s.pace.halve():
-		return s.pace.pause(workLimit), nil
-	case err != nil:
-		return 0, err
-	}
-	s.holder.goOn()
-	s.tell("")
-	return s.pace.after(p.took, time.Since(begin)-p.took), nil
-}
-
-// do makes one portion.
-func (s *sweep) do(ctx context.Context, part *store.Part, p *portion) error {
-	if s.options.DryRun {
-		err := p.count(ctx, &s.engine)
-		if err == nil {
-			s.note(p)
-			s.whole.Pages += p.counts.Pages
-		}
-		return err
-	}
-	advance, err := p.delete(ctx, &s.engine, s.sweeper, store.Position{Part: part.Name, Block: p.to})
-	if err != nil {
-		return err
-	}
-	s.note(p)
-	if !advance.Advanced { // what was deleted was due; but another run has the sweep, and goes on with it
-		s.taken = false
-		return ended(Elsewhere)
-	}
-	s.whole.Pages, s.whole.TotalPages = advance.Pages, advance.TotalPages
-	return nil
-}
-
-func (s *sweep) note(p *portion) {
-	p.done = true
-	s.did.add(p.counts)
-	s.did.Working += p.took
 }
 
 func (s *sweep) finish(ctx context.Context) error {
@@ -232,13 +147,5 @@ func (s *sweep) leave(ctx context.Context) {
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveLimit)
 	defer cancel()
-	_ = s.engine.Query(bounded, store.LeaveSweep{Sweeper: s.sweeper})
-}
-
-// tell tells the progress.
-func (s *sweep) tell(waiting Reason) {
-	s.options.Progress(Progress{
-		Counts: s.did.Counts, Table: s.table.name, WalkedPages: s.whole.Pages, TotalPages: s.whole.TotalPages,
-		Waiting: waiting, PagesAPortion: int(s.pace.pages), Duration: time.Since(s.began),
-	})
+	_ = ask(bounded, &s.engine, store.LeaveSweep{Sweeper: s.sweeper})
 }

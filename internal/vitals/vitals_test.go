@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/pgproxy"
 	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/internal/vitals"
 )
@@ -320,6 +321,33 @@ func TestOneReadsAtATime(t *testing.T) {
 	}
 	if _, mine, err := vitals.ReadInTurn(ctx, second); !mine || err != nil {
 		t.Errorf("afterwards: mine %t, %v", mine, err)
+	}
+}
+
+// A server that has fallen silent must not keep it, nor whoever waits for it, for good.
+func TestReadingThatIsNotAnsweredAtItsVeryEndEnds(t *testing.T) {
+	t.Parallel()
+	proxy := pgtest.Proxy(t, pgtest.DSN(t))
+	pool := pgtest.Open(t, proxy.DSN())
+	trap := proxy.Arm(pgproxy.Before(pgproxy.Contains("rollback")), pgproxy.BlackHole)
+	ended := make(chan error, 1)
+	go func() {
+		_, mine, err := vitals.ReadInTurn(context.Background(), pool)
+		if !mine {
+			err = errors.Join(err, errors.New("another one reads"))
+		}
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err != nil || trap.Count() != 1 {
+			t.Errorf("%v; the trap has sprung %d times", err, trap.Count())
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("it has not ended")
+	}
+	if err := proxy.Close(); err != nil { // or the pool would wait for its connection
+		t.Error(err)
 	}
 }
 
