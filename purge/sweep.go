@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,7 +16,8 @@ import (
 // sweep is the work of one run on one table.
 type sweep struct {
 	walker
-	every time.Duration // how long after the beginning of another sweep there is no need for this one
+	every  time.Duration // how long after the beginning of another sweep there is no need for this one
+	ending bool          // it has asked for its end, and may not have heard the answer
 }
 
 func newSweep(pool *pgxpool.Pool, o *Options, t table, sweeper string, every time.Duration) *sweep {
@@ -105,8 +107,12 @@ func (s *sweep) take(ctx context.Context) error {
 	if !first.Found {
 		return fmt.Errorf("%s is missing, run the migrations of package migrations", s.table.relation)
 	}
+	rest := s.every
+	if s.ending {
+		rest = math.MaxInt64 // it need not begin again
+	}
 	s.whole = store.TakeSweep{
-		Sweeper: s.sweeper, TotalPages: first.TotalPages, Absence: string(interval(absence)), Rest: string(interval(s.every)),
+		Sweeper: s.sweeper, TotalPages: first.TotalPages, Absence: string(interval(absence)), Rest: string(interval(rest)),
 	}
 	if s.options.DryRun {
 		return nil
@@ -114,7 +120,11 @@ func (s *sweep) take(ctx context.Context) error {
 	if err := ask(ctx, &s.engine, &s.whole); err != nil {
 		return err
 	}
-	if !s.whole.Taken {
+	switch {
+	case !s.whole.Taken && s.ending: // nothing is left to take up: it was ended
+		s.taken = false
+		return ended(Finished)
+	case !s.whole.Taken:
 		return ended(Elsewhere)
 	}
 	s.did.Resumed = s.did.Resumed || !s.taken && s.whole.Pages > 0
@@ -126,6 +136,7 @@ func (s *sweep) finish(ctx context.Context) error {
 	if s.options.DryRun {
 		return ended(Finished)
 	}
+	s.ending = true
 	finish := store.FinishSweep{Sweeper: s.sweeper}
 	if err := ask(ctx, &s.engine, &finish); err != nil {
 		return err
