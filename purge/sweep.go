@@ -80,7 +80,7 @@ func (s *sweep) walk(ctx context.Context) error {
 	var last int64
 	for from := at.Part; ; {
 		part := store.Part{Relation: s.table.relation, From: from}
-		if err := s.find(ctx, &part); err != nil {
+		if err := s.holder.find(ctx, &part, s.taken); err != nil {
 			return err
 		}
 		switch {
@@ -112,7 +112,7 @@ const absence = 2 * (workLimit + maxPause)
 // take makes this run the sweeper.
 func (s *sweep) take(ctx context.Context) error {
 	first := store.Part{Relation: s.table.relation}
-	if err := s.find(ctx, &first); err != nil {
+	if err := s.holder.find(ctx, &first, s.taken); err != nil {
 		return err
 	}
 	if !first.Found {
@@ -140,6 +140,32 @@ func (s *sweep) take(ctx context.Context) error {
 	}
 	s.did.Resumed = s.did.Resumed || !s.taken && s.whole.Pages > 0
 	s.taken = true
+	return nil
+}
+
+// walkPart walks a part from a block to its present end. What is appended meanwhile has not expired.
+func (s *sweep) walkPart(ctx context.Context, part *store.Part, block int64) error {
+	sql := deletion
+	if s.options.DryRun {
+		sql = counting
+	}
+	statement := statement(sql, part, s.table.due)
+	for block < part.Pages {
+		p := &portion{
+			statement: statement, limits: s.limits, rest: s.table.rest(s.options),
+			from: block, to: min(block+s.pace.pages, part.Pages),
+		}
+		pause, err := s.step(ctx, part, p)
+		if err != nil {
+			return err
+		}
+		if p.done {
+			block = p.to
+		}
+		if err := txn.Sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
