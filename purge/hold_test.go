@@ -39,7 +39,7 @@ func TestSweepWaitsForAStandbyThatLagsBehindAndTellsWhich(t *testing.T) {
 	var waiting string
 	var seen *[]Reason
 	o.Progress, seen = reasons(func(reason Reason) {
-		if err := h.pool.QueryRow(context.Background(), "select waiting_for from idem.sweeps").Scan(&waiting); err != nil {
+		if err := h.pool.QueryRow(context.Background(), "select waiting_for from idem.sweeps where name = 'records'").Scan(&waiting); err != nil {
 			t.Error(err)
 		}
 		s.hasReplayed(1 << 62)

@@ -28,12 +28,13 @@ type sweep struct {
 	pace   pace
 	holder holder
 	began  time.Time
+	first  time.Time // when the sweep of the first table began
 	did    Sweep
 }
 
 func newSweep(pool *pgxpool.Pool, o *Options, t table, sweeper string, every time.Duration) *sweep {
 	s := &sweep{
-		options: o, table: t, every: every, limits: limits, pace: newPace(o), began: time.Now(),
+		options: o, table: t, every: every, limits: limits, pace: newPace(o), began: time.Now(), first: time.Now(),
 		engine:  txn.Engine{Pool: pool, Options: deleting, Limits: txn.DefaultLimits},
 		sweeper: store.Sweeper{Name: t.name, ID: sweeper},
 		did:     Sweep{Table: t.name, Waited: map[Reason]time.Duration{}},
@@ -145,11 +146,10 @@ func (s *sweep) take(ctx context.Context) error {
 
 // walkPart walks a part from a block to its present end. What is appended meanwhile has not expired.
 func (s *sweep) walkPart(ctx context.Context, part *store.Part, block int64) error {
-	sql := deletion
+	statement := deletionOf(s.table, part)
 	if s.options.DryRun {
-		sql = counting
+		statement = countingOf(s.table, part)
 	}
-	statement := statement(sql, part, s.table.due)
 	for block < part.Pages {
 		p := &portion{
 			statement: statement, limits: s.limits, rest: s.table.rest(s.options),
@@ -171,7 +171,7 @@ func (s *sweep) walkPart(ctx context.Context, part *store.Part, block int64) err
 
 // step makes one portion, or waits for what keeps it from being made. It returns how long to pause.
 func (s *sweep) step(ctx context.Context, part *store.Part, p *portion) (time.Duration, error) {
-	if s.options.Max > 0 && time.Since(s.began) >= s.options.Max {
+	if s.options.Max > 0 && time.Since(s.first) >= s.options.Max {
 		return 0, ended(TimeIsUp)
 	}
 	reason, err := s.holder.mayGoOn(ctx, part.OID)
