@@ -69,7 +69,7 @@ func (s *sweep) walk(ctx context.Context) error {
 	var last int64
 	for from := at.Part; ; {
 		part := store.Part{Relation: s.table.relation, From: from}
-		if err := s.find(ctx, &part); err != nil {
+		if err := s.holder.find(ctx, &part, s.taken); err != nil {
 			return err
 		}
 		switch {
@@ -101,7 +101,7 @@ const absence = 2 * (workLimit + maxPause)
 // take makes this run the sweeper.
 func (s *sweep) take(ctx context.Context) error {
 	first := store.Part{Relation: s.table.relation}
-	if err := s.find(ctx, &first); err != nil {
+	if err := s.holder.find(ctx, &first, s.taken); err != nil {
 		return err
 	}
 	if !first.Found {

@@ -25,33 +25,6 @@ type walker struct {
 	did    Sweep
 }
 
-// find asks for a part. Its size cannot be read while somebody has locked it against all others, as VACUUM FULL does.
-func (w *walker) find(ctx context.Context, part *store.Part) error {
-	for {
-		err := w.peek(ctx, part)
-		switch {
-		case !txn.LockTimedOut(err):
-			return err
-		case !w.taken && !w.options.DryRun:
-			return ended(Lock)
-		}
-		if err := w.holder.wait(ctx, Lock); err != nil {
-			return err
-		}
-	}
-}
-
-// peek makes a request in a transaction that is bounded as a portion is, and changes nothing.
-func (w *walker) peek(ctx context.Context, request txn.Request) error {
-	bounded, cancel := context.WithTimeout(ctx, answerLimit)
-	defer cancel()
-	tx, err := w.engine.Open(bounded, limits, request)
-	if err == nil {
-		tx.Close()
-	}
-	return err
-}
-
 // walkPart walks a part from a block to its present end. What is appended meanwhile has not expired.
 func (w *walker) walkPart(ctx context.Context, part *store.Part, block int64) error {
 	statement := deletionOf(w.table, part)
