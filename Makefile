@@ -63,7 +63,7 @@ bench/purge: testenv ## a sweep over ten million records beside a foreground, an
 	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= -c max_wal_size=4GB -c shared_buffers=1GB -c autovacuum_naptime=1s \
 		$(TESTENV) go -C bench run ./purge $(BENCH)
 
-bench/cli: testenv ## what idem's commands take with ten million records (three minutes)
+bench/cli: testenv ## what idem's commands take with ten million records (some minutes)
 	@bin/testenv $(TESTENV) sh -c 'cd cmd/idem && go test -timeout 30m -run "^\$$" -bench Commands ./internal/command -records 10000000'
 
 generate: ## write internal/db from queries/ and migrations/

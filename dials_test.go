@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -49,6 +50,15 @@ func (d *dials) cancels() (secrets [][]byte) {
 		c.mu.Unlock()
 	}
 	return secrets
+}
+
+// wantNoneFor fails the test if a request to cancel was sent that the server listens to for the session with this secret. Others
+// may have been: a probe that takes too long is cancelled.
+func (d *dials) wantNoneFor(t *testing.T, secret []byte) {
+	t.Helper()
+	if slices.ContainsFunc(d.cancels(), func(sent []byte) bool { return bytes.Equal(sent, secret) }) {
+		t.Error("a request to cancel had the secret of the session")
+	}
 }
 
 // open counts the connections that were not closed.

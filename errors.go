@@ -39,8 +39,9 @@ var (
 	ErrResponseTooLarge = errors.New("idem: the response is too large")
 
 	// ErrUnreadable says that a response is recorded for the key and that this call cannot read it: it is sealed and there is
-	// no Sealer, or the Sealer does not open it, or lets nothing pass that is plain. Nothing was executed. A call that has the
-	// right Sealer replays it, so a new key would do it twice. Its type is *UnreadableError.
+	// no Sealer, or the Sealer does not open it, or lets nothing pass that is plain; or somebody has put there what is no header.
+	// Nothing was executed. A call that has the right Sealer replays it, so a new key would do it twice. Its type is
+	// *UnreadableError.
 	ErrUnreadable = errors.New("idem: the recorded response cannot be read")
 
 	// ErrOutcomeUnknown says that COMMIT was sent, that no answer came and that the record could not tell in time, which is
@@ -110,7 +111,7 @@ type UnreadableError struct {
 	Key         string // abridged, fit for a log
 	OperationID string // of the execution that recorded the response
 	SealedBy    string // the id of the key that it is sealed with, empty if it is plain
-	Err         error  // of the Sealer, if there is one
+	Err         error  // of the Sealer, as a rule
 }
 
 func (e *UnreadableError) Error() string {
@@ -173,6 +174,7 @@ const (
 	CauseMismatch       Cause = "mismatch"
 	CauseInvalid        Cause = "invalid" // key, scope or response
 	CauseTooLarge       Cause = "too_large"
+	CauseUnreadable     Cause = "unreadable" // the recorded response is sealed otherwise than the Sealer can open
 	CauseOutcomeUnknown Cause = "outcome_unknown"
 	CauseTxAborted      Cause = "tx_aborted"
 	CauseTxEnded        Cause = "tx_ended"
@@ -194,7 +196,7 @@ var causes = []struct {
 	is    error
 	cause Cause
 }{
-	{ErrOutcomeUnknown, CauseOutcomeUnknown}, {ErrInProgress, CauseInProgress}, {ErrMismatch, CauseMismatch},
+	{ErrUnreadable, CauseUnreadable}, {ErrOutcomeUnknown, CauseOutcomeUnknown}, {ErrInProgress, CauseInProgress}, {ErrMismatch, CauseMismatch},
 	{ErrPoolExhausted, CausePoolExhausted}, {ErrInvalidKey, CauseInvalid}, {ErrInvalidScope, CauseInvalid},
 	{ErrInvalidResponse, CauseInvalid}, {ErrResponseTooLarge, CauseTooLarge},
 	{ErrTxEnded, CauseTxEnded}, {ErrTxAborted, CauseTxAborted},

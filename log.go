@@ -10,7 +10,7 @@ import (
 //	Debug   executed
 //	Info    replayed, rejected; run again; a COMMIT of unknown outcome that was resolved; the caller's context has ended
 //	Warn    mismatch, in progress, failed; a COMMIT of unknown outcome
-//	Error   panicked; an outcome that stayed unknown
+//	Error   panicked; an outcome that stayed unknown; a recorded response that cannot be read
 //
 // It writes the name of the call, its key abridged, and the operation id, which leads to the record. It writes neither the
 // scope nor the text of an error, either of which may tell of a person: of an error it writes the Cause. The call returns it.
@@ -94,7 +94,10 @@ func levelOf(data *TraceEndData) slog.Level {
 	case OutcomeUnknown, OutcomePanicked:
 		return slog.LevelError
 	}
-	if data.Cause == CauseCanceled || data.Cause == CauseDeadline { // the caller's doing, who has the error
+	switch data.Cause {
+	case CauseUnreadable:
+		return slog.LevelError
+	case CauseCanceled, CauseDeadline: // the caller's doing, who has the error
 		return slog.LevelInfo
 	}
 	return slog.LevelWarn

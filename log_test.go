@@ -116,7 +116,7 @@ func TestLogHasEachCallAtTheLevelThatItDeserves(t *testing.T) {
 	}
 }
 
-func TestLogOfAnOutcomeThatIsUnknownIsLoud(t *testing.T) {
+func TestLogIsLoudWhereSomebodyHasToLook(t *testing.T) {
 	t.Parallel()
 	var j journal
 	observer := idem.LogObserver(j.logger())
@@ -125,13 +125,14 @@ func TestLogOfAnOutcomeThatIsUnknownIsLoud(t *testing.T) {
 		observer.TraceEvent(ctx, idem.TraceEventData{Event: event})
 	}
 	observer.TraceEnd(ctx, idem.TraceEndData{Outcome: idem.OutcomeUnknown, Cause: idem.CauseOutcomeUnknown})
+	observer.TraceEnd(ctx, idem.TraceEndData{Outcome: idem.OutcomeFailed, Cause: idem.CauseUnreadable})
 	var levels []string
 	for _, line := range j.lines(t) {
 		level, _, _ := strings.Cut(line, " {")
 		levels = append(levels, level)
 	}
 	want := []string{"WARN idem: call outcome_unknown", "INFO idem: call resolved_committed",
-		"INFO idem: call resolved_rolled_back", "ERROR idem: call unknown"}
+		"INFO idem: call resolved_rolled_back", "ERROR idem: call unknown", "ERROR idem: call failed"}
 	if diff := cmp.Diff(want, levels); diff != "" {
 		t.Errorf("(-want +logged)\n%s", diff)
 	}
@@ -192,6 +193,7 @@ func TestCauseSaysWhatKindOfErrorItIs(t *testing.T) {
 		idem.CauseMismatch:       {&idem.MismatchError{}},
 		idem.CauseInvalid:        {idem.ErrInvalidKey, idem.ErrInvalidScope, idem.ErrInvalidResponse},
 		idem.CauseTooLarge:       {&idem.ResponseTooLargeError{}},
+		idem.CauseUnreadable:     {idem.ErrUnreadable, &idem.UnreadableError{Err: context.DeadlineExceeded}, &idem.UnreadableError{Err: pgError("57P01")}},
 		idem.CauseOutcomeUnknown: {&idem.OutcomeUnknownError{Err: pgError("57P01")}},
 		idem.CauseTxAborted:      {idem.ErrTxAborted},
 		idem.CauseTxEnded:        {idem.ErrTxEnded},

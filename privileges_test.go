@@ -74,6 +74,19 @@ func TestRolesOfTheDocsDoTheirPartAndNoMore(t *testing.T) {
 	if rep, err := purge.Once(ctx, purging, purge.Options{}); err != nil || rep.Deleted != 1 {
 		t.Errorf("purge as idem_purge: %+v, %v; want one record deleted", rep, err)
 	}
+	migrating := pgtest.Open(t, as(dsn, own.Replace("idem_migrate")))
+	for _, what := range []string{"PARTITION BY HASH", "GRANT DELETE", "isleaf"} {
+		exec(migrating, operating(t, what))
+	}
+	if _, err := idem.Do(ctx, calling, scope, "key of a partition", hashA, func(tx pgx.Tx) (idem.Response, error) { return idem.Response{Status: 201}, nil }); err != nil {
+		t.Errorf("partitioned, as idem_call: %v", err)
+	}
+	if _, err := admin.Exec(ctx, "update idem.records set expires_at = now() - interval '2 hours'"); err != nil {
+		t.Fatal(err)
+	}
+	if rep, err := purge.Once(ctx, purging, purge.Options{}); err != nil || rep.Deleted != 1 {
+		t.Errorf("partitioned, purge as idem_purge: %+v, %v; want one record deleted", rep, err)
+	}
 	const denied = "42501"
 	for role, forbidden := range map[*pgxpool.Pool][]string{
 		calling: {"delete from idem.records", "truncate idem.records", "select * from idem.sweeps", "drop table idem.records", "create table idem.mine ()"},

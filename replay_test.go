@@ -2,7 +2,9 @@ package idem_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +15,39 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/pgtest"
 )
+
+// Somebody has written to the record by hand. The error says nothing of what is there.
+func TestStoredHeaderThatIsNoneIsAnErrorWithoutItsContents(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	charge := func(opts ...idem.Option) error {
+		_, err := idem.Do(ctx, l.pool, scope, "k", hashA, l.charge("k"), opts...)
+		return err
+	}
+	if err := charge(); err != nil {
+		t.Fatal(err)
+	}
+	for _, header := range []string{`{"Card": [4929123456789012]}`, `{"Card": "4929123456789012"}`, `4929123456789012`, `[4929123456789012]`} {
+		if _, err := l.pool.Exec(ctx, "update idem.records set header = $1", header); err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range []error{charge(), charge(idem.WithReplayLikely()), charge(idem.WithWait(0))} {
+			if !errors.Is(err, idem.ErrUnreadable) || strings.Contains(err.Error(), "4929") {
+				t.Errorf("%s: %v", header, err)
+			}
+		}
+	}
+	if n := l.runs.Load(); n != 1 {
+		t.Errorf("fn ran %d times", n)
+	}
+	if _, err := l.pool.Exec(ctx, "update idem.records set expires_at = now()"); err != nil {
+		t.Fatal(err)
+	}
+	if err := charge(); err != nil { // it counts as none, whatever it has
+		t.Errorf("once it has expired: %v", err)
+	}
+}
 
 func TestReplayWritesNothing(t *testing.T) {
 	t.Parallel()

@@ -36,6 +36,7 @@ var tampering = map[string]struct {
 	"gone":                     {`update idem.records set body = null where key = 'k'`, seal.ErrTampered},
 	"a header beside it":       {`update idem.records set header = '{"Location": ["/evil"]}' where key = 'k'`, seal.ErrTampered},
 	"an empty header":          {`update idem.records set header = '{}' where key = 'k'`, seal.ErrTampered},
+	"a header that is none":    {`update idem.records set header = '[4929123456789012]' where key = 'k'`, seal.ErrTampered},
 	"plain text in its place":  {`update idem.records set body = 'plain' where key = 'k'`, seal.ErrTampered},
 	"another key that exists":  {`update idem.records set sealed_by = 'b' where key = 'k'`, seal.ErrTampered},
 	"another key":              {`update idem.records set sealed_by = 'c' where key = 'k'`, seal.ErrUnknownKey},

@@ -100,3 +100,21 @@ func TestTakenOverRecordKeepsNothingOfTheExpiredOne(t *testing.T) {
 		}
 	}
 }
+
+// By SQL, somebody has made a record one that never expires.
+func TestRecordUntilInfinityIsReplayed(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	first := l.charged(ctx, "k")
+	if _, err := l.pool.Exec(ctx, "update idem.records set expires_at = 'infinity', created_at = '-infinity'"); err != nil {
+		t.Fatal(err)
+	}
+	again, err := idem.Do(ctx, l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0))
+	if err != nil || !again.Replayed || again.OperationID != first.OperationID || again.ExpiresAt.Year() < 9999 {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if entry, err := idem.Lookup(ctx, l.pool, scope, "k"); err != nil || entry.State != idem.StateCompleted || entry.ExpiresAt.Year() < 9999 {
+		t.Errorf("Lookup: %+v, %v", entry, err)
+	}
+}

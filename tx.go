@@ -39,7 +39,7 @@ const (
 	recorded                // the outcome is on record
 	unknown                 // COMMIT was sent and not acknowledged
 	elsewhere               // nothing: the key is to be waited for
-	holding                 // the first transaction of an operation is committed
+	holding                 // the key has to be looked at again, at once: it is an operation's, or was
 )
 
 // execution is the part of a call that talks to the database: it claims the key, runs fn and records its response.
@@ -216,6 +216,8 @@ func (x *execution) after(end hold.Ending) (ending, error) {
 		return recorded, nil
 	case hold.Elsewhere:
 		return elsewhere, nil
+	case hold.Ended:
+		return holding, nil
 	case hold.Failed:
 		return failed, end.Err
 	}

@@ -19,7 +19,8 @@ type Observer struct {
 	origins origins
 }
 
-// New returns an observer for idem.WithObserver, or for the Config of package idemhttp.
+// New returns an observer for idem.WithObserver, or for the Config of package idemhttp. One that is nil observes nothing, and
+// one that a call is given several times shows it once.
 func New(opts ...Option) (*Observer, error) {
 	s, err := settle(opts)
 	if err != nil {
@@ -37,6 +38,9 @@ var _ idem.Observer = (*Observer)(nil)
 // call is what is known of a call under way. It is the context of its span as well.
 type call struct {
 	context.Context
+	observer   *Observer
+	times      int // that the observer was given
+	told       int // what it was told, by each of these
 	name, kind string
 	span       trace.Span
 	stage      trace.Span // nil if the span is not recorded, and between two stages
@@ -44,14 +48,26 @@ type call struct {
 	unresolved bool // a COMMIT was not acknowledged
 }
 
-type callKey struct{}
+// callKey is that of the call in its context. A call may have several observers.
+type callKey struct{ observer *Observer }
 
 // Value adds the call to the context.
 func (c *call) Value(key any) any {
-	if key == (callKey{}) {
+	if key == (callKey{c.observer}) {
 		return c
 	}
 	return c.Context.Value(key)
+}
+
+func (o *Observer) callIn(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{o}).(*call)
+	return c
+}
+
+// isNews reports whether the observer is told something for the first time.
+func (c *call) isNews() bool {
+	c.told++
+	return c.told%c.times == 0
 }
 
 // The kinds of calls.
@@ -73,7 +89,14 @@ func kindOf(data *idem.TraceStartData) string {
 
 // TraceStart begins the span of a call.
 func (o *Observer) TraceStart(ctx context.Context, data idem.TraceStartData) context.Context {
-	c := &call{name: o.names.tell(data.Name), kind: kindOf(&data)}
+	if o == nil {
+		return ctx
+	}
+	if c := o.callIn(ctx); c != nil {
+		c.times++
+		return ctx
+	}
+	c := &call{observer: o, times: 1, name: o.names.tell(data.Name), kind: kindOf(&data)}
 	beginning := o.beginning(begunLabels{c.name, c.kind})
 	c.Context, c.span = o.tracer.Start(ctx, beginning.span, beginning.options...)
 	if c.recording = c.span.IsRecording(); c.recording {
@@ -93,8 +116,8 @@ func (o *Observer) beginning(l begunLabels) *beginning {
 
 // TraceEvent counts what is out of the ordinary, and goes from one stage of a call to the next.
 func (o *Observer) TraceEvent(ctx context.Context, data idem.TraceEventData) {
-	c, ok := ctx.Value(callKey{}).(*call)
-	if !ok {
+	c := o.callIn(ctx)
+	if c == nil || !c.isNews() {
 		return
 	}
 	switch data.Event {
@@ -119,8 +142,8 @@ func (o *Observer) resolve(c *call, resolution string) {
 
 // TraceEnd records what became of a call, and ends its span.
 func (o *Observer) TraceEnd(ctx context.Context, data idem.TraceEndData) {
-	c, ok := ctx.Value(callKey{}).(*call)
-	if !ok {
+	c := o.callIn(ctx)
+	if c == nil || !c.isNews() {
 		return
 	}
 	if c.unresolved || c.kind == kindKeyless && data.Outcome == idem.OutcomeUnknown {

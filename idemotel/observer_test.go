@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/idemotel"
 	"github.com/idem-go/idem/internal/pgtest"
 )
 
@@ -190,6 +191,20 @@ func TestReplayIsLinkedToTheExecutionWhoseResponseItIsGiven(t *testing.T) {
 	}
 }
 
+func TestObserversOfSeveralProvidersEachTellOfTheCall(t *testing.T) {
+	t.Parallel()
+	here, there, pool := newSeen(t), newSeen(t), pgtest.New(t)
+	both := idem.Observers(here.observer(), there.observer())
+	if _, err := idem.Do(t.Context(), pool, "s", "k", hashA, answer(ok, nil), idem.WithObserver(both)); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*seen{"the outer": here, "the inner": there} {
+		if n := s.values()["idem.call.duration idem.kind=do idem.outcome=executed"]; n != 1 || len(s.ended("idem")) != 1 || len(s.ended("idem fn")) != 1 {
+			t.Errorf("%s: %v calls, %d spans of the call", name, n, len(s.ended("idem")))
+		}
+	}
+}
+
 func TestSpanIsAnErrorUnlessItIsTheClients(t *testing.T) {
 	t.Parallel()
 	for outcome, want := range map[idem.Outcome]codes.Code{
@@ -204,6 +219,58 @@ func TestSpanIsAnErrorUnlessItIsTheClients(t *testing.T) {
 			t.Errorf("%s: %v", outcome, got)
 		}
 	}
+}
+
+// Such as one of the service, and one of the call alone.
+func TestSeveralObserversOfACallEachShowAllOfIt(t *testing.T) {
+	t.Parallel()
+	outer, inner := newSeen(t), newSeen(t)
+	pool := pgtest.New(t)
+	both := []idem.Option{idem.WithObserver(outer.observer()), idem.WithObserver(inner.observer())}
+	if _, err := idem.Do(t.Context(), pool, "s", "k", hashA, answer(ok, nil), both...); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*seen{outer, inner} {
+		if spans := s.spans.Ended(); len(spans) != 4 || len(s.ended("idem")) != 1 || len(s.spans.Started()) != 4 {
+			t.Errorf("%d spans have begun, %d of them ended, %d are of calls", len(s.spans.Started()), len(spans), len(s.ended("idem")))
+		}
+		if n := s.values()["idem.call.duration idem.kind=do idem.outcome=executed"]; n != 1 {
+			t.Errorf("%v calls are counted: %v", n, s.values())
+		}
+	}
+}
+
+// By the configuration of a service and once more with the call, say.
+func TestObserverThatIsGivenTwiceShowsACallOnce(t *testing.T) {
+	t.Parallel()
+	s, pool := newSeen(t), pgtest.New(t)
+	o := s.observer()
+	again := []idem.Option{idem.WithObserver(o), idem.WithObserver(o), idem.WithObserver(o), idem.WithRetries(1)}
+	if _, err := idem.Do(t.Context(), pool, "s", "k", hashA, answer(ok, conflict), again...); err == nil {
+		t.Fatal("no conflict")
+	}
+	if spans := s.spans.Ended(); len(spans) != len(s.spans.Started()) || len(s.ended("idem")) != 1 || len(s.ended("idem fn")) != 2 {
+		t.Errorf("%d spans have begun, %d of them ended", len(s.spans.Started()), len(spans))
+	}
+	for name, n := range s.values() {
+		if (strings.HasPrefix(name, "idem.call.duration") || strings.HasPrefix(name, "idem.retries")) && n != 1 {
+			t.Errorf("%s: %v", name, n)
+		}
+	}
+}
+
+// What New returns beside an error that nobody has looked at.
+func TestObserverThatIsNilObservesNothing(t *testing.T) {
+	t.Parallel()
+	var none *idemotel.Observer
+	if _, err := idem.Do(t.Context(), pgtest.New(t), "s", "k", hashA, answer(ok, nil), idem.WithObserver(none)); err != nil {
+		t.Error(err)
+	}
+	o, err := idemotel.New(idemotel.WithMeterProvider(nil), idemotel.WithTracerProvider(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.TraceEnd(o.TraceStart(t.Context(), idem.TraceStartData{Key: "k"}), idem.TraceEndData{})
 }
 
 func TestNothingPersonalIsExported(t *testing.T) {

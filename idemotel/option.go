@@ -34,14 +34,22 @@ func settle(opts []Option) (settings, error) {
 	return s, s.err
 }
 
-// WithTracerProvider sets where spans go. The default is the global provider.
+// WithTracerProvider sets where spans go. The default, also in the place of nil, is the global provider.
 func WithTracerProvider(provider trace.TracerProvider) Option {
-	return func(s *settings) { s.tracers = provider }
+	return func(s *settings) {
+		if provider != nil {
+			s.tracers = provider
+		}
+	}
 }
 
-// WithMeterProvider sets where metrics go. The default is the global provider.
+// WithMeterProvider sets where metrics go. The default, also in the place of nil, is the global provider.
 func WithMeterProvider(provider metric.MeterProvider) Option {
-	return func(s *settings) { s.meters = provider }
+	return func(s *settings) {
+		if provider != nil {
+			s.meters = provider
+		}
+	}
 }
 
 // WithEvery sets how old the figures of the database may be before they are read again, which is done when they are collected.

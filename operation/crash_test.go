@@ -1,8 +1,8 @@
 package operation_test
 
 import (
-	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +10,7 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/pgproxy"
 	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/operation"
 )
 
 // recorder remembers the statements of one run, as places where a later one is broken.
@@ -38,60 +39,84 @@ func nth(n int) pgproxy.Match {
 	}
 }
 
-// Wherever the connection of an operation breaks, its steps are done once and its call is made under one key: by the call
-// itself if it can go on, and otherwise by the next one with that key.
+// story is an operation with what it has to leave behind, however often its connections break.
+type story struct {
+	name       string
+	definition func(*shop) *operation.Definition[string]
+	rejected   bool
+	did        string
+	keys       int // of the bank
+}
+
+var stories = []story{
+	{"it is done", (*shop).checkout, false, "[reserve book confirm book]", 1},
+	{"it is undone", func(s *shop) *operation.Definition[string] {
+		return s.trip(func(op *operation.Op) (idem.Response, error) {
+			if err := op.Checkpoint(); err != nil {
+				return idem.Response{}, err
+			}
+			return idem.Response{}, idem.Reject(declined)
+		})
+	}, true, "[flight hotel cancel hotel refund cancel flight]", 2},
+}
+
+// Wherever the connection of an operation breaks, its steps are done once, and undone once, and its calls are made under one
+// key each: by the call itself if it can go on, and otherwise by the next one with that key.
 func TestConnectionCutAtAnyStatementLeavesOneOutcome(t *testing.T) {
 	t.Parallel()
-	dry := newShop(t)
-	proxy := pgtest.Proxy(t, dry.dsn)
-	var r recorder
-	stop := proxy.Observe(r.watch)
-	behind := dry.through(proxy, maxConns(2))
-	if _, err := behind.checkout().Do(t.Context(), behind.pool, scope, "k", hashA, "book"); err != nil {
-		t.Fatal(err)
-	}
-	stop()
-	t.Logf("%d statements", len(r.sql))
-	for _, place := range []struct {
-		name string
-		at   func(pgproxy.Match) pgproxy.Point
-	}{
-		{"before", pgproxy.Before},
-		{"after its answer", func(m pgproxy.Match) pgproxy.Point { return pgproxy.AfterAnswer(m) }},
-	} {
-		for n := range r.sql {
-			t.Run(fmt.Sprintf("%s statement %d", place.name, n), func(t *testing.T) {
-				t.Parallel()
-				s := newShop(t)
-				proxy := pgtest.Proxy(t, s.dsn)
-				behind := s.through(proxy, maxConns(2))
-				proxy.Arm(place.at(nth(n)), pgproxy.Reset)
-				res, err := behind.checkout().Do(t.Context(), behind.pool, scope, "k", hashA, "book")
-				if err != nil {
-					t.Logf("the call that was cut: %v", err)
-				}
-				again, err := s.insist(t.Context(), "k", "book")
-				if err != nil {
-					t.Fatal(err)
-				}
-				if res.Status != 0 && string(res.Body) != string(again.Body) {
-					t.Errorf("first %s, then %s", res.Body, again.Body)
-				}
-				s.wantOnce("book")
-			})
+	for _, story := range stories {
+		statements := story.statements(t)
+		for n := range statements {
+			for name, at := range map[string]func(pgproxy.Match) pgproxy.Point{
+				"before": pgproxy.Before, "after the answer": func(m pgproxy.Match) pgproxy.Point { return pgproxy.AfterAnswer(m) },
+			} {
+				t.Run(fmt.Sprintf("%s, %s of statement %d", story.name, name, n), func(t *testing.T) {
+					t.Parallel()
+					s := newShop(t)
+					proxy := pgtest.Proxy(t, s.dsn)
+					behind := s.through(proxy, maxConns(2))
+					proxy.Arm(at(nth(n)), pgproxy.Reset)
+					story.tell(t, s, behind)
+				})
+			}
 		}
 	}
 }
 
-// insist calls with the key until there is an answer, as a client does.
-func (s *shop) insist(ctx context.Context, key, in string) (idem.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for {
-		res, err := s.checkout().Do(ctx, s.pool, scope, key, hashA, in)
-		if err == nil || ctx.Err() != nil {
-			return res, err
-		}
-		time.Sleep(50 * time.Millisecond)
+// statements returns what is sent if nothing breaks.
+func (st *story) statements(t *testing.T) []string {
+	t.Helper()
+	s := newShop(t)
+	proxy := pgtest.Proxy(t, s.dsn)
+	var r recorder
+	defer proxy.Observe(r.watch)()
+	st.tell(t, s, s.through(proxy, maxConns(2)))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sql
+}
+
+// tell makes a call through a proxy, and then, as a client does, calls until there is an answer.
+func (st *story) tell(t *testing.T, s, behind *shop) {
+	t.Helper()
+	res, err := st.definition(behind).Do(t.Context(), behind.pool, scope, "k", hashA, "book")
+	for deadline := time.Now().Add(limit); err != nil && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		res, err = st.definition(s).Do(t.Context(), s.pool, scope, "k", hashA, "book")
+	}
+	if err != nil || res.Rejected != st.rejected {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	again, err := st.definition(s).Do(t.Context(), s.pool, scope, "k", hashA, "book")
+	if err != nil || string(again.Body) != string(res.Body) || again.OperationID != res.OperationID {
+		t.Errorf("first %+v, then %+v, %v", res, again, err)
+	}
+	if did := fmt.Sprint(slices.Compact(s.did())); did != st.did { // a refund is repeated, with its key
+		t.Errorf("what is committed is %s", did)
+	}
+	if n, _ := s.bank.keys(); n != st.keys {
+		t.Errorf("the bank saw %d keys, want %d", n, st.keys)
+	}
+	if n := s.count(`select count(*) from done where step <> 'refund'`) - s.count(`select count(distinct step) from done where step <> 'refund'`); n != 0 {
+		t.Errorf("%d steps were done twice", n)
 	}
 }

@@ -19,15 +19,6 @@ type Definition[In any] struct {
 	definition
 }
 
-// definition is what is the same for all types of input.
-type definition struct {
-	name  string
-	codec Codec
-	err   error // why it cannot be used
-	// run calls the function with an input as it is stored.
-	run func(op *Op, input []byte) (idem.Response, error)
-}
-
 // Runnable is a Definition, for a Worker.
 type Runnable interface{ defined() *definition }
 
@@ -161,9 +152,4 @@ func (c *caller) Resume(ctx context.Context, e hold.Execution, operation string)
 		return end
 	}
 	return w.work(ctx, nil)
-}
-
-// backoff is the pause before an operation is gone on with whose function has returned an error.
-func backoff(attempts int) time.Duration {
-	return time.Second << min(attempts, 6)
 }

@@ -85,3 +85,5 @@ func IsFinal(err error) bool {
 	var final *finalError
 	return errors.As(err, &final)
 }
+
+var errPresenceLost = errors.New("operation: this process is not seen by others any more")

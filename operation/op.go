@@ -7,6 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/hold"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
@@ -34,6 +37,15 @@ type Op struct {
 	undos       []undo
 }
 
+// definition is what is the same for all types of input.
+type definition struct {
+	name  string
+	codec Codec
+	err   error // why it cannot be used
+	// run calls the function with an input as it is stored.
+	run func(op *Op, input []byte) (idem.Response, error)
+}
+
 // work is an operation that this process works on.
 type work struct {
 	definition *definition
@@ -57,8 +69,19 @@ type work struct {
 	loadedAt  time.Time // when that was read, by the database's clock
 	loaded    time.Time // and here
 
+	cause error // for which it was undone, and its key freed
+
 	// What calls have returned, by their place. It outlasts the loss of a transaction that was to record it.
 	returned map[int]store.Step
+}
+
+// undo is an undo that the function has registered.
+type undo struct {
+	step   step
+	safety Safety
+	tx     func(pgx.Tx) error
+	call   func(ctx context.Context, key string) error
+	covers int // the first step that it takes back
 }
 
 // ID returns the id of the operation. It is the same in every run, and known to the record of the key: carry it into events.
@@ -128,8 +151,6 @@ func (op *Op) interrupted() error {
 	}
 	return op.halt(left, context.Cause(op.ctx))
 }
-
-var errPresenceLost = errors.New("operation: this process is not seen by others any more")
 
 // step is a step that is being taken.
 type step struct {

@@ -301,3 +301,35 @@ func TestProcessBehindAPoolerShowsItselfByALease(t *testing.T) {
 	}
 	s.wantBlocked()
 }
+
+// Whoever takes an operation up fences off the one before, which may be anywhere in it.
+func TestTakingAnOperationUpFencesOffWhoeverHadIt(t *testing.T) {
+	t.Parallel()
+	for name, takeUp := range map[string]func(t *testing.T, s *shop, b *blocked){
+		"a call":   func(t *testing.T, s *shop, b *blocked) { b.call(t.Context(), s, idem.WithWait(limit)) },
+		"a worker": func(t *testing.T, s *shop, b *blocked) { s.work(t, b) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			slow, quick := newBlocked(s, operation.Keyed(time.Hour)), newBlocked(s, operation.Keyed(time.Hour))
+			answers := slow.call(t.Context(), s, idem.WithWait(limit))
+			await(t, "the call", slow.begun)
+			if _, err := s.pool.Exec(t.Context(), `update idem.operations set owner = null`); err != nil { // as if it were dead
+				t.Fatal(err)
+			}
+			takeUp(t, shopOn(t, s.dsn), quick)
+			await(t, "the call of whoever has taken it up", quick.begun)
+			slow.release <- nil
+			eventually(t, "the zombie to be done", func() bool { n, _ := s.bank.keys(); return n == 1 && s.pool.Stat().AcquiredConns() == 0 })
+			if did := s.did(); len(did) != 1 {
+				t.Errorf("the zombie has committed: %v", did)
+			}
+			quick.release <- nil
+			if a := await(t, "the answer", answers); a.err != nil {
+				t.Error(a.err)
+			}
+			s.wantBlocked()
+		})
+	}
+}

@@ -43,7 +43,7 @@ func (w *work) takeUp(ctx context.Context) (hold.Ending, bool) {
 		return w.abandon(w.unavailable(ctx, err)), false
 	case !take.Found:
 		instance.leave(w.operation, false)
-		return w.abandon(elsewhere(&show, w.operation)), false
+		return w.abandon(w.elsewhere(&show)), false
 	}
 	if err := w.adopted(&take.Taken, &steps); err != nil {
 		return w.letGo(backoff(take.Taken.Attempts), hold.Ending{Outcome: hold.Failed, Err: err}), false
@@ -71,13 +71,18 @@ func (w *work) abandon(end hold.Ending) hold.Ending {
 }
 
 // elsewhere tells of an operation that is not to be had.
-func elsewhere(show *store.ShowOperation, operation string) hold.Ending {
-	if show.Found && show.State == store.OperationParked {
+func (w *work) elsewhere(show *store.ShowOperation) hold.Ending {
+	switch {
+	case !show.Found, show.State == store.OperationRunning:
+		return hold.Ending{Outcome: hold.Elsewhere}
+	case show.State == store.OperationParked:
 		return hold.Ending{Outcome: hold.Failed, Err: &ParkedError{
-			OperationID: operation, Step: show.Step, Reason: show.Reason, Since: show.Since,
+			OperationID: w.operation, Step: show.Step, Reason: show.Reason, Since: show.Since,
 		}}
+	case show.State == store.OperationUndone && w.cause != nil: // by this very run, whose COMMIT was not acknowledged
+		return hold.Ending{Outcome: hold.Failed, Err: w.cause}
 	}
-	return hold.Ending{Outcome: hold.Elsewhere}
+	return hold.Ending{Outcome: hold.Ended}
 }
 
 // unavailable is the ending of a call that could not ask the database.
@@ -94,7 +99,7 @@ func (w *work) unavailable(ctx context.Context, err error) hold.Ending {
 // adopted takes over what is on record.
 func (w *work) adopted(t *store.Taken, steps *store.LoadSteps) (err error) {
 	w.key = w.call.Key(t.OperationID)
-	w.ttl, w.createdAt = t.TTL, t.CreatedAt
+	w.createdAt = t.CreatedAt
 	w.epoch, w.undoing, w.cancelled = t.Epoch, t.Undoing, t.Cancelled
 	w.at = store.At{Step: t.Step, Seq: t.Seq, Tries: t.Tries}
 	w.loaded, w.loadedAt = time.Now(), t.LoadedAt
@@ -128,4 +133,25 @@ func (w *work) letGo(pause time.Duration, end hold.Ending) hold.Ending {
 // leaving is the error of a caller that leaves an operation to others.
 func leaving(ctx context.Context) error {
 	return fmt.Errorf("operation: its caller has left: %w: %w", idem.ErrInProgress, context.Cause(ctx))
+}
+
+// backoff is the pause before an operation is gone on with whose function has returned an error.
+func backoff(attempts int) time.Duration {
+	return time.Second << min(attempts, 6)
+}
+
+// parkNow stops the operation until a person has seen to it.
+func (w *work) parkNow(ctx context.Context, step, reason string, args ...any) hold.Ending {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), letGoLimit)
+	defer cancel()
+	park := store.ParkOperation{OperationID: w.operation, Epoch: w.epoch, Step: step, Reason: fmt.Sprintf(reason, args...)}
+	err := w.call.Engine().Query(ctx, &park)
+	w.instance.leave(w.operation, err != nil)
+	switch {
+	case err != nil:
+		return w.abandon(hold.Ending{Outcome: hold.Failed, Err: err})
+	case !park.Parked: // somebody else has it
+		return w.abandon(hold.Ending{Outcome: hold.Elsewhere})
+	}
+	return w.abandon(hold.Ending{Outcome: hold.Failed, Err: &ParkedError{OperationID: w.operation, Step: step, Reason: park.Reason}})
 }

@@ -11,15 +11,6 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// undo is an undo that the function has registered.
-type undo struct {
-	step   step
-	safety Safety
-	tx     func(pgx.Tx) error
-	call   func(ctx context.Context, key string) error
-	covers int // the first step that it takes back
-}
-
 // UndoTx registers what takes back, in Postgres, the steps since the last Undo or UndoTx. It is run if the operation ends in
 // idem.Reject or in an error that is Final: in reverse order, as a step like any other, once. Steps that were never committed
 // are rolled back, and what would undo them is not run. If fn returns an error that does not pass, the operation is parked.
@@ -78,7 +69,7 @@ func (op *Op) undo(resp hold.Response, rejected bool, cause error) hold.Ending {
 	if rejected {
 		return op.complete(complete, resp, last)
 	}
-	last.state = store.OperationUndone
+	last.state, w.cause = store.OperationUndone, cause
 	last.with = []txn.Request{&store.Hold{Key: &w.key, Room: store.Free}}
 	if err := op.commit(last); err != nil {
 		return op.endStopped(op.stopped)

@@ -28,7 +28,7 @@ func hint(err error) error {
 	case txn.HasCode(err, "42P01", "3F000", "42703"):
 		return fmt.Errorf("purge: the schema is missing or out of date, run the migrations of package migrations: %w", err)
 	case txn.HasCode(err, "42501"):
-		return fmt.Errorf("purge: the role needs SELECT, UPDATE and DELETE on what is swept, and SELECT, INSERT and UPDATE on idem.sweeps: %w", err)
+		return fmt.Errorf("purge: the role needs SELECT, UPDATE and DELETE on what is swept, on each of its partitions if it has any, and SELECT, INSERT and UPDATE on idem.sweeps: %w", err)
 	case txn.ReadOnly(err):
 		return fmt.Errorf("purge: this connection is read-only (a replica?), a purge works on the primary: %w", err)
 	case errors.Is(err, context.DeadlineExceeded):

@@ -91,7 +91,7 @@ func (h *holder) wait(ctx context.Context, reason Reason) error {
 	if time.Since(h.since) >= limit {
 		return ended(reason)
 	}
-	if reason != Server {
+	if reason != Server && !h.options.DryRun {
 		sign := store.HoldSweep{Sweeper: h.sweeper, WaitingFor: string(reason)}
 		if err := ask(ctx, h.engine, &sign); err != nil {
 			return err

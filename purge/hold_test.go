@@ -39,7 +39,7 @@ func TestSweepWaitsForAStandbyThatLagsBehindAndTellsWhich(t *testing.T) {
 	var waiting string
 	var seen *[]Reason
 	o.Progress, seen = reasons(func(reason Reason) {
-		if err := h.pool.QueryRow(context.Background(), "select waiting_for from idem.sweeps").Scan(&waiting); err != nil {
+		if err := h.pool.QueryRow(context.Background(), "select waiting_for from idem.sweeps where name = 'records'").Scan(&waiting); err != nil {
 			t.Error(err)
 		}
 		s.hasReplayed(1 << 62)
@@ -152,6 +152,36 @@ func TestSweepWaitsForWhoeverHasLockedTheTable(t *testing.T) {
 	}
 }
 
+// VACUUM FULL, say. Then not even the size of the table can be read, and the next run tries again.
+func TestSweepThatFindsItsTableLockedByVacuumFullEndsAtOnceAndSaysWhy(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.records(100, "expired", "completed", "2 hours")
+	holder := h.begin()
+	if _, err := holder.Exec(t.Context(), "lock table idem.records in access exclusive mode"); err != nil {
+		t.Fatal(err)
+	}
+	h.wantCounts(h.once(swift()), Lock, Counts{})
+	if err := holder.Rollback(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	h.wantCounts(h.once(swift()), Finished, Counts{Deleted: 100})
+}
+
+func TestDryRunWaitsForWhoeverHasLockedTheTable(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.records(100, "expired", "completed", "2 hours")
+	holder := h.begin()
+	if _, err := holder.Exec(t.Context(), "lock table idem.records in access exclusive mode"); err != nil {
+		t.Fatal(err)
+	}
+	o := swift()
+	o.DryRun = true
+	o.Progress, _ = reasons(func(Reason) { holder.Rollback(context.Background()) })
+	h.wantCounts(h.once(o), Finished, Counts{Deleted: 100})
+}
+
 // A portion that takes too long is tried again with half the pages, down to one.
 func TestPortionsAreHalvedUntilTheyTakeNoLongerThanTheyMay(t *testing.T) {
 	t.Parallel()
@@ -245,6 +275,7 @@ func TestPauseIsInProportionToTheWork(t *testing.T) {
 	}{
 		{1, time.Second, 0, 0}, {0.5, 20, 0, 20}, {0.25, 20, 0, 60}, {0.25, 20, 7, 53}, {0.25, 20, 90, 0}, {0.25, 20, -7, 60},
 		{0.01, 10 * time.Second, 0, maxPause}, {0.25, 0, 0, 0},
+		{1e-15, time.Millisecond, 0, maxPause}, {5e-324, time.Millisecond, 0, maxPause}, {5e-324, 0, 0, 0},
 	} {
 		p := newPace(&Options{Pages: 512, Share: test.share})
 		if pause := p.after(test.took, test.otherwise); pause != test.pause {

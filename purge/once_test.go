@@ -200,8 +200,77 @@ func TestTableCutOffUnderASweepIsNoError(t *testing.T) {
 	o := swift()
 	o.Pages = 2
 	o.Progress = func(Progress) { h.exec("truncate idem.records") }
-	h.wantCounts(h.once(o), Finished, Counts{Deleted: h.count("select deleted_total from idem.sweeps")})
+	h.wantCounts(h.once(o), Finished, Counts{Deleted: h.count("select deleted_total from idem.sweeps where name = 'records'")})
 	h.wantLeft(map[string]int64{})
+}
+
+// Whoever partitions a table gives the parts names of their own.
+func TestPartitionsOfAnyNameAreSwept(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.exec(`create table parted (like idem.records including all) partition by list (scope);
+		drop table idem.records;
+		alter table parted rename to records;
+		alter table records set schema idem;
+		create schema "o'x\";
+		create table "o'x\"."p$1 %s ""$2 -- /* '" partition of idem.records for values in ('a');
+		create table idem."Ü ""q"" \" partition of idem.records default`)
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeSimpleProtocol} {
+		h.records(300, "expired", "completed", "2 hours")
+		h.exec("update idem.records set scope = 'a' where substr(key, length(key)) < '5'")
+		pool := pgtest.Open(t, h.pool.Config().ConnString(), func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
+		if rep, err := Once(t.Context(), pool, swift()); err != nil || rep.Deleted != 300 {
+			t.Errorf("%v: %v, %v", mode, rep, err)
+		}
+	}
+}
+
+func TestPartitionThatIsDroppedUnderASweepIsNoError(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.exec(`create table parted (like idem.records including all) partition by list (scope);
+		drop table idem.records;
+		alter table parted rename to records;
+		alter table records set schema idem;
+		create table idem.a partition of idem.records for values in ('a');
+		create table idem.b partition of idem.records for values in ('b');
+		create table idem.rest partition of idem.records default`)
+	h.records(3000, "expired", "completed", "2 hours")
+	for _, scope := range []string{"a", "b"} {
+		h.exec("update idem.records set scope = $1 where ctid in (select ctid from idem.rest limit 1000)", scope)
+	}
+	o := swift()
+	o.Pages = 2
+	dropped := false
+	o.Progress = func(Progress) {
+		if !dropped {
+			dropped = true
+			h.exec("drop table idem.a")
+		}
+	}
+	rep := h.once(o)
+	if rep.Tables[0].Ended != Finished || rep.Deleted <= 2000 || rep.Deleted >= 3000 {
+		t.Errorf("%v", rep)
+	}
+	h.wantLeft(map[string]int64{})
+}
+
+func TestTableOfSweepsThatGoesMissingUnderASweepIsAnError(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.records(3000, "expired", "completed", "2 hours")
+	o := swift()
+	o.Pages = 2
+	away := false
+	o.Progress = func(Progress) {
+		if !away {
+			away = true
+			h.exec("alter table idem.sweeps rename to away")
+		}
+	}
+	if rep, err := Once(t.Context(), h.pool, o); err == nil || rep.Tables[0].Ended != Failed {
+		t.Errorf("%v, %v", rep, err)
+	}
 }
 
 func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {

@@ -34,7 +34,8 @@ func (p *pace) after(took, otherwise time.Duration) time.Duration {
 
 // pause is in proportion to the work.
 func (p *pace) pause(took time.Duration) time.Duration {
-	return min(time.Duration(float64(took)*(1/p.share-1)), maxPause)
+	pause := float64(took)/p.share - float64(took) // beyond any Duration, if the share is next to nothing
+	return time.Duration(min(pause, float64(maxPause)))
 }
 
 // halve makes portions smaller. It reports false if they cannot be.

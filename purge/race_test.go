@@ -157,7 +157,7 @@ func (h *house) portion(t *testing.T) (*portion, *txn.Engine) {
 	if err := engine.Query(t.Context(), part); err != nil {
 		t.Fatal(err)
 	}
-	return &portion{statement: statement(deletion, part, records.due), limits: limits, rest: time.Hour, to: part.Pages}, engine
+	return &portion{statement: deletionOf(records, part), limits: limits, rest: time.Hour, to: part.Pages}, engine
 }
 
 func TestPortionOfAClientThatFallsSilentIsEndedByTheServer(t *testing.T) {
@@ -272,6 +272,27 @@ func TestSeveralPurgesAtOnceDeleteEachRecordOnce(t *testing.T) {
 }
 
 // That one run sweeps at a time is a matter of pace. Here nothing sees to it.
+// One of two that come at the same moment is refused by the server then.
+func TestSeveralPurgesAtOnceAreNoErrorWhereTransactionsAreSerializable(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, maxConns(12))
+	h.exec("alter database " + pgx.Identifier{h.pool.Config().ConnConfig.Database}.Sanitize() + " set default_transaction_isolation = serializable")
+	h.pool.Reset()
+	h.records(500, "expired", "completed", "2 hours")
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			for range 20 {
+				if rep, err := Once(t.Context(), h.pool, swift()); err != nil {
+					t.Errorf("%v, %v", rep, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	h.wantLeft(map[string]int64{})
+}
+
 func TestPortionsThatOverlapDeleteEachRecordOnce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, maxConns(8))
@@ -341,7 +362,7 @@ func TestSweepIsTakenUpWhenItsRunGivesNoSignOfLife(t *testing.T) {
 			t.Errorf("seen %s ago: %+v", test.seen, s)
 		}
 	}
-	if pages := h.count("select last_pages from idem.sweeps"); pages != h.pages() {
+	if pages := h.count("select last_pages from idem.sweeps where name = 'records'"); pages != h.pages() {
 		t.Errorf("%d pages were walked by both, of %d", pages, h.pages())
 	}
 }

@@ -3,6 +3,7 @@ package purge
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,27 @@ func TestRunGoesOnWithWhatAnotherHasLeftThoughItsTimeHasNotCome(t *testing.T) {
 		t.Errorf("%+v", rep)
 	}
 	h.wantLeft(map[string]int64{})
+}
+
+// Its report says so, and there is nothing to warn of.
+func TestRunThatIsStoppedInTheMiddleOfASweepTellsNoFailure(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.records(3000, "expired", "completed", "2 hours")
+	ctx, cancel := context.WithCancel(t.Context())
+	o := swift()
+	o.Pages = 8
+	o.Progress = func(Progress) { cancel() }
+	var told []Reason
+	o.Done = func(rep Report, err error) {
+		told = append(told, rep.Tables[0].Ended)
+		if err != nil {
+			t.Errorf("it was told %v", err)
+		}
+	}
+	if err := Run(ctx, h.pool, o); err != nil || !slices.Equal(told, []Reason{Stopped}) {
+		t.Errorf("%v, %v", told, err)
+	}
 }
 
 func TestRunTellsAFailureAndTriesAgain(t *testing.T) {

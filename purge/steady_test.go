@@ -56,3 +56,28 @@ func TestTableStaysAsLargeAsWhatIsRetainedAfterTenTurnovers(t *testing.T) {
 }
 
 func ratio(a, b int64) float64 { return float64(a) / float64(b) }
+
+// A sweep updates its row with every portion. That must leave nothing behind but in its own page. While somebody has a snapshot,
+// such as an ANALYZE of the catalog by the server itself, nothing can be removed: then it is tried again.
+func TestTableOfSweepsStaysSmall(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.exec("alter table idem.sweeps set (autovacuum_enabled = off)")
+	h.exec("alter table idem.records set (autovacuum_enabled = off)")
+	h.records(3000, "live", "completed", "-1 hour")
+	o := swift()
+	o.Pages = 1
+	for end := time.Now().Add(limit); ; {
+		h.exec("truncate idem.sweeps")
+		for range 3 {
+			h.once(o)
+		}
+		pages := h.count("select pg_relation_size('idem.sweeps') / current_setting('block_size')::int")
+		if pages <= 2 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("idem.sweeps has %d pages after three sweeps of %d portions", pages, h.pages())
+		}
+	}
+}

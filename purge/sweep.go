@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -22,16 +23,18 @@ type sweep struct {
 	limits  store.LimitPortion
 
 	taken  bool // it has the row in idem.sweeps
+	ending bool // it has asked for its end, and may not have heard the answer
 	whole  store.TakeSweep
 	pace   pace
 	holder holder
 	began  time.Time
+	first  time.Time // when the sweep of the first table began
 	did    Sweep
 }
 
 func newSweep(pool *pgxpool.Pool, o *Options, t table, sweeper string, every time.Duration) *sweep {
 	s := &sweep{
-		options: o, table: t, every: every, limits: limits, pace: newPace(o), began: time.Now(),
+		options: o, table: t, every: every, limits: limits, pace: newPace(o), began: time.Now(), first: time.Now(),
 		engine:  txn.Engine{Pool: pool, Options: deleting, Limits: txn.DefaultLimits},
 		sweeper: store.Sweeper{Name: t.name, ID: sweeper},
 		did:     Sweep{Table: t.name, Waited: map[Reason]time.Duration{}},
@@ -74,22 +77,32 @@ func (s *sweep) walk(ctx context.Context) error {
 		return err
 	}
 	at := s.whole.Position
+	var gone error // why the last part could not be walked: it seems to be there no more
+	var last int64
 	for from := at.Part; ; {
 		part := store.Part{Relation: s.table.relation, From: from}
-		if err := ask(ctx, &s.engine, &part); err != nil {
+		if err := s.find(ctx, &part); err != nil {
 			return err
 		}
-		if !part.Found {
+		switch {
+		case gone != nil && part.OID == last: // it is something else that is missing
+			return gone
+		case !part.Found:
 			return s.finish(ctx)
 		}
 		block := int64(0)
 		if part.Name == at.Part {
 			block = at.Block
 		}
-		if err := s.walkPart(ctx, &part, block); err != nil {
+		gone, last = nil, part.OID
+		switch err := s.walkPart(ctx, &part, block); {
+		case txn.HasCode(err, "42P01"):
+			gone, from, at = err, part.Name, store.Position{}
+		case err != nil:
 			return err
+		default:
+			from = part.Name + "\x01" // nothing is between the two
 		}
-		from = part.Name + "\x01" // nothing is between the two
 	}
 }
 
@@ -100,14 +113,18 @@ const absence = 2 * (workLimit + maxPause)
 // take makes this run the sweeper.
 func (s *sweep) take(ctx context.Context) error {
 	first := store.Part{Relation: s.table.relation}
-	if err := ask(ctx, &s.engine, &first); err != nil {
+	if err := s.find(ctx, &first); err != nil {
 		return err
 	}
 	if !first.Found {
 		return fmt.Errorf("%s is missing, run the migrations of package migrations", s.table.relation)
 	}
+	rest := s.every
+	if s.ending {
+		rest = math.MaxInt64 // it need not begin again
+	}
 	s.whole = store.TakeSweep{
-		Sweeper: s.sweeper, TotalPages: first.TotalPages, Absence: string(interval(absence)), Rest: string(interval(s.every)),
+		Sweeper: s.sweeper, TotalPages: first.TotalPages, Absence: string(interval(absence)), Rest: string(interval(rest)),
 	}
 	if s.options.DryRun {
 		return nil
@@ -115,7 +132,11 @@ func (s *sweep) take(ctx context.Context) error {
 	if err := ask(ctx, &s.engine, &s.whole); err != nil {
 		return err
 	}
-	if !s.whole.Taken {
+	switch {
+	case !s.whole.Taken && s.ending: // nothing is left to take up: it was ended
+		s.taken = false
+		return ended(Finished)
+	case !s.whole.Taken:
 		return ended(Elsewhere)
 	}
 	s.did.Resumed = s.did.Resumed || !s.taken && s.whole.Pages > 0
@@ -123,35 +144,9 @@ func (s *sweep) take(ctx context.Context) error {
 	return nil
 }
 
-// walkPart walks a part from a block to its present end. What is appended meanwhile has not expired.
-func (s *sweep) walkPart(ctx context.Context, part *store.Part, block int64) error {
-	sql := deletion
-	if s.options.DryRun {
-		sql = counting
-	}
-	statement := statement(sql, part, s.table.due)
-	for block < part.Pages {
-		p := &portion{
-			statement: statement, limits: s.limits, rest: s.table.rest(s.options),
-			from: block, to: min(block+s.pace.pages, part.Pages),
-		}
-		pause, err := s.step(ctx, part, p)
-		if err != nil {
-			return err
-		}
-		if p.done {
-			block = p.to
-		}
-		if err := txn.Sleep(ctx, pause); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // step makes one portion, or waits for what keeps it from being made. It returns how long to pause.
 func (s *sweep) step(ctx context.Context, part *store.Part, p *portion) (time.Duration, error) {
-	if s.options.Max > 0 && time.Since(s.began) >= s.options.Max {
+	if s.options.Max > 0 && time.Since(s.first) >= s.options.Max {
 		return 0, ended(TimeIsUp)
 	}
 	reason, err := s.holder.mayGoOn(ctx, part.OID)
@@ -211,6 +206,7 @@ func (s *sweep) finish(ctx context.Context) error {
 	if s.options.DryRun {
 		return ended(Finished)
 	}
+	s.ending = true
 	finish := store.FinishSweep{Sweeper: s.sweeper}
 	if err := ask(ctx, &s.engine, &finish); err != nil {
 		return err
@@ -232,7 +228,7 @@ func (s *sweep) leave(ctx context.Context) {
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveLimit)
 	defer cancel()
-	_ = s.engine.Query(bounded, store.LeaveSweep{Sweeper: s.sweeper})
+	_ = ask(bounded, &s.engine, store.LeaveSweep{Sweeper: s.sweeper})
 }
 
 // tell tells the progress.

@@ -65,6 +65,9 @@ func (h *house) sweep(ctx context.Context) (met bool, err error) {
 	p99With, _ := f.quantile(with, 0.99)
 	p99Without, _ := f.quantile(without, 0.99)
 	p99Before, _ := f.quantile(before, 0.99)
+	if p99Without == 0 { // the sweep was over in its first turn
+		p99Without = p99Before
+	}
 	return bars(
 		bar{fmt.Sprintf("swept in under %v", limit), rep.Duration < limit, rep.Duration.Round(time.Second).String()},
 		bar{"all that had expired is gone", expired == 0 && rep.Deleted == h.records/2, fmt.Sprintf("%d left", expired)},

@@ -67,10 +67,11 @@ func TestSignalEndsEveryCommandAtAnyStatement(t *testing.T) {
 	}
 }
 
-// TestMigrationThatIsInterruptedIsNeverHalfDone: it comes to its end if the server answers, and leaves nobody's lock.
+// TestMigrationThatIsInterruptedIsNeverHalfDone: once it has begun, it comes to its end if the server answers, and leaves
+// nobody's lock.
 func TestMigrationThatIsInterruptedIsNeverHalfDone(t *testing.T) {
 	t.Parallel()
-	for _, nth := range []int{2, 6, 10, 14, 18, 22, 26} {
+	for _, nth := range []int{4, 8, 12, 16, 20, 24} {
 		t.Run(fmt.Sprint(nth), func(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.EmptyDSN(t)
@@ -84,10 +85,7 @@ func TestMigrationThatIsInterruptedIsNeverHalfDone(t *testing.T) {
 			}
 			held.Conn.Resume()
 			got, again := cmd.wait(), run(t, []string{"DATABASE_URL=" + dsn}, "migrate", "status")
-			switch {
-			case got.code == 0 && again.code == 0:
-			case got.code == 130 && got.stdout == "" && again.code == 3: // before the first of them
-			default:
+			if got.code != 0 || again.code != 0 {
 				t.Errorf("%+v, and then %+v", got, again)
 			}
 			pool := pgtest.Open(t, dsn)

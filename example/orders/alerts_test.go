@@ -47,6 +47,7 @@ var misbehaviours = map[string]misbehaviour{
 	"killed-holders":     {killHolders, []string{"IdemConnectionsLost"}},
 	"stuck-holder":       {stuckHolder, []string{"IdemInProgress", "IdemTransactionOld"}},
 	"lost-commits":       {lostCommits, []string{"IdemCommitUnresolved"}},
+	"key-dropped":        {dropKey, []string{"IdemUnreadable"}},
 	"full-pool":          {fullPool, []string{"IdemPoolFull", "IdemPoolTimeouts", "IdemFiguresMissing"}},
 	"purge-stands-still": {purgeStandsStill, []string{"IdemPurgeStandsStill"}},
 	"no-vacuum":          {noVacuum, []string{"IdemDeadRows"}},
@@ -292,6 +293,17 @@ func lostCommits(ctx context.Context, s *unruly) {
 				return
 			}
 		}
+	}
+}
+
+// dropKey has records that were sealed with a key that the service does not have.
+func dropKey(ctx context.Context, s *unruly) {
+	const key = "sealed-long-ago"
+	s.place(ctx, key, 4900)
+	s.do(ctx, `UPDATE idem.records SET sealed_by = 'last-year'`)
+	for pause(ctx, 100*time.Millisecond) {
+		s.calmly(ctx)
+		s.place(ctx, key, 4900)
 	}
 }
 

@@ -49,6 +49,7 @@ const (
 	Unknown                  // the first COMMIT was not acknowledged, because of Err
 	Recorded                 // the answer is on record
 	Elsewhere                // the operation is somebody else's to go on with, or nobody's for the time being
+	Ended                    // the operation has: its record, or the free key, tells
 	Failed                   // Err is the answer of this call
 )
 

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -90,7 +91,8 @@ func (r *Row) Time() time.Time {
 		r.Fail(fmt.Errorf("a moment of %d bytes", len(value)))
 		return time.Time{}
 	}
-	return time.UnixMicro(int64(binary.BigEndian.Uint64(value)) + microsecondsTo2000).UTC()
+	at := min(int64(binary.BigEndian.Uint64(value)), math.MaxInt64-microsecondsTo2000) // infinity is the last of all
+	return time.UnixMicro(at + microsecondsTo2000).UTC()
 }
 
 // Fail makes err, unless it is nil, the error of the trip: what was read makes no sense.

@@ -24,13 +24,11 @@ func (l *Load) Read(trip *roundtrip.Trip) {
 		r.OperationID = row.Text(l.Key.OperationID)
 		r.State = State(row.Text(string(Completed), string(Processing), string(Failed), string(Running)))
 		r.Status = row.Int()
-		header, err := decodeHeader(row.Bytes())
-		r.Header = header
+		r.Header, r.HeaderErr = decodeHeader(row.Bytes())
 		r.Body = row.Bytes()
 		r.SealedBy, r.Closed = row.Text(), true
 		r.CreatedAt, r.CompletedAt = row.Time(), row.Time()
 		r.ExpiresAt, r.LoadedAt = row.Time(), row.Time()
-		row.Fail(err)
 	})
 }
 

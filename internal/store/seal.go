@@ -56,6 +56,8 @@ func (r *Record) Open(key *Key, s Sealer) error {
 	switch {
 	case !r.Closed:
 		return nil
+	case r.SealedBy == "" && r.HeaderErr != nil:
+		return r.HeaderErr
 	case s == nil && r.SealedBy != "":
 		return fmt.Errorf("it is sealed with the key %.64q, and the call has no Sealer: give it WithSealer with that key", r.SealedBy)
 	case s != nil:
@@ -75,7 +77,7 @@ func (r *Record) open(s Sealer, bound []byte) error {
 		}
 		return err
 	}
-	if r.Header != nil { // somebody has put it there, beside a response that has its own
+	if r.Header != nil || r.HeaderErr != nil { // somebody has put it there, beside a response that has its own
 		bound = append(bound, "header"...)
 	}
 	plain, err := s.Open(r.SealedBy, r.Body, bound)

@@ -2,6 +2,7 @@ package vitals
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -11,6 +12,9 @@ import (
 // turnLock is the advisory lock of whoever reads for everybody: the beginning of the SHA-256 of "idem.vitals/1".
 const turnLock int64 = -7292804970750936636
 
+// rollbackLimit is how long a server that has fallen silent is waited for.
+const rollbackLimit = time.Second
+
 // ReadInTurn is Read for the many that would read the same: if another one is at it, it reads nothing, and mine is false.
 func ReadInTurn(ctx context.Context, pool interface {
 	BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
@@ -19,7 +23,11 @@ func ReadInTurn(ctx context.Context, pool interface {
 	if err != nil {
 		return Vitals{}, false, err
 	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) // there is nothing to commit
+	defer func() { // there is nothing to commit
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
+		defer cancel()
+		tx.Rollback(bounded)
+	}()
 	mine, err = db.New().TryTurn(ctx, tx, turnLock)
 	if err != nil || !mine {
 		return Vitals{}, false, err

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/pgproxy"
 	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/internal/vitals"
 )
@@ -89,6 +90,23 @@ func TestMomentsThatManyRecordsShareAreCounted(t *testing.T) {
 	exec(t, pool, `insert into idem.sweeps (name, last_started_at, last_finished_at) values ('records', now(), now() + interval '1 second')`)
 	if v := read(t, pool); v.Expired.Value != 0 || v.OldestExpired.Value != 0 {
 		t.Errorf("after a sweep: expired: %+v, oldest %+v; want none", v.Expired, v.OldestExpired)
+	}
+}
+
+// By SQL, somebody has made records ones that never expire, or that always had.
+func TestRecordsThatNeverExpireKeepNobodyFromTheFigures(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	fill(t, pool, 1000, 0.3)
+	exec(t, pool, `update idem.records set expires_at = 'infinity' where ctid in (select ctid from idem.records where expires_at > now() limit 200)`)
+	exec(t, pool, `update idem.records set expires_at = '-infinity' where ctid in (select ctid from idem.records where expires_at < now() limit 50)`)
+	exec(t, pool, "analyze idem.records")
+	v, err := vitals.Read(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := v.Expired; !e.Known() || e.Value < 250 || e.Value > 350 {
+		t.Errorf("%+v", e)
 	}
 }
 
@@ -320,6 +338,33 @@ func TestOneReadsAtATime(t *testing.T) {
 	}
 	if _, mine, err := vitals.ReadInTurn(ctx, second); !mine || err != nil {
 		t.Errorf("afterwards: mine %t, %v", mine, err)
+	}
+}
+
+// A server that has fallen silent must not keep it, nor whoever waits for it, for good.
+func TestReadingThatIsNotAnsweredAtItsVeryEndEnds(t *testing.T) {
+	t.Parallel()
+	proxy := pgtest.Proxy(t, pgtest.DSN(t))
+	pool := pgtest.Open(t, proxy.DSN())
+	trap := proxy.Arm(pgproxy.Before(pgproxy.Contains("rollback")), pgproxy.BlackHole)
+	ended := make(chan error, 1)
+	go func() {
+		_, mine, err := vitals.ReadInTurn(context.Background(), pool)
+		if !mine {
+			err = errors.Join(err, errors.New("another one reads"))
+		}
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err != nil || trap.Count() != 1 {
+			t.Errorf("%v; the trap has sprung %d times", err, trap.Count())
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("it has not ended")
+	}
+	if err := proxy.Close(); err != nil { // or the pool would wait for its connection
+		t.Error(err)
 	}
 }
 

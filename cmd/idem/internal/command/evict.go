@@ -35,8 +35,11 @@ func (c *evictCommand) Run(s *session) error {
 		return err
 	}
 	var found *record.Record
+	var operation *record.Operation
 	err := s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
-		found, err = record.Find(ctx, tx, c.Scope, c.Key, false)
+		if found, err = record.Find(ctx, tx, c.Scope, c.Key, false); err == nil && found != nil && found.State == record.Running {
+			operation, err = record.FindOperation(ctx, tx, found.OperationID)
+		}
 		return err
 	})
 	switch {
@@ -47,6 +50,9 @@ func (c *evictCommand) Run(s *session) error {
 	case found.OperationID != c.Operation:
 		return noRecordError{fmt.Sprintf("the record of %s is that of operation %s, and --operation says another: nothing was changed",
 			c.name.String(), found.OperationID)}
+	}
+	if operation != nil && (operation.State == record.Running || operation.State == record.Parked) {
+		return refusedError{fmt.Sprintf("nothing was changed: the key is that of operation %s, which is not over; operation.Cancel ends and undoes it", found.OperationID)}
 	}
 	will := fmt.Sprintf("deletes the %s of %s, created %s; %s", describe(found), c.name.String(), relative(found.CreatedAt, found.Now), consequence(found))
 	if c.DryRun {

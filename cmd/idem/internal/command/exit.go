@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem/cmd/idem/internal/address"
+	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
@@ -78,7 +79,7 @@ func finish(ctx context.Context, w World, err error) int {
 
 func say(w World, text string) {
 	text = strings.TrimPrefix(strings.Join(strings.Fields(text), " "), "idem: ") // the library's errors begin with it
-	fmt.Fprintf(w.Stderr, "idem: %s\n", text)
+	fmt.Fprintf(w.Stderr, "idem: %s\n", page.Safe(text))
 }
 
 func helpOf(parse *kong.ParseError) string {

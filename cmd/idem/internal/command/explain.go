@@ -53,14 +53,17 @@ func (c *explainCommand) Run(s *session) error {
 		return err
 	}
 	var found *record.Record
+	var operation *record.Operation
 	err = s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
-		found, err = record.Find(ctx, tx, c.Scope, c.Key, false)
+		if found, err = record.Find(ctx, tx, c.Scope, c.Key, false); err == nil && found != nil && found.State == record.Running {
+			operation, err = record.FindOperation(ctx, tx, found.OperationID)
+		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	e := explain(found, entry, hashes)
+	e := explain(found, entry, hashes, operation)
 	if found == nil && entry.State == idem.StateUnused {
 		e.Hint += scopeHint(c.Scope)
 	}
@@ -79,7 +82,7 @@ type explanation struct {
 	found *record.Record
 }
 
-func explain(r *record.Record, entry idem.Entry, hashes []*hashed) *explanation {
+func explain(r *record.Record, entry idem.Entry, hashes []*hashed, operation *record.Operation) *explanation {
 	e := &explanation{Hashes: hashes, found: r}
 	if r != nil {
 		e.Record = newShownRecord(r, false)
@@ -103,6 +106,8 @@ func explain(r *record.Record, entry idem.Entry, hashes []*hashed) *explanation 
 		e.Verdict, e.Error, e.Reason = refused, "ErrMismatch", "the request hashes otherwise than the one that the record was made for"
 		e.Hint = "another request needs another key; if it is the same request: does the program hash it in another way, " +
 			"or is there a value that differs in every attempt? Try --without"
+	case r.State == record.Running:
+		e.explainOperation(operation)
 	case r.State == record.Processing:
 		e.Verdict, e.Error, e.Reason = refused, "ErrTxEnded", "an earlier fn ended its transaction itself, and committed a part of its effect without a response"
 		e.Hint = "see to that effect, then: idem evict; otherwise the key is free when the record expires"

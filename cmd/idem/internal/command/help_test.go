@@ -73,7 +73,7 @@ func TestShellsAreOfferedWhatMayComeNext(t *testing.T) {
 		"st":                      "stats stuck",
 		"migrate ":                "down status up",
 		"list --sta":              "--state",
-		"list --state ":           "completed expired failed processing",
+		"list --state ":           "completed expired failed processing running",
 		"list --state f":          "failed",
 		"-d app list --scope x -": "",
 		"completion z":            "zsh",

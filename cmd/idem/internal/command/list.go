@@ -16,7 +16,7 @@ import (
 
 type listCommand struct {
 	Scope string `placeholder:"PREFIX" help:"Scopes that begin like this."`
-	State string `enum:",completed,failed,processing,expired" default:"" placeholder:"STATE" help:"completed, failed, processing or expired. All but the last are live."`
+	State string `enum:",completed,failed,running,processing,expired" default:"" placeholder:"STATE" help:"completed, failed, running, processing or expired. All but the last are live."`
 	Older span   `placeholder:"SPAN" help:"Claimed longer ago than this."`
 	Limit int    `default:"50" help:"How many at most, up to 10000. Default: ${default}."`
 	Full  bool   `help:"Show whole keys."`
@@ -90,7 +90,7 @@ func (c *listCommand) text(p *page.Page, found []record.Record, more bool) {
 		}
 		rows = append(rows, []string{
 			page.Safe(r.Scope), shownKey(r.Key, c.Full), stateOf(p, r), status, page.Age(r.Now.Sub(r.CreatedAt)),
-			relative(r.ExpiresAt, r.Now), page.Bytes(r.HeaderBytes + r.BodyBytes), r.OperationID,
+			expires(r), page.Bytes(r.HeaderBytes + r.BodyBytes), r.OperationID,
 		})
 	}
 	p.Table([]page.Column{{Name: "SCOPE"}, {Name: "KEY"}, {Name: "STATE"}, {Name: "STATUS", Right: true}, {Name: "AGE", Right: true},

@@ -3,6 +3,7 @@ package command_test
 import (
 	"context"
 	"encoding/json"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,7 +18,9 @@ func TestPurgeSaysWhatItWouldDoBeforeItDoesIt(t *testing.T) {
 	before := d.count()
 	dry := d.idem("purge", "--dry-run")
 	dry.want(t, 0, "WOULD DELETE", "finished")
-	compareGolden(t, "purge-dry-run.txt", tookAny(dry.stdout))
+	if said := spaced(dry.stdout); !strings.Contains(said, "TABLE WOULD DELETE KEPT SKIPPED PAGES TOOK ENDED\nrecords 1 4 0 1 ") {
+		t.Errorf("said:\n%s", dry.stdout)
+	}
 	d.idem("purge").want(t, 5, "deletes what expired more than 1 h ago", "--yes")
 	if got := d.count(); got != before {
 		t.Fatalf("%d records, there were %d", got, before)
@@ -43,20 +46,8 @@ func TestPurgeSaysWhatItWouldDoBeforeItDoesIt(t *testing.T) {
 	d.idem("purge", "--share", "2").want(t, 2, "--share")
 }
 
-// tookAny leaves out how long something took.
-func tookAny(text string) string {
-	var lines []string
-	for line := range strings.Lines(text) {
-		fields := strings.Fields(line)
-		for i := 0; i+1 < len(fields); i++ {
-			if fields[i+1] == "ms" || fields[i+1] == "s" {
-				fields[i] = "0"
-			}
-		}
-		lines = append(lines, strings.Join(fields, " "))
-	}
-	return strings.Join(lines, "\n") + "\n"
-}
+// spaced has one space where a table has many.
+func spaced(text string) string { return regexp.MustCompile(` +`).ReplaceAllString(text, " ") }
 
 // A purge that is interrupted leaves what it has deleted, says so, and the next one ends the work.
 func TestPurgeIsInterruptedBetweenPortions(t *testing.T) {
@@ -72,7 +63,7 @@ func TestPurgeIsInterruptedBetweenPortions(t *testing.T) {
 	if got.code != 130 || rest == 0 || rest == 8000 || !strings.Contains(got.stdout, "stopped") {
 		t.Errorf("exit code %d, %d records left, said %q", got.code, rest, got.stdout)
 	}
-	if said := watched.text.String(); !strings.HasSuffix(said, "idem: interrupted by interrupt\n") {
+	if said := watched.text.String(); !strings.HasSuffix(said, "idem: interrupted\n") {
 		t.Errorf("said %q", said)
 	}
 	d.idem("purge", "--yes", "--share", "1").want(t, 0, "finished")

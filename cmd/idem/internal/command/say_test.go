@@ -5,13 +5,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/cmd/idem/internal/command"
 	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/operation"
 )
 
 // TestErrorsAreOneLineThatSaysWhatToDo: each with its exit code.
@@ -170,17 +170,29 @@ func TestExplainTellsOfACallUnderWay(t *testing.T) {
 	d.idem("stuck", "--older", "1ms").want(t, 0, "nothing is stuck")
 }
 
-// The walk of a large table sees every block.
-func TestStuckFindsWhatWasLeftBehindAnywhere(t *testing.T) {
+func TestOperationsThatDoNotGoOnAreStuckAndExplained(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state, body)
-		SELECT 'walked', n::text, '', gen_random_uuid(), now(), now() + '1 h', CASE WHEN n IN (1, 900, 1800) THEN 'processing' ELSE 'completed' END,
-			convert_to(repeat(md5(n::text), 100), 'UTF8') FROM generate_series(1, 1800) n`)
-	started := time.Now()
-	got := d.idem("stuck", "--scan", "--json")
-	got.want(t, 3, `"scanned": true`)
-	if n := strings.Count(got.stdout, `"processing"`); n != 3 {
-		t.Errorf("found %d of 3 after %v", n, time.Since(started))
+	refund := operation.Define("refund", func(*operation.Op, int) (idem.Response, error) { return idem.Response{}, nil })
+	ids := map[string]string{}
+	for _, key := range []string{"due", "parked"} {
+		err := pgx.BeginFunc(t.Context(), d.pool, func(tx pgx.Tx) (err error) {
+			ids[key], err = refund.Start(t.Context(), tx, scope, key, idem.HashBytes(), 1)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
+	d.idem("stuck", "--older", "1h").want(t, 0, "nothing is stuck")
+	d.exec("UPDATE idem.operations SET wake_at = now() - interval '2 h'")
+	d.exec("UPDATE idem.operations SET state = 'parked', step = 'charge', reason = 'nobody knows whether it happened' WHERE key = 'parked'")
+	d.idem("stuck", "--older", "1h").want(t, 3, "Operations that are parked", ids["parked"], "charge", "nobody knows whether it happened",
+		"Operations that are due, and nobody's", ids["due"])
+	d.idem("stuck", "--json").want(t, 3, `"name": "refund"`, `"parked": [`, `"unattended": [`)
+
+	d.idem("explain", scope, "due").want(t, 0, "waits", "operation "+ids["due"]+" (refund) is under way", "nobody works on it")
+	d.idem("explain", scope, "parked").want(t, 0, "refused", "operation.ErrParked", "parked at step charge: nobody knows")
+	d.idem("list", "--state", "running").want(t, 0, ids["due"], ids["parked"])
+	d.idem("evict", scope, "due", "--operation", ids["due"], "--yes").want(t, 5, "nothing was changed", "operation.Cancel")
 }

@@ -141,7 +141,7 @@ func facts(p *page.Page, r *record.Record) []page.Pair {
 		{Name: "status", Value: status},
 		{Name: "created", Value: page.Time(r.CreatedAt) + p.Dim(" ("+relative(r.CreatedAt, r.Now)+")")},
 		{Name: "completed", Value: completed},
-		{Name: "expires", Value: page.Time(r.ExpiresAt) + p.Dim(" ("+relative(r.ExpiresAt, r.Now)+")")},
+		{Name: "expires", Value: page.Time(r.ExpiresAt) + p.Dim(" ("+expires(r)+")")},
 		{Name: "hash", Value: hex.EncodeToString(r.Hash)},
 	}
 	if r.SealedBy != "" {
@@ -158,6 +158,14 @@ func stateOf(p *page.Page, r *record.Record) string {
 		return p.Red(r.State)
 	}
 	return r.State
+}
+
+// expires says when the key is new. The record of an operation has a time that never comes, until it is over.
+func expires(r *record.Record) string {
+	if r.State == record.Running && !r.Expired() {
+		return "after it is over"
+	}
+	return relative(r.ExpiresAt, r.Now)
 }
 
 func relative(t, now time.Time) string {

@@ -19,9 +19,9 @@ type stuckCommand struct {
 
 // Help says more.
 func (stuckCommand) Help() string {
-	return `Lists what does not go on by itself: keys that a transaction holds for long, and records that an fn has left behind by ending its
-transaction itself. No index leads to the latter: a table above 64 MB is walked only with --scan, in short transactions.
-The exit code is 3 if something was found.
+	return `Lists what does not go on by itself: keys that a transaction holds for long, operations that are parked, or due and nobody's, and records
+that an fn has left behind by ending its transaction itself. No index leads to what is parked or left behind: a table above 64 MB is
+walked only with --scan. The exit code is 3 if something was found.
 
 Example: idem stuck --older 5m --scan`
 }
@@ -31,48 +31,83 @@ const scanUpTo = 64 << 20
 
 // Run looks for what is stuck.
 func (c *stuckCommand) Run(s *session) error {
-	found := shownStuck{Held: []shownHolder{}, LeftBehind: []*shownRecord{}}
-	var size int64
-	err := s.limited(func(ctx context.Context, tx pgx.Tx) error {
-		holders, err := record.Holders(ctx, tx, time.Duration(c.Older))
-		for _, h := range holders {
-			found.Held = append(found.Held, newShownHolder(h))
-		}
-		if err != nil {
-			return err
-		}
-		size, err = record.Size(ctx, tx)
-		return err
-	})
+	found := stuck{}
+	err := s.limited(func(ctx context.Context, tx pgx.Tx) error { return c.ask(ctx, tx, &found) })
+	if err == nil && found.scanned {
+		err = record.LeftBehind(s.ctx, s.pool, time.Duration(s.globals.Timeout), func(r record.Record) { found.left = append(found.left, r) },
+			func(done, blocks int64) { s.progress("walking the table: %d of %d blocks", done, blocks) })
+		s.progress("")
+	}
 	if err != nil {
 		return err
 	}
-	var left []record.Record
-	if found.Scanned = c.Scan || size <= scanUpTo; found.Scanned {
-		err = record.LeftBehind(s.ctx, s.pool, time.Duration(s.globals.Timeout), func(r record.Record) { left = append(left, r) },
-			func(done, blocks int64) { s.progress("walking the table: %d of %d blocks", done, blocks) })
-		s.progress("")
-		if err != nil {
-			return err
-		}
-	}
-	for i := range left {
-		found.LeftBehind = append(found.LeftBehind, newShownRecord(&left[i], c.Full))
-	}
-	if err := s.show(found, func(p *page.Page) { c.text(p, found, left, size) }); err != nil {
+	if err := s.show(found.shown(c.Full), func(p *page.Page) { c.text(p, &found) }); err != nil {
 		return err
 	}
-	if len(found.Held)+len(found.LeftBehind) > 0 {
+	if found.any() {
 		return errFound
 	}
 	return nil
 }
 
+// stuck is what needs a person.
+type stuck struct {
+	held       []record.Holder
+	parked     []record.Operation
+	unattended []record.Operation
+	left       []record.Record
+
+	size    int64 // of the larger table
+	scanned bool  // whether it was looked for what no index leads to
+}
+
+func (f *stuck) any() bool { return len(f.held)+len(f.parked)+len(f.unattended)+len(f.left) > 0 }
+
+// ask finds all but the records that were left behind.
+func (c *stuckCommand) ask(ctx context.Context, tx pgx.Tx, found *stuck) (err error) {
+	old := time.Duration(c.Older)
+	if found.held, err = record.Holders(ctx, tx, old); err != nil {
+		return err
+	}
+	if found.unattended, err = record.UnattendedOperations(ctx, tx, old); err != nil {
+		return err
+	}
+	records, err := record.Size(ctx, tx)
+	if err != nil {
+		return err
+	}
+	operations, err := record.SizeOfOperations(ctx, tx)
+	if err != nil {
+		return err
+	}
+	found.size = max(records, operations)
+	if found.scanned = c.Scan || found.size <= scanUpTo; found.scanned {
+		found.parked, err = record.ParkedOperations(ctx, tx)
+	}
+	return err
+}
+
+func (f *stuck) shown(wholeKeys bool) shownStuck {
+	shown := shownStuck{
+		Held: []shownHolder{}, Parked: newShownOperations(f.parked, wholeKeys), Unattended: newShownOperations(f.unattended, wholeKeys),
+		LeftBehind: []*shownRecord{}, Scanned: f.scanned,
+	}
+	for _, h := range f.held {
+		shown.Held = append(shown.Held, newShownHolder(h))
+	}
+	for i := range f.left {
+		shown.LeftBehind = append(shown.LeftBehind, newShownRecord(&f.left[i], wholeKeys))
+	}
+	return shown
+}
+
 // shownStuck is what needs a person, in JSON.
 type shownStuck struct {
-	Held       []shownHolder  `json:"held"`
-	LeftBehind []*shownRecord `json:"left_behind"`
-	Scanned    bool           `json:"scanned"` // whether the table was walked for what was left behind
+	Held       []shownHolder    `json:"held"`
+	Parked     []shownOperation `json:"parked"`
+	Unattended []shownOperation `json:"unattended"`
+	LeftBehind []*shownRecord   `json:"left_behind"`
+	Scanned    bool             `json:"scanned"` // whether the tables were walked for what is parked or was left behind
 }
 
 type shownHolder struct {
@@ -93,36 +128,48 @@ func newShownHolder(h record.Holder) shownHolder {
 	return shown
 }
 
-func (c *stuckCommand) text(p *page.Page, found shownStuck, left []record.Record, size int64) {
-	if len(found.Held) > 0 {
-		p.Printf("%s\n", p.Bold("Transactions that hold keys"))
-		var rows [][]string
-		for _, h := range found.Held {
-			age := "?"
-			if h.Seconds != nil {
-				age = page.Age(time.Duration(*h.Seconds * float64(time.Second)))
-			}
-			rows = append(rows, []string{fmt.Sprint(h.PID), age, page.Safe(h.Role), page.Safe(h.Application), h.State, h.Waiting})
-		}
-		p.Table([]page.Column{{Name: "PID", Right: true}, {Name: "FOR", Right: true}, {Name: "ROLE"}, {Name: "APPLICATION"}, {Name: "STATE"}, {Name: "WAITS FOR"}}, rows)
-		p.Printf("%s\n\n", page.Wrap("Their callers get ErrInProgress. See what they do; to end one, which rolls its effect back and frees its keys: "+
-			"SELECT pg_terminate_backend(PID). To have the server end idle ones: idle_in_transaction_session_timeout.", "  ", 100))
+func (c *stuckCommand) text(p *page.Page, found *stuck) {
+	tellHolders(p, found.held)
+	tellOperations(p, "Operations that are parked", "Callers of their keys get operation.ErrParked. See to the reason, then operation.Retry, Resolve or Cancel.", found.parked)
+	tellOperations(p, "Operations that are due, and nobody's", "Is a process there that has these operations, and asks for work?", found.unattended)
+	c.tellLeft(p, found.left)
+	if !found.scanned {
+		p.Printf("%s\n", page.Wrap(fmt.Sprintf("The tables have up to %s and were not walked for what is parked or was left behind: --scan.", page.Bytes(found.size)), "", 100))
 	}
-	if len(left) > 0 {
-		p.Printf("%s\n", p.Bold("Records that an fn has left behind"))
-		var rows [][]string
-		for i := range left {
-			r := &left[i]
-			rows = append(rows, []string{page.Safe(r.Scope), shownKey(r.Key, c.Full), page.Age(r.Now.Sub(r.CreatedAt)), relative(r.ExpiresAt, r.Now), r.OperationID})
-		}
-		p.Table([]page.Column{{Name: "SCOPE"}, {Name: "KEY"}, {Name: "AGE", Right: true}, {Name: "EXPIRES"}, {Name: "OPERATION ID"}}, rows)
-		p.Printf("%s\n\n", page.Wrap("An fn ended its transaction itself, so a part of its effect may be committed without a response. The key is refused with "+
-			"ErrTxEnded until the record expires. See to the effect by the operation id, then: idem evict.", "  ", 100))
-	}
-	if !found.Scanned {
-		p.Printf("%s\n", page.Wrap(fmt.Sprintf("The table has %s and was not walked for records left behind: --scan.", page.Bytes(size)), "", 100))
-	}
-	if len(found.Held)+len(left) == 0 {
+	if !found.any() {
 		p.Printf("%s\n", p.Green("nothing is stuck"))
 	}
+}
+
+func tellHolders(p *page.Page, held []record.Holder) {
+	if len(held) == 0 {
+		return
+	}
+	p.Printf("%s\n", p.Bold("Transactions that hold keys"))
+	var rows [][]string
+	for _, h := range held {
+		age := "?"
+		if h.Visible {
+			age = page.Age(h.Since)
+		}
+		rows = append(rows, []string{fmt.Sprint(h.PID), age, page.Safe(h.Role), page.Safe(h.Application), h.State, h.Waiting})
+	}
+	p.Table([]page.Column{{Name: "PID", Right: true}, {Name: "FOR", Right: true}, {Name: "ROLE"}, {Name: "APPLICATION"}, {Name: "STATE"}, {Name: "WAITS FOR"}}, rows)
+	p.Printf("%s\n\n", page.Wrap("Their callers get ErrInProgress. See what they do; to end one, which rolls its effect back and frees its keys: "+
+		"SELECT pg_terminate_backend(PID). To have the server end idle ones: idle_in_transaction_session_timeout.", "  ", 100))
+}
+
+func (c *stuckCommand) tellLeft(p *page.Page, left []record.Record) {
+	if len(left) == 0 {
+		return
+	}
+	p.Printf("%s\n", p.Bold("Records that an fn has left behind"))
+	var rows [][]string
+	for i := range left {
+		r := &left[i]
+		rows = append(rows, []string{page.Safe(r.Scope), shownKey(r.Key, c.Full), page.Age(r.Now.Sub(r.CreatedAt)), relative(r.ExpiresAt, r.Now), r.OperationID})
+	}
+	p.Table([]page.Column{{Name: "SCOPE"}, {Name: "KEY"}, {Name: "AGE", Right: true}, {Name: "EXPIRES"}, {Name: "OPERATION ID"}}, rows)
+	p.Printf("%s\n\n", page.Wrap("An fn ended its transaction itself, so a part of its effect may be committed without a response. The key is refused with "+
+		"ErrTxEnded until the record expires. See to the effect by the operation id, then: idem evict.", "  ", 100))
 }

@@ -23,7 +23,12 @@ type World struct {
 // Interrupted is the cause with which the context of a command ends when a signal has come.
 type Interrupted struct{ Signal syscall.Signal }
 
-func (i Interrupted) Error() string { return fmt.Sprintf("interrupted by %v", i.Signal) }
+func (i Interrupted) Error() string {
+	if i.Signal == syscall.SIGINT {
+		return "interrupted"
+	}
+	return fmt.Sprintf("interrupted: %v", i.Signal)
+}
 
 // colours tells whether what is written for a person may be coloured.
 func (w World) colours() bool {

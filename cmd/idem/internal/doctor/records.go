@@ -39,6 +39,31 @@ func leftBehind(e *exam) error {
 	return err
 }
 
+// operations finds those that do not go on by themselves.
+func operations(e *exam) error {
+	unattended, err := record.UnattendedOperations(e.ctx, e.tx, e.opts.Limits.OldTransaction)
+	if err != nil {
+		return err
+	}
+	if len(unattended) > 0 {
+		e.warn(fmt.Sprintf("%d operations are due and nobody works on them, the first of them for %s", len(unattended), page.Age(unattended[0].Now.Sub(unattended[0].WakeAt))),
+			"start a process that has these operations and asks for work; see which with idem stuck")
+	}
+	size, err := record.SizeOfOperations(e.ctx, e.tx)
+	if err != nil {
+		return err
+	}
+	if !e.opts.Scan && size > e.opts.Limits.ScanUpTo {
+		e.unknown("not checked: finding operations that are parked takes a walk through their table", "say --scan, or run idem stuck --scan")
+		return nil
+	}
+	parked, err := record.ParkedOperations(e.ctx, e.tx)
+	if len(parked) > 0 {
+		e.warn(fmt.Sprintf("%d operations are parked: they wait for a person, and their callers get operation.ErrParked", len(parked)), "see why with idem stuck")
+	}
+	return err
+}
+
 // sealed is how many records a key has sealed. An empty key is none.
 type sealed struct {
 	key   string
@@ -85,7 +110,7 @@ func (e *exam) sealed() ([]sealed, error) {
 		SELECT '', s.null_frac FROM pg_stats s WHERE s.schemaname = 'idem' AND s.tablename = 'records' AND s.attname = 'sealed_by' AND s.null_frac > 0
 		ORDER BY 1`
 	if walk {
-		query = `SELECT coalesce(sealed_by, ''), (count(*) / sum(count(*)) OVER ())::float8 FROM idem.records WHERE state <> 'processing' GROUP BY 1 ORDER BY 1`
+		query = `SELECT coalesce(sealed_by, ''), (count(*) / sum(count(*)) OVER ())::float8 FROM idem.records WHERE state IN ('completed', 'failed') GROUP BY 1 ORDER BY 1`
 	}
 	rows, err := e.tx.Query(e.ctx, query)
 	if err != nil {

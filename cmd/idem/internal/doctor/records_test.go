@@ -9,6 +9,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/cmd/idem/internal/doctor"
+	"github.com/idem-go/idem/operation"
 )
 
 func TestDoctorFindsRecordsThatWereLeftBehind(t *testing.T) {
@@ -47,4 +48,26 @@ func TestDoctorFindsRecordsThatTheKeysAtHandDoNotOpen(t *testing.T) {
 		w.opts.SealKeys = []string{"2026-11"}
 		w.finds("seal-keys", doctor.Warning, `about 30 % of the records are sealed with the key "2026-10"`, "ErrUnreadable", "until the longest TTL")
 	}
+}
+
+func TestDoctorFindsOperationsThatDoNotGoOn(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.quiet("operations")
+	refund := operation.Define("refund", func(*operation.Op, int) (idem.Response, error) { return idem.Response{}, nil })
+	for _, key := range []string{"due", "parked"} {
+		err := pgx.BeginFunc(t.Context(), w.pool, func(tx pgx.Tx) error {
+			_, err := refund.Start(t.Context(), tx, "s", key, idem.HashBytes(), 1)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.quiet("operations")
+	w.exec("UPDATE idem.operations SET wake_at = now() - interval '1 h'", "UPDATE idem.operations SET state = 'parked', reason = 'nobody knows' WHERE key = 'parked'")
+	w.finds("operations", doctor.Warning, "1 operations are due and nobody works on them, the first of them for 1 h", "idem stuck")
+	w.finds("operations", doctor.Warning, "1 operations are parked", "idem stuck")
+	w.opts.Limits.ScanUpTo = 1
+	w.finds("operations", doctor.Unknown, "--scan")
 }

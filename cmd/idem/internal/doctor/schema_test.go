@@ -33,6 +33,7 @@ func TestDoctorFindsWhatIsWrongWithTheSchema(t *testing.T) {
 		"no primary key":                {"primary-key", []string{"ALTER TABLE idem.records DROP CONSTRAINT records_pkey"}, doctor.Problem, []string{"executed twice", "ADD PRIMARY KEY"}},
 		"another primary key":           {"primary-key", []string{"ALTER TABLE idem.records DROP CONSTRAINT records_pkey, ADD PRIMARY KEY (scope, key, hash)"}, doctor.Problem, []string{"(scope, key, hash)"}},
 		"a deferred primary key":        {"primary-key", []string{"ALTER TABLE idem.records DROP CONSTRAINT records_pkey, ADD PRIMARY KEY (scope, key) DEFERRABLE"}, doctor.Problem, []string{"DEFERRABLE"}},
+		"an invalid primary key":        {"primary-key", []string{"SET allow_system_table_mods = on; UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'idem.records_pkey'::regclass"}, doctor.Problem, []string{"invalid", "REINDEX"}},
 		"another collation":             {"collation", []string{`ALTER TABLE idem.records ALTER key TYPE text COLLATE "default"`}, doctor.Problem, []string{"key has", `COLLATE "C"`}},
 		"an unlogged table":             {"unlogged", []string{"ALTER TABLE idem.records SET UNLOGGED"}, doctor.Problem, []string{"SET LOGGED"}},
 		"one more index":                {"indexes", []string{"CREATE INDEX of_ours ON idem.records (expires_at)"}, doctor.Warning, []string{"idem.of_ours", "DROP INDEX CONCURRENTLY"}},

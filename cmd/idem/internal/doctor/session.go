@@ -25,24 +25,15 @@ var sessionChecks = []check{
 	{name: "held-keys", run: heldKeys},
 }
 
-// milliseconds reads a setting that is a span of time, 0 if it is off.
-func (e *exam) milliseconds(name string) (time.Duration, error) {
+// span reads a setting that is a span of time, 0 if it is off. A number alone is in this unit.
+func (e *exam) span(name, unit string) (time.Duration, error) {
 	value, err := e.setting(name)
 	if err != nil || value == "" {
 		return 0, err
 	}
-	var ms float64
-	err = e.one("SELECT (extract(epoch FROM (CASE WHEN $1 ~ '^[0-9.]+$' THEN $1 || 'ms' ELSE $1 END)::interval) * 1000)::float8", []any{value}, &ms)
-	return time.Duration(ms * float64(time.Millisecond)), err
-}
-
-func (e *exam) number(name string) (int, error) {
-	value, err := e.setting(name)
-	if err != nil {
-		return 0, err
-	}
-	n, _ := strconv.Atoi(strings.TrimRight(value, "smh "))
-	return n, nil
+	var seconds float64
+	err = e.one("SELECT extract(epoch FROM (CASE WHEN $1 ~ '^[0-9.]+$' THEN $1 || $2 ELSE $1 END)::interval)::float8", []any{value, unit}, &seconds)
+	return span(seconds), err
 }
 
 // keepalives looks at how long the server takes to notice a client that has vanished without a word.
@@ -54,14 +45,20 @@ func keepalives(e *exam) error {
 	if !overTCP {
 		return nil // a socket of this machine tells at once
 	}
-	var seconds [3]int
-	for i, name := range []string{"tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count"} {
-		var err error
-		if seconds[i], err = e.number(name); err != nil {
-			return err
-		}
+	idle, err := e.span("tcp_keepalives_idle", "s")
+	if err != nil {
+		return err
 	}
-	notice := time.Duration(seconds[0]+seconds[1]*seconds[2]) * time.Second
+	interval, err := e.span("tcp_keepalives_interval", "s")
+	if err != nil {
+		return err
+	}
+	count, err := e.setting("tcp_keepalives_count")
+	if err != nil {
+		return err
+	}
+	times, _ := strconv.Atoi(count)
+	notice := idle + interval*time.Duration(times)
 	if notice > e.opts.Limits.OldTransaction || notice == 0 {
 		after := "only when the system gives up, after hours as a rule"
 		if notice > 0 {
@@ -70,7 +67,7 @@ func keepalives(e *exam) error {
 		e.warn("the server notices a caller whose machine has vanished "+after+": until then its keys are in progress and its rows are locked",
 			"set tcp_keepalives_idle = 60s, tcp_keepalives_interval = 10s, tcp_keepalives_count = 6, and reload; or set them for the role that calls")
 	}
-	check, err := e.milliseconds("client_connection_check_interval")
+	check, err := e.span("client_connection_check_interval", "ms")
 	if err == nil && check == 0 {
 		e.note("client_connection_check_interval is 0: a statement goes on to its end when its caller is gone", "set it to some seconds")
 	}
@@ -79,7 +76,7 @@ func keepalives(e *exam) error {
 
 func idleInTransaction(e *exam) error {
 	const short = 10 * time.Second
-	timeout, err := e.milliseconds("idle_in_transaction_session_timeout")
+	timeout, err := e.span("idle_in_transaction_session_timeout", "ms")
 	switch {
 	case err != nil:
 		return err

@@ -51,6 +51,10 @@ func TestDoctorReadsTheSettingsOfTheRoleItIsAskedAbout(t *testing.T) {
 	w.finds("idle-in-transaction", doctor.Warning, "is off for the role "+w.opts.Role)
 	w.exec("ALTER ROLE " + w.opts.Role + " SET idle_in_transaction_session_timeout = '90s'")
 	w.quiet("idle-in-transaction")
+	for name, value := range map[string]string{"tcp_keepalives_idle": "1min", "tcp_keepalives_interval": "10", "tcp_keepalives_count": "6", "client_connection_check_interval": "5s"} {
+		w.exec("ALTER ROLE " + w.opts.Role + " SET " + name + " = '" + value + "'")
+	}
+	w.quiet("keepalives")
 }
 
 func TestDoctorFindsSettingsThatLoseWhatWasAnswered(t *testing.T) {

@@ -14,6 +14,7 @@ var tableChecks = []check{
 	{name: "bloat", run: bloat},
 	{name: "index-bloat", run: indexBloat},
 	{name: "left-behind", run: leftBehind},
+	{name: "operations", run: operations},
 	{name: "seal-keys", run: sealKeys},
 }
 

@@ -43,7 +43,7 @@ func CountAll(ctx context.Context, tx pgx.Tx) (*Counts, error) {
 	var key string
 	_, err = pgx.ForEachRow(rows, []any{&row.State, &key, &row.Live, &row.Expired, &row.ResponseBytes}, func() error {
 		counts.add(row)
-		if row.State != Processing {
+		if row.State != Processing && row.State != Running {
 			sealed[key] += row.Live + row.Expired
 		}
 		return nil

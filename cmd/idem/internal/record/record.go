@@ -28,6 +28,7 @@ const (
 	Completed  = "completed"
 	Failed     = "failed"
 	Processing = "processing"
+	Running    = "running" // an operation has the key
 	Expired    = "expired"
 )
 

@@ -29,6 +29,10 @@ func countBlocks(ctx context.Context, tx pgx.Tx) (int64, error) {
 // ended its transaction behind the library's back: no other is ever visible. The walk is many short transactions, so that it
 // holds nothing back.
 func LeftBehind(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, each func(Record), progress func(done, blocks int64)) error {
+	return walk(ctx, pool, timeout, portion, each, progress)
+}
+
+func walk(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, portion int64, each func(Record), progress func(done, blocks int64)) error {
 	var blocks int64
 	for at := int64(0); at == 0 || at < blocks; at += portion {
 		err := Tx(ctx, pool, timeout, func(tx pgx.Tx) error {
@@ -39,7 +43,7 @@ func LeftBehind(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, 
 				}
 			}
 			progress(at, blocks)
-			return leftBehind(ctx, tx, at, each)
+			return leftBehind(ctx, tx, at, at+portion, each)
 		})
 		if err != nil {
 			return err
@@ -48,10 +52,10 @@ func LeftBehind(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, 
 	return nil
 }
 
-func leftBehind(ctx context.Context, tx pgx.Tx, at int64, each func(Record)) error {
+func leftBehind(ctx context.Context, tx pgx.Tx, from, to int64, each func(Record)) error {
 	rows, err := tx.Query(ctx, "SELECT "+columns+` FROM idem.records
 		WHERE ctid >= $2::text::tid AND ctid < $3::text::tid AND state = 'processing' AND expires_at > clock_timestamp()`,
-		false, fmt.Sprintf("(%d,0)", at), fmt.Sprintf("(%d,0)", at+portion))
+		false, fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", to))
 	if err != nil {
 		return err
 	}

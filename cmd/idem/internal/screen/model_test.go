@@ -42,7 +42,7 @@ func TestScreenFitsAnyTerminal(t *testing.T) {
 	for _, size := range []struct{ width, height int }{{80, 24}, {200, 60}, {40, 10}, {20, 3}, {1, 1}} {
 		m := newModel(context.Background(), Options{Where: strings.Repeat("host ", 40), Every: time.Second, Colour: true})
 		m = update(m, tea.WindowSizeMsg{Width: size.width, Height: size.height})
-		for i := range 300 {
+		for i := range 60 {
 			v := figures()
 			v.InFlight.Keys = int64(i % 17)
 			m = update(m, read{v, nil, time.Millisecond})

@@ -1,0 +1,73 @@
+package command
+
+import (
+	"time"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+)
+
+// shownOperation is an operation in JSON.
+type shownOperation struct {
+	ID       string    `json:"operation_id"`
+	Name     string    `json:"name"`
+	Scope    string    `json:"scope"`
+	Key      string    `json:"key"`
+	State    string    `json:"state"`
+	Step     string    `json:"step"`
+	Undoing  bool      `json:"undoing"`
+	Attempts int       `json:"attempts"`
+	Since    time.Time `json:"since"`
+	WakeAt   time.Time `json:"wake_at"`
+	Attended bool      `json:"attended"`
+	Reason   string    `json:"reason,omitempty"`
+}
+
+func newShownOperation(o record.Operation, wholeKey bool) shownOperation {
+	return shownOperation{
+		ID: o.ID, Name: o.Name, Scope: o.Scope, Key: jsonKey(o.Key, wholeKey), State: o.State, Step: o.Step, Undoing: o.Undoing,
+		Attempts: o.Attempts, Since: o.Since.UTC(), WakeAt: o.WakeAt.UTC(), Attended: o.Attended, Reason: o.Reason,
+	}
+}
+
+func newShownOperations(all []record.Operation, wholeKey bool) []shownOperation {
+	shown := []shownOperation{}
+	for _, o := range all {
+		shown = append(shown, newShownOperation(o, wholeKey))
+	}
+	return shown
+}
+
+// tellOperations lists operations below a title, and says what to do about them.
+func tellOperations(p *page.Page, title, remedy string, all []record.Operation) {
+	if len(all) == 0 {
+		return
+	}
+	p.Printf("%s\n", p.Bold(title))
+	var rows [][]string
+	for _, o := range all {
+		rows = append(rows, []string{o.ID, page.Safe(o.Name), page.Safe(o.Step), page.Age(o.Now.Sub(o.Since)), page.Safe(o.Reason)})
+	}
+	p.Table([]page.Column{{Name: "OPERATION ID"}, {Name: "NAME"}, {Name: "STEP"}, {Name: "SINCE", Right: true}, {Name: "REASON"}}, rows)
+	p.Printf("%s\n\n", page.Wrap(remedy, "  ", 100))
+}
+
+// explainOperation is what a call gets whose key an operation has.
+func (e *explanation) explainOperation(o *record.Operation) {
+	switch {
+	case o == nil:
+		e.Verdict, e.Error, e.Reason = waits, "ErrInProgress", "an operation had the key a moment ago"
+		e.Hint = "ask again"
+	case o.State == record.Parked:
+		e.Verdict, e.Error = refused, "operation.ErrParked"
+		e.Reason = "operation " + o.ID + " (" + page.Safe(o.Name) + ") is parked at step " + page.Safe(o.Step) + ": " + page.Safe(o.Reason)
+		e.Hint = "see to the reason, then operation.Retry, Resolve or Cancel"
+	default:
+		e.Verdict, e.Error = waits, "ErrInProgress"
+		e.Reason = "operation " + o.ID + " (" + page.Safe(o.Name) + ") is under way, at step " + page.Safe(o.Step) + " since " + page.Time(o.Since)
+		if !o.Attended {
+			e.Reason += "; nobody works on it"
+			e.Hint = "it goes on when a process that knows it asks for work, or when this call is made; it is due at " + page.Time(o.WakeAt)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package doctor_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem/cmd/idem/internal/command"
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+// Nothing is prepared, and nothing relies on the session: each command is called several times, so that what one leaves behind
+// would meet the next.
+func TestEveryCommandWorksBehindPgBouncerInTransactionMode(t *testing.T) {
+	t.Parallel()
+	dsn := startPgBouncer(t, pgtest.EmptyDSN(t), "transaction")
+	const id = "0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10"
+	call := func(code int, args ...string) {
+		t.Helper()
+		var said bytes.Buffer
+		got := command.Run(t.Context(), command.World{
+			Args: args, Now: time.Now, Stdin: strings.NewReader(""), Stdout: &said, Stderr: &said,
+			Getenv: func(name string) string { return map[string]string{"DATABASE_URL": dsn}[name] },
+		})
+		if got != code || strings.Contains(said.String(), "prepared statement") {
+			t.Errorf("%q: exit code %d, want %d\n%s", args, got, code, said.String())
+		}
+	}
+	call(0, "migrate", "up", "--yes")
+	w := wardAt(t, dsn)
+	for range 3 {
+		w.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+			VALUES ('s', 'k', '', '` + id + `', now(), now() + '1 h', 'completed'), ('s', 'old', '', '` + id + `', now(), now() - interval '1 d', 'completed')`)
+		call(0, "migrate", "status")
+		call(3, "doctor")
+		call(0, "stats", "--exact")
+		call(0, "stuck")
+		call(0, "list", "--scope", "s")
+		call(0, "show", "s", "k", "--reveal")
+		call(0, "explain", "s", "k")
+		call(0, "purge", "--yes", "--share", "1")
+		call(4, "show", "s", "old")
+		call(0, "evict", "s", "k", "--operation", id, "--yes")
+	}
+}

@@ -1,0 +1,83 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Operation is a row of idem.operations, without its input.
+type Operation struct {
+	ID, Scope, Key, Name string
+	State, Step, Reason  string
+	Undoing, Cancelled   bool
+	Attempts             int
+	Since, WakeAt        time.Time
+	Attended             bool // a process that is there works on it
+
+	Now time.Time // by the clock of the database
+}
+
+// Parked is the state of an operation that waits for a person.
+const Parked = "parked"
+
+// A process that is there holds an advisory lock of its own number, or has a lease.
+const operations = `SELECT o.id::text, o.scope, o.key, o.name, o.state, o.step, coalesce(o.reason, ''), o.undoing, o.cancelled, o.attempts,
+	o.since, o.wake_at, coalesce(o.owner = ANY (present.instances), false), clock_timestamp()
+	FROM idem.operations o, (SELECT ARRAY(
+		SELECT l.objid::int8::int4 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = 1768187247::oid
+		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		UNION ALL
+		SELECT instance FROM idem.leases WHERE expires_at > clock_timestamp()) AS instances) AS present `
+
+func scanOperation(row pgx.CollectableRow) (Operation, error) {
+	var o Operation
+	err := row.Scan(&o.ID, &o.Scope, &o.Key, &o.Name, &o.State, &o.Step, &o.Reason, &o.Undoing, &o.Cancelled, &o.Attempts,
+		&o.Since, &o.WakeAt, &o.Attended, &o.Now)
+	return o, err
+}
+
+// FindOperation returns an operation, and nil if there is none.
+func FindOperation(ctx context.Context, tx pgx.Tx, id string) (*Operation, error) {
+	rows, err := tx.Query(ctx, operations+"WHERE o.id = $1::text::uuid", id)
+	if err != nil {
+		return nil, err
+	}
+	o, err := pgx.CollectExactlyOneRow(rows, scanOperation)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return &o, err
+}
+
+// most is how many operations are listed: who has more has one cause for all of them.
+const most = 1000
+
+// ParkedOperations reads the whole table of operations, to whose parked ones no index leads.
+func ParkedOperations(ctx context.Context, tx pgx.Tx) ([]Operation, error) {
+	rows, err := tx.Query(ctx, operations+"WHERE o.state = 'parked' ORDER BY o.since LIMIT $1", most)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scanOperation)
+}
+
+// UnattendedOperations returns those that have been due for longer than old and that nobody works on: no process is there that
+// knows them by name, or none at all.
+func UnattendedOperations(ctx context.Context, tx pgx.Tx, old time.Duration) ([]Operation, error) {
+	rows, err := tx.Query(ctx, operations+`WHERE o.state = 'running' AND o.wake_at < clock_timestamp() - make_interval(secs => $1)
+		AND (o.owner IS NULL OR o.owner <> ALL (present.instances)) ORDER BY o.wake_at LIMIT $2`, old.Seconds(), most)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scanOperation)
+}
+
+// SizeOfOperations is how large their table is, in bytes.
+func SizeOfOperations(ctx context.Context, tx pgx.Tx) (int64, error) {
+	var size int64
+	err := tx.QueryRow(ctx, "SELECT pg_relation_size('idem.operations'::regclass)").Scan(&size)
+	return size, err
+}

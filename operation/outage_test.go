@@ -1,0 +1,37 @@
+package operation_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/pgproxy"
+	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/operation"
+)
+
+// The database is away when a call returns, and while a Worker looks for work. Neither forgets the operation, and the caller
+// is not told that it is over.
+func TestOperationAndWorkerOutliveAnOutageOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	proxy := pgtest.Proxy(t, s.dsn)
+	behind := s.through(proxy, maxConns(4))
+	b := newBlocked(s, operation.Keyed(time.Hour))
+	answers := b.call(t.Context(), behind)
+	running := await(t, "the call", b.begun)
+	proxy.Refuse(pgproxy.Reset)
+	proxy.Cut(pgproxy.Reset)
+	await(t, "the end of the call's context: nobody sees this process any more", running.Done())
+	b.release <- errors.New("cancelled")
+	a := await(t, "the caller", answers)
+	if a.err == nil || !idem.Retryable(a.err) {
+		t.Errorf("the caller was told %v", a.err)
+	}
+	behind.work(t, b) // which begins in the middle of it
+	proxy.Admit()
+	b.release <- nil
+	eventually(t, "the operation to end", func() bool { return s.count(`select count(*) from idem.operations where state = 'completed'`) == 1 })
+	s.wantBlocked()
+}
