@@ -109,7 +109,7 @@ func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string
 		return "", err
 	}
 	return hold.Start(ctx, tx, scope, key, hash, d.options(opts), func(e hold.Execution, k *store.Key, claimedAt time.Time) ([]txn.Request, error) {
-		sealed, err := seal(e.Sealer(), input, boundInput(k.OperationID)...)
+		sealed, err := seal(e.Sealer(), input, store.BoundInput(k.OperationID))
 		return []txn.Request{
 			&store.Hold{Key: k, Room: store.Held},
 			&store.BeginOperation{Key: k, Name: d.name, TTL: e.TTL(), ClaimedAt: claimedAt, Input: sealed},

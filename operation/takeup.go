@@ -107,11 +107,11 @@ func (w *work) adopted(t *store.Taken, steps *store.LoadSteps) (err error) {
 	w.elapsed = func() time.Duration { return t.LoadedAt.Sub(t.Since) + time.Since(loaded) }
 	w.age = func() time.Duration { return t.LoadedAt.Sub(t.CreatedAt) + time.Since(loaded) }
 	w.recorded = make(map[int]store.Step, len(steps.Steps))
-	if w.input, err = open(w.call.Sealer(), t.Input, boundInput(w.operation)...); err != nil {
+	if w.input, err = open(w.call.Sealer(), t.Input, store.BoundInput(w.operation)); err != nil {
 		return err
 	}
 	for _, s := range steps.Steps {
-		if s.Value, err = open(w.call.Sealer(), s.Value, boundStep(w.operation, &s)...); err != nil {
+		if s.Value, err = open(w.call.Sealer(), s.Value, store.BoundStep(w.operation, &s)); err != nil {
 			return err
 		}
 		w.recorded[s.Seq] = s

@@ -133,12 +133,21 @@ RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.k
 
 -- name: ShowOperation :one
 -- ShowOperation tells how far an operation is.
-SELECT o.name, o.state, o.epoch, o.undoing, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
+SELECT o.scope, o.name, o.state, o.epoch, o.undoing, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
        pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
        pg_catalog.timestamptz_send(o.wake_at)::pg_catalog.bytea AS wake_at,
        pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
 FROM idem.operations o
 WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid;
+
+-- name: ListSteps :many
+-- ListSteps tells what an operation remembers, without the values.
+SELECT s.kind, s.name, s.outcome,
+       pg_catalog.timestamptz_send(s.due_at)::pg_catalog.bytea AS due_at,
+       pg_catalog.timestamptz_send(s.recorded_at)::pg_catalog.bytea AS recorded_at
+FROM idem.steps s
+WHERE s.operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+ORDER BY s.seq;
 
 -- name: ReleaseOperation :exec
 -- ReleaseOperation lets go of an operation: whoever comes goes on, after pause.
@@ -156,7 +165,8 @@ WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uui
 
 -- name: ReviveOperation :one
 -- ReviveOperation lets an operation go on that is parked: forgetting which call was under way, if that has not happened, or
--- towards its end, if it is cancelled. An operation that runs can only be cancelled; whoever works on it is fenced off.
+-- towards its end, if it is cancelled. An operation that runs can only be cancelled; whoever works on it is fenced off. With an
+-- epoch it is let go on only if nobody has taken it up since.
 UPDATE idem.operations
 SET state = 'running', owner = NULL, epoch = epoch OPERATOR(pg_catalog.+) 1, attempts = 0, tries = 0, reason = NULL,
     wake_at = pg_catalog.clock_timestamp(), cancelled = cancelled OR @cancel::pg_catalog.bool,
@@ -164,6 +174,7 @@ SET state = 'running', owner = NULL, epoch = epoch OPERATOR(pg_catalog.+) 1, att
 WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
   AND (state OPERATOR(pg_catalog.=) 'parked' OR state OPERATOR(pg_catalog.=) 'running' AND @cancel::pg_catalog.bool)
   AND (NOT @unknown::pg_catalog.bool OR seq OPERATOR(pg_catalog.>) 0)
+  AND (@epoch::pg_catalog.int4 OPERATOR(pg_catalog.=) 0 OR epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4)
 RETURNING seq, step, undoing;
 
 -- name: Disown :exec

@@ -210,6 +210,50 @@ func (q *Queries) Hold(ctx context.Context, arg HoldParams) (int32, error) {
 	return one, err
 }
 
+const ListSteps = `-- name: ListSteps :many
+SELECT s.kind, s.name, s.outcome,
+       pg_catalog.timestamptz_send(s.due_at)::pg_catalog.bytea AS due_at,
+       pg_catalog.timestamptz_send(s.recorded_at)::pg_catalog.bytea AS recorded_at
+FROM idem.steps s
+WHERE s.operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
+ORDER BY s.seq
+`
+
+type ListStepsRow struct {
+	Kind       string
+	Name       string
+	Outcome    string
+	DueAt      []byte
+	RecordedAt []byte
+}
+
+// ListSteps tells what an operation remembers, without the values.
+func (q *Queries) ListSteps(ctx context.Context, operationID string) ([]ListStepsRow, error) {
+	rows, err := q.db.Query(ctx, ListSteps, operationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListStepsRow
+	for rows.Next() {
+		var i ListStepsRow
+		if err := rows.Scan(
+			&i.Kind,
+			&i.Name,
+			&i.Outcome,
+			&i.DueAt,
+			&i.RecordedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LoadSteps = `-- name: LoadSteps :many
 SELECT seq, kind, name, outcome, value,
        pg_catalog.timestamptz_send(due_at)::pg_catalog.bytea AS due_at,
@@ -401,6 +445,7 @@ SET state = 'running', owner = NULL, epoch = epoch OPERATOR(pg_catalog.+) 1, att
 WHERE id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
   AND (state OPERATOR(pg_catalog.=) 'parked' OR state OPERATOR(pg_catalog.=) 'running' AND $1::pg_catalog.bool)
   AND (NOT $4::pg_catalog.bool OR seq OPERATOR(pg_catalog.>) 0)
+  AND ($5::pg_catalog.int4 OPERATOR(pg_catalog.=) 0 OR epoch OPERATOR(pg_catalog.=) $5::pg_catalog.int4)
 RETURNING seq, step, undoing
 `
 
@@ -409,6 +454,7 @@ type ReviveOperationParams struct {
 	Forget      bool
 	OperationID string
 	Unknown     bool
+	Epoch       int32
 }
 
 type ReviveOperationRow struct {
@@ -418,13 +464,15 @@ type ReviveOperationRow struct {
 }
 
 // ReviveOperation lets an operation go on that is parked: forgetting which call was under way, if that has not happened, or
-// towards its end, if it is cancelled. An operation that runs can only be cancelled; whoever works on it is fenced off.
+// towards its end, if it is cancelled. An operation that runs can only be cancelled; whoever works on it is fenced off. With an
+// epoch it is let go on only if nobody has taken it up since.
 func (q *Queries) ReviveOperation(ctx context.Context, arg ReviveOperationParams) (ReviveOperationRow, error) {
 	row := q.db.QueryRow(ctx, ReviveOperation,
 		arg.Cancel,
 		arg.Forget,
 		arg.OperationID,
 		arg.Unknown,
+		arg.Epoch,
 	)
 	var i ReviveOperationRow
 	err := row.Scan(&i.Seq, &i.Step, &i.Undoing)
@@ -458,7 +506,7 @@ func (q *Queries) SendSignal(ctx context.Context, arg SendSignalParams) (bool, e
 }
 
 const ShowOperation = `-- name: ShowOperation :one
-SELECT o.name, o.state, o.epoch, o.undoing, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
+SELECT o.scope, o.name, o.state, o.epoch, o.undoing, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
        pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
        pg_catalog.timestamptz_send(o.wake_at)::pg_catalog.bytea AS wake_at,
        pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
@@ -467,6 +515,7 @@ WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
 `
 
 type ShowOperationRow struct {
+	Scope    string
 	Name     string
 	State    string
 	Epoch    int32
@@ -484,6 +533,7 @@ func (q *Queries) ShowOperation(ctx context.Context, operationID string) (ShowOp
 	row := q.db.QueryRow(ctx, ShowOperation, operationID)
 	var i ShowOperationRow
 	err := row.Scan(
+		&i.Scope,
 		&i.Name,
 		&i.State,
 		&i.Epoch,
