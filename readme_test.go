@@ -56,7 +56,7 @@ var imports = map[string]string{
 	"base64": "encoding/base64", "os": "os", "seal": "github.com/idem-go/idem/seal",
 	"pgx": "github.com/jackc/pgx/v5", "pgconn": "github.com/jackc/pgx/v5/pgconn", "pgxpool": "github.com/jackc/pgx/v5/pgxpool", "goose": "github.com/pressly/goose/v3",
 	"idem": "github.com/idem-go/idem", "migrations": "github.com/idem-go/idem/migrations", "idemclient": "github.com/idem-go/idem/idemclient",
-	"purge": "github.com/idem-go/idem/purge",
+	"purge": "github.com/idem-go/idem/purge", "operation": "github.com/idem-go/idem/operation",
 }
 
 // whole makes a file of a block. One that is only statements becomes the body of a function.

@@ -86,7 +86,7 @@ COMMENT ON COLUMN idem.records.sealed_by IS
 COMMENT ON TABLE idem.sweeps IS
     'One row per table that is purged: where the sweep under way is, and what the last one found. Without it a purge begins again; nothing else is lost.';
 COMMENT ON COLUMN idem.sweeps.name IS
-    'What is swept: records.';
+    'What is swept: records, operations.';
 COMMENT ON COLUMN idem.sweeps.part IS
     'The partition at which the sweep goes on, as schema.table; the table itself if it has none; empty at the beginning.';
 COMMENT ON COLUMN idem.sweeps.block IS

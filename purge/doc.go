@@ -1,4 +1,5 @@
-// Package purge deletes what idem keeps and nobody needs any more: records, an hour after they have expired.
+// Package purge deletes what idem keeps and nobody needs any more: records, an hour after they have expired, and operations of
+// several steps, a week after they have ended.
 //
 //	go purge.Run(ctx, pool, purge.Options{})              // in every process: one works at a time
 //	rep, err := purge.Once(ctx, pool, purge.Options{})    // by hand, or from a scheduler
@@ -7,7 +8,7 @@
 // nothing else. What it promises:
 //
 //   - A record that is retained is never touched, nor one in state processing, whoever races: a claim that takes an expired
-//     record over, a replay at the moment of expiry, another purge.
+//     record over, a replay at the moment of expiry, another purge. Nor is an operation that goes on or is parked.
 //   - Nobody waits for it longer than for one portion of some milliseconds. It never waits for a row that somebody has locked.
 //   - It can be killed at any moment. What was committed stays deleted, and the next run goes on where this one was.
 //
@@ -23,5 +24,5 @@
 //
 // The role needs USAGE on the schema idem; on what is swept, and on each partition of it, SELECT (ctid, state, expires_at), DELETE,
 // and UPDATE of one column at least, because it locks rows before it deletes them; SELECT, INSERT and UPDATE on idem.sweeps; and
-// pg_monitor to see how far behind standbys are.
+// pg_monitor to see how far behind standbys are. docs/operate.md has the statements, also for operations.
 package purge

@@ -200,8 +200,29 @@ func TestTableCutOffUnderASweepIsNoError(t *testing.T) {
 	o := swift()
 	o.Pages = 2
 	o.Progress = func(Progress) { h.exec("truncate idem.records") }
-	h.wantCounts(h.once(o), Finished, Counts{Deleted: h.count("select deleted_total from idem.sweeps")})
+	h.wantCounts(h.once(o), Finished, Counts{Deleted: h.count("select deleted_total from idem.sweeps where name = 'records'")})
 	h.wantLeft(map[string]int64{})
+}
+
+// Whoever partitions a table gives the parts names of their own.
+func TestPartitionsOfAnyNameAreSwept(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.exec(`create table parted (like idem.records including all) partition by list (scope);
+		drop table idem.records;
+		alter table parted rename to records;
+		alter table records set schema idem;
+		create schema "o'x\";
+		create table "o'x\"."p$1 %s ""$2 -- /* '" partition of idem.records for values in ('a');
+		create table idem."Ü ""q"" \" partition of idem.records default`)
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeSimpleProtocol} {
+		h.records(300, "expired", "completed", "2 hours")
+		h.exec("update idem.records set scope = 'a' where substr(key, length(key)) < '5'")
+		pool := pgtest.Open(t, h.pool.Config().ConnString(), func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
+		if rep, err := Once(t.Context(), pool, swift()); err != nil || rep.Deleted != 300 {
+			t.Errorf("%v: %v, %v", mode, rep, err)
+		}
+	}
 }
 
 func TestPartitionThatIsDroppedUnderASweepIsNoError(t *testing.T) {

@@ -10,13 +10,14 @@ import (
 
 // The defaults of the options.
 const (
-	DefaultEvery    = time.Hour
-	DefaultGrace    = time.Hour
-	DefaultShare    = 0.25
-	DefaultPages    = 512
-	DefaultMaxLag   = 256 << 20
-	DefaultMaxDead  = 10_000_000
-	DefaultPatience = 10 * time.Minute
+	DefaultEvery      = time.Hour
+	DefaultGrace      = time.Hour
+	DefaultOperations = 7 * 24 * time.Hour
+	DefaultShare      = 0.25
+	DefaultPages      = 512
+	DefaultMaxLag     = 256 << 20
+	DefaultMaxDead    = 10_000_000
+	DefaultPatience   = 10 * time.Minute
 )
 
 // Options say how to purge. The zero value is fit for production.
@@ -28,6 +29,10 @@ type Options struct {
 	// Grace is how long a record stays after it has expired: a call that asks what became of its COMMIT still finds it, so it
 	// should exceed the longest time that a call can take. DefaultGrace if zero.
 	Grace time.Duration
+
+	// Operations is how long an operation of several steps stays after it has ended, with its steps and signals, for whoever wants
+	// to know how it went. One that is parked stays. DefaultOperations if zero.
+	Operations time.Duration
 
 	// Share is the part of its time that a sweep works; the rest it pauses. From there follows how much of one processor of
 	// the server it takes at most. 1 is without pauses. DefaultShare if zero.
@@ -75,13 +80,14 @@ func (o Options) complete(pool *pgxpool.Pool) (*Options, error) {
 	switch {
 	case pool == nil:
 		return nil, errors.New("purge: pool is nil")
-	case o.Every < 0, o.Grace < 0, o.Patience < 0, o.Max < 0, o.Pages < 0:
-		return nil, errors.New("purge: Every, Grace, Patience, Max and Pages must not be negative")
+	case o.Every < 0, o.Grace < 0, o.Operations < 0, o.Patience < 0, o.Max < 0, o.Pages < 0:
+		return nil, errors.New("purge: Every, Grace, Operations, Patience, Max and Pages must not be negative")
 	case !(o.Share >= 0 && o.Share <= 1): // nor NaN
 		return nil, errors.New("purge: Share must be between 0 and 1")
 	}
 	o.Every = cmp.Or(o.Every, DefaultEvery)
 	o.Grace = cmp.Or(o.Grace, DefaultGrace)
+	o.Operations = cmp.Or(o.Operations, DefaultOperations)
 	o.Share = cmp.Or(o.Share, DefaultShare)
 	o.Pages = cmp.Or(o.Pages, DefaultPages)
 	o.MaxLag = cmp.Or(o.MaxLag, DefaultMaxLag)

@@ -1,9 +1,11 @@
 package purge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,8 +33,8 @@ const deletion = `WITH gone AS (
               AND (%[2]s)
             FOR UPDATE SKIP LOCKED))
       AND (%[2]s)
-    RETURNING 1
-)
+    RETURNING %[3]s AS id
+)%[4]s
 SELECT (SELECT pg_catalog.count(*) FROM gone) AS deleted, ` + counts
 
 // counting is the same without the deletion.
@@ -44,10 +46,26 @@ const counts = `pg_catalog.count(*) FILTER (WHERE %[2]s) AS due, pg_catalog.coun
 FROM ONLY %[1]s AS r
 WHERE r.ctid OPERATOR(pg_catalog.>=) $2::pg_catalog.tid AND r.ctid OPERATOR(pg_catalog.<) $3::pg_catalog.tid`
 
-// statement makes one of these for a part of a table.
-func statement(sql string, of *store.Part, due string) *roundtrip.Statement {
+// child deletes what belongs to the rows that are gone.
+const child = `, child_%d AS (DELETE FROM %s AS c USING gone WHERE c.operation_id OPERATOR(pg_catalog.=) gone.id)`
+
+// deletionOf makes the deletion of a part of a table.
+func deletionOf(t table, part *store.Part) *roundtrip.Statement {
+	var children strings.Builder
+	for i, relation := range t.children {
+		fmt.Fprintf(&children, child, i, relation)
+	}
+	return statement(fmt.Sprintf(deletion, part.Quoted, t.due, cmp.Or(t.id, "1"), children.String()))
+}
+
+// countingOf makes the count of a part of a table.
+func countingOf(t table, part *store.Part) *roundtrip.Statement {
+	return statement(fmt.Sprintf(counting, part.Quoted, t.due))
+}
+
+func statement(sql string) *roundtrip.Statement {
 	return roundtrip.New(roundtrip.Statement{
-		SQL:     fmt.Sprintf(sql, of.Quoted, due),
+		SQL:     sql,
 		Params:  []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam},
 		Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text},
 	})
@@ -128,9 +146,23 @@ func ask(ctx context.Context, engine *txn.Engine, requests ...txn.Request) error
 	}
 }
 
+// peek makes a request in a transaction that is bounded as a portion is, and changes nothing.
+func peek(ctx context.Context, engine *txn.Engine, request txn.Request) error {
+	bounded, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	reading := *engine
+	reading.Options = readsOnly
+	tx, err := reading.Open(bounded, limits, request)
+	if err == nil {
+		tx.Close()
+	}
+	return err
+}
+
 // The level is fixed because a database may have another default: at a stricter one a portion would fail for what others do.
+// Nobody asks for READ WRITE: a replica refuses that by an error that is not the one of a replica.
 var (
-	deleting  = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
+	deleting  = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 	readsOnly = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}
 )
 

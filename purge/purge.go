@@ -54,6 +54,7 @@ func once(ctx context.Context, pool *pgxpool.Pool, o *Options, every time.Durati
 	var errs []error
 	for _, t := range tables { // one that fails, such as a table yet to be migrated to, keeps nobody from the others
 		s := newSweep(pool, o, t, sweeper, every)
+		s.first = begin
 		errs = append(errs, s.run(ctx))
 		rep.Tables = append(rep.Tables, s.did)
 		rep.add(s.did.Counts)

@@ -157,7 +157,7 @@ func (h *house) portion(t *testing.T) (*portion, *txn.Engine) {
 	if err := engine.Query(t.Context(), part); err != nil {
 		t.Fatal(err)
 	}
-	return &portion{statement: statement(deletion, part, records.due), limits: limits, rest: time.Hour, to: part.Pages}, engine
+	return &portion{statement: deletionOf(records, part), limits: limits, rest: time.Hour, to: part.Pages}, engine
 }
 
 func TestPortionOfAClientThatFallsSilentIsEndedByTheServer(t *testing.T) {
@@ -271,7 +271,6 @@ func TestSeveralPurgesAtOnceDeleteEachRecordOnce(t *testing.T) {
 	h.wantLeft(map[string]int64{"live": 6000})
 }
 
-// That one run sweeps at a time is a matter of pace. Here nothing sees to it.
 // One of two that come at the same moment is refused by the server then.
 func TestSeveralPurgesAtOnceAreNoErrorWhereTransactionsAreSerializable(t *testing.T) {
 	t.Parallel()
@@ -293,6 +292,7 @@ func TestSeveralPurgesAtOnceAreNoErrorWhereTransactionsAreSerializable(t *testin
 	h.wantLeft(map[string]int64{})
 }
 
+// That one run sweeps at a time is a matter of pace. Here nothing sees to it.
 func TestPortionsThatOverlapDeleteEachRecordOnce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, maxConns(8))
@@ -362,7 +362,7 @@ func TestSweepIsTakenUpWhenItsRunGivesNoSignOfLife(t *testing.T) {
 			t.Errorf("seen %s ago: %+v", test.seen, s)
 		}
 	}
-	if pages := h.count("select last_pages from idem.sweeps"); pages != h.pages() {
+	if pages := h.count("select last_pages from idem.sweeps where name = 'records'"); pages != h.pages() {
 		t.Errorf("%d pages were walked by both, of %d", pages, h.pages())
 	}
 }

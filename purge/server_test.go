@@ -31,6 +31,7 @@ func TestSweepGoesOnAfterItsConnectionIsCutAnywhere(t *testing.T) {
 			h := newHouse(t)
 			h.records(3000, "live", "completed", "-1 hour")
 			h.records(3000, "expired", "completed", "2 hours")
+			pages := h.pages()
 			proxy := pgtest.Proxy(t, h.pool.Config().ConnString())
 			pool := pgtest.Open(t, proxy.DSN())
 			var trap *pgproxy.Trap
@@ -48,8 +49,11 @@ func TestSweepGoesOnAfterItsConnectionIsCutAnywhere(t *testing.T) {
 			if rep.Tables[0].Ended != Finished || trap == nil || trap.Count() != 1 {
 				t.Errorf("%v", rep)
 			}
+			if rep.Pages > pages {
+				t.Errorf("%d pages were walked, of %d", rep.Pages, pages)
+			}
 			h.wantLeft(map[string]int64{"live": 3000})
-			if n := h.count("select deleted_total from idem.sweeps"); n != 3000 {
+			if n := h.count("select deleted_total from idem.sweeps where name = 'records'"); n != 3000 {
 				t.Errorf("idem.sweeps has counted %d", n)
 			}
 		})

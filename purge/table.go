@@ -14,17 +14,31 @@ type table struct {
 
 	// rest is the interval.
 	rest func(*Options) time.Duration
+
+	// id is the column by which children know the row, if it has any: they go with it. Each is a table with a column operation_id.
+	id       string
+	children []string
 }
 
 // tables are swept in this order.
-var tables = []table{records}
+var tables = []table{records, operations}
 
 // A record in state processing was committed by an fn that ended its transaction. It is a trace for whoever repairs that,
-// and the next claim of the key takes it over.
+// and the next claim of the key takes it over. One in state running is that of an operation that goes on.
 var records = table{
 	name: "records", relation: "idem.records",
-	due: `r.state OPERATOR(pg_catalog.<>) 'processing'
+	due: `r.state OPERATOR(pg_catalog.=) ANY ('{completed,failed}'::pg_catalog.text[])
 		AND (r.expires_at OPERATOR(pg_catalog.+) '0'::pg_catalog.interval)
 			OPERATOR(pg_catalog.<) (pg_catalog.statement_timestamp() OPERATOR(pg_catalog.-) $1::pg_catalog.interval)`,
 	rest: func(o *Options) time.Duration { return o.Grace },
+}
+
+// An operation that is parked waits for a person, however long.
+var operations = table{
+	name: "operations", relation: "idem.operations",
+	due: `r.state OPERATOR(pg_catalog.=) ANY ('{completed,failed,undone}'::pg_catalog.text[])
+		AND (r.ended_at OPERATOR(pg_catalog.+) '0'::pg_catalog.interval)
+			OPERATOR(pg_catalog.<) (pg_catalog.statement_timestamp() OPERATOR(pg_catalog.-) $1::pg_catalog.interval)`,
+	rest: func(o *Options) time.Duration { return o.Operations },
+	id:   "id", children: []string{"idem.steps", "idem.signals"},
 }

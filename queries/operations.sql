@@ -25,23 +25,24 @@ VALUES ((@operation_id::pg_catalog.text)::pg_catalog.uuid, @scope::pg_catalog.te
 
 -- name: AdvanceOperation :one
 -- AdvanceOperation is in every later commit of an operation, and fences it: it divides by zero, so that a COMMIT behind it is
--- not reached, if somebody else has taken the operation up, or if this is not the transaction that was begun for it.
-WITH advanced AS (
-    UPDATE idem.operations o
-    SET owner = sqlc.narg(owner)::pg_catalog.int4, state = @state::pg_catalog.text, undoing = @undoing::pg_catalog.bool,
-        step = @step::pg_catalog.text, seq = @seq::pg_catalog.int4,
-        since = CASE WHEN o.seq OPERATOR(pg_catalog.=) @seq::pg_catalog.int4 THEN o.since ELSE pg_catalog.clock_timestamp() END,
-        wake_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @pause::pg_catalog.interval,
-        tries = @tries::pg_catalog.int4, attempts = 0,
-        ended_at = CASE WHEN @state::pg_catalog.text OPERATOR(pg_catalog.<>) 'running' THEN pg_catalog.clock_timestamp() END
-    WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
-      AND o.epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4
-      AND o.state OPERATOR(pg_catalog.=) 'running'
-      AND pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) @operation_id::pg_catalog.text
-    RETURNING 1
-)
-SELECT (1 OPERATOR(pg_catalog./) pg_catalog.count(*)::pg_catalog.int4)::pg_catalog.int4 AS one
-FROM advanced;
+-- not reached, if somebody else has taken the operation up, if it does not run, or if this is not the transaction that was begun
+-- for it. Like Complete it is an upsert, because that needs no plan that could be a bad one.
+INSERT INTO idem.operations AS o (id, scope, key, hash, name, ttl, created_at, epoch, owner, state, undoing, step, seq, since,
+                                  wake_at, tries, attempts, ended_at)
+VALUES ((@operation_id::pg_catalog.text)::pg_catalog.uuid, '', '', ''::pg_catalog.bytea, '', 0, pg_catalog.clock_timestamp(), 0,
+        sqlc.narg(owner)::pg_catalog.int4, @state::pg_catalog.text, @undoing::pg_catalog.bool, @step::pg_catalog.text,
+        @seq::pg_catalog.int4, pg_catalog.clock_timestamp(),
+        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @pause::pg_catalog.interval, @tries::pg_catalog.int4, 0,
+        CASE WHEN @state::pg_catalog.text OPERATOR(pg_catalog.<>) 'running' THEN pg_catalog.clock_timestamp() END)
+ON CONFLICT (id) DO UPDATE
+SET epoch = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.epoch ELSE 0 END,
+    owner = EXCLUDED.owner, state = EXCLUDED.state, undoing = EXCLUDED.undoing, step = EXCLUDED.step, seq = EXCLUDED.seq,
+    since = CASE WHEN o.seq OPERATOR(pg_catalog.=) EXCLUDED.seq THEN o.since ELSE EXCLUDED.since END,
+    wake_at = EXCLUDED.wake_at, tries = EXCLUDED.tries, attempts = EXCLUDED.attempts, ended_at = EXCLUDED.ended_at
+RETURNING (1 OPERATOR(pg_catalog./) (CASE
+            WHEN o.epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4
+             AND pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) @operation_id::pg_catalog.text
+            THEN 1 ELSE 0 END)::pg_catalog.int4)::pg_catalog.int4 AS one;
 
 -- name: RecordStep :exec
 -- RecordStep remembers a step. It travels behind AdvanceOperation or BeginOperation, which say whether it may.

@@ -21,6 +21,9 @@ type Keys struct {
 	Secrets map[string][]byte
 }
 
+// maxShown is how many bytes of an id an error about the keys shows: who has mixed up ids and secrets has a secret there.
+const maxShown = 12
+
 // check returns what is wrong with the keys. It says nothing of a secret but its length.
 func (k Keys) check() error {
 	if len(k.Secrets) == 0 {
@@ -29,15 +32,15 @@ func (k Keys) check() error {
 	for id, secret := range k.Secrets {
 		switch {
 		case !isID(id):
-			return fmt.Errorf("seal: %.*q is not an id: 1 to %d characters of ASCII, without spaces", maxID, id, maxID)
+			return fmt.Errorf("seal: %.*q is not an id: 1 to %d characters of ASCII, without spaces", maxShown, id, maxID)
 		case len(secret) != SecretSize:
-			return fmt.Errorf("seal: the secret of %q has %d bytes, not %d", id, len(secret), SecretSize)
+			return fmt.Errorf("seal: the secret of %.*q has %d bytes, not %d", maxShown, id, len(secret), SecretSize)
 		case strings.Trim(string(secret), "\x00") == "":
-			return fmt.Errorf("seal: the secret of %q is nothing but zeros", id)
+			return fmt.Errorf("seal: the secret of %.*q is nothing but zeros", maxShown, id)
 		}
 	}
 	if _, ok := k.Secrets[k.Primary]; !ok {
-		return fmt.Errorf("seal: Primary is %.*q, and there is no such secret", maxID, k.Primary)
+		return fmt.Errorf("seal: Primary is %.*q, and there is no such secret", maxShown, k.Primary)
 	}
 	return nil
 }

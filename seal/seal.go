@@ -31,6 +31,10 @@ func WritePlain() Option { return func(s *Sealer) { s.acceptPlain, s.writePlain 
 func New(keys Keys, options ...Option) *Sealer {
 	s := &Sealer{primary: keys.Primary, keys: map[string]*key{}, err: keys.check()}
 	for _, option := range options {
+		if option == nil {
+			s.err = errors.New("seal: nil Option")
+			continue
+		}
 		option(s)
 	}
 	if s.err != nil {

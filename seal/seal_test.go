@@ -193,6 +193,9 @@ func TestBadKeysAreAnErrorOfEveryCallThatTellsNoSecret(t *testing.T) {
 		"long secret":       {seal.Keys{Primary: "a", Secrets: secrets("a", hush)}, "33 bytes"},
 		"nil secret":        {seal.Keys{Primary: "a", Secrets: secrets("a", []byte(nil))}, "0 bytes"},
 		"secret of zeros":   {seal.Keys{Primary: "a", Secrets: secrets("a", secret(0))}, "zeros"},
+		"secret as primary": {seal.Keys{Primary: "123456789+12hush", Secrets: secrets("a", secret(1))}, `Primary is "123456789+12"`},
+		"secret as id":      {seal.Keys{Primary: "a", Secrets: secrets("a", secret(1), "123456789+12hush", []byte("a"))}, "1 bytes"},
+		"bad secret as id":  {seal.Keys{Primary: "a", Secrets: secrets("a", secret(1), "123456789 12hush", []byte("a"))}, "is not an id"},
 		"one of two is bad": {seal.Keys{Primary: "a", Secrets: secrets("a", secret(1), "b", hush[:16])}, "16 bytes"},
 	} {
 		s := seal.New(test.keys, seal.AcceptPlain())
@@ -203,6 +206,9 @@ func TestBadKeysAreAnErrorOfEveryCallThatTellsNoSecret(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+	}
+	if err := seal.New(seal.Keys{Primary: "a", Secrets: secrets("a", secret(1))}, nil).Check(); err == nil {
+		t.Error("a nil Option passes")
 	}
 	var none *seal.Sealer
 	if err := idem.CheckOptions(idem.WithSealer(none)); err == nil {

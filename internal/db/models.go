@@ -106,7 +106,7 @@ type IdemStep struct {
 
 // One row per table that is purged: where the sweep under way is, and what the last one found. Without it a purge begins again; nothing else is lost.
 type IdemSweep struct {
-	// What is swept: records.
+	// What is swept: records, operations.
 	Name string
 	// The partition at which the sweep goes on, as schema.table; the table itself if it has none; empty at the beginning.
 	Part string

@@ -12,25 +12,26 @@ import (
 )
 
 const AdvanceOperation = `-- name: AdvanceOperation :one
-WITH advanced AS (
-    UPDATE idem.operations o
-    SET owner = $1::pg_catalog.int4, state = $2::pg_catalog.text, undoing = $3::pg_catalog.bool,
-        step = $4::pg_catalog.text, seq = $5::pg_catalog.int4,
-        since = CASE WHEN o.seq OPERATOR(pg_catalog.=) $5::pg_catalog.int4 THEN o.since ELSE pg_catalog.clock_timestamp() END,
-        wake_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $6::pg_catalog.interval,
-        tries = $7::pg_catalog.int4, attempts = 0,
-        ended_at = CASE WHEN $2::pg_catalog.text OPERATOR(pg_catalog.<>) 'running' THEN pg_catalog.clock_timestamp() END
-    WHERE o.id OPERATOR(pg_catalog.=) ($8::pg_catalog.text)::pg_catalog.uuid
-      AND o.epoch OPERATOR(pg_catalog.=) $9::pg_catalog.int4
-      AND o.state OPERATOR(pg_catalog.=) 'running'
-      AND pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) $8::pg_catalog.text
-    RETURNING 1
-)
-SELECT (1 OPERATOR(pg_catalog./) pg_catalog.count(*)::pg_catalog.int4)::pg_catalog.int4 AS one
-FROM advanced
+INSERT INTO idem.operations AS o (id, scope, key, hash, name, ttl, created_at, epoch, owner, state, undoing, step, seq, since,
+                                  wake_at, tries, attempts, ended_at)
+VALUES (($1::pg_catalog.text)::pg_catalog.uuid, '', '', ''::pg_catalog.bytea, '', 0, pg_catalog.clock_timestamp(), 0,
+        $2::pg_catalog.int4, $3::pg_catalog.text, $4::pg_catalog.bool, $5::pg_catalog.text,
+        $6::pg_catalog.int4, pg_catalog.clock_timestamp(),
+        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $7::pg_catalog.interval, $8::pg_catalog.int4, 0,
+        CASE WHEN $3::pg_catalog.text OPERATOR(pg_catalog.<>) 'running' THEN pg_catalog.clock_timestamp() END)
+ON CONFLICT (id) DO UPDATE
+SET epoch = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.epoch ELSE 0 END,
+    owner = EXCLUDED.owner, state = EXCLUDED.state, undoing = EXCLUDED.undoing, step = EXCLUDED.step, seq = EXCLUDED.seq,
+    since = CASE WHEN o.seq OPERATOR(pg_catalog.=) EXCLUDED.seq THEN o.since ELSE EXCLUDED.since END,
+    wake_at = EXCLUDED.wake_at, tries = EXCLUDED.tries, attempts = EXCLUDED.attempts, ended_at = EXCLUDED.ended_at
+RETURNING (1 OPERATOR(pg_catalog./) (CASE
+            WHEN o.epoch OPERATOR(pg_catalog.=) $9::pg_catalog.int4
+             AND pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) $1::pg_catalog.text
+            THEN 1 ELSE 0 END)::pg_catalog.int4)::pg_catalog.int4 AS one
 `
 
 type AdvanceOperationParams struct {
+	OperationID string
 	Owner       pgtype.Int4
 	State       string
 	Undoing     bool
@@ -38,14 +39,15 @@ type AdvanceOperationParams struct {
 	Seq         int32
 	Pause       pgtype.Interval
 	Tries       int32
-	OperationID string
 	Epoch       int32
 }
 
 // AdvanceOperation is in every later commit of an operation, and fences it: it divides by zero, so that a COMMIT behind it is
-// not reached, if somebody else has taken the operation up, or if this is not the transaction that was begun for it.
+// not reached, if somebody else has taken the operation up, if it does not run, or if this is not the transaction that was begun
+// for it. Like Complete it is an upsert, because that needs no plan that could be a bad one.
 func (q *Queries) AdvanceOperation(ctx context.Context, arg AdvanceOperationParams) (int32, error) {
 	row := q.db.QueryRow(ctx, AdvanceOperation,
+		arg.OperationID,
 		arg.Owner,
 		arg.State,
 		arg.Undoing,
@@ -53,7 +55,6 @@ func (q *Queries) AdvanceOperation(ctx context.Context, arg AdvanceOperationPara
 		arg.Seq,
 		arg.Pause,
 		arg.Tries,
-		arg.OperationID,
 		arg.Epoch,
 	)
 	var one int32

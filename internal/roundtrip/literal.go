@@ -6,7 +6,8 @@ import (
 	"strconv"
 )
 
-var placeholder = regexp.MustCompile(`\$\d+`)
+// A name in double quotes may have what looks like a placeholder.
+var placeholder = regexp.MustCompile(`"[^"]*"|\$\d+`)
 
 // interpolate writes the values into the statement as literals, for the simple protocol and for sessions
 // whose encoding is not UTF-8. Every parameter is cast in the SQL,
@@ -14,6 +15,9 @@ var placeholder = regexp.MustCompile(`\$\d+`)
 // setting of the session reads in another way.
 func interpolate(s *Statement, values [][]byte) string {
 	return placeholder.ReplaceAllStringFunc(s.SQL, func(name string) string {
+		if name[0] == '"' {
+			return name
+		}
 		n, _ := strconv.Atoi(name[1:])
 		value := values[n-1]
 		switch {

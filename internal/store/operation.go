@@ -99,8 +99,8 @@ type AdvanceOperation struct {
 
 // Queue adds the statement.
 func (a *AdvanceOperation) Queue(trip *roundtrip.Trip) {
-	trip.Add(advanceOperation, a.At.owner(), []byte(a.State), boolean(a.Undoing), []byte(a.At.Step), number(a.At.Seq),
-		microseconds(a.At.Pause), number(a.At.Tries), []byte(a.OperationID), number(a.Epoch))
+	trip.Add(advanceOperation, []byte(a.OperationID), a.At.owner(), []byte(a.State), boolean(a.Undoing), []byte(a.At.Step),
+		number(a.At.Seq), microseconds(a.At.Pause), number(a.At.Tries), number(a.Epoch))
 }
 
 // Read reads the answer.

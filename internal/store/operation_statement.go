@@ -15,8 +15,8 @@ var (
 		Params: []roundtrip.Param{plain, text, text, bytes, text, plain, plain, bytes, plain, text, plain, plain},
 	})
 	advanceOperation = roundtrip.New(roundtrip.Statement{
-		Name: "idem_advance_operation", SQL: db.AdvanceOperation, Replan: true,
-		Params:  []roundtrip.Param{plain, plain, plain, text, plain, plain, plain, plain, plain},
+		Name: "idem_advance_operation", SQL: db.AdvanceOperation,
+		Params:  []roundtrip.Param{plain, plain, plain, plain, text, plain, plain, plain, plain},
 		Results: []int16{asText},
 	})
 	recordStep = roundtrip.New(roundtrip.Statement{
@@ -75,4 +75,4 @@ var takenResults = []int16{asText, asText, asText, asBinary, asText, asText, asB
 	asBinary, asBinary, asBinary}
 
 // OperationStatements are what a connection prepares for operations, besides Statements.
-var OperationStatements = []*roundtrip.Statement{savepoint, hold, beginOperation, advanceOperation, recordStep}
+var OperationStatements = []*roundtrip.Statement{reclaim, savepoint, hold, beginOperation, advanceOperation, recordStep}

@@ -36,6 +36,12 @@ func spreadOf(part db.PartsRow) (s spread, why string) {
 	return s, ""
 }
 
+// endless are the moments that SQL alone can write.
+var endless = map[string]time.Time{
+	"infinity":  time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC),
+	"-infinity": time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC),
+}
+
 // moments reads an array of timestamps as JSON, in which no setting of the session changes how they are written.
 func moments(text string) ([]time.Time, error) {
 	if text == "" {
@@ -47,6 +53,10 @@ func moments(text string) ([]time.Time, error) {
 	}
 	read := make([]time.Time, len(written))
 	for i, w := range written {
+		if at, ok := endless[w]; ok {
+			read[i] = at
+			continue
+		}
 		at, err := time.Parse(time.RFC3339Nano, w)
 		if err != nil {
 			return nil, err

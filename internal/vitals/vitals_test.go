@@ -93,6 +93,23 @@ func TestMomentsThatManyRecordsShareAreCounted(t *testing.T) {
 	}
 }
 
+// By SQL, somebody has made records ones that never expire, or that always had.
+func TestRecordsThatNeverExpireKeepNobodyFromTheFigures(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	fill(t, pool, 1000, 0.3)
+	exec(t, pool, `update idem.records set expires_at = 'infinity' where ctid in (select ctid from idem.records where expires_at > now() limit 200)`)
+	exec(t, pool, `update idem.records set expires_at = '-infinity' where ctid in (select ctid from idem.records where expires_at < now() limit 50)`)
+	exec(t, pool, "analyze idem.records")
+	v, err := vitals.Read(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := v.Expired; !e.Known() || e.Value < 250 || e.Value > 350 {
+		t.Errorf("%+v", e)
+	}
+}
+
 func TestEmptyTableIsKnownToBeEmpty(t *testing.T) {
 	t.Parallel()
 	v := read(t, pgtest.New(t))

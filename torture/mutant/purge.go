@@ -23,7 +23,7 @@ func purgeMutants() []Mutant {
 		{
 			Name: "purge-processing", About: "a purge deletes records in state processing",
 			Rules: []rule.Rule{rule.PurgedProcessing},
-			Edits: []Edit{{"purge/table.go", "r.state OPERATOR(pg_catalog.<>) 'processing'", "r.state IS NOT NULL"}},
+			Edits: []Edit{{"purge/table.go", "'{completed,failed}'", "'{completed,failed,processing}'"}},
 		},
 	}
 }

@@ -1,0 +1,44 @@
+// Package idemriver has the work of operations done by River: an operation is started together with a job, in the caller's
+// transaction, and River's workers go on with it, on any number of machines, with River's queues, priorities and limits.
+//
+//	var Checkout = idemriver.Define("checkout", func(op *operation.Op, in Cart) (idem.Response, error) { … })
+//
+//	operations := idemriver.NewWorker(pool, idemriver.Config{}, Checkout)
+//	river.AddWorker(workers, operations)
+//	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Workers: workers, Queues: …})
+//	err = client.Start(ctx)
+//	go operations.Watch(ctx, client) // in every process
+//
+//	id, err := Checkout.Start(ctx, client, tx, scope, key, hash, cart) // answer 202
+//
+// # What is guaranteed
+//
+// What package operation guarantees. A job is no more than the reason to look at an operation, and it does not matter how many
+// there are, in which order they are worked on, or whether one is lost. Two jobs of one operation never work on it at once: one takes it
+// up, in an epoch of its own, and the other leaves it alone and is completed. So a job that River calls completed is over, and its
+// operation may go on: ask operation.Show, or idem.Lookup.
+//
+// # When a process is killed
+//
+// River notices that a job has stopped when it has run for RescueStuckJobsAfter, which is an hour by default, and may not be
+// shorter than its longest job. Package operation notices that a process is gone by its presence, within milliseconds. Watch looks for
+// operations that are due and nobody works on, about once a second, and inserts another job for each: the first free worker on any
+// machine goes on. The job of the killed process stays behind as running until River rescues it, and is completed then, because there
+// is nothing left to do. RescueStuckJobsAfter need not be changed.
+//
+// Behind a pooler in transaction mode, presence is a lease of 30 seconds.
+//
+// # Sleep, Await, errors
+//
+// An operation that sleeps, waits for a signal, or pauses between attempts of a call holds no worker: its job is completed, and
+// Watch makes another one when it is due. An error of its function is the job's, which River repeats by its own policy; Watch may be
+// sooner, by that of package operation, and it does not matter who is. A job whose operation is parked, cancelled, or ended in an error
+// that is Final is cancelled, with the error. River stores errors in river_job: keep secrets out of yours.
+//
+// If River stops, or a job has taken longer than Config.Timeout, its operation is let go of, and goes on in another process. A call
+// that is operation.Once is parked by that, if it is under way: give River's Stop the time that such a call takes.
+//
+// Do not run an operation.Worker for the same definitions: it would take operations from River's queues. Jobs are one kind,
+// idem_operation, whatever the operation; Definition.InsertOpts gives each its queue. A process without the definition of a job puts
+// it back for some seconds, so that new code can be rolled out.
+package idemriver

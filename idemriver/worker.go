@@ -1,0 +1,110 @@
+package idemriver
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/operation"
+)
+
+// Job is one go at an operation. It says which one, and nothing of what it is about: neither key nor input is in River's tables.
+type Job struct {
+	Operation string `json:"operation"`
+	Name      string `json:"name"`
+	Epoch     int    `json:"epoch"` // in which nobody worked on it
+	Round     int    `json:"round"` // how often a job was made of that
+}
+
+// Kind makes Job the arguments of a River job.
+func (Job) Kind() string { return "idem_operation" }
+
+// Config changes a Worker. The zero value works.
+type Config struct {
+	// Options are those of idem.Do that matter to work that no caller waits for: idem.WithSealer above all.
+	Options []idem.Option
+
+	// Timeout is how long one job may take. Its context ends after that, and another one goes on. The default is an hour.
+	Timeout time.Duration
+
+	// Poll is the pause between two looks of Watch. The default is a second.
+	Poll time.Duration
+
+	// Logger is told when Watch cannot look. The default is slog.Default().
+	Logger *slog.Logger
+}
+
+// Worker works on the operations of its definitions. It is a river.Worker: river.AddWorker(workers, idemriver.NewWorker(…)).
+type Worker struct {
+	river.WorkerDefaults[Job]
+	pool        *pgxpool.Pool
+	config      Config
+	definitions map[string]Runnable
+	patience    time.Duration
+}
+
+// NewWorker returns a Worker for these definitions. Operations of others are left alone.
+func NewWorker(pool *pgxpool.Pool, config Config, definitions ...Runnable) *Worker {
+	w := &Worker{pool: pool, config: config, definitions: map[string]Runnable{}, patience: patience}
+	if w.config.Timeout <= 0 {
+		w.config.Timeout = time.Hour
+	}
+	if w.config.Poll <= 0 {
+		w.config.Poll = time.Second
+	}
+	if w.config.Logger == nil {
+		w.config.Logger = slog.Default()
+	}
+	for _, d := range definitions {
+		w.definitions[d.defined()] = d
+	}
+	return w
+}
+
+// Timeout is that of the Config.
+func (w *Worker) Timeout(*river.Job[Job]) time.Duration { return w.config.Timeout }
+
+// found is an operation as its row has it.
+type found struct {
+	id, scope, key, state string
+	hash                  idem.Hash
+}
+
+func (w *Worker) find(ctx context.Context, id string) (*found, error) {
+	o, hash := found{id: id}, []byte(nil)
+	err := w.pool.QueryRow(ctx, `SELECT o.scope, o.key, o.state, o.hash FROM idem.operations o
+		WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid`, id).Scan(&o.scope, &o.key, &o.state, &hash)
+	copy(o.hash[:], hash)
+	return &o, err
+}
+
+// Work goes on with the operation until it ends or waits. Somebody else's it leaves alone. The job is completed then, whatever is
+// left to do: Watch makes another one when it is due.
+func (w *Worker) Work(ctx context.Context, job *river.Job[Job]) error {
+	d := w.definitions[job.Args.Name]
+	if d == nil { // a process with other code may know it
+		return river.JobSnooze(10*time.Second + rand.N(10*time.Second))
+	}
+	o, err := w.find(ctx, job.Args.Operation)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows), err == nil && o.state != "running":
+		return nil
+	case err != nil:
+		return err
+	}
+	err = d.resume(ctx, w.pool, o, w.config.Options)
+	switch {
+	case err == nil, errors.Is(err, idem.ErrInProgress), errors.Is(err, errEnded):
+		return nil
+	case errors.Is(err, operation.ErrParked), errors.Is(err, operation.ErrCancelled), operation.IsFinal(err):
+		return river.JobCancel(err) // another attempt of River's would find nothing to do
+	}
+	return err
+}
