@@ -24,8 +24,8 @@ type operationListCommand struct {
 
 // Help says more.
 func (operationListCommand) Help() string {
-	return `Reads operations in the order of their ids, which is that of their beginning, the latest first, and ends at --limit. The other flags are
-looked at row by row, so they may walk the whole table until --limit or --timeout ends it.
+	return `Reads operations in the order of their beginning, the latest first, up to --limit. No index is in that order, so the whole table is
+read, until --timeout: purge keeps it small.
 
 Example: idem operation list --name checkout --state parked`
 }
