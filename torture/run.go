@@ -144,6 +144,7 @@ func (c *config) mainLeg(duration time.Duration) *leg {
 // scenario is a leg of package fault, with faults of workers and connections besides.
 func (c *config) scenario(of fault.Leg, duration time.Duration) *leg {
 	l := &leg{config: c, name: string(of.Name), dir: filepath.Join(c.dir, string(of.Name)), duration: duration}
+	l.about.Operations = of.Operations
 	l.stage = func(ctx context.Context) error {
 		scene, err := of.Start(ctx, fault.LegOptions{Bouncer: hasBouncer(), Settings: c.settings, Duration: duration})
 		if err != nil {

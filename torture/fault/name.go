@@ -59,4 +59,12 @@ const (
 	SyncFails       Name = "sync-fails"
 	PowerLoss       Name = "power-loss"
 	Clock           Name = "clock"
+
+	Operations         Name = "operations"
+	OperationsFailover Name = "operations-failover"
+)
+
+// What the bank of the operations does besides.
+const (
+	BankKill Name = "bank-kill"
 )
