@@ -89,7 +89,7 @@ func PlanOf(seed uint64, key string) Plan {
 		case round.Pause == Sleep && r.IntN(10) == 0:
 			round.For = 5100 * time.Millisecond // it frees whoever works on it
 		case round.Pause == Await:
-			round.For = time.Duration(3+r.IntN(3)) * time.Second
+			round.For = time.Duration(1000+r.IntN(1000)) * time.Millisecond
 		}
 		p.Rounds = append(p.Rounds, round)
 	}
