@@ -141,7 +141,7 @@ func (c *config) mainLeg(duration time.Duration) *leg {
 	return l
 }
 
-// scenario is a leg of package fault, with faults of workers and connections besides.
+// scenario is a leg of package fault, with faults of workers and connections besides, and of those who resume operations.
 func (c *config) scenario(of fault.Leg, duration time.Duration) *leg {
 	l := &leg{config: c, name: string(of.Name), dir: filepath.Join(c.dir, string(of.Name)), duration: duration}
 	l.about.Operations = of.Operations
@@ -151,6 +151,9 @@ func (c *config) scenario(of fault.Leg, duration time.Duration) *leg {
 			return err
 		}
 		besides := fault.Mix{Only: []fault.Name{fault.Worker, fault.Connection}, Pause: time.Second}
+		if of.Operations {
+			besides.Only, besides.Pause = append(besides.Only, fault.Resumption), 400*time.Millisecond
+		}
 		others, err := besides.Schedule(false)
 		if err != nil {
 			return errors.Join(err, scene.Close())

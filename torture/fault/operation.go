@@ -2,12 +2,34 @@ package fault
 
 import (
 	"context"
+	"fmt"
 	"syscall"
 	"time"
 
 	"github.com/idem-go/idem/internal/pgproxy"
 	"github.com/idem-go/idem/torture/cluster"
 )
+
+func resumptionKinds() []Kind {
+	var some []string
+	for n := range 9 {
+		some = append(some, fmt.Sprint("UPDATE ", n+1))
+	}
+	return []Kind{
+		{Name: KillBeforeTaking, Group: Resumption, weight: 3, inject: killAt(pgproxy.Before(isTaking)),
+			About: "SIGKILL of a worker that is about to take operations up"},
+		{Name: KillAfterTaking, Group: Resumption, weight: 6, inject: killAt(pgproxy.AfterAnswer(isTaking, some...)),
+			About: "SIGKILL when a worker has taken operations up, before it is told"},
+		{Name: LoseTaking, Group: Resumption, weight: 6, inject: loseAt(pgproxy.AfterAnswer(isTaking, some...)),
+			About: "the connection is lost together with the answer that operations are taken up"},
+	}
+}
+
+// isTaking chooses the statements that take operations up.
+func isTaking(s pgproxy.Statement) bool {
+	name := libraryName(s.SQL)
+	return name == "TakeOperation" || name == "TakeOperations"
+}
 
 func operations() Leg {
 	return Leg{
