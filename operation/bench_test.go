@@ -34,6 +34,19 @@ func BenchmarkTxCallTx(b *testing.B) {
 			}
 		}
 	})
+	b.Run("two Do", func(b *testing.B) {
+		b.ReportAllocs()
+		for n := 0; b.Loop(); n++ {
+			for _, name := range []string{"reserve", "confirm"} {
+				_, err := idem.Do(b.Context(), s.pool, name, fmt.Sprint("k", b.N, n), hashA, func(tx pgx.Tx) (idem.Response, error) {
+					return created, writeUndo(name)(tx)
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
 	b.Run("plain", func(b *testing.B) {
 		b.ReportAllocs()
 		step := func(name string) {

@@ -121,6 +121,9 @@ func (op *Op) callOut(o *outside) ([]byte, error) {
 		if o.options.attempts > 0 && pause.tries >= o.options.attempts {
 			return nil, op.park("step %q did not succeed in %d attempts", o.step.name, pause.tries)
 		}
+		if limit := w.definition.limit; limit > 0 && w.age() > limit {
+			return nil, op.park("step %q did not succeed within %v of the beginning", o.step.name, limit)
+		}
 		if err := op.pauseCall(o, &pause); err != nil {
 			return nil, err
 		}

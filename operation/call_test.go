@@ -202,6 +202,22 @@ func TestAttemptsOfACallAreBoundedIfItIsAskedFor(t *testing.T) {
 	}
 }
 
+func TestCallIsNotTriedAgainAfterTheDeadlineOfItsOperation(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	calls := 0
+	d := operation.Define("calling", func(op *operation.Op, _ int) (idem.Response, error) {
+		_, err := operation.Call(op, "call", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
+			calls++
+			return 0, errTimeout
+		})
+		return created, err
+	}, operation.WithDeadline(time.Nanosecond))
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) || calls != 1 {
+		t.Errorf("%d calls, %v", calls, err)
+	}
+}
+
 func TestCallWithoutASafetyIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

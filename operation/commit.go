@@ -113,14 +113,14 @@ func (op *Op) commit(c commit) error {
 	requests := []txn.Request{&advance}
 	if w.epoch == 0 {
 		var err error
-		if first.Input, err = seal(w.call.Sealer(), w.input, boundInput(w.operation)...); err != nil {
+		if first.Input, err = seal(w.call.Sealer(), w.input, store.BoundInput(w.operation)); err != nil {
 			return op.halt(broken, err)
 		}
 		requests = []txn.Request{&store.Hold{Key: &w.key, Room: store.Held}, &first}
 	}
 	for _, r := range op.pending {
 		var err error
-		if r.Step.Value, err = seal(w.call.Sealer(), r.Step.Value, boundStep(w.operation, &r.Step)...); err != nil {
+		if r.Step.Value, err = seal(w.call.Sealer(), r.Step.Value, store.BoundStep(w.operation, &r.Step)); err != nil {
 			return op.halt(broken, err)
 		}
 		requests = append(requests, &r)

@@ -3,6 +3,7 @@ package operation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,6 +36,17 @@ func WithCodec(codec Codec) Option {
 			return
 		}
 		d.codec = codec
+	}
+}
+
+// WithDeadline sets for how long after its beginning an operation tries its calls again. Then it is parked at the next one that
+// does not succeed. The default is no limit.
+func WithDeadline(d time.Duration) Option {
+	return func(def *definition) {
+		if d <= 0 {
+			def.err = fmt.Errorf("operation: WithDeadline(%v): a deadline is positive", d)
+		}
+		def.limit = d
 	}
 }
 
@@ -97,7 +109,7 @@ func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string
 		return "", err
 	}
 	return hold.Start(ctx, tx, scope, key, hash, d.options(opts), func(e hold.Execution, k *store.Key, claimedAt time.Time) ([]txn.Request, error) {
-		sealed, err := seal(e.Sealer(), input, boundInput(k.OperationID)...)
+		sealed, err := seal(e.Sealer(), input, store.BoundInput(k.OperationID))
 		return []txn.Request{
 			&store.Hold{Key: k, Room: store.Held},
 			&store.BeginOperation{Key: k, Name: d.name, TTL: e.TTL(), ClaimedAt: claimedAt, Input: sealed},
@@ -134,6 +146,8 @@ type caller struct {
 func (c *caller) Begin(ctx context.Context, e hold.Execution, tx *txn.Tx) hold.Ending {
 	w := &work{definition: c.definition, call: e, key: e.Key(""), input: c.input, ttl: e.TTL(), createdAt: e.ClaimedAt()}
 	w.operation = w.key.OperationID
+	begun := time.Now()
+	w.age = func() time.Duration { return time.Since(begun) }
 	end := w.work(ctx, tx)
 	if end.Outcome == hold.Unknown {
 		c.begun = w

@@ -59,6 +59,12 @@
 // only for operations whose caller never comes back, that were started by Start, or that sleep. An operation that is taken up 20
 // times without getting on is parked, because it may be one that kills its process.
 //
+// # What is parked
+//
+// A parked operation waits for a person: [Show] tells where and why, [Resolve] says what became of its call, [Retry] lets it go
+// on, and [Cancel] has it undone. Until then its key is taken, and a call with it is [ErrParked]. The reason is stored as plain text,
+// and may hold the text of an error.
+//
 // # Changed code
 //
 // Steps are recognised by their place and their name. If the code asks for another step than the one on record, or no longer

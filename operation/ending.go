@@ -62,7 +62,7 @@ func (op *Op) endParked(s *stop) hold.Ending {
 // endLeft lets go of an operation whose caller has left.
 func (op *Op) endLeft() hold.Ending {
 	w := op.work
-	end := hold.Ending{Outcome: hold.Failed, Err: leaving(op.ctx)}
+	end := hold.Ending{Outcome: hold.Failed, Err: w.leaving(op.ctx)}
 	if op.keepReturned(store.At{}, true) {
 		w.instance.leave(w.operation, false)
 		return w.abandon(end)

@@ -19,7 +19,7 @@ var (
 
 	// ErrNotParked says that Retry or Resolve was asked for an operation that is not parked, or not at a step whose outcome is
 	// unknown; or Cancel, for one that has ended.
-	ErrNotParked = errors.New("operation: it is not parked")
+	ErrNotParked = errors.New("operation: it is not parked, or not at that step")
 
 	// ErrUnknownOperation says that there is no operation of that id.
 	ErrUnknownOperation = errors.New("operation: there is no such operation")

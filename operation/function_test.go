@@ -230,8 +230,9 @@ func TestStepsOutOfTurnAreRefused(t *testing.T) {
 func TestFunctionThatEndsItsTransactionIsFoundOut(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{"commit": "commit", "commit and begin": "commit; begin"} {
-		for _, calls := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, " after a call: ", calls), func(t *testing.T) {
+		for _, test := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
+			calls, checks := test[0], test[1]
+			t.Run(fmt.Sprint(name, ", after a call: ", calls, ", before a checkpoint: ", checks), func(t *testing.T) {
 				t.Parallel()
 				s := newShop(t)
 				d := define(func(op *operation.Op) error {
@@ -244,6 +245,9 @@ func TestFunctionThatEndsItsTransactionIsFoundOut(t *testing.T) {
 						_, err := tx.Exec(context.Background(), sql, pgx.QueryExecModeSimpleProtocol)
 						return 0, err
 					})
+					if checks && err == nil {
+						return op.Checkpoint()
+					}
 					return err
 				})
 				if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrTxEnded) {

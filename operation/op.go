@@ -41,7 +41,8 @@ type Op struct {
 type definition struct {
 	name  string
 	codec Codec
-	err   error // why it cannot be used
+	limit time.Duration // for how long calls are tried again, 0 for ever
+	err   error         // why it cannot be used
 	// run calls the function with an input as it is stored.
 	run func(op *Op, input []byte) (idem.Response, error)
 }
@@ -65,6 +66,7 @@ type work struct {
 	cancelled bool
 	at        store.At
 	elapsed   func() time.Duration // since that step was begun
+	age       func() time.Duration // since the key was claimed
 	recorded  map[int]store.Step
 	loadedAt  time.Time // when that was read, by the database's clock
 	loaded    time.Time // and here

@@ -18,6 +18,7 @@ import (
 
 // Status tells how far an operation is.
 type Status struct {
+	Scope    string // of its key: whose operation it is
 	Name     string
 	State    string // running, parked, completed, failed (rejected, and undone) or undone (ended in an error)
 	Undoing  bool
@@ -26,6 +27,18 @@ type Status struct {
 	WakeAt   time.Time // when somebody looks at it again, if it waits
 	Attempts int       // how often it was taken up since it last got on
 	Reason   string    // why it is parked
+	Epoch    int       // grows whenever somebody takes it up
+
+	Steps []StepStatus // that are on record, in their order
+}
+
+// StepStatus tells of a step that is on record.
+type StepStatus struct {
+	Kind       string // tx, call, undo tx, undo, sleep, await or changed
+	Name       string
+	Outcome    string // done, failed, rolled back, waiting, or of an undo: registered or undone
+	RecordedAt time.Time
+	DueAt      time.Time // when a pause is over, or an Await is given up; zero for others
 }
 
 // Show returns the status of an operation. The times are those of the database's clock.
@@ -36,16 +49,23 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string) (Status, error) {
 	}
 	engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
 	s := store.ShowOperation{OperationID: id}
-	if err := engine.Query(ctx, &s); err != nil {
+	steps := store.ListSteps{OperationID: id}
+	if err := engine.Query(ctx, &s, &steps); err != nil {
 		return Status{}, err
 	}
 	if !s.Found {
 		return Status{}, ErrUnknownOperation
 	}
-	return Status{
-		Name: s.Name, State: string(s.State), Undoing: s.Undoing, Step: s.Step,
+	status := Status{
+		Scope: s.Scope, Name: s.Name, Epoch: s.Epoch, State: string(s.State), Undoing: s.Undoing, Step: s.Step,
 		Since: s.Since, WakeAt: s.WakeAt, Attempts: s.Attempts, Reason: s.Reason,
-	}, nil
+	}
+	for _, step := range steps.Steps {
+		status.Steps = append(status.Steps, StepStatus{
+			Kind: string(step.Kind), Name: step.Name, Outcome: string(step.Outcome), RecordedAt: step.RecordedAt, DueAt: step.DueAt,
+		})
+	}
+	return status, nil
 }
 
 // Retry lets a parked operation go on as it is: because the code or the other side has changed. If a call that is Once is what
@@ -64,6 +84,7 @@ func Cancel(ctx context.Context, pool *pgxpool.Pool, id string) error {
 type Finding struct {
 	happened bool
 	value    any
+	epoch    int // in which it was found; 0 if nobody says
 }
 
 // NotHappened says that the call was not made, and can not be any more: the operation makes it.
@@ -72,10 +93,17 @@ var NotHappened = Finding{}
 // Happened says that the call was made, and what it has returned, which is stored as JSON. For an Undo the value is nil.
 func Happened(value any) Finding { return Finding{happened: true, value: value} }
 
+// As returns the finding as one about the operation as s shows it: Resolve refuses it, with ErrNotParked, if somebody has taken
+// the operation up since, and it may be at another call by now.
+func (f Finding) As(s Status) Finding {
+	f.epoch = s.Epoch
+	return f
+}
+
 // Resolve says what became of the call that has parked an operation, and lets it go on from there. Of the options only
 // idem.WithSealer matters.
 func Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, opts ...idem.Option) error {
-	request := &store.ReviveOperation{OperationID: id, Unknown: true, Forget: !finding.happened}
+	request := &store.ReviveOperation{OperationID: id, Unknown: true, Forget: !finding.happened, Epoch: finding.epoch}
 	if !finding.happened {
 		return revive(ctx, pool, request, nil)
 	}
@@ -92,7 +120,7 @@ func Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 		if request.Undoing {
 			s.Kind, s.Outcome, value = store.UndoStep, store.StepUndone, nil
 		}
-		s.Value, err = seal(call.Sealer(), value, boundStep(request.OperationID, &s)...)
+		s.Value, err = seal(call.Sealer(), value, store.BoundStep(request.OperationID, &s))
 		return &store.RecordStep{OperationID: request.OperationID, Step: s}, err
 	})
 }
@@ -113,7 +141,7 @@ func revive(ctx context.Context, pool *pgxpool.Pool, r *store.ReviveOperation, r
 	case !show.Found:
 		return ErrUnknownOperation
 	case !r.Revived:
-		return fmt.Errorf("%w: it is %s", ErrNotParked, show.State)
+		return fmt.Errorf("%w: %s", ErrNotParked, whyNotRevived(r, &show))
 	case record == nil:
 		return tx.Commit(ctx)
 	}
@@ -122,6 +150,17 @@ func revive(ctx context.Context, pool *pgxpool.Pool, r *store.ReviveOperation, r
 		return err
 	}
 	return tx.Commit(ctx, step)
+}
+
+// whyNotRevived tells why an operation that is there was left as it is.
+func whyNotRevived(r *store.ReviveOperation, show *store.ShowOperation) string {
+	switch {
+	case show.State != store.OperationParked:
+		return "it is " + string(show.State)
+	case r.Epoch != 0 && r.Epoch != show.Epoch:
+		return "somebody has taken it up since it was looked at"
+	}
+	return "it is at no step whose outcome is unknown"
 }
 
 func parsedID(id string) (string, error) {

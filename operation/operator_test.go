@@ -140,3 +140,63 @@ func TestOperatorIsToldWhatCannotBe(t *testing.T) {
 		}
 	}
 }
+
+// What a person has found out is about what that person has looked at. Meanwhile somebody may have let the operation go on,
+// which has come to the same call again: it was made a second time, and what is known of the first says nothing of that one.
+func TestFindingIsRefusedOnceTheOperationHasGoneOn(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	calls, fail := 0, errTimeout
+	d := unsure(s, &calls, &fail)
+	run := func() {
+		t.Helper()
+		if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) {
+			t.Fatal(err)
+		}
+	}
+	run()
+	id := s.text(`select id::text from idem.operations`)
+	first, err := operation.Show(t.Context(), s.pool, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := operation.Resolve(t.Context(), s.pool, id, operation.NotHappened.As(first)); err != nil {
+		t.Fatal(err)
+	}
+	run()
+	for _, finding := range []operation.Finding{operation.NotHappened, operation.Happened("by a person")} {
+		if err := operation.Resolve(t.Context(), s.pool, id, finding.As(first)); !errors.Is(err, operation.ErrNotParked) {
+			t.Errorf("a finding that is stale: %v", err)
+		}
+	}
+	second, err := operation.Show(t.Context(), s.pool, id)
+	if err != nil || second.State != "parked" || calls != 2 {
+		t.Fatalf("%+v, %v, %d calls", second, err, calls)
+	}
+	if err := operation.Resolve(t.Context(), s.pool, id, operation.Happened("by a person").As(second)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStatusShowsWhoseOperationItIsAndItsSteps(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	calls, fail := 0, errTimeout
+	if _, err := unsure(s, &calls, &fail).Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) {
+		t.Fatal(err)
+	}
+	status, err := operation.Show(t.Context(), s.pool, s.text(`select id::text from idem.operations`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps []string
+	for _, step := range status.Steps {
+		if age := status.WakeAt.Sub(step.RecordedAt); age < -time.Minute || age > time.Minute {
+			t.Errorf("%s was recorded at %v", step.Name, step.RecordedAt)
+		}
+		steps = append(steps, step.Kind+" "+step.Name+" "+step.Outcome)
+	}
+	if diff := cmp.Diff([]string{"tx before done", "undo tx undo before registered"}, steps); diff != "" || status.Scope != scope {
+		t.Errorf("scope %q; steps (-want +got):\n%s", status.Scope, diff)
+	}
+}

@@ -81,7 +81,7 @@ func TestOperationUnderWayIsInProgressForEveryOtherCallOfItsKey(t *testing.T) {
 		if _, err := b.Do(t.Context(), pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
 			t.Errorf("an operation: %v", err)
 		}
-		if _, err := b.Do(t.Context(), pool, scope, "k", hashB, 0); !errors.Is(err, idem.ErrMismatch) && !errors.Is(err, idem.ErrInProgress) {
+		if _, err := b.Do(t.Context(), pool, scope, "k", hashB, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrMismatch) && !errors.Is(err, idem.ErrInProgress) {
 			t.Errorf("an operation with another hash: %v", err)
 		}
 		if _, err := idem.Do(t.Context(), pool, scope, "k", hashA, nothing, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"strings"
 
 	"github.com/idem-go/idem"
 )
@@ -39,6 +40,11 @@ func encodeFailure(err error, rejection *idem.Response) []byte {
 	})
 	stored, _ := json.Marshal(f) // of strings and of JSON: it cannot fail
 	return stored
+}
+
+// storable makes a text one that Postgres takes: errors of other systems may hold anything.
+func storable(text string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(cut(text), "\x00", ""), "\uFFFD")
 }
 
 func cut(text string) string { return text[:min(len(text), maxText)] }

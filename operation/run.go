@@ -124,7 +124,7 @@ func (w *work) restart(ctx context.Context) (hold.Ending, bool) {
 // giveUp ends the call of an operation that cannot go on because of cause.
 func (w *work) giveUp(ctx context.Context, cause error) hold.Ending {
 	if ctx.Err() != nil {
-		return w.letGo(0, hold.Ending{Outcome: hold.Failed, Err: leaving(ctx)})
+		return w.letGo(0, hold.Ending{Outcome: hold.Failed, Err: w.leaving(ctx)})
 	}
 	return w.letGo(time.Second, hold.Ending{Outcome: hold.Failed, Err: cause})
 }

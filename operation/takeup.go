@@ -60,7 +60,7 @@ func (w *work) bounded(ctx context.Context, attempts int) (hold.Ending, bool) {
 	if attempts <= maxAttempts {
 		return hold.Ending{}, true
 	}
-	return w.parkNow(ctx, w.at.Step, "it was taken up %d times without getting on: does it kill its process?", maxAttempts), false
+	return w.parkNow(ctx, w.at.Step, "it was taken up %d times without getting on: its function fails, or kills its process", maxAttempts), false
 }
 
 // abandon gives the instance back.
@@ -88,7 +88,7 @@ func (w *work) elsewhere(show *store.ShowOperation) hold.Ending {
 // unavailable is the ending of a call that could not ask the database.
 func (w *work) unavailable(ctx context.Context, err error) hold.Ending {
 	if ctx.Err() != nil {
-		return hold.Ending{Outcome: hold.Failed, Err: leaving(ctx)}
+		return hold.Ending{Outcome: hold.Failed, Err: w.leaving(ctx)}
 	}
 	if txn.Transient(err) {
 		return hold.Ending{Outcome: hold.Undone, Err: err}
@@ -103,14 +103,15 @@ func (w *work) adopted(t *store.Taken, steps *store.LoadSteps) (err error) {
 	w.epoch, w.undoing, w.cancelled = t.Epoch, t.Undoing, t.Cancelled
 	w.at = store.At{Step: t.Step, Seq: t.Seq, Tries: t.Tries}
 	w.loaded, w.loadedAt = time.Now(), t.LoadedAt
-	age, loaded := t.LoadedAt.Sub(t.Since), w.loaded
-	w.elapsed = func() time.Duration { return age + time.Since(loaded) }
+	loaded := w.loaded
+	w.elapsed = func() time.Duration { return t.LoadedAt.Sub(t.Since) + time.Since(loaded) }
+	w.age = func() time.Duration { return t.LoadedAt.Sub(t.CreatedAt) + time.Since(loaded) }
 	w.recorded = make(map[int]store.Step, len(steps.Steps))
-	if w.input, err = open(w.call.Sealer(), t.Input, boundInput(w.operation)...); err != nil {
+	if w.input, err = open(w.call.Sealer(), t.Input, store.BoundInput(w.operation)); err != nil {
 		return err
 	}
 	for _, s := range steps.Steps {
-		if s.Value, err = open(w.call.Sealer(), s.Value, boundStep(w.operation, &s)...); err != nil {
+		if s.Value, err = open(w.call.Sealer(), s.Value, store.BoundStep(w.operation, &s)); err != nil {
 			return err
 		}
 		w.recorded[s.Seq] = s
@@ -131,8 +132,9 @@ func (w *work) letGo(pause time.Duration, end hold.Ending) hold.Ending {
 }
 
 // leaving is the error of a caller that leaves an operation to others.
-func leaving(ctx context.Context) error {
-	return fmt.Errorf("operation: its caller has left: %w: %w", idem.ErrInProgress, context.Cause(ctx))
+func (w *work) leaving(ctx context.Context) error {
+	return fmt.Errorf("operation: its caller has left: %w: %w",
+		&idem.InProgressError{Key: "that of operation " + w.operation, RetryAfter: time.Second}, context.Cause(ctx))
 }
 
 // backoff is the pause before an operation is gone on with whose function has returned an error.
@@ -144,7 +146,7 @@ func backoff(attempts int) time.Duration {
 func (w *work) parkNow(ctx context.Context, step, reason string, args ...any) hold.Ending {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), letGoLimit)
 	defer cancel()
-	park := store.ParkOperation{OperationID: w.operation, Epoch: w.epoch, Step: step, Reason: fmt.Sprintf(reason, args...)}
+	park := store.ParkOperation{OperationID: w.operation, Epoch: w.epoch, Step: step, Reason: storable(fmt.Sprintf(reason, args...))}
 	err := w.call.Engine().Query(ctx, &park)
 	w.instance.leave(w.operation, err != nil)
 	switch {

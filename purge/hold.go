@@ -107,5 +107,21 @@ func (h *holder) wait(ctx context.Context, reason Reason) error {
 	return err
 }
 
+// find asks for a part. Its size cannot be read while somebody has locked it against all others, as VACUUM FULL does.
+func (h *holder) find(ctx context.Context, part *store.Part, taken bool) error {
+	for {
+		err := peek(ctx, h.engine, part)
+		switch {
+		case !txn.LockTimedOut(err):
+			return err
+		case !taken && !h.options.DryRun:
+			return ended(Lock)
+		}
+		if err := h.wait(ctx, Lock); err != nil {
+			return err
+		}
+	}
+}
+
 // goOn notes that the sweep does.
 func (h *holder) goOn() { h.reason = "" }

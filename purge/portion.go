@@ -146,9 +146,23 @@ func ask(ctx context.Context, engine *txn.Engine, requests ...txn.Request) error
 	}
 }
 
+// peek makes a request in a transaction that is bounded as a portion is, and changes nothing.
+func peek(ctx context.Context, engine *txn.Engine, request txn.Request) error {
+	bounded, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	reading := *engine
+	reading.Options = readsOnly
+	tx, err := reading.Open(bounded, limits, request)
+	if err == nil {
+		tx.Close()
+	}
+	return err
+}
+
 // The level is fixed because a database may have another default: at a stricter one a portion would fail for what others do.
+// Nobody asks for READ WRITE: a replica refuses that by an error that is not the one of a replica.
 var (
-	deleting  = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
+	deleting  = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 	readsOnly = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}
 )
 

@@ -271,7 +271,6 @@ func TestSeveralPurgesAtOnceDeleteEachRecordOnce(t *testing.T) {
 	h.wantLeft(map[string]int64{"live": 6000})
 }
 
-// That one run sweeps at a time is a matter of pace. Here nothing sees to it.
 // One of two that come at the same moment is refused by the server then.
 func TestSeveralPurgesAtOnceAreNoErrorWhereTransactionsAreSerializable(t *testing.T) {
 	t.Parallel()
@@ -293,6 +292,7 @@ func TestSeveralPurgesAtOnceAreNoErrorWhereTransactionsAreSerializable(t *testin
 	h.wantLeft(map[string]int64{})
 }
 
+// That one run sweeps at a time is a matter of pace. Here nothing sees to it.
 func TestPortionsThatOverlapDeleteEachRecordOnce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, maxConns(8))

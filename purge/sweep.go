@@ -15,30 +15,18 @@ import (
 
 // sweep is the work of one run on one table.
 type sweep struct {
-	engine  txn.Engine
-	options *Options
-	table   table
-	sweeper store.Sweeper
-	every   time.Duration // how long after the beginning of another sweep there is no need for this one
-	limits  store.LimitPortion
-
-	taken  bool // it has the row in idem.sweeps
-	ending bool // it has asked for its end, and may not have heard the answer
-	whole  store.TakeSweep
-	pace   pace
-	holder holder
-	began  time.Time
-	first  time.Time // when the sweep of the first table began
-	did    Sweep
+	walker
+	every  time.Duration // how long after the beginning of another sweep there is no need for this one
+	ending bool          // it has asked for its end, and may not have heard the answer
 }
 
 func newSweep(pool *pgxpool.Pool, o *Options, t table, sweeper string, every time.Duration) *sweep {
-	s := &sweep{
-		options: o, table: t, every: every, limits: limits, pace: newPace(o), began: time.Now(), first: time.Now(),
+	s := &sweep{every: every, walker: walker{
+		options: o, table: t, limits: limits, pace: newPace(o), began: time.Now(), first: time.Now(),
 		engine:  txn.Engine{Pool: pool, Options: deleting, Limits: txn.DefaultLimits},
 		sweeper: store.Sweeper{Name: t.name, ID: sweeper},
 		did:     Sweep{Table: t.name, Waited: map[Reason]time.Duration{}},
-	}
+	}}
 	if o.DryRun {
 		s.engine.Options = readsOnly
 	}
@@ -81,7 +69,7 @@ func (s *sweep) walk(ctx context.Context) error {
 	var last int64
 	for from := at.Part; ; {
 		part := store.Part{Relation: s.table.relation, From: from}
-		if err := s.find(ctx, &part); err != nil {
+		if err := s.holder.find(ctx, &part, s.taken); err != nil {
 			return err
 		}
 		switch {
@@ -113,7 +101,7 @@ const absence = 2 * (workLimit + maxPause)
 // take makes this run the sweeper.
 func (s *sweep) take(ctx context.Context) error {
 	first := store.Part{Relation: s.table.relation}
-	if err := s.find(ctx, &first); err != nil {
+	if err := s.holder.find(ctx, &first, s.taken); err != nil {
 		return err
 	}
 	if !first.Found {
@@ -144,64 +132,6 @@ func (s *sweep) take(ctx context.Context) error {
 	return nil
 }
 
-// step makes one portion, or waits for what keeps it from being made. It returns how long to pause.
-func (s *sweep) step(ctx context.Context, part *store.Part, p *portion) (time.Duration, error) {
-	if s.options.Max > 0 && time.Since(s.first) >= s.options.Max {
-		return 0, ended(TimeIsUp)
-	}
-	reason, err := s.holder.mayGoOn(ctx, part.OID)
-	switch {
-	case err != nil:
-		return 0, err
-	case reason == Replication:
-		s.did.Standby = s.holder.backlog.Standby
-		fallthrough
-	case reason != "":
-		return 0, s.holder.wait(ctx, reason)
-	}
-	begin := time.Now()
-	switch err := s.do(ctx, part, p); {
-	case txn.LockTimedOut(err):
-		return 0, s.holder.wait(ctx, Lock)
-	case tookTooLong(err) && ctx.Err() == nil && s.pace.halve():
-		return s.pace.pause(workLimit), nil
-	case err != nil:
-		return 0, err
-	}
-	s.holder.goOn()
-	s.tell("")
-	return s.pace.after(p.took, time.Since(begin)-p.took), nil
-}
-
-// do makes one portion.
-func (s *sweep) do(ctx context.Context, part *store.Part, p *portion) error {
-	if s.options.DryRun {
-		err := p.count(ctx, &s.engine)
-		if err == nil {
-			s.note(p)
-			s.whole.Pages += p.counts.Pages
-		}
-		return err
-	}
-	advance, err := p.delete(ctx, &s.engine, s.sweeper, store.Position{Part: part.Name, Block: p.to})
-	if err != nil {
-		return err
-	}
-	s.note(p)
-	if !advance.Advanced { // what was deleted was due; but another run has the sweep, and goes on with it
-		s.taken = false
-		return ended(Elsewhere)
-	}
-	s.whole.Pages, s.whole.TotalPages = advance.Pages, advance.TotalPages
-	return nil
-}
-
-func (s *sweep) note(p *portion) {
-	p.done = true
-	s.did.add(p.counts)
-	s.did.Working += p.took
-}
-
 func (s *sweep) finish(ctx context.Context) error {
 	if s.options.DryRun {
 		return ended(Finished)
@@ -229,12 +159,4 @@ func (s *sweep) leave(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveLimit)
 	defer cancel()
 	_ = ask(bounded, &s.engine, store.LeaveSweep{Sweeper: s.sweeper})
-}
-
-// tell tells the progress.
-func (s *sweep) tell(waiting Reason) {
-	s.options.Progress(Progress{
-		Counts: s.did.Counts, Table: s.table.name, WalkedPages: s.whole.Pages, TotalPages: s.whole.TotalPages,
-		Waiting: waiting, PagesAPortion: int(s.pace.pages), Duration: time.Since(s.began),
-	})
 }

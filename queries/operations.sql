@@ -25,23 +25,24 @@ VALUES ((@operation_id::pg_catalog.text)::pg_catalog.uuid, @scope::pg_catalog.te
 
 -- name: AdvanceOperation :one
 -- AdvanceOperation is in every later commit of an operation, and fences it: it divides by zero, so that a COMMIT behind it is
--- not reached, if somebody else has taken the operation up, or if this is not the transaction that was begun for it.
-WITH advanced AS (
-    UPDATE idem.operations o
-    SET owner = sqlc.narg(owner)::pg_catalog.int4, state = @state::pg_catalog.text, undoing = @undoing::pg_catalog.bool,
-        step = @step::pg_catalog.text, seq = @seq::pg_catalog.int4,
-        since = CASE WHEN o.seq OPERATOR(pg_catalog.=) @seq::pg_catalog.int4 THEN o.since ELSE pg_catalog.clock_timestamp() END,
-        wake_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @pause::pg_catalog.interval,
-        tries = @tries::pg_catalog.int4, attempts = 0,
-        ended_at = CASE WHEN @state::pg_catalog.text OPERATOR(pg_catalog.<>) 'running' THEN pg_catalog.clock_timestamp() END
-    WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
-      AND o.epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4
-      AND o.state OPERATOR(pg_catalog.=) 'running'
-      AND pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) @operation_id::pg_catalog.text
-    RETURNING 1
-)
-SELECT (1 OPERATOR(pg_catalog./) pg_catalog.count(*)::pg_catalog.int4)::pg_catalog.int4 AS one
-FROM advanced;
+-- not reached, if somebody else has taken the operation up, if it does not run, or if this is not the transaction that was begun
+-- for it. Like Complete it is an upsert, because that needs no plan that could be a bad one.
+INSERT INTO idem.operations AS o (id, scope, key, hash, name, ttl, created_at, epoch, owner, state, undoing, step, seq, since,
+                                  wake_at, tries, attempts, ended_at)
+VALUES ((@operation_id::pg_catalog.text)::pg_catalog.uuid, '', '', ''::pg_catalog.bytea, '', 0, pg_catalog.clock_timestamp(), 0,
+        sqlc.narg(owner)::pg_catalog.int4, @state::pg_catalog.text, @undoing::pg_catalog.bool, @step::pg_catalog.text,
+        @seq::pg_catalog.int4, pg_catalog.clock_timestamp(),
+        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @pause::pg_catalog.interval, @tries::pg_catalog.int4, 0,
+        CASE WHEN @state::pg_catalog.text OPERATOR(pg_catalog.<>) 'running' THEN pg_catalog.clock_timestamp() END)
+ON CONFLICT (id) DO UPDATE
+SET epoch = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.epoch ELSE 0 END,
+    owner = EXCLUDED.owner, state = EXCLUDED.state, undoing = EXCLUDED.undoing, step = EXCLUDED.step, seq = EXCLUDED.seq,
+    since = CASE WHEN o.seq OPERATOR(pg_catalog.=) EXCLUDED.seq THEN o.since ELSE EXCLUDED.since END,
+    wake_at = EXCLUDED.wake_at, tries = EXCLUDED.tries, attempts = EXCLUDED.attempts, ended_at = EXCLUDED.ended_at
+RETURNING (1 OPERATOR(pg_catalog./) (CASE
+            WHEN o.epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4
+             AND pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) @operation_id::pg_catalog.text
+            THEN 1 ELSE 0 END)::pg_catalog.int4)::pg_catalog.int4 AS one;
 
 -- name: RecordStep :exec
 -- RecordStep remembers a step. It travels behind AdvanceOperation or BeginOperation, which say whether it may.
@@ -128,12 +129,21 @@ RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.k
 
 -- name: ShowOperation :one
 -- ShowOperation tells how far an operation is.
-SELECT o.name, o.state, o.epoch, o.undoing, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
+SELECT o.scope, o.name, o.state, o.epoch, o.undoing, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
        pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
        pg_catalog.timestamptz_send(o.wake_at)::pg_catalog.bytea AS wake_at,
        pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
 FROM idem.operations o
 WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid;
+
+-- name: ListSteps :many
+-- ListSteps tells what an operation remembers, without the values.
+SELECT s.kind, s.name, s.outcome,
+       pg_catalog.timestamptz_send(s.due_at)::pg_catalog.bytea AS due_at,
+       pg_catalog.timestamptz_send(s.recorded_at)::pg_catalog.bytea AS recorded_at
+FROM idem.steps s
+WHERE s.operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+ORDER BY s.seq;
 
 -- name: ReleaseOperation :exec
 -- ReleaseOperation lets go of an operation: whoever comes goes on, after pause.
@@ -151,7 +161,8 @@ WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uui
 
 -- name: ReviveOperation :one
 -- ReviveOperation lets an operation go on that is parked: forgetting which call was under way, if that has not happened, or
--- towards its end, if it is cancelled. An operation that runs can only be cancelled; whoever works on it is fenced off.
+-- towards its end, if it is cancelled. An operation that runs can only be cancelled; whoever works on it is fenced off. With an
+-- epoch it is let go on only if nobody has taken it up since.
 UPDATE idem.operations
 SET state = 'running', owner = NULL, epoch = epoch OPERATOR(pg_catalog.+) 1, attempts = 0, tries = 0, reason = NULL,
     wake_at = pg_catalog.clock_timestamp(), cancelled = cancelled OR @cancel::pg_catalog.bool,
@@ -159,6 +170,7 @@ SET state = 'running', owner = NULL, epoch = epoch OPERATOR(pg_catalog.+) 1, att
 WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
   AND (state OPERATOR(pg_catalog.=) 'parked' OR state OPERATOR(pg_catalog.=) 'running' AND @cancel::pg_catalog.bool)
   AND (NOT @unknown::pg_catalog.bool OR seq OPERATOR(pg_catalog.>) 0)
+  AND (@epoch::pg_catalog.int4 OPERATOR(pg_catalog.=) 0 OR epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4)
 RETURNING seq, step, undoing;
 
 -- name: Disown :exec

@@ -12,25 +12,26 @@ import (
 )
 
 const AdvanceOperation = `-- name: AdvanceOperation :one
-WITH advanced AS (
-    UPDATE idem.operations o
-    SET owner = $1::pg_catalog.int4, state = $2::pg_catalog.text, undoing = $3::pg_catalog.bool,
-        step = $4::pg_catalog.text, seq = $5::pg_catalog.int4,
-        since = CASE WHEN o.seq OPERATOR(pg_catalog.=) $5::pg_catalog.int4 THEN o.since ELSE pg_catalog.clock_timestamp() END,
-        wake_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $6::pg_catalog.interval,
-        tries = $7::pg_catalog.int4, attempts = 0,
-        ended_at = CASE WHEN $2::pg_catalog.text OPERATOR(pg_catalog.<>) 'running' THEN pg_catalog.clock_timestamp() END
-    WHERE o.id OPERATOR(pg_catalog.=) ($8::pg_catalog.text)::pg_catalog.uuid
-      AND o.epoch OPERATOR(pg_catalog.=) $9::pg_catalog.int4
-      AND o.state OPERATOR(pg_catalog.=) 'running'
-      AND pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) $8::pg_catalog.text
-    RETURNING 1
-)
-SELECT (1 OPERATOR(pg_catalog./) pg_catalog.count(*)::pg_catalog.int4)::pg_catalog.int4 AS one
-FROM advanced
+INSERT INTO idem.operations AS o (id, scope, key, hash, name, ttl, created_at, epoch, owner, state, undoing, step, seq, since,
+                                  wake_at, tries, attempts, ended_at)
+VALUES (($1::pg_catalog.text)::pg_catalog.uuid, '', '', ''::pg_catalog.bytea, '', 0, pg_catalog.clock_timestamp(), 0,
+        $2::pg_catalog.int4, $3::pg_catalog.text, $4::pg_catalog.bool, $5::pg_catalog.text,
+        $6::pg_catalog.int4, pg_catalog.clock_timestamp(),
+        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $7::pg_catalog.interval, $8::pg_catalog.int4, 0,
+        CASE WHEN $3::pg_catalog.text OPERATOR(pg_catalog.<>) 'running' THEN pg_catalog.clock_timestamp() END)
+ON CONFLICT (id) DO UPDATE
+SET epoch = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.epoch ELSE 0 END,
+    owner = EXCLUDED.owner, state = EXCLUDED.state, undoing = EXCLUDED.undoing, step = EXCLUDED.step, seq = EXCLUDED.seq,
+    since = CASE WHEN o.seq OPERATOR(pg_catalog.=) EXCLUDED.seq THEN o.since ELSE EXCLUDED.since END,
+    wake_at = EXCLUDED.wake_at, tries = EXCLUDED.tries, attempts = EXCLUDED.attempts, ended_at = EXCLUDED.ended_at
+RETURNING (1 OPERATOR(pg_catalog./) (CASE
+            WHEN o.epoch OPERATOR(pg_catalog.=) $9::pg_catalog.int4
+             AND pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) $1::pg_catalog.text
+            THEN 1 ELSE 0 END)::pg_catalog.int4)::pg_catalog.int4 AS one
 `
 
 type AdvanceOperationParams struct {
+	OperationID string
 	Owner       pgtype.Int4
 	State       string
 	Undoing     bool
@@ -38,14 +39,15 @@ type AdvanceOperationParams struct {
 	Seq         int32
 	Pause       pgtype.Interval
 	Tries       int32
-	OperationID string
 	Epoch       int32
 }
 
 // AdvanceOperation is in every later commit of an operation, and fences it: it divides by zero, so that a COMMIT behind it is
-// not reached, if somebody else has taken the operation up, or if this is not the transaction that was begun for it.
+// not reached, if somebody else has taken the operation up, if it does not run, or if this is not the transaction that was begun
+// for it. Like Complete it is an upsert, because that needs no plan that could be a bad one.
 func (q *Queries) AdvanceOperation(ctx context.Context, arg AdvanceOperationParams) (int32, error) {
 	row := q.db.QueryRow(ctx, AdvanceOperation,
+		arg.OperationID,
 		arg.Owner,
 		arg.State,
 		arg.Undoing,
@@ -53,7 +55,6 @@ func (q *Queries) AdvanceOperation(ctx context.Context, arg AdvanceOperationPara
 		arg.Seq,
 		arg.Pause,
 		arg.Tries,
-		arg.OperationID,
 		arg.Epoch,
 	)
 	var one int32
@@ -205,6 +206,50 @@ func (q *Queries) Hold(ctx context.Context, arg HoldParams) (int32, error) {
 	var one int32
 	err := row.Scan(&one)
 	return one, err
+}
+
+const ListSteps = `-- name: ListSteps :many
+SELECT s.kind, s.name, s.outcome,
+       pg_catalog.timestamptz_send(s.due_at)::pg_catalog.bytea AS due_at,
+       pg_catalog.timestamptz_send(s.recorded_at)::pg_catalog.bytea AS recorded_at
+FROM idem.steps s
+WHERE s.operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
+ORDER BY s.seq
+`
+
+type ListStepsRow struct {
+	Kind       string
+	Name       string
+	Outcome    string
+	DueAt      []byte
+	RecordedAt []byte
+}
+
+// ListSteps tells what an operation remembers, without the values.
+func (q *Queries) ListSteps(ctx context.Context, operationID string) ([]ListStepsRow, error) {
+	rows, err := q.db.Query(ctx, ListSteps, operationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListStepsRow
+	for rows.Next() {
+		var i ListStepsRow
+		if err := rows.Scan(
+			&i.Kind,
+			&i.Name,
+			&i.Outcome,
+			&i.DueAt,
+			&i.RecordedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const LoadSteps = `-- name: LoadSteps :many
@@ -398,6 +443,7 @@ SET state = 'running', owner = NULL, epoch = epoch OPERATOR(pg_catalog.+) 1, att
 WHERE id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
   AND (state OPERATOR(pg_catalog.=) 'parked' OR state OPERATOR(pg_catalog.=) 'running' AND $1::pg_catalog.bool)
   AND (NOT $4::pg_catalog.bool OR seq OPERATOR(pg_catalog.>) 0)
+  AND ($5::pg_catalog.int4 OPERATOR(pg_catalog.=) 0 OR epoch OPERATOR(pg_catalog.=) $5::pg_catalog.int4)
 RETURNING seq, step, undoing
 `
 
@@ -406,6 +452,7 @@ type ReviveOperationParams struct {
 	Forget      bool
 	OperationID string
 	Unknown     bool
+	Epoch       int32
 }
 
 type ReviveOperationRow struct {
@@ -415,13 +462,15 @@ type ReviveOperationRow struct {
 }
 
 // ReviveOperation lets an operation go on that is parked: forgetting which call was under way, if that has not happened, or
-// towards its end, if it is cancelled. An operation that runs can only be cancelled; whoever works on it is fenced off.
+// towards its end, if it is cancelled. An operation that runs can only be cancelled; whoever works on it is fenced off. With an
+// epoch it is let go on only if nobody has taken it up since.
 func (q *Queries) ReviveOperation(ctx context.Context, arg ReviveOperationParams) (ReviveOperationRow, error) {
 	row := q.db.QueryRow(ctx, ReviveOperation,
 		arg.Cancel,
 		arg.Forget,
 		arg.OperationID,
 		arg.Unknown,
+		arg.Epoch,
 	)
 	var i ReviveOperationRow
 	err := row.Scan(&i.Seq, &i.Step, &i.Undoing)
@@ -455,7 +504,7 @@ func (q *Queries) SendSignal(ctx context.Context, arg SendSignalParams) (bool, e
 }
 
 const ShowOperation = `-- name: ShowOperation :one
-SELECT o.name, o.state, o.epoch, o.undoing, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
+SELECT o.scope, o.name, o.state, o.epoch, o.undoing, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
        pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
        pg_catalog.timestamptz_send(o.wake_at)::pg_catalog.bytea AS wake_at,
        pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
@@ -464,6 +513,7 @@ WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
 `
 
 type ShowOperationRow struct {
+	Scope    string
 	Name     string
 	State    string
 	Epoch    int32
@@ -481,6 +531,7 @@ func (q *Queries) ShowOperation(ctx context.Context, operationID string) (ShowOp
 	row := q.db.QueryRow(ctx, ShowOperation, operationID)
 	var i ShowOperationRow
 	err := row.Scan(
+		&i.Scope,
 		&i.Name,
 		&i.State,
 		&i.Epoch,

@@ -99,8 +99,8 @@ type AdvanceOperation struct {
 
 // Queue adds the statement.
 func (a *AdvanceOperation) Queue(trip *roundtrip.Trip) {
-	trip.Add(advanceOperation, a.At.owner(), []byte(a.State), boolean(a.Undoing), []byte(a.At.Step), number(a.At.Seq),
-		microseconds(a.At.Pause), number(a.At.Tries), []byte(a.OperationID), number(a.Epoch))
+	trip.Add(advanceOperation, []byte(a.OperationID), a.At.owner(), []byte(a.State), boolean(a.Undoing), []byte(a.At.Step),
+		number(a.At.Seq), microseconds(a.At.Pause), number(a.At.Tries), number(a.Epoch))
 }
 
 // Read reads the answer.
@@ -113,6 +113,7 @@ type ShowOperation struct {
 	OperationID string
 
 	Found    bool
+	Scope    string
 	Name     string
 	State    OperationState
 	Epoch    int
@@ -131,7 +132,8 @@ func (s *ShowOperation) Queue(trip *roundtrip.Trip) { trip.Add(showOperation, []
 // Read reads the answer.
 func (s *ShowOperation) Read(trip *roundtrip.Trip) {
 	s.Found = trip.Row(func(row *roundtrip.Row) {
-		s.Name, s.State, s.Epoch, s.Undoing, s.Step = row.Text(), OperationState(row.Text()), row.Int(), row.Bool(), row.Text()
+		s.Scope, s.Name, s.State = row.Text(), row.Text(), OperationState(row.Text())
+		s.Epoch, s.Undoing, s.Step = row.Int(), row.Bool(), row.Text()
 		s.Attempts, s.Reason = row.Int(), row.Text()
 		s.Since, s.WakeAt, s.LoadedAt = row.Time(), row.Time(), row.Time()
 	})
@@ -176,6 +178,7 @@ type ReviveOperation struct {
 	Cancel      bool // towards its end; it may be one that runs
 	Unknown     bool // only one with a step under way
 	Forget      bool // that step, which has not happened
+	Epoch       int  // only in this one; 0: in any
 
 	Revived bool
 	Seq     int
@@ -185,7 +188,7 @@ type ReviveOperation struct {
 
 // Queue adds the statement.
 func (r *ReviveOperation) Queue(trip *roundtrip.Trip) {
-	trip.Add(reviveOperation, boolean(r.Cancel), boolean(r.Forget), []byte(r.OperationID), boolean(r.Unknown))
+	trip.Add(reviveOperation, boolean(r.Cancel), boolean(r.Forget), []byte(r.OperationID), boolean(r.Unknown), number(r.Epoch))
 }
 
 // Read reads the answer.

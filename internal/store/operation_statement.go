@@ -15,8 +15,8 @@ var (
 		Params: []roundtrip.Param{plain, text, text, bytes, text, plain, plain, bytes, plain, text, plain, plain},
 	})
 	advanceOperation = roundtrip.New(roundtrip.Statement{
-		Name: "idem_advance_operation", SQL: db.AdvanceOperation, Replan: true,
-		Params:  []roundtrip.Param{plain, plain, plain, text, plain, plain, plain, plain, plain},
+		Name: "idem_advance_operation", SQL: db.AdvanceOperation,
+		Params:  []roundtrip.Param{plain, plain, plain, plain, text, plain, plain, plain, plain},
 		Results: []int16{asText},
 	})
 	recordStep = roundtrip.New(roundtrip.Statement{
@@ -27,6 +27,9 @@ var (
 		SQL: db.LoadSteps, Params: []roundtrip.Param{plain},
 		Results: []int16{asText, asText, asText, asText, asBinary, asBinary, asBinary},
 	})
+	listSteps = roundtrip.New(roundtrip.Statement{
+		SQL: db.ListSteps, Params: []roundtrip.Param{plain}, Results: []int16{asText, asText, asText, asBinary, asBinary},
+	})
 	takeOperation = roundtrip.New(roundtrip.Statement{
 		SQL: db.TakeOperation, Params: []roundtrip.Param{plain, plain, plain}, Results: takenResults,
 	})
@@ -35,7 +38,7 @@ var (
 	})
 	showOperation = roundtrip.New(roundtrip.Statement{
 		SQL: db.ShowOperation, Params: []roundtrip.Param{plain},
-		Results: []int16{asText, asText, asText, asText, asText, asText, asText, asBinary, asBinary, asBinary},
+		Results: []int16{asText, asText, asText, asText, asText, asText, asText, asText, asBinary, asBinary, asBinary},
 	})
 	releaseOperation = roundtrip.New(roundtrip.Statement{
 		SQL: db.ReleaseOperation, Params: []roundtrip.Param{plain, plain, plain},
@@ -44,7 +47,7 @@ var (
 		SQL: db.ParkOperation, Params: []roundtrip.Param{text, text, plain, plain},
 	})
 	reviveOperation = roundtrip.New(roundtrip.Statement{
-		SQL: db.ReviveOperation, Params: []roundtrip.Param{plain, plain, plain, plain}, Results: []int16{asText, asText, asText},
+		SQL: db.ReviveOperation, Params: []roundtrip.Param{plain, plain, plain, plain, plain}, Results: []int16{asText, asText, asText},
 	})
 	disown = roundtrip.New(roundtrip.Statement{
 		SQL: db.Disown, Params: []roundtrip.Param{plain, plain},
@@ -72,4 +75,4 @@ var takenResults = []int16{asText, asText, asText, asBinary, asText, asText, asB
 	asBinary, asBinary, asBinary}
 
 // OperationStatements are what a connection prepares for operations, besides Statements.
-var OperationStatements = []*roundtrip.Statement{savepoint, hold, beginOperation, advanceOperation, recordStep}
+var OperationStatements = []*roundtrip.Statement{reclaim, savepoint, hold, beginOperation, advanceOperation, recordStep}

@@ -52,7 +52,7 @@ var (
 		Results: []int16{asText, asText, asBinary, asBinary, asBinary},
 	})
 	calm    = roundtrip.New(roundtrip.Statement{SQL: db.Calm, Results: []int16{asText}})
-	reclaim = roundtrip.New(roundtrip.Statement{SQL: db.Reclaim, Params: []roundtrip.Param{plain}, Results: []int16{asText}})
+	reclaim = roundtrip.New(roundtrip.Statement{Name: "idem_reclaim", SQL: db.Reclaim, Params: []roundtrip.Param{plain}, Results: []int16{asText}})
 )
 
 // What a sweep needs. None is prepared: behind each is a portion, beside which it costs nothing.

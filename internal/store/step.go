@@ -63,6 +63,34 @@ func (r *RecordStep) Queue(trip *roundtrip.Trip) {
 // Read reads the answer.
 func (r *RecordStep) Read(trip *roundtrip.Trip) { trip.Skip() }
 
+// Remembered is what is told of a step to who has no use for its value.
+type Remembered struct {
+	Kind       StepKind
+	Name       string
+	Outcome    StepOutcome
+	DueAt      time.Time // of a pause; zero if there is none
+	RecordedAt time.Time
+}
+
+// ListSteps tells what an operation remembers.
+type ListSteps struct {
+	OperationID string
+
+	Steps []Remembered
+}
+
+// Queue adds the statement.
+func (l *ListSteps) Queue(trip *roundtrip.Trip) { trip.Add(listSteps, []byte(l.OperationID)) }
+
+// Read reads the answer.
+func (l *ListSteps) Read(trip *roundtrip.Trip) {
+	trip.Rows(func(row *roundtrip.Row) {
+		l.Steps = append(l.Steps, Remembered{
+			Kind: StepKind(row.Text()), Name: row.Text(), Outcome: StepOutcome(row.Text()), DueAt: row.Time(), RecordedAt: row.Time(),
+		})
+	})
+}
+
 // LoadSteps reads all that an operation remembers.
 type LoadSteps struct {
 	OperationID string

@@ -1,0 +1,117 @@
+package purge
+
+import (
+	"context"
+	"time"
+
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// walker walks through parts of a table, and keeps count of what it has done.
+type walker struct {
+	engine  txn.Engine
+	options *Options
+	table   table
+	sweeper store.Sweeper
+	limits  store.LimitPortion
+
+	taken  bool // it has the row in idem.sweeps
+	whole  store.TakeSweep
+	pace   pace
+	holder holder
+	began  time.Time
+	first  time.Time // when the sweep of the first table began
+	did    Sweep
+}
+
+// walkPart walks a part from a block to its present end. What is appended meanwhile has not expired.
+func (w *walker) walkPart(ctx context.Context, part *store.Part, block int64) error {
+	statement := deletionOf(w.table, part)
+	if w.options.DryRun {
+		statement = countingOf(w.table, part)
+	}
+	for block < part.Pages {
+		p := &portion{
+			statement: statement, limits: w.limits, rest: w.table.rest(w.options),
+			from: block, to: min(block+w.pace.pages, part.Pages),
+		}
+		pause, err := w.step(ctx, part, p)
+		if err != nil {
+			return err
+		}
+		if p.done {
+			block = p.to
+		}
+		if err := txn.Sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step makes one portion, or waits for what keeps it from being made. It returns how long to pause.
+func (w *walker) step(ctx context.Context, part *store.Part, p *portion) (time.Duration, error) {
+	if w.options.Max > 0 && time.Since(w.first) >= w.options.Max {
+		return 0, ended(TimeIsUp)
+	}
+	reason, err := w.holder.mayGoOn(ctx, part.OID)
+	switch {
+	case err != nil:
+		return 0, err
+	case reason == Replication:
+		w.did.Standby = w.holder.backlog.Standby
+		fallthrough
+	case reason != "":
+		return 0, w.holder.wait(ctx, reason)
+	}
+	begin := time.Now()
+	switch err := w.do(ctx, part, p); {
+	case txn.LockTimedOut(err):
+		return 0, w.holder.wait(ctx, Lock)
+	case tookTooLong(err) && ctx.Err() == nil && w.pace.halve():
+		return w.pace.pause(workLimit), nil
+	case err != nil:
+		return 0, err
+	}
+	w.holder.goOn()
+	w.tell("")
+	return w.pace.after(p.took, time.Since(begin)-p.took), nil
+}
+
+// do makes one portion.
+func (w *walker) do(ctx context.Context, part *store.Part, p *portion) error {
+	if w.options.DryRun {
+		err := p.count(ctx, &w.engine)
+		if err == nil {
+			w.note(p)
+			w.whole.Pages += p.counts.Pages
+		}
+		return err
+	}
+	advance, err := p.delete(ctx, &w.engine, w.sweeper, store.Position{Part: part.Name, Block: p.to})
+	if err != nil {
+		return err
+	}
+	w.note(p)
+	if !advance.Advanced { // what was deleted was due; but another run has the sweep, and goes on with it
+		w.taken = false
+		return ended(Elsewhere)
+	}
+	w.whole.Pages, w.whole.TotalPages = advance.Pages, advance.TotalPages
+	return nil
+}
+
+func (w *walker) note(p *portion) {
+	p.done = true
+	w.did.add(p.counts)
+	w.did.Working += p.took
+}
+
+// tell tells the progress.
+func (w *walker) tell(waiting Reason) {
+	w.options.Progress(Progress{
+		Counts: w.did.Counts, Table: w.table.name, WalkedPages: w.whole.Pages, TotalPages: w.whole.TotalPages,
+		Waiting: waiting, PagesAPortion: int(w.pace.pages), Duration: time.Since(w.began),
+	})
+}
