@@ -42,6 +42,10 @@ func (op *Op) await(s *step, timeout time.Duration) ([]byte, error) {
 		return op.replay(s)
 	}
 	for {
+		var remaining time.Duration
+		if s.found != nil { // before the look: what comes between the two came in time
+			remaining = op.work.until(s.found.DueAt)
+		}
 		signal := store.ReadSignal{OperationID: op.work.operation, Name: s.name}
 		if err := op.look(&signal); err != nil {
 			return nil, err
@@ -58,7 +62,6 @@ func (op *Op) await(s *step, timeout time.Duration) ([]byte, error) {
 			}
 			return nil, op.halt(suspended, nil)
 		}
-		remaining := op.work.until(s.found.DueAt)
 		if remaining <= 0 {
 			op.remember(s, store.StepFailed, encodeFailure(ErrTimeout, nil))
 			return nil, ErrTimeout

@@ -148,3 +148,23 @@ func TestOperationThatNeverGetsOnIsParkedAfterABound(t *testing.T) {
 		t.Errorf("%d calls", n)
 	}
 }
+
+// An error that passes decides nothing: the function may fail anywhere, also while it repeats what is on record.
+func TestAnErrorInTheMidstOfWhatIsOnRecordIsNoChangeOfTheCode(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	asleep(t, s, named(localStep, "reserve"), named(outsideStep, "charge"), longSleep)
+	fails := errors.New("for once")
+	d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
+		if err := localStep(op, "reserve"); err != nil {
+			return idem.Response{}, err
+		}
+		return idem.Response{}, fails
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, fails) {
+		t.Fatal(err)
+	}
+	if n := s.count(`select count(*) from idem.operations where state = 'running' and owner is null`); n != 1 {
+		t.Errorf("the operation is not for whoever comes: %s", s.text(`select state || coalesce(reason, '') from idem.operations`))
+	}
+}

@@ -84,6 +84,8 @@ func (op *Op) keepReturned(at store.At, free bool) bool {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(op.ctx), letGoLimit)
 	defer cancel()
+	stopped := op.stopped
+	defer func() { op.stopped = stopped }() // what becomes of this commit is not what has ended the run
 	op.ctx, op.stopped = ctx, nil
 	return op.commit(commit{at: at, free: free}) == nil
 }

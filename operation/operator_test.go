@@ -201,25 +201,6 @@ func TestStatusShowsWhoseOperationItIsAndItsSteps(t *testing.T) {
 	}
 }
 
-func TestPersonCanTellTheKeyThatTheOtherSideWasAskedWith(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	asked := ""
-	d := operation.Define("asked", func(op *operation.Op, _ int) (idem.Response, error) {
-		_, err := operation.Call(op, "call", operation.Once, func(_ context.Context, key string) (int, error) {
-			asked = key
-			return 0, errTimeout
-		})
-		return idem.Response{}, err
-	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) {
-		t.Fatal(err)
-	}
-	if key := operation.CallKey(s.text(`select id::text from idem.operations`), "call", "call"); key != asked {
-		t.Errorf("CallKey is %q, and the call was made with %q", key, asked)
-	}
-}
-
 // The operation of a call was undone by others, and its key is free: the call begins another one.
 func TestCallWhoseOperationWasUndoneElsewhereBeginsAnother(t *testing.T) {
 	t.Parallel()
@@ -243,5 +224,24 @@ func TestCallWhoseOperationWasUndoneElsewhereBeginsAnother(t *testing.T) {
 	}
 	if n, _ := s.bank.keys(); n != 2 || s.count(`select count(*) from idem.operations`) != 2 {
 		t.Errorf("the bank saw %d keys", n)
+	}
+}
+
+func TestPersonCanTellTheKeyThatTheOtherSideWasAskedWith(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	asked := ""
+	d := operation.Define("asked", func(op *operation.Op, _ int) (idem.Response, error) {
+		_, err := operation.Call(op, "call", operation.Once, func(_ context.Context, key string) (int, error) {
+			asked = key
+			return 0, errTimeout
+		})
+		return idem.Response{}, err
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) {
+		t.Fatal(err)
+	}
+	if key := operation.CallKey(s.text(`select id::text from idem.operations`), "call", "call"); key != asked {
+		t.Errorf("CallKey is %q, and the call was made with %q", key, asked)
 	}
 }

@@ -76,7 +76,12 @@ func (w *work) dropped(op *Op) {
 // end tells what the run has come to, and says so to the database.
 func (op *Op) end(resp idem.Response, err error) hold.Ending {
 	w := op.work
-	if op.stopped == nil && op.unread() {
+	rejected, isRejected := hold.Response{}, false
+	if err != nil {
+		rejected, isRejected = w.call.Rejection(err)
+	}
+	passes := err != nil && !isRejected && !IsFinal(err) // it decides nothing: the function may have failed anywhere
+	if op.stopped == nil && !passes && op.unread() {
 		_ = op.park("the code has changed: it no longer asks for step %q, which is recorded", op.firstUnread())
 	}
 	if s := op.stopped; s != nil && s.why != ended {
@@ -88,10 +93,6 @@ func (op *Op) end(resp idem.Response, err error) hold.Ending {
 	if op.stopped != nil && w.cancelled {
 		return op.undo(hold.Response{}, false, ErrCancelled)
 	}
-	rejected, isRejected := hold.Response{}, false
-	if err != nil {
-		rejected, isRejected = w.call.Rejection(err)
-	}
 	switch {
 	case err == nil && w.undoing, err == nil && op.stopped != nil:
 		_ = op.park("the code has changed: it was decided that the operation is undone, and the function no longer says so")
@@ -100,7 +101,7 @@ func (op *Op) end(resp idem.Response, err error) hold.Ending {
 		return op.finish(hold.Response(resp))
 	case isRejected, IsFinal(err):
 		return op.undo(rejected, isRejected, err)
-	case op.stopped != nil, w.undoing:
+	case op.stopped != nil:
 		_ = op.park("the code has changed: it was decided that the operation is undone, and the function asks for more: %q", op.work.at.Step)
 		return op.endStopped(op.stopped)
 	}

@@ -12,10 +12,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/idem-go/idem/torture/audit"
+	"github.com/idem-go/idem/torture/bank"
 	"github.com/idem-go/idem/torture/check"
 	"github.com/idem-go/idem/torture/crew"
 	"github.com/idem-go/idem/torture/fault"
 	"github.com/idem-go/idem/torture/history"
+	"github.com/idem-go/idem/torture/journal"
 	"github.com/idem-go/idem/torture/ledger"
 	"github.com/idem-go/idem/torture/report"
 )
@@ -32,6 +35,7 @@ type leg struct {
 	pooled string                          // address of its pooler, empty if there is none
 	ready  func(ctx context.Context) error // returns when the server takes writes
 	about  about
+	bank   *bank.Bank // that its operations call, nil if they do not
 
 	// inject does harm until ctx ends, tells of it, and heals everything before it returns. It may be nil.
 	inject func(ctx context.Context, workers fault.Workers, log func(fault.Event)) error
@@ -45,6 +49,9 @@ type about struct {
 	Until      time.Duration // to which faults were injected
 	Schedules  []fault.Schedule
 	Failures   []string // what of the leg did not work, although it can be judged
+
+	Operations bool          // its workers work on operations
+	Calm       time.Duration // from when nothing of them was broken any more
 }
 
 // errUnreadable says that the server is there, and what should be in it is not.
@@ -61,6 +68,12 @@ func (l *leg) run(ctx context.Context) error {
 	if err := ledger.Install(ctx, l.direct); err != nil {
 		return fmt.Errorf("install: %w", err)
 	}
+	if l.about.Operations {
+		if err := l.openBank(); err != nil {
+			return err
+		}
+		defer l.closeBank()
+	}
 	workers, err := crew.Start(l.crewOptions())
 	if err != nil {
 		return err
@@ -73,9 +86,15 @@ func (l *leg) run(ctx context.Context) error {
 		err = l.ready(bounded)
 		cancel()
 	}
+	if l.about.Operations && err == nil && !lost {
+		l.calm(ctx)
+	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
 	err = errors.Join(err, workers.Stop(bounded), workers.Close())
+	if l.about.Operations && err == nil && !lost {
+		err = l.finish(ctx)
+	}
 	l.about.End = history.Now()
 	if err != nil || lost {
 		return errors.Join(tortured, err)
@@ -121,7 +140,12 @@ func (l *leg) torture(ctx context.Context, workers *crew.Crew) error {
 	if err != nil {
 		return err
 	}
-	err = l.inject(ctx, workers, func(e fault.Event) { writer.Append(faultLine{Event: e}) })
+	log := func(e fault.Event) { writer.Append(faultLine{Event: e}) }
+	if l.bank != nil {
+		l.bank.KillBy(bankKills(workers, log))
+		defer l.bank.KillBy(nil)
+	}
+	err = l.inject(ctx, workers, log)
 	return errors.Join(err, writer.Close())
 }
 
@@ -133,6 +157,9 @@ func (l *leg) crewOptions() crew.Options {
 		dsn, pooled := l.direct, false
 		if i%2 == 1 && l.pooled != "" {
 			dsn, pooled = l.pooled, true
+		}
+		if l.bank != nil {
+			options.Bank = l.bank.Address()
 		}
 		options.DSNs, options.Pooled = append(options.DSNs, dsn), append(options.Pooled, pooled)
 	}
@@ -152,9 +179,17 @@ func (l *leg) takeState(ctx context.Context) error {
 	}
 	left, err := ledger.Leftovers(ctx, conn, leftoverLimit)
 	for _, f := range left {
+		if l.about.Operations {
+			writer.Append(journal.Row{Finding: &journal.Finding{Rule: string(f.Rule), Detail: f.Detail}})
+			continue
+		}
 		writer.Append(ledger.Row{Finding: &f})
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case l.about.Operations:
+		err = audit.Take(ctx, conn, writer)
+	default:
 		err = ledger.Take(ctx, conn, writer)
 	}
 	return errors.Join(err, writer.Close())
@@ -182,13 +217,7 @@ func judge(dir string) (*report.Leg, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "worker-*.jsonl"))
-	if err != nil {
-		return nil, err
-	}
-	result, err := check.Files(files, filepath.Join(dir, stateFile), check.Options{
-		Start: a.Start, Undisturbed: len(faults) == 0, ClockMoved: clockMoved(faults), Losses: losses(faults), Kills: kills(faults),
-	})
+	result, err := resultOf(dir, &a, faults)
 	if err != nil {
 		return nil, err
 	}
@@ -198,4 +227,18 @@ func judge(dir string) (*report.Leg, error) {
 	}
 	judged.AddSilences(a.Schedules, a.Until)
 	return judged, nil
+}
+
+// resultOf is what the checker of the leg's workload says.
+func resultOf(dir string, a *about, faults []fault.Event) (*check.Result, error) {
+	if a.Operations {
+		return audit.Files(dir, audit.Options{Seed: a.Seed, Start: a.Start, Calm: a.Calm})
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "worker-*.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	return check.Files(files, filepath.Join(dir, stateFile), check.Options{
+		Start: a.Start, Undisturbed: len(faults) == 0, ClockMoved: clockMoved(faults), Losses: losses(faults), Kills: kills(faults),
+	})
 }

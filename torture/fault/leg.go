@@ -18,6 +18,8 @@ type Leg struct {
 	Possible error
 	// Loses and MovesClock say that some of its events do.
 	Loses, MovesClock bool
+	// Operations says that its workers work on operations.
+	Operations bool
 
 	stage func(context.Context, *Scene, LegOptions) error
 }
@@ -37,6 +39,7 @@ func (o LegOptions) growth() int64 { return int64(o.Duration/time.Second) / 2 }
 func Legs() []Leg {
 	return []Leg{
 		synchronousFailover(), asynchronousFailover(), stalledFailover(), dataDiskFull(), walDiskFull(), syncFails(), powerLoss(), clockJumps(),
+		operations(), operationsFailover(),
 	}
 }
 

@@ -12,6 +12,7 @@ const (
 	Connection Name = "connection"
 	Session    Name = "session"
 	Server     Name = "server"
+	Resumption Name = "resumption" // of operations: only where it is asked for
 )
 
 // The kinds of faults.
@@ -23,6 +24,9 @@ const (
 	KillBeforeCommit Name = "kill-before-commit"
 	KillDuringCommit Name = "kill-during-commit"
 	KillAfterCommit  Name = "kill-after-commit"
+	KillBeforeTaking Name = "kill-before-taking"
+	KillAfterTaking  Name = "kill-after-taking"
+	LoseTaking       Name = "lose-taking"
 
 	LoseClaimAnswer  Name = "lose-claim-answer"
 	LoseCommit       Name = "lose-commit"
@@ -59,4 +63,12 @@ const (
 	SyncFails       Name = "sync-fails"
 	PowerLoss       Name = "power-loss"
 	Clock           Name = "clock"
+
+	Operations         Name = "operations"
+	OperationsFailover Name = "operations-failover"
+)
+
+// What the bank of the operations does besides.
+const (
+	BankKill Name = "bank-kill"
 )

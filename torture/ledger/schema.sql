@@ -58,3 +58,11 @@ CREATE TABLE torture.outers (
     key   text   NOT NULL COLLATE "C",
     part  text   NOT NULL -- before; then what DoTx answered: executed, rejected, replayed or refused
 );
+
+-- What a Tx step of an operation, or what takes one back, has written.
+CREATE TABLE torture.steps (
+    operation_id uuid   NOT NULL,
+    step         text   NOT NULL COLLATE "C",
+    nonce        text   NOT NULL,
+    at           bigint NOT NULL -- by the history's clock
+);

@@ -9,7 +9,7 @@
 //
 // To add one:
 //
-//  1. Choose the file that its promise belongs to (claim.go, commit.go, fn.go, memory.go, seal.go, server.go) and add a Mutant there:
+//  1. Choose the file that its promise belongs to (claim.go, commit.go, fn.go, memory.go, seal.go, server.go, purge.go, operation.go) and add a Mutant there:
 //     a Name, About in one line, and Edits, each a text that its file has once and what to put in its place.
 //  2. Faults are those of package fault that bring it to light, none if duplicates alone do. Rules are those of package rule
 //     of which a run has to find one broken: what your edit breaks, and not whatever else comes to light.

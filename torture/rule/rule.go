@@ -59,3 +59,21 @@ const (
 	NoGoroutine Rule = "no goroutine is left over"
 	Recovers    Rule = "the server recovers, with what was acknowledged" // if not, there is no state to check
 )
+
+// What package audit finds out of operations.
+const (
+	CallOnce    Rule = "a call has its effect at most once"
+	CallMade    Rule = "an operation that has ended has made its calls"
+	Durable     Rule = "a call is made for an operation that is on record"
+	StepOnce    Rule = "a step in Postgres is committed once"
+	StepWhole   Rule = "what a step has written and what is remembered of it are there together"
+	UndoneOnce  Rule = "what was done is undone once, and nothing else"
+	UndoneOrder Rule = "what was done is undone in reverse order"
+	Ends        Rule = "an operation ends, or is parked"
+	Reason      Rule = "what is parked is parked for a reason that is true"
+	Acknowledge Rule = "an operation has ended as its callers were told"
+	SameAnswer  Rule = "all callers of an operation get the same answer"
+	OneOutcome  Rule = "a key has one outcome"
+	Signalled   Rule = "a signal that came in time is received"
+	OneWorker   Rule = "one process at a time works on an operation" // while nothing is broken
+)

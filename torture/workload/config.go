@@ -15,4 +15,7 @@ type Config struct {
 	Keys              int           // in use at one time, in each scope
 	KeyLife           time.Duration // for how long they are in use
 	Ops               int           // after which the worker ends by itself, without limit if 0
+
+	Bank   string        // the address of the bank, of a worker that works on operations: see package checkout
+	Finish time.Duration // for how long at most it is to finish the operations that others have left, and nothing else
 }

@@ -12,4 +12,5 @@
 //	answer.go   what is in a response
 //	outcome.go  what an answer means
 //	pool.go     the connections
+//	operations.go  the worker as one of package checkout
 package workload

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -40,6 +41,9 @@ func Work(input io.Reader) error {
 	writer, err := history.Create(config.File)
 	if err != nil {
 		return err
+	}
+	if config.Bank != "" {
+		return errors.Join(workOnOperations(stop, &config, writer), writer.Close())
 	}
 	if err := work(stop, &config, writer); err != nil {
 		return err

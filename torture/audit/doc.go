@@ -1,0 +1,9 @@
+// Package audit decides whether every promise of package operation was kept in a run, from what the workers and the bank have
+// written down and from what is in the database. It shares no code with the library.
+//
+//	take.go     what is in the database
+//	book.go     all that is known of a run, by operation
+//	effects.go  what was done, and taken back: by the bank, and in Postgres
+//	ending.go   how operations end, and what callers are told
+//	owner.go    who works on them
+package audit

@@ -1,0 +1,155 @@
+package audit
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/idem-go/idem/torture/check"
+	"github.com/idem-go/idem/torture/journal"
+	"github.com/idem-go/idem/torture/rule"
+)
+
+// violates notes that a promise was not kept for an operation.
+func (b *book) violates(o *operation, r rule.Rule, format string, args ...any) {
+	v := check.Violation{Rule: r, Scope: "operation " + o.id, Detail: fmt.Sprintf(format, args...)}
+	if o.row != nil {
+		v.Key = o.row.Key
+		v.History = append(v.History, fmt.Sprintf("it is %s at %q, in epoch %d: %s", o.row.State, o.row.Step, o.row.Epoch, o.row.Reason))
+	}
+	for _, s := range o.steps {
+		v.History = append(v.History, fmt.Sprintf("recorded %d: %s %s %s %s", s.Seq, s.Kind, s.Name, s.Outcome, s.Value))
+	}
+	for _, d := range o.doings() {
+		v.History = append(v.History, fmt.Sprintf("%v %s: %s", d.at-b.options.Start, d.step, d.value))
+	}
+	for _, r := range o.runs {
+		v.History = append(v.History, fmt.Sprintf("%v run %v, to %v", r.begin-b.options.Start, r.op, max(r.end-b.options.Start, 0)))
+	}
+	b.found = append(b.found, v)
+}
+
+// doing is something that was done, by the bank or in Postgres.
+type doing struct {
+	step, value string
+	at          time.Duration
+}
+
+// doings are in the order in which they were done.
+func (o *operation) doings() []doing {
+	var all []doing
+	for step, effects := range o.effects {
+		for _, e := range effects {
+			all = append(all, doing{step, e.Nonce, e.At})
+		}
+	}
+	for step, entries := range o.booked {
+		for _, e := range entries {
+			all = append(all, doing{step, e.Receipt, e.At})
+		}
+	}
+	slices.SortFunc(all, func(a, b doing) int { return int(a.at - b.at) })
+	return all
+}
+
+// audit checks what is known of one operation.
+func (b *book) audit(o *operation) {
+	for step, entries := range o.booked {
+		if len(entries) > 1 {
+			b.violates(o, rule.CallOnce, "the bank has booked %s %d times", step, len(entries))
+		}
+	}
+	for step, effects := range o.effects {
+		if len(effects) > 1 {
+			b.violates(o, rule.StepOnce, "%s was committed %d times", step, len(effects))
+		}
+	}
+	if o.row == nil {
+		if o.asked > 0 || len(o.effects) > 0 || len(o.answers) > 0 {
+			b.violates(o, rule.Durable, "it has called the bank %d times, has %d effects and %d answers, and is not there", o.asked, len(o.effects), len(o.answers))
+		}
+		return
+	}
+	b.checkSteps(o)
+	switch o.row.State {
+	case "completed":
+		b.checkDone(o)
+	case "failed", "undone":
+		b.checkUndone(o)
+	}
+	b.checkEnding(o)
+	b.checkSignals(o)
+	b.checkOwners(o)
+}
+
+// checkSteps compares what is remembered with what was done.
+func (b *book) checkSteps(o *operation) {
+	for _, s := range o.steps {
+		var value string
+		_ = json.Unmarshal([]byte(s.Value), &value)
+		done := s.Outcome == "done"
+		switch s.Kind {
+		case "tx":
+			effects := o.effects[s.Name]
+			if done != (len(effects) > 0) || done && effects[0].Nonce != value {
+				b.violates(o, rule.StepWhole, "%s is remembered as %s, with %q, and was committed %d times", s.Name, s.Outcome, value, len(effects))
+			}
+		case "call":
+			if entries := o.booked[s.Name]; done && (len(entries) == 0 || entries[0].Receipt != value) {
+				b.violates(o, rule.CallMade, "%s is remembered with %q, and the bank has booked it %d times", s.Name, value, len(entries))
+			}
+		}
+	}
+	for step := range o.effects {
+		if !slices.ContainsFunc(o.steps, func(s *journal.Step) bool { return s.Name == step && s.Outcome != "registered" }) {
+			b.violates(o, rule.StepWhole, "%s was committed, and is not remembered", step)
+		}
+	}
+}
+
+// checkDone checks an operation that is completed.
+func (b *book) checkDone(o *operation) {
+	for n, round := range o.plan.Rounds {
+		n++
+		if round.Tx && len(o.effects[round.Reserve(n)]) == 0 {
+			b.violates(o, rule.StepWhole, "it is completed without %s", round.Reserve(n))
+		}
+		if round.Call != "" && len(o.booked[round.Charge(n)]) == 0 {
+			b.violates(o, rule.CallMade, "it is completed without %s", round.Charge(n))
+		}
+		if len(o.effects[round.Release(n)])+len(o.booked[round.Repay(n)]) > 0 {
+			b.violates(o, rule.UndoneOnce, "it is completed, and round %d was taken back", n)
+		}
+	}
+}
+
+// checkUndone checks an operation that was taken back.
+func (b *book) checkUndone(o *operation) {
+	places := map[string]int{}
+	for n, round := range o.plan.Rounds {
+		n++
+		done, undone := len(o.effects[round.Reserve(n)]), len(o.effects[round.Release(n)])
+		if done != undone {
+			b.violates(o, rule.UndoneOnce, "%s was done %d times, and taken back %d times", round.Reserve(n), done, undone)
+		}
+		done, undone = len(o.booked[round.Charge(n)]), len(o.booked[round.Repay(n)])
+		if done != undone {
+			b.violates(o, rule.UndoneOnce, "%s was done %d times, and taken back %d times", round.Charge(n), done, undone)
+		}
+		if declined := o.plan.End == journal.Decline && n == len(o.plan.Rounds); round.Call != "" && !declined && done == 0 {
+			b.violates(o, rule.CallMade, "it has ended without %s", round.Charge(n))
+		}
+		places[round.Release(n)], places[round.Repay(n)] = 2*n, 2*n+1
+	}
+	last := 1 << 30
+	for _, d := range o.doings() {
+		place, isUndo := places[d.step]
+		if isUndo && place > last {
+			b.violates(o, rule.UndoneOrder, "%s was taken back after what came before it", d.step)
+		}
+		if isUndo {
+			last = place
+		}
+	}
+}

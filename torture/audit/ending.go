@@ -1,0 +1,144 @@
+package audit
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/torture/check"
+	"github.com/idem-go/idem/torture/journal"
+	"github.com/idem-go/idem/torture/rule"
+)
+
+// checkEnding checks how an operation has ended, and what its callers were told of that.
+func (b *book) checkEnding(o *operation) {
+	switch o.row.State {
+	case "running":
+		b.violates(o, rule.Ends, "it has neither ended nor is it parked")
+	case "parked":
+		if why := o.parkedWrongly(); why != "" {
+			b.violates(o, rule.Reason, "%s: %s", o.row.Reason, why)
+		}
+	}
+	for _, a := range o.answers {
+		want := map[bool]string{false: "completed", true: "failed"}[a.Rejected]
+		if o.row.State != want || a.Answer.Operation != o.id || a.Answer.Rejected != a.Rejected {
+			b.violates(o, rule.Acknowledge, "%v was told that it is %s", a.Op, want)
+		}
+		if first := o.answers[0].Answer; !maps.Equal(a.Answer.Values, first.Values) {
+			b.violates(o, rule.SameAnswer, "%v was told %v, and %v was told %v", a.Op, a.Answer.Values, o.answers[0].Op, first.Values)
+		}
+		for step, value := range a.Answer.Values {
+			if !o.remembers(step, value) {
+				b.violates(o, rule.SameAnswer, "%v was told that %s has returned %q", a.Op, step, value)
+			}
+		}
+	}
+}
+
+// remembers reports whether a step has that value.
+func (o *operation) remembers(step, value string) bool {
+	for _, s := range o.steps {
+		if s.Name == step {
+			return s.Value == fmt.Sprintf("%q", value) || value == "timeout" && s.Outcome == "failed" || s.Outcome == "rolled back"
+		}
+	}
+	return false
+}
+
+var reasons = regexp.MustCompile(`^nobody knows whether step "([^"]+)" has happened, and (it must not happen twice|after .* the other side no longer knows its key)$`)
+
+// parkedWrongly says why the reason for which an operation is parked cannot be true.
+func (o *operation) parkedWrongly() string {
+	if strings.HasPrefix(o.row.Reason, "it was taken up 20 times") {
+		const fewest = 15 // some are killed before their function begins
+		if len(o.runs) < fewest {
+			return fmt.Sprintf("its function was run %d times", len(o.runs))
+		}
+		return ""
+	}
+	found := reasons.FindStringSubmatch(o.row.Reason)
+	if found == nil {
+		return "nothing of that kind has happened"
+	}
+	for n, round := range o.plan.Rounds {
+		n++
+		if round.Charge(n) != found[1] {
+			continue
+		}
+		lasted := time.Duration(o.row.Ended-o.row.Since) * time.Microsecond
+		switch {
+		case o.isRecorded(found[1]):
+			return "it is on record"
+		case strings.HasSuffix(found[2], "twice") && round.Call == journal.Once:
+			return ""
+		case !strings.HasSuffix(found[2], "twice") && round.Call == journal.Keyed && (o.row.Ended == 0 || lasted > round.Window):
+			return ""
+		}
+		return fmt.Sprintf("the call is %s, with a window of %v, and took %v", round.Call, round.Window, lasted)
+	}
+	return "there is no such step"
+}
+
+func (o *operation) isRecorded(step string) bool {
+	for _, s := range o.steps {
+		if s.Name == step {
+			return true
+		}
+	}
+	return false
+}
+
+// checkSignals checks what has become of the signals that were sent.
+func (b *book) checkSignals(o *operation) {
+	for _, s := range o.steps {
+		if s.Kind != "await" {
+			continue
+		}
+		if acked := o.acked[s.Name]; s.Outcome == "failed" && acked > 0 && acked < s.Due {
+			b.violates(o, rule.Signalled, "%s has timed out, and its signal was there %v before", s.Name, time.Duration(s.Due-acked)*time.Microsecond)
+		}
+		for _, signal := range o.signals {
+			if s.Outcome == "done" && signal.Name == s.Name && signal.Value != s.Value {
+				b.violates(o, rule.Signalled, "%s has received %s, and %s was sent", s.Name, s.Value, signal.Value)
+			}
+		}
+	}
+}
+
+// checkKeys checks what a key has come to, whose operations may be many: one that is undone frees it.
+func (b *book) checkKeys() {
+	held := map[string]*operation{}
+	records := map[string]*journal.Record{}
+	for _, r := range b.records {
+		records[r.Key] = r
+	}
+	for _, o := range b.operations {
+		if o.row == nil || o.row.State == "undone" {
+			continue
+		}
+		if other := held[o.row.Key]; other != nil {
+			b.violates(o, rule.OneOutcome, "it is %s, and so is operation %s: %s", o.row.State, other.id, other.row.State)
+		}
+		held[o.row.Key] = o
+		want := map[string]string{"completed": "completed", "failed": "failed"}[o.row.State]
+		if want == "" {
+			want = "running"
+		}
+		r := records[o.row.Key]
+		switch {
+		case r == nil || r.ID != o.id || r.State != want:
+			b.violates(o, rule.OneOutcome, "the record of its key is %+v", r)
+		case len(o.answers) > 0 && (r.Answer == nil || !maps.Equal(r.Answer.Values, o.answers[0].Answer.Values)):
+			b.violates(o, rule.SameAnswer, "the record says %+v, and %v was told %+v", r.Answer, o.answers[0].Op, o.answers[0].Answer)
+		}
+	}
+	for _, e := range b.events {
+		if e.Kind == journal.KindReturn && e.Verb == journal.Start && e.Operation != "" && b.of(e.Operation).row == nil {
+			b.found = append(b.found, check.Violation{Rule: rule.Acknowledge, Scope: "operation " + e.Operation, Key: e.Key,
+				Detail: fmt.Sprintf("%v has started it, and it is not there", e.Op)})
+		}
+	}
+}

@@ -1,0 +1,27 @@
+package audit
+
+import (
+	"time"
+
+	"github.com/idem-go/idem/torture/rule"
+)
+
+// settled is how long after the end of all faults every process has noticed what was done to it.
+const settled = time.Second
+
+// checkOwners checks that nobody begins to run an operation while another process does. That is promised where nothing is
+// broken, of processes that can be seen: one behind a pooler has a lease, which may have been ended for it.
+func (b *book) checkOwners(o *operation) {
+	for _, first := range o.runs {
+		for _, second := range o.runs {
+			if first.pooled || second.pooled || first.op.Process() == second.op.Process() || first.end == 0 {
+				continue
+			}
+			calm := first.begin > b.options.Calm+settled
+			if calm && first.begin < second.begin && second.begin < first.end {
+				b.violates(o, rule.OneWorker, "%v was begun while %v ran", second.op, first.op)
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package checkout
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/operation"
+	"github.com/idem-go/idem/torture/bank"
+	"github.com/idem-go/idem/torture/history"
+	"github.com/idem-go/idem/torture/journal"
+)
+
+// shop is what runs operations: a process.
+type shop struct {
+	slot, incarnation int
+	pooled            bool
+	calm              bool // its functions do nothing wrong
+	pool              *pgxpool.Pool
+	bank              *bank.Client
+	history           *history.Writer
+	numbers           atomic.Uint32 // of calls and runs
+
+	checkout *operation.Definition[journal.Plan]
+}
+
+func (s *shop) define() {
+	s.checkout = operation.Define("checkout", s.run)
+}
+
+// next names a call or a run.
+func (s *shop) next() history.Op { return history.NewOp(s.slot, s.incarnation, s.numbers.Add(1)) }
+
+func (s *shop) process() uint32 { return history.NewOp(s.slot, s.incarnation, 0).Process() }
+
+func (s *shop) note(e journal.Event) {
+	e.At, e.Pooled = history.Now(), s.pooled
+	s.history.Append(e)
+}
+
+// running is one run of the function of an operation.
+type running struct {
+	*shop
+	*operation.Op
+	values map[string]string // what its steps have returned
+}
+
+var (
+	errFinal = errors.New("the function ends in an error, as planned")
+	errFlaky = errors.New("the function fails for once")
+)
+
+// run is the function of the operation.
+func (s *shop) run(op *operation.Op, in journal.Plan) (idem.Response, error) {
+	name := s.next()
+	s.note(journal.Event{Kind: journal.KindBegin, Op: name, Operation: op.ID(), Key: in.Key})
+	defer func() { s.note(journal.Event{Kind: journal.KindEnd, Op: name, Operation: op.ID(), Key: in.Key}) }()
+	r := &running{shop: s, Op: op, values: map[string]string{}}
+	for n, round := range in.Rounds {
+		if err := r.round(&in, round, n+1); err != nil {
+			return idem.Response{}, r.outcome(err)
+		}
+	}
+	switch in.End {
+	case journal.Reject:
+		return idem.Response{}, idem.Reject(r.response(422))
+	case journal.Final:
+		return idem.Response{}, operation.Final(errFinal)
+	}
+	return r.response(201), nil
+}
+
+// outcome is how the operation ends whose step has failed.
+func (r *running) outcome(err error) error {
+	if errors.Is(err, bank.ErrDeclined) {
+		return idem.Reject(r.response(402))
+	}
+	return err
+}
+
+func (r *running) response(status int) idem.Response {
+	body, err := json.Marshal(journal.Answer{Operation: r.ID(), Rejected: status >= 400, Values: r.values})
+	if err != nil {
+		panic(err)
+	}
+	return idem.Response{Status: status, Body: body}
+}
+
+// round does one round of the plan.
+func (r *running) round(in *journal.Plan, round journal.Round, n int) error {
+	if round.Tx {
+		reserve := round.Reserve(n)
+		nonce, err := operation.Tx(r.Op, reserve, func(tx pgx.Tx) (string, error) { return r.write(tx, reserve) })
+		if err != nil {
+			return err
+		}
+		r.values[reserve] = nonce
+		release := round.Release(n)
+		if err := operation.UndoTx(r.Op, release, func(tx pgx.Tx) error { _, err := r.write(tx, release); return err }); err != nil {
+			return err
+		}
+	}
+	if round.Call != "" {
+		if err := r.charge(in, round, n); err != nil {
+			return err
+		}
+	}
+	if err := r.stumble(); err != nil {
+		return err
+	}
+	return r.pause(round, n)
+}
+
+// write is what a step in Postgres does. What it returns is like nothing that any other run of it returns.
+func (r *running) write(tx pgx.Tx, step string) (string, error) {
+	nonce := fmt.Sprintf("%v/%d", r.next(), rand.Uint64())
+	_, err := tx.Exec(r.Context(), "INSERT INTO torture.steps VALUES ($1::text::uuid, $2::text, $3::text, $4::int8)",
+		r.ID(), step, nonce, int64(history.Now()))
+	return nonce, err
+}
+
+// stumble is what goes wrong with a function.
+func (r *running) stumble() error {
+	switch n := rand.IntN(200); {
+	case r.calm:
+	case n < 3:
+		return errFlaky
+	case n < 4:
+		panic(errFlaky)
+	case n < 10:
+		return r.Checkpoint()
+	}
+	return nil
+}
+
+// pause waits, and has the signal sent that it waits for: about when the operation looks for it.
+func (r *running) pause(round journal.Round, n int) error {
+	name := round.Wait(n)
+	switch round.Pause {
+	case journal.Sleep:
+		return operation.Sleep(r.Op, name, round.For)
+	case journal.Await, journal.Silence:
+		if round.Pause == journal.Await {
+			go r.signal(r.ID(), name, time.Duration(rand.IntN(6000))*time.Microsecond)
+		}
+		value, err := operation.Await[string](r.Op, name, round.For)
+		if errors.Is(err, operation.ErrTimeout) {
+			value, err = "timeout", nil
+		}
+		r.values[name] = value
+		return err
+	}
+	return nil
+}
+
+// signal sends a signal, as soon as there is an operation to send it to.
+func (s *shop) signal(id, name string, after time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	value := fmt.Sprint(s.next())
+	time.Sleep(after)
+	for {
+		err := operation.Signal(ctx, s.pool, id, name, value)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, operation.ErrUnknownOperation) || ctx.Err() != nil {
+			return
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	var wall int64
+	const now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8"
+	if s.pool.QueryRow(ctx, now).Scan(&wall) == nil {
+		s.note(journal.Event{Kind: journal.KindSignal, Operation: id, Name: name, Wall: wall})
+	}
+}

@@ -1,0 +1,114 @@
+package journal
+
+import (
+	"time"
+
+	"github.com/idem-go/idem/torture/history"
+)
+
+// Kind is what an event tells.
+type Kind string
+
+// The kinds of events.
+const (
+	KindCall   Kind = "call"   // somebody calls Do or Start with a key
+	KindReturn Kind = "return" // and is answered
+	KindBegin  Kind = "begin"  // a run of the function of an operation begins
+	KindEnd    Kind = "end"    // and ends, before the operation is let go of
+	KindSignal Kind = "signal" // a signal was acknowledged
+	KindExit   Kind = "exit"   // the worker has ended in order
+)
+
+// Event is a line of a worker.
+type Event struct {
+	Shard     uint8         `json:"p"` // always 0: the lines of a history begin with it
+	At        time.Duration `json:"t"`
+	Kind      Kind          `json:"e"`
+	Op        history.Op    `json:"o"` // the call, or the run
+	Pooled    bool          `json:"pooled,omitempty"`
+	Verb      string        `json:"v,omitempty"`
+	Key       string        `json:"k,omitempty"`
+	Operation string        `json:"i,omitempty"`
+
+	Outcome  history.Outcome `json:"a,omitempty"` // of a call
+	Rejected bool            `json:"rejected,omitempty"`
+	Answer   *Answer         `json:"answer,omitempty"`
+	Parked   bool            `json:"parked,omitempty"`
+	Err      string          `json:"err,omitempty"`
+
+	Name  string `json:"n,omitempty"`    // of a signal
+	Wall  int64  `json:"wall,omitempty"` // when its sender knew, by the database's clock, in microseconds
+	Bytes int64  `json:"memory,omitempty"`
+}
+
+// The verbs of a call.
+const (
+	Do    = "Do"
+	Start = "Start"
+)
+
+// Answer is the body of every response: which operation it is of, and what its steps have returned.
+type Answer struct {
+	Operation string
+	Rejected  bool
+	Values    map[string]string
+}
+
+// Entry is a line of the bank's books.
+type Entry struct {
+	Shard     uint8         `json:"p"`
+	At        time.Duration `json:"t"`
+	Booked    bool          `json:"booked"` // if not, it was only asked for
+	Key       string        `json:"key"`
+	Operation string        `json:"i"`
+	Step      string        `json:"n"`
+	Receipt   string        `json:"receipt,omitempty"`
+	Process   uint32        `json:"process"`
+}
+
+// Row is a line of what is in the database when all is over. One of them is set.
+type Row struct {
+	Shard     uint8      `json:"p"`
+	Operation *Operation `json:"operation,omitempty"`
+	Step      *Step      `json:"step,omitempty"`
+	Signal    *Signal    `json:"signal,omitempty"`
+	Effect    *Effect    `json:"effect,omitempty"`
+	Record    *Record    `json:"record,omitempty"`
+	Finding   *Finding   `json:"finding,omitempty"`
+}
+
+// Operation is a row of idem.operations. The times are in microseconds.
+type Operation struct {
+	ID, Key, State, Step, Reason string
+	Undoing                      bool
+	Epoch, Attempts              int
+	Since, Ended                 int64
+}
+
+// Step is a row of idem.steps.
+type Step struct {
+	Operation, Kind, Name, Outcome, Value string
+	Seq                                   int
+	Due                                   int64
+}
+
+// Signal is a row of idem.signals.
+type Signal struct {
+	Operation, Name, Value string
+	Sent                   int64
+}
+
+// Effect is a row that a Tx has written: the step, and what it returned.
+type Effect struct {
+	Operation, Step, Nonce string
+	At                     time.Duration // by the history's clock, while it ran
+}
+
+// Record is a row of idem.records.
+type Record struct {
+	ID, Key, State string
+	Answer         *Answer
+}
+
+// Finding is what is left over of the workers.
+type Finding struct{ Rule, Detail string }
