@@ -40,6 +40,7 @@ type operation struct {
 	acked   map[string]int64             // when a signal's sender knew, by its name
 	runs    []run
 	answers []journal.Event
+	parked  []history.Op // who was told that it is parked
 }
 
 // run is a run of its function.
@@ -141,6 +142,10 @@ func (b *book) readWorker(path string, tally *check.Tally) error {
 			if e.Answer != nil {
 				o := b.of(e.Operation)
 				o.answers = append(o.answers, e)
+			}
+			if e.Parked {
+				o := b.of(e.Operation)
+				o.parked = append(o.parked, e.Op)
 			}
 		case journal.KindBegin:
 			tally.Runs++
