@@ -2,12 +2,10 @@ package idem
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/internal/flight"
@@ -49,16 +47,6 @@ func newCall(scope, key string, hash Hash, fn func(pgx.Tx) (Response, error), op
 		c.execution.key.UseLock(c.lock(scope, key))
 	}
 	return c, nil
-}
-
-// newOperationID returns a random UUID. It comes from the client because the call must know it even if it never hears
-// from the server again.
-func newOperationID() string {
-	id := pgtype.UUID{Valid: true}
-	rand.Read(id.Bytes[:]) // never fails
-	id.Bytes[6] = id.Bytes[6]&0x0f | 0x40
-	id.Bytes[8] = id.Bytes[8]&0x3f | 0x80
-	return id.String()
 }
 
 // do answers the call as the leader of its key, or as a follower of another call.

@@ -1,12 +1,15 @@
 package idem
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 const (
@@ -69,4 +72,14 @@ func abridged(key string) string {
 	}
 	text = strconv.AppendInt(append(text, "of "...), int64(len(key)), 10)
 	return string(append(text, " bytes"...))
+}
+
+// newOperationID returns a random UUID. It comes from the client because the call must know it even if it never hears
+// from the server again.
+func newOperationID() string {
+	id := pgtype.UUID{Valid: true}
+	rand.Read(id.Bytes[:]) // never fails
+	id.Bytes[6] = id.Bytes[6]&0x0f | 0x40
+	id.Bytes[8] = id.Bytes[8]&0x3f | 0x80
+	return id.String()
 }

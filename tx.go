@@ -218,6 +218,9 @@ func (x *execution) after(end hold.Ending) (ending, error) {
 		return elsewhere, nil
 	case hold.Ended:
 		return holding, nil
+	case hold.Freed:
+		x.key = x.key.Of(newOperationID()) // a new operation is not the one that was undone
+		return holding, nil
 	case hold.Failed:
 		return failed, end.Err
 	}

@@ -18,6 +18,7 @@ import (
 const shopTables = `
 	CREATE TABLE done (operation text, step text, PRIMARY KEY (operation, step));
 	CREATE TABLE bank (key text PRIMARY KEY, operation text, asked int NOT NULL DEFAULT 1);
+	CREATE TABLE gate (shut bool);
 	CREATE TABLE processes (name text PRIMARY KEY, killing timestamptz);
 	CREATE TABLE calls (id bigint GENERATED ALWAYS AS IDENTITY, operation text, process text, entered timestamptz, gone timestamptz);`
 
@@ -53,17 +54,20 @@ func order(pool *pgxpool.Pool, process string) *idemriver.Definition[string] {
 	})
 }
 
-// charge takes its time, and leaves in the books who was in it and when.
+// charge takes its time, as long as the gate is shut, and leaves in the books who was in it and when.
 func charge(pool *pgxpool.Pool, id, process, key string) (string, error) {
 	ctx := context.Background()
 	var call int64
-	err := pool.QueryRow(ctx, `INSERT INTO calls (operation, process, entered) VALUES ($1, $2, clock_timestamp()) RETURNING id`,
-		id, process).Scan(&call)
+	err := pool.QueryRow(ctx, `WITH charged AS (
+			INSERT INTO bank (key, operation) VALUES ($3, $1) ON CONFLICT (key) DO UPDATE SET asked = bank.asked + 1)
+		INSERT INTO calls (operation, process, entered) VALUES ($1, $2, clock_timestamp()) RETURNING id`, id, process, key).Scan(&call)
 	if err != nil {
 		return "", err
 	}
-	_, err = pool.Exec(ctx, `INSERT INTO bank (key, operation) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET asked = bank.asked + 1`, key, id)
-	time.Sleep(300 * time.Millisecond)
+	for shut := true; shut && err == nil; {
+		time.Sleep(300 * time.Millisecond)
+		err = pool.QueryRow(ctx, `SELECT count(*) > 0 FROM gate`).Scan(&shut)
+	}
 	_, gone := pool.Exec(ctx, `UPDATE calls SET gone = clock_timestamp() WHERE id = $1`, call)
 	if err == nil {
 		err = gone

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
 )
 
 // atOnce bounds what one look makes jobs of.
@@ -39,8 +40,8 @@ LIMIT $3`
 // Watch makes a job of every operation that is due and that nobody works on, until ctx ends: of what a killed process has left, what
 // has slept long enough, and what was sent a signal. Run it in every process that has a River client. It goes on through outages.
 //
-// All processes make the same job, of which River takes one. If nothing has come of it after 10 seconds, because its process was killed
-// before it began, they make another one, and then after twice as long each time.
+// All processes make the same job, of which River takes one. If that has begun, and two seconds later nobody works on the operation,
+// the job's process was killed before it came to it: then there is another job.
 func (w *Worker) Watch(ctx context.Context, client *river.Client[pgx.Tx]) {
 	made := map[string]round{}
 	for ctx.Err() == nil {
@@ -54,14 +55,15 @@ func (w *Worker) Watch(ctx context.Context, client *river.Client[pgx.Tx]) {
 	}
 }
 
-// round is a job that was made, and when there has to be another one.
+// round is a job that was made.
 type round struct {
 	number int
-	until  time.Time
+	looks  int
+	until  time.Time // when to look what has become of it
 }
 
-// patience is how long a job may take until somebody works on its operation, before another one is made.
-const patience = 10 * time.Second
+// patience is how long a job may take, once it has begun, until somebody works on its operation.
+const patience = 2 * time.Second
 
 // look makes jobs. made has an entry for each operation and epoch that one was made for.
 func (w *Worker) look(ctx context.Context, client *river.Client[pgx.Tx], made map[string]round) error {
@@ -84,21 +86,53 @@ func (w *Worker) look(ctx context.Context, client *river.Client[pgx.Tx], made ma
 	if err != nil {
 		return err
 	}
-	next, params := map[string]round{}, make([]river.InsertManyParams, 0, len(jobs))
-	for _, job := range jobs {
-		at := fmt.Sprint(job.Operation, "/", job.Epoch)
-		if r, again := made[at]; again {
-			job.Round = r.number + 1
-		}
-		next[at] = round{number: job.Round, until: begun.Add(w.patience << min(job.Round, 8))}
-		params = append(params, river.InsertManyParams{Args: job, InsertOpts: w.definitions[job.Name].insertOpts()})
+	for i := range jobs {
+		jobs[i].Round = made[jobs[i].at()].number
 	}
-	if len(params) > 0 {
-		if _, err := client.InsertMany(ctx, params); err != nil {
-			return err
+	results, err := w.insert(ctx, client, jobs)
+	if err != nil {
+		return err
+	}
+	next, stuck := map[string]round{}, []Job(nil)
+	for i, job := range jobs {
+		r := made[job.at()]
+		if r.looks > 0 && !waits(results[i].Job.State) {
+			r = round{number: r.number + 1}
+			job.Round = r.number
+			stuck = append(stuck, job)
 		}
+		r.until = begun.Add(w.patience << min(r.looks, 8)) // a queue may be long
+		r.looks++
+		next[job.at()] = r
+	}
+	if _, err := w.insert(ctx, client, stuck); err != nil {
+		return err
 	}
 	maps.DeleteFunc(made, func(_ string, r round) bool { return !begun.Before(r.until) })
 	maps.Copy(made, next)
 	return nil
+}
+
+// at is what one job is made of.
+func (j Job) at() string { return fmt.Sprint(j.Operation, "/", j.Epoch) }
+
+// waits reports whether a job is still to be begun.
+func waits(s rivertype.JobState) bool {
+	switch s {
+	case rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable, rivertype.JobStateScheduled:
+		return true
+	}
+	return false
+}
+
+// insert inserts the jobs, or finds those that are there.
+func (w *Worker) insert(ctx context.Context, client *river.Client[pgx.Tx], jobs []Job) ([]*rivertype.JobInsertResult, error) {
+	if len(jobs) == 0 {
+		return nil, nil
+	}
+	params := make([]river.InsertManyParams, len(jobs))
+	for i, job := range jobs {
+		params[i] = river.InsertManyParams{Args: job, InsertOpts: w.definitions[job.Name].insertOpts()}
+	}
+	return client.InsertMany(ctx, params)
 }

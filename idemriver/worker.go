@@ -15,17 +15,6 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// Job is one go at an operation. It says which one, and nothing of what it is about: neither key nor input is in River's tables.
-type Job struct {
-	Operation string `json:"operation"`
-	Name      string `json:"name"`
-	Epoch     int    `json:"epoch"` // in which nobody worked on it
-	Round     int    `json:"round"` // how often a job was made of that
-}
-
-// Kind makes Job the arguments of a River job.
-func (Job) Kind() string { return "idem_operation" }
-
 // Config changes a Worker. The zero value works.
 type Config struct {
 	// Options are those of idem.Do that matter to work that no caller waits for: idem.WithSealer above all.
@@ -71,20 +60,6 @@ func NewWorker(pool *pgxpool.Pool, config Config, definitions ...Runnable) *Work
 // Timeout is that of the Config.
 func (w *Worker) Timeout(*river.Job[Job]) time.Duration { return w.config.Timeout }
 
-// found is an operation as its row has it.
-type found struct {
-	id, scope, key, state string
-	hash                  idem.Hash
-}
-
-func (w *Worker) find(ctx context.Context, id string) (*found, error) {
-	o, hash := found{id: id}, []byte(nil)
-	err := w.pool.QueryRow(ctx, `SELECT o.scope, o.key, o.state, o.hash FROM idem.operations o
-		WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid`, id).Scan(&o.scope, &o.key, &o.state, &hash)
-	copy(o.hash[:], hash)
-	return &o, err
-}
-
 // Work goes on with the operation until it ends or waits. Somebody else's it leaves alone. The job is completed then, whatever is
 // left to do: Watch makes another one when it is due.
 func (w *Worker) Work(ctx context.Context, job *river.Job[Job]) error {
@@ -92,7 +67,7 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[Job]) error {
 	if d == nil { // a process with other code may know it
 		return river.JobSnooze(10*time.Second + rand.N(10*time.Second))
 	}
-	o, err := w.find(ctx, job.Args.Operation)
+	o, err := find(ctx, w.pool, job.Args.Operation)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows), err == nil && o.state != "running":
 		return nil
@@ -101,10 +76,25 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[Job]) error {
 	}
 	err = d.resume(ctx, w.pool, o, w.config.Options)
 	switch {
-	case err == nil, errors.Is(err, idem.ErrInProgress), errors.Is(err, errEnded):
+	case err == nil, errors.Is(err, errEnded):
 		return nil
+	case errors.Is(err, idem.ErrInProgress):
+		return w.again(ctx, job)
 	case errors.Is(err, operation.ErrParked), errors.Is(err, operation.ErrCancelled), operation.IsFinal(err):
 		return river.JobCancel(err) // another attempt of River's would find nothing to do
 	}
 	return err
+}
+
+// again puts a job back that could not take its operation up, and that nobody else has taken up since the job was made: a killed
+// process may have left a transaction that the server is still ending.
+func (w *Worker) again(ctx context.Context, job *river.Job[Job]) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	o, err := find(ctx, w.pool, job.Args.Operation)
+	if err == nil && o.state == "running" && o.epoch == job.Args.Epoch {
+		return river.JobSnooze(time.Second / 2)
+	}
+	return nil
 }

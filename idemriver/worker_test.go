@@ -12,6 +12,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/idemriver"
+	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -96,11 +97,16 @@ func TestAllProcessesMakeOneJobOfWhatIsDue(t *testing.T) {
 		}
 	}
 	look(time.Hour, 1) // that of Start
-	look(0, 3)         // nothing has come of two
+	look(0, 1)         // which waits
+	if _, err := pool.Exec(t.Context(), `UPDATE river_job SET state = 'running', attempted_at = now()`); err != nil {
+		t.Fatal(err)
+	}
+	look(time.Hour, 1) // it may be about to begin
+	look(0, 2)         // it is not, and the next one waits
 	if _, err := pool.Exec(t.Context(), `UPDATE idem.operations SET epoch = epoch + 1`); err != nil {
 		t.Fatal(err)
 	}
-	look(time.Hour, 4) // it was taken up, and left
+	look(time.Hour, 3) // it was taken up, and left
 	for _, sql := range []string{
 		`UPDATE idem.operations SET epoch = epoch + 1, wake_at = clock_timestamp() + interval '1 hour'`,
 		`UPDATE idem.operations SET epoch = epoch + 1, wake_at = clock_timestamp(), state = 'parked'`,
@@ -108,7 +114,7 @@ func TestAllProcessesMakeOneJobOfWhatIsDue(t *testing.T) {
 		if _, err := pool.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
 		}
-		look(time.Hour, 4)
+		look(time.Hour, 3)
 	}
 }
 
@@ -216,4 +222,78 @@ func TestJobThatIsNotForThisProcessIsPutBackAndOneWithoutAnOperationIsOver(t *te
 	if err := w.Work(t.Context(), job("simple")); err != nil {
 		t.Error(err)
 	}
+}
+
+// A killed process may have left a transaction that the server is still ending. Its row is locked until then.
+func TestJobThatFindsItsOperationLockedIsPutBackUntilItIsNot(t *testing.T) {
+	t.Parallel()
+	_, pool := newDatabase(t)
+	d := simple()
+	w := idemriver.NewWorker(pool, idemriver.Config{}, d)
+	id := start(t, pool, newClient(t, pool, w), d, "k", "in")
+	job := &river.Job[idemriver.Job]{JobRow: &rivertype.JobRow{}, Args: idemriver.Job{Operation: id, Name: "simple", Epoch: 1}}
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), `SELECT FROM idem.operations FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	var snooze *rivertype.JobSnoozeError
+	if err := w.Work(t.Context(), job); !errors.As(err, &snooze) {
+		t.Errorf("while it is locked: %v", err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Work(t.Context(), job); err != nil {
+		t.Error(err)
+	}
+	if n := count(t, pool, `SELECT count(*) FROM idem.operations WHERE state = 'completed'`); n != 1 {
+		t.Error("it has not ended")
+	}
+}
+
+// However long a call takes, nobody makes a job of its operation, and a job that there is leaves it alone.
+func TestOperationThatSomebodyPresentWorksOnIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	dsn, pool := newDatabase(t)
+	begun, release := make(chan struct{}, 2), make(chan struct{})
+	d := idemriver.Define("long", func(op *operation.Op, in string) (idem.Response, error) {
+		_, err := operation.Call(op, "call", operation.Keyed(time.Hour), func(context.Context, string) (bool, error) {
+			begun <- struct{}{}
+			<-release
+			return true, nil
+		})
+		return created, err
+	})
+	w := idemriver.NewWorker(pool, idemriver.Config{}, d)
+	client := newClient(t, pool, w)
+	id := start(t, pool, client, d, "k", "in")
+	run(t, client, w)
+	<-begun
+	other := idemriver.NewWorker(pgtest.Open(t, dsn), idemriver.Config{}, d) // a pool of its own is seen as another process
+	if err := idemriver.NewLooker(other).Look(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(t, pool, jobs); n != 1 {
+		t.Errorf("%d jobs", n)
+	}
+	worked := make(chan error, 1)
+	go func() {
+		worked <- other.Work(t.Context(), &river.Job[idemriver.Job]{JobRow: &rivertype.JobRow{}, Args: idemriver.Job{Operation: id, Name: "long", Epoch: 1}})
+	}()
+	select {
+	case err := <-worked:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-begun:
+		t.Error("two work on it at once")
+	}
+	close(release)
+	eventually(t, "the operation to end", func() bool {
+		return count(t, pool, `SELECT count(*) FROM idem.operations WHERE state = 'completed'`) == 1
+	})
 }

@@ -29,3 +29,9 @@ func derivedKey(operationID string, kind store.StepKind, name string) string {
 }
 
 var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// CallKey returns the key by which the other side knows a Call, or an Undo, for a person who has to ask there. kind and step are
+// those of a StepStatus, or "call" and the step at which the operation is.
+func CallKey(operationID, kind, step string) string {
+	return derivedKey(operationID, store.StepKind(kind), step)
+}

@@ -139,3 +139,61 @@ func TestWorkerLeavesAloneWhatSomebodyPresentWorksOn(t *testing.T) {
 	})
 	s.wantBooks("book")
 }
+
+// A process that is there and has lost an operation from its own list, as by a release that never arrived, counts as absent
+// for it.
+func TestProcessThatHasLostAnOperationFromItsListTakesItUpAgain(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := newBlocked(s, operation.Keyed(time.Hour))
+	s.work(t, b, s.checkout())
+	answers := b.call(t.Context(), s) // shows the number of this process
+	await(t, "the call", b.begun)
+	tx, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context())
+	if _, err := s.checkout().Start(t.Context(), tx, scope, "lost", hashA, "book"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = tx.Exec(t.Context(), `update idem.operations set owner = (select owner from idem.operations where owner is not null),
+		wake_at = clock_timestamp() - interval '1 minute' where owner is null`)
+	if err == nil {
+		err = tx.Commit(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the lost operation to end", func() bool {
+		return s.count(`select count(*) from idem.operations where name = 'checkout' and state = 'completed'`) == 1
+	})
+	if epoch := s.count(`select epoch from idem.operations where name = 'blocked'`); epoch != 1 {
+		t.Errorf("the operation that is on the list was taken up, in epoch %d", epoch)
+	}
+	b.release <- nil
+	if a := await(t, "the answer", answers); a.err != nil {
+		t.Error(a.err)
+	}
+}
+
+func TestWorkerLeavesAloneWhatIsParkedAndWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	c := newCalling(operation.Once, failFirst(1, errTimeout))
+	parks(t, s, c, "nobody knows")
+	if _, err := s.start(s.checkout(), "unknown", hashA, true); err != nil {
+		t.Fatal(err)
+	}
+	var polls atomic.Int64
+	counted, behind := newTraffic(t, s)
+	counted.onStatement("TakeOperations", func() { polls.Add(1) })
+	behind.work(t, c)
+	eventually(t, "three looks of the worker", func() bool { return polls.Load() >= 3 })
+	if n := s.count(`select count(*) from idem.operations where name = 'calling' and state = 'parked' or name = 'checkout' and epoch = 1`); n != 2 {
+		t.Errorf("%d operations are as they were, want 2", n)
+	}
+	if len(c.keys) != 1 {
+		t.Errorf("%d calls", len(c.keys))
+	}
+}

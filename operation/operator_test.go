@@ -200,3 +200,48 @@ func TestStatusShowsWhoseOperationItIsAndItsSteps(t *testing.T) {
 		t.Errorf("scope %q; steps (-want +got):\n%s", status.Scope, diff)
 	}
 }
+
+// The operation of a call was undone by others, and its key is free: the call begins another one.
+func TestCallWhoseOperationWasUndoneElsewhereBeginsAnother(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	slow, quick := newBlocked(s, operation.Keyed(time.Hour)), newBlocked(s, operation.Keyed(time.Hour))
+	answers := slow.call(t.Context(), s, idem.WithWait(limit))
+	await(t, "the call", slow.begun)
+	id := s.text(`select id::text from idem.operations`)
+	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
+		t.Fatal(err)
+	}
+	quick.release <- nil
+	shopOn(t, s.dsn).work(t, quick)
+	eventually(t, "the operation to be undone", func() bool { return s.count(`select count(*) from idem.operations where state = 'undone'`) == 1 })
+	slow.release <- nil // its commit is refused
+	await(t, "the call of the second operation", slow.begun)
+	slow.release <- nil
+	a := await(t, "the answer", answers)
+	if a.err != nil || a.Replayed || a.OperationID == id {
+		t.Errorf("%+v", a)
+	}
+	if n, _ := s.bank.keys(); n != 2 || s.count(`select count(*) from idem.operations`) != 2 {
+		t.Errorf("the bank saw %d keys", n)
+	}
+}
+
+func TestPersonCanTellTheKeyThatTheOtherSideWasAskedWith(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	asked := ""
+	d := operation.Define("asked", func(op *operation.Op, _ int) (idem.Response, error) {
+		_, err := operation.Call(op, "call", operation.Once, func(_ context.Context, key string) (int, error) {
+			asked = key
+			return 0, errTimeout
+		})
+		return idem.Response{}, err
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) {
+		t.Fatal(err)
+	}
+	if key := operation.CallKey(s.text(`select id::text from idem.operations`), "call", "call"); key != asked {
+		t.Errorf("CallKey is %q, and the call was made with %q", key, asked)
+	}
+}

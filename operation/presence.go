@@ -24,7 +24,7 @@ type instance struct {
 
 	mu      sync.Mutex
 	lost    bool
-	leaked  bool // an operation was let go of here, and the database may not know
+	leaked  int // how often to look still whether the database takes what was let go of for this instance's
 	running map[string]context.CancelCauseFunc
 }
 
@@ -187,8 +187,12 @@ func (i *instance) lose() {
 	}
 }
 
-// tidyPause is the pause between two looks for what was leaked.
-const tidyPause = 5 * time.Second
+// tidyPause is the pause between two looks for what was leaked, and looks how many there are: enough for what was young at
+// the first.
+const (
+	tidyPause = 5 * time.Second
+	looks     = 4
+)
 
 // tidy lets go of operations that have the number of this instance without its working on them: of those whose release was
 // lost on the way.
@@ -200,8 +204,8 @@ func (i *instance) tidy() {
 		case <-time.After(tidyPause):
 		}
 		i.mu.Lock()
-		leaked := i.leaked
-		i.leaked = false
+		leaked := i.leaked > 0
+		i.leaked = max(i.leaked-1, 0)
 		i.mu.Unlock()
 		if !leaked {
 			continue
@@ -256,14 +260,16 @@ func (i *instance) leave(operation string, leaked bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.running, operation)
-	i.leaked = i.leaked || leaked
+	if leaked {
+		i.leaked = looks
+	}
 }
 
 // leak says that the database may take operations for this instance's that are not on the list.
 func (i *instance) leak() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.leaked = true
+	i.leaked = looks
 }
 
 // list returns the operations that are worked on.

@@ -81,6 +81,8 @@ func (w *work) elsewhere(show *store.ShowOperation) hold.Ending {
 		}}
 	case show.State == store.OperationUndone && w.cause != nil: // by this very run, whose COMMIT was not acknowledged
 		return hold.Ending{Outcome: hold.Failed, Err: w.cause}
+	case show.State == store.OperationUndone:
+		return hold.Ending{Outcome: hold.Freed}
 	}
 	return hold.Ending{Outcome: hold.Ended}
 }

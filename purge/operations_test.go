@@ -1,11 +1,16 @@
 package purge
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
 )
 
 // operations adds n operations with a step and a signal each, which have ended for the time that is given.
@@ -64,7 +69,7 @@ func TestOperationsThatHaveEndedAWeekAgoGoWithTheirStepsAndSignalsAndNoOthers(t 
 	h.wantCounts(h.once(o), Finished, Counts{Deleted: 600, Kept: 810})
 	pool := h.asRole(t, "select (ctid, state, expires_at), update (expires_at), delete", "select, insert, update")
 	for _, grant := range []string{
-		"select (ctid, id, state, ended_at), update (ended_at), delete on idem.operations", "select (operation_id), delete on idem.steps, idem.signals",
+		"select (ctid, id, state, ended_at), update (ended_at), delete on idem.operations", "select (ctid, operation_id), delete on idem.steps, idem.signals",
 	} {
 		h.exec("grant " + grant + " to " + pgx.Identifier{pool.Config().ConnConfig.RuntimeParams["role"]}.Sanitize())
 	}
@@ -82,4 +87,28 @@ func TestOperationsThatHaveEndedAWeekAgoGoWithTheirStepsAndSignalsAndNoOthers(t 
 	o.Operations = 12 * time.Hour
 	h.wantCounts(h.once(o), Finished, Counts{Deleted: 400, Kept: 410})
 	h.wantOperations(map[string]int64{"running": 200, "parked": 200})
+}
+
+// However many steps there are: a portion reads those of the operations that it deletes.
+func TestStepsOfAnOperationAreSoughtByTheirIndex(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.operations(3000, "completed", "completed", "8 days")
+	h.exec("analyze idem.operations, idem.steps, idem.signals")
+	part := &store.Part{Relation: "idem.operations"}
+	engine := &txn.Engine{Pool: h.pool, Options: deleting, Limits: txn.DefaultLimits}
+	if err := engine.Query(t.Context(), part); err != nil {
+		t.Fatal(err)
+	}
+	tx := h.begin()
+	if _, err := tx.Exec(t.Context(), db.LimitPortion, "0", "0", "0"); err != nil {
+		t.Fatal(err)
+	}
+	sql := strings.NewReplacer("$1", "'7 days'", "$2", "'(0,0)'", "$3", "'(1,0)'").Replace(deletionOf(operations, part).SQL)
+	rows, _ := tx.Query(t.Context(), "explain "+sql)
+	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if text := strings.Join(plan, "\n"); err != nil || strings.Contains(text, "Seq Scan on steps") || strings.Contains(text, "Merge Join") ||
+		!strings.Contains(text, "operation_id = gone_") {
+		t.Errorf("%v:\n%s", err, text)
+	}
 }

@@ -46,8 +46,11 @@ const counts = `pg_catalog.count(*) FILTER (WHERE %[2]s) AS due, pg_catalog.coun
 FROM ONLY %[1]s AS r
 WHERE r.ctid OPERATOR(pg_catalog.>=) $2::pg_catalog.tid AND r.ctid OPERATOR(pg_catalog.<) $3::pg_catalog.tid`
 
-// child deletes what belongs to the rows that are gone.
-const child = `, child_%d AS (DELETE FROM %s AS c USING gone WHERE c.operation_id OPERATOR(pg_catalog.=) gone.id)`
+// child deletes what belongs to the rows that are gone. They are sought one by one, by the index: left to the planner, which is
+// kept from plain index scans, all of them would be read for each portion.
+const child = `, child_%[1]d AS (DELETE FROM %[2]s AS c WHERE c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(
+    SELECT own.ctid FROM gone CROSS JOIN LATERAL (
+        SELECT o.ctid FROM %[2]s AS o WHERE o.operation_id OPERATOR(pg_catalog.=) gone.id OFFSET 0) own)))`
 
 // deletionOf makes the deletion of a part of a table.
 func deletionOf(t table, part *store.Part) *roundtrip.Statement {

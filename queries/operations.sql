@@ -94,7 +94,8 @@ RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.k
 
 -- name: TakeOperations :many
 -- TakeOperations takes up what is due of these names, the longest due first. running lists the operations that this process
--- works on: one that has its number and is not among them was lost by it, and counts as nobody's.
+-- works on: one that has its number and is not among them was lost by it, and counts as nobody's, unless it is so young that
+-- it may have come on the list after this was sent.
 WITH due AS (
     SELECT c.id FROM idem.operations c
     WHERE c.state OPERATOR(pg_catalog.=) 'running'
@@ -105,8 +106,11 @@ WITH due AS (
                 JOIN idem.operations w ON w.id OPERATOR(pg_catalog.=) s.operation_id
                 WHERE NOT s.taken AND w.state OPERATOR(pg_catalog.=) 'running' AND w.step OPERATOR(pg_catalog.=) s.name)))
       AND c.id OPERATOR(pg_catalog.<>) ALL ((@running::pg_catalog.text)::pg_catalog.uuid[])
-      AND (c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
-           OR c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(
+      AND (c.owner IS NULL
+           OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
+              AND c.wake_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '10 seconds'::pg_catalog.interval)
+           OR c.owner OPERATOR(pg_catalog.<>) @owner::pg_catalog.int4
+              AND c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(
                     SELECT l.objid::pg_catalog.int8::pg_catalog.int4 FROM pg_catalog.pg_locks l
                     WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
                       AND l.classid OPERATOR(pg_catalog.=) (1768187247::pg_catalog.int8)::pg_catalog.oid
@@ -174,11 +178,13 @@ WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uui
 RETURNING seq, step, undoing;
 
 -- name: Disown :exec
--- Disown lets go of the operations that have the number of this process without its working on them.
+-- Disown lets go of the operations that have the number of this process without its working on them, unless they are so
+-- young that they may have come on its list after this was sent.
 UPDATE idem.operations
 SET owner = NULL
 WHERE state OPERATOR(pg_catalog.=) 'running' AND owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
-  AND id OPERATOR(pg_catalog.<>) ALL ((@running::pg_catalog.text)::pg_catalog.uuid[]);
+  AND id OPERATOR(pg_catalog.<>) ALL ((@running::pg_catalog.text)::pg_catalog.uuid[])
+  AND wake_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '10 seconds'::pg_catalog.interval);
 
 -- name: SendSignal :one
 -- SendSignal leaves a value for an operation, unless there is one of that name. It locks nothing of the operation, which may

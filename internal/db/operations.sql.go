@@ -149,6 +149,7 @@ UPDATE idem.operations
 SET owner = NULL
 WHERE state OPERATOR(pg_catalog.=) 'running' AND owner OPERATOR(pg_catalog.=) $1::pg_catalog.int4
   AND id OPERATOR(pg_catalog.<>) ALL (($2::pg_catalog.text)::pg_catalog.uuid[])
+  AND wake_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '10 seconds'::pg_catalog.interval)
 `
 
 type DisownParams struct {
@@ -156,7 +157,8 @@ type DisownParams struct {
 	Running string
 }
 
-// Disown lets go of the operations that have the number of this process without its working on them.
+// Disown lets go of the operations that have the number of this process without its working on them, unless they are so
+// young that they may have come on its list after this was sent.
 func (q *Queries) Disown(ctx context.Context, arg DisownParams) error {
 	_, err := q.db.Exec(ctx, Disown, arg.Owner, arg.Running)
 	return err
@@ -639,8 +641,11 @@ WITH due AS (
                 JOIN idem.operations w ON w.id OPERATOR(pg_catalog.=) s.operation_id
                 WHERE NOT s.taken AND w.state OPERATOR(pg_catalog.=) 'running' AND w.step OPERATOR(pg_catalog.=) s.name)))
       AND c.id OPERATOR(pg_catalog.<>) ALL (($3::pg_catalog.text)::pg_catalog.uuid[])
-      AND (c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) $1::pg_catalog.int4
-           OR c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(
+      AND (c.owner IS NULL
+           OR c.owner OPERATOR(pg_catalog.=) $1::pg_catalog.int4
+              AND c.wake_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '10 seconds'::pg_catalog.interval)
+           OR c.owner OPERATOR(pg_catalog.<>) $1::pg_catalog.int4
+              AND c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(
                     SELECT l.objid::pg_catalog.int8::pg_catalog.int4 FROM pg_catalog.pg_locks l
                     WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
                       AND l.classid OPERATOR(pg_catalog.=) (1768187247::pg_catalog.int8)::pg_catalog.oid
@@ -690,7 +695,8 @@ type TakeOperationsRow struct {
 }
 
 // TakeOperations takes up what is due of these names, the longest due first. running lists the operations that this process
-// works on: one that has its number and is not among them was lost by it, and counts as nobody's.
+// works on: one that has its number and is not among them was lost by it, and counts as nobody's, unless it is so young that
+// it may have come on the list after this was sent.
 func (q *Queries) TakeOperations(ctx context.Context, arg TakeOperationsParams) ([]TakeOperationsRow, error) {
 	rows, err := q.db.Query(ctx, TakeOperations,
 		arg.Owner,

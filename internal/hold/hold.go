@@ -49,7 +49,8 @@ const (
 	Unknown                  // the first COMMIT was not acknowledged, because of Err
 	Recorded                 // the answer is on record
 	Elsewhere                // the operation is somebody else's to go on with, or nobody's for the time being
-	Ended                    // the operation has: its record, or the free key, tells
+	Ended                    // the operation has: its record tells
+	Freed                    // the operation has, and its key is free
 	Failed                   // Err is the answer of this call
 )
 

@@ -26,8 +26,8 @@ func (evictCommand) Help() string {
 Example: idem evict tenant-1/payout 7f3c9a52-0d1e --operation 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10`
 }
 
-// evictTimeout bounds the deletion.
-const evictTimeout = 10 * time.Second
+// changeTimeout bounds a change of one record or operation.
+const changeTimeout = 10 * time.Second
 
 // Run evicts.
 func (c *evictCommand) Run(s *session) error {
@@ -52,7 +52,7 @@ func (c *evictCommand) Run(s *session) error {
 			c.name.String(), found.OperationID)}
 	}
 	if operation != nil && (operation.State == record.Running || operation.State == record.Parked) {
-		return refusedError{fmt.Sprintf("nothing was changed: the key is that of operation %s, which is not over; operation.Cancel ends and undoes it", found.OperationID)}
+		return refusedError{fmt.Sprintf("nothing was changed: the key is that of operation %s, which is not over; idem operation cancel ends and undoes it", found.OperationID)}
 	}
 	will := fmt.Sprintf("deletes the %s of %s, created %s; %s", describe(found), c.name.String(), relative(found.CreatedAt, found.Now), consequence(found))
 	if c.DryRun {
@@ -66,7 +66,7 @@ func (c *evictCommand) Run(s *session) error {
 
 func (c *evictCommand) evict(s *session, found *record.Record) error {
 	gone := false
-	err := record.Change(s.ctx, s.pool, evictTimeout, func(tx pgx.Tx) (err error) {
+	err := record.Change(s.ctx, s.pool, changeTimeout, func(tx pgx.Tx) (err error) {
 		gone, err = record.Evict(s.ctx, tx, c.Scope, c.Key, c.Operation)
 		return err
 	})

@@ -15,16 +15,17 @@ import (
 type grammar struct {
 	globals
 
-	Doctor  doctorCommand  `cmd:"" group:"look" help:"Find what usually goes wrong, and say what to do about it."`
-	Stats   statsCommand   `cmd:"" group:"look" help:"How many records there are, how big and how old: estimates, at once."`
-	Watch   watchCommand   `cmd:"" group:"look" help:"The same as a live screen."`
-	Stuck   stuckCommand   `cmd:"" group:"look" help:"What needs a person, and why."`
-	Show    showCommand    `cmd:"" group:"look" help:"One record."`
-	List    listCommand    `cmd:"" group:"look" help:"Records, in the order of scope and key."`
-	Explain explainCommand `cmd:"" group:"look" help:"What the next call with a key would get, and why."`
-	Evict   evictCommand   `cmd:"" group:"change" help:"Delete one record, so that its key is new again."`
-	Purge   purgeCommand   `cmd:"" group:"change" help:"Delete what has had its time."`
-	Migrate migrateCommand `cmd:"" group:"change" help:"Bring the schema up to date, or take it back."`
+	Doctor    doctorCommand    `cmd:"" group:"look" help:"Find what usually goes wrong, and say what to do about it."`
+	Stats     statsCommand     `cmd:"" group:"look" help:"How many records there are, how big and how old: estimates, at once."`
+	Watch     watchCommand     `cmd:"" group:"look" help:"The same as a live screen."`
+	Stuck     stuckCommand     `cmd:"" group:"look" help:"What needs a person, and why."`
+	Show      showCommand      `cmd:"" group:"look" help:"One record."`
+	List      listCommand      `cmd:"" group:"look" help:"Records, in the order of scope and key."`
+	Explain   explainCommand   `cmd:"" group:"look" help:"What the next call with a key would get, and why."`
+	Operation operationCommand `cmd:"" group:"change" help:"Work of several steps: see how far it is, and help it on."`
+	Evict     evictCommand     `cmd:"" group:"change" help:"Delete one record, so that its key is new again."`
+	Purge     purgeCommand     `cmd:"" group:"change" help:"Delete what has had its time."`
+	Migrate   migrateCommand   `cmd:"" group:"change" help:"Bring the schema up to date, or take it back."`
 
 	Completion completionCommand `cmd:"" group:"other" help:"Print the completion script of a shell."`
 	Version    versionCommand    `cmd:"" group:"other" help:"Print the version."`

@@ -20,13 +20,17 @@ func commands(t *testing.T) []string {
 	return names
 }
 
+// below are the commands of commands.
+var below = []string{"migrate up", "migrate down", "migrate status",
+	"operation list", "operation show", "operation retry", "operation resolve", "operation cancel"}
+
 func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
 	t.Parallel()
 	all := commands(t)
 	if len(all) < 9 {
 		t.Fatalf("only %q", all)
 	}
-	for _, name := range append(all, "migrate up", "migrate down", "migrate status") {
+	for _, name := range append(all, below...) {
 		words := strings.Fields(name)
 		help := (&desk{t: t}).idem(append(words, "--help")...)
 		help.want(t, 0, "Usage: idem "+name, "Example:")
@@ -39,7 +43,7 @@ func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
 func TestExamplesInTheHelpAreUnderstood(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	for _, name := range append(commands(t), "migrate up", "migrate down", "migrate status") {
+	for _, name := range append(commands(t), below...) {
 		help := d.idem(append(strings.Fields(name), "--help")...)
 		_, example, _ := strings.Cut(strings.Join(strings.Fields(help.stdout), " "), "Example: idem ")
 		example, _, _ = strings.Cut(example, " Flags:")

@@ -61,7 +61,7 @@ func (e *explanation) explainOperation(o *record.Operation) {
 	case o.State == record.Parked:
 		e.Verdict, e.Error = refused, "operation.ErrParked"
 		e.Reason = "operation " + o.ID + " (" + page.Safe(o.Name) + ") is parked at step " + page.Safe(o.Step) + ": " + page.Safe(o.Reason)
-		e.Hint = "see to the reason, then operation.Retry, Resolve or Cancel"
+		e.Hint = "see to the reason, then: idem operation retry, resolve or cancel"
 	default:
 		e.Verdict, e.Error = waits, "ErrInProgress"
 		e.Reason = "operation " + o.ID + " (" + page.Safe(o.Name) + ") is under way, at step " + page.Safe(o.Step) + " since " + page.Time(o.Since)

@@ -194,5 +194,5 @@ func TestOperationsThatDoNotGoOnAreStuckAndExplained(t *testing.T) {
 	d.idem("explain", scope, "due").want(t, 0, "waits", "operation "+ids["due"]+" (refund) is under way", "nobody works on it")
 	d.idem("explain", scope, "parked").want(t, 0, "refused", "operation.ErrParked", "parked at step charge: nobody knows")
 	d.idem("list", "--state", "running").want(t, 0, ids["due"], ids["parked"])
-	d.idem("evict", scope, "due", "--operation", ids["due"], "--yes").want(t, 5, "nothing was changed", "operation.Cancel")
+	d.idem("evict", scope, "due", "--operation", ids["due"], "--yes").want(t, 5, "nothing was changed", "idem operation cancel")
 }

@@ -130,7 +130,7 @@ func newShownHolder(h record.Holder) shownHolder {
 
 func (c *stuckCommand) text(p *page.Page, found *stuck) {
 	tellHolders(p, found.held)
-	tellOperations(p, "Operations that are parked", "Callers of their keys get operation.ErrParked. See to the reason, then operation.Retry, Resolve or Cancel.", found.parked)
+	tellOperations(p, "Operations that are parked", "Callers of their keys get operation.ErrParked. See to the reason, then: idem operation retry, resolve or cancel.", found.parked)
 	tellOperations(p, "Operations that are due, and nobody's", "Is a process there that has these operations, and asks for work?", found.unattended)
 	c.tellLeft(p, found.left)
 	if !found.scanned {

@@ -13,9 +13,12 @@ type Operation struct {
 	ID, Scope, Key, Name string
 	State, Step, Reason  string
 	Undoing, Cancelled   bool
-	Attempts             int
+	Epoch, Seq, Attempts int
 	Since, WakeAt        time.Time
 	Attended             bool // a process that is there works on it
+	CreatedAt            time.Time
+	EndedAt              *time.Time
+	Input                Value // as far as it was read
 
 	Now time.Time // by the clock of the database
 }
@@ -24,8 +27,8 @@ type Operation struct {
 const Parked = "parked"
 
 // A process that is there holds an advisory lock of its own number, or has a lease.
-const operations = `SELECT o.id::text, o.scope, o.key, o.name, o.state, o.step, coalesce(o.reason, ''), o.undoing, o.cancelled, o.attempts,
-	o.since, o.wake_at, coalesce(o.owner = ANY (present.instances), false), clock_timestamp()
+const operations = `SELECT o.id::text, o.scope, o.key, o.name, o.state, o.step, coalesce(o.reason, ''), o.undoing, o.cancelled, o.epoch, o.seq, o.attempts,
+	o.since, o.wake_at, coalesce(o.owner = ANY (present.instances), false), o.created_at, o.ended_at, clock_timestamp()
 	FROM idem.operations o, (SELECT ARRAY(
 		SELECT l.objid::int8::int4 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = 1768187247::oid
 		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -34,8 +37,8 @@ const operations = `SELECT o.id::text, o.scope, o.key, o.name, o.state, o.step, 
 
 func scanOperation(row pgx.CollectableRow) (Operation, error) {
 	var o Operation
-	err := row.Scan(&o.ID, &o.Scope, &o.Key, &o.Name, &o.State, &o.Step, &o.Reason, &o.Undoing, &o.Cancelled, &o.Attempts,
-		&o.Since, &o.WakeAt, &o.Attended, &o.Now)
+	err := row.Scan(&o.ID, &o.Scope, &o.Key, &o.Name, &o.State, &o.Step, &o.Reason, &o.Undoing, &o.Cancelled, &o.Epoch, &o.Seq, &o.Attempts,
+		&o.Since, &o.WakeAt, &o.Attended, &o.CreatedAt, &o.EndedAt, &o.Now)
 	return o, err
 }
 
@@ -50,6 +53,25 @@ func FindOperation(ctx context.Context, tx pgx.Tx, id string) (*Operation, error
 		return nil, nil
 	}
 	return &o, err
+}
+
+// OperationFilter says which operations are listed.
+type OperationFilter struct {
+	ScopePrefix, Name, State string
+	Older                    time.Duration
+	Before                   string // only those begun before this one, by its id
+	Limit                    int
+}
+
+// ListOperations returns operations in the order of their beginning, the latest first. No index is in that order: it reads the table.
+func ListOperations(ctx context.Context, tx pgx.Tx, f OperationFilter) ([]Operation, error) {
+	rows, err := tx.Query(ctx, operations+`WHERE ($1 = '' OR (o.created_at, o.id) < (SELECT b.created_at, b.id FROM idem.operations b WHERE b.id = nullif($1, '')::uuid)) AND starts_with(o.scope, $2) AND ($3 = '' OR o.name = $3)
+		AND ($4 = '' OR o.state = $4) AND ($5 = 0 OR o.created_at < clock_timestamp() - make_interval(secs => $5)) ORDER BY o.created_at DESC, o.id DESC LIMIT $6`,
+		f.Before, f.ScopePrefix, f.Name, f.State, f.Older.Seconds(), f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scanOperation)
 }
 
 // most is how many operations are listed: who has more has one cause for all of them.

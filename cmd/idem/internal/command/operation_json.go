@@ -1,0 +1,79 @@
+package command
+
+import (
+	"time"
+	"unicode/utf8"
+
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+)
+
+// shownTimeline is an operation with what it remembers, in JSON.
+type shownTimeline struct {
+	shownOperation
+	CallKey   string      `json:"call_key,omitempty"`
+	Cancelled bool        `json:"cancelled"`
+	CreatedAt time.Time   `json:"created_at"`
+	EndedAt   *time.Time  `json:"ended_at"`
+	Input     shownValue  `json:"input"`
+	Steps     []shownStep `json:"steps"`
+	Signals   []shownSent `json:"signals"`
+}
+
+type shownStep struct {
+	Seq        int        `json:"seq"`
+	Kind       string     `json:"kind"`
+	Name       string     `json:"name"`
+	Outcome    string     `json:"outcome"`
+	RecordedAt time.Time  `json:"recorded_at"`
+	DueAt      *time.Time `json:"due_at,omitempty"`
+	Value      shownValue `json:"value"`
+}
+
+type shownSent struct {
+	Name   string     `json:"name"`
+	SentAt time.Time  `json:"sent_at"`
+	Taken  bool       `json:"taken"`
+	Value  shownValue `json:"value"`
+}
+
+type shownValue struct {
+	Bytes    int64   `json:"bytes"`
+	SealedBy string  `json:"sealed_by,omitempty"`
+	Value    []byte  `json:"value,omitempty"` // in base64
+	Text     *string `json:"value_text,omitempty"`
+}
+
+func newShownValue(v record.Value) shownValue {
+	shown := shownValue{Bytes: v.Bytes, SealedBy: v.SealedBy, Value: v.Stored}
+	if v.Stored != nil && utf8.Valid(v.Stored) {
+		text := string(v.Stored)
+		shown.Text = &text
+	}
+	return shown
+}
+
+func (t *timeline) shown(wholeKey bool) shownTimeline {
+	o := t.operation
+	shown := shownTimeline{
+		shownOperation: newShownOperation(*o, wholeKey), Cancelled: o.Cancelled, CreatedAt: o.CreatedAt.UTC(), EndedAt: inUTC(o.EndedAt),
+		Input: newShownValue(o.Input), Steps: []shownStep{}, Signals: []shownSent{},
+	}
+	if key := t.callKey(); key != "" {
+		shown.CallKey = jsonKey(key, wholeKey)
+	}
+	for _, s := range t.steps {
+		shown.Steps = append(shown.Steps, shownStep{s.Seq, s.Kind, s.Name, s.Outcome, s.RecordedAt.UTC(), inUTC(s.DueAt), newShownValue(s.Value)})
+	}
+	for _, s := range t.sent {
+		shown.Signals = append(shown.Signals, shownSent{s.Name, s.SentAt.UTC(), s.Taken, newShownValue(s.Value)})
+	}
+	return shown
+}
+
+func inUTC(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	at := t.UTC()
+	return &at
+}

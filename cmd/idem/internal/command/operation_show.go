@@ -1,0 +1,89 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/seal"
+)
+
+type operationShowCommand struct {
+	operationID
+	sealKeys
+	Reveal bool `help:"Show input and values of steps and signals. It takes the keys if they are sealed."`
+	Full   bool `help:"Show the whole key."`
+}
+
+// Help says more.
+func (operationShowCommand) Help() string {
+	return `Reads one operation and what it remembers. A step is on record with the commit that follows it, and AFTER is the time from the beginning
+of the operation to that commit. Values are not even fetched unless --reveal asks for them.
+
+Example: idem operation show 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --reveal`
+}
+
+// Run shows the operation.
+func (c *operationShowCommand) Run(s *session) error {
+	t := timeline{}
+	o, err := c.find(s, func(ctx context.Context, tx pgx.Tx, o *record.Operation) (err error) {
+		t.steps, t.sent, err = record.Timeline(ctx, tx, o, c.Reveal)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	t.operation = o
+	if c.Reveal {
+		if err := t.open(s, c.sealKeys); err != nil {
+			return err
+		}
+	}
+	return s.show(t.shown(c.Full), func(p *page.Page) { c.text(p, &t) })
+}
+
+// timeline is an operation and what it remembers.
+type timeline struct {
+	operation *record.Operation
+	steps     []record.Step
+	sent      []record.Sent
+}
+
+// open puts what is sealed in clear.
+func (t *timeline) open(s *session, keys sealKeys) error {
+	secrets, err := keys.secrets(s)
+	if err != nil {
+		return err
+	}
+	var sealer store.Sealer
+	if len(secrets) > 0 {
+		sealer = seal.New(seal.Keys{Primary: anyOf(secrets), Secrets: secrets})
+	}
+	open := func(what string, v *record.Value, bound []byte) error {
+		if v.SealedBy != "" && secrets[v.SealedBy] == nil {
+			return fmt.Errorf("%s is sealed with the key %q: give it with --seal-keys or IDEM_SEAL_KEYS", what, page.Safe(v.SealedBy))
+		}
+		err := v.Open(sealer, bound)
+		if errors.Is(err, seal.ErrTampered) {
+			return fmt.Errorf("%s does not open with the key %q: it was changed, moved from another place, or that id has another secret", what, page.Safe(v.SealedBy))
+		}
+		return err
+	}
+	if err := open("the input", &t.operation.Input, store.BoundInput(t.operation.ID)); err != nil {
+		return err
+	}
+	for i := range t.steps {
+		step := &t.steps[i]
+		bound := store.BoundStep(t.operation.ID, &store.Step{
+			Seq: step.Seq, Kind: store.StepKind(step.Kind), Name: step.Name, Outcome: store.StepOutcome(step.Outcome)})
+		if err := open("step "+page.Safe(step.Name), &step.Value, bound); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,223 @@
+package command_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/cmd/idem/internal/command"
+	"github.com/idem-go/idem/operation"
+	"github.com/idem-go/idem/seal"
+)
+
+// The operations that tests look at.
+const (
+	doneID   = "0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2b10"
+	parkedID = "0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2b11"
+	waitsID  = "0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2b12"
+	undoneID = "0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2b13"
+)
+
+// keepOperations puts in an operation of every kind, all of them two days and some hours old.
+func (d *desk) keepOperations() {
+	d.t.Helper()
+	const begun = `now() - interval '2 days 3 hours 30 min'`
+	for _, o := range []struct {
+		id, key, name, state, step string
+		seq, attempts              int
+		undoing                    bool
+		reason, wake, ended        any
+	}{
+		{doneID, placed, "checkout", "completed", "", 0, 0, false, nil, "0", "2.5 s"},
+		{parkedID, declined, "checkout", "parked", "charge", 3, 1, false, `nobody knows whether step "charge" has happened`, "0", nil},
+		{waitsID, forgotten, "refund", "running", "approval", 2, 0, false, nil, "10 days", nil},
+		{undoneID, left, "checkout\x1b[2J", "failed", "", 0, 0, true, nil, "0", "3 s"},
+	} {
+		d.exec(`INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, epoch, state, undoing, step, seq, since, wake_at, tries, attempts, reason, ended_at)
+			VALUES ($1, $2, $3, '', $4, 86400000000, `+begun+`, '{"sku":"teapot"}', 1, $5, $6, $7, $8, `+begun+` + interval '120 ms', `+begun+` + $9::interval, 0, $10, $11, `+begun+` + $12::interval)`,
+			o.id, scope, o.key, o.name, o.state, o.undoing, o.step, o.seq, o.wake, o.attempts, o.reason, o.ended)
+	}
+	for _, s := range []struct {
+		id            string
+		seq           int
+		after         string
+		kind, name    string
+		outcome       string
+		value, dueDay any
+	}{
+		{doneID, 1, "120 ms", "tx", "reserve", "done", `{"order":17}`, nil},
+		{doneID, 2, "120 ms", "undo tx", "release", "registered", nil, nil},
+		{doneID, 3, "2.5 s", "call", "charge", "done", `{"charge":"ch_secret"}`, nil},
+		{doneID, 4, "2.5 s", "tx", "confirm", "done", `null`, nil},
+		{parkedID, 1, "120 ms", "tx", "reserve", "done", `{"order":18}`, nil},
+		{parkedID, 2, "120 ms", "undo tx", "release", "registered", nil, nil},
+		{waitsID, 1, "120 ms", "tx", "ask", "done", `null`, nil},
+		{waitsID, 2, "120 ms", "await", "approval", "waiting", nil, "10 days"},
+		{undoneID, 1, "120 ms", "tx", "reserve\x1b[31m", "done", `{"order":19}`, nil},
+		{undoneID, 2, "3 s", "undo tx", "release", "undone", nil, nil},
+		{undoneID, 3, "1.2 s", "call", "charge", "failed", `{"text":"card declined"}`, nil},
+	} {
+		d.exec(`INSERT INTO idem.steps (operation_id, seq, kind, name, due_at, recorded_at, outcome, value)
+			SELECT id, $2, $3, $4, created_at + $5::interval, created_at + $6::interval, $7, convert_to($8, 'UTF8') FROM idem.operations WHERE id = $1`,
+			s.id, s.seq, s.kind, s.name, s.dueDay, s.after, s.outcome, s.value)
+	}
+	d.exec(`INSERT INTO idem.signals SELECT id, 'approval', created_at + interval '1 h', '"yes"', false FROM idem.operations WHERE id = $1`, waitsID)
+}
+
+func TestOperationsAreShownAsTheGoldenFilesHaveIt(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"operation-list":            {"list"},
+		"operation-list-more":       {"list", "--limit", "2", "--full"},
+		"operation-list-before":     {"list", "--before", parkedID},
+		"operation-list-parked":     {"list", "--state", "parked", "--name", "checkout", "--scope", "tenant-1/", "--older", "1d"},
+		"operation-list-none":       {"list", "--scope", "tenant-2"},
+		"operation-show":            {"show", doneID},
+		"operation-show-reveal":     {"show", doneID, "--reveal", "--full"},
+		"operation-show-parked":     {"show", parkedID},
+		"operation-show-full":       {"show", parkedID, "--full"},
+		"operation-show-waits":      {"show", waitsID},
+		"operation-show-undone":     {"show", undoneID, "--reveal"},
+		"operation-show-none":       {"show", leftID},
+		"operation-retry":           {"retry", parkedID, "--yes"},
+		"operation-retry-unasked":   {"retry", parkedID},
+		"operation-retry-waits":     {"retry", waitsID, "--yes"},
+		"operation-resolve":         {"resolve", parkedID, "--happened", "--value", `{"charge":"ch_1"}`, "--yes"},
+		"operation-resolve-unasked": {"resolve", parkedID, "--not-happened"},
+		"operation-cancel":          {"cancel", waitsID, "--yes"},
+		"operation-cancel-ended":    {"cancel", doneID, "--yes"},
+	} {
+		for kind, further := range map[string][]string{"txt": nil, "json": {"--json"}} {
+			t.Run(name+"."+kind, func(t *testing.T) {
+				t.Parallel()
+				d := newDesk(t)
+				d.keepOperations()
+				got := d.idem(append(append([]string{"operation"}, args...), further...)...)
+				compareGolden(t, name+"."+kind, fmt.Sprintf("%s%sexit %d\n", got.stdout, got.stderr, got.code))
+			})
+		}
+	}
+}
+
+func TestKeysInputsAndValuesOfOperationsAreNotShownUnlessAskedFor(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.keepOperations()
+	for _, args := range [][]string{{"list"}, {"show", doneID}, {"show", waitsID}, {"show", undoneID}, {"retry", parkedID}, {"cancel", parkedID}} {
+		for _, further := range [][]string{nil, {"--json"}} {
+			got := d.idem(append(append([]string{"operation"}, args...), further...)...)
+			for _, secret := range []string{placed, declined, forgotten, left, "teapot", "ch_secret", "order\":", "declined", `"yes"`, "\x1b"} {
+				if strings.Contains(got.stdout+got.stderr, secret) {
+					t.Errorf("%q shows %q:\n%s", args, secret, got.stdout)
+				}
+			}
+		}
+	}
+}
+
+func TestOperationsAreLeftAloneUntilSomebodyAgrees(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.keepOperations()
+	for _, args := range [][]string{{"retry", parkedID}, {"cancel", waitsID}, {"resolve", parkedID, "--happened"}} {
+		args = append([]string{"operation"}, args...)
+		for answer, code := range map[string]int{"": 5, "n\n": 5, "yes please\n": 5} {
+			d.call(context.Background(), typed(answer), args...).want(t, code, "nothing was changed")
+		}
+		d.idem(args...).want(t, 5, "--yes")
+	}
+	var n int
+	err := d.pool.QueryRow(t.Context(), "SELECT count(*) FROM idem.operations WHERE epoch = 1 AND NOT cancelled").Scan(&n)
+	if err != nil || n != 4 {
+		t.Fatalf("%d of 4 are as they were, %v", n, err)
+	}
+	d.call(context.Background(), typed("y\n"), "operation", "retry", parkedID).want(t, 0, "Go on?", "it goes on")
+	d.idem("operation", "retry", parkedID, "--yes").want(t, 5, "is not parked")
+}
+
+func TestWhatCannotBeSaidOfAnOperationIsRefused(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.keepOperations()
+	d.idem("operation", "show", "17").want(t, 2, "no operation id")
+	d.idem("operation", "list", "--before", "17").want(t, 2, "no operation id")
+	d.idem("operation", "list", "--limit", "0").want(t, 2, "--limit")
+	d.idem("operation", "resolve", parkedID).want(t, 2, "--happened or --not-happened")
+	d.idem("operation", "resolve", parkedID, "--not-happened", "--value", "1").want(t, 2, "no --value")
+	d.idem("operation", "resolve", parkedID, "--happened", "--value", "{").want(t, 2, "not JSON")
+	d.idem("operation", "resolve", parkedID, "--happened", "--not-happened").want(t, 2, "--happened")
+	d.idem("operation", "retry", placedID, "--yes").want(t, 4, "no operation")
+	d.exec("UPDATE idem.operations SET seq = 0 WHERE id = $1", parkedID)
+	d.idem("operation", "resolve", parkedID, "--happened", "--yes").want(t, 5, "retry and cancel")
+}
+
+// Who is asked may take long to answer, and somebody else may let the operation go on meanwhile.
+func TestOnlyTheCallThatWasLookedAtIsResolved(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.keepOperations()
+	change := func(w *command.World) {
+		typed("")(w)
+		w.Stdin = readerFunc(func(p []byte) (int, error) {
+			d.exec("UPDATE idem.operations SET epoch = epoch + 1")
+			return copy(p, "y\n"), nil
+		})
+	}
+	d.call(context.Background(), change, "operation", "resolve", parkedID, "--not-happened").want(t, 5, "gone on meanwhile")
+}
+
+// From a real operation that is parked, by its operator, to its end, with all that it keeps sealed.
+func TestOperatorShowsAndResolvesASealedOperation(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	secret := []byte(strings.Repeat("s", 32))
+	sealed := idem.WithSealer(seal.New(seal.Keys{Primary: "2026-11", Secrets: map[string][]byte{"2026-11": secret}}))
+	pay := operation.Define("pay", func(op *operation.Op, in string) (idem.Response, error) {
+		if _, err := operation.Tx(op, "reserve", func(pgx.Tx) (string, error) { return "the value", nil }); err != nil {
+			return idem.Response{}, err
+		}
+		charge, err := operation.Call(op, "charge", operation.Once, func(context.Context, string) (string, error) {
+			return "", operation.Unknown(errors.New("timeout"))
+		})
+		return idem.Response{Status: 201, Body: []byte(in + " and " + charge)}, err
+	})
+	call := func() (idem.Result, error) {
+		return pay.Do(t.Context(), d.pool, scope, placed, idem.HashBytes(), "the input", sealed)
+	}
+	if _, err := call(); !errors.Is(err, operation.ErrParked) {
+		t.Fatal(err)
+	}
+	var id string
+	if err := d.pool.QueryRow(t.Context(), "SELECT id::text FROM idem.operations").Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	with := func(keys string, args ...string) said {
+		t.Helper()
+		return d.call(context.Background(), func(w *command.World) {
+			w.Getenv = func(name string) string {
+				return map[string]string{"DATABASE_URL": d.dsn, "IDEM_SEAL_KEYS": keys}[name]
+			}
+		}, append([]string{"operation"}, args...)...)
+	}
+	keys := "2026-11=" + base64.StdEncoding.EncodeToString(secret)
+	other := "2026-11=" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("o", 32)))
+	with("", "show", id).want(t, 0, "sealed with   2026-11", "charge", "begun", "parked", "call's key")
+	with("", "show", id, "--reveal").want(t, 1, `sealed with the key "2026-11"`, "--seal-keys")
+	with(other, "show", id, "--reveal").want(t, 1, "does not open")
+	with(keys, "show", id, "--reveal").want(t, 0, "the input", "the value")
+	with(keys, "show", id, "--reveal", "--json").want(t, 0, `"value_text": "\"the value\""`)
+	resolve := []string{"resolve", id, "--happened", "--value", `"the charge"`, "--yes"}
+	with("", resolve...).want(t, 1, `"2026-11", which is needed`)
+	with(keys, resolve...).want(t, 0, "it goes on from there")
+	res, err := call()
+	if err != nil || string(res.Body) != "the input and the charge" {
+		t.Fatalf("%s, %v", res.Body, err)
+	}
+	with(keys, "show", id, "--reveal").want(t, 0, "completed", "the charge")
+}

@@ -1,0 +1,89 @@
+package record
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/store"
+)
+
+// Value is an input, or what a step or a signal is remembered by.
+type Value struct {
+	Bytes    int64  // how large it is as it is stored
+	SealedBy string // the id of the key, "" if it is plain
+	Stored   []byte // nil if it is not to be revealed
+}
+
+// Step is what an operation remembers of a step.
+type Step struct {
+	Seq                 int
+	Kind, Name, Outcome string
+	RecordedAt          time.Time
+	DueAt               *time.Time
+	Value               Value
+}
+
+// Sent is a signal that was sent to an operation.
+type Sent struct {
+	Name   string
+	SentAt time.Time
+	Taken  bool
+	Value  Value
+}
+
+// value are the columns of one. What begins as a sealed one does is read as far as the id of its key.
+const value = `coalesce(length(value), 0)::int8, CASE WHEN $2 THEN value END,
+	CASE WHEN substring(value FOR 14) = convert_to(E'idem.sealed/1\n', 'UTF8') THEN substring(value FOR 270) END `
+
+// Timeline reads what an operation remembers: its input, its steps and its signals. Values are read only if they are to be revealed.
+func Timeline(ctx context.Context, tx pgx.Tx, o *Operation, reveal bool) (steps []Step, sent []Sent, err error) {
+	err = tx.QueryRow(ctx, "SELECT "+value+"FROM (SELECT input AS value FROM idem.operations WHERE id = $1::text::uuid) AS o", o.ID, reveal).
+		Scan(o.Input.into()...)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := tx.Query(ctx, "SELECT seq, kind, name, outcome, recorded_at, due_at, "+value+
+		"FROM idem.steps WHERE operation_id = $1::text::uuid ORDER BY seq", o.ID, reveal)
+	if err != nil {
+		return nil, nil, err
+	}
+	steps, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Step, err error) {
+		err = row.Scan(append([]any{&s.Seq, &s.Kind, &s.Name, &s.Outcome, &s.RecordedAt, &s.DueAt}, s.Value.into()...)...)
+		return s, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err = tx.Query(ctx, "SELECT name, sent_at, taken, "+value+
+		"FROM idem.signals WHERE operation_id = $1::text::uuid ORDER BY sent_at, name", o.ID, reveal)
+	if err != nil {
+		return nil, nil, err
+	}
+	sent, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Sent, err error) {
+		err = row.Scan(append([]any{&s.Name, &s.SentAt, &s.Taken}, s.Value.into()...)...)
+		return s, err
+	})
+	return steps, sent, err
+}
+
+func (v *Value) into() []any { return []any{&v.Bytes, &v.Stored, (*sealer)(&v.SealedBy)} }
+
+// sealer reads the id of a key from the beginning of a value.
+type sealer string
+
+// ScanBytes is how pgx hands over a bytea.
+func (s *sealer) ScanBytes(beginning []byte) error {
+	*s = sealer(store.SealerOf(beginning))
+	return nil
+}
+
+// Open puts values in clear.
+func (v *Value) Open(s store.Sealer, bound []byte) (err error) {
+	if v.SealedBy == "" { // as it was stored where there was no Sealer
+		return nil
+	}
+	v.Stored, err = store.OpenValue(s, v.Stored, bound)
+	return err
+}
