@@ -41,6 +41,7 @@ type operation struct {
 	runs    []run
 	answers []journal.Event
 	parked  []history.Op // who was told that it is parked
+	meddled bool         // somebody may have let it go on
 }
 
 // run is a run of its function.
@@ -158,6 +159,8 @@ func (b *book) readWorker(path string, tally *check.Tally) error {
 			if known := o.acked[e.Name]; known == 0 || e.Wall < known {
 				o.acked[e.Name] = e.Wall
 			}
+		case journal.KindMeddle:
+			b.of(e.Operation).meddled = true
 		case journal.KindExit:
 			tally.Exits++
 			tally.Memory = max(tally.Memory, e.Bytes)

@@ -22,7 +22,7 @@ func (b *book) checkEnding(o *operation) {
 			b.violates(o, rule.Reason, "%s: %s", o.row.Reason, why)
 		}
 	}
-	if len(o.parked) > 0 && o.row.State != "parked" { // nobody lets one go on
+	if len(o.parked) > 0 && !o.meddled && o.row.State != "parked" {
 		b.violates(o, rule.Acknowledge, "%v was told that it is parked", o.parked[0])
 	}
 	for _, a := range o.answers {
