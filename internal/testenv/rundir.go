@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -69,8 +70,16 @@ func roomFor(dir string) bool {
 	return uint64(stat.Bavail)*uint64(stat.Bsize) >= enough
 }
 
+// removeLimit is how long somebody may still write into a directory that is to be removed: what initdb has begun goes on for a
+// moment after initdb was interrupted.
+const removeLimit = 5 * time.Second
+
 func (d *runDir) remove() {
-	if err := os.RemoveAll(d.path); err != nil {
+	err := os.RemoveAll(d.path)
+	for begin := time.Now(); err != nil && time.Since(begin) < removeLimit; err = os.RemoveAll(d.path) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err != nil {
 		say("left behind: %v", err)
 	}
 	if d.lock != nil {
