@@ -42,9 +42,9 @@ func (x *execution) resolve(ctx context.Context, limit, ttl time.Duration, cause
 }
 
 // recall makes the response of our own record the one that is at hand: whatever becomes of what was stored, this caller is
-// told what was committed. A record without a response stays as it is.
+// told what was committed. A record without a response stays as it is, and so does one of an operation that others have completed.
 func (x *execution) recall() {
-	if r := &x.record; r.State != store.Processing {
+	if r := &x.record; r.State != store.Processing && x.sent != nil {
 		r.Header, r.Body, r.Closed = x.sent.Header, x.sent.Body, false
 	}
 }

@@ -62,7 +62,7 @@ type execution struct {
 	claimedAt time.Time    // by the clock of the database
 	previous  string       // the operation id of the claim that the transaction had made before, if it is a caller's
 	rejection *Response    // the final answer of a fn whose writes are undone, to be recorded
-	sent      Response     // what the latest COMMIT was to record
+	sent      *Response    // what the latest COMMIT was to record, nil if it was to record no response
 }
 
 // ask looks for an answer without claiming the key: one statement, outside of any transaction.
@@ -208,7 +208,8 @@ func (x *execution) after(end hold.Ending) (ending, error) {
 	switch end.Outcome {
 	case hold.Undone:
 		return undone, end.Err
-	case hold.Unknown:
+	case hold.Unknown: // whoever may have gone on from there has given the response
+		x.sent = nil
 		return unknown, end.Err
 	case hold.Recorded:
 		x.record = *end.Record
@@ -259,7 +260,7 @@ func (x *execution) complete(ctx context.Context, resp Response, state store.Sta
 	if err != nil {
 		return failed, err
 	}
-	x.sent = resp
+	x.sent = &resp
 	x.trace.event(EventRecording, nil)
 	err = x.tx.Commit(ctx, c)
 	switch {

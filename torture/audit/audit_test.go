@@ -194,6 +194,9 @@ func TestEveryPromiseThatIsBrokenIsFoundOut(t *testing.T) {
 		{"a window that is not over", rule.Reason, "completed", park(`nobody knows whether step "charge-1" has happened, and after 1h0m0s the other side no longer knows its key`)},
 		{"a call that is not Once", rule.Reason, "completed", park(`nobody knows whether step "charge-1" has happened, and it must not happen twice`)},
 		{"an answer of what is undone", rule.Acknowledge, "completed", func(r *told) { r.operation.State = "undone" }},
+		{"it is said to be parked", rule.Acknowledge, "completed", func(r *told) {
+			r.events = append(r.events, journal.Event{Kind: journal.KindReturn, Operation: "id", Parked: true})
+		}},
 		{"a start that is lost", rule.Acknowledge, "completed", func(r *told) {
 			r.events = append(r.events, journal.Event{Kind: journal.KindReturn, Verb: journal.Start, Operation: "another"})
 		}},

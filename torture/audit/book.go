@@ -40,6 +40,8 @@ type operation struct {
 	acked   map[string]int64             // when a signal's sender knew, by its name
 	runs    []run
 	answers []journal.Event
+	parked  []history.Op // who was told that it is parked
+	meddled bool         // somebody may have let it go on
 }
 
 // run is a run of its function.
@@ -142,6 +144,10 @@ func (b *book) readWorker(path string, tally *check.Tally) error {
 				o := b.of(e.Operation)
 				o.answers = append(o.answers, e)
 			}
+			if e.Parked {
+				o := b.of(e.Operation)
+				o.parked = append(o.parked, e.Op)
+			}
 		case journal.KindBegin:
 			tally.Runs++
 			o := b.of(e.Operation)
@@ -153,6 +159,8 @@ func (b *book) readWorker(path string, tally *check.Tally) error {
 			if known := o.acked[e.Name]; known == 0 || e.Wall < known {
 				o.acked[e.Name] = e.Wall
 			}
+		case journal.KindMeddle:
+			b.of(e.Operation).meddled = true
 		case journal.KindExit:
 			tally.Exits++
 			tally.Memory = max(tally.Memory, e.Bytes)

@@ -16,7 +16,7 @@ func (b *book) violates(o *operation, r rule.Rule, format string, args ...any) {
 	v := check.Violation{Rule: r, Scope: "operation " + o.id, Detail: fmt.Sprintf(format, args...)}
 	if o.row != nil {
 		v.Key = o.row.Key
-		v.History = append(v.History, fmt.Sprintf("it is %s at %q, in epoch %d: %s", o.row.State, o.row.Step, o.row.Epoch, o.row.Reason))
+		v.History = append(v.History, fmt.Sprintf("it is %s at %q, in epoch %d, cancelled: %t: %s", o.row.State, o.row.Step, o.row.Epoch, o.row.Cancelled, o.row.Reason))
 	}
 	for _, s := range o.steps {
 		v.History = append(v.History, fmt.Sprintf("recorded %d: %s %s %s %s", s.Seq, s.Kind, s.Name, s.Outcome, s.Value))
@@ -137,7 +137,7 @@ func (b *book) checkUndone(o *operation) {
 		if done != undone {
 			b.violates(o, rule.UndoneOnce, "%s was done %d times, and taken back %d times", round.Charge(n), done, undone)
 		}
-		if declined := o.plan.End == journal.Decline && n == len(o.plan.Rounds); round.Call != "" && !declined && done == 0 {
+		if declined := o.plan.End == journal.Decline && n == len(o.plan.Rounds); !o.row.Cancelled && round.Call != "" && !declined && done == 0 {
 			b.violates(o, rule.CallMade, "it has ended without %s", round.Charge(n))
 		}
 		places[round.Release(n)], places[round.Repay(n)] = 2*n, 2*n+1

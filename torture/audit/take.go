@@ -38,11 +38,11 @@ func each(ctx context.Context, tx pgx.Tx, writer *history.Writer, query string, 
 }
 
 func operations(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
-	const query = `SELECT id::text, key, state, step, coalesce(reason, ''), undoing, epoch, attempts,
+	const query = `SELECT id::text, key, state, step, coalesce(reason, ''), undoing, cancelled, epoch, attempts,
 		(extract(epoch FROM since) * 1000000)::int8, coalesce((extract(epoch FROM ended_at) * 1000000)::int8, 0) FROM idem.operations`
 	return each(ctx, tx, writer, query, func(r pgx.CollectableRow) (journal.Row, error) {
 		o := &journal.Operation{}
-		return journal.Row{Operation: o}, r.Scan(&o.ID, &o.Key, &o.State, &o.Step, &o.Reason, &o.Undoing, &o.Epoch, &o.Attempts, &o.Since, &o.Ended)
+		return journal.Row{Operation: o}, r.Scan(&o.ID, &o.Key, &o.State, &o.Step, &o.Reason, &o.Undoing, &o.Cancelled, &o.Epoch, &o.Attempts, &o.Since, &o.Ended)
 	})
 }
 

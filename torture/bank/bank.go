@@ -38,6 +38,7 @@ type Bank struct {
 	rng      *rand.Rand
 	receipts int
 	known    map[string]string // the receipts, by key
+	steps    map[string]string // the receipts, by operation and step
 	asked    map[string]int    // how often somebody has asked what became of a key
 }
 
@@ -53,11 +54,12 @@ func Open(books string, seed uint64) (*Bank, error) {
 	}
 	b := &Bank{
 		listener: listener, books: writer, rng: rand.New(rand.NewPCG(seed, 7)),
-		known: map[string]string{}, asked: map[string]int{},
+		known: map[string]string{}, steps: map[string]string{}, asked: map[string]int{},
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /book", b.book)
 	mux.HandleFunc("POST /ask", b.ask)
+	mux.HandleFunc("POST /look-up", b.lookUp)
 	b.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = b.server.Serve(listener) }()
 	return b, nil
@@ -126,7 +128,7 @@ func (b *Bank) enter(q *Request) (receipt string, status int) {
 	}
 	b.receipts++
 	receipt = fmt.Sprint("receipt ", b.receipts)
-	b.known[q.Key] = receipt
+	b.known[q.Key], b.steps[q.Operation+" "+q.Step] = receipt, receipt
 	b.note(q, receipt, true)
 	return receipt, http.StatusOK
 }
@@ -149,6 +151,19 @@ func (b *Bank) ask(w http.ResponseWriter, r *http.Request) {
 	reply := Reply{Receipt: receipt, Done: done, Generation: b.asked[q.Key]}
 	b.mu.Unlock()
 	_ = json.NewEncoder(w).Encode(reply)
+}
+
+// lookUp tells a person what is in the books.
+func (b *Bank) lookUp(w http.ResponseWriter, r *http.Request) {
+	var q Request
+	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	b.mu.Lock()
+	receipt, done := b.steps[q.Operation+" "+q.Step]
+	b.mu.Unlock()
+	_ = json.NewEncoder(w).Encode(Reply{Receipt: receipt, Done: done})
 }
 
 func (b *Bank) note(q *Request, receipt string, booked bool) {

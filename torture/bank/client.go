@@ -41,6 +41,11 @@ func (c *Client) Book(ctx context.Context, q Request) (receipt string, err error
 // Ask asks what became of a key.
 func (c *Client) Ask(ctx context.Context, q Request) (Reply, error) { return c.post(ctx, "ask", q) }
 
+// LookUp asks what is in the books about a step.
+func (c *Client) LookUp(ctx context.Context, q Request) (Reply, error) {
+	return c.post(ctx, "look-up", q)
+}
+
 func (c *Client) post(ctx context.Context, what string, q Request) (reply Reply, err error) {
 	encoded, err := json.Marshal(q)
 	if err != nil {

@@ -42,28 +42,29 @@ func (c *caller) call() history.Outcome {
 		verb = journal.Start
 	}
 	c.note(journal.Event{Kind: journal.KindCall, Op: name, Verb: verb, Key: key})
-	e := c.ask(verb, key)
+	e, parked := c.ask(verb, key)
 	e.Kind, e.Op, e.Verb, e.Key = journal.KindReturn, name, verb, key
 	c.note(e)
+	c.meddle(c.pool, &e, parked)
 	return e.Outcome
 }
 
 // ask makes the call in a goroutine of its own: the function may panic.
-func (c *caller) ask(verb, key string) journal.Event {
+func (c *caller) ask(verb, key string) (e journal.Event, parked *operation.ParkedError) {
 	limit := time.Duration(rand.IntN(4000)) * time.Millisecond
 	if rand.IntN(4) == 0 { // it leaves in the midst of something
 		limit = time.Duration(rand.IntN(100)) * time.Millisecond
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	answered := make(chan journal.Event, 1)
+	answered := make(chan struct{})
 	go func() {
-		e := journal.Event{Outcome: history.Panicked}
+		e.Outcome = history.Panicked
 		defer func() {
 			if p := recover(); p != nil && p != any(errFlaky) {
 				panic(p)
 			}
-			answered <- e
+			close(answered)
 		}()
 		pool := c.pools[rand.IntN(len(c.pools))]
 		if verb == journal.Start {
@@ -71,9 +72,11 @@ func (c *caller) ask(verb, key string) journal.Event {
 			return
 		}
 		wait := idem.WithWait(time.Duration(rand.IntN(3)) * 500 * time.Millisecond)
-		e = answerOf(c.checkout.Do(ctx, pool, scope, key, hashOf(key), journal.PlanOf(c.seed, key), wait))
+		result, err := c.checkout.Do(ctx, pool, scope, key, hashOf(key), journal.PlanOf(c.seed, key), wait)
+		e, parked = answerOf(result, err), parkedOf(err)
 	}()
-	return <-answered
+	<-answered
+	return e, parked
 }
 
 const scope = "operations"
@@ -103,7 +106,7 @@ func answerOf(result idem.Result, err error) journal.Event {
 	if err != nil {
 		e.Err = err.Error()
 	}
-	if parked, ok := errors.AsType[*operation.ParkedError](err); ok {
+	if parked := parkedOf(err); parked != nil {
 		e.Parked, e.Operation = true, parked.OperationID
 	}
 	if e.Outcome.Answered() {
@@ -119,7 +122,7 @@ func outcomeOf(result idem.Result, err error) history.Outcome {
 		return history.Replayed
 	case err == nil:
 		return history.Executed
-	case errors.Is(err, errFinal):
+	case errors.Is(err, errFinal), errors.Is(err, operation.ErrCancelled):
 		return history.Undone
 	case errors.Is(err, errFlaky):
 		return history.FnFailed

@@ -6,5 +6,6 @@
 //	caller.go    the calls, and what an answer means
 //	shop.go      the operation
 //	call.go      its calls of the bank
+//	person.go    what people do about operations
 //	finish.go    the end of a run, when nothing goes wrong any more
 package checkout

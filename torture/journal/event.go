@@ -16,6 +16,7 @@ const (
 	KindBegin  Kind = "begin"  // a run of the function of an operation begins
 	KindEnd    Kind = "end"    // and ends, before the operation is let go of
 	KindSignal Kind = "signal" // a signal was acknowledged
+	KindMeddle Kind = "meddle" // a person is about to cancel an operation, or to resolve one
 	KindExit   Kind = "exit"   // the worker has ended in order
 )
 
@@ -80,7 +81,7 @@ type Row struct {
 // Operation is a row of idem.operations. The times are in microseconds.
 type Operation struct {
 	ID, Key, State, Step, Reason string
-	Undoing                      bool
+	Undoing, Cancelled           bool
 	Epoch, Attempts              int
 	Since, Ended                 int64
 }
