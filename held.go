@@ -50,6 +50,25 @@ func (h heldCall) Key(operationID string) store.Key {
 	return h.execution.key.Of(operationID)
 }
 
+// StepTaken tells the observer of a step.
+func (h heldCall) StepTaken(ctx context.Context, s hold.Step) {
+	observer, ok := h.observer.(StepObserver)
+	if !ok {
+		return
+	}
+	outcome := StepDone
+	switch {
+	case s.Unknown:
+		outcome = StepUnknown
+	case s.Err != nil:
+		outcome = StepFailed
+	}
+	observer.TraceStep(ctx, TraceStepData{
+		Name: s.Name, OperationID: s.Operation, Kind: s.Kind, Step: s.Step, Outcome: outcome,
+		Err: s.Err, Cause: CauseOf(s.Err), Duration: s.Duration,
+	})
+}
+
 func (h heldCall) Completion(key *store.Key, resp hold.Response, state store.State) (*store.Complete, error) {
 	return h.execution.completionOf(key, Response(resp).normal(), state)
 }

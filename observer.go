@@ -87,6 +87,35 @@ type TraceEndData struct {
 	Age         time.Duration // at a replay: how long ago, by the database's clock, the key was claimed
 }
 
+// StepObserver is an Observer that is also told of the steps that operations take: see package operation. The context is that of
+// the run: of the call, or of the Worker.
+type StepObserver interface {
+	Observer
+	TraceStep(ctx context.Context, data TraceStepData)
+}
+
+// TraceStepData tells of a step that was taken, or of an attempt at one.
+type TraceStepData struct {
+	Name        string // of the operation
+	OperationID string
+	Kind        string // tx, call, undo tx or undo
+	Step        string
+	Outcome     StepOutcome
+	Err         error
+	Cause       Cause
+	Duration    time.Duration // of what the program does in it
+}
+
+// StepOutcome is how a step, or an attempt at one, ended.
+type StepOutcome string
+
+// The outcomes of steps.
+const (
+	StepDone    StepOutcome = "done"    // it is on record with the next commit
+	StepFailed  StepOutcome = "failed"  // with an error that the function is given, or, of an undo, that parks the operation
+	StepUnknown StepOutcome = "unknown" // of a call: without an answer; it is made again, asked about, or parks the operation
+)
+
 // Observers returns an observer that tells each of these, in this order of what begins and happens, and in the opposite one of
 // what ends. Each is given the context that the one before it has returned. A nil among them is left out; without any it
 // returns nil.
@@ -119,6 +148,15 @@ func (b both) TraceEvent(ctx context.Context, data TraceEventData) {
 func (b both) TraceEnd(ctx context.Context, data TraceEndData) {
 	b.inner.TraceEnd(ctx, data)
 	b.outer.TraceEnd(ctx, data)
+}
+
+// TraceStep tells those of the two that want to know.
+func (b both) TraceStep(ctx context.Context, data TraceStepData) {
+	for _, o := range []Observer{b.outer, b.inner} {
+		if steps, ok := o.(StepObserver); ok {
+			steps.TraceStep(ctx, data)
+		}
+	}
 }
 
 // trace tells an observer, if there is one, of one call.

@@ -21,6 +21,8 @@
 //	idem.replay.age         s          histogram   how long before its replay the key was used first: idem.name
 //	idem.retries            {retry}    counter     runs after the first: idem.name, error.type
 //	idem.commit.unknown     {commit}   counter     not acknowledged: idem.name, idem.resolution (committed, rolled_back, unresolved)
+//	idem.step.duration      s          histogram   of operations, each attempt by itself: idem.name, idem.step, idem.step.kind (tx, call, undo tx, undo),
+//	                                               idem.outcome (done, failed, unknown), error.type
 //
 // The span of a call is called "idem" and its name. It has children, claim, wait, fn, commit (record in a DoTx) and resolve, one
 // after the other. It carries the operation id, which is in the record and, through idem.OperationID, wherever fn has written

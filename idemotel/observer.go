@@ -14,6 +14,7 @@ const instrumentation = "github.com/idem-go/idem/idemotel"
 type Observer struct {
 	names   names
 	metrics *metrics
+	steps   *steps
 	tracer  trace.Tracer
 	begun   cache[begunLabels, *beginning]
 	origins origins
@@ -30,7 +31,11 @@ func New(opts ...Option) (*Observer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Observer{metrics: m, tracer: s.tracers.Tracer(instrumentation)}, nil
+	taken, err := newSteps(s.meters.Meter(instrumentation))
+	if err != nil {
+		return nil, err
+	}
+	return &Observer{metrics: m, steps: taken, tracer: s.tracers.Tracer(instrumentation)}, nil
 }
 
 var _ idem.Observer = (*Observer)(nil)

@@ -150,7 +150,10 @@ func (op *Op) attempt(o *outside, begun bool) ([]byte, error) {
 	case begun && op.work.elapsed() > o.safety.window:
 		return nil, op.park("nobody knows whether step %q has happened, and after %v the other side no longer knows its key", o.step.name, o.safety.window)
 	}
+	began := time.Now()
 	value, err := o.call(op.ctx, o.key)
+	_, happened := err.(*unusable)
+	op.work.taken(op.ctx, o.step, began, err, err != nil && !IsFinal(err) && !happened)
 	switch {
 	case err == nil, IsFinal(err):
 		return value, err

@@ -2,6 +2,7 @@ package operation
 
 import (
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -47,11 +48,13 @@ func (op *Op) inTx(s *step, fn func(pgx.Tx) ([]byte, error), outcome store.StepO
 	}
 	op.used = true
 	var value []byte
+	began := time.Now()
 	_, err := op.tx.Run(op.work.operation, func(tx pgx.Tx) (bool, error) {
 		var err error
 		value, err = fn(tx)
 		return false, err
 	})
+	op.work.taken(op.ctx, s, began, err, false)
 	if err != nil {
 		return op.undoStep(s, err)
 	}

@@ -31,6 +31,14 @@ type Runner interface {
 	Resume(ctx context.Context, e Execution, operationID string) Ending
 }
 
+// Step is a step that was taken, or an attempt at one.
+type Step struct {
+	Operation, Name, Kind, Step string
+	Err                         error
+	Unknown                     bool // it is not known whether it has happened
+	Duration                    time.Duration
+}
+
 // Ending is what a Runner came to.
 type Ending struct {
 	Outcome  Outcome
@@ -76,6 +84,9 @@ type Execution interface {
 
 	// Sealer seals what is kept, and opens it again. Nil keeps it plain.
 	Sealer() store.Sealer
+
+	// StepTaken tells an observer of a step, if there is one that wants to know.
+	StepTaken(ctx context.Context, s Step)
 
 	// Completion returns the request that records an answer.
 	Completion(key *store.Key, resp Response, state store.State) (*store.Complete, error)

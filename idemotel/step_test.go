@@ -1,0 +1,102 @@
+package idemotel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/idemotel"
+	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/operation"
+)
+
+func TestStepsOfOperationsAreMeasuredByNameKindAndOutcome(t *testing.T) {
+	t.Parallel()
+	s, pool := newSeen(t), pgtest.New(t)
+	attempts := 0
+	d := operation.Define("checkout", func(op *operation.Op, _ int) (idem.Response, error) {
+		for range 2 {
+			if _, err := operation.Tx(op, "reserve", func(pgx.Tx) (int, error) { return 0, nil }); err != nil {
+				return idem.Response{}, err
+			}
+		}
+		_ = operation.UndoTx(op, "release", func(pgx.Tx) error { return nil })
+		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
+			if attempts++; attempts == 1 {
+				return 0, errors.New("secret")
+			}
+			return 0, operation.Final(errors.New("secret"))
+		})
+		return idem.Response{}, idem.Reject(idem.Response{Status: 402, Body: fmt.Append(nil, err)})
+	})
+	if _, err := d.Do(t.Context(), pool, "s", "k", hashA, 1, idem.WithObserver(idem.Observers(idem.LogObserver(nil), s.observer()))); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for name, n := range s.values() {
+		if strings.HasPrefix(name, "idem.step.") {
+			got[name] = n
+		}
+	}
+	want := map[string]float64{
+		"idem.step.duration idem.name=checkout idem.outcome=done idem.step.kind=tx idem.step=reserve":                      2,
+		"idem.step.duration error.type=other idem.name=checkout idem.outcome=unknown idem.step.kind=call idem.step=charge": 1,
+		"idem.step.duration error.type=other idem.name=checkout idem.outcome=failed idem.step.kind=call idem.step=charge":  1,
+		"idem.step.duration idem.name=checkout idem.outcome=done idem.step.kind=undo tx idem.step=release":                 1,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +measured)\n%s", diff)
+	}
+}
+
+// A Worker that is given the observer tells it of the steps that it takes.
+func TestStepsThatAWorkerTakesAreMeasured(t *testing.T) {
+	t.Parallel()
+	s, pool := newSeen(t), pgtest.New(t)
+	d := operation.Define("checkout", func(op *operation.Op, _ int) (idem.Response, error) {
+		_, err := operation.Tx(op, "reserve", func(pgx.Tx) (int, error) { return 0, nil })
+		return idem.Response{}, err
+	})
+	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		_, err := d.Start(t.Context(), tx, "s", "k", hashA, 1)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	config := operation.WorkerConfig{Options: []idem.Option{idem.WithObserver(s.observer())}}
+	go func() { done <- operation.NewWorker(pool, config, d).Run(ctx) }()
+	s.await("idem.step.duration idem.name=checkout idem.outcome=done idem.step.kind=tx idem.step=reserve")
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNamesOfStepsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newSeen(t)
+	o := s.observer()
+	for i := range 200 {
+		o.TraceStep(t.Context(), idem.TraceStepData{Name: "n", Step: fmt.Sprint("step ", i), Kind: "tx", Outcome: idem.StepDone})
+	}
+	n := 0
+	for name := range s.values() {
+		if strings.HasPrefix(name, "idem.step.") {
+			n++
+		}
+	}
+	if n != 101 {
+		t.Errorf("%d time series, want 101", n)
+	}
+	(*idemotel.Observer)(nil).TraceStep(t.Context(), idem.TraceStepData{})
+}
