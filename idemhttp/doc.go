@@ -41,6 +41,11 @@
 // and is remembered all the same: it is final. 5xx undoes the writes and is not remembered: the key is free, and a repetition
 // executes. So do 401, 408, 409, 423, 425 and 429, by which a server asks for the same request again.
 //
+// # Operations
+//
+// [Operate] makes a handler of work of several steps, an operation.Definition. It answers 202 if that takes long, and
+// [OperationHandler.Status] tells how far it is.
+//
 // # What a handler may not do
 //
 // The answer is buffered until COMMIT. So Flush and Hijack fail, and informational responses (1xx) are not sent. An answer with

@@ -16,6 +16,8 @@ const (
 	inKey         origin = "key"
 	inBody        origin = "body"
 	inFingerprint origin = "Config.Fingerprint"
+	inInput       origin = "OperationConfig.Input"
+	inOperation   origin = "operation" // its function has returned a Problem
 	inHandler     origin = "handler"
 	inAnswer      origin = "answer" // what the handler has written cannot be recorded
 	inAuthorize   origin = "Config.Authorize"

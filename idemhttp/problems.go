@@ -84,6 +84,15 @@ func getOnly() *Problem {
 		Status: http.StatusMethodNotAllowed, Header: http.Header{"Allow": {"GET, HEAD"}}}
 }
 
+func invalidInput() *Problem {
+	return &Problem{Type: TypeInvalidJSON, Title: "The body is not the JSON that this operation takes",
+		Status: http.StatusBadRequest, SafeNewKey: true}
+}
+
+func noSuchOperation() *Problem {
+	return &Problem{Type: TypeNoSuchOperation, Title: "There is no such operation", Status: http.StatusNotFound}
+}
+
 func noSuchKey() *Problem {
 	return &Problem{Type: TypeNoSuchKey, Title: "This key is not in use", Status: http.StatusNotFound}
 }

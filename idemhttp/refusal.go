@@ -47,6 +47,8 @@ func (m *Middleware) problem(f *failure) *Problem {
 		return m.problemOfHook(f.err, m.forbidden())
 	case inFingerprint:
 		return m.problemOfFingerprint(f.err)
+	case inInput, inOperation:
+		return m.problemOfHook(f.err, internal())
 	case inHandler:
 		return m.problemOfHandler(f.err)
 	case inAnswer:

@@ -176,7 +176,7 @@ func TestEveryProblemTypeIsDocumented(t *testing.T) {
 	for _, match := range typeName.FindAllStringSubmatch(read("problem.go"), -1) {
 		defined[match[1]] = "never made"
 	}
-	for _, own := range []*Problem{getOnly(), noSuchKey()} {
+	for _, own := range []*Problem{getOnly(), noSuchKey(), noSuchOperation()} {
 		defined[strings.TrimPrefix(own.Type, problemBase)] = fmt.Sprint(own.Status, own.Retryable, own.SafeNewKey)
 	}
 	for _, test := range refusals {

@@ -29,7 +29,8 @@
 //
 // # What is told of the database
 //
-// The gauges are read from the catalog, the statistics and the locks, never from the records: see WithEvery for how often.
+// The gauges are read from the catalog, the statistics and the locks, and from the operations that are not over, never from the
+// records: see WithEvery for how often.
 // What the role of the pool may not see is left out.
 //
 //	idem.records                   {record}        idem.record.state: live, expired; unknown if expiry cannot be seen
@@ -43,6 +44,9 @@
 //	idem.purge.deleted             {record}        counter
 //	idem.purge.speed               {record}/s      of the sweep under way, or of the last one
 //	idem.purge.waiting             {sweep}         sweeps that wait: idem.purge.reason
+//	idem.operations                {operation}     not over: idem.operation.state (running, parked)
+//	idem.operations.parked.age     s               since the earliest step was begun at which one is parked
+//	idem.operations.late           s               for how long one has been due that nobody works on
 //	db.client.connection.count     {connection}    of the pool: db.client.connection.state (idle, used), db.client.connection.pool.name
 //	db.client.connection.max       {connection}
 //	db.client.connection.timeouts  {timeout}       counter: a caller gave up waiting for a connection

@@ -11,9 +11,9 @@ import (
 type instruments struct {
 	all []metric.Observable
 
-	records, dead, size, transactions, keys, waiting metric.Int64ObservableGauge
-	expiredAge, oldest, lag, speed                   metric.Float64ObservableGauge
-	deleted                                          metric.Int64ObservableCounter
+	records, dead, size, transactions, keys, waiting, operations metric.Int64ObservableGauge
+	expiredAge, oldest, lag, speed, parkedFor, late              metric.Float64ObservableGauge
+	deleted                                                      metric.Int64ObservableCounter
 
 	connections      metric.Int64ObservableUpDownCounter
 	maxConnections   metric.Int64ObservableUpDownCounter
@@ -29,6 +29,9 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		transactions: b.count("idem.transactions", "{transaction}", "Transactions that have claimed a key and are not over."),
 		keys:         b.count("idem.keys.held", "{key}", "Keys that are held by an advisory lock."),
 		waiting:      b.count("idem.purge.waiting", "{sweep}", "Sweeps of the purge that wait, by what for."),
+		operations:   b.count("idem.operations", "{operation}", "Operations that are not over, by their state."),
+		parkedFor:    b.amount("idem.operations.parked.age", "s", "How long ago the earliest step was begun at which an operation is parked."),
+		late:         b.amount("idem.operations.late", "s", "For how long an operation has been due that nobody works on."),
 		expiredAge:   b.amount("idem.records.expired.age", "s", "For how long the oldest expired record has been expired, an estimate."),
 		oldest:       b.amount("idem.transactions.age", "s", "How long the oldest transaction that holds a key has been open."),
 		lag:          b.amount("idem.purge.lag", "s", "How long ago the last whole sweep of the purge began."),
@@ -91,6 +94,8 @@ var (
 	live    = label("idem.record.state", "live")
 	expired = label("idem.record.state", "expired")
 	either  = label("idem.record.state", "unknown")
+	running = label("idem.operation.state", "running")
+	parked  = label("idem.operation.state", "parked")
 	heap    = label("idem.part", "heap")
 	index   = label("idem.part", "index")
 	rest    = label("idem.part", "other")
@@ -121,6 +126,12 @@ func (i *instruments) show(to metric.Observer, v *vitals.Vitals) {
 	}
 	if v.PurgeSpeed.Known() {
 		to.ObserveFloat64(i.speed, v.PurgeSpeed.Value)
+	}
+	if v.Operations.Known() {
+		to.ObserveInt64(i.operations, v.Operations.Value.Running, running)
+		to.ObserveInt64(i.operations, v.Operations.Value.Parked, parked)
+		to.ObserveFloat64(i.parkedFor, v.Operations.Value.ParkedFor.Seconds())
+		to.ObserveFloat64(i.late, v.Operations.Value.Late.Seconds())
 	}
 	if v.Sweeps.Known() {
 		i.showSweeps(to, v.Sweeps.Value)

@@ -57,25 +57,32 @@ func TestGaugesShowTheDatabaseAndThePool(t *testing.T) {
 	execSQL(t, pool, "analyze idem.records")
 	execSQL(t, pool, `insert into idem.sweeps (name, last_started_at, last_finished_at, last_deleted, deleted_total, waiting_for)
 		values ('records', now() - interval '2 hours', now() - interval '1 hour', 7200, 9000, 'vacuum')`)
+	execSQL(t, pool, `insert into idem.operations (id, scope, key, hash, name, ttl, created_at, epoch, state, undoing, step, seq, since, wake_at, tries, attempts)
+		select gen_random_uuid(), 's', 'k' || i, '', 'n', 1, now(), 1, case when i <= 2 then 'parked' when i <= 5 then 'running' else 'completed' end, false, 's', 1,
+			now() - i * interval '100 s', now() - i * interval '10 s', 0, 0 from generate_series(1, 9) i`)
 	s.watch(pool, idemotel.WithPoolName("orders"))
 	_, err := idem.Do(t.Context(), pool, "s", "held", hashA, func(pgx.Tx) (idem.Response, error) {
 		values := s.await("idem.keys.held")
 		for name, want := range map[string][2]float64{
-			"idem.records idem.record.state=live":         {700, 800},
-			"idem.records idem.record.state=expired":      {200, 300},
-			"idem.records.expired.age":                    {240 * 60, 260 * 60},
-			"idem.rows.dead":                              {0, 10},
-			"idem.storage.size idem.part=heap":            {50e3, 1e6},
-			"idem.storage.size idem.part=index":           {10e3, 1e6},
-			"idem.storage.size idem.part=other":           {0, 1e6},
-			"idem.transactions":                           {1, 1},
-			"idem.transactions.age":                       {0, 60},
-			"idem.keys.held":                              {1, 1},
-			"idem.purge.lag":                              {7190, 7260},
-			"idem.purge.speed":                            {1.99, 2.01},
-			"idem.purge.deleted":                          {9000, 9000},
-			"idem.purge.waiting idem.purge.reason=vacuum": {1, 1},
-			"idem.purge.waiting idem.purge.reason=lock":   {0, 0},
+			"idem.records idem.record.state=live":          {700, 800},
+			"idem.records idem.record.state=expired":       {200, 300},
+			"idem.records.expired.age":                     {240 * 60, 260 * 60},
+			"idem.rows.dead":                               {0, 10},
+			"idem.storage.size idem.part=heap":             {50e3, 1e6},
+			"idem.storage.size idem.part=index":            {10e3, 1e6},
+			"idem.storage.size idem.part=other":            {0, 1e6},
+			"idem.transactions":                            {1, 1},
+			"idem.transactions.age":                        {0, 60},
+			"idem.keys.held":                               {1, 1},
+			"idem.operations idem.operation.state=running": {3, 3},
+			"idem.operations idem.operation.state=parked":  {2, 2},
+			"idem.operations.parked.age":                   {200, 260},
+			"idem.operations.late":                         {50, 110},
+			"idem.purge.lag":                               {7190, 7260},
+			"idem.purge.speed":                             {1.99, 2.01},
+			"idem.purge.deleted":                           {9000, 9000},
+			"idem.purge.waiting idem.purge.reason=vacuum":  {1, 1},
+			"idem.purge.waiting idem.purge.reason=lock":    {0, 0},
 			"db.client.connection.count db.client.connection.pool.name=orders db.client.connection.state=used": {1, 2},
 			"db.client.connection.max db.client.connection.pool.name=orders":                                   {7, 7},
 			"db.client.connection.timeouts db.client.connection.pool.name=orders":                              {0, 0},
@@ -107,7 +114,7 @@ func TestFiguresThatARoleMayNotSeeAreLeftOut(t *testing.T) {
 	s.watch(pool)
 	values := s.await("idem.records idem.record.state=unknown")
 	for name := range values {
-		if strings.HasPrefix(name, "idem.purge") || strings.Contains(name, "expired") {
+		if strings.HasPrefix(name, "idem.purge") || strings.HasPrefix(name, "idem.operations") || strings.Contains(name, "expired") {
 			t.Errorf("%s is shown", name)
 		}
 	}

@@ -29,6 +29,7 @@ CREATE TABLE idem.operations (
     ended_at     timestamptz
 );
 CREATE INDEX operations_due ON idem.operations (wake_at) WHERE state = 'running';
+CREATE INDEX operations_parked ON idem.operations (since) WHERE state = 'parked';
 
 CREATE TABLE idem.steps (
     operation_id uuid              NOT NULL,

@@ -133,7 +133,7 @@ RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.k
 
 -- name: ShowOperation :one
 -- ShowOperation tells how far an operation is.
-SELECT o.scope, o.name, o.state, o.epoch, o.undoing, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
+SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
        pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
        pg_catalog.timestamptz_send(o.wake_at)::pg_catalog.bytea AS wake_at,
        pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at

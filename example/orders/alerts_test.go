@@ -50,6 +50,7 @@ var misbehaviours = map[string]misbehaviour{
 	"key-dropped":        {dropKey, []string{"IdemUnreadable"}},
 	"full-pool":          {fullPool, []string{"IdemPoolFull", "IdemPoolTimeouts", "IdemFiguresMissing"}},
 	"purge-stands-still": {purgeStandsStill, []string{"IdemPurgeStandsStill"}},
+	"stopped-operations": {stoppedOperations, []string{"IdemOperationParked", "IdemOperationsLate"}},
 	"no-vacuum":          {noVacuum, []string{"IdemDeadRows"}},
 }
 
@@ -333,6 +334,15 @@ func (s *unruly) do(ctx context.Context, statements ...string) {
 }
 
 // purgeStandsStill has records that should be gone for long, and a purge that gets no further.
+// stoppedOperations leaves an operation that is parked, and one that is due and that no program knows.
+func stoppedOperations(ctx context.Context, s *unruly) {
+	s.do(ctx,
+		`INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, epoch, state, undoing, step, seq, since, wake_at, tries, attempts, reason)
+		 SELECT gen_random_uuid(), 's', state, '', 'forgotten', 1, now(), 1, state, false, 'charge', 1, now(), now() - interval '1 hour', 0, 0, 'nobody knows'
+		 FROM unnest(ARRAY['parked', 'running']) AS state`)
+	quietly(ctx, s)
+}
+
 func purgeStandsStill(ctx context.Context, s *unruly) {
 	s.do(ctx,
 		`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)

@@ -506,7 +506,7 @@ func (q *Queries) SendSignal(ctx context.Context, arg SendSignalParams) (bool, e
 }
 
 const ShowOperation = `-- name: ShowOperation :one
-SELECT o.scope, o.name, o.state, o.epoch, o.undoing, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
+SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
        pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
        pg_catalog.timestamptz_send(o.wake_at)::pg_catalog.bytea AS wake_at,
        pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
@@ -516,6 +516,7 @@ WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
 
 type ShowOperationRow struct {
 	Scope    string
+	Hash     []byte
 	Name     string
 	State    string
 	Epoch    int32
@@ -534,6 +535,7 @@ func (q *Queries) ShowOperation(ctx context.Context, operationID string) (ShowOp
 	var i ShowOperationRow
 	err := row.Scan(
 		&i.Scope,
+		&i.Hash,
 		&i.Name,
 		&i.State,
 		&i.Epoch,

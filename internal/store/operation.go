@@ -114,6 +114,7 @@ type ShowOperation struct {
 
 	Found    bool
 	Scope    string
+	Hash     [32]byte // of the request that it belongs to
 	Name     string
 	State    OperationState
 	Epoch    int
@@ -132,7 +133,9 @@ func (s *ShowOperation) Queue(trip *roundtrip.Trip) { trip.Add(showOperation, []
 // Read reads the answer.
 func (s *ShowOperation) Read(trip *roundtrip.Trip) {
 	s.Found = trip.Row(func(row *roundtrip.Row) {
-		s.Scope, s.Name, s.State = row.Text(), row.Text(), OperationState(row.Text())
+		s.Scope = row.Text()
+		copy(s.Hash[:], row.Bytes())
+		s.Name, s.State = row.Text(), OperationState(row.Text())
 		s.Epoch, s.Undoing, s.Step = row.Int(), row.Bool(), row.Text()
 		s.Attempts, s.Reason = row.Int(), row.Text()
 		s.Since, s.WakeAt, s.LoadedAt = row.Time(), row.Time(), row.Time()

@@ -38,7 +38,7 @@ var (
 	})
 	showOperation = roundtrip.New(roundtrip.Statement{
 		SQL: db.ShowOperation, Params: []roundtrip.Param{plain},
-		Results: []int16{asText, asText, asText, asText, asText, asText, asText, asText, asBinary, asBinary, asBinary},
+		Results: []int16{asText, asBinary, asText, asText, asText, asText, asText, asText, asText, asBinary, asBinary, asBinary},
 	})
 	releaseOperation = roundtrip.New(roundtrip.Statement{
 		SQL: db.ReleaseOperation, Params: []roundtrip.Param{plain, plain, plain},

@@ -131,7 +131,7 @@ var verbs = []struct {
 		db.TakeOperationsParams{}, db.TakeOperationsRow{},
 		&TakeOperations{Owner: 11, Names: sampleNames, Running: []string{"u1", "u2"}, Room: 16, Taken: []Taken{sampleTaken}}},
 	{"ShowOperation", &ShowOperation{OperationID: sampleID}, showOperation, db.ShowOperation, struct{ OperationID string }{}, db.ShowOperationRow{},
-		&ShowOperation{OperationID: sampleID, Found: true, Scope: "its scope", Name: "its name", State: OperationCompleted, Epoch: 21, Undoing: true, Step: "its step", Attempts: 24,
+		&ShowOperation{OperationID: sampleID, Found: true, Scope: "its scope", Hash: [32]byte{4, 5, 6}, Name: "its name", State: OperationCompleted, Epoch: 21, Undoing: true, Step: "its step", Attempts: 24,
 			Reason: "its reason", Since: at(5), WakeAt: at(7), LoadedAt: at(4)}},
 	{"ReleaseOperation", ReleaseOperation{OperationID: sampleID, Epoch: 15, Pause: 13 * time.Second}, releaseOperation, db.ReleaseOperation,
 		db.ReleaseOperationParams{}, nil, ReleaseOperation{OperationID: sampleID, Epoch: 15, Pause: 13 * time.Second}},

@@ -29,7 +29,8 @@ type Vitals struct {
 	AnalyzedAt time.Time `json:"analyzed_at,omitzero"` // zero if never, as far as statistics go back
 	VacuumedAt time.Time `json:"vacuumed_at,omitzero"`
 
-	InFlight InFlight `json:"in_flight"`
+	InFlight   InFlight           `json:"in_flight"`
+	Operations Figure[Operations] `json:"operations"`
 
 	Sweeps     Figure[[]Sweep]       `json:"sweeps"`      // what is purged, and how far
 	PurgeLag   Figure[time.Duration] `json:"purge_lag"`   // since the last whole sweep of the records began; if there was none, see Note
@@ -41,6 +42,14 @@ type InFlight struct {
 	Transactions int64                 `json:"transactions"`
 	Keys         int64                 `json:"keys"`   // by their advisory locks, of which a transaction has 32 at most
 	Oldest       Figure[time.Duration] `json:"oldest"` // how long the oldest transaction has been open; 0 if there is none
+}
+
+// Operations are those that are not over.
+type Operations struct {
+	Running   int64         `json:"running"`
+	Parked    int64         `json:"parked"`
+	ParkedFor time.Duration `json:"parked_for"` // since the earliest step was begun at which one is parked; 0 if none is
+	Late      time.Duration `json:"late"`       // for how long one has been due that nobody works on; 0 if there is none
 }
 
 // Sweep is how far a table is swept.
@@ -62,8 +71,8 @@ type Sweep struct {
 // ErrNoSchema says that the database has no table of records.
 var ErrNoSchema = errors.New("vitals: there is no table idem.records in this database: run the migrations of package migrations")
 
-// Read reads the figures by three statements, none of which reads a record. If on is a transaction of a role that may not read
-// idem.sweeps, it is aborted afterwards.
+// Read reads the figures by four statements, none of which reads a record. If on is a transaction of a role that may not read
+// idem.sweeps or idem.operations, it is aborted afterwards.
 func Read(ctx context.Context, on DB) (Vitals, error) {
 	q := db.New()
 	parts, err := q.Parts(ctx, on)
@@ -81,6 +90,12 @@ func Read(ctx context.Context, on DB) (Vitals, error) {
 	sweeps, err := q.Sweeps(ctx, on)
 	if v.Sweeps, err = sweepsOf(sweeps, v.At, err); err != nil {
 		return Vitals{}, err
+	}
+	if v.Operations = unknown[Operations](v.Sweeps.Note); v.Sweeps.Known() {
+		operations, err := q.Operations(ctx, on)
+		if v.Operations, err = operationsOf(operations, err); err != nil {
+			return Vitals{}, err
+		}
 	}
 	v.measure(parts)
 	v.rate()
@@ -116,6 +131,23 @@ func sweepsOf(rows []db.SweepsRow, at time.Time, err error) (Figure[[]Sweep], er
 		sweeps = append(sweeps, sweepOf(row, at))
 	}
 	return exact(sweeps), nil
+}
+
+// operationsOf makes a figure of what is known of the operations. That they cannot be read is no error of the reader's.
+func operationsOf(row db.OperationsRow, err error) (Figure[Operations], error) {
+	var refused *pgconn.PgError
+	switch {
+	case errors.As(err, &refused) && refused.Code == "42501":
+		return unknown[Operations]("this role may not read idem.operations and idem.leases"), nil
+	case errors.As(err, &refused) && (refused.Code == "42P01" || refused.Code == "42703"):
+		return unknown[Operations]("there is no such table idem.operations: run the migrations of package migrations"), nil
+	case err != nil:
+		return Figure[Operations]{}, err
+	}
+	return exact(Operations{
+		Running: row.Running, Parked: row.Parked,
+		ParkedFor: time.Duration(row.ParkedFor) * time.Microsecond, Late: time.Duration(row.Late) * time.Microsecond,
+	}), nil
 }
 
 func sweepOf(row db.SweepsRow, at time.Time) Sweep {

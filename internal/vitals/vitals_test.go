@@ -164,6 +164,7 @@ func TestRoleWithoutAnyPrivilegeLearnsTheSizeAndIsToldWhatItMayNotSee(t *testing
 		}{
 			"expired":        {v.Expired.Known(), v.Expired.Note, "may not read idem.records"},
 			"oldest expired": {v.OldestExpired.Known(), v.OldestExpired.Note, "may not read idem.records"},
+			"operations":     {v.Operations.Known(), v.Operations.Note, "may not read idem.sweeps"},
 			"sweeps":         {v.Sweeps.Known(), v.Sweeps.Note, "may not read idem.sweeps"},
 			"purge lag":      {v.PurgeLag.Known(), v.PurgeLag.Note, "may not read idem.sweeps"},
 			"purge speed":    {v.PurgeSpeed.Known(), v.PurgeSpeed.Note, "may not read idem.sweeps"},

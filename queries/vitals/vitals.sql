@@ -74,3 +74,22 @@ ORDER BY s.name;
 -- name: TryTurn :one
 -- TryTurn makes this transaction the one that reads for everybody, unless another one is at it.
 SELECT pg_catalog.pg_try_advisory_xact_lock(@lock::pg_catalog.int8)::pg_catalog.bool AS mine;
+
+-- name: Operations :one
+-- Operations counts the operations that are not over, each by an index of its own. One that runs and is due is late if no
+-- process that is there has it: none holds the advisory lock of its owner's number, or has a lease for it.
+SELECT (SELECT pg_catalog.count(*) FROM idem.operations o WHERE o.state OPERATOR(pg_catalog.=) 'running')::pg_catalog.int8 AS running,
+       (SELECT pg_catalog.count(*) FROM idem.operations o WHERE o.state OPERATOR(pg_catalog.=) 'parked')::pg_catalog.int8 AS parked,
+       coalesce(extract(epoch FROM (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-)
+            (SELECT pg_catalog.min(o.since) FROM idem.operations o WHERE o.state OPERATOR(pg_catalog.=) 'parked'))) OPERATOR(pg_catalog.*) 1000000, 0)::pg_catalog.int8 AS parked_for,
+       coalesce(extract(epoch FROM (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-)
+            (SELECT pg_catalog.min(o.wake_at) FROM idem.operations o
+             WHERE o.state OPERATOR(pg_catalog.=) 'running' AND o.wake_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
+               AND (o.owner IS NULL OR o.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(
+                        SELECT l.objid::pg_catalog.int8::pg_catalog.int4 FROM pg_catalog.pg_locks l
+                        WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
+                          AND l.classid OPERATOR(pg_catalog.=) (1768187247::pg_catalog.int8)::pg_catalog.oid
+                          AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+                        UNION ALL
+                        SELECT e.instance FROM idem.leases e
+                        WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))))) OPERATOR(pg_catalog.*) 1000000, 0)::pg_catalog.int8 AS late;

@@ -51,6 +51,45 @@ func (q *Queries) InFlight(ctx context.Context, db DBTX) (InFlightRow, error) {
 	return i, err
 }
 
+const operations = `-- name: Operations :one
+SELECT (SELECT pg_catalog.count(*) FROM idem.operations o WHERE o.state OPERATOR(pg_catalog.=) 'running')::pg_catalog.int8 AS running,
+       (SELECT pg_catalog.count(*) FROM idem.operations o WHERE o.state OPERATOR(pg_catalog.=) 'parked')::pg_catalog.int8 AS parked,
+       coalesce(extract(epoch FROM (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-)
+            (SELECT pg_catalog.min(o.since) FROM idem.operations o WHERE o.state OPERATOR(pg_catalog.=) 'parked'))) OPERATOR(pg_catalog.*) 1000000, 0)::pg_catalog.int8 AS parked_for,
+       coalesce(extract(epoch FROM (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-)
+            (SELECT pg_catalog.min(o.wake_at) FROM idem.operations o
+             WHERE o.state OPERATOR(pg_catalog.=) 'running' AND o.wake_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
+               AND (o.owner IS NULL OR o.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(
+                        SELECT l.objid::pg_catalog.int8::pg_catalog.int4 FROM pg_catalog.pg_locks l
+                        WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
+                          AND l.classid OPERATOR(pg_catalog.=) (1768187247::pg_catalog.int8)::pg_catalog.oid
+                          AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+                        UNION ALL
+                        SELECT e.instance FROM idem.leases e
+                        WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))))) OPERATOR(pg_catalog.*) 1000000, 0)::pg_catalog.int8 AS late
+`
+
+type OperationsRow struct {
+	Running   int64
+	Parked    int64
+	ParkedFor int64
+	Late      int64
+}
+
+// Operations counts the operations that are not over, each by an index of its own. One that runs and is due is late if no
+// process that is there has it: none holds the advisory lock of its owner's number, or has a lease for it.
+func (q *Queries) Operations(ctx context.Context, db DBTX) (OperationsRow, error) {
+	row := db.QueryRow(ctx, operations)
+	var i OperationsRow
+	err := row.Scan(
+		&i.Running,
+		&i.Parked,
+		&i.ParkedFor,
+		&i.Late,
+	)
+	return i, err
+}
+
 const parts = `-- name: Parts :many
 
 WITH leaves AS (

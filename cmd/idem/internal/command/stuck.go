@@ -20,8 +20,8 @@ type stuckCommand struct {
 // Help says more.
 func (stuckCommand) Help() string {
 	return `Lists what does not go on by itself: keys that a transaction holds for long, operations that are parked, or due and nobody's, and records
-that an fn has left behind by ending its transaction itself. No index leads to what is parked or left behind: a table above 64 MB is
-walked only with --scan. The exit code is 3 if something was found.
+that an fn has left behind by ending its transaction itself. No index leads to what is left behind: a table above 64 MB is walked only
+with --scan. The exit code is 3 if something was found.
 
 Example: idem stuck --older 5m --scan`
 }
@@ -57,7 +57,7 @@ type stuck struct {
 	unattended []record.Operation
 	left       []record.Record
 
-	size    int64 // of the larger table
+	size    int64 // of the table of records
 	scanned bool  // whether it was looked for what no index leads to
 }
 
@@ -72,18 +72,11 @@ func (c *stuckCommand) ask(ctx context.Context, tx pgx.Tx, found *stuck) (err er
 	if found.unattended, err = record.UnattendedOperations(ctx, tx, old); err != nil {
 		return err
 	}
-	records, err := record.Size(ctx, tx)
-	if err != nil {
+	if found.parked, err = record.ParkedOperations(ctx, tx); err != nil {
 		return err
 	}
-	operations, err := record.SizeOfOperations(ctx, tx)
-	if err != nil {
-		return err
-	}
-	found.size = max(records, operations)
-	if found.scanned = c.Scan || found.size <= scanUpTo; found.scanned {
-		found.parked, err = record.ParkedOperations(ctx, tx)
-	}
+	found.size, err = record.Size(ctx, tx)
+	found.scanned = c.Scan || found.size <= scanUpTo
 	return err
 }
 
@@ -107,7 +100,7 @@ type shownStuck struct {
 	Parked     []shownOperation `json:"parked"`
 	Unattended []shownOperation `json:"unattended"`
 	LeftBehind []*shownRecord   `json:"left_behind"`
-	Scanned    bool             `json:"scanned"` // whether the tables were walked for what is parked or was left behind
+	Scanned    bool             `json:"scanned"` // whether the table was walked for what was left behind
 }
 
 type shownHolder struct {
@@ -134,7 +127,7 @@ func (c *stuckCommand) text(p *page.Page, found *stuck) {
 	tellOperations(p, "Operations that are due, and nobody's", "Is a process there that has these operations, and asks for work?", found.unattended)
 	c.tellLeft(p, found.left)
 	if !found.scanned {
-		p.Printf("%s\n", page.Wrap(fmt.Sprintf("The tables have up to %s and were not walked for what is parked or was left behind: --scan.", page.Bytes(found.size)), "", 100))
+		p.Printf("%s\n", page.Wrap(fmt.Sprintf("The table has %s and was not walked for what was left behind: --scan.", page.Bytes(found.size)), "", 100))
 	}
 	if !found.any() {
 		p.Printf("%s\n", p.Green("nothing is stuck"))

@@ -49,14 +49,6 @@ func operations(e *exam) error {
 		e.warn(fmt.Sprintf("%d operations are due and nobody works on them, the first of them for %s", len(unattended), page.Age(unattended[0].Now.Sub(unattended[0].WakeAt))),
 			"start a process that has these operations and asks for work; see which with idem stuck")
 	}
-	size, err := record.SizeOfOperations(e.ctx, e.tx)
-	if err != nil {
-		return err
-	}
-	if !e.opts.Scan && size > e.opts.Limits.ScanUpTo {
-		e.unknown("not checked: finding operations that are parked takes a walk through their table", "say --scan, or run idem stuck --scan")
-		return nil
-	}
 	parked, err := record.ParkedOperations(e.ctx, e.tx)
 	if len(parked) > 0 {
 		e.warn(fmt.Sprintf("%d operations are parked: they wait for a person, and their callers get operation.ErrParked", len(parked)), "see why with idem stuck")

@@ -68,6 +68,4 @@ func TestDoctorFindsOperationsThatDoNotGoOn(t *testing.T) {
 	w.exec("UPDATE idem.operations SET wake_at = now() - interval '1 h'", "UPDATE idem.operations SET state = 'parked', reason = 'nobody knows' WHERE key = 'parked'")
 	w.finds("operations", doctor.Warning, "1 operations are due and nobody works on them, the first of them for 1 h", "idem stuck")
 	w.finds("operations", doctor.Warning, "1 operations are parked", "idem stuck")
-	w.opts.Limits.ScanUpTo = 1
-	w.finds("operations", doctor.Unknown, "--scan")
 }

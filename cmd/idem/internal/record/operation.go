@@ -77,7 +77,7 @@ func ListOperations(ctx context.Context, tx pgx.Tx, f OperationFilter) ([]Operat
 // most is how many operations are listed: who has more has one cause for all of them.
 const most = 1000
 
-// ParkedOperations reads the whole table of operations, to whose parked ones no index leads.
+// ParkedOperations returns those that are parked, to which an index leads.
 func ParkedOperations(ctx context.Context, tx pgx.Tx) ([]Operation, error) {
 	rows, err := tx.Query(ctx, operations+"WHERE o.state = 'parked' ORDER BY o.since LIMIT $1", most)
 	if err != nil {
@@ -95,11 +95,4 @@ func UnattendedOperations(ctx context.Context, tx pgx.Tx, old time.Duration) ([]
 		return nil, err
 	}
 	return pgx.CollectRows(rows, scanOperation)
-}
-
-// SizeOfOperations is how large their table is, in bytes.
-func SizeOfOperations(ctx context.Context, tx pgx.Tx) (int64, error) {
-	var size int64
-	err := tx.QueryRow(ctx, "SELECT pg_relation_size('idem.operations'::regclass)").Scan(&size)
-	return size, err
 }

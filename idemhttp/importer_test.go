@@ -1,0 +1,19 @@
+package idemhttp_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// Whoever has no operations does not link them, neither by package idem nor by this one.
+func TestOperationsAreLinkedOnlyByWhoHasSome(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command("go", "list", "-deps", ".", "github.com/idem-go/idem").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if strings.Contains(string(out), "github.com/idem-go/idem/operation") {
+		t.Error("package operation is linked")
+	}
+}
