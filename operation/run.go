@@ -90,7 +90,7 @@ func (op *Op) end(resp idem.Response, err error) hold.Ending {
 	if w.epoch == 0 {
 		return w.unheld(hold.Ending{Outcome: hold.Unheld, Response: hold.Response(resp), Err: err})
 	}
-	if op.stopped != nil && w.cancelled {
+	if w.cancelled && (op.stopped != nil || err == nil) { // also if nothing was left to do but to settle a call
 		return op.undo(hold.Response{}, false, ErrCancelled)
 	}
 	switch {

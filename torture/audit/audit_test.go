@@ -197,6 +197,7 @@ func TestEveryPromiseThatIsBrokenIsFoundOut(t *testing.T) {
 		{"it is said to be parked", rule.Acknowledge, "completed", func(r *told) {
 			r.events = append(r.events, journal.Event{Kind: journal.KindReturn, Operation: "id", Parked: true})
 		}},
+		{"it was cancelled", rule.Acknowledge, "completed", func(r *told) { r.operation.Cancelled = true }},
 		{"a start that is lost", rule.Acknowledge, "completed", func(r *told) {
 			r.events = append(r.events, journal.Event{Kind: journal.KindReturn, Verb: journal.Start, Operation: "another"})
 		}},

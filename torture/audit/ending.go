@@ -25,6 +25,9 @@ func (b *book) checkEnding(o *operation) {
 	if len(o.parked) > 0 && !o.meddled && o.row.State != "parked" {
 		b.violates(o, rule.Acknowledge, "%v was told that it is parked", o.parked[0])
 	}
+	if o.row.Cancelled && o.row.State == "completed" {
+		b.violates(o, rule.Acknowledge, "it was cancelled")
+	}
 	for _, a := range o.answers {
 		want := map[bool]string{false: "completed", true: "failed"}[a.Rejected]
 		if o.row.State != want || a.Answer.Operation != o.id || a.Answer.Rejected != a.Rejected {
