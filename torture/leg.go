@@ -87,7 +87,7 @@ func (l *leg) run(ctx context.Context) error {
 		cancel()
 	}
 	if l.about.Operations && err == nil && !lost {
-		l.calm(ctx)
+		l.calm(ctx, workers)
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/idem-go/idem/internal/pgproxy"
 	"github.com/idem-go/idem/torture/audit"
 	"github.com/idem-go/idem/torture/bank"
 	"github.com/idem-go/idem/torture/crew"
@@ -52,9 +53,13 @@ func bankKills(workers *crew.Crew, log func(fault.Event)) func(slot int, when st
 	}
 }
 
-// calm lets the workers work with nothing broken.
-func (l *leg) calm(ctx context.Context) {
+// calm cuts all connections once more, so that every process has lost its presence, and lets the workers work with nothing
+// broken.
+func (l *leg) calm(ctx context.Context, workers *crew.Crew) {
 	l.bank.Calm()
+	for i := range workers.Len() {
+		workers.Proxy(i).Cut(pgproxy.Reset)
+	}
 	l.about.Calm = history.Now()
 	select {
 	case <-ctx.Done():
