@@ -12,9 +12,9 @@
 //   - Nobody waits for it longer than for one portion of some milliseconds. It never waits for a row that somebody has locked.
 //   - It can be killed at any moment. What was committed stays deleted, and the next run goes on where this one was.
 //
-// A sweep walks the table from its first block to its last, some hundred blocks at a time, each portion a transaction of its
+// A sweep walks the table from its first block to its last, some blocks at a time, each portion a transaction of its
 // own, and needs no index: one on expires_at would have to be written by every first run. A portion is as large as takes
-// some 2 ms, and smaller after a timeout. After each, the sweep pauses in proportion to the time it took, so that it has a share
+// some 0.4 ms, and smaller after a timeout. After each, the sweep pauses in proportion to the time it took, so that it has a share
 // of the server and gives way when that is busy. It waits while a standby lags behind, while more dead rows lie about than vacuum
 // removes, and while the pool has no connection to spare; [Report] and the table idem.sweeps say so.
 //

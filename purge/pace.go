@@ -4,7 +4,7 @@ import "time"
 
 // aim is how long a portion should take. Whoever waits for a row that it deletes waits for so long, and a COMMIT of somebody
 // else in between has as much WAL to flush.
-const aim = 2 * time.Millisecond
+const aim = 400 * time.Microsecond
 
 // maxPause is how long a pause is at most. A sweeper that pauses gives no sign of life.
 const maxPause = 2 * time.Second
