@@ -17,6 +17,7 @@ const unansweredLimit = 10 * time.Minute
 // unanswered are the COMMITs of one pool that go on by themselves.
 type unanswered struct {
 	count  int
+	over   chan struct{} // closed when none goes on any more
 	closed chan struct{} // closed when the pool is
 }
 
@@ -65,7 +66,7 @@ func enterUnanswered(pool *pgxpool.Pool) *unanswered {
 	defer unansweredMu.Unlock()
 	u := unansweredOf[pool]
 	if u == nil {
-		u = &unanswered{closed: make(chan struct{})}
+		u = &unanswered{over: make(chan struct{}), closed: make(chan struct{})}
 		unansweredOf[pool] = u
 		go u.watch(pool)
 	}
@@ -81,24 +82,29 @@ func (u *unanswered) leave(pool *pgxpool.Pool) {
 	defer unansweredMu.Unlock()
 	if u.count--; u.count == 0 {
 		delete(unansweredOf, pool)
+		close(u.over)
 	}
 }
 
-// watch looks whether the pool was closed, as long as somebody waits: less and less often, because a pool that is only empty
-// is asked for a connection.
+// watch looks whether the pool was closed, as long as somebody waits: each second while it has connections, and less and
+// less often while it has none, because a pool that is only empty is asked for one.
 func (u *unanswered) watch(pool *pgxpool.Pool) {
-	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
-		time.Sleep(pause)
-		unansweredMu.Lock()
-		over := unansweredOf[pool] != u
-		unansweredMu.Unlock()
-		if over {
+	next := time.NewTimer(time.Second)
+	defer next.Stop()
+	for pause := time.Second; ; {
+		select {
+		case <-u.over:
 			return
+		case <-next.C:
 		}
 		if isClosed(pool) {
 			close(u.closed)
 			return
 		}
+		if pause = min(2*pause, time.Minute); pool.Stat().TotalConns() > 0 {
+			pause = time.Second
+		}
+		next.Reset(pause)
 	}
 }
 
