@@ -1,0 +1,2 @@
+// Package inbox gives each message its effect once, however often it is delivered.
+package inbox

@@ -1,0 +1,16 @@
+package outbox
+
+// Message is something that has happened, to be told to others.
+type Message struct {
+	// ID is the message's for ever: a consumer knows it again by it. Add makes one for a message that has none. It is a UUID.
+	ID string
+	// Topic is where it goes, in the broker's own terms.
+	Topic string
+	// Key is what it is about: messages of one topic and key leave in the order in which they were added. Messages without a
+	// key have no order.
+	Key string
+	// Type says what has happened.
+	Type    string
+	Payload []byte
+	Headers map[string]string
+}
