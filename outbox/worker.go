@@ -138,9 +138,9 @@ func (w *worker) turn(ctx context.Context, done *outcome) (*batch, error) {
 	}
 	written := w.written(done)
 	began := time.Now()
-	limit, held := &store.LimitRelay{}, w.holds.due(began)
-	read := &store.ReadMessages{Stream: w.share, After: w.reach.next(began), Room: w.relay.config.BatchSize, Octets: octetsAtATime}
-	requests := append([]txn.Request{begin, limit}, written...)
+	snapshot, held, read := &store.LimitRelay{}, w.holds.due(began), w.reach.next(began)
+	read.Stream, read.Room, read.Octets = w.share, w.relay.config.BatchSize*w.share.Of, octetsAtATime
+	requests := append([]txn.Request{begin, snapshot}, written...)
 	if held != nil {
 		requests = append(requests, held)
 	}
@@ -152,7 +152,7 @@ func (w *worker) turn(ctx context.Context, done *outcome) (*batch, error) {
 		return nil, err
 	}
 	w.tell(done)
-	w.reach.note(read, limit, time.Since(began), time.Now())
+	w.reach.note(read, snapshot, time.Since(began), time.Now())
 	return w.sortRead(held, read), nil
 }
 

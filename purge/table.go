@@ -21,7 +21,7 @@ type table struct {
 }
 
 // tables are swept in this order.
-var tables = []table{records, operations}
+var tables = []table{records, operations, published}
 
 // A record in state processing was committed by an fn that ended its transaction. It is a trace for whoever repairs that,
 // and the next claim of the key takes it over. One in state running is that of an operation that goes on.
@@ -41,4 +41,12 @@ var operations = table{
 			OPERATOR(pg_catalog.<) (pg_catalog.statement_timestamp() OPERATOR(pg_catalog.-) $1::pg_catalog.interval)`,
 	rest: func(o *Options) time.Duration { return o.Operations },
 	id:   "id", children: []string{"idem.steps", "idem.signals"},
+}
+
+// What was published is kept for as long as its relay has said.
+var published = table{
+	name: "published", relation: "idem.published",
+	due: `(r.expires_at OPERATOR(pg_catalog.+) '0'::pg_catalog.interval)
+			OPERATOR(pg_catalog.<) (pg_catalog.statement_timestamp() OPERATOR(pg_catalog.-) $1::pg_catalog.interval)`,
+	rest: func(*Options) time.Duration { return 0 },
 }

@@ -29,7 +29,7 @@ var asSent = map[string]string{
 	"Kind": "call", "Outcome": "waiting", "Value": "the value", "Room": "16", "Reason": "the reason", "Instance": "17",
 	"Name": "the name", "Sweeper": "77777777-7777-4888-8999-000000000000", "Absence": "15s", "Rest": "16s", "WaitingFor": "the vacuum",
 	"After": "1010", "Streams": "3", "Stream": "2", "Octets": "1011", "Topics": `{"the topic","an\\other"}`, "Keys": `{"the key",""}`,
-	"Seqs": "{1012,1013}", "Runs": "{1,16}", "Retention": "18000000 microseconds", "Whole": "true", "Pauses": "{19000000,20000000}",
+	"Seqs": "{1012,1013}", "Lows": "{1014,1016}", "Highs": "{1015,1017}", "Runs": "{1,16}", "Retention": "18000000 microseconds", "Whole": "true", "Pauses": "{19000000,20000000}",
 	"Classes": `{"the class","another"}`, "Reasons": `{"the reason","another"}`, "Class": "the class", "Attempts": "21", "Payload": "the payload",
 	"Headers": `{"E":"f"}`, "Most": "22", "Lanes": "{0,2}", "Side": "the side", "Consumer": "the consumer", "Source": "the source", "ID": "the id",
 	"OnlySide": "only the side", "OnlyConsumer": "only the consumer", "OnlySource": "only the source",
@@ -66,7 +66,7 @@ var answers = map[string]any{
 	"ID": "its id", "Topic": "its topic", "Type": "its type", "Payload": []byte("its payload"), "Headers": `{"G":"h"}`, "Place": int64(2009), "Due": int64(30_000_000),
 	"Xmin": int64(2010), "Xmax": int64(2011), "WorkLimit": "1", "LockLimit": "2", "Seqscan": "off", "Bitmapscan": "none", "Indexscan": "on", "Jit": "3", "Absence": "60s",
 	"ReadAt": moment(9), "Oldest": moment(10), "OldestHeld": moment(11), "Waiting": int64(2012), "HeldKeys": int64(2014),
-	"Free": true, "Lane": int32(27), "Side": "its side", "Consumer": "its consumer", "Source": "its source", "Class": "its class", "DiedAt": moment(12),
+	"Free": true, "Mine": true, "Lane": int32(27), "Side": "its side", "Consumer": "its consumer", "Source": "its source", "Class": "its class", "DiedAt": moment(12),
 	"CreatedAt": moment(1), "CompletedAt": moment(2), "ExpiresAt": moment(3), "LoadedAt": moment(4), "Since": moment(5),
 }
 
@@ -185,8 +185,11 @@ var verbs = []struct {
 	{"Part", &Part{Relation: "the relation", From: "the part"}, part, db.Part, db.PartParams{}, db.PartRow{},
 		&Part{Relation: "the relation", From: "the part", Found: true, Name: "its name", Quoted: "the quoted name", OID: 2000,
 			Pages: 2002, TotalPages: 2003}},
-	{"ReadMessages", &ReadMessages{Stream: sampleStream, After: 1010, Room: 23, Octets: 1011}, readMessages, db.ReadMessages, db.ReadMessagesParams{},
-		db.ReadMessagesRow{}, &ReadMessages{Stream: sampleStream, After: 1010, Room: 23, Octets: 1011, Messages: []Queued{sampleQueued(0)}}},
+	{"ReadMessages", sampleRead(), readMessages, db.ReadMessages, db.ReadMessagesParams{}, db.ReadMessagesRow{}, func() *ReadMessages {
+		r := sampleRead()
+		r.Seqs, r.Messages = []int64{22}, []Queued{sampleQueued(0)}
+		return r
+	}()},
 	{"ReadHeld", &ReadHeld{Keys: sampleKeys, Runs: []int{1, 16}, Octets: 1011}, readHeld, db.ReadHeld, db.ReadHeldParams{}, db.ReadHeldRow{},
 		&ReadHeld{Keys: sampleKeys, Runs: []int{1, 16}, Octets: 1011, Messages: []Queued{sampleQueued(24)}}},
 	{"ListHeld", &ListHeld{Stream: sampleStream}, listHeld, db.ListHeld, db.ListHeldParams{}, db.ListHeldRow{},
@@ -231,6 +234,10 @@ var (
 	sampleBury   = BuryMessage{Seq: 1012, Contents: Contents{[]byte("the payload"), `{"E":"f"}`, "the sealing key"}, Class: "the class", Reason: "the reason", Attempts: 21}
 	sampleName   = LetterName{"the side", "the consumer", "the source", "the id"}
 )
+
+func sampleRead() *ReadMessages {
+	return &ReadMessages{Stream: sampleStream, Lows: []int64{1014, 1016}, Highs: []int64{1015, 1017}, After: 1010, Room: 23, Octets: 1011}
+}
 
 // sampleQueued is what the sample answers tell of a message.
 func sampleQueued(attempts int) Queued {

@@ -12,8 +12,8 @@ var (
 		SQL: db.LimitRelay, Results: []int16{asText, asText, asText, asText, asText, asText, asText, asText},
 	})
 	readMessages = roundtrip.New(roundtrip.Statement{
-		SQL: db.ReadMessages, Params: []roundtrip.Param{plain, plain, plain, plain, plain},
-		Results: []int16{asText, asText, asText, asText, asText, asBinary, asText, asBinary},
+		SQL: db.ReadMessages, Params: []roundtrip.Param{plain, plain, plain, plain, plain, plain, plain},
+		Results: []int16{asText, asText, asText, asText, asText, asText, asBinary, asText, asBinary},
 	})
 	readHeld = roundtrip.New(roundtrip.Statement{
 		SQL: db.ReadHeld, Params: []roundtrip.Param{text, text, plain, plain, plain},
