@@ -75,7 +75,7 @@ func (r *reach) note(read *store.ReadMessages, snapshot *store.LimitRelay, took 
 
 // close takes out of the gaps what was seen in them, and forgets those in which nothing is to come.
 func (r *reach) close(seen []int64, verified int64, snapshot *store.LimitRelay, now time.Time) {
-	var left []gap
+	left := make([]gap, 0, len(r.gaps)+1)
 	for _, g := range r.gaps {
 		if g.end == 0 {
 			g.end = snapshot.Max // whoever had taken a place when it was found, had begun by then
