@@ -26,7 +26,7 @@ RETURNING m.source, m.id, pg_catalog.timestamptz_send(m.since)::pg_catalog.bytea
 -- the commit of whoever has them; and asks only for those that were not claimed, which is what keeps strangers apart under
 -- SERIALIZABLE. Each is sought by the index: OFFSET keeps the planner from reading the table.
 SELECT m.source, m.id, m.same_hash::pg_catalog.bool AS same_hash, m.state, m.attempts::pg_catalog.int4 AS attempts,
-       m.begun::pg_catalog.int4 AS begun, m.pause::pg_catalog.int8 AS pause, m.since::pg_catalog.bytea AS since
+       m.begun::pg_catalog.int4 AS begun, m.remaining::pg_catalog.int8 AS remaining, m.since::pg_catalog.bytea AS since
 FROM ROWS FROM (pg_catalog.unnest((@sources::pg_catalog.text)::pg_catalog.text[]),
                 pg_catalog.unnest((@ids::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, n)
 CROSS JOIN LATERAL (
@@ -34,7 +34,7 @@ CROSS JOIN LATERAL (
            i.hash OPERATOR(pg_catalog.=) pg_catalog.substring(@hashes::pg_catalog.bytea,
                ((u.n OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.*) 32 OPERATOR(pg_catalog.+) 1)::pg_catalog.int4, 32) AS same_hash,
            coalesce(pg_catalog.ceil(pg_catalog.date_part('epoch', i.retry_at OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp())
-               OPERATOR(pg_catalog.*) 1000000), 0) AS pause,
+               OPERATOR(pg_catalog.*) 1000000), 0) AS remaining,
            pg_catalog.timestamptz_send(i.since) AS since
     FROM idem.inbox i
     WHERE i.consumer OPERATOR(pg_catalog.=) @consumer::pg_catalog.text
@@ -158,13 +158,13 @@ WHERE m.consumer OPERATOR(pg_catalog.=) announced.consumer AND m.source OPERATOR
 
 -- name: FailingMessages :many
 -- FailingMessages tells which messages of these keys are to be tried again, by the index that has those alone.
-SELECT f.source, f.key::pg_catalog.text AS key, f.id, f.pause::pg_catalog.int8 AS pause, f.since::pg_catalog.bytea AS since
+SELECT f.source, f.key::pg_catalog.text AS key, f.id, f.remaining::pg_catalog.int8 AS remaining, f.since::pg_catalog.bytea AS since
 FROM ROWS FROM (pg_catalog.unnest((@sources::pg_catalog.text)::pg_catalog.text[]),
                 pg_catalog.unnest((@keys::pg_catalog.text)::pg_catalog.text[])) AS u (source, key)
 CROSS JOIN LATERAL (
     SELECT i.source, i.key, i.id,
            coalesce(pg_catalog.ceil(pg_catalog.date_part('epoch', i.retry_at OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp())
-               OPERATOR(pg_catalog.*) 1000000), 0) AS pause,
+               OPERATOR(pg_catalog.*) 1000000), 0) AS remaining,
            pg_catalog.timestamptz_send(i.since) AS since
     FROM idem.inbox i
     WHERE i.consumer OPERATOR(pg_catalog.=) @consumer::pg_catalog.text AND i.source OPERATOR(pg_catalog.=) u.source

@@ -260,13 +260,13 @@ func (q *Queries) CountFailure(ctx context.Context, arg CountFailureParams) (int
 }
 
 const FailingMessages = `-- name: FailingMessages :many
-SELECT f.source, f.key::pg_catalog.text AS key, f.id, f.pause::pg_catalog.int8 AS pause, f.since::pg_catalog.bytea AS since
+SELECT f.source, f.key::pg_catalog.text AS key, f.id, f.remaining::pg_catalog.int8 AS remaining, f.since::pg_catalog.bytea AS since
 FROM ROWS FROM (pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.text[]),
                 pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.text[])) AS u (source, key)
 CROSS JOIN LATERAL (
     SELECT i.source, i.key, i.id,
            coalesce(pg_catalog.ceil(pg_catalog.date_part('epoch', i.retry_at OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp())
-               OPERATOR(pg_catalog.*) 1000000), 0) AS pause,
+               OPERATOR(pg_catalog.*) 1000000), 0) AS remaining,
            pg_catalog.timestamptz_send(i.since) AS since
     FROM idem.inbox i
     WHERE i.consumer OPERATOR(pg_catalog.=) $3::pg_catalog.text AND i.source OPERATOR(pg_catalog.=) u.source
@@ -283,11 +283,11 @@ type FailingMessagesParams struct {
 }
 
 type FailingMessagesRow struct {
-	Source string
-	Key    string
-	ID     string
-	Pause  int64
-	Since  []byte
+	Source    string
+	Key       string
+	ID        string
+	Remaining int64
+	Since     []byte
 }
 
 // FailingMessages tells which messages of these keys are to be tried again, by the index that has those alone.
@@ -304,7 +304,7 @@ func (q *Queries) FailingMessages(ctx context.Context, arg FailingMessagesParams
 			&i.Source,
 			&i.Key,
 			&i.ID,
-			&i.Pause,
+			&i.Remaining,
 			&i.Since,
 		); err != nil {
 			return nil, err
@@ -334,7 +334,7 @@ func (q *Queries) KeepMessages(ctx context.Context, operationID string) (int32, 
 
 const LoadMessages = `-- name: LoadMessages :many
 SELECT m.source, m.id, m.same_hash::pg_catalog.bool AS same_hash, m.state, m.attempts::pg_catalog.int4 AS attempts,
-       m.begun::pg_catalog.int4 AS begun, m.pause::pg_catalog.int8 AS pause, m.since::pg_catalog.bytea AS since
+       m.begun::pg_catalog.int4 AS begun, m.remaining::pg_catalog.int8 AS remaining, m.since::pg_catalog.bytea AS since
 FROM ROWS FROM (pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.text[]),
                 pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, n)
 CROSS JOIN LATERAL (
@@ -342,7 +342,7 @@ CROSS JOIN LATERAL (
            i.hash OPERATOR(pg_catalog.=) pg_catalog.substring($3::pg_catalog.bytea,
                ((u.n OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.*) 32 OPERATOR(pg_catalog.+) 1)::pg_catalog.int4, 32) AS same_hash,
            coalesce(pg_catalog.ceil(pg_catalog.date_part('epoch', i.retry_at OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp())
-               OPERATOR(pg_catalog.*) 1000000), 0) AS pause,
+               OPERATOR(pg_catalog.*) 1000000), 0) AS remaining,
            pg_catalog.timestamptz_send(i.since) AS since
     FROM idem.inbox i
     WHERE i.consumer OPERATOR(pg_catalog.=) $4::pg_catalog.text
@@ -359,14 +359,14 @@ type LoadMessagesParams struct {
 }
 
 type LoadMessagesRow struct {
-	Source   string
-	ID       string
-	SameHash bool
-	State    string
-	Attempts int32
-	Begun    int32
-	Pause    int64
-	Since    []byte
+	Source    string
+	ID        string
+	SameHash  bool
+	State     string
+	Attempts  int32
+	Begun     int32
+	Remaining int64
+	Since     []byte
 }
 
 // LoadMessages tells what is known of messages. It is a statement of its own because the snapshot of the claim may be older than
@@ -393,7 +393,7 @@ func (q *Queries) LoadMessages(ctx context.Context, arg LoadMessagesParams) ([]L
 			&i.State,
 			&i.Attempts,
 			&i.Begun,
-			&i.Pause,
+			&i.Remaining,
 			&i.Since,
 		); err != nil {
 			return nil, err
