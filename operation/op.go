@@ -215,6 +215,8 @@ func (op *Op) find(kind store.StepKind, name string) (*step, error) {
 	switch {
 	case ok && (recorded.Kind != kind || recorded.Name != s.name):
 		return nil, op.park("the code has changed: step %d is recorded as %s %q, and the code asks for %s %q", s.seq, recorded.Kind, recorded.Name, kind, s.name)
+	case ok && op.work.cancelled && recorded.Outcome == store.StepWaiting && op.work.at.Seq == s.seq: // nobody waits any longer
+		return nil, op.halt(ended, nil)
 	case ok:
 		s.found = &recorded
 	case op.work.undoing, op.work.cancelled && op.begins(s):

@@ -74,8 +74,8 @@ func Retry(ctx context.Context, pool *pgxpool.Pool, id string) error {
 	return revive(ctx, pool, &store.ReviveOperation{OperationID: id}, nil)
 }
 
-// Cancel ends an operation that runs or is parked: it begins no step any more, settles the call that is under way, and is
-// undone. Its key is free after that, and whoever calls with it meanwhile gets ErrCancelled or idem.ErrInProgress.
+// Cancel ends an operation that runs or is parked: it begins no step any more, waits no longer, settles the call that is under
+// way, and is undone. Its key is free after that, and whoever calls with it meanwhile gets ErrCancelled or idem.ErrInProgress.
 func Cancel(ctx context.Context, pool *pgxpool.Pool, id string) error {
 	return revive(ctx, pool, &store.ReviveOperation{OperationID: id, Cancel: true}, nil)
 }
