@@ -143,7 +143,7 @@ func newUnruly(t *testing.T, every time.Duration) *unruly {
 	purging.Go(func() { purge.Run(ctx, pool, purge.Options{}) })
 	t.Cleanup(func() { stop(); purging.Wait() })
 	credentials := demoCredentials()
-	service, err := newHandler(pool, credentials, metrics)
+	service, err := newService(pool, credentials, newPayments(openBank(t).url), metrics)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func killHolders(ctx context.Context, s *unruly) {
 func stuckHolder(ctx context.Context, s *unruly) {
 	const key = "held-for-a-long-time"
 	holding := make(chan struct{})
-	go idem.Do(context.WithoutCancel(ctx), s.admin, scopeOf("acme"), key, idem.HashBytes(), func(pgx.Tx) (idem.Response, error) {
+	go idem.Do(context.WithoutCancel(ctx), s.admin, idem.Scope("acme", placeOrderScope), key, idem.HashBytes(), func(pgx.Tx) (idem.Response, error) {
 		close(holding)
 		<-ctx.Done()
 		return idem.Response{}, ctx.Err()

@@ -24,7 +24,7 @@ func TestShutdownLetsRequestsFinish(t *testing.T) {
 	})
 	out, announced := io.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- listenAndServe(ctx, "127.0.0.1:0", slow, announced) }()
+	go func() { served <- listenAndServe(ctx, "127.0.0.1:0", slow, announced, "") }()
 
 	lines := bufio.NewReader(out)
 	first, err := lines.ReadString('\n')
@@ -62,13 +62,13 @@ func TestAddressInUseIsAnError(t *testing.T) {
 	defer stop()
 	out, announced := io.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- listenAndServe(ctx, "127.0.0.1:0", http.NotFoundHandler(), announced) }()
+	go func() { served <- listenAndServe(ctx, "127.0.0.1:0", http.NotFoundHandler(), announced, "") }()
 	lines := bufio.NewReader(out)
 	first, _ := lines.ReadString('\n')
 	go io.Copy(io.Discard, lines)
 
 	address := strings.TrimPrefix(strings.TrimSpace(first), "listening on http://")
-	if err := listenAndServe(ctx, address, http.NotFoundHandler(), io.Discard); err == nil {
+	if err := listenAndServe(ctx, address, http.NotFoundHandler(), io.Discard, ""); err == nil {
 		t.Error("no error")
 	}
 	stop()
@@ -89,7 +89,9 @@ func TestServiceDeletesRecordsThatHaveHadTheirTime(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	served := make(chan error, 1)
-	go func() { served <- serve(ctx, pool.Config().ConnString(), "127.0.0.1:0", io.Discard) }()
+	go func() {
+		served <- runService(ctx, pool.Config().ConnString(), "http://127.0.0.1:1", "127.0.0.1:0", io.Discard)
+	}()
 	for deadline, left := time.Now().Add(time.Minute), ""; left != "live"; time.Sleep(time.Millisecond) {
 		if err := pool.QueryRow(t.Context(), "select string_agg(key, ', ' order by key) from idem.records").Scan(&left); err != nil {
 			t.Fatal(err)
