@@ -252,7 +252,7 @@ func killHolders(ctx context.Context, s *unruly) {
 func stuckHolder(ctx context.Context, s *unruly) {
 	const key = "held-for-a-long-time"
 	holding := make(chan struct{})
-	go idem.Do(context.WithoutCancel(ctx), s.admin, idem.Scope("acme", placeOrderScope), key, idem.HashBytes(), func(pgx.Tx) (idem.Response, error) {
+	go idem.Do(context.WithoutCancel(ctx), s.admin, scopeOf("acme"), key, idem.HashBytes(), func(pgx.Tx) (idem.Response, error) {
 		close(holding)
 		<-ctx.Done()
 		return idem.Response{}, ctx.Err()

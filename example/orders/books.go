@@ -6,8 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/idem-go/idem"
 )
 
 // books shows a tenant the latest of its transactions: the order that each of them placed, and the record of its key. A
@@ -47,7 +45,7 @@ SELECT CASE WHEN o.id IS NOT NULL THEN json_build_object(
            'state', r.state, 'status', r.status, 'xmin', r.xmin::text) END
 FROM (SELECT orders.*, orders.xmin, operation_id
       FROM orders LEFT JOIN ledger ON order_id = orders.id WHERE orders.tenant = $1) o
-FULL JOIN (SELECT *, xmin FROM idem.records WHERE scope = ANY ($2)) r USING (operation_id)
+FULL JOIN (SELECT *, xmin FROM idem.records WHERE scope = $2) r USING (operation_id)
 ORDER BY coalesce(r.created_at, o.created_at) DESC
 LIMIT 12`
 
@@ -66,7 +64,6 @@ func (b *books) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (b *books) latest(ctx context.Context, tenant string) ([]entry, error) {
-	rows, _ := b.pool.Query(ctx, entriesSQL, tenant,
-		[]string{idem.Scope(tenant, placeOrderScope), idem.Scope(tenant, checkoutScope)})
+	rows, _ := b.pool.Query(ctx, entriesSQL, tenant, scopeOf(tenant))
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[entry])
 }

@@ -33,20 +33,20 @@ type service struct {
 
 func newService(pool *pgxpool.Pool, credentials credentials, payments *payments, metrics *metrics) (*service, error) {
 	s := &service{pool: pool, credentials: credentials, checkouts: newCheckouts(payments)}
-	config := func(name, operation string) idemhttp.Config {
+	config := func(name string) idemhttp.Config {
 		return idemhttp.Config{
-			Scope:    s.scope(operation),
+			Scope:    s.scope,
 			Without:  []string{"/client_time"}, // different in every attempt
 			MaxBody:  bodyLimit,
 			Name:     name,
 			Observer: metrics.observer,
 		}
 	}
-	orders, err := idemhttp.New(pool, config("place-order", placeOrderScope))
+	orders, err := idemhttp.New(pool, config("place-order"))
 	if err != nil {
 		return nil, err
 	}
-	checkouts, err := idemhttp.New(pool, config("checkout", checkoutScope))
+	checkouts, err := idemhttp.New(pool, config("checkout"))
 	if err != nil {
 		return nil, err
 	}
@@ -62,26 +62,20 @@ func newService(pool *pgxpool.Pool, credentials credentials, payments *payments,
 	mux.HandleFunc("GET /orders", s.list)
 	mux.HandleFunc("GET /orders/{id}", s.get)
 	mux.Handle("POST /checkouts", s.underWay)
-	mux.Handle("GET /checkouts/status", checkouts.Status())
 	mux.Handle("GET /checkouts/{id}", s.underWay.Status())
 	mux.Handle("GET /metrics", metrics.handler)
 	s.Handler = inTime(mux)
 	return s, nil
 }
 
-const (
-	placeOrderScope = "POST /orders"
-	checkoutScope   = "POST /checkouts"
-)
-
-// scope says who is calling, and which operation. Who is the tenant, not the credential: a retry after a rotation is still
-// a retry.
-func (s *service) scope(operation string) func(*http.Request) (string, error) {
-	return func(r *http.Request) (string, error) {
-		tenant, err := s.credentials.tenant(r)
-		return idem.Scope(tenant, operation), err
-	}
+// scope says who is calling, and what for. Who is the tenant, not the credential: a retry after a rotation is still a retry. What for
+// is an order, however it is paid: a key that has placed one on account places none by card.
+func (s *service) scope(r *http.Request) (string, error) {
+	tenant, err := s.credentials.tenant(r)
+	return scopeOf(tenant), err
 }
+
+func scopeOf(tenant string) string { return idem.Scope(tenant, "POST /orders") }
 
 // cart reads what a checkout is about.
 func (s *service) cart(r *http.Request) (cart, error) {

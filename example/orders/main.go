@@ -48,7 +48,8 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-const usage = "usage: orders serve [-listen address] | orders demo | orders service [-listen address] | orders bank -ledger file [-listen address]"
+const usage = "usage: orders serve [-listen address] [-slow duration] | orders demo | orders service [-listen address] | " +
+	"orders bank -ledger file [-listen address] [-slow duration]"
 
 // run returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
@@ -98,6 +99,7 @@ func serveCommand(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	flags := flag.NewFlagSet("orders serve", flag.ContinueOnError)
 	listen := flags.String("listen", cmp.Or(os.Getenv("ORDERS_LISTEN"), "127.0.0.1:8080"),
 		"`address` to listen on, also from ORDERS_LISTEN; port 0 picks one")
+	slow := flags.Duration("slow", bank.DefaultSlow, "how long a slow answer of the bank takes")
 	if err := parse(flags, args, stderr); err != nil {
 		return err
 	}
@@ -105,7 +107,7 @@ func serveCommand(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	if err != nil {
 		return err
 	}
-	return serve(ctx, databaseURL, *listen, stdout)
+	return serve(ctx, databaseURL, *listen, *slow, stdout)
 }
 
 func serviceCommand(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -129,13 +131,14 @@ func bankCommand(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	flags := flag.NewFlagSet("orders bank", flag.ContinueOnError)
 	listen := flags.String("listen", anyPort, "`address` to listen on")
 	ledger := flags.String("ledger", "", "`file` that has the ledger, and is made if there is none")
+	slow := flags.Duration("slow", bank.DefaultSlow, "how long a slow answer takes")
 	if err := parse(flags, args, stderr); err != nil {
 		return err
 	}
 	if *ledger == "" {
 		return errUsage
 	}
-	b, err := bank.Open(*ledger)
+	b, err := bank.Open(*ledger, *slow)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -71,19 +72,19 @@ func shopOn(t testing.TB, pool *pgxpool.Pool) *shop {
 
 // testBank is the bank of a shop.
 type testBank struct {
-	url     string
-	handler *bank.Bank
+	*bank.Bank
+	url string
 }
 
 func openBank(t testing.TB) *testBank {
 	t.Helper()
-	handler, err := bank.Open(filepath.Join(t.TempDir(), "ledger"))
+	handler, err := bank.Open(filepath.Join(t.TempDir(), "ledger"), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(handler)
 	t.Cleanup(func() { server.Close(); handler.Close() })
-	return &testBank{server.URL, handler}
+	return &testBank{handler, server.URL}
 }
 
 const (

@@ -51,7 +51,7 @@ func TestSlowOrderStandsStillInsideItsTransaction(t *testing.T) {
 	answer := make(chan *httptest.ResponseRecorder, 1)
 	go func() { answer <- s.order(withMishap("slow=10s"), within(ctx)) }()
 	for held := false; !held; {
-		status, err := idem.Lookup(soon, s.pool, idem.Scope("acme", placeOrderScope), "k")
+		status, err := idem.Lookup(soon, s.pool, scopeOf("acme"), "k")
 		if err != nil || status.State == idem.StateCompleted {
 			t.Fatalf("%+v, %v; want a key that is held", status, err)
 		}

@@ -20,7 +20,7 @@ type payments struct {
 }
 
 // paymentLimit is how long the bank may take to answer. After that nobody knows, and it is asked again.
-const paymentLimit = 10 * time.Second
+const paymentLimit = 30 * time.Second
 
 func newPayments(url string) *payments {
 	return &payments{url, &http.Client{Timeout: paymentLimit}}

@@ -8,13 +8,14 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/idem-go/idem/example/orders/process"
 )
 
 // serve is for people: a bank and a service, each in a process of its own that is started again when it dies, and in front of them
 // the page. What the page can do to them is done from here: neither of them has a hook for it.
-func serve(ctx context.Context, databaseURL, address string, out io.Writer) error {
+func serve(ctx context.Context, databaseURL, address string, slow time.Duration, out io.Writer) error {
 	pool, err := open(ctx, databaseURL)
 	if err != nil {
 		return err
@@ -29,7 +30,7 @@ func serve(ctx context.Context, databaseURL, address string, out io.Writer) erro
 		return err
 	}
 	defer os.RemoveAll(books) // the customers of this bank are not real
-	bank, err := process.Keep(ctx, []string{orders, "bank", "-ledger", filepath.Join(books, "ledger")}, nil, os.Stderr)
+	bank, err := process.Keep(ctx, []string{orders, "bank", "-ledger", filepath.Join(books, "ledger"), "-slow", slow.String()}, nil, os.Stderr)
 	if err != nil {
 		return err
 	}

@@ -20,16 +20,20 @@ import (
 type Bank struct {
 	http.Handler
 	ledger *ledger
+	slow   time.Duration
 }
 
-// Open returns the bank whose ledger is in the file at path.
-func Open(path string) (*Bank, error) {
+// DefaultSlow is how long a slow answer takes, as a rule.
+const DefaultSlow = 5 * time.Second
+
+// Open returns the bank whose ledger is in the file at path, and whose slow answers take so long.
+func Open(path string, slow time.Duration) (*Bank, error) {
 	ledger, err := openLedger(path)
 	if err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	b := &Bank{mux, ledger}
+	b := &Bank{mux, ledger, slow}
 	mux.HandleFunc("POST /charges", b.charge)
 	mux.HandleFunc("GET /charges", b.list)
 	return b, nil
@@ -38,10 +42,7 @@ func Open(path string) (*Bank, error) {
 // Close closes the ledger.
 func (b *Bank) Close() error { return b.ledger.file.Close() }
 
-const (
-	bodyLimit = 16 << 10
-	slow      = 5 * time.Second
-)
+const bodyLimit = 16 << 10
 
 func (b *Bank) charge(w http.ResponseWriter, r *http.Request) {
 	key, c := r.Header.Get("Idempotency-Key"), Charge{}
@@ -61,7 +62,7 @@ func (b *Bank) charge(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // net/http closes the connection
 	default:
 		if first && c.Card == CardSlow {
-			waitFor(r, slow)
+			waitFor(r, b.slow)
 		}
 		answer(w, e)
 	}

@@ -14,7 +14,7 @@ const (
 	CardGood       = "card-good"
 	CardDeclined   = "card-declined"
 	CardLostAnswer = "card-lost-answer" // charged, and then the bank cuts the connection instead of answering
-	CardSlow       = "card-slow"        // charged, and then the bank takes five seconds to answer
+	CardSlow       = "card-slow"        // charged, and then the bank takes its time to answer
 )
 
 // Entry is what the bank has done for a key, once and for all.
