@@ -44,7 +44,7 @@ func openLedger(path string) (*ledger, error) {
 	return l, nil
 }
 
-// load reads what is there. A last line without an end was never answered: it is dropped.
+// load reads what is there. A last line without an end was never answered: the next one takes its place.
 func (l *ledger) load() error {
 	text, err := os.ReadFile(l.file.Name())
 	if err != nil {
@@ -58,7 +58,7 @@ func (l *ledger) load() error {
 		}
 		l.count(&entered)
 	}
-	return l.file.Truncate(l.size)
+	return nil
 }
 
 // enter returns the entry of a key, and makes it if there is none.
