@@ -21,7 +21,10 @@ func deliveryKinds() []Kind {
 }
 
 // deliveryStatements are the names, in queries/, of the statements of outbox and inbox.
-var deliveryStatements = []string{}
+var deliveryStatements = []string{
+	"ReadMessages", "ReadHeld", "DeletePublished", "HoldMessages", "BlameMessages", "BuryUnpublished", "TakeLanes",
+	"ClaimMessages", "LoadMessages", "KeepMessages", "CountFailure", "BuryMessage", "AnnounceMessages",
+}
 
 // isDelivery chooses the statements of outbox and inbox.
 func isDelivery(s pgproxy.Statement) bool {
