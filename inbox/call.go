@@ -110,6 +110,42 @@ func (c *call) blame(ctx context.Context, a *attempt, e ending) [][]*delivery {
 	return [][]*delivery{a.claimed[:i], a.claimed[i+1:]}
 }
 
+// repair sees to what a handler has left that ended the transaction. If it was rolled back, the handler has failed as others do.
+// If a statement of the handler has committed it, so are the messages before it, with their effects; it is a dead letter at once,
+// because what it has committed cannot be undone; and those behind it are written down as handled, and were not: that is taken
+// back. Where it is not known who it was, all of them are dead letters.
+func (c *call) repair(ctx context.Context, a *attempt, e ending) [][]*delivery {
+	committed, err := a.committed(ctx)
+	switch {
+	case err != nil:
+		c.stopped = e.err
+		c.postpone(a.claimed, e.err)
+		return nil
+	case !committed:
+		return c.blame(ctx, a, e)
+	}
+	first, behind := 0, len(a.claimed)
+	if e.culprit == nil && len(a.claimed) == 1 {
+		e.culprit = a.claimed[0]
+	}
+	if e.culprit != nil {
+		first = slices.Index(a.claimed, e.culprit)
+		behind = first + 1
+	}
+	if err := a.release(ctx, a.claimed[first:]); err != nil {
+		c.stopped = e.err
+		c.postpone(a.claimed, e.err)
+		return nil
+	}
+	for _, d := range a.claimed[:first] {
+		d.settle(Outcome{State: Done})
+	}
+	for _, d := range a.claimed[first:behind] {
+		c.registered(ctx, c.registry.bury(ctx, d, d.ID, d.attempts+1, e.err))
+	}
+	return [][]*delivery{a.claimed[behind:]}
+}
+
 func (c *call) fail(ctx context.Context, d *delivery, cause error) {
 	c.data.Failures++
 	c.registered(ctx, c.registry.fail(ctx, d, cause))
