@@ -137,24 +137,15 @@ func (a *attempt) lookUp(ctx context.Context) error {
 
 // learn settles what is known of a message. It reports whether it is to be tried again.
 func (a *attempt) learn(d *delivery, k *store.KnownMessage) (due bool) {
-	d.attempts, d.begun = k.Attempts, k.Begun
+	due, mismatch := d.learn(k)
 	switch {
-	case !k.SameHash:
-		a.refused = append(a.refused, refusal{d, &MismatchError{Source: d.Source, Message: abridged(d.ID), Since: k.Since}})
-	case k.State == store.MessageHandled && d.unknown && k.Since.Equal(d.since):
-		d.settle(Outcome{State: Done})
-	case k.State == store.MessageHandled:
-		d.settle(Outcome{State: Duplicate})
-	case k.State == store.MessageDead:
-		d.settle(Outcome{State: Dead, Err: ErrDead})
-	case k.Pause > 0:
-		d.postpone(k.Pause, ErrWaiting)
-	case d.unfinished() >= a.settings.maxAttempts:
+	case mismatch != nil:
+		a.refused = append(a.refused, refusal{d, mismatch})
+	case due && d.unfinished() >= a.settings.maxAttempts:
 		a.refused = append(a.refused, refusal{d, ErrKilled})
-	default:
-		return true
+		return false
 	}
-	return false
+	return due
 }
 
 // overtakes reports whether the attempt has claimed a message while one of its key that comes before it is not to be handled now.

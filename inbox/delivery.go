@@ -54,6 +54,26 @@ func (d *delivery) unfinished() int {
 	return d.begun
 }
 
+// learn settles what is known of the message, unless it is to be tried again, or is not the one that is known.
+func (d *delivery) learn(k *store.KnownMessage) (due bool, mismatch error) {
+	d.attempts, d.begun = k.Attempts, k.Begun
+	switch {
+	case !k.SameHash:
+		return false, &MismatchError{Source: d.Source, Message: abridged(d.ID), Since: k.Since}
+	case k.State == store.MessageHandled && d.unknown && k.Since.Equal(d.since):
+		d.settle(Outcome{State: Done})
+	case k.State == store.MessageHandled:
+		d.settle(Outcome{State: Duplicate})
+	case k.State == store.MessageDead:
+		d.settle(Outcome{State: Dead, Err: ErrDead})
+	case k.Pause > 0:
+		d.postpone(k.Pause, ErrWaiting)
+	default:
+		return true, nil
+	}
+	return false, nil
+}
+
 // unsettled returns the deliveries that have no outcome yet.
 func unsettled(group []*delivery) []*delivery {
 	var open []*delivery
