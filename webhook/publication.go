@@ -1,0 +1,108 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/idem-go/idem/outbox"
+)
+
+// perEndpoint bounds how many messages to one endpoint are under way at once.
+const perEndpoint = 4
+
+// publication is one call of Publish.
+type publication struct {
+	*Publisher
+	slots  chan struct{} // one for each message that is under way
+	mu     sync.Mutex
+	failed map[string]error
+}
+
+// serve sends the messages of a topic.
+func (c *publication) serve(ctx context.Context, topic string, lanes []lane) {
+	target, err := c.target(ctx, topic)
+	if err != nil {
+		for _, l := range lanes {
+			c.fail(l, err)
+		}
+		return
+	}
+	next := make(chan lane)
+	var senders sync.WaitGroup
+	for range min(perEndpoint, len(lanes)) {
+		senders.Go(func() {
+			for l := range next {
+				c.send(ctx, target, l)
+			}
+		})
+	}
+	for _, l := range lanes {
+		next <- l
+	}
+	close(next)
+	senders.Wait()
+}
+
+// target finds out where a topic goes. That may take a slot's time as well.
+func (c *publication) target(ctx context.Context, topic string) (*target, error) {
+	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer c.end()
+	endpoint, err := c.config.Endpoint(ctx, topic)
+	if err != nil {
+		return nil, fmt.Errorf("webhook: no endpoint for this topic: %w", err)
+	}
+	return c.newTarget(topic, endpoint)
+}
+
+// send sends a lane up to the first message that fails.
+func (c *publication) send(ctx context.Context, t *target, l lane) {
+	for i, m := range l {
+		if err := c.sendOne(ctx, t, m); err != nil {
+			c.fail(l[i:i+1], err)
+			c.fail(l[i+1:], fmt.Errorf("%w: %w", ErrHeldBack, err))
+			return
+		}
+	}
+}
+
+func (c *publication) sendOne(ctx context.Context, t *target, m outbox.Message) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	defer c.end()
+	if err := c.rest.check(t.topic, c.now()); err != nil {
+		return err
+	}
+	err := t.post(ctx, m)
+	if ctx.Err() == nil { // or it is nobody's fault
+		c.rest.note(t.topic, err, c.now())
+	}
+	return err
+}
+
+// begin waits for a slot. When ctx has ended nothing begins.
+func (c *publication) begin(ctx context.Context) error {
+	select {
+	case c.slots <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("webhook: not sent: %w", context.Cause(ctx))
+	}
+	if ctx.Err() != nil {
+		c.end()
+		return fmt.Errorf("webhook: not sent: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+func (c *publication) end() { <-c.slots }
+
+func (c *publication) fail(l lane, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range l {
+		c.failed[m.ID] = err
+	}
+}

@@ -1,0 +1,93 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idem/outbox"
+)
+
+// Endpoint is where webhooks go.
+type Endpoint struct {
+	URL string
+
+	// Secrets sign each webhook, as Standard Webhooks says: each is "whsec_" and the base64 of 24 to 64 bytes. While a secret is
+	// being replaced there are two, and a receiver that knows either is content. One that strangers share is none: every
+	// endpoint has its own.
+	Secrets []string
+}
+
+// PublisherConfig says how a Publisher behaves. Endpoint has to be set.
+type PublisherConfig struct {
+	// Endpoint says where the messages of a topic go: a topic is one endpoint. Who tells several endpoints of the same adds a
+	// message for each, in the same transaction, so that each has its own order, attempts and dead letters. It is asked in
+	// every call, so secrets can be replaced while the relay runs. An error fails the messages of the topic in that call.
+	Endpoint func(ctx context.Context, topic string) (Endpoint, error)
+
+	// Base makes the requests. The default is PublicTransport(), which connects to public addresses alone, and then a URL has
+	// to be https. Who sets Base, for endpoints of their own or for a proxy that guards the way out, says by it what may be
+	// reached.
+	Base http.RoundTripper
+
+	// Timeout bounds one message, a second attempt included. The default is 15 seconds.
+	Timeout time.Duration
+
+	// Concurrency bounds how many messages are under way at once. The default is 32, of which one endpoint has at most 4.
+	Concurrency int
+}
+
+// Publisher sends the messages of an outbox as webhooks. It is an outbox.Publisher, and safe for concurrent use.
+//
+// A webhook is a POST of the payload, with the headers of the message and these: Webhook-Id is the ID of the message, the
+// same in each attempt, and so is Idempotency-Key; Webhook-Timestamp and Webhook-Signature are made for each attempt. The
+// Content-Type is application/json unless the message has another. Topic, key and type are not sent: what a receiver needs of
+// them belongs into the payload, where it is signed.
+//
+// 2xx is published. Anything else fails the message, and those of its key that are behind it. Redirects are not followed.
+// What does not answer, or answers 410, 429, 502, 503 or 504, is away: its other messages fail as well, unsent, and it is left
+// alone for a while, which grows up to a minute, or for as long as it says by Retry-After, up to an hour.
+type Publisher struct {
+	config PublisherConfig
+	rest   rest
+	now    func() time.Time
+}
+
+// NewPublisher returns a Publisher.
+func NewPublisher(config PublisherConfig) (*Publisher, error) {
+	switch {
+	case config.Endpoint == nil:
+		return nil, errors.New("webhook: PublisherConfig.Endpoint has to be set")
+	case config.Timeout < 0 || config.Concurrency < 0:
+		return nil, errors.New("webhook: PublisherConfig: Timeout or Concurrency is negative")
+	}
+	if config.Timeout == 0 {
+		config.Timeout = 15 * time.Second
+	}
+	if config.Concurrency == 0 {
+		config.Concurrency = 32
+	}
+	if config.Base == nil {
+		config.Base = onlyHTTPS{PublicTransport()}
+	}
+	return &Publisher{config: config, now: time.Now}, nil
+}
+
+// ErrHeldBack is why a message was not sent: one before it, of its topic and key, was not published.
+var ErrHeldBack = errors.New("webhook: an earlier message of its key was not published")
+
+// Publish implements outbox.Publisher. Its error is nil or an *outbox.PublishError.
+func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
+	c := &publication{Publisher: p, slots: make(chan struct{}, p.config.Concurrency), failed: map[string]error{}}
+	var topics sync.WaitGroup
+	for topic, lanes := range lanesOf(messages) {
+		topics.Go(func() { c.serve(ctx, topic, lanes) })
+	}
+	topics.Wait()
+	if len(c.failed) > 0 {
+		return &outbox.PublishError{Failed: c.failed}
+	}
+	return nil
+}

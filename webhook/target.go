@@ -1,0 +1,86 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/idem-go/idem/idemclient"
+	"github.com/idem-go/idem/outbox"
+)
+
+// StatusError says that an endpoint has answered, and not by 2xx.
+type StatusError struct {
+	Status     int
+	RetryAfter time.Duration // 0 if it does not say
+}
+
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("webhook: the endpoint has answered %d %s", e.Status, http.StatusText(e.Status))
+}
+
+// target is where the messages of a topic go, in one call.
+type target struct {
+	topic   string
+	url     string
+	client  *http.Client
+	timeout time.Duration
+}
+
+// newTarget refuses an endpoint that nothing could be sent to. An error tells nothing of its URL or its secrets.
+func (p *Publisher) newTarget(topic string, endpoint Endpoint) (*target, error) {
+	secrets, err := newSecrets(endpoint.Secrets, fromBase64)
+	if err != nil {
+		return nil, err
+	}
+	transport := &idemclient.Transport{
+		Base:           &signer{p.config.Base, secrets, p.now},
+		MaxAttempts:    2,
+		AttemptTimeout: -1,           // Timeout bounds them together
+		MaxRetryAfter:  maxAskedRest, // what is longer than Timeout is not waited for
+	}
+	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &target{topic, endpoint.URL, client, p.config.Timeout}, nil
+}
+
+// maxRead is how much of an answer is read, so that its connection can be used again.
+const maxRead = 4 << 10
+
+// post sends a message and returns nil if it was taken.
+func (t *target) post(ctx context.Context, m outbox.Message) error {
+	ctx, cancel := context.WithTimeout(idemclient.WithKey(ctx, m.ID), t.timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url, bytes.NewReader(m.Payload))
+	if err != nil {
+		return errors.New("webhook: the URL of the endpoint is none")
+	}
+	request.Header.Set("Content-Type", "application/json")
+	for name, value := range m.Headers {
+		request.Header.Set(name, value)
+	}
+	request.Header.Set("Webhook-Id", m.ID)
+	request.Header.Del("Idempotency-Key") // the transport's to set
+	response, err := t.client.Do(request)
+	if err != nil {
+		return withoutURL(err)
+	}
+	defer response.Body.Close()
+	_, _ = io.CopyN(io.Discard, response.Body, maxRead) // what it says does not matter
+	if response.StatusCode/100 == 2 {
+		return nil
+	}
+	return &StatusError{response.StatusCode, retryAfter(response.Header)}
+}
+
+// withoutURL takes the URL out of an error of http.Client: its path may be a secret.
+func withoutURL(err error) error {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err
+	}
+	return fmt.Errorf("webhook: the endpoint has not answered: %w", err)
+}
