@@ -1,68 +1,84 @@
 package webhook
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/idem-go/idem/inbox"
 )
 
-// What a provider is told when nothing better is known.
-const comeBack = 5 * time.Second
+// answer tells the provider, and the log, what has become of a request. The log has the endpoint and never an ID.
+type answer struct {
+	w   http.ResponseWriter
+	r   *http.Request
+	log *slog.Logger
+}
 
 // validID reports whether an ID can be a key of the inbox. It may come from a field that nobody has signed.
 func validID(id string) bool {
-	return id != "" && len(id) <= 255 && utf8.ValidString(id) && !strings.ContainsRune(id, 0)
+	return id != "" && len(id) <= 255 && utf8.ValidString(id) && !strings.ContainsFunc(id, unicode.IsControl)
 }
 
-func (h *Handler) refuseBody(w http.ResponseWriter, r *http.Request, err error) {
+func (a answer) wrongMethod() {
+	a.w.Header().Set("Allow", http.MethodPost)
+	http.Error(a.w, "webhooks are sent by POST", http.StatusMethodNotAllowed)
+}
+
+func (a answer) badBody(err error) {
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		h.log(r.Context(), slog.LevelWarn, "a webhook is too large", err)
-		http.Error(w, "the body is too large", http.StatusRequestEntityTooLarge)
+		a.tell(slog.LevelWarn, "a webhook is too large", err)
+		http.Error(a.w, "the body is too large", http.StatusRequestEntityTooLarge)
 		return
 	}
-	http.Error(w, "the body did not arrive as a whole", http.StatusBadRequest)
+	http.Error(a.w, "the body did not arrive as a whole", http.StatusBadRequest)
 }
 
-// refuse tells a stranger nothing: a bad signature and one that is too old have the same answer.
-func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	h.log(r.Context(), slog.LevelWarn, "a webhook was refused", err)
-	http.Error(w, "unauthorized", http.StatusUnauthorized)
+// unverified tells a stranger nothing: a bad signature and one that is too old have the same answer.
+func (a answer) unverified(err error) {
+	a.tell(slog.LevelWarn, "a webhook was refused", err)
+	http.Error(a.w, "unauthorized", http.StatusUnauthorized)
 }
 
-// answer says what has become of an event.
-func (h *Handler) answer(w http.ResponseWriter, r *http.Request, outcome inbox.Outcome, err error) {
-	ctx := r.Context()
+func (a answer) withoutID() {
+	a.tell(slog.LevelWarn, "an event has no valid id", nil)
+	http.Error(a.w, "the event has no valid id", http.StatusBadRequest)
+}
+
+// taken says what has become of an event. What the inbox says of it holds beside an error, too.
+func (a answer) taken(outcome inbox.Outcome, err error) {
+	why := cmp.Or(outcome.Err, err)
 	switch {
-	case errors.Is(err, inbox.ErrMismatch):
-		h.log(ctx, slog.LevelError, "an event differs from what it was", err)
-		http.Error(w, "this event was another", http.StatusConflict)
-	case err != nil && errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		h.log(ctx, slog.LevelDebug, "the provider has gone", err)
-		later(w, comeBack)
-	case err != nil:
-		h.log(ctx, slog.LevelError, "an event could not be taken", err)
-		later(w, comeBack)
 	case outcome.State == inbox.Done, outcome.State == inbox.Duplicate:
-		w.WriteHeader(http.StatusOK)
+		a.w.WriteHeader(http.StatusOK)
+	case outcome.State == inbox.Dead && errors.Is(why, inbox.ErrMismatch):
+		a.tell(slog.LevelError, "an event has the id of another", why)
+		http.Error(a.w, "this id belongs to another event", http.StatusConflict)
 	case outcome.State == inbox.Dead:
-		h.log(ctx, slog.LevelError, "an event is a dead letter", outcome.Err)
-		w.WriteHeader(http.StatusOK)
+		a.tell(slog.LevelError, "an event is a dead letter", why)
+		a.w.WriteHeader(http.StatusOK)
+	case a.r.Context().Err() != nil:
+		a.tell(slog.LevelDebug, "the provider has gone", why)
+		a.later(outcome.RetryAt)
 	default:
-		h.log(ctx, slog.LevelWarn, "an event has had no effect yet", outcome.Err)
-		later(w, time.Until(outcome.RetryAt))
+		a.tell(slog.LevelWarn, "an event has had no effect yet", why)
+		a.later(outcome.RetryAt)
 	}
 }
 
 // later asks the provider to come back, in whole seconds, rounded up.
-func later(w http.ResponseWriter, wait time.Duration) {
-	seconds := max(1, (wait+time.Second-1)/time.Second)
-	w.Header().Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
-	http.Error(w, "not done yet", http.StatusServiceUnavailable)
+func (a answer) later(at time.Time) {
+	wait := max(time.Until(at), time.Second)
+	a.w.Header().Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))
+	http.Error(a.w, "not done yet", http.StatusServiceUnavailable)
+}
+
+func (a answer) tell(level slog.Level, text string, err error) {
+	a.log.Log(a.r.Context(), level, text, "error", err)
 }

@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -76,6 +75,7 @@ func NewHandler(pool *pgxpool.Pool, config HandlerConfig, handle HandlerFunc) (*
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
+	config.Logger = config.Logger.With("consumer", config.Consumer, "source", config.Source)
 	return &Handler{pool, config, handle, time.Now}, nil
 }
 
@@ -85,25 +85,24 @@ func NewHandler(pool *pgxpool.Pool, config HandlerConfig, handle HandlerFunc) (*
 // is known from an event that said something else is 409. Everything else is 503 with a Retry-After: nothing is committed,
 // or it is not known to be.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a := answer{w, r, h.config.Logger}
 	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		http.Error(w, "webhooks are sent by POST", http.StatusMethodNotAllowed)
+		a.wrongMethod()
 		return
 	}
 	body, err := h.read(w, r)
 	if err != nil {
-		h.refuseBody(w, r, err)
+		a.badBody(err)
 		return
 	}
 	event, err := h.verify(r, body)
 	switch {
 	case err != nil:
-		h.refuse(w, r, err)
+		a.unverified(err)
 	case !validID(event.ID):
-		http.Error(w, "the event has no valid id", http.StatusBadRequest)
+		a.withoutID()
 	default:
-		outcome, err := h.take(r, event, body)
-		h.answer(w, r, outcome, err)
+		a.taken(h.take(r, event, body))
 	}
 }
 
@@ -139,9 +138,4 @@ func (h *Handler) take(r *http.Request, event Event, body []byte) (inbox.Outcome
 		again.Body = io.NopCloser(bytes.NewReader(body))
 		return h.handle(tx, again, message)
 	}, h.config.Inbox...)
-}
-
-// log never names an event by its whole ID.
-func (h *Handler) log(ctx context.Context, level slog.Level, text string, err error) {
-	h.config.Logger.Log(ctx, level, text, "consumer", h.config.Consumer, "source", h.config.Source, "error", err)
 }

@@ -31,15 +31,3 @@ func unixTime(digits string) (time.Time, error) {
 	}
 	return time.Unix(seconds, 0), nil
 }
-
-// retryAfter is for how long an answer asks to be left alone. What cannot be read, and what is past, is no time.
-func retryAfter(header http.Header) time.Duration {
-	value := strings.TrimSpace(header.Get("Retry-After"))
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
-	}
-	if date, err := http.ParseTime(value); err == nil {
-		return max(0, time.Until(date))
-	}
-	return 0
-}

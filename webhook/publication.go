@@ -2,19 +2,26 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/idem-go/idem/outbox"
 )
 
+// ErrHeldBack is why a message was not sent: one before it, of its topic and key, was not published.
+var ErrHeldBack = errors.New("webhook: an earlier message of its key was not published")
+
 // perEndpoint bounds how many messages to one endpoint are under way at once.
 const perEndpoint = 4
 
 // publication is one call of Publish.
 type publication struct {
-	*Publisher
-	slots  chan struct{} // one for each message that is under way
+	endpoint func(ctx context.Context, topic string) (Endpoint, error)
+	sender   sender
+	rest     *rest
+	slots    chan struct{} // one for each message that is under way
+
 	mu     sync.Mutex
 	failed map[string]error
 }
@@ -50,11 +57,11 @@ func (c *publication) target(ctx context.Context, topic string) (*target, error)
 		return nil, err
 	}
 	defer c.end()
-	endpoint, err := c.config.Endpoint(ctx, topic)
+	endpoint, err := c.endpoint(ctx, topic)
 	if err != nil {
 		return nil, fmt.Errorf("webhook: no endpoint for this topic: %w", err)
 	}
-	return c.newTarget(topic, endpoint)
+	return c.sender.target(topic, endpoint)
 }
 
 // send sends a lane up to the first message that fails.
@@ -73,12 +80,12 @@ func (c *publication) sendOne(ctx context.Context, t *target, m outbox.Message) 
 		return err
 	}
 	defer c.end()
-	if err := c.rest.check(t.topic, c.now()); err != nil {
+	if err := c.rest.check(t.topic, c.sender.now()); err != nil {
 		return err
 	}
 	err := t.post(ctx, m)
 	if ctx.Err() == nil { // or it is nobody's fault
-		c.rest.note(t.topic, err, c.now())
+		c.rest.note(t.topic, err, c.sender.now())
 	}
 	return err
 }

@@ -10,16 +10,6 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// Endpoint is where webhooks go.
-type Endpoint struct {
-	URL string
-
-	// Secrets sign each webhook, as Standard Webhooks says: each is "whsec_" and the base64 of 24 to 64 bytes. While a secret is
-	// being replaced there are two, and a receiver that knows either is content. One that strangers share is none: every
-	// endpoint has its own.
-	Secrets []string
-}
-
 // PublisherConfig says how a Publisher behaves. Endpoint has to be set.
 type PublisherConfig struct {
 	// Endpoint says where the messages of a topic go: a topic is one endpoint. Who tells several endpoints of the same adds a
@@ -51,8 +41,8 @@ type PublisherConfig struct {
 // alone for a while, which grows up to a minute, or for as long as it says by Retry-After, up to an hour.
 type Publisher struct {
 	config PublisherConfig
+	sender sender
 	rest   rest
-	now    func() time.Time
 }
 
 // NewPublisher returns a Publisher.
@@ -72,15 +62,15 @@ func NewPublisher(config PublisherConfig) (*Publisher, error) {
 	if config.Base == nil {
 		config.Base = onlyHTTPS{PublicTransport()}
 	}
-	return &Publisher{config: config, now: time.Now}, nil
+	return &Publisher{config: config, sender: sender{config.Base, config.Timeout, time.Now}}, nil
 }
-
-// ErrHeldBack is why a message was not sent: one before it, of its topic and key, was not published.
-var ErrHeldBack = errors.New("webhook: an earlier message of its key was not published")
 
 // Publish implements outbox.Publisher. Its error is nil or an *outbox.PublishError.
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
-	c := &publication{Publisher: p, slots: make(chan struct{}, p.config.Concurrency), failed: map[string]error{}}
+	c := &publication{
+		endpoint: p.config.Endpoint, sender: p.sender, rest: &p.rest,
+		slots: make(chan struct{}, p.config.Concurrency), failed: map[string]error{},
+	}
 	var topics sync.WaitGroup
 	for topic, lanes := range lanesOf(messages) {
 		topics.Go(func() { c.serve(ctx, topic, lanes) })

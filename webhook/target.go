@@ -14,14 +14,11 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// StatusError says that an endpoint has answered, and not by 2xx.
-type StatusError struct {
-	Status     int
-	RetryAfter time.Duration // 0 if it does not say
-}
-
-func (e *StatusError) Error() string {
-	return fmt.Sprintf("webhook: the endpoint has answered %d %s", e.Status, http.StatusText(e.Status))
+// sender is how webhooks are sent, wherever they go.
+type sender struct {
+	base    http.RoundTripper
+	timeout time.Duration
+	now     func() time.Time
 }
 
 // target is where the messages of a topic go, in one call.
@@ -32,20 +29,20 @@ type target struct {
 	timeout time.Duration
 }
 
-// newTarget refuses an endpoint that nothing could be sent to. An error tells nothing of its URL or its secrets.
-func (p *Publisher) newTarget(topic string, endpoint Endpoint) (*target, error) {
+// target refuses an endpoint whose webhooks could not be signed. An error tells nothing of its secrets.
+func (s sender) target(topic string, endpoint Endpoint) (*target, error) {
 	secrets, err := newSecrets(endpoint.Secrets, fromBase64)
 	if err != nil {
 		return nil, err
 	}
 	transport := &idemclient.Transport{
-		Base:           &signer{p.config.Base, secrets, p.now},
+		Base:           &signer{s.base, secrets, s.now},
 		MaxAttempts:    2,
 		AttemptTimeout: -1,           // Timeout bounds them together
 		MaxRetryAfter:  maxAskedRest, // what is longer than Timeout is not waited for
 	}
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return &target{topic, endpoint.URL, client, p.config.Timeout}, nil
+	return &target{topic, endpoint.URL, client, s.timeout}, nil
 }
 
 // maxRead is how much of an answer is read, so that its connection can be used again.
