@@ -199,7 +199,7 @@ func TestHeaderThatIsAlteredIsRefused(t *testing.T) {
 		"standard: no version":          {"StandardWebhooks", set("Webhook-Signature", "g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=")},
 		"standard: another version":     {"StandardWebhooks", set("Webhook-Signature", "v1a,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=")},
 		"standard: a good one cut off":  {"StandardWebhooks", set("Webhook-Signature", "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1A==")},
-		"standard: other spare bits":   {"StandardWebhooks", set("Webhook-Signature", "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OF=")},
+		"standard: other spare bits":    {"StandardWebhooks", set("Webhook-Signature", "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OF=")},
 		"standard: other names":         {"Svix", func(r *http.Request) { r.Header = standardDelivery.request().Header }},
 		"stripe: no field":              {"Stripe", without("Stripe-Signature")},
 		"stripe: two fields":            {"Stripe", add("Stripe-Signature", good(stripeDelivery, "Stripe-Signature"))},
