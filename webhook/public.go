@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -9,10 +8,6 @@ import (
 	"syscall"
 	"time"
 )
-
-// ErrNotPublic says that a URL leads to an address that is not public, or is not https: to a machine that a stranger has no
-// business with.
-var ErrNotPublic = errors.New("webhook: the URL does not lead to a public address by https")
 
 // PublicTransport returns a transport for URLs that strangers give. It looks at the address that it connects to, after the
 // name was resolved, so no name and no redirect leads to the machine itself, the network it is in, or a cloud's metadata. It

@@ -2,15 +2,12 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/idem-go/idem/outbox"
 )
-
-// ErrHeldBack is why a message was not sent: one before it, of its topic and key, was not published.
-var ErrHeldBack = errors.New("webhook: an earlier message of its key was not published")
 
 // perEndpoint bounds how many messages to one endpoint are under way at once.
 const perEndpoint = 4
@@ -21,6 +18,7 @@ type publication struct {
 	sender   sender
 	rest     *rest
 	slots    chan struct{} // one for each message that is under way
+	timeout  time.Duration // of a message
 
 	mu     sync.Mutex
 	failed map[string]error
@@ -83,23 +81,28 @@ func (c *publication) sendOne(ctx context.Context, t *target, m outbox.Message) 
 	if err := c.rest.check(t.topic, c.sender.now()); err != nil {
 		return err
 	}
-	err := t.post(ctx, m)
-	if ctx.Err() == nil { // or it is nobody's fault
-		c.rest.note(t.topic, err, c.sender.now())
+	err := t.post(ctx, m, c.timeout)
+	if ctx.Err() != nil { // that is nobody's fault
+		return err
 	}
-	return err
+	c.rest.note(t.topic, err, c.sender.now())
+	return blaming(err)
 }
 
-// begin waits for a slot. When ctx has ended nothing begins.
+// begin waits for a slot. When ctx has ended nothing begins, and nothing that it may cut off.
 func (c *publication) begin(ctx context.Context) error {
 	select {
 	case c.slots <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("webhook: not sent: %w", context.Cause(ctx))
+		return fmt.Errorf("webhook: not sent: %w", ctx.Err())
 	}
-	if ctx.Err() != nil {
+	err := ctx.Err()
+	if deadline, bounded := ctx.Deadline(); bounded && time.Until(deadline) < c.timeout {
+		err = context.DeadlineExceeded
+	}
+	if err != nil {
 		c.end()
-		return fmt.Errorf("webhook: not sent: %w", context.Cause(ctx))
+		return fmt.Errorf("webhook: not sent: %w", err)
 	}
 	return nil
 }

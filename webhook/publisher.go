@@ -22,14 +22,16 @@ type PublisherConfig struct {
 	// reached.
 	Base http.RoundTripper
 
-	// Timeout bounds one message, a second attempt included. The default is 15 seconds.
+	// Timeout bounds one message, a second attempt included. The default is 15 seconds. It is never more than half of what
+	// outbox.RelayConfig.PublishTimeout gives to a call.
 	Timeout time.Duration
 
-	// Concurrency bounds how many messages are under way at once. The default is 32, of which one endpoint has at most 4.
+	// Concurrency bounds how many messages of a call are under way at once. The default is 32, of which one endpoint has at
+	// most 4. Each stream of a relay makes calls of its own.
 	Concurrency int
 }
 
-// Publisher sends the messages of an outbox as webhooks. It is an outbox.Publisher, and safe for concurrent use.
+// Publisher sends the messages of an outbox as webhooks. It is an outbox.OrderKeeper, and safe for concurrent use.
 //
 // A webhook is a POST of the payload, with the headers of the message and these: Webhook-Id is the ID of the message, the
 // same in each attempt, and so is Idempotency-Key; Webhook-Timestamp and Webhook-Signature are made for each attempt. The
@@ -44,6 +46,8 @@ type Publisher struct {
 	sender sender
 	rest   rest
 }
+
+var _ outbox.OrderKeeper = (*Publisher)(nil)
 
 // NewPublisher returns a Publisher.
 func NewPublisher(config PublisherConfig) (*Publisher, error) {
@@ -62,14 +66,14 @@ func NewPublisher(config PublisherConfig) (*Publisher, error) {
 	if config.Base == nil {
 		config.Base = onlyHTTPS{PublicTransport()}
 	}
-	return &Publisher{config: config, sender: sender{config.Base, config.Timeout, time.Now}}, nil
+	return &Publisher{config: config, sender: sender{config.Base, time.Now}}, nil
 }
 
 // Publish implements outbox.Publisher. Its error is nil or an *outbox.PublishError.
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
 	c := &publication{
 		endpoint: p.config.Endpoint, sender: p.sender, rest: &p.rest,
-		slots: make(chan struct{}, p.config.Concurrency), failed: map[string]error{},
+		slots: make(chan struct{}, p.config.Concurrency), timeout: p.timeout(ctx), failed: map[string]error{},
 	}
 	var topics sync.WaitGroup
 	for topic, lanes := range lanesOf(messages) {
@@ -81,3 +85,15 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 	}
 	return nil
 }
+
+// timeout is that of a message. It is over well before ctx is: what does not answer has to be named as the one that failed, or
+// the relay takes the end of its call for nobody's fault, and comes back with the same messages for ever.
+func (p *Publisher) timeout(ctx context.Context) time.Duration {
+	if deadline, bounded := ctx.Deadline(); bounded {
+		return min(p.config.Timeout, time.Until(deadline)/2)
+	}
+	return p.config.Timeout
+}
+
+// KeepsOrder implements outbox.OrderKeeper.
+func (p *Publisher) KeepsOrder() bool { return true }

@@ -426,22 +426,6 @@ func TestAnswerIsReadUpToALimit(t *testing.T) {
 	}
 }
 
-// The receiver does not say a word, to the message and to those behind it.
-func TestEndpointThatDoesNotAnswerFailsItsMessagesInTime(t *testing.T) {
-	t.Parallel()
-	release := make(chan struct{})
-	rec := newReceiver(t, func(http.ResponseWriter, *http.Request) { <-release })
-	t.Cleanup(func() { close(release) })
-	p := newPublisher(t, map[string]webhook.Endpoint{"t": rec.endpoint()}, func(c *webhook.PublisherConfig) { c.Timeout = 50 * time.Millisecond })
-	failed := wantFailed(t, p.Publish(t.Context(), []outbox.Message{message("t", "k", 1), message("t", "k", 2)}), "t/k/1", "t/k/2")
-	if !errors.Is(failed["t/k/1"], context.DeadlineExceeded) || !errors.Is(failed["t/k/2"], webhook.ErrHeldBack) {
-		t.Error(failed)
-	}
-	if err := p.Publish(t.Context(), []outbox.Message{message("t", "k", 1)}); !errors.Is(err, webhook.ErrAway) && !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
-}
-
 func TestEndOfTheContextIsNoFaultOfTheEndpoint(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -10,9 +10,6 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// ErrAway is why a message was not sent: its endpoint did not answer, or has asked to be left alone, a short while ago.
-var ErrAway = errors.New("webhook: the endpoint is away")
-
 // For how long an endpoint that is away is left alone.
 const (
 	minRest      = time.Second

@@ -18,6 +18,9 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("webhook: the endpoint has answered %d %s", e.Status, http.StatusText(e.Status))
 }
 
+// Class is that of a dead letter.
+func (e *StatusError) Class() string { return "status " + strconv.Itoa(e.Status) }
+
 // retryAfter is for how long an answer asks to be left alone. What cannot be read, and what is past, is no time.
 func retryAfter(header http.Header) time.Duration {
 	value := strings.TrimSpace(header.Get("Retry-After"))

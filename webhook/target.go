@@ -16,17 +16,15 @@ import (
 
 // sender is how webhooks are sent, wherever they go.
 type sender struct {
-	base    http.RoundTripper
-	timeout time.Duration
-	now     func() time.Time
+	base http.RoundTripper
+	now  func() time.Time
 }
 
 // target is where the messages of a topic go, in one call.
 type target struct {
-	topic   string
-	url     string
-	client  *http.Client
-	timeout time.Duration
+	topic  string
+	url    string
+	client *http.Client
 }
 
 // target refuses an endpoint whose webhooks could not be signed. An error tells nothing of its secrets.
@@ -38,19 +36,19 @@ func (s sender) target(topic string, endpoint Endpoint) (*target, error) {
 	transport := &idemclient.Transport{
 		Base:           &signer{s.base, secrets, s.now},
 		MaxAttempts:    2,
-		AttemptTimeout: -1,           // Timeout bounds them together
+		AttemptTimeout: -1,           // the timeout of the message bounds them together
 		MaxRetryAfter:  maxAskedRest, // what is longer than Timeout is not waited for
 	}
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return &target{topic, endpoint.URL, client, s.timeout}, nil
+	return &target{topic, endpoint.URL, client}, nil
 }
 
 // maxRead is how much of an answer is read, so that its connection can be used again.
 const maxRead = 4 << 10
 
 // post sends a message and returns nil if it was taken.
-func (t *target) post(ctx context.Context, m outbox.Message) error {
-	ctx, cancel := context.WithTimeout(idemclient.WithKey(ctx, m.ID), t.timeout)
+func (t *target) post(ctx context.Context, m outbox.Message, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(idemclient.WithKey(ctx, m.ID), timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url, bytes.NewReader(m.Payload))
 	if err != nil {
