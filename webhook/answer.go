@@ -21,8 +21,8 @@ type answer struct {
 	log *slog.Logger
 }
 
-// validID reports whether an ID can be a key of the inbox. It may come from a field that nobody has signed.
-func validID(id string) bool {
+// validName reports whether the inbox can know an event by its ID, which may come from a field that nobody has signed.
+func validName(id string) bool {
 	return id != "" && len(id) <= 255 && utf8.ValidString(id) && !strings.ContainsFunc(id, unicode.IsControl)
 }
 

@@ -59,12 +59,15 @@ func NewHandler(pool *pgxpool.Pool, config HandlerConfig, handle HandlerFunc) (*
 	switch {
 	case pool == nil || handle == nil:
 		return nil, errors.New("webhook: NewHandler: the pool or the function is nil")
-	case config.Consumer == "" || config.Source == "":
-		return nil, errors.New("webhook: HandlerConfig: Consumer and Source have to be set")
+	case !validName(config.Consumer) || !validName(config.Source):
+		return nil, errors.New("webhook: HandlerConfig: Consumer and Source have 1 to 255 bytes of text")
 	case config.Verifier == nil:
 		return nil, errors.New("webhook: HandlerConfig.Verifier has to be set: whoever knows the URL could deliver anything")
 	case config.Tolerance < 0 || config.MaxBody < 0:
 		return nil, fmt.Errorf("webhook: HandlerConfig: Tolerance %v or MaxBody %d is negative", config.Tolerance, config.MaxBody)
+	}
+	if err := inbox.CheckOptions(config.Inbox...); err != nil {
+		return nil, fmt.Errorf("webhook: HandlerConfig.Inbox: %w", err)
 	}
 	if config.Tolerance == 0 {
 		config.Tolerance = 5 * time.Minute
@@ -99,7 +102,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil:
 		a.unverified(err)
-	case !validID(event.ID):
+	case !validName(event.ID):
 		a.withoutID()
 	default:
 		a.taken(h.take(r, event, body))

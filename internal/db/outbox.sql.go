@@ -74,7 +74,7 @@ func (q *Queries) BlameMessages(ctx context.Context, arg BlameMessagesParams) er
 	return err
 }
 
-const BuryMessage = `-- name: BuryMessage :exec
+const BuryUnpublished = `-- name: BuryUnpublished :exec
 WITH gone AS (
     DELETE FROM idem.outbox
     WHERE held OPERATOR(pg_catalog.=) ANY ('{f,t}'::pg_catalog.bool[]) AND seq OPERATOR(pg_catalog.=) $7::pg_catalog.int8
@@ -90,7 +90,7 @@ SET key = EXCLUDED.key, type = EXCLUDED.type, payload = EXCLUDED.payload, header
     class = EXCLUDED.class, reason = EXCLUDED.reason, attempts = EXCLUDED.attempts, created_at = EXCLUDED.created_at, died_at = EXCLUDED.died_at
 `
 
-type BuryMessageParams struct {
+type BuryUnpublishedParams struct {
 	Payload  []byte
 	Headers  pgtype.Text
 	SealedBy pgtype.Text
@@ -100,9 +100,9 @@ type BuryMessageParams struct {
 	Seq      int64
 }
 
-// BuryMessage makes a message a dead letter.
-func (q *Queries) BuryMessage(ctx context.Context, arg BuryMessageParams) error {
-	_, err := q.db.Exec(ctx, BuryMessage,
+// BuryUnpublished makes a message a dead letter.
+func (q *Queries) BuryUnpublished(ctx context.Context, arg BuryUnpublishedParams) error {
+	_, err := q.db.Exec(ctx, BuryUnpublished,
 		arg.Payload,
 		arg.Headers,
 		arg.SealedBy,
@@ -164,7 +164,7 @@ func (q *Queries) KeepPublished(ctx context.Context, arg KeepPublishedParams) er
 const LimitRelay = `-- name: LimitRelay :one
 SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::pg_catalog.text::pg_catalog.int8 AS xmin,
        pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::pg_catalog.text::pg_catalog.int8 AS xmax,
-       pg_catalog.set_config('statement_timeout', '30s', true)::pg_catalog.text AS work_limit,
+       pg_catalog.set_config('statement_timeout', '5min', true)::pg_catalog.text AS work_limit,
        pg_catalog.set_config('lock_timeout', '10s', true)::pg_catalog.text AS lock_limit,
        pg_catalog.set_config('enable_seqscan', 'off', true)::pg_catalog.text AS seqscan,
        pg_catalog.set_config('enable_bitmapscan', 'off', true)::pg_catalog.text AS bitmapscan,
