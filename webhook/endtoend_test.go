@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/outbox"
 	"github.com/idem-go/idem/webhook"
 )
@@ -144,5 +146,125 @@ func TestOrderOfAKeyIsKeptThroughFailures(t *testing.T) {
 	}
 	if diff := cmp.Diff(byKey(ids), byKey(p.events())); diff != "" {
 		t.Errorf("the effects, in their order (-want +got):\n%s", diff)
+	}
+}
+
+// Every third answer is lost after the effect, the relay is stopped in the middle and another goes on, and the secret is replaced
+// meanwhile.
+func TestWhatIsInTheOutboxArrivesOnceAndInOrder(t *testing.T) {
+	t.Parallel()
+	p := newPartner(t)
+	p.knows(standardSecret, otherSecret)
+	var requests atomic.Int64
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1)%3 == 0 {
+			w.WriteHeader(http.StatusInternalServerError)
+			w = httptest.NewRecorder()
+		}
+		p.handler.Load().ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	var secret atomic.Value
+	secret.Store(standardSecret)
+	publisher := newPublisher(t, nil, func(c *webhook.PublisherConfig) {
+		c.Endpoint = func(context.Context, string) (webhook.Endpoint, error) {
+			return webhook.Endpoint{URL: front.URL, Secrets: []string{secret.Load().(string)}}, nil
+		}
+	})
+	sender := pgtest.New(t)
+	const keys, each = 4, 15
+	want := map[string][]string{}
+	add := func(from, to int) {
+		err := pgx.BeginFunc(t.Context(), sender, func(tx pgx.Tx) error {
+			for n := from; n < to; n++ {
+				for k := range keys {
+					key, payload := fmt.Sprint(k), fmt.Sprintf(`"%d/%d"`, k, n)
+					if err := outbox.Add(t.Context(), tx, outbox.Message{Topic: "partner", Key: key, Payload: []byte(payload)}); err != nil {
+						return err
+					}
+					want[key] = append(want[key], payload)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	relay := func(until func() bool) {
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			ended <- outbox.NewRelay(sender, publisher, outbox.RelayConfig{
+				MaxAttempts: 1_000_000, MinPause: time.Millisecond, MaxPause: 10 * time.Millisecond, Poll: 20 * time.Millisecond, Logger: quiet,
+			}).Run(ctx)
+		}()
+		for !until() {
+			time.Sleep(5 * time.Millisecond)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	add(0, each/2)
+	relay(func() bool { return p.payments() > keys })
+	secret.Store(otherSecret)
+	add(each/2, each)
+	relay(func() bool { return p.payments() == keys*each })
+
+	got := map[string][]string{}
+	rows, err := p.pool.Query(t.Context(), "select convert_from(payload, 'UTF8') from payments order by ctid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	payloads, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, payload := range payloads {
+		got[payload[1:2]] = append(got[payload[1:2]], payload)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the effects of each key, in their order (-want +got):\n%s", diff)
+	}
+}
+
+// 410 says that nobody wants them any more. The other topic has the same keys, and waits for nothing.
+func TestWebhooksThatNobodyWantsAreDeadLettersAndHoldBackNobodyElse(t *testing.T) {
+	t.Parallel()
+	gone, works := newReceiver(t, status(http.StatusGone)), newReceiver(t, nil)
+	publisher := newPublisher(t, map[string]webhook.Endpoint{"gone": gone.endpoint(), "works": works.endpoint()})
+	sender := pgtest.New(t)
+	err := pgx.BeginFunc(t.Context(), sender, func(tx pgx.Tx) error {
+		for n := range 5 {
+			err := outbox.Add(t.Context(), tx,
+				outbox.Message{Topic: "gone", Key: "k", Payload: fmt.Append(nil, n)}, outbox.Message{Topic: "works", Key: "k", Payload: fmt.Append(nil, n)})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended, dead := make(chan error), make(chan outbox.DeadLetter, 5)
+	go func() {
+		ended <- outbox.NewRelay(sender, publisher, outbox.RelayConfig{
+			MaxAttempts: 1, Poll: 20 * time.Millisecond, Logger: quiet, OnDead: func(d outbox.DeadLetter) { dead <- d },
+		}).Run(ctx)
+	}()
+	first := <-dead
+	for len(works.ids()) < 5 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if first.Class != "status 410" || strings.Contains(first.Reason, gone.URL) {
+		t.Errorf("%+v", first)
 	}
 }
