@@ -30,8 +30,8 @@ const (
 	MaxRest     = maxRest
 )
 
-// NoteAway tells the Publisher that an endpoint has answered 503, and returns how many it remembers.
-func (p *Publisher) NoteAway(topic string, now time.Time) int {
-	p.rest.note(topic, &StatusError{Status: 503}, now)
+// Note tells the Publisher how an attempt has ended, and returns how many endpoints it remembers.
+func (p *Publisher) Note(topic string, err error, now time.Time) int {
+	p.rest.note(topic, err, now)
 	return len(p.rest.away)
 }

@@ -246,7 +246,7 @@ func TestNumberOfSignaturesIsBounded(t *testing.T) {
 	if _, err := v.Verify(few, []byte(standardDelivery.body)); err != nil {
 		t.Error(err)
 	}
-	wantRefused(t, v, standardDelivery.request(set("Webhook-Signature", strings.Repeat(bad, 100_000)+good)), standardDelivery.body)
+	wantRefused(t, v, standardDelivery.request(set("Webhook-Signature", strings.Repeat(bad, 10_000)+good)), standardDelivery.body)
 }
 
 func TestSecretThatWouldVerifyNothingOrEverythingIsRefused(t *testing.T) {
