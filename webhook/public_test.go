@@ -45,18 +45,22 @@ func TestPublisherConnectsToPublicAddressesAlone(t *testing.T) {
 		secure.URL, plain.URL, "https://localhost:" + port, "https://[::1]:" + port, "https://[::ffff:127.0.0.1]:" + port, "https://2130706433:" + port,
 		"https://0x7f.1:" + port, "https://0:" + port, "http://example.com", "ftp://example.com", "file:///etc/passwd", "https://user:secret@127.0.0.1:" + port,
 	} {
-		p, err := webhook.NewPublisher(webhook.PublisherConfig{Endpoint: func(context.Context, string) (webhook.Endpoint, error) {
-			return webhook.Endpoint{URL: url, Secrets: []string{standardSecret}}, nil
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = p.Publish(t.Context(), []outbox.Message{message("t", "k", 1)})
-		failed := wantFailed(t, err, "t/k/1")["t/k/1"]
-		byName := strings.Contains(url, "2130706433") || strings.Contains(url, "0x7f") || strings.Contains(url, "//0:") // may not resolve at all
-		if !byName && !errors.Is(failed, webhook.ErrNotPublic) || strings.Contains(failed.Error(), "secret") {
-			t.Errorf("%s: %v", url, failed)
-		}
+		t.Run(url, func(t *testing.T) {
+			t.Parallel()
+			p, err := webhook.NewPublisher(webhook.PublisherConfig{Endpoint: func(context.Context, string) (webhook.Endpoint, error) {
+				return webhook.Endpoint{URL: url, Secrets: []string{standardSecret}}, nil
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = p.Publish(t.Context(), []outbox.Message{message("t", "k", 1)})
+			failed := wantFailed(t, err, "t/k/1")["t/k/1"]
+			// A name like these may not resolve, and there may be no IPv6: then it is not even tried.
+			untried := strings.Contains(url, "2130706433") || strings.Contains(url, "0x7f") || strings.Contains(url, "//0:") || strings.Contains(url, "[::1]")
+			if !untried && !errors.Is(failed, webhook.ErrNotPublic) || strings.Contains(failed.Error(), "secret") {
+				t.Error(failed)
+			}
+		})
 	}
 }
 
