@@ -35,9 +35,7 @@ type Hand[D any] struct {
 func (h *Hand[D]) Put(held *Held[D]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	i, found := slices.BinarySearchFunc(h.held, held, func(a, b *Held[D]) int {
-		return cmp.Or(cmp.Compare(a.Part, b.Part), cmp.Compare(a.Seq, b.Seq))
-	})
+	i, found := h.find(held.place())
 	if found {
 		held.until = h.held[i].until
 		h.held[i] = held
@@ -93,15 +91,36 @@ func (h *Hand[D]) Round(ctx context.Context, ready []*Held[D], handle Handle, se
 		held.Message.Deliveries++
 	}
 	outcomes, err := handle(ctx, messages)
-	gone := map[*Held[D]]bool{}
+	gone := map[place]bool{}
 	for i, outcome := range outcomes {
 		if h.Ordered && outcome.State == inbox.Retry {
-			ready[i].until = outcome.RetryAt
+			h.wait(ready[i].place(), outcome.RetryAt)
 			continue
 		}
 		settle(ready[i], outcome)
-		gone[ready[i]] = true
+		gone[ready[i].place()] = true
 	}
-	h.Drop(func(held *Held[D]) bool { return gone[held] })
+	h.Drop(func(held *Held[D]) bool { return gone[held.place()] })
 	return err
+}
+
+func (h *Hand[D]) wait(p place, until time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if i, found := h.find(p); found {
+		h.held[i].until = until
+	}
+}
+
+type place struct {
+	part string
+	seq  uint64
+}
+
+func (h *Held[D]) place() place { return place{h.Part, h.Seq} }
+
+func (h *Hand[D]) find(p place) (int, bool) {
+	return slices.BinarySearchFunc(h.held, p, func(held *Held[D], p place) int {
+		return cmp.Or(cmp.Compare(held.Part, p.part), cmp.Compare(held.Seq, p.seq))
+	})
 }
