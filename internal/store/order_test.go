@@ -28,6 +28,8 @@ var asSent = map[string]string{
 	"Owner": "11", "Undoing": "true", "Cancel": "true", "Forget": "false", "Unknown": "true", "Step": "the step", "Seq": "12", "Pause": "13000000 microseconds", "Tries": "14", "Epoch": "15",
 	"Kind": "call", "Outcome": "waiting", "Value": "the value", "Room": "16", "Reason": "the reason", "Instance": "17",
 	"Name": "the name", "Sweeper": "77777777-7777-4888-8999-000000000000", "Absence": "15s", "Rest": "16s", "WaitingFor": "the vacuum",
+	"Consumer": "the consumer", "Source": "so\\ur\"ce", "ID": "the id", "Sources": `{"so\\ur\"ce"}`, "Ids": `{"the id"}`, "Keys": `{"the key"}`,
+	"Hashes": string(append([]byte{1, 2, 3}, make([]byte, 29)...)), "Retention": "90000000 microseconds", "Attempts": "18", "Payload": "the payload", "Class": "the class",
 	"Part": "the part", "Relation": "the relation", "Block": "1000", "Pages": "1001", "TotalPages": "1002",
 	"Deleted": "1003", "Kept": "1004", "Skipped": "1005", "LockLimit": "1006", "WorkLimit": "1007", "IdleLimit": "1008", "Oid": "1009",
 }
@@ -35,6 +37,8 @@ var asSent = map[string]string{
 // differently are the parameters of one verb that other verbs use for something else.
 var differently = map[string]map[string]string{
 	"Hold":             {"Room": "1000 years"},
+	"BeginMessages":    {"Patience": "1500"},
+	"FailingMessages":  {"Sources": `{"s1","s2"}`, "Keys": `{"k1","k2"}`},
 	"BeginOperation":   {"Ttl": "90000000"},
 	"AdvanceOperation": {"State": "running"},
 }
@@ -50,8 +54,9 @@ var answers = map[string]any{
 	"Idle": "5", "Pause": "2", "Count": "3", "Patience": "10s", "Unlimited": "0",
 	"DueAt": moment(6), "WakeAt": moment(7), "RecordedAt": moment(8),
 	"Status": int32(201), "One": int32(1), "Header": []byte(`{"C":["d"]}`), "Body": []byte{0, '\\', 'x', 255}, "SealedBy": "the key it is sealed with",
+	"Source": "its source", "ID": "its id", "Begun": int32(27),
 	"Quoted": "the quoted name", "Part": "the next part", "Relation": int64(2000), "Block": int64(2001),
-	"Pages": int64(2002), "TotalPages": int64(2003), "LastPages": int64(2004), "LastDeleted": int64(2005),
+	"Pages": int64(2002), "TotalPages": int64(2003), "LastPages": int64(2004), "LastDeleted": int64(2005), "Remaining": int64(2009),
 	"Lag": int64(2006), "Standby": "the standby", "Hidden": int64(2007), "Dead": int64(2008),
 	"CreatedAt": moment(1), "CompletedAt": moment(2), "ExpiresAt": moment(3), "LoadedAt": moment(4), "Since": moment(5),
 }
@@ -154,6 +159,33 @@ var verbs = []struct {
 	{"RenewLease", RenewLease{Instance: 17, TTL: 90 * time.Second}, renewLease, db.RenewLease, db.RenewLeaseParams{}, nil,
 		RenewLease{Instance: 17, TTL: 90 * time.Second}},
 	{"EndLease", EndLease{Instance: 17}, endLease, db.EndLease, struct{ Instance int32 }{}, nil, EndLease{Instance: 17}},
+	{"BeginMessages", &BeginMessages{OperationID: sampleID, Patience: 1500 * time.Millisecond}, beginMessages, db.BeginMessages, db.BeginMessagesParams{},
+		db.BeginMessagesRow{}, &BeginMessages{OperationID: sampleID, Patience: 1500 * time.Millisecond, Previous: "the previous claim"}},
+	{"ClaimMessages", &ClaimMessages{Messages: sampleMessages, Retention: 90 * time.Second}, claimMessages, db.ClaimMessages, db.ClaimMessagesParams{},
+		db.ClaimMessagesRow{}, &ClaimMessages{Messages: sampleMessages, Retention: 90 * time.Second, Claimed: []MessageID{knownID}, At: at(5)}},
+	{"LoadMessages", &LoadMessages{Messages: sampleMessages}, loadMessages, db.LoadMessages, db.LoadMessagesParams{}, db.LoadMessagesRow{},
+		&LoadMessages{Messages: sampleMessages, Known: []KnownMessage{{MessageID: knownID, SameHash: true, State: "completed", Attempts: 24, Begun: 27,
+			Pause: 2009 * time.Microsecond, Since: at(5)}}}},
+	{"ResumeMessages", &ResumeMessages{Messages: sampleMessages, Retention: 90 * time.Second}, resumeMessages, db.ResumeMessages, db.ResumeMessagesParams{},
+		db.ResumeMessagesRow{}, &ResumeMessages{Messages: sampleMessages, Retention: 90 * time.Second, Resumed: []MessageID{knownID}, At: at(5)}},
+	{"KeepMessages", &KeepMessages{OperationID: sampleID}, keepMessages, db.KeepMessages, struct{ OperationID string }{}, struct{ One int32 }{},
+		&KeepMessages{OperationID: sampleID, Kept: true}},
+	{"ReleaseMessages", ReleaseMessages{Messages: sampleMessages, At: at(7)}, releaseMessages, db.ReleaseMessages, db.ReleaseMessagesParams{}, nil,
+		ReleaseMessages{Messages: sampleMessages, At: at(7)}},
+	{"AnnounceMessages", &AnnounceMessages{Messages: sampleMessages, Keys: []string{"the key"}, Retention: 90 * time.Second}, announceMessages,
+		db.AnnounceMessages, db.AnnounceMessagesParams{}, db.AnnounceMessagesRow{}, &AnnounceMessages{Messages: sampleMessages, Keys: []string{"the key"},
+			Retention: 90 * time.Second, Announced: []AnnouncedMessage{{MessageID: knownID, Begun: 27}}}},
+	{"WithdrawMessages", WithdrawMessages{Messages: sampleMessages}, withdrawMessages, db.WithdrawMessages, db.WithdrawMessagesParams{}, nil,
+		WithdrawMessages{Messages: sampleMessages}},
+	{"FailingMessages", &FailingMessages{Consumer: "the consumer", Sources: []string{"s1", "s2"}, Keys: []string{"k1", "k2"}}, failingMessages,
+		db.FailingMessages, db.FailingMessagesParams{}, db.FailingMessagesRow{}, &FailingMessages{Consumer: "the consumer", Sources: []string{"s1", "s2"},
+			Keys: []string{"k1", "k2"}, Failing: []FailingMessage{{MessageID: knownID, Key: "its key", Pause: 2009 * time.Microsecond, Since: at(5)}}}},
+	{"CountFailure", &CountFailure{FailedMessage: sampleFailed, Attempts: 18, Pause: 13 * time.Second}, countFailure, db.CountFailure,
+		db.CountFailureParams{}, struct{ Attempts int32 }{}, &CountFailure{FailedMessage: sampleFailed, Attempts: 18, Pause: 13 * time.Second, Counted: true, Total: 24}},
+	{"BuryMessage", &BuryMessage{FailedMessage: sampleFailed, Attempts: 18, Payload: []byte("the payload"), SealedBy: "the sealing key", Class: "the class",
+		Reason: "the reason"}, buryMessage, db.BuryMessage, db.BuryMessageParams{}, struct{ Attempts int32 }{},
+		&BuryMessage{FailedMessage: sampleFailed, Attempts: 18, Payload: []byte("the payload"), SealedBy: "the sealing key", Class: "the class",
+			Reason: "the reason", Buried: true}},
 	{"TakeSweep", &TakeSweep{Sweeper: sampleSweeper, TotalPages: 1002, Absence: "15s", Rest: "16s"}, takeSweep, db.TakeSweep,
 		db.TakeSweepParams{}, db.TakeSweepRow{}, &TakeSweep{Sweeper: sampleSweeper, Absence: "15s", Rest: "16s", Taken: true,
 			Position: Position{"the next part", 2001}, TotalPages: 2003, Pages: 2002}},
@@ -176,6 +208,13 @@ var verbs = []struct {
 }
 
 var (
+	sampleMessageID = MessageID{`so\ur"ce`, "the id"}
+	sampleMessages  = NewMessages("the consumer", 1, func(int) (MessageID, [32]byte) { return sampleMessageID, [32]byte{1, 2, 3} })
+	sampleFailed    = FailedMessage{Consumer: "the consumer", MessageID: sampleMessageID, Hash: [32]byte{1, 2, 3}, Key: "the key", Retention: 90 * time.Second}
+	knownID         = MessageID{"its source", "its id"}
+)
+
+var (
 	sampleStep  = Step{Seq: 12, Kind: CallStep, Name: "the name", Outcome: StepWaiting, Value: []byte("the value")}
 	sampleNames = []string{"the name", `na\me, "2"`}
 )
@@ -196,7 +235,7 @@ func TestParametersAndResultsAreInTheOrderOfTheQueries(t *testing.T) {
 			if diff := cmp.Diff(paramsOf(t, verb.name, verb.params), texts(w.params)); diff != "" {
 				t.Errorf("parameters (-sqlc +store):\n%s", diff)
 			}
-			if diff := cmp.Diff(verb.want, any(verb.request), cmp.AllowUnexported(Key{})); diff != "" {
+			if diff := cmp.Diff(verb.want, any(verb.request), cmp.AllowUnexported(Key{}, Messages{})); diff != "" {
 				t.Errorf("what was read (-want +got):\n%s", diff)
 			}
 		})
@@ -220,7 +259,7 @@ func TestEveryQueryHasAVerb(t *testing.T) {
 func TestFormsOfParametersFitTheirTypes(t *testing.T) {
 	t.Parallel()
 	hasAnyText := map[string]bool{"Scope": true, "Key": true, "Name": true, "Names": true, "Step": true, "Reason": true,
-		"SealedBy": true, "Part": true}
+		"SealedBy": true, "Part": true, "Consumer": true, "Source": true, "ID": true, "Sources": true, "Ids": true, "Keys": true, "Class": true}
 	for _, verb := range verbs {
 		hasAnyText["Name"] = !strings.HasSuffix(verb.name, "Sweep") // which the library names
 		params := reflect.TypeOf(verb.params)
