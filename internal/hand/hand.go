@@ -82,8 +82,7 @@ func (h *Hand[D]) Ready(among []*Held[D], now time.Time, limit int) (ready []*He
 type Handle func(ctx context.Context, messages []inbox.Message) ([]inbox.Outcome, error)
 
 // Round handles messages that are ready, and tells settle what became of each. It lets go of those that are settled, and
-// in a hand without order of those that are to be tried again, too. If it returns an error, those of which nothing is
-// known stay.
+// of those that are to be tried again, unless the hand has an order, or handle returns an error: then they stay.
 func (h *Hand[D]) Round(ctx context.Context, ready []*Held[D], handle Handle, settle func(*Held[D], inbox.Outcome)) error {
 	messages := make([]inbox.Message, len(ready))
 	for i, held := range ready {
@@ -93,7 +92,7 @@ func (h *Hand[D]) Round(ctx context.Context, ready []*Held[D], handle Handle, se
 	outcomes, err := handle(ctx, messages)
 	gone := map[place]bool{}
 	for i, outcome := range outcomes {
-		if h.Ordered && outcome.State == inbox.Retry {
+		if outcome.State == inbox.Retry && (h.Ordered || err != nil) {
 			h.wait(ready[i].place(), outcome.RetryAt)
 			continue
 		}
