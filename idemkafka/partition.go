@@ -114,18 +114,23 @@ func (r *run) pace(p *partition, ahead int64) {
 	}
 }
 
-// committed notes what the group has taken.
-func (r *run) committed(moved map[string]map[int32]kgo.EpochOffset, answer *kmsg.OffsetCommitResponse) (err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// committed notes what the group has taken, if it has taken all.
+func (r *run) committed(moved map[string]map[int32]kgo.EpochOffset, answer *kmsg.OffsetCommitResponse) error {
 	for _, topic := range answer.Topics {
 		for _, one := range topic.Partitions {
-			if refused := kerr.ErrorForCode(one.ErrorCode); refused != nil {
-				err = refused
-			} else if p := r.partitions[nameOf(topic.Topic, one.Partition)]; p != nil {
-				p.committed = moved[topic.Topic][one.Partition].Offset
+			if err := kerr.ErrorForCode(one.ErrorCode); err != nil {
+				return err
 			}
 		}
 	}
-	return err
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for topic, floors := range moved {
+		for number, floor := range floors {
+			if p := r.partitions[nameOf(topic, number)]; p != nil {
+				p.committed = floor.Offset
+			}
+		}
+	}
+	return nil
 }

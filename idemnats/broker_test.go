@@ -56,7 +56,9 @@ func (b *broker) stop() {
 	b.srv.WaitForShutdown()
 }
 
-func (b *broker) url() string { return (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: b.port}).String() }
+func (b *broker) url() string {
+	return (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: b.port}).String()
+}
 
 // connect returns a client of its own connection, which comes back after every restart.
 func (b *broker) connect() jetstream.JetStream {

@@ -61,6 +61,8 @@ func (h *Hand[D]) Drop(which func(*Held[D]) bool) {
 // Ready returns at most limit messages of among that may be handled at that time, and when the next one may be, the zero
 // time if none has a pause.
 func (h *Hand[D]) Ready(among []*Held[D], now time.Time, limit int) (ready []*Held[D], next time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	type name struct{ source, key string }
 	waiting := map[name]bool{}
 	for _, held := range among {
