@@ -152,7 +152,9 @@ func (b *books) wantOnce(n int) {
 }
 
 // due makes every message that is to be tried again due at once.
-func (b *books) due() { b.exec(`update idem.inbox set retry_at = clock_timestamp() where state = 'failing'`) }
+func (b *books) due() {
+	b.exec(`update idem.inbox set retry_at = clock_timestamp() where state = 'failing'`)
+}
 
 // attempts returns how many failed attempts at a message are on record.
 func (b *books) attempts(id string) int {
