@@ -3,7 +3,7 @@
 //
 //	make bench/operations                           everything, in five minutes, into docs/benchmarks.md
 //	make bench/operations BENCH='-quick'            that it runs: these figures say nothing
-//	make bench/operations BENCH='-only idem|plain'  some contestants, and nothing is written
+//	make bench/operations BENCH='-only "idem|plain" -steps kills'  some of it, and nothing is written
 //
 // The servers are its own: a PostgreSQL with durable settings on the disk of temporary files, and a bank on the loopback interface.
 package main
@@ -27,6 +27,7 @@ import (
 type options struct {
 	quick  bool
 	only   string
+	steps  string
 	report string
 	data   string
 	seed   uint64
@@ -40,6 +41,7 @@ func main() {
 	var o options
 	flag.BoolVar(&o.quick, "quick", false, "as little as shows that it runs: the figures say nothing")
 	flag.StringVar(&o.only, "only", "", "measure only contestants with a name that this `regexp` matches")
+	flag.StringVar(&o.steps, "steps", "", "measure only steps with a name that this `regexp` matches: costs, cells, crowd, kills")
 	flag.StringVar(&o.report, "report", "", "`file` to write the tables to, besides standard output")
 	flag.StringVar(&o.data, "data", "", "existing `directory` on the disk that is to be measured (default: that of temporary files)")
 	flag.Uint64Var(&o.seed, "seed", 1, "of the order of turns")
@@ -59,7 +61,7 @@ func (o options) run(ctx context.Context) error {
 	}
 	text := results.String()
 	fmt.Print(text)
-	if o.report == "" || o.only != "" || o.quick {
+	if o.report == "" || o.only != "" || o.steps != "" || o.quick {
 		return nil
 	}
 	return os.WriteFile(o.report, []byte(text), 0o644)
@@ -106,14 +108,25 @@ func (o options) measureOn(ctx context.Context, s *server, contestants []contest
 	r.Server = s.described
 	r.Flush = s.flush
 	p := planOf(o.quick)
-	for _, step := range []func(context.Context, *server, plan, *results) error{costs, cells, crowd, kills} {
-		if err := step(ctx, s, p, r); err != nil {
+	for _, step := range steps {
+		if chosen, err := regexp.MatchString(o.steps, step.name); err != nil {
+			return nil, err
+		} else if !chosen {
+			continue
+		}
+		if err := step.run(ctx, s, p, r); err != nil {
 			return nil, err
 		}
 	}
 	r.Took = time.Since(begin).Round(time.Second)
 	return r, nil
 }
+
+// steps are what is measured, in this order.
+var steps = []struct {
+	name string
+	run  func(context.Context, *server, plan, *results) error
+}{{"costs", costs}, {"cells", cells}, {"crowd", crowd}, {"kills", kills}}
 
 // say tells whoever waits how far it is.
 func say(format string, args ...any) {
