@@ -17,7 +17,7 @@ import (
 // What package operation gets of this one, and nobody else: calls that hold their key across several transactions.
 
 func init() {
-	hold.Do, hold.Start, hold.Settings = doHeld, startHeld, settingsHeld
+	hold.Do, hold.Start, hold.Settings, hold.Sealer = doHeld, startHeld, settingsHeld, sealerHeld
 }
 
 // heldCall is a call as package operation sees it.
@@ -136,4 +136,11 @@ func settingsHeld(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time
 	c.execution.key = store.NewKey(scope, key, hash, "", ttl)
 	c.begin(pool)
 	return heldCall{c}, nil
+}
+
+func sealerHeld(options any) (store.Sealer, error) {
+	opts, _ := options.([]Option)
+	c := &call{}
+	err := c.settings.set(opts)
+	return heldCall{c}.Sealer(), err
 }

@@ -1,32 +1,84 @@
 -- +goose Up
 
 -- What leaves: read in the order of seq, and gone (or in idem.published) once the broker has it. The columns that have no
--- name of ours are those of Debezium's outbox event router. seq is the only index: the identity of a message is never
--- looked up, and a second index would be one more to write in the caller's transaction.
+-- name of ours are those of Debezium's outbox event router. What is held back is at the end of the key, so that the others
+-- are read without it; it alone has a second index, which nobody else has to write. The identity of a message is never
+-- looked up here.
 CREATE TABLE idem.outbox (
-    seq                bigint           GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    seq                bigint           GENERATED ALWAYS AS IDENTITY,
+    created_at         timestamptz      NOT NULL,
     id                 uuid             NOT NULL,
+    held               boolean          NOT NULL DEFAULT false,
+    attempts           integer,
+    next_at            timestamptz,
     aggregatetype      text COLLATE "C" NOT NULL,
     aggregateid        text COLLATE "C" NOT NULL,
     type               text COLLATE "C" NOT NULL,
     payload            bytea,
     headers            jsonb,
     tracingspancontext text COLLATE "C",
-    created_at         timestamptz      NOT NULL
+    class              text COLLATE "C",
+    reason             text COLLATE "C",
+    PRIMARY KEY (held, seq)
 ) WITH (
     -- A table that is filled and emptied all day is as large as what vacuum leaves in it.
     autovacuum_vacuum_scale_factor = 0,
     autovacuum_vacuum_threshold = 5000
 );
+CREATE INDEX outbox_held ON idem.outbox (aggregatetype, aggregateid, seq) WHERE held;
 
--- What came in and took effect, inserted in the transaction of its effect.
+-- What has left, for as long as the relay is told to keep it.
+CREATE TABLE idem.published (
+    id                 uuid             PRIMARY KEY,
+    seq                bigint           NOT NULL,
+    created_at         timestamptz      NOT NULL,
+    published_at       timestamptz      NOT NULL,
+    expires_at         timestamptz      NOT NULL,
+    aggregatetype      text COLLATE "C" NOT NULL,
+    aggregateid        text COLLATE "C" NOT NULL,
+    type               text COLLATE "C" NOT NULL,
+    payload            bytea,
+    headers            jsonb
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.01,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_insert_scale_factor = 0.05,
+    autovacuum_analyze_scale_factor = 0.02
+);
+
+-- Which relay has which part of the outbox.
+CREATE TABLE idem.relays (
+    lane               integer          PRIMARY KEY,
+    instance           integer          NOT NULL,
+    since              timestamptz      NOT NULL
+);
+
+COMMENT ON TABLE idem.outbox IS
+    'Messages that are yet to be published.';
+COMMENT ON COLUMN idem.outbox.held IS
+    'It could not be published, or is behind one of the same topic and key that could not.';
+COMMENT ON COLUMN idem.outbox.attempts IS
+    'How often it could not be published, next_at when it is tried again, class and reason why. NULL of one that is only behind another.';
+COMMENT ON COLUMN idem.outbox.tracingspancontext IS
+    'The trace in which the message was added, as Debezium reads it: lines of name=value.';
+COMMENT ON TABLE idem.relays IS
+    'A key belongs to one of 16 lanes by its hash. Whoever relays a lane is the instance here, for as long as that is there: as in idem.operations.';
+
+-- What came in. A message that is handled has its row from the transaction of its effect. One whose handler has failed has a row
+-- as well, written after that was rolled back: it counts the attempts and says when the next one is due, until the message is
+-- handled, or dead. The index has the failing ones alone, which are few.
 CREATE TABLE idem.inbox (
     consumer     text COLLATE "C" NOT NULL,
     source       text COLLATE "C" NOT NULL,
     id           text COLLATE "C" NOT NULL,
     hash         bytea            NOT NULL,
-    handled_at   timestamptz      NOT NULL,
+    state        text COLLATE "C" NOT NULL,
+    since        timestamptz      NOT NULL,
     expires_at   timestamptz      NOT NULL,
+    attempts     integer,
+    begun        integer,
+    retry_at     timestamptz,
+    key          text COLLATE "C",
     PRIMARY KEY (consumer, source, id)
 ) WITH (
     autovacuum_vacuum_scale_factor = 0.01,
@@ -34,6 +86,12 @@ CREATE TABLE idem.inbox (
     autovacuum_vacuum_insert_scale_factor = 0.05,
     autovacuum_analyze_scale_factor = 0.02
 );
+CREATE INDEX inbox_failing ON idem.inbox (consumer, source, key) WHERE state = 'failing';
+
+COMMENT ON COLUMN idem.inbox.state IS 'handled, failing (it is to be tried again) or dead (idem.dead_letters has it).';
+COMMENT ON COLUMN idem.inbox.since IS 'When it was handled, failed for the first time, or died.';
+COMMENT ON COLUMN idem.inbox.attempts IS 'How many attempts have failed.';
+COMMENT ON COLUMN idem.inbox.begun IS 'How many attempts were announced before they began, and have not told how they ended: the process was killed.';
 
 -- What nobody could publish, or handle, after as many attempts as it may have. A person decides.
 CREATE TABLE idem.dead_letters (
@@ -51,13 +109,18 @@ CREATE TABLE idem.dead_letters (
     attempts     integer          NOT NULL,
     created_at   timestamptz      NOT NULL,
     died_at      timestamptz      NOT NULL,
+    redrive_at   timestamptz,
     PRIMARY KEY (side, consumer, source, id)
 );
 
+COMMENT ON COLUMN idem.dead_letters.redrive_at IS
+    'Since when it is to be tried again, because a person wants it. It goes when that works.';
 COMMENT ON COLUMN idem.dead_letters.side IS
     'outbox: it was not published; consumer is empty and source is its topic. inbox: a consumer could not handle it.';
 
 -- +goose Down
 DROP TABLE idem.dead_letters;
 DROP TABLE idem.inbox;
+DROP TABLE idem.relays;
+DROP TABLE idem.published;
 DROP TABLE idem.outbox;

@@ -9,10 +9,24 @@ import (
 // were not. Any other error blames none: the broker is away, and the relay comes back with the same messages, in the same
 // order. A message may come twice, under the same ID.
 //
-// The messages of a call are in order. Two of one topic and key must not overtake each other, nor may a message be published
-// when an earlier one of its topic and key was not.
+// The messages of a call are in order, and no two of them have the same topic and key, unless the Publisher is an
+// [OrderKeeper]. It is called by one goroutine at a time for each stream, and its context ends after
+// [RelayConfig.PublishTimeout]. It keeps neither the slice nor what is in it.
 type Publisher interface {
 	Publish(ctx context.Context, messages []Message) error
+}
+
+// OrderKeeper is a Publisher that may be given several messages of one topic and key in one call: if it does not publish one, it
+// publishes none of the same topic and key behind it in the call, and names them as well. Any other Publisher is given one
+// message of each key at a time, so that nothing can overtake.
+type OrderKeeper interface {
+	Publisher
+	KeepsOrder() bool
+}
+
+func keepsOrder(p Publisher) bool {
+	keeper, ok := p.(OrderKeeper)
+	return ok && keeper.KeepsOrder()
 }
 
 // PublisherFunc is a Publisher that is one function.

@@ -1,6 +1,9 @@
 package txn
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // access is the time during which fn may use the transaction. The savepoints begun on it share it.
 type access struct {
@@ -11,6 +14,7 @@ type access struct {
 	over      bool   // fn has returned
 	endedByFn bool   // fn called Commit or Rollback
 	whenIdle  func() // called when the last user leaves
+	committed []Witness
 }
 
 // enter reports whether the transaction may be used. If so, leave must follow.
@@ -50,4 +54,23 @@ func (a *access) afterUse(f func()) {
 		return
 	}
 	a.whenIdle = f
+}
+
+// Witness is told of a commit. It returns at once, and is comparable.
+type Witness interface{ Committed() }
+
+// tell tells w of the commit, however often it asks for it.
+func (a *access) tell(w Witness) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !slices.Contains(a.committed, w) {
+		a.committed = append(a.committed, w)
+	}
+}
+
+// witnesses returns who wants to be told.
+func (a *access) witnesses() []Witness {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.committed
 }

@@ -56,5 +56,10 @@ func (t *Tx) committed(c *commitStatement, err error) error {
 		return fmt.Errorf("%w: %w", ErrAborted, pgx.ErrTxCommitRollback)
 	}
 	t.release()
+	if t.access != nil {
+		for _, w := range t.access.witnesses() {
+			w.Committed()
+		}
+	}
 	return nil
 }

@@ -138,3 +138,12 @@ func OperationID(tx pgx.Tx) (string, bool) {
 	}
 	return g.access.name, true
 }
+
+// WhenCommitted tells w once the transaction is known to be committed, if tx is one that a fn was given, or a savepoint begun
+// on it, and the transaction is not the caller's own. It is not told where nobody heard of the COMMIT, and told for nothing
+// where a savepoint was undone.
+func WhenCommitted(tx pgx.Tx, w Witness) {
+	if g, ok := tx.(*guard); ok {
+		g.access.tell(w)
+	}
+}

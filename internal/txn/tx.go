@@ -31,6 +31,9 @@ func (t *Tx) Ask(ctx context.Context, requests ...Request) error { return ask(ct
 // error is that of fn, or the one that follows from the state in which fn left the transaction.
 func (t *Tx) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo bool, err error) {
 	g := newGuard(txOf(t.conn), name)
+	if t.access != nil {
+		g.access.committed = t.access.witnesses()
+	}
 	t.access = g.access
 	return run(t.conn, g, fn)
 }

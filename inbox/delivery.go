@@ -1,0 +1,92 @@
+package inbox
+
+import (
+	"crypto/sha256"
+	"time"
+
+	"github.com/idem-go/idem/internal/store"
+)
+
+// delivery is one message of a call, on its way to its outcome.
+type delivery struct {
+	Message
+	hash    [32]byte
+	settled bool
+	outcome Outcome
+	twins   []int // where in the call the message is, first of all itself
+
+	attempts  int       // that have failed in earlier deliveries
+	begun     int       // and such that have not told how they ended
+	announced bool      // this attempt is on record as begun
+	claimed   bool      // by the attempt under way, or by the last one
+	since     time.Time // when that was, by the database's clock
+	unknown   bool      // what became of the last COMMIT is not known
+}
+
+func (d *delivery) id() store.MessageID { return store.MessageID{Source: d.Source, ID: d.ID} }
+
+func (d *delivery) settle(o Outcome) { d.outcome, d.settled = o, true }
+
+// postpone settles a delivery that is to come again, after a pause.
+func (d *delivery) postpone(pause time.Duration, err error) {
+	d.settle(Outcome{State: Retry, RetryAt: time.Now().Add(pause), Err: err})
+}
+
+// unsettled returns the deliveries that have no outcome yet.
+func unsettled(group []*delivery) []*delivery {
+	var open []*delivery
+	for _, d := range group {
+		if !d.settled {
+			open = append(open, d)
+		}
+	}
+	return open
+}
+
+// rounds arranges the messages of a call. A message that is there several times is handled once. One that has the id of another
+// is handled after it, in another round: then it is found out as one that comes later would be.
+func rounds(messages []Message) [][]*delivery {
+	type payload struct {
+		id   store.MessageID
+		hash [32]byte
+	}
+	var all [][]*delivery
+	seen := make(map[payload]*delivery, len(messages))
+	var namesakes map[store.MessageID]int
+	taken := make(map[store.MessageID]bool, len(messages))
+	for i, m := range messages {
+		id, hash := store.MessageID{Source: m.Source, ID: m.ID}, sha256.Sum256(m.Payload)
+		if d := seen[payload{id, hash}]; d != nil {
+			d.twins = append(d.twins, i)
+			d.Deliveries = max(d.Deliveries, m.Deliveries)
+			continue
+		}
+		d := &delivery{Message: m, hash: hash, twins: []int{i}}
+		seen[payload{id, hash}] = d
+		round := 0
+		if taken[id] {
+			if namesakes == nil {
+				namesakes = map[store.MessageID]int{}
+			}
+			namesakes[id]++
+			round = namesakes[id]
+		}
+		taken[id] = true
+		if round == len(all) {
+			all = append(all, nil)
+		}
+		all[round] = append(all[round], d)
+	}
+	return all
+}
+
+// tell writes the outcome where the message was in the call. What is done once is a duplicate the other times.
+func (d *delivery) tell(outcomes []Outcome) {
+	o := d.outcome
+	for _, i := range d.twins {
+		outcomes[i] = o
+		if o.State == Done {
+			o = Outcome{State: Duplicate}
+		}
+	}
+}

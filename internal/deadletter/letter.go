@@ -1,0 +1,86 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// The sides that have dead letters.
+const (
+	Outbox = "outbox"
+	Inbox  = "inbox"
+)
+
+// Name names a dead letter. Those of an outbox have no Consumer, and their topic as Source.
+type Name = store.LetterName
+
+// Letter is a dead letter. What it says is in Contents, as it is stored: Contents.Open opens it.
+type Letter = store.Letter
+
+// ErrNotFound says that there is no dead letter of the name.
+var ErrNotFound = errors.New("there is no such dead letter")
+
+// List returns dead letters in the order of their names, beyond one, without what they say. What is empty in only does not
+// matter.
+func List(ctx context.Context, pool *pgxpool.Pool, only, after Name, room int) ([]Letter, error) {
+	list := store.ListLetters{Only: only, After: after, Room: room}
+	err := engine(pool).Query(ctx, &list)
+	return list.Letters, err
+}
+
+// Show returns a dead letter.
+func Show(ctx context.Context, pool *pgxpool.Pool, name Name) (Letter, error) {
+	read := store.ReadLetter{Name: name}
+	if err := engine(pool).Query(ctx, &read); err != nil {
+		return Letter{}, err
+	}
+	if !read.Found {
+		return Letter{}, ErrNotFound
+	}
+	return read.Letter, nil
+}
+
+// Drop removes a dead letter for good.
+func Drop(ctx context.Context, pool *pgxpool.Pool, name Name) error {
+	return Take(ctx, pool, name, func(pgx.Tx, Letter) error { return nil })
+}
+
+// Take removes a dead letter in the transaction in which f does something else with it. If f fails the letter stays.
+func Take(ctx context.Context, pool *pgxpool.Pool, name Name, f func(tx pgx.Tx, letter Letter) error) error {
+	for pause := txn.RetryPause; ; {
+		err := take(ctx, pool, name, f)
+		if !txn.Rerunnable(err) || txn.Sleep(ctx, pause.Next()) != nil {
+			return err
+		}
+	}
+}
+
+func take(ctx context.Context, pool *pgxpool.Pool, name Name, f func(tx pgx.Tx, letter Letter) error) error {
+	read := store.ReadLetter{Name: name, Take: true}
+	tx, err := engine(pool).Open(ctx, &read)
+	if err != nil {
+		return err
+	}
+	defer tx.Close()
+	if !read.Found {
+		return ErrNotFound
+	}
+	if _, err := tx.Run("", func(tx pgx.Tx) (bool, error) { return false, f(tx, read.Letter) }); err != nil {
+		return err
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return fmt.Errorf("the dead letter may still be there: %w", err)
+	}
+	return nil
+}
+
+func engine(pool *pgxpool.Pool) *txn.Engine {
+	return &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
+}

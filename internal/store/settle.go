@@ -1,0 +1,87 @@
+package store
+
+import (
+	"time"
+
+	"github.com/idem-go/idem/internal/roundtrip"
+)
+
+// What becomes of messages after an attempt to publish them.
+
+// DeletePublished removes messages that were published.
+type DeletePublished struct{ Seqs []int64 }
+
+// Queue adds the statement.
+func (d DeletePublished) Queue(trip *roundtrip.Trip) { trip.Add(deletePublished, numbers(d.Seqs)) }
+
+// Read reads the answer.
+func (DeletePublished) Read(trip *roundtrip.Trip) { trip.Skip() }
+
+// KeepPublished moves messages that were published to where they are kept for a time.
+type KeepPublished struct {
+	Seqs      []int64
+	Retention time.Duration
+	Whole     bool // with payload and headers
+}
+
+// Queue adds the statement.
+func (k KeepPublished) Queue(trip *roundtrip.Trip) {
+	trip.Add(keepPublished, microseconds(k.Retention), boolean(k.Whole), numbers(k.Seqs))
+}
+
+// Read reads the answer.
+func (KeepPublished) Read(trip *roundtrip.Trip) { trip.Skip() }
+
+// HoldMessages holds messages back because they are behind another one of their key.
+type HoldMessages struct{ Seqs []int64 }
+
+// Queue adds the statement.
+func (h HoldMessages) Queue(trip *roundtrip.Trip) { trip.Add(holdMessages, numbers(h.Seqs)) }
+
+// Read reads the answer.
+func (HoldMessages) Read(trip *roundtrip.Trip) { trip.Skip() }
+
+// BlameMessages counts a failed attempt of each message, and holds it back.
+type BlameMessages struct {
+	Seqs             []int64
+	Pauses           []time.Duration
+	Classes, Reasons []string
+}
+
+// Queue adds the statement.
+func (b BlameMessages) Queue(trip *roundtrip.Trip) {
+	pauses := make([]int64, len(b.Pauses))
+	for i, pause := range b.Pauses {
+		pauses[i] = pause.Microseconds()
+	}
+	trip.Add(blameMessages, numbers(b.Seqs), numbers(pauses), array(b.Classes), array(b.Reasons))
+}
+
+// Read reads the answer.
+func (BlameMessages) Read(trip *roundtrip.Trip) { trip.Skip() }
+
+// BuryUnpublished makes a message a dead letter, with what it says in the form in which that is to be kept.
+type BuryUnpublished struct {
+	Seq      int64
+	Contents Contents
+	Class    string
+	Reason   string
+	Attempts int
+}
+
+// Queue adds the statement.
+func (b BuryUnpublished) Queue(trip *roundtrip.Trip) {
+	trip.Add(buryUnpublished, b.Contents.Payload, orNull(b.Contents.Headers), orNull(b.Contents.SealedBy), []byte(b.Class), []byte(b.Reason),
+		number(b.Attempts), integer(b.Seq))
+}
+
+// Read reads the answer.
+func (BuryUnpublished) Read(trip *roundtrip.Trip) { trip.Skip() }
+
+// orNull is NULL for what is empty.
+func orNull(text string) []byte {
+	if text == "" {
+		return nil
+	}
+	return []byte(text)
+}

@@ -1,0 +1,106 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/store"
+)
+
+// RelayConfig changes a Relay. The zero value works.
+type RelayConfig struct {
+	// MaxAttempts is how often a message may fail before it is a dead letter. The default is 10. An attempt counts if the
+	// Publisher has named the message: that the broker is away is nobody's fault.
+	MaxAttempts int
+
+	// MinPause and MaxPause bound the pause after an attempt that has failed: it doubles from one attempt to the next. The
+	// defaults are half a second and 5 minutes.
+	MinPause, MaxPause time.Duration
+
+	// BatchSize is how many messages the Publisher is given at most, and how many are read at a time. The default is 1,000. A
+	// message that was published is removed with its batch: it is published again if the relay dies before.
+	BatchSize int
+
+	// Poll is how often the outbox is looked at when there is nothing in it: after 50 ms at first, and then up to Poll. The
+	// default is a second, the limit 10 seconds.
+	Poll time.Duration
+
+	// PublishTimeout is how long a call of the Publisher may take until its context ends. The default is 30 seconds.
+	PublishTimeout time.Duration
+
+	// Drain is how long the call that is under way may go on after the end of the context of Run. The default is 5 seconds.
+	Drain time.Duration
+
+	// Streams is how many parts of the outbox are relayed side by side, up to 16, each by whichever process comes first. The
+	// messages of one key are in one stream. The default is 1: more are for a Publisher that is slow, as they read the table
+	// as often. Processes that do not agree about it wait for each other.
+	Streams int
+
+	// Retention is how long a message that was published is kept in idem.published, from which package purge removes it. The
+	// default is not to keep it.
+	Retention time.Duration
+
+	// Sealer seals what a dead letter says. With one, idem.published has neither payload nor headers. What is in the outbox is
+	// never sealed: it is about to leave.
+	Sealer idem.Sealer
+
+	// OnDead is told of every message that has become a dead letter, if it is not nil. It holds up its stream.
+	OnDead func(DeadLetter)
+
+	// Observer is told of every call of the Publisher, if it is not nil.
+	Observer RelayObserver
+
+	// Logger is told what nobody else hears of. The default is slog.Default().
+	Logger *slog.Logger
+}
+
+// RelayObserver sees what a Relay does. It is called by several goroutines, and returns at once.
+type RelayObserver interface {
+	// ObservePublish is told of a call of the Publisher: how many messages it was given, how many of them it has published, and how
+	// many it has named as failed. Err is an error that blames none of them.
+	ObservePublish(given, published, failed int, took time.Duration, err error)
+}
+
+func (c *RelayConfig) set() error {
+	for _, d := range []time.Duration{c.MinPause, c.MaxPause, c.Poll, c.PublishTimeout, c.Drain, c.Retention} {
+		if d < 0 {
+			return errors.New("outbox: RelayConfig: a duration is negative")
+		}
+	}
+	switch {
+	case c.MaxAttempts < 0, c.BatchSize < 0, c.BatchSize > 10_000:
+		return errors.New("outbox: RelayConfig: MaxAttempts is not negative, and BatchSize is up to 10,000")
+	case c.Streams < 0, c.Streams > store.Lanes:
+		return fmt.Errorf("outbox: RelayConfig: Streams is between 1 and %d", store.Lanes)
+	case c.Poll > 10*time.Second:
+		return errors.New("outbox: RelayConfig: Poll is 10 seconds at most")
+	}
+	orElse(&c.MaxAttempts, 10)
+	orElse(&c.MinPause, 500*time.Millisecond)
+	orElse(&c.MaxPause, max(5*time.Minute, c.MinPause))
+	orElse(&c.BatchSize, 1000)
+	orElse(&c.Poll, time.Second)
+	orElse(&c.PublishTimeout, 30*time.Second)
+	orElse(&c.Drain, 5*time.Second)
+	orElse(&c.Streams, 1)
+	if c.MaxPause < c.MinPause {
+		return errors.New("outbox: RelayConfig: MaxPause is less than MinPause")
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if checked, ok := c.Sealer.(interface{ Check() error }); ok {
+		return checked.Check()
+	}
+	return nil
+}
+
+func orElse[T comparable](value *T, otherwise T) {
+	var zero T
+	if *value == zero {
+		*value = otherwise
+	}
+}

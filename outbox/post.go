@@ -1,0 +1,136 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/roundtrip"
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// post is the right to relay some lanes, for as long as this process is seen to be there: by a session, or, where none is to be
+// had, by a lease.
+type post struct {
+	db interface {
+		Query(ctx context.Context, requests ...txn.Request) error
+	}
+	instance int
+	lanes    []int
+	session  *session // nil with a lease
+	seen     time.Time
+}
+
+const (
+	leaseTTL   = 30 * time.Second
+	leaseTrust = 20 * time.Second // how long after a sign this process still believes in its lease
+	signPause  = 8 * time.Second
+	signLimit  = 5 * time.Second
+	lookLimit  = 2 * time.Second
+)
+
+var errLost = errors.New("this process has not been seen for too long, and others may relay")
+
+// takePost returns nil if somebody else has a lane.
+func takePost(ctx context.Context, pool *pgxpool.Pool, lanes []int) (*post, error) {
+	engine := &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
+	see := store.SeeLanes{Lanes: lanes}
+	bounded, cancel := context.WithTimeout(ctx, lookLimit)
+	err := engine.Query(bounded, &see) // if the pool is used up, the session that follows does without it
+	cancel()
+	if err == nil && !see.Free || ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	p := &post{lanes: lanes}
+	if err := p.appear(ctx, engine); err != nil {
+		return nil, err
+	}
+	take := store.TakeLanes{Instance: p.instance, Lanes: lanes}
+	if err := p.db.Query(ctx, &take); err != nil || len(take.Taken) < len(lanes) {
+		p.leave()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *post) appear(ctx context.Context, engine *txn.Engine) error {
+	p.seen = time.Now()
+	s, err := openSession(ctx, engine.Pool)
+	if err == nil {
+		p.db, p.session, p.instance = s, s, s.instance
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	bounded, cancel := context.WithTimeout(ctx, signLimit)
+	defer cancel()
+	number := store.NewInstance{}
+	if err := engine.Query(bounded, &number); err != nil {
+		return err
+	}
+	p.db, p.instance = engine, number.Instance
+	return p.sign(ctx)
+}
+
+// sign shows that this process is there. A session that has been idle for a minute is ended by the server.
+func (p *post) sign(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, signLimit)
+	defer cancel()
+	sent := time.Now()
+	var err error
+	if p.session != nil {
+		err = p.db.Query(bounded, command("select 1"))
+	} else {
+		err = p.db.Query(bounded, store.RenewLease{Instance: p.instance, TTL: leaseTTL})
+	}
+	if err == nil {
+		p.seen = sent
+	}
+	return err
+}
+
+// signIfDue does so now and then. It is called often enough, and before messages are published.
+func (p *post) signIfDue(ctx context.Context) error {
+	if time.Since(p.seen) < signPause {
+		return nil
+	}
+	if p.session == nil && time.Since(p.seen) > leaseTrust { // this process has slept
+		return errLost
+	}
+	return p.sign(ctx)
+}
+
+// fence is what a transaction begins with that changes something.
+func (p *post) fence() []txn.Request {
+	if p.session != nil { // nobody else can have the lanes while it answers
+		return nil
+	}
+	return []txn.Request{store.KeepLanes{Instance: p.instance, Lanes: len(p.lanes)}}
+}
+
+// leave lets another one have the lanes at once.
+func (p *post) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), signLimit)
+	defer cancel()
+	if p.session == nil {
+		_ = p.db.Query(ctx, store.LeaveLanes{Instance: p.instance}, store.EndLease{Instance: p.instance})
+		return
+	}
+	if !p.session.conn.IsClosed() {
+		_ = p.db.Query(ctx, store.LeaveLanes{Instance: p.instance})
+	}
+	p.session.close()
+}
+
+// command is a statement without parameters and results.
+type command string
+
+// Queue adds the statement.
+func (c command) Queue(trip *roundtrip.Trip) { trip.Exec(string(c)) }
+
+// Read reads the answer.
+func (c command) Read(trip *roundtrip.Trip) { trip.Skip() }

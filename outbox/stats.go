@@ -1,0 +1,42 @@
+package outbox
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// Figures tell how far the outbox is behind.
+type Figures struct {
+	ReadAt time.Time // by the clock of the database
+
+	Oldest   time.Duration // the age of the oldest message that is not published, 0 if there is none: what to alert on
+	Waiting  int           // messages that are about to be published
+	Held     int           // messages that are held back, because they or one before them could not be published
+	HeldKeys int           // of so many keys; a message without a key is one of its own
+	Dead     int           // dead letters
+}
+
+// MaxCount is how far Stats counts: a figure of MaxCount says that there are at least so many.
+const MaxCount = 10_000
+
+// Stats reads the figures. It takes little time, however much there is, unless an old snapshot keeps the server from removing
+// what has left.
+func Stats(ctx context.Context, pool *pgxpool.Pool) (Figures, error) {
+	engine := &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
+	s := store.OutboxStats{Most: MaxCount}
+	if err := engine.Query(ctx, begin, &store.LimitRelay{}, &s, commit); err != nil {
+		return Figures{}, hint(err)
+	}
+	f := Figures{ReadAt: s.ReadAt, Waiting: s.Waiting, Held: s.Held, HeldKeys: s.HeldKeys, Dead: s.Dead}
+	for _, oldest := range []time.Time{s.Oldest, s.OldestHeld} {
+		if !oldest.IsZero() {
+			f.Oldest = max(f.Oldest, s.ReadAt.Sub(oldest), 1)
+		}
+	}
+	return f, nil
+}

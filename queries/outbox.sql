@@ -1,0 +1,157 @@
+-- name: AddMessages :exec
+-- AddMessages adds messages in the order of the arrays.
+INSERT INTO idem.outbox (created_at, id, aggregatetype, aggregateid, type, payload, headers, tracingspancontext)
+SELECT pg_catalog.clock_timestamp(), m.id::pg_catalog.uuid, m.topic, m.key, m.type, m.payload,
+       CASE WHEN m.headers OPERATOR(pg_catalog.<>) '' THEN m.headers::pg_catalog.jsonb END,
+       CASE WHEN m.trace OPERATOR(pg_catalog.<>) '' THEN m.trace END
+FROM (SELECT pg_catalog.unnest(@ids::pg_catalog.text[]) AS id, pg_catalog.unnest(@topics::pg_catalog.text[]) AS topic,
+             pg_catalog.unnest(@keys::pg_catalog.text[]) AS key, pg_catalog.unnest(@types::pg_catalog.text[]) AS type,
+             pg_catalog.unnest(@payloads::pg_catalog.bytea[]) AS payload, pg_catalog.unnest(@headers::pg_catalog.text[]) AS headers,
+             pg_catalog.unnest(@traces::pg_catalog.text[]) AS trace) m;
+
+-- name: LimitRelay :one
+-- LimitRelay begins every transaction of a relay. The table is empty or has millions of rows, and no statistics tell which:
+-- only a scan of the index is left to the planner. The snapshot tells which transactions were over: what is not seen of a
+-- place in the outbox after those of before xmin have ended is not to come.
+SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::pg_catalog.text::pg_catalog.int8 AS xmin,
+       pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::pg_catalog.text::pg_catalog.int8 AS xmax,
+       pg_catalog.set_config('statement_timeout', '5min', true)::pg_catalog.text AS work_limit,
+       pg_catalog.set_config('lock_timeout', '10s', true)::pg_catalog.text AS lock_limit,
+       pg_catalog.set_config('enable_seqscan', 'off', true)::pg_catalog.text AS seqscan,
+       pg_catalog.set_config('enable_bitmapscan', 'off', true)::pg_catalog.text AS bitmapscan,
+       pg_catalog.set_config('enable_indexscan', 'on', true)::pg_catalog.text AS indexscan,
+       pg_catalog.set_config('jit', 'off', true)::pg_catalog.text AS jit;
+
+-- name: ReadMessages :many
+-- ReadMessages reads what is not held back, beyond a place in the outbox: as many messages as room says, or as have so many
+-- octets.
+SELECT m.seq, m.id, m.topic, m.key, m.type, m.payload, m.headers, m.created_at
+FROM (
+    SELECT o.seq, o.id, o.topic, o.key, o.type, o.payload, o.headers, o.created_at,
+           pg_catalog.sum(o.octets) OVER (ORDER BY o.seq ROWS UNBOUNDED PRECEDING) OPERATOR(pg_catalog.-) o.octets AS before
+    FROM (
+        SELECT r.seq, (r.id::pg_catalog.text)::pg_catalog.text AS id, r.aggregatetype AS topic, r.aggregateid AS key, r.type, r.payload,
+               coalesce(r.headers::pg_catalog.text, '')::pg_catalog.text AS headers,
+               pg_catalog.timestamptz_send(r.created_at)::pg_catalog.bytea AS created_at,
+               coalesce(pg_catalog.octet_length(r.payload), 0)::pg_catalog.int4 AS octets
+        FROM idem.outbox r
+        WHERE NOT r.held AND r.seq OPERATOR(pg_catalog.>) @after::pg_catalog.int8
+          AND (@streams::pg_catalog.int4 OPERATOR(pg_catalog.=) 1
+               OR ((CASE WHEN r.aggregateid OPERATOR(pg_catalog.=) '' THEN r.seq
+                         ELSE pg_catalog.hashtext(r.aggregatetype OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) r.aggregateid)::pg_catalog.int8 END
+                    OPERATOR(pg_catalog.&) 15::pg_catalog.int8) OPERATOR(pg_catalog.%) @streams::pg_catalog.int4) OPERATOR(pg_catalog.=) @stream::pg_catalog.int4)
+        ORDER BY r.seq
+        LIMIT @room::pg_catalog.int4
+    ) o
+) m
+WHERE m.before OPERATOR(pg_catalog.<) @octets::pg_catalog.int8
+ORDER BY m.seq;
+
+-- name: ReadHeld :many
+-- ReadHeld reads the first messages of keys that are held back, as many of each as its run says. A message without a key is
+-- known by its place.
+SELECT m.seq, m.id, m.topic, m.key, m.type, m.payload, m.headers, m.created_at, m.attempts
+FROM (
+    SELECT o.seq, o.id, o.topic, o.key, o.type, o.payload, o.headers, o.created_at, o.attempts,
+           pg_catalog.sum(o.octets) OVER (ORDER BY o.seq ROWS UNBOUNDED PRECEDING) OPERATOR(pg_catalog.-) o.octets AS before
+    FROM (
+        SELECT pg_catalog.unnest((@topics::pg_catalog.text)::pg_catalog.text[]) AS topic, pg_catalog.unnest((@keys::pg_catalog.text)::pg_catalog.text[]) AS key,
+               pg_catalog.unnest((@seqs::pg_catalog.text)::pg_catalog.int8[]) AS seq, pg_catalog.unnest((@runs::pg_catalog.text)::pg_catalog.int4[]) AS run
+    ) k
+    CROSS JOIN LATERAL (
+        SELECT r.seq, (r.id::pg_catalog.text)::pg_catalog.text AS id, r.aggregatetype AS topic, r.aggregateid AS key, r.type, r.payload,
+               coalesce(r.headers::pg_catalog.text, '')::pg_catalog.text AS headers,
+               pg_catalog.timestamptz_send(r.created_at)::pg_catalog.bytea AS created_at,
+               coalesce(r.attempts, 0)::pg_catalog.int4 AS attempts,
+               coalesce(pg_catalog.octet_length(r.payload), 0)::pg_catalog.int4 AS octets
+        FROM idem.outbox r
+        WHERE r.held AND r.aggregatetype OPERATOR(pg_catalog.=) k.topic AND r.aggregateid OPERATOR(pg_catalog.=) k.key
+          AND (k.seq OPERATOR(pg_catalog.=) 0 OR r.seq OPERATOR(pg_catalog.=) k.seq)
+        ORDER BY r.seq
+        LIMIT k.run
+    ) o
+) m
+WHERE m.before OPERATOR(pg_catalog.<) @octets::pg_catalog.int8
+ORDER BY m.seq;
+
+-- name: ListHeld :many
+-- ListHeld tells which keys are held back, and when the first message of each is tried again, in microseconds.
+SELECT h.topic, h.key, h.place, h.attempts, h.due
+FROM (
+    SELECT DISTINCT ON (r.aggregatetype, r.aggregateid, CASE WHEN r.aggregateid OPERATOR(pg_catalog.=) '' THEN r.seq ELSE 0 END)
+           r.aggregatetype AS topic, r.aggregateid AS key,
+           (CASE WHEN r.aggregateid OPERATOR(pg_catalog.=) '' THEN r.seq ELSE 0 END)::pg_catalog.int8 AS place,
+           coalesce(r.attempts, 0)::pg_catalog.int4 AS attempts,
+           (coalesce(pg_catalog.date_part('epoch', r.next_at OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()), 0)
+            OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8 AS due
+    FROM idem.outbox r
+    WHERE r.held
+      AND (@streams::pg_catalog.int4 OPERATOR(pg_catalog.=) 1
+           OR ((CASE WHEN r.aggregateid OPERATOR(pg_catalog.=) '' THEN r.seq
+                     ELSE pg_catalog.hashtext(r.aggregatetype OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) r.aggregateid)::pg_catalog.int8 END
+                OPERATOR(pg_catalog.&) 15::pg_catalog.int8) OPERATOR(pg_catalog.%) @streams::pg_catalog.int4) OPERATOR(pg_catalog.=) @stream::pg_catalog.int4)
+    ORDER BY r.aggregatetype, r.aggregateid, CASE WHEN r.aggregateid OPERATOR(pg_catalog.=) '' THEN r.seq ELSE 0 END, r.seq
+) h;
+
+-- name: DeletePublished :exec
+-- DeletePublished removes messages that were published.
+DELETE FROM idem.outbox
+WHERE held OPERATOR(pg_catalog.=) ANY ('{f,t}'::pg_catalog.bool[]) AND seq OPERATOR(pg_catalog.=) ANY ((@seqs::pg_catalog.text)::pg_catalog.int8[]);
+
+-- name: KeepPublished :exec
+-- KeepPublished removes messages that were published, and keeps them elsewhere for a time, with or without what they say.
+WITH gone AS (
+    DELETE FROM idem.outbox
+    WHERE held OPERATOR(pg_catalog.=) ANY ('{f,t}'::pg_catalog.bool[]) AND seq OPERATOR(pg_catalog.=) ANY ((@seqs::pg_catalog.text)::pg_catalog.int8[])
+    RETURNING seq, created_at, id, aggregatetype, aggregateid, type, payload, headers
+)
+INSERT INTO idem.published (id, seq, created_at, published_at, expires_at, aggregatetype, aggregateid, type, payload, headers)
+SELECT id, seq, created_at, pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @retention::pg_catalog.interval,
+       aggregatetype, aggregateid, type, CASE WHEN @whole::pg_catalog.bool THEN payload END, CASE WHEN @whole::pg_catalog.bool THEN headers END
+FROM gone
+ON CONFLICT (id) DO NOTHING;
+
+-- name: HoldMessages :exec
+-- HoldMessages holds messages back because they are behind another one.
+UPDATE idem.outbox SET held = true
+WHERE NOT held AND seq OPERATOR(pg_catalog.=) ANY ((@seqs::pg_catalog.text)::pg_catalog.int8[]);
+
+-- name: BlameMessages :exec
+-- BlameMessages counts an attempt of each message, and holds it back for a pause, in microseconds.
+UPDATE idem.outbox AS o
+SET held = true, attempts = coalesce(o.attempts, 0) OPERATOR(pg_catalog.+) 1,
+    next_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) ('1 microsecond'::pg_catalog.interval OPERATOR(pg_catalog.*) b.pause),
+    class = b.class, reason = b.reason
+FROM (SELECT pg_catalog.unnest((@seqs::pg_catalog.text)::pg_catalog.int8[]) AS seq, pg_catalog.unnest((@pauses::pg_catalog.text)::pg_catalog.float8[]) AS pause,
+             pg_catalog.unnest((@classes::pg_catalog.text)::pg_catalog.text[]) AS class, pg_catalog.unnest((@reasons::pg_catalog.text)::pg_catalog.text[]) AS reason) b
+WHERE o.held OPERATOR(pg_catalog.=) ANY ('{f,t}'::pg_catalog.bool[]) AND o.seq OPERATOR(pg_catalog.=) b.seq;
+
+-- name: BuryUnpublished :exec
+-- BuryUnpublished makes a message a dead letter.
+WITH gone AS (
+    DELETE FROM idem.outbox
+    WHERE held OPERATOR(pg_catalog.=) ANY ('{f,t}'::pg_catalog.bool[]) AND seq OPERATOR(pg_catalog.=) @seq::pg_catalog.int8
+    RETURNING created_at, id, aggregatetype, aggregateid, type
+)
+INSERT INTO idem.dead_letters AS d (side, consumer, source, id, key, type, payload, headers, sealed_by, class, reason, attempts, created_at, died_at)
+SELECT 'outbox', '', gone.aggregatetype, gone.id::pg_catalog.text, gone.aggregateid, gone.type, @payload::pg_catalog.bytea,
+       (sqlc.narg(headers)::pg_catalog.text)::pg_catalog.jsonb, sqlc.narg(sealed_by)::pg_catalog.text, @class::pg_catalog.text, @reason::pg_catalog.text,
+       @attempts::pg_catalog.int4, gone.created_at, pg_catalog.clock_timestamp()
+FROM gone
+ON CONFLICT (side, consumer, source, id) DO UPDATE
+SET key = EXCLUDED.key, type = EXCLUDED.type, payload = EXCLUDED.payload, headers = EXCLUDED.headers, sealed_by = EXCLUDED.sealed_by,
+    class = EXCLUDED.class, reason = EXCLUDED.reason, attempts = EXCLUDED.attempts, created_at = EXCLUDED.created_at, died_at = EXCLUDED.died_at;
+
+-- name: OutboxStats :one
+-- OutboxStats tells how far the outbox is behind. It counts up to a limit.
+SELECT pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS read_at,
+       pg_catalog.timestamptz_send((SELECT r.created_at FROM idem.outbox r WHERE NOT r.held ORDER BY r.seq LIMIT 1))::pg_catalog.bytea AS oldest,
+       pg_catalog.timestamptz_send((SELECT pg_catalog.min(r.created_at) FROM (
+            SELECT h.created_at FROM idem.outbox h WHERE h.held LIMIT @most::pg_catalog.int4) r))::pg_catalog.bytea AS oldest_held,
+       (SELECT pg_catalog.count(*) FROM (SELECT FROM idem.outbox r WHERE NOT r.held LIMIT @most::pg_catalog.int4) w)::pg_catalog.int8 AS waiting,
+       (SELECT pg_catalog.count(*) FROM (SELECT FROM idem.outbox r WHERE r.held LIMIT @most::pg_catalog.int4) w)::pg_catalog.int8 AS held,
+       (SELECT pg_catalog.count(*) FROM (
+            SELECT DISTINCT r.aggregatetype, r.aggregateid, CASE WHEN r.aggregateid OPERATOR(pg_catalog.=) '' THEN r.seq ELSE 0 END
+            FROM (SELECT * FROM idem.outbox h WHERE h.held LIMIT @most::pg_catalog.int4) r) k)::pg_catalog.int8 AS held_keys,
+       (SELECT pg_catalog.count(*) FROM (
+            SELECT FROM idem.dead_letters d WHERE d.side OPERATOR(pg_catalog.=) 'outbox' LIMIT @most::pg_catalog.int4) w)::pg_catalog.int8 AS dead;
