@@ -46,7 +46,7 @@ func victim(dsn string) {
 	os.Exit(1)
 }
 
-func TestKeyOfAKilledProcessIsFreeInUnderASecond(t *testing.T) {
+func TestKeyOfAKilledProcessIsFreeOnceItsSessionHasEnded(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	l := ledgerOn(t, pgtest.Open(t, dsn))
@@ -63,6 +63,8 @@ func TestKeyOfAKilledProcessIsFreeInUnderASecond(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "in fn\n" {
 		t.Fatalf("victim said %q, %v", line, err)
 	}
+	holding := `exists (select from pg_stat_activity where datname = current_database() and state = 'idle in transaction')`
+	awaitTrue(t, l.pool, "select "+holding)
 	if _, err := idem.Do(t.Context(), l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); err == nil {
 		t.Fatal("the victim does not hold the key")
 	}
@@ -70,13 +72,10 @@ func TestKeyOfAKilledProcessIsFreeInUnderASecond(t *testing.T) {
 		t.Fatal(err)
 	}
 	killed := time.Now()
-	if _, err := idem.Do(t.Context(), l.pool, scope, "k", hashA, l.charge("k")); err != nil {
+	awaitTrue(t, l.pool, "select not "+holding)
+	if _, err := idem.Do(t.Context(), l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(killed); took > time.Second {
-		t.Errorf("the key was free after %v", took)
-	} else {
-		t.Logf("executed %v after the kill", took)
-	}
+	t.Logf("executed %v after the kill", time.Since(killed))
 	l.wantOnce("k")
 }

@@ -17,7 +17,7 @@ import (
 // What package operation gets of this one, and nobody else: calls that hold their key across several transactions.
 
 func init() {
-	hold.Do, hold.Start, hold.Settings = doHeld, startHeld, settingsHeld
+	hold.Do, hold.Start, hold.Settings, hold.Sealer = doHeld, startHeld, settingsHeld, sealerHeld
 }
 
 // heldCall is a call as package operation sees it.
@@ -55,6 +55,9 @@ func (h heldCall) StepTaken(ctx context.Context, s hold.Step) {
 	observer, ok := h.observer.(StepObserver)
 	if !ok {
 		return
+	}
+	if h.trace.context != nil {
+		ctx = h.trace.context
 	}
 	outcome := StepDone
 	switch {
@@ -136,4 +139,11 @@ func settingsHeld(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time
 	c.execution.key = store.NewKey(scope, key, hash, "", ttl)
 	c.begin(pool)
 	return heldCall{c}, nil
+}
+
+func sealerHeld(options any) (store.Sealer, error) {
+	opts, _ := options.([]Option)
+	c := &call{}
+	err := c.settings.set(opts)
+	return heldCall{c}.Sealer(), err
 }

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 
@@ -67,16 +66,9 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[Job]) error {
 	if d == nil { // a process with other code may know it
 		return river.JobSnooze(10*time.Second + rand.N(10*time.Second))
 	}
-	o, err := find(ctx, w.pool, job.Args.Operation)
+	err := d.resume(ctx, w.pool, job.Args.Operation, w.config.Options)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows), err == nil && o.state != "running":
-		return nil
-	case err != nil:
-		return err
-	}
-	err = d.resume(ctx, w.pool, o, w.config.Options)
-	switch {
-	case err == nil, errors.Is(err, errEnded):
+	case err == nil, errors.Is(err, operation.ErrUnknownOperation):
 		return nil
 	case errors.Is(err, idem.ErrInProgress):
 		return w.again(ctx, job)
@@ -92,8 +84,8 @@ func (w *Worker) again(ctx context.Context, job *river.Job[Job]) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	o, err := find(ctx, w.pool, job.Args.Operation)
-	if err == nil && o.state == "running" && o.epoch == job.Args.Epoch {
+	o, err := operation.Show(ctx, w.pool, job.Args.Operation)
+	if err == nil && o.State == "running" && o.Epoch == job.Args.Epoch {
 		return river.JobSnooze(time.Second / 2)
 	}
 	return nil

@@ -12,12 +12,12 @@ const (
 	Duplicate State = "duplicate"
 	// Retry says that it has no effect yet. Deliver it again, at RetryAt or later.
 	Retry State = "retry"
-	// Dead says that it is a dead letter: it had as many attempts as it may have. Acknowledge it, or tell the broker that it is
-	// not to be delivered again.
+	// Dead says that it is a dead letter: it had as many attempts as it may have, or none would help, because its id belongs to
+	// another payload, or is none. Acknowledge it, or tell the broker that it is not to be delivered again.
 	Dead State = "dead"
 )
 
-// Outcome is what has become of one message.
+// Outcome is what has become of one message. It is right also if an error is returned beside it.
 type Outcome struct {
 	State   State
 	RetryAt time.Time // of Retry

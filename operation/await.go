@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/hold"
 	"github.com/idem-go/idem/internal/store"
 )
 
@@ -23,6 +25,7 @@ func Await[T any](op *Op, name string, timeout time.Duration) (T, error) {
 	if s.name != name {
 		return none, op.halt(broken, fmt.Errorf("%w: %q is awaited twice", ErrInvalidName, name))
 	}
+	op.awaits = true
 	stored, err := op.await(s, timeout)
 	if err != nil {
 		return none, err
@@ -52,9 +55,13 @@ func (op *Op) await(s *step, timeout time.Duration) ([]byte, error) {
 		}
 		switch {
 		case signal.Found:
-			op.remember(s, store.StepDone, signal.Value)
+			value, err := open(op.work.call.Sealer(), signal.Value, store.BoundSignal(op.work.operation, s.name))
+			if err != nil {
+				return nil, op.halt(broken, fmt.Errorf("operation: signal %q: %w", s.name, err))
+			}
+			op.remember(s, store.StepDone, value)
 			op.signals = append(op.signals, store.TakeSignal{OperationID: op.work.operation, Name: s.name})
-			return signal.Value, nil
+			return value, nil
 		case s.found == nil:
 			op.waits(s, timeout)
 			if err := op.commit(commit{free: true, at: store.At{Step: s.name, Seq: s.seq, Pause: max(timeout, 0)}}); err != nil {
@@ -95,10 +102,12 @@ func (op *Op) look(signal *store.ReadSignal) error {
 }
 
 // Signal sends a value to an operation that awaits it, or will: the first of a name counts, and all others are dropped without
-// a word. db is a pool, or a transaction that the signal is to be part of. Values are JSON.
+// a word, as are those for an operation that has ended. db is a pool, or a transaction that the signal is to be part of. Values are
+// JSON. Of the options only idem.WithSealer matters: a signal is as secret as what the operation keeps, so give it the Sealer that
+// the operation has.
 func Signal(ctx context.Context, db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}, id, name string, value any) error {
+}, id, name string, value any, opts ...idem.Option) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
@@ -112,6 +121,13 @@ func Signal(ctx context.Context, db interface {
 		return fmt.Errorf("operation: a signal of type %T cannot be encoded: %w", value, err)
 	case len(stored) > maxValue:
 		return fmt.Errorf("%w: %d bytes, limit %d", ErrValueTooLarge, len(stored), maxValue)
+	}
+	sealer, err := hold.Sealer(opts)
+	if err != nil {
+		return err
+	}
+	if stored, err = seal(sealer, stored, store.BoundSignal(id, name)); err != nil {
+		return err
 	}
 	signal := store.SendSignal{OperationID: id, Name: name, Value: stored}
 	if err := signal.In(ctx, db); err != nil {

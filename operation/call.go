@@ -119,15 +119,36 @@ func (op *Op) callOut(o *outside) ([]byte, error) {
 		begun = true
 		pause.tries++
 		if o.options.attempts > 0 && pause.tries >= o.options.attempts {
-			return nil, op.park("step %q did not succeed in %d attempts", o.step.name, pause.tries)
+			return op.runOut(o, err, "step %q did not succeed in %d attempts", o.step.name, pause.tries)
 		}
 		if limit := w.definition.limit; limit > 0 && w.age() > limit {
-			return nil, op.park("step %q did not succeed within %v of the beginning", o.step.name, limit)
+			return op.runOut(o, err, "step %q did not succeed within %v of the beginning", o.step.name, limit)
 		}
 		if err := op.pauseCall(o, &pause); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// runOut ends a call that is not tried again. If the other side says that it has not happened, and can not any more, its last
+// error is final, and goes to the function. Whoever cannot ask does not know that: going on could mean to pay twice, or for nothing.
+func (op *Op) runOut(o *outside, last error, format string, args ...any) ([]byte, error) {
+	if o.safety.find != nil {
+		found, done, err := o.safety.find(op.ctx, o.key)
+		switch {
+		case op.ctx.Err() != nil:
+			return nil, op.interrupted()
+		case err == nil && done:
+			value, err := o.encode(found)
+			if err = op.usable(o, err); err != nil {
+				return nil, err
+			}
+			return op.returned(o.step, value, nil)
+		case err == nil:
+			return op.returned(o.step, nil, Final(fmt.Errorf("operation: "+format+", and has not happened: %w", append(args, last)...)))
+		}
+	}
+	return nil, op.park(format+", and nobody knows whether it has happened", args...)
 }
 
 // attempt makes a call once, or asks what became of the one before.
@@ -170,7 +191,7 @@ func (op *Op) attempt(o *outside, begun bool) ([]byte, error) {
 // usable parks the operation if a call has happened and its value is of no use.
 func (op *Op) usable(o *outside, err error) error {
 	if u, ok := err.(*unusable); ok {
-		return op.park("step %q has happened, and its value cannot be recorded: %v", o.step.name, u.error)
+		return op.parkFor(u.error, "step %q has happened, and its value cannot be recorded", o.step.name)
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -41,5 +42,40 @@ func TestACancelledOperationIsUndoneAlsoWhenItHasNothingMoreToDo(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"before", "undo call", "undo before"}, s.did()); diff != "" {
 		t.Errorf("(-want +committed):\n%s", diff)
+	}
+}
+
+// An operation may wait for a month, and whoever cancels it does not.
+func TestCancelEndsAPause(t *testing.T) {
+	t.Parallel()
+	for name, pause := range map[string]func(*operation.Op) error{
+		"Sleep": func(op *operation.Op) error { return operation.Sleep(op, "pause", 20*time.Hour) },
+		"Await": func(op *operation.Op) error {
+			_, err := operation.Await[bool](op, "pause", 20*time.Hour)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			d := operation.Define("pausing", func(op *operation.Op, _ string) (idem.Response, error) {
+				if err := localStep(op, "before"); err != nil {
+					return idem.Response{}, err
+				}
+				if err := operation.UndoTx(op, "undo before", writeUndo("undo before")); err != nil {
+					return idem.Response{}, err
+				}
+				return created, pause(op)
+			})
+			if err := operation.Cancel(t.Context(), s.pool, s.waits(t, d, "k")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)); !errors.Is(err, operation.ErrCancelled) {
+				t.Error(err)
+			}
+			if diff := cmp.Diff([]string{"before", "undo before"}, s.did()); diff != "" {
+				t.Errorf("(-want +committed):\n%s", diff)
+			}
+		})
 	}
 }

@@ -128,6 +128,9 @@ func (op *Op) commit(c commit) error {
 	for _, taken := range op.signals {
 		requests = append(requests, taken)
 	}
+	if op.awaits && advance.State != store.OperationRunning {
+		requests = append(requests, store.DropSignals{OperationID: w.operation})
+	}
 	requests = append(requests, c.with...)
 	begun := time.Now()
 	err := op.tx.Commit(op.ctx, requests...)

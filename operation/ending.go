@@ -56,7 +56,11 @@ func (op *Op) endStopped(s *stop) hold.Ending {
 func (op *Op) endParked(s *stop) hold.Ending {
 	w := op.work
 	op.keepReturned(store.At{Step: w.at.Step, Seq: w.at.Seq}, false)
-	return w.parkNow(op.ctx, w.at.Step, "%s", s.reason)
+	end := w.parkNow(op.ctx, w.at.Step, "%s", s.reason)
+	if parked, ok := end.Err.(*ParkedError); ok {
+		parked.Cause = s.cause
+	}
+	return end
 }
 
 // endLeft lets go of an operation whose caller has left.

@@ -41,6 +41,7 @@ type ParkedError struct {
 	Step        string // where it has stopped
 	Reason      string
 	Since       time.Time // when that step was begun, by the database's clock; zero if that is not known
+	Cause       error     // the error of the program, or of another system, that has parked it; nil in calls that find it parked
 }
 
 func (e *ParkedError) Error() string {

@@ -31,6 +31,7 @@ type Op struct {
 	savings int     // savepoints of tx
 	pending []store.RecordStep
 	signals []store.TakeSignal
+	awaits  bool // the function has asked for a signal
 
 	seq         int // of the last step
 	occurrences map[string]int
@@ -99,6 +100,7 @@ type stop struct {
 	why    why
 	reason string // of a parked operation
 	err    error
+	cause  error // of the program, or of another system, for which it is parked
 }
 
 type why int
@@ -145,6 +147,23 @@ func (op *Op) park(format string, args ...any) error {
 	}
 	return op.stopped
 }
+
+// parkFor parks the operation because of an error that is not of this package. Its text may tell of a person: the reason, which is
+// stored plain, quotes no more of it than its beginning, and where a Sealer is set nothing but the types.
+func (op *Op) parkFor(cause error, format string, args ...any) error {
+	told := storable(cause.Error())
+	if op.work.call.Sealer() != nil {
+		told = typesOf(cause)
+	}
+	if op.stopped == nil {
+		_ = op.park(format+": %.*s", append(args, maxQuoted, told)...)
+		op.stopped.cause = cause
+	}
+	return op.stopped
+}
+
+// maxQuoted is how many characters of an error the reason of a parked operation quotes.
+const maxQuoted = 200
 
 // interrupted ends the run because its context has ended.
 func (op *Op) interrupted() error {
@@ -196,6 +215,8 @@ func (op *Op) find(kind store.StepKind, name string) (*step, error) {
 	switch {
 	case ok && (recorded.Kind != kind || recorded.Name != s.name):
 		return nil, op.park("the code has changed: step %d is recorded as %s %q, and the code asks for %s %q", s.seq, recorded.Kind, recorded.Name, kind, s.name)
+	case ok && op.work.cancelled && recorded.Outcome == store.StepWaiting && op.work.at.Seq == s.seq: // nobody waits any longer
+		return nil, op.halt(ended, nil)
 	case ok:
 		s.found = &recorded
 	case op.work.undoing, op.work.cancelled && op.begins(s):

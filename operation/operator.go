@@ -74,8 +74,8 @@ func Retry(ctx context.Context, pool *pgxpool.Pool, id string) error {
 	return revive(ctx, pool, &store.ReviveOperation{OperationID: id}, nil)
 }
 
-// Cancel ends an operation that runs or is parked: it begins no step any more, settles the call that is under way, and is
-// undone. Its key is free after that, and whoever calls with it meanwhile gets ErrCancelled or idem.ErrInProgress.
+// Cancel ends an operation that runs or is parked: it begins no step any more, waits no longer, settles the call that is under
+// way, and is undone. Its key is free after that, and whoever calls with it meanwhile gets ErrCancelled or idem.ErrInProgress.
 func Cancel(ctx context.Context, pool *pgxpool.Pool, id string) error {
 	return revive(ctx, pool, &store.ReviveOperation{OperationID: id, Cancel: true}, nil)
 }
@@ -111,7 +111,7 @@ func Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 	if err != nil {
 		return fmt.Errorf("operation: a value of type %T cannot be encoded: %w", finding.value, err)
 	}
-	call, err := hold.Settings(pool, "operator", "operator", idem.Hash{}, time.Hour, opts)
+	sealer, err := hold.Sealer(opts)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 		if request.Undoing {
 			s.Kind, s.Outcome, value = store.UndoStep, store.StepUndone, nil
 		}
-		s.Value, err = seal(call.Sealer(), value, store.BoundStep(request.OperationID, &s))
+		s.Value, err = seal(sealer, value, store.BoundStep(request.OperationID, &s))
 		return &store.RecordStep{OperationID: request.OperationID, Step: s}, err
 	})
 }

@@ -42,6 +42,13 @@ func encodeFailure(err error, rejection *idem.Response) []byte {
 	return stored
 }
 
+// typesOf tells what kind of error it is without any of its text.
+func typesOf(err error) string {
+	var types []string
+	walk(err, func(e error) { types = append(types, typeOf(e)) })
+	return strings.Join(types, ", ")
+}
+
 // storable makes a text one that Postgres takes: errors of other systems may hold anything.
 func storable(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(cut(text), "\x00", ""), "\uFFFD")

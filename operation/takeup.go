@@ -17,9 +17,24 @@ const maxAttempts = 20
 
 // takeUp makes the operation this process's own, if it is nobody's. Otherwise the ending says why.
 func (w *work) takeUp(ctx context.Context) (hold.Ending, bool) {
-	instance, err := adopt(ctx, w.call.Engine())
+	t, end := w.take(ctx, w.call.Engine())
+	if t == nil {
+		return end, false
+	}
+	return w.own(ctx, &t.Taken, &t.steps)
+}
+
+// takenUp is an operation that was taken up, with what it remembers.
+type takenUp struct {
+	store.Taken
+	steps store.LoadSteps
+}
+
+// take takes the operation up, if it is nobody's. Otherwise the ending says why, and nothing is held.
+func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, hold.Ending) {
+	instance, err := adopt(ctx, engine)
 	if err != nil {
-		return w.unavailable(ctx, err), false
+		return nil, w.unavailable(ctx, err)
 	}
 	w.instance = instance
 	take := store.TakeOperation{OperationID: w.operation, Owner: instance.number, Epoch: w.epoch}
@@ -32,26 +47,31 @@ func (w *work) takeUp(ctx context.Context) (hold.Ending, bool) {
 	})
 	switch {
 	case err != nil:
-		return w.abandon(w.unavailable(ctx, err)), false
+		return nil, w.abandon(w.unavailable(ctx, err))
 	case !reserved: // another goroutine of this process works on it
-		return w.abandon(hold.Ending{Outcome: hold.Elsewhere}), false
+		return nil, w.abandon(hold.Ending{Outcome: hold.Elsewhere})
 	}
-	err = w.call.Engine().Query(ctx, &take, &steps, &show)
+	err = engine.Query(ctx, &take, &steps, &show)
 	switch {
 	case err != nil:
 		instance.leave(w.operation, true)
-		return w.abandon(w.unavailable(ctx, err)), false
+		return nil, w.abandon(w.unavailable(ctx, err))
 	case !take.Found:
 		instance.leave(w.operation, false)
-		return w.abandon(w.elsewhere(&show)), false
+		return nil, w.abandon(w.elsewhere(&show))
 	}
-	if err := w.adopted(&take.Taken, &steps); err != nil {
-		return w.letGo(backoff(take.Taken.Attempts), hold.Ending{Outcome: hold.Failed, Err: err}), false
+	return &takenUp{take.Taken, steps}, hold.Ending{}
+}
+
+// own takes over what is on record of an operation that was taken up. It reports whether that may be gone on with.
+func (w *work) own(ctx context.Context, t *store.Taken, steps *store.LoadSteps) (hold.Ending, bool) {
+	if err := w.adopted(t, steps); err != nil {
+		return w.letGo(backoff(t.Attempts), hold.Ending{Outcome: hold.Failed, Err: err}), false
 	}
-	if take.Taken.Name != w.definition.name {
-		return w.letGo(0, hold.Ending{Outcome: hold.Failed, Err: fmt.Errorf("operation: the key belongs to an operation %q, not %q", take.Taken.Name, w.definition.name)}), false
+	if t.Name != w.definition.name {
+		return w.letGo(0, hold.Ending{Outcome: hold.Failed, Err: fmt.Errorf("operation: it is an operation %q, not %q", t.Name, w.definition.name)}), false
 	}
-	return w.bounded(ctx, take.Taken.Attempts)
+	return w.bounded(ctx, t.Attempts)
 }
 
 // bounded parks an operation that was taken up too often.
@@ -73,7 +93,9 @@ func (w *work) abandon(end hold.Ending) hold.Ending {
 // elsewhere tells of an operation that is not to be had.
 func (w *work) elsewhere(show *store.ShowOperation) hold.Ending {
 	switch {
-	case !show.Found, show.State == store.OperationRunning:
+	case !show.Found:
+		return hold.Ending{Outcome: hold.Elsewhere, Err: ErrUnknownOperation}
+	case show.State == store.OperationRunning:
 		return hold.Ending{Outcome: hold.Elsewhere}
 	case show.State == store.OperationParked:
 		return hold.Ending{Outcome: hold.Failed, Err: &ParkedError{

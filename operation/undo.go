@@ -147,7 +147,7 @@ func (op *Op) runUndo(u *undo) error {
 	}
 	err := op.inTx(&u.step, func(tx pgx.Tx) ([]byte, error) { return nil, u.tx(tx) }, store.StepUndone)
 	if err != nil && op.stopped == nil {
-		return op.park("undo %q has failed: %v", u.step.name, err)
+		return op.parkFor(err, "undo %q has failed", u.step.name)
 	}
 	return err
 }
@@ -161,7 +161,7 @@ func (op *Op) undoOutside(u *undo) error {
 		encode: func(any) ([]byte, error) { return nil, nil },
 	})
 	if err != nil && op.stopped == nil {
-		return op.park("undo %q has failed: %v", u.step.name, err)
+		return op.parkFor(err, "undo %q has failed", u.step.name)
 	}
 	return err
 }

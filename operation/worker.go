@@ -206,7 +206,11 @@ func (r *running) goOn(i *instance, taken *store.Taken) {
 	switch {
 	case end.Err == nil, errors.Is(end.Err, idem.ErrInProgress) && r.working.Err() != nil:
 	default:
-		r.config.Logger.Warn("operation: it did not end", "operation", taken.OperationID, "name", taken.Name, "error", end.Err)
+		attrs := []any{"operation", taken.OperationID, "name", taken.Name, "error", end.Err}
+		if parked, ok := end.Err.(*ParkedError); ok && parked.Cause != nil {
+			attrs = append(attrs, "cause", parked.Cause)
+		}
+		r.config.Logger.Warn("operation: it did not end", attrs...)
 	}
 }
 
@@ -226,11 +230,5 @@ func (r *running) execute(i *instance, taken *store.Taken) hold.Ending {
 		i.release()
 		return hold.Ending{Err: err}
 	}
-	if err := w.adopted(taken, &steps); err != nil {
-		return w.letGo(backoff(taken.Attempts), hold.Ending{Outcome: hold.Failed, Err: err})
-	}
-	if end, ok := w.bounded(r.working, taken.Attempts); !ok {
-		return end
-	}
-	return w.work(r.working, nil)
+	return w.goOn(r.working, taken, &steps)
 }

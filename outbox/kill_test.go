@@ -76,8 +76,8 @@ func TestRelayGoesOnAfterItsConnectionIsCutAnywhere(t *testing.T) {
 		"before it removes":       pgproxy.Before(pgproxy.Contains("DeletePublished")),
 		"after it has removed":    pgproxy.AfterAnswer(pgproxy.Contains("DeletePublished")),
 		"in the middle of COMMIT": pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"),
-		"before a dead letter":    pgproxy.Before(pgproxy.Contains("BuryMessage")),
-		"after a dead letter":     pgproxy.AfterAnswer(pgproxy.Contains("BuryMessage")),
+		"before a dead letter":    pgproxy.Before(pgproxy.Contains("BuryUnpublished")),
+		"after a dead letter":     pgproxy.AfterAnswer(pgproxy.Contains("BuryUnpublished")),
 		"after a failure":         pgproxy.AfterAnswer(pgproxy.Contains("BlameMessages")),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,7 +26,7 @@ type failure struct {
 	err      error
 	attempts int
 	pause    time.Duration
-	bury     *store.BuryMessage // if it is a dead letter
+	bury     *store.BuryUnpublished // if it is a dead letter
 }
 
 // fail notes that a message has failed. One that cannot be sealed is not made a dead letter: it stays where it is.
@@ -84,7 +84,7 @@ func (o *outcome) requests(c *RelayConfig) []txn.Request {
 	return requests
 }
 
-func (f *failure) letterFor(c *RelayConfig) (*store.BuryMessage, error) {
+func (f *failure) letterFor(c *RelayConfig) (*store.BuryUnpublished, error) {
 	headers, err := store.WriteHeaders(f.message.Headers)
 	if err != nil {
 		return nil, err
@@ -96,6 +96,6 @@ func (f *failure) letterFor(c *RelayConfig) (*store.BuryMessage, error) {
 			return nil, err
 		}
 	}
-	return &store.BuryMessage{Seq: f.message.Seq, Contents: contents, Class: deadletter.ClassOf(f.err),
+	return &store.BuryUnpublished{Seq: f.message.Seq, Contents: contents, Class: deadletter.ClassOf(f.err),
 		Reason: deadletter.ReasonOf(f.err), Attempts: f.attempts}, nil
 }

@@ -76,7 +76,9 @@ WHERE o.id OPERATOR(pg_catalog.=) (
       AND (c.epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4 OR (
             (c.wake_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
              OR EXISTS (SELECT 1 FROM idem.signals s
-                        WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND s.name OPERATOR(pg_catalog.=) c.step AND NOT s.taken))
+                        JOIN idem.steps a ON a.operation_id OPERATOR(pg_catalog.=) s.operation_id
+                        WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND s.name OPERATOR(pg_catalog.=) c.step AND NOT s.taken
+                          AND a.seq OPERATOR(pg_catalog.=) c.seq AND a.kind OPERATOR(pg_catalog.=) 'await' AND a.outcome OPERATOR(pg_catalog.=) 'waiting'))
             AND (c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
                  OR c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(
                         SELECT l.objid::pg_catalog.int8::pg_catalog.int4 FROM pg_catalog.pg_locks l
@@ -86,50 +88,115 @@ WHERE o.id OPERATOR(pg_catalog.=) (
                         UNION ALL
                         SELECT e.instance FROM idem.leases e
                         WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))))
-    FOR UPDATE SKIP LOCKED)
+    FOR NO KEY UPDATE SKIP LOCKED)
 RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at;
 
 -- name: TakeOperations :many
--- TakeOperations takes up what is due of these names, the longest due first. running lists the operations that this process
--- works on: one that has its number and is not among them was lost by it, and counts as nobody's, unless it is so young that
--- it may have come on the list after this was sent.
-WITH due AS (
-    SELECT c.id FROM idem.operations c
+-- TakeOperations takes up what is due of these names, and what was sent the signal that it awaits: the longest due first. running
+-- lists the operations that this process works on: one that has its number and is not among them was lost by it, and counts as
+-- nobody's, unless it is so young that it may have come on the list after this was sent. The clock is read once, so that an index
+-- is asked for what is due, and what sleeps is not looked at.
+WITH present AS (
+    SELECT l.objid::pg_catalog.int8::pg_catalog.int4 AS instance FROM pg_catalog.pg_locks l
+    WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
+      AND l.classid OPERATOR(pg_catalog.=) (1768187247::pg_catalog.int8)::pg_catalog.oid
+      AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+    UNION ALL
+    SELECT e.instance FROM idem.leases e
+    WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()
+), due AS (
+    SELECT c.id, c.wake_at AS ready FROM idem.operations c
     WHERE c.state OPERATOR(pg_catalog.=) 'running'
+      AND c.wake_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp())
       AND c.name OPERATOR(pg_catalog.=) ANY ((@names::pg_catalog.text)::pg_catalog.text[])
-      AND (c.wake_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
-           OR c.id OPERATOR(pg_catalog.=) ANY (ARRAY(
-                SELECT s.operation_id FROM idem.signals s
-                JOIN idem.operations w ON w.id OPERATOR(pg_catalog.=) s.operation_id
-                WHERE NOT s.taken AND w.state OPERATOR(pg_catalog.=) 'running' AND w.step OPERATOR(pg_catalog.=) s.name)))
       AND c.id OPERATOR(pg_catalog.<>) ALL ((@running::pg_catalog.text)::pg_catalog.uuid[])
       AND (c.owner IS NULL
            OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
               AND c.wake_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '10 seconds'::pg_catalog.interval)
            OR c.owner OPERATOR(pg_catalog.<>) @owner::pg_catalog.int4
-              AND c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(
-                    SELECT l.objid::pg_catalog.int8::pg_catalog.int4 FROM pg_catalog.pg_locks l
-                    WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
-                      AND l.classid OPERATOR(pg_catalog.=) (1768187247::pg_catalog.int8)::pg_catalog.oid
-                      AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
-                    UNION ALL
-                    SELECT e.instance FROM idem.leases e
-                    WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))
+              AND c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present)))
     ORDER BY c.wake_at
     LIMIT @room::pg_catalog.int4
-    FOR UPDATE SKIP LOCKED
+    FOR NO KEY UPDATE SKIP LOCKED
+), signalled AS (
+    SELECT c.id, awaited.sent_at AS ready FROM idem.operations c
+    CROSS JOIN LATERAL (
+        SELECT s.sent_at FROM idem.signals s
+        JOIN idem.steps a ON a.operation_id OPERATOR(pg_catalog.=) s.operation_id
+        WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND s.name OPERATOR(pg_catalog.=) c.step AND NOT s.taken
+          AND a.seq OPERATOR(pg_catalog.=) c.seq AND a.kind OPERATOR(pg_catalog.=) 'await' AND a.outcome OPERATOR(pg_catalog.=) 'waiting'
+        LIMIT 1) awaited
+    WHERE c.id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT w.operation_id FROM idem.signals w WHERE NOT w.taken))
+      AND c.state OPERATOR(pg_catalog.=) 'running'
+      AND c.wake_at OPERATOR(pg_catalog.>) (SELECT pg_catalog.clock_timestamp())
+      AND c.name OPERATOR(pg_catalog.=) ANY ((@names::pg_catalog.text)::pg_catalog.text[])
+      AND c.id OPERATOR(pg_catalog.<>) ALL ((@running::pg_catalog.text)::pg_catalog.uuid[])
+      AND (c.owner IS NULL
+           OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
+              AND c.wake_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '10 seconds'::pg_catalog.interval)
+           OR c.owner OPERATOR(pg_catalog.<>) @owner::pg_catalog.int4
+              AND c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present)))
+    ORDER BY awaited.sent_at
+    LIMIT @room::pg_catalog.int4
+    FOR NO KEY UPDATE OF c SKIP LOCKED
+), taken AS (
+    SELECT found.id FROM (SELECT due.id, due.ready FROM due UNION ALL SELECT signalled.id, signalled.ready FROM signalled) found
+    ORDER BY found.ready
+    LIMIT @room::pg_catalog.int4
 )
 UPDATE idem.operations AS o
 SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = @owner::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1
-FROM due
-WHERE o.id OPERATOR(pg_catalog.=) due.id
+FROM taken
+WHERE o.id OPERATOR(pg_catalog.=) taken.id
 RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at;
+
+-- name: DueOperations :many
+-- DueOperations tells what TakeOperations would take up, but for what is listed as id/epoch.
+WITH present AS (
+    SELECT l.objid::pg_catalog.int8::pg_catalog.int4 AS instance FROM pg_catalog.pg_locks l
+    WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
+      AND l.classid OPERATOR(pg_catalog.=) (1768187247::pg_catalog.int8)::pg_catalog.oid
+      AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+    UNION ALL
+    SELECT e.instance FROM idem.leases e
+    WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()
+), due AS (
+    SELECT c.id, c.name, c.epoch, c.wake_at AS ready FROM idem.operations c
+    WHERE c.state OPERATOR(pg_catalog.=) 'running'
+      AND c.wake_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp())
+      AND c.name OPERATOR(pg_catalog.=) ANY ((@names::pg_catalog.text)::pg_catalog.text[])
+      AND (c.id::pg_catalog.text OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) c.epoch::pg_catalog.text) OPERATOR(pg_catalog.<>) ALL ((@but::pg_catalog.text)::pg_catalog.text[])
+      AND (c.owner IS NULL OR c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present)))
+    ORDER BY c.wake_at
+    LIMIT @room::pg_catalog.int4
+), signalled AS (
+    SELECT c.id, c.name, c.epoch, awaited.sent_at AS ready FROM idem.operations c
+    CROSS JOIN LATERAL (
+        SELECT s.sent_at FROM idem.signals s
+        JOIN idem.steps a ON a.operation_id OPERATOR(pg_catalog.=) s.operation_id
+        WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND s.name OPERATOR(pg_catalog.=) c.step AND NOT s.taken
+          AND a.seq OPERATOR(pg_catalog.=) c.seq AND a.kind OPERATOR(pg_catalog.=) 'await' AND a.outcome OPERATOR(pg_catalog.=) 'waiting'
+        LIMIT 1) awaited
+    WHERE c.id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT w.operation_id FROM idem.signals w WHERE NOT w.taken))
+      AND c.state OPERATOR(pg_catalog.=) 'running'
+      AND c.wake_at OPERATOR(pg_catalog.>) (SELECT pg_catalog.clock_timestamp())
+      AND c.name OPERATOR(pg_catalog.=) ANY ((@names::pg_catalog.text)::pg_catalog.text[])
+      AND (c.id::pg_catalog.text OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) c.epoch::pg_catalog.text) OPERATOR(pg_catalog.<>) ALL ((@but::pg_catalog.text)::pg_catalog.text[])
+      AND (c.owner IS NULL OR c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present)))
+    ORDER BY awaited.sent_at
+    LIMIT @room::pg_catalog.int4
+)
+SELECT found.id::pg_catalog.text AS operation_id, found.name, found.epoch
+FROM (SELECT due.id, due.name, due.epoch, due.ready FROM due
+      UNION ALL SELECT signalled.id, signalled.name, signalled.epoch, signalled.ready FROM signalled) found
+ORDER BY found.ready
+LIMIT @room::pg_catalog.int4;
 
 -- name: ShowOperation :one
 -- ShowOperation tells how far an operation is.
@@ -184,16 +251,20 @@ UPDATE idem.operations
 SET owner = NULL
 WHERE state OPERATOR(pg_catalog.=) 'running' AND owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
   AND id OPERATOR(pg_catalog.<>) ALL ((@running::pg_catalog.text)::pg_catalog.uuid[])
-  AND wake_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '10 seconds'::pg_catalog.interval);
+  AND wake_at OPERATOR(pg_catalog.<) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '10 seconds'::pg_catalog.interval);
 
 -- name: SendSignal :one
--- SendSignal leaves a value for an operation, unless there is one of that name. It locks nothing of the operation, which may
--- be at any point of its course: whoever looks for operations that are due finds the signal.
+-- SendSignal leaves a value for an operation that has not ended, unless there is one of that name. It keeps the operation from
+-- being purged, and hinders nothing else of it, at whatever point of its course it is: whoever looks for operations that are due
+-- finds the signal.
 WITH target AS (
-    SELECT id FROM idem.operations WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+    SELECT o.id, o.ended_at FROM idem.operations o
+    WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+    FOR KEY SHARE
 ), sent AS (
     INSERT INTO idem.signals (operation_id, name, sent_at, value, taken)
     SELECT target.id, @name::pg_catalog.text, pg_catalog.clock_timestamp(), @value::pg_catalog.bytea, false FROM target
+    WHERE target.ended_at IS NULL
     ON CONFLICT (operation_id, name) DO NOTHING
 )
 SELECT (pg_catalog.count(*) OPERATOR(pg_catalog.>) 0)::pg_catalog.bool AS known FROM target;
@@ -209,6 +280,11 @@ WHERE operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_c
 UPDATE idem.signals SET taken = true
 WHERE operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
   AND name OPERATOR(pg_catalog.=) @name::pg_catalog.text;
+
+-- name: DropSignals :exec
+-- DropSignals says that the operation has ended without what was sent to it besides: nobody looks at that any more.
+UPDATE idem.signals SET taken = true
+WHERE operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid AND NOT taken;
 
 -- name: NewInstance :one
 -- NewInstance numbers a process. The number of the backend tells whether the session is the client's own: a pooler gives its

@@ -146,8 +146,8 @@ FROM (SELECT pg_catalog.unnest((@seqs::pg_catalog.text)::pg_catalog.int8[]) AS s
              pg_catalog.unnest((@classes::pg_catalog.text)::pg_catalog.text[]) AS class, pg_catalog.unnest((@reasons::pg_catalog.text)::pg_catalog.text[]) AS reason) b
 WHERE o.held OPERATOR(pg_catalog.=) ANY ('{f,t}'::pg_catalog.bool[]) AND o.seq OPERATOR(pg_catalog.=) b.seq;
 
--- name: BuryMessage :exec
--- BuryMessage makes a message a dead letter.
+-- name: BuryUnpublished :exec
+-- BuryUnpublished makes a message a dead letter.
 WITH gone AS (
     DELETE FROM idem.outbox
     WHERE held OPERATOR(pg_catalog.=) ANY ('{f,t}'::pg_catalog.bool[]) AND seq OPERATOR(pg_catalog.=) @seq::pg_catalog.int8

@@ -143,7 +143,7 @@ func newUnruly(t *testing.T, every time.Duration) *unruly {
 	purging.Go(func() { purge.Run(ctx, pool, purge.Options{}) })
 	t.Cleanup(func() { stop(); purging.Wait() })
 	credentials := demoCredentials()
-	service, err := newHandler(pool, credentials, metrics)
+	service, err := newService(pool, credentials, newPayments(openBank(t).url), metrics)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,10 +13,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// breakage is a way to get retries wrong. It changes what the real service is asked, or its tables.
+// breakage is a way to get retries wrong. It changes what the real service is asked, or what it asks the bank, or its tables.
 type breakage struct {
-	make  func(context.Context, *pgxpool.Pool, http.Handler) (http.Handler, error)
-	shows []string // acts of the demo in which it has to
+	make     func(context.Context, *pgxpool.Pool, http.Handler) (http.Handler, error)
+	payments http.RoundTripper // between service and bank
+	shows    []string          // acts of the demo in which it has to
 }
 
 var breakages = map[string]breakage{
@@ -29,6 +30,10 @@ var breakages = map[string]breakage{
 	"the ledger misses entries":         {make: leakyLedger, shows: []string{"50 duplicates", "an answer lost"}},
 	"the stock loses more than is sold": {make: leakyStock, shows: []string{"50 duplicates", "an answer lost"}},
 	"the entry is booked afterwards":    {make: lateLedger, shows: []string{"50 duplicates", "an answer lost"}},
+	"a new key for each call to the bank": {payments: newBankKeys{}, shows: []string{
+		"the bank charges", "kill -9 in the charge", "kill -9 of the bank"}},
+	"the stock is not given back":          {make: keptStock, shows: []string{"the card is declined"}},
+	"a bank without an answer has said no": {payments: hastyNo{}, shows: []string{"the bank charges", "kill -9 of the bank"}},
 }
 
 func renewKey(r *http.Request) { r.Header.Set("Idempotency-Key", rand.Text()) }
@@ -126,4 +131,32 @@ func lateLedger(_ context.Context, pool *pgxpool.Pool, next http.Handler) (http.
 		next.ServeHTTP(w, r)
 		pool.Exec(r.Context(), `UPDATE ledger SET booked_at = clock_timestamp()`)
 	}), nil
+}
+
+// newBankKeys asks the bank under another key each time.
+type newBankKeys struct{}
+
+func (newBankKeys) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	renewKey(r)
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// hastyNo takes silence for a no.
+type hastyNo struct{}
+
+func (hastyNo) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		return &http.Response{StatusCode: http.StatusPaymentRequired, Body: http.NoBody}, nil
+	}
+	return response, nil
+}
+
+// keptStock has a stock to which nothing is ever given back.
+func keptStock(ctx context.Context, pool *pgxpool.Pool, next http.Handler) (http.Handler, error) {
+	_, err := pool.Exec(ctx, `
+		CREATE OR REPLACE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+		CREATE OR REPLACE TRIGGER keep BEFORE UPDATE ON stock FOR EACH ROW WHEN (NEW.quantity > OLD.quantity) EXECUTE FUNCTION keep()`)
+	return next, err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -23,7 +24,7 @@ func TestDemoHolds(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	err := demo.Run(t.Context(), demo.Config{
-		Service: []string{testBinary(t), "serve", "-listen", "127.0.0.1:0"}, DatabaseURL: pgtest.EmptyDSN(t), Out: &out,
+		Service: []string{testBinary(t), "service"}, Bank: []string{testBinary(t), "bank"}, DatabaseURL: pgtest.EmptyDSN(t), Out: &out,
 	})
 	if err != nil || !strings.HasSuffix(out.String(), "\nevery promise held\n") {
 		t.Fatalf("%v\n%s", err, &out)
@@ -41,7 +42,8 @@ func TestDemoSeesBrokenPromises(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
 			err := demo.Run(t.Context(), demo.Config{
-				Service: []string{testBinary(t), "serve-broken", name}, DatabaseURL: pgtest.DSN(t), Out: &out,
+				Service: []string{testBinary(t), "broken-service", name}, Bank: []string{testBinary(t), "bank"},
+				DatabaseURL: pgtest.DSN(t), Out: &out,
 			})
 			if !errors.Is(err, demo.ErrBroken) || strings.Contains(out.String(), "every promise held") {
 				t.Fatalf("%v\n%s", err, &out)
@@ -68,14 +70,15 @@ func TestInterruptedDemoLeavesNoProcess(t *testing.T) {
 		return len(line), nil
 	})
 	err := demo.Run(ctx, demo.Config{
-		Service: []string{testBinary(t), "serve-broken", "not at all", pids}, DatabaseURL: pgtest.DSN(t), Out: out,
+		Service: []string{testBinary(t), "noted", pids, "service"}, Bank: []string{testBinary(t), "noted", pids, "bank"},
+		DatabaseURL: pgtest.DSN(t), Out: out,
 	})
 	if !errors.Is(err, interrupted) {
 		t.Errorf("ended with %v, want %v", err, interrupted)
 	}
 	files, _ := filepath.Glob(filepath.Join(pids, "*"))
-	if len(files) < 2 {
-		t.Fatalf("%d processes were started, want 2 at least", len(files))
+	if len(files) < 3 {
+		t.Fatalf("%d processes were started, want 3 at least", len(files))
 	}
 	for _, file := range files {
 		pid, _ := strconv.Atoi(filepath.Base(file))
@@ -111,11 +114,8 @@ func lineHas(text string, parts ...string) bool {
 	return false
 }
 
-// serveBroken is the service with a breakage, in a process of its own. If a directory is given, it notes its id there.
+// serveBroken is the service with a breakage, in a process of its own.
 func serveBroken(name string) {
-	if len(os.Args) > 3 {
-		os.WriteFile(filepath.Join(os.Args[3], strconv.Itoa(os.Getpid())), nil, 0o600)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	pool, err := open(ctx, os.Getenv("DATABASE_URL"))
@@ -135,12 +135,20 @@ func serveBreakage(ctx context.Context, pool *pgxpool.Pool, b breakage) error {
 		return err
 	}
 	defer metrics.stop()
-	handler, err := newHandler(pool, demoCredentials(), metrics)
-	if err == nil && b.make != nil {
-		handler, err = b.make(ctx, pool, handler)
+	payments := newPayments(os.Getenv("BANK_URL"))
+	if b.payments != nil {
+		payments.http.Transport = b.payments
 	}
+	service, err := newService(pool, demoCredentials(), payments, metrics)
 	if err != nil {
 		return err
 	}
-	return listenAndServe(ctx, "127.0.0.1:0", handler, os.Stdout)
+	defer service.startWorking(ctx)()
+	handler := http.Handler(service)
+	if b.make != nil {
+		if handler, err = b.make(ctx, pool, service); err != nil {
+			return err
+		}
+	}
+	return listenAndServe(ctx, "127.0.0.1:0", handler, os.Stdout, "")
 }

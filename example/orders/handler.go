@@ -13,48 +13,79 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/idemhttp"
+	"github.com/idem-go/idem/operation"
 )
 
 const (
 	bodyLimit   = 64 << 10
 	answerLimit = 15 * time.Second // well beyond the 5 seconds for which a duplicate waits
+	patience    = 8 * time.Second  // for a checkout; after that the answer is 202, and where to ask how far it is
 )
 
 // service is what HTTP asks for.
 type service struct {
+	http.Handler
 	pool        *pgxpool.Pool
 	credentials credentials
+	checkouts   *operation.Definition[cart]
+	underWay    *idemhttp.OperationHandler // the checkouts of this process
 }
 
-func newHandler(pool *pgxpool.Pool, credentials credentials, metrics *metrics) (http.Handler, error) {
-	s := &service{pool, credentials}
-	once, err := idemhttp.New(pool, idemhttp.Config{
-		Scope:    s.scope,
-		Without:  []string{"/client_time"}, // different in every attempt
-		MaxBody:  bodyLimit,
-		Name:     "place-order",
-		Observer: metrics.observer,
+func newService(pool *pgxpool.Pool, credentials credentials, payments *payments, metrics *metrics) (*service, error) {
+	s := &service{pool: pool, credentials: credentials, checkouts: newCheckouts(payments)}
+	config := func(name string) idemhttp.Config {
+		return idemhttp.Config{
+			Scope:    s.scope,
+			Without:  []string{"/client_time"}, // different in every attempt
+			MaxBody:  bodyLimit,
+			Name:     name,
+			Observer: metrics.observer,
+		}
+	}
+	orders, err := idemhttp.New(pool, config("place-order"))
+	if err != nil {
+		return nil, err
+	}
+	checkouts, err := idemhttp.New(pool, config("checkout"))
+	if err != nil {
+		return nil, err
+	}
+	s.underWay, err = idemhttp.Operate(checkouts, s.checkouts, idemhttp.OperationConfig[cart]{
+		Input: s.cart, StatusPath: "/checkouts/{id}", Patience: patience,
 	})
 	if err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("POST /orders", once.Handle(s.create))
-	mux.Handle("GET /orders/status", once.Status())
+	mux.Handle("POST /orders", orders.Handle(s.create))
+	mux.Handle("GET /orders/status", orders.Status())
 	mux.HandleFunc("GET /orders", s.list)
 	mux.HandleFunc("GET /orders/{id}", s.get)
+	mux.Handle("POST /checkouts", s.underWay)
+	mux.Handle("GET /checkouts/{id}", s.underWay.Status())
 	mux.Handle("GET /metrics", metrics.handler)
-	return inTime(mux), nil
+	s.Handler = inTime(mux)
+	return s, nil
 }
 
-// scope says who is calling, and which operation. Who is the tenant, not the credential: a retry after a rotation is still
-// a retry.
+// scope says who is calling, and what for. Who is the tenant, not the credential: a retry after a rotation is still a retry. What for
+// is an order, however it is paid: a key that has placed one on account places none by card.
 func (s *service) scope(r *http.Request) (string, error) {
 	tenant, err := s.credentials.tenant(r)
 	return scopeOf(tenant), err
 }
 
 func scopeOf(tenant string) string { return idem.Scope(tenant, "POST /orders") }
+
+// cart reads what a checkout is about.
+func (s *service) cart(r *http.Request) (cart, error) {
+	tenant, err := s.credentials.tenant(r)
+	if err != nil {
+		return cart{}, err
+	}
+	wanted, err := read[newCheckout](r)
+	return cart{tenant, wanted}, err
+}
 
 // create places an order, once for each key. Its writes and its answer are committed together, and nothing is sent before.
 // A problem that it returns undoes the writes and is final: the customer has been told no, and a late duplicate must not
@@ -64,7 +95,7 @@ func (s *service) create(tx pgx.Tx, w http.ResponseWriter, r *http.Request) erro
 	if err != nil {
 		return err
 	}
-	wanted, err := readOrder(r)
+	wanted, err := read[newOrder](r)
 	if err != nil {
 		return err
 	}

@@ -8,22 +8,32 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/example/orders/bank"
 	"github.com/idem-go/idem/idemhttp"
 	"github.com/idem-go/idem/internal/pgtest"
 )
 
-// TestMain lets the test binary be an instance of the service, for the tests of the demo.
+// TestMain lets the test binary be a service or a bank, for the tests of the demo.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "serve" {
-		main()
+	if len(os.Args) > 2 && os.Args[1] == "noted" { // and what follows, whose process is noted in a directory
+		os.WriteFile(filepath.Join(os.Args[2], strconv.Itoa(os.Getpid())), nil, 0o600)
+		os.Args = append(os.Args[:1], os.Args[3:]...)
 	}
-	if len(os.Args) > 2 && os.Args[1] == "serve-broken" {
-		serveBroken(os.Args[2])
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "service", "bank":
+			main()
+		case "broken-service":
+			serveBroken(os.Args[2])
+		}
 	}
 	os.Exit(m.Run())
 }
@@ -33,6 +43,7 @@ type shop struct {
 	t       testing.TB
 	pool    *pgxpool.Pool
 	handler http.Handler
+	bank    *testBank
 }
 
 func newShop(t testing.TB) *shop {
@@ -51,11 +62,29 @@ func shopOn(t testing.TB, pool *pgxpool.Pool) *shop {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { metrics.stop() })
-	handler, err := newHandler(pool, demoCredentials(), metrics)
+	bank := openBank(t)
+	service, err := newService(pool, demoCredentials(), newPayments(bank.url), metrics)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &shop{t: t, pool: pool, handler: handler}
+	return &shop{t: t, pool: pool, handler: service, bank: bank}
+}
+
+// testBank is the bank of a shop.
+type testBank struct {
+	*bank.Bank
+	url string
+}
+
+func openBank(t testing.TB) *testBank {
+	t.Helper()
+	handler, err := bank.Open(filepath.Join(t.TempDir(), "ledger"), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(func() { server.Close(); handler.Close() })
+	return &testBank{handler, server.URL}
 }
 
 const (

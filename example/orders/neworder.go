@@ -18,28 +18,32 @@ type newOrder struct {
 	ClientTime  string `json:"client_time"` // for whoever reads the client's logs: no part of the order
 }
 
+// newCheckout is an order that is paid by card.
+type newCheckout struct {
+	newOrder
+	Card string `json:"card"` // the bank's token for it
+}
+
 var (
 	skuForm      = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 	currencyForm = regexp.MustCompile(`^[A-Z]{3}$`)
+	cardForm     = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 )
 
-// readOrder reads a request. A field that it does not know is an error: it would be part of what the client means and
+// read reads a request. A field that it does not know is an error: it would be part of what the client means and
 // not of what it gets. So is another media type: only as JSON is the body known to be one document with one meaning, since
 // that is how its fingerprint was taken.
-func readOrder(r *http.Request) (newOrder, error) {
+func read[T interface{ check() error }](r *http.Request) (wanted T, err error) {
 	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != "application/json" {
-		return newOrder{}, notJSON()
+		return wanted, notJSON()
 	}
-	var wanted newOrder
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&wanted); err != nil {
-		return newOrder{}, badRequest("The body is not an order: sku, quantity, amount_cents, currency and, if you like, note and client_time.")
+		return wanted, badRequest("The body is not an order: sku, quantity, amount_cents, currency and, if you like, note and client_time; " +
+			"and a card, if it is a checkout.")
 	}
-	if err := wanted.check(); err != nil {
-		return newOrder{}, err
-	}
-	return wanted, nil
+	return wanted, wanted.check()
 }
 
 func (wanted newOrder) check() error {
@@ -56,4 +60,11 @@ func (wanted newOrder) check() error {
 		return badRequest("A note has at most 500 bytes, none of them NUL.")
 	}
 	return nil
+}
+
+func (wanted newCheckout) check() error {
+	if !cardForm.MatchString(wanted.Card) {
+		return badRequest("A card is a token of 1 to 64 small letters, digits and hyphens.")
+	}
+	return wanted.newOrder.check()
 }

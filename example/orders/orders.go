@@ -18,10 +18,11 @@ type order struct {
 	AmountCents int64     `json:"amount_cents"`
 	Currency    string    `json:"currency"`
 	Note        string    `json:"note,omitempty"`
+	ChargeID    string    `json:"charge_id,omitempty"` // the bank's, if the order was paid by card
 	CreatedAt   time.Time `json:"created_at"`
 }
 
-const orderColumns = `id, sku, quantity, amount_cents, currency, note, created_at`
+const orderColumns = `id, sku, quantity, amount_cents, currency, note, charge_id, created_at`
 
 var errOutOfStock = errors.New("not enough in stock")
 
@@ -29,11 +30,21 @@ var errOutOfStock = errors.New("not enough in stock")
 // on tx: those of a run that is not committed are gone. The stock comes last because its row is the one that others wait
 // for; if it does not suffice, the order and its entry are undone by whoever ends tx.
 func placeOrder(ctx context.Context, tx pgx.Tx, tenant, operationID string, wanted newOrder) (order, error) {
+	const onAccount = "" // no charge
+	placed, err := insertOrder(ctx, tx, tenant, operationID, wanted, onAccount)
+	if err != nil {
+		return order{}, err
+	}
+	return placed, takeFromStock(ctx, tx, tenant, wanted)
+}
+
+// insertOrder writes the order and books it.
+func insertOrder(ctx context.Context, tx pgx.Tx, tenant, operationID string, wanted newOrder, chargeID string) (order, error) {
 	rows, _ := tx.Query(ctx, `
-		INSERT INTO orders (tenant, sku, quantity, amount_cents, currency, note)
-		VALUES ($1, $2, $3, $4, $5, $6)
+		INSERT INTO orders (tenant, sku, quantity, amount_cents, currency, note, charge_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)
 		RETURNING `+orderColumns,
-		tenant, wanted.SKU, wanted.Quantity, wanted.AmountCents, wanted.Currency, wanted.Note)
+		tenant, wanted.SKU, wanted.Quantity, wanted.AmountCents, wanted.Currency, wanted.Note, chargeID)
 	placed, err := pgx.CollectExactlyOneRow(rows, scanOrder)
 	if err != nil {
 		return order{}, fmt.Errorf("insert order: %w", err)
@@ -45,17 +56,30 @@ func placeOrder(ctx context.Context, tx pgx.Tx, tenant, operationID string, want
 	if err != nil {
 		return order{}, fmt.Errorf("insert ledger entry: %w", err)
 	}
+	return placed, nil
+}
+
+func takeFromStock(ctx context.Context, tx pgx.Tx, tenant string, wanted newOrder) error {
 	taken, err := tx.Exec(ctx, `
 		UPDATE stock SET quantity = quantity - $3
 		WHERE tenant = $1 AND sku = $2 AND quantity >= $3`,
 		tenant, wanted.SKU, wanted.Quantity)
 	if err != nil {
-		return order{}, fmt.Errorf("take from stock: %w", err)
+		return fmt.Errorf("take from stock: %w", err)
 	}
 	if taken.RowsAffected() == 0 {
-		return order{}, errOutOfStock
+		return errOutOfStock
 	}
-	return placed, nil
+	return nil
+}
+
+func giveBack(ctx context.Context, tx pgx.Tx, tenant string, wanted newOrder) error {
+	_, err := tx.Exec(ctx, `UPDATE stock SET quantity = quantity + $3 WHERE tenant = $1 AND sku = $2`,
+		tenant, wanted.SKU, wanted.Quantity)
+	if err != nil {
+		return fmt.Errorf("give back to stock: %w", err)
+	}
+	return nil
 }
 
 func findOrder(ctx context.Context, pool *pgxpool.Pool, tenant string, id int64) (order, error) {

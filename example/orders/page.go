@@ -22,6 +22,7 @@ func withPage(pool *pgxpool.Pool, credentials credentials, service http.Handler)
 	mux := http.NewServeMux()
 	mux.Handle("/", service)
 	mux.Handle("POST /orders", &mishaps{pool, credentials, service})
+	mux.Handle("POST /checkouts", &mishaps{pool, credentials, service})
 	mux.Handle("GET /books", &books{pool, credentials})
 	mux.Handle("GET /{$}", page)
 	for _, name := range pageNames(files) {

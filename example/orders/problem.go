@@ -32,3 +32,9 @@ func outOfStock(wanted newOrder) *idemhttp.Problem {
 	return &idemhttp.Problem{Type: "urn:example:out-of-stock", Title: "There is not enough in stock",
 		Status: http.StatusUnprocessableEntity, Detail: "No " + wanted.SKU + " was ordered. To ask afresh, use a new key.", SafeNewKey: true}
 }
+
+// cardDeclined is the bank's answer. The stock has been given back by then.
+func cardDeclined() *idemhttp.Problem {
+	return &idemhttp.Problem{Type: "urn:example:card-declined", Title: "The card was declined",
+		Status: http.StatusPaymentRequired, Detail: "Nothing was ordered or charged. To try another card, use a new key.", SafeNewKey: true}
+}

@@ -2,98 +2,94 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"sync"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/idem-go/idem/purge"
+	"github.com/idem-go/idem/example/orders/process"
 )
 
-// serve runs the service until ctx ends, and then lets the requests it has begun finish.
-func serve(ctx context.Context, databaseURL, address string, out io.Writer) error {
+// serve is for people: a bank and a service, each in a process of its own that is started again when it dies, and in front of them
+// the page. What the page can do to them is done from here: neither of them has a hook for it.
+func serve(ctx context.Context, databaseURL, address string, slow time.Duration, out io.Writer) error {
 	pool, err := open(ctx, databaseURL)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	metrics, err := newMetrics(pool)
+	orders, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	defer metrics.stop()
+	books, err := os.MkdirTemp("", "orders-bank-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(books) // the customers of this bank are not real
+	bank, err := process.Keep(ctx, []string{orders, "bank", "-ledger", filepath.Join(books, "ledger"), "-slow", slow.String()}, nil, os.Stderr)
+	if err != nil {
+		return err
+	}
+	defer bank.Stop()
+	service, err := process.Keep(ctx, []string{orders, "service"}, []string{"DATABASE_URL=" + databaseURL, "BANK_URL=" + bank.URL}, os.Stderr)
+	if err != nil {
+		return err
+	}
+	defer service.Stop()
 	credentials := demoCredentials()
-	service, err := newHandler(pool, credentials, metrics)
+	mux := http.NewServeMux()
+	mux.Handle("/", withPage(pool, credentials, inFrontOf(service.URL)))
+	mux.Handle("POST /kill", &killer{credentials, service.Kill})
+	mux.Handle("GET /charges", &charges{credentials, inFrontOf(bank.URL)})
+	return listenAndServe(ctx, address, mux, out, serveHint+serviceHint)
+}
+
+const serveHint = "\nOpen it in a browser: a shop, what it leaves in Postgres, and the books of its bank. Or by hand:\n"
+
+// inFrontOf passes requests on to a server. If that is not there, or dies in the middle, the connection to the client is cut: it sees
+// what it would see without anybody in front.
+func inFrontOf(server string) http.Handler {
+	target, err := url.Parse(server)
 	if err != nil {
-		return err
+		panic(err) // it is one of our own
 	}
-	defer startPurging(ctx, pool)()
-	return listenAndServe(ctx, address, withPage(pool, credentials, service), out)
+	return &httputil.ReverseProxy{
+		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
 }
 
-// startPurging deletes what idem need not keep any more, until stop is called. Every instance of the service does so, and one
-// works at a time.
-func startPurging(ctx context.Context, pool *pgxpool.Pool) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var purging sync.WaitGroup
-	purging.Go(func() { _ = purge.Run(ctx, pool, purge.Options{}) }) // what goes wrong is logged, and tried again
-	return func() { cancel(); purging.Wait() }
+// killer kills the service. It belongs to the page, as mishaps do: the service itself cannot be asked for it.
+type killer struct {
+	credentials credentials
+	kill        func()
 }
 
-// open returns a pool on a database whose schema is current.
-func open(ctx context.Context, databaseURL string) (*pgxpool.Pool, error) {
-	pool, err := pgxpool.New(ctx, databaseURL)
+func (k *killer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if _, err := k.credentials.tenant(r); err != nil {
+		refuse(w, r, err)
+		return
+	}
+	k.kill()
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// charges shows a tenant what the bank has charged it.
+type charges struct {
+	credentials credentials
+	bank        http.Handler
+}
+
+func (c *charges) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	tenant, err := c.credentials.tenant(r)
 	if err != nil {
-		return nil, err
+		refuse(w, r, err)
+		return
 	}
-	if err := migrate(ctx, pool); err != nil {
-		pool.Close()
-		return nil, err
-	}
-	return pool, nil
-}
-
-// shutdownLimit is how long a request under way may take to finish. One that is cut off by it is rolled back, and its
-// client asks again.
-const shutdownLimit = 10 * time.Second
-
-func listenAndServe(ctx context.Context, address string, handler http.Handler, out io.Writer) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return err
-	}
-	server := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      answerLimit + 5*time.Second,
-		IdleTimeout:       time.Minute,
-	}
-	announce(out, listener.Addr())
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
-	defer cancel()
-	return errors.Join(server.Shutdown(bounded), server.Close())
-}
-
-// announce tells that connections are accepted from here on: programs read its first line, people the rest.
-func announce(out io.Writer, address net.Addr) {
-	const order = `curl -i http://%[1]s/orders -H 'Authorization: Bearer acme-key' -H 'Idempotency-Key: my-first-order' ` +
-		`-H 'Content-Type: application/json' -d '{"sku":"teapot","quantity":1,"amount_cents":%[2]d,"currency":"EUR"}'`
-	fmt.Fprintf(out, "listening on http://%[1]s\n\n"+
-		"Open it in a browser: a shop, and what it leaves in Postgres. Or by hand:\n\n"+
-		"An order. Send it twice: the second answer is the first, marked Idempotency-Replayed.\n\n  "+order+"\n\n", address, 4900)
-	fmt.Fprintf(out, "Another order with the same key: refused.\n\n  "+order+"\n\n", address, 5900)
-	fmt.Fprintf(out, "What has been ordered.\n\n  curl http://%[1]s/orders -H 'Authorization: Bearer acme-key'\n\n", address)
+	r.URL.RawQuery = url.Values{"customer": {tenant}}.Encode()
+	c.bank.ServeHTTP(w, r)
 }

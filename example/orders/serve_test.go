@@ -12,20 +12,14 @@ import (
 	"github.com/idem-go/idem/internal/pgtest"
 )
 
-func TestShutdownLetsRequestsFinish(t *testing.T) {
+// The whole shop, of three processes.
+func TestOnlyWhoHasACredentialKillsTheService(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	begun, goOn := make(chan struct{}), make(chan struct{})
-	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		close(begun)
-		<-goOn
-		io.WriteString(w, "done")
-	})
 	out, announced := io.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- listenAndServe(ctx, "127.0.0.1:0", slow, announced) }()
-
+	go func() { served <- serve(ctx, pgtest.EmptyDSN(t), "127.0.0.1:0", time.Hour, announced) }()
 	lines := bufio.NewReader(out)
 	first, err := lines.ReadString('\n')
 	url, ok := strings.CutPrefix(strings.TrimSpace(first), "listening on ")
@@ -33,73 +27,48 @@ func TestShutdownLetsRequestsFinish(t *testing.T) {
 		t.Fatalf("the first line is %q, %v", first, err)
 	}
 	go io.Copy(io.Discard, lines)
-
-	answer := make(chan string, 1)
-	go func() {
-		response, err := http.Get(url)
+	send := func(method, path, credential string) int {
+		r, err := http.NewRequestWithContext(t.Context(), method, url+path, nil)
 		if err != nil {
-			answer <- err.Error()
-			return
+			t.Fatal(err)
 		}
-		defer response.Body.Close()
-		body, _ := io.ReadAll(response.Body)
-		answer <- string(body)
-	}()
-	<-begun
+		r.Header.Set("Authorization", "Bearer "+credential)
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return 0
+		}
+		response.Body.Close()
+		return response.StatusCode
+	}
+	for _, stranger := range []struct{ method, path string }{{"POST", "/kill"}, {"GET", "/charges"}} {
+		if got := send(stranger.method, stranger.path, "nobody"); got != http.StatusUnauthorized {
+			t.Errorf("%s: a stranger was answered %d", stranger.path, got)
+		}
+	}
+	if got := send("GET", "/orders", "acme-key"); got != http.StatusOK {
+		t.Errorf("answered %d before", got)
+	}
+	if got := send("POST", "/kill", "acme-key"); got != http.StatusNoContent {
+		t.Errorf("answered %d", got)
+	}
+	for send("GET", "/orders", "acme-key") != http.StatusOK { // there is another
+		time.Sleep(10 * time.Millisecond)
+	}
 	interrupt()
-	close(goOn)
-	if got := <-answer; got != "done" {
-		t.Errorf("answered %q", got)
-	}
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
 }
 
-func TestAddressInUseIsAnError(t *testing.T) {
+func TestServiceItselfCannotBeKilledNorAskedForMishaps(t *testing.T) {
 	t.Parallel()
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	out, announced := io.Pipe()
-	served := make(chan error, 1)
-	go func() { served <- listenAndServe(ctx, "127.0.0.1:0", http.NotFoundHandler(), announced) }()
-	lines := bufio.NewReader(out)
-	first, _ := lines.ReadString('\n')
-	go io.Copy(io.Discard, lines)
-
-	address := strings.TrimPrefix(strings.TrimSpace(first), "listening on http://")
-	if err := listenAndServe(ctx, address, http.NotFoundHandler(), io.Discard); err == nil {
-		t.Error("no error")
-	}
-	stop()
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
-}
-
-func TestServiceDeletesRecordsThatHaveHadTheirTime(t *testing.T) {
-	t.Parallel()
-	pool := pgtest.New(t)
-	_, err := pool.Exec(t.Context(), `insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
-		values ('s', 'expired', '', gen_random_uuid(), now(), now() - '2 hours'::interval, 'completed'),
-		       ('s', 'live', '', gen_random_uuid(), now(), now() + '2 hours'::interval, 'completed')`)
+	s := newShop(t)
+	r, err := http.NewRequest(http.MethodPost, "/kill", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	served := make(chan error, 1)
-	go func() { served <- serve(ctx, pool.Config().ConnString(), "127.0.0.1:0", io.Discard) }()
-	for deadline, left := time.Now().Add(time.Minute), ""; left != "live"; time.Sleep(time.Millisecond) {
-		if err := pool.QueryRow(t.Context(), "select string_agg(key, ', ' order by key) from idem.records").Scan(&left); err != nil {
-			t.Fatal(err)
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("left are: %s", left)
-		}
+	if got := s.do(r, withCredential("acme-key")).Code; got != http.StatusNotFound {
+		t.Errorf("answered %d", got)
 	}
-	stop()
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
+	wantStatus(t, s.order(withMishap("lost-answer")), http.StatusCreated)
 }

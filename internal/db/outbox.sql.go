@@ -76,7 +76,7 @@ func (q *Queries) BlameMessages(ctx context.Context, arg BlameMessagesParams) er
 	return err
 }
 
-const BuryMessage = `-- name: BuryMessage :exec
+const BuryUnpublished = `-- name: BuryUnpublished :exec
 WITH gone AS (
     DELETE FROM idem.outbox
     WHERE held OPERATOR(pg_catalog.=) ANY ('{f,t}'::pg_catalog.bool[]) AND seq OPERATOR(pg_catalog.=) $7::pg_catalog.int8
@@ -92,7 +92,7 @@ SET key = EXCLUDED.key, type = EXCLUDED.type, payload = EXCLUDED.payload, header
     class = EXCLUDED.class, reason = EXCLUDED.reason, attempts = EXCLUDED.attempts, created_at = EXCLUDED.created_at, died_at = EXCLUDED.died_at
 `
 
-type BuryMessageParams struct {
+type BuryUnpublishedParams struct {
 	Payload  []byte
 	Headers  pgtype.Text
 	SealedBy pgtype.Text
@@ -102,9 +102,9 @@ type BuryMessageParams struct {
 	Seq      int64
 }
 
-// BuryMessage makes a message a dead letter.
-func (q *Queries) BuryMessage(ctx context.Context, arg BuryMessageParams) error {
-	_, err := q.db.Exec(ctx, BuryMessage,
+// BuryUnpublished makes a message a dead letter.
+func (q *Queries) BuryUnpublished(ctx context.Context, arg BuryUnpublishedParams) error {
+	_, err := q.db.Exec(ctx, BuryUnpublished,
 		arg.Payload,
 		arg.Headers,
 		arg.SealedBy,

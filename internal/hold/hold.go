@@ -104,6 +104,9 @@ var (
 	// has the key, be it this one or an earlier one.
 	Start func(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, options any, requests func(e Execution, key *store.Key, claimedAt time.Time) ([]txn.Request, error)) (operationID string, err error)
 
+	// Sealer returns the Sealer that is among the options, nil if none is.
+	Sealer func(options any) (store.Sealer, error)
+
 	// Settings returns the Execution of an operation that has its key already.
 	Settings func(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time.Duration, options any) (Execution, error)
 )

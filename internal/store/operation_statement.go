@@ -36,6 +36,9 @@ var (
 	takeOperations = roundtrip.New(roundtrip.Statement{
 		SQL: db.TakeOperations, Params: []roundtrip.Param{plain, text, plain, plain}, Results: takenResults,
 	})
+	dueOperations = roundtrip.New(roundtrip.Statement{
+		SQL: db.DueOperations, Params: []roundtrip.Param{plain, text, plain}, Results: []int16{asText, asText, asText},
+	})
 	showOperation = roundtrip.New(roundtrip.Statement{
 		SQL: db.ShowOperation, Params: []roundtrip.Param{plain},
 		Results: []int16{asText, asBinary, asText, asText, asText, asText, asText, asText, asText, asBinary, asBinary, asBinary},
@@ -61,6 +64,7 @@ var (
 	takeSignal = roundtrip.New(roundtrip.Statement{
 		SQL: db.TakeSignal, Params: []roundtrip.Param{plain, text},
 	})
+	dropSignals = roundtrip.New(roundtrip.Statement{SQL: db.DropSignals, Params: []roundtrip.Param{plain}})
 	newInstance = roundtrip.New(roundtrip.Statement{SQL: db.NewInstance, Results: []int16{asText, asText}})
 	appear      = roundtrip.New(roundtrip.Statement{
 		SQL: db.AppearInSession, Params: []roundtrip.Param{plain},

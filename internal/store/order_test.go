@@ -24,16 +24,17 @@ var asSent = map[string]string{
 	"State": "failed", "Status": "402", "Header": `{"A":["b"]}`, "Body": "the body", "SealedBy": "the sealing key",
 	"LockHigh": "4294967295", "LockLow": "4294967294",
 
-	"Names": `{"the name","na\\me, \"2\""}`, "Running": `{"u1","u2"}`, "Input": "the input", "Claimed": "946684807000000 microseconds",
+	"Names": `{"the name","na\\me, \"2\""}`, "Running": `{"u1","u2"}`, "But": `{"u1/2","u2/3"}`, "Input": "the input", "Claimed": "946684807000000 microseconds",
 	"Owner": "11", "Undoing": "true", "Cancel": "true", "Forget": "false", "Unknown": "true", "Step": "the step", "Seq": "12", "Pause": "13000000 microseconds", "Tries": "14", "Epoch": "15",
 	"Kind": "call", "Outcome": "waiting", "Value": "the value", "Room": "16", "Reason": "the reason", "Instance": "17",
 	"Name": "the name", "Sweeper": "77777777-7777-4888-8999-000000000000", "Absence": "15s", "Rest": "16s", "WaitingFor": "the vacuum",
 	"After": "1010", "Streams": "3", "Stream": "2", "Octets": "1011", "Topics": `{"the topic","an\\other"}`, "Keys": `{"the key",""}`,
-	"Seqs": "{1012,1013}", "Lows": "{1014,1016}", "Highs": "{1015,1017}", "Runs": "{1,16}", "Retention": "18000000 microseconds", "Whole": "true", "Pauses": "{19000000,20000000}",
-	"Classes": `{"the class","another"}`, "Reasons": `{"the reason","another"}`, "Class": "the class", "Attempts": "21", "Payload": "the payload",
-	"Headers": `{"E":"f"}`, "Most": "22", "Lanes": "{0,2}", "Side": "the side", "Consumer": "the consumer", "Source": "the source", "ID": "the id",
+	"Seqs": "{1012,1013}", "Lows": "{1014,1016}", "Highs": "{1015,1017}", "Runs": "{1,16}", "Retention": "90000000 microseconds", "Whole": "true", "Pauses": "{19000000,20000000}",
+	"Classes": `{"the class","another"}`, "Reasons": `{"the reason","another"}`, "Class": "the class", "Attempts": "18", "Payload": "the payload",
+	"Headers": `{"E":"f"}`, "Most": "22", "Lanes": "{0,2}", "Side": "the side", "Consumer": "the consumer", "Source": "so\\ur\"ce", "ID": "the id",
 	"OnlySide": "only the side", "OnlyConsumer": "only the consumer", "OnlySource": "only the source",
 	"AfterSide": "after the side", "AfterConsumer": "after the consumer", "AfterSource": "after the source", "AfterID": "after the id",
+	"Sources": `{"so\\ur\"ce"}`, "Ids": `{"the id"}`, "Hashes": string(append([]byte{1, 2, 3}, make([]byte, 29)...)),
 	"Part": "the part", "Relation": "the relation", "Block": "1000", "Pages": "1001", "TotalPages": "1002",
 	"Deleted": "1003", "Kept": "1004", "Skipped": "1005", "LockLimit": "1006", "WorkLimit": "1007", "IdleLimit": "1008", "Oid": "1009",
 }
@@ -41,9 +42,12 @@ var asSent = map[string]string{
 // differently are the parameters of one verb that other verbs use for something else.
 var differently = map[string]map[string]string{
 	"Hold":             {"Room": "1000 years"},
+	"BeginMessages":    {"Patience": "1500"},
+	"AnnounceMessages": {"Keys": `{"the key"}`},
+	"FailingMessages":  {"Sources": `{"s1","s2"}`, "Keys": `{"k1","k2"}`},
 	"BeginOperation":   {"Ttl": "90000000"},
 	"AdvanceOperation": {"State": "running"},
-	"BuryMessage":      {"Seq": "1012"},
+	"BuryUnpublished":  {"Seq": "1012"},
 	"ReadMessages":     {"Room": "23"},
 	"KeepLanes":        {"Lanes": "16"},
 	"ListDeadLetters":  {"Room": "24"},
@@ -60,11 +64,12 @@ var answers = map[string]any{
 	"Idle": "5", "Pause": "2", "Count": "3", "Patience": "10s", "Unlimited": "0",
 	"DueAt": moment(6), "WakeAt": moment(7), "RecordedAt": moment(8),
 	"Status": int32(201), "One": int32(1), "Header": []byte(`{"C":["d"]}`), "Body": []byte{0, '\\', 'x', 255}, "SealedBy": "the key it is sealed with",
+	"Begun": int32(27), "Failing": int64(2010), "FailingSince": moment(9),
 	"Quoted": "the quoted name", "Part": "the next part", "Relation": int64(2000), "Block": int64(2001),
-	"Pages": int64(2002), "TotalPages": int64(2003), "LastPages": int64(2004), "LastDeleted": int64(2005),
+	"Pages": int64(2002), "TotalPages": int64(2003), "LastPages": int64(2004), "LastDeleted": int64(2005), "Remaining": int64(2009),
 	"Lag": int64(2006), "Standby": "the standby", "Hidden": int64(2007), "Dead": int64(2008),
 	"ID": "its id", "Topic": "its topic", "Type": "its type", "Payload": []byte("its payload"), "Headers": `{"G":"h"}`, "Place": int64(2009), "Due": int64(30_000_000),
-	"Xmin": int64(2010), "Xmax": int64(2011), "WorkLimit": "1", "LockLimit": "2", "Seqscan": "off", "Bitmapscan": "none", "Indexscan": "on", "Jit": "3", "Absence": "60s",
+	"Xmin": int64(2011), "Xmax": int64(2012), "WorkLimit": "1", "LockLimit": "2", "Seqscan": "off", "Bitmapscan": "none", "Indexscan": "on", "Jit": "3", "Absence": "60s",
 	"ReadAt": moment(9), "Oldest": moment(10), "OldestHeld": moment(11), "Waiting": int64(2012), "HeldKeys": int64(2014),
 	"Free": true, "Mine": true, "Lane": int32(27), "Side": "its side", "Consumer": "its consumer", "Source": "its source", "Class": "its class", "DiedAt": moment(12),
 	"CreatedAt": moment(1), "CompletedAt": moment(2), "ExpiresAt": moment(3), "LoadedAt": moment(4), "Since": moment(5),
@@ -154,12 +159,17 @@ var verbs = []struct {
 	{"ReviveOperation", &ReviveOperation{OperationID: sampleID, Cancel: true, Unknown: true, Epoch: 15}, reviveOperation, db.ReviveOperation,
 		db.ReviveOperationParams{}, db.ReviveOperationRow{},
 		&ReviveOperation{OperationID: sampleID, Cancel: true, Unknown: true, Epoch: 15, Revived: true, Seq: 22, Step: "its step", Undoing: true}},
+	{"DueOperations", &DueOperations{Names: sampleNames, But: []Due{{OperationID: "u1", Epoch: 2}, {OperationID: "u2", Epoch: 3}}, Room: 16},
+		dueOperations, db.DueOperations, db.DueOperationsParams{}, db.DueOperationsRow{},
+		&DueOperations{Names: sampleNames, But: []Due{{OperationID: "u1", Epoch: 2}, {OperationID: "u2", Epoch: 3}}, Room: 16,
+			Due: []Due{{OperationID: "66666666-7777-4888-8999-000000000000", Name: "its name", Epoch: 21}}}},
 	{"Disown", Disown{Owner: 11, Running: []string{"u1", "u2"}}, disown, db.Disown, db.DisownParams{}, nil,
 		Disown{Owner: 11, Running: []string{"u1", "u2"}}},
 	{"SendSignal", &SendSignal{OperationID: sampleID, Name: "the name", Value: []byte("the value")}, sendSignal, db.SendSignal, db.SendSignalParams{},
 		struct{ Known bool }{}, &SendSignal{OperationID: sampleID, Name: "the name", Value: []byte("the value"), Known: true}},
 	{"ReadSignal", &ReadSignal{OperationID: sampleID, Name: "the name"}, readSignal, db.ReadSignal, db.ReadSignalParams{}, struct{ Value []byte }{},
 		&ReadSignal{OperationID: sampleID, Name: "the name", Found: true, Value: []byte("its value")}},
+	{"DropSignals", DropSignals{OperationID: sampleID}, dropSignals, db.DropSignals, struct{ OperationID string }{}, nil, DropSignals{OperationID: sampleID}},
 	{"TakeSignal", TakeSignal{OperationID: sampleID, Name: "the name"}, takeSignal, db.TakeSignal, db.TakeSignalParams{}, nil,
 		TakeSignal{OperationID: sampleID, Name: "the name"}},
 	{"NewInstance", &NewInstance{}, newInstance, db.NewInstance, struct{}{}, db.NewInstanceRow{}, &NewInstance{Instance: 25, Backend: 26}},
@@ -168,6 +178,42 @@ var verbs = []struct {
 	{"RenewLease", RenewLease{Instance: 17, TTL: 90 * time.Second}, renewLease, db.RenewLease, db.RenewLeaseParams{}, nil,
 		RenewLease{Instance: 17, TTL: 90 * time.Second}},
 	{"EndLease", EndLease{Instance: 17}, endLease, db.EndLease, struct{ Instance int32 }{}, nil, EndLease{Instance: 17}},
+	{"BeginMessages", &BeginMessages{OperationID: sampleID, Patience: 1500 * time.Millisecond}, beginMessages, db.BeginMessages, db.BeginMessagesParams{},
+		db.BeginMessagesRow{}, &BeginMessages{OperationID: sampleID, Patience: 1500 * time.Millisecond, Previous: "the previous claim"}},
+	{"ClaimMessages", &ClaimMessages{Messages: sampleMessages, Retention: 90 * time.Second}, claimMessages, db.ClaimMessages, db.ClaimMessagesParams{},
+		db.ClaimMessagesRow{}, &ClaimMessages{Messages: sampleMessages, Retention: 90 * time.Second, Claimed: []MessageID{knownID}, At: at(5)}},
+	{"LoadMessages", &LoadMessages{Messages: sampleMessages}, loadMessages, db.LoadMessages, db.LoadMessagesParams{}, db.LoadMessagesRow{},
+		&LoadMessages{Messages: sampleMessages, Known: []KnownMessage{{MessageID: knownID, SameHash: true, State: "completed", Attempts: 24, Begun: 27,
+			Pause: 2009 * time.Microsecond, Since: at(5)}}}},
+	{"ResumeMessages", &ResumeMessages{Messages: sampleMessages, Retention: 90 * time.Second}, resumeMessages, db.ResumeMessages, db.ResumeMessagesParams{},
+		db.ResumeMessagesRow{}, &ResumeMessages{Messages: sampleMessages, Retention: 90 * time.Second, Resumed: []MessageID{knownID}, At: at(5)}},
+	{"KeepMessages", &KeepMessages{OperationID: sampleID}, keepMessages, db.KeepMessages, struct{ OperationID string }{}, struct{ One int32 }{},
+		&KeepMessages{OperationID: sampleID, Kept: true}},
+	{"ReleaseMessages", ReleaseMessages{Messages: sampleMessages, At: at(7)}, releaseMessages, db.ReleaseMessages, db.ReleaseMessagesParams{}, nil,
+		ReleaseMessages{Messages: sampleMessages, At: at(7)}},
+	{"AnnounceMessages", &AnnounceMessages{Messages: sampleMessages, Keys: []string{"the key"}, Retention: 90 * time.Second}, announceMessages,
+		db.AnnounceMessages, db.AnnounceMessagesParams{}, db.AnnounceMessagesRow{}, &AnnounceMessages{Messages: sampleMessages, Keys: []string{"the key"},
+			Retention: 90 * time.Second, Announced: []AnnouncedMessage{{MessageID: knownID, Begun: 27}}}},
+	{"WithdrawMessages", WithdrawMessages{Messages: sampleMessages}, withdrawMessages, db.WithdrawMessages, db.WithdrawMessagesParams{}, nil,
+		WithdrawMessages{Messages: sampleMessages}},
+	{"FailingMessages", &FailingMessages{Consumer: "the consumer", Sources: []string{"s1", "s2"}, Keys: []string{"k1", "k2"}}, failingMessages,
+		db.FailingMessages, db.FailingMessagesParams{}, db.FailingMessagesRow{}, &FailingMessages{Consumer: "the consumer", Sources: []string{"s1", "s2"},
+			Keys: []string{"k1", "k2"}, Failing: []FailingMessage{{MessageID: knownID, Key: "its key", Pause: 2009 * time.Microsecond, Since: at(5)}}}},
+	{"CountFailure", &CountFailure{FailedMessage: sampleFailed, Attempts: 18, Pause: 13 * time.Second}, countFailure, db.CountFailure,
+		db.CountFailureParams{}, struct{ Attempts int32 }{}, &CountFailure{FailedMessage: sampleFailed, Attempts: 18, Pause: 13 * time.Second, Counted: true, Total: 24}},
+	{"BuryMessage", &BuryMessage{FailedMessage: sampleFailed, Attempts: 18, Payload: []byte("the payload"), SealedBy: "the sealing key", Class: "the class",
+		Reason: "the reason"}, buryMessage, db.BuryMessage, db.BuryMessageParams{}, struct{ Attempts int32 }{},
+		&BuryMessage{FailedMessage: sampleFailed, Attempts: 18, Payload: []byte("the payload"), SealedBy: "the sealing key", Class: "the class",
+			Reason: "the reason", Buried: true}},
+	{"RedriveMessage", &RedriveMessage{Consumer: "the consumer", MessageID: sampleMessageID}, redriveMessage, db.RedriveMessage, db.RedriveMessageParams{},
+		struct{ Known bool }{}, &RedriveMessage{Consumer: "the consumer", MessageID: sampleMessageID, Known: true}},
+	{"RedrivenMessages", &RedrivenMessages{Consumer: "the consumer", Room: 16}, redrivenMessages, db.RedrivenMessages, db.RedrivenMessagesParams{},
+		db.RedrivenMessagesRow{}, &RedrivenMessages{Consumer: "the consumer", Room: 16, Redriven: []RedrivenMessage{{MessageID: knownID, Key: "its key",
+			Payload: []byte("its payload"), Headers: `{"G":"h"}`, SealedBy: "the key it is sealed with"}}}},
+	{"ForgetRedriven", ForgetRedriven{Messages: sampleMessages}, forgetRedriven, db.ForgetRedriven, db.ForgetRedrivenParams{}, nil,
+		ForgetRedriven{Messages: sampleMessages}},
+	{"InboxStats", &InboxStats{}, inboxStats, db.InboxStats, struct{}{}, db.InboxStatsRow{},
+		&InboxStats{Consumers: []ConsumerStats{{Consumer: "its consumer", Failing: 2010, FailingSince: at(9), Dead: 2008, DiedAt: at(12)}}}},
 	{"TakeSweep", &TakeSweep{Sweeper: sampleSweeper, TotalPages: 1002, Absence: "15s", Rest: "16s"}, takeSweep, db.TakeSweep,
 		db.TakeSweepParams{}, db.TakeSweepRow{}, &TakeSweep{Sweeper: sampleSweeper, Absence: "15s", Rest: "16s", Taken: true,
 			Position: Position{"the next part", 2001}, TotalPages: 2003, Pages: 2002}},
@@ -195,14 +241,14 @@ var verbs = []struct {
 	{"ListHeld", &ListHeld{Stream: sampleStream}, listHeld, db.ListHeld, db.ListHeldParams{}, db.ListHeldRow{},
 		&ListHeld{Stream: sampleStream, Held: []HeldBack{{HeldKey{"its topic", "its key", 2009}, 24, 30 * time.Second}}}},
 	{"DeletePublished", DeletePublished{sampleSeqs}, deletePublished, db.DeletePublished, struct{ Seqs string }{}, nil, DeletePublished{sampleSeqs}},
-	{"KeepPublished", KeepPublished{sampleSeqs, 18 * time.Second, true}, keepPublished, db.KeepPublished, db.KeepPublishedParams{}, nil,
-		KeepPublished{sampleSeqs, 18 * time.Second, true}},
+	{"KeepPublished", KeepPublished{sampleSeqs, 90 * time.Second, true}, keepPublished, db.KeepPublished, db.KeepPublishedParams{}, nil,
+		KeepPublished{sampleSeqs, 90 * time.Second, true}},
 	{"HoldMessages", HoldMessages{sampleSeqs}, holdMessages, db.HoldMessages, struct{ Seqs string }{}, nil, HoldMessages{sampleSeqs}},
 	{"BlameMessages", sampleBlame, blameMessages, db.BlameMessages, db.BlameMessagesParams{}, nil, sampleBlame},
-	{"BuryMessage", sampleBury, buryMessage, db.BuryMessage, db.BuryMessageParams{}, nil, sampleBury},
+	{"BuryUnpublished", sampleBury, buryUnpublished, db.BuryUnpublished, db.BuryUnpublishedParams{}, nil, sampleBury},
 	{"OutboxStats", &OutboxStats{Most: 22}, outboxStats, db.OutboxStats, struct{ Most int32 }{}, db.OutboxStatsRow{},
 		&OutboxStats{Most: 22, ReadAt: at(9), Oldest: at(10), OldestHeld: at(11), Waiting: 2012, Held: 2013, HeldKeys: 2014, Dead: 2008}},
-	{"LimitRelay", &LimitRelay{}, limitRelay, db.LimitRelay, struct{}{}, db.LimitRelayRow{}, &LimitRelay{Min: 2010, Max: 2011}},
+	{"LimitRelay", &LimitRelay{}, limitRelay, db.LimitRelay, struct{}{}, db.LimitRelayRow{}, &LimitRelay{Min: 2011, Max: 2012}},
 	{"AppearAsRelay", &AppearAsRelay{Instance: 17}, appearAsRelay, db.AppearAsRelay, struct{ Instance int32 }{}, db.AppearAsRelayRow{},
 		&AppearAsRelay{Instance: 17, Held: true}},
 	{"SeeLanes", &SeeLanes{Lanes: []int{0, 2}}, seeLanes, db.SeeLanes, struct{ Lanes string }{}, struct{ Free bool }{},
@@ -231,8 +277,8 @@ var (
 	sampleSeqs   = []int64{1012, 1013}
 	sampleKeys   = []HeldKey{{"the topic", "the key", 1012}, {`an\other`, "", 1013}}
 	sampleBlame  = BlameMessages{sampleSeqs, []time.Duration{19 * time.Second, 20 * time.Second}, []string{"the class", "another"}, []string{"the reason", "another"}}
-	sampleBury   = BuryMessage{Seq: 1012, Contents: Contents{[]byte("the payload"), `{"E":"f"}`, "the sealing key"}, Class: "the class", Reason: "the reason", Attempts: 21}
-	sampleName   = LetterName{"the side", "the consumer", "the source", "the id"}
+	sampleBury   = BuryUnpublished{Seq: 1012, Contents: Contents{[]byte("the payload"), `{"E":"f"}`, "the sealing key"}, Class: "the class", Reason: "the reason", Attempts: 18}
+	sampleName   = LetterName{"the side", "the consumer", `so\ur"ce`, "the id"}
 )
 
 func sampleRead() *ReadMessages {
@@ -261,6 +307,13 @@ func sampleList(letters []Letter) *ListLetters {
 }
 
 var (
+	sampleMessageID = MessageID{`so\ur"ce`, "the id"}
+	sampleMessages  = NewMessages("the consumer", 1, func(int) (MessageID, [32]byte) { return sampleMessageID, [32]byte{1, 2, 3} })
+	sampleFailed    = FailedMessage{Consumer: "the consumer", MessageID: sampleMessageID, Hash: [32]byte{1, 2, 3}, Key: "the key", Retention: 90 * time.Second}
+	knownID         = MessageID{"its source", "its id"}
+)
+
+var (
 	sampleStep  = Step{Seq: 12, Kind: CallStep, Name: "the name", Outcome: StepWaiting, Value: []byte("the value")}
 	sampleNames = []string{"the name", `na\me, "2"`}
 )
@@ -281,7 +334,7 @@ func TestParametersAndResultsAreInTheOrderOfTheQueries(t *testing.T) {
 			if diff := cmp.Diff(paramsOf(t, verb.name, verb.params), texts(w.params)); diff != "" {
 				t.Errorf("parameters (-sqlc +store):\n%s", diff)
 			}
-			if diff := cmp.Diff(verb.want, any(verb.request), cmp.AllowUnexported(Key{})); diff != "" {
+			if diff := cmp.Diff(verb.want, any(verb.request), cmp.AllowUnexported(Key{}, Messages{})); diff != "" {
 				t.Errorf("what was read (-want +got):\n%s", diff)
 			}
 		})
@@ -306,7 +359,7 @@ func TestFormsOfParametersFitTheirTypes(t *testing.T) {
 	t.Parallel()
 	hasAnyText := map[string]bool{"Scope": true, "Key": true, "Name": true, "Names": true, "Step": true, "Reason": true,
 		"SealedBy": true, "Part": true,
-		"Topics": true, "Keys": true, "Classes": true, "Reasons": true, "Headers": true, "Class": true, "Side": true, "Consumer": true, "Source": true, "ID": true,
+		"Sources": true, "Ids": true, "Topics": true, "Keys": true, "Classes": true, "Reasons": true, "Headers": true, "Class": true, "Side": true, "Consumer": true, "Source": true, "ID": true,
 		"OnlySide": true, "OnlyConsumer": true, "OnlySource": true, "AfterSide": true, "AfterConsumer": true, "AfterSource": true, "AfterID": true}
 	for _, verb := range verbs {
 		hasAnyText["Name"] = !strings.HasSuffix(verb.name, "Sweep") // which the library names

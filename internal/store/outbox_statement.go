@@ -26,8 +26,8 @@ var (
 	keepPublished   = roundtrip.New(roundtrip.Statement{SQL: db.KeepPublished, Params: []roundtrip.Param{plain, plain, plain}})
 	holdMessages    = roundtrip.New(roundtrip.Statement{SQL: db.HoldMessages, Params: []roundtrip.Param{plain}})
 	blameMessages   = roundtrip.New(roundtrip.Statement{SQL: db.BlameMessages, Params: []roundtrip.Param{plain, plain, text, text}})
-	buryMessage     = roundtrip.New(roundtrip.Statement{
-		SQL: db.BuryMessage, Params: []roundtrip.Param{bytes, text, text, text, text, plain, plain},
+	buryUnpublished = roundtrip.New(roundtrip.Statement{
+		SQL: db.BuryUnpublished, Params: []roundtrip.Param{bytes, text, text, text, text, plain, plain},
 	})
 	outboxStats = roundtrip.New(roundtrip.Statement{
 		SQL: db.OutboxStats, Params: []roundtrip.Param{plain},

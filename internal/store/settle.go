@@ -60,8 +60,8 @@ func (b BlameMessages) Queue(trip *roundtrip.Trip) {
 // Read reads the answer.
 func (BlameMessages) Read(trip *roundtrip.Trip) { trip.Skip() }
 
-// BuryMessage makes a message a dead letter, with what it says in the form in which that is to be kept.
-type BuryMessage struct {
+// BuryUnpublished makes a message a dead letter, with what it says in the form in which that is to be kept.
+type BuryUnpublished struct {
 	Seq      int64
 	Contents Contents
 	Class    string
@@ -70,13 +70,13 @@ type BuryMessage struct {
 }
 
 // Queue adds the statement.
-func (b BuryMessage) Queue(trip *roundtrip.Trip) {
-	trip.Add(buryMessage, b.Contents.Payload, orNull(b.Contents.Headers), orNull(b.Contents.SealedBy), []byte(b.Class), []byte(b.Reason),
+func (b BuryUnpublished) Queue(trip *roundtrip.Trip) {
+	trip.Add(buryUnpublished, b.Contents.Payload, orNull(b.Contents.Headers), orNull(b.Contents.SealedBy), []byte(b.Class), []byte(b.Reason),
 		number(b.Attempts), integer(b.Seq))
 }
 
 // Read reads the answer.
-func (BuryMessage) Read(trip *roundtrip.Trip) { trip.Skip() }
+func (BuryUnpublished) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // orNull is NULL for what is empty.
 func orNull(text string) []byte {

@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// SendSignal leaves a value for an operation. The first of a name counts.
+// SendSignal leaves a value for an operation that has not ended. The first of a name counts.
 type SendSignal struct {
 	OperationID string
 	Name        string
@@ -67,3 +67,12 @@ func (t TakeSignal) Queue(trip *roundtrip.Trip) {
 
 // Read reads the answer.
 func (TakeSignal) Read(trip *roundtrip.Trip) { trip.Skip() }
+
+// DropSignals says that the operation has ended without what was sent to it besides.
+type DropSignals struct{ OperationID string }
+
+// Queue adds the statement.
+func (d DropSignals) Queue(trip *roundtrip.Trip) { trip.Add(dropSignals, []byte(d.OperationID)) }
+
+// Read reads the answer.
+func (DropSignals) Read(trip *roundtrip.Trip) { trip.Skip() }

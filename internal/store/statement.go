@@ -51,7 +51,7 @@ var (
 		SQL: db.Live, Params: []roundtrip.Param{text, text},
 		Results: []int16{asText, asText, asBinary, asBinary, asBinary},
 	})
-	calm    = roundtrip.New(roundtrip.Statement{SQL: db.Calm, Results: []int16{asText}})
+	calm    = roundtrip.New(roundtrip.Statement{Name: "idem_calm", SQL: db.Calm, Results: []int16{asText}})
 	reclaim = roundtrip.New(roundtrip.Statement{Name: "idem_reclaim", SQL: db.Reclaim, Params: []roundtrip.Param{plain}, Results: []int16{asText}})
 )
 

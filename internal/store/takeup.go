@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -78,6 +79,44 @@ func (t *TakeOperations) Read(trip *roundtrip.Trip) {
 		var taken Taken
 		taken.read(row)
 		t.Taken = append(t.Taken, taken)
+	})
+}
+
+// Due is an operation that is due, or was sent the signal that it awaits, and that nobody works on.
+type Due struct {
+	OperationID string
+	Name        string
+	Epoch       int
+}
+
+func (d *Due) read(row *roundtrip.Row) {
+	d.OperationID, d.Name, d.Epoch = row.Text(), row.Text(), row.Int()
+}
+
+// DueOperations tells what is due.
+type DueOperations struct {
+	Names []string
+	But   []Due // which are not to be told
+	Room  int
+
+	Due []Due
+}
+
+// Queue adds the statement.
+func (d *DueOperations) Queue(trip *roundtrip.Trip) {
+	but := make([]string, len(d.But))
+	for i, b := range d.But {
+		but[i] = fmt.Sprint(b.OperationID, "/", b.Epoch)
+	}
+	trip.Add(dueOperations, number(d.Room), array(d.Names), array(but))
+}
+
+// Read reads the answer.
+func (d *DueOperations) Read(trip *roundtrip.Trip) {
+	trip.Rows(func(row *roundtrip.Row) {
+		var due Due
+		due.read(row)
+		d.Due = append(d.Due, due)
 	})
 }
 

@@ -66,7 +66,7 @@ func SealerOf(stored []byte) string {
 	return rest[1:min(len(rest), 1+int(rest[0]))]
 }
 
-// What an input and the value of a step are bound to.
+// What an input, the value of a step and that of a signal are bound to.
 
 // BoundInput is what the input of an operation is bound to.
 func BoundInput(operation string) []byte { return boundTo("idem.operation.input/1", operation) }
@@ -74,6 +74,11 @@ func BoundInput(operation string) []byte { return boundTo("idem.operation.input/
 // BoundStep is what the value of a step is bound to.
 func BoundStep(operation string, s *Step) []byte {
 	return boundTo("idem.operation.step/1", operation, strconv.Itoa(s.Seq), string(s.Kind), s.Name, string(s.Outcome))
+}
+
+// BoundSignal is what the value of a signal is bound to.
+func BoundSignal(operation, name string) []byte {
+	return boundTo("idem.operation.signal/1", operation, name)
 }
 
 func boundTo(parts ...string) []byte {

@@ -19,13 +19,14 @@ type page struct {
 	t    *testing.T
 	tab  context.Context
 	pool *pgxpool.Pool
+	url  string
 }
 
 func openPage(t *testing.T) *page {
 	t.Helper()
 	tab, dsn := newTab(t), pgtest.EmptyDSN(t)
-	p := &page{t: t, tab: tab, pool: pgtest.Open(t, dsn)}
-	p.do(failOnComplaints(t), chromedp.EmulateViewport(1280, 624), chromedp.Navigate(startOrders(t, dsn)))
+	p := &page{t: t, tab: tab, pool: pgtest.Open(t, dsn), url: startOrders(t, dsn)}
+	p.do(failOnComplaints(t), chromedp.EmulateViewport(1280, 624), chromedp.Navigate(p.url))
 	p.waitFor(`document.querySelector("#books-state").innerText === "live"`)
 	return p
 }

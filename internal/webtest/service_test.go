@@ -12,14 +12,14 @@ import (
 	"testing"
 )
 
-// startOrders starts the service of example/orders on a database, and returns its URL. It is stopped when the test is over.
+// startOrders starts the shop of example/orders on a database, and returns its URL. It is stopped when the test is over.
 func startOrders(t *testing.T, databaseURL string) string {
 	t.Helper()
 	program, err := buildOrders()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, "serve", "-listen", "127.0.0.1:0")
+	cmd := exec.Command(program, "serve", "-listen", "127.0.0.1:0", "-slow", "1h")
 	cmd.Env = append(os.Environ(), "DATABASE_URL="+databaseURL)
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {

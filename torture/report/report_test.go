@@ -82,7 +82,7 @@ func TestTheTotalAddsUpTheLegs(t *testing.T) {
 		"2 legs, 4s, 2000 calls (500/s), 240 runs of a function, 1760 replays, 6 faults, 6 outcomes unknown, 34 calls never returned",
 		"checked in 200ms (10000 calls/s); memory at most: ", " here, the checker included, 45 MB in a worker",
 		"longest time without a fault: 1.2s; without an answer after a holder was killed: 900ms; unchecked keys: 2; failed legs: 2; violations: 10",
-		"FAILED: main\n",
+		"FAILED: main\n", "NOT KEPT in main: a rule\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("missing %q in:\n%s", want, out.String())

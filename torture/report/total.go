@@ -17,6 +17,7 @@ type Total struct {
 	longest, silence, took, checking                                         time.Duration
 	largest                                                                  int64 // worker, in bytes
 	failed                                                                   []string
+	broken                                                                   []string // what was not kept, with its leg
 	verdict                                                                  Verdict
 }
 
@@ -38,6 +39,11 @@ func (t *Total) Add(leg *Leg) {
 	t.faults += len(leg.Faults)
 	t.unchecked += len(leg.Unchecked)
 	t.violations += len(leg.Violations)
+	for _, violation := range leg.Violations {
+		if broken := fmt.Sprintf("%s: %s", leg.Name, violation.Rule); !slices.Contains(t.broken, broken) {
+			t.broken = append(t.broken, broken)
+		}
+	}
 	t.took += leg.End - leg.Start
 	t.checking += leg.Took
 	t.largest = max(t.largest, leg.Tally.Memory)
@@ -79,5 +85,8 @@ func PrintTotal(w io.Writer, t *Total) {
 		t.silence.Round(time.Millisecond), t.longest.Round(time.Millisecond/10), t.unchecked, len(t.failed), t.violations)
 	for _, name := range slices.Sorted(slices.Values(t.failed)) {
 		fmt.Fprintf(w, "FAILED: %s\n", name)
+	}
+	for _, broken := range t.broken {
+		fmt.Fprintf(w, "NOT KEPT in %s\n", broken)
 	}
 }

@@ -22,6 +22,10 @@ var acts = []act{
 	{"kill -9 inside the transaction", count{attempts: 2, created: 1}, killedInside},
 	{"kill -9 after the commit", count{attempts: 2, created: 1, replays: 1}, killedAfter},
 	{"out of stock, asked twice", count{attempts: 2, replays: 1, refused: 1}, soldOut},
+	{"the bank charges, its answer is lost", count{attempts: 1, created: 1, charges: 1}, bankLosesAnswer},
+	{"kill -9 in the charge, nobody retries", count{attempts: 2, created: 1, charges: 1, replays: 1}, killedInCharge},
+	{"kill -9 of the bank behind the charge", count{attempts: 1, created: 1, charges: 1}, bankKilled},
+	{"the card is declined, asked twice", count{attempts: 2, replays: 1, refused: 1}, declined},
 }
 
 // count is what became of the attempts of an act. An answer counts once: as a replay, or as a refusal, or as neither if it
@@ -29,16 +33,18 @@ var acts = []act{
 type count struct {
 	attempts int
 	created  int // orders, by the books
+	charges  int // by the books of the bank
 	replays  int
 	refused  int
 }
 
 func (c count) String() string {
-	return fmt.Sprintf("%d attempts, %d orders, %d replays, %d refused", c.attempts, c.created, c.replays, c.refused)
+	return fmt.Sprintf("%d attempts, %d orders, %d charges, %d replays, %d refused", c.attempts, c.created, c.charges, c.replays, c.refused)
 }
 
 func (c count) plus(other count) count {
-	return count{c.attempts + other.attempts, c.created + other.created, c.replays + other.replays, c.refused + other.refused}
+	return count{c.attempts + other.attempts, c.created + other.created, c.charges + other.charges,
+		c.replays + other.replays, c.refused + other.refused}
 }
 
 // counter counts attempts that may be under way at the same time.

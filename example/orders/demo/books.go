@@ -11,40 +11,66 @@ import (
 // books is everything that an order touches, summed up; or the difference between two such sums.
 type books struct {
 	Orders, Units, Cents int // ordered
+	Paid, PaidCents      int // of these by card
 	Entries, Booked      int // in the ledger, and their cents
 	Stock                int
 	Completed, Rejected  int // records of idem
+	UnderWay             int // operations that have not ended
 	Apart                int // orders, entries and records that were not written, all three, by one transaction
+	Charges, Charged     int // in the bank's own books, and their cents
+	Unpaired             int // charges that are not for exactly one order, of that amount
 }
 
-// booksSQL tells by xmin which transaction has written a row.
+// booksSQL tells by xmin which transaction has written a row. Its parameters are the bank's charges.
 const booksSQL = `
 SELECT (SELECT count(*) FROM orders),
        (SELECT coalesce(sum(quantity), 0) FROM orders),
        (SELECT coalesce(sum(amount_cents), 0)::bigint FROM orders),
+       (SELECT count(*) FROM orders WHERE charge_id <> ''),
+       (SELECT coalesce(sum(amount_cents), 0)::bigint FROM orders WHERE charge_id <> ''),
        (SELECT count(*) FROM ledger),
        (SELECT coalesce(sum(amount_cents), 0)::bigint FROM ledger),
        (SELECT coalesce(sum(quantity), 0) FROM stock),
        (SELECT count(*) FROM idem.records WHERE state = 'completed'),
        (SELECT count(*) FROM idem.records WHERE state = 'failed'),
+       (SELECT count(*) FROM idem.operations WHERE ended_at IS NULL),
        (SELECT count(*)
         FROM orders o
         FULL JOIN ledger l ON l.order_id = o.id
         FULL JOIN (SELECT operation_id, xmin FROM idem.records WHERE state = 'completed') r USING (operation_id)
-        WHERE (o.xmin = l.xmin AND l.xmin = r.xmin) IS NOT TRUE)`
+        WHERE (o.xmin = l.xmin AND l.xmin = r.xmin) IS NOT TRUE),
+       (SELECT count(*) FROM unnest($1::text[])),
+       (SELECT coalesce(sum(cents), 0)::bigint FROM unnest($2::bigint[]) AS cents),
+       (SELECT count(*)
+        FROM unnest($1::text[], $2::bigint[]) AS charge (id, cents)
+        WHERE (SELECT count(*) FROM orders WHERE charge_id = charge.id AND amount_cents = cents) <> 1)`
 
 func (s *stage) readBooks(ctx context.Context) (books, error) {
-	rows, _ := s.pool.Query(ctx, booksSQL)
+	entries, err := s.charges(ctx)
+	if err != nil {
+		return books{}, err
+	}
+	ids, cents := []string{}, []int64{}
+	for _, e := range entries {
+		if !e.Declined {
+			ids, cents = append(ids, e.ID), append(cents, e.AmountCents)
+		}
+	}
+	rows, _ := s.pool.Query(ctx, booksSQL, ids, cents)
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[books])
 }
 
 func (b books) since(before books) books {
 	return books{
 		Orders: b.Orders - before.Orders, Units: b.Units - before.Units, Cents: b.Cents - before.Cents,
+		Paid: b.Paid - before.Paid, PaidCents: b.PaidCents - before.PaidCents,
 		Entries: b.Entries - before.Entries, Booked: b.Booked - before.Booked,
 		Stock:     b.Stock - before.Stock,
 		Completed: b.Completed - before.Completed, Rejected: b.Rejected - before.Rejected,
-		Apart: b.Apart - before.Apart,
+		UnderWay: b.UnderWay - before.UnderWay,
+		Apart:    b.Apart - before.Apart,
+		Charges:  b.Charges - before.Charges, Charged: b.Charged - before.Charged,
+		Unpaired: b.Unpaired - before.Unpaired,
 	}
 }
 
@@ -60,11 +86,17 @@ func (b books) balance() error {
 	check("cents in the ledger", b.Booked, b.Cents)
 	check("units gone from the stock", -b.Stock, b.Units)
 	check("completed records", b.Completed, b.Orders)
+	check("operations that have not ended", b.UnderWay, 0)
 	check("orders, entries and records not written by one transaction", b.Apart, 0)
+	check("charges at the bank", b.Charges, b.Paid)
+	check("cents at the bank", b.Charged, b.PaidCents)
+	check("charges that are not for one order", b.Unpaired, 0)
 	return errors.Join(errs...)
 }
 
 func (b books) String() string {
-	return fmt.Sprintf("%d orders, %d entries in the ledger over %d.%02d EUR, %d units gone from the stock, %d records (%d of them a final no)",
-		b.Orders, b.Entries, b.Booked/100, b.Booked%100, -b.Stock, b.Completed+b.Rejected, b.Rejected)
+	return fmt.Sprintf("%d orders, %d entries in the ledger over %d.%02d EUR, %d units gone from the stock, %d records (%d of them a final no)\n"+
+		"the books of the bank: %d charges over %d.%02d EUR, each for one of the %d orders that were paid by card",
+		b.Orders, b.Entries, b.Booked/100, b.Booked%100, -b.Stock, b.Completed+b.Rejected, b.Rejected,
+		b.Charges, b.Charged/100, b.Charged%100, b.Paid)
 }

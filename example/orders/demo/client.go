@@ -20,7 +20,8 @@ type order struct {
 	Quantity    int       `json:"quantity"`
 	AmountCents int       `json:"amount_cents"`
 	Currency    string    `json:"currency"`
-	ClientTime  time.Time `json:"client_time"` // of the call
+	Card        string    `json:"card,omitempty"` // paid by card, if there is one
+	ClientTime  time.Time `json:"client_time"`    // of the call
 }
 
 func teapots() order {
@@ -75,12 +76,16 @@ func (s *stage) customer(dial func(ctx context.Context, network, address string)
 
 // order is one call. However many attempts it takes, it has one key and one answer.
 func (c *customer) order(ctx context.Context, url, key string, o order) (answer, error) {
+	path := "/orders"
+	if o.Card != "" {
+		path = "/checkouts"
+	}
 	o.ClientTime = time.Now()
 	body, err := json.Marshal(o)
 	if err != nil {
 		return answer{}, err
 	}
-	request, err := http.NewRequestWithContext(idemclient.WithKey(ctx, key), http.MethodPost, url+"/orders", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(idemclient.WithKey(ctx, key), http.MethodPost, url+path, bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}

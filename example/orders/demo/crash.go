@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/idem-go/idem/example/orders/process"
 	"github.com/idem-go/idem/idemclient"
 )
 
@@ -22,13 +23,13 @@ func killedInside(ctx context.Context, s *stage) (string, error) {
 	}
 	answered := make(chan result, 1)
 	go func() {
-		got, err := s.customer(inTurn(s.first, s.second)).order(ctx, s.first.url, idemclient.NewKey(), order)
+		got, err := s.customer(inTurn(s.first, s.second)).order(ctx, s.first.URL, idemclient.NewKey(), order)
 		answered <- result{got, err, time.Now()}
 	}()
 	err = s.freezeBeforeCommit(ctx, hold)
 	hold.release()
 	died := time.Now()
-	s.first.kill()
+	s.first.Kill()
 	got := <-answered
 	if err = errors.Join(err, got.err); err != nil {
 		return "", err
@@ -45,9 +46,9 @@ type result struct {
 }
 
 // inTurn dials the next instance each time, and stays with the last, as a balancer might.
-func inTurn(instances ...*instance) func(ctx context.Context, network, address string) (net.Conn, error) {
+func inTurn(instances ...*process.Process) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {
-		next := instances[0].address()
+		next := instances[0].Address()
 		if len(instances) > 1 {
 			instances = instances[1:]
 		}
@@ -62,7 +63,7 @@ func (s *stage) freezeBeforeCommit(ctx context.Context, hold *hold) error {
 	if err != nil {
 		return fmt.Errorf("no order got as far as its transaction: %w", err)
 	}
-	if err := s.first.freeze(); err != nil {
+	if err := s.first.Freeze(); err != nil {
 		return err
 	}
 	hold.release()
@@ -75,7 +76,7 @@ func (s *stage) freezeBeforeCommit(ctx context.Context, hold *hold) error {
 // killedAfter loses the answer and the process that gave it. What is replayed has to come from the database.
 func killedAfter(ctx context.Context, s *stage) (string, error) {
 	relay, err := s.newRelay(ctx, func() error {
-		s.first.kill()
+		s.first.Kill()
 		return s.revive(ctx)
 	})
 	if err != nil {

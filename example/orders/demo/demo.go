@@ -1,6 +1,6 @@
 // Package demo does to the orders service what real life does, and then reads the books.
 //
-// The service is a black box to it: processes that it starts, an HTTP port, and the tables. Each accident comes from
+// The service is a black box to it: processes that it starts, an HTTP port, and the tables. So is the bank, whose books it asks for. Each accident comes from
 // outside: a network that cuts a connection, a kill -9, a row that is locked for a while so that a request stands still
 // where it can be hit. The service has no hook for any of this. The clients are those of package idemclient: they ask
 // again by themselves, so that an act is one call, however many attempts that takes.
@@ -19,8 +19,9 @@ import (
 
 // Config says what to shake and where to look.
 type Config struct {
-	// Service is the command that starts an instance. Its first line of output has to be "listening on " and the URL.
-	Service []string
+	// Service is the command that starts an instance, and Bank the one that starts the bank. Both take their address from -listen, and
+	// begin what they print with "listening on " and their URL. The service gets the URL of the bank as BANK_URL.
+	Service, Bank []string
 
 	// DatabaseURL leads to the database of the service, which gets it as DATABASE_URL.
 	DatabaseURL string
@@ -98,7 +99,7 @@ func (s *stage) play(ctx context.Context, act act) (count, string, error) {
 		return s.count, note, errors.Join(err, errAfter)
 	}
 	change := after.since(before)
-	s.count.created = change.Orders
+	s.count.created, s.count.charges = change.Orders, change.Charges
 	if err == nil && s.count != act.want {
 		err = fmt.Errorf("counted %v, want %v", s.count, act.want)
 	}

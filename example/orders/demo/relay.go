@@ -86,7 +86,7 @@ func (r *relay) connect(ctx context.Context) (client, service net.Conn, err erro
 	if err != nil {
 		return nil, nil, err
 	}
-	service, err = new(net.Dialer).DialContext(ctx, "tcp", r.stage.first.address())
+	service, err = new(net.Dialer).DialContext(ctx, "tcp", r.stage.first.Address())
 	if err != nil {
 		cut(client)
 		return nil, nil, err

@@ -8,6 +8,7 @@ import (
 	"net/http/httptrace"
 	"sync"
 
+	"github.com/idem-go/idem/example/orders/process"
 	"github.com/idem-go/idem/idemclient"
 )
 
@@ -43,7 +44,7 @@ type flood struct {
 func (s *stage) flood(ctx context.Context, o order) *flood {
 	f, key := new(flood), idemclient.NewKey()
 	for n := range duplicates {
-		to := []*instance{s.first, s.second}[n%2]
+		to := []*process.Process{s.first, s.second}[n%2]
 		f.written.Add(1)
 		written := sync.OnceFunc(f.written.Done)
 		traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{

@@ -13,11 +13,12 @@ type table struct {
 	broken int
 }
 
-const rowFormat = "%-39s  %8v  %14v  %7v  %7v  %s\n"
+const rowFormat = "%-39s  %8v  %6v  %7v  %7v  %7v  %s\n"
 
 func (t *table) begin() {
-	fmt.Fprint(t.out, "An attempt is a POST /orders with an Idempotency-Key. A replay is the recorded answer, given once more.\n\n")
-	fmt.Fprintf(t.out, rowFormat, "what goes wrong", "attempts", "orders created", "replays", "refused", "verdict")
+	fmt.Fprint(t.out, "An attempt is a POST /orders, or from the seventh act on a POST /checkouts, with an Idempotency-Key.\n"+
+		"A replay is the recorded answer, given once more. A charge is what the bank has in its own books.\n\n")
+	fmt.Fprintf(t.out, rowFormat, "what goes wrong", "attempts", "orders", "charges", "replays", "refused", "verdict")
 }
 
 func (t *table) row(name string, c count, note string, err error) {
@@ -30,7 +31,7 @@ func (t *table) row(name string, c count, note string, err error) {
 		t.broken++
 	}
 	t.total = t.total.plus(c)
-	fmt.Fprintf(t.out, rowFormat, name, c.attempts, c.created, c.replays, c.refused, verdict)
+	fmt.Fprintf(t.out, rowFormat, name, c.attempts, c.created, c.charges, c.replays, c.refused, verdict)
 	if err != nil {
 		fmt.Fprintf(t.out, "    %s\n", strings.ReplaceAll(err.Error(), "\n", "\n    "))
 	}
@@ -39,7 +40,7 @@ func (t *table) row(name string, c count, note string, err error) {
 // end reports whether every promise held.
 func (t *table) end(change books) bool {
 	c := t.total
-	fmt.Fprintf(t.out, rowFormat, "together", c.attempts, c.created, c.replays, c.refused, "")
+	fmt.Fprintf(t.out, rowFormat, "together", c.attempts, c.created, c.charges, c.replays, c.refused, "")
 	fmt.Fprintf(t.out, "\nthe books: %v\n", change)
 	if t.broken > 0 {
 		fmt.Fprintf(t.out, "%d of the promises broken\n", t.broken)

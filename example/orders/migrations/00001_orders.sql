@@ -14,6 +14,7 @@ CREATE TABLE orders (
     amount_cents bigint      NOT NULL CHECK (amount_cents > 0),
     currency     text        NOT NULL,
     note         text        NOT NULL DEFAULT '',
+    charge_id    text        NOT NULL DEFAULT '',
     created_at   timestamptz NOT NULL DEFAULT now()
 );
 
@@ -31,6 +32,8 @@ CREATE TABLE ledger (
 
 CREATE INDEX ledger_order_id_idx ON ledger (order_id);
 
+COMMENT ON COLUMN orders.charge_id IS
+    'What the bank calls the charge of an order that was paid by card. Empty if the order is on account.';
 COMMENT ON COLUMN ledger.operation_id IS
     'The execution that booked the entry: the operation_id of its row in idem.records. It outlives that row as the trace from money back to a request.';
 

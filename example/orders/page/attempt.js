@@ -7,12 +7,13 @@ export async function send(key, order, mishaps) {
   const headers = { "Content-Type": "application/json", "Idempotency-Key": `"${key}"` };
   if (mishaps.length > 0) headers["Mishap"] = mishaps.join(", ");
   try {
-    const response = await ask("/orders", { method: "POST", headers, body: JSON.stringify(order) });
+    const path = order.card ? "/checkouts" : "/orders";
+    const response = await ask(path, { method: "POST", headers, body: JSON.stringify(order) });
     const body = await response.json();
     return {
       outcome: String(response.status),
       replayed: response.headers.get("Idempotency-Replayed") === "true",
-      detail: response.ok ? `order ${body.id}` : body.title,
+      detail: response.status === 202 ? "it goes on: ask again" : response.ok ? `order ${body.id}` : body.title,
     };
   } catch {
     return { outcome: "no answer", replayed: false, detail: "network error: was it ordered?" };

@@ -1,6 +1,8 @@
 // The books: the latest transactions of this tenant, read from the database again and again.
 
+import { showCharges } from "./bank.js";
 import { read } from "./service.js";
+import { showSteps } from "./steps.js";
 import { element, euros } from "./text.js";
 
 const pause = 500; // milliseconds
@@ -27,7 +29,7 @@ export function watchBooks(purchases) {
 
 async function showBooks(purchases) {
   const purchase = purchases.at(-1);
-  const [rows, busy] = await Promise.all([read("/books"), inProgress(purchase)]);
+  const [rows, busy] = await Promise.all([read("/books"), inProgress(purchase), showCharges(), showSteps(purchases)]);
   showState(rows ? "live" : "out of reach");
   if (!rows) return;
   for (const purchase of purchases) purchase.countOrders(rows);
@@ -36,9 +38,10 @@ async function showBooks(purchases) {
   replace(lines);
 }
 
-// inProgress tells whether an attempt of the purchase is being executed. There is no row yet, but the service can tell.
+// inProgress tells whether an attempt of the purchase is being executed. There is no row yet, but the service can tell. What has
+// steps has a row.
 async function inProgress(purchase) {
-  if (purchase.waiting === 0) return false;
+  if (purchase.waiting === 0 || purchase.hasSteps) return false;
   const status = await read("/orders/status", { "Idempotency-Key": purchase.key });
   return status?.state === "processing";
 }
@@ -58,11 +61,12 @@ function showState(state) {
 }
 
 function line({ order, record }, ours) {
-  const row = element("tr", ours ? "ours" : "");
-  const what = element("td", "", order ? `${order.quantity} × ${order.sku}` : "no order");
+  const running = record?.state === "running";
+  const row = element("tr", running ? "in-progress" : ours ? "ours" : "");
+  const what = element("td", "", order ? `${order.quantity} × ${order.sku}` : running ? "being ordered" : "no order");
   if (order) what.append(" ", element("span", "soft", euros(order.amount_cents)));
-  const answer = element("td", "", record ? String(record.status) : "no record");
-  if (record) answer.append(" ", element("span", "soft", record.state));
+  const answer = element("td", "", running ? "in progress" : record ? String(record.status) : "no record");
+  if (record && !running) answer.append(" ", element("span", "soft", record.state));
   row.append(
     element("td", "", order ? String(order.id) : "–"),
     what,

@@ -1,20 +1,23 @@
-// A purchase: one key, and the attempts made with it.
+// A purchase: one key, the attempts made with it, and the steps it takes if it is paid by card.
 
+import { describeSteps } from "./steps.js";
 import { abridged, element, euros } from "./text.js";
 
 export class Purchase {
   key = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
   abridgedKey = abridged(this.key);
   waiting = 0; // attempts without an answer yet
+  hasSteps = false; // they may still change
   element = element("article", "card purchase");
   #sum = element("p", "sum");
   #list = element("ol", "attempts");
+  #steps = element("p", "steps");
   #orders = 0;
 
   constructor() {
     const heading = element("h3", "", "Key ");
     heading.append(element("code", "", this.abridgedKey));
-    this.element.append(heading, this.#sum, this.#list);
+    this.element.append(heading, this.#sum, this.#list, this.#steps);
   }
 
   // addAttempt returns a function that is to be told what was seen.
@@ -24,6 +27,7 @@ export class Purchase {
     line.append(element("span", "sent", `${order.quantity} × ${order.sku}, ${euros(order.amount_cents)}`), " ", outcome);
     this.#list.append(line);
     this.waiting++;
+    if (order.card) this.hasSteps = true;
     this.#showSum();
     return (seen) => {
       this.waiting--;
@@ -36,6 +40,13 @@ export class Purchase {
     const found = rows.filter((row) => row.order && row.record?.key === this.abridgedKey).length;
     if (found > 0) this.#orders = found;
     this.#showSum();
+  }
+
+  // showSteps shows how far the operation is.
+  showSteps(operation) {
+    const line = element("p", "steps");
+    line.append(...describeSteps(operation));
+    if (line.innerHTML !== this.#steps.innerHTML) this.#steps.replaceChildren(...line.childNodes);
   }
 
   #showSum() {

@@ -2,6 +2,7 @@
 // begins. That is all that a client has to do.
 
 import { send } from "./attempt.js";
+import { kill } from "./bank.js";
 import { watchBooks } from "./books.js";
 import { Purchase } from "./purchase.js";
 import { euros } from "./text.js";
@@ -35,7 +36,14 @@ async function attempt() {
 function wanted() {
   const quantity = form.quantity.valueAsNumber;
   const cents = Number(form.sku.selectedOptions[0].dataset.cents);
-  return { sku: form.sku.value, quantity, amount_cents: quantity * cents, currency: "EUR" };
+  const order = { sku: form.sku.value, quantity, amount_cents: quantity * cents, currency: "EUR" };
+  return form.paid.value ? { ...order, card: card() } : order;
+}
+
+// card is what the bank takes for one. Its cards for trying things out say what it is to do.
+function card() {
+  if (form.paid.value === "card-declined") return form.paid.value;
+  return form.bankLoses.checked ? "card-lost-answer" : form.bankSlow.checked ? "card-slow" : "card-good";
 }
 
 // mishaps are what is to go wrong. An answer is lost once, so that the retry shows what came of it.
@@ -51,7 +59,26 @@ function showAmount() {
   form.amount.value = form.checkValidity() ? euros(wanted().amount_cents) : "";
 }
 
+// The bank does one thing at a time, and none if nobody asks it.
+function showBank({ target }) {
+  for (const [one, other] of [[form.bankLoses, form.bankSlow], [form.bankSlow, form.bankLoses]]) {
+    one.disabled = form.paid.value !== "card";
+    if (target === one && one.checked) other.checked = false;
+  }
+}
+
+const killButton = document.querySelector("#kill");
+
+async function killService() {
+  killButton.disabled = true;
+  await kill((state) => { document.querySelector("#service-state").textContent = state; });
+  killButton.disabled = false;
+  books.look();
+}
+
 form.addEventListener("input", showAmount);
+form.addEventListener("input", showBank);
+killButton.addEventListener("click", killService);
 form.addEventListener("submit", (event) => { event.preventDefault(); attempt(); });
 document.querySelector("#twice").addEventListener("click", () => { attempt(); attempt(); });
 retry.addEventListener("click", attempt);

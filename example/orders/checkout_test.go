@@ -1,0 +1,149 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/idem-go/idem/example/orders/bank"
+	"github.com/idem-go/idem/idemhttp"
+)
+
+func paidWith(card string) string {
+	return strings.TrimSuffix(twoTeapots, "}") + `,"card":"` + card + `"}`
+}
+
+// checkout sends acme's checkout of two teapots with the key "k", edited.
+func (s *shop) checkout(card string, edits ...edit) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, "/checkouts", nil)
+	return s.do(r, append([]edit{
+		withKey("k"), withCredential("acme-key"), withHeader("Content-Type", "application/json"), withBody(paidWith(card)),
+	}, edits...)...)
+}
+
+// wantCharges fails the test unless this is what the bank's ledger has.
+func (s *shop) wantCharges(want ...bank.Entry) {
+	s.t.Helper()
+	w := httptest.NewRecorder()
+	s.bank.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/charges", nil))
+	var got []bank.Entry
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+		s.t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(bank.Entry{}, "ID", "Charge"), cmpopts.EquateEmpty()); diff != "" {
+		s.t.Errorf("the bank's ledger (-want +got):\n%s", diff)
+	}
+}
+
+func TestCheckoutIsReservedChargedAndConfirmed(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	placed := s.checkout(bank.CardGood)
+	wantStatus(t, placed, http.StatusCreated)
+	wantReplay(t, placed, s.checkout(bank.CardGood))
+	s.wantOrders(1)
+	s.wantCharges(bank.Entry{Asked: 1})
+	found := s.get(placed.Header().Get("Location"))
+	if found.Body.String() != placed.Body.String() || !strings.Contains(found.Body.String(), `"charge_id":"ch-`) {
+		t.Errorf("placed %s, found %s", placed.Body, found.Body)
+	}
+	if got, want := s.steps("k"), "reserve done, release registered, charge done, confirm done"; got != want {
+		t.Errorf("its steps: %s, want %s", got, want)
+	}
+}
+
+func TestBankThatLosesItsAnswerIsAskedAgainAndHasChargedOnce(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	wantStatus(t, s.checkout(bank.CardLostAnswer), http.StatusCreated)
+	s.wantOrders(1)
+	s.wantCharges(bank.Entry{Asked: 2})
+}
+
+func TestDeclinedCardGivesTheStockBackAndIsFinal(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	refused := s.checkout(bank.CardDeclined)
+	wantProblem(t, refused, http.StatusPaymentRequired, ourType+"card-declined")
+	wantReplay(t, refused, s.checkout(bank.CardDeclined))
+	s.wantOrders(0)
+	s.wantCharges(bank.Entry{Asked: 1, Declined: true})
+	if got, want := s.steps("k"), "reserve done, release undone, charge failed"; got != want {
+		t.Errorf("its steps: %s, want %s", got, want)
+	}
+}
+
+func TestBankIsNotAskedForWhatIsNotInStock(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	body := strings.TrimSuffix(aSamovar, "}") + `,"card":"card-good"}`
+	refused := s.checkout("", withBody(body))
+	wantProblem(t, refused, http.StatusUnprocessableEntity, ourType+"out-of-stock")
+	wantReplay(t, refused, s.checkout("", withBody(body)))
+	s.wantOrders(0)
+	s.wantCharges()
+}
+
+func TestKeyOfAnOrderOnAccountPlacesNoneByCard(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	wantStatus(t, s.order(), http.StatusCreated)
+	wantProblem(t, s.checkout(bank.CardGood), http.StatusUnprocessableEntity, idemhttp.TypeKeyReused)
+	wantStatus(t, s.checkout(bank.CardGood, withKey("k2")), http.StatusCreated)
+	wantProblem(t, s.order(withKey("k2")), http.StatusUnprocessableEntity, idemhttp.TypeKeyReused)
+	s.wantOrders(2)
+	s.wantCharges(bank.Entry{Asked: 1})
+}
+
+func TestCheckoutNeedsACardAndAnOrderOnAccountTakesNone(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	wantProblem(t, s.checkout("", withBody(twoTeapots)), http.StatusBadRequest, ourType+"bad-request")
+	wantProblem(t, s.checkout("4242 4242 4242 4242"), http.StatusBadRequest, ourType+"bad-request")
+	wantProblem(t, s.order(withBody(paidWith(bank.CardGood))), http.StatusBadRequest, ourType+"bad-request")
+	wantProblem(t, s.checkout(bank.CardGood, withCredential("nobody")), http.StatusUnauthorized, ourType+"unauthorized")
+	s.wantOrders(0)
+	s.wantCharges()
+}
+
+func TestTenantIsToldNothingOfAnothersCheckout(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	wantStatus(t, s.checkout(bank.CardGood), http.StatusCreated)
+	path := "/checkouts/" + s.operationID("k")
+	wantStatus(t, s.get(path), http.StatusOK)
+	wantProblem(t, s.get(path, withCredential("globex-key")), http.StatusNotFound, idemhttp.TypeNoSuchOperation)
+}
+
+// operationID returns what acme is told when it asks what became of a key.
+func (s *shop) operationID(key string) string {
+	s.t.Helper()
+	var told struct {
+		OperationID string `json:"operation_id"`
+	}
+	if err := json.Unmarshal(s.get("/orders/status", withKey(key)).Body.Bytes(), &told); err != nil || told.OperationID == "" {
+		s.t.Fatal(told, err)
+	}
+	return told.OperationID
+}
+
+// steps returns what acme is told of the steps behind a key.
+func (s *shop) steps(key string) string {
+	s.t.Helper()
+	var told struct {
+		Steps []struct{ Name, Outcome string }
+	}
+	if err := json.Unmarshal(s.get("/checkouts/"+s.operationID(key)).Body.Bytes(), &told); err != nil {
+		s.t.Fatal(err)
+	}
+	var said []string
+	for _, step := range told.Steps {
+		said = append(said, step.Name+" "+step.Outcome)
+	}
+	return strings.Join(said, ", ")
+}

@@ -1,0 +1,59 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+
+	"time"
+
+	"github.com/idem-go/idem/example/orders/bank"
+)
+
+// openBank starts the bank, at the address where it was before, if it was.
+func (s *stage) openBank(ctx context.Context) error {
+	command := append(append([]string{}, s.config.Bank...), "-ledger", filepath.Join(s.dir, "ledger"))
+	if s.bank != nil {
+		command = append(command, "-listen", s.bank.Address())
+	}
+	p, err := s.start(command)
+	if err != nil {
+		return err
+	}
+	s.bank = p
+	return p.WaitUntilReady(ctx)
+}
+
+// charges returns what is in the bank's ledger, the latest first: charges, and cards that were declined.
+func (s *stage) charges(ctx context.Context) (entries []bank.Entry, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.bank.URL+"/charges", nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	return entries, json.NewDecoder(response.Body).Decode(&entries)
+}
+
+// latestCharge returns the charge that comes behind so many entries, as soon as it is in the ledger.
+func (s *stage) latestCharge(ctx context.Context, behind int) (bank.Entry, error) {
+	for {
+		entries, err := s.charges(ctx)
+		switch {
+		case err != nil:
+			return bank.Entry{}, err
+		case len(entries) > behind:
+			return entries[0], nil
+		}
+		select {
+		case <-ctx.Done():
+			return bank.Entry{}, fmt.Errorf("the bank was not asked: %w", ctx.Err())
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}

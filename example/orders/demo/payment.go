@@ -1,0 +1,106 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/idem-go/idem/example/orders/bank"
+	"github.com/idem-go/idem/idemclient"
+)
+
+// paidBy is an order that is paid by card.
+func paidBy(card string) order {
+	o := teapots()
+	o.Card = card
+	return o
+}
+
+// bankLosesAnswer is the oldest trouble once more, one system further: the service does not know whether the card is charged.
+func bankLosesAnswer(ctx context.Context, s *stage) (string, error) {
+	got, err := s.send(ctx, s.first, idemclient.NewKey(), paidBy(bank.CardLostAnswer))
+	if err != nil {
+		return "", err
+	}
+	entries, err := s.charges(ctx)
+	if err != nil {
+		return "", err
+	}
+	note := fmt.Sprintf("the bank was asked %d times for one charge", entries[0].Asked)
+	if entries[0].Asked < 2 {
+		err = errors.New("nothing was lost: " + note)
+	}
+	return note, errors.Join(err, got.expect(http.StatusCreated, false))
+}
+
+// killedInCharge kills an instance between the charge and its answer, and the customer does not ask again. The other instance has to
+// find that out and confirm the order, under the same key at the bank.
+func killedInCharge(ctx context.Context, s *stage) (string, error) {
+	key, order := idemclient.NewKey(), paidBy(bank.CardSlow)
+	left, hangUp := context.WithCancel(ctx)
+	defer hangUp()
+	charge, answered, err := s.sendUntilCharged(left, key, order)
+	hangUp()
+	<-answered
+	s.first.Kill()
+	died := time.Now()
+	if err != nil {
+		return "", err
+	}
+	var found int32
+	if err := s.waitForRow(ctx, &found, `SELECT 1 FROM orders WHERE charge_id = $1`, charge.ID); err != nil {
+		return "", fmt.Errorf("nobody has confirmed the order: %w", err)
+	}
+	took := time.Since(died)
+	again, err := s.send(ctx, s.second, key, order)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("confirmed %d ms after the crash", took.Milliseconds()), again.expect(http.StatusCreated, true)
+}
+
+// bankKilled kills the bank between the charge and its answer. What it has done is in its ledger, and so is the key.
+func bankKilled(ctx context.Context, s *stage) (string, error) {
+	_, answered, err := s.sendUntilCharged(ctx, idemclient.NewKey(), paidBy(bank.CardSlow))
+	s.bank.Kill()
+	if err = errors.Join(err, s.openBank(ctx)); err != nil {
+		return "", err
+	}
+	got := <-answered
+	if got.err != nil {
+		return "", got.err
+	}
+	return "", got.answer.expect(http.StatusCreated, false)
+}
+
+// sendUntilCharged makes a call to the first instance, and returns when the bank has charged for it and has not answered.
+func (s *stage) sendUntilCharged(ctx context.Context, key string, o order) (bank.Entry, <-chan result, error) {
+	answered := make(chan result, 1)
+	before, err := s.charges(ctx)
+	if err != nil {
+		answered <- result{err: err}
+		return bank.Entry{}, answered, err
+	}
+	go func() {
+		got, err := s.send(ctx, s.first, key, o)
+		answered <- result{got, err, time.Now()}
+	}()
+	charge, err := s.latestCharge(ctx, len(before))
+	return charge, answered, err
+}
+
+// declined asks for what the bank refuses. The stock that was reserved is given back, and the no is final.
+func declined(ctx context.Context, s *stage) (string, error) {
+	key, order := idemclient.NewKey(), paidBy(bank.CardDeclined)
+	refused, err1 := s.send(ctx, s.first, key, order)
+	again, err2 := s.send(ctx, s.second, key, order)
+	if err := errors.Join(err1, err2); err != nil {
+		return "", err
+	}
+	return "the stock is given back", errors.Join(
+		refused.expect(http.StatusPaymentRequired, false),
+		again.expect(http.StatusPaymentRequired, true),
+		again.sameAs(refused))
+}

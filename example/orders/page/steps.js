@@ -1,0 +1,29 @@
+// The steps of purchases that are paid by card: what is on record of each, read from the service again and again.
+
+import { read } from "./service.js";
+import { element } from "./text.js";
+
+// showSteps looks how far each purchase is, until it has ended. Who has the key may ask what became of it.
+export async function showSteps(purchases) {
+  await Promise.all(purchases.filter((purchase) => purchase.hasSteps).map(async (purchase) => {
+    const status = await read("/orders/status", { "Idempotency-Key": purchase.key });
+    if (!status?.operation_id) return;
+    const operation = await read(`/checkouts/${status.operation_id}`);
+    if (operation) purchase.showSteps(operation);
+    if (status.state !== "processing") purchase.hasSteps = purchase.waiting > 0;
+  }));
+}
+
+// describeSteps says what was done, what is under way, and what was taken back.
+export function describeSteps({ state, step, steps }) {
+  const said = steps.filter((s) => !s.kind.startsWith("undo") || s.outcome === "undone").map((s) => badge(s.name, s.outcome));
+  if (state === "running" && step) said.push(badge(step, "under way"));
+  if (state === "parked") said.push(badge(step, "parked"));
+  return said.flatMap((one, i) => (i === 0 ? [one] : [" ", one]));
+}
+
+const kinds = { "done": "good", "failed": "refused", "undone": "replayed", "under way": "waiting", "parked": "lost" };
+
+function badge(name, outcome) {
+  return element("span", `badge ${kinds[outcome] ?? "waiting"}`, `${name}: ${outcome}`);
+}

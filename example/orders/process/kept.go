@@ -1,0 +1,89 @@
+package process
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Kept is a server that is started again whenever it ends, at the same address.
+type Kept struct {
+	URL     string
+	command []string
+	env     []string
+	stderr  io.Writer
+
+	mu      sync.Mutex
+	process *Process
+	stop    context.CancelFunc
+	stopped chan struct{}
+}
+
+// Keep starts the command, which takes its address from the flag -listen, and returns when it is ready. The caller has to stop it.
+func Keep(ctx context.Context, command, env []string, stderr io.Writer) (*Kept, error) {
+	ctx, stop := context.WithCancel(ctx)
+	k := &Kept{command: command, env: env, stderr: stderr, stop: stop, stopped: make(chan struct{})}
+	if err := k.start(ctx, "127.0.0.1:0"); err != nil {
+		stop()
+		return nil, err
+	}
+	k.URL = k.process.URL
+	go k.keep(ctx)
+	return k, nil
+}
+
+func (k *Kept) start(ctx context.Context, address string) error {
+	command := append(append([]string{}, k.command...), "-listen", address)
+	p, err := Start(command, k.env, k.stderr)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	k.process = p
+	k.mu.Unlock()
+	if err := p.WaitUntilReady(ctx); err != nil {
+		p.Stop()
+		return err
+	}
+	return nil
+}
+
+// restartPause is for how long nobody is there.
+const restartPause = 500 * time.Millisecond
+
+func (k *Kept) keep(ctx context.Context) {
+	defer close(k.stopped)
+	for {
+		select {
+		case <-k.process.ended:
+		case <-ctx.Done():
+			k.process.Stop()
+			return
+		}
+		select {
+		case <-time.After(restartPause):
+		case <-ctx.Done():
+			return
+		}
+		if err := k.start(ctx, strings.TrimPrefix(k.URL, "http://")); err != nil {
+			slog.WarnContext(ctx, "a process could not be started again", "error", err)
+		}
+	}
+}
+
+// Kill is kill -9 of the process that runs at the moment.
+func (k *Kept) Kill() {
+	k.mu.Lock()
+	p := k.process
+	k.mu.Unlock()
+	p.Kill()
+}
+
+// Stop ends the process for good.
+func (k *Kept) Stop() {
+	k.stop()
+	<-k.stopped
+}

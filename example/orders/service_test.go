@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+func TestShutdownLetsRequestsFinish(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-goOn
+		io.WriteString(w, "done")
+	})
+	out, announced := io.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- listenAndServe(ctx, "127.0.0.1:0", slow, announced, "") }()
+
+	lines := bufio.NewReader(out)
+	first, err := lines.ReadString('\n')
+	url, ok := strings.CutPrefix(strings.TrimSpace(first), "listening on ")
+	if err != nil || !ok {
+		t.Fatalf("the first line is %q, %v", first, err)
+	}
+	go io.Copy(io.Discard, lines)
+
+	answer := make(chan string, 1)
+	go func() {
+		response, err := http.Get(url)
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		defer response.Body.Close()
+		body, _ := io.ReadAll(response.Body)
+		answer <- string(body)
+	}()
+	<-begun
+	interrupt()
+	close(goOn)
+	if got := <-answer; got != "done" {
+		t.Errorf("answered %q", got)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAddressInUseIsAnError(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	out, announced := io.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- listenAndServe(ctx, "127.0.0.1:0", http.NotFoundHandler(), announced, "") }()
+	lines := bufio.NewReader(out)
+	first, _ := lines.ReadString('\n')
+	go io.Copy(io.Discard, lines)
+
+	address := strings.TrimPrefix(strings.TrimSpace(first), "listening on http://")
+	if err := listenAndServe(ctx, address, http.NotFoundHandler(), io.Discard, ""); err == nil {
+		t.Error("no error")
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServiceDeletesRecordsThatHaveHadTheirTime(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	_, err := pool.Exec(t.Context(), `insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+		values ('s', 'expired', '', gen_random_uuid(), now(), now() - '2 hours'::interval, 'completed'),
+		       ('s', 'live', '', gen_random_uuid(), now(), now() + '2 hours'::interval, 'completed')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	served := make(chan error, 1)
+	go func() {
+		served <- runService(ctx, pool.Config().ConnString(), "http://127.0.0.1:1", "127.0.0.1:0", io.Discard)
+	}()
+	for deadline, left := time.Now().Add(time.Minute), ""; left != "live"; time.Sleep(time.Millisecond) {
+		if err := pool.QueryRow(t.Context(), "select string_agg(key, ', ' order by key) from idem.records").Scan(&left); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("left are: %s", left)
+		}
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,255 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+var prepared = txn.WithOwn(store.MessageStatements)
+
+// handler is what handles messages: one by one, or all together.
+type handler struct {
+	each func(tx pgx.Tx, m Message) error
+	all  func(tx pgx.Tx, ms []Message) error
+}
+
+// attempt is one transaction that handles a group of messages, no two of which have one id.
+type attempt struct {
+	settings    *settings
+	engine      *txn.Engine
+	consumer    string
+	operationID string
+	patience    time.Duration
+	handler     handler
+	group       []*delivery
+
+	tx      *txn.Tx
+	byID    map[store.MessageID]*delivery
+	claimed []*delivery // in the order of their delivery
+	refused []refusal   // messages that are never to be handled
+	runs    int
+}
+
+// refusal is a message that is to be a dead letter without an attempt.
+type refusal struct {
+	delivery *delivery
+	err      error
+}
+
+// run claims, handles and commits. Whatever becomes of it, the outcome of a message that is not to be handled is settled.
+func (a *attempt) run(ctx context.Context) ending {
+	if err := a.claim(ctx); err != nil {
+		if a.tx != nil {
+			a.tx.CloseAfter(err)
+		}
+		return ending{kind: judgeDatabase(ctx, err), err: err}
+	}
+	if len(a.claimed) == 0 {
+		go a.tx.Close() // nobody needs to wait for the rollback of nothing
+		return ending{kind: through}
+	}
+	defer a.tx.Close()
+	if a.settings.ordered && a.overtakes() {
+		return ending{kind: again, err: ErrBehind}
+	}
+	if e := a.handle(ctx); e.kind != through {
+		a.tx.CloseAfter(e.err)
+		return e
+	}
+	return a.commit(ctx)
+}
+
+// claim begins the transaction and writes the messages down as handled: one round trip, if all of them are new.
+func (a *attempt) claim(ctx context.Context) error {
+	a.byID = make(map[store.MessageID]*delivery, len(a.group))
+	for _, d := range a.group {
+		d.claimed = false
+		a.byID[d.id()] = d
+	}
+	claim := store.ClaimMessages{Messages: a.messages(a.group), Retention: a.settings.retention}
+	var err error
+	a.tx, err = a.engine.Open(ctx, a.begin(), &claim, store.Calm{})
+	if err != nil {
+		return err
+	}
+	a.take(claim.Claimed, claim.At)
+	if len(claim.Claimed) < len(a.group) {
+		err = a.lookUp(ctx)
+	}
+	for _, d := range a.group {
+		if d.claimed {
+			a.claimed = append(a.claimed, d)
+		}
+	}
+	return err
+}
+
+func (a *attempt) begin() *store.BeginMessages {
+	return &store.BeginMessages{OperationID: a.operationID, Patience: a.patience}
+}
+
+func (a *attempt) messages(group []*delivery) *store.Messages {
+	return store.NewMessages(a.consumer, len(group), func(i int) (store.MessageID, [32]byte) { return group[i].id(), group[i].hash })
+}
+
+func (a *attempt) take(ids []store.MessageID, at time.Time) {
+	for _, id := range ids {
+		d := a.byID[id]
+		d.claimed, d.since, d.unknown = true, at, false
+	}
+}
+
+// lookUp finds out about what was not claimed, and claims of that what is to be tried again. A message of which nothing is known
+// either, because whoever had it has rolled back meanwhile, stays as it is.
+func (a *attempt) lookUp(ctx context.Context) error {
+	var rest, due []*delivery
+	for _, d := range a.group {
+		if !d.claimed {
+			rest = append(rest, d)
+		}
+	}
+	load := store.LoadMessages{Messages: a.messages(rest)}
+	if err := a.tx.Ask(ctx, &load); err != nil {
+		return err
+	}
+	for i := range load.Known {
+		if d := a.byID[load.Known[i].MessageID]; a.learn(d, &load.Known[i]) {
+			due = append(due, d)
+		}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	resume := store.ResumeMessages{Messages: a.messages(due), Retention: a.settings.retention}
+	if err := a.tx.Ask(ctx, a.begin(), &resume, store.Calm{}); err != nil {
+		return err
+	}
+	a.take(resume.Resumed, resume.At)
+	return nil
+}
+
+// learn settles what is known of a message. It reports whether it is to be tried again.
+func (a *attempt) learn(d *delivery, k *store.KnownMessage) (due bool) {
+	due, mismatch := d.learn(k)
+	switch {
+	case mismatch != nil:
+		a.refused = append(a.refused, refusal{d, mismatch})
+	case due && d.unfinished() >= a.settings.maxAttempts:
+		a.refused = append(a.refused, refusal{d, ErrKilled})
+		return false
+	}
+	return due
+}
+
+// overtakes reports whether the attempt has claimed a message while one of its key that comes before it is not to be handled now.
+func (a *attempt) overtakes() bool {
+	behind := map[keyOf]bool{}
+	for _, d := range a.group {
+		key, ok := d.key()
+		switch {
+		case !ok:
+		case d.claimed && behind[key]:
+			return true
+		case !d.claimed && (!d.settled || d.outcome.State == Retry):
+			behind[key] = true
+		}
+	}
+	return false
+}
+
+// handle gives the transaction to the handler, in a goroutine of its own: one that ends its goroutine is found out by that.
+func (a *attempt) handle(ctx context.Context) (e ending) {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		returned := false
+		defer func() {
+			if returned {
+				return
+			}
+			e.kind, e.err = failed, errExited
+			if value := recover(); value != nil {
+				e.err = &PanicError{Value: value, Stack: debug.Stack()}
+			}
+		}()
+		if a.handler.all != nil {
+			a.handleAll(ctx, &e)
+		} else {
+			a.handleEach(ctx, &e)
+		}
+		returned = true
+	}()
+	<-over
+	return e
+}
+
+func (a *attempt) handleEach(ctx context.Context, e *ending) {
+	for _, d := range a.claimed {
+		if err := ctx.Err(); err != nil {
+			*e = ending{kind: stopped, err: err}
+			return
+		}
+		e.culprit = d
+		a.give(ctx, e, func(tx pgx.Tx) error { return a.handler.each(tx, d.Message) })
+		if e.err != nil {
+			return
+		}
+	}
+	e.culprit = nil
+}
+
+func (a *attempt) handleAll(ctx context.Context, e *ending) {
+	messages := make([]Message, len(a.claimed))
+	for i, d := range a.claimed {
+		messages[i] = d.Message
+	}
+	a.give(ctx, e, func(tx pgx.Tx) error { return a.handler.all(tx, messages) })
+}
+
+// give gives the transaction to a function, and judges how it went.
+func (a *attempt) give(ctx context.Context, e *ending, fn func(tx pgx.Tx) error) {
+	a.runs++
+	lost := false
+	_, err := a.tx.Run(a.operationID, func(tx pgx.Tx) (bool, error) {
+		err := fn(tx)
+		conn := tx.Conn()
+		lost = conn == nil || conn.IsClosed()
+		return false, err
+	})
+	if err != nil {
+		e.kind, e.err = judge(ctx, err, lost), err
+	}
+}
+
+// commit commits what was handled, together with the memory of it.
+func (a *attempt) commit(ctx context.Context) ending {
+	keep := store.KeepMessages{OperationID: a.operationID}
+	err := a.tx.Commit(ctx, &keep)
+	var unacknowledged *txn.UnknownError
+	switch {
+	case err == nil:
+		for _, d := range a.claimed {
+			d.settle(Outcome{State: Done})
+		}
+		return ending{kind: through}
+	case errors.As(err, &unacknowledged):
+		for _, d := range a.claimed {
+			d.unknown = true
+		}
+		if ctx.Err() != nil {
+			return ending{kind: stopped, err: err}
+		}
+		return ending{kind: again, err: err}
+	case txn.HasCode(err, store.Gone) && !keep.Kept:
+		return ending{kind: ended, err: txn.Ended("a statement of the handler did, and began another", nil)}
+	}
+	a.tx.CloseAfter(err)
+	return ending{kind: judge(ctx, err, false), err: err}
+}

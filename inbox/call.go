@@ -1,0 +1,218 @@
+package inbox
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// call is one Handle, Batch or Bulk from its messages to their outcomes.
+type call struct {
+	settings
+	consumer string
+	engine   txn.Engine
+	handler  handler
+	registry registry
+	order    order
+	searched time.Time // since when groups are divided in search of messages that others have
+	stopped  error     // why no other message is tried
+	data     TraceHandledData
+}
+
+// settle brings every delivery of a round to an outcome. It begins with all of them in one transaction. Where one of them fails,
+// those before it are committed, and it goes on behind it: no handler of Batch runs more than twice because of others.
+func (c *call) settle(ctx context.Context, round []*delivery) {
+	todo, err := c.registry.suspects(ctx, round)
+	if err != nil {
+		c.stopped = err
+		todo = [][]*delivery{round}
+	}
+	for len(todo) > 0 {
+		group := c.open(todo[0])
+		todo = todo[1:]
+		switch {
+		case len(group) == 0:
+		case c.stopped != nil:
+			c.postpone(group, c.stopped)
+		default:
+			todo = append(c.try(ctx, group), todo...)
+		}
+	}
+	c.registry.withdraw(ctx, round)
+}
+
+// open returns what is to be tried of a group.
+func (c *call) open(group []*delivery) []*delivery {
+	if c.ordered {
+		c.order.holdBack()
+	}
+	return unsettled(group)
+}
+
+// try makes attempts at a group until one of them leads on, and returns what is left of it, in parts.
+func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
+	if err := c.registry.announce(ctx, group); err != nil {
+		c.stopped = err
+		c.postpone(group, err)
+		return nil
+	}
+	pause, left := txn.RetryPause, c.retries
+	var asked time.Time // since when it is asked what became of a COMMIT
+	for {
+		a := c.attempt(group)
+		e := a.run(ctx)
+		c.data.Transactions++
+		c.data.Runs += a.runs
+		c.refuse(ctx, a.refused)
+		if group = c.open(group); len(group) == 0 {
+			return nil
+		}
+		unknown := slices.ContainsFunc(group, func(d *delivery) bool { return d.unknown })
+		if unknown && asked.IsZero() {
+			asked = time.Now()
+		}
+		switch {
+		case e.kind == through:
+			return [][]*delivery{group}
+		case e.kind == failed:
+			return c.blame(ctx, a, e)
+		case e.kind == ended:
+			return c.repair(ctx, a, e)
+		case e.kind == stopped:
+			c.stopped = e.err
+			c.postpone(group, e.err)
+			return nil
+		case unknown && time.Since(asked) < c.limits.resolve: // again, or held by the COMMIT itself
+		case e.kind == held && !unknown:
+			return c.divide(group)
+		case left == 0:
+			c.postpone(group, e.err)
+			return nil
+		default:
+			left--
+		}
+		if err := txn.Sleep(ctx, pause.Next()); err != nil {
+			c.stopped = err
+			c.postpone(group, err)
+			return nil
+		}
+	}
+}
+
+func (c *call) attempt(group []*delivery) *attempt {
+	a := &attempt{
+		settings: &c.settings, engine: &c.engine, consumer: c.consumer, handler: c.handler, group: group,
+		operationID: newOperationID(), patience: c.limits.patience,
+	}
+	if !c.searched.IsZero() {
+		a.patience = max(a.patience/20, time.Millisecond)
+	}
+	return a
+}
+
+// blame registers the failure of the culprit, and returns what came before it and what comes behind it. If it is not known who it
+// is, it returns two halves.
+func (c *call) blame(ctx context.Context, a *attempt, e ending) [][]*delivery {
+	if e.culprit == nil && len(a.claimed) == 1 {
+		e.culprit = a.claimed[0]
+	}
+	if e.culprit == nil {
+		return halves(a.claimed)
+	}
+	c.fail(ctx, e.culprit, e.err)
+	i := slices.Index(a.claimed, e.culprit)
+	return [][]*delivery{a.claimed[:i], a.claimed[i+1:]}
+}
+
+// repair sees to what a handler has left that ended the transaction. If it was rolled back, the handler has failed as others do.
+// If a statement of the handler has committed it, so are the messages before it, with their effects; it is a dead letter at once,
+// because what it has committed cannot be undone; and those behind it are written down as handled, and were not: that is taken
+// back. Where it is not known who it was, all of them are dead letters.
+func (c *call) repair(ctx context.Context, a *attempt, e ending) [][]*delivery {
+	committed, err := a.committed(ctx)
+	switch {
+	case err != nil:
+		c.stopped = e.err
+		c.postpone(a.claimed, e.err)
+		return nil
+	case !committed:
+		return c.blame(ctx, a, e)
+	}
+	first, behind := 0, len(a.claimed)
+	if e.culprit == nil && len(a.claimed) == 1 {
+		e.culprit = a.claimed[0]
+	}
+	if e.culprit != nil {
+		first = slices.Index(a.claimed, e.culprit)
+		behind = first + 1
+	}
+	if err := a.release(ctx, a.claimed[first:]); err != nil {
+		c.stopped = e.err
+		c.postpone(a.claimed, e.err)
+		return nil
+	}
+	for _, d := range a.claimed[:first] {
+		d.settle(Outcome{State: Done})
+	}
+	for _, d := range a.claimed[first:behind] {
+		c.registered(ctx, c.registry.bury(ctx, d, d.ID, d.attempts+1, e.err))
+	}
+	return [][]*delivery{a.claimed[behind:]}
+}
+
+func (c *call) fail(ctx context.Context, d *delivery, cause error) {
+	c.data.Failures++
+	c.registered(ctx, c.registry.fail(ctx, d, cause))
+}
+
+// refuse makes dead letters of messages that are not to be tried.
+func (c *call) refuse(ctx context.Context, refused []refusal) {
+	for _, r := range refused {
+		c.registered(ctx, c.registry.refuse(ctx, r.delivery, r.err))
+	}
+}
+
+// registered stops the call if the database did not take what was to be registered, unless that was for a message that somebody
+// else is handling.
+func (c *call) registered(ctx context.Context, err error) {
+	if err != nil && judgeDatabase(ctx, err) == stopped {
+		c.stopped = err
+	}
+}
+
+// divide parts a group one of whose messages somebody else is handling, so that the others need not wait for it.
+func (c *call) divide(group []*delivery) [][]*delivery {
+	if c.searched.IsZero() {
+		c.searched = time.Now()
+	}
+	if len(group) == 1 || time.Since(c.searched) > c.limits.search {
+		c.postpone(group, ErrElsewhere)
+		return nil
+	}
+	return halves(group)
+}
+
+func halves(group []*delivery) [][]*delivery {
+	half := len(group) / 2
+	return [][]*delivery{group[:half], group[half:]}
+}
+
+func (c *call) postpone(group []*delivery, err error) {
+	for _, d := range unsettled(group) {
+		d.putOff(c.minPause, err)
+	}
+}
+
+// newOperationID returns a random UUID.
+func newOperationID() string {
+	id := pgtype.UUID{Valid: true}
+	rand.Read(id.Bytes[:])
+	id.Bytes[6] = id.Bytes[6]&0x0f | 0x40
+	id.Bytes[8] = id.Bytes[8]&0x3f | 0x80
+	return id.String()
+}

@@ -1,0 +1,85 @@
+package inbox
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// Why a message was not handled, besides what its handler has returned.
+var (
+	// ErrMismatch says that the id of the message belongs to another payload. Its type is *MismatchError.
+	ErrMismatch = errors.New("inbox: the id belongs to a message with another payload")
+
+	// ErrInvalidName says that the name of a consumer or a source, or the id of a message, breaks a rule: 1 to 512 bytes of
+	// valid UTF-8 without control characters.
+	ErrInvalidName = errors.New("inbox: invalid name")
+
+	// ErrWaiting says that the next attempt is not due yet.
+	ErrWaiting = errors.New("inbox: it has failed before, and its next attempt is not due")
+
+	// ErrBehind says that an earlier message of the same key has yet to be handled: see WithOrder.
+	ErrBehind = errors.New("inbox: an earlier message of its key is to be tried again")
+
+	// ErrElsewhere says that somebody else is handling the message.
+	ErrElsewhere = errors.New("inbox: it is being handled elsewhere")
+
+	// ErrDead says that the message is a dead letter since an earlier delivery.
+	ErrDead = errors.New("inbox: it is a dead letter")
+
+	// ErrKilled says that no attempt at the message has told how it ended, as often as it may fail: it kills its process.
+	ErrKilled = errors.New("inbox: none of its attempts came to an end")
+
+	// ErrTxAborted and ErrTxEnded are what idem.Do has them for: a handler that returned no error from a transaction that can no
+	// longer commit, and one that has ended the transaction itself.
+	ErrTxAborted = txn.ErrAborted
+	ErrTxEnded   = txn.ErrEnded
+)
+
+// MismatchError is the ErrMismatch of one message.
+type MismatchError struct {
+	Source  string
+	Message string    // its id, abridged
+	Since   time.Time // when the other one was handled, or failed first
+}
+
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("%v: %s, since %s", ErrMismatch, e.Message, e.Since.UTC().Format(time.RFC3339))
+}
+
+// Unwrap makes errors.Is(err, ErrMismatch) true.
+func (e *MismatchError) Unwrap() error { return ErrMismatch }
+
+// PanicError is what a handler has panicked with. It counts as an attempt that has failed.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("inbox: the handler has panicked: %v", e.Value)
+}
+
+// Unwrap returns the value, if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+var errExited = errors.New("inbox: the handler has ended its goroutine")
+
+// hint adds to an error of the database what its reader can do about it.
+func hint(err error) error {
+	switch {
+	case txn.HasCode(err, "42P01", "3F000", "42703", "42704"):
+		return fmt.Errorf("inbox: the schema is missing or out of date, run the migrations of package migrations: %w", err)
+	case txn.ReadOnly(err):
+		return fmt.Errorf("inbox: this connection is read-only (a replica?), messages are handled on the primary: %w", err)
+	case txn.HasCode(err, "42501"):
+		return fmt.Errorf("inbox: the role needs USAGE on schema idem, SELECT, INSERT and UPDATE on idem.inbox, and SELECT, INSERT, "+
+			"UPDATE and DELETE on idem.dead_letters: %w", err)
+	}
+	return err
+}

@@ -1,0 +1,97 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// registry counts what has failed, in transactions of its own: the rollback of the attempt would lose it.
+type registry struct {
+	settings *settings
+	engine   *txn.Engine
+	consumer string
+}
+
+// fail counts a failed attempt, or makes the message a dead letter if it was the last one. The error is that of the database: then
+// nothing is counted, and the message is to be delivered again.
+func (r *registry) fail(ctx context.Context, d *delivery, cause error) error {
+	if total := d.attempts + 1; total < r.settings.maxAttempts {
+		return r.count(ctx, d, total, cause)
+	}
+	return r.bury(ctx, d, d.ID, d.attempts+1, cause)
+}
+
+// refuse makes a message a dead letter that was not tried: under its own id, or, if that is another message's or none at all,
+// under one that is made from it.
+func (r *registry) refuse(ctx context.Context, d *delivery, cause error) error {
+	if errors.Is(cause, ErrKilled) {
+		return r.bury(ctx, d, d.ID, d.unfinished()+d.attempts, cause)
+	}
+	return r.bury(ctx, d, anotherID(d.ID, d.hash), 0, cause)
+}
+
+func (r *registry) count(ctx context.Context, d *delivery, total int, cause error) error {
+	pause := r.settings.pause(total)
+	count := store.CountFailure{FailedMessage: r.message(d, d.ID), Attempts: 1, Pause: pause}
+	if err := r.write(ctx, &count); err != nil {
+		d.postpone(r.settings.minPause, fmt.Errorf("%w; it could not be counted: %w", cause, err))
+		return err
+	}
+	if !count.Counted { // somebody else has handled it, as the next delivery finds
+		pause = r.settings.minPause
+	}
+	d.postpone(pause, cause)
+	return nil
+}
+
+func (r *registry) bury(ctx context.Context, d *delivery, id string, attempts int, cause error) error {
+	bury := store.BuryMessage{
+		FailedMessage: r.message(d, id), Attempts: attempts, Payload: d.Payload, Class: classOf(cause), Reason: reasonOf(cause),
+	}
+	if err := bury.Seal(r.settings.sealer); err != nil { // it stays as it is until the Sealer works
+		return r.count(ctx, d, max(attempts, 1), fmt.Errorf("%w; its payload could not be sealed: %w", cause, err))
+	}
+	if err := r.write(ctx, &bury); err != nil {
+		d.postpone(r.settings.minPause, fmt.Errorf("%w; it could not be made a dead letter: %w", cause, err))
+		return err
+	}
+	if !bury.Buried && id == d.ID { // somebody else has handled it, or has made it one
+		d.postpone(r.settings.minPause, cause)
+		return nil
+	}
+	d.settle(Outcome{State: Dead, Err: cause})
+	return nil
+}
+
+func (r *registry) message(d *delivery, id string) store.FailedMessage {
+	return store.FailedMessage{
+		Consumer: r.consumer, MessageID: store.MessageID{Source: d.Source, ID: id}, Hash: d.hash, Key: storable(d.Key),
+		Retention: r.settings.retention,
+	}
+}
+
+// write commits a request. It waits no longer than usual for somebody who is handling the message.
+func (r *registry) write(ctx context.Context, request txn.Request) error {
+	tx, err := r.engine.Open(ctx, &store.BeginMessages{Patience: r.settings.limits.patience}, request)
+	if err != nil {
+		return err
+	}
+	defer tx.Close()
+	return tx.Commit(ctx)
+}
+
+// pause is how long a message rests after so many failed attempts. Some chance keeps those that have failed together from
+// coming back together.
+func (s *settings) pause(attempts int) time.Duration {
+	pause := s.maxPause
+	if n := attempts - 1; n < 40 && s.minPause<<n>>n == s.minPause {
+		pause = min(s.minPause<<n, s.maxPause)
+	}
+	return min(pause+rand.N(pause/8+1), s.maxPause)
+}

@@ -1,0 +1,128 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// kind is what an attempt came to.
+type kind int
+
+const (
+	through kind = iota // what it has claimed is committed
+	failed              // a handler has failed
+	ended               // a handler has ended the transaction
+	again               // rolled back, or nobody knows, for a reason that makes it worth another run at once
+	held                // somebody else is handling one of the messages
+	stopped             // nobody's fault, and no other message would fare better
+)
+
+// ending is how an attempt ended.
+type ending struct {
+	kind    kind
+	culprit *delivery // whose handler has failed, if that is known
+	err     error
+}
+
+// judge tells what an error that a handler has returned, or run into, says about it. lost says that the connection is gone: an
+// error such as io.EOF says so of something else of the handler's, as a rule.
+func judge(ctx context.Context, err error, lost bool) kind {
+	var pgErr *pgconn.PgError
+	switch {
+	case ctx.Err() != nil:
+		return stopped
+	case errors.Is(err, ErrTxEnded):
+		return ended
+	case txn.Rerunnable(err), txn.Stale(err):
+		return again
+	case errors.Is(err, context.Canceled): // somebody shuts down
+		return stopped
+	case errors.Is(err, context.DeadlineExceeded), txn.TooSlow(err): // a deadline of the handler's own, or the server's for it
+		return failed
+	case errors.As(err, &pgErr):
+		if txn.Transient(err) {
+			return stopped
+		}
+		return failed
+	case lost:
+		return stopped
+	}
+	return failed
+}
+
+// judgeDatabase does so for an error of a statement of ours, for which no handler is to blame.
+func judgeDatabase(ctx context.Context, err error) kind {
+	switch {
+	case ctx.Err() != nil:
+		return stopped
+	case txn.LockTimedOut(err):
+		return held
+	case txn.Rerunnable(err), txn.Stale(err):
+		return again
+	}
+	return stopped
+}
+
+// The classes of dead letters, besides SQLSTATEs and the types of errors.
+const (
+	classMismatch = "mismatch"
+	classInvalid  = "invalid"
+	classKilled   = "killed"
+	classEnded    = "ended"
+	classPanic    = "panic"
+	classExit     = "exit"
+	classDeadline = "deadline"
+)
+
+// classOf returns what kind of error it is: for statistics and for people.
+func classOf(err error) string {
+	var pgErr *pgconn.PgError
+	var panicked *PanicError
+	switch {
+	case errors.Is(err, ErrMismatch):
+		return classMismatch
+	case errors.Is(err, ErrInvalidName):
+		return classInvalid
+	case errors.Is(err, ErrKilled):
+		return classKilled
+	case errors.As(err, &panicked):
+		return classPanic
+	case errors.Is(err, errExited):
+		return classExit
+	case errors.Is(err, ErrTxEnded):
+		return classEnded
+	case errors.As(err, &pgErr):
+		return pgErr.Code
+	case errors.Is(err, context.DeadlineExceeded):
+		return classDeadline
+	}
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return fmt.Sprintf("%T", err)
+		}
+		err = inner
+	}
+}
+
+const maxReason = 2000
+
+// reasonOf returns the text of an error as it is stored.
+func reasonOf(err error) string {
+	text := strings.ReplaceAll(strings.ToValidUTF8(err.Error(), "\uFFFD"), "\x00", "\uFFFD")
+	if len(text) > maxReason {
+		end := maxReason
+		for !utf8.RuneStart(text[end]) {
+			end--
+		}
+		text = text[:end] + "…"
+	}
+	return text
+}

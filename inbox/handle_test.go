@@ -1,0 +1,232 @@
+package inbox_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/inbox"
+)
+
+func TestMessageHasItsEffectOnceHoweverOftenItIsDelivered(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	for i := range 5 {
+		want := inbox.Duplicate
+		if i == 0 {
+			want = inbox.Done
+		}
+		if o := b.handle("m"); o.State != want || o.Err != nil {
+			t.Errorf("delivery %d: %+v", i, o)
+		}
+	}
+	b.wantOnce(1)
+	if n := b.runs.Load(); n != 1 {
+		t.Errorf("fn ran %d times", n)
+	}
+}
+
+func TestEachConsumerAndEachSourceHasItsOwnEffect(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	for i, call := range []struct{ consumer, source string }{{"billing", "orders"}, {"mail", "orders"}, {"billing", "refunds"}, {"b", "illing"}} {
+		m := inbox.Message{Source: call.source, ID: "m"}
+		o, err := inbox.Handle(t.Context(), b.pool, call.consumer, m, b.entering("m"))
+		if err != nil || o.State != inbox.Done {
+			t.Errorf("%d: %+v, %v", i, o, err)
+		}
+	}
+	if n := b.count(`select count(*) from books`); n != 4 {
+		t.Errorf("%d effects", n)
+	}
+}
+
+func TestSameIDWithAnotherPayloadIsNamedAndBecomesADeadLetter(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	const id, secret = "a-message-id-that-is-long-enough", "the payload that nobody may see"
+	b.handle(id)
+	for range 2 {
+		m := message(id)
+		m.Payload = []byte(secret)
+		o, err := inbox.Handle(t.Context(), b.pool, consumer, m, b.entering(id))
+		var mismatch *inbox.MismatchError
+		if !errors.Is(err, inbox.ErrMismatch) || !errors.As(o.Err, &mismatch) || o.State != inbox.Dead {
+			t.Fatalf("%+v, %v", o, err)
+		}
+		if text := err.Error(); !strings.Contains(text, id[:8]) || strings.Contains(text, id) || strings.Contains(text, secret) {
+			t.Errorf("the error says %q", text)
+		}
+	}
+	b.wantOnce(1)
+	if n := b.count(`select count(*) from idem.dead_letters where class = 'mismatch' and payload = $1`, []byte(secret)); n != 1 {
+		t.Errorf("%d dead letters have the other payload", n)
+	}
+	if o := b.handle(id); o.State != inbox.Duplicate {
+		t.Errorf("the first message is %+v", o)
+	}
+}
+
+func TestMessageWithoutAnIDIsNeverHandledAndNeverLost(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	for _, id := range []string{"", "a\x00b", "\xff", strings.Repeat("x", 513)} {
+		m := inbox.Message{Source: "orders", ID: id, Payload: []byte("of " + fmt.Sprintf("%x", id))}
+		for range 2 {
+			o, err := inbox.Handle(t.Context(), b.pool, consumer, m, b.entering("m"))
+			if err != nil || o.State != inbox.Dead || !errors.Is(o.Err, inbox.ErrInvalidName) {
+				t.Errorf("%q: %+v, %v", id, o, err)
+			}
+		}
+		if n := b.count(`select count(*) from idem.dead_letters where class = 'invalid' and payload = $1`, m.Payload); n != 1 {
+			t.Errorf("%q: %d dead letters", id, n)
+		}
+	}
+	b.wantEntries()
+}
+
+func TestArgumentsThatMakeNoSenseAreRefused(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	fn := b.entering("m")
+	for name, call := range map[string]func() (inbox.Outcome, error){
+		"no pool": func() (inbox.Outcome, error) { return inbox.Handle(t.Context(), nil, consumer, message("m"), fn) },
+		"no fn":   func() (inbox.Outcome, error) { return inbox.Handle(t.Context(), b.pool, consumer, message("m"), nil) },
+		"no consumer": func() (inbox.Outcome, error) {
+			return inbox.Handle(t.Context(), b.pool, "", message("m"), fn)
+		},
+		"no source": func() (inbox.Outcome, error) {
+			return inbox.Handle(t.Context(), b.pool, consumer, inbox.Message{ID: "m"}, fn)
+		},
+		"no attempt": func() (inbox.Outcome, error) {
+			return inbox.Handle(t.Context(), b.pool, consumer, message("m"), fn, inbox.WithMaxAttempts(0))
+		},
+		"nil option": func() (inbox.Outcome, error) {
+			return inbox.Handle(t.Context(), b.pool, consumer, message("m"), fn, nil)
+		},
+		"nil sealer": func() (inbox.Outcome, error) {
+			return inbox.Handle(t.Context(), b.pool, consumer, message("m"), fn, inbox.WithSealer(nil))
+		},
+		"pauses": func() (inbox.Outcome, error) {
+			return inbox.Handle(t.Context(), b.pool, consumer, message("m"), fn, inbox.WithPause(time.Second, time.Millisecond))
+		},
+		"read only": func() (inbox.Outcome, error) {
+			return inbox.Handle(t.Context(), b.pool, consumer, message("m"), fn, inbox.WithTxOptions(pgx.TxOptions{AccessMode: pgx.ReadOnly}))
+		},
+	} {
+		if o, err := call(); err == nil || o.State != "" {
+			t.Errorf("%s: %+v, %v", name, o, err)
+		}
+	}
+	if b.runs.Load() != 0 {
+		t.Error("fn ran")
+	}
+	if outcomes, err := inbox.Batch(t.Context(), b.pool, consumer, nil, b.enter); err != nil || len(outcomes) != 0 {
+		t.Errorf("no messages: %v, %v", outcomes, err)
+	}
+}
+
+// Ids come from strangers.
+func TestHostileIDsAndKeysAreJustText(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]pgx.QueryExecMode{
+		"prepared": pgx.QueryExecModeCacheStatement, "exec": pgx.QueryExecModeExec, "simple protocol": pgx.QueryExecModeSimpleProtocol,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBooks(t, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
+			var ms []inbox.Message
+			for _, id := range []string{`'`, `"`, `\`, `{}`, `{a,b}`, `a,b`, `NULL`, `null`, ` `, ` a `, `\"`, `$1`, `'); drop table books --`, "ü\u2028", `a"b\c`} {
+				ms = append(ms, inbox.Message{Source: `s'"\{,} ` + id, ID: id, Key: id + "\x00", Payload: bytes.Repeat([]byte{0, '\\', '\'', 255}, 3)})
+			}
+			fail := func(tx pgx.Tx, m inbox.Message) error { return errPoison }
+			for i, o := range b.batch(ms, fail) {
+				if o.State != inbox.Retry || !errors.Is(o.Err, errPoison) {
+					t.Errorf("%q: %+v", ms[i].ID, o)
+				}
+			}
+			b.due()
+			for _, want := range []inbox.State{inbox.Done, inbox.Duplicate} {
+				for i, o := range b.batch(ms, b.enter) {
+					if o.State != want {
+						t.Errorf("%q: %+v", ms[i].ID, o)
+					}
+				}
+			}
+			b.wantOnce(len(ms))
+		})
+	}
+}
+
+func TestHandlingWorksAtEveryIsolationLevel(t *testing.T) {
+	t.Parallel()
+	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			b := newBooks(t)
+			opts := []inbox.Option{inbox.WithTxOptions(pgx.TxOptions{IsoLevel: level})}
+			for _, want := range []string{"DDDD", "dddd"} {
+				b.wantStates(want, b.batch(messages("m", 4), b.enter, opts...))
+			}
+			b.wantStates("DDRD", b.batch(messages("p", 4), b.poisoned("p-0002"), opts...))
+			b.due()
+			b.wantStates("ddDd", b.batch(messages("p", 4), b.enter, opts...))
+			b.wantOnce(8)
+		})
+	}
+}
+
+func TestMemoryAndEffectAreCommittedTogether(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	k := b.keep("m", nil)
+	if n := b.count(`select count(*) from books`) + b.count(`select count(*) from idem.inbox`); n != 0 {
+		t.Errorf("%d rows are visible before the commit", n)
+	}
+	k.release()
+	if o := await(t, "the handler", k.done); o.State != inbox.Done {
+		t.Errorf("%+v", o)
+	}
+	b.wantOnce(1)
+}
+
+func TestMessageThatAnotherHasInHandIsWaitedForAndIsADuplicateThen(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	k := b.keep("m", nil)
+	second := make(chan inbox.Outcome, 1)
+	go func() {
+		o, _ := inbox.Handle(context.Background(), b.pool, consumer, message("m"), b.entering("m"), inbox.WithLimits(limit, limit, limit))
+		second <- o
+	}()
+	b.awaitBlocked(1)
+	k.release()
+	if o := await(t, "the second delivery", second); o.State != inbox.Duplicate {
+		t.Errorf("%+v", o)
+	}
+	b.wantOnce(1)
+}
+
+func TestMessageThatAnotherDoesNotFinishIsToBeDeliveredAgainUncounted(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	k := b.keep("m-0002", nil)
+	outcomes := b.batch(messages("m", 5), b.enter, inbox.WithLimits(20*time.Millisecond, limit, limit))
+	b.wantStates("DDRDD", outcomes)
+	if o := outcomes[2]; !errors.Is(o.Err, inbox.ErrElsewhere) || !o.RetryAt.After(time.Now()) {
+		t.Errorf("%+v", o)
+	}
+	k.release()
+	await(t, "the other delivery", k.done)
+	b.wantOnce(5)
+	if n := b.count(`select count(*) from idem.inbox where state <> 'handled'`); n != 0 {
+		t.Errorf("%d failures are on record", n)
+	}
+}

@@ -1,0 +1,232 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+// limit is how long a test waits for a signal that has to come.
+const limit = 30 * time.Second
+
+const consumer = "billing"
+
+var errPoison = errors.New("the amount is negative")
+
+// books are the effect in most tests: one row per message that was handled.
+type books struct {
+	t    testing.TB
+	pool *pgxpool.Pool
+	runs atomic.Int64
+}
+
+func newBooks(t testing.TB, configure ...func(*pgxpool.Config)) *books {
+	t.Helper()
+	return booksOn(t, pgtest.New(t, configure...))
+}
+
+func booksOn(t testing.TB, pool *pgxpool.Pool) *books {
+	t.Helper()
+	if _, err := pool.Exec(context.Background(), `create table books (n bigint generated always as identity, id text not null)`); err != nil {
+		t.Fatal(err)
+	}
+	return &books{t: t, pool: pool}
+}
+
+// message returns one of a source that all tests share.
+func message(id string) inbox.Message {
+	return inbox.Message{Source: "orders", ID: id, Payload: []byte("payload of " + id)}
+}
+
+func messages(prefix string, n int) []inbox.Message {
+	ms := make([]inbox.Message, n)
+	for i := range ms {
+		ms[i] = message(fmt.Sprintf("%s-%04d", prefix, i))
+	}
+	return ms
+}
+
+// enter makes an entry for a message.
+func (b *books) enter(tx pgx.Tx, m inbox.Message) error {
+	b.runs.Add(1)
+	_, err := tx.Exec(context.Background(), `insert into books (id) values ($1)`, m.ID)
+	return err
+}
+
+// entering is enter for Handle.
+func (b *books) entering(id string) func(pgx.Tx) error {
+	return func(tx pgx.Tx) error { return b.enter(tx, message(id)) }
+}
+
+// poisoned enters, and then fails for the ids that it is given.
+func (b *books) poisoned(ids ...string) func(pgx.Tx, inbox.Message) error {
+	return func(tx pgx.Tx, m inbox.Message) error {
+		if err := b.enter(tx, m); err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if m.ID == id {
+				return errPoison
+			}
+		}
+		return nil
+	}
+}
+
+func (b *books) handle(id string, opts ...inbox.Option) inbox.Outcome {
+	b.t.Helper()
+	o, err := inbox.Handle(context.Background(), b.pool, consumer, message(id), b.entering(id), opts...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return o
+}
+
+func (b *books) batch(ms []inbox.Message, fn func(pgx.Tx, inbox.Message) error, opts ...inbox.Option) []inbox.Outcome {
+	b.t.Helper()
+	outcomes, err := inbox.Batch(context.Background(), b.pool, consumer, ms, fn, opts...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if len(outcomes) != len(ms) {
+		b.t.Fatalf("%d outcomes for %d messages", len(outcomes), len(ms))
+	}
+	return outcomes
+}
+
+func (b *books) count(sql string, args ...any) int {
+	b.t.Helper()
+	var n int
+	if err := b.pool.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
+
+func (b *books) exec(sql string, args ...any) {
+	b.t.Helper()
+	if _, err := b.pool.Exec(context.Background(), sql, args...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// wantEntries fails the test unless each of these, and nothing else, has one effect.
+func (b *books) wantEntries(want ...string) {
+	b.t.Helper()
+	rows, _ := b.pool.Query(context.Background(), `select id from books order by n`)
+	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if len(want) == 0 && len(got) == 0 {
+		return
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		b.t.Errorf("the effects (-want +got):\n%s", diff)
+	}
+}
+
+// wantOnce fails the test unless each of n messages has exactly one effect, and is remembered as handled.
+func (b *books) wantOnce(n int) {
+	b.t.Helper()
+	if got := b.count(`select count(*) from books`); got != n {
+		b.t.Errorf("%d effects of %d messages", got, n)
+	}
+	if got := b.count(`select count(*) from books join idem.inbox i using (id) where i.state = 'handled'`); got != n {
+		b.t.Errorf("%d effects are remembered, want %d", got, n)
+	}
+	if got := b.count(`select count(distinct id) from books`); got != n {
+		b.t.Errorf("%d messages have an effect, want %d", got, n)
+	}
+}
+
+// due makes every message that is to be tried again due at once.
+func (b *books) due() {
+	b.exec(`update idem.inbox set retry_at = clock_timestamp() where state = 'failing'`)
+}
+
+// attempts returns how many failed attempts at a message are on record.
+func (b *books) attempts(id string) int {
+	b.t.Helper()
+	return b.count(`select coalesce(max(attempts), 0) from idem.inbox where id = $1 and state = 'failing'`, id)
+}
+
+// states are the outcomes in short: D, d(uplicate), R(etry), X (dead).
+func states(outcomes []inbox.Outcome) string {
+	short := map[inbox.State]byte{inbox.Done: 'D', inbox.Duplicate: 'd', inbox.Retry: 'R', inbox.Dead: 'X'}
+	var b []byte
+	for _, o := range outcomes {
+		c, ok := short[o.State]
+		if !ok {
+			c = '?'
+		}
+		b = append(b, c)
+	}
+	return string(b)
+}
+
+func (b *books) wantStates(want string, outcomes []inbox.Outcome) {
+	b.t.Helper()
+	if got := states(outcomes); got != want {
+		b.t.Errorf("the outcomes are %s, want %s: %+v", got, want, outcomes)
+	}
+}
+
+// await returns once the channel is closed or has a value.
+func await[T any](t testing.TB, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(limit):
+		t.Fatalf("waited in vain for: %s", what)
+		panic("unreachable")
+	}
+}
+
+// awaitBlocked returns once n backends of the database wait for another transaction.
+func (b *books) awaitBlocked(n int) {
+	b.t.Helper()
+	deadline := time.Now().Add(limit)
+	for b.count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) < n {
+		if time.Now().After(deadline) {
+			b.t.Fatalf("waited in vain for %d blocked backends", n)
+		}
+	}
+}
+
+// kept is a Handle whose fn has made its entry and goes on until release is called.
+type kept struct {
+	release func()
+	done    chan inbox.Outcome
+}
+
+// keep handles a message, and returns once its fn has made its entry.
+func (b *books) keep(id string, end error) *kept {
+	b.t.Helper()
+	gate, begun := make(chan struct{}), make(chan struct{})
+	k := &kept{release: sync.OnceFunc(func() { close(gate) }), done: make(chan inbox.Outcome, 1)}
+	b.t.Cleanup(k.release)
+	go func() {
+		o, _ := inbox.Handle(context.Background(), b.pool, consumer, message(id), func(tx pgx.Tx) error {
+			err := b.entering(id)(tx)
+			close(begun)
+			<-gate
+			return errors.Join(err, end)
+		})
+		k.done <- o
+	}()
+	await(b.t, "the handler to begin", begun)
+	return k
+}

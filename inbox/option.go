@@ -1,0 +1,165 @@
+package inbox
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// The defaults of the options.
+const (
+	DefaultMaxAttempts = 10
+	DefaultMinPause    = time.Second
+	DefaultMaxPause    = 10 * time.Minute
+	DefaultRetention   = 7 * 24 * time.Hour
+	DefaultRetries     = 3
+)
+
+// Option changes how messages are handled. A slice of options is fit to be kept and shared.
+type Option func(*settings)
+
+// settings are what the options of a call come to.
+type settings struct {
+	maxAttempts        int
+	minPause, maxPause time.Duration
+	retention          time.Duration
+	retries            int
+	ordered            bool
+	txOptions          pgx.TxOptions
+	sealer             idem.Sealer
+	observer           Observer
+	limits             limits
+	forPoolOnly        string // the first option given that has no meaning for HandleTx
+	err                error
+}
+
+// limits bound what a call does on its own account. They are no options: tests shorten them.
+type limits struct {
+	txn      txn.Limits
+	patience time.Duration // for a message that somebody else is handling
+	search   time.Duration // how long a group is divided, in search of the messages that others have
+	resolve  time.Duration // how long to ask what became of a COMMIT whose answer was lost
+}
+
+var defaultLimits = limits{txn: txn.DefaultLimits, patience: time.Second, search: 3 * time.Second, resolve: 5 * time.Second}
+
+func newSettings(opts []Option) settings {
+	s := settings{
+		maxAttempts: DefaultMaxAttempts, minPause: DefaultMinPause, maxPause: DefaultMaxPause, retention: DefaultRetention,
+		retries: DefaultRetries, limits: defaultLimits,
+	}
+	for _, opt := range opts {
+		if opt == nil {
+			s.err = errors.New("inbox: nil Option")
+			continue
+		}
+		opt(&s)
+	}
+	return s
+}
+
+func (s *settings) refuse(format string, args ...any) {
+	if s.err == nil {
+		s.err = fmt.Errorf("inbox: "+format, args...)
+	}
+}
+
+func (s *settings) poolOnly(name string) {
+	if s.forPoolOnly == "" {
+		s.forPoolOnly = name
+	}
+}
+
+// CheckOptions returns the error that a call with these options would answer with, whatever else it is given: for whoever
+// keeps options and wants to know at the start of the program.
+func CheckOptions(opts ...Option) error { return newSettings(opts).err }
+
+// WithMaxAttempts sets after how many failed attempts a message becomes a dead letter. The default is 10.
+func WithMaxAttempts(n int) Option {
+	return func(s *settings) {
+		if n < 1 {
+			s.refuse("WithMaxAttempts(%d): a message has one attempt at least", n)
+		}
+		s.maxAttempts = n
+	}
+}
+
+// WithPause sets how long a message rests after its first failed attempt, and at most. Each pause is twice as long as the one
+// before. The defaults are 1 second and 10 minutes.
+func WithPause(min, max time.Duration) Option {
+	return func(s *settings) {
+		if min < time.Millisecond || max < min {
+			s.refuse("WithPause(%v, %v): a pause has a millisecond at least, and the first is not longer than the last", min, max)
+		}
+		s.minPause, s.maxPause = min, max
+	}
+}
+
+// WithRetention sets for how long a message is remembered after it was handled. It has to exceed the longest time after which
+// the broker may deliver it again: for a topic that may be read again from its beginning, that is the retention of the topic. The
+// default is 7 days.
+func WithRetention(d time.Duration) Option {
+	return func(s *settings) {
+		if d < time.Millisecond || d > 100*365*24*time.Hour {
+			s.refuse("WithRetention(%v): a retention is between a millisecond and a hundred years", d)
+		}
+		s.retention = d
+	}
+}
+
+// WithOrder keeps the order of each key: a message waits as long as an earlier one of the same source and key is to be tried
+// again. It takes a broker that gives the messages of one key to one call at a time, in order, as a partition does. A message
+// without a key has no order. It costs one round trip for each call with keys.
+func WithOrder() Option {
+	return func(s *settings) {
+		s.poolOnly("WithOrder")
+		s.ordered = true
+	}
+}
+
+// WithSealer encrypts the payloads of dead letters at rest: see package seal.
+func WithSealer(sealer idem.Sealer) Option {
+	return func(s *settings) {
+		if sealer == nil {
+			s.refuse("WithSealer(nil): to store payloads plain, leave the option out")
+			return
+		}
+		if checked, ok := sealer.(interface{ Check() error }); ok {
+			if err := checked.Check(); err != nil {
+				s.refuse("WithSealer: %w", err)
+			}
+		}
+		s.sealer = sealer
+	}
+}
+
+// WithTxOptions sets the isolation level and the other options of the transactions. The default is that of the database.
+func WithTxOptions(txOptions pgx.TxOptions) Option {
+	return func(s *settings) {
+		s.poolOnly("WithTxOptions")
+		if txOptions.AccessMode == pgx.ReadOnly {
+			s.refuse("WithTxOptions: a read-only transaction cannot remember a message")
+		}
+		s.txOptions = txOptions
+	}
+}
+
+// WithRetries sets how often a transaction is run again at once after a serialization failure, a deadlock, or a COMMIT that
+// turned out not to have happened. After that its messages are to be delivered again. The default is 3.
+func WithRetries(n int) Option {
+	return func(s *settings) {
+		s.poolOnly("WithRetries")
+		if n < 0 {
+			s.refuse("WithRetries(%d): a number of retries is not negative", n)
+		}
+		s.retries = n
+	}
+}
+
+// WithObserver lets observer see what becomes of messages.
+func WithObserver(observer Observer) Option { return func(s *settings) { s.observer = observer } }

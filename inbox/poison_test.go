@@ -1,0 +1,323 @@
+package inbox_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/seal"
+)
+
+func TestPoisonIsRolledBackAloneAndTheRestOfTheBatchIsCommitted(t *testing.T) {
+	t.Parallel()
+	for name, poison := range map[string][]int{
+		"none": nil, "first": {0}, "last": {9}, "middle": {4}, "neighbours": {4, 5}, "ends": {0, 9}, "all": {0, 1, 2, 3, 4, 5, 6, 7, 8, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBooks(t)
+			ms, want := messages("m", 10), []byte("DDDDDDDDDD")
+			var ids []string
+			for _, i := range poison {
+				want[i] = 'R'
+				ids = append(ids, ms[i].ID)
+			}
+			outcomes := b.batch(ms, b.poisoned(ids...))
+			b.wantStates(string(want), outcomes)
+			b.wantOnce(10 - len(poison))
+			for _, i := range poison {
+				if o := outcomes[i]; !errors.Is(o.Err, errPoison) || o.RetryAt.Before(time.Now()) {
+					t.Errorf("%+v", o)
+				}
+				if n := b.attempts(ms[i].ID); n != 1 {
+					t.Errorf("%s: %d attempts are on record", ms[i].ID, n)
+				}
+			}
+			if n := b.runs.Load(); n > 20 {
+				t.Errorf("the handler ran %d times for 10 messages", n)
+			}
+		})
+	}
+}
+
+func TestMessageIsADeadLetterAfterItsLastAttemptAndNotBefore(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	m := message("poison")
+	m.Key = "customer-7"
+	opts := []inbox.Option{inbox.WithMaxAttempts(3), inbox.WithPause(time.Millisecond, time.Second)}
+	handle := func() inbox.Outcome {
+		return b.batch([]inbox.Message{m}, b.poisoned("poison"), opts...)[0]
+	}
+	for attempt := 1; attempt < 3; attempt++ {
+		if o := handle(); o.State != inbox.Retry {
+			t.Fatalf("attempt %d: %+v", attempt, o)
+		}
+		if n, dead := b.attempts("poison"), b.count(`select count(*) from idem.dead_letters`); n != attempt || dead != 0 {
+			t.Errorf("attempt %d: %d are on record, %d dead letters", attempt, n, dead)
+		}
+		b.due()
+	}
+	if o := handle(); o.State != inbox.Dead || !errors.Is(o.Err, errPoison) {
+		t.Errorf("%+v", o)
+	}
+	type letter struct {
+		Side, Consumer, Source, ID, Key, Class, Reason string
+		Attempts                                       int
+		Payload                                        []byte
+	}
+	rows, _ := b.pool.Query(t.Context(), `select side, consumer, source, id, key, class, reason, attempts, payload from idem.dead_letters`)
+	got, err := pgx.CollectRows(rows, pgx.RowToStructByPos[letter])
+	want := []letter{{"inbox", consumer, "orders", "poison", "customer-7", "*errors.errorString", errPoison.Error(), 3, m.Payload}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	runs := b.runs.Load()
+	if o := handle(); o.State != inbox.Dead || !errors.Is(o.Err, inbox.ErrDead) || b.runs.Load() != runs {
+		t.Errorf("delivered once more: %+v", o)
+	}
+	b.wantEntries()
+}
+
+func TestDeliveryBeforeItsTimeIsPutOffWithoutAnAttempt(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	opts := []inbox.Option{inbox.WithPause(time.Hour, time.Hour)}
+	first := b.batch(messages("m", 1), b.poisoned("m-0000"), opts...)[0]
+	again := b.batch(messages("m", 3), b.poisoned(), opts...)
+	b.wantStates("RDD", again)
+	if o := again[0]; !errors.Is(o.Err, inbox.ErrWaiting) || o.RetryAt.Sub(first.RetryAt).Abs() > time.Minute {
+		t.Errorf("first %+v, then %+v", first, o)
+	}
+	if n := b.attempts("m-0000"); n != 1 || b.runs.Load() != 3 {
+		t.Errorf("%d attempts are on record after %d runs", n, b.runs.Load())
+	}
+}
+
+func TestPausesGrow(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	opts := []inbox.Option{inbox.WithPause(time.Minute, 10*time.Minute), inbox.WithMaxAttempts(100)}
+	for _, least := range []time.Duration{1, 2, 4, 8, 10, 10} {
+		before := time.Now()
+		o := b.batch(messages("m", 1), b.poisoned("m-0000"), opts...)[0]
+		pause := o.RetryAt.Sub(before)
+		if o.State != inbox.Retry || pause < least*time.Minute || pause > least*time.Minute*9/8+time.Minute {
+			t.Errorf("the pause is %v, want about %d minutes", pause, least)
+		}
+		b.due()
+	}
+}
+
+func TestErrorAtCommitFindsItsCulprit(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	b.exec(`create table parents (id text primary key);
+		create table children (parent text references parents deferrable initially deferred)`)
+	child := func(tx pgx.Tx, m inbox.Message) error {
+		if err := b.enter(tx, m); err != nil {
+			return err
+		}
+		if !strings.HasSuffix(m.ID, "7") {
+			return nil
+		}
+		_, err := tx.Exec(t.Context(), `insert into children values ('nobody')`)
+		return err
+	}
+	outcomes := b.batch(messages("m", 20), child)
+	b.wantStates("DDDDDDDRDDDDDDDDDRDD", outcomes)
+	b.wantOnce(18)
+	if b.attempts("m-0007") != 1 || b.attempts("m-0017") != 1 {
+		t.Error("they are not counted")
+	}
+}
+
+// broken are handlers that fail in other ways than by returning an error of theirs.
+var broken = map[string]func(tx pgx.Tx) error{
+	"panic":    func(pgx.Tx) error { panic("at the disco") },
+	"exit":     func(pgx.Tx) error { runtime.Goexit(); return nil },
+	"json":     func(pgx.Tx) error { return json.NewDecoder(strings.NewReader(`{"a`)).Decode(new(any)) },
+	"EOF":      func(pgx.Tx) error { return io.EOF },
+	"22012":    func(tx pgx.Tx) error { _, err := tx.Exec(context.Background(), `select 1/0`); return err },
+	"ignored":  func(tx pgx.Tx) error { tx.Exec(context.Background(), `select 1/0`); return nil },
+	"commit":   func(tx pgx.Tx) error { return tx.Commit(context.Background()) },
+	"rollback": func(tx pgx.Tx) error { tx.Rollback(context.Background()); return nil },
+	"rolled back": func(tx pgx.Tx) error {
+		_, err := tx.Exec(context.Background(), `rollback`)
+		return err
+	},
+	"rolled back and begun": func(tx pgx.Tx) error {
+		_, err := tx.Exec(context.Background(), `rollback; begin`, pgx.QueryExecModeSimpleProtocol)
+		return err
+	},
+	"rows left open": func(tx pgx.Tx) error { _, err := tx.Query(context.Background(), `select 1`); return err },
+	"deadline": func(pgx.Tx) error { // of a call elsewhere
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		<-ctx.Done()
+		return ctx.Err()
+	},
+}
+
+func TestHandlerThatBreaksInAnyWayIsCountedAndKeepsNobodyFromTheRest(t *testing.T) {
+	t.Parallel()
+	for name, breaks := range broken {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBooks(t)
+			fn := func(tx pgx.Tx, m inbox.Message) error {
+				if err := b.enter(tx, m); err != nil || m.ID != "m-0003" {
+					return err
+				}
+				return breaks(tx)
+			}
+			for attempt := 1; attempt < 3; attempt++ {
+				want := "DDDRDD"
+				if attempt > 1 {
+					want = "dddRdd"
+				}
+				outcomes := b.batch(messages("m", 6), fn, inbox.WithMaxAttempts(3))
+				b.wantStates(want, outcomes)
+				if outcomes[3].Err == nil || b.attempts("m-0003") != attempt {
+					t.Errorf("%+v, %d attempts are on record", outcomes[3], b.attempts("m-0003"))
+				}
+				b.due()
+			}
+			b.wantStates("dddXdd", b.batch(messages("m", 6), fn, inbox.WithMaxAttempts(3)))
+			b.wantOnce(5)
+		})
+	}
+}
+
+func TestPanicIsToldWithItsStack(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	cause := errors.New("the cause")
+	o := b.batch(messages("m", 1), func(pgx.Tx, inbox.Message) error { panic(cause) })[0]
+	var panicked *inbox.PanicError
+	if !errors.As(o.Err, &panicked) || !errors.Is(o.Err, cause) || !strings.Contains(string(panicked.Stack), "poison_test.go") {
+		t.Errorf("%+v", o)
+	}
+}
+
+// What a handler has committed itself cannot be undone. The messages behind it in the batch must not count as handled for that.
+func TestHandlerThatCommitsLosesNoMessageAndIsADeadLetterAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ sql, want string }{
+		"by a statement": {`commit`, "DDDXDD"}, "and begins another": {`commit; begin`, "XXXXXX"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBooks(t)
+			fn := func(tx pgx.Tx, m inbox.Message) error {
+				if err := b.enter(tx, m); err != nil || m.ID != "m-0003" {
+					return err
+				}
+				_, err := tx.Exec(t.Context(), test.sql, pgx.QueryExecModeSimpleProtocol)
+				return err
+			}
+			outcomes := b.batch(messages("m", 6), fn)
+			b.wantStates(test.want, outcomes)
+			if o := outcomes[3]; !errors.Is(o.Err, inbox.ErrTxEnded) {
+				t.Errorf("%+v", o)
+			}
+			dead := strings.Count(test.want, "X")
+			if n := b.count(`select count(*) from idem.dead_letters where class = 'ended'`); n != dead {
+				t.Errorf("%d dead letters, want %d", n, dead)
+			}
+			if n := b.count(`select count(*) from idem.inbox where state = 'handled' and id not in (select id from books)`); n != 0 {
+				t.Errorf("%d messages count as handled without their effect", n)
+			}
+			b.wantStates(strings.ReplaceAll(test.want, "D", "d"), b.batch(messages("m", 6), fn))
+		})
+	}
+}
+
+func TestNobodyIsBlamedForWhatIsNotTheHandlersFault(t *testing.T) {
+	t.Parallel()
+	for name, sqlstate := range map[string]string{
+		"serialization failure": "40001", "deadlock": "40P01", "connection failure": "08006", "admin shutdown": "57P01", "disk full": "53100",
+		"lock not available": "55P03",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBooks(t)
+			raise := fmt.Sprintf(`do $$ begin raise exception 'no' using errcode = '%s'; end $$`, sqlstate)
+			outcomes, _ := inbox.Batch(t.Context(), b.pool, consumer, messages("m", 3), func(tx pgx.Tx, m inbox.Message) error {
+				if err := b.enter(tx, m); err != nil || m.ID != "m-0001" {
+					return err
+				}
+				_, err := tx.Exec(t.Context(), raise)
+				return err
+			}, inbox.WithMaxAttempts(1))
+			b.wantStates("RRR", outcomes)
+			if n := b.count(`select count(*) from idem.inbox`) + b.count(`select count(*) from idem.dead_letters`); n != 0 {
+				t.Errorf("%d rows are on record", n)
+			}
+			b.wantStates("DDD", b.batch(messages("m", 3), b.enter))
+			b.wantOnce(3)
+		})
+	}
+}
+
+func TestEndOfTheContextCountsNothing(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	outcomes, err := inbox.Batch(ctx, b.pool, consumer, messages("m", 4), func(tx pgx.Tx, m inbox.Message) error {
+		if err := b.enter(tx, m); err != nil || m.ID != "m-0002" {
+			return err
+		}
+		cancel()
+		return fmt.Errorf("in vain: %w", ctx.Err())
+	}, inbox.WithMaxAttempts(1))
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("err = %v", err)
+	}
+	b.wantStates("RRRR", outcomes)
+	if n := b.count(`select count(*) from idem.inbox`); n != 0 {
+		t.Errorf("%d rows are on record", n)
+	}
+	b.wantStates("DDDD", b.batch(messages("m", 4), b.enter))
+}
+
+func TestSerializationFailureIsRunAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	failures := 2
+	outcomes := b.batch(messages("m", 3), func(tx pgx.Tx, m inbox.Message) error {
+		if err := b.enter(tx, m); err != nil || failures == 0 {
+			return err
+		}
+		failures--
+		_, err := tx.Exec(t.Context(), `do $$ begin raise exception 'no' using errcode = '40001'; end $$`)
+		return err
+	})
+	b.wantStates("DDD", outcomes)
+	b.wantOnce(3)
+}
+
+func TestPayloadOfADeadLetterIsSealed(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	sealer := seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": []byte("0123456789abcdefghijklmnopqrstuv")}})
+	b.batch(messages("m", 1), b.poisoned("m-0000"), inbox.WithMaxAttempts(1), inbox.WithSealer(sealer))
+	var payload []byte
+	var sealedBy string
+	if err := b.pool.QueryRow(t.Context(), `select payload, sealed_by from idem.dead_letters`).Scan(&payload, &sealedBy); err != nil {
+		t.Fatal(err)
+	}
+	if sealedBy != "k1" || strings.Contains(string(payload), "payload of") {
+		t.Errorf("%q, %q", sealedBy, payload)
+	}
+}

@@ -1,0 +1,114 @@
+package webtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What the page says of the steps of a purchase that is paid by card.
+const (
+	allSteps     = "reserve: done charge: done confirm: done"
+	inCharge     = "reserve: done charge: under way"
+	stepsUndone  = "reserve: done release: undone charge: failed"
+	cardDeclined = "402 The card was declined"
+)
+
+func TestOrderPaidByCardShowsItsSteps(t *testing.T) {
+	t.Parallel()
+	p := openPage(t)
+	p.set("paid", "card")
+	p.doubleClick("#pay")
+	p.wantAttempts(placed, replayed)
+	p.wantSteps(allSteps)
+	p.wantOneOrder("2 attempts → 1 order")
+	p.wantCharges(charge{Cents: 9800, Asked: 1})
+}
+
+func TestBankThatLosesItsAnswerHasChargedOnce(t *testing.T) {
+	t.Parallel()
+	p := openPage(t)
+	p.set("paid", "card")
+	p.click("[name=bankLoses]")
+	p.click("#pay")
+	p.wantAttempts(placed)
+	p.wantSteps(allSteps)
+	p.wantOneOrder("1 attempt → 1 order")
+	p.wantCharges(charge{Cents: 9800, Asked: 2})
+}
+
+func TestServiceKilledInTheChargeIsRestartedAndTheOrderCompletes(t *testing.T) {
+	t.Parallel()
+	p := openPage(t)
+	p.set("paid", "card")
+	p.click("[name=bankSlow]")
+	p.click("#pay")
+	p.wantSteps(inCharge)
+	p.waitFor(`document.querySelectorAll("#charges tr").length === 1`) // the card is charged, and the service does not know
+	p.click("#kill")
+	p.wantSteps(allSteps)                 // by itself: nobody has asked again
+	p.wantOneOrder("1 attempt → 1 order") // which the browser has not been told
+	p.waitFor(`!document.querySelector(".waiting")`)
+	p.click("#retry")
+	p.waitFor(`document.querySelector("#purchases li:last-child .seen").innerText === "` + replayed + `"`)
+	p.wantOneOrder("2 attempts → 1 order")
+	p.wantCharges(charge{Cents: 9800, Asked: 2})
+}
+
+func TestDeclinedCardGivesTheStockBack(t *testing.T) {
+	t.Parallel()
+	p := openPage(t)
+	p.set("paid", "card-declined")
+	p.click("#pay")
+	p.wantAttempts(cardDeclined)
+	p.wantSteps(stepsUndone)
+	p.wantInBooks(0, 1)
+	p.wantCharges(charge{Cents: 9800, Asked: 1, Declined: true})
+	var stock int
+	if err := p.pool.QueryRow(p.tab, `SELECT quantity FROM stock WHERE tenant = 'acme' AND sku = 'teapot'`).Scan(&stock); err != nil || stock != 1000 {
+		t.Errorf("%d in stock, %v; want 1000", stock, err)
+	}
+}
+
+// wantSteps waits until the page says so of the steps of the only purchase.
+func (p *page) wantSteps(want string) {
+	p.t.Helper()
+	said, err := json.Marshal(want)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.waitFor(`[...document.querySelectorAll(".steps .badge")].map((step) => step.innerText).join(" ") === ` + string(said))
+}
+
+// charge is a line of the bank's ledger.
+type charge struct {
+	Cents    int  `json:"amount_cents"`
+	Asked    int  `json:"asked"`
+	Declined bool `json:"declined"`
+}
+
+// wantCharges fails the test unless this is what the bank's ledger has, and as many lines of it are on the page.
+func (p *page) wantCharges(want ...charge) {
+	p.t.Helper()
+	r, err := http.NewRequestWithContext(p.tab, http.MethodGet, p.url+"/charges", nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer acme-key")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var got []charge
+	if err := json.NewDecoder(answer.Body).Decode(&got); err != nil {
+		p.t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		p.t.Errorf("the bank's ledger (-want +got):\n%s", diff)
+	}
+	p.waitFor(fmt.Sprintf(`document.querySelectorAll("#charges tr").length === %d`, len(want)))
+}
