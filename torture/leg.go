@@ -13,12 +13,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem/torture/audit"
-	"github.com/idem-go/idem/torture/bank"
 	"github.com/idem-go/idem/torture/check"
 	"github.com/idem-go/idem/torture/crew"
 	"github.com/idem-go/idem/torture/fault"
 	"github.com/idem-go/idem/torture/history"
-	"github.com/idem-go/idem/torture/journal"
+	"github.com/idem-go/idem/torture/inquiry"
 	"github.com/idem-go/idem/torture/ledger"
 	"github.com/idem-go/idem/torture/report"
 )
@@ -35,7 +34,7 @@ type leg struct {
 	pooled string                          // address of its pooler, empty if there is none
 	ready  func(ctx context.Context) error // returns when the server takes writes
 	about  about
-	bank   *bank.Bank // that its operations call, nil if they do not
+	beside counterpart // nil if its work needs none
 
 	// inject does harm until ctx ends, tells of it, and heals everything before it returns. It may be nil.
 	inject func(ctx context.Context, workers fault.Workers, log func(fault.Event)) error
@@ -50,8 +49,8 @@ type about struct {
 	Schedules  []fault.Schedule
 	Failures   []string // what of the leg did not work, although it can be judged
 
-	Operations bool          // its workers work on operations
-	Calm       time.Duration // from when nothing of them was broken any more
+	Work fault.Work
+	Calm time.Duration // from when nothing was broken any more, where the work has a counterpart
 }
 
 // errUnreadable says that the server is there, and what should be in it is not.
@@ -68,12 +67,10 @@ func (l *leg) run(ctx context.Context) error {
 	if err := ledger.Install(ctx, l.direct); err != nil {
 		return fmt.Errorf("install: %w", err)
 	}
-	if l.about.Operations {
-		if err := l.openBank(); err != nil {
-			return err
-		}
-		defer l.closeBank()
+	if err := l.openBeside(); err != nil {
+		return err
 	}
+	defer l.closeBeside()
 	workers, err := crew.Start(l.crewOptions())
 	if err != nil {
 		return err
@@ -86,13 +83,13 @@ func (l *leg) run(ctx context.Context) error {
 		err = l.ready(bounded)
 		cancel()
 	}
-	if l.about.Operations && err == nil && !lost {
+	if l.beside != nil && err == nil && !lost {
 		l.calm(ctx, workers)
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
 	err = errors.Join(err, workers.Stop(bounded), workers.Close())
-	if l.about.Operations && err == nil && !lost {
+	if l.beside != nil && err == nil && !lost {
 		err = l.finish(ctx)
 	}
 	l.about.End = history.Now()
@@ -141,9 +138,9 @@ func (l *leg) torture(ctx context.Context, workers *crew.Crew) error {
 		return err
 	}
 	log := func(e fault.Event) { writer.Append(faultLine{Event: e}) }
-	if l.bank != nil {
-		l.bank.KillBy(bankKills(workers, log))
-		defer l.bank.KillBy(nil)
+	if l.beside != nil {
+		l.beside.KillBy(l.kills(workers, log))
+		defer l.beside.KillBy(nil)
 	}
 	err = l.inject(ctx, workers, log)
 	return errors.Join(err, writer.Close())
@@ -153,13 +150,11 @@ func (l *leg) crewOptions() crew.Options {
 	options := crew.Options{
 		Dir: l.dir, Seed: l.seed, Goroutines: l.goroutines, Keys: l.keys, KeyLife: l.keyLife, Ops: l.ops,
 	}
+	options.Bank, options.Broker = l.addresses()
 	for i := range l.workers {
 		dsn, pooled := l.direct, false
 		if i%2 == 1 && l.pooled != "" {
 			dsn, pooled = l.pooled, true
-		}
-		if l.bank != nil {
-			options.Bank = l.bank.Address()
 		}
 		options.DSNs, options.Pooled = append(options.DSNs, dsn), append(options.Pooled, pooled)
 	}
@@ -178,19 +173,18 @@ func (l *leg) takeState(ctx context.Context) error {
 		return err
 	}
 	left, err := ledger.Leftovers(ctx, conn, leftoverLimit)
-	for _, f := range left {
-		if l.about.Operations {
-			writer.Append(journal.Row{Finding: &journal.Finding{Rule: string(f.Rule), Detail: f.Detail}})
-			continue
-		}
+	take := ledger.Take
+	switch l.about.Work {
+	case fault.OperationWork:
+		take = audit.Take
+	case fault.MessageWork:
+		take = inquiry.Take
+	}
+	for _, f := range left { // a finding is the same line in every state
 		writer.Append(ledger.Row{Finding: &f})
 	}
-	switch {
-	case err != nil:
-	case l.about.Operations:
-		err = audit.Take(ctx, conn, writer)
-	default:
-		err = ledger.Take(ctx, conn, writer)
+	if err == nil {
+		err = take(ctx, conn, writer)
 	}
 	return errors.Join(err, writer.Close())
 }
@@ -231,8 +225,11 @@ func judge(dir string) (*report.Leg, error) {
 
 // resultOf is what the checker of the leg's workload says.
 func resultOf(dir string, a *about, faults []fault.Event) (*check.Result, error) {
-	if a.Operations {
+	switch a.Work {
+	case fault.OperationWork:
 		return audit.Files(dir, audit.Options{Seed: a.Seed, Start: a.Start, Calm: a.Calm})
+	case fault.MessageWork:
+		return inquiry.Files(dir, inquiry.Options{Start: a.Start})
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "worker-*.jsonl"))
 	if err != nil {

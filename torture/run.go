@@ -144,15 +144,18 @@ func (c *config) mainLeg(duration time.Duration) *leg {
 // scenario is a leg of package fault, with faults of workers and connections besides, and of those who resume operations.
 func (c *config) scenario(of fault.Leg, duration time.Duration) *leg {
 	l := &leg{config: c, name: string(of.Name), dir: filepath.Join(c.dir, string(of.Name)), duration: duration}
-	l.about.Operations = of.Operations
+	l.about.Work = of.Work
 	l.stage = func(ctx context.Context) error {
 		scene, err := of.Start(ctx, fault.LegOptions{Bouncer: hasBouncer(), Settings: c.settings, Duration: duration})
 		if err != nil {
 			return err
 		}
 		besides := fault.Mix{Only: []fault.Name{fault.Worker, fault.Connection}, Pause: time.Second}
-		if of.Operations {
+		switch of.Work {
+		case fault.OperationWork:
 			besides.Only, besides.Pause = append(besides.Only, fault.Resumption), 400*time.Millisecond
+		case fault.MessageWork:
+			besides.Only, besides.Pause = append(besides.Only, fault.Delivery), 400*time.Millisecond
 		}
 		others, err := besides.Schedule(false)
 		if err != nil {

@@ -162,9 +162,7 @@ func (q *Queries) KeepPublished(ctx context.Context, arg KeepPublishedParams) er
 }
 
 const LimitRelay = `-- name: LimitRelay :one
-SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::pg_catalog.text::pg_catalog.int8 AS xmin,
-       pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::pg_catalog.text::pg_catalog.int8 AS xmax,
-       pg_catalog.set_config('statement_timeout', '5min', true)::pg_catalog.text AS work_limit,
+SELECT pg_catalog.set_config('statement_timeout', '5min', true)::pg_catalog.text AS work_limit,
        pg_catalog.set_config('lock_timeout', '10s', true)::pg_catalog.text AS lock_limit,
        pg_catalog.set_config('enable_seqscan', 'off', true)::pg_catalog.text AS seqscan,
        pg_catalog.set_config('enable_bitmapscan', 'off', true)::pg_catalog.text AS bitmapscan,
@@ -173,8 +171,6 @@ SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::pg_catalog
 `
 
 type LimitRelayRow struct {
-	Xmin       int64
-	Xmax       int64
 	WorkLimit  string
 	LockLimit  string
 	Seqscan    string
@@ -184,14 +180,11 @@ type LimitRelayRow struct {
 }
 
 // LimitRelay begins every transaction of a relay. The table is empty or has millions of rows, and no statistics tell which:
-// only a scan of the index is left to the planner. The snapshot tells which transactions were over: what is not seen of a
-// place in the outbox after those of before xmin have ended is not to come.
+// only a scan of the index is left to the planner.
 func (q *Queries) LimitRelay(ctx context.Context) (LimitRelayRow, error) {
 	row := q.db.QueryRow(ctx, LimitRelay)
 	var i LimitRelayRow
 	err := row.Scan(
-		&i.Xmin,
-		&i.Xmax,
 		&i.WorkLimit,
 		&i.LockLimit,
 		&i.Seqscan,
@@ -463,4 +456,22 @@ func (q *Queries) ReadMessages(ctx context.Context, arg ReadMessagesParams) ([]R
 		return nil, err
 	}
 	return items, nil
+}
+
+const SeeWriters = `-- name: SeeWriters :one
+SELECT coalesce(pg_catalog.string_agg(DISTINCT CASE WHEN l.pid IS NULL THEN 'prepared' ELSE l.virtualtransaction END, ','), '')::pg_catalog.text AS writers
+FROM pg_catalog.pg_locks l
+WHERE l.locktype OPERATOR(pg_catalog.=) 'relation' AND l.mode OPERATOR(pg_catalog.=) 'RowExclusiveLock' AND l.granted
+  AND l.relation OPERATOR(pg_catalog.=) 'idem.outbox'::pg_catalog.regclass::pg_catalog.oid
+  AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+  AND (l.pid IS NULL OR l.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid())
+`
+
+// SeeWriters names the transactions that may have taken places in the outbox and are not over: their lock on the table comes
+// before the place, and goes when everybody sees what they have written. One that is prepared has changed its name.
+func (q *Queries) SeeWriters(ctx context.Context) (string, error) {
+	row := q.db.QueryRow(ctx, SeeWriters)
+	var writers string
+	err := row.Scan(&writers)
+	return writers, err
 }

@@ -25,6 +25,7 @@ type Options struct {
 	KeyLife    time.Duration
 	Ops        int    // of all together, without limit if 0
 	Bank       string // address of the bank, if they work on operations
+	Broker     string // address of the broker, if they work on messages
 }
 
 // Crew is the workers of a run.
@@ -134,6 +135,6 @@ func (c *Crew) config(s *slot) workload.Config {
 		Slot: s.number, Incarnation: s.incarnation, Seed: o.Seed, Start: c.start,
 		File: filepath.Join(o.Dir, fmt.Sprintf("worker-%d-%04d.jsonl", s.number, s.incarnation)),
 		DSN:  s.proxy.DSN(), Pooled: s.number < len(o.Pooled) && o.Pooled[s.number],
-		Goroutines: o.Goroutines, Keys: o.Keys, KeyLife: o.KeyLife, Ops: s.remaining, Bank: o.Bank,
+		Goroutines: o.Goroutines, Keys: o.Keys, KeyLife: o.KeyLife, Ops: s.remaining, Bank: o.Bank, Broker: o.Broker,
 	}
 }

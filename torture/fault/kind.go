@@ -24,7 +24,7 @@ type Kind struct {
 
 // Kinds are all faults that Run can inject.
 func Kinds() []Kind {
-	return slices.Concat(workerKinds(), pointKinds(), connectionKinds(), sessionKinds(), serverKinds(), resumptionKinds())
+	return slices.Concat(workerKinds(), pointKinds(), connectionKinds(), sessionKinds(), serverKinds(), resumptionKinds(), deliveryKinds())
 }
 
 // Mix says which faults Run injects, and how often.
@@ -57,7 +57,7 @@ func (m Mix) kinds(cluster bool) ([]Kind, error) {
 		case byName && k.Possible != nil:
 			return nil, fmt.Errorf("fault %q: %w", k.Name, k.Possible)
 		case k.Possible != nil || !cluster && (k.Group == Session || k.Group == Server):
-		case byName || byGroup || len(m.Only) == 0 && k.Group != Resumption:
+		case byName || byGroup || len(m.Only) == 0 && k.Group != Resumption && k.Group != Delivery:
 			chosen = append(chosen, k)
 		}
 	}

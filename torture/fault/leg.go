@@ -10,6 +10,16 @@ import (
 	"github.com/idem-go/idem/torture/cluster"
 )
 
+// Work is what the workers of a leg do.
+type Work string
+
+// The kinds of work.
+const (
+	CallWork      Work = ""           // calls of idem.Do and its like
+	OperationWork Work = "operations" // with a bank, which they call
+	MessageWork   Work = "messages"   // with a broker, which they publish to and consume from
+)
+
 // Leg is a scenario on a cluster of its own: something that happens to a server as a whole, again and again.
 type Leg struct {
 	Name  Name
@@ -18,8 +28,8 @@ type Leg struct {
 	Possible error
 	// Loses and MovesClock say that some of its events do.
 	Loses, MovesClock bool
-	// Operations says that its workers work on operations.
-	Operations bool
+	// Work is what its workers do.
+	Work Work
 
 	stage func(context.Context, *Scene, LegOptions) error
 }
@@ -39,7 +49,7 @@ func (o LegOptions) growth() int64 { return int64(o.Duration/time.Second) / 2 }
 func Legs() []Leg {
 	return []Leg{
 		synchronousFailover(), asynchronousFailover(), stalledFailover(), dataDiskFull(), walDiskFull(), syncFails(), powerLoss(), clockJumps(),
-		operations(), operationsFailover(),
+		operations(), operationsFailover(), messages(), messagesFailover(),
 	}
 }
 

@@ -13,6 +13,7 @@ const (
 	Session    Name = "session"
 	Server     Name = "server"
 	Resumption Name = "resumption" // of operations: only where it is asked for
+	Delivery   Name = "delivery"   // of messages: the same
 )
 
 // The kinds of faults.
@@ -27,6 +28,10 @@ const (
 	KillBeforeTaking Name = "kill-before-taking"
 	KillAfterTaking  Name = "kill-after-taking"
 	LoseTaking       Name = "lose-taking"
+
+	KillBeforeDelivery Name = "kill-before-delivery"
+	KillAfterDelivery  Name = "kill-after-delivery"
+	LoseDelivery       Name = "lose-delivery"
 
 	LoseClaimAnswer  Name = "lose-claim-answer"
 	LoseCommit       Name = "lose-commit"
@@ -66,9 +71,13 @@ const (
 
 	Operations         Name = "operations"
 	OperationsFailover Name = "operations-failover"
+
+	Messages         Name = "messages"
+	MessagesFailover Name = "messages-failover"
 )
 
-// What the bank of the operations does besides.
+// What the bank of the operations, and the broker of the messages, do besides.
 const (
-	BankKill Name = "bank-kill"
+	BankKill   Name = "bank-kill"
+	BrokerKill Name = "broker-kill"
 )

@@ -33,7 +33,7 @@ func isTaking(s pgproxy.Statement) bool {
 
 func operations() Leg {
 	return Leg{
-		Name: Operations, Operations: true,
+		Name: Operations, Work: OperationWork,
 		About: "operations that call a bank: zombies, servers that crash, and sessions that end, besides what a bank does",
 		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
 			s.act, s.pause = harmOperations, time.Second
@@ -44,7 +44,7 @@ func operations() Leg {
 
 func operationsFailover() Leg {
 	l := synchronousFailover()
-	l.Name, l.Operations = OperationsFailover, true
+	l.Name, l.Work = OperationsFailover, OperationWork
 	l.About = "operations that call a bank, when the primary is killed and a synchronous standby takes over"
 	return l
 }

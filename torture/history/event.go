@@ -125,6 +125,7 @@ const (
 	Failed     Outcome = "failed"       // any other error
 	Ended      Outcome = "ended"        // ErrTxEnded
 	Unreadable Outcome = "unreadable"   // ErrUnreadable
+	Died       Outcome = "died"         // of a message: it is a dead letter
 	Unknown    Outcome = "unknown"      // ErrOutcomeUnknown, or a COMMIT of the worker's own without an answer
 	Open       Outcome = "open"         // never returned; no event has it
 )

@@ -66,3 +66,29 @@ CREATE TABLE torture.steps (
     nonce        text   NOT NULL,
     at           bigint NOT NULL -- by the history's clock
 );
+
+-- Of a run of messages: the latest place of a key, held by whoever puts a letter under it into the outbox.
+CREATE TABLE torture.voices (
+    topic text   NOT NULL COLLATE "C",
+    key   text   NOT NULL COLLATE "C",
+    n     bigint NOT NULL,
+    PRIMARY KEY (topic, key)
+);
+
+-- The letters that were put into the outbox, each with what it tells of.
+CREATE TABLE torture.said (
+    id     text NOT NULL COLLATE "C",
+    letter text NOT NULL
+);
+
+-- What a consumer has written when it handled a letter. A handler that is to fail at the end of its transaction writes the same
+-- to torture.once twice.
+CREATE TABLE torture.heard (
+    place    bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    consumer text   NOT NULL COLLATE "C",
+    id       text   NOT NULL COLLATE "C"
+);
+
+CREATE TABLE torture.once (
+    id text NOT NULL UNIQUE DEFERRABLE INITIALLY DEFERRED
+);

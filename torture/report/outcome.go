@@ -14,7 +14,7 @@ import (
 // outcomes is the order of the rows.
 var outcomes = []history.Outcome{
 	history.Executed, history.Replayed, history.Mismatch, history.InProgress, history.FnFailed, history.Panicked, history.Aborted,
-	history.TooLarge, history.Ended, history.Unreadable, history.Undone, history.Cancelled, history.Conflict, history.Failed, history.Unknown, history.Open,
+	history.TooLarge, history.Ended, history.Unreadable, history.Undone, history.Cancelled, history.Conflict, history.Failed, history.Died, history.Unknown, history.Open,
 }
 
 // printOutcomes writes a table of outcomes by what was called, and by what fn was to do.

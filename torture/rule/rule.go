@@ -77,3 +77,19 @@ const (
 	Signalled   Rule = "a signal that came in time is received"
 	OneWorker   Rule = "one process at a time works on an operation" // while nothing is broken
 )
+
+// What package inquiry finds out of messages.
+const (
+	Published    Rule = "what is committed to the outbox is published, or is a dead letter"
+	Said         Rule = "what is published was committed to the outbox"
+	AsAdded      Rule = "a message is published as it was added"
+	PublishOrder Rule = "the messages of a key are published in their order"
+	Effect       Rule = "a message that was published has its effect, or is a dead letter"
+	EffectOnce   Rule = "a message has its effect once for each consumer"
+	EffectOrder  Rule = "the messages of a key have their effects in their order"
+	Caused       Rule = "what a handler puts into the outbox is there with its effect, once"
+	Dead         Rule = "a dead letter has failed as often as it may"
+	Forged       Rule = "another payload under a known id is refused"
+	DoneTold     Rule = "a message of which a consumer is told that it is done has its effect"
+	NoDeadlock   Rule = "batches do not deadlock, in whatever order their messages come"
+)

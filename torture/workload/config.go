@@ -17,5 +17,6 @@ type Config struct {
 	Ops               int           // after which the worker ends by itself, without limit if 0
 
 	Bank   string        // the address of the bank, of a worker that works on operations: see package checkout
-	Finish time.Duration // for how long at most it is to finish the operations that others have left, and nothing else
+	Broker string        // the address of the broker, of a worker that works on messages: see package post
+	Finish time.Duration // for how long at most it is to finish what others have left, and nothing else
 }

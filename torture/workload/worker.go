@@ -42,8 +42,11 @@ func Work(input io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if config.Bank != "" {
+	switch {
+	case config.Bank != "":
 		return errors.Join(workOnOperations(stop, &config, writer), writer.Close())
+	case config.Broker != "":
+		return errors.Join(workOnMessages(stop, &config, writer), writer.Close())
 	}
 	if err := work(stop, &config, writer); err != nil {
 		return err

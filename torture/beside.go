@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/idem-go/idem/internal/pgproxy"
+	"github.com/idem-go/idem/torture/audit"
+	"github.com/idem-go/idem/torture/bank"
+	"github.com/idem-go/idem/torture/broker"
+	"github.com/idem-go/idem/torture/crew"
+	"github.com/idem-go/idem/torture/fault"
+	"github.com/idem-go/idem/torture/history"
+	"github.com/idem-go/idem/torture/inquiry"
+	"github.com/idem-go/idem/torture/workload"
+)
+
+// counterpart is a system that workers talk to, besides the database: it keeps books of its own, does them harm, and has them
+// killed.
+type counterpart interface {
+	Address() string
+	KillBy(kill func(slot int, when string)) // nil if none is to be killed
+	Calm()                                   // ends the harm
+	Close() error
+}
+
+const (
+	calmFor     = 2500 * time.Millisecond // for how long nothing is broken before the end
+	finishLimit = time.Minute             // for what was begun to end
+	finishSlot  = 1000                    // of the worker that finishes
+)
+
+// openBeside opens the counterpart of the leg's work, if that has one.
+func (l *leg) openBeside() (err error) {
+	switch l.about.Work {
+	case fault.OperationWork:
+		l.beside, err = bank.Open(filepath.Join(l.dir, audit.BooksFile), l.seed)
+	case fault.MessageWork:
+		l.beside, err = broker.Open(filepath.Join(l.dir, inquiry.BooksFile), l.seed)
+	}
+	return err
+}
+
+// addresses are those of the counterparts, empty where there is none.
+func (l *leg) addresses() (bank, broker string) {
+	switch l.about.Work {
+	case fault.OperationWork:
+		bank = l.beside.Address()
+	case fault.MessageWork:
+		broker = l.beside.Address()
+	}
+	return bank, broker
+}
+
+// closeBeside closes it for good. An error of its books is one of the leg.
+func (l *leg) closeBeside() {
+	if l.beside == nil {
+		return
+	}
+	if err := l.beside.Close(); err != nil {
+		l.about.Failures = append(l.about.Failures, fmt.Sprintf("the books of the %s: %v", l.about.Work, err))
+	}
+	l.beside = nil
+}
+
+// kills is how the counterpart kills whoever calls it.
+func (l *leg) kills(workers *crew.Crew, log func(fault.Event)) func(slot int, when string) {
+	kind := fault.BankKill
+	if l.about.Work == fault.MessageWork {
+		kind = fault.BrokerKill
+	}
+	return func(slot int, when string) {
+		err := workers.Signal(slot, syscall.SIGKILL)
+		log(fault.Event{Kind: kind, At: history.Now(), Worker: slot, Detail: when, Kills: err == nil})
+	}
+}
+
+// calm cuts all connections once more, so that every process has lost its presence, and lets the workers work with nothing
+// broken.
+func (l *leg) calm(ctx context.Context, workers *crew.Crew) {
+	l.beside.Calm()
+	for i := range workers.Len() {
+		workers.Proxy(i).Cut(pgproxy.Reset)
+	}
+	l.about.Calm = history.Now()
+	select {
+	case <-ctx.Done():
+	case <-time.After(calmFor):
+	}
+}
+
+// finish has all that the workers have left come to its end.
+func (l *leg) finish(ctx context.Context) error {
+	l.beside.Calm()
+	bank, broker := l.addresses()
+	config, err := json.Marshal(workload.Config{
+		Slot: finishSlot, Seed: l.seed, File: filepath.Join(l.dir, "worker-finish.jsonl"), DSN: l.direct,
+		Bank: bank, Broker: broker, Finish: finishLimit,
+	})
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, os.Args[0], "worker")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	_, err = input.Write(append(config, '\n'))
+	if err := errors.Join(err, cmd.Wait()); err != nil {
+		return fmt.Errorf("finish: %w\n%s", err, stderr.Bytes())
+	}
+	return nil
+}

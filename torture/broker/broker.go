@@ -1,0 +1,210 @@
+package broker
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/idem-go/idem/torture/history"
+	"github.com/idem-go/idem/torture/letter"
+)
+
+// Broker is the server.
+type Broker struct {
+	listener net.Listener
+	server   *http.Server
+	books    *history.Writer
+	calm     atomic.Bool
+
+	mu      sync.Mutex
+	killer  func(slot int, when string)
+	rng     *rand.Rand
+	taken   int
+	topics  map[string]*topic
+	queues  map[string]*queue // by consumer
+	refused map[string]int    // how often a letter was, by its id
+}
+
+// Open opens the broker. books is the file of its books.
+func Open(books string, seed uint64) (*Broker, error) {
+	writer, err := history.Create(books)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	b := &Broker{
+		listener: listener, books: writer, rng: rand.New(rand.NewPCG(seed, 11)),
+		topics: map[string]*topic{}, queues: map[string]*queue{}, refused: map[string]int{},
+	}
+	for _, c := range letter.Consumers() {
+		b.queues[c.Name] = &queue{consumer: c, topic: b.topicOf(c.Topic), lines: map[string]*line{}}
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /publish", serve(b, b.publish))
+	mux.HandleFunc("POST /fetch", serve(b, b.fetch))
+	mux.HandleFunc("POST /settle", serve(b, b.settle))
+	mux.HandleFunc("POST /standing", serve(b, b.standing))
+	b.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = b.server.Serve(listener) }()
+	return b, nil
+}
+
+func (b *Broker) topicOf(name string) *topic {
+	if b.topics[name] == nil {
+		b.topics[name] = new(topic)
+	}
+	return b.topics[name]
+}
+
+// Address is where it listens.
+func (b *Broker) Address() string { return b.listener.Addr().String() }
+
+// KillBy says how the worker in a slot is killed, nil if none is to be.
+func (b *Broker) KillBy(kill func(slot int, when string)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.killer = kill
+}
+
+func (b *Broker) kill(slot int, when string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.killer != nil {
+		b.killer(slot, when)
+	}
+}
+
+// Calm ends all that goes wrong there, but for letters that are not wanted. It stays slow.
+func (b *Broker) Calm() { b.calm.Store(true) }
+
+// Close closes the broker and its books.
+func (b *Broker) Close() error {
+	_ = b.server.Close()
+	return b.books.Close()
+}
+
+// serve does what a request asks for, or not, and answers, or not.
+func serve[Q, R any](b *Broker, do func(*Q) R) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var call Call[Q]
+		if err := json.NewDecoder(r.Body).Decode(&call); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		m := b.mischief()
+		if !m.before(w, r.URL.Path, call.Slot, b.kill) {
+			return
+		}
+		b.mu.Lock()
+		reply := do(&call.What)
+		b.mu.Unlock()
+		if !m.after(r.URL.Path, call.Slot, b.kill) {
+			lose(w)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(reply)
+	}
+}
+
+// publish takes letters. When it refuses one, it refuses those behind it as well.
+func (b *Broker) publish(q *Publication) Refusals {
+	refused := Refusals{}
+	behind := map[[2]string]bool{}
+	for _, l := range q.Letters {
+		place := [2]string{l.Topic, l.Key}
+		switch {
+		case l.Key != "" && behind[place]:
+			refused[l.ID] = "it is behind another one"
+		case b.refuses(l.Letter):
+			b.refused[l.ID]++
+			behind[place] = true
+			refused[l.ID] = "it is not wanted"
+			b.note(letter.Entry{Letter: l.Letter})
+		default:
+			b.take(l)
+		}
+	}
+	return refused
+}
+
+func (b *Broker) refuses(l letter.Letter) bool {
+	switch l.Fate {
+	case letter.Unwanted:
+		return true
+	case letter.Stubborn:
+		return b.refused[l.ID] < 2
+	}
+	return !b.calm.Load() && b.rng.IntN(100) == 0
+}
+
+func (b *Broker) take(l Sent) {
+	b.taken++
+	t := b.topicOf(l.Topic)
+	t.taken = append(t.taken, l.Letter)
+	b.note(letter.Entry{Taken: true, Position: b.taken, Letter: l.Letter, Altered: l.Altered})
+}
+
+func (b *Broker) note(e letter.Entry) {
+	e.At = history.Now()
+	b.books.Append(e)
+}
+
+// fetch hands letters out, and now and then something else under the id of one that was acknowledged.
+func (b *Broker) fetch(q *Wish) []Delivery {
+	of := b.queues[q.Consumer]
+	if !b.calm.Load() && b.rng.IntN(40) == 0 {
+		of.rewind(b.rng.IntN(30))
+	}
+	deliveries := []Delivery{}
+	for _, place := range of.take(b.rng, q.Most, time.Now()) {
+		deliveries = append(deliveries, Delivery{Place: place, Letter: of.topic.taken[place]})
+	}
+	if len(of.acked) > 0 && !b.calm.Load() && b.rng.IntN(20) == 0 {
+		l := of.topic.taken[of.acked[b.rng.IntN(len(of.acked))]]
+		if !l.Fate.CanDie() {
+			l.N += forgery
+			deliveries = append(deliveries, Delivery{Place: -1, Forged: true, Letter: l})
+		}
+	}
+	return deliveries
+}
+
+// forgery is what a forged letter differs by.
+const forgery = 1 << 20
+
+// settle is told what became of deliveries.
+func (b *Broker) settle(q *Settlement) bool {
+	of := b.queues[q.Consumer]
+	acked, again := map[int]bool{}, map[int]time.Time{}
+	for _, place := range q.Acked {
+		acked[place] = true
+		b.note(letter.Entry{Acked: q.Consumer, Letter: of.topic.taken[place]})
+	}
+	for place, after := range q.Again {
+		again[place] = time.Now().Add(after)
+	}
+	of.settle(acked, again)
+	return true
+}
+
+func (b *Broker) standing(*struct{}) Standing {
+	s := Standing{Taken: b.taken}
+	for _, q := range b.queues {
+		s.Pending += q.pending()
+	}
+	return s
+}
+
+// lose has the caller never learn what became of its request.
+func lose(w http.ResponseWriter) {
+	if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
+		conn.Close()
+	}
+}

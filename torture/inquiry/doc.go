@@ -1,0 +1,9 @@
+// Package inquiry decides whether every promise of packages outbox and inbox was kept in a run, from what the workers and the
+// broker have written down and from what is in the database. It shares no code with the library.
+//
+//	take.go      what is in the database
+//	file.go      all that is known of a run, by letter
+//	publish.go   what has become of what was put into the outbox
+//	effect.go    what has become of what was published
+//	told.go      what consumers were told
+package inquiry
