@@ -1,0 +1,245 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/pgproxy"
+	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/outbox"
+)
+
+// Between publishing and removing there is no commit that covers both: what is left is that the ID is the same.
+func TestRelayKilledAfterPublishingPublishesAgainUnderTheSameIDs(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.exec(createBus)
+	for i := range 3 {
+		o.add(message("a", fmt.Sprint(i)), message("b", fmt.Sprint(i)))
+	}
+	v := newVictim(t, o) // publishes the first of each key
+	b := &bus{pool: o.pool}
+	o.relay(b, outbox.RelayConfig{}) // which cannot have the outbox as long as the other one is there
+	if n := o.count(`select count(*) from bus`); n != 2 {
+		t.Fatalf("%d messages were published", n)
+	}
+	v.kill()
+	killed := time.Now()
+	o.empty()
+	t.Logf("the outbox was empty %v after the kill", time.Since(killed))
+	if n := o.count(`select count(distinct id) from bus`); n != 6 || o.count(`select count(*) from bus`) != 8 {
+		t.Errorf("%d messages, published %d times", n, o.count(`select count(*) from bus`))
+	}
+	if n := o.count(`select count(*) from bus x join bus y on x.key = y.key and x.n < y.n and x.what > y.what
+		where not exists (select from bus z where z.id = x.id and z.n < x.n) and not exists (select from bus z where z.id = y.id and z.n < y.n)`); n != 0 {
+		t.Errorf("%d messages have overtaken others", n)
+	}
+}
+
+func TestRelayThatIsThereIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.exec(createBus)
+	o.add(message("a", "1"))
+	newVictim(t, o)
+	b := &broker{}
+	var looks atomic.Int64
+	proxy := pgtest.Proxy(t, o.dsn)
+	sees := pgproxy.Contains("SeeLanes")
+	defer proxy.Observe(func(e pgproxy.Event) {
+		if e.Stage == pgproxy.Answered && sees(e.Statement) {
+			looks.Add(1)
+		}
+	})()
+	o.through(proxy).relay(b, swift())
+	eventually(t, "three looks", func() bool { return looks.Load() >= 3 })
+	if b.number() > 0 {
+		t.Error("it was published by somebody else")
+	}
+}
+
+// Whatever is cut off, nothing is lost, and only what was in hand is published again.
+func TestRelayGoesOnAfterItsConnectionIsCutAnywhere(t *testing.T) {
+	t.Parallel()
+	for name, point := range map[string]pgproxy.Point{
+		"before it shows itself":  pgproxy.Before(pgproxy.Contains("AppearAsRelay")),
+		"before it takes over":    pgproxy.Before(pgproxy.Contains("TakeLanes")),
+		"after it has":            pgproxy.AfterAnswer(pgproxy.Contains("TakeLanes")),
+		"before it removes":       pgproxy.Before(pgproxy.Contains("DeletePublished")),
+		"after it has removed":    pgproxy.AfterAnswer(pgproxy.Contains("DeletePublished")),
+		"in the middle of COMMIT": pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"),
+		"before a dead letter":    pgproxy.Before(pgproxy.Contains("BuryMessage")),
+		"after a dead letter":     pgproxy.AfterAnswer(pgproxy.Contains("BuryMessage")),
+		"after a failure":         pgproxy.AfterAnswer(pgproxy.Contains("BlameMessages")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOffice(t)
+			proxy := pgtest.Proxy(t, o.dsn)
+			b := &broker{refuse: func(m *outbox.Message) error {
+				if m.Type == "poison" {
+					return errRefused
+				}
+				return nil
+			}}
+			var want []string
+			for i := range 60 {
+				o.add(message("a", fmt.Sprint(i)), message("poisoned", "poison"))
+				want = append(want, fmt.Sprint(i))
+			}
+			config := swift()
+			config.BatchSize, config.MaxAttempts = 16, 2
+			trap := proxy.Arm(point, pgproxy.Reset)
+			o.through(proxy).relay(b, config)
+			await(t, "the cut", trap.Fired())
+			o.empty()
+			if diff := cmp.Diff(want, firsts(b.types("a"))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if n := o.count(`select count(*) from idem.dead_letters`); n != 60 {
+				t.Errorf("%d dead letters", n)
+			}
+			if n := b.number() - 60; n > 16 {
+				t.Errorf("%d messages were published again", n)
+			}
+		})
+	}
+}
+
+// firsts leaves out what comes again.
+func firsts(all []string) []string {
+	met := map[string]bool{}
+	var first []string
+	for _, what := range all {
+		if !met[what] {
+			met[what] = true
+			first = append(first, what)
+		}
+	}
+	return first
+}
+
+func TestRelayThatLosesItsSessionGoesOnAsANewInstance(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	o.relay(b, swift())
+	o.add(message("a", "1"))
+	o.empty()
+	first := o.count(`select instance from idem.relays where lane = 0`)
+	o.exec(`select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'idem relay' and datname = current_database()`)
+	o.add(message("a", "2"))
+	o.empty()
+	if second := o.count(`select instance from idem.relays where lane = 0`); second == first {
+		t.Errorf("the relay was instance %d, and is", first)
+	}
+}
+
+// It shows itself and works on a connection of its own.
+func TestRelayDoesWithoutThePoolWhenThatIsUsedUp(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	small := &office{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn, func(c *pgxpool.Config) { c.MaxConns = 1 })}
+	conn, err := small.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	b := &broker{}
+	small.relay(b, swift())
+	o.add(message("a", "1"))
+	o.empty()
+}
+
+func TestRelayLeavesItsPostAtItsEnd(t *testing.T) {
+	t.Parallel()
+	for name, configure := range map[string]func(*pgxpool.Config){"session": func(*pgxpool.Config) {}, "lease": behindPooler} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOffice(t, configure)
+			_, stop := o.relay(&broker{}, swift())
+			o.add(message("a", "1"))
+			o.empty()
+			stop()
+			if n := o.count(`select (select count(*) from idem.relays) + (select count(*) from idem.leases)`); n != 0 {
+				t.Errorf("%d rows say that it is there", n)
+			}
+		})
+	}
+}
+
+// pooled is a connection as a pooler gives it: the server's process has another number than the client is told.
+type pooled struct {
+	net.Conn
+	told bool
+}
+
+func (c *pooled) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	for i := 0; i+6 < n && !c.told; i++ {
+		if string(b[i:i+5]) == "K\x00\x00\x00\x0c" {
+			c.told = true
+			b[i+5] ^= 0x7f
+		}
+	}
+	return n, err
+}
+
+func behindPooler(c *pgxpool.Config) {
+	dial := c.ConnConfig.DialFunc
+	c.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		return &pooled{Conn: conn}, err
+	}
+}
+
+// Behind a pooler a session is nobody's, and a lock on it would outlive the process.
+func TestRelayBehindAPoolerShowsItselfByALease(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, behindPooler)
+	direct := &office{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn)}
+	b := &broker{}
+	entered, release := make(chan struct{}, 10), make(chan struct{})
+	hold := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+		entered <- struct{}{}
+		<-release
+		return errors.Join(b.Publish(ctx, messages))
+	})
+	config := swift()
+	config.MaxAttempts = 1
+	b.refuse = func(m *outbox.Message) error {
+		if m.Type == "poison" {
+			return errRefused
+		}
+		return nil
+	}
+	o.relay(hold, config)
+	o.add(message("a", "1"), message("b", "poison"))
+	await(t, "a call", entered)
+	if n := o.count(`select count(*) from pg_locks where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())`); n != 0 {
+		t.Errorf("%d locks are held", n)
+	}
+	if n := o.count(`select count(*) from idem.leases l join idem.relays r using (instance) where l.expires_at > clock_timestamp()`); n != 16 {
+		t.Errorf("%d lanes have a lease", n)
+	}
+	other := &broker{}
+	direct.relay(other, swift())
+	o.exec(`update idem.leases set expires_at = clock_timestamp()`) // as if the process had not been seen for long
+	eventually(t, "another one to take over", func() bool { return other.number() == 2 })
+	close(release)
+	o.empty() // the one before has published, too, and may remove what it has; but it makes nothing a dead letter
+	eventually(t, "it to have noticed", func() bool {
+		return o.count(`select count(*) from idem.leases where expires_at > clock_timestamp()`) == 0
+	})
+	if n := o.count(`select count(*) from idem.dead_letters`); n != 0 {
+		t.Errorf("%d dead letters", n)
+	}
+}

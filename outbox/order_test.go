@@ -1,0 +1,133 @@
+package outbox_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/outbox"
+)
+
+func (o *office) begin() pgx.Tx {
+	o.t.Helper()
+	tx, err := o.pool.Begin(o.t.Context())
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.t.Cleanup(func() { _ = tx.Rollback(o.t.Context()) })
+	return tx
+}
+
+func (o *office) in(tx pgx.Tx, messages ...outbox.Message) {
+	o.t.Helper()
+	if err := outbox.Add(o.t.Context(), tx, messages...); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+func (o *office) commit(tx pgx.Tx) {
+	o.t.Helper()
+	if err := tx.Commit(o.t.Context()); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+func TestMessageThatIsCommittedLateIsNotSkipped(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	o.relay(b, swift())
+	late, reader := o.begin(), o.begin()
+	if _, err := reader.Exec(t.Context(), `set transaction isolation level repeatable read; select count(*) from idem.outbox`, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	o.in(late, message("late", "late"))
+	for i := range 200 { // places behind it, each taken and left by a look of the relay
+		o.add(message("prompt", fmt.Sprint(i)))
+		if i%20 == 0 {
+			eventually(t, "what was committed first to leave first", func() bool { return b.number() == i+1 })
+		}
+	}
+	eventually(t, "what was committed first to leave first", func() bool { return b.number() == 200 })
+	o.commit(late)
+	eventually(t, "what was committed late", func() bool { return b.number() == 201 })
+	if got := b.types("late"); len(got) != 1 {
+		t.Errorf("%v", got)
+	}
+}
+
+// A has its transaction id before B, C keeps the horizon of snapshots back, and B's change of the key comes before A's. Neither
+// the order of transaction ids nor that of what all snapshots see is that of the key.
+func TestMessagesOfAKeyLeaveInTheOrderInWhichTransactionsHadItsRow(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.exec(`create table account (id text primary key, changes int not null)`)
+	o.exec(`insert into account values ('a', 0), ('c', 0)`)
+	b := &broker{}
+	o.relay(b, swift())
+	a, c, second := o.begin(), o.begin(), o.begin()
+	for _, tx := range []pgx.Tx{a, c} {
+		if _, err := tx.Exec(t.Context(), `select pg_current_xact_id()`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change := func(tx pgx.Tx, what string) {
+		t.Helper()
+		if _, err := tx.Exec(t.Context(), `update account set changes = changes + 1 where id = 'a'`); err != nil {
+			t.Fatal(err)
+		}
+		o.in(tx, message("a", what))
+		o.commit(tx)
+	}
+	change(second, "B's")
+	change(a, "A's")
+	eventually(t, "both changes to leave, whoever still has a snapshot", func() bool { return b.number() == 2 })
+	o.commit(c)
+	if diff := cmp.Diff([]string{"B's", "A's"}, b.types()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The Publisher keeps the order of a key by itself, and says so: then it gets all of a key in one call.
+type keeper struct{ broker }
+
+func (*keeper) KeepsOrder() bool { return true }
+
+func (k *keeper) refuseFrom(what string) {
+	stuck := map[string]bool{}
+	k.refuse = func(m *outbox.Message) error {
+		if m.Type == what || stuck[m.Key] {
+			stuck[m.Key] = true
+			return errRefused
+		}
+		return nil
+	}
+}
+
+func TestPublisherThatKeepsOrderGetsAKeyInOneCallAndIsBlamedForTheFirstOnly(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	k := &keeper{}
+	k.refuseFrom("a2")
+	config := swift()
+	config.MaxAttempts = 1
+	dead := make(chan outbox.DeadLetter, 10)
+	config.OnDead = func(d outbox.DeadLetter) {
+		k.refuse = nil
+		dead <- d
+	}
+	o.add(message("a", "a1"), message("a", "a2"), message("a", "a3"), message("a", "a4"), message("b", "b1"))
+	o.relay(k, config)
+	o.empty()
+	if d := await(t, "the dead letter", dead); d.Type != "a2" || len(dead) > 0 {
+		t.Errorf("%s is dead, and %d others", d.Type, len(dead))
+	}
+	if diff := cmp.Diff([]string{"a1", "a3", "a4"}, k.types("a")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if k.calls != 2 {
+		t.Errorf("%d calls", k.calls)
+	}
+}
