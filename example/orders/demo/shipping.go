@@ -47,7 +47,7 @@ func killedRelay(ctx context.Context, s *stage) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer s.pool.Exec(context.WithoutCancel(ctx), `DROP FUNCTION public.stand_still() CASCADE`)
+	defer s.pool.Exec(context.WithoutCancel(ctx), `DROP FUNCTION IF EXISTS public.stand_still() CASCADE`)
 	hold, err := s.holdBy(ctx, s.pool, `SELECT pg_advisory_xact_lock(1)`)
 	if err != nil {
 		return "", err
@@ -69,7 +69,26 @@ func killedRelay(ctx context.Context, s *stage) (string, error) {
 	if err := errors.Join(err, s.pool.QueryRow(ctx, `SELECT count(*) FROM idem.outbox`).Scan(&left)); err != nil || left == 0 {
 		return "", fmt.Errorf("%d messages are left in the outbox, want those that were published: %w", left, err)
 	}
-	return "published twice, shipped once", s.revive(ctx)
+	_, dropped := s.pool.Exec(ctx, `DROP FUNCTION public.stand_still() CASCADE`)
+	if err := errors.Join(dropped, s.revive(ctx)); err != nil {
+		return "", err
+	}
+	return "published twice, shipped once", s.shippedOnce(ctx, order)
+}
+
+// shippedOnce returns an error unless there is one shipment of the order. It places another one, which comes behind whatever is still
+// on its way for the same customer.
+func (s *stage) shippedOnce(ctx context.Context, order int64) error {
+	next, err := s.place(ctx, s.first, teapots())
+	if err = errors.Join(err, s.waitUntilShipped(ctx, next)); err != nil {
+		return err
+	}
+	var n int
+	err = s.fulfilmentDB.QueryRow(ctx, `SELECT count(*) FROM shipments WHERE order_id = $1`, order).Scan(&n)
+	if err == nil && n != 1 {
+		err = fmt.Errorf("order %d was shipped %d times", order, n)
+	}
+	return err
 }
 
 // killedFulfilment kills fulfilment between its commit and its acknowledgement, which it cannot send because the broker is dead, too.
@@ -91,7 +110,10 @@ func killedFulfilment(ctx context.Context, s *stage) (string, error) {
 	hold.release()
 	err = s.waitUntilShipped(ctx, order)
 	s.fulfilment.Kill()
-	return "delivered twice, shipped once", errors.Join(err, s.revive(ctx))
+	if err := errors.Join(err, s.revive(ctx)); err != nil {
+		return "", err
+	}
+	return "delivered twice, shipped once", s.shippedOnce(ctx, order)
 }
 
 // poisoned orders more than fits into any parcel. Fulfilment cannot ship that, nor anything behind it for the same customer, until a

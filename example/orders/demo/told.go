@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // told is what has come of the orders elsewhere: in the database of fulfilment, and of what that has told the shop in return.
@@ -16,7 +14,7 @@ type told struct {
 	Waiting            int // in either outbox
 }
 
-// orderIDs are those of the orders that this demo has placed.
+// ordersSQL reads the ids of the orders that this demo has placed.
 const ordersSQL = `SELECT coalesce(array_agg(id), '{}') FROM orders WHERE id > $1`
 
 const fulfilmentSQL = `
@@ -27,7 +25,7 @@ const shopSQL = `
 SELECT count(*), count(DISTINCT order_id), (SELECT count(*) FROM idem.outbox)
 FROM shipped WHERE order_id = ANY ($1)`
 
-// told returns what has come of the orders since the opening, once everything has been told, or nothing more is to be expected.
+// told returns what has come of the orders since the opening, once all of them have been told, or it takes too long.
 func (s *stage) told(ctx context.Context, opening books) (t told, err error) {
 	for deadline := time.Now().Add(actLimit); ; {
 		var ids []int64
@@ -35,12 +33,11 @@ func (s *stage) told(ctx context.Context, opening books) (t told, err error) {
 			return t, err
 		}
 		var waiting int
-		rows, _ := s.fulfilmentDB.Query(ctx, fulfilmentSQL, ids)
-		_, err1 := pgx.ForEachRow(rows, []any{&t.Shipments, &t.Shipped, &t.Waiting}, func() error { return nil })
-		rows, _ = s.pool.Query(ctx, shopSQL, ids)
-		_, err2 := pgx.ForEachRow(rows, []any{&t.Messages, &t.Known, &waiting}, func() error { return nil })
+		err1 := s.fulfilmentDB.QueryRow(ctx, fulfilmentSQL, ids).Scan(&t.Shipments, &t.Shipped, &t.Waiting)
+		err2 := s.pool.QueryRow(ctx, shopSQL, ids).Scan(&t.Messages, &t.Known, &waiting)
 		t.Waiting += waiting
-		if err := errors.Join(err1, err2); err != nil || t.balance(len(ids)) == nil || time.Now().After(deadline) {
+		complete := t.Shipped >= len(ids) && t.Known >= len(ids) && t.Waiting == 0
+		if err := errors.Join(err1, err2); err != nil || complete || time.Now().After(deadline) {
 			return t, err
 		}
 		select {
