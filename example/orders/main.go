@@ -32,7 +32,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -41,15 +40,17 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"github.com/idem-go/idem/example/orders/bank"
-	"github.com/idem-go/idem/example/orders/demo"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-const usage = "usage: orders serve [-listen address] [-slow duration] | orders demo | orders service [-listen address] | " +
-	"orders bank -ledger file [-listen address] [-slow duration]"
+const usage = `usage: orders serve [-listen address] [-slow duration]
+       orders demo
+and, which these two start:
+       orders service [-listen address]
+       orders bank -ledger file [-listen address] [-slow duration]
+       orders broker -store directory [-listen address]
+       orders fulfilment [-listen address]`
 
 // run returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
@@ -66,6 +67,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 			err = serviceCommand(ctx, args[1:], stdout, stderr)
 		case "bank":
 			err = bankCommand(ctx, args[1:], stdout, stderr)
+		case "broker":
+			err = brokerCommand(ctx, args[1:], stdout, stderr)
+		case "fulfilment":
+			err = fulfilmentCommand(ctx, args[1:], stdout, stderr)
 		}
 	}
 	switch {
@@ -80,95 +85,3 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 var errUsage = errors.New("usage")
-
-// parse reads flags, and nothing else is allowed.
-func parse(flags *flag.FlagSet, args []string, stderr io.Writer) error {
-	flags.SetOutput(stderr)
-	if err := flags.Parse(args); err != nil {
-		return errors.Join(errUsage, err)
-	}
-	if flags.NArg() > 0 {
-		return errUsage
-	}
-	return nil
-}
-
-const anyPort = "127.0.0.1:0"
-
-func serveCommand(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("orders serve", flag.ContinueOnError)
-	listen := flags.String("listen", cmp.Or(os.Getenv("ORDERS_LISTEN"), "127.0.0.1:8080"),
-		"`address` to listen on, also from ORDERS_LISTEN; port 0 picks one")
-	slow := flags.Duration("slow", bank.DefaultSlow, "how long a slow answer of the bank takes")
-	if err := parse(flags, args, stderr); err != nil {
-		return err
-	}
-	databaseURL, err := setting("DATABASE_URL")
-	if err != nil {
-		return err
-	}
-	return serve(ctx, databaseURL, *listen, *slow, stdout)
-}
-
-func serviceCommand(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("orders service", flag.ContinueOnError)
-	listen := flags.String("listen", anyPort, "`address` to listen on")
-	if err := parse(flags, args, stderr); err != nil {
-		return err
-	}
-	databaseURL, err := setting("DATABASE_URL")
-	if err != nil {
-		return err
-	}
-	bankURL, err := setting("BANK_URL")
-	if err != nil {
-		return err
-	}
-	return runService(ctx, databaseURL, bankURL, *listen, stdout)
-}
-
-func bankCommand(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("orders bank", flag.ContinueOnError)
-	listen := flags.String("listen", anyPort, "`address` to listen on")
-	ledger := flags.String("ledger", "", "`file` that has the ledger, and is made if there is none")
-	slow := flags.Duration("slow", bank.DefaultSlow, "how long a slow answer takes")
-	if err := parse(flags, args, stderr); err != nil {
-		return err
-	}
-	if *ledger == "" {
-		return errUsage
-	}
-	b, err := bank.Open(*ledger, *slow)
-	if err != nil {
-		return err
-	}
-	return errors.Join(listenAndServe(ctx, *listen, b, stdout, ""), b.Close())
-}
-
-func demoCommand(ctx context.Context, args []string, stdout io.Writer) error {
-	if len(args) > 0 {
-		return errUsage
-	}
-	databaseURL, err := setting("DATABASE_URL")
-	if err != nil {
-		return err
-	}
-	executable, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	return demo.Run(ctx, demo.Config{
-		Service:     []string{executable, "service"},
-		Bank:        []string{executable, "bank"},
-		DatabaseURL: databaseURL,
-		Out:         stdout,
-	})
-}
-
-// setting reads a variable that has to be set.
-func setting(name string) (string, error) {
-	if value := os.Getenv(name); value != "" {
-		return value, nil
-	}
-	return "", fmt.Errorf("%s is not set: use `make serve` or `make demo`, which bring all that is needed", name)
-}
