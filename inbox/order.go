@@ -38,56 +38,54 @@ func (o *order) wait(ctx context.Context, r *registry) error {
 		key := keyOf{f.Source, f.Key}
 		known[key] = append(known[key], f)
 	}
-	if len(known) == 0 {
-		return nil
-	}
-	handled, err := o.handled(ctx, r, known)
-	if err != nil {
-		return err
-	}
+	pauses := map[*delivery]time.Duration{}
+	var waiting []*delivery
 	for key, failing := range known {
 		for i, d := range byKey[key] {
-			pause, waits := waitsFor(d, byKey[key][:i], byKey[key][i+1:], failing)
-			if waits && !handled[d.id()] {
-				d.postpone(max(pause, r.settings.minPause/8, time.Millisecond), ErrBehind)
+			if pause, waits := waitsFor(d, byKey[key][:i], byKey[key][i+1:], failing); waits {
+				pauses[d] = max(pause, r.settings.minPause/8, time.Millisecond)
+				waiting = append(waiting, d)
 			}
 		}
 	}
-	return nil
+	waiting, err := r.open(ctx, waiting)
+	for _, d := range waiting {
+		d.postpone(pauses[d], ErrBehind)
+	}
+	return err
 }
 
-// handled returns which messages of these keys are not to be tried any more: they wait for nobody.
-func (o *order) handled(ctx context.Context, r *registry, keys map[keyOf][]store.FailingMessage) (map[store.MessageID]bool, error) {
-	var group []*delivery
-	for _, d := range o.all {
-		if key, ok := d.key(); ok && keys[key] != nil {
-			group = append(group, d)
+// open returns those that have not been handled. Another delivery of a message that has been comes before whatever is failing
+// of its key, and nobody would get past it if it waited for that.
+func (r *registry) open(ctx context.Context, group []*delivery) ([]*delivery, error) {
+	if len(group) == 0 {
+		return nil, nil
+	}
+	byID, messages := r.messages(group)
+	load := store.LoadMessages{Messages: messages}
+	err := r.engine.Query(ctx, &load)
+	for i := range load.Known {
+		if k := &load.Known[i]; k.State != store.MessageFailing {
+			delete(byID, k.MessageID)
 		}
 	}
-	_, messages := r.messages(group)
-	load := store.LoadMessages{Messages: messages}
-	if err := r.engine.Query(ctx, &load); err != nil {
-		return nil, err
-	}
-	handled := map[store.MessageID]bool{}
-	for _, k := range load.Known {
-		handled[k.MessageID] = k.State != store.MessageFailing
-	}
-	return handled, nil
+	return slices.DeleteFunc(group, func(d *delivery) bool { return byID[d.id()] == nil }), err
 }
 
 // waitsFor tells whether a delivery has to wait for one of the failing messages of its key, which are in the order in which they
-// have failed first. It need not wait for those behind itself, be it in that order or in the call, nor for one that is due and
-// comes before it in the call.
+// have failed first. It need not wait for those behind itself, nor for those that have failed first together with it, nor for one
+// that is due and comes before it in the call.
 func waitsFor(d *delivery, earlier, later []*delivery, failing []store.FailingMessage) (pause time.Duration, waits bool) {
+	i := slices.IndexFunc(failing, func(f store.FailingMessage) bool { return f.MessageID == d.id() })
 	for _, f := range failing {
-		is := func(e *delivery) bool { return e.id() == f.MessageID }
-		tried := func(e *delivery) bool { return is(e) && !e.settled && f.Pause <= 0 }
-		switch {
-		case is(d):
+		if i >= 0 && !f.Since.Before(failing[i].Since) {
 			return 0, false
-		case slices.ContainsFunc(later, is), slices.ContainsFunc(earlier, tried):
-		default:
+		}
+		passed := slices.ContainsFunc(later, func(l *delivery) bool { return l.id() == f.MessageID })
+		for _, e := range earlier {
+			passed = passed || e.id() == f.MessageID && !e.settled && f.Pause <= 0
+		}
+		if !passed {
 			return f.Pause, true
 		}
 	}
