@@ -6,16 +6,15 @@ import (
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 )
 
 // Proxy forwards connections to one address.
 type Proxy struct {
 	target   string
 	listener net.Listener
-	deaf     atomic.Bool
 	mu       sync.Mutex
-	open     map[net.Conn]struct{}
+	deaf     bool
+	open     map[net.Conn]bool // whether something of it was thrown away
 	closed   bool
 	copying  sync.WaitGroup
 }
@@ -26,7 +25,7 @@ func New(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{target: target, listener: listener, open: map[net.Conn]struct{}{}}
+	p := &Proxy{target: target, listener: listener, open: map[net.Conn]bool{}}
 	p.copying.Go(p.accept)
 	return p, nil
 }
@@ -44,8 +43,17 @@ func (p *Proxy) Cut() {
 }
 
 // Deafen has what clients send thrown away: they hear the server, and the server does not hear them. It holds for all
-// connections, until it is called with false.
-func (p *Proxy) Deafen(deaf bool) { p.deaf.Store(deaf) }
+// connections, until it is called with false. Then those are cut that were not heard: no network loses bytes and goes on.
+func (p *Proxy) Deafen(deaf bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deaf = deaf
+	for conn, lost := range p.open {
+		if lost && !deaf {
+			conn.Close()
+		}
+	}
+}
 
 // Close ends the proxy and its connections.
 func (p *Proxy) Close() {
@@ -97,7 +105,7 @@ func (p *Proxy) listen(server, client net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := client.Read(buffer)
-		if n > 0 && !p.deaf.Load() {
+		if n > 0 && p.hears(client) {
 			if _, err := server.Write(buffer[:n]); err != nil {
 				return
 			}
@@ -108,11 +116,20 @@ func (p *Proxy) listen(server, client net.Conn) {
 	}
 }
 
+func (p *Proxy) hears(client net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.deaf {
+		p.open[client] = true
+	}
+	return !p.open[client]
+}
+
 func (p *Proxy) keep(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, conn := range conns {
-		p.open[conn] = struct{}{}
+		p.open[conn] = false
 	}
 	return !p.closed
 }
