@@ -13,7 +13,7 @@ MODULES := $(patsubst ./%go.mod,./%,$(sort $(shell find . -name go.mod -not -pat
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
-.PHONY: help demo serve test short torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/report bench/library bench/purge generate verify \
+.PHONY: help demo serve test short torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/report bench/library bench/operations bench/purge generate verify \
 	lint tidy fresh build clean testenv staticcheck
 
 help: ## list the targets
@@ -58,6 +58,10 @@ bench/report: ## write docs/benchmarks.md from the results of the last run
 bench/library: testenv ## the benchmarks of the library alone, with their allocations
 	@bin/testenv $(TESTENV) sh -c 'go test -run "^\$$" -bench . -benchmem $$GOTEST .'
 	@go -C idemotel test -run '^$$' -bench . -benchmem $$GOTEST .
+
+bench/operations: ## work of several steps that calls out, beside what people use instead; writes its section of docs/benchmarks.md (five minutes)
+	@cd bench/operations && go run . -report results.md $(BENCH)
+	@$(MAKE) --no-print-directory bench/report >/dev/null
 
 bench/purge: testenv ## a sweep over ten million records beside a foreground, and ten turnovers, with their bars (BENCH='-records 1000000')
 	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= -c max_wal_size=4GB -c shared_buffers=1GB -c autovacuum_naptime=1s \

@@ -56,6 +56,9 @@ func (h heldCall) StepTaken(ctx context.Context, s hold.Step) {
 	if !ok {
 		return
 	}
+	if h.trace.context != nil {
+		ctx = h.trace.context
+	}
 	outcome := StepDone
 	switch {
 	case s.Unknown:

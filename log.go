@@ -7,12 +7,12 @@ import (
 
 // LogObserver returns an Observer that writes what becomes of calls to logger, or to slog.Default() if that is nil:
 //
-//	Debug   executed
-//	Info    replayed, rejected; run again; a COMMIT of unknown outcome that was resolved; the caller's context has ended
-//	Warn    mismatch, in progress, failed; a COMMIT of unknown outcome
+//	Debug   executed; a step of an operation that is done
+//	Info    replayed, rejected; run again; a COMMIT of unknown outcome that was resolved; the caller's context has ended; a step that failed
+//	Warn    mismatch, in progress, failed; a COMMIT, or a step, of unknown outcome
 //	Error   panicked; an outcome that stayed unknown; a recorded response that cannot be read
 //
-// It writes the name of the call, its key abridged, and the operation id, which leads to the record. It writes neither the
+// It writes the name of the call, its key abridged, the operation id, which leads to the record, and the names of steps. It writes neither the
 // scope nor the text of an error, either of which may tell of a person: of an error it writes the Cause. The call returns it.
 //
 // The context that the logger is given is that of the call, with what the observers before this one have added, such as a span.
@@ -81,6 +81,21 @@ func (o logObserver) TraceEnd(ctx context.Context, data TraceEndData) {
 		if data.Outcome == OutcomeReplayed {
 			attrs = append(attrs, slog.Duration("age", data.Age))
 		}
+		return appendCause(attrs, data.Cause)
+	})
+}
+
+// loudnessOfSteps is the level of each outcome of a step.
+var loudnessOfSteps = map[StepOutcome]slog.Level{StepDone: slog.LevelDebug, StepFailed: slog.LevelInfo, StepUnknown: slog.LevelWarn}
+
+// TraceStep writes of the step of an operation. That of a Worker, which makes no call, has no key.
+func (o logObserver) TraceStep(ctx context.Context, data TraceStepData) {
+	o.log(ctx, loudnessOfSteps[data.Outcome], "idem: step "+string(data.Outcome), func(attrs []slog.Attr) []slog.Attr {
+		if len(attrs) == 0 {
+			attrs = append(attrs, slog.String("name", data.Name))
+		}
+		attrs = append(attrs, slog.String("operation_id", data.OperationID), slog.String("step", data.Step), slog.String("kind", data.Kind),
+			slog.Duration("duration", data.Duration))
 		return appendCause(attrs, data.Cause)
 	})
 }

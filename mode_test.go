@@ -4,13 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
-	"os/user"
-	"path/filepath"
-	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -175,7 +169,7 @@ func TestStaleStatementsAreReplacedUnnoticed(t *testing.T) {
 
 func TestEveryExecModeWorksBehindPgBouncerInTransactionMode(t *testing.T) {
 	t.Parallel()
-	dsn := startPgBouncer(t, pgtest.DSN(t))
+	dsn := pgtest.PgBouncer(t, pgtest.DSN(t))
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe} {
 		l := ledgerOn(t, pgtest.Open(t, dsn, withMode(mode)))
 		if _, err := l.pool.Exec(context.Background(), "truncate ledger, idem.records"); err != nil {
@@ -186,105 +180,6 @@ func TestEveryExecModeWorksBehindPgBouncerInTransactionMode(t *testing.T) {
 			t.Fatalf("in mode %v", mode)
 		}
 	}
-}
-
-// startPgBouncer runs a pooler in front of the database until the test is over and returns its address.
-func startPgBouncer(t *testing.T, dsn string) string {
-	t.Helper()
-	program, err := exec.LookPath("pgbouncer")
-	if err != nil {
-		if program = "/usr/sbin/pgbouncer"; !exists(program) {
-			if os.Getenv("IDEM_TEST_REQUIRE") != "" {
-				t.Fatal("IDEM_TEST_REQUIRE is set, but there is no pgbouncer")
-			}
-			t.Skip("no pgbouncer: install it to run this test")
-		}
-	}
-	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("", "idem-pgbouncer-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	port := freePort(t)
-	password := ""
-	if config.Password != "" {
-		password = " password='" + config.Password + "'"
-	}
-	ini := fmt.Sprintf(`[databases]
-%s = host=%s port=%d user=%s%s
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = %d
-unix_socket_dir =
-auth_type = any
-pool_mode = transaction
-default_pool_size = 4
-max_client_conn = 200
-`, config.Database, config.Host, config.Port, config.User, password, port)
-	path := filepath.Join(dir, "pgbouncer.ini")
-	if err := os.WriteFile(path, []byte(ini), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program, "-q", path)
-	cmd.Dir = dir
-	unprivileged(t, cmd, dir)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	address := fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", config.User, port, config.Database)
-	awaitServer(t, address)
-	return address
-}
-
-// unprivileged makes a program that refuses to run as root run as somebody else.
-func unprivileged(t *testing.T, cmd *exec.Cmd, dir string) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		return
-	}
-	nobody, err := user.Lookup("nobody")
-	if err != nil {
-		t.Fatal(err)
-	}
-	uid, _ := strconv.Atoi(nobody.Uid)
-	gid, _ := strconv.Atoi(nobody.Gid)
-	if err := os.Chown(dir, uid, gid); err != nil {
-		t.Fatal(err)
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
-}
-
-// awaitServer returns once the address takes connections.
-func awaitServer(t *testing.T, address string) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	for {
-		conn, err := pgx.Connect(context.Background(), address+"&default_query_exec_mode=exec")
-		if err == nil {
-			conn.Close(context.Background())
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
 }
 
 func exists(path string) bool { _, err := os.Stat(path); return err == nil }

@@ -87,8 +87,8 @@ type TraceEndData struct {
 	Age         time.Duration // at a replay: how long ago, by the database's clock, the key was claimed
 }
 
-// StepObserver is an Observer that is also told of the steps that operations take: see package operation. The context is that of
-// the run: of the call, or of the Worker.
+// StepObserver is an Observer that is also told of the steps that operations take: see package operation. The context is the one
+// that TraceStart has returned for the call, or that of the Worker, which makes no call.
 type StepObserver interface {
 	Observer
 	TraceStep(ctx context.Context, data TraceStepData)

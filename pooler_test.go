@@ -97,7 +97,7 @@ func TestServersConnectionOfPgBouncerCutAtAnyByteKeepsEffectAndAnswerTogether(t 
 	t.Parallel()
 	ctx := context.Background()
 	p := newProxied(t)
-	pool := pgtest.Open(t, startPgBouncer(t, p.proxy.DSN()), maxConns(1), withMode(pgx.QueryExecModeExec))
+	pool := pgtest.Open(t, pgtest.PgBouncer(t, p.proxy.DSN()), maxConns(1), withMode(pgx.QueryExecModeExec))
 	warm := func() *pgproxy.Conn {
 		t.Helper()
 		_, err := idem.Do(ctx, pool, scope, fmt.Sprint("warm", rand.Int64()), hashA, p.charge("warm"), idem.WithRetries(100))

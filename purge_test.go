@@ -17,7 +17,7 @@ import (
 func TestPurgeWorksBehindPgBouncerInTransactionMode(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	dsn := startPgBouncer(t, pgtest.DSN(t))
+	dsn := pgtest.PgBouncer(t, pgtest.DSN(t))
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe} {
 		l := ledgerOn(t, pgtest.Open(t, dsn, withMode(mode)))
 		l.charged(ctx, "expired "+mode.String())

@@ -61,6 +61,9 @@ func (o options) run(ctx context.Context) error {
 		return err
 	}
 	if o.report != "" {
+		if err := results.ReadOperations(o.results); err != nil {
+			return err
+		}
 		if err := report.Write(o.report, results); err != nil {
 			return err
 		}

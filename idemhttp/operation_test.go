@@ -361,7 +361,7 @@ func TestOperateRefusesWhatCannotBeMeant(t *testing.T) {
 	s := newShop(t)
 	d := s.checkout(operation.Once, charged)
 	for _, config := range []idemhttp.OperationConfig[cart]{
-		{}, {StatusPath: "/operations"}, {StatusPath: "operations/{id}"}, {StatusPath: "/{id}/{id}"}, {StatusPath: "/{id}", Patience: -1},
+		{}, {StatusPath: "/operations"}, {StatusPath: "operations/{id}"}, {StatusPath: "/{id}/{id}"}, {StatusPath: "/{id}", Patience: -1}, {StatusPath: "/{id}", MaxRunning: -1},
 	} {
 		if _, err := idemhttp.Operate(s.middleware(), d, config); err == nil {
 			t.Errorf("%+v is taken", config)

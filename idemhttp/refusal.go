@@ -129,7 +129,7 @@ func (m *Middleware) problemAround(f *failure, err error) *Problem {
 
 // passes reports whether err tells of a state that passes: of the database, or of the time for the request.
 func passes(err error) bool {
-	return idem.Retryable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	return idem.Retryable(err) || errors.Is(err, errFull) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 func (m *Middleware) problemOfKey(err error) *Problem {

@@ -25,16 +25,14 @@ type runs struct {
 
 var errGone = errors.New("idemhttp: the operation has ended its goroutine")
 
-// begin starts a run that does not end with ctx.
-func (rs *runs) begin(ctx context.Context, do func(context.Context) (idem.Result, error)) *run {
+// begin starts a run that does not end with ctx, unless as many are under way as there may be: then it returns nil.
+func (rs *runs) begin(ctx context.Context, most int, do func(context.Context) (idem.Result, error)) *run {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &run{ended: make(chan struct{}), err: errGone}
-	rs.mu.Lock()
-	if rs.stops == nil {
-		rs.stops = map[*run]context.CancelFunc{}
+	if !rs.add(r, most, cancel) {
+		cancel()
+		return nil
 	}
-	rs.stops[r] = cancel
-	rs.mu.Unlock()
 	go func() {
 		defer close(r.ended)
 		defer func() {
@@ -49,6 +47,19 @@ func (rs *runs) begin(ctx context.Context, do func(context.Context) (idem.Result
 		r.result, r.err = do(ctx)
 	}()
 	return r
+}
+
+func (rs *runs) add(r *run, most int, stop context.CancelFunc) bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if len(rs.stops) >= most {
+		return false
+	}
+	if rs.stops == nil {
+		rs.stops = map[*run]context.CancelFunc{}
+	}
+	rs.stops[r] = stop
+	return true
 }
 
 // drain waits until no run is under way. At the end of ctx it has them let go of their operations, and waits for that.

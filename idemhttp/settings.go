@@ -22,12 +22,13 @@ type settings struct {
 	filter        *headerFilter
 	options       []idem.Option // for idem.Do
 	replayOptions []idem.Option // for idem.Do, if the request is likely to be a repetition
+	startOptions  []idem.Option // for the Start of an operation
 }
 
 // settle is the one place where a Config is checked and its defaults are filled in.
 func (c Config) settle() (settings, error) {
 	c.setDefaults()
-	options, err := c.options()
+	options, startOptions, err := c.options()
 	if err == nil {
 		err = c.check()
 	}
@@ -46,7 +47,7 @@ func (c Config) settle() (settings, error) {
 	}
 	return settings{
 		config: c, filter: filter, options: options,
-		replayOptions: append(options, idem.WithReplayLikely()),
+		replayOptions: append(options, idem.WithReplayLikely()), startOptions: startOptions,
 	}, nil
 }
 
@@ -100,33 +101,36 @@ func (c *Config) check() error {
 	return nil
 }
 
-// options are what the Config says to idem.Do, which knows what it can mean.
-func (c *Config) options() ([]idem.Option, error) {
+// options are what the Config says to idem.Do, which knows what it can mean, and those of them that are not for Do alone.
+func (c *Config) options() (options, notForDoAlone []idem.Option, err error) {
 	fields := []struct {
-		name   string
-		given  bool
-		option idem.Option
+		name    string
+		given   bool
+		doAlone bool
+		option  idem.Option
 	}{
-		{"MaxResponse", true, idem.WithMaxResponse(c.MaxResponse)},
-		{"TxOptions", true, idem.WithTxOptions(c.TxOptions)},
-		{"TTL", c.TTL != 0, idem.WithTTL(c.TTL)},
-		{"Wait", c.Wait != 0, idem.WithWait(max(c.Wait, 0))},
-		{"Retries", true, idem.WithRetries(max(c.Retries, 0))},
-		{"Name", c.Name != "", idem.WithName(c.Name)},
-		{"Observer", c.Observer != nil, idem.WithObserver(c.Observer)},
-		{"Sealer", c.Sealer != nil, idem.WithSealer(c.Sealer)},
+		{"MaxResponse", true, false, idem.WithMaxResponse(c.MaxResponse)},
+		{"TxOptions", true, true, idem.WithTxOptions(c.TxOptions)},
+		{"TTL", c.TTL != 0, false, idem.WithTTL(c.TTL)},
+		{"Wait", c.Wait != 0, true, idem.WithWait(max(c.Wait, 0))},
+		{"Retries", true, true, idem.WithRetries(max(c.Retries, 0))},
+		{"Name", c.Name != "", false, idem.WithName(c.Name)},
+		{"Observer", c.Observer != nil, false, idem.WithObserver(c.Observer)},
+		{"Sealer", c.Sealer != nil, false, idem.WithSealer(c.Sealer)},
 	}
-	var options []idem.Option
 	for _, field := range fields {
 		if !field.given {
 			continue
 		}
 		options = append(options, field.option)
+		if !field.doAlone {
+			notForDoAlone = append(notForDoAlone, field.option)
+		}
 		if err := idem.CheckOptions(options...); err != nil { // the latest is at fault, alone or beside the others
-			return nil, fmt.Errorf("idemhttp: Config.%s: %w", field.name, err)
+			return nil, nil, fmt.Errorf("idemhttp: Config.%s: %w", field.name, err)
 		}
 	}
-	return slices.Clip(options), nil
+	return slices.Clip(options), slices.Clip(notForDoAlone), nil
 }
 
 // isToken reports whether s is one as in RFC 9110, which methods and names of header fields are.

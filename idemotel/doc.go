@@ -29,6 +29,10 @@
 // it. A replay is linked to the execution whose response it was given: by its operation id, and to its span if this process
 // has executed it of late. The spans that fn makes are not children of these: fn has the context of its caller.
 //
+// Each step that an operation takes, and each attempt at one, has a span that is called "idem" and its kind: idem tx, idem call, idem undo tx,
+// idem undo. It has the labels of idem.step.duration and the operation id, and is a child of the call's, or of whatever the context of a
+// Worker holds.
+//
 // # What is told of the database
 //
 // The gauges are read from the catalog, the statistics and the locks, and from the operations that are not over, never from the

@@ -2,9 +2,12 @@ package idemotel
 
 import (
 	"context"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/idem-go/idem"
 )
@@ -19,6 +22,7 @@ const (
 type steps struct {
 	names    names
 	duration metric.Float64Histogram
+	begun    cache[stepLabels, []trace.SpanStartOption]
 	taken    cache[stepLabels, []metric.RecordOption]
 }
 
@@ -36,15 +40,47 @@ func newSteps(meter metric.Meter) (*steps, error) {
 
 var _ idem.StepObserver = (*Observer)(nil)
 
-// TraceStep records a step of an operation. Of their names, too, the first hundred are told apart.
+// TraceStep records a step of an operation, and makes a span of it. Of their names, too, the first hundred are told apart.
 func (o *Observer) TraceStep(ctx context.Context, data idem.TraceStepData) {
-	if o == nil || !o.steps.duration.Enabled(ctx) {
+	if o == nil {
+		return
+	}
+	if c := o.callIn(ctx); c != nil && !c.isNews() {
 		return
 	}
 	labels := stepLabels{o.names.tell(data.Name), o.steps.names.tell(data.Step), data.Kind, data.Outcome, data.Cause}
-	o.steps.duration.Record(ctx, data.Duration.Seconds(), o.steps.taken.get(labels, stepSet)...)
+	if o.steps.duration.Enabled(ctx) {
+		o.steps.duration.Record(ctx, data.Duration.Seconds(), o.steps.taken.get(labels, stepSet)...)
+	}
+	o.traceStep(ctx, labels, &data)
 }
 
-func stepSet(l stepLabels) []metric.RecordOption {
-	return recordSet(append(named(l.name), stepKey.String(l.step), stepKindKey.String(l.kind), outcomeKey.String(string(l.outcome))), l.cause)
+func stepSet(l stepLabels) []metric.RecordOption { return recordSet(stepAttributes(l), l.cause) }
+
+func stepAttributes(l stepLabels) []attribute.KeyValue {
+	return append(named(l.name), stepKey.String(l.step), stepKindKey.String(l.kind), outcomeKey.String(string(l.outcome)))
 }
+
+// traceStep makes the span of a step, which is over. It is a child of the call's, as its stages are; a Worker makes no call, and its
+// steps are found by their operation.
+func (o *Observer) traceStep(ctx context.Context, labels stepLabels, data *idem.TraceStepData) {
+	end := time.Now()
+	options := o.steps.begun.get(labels, stepBeginning)
+	_, span := o.tracer.Start(ctx, "idem "+data.Kind, append(options[:len(options):len(options)], trace.WithTimestamp(end.Add(-data.Duration)))...)
+	if span.IsRecording() {
+		span.SetAttributes(operationKey.String(data.OperationID))
+		if data.Outcome == idem.StepUnknown || data.Outcome == idem.StepFailed && undoes(data.Kind) {
+			span.SetStatus(codes.Error, string(data.Cause)) // not a refusal, which may be what the function asks for
+		}
+	}
+	span.End(trace.WithTimestamp(end))
+}
+
+func stepBeginning(l stepLabels) []trace.SpanStartOption {
+	return []trace.SpanStartOption{
+		trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(caused(stepAttributes(l), l.cause)...),
+	}
+}
+
+// undoes reports whether a step takes something back. One that fails parks its operation.
+func undoes(kind string) bool { return kind == "undo" || kind == "undo tx" }

@@ -80,6 +80,9 @@ func TestStepsThatAWorkerTakesAreMeasured(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+	if diff := cmp.Diff([]string{"idem tx reserve done Unset nobody's, 36"}, s.stepSpans("")); diff != "" {
+		t.Errorf("(-want +spans)\n%s", diff)
+	}
 }
 
 func TestNamesOfStepsAreBounded(t *testing.T) {
@@ -99,4 +102,57 @@ func TestNamesOfStepsAreBounded(t *testing.T) {
 		t.Errorf("%d time series, want 101", n)
 	}
 	(*idemotel.Observer)(nil).TraceStep(t.Context(), idem.TraceStepData{})
+}
+
+// stepSpans returns the spans of steps, in order, with what they say.
+func (s *seen) stepSpans(parent string) (spans []string) {
+	for _, span := range s.spans.Ended() {
+		if attributeOf(span, "idem.step") == "" {
+			continue
+		}
+		of := "nobody's"
+		for _, p := range s.ended(parent) {
+			if p.SpanContext().SpanID() == span.Parent().SpanID() && span.StartTime().After(p.StartTime().Add(-time.Millisecond)) {
+				of = "of the call"
+			}
+		}
+		spans = append(spans, fmt.Sprint(span.Name(), " ", attributeOf(span, "idem.step"), " ", attributeOf(span, "idem.outcome"), " ",
+			span.Status().Code, " ", of, ", ", len(attributeOf(span, "idem.operation.id"))))
+	}
+	return spans
+}
+
+func TestStepsHaveSpansUnderThatOfTheirCallAndUnknownOnesAreErrors(t *testing.T) {
+	t.Parallel()
+	s, pool := newSeen(t), pgtest.New(t)
+	attempts := 0
+	d := operation.Define("checkout", func(op *operation.Op, _ int) (idem.Response, error) {
+		if _, err := operation.Tx(op, "reserve", func(pgx.Tx) (int, error) { return 0, nil }); err != nil {
+			return idem.Response{}, err
+		}
+		_ = operation.UndoTx(op, "release", func(pgx.Tx) error { return nil })
+		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
+			if attempts++; attempts == 1 {
+				return 0, errors.New("secret")
+			}
+			return 0, operation.Final(errors.New("secret"))
+		})
+		return idem.Response{}, idem.Reject(idem.Response{Status: 402, Body: fmt.Append(nil, err)})
+	})
+	o := s.observer()
+	if _, err := d.Do(t.Context(), pool, "s", "k", hashA, 1, idem.WithObserver(idem.Observers(idem.LogObserver(nil), o, o))); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"idem tx reserve done Unset of the call, 36",
+		"idem call charge unknown Error of the call, 36",
+		"idem call charge failed Unset of the call, 36",
+		"idem undo tx release done Unset of the call, 36",
+	}
+	if diff := cmp.Diff(want, s.stepSpans("idem checkout")); diff != "" {
+		t.Errorf("(-want +spans)\n%s", diff)
+	}
+	if n := s.values()["idem.step.duration idem.name=checkout idem.outcome=done idem.step.kind=tx idem.step=reserve"]; n != 1 {
+		t.Errorf("an observer that was given twice has counted a step %v times", n)
+	}
 }

@@ -56,6 +56,9 @@ func (a *attempt) run(ctx context.Context) ending {
 		return ending{kind: through}
 	}
 	defer a.tx.Close()
+	if a.settings.ordered && a.overtakes() {
+		return ending{kind: again, err: ErrBehind}
+	}
 	if e := a.handle(ctx); e.kind != through {
 		a.tx.CloseAfter(e.err)
 		return e
@@ -134,33 +137,31 @@ func (a *attempt) lookUp(ctx context.Context) error {
 
 // learn settles what is known of a message. It reports whether it is to be tried again.
 func (a *attempt) learn(d *delivery, k *store.KnownMessage) (due bool) {
-	d.attempts, d.begun = k.Attempts, k.Begun
+	due, mismatch := d.learn(k)
 	switch {
-	case !k.SameHash:
-		a.refused = append(a.refused, refusal{d, &MismatchError{Source: d.Source, Message: abridged(d.ID), Since: k.Since}})
-	case k.State == store.MessageHandled && d.unknown && k.Since.Equal(d.since):
-		d.settle(Outcome{State: Done})
-	case k.State == store.MessageHandled:
-		d.settle(Outcome{State: Duplicate})
-	case k.State == store.MessageDead:
-		d.settle(Outcome{State: Dead, Err: ErrDead})
-	case k.Pause > 0:
-		d.postpone(k.Pause, ErrWaiting)
-	case a.killed(d):
+	case mismatch != nil:
+		a.refused = append(a.refused, refusal{d, mismatch})
+	case due && d.unfinished() >= a.settings.maxAttempts:
 		a.refused = append(a.refused, refusal{d, ErrKilled})
-	default:
-		return true
+		return false
 	}
-	return false
+	return due
 }
 
-// killed reports whether as many attempts as a message may have did not come to an end.
-func (a *attempt) killed(d *delivery) bool {
-	begun := d.begun
-	if d.announced {
-		begun-- // it is the one that is about to begin
+// overtakes reports whether the attempt has claimed a message while one of its key that comes before it is not to be handled now.
+func (a *attempt) overtakes() bool {
+	behind := map[keyOf]bool{}
+	for _, d := range a.group {
+		key, ok := d.key()
+		switch {
+		case !ok:
+		case d.claimed && behind[key]:
+			return true
+		case !d.claimed && (!d.settled || d.outcome.State == Retry):
+			behind[key] = true
+		}
 	}
-	return begun >= a.settings.maxAttempts
+	return false
 }
 
 // handle gives the transaction to the handler, in a goroutine of its own: one that ends its goroutine is found out by that.

@@ -18,6 +18,7 @@ type call struct {
 	engine   txn.Engine
 	handler  handler
 	registry registry
+	order    order
 	searched time.Time // since when groups are divided in search of messages that others have
 	stopped  error     // why no other message is tried
 	data     TraceHandledData
@@ -26,9 +27,13 @@ type call struct {
 // settle brings every delivery of a round to an outcome. It begins with all of them in one transaction. Where one of them fails,
 // those before it are committed, and it goes on behind it: no handler of Batch runs more than twice because of others.
 func (c *call) settle(ctx context.Context, round []*delivery) {
-	todo := [][]*delivery{round}
+	todo, err := c.registry.suspects(ctx, round)
+	if err != nil {
+		c.stopped = err
+		todo = [][]*delivery{round}
+	}
 	for len(todo) > 0 {
-		group := unsettled(todo[0])
+		group := c.open(todo[0])
 		todo = todo[1:]
 		switch {
 		case len(group) == 0:
@@ -38,10 +43,24 @@ func (c *call) settle(ctx context.Context, round []*delivery) {
 			todo = append(c.try(ctx, group), todo...)
 		}
 	}
+	c.registry.withdraw(ctx, round)
+}
+
+// open returns what is to be tried of a group.
+func (c *call) open(group []*delivery) []*delivery {
+	if c.ordered {
+		c.order.holdBack()
+	}
+	return unsettled(group)
 }
 
 // try makes attempts at a group until one of them leads on, and returns what is left of it, in parts.
 func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
+	if err := c.registry.announce(ctx, group); err != nil {
+		c.stopped = err
+		c.postpone(group, err)
+		return nil
+	}
 	pause, left := txn.RetryPause, c.retries
 	var asked time.Time // since when it is asked what became of a COMMIT
 	for {
@@ -50,7 +69,7 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 		c.data.Transactions++
 		c.data.Runs += a.runs
 		c.refuse(ctx, a.refused)
-		if group = unsettled(group); len(group) == 0 {
+		if group = c.open(group); len(group) == 0 {
 			return nil
 		}
 		unknown := slices.ContainsFunc(group, func(d *delivery) bool { return d.unknown })
@@ -110,6 +129,42 @@ func (c *call) blame(ctx context.Context, a *attempt, e ending) [][]*delivery {
 	return [][]*delivery{a.claimed[:i], a.claimed[i+1:]}
 }
 
+// repair sees to what a handler has left that ended the transaction. If it was rolled back, the handler has failed as others do.
+// If a statement of the handler has committed it, so are the messages before it, with their effects; it is a dead letter at once,
+// because what it has committed cannot be undone; and those behind it are written down as handled, and were not: that is taken
+// back. Where it is not known who it was, all of them are dead letters.
+func (c *call) repair(ctx context.Context, a *attempt, e ending) [][]*delivery {
+	committed, err := a.committed(ctx)
+	switch {
+	case err != nil:
+		c.stopped = e.err
+		c.postpone(a.claimed, e.err)
+		return nil
+	case !committed:
+		return c.blame(ctx, a, e)
+	}
+	first, behind := 0, len(a.claimed)
+	if e.culprit == nil && len(a.claimed) == 1 {
+		e.culprit = a.claimed[0]
+	}
+	if e.culprit != nil {
+		first = slices.Index(a.claimed, e.culprit)
+		behind = first + 1
+	}
+	if err := a.release(ctx, a.claimed[first:]); err != nil {
+		c.stopped = e.err
+		c.postpone(a.claimed, e.err)
+		return nil
+	}
+	for _, d := range a.claimed[:first] {
+		d.settle(Outcome{State: Done})
+	}
+	for _, d := range a.claimed[first:behind] {
+		c.registered(ctx, c.registry.bury(ctx, d, d.ID, d.attempts+1, e.err))
+	}
+	return [][]*delivery{a.claimed[behind:]}
+}
+
 func (c *call) fail(ctx context.Context, d *delivery, cause error) {
 	c.data.Failures++
 	c.registered(ctx, c.registry.fail(ctx, d, cause))
@@ -149,7 +204,7 @@ func halves(group []*delivery) [][]*delivery {
 
 func (c *call) postpone(group []*delivery, err error) {
 	for _, d := range unsettled(group) {
-		d.postpone(c.minPause, err)
+		d.putOff(c.minPause, err)
 	}
 }
 

@@ -15,21 +15,63 @@ type delivery struct {
 	outcome Outcome
 	twins   []int // where in the call the message is, first of all itself
 
-	attempts  int       // that have failed in earlier deliveries
-	begun     int       // and such that have not told how they ended
-	announced bool      // this attempt is on record as begun
-	claimed   bool      // by the attempt under way, or by the last one
-	since     time.Time // when that was, by the database's clock
-	unknown   bool      // what became of the last COMMIT is not known
+	attempts   int       // that have failed in earlier deliveries
+	begun      int       // and such that have not told how they ended
+	toAnnounce bool      // it was delivered before, and is to be tried
+	announced  bool      // this attempt is on record as begun
+	blameless  bool      // it is to come again through nobody's fault
+	claimed    bool      // by the attempt under way, or by the last one
+	since      time.Time // when that was, by the database's clock
+	unknown    bool      // what became of the last COMMIT is not known
 }
 
 func (d *delivery) id() store.MessageID { return store.MessageID{Source: d.Source, ID: d.ID} }
+
+// keyOf is what messages of one order have in common.
+type keyOf struct{ source, key string }
+
+// key returns what a delivery has in common with those that it has to keep the order with.
+func (d *delivery) key() (keyOf, bool) { return keyOf{d.Source, storable(d.Key)}, d.Key != "" }
 
 func (d *delivery) settle(o Outcome) { d.outcome, d.settled = o, true }
 
 // postpone settles a delivery that is to come again, after a pause.
 func (d *delivery) postpone(pause time.Duration, err error) {
 	d.settle(Outcome{State: Retry, RetryAt: time.Now().Add(pause), Err: err})
+}
+
+// putOff postpones a delivery through nobody's fault.
+func (d *delivery) putOff(pause time.Duration, err error) {
+	d.postpone(pause, err)
+	d.blameless = true
+}
+
+// unfinished returns how many earlier attempts have not told how they ended.
+func (d *delivery) unfinished() int {
+	if d.announced {
+		return d.begun - 1
+	}
+	return d.begun
+}
+
+// learn settles what is known of the message, unless it is to be tried again, or is not the one that is known.
+func (d *delivery) learn(k *store.KnownMessage) (due bool, mismatch error) {
+	d.attempts, d.begun = k.Attempts, k.Begun
+	switch {
+	case !k.SameHash:
+		return false, &MismatchError{Source: d.Source, Message: abridged(d.ID), Since: k.Since}
+	case k.State == store.MessageHandled && d.unknown && k.Since.Equal(d.since):
+		d.settle(Outcome{State: Done})
+	case k.State == store.MessageHandled:
+		d.settle(Outcome{State: Duplicate})
+	case k.State == store.MessageDead:
+		d.settle(Outcome{State: Dead, Err: ErrDead})
+	case k.Pause > 0:
+		d.postpone(k.Pause, ErrWaiting)
+	default:
+		return true, nil
+	}
+	return false, nil
 }
 
 // unsettled returns the deliveries that have no outcome yet.

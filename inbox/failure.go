@@ -31,7 +31,7 @@ func (r *registry) fail(ctx context.Context, d *delivery, cause error) error {
 // under one that is made from it.
 func (r *registry) refuse(ctx context.Context, d *delivery, cause error) error {
 	if errors.Is(cause, ErrKilled) {
-		return r.bury(ctx, d, d.ID, d.begun+d.attempts, cause)
+		return r.bury(ctx, d, d.ID, d.unfinished()+d.attempts, cause)
 	}
 	return r.bury(ctx, d, anotherID(d.ID, d.hash), 0, cause)
 }

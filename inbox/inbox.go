@@ -1,8 +1,10 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -97,7 +99,17 @@ func (c *call) check(pool *pgxpool.Pool, messages []Message) error {
 
 func (c *call) run(ctx context.Context, messages []Message) []Outcome {
 	outcomes := make([]Outcome, len(messages))
-	for _, round := range rounds(messages) {
+	all := rounds(messages)
+	for _, round := range all {
+		c.order.all = append(c.order.all, round...)
+	}
+	if c.ordered {
+		slices.SortFunc(c.order.all, func(a, b *delivery) int { return cmp.Compare(a.twins[0], b.twins[0]) })
+		if err := c.order.wait(ctx, &c.registry); err != nil {
+			c.stopped = err
+		}
+	}
+	for _, round := range all {
 		for _, d := range round {
 			if err := checkName(d.ID); err != nil {
 				c.refuse(ctx, []refusal{{d, err}})

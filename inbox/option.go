@@ -34,6 +34,7 @@ type settings struct {
 	sealer             idem.Sealer
 	observer           Observer
 	limits             limits
+	forPoolOnly        string // the first option given that has no meaning for HandleTx
 	err                error
 }
 
@@ -65,6 +66,12 @@ func newSettings(opts []Option) settings {
 func (s *settings) refuse(format string, args ...any) {
 	if s.err == nil {
 		s.err = fmt.Errorf("inbox: "+format, args...)
+	}
+}
+
+func (s *settings) poolOnly(name string) {
+	if s.forPoolOnly == "" {
+		s.forPoolOnly = name
 	}
 }
 
@@ -108,7 +115,12 @@ func WithRetention(d time.Duration) Option {
 // WithOrder keeps the order of each key: a message waits as long as an earlier one of the same source and key is to be tried
 // again. It takes a broker that gives the messages of one key to one call at a time, in order, as a partition does. A message
 // without a key has no order. It costs one round trip for each call with keys.
-func WithOrder() Option { return func(s *settings) { s.ordered = true } }
+func WithOrder() Option {
+	return func(s *settings) {
+		s.poolOnly("WithOrder")
+		s.ordered = true
+	}
+}
 
 // WithSealer encrypts the payloads of dead letters at rest: see package seal.
 func WithSealer(sealer idem.Sealer) Option {
@@ -129,6 +141,7 @@ func WithSealer(sealer idem.Sealer) Option {
 // WithTxOptions sets the isolation level and the other options of the transactions. The default is that of the database.
 func WithTxOptions(txOptions pgx.TxOptions) Option {
 	return func(s *settings) {
+		s.poolOnly("WithTxOptions")
 		if txOptions.AccessMode == pgx.ReadOnly {
 			s.refuse("WithTxOptions: a read-only transaction cannot remember a message")
 		}
@@ -140,6 +153,7 @@ func WithTxOptions(txOptions pgx.TxOptions) Option {
 // turned out not to have happened. After that its messages are to be delivered again. The default is 3.
 func WithRetries(n int) Option {
 	return func(s *settings) {
+		s.poolOnly("WithRetries")
 		if n < 0 {
 			s.refuse("WithRetries(%d): a number of retries is not negative", n)
 		}

@@ -94,7 +94,7 @@ COMMENT ON COLUMN idem.steps.outcome IS
 COMMENT ON TABLE idem.signals IS
     'What was sent to an operation from outside. The first of a name counts.';
 COMMENT ON COLUMN idem.signals.taken IS
-    'The operation has recorded it.';
+    'The operation has recorded it, or has ended without it: nobody looks for it.';
 COMMENT ON TABLE idem.leases IS
     'Until when an instance counts as there although it holds no lock.';
 COMMENT ON COLUMN idem.records.state IS

@@ -268,3 +268,43 @@ func TestLongPauseOfACallFreesTheCaller(t *testing.T) {
 		t.Fatal("the caller is not free")
 	}
 }
+
+// When a call is not tried again, only the other side can say that it has not happened. Then the function goes another way, or ends.
+func TestCallThatRunsOutIsTheFunctionsOnlyIfItIsKnownNotToHaveHappened(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		safety operation.Safety
+		want   string // of the response, or of the reason
+	}{
+		{"it has not happened", operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, nil }), ""},
+		{"it has", operation.Asked(func(context.Context, string) (string, bool, error) { return "found", true, nil }), "found"},
+		{"nobody can say", operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, errTimeout }), "nobody knows"},
+		{"nobody can be asked", operation.Keyed(time.Hour), "nobody knows"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			d := s.trip(func(op *operation.Op) (idem.Response, error) {
+				value, err := operation.Call(op, "seat", test.safety, func(context.Context, string) (string, error) { return "", errTimeout }, operation.Attempts(1))
+				return idem.Response{Status: 200, Body: []byte(value)}, err
+			})
+			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
+			switch {
+			case test.want == "":
+				if !errors.Is(err, errTimeout) || !operation.IsFinal(err) {
+					t.Errorf("got %v", err)
+				}
+				if diff := cmp.Diff([]string{"flight", "hotel", "cancel hotel", "refund", "cancel flight"}, s.did()); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			case errors.Is(err, operation.ErrParked):
+				if !strings.Contains(err.Error(), test.want) {
+					t.Errorf("got %v, want %q", err, test.want)
+				}
+			case err != nil || string(res.Body) != test.want:
+				t.Errorf("got %q, %v, want %q", res.Body, err, test.want)
+			}
+		})
+	}
+}

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,11 +19,12 @@ import (
 )
 
 // The test binary is also the process that gets killed: with these variables set it works on one operation, says when it has
-// come to the point, and stays there.
+// come to the point, and stays there until it is told to go on.
 const (
-	victimOf = "IDEM_TEST_VICTIM_OF"
-	victimAt = "IDEM_TEST_VICTIM_AT"
-	victimIn = "IDEM_TEST_VICTIM_IN"
+	victimOf     = "IDEM_TEST_VICTIM_OF"
+	victimAt     = "IDEM_TEST_VICTIM_AT"
+	victimIn     = "IDEM_TEST_VICTIM_IN"
+	victimPooled = "IDEM_TEST_VICTIM_POOLED" // behind what looks like a pooler
 )
 
 func TestMain(m *testing.M) {
@@ -33,16 +36,27 @@ func TestMain(m *testing.M) {
 
 func beVictim(dsn, point, in string) {
 	ctx := context.Background()
-	pool, err := pgxpool.New(ctx, dsn)
-	if err == nil {
-		_, err = pointed(pool, func(at string) {
-			if at == point {
-				fmt.Println("at the point")
-				select {}
-			}
-		}).Do(ctx, pool, scope, "k", hashA, in)
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		panic(err)
 	}
-	fmt.Println("unexpected end:", err)
+	if os.Getenv(victimPooled) != "" {
+		behindPooler(config)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		panic(err)
+	}
+	var stay sync.Once
+	res, err := pointed(pool, func(at string) {
+		if at == point {
+			stay.Do(func() {
+				fmt.Println("at the point")
+				_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+			})
+		}
+	}).Do(ctx, pool, scope, "k", hashA, in, idem.WithWait(limit))
+	fmt.Println("answered", res.Status, res.Replayed, err)
 	os.Exit(1)
 }
 
@@ -125,14 +139,19 @@ func newBankShop(t testing.TB) *shop {
 // victim is a process that works on the operation of the key "k".
 type victim struct {
 	cmd *exec.Cmd
+	in  io.Writer
 	out *bufio.Reader
 }
 
 // newVictim starts a process that stops at a point.
-func newVictim(t *testing.T, s *shop, point, in string) *victim {
+func newVictim(t *testing.T, s *shop, point, in string, env ...string) *victim {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), victimOf+"="+s.dsn, victimAt+"="+point, victimIn+"="+in)
+	cmd.Env = append(append(os.Environ(), victimOf+"="+s.dsn, victimAt+"="+point, victimIn+"="+in), env...)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +159,7 @@ func newVictim(t *testing.T, s *shop, point, in string) *victim {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	v := &victim{cmd: cmd, out: bufio.NewReader(out)}
+	v := &victim{cmd: cmd, in: stdin, out: bufio.NewReader(out)}
 	t.Cleanup(v.kill)
 	if line, err := v.out.ReadString('\n'); line != "at the point\n" {
 		t.Fatalf("the victim said %q, %v", line, err)

@@ -18,6 +18,7 @@ import (
 // blocked is an operation whose call goes on until it is let go.
 type blocked struct {
 	*operation.Definition[int]
+	safety  operation.Safety
 	calls   atomic.Int64
 	begun   chan context.Context
 	release chan error
@@ -25,11 +26,17 @@ type blocked struct {
 
 func newBlocked(s *shop, safety operation.Safety) *blocked {
 	b := &blocked{begun: make(chan context.Context, 8), release: make(chan error, 8)}
-	b.Definition = operation.Define("blocked", func(op *operation.Op, _ int) (idem.Response, error) {
+	b.safety = safety
+	b.Definition = operation.Define("blocked", b.function(s))
+	return b
+}
+
+func (b *blocked) function(s *shop) func(op *operation.Op, _ int) (idem.Response, error) {
+	return func(op *operation.Op, _ int) (idem.Response, error) {
 		if err := localStep(op, "before"); err != nil {
 			return idem.Response{}, err
 		}
-		_, err := operation.Call(op, "call", safety, func(ctx context.Context, key string) (string, error) {
+		_, err := operation.Call(op, "call", b.safety, func(ctx context.Context, key string) (string, error) {
 			b.calls.Add(1)
 			b.begun <- ctx
 			if err := <-b.release; err != nil {
@@ -41,11 +48,10 @@ func newBlocked(s *shop, safety operation.Safety) *blocked {
 			return idem.Response{}, err
 		}
 		return created, localStep(op, "after")
-	})
-	return b
+	}
 }
 
-// go1 makes a call in a goroutine.
+// call makes a call in a goroutine.
 func (b *blocked) call(ctx context.Context, s *shop, opts ...idem.Option) <-chan answer {
 	answers := make(chan answer, 1)
 	go func() {

@@ -114,6 +114,9 @@ func TestResumeLeavesAloneWhatSomebodyWorksOnOrIsOfAnotherName(t *testing.T) {
 	if err := b.Resume(t.Context(), s.pool, other); err == nil || b.calls.Load() != 1 {
 		t.Errorf("the function of another definition was run: %v", err)
 	}
+	if state := s.text(`select state from idem.operations where id = $1`, other); state != "running" {
+		t.Errorf("it is %s", state)
+	}
 }
 
 func TestDueTellsWhatAWorkerWouldTakeUpTheLongestDueFirst(t *testing.T) {

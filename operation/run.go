@@ -10,6 +10,14 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
+// goOn goes on with an operation that was taken up.
+func (w *work) goOn(ctx context.Context, t *store.Taken, steps *store.LoadSteps) hold.Ending {
+	if end, ok := w.own(ctx, t, steps); !ok {
+		return end
+	}
+	return w.work(ctx, nil)
+}
+
 // work runs the function until the operation has ended, or goes on elsewhere. tx is the transaction that has claimed the key, if
 // nothing is committed yet.
 func (w *work) work(ctx context.Context, tx *txn.Tx) hold.Ending {

@@ -74,14 +74,6 @@ func (w *work) own(ctx context.Context, t *store.Taken, steps *store.LoadSteps) 
 	return w.bounded(ctx, t.Attempts)
 }
 
-// goOn goes on with an operation that was taken up.
-func (w *work) goOn(ctx context.Context, t *store.Taken, steps *store.LoadSteps) hold.Ending {
-	if end, ok := w.own(ctx, t, steps); !ok {
-		return end
-	}
-	return w.work(ctx, nil)
-}
-
 // bounded parks an operation that was taken up too often.
 func (w *work) bounded(ctx context.Context, attempts int) (hold.Ending, bool) {
 	w.attempts = attempts

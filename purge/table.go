@@ -21,7 +21,7 @@ type table struct {
 }
 
 // tables are swept in this order.
-var tables = []table{records, operations}
+var tables = []table{records, operations, messages}
 
 // A record in state processing was committed by an fn that ended its transaction. It is a trace for whoever repairs that,
 // and the next claim of the key takes it over. One in state running is that of an operation that goes on.
@@ -41,4 +41,13 @@ var operations = table{
 			OPERATOR(pg_catalog.<) (pg_catalog.statement_timestamp() OPERATOR(pg_catalog.-) $1::pg_catalog.interval)`,
 	rest: func(o *Options) time.Duration { return o.Operations },
 	id:   "id", children: []string{"idem.steps", "idem.signals"},
+}
+
+// A message that is to be tried again, or is dead, is remembered as long as one that is handled: counted from its last attempt.
+// Dead letters themselves stay until a person decides.
+var messages = table{
+	name: "inbox", relation: "idem.inbox",
+	due: `(r.expires_at OPERATOR(pg_catalog.+) '0'::pg_catalog.interval)
+			OPERATOR(pg_catalog.<) (pg_catalog.statement_timestamp() OPERATOR(pg_catalog.-) $1::pg_catalog.interval)`,
+	rest: func(o *Options) time.Duration { return o.Grace },
 }

@@ -172,3 +172,57 @@ CROSS JOIN LATERAL (
     OFFSET 0
 ) f
 ORDER BY 5, 3;
+
+-- name: RedriveMessage :one
+-- RedriveMessage lets a dead letter be tried again: from its own payload, or when it is delivered.
+WITH marked AS (
+    UPDATE idem.dead_letters l SET redrive_at = pg_catalog.clock_timestamp()
+    WHERE l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) @consumer::pg_catalog.text
+      AND l.source OPERATOR(pg_catalog.=) @source::pg_catalog.text AND l.id OPERATOR(pg_catalog.=) @id::pg_catalog.text
+    RETURNING l.consumer, l.source, l.id, l.key
+), revived AS (
+    UPDATE idem.inbox m
+    SET state = 'failing', attempts = 0, begun = NULL, retry_at = pg_catalog.clock_timestamp(), since = pg_catalog.clock_timestamp(),
+        expires_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) (m.expires_at OPERATOR(pg_catalog.-) m.since), key = marked.key
+    FROM marked
+    WHERE m.consumer OPERATOR(pg_catalog.=) marked.consumer AND m.source OPERATOR(pg_catalog.=) marked.source
+      AND m.id OPERATOR(pg_catalog.=) marked.id AND m.state OPERATOR(pg_catalog.=) 'dead'
+)
+SELECT (pg_catalog.count(*) OPERATOR(pg_catalog.>) 0)::pg_catalog.bool AS known FROM marked;
+
+-- name: RedrivenMessages :many
+-- RedrivenMessages reads the dead letters of a consumer that are to be tried again, in the order in which a person has wanted it.
+SELECT l.source, l.id, l.key, l.payload, coalesce(l.headers::pg_catalog.text, '')::pg_catalog.text AS headers,
+       coalesce(l.sealed_by, '')::pg_catalog.text AS sealed_by
+FROM idem.dead_letters l
+WHERE l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) @consumer::pg_catalog.text AND l.redrive_at IS NOT NULL
+ORDER BY l.redrive_at, l.source, l.id
+LIMIT @room::pg_catalog.int4;
+
+-- name: ForgetRedriven :exec
+-- ForgetRedriven removes dead letters that were tried again, and are handled.
+DELETE FROM idem.dead_letters l
+USING ROWS FROM (pg_catalog.unnest((@sources::pg_catalog.text)::pg_catalog.text[]),
+                 pg_catalog.unnest((@ids::pg_catalog.text)::pg_catalog.text[])) AS u (source, id)
+WHERE l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) @consumer::pg_catalog.text
+  AND l.source OPERATOR(pg_catalog.=) u.source AND l.id OPERATOR(pg_catalog.=) u.id AND l.redrive_at IS NOT NULL;
+
+-- name: InboxStats :many
+-- InboxStats tells what consumers have yet to handle, and what is dead. It reads no message that is handled.
+SELECT s.consumer::pg_catalog.text AS consumer, pg_catalog.sum(s.failing)::pg_catalog.int8 AS failing,
+       pg_catalog.timestamptz_send(pg_catalog.min(s.failing_since))::pg_catalog.bytea AS failing_since,
+       pg_catalog.sum(s.dead)::pg_catalog.int8 AS dead,
+       pg_catalog.timestamptz_send(pg_catalog.min(s.died_at))::pg_catalog.bytea AS died_at
+FROM (
+    SELECT m.consumer, pg_catalog.count(*) AS failing, pg_catalog.min(m.since) AS failing_since, 0 AS dead, NULL::pg_catalog.timestamptz AS died_at
+    FROM idem.inbox m
+    WHERE m.state OPERATOR(pg_catalog.=) 'failing'
+    GROUP BY m.consumer
+    UNION ALL
+    SELECT l.consumer, 0, NULL, pg_catalog.count(*), pg_catalog.min(l.died_at)
+    FROM idem.dead_letters l
+    WHERE l.side OPERATOR(pg_catalog.=) 'inbox'
+    GROUP BY l.consumer
+) s
+GROUP BY s.consumer
+ORDER BY s.consumer;

@@ -43,6 +43,21 @@ func TestReportShowsMissesAndNotes(t *testing.T) {
 	}
 }
 
+func TestReportHasTheSectionOfOperationsWhereThereIsOne(t *testing.T) {
+	t.Parallel()
+	r := fixture()
+	for _, section := range []string{"", "what operations cost\n"} {
+		r.Operations = section
+		text, err := render(r, "benchmarks", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(text), "## Operations"); got != (section != "") || !strings.Contains(string(text), section) {
+			t.Errorf("%q: %v", section, got)
+		}
+	}
+}
+
 func TestPlotsAreDrawnAndLinked(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "benchmarks.md")
@@ -153,6 +168,9 @@ func TestReportIsThatOfTheResults(t *testing.T) {
 func TestReportInTheDocsIsFresh(t *testing.T) {
 	t.Parallel()
 	results, err := result.Read("../results.json")
+	if err == nil {
+		err = results.ReadOperations("../results.json")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

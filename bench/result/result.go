@@ -4,7 +4,10 @@ package result
 
 import (
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -25,6 +28,8 @@ type Results struct {
 	Profiles []Profile         `json:"profiles"`
 	Storms   []Storm           `json:"storms"`
 	Notes    []string          `json:"notes"` // what was left out, and why
+
+	Operations string `json:"-"` // the section of bench/operations, which is a run of its own
 }
 
 // Machine is where the run took place.
@@ -149,6 +154,16 @@ func Read(path string) (*Results, error) {
 	}
 	var r Results
 	return &r, json.Unmarshal(text, &r)
+}
+
+// ReadOperations adds the section that bench/operations has left beside the results, if it is there.
+func (r *Results) ReadOperations(path string) error {
+	section, err := os.ReadFile(filepath.Join(filepath.Dir(path), "operations", "results.md"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	r.Operations = string(section)
+	return err
 }
 
 // Write keeps the results, one entry on a line, so that two runs can be compared.

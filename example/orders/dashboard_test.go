@@ -49,5 +49,5 @@ func (p *prometheusServer) wantPanels(t *testing.T) {
 	}
 }
 
-// mayBeAbsent are series that no misbehaviour brings about.
-var mayBeAbsent = regexp.MustCompile(`idem_retries_total`)
+// mayBeAbsent are series that no misbehaviour brings about, and those of the steps of operations.
+var mayBeAbsent = regexp.MustCompile(`idem_retries_total|idem_step_duration`)

@@ -317,6 +317,81 @@ func (q *Queries) FailingMessages(ctx context.Context, arg FailingMessagesParams
 	return items, nil
 }
 
+const ForgetRedriven = `-- name: ForgetRedriven :exec
+DELETE FROM idem.dead_letters l
+USING ROWS FROM (pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.text[]),
+                 pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.text[])) AS u (source, id)
+WHERE l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) $3::pg_catalog.text
+  AND l.source OPERATOR(pg_catalog.=) u.source AND l.id OPERATOR(pg_catalog.=) u.id AND l.redrive_at IS NOT NULL
+`
+
+type ForgetRedrivenParams struct {
+	Sources  string
+	Ids      string
+	Consumer string
+}
+
+// ForgetRedriven removes dead letters that were tried again, and are handled.
+func (q *Queries) ForgetRedriven(ctx context.Context, arg ForgetRedrivenParams) error {
+	_, err := q.db.Exec(ctx, ForgetRedriven, arg.Sources, arg.Ids, arg.Consumer)
+	return err
+}
+
+const InboxStats = `-- name: InboxStats :many
+SELECT s.consumer::pg_catalog.text AS consumer, pg_catalog.sum(s.failing)::pg_catalog.int8 AS failing,
+       pg_catalog.timestamptz_send(pg_catalog.min(s.failing_since))::pg_catalog.bytea AS failing_since,
+       pg_catalog.sum(s.dead)::pg_catalog.int8 AS dead,
+       pg_catalog.timestamptz_send(pg_catalog.min(s.died_at))::pg_catalog.bytea AS died_at
+FROM (
+    SELECT m.consumer, pg_catalog.count(*) AS failing, pg_catalog.min(m.since) AS failing_since, 0 AS dead, NULL::pg_catalog.timestamptz AS died_at
+    FROM idem.inbox m
+    WHERE m.state OPERATOR(pg_catalog.=) 'failing'
+    GROUP BY m.consumer
+    UNION ALL
+    SELECT l.consumer, 0, NULL, pg_catalog.count(*), pg_catalog.min(l.died_at)
+    FROM idem.dead_letters l
+    WHERE l.side OPERATOR(pg_catalog.=) 'inbox'
+    GROUP BY l.consumer
+) s
+GROUP BY s.consumer
+ORDER BY s.consumer
+`
+
+type InboxStatsRow struct {
+	Consumer     string
+	Failing      int64
+	FailingSince []byte
+	Dead         int64
+	DiedAt       []byte
+}
+
+// InboxStats tells what consumers have yet to handle, and what is dead. It reads no message that is handled.
+func (q *Queries) InboxStats(ctx context.Context) ([]InboxStatsRow, error) {
+	rows, err := q.db.Query(ctx, InboxStats)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []InboxStatsRow
+	for rows.Next() {
+		var i InboxStatsRow
+		if err := rows.Scan(
+			&i.Consumer,
+			&i.Failing,
+			&i.FailingSince,
+			&i.Dead,
+			&i.DiedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const KeepMessages = `-- name: KeepMessages :one
 SELECT (1 OPERATOR(pg_catalog./) (CASE
     WHEN pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) $1::pg_catalog.text THEN 1 ELSE 0
@@ -395,6 +470,88 @@ func (q *Queries) LoadMessages(ctx context.Context, arg LoadMessagesParams) ([]L
 			&i.Begun,
 			&i.Remaining,
 			&i.Since,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const RedriveMessage = `-- name: RedriveMessage :one
+WITH marked AS (
+    UPDATE idem.dead_letters l SET redrive_at = pg_catalog.clock_timestamp()
+    WHERE l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) $1::pg_catalog.text
+      AND l.source OPERATOR(pg_catalog.=) $2::pg_catalog.text AND l.id OPERATOR(pg_catalog.=) $3::pg_catalog.text
+    RETURNING l.consumer, l.source, l.id, l.key
+), revived AS (
+    UPDATE idem.inbox m
+    SET state = 'failing', attempts = 0, begun = NULL, retry_at = pg_catalog.clock_timestamp(), since = pg_catalog.clock_timestamp(),
+        expires_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) (m.expires_at OPERATOR(pg_catalog.-) m.since), key = marked.key
+    FROM marked
+    WHERE m.consumer OPERATOR(pg_catalog.=) marked.consumer AND m.source OPERATOR(pg_catalog.=) marked.source
+      AND m.id OPERATOR(pg_catalog.=) marked.id AND m.state OPERATOR(pg_catalog.=) 'dead'
+)
+SELECT (pg_catalog.count(*) OPERATOR(pg_catalog.>) 0)::pg_catalog.bool AS known FROM marked
+`
+
+type RedriveMessageParams struct {
+	Consumer string
+	Source   string
+	ID       string
+}
+
+// RedriveMessage lets a dead letter be tried again: from its own payload, or when it is delivered.
+func (q *Queries) RedriveMessage(ctx context.Context, arg RedriveMessageParams) (bool, error) {
+	row := q.db.QueryRow(ctx, RedriveMessage, arg.Consumer, arg.Source, arg.ID)
+	var known bool
+	err := row.Scan(&known)
+	return known, err
+}
+
+const RedrivenMessages = `-- name: RedrivenMessages :many
+SELECT l.source, l.id, l.key, l.payload, coalesce(l.headers::pg_catalog.text, '')::pg_catalog.text AS headers,
+       coalesce(l.sealed_by, '')::pg_catalog.text AS sealed_by
+FROM idem.dead_letters l
+WHERE l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) $1::pg_catalog.text AND l.redrive_at IS NOT NULL
+ORDER BY l.redrive_at, l.source, l.id
+LIMIT $2::pg_catalog.int4
+`
+
+type RedrivenMessagesParams struct {
+	Consumer string
+	Room     int32
+}
+
+type RedrivenMessagesRow struct {
+	Source   string
+	ID       string
+	Key      string
+	Payload  []byte
+	Headers  string
+	SealedBy string
+}
+
+// RedrivenMessages reads the dead letters of a consumer that are to be tried again, in the order in which a person has wanted it.
+func (q *Queries) RedrivenMessages(ctx context.Context, arg RedrivenMessagesParams) ([]RedrivenMessagesRow, error) {
+	rows, err := q.db.Query(ctx, RedrivenMessages, arg.Consumer, arg.Room)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RedrivenMessagesRow
+	for rows.Next() {
+		var i RedrivenMessagesRow
+		if err := rows.Scan(
+			&i.Source,
+			&i.ID,
+			&i.Key,
+			&i.Payload,
+			&i.Headers,
+			&i.SealedBy,
 		); err != nil {
 			return nil, err
 		}

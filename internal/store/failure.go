@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -79,4 +80,16 @@ func (b *BuryMessage) Queue(trip *roundtrip.Trip) {
 // Read reads the answer.
 func (b *BuryMessage) Read(trip *roundtrip.Trip) {
 	b.Buried = trip.Row(func(row *roundtrip.Row) { row.Skip() })
+}
+
+// OpenLetter returns the payload of a dead letter. What is plain is given to the Sealer as well, if there is one: it has to let it
+// pass.
+func OpenLetter(s Sealer, payload []byte, sealedBy string, bound []byte) ([]byte, error) {
+	switch {
+	case s != nil:
+		return s.Open(sealedBy, payload, bound)
+	case sealedBy != "":
+		return nil, fmt.Errorf("it is sealed with the key %.64q, and there is no Sealer", sealedBy)
+	}
+	return payload, nil
 }

@@ -36,6 +36,18 @@ var (
 	failingMessages = roundtrip.New(roundtrip.Statement{
 		SQL: db.FailingMessages, Params: []roundtrip.Param{text, text, text}, Results: []int16{asText, asText, asText, asText, asBinary},
 	})
+	redriveMessage = roundtrip.New(roundtrip.Statement{
+		SQL: db.RedriveMessage, Params: []roundtrip.Param{text, text, text}, Results: []int16{asText},
+	})
+	redrivenMessages = roundtrip.New(roundtrip.Statement{
+		SQL: db.RedrivenMessages, Params: []roundtrip.Param{text, plain}, Results: []int16{asText, asText, asText, asBinary, asText, asText},
+	})
+	forgetRedriven = roundtrip.New(roundtrip.Statement{
+		SQL: db.ForgetRedriven, Params: []roundtrip.Param{text, text, text},
+	})
+	inboxStats = roundtrip.New(roundtrip.Statement{
+		SQL: db.InboxStats, Results: []int16{asText, asText, asBinary, asText, asBinary},
+	})
 	countFailure = roundtrip.New(roundtrip.Statement{
 		SQL: db.CountFailure, Params: []roundtrip.Param{text, text, text, bytes, plain, plain, plain, text}, Results: []int16{asText},
 	})

@@ -85,5 +85,11 @@ func (t *timeline) open(s *session, keys sealKeys) error {
 			return err
 		}
 	}
+	for i := range t.sent {
+		signal := &t.sent[i]
+		if err := open("signal "+page.Safe(signal.Name), &signal.Value, store.BoundSignal(t.operation.ID, signal.Name)); err != nil {
+			return err
+		}
+	}
 	return nil
 }

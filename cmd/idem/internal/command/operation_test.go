@@ -197,6 +197,9 @@ func TestOperatorShowsAndResolvesASealedOperation(t *testing.T) {
 	if err := d.pool.QueryRow(t.Context(), "SELECT id::text FROM idem.operations").Scan(&id); err != nil {
 		t.Fatal(err)
 	}
+	if err := operation.Signal(t.Context(), d.pool, id, "early", "the signal", sealed); err != nil {
+		t.Fatal(err)
+	}
 	with := func(keys string, args ...string) said {
 		t.Helper()
 		return d.call(context.Background(), func(w *command.World) {
@@ -210,7 +213,7 @@ func TestOperatorShowsAndResolvesASealedOperation(t *testing.T) {
 	with("", "show", id).want(t, 0, "sealed with   2026-11", "charge", "begun", "parked", "call's key")
 	with("", "show", id, "--reveal").want(t, 1, `sealed with the key "2026-11"`, "--seal-keys")
 	with(other, "show", id, "--reveal").want(t, 1, "does not open")
-	with(keys, "show", id, "--reveal").want(t, 0, "the input", "the value")
+	with(keys, "show", id, "--reveal").want(t, 0, "the input", "the value", "the signal")
 	with(keys, "show", id, "--reveal", "--json").want(t, 0, `"value_text": "\"the value\""`)
 	resolve := []string{"resolve", id, "--happened", "--value", `"the charge"`, "--yes"}
 	with("", resolve...).want(t, 1, `"2026-11", which is needed`)

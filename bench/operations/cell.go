@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/bench/operations/bank"
+	"github.com/idem-go/idem/bench/operations/contestant"
+)
+
+// cell is what all contestants did in one setting, in rounds in which everybody had a turn.
+type cell struct {
+	setting setting
+	entries []*entry
+}
+
+// entry is one contestant in a cell, with a figure for each round.
+type entry struct {
+	name      string
+	latencies []time.Duration // of all rounds
+	p50       []float64       // seconds
+	perSecond []float64
+}
+
+// ratios divides round by round: a machine that gets slower gets slower for both.
+func ratios(of, to []float64) (all []float64) {
+	for i := range min(len(of), len(to)) {
+		all = append(all, of[i]/to[i])
+	}
+	return all
+}
+
+func cells(ctx context.Context, s *server, p plan, r *results) error {
+	random := rand.New(rand.NewPCG(r.options.seed, 1))
+	var databases []string
+	for _, c := range r.contestants {
+		dsn, err := s.database(ctx, c)
+		if err != nil {
+			return err
+		}
+		databases = append(databases, dsn)
+	}
+	for _, setting := range p.cells {
+		c, err := measureCell(ctx, p, r.contestants, databases, setting, random)
+		if err != nil {
+			return fmt.Errorf("%v: %w", setting, err)
+		}
+		r.Cells = append(r.Cells, c)
+	}
+	return nil
+}
+
+func measureCell(ctx context.Context, p plan, contestants []contestant.Contestant, databases []string, setting setting, random *rand.Rand) (*cell, error) {
+	c := &cell{setting: setting}
+	for _, one := range contestants {
+		c.entries = append(c.entries, &entry{name: one.Name})
+	}
+	for range p.rounds {
+		for _, i := range random.Perm(len(contestants)) {
+			if err := c.entries[i].turn(ctx, p, contestants[i], databases[i], setting); err != nil {
+				return nil, fmt.Errorf("%s: %w", contestants[i].Name, err)
+			}
+		}
+	}
+	for _, e := range c.entries {
+		slices.Sort(e.latencies)
+		say("%-28v %-24s p50 %8.2f ms, p99 %8.2f ms, %7.1f/s", setting, e.name, milliseconds(quantile(e.latencies, 0.5)), milliseconds(quantile(e.latencies, 0.99)), spreadOf(e.perSecond).median)
+	}
+	return c, nil
+}
+
+// turn gives a contestant one turn, and then compares its effects with the bank's books.
+func (e *entry) turn(ctx context.Context, p plan, c contestant.Contestant, dsn string, setting setting) error {
+	if err := execute(ctx, dsn, "truncate orders; checkpoint"); err != nil {
+		return err
+	}
+	if err := execute(ctx, dsn, "vacuum analyze"); err != nil {
+		return err
+	}
+	other, err := bank.Open(setting.delay, false)
+	if err != nil {
+		return err
+	}
+	defer other.Close()
+	b, err := openBooth(ctx, c, contestant.Place{DSN: dsn}, other.URL, p.pool)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	warm, err := runTurn(ctx, b, setting.clients, p.warm, max(1, int(p.warm/time.Millisecond)))
+	if err != nil {
+		return err
+	}
+	runtime.GC()
+	t, err := runTurn(ctx, b, setting.clients, p.turn, 0)
+	if err != nil {
+		return err
+	}
+	e.latencies = append(e.latencies, t.latencies...)
+	e.p50 = append(e.p50, quantile(t.latencies, 0.5).Seconds())
+	e.perSecond = append(e.perSecond, t.perSecond())
+	return verify(ctx, dsn, other, len(warm.latencies)+len(t.latencies))
+}
+
+// verify fails unless each order was reserved, charged once and confirmed.
+func verify(ctx context.Context, dsn string, other *bank.Bank, want int) error {
+	orders, confirmed, err := countOrders(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	books := other.Books()
+	if orders != want || confirmed != want || books.Orders != want || books.Charges != want {
+		return fmt.Errorf("of %d orders %d are reserved, %d charged in %d charges, %d confirmed", want, orders, books.Orders, books.Charges, confirmed)
+	}
+	return nil
+}
+
+// countOrders counts orders, and those that are confirmed.
+func countOrders(ctx context.Context, dsn string) (orders, confirmed int, err error) {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	err = conn.QueryRow(ctx, "select count(*), count(confirmed_at) from orders").Scan(&orders, &confirmed)
+	return orders, confirmed, err
+}
+
+// count asks a database how many there are of something.
+func count(ctx context.Context, dsn, query string) (n int, err error) {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	err = conn.QueryRow(ctx, query).Scan(&n)
+	return n, err
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// databaseOf is the name in an address.
+func databaseOf(dsn string) (string, error) {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return "", err
+	}
+	return config.Database, nil
+}

@@ -1,0 +1,94 @@
+package contestant
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/dbos-inc/dbos-transact-golang/dbos"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// DBOS is a workflow of DBOS Transact with two steps of RunAsTransaction and a RunAsStep between them. The system database is the
+// application's own, over the same pool, which is the arrangement with the fewest commits. Without its Conductor nobody notices
+// a dead process: a process recovers what was its own when it is started again under the same executor id.
+func DBOS() Contestant {
+	return Contestant{
+		Name: "DBOS Transact", Settings: "system database in the application's own, over the same pool; RunAsTransaction, RunAsStep, RunAsTransaction; no Conductor",
+		Resumes: "the same executor, when somebody starts it again", Restarts: true,
+		Prepare: func(ctx context.Context, dsn string) error {
+			pool, err := pgxpool.New(ctx, dsn)
+			if err != nil {
+				return err
+			}
+			defer pool.Close()
+			instance, err := newInstance(ctx, Place{Pool: pool})
+			if err != nil {
+				return err
+			}
+			return dbos.Shutdown(instance, shutdownLimit)
+		},
+		Open: openDBOS,
+	}
+}
+
+const shutdownLimit = 10 * time.Second
+
+func newInstance(ctx context.Context, place Place) (dbos.Context, error) {
+	return dbos.NewContext(context.WithoutCancel(ctx), dbos.Config{
+		AppName: "bench", SystemDBPool: place.Pool, ApplicationVersion: "1", ExecutorID: fmt.Sprint("executor-", place.Worker),
+		Logger: slog.New(slog.DiscardHandler),
+	})
+}
+
+func openDBOS(ctx context.Context, place Place) (Runner, error) {
+	instance, err := newInstance(ctx, place)
+	if err != nil {
+		return nil, err
+	}
+	source, err := dbos.NewDataSource(instance, place.Pool)
+	if err != nil {
+		return nil, err
+	}
+	r := &dbosRunner{Place: place, instance: instance, source: source}
+	dbos.RegisterWorkflow(instance, r.order, dbos.WithWorkflowName("order"))
+	return r, dbos.Launch(instance)
+}
+
+type dbosRunner struct {
+	Place
+	instance dbos.Context
+	source   *dbos.DataSource
+}
+
+func (r *dbosRunner) order(ctx dbos.Context, order string) (string, error) {
+	_, err := dbos.RunAsTransaction(ctx, r.source, func(ctx context.Context, tx dbos.Tx) (string, error) {
+		_, err := tx.Exec(ctx, reserveOrder, order)
+		return order, err
+	}, dbos.WithStepName("reserve"))
+	if err != nil {
+		return "", err
+	}
+	charge, err := dbos.RunAsStep(ctx, func(ctx context.Context) (string, error) {
+		return r.Bank.Charge(ctx, order, keyOf(order))
+	}, dbos.WithStepName("charge"), dbos.WithStepMaxRetries(10))
+	if err != nil {
+		return "", err
+	}
+	return dbos.RunAsTransaction(ctx, r.source, func(ctx context.Context, tx dbos.Tx) (string, error) {
+		_, err := tx.Exec(ctx, confirmOrder, order, charge)
+		return charge, err
+	}, dbos.WithStepName("confirm"))
+}
+
+func (r *dbosRunner) Do(_ context.Context, order string) error {
+	handle, err := dbos.RunWorkflow(r.instance, r.order, order, dbos.WithWorkflowID(order))
+	if err != nil {
+		return err
+	}
+	_, err = handle.GetResult()
+	return err
+}
+
+func (r *dbosRunner) Close() { _ = dbos.Shutdown(r.instance, shutdownLimit) }

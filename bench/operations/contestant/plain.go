@@ -1,0 +1,32 @@
+package contestant
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Plain is two transactions around a bare call, and nothing is remembered: what a dead process has left stays as it is, reserved
+// and perhaps charged. It is the 1.00 that all others are compared with.
+func Plain() Contestant {
+	return Contestant{
+		Name: "plain transactions", Settings: "two transactions around the call, nothing is remembered",
+		Open: func(_ context.Context, place Place) (Runner, error) { return plain{place}, nil },
+	}
+}
+
+type plain struct{ Place }
+
+func (p plain) Do(ctx context.Context, order string) error {
+	err := pgx.BeginFunc(ctx, p.Pool, func(tx pgx.Tx) error { return reserve(ctx, tx, order) })
+	if err != nil {
+		return err
+	}
+	charge, err := p.Bank.Charge(ctx, order, keyOf(order))
+	if err != nil {
+		return err
+	}
+	return pgx.BeginFunc(ctx, p.Pool, func(tx pgx.Tx) error { return confirm(ctx, tx, order, charge) })
+}
+
+func (plain) Close() {}

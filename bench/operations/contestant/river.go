@@ -1,0 +1,173 @@
+package contestant
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+)
+
+// River reserves in the caller's transaction, which inserts the first job. That one charges, and completes itself in the
+// transaction that inserts the second, which confirms and completes itself in one transaction. The caller is told within the
+// process. What a dead process was working on is rescued after RescueStuckJobsAfter, an hour by default, which has to be longer
+// than any job runs.
+func River() Contestant {
+	c := riverContestant(false)
+	c.Name, c.Settings = "River, a job per step", "reserve in the transaction of the first job, JobCompleteTx; FetchCooldown 2 ms and FetchPollInterval 20 ms as in River's own benchmark (by default with several processes), MaxWorkers 200"
+	return c
+}
+
+// RiverInOne is River with a single job, which charges, and confirms in the transaction that completes it: the least there can be.
+func RiverInOne() Contestant {
+	c := riverContestant(true)
+	c.Resumes = "" // as River does
+	c.Name, c.Settings = "River, one job", "the same, with a single job that charges, then confirms and completes itself in one transaction"
+	return c
+}
+
+func riverContestant(one bool) Contestant {
+	return Contestant{
+		Resumes: "any client, RescueStuckJobsAfter of 1 h later",
+		Prepare: func(ctx context.Context, dsn string) error {
+			pool, err := pgxpool.New(ctx, dsn)
+			if err != nil {
+				return err
+			}
+			defer pool.Close()
+			migrator, err := rivermigrate.New(riverpgxv5.New(pool), nil)
+			if err != nil {
+				return err
+			}
+			_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
+			return err
+		},
+		Open: func(ctx context.Context, place Place) (Runner, error) { return openRiver(ctx, place, one) },
+	}
+}
+
+type riverRunner struct {
+	Place
+	one    bool
+	client *river.Client[pgx.Tx]
+
+	mu      sync.Mutex
+	waiting map[string]chan struct{}
+}
+
+func openRiver(ctx context.Context, place Place, one bool) (Runner, error) {
+	r := &riverRunner{Place: place, one: one, waiting: map[string]chan struct{}{}}
+	workers := river.NewWorkers()
+	river.AddWorker(workers, river.WorkFunc(r.charge))
+	river.AddWorker(workers, river.WorkFunc(r.confirm))
+	config := &river.Config{
+		Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 200}},
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	if !place.Fleet {
+		config.FetchCooldown, config.FetchPollInterval = 2*time.Millisecond, 20*time.Millisecond
+	}
+	if place.Patience > 0 {
+		config.JobTimeout, config.RescueStuckJobsAfter = place.Patience, place.Patience
+	}
+	var err error
+	if r.client, err = river.NewClient(riverpgxv5.New(place.Pool), config); err != nil {
+		return nil, err
+	}
+	return r, r.client.Start(context.WithoutCancel(ctx))
+}
+
+type chargeArgs struct {
+	Order string `json:"order"`
+}
+
+func (chargeArgs) Kind() string { return "charge" }
+
+type confirmArgs struct {
+	Order  string `json:"order"`
+	Charge string `json:"charge"`
+}
+
+func (confirmArgs) Kind() string { return "confirm" }
+
+func (r *riverRunner) charge(ctx context.Context, job *river.Job[chargeArgs]) error {
+	order := job.Args.Order
+	charge, err := r.Bank.Charge(ctx, order, keyOf(order))
+	if err != nil {
+		return err
+	}
+	err = pgx.BeginFunc(ctx, r.Pool, func(tx pgx.Tx) error {
+		if r.one {
+			err = confirm(ctx, tx, order, charge)
+		} else {
+			_, err = r.client.InsertTx(ctx, tx, confirmArgs{order, charge}, nil)
+		}
+		if err != nil {
+			return err
+		}
+		_, err = river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, job)
+		return err
+	})
+	if err == nil && r.one {
+		r.tell(order)
+	}
+	return err
+}
+
+func (r *riverRunner) confirm(ctx context.Context, job *river.Job[confirmArgs]) error {
+	err := pgx.BeginFunc(ctx, r.Pool, func(tx pgx.Tx) error {
+		if err := confirm(ctx, tx, job.Args.Order, job.Args.Charge); err != nil {
+			return err
+		}
+		_, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, job)
+		return err
+	})
+	if err == nil {
+		r.tell(job.Args.Order)
+	}
+	return err
+}
+
+func (r *riverRunner) Do(ctx context.Context, order string) error {
+	done := make(chan struct{})
+	r.mu.Lock()
+	r.waiting[order] = done
+	r.mu.Unlock()
+	err := pgx.BeginFunc(ctx, r.Pool, func(tx pgx.Tx) error {
+		if err := reserve(ctx, tx, order); err != nil {
+			return err
+		}
+		_, err := r.client.InsertTx(ctx, tx, chargeArgs{order}, nil)
+		return err
+	})
+	if err != nil || r.Fleet {
+		return err
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// tell lets the caller of an order go on, if it is in this process.
+func (r *riverRunner) tell(order string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if done, ok := r.waiting[order]; ok {
+		close(done)
+		delete(r.waiting, order)
+	}
+}
+
+func (r *riverRunner) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_ = r.client.Stop(ctx)
+}

@@ -1,0 +1,256 @@
+package idemnats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idem-go/idem/idemnats"
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/outbox"
+)
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+func publish(t testing.TB, js jetstream.JetStream, messages ...outbox.Message) {
+	t.Helper()
+	for i := range messages {
+		messages[i].Topic = "orders"
+	}
+	if err := idemnats.NewPublisher(js, idemnats.PublisherConfig{}).Publish(within(t), messages); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func message(id, key string) outbox.Message {
+	return outbox.Message{ID: id, Key: key, Payload: []byte(key + id)}
+}
+
+func newConsumer(t testing.TB, l *ledger, source jetstream.Consumer, handle idemnats.Handler, config idemnats.ConsumerConfig) *idemnats.Consumer {
+	t.Helper()
+	config.Logger = quiet
+	consumer, err := idemnats.NewConsumer(l.pool, "billing", source, handle, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return consumer
+}
+
+func TestMessageHasItsEffectAndIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	js, l := newBroker(t).connect(), newLedger(t)
+	stream := newStream(t, js)
+	source := newSource(t, stream)
+	var seen atomic.Pointer[string]
+	stop := start(t, newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
+		all := fmt.Sprintf("%s %s %q %s %s %s", m.Source, m.ID, m.Key, m.Payload, idemnats.Type(msg), msg.Headers().Get("Tenant"))
+		seen.Store(&all)
+		return l.enter(tx, m, msg)
+	}, idemnats.ConsumerConfig{}).Run)
+	publish(t, js, outbox.Message{ID: "1", Key: " a/\n", Type: "Order Placed", Payload: []byte("{}"), Headers: map[string]string{"Tenant": "7"}})
+	settled(t, source)
+	if diff := cmp.Diff(`ORDERS 1 " a/\n" {} Order Placed 7`, *seen.Load()); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"{}"}, l.lines()); diff != "" {
+		t.Error(diff)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConsumerThatDiesBetweenItsCommitAndItsAcknowledgementHasDoneNoHarm(t *testing.T) {
+	t.Parallel()
+	b, l := newBroker(t), newLedger(t)
+	js, dying := b.connect(), b.connect()
+	stream := newStream(t, js)
+	newSource(t, stream, func(c *jetstream.ConsumerConfig) { c.AckWait = time.Second })
+	publish(t, js, message("1", "a"), message("2", "b"), message("3", ""))
+
+	source, err := dying.Consumer(within(t), "ORDERS", "billing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
+		dying.Conn().Close() // what is committed after that is never acknowledged
+		return l.enter(tx, m, msg)
+	}, idemnats.ConsumerConfig{}).Run(within(t))
+	if !errors.Is(err, nats.ErrConnectionClosed) {
+		t.Errorf("Run returned %v, want %v", err, nats.ErrConnectionClosed)
+	}
+	if len(l.lines()) == 0 {
+		t.Error("nothing was committed")
+	}
+
+	source, err = js.Consumer(within(t), "ORDERS", "billing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{}).Run)
+	l.waitForLines(3)
+	settled(t, source)
+	got := l.lines()
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"3", "a1", "b2"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMessageThatFailsIsTriedAgainAndThenADeadLetter(t *testing.T) {
+	t.Parallel()
+	for name, ordered := range map[string]bool{"in order": true, "without order": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			js, l := newBroker(t).connect(), newLedger(t)
+			source := newSource(t, newStream(t, js))
+			var attempts atomic.Int32
+			start(t, newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
+				if m.ID == "1" {
+					attempts.Add(1)
+					return errPoison
+				}
+				return l.enter(tx, m, msg)
+			}, idemnats.ConsumerConfig{Ordered: ordered, Options: []inbox.Option{inbox.WithMaxAttempts(3), inbox.WithPause(time.Millisecond, time.Millisecond)}}).Run)
+			publish(t, js, message("1", "a"), message("2", "b"), message("3", "a"))
+			l.wait(`SELECT id FROM idem.dead_letters`, 1)
+			l.waitForLines(2)
+			settled(t, source)
+			if n := attempts.Load(); n != 3 {
+				t.Errorf("%d attempts, want 3", n)
+			}
+			want := []string{"billing ORDERS 1 a a1 the amount is negative"}
+			got := l.query(`SELECT concat_ws(' ', consumer, source, id, key, convert_from(payload, 'UTF8'), reason) FROM idem.dead_letters`)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestMessageThatTakesLongIsNotDeliveredAgainMeanwhile(t *testing.T) {
+	t.Parallel()
+	js, l := newBroker(t).connect(), newLedger(t)
+	source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) { c.AckWait = 300 * time.Millisecond })
+	acks, err := js.Conn().SubscribeSync("$JS.ACK.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	start(t, newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
+		for range 2 {
+			ack, err := acks.NextMsg(limit)
+			if err != nil {
+				return err
+			}
+			if string(ack.Data) != "+WPI" {
+				return fmt.Errorf("%q was the answer before the effect", ack.Data)
+			}
+		}
+		return l.enter(tx, m, msg)
+	}, idemnats.ConsumerConfig{Options: []inbox.Option{inbox.WithMaxAttempts(1)}}).Run)
+	publish(t, js, message("1", "a"))
+	l.waitForLines(1)
+}
+
+func TestMessageWithoutIDIsADeadLetterUnlessItsPositionIsItsID(t *testing.T) {
+	t.Parallel()
+	js, l := newBroker(t).connect(), newLedger(t)
+	stream := newStream(t, js)
+	source := newSource(t, stream)
+	for range 2 {
+		if _, err := js.Publish(within(t), "orders", []byte("no id")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop := start(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{}).Run)
+	l.wait(`SELECT id FROM idem.dead_letters`, 1)
+	settled(t, source)
+	stop()
+	if got := l.lines(); len(got) > 0 {
+		t.Errorf("it had an effect: %q", got)
+	}
+	another := newSource(t, stream, func(c *jetstream.ConsumerConfig) { c.Durable = "another" })
+	start(t, newConsumer(t, l, another, l.enter, idemnats.ConsumerConfig{ID: idemnats.Position}).Run)
+	l.waitForLines(2)
+	settled(t, another)
+}
+
+func TestSameIDWithAnotherPayloadIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	js, l := newBroker(t).connect(), newLedger(t)
+	source := newSource(t, newStream(t, js))
+	start(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{ID: func(jetstream.Msg) string { return "same" }}).Run)
+	publish(t, js, message("1", "a"), message("2", "a"), message("1", "a"))
+	l.wait(`SELECT id FROM idem.dead_letters WHERE class = 'mismatch'`, 1)
+	settled(t, source)
+	if diff := cmp.Diff([]string{"a1"}, l.lines()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestJetStreamConsumerThatWouldLoseMessagesIsRefused(t *testing.T) {
+	t.Parallel()
+	js, l := newBroker(t).connect(), newLedger(t)
+	stream := newStream(t, js)
+	for name, change := range map[string]func(*jetstream.ConsumerConfig){
+		"AckPolicy":  func(c *jetstream.ConsumerConfig) { c.AckPolicy = jetstream.AckNonePolicy },
+		"AckPolicy ": func(c *jetstream.ConsumerConfig) { c.AckPolicy = jetstream.AckAllPolicy },
+		"MaxDeliver": func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 5 },
+		"priority groups": func(c *jetstream.ConsumerConfig) {
+			c.PriorityPolicy, c.PriorityGroups, c.PinnedTTL = jetstream.PriorityPolicyPinned, []string{"one"}, time.Minute
+		},
+	} {
+		source := newSource(t, stream, func(c *jetstream.ConsumerConfig) { c.Durable = strings.ReplaceAll(name, " ", "_") }, change)
+		_, err := idemnats.NewConsumer(l.pool, "billing", source, l.enter, idemnats.ConsumerConfig{})
+		if err == nil || !strings.Contains(err.Error(), strings.TrimSpace(name)) {
+			t.Errorf("%v, want an error about %s", err, name)
+		}
+	}
+}
+
+func TestConsumerThatStopsGivesBackWhatItHasInHand(t *testing.T) {
+	t.Parallel()
+	for name, ordered := range map[string]bool{"in order": true, "without order": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			js, l := newBroker(t).connect(), newLedger(t)
+			source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) { c.AckWait = time.Hour })
+			config := idemnats.ConsumerConfig{Ordered: ordered, Batch: 5}
+			for i := range 20 {
+				publish(t, js, message(fmt.Sprintf("%02d", i), "a"))
+			}
+			begun, stopping := make(chan struct{}, 20), make(chan struct{})
+			stop := start(t, newConsumer(t, l, source, func(pgx.Tx, inbox.Message, jetstream.Msg) error {
+				begun <- struct{}{}
+				<-stopping
+				return context.Canceled
+			}, config).Run)
+			<-begun
+			time.AfterFunc(10*time.Millisecond, func() { close(stopping) })
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			start(t, newConsumer(t, l, source, l.enter, config).Run)
+			l.waitForLines(20)
+			settled(t, source)
+			if got := l.lines(); ordered && !slices.IsSorted(got) {
+				t.Errorf("the order is %q", got)
+			}
+		})
+	}
+}

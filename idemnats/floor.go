@@ -1,0 +1,89 @@
+package idemnats
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// floor is what an ordered consumer stands on: it handles a message when all that comes before it in the stream is settled,
+// or in its own hand. JetStream does not see to that: what a process had in hand when it died is delivered again after
+// AckWait, behind all that is delivered meanwhile.
+//
+// The broker says how many messages are pending, and how far it has delivered. If as many of those are in this hand, no
+// other hand has one.
+type floor struct {
+	since time.Time // something has no floor; zero if everything has
+	asked time.Time
+	info  *jetstream.ConsumerInfo
+	until atomic.Int64 // others come first, in Unix nanoseconds
+}
+
+// onFloor returns what may be handled.
+func (r *run) onFloor(ctx context.Context) []*held {
+	all := r.hand.All()
+	f := &r.floor
+	if len(sure(all)) == len(all) {
+		f.since, f.info = time.Time{}, nil
+		return all
+	}
+	now := time.Now()
+	if f.since.IsZero() {
+		f.since = now
+	}
+	if f.info == nil || now.Sub(f.asked) >= f.pause() {
+		f.asked = now
+		if info, err := r.source.Info(ctx); err == nil {
+			f.info = info
+			all = r.hand.All()
+		}
+	}
+	if f.info != nil && delivered(all, f.info) >= f.info.NumAckPending {
+		for _, h := range all {
+			if h.Seq <= f.info.Delivered.Stream {
+				h.Delivery.sure.Store(true)
+			}
+		}
+		f.since, f.info = time.Time{}, nil
+	} else if now.Sub(f.since) > 2*r.ackWait { // another process waits for what is in this hand, as this one does for its
+		r.giveBack()
+		f.until.Store(now.Add(rand.N(r.ackWait)).UnixNano())
+		f.since, f.info = time.Time{}, nil
+		return nil
+	}
+	return sure(all)
+}
+
+// lost says whether something waits for its floor.
+func (f *floor) lost() bool { return !f.since.IsZero() }
+
+// pause is how long to wait before the broker is asked again.
+func (f *floor) pause() time.Duration {
+	return min(max(time.Since(f.since)/4, 2*time.Millisecond), 200*time.Millisecond)
+}
+
+// yields says whether others are to have what was given back.
+func (f *floor) yields(now time.Time) bool { return now.UnixNano() < f.until.Load() }
+
+// delivered counts what the broker had delivered at the time of info.
+func delivered(all []*held, info *jetstream.ConsumerInfo) (n int) {
+	for _, h := range all {
+		if h.Seq <= info.Delivered.Stream {
+			n++
+		}
+	}
+	return n
+}
+
+func sure(all []*held) []*held {
+	var standing []*held
+	for _, h := range all {
+		if h.Delivery.sure.Load() {
+			standing = append(standing, h)
+		}
+	}
+	return standing
+}

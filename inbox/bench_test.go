@@ -1,0 +1,80 @@
+package inbox_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/inbox"
+)
+
+// Each message makes one row. Run them by make bench/inbox.
+
+func BenchmarkHandle(b *testing.B) {
+	books := newBooks(b)
+	books.handle("warm")
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		books.handle(fmt.Sprint(i))
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+}
+
+func BenchmarkBatchOfAThousand(b *testing.B) {
+	books := newBooks(b)
+	benchmark(b, func(ms []inbox.Message) ([]inbox.Outcome, error) {
+		return inbox.Batch(context.Background(), books.pool, consumer, ms, books.enter)
+	})
+}
+
+// A handler that sends its statement ahead of the answer to the one before costs no round trip for each.
+func BenchmarkBulkOfAThousandPipelined(b *testing.B) {
+	books := newBooks(b)
+	benchmark(b, func(ms []inbox.Message) ([]inbox.Outcome, error) {
+		return inbox.Bulk(context.Background(), books.pool, consumer, ms, func(tx pgx.Tx, ms []inbox.Message) error {
+			batch := &pgx.Batch{}
+			for _, m := range ms {
+				batch.Queue(`insert into books (id) values ($1)`, m.ID)
+			}
+			return tx.SendBatch(context.Background(), batch).Close()
+		})
+	})
+}
+
+func BenchmarkBulkOfAThousandCopied(b *testing.B) {
+	books := newBooks(b)
+	benchmark(b, func(ms []inbox.Message) ([]inbox.Outcome, error) {
+		return inbox.Bulk(context.Background(), books.pool, consumer, ms, books.enterAll)
+	})
+}
+
+// enterAll is enter for Bulk.
+func (b *books) enterAll(tx pgx.Tx, ms []inbox.Message) error {
+	b.runs.Add(1)
+	_, err := tx.CopyFrom(context.Background(), pgx.Identifier{"books"}, []string{"id"},
+		pgx.CopyFromSlice(len(ms), func(i int) ([]any, error) { return []any{ms[i].ID}, nil }))
+	return err
+}
+
+func BenchmarkBatchOfAThousandDuplicates(b *testing.B) {
+	books := newBooks(b)
+	ms := messages("m", 1000)
+	books.batch(ms, books.enter)
+	for b.Loop() {
+		books.batch(ms, books.enter)
+	}
+	b.ReportMetric(1000*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+}
+
+func benchmark(b *testing.B, handle func([]inbox.Message) ([]inbox.Outcome, error)) {
+	for round := 0; b.Loop(); round++ {
+		outcomes, err := handle(messages(fmt.Sprint(round), 1000))
+		if err != nil || states(outcomes) != strings.Repeat("D", 1000) {
+			b.Fatal(err, states(outcomes))
+		}
+	}
+	b.ReportMetric(1000*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+}

@@ -1,0 +1,168 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/internal/pgproxy"
+	"github.com/idem-go/idem/internal/pgtest"
+)
+
+// proxied are books that are looked at directly, with a pool behind a proxy that breaks things.
+type proxied struct {
+	*books
+	proxy *pgproxy.Proxy
+	via   *pgxpool.Pool
+}
+
+func newProxied(t *testing.T) *proxied {
+	t.Helper()
+	dsn := pgtest.DSN(t)
+	p := &proxied{books: booksOn(t, pgtest.Open(t, dsn)), proxy: pgtest.Proxy(t, dsn)}
+	p.via = pgtest.Open(t, p.proxy.DSN())
+	return p
+}
+
+func TestLostAnswerToCommitIsResolved(t *testing.T) {
+	t.Parallel()
+	for _, how := range []pgproxy.Action{pgproxy.Reset, pgproxy.Hangup} {
+		t.Run(how.String(), func(t *testing.T) {
+			t.Parallel()
+			p := newProxied(t)
+			trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), how)
+			outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.enter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			await(t, "the trap", trap.Fired())
+			p.wantStates("DDD", outcomes) // and not duplicates: it was this call
+			p.wantOnce(3)
+			if n := p.runs.Load(); n != 3 {
+				t.Errorf("the handler ran %d times", n)
+			}
+		})
+	}
+}
+
+func TestCommitThatDidNotHappenIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	p := newProxied(t)
+	trap := p.proxy.Arm(pgproxy.Before(pgproxy.IsCommit), pgproxy.Reset)
+	outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.enter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the trap", trap.Fired())
+	p.wantStates("DDD", outcomes)
+	p.wantOnce(3)
+}
+
+func TestConnectionThatIsLostInAHandlerCountsNothing(t *testing.T) {
+	t.Parallel()
+	p := newProxied(t)
+	trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.Contains("insert into books")), pgproxy.Reset)
+	outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.enter, inbox.WithMaxAttempts(1))
+	await(t, "the trap", trap.Fired())
+	if err == nil {
+		t.Error("there is no error")
+	}
+	p.wantStates("RRR", outcomes)
+	if n := p.count(`select count(*) from idem.inbox`); n != 0 {
+		t.Errorf("%d messages are on record", n)
+	}
+	outcomes, err = inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.enter)
+	if err != nil {
+		t.Error(err)
+	}
+	p.wantStates("DDD", outcomes)
+	p.wantOnce(3)
+}
+
+func TestDatabaseThatIsAwayCountsNothing(t *testing.T) {
+	t.Parallel()
+	p := newProxied(t)
+	p.proxy.Refuse(pgproxy.Reset)
+	for range 3 {
+		outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 2), p.enter, inbox.WithMaxAttempts(1))
+		p.wantStates("RR", outcomes)
+		if err == nil || !outcomes[0].RetryAt.After(time.Now().Add(-time.Second)) {
+			t.Errorf("%+v, %v", outcomes, err)
+		}
+	}
+	p.proxy.Admit()
+	outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 2), p.enter)
+	if err != nil {
+		t.Error(err)
+	}
+	p.wantStates("DD", outcomes)
+}
+
+func TestDeadConnectionsOfThePoolAreReplacedUnnoticed(t *testing.T) {
+	t.Parallel()
+	p := newProxied(t)
+	for round := range 3 {
+		id := string(rune('a' + round))
+		o, err := inbox.Handle(t.Context(), p.via, consumer, message(id), p.entering(id))
+		if err != nil || o.State != inbox.Done {
+			t.Errorf("%+v, %v", o, err)
+		}
+		p.proxy.Cut(pgproxy.Hangup)
+	}
+	p.wantOnce(3)
+}
+
+func TestMissingSchemaIsSaid(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Open(t, pgtest.EmptyDSN(t))
+	o, err := inbox.Handle(t.Context(), pool, consumer, message("m"), func(pgx.Tx) error { return nil })
+	if err == nil || o.State != inbox.Retry {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+// Two batches with the same messages, in opposite orders, as often as it takes to meet.
+func TestBatchesInAnyOrderNeverDeadlock(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	const rounds, size = 30, 50
+	done := make(chan error, 2)
+	for side := range 2 {
+		go func() {
+			var all error
+			for round := range rounds {
+				ms := messages(string(rune('a'+round)), size)
+				if side == 1 {
+					for i := range size / 2 {
+						ms[i], ms[size-1-i] = ms[size-1-i], ms[i]
+					}
+				}
+				for range 5 { // what is held elsewhere is delivered again
+					outcomes, err := inbox.Batch(context.Background(), b.pool, consumer, ms, b.enter, inbox.WithRetries(0), inbox.WithLimits(limit, limit, limit))
+					all = errors.Join(all, err)
+					for _, o := range outcomes {
+						if o.State == inbox.Retry {
+							all = errors.Join(all, o.Err)
+						}
+					}
+					break
+				}
+			}
+			done <- all
+		}()
+	}
+	for range 2 {
+		if err := await(t, "the batches", done); err != nil {
+			t.Error(err)
+		}
+	}
+	b.wantOnce(rounds * size)
+	if n := b.count(`select deadlocks from pg_stat_database where datname = current_database()`); n != 0 {
+		t.Errorf("%d deadlocks", n)
+	}
+}

@@ -1,0 +1,82 @@
+package inbox
+
+import (
+	"context"
+	"time"
+
+	"github.com/idem-go/idem/internal/store"
+)
+
+// order keeps messages of a call behind those of their key that come before them.
+type order struct {
+	all []*delivery // of the call, in their order
+}
+
+// wait postpones what has to wait for messages that were delivered earlier, and are to be tried again.
+func (o *order) wait(ctx context.Context, r *registry) error {
+	failing := store.FailingMessages{Consumer: r.consumer}
+	byKey := map[keyOf][]*delivery{}
+	for _, d := range o.all {
+		key, ok := d.key()
+		if !ok {
+			continue
+		}
+		if byKey[key] == nil {
+			failing.Sources, failing.Keys = append(failing.Sources, key.source), append(failing.Keys, key.key)
+		}
+		byKey[key] = append(byKey[key], d)
+	}
+	if len(failing.Keys) == 0 {
+		return nil
+	}
+	if err := r.engine.Query(ctx, &failing); err != nil {
+		return err
+	}
+	known := map[keyOf][]store.FailingMessage{}
+	for _, f := range failing.Failing {
+		key := keyOf{f.Source, f.Key}
+		known[key] = append(known[key], f)
+	}
+	for key, failing := range known {
+		for i, d := range byKey[key] {
+			if pause, waits := waitsFor(d, byKey[key][:i], failing); waits {
+				d.postpone(max(pause, r.settings.minPause/8, time.Millisecond), ErrBehind)
+			}
+		}
+	}
+	return nil
+}
+
+// waitsFor tells whether a delivery has to wait for one of the failing messages of its key, which are in the order in which they
+// have failed first. It need not wait for those behind itself, nor for one that is due and comes before it in the call.
+func waitsFor(d *delivery, earlier []*delivery, failing []store.FailingMessage) (pause time.Duration, waits bool) {
+	for _, f := range failing {
+		if f.MessageID == d.id() {
+			return 0, false
+		}
+		tried := false
+		for _, e := range earlier {
+			tried = tried || e.id() == f.MessageID && !e.settled && f.Pause <= 0
+		}
+		if !tried {
+			return f.Pause, true
+		}
+	}
+	return 0, false
+}
+
+// holdBack postpones what has to wait for messages of this call that are to be tried again.
+func (o *order) holdBack() {
+	held := map[keyOf]*delivery{}
+	for _, d := range o.all {
+		key, ok := d.key()
+		switch before := held[key]; {
+		case !ok:
+		case d.settled && d.outcome.State == Retry && before == nil:
+			held[key] = d
+		case !d.settled && before != nil:
+			d.settle(Outcome{State: Retry, RetryAt: before.outcome.RetryAt, Err: ErrBehind})
+			d.blameless = true
+		}
+	}
+}

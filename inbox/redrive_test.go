@@ -1,0 +1,160 @@
+package inbox_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/seal"
+)
+
+var once = []inbox.Option{inbox.WithMaxAttempts(1)}
+
+func newSealer() *seal.Sealer {
+	return seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": []byte("0123456789abcdefghijklmnopqrstuv")}})
+}
+
+func TestRedrivenDeadLetterIsHandledFromItsOwnPayload(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]inbox.Option{"plain": once, "sealed": append([]inbox.Option{inbox.WithSealer(newSealer())}, once...)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBooks(t)
+			ms := messages("m", 3)
+			b.wantStates("XXX", b.batch(ms, b.poisoned("m-0000", "m-0001", "m-0002"), opts...))
+			for _, id := range []string{"m-0001", "m-0002"} {
+				if err := inbox.Redrive(t.Context(), b.pool, consumer, "orders", id); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, outcomes, err := inbox.Redriven(t.Context(), b.pool, consumer, 10, b.poisoned("m-0002"), opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.wantStates("DX", outcomes)
+			if diff := cmp.Diff(ms[1:], got); diff != "" {
+				t.Error(diff)
+			}
+			b.wantEntries("m-0001")
+			if n := b.count(`select count(*) from idem.dead_letters where redrive_at is null`); n != 2 {
+				t.Errorf("%d dead letters are left, want 2", n)
+			}
+			if got, _, err := inbox.Redriven(t.Context(), b.pool, consumer, 10, b.enter, opts...); err != nil || len(got) != 0 {
+				t.Errorf("%v, %v", got, err)
+			}
+			b.wantStates("XdX", b.batch(ms, b.enter, opts...))
+		})
+	}
+}
+
+func TestRedrivenDeadLetterMayBeDeliveredAgainInstead(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	b.batch(messages("m", 1), b.poisoned("m-0000"), once...)
+	if err := inbox.Redrive(t.Context(), b.pool, consumer, "orders", "m-0000"); err != nil {
+		t.Fatal(err)
+	}
+	b.wantStates("D", b.batch(messages("m", 1), b.enter))
+	b.wantOnce(1)
+	if n := b.count(`select count(*) from idem.dead_letters`); n != 0 {
+		t.Errorf("%d dead letters are left", n)
+	}
+}
+
+func TestRedrivenDeadLetterIsHandledOnceAlsoAfterItsRowWasPurged(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	b.batch(messages("m", 1), b.poisoned("m-0000"), once...)
+	b.exec(`delete from idem.inbox`)
+	if err := inbox.Redrive(t.Context(), b.pool, consumer, "orders", "m-0000"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{1, 0} {
+		got, _, err := inbox.Redriven(t.Context(), b.pool, consumer, 10, b.enter)
+		if err != nil || len(got) != want {
+			t.Errorf("%v, %v", got, err)
+		}
+	}
+	b.wantOnce(1)
+}
+
+func TestRedriveOfNothingIsAnError(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	if err := inbox.Redrive(t.Context(), b.pool, consumer, "orders", "m"); !errors.Is(err, inbox.ErrNoDeadLetter) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestStatsTellWhatEachConsumerHasYetToHandle(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	b.batch(messages("d", 2), b.poisoned("d-0000", "d-0001"), once...)
+	b.batch(messages("f", 4), b.poisoned("f-0001"))
+	if _, err := inbox.Batch(t.Context(), b.pool, "mail", messages("f", 1), b.poisoned("f-0000")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := inbox.ReadStats(t.Context(), b.pool)
+	if err != nil || len(got) != 2 || got[0].FailingSince.IsZero() || got[0].DeadSince.IsZero() || !got[1].DeadSince.IsZero() {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for i := range got {
+		got[i].FailingSince, got[i].DeadSince = time.Time{}, time.Time{}
+	}
+	want := []inbox.Stats{{Consumer: consumer, Failing: 1, Dead: 2}, {Consumer: "mail", Failing: 1}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestHandleTxIsPartOfTheCallersTransaction(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	tx, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context())
+	handle := func(tx pgx.Tx, id string, end error) (inbox.Outcome, error) {
+		return inbox.HandleTx(t.Context(), tx, consumer, message(id), func(tx pgx.Tx) error { return errors.Join(b.entering(id)(tx), end) })
+	}
+	for _, want := range []inbox.State{inbox.Done, inbox.Duplicate} {
+		if o, err := handle(tx, "a", nil); err != nil || o.State != want {
+			t.Errorf("%+v, %v", o, err)
+		}
+	}
+	if o, err := handle(tx, "b", errPoison); !errors.Is(err, errPoison) || o.State != inbox.Retry {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if o, err := handle(tx, "c", nil); err != nil || o.State != inbox.Done {
+		t.Errorf("%+v, %v", o, err)
+	}
+	b.wantEntries()
+	other, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Rollback(t.Context())
+	if o, err := handle(other, "a", nil); err != nil || o.State != inbox.Retry || !errors.Is(o.Err, inbox.ErrElsewhere) {
+		t.Errorf("elsewhere: %+v, %v", o, err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.wantEntries("a", "c")
+	m := message("a")
+	m.Payload = nil
+	if _, err := inbox.HandleTx(t.Context(), other, consumer, m, b.entering("a")); !errors.Is(err, inbox.ErrMismatch) {
+		t.Errorf("err = %v", err)
+	}
+	if o, err := handle(other, "a", nil); err != nil || o.State != inbox.Duplicate {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if _, err := inbox.HandleTx(t.Context(), other, consumer, m, b.entering("a"), inbox.WithOrder()); err == nil {
+		t.Error("WithOrder is not refused")
+	}
+}

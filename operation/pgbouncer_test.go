@@ -1,0 +1,87 @@
+package operation_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/operation"
+)
+
+const (
+	instanceLocks = `select count(*) from pg_locks where locktype = 'advisory' and classid = 1768187247 and objsubid = 2
+		and database = (select oid from pg_database where datname = current_database())`
+	liveLeases = `select count(*) from idem.leases where expires_at > clock_timestamp()`
+)
+
+// A pooler gives a session to nobody, so that processes are seen by their leases: in life, and in death once the lease is over.
+func TestOperationOfAKilledProcessBehindPgBouncerIsFinishedOnceItsLeaseIsOver(t *testing.T) {
+	t.Parallel()
+	forEachPoint(t, []string{"before the charge", "in confirm", "refunded"}, func(t *testing.T, s *shop, point, in string) {
+		if in == "reject" && inputOf(point) != "reject" {
+			return // as far as here they are the same
+		}
+		behind := &shop{t: t, dsn: pgtest.PgBouncer(t, s.dsn) + "&default_query_exec_mode=exec", bank: s.bank}
+		behind.pool = pgtest.Open(t, behind.dsn)
+		v := newVictim(t, behind, point, in)
+		if locks, leases := s.count(instanceLocks), s.count(liveLeases); locks != 0 || leases != 1 {
+			t.Fatalf("%d locks and %d leases", locks, leases)
+		}
+		v.kill()
+		d := pointed(behind.pool, func(string) {})
+		if _, err := d.Do(t.Context(), behind.pool, scope, "k", hashA, in, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+			t.Fatalf("the lease does not count: %v", err)
+		}
+		if _, err := s.pool.Exec(t.Context(), `update idem.leases set expires_at = clock_timestamp()`); err != nil {
+			t.Fatal(err)
+		}
+		behind.work(t, d)
+		eventually(t, "the operation to end", func() bool {
+			return s.count(`select count(*) from idem.operations where ended_at is not null`) == 1
+		})
+		s.wantBooks(in)
+	})
+}
+
+func TestEveryStepWorksBehindPgBouncerInEveryModeThatItBears(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	dsn := pgtest.PgBouncer(t, s.dsn)
+	for i, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe} {
+		behind := shopOn(t, dsn+"&default_query_exec_mode=exec", func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
+		d := behind.trip(func(op *operation.Op) (idem.Response, error) {
+			yes, err := operation.Await[bool](op, "approve", limit)
+			if err != nil || yes {
+				return idem.Response{}, errors.Join(err, errors.New("not as it was sent"))
+			}
+			return idem.Response{}, idem.Reject(declined)
+		})
+		key := fmt.Sprint("k", i)
+		id, err := behind.start(d, key, hashA, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := operation.Signal(t.Context(), behind.pool, id, "approve", false); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Resume(t.Context(), behind.pool, id); err != nil {
+			t.Fatalf("mode %v: %v", mode, err)
+		}
+		res, err := d.Do(t.Context(), behind.pool, scope, key, hashA, "")
+		if err != nil || !res.Rejected || res.Status != 402 {
+			t.Errorf("mode %v: %+v, %v", mode, res, err)
+		}
+		if diff := cmp.Diff([]string{"order " + key, "flight", "refund", "cancel flight"}, s.did()[i*4:]); diff != "" {
+			t.Errorf("mode %v (-want +committed):\n%s", mode, diff)
+		}
+		if n := s.count(instanceLocks); n != 0 {
+			t.Errorf("mode %v: %d locks", mode, n)
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package outbox_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/outbox"
+)
+
+// all is every kind of message that may be added.
+func all() []outbox.Message {
+	every := make([]byte, 256)
+	for i := range every {
+		every[i] = byte(i)
+	}
+	return []outbox.Message{
+		{Topic: "o"},
+		{Topic: "orders", Key: "k", Type: "T", Payload: []byte{}},
+		{ID: "0190b5c0-7b3a-7000-8000-0123456789AB", Topic: `t'o"p\i{c}`, Key: `k,'e"y\ $1 NULL`, Type: "NULL", Payload: every,
+			Headers: map[string]string{"": "", "a": `"'\{},`, "\u2028é": "\x01\u0000"[:1] + "ü", "NULL": "NULL", "n": "1e400", "A": "a"}},
+		{Topic: strings.Repeat("t", 255), Key: strings.Repeat("ü", 127), Type: strings.Repeat("y", 255), Payload: make([]byte, 1<<20)},
+		{Topic: "t", Headers: map[string]string{}, Payload: []byte(`{"a": 1}`)},
+	}
+}
+
+// Nothing depends on how the pool speaks to the server, nor on what a session is set to.
+func TestMessageArrivesAsItWasAdded(t *testing.T) {
+	t.Parallel()
+	for name, configure := range map[string]func(*pgxpool.Config){
+		"prepared": func(*pgxpool.Config) {},
+		"exec":     func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec },
+		"describe": func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe },
+		"simple":   func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol },
+		"lease":    behindPooler,
+	} {
+		for _, batched := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " batched ", batched), func(t *testing.T) {
+				t.Parallel()
+				o := newOffice(t)
+				o.exec(hostile(), pgx.QueryExecModeSimpleProtocol)
+				o.pool = pgtest.Open(t, o.dsn, configure, func(c *pgxpool.Config) {
+					c.ConnConfig.RuntimeParams = map[string]string{"search_path": "app, pg_catalog, public", "bytea_output": "escape",
+						"datestyle": "Postgres, DMY", "intervalstyle": "sql_standard", "timezone": "Pacific/Chatham",
+						"default_transaction_isolation": "serializable"}
+				})
+				messages := all()
+				err := pgx.BeginFunc(t.Context(), o.pool, func(tx pgx.Tx) error {
+					if !batched {
+						return outbox.Add(t.Context(), tx, messages...)
+					}
+					batch := &pgx.Batch{}
+					if err := outbox.Queue(batch, messages...); err != nil {
+						return err
+					}
+					return tx.SendBatch(t.Context(), batch).Close()
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				tries := 0
+				b := &broker{before: func([]outbox.Message) error { tries++; return nil }, refuse: func(m *outbox.Message) error {
+					if tries < 3 || m.Topic == "o" {
+						return errRefused
+					}
+					return nil
+				}}
+				config := swift()
+				config.MaxAttempts = 5
+				o.relay(b, config)
+				eventually(t, "the outbox to be empty", func() bool {
+					figures, err := outbox.Stats(t.Context(), o.pool)
+					return err == nil && figures.Waiting+figures.Held == 0
+				})
+				want := map[string]outbox.Message{}
+				messages[4].Headers = nil // which is what no headers are
+				for _, m := range messages[1:] {
+					want[m.ID] = m
+				}
+				got := map[string]outbox.Message{}
+				for _, m := range b.published {
+					got[m.ID] = m
+				}
+				same := cmp.Comparer(func(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }) // a million bytes, quickly
+				if diff := cmp.Diff(want, got, same); diff != "" {
+					t.Errorf("(-added +published):\n%s", diff)
+				}
+				letters, err := outbox.List(t.Context(), o.pool, "", outbox.DeadLetter{}, 10)
+				if err != nil || len(letters) != 1 || letters[0].ID != messages[0].ID || letters[0].DiedAt.Year() < 2026 {
+					t.Errorf("%+v, %v", letters, err)
+				}
+			})
+		}
+	}
+}
+
+// hostile is a schema whose functions and operators lie, and which a search_path puts in front of the system's.
+func hostile() string {
+	sql := `
+		create schema app;
+		create function app.clock_timestamp() returns timestamptz language sql as $$ select timestamptz '2001-01-01 00:00:00Z' $$;
+		create function app.set_config(text, text, boolean) returns text language sql as $$ select null::text $$;
+		create function app.timestamptz_send(timestamptz) returns bytea language sql as $$ select '\x0000000000000000'::bytea $$;
+		create function app.octet_length(bytea) returns integer language sql as $$ select 1000000000 $$;
+		create function app.hashtext(text) returns integer language sql as $$ select 1 $$;
+		create function app.unnest(anyarray) returns setof anyelement language sql as $$ select $1[1] $$;
+		create function app.nextval(regclass) returns bigint language sql as $$ select 1::bigint $$;
+		create function app.pg_backend_pid() returns integer language sql as $$ select 1 $$;
+		create function app.pg_try_advisory_lock(integer, integer) returns boolean language sql as $$ select false $$;
+		create function app.pg_try_advisory_xact_lock_shared(integer, integer) returns boolean language sql as $$ select false $$;
+		create function app.no(timestamptz, interval) returns timestamptz language sql as $$ select timestamptz '2001-01-01 00:00:00Z' $$;
+		create function app.no_text(text, text) returns text language sql as $$ select ''::text $$;
+		create operator app.+ (leftarg = pg_catalog.timestamptz, rightarg = pg_catalog.interval, function = app.no);
+		create operator app.|| (leftarg = pg_catalog.text, rightarg = pg_catalog.text, function = app.no_text);`
+	for _, operand := range []string{"text", "bytea", "uuid", "bool", "int4", "int8", "timestamptz"} {
+		sql += fmt.Sprintf("create function app.no(%[1]s, %[1]s) returns boolean language sql as $$ select false $$;\n", "pg_catalog."+operand)
+		for _, name := range []string{"=", "<>", "<=", ">", ">=", "<"} {
+			sql += fmt.Sprintf("create operator app.%s (leftarg = pg_catalog.%s, rightarg = pg_catalog.%[2]s, function = app.no);\n", name, operand)
+		}
+	}
+	for _, name := range []string{"text", "bytea", "uuid", "int8", "int4", "bool", "jsonb", `"interval"`, "timestamptz"} {
+		sql += fmt.Sprintf("create type app.%s as enum ('shadow');\n", name)
+	}
+	return sql
+}
+
+func TestMessageThatCannotArriveIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	tx := o.begin()
+	id := outbox.NewID()
+	for name, messages := range map[string][]outbox.Message{
+		"no topic":             {{Key: "k"}},
+		"long topic":           {{Topic: strings.Repeat("t", 256)}},
+		"long key":             {{Topic: "t", Key: strings.Repeat("k", 256)}},
+		"NUL":                  {{Topic: "t", Key: "secret\x00"}},
+		"no UTF-8":             {{Topic: "t", Type: "secret\xff"}},
+		"header with NUL":      {{Topic: "t", Headers: map[string]string{"a": "secret\x00"}}},
+		"header without UTF-8": {{Topic: "t", Headers: map[string]string{"secret\xff": ""}}},
+		"large headers":        {{Topic: "t", Headers: map[string]string{"a": strings.Repeat("x", outbox.MaxHeaders)}}},
+		"large payload":        {{Topic: "t", Payload: make([]byte, outbox.MaxPayload+1)}},
+		"no UUID":              {{Topic: "t", ID: "secret"}},
+		"UUID in braces":       {{Topic: "t", ID: "{" + id[1:35] + "}"}},
+		"one ID twice":         {{Topic: "t", ID: id}, {Topic: "t", ID: strings.ToUpper(id)}},
+		"the second":           {{Topic: "t"}, {}},
+	} {
+		for how, err := range map[string]error{"Add": outbox.Add(t.Context(), tx, messages...), "Queue": outbox.Queue(&pgx.Batch{}, messages...)} {
+			if !errors.Is(err, outbox.ErrInvalid) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%s: %s: %v", name, how, err)
+			}
+		}
+	}
+	if err := outbox.Add(t.Context(), tx); err != nil {
+		t.Errorf("no message: %v", err)
+	}
+	if err := outbox.Add(t.Context(), nil, message("a", "1")); err == nil {
+		t.Error("no transaction was no error")
+	}
+	o.in(tx, message("a", "1")) // the transaction is as usable as before
+	o.commit(tx)
+}
+
+// What is tried again says the same under the same ID.
+func TestIDsAreMadeOnceAndWrittenIntoTheCallersSlice(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	messages := []outbox.Message{message("a", "1"), message("a", "2"), {ID: "0190B5C0-7B3A-7000-8000-0123456789AB", Topic: "t"}}
+	var ids []string
+	for range 2 {
+		tx := o.begin()
+		o.in(tx, messages...)
+		ids = append(ids, fmt.Sprint(messages[0].ID, messages[1].ID, messages[2].ID))
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ids[0] != ids[1] || messages[2].ID != "0190b5c0-7b3a-7000-8000-0123456789ab" {
+		t.Errorf("%v", ids)
+	}
+	version7 := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	if !version7.MatchString(messages[0].ID) || messages[0].ID == messages[1].ID {
+		t.Errorf("%s, %s", messages[0].ID, messages[1].ID)
+	}
+	before := outbox.NewID()
+	time.Sleep(2 * time.Millisecond)
+	if after := outbox.NewID(); before >= after {
+		t.Errorf("%s was made before %s", before, after)
+	}
+}
+
+func TestMessageOfATransactionThatIsRolledBackIsNeverPublished(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	o.relay(b, swift())
+	tx := o.begin()
+	o.in(tx, message("a", "1"))
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := idem.Do(t.Context(), o.pool, "s", "k", idem.Hash{}, func(tx pgx.Tx) (idem.Response, error) {
+		return idem.Response{}, errors.Join(outbox.Add(t.Context(), tx, message("a", "2")), idem.Reject(idem.Response{Status: 402}))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.add(message("a", "3"))
+	o.empty()
+	if diff := cmp.Diff([]string{"3"}, b.types()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// With a pause of ten seconds between looks, what is published at once was not found by looking.
+func TestRelayOfTheSameProcessLooksAtOnceAfterTheCommitOfDoAndWhenItIsWoken(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	config := swift()
+	config.Poll = 10 * time.Second
+	r, _ := o.relay(b, config)
+	o.add(message("a", "0"))
+	o.empty()
+	asleep := func() { // it has looked so often in vain that the next look is some time away
+		t.Helper()
+		quiet := func() bool {
+			return o.count(`select count(*) from pg_stat_activity where application_name = 'idem relay' and datname = current_database()
+				and state = 'idle' and state_change < clock_timestamp() - interval '1 second'`) == 1
+		}
+		eventually(t, "the relay to rest", quiet)
+	}
+	asleep()
+	begun := time.Now()
+	_, err := idem.Do(t.Context(), o.pool, "s", "k", idem.Hash{}, func(tx pgx.Tx) (idem.Response, error) {
+		return idem.Response{Status: 201}, errors.Join(outbox.Add(t.Context(), tx, message("a", "1")), outbox.Add(t.Context(), tx, message("a", "2")))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the relay to have been told by Do", func() bool { return b.number() == 3 })
+	t.Logf("published %v after the beginning of Do", time.Since(begun))
+	asleep()
+	o.add(message("a", "3"))
+	r.Wake()
+	eventually(t, "the relay to have been woken", func() bool { return b.number() == 4 })
+}

@@ -1,0 +1,38 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Why a message was not published, besides what the endpoint has answered, which is a *StatusError.
+var (
+	// ErrTimeout says that the endpoint has not answered in time.
+	ErrTimeout error = &failure{"timeout", "webhook: the endpoint has not answered in time"}
+
+	// ErrAway says that the message was not sent: its endpoint did not answer, or has asked to be left alone, a short while ago.
+	ErrAway error = &failure{"away", "webhook: the endpoint is away"}
+
+	// ErrHeldBack says that the message was not sent: one before it, of its topic and key, was not published.
+	ErrHeldBack error = &failure{"held back", "webhook: an earlier message of its key was not published"}
+
+	// ErrNotPublic says that the URL leads to an address that is not public, or is not https: to where a stranger has no business.
+	ErrNotPublic error = &failure{"not public", "webhook: the URL does not lead to a public address by https"}
+)
+
+type failure struct{ class, text string }
+
+func (f *failure) Error() string { return f.text }
+
+// Class is that of a dead letter.
+func (f *failure) Class() string { return f.class }
+
+// blaming makes sure that an error blames the endpoint. One that says that a context is over blames nobody: a relay takes it
+// for its own.
+func blaming(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return fmt.Errorf("%w: %v", ErrTimeout, err)
+	}
+	return err
+}

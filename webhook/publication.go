@@ -1,0 +1,118 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idem/outbox"
+)
+
+// perEndpoint bounds how many messages to one endpoint are under way at once.
+const perEndpoint = 4
+
+// publication is one call of Publish.
+type publication struct {
+	endpoint func(ctx context.Context, topic string) (Endpoint, error)
+	sender   sender
+	rest     *rest
+	slots    chan struct{} // one for each message that is under way
+	timeout  time.Duration // of a message
+
+	mu     sync.Mutex
+	failed map[string]error
+}
+
+// serve sends the messages of a topic.
+func (c *publication) serve(ctx context.Context, topic string, lanes []lane) {
+	target, err := c.target(ctx, topic)
+	if err != nil {
+		for _, l := range lanes {
+			c.fail(l, err)
+		}
+		return
+	}
+	next := make(chan lane)
+	var senders sync.WaitGroup
+	for range min(perEndpoint, len(lanes)) {
+		senders.Go(func() {
+			for l := range next {
+				c.send(ctx, target, l)
+			}
+		})
+	}
+	for _, l := range lanes {
+		next <- l
+	}
+	close(next)
+	senders.Wait()
+}
+
+// target finds out where a topic goes. That may take a slot's time as well.
+func (c *publication) target(ctx context.Context, topic string) (*target, error) {
+	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer c.end()
+	endpoint, err := c.endpoint(ctx, topic)
+	if err != nil {
+		return nil, fmt.Errorf("webhook: no endpoint for this topic: %w", err)
+	}
+	return c.sender.target(topic, endpoint)
+}
+
+// send sends a lane up to the first message that fails.
+func (c *publication) send(ctx context.Context, t *target, l lane) {
+	for i, m := range l {
+		if err := c.sendOne(ctx, t, m); err != nil {
+			c.fail(l[i:i+1], err)
+			c.fail(l[i+1:], fmt.Errorf("%w: %w", ErrHeldBack, err))
+			return
+		}
+	}
+}
+
+func (c *publication) sendOne(ctx context.Context, t *target, m outbox.Message) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	defer c.end()
+	if err := c.rest.check(t.topic, c.sender.now()); err != nil {
+		return err
+	}
+	err := t.post(ctx, m, c.timeout)
+	if ctx.Err() != nil { // that is nobody's fault
+		return err
+	}
+	c.rest.note(t.topic, err, c.sender.now())
+	return blaming(err)
+}
+
+// begin waits for a slot. When ctx has ended nothing begins, and nothing that it may cut off.
+func (c *publication) begin(ctx context.Context) error {
+	select {
+	case c.slots <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("webhook: not sent: %w", ctx.Err())
+	}
+	err := ctx.Err()
+	if deadline, bounded := ctx.Deadline(); bounded && time.Until(deadline) < c.timeout {
+		err = context.DeadlineExceeded
+	}
+	if err != nil {
+		c.end()
+		return fmt.Errorf("webhook: not sent: %w", err)
+	}
+	return nil
+}
+
+func (c *publication) end() { <-c.slots }
+
+func (c *publication) fail(l lane, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range l {
+		c.failed[m.ID] = err
+	}
+}
