@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idem/internal/store"
@@ -39,7 +40,7 @@ func (o *order) wait(ctx context.Context, r *registry) error {
 	}
 	for key, failing := range known {
 		for i, d := range byKey[key] {
-			if pause, waits := waitsFor(d, byKey[key][:i], failing); waits {
+			if pause, waits := waitsFor(d, byKey[key][:i], byKey[key][i+1:], failing); waits {
 				d.postpone(max(pause, r.settings.minPause/8, time.Millisecond), ErrBehind)
 			}
 		}
@@ -49,12 +50,12 @@ func (o *order) wait(ctx context.Context, r *registry) error {
 
 // waitsFor tells whether a delivery has to wait for one of the failing messages of its key, which are in the order in which they
 // have failed first. It need not wait for those behind itself, nor for one that is due and comes before it in the call.
-func waitsFor(d *delivery, earlier []*delivery, failing []store.FailingMessage) (pause time.Duration, waits bool) {
+func waitsFor(d *delivery, earlier, later []*delivery, failing []store.FailingMessage) (pause time.Duration, waits bool) {
 	for _, f := range failing {
 		if f.MessageID == d.id() {
 			return 0, false
 		}
-		tried := false
+		tried := slices.ContainsFunc(later, func(e *delivery) bool { return e.id() == f.MessageID })
 		for _, e := range earlier {
 			tried = tried || e.id() == f.MessageID && !e.settled && f.Pause <= 0
 		}

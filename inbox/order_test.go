@@ -1,6 +1,7 @@
 package inbox_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -54,6 +55,26 @@ func TestMessageOvertakesNoneThatIsNotDue(t *testing.T) {
 	b.batch(keyed("a1"), b.poisoned("a1"), ordered...)
 	b.wantStates("RR", b.batch(keyed("a1", "a2"), b.poisoned(), ordered...))
 	b.wantEntries()
+}
+
+// Attempts at messages that were delivered before are announced, many by one statement.
+func TestMessagesThatWereAnnouncedTogetherWaitForEachOtherInTheirOrder(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	again := keyed("a3", "a1", "a2")
+	for i := range again {
+		again[i].Deliveries = 2
+	}
+	opts := []inbox.Option{inbox.WithOrder(), inbox.WithPause(time.Millisecond, time.Millisecond)}
+	stopped := func(pgx.Tx, inbox.Message) error { return context.Canceled } // nobody's fault
+	if _, err := inbox.Batch(t.Context(), b.pool, consumer, again, stopped, opts...); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	b.due()
+	b.wantStates("R", b.batch(again[1:2], b.poisoned(), opts...))
+	b.wantStates("D", b.batch(again[:1], b.poisoned(), opts...))
+	b.wantStates("DD", b.batch(again[1:], b.poisoned(), opts...))
+	b.wantEntries("a3", "a1", "a2")
 }
 
 func TestDeadLetterHoldsNobodyBack(t *testing.T) {
