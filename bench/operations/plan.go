@@ -51,7 +51,7 @@ func planOf(quick bool) plan {
 	if quick {
 		p.ops, p.rounds, p.turn, p.warm = 3, 1, 50*time.Millisecond, 0
 		p.cells = []setting{{0, 1}, {far, 8}}
-		p.workers, p.each, p.patience, p.limit = 3, 3, time.Second, 3*time.Second
+		p.workers, p.each, p.patience, p.limit = 3, 3, time.Second, time.Minute
 	}
 	return p
 }
