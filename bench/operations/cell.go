@@ -93,7 +93,7 @@ func (e *entry) turn(ctx context.Context, p plan, c contestant.Contestant, dsn s
 		return err
 	}
 	defer b.Close()
-	warm, err := runTurn(ctx, b, setting.clients, p.warm, max(1, int(p.warm/time.Millisecond)))
+	warm, err := runTurn(ctx, b, setting.clients, p.warm, p.warmUp(setting.clients))
 	if err != nil {
 		return err
 	}
