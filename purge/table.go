@@ -49,7 +49,7 @@ var messages = table{
 	name: "inbox", relation: "idem.inbox",
 	due: `(r.expires_at OPERATOR(pg_catalog.+) '0'::pg_catalog.interval)
 			OPERATOR(pg_catalog.<) (pg_catalog.statement_timestamp() OPERATOR(pg_catalog.-) $1::pg_catalog.interval)`,
-	rest: func(o *Options) time.Duration { return o.Grace },
+	rest: records.rest,
 }
 
 // What was published is kept for as long as its relay has said.
