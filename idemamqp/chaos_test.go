@@ -46,8 +46,12 @@ func work(ctx context.Context, role string) error {
 		}
 		return ledger.Take(ctx, tx, m.ID, m.Key, m.Payload, 50)
 	}
+	attempts := 10
+	if role == "victim" {
+		attempts = 2
+	}
 	c, err := idemamqp.NewConsumer(pool, "books", broker, queue, handle, idemamqp.ConsumerConfig{
-		Ordered: true, Logger: logger, Options: []inbox.Option{inbox.WithPause(10*time.Millisecond, 50*time.Millisecond), inbox.WithMaxAttempts(10)},
+		Ordered: true, Logger: logger, Options: []inbox.Option{inbox.WithPause(10*time.Millisecond, 50*time.Millisecond), inbox.WithMaxAttempts(attempts)},
 	})
 	if err != nil {
 		return err
@@ -58,6 +62,42 @@ func work(ctx context.Context, role string) error {
 	}
 	publisher := idemamqp.NewPublisher(broker, idemamqp.PublisherConfig{})
 	return outbox.NewRelay(pool, publisher, outbox.RelayConfig{Logger: logger, MinPause: 20 * time.Millisecond, MaxPause: time.Second}).Run(ctx)
+}
+
+func TestMessageThatKillsItsProcessIsADeadLetterAndTheOthersHaveTheirEffect(t *testing.T) {
+	t.Parallel()
+	n, dsn := rabbit(t), pgtest.DSN(t)
+	pool := pgtest.Open(t, dsn)
+	if _, err := pool.Exec(t.Context(), effects); err != nil {
+		t.Fatal(err)
+	}
+	q := queue(t, n, nil)
+	publish(t, n, message(q, "a", "before"), message(q, "b", "deadly"), message(q, "c", "behind"))
+	deaths := 0
+	for ended := false; !ended; {
+		p, err := ledger.Start("victim", t.Output(), databaseOf+"="+dsn, brokerOf+"="+n.url(), queueOf+"="+q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Kill)
+		eventually(t, "it to be killed, or not any more", func() bool {
+			select {
+			case <-p.Done():
+				deaths++
+				return true
+			default:
+				ended = count(t, pool, `SELECT count(*) FROM effects`) == 2
+				return ended
+			}
+		})
+	}
+	eventually(t, "a dead letter", func() bool {
+		return count(t, pool, `SELECT count(*) FROM idem.dead_letters WHERE payload = 'deadly' AND class = 'killed'`) == 1
+	})
+	wantEffects(t, pool, "before", "behind")
+	if deaths < 2 || deaths > 5 {
+		t.Errorf("%d processes were killed", deaths)
+	}
 }
 
 // Not parallel: it restarts the broker that all tests share.
