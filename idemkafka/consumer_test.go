@@ -127,10 +127,11 @@ func TestMessageThatIsToBeTriedAgainKeepsTheOffsetAndSoDoesItsWindow(t *testing.
 		}
 		return l.enter(tx, m, record)
 	}
+	producer := c.client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	to := func(partition int32, id string) {
 		t.Helper()
 		record := &kgo.Record{Topic: c.topic, Partition: partition, Value: []byte(id), Headers: []kgo.RecordHeader{{Key: "id", Value: []byte(id)}}}
-		if err := c.client(kgo.RecordPartitioner(kgo.ManualPartitioner())).ProduceSync(within(t), record).FirstErr(); err != nil {
+		if err := producer.ProduceSync(within(t), record).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}

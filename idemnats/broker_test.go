@@ -34,6 +34,8 @@ func newBroker(t testing.TB) *broker {
 
 func (b *broker) start() {
 	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	srv, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: b.port, JetStream: true, StoreDir: b.dir, NoLog: true, NoSigs: true,
 	})
@@ -44,8 +46,6 @@ func (b *broker) start() {
 	if !srv.ReadyForConnections(limit) {
 		b.t.Fatal("the broker does not start")
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.srv, b.port = srv, srv.Addr().(*net.TCPAddr).Port
 }
 
@@ -57,6 +57,8 @@ func (b *broker) stop() {
 }
 
 func (b *broker) url() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	return (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: b.port}).String()
 }
 

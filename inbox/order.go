@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idem/internal/store"
@@ -37,28 +38,54 @@ func (o *order) wait(ctx context.Context, r *registry) error {
 		key := keyOf{f.Source, f.Key}
 		known[key] = append(known[key], f)
 	}
+	pauses := map[*delivery]time.Duration{}
+	var waiting []*delivery
 	for key, failing := range known {
 		for i, d := range byKey[key] {
-			if pause, waits := waitsFor(d, byKey[key][:i], failing); waits {
-				d.postpone(max(pause, r.settings.minPause/8, time.Millisecond), ErrBehind)
+			if pause, waits := waitsFor(d, byKey[key][:i], byKey[key][i+1:], failing); waits {
+				pauses[d] = max(pause, r.settings.minPause/8, time.Millisecond)
+				waiting = append(waiting, d)
 			}
 		}
 	}
-	return nil
+	waiting, err := r.open(ctx, waiting)
+	for _, d := range waiting {
+		d.postpone(pauses[d], ErrBehind)
+	}
+	return err
+}
+
+// open returns those that have not been handled. Another delivery of a message that has been comes before whatever is failing
+// of its key, and nobody would get past it if it waited for that.
+func (r *registry) open(ctx context.Context, group []*delivery) ([]*delivery, error) {
+	if len(group) == 0 {
+		return nil, nil
+	}
+	byID, messages := r.messages(group)
+	load := store.LoadMessages{Messages: messages}
+	err := r.engine.Query(ctx, &load)
+	for i := range load.Known {
+		if k := &load.Known[i]; k.State != store.MessageFailing {
+			delete(byID, k.MessageID)
+		}
+	}
+	return slices.DeleteFunc(group, func(d *delivery) bool { return byID[d.id()] == nil }), err
 }
 
 // waitsFor tells whether a delivery has to wait for one of the failing messages of its key, which are in the order in which they
-// have failed first. It need not wait for those behind itself, nor for one that is due and comes before it in the call.
-func waitsFor(d *delivery, earlier []*delivery, failing []store.FailingMessage) (pause time.Duration, waits bool) {
+// have failed first. It need not wait for those behind itself, nor for those that have failed first together with it, nor for one
+// that is due and comes before it in the call.
+func waitsFor(d *delivery, earlier, later []*delivery, failing []store.FailingMessage) (pause time.Duration, waits bool) {
+	i := slices.IndexFunc(failing, func(f store.FailingMessage) bool { return f.MessageID == d.id() })
 	for _, f := range failing {
-		if f.MessageID == d.id() {
+		if i >= 0 && !f.Since.Before(failing[i].Since) {
 			return 0, false
 		}
-		tried := false
+		passed := slices.ContainsFunc(later, func(l *delivery) bool { return l.id() == f.MessageID })
 		for _, e := range earlier {
-			tried = tried || e.id() == f.MessageID && !e.settled && f.Pause <= 0
+			passed = passed || e.id() == f.MessageID && !e.settled && f.Pause <= 0
 		}
-		if !tried {
+		if !passed {
 			return f.Pause, true
 		}
 	}

@@ -48,12 +48,61 @@ func TestMessageWaitsBehindAFailedOneOfItsKeyOfAnEarlierDelivery(t *testing.T) {
 	b.wantEntries("b1", "a1", "a2", "a3")
 }
 
+// A broker delivers again what was handled, such as a1, and then what comes after that.
+func TestDuplicateNeedNotWaitForWhatComesAfterIt(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	b.wantStates("DR", b.batch(keyed("a1", "a2"), b.poisoned("a2"), ordered...))
+	b.wantStates("d", b.batch(keyed("a1"), b.poisoned(), ordered...))
+	b.wantStates("dR", b.batch(keyed("a1", "a2"), b.poisoned(), ordered...))
+	b.due()
+	b.wantStates("dD", b.batch(keyed("a1", "a2"), b.poisoned(), ordered...))
+	b.wantEntries("a1", "a2")
+}
+
+// Their process was killed after their attempts were announced. Which of them came first nobody knows but the broker.
+func TestMessagesThatWereAnnouncedTogetherDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	again := keyed("a2", "a1") // also in the other order of their ids
+	for i := range again {
+		again[i].Deliveries = 2
+	}
+	b.batch(again, func(pgx.Tx, inbox.Message) error { return nil }, ordered...)
+	if _, err := b.pool.Exec(t.Context(), `UPDATE idem.inbox SET state = 'failing', attempts = 0, begun = 1, key = 'a', retry_at = since`); err != nil {
+		t.Fatal(err)
+	}
+	b.wantStates("DD", b.batch(again, b.poisoned(), ordered...))
+	b.wantEntries("a2", "a1")
+}
+
 func TestMessageOvertakesNoneThatIsNotDue(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
 	b.batch(keyed("a1"), b.poisoned("a1"), ordered...)
 	b.wantStates("RR", b.batch(keyed("a1", "a2"), b.poisoned(), ordered...))
 	b.wantEntries()
+}
+
+// What was announced, and then had to wait, is on record as well.
+func TestRedeliveredMessagesOfAKeyNeverWaitForOneAnotherInACircle(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	ms := keyed("a9", "a5", "a7", "a1")
+	for i := range ms {
+		ms[i].Deliveries = 2
+	}
+	b.wantStates("DRRR", b.batch(ms, b.poisoned("a5"), ordered...))
+	b.due()
+	b.wantStates("dRRR", b.batch(ms, b.poisoned("a5"), ordered...))
+	b.due()
+	for _, m := range ms[2:] { // which do not come before the one that has failed
+		b.wantStates("R", b.batch([]inbox.Message{m}, b.enter, ordered...))
+	}
+	b.wantStates("dD", b.batch(ms[:2], b.enter, ordered...))
+	b.wantStates("R", b.batch(ms[3:], b.enter, ordered...))
+	b.wantStates("dDD", b.batch(ms[1:], b.enter, ordered...))
+	b.wantEntries("a9", "a5", "a7", "a1")
 }
 
 func TestDeadLetterHoldsNobodyBack(t *testing.T) {

@@ -291,6 +291,20 @@ func TestEndOfTheContextCountsNothing(t *testing.T) {
 	b.wantStates("DDDD", b.batch(messages("m", 4), b.enter))
 }
 
+// As when a program shuts down that lets its calls end.
+func TestCancelledContextOfAHandlersOwnCountsNothing(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	outcomes, err := inbox.Batch(t.Context(), b.pool, consumer, messages("m", 2), func(pgx.Tx, inbox.Message) error {
+		return fmt.Errorf("in vain: %w", context.Canceled)
+	}, inbox.WithMaxAttempts(1))
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("err = %v", err)
+	}
+	b.wantStates("RR", outcomes)
+	b.wantStates("DD", b.batch(messages("m", 2), b.enter))
+}
+
 func TestSerializationFailureIsRunAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)

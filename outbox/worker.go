@@ -112,7 +112,7 @@ func (w *worker) rest(ctx context.Context, pause time.Duration) bool {
 func (w *worker) lookUpHeld(ctx context.Context) error {
 	held := &store.ListHeld{Stream: w.share}
 	began := time.Now()
-	if err := w.ask(ctx, readLimit, begin, store.LimitRelay{}, held, commit); err != nil {
+	if err := w.ask(ctx, readLimit, begin, &store.LimitRelay{}, held, commit); err != nil {
 		return err
 	}
 	now := time.Now()
@@ -138,9 +138,9 @@ func (w *worker) turn(ctx context.Context, done *outcome) (*batch, error) {
 	}
 	written := w.written(done)
 	began := time.Now()
-	writers, held := &store.SeeWriters{}, w.holds.due(began)
-	read := &store.ReadMessages{Stream: w.share, After: w.reach.next(began), Room: w.relay.config.BatchSize, Octets: octetsAtATime}
-	requests := append([]txn.Request{begin, store.LimitRelay{}}, written...)
+	snapshot, held, read := &store.LimitRelay{}, w.holds.due(began), w.reach.next(began)
+	read.Stream, read.Room, read.Octets = w.share, w.relay.config.BatchSize*w.share.Of, octetsAtATime
+	requests := append([]txn.Request{begin, snapshot}, written...)
 	if held != nil {
 		requests = append(requests, held)
 	}
@@ -148,11 +148,11 @@ func (w *worker) turn(ctx context.Context, done *outcome) (*batch, error) {
 	if len(written) > 0 { // a stop does not undo what is done
 		asking = context.WithoutCancel(ctx)
 	}
-	if err := w.ask(asking, readLimit, append(requests, writers, read, commit)...); err != nil {
+	if err := w.ask(asking, readLimit, append(requests, read, commit)...); err != nil {
 		return nil, err
 	}
 	w.tell(done)
-	w.reach.note(read, writers, time.Since(began), time.Now())
+	w.reach.note(read, snapshot, time.Since(began), time.Now())
 	return w.sortRead(held, read), nil
 }
 
@@ -178,7 +178,7 @@ func (w *worker) sortRead(held *store.ReadHeld, read *store.ReadMessages) *batch
 func (w *worker) settle(ctx context.Context, o *outcome) error {
 	written := w.written(o)
 	if len(written) > 0 {
-		requests := append([]txn.Request{begin, store.LimitRelay{}}, written...)
+		requests := append([]txn.Request{begin, &store.LimitRelay{}}, written...)
 		if err := w.ask(context.WithoutCancel(ctx), settleLimit, append(requests, commit)...); err != nil {
 			return err
 		}

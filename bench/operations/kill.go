@@ -45,8 +45,8 @@ func kills(ctx context.Context, s *server, p plan, r *results) error {
 	return nil
 }
 
-// slow is how long the bank takes to answer all that it holds.
-const slow = 3 * time.Second
+// slow is how long the bank takes to answer all that it holds after the kill.
+func (p plan) slow() time.Duration { return min(3*time.Second, p.patience/4) }
 
 func kill(ctx context.Context, s *server, p plan, c contestant.Contestant) (*resumption, error) {
 	dsn, err := s.database(ctx, c)
@@ -75,7 +75,7 @@ func kill(ctx context.Context, s *server, p plan, c contestant.Contestant) (*res
 			return nil, err
 		}
 	}
-	other.Release(min(slow, p.patience/4))
+	other.Release(p.slow())
 	if c.Parks == "" { // otherwise nobody is to call again
 		if err := calledAgain(ctx, other, killed, victims, p); err != nil {
 			return nil, err

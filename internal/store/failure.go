@@ -49,12 +49,12 @@ type BuryMessage struct {
 	Buried bool // false: it is handled or dead
 }
 
-// Seal seals the payload, unless the Sealer leaves it plain.
+// Seal seals the payload, unless the Sealer leaves it plain. As in every dead letter, headers go with it: it has none.
 func (b *BuryMessage) Seal(s Sealer) error {
 	if s == nil {
 		return nil
 	}
-	keyID, sealed, err := s.Seal(b.Payload, BoundLetter("inbox", b.Consumer, b.Source, b.ID))
+	keyID, sealed, err := s.Seal(joinResponse(nil, b.Payload), BoundLetter("inbox", b.Consumer, b.Source, b.ID))
 	if err != nil || keyID == "" {
 		return err
 	}
@@ -86,10 +86,17 @@ func (b *BuryMessage) Read(trip *roundtrip.Trip) {
 // pass.
 func OpenLetter(s Sealer, payload []byte, sealedBy string, bound []byte) ([]byte, error) {
 	switch {
-	case s != nil:
-		return s.Open(sealedBy, payload, bound)
-	case sealedBy != "":
+	case sealedBy == "" && s == nil:
+		return payload, nil
+	case sealedBy == "":
+		return s.Open("", payload, bound)
+	case s == nil:
 		return nil, fmt.Errorf("it is sealed with the key %.64q, and there is no Sealer", sealedBy)
 	}
-	return payload, nil
+	joined, err := s.Open(sealedBy, payload, bound)
+	if err != nil {
+		return nil, err
+	}
+	_, payload, err = splitResponse(joined)
+	return payload, err
 }

@@ -1,0 +1,2 @@
+// Package idemamqp is RabbitMQ for outbox and inbox.
+package idemamqp

@@ -1,0 +1,2 @@
+// Package idemwatermill is Watermill for outbox and inbox.
+package idemwatermill
