@@ -14,14 +14,14 @@ func messageMutants() []Mutant {
 			Name: "relay-by-cursor", About: "the relay reads behind the last place that it has met, and never before it",
 			Rules: []rule.Rule{rule.Published, rule.PublishOrder},
 			Edits: []Edit{
-				{"outbox/reach.go", "	return r.floor\n", "	return r.top\n"},
-				{"outbox/reach.go", "return !now.Before(r.wholeDue) }", "return false && !now.Before(r.wholeDue) }"},
+				{"outbox/reach.go", "	for _, g := range r.gaps {\n		read.Lows", "	for _, g := range r.gaps[:0] {\n		read.Lows"},
+				{"outbox/reach.go", "	if !now.Before(r.wholeDue) {\n", "	if !now.Before(r.wholeDue) && r.top == 0 {\n"},
 			},
 		},
 		{
 			Name: "late-behind-the-next", About: "what is committed late is looked for now and then, and what comes after it at once",
 			Rules: []rule.Rule{rule.PublishOrder},
-			Edits: []Edit{{"outbox/reach.go", "	return r.floor\n", "	if now.UnixMilli()%20 < 10 {\n		return r.floor\n	}\n	return r.top\n"}},
+			Edits: []Edit{{"outbox/reach.go", "	for _, g := range r.gaps {\n		read.Lows", "	for _, g := range r.gaps[:len(r.gaps)*int(now.UnixMilli()/10%2)] {\n		read.Lows"}},
 		},
 		{
 			Name: "delete-before-publish", About: "messages are removed from the outbox before the Publisher has them",
@@ -77,7 +77,7 @@ ON CONFLICT (consumer, source, id) DO NOTHING
 		{
 			Name: "payload-not-compared", About: "another payload under a known id is a duplicate",
 			Rules: []rule.Rule{rule.Forged},
-			Edits: []Edit{{"inbox/attempt.go", "	case !k.SameHash:\n", "	case !k.SameHash && k.State == \"\":\n"}},
+			Edits: []Edit{{"inbox/delivery.go", "	case !k.SameHash:\n", "	case !k.SameHash && k.State == \"\":\n"}},
 		},
 		{
 			Name: "dies-at-once", About: "a message is a dead letter when it has failed once",
@@ -87,7 +87,7 @@ ON CONFLICT (consumer, source, id) DO NOTHING
 		{
 			Name: "order-ignored", About: "what comes after a message that has failed is handled before it",
 			Rules: []rule.Rule{rule.EffectOrder},
-			Edits: []Edit{{"inbox/option.go", "func WithOrder() Option { return func(s *settings) { s.ordered = true } }", "func WithOrder() Option { return func(s *settings) { s.ordered = false } }"}},
+			Edits: []Edit{{"inbox/option.go", "		s.ordered = true\n", "		s.ordered = false\n"}},
 		},
 	}
 	for i := range all {
