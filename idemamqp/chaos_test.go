@@ -5,10 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +15,6 @@ import (
 
 	"github.com/idem-go/idem/idemamqp"
 	"github.com/idem-go/idem/inbox"
-	"github.com/idem-go/idem/internal/cutproxy"
 	"github.com/idem-go/idem/internal/ledger"
 	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/outbox"
@@ -50,8 +46,12 @@ func work(ctx context.Context, role string) error {
 		}
 		return ledger.Take(ctx, tx, m.ID, m.Key, m.Payload, 50)
 	}
+	attempts := 10
+	if role == "victim" {
+		attempts = 2
+	}
 	c, err := idemamqp.NewConsumer(pool, "books", broker, queue, handle, idemamqp.ConsumerConfig{
-		Ordered: true, Logger: logger, Options: []inbox.Option{inbox.WithPause(10*time.Millisecond, 50*time.Millisecond), inbox.WithMaxAttempts(10)},
+		Ordered: true, Logger: logger, Options: []inbox.Option{inbox.WithPause(10*time.Millisecond, 50*time.Millisecond), inbox.WithMaxAttempts(attempts)},
 	})
 	if err != nil {
 		return err
@@ -64,131 +64,65 @@ func work(ctx context.Context, role string) error {
 	return outbox.NewRelay(pool, publisher, outbox.RelayConfig{Logger: logger, MinPause: 20 * time.Millisecond, MaxPause: time.Second}).Run(ctx)
 }
 
+func TestMessageThatKillsItsProcessIsADeadLetterAndTheOthersHaveTheirEffect(t *testing.T) {
+	t.Parallel()
+	n, dsn := rabbit(t), pgtest.DSN(t)
+	pool := pgtest.Open(t, dsn)
+	if _, err := pool.Exec(t.Context(), effects); err != nil {
+		t.Fatal(err)
+	}
+	q := queue(t, n, nil)
+	publish(t, n, message(q, "a", "before"), message(q, "b", "deadly"), message(q, "c", "behind"))
+	deaths := 0
+	for ended := false; !ended; {
+		p, err := ledger.Start("victim", t.Output(), databaseOf+"="+dsn, brokerOf+"="+n.url(), queueOf+"="+q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Kill)
+		eventually(t, "it to be killed, or not any more", func() bool {
+			select {
+			case <-p.Done():
+				deaths++
+				return true
+			default:
+				ended = count(t, pool, `SELECT count(*) FROM effects`) == 2
+				return ended
+			}
+		})
+	}
+	eventually(t, "a dead letter", func() bool {
+		return count(t, pool, `SELECT count(*) FROM idem.dead_letters WHERE payload = 'deadly' AND class = 'killed'`) == 1
+	})
+	wantEffects(t, pool, "before", "behind")
+	if deaths < 2 || deaths > 5 {
+		t.Errorf("%d processes were killed", deaths)
+	}
+}
+
 // Not parallel: it restarts the broker that all tests share.
 func TestChaosLosesDoublesAndReordersNothing(t *testing.T) {
 	n := rabbit(t)
-	q := queue(t, n, amqp.Table{"x-single-active-consumer": true})
+	q, ch := queue(t, n, amqp.Table{"x-single-active-consumer": true}), (*amqp.Channel)(nil)
 	dsn := pgtest.DSN(t)
-	pool := pgtest.Open(t, dsn)
-	if err := ledger.Create(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
-	database, address := proxied(t, dsn)
-	broker, err := cutproxy.New(fmt.Sprintf("127.0.0.1:%d", n.port))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(broker.Close)
-	env := []string{databaseOf + "=" + address, brokerOf + "=" + n.at(broker.Addr()), queueOf + "=" + q}
-	relays, consumers := newTeam(t, "relay", env), newTeam(t, "consumer", env)
-
-	began := time.Now()
-	var seen atomic.Int64
-	ctx, calm := context.WithCancel(t.Context())
-	var writing sync.WaitGroup
-	writer := &ledger.Writer{Pool: pool, Topic: q, Messages: *messages, Keys: 50, Poison: 200, Pause: 20 * time.Millisecond}
-	writing.Go(func() {
-		if err := writer.Run(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-	restarts := 0
-	writing.Go(func() { // at even distances, so that there is one in the shortest run
-		for of := 1 + *messages/20_000; restarts < of; restarts++ {
-			eventually(t, "messages", func() bool { return writer.Said() > (2*restarts+1)**messages/(2*of) })
+	database, address := ledger.Behind(t, dsn)
+	broker := ledger.Front(t, fmt.Sprintf("127.0.0.1:%d", n.port))
+	chaos := ledger.Chaos{
+		Messages: *messages, Topic: q, Pool: pgtest.Open(t, dsn), Database: database, Broker: broker,
+		Env: []string{databaseOf + "=" + address, brokerOf + "=" + n.at(broker.Addr()), queueOf + "=" + q},
+		Restart: func() error {
 			n.kill()
-			if err := n.start(t.Context()); err != nil {
-				t.Error(err)
-				return
+			return n.start(t.Context())
+		},
+		Idle: func() (bool, error) {
+			if ch == nil {
+				ch = channel(t, n)
 			}
-		}
-	})
-	told := make(chan string)
-	go func() {
-		effects := func() int { return int(seen.Load()) }
-		times, err := ledger.Storm(ctx, effects,
-			ledger.Fault{Name: "a relay killed", Every: often(7), Do: relays.KillOne},
-			ledger.Fault{Name: "a consumer killed", Every: often(9), Do: consumers.KillOne},
-			ledger.Fault{Name: "the broker cut off", Every: often(12), Do: func() error { broker.Cut(); return nil }},
-			ledger.Fault{Name: "acknowledgements lost", Every: often(10), Do: func() error {
-				broker.Deafen(true)
-				time.Sleep(50 * time.Millisecond)
-				broker.Deafen(false)
-				return nil
-			}},
-			ledger.Fault{Name: "the database cut off", Every: often(12), Do: func() error { database.Cut(); return nil }},
-		)
-		if err != nil {
-			t.Error(err)
-		}
-		told <- times
-	}()
-	patience(t, "most messages to have their effect", func() bool {
-		seen.Store(int64(count(t, pool, `SELECT count(*) FROM effects`)))
-		return int(seen.Load()) > *messages*9/10
-	})
-	writing.Wait()
-	calm()
-	times := <-told
-	var report ledger.Report
-	patience(t, "all messages to have their effect", func() bool {
-		if report, err = ledger.Read(t.Context(), pool); err != nil {
-			t.Fatal(err)
-		}
-		return report.Settled()
-	})
-	ch := channel(t, n)
-	patience(t, "the queue to be empty", func() bool {
-		state, err := ch.QueueDeclarePassive(q, true, false, false, false, nil)
-		return err == nil && state.Messages == 0
-	})
-	if report, err = ledger.Read(t.Context(), pool); err != nil {
-		t.Fatal(err)
+			state, err := ch.QueueDeclarePassive(q, true, false, false, false, nil)
+			return state.Messages == 0, err
+		},
 	}
-	t.Logf("%+v in %v, with %d × the broker killed, %s", report, time.Since(began).Round(time.Second), restarts, times)
-	if err := report.Broken(); err != nil {
+	if err := chaos.Run(t).Broken(); err != nil {
 		t.Error(err)
-	}
-}
-
-// newTeam is two processes that do the same.
-func newTeam(t *testing.T, role string, env []string) *ledger.Team {
-	t.Helper()
-	team, err := ledger.NewTeam(2, role, t.Output(), env...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(team.Close)
-	return team
-}
-
-// often is how much progress there is between two faults that a short run has so many of. A long one has more, further apart.
-func often(times int) int { return *messages / (times * (1 + *messages/20_000)) }
-
-// proxied returns the address of a database behind a proxy.
-func proxied(t *testing.T, dsn string) (*cutproxy.Proxy, string) {
-	t.Helper()
-	u, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy, err := cutproxy.New(u.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(proxy.Close)
-	u.Host = proxy.Addr()
-	return proxy, u.String()
-}
-
-// patience is eventually for what takes as long as there are messages.
-func patience(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	last := time.Now().Add(3*time.Minute + time.Duration(*messages)*10*time.Millisecond)
-	for !is() {
-		if time.Now().After(last) {
-			t.Fatalf("waited in vain for: %s", what)
-		}
-		time.Sleep(50 * time.Millisecond)
 	}
 }

@@ -47,5 +47,8 @@ func Start(name string, log io.Writer, env ...string) (*Process, error) {
 	return &Process{c}, nil
 }
 
+// Done is closed when it has ended.
+func (p *Process) Done() <-chan struct{} { return p.child.Done() }
+
 // Kill ends it at once.
 func (p *Process) Kill() { p.child.Kill() }
