@@ -84,6 +84,27 @@ func TestMessageOvertakesNoneThatIsNotDue(t *testing.T) {
 	b.wantEntries()
 }
 
+// What was announced, and then had to wait, is on record as well.
+func TestRedeliveredMessagesOfAKeyNeverWaitForOneAnotherInACircle(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	ms := keyed("a9", "a5", "a7", "a1")
+	for i := range ms {
+		ms[i].Deliveries = 2
+	}
+	b.wantStates("DRRR", b.batch(ms, b.poisoned("a5"), ordered...))
+	b.due()
+	b.wantStates("dRRR", b.batch(ms, b.poisoned("a5"), ordered...))
+	b.due()
+	for _, m := range ms[2:] { // which do not come before the one that has failed
+		b.wantStates("R", b.batch([]inbox.Message{m}, b.enter, ordered...))
+	}
+	b.wantStates("dD", b.batch(ms[:2], b.enter, ordered...))
+	b.wantStates("R", b.batch(ms[3:], b.enter, ordered...))
+	b.wantStates("dDD", b.batch(ms[1:], b.enter, ordered...))
+	b.wantEntries("a9", "a5", "a7", "a1")
+}
+
 func TestDeadLetterHoldsNobodyBack(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)

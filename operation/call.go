@@ -15,7 +15,8 @@ type CallOption func(*callOptions)
 
 type callOptions struct{ attempts int }
 
-// Attempts bounds how often a Call is tried. Then the operation is parked. The default is no bound.
+// Attempts bounds how often a Call is tried. Then the operation is parked, unless the call is Asked and the other side says that it has
+// not happened, and can not any more: then the last error goes to the function, as one that is Final. The default is no bound.
 func Attempts(n int) CallOption { return func(o *callOptions) { o.attempts = n } }
 
 // Call is a step outside of Postgres. It is made in no transaction and holds no connection, and never before all that came

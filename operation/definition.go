@@ -39,8 +39,8 @@ func WithCodec(codec Codec) Option {
 	}
 }
 
-// WithDeadline sets for how long after its beginning an operation tries its calls again. Then it is parked at the next one that
-// does not succeed. The default is no limit.
+// WithDeadline sets for how long after its beginning an operation tries its calls again. What becomes of the next one that does not
+// succeed is what Attempts says. The default is no limit.
 func WithDeadline(d time.Duration) Option {
 	return func(def *definition) {
 		if d <= 0 {

@@ -56,14 +56,20 @@
 // # Who goes on
 //
 // A call with the same key does, and a [Worker] does: run one in every process. No Worker is needed for what is promised here,
-// only for operations whose caller never comes back, that were started by Start, or that sleep. An operation that is taken up 20
+// only for operations whose caller never comes back, that were started by Start, or that sleep. Another engine than a Worker, such as
+// a job queue, asks [Due], and goes on by Resume. An operation that is taken up 20
 // times without getting on is parked, because it may be one that kills its process.
 //
 // # What is parked
 //
 // A parked operation waits for a person: [Show] tells where and why, [Resolve] says what became of its call, [Retry] lets it go
-// on, and [Cancel] has it undone. Until then its key is taken, and a call with it is [ErrParked]. The reason is stored as plain text,
-// and may hold the text of an error.
+// on, and [Cancel] has it undone. Until then its key is taken, and a call with it is [ErrParked]. The reason is stored as plain text. It
+// names steps, and may quote the beginning of an error; where a Sealer is set, only the types of that error.
+//
+// A call that fails for too long parks, too, rather than to hand its error to the function, because nobody knows whether it has happened: any
+// error that is not [Final] may be an answer that was lost. A function that went another way might pay twice, and one that rejected would undo
+// what it does not know. Only where the other side says that the call has not happened, and can not any more, which takes [Asked], does the error
+// go to the function, as one that is Final.
 //
 // # Changed code
 //

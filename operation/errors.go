@@ -63,7 +63,7 @@ func Final(err error) error {
 
 // Unknown returns an error that says that nobody knows whether a Call has happened: its answer was lost. What becomes of that
 // is up to the safety of the Call. An error that is neither Final nor Unknown is treated alike: it says that there was no
-// answer, and does not say why.
+// answer, and does not say why. To take it for a call that has not happened would be to guess.
 func Unknown(err error) error {
 	if err == nil {
 		return nil

@@ -98,7 +98,8 @@ RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.k
 -- TakeOperations takes up what is due of these names, and what was sent the signal that it awaits: the longest due first. running
 -- lists the operations that this process works on: one that has its number and is not among them was lost by it, and counts as
 -- nobody's, unless it is so young that it may have come on the list after this was sent. The clock is read once, so that an index
--- is asked for what is due, and what sleeps is not looked at.
+-- is asked for what is due, and what sleeps is not looked at. The lists are queries, which are made an array or a hash table once:
+-- one that is cast in the condition would be parsed again for every row.
 WITH present AS (
     SELECT l.objid::pg_catalog.int8::pg_catalog.int4 AS instance FROM pg_catalog.pg_locks l
     WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
@@ -111,8 +112,8 @@ WITH present AS (
     SELECT c.id, c.wake_at AS ready FROM idem.operations c
     WHERE c.state OPERATOR(pg_catalog.=) 'running'
       AND c.wake_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp())
-      AND c.name OPERATOR(pg_catalog.=) ANY ((@names::pg_catalog.text)::pg_catalog.text[])
-      AND c.id OPERATOR(pg_catalog.<>) ALL ((@running::pg_catalog.text)::pg_catalog.uuid[])
+      AND c.name OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest((@names::pg_catalog.text)::pg_catalog.text[])))
+      AND NOT c.id OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest((@running::pg_catalog.text)::pg_catalog.uuid[]))
       AND (c.owner IS NULL
            OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
               AND c.wake_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '10 seconds'::pg_catalog.interval)
@@ -132,8 +133,8 @@ WITH present AS (
     WHERE c.id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT w.operation_id FROM idem.signals w WHERE NOT w.taken))
       AND c.state OPERATOR(pg_catalog.=) 'running'
       AND c.wake_at OPERATOR(pg_catalog.>) (SELECT pg_catalog.clock_timestamp())
-      AND c.name OPERATOR(pg_catalog.=) ANY ((@names::pg_catalog.text)::pg_catalog.text[])
-      AND c.id OPERATOR(pg_catalog.<>) ALL ((@running::pg_catalog.text)::pg_catalog.uuid[])
+      AND c.name OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest((@names::pg_catalog.text)::pg_catalog.text[])))
+      AND NOT c.id OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest((@running::pg_catalog.text)::pg_catalog.uuid[]))
       AND (c.owner IS NULL
            OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
               AND c.wake_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '10 seconds'::pg_catalog.interval)
@@ -170,8 +171,8 @@ WITH present AS (
     SELECT c.id, c.name, c.epoch, c.wake_at AS ready FROM idem.operations c
     WHERE c.state OPERATOR(pg_catalog.=) 'running'
       AND c.wake_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp())
-      AND c.name OPERATOR(pg_catalog.=) ANY ((@names::pg_catalog.text)::pg_catalog.text[])
-      AND (c.id::pg_catalog.text OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) c.epoch::pg_catalog.text) OPERATOR(pg_catalog.<>) ALL ((@but::pg_catalog.text)::pg_catalog.text[])
+      AND c.name OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest((@names::pg_catalog.text)::pg_catalog.text[])))
+      AND NOT (c.id::pg_catalog.text OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) c.epoch::pg_catalog.text) OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest((@but::pg_catalog.text)::pg_catalog.text[]))
       AND (c.owner IS NULL OR c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present)))
     ORDER BY c.wake_at
     LIMIT @room::pg_catalog.int4
@@ -186,8 +187,8 @@ WITH present AS (
     WHERE c.id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT w.operation_id FROM idem.signals w WHERE NOT w.taken))
       AND c.state OPERATOR(pg_catalog.=) 'running'
       AND c.wake_at OPERATOR(pg_catalog.>) (SELECT pg_catalog.clock_timestamp())
-      AND c.name OPERATOR(pg_catalog.=) ANY ((@names::pg_catalog.text)::pg_catalog.text[])
-      AND (c.id::pg_catalog.text OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) c.epoch::pg_catalog.text) OPERATOR(pg_catalog.<>) ALL ((@but::pg_catalog.text)::pg_catalog.text[])
+      AND c.name OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest((@names::pg_catalog.text)::pg_catalog.text[])))
+      AND NOT (c.id::pg_catalog.text OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) c.epoch::pg_catalog.text) OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest((@but::pg_catalog.text)::pg_catalog.text[]))
       AND (c.owner IS NULL OR c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present)))
     ORDER BY awaited.sent_at
     LIMIT @room::pg_catalog.int4
@@ -250,7 +251,7 @@ RETURNING seq, step, undoing;
 UPDATE idem.operations
 SET owner = NULL
 WHERE state OPERATOR(pg_catalog.=) 'running' AND owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
-  AND id OPERATOR(pg_catalog.<>) ALL ((@running::pg_catalog.text)::pg_catalog.uuid[])
+  AND NOT id OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest((@running::pg_catalog.text)::pg_catalog.uuid[]))
   AND wake_at OPERATOR(pg_catalog.<) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '10 seconds'::pg_catalog.interval);
 
 -- name: SendSignal :one

@@ -34,10 +34,10 @@ func refuseNotPublic(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// isPublic reports whether an address is one that everybody can reach.
+// isPublic reports whether an address is one that everybody can reach. One with a zone is in no network.
 func isPublic(address netip.Addr) bool {
 	address = address.Unmap()
-	if address.Is6() && !global.Contains(address) || address.Zone() != "" {
+	if address.Is6() && !global.Contains(address) {
 		return false
 	}
 	for _, network := range notPublic {

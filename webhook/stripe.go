@@ -46,18 +46,20 @@ func (s *stripe) Verify(r *http.Request, body []byte) (Event, error) {
 
 // parseStripe reads "t=1492774577,v1=5257a8…,v1=…,v0=…". Versions that are unknown do not count.
 func parseStripe(value string) (digits string, signatures [][]byte, err error) {
+	times := 0
 	for item := range strings.SplitSeq(value, ",") {
-		switch name, text, _ := strings.Cut(item, "="); name {
-		case "t":
-			if digits != "" {
-				return "", nil, fmt.Errorf("%w: there are several times", ErrSignature)
-			}
+		if text, ok := strings.CutPrefix(item, "t="); ok {
 			digits = text
-		case "v1":
+			times++
+		}
+		if text, ok := strings.CutPrefix(item, "v1="); ok {
 			if signature, err := hex.DecodeString(text); err == nil {
 				signatures = append(signatures, signature)
 			}
 		}
+	}
+	if times > 1 {
+		return "", nil, fmt.Errorf("%w: there are %d times", ErrSignature, times)
 	}
 	return digits, signatures, nil
 }

@@ -204,6 +204,7 @@ func TestHeaderThatIsAlteredIsRefused(t *testing.T) {
 		"stripe: no field":              {"Stripe", without("Stripe-Signature")},
 		"stripe: two fields":            {"Stripe", add("Stripe-Signature", good(stripeDelivery, "Stripe-Signature"))},
 		"stripe: two times":             {"Stripe", set("Stripe-Signature", "t=1492774577,"+good(stripeDelivery, "Stripe-Signature"))},
+		"stripe: no time and another":   {"Stripe", set("Stripe-Signature", "t=,"+good(stripeDelivery, "Stripe-Signature"))},
 		"stripe: no time":               {"Stripe", set("Stripe-Signature", strings.TrimPrefix(good(stripeDelivery, "Stripe-Signature"), "t=1492774577,"))},
 		"stripe: a later time":          {"Stripe", set("Stripe-Signature", strings.Replace(good(stripeDelivery, "Stripe-Signature"), "577", "578", 1))},
 		"stripe: version 0 alone":       {"Stripe", set("Stripe-Signature", strings.ReplaceAll(good(stripeDelivery, "Stripe-Signature"), "v1=", "v0="))},

@@ -21,16 +21,24 @@ func (r *results) String() string {
 	if bars := r.bars(); len(bars) > 0 {
 		say("%s", table(3, []string{"bar", "measured", "verdict"}, barRows(bars)))
 	}
-	say("Latency of one client, p50 as a multiple of that of plain transactions in the same round (least to greatest of %d rounds), then p50 and p99 of all rounds:\n", planOf(r.options.quick).rounds)
-	say("%s", r.cellTable(func(c *cell) bool { return c.setting.clients == 1 }, latencyOf))
-	say("Throughput, as a multiple of that of plain transactions in the same round, and operations per second:\n")
-	say("%s", r.cellTable(func(c *cell) bool { return c.setting.clients > 1 }, throughputOf))
-	say("One operation, apart from time. Commits are those that are in the log, transactions are those of `pg_stat_database`, which has those that only read as well;\nwhat a contestant does beside while it is at work, above all polling, is among it:\n")
-	say("%s", r.costTable())
 	p := planOf(r.options.quick)
-	say("%d processes with %d operations under way, all in their call, one killed by `kill -9`. From the kill until the bank is called again for each operation of the one that is dead.\n"+
-		"Who needs a timeout for that has it set to %v, as if no call took longer:\n", p.workers, p.workers*p.each, p.patience)
-	say("%s", r.killTable())
+	if len(r.Cells) > 0 {
+		say("Latency of one client: the p50 as a multiple of that of plain transactions in the same round (median, least and greatest of %d rounds), then p50 and p99 of all rounds.\n", p.rounds)
+		say("%s", r.cellTable(func(c *cell) bool { return c.setting.clients == 1 }, latencyOf))
+		say("Throughput, as a multiple of that of plain transactions in the same round, and in operations per second:\n")
+		say("%s", r.cellTable(func(c *cell) bool { return c.setting.clients > 1 }, throughputOf))
+	}
+	if len(r.Costs) > 0 {
+		say("One operation of a single client, apart from time. Commits are those that are in the log; transactions are those of `pg_stat_database`, which counts\nthose that only read as well. What a contestant does beside while it is at work, above all polling, is among it.\n")
+		say("%s", r.costTable())
+	}
+	if len(r.Kills) > 0 {
+		say("%d processes with %d operations under way, all of them in their call, one killed by `kill -9`: how long after the kill the bank is called again for each\noperation of the one that is dead. The bank answers those of the others within %v.\n", p.workers, p.workers*p.each, p.slow())
+		say("%s", r.killTable())
+		say("Who needs a timeout to see that a process is dead has it set to %v here, as if no call took longer; by default it is as the table says. The process of DBOS\n"+
+			"is started again at once, as by a supervisor that needs no time to notice; nobody goes on otherwise, short of its Conductor. The last column is how many\n"+
+			"orders were asked for more than once, which a bank without keys would have charged as often.\n", p.patience)
+	}
 	if len(r.contestants) > 0 {
 		say("How each was set up; what is not said is as by default:\n")
 		for _, c := range r.contestants {
@@ -109,7 +117,7 @@ func (r *results) killTable() string {
 		}
 		rows = append(rows, []string{name, k.contestant.Resumes, fmt.Sprintf("%d of %d", len(k.after), k.victims), p50, p99, ended, twice, withoutKeys})
 	}
-	return table(2, []string{"", "who goes on, by default", "went on", "p50", "p99", "confirmed", "orders charged twice", "at a bank without keys"}, rows)
+	return table(2, []string{"", "who goes on, by default", "went on", "p50", "p99", "confirmed", "charged twice", "asked for twice"}, rows)
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }

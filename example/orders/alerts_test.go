@@ -22,6 +22,7 @@ import (
 	"github.com/idem-go/idem/idemotel"
 	"github.com/idem-go/idem/internal/pgproxy"
 	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/outbox"
 	"github.com/idem-go/idem/purge"
 )
 
@@ -141,9 +142,11 @@ func newUnruly(t *testing.T, every time.Duration) *unruly {
 	ctx, stop := context.WithCancel(context.Background())
 	var purging sync.WaitGroup
 	purging.Go(func() { purge.Run(ctx, pool, purge.Options{}) })
+	relay := outbox.NewRelay(s.admin, outbox.PublisherFunc(func(context.Context, []outbox.Message) error { return nil }), outbox.RelayConfig{})
+	purging.Go(func() { relay.Run(ctx) })
 	t.Cleanup(func() { stop(); purging.Wait() })
 	credentials := demoCredentials()
-	service, err := newService(pool, credentials, newPayments(openBank(t).url), metrics)
+	service, err := newService(pool, credentials, newPayments(openBank(t).url), webhookSecret, metrics)
 	if err != nil {
 		t.Fatal(err)
 	}

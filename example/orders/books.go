@@ -26,7 +26,8 @@ type bookedOrder struct {
 	SKU         string `json:"sku"`
 	Quantity    int32  `json:"quantity"`
 	AmountCents int64  `json:"amount_cents"`
-	Xmin        string `json:"xmin"` // the transaction that wrote the row
+	Shipped     string `json:"shipped"` // in which parcel, once fulfilment has told
+	Xmin        string `json:"xmin"`    // the transaction that wrote the row
 }
 
 type bookedRecord struct {
@@ -39,7 +40,8 @@ type bookedRecord struct {
 // entriesSQL reads orders and records in one snapshot. What joins them is the ledger.
 const entriesSQL = `
 SELECT CASE WHEN o.id IS NOT NULL THEN json_build_object(
-           'id', o.id, 'sku', o.sku, 'quantity', o.quantity, 'amount_cents', o.amount_cents, 'xmin', o.xmin::text) END,
+           'id', o.id, 'sku', o.sku, 'quantity', o.quantity, 'amount_cents', o.amount_cents,
+           'shipped', (SELECT coalesce(string_agg(parcel, ', '), '') FROM shipped WHERE order_id = o.id), 'xmin', o.xmin::text) END,
        CASE WHEN r.key IS NOT NULL THEN json_build_object(
            'key', CASE WHEN length(r.key) < 16 THEN '…' ELSE left(r.key, 4) || '…' END,
            'state', r.state, 'status', r.status, 'xmin', r.xmin::text) END

@@ -7,17 +7,21 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/outbox"
 )
 
-// breakage is a way to get retries wrong. It changes what the real service is asked, or what it asks the bank, or its tables.
+// breakage is a way to get retries wrong. It changes what the real service is asked, or what it tells others, or its tables.
 type breakage struct {
 	make     func(context.Context, *pgxpool.Pool, http.Handler) (http.Handler, error)
 	payments http.RoundTripper // between service and bank
-	shows    []string          // acts of the demo in which it has to
+	publish  func(outbox.Publisher) outbox.Publisher
+	shows    []string // acts of the demo in which it has to
 }
 
 var breakages = map[string]breakage{
@@ -32,8 +36,10 @@ var breakages = map[string]breakage{
 	"the entry is booked afterwards":    {make: lateLedger, shows: []string{"50 duplicates", "an answer lost"}},
 	"a new key for each call to the bank": {payments: newBankKeys{}, shows: []string{
 		"the bank charges", "kill -9 in the charge", "kill -9 of the bank"}},
-	"the stock is not given back":          {make: keptStock, shows: []string{"the card is declined"}},
-	"a bank without an answer has said no": {payments: hastyNo{}, shows: []string{"the bank charges", "kill -9 of the bank"}},
+	"a new id whenever a message is published": {publish: newIDs, shows: []string{"relay that has published"}},
+	"messages have lost their key":             {publish: noKeys, shows: []string{"fits into no parcel"}},
+	"the stock is not given back":              {make: keptStock, shows: []string{"the card is declined"}},
+	"a bank without an answer has said no":     {payments: hastyNo{}, shows: []string{"the bank charges", "kill -9 of the bank"}},
 }
 
 func renewKey(r *http.Request) { r.Header.Set("Idempotency-Key", rand.Text()) }
@@ -159,4 +165,23 @@ func keptStock(ctx context.Context, pool *pgxpool.Pool, next http.Handler) (http
 		CREATE OR REPLACE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
 		CREATE OR REPLACE TRIGGER keep BEFORE UPDATE ON stock FOR EACH ROW WHEN (NEW.quantity > OLD.quantity) EXECUTE FUNCTION keep()`)
 	return next, err
+}
+
+func newIDs(next outbox.Publisher) outbox.Publisher {
+	return changed(next, func(m *outbox.Message) { m.ID = outbox.NewID() })
+}
+
+// noKeys has no order.
+func noKeys(next outbox.Publisher) outbox.Publisher {
+	return changed(next, func(m *outbox.Message) { m.Key = "" })
+}
+
+func changed(next outbox.Publisher, change func(*outbox.Message)) outbox.Publisher {
+	return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+		messages = slices.Clone(messages)
+		for i := range messages {
+			change(&messages[i])
+		}
+		return next.Publish(ctx, messages)
+	})
 }

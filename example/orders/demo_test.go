@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,16 +18,17 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/example/orders/broker"
 	"github.com/idem-go/idem/example/orders/demo"
+	"github.com/idem-go/idem/idemnats"
 	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/outbox"
 )
 
 func TestDemoHolds(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	err := demo.Run(t.Context(), demo.Config{
-		Service: []string{testBinary(t), "service"}, Bank: []string{testBinary(t), "bank"}, DatabaseURL: pgtest.EmptyDSN(t), Out: &out,
-	})
+	err := demo.Run(t.Context(), demoOf(t, &out, testBinary(t)))
 	if err != nil || !strings.HasSuffix(out.String(), "\nevery promise held\n") {
 		t.Fatalf("%v\n%s", err, &out)
 	}
@@ -41,10 +44,15 @@ func TestDemoSeesBrokenPromises(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			err := demo.Run(t.Context(), demo.Config{
-				Service: []string{testBinary(t), "broken-service", name}, Bank: []string{testBinary(t), "bank"},
-				DatabaseURL: pgtest.DSN(t), Out: &out,
-			})
+			config := demoOf(t, &out, testBinary(t))
+			whole := config.Command
+			config.Command = func(part string) []string {
+				if part == "service" {
+					return []string{testBinary(t), "broken-service", name}
+				}
+				return whole(part)
+			}
+			err := demo.Run(t.Context(), config)
 			if !errors.Is(err, demo.ErrBroken) || strings.Contains(out.String(), "every promise held") {
 				t.Fatalf("%v\n%s", err, &out)
 			}
@@ -69,22 +77,29 @@ func TestInterruptedDemoLeavesNoProcess(t *testing.T) {
 		}
 		return len(line), nil
 	})
-	err := demo.Run(ctx, demo.Config{
-		Service: []string{testBinary(t), "noted", pids, "service"}, Bank: []string{testBinary(t), "noted", pids, "bank"},
-		DatabaseURL: pgtest.DSN(t), Out: out,
-	})
+	err := demo.Run(ctx, demoOf(t, out, testBinary(t), "noted", pids))
 	if !errors.Is(err, interrupted) {
 		t.Errorf("ended with %v, want %v", err, interrupted)
 	}
 	files, _ := filepath.Glob(filepath.Join(pids, "*"))
-	if len(files) < 3 {
-		t.Fatalf("%d processes were started, want 3 at least", len(files))
+	if len(files) < 5 {
+		t.Fatalf("%d processes were started, want 5 at least", len(files))
 	}
 	for _, file := range files {
 		pid, _ := strconv.Atoi(filepath.Base(file))
 		if process, err := os.FindProcess(pid); err == nil && process.Signal(syscall.Signal(0)) == nil {
 			t.Errorf("process %d is still there", pid)
 		}
+	}
+}
+
+// demoOf is a demo whose parts are started by a command to which their name is added.
+func demoOf(t *testing.T, out io.Writer, command ...string) demo.Config {
+	t.Helper()
+	return demo.Config{
+		Command:     func(part string) []string { return append(slices.Clone(command), part) },
+		DatabaseURL: pgtest.EmptyDSN(t), FulfilmentDatabaseURL: pgtest.EmptyDSN(t), WebhookSecret: webhookSecret,
+		Out: out,
 	}
 }
 
@@ -139,16 +154,25 @@ func serveBreakage(ctx context.Context, pool *pgxpool.Pool, b breakage) error {
 	if b.payments != nil {
 		payments.http.Transport = b.payments
 	}
-	service, err := newService(pool, demoCredentials(), payments, metrics)
+	service, err := newService(pool, demoCredentials(), payments, os.Getenv("WEBHOOK_SECRET"), metrics)
 	if err != nil {
 		return err
 	}
-	defer service.startWorking(ctx)()
+	js, err := broker.Connect(os.Getenv("BROKER_URL"))
+	if err != nil {
+		return err
+	}
+	defer js.Conn().Close()
+	publisher := outbox.Publisher(idemnats.NewPublisher(js, idemnats.PublisherConfig{}))
+	if b.publish != nil {
+		publisher = b.publish(publisher)
+	}
+	defer service.startWorking(ctx, publisher)()
 	handler := http.Handler(service)
 	if b.make != nil {
 		if handler, err = b.make(ctx, pool, service); err != nil {
 			return err
 		}
 	}
-	return listenAndServe(ctx, "127.0.0.1:0", handler, os.Stdout, "")
+	return listenAndServe(ctx, os.Args[len(os.Args)-1], handler, os.Stdout, "") // the address comes last
 }

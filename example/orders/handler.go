@@ -31,7 +31,7 @@ type service struct {
 	underWay    *idemhttp.OperationHandler // the checkouts of this process
 }
 
-func newService(pool *pgxpool.Pool, credentials credentials, payments *payments, metrics *metrics) (*service, error) {
+func newService(pool *pgxpool.Pool, credentials credentials, payments *payments, webhookSecret string, metrics *metrics) (*service, error) {
 	s := &service{pool: pool, credentials: credentials, checkouts: newCheckouts(payments)}
 	config := func(name string) idemhttp.Config {
 		return idemhttp.Config{
@@ -56,6 +56,10 @@ func newService(pool *pgxpool.Pool, credentials credentials, payments *payments,
 	if err != nil {
 		return nil, err
 	}
+	shipped, err := newShipped(pool, webhookSecret)
+	if err != nil {
+		return nil, err
+	}
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders", orders.Handle(s.create))
 	mux.Handle("GET /orders/status", orders.Status())
@@ -63,6 +67,7 @@ func newService(pool *pgxpool.Pool, credentials credentials, payments *payments,
 	mux.HandleFunc("GET /orders/{id}", s.get)
 	mux.Handle("POST /checkouts", s.underWay)
 	mux.Handle("GET /checkouts/{id}", s.underWay.Status())
+	mux.Handle("POST /webhooks/fulfilment", shipped)
 	mux.Handle("GET /metrics", metrics.handler)
 	s.Handler = inTime(mux)
 	return s, nil

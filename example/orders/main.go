@@ -1,16 +1,23 @@
 // Command orders is a small shop whose writes are safe to retry, and the demonstration that they are.
 //
-//	orders serve      a shop to try by hand, with a page, on 127.0.0.1:8080 unless -listen or ORDERS_LISTEN says otherwise
-//	orders demo       two instances of the service and a bank, a storm of retries and crashes, and the books afterwards
-//	orders service    one process of the service, which the other two start
-//	orders bank       its bank, likewise
+//	orders serve         a shop to try by hand, with a page, on 127.0.0.1:8080 unless -listen or ORDERS_LISTEN says otherwise
+//	orders demo          two instances of the service and all that they need, a storm of retries and crashes, and the books afterwards
 //
-// All but the bank take the address of a Postgres from DATABASE_URL; `make serve` and `make demo` bring one.
+// Both take the address of a Postgres from DATABASE_URL, make a database beside it for fulfilment, and start these, each of which is a
+// process of its own; `make serve` and `make demo` bring the Postgres, too.
+//
+//	orders service       the service
+//	orders bank          its bank, with a ledger in a file
+//	orders broker        a NATS server
+//	orders fulfilment    ships what was ordered
 //
 // An order on account takes something from the stock and books an amount: one transaction. An order that is paid by card calls a
-// bank in between, which no transaction of ours can roll back: an operation of three steps. A client that gets no answer cannot know
-// whether that has happened, and asks again. With an Idempotency-Key it may: however often and wherever it asks, and whatever
-// dies meanwhile, there is one order, one entry in the ledger, one charge and one answer.
+// bank in between, which no transaction of ours can roll back: an operation of three steps. Either way the transaction that writes
+// the order adds a message to the outbox, which leaves over the broker; fulfilment ships, and tells the shop by a webhook.
+//
+// A client that gets no answer cannot know whether its order was placed, and asks again. With an Idempotency-Key it may: however often
+// and wherever it asks, and whatever dies meanwhile, there is one order, one entry in the ledger, one charge, one shipment and one
+// answer.
 //
 // Read it in this order:
 //
@@ -18,21 +25,26 @@
 //	orders.go      what an order does to the tables, on the transaction that it is given
 //	checkout.go    the three steps of an order that is paid by card, and what gives the stock back
 //	payment.go     the call to the bank, and what each of its answers means
-//	service.go     what a process of the service runs besides: the Worker that goes on with what others have left
+//	shipping.go    what fulfilment is told by the outbox, and what it tells by its webhook
+//	service.go     what a process of the service runs besides: it goes on with what others have left, and relays the outbox
 //	migrate.go     two sets of migrations, ours and idem's, side by side
 //	neworder.go, tenant.go, problem.go, answer.go
 //	               what any service needs besides
 //	metrics.go     what is told to Prometheus, at GET /metrics
-//	bank/          the bank: a ledger in a file, and cards that make it misbehave
+//	fulfilment/    the other service: it consumes each order once, and answers through an outbox of its own
+//	event/         what the two tell each other
+//	bank/          the bank: a ledger, and cards that make it misbehave
+//	broker/        the broker, and how one connects to it
 //	demo/          what goes wrong in real life, done on purpose and from outside, to clients of idemclient
-//	serve.go       the shop to try by hand: bank and service, restarted when they die, behind the page
+//	serve.go       the shop to try by hand: all of these, restarted when they die, behind the page
 //	page.go, page/ the page, on which to do by hand what the demo does
 //	books.go       what it shows of the database
 //	mishap.go      what it can ask to go wrong: around the service, which has no hook for it
+//	commands.go, database.go, process/
+//	               how the parts are started, and find each other
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -41,15 +53,17 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"github.com/idem-go/idem/example/orders/bank"
-	"github.com/idem-go/idem/example/orders/demo"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-const usage = "usage: orders serve [-listen address] [-slow duration] | orders demo | orders service [-listen address] | " +
-	"orders bank -ledger file [-listen address] [-slow duration]"
+const usage = `usage: orders serve [-listen address] [-slow duration]
+       orders demo
+and, which these two start:
+       orders service [-listen address]
+       orders bank -ledger file [-listen address] [-slow duration]
+       orders broker -store directory [-listen address]
+       orders fulfilment [-listen address]`
 
 // run returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
@@ -66,6 +80,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 			err = serviceCommand(ctx, args[1:], stdout, stderr)
 		case "bank":
 			err = bankCommand(ctx, args[1:], stdout, stderr)
+		case "broker":
+			err = brokerCommand(ctx, args[1:], stdout, stderr)
+		case "fulfilment":
+			err = fulfilmentCommand(ctx, args[1:], stdout, stderr)
 		}
 	}
 	switch {
@@ -80,95 +98,3 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 var errUsage = errors.New("usage")
-
-// parse reads flags, and nothing else is allowed.
-func parse(flags *flag.FlagSet, args []string, stderr io.Writer) error {
-	flags.SetOutput(stderr)
-	if err := flags.Parse(args); err != nil {
-		return errors.Join(errUsage, err)
-	}
-	if flags.NArg() > 0 {
-		return errUsage
-	}
-	return nil
-}
-
-const anyPort = "127.0.0.1:0"
-
-func serveCommand(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("orders serve", flag.ContinueOnError)
-	listen := flags.String("listen", cmp.Or(os.Getenv("ORDERS_LISTEN"), "127.0.0.1:8080"),
-		"`address` to listen on, also from ORDERS_LISTEN; port 0 picks one")
-	slow := flags.Duration("slow", bank.DefaultSlow, "how long a slow answer of the bank takes")
-	if err := parse(flags, args, stderr); err != nil {
-		return err
-	}
-	databaseURL, err := setting("DATABASE_URL")
-	if err != nil {
-		return err
-	}
-	return serve(ctx, databaseURL, *listen, *slow, stdout)
-}
-
-func serviceCommand(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("orders service", flag.ContinueOnError)
-	listen := flags.String("listen", anyPort, "`address` to listen on")
-	if err := parse(flags, args, stderr); err != nil {
-		return err
-	}
-	databaseURL, err := setting("DATABASE_URL")
-	if err != nil {
-		return err
-	}
-	bankURL, err := setting("BANK_URL")
-	if err != nil {
-		return err
-	}
-	return runService(ctx, databaseURL, bankURL, *listen, stdout)
-}
-
-func bankCommand(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("orders bank", flag.ContinueOnError)
-	listen := flags.String("listen", anyPort, "`address` to listen on")
-	ledger := flags.String("ledger", "", "`file` that has the ledger, and is made if there is none")
-	slow := flags.Duration("slow", bank.DefaultSlow, "how long a slow answer takes")
-	if err := parse(flags, args, stderr); err != nil {
-		return err
-	}
-	if *ledger == "" {
-		return errUsage
-	}
-	b, err := bank.Open(*ledger, *slow)
-	if err != nil {
-		return err
-	}
-	return errors.Join(listenAndServe(ctx, *listen, b, stdout, ""), b.Close())
-}
-
-func demoCommand(ctx context.Context, args []string, stdout io.Writer) error {
-	if len(args) > 0 {
-		return errUsage
-	}
-	databaseURL, err := setting("DATABASE_URL")
-	if err != nil {
-		return err
-	}
-	executable, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	return demo.Run(ctx, demo.Config{
-		Service:     []string{executable, "service"},
-		Bank:        []string{executable, "bank"},
-		DatabaseURL: databaseURL,
-		Out:         stdout,
-	})
-}
-
-// setting reads a variable that has to be set.
-func setting(name string) (string, error) {
-	if value := os.Getenv(name); value != "" {
-		return value, nil
-	}
-	return "", fmt.Errorf("%s is not set: use `make serve` or `make demo`, which bring all that is needed", name)
-}

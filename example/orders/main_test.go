@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	}
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
-		case "service", "bank":
+		case "service", "bank", "broker", "fulfilment":
 			main()
 		case "broken-service":
 			serveBroken(os.Args[2])
@@ -63,12 +63,15 @@ func shopOn(t testing.TB, pool *pgxpool.Pool) *shop {
 	}
 	t.Cleanup(func() { metrics.stop() })
 	bank := openBank(t)
-	service, err := newService(pool, demoCredentials(), newPayments(bank.url), metrics)
+	service, err := newService(pool, demoCredentials(), newPayments(bank.url), webhookSecret, metrics)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &shop{t: t, pool: pool, handler: service, bank: bank}
 }
+
+// webhookSecret is what the shops of tests share with fulfilment.
+var webhookSecret = newSecret()
 
 // testBank is the bank of a shop.
 type testBank struct {

@@ -18,20 +18,24 @@ import (
 //go:embed migrations/*.sql
 var ownMigrations embed.FS
 
-// migrate brings both schemas up to date: that of idem and that of the service. Each has its own version table, so that
-// neither ever meets the other's numbers. Instances may start at the same time: one migrates, the others wait for it.
 func migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	own, err := fs.Sub(ownMigrations, "migrations")
 	if err != nil {
 		return err
 	}
+	return migrateBoth(ctx, pool, own, "orders_goose_version")
+}
+
+// migrateBoth brings two schemas up to date: that of idem and that of a service. Each has its own version table, so that
+// neither ever meets the other's numbers. Instances may start at the same time: one migrates, the others wait for it.
+func migrateBoth(ctx context.Context, pool *pgxpool.Pool, own fs.FS, versionTable string) error {
 	db := stdlib.OpenDBFromPool(pool)
 	defer db.Close() // the pool stays open
 	if err := migrateUp(ctx, db, migrations.FS, "idem_goose_version"); err != nil {
 		return fmt.Errorf("migrate idem: %w", err)
 	}
-	if err := migrateUp(ctx, db, own, "orders_goose_version"); err != nil {
-		return fmt.Errorf("migrate orders: %w", err)
+	if err := migrateUp(ctx, db, own, versionTable); err != nil {
+		return fmt.Errorf("migrate the service: %w", err)
 	}
 	return nil
 }

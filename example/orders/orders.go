@@ -38,7 +38,7 @@ func placeOrder(ctx context.Context, tx pgx.Tx, tenant, operationID string, want
 	return placed, takeFromStock(ctx, tx, tenant, wanted)
 }
 
-// insertOrder writes the order and books it.
+// insertOrder writes the order, books it, and has fulfilment told.
 func insertOrder(ctx context.Context, tx pgx.Tx, tenant, operationID string, wanted newOrder, chargeID string) (order, error) {
 	rows, _ := tx.Query(ctx, `
 		INSERT INTO orders (tenant, sku, quantity, amount_cents, currency, note, charge_id)
@@ -56,7 +56,7 @@ func insertOrder(ctx context.Context, tx pgx.Tx, tenant, operationID string, wan
 	if err != nil {
 		return order{}, fmt.Errorf("insert ledger entry: %w", err)
 	}
-	return placed, nil
+	return placed, tell(ctx, tx, tenant, placed)
 }
 
 func takeFromStock(ctx context.Context, tx pgx.Tx, tenant string, wanted newOrder) error {

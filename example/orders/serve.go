@@ -13,38 +13,52 @@ import (
 	"github.com/idem-go/idem/example/orders/process"
 )
 
-// serve is for people: a bank and a service, each in a process of its own that is started again when it dies, and in front of them
-// the page. What the page can do to them is done from here: neither of them has a hook for it.
+// serve is for people: a bank, a broker, fulfilment and the service, each in a process of its own that is started again when it dies,
+// and in front of them the page. What the page can do to them is done from here: none of them has a hook for it.
 func serve(ctx context.Context, databaseURL, address string, slow time.Duration, out io.Writer) error {
 	pool, err := open(ctx, databaseURL)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
+	fulfilmentURL, err := fulfilmentDatabase(ctx, databaseURL)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "orders-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) // the customers of this bank are not real
 	orders, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	books, err := os.MkdirTemp("", "orders-bank-")
-	if err != nil {
-		return err
+	env := []string{"DATABASE_URL=" + databaseURL, "FULFILMENT_DATABASE_URL=" + fulfilmentURL, "WEBHOOK_SECRET=" + newSecret()}
+	parts := map[string]*process.Kept{}
+	for _, part := range []struct {
+		name string
+		args []string
+		url  string // the variable by which those that come after it find it
+	}{
+		{"bank", []string{"-ledger", filepath.Join(dir, "ledger"), "-slow", slow.String()}, "BANK_URL"},
+		{"broker", []string{"-store", filepath.Join(dir, "messages")}, "BROKER_URL"},
+		{"service", nil, "SHOP_URL"},
+		{"fulfilment", nil, "FULFILMENT_URL"},
+	} {
+		kept, err := process.Keep(ctx, append([]string{orders, part.name}, part.args...), env, os.Stderr)
+		if err != nil {
+			return err
+		}
+		defer kept.Stop()
+		parts[part.name] = kept
+		env = append(env, part.url+"="+kept.URL)
 	}
-	defer os.RemoveAll(books) // the customers of this bank are not real
-	bank, err := process.Keep(ctx, []string{orders, "bank", "-ledger", filepath.Join(books, "ledger"), "-slow", slow.String()}, nil, os.Stderr)
-	if err != nil {
-		return err
-	}
-	defer bank.Stop()
-	service, err := process.Keep(ctx, []string{orders, "service"}, []string{"DATABASE_URL=" + databaseURL, "BANK_URL=" + bank.URL}, os.Stderr)
-	if err != nil {
-		return err
-	}
-	defer service.Stop()
 	credentials := demoCredentials()
 	mux := http.NewServeMux()
-	mux.Handle("/", withPage(pool, credentials, inFrontOf(service.URL)))
-	mux.Handle("POST /kill", &killer{credentials, service.Kill})
-	mux.Handle("GET /charges", &charges{credentials, inFrontOf(bank.URL)})
+	mux.Handle("/", withPage(pool, credentials, inFrontOf(parts["service"].URL)))
+	mux.Handle("POST /kill", &killer{credentials, parts["service"].Kill})
+	mux.Handle("GET /charges", &charges{credentials, inFrontOf(parts["bank"].URL)})
 	return listenAndServe(ctx, address, mux, out, serveHint+serviceHint)
 }
 

@@ -14,11 +14,11 @@ import (
 
 // The whole shop, of three processes.
 func TestOnlyWhoHasACredentialKillsTheService(t *testing.T) {
-	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	out, announced := io.Pipe()
 	served := make(chan error, 1)
+	t.Setenv("FULFILMENT_DATABASE_URL", pgtest.EmptyDSN(t))
 	go func() { served <- serve(ctx, pgtest.EmptyDSN(t), "127.0.0.1:0", time.Hour, announced) }()
 	lines := bufio.NewReader(out)
 	first, err := lines.ReadString('\n')

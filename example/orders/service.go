@@ -12,38 +12,52 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/example/orders/broker"
+	"github.com/idem-go/idem/idemnats"
 	"github.com/idem-go/idem/operation"
+	"github.com/idem-go/idem/outbox"
 	"github.com/idem-go/idem/purge"
 )
 
+// addresses are where a service finds what it needs.
+type addresses struct{ database, bank, broker, webhookSecret string }
+
 // runService is one process of the service, until ctx ends. Then it lets what it has begun finish: requests first, and behind them
 // the checkouts that nobody waits for any more.
-func runService(ctx context.Context, databaseURL, bankURL, address string, out io.Writer) error {
-	pool, err := open(ctx, databaseURL)
+func runService(ctx context.Context, at addresses, address string, out io.Writer) error {
+	pool, err := open(ctx, at.database)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
+	js, err := broker.Connect(at.broker)
+	if err != nil {
+		return err
+	}
+	defer js.Conn().Close()
 	metrics, err := newMetrics(pool)
 	if err != nil {
 		return err
 	}
 	defer metrics.stop()
-	service, err := newService(pool, demoCredentials(), newPayments(bankURL), metrics)
+	service, err := newService(pool, demoCredentials(), newPayments(at.bank), at.webhookSecret, metrics)
 	if err != nil {
 		return err
 	}
-	defer service.startWorking(ctx)()
+	defer service.startWorking(ctx, idemnats.NewPublisher(js, idemnats.PublisherConfig{}))()
 	return errors.Join(listenAndServe(ctx, address, service, out, serviceHint), service.finish(ctx))
 }
 
 // startWorking does what no request asks for, until stop is called. Every process of the service does: one of them goes on with the
-// checkouts that another has left when it died, and deletes what idem need not keep any more.
-func (s *service) startWorking(ctx context.Context) (stop func()) {
+// checkouts that another has left when it died, one hands what is in the outbox to the broker, and one deletes what idem need not keep
+// any more.
+func (s *service) startWorking(ctx context.Context, publisher outbox.Publisher) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var working sync.WaitGroup
+	relay := outbox.NewRelay(s.pool, publisher, outbox.RelayConfig{})
 	worker := operation.NewWorker(s.pool, operation.WorkerConfig{}, s.checkouts)
 	working.Go(func() { _ = worker.Run(ctx) })                         // what goes wrong is logged, and tried again
+	working.Go(func() { _ = relay.Run(ctx) })                          // as here
 	working.Go(func() { _ = purge.Run(ctx, s.pool, purge.Options{}) }) // as here
 	return func() { cancel(); working.Wait() }
 }

@@ -26,6 +26,7 @@ func TestOrderPaidByCardShowsItsSteps(t *testing.T) {
 	p.wantSteps(allSteps)
 	p.wantOneOrder("2 attempts → 1 order")
 	p.wantCharges(charge{Cents: 9800, Asked: 1})
+	p.waitFor(`document.querySelector("#books .shipped")?.innerText === "shipped: box"`) // fulfilment was told, and has told the shop
 }
 
 func TestBankThatLosesItsAnswerHasChargedOnce(t *testing.T) {

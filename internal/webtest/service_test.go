@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/idem-go/idem/internal/pgtest"
 )
 
 // startOrders starts the shop of example/orders on a database, and returns its URL. It is stopped when the test is over.
@@ -20,7 +22,7 @@ func startOrders(t *testing.T, databaseURL string) string {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program, "serve", "-listen", "127.0.0.1:0", "-slow", "1h")
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+databaseURL)
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+databaseURL, "FULFILMENT_DATABASE_URL="+pgtest.EmptyDSN(t))
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)

@@ -26,6 +26,9 @@ var acts = []act{
 	{"kill -9 in the charge, nobody retries", count{attempts: 2, created: 1, charges: 1, replays: 1}, killedInCharge},
 	{"kill -9 of the bank behind the charge", count{attempts: 1, created: 1, charges: 1}, bankKilled},
 	{"the card is declined, asked twice", count{attempts: 2, replays: 1, refused: 1}, declined},
+	{"kill -9 of the relay that has published", count{attempts: 2, created: 2}, killedRelay},
+	{"kill -9 of fulfilment before its ack", count{attempts: 2, created: 2}, killedFulfilment},
+	{"an order that fits into no parcel", count{attempts: 3, created: 3}, poisoned},
 }
 
 // count is what became of the attempts of an act. An answer counts once: as a replay, or as a refusal, or as neither if it

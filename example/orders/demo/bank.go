@@ -5,26 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"path/filepath"
 
 	"time"
 
 	"github.com/idem-go/idem/example/orders/bank"
 )
-
-// openBank starts the bank, at the address where it was before, if it was.
-func (s *stage) openBank(ctx context.Context) error {
-	command := append(append([]string{}, s.config.Bank...), "-ledger", filepath.Join(s.dir, "ledger"))
-	if s.bank != nil {
-		command = append(command, "-listen", s.bank.Address())
-	}
-	p, err := s.start(command)
-	if err != nil {
-		return err
-	}
-	s.bank = p
-	return p.WaitUntilReady(ctx)
-}
 
 // charges returns what is in the bank's ledger, the latest first: charges, and cards that were declined.
 func (s *stage) charges(ctx context.Context) (entries []bank.Entry, err error) {

@@ -11,6 +11,7 @@ import (
 // books is everything that an order touches, summed up; or the difference between two such sums.
 type books struct {
 	Orders, Units, Cents int // ordered
+	LastOrder            int // its id
 	Paid, PaidCents      int // of these by card
 	Entries, Booked      int // in the ledger, and their cents
 	Stock                int
@@ -26,6 +27,7 @@ const booksSQL = `
 SELECT (SELECT count(*) FROM orders),
        (SELECT coalesce(sum(quantity), 0) FROM orders),
        (SELECT coalesce(sum(amount_cents), 0)::bigint FROM orders),
+       (SELECT coalesce(max(id), 0) FROM orders),
        (SELECT count(*) FROM orders WHERE charge_id <> ''),
        (SELECT coalesce(sum(amount_cents), 0)::bigint FROM orders WHERE charge_id <> ''),
        (SELECT count(*) FROM ledger),

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,7 +22,8 @@ type order struct {
 	AmountCents int       `json:"amount_cents"`
 	Currency    string    `json:"currency"`
 	Card        string    `json:"card,omitempty"` // paid by card, if there is one
-	ClientTime  time.Time `json:"client_time"`    // of the call
+	credential  string    // of the tenant, if it is not acme
+	ClientTime  time.Time `json:"client_time"` // of the call
 }
 
 func teapots() order {
@@ -56,7 +58,7 @@ func (a answer) sameAs(other answer) error {
 	return nil
 }
 
-const credential = "acme-key"
+const acme, globex = "acme-key", "globex-key"
 
 // customer is a client that asks again by itself, kindly and under the same key, until it has an answer.
 type customer struct {
@@ -89,7 +91,7 @@ func (c *customer) order(ctx context.Context, url, key string, o order) (answer,
 	if err != nil {
 		return answer{}, err
 	}
-	request.Header.Set("Authorization", "Bearer "+credential)
+	request.Header.Set("Authorization", "Bearer "+cmp.Or(o.credential, acme))
 	request.Header.Set("Content-Type", "application/json")
 	response, err := c.http.Do(request)
 	if err != nil {

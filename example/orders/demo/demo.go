@@ -1,6 +1,6 @@
 // Package demo does to the orders service what real life does, and then reads the books.
 //
-// The service is a black box to it: processes that it starts, an HTTP port, and the tables. So is the bank, whose books it asks for. Each accident comes from
+// The service is a black box to it: processes that it starts, an HTTP port, and the tables. So are the bank, whose books it asks for, the broker, and fulfilment. Each accident comes from
 // outside: a network that cuts a connection, a kill -9, a row that is locked for a while so that a request stands still
 // where it can be hit. The service has no hook for any of this. The clients are those of package idemclient: they ask
 // again by themselves, so that an act is one call, however many attempts that takes.
@@ -19,12 +19,13 @@ import (
 
 // Config says what to shake and where to look.
 type Config struct {
-	// Service is the command that starts an instance, and Bank the one that starts the bank. Both take their address from -listen, and
-	// begin what they print with "listening on " and their URL. The service gets the URL of the bank as BANK_URL.
-	Service, Bank []string
+	// Command returns the command that starts a part: service, bank, broker or fulfilment. It takes its address from -listen, and
+	// begins what it prints with "listening on " and its URL. It finds the others by BANK_URL, BROKER_URL and SHOP_URL.
+	Command func(part string) []string
 
-	// DatabaseURL leads to the database of the service, which gets it as DATABASE_URL.
-	DatabaseURL string
+	// DatabaseURL and FulfilmentDatabaseURL lead to the databases of service and fulfilment, which get them by the variables of
+	// these names; and WebhookSecret is what they share.
+	DatabaseURL, FulfilmentDatabaseURL, WebhookSecret string
 
 	// Out is where the table goes.
 	Out io.Writer
@@ -73,11 +74,15 @@ func (s *stage) perform(ctx context.Context) error {
 		}
 		table.row(act.name, got, note, err)
 	}
+	told, err := s.told(ctx, opening)
+	if err != nil {
+		return err
+	}
 	closing, err := s.readBooks(ctx)
 	if err != nil {
 		return err
 	}
-	if !table.end(closing.since(opening)) {
+	if !table.end(closing.since(opening), told) {
 		s.printLogs()
 		return ErrBroken
 	}

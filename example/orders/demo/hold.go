@@ -6,31 +6,38 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// hold is a row of the stock that somebody else is busy with. An order that needs it stands still inside its transaction
-// until the hold is released.
+// hold is a lock that somebody else has. What needs it stands still inside its transaction until the hold is released.
 type hold struct {
 	stage *stage
+	pool  *pgxpool.Pool
 	tx    pgx.Tx
 }
 
+// hold is busy with a row of the stock.
 func (s *stage) hold(ctx context.Context, sku string) (*hold, error) {
-	tx, err := s.pool.Begin(ctx)
+	return s.holdBy(ctx, s.pool, `SELECT FROM stock WHERE sku = $1 FOR UPDATE`, sku)
+}
+
+// holdBy has the locks that a statement takes.
+func (s *stage) holdBy(ctx context.Context, pool *pgxpool.Pool, sql string, args ...any) (*hold, error) {
+	tx, err := pool.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	h := &hold{stage: s, tx: tx}
-	if _, err := tx.Exec(ctx, `SELECT FROM stock WHERE sku = $1 FOR UPDATE`, sku); err != nil {
+	h := &hold{stage: s, pool: pool, tx: tx}
+	if _, err := tx.Exec(ctx, sql, args...); err != nil {
 		h.release()
 		return nil, err
 	}
 	return h, nil
 }
 
-// waiter returns the process of Postgres that waits for the row, as soon as there is one.
+// waiter returns the process of Postgres that waits for it, as soon as there is one.
 func (h *hold) waiter(ctx context.Context) (pid int32, err error) {
-	err = h.stage.waitForRow(ctx, &pid,
+	err = h.stage.waitForRow(ctx, h.pool, &pid,
 		`SELECT pid FROM pg_stat_activity WHERE $1::integer = ANY (pg_blocking_pids(pid)) LIMIT 1`,
 		h.tx.Conn().PgConn().PID())
 	return pid, err
@@ -38,11 +45,11 @@ func (h *hold) waiter(ctx context.Context) (pid int32, err error) {
 
 // waitUntilIdle returns when the process has done what it was told, and its transaction is still open.
 func (s *stage) waitUntilIdle(ctx context.Context, pid int32) error {
-	return s.waitForRow(ctx, &pid,
+	return s.waitForRow(ctx, s.pool, &pid,
 		`SELECT pid FROM pg_stat_activity WHERE pid = $1 AND state = 'idle in transaction'`, pid)
 }
 
-// release lets go of the row. It may be called twice.
+// release lets go of it. It may be called twice.
 func (h *hold) release() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -50,9 +57,9 @@ func (h *hold) release() {
 }
 
 // waitForRow asks until there is a row.
-func (s *stage) waitForRow(ctx context.Context, found *int32, sql string, args ...any) error {
+func (s *stage) waitForRow(ctx context.Context, pool *pgxpool.Pool, found *int32, sql string, args ...any) error {
 	for {
-		err := s.pool.QueryRow(ctx, sql, args...).Scan(found)
+		err := pool.QueryRow(ctx, sql, args...).Scan(found)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}

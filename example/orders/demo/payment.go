@@ -50,7 +50,7 @@ func killedInCharge(ctx context.Context, s *stage) (string, error) {
 		return "", err
 	}
 	var found int32
-	if err := s.waitForRow(ctx, &found, `SELECT 1 FROM orders WHERE charge_id = $1`, charge.ID); err != nil {
+	if err := s.waitForRow(ctx, s.pool, &found, `SELECT 1 FROM orders WHERE charge_id = $1`, charge.ID); err != nil {
 		return "", fmt.Errorf("nobody has confirmed the order: %w", err)
 	}
 	took := time.Since(died)
@@ -65,7 +65,7 @@ func killedInCharge(ctx context.Context, s *stage) (string, error) {
 func bankKilled(ctx context.Context, s *stage) (string, error) {
 	_, answered, err := s.sendUntilCharged(ctx, idemclient.NewKey(), paidBy(bank.CardSlow))
 	s.bank.Kill()
-	if err = errors.Join(err, s.openBank(ctx)); err != nil {
+	if err = errors.Join(err, s.revive(ctx)); err != nil {
 		return "", err
 	}
 	got := <-answered

@@ -38,10 +38,14 @@ func (t *table) row(name string, c count, note string, err error) {
 }
 
 // end reports whether every promise held.
-func (t *table) end(change books) bool {
+func (t *table) end(change books, told told) bool {
 	c := t.total
 	fmt.Fprintf(t.out, rowFormat, "together", c.attempts, c.created, c.charges, c.replays, c.refused, "")
-	fmt.Fprintf(t.out, "\nthe books: %v\n", change)
+	fmt.Fprintf(t.out, "\nthe books: %v\n%v\n", change, told)
+	if err := told.balance(change.Orders); err != nil {
+		fmt.Fprintf(t.out, "%v\n", err)
+		t.broken++
+	}
 	if t.broken > 0 {
 		fmt.Fprintf(t.out, "%d of the promises broken\n", t.broken)
 		return false

@@ -32,12 +32,23 @@ CREATE TABLE ledger (
 
 CREATE INDEX ledger_order_id_idx ON ledger (order_id);
 
+-- Nothing in the table keeps a shipment from being taken in twice: that is what the inbox is for.
+CREATE TABLE shipped (
+    id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    order_id   bigint      NOT NULL REFERENCES orders,
+    parcel     text        NOT NULL,
+    told_at    timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE INDEX shipped_order_id_idx ON shipped (order_id);
+
 COMMENT ON COLUMN orders.charge_id IS
     'What the bank calls the charge of an order that was paid by card. Empty if the order is on account.';
 COMMENT ON COLUMN ledger.operation_id IS
     'The execution that booked the entry: the operation_id of its row in idem.records. It outlives that row as the trace from money back to a request.';
 
 -- +goose Down
+DROP TABLE shipped;
 DROP TABLE ledger;
 DROP TABLE orders;
 DROP TABLE stock;

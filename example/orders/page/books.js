@@ -65,6 +65,7 @@ function line({ order, record }, ours) {
   const row = element("tr", running ? "in-progress" : ours ? "ours" : "");
   const what = element("td", "", order ? `${order.quantity} × ${order.sku}` : running ? "being ordered" : "no order");
   if (order) what.append(" ", element("span", "soft", euros(order.amount_cents)));
+  if (order?.shipped) what.append(" ", element("span", "badge good shipped", `shipped: ${order.shipped}`));
   const answer = element("td", "", running ? "in progress" : record ? String(record.status) : "no record");
   if (record && !running) answer.append(" ", element("span", "soft", record.state));
   row.append(

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 )
@@ -68,7 +67,7 @@ func (k *Kept) keep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if err := k.start(ctx, strings.TrimPrefix(k.URL, "http://")); err != nil {
+		if err := k.start(ctx, address(k.URL)); err != nil {
 			slog.WarnContext(ctx, "a process could not be started again", "error", err)
 		}
 	}

@@ -67,7 +67,12 @@ func (p *Process) WaitUntilReady(ctx context.Context) error {
 }
 
 // Address is where it listens, once it is ready.
-func (p *Process) Address() string { return strings.TrimPrefix(p.URL, "http://") }
+func (p *Process) Address() string { return address(p.URL) }
+
+func address(url string) string {
+	_, address, _ := strings.Cut(url, "://")
+	return address
+}
 
 // Running reports whether it has not ended.
 func (p *Process) Running() bool {

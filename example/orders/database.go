@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"os"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// fulfilmentDatabase returns the address of the database of fulfilment: FULFILMENT_DATABASE_URL, or one beside that of the shop, which
+// is made if there is none.
+func fulfilmentDatabase(ctx context.Context, databaseURL string) (string, error) {
+	if given := os.Getenv("FULFILMENT_DATABASE_URL"); given != "" {
+		return given, nil
+	}
+	conn, err := pgx.Connect(ctx, databaseURL)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close(ctx)
+	name := conn.Config().Database + "_fulfilment"
+	_, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
+	var failed *pgconn.PgError
+	if errors.As(err, &failed) && failed.Code == "42P04" { // it is there
+		err = nil
+	}
+	if err != nil {
+		return "", err
+	}
+	address, err := url.Parse(databaseURL)
+	if err != nil || address.Scheme == "" {
+		return databaseURL + " dbname=" + name, nil // the last one counts
+	}
+	address.Path = "/" + name
+	return address.String(), nil
+}
