@@ -78,7 +78,7 @@ func TestMessageIsADeadLetterAfterItsLastAttemptAndNotBefore(t *testing.T) {
 	}
 	rows, _ := b.pool.Query(t.Context(), `select side, consumer, source, id, key, class, reason, attempts, payload from idem.dead_letters`)
 	got, err := pgx.CollectRows(rows, pgx.RowToStructByPos[letter])
-	want := []letter{{"inbox", consumer, "orders", "poison", "customer-7", "*errors.errorString", errPoison.Error(), 3, m.Payload}}
+	want := []letter{{"inbox", consumer, "orders", "poison", "customer-7", "error", errPoison.Error(), 3, m.Payload}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}

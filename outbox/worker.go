@@ -11,17 +11,19 @@ import (
 
 // worker relays a stream, for as long as it has the post.
 type worker struct {
-	*stream
-	post  *post
-	reach reach
-	holds holds
-	size  int // how many messages the Publisher gets at a time
+	share  store.Stream
+	bell   bell
+	config *RelayConfig
+	post   *post
+	caller caller
+	reach  reach
+	holds  holds
+	hung   *call // after errHung: what the Publisher has not returned from
 }
 
 const (
-	octetsAtATime = 16 << 20
-	readLimit     = 6 * time.Minute // whatever is in the way of the index, and more than the server may work
-	settleLimit   = 30 * time.Second
+	readLimit   = 6 * time.Minute // whatever is in the way of the index, and more than the server may work
+	settleLimit = 30 * time.Second
 )
 
 // begin and commit are the ends of every transaction. Its level is fixed, because at a stricter one a database would make
@@ -37,7 +39,7 @@ func (w *worker) work(ctx context.Context) error {
 		return err
 	}
 	pauses := w.pauses()
-	idle := txn.Pauses{Current: firstLook, Limit: w.relay.config.Poll}
+	idle := txn.Pauses{Current: firstLook, Limit: w.config.Poll}
 	for done := (&outcome{}); ; {
 		b, err := w.turn(ctx, done)
 		if err != nil || ctx.Err() != nil {
@@ -51,7 +53,7 @@ func (w *worker) work(ctx context.Context) error {
 			continue
 		}
 		idle.Current = firstLook
-		done = w.run(ctx, b)
+		done = b.publish(ctx, &w.caller, &w.holds)
 		if done.err == nil {
 			pauses = w.pauses()
 			continue
@@ -68,7 +70,7 @@ const firstLook = 50 * time.Millisecond
 
 // pauses are those while the broker is away.
 func (w *worker) pauses() txn.Pauses {
-	c := &w.relay.config
+	c := w.config
 	return txn.Pauses{Current: max(2*c.MinPause, 2), Limit: max(min(c.MaxPause, 30*time.Second), 2)}
 }
 
@@ -80,7 +82,7 @@ func (w *worker) falter(ctx context.Context, o *outcome, pause time.Duration) er
 	if ctx.Err() != nil {
 		return nil
 	}
-	w.relay.config.Logger.WarnContext(ctx, "outbox: messages could not be published, and are tried again", "error", o.err, "pause", pause)
+	w.config.Logger.WarnContext(ctx, "outbox: messages could not be published, and are tried again", "error", o.err, "pause", pause)
 	if o.hung != nil {
 		w.hung = o.hung
 		return errHung
@@ -101,7 +103,7 @@ func (w *worker) rest(ctx context.Context, pause time.Duration) bool {
 	select {
 	case <-timer.C:
 		return false
-	case <-w.wake:
+	case <-w.bell:
 		return true
 	case <-ctx.Done():
 		return false
@@ -139,7 +141,7 @@ func (w *worker) turn(ctx context.Context, done *outcome) (*batch, error) {
 	written := w.written(done)
 	began := time.Now()
 	snapshot, held, read := &store.LimitRelay{}, w.holds.due(began), w.reach.next(began)
-	read.Stream, read.Room, read.Octets = w.share, w.relay.config.BatchSize*w.share.Of, octetsAtATime
+	read.Stream, read.Room, read.Octets = w.share, w.config.BatchSize*w.share.Of, octetsAtATime
 	requests := append([]txn.Request{begin, snapshot}, written...)
 	if held != nil {
 		requests = append(requests, held)
@@ -192,7 +194,7 @@ func (w *worker) settle(ctx context.Context, o *outcome) error {
 
 // written returns the requests that write an outcome down, with a fence before them if there are any.
 func (w *worker) written(o *outcome) []txn.Request {
-	requests := o.requests(&w.relay.config)
+	requests := o.requests(w.config)
 	if len(requests) == 0 {
 		return nil
 	}
@@ -201,12 +203,12 @@ func (w *worker) written(o *outcome) []txn.Request {
 
 // tell tells of dead letters, once they are.
 func (w *worker) tell(o *outcome) {
-	if w.relay.config.OnDead == nil {
+	if w.config.OnDead == nil {
 		return
 	}
 	for i := range o.failed {
 		if o.failed[i].bury != nil {
-			w.relay.config.OnDead(o.failed[i].letter())
+			w.config.OnDead(o.failed[i].letter())
 		}
 	}
 }
