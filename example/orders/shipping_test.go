@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/idem-go/idem/outbox"
-	"github.com/idem-go/idem/webhook"
+	"github.com/idem-go/idem/idemhttp/webhook"
 )
 
 // deliver sends a webhook of fulfilment's, signed with a secret.

@@ -22,7 +22,7 @@ import (
 	"github.com/idem-go/idem/idemnats"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/outbox"
-	"github.com/idem-go/idem/webhook"
+	"github.com/idem-go/idem/idemhttp/webhook"
 )
 
 //go:embed migrations/*.sql

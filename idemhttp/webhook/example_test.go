@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/idem-go/idem/outbox"
-	"github.com/idem-go/idem/webhook"
+	"github.com/idem-go/idem/idemhttp/webhook"
 )
 
 // acme is the scheme of a provider that signs its id and the body.

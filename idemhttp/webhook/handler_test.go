@@ -23,7 +23,7 @@ import (
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/internal/pgproxy"
 	"github.com/idem-go/idem/internal/pgtest"
-	"github.com/idem-go/idem/webhook"
+	"github.com/idem-go/idem/idemhttp/webhook"
 )
 
 // till is a service whose one effect is a payment for each event that took effect.

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/idem-go/idem/outbox"
-	"github.com/idem-go/idem/webhook"
+	"github.com/idem-go/idem/idemhttp/webhook"
 )
 
 // receiver is an endpoint that answers by a function, and remembers what came.

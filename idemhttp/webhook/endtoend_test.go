@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/outbox"
-	"github.com/idem-go/idem/webhook"
+	"github.com/idem-go/idem/idemhttp/webhook"
 )
 
 // partner is the service at the other end: a Publisher's webhooks arrive at its Handler.

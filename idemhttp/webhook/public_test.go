@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/idem-go/idem/outbox"
-	"github.com/idem-go/idem/webhook"
+	"github.com/idem-go/idem/idemhttp/webhook"
 )
 
 func TestOnlyPublicAddressesArePublic(t *testing.T) {
