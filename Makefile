@@ -63,6 +63,9 @@ bench/operations: ## work of several steps that calls out, beside what people us
 	@cd bench/operations && go run . -report results.md $(BENCH)
 	@$(MAKE) --no-print-directory bench/report >/dev/null
 
+bench/inbox: testenv ## messages a second that take effect once: one by one, by the thousand, together
+	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= $(TESTENV) sh -c 'go test -run "^\$$" -bench . -benchmem $$GOTEST ./inbox'
+
 bench/purge: testenv ## a sweep over ten million records beside a foreground, and ten turnovers, with their bars (BENCH='-records 1000000')
 	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= -c max_wal_size=4GB -c shared_buffers=1GB -c autovacuum_naptime=1s \
 		$(TESTENV) go -C bench run ./purge $(BENCH)

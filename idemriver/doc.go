@@ -42,4 +42,25 @@
 // Do not run an operation.Worker for the same definitions: it would take operations from River's queues. Jobs are one kind,
 // idem_operation, whatever the operation; Definition.InsertOpts gives each its queue. A process without the definition of a job puts
 // it back for some seconds, so that new code can be rolled out.
+//
+// # Messages
+//
+// A Publisher makes a job of each message of an outbox, and a OnceWorker gives jobs their effect once: see package inbox. Neither has to
+// do with operations.
+//
+//	relay := outbox.NewRelay(pool, idemriver.NewPublisher(client, idemriver.PublisherConfig{}), outbox.RelayConfig{})
+//
+//	river.AddWorker(workers, idemriver.NewOnceWorker(pool, "billing", bill, idemriver.OnceConfig{}))
+//
+// Every message whose transaction has committed becomes a job, and none whose transaction has not. Its id makes the job unique for as long as
+// River keeps it, a day by default; after that the inbox knows the id. A message that River refuses alone is blamed, such as one for a
+// queue that cannot have its name. Where outbox and jobs are in one database, a transaction can insert the job by itself: the Publisher is
+// for jobs in another database, and for messages that others read as well.
+//
+// Every job that a OnceWorker works on has its effect once, or is a dead letter with the reason, however often River works on it, two
+// at a time even. So RescueStuckJobsAfter may be as short as JobTimeout: the job of a process that was killed waits for that, an hour
+// by default. A job that is to be tried again is snoozed, which is none of River's attempts, and a dead one is cancelled, with the
+// error, which River stores: keep secrets out of yours. River's MaxAttempts of a Message is 32,767; of any other job, leave room for
+// processes that are killed, because River discards a job after so many. Jobs have no order. The retention of
+// the inbox, [inbox.WithRetention], has to exceed the longest time for which a job may wait.
 package idemriver

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/idemriver"
+	"github.com/idem-go/idem/internal/ledger"
 )
 
 // The test binary is also the process that gets killed: with these variables set it works until its input ends.
@@ -23,6 +24,10 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	if role := ledger.Role(); role != "" {
+		fmt.Println(relayOrConsume(context.Background(), role))
+		os.Exit(1)
+	}
 	if dsn := os.Getenv(processOf); dsn != "" {
 		if err := work(context.Background(), dsn, os.Getenv(processName)); err != nil {
 			fmt.Println(err)

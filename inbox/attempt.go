@@ -217,7 +217,7 @@ func (a *attempt) handleAll(ctx context.Context, e *ending) {
 func (a *attempt) give(ctx context.Context, e *ending, fn func(tx pgx.Tx) error) {
 	a.runs++
 	lost := false
-	_, err := a.tx.Run(a.operationID, func(tx pgx.Tx) (bool, error) {
+	_, err := a.tx.Run("", func(tx pgx.Tx) (bool, error) {
 		err := fn(tx)
 		conn := tx.Conn()
 		lost = conn == nil || conn.IsClosed()

@@ -1,2 +1,52 @@
-// Package inbox gives each message its effect once, however often it is delivered.
+// Package inbox gives each message its effect once, however often its broker delivers it.
+//
+//	out, err := inbox.Handle(ctx, pool, "billing", inbox.Message{Source: "orders", ID: id, Payload: body}, func(tx pgx.Tx) error {
+//		...                                     // the effect, and what it adds to the outbox
+//	})
+//	switch out.State {                          // then tell the broker
+//	case inbox.Retry:                           // deliver it again, at out.RetryAt
+//	default:                                    // Done, Duplicate, Dead: acknowledge it
+//	}
+//
+// [Batch] does so for many messages in one transaction, and [Bulk] gives those that are new to one call of the handler. A thousand
+// messages are claimed by one statement, and cost one COMMIT.
+//
+// What it promises:
+//
+//   - The memory of a message, its effect, and what that adds to an outbox are committed together, before the message is
+//     acknowledged. After any crash either all of it is there or nothing is. That it is handled once rests on the primary key
+//     (consumer, source, id) alone.
+//   - A message whose handler fails, panics or ends its goroutine is rolled back alone. The others of its batch are committed. It
+//     is counted, in a transaction of its own, and comes again after a pause that grows. After its last attempt it is a dead letter,
+//     with the reason and its payload, and only then is it to be acknowledged.
+//   - Nobody is blamed for the end of a context, a serialization failure or a deadlock, a lost connection, or a database that is
+//     away. A deadline that the handler has set itself is the handler's.
+//   - The id of a message belongs to its payload. The same id with another one is ErrMismatch and a dead letter of its own, never
+//     silence. So is a message without an id: it is never handled undeduplicated.
+//   - A message that somebody else has in hand is waited for, for a second; then it is to be delivered again, uncounted. Two batches
+//     with the same messages in any order never deadlock over them.
+//   - With [WithOrder], a message waits as long as an earlier one of its key is to be tried again.
+//
+// # Messages that kill their process
+//
+// Such a message leaves nothing to count. So an attempt at a message that was delivered before is announced first: one more COMMIT
+// for a batch of redeliveries, and none for first deliveries. Message.Deliveries says which is which; most brokers tell. A message
+// whose attempts never tell how they ended is tried alone, behind the others, and becomes a dead letter after as many as
+// WithMaxAttempts allows. Without Deliveries this is not noticed.
+//
+// # Dead letters
+//
+// They are in idem.dead_letters and stay until a person decides. [Redrive] lets one be tried again: by [Redriven], from the payload
+// that it has, or by a delivery.
+//
+// # Retention
+//
+// A message is remembered for [WithRetention] after it was handled, 7 days by default, and longer if nobody purges: package
+// purge does. It has to be at least as long as the broker may deliver a message again.
+//
+// # Handlers
+//
+// A handler makes its writes on tx alone. What it does elsewhere is not undone, and may be done twice: give that the message's id
+// as its key, or use package operation. A handler that commits by a statement of SQL cannot be undone: its message is a dead letter
+// at once, and those behind it in the batch are put back. If the process dies just then, they are lost: do not do that.
 package inbox

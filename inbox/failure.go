@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/idem-go/idem/internal/deadletter"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -52,7 +53,7 @@ func (r *registry) count(ctx context.Context, d *delivery, total int, cause erro
 
 func (r *registry) bury(ctx context.Context, d *delivery, id string, attempts int, cause error) error {
 	bury := store.BuryMessage{
-		FailedMessage: r.message(d, id), Attempts: attempts, Payload: d.Payload, Class: classOf(cause), Reason: reasonOf(cause),
+		FailedMessage: r.message(d, id), Attempts: attempts, Payload: d.Payload, Class: classOf(cause), Reason: deadletter.ReasonOf(cause),
 	}
 	if err := bury.Seal(r.settings.sealer); err != nil { // it stays as it is until the Sealer works
 		return r.count(ctx, d, max(attempts, 1), fmt.Errorf("%w; its payload could not be sealed: %w", cause, err))

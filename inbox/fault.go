@@ -3,12 +3,10 @@ package inbox
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/idem-go/idem/internal/deadletter"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -70,7 +68,7 @@ func judgeDatabase(ctx context.Context, err error) kind {
 	return stopped
 }
 
-// The classes of dead letters, besides SQLSTATEs and the types of errors.
+// The classes of dead letters, besides those of package deadletter.
 const (
 	classMismatch = "mismatch"
 	classInvalid  = "invalid"
@@ -83,7 +81,6 @@ const (
 
 // classOf returns what kind of error it is: for statistics and for people.
 func classOf(err error) string {
-	var pgErr *pgconn.PgError
 	var panicked *PanicError
 	switch {
 	case errors.Is(err, ErrMismatch):
@@ -98,31 +95,8 @@ func classOf(err error) string {
 		return classExit
 	case errors.Is(err, ErrTxEnded):
 		return classEnded
-	case errors.As(err, &pgErr):
-		return pgErr.Code
 	case errors.Is(err, context.DeadlineExceeded):
 		return classDeadline
 	}
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return fmt.Sprintf("%T", err)
-		}
-		err = inner
-	}
-}
-
-const maxReason = 2000
-
-// reasonOf returns the text of an error as it is stored.
-func reasonOf(err error) string {
-	text := strings.ReplaceAll(strings.ToValidUTF8(err.Error(), "\uFFFD"), "\x00", "\uFFFD")
-	if len(text) > maxReason {
-		end := maxReason
-		for !utf8.RuneStart(text[end]) {
-			end--
-		}
-		text = text[:end] + "…"
-	}
-	return text
+	return deadletter.ClassOf(err)
 }

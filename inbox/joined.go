@@ -16,7 +16,8 @@ import (
 // HandleTx is Handle inside a transaction that the caller already has: fn's writes and the memory of the message become part of tx
 // and are committed, or not, with it. It does not wait for others, does not retry, and counts nothing: if fn fails, what it did is
 // undone, tx is as usable as before, and the message is to be delivered again. An error of fn is returned, and is in the Outcome.
-// A panic goes on.
+// A panic goes on. Nor does it make dead letters: a message whose id belongs to another payload is ErrMismatch and Retry, which Handle
+// makes one of.
 //
 // The first 32 calls with one tx run under a savepoint each. After those, an fn that fails aborts tx.
 //
@@ -100,8 +101,7 @@ func (j *joined) handle(ctx context.Context, consumer string, fn func(pgx.Tx) er
 		return j.part.Undo(mismatchOf(d.outcome))
 	}
 	j.runs++
-	id := newOperationID()
-	if _, err = j.part.Run(id, func(tx pgx.Tx) (bool, error) { return false, fn(tx) }); err == nil {
+	if _, err = j.part.Run("", func(tx pgx.Tx) (bool, error) { return false, fn(tx) }); err == nil {
 		err = j.part.Complete(ctx, store.Reclaim{OperationID: j.previous})
 	}
 	if err != nil {

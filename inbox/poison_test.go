@@ -78,7 +78,7 @@ func TestMessageIsADeadLetterAfterItsLastAttemptAndNotBefore(t *testing.T) {
 	}
 	rows, _ := b.pool.Query(t.Context(), `select side, consumer, source, id, key, class, reason, attempts, payload from idem.dead_letters`)
 	got, err := pgx.CollectRows(rows, pgx.RowToStructByPos[letter])
-	want := []letter{{"inbox", consumer, "orders", "poison", "customer-7", "*errors.errorString", errPoison.Error(), 3, m.Payload}}
+	want := []letter{{"inbox", consumer, "orders", "poison", "customer-7", "error", errPoison.Error(), 3, m.Payload}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
@@ -289,6 +289,20 @@ func TestEndOfTheContextCountsNothing(t *testing.T) {
 		t.Errorf("%d rows are on record", n)
 	}
 	b.wantStates("DDDD", b.batch(messages("m", 4), b.enter))
+}
+
+// As when a program shuts down that lets its calls end.
+func TestCancelledContextOfAHandlersOwnCountsNothing(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	outcomes, err := inbox.Batch(t.Context(), b.pool, consumer, messages("m", 2), func(pgx.Tx, inbox.Message) error {
+		return fmt.Errorf("in vain: %w", context.Canceled)
+	}, inbox.WithMaxAttempts(1))
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("err = %v", err)
+	}
+	b.wantStates("RR", outcomes)
+	b.wantStates("DD", b.batch(messages("m", 2), b.enter))
 }
 
 func TestSerializationFailureIsRunAgainAtOnce(t *testing.T) {

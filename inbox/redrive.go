@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/internal/deadletter"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -67,11 +68,12 @@ func Redriven(ctx context.Context, pool *pgxpool.Pool, consumer string, atMost i
 
 // opened makes a message of what is stored.
 func opened(s *settings, consumer string, r *store.RedrivenMessage) (Message, error) {
-	payload, err := store.OpenLetter(s.sealer, r.Payload, r.SealedBy, store.BoundLetter("inbox", consumer, r.Source, r.ID))
+	contents := store.Contents{Payload: r.Payload, Headers: r.Headers, SealedBy: r.SealedBy}
+	contents, err := contents.Open(s.sealer, store.LetterName{Side: deadletter.Inbox, Consumer: consumer, Source: r.Source, ID: r.ID})
 	if err != nil {
 		return Message{}, fmt.Errorf("inbox: the payload of a dead letter cannot be read: %s: %w", abridged(r.ID), err)
 	}
-	return Message{Source: r.Source, ID: r.ID, Key: r.Key, Payload: payload}, nil
+	return Message{Source: r.Source, ID: r.ID, Key: r.Key, Payload: contents.Payload}, nil
 }
 
 // Stats tells what a consumer has yet to handle.

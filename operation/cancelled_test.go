@@ -79,3 +79,47 @@ func TestCancelEndsAPause(t *testing.T) {
 		})
 	}
 }
+
+// Whoever goes on with the undoing does not wait either.
+func TestCancelEndsAPauseAlsoForWhoeverGoesOnWithTheUndoing(t *testing.T) {
+	t.Parallel()
+	for name, pause := range map[string]func(*operation.Op) error{
+		"Sleep": func(op *operation.Op) error { return operation.Sleep(op, "pause", 20*time.Hour) },
+		"Await": func(op *operation.Op) error {
+			_, err := operation.Await[bool](op, "pause", 20*time.Hour)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			ctx, leave := context.WithCancel(t.Context())
+			refunds := 0
+			d := operation.Define("pausing", func(op *operation.Op, _ string) (idem.Response, error) {
+				if _, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge); err != nil {
+					return idem.Response{}, err
+				}
+				err := operation.Undo(op, "refund", operation.Keyed(time.Hour), func(context.Context, string) error {
+					if refunds++; refunds == 1 {
+						leave()
+						return errTimeout
+					}
+					return nil
+				})
+				if err != nil {
+					return idem.Response{}, err
+				}
+				return created, pause(op)
+			})
+			if err := operation.Cancel(t.Context(), s.pool, s.waits(t, d, "k")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := d.Do(ctx, s.pool, scope, "k", hashA, "", idem.WithWait(0)); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)); !errors.Is(err, operation.ErrCancelled) || refunds != 2 {
+				t.Errorf("after %d refunds: %v", refunds, err)
+			}
+		})
+	}
+}

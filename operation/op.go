@@ -215,7 +215,7 @@ func (op *Op) find(kind store.StepKind, name string) (*step, error) {
 	switch {
 	case ok && (recorded.Kind != kind || recorded.Name != s.name):
 		return nil, op.park("the code has changed: step %d is recorded as %s %q, and the code asks for %s %q", s.seq, recorded.Kind, recorded.Name, kind, s.name)
-	case ok && op.work.cancelled && recorded.Outcome == store.StepWaiting && op.work.at.Seq == s.seq: // nobody waits any longer
+	case ok && op.work.cancelled && op.work.pauses(&recorded): // nobody waits any longer
 		return nil, op.halt(ended, nil)
 	case ok:
 		s.found = &recorded
@@ -224,6 +224,22 @@ func (op *Op) find(kind store.StepKind, name string) (*step, error) {
 		return nil, op.halt(ended, nil)
 	}
 	return s, nil
+}
+
+// pauses reports whether the operation has come no further than this pause, as far as it is on record.
+func (w *work) pauses(s *store.Step) bool {
+	if s.Outcome != store.StepWaiting {
+		return false
+	}
+	if w.undoing { // what was begun since is an undo
+		return s.Kind == store.AwaitStep || w.until(s.DueAt) > 0
+	}
+	return w.at.Seq == s.Seq
+}
+
+// until returns how long it is until a moment of the database's clock.
+func (w *work) until(due time.Time) time.Duration {
+	return due.Sub(w.loadedAt) - time.Since(w.loaded)
 }
 
 // begins reports whether a step that is not on record is something new: not a call that is under way, which is settled before it

@@ -36,7 +36,7 @@ func Add(ctx context.Context, tx pgx.Tx, messages ...Message) error {
 	if err := add.In(ctx, tx); err != nil {
 		return hint(err)
 	}
-	txn.WhenCommitted(tx, wakeAll{})
+	txn.WhenCommitted(tx, ringAll{})
 	return nil
 }
 

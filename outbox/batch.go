@@ -35,112 +35,116 @@ func (b *batch) waves(keepsOrder bool) [][]int {
 	return waves
 }
 
-// leave notes that a message was not dealt with. What is held back stays so.
-func (b *batch) leave(i int, o *outcome) {
-	if place := b.messages[i].Seq; i >= b.held && (o.left == 0 || place < o.left) {
-		o.left = place
-	}
+// round is a batch on its way to the Publisher.
+type round struct {
+	*batch
+	*caller
+	holds *holds
+	stuck map[store.HeldKey]bool // keys of which a message has failed
+	did   *outcome
 }
 
-// run hands a batch to the Publisher.
-func (w *worker) run(ctx context.Context, b *batch) *outcome {
-	o := &outcome{behind: b.behind}
-	stuck := map[store.HeldKey]bool{} // keys of which a message has failed
-	for _, wave := range b.waves(keepsOrder(w.relay.publisher)) {
-		wave = slices.DeleteFunc(wave, func(i int) bool {
-			isStuck := stuck[keyOf(&b.messages[i])]
-			if isStuck {
-				o.behind = append(o.behind, b.messages[i].Seq)
-			}
-			return isStuck
-		})
+// publish hands a batch to the Publisher.
+func (b *batch) publish(ctx context.Context, c *caller, h *holds) *outcome {
+	r := &round{batch: b, caller: c, holds: h, stuck: map[store.HeldKey]bool{}, did: &outcome{behind: b.behind}}
+	for _, wave := range b.waves(keepsOrder(c.publisher)) {
+		wave = slices.DeleteFunc(wave, r.isStuck)
 		for len(wave) > 0 {
-			n := min(w.size, len(wave))
-			if o.err == nil && ctx.Err() == nil {
-				w.part(ctx, b, wave[:n], o, stuck)
+			n := min(c.size, len(wave))
+			if r.did.err == nil && ctx.Err() == nil {
+				r.part(ctx, wave[:n])
 			} else {
-				for _, i := range wave[:n] {
-					b.leave(i, o)
-				}
+				r.leave(wave[:n])
 			}
 			wave = wave[n:]
 		}
 	}
-	return o
+	return r.did
+}
+
+// isStuck reports whether a message is behind one that has failed, and notes it.
+func (r *round) isStuck(i int) bool {
+	m := &r.messages[i]
+	stuck := r.stuck[keyOf(m)]
+	if stuck {
+		r.did.behind = append(r.did.behind, m.Seq)
+	}
+	return stuck
+}
+
+// leave notes that messages were not dealt with. What is held back stays so.
+func (r *round) leave(part []int) {
+	for _, i := range part {
+		if place := r.messages[i].Seq; i >= r.held && (r.did.left == 0 || place < r.did.left) {
+			r.did.left = place
+		}
+	}
 }
 
 // part makes one call of the Publisher.
-func (w *worker) part(ctx context.Context, b *batch, part []int, o *outcome, stuck map[store.HeldKey]bool) {
+func (r *round) part(ctx context.Context, part []int) {
 	messages := make([]Message, len(part))
 	for n, i := range part {
-		m := &b.messages[i]
+		m := &r.messages[i]
 		messages[n] = Message{ID: m.ID, Topic: m.Topic, Key: m.Key, Type: m.Type, Payload: m.Payload, Headers: m.Headers}
 	}
-	begin := time.Now()
-	hung, err := w.publish(ctx, messages)
-	took := time.Since(begin)
+	began := time.Now()
+	hung, err := r.caller.publish(ctx, messages)
+	took := time.Since(began)
 	var panic *panicked
-	if errors.As(err, &panic) && len(part) > 1 { // which of them it was: each is tried by itself
-		w.size = 1
-		for n := range part {
-			if stuck[keyOf(&b.messages[part[n]])] {
-				o.behind = append(o.behind, b.messages[part[n]].Seq)
-				continue
-			}
-			if o.err != nil {
-				b.leave(part[n], o)
-				continue
-			}
-			w.part(ctx, b, part[n:n+1], o, stuck)
-		}
+	if errors.As(err, &panic) && len(part) > 1 {
+		r.oneByOne(ctx, part)
 		return
 	}
 	if errors.As(err, &panic) {
-		w.relay.config.Logger.Error("outbox: the Publisher has panicked", "message", messages[0].ID, "panic", panic.value, "stack", string(panic.stack))
+		r.config.Logger.Error("outbox: the Publisher has panicked", "message", messages[0].ID, "panic", panic.value, "stack", string(panic.stack))
 		err = &PublishError{Failed: map[string]error{messages[0].ID: panic}}
 	}
-	w.sort(b, part, messages, err, took, o, stuck)
-	o.hung = hung
+	r.sort(part, messages, err, took)
+	r.did.hung = hung
+}
+
+// oneByOne finds out at which message the Publisher panics.
+func (r *round) oneByOne(ctx context.Context, part []int) {
+	for n, i := range part {
+		switch {
+		case r.isStuck(i):
+		case r.did.err == nil && ctx.Err() == nil:
+			r.part(ctx, part[n:n+1])
+		default:
+			r.leave(part[n : n+1])
+		}
+	}
+	r.size = 1
 }
 
 // sort notes what became of the messages of a call.
-func (w *worker) sort(b *batch, part []int, messages []Message, err error, took time.Duration, o *outcome, stuck map[store.HeldKey]bool) {
+func (r *round) sort(part []int, messages []Message, err error, took time.Duration) {
 	failed, blameless, unknown := verdict(messages, err)
-	published, blamed := len(o.published), len(o.failed)
+	published, blamed := len(r.did.published), len(r.did.failed)
 	for n, i := range part {
-		m := &b.messages[i]
-		key := keyOf(m)
-		reason := failed[n]
+		m := &r.messages[i]
+		key, reason := keyOf(m), failed[n]
 		switch {
-		case reason == nil && unknown && stuck[key], reason != nil && stuck[key]:
-			o.behind = append(o.behind, m.Seq)
+		case (reason != nil || unknown) && r.isStuck(i):
 		case reason == nil && unknown:
-			b.leave(i, o)
+			r.leave(part[n : n+1])
 		case reason == nil:
-			o.published = append(o.published, m.Seq)
-			if i < b.held {
-				w.holds.goOn(key)
+			r.did.published = append(r.did.published, m.Seq)
+			if i < r.held {
+				r.holds.goOn(key)
 			}
 		case ended(reason): // the context was over: that is nobody's fault
-			b.leave(i, o)
+			r.leave(part[n : n+1])
 			blameless = errors.Join(blameless, reason)
 		default:
-			w.holds.fail(key, o.fail(&w.relay.config, m, reason))
-			stuck[key] = true
+			r.holds.fail(key, r.did.fail(r.config, m, reason))
+			r.stuck[key] = true
 		}
 	}
-	o.err = blameless
-	w.fit(blameless)
-	if observer := w.relay.config.Observer; observer != nil {
-		observer.ObservePublish(len(part), len(o.published)-published, len(o.failed)-blamed, took, blameless)
+	r.did.err = blameless
+	r.fit(blameless)
+	if observer := r.config.Observer; observer != nil {
+		observer.ObservePublish(len(part), len(r.did.published)-published, len(r.did.failed)-blamed, took, blameless)
 	}
-}
-
-// fit makes calls smaller while the Publisher has trouble with them as a whole, and larger again.
-func (w *worker) fit(err error) {
-	if err != nil {
-		w.size = max(w.size/2, 1)
-		return
-	}
-	w.size = min(2*w.size, w.relay.config.BatchSize)
 }

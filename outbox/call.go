@@ -45,35 +45,51 @@ func startCall(ctx context.Context, publisher Publisher, messages []Message) *ca
 	return c
 }
 
+// caller calls a Publisher on behalf of a post.
+type caller struct {
+	publisher Publisher
+	config    *RelayConfig
+	post      *post
+	size      int // how many messages it gets at a time
+}
+
+// fit makes calls smaller while the Publisher has trouble with them as a whole, and larger again.
+func (c *caller) fit(err error) {
+	if err != nil {
+		c.size = max(c.size/2, 1)
+		return
+	}
+	c.size = min(2*c.size, c.config.BatchSize)
+}
+
 // publish makes a call, and shows meanwhile that this process is there. After errHung, hung is the call that goes on.
-func (w *worker) publish(ctx context.Context, messages []Message) (hung *call, err error) {
-	if err := w.post.signIfDue(ctx); err != nil {
+func (c *caller) publish(ctx context.Context, messages []Message) (hung *call, err error) {
+	if err := c.post.signIfDue(ctx); err != nil {
 		return nil, err
 	}
-	config := &w.relay.config
-	calling, cancel := context.WithTimeout(context.WithoutCancel(ctx), config.PublishTimeout)
+	calling, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.config.PublishTimeout)
 	defer cancel()
-	c := startCall(calling, w.relay.publisher, messages)
+	under := startCall(calling, c.publisher, messages)
 	sign := time.NewTicker(signPause)
 	defer sign.Stop()
 	stopped, hanging := ctx.Done(), calling.Done()
 	var draining, patience <-chan time.Time
 	for {
 		select {
-		case <-c.ended:
-			return nil, c.err
+		case <-under.ended:
+			return nil, under.err
 		case <-sign.C:
-			if err := w.post.sign(context.WithoutCancel(ctx)); err != nil {
+			if err := c.post.sign(context.WithoutCancel(ctx)); err != nil {
 				cancel()
 			}
 		case <-stopped:
-			stopped, draining = nil, time.After(config.Drain)
+			stopped, draining = nil, time.After(c.config.Drain)
 		case <-draining:
 			cancel()
 		case <-hanging:
 			hanging, patience = nil, time.After(hangLimit)
 		case <-patience:
-			return c, errHung
+			return under, errHung
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -13,27 +12,6 @@ import (
 	"github.com/idem-go/idem/internal/deadletter"
 	"github.com/idem-go/idem/internal/store"
 )
-
-// DeadLetter is a message that could not be published, after as many attempts as it may have.
-type DeadLetter struct {
-	Message
-	Class    string // the kind of the last error: fit to be a label
-	Reason   string // its text, cut off if it is long
-	Attempts int
-	SealedBy string // the key with which payload and headers are sealed, which Show opens; "" if they are plain
-
-	AddedAt, DiedAt time.Time
-}
-
-// letter is the dead letter of a failure.
-func (f *failure) letter() DeadLetter {
-	m := &f.message
-	return DeadLetter{
-		Message: Message{ID: m.ID, Topic: m.Topic, Key: m.Key, Type: m.Type, Payload: m.Payload, Headers: m.Headers},
-		Class:   f.bury.Class, Reason: f.bury.Reason, Attempts: f.attempts, SealedBy: f.bury.Contents.SealedBy,
-		AddedAt: m.CreatedAt, DiedAt: time.Now(),
-	}
-}
 
 // ErrNoDeadLetter says that there is no dead letter of the topic and ID.
 var ErrNoDeadLetter = deadletter.ErrNotFound

@@ -24,6 +24,8 @@ type hold struct {
 const (
 	keysAtATime = 64
 	runOfAKey   = 16
+
+	octetsAtATime = 16 << 20 // however many messages that is
 )
 
 func newHolds(held []store.HeldBack, now time.Time) holds {

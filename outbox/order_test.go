@@ -58,6 +58,35 @@ func TestMessageThatIsCommittedLateIsNotSkipped(t *testing.T) {
 	}
 }
 
+// The next message of a key is there before the relay has looked for the late one.
+func TestMessageThatIsCommittedLateLeavesBeforeWhatCameAfterItOfItsKey(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	entered, release := make(chan struct{}), make(chan struct{})
+	b.before = func(messages []outbox.Message) error {
+		if messages[0].Type == "the relay is here" {
+			close(entered)
+			<-release
+		}
+		return nil
+	}
+	o.relay(b, swift())
+	late := o.begin()
+	o.in(late, message("a", "late"))
+	o.add(message("b", "the relay is here"))
+	await(t, "the relay to be past the place of the late one", entered)
+	o.commit(late)
+	for i := range 5 {
+		o.add(message("a", fmt.Sprint("after ", i)))
+	}
+	close(release)
+	o.empty()
+	if diff := cmp.Diff([]string{"late", "after 0", "after 1", "after 2", "after 3", "after 4"}, b.types("a")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // A has its transaction id before B, C keeps the horizon of snapshots back, and B's change of the key comes before A's. Neither
 // the order of transaction ids nor that of what all snapshots see is that of the key.
 func TestMessagesOfAKeyLeaveInTheOrderInWhichTransactionsHadItsRow(t *testing.T) {

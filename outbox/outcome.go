@@ -99,3 +99,13 @@ func (f *failure) letterFor(c *RelayConfig) (*store.BuryUnpublished, error) {
 	return &store.BuryUnpublished{Seq: f.message.Seq, Contents: contents, Class: deadletter.ClassOf(f.err),
 		Reason: deadletter.ReasonOf(f.err), Attempts: f.attempts}, nil
 }
+
+// letter is the dead letter of a failure.
+func (f *failure) letter() DeadLetter {
+	m := &f.message
+	return DeadLetter{
+		Message: Message{ID: m.ID, Topic: m.Topic, Key: m.Key, Type: m.Type, Payload: m.Payload, Headers: m.Headers},
+		Class:   f.bury.Class, Reason: f.bury.Reason, Attempts: f.attempts, SealedBy: f.bury.Contents.SealedBy,
+		AddedAt: m.CreatedAt, DiedAt: time.Now(),
+	}
+}

@@ -8,71 +8,123 @@ import (
 )
 
 // reach is how far a stream has been read. Places are not taken in the order of commits: a transaction may commit a message
-// with a place far behind others that have left long ago, and the next one of its key may be in front of those. So every look
-// begins at the floor, up to which nothing is to come any more, and finds what is late before what has waited for it. What was
-// deleted beyond the floor stays in the way for as long as somebody has an old snapshot: the floor has to follow soon.
+// with a place far behind others that have left long ago. So a place that was passed without a message in it is a gap, and is
+// looked at again in every read, together with what is beyond top: then whatever is committed before something else is seen
+// before it, too. What has left is not looked at again, because it stays in the way of the index for as long as somebody has
+// an old snapshot. A gap is forgotten when every transaction is over that can have taken a place in it.
 type reach struct {
-	top   int64 // everything up to here that was there has been dealt with
-	floor int64
-
-	// What was not there up to mark is of these transactions, if it is to come. When they are over, and it was read once more,
-	// mark is the floor.
-	mark    int64
-	writers []string
-	marked  bool
-
+	top      int64 // every place up to here has been dealt with, unless it is in a gap
+	gaps     []gap // in order
 	wholeDue time.Time
 }
 
-// How much of its time a stream spends on what is behind the floor: nothing is to come there, unless a person puts it there.
+// gap are places from one to another in which nothing was seen.
+type gap struct {
+	low, high int64
+	end       int64 // from this one on, no transaction has taken a place in it; 0 if it is not known yet
+	since     time.Time
+}
+
 const (
-	wholeShare = 50
+	// gapPause is for how long a gap is looked at in any case: an INSERT by hand may take a place before it has a transaction id.
+	gapPause = 200 * time.Millisecond
+	maxGaps  = 1024
+
+	// Everything is read again from the beginning now and then, if somebody has inserted with a place of his own.
 	wholePause = 30 * time.Second
+	wholeShare = 50 // of the time, for that
 )
 
-// next returns the place beyond which to read.
-func (r *reach) next(now time.Time) int64 {
-	if r.wholeIsDue(now) {
-		return 0
+// next returns where to read.
+func (r *reach) next(now time.Time) *store.ReadMessages {
+	read := &store.ReadMessages{}
+	if !now.Before(r.wholeDue) {
+		return read
 	}
-	return r.floor
+	read.After = r.top
+	for _, g := range r.gaps {
+		read.Lows, read.Highs = append(read.Lows, g.low), append(read.Highs, g.high)
+	}
+	return read
 }
 
-// read notes what was read from a place: the last place that was met, 0 if there was nothing, and whether there may be more
-// behind it. The writers were there just before.
-func (r *reach) read(from, last int64, more bool, writers *store.SeeWriters, took time.Duration, now time.Time) {
-	if from == 0 {
-		r.wholeDue = now.Add(max(wholePause, wholeShare*took))
-	}
-	if r.marked && r.areOver(writers) && (!more || last >= r.mark) {
-		r.floor, r.marked = max(r.floor, r.mark), false
-	}
-	if !r.marked {
-		r.mark, r.writers, r.marked = r.top, writers.Writers, true
-	}
-	r.top = max(r.top, last)
-}
-
-// areOver reports whether none of the writers of the mark is there any more.
-func (r *reach) areOver(seen *store.SeeWriters) bool {
-	return !seen.Prepared && !slices.ContainsFunc(r.writers, func(name string) bool { return slices.Contains(seen.Writers, name) })
-}
-
-func (r *reach) wholeIsDue(now time.Time) bool { return !now.Before(r.wholeDue) }
-
-// note notes what was read.
-func (r *reach) note(read *store.ReadMessages, writers *store.SeeWriters, took time.Duration, now time.Time) {
-	last, octets := int64(0), int64(0)
+// note notes what was read. The snapshot is one from just before.
+func (r *reach) note(read *store.ReadMessages, snapshot *store.LimitRelay, took time.Duration, now time.Time) {
+	octets := int64(0)
 	for i := range read.Messages {
-		last = read.Messages[i].Seq
 		octets += int64(len(read.Messages[i].Payload))
 	}
-	more := len(read.Messages) >= read.Room || octets >= read.Octets
-	r.read(read.After, last, more, writers, took, now)
+	verified := int64(1<<63 - 1) // up to where it has read
+	if n := len(read.Seqs); n >= read.Room || octets >= read.Octets {
+		verified = read.Seqs[n-1]
+	}
+	if read.After == 0 {
+		r.wholeDue = now.Add(max(wholePause, wholeShare*took))
+	}
+	r.close(read.Seqs, verified, snapshot, now)
+	for _, seq := range read.Seqs {
+		if seq > r.top {
+			if seq > r.top+1 {
+				r.gaps = append(r.gaps, gap{low: r.top + 1, high: seq - 1, since: now})
+			}
+			r.top = seq
+		}
+	}
+	r.merge()
+}
+
+// close takes out of the gaps what was seen in them, and forgets those in which nothing is to come.
+func (r *reach) close(seen []int64, verified int64, snapshot *store.LimitRelay, now time.Time) {
+	left := make([]gap, 0, len(r.gaps)+1)
+	for _, g := range r.gaps {
+		if g.end == 0 {
+			g.end = snapshot.Max // whoever had taken a place when it was found, had begun by then
+		}
+		if snapshot.Min >= g.end && verified >= g.high && now.Sub(g.since) >= gapPause {
+			continue
+		}
+		first, _ := slices.BinarySearch(seen, g.low)
+		for _, seq := range seen[first:] {
+			if seq > g.high {
+				break
+			}
+			if seq > g.low {
+				left = append(left, gap{g.low, seq - 1, g.end, g.since})
+			}
+			g.low = seq + 1
+		}
+		if g.low <= g.high {
+			left = append(left, g)
+		}
+	}
+	r.gaps = left
+}
+
+// merge makes one gap of two if there are too many.
+func (r *reach) merge() {
+	if len(r.gaps) <= maxGaps {
+		return
+	}
+	merged := r.gaps[:0]
+	for i := 0; i < len(r.gaps); i += 2 {
+		g := r.gaps[i]
+		if i+1 < len(r.gaps) {
+			next := r.gaps[i+1]
+			g.high, g.end, g.since = next.high, max(g.end, next.end), next.since
+			if r.gaps[i].end == 0 || next.end == 0 {
+				g.end = 0
+			}
+		}
+		merged = append(merged, g)
+	}
+	r.gaps = merged
 }
 
 // back notes that what is at a place was not dealt with.
 func (r *reach) back(place int64) {
-	r.top, r.floor = min(r.top, place-1), min(r.floor, place-1)
-	r.marked = false
+	r.top = min(r.top, place-1)
+	r.gaps = slices.DeleteFunc(r.gaps, func(g gap) bool { return g.low > r.top })
+	if n := len(r.gaps); n > 0 {
+		r.gaps[n-1].high = min(r.gaps[n-1].high, r.top)
+	}
 }

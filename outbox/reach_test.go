@@ -1,35 +1,116 @@
 package outbox
 
 import (
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/idem-go/idem/internal/store"
 )
 
-// A message that is committed late has to be found before the next one of its key, which may be beyond all that was read.
-func TestEveryLookBeginsWhereAMessageMayBeYetToCome(t *testing.T) {
+// Transactions take places, commit and roll back in any order, while a stream is read in portions. Whatever is committed is read
+// once, and before what was begun after its commit.
+func TestEverythingThatIsCommittedIsReadOnceAndInOrder(t *testing.T) {
 	t.Parallel()
-	r, now := reach{}, time.Now()
-	look := func(want, last int64, more bool, writers ...string) {
-		t.Helper()
-		from := r.next(now)
-		if from != want {
-			t.Errorf("the look begins beyond %d, want %d", from, want)
+	for seed := range uint64(40) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		type transaction struct {
+			xid    int64
+			places []int64
+			after  []int64 // the places that were committed when it began
 		}
-		r.read(from, last, more, &store.SeeWriters{Writers: writers, Prepared: len(writers) > 0 && writers[0] == "prepared"}, time.Millisecond, now)
+		var (
+			r               reach
+			open            []*transaction
+			committed, read []int64
+			after           = map[int64][]int64{}
+			place, xid      int64
+			now             = time.Unix(0, 0)
+		)
+		look := func() {
+			now = now.Add(time.Duration(random.IntN(300)) * time.Millisecond)
+			snapshot := &store.LimitRelay{Min: xid + 1, Max: xid + 1}
+			for _, tx := range open {
+				snapshot.Min = min(snapshot.Min, tx.xid)
+			}
+			request := r.next(now)
+			request.Room, request.Octets = 1+random.IntN(8), 1
+			for _, seq := range slices.Sorted(slices.Values(committed)) {
+				in := seq > request.After
+				for i := range request.Lows {
+					in = in || request.Lows[i] <= seq && seq <= request.Highs[i]
+				}
+				if in && len(request.Seqs) < request.Room {
+					request.Seqs = append(request.Seqs, seq)
+				}
+			}
+			r.note(request, snapshot, time.Second, now)
+			done := request.Seqs
+			if random.IntN(5) == 0 && len(done) > 0 { // the broker goes away in the middle
+				done = done[:random.IntN(len(done))]
+				r.back(request.Seqs[len(done)])
+			}
+			read = append(read, done...)
+			committed = slices.DeleteFunc(committed, func(seq int64) bool { return slices.Contains(done, seq) })
+		}
+		var all []int64
+		for range 400 {
+			switch n := random.IntN(10); {
+			case n < 2:
+				xid++
+				open = append(open, &transaction{xid: xid, after: slices.Clone(all)})
+			case n < 6 && len(open) > 0:
+				tx := open[random.IntN(len(open))]
+				place++
+				tx.places = append(tx.places, place)
+			case n < 8 && len(open) > 0:
+				i := random.IntN(len(open))
+				if random.IntN(4) > 0 {
+					committed, all = append(committed, open[i].places...), append(all, open[i].places...)
+					for _, seq := range open[i].places {
+						after[seq] = open[i].after
+					}
+				}
+				open = slices.Delete(open, i, i+1)
+			default:
+				look()
+			}
+		}
+		for range 200 {
+			look()
+		}
+		if len(committed) > 0 || len(read) != len(all) {
+			t.Fatalf("seed %d: %d of %d were read, %v are left; %+v", seed, len(read), len(all), committed, r)
+		}
+		met := map[int64]bool{}
+		for _, seq := range read {
+			for _, before := range after[seq] {
+				if !met[before] {
+					t.Fatalf("seed %d: %d was read before %d, which was committed before it was begun", seed, seq, before)
+				}
+			}
+			if met[seq] {
+				t.Fatalf("seed %d: %d was read twice", seed, seq)
+			}
+			met[seq] = true
+		}
+		if len(open) == 0 && len(r.gaps) > 0 {
+			t.Errorf("seed %d: nobody can have a place in %+v", seed, r.gaps)
+		}
 	}
-	look(0, 100, false, "3/1") // whatever it writes has a place of its own, up to 100 perhaps
-	look(0, 200, false, "3/1", "4/1")
-	look(0, 300, false, "4/1") // of the first nothing is to come, nor of others up to where it was met first
-	look(0, 400, true, "5/1")  // nor up to 200
-	look(200, 250, true)       // nor up to 300, but not all that is there was read
-	look(200, 600, false)
-	look(300, 700, false, "6/1")
-	look(400, 0, false, "prepared") // that may be the same one
-	look(400, 0, false)
-	look(600, 0, false)
-	r.back(450)
-	look(449, 0, false)
-	look(449, 0, false)
+}
+
+// However many transactions are rolled back beside one that goes on.
+func TestGapsAreBounded(t *testing.T) {
+	t.Parallel()
+	var r reach
+	for i := range int64(3000) {
+		request := r.next(time.Unix(0, 0))
+		request.Room, request.Octets, request.Seqs = 10, 1, []int64{2*i + 2}
+		r.note(request, &store.LimitRelay{Min: 1, Max: 100}, 0, time.Unix(0, 0))
+	}
+	if len(r.gaps) > maxGaps || r.gaps[0].low != 1 || r.gaps[len(r.gaps)-1].high != 5999 {
+		t.Errorf("%d gaps, from %+v to %+v", len(r.gaps), r.gaps[0], r.gaps[len(r.gaps)-1])
+	}
 }

@@ -29,7 +29,7 @@ const MaxCount = 10_000
 func Stats(ctx context.Context, pool *pgxpool.Pool) (Figures, error) {
 	engine := &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
 	s := store.OutboxStats{Most: MaxCount}
-	if err := engine.Query(ctx, begin, store.LimitRelay{}, &s, commit); err != nil {
+	if err := engine.Query(ctx, begin, &store.LimitRelay{}, &s, commit); err != nil {
 		return Figures{}, hint(err)
 	}
 	f := Figures{ReadAt: s.ReadAt, Waiting: s.Waiting, Held: s.Held, HeldKeys: s.HeldKeys, Dead: s.Dead}

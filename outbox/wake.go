@@ -2,40 +2,46 @@ package outbox
 
 import "sync"
 
-// Relays that run in this process, for Add inside of idem.Do: they are told after the commit.
+// bell wakes a stream. To ring it costs next to nothing and never waits.
+type bell chan struct{}
+
+func newBell() bell { return make(bell, 1) }
+
+func (b bell) ring() {
+	select {
+	case b <- struct{}{}:
+	default:
+	}
+}
+
+// The bells of the relays that run in this process, for Add inside of idem.Do: they are rung after the commit.
 var (
-	runningMu sync.Mutex
-	running   = map[*Relay]int{}
+	bellsMu sync.Mutex
+	bells   = map[bell]int{}
 )
 
-func (r *Relay) appear(n int) {
-	runningMu.Lock()
-	defer runningMu.Unlock()
-	if running[r] += n; running[r] == 0 {
-		delete(running, r)
-	}
-}
-
-// wakeAll wakes them when a transaction that has used Add is committed.
-type wakeAll struct{}
-
-// Committed wakes them.
-func (wakeAll) Committed() {
-	runningMu.Lock()
-	defer runningMu.Unlock()
-	for r := range running {
-		r.Wake()
-	}
-}
-
-// Wake tells the relay that there may be something to publish, so that it looks at once: call it after the commit of a
-// transaction that has used Add. It costs next to nothing and never waits. Without it, the relay finds out by itself within
-// RelayConfig.Poll. Inside of idem.Do it is not needed: relays of the same process are told when Do has committed.
-func (r *Relay) Wake() {
-	for _, s := range r.streams {
-		select {
-		case s.wake <- struct{}{}:
-		default:
+// hang has the bell rung by whoever commits, until the function that it returns is called.
+func (b bell) hang() (takeDown func()) {
+	bellsMu.Lock()
+	defer bellsMu.Unlock()
+	bells[b]++
+	return func() {
+		bellsMu.Lock()
+		defer bellsMu.Unlock()
+		if bells[b]--; bells[b] == 0 {
+			delete(bells, b)
 		}
+	}
+}
+
+// ringAll rings them when a transaction that has used Add is committed.
+type ringAll struct{}
+
+// Committed rings them.
+func (ringAll) Committed() {
+	bellsMu.Lock()
+	defer bellsMu.Unlock()
+	for b := range bells {
+		b.ring()
 	}
 }

@@ -11,17 +11,19 @@ import (
 
 // worker relays a stream, for as long as it has the post.
 type worker struct {
-	*stream
-	post  *post
-	reach reach
-	holds holds
-	size  int // how many messages the Publisher gets at a time
+	share  store.Stream
+	bell   bell
+	config *RelayConfig
+	post   *post
+	caller caller
+	reach  reach
+	holds  holds
+	hung   *call // after errHung: what the Publisher has not returned from
 }
 
 const (
-	octetsAtATime = 16 << 20
-	readLimit     = 6 * time.Minute // whatever is in the way of the index, and more than the server may work
-	settleLimit   = 30 * time.Second
+	readLimit   = 6 * time.Minute // whatever is in the way of the index, and more than the server may work
+	settleLimit = 30 * time.Second
 )
 
 // begin and commit are the ends of every transaction. Its level is fixed, because at a stricter one a database would make
@@ -37,7 +39,7 @@ func (w *worker) work(ctx context.Context) error {
 		return err
 	}
 	pauses := w.pauses()
-	idle := txn.Pauses{Current: firstLook, Limit: w.relay.config.Poll}
+	idle := txn.Pauses{Current: firstLook, Limit: w.config.Poll}
 	for done := (&outcome{}); ; {
 		b, err := w.turn(ctx, done)
 		if err != nil || ctx.Err() != nil {
@@ -51,7 +53,7 @@ func (w *worker) work(ctx context.Context) error {
 			continue
 		}
 		idle.Current = firstLook
-		done = w.run(ctx, b)
+		done = b.publish(ctx, &w.caller, &w.holds)
 		if done.err == nil {
 			pauses = w.pauses()
 			continue
@@ -68,7 +70,7 @@ const firstLook = 50 * time.Millisecond
 
 // pauses are those while the broker is away.
 func (w *worker) pauses() txn.Pauses {
-	c := &w.relay.config
+	c := w.config
 	return txn.Pauses{Current: max(2*c.MinPause, 2), Limit: max(min(c.MaxPause, 30*time.Second), 2)}
 }
 
@@ -80,7 +82,7 @@ func (w *worker) falter(ctx context.Context, o *outcome, pause time.Duration) er
 	if ctx.Err() != nil {
 		return nil
 	}
-	w.relay.config.Logger.WarnContext(ctx, "outbox: messages could not be published, and are tried again", "error", o.err, "pause", pause)
+	w.config.Logger.WarnContext(ctx, "outbox: messages could not be published, and are tried again", "error", o.err, "pause", pause)
 	if o.hung != nil {
 		w.hung = o.hung
 		return errHung
@@ -101,7 +103,7 @@ func (w *worker) rest(ctx context.Context, pause time.Duration) bool {
 	select {
 	case <-timer.C:
 		return false
-	case <-w.wake:
+	case <-w.bell:
 		return true
 	case <-ctx.Done():
 		return false
@@ -112,7 +114,7 @@ func (w *worker) rest(ctx context.Context, pause time.Duration) bool {
 func (w *worker) lookUpHeld(ctx context.Context) error {
 	held := &store.ListHeld{Stream: w.share}
 	began := time.Now()
-	if err := w.ask(ctx, readLimit, begin, store.LimitRelay{}, held, commit); err != nil {
+	if err := w.ask(ctx, readLimit, begin, &store.LimitRelay{}, held, commit); err != nil {
 		return err
 	}
 	now := time.Now()
@@ -138,9 +140,9 @@ func (w *worker) turn(ctx context.Context, done *outcome) (*batch, error) {
 	}
 	written := w.written(done)
 	began := time.Now()
-	writers, held := &store.SeeWriters{}, w.holds.due(began)
-	read := &store.ReadMessages{Stream: w.share, After: w.reach.next(began), Room: w.relay.config.BatchSize, Octets: octetsAtATime}
-	requests := append([]txn.Request{begin, store.LimitRelay{}}, written...)
+	snapshot, held, read := &store.LimitRelay{}, w.holds.due(began), w.reach.next(began)
+	read.Stream, read.Room, read.Octets = w.share, w.config.BatchSize*w.share.Of, octetsAtATime
+	requests := append([]txn.Request{begin, snapshot}, written...)
 	if held != nil {
 		requests = append(requests, held)
 	}
@@ -148,11 +150,11 @@ func (w *worker) turn(ctx context.Context, done *outcome) (*batch, error) {
 	if len(written) > 0 { // a stop does not undo what is done
 		asking = context.WithoutCancel(ctx)
 	}
-	if err := w.ask(asking, readLimit, append(requests, writers, read, commit)...); err != nil {
+	if err := w.ask(asking, readLimit, append(requests, read, commit)...); err != nil {
 		return nil, err
 	}
 	w.tell(done)
-	w.reach.note(read, writers, time.Since(began), time.Now())
+	w.reach.note(read, snapshot, time.Since(began), time.Now())
 	return w.sortRead(held, read), nil
 }
 
@@ -178,7 +180,7 @@ func (w *worker) sortRead(held *store.ReadHeld, read *store.ReadMessages) *batch
 func (w *worker) settle(ctx context.Context, o *outcome) error {
 	written := w.written(o)
 	if len(written) > 0 {
-		requests := append([]txn.Request{begin, store.LimitRelay{}}, written...)
+		requests := append([]txn.Request{begin, &store.LimitRelay{}}, written...)
 		if err := w.ask(context.WithoutCancel(ctx), settleLimit, append(requests, commit)...); err != nil {
 			return err
 		}
@@ -192,7 +194,7 @@ func (w *worker) settle(ctx context.Context, o *outcome) error {
 
 // written returns the requests that write an outcome down, with a fence before them if there are any.
 func (w *worker) written(o *outcome) []txn.Request {
-	requests := o.requests(&w.relay.config)
+	requests := o.requests(w.config)
 	if len(requests) == 0 {
 		return nil
 	}
@@ -201,12 +203,12 @@ func (w *worker) written(o *outcome) []txn.Request {
 
 // tell tells of dead letters, once they are.
 func (w *worker) tell(o *outcome) {
-	if w.relay.config.OnDead == nil {
+	if w.config.OnDead == nil {
 		return
 	}
 	for i := range o.failed {
 		if o.failed[i].bury != nil {
-			w.relay.config.OnDead(o.failed[i].letter())
+			w.config.OnDead(o.failed[i].letter())
 		}
 	}
 }

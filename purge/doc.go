@@ -1,5 +1,5 @@
-// Package purge deletes what idem keeps and nobody needs any more: records, an hour after they have expired, and operations of
-// several steps, a week after they have ended.
+// Package purge deletes what idem keeps and nobody needs any more: records, an hour after they have expired, operations of
+// several steps, a week after they have ended, and the memory of messages, an hour after their retention is over. Dead letters stay.
 //
 //	go purge.Run(ctx, pool, purge.Options{})              // in every process: one works at a time
 //	rep, err := purge.Once(ctx, pool, purge.Options{})    // by hand, or from a scheduler
@@ -24,5 +24,5 @@
 //
 // The role needs USAGE on the schema idem; on what is swept, and on each partition of it, SELECT (ctid, state, expires_at), DELETE,
 // and UPDATE of one column at least, because it locks rows before it deletes them; SELECT, INSERT and UPDATE on idem.sweeps; and
-// pg_monitor to see how far behind standbys are. docs/operate.md has the statements, also for operations.
+// pg_monitor to see how far behind standbys are. docs/operate.md has the statements, also for operations and messages.
 package purge

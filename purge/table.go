@@ -21,7 +21,7 @@ type table struct {
 }
 
 // tables are swept in this order.
-var tables = []table{records, operations, messages}
+var tables = []table{records, operations, messages, published}
 
 // A record in state processing was committed by an fn that ended its transaction. It is a trace for whoever repairs that,
 // and the next claim of the key takes it over. One in state running is that of an operation that goes on.
@@ -49,5 +49,13 @@ var messages = table{
 	name: "inbox", relation: "idem.inbox",
 	due: `(r.expires_at OPERATOR(pg_catalog.+) '0'::pg_catalog.interval)
 			OPERATOR(pg_catalog.<) (pg_catalog.statement_timestamp() OPERATOR(pg_catalog.-) $1::pg_catalog.interval)`,
-	rest: func(o *Options) time.Duration { return o.Grace },
+	rest: records.rest,
+}
+
+// What was published is kept for as long as its relay has said.
+var published = table{
+	name: "published", relation: "idem.published",
+	due: `(r.expires_at OPERATOR(pg_catalog.+) '0'::pg_catalog.interval)
+			OPERATOR(pg_catalog.<) (pg_catalog.statement_timestamp() OPERATOR(pg_catalog.-) $1::pg_catalog.interval)`,
+	rest: func(*Options) time.Duration { return 0 },
 }

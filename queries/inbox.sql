@@ -123,11 +123,13 @@ WHERE m.consumer OPERATOR(pg_catalog.=) @consumer::pg_catalog.text
 
 -- name: AnnounceMessages :many
 -- AnnounceMessages says, before they begin, that attempts at messages do, and returns how many of a message did and have not told
--- how they ended, with this one. Those that are handled, dead or not due are not returned.
+-- how they ended, with this one. Those that are handled, dead or not due are not returned. Their order is kept, for who waits
+-- for those before it.
 INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts, begun, retry_at, key)
 SELECT @consumer::pg_catalog.text, u.source, u.id,
        pg_catalog.substring(@hashes::pg_catalog.bytea, ((u.n OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.*) 32 OPERATOR(pg_catalog.+) 1)::pg_catalog.int4, 32),
-       'failing', pg_catalog.statement_timestamp(),
+       'failing', pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+)
+           (u.n::pg_catalog.float8 OPERATOR(pg_catalog.*) '1 microsecond'::pg_catalog.interval),
        pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) @retention::pg_catalog.interval, 0, 1, pg_catalog.statement_timestamp(), u.key
 FROM ROWS FROM (pg_catalog.unnest((@sources::pg_catalog.text)::pg_catalog.text[]),
                 pg_catalog.unnest((@ids::pg_catalog.text)::pg_catalog.text[]),

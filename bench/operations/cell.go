@@ -77,7 +77,7 @@ func measureCell(ctx context.Context, p plan, contestants []contestant.Contestan
 
 // turn gives a contestant one turn, and then compares its effects with the bank's books.
 func (e *entry) turn(ctx context.Context, p plan, c contestant.Contestant, dsn string, setting setting) error {
-	if err := execute(ctx, dsn, "truncate orders; checkpoint"); err != nil {
+	if err := execute(ctx, dsn, "truncate orders"); err != nil {
 		return err
 	}
 	if err := execute(ctx, dsn, "vacuum analyze"); err != nil {
@@ -93,7 +93,7 @@ func (e *entry) turn(ctx context.Context, p plan, c contestant.Contestant, dsn s
 		return err
 	}
 	defer b.Close()
-	warm, err := runTurn(ctx, b, setting.clients, p.warm, max(1, int(p.warm/time.Millisecond)))
+	warm, err := runTurn(ctx, b, setting.clients, p.warm, p.warmUp(setting.clients))
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func kill(ctx context.Context, s *server, p plan, c contestant.Contestant) (*res
 		}
 	}
 	found := &resumption{contestant: c, victims: len(victims), orders: p.workers * p.each}
-	if err := found.settle(ctx, dsn); err != nil {
+	if err := found.settle(ctx, dsn, p); err != nil {
 		return nil, err
 	}
 	found.after = since(killed, other.Attempts(), victims)
@@ -154,13 +154,9 @@ func since(killed time.Time, attempts map[string][]bank.Attempt, orders []string
 	return after
 }
 
-// quietLooks is how many looks in a row see nothing happen when it is over.
-const quietLooks = 15
-
-// settle waits until all orders are confirmed or parked, or nothing happens any more.
-func (r *resumption) settle(ctx context.Context, dsn string) (err error) {
-	for quiet := 0; quiet < quietLooks && r.confirmed+r.parked < r.orders; quiet++ {
-		before := r.confirmed + r.parked
+// settle waits until all orders are confirmed or parked, or that takes too long.
+func (r *resumption) settle(ctx context.Context, dsn string, p plan) (err error) {
+	for deadline := time.Now().Add(p.limit); ; {
 		if _, r.confirmed, err = countOrders(ctx, dsn); err != nil {
 			return err
 		}
@@ -169,8 +165,8 @@ func (r *resumption) settle(ctx context.Context, dsn string) (err error) {
 				return err
 			}
 		}
-		if r.confirmed+r.parked > before {
-			quiet = 0
+		if r.confirmed+r.parked == r.orders || time.Now().After(deadline) {
+			return nil
 		}
 		select {
 		case <-time.After(200 * time.Millisecond):
@@ -178,5 +174,4 @@ func (r *resumption) settle(ctx context.Context, dsn string) (err error) {
 			return ctx.Err()
 		}
 	}
-	return nil
 }

@@ -10,7 +10,7 @@ type plan struct {
 	ops     int // of which the cost is counted
 	rounds  int
 	turn    time.Duration
-	warm    time.Duration
+	warm    time.Duration // at most, until connections have their statements prepared and planned
 	pool    int32
 	cells   []setting
 	workers int // processes
@@ -18,6 +18,15 @@ type plan struct {
 	// patience is how long a call may take for those who see by a timeout that a process is dead, limit how long is waited for
 	// them after a kill.
 	patience, limit time.Duration
+}
+
+// warmUp is how many operations each client makes before it is measured: PostgreSQL plans a statement anew for the first five times on
+// each connection.
+func (p plan) warmUp(clients int) int {
+	if p.warm == 0 {
+		return 1
+	}
+	return (8*min(clients, int(p.pool)) + 24) / clients
 }
 
 // setting is a cell: how far away the bank is, and how many clients there are.
@@ -44,14 +53,14 @@ const far = 20 * time.Millisecond
 
 func planOf(quick bool) plan {
 	p := plan{
-		ops: 200, rounds: 4, turn: time.Second, warm: 250 * time.Millisecond, pool: 20,
+		ops: 200, rounds: 4, turn: 900 * time.Millisecond, warm: 1500 * time.Millisecond, pool: 20,
 		cells:   []setting{{0, 1}, {0, 8}, {far, 1}, {far, 64}},
 		workers: 10, each: 100, patience: 15 * time.Second, limit: 70 * time.Second,
 	}
 	if quick {
 		p.ops, p.rounds, p.turn, p.warm = 3, 1, 50*time.Millisecond, 0
 		p.cells = []setting{{0, 1}, {far, 8}}
-		p.workers, p.each, p.patience, p.limit = 3, 3, time.Second, 3*time.Second
+		p.workers, p.each, p.patience, p.limit = 3, 3, time.Second, time.Minute
 	}
 	return p
 }

@@ -15,7 +15,8 @@ const AnnounceMessages = `-- name: AnnounceMessages :many
 INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts, begun, retry_at, key)
 SELECT $1::pg_catalog.text, u.source, u.id,
        pg_catalog.substring($2::pg_catalog.bytea, ((u.n OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.*) 32 OPERATOR(pg_catalog.+) 1)::pg_catalog.int4, 32),
-       'failing', pg_catalog.statement_timestamp(),
+       'failing', pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+)
+           (u.n::pg_catalog.float8 OPERATOR(pg_catalog.*) '1 microsecond'::pg_catalog.interval),
        pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) $3::pg_catalog.interval, 0, 1, pg_catalog.statement_timestamp(), u.key
 FROM ROWS FROM (pg_catalog.unnest(($4::pg_catalog.text)::pg_catalog.text[]),
                 pg_catalog.unnest(($5::pg_catalog.text)::pg_catalog.text[]),
@@ -44,7 +45,8 @@ type AnnounceMessagesRow struct {
 }
 
 // AnnounceMessages says, before they begin, that attempts at messages do, and returns how many of a message did and have not told
-// how they ended, with this one. Those that are handled, dead or not due are not returned.
+// how they ended, with this one. Those that are handled, dead or not due are not returned. Their order is kept, for who waits
+// for those before it.
 func (q *Queries) AnnounceMessages(ctx context.Context, arg AnnounceMessagesParams) ([]AnnounceMessagesRow, error) {
 	rows, err := q.db.Query(ctx, AnnounceMessages,
 		arg.Consumer,

@@ -19,7 +19,8 @@ SELECT pg_catalog.clock_timestamp(), m.id::pg_catalog.uuid, m.topic, m.key, m.ty
 FROM (SELECT pg_catalog.unnest($1::pg_catalog.text[]) AS id, pg_catalog.unnest($2::pg_catalog.text[]) AS topic,
              pg_catalog.unnest($3::pg_catalog.text[]) AS key, pg_catalog.unnest($4::pg_catalog.text[]) AS type,
              pg_catalog.unnest($5::pg_catalog.bytea[]) AS payload, pg_catalog.unnest($6::pg_catalog.text[]) AS headers,
-             pg_catalog.unnest($7::pg_catalog.text[]) AS trace) m
+             pg_catalog.unnest($7::pg_catalog.text[]) AS trace, pg_catalog.pg_current_xact_id() AS xid) m
+WHERE m.xid IS NOT NULL
 `
 
 type AddMessagesParams struct {
@@ -32,7 +33,8 @@ type AddMessagesParams struct {
 	Traces   []string
 }
 
-// AddMessages adds messages in the order of the arrays.
+// AddMessages adds messages in the order of the arrays. The transaction has its id before the first message has its place: a
+// relay waits for what is missing by the transactions that were under way.
 func (q *Queries) AddMessages(ctx context.Context, arg AddMessagesParams) error {
 	_, err := q.db.Exec(ctx, AddMessages,
 		arg.Ids,
@@ -162,7 +164,9 @@ func (q *Queries) KeepPublished(ctx context.Context, arg KeepPublishedParams) er
 }
 
 const LimitRelay = `-- name: LimitRelay :one
-SELECT pg_catalog.set_config('statement_timeout', '5min', true)::pg_catalog.text AS work_limit,
+SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::pg_catalog.text::pg_catalog.int8 AS xmin,
+       pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::pg_catalog.text::pg_catalog.int8 AS xmax,
+       pg_catalog.set_config('statement_timeout', '5min', true)::pg_catalog.text AS work_limit,
        pg_catalog.set_config('lock_timeout', '10s', true)::pg_catalog.text AS lock_limit,
        pg_catalog.set_config('enable_seqscan', 'off', true)::pg_catalog.text AS seqscan,
        pg_catalog.set_config('enable_bitmapscan', 'off', true)::pg_catalog.text AS bitmapscan,
@@ -171,6 +175,8 @@ SELECT pg_catalog.set_config('statement_timeout', '5min', true)::pg_catalog.text
 `
 
 type LimitRelayRow struct {
+	Xmin       int64
+	Xmax       int64
 	WorkLimit  string
 	LockLimit  string
 	Seqscan    string
@@ -180,11 +186,14 @@ type LimitRelayRow struct {
 }
 
 // LimitRelay begins every transaction of a relay. The table is empty or has millions of rows, and no statistics tell which:
-// only a scan of the index is left to the planner.
+// only a scan of the index is left to the planner. The snapshot tells which transactions were over: what is not seen of a
+// place in the outbox after those of before xmin have ended is not to come.
 func (q *Queries) LimitRelay(ctx context.Context) (LimitRelayRow, error) {
 	row := q.db.QueryRow(ctx, LimitRelay)
 	var i LimitRelayRow
 	err := row.Scan(
+		&i.Xmin,
+		&i.Xmax,
 		&i.WorkLimit,
 		&i.LockLimit,
 		&i.Seqscan,
@@ -379,39 +388,60 @@ func (q *Queries) ReadHeld(ctx context.Context, arg ReadHeldParams) ([]ReadHeldR
 }
 
 const ReadMessages = `-- name: ReadMessages :many
-SELECT m.seq, m.id, m.topic, m.key, m.type, m.payload, m.headers, m.created_at
+SELECT m.seq, m.mine, m.id, m.topic, m.key, m.type, (CASE WHEN m.mine THEN m.payload END)::pg_catalog.bytea AS payload,
+       (CASE WHEN m.mine THEN coalesce(m.headers::pg_catalog.text, '') ELSE '' END)::pg_catalog.text AS headers, m.created_at
 FROM (
-    SELECT o.seq, o.id, o.topic, o.key, o.type, o.payload, o.headers, o.created_at,
+    SELECT o.seq, o.mine, o.id, o.topic, o.key, o.type, o.payload, o.headers, o.created_at,
            pg_catalog.sum(o.octets) OVER (ORDER BY o.seq ROWS UNBOUNDED PRECEDING) OPERATOR(pg_catalog.-) o.octets AS before
     FROM (
-        SELECT r.seq, (r.id::pg_catalog.text)::pg_catalog.text AS id, r.aggregatetype AS topic, r.aggregateid AS key, r.type, r.payload,
-               coalesce(r.headers::pg_catalog.text, '')::pg_catalog.text AS headers,
-               pg_catalog.timestamptz_send(r.created_at)::pg_catalog.bytea AS created_at,
-               coalesce(pg_catalog.octet_length(r.payload), 0)::pg_catalog.int4 AS octets
-        FROM idem.outbox r
-        WHERE NOT r.held AND r.seq OPERATOR(pg_catalog.>) $1::pg_catalog.int8
-          AND ($2::pg_catalog.int4 OPERATOR(pg_catalog.=) 1
-               OR ((CASE WHEN r.aggregateid OPERATOR(pg_catalog.=) '' THEN r.seq
-                         ELSE pg_catalog.hashtext(r.aggregatetype OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) r.aggregateid)::pg_catalog.int8 END
-                    OPERATOR(pg_catalog.&) 15::pg_catalog.int8) OPERATOR(pg_catalog.%) $2::pg_catalog.int4) OPERATOR(pg_catalog.=) $3::pg_catalog.int4)
-        ORDER BY r.seq
-        LIMIT $4::pg_catalog.int4
+        SELECT x.seq, x.mine, (x.id::pg_catalog.text)::pg_catalog.text AS id, x.aggregatetype AS topic, x.aggregateid AS key, x.type, x.payload, x.headers,
+               pg_catalog.timestamptz_send(x.created_at)::pg_catalog.bytea AS created_at,
+               (CASE WHEN x.mine THEN coalesce(pg_catalog.octet_length(x.payload), 0) ELSE 0 END)::pg_catalog.int4 AS octets
+        FROM (
+            SELECT u.seq, u.id, u.aggregatetype, u.aggregateid, u.type, u.payload, u.headers, u.created_at,
+                   ($1::pg_catalog.int4 OPERATOR(pg_catalog.=) 1
+                    OR ((CASE WHEN u.aggregateid OPERATOR(pg_catalog.=) '' THEN u.seq
+                              ELSE pg_catalog.hashtext(u.aggregatetype OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) u.aggregateid)::pg_catalog.int8 END
+                         OPERATOR(pg_catalog.&) 15::pg_catalog.int8) OPERATOR(pg_catalog.%) $1::pg_catalog.int4) OPERATOR(pg_catalog.=) $2::pg_catalog.int4)::pg_catalog.bool AS mine
+            FROM (
+                SELECT i.seq, i.id, i.aggregatetype, i.aggregateid, i.type, i.payload, i.headers, i.created_at
+                FROM (SELECT pg_catalog.unnest(($3::pg_catalog.text)::pg_catalog.int8[]) AS low, pg_catalog.unnest(($4::pg_catalog.text)::pg_catalog.int8[]) AS high) g
+                CROSS JOIN LATERAL (
+                    SELECT r.seq, r.id, r.aggregatetype, r.aggregateid, r.type, r.payload, r.headers, r.created_at
+                    FROM idem.outbox r
+                    WHERE NOT r.held AND r.seq OPERATOR(pg_catalog.>=) g.low AND r.seq OPERATOR(pg_catalog.<=) g.high
+                    ORDER BY r.seq
+                    LIMIT $5::pg_catalog.int4
+                ) i
+                UNION ALL
+                (SELECT r.seq, r.id, r.aggregatetype, r.aggregateid, r.type, r.payload, r.headers, r.created_at
+                 FROM idem.outbox r
+                 WHERE NOT r.held AND r.seq OPERATOR(pg_catalog.>) $6::pg_catalog.int8
+                 ORDER BY r.seq
+                 LIMIT $5::pg_catalog.int4)
+            ) u
+            ORDER BY u.seq
+            LIMIT $5::pg_catalog.int4
+        ) x
     ) o
 ) m
-WHERE m.before OPERATOR(pg_catalog.<) $5::pg_catalog.int8
+WHERE m.before OPERATOR(pg_catalog.<) $7::pg_catalog.int8
 ORDER BY m.seq
 `
 
 type ReadMessagesParams struct {
-	After   int64
 	Streams int32
 	Stream  int32
+	Lows    string
+	Highs   string
 	Room    int32
+	After   int64
 	Octets  int64
 }
 
 type ReadMessagesRow struct {
 	Seq       int64
+	Mine      bool
 	ID        string
 	Topic     string
 	Key       string
@@ -421,14 +451,16 @@ type ReadMessagesRow struct {
 	CreatedAt []byte
 }
 
-// ReadMessages reads what is not held back, beyond a place in the outbox: as many messages as room says, or as have so many
-// octets.
+// ReadMessages reads what is not held back, in gaps and beyond a place: as much as room says, or as have so many octets. What is
+// of another stream comes without what it says, so that it is no gap.
 func (q *Queries) ReadMessages(ctx context.Context, arg ReadMessagesParams) ([]ReadMessagesRow, error) {
 	rows, err := q.db.Query(ctx, ReadMessages,
-		arg.After,
 		arg.Streams,
 		arg.Stream,
+		arg.Lows,
+		arg.Highs,
 		arg.Room,
+		arg.After,
 		arg.Octets,
 	)
 	if err != nil {
@@ -440,6 +472,7 @@ func (q *Queries) ReadMessages(ctx context.Context, arg ReadMessagesParams) ([]R
 		var i ReadMessagesRow
 		if err := rows.Scan(
 			&i.Seq,
+			&i.Mine,
 			&i.ID,
 			&i.Topic,
 			&i.Key,
@@ -456,22 +489,4 @@ func (q *Queries) ReadMessages(ctx context.Context, arg ReadMessagesParams) ([]R
 		return nil, err
 	}
 	return items, nil
-}
-
-const SeeWriters = `-- name: SeeWriters :one
-SELECT coalesce(pg_catalog.string_agg(DISTINCT CASE WHEN l.pid IS NULL THEN 'prepared' ELSE l.virtualtransaction END, ','), '')::pg_catalog.text AS writers
-FROM pg_catalog.pg_locks l
-WHERE l.locktype OPERATOR(pg_catalog.=) 'relation' AND l.mode OPERATOR(pg_catalog.=) 'RowExclusiveLock' AND l.granted
-  AND l.relation OPERATOR(pg_catalog.=) 'idem.outbox'::pg_catalog.regclass::pg_catalog.oid
-  AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
-  AND (l.pid IS NULL OR l.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid())
-`
-
-// SeeWriters names the transactions that may have taken places in the outbox and are not over: their lock on the table comes
-// before the place, and goes when everybody sees what they have written. One that is prepared has changed its name.
-func (q *Queries) SeeWriters(ctx context.Context) (string, error) {
-	row := q.db.QueryRow(ctx, SeeWriters)
-	var writers string
-	err := row.Scan(&writers)
-	return writers, err
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 
@@ -51,20 +50,11 @@ type BuryMessage struct {
 
 // Seal seals the payload, unless the Sealer leaves it plain.
 func (b *BuryMessage) Seal(s Sealer) error {
-	if s == nil {
-		return nil
+	c, err := Contents{Payload: b.Payload}.Seal(s, LetterName{"inbox", b.Consumer, b.Source, b.ID})
+	if err == nil {
+		b.Payload, b.SealedBy = c.Payload, c.SealedBy
 	}
-	keyID, sealed, err := s.Seal(b.Payload, BoundLetter("inbox", b.Consumer, b.Source, b.ID))
-	if err != nil || keyID == "" {
-		return err
-	}
-	b.Payload, b.SealedBy = sealed, keyID
-	return nil
-}
-
-// BoundLetter is what the payload of a dead letter is bound to. It is frozen.
-func BoundLetter(side, consumer, source, id string) []byte {
-	return boundTo("idem.dead_letter/1", side, consumer, source, id)
+	return err
 }
 
 // Queue adds the statement.
@@ -80,16 +70,4 @@ func (b *BuryMessage) Queue(trip *roundtrip.Trip) {
 // Read reads the answer.
 func (b *BuryMessage) Read(trip *roundtrip.Trip) {
 	b.Buried = trip.Row(func(row *roundtrip.Row) { row.Skip() })
-}
-
-// OpenLetter returns the payload of a dead letter. What is plain is given to the Sealer as well, if there is one: it has to let it
-// pass.
-func OpenLetter(s Sealer, payload []byte, sealedBy string, bound []byte) ([]byte, error) {
-	switch {
-	case s != nil:
-		return s.Open(sealedBy, payload, bound)
-	case sealedBy != "":
-		return nil, fmt.Errorf("it is sealed with the key %.64q, and there is no Sealer", sealedBy)
-	}
-	return payload, nil
 }

@@ -29,7 +29,7 @@ var asSent = map[string]string{
 	"Kind": "call", "Outcome": "waiting", "Value": "the value", "Room": "16", "Reason": "the reason", "Instance": "17",
 	"Name": "the name", "Sweeper": "77777777-7777-4888-8999-000000000000", "Absence": "15s", "Rest": "16s", "WaitingFor": "the vacuum",
 	"After": "1010", "Streams": "3", "Stream": "2", "Octets": "1011", "Topics": `{"the topic","an\\other"}`, "Keys": `{"the key",""}`,
-	"Seqs": "{1012,1013}", "Runs": "{1,16}", "Retention": "90000000 microseconds", "Whole": "true", "Pauses": "{19000000,20000000}",
+	"Seqs": "{1012,1013}", "Lows": "{1014,1016}", "Highs": "{1015,1017}", "Runs": "{1,16}", "Retention": "90000000 microseconds", "Whole": "true", "Pauses": "{19000000,20000000}",
 	"Classes": `{"the class","another"}`, "Reasons": `{"the reason","another"}`, "Class": "the class", "Attempts": "18", "Payload": "the payload",
 	"Headers": `{"E":"f"}`, "Most": "22", "Lanes": "{0,2}", "Side": "the side", "Consumer": "the consumer", "Source": "so\\ur\"ce", "ID": "the id",
 	"OnlySide": "only the side", "OnlyConsumer": "only the consumer", "OnlySource": "only the source",
@@ -69,9 +69,9 @@ var answers = map[string]any{
 	"Pages": int64(2002), "TotalPages": int64(2003), "LastPages": int64(2004), "LastDeleted": int64(2005), "Remaining": int64(2009),
 	"Lag": int64(2006), "Standby": "the standby", "Hidden": int64(2007), "Dead": int64(2008),
 	"ID": "its id", "Topic": "its topic", "Type": "its type", "Payload": []byte("its payload"), "Headers": `{"G":"h"}`, "Place": int64(2009), "Due": int64(30_000_000),
-	"Writers": "3/4,prepared", "WorkLimit": "1", "LockLimit": "2", "Seqscan": "off", "Bitmapscan": "none", "Indexscan": "on", "Jit": "3", "Absence": "60s",
+	"Xmin": int64(2011), "Xmax": int64(2012), "WorkLimit": "1", "LockLimit": "2", "Seqscan": "off", "Bitmapscan": "none", "Indexscan": "on", "Jit": "3", "Absence": "60s",
 	"ReadAt": moment(9), "Oldest": moment(10), "OldestHeld": moment(11), "Waiting": int64(2012), "HeldKeys": int64(2014),
-	"Free": true, "Lane": int32(27), "Side": "its side", "Consumer": "its consumer", "Source": "its source", "Class": "its class", "DiedAt": moment(12),
+	"Free": true, "Mine": true, "Lane": int32(27), "Side": "its side", "Consumer": "its consumer", "Source": "its source", "Class": "its class", "DiedAt": moment(12),
 	"CreatedAt": moment(1), "CompletedAt": moment(2), "ExpiresAt": moment(3), "LoadedAt": moment(4), "Since": moment(5),
 }
 
@@ -231,8 +231,11 @@ var verbs = []struct {
 	{"Part", &Part{Relation: "the relation", From: "the part"}, part, db.Part, db.PartParams{}, db.PartRow{},
 		&Part{Relation: "the relation", From: "the part", Found: true, Name: "its name", Quoted: "the quoted name", OID: 2000,
 			Pages: 2002, TotalPages: 2003}},
-	{"ReadMessages", &ReadMessages{Stream: sampleStream, After: 1010, Room: 23, Octets: 1011}, readMessages, db.ReadMessages, db.ReadMessagesParams{},
-		db.ReadMessagesRow{}, &ReadMessages{Stream: sampleStream, After: 1010, Room: 23, Octets: 1011, Messages: []Queued{sampleQueued(0)}}},
+	{"ReadMessages", sampleRead(), readMessages, db.ReadMessages, db.ReadMessagesParams{}, db.ReadMessagesRow{}, func() *ReadMessages {
+		r := sampleRead()
+		r.Seqs, r.Messages = []int64{22}, []Queued{sampleQueued(0)}
+		return r
+	}()},
 	{"ReadHeld", &ReadHeld{Keys: sampleKeys, Runs: []int{1, 16}, Octets: 1011}, readHeld, db.ReadHeld, db.ReadHeldParams{}, db.ReadHeldRow{},
 		&ReadHeld{Keys: sampleKeys, Runs: []int{1, 16}, Octets: 1011, Messages: []Queued{sampleQueued(24)}}},
 	{"ListHeld", &ListHeld{Stream: sampleStream}, listHeld, db.ListHeld, db.ListHeldParams{}, db.ListHeldRow{},
@@ -245,8 +248,7 @@ var verbs = []struct {
 	{"BuryUnpublished", sampleBury, buryUnpublished, db.BuryUnpublished, db.BuryUnpublishedParams{}, nil, sampleBury},
 	{"OutboxStats", &OutboxStats{Most: 22}, outboxStats, db.OutboxStats, struct{ Most int32 }{}, db.OutboxStatsRow{},
 		&OutboxStats{Most: 22, ReadAt: at(9), Oldest: at(10), OldestHeld: at(11), Waiting: 2012, Held: 2013, HeldKeys: 2014, Dead: 2008}},
-	{"LimitRelay", LimitRelay{}, limitRelay, db.LimitRelay, struct{}{}, nil, LimitRelay{}},
-	{"SeeWriters", &SeeWriters{}, seeWriters, db.SeeWriters, struct{}{}, struct{ Writers string }{}, &SeeWriters{Writers: []string{"3/4", "prepared"}, Prepared: true}},
+	{"LimitRelay", &LimitRelay{}, limitRelay, db.LimitRelay, struct{}{}, db.LimitRelayRow{}, &LimitRelay{Min: 2011, Max: 2012}},
 	{"AppearAsRelay", &AppearAsRelay{Instance: 17}, appearAsRelay, db.AppearAsRelay, struct{ Instance int32 }{}, db.AppearAsRelayRow{},
 		&AppearAsRelay{Instance: 17, Held: true}},
 	{"SeeLanes", &SeeLanes{Lanes: []int{0, 2}}, seeLanes, db.SeeLanes, struct{ Lanes string }{}, struct{ Free bool }{},
@@ -278,6 +280,10 @@ var (
 	sampleBury   = BuryUnpublished{Seq: 1012, Contents: Contents{[]byte("the payload"), `{"E":"f"}`, "the sealing key"}, Class: "the class", Reason: "the reason", Attempts: 18}
 	sampleName   = LetterName{"the side", "the consumer", `so\ur"ce`, "the id"}
 )
+
+func sampleRead() *ReadMessages {
+	return &ReadMessages{Stream: sampleStream, Lows: []int64{1014, 1016}, Highs: []int64{1015, 1017}, After: 1010, Room: 23, Octets: 1011}
+}
 
 // sampleQueued is what the sample answers tell of a message.
 func sampleQueued(attempts int) Queued {

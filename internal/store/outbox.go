@@ -23,7 +23,7 @@ type Queued struct {
 }
 
 func (q *Queued) read(row *roundtrip.Row) {
-	q.Seq, q.ID, q.Topic, q.Key, q.Type = int64(row.Int()), row.Text(), row.Text(), row.Text(), row.Text()
+	q.ID, q.Topic, q.Key, q.Type = row.Text(), row.Text(), row.Text(), row.Text()
 	q.Payload = row.Bytes()
 	var err error
 	q.Headers, err = ReadHeaders(row.Text())
@@ -56,24 +56,31 @@ type Stream struct{ Number, Of int }
 
 // ReadMessages reads what is not held back.
 type ReadMessages struct {
-	Stream Stream
-	After  int64 // the place beyond which it reads
-	Room   int
-	Octets int64
+	Stream      Stream
+	Lows, Highs []int64 // gaps, from one place to another
+	After       int64   // the place beyond which it reads as well
+	Room        int
+	Octets      int64
 
+	Seqs     []int64 // of all that was met
 	Messages []Queued
 }
 
 // Queue adds the statement.
 func (r *ReadMessages) Queue(trip *roundtrip.Trip) {
-	trip.Add(readMessages, integer(r.After), number(r.Stream.Of), number(r.Stream.Number), number(r.Room), integer(r.Octets))
+	trip.Add(readMessages, number(r.Stream.Of), number(r.Stream.Number), numbers(r.Lows), numbers(r.Highs), number(r.Room), integer(r.After),
+		integer(r.Octets))
 }
 
 // Read reads the answer.
 func (r *ReadMessages) Read(trip *roundtrip.Trip) {
 	trip.Rows(func(row *roundtrip.Row) {
-		r.Messages = append(r.Messages, Queued{})
-		r.Messages[len(r.Messages)-1].read(row)
+		seq, mine := int64(row.Int()), row.Bool()
+		r.Seqs = append(r.Seqs, seq)
+		if mine {
+			r.Messages = append(r.Messages, Queued{Seq: seq})
+			r.Messages[len(r.Messages)-1].read(row)
+		}
 	})
 }
 
@@ -104,7 +111,7 @@ func (r *ReadHeld) Queue(trip *roundtrip.Trip) {
 // Read reads the answer.
 func (r *ReadHeld) Read(trip *roundtrip.Trip) {
 	trip.Rows(func(row *roundtrip.Row) {
-		var q Queued
+		q := Queued{Seq: int64(row.Int())}
 		q.read(row)
 		q.Attempts = row.Int()
 		r.Messages = append(r.Messages, q)

@@ -9,12 +9,11 @@ import (
 // it costs nothing.
 var (
 	limitRelay = roundtrip.New(roundtrip.Statement{
-		SQL: db.LimitRelay, Results: []int16{asText, asText, asText, asText, asText, asText},
+		SQL: db.LimitRelay, Results: []int16{asText, asText, asText, asText, asText, asText, asText, asText},
 	})
-	seeWriters   = roundtrip.New(roundtrip.Statement{SQL: db.SeeWriters, Results: []int16{asText}})
 	readMessages = roundtrip.New(roundtrip.Statement{
-		SQL: db.ReadMessages, Params: []roundtrip.Param{plain, plain, plain, plain, plain},
-		Results: []int16{asText, asText, asText, asText, asText, asBinary, asText, asBinary},
+		SQL: db.ReadMessages, Params: []roundtrip.Param{plain, plain, plain, plain, plain, plain, plain},
+		Results: []int16{asText, asText, asText, asText, asText, asText, asBinary, asText, asBinary},
 	})
 	readHeld = roundtrip.New(roundtrip.Statement{
 		SQL: db.ReadHeld, Params: []roundtrip.Param{text, text, plain, plain, plain},

@@ -1,11 +1,6 @@
 package store
 
-import (
-	"slices"
-	"strings"
-
-	"github.com/idem-go/idem/internal/roundtrip"
-)
+import "github.com/idem-go/idem/internal/roundtrip"
 
 // Lanes is in how many parts the outbox falls. A key belongs to one of them for good.
 const Lanes = 16
@@ -79,30 +74,16 @@ func (l LeaveLanes) Queue(trip *roundtrip.Trip) { trip.Add(leaveLanes, number(l.
 // Read reads the answer.
 func (LeaveLanes) Read(trip *roundtrip.Trip) { trip.Skip() }
 
-// LimitRelay begins every transaction of a relay.
-type LimitRelay struct{}
-
-// Queue adds the statement.
-func (LimitRelay) Queue(trip *roundtrip.Trip) { trip.Add(limitRelay) }
-
-// Read reads the answer.
-func (LimitRelay) Read(trip *roundtrip.Trip) { trip.Skip() }
-
-// SeeWriters looks for the transactions whose messages may be yet to come, with places among those that are there.
-type SeeWriters struct {
-	Writers  []string
-	Prepared bool // one of them may go by another name than before
+// LimitRelay begins every transaction of a relay, and tells of its snapshot.
+type LimitRelay struct {
+	Min int64 // every transaction before this one is over
+	Max int64 // none from this one on was begun
 }
 
 // Queue adds the statement.
-func (s *SeeWriters) Queue(trip *roundtrip.Trip) { trip.Add(seeWriters) }
+func (l *LimitRelay) Queue(trip *roundtrip.Trip) { trip.Add(limitRelay) }
 
 // Read reads the answer.
-func (s *SeeWriters) Read(trip *roundtrip.Trip) {
-	trip.Row(func(row *roundtrip.Row) {
-		if names := row.Text(); names != "" {
-			s.Writers = strings.Split(names, ",")
-			s.Prepared = slices.Contains(s.Writers, "prepared")
-		}
-	})
+func (l *LimitRelay) Read(trip *roundtrip.Trip) {
+	trip.Row(func(row *roundtrip.Row) { l.Min, l.Max = int64(row.Int()), int64(row.Int()) })
 }

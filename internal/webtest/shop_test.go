@@ -118,7 +118,7 @@ func TestPageTellsTheWholeStory(t *testing.T) {
 	p.set("paid", "card")
 	p.click("[name=bankLoses]")
 	p.click("#pay")
-	p.waitFor(`document.querySelectorAll(".badge.good").length === 7`)
+	p.waitFor(`document.querySelectorAll("#purchases .badge.good").length === 7`)
 	p.waitFor(`[...document.querySelectorAll(".sum")].map((sum) => sum.innerText).join() === "1 attempt → 1 order,3 attempts → 1 order,2 attempts → 1 order"`)
 	p.waitFor(`document.querySelectorAll("#books .shipped").length === 3`)
 	p.waitFor(`document.querySelectorAll("#books tr").length === 3 && document.querySelectorAll("#charges tr").length === 1`)

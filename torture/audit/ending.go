@@ -59,9 +59,9 @@ var reasons = regexp.MustCompile(`^nobody knows whether step "([^"]+)" has happe
 // parkedWrongly says why the reason for which an operation is parked cannot be true.
 func (o *operation) parkedWrongly() string {
 	if strings.HasPrefix(o.row.Reason, "it was taken up 20 times") {
-		const fewest = 15 // some are killed before their function begins
-		if len(o.runs) < fewest {
-			return fmt.Sprintf("its function was run %d times", len(o.runs))
+		const most = 20 // a process may be killed before the function begins
+		if o.row.Epoch < most {
+			return fmt.Sprintf("it is in epoch %d, and its function was run %d times", o.row.Epoch, len(o.runs))
 		}
 		return ""
 	}

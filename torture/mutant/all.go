@@ -13,7 +13,7 @@ const (
 
 // All are the mutants.
 func All() []Mutant {
-	return slices.Concat(claimMutants(), commitMutants(), fnMutants(), memoryMutants(), sealMutants(), serverMutants(), purgeMutants(), operationMutants())
+	return slices.Concat(claimMutants(), commitMutants(), fnMutants(), memoryMutants(), sealMutants(), serverMutants(), purgeMutants(), operationMutants(), messageMutants())
 }
 
 // Sample is one mutant for each promise, as far as one is soon found out: those whose first rule no earlier one has.

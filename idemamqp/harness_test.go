@@ -1,0 +1,107 @@
+package idemamqp_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/idem-go/idem/outbox"
+)
+
+// limit is how long a test waits for what has to come.
+const limit = time.Minute
+
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for: %s", what)
+		}
+	}
+}
+
+// channel is a connection of the test's own.
+func channel(t testing.TB, n *node) *amqp.Channel {
+	t.Helper()
+	conn, err := amqp.Dial(n.url())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ch
+}
+
+// queue declares a quorum queue that has the test's name.
+func queue(t testing.TB, n *node, args amqp.Table) string {
+	t.Helper()
+	all := amqp.Table{"x-queue-type": "quorum"}
+	for name, value := range args {
+		all[name] = value
+	}
+	name := strings.ReplaceAll(t.Name(), "/", ".") + "." + uuid.NewString()[:8]
+	if _, err := channel(t, n).QueueDeclare(name, true, false, false, false, all); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn, err := amqp.Dial(n.url())
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		if ch, err := conn.Channel(); err == nil {
+			ch.QueueDelete(name, false, false, false)
+		}
+	})
+	return name
+}
+
+// message is one with an id of its own.
+func message(topic, key, body string) outbox.Message {
+	return outbox.Message{ID: uuid.NewString(), Topic: topic, Key: key, Type: "Said", Payload: []byte(body)}
+}
+
+// drain takes n messages out of a queue, and returns their bodies.
+func drain(t testing.TB, ch *amqp.Channel, queue string, n int) (bodies []string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d messages in the queue", n), func() bool {
+		d, ok, err := ch.Get(queue, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			bodies = append(bodies, string(d.Body))
+		}
+		return len(bodies) == n
+	})
+	if d, ok, err := ch.Get(queue, true); ok || err != nil {
+		t.Errorf("and one more: %q, %v", d.Body, err)
+	}
+	return bodies
+}
+
+func names(failed map[string]error, messages []outbox.Message) (bodies []string) {
+	for _, m := range messages {
+		if failed[m.ID] != nil {
+			bodies = append(bodies, string(m.Payload))
+		}
+	}
+	slices.Sort(bodies)
+	return bodies
+}
+
+// within is a context that ends if a test hangs.
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	return ctx
+}

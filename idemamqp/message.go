@@ -1,0 +1,49 @@
+package idemamqp
+
+import (
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/idem-go/idem/outbox"
+)
+
+// HeaderKey is the header that has the Key of a message.
+const HeaderKey = "idem-key"
+
+// publishing is the message as AMQP has it.
+func publishing(m outbox.Message) amqp.Publishing {
+	headers := amqp.Table{}
+	for name, value := range m.Headers {
+		headers[name] = value
+	}
+	if m.Key != "" {
+		headers[HeaderKey] = m.Key
+	}
+	return amqp.Publishing{MessageId: m.ID, Type: m.Type, Headers: headers, Body: m.Payload, DeliveryMode: amqp.Persistent}
+}
+
+// fits tells whether AMQP can carry the message. What it cannot would end the connection.
+func fits(exchange, routingKey string, m outbox.Message) error {
+	names := []string{exchange, routingKey, m.ID, m.Type}
+	for name := range m.Headers {
+		names = append(names, name)
+	}
+	for _, name := range names {
+		if len(name) > 255 {
+			return fmt.Errorf("idemamqp: AMQP's names have 255 bytes at most: %.32s…", name)
+		}
+	}
+	return nil
+}
+
+// deliveries is how often the broker has delivered a message, this time included. Quorum queues count.
+func deliveries(d amqp.Delivery) int {
+	if n, ok := d.Headers["x-delivery-count"].(int64); ok {
+		return int(n) + 1
+	}
+	if d.Redelivered {
+		return 2
+	}
+	return 1
+}

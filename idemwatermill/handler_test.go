@@ -1,0 +1,101 @@
+package idemwatermill_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/idemwatermill"
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/internal/ledger"
+)
+
+func TestMessageThatComesTwiceHasItsEffectOnce(t *testing.T) {
+	t.Parallel()
+	s, pool := broker(t), newPool(t)
+	topic := uuid.NewString()
+	first, second := said(topic, "k", "first"), said(topic, "k", "second")
+	publish(t, s, first, second, first)
+	publish(t, s, first, second, said(topic, "", "last"))
+	run(t, s.address(), topic, idemwatermill.Handler(pool, "books", record, quick(t)))
+	wantEffects(t, pool, "first", "second", "last")
+	eventually(t, "all to be acknowledged", func() bool { return unacknowledged(t, s, topic) == 0 })
+}
+
+// The commit is what counts: what Redis does not hear of, it delivers to another one.
+func TestLostAcknowledgementDoublesNothing(t *testing.T) {
+	t.Parallel()
+	s, pool := broker(t), newPool(t)
+	topic := uuid.NewString()
+	proxy := ledger.Front(t, s.address())
+	publish(t, s, said(topic, "", "only"))
+	handled := make(chan struct{})
+	stop := run(t, proxy.Addr(), topic, idemwatermill.Handler(pool, "books", func(tx pgx.Tx, msg *message.Message) error {
+		proxy.Deafen(true)
+		close(handled)
+		return record(tx, msg)
+	}, quick(t)))
+	<-handled
+	wantEffects(t, pool, "only")
+	stop()
+	if unacknowledged(t, s, topic) != 1 {
+		t.Error("the acknowledgement was not lost")
+	}
+	run(t, s.address(), topic, idemwatermill.Handler(pool, "books", record, quick(t)))
+	eventually(t, "all to be acknowledged", func() bool { return unacknowledged(t, s, topic) == 0 })
+	wantEffects(t, pool, "only")
+}
+
+func TestFailedMessageIsTriedAgainAndPoisonIsADeadLetterBeforeItIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	s, pool := broker(t), newPool(t)
+	topic := uuid.NewString()
+	publish(t, s, said(topic, "", "poison"), said(topic, "", "slow"), said(topic, "", "sound"))
+	var slow atomic.Int32
+	handle := func(tx pgx.Tx, msg *message.Message) error {
+		msg.Ack() // it is a copy
+		switch string(msg.Payload) {
+		case "poison":
+			if count(t, pool, `SELECT count(*) FROM idem.dead_letters`) > 0 {
+				t.Error("it is tried when it is dead")
+			}
+			return errors.New("cannot be read")
+		case "slow":
+			if slow.Add(1) < 3 {
+				return errors.New("not yet")
+			}
+		}
+		return record(tx, msg)
+	}
+	run(t, s.address(), topic, idemwatermill.Handler(pool, "books", handle, quick(t, inbox.WithMaxAttempts(3))))
+	wantEffects(t, pool, "slow", "sound")
+	eventually(t, "all to be acknowledged", func() bool { return unacknowledged(t, s, topic) == 0 })
+	if n := count(t, pool, `SELECT count(*) FROM idem.dead_letters WHERE payload = 'poison' AND attempts = 3`); n != 1 {
+		t.Errorf("%d dead letters", n)
+	}
+}
+
+func TestMessageWithoutAUUIDIsADeadLetterUnlessTheHandlerKnowsAnID(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t)
+	config := quick(t)
+	name := func(id string) func(*message.Message) inbox.Message {
+		return func(msg *message.Message) inbox.Message {
+			return inbox.Message{Source: "orders", ID: id, Payload: msg.Payload}
+		}
+	}
+	for _, id := range []string{"", "order 7", "order 7"} {
+		config.Message = name(id)
+		if err := idemwatermill.Handler(pool, "books", record, config)(message.NewMessage("", []byte("nameless"))); err != nil {
+			t.Error(err)
+		}
+	}
+	wantEffects(t, pool, "nameless")
+	if n := count(t, pool, `SELECT count(*) FROM idem.dead_letters WHERE payload = 'nameless' AND class = 'invalid'`); n != 1 {
+		t.Errorf("%d dead letters", n)
+	}
+}

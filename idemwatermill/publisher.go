@@ -1,0 +1,98 @@
+package idemwatermill
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/idem-go/idem/outbox"
+)
+
+// PublisherConfig changes a Publisher. The zero value works.
+type PublisherConfig struct {
+	// Blames says that an error is the message's own: it is too large, or its topic does not exist. Other errors are a message's own
+	// if the broker takes another message after it.
+	Blames func(err error) bool
+}
+
+const (
+	// outage is how many errors in a row, with nothing published after them, say that the broker is away.
+	outage = 3
+	// patience is how long it may take to find out.
+	patience = 10 * time.Second
+)
+
+var errBehind = errors.New("idemwatermill: an earlier message of its topic and key was not published")
+
+// Publisher is an outbox.Publisher by a publisher of Watermill's.
+type Publisher struct {
+	publisher message.Publisher
+	config    PublisherConfig
+}
+
+// NewPublisher returns a Publisher. Watermill's has to return when the broker has the message, and not before: one that buffers
+// loses what it has when its process ends.
+func NewPublisher(publisher message.Publisher, config PublisherConfig) *Publisher {
+	if config.Blames == nil {
+		config.Blames = func(error) bool { return false }
+	}
+	return &Publisher{publisher, config}
+}
+
+type stream struct{ topic, key string }
+
+// Publish publishes one message after the other. Watermill's errors do not say which of several messages they are about.
+func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
+	failed, shut := map[string]error{}, map[stream]bool{}
+	unsure, lost := 0, time.Duration(0) // since a message was published last
+	var last error
+	for _, m := range messages {
+		s := stream{m.Topic, m.Key}
+		if m.Key != "" && shut[s] {
+			failed[m.ID] = errBehind
+			continue
+		}
+		began := time.Now()
+		err := p.publisher.Publish(m.Topic, watermillMessage(ctx, m))
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err == nil {
+			unsure, lost = 0, 0
+			continue
+		}
+		failed[m.ID], shut[s], last = err, true, err
+		if p.config.Blames(err) {
+			continue
+		}
+		unsure++
+		if lost += time.Since(began); lost > patience {
+			return err
+		}
+	}
+	switch {
+	case len(failed) == 0:
+		return nil
+	case unsure >= outage, unsure > 0 && len(failed) == len(messages):
+		return last
+	}
+	return &outbox.PublishError{Failed: failed}
+}
+
+// watermillMessage is the message as Watermill has it.
+func watermillMessage(ctx context.Context, m outbox.Message) *message.Message {
+	out := message.NewMessage(m.ID, m.Payload)
+	out.SetContext(ctx)
+	for name, value := range m.Headers {
+		out.Metadata.Set(name, value)
+	}
+	if m.Key != "" {
+		out.Metadata.Set(MetadataKey, m.Key)
+	}
+	if m.Type != "" {
+		out.Metadata.Set(MetadataType, m.Type)
+	}
+	return out
+}

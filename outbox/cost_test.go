@@ -1,0 +1,235 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/internal/pgproxy"
+	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/outbox"
+)
+
+// trips returns the round trips of f on a connection that knows its statements.
+func trips(t *testing.T, proxy *pgproxy.Proxy, f func()) int {
+	t.Helper()
+	f()
+	proxy.ResetTally()
+	f()
+	return proxy.Tally().Turns
+}
+
+func TestMessagesCostOneRoundTripHoweverManyAndNoneInABatchOfTheCallers(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.exec(`create table orders (id bigint generated always as identity primary key, what text not null)`)
+	proxy := pgtest.Proxy(t, o.dsn)
+	behind := o.through(proxy, func(c *pgxpool.Config) { c.MaxConns = 1 })
+	many := make([]outbox.Message, 500)
+	for i := range many {
+		many[i] = message(fmt.Sprint(i), "many")
+	}
+	business := func(batch func(*pgx.Batch) error, add func(pgx.Tx) error) func() {
+		return func() {
+			err := pgx.BeginFunc(t.Context(), behind.pool, func(tx pgx.Tx) error {
+				b := &pgx.Batch{}
+				b.Queue(`insert into orders (what) values ($1)`, "an order")
+				if err := batch(b); err != nil {
+					return err
+				}
+				if err := tx.SendBatch(t.Context(), b).Close(); err != nil {
+					return err
+				}
+				return add(tx)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	alone := func(*pgx.Batch) error { return nil }
+	nothing := func(pgx.Tx) error { return nil }
+	plain := trips(t, proxy, business(alone, nothing))
+	for i := range many {
+		many[i].ID = ""
+	}
+	add := func(tx pgx.Tx) error { return outbox.Add(context.Background(), tx, ids(many)...) }
+	if n := trips(t, proxy, business(alone, add)); n != plain+1 {
+		t.Errorf("Add costs %d round trips", n-plain)
+	}
+	if n := trips(t, proxy, business(func(b *pgx.Batch) error { return outbox.Queue(b, ids(many)...) }, nothing)); n != plain {
+		t.Errorf("Queue costs %d round trips", n-plain)
+	}
+	if n := o.count(`select count(*) from idem.outbox`); n != 2000 {
+		t.Errorf("%d messages", n)
+	}
+}
+
+// ids returns messages without their IDs.
+func ids(messages []outbox.Message) []outbox.Message {
+	fresh := append([]outbox.Message{}, messages...)
+	for i := range fresh {
+		fresh[i].ID = ""
+	}
+	return fresh
+}
+
+// wal returns how many bytes of WAL a transaction writes, full pages left out: the least of some, because others write as well.
+func (o *office) wal(begin func(n int) func(tx pgx.Tx) error) int {
+	o.t.Helper()
+	least := 0
+	for n := range 40 {
+		before := o.text(`select pg_current_wal_insert_lsn()::text`)
+		if err := pgx.BeginFunc(context.Background(), o.pool, begin(n)); err != nil {
+			o.t.Fatal(err)
+		}
+		if wrote := o.count(`select (pg_current_wal_insert_lsn() - $1::text::pg_lsn)::int`, before); n == 0 || wrote < least {
+			least = wrote
+		}
+	}
+	return least
+}
+
+// The bare row is an outbox by hand, as the documentation of Debezium has it.
+func TestMessageWritesHardlyMoreWALThanARowByHand(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.exec(`create table by_hand (id uuid primary key, aggregatetype varchar(255) not null, aggregateid varchar(255) not null, type varchar(255) not null, payload bytea)`)
+	o.exec(`create table by_hand_in_order (seq bigint generated always as identity primary key, id uuid not null, aggregatetype varchar(255) not null, aggregateid varchar(255) not null, type varchar(255) not null, payload bytea)`)
+	payload := make([]byte, 200)
+	m := func(n int) outbox.Message {
+		return outbox.Message{ID: outbox.NewID(), Topic: "orders", Key: fmt.Sprintf("order %4d", n), Type: "OrderPlaced", Payload: payload}
+	}
+	hand := func(table string) int {
+		return o.wal(func(n int) func(tx pgx.Tx) error {
+			return func(tx pgx.Tx) error {
+				m := m(n)
+				_, err := tx.Exec(context.Background(), `insert into `+table+` (id, aggregatetype, aggregateid, type, payload) values ($1, $2, $3, $4, $5)`,
+					m.ID, m.Topic, m.Key, m.Type, m.Payload)
+				return err
+			}
+		})
+	}
+	byHand, inOrder := hand("by_hand"), hand("by_hand_in_order")
+	added := o.wal(func(n int) func(tx pgx.Tx) error {
+		return func(tx pgx.Tx) error { return outbox.Add(context.Background(), tx, m(n)) }
+	})
+	t.Logf("a transaction with a message writes %d bytes of WAL; with a row by hand %d, with one that has an order %d", added, byHand, inOrder)
+	if float64(added) > 1.15*float64(byHand) {
+		t.Errorf("a transaction with a message writes %d bytes of WAL, with a row by hand %d", added, byHand)
+	}
+}
+
+// However many messages a transaction has, it takes no lock for each, and no subtransaction.
+func TestTwentyThousandMessagesInOneTransactionLeaveTheServerUsable(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	o.relay(b, swift())
+	tx := o.begin()
+	locks := func() int {
+		return o.count(`select count(*) from pg_locks where database = (select oid from pg_database where datname = current_database())`)
+	}
+	o.in(tx, message("a", "first"))
+	before := locks()
+	messages := make([]outbox.Message, 19_000)
+	for i := range messages {
+		messages[i] = message(fmt.Sprint(i%100), fmt.Sprint(i))
+	}
+	o.in(tx, messages...)
+	for i := range 999 {
+		o.in(tx, message("b", fmt.Sprint(i)))
+	}
+	if after := locks(); after > before+5 { // others look at the same database
+		t.Errorf("%d locks more are held", after-before)
+	}
+	var id, other int
+	if err := tx.QueryRow(t.Context(), `select txid_current()`).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	o.add(message("c", "beside it"))
+	eventually(t, "another message to leave meanwhile", func() bool { return b.number() == 1 })
+	other = o.count(`select txid_current()`)
+	if other-id > 1000 {
+		t.Errorf("%d transaction ids were taken", other-id)
+	}
+	o.commit(tx)
+	eventually(t, "all of them", func() bool { return b.number() == 20_001 })
+	next := map[string]int{}
+	for _, m := range b.published[2:19_002] {
+		var i int
+		if _, err := fmt.Sscan(m.Type, &i); err != nil || i < next[m.Key] {
+			t.Fatalf("%s came after %d of its key, %v", m.Type, next[m.Key], err)
+		}
+		next[m.Key] = i
+	}
+}
+
+// An idle relay looks by one round trip, and an index scan.
+func TestLookIntoAnEmptyOutboxIsOneRoundTripThatReadsNothing(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.exec(`alter table idem.outbox set (autovacuum_enabled = off)`)
+	proxy := pgtest.Proxy(t, o.dsn)
+	var looks atomic.Int64
+	reads := pgproxy.Contains("ReadMessages")
+	defer proxy.Observe(func(e pgproxy.Event) {
+		if e.Stage == pgproxy.Answered && reads(e.Statement) {
+			looks.Add(1)
+		}
+	})()
+	b := &broker{}
+	o.through(proxy).relay(b, swift())
+	o.fill(3000)
+	o.empty()
+	from := looks.Load()
+	eventually(t, "a few looks", func() bool { return looks.Load() > from+5 })
+	begun := looks.Load()
+	proxy.ResetTally()
+	eventually(t, "ten looks", func() bool { return looks.Load() >= begun+10 })
+	turns, made := int64(proxy.Tally().Turns), looks.Load()-begun
+	if turns > made+2 {
+		t.Errorf("%d round trips for %d looks", turns, made)
+	}
+	if n := b.number(); n != 3000 {
+		t.Errorf("%d messages were published", n)
+	}
+}
+
+// Whatever the statistics say, which are those of a table that was empty, or full.
+func TestRelayReadsByTheIndexWhateverTheStatisticsSay(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]string{
+		"never analyzed": `select`, "analyzed when empty": `analyze idem.outbox`,
+		"analyzed when full": `insert into idem.outbox (created_at, id, aggregatetype, aggregateid, type, held)
+			select now(), gen_random_uuid(), 't', 'k' || i % 7, '', i % 3 = 0 from generate_series(1, 3000) i; analyze idem.outbox`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOffice(t)
+			o.exec(`alter table idem.outbox set (autovacuum_enabled = off)`)
+			o.exec(prepare, pgx.QueryExecModeSimpleProtocol)
+			tx := o.begin()
+			if _, err := tx.Exec(t.Context(), db.LimitRelay); err != nil {
+				t.Fatal(err)
+			}
+			for query, args := range map[string][]any{
+				db.ReadMessages:    {2, 1, "{5,100}", "{7,110}", 1000, 500, 1000},
+				db.ReadHeld:        {"{t,t}", "{k1,k2}", "{0,0}", "{1,16}", 1000},
+				db.DeletePublished: {"{1,2,3}"}, db.HoldMessages: {"{1,2,3}"}, db.BlameMessages: {"{1,2}", "{1,2}", "{a,b}", "{a,b}"},
+			} {
+				rows, _ := tx.Query(t.Context(), "explain "+query, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...)
+				plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+				if text := strings.Join(plan, "\n"); err != nil || strings.Contains(text, "Seq Scan") || strings.Contains(text, "Bitmap") || !strings.Contains(text, "Index Cond: (") {
+					t.Errorf("%v:\n%s\n%s", err, query, text)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,214 @@
+package outbox_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/outbox"
+	"github.com/idem-go/idem/purge"
+	"github.com/idem-go/idem/seal"
+)
+
+// dead makes the messages dead letters.
+func (o *office) dead(config outbox.RelayConfig, messages ...outbox.Message) {
+	o.t.Helper()
+	b := &broker{refuse: func(*outbox.Message) error { return errRefused }}
+	config.MaxAttempts = 1
+	o.add(messages...)
+	_, stop := o.relay(b, config)
+	o.empty()
+	stop()
+}
+
+func TestDeadLetterIsListedShownAndRedrivenUnderTheSameIDOrDropped(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	messages := []outbox.Message{message("a", "1"), message("a", "2"), message("b", "3"), {Topic: "invoices", Type: "4"}}
+	messages[0].Headers = map[string]string{"h": "v"}
+	o.dead(swift(), messages...)
+	letters, err := outbox.List(t.Context(), o.pool, "orders", outbox.DeadLetter{}, 2)
+	if err != nil || len(letters) != 2 {
+		t.Fatal(letters, err)
+	}
+	more, err := outbox.List(t.Context(), o.pool, "orders", letters[1], 2)
+	if err != nil || len(more) != 1 || letters[0].Payload != nil {
+		t.Fatal(more, err)
+	}
+	shown, err := outbox.Show(t.Context(), o.pool, nil, "orders", messages[0].ID)
+	if diff := cmp.Diff(messages[0], shown.Message); err != nil || diff != "" || shown.Attempts != 1 || shown.Reason != errRefused.Error() ||
+		shown.DiedAt.Before(shown.AddedAt) {
+		t.Errorf("%+v, %v (-added +shown):\n%s", shown, err, diff)
+	}
+	if err := outbox.Drop(t.Context(), o.pool, "orders", messages[2].ID); err != nil {
+		t.Error(err)
+	}
+	for _, id := range []string{messages[2].ID, outbox.NewID(), "no id"} {
+		if err := outbox.Redrive(t.Context(), o.pool, nil, "orders", id); !errors.Is(err, outbox.ErrNoDeadLetter) {
+			t.Errorf("a letter that is not there: %v", err)
+		}
+	}
+	if err := outbox.Redrive(t.Context(), o.pool, nil, "orders", messages[0].ID); err != nil {
+		t.Error(err)
+	}
+	b := &broker{}
+	o.relay(b, swift())
+	o.empty()
+	if diff := cmp.Diff(messages[:1], b.published); diff != "" {
+		t.Errorf("(-added +published):\n%s", diff)
+	}
+	if n := o.count(`select count(*) from idem.dead_letters`); n != 2 {
+		t.Errorf("%d dead letters are left", n)
+	}
+}
+
+// A letter that dies again is the same letter.
+func TestDeadLetterMayBeRedrivenAnyNumberOfTimes(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	m := message("a", "1")
+	m.ID = outbox.NewID()
+	for range 3 {
+		o.dead(swift(), m)
+	}
+	if n := o.count(`select count(*) from idem.dead_letters where attempts = 1`); n != 1 {
+		t.Errorf("%d dead letters", n)
+	}
+}
+
+func TestDeadLetterIsSealedWhereThereIsASealer(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	sealer := seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": []byte(strings.Repeat("k", 32))}})
+	m := message("a", "1")
+	m.ID, m.Payload, m.Headers = outbox.NewID(), []byte("a secret payload"), map[string]string{"h": "a secret header"}
+	config := swift()
+	config.Sealer = sealer
+	o.dead(config, m)
+	if n := o.count(`select count(*) from idem.dead_letters d where sealed_by = 'k1' and d::text not like '%secret%' and position('secret'::bytea in payload) = 0`); n != 1 {
+		t.Error("the letter is plain")
+	}
+	if _, err := outbox.Show(t.Context(), o.pool, nil, "orders", m.ID); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("without the key: %v", err)
+	}
+	if err := outbox.Redrive(t.Context(), o.pool, nil, "orders", m.ID); err == nil || o.count(`select count(*) from idem.dead_letters`) != 1 {
+		t.Errorf("redriven without the key: %v", err)
+	}
+	o.exec(`insert into idem.dead_letters select side, consumer, source, gen_random_uuid(), key, type, payload, headers, sealed_by, class, reason, attempts, created_at, died_at from idem.dead_letters`)
+	other := o.text(`select id from idem.dead_letters where id <> $1`, m.ID)
+	if _, err := outbox.Show(t.Context(), o.pool, sealer, "orders", other); !errors.Is(err, seal.ErrTampered) {
+		t.Errorf("what is sealed in the place of something else: %v", err)
+	}
+	if err := outbox.Redrive(t.Context(), o.pool, sealer, "orders", m.ID); err != nil {
+		t.Fatal(err)
+	}
+	b := &broker{}
+	o.relay(b, swift())
+	o.empty()
+	if diff := cmp.Diff([]outbox.Message{m}, b.published); diff != "" {
+		t.Errorf("(-added +published):\n%s", diff)
+	}
+}
+
+// A Sealer that cannot seal: the message stays where it is, and its key waits.
+func TestMessageIsNotBuriedPlainBecauseItCannotBeSealed(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{refuse: func(*outbox.Message) error { return errRefused }}
+	config := swift()
+	config.MaxAttempts, config.Sealer = 1, brokenSealer{}
+	o.add(message("a", "1"), message("a", "2"))
+	o.relay(b, config)
+	eventually(t, "some attempts", func() bool { return o.count(`select coalesce(max(attempts), 0) from idem.outbox`) > 2 })
+	if o.waiting() != 2 || o.count(`select count(*) from idem.dead_letters`) != 0 || len(b.asked) != 1 {
+		t.Errorf("%d messages wait, %d were tried", o.waiting(), len(b.asked))
+	}
+}
+
+type brokenSealer struct{}
+
+func (brokenSealer) Seal([]byte, []byte) (string, []byte, error) {
+	return "", nil, errors.New("the key is gone")
+}
+func (brokenSealer) Open(string, []byte, []byte) ([]byte, error) {
+	return nil, errors.New("the key is gone")
+}
+
+func TestWhatWasPublishedIsKeptForItsRetentionAndThenPurged(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	m := message("a", "1")
+	m.ID, m.Headers = outbox.NewID(), map[string]string{"h": "v"}
+	config := swift()
+	config.Retention = time.Hour
+	config.MaxAttempts = 5
+	tries := 0
+	_, stop := o.relay(&broker{refuse: func(*outbox.Message) error {
+		if tries++; tries == 2 {
+			return errRefused
+		}
+		return nil
+	}}, config)
+	o.add(m, message("b", "2"), message("b", "3"))
+	o.empty()
+	stop()
+	if n := o.count(`select count(*) from idem.published where expires_at - published_at between interval '59 minutes' and interval '61 minutes'`); n != 3 {
+		t.Errorf("%d messages are kept", n)
+	}
+	if got := o.text(`select concat_ws('|', aggregatetype, aggregateid, type, convert_from(payload, 'UTF8'), headers) from idem.published where id = $1`, m.ID); got != `orders|a|1|of 1|{"h": "v"}` {
+		t.Error(got)
+	}
+	config.Sealer = seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": []byte(strings.Repeat("k", 32))}})
+	o.add(message("c", "4"))
+	o.relay(&broker{}, config)
+	o.empty()
+	if n := o.count(`select count(*) from idem.published where aggregateid = 'c' and payload is null and headers is null`); n != 1 {
+		t.Error("with a Sealer, what it said is there")
+	}
+	o.exec(`update idem.published set expires_at = now() - interval '1 minute' where aggregateid <> 'a'`)
+	if _, err := purge.Once(t.Context(), o.pool, purge.Options{Share: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.text(`select string_agg(aggregateid, '') from idem.published`); got != "a" {
+		t.Errorf("what is left is of the keys %s", got)
+	}
+}
+
+func TestStatsTellHowFarTheOutboxIsBehind(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	figures := func() outbox.Figures {
+		t.Helper()
+		f, err := outbox.Stats(t.Context(), o.pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	if f := figures(); f.Oldest != 0 || f.Waiting+f.Held+f.HeldKeys+f.Dead != 0 || time.Since(f.ReadAt).Abs() > time.Hour {
+		t.Errorf("%+v", f)
+	}
+	o.dead(swift(), message("a", "1"))
+	b := &broker{refuse: func(*outbox.Message) error { return errRefused }}
+	config := swift()
+	config.MaxAttempts = 1000
+	_, stop := o.relay(b, config)
+	o.add(message("a", "2"), message("a", "3"), message("b", "4"), message("", "5"), message("", "6"))
+	eventually(t, "all to be held back", func() bool { return figures().Held == 5 })
+	stop()
+	o.exec(`update idem.outbox set created_at = now() - interval '1 hour' where type = '3'`)
+	if f := figures(); f.HeldKeys != 4 || f.Dead != 1 || f.Oldest < time.Hour || f.Oldest > 2*time.Hour {
+		t.Errorf("%+v", f)
+	}
+	o.fill(outbox.MaxCount + 10)
+	o.exec(`update idem.outbox set created_at = now() - interval '1 day' where not held and seq = (select min(seq) from idem.outbox where not held)`)
+	if f := figures(); f.Waiting != outbox.MaxCount || f.Oldest < 24*time.Hour {
+		t.Errorf("%+v", f)
+	}
+}
+
+var _ = pgtest.DSN

@@ -1,0 +1,103 @@
+package outbox_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idem-go/idem/internal/migrate"
+	"github.com/idem-go/idem/internal/pgproxy"
+	"github.com/idem-go/idem/internal/pgserver"
+	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/outbox"
+)
+
+func TestRelayOutlivesAnOutageOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	proxy := pgtest.Proxy(t, o.dsn)
+	proxy.Refuse(pgproxy.Reset)
+	b := &broker{}
+	o.through(proxy).relay(b, swift()) // which begins in the middle of it
+	o.add(message("a", "1"))
+	proxy.Admit()
+	o.empty()
+	proxy.Refuse(pgproxy.Reset)
+	proxy.Cut(pgproxy.Reset)
+	o.add(message("a", "2"))
+	proxy.Admit()
+	o.empty()
+	if diff := cmp.Diff([]string{"1", "2"}, firsts(b.types())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The primary dies, what is there instead is read-only for a while, and then a primary.
+func TestRelayGoesOnAfterAFailover(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts servers of its own")
+	}
+	found, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))
+	if err != nil {
+		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	server := func(s *pgserver.Server, err error) *pgserver.Server {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	primary := server(pgserver.Start(t.Context(), pgserver.Options{Bin: found[0].Dir, Settings: []string{"fsync=off"}}))
+	if err := migrate.UpAt(t.Context(), primary.DSN()); err != nil {
+		t.Fatal(err)
+	}
+	standby := server(primary.Standby(t.Context(), "standby", pgserver.Options{}))
+	on := func(s *pgserver.Server) *office {
+		return &office{t: t, dsn: s.DSN(), pool: pgtest.Open(t, s.DSN())}
+	}
+	before := on(primary)
+	b := &broker{}
+	fails := true
+	b.refuse = func(m *outbox.Message) error {
+		if m.Type == "held back" && fails {
+			return errRefused
+		}
+		return nil
+	}
+	config := swift()
+	config.MaxAttempts = 1000
+	config.MaxPause = 5e8
+	either := &office{t: t, pool: pgtest.Open(t, strings.Replace(primary.DSN(), port(primary), port(primary)+",127.0.0.1"+port(standby), 1))}
+	either.relay(b, config)
+	for i := range 50 {
+		before.add(message("a", fmt.Sprint(i)))
+	}
+	before.add(message("b", "held back"), message("b", "behind"))
+	eventually(t, "what can leave", func() bool { return b.number() == 50 })
+	lsn := before.text(`select pg_current_wal_lsn()::text`)
+	after := on(standby)
+	eventually(t, "the standby to have it all", func() bool {
+		return after.count(`select (pg_last_wal_replay_lsn() >= $1::text::pg_lsn)::int`, lsn) == 1
+	})
+	primary.Kill()
+	if err := standby.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	fails = false
+	after.add(message("b", "after"))
+	after.empty()
+	if diff := cmp.Diff([]string{"held back", "behind", "after"}, firsts(b.types("b"))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func port(s *pgserver.Server) string { return fmt.Sprintf(":%d", s.Port()) }

@@ -1,0 +1,98 @@
+package mutant
+
+import (
+	"time"
+
+	"github.com/idem-go/idem/torture/fault"
+	"github.com/idem-go/idem/torture/rule"
+)
+
+// Broken: messages.
+func messageMutants() []Mutant {
+	all := []Mutant{
+		{
+			Name: "relay-by-cursor", About: "the relay reads behind the last place that it has met, and never before it",
+			Rules: []rule.Rule{rule.Published, rule.PublishOrder},
+			Edits: []Edit{
+				{"outbox/reach.go", "	for _, g := range r.gaps {\n		read.Lows", "	for _, g := range r.gaps[:0] {\n		read.Lows"},
+				{"outbox/reach.go", "	if !now.Before(r.wholeDue) {\n", "	if !now.Before(r.wholeDue) && r.top == 0 {\n"},
+			},
+		},
+		{
+			Name: "late-behind-the-next", About: "what is committed late is looked for now and then, and what comes after it at once",
+			Rules: []rule.Rule{rule.PublishOrder},
+			Edits: []Edit{{"outbox/reach.go", "	for _, g := range r.gaps {\n		read.Lows", "	for _, g := range r.gaps[:len(r.gaps)*int(now.UnixMilli()/10%2)] {\n		read.Lows"}},
+		},
+		{
+			Name: "delete-before-publish", About: "messages are removed from the outbox before the Publisher has them",
+			Rules: []rule.Rule{rule.Published},
+			Edits: []Edit{{"outbox/worker.go", "		done = w.run(ctx, b)\n", `		gone := &outcome{}
+		for _, m := range b.messages {
+			gone.published = append(gone.published, m.Seq)
+		}
+		if err := w.settle(ctx, gone); err != nil {
+			return err
+		}
+		done = w.run(ctx, b)
+`}},
+		},
+		{
+			Name: "nothing-held-back", About: "what comes after a message that was not published is published before it",
+			Rules: []rule.Rule{rule.PublishOrder},
+			Edits: []Edit{{"outbox/worker.go", "		if m.Key != \"\" && w.holds.has(keyOf(m)) {\n", "		if m.Key != \"\" && w.holds.has(keyOf(m)) && m.Seq < 0 {\n"}},
+		},
+		{
+			Name: "done-before-commit", About: "a consumer is told that messages are done, whatever becomes of the COMMIT",
+			Rules: []rule.Rule{rule.DoneTold, rule.Effect},
+			Edits: []Edit{{"inbox/attempt.go", "	err := a.tx.Commit(ctx, &keep)\n", "	_ = a.tx.Commit(ctx, &keep)\n	var err error\n"}},
+		},
+		{
+			Name: "remembered-before", About: "a message is remembered in a transaction of its own, before that of its effect",
+			Rules: []rule.Rule{rule.Effect, rule.DoneTold, rule.Caused},
+			Edits: []Edit{{"inbox/attempt.go", "	a.take(claim.Claimed, claim.At)\n", `	a.take(claim.Claimed, claim.At)
+	if err := a.tx.Commit(ctx); err != nil {
+		return err
+	}
+	if a.tx, err = a.engine.Open(ctx, a.begin()); err != nil {
+		return err
+	}
+`}},
+		},
+		{
+			Name: "unsorted-claim", About: "messages are claimed in the order of their delivery",
+			Rules: []rule.Rule{rule.NoDeadlock},
+			Edits: []Edit{{"internal/db/inbox.sql.go", `                pg_catalog.unnest(($5::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, n)
+ORDER BY u.source COLLATE pg_catalog."C", u.id COLLATE pg_catalog."C"
+ON CONFLICT (consumer, source, id) DO NOTHING
+`, `                pg_catalog.unnest(($5::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, n)
+ORDER BY pg_catalog.random()
+ON CONFLICT (consumer, source, id) DO NOTHING
+`}},
+		},
+		{
+			Name: "failure-rolled-back", About: "that a message has failed is written down, and rolled back",
+			Rules: []rule.Rule{rule.Effect},
+			Edits: []Edit{{"inbox/failure.go", "	defer tx.Close()\n	return tx.Commit(ctx)\n", "	tx.Close()\n	return nil\n"}},
+		},
+		{
+			Name: "payload-not-compared", About: "another payload under a known id is a duplicate",
+			Rules: []rule.Rule{rule.Forged},
+			Edits: []Edit{{"inbox/delivery.go", "	case !k.SameHash:\n", "	case !k.SameHash && k.State == \"\":\n"}},
+		},
+		{
+			Name: "dies-at-once", About: "a message is a dead letter when it has failed once",
+			Rules: []rule.Rule{rule.Dead},
+			Edits: []Edit{{"inbox/failure.go", "total < r.settings.maxAttempts {", "total < min(r.settings.maxAttempts, 1) {"}},
+		},
+		{
+			Name: "order-ignored", About: "what comes after a message that has failed is handled before it",
+			Rules: []rule.Rule{rule.EffectOrder},
+			Edits: []Edit{{"inbox/option.go", "		s.ordered = true\n", "		s.ordered = false\n"}},
+		},
+	}
+	for i := range all {
+		all[i].Faults, all[i].Duration = []fault.Name{fault.Messages}, 6*time.Second
+		all[i].Slow = all[i].Name != "payload-not-compared"
+	}
+	return all
+}
