@@ -70,14 +70,10 @@ func DropLetter(ctx context.Context, tx pgx.Tx, l *Letter) (bool, error) {
 	return tag.RowsAffected() > 0, err
 }
 
-// Open puts what a dead letter says in clear. The inbox seals the payload alone, the outbox headers as well.
+// Open puts what a dead letter says in clear.
 func (l *Letter) Open(sealer store.Sealer) (err error) {
 	if l.SealedBy == "" {
 		return nil
-	}
-	if l.Side == "inbox" {
-		l.Payload, err = store.OpenLetter(sealer, l.Payload, l.SealedBy, store.BoundLetter(l.Side, l.Consumer, l.Source, l.ID))
-		return err
 	}
 	contents, err := store.Contents{Payload: l.Payload, Headers: l.Headers, SealedBy: l.SealedBy}.Open(sealer, l.LetterName)
 	if err == nil {
