@@ -24,6 +24,18 @@
 //	idem.step.duration      s          histogram   of operations, each attempt by itself: idem.name, idem.step, idem.step.kind (tx, call, undo tx, undo),
 //	                                               idem.outcome (done, failed, unknown), error.type
 //
+// # What is told of messages
+//
+// The same observer is for outbox.RelayConfig and for inbox.WithObserver. Topics, ids and keys are never part of a label; the name of a
+// consumer, which the program gives, is.
+//
+//	idem.outbox.messages          {message}  counter     idem.outcome (published, failed)
+//	idem.outbox.publish.duration  s          histogram   of calls of the publisher: idem.outcome (failed if one was not published)
+//	idem.inbox.messages           {message}  counter     idem.consumer, idem.outcome (done, duplicate, retry, dead)
+//	idem.inbox.handle.duration    s          histogram   of calls, of one message or of many: idem.consumer, error.type
+//
+// # Spans
+//
 // The span of a call is called "idem" and its name. It has children, claim, wait, fn, commit (record in a DoTx) and resolve, one
 // after the other. It carries the operation id, which is in the record and, through idem.OperationID, wherever fn has written
 // it. A replay is linked to the execution whose response it was given: by its operation id, and to its span if this process
@@ -35,7 +47,7 @@
 //
 // # What is told of the database
 //
-// The gauges are read from the catalog, the statistics and the locks, and from the operations that are not over, never from the
+// The gauges are read from the catalog, the statistics and the locks, and from the operations and messages that are not over, never from the
 // records: see WithEvery for how often.
 // What the role of the pool may not see is left out.
 //
@@ -53,6 +65,11 @@
 //	idem.operations                {operation}     not over: idem.operation.state (running, parked)
 //	idem.operations.parked.age     s               since the earliest step was begun at which one is parked
 //	idem.operations.late           s               for how long one has been due that nobody works on
+//	idem.outbox.waiting            {message}       to be published
+//	idem.outbox.held               {message}       held back, because they or one before them could not be published
+//	idem.outbox.oldest.age         s               of the oldest one that is not published
+//	idem.dead_letters              {message}       that wait for a person: idem.side (outbox, inbox)
+//	idem.inbox.failing.age         s               for how long a consumer has tried a message in vain
 //	db.client.connection.count     {connection}    of the pool: db.client.connection.state (idle, used), db.client.connection.pool.name
 //	db.client.connection.max       {connection}
 //	db.client.connection.timeouts  {timeout}       counter: a caller gave up waiting for a connection

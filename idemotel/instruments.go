@@ -13,6 +13,8 @@ type instruments struct {
 
 	records, dead, size, transactions, keys, waiting, operations metric.Int64ObservableGauge
 	expiredAge, oldest, lag, speed, parkedFor, late              metric.Float64ObservableGauge
+	unpublished, heldBack, letters                               metric.Int64ObservableGauge
+	unpublishedAge, failingAge                                   metric.Float64ObservableGauge
 	deleted                                                      metric.Int64ObservableCounter
 
 	connections      metric.Int64ObservableUpDownCounter
@@ -23,20 +25,25 @@ type instruments struct {
 func newInstruments(meter metric.Meter) (*instruments, error) {
 	b := builder{meter: meter}
 	i := &instruments{
-		records:      b.count("idem.records", "{record}", "Records in the table, an estimate."),
-		dead:         b.count("idem.rows.dead", "{row}", "Rows that are dead and not vacuumed yet, an estimate."),
-		size:         b.count("idem.storage.size", "By", "Size of the table and its indexes."),
-		transactions: b.count("idem.transactions", "{transaction}", "Transactions that have claimed a key and are not over."),
-		keys:         b.count("idem.keys.held", "{key}", "Keys that are held by an advisory lock."),
-		waiting:      b.count("idem.purge.waiting", "{sweep}", "Sweeps of the purge that wait, by what for."),
-		operations:   b.count("idem.operations", "{operation}", "Operations that are not over, by their state."),
-		parkedFor:    b.amount("idem.operations.parked.age", "s", "How long ago the earliest step was begun at which an operation is parked."),
-		late:         b.amount("idem.operations.late", "s", "For how long an operation has been due that nobody works on."),
-		expiredAge:   b.amount("idem.records.expired.age", "s", "For how long the oldest expired record has been expired, an estimate."),
-		oldest:       b.amount("idem.transactions.age", "s", "How long the oldest transaction that holds a key has been open."),
-		lag:          b.amount("idem.purge.lag", "s", "How long ago the last whole sweep of the purge began."),
-		speed:        b.amount("idem.purge.speed", "{record}/s", "Records that the purge deletes a second."),
-		deleted:      b.total("idem.purge.deleted", "{record}", "Records that the purge has deleted."),
+		records:        b.count("idem.records", "{record}", "Records in the table, an estimate."),
+		dead:           b.count("idem.rows.dead", "{row}", "Rows that are dead and not vacuumed yet, an estimate."),
+		size:           b.count("idem.storage.size", "By", "Size of the table and its indexes."),
+		transactions:   b.count("idem.transactions", "{transaction}", "Transactions that have claimed a key and are not over."),
+		keys:           b.count("idem.keys.held", "{key}", "Keys that are held by an advisory lock."),
+		waiting:        b.count("idem.purge.waiting", "{sweep}", "Sweeps of the purge that wait, by what for."),
+		operations:     b.count("idem.operations", "{operation}", "Operations that are not over, by their state."),
+		parkedFor:      b.amount("idem.operations.parked.age", "s", "How long ago the earliest step was begun at which an operation is parked."),
+		late:           b.amount("idem.operations.late", "s", "For how long an operation has been due that nobody works on."),
+		unpublished:    b.count("idem.outbox.waiting", "{message}", "Messages that wait to be published, up to 10,000."),
+		heldBack:       b.count("idem.outbox.held", "{message}", "Messages that are held back, because they or one before them could not be published, up to 10,000."),
+		letters:        b.count("idem.dead_letters", "{message}", "Messages that could not be published or handled, by side, up to 10,000 each."),
+		unpublishedAge: b.amount("idem.outbox.oldest.age", "s", "The age of the oldest message that is not published."),
+		failingAge:     b.amount("idem.inbox.failing.age", "s", "For how long a message has been failing, of the one that has for longest."),
+		expiredAge:     b.amount("idem.records.expired.age", "s", "For how long the oldest expired record has been expired, an estimate."),
+		oldest:         b.amount("idem.transactions.age", "s", "How long the oldest transaction that holds a key has been open."),
+		lag:            b.amount("idem.purge.lag", "s", "How long ago the last whole sweep of the purge began."),
+		speed:          b.amount("idem.purge.speed", "{record}/s", "Records that the purge deletes a second."),
+		deleted:        b.total("idem.purge.deleted", "{record}", "Records that the purge has deleted."),
 		connections: b.sum("db.client.connection.count", "{connection}",
 			"The number of connections that are currently in state described by the state attribute."),
 		maxConnections: b.sum("db.client.connection.max", "{connection}", "The maximum number of open connections allowed."),
@@ -91,14 +98,16 @@ func label(key, value string) metric.ObserveOption {
 }
 
 var (
-	live    = label("idem.record.state", "live")
-	expired = label("idem.record.state", "expired")
-	either  = label("idem.record.state", "unknown")
-	running = label("idem.operation.state", "running")
-	parked  = label("idem.operation.state", "parked")
-	heap    = label("idem.part", "heap")
-	index   = label("idem.part", "index")
-	rest    = label("idem.part", "other")
+	live     = label("idem.record.state", "live")
+	expired  = label("idem.record.state", "expired")
+	either   = label("idem.record.state", "unknown")
+	running  = label("idem.operation.state", "running")
+	parked   = label("idem.operation.state", "parked")
+	heap     = label("idem.part", "heap")
+	index    = label("idem.part", "index")
+	outgoing = label("idem.side", "outbox")
+	incoming = label("idem.side", "inbox")
+	rest     = label("idem.part", "other")
 )
 
 // show shows the figures that are known, and nothing in the place of the others.
@@ -132,6 +141,15 @@ func (i *instruments) show(to metric.Observer, v *vitals.Vitals) {
 		to.ObserveInt64(i.operations, v.Operations.Value.Parked, parked)
 		to.ObserveFloat64(i.parkedFor, v.Operations.Value.ParkedFor.Seconds())
 		to.ObserveFloat64(i.late, v.Operations.Value.Late.Seconds())
+	}
+	if v.Messages.Known() {
+		m := &v.Messages.Value
+		to.ObserveInt64(i.unpublished, m.Waiting)
+		to.ObserveInt64(i.heldBack, m.Held)
+		to.ObserveInt64(i.letters, m.Unpublished, outgoing)
+		to.ObserveInt64(i.letters, m.Unhandled, incoming)
+		to.ObserveFloat64(i.unpublishedAge, m.Oldest.Seconds())
+		to.ObserveFloat64(i.failingAge, m.FailingFor.Seconds())
 	}
 	if v.Sweeps.Known() {
 		i.showSweeps(to, v.Sweeps.Value)

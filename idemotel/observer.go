@@ -10,14 +10,15 @@ import (
 
 const instrumentation = "github.com/idem-go/idem/idemotel"
 
-// Observer tells OpenTelemetry of calls. One is enough for a program.
+// Observer tells OpenTelemetry of calls, and of messages that a relay publishes and a consumer handles. One is enough for a program.
 type Observer struct {
-	names   names
-	metrics *metrics
-	steps   *steps
-	tracer  trace.Tracer
-	begun   cache[begunLabels, *beginning]
-	origins origins
+	names    names
+	metrics  *metrics
+	steps    *steps
+	messages *messages
+	tracer   trace.Tracer
+	begun    cache[begunLabels, *beginning]
+	origins  origins
 }
 
 // New returns an observer for idem.WithObserver, or for the Config of package idemhttp. One that is nil observes nothing, and
@@ -35,7 +36,11 @@ func New(opts ...Option) (*Observer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Observer{metrics: m, steps: taken, tracer: s.tracers.Tracer(instrumentation)}, nil
+	told, err := newMessages(s.meters.Meter(instrumentation))
+	if err != nil {
+		return nil, err
+	}
+	return &Observer{metrics: m, steps: taken, messages: told, tracer: s.tracers.Tracer(instrumentation)}, nil
 }
 
 var _ idem.Observer = (*Observer)(nil)

@@ -17,8 +17,10 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/idemotel"
+	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/operation"
+	"github.com/idem-go/idem/outbox"
 )
 
 var conflict = &pgconn.PgError{Code: "40001"}
@@ -309,11 +311,16 @@ func TestNothingPersonalIsExported(t *testing.T) {
 		return idem.Response{}, errors.Join(err, failed, declined)
 	})
 	checkout.Do(ctx, pool, scope, key+"-2", hashA, body, observed[0])
+	relay(t, s, pool, outbox.Message{Topic: "topic-of-Ada", Key: key, Payload: []byte(body)})
+	for range 2 {
+		inbox.Handle(ctx, pool, "billing", inbox.Message{Source: "source-of-Ada", ID: key, Key: key, Payload: []byte(body)},
+			func(pgx.Tx) error { return errors.New("no room for Ada") }, inbox.WithObserver(s.observer()), inbox.WithMaxAttempts(1))
+	}
 	text := fmt.Sprintf("%+v", s.collect())
 	for _, span := range s.spans.Ended() {
 		text += fmt.Sprintf("%s %+v %+v %+v %+v\n", span.Name(), span.Attributes(), span.Events(), span.Links(), span.Status())
 	}
-	if len(s.spans.Ended()) < 16 || len(s.ended("idem call")) != 2 || len(s.ended("idem undo tx")) != 1 || !strings.Contains(text, "place-order") || !strings.Contains(text, "idem.storage.size") {
+	if len(s.spans.Ended()) < 16 || len(s.ended("idem call")) != 2 || len(s.ended("idem undo tx")) != 1 || !strings.Contains(text, "place-order") || !strings.Contains(text, "billing") || !strings.Contains(text, "idem.outbox.messages") || !strings.Contains(text, "idem.storage.size") {
 		t.Fatalf("the test sees too little:\n%s", text)
 	}
 	for _, secret := range []string{"Ada", "key-", scope, body, hex.EncodeToString(hashA[:]), fmt.Sprint(hashA[:])} {

@@ -60,6 +60,12 @@ func TestGaugesShowTheDatabaseAndThePool(t *testing.T) {
 	execSQL(t, pool, `insert into idem.operations (id, scope, key, hash, name, ttl, created_at, epoch, state, undoing, step, seq, since, wake_at, tries, attempts)
 		select gen_random_uuid(), 's', 'k' || i, '', 'n', 1, now(), 1, case when i <= 2 then 'parked' when i <= 5 then 'running' else 'completed' end, false, 's', 1,
 			now() - i * interval '100 s', now() - i * interval '10 s', 0, 0 from generate_series(1, 9) i`)
+	execSQL(t, pool, `insert into idem.outbox (created_at, id, held, aggregatetype, aggregateid, type)
+		select now() - i * interval '100 s', gen_random_uuid(), i <= 2, 't', '', '' from generate_series(5, 1, -1) i`)
+	execSQL(t, pool, `insert into idem.dead_letters (side, consumer, source, id, key, type, class, reason, attempts, created_at, died_at)
+		select case when i <= 3 then 'outbox' else 'inbox' end, '', 's', i::text, '', '', '', '', 1, now(), now() from generate_series(1, 7) i`)
+	execSQL(t, pool, `insert into idem.inbox (consumer, source, id, hash, state, since, expires_at)
+		values ('c', 's', '1', '', 'failing', now() - interval '200 s', now())`)
 	s.watch(pool, idemotel.WithPoolName("orders"))
 	_, err := idem.Do(t.Context(), pool, "s", "held", hashA, func(pgx.Tx) (idem.Response, error) {
 		values := s.await("idem.keys.held")
@@ -78,6 +84,12 @@ func TestGaugesShowTheDatabaseAndThePool(t *testing.T) {
 			"idem.operations idem.operation.state=parked":  {2, 2},
 			"idem.operations.parked.age":                   {200, 260},
 			"idem.operations.late":                         {50, 110},
+			"idem.outbox.waiting":                          {3, 3},
+			"idem.outbox.held":                             {2, 2},
+			"idem.outbox.oldest.age":                       {500, 560},
+			"idem.dead_letters idem.side=outbox":           {3, 3},
+			"idem.dead_letters idem.side=inbox":            {4, 4},
+			"idem.inbox.failing.age":                       {200, 260},
 			"idem.purge.lag":                               {7190, 7260},
 			"idem.purge.speed":                             {1.99, 2.01},
 			"idem.purge.deleted":                           {9000, 9000},
@@ -114,7 +126,7 @@ func TestFiguresThatARoleMayNotSeeAreLeftOut(t *testing.T) {
 	s.watch(pool)
 	values := s.await("idem.records idem.record.state=unknown")
 	for name := range values {
-		if strings.HasPrefix(name, "idem.purge") || strings.HasPrefix(name, "idem.operations") || strings.Contains(name, "expired") {
+		if strings.HasPrefix(name, "idem.purge") || strings.HasPrefix(name, "idem.operations") || strings.HasPrefix(name, "idem.outbox") || strings.HasPrefix(name, "idem.dead") || strings.Contains(name, "expired") {
 			t.Errorf("%s is shown", name)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/idemotel"
+	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/internal/pgproxy"
 	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/outbox"
@@ -33,6 +34,8 @@ type unruly struct {
 	admin *pgxpool.Pool  // past the proxy
 	url   string
 	n     int
+
+	metrics *metrics
 }
 
 // misbehaviour is what goes on until ctx ends, with the alerts that it has to raise.
@@ -52,6 +55,8 @@ var misbehaviours = map[string]misbehaviour{
 	"full-pool":          {fullPool, []string{"IdemPoolFull", "IdemPoolTimeouts", "IdemFiguresMissing"}},
 	"purge-stands-still": {purgeStandsStill, []string{"IdemPurgeStandsStill"}},
 	"stopped-operations": {stoppedOperations, []string{"IdemOperationParked", "IdemOperationsLate"}},
+	"stopped-messages":   {stoppedMessages, []string{"IdemOutboxOld", "IdemDeadLetters", "IdemInboxFailing"}},
+	"delivered-often":    {deliveredOften, []string{"IdemDuplicates"}},
 	"no-vacuum":          {noVacuum, []string{"IdemDeadRows"}},
 }
 
@@ -142,7 +147,7 @@ func newUnruly(t *testing.T, every time.Duration) *unruly {
 	ctx, stop := context.WithCancel(context.Background())
 	var purging sync.WaitGroup
 	purging.Go(func() { purge.Run(ctx, pool, purge.Options{}) })
-	relay := outbox.NewRelay(s.admin, outbox.PublisherFunc(func(context.Context, []outbox.Message) error { return nil }), outbox.RelayConfig{})
+	relay := outbox.NewRelay(s.admin, outbox.PublisherFunc(func(context.Context, []outbox.Message) error { return nil }), outbox.RelayConfig{Observer: metrics.observer})
 	purging.Go(func() { relay.Run(ctx) })
 	t.Cleanup(func() { stop(); purging.Wait() })
 	credentials := demoCredentials()
@@ -150,6 +155,7 @@ func newUnruly(t *testing.T, every time.Duration) *unruly {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.metrics = metrics
 	s.shop = &shop{t: t, pool: pool, handler: withPage(pool, credentials, service)}
 	server := httptest.NewServer(s.handler)
 	t.Cleanup(server.Close)
@@ -344,6 +350,28 @@ func stoppedOperations(ctx context.Context, s *unruly) {
 		 SELECT gen_random_uuid(), 's', state, '', 'forgotten', 1, now(), 1, state, false, 'charge', 1, now(), now() - interval '1 hour', 0, 0, 'nobody knows'
 		 FROM unnest(ARRAY['parked', 'running']) AS state`)
 	quietly(ctx, s)
+}
+
+// stoppedMessages leaves one that cannot be published, one that is dead, and one that a consumer tries in vain.
+func stoppedMessages(ctx context.Context, s *unruly) {
+	s.do(ctx,
+		`INSERT INTO idem.outbox (created_at, id, held, attempts, next_at, aggregatetype, aggregateid, type, class, reason)
+		 VALUES (now() - interval '1 hour', gen_random_uuid(), true, 3, now() + interval '1 hour', 'refused', 'k', '', 'c', 'r')`,
+		`INSERT INTO idem.dead_letters (side, consumer, source, id, key, type, class, reason, attempts, created_at, died_at)
+		 VALUES ('inbox', 'billing', 's', 'dead', '', '', 'c', 'r', 10, now(), now())`,
+		`INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at, attempts, retry_at)
+		 VALUES ('billing', 's', 'failing', '', 'failing', now() - interval '1 hour', now() + interval '1 day', 3, now())`)
+	quietly(ctx, s)
+}
+
+// deliveredOften gives every message to its consumer twice.
+func deliveredOften(ctx context.Context, s *unruly) {
+	for ; pause(ctx, 50*time.Millisecond); s.n++ {
+		for range 2 {
+			inbox.Handle(ctx, s.pool, "billing", inbox.Message{Source: "s", ID: fmt.Sprint(s.n)},
+				func(pgx.Tx) error { return nil }, inbox.WithObserver(s.metrics.observer))
+		}
+	}
 }
 
 func purgeStandsStill(ctx context.Context, s *unruly) {

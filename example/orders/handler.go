@@ -29,10 +29,11 @@ type service struct {
 	credentials credentials
 	checkouts   *operation.Definition[cart]
 	underWay    *idemhttp.OperationHandler // the checkouts of this process
+	metrics     *metrics
 }
 
 func newService(pool *pgxpool.Pool, credentials credentials, payments *payments, webhookSecret string, metrics *metrics) (*service, error) {
-	s := &service{pool: pool, credentials: credentials, checkouts: newCheckouts(payments)}
+	s := &service{pool: pool, credentials: credentials, checkouts: newCheckouts(payments), metrics: metrics}
 	config := func(name string) idemhttp.Config {
 		return idemhttp.Config{
 			Scope:    s.scope,

@@ -54,7 +54,7 @@ func runService(ctx context.Context, at addresses, address string, out io.Writer
 func (s *service) startWorking(ctx context.Context, publisher outbox.Publisher) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var working sync.WaitGroup
-	relay := outbox.NewRelay(s.pool, publisher, outbox.RelayConfig{})
+	relay := outbox.NewRelay(s.pool, publisher, outbox.RelayConfig{Observer: s.metrics.observer})
 	worker := operation.NewWorker(s.pool, operation.WorkerConfig{}, s.checkouts)
 	working.Go(func() { _ = worker.Run(ctx) })                         // what goes wrong is logged, and tried again
 	working.Go(func() { _ = relay.Run(ctx) })                          // as here

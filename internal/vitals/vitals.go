@@ -31,6 +31,7 @@ type Vitals struct {
 
 	InFlight   InFlight           `json:"in_flight"`
 	Operations Figure[Operations] `json:"operations"`
+	Messages   Figure[Messages]   `json:"messages"`
 
 	Sweeps     Figure[[]Sweep]       `json:"sweeps"`      // what is purged, and how far
 	PurgeLag   Figure[time.Duration] `json:"purge_lag"`   // since the last whole sweep of the records began; if there was none, see Note
@@ -52,6 +53,19 @@ type Operations struct {
 	Late      time.Duration `json:"late"`       // for how long one has been due that nobody works on; 0 if there is none
 }
 
+// MaxMessages is how far messages are counted: a count of MaxMessages says that there are at least so many.
+const MaxMessages = 10_000
+
+// Messages are those that are not published or handled yet, or never will be by themselves.
+type Messages struct {
+	Waiting     int64         `json:"waiting"`     // to be published
+	Held        int64         `json:"held"`        // back, because they or one before them could not be published
+	Oldest      time.Duration `json:"oldest"`      // the age of the oldest one that is not published; 0 if there is none
+	Unpublished int64         `json:"unpublished"` // dead letters of the outbox
+	Unhandled   int64         `json:"unhandled"`   // dead letters of consumers
+	FailingFor  time.Duration `json:"failing_for"` // since the message failed first that a consumer has tried for longest; 0 if there is none
+}
+
 // Sweep is how far a table is swept.
 type Sweep struct {
 	Name         string        `json:"name"`
@@ -71,8 +85,8 @@ type Sweep struct {
 // ErrNoSchema says that the database has no table of records.
 var ErrNoSchema = errors.New("vitals: there is no table idem.records in this database: run the migrations of package migrations")
 
-// Read reads the figures by four statements, none of which reads a record. If on is a transaction of a role that may not read
-// idem.sweeps or idem.operations, it is aborted afterwards.
+// Read reads the figures by five statements, none of which reads a record. If on is a transaction of a role that may not read
+// idem.sweeps, idem.operations or the tables of messages, it is aborted afterwards.
 func Read(ctx context.Context, on DB) (Vitals, error) {
 	q := db.New()
 	parts, err := q.Parts(ctx, on)
@@ -94,6 +108,12 @@ func Read(ctx context.Context, on DB) (Vitals, error) {
 	if v.Operations = unknown[Operations](v.Sweeps.Note); v.Sweeps.Known() {
 		operations, err := q.Operations(ctx, on)
 		if v.Operations, err = operationsOf(operations, err); err != nil {
+			return Vitals{}, err
+		}
+	}
+	if v.Messages = unknown[Messages](v.Operations.Note); v.Operations.Known() {
+		messages, err := q.Messages(ctx, on, MaxMessages)
+		if v.Messages, err = messagesOf(messages, err); err != nil {
 			return Vitals{}, err
 		}
 	}
@@ -147,6 +167,23 @@ func operationsOf(row db.OperationsRow, err error) (Figure[Operations], error) {
 	return exact(Operations{
 		Running: row.Running, Parked: row.Parked,
 		ParkedFor: time.Duration(row.ParkedFor) * time.Microsecond, Late: time.Duration(row.Late) * time.Microsecond,
+	}), nil
+}
+
+// messagesOf makes a figure of what is known of the messages. That they cannot be read is no error of the reader's.
+func messagesOf(row db.MessagesRow, err error) (Figure[Messages], error) {
+	var refused *pgconn.PgError
+	switch {
+	case errors.As(err, &refused) && refused.Code == "42501":
+		return unknown[Messages]("this role may not read idem.outbox, idem.inbox and idem.dead_letters"), nil
+	case errors.As(err, &refused) && (refused.Code == "42P01" || refused.Code == "42703"):
+		return unknown[Messages]("there are no such tables of messages: run the migrations of package migrations"), nil
+	case err != nil:
+		return Figure[Messages]{}, err
+	}
+	return exact(Messages{
+		Waiting: row.Waiting, Held: row.Held, Oldest: max(time.Duration(row.Oldest)*time.Microsecond, 0),
+		Unpublished: row.Unpublished, Unhandled: row.Unhandled, FailingFor: max(time.Duration(row.FailingFor)*time.Microsecond, 0),
 	}), nil
 }
 

@@ -165,6 +165,7 @@ func TestRoleWithoutAnyPrivilegeLearnsTheSizeAndIsToldWhatItMayNotSee(t *testing
 			"expired":        {v.Expired.Known(), v.Expired.Note, "may not read idem.records"},
 			"oldest expired": {v.OldestExpired.Known(), v.OldestExpired.Note, "may not read idem.records"},
 			"operations":     {v.Operations.Known(), v.Operations.Note, "may not read idem.sweeps"},
+			"messages":       {v.Messages.Known(), v.Messages.Note, "may not read idem.sweeps"},
 			"sweeps":         {v.Sweeps.Known(), v.Sweeps.Note, "may not read idem.sweeps"},
 			"purge lag":      {v.PurgeLag.Known(), v.PurgeLag.Note, "may not read idem.sweeps"},
 			"purge speed":    {v.PurgeSpeed.Known(), v.PurgeSpeed.Note, "may not read idem.sweeps"},
@@ -392,4 +393,46 @@ func (tx *readingTx) Query(ctx context.Context, sql string, args ...any) (pgx.Ro
 		tx.reading.then()
 	}
 	return tx.Tx.Query(ctx, sql, args...)
+}
+
+func TestMessagesThatAreNotPublishedOrHandledAreFigures(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	if v := read(t, pool); v.Messages != (vitals.Figure[vitals.Messages]{Quality: vitals.Exact}) {
+		t.Errorf("of an empty database: %+v", v.Messages)
+	}
+	exec(t, pool, `insert into idem.outbox (created_at, id, held, aggregatetype, aggregateid, type)
+		select now() - i * interval '100 s', gen_random_uuid(), i <= 2, 't', '', '' from generate_series(5, 1, -1) i`)
+	exec(t, pool, `insert into idem.dead_letters (side, consumer, source, id, key, type, class, reason, attempts, created_at, died_at, redrive_at)
+		select case when i <= 3 then 'outbox' else 'inbox' end, '', 's', i::text, '', '', '', '', 1, now(), now(), case when i = 9 then now() end from generate_series(1, 9) i`)
+	exec(t, pool, `insert into idem.inbox (consumer, source, id, hash, state, since, expires_at)
+		select 'c', 's', i::text, '', case when i <= 2 then 'failing' else 'handled' end, now() - i * interval '100 s', now() from generate_series(5, 1, -1) i`)
+	v := read(t, pool)
+	m := v.Messages.Value
+	if m.Waiting != 3 || m.Held != 2 || m.Unpublished != 3 || m.Unhandled != 5 || !near(m.Oldest.Seconds(), 530, 30) || !near(m.FailingFor.Seconds(), 230, 30) {
+		t.Errorf("%+v", v.Messages)
+	}
+	exec(t, pool, "delete from idem.outbox where not held")
+	if m := read(t, pool).Messages.Value; !near(m.Oldest.Seconds(), 230, 30) {
+		t.Errorf("held alone: %+v", m)
+	}
+}
+
+// Whoever may read the operations and no message learns all but these.
+func TestRoleThatMayReadNoMessageIsToldSo(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	exec(t, conn, "grant usage on schema idem to pg_signal_backend")
+	exec(t, conn, "grant select on idem.sweeps, idem.operations, idem.leases to pg_signal_backend")
+	exec(t, conn, "set role pg_signal_backend")
+	defer exec(t, conn, "reset role")
+	v := read(t, conn)
+	if !v.Operations.Known() || v.Messages.Known() || !strings.Contains(v.Messages.Note, "may not read idem.outbox") {
+		t.Errorf("%+v, %+v", v.Operations, v.Messages)
+	}
 }

@@ -51,6 +51,50 @@ func (q *Queries) InFlight(ctx context.Context, db DBTX) (InFlightRow, error) {
 	return i, err
 }
 
+const messages = `-- name: Messages :one
+SELECT (SELECT pg_catalog.count(*) FROM (SELECT FROM idem.outbox o WHERE o.held OPERATOR(pg_catalog.=) false LIMIT $1::pg_catalog.int4) w)::pg_catalog.int8 AS waiting,
+       (SELECT pg_catalog.count(*) FROM (SELECT FROM idem.outbox o WHERE o.held OPERATOR(pg_catalog.=) true LIMIT $1::pg_catalog.int4) w)::pg_catalog.int8 AS held,
+       coalesce(extract(epoch FROM (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) least(
+            (SELECT o.created_at FROM idem.outbox o WHERE o.held OPERATOR(pg_catalog.=) false ORDER BY o.held, o.seq LIMIT 1),
+            (SELECT pg_catalog.min(h.created_at) FROM (
+                SELECT o.created_at FROM idem.outbox o WHERE o.held OPERATOR(pg_catalog.=) true ORDER BY o.held, o.seq LIMIT $1::pg_catalog.int4) h))))
+            OPERATOR(pg_catalog.*) 1000000, 0)::pg_catalog.int8 AS oldest,
+       (SELECT pg_catalog.count(*) FROM (
+            SELECT FROM idem.dead_letters d WHERE d.side OPERATOR(pg_catalog.=) 'outbox' AND d.redrive_at IS NULL LIMIT $1::pg_catalog.int4) w)::pg_catalog.int8 AS unpublished,
+       (SELECT pg_catalog.count(*) FROM (
+            SELECT FROM idem.dead_letters d WHERE d.side OPERATOR(pg_catalog.=) 'inbox' AND d.redrive_at IS NULL LIMIT $1::pg_catalog.int4) w)::pg_catalog.int8 AS unhandled,
+       coalesce(extract(epoch FROM (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-)
+            (SELECT pg_catalog.min(f.since) FROM (
+                SELECT m.since FROM idem.inbox m WHERE m.state OPERATOR(pg_catalog.=) 'failing' LIMIT $1::pg_catalog.int4) f)))
+            OPERATOR(pg_catalog.*) 1000000, 0)::pg_catalog.int8 AS failing_for
+`
+
+type MessagesRow struct {
+	Waiting     int64
+	Held        int64
+	Oldest      int64
+	Unpublished int64
+	Unhandled   int64
+	FailingFor  int64
+}
+
+// Messages tells how far the outbox is behind, what is dead on either side, and for how long a consumer has tried a message in
+// vain. It counts up to a limit, and reads neither what was published nor what was handled. A dead letter that is to be tried
+// again waits for nobody.
+func (q *Queries) Messages(ctx context.Context, db DBTX, most int32) (MessagesRow, error) {
+	row := db.QueryRow(ctx, messages, most)
+	var i MessagesRow
+	err := row.Scan(
+		&i.Waiting,
+		&i.Held,
+		&i.Oldest,
+		&i.Unpublished,
+		&i.Unhandled,
+		&i.FailingFor,
+	)
+	return i, err
+}
+
 const operations = `-- name: Operations :one
 SELECT (SELECT pg_catalog.count(*) FROM idem.operations o WHERE o.state OPERATOR(pg_catalog.=) 'running')::pg_catalog.int8 AS running,
        (SELECT pg_catalog.count(*) FROM idem.operations o WHERE o.state OPERATOR(pg_catalog.=) 'parked')::pg_catalog.int8 AS parked,

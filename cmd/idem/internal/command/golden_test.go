@@ -69,6 +69,7 @@ var moments = []struct {
 }{
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`), "2026-01-02 03:04:05 UTC"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "2026-01-02T03:04:05Z"},
+	{regexp.MustCompile(`"oldest_seconds": [1-9][\d.]*`), `"oldest_seconds": 12600.5`},
 }
 
 func compareGolden(t *testing.T, name, got string) {

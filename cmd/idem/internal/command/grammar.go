@@ -23,6 +23,8 @@ type grammar struct {
 	List      listCommand      `cmd:"" group:"look" help:"Records, in the order of scope and key."`
 	Explain   explainCommand   `cmd:"" group:"look" help:"What the next call with a key would get, and why."`
 	Operation operationCommand `cmd:"" group:"change" help:"Work of several steps: see how far it is, and help it on."`
+	Outbox    outboxCommand    `cmd:"" group:"look" help:"Messages that are yet to be published."`
+	Dead      deadCommand      `cmd:"" group:"change" help:"Messages that could not be published or handled: see why, try them again or drop them."`
 	Evict     evictCommand     `cmd:"" group:"change" help:"Delete one record, so that its key is new again."`
 	Purge     purgeCommand     `cmd:"" group:"change" help:"Delete what has had its time."`
 	Migrate   migrateCommand   `cmd:"" group:"change" help:"Bring the schema up to date, or take it back."`

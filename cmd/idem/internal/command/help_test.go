@@ -22,7 +22,8 @@ func commands(t *testing.T) []string {
 
 // below are the commands of commands.
 var below = []string{"migrate up", "migrate down", "migrate status",
-	"operation list", "operation show", "operation retry", "operation resolve", "operation cancel"}
+	"operation list", "operation show", "operation retry", "operation resolve", "operation cancel",
+	"outbox stats", "outbox list", "dead list", "dead show", "dead redrive", "dead drop"}
 
 func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
 	t.Parallel()
@@ -81,6 +82,9 @@ func TestShellsAreOfferedWhatMayComeNext(t *testing.T) {
 		"list --state f":          "failed",
 		"-d app list --scope x -": "",
 		"completion z":            "zsh",
+		"dead ":                   "drop list redrive show",
+		"dead list --side ":       "inbox outbox",
+		"outbox list --state ":    "held waiting",
 		"show a --re":             "--reveal",
 	} {
 		words := strings.Split(line, " ")

@@ -63,7 +63,7 @@ type check struct {
 	withoutTable bool // it makes sense without idem.records
 }
 
-var checks = concat(serverChecks, clientChecks, schemaChecks, accessChecks, sessionChecks, tableChecks)
+var checks = concat(serverChecks, clientChecks, schemaChecks, accessChecks, sessionChecks, tableChecks, messageChecks)
 
 func concat(lists ...[]check) (all []check) {
 	for _, list := range lists {

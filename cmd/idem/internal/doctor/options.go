@@ -25,7 +25,9 @@ type Limits struct {
 	DeadRows         int64   // below which the share does not matter
 	BloatedSize      int64   // below which bloat does not matter, in bytes
 	PurgeLag         time.Duration
-	ScanUpTo         int64 // size of a table that is walked without being told to, in bytes
+	OldMessage       time.Duration // that waits to be published
+	OldFailure       time.Duration // of a message that a consumer tries again
+	ScanUpTo         int64         // size of a table that is walked without being told to, in bytes
 	ScanTimeout      time.Duration
 }
 
@@ -44,6 +46,8 @@ func (o Options) withDefaults() Options {
 	set(&l.DeadRows, 50_000)
 	set(&l.BloatedSize, 64<<20)
 	set(&l.PurgeLag, 24*time.Hour)
+	set(&l.OldMessage, 5*time.Minute)
+	set(&l.OldFailure, 15*time.Minute)
 	set(&l.ScanUpTo, 64<<20)
 	set(&l.ScanTimeout, time.Minute)
 	return o

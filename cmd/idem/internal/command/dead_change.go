@@ -1,0 +1,191 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/internal/deadletter"
+	"github.com/idem-go/idem/internal/txn"
+	"github.com/idem-go/idem/outbox"
+)
+
+// chosenLetters are the dead letters that are to be changed: one by its id, or many by what they have in common.
+type chosenLetters struct {
+	ID  string `arg:"" optional:"" help:"Id of the message: idem dead list tells it."`
+	All bool   `help:"Instead of an id: all that the filters let through, up to --limit."`
+	letterFilter
+	moreFilter
+	Limit  int  `default:"1000" help:"With --all, how many at most, up to 10000. Default: ${default}."`
+	DryRun bool `help:"Say what would be done, and do nothing."`
+	consent
+}
+
+// choose returns those that are meant.
+func (c *chosenLetters) choose(s *session) ([]record.Letter, error) {
+	filtered := c.letterFilter != letterFilter{} || c.moreFilter != moreFilter{}
+	switch {
+	case (c.ID == "") != c.All:
+		return nil, usage("say either an id or --all")
+	case c.All && !filtered:
+		return nil, usage("--all wants a filter: --side, --consumer, --source, --class or --older")
+	case c.Limit < 1 || c.Limit > 10000:
+		return nil, usage("--limit is between 1 and 10000: do it again for more")
+	}
+	if !c.All {
+		one, err := c.find(s, c.ID, false)
+		if err != nil {
+			return nil, err
+		}
+		return []record.Letter{*one}, nil
+	}
+	filter := c.of("")
+	filter.Class, filter.Older, filter.Limit = c.Class, time.Duration(c.Older), c.Limit
+	found, err := letters(s, filter)
+	if err == nil && len(found) == 0 {
+		err = noRecordError{"there is no such dead letter: idem dead list has those that there are"}
+	}
+	return found, err
+}
+
+// change asks, and does something to each of the letters until one fails. One that somebody else has changed meanwhile is passed
+// over.
+func (c *chosenLetters) change(s *session, found []record.Letter, verb, done string, do func(ctx context.Context, l *record.Letter) (bool, error)) error {
+	will := fmt.Sprintf("%s %d dead letters", verb, len(found))
+	if len(found) == 1 {
+		will = fmt.Sprintf("%s the dead letter %s, dead for %s", verb, letterName(&found[0]), page.Age(found[0].Now.Sub(found[0].DiedAt)))
+	}
+	if c.DryRun {
+		return s.show(shownLetterChange{Letters: newShownLetters(found, false)}, func(p *page.Page) {
+			p.Printf("it %s\n\n", will)
+			tellLetters(p, found, false)
+		})
+	}
+	if err := c.ask(s, will); err != nil {
+		return err
+	}
+	changed, err := []record.Letter{}, error(nil)
+	for i := range found {
+		var ok bool
+		if ok, err = doOne(s.ctx, &found[i], do); err != nil {
+			break
+		}
+		if ok {
+			changed = append(changed, found[i])
+		}
+		s.progress("%d of %d", i+1, len(found))
+	}
+	s.progress("")
+	if err != nil {
+		if len(changed) > 0 {
+			err = fmt.Errorf("%w; before that, %d of %d were %s", err, len(changed), len(found), done)
+		}
+		return err
+	}
+	if len(changed) == 0 {
+		return noRecordError{"somebody else has changed them meanwhile: nothing was done"}
+	}
+	return s.show(shownLetterChange{Done: true, Letters: newShownLetters(changed, false)}, func(p *page.Page) { p.Printf("%d %s\n", len(changed), done) })
+}
+
+func doOne(ctx context.Context, l *record.Letter, do func(context.Context, *record.Letter) (bool, error)) (bool, error) {
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	bounded, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	ok, err := do(bounded, l)
+	if errors.As(err, new(*txn.UnknownError)) {
+		err = record.ErrUnknown
+	}
+	if errors.Is(err, record.ErrUnknown) {
+		err = fmt.Errorf("%w for the dead letter %s: idem dead show tells", err, letterName(l))
+	}
+	return ok, err
+}
+
+// shownLetterChange is what was done, or with --dry-run would be, in JSON.
+type shownLetterChange struct {
+	Done    bool          `json:"done"`
+	Letters []shownLetter `json:"dead_letters"`
+}
+
+type deadRedriveCommand struct {
+	chosenLetters
+	sealKeys
+}
+
+// Help says more.
+func (deadRedriveCommand) Help() string {
+	return `For dead letters whose cause is gone. One of the outbox is given to it again, under the same id, as the last of its key; it is opened for
+that, which takes the keys if it is sealed. One of the inbox is handled when the program asks for it (inbox.Redriven) or a broker delivers
+it again, and stays on the list until then.
+
+Example: idem dead redrive --all --side inbox --consumer billing --class 40001 --dry-run`
+}
+
+// Run redrives.
+func (c *deadRedriveCommand) Run(s *session) error {
+	found, err := c.choose(s)
+	if err != nil {
+		return err
+	}
+	for i := range found { // a key that is missing is told before anything is done
+		if l := &found[i]; l.Side == deadletter.Outbox {
+			if _, err := c.sealerOf(s, l); err != nil {
+				return err
+			}
+		}
+	}
+	return c.change(s, found, "tries again", "to be tried again", func(ctx context.Context, l *record.Letter) (bool, error) {
+		err := c.redrive(ctx, s, l)
+		if errors.Is(err, outbox.ErrNoDeadLetter) || errors.Is(err, inbox.ErrNoDeadLetter) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
+
+func (c *deadRedriveCommand) redrive(ctx context.Context, s *session, l *record.Letter) error {
+	if l.Side == deadletter.Inbox {
+		return inbox.Redrive(ctx, s.pool, l.Consumer, l.Source, l.ID)
+	}
+	sealer, err := c.sealerOf(s, l)
+	switch {
+	case err != nil:
+		return err
+	case sealer == nil:
+		return outbox.Redrive(ctx, s.pool, nil, l.Source, l.ID)
+	}
+	return outbox.Redrive(ctx, s.pool, sealer, l.Source, l.ID)
+}
+
+type deadDropCommand struct{ chosenLetters }
+
+// Help says more.
+func (deadDropCommand) Help() string {
+	return `For dead letters that nobody wants any more. What they say is gone for good. One that has died again since it was listed is left alone.
+
+Example: idem dead drop 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --side outbox --dry-run`
+}
+
+// Run drops.
+func (c *deadDropCommand) Run(s *session) error {
+	found, err := c.choose(s)
+	if err != nil {
+		return err
+	}
+	return c.change(s, found, "deletes for good", "deleted", func(ctx context.Context, l *record.Letter) (gone bool, err error) {
+		err = record.Change(ctx, s.pool, changeTimeout, func(tx pgx.Tx) (err error) {
+			gone, err = record.DropLetter(ctx, tx, l)
+			return err
+		})
+		return gone, err
+	})
+}

@@ -1,0 +1,129 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+)
+
+type outboxListCommand struct {
+	Topic string `placeholder:"TOPIC" help:"Of this topic."`
+	State string `enum:",waiting,held" default:"" placeholder:"STATE" help:"waiting, or held: it could not be published, or is behind one of the same topic and key that could not."`
+	Older span   `placeholder:"SPAN" help:"Added longer ago than this."`
+	Limit int    `default:"50" help:"How many at most, up to 10000. Default: ${default}."`
+	After int64  `placeholder:"SEQ" help:"Go on behind this one: the last one that was listed."`
+	Full  bool   `help:"Show whole keys."`
+}
+
+// Help says more.
+func (outboxListCommand) Help() string {
+	return `Reads messages in the order in which they were added, up to --limit, and nothing of what they say. With --topic and --older it may
+read the whole outbox, until --timeout.
+
+Example: idem outbox list --state held --topic orders`
+}
+
+// Run lists.
+func (c *outboxListCommand) Run(s *session) error {
+	if c.Limit < 1 || c.Limit > 10000 {
+		return usage("--limit is between 1 and 10000: go on with --after")
+	}
+	var found []record.Message
+	err := s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
+		found, err = record.Messages(ctx, tx, record.MessageFilter{
+			Topic: c.Topic, State: c.State, Older: time.Duration(c.Older), After: c.After, Limit: c.Limit + 1,
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	more := len(found) > c.Limit
+	if more {
+		found = found[:c.Limit]
+	}
+	shown := shownMessageList{[]shownMessage{}, more}
+	for i := range found {
+		shown.Messages = append(shown.Messages, newShownMessage(&found[i], c.Full))
+	}
+	return s.show(shown, func(p *page.Page) { c.text(p, found, more) })
+}
+
+// shownMessageList is a list in JSON.
+type shownMessageList struct {
+	Messages []shownMessage `json:"messages"`
+	More     bool           `json:"more"`
+}
+
+// shownMessage is a message in JSON.
+type shownMessage struct {
+	Seq      int64      `json:"seq"`
+	ID       string     `json:"id"`
+	Topic    string     `json:"topic"`
+	Key      string     `json:"key"`
+	Type     string     `json:"type"`
+	AddedAt  time.Time  `json:"added_at"`
+	State    string     `json:"state"`
+	Attempts int        `json:"attempts"`
+	NextAt   *time.Time `json:"next_at"`
+	Class    string     `json:"class,omitempty"`
+}
+
+func newShownMessage(m *record.Message, wholeKey bool) shownMessage {
+	shown := shownMessage{
+		Seq: m.Seq, ID: m.ID, Topic: m.Topic, Key: messageKey(m.Key, wholeKey, jsonKey), Type: m.Type, AddedAt: m.AddedAt.UTC(), State: "waiting", Class: m.Class,
+	}
+	if m.Held {
+		shown.State = "held"
+	}
+	if m.Attempts != nil {
+		shown.Attempts = *m.Attempts
+	}
+	if m.NextAt != nil {
+		at := m.NextAt.UTC()
+		shown.NextAt = &at
+	}
+	return shown
+}
+
+// messageKey is the key of a message, which may have none.
+func messageKey(key string, whole bool, show func(string, bool) string) string {
+	if key == "" {
+		return ""
+	}
+	return show(key, whole)
+}
+
+func (c *outboxListCommand) text(p *page.Page, found []record.Message, more bool) {
+	if len(found) == 0 {
+		p.Printf("no messages\n")
+		return
+	}
+	var rows [][]string
+	for i := range found {
+		m := &found[i]
+		state, attempts, next := "waiting", "", ""
+		switch {
+		case m.Held && m.Attempts == nil:
+			state, next = p.Yellow("held"), "behind another"
+		case m.Held:
+			state, attempts = p.Yellow("held"), strconv.Itoa(*m.Attempts)
+			if m.NextAt != nil {
+				next = relative(*m.NextAt, m.Now)
+			}
+		}
+		rows = append(rows, []string{strconv.FormatInt(m.Seq, 10), m.ID, page.Safe(m.Topic), messageKey(m.Key, c.Full, shownKey), page.Age(m.Now.Sub(m.AddedAt)),
+			state, attempts, next, page.Safe(m.Class)})
+	}
+	p.Table([]page.Column{{Name: "SEQ", Right: true}, {Name: "ID"}, {Name: "TOPIC"}, {Name: "KEY"}, {Name: "AGE", Right: true}, {Name: "STATE"},
+		{Name: "ATTEMPTS", Right: true}, {Name: "NEXT TRY"}, {Name: "CLASS"}}, rows)
+	if more {
+		p.Printf("%s\n", p.Dim(fmt.Sprintf("there are more: --after %d (%d shown)", found[len(found)-1].Seq, len(found))))
+	}
+}

@@ -1,0 +1,89 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+	"github.com/idem-go/idem/outbox"
+)
+
+type outboxStatsCommand struct{}
+
+// Help says more.
+func (outboxStatsCommand) Help() string {
+	return `Counts up to 10,000 of each, so that it takes little time however much there is.
+
+Example: idem outbox stats --json`
+}
+
+// Run shows the figures.
+func (c *outboxStatsCommand) Run(s *session) error {
+	lanes := 0
+	err := s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
+		lanes, err = record.Relays(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	ctx := s.ctx
+	if limit := time.Duration(s.globals.Timeout); limit > 0 {
+		bounded, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		ctx = bounded
+	}
+	figures, err := outbox.Stats(ctx, s.pool)
+	if err != nil {
+		return err
+	}
+	shown := shownOutbox{
+		At: figures.ReadAt.UTC(), OldestSeconds: figures.Oldest.Seconds(), Waiting: figures.Waiting, Held: figures.Held, HeldKeys: figures.HeldKeys,
+		DeadLetters: figures.Dead, CountedTo: outbox.MaxCount, RelayedLanes: lanes, Lanes: record.Lanes,
+	}
+	return s.show(shown, func(p *page.Page) { c.text(p, &shown) })
+}
+
+// shownOutbox are the figures in JSON.
+type shownOutbox struct {
+	At            time.Time `json:"at"`
+	OldestSeconds float64   `json:"oldest_seconds"`
+	Waiting       int       `json:"waiting"`
+	Held          int       `json:"held"`
+	HeldKeys      int       `json:"held_keys"`
+	DeadLetters   int       `json:"dead_letters"`
+	CountedTo     int       `json:"counted_to"` // a count of this is that, or more
+	RelayedLanes  int       `json:"relayed_lanes"`
+	Lanes         int       `json:"lanes"`
+}
+
+func (c *outboxStatsCommand) text(p *page.Page, o *shownOutbox) {
+	count := func(n int) string {
+		if n >= o.CountedTo {
+			return page.Count(int64(n)) + " or more"
+		}
+		return page.Count(int64(n))
+	}
+	oldest, held, dead := "-", count(o.Held), count(o.DeadLetters)
+	if o.OldestSeconds > 0 {
+		oldest = page.Age(time.Duration(o.OldestSeconds * float64(time.Second)))
+	}
+	if o.Held > 0 {
+		held = p.Yellow(held) + p.Dim(fmt.Sprintf(" (of %s keys)", count(o.HeldKeys)))
+	}
+	if o.DeadLetters > 0 {
+		dead = p.Red(dead)
+	}
+	relayed := fmt.Sprintf("%d of %d lanes", o.RelayedLanes, o.Lanes)
+	if o.RelayedLanes == 0 {
+		relayed = p.Yellow("by nobody")
+	}
+	p.Pairs([]page.Pair{
+		{Name: "oldest", Value: oldest}, {Name: "waiting", Value: count(o.Waiting)}, {Name: "held back", Value: held},
+		{Name: "dead letters", Value: dead}, {Name: "relayed", Value: relayed},
+	})
+}

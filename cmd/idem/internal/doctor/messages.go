@@ -1,0 +1,72 @@
+package doctor
+
+import (
+	"fmt"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+)
+
+var messageChecks = []check{
+	{name: "outbox-age", run: outboxAge},
+	{name: "relay", run: relay},
+	{name: "dead-letters", run: deadLetters},
+	{name: "inbox-failing", run: inboxFailing},
+}
+
+// outboxAge looks for messages that should have left.
+func outboxAge(e *exam) error {
+	oldest, err := record.Oldest(e.ctx, e.tx)
+	if err != nil || oldest <= e.opts.Limits.OldMessage {
+		return err
+	}
+	e.warn(fmt.Sprintf("a message has been waiting to be published for %s", page.Age(oldest)),
+		"see whether the broker is there, and what fails with idem outbox list --state held")
+	return nil
+}
+
+// relay looks for somebody who publishes what waits.
+func relay(e *exam) error {
+	oldest, err := record.Oldest(e.ctx, e.tx)
+	if err != nil || oldest == 0 {
+		return err
+	}
+	lanes, err := record.Relays(e.ctx, e.tx)
+	if err == nil && lanes == 0 {
+		e.warn("messages wait to be published, and no relay is there: nothing leaves",
+			"start a process that runs outbox.Relay; if Debezium reads the outbox instead, see that its connector runs, and delete what it has read")
+	}
+	return err
+}
+
+// deadLetters counts what waits for a person. What is to be tried again does not.
+func deadLetters(e *exam) error {
+	for _, side := range []struct{ name, what string }{{"outbox", "could not be published"}, {"inbox", "could not be handled"}} {
+		var count int64
+		var oldest float64
+		err := e.one(`SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(died_at)), 0)::float8 FROM idem.dead_letters
+			WHERE side = $1 AND redrive_at IS NULL`, []any{side.name}, &count, &oldest)
+		if err != nil {
+			return err
+		}
+		if count > 0 {
+			e.warn(fmt.Sprintf("%s dead letters: messages that %s, the first of them %s ago", page.Count(count), side.what, page.Age(span(oldest))),
+				"see them with idem dead list --side "+side.name+" and why with idem dead show; then idem dead redrive or drop")
+		}
+	}
+	return nil
+}
+
+// inboxFailing looks for messages that a consumer tries in vain. An index leads to them.
+func inboxFailing(e *exam) error {
+	var consumer string
+	var count int64
+	var oldest float64
+	err := e.one(`SELECT coalesce((SELECT m.consumer FROM idem.inbox m WHERE m.state = 'failing' ORDER BY m.since LIMIT 1), ''), count(*),
+		coalesce(extract(epoch FROM clock_timestamp() - min(since)), 0)::float8 FROM idem.inbox WHERE state = 'failing'`, nil, &consumer, &count, &oldest)
+	if err == nil && span(oldest) > e.opts.Limits.OldFailure {
+		e.warn(fmt.Sprintf("%s messages are failing, the first of them for %s, at consumer %q", page.Count(count), page.Age(span(oldest)), consumer),
+			"see the log of the consumer for the error; if it has stopped, or the broker does not deliver the message again, it stays as it is: start it, or redeliver")
+	}
+	return err
+}

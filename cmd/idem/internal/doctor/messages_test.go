@@ -1,0 +1,89 @@
+package doctor_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/cmd/idem/internal/doctor"
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/outbox"
+)
+
+func (w *ward) addMessage() {
+	w.t.Helper()
+	err := pgx.BeginFunc(w.t.Context(), w.pool, func(tx pgx.Tx) error {
+		return outbox.Add(w.t.Context(), tx, outbox.Message{Topic: "orders", Key: "k", Payload: []byte("p")})
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// A relay is there while its Publisher is called, and what it has been given is yet in the outbox.
+func TestDoctorFindsAnOutboxThatNobodyEmpties(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.quiet("relay")
+	w.quiet("outbox-age")
+	w.addMessage()
+	w.finds("relay", doctor.Warning, "no relay is there", "outbox.Relay", "Debezium")
+	w.quiet("outbox-age")
+	w.exec("UPDATE idem.outbox SET created_at = now() - interval '12 min'")
+	w.finds("outbox-age", doctor.Warning, "for 12 min", "idem outbox list --state held")
+
+	ctx, stop := context.WithCancel(t.Context())
+	called, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	relay := outbox.NewRelay(w.pool, outbox.PublisherFunc(func(context.Context, []outbox.Message) error {
+		close(called)
+		<-goOn
+		return nil
+	}), outbox.RelayConfig{})
+	go func() { ended <- relay.Run(ctx) }()
+	<-called
+	w.quiet("relay")
+	w.finds("outbox-age", doctor.Warning, "for 12 min")
+	stop()
+	close(goOn)
+	<-ended
+	w.quiet("relay")
+	w.quiet("outbox-age")
+}
+
+func TestDoctorFindsDeadLettersUntilTheyAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.quiet("dead-letters")
+	outcome, err := inbox.Handle(t.Context(), w.pool, "billing", inbox.Message{Source: "stripe", ID: "evt_1"},
+		func(pgx.Tx) error { return errors.New("refused") }, inbox.WithMaxAttempts(1))
+	if err != nil || outcome.State != inbox.Dead {
+		t.Fatal(outcome, err)
+	}
+	w.finds("dead-letters", doctor.Warning, "1 dead letters", "could not be handled", "idem dead list --side inbox")
+	if err := inbox.Redrive(t.Context(), w.pool, "billing", "stripe", "evt_1"); err != nil {
+		t.Fatal(err)
+	}
+	w.quiet("dead-letters")
+	w.exec(`INSERT INTO idem.dead_letters (side, consumer, source, id, key, type, class, reason, attempts, created_at, died_at)
+		VALUES ('outbox', '', 'orders', gen_random_uuid()::text, '', '', 'c', 'r', 10, now(), now() - interval '3 h')`)
+	w.finds("dead-letters", doctor.Warning, "could not be published", "3 h ago", "idem dead list --side outbox")
+}
+
+func TestDoctorFindsAMessageThatHasBeenFailingForLong(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	handle := func(failure error) {
+		outcome, err := inbox.Handle(t.Context(), w.pool, "billing", inbox.Message{Source: "stripe", ID: "evt_1"}, func(pgx.Tx) error { return failure })
+		if err != nil || failure == nil && outcome.State != inbox.Done {
+			t.Fatal(outcome, err)
+		}
+	}
+	handle(errors.New("refused"))
+	w.quiet("inbox-failing")
+	w.exec("UPDATE idem.inbox SET since = now() - interval '2 h', retry_at = now()")
+	w.finds("inbox-failing", doctor.Warning, "1 messages", "for 2 h", `"billing"`, "log of the consumer")
+	handle(nil)
+	w.quiet("inbox-failing")
+}

@@ -1,0 +1,87 @@
+package record
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/store"
+)
+
+// Letter is a dead letter, with what it says if that was asked for.
+type Letter struct {
+	store.LetterName
+	Key, Type     string
+	Class, Reason string
+	Attempts      int
+	SealedBy      string
+	AddedAt       time.Time
+	DiedAt        time.Time
+	RedriveAt     *time.Time // since when it is to be tried again
+	PayloadBytes  int64
+	HeaderBytes   int64
+
+	Payload []byte // nil if it is not to be revealed
+	Headers string
+
+	Now time.Time // by the clock of the database
+}
+
+// LetterFilter says which dead letters are meant. What is empty does not matter.
+type LetterFilter struct {
+	Only   store.LetterName
+	Class  string
+	Older  time.Duration
+	After  store.LetterName // only those behind this one
+	Limit  int
+	Reveal bool
+}
+
+// Letters returns dead letters in the order of side, consumer, source and id.
+func Letters(ctx context.Context, tx pgx.Tx, f LetterFilter) ([]Letter, error) {
+	rows, err := tx.Query(ctx, `SELECT side, consumer, source, id, key, type, class, reason, attempts, coalesce(sealed_by, ''), created_at, died_at, redrive_at,
+		coalesce(length(payload), 0)::int8, coalesce(length(headers::text), 0)::int8, CASE WHEN $1 THEN payload END, CASE WHEN $1 THEN headers::text ELSE '' END, clock_timestamp()
+		FROM idem.dead_letters
+		WHERE ($2 = '' OR side = $2) AND ($3 = '' OR consumer = $3) AND ($4 = '' OR source = $4) AND ($5 = '' OR id = $5) AND ($6 = '' OR class = $6)
+		AND ($7 = 0 OR died_at < clock_timestamp() - make_interval(secs => $7)) AND (side, consumer, source, id) > ($8, $9, $10, $11)
+		ORDER BY side, consumer, source, id LIMIT $12`,
+		f.Reveal, f.Only.Side, f.Only.Consumer, f.Only.Source, f.Only.ID, f.Class, f.Older.Seconds(),
+		f.After.Side, f.After.Consumer, f.After.Source, f.After.ID, f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Letter, err error) {
+		var headers *string
+		err = row.Scan(&l.Side, &l.Consumer, &l.Source, &l.ID, &l.Key, &l.Type, &l.Class, &l.Reason, &l.Attempts, &l.SealedBy, &l.AddedAt, &l.DiedAt,
+			&l.RedriveAt, &l.PayloadBytes, &l.HeaderBytes, &l.Payload, &headers, &l.Now)
+		if headers != nil {
+			l.Headers = *headers
+		}
+		return l, err
+	})
+}
+
+// DropLetter deletes a dead letter, and reports whether it was there. If it has died again since it was looked at, it is left alone.
+func DropLetter(ctx context.Context, tx pgx.Tx, l *Letter) (bool, error) {
+	tag, err := tx.Exec(ctx, "DELETE FROM idem.dead_letters WHERE side = $1 AND consumer = $2 AND source = $3 AND id = $4 AND died_at = $5",
+		l.Side, l.Consumer, l.Source, l.ID, l.DiedAt)
+	return tag.RowsAffected() > 0, err
+}
+
+// Open puts what a dead letter says in clear.
+func (l *Letter) Open(sealer store.Sealer) (err error) {
+	if l.SealedBy == "" {
+		return nil
+	}
+	contents, err := store.Contents{Payload: l.Payload, Headers: l.Headers, SealedBy: l.SealedBy}.Open(sealer, l.LetterName)
+	if err == nil {
+		l.Payload, l.Headers = contents.Payload, contents.Headers
+	}
+	return err
+}
+
+func replaced(text string, pairs ...string) string {
+	return strings.NewReplacer(pairs...).Replace(text)
+}

@@ -1,0 +1,69 @@
+package record
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Message is a row of idem.outbox, without what it says.
+type Message struct {
+	Seq              int64
+	ID               string
+	Topic, Key, Type string
+	AddedAt          time.Time
+	Held             bool
+	Attempts         *int       // nil of one that is only behind another
+	NextAt           *time.Time // when it is tried again
+	Class            string
+
+	Now time.Time // by the clock of the database
+}
+
+// MessageFilter says which messages are listed.
+type MessageFilter struct {
+	Topic string
+	State string // waiting, held, or empty for both
+	Older time.Duration
+	After int64 // only those behind this one
+	Limit int
+}
+
+// Messages returns what is in the outbox, in the order in which it was added. Each side of the index is read in its order.
+func Messages(ctx context.Context, tx pgx.Tx, f MessageFilter) ([]Message, error) {
+	const side = `(SELECT * FROM idem.outbox WHERE held = %HELD AND seq > $1 AND ($2 = '' OR aggregatetype = $2)
+		AND ($3 = 0 OR created_at < clock_timestamp() - make_interval(secs => $3)) AND $4 <> '%OTHER' ORDER BY seq LIMIT $5)`
+	rows, err := tx.Query(ctx, `SELECT seq, id::text, aggregatetype, aggregateid, type, created_at, held, attempts, next_at, coalesce(class, ''), clock_timestamp()
+		FROM (`+replaced(side, "%HELD", "false", "%OTHER", "held")+" UNION ALL "+replaced(side, "%HELD", "true", "%OTHER", "waiting")+`) AS m
+		ORDER BY seq LIMIT $5`, f.After, f.Topic, f.Older.Seconds(), f.State, f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (m Message, err error) {
+		err = row.Scan(&m.Seq, &m.ID, &m.Topic, &m.Key, &m.Type, &m.AddedAt, &m.Held, &m.Attempts, &m.NextAt, &m.Class, &m.Now)
+		return m, err
+	})
+}
+
+// Lanes are how many parts of the outbox there are, each of which one relay has.
+const Lanes = 16
+
+// Relays returns how many of the lanes a relay has that is there.
+func Relays(ctx context.Context, tx pgx.Tx) (lanes int, err error) {
+	err = tx.QueryRow(ctx, `SELECT count(*) FROM idem.relays r WHERE r.instance IN (
+		SELECT l.objid::int8::int4 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = 1768187247::oid
+		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		UNION ALL
+		SELECT instance FROM idem.leases WHERE expires_at > clock_timestamp())`).Scan(&lanes)
+	return lanes, err
+}
+
+// Oldest returns for how long the oldest message has been in the outbox. It is 0 if there is none.
+func Oldest(ctx context.Context, tx pgx.Tx) (age time.Duration, err error) {
+	var seconds float64
+	err = tx.QueryRow(ctx, `SELECT coalesce(extract(epoch FROM clock_timestamp() - least(
+		(SELECT created_at FROM idem.outbox WHERE held = false ORDER BY seq LIMIT 1),
+		(SELECT min(created_at) FROM (SELECT created_at FROM idem.outbox WHERE held = true ORDER BY seq LIMIT 10000) AS held))), 0)::float8`).Scan(&seconds)
+	return max(time.Duration(seconds*float64(time.Second)), 0), err
+}

@@ -1,0 +1,117 @@
+package idemotel
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/outbox"
+)
+
+const consumerKey = attribute.Key("idem.consumer")
+
+// messages is what is told of messages that leave and come in.
+type messages struct {
+	consumers                 names
+	published, handled        metric.Int64Counter
+	publishTimes, handleTimes metric.Float64Histogram
+
+	counted cache[messageLabels, []metric.AddOption]
+	timed   cache[messageLabels, []metric.RecordOption]
+}
+
+// messageLabels are those of a message. One that leaves has no consumer.
+type messageLabels struct {
+	consumer, outcome string
+	cause             idem.Cause
+}
+
+func newMessages(meter metric.Meter) (*messages, error) {
+	m := &messages{}
+	var errs [4]error
+	m.published, errs[0] = meter.Int64Counter("idem.outbox.messages", metric.WithUnit("{message}"),
+		metric.WithDescription("Messages that a relay has given to the broker, by what became of them."))
+	m.publishTimes, errs[1] = meter.Float64Histogram("idem.outbox.publish.duration", metric.WithUnit("s"),
+		metric.WithDescription("How long the calls of a relay's publisher take."), metric.WithExplicitBucketBoundaries(durations...))
+	m.handled, errs[2] = meter.Int64Counter("idem.inbox.messages", metric.WithUnit("{message}"),
+		metric.WithDescription("Messages that a consumer was given, by what became of them."))
+	m.handleTimes, errs[3] = meter.Float64Histogram("idem.inbox.handle.duration", metric.WithUnit("s"),
+		metric.WithDescription("How long a consumer's calls take, of one message or of many."), metric.WithExplicitBucketBoundaries(durations...))
+	return m, errors.Join(errs[:]...)
+}
+
+var (
+	_ outbox.RelayObserver = (*Observer)(nil)
+	_ inbox.Observer       = (*Observer)(nil)
+)
+
+// What became of messages that leave.
+const (
+	published = "published"
+	failed    = "failed"
+)
+
+// ObservePublish records a call of a relay's publisher, which it is given by outbox.RelayConfig. What is neither published nor failed
+// comes again.
+func (o *Observer) ObservePublish(_, done, notDone int, took time.Duration, err error) {
+	if o == nil {
+		return
+	}
+	ctx, outcome := context.Background(), published
+	if err != nil || notDone > 0 {
+		outcome = failed
+	}
+	m := o.messages
+	m.count(ctx, m.published, messageLabels{outcome: published}, done)
+	m.count(ctx, m.published, messageLabels{outcome: failed}, notDone)
+	if m.publishTimes.Enabled(ctx) {
+		m.publishTimes.Record(ctx, took.Seconds(), m.timed.get(messageLabels{outcome: outcome}, timedSet)...)
+	}
+}
+
+// TraceHandled records a call of package inbox, which it is given by inbox.WithObserver. Of consumers, too, the first hundred are told
+// apart.
+func (o *Observer) TraceHandled(ctx context.Context, data inbox.TraceHandledData) {
+	if o == nil {
+		return
+	}
+	m, consumer := o.messages, o.messages.consumers.tell(data.Consumer)
+	for _, of := range []struct {
+		state inbox.State
+		n     int
+	}{{inbox.Done, data.Done}, {inbox.Duplicate, data.Duplicates}, {inbox.Retry, data.Retried}, {inbox.Dead, data.Died}} {
+		m.count(ctx, m.handled, messageLabels{consumer: consumer, outcome: string(of.state)}, of.n)
+	}
+	if m.handleTimes.Enabled(ctx) {
+		m.handleTimes.Record(ctx, data.Duration.Seconds(), m.timed.get(messageLabels{consumer: consumer, cause: data.Cause}, timedSet)...)
+	}
+}
+
+// count adds to a counter, nothing as well: one that begins with the first of what is rare would not be seen to rise.
+func (m *messages) count(ctx context.Context, counter metric.Int64Counter, labels messageLabels, n int) {
+	if counter.Enabled(ctx) {
+		counter.Add(ctx, int64(n), m.counted.get(labels, countedSet)...)
+	}
+}
+
+func countedSet(l messageLabels) []metric.AddOption {
+	return []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(messageAttributes(l)...))}
+}
+
+func timedSet(l messageLabels) []metric.RecordOption { return recordSet(messageAttributes(l), l.cause) }
+
+func messageAttributes(l messageLabels) []attribute.KeyValue {
+	var attrs []attribute.KeyValue
+	if l.consumer != "" {
+		attrs = append(attrs, consumerKey.String(l.consumer))
+	}
+	if l.outcome != "" {
+		attrs = append(attrs, outcomeKey.String(l.outcome))
+	}
+	return attrs
+}

@@ -1,0 +1,104 @@
+package idemotel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/idemotel"
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/outbox"
+)
+
+// relay adds a message, which the broker refuses once and then takes.
+func relay(t *testing.T, s *seen, pool *pgxpool.Pool, m outbox.Message) {
+	t.Helper()
+	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return outbox.Add(t.Context(), tx, m) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	calls := 0
+	publisher := outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) error {
+		if calls++; calls == 1 {
+			return &outbox.PublishError{Failed: map[string]error{messages[0].ID: errors.New("refused, Ada")}}
+		}
+		stop()
+		return nil
+	})
+	ended := make(chan error, 1)
+	r := outbox.NewRelay(pool, publisher, outbox.RelayConfig{Observer: s.observer(), MinPause: time.Millisecond})
+	go func() { ended <- r.Run(ctx) }()
+	select {
+	case <-ended:
+	case <-time.After(limit):
+		t.Fatal("the relay does not end")
+	}
+}
+
+func TestMessagesThatAreRelayedAreCountedByWhatBecameOfThem(t *testing.T) {
+	t.Parallel()
+	s, pool := newSeen(t), pgtest.New(t)
+	relay(t, s, pool, outbox.Message{Topic: "orders", Key: "k", Payload: []byte("p")})
+	values := s.values()
+	for _, name := range []string{
+		"idem.outbox.messages idem.outcome=published", "idem.outbox.messages idem.outcome=failed",
+		"idem.outbox.publish.duration idem.outcome=published", "idem.outbox.publish.duration idem.outcome=failed",
+	} {
+		if values[name] != 1 {
+			t.Errorf("%s is %v: %v", name, values[name], values)
+		}
+	}
+}
+
+func TestMessagesThatAConsumerIsGivenAreCountedByTheirOutcome(t *testing.T) {
+	t.Parallel()
+	s, pool := newSeen(t), pgtest.New(t)
+	observed := inbox.WithObserver(s.observer())
+	handle := func(id string, failure error, opts ...inbox.Option) {
+		_, err := inbox.Handle(t.Context(), pool, "billing", inbox.Message{Source: "s", ID: id}, func(pgx.Tx) error { return failure }, append(opts, observed)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	handle("a", nil)
+	const name = "idem.inbox.messages idem.consumer=billing idem.outcome="
+	if n, shown := s.values()[name+"dead"]; !shown || n != 0 {
+		t.Errorf("before there is a dead letter, %v (shown: %t)", n, shown)
+	}
+	handle("a", nil)
+	handle("a", nil)
+	handle("b", errors.New("refused"))
+	handle("c", errors.New("refused"), inbox.WithMaxAttempts(1))
+	values := s.values()
+	for outcome, want := range map[string]float64{"done": 1, "duplicate": 2, "retry": 1, "dead": 1} {
+		if values[name+outcome] != want {
+			t.Errorf("%s: %v, want %v: %v", outcome, values[name+outcome], want, values)
+		}
+	}
+	if n := values["idem.inbox.handle.duration idem.consumer=billing"]; n != 5 {
+		t.Errorf("%v calls are measured: %v", n, values)
+	}
+}
+
+func TestConsumersBeyondTheHundredthAreNotToldApart(t *testing.T) {
+	t.Parallel()
+	s := newSeen(t)
+	o := s.observer()
+	for i := range 125 {
+		o.TraceHandled(t.Context(), inbox.TraceHandledData{Consumer: fmt.Sprint("customer-", i), Done: 1})
+	}
+	if n := s.values()["idem.inbox.messages idem.consumer=_OTHER idem.outcome=done"]; n != 25 {
+		t.Errorf("%v messages under _OTHER, want 25", n)
+	}
+	var none *idemotel.Observer
+	none.TraceHandled(t.Context(), inbox.TraceHandledData{})
+	none.ObservePublish(1, 1, 0, 0, nil)
+}
