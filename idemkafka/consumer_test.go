@@ -198,13 +198,13 @@ func TestSameIDWithAnotherPayloadIsADeadLetter(t *testing.T) {
 func TestCommitOfOffsetsThatFailsIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	c, l := newCluster(t, 1), newLedger(t)
-	c.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.InvalidCommitOffsetSize, Count: 2})
+	refused := c.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.InvalidCommitOffsetSize})
 	start(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
-	for i := range 3 {
-		c.publish(message(fmt.Sprint(i), "a"))
-		l.waitForLines(i + 1)
+	c.publish(message("1", "a"))
+	c.committed(1)
+	if refused.Hits() != 1 {
+		t.Error("no commit was refused")
 	}
-	c.committed(3)
 }
 
 // A member comes while another one handles a batch: the batch is finished, and nothing of it is done again.
@@ -221,7 +221,14 @@ func TestRebalanceWaitsForTheBatchInHand(t *testing.T) {
 		var once, signal sync.Once
 		var runs atomic.Int64
 		handle := func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
-			once.Do(func() { close(handling); <-rebalancing })
+			once.Do(func() {
+				close(handling)
+				select {
+				case <-rebalancing:
+				case <-time.After(limit):
+					t.Error("no rebalance waits for the batch")
+				}
+			})
 			runs.Add(1)
 			return l.enter(tx, m, record)
 		}

@@ -17,6 +17,7 @@ const (
 	minRest = 20 * time.Millisecond // after an error
 	maxRest = 5 * time.Second
 
+	pollWait     = time.Second // then a commit that has failed is made again
 	commitWithin = 5 * time.Second
 )
 
@@ -65,7 +66,7 @@ func (c *Consumer) options(r *run) []kgo.Opt {
 
 // poll takes messages into the hand. It waits for some, unless there are others that are ready, or will be.
 func (r *run) poll(ctx context.Context) {
-	wait := maxRest
+	wait := pollWait
 	now := time.Now()
 	ready, next := r.hand.Ready(r.hand.All(), now, 1)
 	if len(ready) > 0 {

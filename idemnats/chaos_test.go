@@ -29,7 +29,7 @@ var (
 )
 
 const (
-	chaosKeys   = 40
+	chaosKeys   = 41  // poison is of every key
 	poisonEvery = 400 // one message in so many can never be handled
 )
 

@@ -74,7 +74,7 @@ func (r *run) fetch(ctx context.Context) error {
 	}
 	for pause := minRest; ctx.Err() == nil; {
 		if r.floor.yields(time.Now()) || !r.hasRoom() {
-			sleep(ctx, time.Millisecond)
+			sleep(ctx, 5*time.Millisecond)
 			continue
 		}
 		batch, err := r.source.Fetch(r.config.Batch, opts...)

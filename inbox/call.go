@@ -116,7 +116,8 @@ func (c *call) attempt(group []*delivery) *attempt {
 }
 
 // blame registers the failure of the culprit, and returns what came before it and what comes behind it. If it is not known who it
-// is, it returns two halves.
+// is, it returns two halves. In order, what is on record as failed holds its key back: if others of that are before it, it is
+// tried once more when they are done, and not blamed if they are not.
 func (c *call) blame(ctx context.Context, a *attempt, e ending) [][]*delivery {
 	if e.culprit == nil && len(a.claimed) == 1 {
 		e.culprit = a.claimed[0]
@@ -124,9 +125,13 @@ func (c *call) blame(ctx context.Context, a *attempt, e ending) [][]*delivery {
 	if e.culprit == nil {
 		return halves(a.claimed)
 	}
-	c.fail(ctx, e.culprit, e.err)
 	i := slices.Index(a.claimed, e.culprit)
-	return [][]*delivery{a.claimed[:i], a.claimed[i+1:]}
+	before, behind := a.claimed[:i], a.claimed[i+1:]
+	if c.ordered && e.culprit.isBehind(before) {
+		return [][]*delivery{before, {e.culprit}, behind}
+	}
+	c.fail(ctx, e.culprit, e.err)
+	return [][]*delivery{before, behind}
 }
 
 // repair sees to what a handler has left that ended the transaction. If it was rolled back, the handler has failed as others do.

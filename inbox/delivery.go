@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"crypto/sha256"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idem/internal/store"
@@ -32,6 +33,15 @@ type keyOf struct{ source, key string }
 
 // key returns what a delivery has in common with those that it has to keep the order with.
 func (d *delivery) key() (keyOf, bool) { return keyOf{d.Source, storable(d.Key)}, d.Key != "" }
+
+// isBehind reports whether one of the others has its key.
+func (d *delivery) isBehind(others []*delivery) bool {
+	key, ok := d.key()
+	return ok && slices.ContainsFunc(others, func(o *delivery) bool {
+		other, ok := o.key()
+		return ok && other == key
+	})
+}
 
 func (d *delivery) settle(o Outcome) { d.outcome, d.settled = o, true }
 

@@ -2,10 +2,12 @@ package inbox_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem/inbox"
 )
@@ -103,6 +105,25 @@ func TestRedeliveredMessagesOfAKeyNeverWaitForOneAnotherInACircle(t *testing.T) 
 	b.wantStates("R", b.batch(ms[3:], b.enter, ordered...))
 	b.wantStates("dDD", b.batch(ms[1:], b.enter, ordered...))
 	b.wantEntries("a9", "a5", "a7", "a1")
+}
+
+// What is before it was undone together with its failure, and may come alone the next time.
+func TestFailureHoldsNobodyBackThatComesBeforeIt(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	ms, runs := keyed("a1", "a2"), 0
+	b.wantStates("RR", b.batch(ms, func(tx pgx.Tx, m inbox.Message) error {
+		if m.ID == "a2" {
+			return errors.New("it fails")
+		}
+		if runs++; runs > 1 {
+			return &pgconn.PgError{Code: "40001"} // nobody's fault
+		}
+		return b.enter(tx, m)
+	}, append(slices.Clone(ordered), inbox.WithRetries(0))...))
+	b.wantStates("D", b.batch(ms[:1], b.enter, ordered...))
+	b.wantStates("dD", b.batch(ms, b.enter, ordered...))
+	b.wantEntries("a1", "a2")
 }
 
 func TestDeadLetterHoldsNobodyBack(t *testing.T) {

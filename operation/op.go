@@ -237,6 +237,11 @@ func (w *work) pauses(s *store.Step) bool {
 	return w.at.Seq == s.Seq
 }
 
+// until returns how long it is until a moment of the database's clock.
+func (w *work) until(due time.Time) time.Duration {
+	return due.Sub(w.loadedAt) - time.Since(w.loaded)
+}
+
 // begins reports whether a step that is not on record is something new: not a call that is under way, which is settled before it
 // is undone, nor what says how to undo.
 func (op *Op) begins(s *step) bool {

@@ -31,11 +31,6 @@ func (op *Op) waits(s *step, d time.Duration) {
 	op.pending[len(op.pending)-1].Pause = max(d, 0)
 }
 
-// until returns how long it is until a moment of the database's clock.
-func (w *work) until(due time.Time) time.Duration {
-	return due.Sub(w.loadedAt) - time.Since(w.loaded)
-}
-
 // waitFor waits in memory if that is short, and otherwise leaves the operation to whoever is there when it is due.
 func (op *Op) waitFor(s *step, d time.Duration, recorded bool) error {
 	if d > longPause {

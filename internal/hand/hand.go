@@ -59,7 +59,8 @@ func (h *Hand[D]) Drop(which func(*Held[D]) bool) {
 }
 
 // Ready returns at most limit messages of among that may be handled at that time, and when the next one may be, the zero
-// time if none has a pause.
+// time if none has a pause. In order, a message that is tried again is alone of its key: it may well fail again, and those
+// behind it would take the places of others.
 func (h *Hand[D]) Ready(among []*Held[D], now time.Time, limit int) (ready []*Held[D], next time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,6 +76,7 @@ func (h *Hand[D]) Ready(among []*Held[D], now time.Time, limit int) (ready []*He
 			}
 		case !waiting[key] && len(ready) < limit:
 			ready = append(ready, held)
+			waiting[key] = !held.until.IsZero() && h.Ordered && held.Message.Key != ""
 		}
 	}
 	return ready, next
@@ -89,7 +91,6 @@ func (h *Hand[D]) Round(ctx context.Context, ready []*Held[D], handle Handle, se
 	messages := make([]inbox.Message, len(ready))
 	for i, held := range ready {
 		messages[i] = held.Message
-		held.Message.Deliveries++
 	}
 	outcomes, err := handle(ctx, messages)
 	gone := map[place]bool{}

@@ -136,7 +136,8 @@ func (c *Chaos) patience(t *testing.T, what string, is func() bool) {
 	last := time.Now().Add(3*time.Minute + time.Duration(c.Messages)*10*time.Millisecond)
 	for !is() {
 		if time.Now().After(last) {
-			t.Errorf("waited in vain for: %s", what)
+			report, err := Read(context.WithoutCancel(t.Context()), c.Pool)
+			t.Errorf("waited in vain for: %s; so far: %+v, %v", what, report, err)
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
