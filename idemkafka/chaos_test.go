@@ -207,7 +207,7 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 func (c *chaos) breakThings(ctx context.Context) {
 	for {
 		select {
-		case <-time.After(100*time.Millisecond + rand.N(400*time.Millisecond)):
+		case <-time.After(100*time.Millisecond + rand.N(max(400*time.Millisecond, *chaosDuring/40))):
 		case <-ctx.Done():
 			return
 		}

@@ -216,7 +216,7 @@ func (c *chaos) consume(ctx context.Context, config idemnats.ConsumerConfig) {
 func (c *chaos) breakThings(ctx context.Context) {
 	for {
 		select {
-		case <-time.After(100*time.Millisecond + rand.N(400*time.Millisecond)):
+		case <-time.After(100*time.Millisecond + rand.N(max(400*time.Millisecond, *chaosDuring/40))):
 		case <-ctx.Done():
 			return
 		}

@@ -26,14 +26,14 @@ func messageMutants() []Mutant {
 		{
 			Name: "delete-before-publish", About: "messages are removed from the outbox before the Publisher has them",
 			Rules: []rule.Rule{rule.Published},
-			Edits: []Edit{{"outbox/worker.go", "		done = w.run(ctx, b)\n", `		gone := &outcome{}
+			Edits: []Edit{{"outbox/worker.go", "		done = b.publish(ctx, &w.caller, &w.holds)\n", `		gone := &outcome{}
 		for _, m := range b.messages {
 			gone.published = append(gone.published, m.Seq)
 		}
 		if err := w.settle(ctx, gone); err != nil {
 			return err
 		}
-		done = w.run(ctx, b)
+		done = b.publish(ctx, &w.caller, &w.holds)
 `}},
 		},
 		{

@@ -16,7 +16,7 @@ type table struct {
 const rowFormat = "%-39s  %8v  %6v  %7v  %7v  %7v  %s\n"
 
 func (t *table) begin() {
-	fmt.Fprint(t.out, "An attempt is a POST /orders, or from the seventh act on a POST /checkouts, with an Idempotency-Key.\n"+
+	fmt.Fprint(t.out, "An attempt is a POST /orders, or a POST /checkouts where the bank is asked, with an Idempotency-Key.\n"+
 		"A replay is the recorded answer, given once more. A charge is what the bank has in its own books.\n\n")
 	fmt.Fprintf(t.out, rowFormat, "what goes wrong", "attempts", "orders", "charges", "replays", "refused", "verdict")
 }

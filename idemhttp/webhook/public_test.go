@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/idem-go/idem/idemhttp/webhook"
 	"github.com/idem-go/idem/outbox"
-	"github.com/idem-go/idem/webhook"
 )
 
 func TestOnlyPublicAddressesArePublic(t *testing.T) {

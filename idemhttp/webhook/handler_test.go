@@ -20,10 +20,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/idemhttp/webhook"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/internal/pgproxy"
 	"github.com/idem-go/idem/internal/pgtest"
-	"github.com/idem-go/idem/webhook"
 )
 
 // till is a service whose one effect is a payment for each event that took effect.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/idem-go/idem/idemhttp/webhook"
 	"github.com/idem-go/idem/outbox"
-	"github.com/idem-go/idem/webhook"
 )
 
 // receiver is an endpoint that answers by a function, and remembers what came.

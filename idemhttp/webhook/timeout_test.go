@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/idem-go/idem/idemhttp/webhook"
 	"github.com/idem-go/idem/outbox"
-	"github.com/idem-go/idem/webhook"
 )
 
 // answersAfter is an endpoint that takes so long for each answer, and remembers what came. It needs no network.

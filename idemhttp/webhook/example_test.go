@@ -11,8 +11,8 @@ import (
 	"net/http/httptest"
 	"strings"
 
+	"github.com/idem-go/idem/idemhttp/webhook"
 	"github.com/idem-go/idem/outbox"
-	"github.com/idem-go/idem/webhook"
 )
 
 // acme is the scheme of a provider that signs its id and the body.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/idem-go/idem/webhook"
+	"github.com/idem-go/idem/idemhttp/webhook"
 )
 
 // FuzzSignatureFields puts anything into the field of the signatures, alone and beside a good one. Alone it is never taken

@@ -14,10 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem/idemhttp/webhook"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/outbox"
-	"github.com/idem-go/idem/webhook"
 )
 
 // partner is the service at the other end: a Publisher's webhooks arrive at its Handler.
