@@ -6,6 +6,7 @@ package hand
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -20,7 +21,8 @@ type Held[D any] struct {
 	Message  inbox.Message
 	Delivery D
 
-	until time.Time // not to be tried before
+	until  time.Time // not to be tried before
+	failed bool      // and not only behind another one
 }
 
 // Hand is what a consumer has in hand. Its zero value is empty and has no order.
@@ -37,7 +39,7 @@ func (h *Hand[D]) Put(held *Held[D]) {
 	defer h.mu.Unlock()
 	i, found := h.find(held.place())
 	if found {
-		held.until = h.held[i].until
+		held.until, held.failed = h.held[i].until, h.held[i].failed
 		h.held[i] = held
 		return
 	}
@@ -59,24 +61,35 @@ func (h *Hand[D]) Drop(which func(*Held[D]) bool) {
 }
 
 // Ready returns at most limit messages of among that may be handled at that time, and when the next one may be, the zero
-// time if none has a pause. In order, a message that is tried again is alone of its key: it may well fail again, and those
-// behind it would take the places of others.
+// time if none has a pause. In order, one that has failed is there without those behind it: it may well fail again, and they
+// would take the places of others. Only if one of them has failed as well are they there up to that: the inbox lets the first of
+// several that have failed pass if it sees that it is the first.
 func (h *Hand[D]) Ready(among []*Held[D], now time.Time, limit int) (ready []*Held[D], next time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	type name struct{ source, key string }
-	waiting := map[name]bool{}
-	for _, held := range among {
+	waiting, failed, lastFailed := map[name]bool{}, map[name]bool{}, map[name]int{}
+	for i, held := range among {
+		if held.failed {
+			lastFailed[name{held.Message.Source, held.Message.Key}] = i
+		}
+	}
+	for i, held := range among {
 		key := name{held.Message.Source, held.Message.Key}
+		inOrder := h.Ordered && held.Message.Key != ""
 		switch {
+		case failed[key]:
+			if i <= lastFailed[key] && len(ready) < limit {
+				ready = append(ready, held)
+			}
 		case held.until.After(now):
-			waiting[key] = h.Ordered && held.Message.Key != ""
+			waiting[key] = inOrder
 			if next.IsZero() || held.until.Before(next) {
 				next = held.until
 			}
 		case !waiting[key] && len(ready) < limit:
 			ready = append(ready, held)
-			waiting[key] = !held.until.IsZero() && h.Ordered && held.Message.Key != ""
+			failed[key] = inOrder && held.failed
 		}
 	}
 	return ready, next
@@ -96,7 +109,7 @@ func (h *Hand[D]) Round(ctx context.Context, ready []*Held[D], handle Handle, se
 	gone := map[place]bool{}
 	for i, outcome := range outcomes {
 		if outcome.State == inbox.Retry && (h.Ordered || err != nil) {
-			h.wait(ready[i].place(), outcome.RetryAt)
+			h.wait(ready[i].place(), outcome)
 			continue
 		}
 		settle(ready[i], outcome)
@@ -106,11 +119,12 @@ func (h *Hand[D]) Round(ctx context.Context, ready []*Held[D], handle Handle, se
 	return err
 }
 
-func (h *Hand[D]) wait(p place, until time.Time) {
+func (h *Hand[D]) wait(p place, outcome inbox.Outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if i, found := h.find(p); found {
-		h.held[i].until = until
+		h.held[i].until = outcome.RetryAt
+		h.held[i].failed = !errors.Is(outcome.Err, inbox.ErrBehind)
 	}
 }
 

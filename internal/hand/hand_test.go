@@ -73,6 +73,18 @@ func TestMessageWaitsBehindOneOfItsKeyThatHasAPause(t *testing.T) {
 	}
 }
 
+func TestSeveralMessagesOfAKeyThatHaveFailedAreTriedWithThoseBetweenThem(t *testing.T) {
+	t.Parallel()
+	h := holding(true, "a", "a", "a", "a", "b")
+	at := time.Now().Add(time.Hour)
+	round(t, h, nil, inbox.Outcome{State: inbox.Retry, RetryAt: at}, inbox.Outcome{State: inbox.Retry, RetryAt: at, Err: inbox.ErrBehind},
+		inbox.Outcome{State: inbox.Retry, RetryAt: at.Add(time.Hour)})
+	ready, _ := h.Ready(h.All(), at.Add(time.Second), 10)
+	if diff := cmp.Diff([]uint64{0, 1, 2, 4}, seqs(ready)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestWhatIsSettledLeavesTheHand(t *testing.T) {
 	t.Parallel()
 	h := holding(true, "a", "b", "c", "d")
