@@ -62,9 +62,11 @@ func (q *queue) put(place int, first bool) {
 	}
 }
 
-// take leases lines to somebody until there are as many letters as asked for.
+// take leases lines to somebody until there are as many letters as asked for. Where nobody wants an order it now and then takes
+// no notice of leases: several have the same letters at a time.
 func (q *queue) take(r *rand.Rand, most int, now time.Time) []int {
 	q.enlist()
+	twice := !q.consumer.Ordered && r.IntN(3) == 0
 	var taken []int
 	var left []*line
 	r.Shuffle(len(q.open), func(i, j int) { q.open[i], q.open[j] = q.open[j], q.open[i] })
@@ -75,7 +77,7 @@ func (q *queue) take(r *rand.Rand, most int, now time.Time) []int {
 			continue
 		}
 		left = append(left, l)
-		if len(taken) >= most || now.Before(l.until) {
+		if len(taken) >= most || now.Before(l.until) && !twice {
 			continue
 		}
 		l.until = now.Add(lease)
