@@ -43,6 +43,8 @@ func (c *call) settle(ctx context.Context, round []*delivery) {
 			todo = append(c.try(ctx, group), todo...)
 		}
 	}
+	// What somebody else had, who has rolled back meanwhile, was in no part of a group that was divided.
+	c.postpone(round, ErrElsewhere)
 	c.registry.withdraw(ctx, round)
 }
 
