@@ -335,3 +335,33 @@ func TestPayloadOfADeadLetterIsSealed(t *testing.T) {
 		t.Errorf("%q, %q", sealedBy, payload)
 	}
 }
+
+// Somebody else tries it again, and it fails there, while it waits to be tried again here, together with one that fails.
+func TestMessageThatSomebodyElseHadKeepsItsOutcomeBesideAFailure(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	ms := messages("m", 2)
+	opts := []inbox.Option{inbox.WithPause(time.Hour, time.Hour)}
+	b.wantStates("R", b.batch(ms[1:], b.poisoned(ms[1].ID), opts...))
+	b.due()
+	other, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Rollback(context.Background())
+	if _, err := other.Exec(t.Context(), `select from idem.inbox where id = $1 for update`, ms[1].ID); err != nil {
+		t.Fatal(err)
+	}
+	outcomes := make(chan []inbox.Outcome, 1)
+	go func() { outcomes <- b.batch(ms, b.poisoned(ms[0].ID), opts...) }()
+	b.awaitBlocked(1)
+	const fails = `update idem.inbox set retry_at = clock_timestamp() + interval '1 hour' where id = $1`
+	if _, err := other.Exec(t.Context(), fails, ms[1].ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.wantStates("RR", await(t, "the batch", outcomes))
+	b.wantEntries()
+}
