@@ -13,7 +13,7 @@ MODULES := $(patsubst ./%go.mod,./%,$(sort $(shell find . -name go.mod -not -pat
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
-.PHONY: help demo serve test short torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/report bench/library bench/operations bench/purge generate verify \
+.PHONY: help demo serve test short torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/report bench/library bench/operations bench/inbox bench/outbox bench/purge generate verify \
 	lint tidy fresh build clean testenv staticcheck
 
 help: ## list the targets
@@ -65,6 +65,9 @@ bench/operations: ## work of several steps that calls out, beside what people us
 
 bench/inbox: testenv ## messages a second that take effect once: one by one, by the thousand, together
 	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= $(TESTENV) sh -c 'go test -run "^\$$" -bench . -benchmem $$GOTEST ./inbox'
+
+bench/outbox: testenv ## messages a second that leave the outbox, alone, beside an old snapshot, beside a transaction that goes on (two minutes)
+	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= $(TESTENV) sh -c 'go test -run "^\$$" -bench Relay -benchtime 10x $$GOTEST ./outbox'
 
 bench/purge: testenv ## a sweep over ten million records beside a foreground, and ten turnovers, with their bars (BENCH='-records 1000000')
 	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= -c max_wal_size=4GB -c shared_buffers=1GB -c autovacuum_naptime=1s \

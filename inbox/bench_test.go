@@ -13,6 +13,25 @@ import (
 
 // Each message makes one row. Run them by make bench/inbox.
 
+// The floor of Batch: the same rows, a statement each, in one transaction that remembers nothing.
+func BenchmarkThousandPlainRows(b *testing.B) {
+	books := newBooks(b)
+	for round := 0; b.Loop(); round++ {
+		err := pgx.BeginFunc(b.Context(), books.pool, func(tx pgx.Tx) error {
+			for _, m := range messages(fmt.Sprint(round), 1000) {
+				if err := books.enter(tx, m); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(1000*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+}
+
 func BenchmarkHandle(b *testing.B) {
 	books := newBooks(b)
 	books.handle("warm")

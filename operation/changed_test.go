@@ -142,7 +142,7 @@ func TestOperationThatNeverGetsOnIsParkedAfterABound(t *testing.T) {
 	}
 	s.work(t, b)
 	eventually(t, "the operation to be parked", func() bool {
-		return s.count(`select count(*) from idem.operations where state = 'parked' and reason like '%kill%' and owner is null`) == 1
+		return s.count(`select count(*) from idem.operations where state = 'parked' and reason like '%its process ends%' and owner is null`) == 1
 	})
 	if n := b.calls.Load(); n != 1 {
 		t.Errorf("%d calls", n)
@@ -166,5 +166,62 @@ func TestAnErrorInTheMidstOfWhatIsOnRecordIsNoChangeOfTheCode(t *testing.T) {
 	}
 	if n := s.count(`select count(*) from idem.operations where state = 'running' and owner is null`); n != 1 {
 		t.Errorf("the operation is not for whoever comes: %s", s.text(`select state || coalesce(reason, '') from idem.operations`))
+	}
+}
+
+// Once it is on record that an operation is undone, its function has to come to the same decision again.
+func TestFunctionThatNoLongerRejectsWhatIsBeingUndoneIsParked(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, reason string
+		goOn         func(op *operation.Op) (idem.Response, error)
+	}{
+		{"it takes another step", "asks for more", func(op *operation.Op) (idem.Response, error) {
+			return created, localStep(op, "another")
+		}},
+		{"it takes another step, whatever that says", "no longer says so", func(op *operation.Op) (idem.Response, error) {
+			_ = localStep(op, "another")
+			return created, nil
+		}},
+		{"it succeeds", "no longer says so", func(*operation.Op) (idem.Response, error) { return created, nil }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			broken := true
+			end := func(*operation.Op) (idem.Response, error) { return idem.Response{}, idem.Reject(declined) }
+			d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
+				if err := outsideStep(op, "charge"); err != nil {
+					return idem.Response{}, err
+				}
+				err := operation.Undo(op, "refund", operation.Keyed(time.Hour), func(context.Context, string) error {
+					if broken {
+						return operation.Final(errDeclined)
+					}
+					return nil
+				})
+				if err != nil {
+					return idem.Response{}, err
+				}
+				return end(op)
+			})
+			call := func() error {
+				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit))
+				return err
+			}
+			if err := call(); !errors.Is(err, operation.ErrParked) {
+				t.Fatal(err)
+			}
+			retry := func() error { return operation.Retry(t.Context(), s.pool, s.text(`select id::text from idem.operations`)) }
+			same := end
+			broken, end = false, test.goOn
+			if err := errors.Join(retry(), call()); !errors.Is(err, operation.ErrParked) || !strings.Contains(err.Error(), test.reason) {
+				t.Errorf("%v, and it is %s", err, s.text(`select state from idem.operations`))
+			}
+			end = same
+			if err := errors.Join(retry(), call()); err != nil {
+				t.Error("with the code as it was:", err)
+			}
+		})
 	}
 }

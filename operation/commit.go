@@ -83,11 +83,10 @@ func (op *Op) failed(err error) error {
 
 // commit is what a commit is to say besides the steps that it records.
 type commit struct {
-	at      store.At
-	free    bool                 // nobody owns the operation after it
-	state   store.OperationState // running if it is empty
-	undoing bool
-	with    []txn.Request
+	at    store.At
+	free  bool                 // nobody owns the operation after it
+	state store.OperationState // running if it is empty
+	with  []txn.Request
 }
 
 // commit makes durable what the steps have done, together with the memory of them. It fences: if somebody else has taken the
@@ -105,7 +104,7 @@ func (op *Op) commit(c commit) error {
 	if !c.free {
 		c.at.Owner = w.instance.number
 	}
-	advance := store.AdvanceOperation{OperationID: w.operation, Epoch: w.epoch, State: c.state, Undoing: c.undoing || w.undoing, At: c.at}
+	advance := store.AdvanceOperation{OperationID: w.operation, Epoch: w.epoch, State: c.state, Undoing: op.undoing || w.undoing, At: c.at}
 	if advance.State == "" {
 		advance.State = store.OperationRunning
 	}

@@ -75,14 +75,15 @@ func (op *Op) endLeft() hold.Ending {
 }
 
 // keepReturned records what calls have returned since the last commit, although the run has ended. Without it the calls would
-// have to be made again. It reports whether it was needed, and done.
+// have to be made again. It reports whether it was needed, and done. That the operation is undone is not said here: what the
+// function has registered behind the calls is not recorded, and would not be asked for again.
 func (op *Op) keepReturned(at store.At, free bool) bool {
 	op.close(nil)
 	kept := 0
-	for kept < len(op.pending) && op.pending[kept].Step.Kind == store.CallStep {
+	for kept < len(op.pending) && op.returnedBy(&op.pending[kept].Step) {
 		kept++
 	}
-	op.pending, op.signals = op.pending[:kept], nil
+	op.pending, op.signals, op.undoing = op.pending[:kept], nil, false
 	if kept == 0 {
 		return false
 	}
@@ -92,6 +93,12 @@ func (op *Op) keepReturned(at store.At, free bool) bool {
 	defer func() { op.stopped = stopped }() // what becomes of this commit is not what has ended the run
 	op.ctx, op.stopped = ctx, nil
 	return op.commit(commit{at: at, free: free}) == nil
+}
+
+// returnedBy reports whether a step is what a call has returned: one that takes something back is, too, once it is on record that
+// the operation is undone.
+func (op *Op) returnedBy(s *store.Step) bool {
+	return s.Kind == store.CallStep || op.work.undoing && s.Kind == store.UndoStep && s.Outcome == store.StepUndone
 }
 
 // finish completes the operation: the steps since the last commit, the answer, and the end, in one transaction.

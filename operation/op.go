@@ -33,6 +33,8 @@ type Op struct {
 	signals []store.TakeSignal
 	awaits  bool // the function has asked for a signal
 
+	undoing bool // the function has said that it is to be undone, and the next commit says so
+
 	seq         int // of the last step
 	occurrences map[string]int
 	undos       []undo

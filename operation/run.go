@@ -103,15 +103,13 @@ func (op *Op) end(resp idem.Response, err error) hold.Ending {
 	}
 	switch {
 	case err == nil && w.undoing, err == nil && op.stopped != nil:
-		_ = op.park("the code has changed: it was decided that the operation is undone, and the function no longer says so")
-		return op.endStopped(op.stopped)
+		return op.endChanged("the function no longer says so")
 	case err == nil:
 		return op.finish(hold.Response(resp))
 	case isRejected, IsFinal(err):
 		return op.undo(rejected, isRejected, err)
 	case op.stopped != nil:
-		_ = op.park("the code has changed: it was decided that the operation is undone, and the function asks for more: %q", op.work.at.Step)
-		return op.endStopped(op.stopped)
+		return op.endChanged("the function asks for more")
 	}
 	op.close(nil)
 	return w.letGo(backoff(w.attempts), hold.Ending{Outcome: hold.Failed, Err: err})
@@ -136,4 +134,11 @@ func (w *work) giveUp(ctx context.Context, cause error) hold.Ending {
 		return w.letGo(0, hold.Ending{Outcome: hold.Failed, Err: w.leaving(ctx)})
 	}
 	return w.letGo(time.Second, hold.Ending{Outcome: hold.Failed, Err: cause})
+}
+
+// endChanged parks an operation that is to be undone, and whose function goes another way now.
+func (op *Op) endChanged(how string) hold.Ending {
+	op.stopped = nil // which said that the end of what is on record was reached
+	_ = op.park("the code has changed: it was decided that the operation is undone, and %s", how)
+	return op.endStopped(op.stopped)
 }

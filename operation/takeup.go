@@ -80,7 +80,7 @@ func (w *work) bounded(ctx context.Context, attempts int) (hold.Ending, bool) {
 	if attempts <= maxAttempts {
 		return hold.Ending{}, true
 	}
-	return w.parkNow(ctx, w.at.Step, "it was taken up %d times without getting on: its function fails, or kills its process", maxAttempts), false
+	return w.parkNow(ctx, w.at.Step, "it was taken up %d times without getting on: its function fails, or its process ends each time", maxAttempts), false
 }
 
 // abandon gives the instance back.

@@ -51,7 +51,7 @@ func (op *Op) registerUndo(kind store.StepKind, name string, u undo) error {
 func (op *Op) undo(resp hold.Response, rejected bool, cause error) hold.Ending {
 	w := op.work
 	op.close(nil)
-	last := commit{free: true, undoing: true, state: store.OperationFailed}
+	last := commit{free: true, state: store.OperationFailed}
 	var complete *store.Complete
 	if rejected {
 		var err error
@@ -60,7 +60,7 @@ func (op *Op) undo(resp hold.Response, rejected bool, cause error) hold.Ending {
 		}
 	}
 	op.dropRolledBack()
-	w.undoing, op.stopped = true, nil
+	op.undoing, op.stopped = true, nil
 	for i := len(op.undos) - 1; i >= 0; i-- {
 		if err := op.runUndo(&op.undos[i]); err != nil {
 			return op.endStopped(op.stopped)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/operation"
@@ -172,6 +173,69 @@ func TestUndoThatFailsForGoodParksTheOperation(t *testing.T) {
 			}
 			if state := s.text(`select state || ': ' || reason from idem.operations`); !strings.HasPrefix(state, `parked: undo "refund" has failed: the card is declined`) {
 				t.Error(state)
+			}
+		})
+	}
+}
+
+// What takes a call back is registered behind it, and is on record no sooner than the next commit. A run that ends before that
+// must not leave word that the operation is undone: whoever goes on would no longer ask what else there is to undo.
+func TestUndoIsNotLostIfTheRunEndsBeforeItIsOnRecord(t *testing.T) {
+	t.Parallel()
+	type run struct {
+		*shop
+		*operation.Op
+		leave func()
+	}
+	for _, test := range []struct {
+		name string
+		end  func(r *run) error // what goes wrong once, between the decision and its commit
+	}{
+		{"the caller leaves", func(r *run) error { r.leave(); return nil }},
+		{"an undo behind it fails, and the operation is parked", func(r *run) error {
+			return operation.UndoTx(r.Op, "not yet", func(pgx.Tx) error { return errDeclined })
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			runs := 0
+			d := operation.Define("charge", func(op *operation.Op, _ string) (idem.Response, error) {
+				runs++
+				if _, err := operation.Call(op, "pay", operation.Keyed(time.Hour), s.bank.charge); err != nil {
+					return idem.Response{}, err
+				}
+				err := operation.Undo(op, "refund", operation.Keyed(time.Hour), func(ctx context.Context, _ string) error {
+					return writeOutside(ctx, s, "refund")
+				})
+				if err == nil && runs == 1 {
+					err = test.end(&run{s, op, leave})
+				}
+				if err != nil {
+					return idem.Response{}, err
+				}
+				return idem.Response{}, idem.Reject(declined)
+			})
+			if res, err := d.Do(ctx, s.pool, scope, "k", hashA, ""); err == nil {
+				t.Fatalf("%+v", res)
+			}
+			id := s.text(`select id::text from idem.operations`)
+			if s.text(`select state from idem.operations`) == "parked" {
+				if err := operation.Retry(t.Context(), s.pool, id); err != nil {
+					t.Fatal(err)
+				}
+			}
+			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit))
+			if err != nil || !res.Rejected {
+				t.Fatalf("%+v, %v", res, err)
+			}
+			if diff := cmp.Diff([]string{"refund"}, s.did()); diff != "" {
+				t.Errorf("what was paid is not paid back: (-want +got):\n%s", diff)
+			}
+			if n, asked := s.bank.keys(); n != 1 || asked != 1 {
+				t.Errorf("the bank was asked %d times under %d keys", asked, n)
 			}
 		})
 	}

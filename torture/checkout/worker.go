@@ -37,12 +37,19 @@ func Work(stop context.Context, c Config, pools []*pgxpool.Pool, writer *history
 	ended := make(chan error, 1)
 	working, cancel := context.WithCancel(stop)
 	go func() { ended <- operation.NewWorker(pools[0], config, s.checkout).Run(working) }()
+	var left backlog
+	go left.watch(working, pools[0])
 	var callers sync.WaitGroup
 	for range c.Callers {
 		callers.Go(func() {
 			a := &caller{shop: s, seed: c.Seed, start: c.Start, keys: c.Keys, life: c.KeyLife, pools: pools}
-			for made := 0; stop.Err() == nil && (c.Calls == 0 || made < c.Calls/c.Callers); made++ {
+			for made := 0; stop.Err() == nil && (c.Calls == 0 || made < c.Calls/c.Callers); {
+				if left.tooMuch() {
+					time.Sleep(50 * time.Millisecond)
+					continue
+				}
 				pause(a.call())
+				made++
 			}
 		})
 	}
