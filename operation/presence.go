@@ -160,7 +160,7 @@ func (p *presence) forget(i *instance) {
 func (i *instance) appear(ctx context.Context) error {
 	s, err := openSession(ctx, i.presence.engine.Pool)
 	if err == nil {
-		i.number, i.keeper = s.instance, s
+		i.number, i.keeper = s.Instance, s
 		return nil
 	}
 	if ctx.Err() != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/internal/roundtrip"
+	"github.com/idem-go/idem/internal/session"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -20,7 +21,7 @@ type post struct {
 	}
 	instance int
 	lanes    []int
-	session  *session // nil with a lease
+	session  *session.Session // nil with a lease
 	seen     time.Time
 }
 
@@ -56,11 +57,13 @@ func takePost(ctx context.Context, pool *pgxpool.Pool, lanes []int) (*post, erro
 	return p, nil
 }
 
+func appearance(instance int) session.Appearance { return &store.AppearAsRelay{Instance: instance} }
+
 func (p *post) appear(ctx context.Context, engine *txn.Engine) error {
 	p.seen = time.Now()
-	s, err := openSession(ctx, engine.Pool)
+	s, err := session.Open(ctx, engine.Pool, appearance)
 	if err == nil {
-		p.db, p.session, p.instance = s, s, s.instance
+		p.db, p.session, p.instance = s, s, s.Instance
 		return nil
 	}
 	if ctx.Err() != nil {
@@ -120,10 +123,10 @@ func (p *post) leave() {
 		_ = p.db.Query(ctx, store.LeaveLanes{Instance: p.instance}, store.EndLease{Instance: p.instance})
 		return
 	}
-	if !p.session.conn.IsClosed() {
+	if !p.session.Conn.IsClosed() {
 		_ = p.db.Query(ctx, store.LeaveLanes{Instance: p.instance})
 	}
-	p.session.close()
+	p.session.Close()
 }
 
 // command is a statement without parameters and results.

@@ -35,6 +35,9 @@ func (a *AppearInSession) Read(trip *roundtrip.Trip) {
 	trip.Row(func(row *roundtrip.Row) { a.Held = row.Bool() })
 }
 
+// Holds reports whether the session has the lock on its number.
+func (a *AppearInSession) Holds() bool { return a.Held }
+
 // RenewLease shows that an instance is there, for as long as TTL.
 type RenewLease struct {
 	Instance int

@@ -20,6 +20,9 @@ func (a *AppearAsRelay) Read(trip *roundtrip.Trip) {
 	trip.Row(func(row *roundtrip.Row) { a.Held = row.Bool() })
 }
 
+// Holds reports whether the session has the lock on its number.
+func (a *AppearAsRelay) Holds() bool { return a.Held }
+
 // SeeLanes tells whether nobody who is there has any of the lanes.
 type SeeLanes struct {
 	Lanes []int

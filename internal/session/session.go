@@ -1,4 +1,6 @@
-package outbox
+// Package session is a connection beside the pool on which a process shows that it is there, by a lock on its number. The server
+// gives the lock up as soon as it notices that the process is gone, which is at once if it was killed.
+package session
 
 import (
 	"context"
@@ -13,11 +15,16 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// session is a connection that shows that this process is there by a lock on a number, and on which it works: whoever can still
-// use it still has the lock.
-type session struct {
-	conn     *pgx.Conn
-	instance int
+// Session is a connection that holds the lock on Instance.
+type Session struct {
+	Conn     *pgx.Conn
+	Instance int
+}
+
+// Appearance is the request that takes the lock, and settles what else is to be true of the session.
+type Appearance interface {
+	txn.Request
+	Holds() bool
 }
 
 var (
@@ -27,8 +34,8 @@ var (
 
 const dialLimit = 10 * time.Second
 
-// openSession connects beside the pool, as the pool does.
-func openSession(ctx context.Context, pool *pgxpool.Pool) (*session, error) {
+// Open connects beside the pool, as the pool does.
+func Open(ctx context.Context, pool *pgxpool.Pool, appearance func(instance int) Appearance) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	config := pool.Config()
@@ -41,42 +48,42 @@ func openSession(ctx context.Context, pool *pgxpool.Pool) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{conn: conn}
+	s := &Session{Conn: conn}
 	if config.AfterConnect != nil {
 		err = config.AfterConnect(ctx, conn)
 	}
 	if err == nil {
-		err = s.appear(ctx)
+		err = s.appear(ctx, appearance)
 	}
 	if err != nil {
-		s.close()
+		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *session) appear(ctx context.Context) error {
+func (s *Session) appear(ctx context.Context, appearance func(instance int) Appearance) error {
 	number := store.NewInstance{}
 	if err := s.Query(ctx, &number); err != nil {
 		return err
 	}
-	if uint32(number.Backend) != s.conn.PgConn().PID() {
+	if uint32(number.Backend) != s.Conn.PgConn().PID() {
 		return errPooler // a lock would stay with a session that is not ours
 	}
-	s.instance = number.Instance
-	appeared := store.AppearAsRelay{Instance: number.Instance}
-	if err := s.Query(ctx, &appeared); err != nil {
+	s.Instance = number.Instance
+	appeared := appearance(number.Instance)
+	if err := s.Query(ctx, appeared); err != nil {
 		return err
 	}
-	if !appeared.Held {
+	if !appeared.Holds() {
 		return errLocked
 	}
 	return nil
 }
 
 // Query makes one round trip. After an error the session is over: what it was in the middle of is undone.
-func (s *session) Query(ctx context.Context, requests ...txn.Request) error {
-	trip := roundtrip.On(s.conn)
+func (s *Session) Query(ctx context.Context, requests ...txn.Request) error {
+	trip := roundtrip.On(s.Conn)
 	for _, r := range requests {
 		r.Queue(trip)
 	}
@@ -86,13 +93,14 @@ func (s *session) Query(ctx context.Context, requests ...txn.Request) error {
 	}
 	err := trip.End()
 	if err != nil {
-		s.close()
+		s.Close()
 	}
 	return err
 }
 
-func (s *session) close() {
+// Close gives the lock up.
+func (s *Session) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = s.conn.Close(ctx)
+	_ = s.Conn.Close(ctx)
 }
