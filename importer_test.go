@@ -44,24 +44,8 @@ func TestPackageIdemLinksPgxAndLittleElse(t *testing.T) {
 // Whoever imports package idem gets these modules into their graph, whether they are used or not.
 func TestImporterSeesFewModulesAndNoneOfTheHeavyOnes(t *testing.T) {
 	t.Parallel()
-	root, err := filepath.Abs(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum, err := os.ReadFile("go.sum")
-	if err != nil {
-		t.Fatal(err)
-	}
-	importer := t.TempDir()
-	for name, text := range map[string]string{
-		"go.mod":  "module importer\n\ngo 1.26.0\n\nrequire github.com/idem-go/idem v0.0.0\n\nreplace github.com/idem-go/idem => " + root + "\n",
-		"go.sum":  string(sum),
-		"main.go": "package main\n\nimport _ \"github.com/idem-go/idem\"\n\nfunc main() {}\n",
-	} {
-		if err := os.WriteFile(filepath.Join(importer, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	importer := newImporter(t)
+	write(t, filepath.Join(importer, "main.go"), "package main\n\nimport _ \"github.com/idem-go/idem\"\n\nfunc main() {}\n")
 	goCommand(t, importer, "mod", "tidy")
 	modules := strings.Split(strings.TrimSpace(goCommand(t, importer, "list", "-m", "all")), "\n")
 	t.Logf("an importer sees %d modules", len(modules))
@@ -74,6 +58,30 @@ func TestImporterSeesFewModulesAndNoneOfTheHeavyOnes(t *testing.T) {
 				t.Errorf("an importer sees %s", module)
 			}
 		}
+	}
+}
+
+// newImporter makes a module that requires this one, and that has nothing in it yet.
+func newImporter(t *testing.T) (dir string) {
+	t.Helper()
+	root, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := os.ReadFile("go.sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	write(t, filepath.Join(dir, "go.mod"), "module importer\n\ngo 1.26.0\n\nrequire github.com/idem-go/idem v0.0.0\n\nreplace github.com/idem-go/idem => "+root+"\n")
+	write(t, filepath.Join(dir, "go.sum"), string(sum))
+	return dir
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -3,6 +3,7 @@ package purge
 import (
 	"context"
 	"encoding/binary"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -24,6 +25,7 @@ func (h *house) newStandby(t *testing.T, name string) *standby {
 	}
 	config.RuntimeParams["replication"] = "database"
 	config.RuntimeParams["application_name"] = name
+	config.RuntimeParams["wal_sender_timeout"] = "0" // nobody answers what the server asks in between
 	conn, err := pgconn.ConnectConfig(context.Background(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -34,29 +36,41 @@ func (h *house) newStandby(t *testing.T, name string) *standby {
 	}
 	s := &standby{t, hijacked}
 	t.Cleanup(func() { hijacked.Conn.Close() })
+	// Each test that ends drops a database, which is a checkpoint: without a slot, the server removes WAL before a walsender that
+	// gets no processor has sent it, and ends that.
+	slot := "standby_" + strings.ReplaceAll(newID(), "-", "_")
+	s.send(&pgproto3.Query{String: "CREATE_REPLICATION_SLOT " + slot + " TEMPORARY PHYSICAL RESERVE_WAL"})
+	receive[*pgproto3.ReadyForQuery](s)
 	var from string
-	if err := h.pool.QueryRow(t.Context(), "select pg_current_wal_lsn()").Scan(&from); err != nil {
+	if err := h.pool.QueryRow(t.Context(), "select restart_lsn from pg_replication_slots where slot_name = $1", slot).Scan(&from); err != nil {
 		t.Fatal(err)
 	}
-	s.send(&pgproto3.Query{String: "START_REPLICATION PHYSICAL " + from})
+	s.send(&pgproto3.Query{String: "START_REPLICATION SLOT " + slot + " PHYSICAL " + from})
+	receive[*pgproto3.CopyBothResponse](s)
+	go func() { // what is streamed is of no interest
+		buffer := make([]byte, 1<<16)
+		for {
+			if _, err := hijacked.Conn.Read(buffer); err != nil {
+				return
+			}
+		}
+	}()
+	return s
+}
+
+// receive returns the next message of a kind.
+func receive[M pgproto3.BackendMessage](s *standby) M {
+	s.t.Helper()
 	for {
-		message, err := hijacked.Frontend.Receive()
+		message, err := s.conn.Frontend.Receive()
 		if err != nil {
-			t.Fatal(err)
+			s.t.Fatal(err)
 		}
 		switch m := message.(type) {
+		case M:
+			return m
 		case *pgproto3.ErrorResponse:
-			t.Fatalf("%s: %s", m.Code, m.Message)
-		case *pgproto3.CopyBothResponse:
-			go func() { // what is streamed is of no interest
-				buffer := make([]byte, 1<<16)
-				for {
-					if _, err := hijacked.Conn.Read(buffer); err != nil {
-						return
-					}
-				}
-			}()
-			return s
+			s.t.Fatalf("%s: %s", m.Code, m.Message)
 		}
 	}
 }
@@ -73,8 +87,8 @@ func (s *standby) send(message pgproto3.FrontendMessage) {
 func (s *standby) hasReplayed(position int64) {
 	s.t.Helper()
 	status := []byte{'r'}
-	for range 3 { // written, flushed, replayed
-		status = binary.BigEndian.AppendUint64(status, uint64(position))
+	for _, n := range []uint64{0, 0, uint64(position)} { // written, flushed: not said, so that the slot keeps all; replayed
+		status = binary.BigEndian.AppendUint64(status, n)
 	}
 	status = append(binary.BigEndian.AppendUint64(status, 0), 0)
 	s.send(&pgproto3.CopyData{Data: status})

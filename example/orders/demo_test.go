@@ -34,17 +34,18 @@ func TestDemoHolds(t *testing.T) {
 	}
 }
 
-// TestDemoSeesBrokenPromises runs the demo against services that break them: see breakages.
+// TestDemoSeesBrokenPromises plays against services that break them the acts that have to show it: see breakages.
 func TestDemoSeesBrokenPromises(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("one run of the demo for each of them")
+		t.Skip("starts some hundred processes")
 	}
 	for name, b := range breakages {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
 			config := demoOf(t, &out, testBinary(t))
+			config.Acts = b.shows
 			whole := config.Command
 			config.Command = func(part string) []string {
 				if part == "service" {

@@ -14,6 +14,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -29,6 +31,9 @@ type Config struct {
 
 	// Out is where the table goes.
 	Out io.Writer
+
+	// Acts are parts of the names of those to play. All are, if there is none.
+	Acts []string
 }
 
 // ErrBroken says that the service did not keep a promise. The table says which.
@@ -64,7 +69,7 @@ func (s *stage) perform(ctx context.Context) error {
 	}
 	table := table{out: s.config.Out}
 	table.begin()
-	for _, act := range acts {
+	for _, act := range s.config.chosen() {
 		if err := s.revive(ctx); err != nil {
 			return err
 		}
@@ -87,6 +92,16 @@ func (s *stage) perform(ctx context.Context) error {
 		return ErrBroken
 	}
 	return nil
+}
+
+// chosen are the acts to play.
+func (c Config) chosen() []act {
+	if len(c.Acts) == 0 {
+		return acts
+	}
+	return slices.DeleteFunc(slices.Clone(acts), func(a act) bool {
+		return !slices.ContainsFunc(c.Acts, func(part string) bool { return strings.Contains(a.name, part) })
+	})
 }
 
 // play plays one act, and holds it to what was counted at the clients and what is in the books.

@@ -39,6 +39,10 @@ func bankLosesAnswer(ctx context.Context, s *stage) (string, error) {
 // find that out and confirm the order, under the same key at the bank.
 func killedInCharge(ctx context.Context, s *stage) (string, error) {
 	key, order := idemclient.NewKey(), paidBy(bank.CardSlow)
+	var latest, ours int32
+	if err := s.pool.QueryRow(ctx, `SELECT coalesce(max(id), 0) FROM orders`).Scan(&latest); err != nil {
+		return "", err
+	}
 	left, hangUp := context.WithCancel(ctx)
 	defer hangUp()
 	charge, answered, err := s.sendUntilCharged(left, key, order)
@@ -49,11 +53,13 @@ func killedInCharge(ctx context.Context, s *stage) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var found int32
-	if err := s.waitForRow(ctx, s.pool, &found, `SELECT 1 FROM orders WHERE charge_id = $1`, charge.ID); err != nil {
+	if err := s.waitForRow(ctx, s.pool, &ours, `SELECT (charge_id = $1)::integer FROM orders WHERE id > $2 LIMIT 1`, charge.ID, latest); err != nil {
 		return "", fmt.Errorf("nobody has confirmed the order: %w", err)
 	}
 	took := time.Since(died)
+	if ours != 1 {
+		return "", errors.New("the order was confirmed for another charge")
+	}
 	again, err := s.send(ctx, s.second, key, order)
 	if err != nil {
 		return "", err
