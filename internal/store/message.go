@@ -102,8 +102,8 @@ type KnownMessage struct {
 	SameHash bool
 	State    string
 	Attempts int
-	Begun    int // attempts that have not told how they ended, together with others
-	Alone    int // and alone
+	Begun    int           // attempts that have not told how they ended, together with others
+	Alone    int           // and alone
 	Pause    time.Duration // until the next attempt is due
 	Since    time.Time
 }
