@@ -110,7 +110,7 @@ func message(id, key string) outbox.Message {
 }
 
 // consumer returns a member of the group.
-func (c *cluster) consumer(l *ledger, handle idemkafka.Handler, config idemkafka.ConsumerConfig, more ...kgo.Opt) *idemkafka.Consumer {
+func (c *cluster) consumer(l *books, handle idemkafka.Handler, config idemkafka.ConsumerConfig, more ...kgo.Opt) *idemkafka.Consumer {
 	c.t.Helper()
 	config.Logger = quiet
 	consumer, err := idemkafka.NewConsumer(l.pool, c.group, handle, config, c.opts(append(more, kgo.ConsumeTopics(c.topic))...)...)

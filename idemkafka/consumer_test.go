@@ -25,7 +25,7 @@ import (
 func TestMessageHasItsEffectAndItsOffsetIsCommitted(t *testing.T) {
 	t.Parallel()
 	onClusters(t, 1, func(t *testing.T, c *cluster) {
-		l := newLedger(t)
+		l := newBooks(t)
 		var seen atomic.Pointer[string]
 		stop := start(t, c.consumer(l, func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
 			all := fmt.Sprintf("%s %q %s %s %d", m.ID, m.Key, m.Payload, idemkafka.Type(record), len(record.Headers))
@@ -48,7 +48,7 @@ func TestMessageHasItsEffectAndItsOffsetIsCommitted(t *testing.T) {
 
 func TestOffsetIsNotCommittedBeforeTheTransactionIs(t *testing.T) {
 	t.Parallel()
-	c, l := newCluster(t, 1), newLedger(t)
+	c, l := newCluster(t, 1), newBooks(t)
 	commits := c.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Count: -1, Observe: true})
 	c.publish(message("1", "a"))
 	start(t, c.consumer(l, func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
@@ -63,7 +63,7 @@ func TestOffsetIsNotCommittedBeforeTheTransactionIs(t *testing.T) {
 func TestOffsetsThatAreResetMakeDuplicatesAndNoEffects(t *testing.T) {
 	t.Parallel()
 	onClusters(t, 3, func(t *testing.T, c *cluster) {
-		l := newLedger(t)
+		l := newBooks(t)
 		var messages []outbox.Message
 		for i := range 50 {
 			messages = append(messages, message(fmt.Sprint(i), fmt.Sprint(i%10)))
@@ -94,7 +94,7 @@ func TestOffsetsThatAreResetMakeDuplicatesAndNoEffects(t *testing.T) {
 func TestMessageThatFailsHoldsBackItsKeyAlone(t *testing.T) {
 	t.Parallel()
 	onClusters(t, 1, func(t *testing.T, c *cluster) {
-		l := newLedger(t)
+		l := newBooks(t)
 		c.publish(message("1", "a"))
 		c.publish(message("2", "a"))
 		c.publish(message("3", "b"))
@@ -118,7 +118,7 @@ func TestMessageThatFailsHoldsBackItsKeyAlone(t *testing.T) {
 
 func TestMessageThatIsToBeTriedAgainKeepsTheOffsetAndSoDoesItsWindow(t *testing.T) {
 	t.Parallel()
-	c, l := newCluster(t, 2), newLedger(t)
+	c, l := newCluster(t, 2), newBooks(t)
 	var healed atomic.Bool
 	config := idemkafka.ConsumerConfig{Batch: 2, Window: 5, Options: []inbox.Option{inbox.WithPause(10*time.Millisecond, 10*time.Millisecond), inbox.WithMaxAttempts(1 << 20)}}
 	handle := func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
@@ -158,7 +158,7 @@ func TestMessageThatIsToBeTriedAgainKeepsTheOffsetAndSoDoesItsWindow(t *testing.
 func TestMessageWithoutIDIsADeadLetterUnlessItsPositionIsItsID(t *testing.T) {
 	t.Parallel()
 	onClusters(t, 1, func(t *testing.T, c *cluster) {
-		l := newLedger(t)
+		l := newBooks(t)
 		for range 2 {
 			if err := c.client().ProduceSync(within(t), &kgo.Record{Topic: c.topic, Value: []byte("no id")}).FirstErr(); err != nil {
 				t.Fatal(err)
@@ -183,7 +183,7 @@ func TestMessageWithoutIDIsADeadLetterUnlessItsPositionIsItsID(t *testing.T) {
 func TestSameIDWithAnotherPayloadIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	onClusters(t, 1, func(t *testing.T, c *cluster) {
-		l := newLedger(t)
+		l := newBooks(t)
 		c.publish(message("1", "a"))
 		c.publish(outbox.Message{ID: "1", Key: "a", Payload: []byte("another")})
 		start(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
@@ -197,7 +197,7 @@ func TestSameIDWithAnotherPayloadIsADeadLetter(t *testing.T) {
 
 func TestCommitOfOffsetsThatFailsIsMadeAgain(t *testing.T) {
 	t.Parallel()
-	c, l := newCluster(t, 1), newLedger(t)
+	c, l := newCluster(t, 1), newBooks(t)
 	refused := c.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.InvalidCommitOffsetSize})
 	start(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
 	c.publish(message("1", "a"))
@@ -211,7 +211,7 @@ func TestCommitOfOffsetsThatFailsIsMadeAgain(t *testing.T) {
 func TestRebalanceWaitsForTheBatchInHand(t *testing.T) {
 	t.Parallel()
 	onClusters(t, 4, func(t *testing.T, c *cluster) {
-		l := newLedger(t)
+		l := newBooks(t)
 		var messages []outbox.Message
 		for i := range 40 {
 			messages = append(messages, message(fmt.Sprintf("%02d", i), fmt.Sprint(i%20)))
@@ -248,7 +248,7 @@ func TestRebalanceWaitsForTheBatchInHand(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()
-	l := &ledger{}
+	l := &books{}
 	for name, err := range map[string]error{
 		"handler": second(idemkafka.NewConsumer(nil, "billing", nil, idemkafka.ConsumerConfig{})),
 		"inbox":   second(idemkafka.NewConsumer(nil, "billing", l.enter, idemkafka.ConsumerConfig{Options: []inbox.Option{inbox.WithMaxAttempts(0)}})),

@@ -72,7 +72,7 @@ func TestExamplePrintsWhatItSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	brokers = newCluster(t, 3).seeds
-	pool = newLedger(t).pool
+	pool = newBooks(t).pool
 	_, want, _ := strings.Cut(string(source), "// Prints:\n")
 	want, _, _ = strings.Cut(want, "}\n")
 	want = strings.ReplaceAll(want, "\t// ", "")

@@ -38,7 +38,7 @@ func message(id, key string) outbox.Message {
 	return outbox.Message{ID: id, Key: key, Payload: []byte(key + id)}
 }
 
-func newConsumer(t testing.TB, l *ledger, source jetstream.Consumer, handle idemnats.Handler, config idemnats.ConsumerConfig) *idemnats.Consumer {
+func newConsumer(t testing.TB, l *books, source jetstream.Consumer, handle idemnats.Handler, config idemnats.ConsumerConfig) *idemnats.Consumer {
 	t.Helper()
 	config.Logger = quiet
 	consumer, err := idemnats.NewConsumer(l.pool, "billing", source, handle, config)
@@ -50,7 +50,7 @@ func newConsumer(t testing.TB, l *ledger, source jetstream.Consumer, handle idem
 
 func TestMessageHasItsEffectAndIsAcknowledged(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newLedger(t)
+	js, l := newBroker(t).connect(), newBooks(t)
 	stream := newStream(t, js)
 	source := newSource(t, stream)
 	var seen atomic.Pointer[string]
@@ -74,7 +74,7 @@ func TestMessageHasItsEffectAndIsAcknowledged(t *testing.T) {
 
 func TestConsumerThatDiesBetweenItsCommitAndItsAcknowledgementHasDoneNoHarm(t *testing.T) {
 	t.Parallel()
-	b, l := newBroker(t), newLedger(t)
+	b, l := newBroker(t), newBooks(t)
 	js, dying := b.connect(), b.connect()
 	stream := newStream(t, js)
 	newSource(t, stream, func(c *jetstream.ConsumerConfig) { c.AckWait = time.Second })
@@ -114,7 +114,7 @@ func TestMessageThatFailsIsTriedAgainAndThenADeadLetter(t *testing.T) {
 	for name, ordered := range map[string]bool{"in order": true, "without order": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			js, l := newBroker(t).connect(), newLedger(t)
+			js, l := newBroker(t).connect(), newBooks(t)
 			source := newSource(t, newStream(t, js))
 			var attempts atomic.Int32
 			start(t, newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
@@ -142,7 +142,7 @@ func TestMessageThatFailsIsTriedAgainAndThenADeadLetter(t *testing.T) {
 
 func TestMessageThatTakesLongIsNotDeliveredAgainMeanwhile(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newLedger(t)
+	js, l := newBroker(t).connect(), newBooks(t)
 	source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) { c.AckWait = 300 * time.Millisecond })
 	acks, err := js.Conn().SubscribeSync("$JS.ACK.>")
 	if err != nil {
@@ -169,7 +169,7 @@ func TestMessageThatTakesLongIsNotDeliveredAgainMeanwhile(t *testing.T) {
 
 func TestMessageWithoutIDIsADeadLetterUnlessItsPositionIsItsID(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newLedger(t)
+	js, l := newBroker(t).connect(), newBooks(t)
 	stream := newStream(t, js)
 	source := newSource(t, stream)
 	for range 2 {
@@ -192,7 +192,7 @@ func TestMessageWithoutIDIsADeadLetterUnlessItsPositionIsItsID(t *testing.T) {
 
 func TestSameIDWithAnotherPayloadIsADeadLetter(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newLedger(t)
+	js, l := newBroker(t).connect(), newBooks(t)
 	source := newSource(t, newStream(t, js))
 	start(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{ID: func(jetstream.Msg) string { return "same" }}).Run)
 	publish(t, js, message("1", "a"), message("2", "a"), message("1", "a"))
@@ -205,7 +205,7 @@ func TestSameIDWithAnotherPayloadIsADeadLetter(t *testing.T) {
 
 func TestJetStreamConsumerThatWouldLoseMessagesIsRefused(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newLedger(t)
+	js, l := newBroker(t).connect(), newBooks(t)
 	stream := newStream(t, js)
 	for name, change := range map[string]func(*jetstream.ConsumerConfig){
 		"AckPolicy":  func(c *jetstream.ConsumerConfig) { c.AckPolicy = jetstream.AckNonePolicy },
@@ -228,7 +228,7 @@ func TestConsumerThatStopsGivesBackWhatItHasInHand(t *testing.T) {
 	for name, ordered := range map[string]bool{"in order": true, "without order": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			js, l := newBroker(t).connect(), newLedger(t)
+			js, l := newBroker(t).connect(), newBooks(t)
 			source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) { c.AckWait = time.Hour })
 			config := idemnats.ConsumerConfig{Ordered: ordered, Batch: 5}
 			for i := range 20 {

@@ -16,7 +16,7 @@ import (
 
 func TestMessageThatFailsHoldsBackItsKeyAlone(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newLedger(t)
+	js, l := newBroker(t).connect(), newBooks(t)
 	source := newSource(t, newStream(t, js))
 	publish(t, js, message("1", "a"))
 	publish(t, js, message("2", "a"))
@@ -40,7 +40,7 @@ func TestMessageThatFailsHoldsBackItsKeyAlone(t *testing.T) {
 
 func TestNothingOvertakesWhatADeadProcessHadInHand(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newLedger(t)
+	js, l := newBroker(t).connect(), newBooks(t)
 	source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) { c.AckWait = time.Second })
 	publish(t, js, message("1", "a"))
 	publish(t, js, message("2", "b"))
@@ -64,7 +64,7 @@ func TestNothingOvertakesWhatADeadProcessHadInHand(t *testing.T) {
 
 func TestTwoOrderedConsumersThatWaitForEachOtherComeToAnEnd(t *testing.T) {
 	t.Parallel()
-	js, l := newBroker(t).connect(), newLedger(t)
+	js, l := newBroker(t).connect(), newBooks(t)
 	source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) { c.AckWait = 300 * time.Millisecond })
 	for range 2 {
 		start(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{Ordered: true, Batch: 2}).Run)

@@ -27,7 +27,7 @@ type call struct {
 // settle brings every delivery of a round to an outcome. It begins with all of them in one transaction. Where one of them fails,
 // those before it are committed, and it goes on behind it: no handler of Batch runs more than twice because of others.
 func (c *call) settle(ctx context.Context, round []*delivery) {
-	todo, err := c.registry.suspects(ctx, round)
+	todo, err := c.registry.groups(ctx, round)
 	if err != nil {
 		c.stopped = err
 		todo = [][]*delivery{round}
@@ -58,6 +58,15 @@ func (c *call) open(group []*delivery) []*delivery {
 
 // try makes attempts at a group until one of them leads on, and returns what is left of it, in parts.
 func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
+	if group[0].suspicion > 0 {
+		over, err := turn(ctx, c.limits.turn)
+		if err != nil {
+			c.limits.turn = 0 // it is long enough to wait once
+			c.postpone(group, err)
+			return nil
+		}
+		defer over()
+	}
 	if err := c.registry.announce(ctx, group); err != nil {
 		c.stopped = err
 		c.postpone(group, err)

@@ -17,9 +17,11 @@ type delivery struct {
 	twins   []int // where in the call the message is, first of all itself
 
 	attempts   int       // that have failed in earlier deliveries
-	begun      int       // and such that have not told how they ended
+	alone      int       // and such that it made alone, and that have not told how they ended
+	suspicion  int       // that it kills its process, at the beginning of the call
 	toAnnounce bool      // it was delivered before, and is to be tried
 	announced  bool      // this attempt is on record as begun
+	counted    bool      // among those that it makes alone
 	blameless  bool      // it is to come again through nobody's fault
 	claimed    bool      // by the attempt under way, or by the last one
 	since      time.Time // when that was, by the database's clock
@@ -56,17 +58,17 @@ func (d *delivery) putOff(pause time.Duration, err error) {
 	d.blameless = true
 }
 
-// unfinished returns how many earlier attempts have not told how they ended.
+// unfinished returns how many earlier attempts, that it made alone, have not told how they ended.
 func (d *delivery) unfinished() int {
-	if d.announced {
-		return d.begun - 1
+	if d.counted {
+		return d.alone - 1
 	}
-	return d.begun
+	return d.alone
 }
 
 // learn settles what is known of the message, unless it is to be tried again, or is not the one that is known.
 func (d *delivery) learn(k *store.KnownMessage) (due bool, mismatch error) {
-	d.attempts, d.begun = k.Attempts, k.Begun
+	d.attempts, d.alone = k.Attempts, k.Alone
 	switch {
 	case !k.SameHash:
 		return false, &MismatchError{Source: d.Source, Message: abridged(d.ID), Since: k.Since}

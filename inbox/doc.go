@@ -30,9 +30,17 @@
 // # Messages that kill their process
 //
 // Such a message leaves nothing to count. So an attempt at a message that was delivered before is announced first: one more COMMIT
-// for a batch of redeliveries, and none for first deliveries. Message.Deliveries says which is which; most brokers tell. A message
-// whose attempts never tell how they ended is tried alone, behind the others, and becomes a dead letter after as many as
-// WithMaxAttempts allows. Without Deliveries this is not noticed.
+// for a batch of redeliveries, and none for first deliveries. Message.Deliveries says which is which; most brokers tell. Without
+// it this is not noticed.
+//
+// Messages whose attempts have not told how they ended are suspects. They are tried behind the others, in groups that get smaller
+// with each such attempt: an eighth of them together, at most 128, then 16, then 2, then one alone. So a thousand that were in hand
+// when a process died take eight transactions more, not a thousand. In a process one group of suspects is tried at a time; one
+// that waits for long is to be delivered again.
+//
+// Only attempts that a message has made alone count against it. After as many of those as WithMaxAttempts allows it is a dead letter.
+// Before that it has killed its process up to five times more: once at its first delivery, then in company. A message that was
+// only there never dies of it.
 //
 // # Dead letters
 //

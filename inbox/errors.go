@@ -26,10 +26,15 @@ var (
 	// ErrElsewhere says that somebody else is handling the message.
 	ErrElsewhere = errors.New("inbox: it is being handled elsewhere")
 
+	// ErrSuspected says that processes have died with the message in hand, and that others of which that is true are being tried:
+	// one group at a time in a process.
+	ErrSuspected = errors.New("inbox: it may kill its process, and waits for others that may")
+
 	// ErrDead says that the message is a dead letter since an earlier delivery.
 	ErrDead = errors.New("inbox: it is a dead letter")
 
-	// ErrKilled says that no attempt at the message has told how it ended, as often as it may fail: it kills its process.
+	// ErrKilled says that no attempt that the message made alone has told how it ended, as often as it may fail: it kills its
+	// process.
 	ErrKilled = errors.New("inbox: none of its attempts came to an end")
 
 	// ErrTxAborted and ErrTxEnded are what idem.Do has them for: a handler that returned no error from a transaction that can no

@@ -11,3 +11,19 @@ func WithLimits(patience, search, resolve time.Duration) Option {
 func WithCommitLimit(d time.Duration) Option {
 	return func(s *settings) { s.limits.txn.Commit = d }
 }
+
+// Arrange returns the groups in which messages are tried that are suspected so much.
+func Arrange(ordered bool, suspicion []int, keys []string) (groups [][]int) {
+	round := make([]*delivery, len(suspicion))
+	for i := range round {
+		round[i] = &delivery{Message: Message{Key: keys[i]}, twins: []int{i}, suspicion: suspicion[i]}
+	}
+	for _, group := range arrange(round, ordered) {
+		var places []int
+		for _, d := range group {
+			places = append(places, d.twins[0])
+		}
+		groups = append(groups, places)
+	}
+	return groups
+}

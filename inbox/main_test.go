@@ -2,11 +2,14 @@ package inbox_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -14,109 +17,134 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-// The test binary is also the process that a message kills: with these variables set it handles five messages, is killed by the
-// one in the middle, and otherwise prints the outcomes.
+// The test binary is also the process that messages kill: with these variables set it handles messages, is killed by some of
+// them, and otherwise prints the outcomes.
 const (
-	victimOf   = "IDEM_TEST_VICTIM_OF"
-	deliveries = "IDEM_TEST_DELIVERIES"
+	victimOf = "IDEM_TEST_VICTIM_OF"
+	victimIs = "IDEM_TEST_VICTIM"
 )
 
 func TestMain(m *testing.M) {
 	if dsn := os.Getenv(victimOf); dsn != "" {
-		beVictim(dsn)
+		var v victim
+		if err := json.Unmarshal([]byte(os.Getenv(victimIs)), &v); err != nil {
+			panic(err)
+		}
+		v.run(dsn)
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
 
-func beVictim(dsn string) {
+// victim is a process that messages kill.
+type victim struct {
+	Messages   int
+	Keys       int      // in order, if there are any
+	Killers    []string // ids
+	Apart      bool     // a call for each message, all at once
+	Attempts   int      // WithMaxAttempts
+	Deliveries int      // of each message, this time included
+}
+
+func (v *victim) messages() []inbox.Message {
+	ms := messages("m", v.Messages)
+	for i := range ms {
+		ms[i].Deliveries = v.Deliveries
+		if v.Keys > 0 {
+			ms[i].Key = fmt.Sprint(i % v.Keys)
+		}
+	}
+	return ms
+}
+
+func (v *victim) options() []inbox.Option {
+	opts := []inbox.Option{inbox.WithMaxAttempts(v.Attempts)}
+	if v.Keys > 0 {
+		opts = append(opts, inbox.WithOrder())
+	}
+	return opts
+}
+
+func (v *victim) run(dsn string) {
 	ctx := context.Background()
-	pool, err := pgxpool.New(ctx, dsn)
+	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		panic(err)
 	}
-	ms := messages("m", 5)
-	for i := range ms {
-		ms[i].Deliveries, _ = strconv.Atoi(os.Getenv(deliveries))
+	config.MaxConns = 20
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		panic(err)
 	}
-	outcomes, err := inbox.Batch(ctx, pool, consumer, ms, func(tx pgx.Tx, m inbox.Message) error {
-		if m.ID == "m-0002" {
-			os.Exit(3)
+	begun := make(chan struct{}) // the handler of a killer
+	fn := func(tx pgx.Tx, m inbox.Message) error {
+		for _, id := range v.Killers {
+			if m.ID == id {
+				close(begun)
+				time.Sleep(20 * time.Millisecond) // others are in the midst of it
+				os.Exit(3)
+			}
+		}
+		if v.Apart { // long enough to be killed, if a killer is there as well
+			select {
+			case <-begun:
+				select {}
+			case <-time.After(300 * time.Millisecond):
+			}
 		}
 		_, err := tx.Exec(ctx, `insert into books (id) values ($1)`, m.ID)
 		return err
-	}, inbox.WithMaxAttempts(2))
-	if err != nil {
-		panic(err)
 	}
+	if !v.Apart {
+		outcomes, err := inbox.Batch(ctx, pool, consumer, v.messages(), fn, v.options()...)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(states(outcomes))
+		return
+	}
+	outcomes := make([]inbox.Outcome, v.Messages)
+	var all sync.WaitGroup
+	for i, m := range v.messages() {
+		all.Go(func() {
+			outcomes[i], _ = inbox.Handle(ctx, pool, consumer, m, func(tx pgx.Tx) error { return fn(tx, m) }, v.options()...)
+		})
+	}
+	all.Wait()
 	fmt.Println(states(outcomes))
 }
 
-func TestMessageThatKillsItsProcessEachTimeIsADeadLetterAndNoOtherIs(t *testing.T) {
-	t.Parallel()
-	b := newBooks(t)
-	var said []string
-	for delivery := range 6 {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), victimOf+"="+b.pool.Config().ConnString(), deliveries+"="+strconv.Itoa(delivery+1))
-		out, err := cmd.Output()
-		switch {
-		case err == nil:
-			said = append(said, string(out))
-		case cmd.ProcessState.ExitCode() == 3:
-			said = append(said, "killed")
-		default:
-			t.Fatalf("%v: %s", err, out)
+// deliver starts a process that is given the messages once more, and returns what it says, or nothing if it was killed.
+func (b *books) deliver(v *victim) string {
+	b.t.Helper()
+	v.Deliveries++
+	is, err := json.Marshal(v)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), victimOf+"="+b.pool.Config().ConnString(), victimIs+"="+string(is))
+	out, err := cmd.Output()
+	if err != nil && cmd.ProcessState.ExitCode() != 3 {
+		b.t.Fatalf("%v: %s", err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// deliverUntil delivers messages until a process has told of all of them that they are done or dead, and returns how many were
+// killed before. Those that have failed, by chance, are due at once.
+func (b *books) deliverUntil(v *victim, atMost int) (deaths int) {
+	b.t.Helper()
+	for range 10 * atMost {
+		switch said := b.deliver(v); {
+		case said == "":
+			if deaths++; deaths > atMost {
+				b.t.Fatalf("%d processes were killed", deaths)
+			}
+		case !strings.Contains(said, "R"):
+			return deaths
 		}
 	}
-	want := []string{"killed", "killed", "killed", "ddXDD\n", "ddXdd\n", "ddXdd\n"}
-	if fmt.Sprint(said) != fmt.Sprint(want) {
-		t.Errorf("%q, want %q", said, want)
-	}
-	b.wantOnce(4)
-	if n := b.count(`select count(*) from idem.dead_letters where class = 'killed' and id = 'm-0002'`); n != 1 {
-		t.Errorf("%d dead letters", n)
-	}
-}
-
-// Nothing is written for a message that is delivered for the first time, and nothing for one that was handled.
-func TestAttemptsAreAnnouncedForRedeliveriesAlone(t *testing.T) {
-	t.Parallel()
-	b := newBooks(t)
-	ms := messages("m", 4)
-	var seen int
-	look := func(tx pgx.Tx, m inbox.Message) error {
-		seen = b.count(`select count(*) from idem.inbox where begun = 1`)
-		return b.enter(tx, m)
-	}
-	b.wantStates("DD", b.batch(ms[:2], look))
-	if seen != 0 {
-		t.Errorf("%d attempts were announced at the first delivery", seen)
-	}
-	for i := range ms {
-		ms[i].Deliveries = 2
-	}
-	b.wantStates("ddDD", b.batch(ms, look))
-	if seen != 2 {
-		t.Errorf("%d attempts were announced at the second delivery, want 2", seen)
-	}
-	if n := b.count(`select count(*) from idem.inbox where begun is not null or state <> 'handled'`); n != 0 {
-		t.Errorf("%d announcements are left", n)
-	}
-}
-
-func TestAnnouncementIsWithdrawnIfNobodyIsToBlame(t *testing.T) {
-	t.Parallel()
-	b := newBooks(t)
-	ms := messages("m", 3)
-	for i := range ms {
-		ms[i].Deliveries = 2
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	outcomes, _ := inbox.Batch(ctx, b.pool, consumer, ms, func(pgx.Tx, inbox.Message) error { cancel(); return ctx.Err() })
-	b.wantStates("RRR", outcomes)
-	if n := b.count(`select count(*) from idem.inbox where begun > 0`); n != 0 {
-		t.Errorf("%d are suspects", n)
-	}
-	b.wantStates("DDD", b.batch(ms, b.enter))
+	b.t.Fatal("there is no end")
+	return 0
 }

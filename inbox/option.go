@@ -43,10 +43,11 @@ type limits struct {
 	txn      txn.Limits
 	patience time.Duration // for a message that somebody else is handling
 	search   time.Duration // how long a group is divided, in search of the messages that others have
+	turn     time.Duration // for other suspects of the process
 	resolve  time.Duration // how long to ask what became of a COMMIT whose answer was lost
 }
 
-var defaultLimits = limits{txn: txn.DefaultLimits, patience: time.Second, search: 3 * time.Second, resolve: 5 * time.Second}
+var defaultLimits = limits{txn: txn.DefaultLimits, patience: time.Second, search: 3 * time.Second, turn: 5 * time.Second, resolve: 5 * time.Second}
 
 func newSettings(opts []Option) settings {
 	s := settings{

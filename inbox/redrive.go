@@ -73,7 +73,7 @@ func opened(s *settings, consumer string, r *store.RedrivenMessage) (Message, er
 	if err != nil {
 		return Message{}, fmt.Errorf("inbox: the payload of a dead letter cannot be read: %s: %w", abridged(r.ID), err)
 	}
-	return Message{Source: r.Source, ID: r.ID, Key: r.Key, Payload: contents.Payload}, nil
+	return Message{Source: r.Source, ID: r.ID, Key: r.Key, Payload: contents.Payload, Deliveries: 2}, nil // it may have killed its process
 }
 
 // Stats tells what a consumer has yet to handle.

@@ -36,7 +36,7 @@ func TestRedrivenDeadLetterIsHandledFromItsOwnPayload(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.wantStates("DX", outcomes)
-			if diff := cmp.Diff(ms[1:], got); diff != "" {
+			if diff := cmp.Diff(redelivered(ms[1:]), got); diff != "" {
 				t.Error(diff)
 			}
 			b.wantEntries("m-0001")
@@ -48,6 +48,24 @@ func TestRedrivenDeadLetterIsHandledFromItsOwnPayload(t *testing.T) {
 			}
 			b.wantStates("XdX", b.batch(ms, b.enter, opts...))
 		})
+	}
+}
+
+// Otherwise a process would die of it again and again, without end.
+func TestAttemptsAtRedrivenMessagesAreAnnounced(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	b.batch(messages("m", 1), b.poisoned("m-0000"), once...)
+	if err := inbox.Redrive(t.Context(), b.pool, consumer, "orders", "m-0000"); err != nil {
+		t.Fatal(err)
+	}
+	announced := 0
+	_, outcomes, err := inbox.Redriven(t.Context(), b.pool, consumer, 10, func(tx pgx.Tx, m inbox.Message) error {
+		announced = b.count(`select count(*) from idem.inbox where begun = 1`)
+		return b.enter(tx, m)
+	})
+	if b.wantStates("D", outcomes); err != nil || announced != 1 {
+		t.Errorf("%v, %d are announced", err, announced)
 	}
 }
 

@@ -77,6 +77,7 @@ CREATE TABLE idem.inbox (
     expires_at   timestamptz      NOT NULL,
     attempts     integer,
     begun        integer,
+    alone        integer,
     retry_at     timestamptz,
     key          text COLLATE "C",
     PRIMARY KEY (consumer, source, id)
@@ -91,7 +92,10 @@ CREATE INDEX inbox_failing ON idem.inbox (consumer, source, key) WHERE state = '
 COMMENT ON COLUMN idem.inbox.state IS 'handled, failing (it is to be tried again) or dead (idem.dead_letters has it).';
 COMMENT ON COLUMN idem.inbox.since IS 'When it was handled, failed for the first time, or died.';
 COMMENT ON COLUMN idem.inbox.attempts IS 'How many attempts have failed.';
-COMMENT ON COLUMN idem.inbox.begun IS 'How many attempts were announced before they began, and have not told how they ended: the process was killed.';
+COMMENT ON COLUMN idem.inbox.begun IS
+    'How many attempts were announced before they began, and have not told how they ended: the process was killed, perhaps by another message.';
+COMMENT ON COLUMN idem.inbox.alone IS
+    'How many further ones have not, at which the message was alone: its process was killed by it.';
 
 -- What nobody could publish, or handle, after as many attempts as it may have. A person decides.
 CREATE TABLE idem.dead_letters (

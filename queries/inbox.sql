@@ -26,11 +26,11 @@ RETURNING m.source, m.id, pg_catalog.timestamptz_send(m.since)::pg_catalog.bytea
 -- the commit of whoever has them; and asks only for those that were not claimed, which is what keeps strangers apart under
 -- SERIALIZABLE. Each is sought by the index: OFFSET keeps the planner from reading the table.
 SELECT m.source, m.id, m.same_hash::pg_catalog.bool AS same_hash, m.state, m.attempts::pg_catalog.int4 AS attempts,
-       m.begun::pg_catalog.int4 AS begun, m.remaining::pg_catalog.int8 AS remaining, m.since::pg_catalog.bytea AS since
+       m.begun::pg_catalog.int4 AS begun, m.alone::pg_catalog.int4 AS alone, m.remaining::pg_catalog.int8 AS remaining, m.since::pg_catalog.bytea AS since
 FROM ROWS FROM (pg_catalog.unnest((@sources::pg_catalog.text)::pg_catalog.text[]),
                 pg_catalog.unnest((@ids::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, n)
 CROSS JOIN LATERAL (
-    SELECT i.source, i.id, i.state, coalesce(i.attempts, 0) AS attempts, coalesce(i.begun, 0) AS begun,
+    SELECT i.source, i.id, i.state, coalesce(i.attempts, 0) AS attempts, coalesce(i.begun, 0) AS begun, coalesce(i.alone, 0) AS alone,
            i.hash OPERATOR(pg_catalog.=) pg_catalog.substring(@hashes::pg_catalog.bytea,
                ((u.n OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.*) 32 OPERATOR(pg_catalog.+) 1)::pg_catalog.int4, 32) AS same_hash,
            coalesce(pg_catalog.ceil(pg_catalog.date_part('epoch', i.retry_at OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp())
@@ -62,7 +62,7 @@ WITH due AS (
 UPDATE idem.inbox m
 SET state = 'handled', since = pg_catalog.statement_timestamp(),
     expires_at = pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) @retention::pg_catalog.interval,
-    attempts = NULL, begun = NULL, retry_at = NULL, key = NULL
+    attempts = NULL, begun = NULL, alone = NULL, retry_at = NULL, key = NULL
 FROM due
 WHERE m.consumer OPERATOR(pg_catalog.=) due.consumer AND m.source OPERATOR(pg_catalog.=) due.source AND m.id OPERATOR(pg_catalog.=) due.id
 RETURNING m.source, m.id, pg_catalog.timestamptz_send(m.since)::pg_catalog.bytea AS since;
@@ -83,7 +83,7 @@ VALUES (@consumer::pg_catalog.text, @source::pg_catalog.text, @id::pg_catalog.te
         @attempts::pg_catalog.int4, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @pause::pg_catalog.interval,
         @key::pg_catalog.text)
 ON CONFLICT (consumer, source, id) DO UPDATE
-SET attempts = coalesce(m.attempts, 0) OPERATOR(pg_catalog.+) EXCLUDED.attempts, begun = NULL,
+SET attempts = coalesce(m.attempts, 0) OPERATOR(pg_catalog.+) EXCLUDED.attempts, begun = NULL, alone = NULL,
     retry_at = EXCLUDED.retry_at, expires_at = EXCLUDED.expires_at, key = EXCLUDED.key
 WHERE m.state OPERATOR(pg_catalog.=) 'failing' AND m.hash OPERATOR(pg_catalog.=) EXCLUDED.hash
 RETURNING coalesce(m.attempts, 0)::pg_catalog.int4 AS attempts;
@@ -97,7 +97,7 @@ WITH buried AS (
             @attempts::pg_catalog.int4)
     ON CONFLICT (consumer, source, id) DO UPDATE
     SET state = EXCLUDED.state, since = EXCLUDED.since, expires_at = EXCLUDED.expires_at, attempts = EXCLUDED.attempts,
-        begun = NULL, retry_at = NULL, key = NULL
+        begun = NULL, alone = NULL, retry_at = NULL, key = NULL
     WHERE m.state OPERATOR(pg_catalog.=) 'failing' AND m.hash OPERATOR(pg_catalog.=) EXCLUDED.hash
     RETURNING m.consumer, m.source, m.id, m.since
 )
@@ -122,36 +122,39 @@ WHERE m.consumer OPERATOR(pg_catalog.=) @consumer::pg_catalog.text
   AND m.since OPERATOR(pg_catalog.=) (pg_catalog.to_timestamp(0) OPERATOR(pg_catalog.+) @claimed::pg_catalog.interval);
 
 -- name: AnnounceMessages :many
--- AnnounceMessages says, before they begin, that attempts at messages do, and returns how many of a message did and have not told
--- how they ended, with this one. Those that are handled, dead or not due are not returned. Their order is kept, for who waits
--- for those before it.
-INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts, begun, retry_at, key)
+-- AnnounceMessages says, before they begin, that attempts at messages do, together or, of one message, alone.
+-- Those that are handled, dead or not due are not returned. Their order is kept, for who waits for those before it.
+INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts, begun, alone, retry_at, key)
 SELECT @consumer::pg_catalog.text, u.source, u.id,
        pg_catalog.substring(@hashes::pg_catalog.bytea, ((u.n OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.*) 32 OPERATOR(pg_catalog.+) 1)::pg_catalog.int4, 32),
        'failing', pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+)
            (u.n::pg_catalog.float8 OPERATOR(pg_catalog.*) '1 microsecond'::pg_catalog.interval),
-       pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) @retention::pg_catalog.interval, 0, 1, pg_catalog.statement_timestamp(), u.key
+       pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) @retention::pg_catalog.interval, 0,
+       (NOT @alone::pg_catalog.bool)::pg_catalog.int4, (@alone::pg_catalog.bool)::pg_catalog.int4, pg_catalog.statement_timestamp(), u.key
 FROM ROWS FROM (pg_catalog.unnest((@sources::pg_catalog.text)::pg_catalog.text[]),
                 pg_catalog.unnest((@ids::pg_catalog.text)::pg_catalog.text[]),
                 pg_catalog.unnest((@keys::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, key, n)
 ORDER BY u.source COLLATE pg_catalog."C", u.id COLLATE pg_catalog."C"
 ON CONFLICT (consumer, source, id) DO UPDATE
-SET begun = coalesce(m.begun, 0) OPERATOR(pg_catalog.+) 1, expires_at = EXCLUDED.expires_at
+SET begun = coalesce(m.begun, 0) OPERATOR(pg_catalog.+) EXCLUDED.begun, alone = coalesce(m.alone, 0) OPERATOR(pg_catalog.+) EXCLUDED.alone,
+    expires_at = EXCLUDED.expires_at
 WHERE m.state OPERATOR(pg_catalog.=) 'failing' AND m.hash OPERATOR(pg_catalog.=) EXCLUDED.hash
   AND m.retry_at OPERATOR(pg_catalog.<=) EXCLUDED.retry_at
-RETURNING m.source, m.id, coalesce(m.begun, 0)::pg_catalog.int4 AS begun;
+RETURNING m.source, m.id;
 
 -- name: WithdrawMessages :exec
 -- WithdrawMessages takes back what was announced: the attempts have ended, and nobody is to blame.
 UPDATE idem.inbox m
-SET begun = m.begun OPERATOR(pg_catalog.-) 1
+SET begun = m.begun OPERATOR(pg_catalog.-) (NOT @alone::pg_catalog.bool)::pg_catalog.int4,
+    alone = m.alone OPERATOR(pg_catalog.-) (@alone::pg_catalog.bool)::pg_catalog.int4
 FROM (
     SELECT i.consumer, i.source, i.id
     FROM ROWS FROM (pg_catalog.unnest((@sources::pg_catalog.text)::pg_catalog.text[]),
                     pg_catalog.unnest((@ids::pg_catalog.text)::pg_catalog.text[])) AS u (source, id)
     JOIN idem.inbox i ON i.consumer OPERATOR(pg_catalog.=) @consumer::pg_catalog.text
      AND i.source OPERATOR(pg_catalog.=) u.source AND i.id OPERATOR(pg_catalog.=) u.id
-    WHERE i.state OPERATOR(pg_catalog.=) 'failing' AND i.begun OPERATOR(pg_catalog.>) 0
+    WHERE i.state OPERATOR(pg_catalog.=) 'failing'
+      AND (CASE WHEN @alone::pg_catalog.bool THEN i.alone ELSE i.begun END) OPERATOR(pg_catalog.>) 0
     ORDER BY i.source, i.id
     FOR UPDATE OF i
 ) announced
@@ -184,7 +187,7 @@ WITH marked AS (
     RETURNING l.consumer, l.source, l.id, l.key
 ), revived AS (
     UPDATE idem.inbox m
-    SET state = 'failing', attempts = 0, begun = NULL, retry_at = pg_catalog.clock_timestamp(), since = pg_catalog.clock_timestamp(),
+    SET state = 'failing', attempts = 0, begun = NULL, alone = NULL, retry_at = pg_catalog.clock_timestamp(), since = pg_catalog.clock_timestamp(),
         expires_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) (m.expires_at OPERATOR(pg_catalog.-) m.since), key = marked.key
     FROM marked
     WHERE m.consumer OPERATOR(pg_catalog.=) marked.consumer AND m.source OPERATOR(pg_catalog.=) marked.source

@@ -12,27 +12,30 @@ import (
 )
 
 const AnnounceMessages = `-- name: AnnounceMessages :many
-INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts, begun, retry_at, key)
+INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts, begun, alone, retry_at, key)
 SELECT $1::pg_catalog.text, u.source, u.id,
        pg_catalog.substring($2::pg_catalog.bytea, ((u.n OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.*) 32 OPERATOR(pg_catalog.+) 1)::pg_catalog.int4, 32),
        'failing', pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+)
            (u.n::pg_catalog.float8 OPERATOR(pg_catalog.*) '1 microsecond'::pg_catalog.interval),
-       pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) $3::pg_catalog.interval, 0, 1, pg_catalog.statement_timestamp(), u.key
-FROM ROWS FROM (pg_catalog.unnest(($4::pg_catalog.text)::pg_catalog.text[]),
-                pg_catalog.unnest(($5::pg_catalog.text)::pg_catalog.text[]),
-                pg_catalog.unnest(($6::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, key, n)
+       pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) $3::pg_catalog.interval, 0,
+       (NOT $4::pg_catalog.bool)::pg_catalog.int4, ($4::pg_catalog.bool)::pg_catalog.int4, pg_catalog.statement_timestamp(), u.key
+FROM ROWS FROM (pg_catalog.unnest(($5::pg_catalog.text)::pg_catalog.text[]),
+                pg_catalog.unnest(($6::pg_catalog.text)::pg_catalog.text[]),
+                pg_catalog.unnest(($7::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, key, n)
 ORDER BY u.source COLLATE pg_catalog."C", u.id COLLATE pg_catalog."C"
 ON CONFLICT (consumer, source, id) DO UPDATE
-SET begun = coalesce(m.begun, 0) OPERATOR(pg_catalog.+) 1, expires_at = EXCLUDED.expires_at
+SET begun = coalesce(m.begun, 0) OPERATOR(pg_catalog.+) EXCLUDED.begun, alone = coalesce(m.alone, 0) OPERATOR(pg_catalog.+) EXCLUDED.alone,
+    expires_at = EXCLUDED.expires_at
 WHERE m.state OPERATOR(pg_catalog.=) 'failing' AND m.hash OPERATOR(pg_catalog.=) EXCLUDED.hash
   AND m.retry_at OPERATOR(pg_catalog.<=) EXCLUDED.retry_at
-RETURNING m.source, m.id, coalesce(m.begun, 0)::pg_catalog.int4 AS begun
+RETURNING m.source, m.id
 `
 
 type AnnounceMessagesParams struct {
 	Consumer  string
 	Hashes    []byte
 	Retention pgtype.Interval
+	Alone     bool
 	Sources   string
 	Ids       string
 	Keys      string
@@ -41,17 +44,16 @@ type AnnounceMessagesParams struct {
 type AnnounceMessagesRow struct {
 	Source string
 	ID     string
-	Begun  int32
 }
 
-// AnnounceMessages says, before they begin, that attempts at messages do, and returns how many of a message did and have not told
-// how they ended, with this one. Those that are handled, dead or not due are not returned. Their order is kept, for who waits
-// for those before it.
+// AnnounceMessages says, before they begin, that attempts at messages do, together or, of one message, alone.
+// Those that are handled, dead or not due are not returned. Their order is kept, for who waits for those before it.
 func (q *Queries) AnnounceMessages(ctx context.Context, arg AnnounceMessagesParams) ([]AnnounceMessagesRow, error) {
 	rows, err := q.db.Query(ctx, AnnounceMessages,
 		arg.Consumer,
 		arg.Hashes,
 		arg.Retention,
+		arg.Alone,
 		arg.Sources,
 		arg.Ids,
 		arg.Keys,
@@ -63,7 +65,7 @@ func (q *Queries) AnnounceMessages(ctx context.Context, arg AnnounceMessagesPara
 	var items []AnnounceMessagesRow
 	for rows.Next() {
 		var i AnnounceMessagesRow
-		if err := rows.Scan(&i.Source, &i.ID, &i.Begun); err != nil {
+		if err := rows.Scan(&i.Source, &i.ID); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -115,7 +117,7 @@ WITH buried AS (
             $6::pg_catalog.int4)
     ON CONFLICT (consumer, source, id) DO UPDATE
     SET state = EXCLUDED.state, since = EXCLUDED.since, expires_at = EXCLUDED.expires_at, attempts = EXCLUDED.attempts,
-        begun = NULL, retry_at = NULL, key = NULL
+        begun = NULL, alone = NULL, retry_at = NULL, key = NULL
     WHERE m.state OPERATOR(pg_catalog.=) 'failing' AND m.hash OPERATOR(pg_catalog.=) EXCLUDED.hash
     RETURNING m.consumer, m.source, m.id, m.since
 )
@@ -226,7 +228,7 @@ VALUES ($1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.text, $4::pg_ca
         $6::pg_catalog.int4, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $7::pg_catalog.interval,
         $8::pg_catalog.text)
 ON CONFLICT (consumer, source, id) DO UPDATE
-SET attempts = coalesce(m.attempts, 0) OPERATOR(pg_catalog.+) EXCLUDED.attempts, begun = NULL,
+SET attempts = coalesce(m.attempts, 0) OPERATOR(pg_catalog.+) EXCLUDED.attempts, begun = NULL, alone = NULL,
     retry_at = EXCLUDED.retry_at, expires_at = EXCLUDED.expires_at, key = EXCLUDED.key
 WHERE m.state OPERATOR(pg_catalog.=) 'failing' AND m.hash OPERATOR(pg_catalog.=) EXCLUDED.hash
 RETURNING coalesce(m.attempts, 0)::pg_catalog.int4 AS attempts
@@ -411,11 +413,11 @@ func (q *Queries) KeepMessages(ctx context.Context, operationID string) (int32, 
 
 const LoadMessages = `-- name: LoadMessages :many
 SELECT m.source, m.id, m.same_hash::pg_catalog.bool AS same_hash, m.state, m.attempts::pg_catalog.int4 AS attempts,
-       m.begun::pg_catalog.int4 AS begun, m.remaining::pg_catalog.int8 AS remaining, m.since::pg_catalog.bytea AS since
+       m.begun::pg_catalog.int4 AS begun, m.alone::pg_catalog.int4 AS alone, m.remaining::pg_catalog.int8 AS remaining, m.since::pg_catalog.bytea AS since
 FROM ROWS FROM (pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.text[]),
                 pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, n)
 CROSS JOIN LATERAL (
-    SELECT i.source, i.id, i.state, coalesce(i.attempts, 0) AS attempts, coalesce(i.begun, 0) AS begun,
+    SELECT i.source, i.id, i.state, coalesce(i.attempts, 0) AS attempts, coalesce(i.begun, 0) AS begun, coalesce(i.alone, 0) AS alone,
            i.hash OPERATOR(pg_catalog.=) pg_catalog.substring($3::pg_catalog.bytea,
                ((u.n OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.*) 32 OPERATOR(pg_catalog.+) 1)::pg_catalog.int4, 32) AS same_hash,
            coalesce(pg_catalog.ceil(pg_catalog.date_part('epoch', i.retry_at OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp())
@@ -442,6 +444,7 @@ type LoadMessagesRow struct {
 	State     string
 	Attempts  int32
 	Begun     int32
+	Alone     int32
 	Remaining int64
 	Since     []byte
 }
@@ -470,6 +473,7 @@ func (q *Queries) LoadMessages(ctx context.Context, arg LoadMessagesParams) ([]L
 			&i.State,
 			&i.Attempts,
 			&i.Begun,
+			&i.Alone,
 			&i.Remaining,
 			&i.Since,
 		); err != nil {
@@ -491,7 +495,7 @@ WITH marked AS (
     RETURNING l.consumer, l.source, l.id, l.key
 ), revived AS (
     UPDATE idem.inbox m
-    SET state = 'failing', attempts = 0, begun = NULL, retry_at = pg_catalog.clock_timestamp(), since = pg_catalog.clock_timestamp(),
+    SET state = 'failing', attempts = 0, begun = NULL, alone = NULL, retry_at = pg_catalog.clock_timestamp(), since = pg_catalog.clock_timestamp(),
         expires_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) (m.expires_at OPERATOR(pg_catalog.-) m.since), key = marked.key
     FROM marked
     WHERE m.consumer OPERATOR(pg_catalog.=) marked.consumer AND m.source OPERATOR(pg_catalog.=) marked.source
@@ -612,7 +616,7 @@ WITH due AS (
 UPDATE idem.inbox m
 SET state = 'handled', since = pg_catalog.statement_timestamp(),
     expires_at = pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) $1::pg_catalog.interval,
-    attempts = NULL, begun = NULL, retry_at = NULL, key = NULL
+    attempts = NULL, begun = NULL, alone = NULL, retry_at = NULL, key = NULL
 FROM due
 WHERE m.consumer OPERATOR(pg_catalog.=) due.consumer AND m.source OPERATOR(pg_catalog.=) due.source AND m.id OPERATOR(pg_catalog.=) due.id
 RETURNING m.source, m.id, pg_catalog.timestamptz_send(m.since)::pg_catalog.bytea AS since
@@ -660,14 +664,16 @@ func (q *Queries) ResumeMessages(ctx context.Context, arg ResumeMessagesParams) 
 
 const WithdrawMessages = `-- name: WithdrawMessages :exec
 UPDATE idem.inbox m
-SET begun = m.begun OPERATOR(pg_catalog.-) 1
+SET begun = m.begun OPERATOR(pg_catalog.-) (NOT $1::pg_catalog.bool)::pg_catalog.int4,
+    alone = m.alone OPERATOR(pg_catalog.-) ($1::pg_catalog.bool)::pg_catalog.int4
 FROM (
     SELECT i.consumer, i.source, i.id
-    FROM ROWS FROM (pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.text[]),
-                    pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.text[])) AS u (source, id)
-    JOIN idem.inbox i ON i.consumer OPERATOR(pg_catalog.=) $3::pg_catalog.text
+    FROM ROWS FROM (pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.text[]),
+                    pg_catalog.unnest(($3::pg_catalog.text)::pg_catalog.text[])) AS u (source, id)
+    JOIN idem.inbox i ON i.consumer OPERATOR(pg_catalog.=) $4::pg_catalog.text
      AND i.source OPERATOR(pg_catalog.=) u.source AND i.id OPERATOR(pg_catalog.=) u.id
-    WHERE i.state OPERATOR(pg_catalog.=) 'failing' AND i.begun OPERATOR(pg_catalog.>) 0
+    WHERE i.state OPERATOR(pg_catalog.=) 'failing'
+      AND (CASE WHEN $1::pg_catalog.bool THEN i.alone ELSE i.begun END) OPERATOR(pg_catalog.>) 0
     ORDER BY i.source, i.id
     FOR UPDATE OF i
 ) announced
@@ -676,6 +682,7 @@ WHERE m.consumer OPERATOR(pg_catalog.=) announced.consumer AND m.source OPERATOR
 `
 
 type WithdrawMessagesParams struct {
+	Alone    bool
 	Sources  string
 	Ids      string
 	Consumer string
@@ -683,6 +690,11 @@ type WithdrawMessagesParams struct {
 
 // WithdrawMessages takes back what was announced: the attempts have ended, and nobody is to blame.
 func (q *Queries) WithdrawMessages(ctx context.Context, arg WithdrawMessagesParams) error {
-	_, err := q.db.Exec(ctx, WithdrawMessages, arg.Sources, arg.Ids, arg.Consumer)
+	_, err := q.db.Exec(ctx, WithdrawMessages,
+		arg.Alone,
+		arg.Sources,
+		arg.Ids,
+		arg.Consumer,
+	)
 	return err
 }

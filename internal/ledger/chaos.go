@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"sync"
@@ -15,15 +16,16 @@ import (
 
 // Chaos sends messages from an outbox through a broker to consumers, and breaks everything on the way.
 type Chaos struct {
-	Messages int
-	Topic    string
-	Pool     *pgxpool.Pool             // of the test's own
-	Database *cutproxy.Proxy           // by which the processes reach the database
-	Broker   *cutproxy.Proxy           // and the broker, if that has connections of its own
-	Env      []string                  // of the processes: relay and consumer are their roles
-	Restart  func() error              // kills the broker, and starts it again, if it is to be killed
-	Idle     func() (bool, error)      // whether the broker has nothing left to deliver
-	Faults   func(often Often) []Fault // further ones
+	Messages  int
+	Topic     string
+	Consumers int                       // processes, 2 by default
+	Pool      *pgxpool.Pool             // of the test's own
+	Database  *cutproxy.Proxy           // by which the processes reach the database
+	Broker    *cutproxy.Proxy           // and the broker, if that has connections of its own
+	Env       []string                  // of the processes: relay and consumer are their roles
+	Restart   func() error              // kills the broker, and starts it again, if it is to be killed
+	Idle      func() (bool, error)      // whether the broker has nothing left to deliver
+	Faults    func(often Often) []Fault // further ones
 }
 
 // Often returns how much progress there is between two faults that a short run has so many of. A long one has more, further apart.
@@ -35,7 +37,7 @@ func (c *Chaos) Run(t *testing.T) Report {
 	if err := Create(t.Context(), c.Pool); err != nil {
 		t.Fatal(err)
 	}
-	relays, consumers := c.team(t, "relay"), c.team(t, "consumer")
+	relays, consumers := c.team(t, 2, "relay"), c.team(t, cmp.Or(c.Consumers, 2), "consumer")
 	began := time.Now()
 	writer := &Writer{Pool: c.Pool, Topic: c.Topic, Messages: c.Messages, Keys: 50, Poison: 200, Pause: 20 * time.Millisecond}
 	var writing sync.WaitGroup
@@ -120,9 +122,9 @@ func (c *Chaos) settled(t *testing.T) (report Report) {
 	return report
 }
 
-func (c *Chaos) team(t *testing.T, role string) *Team {
+func (c *Chaos) team(t *testing.T, n int, role string) *Team {
 	t.Helper()
-	team, err := NewTeam(2, role, t.Output(), c.Env...)
+	team, err := NewTeam(n, role, t.Output(), c.Env...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,17 +132,21 @@ func (c *Chaos) team(t *testing.T, role string) *Team {
 	return team
 }
 
-// patience waits for what takes as long as there are messages.
+// patience waits for what takes as long as there are messages. To look takes a tenth of the time at most: it counts them.
 func (c *Chaos) patience(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	last := time.Now().Add(3*time.Minute + time.Duration(c.Messages)*10*time.Millisecond)
-	for !is() {
+	for {
+		began := time.Now()
+		if is() {
+			return
+		}
 		if time.Now().After(last) {
 			report, err := Read(context.WithoutCancel(t.Context()), c.Pool)
 			t.Errorf("waited in vain for: %s; so far: %+v, %v", what, report, err)
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(max(50*time.Millisecond, 10*time.Since(began)))
 	}
 }
 

@@ -25,8 +25,21 @@ func Create(ctx context.Context, pool *pgxpool.Pool) error {
 	return err
 }
 
+// Unsay does what Say does, and rolls back.
+func Unsay(ctx context.Context, pool *pgxpool.Pool, topic, key string, messages int) error {
+	err := say(ctx, pool, topic, key, messages, func() bool { return false }, errUnsaid)
+	if errors.Is(err, errUnsaid) {
+		return nil
+	}
+	return err
+}
+
 // Say says messages of one key in one transaction, which holds the lock on the row of the key.
 func Say(ctx context.Context, pool *pgxpool.Pool, topic, key string, messages int, poison func() bool) error {
+	return say(ctx, pool, topic, key, messages, poison, nil)
+}
+
+func say(ctx context.Context, pool *pgxpool.Pool, topic, key string, messages int, poison func() bool, end error) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		var n int
 		err := tx.QueryRow(ctx, `INSERT INTO keys VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET n = keys.n + $2 RETURNING n`, key, messages).Scan(&n)
@@ -44,7 +57,7 @@ func Say(ctx context.Context, pool *pgxpool.Pool, topic, key string, messages in
 				return err
 			}
 		}
-		return outbox.Add(ctx, tx, said...)
+		return errors.Join(outbox.Add(ctx, tx, said...), end)
 	})
 }
 
@@ -55,6 +68,8 @@ func newID() string {
 var (
 	errPoison = errors.New("the message is poison")
 	errFlaky  = errors.New("this time it does not work")
+	errUnsaid = errors.New("it is rolled back")
+	errForgot = errors.New("nobody knows that they are published")
 )
 
 // Take is what handlers do with a message: poison fails each time, and one in flaky others fails by chance.
@@ -70,6 +85,17 @@ func Take(ctx context.Context, tx pgx.Tx, id, key string, payload []byte, flaky 
 		return errFlaky
 	}
 	return nil
+}
+
+// Forgetful is a publisher that sometimes does not know what it has published.
+func Forgetful(publisher outbox.Publisher) outbox.Publisher {
+	return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+		err := publisher.Publish(ctx, messages)
+		if err == nil && rand.N(10) == 0 {
+			return errForgot
+		}
+		return err
+	})
 }
 
 // Report is what came of all that was said.

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -42,7 +43,10 @@ func (w *Writer) Run(ctx context.Context) error {
 					return
 				}
 				key := fmt.Sprint("key ", rand.N(w.Keys))
-				failed[hand] = Say(ctx, w.Pool, w.Topic, key, n, func() bool { return rand.N(w.Poison) == 0 })
+				if rand.N(8) == 0 {
+					failed[hand] = Unsay(ctx, w.Pool, w.Topic, key, n)
+				}
+				failed[hand] = errors.Join(failed[hand], Say(ctx, w.Pool, w.Topic, key, n, func() bool { return rand.N(w.Poison) == 0 }))
 				w.said.Add(int64(n))
 				time.Sleep(w.Pause)
 			}

@@ -6,41 +6,39 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// AnnounceMessages says that attempts at messages are about to begin.
+// AnnounceMessages says that attempts at messages are about to begin: together, or at one alone.
 type AnnounceMessages struct {
 	Messages  *Messages
 	Keys      []string // of each message
 	Retention time.Duration
+	Alone     bool
 
-	Announced []AnnouncedMessage // without those that are handled, dead or not due
-}
-
-// AnnouncedMessage is a message an attempt at which was announced.
-type AnnouncedMessage struct {
-	MessageID
-	Begun int // how many attempts have not told how they ended, with this one
+	Announced []MessageID // without those that are handled, dead or not due
 }
 
 // Queue adds the statement.
 func (a *AnnounceMessages) Queue(trip *roundtrip.Trip) {
 	m := a.Messages
-	trip.Add(announceMessages, m.consumer, m.hashes, microseconds(a.Retention), m.sources, m.ids, array(a.Keys))
+	trip.Add(announceMessages, m.consumer, m.hashes, microseconds(a.Retention), boolean(a.Alone), m.sources, m.ids, array(a.Keys))
 }
 
 // Read reads the answer.
 func (a *AnnounceMessages) Read(trip *roundtrip.Trip) {
 	trip.Rows(func(row *roundtrip.Row) {
-		a.Announced = append(a.Announced, AnnouncedMessage{MessageID{row.Text(), row.Text()}, row.Int()})
+		a.Announced = append(a.Announced, MessageID{row.Text(), row.Text()})
 	})
 }
 
 // WithdrawMessages takes back what was announced: nobody is to blame for how it ended.
-type WithdrawMessages struct{ Messages *Messages }
+type WithdrawMessages struct {
+	Messages *Messages
+	Alone    bool // as they were announced
+}
 
 // Queue adds the statement.
 func (w WithdrawMessages) Queue(trip *roundtrip.Trip) {
 	m := w.Messages
-	trip.Add(withdrawMessages, m.sources, m.ids, m.consumer)
+	trip.Add(withdrawMessages, boolean(w.Alone), m.sources, m.ids, m.consumer)
 }
 
 // Read reads the answer.

@@ -102,7 +102,8 @@ type KnownMessage struct {
 	SameHash bool
 	State    string
 	Attempts int
-	Begun    int
+	Begun    int           // attempts that have not told how they ended, together with others
+	Alone    int           // and alone
 	Pause    time.Duration // until the next attempt is due
 	Since    time.Time
 }
@@ -118,7 +119,7 @@ func (l *LoadMessages) Read(trip *roundtrip.Trip) {
 	trip.Rows(func(row *roundtrip.Row) {
 		k := KnownMessage{MessageID: MessageID{row.Text(), row.Text()}, SameHash: row.Bool()}
 		k.State = row.Text(MessageHandled, MessageFailing, MessageDead)
-		k.Attempts, k.Begun = row.Int(), row.Int()
+		k.Attempts, k.Begun, k.Alone = row.Int(), row.Int(), row.Int()
 		k.Pause, k.Since = time.Duration(row.Int())*time.Microsecond, row.Time()
 		l.Known = append(l.Known, k)
 	})

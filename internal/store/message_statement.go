@@ -16,7 +16,7 @@ var (
 	})
 	loadMessages = roundtrip.New(roundtrip.Statement{
 		SQL: db.LoadMessages, Params: []roundtrip.Param{text, text, bytes, text},
-		Results: []int16{asText, asText, asText, asText, asText, asText, asText, asBinary},
+		Results: []int16{asText, asText, asText, asText, asText, asText, asText, asText, asBinary},
 	})
 	resumeMessages = roundtrip.New(roundtrip.Statement{
 		SQL: db.ResumeMessages, Params: []roundtrip.Param{plain, text, text, text}, Results: []int16{asText, asText, asBinary},
@@ -28,10 +28,10 @@ var (
 		SQL: db.ReleaseMessages, Params: []roundtrip.Param{text, text, text, plain},
 	})
 	announceMessages = roundtrip.New(roundtrip.Statement{
-		SQL: db.AnnounceMessages, Params: []roundtrip.Param{text, bytes, plain, text, text, text}, Results: []int16{asText, asText, asText},
+		SQL: db.AnnounceMessages, Params: []roundtrip.Param{text, bytes, plain, plain, text, text, text}, Results: []int16{asText, asText},
 	})
 	withdrawMessages = roundtrip.New(roundtrip.Statement{
-		SQL: db.WithdrawMessages, Params: []roundtrip.Param{text, text, text},
+		SQL: db.WithdrawMessages, Params: []roundtrip.Param{plain, text, text, text},
 	})
 	failingMessages = roundtrip.New(roundtrip.Statement{
 		SQL: db.FailingMessages, Params: []roundtrip.Param{text, text, text}, Results: []int16{asText, asText, asText, asText, asBinary},

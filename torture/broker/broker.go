@@ -44,7 +44,7 @@ func Open(books string, seed uint64) (*Broker, error) {
 		topics: map[string]*topic{}, queues: map[string]*queue{}, refused: map[string]int{},
 	}
 	for _, c := range letter.Consumers() {
-		b.queues[c.Name] = &queue{consumer: c, topic: b.topicOf(c.Topic), lines: map[string]*line{}}
+		b.queues[c.Name] = &queue{consumer: c, topic: b.topicOf(c.Topic), lines: map[string]*line{}, delivered: map[int]int{}}
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /publish", serve(b, b.publish))
@@ -164,7 +164,8 @@ func (b *Broker) fetch(q *Wish) []Delivery {
 	}
 	deliveries := []Delivery{}
 	for _, place := range of.take(b.rng, q.Most, time.Now()) {
-		deliveries = append(deliveries, Delivery{Place: place, Letter: of.topic.taken[place]})
+		of.delivered[place]++
+		deliveries = append(deliveries, Delivery{Place: place, Letter: of.topic.taken[place], Count: of.delivered[place]})
 	}
 	if len(of.acked) > 0 && !b.calm.Load() && b.rng.IntN(20) == 0 {
 		l := of.topic.taken[of.acked[b.rng.IntN(len(of.acked))]]

@@ -40,6 +40,7 @@ type Delivery struct {
 	Place  int
 	Forged bool // only who writes histories looks at it
 	Letter letter.Letter
+	Count  int // how often it was delivered, this time included
 }
 
 // Settlement is what a consumer says of deliveries.

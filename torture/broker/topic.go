@@ -17,12 +17,13 @@ type topic struct {
 
 // queue is what one consumer has of its topic.
 type queue struct {
-	consumer letter.Consumer
-	topic    *topic
-	read     int              // so many of the topic's are in lines
-	lines    map[string]*line // by key; a letter without one has a line of its own
-	open     []*line          // those that have anything
-	acked    []int            // places in the topic, the latest last
+	consumer  letter.Consumer
+	topic     *topic
+	read      int              // so many of the topic's are in lines
+	lines     map[string]*line // by key; a letter without one has a line of its own
+	open      []*line          // those that have anything
+	acked     []int            // places in the topic, the latest last
+	delivered map[int]int      // how often, by place
 }
 
 // line are the letters of a key that were not acknowledged, in their order.

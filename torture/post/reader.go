@@ -46,7 +46,7 @@ func (r *reader) handle(deliveries []broker.Delivery) {
 	defer cancel()
 	var messages []inbox.Message
 	for _, d := range deliveries {
-		messages = append(messages, inbox.Message{Source: d.Letter.Topic, ID: d.Letter.ID, Key: d.Letter.Key, Payload: d.Letter.Encode()})
+		messages = append(messages, inbox.Message{Source: d.Letter.Topic, ID: d.Letter.ID, Key: d.Letter.Key, Payload: d.Letter.Encode(), Deliveries: d.Count})
 	}
 	outcomes, err := call(ctx, r, messages)
 	e := letter.Event{Kind: letter.KindTold, Op: op, Verb: verb, Consumer: r.consumer.Name}

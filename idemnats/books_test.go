@@ -18,20 +18,20 @@ import (
 
 var errPoison = errors.New("the amount is negative")
 
-// ledger has a line for each effect of a message, in the order of the effects.
-type ledger struct {
+// books have a line for each effect of a message, in the order of the effects.
+type books struct {
 	t    testing.TB
 	pool *pgxpool.Pool
 }
 
-func newLedger(t testing.TB, configure ...func(*pgxpool.Config)) *ledger {
+func newBooks(t testing.TB, configure ...func(*pgxpool.Config)) *books {
 	t.Helper()
-	l := &ledger{t: t, pool: pgtest.New(t, configure...)}
+	l := &books{t: t, pool: pgtest.New(t, configure...)}
 	l.exec(`CREATE TABLE ledger (line bigint GENERATED ALWAYS AS IDENTITY, key text NOT NULL, payload text NOT NULL)`)
 	return l
 }
 
-func (l *ledger) exec(sql string) {
+func (l *books) exec(sql string) {
 	l.t.Helper()
 	if _, err := l.pool.Exec(within(l.t), sql); err != nil {
 		l.t.Fatal(err)
@@ -39,13 +39,13 @@ func (l *ledger) exec(sql string) {
 }
 
 // enter is a Handler.
-func (l *ledger) enter(tx pgx.Tx, m inbox.Message, _ jetstream.Msg) error {
+func (l *books) enter(tx pgx.Tx, m inbox.Message, _ jetstream.Msg) error {
 	_, err := tx.Exec(context.Background(), `INSERT INTO ledger (key, payload) VALUES ($1, $2)`, m.Key, string(m.Payload))
 	return err
 }
 
 // query returns the rows of a query, each as one text.
-func (l *ledger) query(sql string) []string {
+func (l *books) query(sql string) []string {
 	l.t.Helper()
 	rows, err := l.pool.Query(within(l.t), sql)
 	if err != nil {
@@ -58,10 +58,10 @@ func (l *ledger) query(sql string) []string {
 	return all
 }
 
-func (l *ledger) lines() []string { return l.query(`SELECT payload FROM ledger ORDER BY line`) }
+func (l *books) lines() []string { return l.query(`SELECT payload FROM ledger ORDER BY line`) }
 
 // wait returns when a query has that many rows.
-func (l *ledger) wait(sql string, rows int) {
+func (l *books) wait(sql string, rows int) {
 	l.t.Helper()
 	eventually(l.t, func() error {
 		if n := len(l.query(sql)); n < rows {
@@ -71,7 +71,7 @@ func (l *ledger) wait(sql string, rows int) {
 	})
 }
 
-func (l *ledger) waitForLines(n int) { l.t.Helper(); l.wait(`SELECT payload FROM ledger`, n) }
+func (l *books) waitForLines(n int) { l.t.Helper(); l.wait(`SELECT payload FROM ledger`, n) }
 
 // eventually returns when f does without an error.
 func eventually(t testing.TB, f func() error) {
