@@ -69,6 +69,24 @@ func (s *Source) Made() int {
 	return len(s.made)
 }
 
+// Acked is how many deliveries were acknowledged.
+func (s *Source) Acked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.acked
+}
+
+// Left is how many deliveries are to be made, or in hand.
+func (s *Source) Left() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := len(s.ready) + len(s.twins) + len(s.unacked)
+	if !s.over() {
+		left++
+	}
+	return left
+}
+
 // next returns a delivery, if there is one at this time.
 func (s *Source) next() (d Delivery, ok bool) {
 	switch {

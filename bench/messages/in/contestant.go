@@ -28,6 +28,7 @@ type Place struct {
 	Pool    *pgxpool.Pool
 	Source  Source
 	Workers int // how many deliveries, or batches of them, are in hand at once
+	Batch   int // how many deliveries those handle at most who handle several together
 	// Patience is how long an effect may take at most, for whoever sees by a timeout that a process is dead. Zero: as it is by
 	// default.
 	Patience time.Duration
@@ -69,9 +70,6 @@ const (
 	insertEffect  = "insert into effects (message) values ($1)"
 	insertEffects = "insert into effects (message) select unnest($1::text[])::uuid"
 )
-
-// batch is how many messages are handled together by those who do so.
-const batch = 1000
 
 // consume lets workers fetch deliveries and handle them, until there are no more. Those that handle does not answer for are given back.
 func consume(ctx context.Context, place Place, max int, handle func(context.Context, []broker.Delivery) (done []int64, err error)) error {

@@ -16,7 +16,7 @@ type intake struct {
 }
 
 const (
-	ahead = 4 * batch             // how many messages are taken before they are worked on
+	ahead = 4                     // how many batches are taken before they are worked on
 	look  = 10 * time.Millisecond // how often is counted while it waits
 )
 
@@ -24,7 +24,7 @@ const (
 func (i intake) run(ctx context.Context, place Place) error {
 	pool := place.Pool
 	place.Workers = 1
-	err := consume(ctx, place, batch, func(ctx context.Context, all []broker.Delivery) ([]int64, error) {
+	err := consume(ctx, place, place.Batch, func(ctx context.Context, all []broker.Delivery) ([]int64, error) {
 		ids := map[string]bool{}
 		var distinct []broker.Delivery
 		for _, d := range all {
@@ -35,7 +35,7 @@ func (i intake) run(ctx context.Context, place Place) error {
 		if err := i.store(ctx, distinct); err != nil {
 			return nil, err
 		}
-		return tagsOf(all), i.await(ctx, pool, ahead)
+		return tagsOf(all), i.await(ctx, pool, ahead*place.Batch)
 	})
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ func PlainBatch() Contestant {
 	return Contestant{
 		Name: "plain, 1,000 a transaction", Settings: "one transaction for up to 1,000 deliveries, an INSERT for each", Promises: "-", Repeats: true,
 		Consume: func(ctx context.Context, place Place) error {
-			return consume(ctx, place, batch, func(ctx context.Context, all []broker.Delivery) ([]int64, error) { return effects(ctx, place, all) })
+			return consume(ctx, place, place.Batch, func(ctx context.Context, all []broker.Delivery) ([]int64, error) { return effects(ctx, place, all) })
 		},
 	}
 }

@@ -15,7 +15,7 @@ import (
 // overtakes, and nobody keeps a Publisher that hangs from holding its transaction open.
 func ByHand() Contestant {
 	return Contestant{
-		Name: "outbox by hand", Settings: "an INSERT into a table with an identity column; one loop with SKIP LOCKED and DELETE, batches of 1,000, polls every 10 ms",
+		Name: "outbox by hand", Relays: true, Settings: "an INSERT into a table with an identity column; one loop with SKIP LOCKED and DELETE, batches of 1,000, polls every 10 ms",
 		Promises: "at least once, none without its commit; in order per key with one loop",
 		Prepare: func(ctx context.Context, dsn string) error {
 			return sidebyside.Execute(ctx, dsn, `create table outbox (seq bigint generated always as identity primary key, id uuid not null,

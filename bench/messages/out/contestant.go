@@ -67,6 +67,7 @@ type Contestant struct {
 	Settings string // that differ from the defaults, and how it is used
 	Promises string // what its documentation says
 	Silent   bool   // it tells nobody: the measure of the others
+	Relays   bool   // its messages leave later: what Open returns is a Relayer
 	Piped    bool   // it sends its statements together, and is compared with Silent ones that do
 	Prepare  func(ctx context.Context, dsn string) error
 	Open     func(place Place) (Runner, error)

@@ -12,7 +12,7 @@ import (
 // Idem is package outbox: Add in the transaction, a Relay in the process, which is woken after the commit, as its documentation says.
 func Idem() Contestant {
 	return Contestant{
-		Name: "idem outbox", Settings: "Add in the transaction, Relay.Wake behind it; RelayConfig as by default, batches of 1,000",
+		Name: "idem outbox", Relays: true, Settings: "Add in the transaction, Relay.Wake behind it; RelayConfig as by default, batches of 1,000",
 		Promises: "at least once, none without its commit, in order per key",
 		Prepare:  migrate.UpAt,
 		Open:     func(place Place) (Runner, error) { return newIdem(place), nil },

@@ -15,7 +15,7 @@ import (
 // River inserts a job for each message, in the transaction; its worker publishes.
 func River() Contestant {
 	return Contestant{
-		Name:     "River, a job per message",
+		Name: "River, a job per message", Relays: true,
 		Settings: "InsertTx in the transaction; FetchCooldown 2 ms and FetchPollInterval 20 ms as in River's own benchmark, MaxWorkers 200",
 		Promises: "a job that is enqueued is worked at least once; jobs have no order",
 		Prepare:  migrateRiver,

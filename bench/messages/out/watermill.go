@@ -16,7 +16,7 @@ import (
 // subscriber reads, with the default schema for PostgreSQL, as its documentation of the outbox pattern has it.
 func Watermill() Contestant {
 	return Contestant{
-		Name:     "Watermill SQL, Forwarder",
+		Name: "Watermill SQL, Forwarder", Relays: true,
 		Settings: "a publisher for each transaction, over pgx, with the default schema; PollInterval 10 ms (by default 1 s), batches of 100 as by default: with 1,000 it is not faster",
 		Promises: "no message is lost; its characteristics say GuaranteedOrder and ExactlyOnceDelivery: yes",
 		Prepare: func(ctx context.Context, dsn string) error {
