@@ -152,3 +152,6 @@ func (c *Client) call(ctx context.Context, method string, in, out any) error {
 		return ctx.Err()
 	}
 }
+
+// Close ends the connection, and with it the session.
+func (c *Client) Close() { _ = c.rpc.Close() }
