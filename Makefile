@@ -13,7 +13,7 @@ MODULES := $(patsubst ./%go.mod,./%,$(sort $(shell find . -name go.mod -not -pat
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
-.PHONY: help demo serve test short torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/report bench/library bench/operations bench/purge generate verify \
+.PHONY: help demo serve test short torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/report bench/library bench/operations bench/messages bench/purge generate verify \
 	lint tidy fresh build clean testenv staticcheck
 
 help: ## list the targets
@@ -61,6 +61,10 @@ bench/library: testenv ## the benchmarks of the library alone, with their alloca
 
 bench/operations: ## work of several steps that calls out, beside what people use instead; writes its section of docs/benchmarks.md (five minutes)
 	@cd bench/operations && go run . -report results.md $(BENCH)
+	@$(MAKE) --no-print-directory bench/report >/dev/null
+
+bench/messages: ## messages out of and into Postgres, beside what people use instead, with what is lost and doubled; writes its section of docs/benchmarks.md (six minutes)
+	@cd bench/messages && go run . -report results.md $(BENCH)
 	@$(MAKE) --no-print-directory bench/report >/dev/null
 
 bench/inbox: testenv ## messages a second that take effect once: one by one, by the thousand, together
