@@ -19,21 +19,21 @@ func (r *results) bars() (all []sidebyside.Bar) {
 			times := sidebyside.SpreadOf(sidebyside.Ratios(batch.perSecond, handle.perSecond))
 			add(times.Median >= 20, "Batch of 1,000: at least 20 times Handle one by one", "%v times", times)
 			rate := sidebyside.SpreadOf(batch.perSecond)
-			add(rate.Median >= 8000, "Batch: at least 8,000 effects a second, an INSERT each", "%.0f (%.0f to %.0f)", rate.Median, rate.Least, rate.Greatest)
+			add(rate.Median >= 8000, "Batch: at least 8,000 effects a second, an INSERT each", "%s (%s to %s)", number(int(rate.Median)), number(int(rate.Least)), number(int(rate.Greatest)))
 		}
 	}
 	if e := find(r.stock, out.Idem().Name); e != nil {
 		rate := sidebyside.SpreadOf(e.perSecond)
-		add(rate.Median >= 20_000, "Relay: at least 20,000 messages a second into a publisher that does nothing", "%.0f (%.0f to %.0f)", rate.Median, rate.Least, rate.Greatest)
+		add(rate.Median >= 20_000, "Relay: at least 20,000 messages a second into a publisher that does nothing", "%s (%s to %s)", number(int(rate.Median)), number(int(rate.Least)), number(int(rate.Greatest)))
 	}
 	r.costBars(add)
 	for _, c := range r.killed {
 		switch {
 		case c.name == out.Idem().Name:
 			a := c.account
-			add(a.Lost+a.Phantoms+a.Inverted == 0, "killed: "+c.name+" loses, makes up and reorders nothing", "%d lost, %d made up, %d out of order, of %d", a.Lost, a.Phantoms, a.Inverted, a.Committed)
+			add(a.Lost+a.Phantoms+a.Inverted == 0, "killed: "+c.name+" loses, makes up and reorders nothing", "%d lost, %d made up, %d out of order, of %s", a.Lost, a.Phantoms, a.Inverted, number(a.Committed))
 		case c.name == in.Handle().Name, c.name == in.Batch().Name, c.name == in.Bulk().Name:
-			add(c.lost+c.doubled == 0, "killed: "+c.name+" loses and doubles no effect", "%d lost, %d doubled, of %d", c.lost, c.doubled, c.made)
+			add(c.lost+c.doubled == 0, "killed: "+c.name+" loses and doubles no effect", "%d lost, %d doubled, of %s", c.lost, c.doubled, number(c.made))
 		}
 	}
 	return all

@@ -35,7 +35,7 @@ type kill struct {
 
 func planOf(quick bool) plan {
 	p := plan{
-		ops: 200, rounds: 4, turn: 800 * time.Millisecond, warm: 25, pool: 20,
+		ops: 200, rounds: 3, turn: 800 * time.Millisecond, warm: 25, pool: 20,
 		clients: 8, customers: 20, pace: 200, pacing: 2 * time.Second, stock: 20_000, workers: []int{1, 8}, batch: 1000,
 		kills: kill{times: 6, between: 1000, messages: 12_000, workers: 4, batch: 100, confirm: 2 * time.Millisecond, patience: 2 * time.Second, limit: 100 * time.Second},
 	}

@@ -35,8 +35,10 @@ func (r *results) String() string {
 		say("### Out: from the commit to the broker\n")
 		say("End to end: %d clients place orders of %d customers as fast as they can, beside the relay in the same process, until all is published; as a multiple of the plain", p.clients, p.customers)
 		say("transaction's orders in the same round. Out of order are messages that were first published after a later one of their customer, although nobody was killed. Lag: from")
-		say("the commit to the broker, at %d orders a second. Found: a relay is started in front of %d messages, with a broker that does nothing but write down what comes.\n", p.pace, p.stock)
+		say("the commit to the broker, at %d orders a second. Found: a relay is started in front of %s messages, with a broker that does nothing but write down what comes.\n", p.pace, number(p.stock))
 		say("%s", r.relayTable())
+		say("Watermill's subscriber reads in the order of transaction ids, which a transaction gets at its first write: here before it has the customer's row. Jobs of River")
+		say("have no order, and neither has who publishes after the commit.\n")
 	}
 	if len(r.effects) > 0 {
 		say("### In: an effect for each message\n")
@@ -55,7 +57,7 @@ func (r *results) String() string {
 func (r *results) sayKilled(say func(string, ...any)) {
 	k := r.plan.kills
 	say("### Killed\n")
-	say("A process of each contestant is killed by `kill -9` up to %d times, at a random moment after %d more messages were published, or acknowledged; another one follows at", k.times, k.between)
+	say("A process of each contestant is killed by `kill -9` up to %d times, at a random moment after %s more messages were published, or acknowledged; another one follows at", k.times, number(k.between))
 	say("once, and the last one finishes. The figures are counts, of this run: another one kills at other moments.\n")
 	if all := r.ofSide(false); len(all) > 0 {
 		say("Out: %d clients place orders of %d customers beside the relay, and the broker takes %v to confirm a call. That a message is published twice, under the same id, is", r.plan.clients, r.plan.customers, k.confirm)

@@ -15,12 +15,10 @@ type intake struct {
 	left  string                                                 // a query that counts what is stored and not worked on
 }
 
-const (
-	ahead = 4                     // how many batches are taken before they are worked on
-	look  = 10 * time.Millisecond // how often is counted while it waits
-)
+// look is how often is counted while it waits.
+const look = 10 * time.Millisecond
 
-// run stores what comes, and returns when there will be no more and all of it is worked on.
+// run stores what comes, and returns when there will be no more and all of it is worked on. It takes more when no more than a batch is left.
 func (i intake) run(ctx context.Context, place Place) error {
 	pool := place.Pool
 	place.Workers = 1
@@ -35,7 +33,7 @@ func (i intake) run(ctx context.Context, place Place) error {
 		if err := i.store(ctx, distinct); err != nil {
 			return nil, err
 		}
-		return tagsOf(all), i.await(ctx, pool, ahead*place.Batch)
+		return tagsOf(all), i.await(ctx, pool, place.Batch)
 	})
 	if err != nil {
 		return err

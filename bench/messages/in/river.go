@@ -58,12 +58,13 @@ func consumeRiver(ctx context.Context, place Place) error {
 			return err
 		})
 	}))
-	config := &river.Config{
-		Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}}, Logger: quiet,
-		FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond,
+	most := 100
+	if place.Workers == 1 {
+		most, place.Batch = 1, min(place.Batch, 100) // one after the other takes long
 	}
-	if place.Workers > 1 {
-		config.Queues[river.QueueDefault] = river.QueueConfig{MaxWorkers: 100}
+	config := &river.Config{
+		Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: most}}, Logger: quiet,
+		FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond,
 	}
 	if place.Patience > 0 {
 		config.JobTimeout, config.RescueStuckJobsAfter = place.Patience, place.Patience

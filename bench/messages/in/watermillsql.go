@@ -21,7 +21,7 @@ import (
 func WatermillSQL() Contestant {
 	return Contestant{
 		Name: "Watermill SQL subscriber, Deduplicator in its transaction",
-		Settings: "messages are published to the table by the thousand; over pgx, default schema, PollInterval 10 ms (by default 1 s), up to 100 messages a transaction as by default; " +
+		Settings: "messages are published to the table by the thousand; over pgx, default schema, PollInterval 10 ms (by default 1 s), up to 1,000 messages a transaction (by default 100); " +
 			"a repository of our own that inserts keys by TxFromContext; one subscriber, as its offset is one row",
 		Promises: "its characteristics say ExactlyOnceDelivery and GuaranteedOrder: yes",
 		Prepare: func(ctx context.Context, dsn string) error {
@@ -30,7 +30,7 @@ func WatermillSQL() Contestant {
 				return err
 			}
 			defer pool.Close()
-			subscriber, err := newSQLSubscriber(pool)
+			subscriber, err := newSQLSubscriber(pool, 0)
 			if err != nil {
 				return err
 			}
@@ -45,9 +45,10 @@ func WatermillSQL() Contestant {
 
 const sqlTopic = "messages"
 
-func newSQLSubscriber(pool *pgxpool.Pool) (*wsql.Subscriber, error) {
+func newSQLSubscriber(pool *pgxpool.Pool, batch int) (*wsql.Subscriber, error) {
 	return wsql.NewSubscriber(wsql.BeginnerFromPgx(pool), wsql.SubscriberConfig{
-		SchemaAdapter: wsql.DefaultPostgreSQLSchema{}, OffsetsAdapter: wsql.DefaultPostgreSQLOffsetsAdapter{}, PollInterval: 10 * time.Millisecond,
+		SchemaAdapter: wsql.DefaultPostgreSQLSchema{SubscribeBatchSize: batch}, OffsetsAdapter: wsql.DefaultPostgreSQLOffsetsAdapter{},
+		PollInterval: 10 * time.Millisecond,
 	}, watermill.NopLogger{})
 }
 
@@ -56,7 +57,7 @@ func consumeSQL(ctx context.Context, place Place) error {
 	if err != nil {
 		return err
 	}
-	subscriber, err := newSQLSubscriber(place.Pool)
+	subscriber, err := newSQLSubscriber(place.Pool, place.Batch)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func River() Contestant {
 	return Contestant{
 		Name: "River, a job per message", Relays: true,
 		Settings: "InsertTx in the transaction; FetchCooldown 2 ms and FetchPollInterval 20 ms as in River's own benchmark, MaxWorkers 200",
-		Promises: "a job that is enqueued is worked at least once; jobs have no order",
+		Promises: "a job is enqueued if its transaction commits, and may be executed more than once; no order",
 		Prepare:  migrateRiver,
 		Open: func(place Place) (Runner, error) {
 			r := &riverRunner{place: place}
