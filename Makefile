@@ -22,7 +22,7 @@ IN_ORDER = $(LONGEST) $(filter-out $(LONGEST),$(MODULES))
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
-.PHONY: help demo serve test short torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/report bench/library bench/operations bench/inbox bench/outbox bench/purge generate verify \
+.PHONY: help demo serve test short torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/purge generate verify \
 	lint tidy fresh build clean testenv staticcheck tally
 
 help: ## list the targets
@@ -71,6 +71,10 @@ bench/library: testenv ## the benchmarks of the library alone, with their alloca
 
 bench/operations: ## work of several steps that calls out, beside what people use instead; writes its section of docs/benchmarks.md (five minutes)
 	@cd bench/operations && go run . -report results.md $(BENCH)
+	@$(MAKE) --no-print-directory bench/report >/dev/null
+
+bench/messages: ## messages out of and into Postgres, beside what people use instead, with what is lost and doubled; writes its section of docs/benchmarks.md (six minutes)
+	@cd bench/messages && go run . -report results.md $(BENCH)
 	@$(MAKE) --no-print-directory bench/report >/dev/null
 
 bench/inbox: testenv ## messages a second that take effect once: one by one, by the thousand, together

@@ -61,7 +61,7 @@ func (o options) run(ctx context.Context) error {
 		return err
 	}
 	if o.report != "" {
-		if err := results.ReadOperations(o.results); err != nil {
+		if err := results.ReadSections(o.results); err != nil {
 			return err
 		}
 		if err := report.Write(o.report, results); err != nil {

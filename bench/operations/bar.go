@@ -6,19 +6,14 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/bench/operations/contestant"
+	"github.com/idem-go/idem/internal/sidebyside"
 )
 
-// bar is something that has to be so.
-type bar struct {
-	what, got string
-	met       bool
-}
-
 // bars judges what was measured. What was not is left out.
-func (r *results) bars() (all []bar) {
+func (r *results) bars() (all []sidebyside.Bar) {
 	idem, plain := contestant.Idem().Name, contestant.Plain().Name
 	add := func(met bool, what, got string, args ...any) {
-		all = append(all, bar{what, fmt.Sprintf(got, args...), met})
+		all = append(all, sidebyside.Bar{What: what, Got: fmt.Sprintf(got, args...), Met: met})
 	}
 	own, base := r.cost(idem), r.cost(plain)
 	if own == nil || base == nil {
@@ -44,7 +39,7 @@ func (r *results) bars() (all []bar) {
 	for _, k := range r.Kills {
 		switch {
 		case k.contestant.Name == idem:
-			p99 := quantile(k.after, 0.99)
+			p99 := sidebyside.Quantile(k.after, 0.99)
 			met := len(k.after) == k.victims && p99 <= 1500*time.Millisecond
 			add(met, "resume after kill -9: p99 at most 1.5 s, and all go on", "%v, %d of %d", p99.Round(time.Millisecond), len(k.after), k.victims)
 			add(k.charged == 0 && k.confirmed == k.orders, "no order charged twice, all confirmed", "%d twice, %d of %d confirmed", k.charged, k.confirmed, k.orders)
@@ -62,11 +57,11 @@ func (r *results) compare(c *cell, idem, plain string, add func(bool, string, st
 		switch {
 		case e.name == idem || e.name == plain:
 		case c.setting.clients > 1:
-			s := spreadOf(ratios(own.perSecond, e.perSecond))
-			add(s.median > 1, fmt.Sprintf("%v: more throughput than %s", c.setting, e.name), "%v times", s)
+			s := sidebyside.SpreadOf(sidebyside.Ratios(own.perSecond, e.perSecond))
+			add(s.Median > 1, fmt.Sprintf("%v: more throughput than %s", c.setting, e.name), "%v times", s)
 		case strings.HasPrefix(e.name, "DBOS") && c.setting.delay == 0:
-			s := spreadOf(ratios(own.p50, e.p50))
-			add(s.median <= 1./3, fmt.Sprintf("%v: at most a third of the latency of %s", c.setting, e.name), "%v of it", s)
+			s := sidebyside.SpreadOf(sidebyside.Ratios(own.p50, e.p50))
+			add(s.Median <= 1./3, fmt.Sprintf("%v: at most a third of the latency of %s", c.setting, e.name), "%v of it", s)
 		}
 	}
 }

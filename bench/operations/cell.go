@@ -12,6 +12,7 @@ import (
 
 	"github.com/idem-go/idem/bench/operations/bank"
 	"github.com/idem-go/idem/bench/operations/contestant"
+	"github.com/idem-go/idem/internal/sidebyside"
 )
 
 // cell is what all contestants did in one setting, in rounds in which everybody had a turn.
@@ -26,14 +27,6 @@ type entry struct {
 	latencies []time.Duration // of all rounds
 	p50       []float64       // seconds
 	perSecond []float64
-}
-
-// ratios divides round by round: a machine that gets slower gets slower for both.
-func ratios(of, to []float64) (all []float64) {
-	for i := range min(len(of), len(to)) {
-		all = append(all, of[i]/to[i])
-	}
-	return all
 }
 
 func cells(ctx context.Context, s *server, p plan, r *results) error {
@@ -70,17 +63,17 @@ func measureCell(ctx context.Context, p plan, contestants []contestant.Contestan
 	}
 	for _, e := range c.entries {
 		slices.Sort(e.latencies)
-		say("%-28v %-24s p50 %8.2f ms, p99 %8.2f ms, %7.1f/s", setting, e.name, milliseconds(quantile(e.latencies, 0.5)), milliseconds(quantile(e.latencies, 0.99)), spreadOf(e.perSecond).median)
+		say("%-28v %-24s p50 %8.2f ms, p99 %8.2f ms, %7.1f/s", setting, e.name, sidebyside.Milliseconds(sidebyside.Quantile(e.latencies, 0.5)), sidebyside.Milliseconds(sidebyside.Quantile(e.latencies, 0.99)), sidebyside.SpreadOf(e.perSecond).Median)
 	}
 	return c, nil
 }
 
 // turn gives a contestant one turn, and then compares its effects with the bank's books.
 func (e *entry) turn(ctx context.Context, p plan, c contestant.Contestant, dsn string, setting setting) error {
-	if err := execute(ctx, dsn, "truncate orders"); err != nil {
+	if err := sidebyside.Execute(ctx, dsn, "truncate orders"); err != nil {
 		return err
 	}
-	if err := execute(ctx, dsn, "vacuum analyze"); err != nil {
+	if err := sidebyside.Execute(ctx, dsn, "vacuum analyze"); err != nil {
 		return err
 	}
 	other, err := bank.Open(setting.delay, false)
@@ -103,7 +96,7 @@ func (e *entry) turn(ctx context.Context, p plan, c contestant.Contestant, dsn s
 		return err
 	}
 	e.latencies = append(e.latencies, t.latencies...)
-	e.p50 = append(e.p50, quantile(t.latencies, 0.5).Seconds())
+	e.p50 = append(e.p50, sidebyside.Quantile(t.latencies, 0.5).Seconds())
 	e.perSecond = append(e.perSecond, t.perSecond())
 	return verify(ctx, dsn, other, len(warm.latencies)+len(t.latencies))
 }
@@ -131,19 +124,6 @@ func countOrders(ctx context.Context, dsn string) (orders, confirmed int, err er
 	err = conn.QueryRow(ctx, "select count(*), count(confirmed_at) from orders").Scan(&orders, &confirmed)
 	return orders, confirmed, err
 }
-
-// count asks a database how many there are of something.
-func count(ctx context.Context, dsn, query string) (n int, err error) {
-	conn, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	err = conn.QueryRow(ctx, query).Scan(&n)
-	return n, err
-}
-
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // databaseOf is the name in an address.
 func databaseOf(dsn string) (string, error) {

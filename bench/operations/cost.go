@@ -80,14 +80,14 @@ func oneLife(ctx context.Context, s *server, c contestant.Contestant, place cont
 	if _, err := runTurn(ctx, b, 1, 0, warm); err != nil || counted == 0 {
 		return err
 	}
-	if _, err := s.admin.Exec(ctx, "checkpoint"); err != nil {
+	if _, err := s.Admin.Exec(ctx, "checkpoint"); err != nil {
 		return err
 	}
 	// The pages that are written are in the log as a whole once after a checkpoint: touch them first.
 	if _, err := runTurn(ctx, b, 1, 0, min(warm, counted)); err != nil {
 		return err
 	}
-	begin, err := s.position(ctx)
+	begin, err := s.Position(ctx)
 	if err != nil {
 		return err
 	}
@@ -96,41 +96,15 @@ func oneLife(ctx context.Context, s *server, c contestant.Contestant, place cont
 		return err
 	}
 	trips := proxy.ResetTally().Turns
-	end, err := s.position(ctx)
+	end, err := s.Position(ctx)
 	if err != nil {
 		return err
 	}
 	found.trips = float64(trips) / float64(counted)
-	found.commits, found.wal, err = s.logged(ctx, begin, end)
+	found.commits, found.wal, err = s.Logged(ctx, begin, end)
 	found.wal /= float64(counted)
 	found.commits /= float64(counted)
 	return err
-}
-
-// position is how far the server's log is.
-func (s *server) position(ctx context.Context) (lsn string, err error) {
-	err = s.admin.QueryRow(ctx, "select pg_current_wal_insert_lsn()::text").Scan(&lsn)
-	return lsn, err
-}
-
-// logged counts commits and bytes between two positions of the log. Commits are negative where nobody can read it.
-func (s *server) logged(ctx context.Context, begin, end string) (commits, bytes float64, err error) {
-	if err := s.admin.QueryRow(ctx, "select pg_wal_lsn_diff($1::text::pg_lsn, $2::text::pg_lsn)::float8", end, begin).Scan(&bytes); err != nil {
-		return 0, 0, err
-	}
-	// It reads what has reached the disk.
-	if _, err := s.admin.Exec(ctx, "create table if not exists flushed (n int)"); err != nil {
-		return 0, 0, err
-	}
-	if _, err := s.admin.Exec(ctx, "insert into flushed values (1)"); err != nil {
-		return 0, 0, err
-	}
-	err = s.admin.QueryRow(ctx, `select count(*)::float8 from pg_get_wal_records_info($1::text::pg_lsn, $2::text::pg_lsn)
-		where resource_manager = 'Transaction' and record_type like 'COMMIT%'`, begin, end).Scan(&commits)
-	if err != nil {
-		return -1, bytes, nil
-	}
-	return commits, bytes, nil
 }
 
 // statisticsLimit is how long is waited for sessions to be over. Some stay for a while, and do nothing any more.
@@ -144,7 +118,7 @@ func (s *server) transactions(ctx context.Context, dsn string) (n int64, err err
 	}
 	for deadline := time.Now().Add(statisticsLimit); ; {
 		var sessions int
-		err := s.admin.QueryRow(ctx, "select (select count(*) from pg_stat_activity where datname = $1), xact_commit from pg_stat_database where datname = $1", name).Scan(&sessions, &n)
+		err := s.Admin.QueryRow(ctx, "select (select count(*) from pg_stat_activity where datname = $1), xact_commit from pg_stat_database where datname = $1", name).Scan(&sessions, &n)
 		if err != nil || sessions == 0 || time.Now().After(deadline) {
 			return n, err
 		}

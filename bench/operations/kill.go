@@ -9,6 +9,7 @@ import (
 
 	"github.com/idem-go/idem/bench/operations/bank"
 	"github.com/idem-go/idem/bench/operations/contestant"
+	"github.com/idem-go/idem/internal/sidebyside"
 )
 
 // resumption is what became of the operations of a process that was killed while the bank was charging.
@@ -39,7 +40,7 @@ func kills(ctx context.Context, s *server, p plan, r *results) error {
 			return fmt.Errorf("resume of %s: %w", c.Name, err)
 		}
 		say("%-24s of %d operations %d went on, p50 %v, p99 %v; %d of %d confirmed, %d parked, %d charged twice, %d called twice", c.Name, found.victims, len(found.after),
-			quantile(found.after, 0.5).Round(time.Millisecond), quantile(found.after, 0.99).Round(time.Millisecond), found.confirmed, found.orders, found.parked, found.charged, found.called)
+			sidebyside.Quantile(found.after, 0.5).Round(time.Millisecond), sidebyside.Quantile(found.after, 0.99).Round(time.Millisecond), found.confirmed, found.orders, found.parked, found.charged, found.called)
 		r.Kills = append(r.Kills, found)
 	}
 	return nil
@@ -161,7 +162,7 @@ func (r *resumption) settle(ctx context.Context, dsn string, p plan) (err error)
 			return err
 		}
 		if r.contestant.Parks != "" {
-			if r.parked, err = count(ctx, dsn, r.contestant.Parks); err != nil {
+			if r.parked, err = sidebyside.Count(ctx, dsn, r.contestant.Parks); err != nil {
 				return err
 			}
 		}

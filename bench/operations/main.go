@@ -105,8 +105,8 @@ func (o options) measure(ctx context.Context) (r *results, err error) {
 // measureOn runs everything on a server: the costs first, then the cells, and last the kills.
 func (o options) measureOn(ctx context.Context, s *server, contestants []contestant.Contestant) (*results, error) {
 	begin, r := time.Now(), newResults(o, contestants)
-	r.Server = s.described
-	r.Flush = s.flush
+	r.Server = s.Described
+	r.Flush = s.Flush
 	p := planOf(o.quick)
 	for _, step := range steps {
 		if chosen, err := regexp.MatchString(o.steps, step.name); err != nil {

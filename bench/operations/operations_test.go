@@ -11,6 +11,7 @@ import (
 	"github.com/idem-go/idem/bench/operations/bank"
 	"github.com/idem-go/idem/bench/operations/contestant"
 	"github.com/idem-go/idem/internal/pgserver"
+	"github.com/idem-go/idem/internal/sidebyside"
 )
 
 // The test binary is also the process that gets killed.
@@ -143,7 +144,7 @@ func TestOrderThatIsChargedTwiceOrNotConfirmedFailsTheTurn(t *testing.T) {
 		if test.confirm {
 			sql += "; update orders set confirmed_at = now()"
 		}
-		if err := execute(ctx, dsn, sql); err != nil {
+		if err := sidebyside.Execute(ctx, dsn, sql); err != nil {
 			t.Fatal(err)
 		}
 		if err := verify(ctx, dsn, other, 1); (err == nil) != test.ok {
@@ -206,7 +207,7 @@ func TestBarsAreJudgedByWhatWasMeasured(t *testing.T) {
 		t.Errorf("%d bars: %+v", len(bars), bars)
 	}
 	for _, b := range bars {
-		if b.met {
+		if b.Met {
 			t.Errorf("met: %+v", b)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/bench/operations/contestant"
+	"github.com/idem-go/idem/internal/sidebyside"
 )
 
 // String is the section of the report.
@@ -16,10 +17,11 @@ func (r *results) String() string {
 	if r.options.quick {
 		say("**A quick run: it shows that everything runs, and its figures say nothing.**\n")
 	}
-	say("Taken on %s, in %v, by `%s` in `bench/operations/`, on %s. The load average just before was %s.", r.Taken.Format("2 January 2006, 15:04 UTC"), r.Took, command(), r.Machine, r.Load)
-	say("%s; a COMMIT waits %v for the disk.\nVersions: %s.\n", r.Server, r.Flush.Round(time.Microsecond), versions())
+	say("Taken on %s, in %v, of commit %s, by `%s` in `bench/operations/`, on %s. The load average just before was %s.",
+		r.Host.Taken.Format("2 January 2006, 15:04 UTC"), r.Took, r.Host.Commit, sidebyside.Command(), r.Host.Machine, r.Host.Load)
+	say("%s; a COMMIT waits %v for the disk.\nVersions: %s.\n", r.Server, r.Flush.Round(time.Microsecond), sidebyside.Versions(compared...))
 	if bars := r.bars(); len(bars) > 0 {
-		say("%s", table(3, []string{"bar", "measured", "verdict"}, barRows(bars)))
+		say("%s", sidebyside.BarTable(bars))
 	}
 	p := planOf(r.options.quick)
 	if len(r.Cells) > 0 {
@@ -48,17 +50,6 @@ func (r *results) String() string {
 	return text.String()
 }
 
-func barRows(bars []bar) (rows [][]string) {
-	for _, b := range bars {
-		verdict := "met"
-		if !b.met {
-			verdict = "**missed**"
-		}
-		rows = append(rows, []string{b.what, b.got, verdict})
-	}
-	return rows
-}
-
 // cellTable has a contestant in each row, and a cell in each column.
 func (r *results) cellTable(chosen func(*cell) bool, show func(e, base *entry) string) string {
 	header, cells := []string{""}, slices.DeleteFunc(slices.Clone(r.Cells), func(c *cell) bool { return !chosen(c) })
@@ -73,23 +64,23 @@ func (r *results) cellTable(chosen func(*cell) bool, show func(e, base *entry) s
 		}
 		rows = append(rows, row)
 	}
-	return table(1, header, rows)
+	return sidebyside.Table(1, header, rows)
 }
 
 func latencyOf(e, base *entry) string {
-	text := fmt.Sprintf("p50 %.2f ms, p99 %.2f ms", milliseconds(quantile(e.latencies, 0.5)), milliseconds(quantile(e.latencies, 0.99)))
+	text := fmt.Sprintf("p50 %.2f ms, p99 %.2f ms", sidebyside.Milliseconds(sidebyside.Quantile(e.latencies, 0.5)), sidebyside.Milliseconds(sidebyside.Quantile(e.latencies, 0.99)))
 	if base == nil {
 		return text
 	}
-	return spreadOf(ratios(e.p50, base.p50)).String() + "; " + text
+	return sidebyside.SpreadOf(sidebyside.Ratios(e.p50, base.p50)).String() + "; " + text
 }
 
 func throughputOf(e, base *entry) string {
-	text := fmt.Sprintf("%.0f/s", spreadOf(e.perSecond).median)
+	text := fmt.Sprintf("%.0f/s", sidebyside.SpreadOf(e.perSecond).Median)
 	if base == nil {
 		return text
 	}
-	return spreadOf(ratios(e.perSecond, base.perSecond)).String() + "; " + text
+	return sidebyside.SpreadOf(sidebyside.Ratios(e.perSecond, base.perSecond)).String() + "; " + text
 }
 
 func (r *results) costTable() string {
@@ -101,7 +92,7 @@ func (r *results) costTable() string {
 		}
 		rows = append(rows, []string{c.name, fmt.Sprintf("%.1f", c.trips), commits, fmt.Sprintf("%.1f", c.transactions), fmt.Sprintf("%.0f", c.wal)})
 	}
-	return table(1, []string{"", "round trips", "commits", "transactions", "bytes of WAL"}, rows)
+	return sidebyside.Table(1, []string{"", "round trips", "commits", "transactions", "bytes of WAL"}, rows)
 }
 
 func (r *results) killTable() string {
@@ -109,7 +100,7 @@ func (r *results) killTable() string {
 	for _, k := range r.Kills {
 		name, p50, p99, twice := k.contestant.Name, "-", "-", fmt.Sprint(k.charged)
 		if len(k.after) > 0 {
-			p50, p99 = seconds(quantile(k.after, 0.5)), seconds(quantile(k.after, 0.99))
+			p50, p99 = seconds(sidebyside.Quantile(k.after, 0.5)), seconds(sidebyside.Quantile(k.after, 0.99))
 		}
 		withoutKeys, ended := fmt.Sprint(k.called), fmt.Sprintf("%d of %d", k.confirmed, k.orders)
 		if k.contestant.Parks != "" {
@@ -117,26 +108,7 @@ func (r *results) killTable() string {
 		}
 		rows = append(rows, []string{name, k.contestant.Resumes, fmt.Sprintf("%d of %d", len(k.after), k.victims), p50, p99, ended, twice, withoutKeys})
 	}
-	return table(2, []string{"", "who goes on, by default", "went on", "p50", "p99", "confirmed", "charged twice", "asked for twice"}, rows)
+	return sidebyside.Table(2, []string{"", "who goes on, by default", "went on", "p50", "p99", "confirmed", "charged twice", "asked for twice"}, rows)
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
-
-// table is one of Markdown. All columns but the first few hold figures.
-func table(words int, header []string, rows [][]string) string {
-	var text strings.Builder
-	line := func(cells []string) { text.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
-	line(header)
-	rule := make([]string, len(header))
-	for i := range rule {
-		rule[i] = "--:"
-		if i < words {
-			rule[i] = "---"
-		}
-	}
-	line(rule)
-	for _, row := range rows {
-		line(row)
-	}
-	return text.String()
-}

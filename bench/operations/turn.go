@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -56,32 +55,4 @@ func newOrder() string {
 	_, _ = rand.Read(b[:])
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-}
-
-// quantile is that of sorted durations, the nearest of them.
-func quantile(sorted []time.Duration, q float64) time.Duration {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[int(math.Round(q*float64(len(sorted)-1)))]
-}
-
-// spread is the median of some figures, and the least and the greatest of them.
-type spread struct{ median, least, greatest float64 }
-
-func spreadOf(figures []float64) spread {
-	if len(figures) == 0 {
-		return spread{}
-	}
-	sorted := slices.Sorted(slices.Values(figures))
-	middle := len(sorted) / 2
-	median := sorted[middle]
-	if len(sorted)%2 == 0 {
-		median = (sorted[middle-1] + sorted[middle]) / 2
-	}
-	return spread{median, sorted[0], sorted[len(sorted)-1]}
-}
-
-func (s spread) String() string {
-	return fmt.Sprintf("%.2f (%.2f to %.2f)", s.median, s.least, s.greatest)
 }

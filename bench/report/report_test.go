@@ -42,17 +42,21 @@ func TestReportShowsMissesAndNotes(t *testing.T) {
 	}
 }
 
-func TestReportHasTheSectionOfOperationsWhereThereIsOne(t *testing.T) {
+func TestReportHasTheSectionsOfOtherRunsWhereThereAreSome(t *testing.T) {
 	t.Parallel()
-	r := fixture()
-	for _, section := range []string{"", "what operations cost\n"} {
-		r.Operations = section
-		text, err := render(r, "benchmarks", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Contains(string(text), "## Operations"); got != (section != "") || !strings.Contains(string(text), section) {
-			t.Errorf("%q: %v", section, got)
+	for heading, section := range map[string]func(*result.Results) *string{
+		"## Operations": func(r *result.Results) *string { return &r.Operations }, "## Messages": func(r *result.Results) *string { return &r.Messages },
+	} {
+		for _, said := range []string{"", "what it costs\n"} {
+			r := fixture()
+			*section(r) = said
+			text, err := render(r, "benchmarks", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Contains(string(text), heading); got != (said != "") || !strings.Contains(string(text), said) {
+				t.Errorf("%s: %q: %v", heading, said, got)
+			}
 		}
 	}
 }
@@ -176,7 +180,7 @@ func TestReportInTheDocsIsFresh(t *testing.T) {
 	t.Parallel()
 	results, err := result.Read("../results.json")
 	if err == nil {
-		err = results.ReadOperations("../results.json")
+		err = results.ReadSections("../results.json")
 	}
 	if err != nil {
 		t.Fatal(err)

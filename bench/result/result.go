@@ -29,7 +29,9 @@ type Results struct {
 	Storms   []Storm           `json:"storms"`
 	Notes    []string          `json:"notes"` // what was left out, and why
 
-	Operations string `json:"-"` // the section of bench/operations, which is a run of its own
+	// Sections of bench/operations and bench/messages, which are runs of their own.
+	Operations string `json:"-"`
+	Messages   string `json:"-"`
 }
 
 // Machine is where the run took place.
@@ -156,14 +158,16 @@ func Read(path string) (*Results, error) {
 	return &r, json.Unmarshal(text, &r)
 }
 
-// ReadOperations adds the section that bench/operations has left beside the results, if it is there.
-func (r *Results) ReadOperations(path string) error {
-	section, err := os.ReadFile(filepath.Join(filepath.Dir(path), "operations", "results.md"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// ReadSections adds the sections that bench/operations and bench/messages have left beside the results, those that are there.
+func (r *Results) ReadSections(path string) error {
+	for folder, section := range map[string]*string{"operations": &r.Operations, "messages": &r.Messages} {
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(path), folder, "results.md"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		*section = string(text)
 	}
-	r.Operations = string(section)
-	return err
+	return nil
 }
 
 // Write keeps the results, one entry on a line, so that two runs can be compared.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/internal/sidebyside"
 )
 
 // Phases is a port of the atomic phases that Brandur Leach describes in "Implementing Stripe-like Idempotency Keys in
@@ -21,7 +23,7 @@ func Phases() Contestant {
 		Name: "atomic phases, by hand", Settings: "three SERIALIZABLE phases, the call between two; lock of 90 s, a completer in every process that looks once a second",
 		Resumes: "any completer, when the lock of 90 s is over",
 		Prepare: func(ctx context.Context, dsn string) error {
-			return execute(ctx, dsn, `create table idempotency_keys (
+			return sidebyside.Execute(ctx, dsn, `create table idempotency_keys (
 				id bigserial primary key, created_at timestamptz not null default now(),
 				idempotency_key text not null check (char_length(idempotency_key) <= 100),
 				last_run_at timestamptz not null default now(), locked_at timestamptz default now(),
@@ -145,15 +147,4 @@ func conflict(err error) bool {
 func (p *phases) Close() {
 	p.stop()
 	p.completer.Wait()
-}
-
-// execute runs statements on a connection of its own.
-func execute(ctx context.Context, dsn, sql string) error {
-	conn, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	_, err = conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
-	return err
 }

@@ -1,0 +1,123 @@
+// Package broker is the broker of all contestants: a Sink that takes messages and counts them, and a Source that delivers some of
+// them twice. Both are plain memory, used in this process or, by one that gets killed, over a loopback connection.
+package broker
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Sink is the side that messages are published to. It writes down what came, and when.
+type Sink struct {
+	mu      sync.Mutex
+	came    []string
+	at      []time.Time
+	first   map[string]int // where in came
+	changed chan struct{}  // closed, and made anew, when something has come
+}
+
+// NewSink returns one that nothing was published to.
+func NewSink() *Sink { return &Sink{first: map[string]int{}, changed: make(chan struct{})} }
+
+// Publish takes messages, which are known by their ids, in this order.
+func (s *Sink) Publish(_ context.Context, ids ...string) error {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		if _, again := s.first[id]; !again {
+			s.first[id] = len(s.came)
+		}
+		s.came, s.at = append(s.came, id), append(s.at, now)
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return nil
+}
+
+// Distinct is how many messages have come, each counted once.
+func (s *Sink) Distinct() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.first)
+}
+
+// Await waits until so many messages have come, each counted once.
+func (s *Sink) Await(ctx context.Context, n int) error {
+	for {
+		s.mu.Lock()
+		enough, changed := len(s.first) >= n, s.changed
+		s.mu.Unlock()
+		if enough {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// At is when a message came first.
+func (s *Sink) At(id string) (at time.Time, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	place, ok := s.first[id]
+	if ok {
+		at = s.at[place]
+	}
+	return at, ok
+}
+
+// Told is a message that was to be published: of a key the one with this number.
+type Told struct {
+	ID  string
+	Key int
+	N   int64
+}
+
+// Account is what became of messages that were to be published.
+type Account struct {
+	Committed int // that were to be published
+	Lost      int // that never came
+	Phantoms  int // that came although nothing of them was committed
+	Twice     int // that came more than once
+	Inverted  int // that came, for the first time, after a later one of their key had
+}
+
+// Audit compares what came with what was committed, which is sorted by key and number.
+func (s *Sink) Audit(committed []Told) Account {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := Account{Committed: len(committed)}
+	times := map[string]int{}
+	for _, id := range s.came {
+		times[id]++
+	}
+	// From the last message of a key to its first: earliest is where the first of those behind it came.
+	earliest, key := len(s.came), -1
+	for i := len(committed) - 1; i >= 0; i-- {
+		told := committed[i]
+		if told.Key != key {
+			earliest, key = len(s.came), told.Key
+		}
+		n := times[told.ID]
+		delete(times, told.ID)
+		if n == 0 {
+			a.Lost++
+			continue
+		}
+		if n > 1 {
+			a.Twice++
+		}
+		place := s.first[told.ID]
+		if place > earliest {
+			a.Inverted++
+		}
+		earliest = min(earliest, place)
+	}
+	a.Phantoms = len(times)
+	return a
+}

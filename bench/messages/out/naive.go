@@ -1,0 +1,20 @@
+package out
+
+import "context"
+
+// Naive commits, then publishes: what most people write first. A process that dies between the two tells nobody.
+func Naive() Contestant {
+	return Contestant{
+		Name: "commit, then publish", Settings: "the caller publishes, after its transaction", Promises: "nothing",
+		Open: func(place Place) (Runner, error) { return naive{plain{place}}, nil },
+	}
+}
+
+type naive struct{ plain }
+
+func (n naive) Place(ctx context.Context, order Order) error {
+	if err := n.plain.Place(ctx, order); err != nil {
+		return err
+	}
+	return n.place.Sink.Publish(ctx, order.ID)
+}

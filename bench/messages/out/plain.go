@@ -1,0 +1,39 @@
+package out
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Plain saves, and tells nobody.
+func Plain() Contestant {
+	return Contestant{
+		Name: "plain transaction", Silent: true, Settings: "the business alone, nobody is told", Promises: "-",
+		Open: func(place Place) (Runner, error) { return plain{place}, nil },
+	}
+}
+
+type plain struct{ place Place }
+
+func (p plain) Place(ctx context.Context, order Order) error {
+	return pgx.BeginFunc(ctx, p.place.Pool, func(tx pgx.Tx) error { return save(ctx, tx, order) })
+}
+
+// PlainPiped is Plain with both statements in one batch.
+func PlainPiped() Contestant {
+	return Contestant{
+		Name: "plain, in a batch", Silent: true, Piped: true, Settings: "the same with its statements in one batch", Promises: "-",
+		Open: func(place Place) (Runner, error) { return plainPiped{place}, nil },
+	}
+}
+
+type plainPiped struct{ place Place }
+
+func (p plainPiped) Place(ctx context.Context, order Order) error {
+	return pgx.BeginFunc(ctx, p.place.Pool, func(tx pgx.Tx) error {
+		batch := &pgx.Batch{}
+		queue(batch, order)
+		return tx.SendBatch(ctx, batch).Close()
+	})
+}

@@ -1,0 +1,108 @@
+package out
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+)
+
+// River inserts a job for each message, in the transaction; its worker publishes.
+func River() Contestant {
+	return Contestant{
+		Name: "River, a job per message", Relays: true,
+		Settings: "InsertTx in the transaction; FetchCooldown 2 ms and FetchPollInterval 20 ms as in River's own benchmark, MaxWorkers 200",
+		Promises: "a job is enqueued if its transaction commits, and may be executed more than once; no order",
+		Prepare:  migrateRiver,
+		Open: func(place Place) (Runner, error) {
+			r := &riverRunner{place: place}
+			workers := river.NewWorkers()
+			river.AddWorker(workers, river.WorkFunc(r.work))
+			config := &river.Config{
+				Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 200}}, Logger: slog.New(slog.DiscardHandler),
+				FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond,
+			}
+			if place.Patience > 0 {
+				config.JobTimeout, config.RescueStuckJobsAfter = place.Patience, place.Patience
+			}
+			var err error
+			r.client, err = river.NewClient(riverpgxv5.New(place.Pool), config)
+			return r, err
+		},
+	}
+}
+
+func migrateRiver(ctx context.Context, dsn string) error {
+	pool, err := pgxpool.New(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	migrator, err := rivermigrate.New(riverpgxv5.New(pool), nil)
+	if err != nil {
+		return err
+	}
+	_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
+	return err
+}
+
+type publishArgs struct {
+	ID      string `json:"id"`
+	Topic   string `json:"topic"`
+	Key     string `json:"key"`
+	Payload []byte `json:"payload"`
+}
+
+func (publishArgs) Kind() string { return "publish" }
+
+func argsOf(order Order) publishArgs {
+	return publishArgs{ID: order.ID, Topic: topic, Key: keyOf(order), Payload: order.payload()}
+}
+
+type riverRunner struct {
+	place  Place
+	client *river.Client[pgx.Tx]
+}
+
+func (r *riverRunner) work(ctx context.Context, job *river.Job[publishArgs]) error {
+	return r.place.Sink.Publish(ctx, job.Args.ID)
+}
+
+func (r *riverRunner) Place(ctx context.Context, order Order) error {
+	return pgx.BeginFunc(ctx, r.place.Pool, func(tx pgx.Tx) error {
+		if err := save(ctx, tx, order); err != nil {
+			return err
+		}
+		_, err := r.client.InsertTx(ctx, tx, argsOf(order), nil)
+		return err
+	})
+}
+
+func (r *riverRunner) Stock(ctx context.Context, orders []Order) error {
+	jobs := make([]river.InsertManyParams, len(orders))
+	for i, order := range orders {
+		jobs[i].Args = argsOf(order)
+	}
+	return pgx.BeginFunc(ctx, r.place.Pool, func(tx pgx.Tx) error {
+		_, err := r.client.InsertManyFastTx(ctx, tx, jobs)
+		return err
+	})
+}
+
+// stopping is how long it may take to finish the jobs that are under way.
+const stopping = 10 * time.Second
+
+func (r *riverRunner) Relay(ctx context.Context) error {
+	if err := r.client.Start(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopping)
+	defer cancel()
+	return r.client.Stop(stop)
+}

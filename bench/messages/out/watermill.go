@@ -1,0 +1,103 @@
+package out
+
+import (
+	"context"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/components/forwarder"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Watermill is its SQL publisher in the transaction, decorated by the Forwarder's, and a Forwarder that hands on what its SQL
+// subscriber reads, with the default schema for PostgreSQL, as its documentation of the outbox pattern has it. It reads in the order
+// of transaction ids. A transaction gets its id at its first write: here at the INSERT of the order, before it has the customer's row.
+func Watermill() Contestant {
+	return Contestant{
+		Name: "Watermill SQL, Forwarder", Relays: true,
+		Settings: "a publisher for each transaction, over pgx, with the default schema; PollInterval 10 ms (by default 1 s), SubscribeBatchSize 1,000 (by default 100), which empties a full table faster",
+		Promises: "no message is lost; its characteristics say GuaranteedOrder and ExactlyOnceDelivery: yes",
+		Prepare: func(ctx context.Context, dsn string) error {
+			pool, err := pgxpool.New(ctx, dsn)
+			if err != nil {
+				return err
+			}
+			defer pool.Close()
+			subscriber, err := newSubscriber(pool)
+			if err != nil {
+				return err
+			}
+			return subscriber.SubscribeInitialize(forwarded)
+		},
+		Open: func(place Place) (Runner, error) { return forwarding{place}, nil },
+	}
+}
+
+// forwarded is the topic between the publisher and the Forwarder.
+const forwarded = "outbox"
+
+func newSubscriber(pool *pgxpool.Pool) (*wsql.Subscriber, error) {
+	return wsql.NewSubscriber(wsql.BeginnerFromPgx(pool), wsql.SubscriberConfig{
+		SchemaAdapter: wsql.DefaultPostgreSQLSchema{SubscribeBatchSize: 1000}, OffsetsAdapter: wsql.DefaultPostgreSQLOffsetsAdapter{},
+		PollInterval: 10 * time.Millisecond,
+	}, watermill.NopLogger{})
+}
+
+type forwarding struct{ place Place }
+
+func (f forwarding) Place(ctx context.Context, order Order) error {
+	return pgx.BeginFunc(ctx, f.place.Pool, func(tx pgx.Tx) error {
+		if err := save(ctx, tx, order); err != nil {
+			return err
+		}
+		return publish(ctx, tx, order)
+	})
+}
+
+func (f forwarding) Stock(ctx context.Context, orders []Order) error {
+	return pgx.BeginFunc(ctx, f.place.Pool, func(tx pgx.Tx) error { return publish(ctx, tx, orders...) })
+}
+
+// publish adds messages as a part of tx.
+func publish(ctx context.Context, tx pgx.Tx, orders ...Order) error {
+	inTx, err := wsql.NewPublisher(wsql.TxFromPgx(tx), wsql.PublisherConfig{SchemaAdapter: wsql.DefaultPostgreSQLSchema{}}, watermill.NopLogger{})
+	if err != nil {
+		return err
+	}
+	messages := make([]*message.Message, len(orders))
+	for i, order := range orders {
+		messages[i] = message.NewMessageWithContext(ctx, order.ID, order.payload())
+		messages[i].Metadata.Set("key", keyOf(order))
+	}
+	return forwarder.NewPublisher(inTx, forwarder.PublisherConfig{ForwarderTopic: forwarded}).Publish(topic, messages...)
+}
+
+func (f forwarding) Relay(ctx context.Context) error {
+	subscriber, err := newSubscriber(f.place.Pool)
+	if err != nil {
+		return err
+	}
+	forward, err := forwarder.NewForwarder(subscriber, sinkPublisher{f.place.Sink}, watermill.NopLogger{}, forwarder.Config{ForwarderTopic: forwarded})
+	if err != nil {
+		return err
+	}
+	defer subscriber.Close()
+	return forward.Run(ctx)
+}
+
+// sinkPublisher is the broker as Watermill has it.
+type sinkPublisher struct{ sink Sink }
+
+func (p sinkPublisher) Publish(_ string, messages ...*message.Message) error {
+	for _, m := range messages {
+		if err := p.sink.Publish(m.Context(), m.UUID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (sinkPublisher) Close() error { return nil }

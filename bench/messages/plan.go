@@ -1,0 +1,48 @@
+package main
+
+import "time"
+
+// plan is how much is measured.
+type plan struct {
+	ops    int // of which the cost is counted
+	rounds int
+	turn   time.Duration
+	warm   int // orders of each client before a turn
+	pool   int32
+	// clients are how many orders are placed at once, of so few customers that two of one are often under way.
+	clients, customers int
+	// pace is how many orders a second are placed while is measured how soon their messages leave, for so long.
+	pace    int
+	pacing  time.Duration
+	stock   int // messages that a relay finds
+	workers []int
+	batch   int // messages that are handled together
+	kills   kill
+}
+
+// kill is how much is done while processes are killed.
+type kill struct {
+	times    int // that a process is killed
+	between  int // messages published, or acknowledged, before the next time
+	messages int // that the source makes
+	workers  int
+	batch    int
+	// confirm is how long the broker takes to confirm what it was given, as one that replicates does.
+	confirm time.Duration
+	// patience is how long a message may take for those who see by a timeout that a process is dead, limit how long is waited for them.
+	patience, limit time.Duration
+}
+
+func planOf(quick bool) plan {
+	p := plan{
+		ops: 200, rounds: 3, turn: 800 * time.Millisecond, warm: 25, pool: 20,
+		clients: 8, customers: 20, pace: 200, pacing: 2 * time.Second, stock: 20_000, workers: []int{1, 8}, batch: 1000,
+		kills: kill{times: 6, between: 1000, messages: 12_000, workers: 4, batch: 100, confirm: 2 * time.Millisecond, patience: 2 * time.Second, limit: 100 * time.Second},
+	}
+	if quick {
+		p.ops, p.rounds, p.turn, p.warm = 3, 1, 50*time.Millisecond, 1
+		p.pacing, p.stock, p.workers = 200*time.Millisecond, 200, []int{1, 4}
+		p.kills.times, p.kills.between, p.kills.messages, p.kills.batch, p.kills.limit = 2, 20, 400, 5, 5*time.Minute
+	}
+	return p
+}
