@@ -212,7 +212,9 @@ func TestFunctionThatNoLongerRejectsWhatIsBeingUndoneIsParked(t *testing.T) {
 			if err := call(); !errors.Is(err, operation.ErrParked) {
 				t.Fatal(err)
 			}
-			retry := func() error { return operation.Retry(t.Context(), s.pool, s.text(`select id::text from idem.operations`)) }
+			retry := func() error {
+				return operation.Retry(t.Context(), s.pool, s.text(`select id::text from idem.operations`))
+			}
 			same := end
 			broken, end = false, test.goOn
 			if err := errors.Join(retry(), call()); !errors.Is(err, operation.ErrParked) || !strings.Contains(err.Error(), test.reason) {
