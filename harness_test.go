@@ -15,7 +15,7 @@ import (
 )
 
 // limit is how long a test waits for a signal that has to come.
-const limit = 30 * time.Second
+const limit = 2 * time.Minute
 
 // await returns once the channel is closed or has a value.
 func await[T any](t testing.TB, what string, c <-chan T) T {

@@ -16,7 +16,7 @@ import (
 )
 
 // limit is how long a test waits for what has to come.
-const limit = 30 * time.Second
+const limit = 2 * time.Minute
 
 func (s *seen) watch(pool *pgxpool.Pool, opts ...idemotel.Option) *idemotel.Gauges {
 	s.t.Helper()

@@ -13,7 +13,7 @@ import (
 )
 
 // limit is how long a test waits for a signal that has to come.
-const limit = 30 * time.Second
+const limit = 2 * time.Minute
 
 func await[T any](t *testing.T, what string, c <-chan T) T {
 	t.Helper()

@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/internal/flight"
 )
 
-const limit = 30 * time.Second
+const limit = 2 * time.Minute
 
 // join makes a call of n that follow one flight, and returns when all do. lead is called by each that is given the lead.
 func join(t *testing.T, group *flight.Group[string, int], n int, lead func(*flight.Flight[string, int])) (leader *flight.Flight[string, int], endings chan flight.Ending) {

@@ -61,7 +61,7 @@ func Open(t testing.TB, dsn string, configure ...func(*pgxpool.Config)) *pgxpool
 }
 
 // closeLimit is how long a connection may take to come back after its test, from work that the test has cancelled.
-const closeLimit = time.Minute
+const closeLimit = 2 * time.Minute
 
 // closePool closes the pool, which waits for every acquired connection, for good if one has leaked.
 func closePool(t testing.TB, pool *pgxpool.Pool, limit time.Duration) {

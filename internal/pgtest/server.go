@@ -40,11 +40,14 @@ func requireServer(t testing.TB) *server {
 	return &server{url: parsed, template: template}
 }
 
+// createLimit is how long a busy server may take to make a database, or to drop it.
+const createLimit = 5 * time.Minute
+
 // createFor clones the template for the test and returns the clone's address.
 func (s *server) createFor(t testing.TB, template string) string {
 	t.Helper()
 	name := s.nameFor(t.Name())
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), createLimit)
 	defer cancel()
 	if err := s.create(ctx, name, template); err != nil {
 		t.Fatalf("pgtest: create a database: %v", err)
@@ -55,7 +58,7 @@ func (s *server) createFor(t testing.TB, template string) string {
 			t.Logf("pgtest: kept for a look: psql '%s'", address)
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), createLimit)
 		defer cancel()
 		if err := s.exec(ctx, "DROP DATABASE "+ident(name)+" WITH (FORCE)"); err != nil {
 			t.Errorf("pgtest: drop the database: %v", err)
