@@ -5,16 +5,25 @@
 export GOTEST ?=
 # Flags for testenv, as in: make bench/library TESTENV='-c fsync=on'
 TESTENV ?=
+# Flags for tally, as in: make test TALLY='-together 1'. Tests wait more than they compute: two modules run at a time, and four
+# tests of a package.
+TALLY ?=
+# How tests are built, and which packages are tested, as in: make test MODULES=. RACE= PACKAGES='./outbox ./inbox'
+RACE ?= -race
+PACKAGES ?= ./...
 # Further flags for torture and bench, as in: make torture TORTURE='-workers 8', make bench BENCH='-only storm'
 TORTURE ?=
 BENCH ?=
 
 MODULES := $(patsubst ./%go.mod,./%,$(sort $(shell find . -name go.mod -not -path './.*/*')))
+# Those that take longest come first.
+LONGEST = $(filter . ./ %example/orders/ %torture/,$(MODULES))
+IN_ORDER = $(LONGEST) $(filter-out $(LONGEST),$(MODULES))
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
 .PHONY: help demo serve test short torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/report bench/library bench/operations bench/inbox bench/outbox bench/purge generate verify \
-	lint tidy fresh build clean testenv staticcheck
+	lint tidy fresh build clean testenv staticcheck tally
 
 help: ## list the targets
 	@sed -n 's/^\([a-z/]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -25,8 +34,9 @@ demo: testenv ## tell the whole story on one screen
 serve: testenv ## run the example's server until Ctrl-C
 	@bin/testenv $(TESTENV) go -C example/orders run . serve
 
-test: testenv ## run every test with the race detector
-	@bin/testenv $(TESTENV) sh -c '$(call each,go test -race -timeout 60m $$GOTEST ./...)'
+test: testenv tally ## run every test with the race detector
+	@bin/testenv $(TESTENV) sh -c 'bin/tally -together 2 $(if $(filter -v,$(GOTEST)),-v) $(TALLY) $(IN_ORDER) -- \
+		go test -json $(RACE) -parallel 4 -timeout 60m $$GOTEST $(PACKAGES)'
 
 short: testenv ## run the tests of the root module alone, without the race detector
 	@bin/testenv $(TESTENV) sh -c 'go test $$GOTEST ./...'
@@ -99,6 +109,9 @@ clean: ## remove what the other targets leave
 
 testenv:
 	@go -C internal/testenv build -o ../../bin/testenv .
+
+tally:
+	@go -C tools build -o ../bin/tally ./tally
 
 staticcheck:
 	@CGO_ENABLED=0 go build -modfile=tools/go.mod -o bin/staticcheck honnef.co/go/tools/cmd/staticcheck

@@ -11,7 +11,7 @@ type settings []string
 // testSettings suit a server whose data nobody will miss and that many tests share.
 func testSettings() settings {
 	return settings{
-		"max_connections=300",
+		"max_connections=600", // of all the tests that run at a time, in several modules
 		"fsync=off",
 		"max_wal_size=512MB", // the data may be in memory
 		// A transaction that sets synchronous_commit = on waits in its COMMIT, durable and unacknowledged, for a standby

@@ -5,7 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 )
 
 // event is one line of "go test -json".
@@ -22,28 +26,29 @@ type test struct{ pkg, name string }
 
 func (t test) String() string { return t.pkg + "." + t.name }
 
-// count follows a test run.
+// count follows test runs.
 type count struct {
-	out     io.Writer
-	allowed map[string]string // why, by test
+	allowed map[string]string // why, by test; nil if any may be skipped
+	verbose bool
 
-	output                  map[test]string // of tests that still run
+	mu                      sync.Mutex // of what follows: several commands are read at a time
+	out                     io.Writer
+	shown                   time.Time          // when something was, last
+	output                  map[test]string    // of tests that have not ended
+	running                 map[test]time.Time // since when; not those that wait for others, or for their turn
 	passed, failed, skipped int
 	wrong                   []string // why this run is not a success
+}
+
+func newCount(out io.Writer) *count {
+	return &count{out: out, output: map[test]string{}, running: map[test]time.Time{}}
 }
 
 func (c *count) read(in io.Reader) error {
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadBytes('\n')
-		var e event
-		switch {
-		case len(line) == 0:
-		case json.Unmarshal(line, &e) == nil && e.Action != "":
-			c.add(e)
-		default:
-			c.out.Write(line) // not from go test
-		}
+		c.take(line)
 		if err == io.EOF {
 			return nil
 		}
@@ -53,27 +58,80 @@ func (c *count) read(in io.Reader) error {
 	}
 }
 
+func (c *count) take(line []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var e event
+	switch {
+	case len(line) == 0:
+	case json.Unmarshal(line, &e) == nil && e.Action != "":
+		c.add(e)
+	default:
+		c.out.Write(line) // not from go test
+	}
+}
+
+// blame notes why this run is not a success.
+func (c *count) blame(why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wrong = append(c.wrong, why)
+}
+
 func (c *count) add(e event) {
 	t := test{e.Package, e.Test}
 	switch e.Action {
 	case "output":
-		if e.Test == "" {
-			fmt.Fprint(c.out, e.Output)
-		} else {
+		if e.Test == "" || c.verbose {
+			c.show(e.Output)
+		}
+		if e.Test != "" {
 			c.output[t] += e.Output
 		}
 	case "build-output":
-		fmt.Fprint(c.out, e.Output)
+		c.show(e.Output)
 	case "build-fail":
 		c.wrong = append(c.wrong, e.ImportPath+" does not build")
+	case "run", "cont":
+		c.running[t] = time.Now()
+	case "pause":
+		delete(c.running, t)
 	case "pass", "fail", "skip":
 		c.end(t, e.Action)
 		delete(c.output, t)
+		delete(c.running, t)
 	}
+}
+
+func (c *count) show(text string) {
+	c.shown = time.Now()
+	io.WriteString(c.out, text)
+}
+
+// showRunning shows what is running if nothing has been shown for so long. A test whose subtests run is not told of.
+func (c *count) showRunning(silent time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.shown) < silent {
+		return
+	}
+	var names []string
+	for t, since := range c.running {
+		isPart := func(other test) bool { return other.pkg == t.pkg && strings.HasPrefix(other.name, t.name+"/") }
+		if t.name != "" && !slices.ContainsFunc(slices.Collect(maps.Keys(c.running)), isPart) {
+			names = append(names, fmt.Sprintf("    %v for %.0f s\n", t, time.Since(since).Seconds()))
+		}
+	}
+	slices.Sort(names)
+	if names == nil {
+		names = []string{"    none: something is being built\n"}
+	}
+	c.show(fmt.Sprintf("%d passed; running:\n%s", c.passed, strings.Join(names, "")))
 }
 
 func (c *count) end(t test, action string) {
 	if t.name == "" {
+		maps.DeleteFunc(c.running, func(r test, _ time.Time) bool { return r.pkg == t.pkg }) // that a panic has ended
 		if action == "fail" {
 			c.wrong = append(c.wrong, t.pkg+" failed")
 			c.showUnfinished(t.pkg)
@@ -90,7 +148,10 @@ func (c *count) end(t test, action string) {
 	case "skip":
 		c.skipped++
 		why, ok := c.allowed[t.String()]
-		if !ok {
+		switch {
+		case c.allowed == nil:
+			why = reason(c.output[t])
+		case !ok:
 			c.wrong = append(c.wrong, t.String()+" was skipped")
 			why = "not allowed: " + reason(c.output[t])
 		}
@@ -122,6 +183,8 @@ func reason(output string) string {
 
 // sum says what the run comes to, and whether it is a success.
 func (c *count) sum() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.passed+c.failed+c.skipped == 0 {
 		c.wrong = append(c.wrong, "no test has run")
 	}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestTally(t *testing.T) {
@@ -37,12 +38,8 @@ func TestTally(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			allow := filepath.Join(t.TempDir(), "allowed")
-			if err := os.WriteFile(allow, []byte(test.allowed), 0o600); err != nil {
-				t.Fatal(err)
-			}
 			var out strings.Builder
-			ok, err := tally(strings.NewReader(test.in), &out, allow)
+			ok, err := tally(&out, file(t, test.allowed), false, 1, []string{".", "--", "cat", file(t, test.in)})
 			if err != nil || ok != test.ok {
 				t.Errorf("ok is %v, %v; want %v", ok, err, test.ok)
 			}
@@ -57,11 +54,90 @@ func TestTally(t *testing.T) {
 
 func TestAllowedSkipsNeedAReason(t *testing.T) {
 	t.Parallel()
-	allow := filepath.Join(t.TempDir(), "allowed")
-	if err := os.WriteFile(allow, []byte("p.TestC\n"), 0o600); err != nil {
+	if _, err := tally(&strings.Builder{}, file(t, "p.TestC\n"), false, 1, []string{".", "--", "true"}); err == nil {
+		t.Error("no error")
+	}
+}
+
+// file makes one that has the text.
+func file(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tally(strings.NewReader(""), &strings.Builder{}, allow); err == nil {
-		t.Error("no error")
+	return path
+}
+
+const passes, skips = `{"Action":"pass","Package":"p","Test":"TestA"}` + "\n",
+	`{"Action":"output","Package":"p","Test":"TestB","Output":"no database\n"}` + "\n" + `{"Action":"skip","Package":"p","Test":"TestB"}` + "\n"
+
+func TestWithoutAListAnyTestMayBeSkipped(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	ok, err := tally(&out, "", false, 1, []string{".", "--", "cat", file(t, passes+skips)})
+	if err != nil || !ok || !strings.Contains(out.String(), "SKIP p.TestB: no database") {
+		t.Errorf("%v, %v:\n%s", ok, err, &out)
+	}
+}
+
+// One that cannot even start its tests says so in no event.
+func TestCommandThatFailsIsNoSuccessWhateverItSays(t *testing.T) {
+	t.Parallel()
+	for _, command := range [][]string{{"sh", "-c", `cat "$0"; exit 3`, file(t, passes)}, {"/nowhere/program"}} {
+		var out strings.Builder
+		if ok, err := tally(&out, "", false, 1, append([]string{".", "--"}, command...)); ok || err != nil || !strings.Contains(out.String(), "not a success: .: ") {
+			t.Errorf("%q: %v, %v:\n%s", command, ok, err, &out)
+		}
+	}
+}
+
+// Each waits for what the other one has done.
+func TestCommandsRunTogetherInAllDirectories(t *testing.T) {
+	t.Parallel()
+	top := t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		if err := os.Mkdir(filepath.Join(top, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const meet = `touch here; until [ -e ../a/here ] && [ -e ../b/here ]; do sleep 0.01; done; cat "$0"; echo complaint >&2`
+	var out strings.Builder
+	ok, err := tally(&out, "", false, 2, []string{filepath.Join(top, "a"), filepath.Join(top, "b"), "--", "sh", "-c", meet, file(t, passes)})
+	if err != nil || !ok || !strings.HasSuffix(out.String(), "2 passed, 0 failed, 0 skipped\n") || strings.Count(out.String(), "complaint\n") != 2 {
+		t.Errorf("%v, %v:\n%s", ok, err, &out)
+	}
+}
+
+func TestWhatRunsIsShownWhenNothingElseIs(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	c := newCount(&out)
+	for _, line := range []string{
+		`{"Action":"run","Package":"p","Test":"TestWaits"}`, `{"Action":"pause","Package":"p","Test":"TestWaits"}`,
+		`{"Action":"run","Package":"p","Test":"TestHasParts"}`, `{"Action":"run","Package":"p","Test":"TestHasParts/part"}`,
+		`{"Action":"run","Package":"p","Test":"TestEnds"}`, `{"Action":"pass","Package":"p","Test":"TestEnds"}`,
+		`{"Action":"run","Package":"q","Test":"TestPanics"}`, `{"Action":"fail","Package":"q"}`,
+	} {
+		c.take([]byte(line))
+	}
+	c.showRunning(0)
+	if want := "1 passed; running:\n    p.TestHasParts/part for 0 s\n"; out.String() != want {
+		t.Errorf("it says %q, want %q", out.String(), want)
+	}
+	c.showRunning(time.Hour)
+	if strings.Count(out.String(), "running") != 1 {
+		t.Errorf("it is never silent: %q", out.String())
+	}
+}
+
+func TestVerboseShowsWhatEveryTestSays(t *testing.T) {
+	t.Parallel()
+	const says = `{"Action":"output","Package":"p","Test":"TestA","Output":"hello\n"}` + "\n" + passes
+	for _, verbose := range []bool{false, true} {
+		var out strings.Builder
+		if _, err := tally(&out, "", verbose, 1, []string{".", "--", "cat", file(t, says)}); err != nil || strings.Contains(out.String(), "hello") != verbose {
+			t.Errorf("verbose %v: %v\n%s", verbose, err, &out)
+		}
 	}
 }
