@@ -18,6 +18,7 @@ type config struct {
 	duration   time.Duration
 	seed       uint64
 	ops        int
+	together   int
 	workers    int
 	goroutines int
 	keys       int
@@ -46,6 +47,7 @@ func parse(args []string) (*config, error) {
 	flags.DurationVar(&c.duration, "duration", 2*time.Minute, "how long to torture; starting servers and checking come on top")
 	flags.Uint64Var(&c.seed, "seed", 0, "what to do follows from it (default: a random one, which is printed)")
 	flags.IntVar(&c.ops, "ops", 0, "end the main leg after so many calls, if that is sooner (0: no limit)")
+	flags.IntVar(&c.together, "together", 1, "legs at a time, each with workers and servers of its own")
 	flags.IntVar(&c.workers, "workers", 4, "worker processes")
 	flags.IntVar(&c.goroutines, "goroutines", 12, "calls at once, of each worker")
 	flags.IntVar(&c.keys, "keys", 12, "keys in use at one time, in each of two scopes")
@@ -64,8 +66,8 @@ func parse(args []string) (*config, error) {
 	if c.seed == 0 {
 		c.seed = rand.Uint64N(1 << 32)
 	}
-	if c.workers < 1 || c.workers > 100 || c.goroutines < 1 || c.keys < 1 || c.keyLife < time.Millisecond {
-		return nil, errors.New("there has to be a worker that makes calls with some key")
+	if c.together < 1 || c.workers < 1 || c.workers > 100 || c.goroutines < 1 || c.keys < 1 || c.keyLife < time.Millisecond {
+		return nil, errors.New("there has to be a leg, and a worker that makes calls with some key")
 	}
 	return c, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,7 +56,7 @@ func TestALegThatFailsIsReportedAndTheOthersGoOn(t *testing.T) {
 		{[]*leg{fails, works}, report.ErrFailed, 2},
 		{[]*leg{fails, violates}, report.ErrNotKept, 1},
 	} {
-		total, err := runAll(t.Context(), test.legs)
+		total, err := runAll(t.Context(), test.legs, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,12 +74,33 @@ func TestALegThatFailsIsReportedAndTheOthersGoOn(t *testing.T) {
 	}
 }
 
+func TestLegsRunTogetherAndEachIsJudged(t *testing.T) {
+	t.Parallel()
+	var begun sync.WaitGroup
+	begun.Add(2)
+	var legs []*leg
+	for _, name := range []string{"works", "fails"} {
+		legs = append(legs, staged(t, name, func(dir string) error {
+			begun.Done()
+			begun.Wait()
+			if name == "fails" {
+				return errors.New("the server refuses connections")
+			}
+			return files(t, dir, about{Name: name})
+		}))
+	}
+	total, err := runAll(t.Context(), legs, 2)
+	if err != nil || !errors.Is(total.Err(), report.ErrFailed) {
+		t.Errorf("%v, %v", err, total)
+	}
+}
+
 func TestAnInterruptEndsTheRun(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	first := staged(t, "first", func(string) error { cancel(); return context.Canceled })
 	second := staged(t, "second", func(string) error { t.Error("it went on"); return nil })
-	if _, err := runAll(ctx, []*leg{first, second}); !errors.Is(err, context.Canceled) {
+	if _, err := runAll(ctx, []*leg{first, second}, 1); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -107,7 +129,7 @@ func TestALegThatFallsSilentHasFailed(t *testing.T) {
 		l := staged(t, "leg", func(dir string) error {
 			return files(t, dir, about{Until: 35 * time.Minute, Schedules: []fault.Schedule{schedule}}, test.faults...)
 		})
-		total, err := runAll(t.Context(), []*leg{l})
+		total, err := runAll(t.Context(), []*leg{l}, 1)
 		if err != nil || !errors.Is(total.Err(), test.want) {
 			t.Errorf("%s: %v, %v", name, err, total.Err())
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/idem-go/idem/torture/check"
@@ -31,7 +32,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	total, err := runAll(ctx, legs)
+	total, err := runAll(ctx, legs, c.together)
 	if err != nil {
 		return err
 	}
@@ -49,19 +50,33 @@ func run(ctx context.Context, args []string) error {
 	return os.RemoveAll(c.dir)
 }
 
-// runAll runs one leg after the other, whatever becomes of them. Its error is the end of ctx.
-func runAll(ctx context.Context, legs []*leg) (*report.Total, error) {
+// runAll runs the legs, so many at a time, whatever becomes of any. Its error is the end of ctx.
+func runAll(ctx context.Context, legs []*leg, together int) (*report.Total, error) {
 	total := new(report.Total)
+	var mu sync.Mutex // of the total, and of what is printed
+	var tasks []func() error
 	for _, l := range legs {
-		judged, err := l.runAndJudge(ctx)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if err != nil {
-			judged = &report.Leg{Name: l.name, Seed: l.seed, Failures: []string{err.Error()}}
-		}
-		report.Print(os.Stdout, judged)
-		total.Add(judged)
+		tasks = append(tasks, func() error {
+			if ctx.Err() != nil {
+				return nil
+			}
+			judged, err := l.runAndJudge(ctx)
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err != nil {
+				judged = &report.Leg{Name: l.name, Seed: l.seed, Failures: []string{err.Error()}}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			report.Print(os.Stdout, judged)
+			total.Add(judged)
+			return nil
+		})
+	}
+	_ = inParallel(together, tasks)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
 	}
 	return total, nil
 }
