@@ -42,7 +42,7 @@ const lookEvery = 15 * time.Second
 func tally(out io.Writer, allow string, verbose bool, together int, args []string) (ok bool, err error) {
 	dashes := slices.Index(args, "--")
 	if dashes < 1 || dashes == len(args)-1 || together < 1 {
-		return false, errors.New("want: tally module... -- command...")
+		return false, errors.New("want modules, and a command behind --")
 	}
 	c := newCount(out)
 	c.verbose = verbose
