@@ -132,7 +132,7 @@ func (c *Chaos) team(t *testing.T, n int, role string) *Team {
 	return team
 }
 
-// patience waits for what takes as long as there are messages. To look takes a tenth of the time at most: it counts them.
+// patience waits for what takes as long as there are messages. It does not look all the time: that counts them.
 func (c *Chaos) patience(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	last := time.Now().Add(3*time.Minute + time.Duration(c.Messages)*10*time.Millisecond)
@@ -146,7 +146,7 @@ func (c *Chaos) patience(t *testing.T, what string, is func() bool) {
 			t.Errorf("waited in vain for: %s; so far: %+v, %v", what, report, err)
 			return
 		}
-		time.Sleep(max(50*time.Millisecond, 10*time.Since(began)))
+		time.Sleep(min(max(50*time.Millisecond, 10*time.Since(began)), 3*time.Second))
 	}
 }
 

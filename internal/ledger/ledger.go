@@ -113,8 +113,9 @@ type Report struct {
 func Read(ctx context.Context, pool *pgxpool.Pool) (r Report, err error) {
 	err = pool.QueryRow(ctx, `
 WITH per AS (
-  SELECT s.id, s.poison, count(e.id) AS effects, (SELECT count(*) FROM idem.dead_letters d WHERE d.id = s.id) AS dead
-  FROM said s LEFT JOIN effects e ON e.id = s.id GROUP BY s.id
+  SELECT s.id, s.poison, coalesce(e.n, 0) AS effects, coalesce(d.n, 0) AS dead
+  FROM said s LEFT JOIN (SELECT id, count(*) AS n FROM effects GROUP BY id) e ON e.id = s.id
+  LEFT JOIN (SELECT id, count(*) AS n FROM idem.dead_letters GROUP BY id) d ON d.id = s.id
 ), ordered AS (
   SELECT n, lag(n) OVER (PARTITION BY key ORDER BY seq) AS before FROM effects
 )
