@@ -240,3 +240,39 @@ func TestUndoIsNotLostIfTheRunEndsBeforeItIsOnRecord(t *testing.T) {
 		})
 	}
 }
+
+// What an undo outside has done is kept like what a call has returned: otherwise nobody would know of one that is Once.
+func TestUndoThatHasHappenedIsNotForgottenWhenItsCallerLeaves(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	d := operation.Define("trip", func(op *operation.Op, _ string) (idem.Response, error) {
+		if _, err := operation.Call(op, "flight", operation.Keyed(time.Hour), s.bank.charge); err != nil {
+			return idem.Response{}, err
+		}
+		if err := operation.UndoTx(op, "cancel flight", writeUndo("cancel flight")); err != nil {
+			return idem.Response{}, err
+		}
+		if _, err := operation.Call(op, "hotel", operation.Keyed(time.Hour), s.bank.charge); err != nil {
+			return idem.Response{}, err
+		}
+		err := operation.Undo(op, "cancel hotel", operation.Once, func(ctx context.Context, _ string) error {
+			defer leave()
+			return writeOutside(ctx, s, "cancel hotel")
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		return idem.Response{}, idem.Reject(declined)
+	})
+	if _, err := d.Do(ctx, s.pool, scope, "k", hashA, ""); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit)); err != nil || !res.Rejected {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if diff := cmp.Diff([]string{"cancel hotel", "cancel flight"}, s.did()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
