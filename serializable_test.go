@@ -2,6 +2,7 @@ package idem_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -41,10 +42,13 @@ func TestStrangersDoNotAbortEachOtherUnderSerializable(t *testing.T) {
 								}
 								var err error
 								if joined {
-									err = pgx.BeginTxFunc(ctx, l.pool, serializable, func(tx pgx.Tx) error {
-										_, err := idem.DoTx(ctx, tx, scope, key, hashA, fn)
-										return err
-									})
+									// It waits 20 ms at most for any lock, also for that of extending the table: a slow disk is nobody's abort.
+									for again := true; again; again = errors.Is(err, idem.ErrInProgress) {
+										err = pgx.BeginTxFunc(ctx, l.pool, serializable, func(tx pgx.Tx) error {
+											_, err := idem.DoTx(ctx, tx, scope, key, hashA, fn)
+											return err
+										})
+									}
 								} else {
 									_, err = idem.Do(ctx, l.pool, scope, key, hashA, fn, idem.WithTxOptions(serializable), idem.WithRetries(0))
 								}

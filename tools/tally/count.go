@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -35,13 +36,14 @@ type count struct {
 	out                     io.Writer
 	shown                   time.Time          // when something was, last
 	output                  map[test]string    // of tests that have not ended
-	running                 map[test]time.Time // since when; not those that wait for others, or for their turn
+	running                 map[test]time.Time // since when
+	paused                  map[test]bool      // that wait for their turn
 	passed, failed, skipped int
 	wrong                   []string // why this run is not a success
 }
 
 func newCount(out io.Writer) *count {
-	return &count{out: out, output: map[test]string{}, running: map[test]time.Time{}}
+	return &count{out: out, output: map[test]string{}, running: map[test]time.Time{}, paused: map[test]bool{}}
 }
 
 func (c *count) read(in io.Reader) error {
@@ -94,12 +96,15 @@ func (c *count) add(e event) {
 		c.wrong = append(c.wrong, e.ImportPath+" does not build")
 	case "run", "cont":
 		c.running[t] = time.Now()
+		delete(c.paused, t)
 	case "pause":
 		delete(c.running, t)
+		c.paused[t] = true
 	case "pass", "fail", "skip":
 		c.end(t, e.Action)
 		delete(c.output, t)
 		delete(c.running, t)
+		delete(c.paused, t)
 	}
 }
 
@@ -108,30 +113,48 @@ func (c *count) show(text string) {
 	io.WriteString(c.out, text)
 }
 
-// showRunning shows what is running if nothing has been shown for so long. A test whose subtests run is not told of.
+// mostShown is how many of the running tests are shown, the longest first.
+const mostShown = 8
+
+// showRunning shows what is running if nothing has been shown for so long. A test that waits for its subtests is not told of.
 func (c *count) showRunning(silent time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if time.Since(c.shown) < silent {
 		return
 	}
-	var names []string
-	for t, since := range c.running {
-		isPart := func(other test) bool { return other.pkg == t.pkg && strings.HasPrefix(other.name, t.name+"/") }
-		if t.name != "" && !slices.ContainsFunc(slices.Collect(maps.Keys(c.running)), isPart) {
-			names = append(names, fmt.Sprintf("    %v for %.0f s\n", t, time.Since(since).Seconds()))
+	var tests []test
+	for t := range c.running {
+		if t.name != "" && !c.waitsForParts(t) {
+			tests = append(tests, t)
 		}
 	}
-	slices.Sort(names)
-	if names == nil {
-		names = []string{"    none: something is being built\n"}
+	slices.SortFunc(tests, func(a, b test) int {
+		return cmp.Or(c.running[a].Compare(c.running[b]), cmp.Compare(a.String(), b.String()))
+	})
+	var list strings.Builder
+	for _, t := range tests[:min(len(tests), mostShown)] {
+		fmt.Fprintf(&list, "    %v for %.0f s\n", t, time.Since(c.running[t]).Seconds())
 	}
-	c.show(fmt.Sprintf("%d passed; running:\n%s", c.passed, strings.Join(names, "")))
+	switch more := len(tests) - mostShown; {
+	case len(tests) == 0:
+		list.WriteString("    none: something is being built\n")
+	case more > 0:
+		fmt.Fprintf(&list, "    and %d more\n", more)
+	}
+	c.show(fmt.Sprintf("%d passed; running:\n%s", c.passed, list.String()))
+}
+
+// waitsForParts reports whether subtests of the test have not ended.
+func (c *count) waitsForParts(t test) bool {
+	isPart := func(other test) bool { return other.pkg == t.pkg && strings.HasPrefix(other.name, t.name+"/") }
+	return slices.ContainsFunc(slices.Collect(maps.Keys(c.running)), isPart) || slices.ContainsFunc(slices.Collect(maps.Keys(c.paused)), isPart)
 }
 
 func (c *count) end(t test, action string) {
 	if t.name == "" {
 		maps.DeleteFunc(c.running, func(r test, _ time.Time) bool { return r.pkg == t.pkg }) // that a panic has ended
+		maps.DeleteFunc(c.paused, func(p test, _ bool) bool { return p.pkg == t.pkg })
 		if action == "fail" {
 			c.wrong = append(c.wrong, t.pkg+" failed")
 			c.showUnfinished(t.pkg)

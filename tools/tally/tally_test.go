@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,6 +117,8 @@ func TestWhatRunsIsShownWhenNothingElseIs(t *testing.T) {
 	for _, line := range []string{
 		`{"Action":"run","Package":"p","Test":"TestWaits"}`, `{"Action":"pause","Package":"p","Test":"TestWaits"}`,
 		`{"Action":"run","Package":"p","Test":"TestHasParts"}`, `{"Action":"run","Package":"p","Test":"TestHasParts/part"}`,
+		`{"Action":"run","Package":"p","Test":"TestHasPartsThatWait"}`, `{"Action":"run","Package":"p","Test":"TestHasPartsThatWait/part"}`,
+		`{"Action":"pause","Package":"p","Test":"TestHasPartsThatWait/part"}`,
 		`{"Action":"run","Package":"p","Test":"TestEnds"}`, `{"Action":"pass","Package":"p","Test":"TestEnds"}`,
 		`{"Action":"run","Package":"q","Test":"TestPanics"}`, `{"Action":"fail","Package":"q"}`,
 	} {
@@ -125,8 +128,16 @@ func TestWhatRunsIsShownWhenNothingElseIs(t *testing.T) {
 	if want := "1 passed; running:\n    p.TestHasParts/part for 0 s\n"; out.String() != want {
 		t.Errorf("it says %q, want %q", out.String(), want)
 	}
+	for i := range mostShown {
+		c.take(fmt.Appendf(nil, `{"Action":"run","Package":"p","Test":"TestMore%d"}`, i))
+	}
+	c.showRunning(0)
+	if !strings.Contains(out.String(), "p.TestMore6 for 0 s\n    and 1 more\n") {
+		t.Errorf("it shows more than that: %s", out.String())
+	}
+	shown := out.Len()
 	c.showRunning(time.Hour)
-	if strings.Count(out.String(), "running") != 1 {
+	if out.Len() != shown {
 		t.Errorf("it is never silent: %q", out.String())
 	}
 }

@@ -141,10 +141,16 @@ func inject(t *testing.T, target Target, name Name, seed uint64) *Event {
 	return event
 }
 
-// injectOne injects a fault that must find something to break.
+// tries is how often a test does again what a slow machine may let pass by.
+const tries = 20
+
+// injectOne injects a fault that must find something to break, sooner or later: a fault waits for its moment for a limited time.
 func injectOne(t *testing.T, target Target, name Name, seed uint64) Event {
 	t.Helper()
-	event := inject(t, target, name, seed)
+	var event *Event
+	for n := 0; event == nil && n < tries; n++ {
+		event = inject(t, target, name, seed)
+	}
 	if event == nil {
 		t.Errorf("%s found nothing to break", name)
 		return Event{}
