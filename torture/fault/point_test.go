@@ -136,7 +136,7 @@ func TestLateCommitIsStillACommit(t *testing.T) {
 	for name, early := range map[Name]int{"late-commit": 0, "late-commit-answer": 1} {
 		mustExec(t, c, "truncate done")
 		n := 0
-		var there [2]int // how often others saw no row, or the row, while the client waited
+		var there [2]int                                                                 // how often others saw no row, or the row, while the client waited
 		for seed := uint64(1); there[early] <= there[1-early] && seed <= tries; seed++ { // one may be too short to see anything
 			there = [2]int{}
 			whileInjecting(t, Target{c, p}, name, seed, func(int) bool {
