@@ -104,7 +104,14 @@ func TestMessageThatHasDiedAloneStaysAloneUntilItIsKnownHowItEnds(t *testing.T) 
 	b.batch(ms, b.enter)
 	b.exec(`update idem.inbox set state = 'failing', attempts = 0, begun = 1, alone = 1, retry_at = since`)
 	o := &observed{}
-	b.wantStates(strings.Repeat("R", 16), b.batch(ms, func(pgx.Tx, inbox.Message) error { return errPoison }, inbox.WithObserver(o)))
+	fn := func(tx pgx.Tx, m inbox.Message) error {
+		if m.ID == ms[0].ID {
+			return errPoison
+		}
+		return b.enter(tx, m)
+	}
+	b.exec(`truncate books`)
+	b.wantStates("R"+strings.Repeat("D", 15), b.batch(ms, fn, inbox.WithObserver(o)))
 	if o.Transactions != 16 {
 		t.Errorf("%d transactions", o.Transactions)
 	}
