@@ -204,7 +204,9 @@ func TestPoisonIsADeadLetterBeforeItIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	n, pool := rabbit(t), newPool(t)
 	q := queue(t, n, nil)
-	publish(t, n, message(q, "a", "poison"), message(q, "b", "sound"))
+	poison := message(q, "a", "poison")
+	poison.Type, poison.Headers = "Ordered", map[string]string{"tenant": "7"}
+	publish(t, n, poison, message(q, "b", "sound"))
 	handle := func(tx pgx.Tx, m inbox.Message, d amqp.Delivery) error {
 		if string(m.Payload) == "poison" {
 			return errors.New("cannot be read")
@@ -213,7 +215,7 @@ func TestPoisonIsADeadLetterBeforeItIsAcknowledged(t *testing.T) {
 	}
 	stop := run(t, consumer(t, pool, n.url(), q, handle, quick(t, inbox.WithMaxAttempts(3))))
 	eventually(t, "a dead letter", func() bool {
-		return count(t, pool, `SELECT count(*) FROM idem.dead_letters WHERE payload = 'poison' AND reason LIKE '%cannot be read%' AND attempts = 3`) == 1
+		return count(t, pool, `SELECT count(*) FROM idem.dead_letters WHERE payload = 'poison' AND type = 'Ordered' AND headers = '{"tenant":"7"}' AND reason LIKE '%cannot be read%' AND attempts = 3`) == 1
 	})
 	wantEffects(t, pool, "sound")
 	wantSettled(t, n, pool, q, stop)

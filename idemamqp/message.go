@@ -37,6 +37,22 @@ func fits(exchange, routingKey string, m outbox.Message) error {
 	return nil
 }
 
+// ownHeaders returns the message's own headers that are texts, nil if it has none.
+func ownHeaders(d amqp.Delivery) map[string]string {
+	var own map[string]string
+	for name, value := range d.Headers {
+		text, isText := value.(string)
+		if !isText || name == HeaderKey {
+			continue
+		}
+		if own == nil {
+			own = make(map[string]string, len(d.Headers))
+		}
+		own[name] = text
+	}
+	return own
+}
+
 // deliveries is how often the broker has delivered a message, this time included. Quorum queues count.
 func deliveries(d amqp.Delivery) int {
 	if n, ok := d.Headers["x-delivery-count"].(int64); ok {

@@ -85,7 +85,8 @@ func (s *session) admit(d amqp.Delivery, ok bool) error {
 		return errEnded
 	}
 	s.unacked = append(s.unacked, &delivery{Delivery: d, message: inbox.Message{
-		Source: s.queue, ID: s.config.ID(d), Key: s.config.Key(d), Payload: d.Body, Deliveries: deliveries(d),
+		Source: s.queue, ID: s.config.ID(d), Key: s.config.Key(d), Type: d.Type, Headers: ownHeaders(d), Payload: d.Body,
+		Deliveries: deliveries(d),
 	}})
 	return nil
 }

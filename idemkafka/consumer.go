@@ -72,6 +72,3 @@ func Position(record *kgo.Record) string {
 	// The time tells topics apart that have had one name.
 	return fmt.Sprintf("%d/%d@%d", record.Partition, record.Offset, record.Timestamp.UnixMilli())
 }
-
-// Type returns the type of a message that left an outbox.
-func Type(record *kgo.Record) string { return header(record, HeaderType) }

@@ -44,7 +44,7 @@ func Example() {
 	// Whoever bills them is a consumer of the topic.
 	handled := make(chan string, 10)
 	billing, err := idemkafka.NewConsumer(pool, "billing", func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
-		handled <- idemkafka.Type(record) + ": " + m.Key + ", " + string(m.Payload)
+		handled <- m.Type + ": " + m.Key + ", " + string(m.Payload)
 		return nil // what is written to tx is written once
 	}, idemkafka.ConsumerConfig{}, kgo.SeedBrokers(brokers...), kgo.ConsumeTopics("orders"))
 	if err != nil {

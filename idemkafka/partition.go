@@ -33,7 +33,10 @@ func (r *run) put(record *kgo.Record) {
 		r.partitions[name] = p
 	}
 	p.next = kgo.EpochOffset{Epoch: record.LeaderEpoch, Offset: record.Offset + 1}
-	message := inbox.Message{Source: record.Topic, ID: r.config.ID(record), Key: string(record.Key), Payload: record.Value, Deliveries: 1}
+	message := inbox.Message{
+		Source: record.Topic, ID: r.config.ID(record), Key: string(record.Key), Type: header(record, HeaderType),
+		Headers: ownHeaders(record), Payload: record.Value, Deliveries: 1,
+	}
 	if record.Offset < p.first+int64(r.config.Window+r.config.Batch) {
 		message.Deliveries = 2 // maybe: whoever had the partition before may have died of it
 	}

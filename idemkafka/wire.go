@@ -28,7 +28,7 @@ func encode(m outbox.Message) (*kgo.Record, error) {
 		record.Key = []byte(m.Key)
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
-		if name == HeaderID || name == HeaderType {
+		if isReserved(name) {
 			return nil, fmt.Errorf("%w: %q is the name of a header that is not its own", errRefused, name)
 		}
 		record.Headers = append(record.Headers, kgo.RecordHeader{Key: name, Value: []byte(m.Headers[name])})
@@ -43,4 +43,21 @@ func header(record *kgo.Record, name string) string {
 		return ""
 	}
 	return string(record.Headers[i].Value)
+}
+
+func isReserved(name string) bool { return name == HeaderID || name == HeaderType }
+
+// ownHeaders returns the message's own headers, nil if it has none: of several of one name the first.
+func ownHeaders(record *kgo.Record) map[string]string {
+	var own map[string]string
+	for _, h := range record.Headers {
+		if _, twice := own[h.Key]; twice || isReserved(h.Key) {
+			continue
+		}
+		if own == nil {
+			own = make(map[string]string, len(record.Headers))
+		}
+		own[h.Key] = string(h.Value)
+	}
+	return own
 }

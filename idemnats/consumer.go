@@ -97,6 +97,3 @@ func Position(msg jetstream.Msg) string {
 	// The time tells the streams apart that have had one name.
 	return fmt.Sprintf("%d@%d", meta.Sequence.Stream, meta.Timestamp.UnixNano())
 }
-
-// Type returns the type of a message that left an outbox.
-func Type(msg jetstream.Msg) string { return decode(msg.Headers(), HeaderType) }

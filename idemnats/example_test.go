@@ -39,7 +39,7 @@ func Example() {
 	}
 	handled := make(chan string, 10)
 	billing, err := idemnats.NewConsumer(pool, "billing", source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
-		handled <- idemnats.Type(msg) + ": " + m.Key + ", " + string(m.Payload)
+		handled <- m.Type + ": " + m.Key + ", " + string(m.Payload)
 		return nil // what is written to tx is written once
 	}, idemnats.ConsumerConfig{Ordered: true})
 	if err != nil {

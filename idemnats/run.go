@@ -115,7 +115,8 @@ func (r *run) put(msg jetstream.Msg) {
 	sure := &atomic.Bool{}
 	sure.Store(!r.config.Ordered)
 	r.hand.Put(&held{Seq: meta.Sequence.Stream, Delivery: delivery{msg, sure}, Message: inbox.Message{
-		Source: meta.Stream, ID: r.config.ID(msg), Key: r.config.Key(msg), Payload: msg.Data(), Deliveries: int(meta.NumDelivered),
+		Source: meta.Stream, ID: r.config.ID(msg), Key: r.config.Key(msg), Type: decode(msg.Headers(), HeaderType),
+		Headers: ownHeaders(msg.Headers()), Payload: msg.Data(), Deliveries: int(meta.NumDelivered),
 	}})
 	select {
 	case r.changed <- struct{}{}:

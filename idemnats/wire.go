@@ -28,8 +28,7 @@ func encode(m outbox.Message, subject string) (*nats.Msg, error) {
 	}
 	msg := &nats.Msg{Subject: subject, Data: m.Payload, Header: nats.Header{}}
 	for name, value := range m.Headers {
-		// Nats-Rollup would empty the stream, Nats-Msg-Id would be another message.
-		if prefix := strings.ToLower(name); strings.HasPrefix(prefix, "nats-") || strings.HasPrefix(prefix, "idem-") {
+		if isReserved(name) {
 			return nil, fmt.Errorf("%w: headers that begin with Nats- or Idem- are not its own", errRefused)
 		}
 		if strings.TrimSpace(value) != value || strings.ContainsAny(value, "\r\n") {
@@ -45,6 +44,28 @@ func encode(m outbox.Message, subject string) (*nats.Msg, error) {
 		msg.Header[HeaderType] = []string{url.PathEscape(m.Type)}
 	}
 	return msg, nil
+}
+
+// isReserved says whether a header is none of the message's own: Nats-Rollup would empty the stream, Nats-Msg-Id would be another
+// message.
+func isReserved(name string) bool {
+	lower := strings.ToLower(name)
+	return strings.HasPrefix(lower, "nats-") || strings.HasPrefix(lower, "idem-")
+}
+
+// ownHeaders returns the message's own headers, nil if it has none: of several of one name the first.
+func ownHeaders(h nats.Header) map[string]string {
+	var own map[string]string
+	for name, values := range h {
+		if isReserved(name) || len(values) == 0 {
+			continue
+		}
+		if own == nil {
+			own = make(map[string]string, len(h))
+		}
+		own[name] = values[0]
+	}
+	return own
 }
 
 // isSubject says whether one can publish to it: tokens that are neither empty nor wildcards.

@@ -68,7 +68,7 @@ func (w *OnceWorker[T]) Work(ctx context.Context, job *river.Job[T]) error {
 // messageOf is the job as the inbox has it.
 func messageOf[T river.JobArgs](job *river.Job[T]) inbox.Message {
 	if m, ok := any(job.Args).(Message); ok {
-		return inbox.Message{Source: m.Topic, ID: m.ID, Key: m.Key, Payload: m.Payload, Deliveries: job.Attempt}
+		return inbox.Message{Source: m.Topic, ID: m.ID, Key: m.Key, Type: m.Type, Headers: m.Headers, Payload: m.Payload, Deliveries: job.Attempt}
 	}
 	return inbox.Message{Source: job.Kind, ID: strconv.FormatInt(job.ID, 10), Payload: job.EncodedArgs, Deliveries: job.Attempt}
 }

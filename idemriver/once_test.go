@@ -155,13 +155,13 @@ func TestFailedJobWaitsAsSnoozedAndADeadLetterIsCancelled(t *testing.T) {
 		return errors.New("cannot be read")
 	}, inbox.WithMaxAttempts(3))
 	p := idemriver.NewPublisher(client, idemriver.PublisherConfig{})
-	if err := p.Publish(t.Context(), []outbox.Message{{ID: ada, Topic: "orders", Payload: []byte("poison")}, {ID: grace, Topic: "orders"}}); err != nil {
+	if err := p.Publish(t.Context(), []outbox.Message{{ID: ada, Topic: "orders", Type: "Ordered", Headers: map[string]string{"tenant": "7"}, Payload: []byte("poison")}, {ID: grace, Topic: "orders"}}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the job to be cancelled", func() bool {
 		return count(t, pool, `SELECT count(*) FROM river_job WHERE state = 'cancelled' AND args->>'id' = $1 AND errors[1]->>'error' LIKE '%cannot be read%'`, ada) == 1
 	})
-	if n := count(t, pool, `SELECT count(*) FROM idem.dead_letters WHERE payload = 'poison' AND attempts = 3`); n != 1 || len(attempts) != 3 {
+	if n := count(t, pool, `SELECT count(*) FROM idem.dead_letters WHERE payload = 'poison' AND type = 'Ordered' AND headers = '{"tenant":"7"}' AND attempts = 3`); n != 1 || len(attempts) != 3 {
 		t.Errorf("%d dead letters after %d attempts", n, len(attempts))
 	}
 	for range 3 {

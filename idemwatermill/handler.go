@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -22,8 +23,8 @@ const (
 
 // HandlerConfig says how messages are handled. Its zero value works.
 type HandlerConfig struct {
-	// Message returns what the inbox knows a message by. By default, its Source is the topic that the router has subscribed to, its
-	// ID the UUID, its Key the metadata [MetadataKey]. Watermill does not say how often it has delivered a message: if one may
+	// Message returns what the inbox has of a message. By default, its Source is the topic that the router has subscribed to, its
+	// ID the UUID, its Key and Type are the metadata [MetadataKey] and [MetadataType], and its Headers the rest of them. Watermill does not say how often it has delivered a message: if one may
 	// kill its process, set Deliveries to 2, and each attempt is counted before it begins.
 	Message func(msg *message.Message) inbox.Message
 	// Options are given to inbox.Handle.
@@ -79,10 +80,15 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // received is a message as the inbox has it.
 func received(msg *message.Message) inbox.Message {
+	headers := maps.Clone(msg.Metadata)
+	delete(headers, MetadataKey)
+	delete(headers, MetadataType)
 	return inbox.Message{
 		Source:  message.SubscribeTopicFromCtx(msg.Context()),
 		ID:      msg.UUID,
 		Key:     msg.Metadata.Get(MetadataKey),
+		Type:    msg.Metadata.Get(MetadataType),
+		Headers: headers,
 		Payload: msg.Payload,
 	}
 }

@@ -54,7 +54,9 @@ func TestFailedMessageIsTriedAgainAndPoisonIsADeadLetterBeforeItIsAcknowledged(t
 	t.Parallel()
 	s, pool := broker(t), newPool(t)
 	topic := uuid.NewString()
-	publish(t, s, said(topic, "", "poison"), said(topic, "", "slow"), said(topic, "", "sound"))
+	poison := said(topic, "", "poison")
+	poison.Type, poison.Headers = "Ordered", map[string]string{"tenant": "7"}
+	publish(t, s, poison, said(topic, "", "slow"), said(topic, "", "sound"))
 	var slow atomic.Int32
 	handle := func(tx pgx.Tx, msg *message.Message) error {
 		msg.Ack() // it is a copy
@@ -74,7 +76,7 @@ func TestFailedMessageIsTriedAgainAndPoisonIsADeadLetterBeforeItIsAcknowledged(t
 	run(t, s.address(), topic, idemwatermill.Handler(pool, "books", handle, quick(t, inbox.WithMaxAttempts(3))))
 	wantEffects(t, pool, "slow", "sound")
 	eventually(t, "all to be acknowledged", func() bool { return unacknowledged(t, s, topic) == 0 })
-	if n := count(t, pool, `SELECT count(*) FROM idem.dead_letters WHERE payload = 'poison' AND attempts = 3`); n != 1 {
+	if n := count(t, pool, `SELECT count(*) FROM idem.dead_letters WHERE payload = 'poison' AND type = 'Ordered' AND headers = '{"tenant":"7"}' AND attempts = 3`); n != 1 {
 		t.Errorf("%d dead letters", n)
 	}
 }

@@ -53,9 +53,11 @@ func (r *registry) count(ctx context.Context, d *delivery, total int, cause erro
 
 func (r *registry) bury(ctx context.Context, d *delivery, id string, attempts int, cause error) error {
 	bury := store.BuryMessage{
-		FailedMessage: r.message(d, id), Attempts: attempts, Payload: d.Payload, Class: classOf(cause), Reason: deadletter.ReasonOf(cause),
+		FailedMessage: r.message(d, id), Attempts: attempts, Type: typeOf(&d.Message), Class: classOf(cause), Reason: deadletter.ReasonOf(cause),
 	}
-	if err := bury.Seal(r.settings.sealer); err != nil { // it stays as it is until the Sealer works
+	var err error
+	bury.Contents, err = contentsOf(&d.Message).Seal(r.settings.sealer, bury.Name())
+	if err != nil { // it stays as it is until the Sealer works
 		return r.count(ctx, d, max(attempts, 1), fmt.Errorf("%w; its payload could not be sealed: %w", cause, err))
 	}
 	if err := r.write(ctx, &bury); err != nil {

@@ -46,7 +46,7 @@ func booksOn(t testing.TB, pool *pgxpool.Pool) *books {
 
 // message returns one of a source that all tests share.
 func message(id string) inbox.Message {
-	return inbox.Message{Source: "orders", ID: id, Payload: []byte("payload of " + id)}
+	return inbox.Message{Source: "orders", ID: id, Type: "OrderPlaced", Headers: map[string]string{"trace": "trace of " + id}, Payload: []byte("payload of " + id)}
 }
 
 func messages(prefix string, n int) []inbox.Message {

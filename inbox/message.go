@@ -17,7 +17,12 @@ type Message struct {
 	// ID is the producer's name for the message, the same in each delivery. It is held to the same rules.
 	ID string
 	// Key is what it is about, for who wants the messages of one key in order.
-	Key     string
+	Key string
+	// Type says what has happened, and Headers are what the producer has put beside the payload. They are for the handler, and are
+	// kept with a dead letter: of Type the first 255 bytes, Headers if they have no more than 64 KiB. A message is not known by
+	// them: another delivery with others is a duplicate.
+	Type    string
+	Headers map[string]string
 	Payload []byte
 
 	// Deliveries is how often the broker has delivered the message, this time included; 0 if it does not say. From the second

@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/inbox"
-	"github.com/idem-go/idem/seal"
 )
 
 func TestPoisonIsRolledBackAloneAndTheRestOfTheBatchIsCommitted(t *testing.T) {
@@ -321,18 +320,16 @@ func TestSerializationFailureIsRunAgainAtOnce(t *testing.T) {
 	b.wantOnce(3)
 }
 
-func TestPayloadOfADeadLetterIsSealed(t *testing.T) {
+func TestPayloadAndHeadersOfADeadLetterAreSealed(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
-	sealer := seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": []byte("0123456789abcdefghijklmnopqrstuv")}})
-	b.batch(messages("m", 1), b.poisoned("m-0000"), inbox.WithMaxAttempts(1), inbox.WithSealer(sealer))
-	var payload []byte
-	var sealedBy string
-	if err := b.pool.QueryRow(t.Context(), `select payload, sealed_by from idem.dead_letters`).Scan(&payload, &sealedBy); err != nil {
+	b.batch(messages("m", 1), b.poisoned("m-0000"), inbox.WithMaxAttempts(1), inbox.WithSealer(newSealer()))
+	var row, sealedBy string
+	if err := b.pool.QueryRow(t.Context(), `select encode(payload, 'escape') || to_jsonb(d)::text, sealed_by from idem.dead_letters d`).Scan(&row, &sealedBy); err != nil {
 		t.Fatal(err)
 	}
-	if sealedBy != "k1" || strings.Contains(string(payload), "payload of") {
-		t.Errorf("%q, %q", sealedBy, payload)
+	if sealedBy != "k1" || strings.Contains(row, "payload of") || strings.Contains(row, "trace") {
+		t.Errorf("%q, %q", sealedBy, row)
 	}
 }
 

@@ -68,12 +68,16 @@ func Redriven(ctx context.Context, pool *pgxpool.Pool, consumer string, atMost i
 
 // opened makes a message of what is stored.
 func opened(s *settings, consumer string, r *store.RedrivenMessage) (Message, error) {
-	contents := store.Contents{Payload: r.Payload, Headers: r.Headers, SealedBy: r.SealedBy}
-	contents, err := contents.Open(s.sealer, store.LetterName{Side: deadletter.Inbox, Consumer: consumer, Source: r.Source, ID: r.ID})
-	if err != nil {
-		return Message{}, fmt.Errorf("inbox: the payload of a dead letter cannot be read: %s: %w", abridged(r.ID), err)
+	m := Message{Source: r.Source, ID: r.ID, Key: r.Key, Type: r.Type, Deliveries: 2} // it may have killed its process
+	contents, err := r.Contents.Open(s.sealer, store.LetterName{Side: deadletter.Inbox, Consumer: consumer, Source: r.Source, ID: r.ID})
+	if err == nil {
+		m.Payload = contents.Payload
+		m.Headers, err = store.ReadHeaders(contents.Headers)
 	}
-	return Message{Source: r.Source, ID: r.ID, Key: r.Key, Payload: contents.Payload, Deliveries: 2}, nil // it may have killed its process
+	if err != nil {
+		return Message{}, fmt.Errorf("inbox: a dead letter cannot be read: %s: %w", abridged(r.ID), err)
+	}
+	return m, nil
 }
 
 // Stats tells what a consumer has yet to handle.

@@ -101,13 +101,13 @@ WITH buried AS (
     WHERE m.state OPERATOR(pg_catalog.=) 'failing' AND m.hash OPERATOR(pg_catalog.=) EXCLUDED.hash
     RETURNING m.consumer, m.source, m.id, m.since
 )
-INSERT INTO idem.dead_letters AS l (side, consumer, source, id, key, type, payload, sealed_by, class, reason, attempts, created_at, died_at)
-SELECT 'inbox', b.consumer, b.source, b.id, @key::pg_catalog.text, '', @payload::pg_catalog.bytea,
-       sqlc.narg(sealed_by)::pg_catalog.text, @class::pg_catalog.text, @reason::pg_catalog.text, @attempts::pg_catalog.int4, b.since, b.since
+INSERT INTO idem.dead_letters AS l (side, consumer, source, id, key, type, payload, headers, sealed_by, class, reason, attempts, created_at, died_at)
+SELECT 'inbox', b.consumer, b.source, b.id, @key::pg_catalog.text, @type::pg_catalog.text, @payload::pg_catalog.bytea,
+       (sqlc.narg(headers)::pg_catalog.text)::pg_catalog.jsonb, sqlc.narg(sealed_by)::pg_catalog.text, @class::pg_catalog.text, @reason::pg_catalog.text, @attempts::pg_catalog.int4, b.since, b.since
 FROM buried b
 ON CONFLICT (side, consumer, source, id) DO UPDATE
-SET key = EXCLUDED.key, payload = EXCLUDED.payload, sealed_by = EXCLUDED.sealed_by, class = EXCLUDED.class,
-    reason = EXCLUDED.reason, attempts = EXCLUDED.attempts, died_at = EXCLUDED.died_at, redrive_at = NULL
+SET key = EXCLUDED.key, type = EXCLUDED.type, payload = EXCLUDED.payload, headers = EXCLUDED.headers, sealed_by = EXCLUDED.sealed_by,
+    class = EXCLUDED.class, reason = EXCLUDED.reason, attempts = EXCLUDED.attempts, died_at = EXCLUDED.died_at, redrive_at = NULL
 RETURNING l.attempts;
 
 -- name: ReleaseMessages :exec
@@ -197,7 +197,7 @@ SELECT (pg_catalog.count(*) OPERATOR(pg_catalog.>) 0)::pg_catalog.bool AS known 
 
 -- name: RedrivenMessages :many
 -- RedrivenMessages reads the dead letters of a consumer that are to be tried again, in the order in which a person has wanted it.
-SELECT l.source, l.id, l.key, l.payload, coalesce(l.headers::pg_catalog.text, '')::pg_catalog.text AS headers,
+SELECT l.source, l.id, l.key, l.type, l.payload, coalesce(l.headers::pg_catalog.text, '')::pg_catalog.text AS headers,
        coalesce(l.sealed_by, '')::pg_catalog.text AS sealed_by
 FROM idem.dead_letters l
 WHERE l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) @consumer::pg_catalog.text AND l.redrive_at IS NOT NULL

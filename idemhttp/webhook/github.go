@@ -7,10 +7,10 @@ import (
 )
 
 // GitHub verifies the field X-Hub-Signature-256, by one of the secrets. The ID of an event is X-GitHub-Delivery, which stays the
-// same when GitHub delivers again.
+// same when GitHub delivers again, and its Type X-GitHub-Event.
 //
 // GitHub signs the body and nothing else. There is no time to be too old, so an old delivery that comes again is known for as
-// long as the inbox remembers it. And whoever has got hold of a delivery could deliver it under another ID: TLS keeps it from
+// long as the inbox remembers it. And whoever has got hold of a delivery could deliver it under another ID, or Type: TLS keeps it from
 // strangers. If that is not enough, ByContent knows such an event by its body.
 func GitHub(secrets ...string) (Verifier, error) {
 	read, err := newSecrets(secrets, asWritten)
@@ -32,7 +32,7 @@ func (g *github) Verify(r *http.Request, body []byte) (Event, error) {
 		return Event{}, ErrSignature
 	}
 	id, err := field(r.Header, "X-GitHub-Delivery")
-	return Event{ID: id}, err
+	return Event{ID: id, Type: r.Header.Get("X-GitHub-Event")}, err
 }
 
 // parseGitHub reads "sha256=757107…".

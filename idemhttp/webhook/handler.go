@@ -132,7 +132,7 @@ func (h *Handler) verify(r *http.Request, body []byte) (Event, error) {
 
 // take gives the event its effect, unless it has had it.
 func (h *Handler) take(r *http.Request, event Event, body []byte) (inbox.Outcome, error) {
-	message := inbox.Message{Source: h.config.Source, ID: event.ID, Payload: event.Payload}
+	message := inbox.Message{Source: h.config.Source, ID: event.ID, Type: event.Type, Payload: event.Payload}
 	if message.Payload == nil {
 		message.Payload = body
 	}

@@ -361,17 +361,17 @@ func TestEventThatFailsTooOftenIsADeadLetterAndAcknowledged(t *testing.T) {
 	s.fail.Store(&errOutOfOrder)
 	h := s.handler("GitHub", func(c *webhook.HandlerConfig) { c.Inbox = []inbox.Option{inbox.WithMaxAttempts(1)} })
 	for range 2 {
-		wantStatus(t, ask(h, githubDelivery.request()), http.StatusOK)
+		wantStatus(t, ask(h, githubDelivery.request(set("X-GitHub-Event", "push"))), http.StatusOK)
 	}
 	s.want(0)
-	var consumer, source, id string
+	var consumer, source, id, event string
 	var payload []byte
-	err := s.pool.QueryRow(t.Context(), "select consumer, source, id, payload from idem.dead_letters where side = 'inbox'").Scan(&consumer, &source, &id, &payload)
+	err := s.pool.QueryRow(t.Context(), "select consumer, source, id, type, payload from idem.dead_letters where side = 'inbox'").Scan(&consumer, &source, &id, &event, &payload)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"billing", "GitHub", githubDelivery.header["X-GitHub-Delivery"], githubDelivery.body}
-	if diff := cmp.Diff(want, []string{consumer, source, id, string(payload)}); diff != "" {
+	want := []string{"billing", "GitHub", githubDelivery.header["X-GitHub-Delivery"], "push", githubDelivery.body}
+	if diff := cmp.Diff(want, []string{consumer, source, id, event, string(payload)}); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -27,6 +27,9 @@ type Event struct {
 	// SentAt is when this delivery was signed. It is zero if the scheme signs no time.
 	SentAt time.Time
 
+	// Type is the provider's word for what has happened, if it is not in the body.
+	Type string
+
 	// Payload is what the event says. It is only for bodies which differ between deliveries of one event. Nil is the body.
 	Payload []byte
 }

@@ -112,28 +112,30 @@ func (q *Queries) BeginMessages(ctx context.Context, arg BeginMessagesParams) (B
 const BuryMessage = `-- name: BuryMessage :one
 WITH buried AS (
     INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts)
-    VALUES ($7::pg_catalog.text, $8::pg_catalog.text, $9::pg_catalog.text, $10::pg_catalog.bytea, 'dead',
-            pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $11::pg_catalog.interval,
-            $6::pg_catalog.int4)
+    VALUES ($9::pg_catalog.text, $10::pg_catalog.text, $11::pg_catalog.text, $12::pg_catalog.bytea, 'dead',
+            pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $13::pg_catalog.interval,
+            $8::pg_catalog.int4)
     ON CONFLICT (consumer, source, id) DO UPDATE
     SET state = EXCLUDED.state, since = EXCLUDED.since, expires_at = EXCLUDED.expires_at, attempts = EXCLUDED.attempts,
         begun = NULL, alone = NULL, retry_at = NULL, key = NULL
     WHERE m.state OPERATOR(pg_catalog.=) 'failing' AND m.hash OPERATOR(pg_catalog.=) EXCLUDED.hash
     RETURNING m.consumer, m.source, m.id, m.since
 )
-INSERT INTO idem.dead_letters AS l (side, consumer, source, id, key, type, payload, sealed_by, class, reason, attempts, created_at, died_at)
-SELECT 'inbox', b.consumer, b.source, b.id, $1::pg_catalog.text, '', $2::pg_catalog.bytea,
-       $3::pg_catalog.text, $4::pg_catalog.text, $5::pg_catalog.text, $6::pg_catalog.int4, b.since, b.since
+INSERT INTO idem.dead_letters AS l (side, consumer, source, id, key, type, payload, headers, sealed_by, class, reason, attempts, created_at, died_at)
+SELECT 'inbox', b.consumer, b.source, b.id, $1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.bytea,
+       ($4::pg_catalog.text)::pg_catalog.jsonb, $5::pg_catalog.text, $6::pg_catalog.text, $7::pg_catalog.text, $8::pg_catalog.int4, b.since, b.since
 FROM buried b
 ON CONFLICT (side, consumer, source, id) DO UPDATE
-SET key = EXCLUDED.key, payload = EXCLUDED.payload, sealed_by = EXCLUDED.sealed_by, class = EXCLUDED.class,
-    reason = EXCLUDED.reason, attempts = EXCLUDED.attempts, died_at = EXCLUDED.died_at, redrive_at = NULL
+SET key = EXCLUDED.key, type = EXCLUDED.type, payload = EXCLUDED.payload, headers = EXCLUDED.headers, sealed_by = EXCLUDED.sealed_by,
+    class = EXCLUDED.class, reason = EXCLUDED.reason, attempts = EXCLUDED.attempts, died_at = EXCLUDED.died_at, redrive_at = NULL
 RETURNING l.attempts
 `
 
 type BuryMessageParams struct {
 	Key       string
+	Type      string
 	Payload   []byte
+	Headers   pgtype.Text
 	SealedBy  pgtype.Text
 	Class     string
 	Reason    string
@@ -149,7 +151,9 @@ type BuryMessageParams struct {
 func (q *Queries) BuryMessage(ctx context.Context, arg BuryMessageParams) (int32, error) {
 	row := q.db.QueryRow(ctx, BuryMessage,
 		arg.Key,
+		arg.Type,
 		arg.Payload,
+		arg.Headers,
 		arg.SealedBy,
 		arg.Class,
 		arg.Reason,
@@ -519,7 +523,7 @@ func (q *Queries) RedriveMessage(ctx context.Context, arg RedriveMessageParams) 
 }
 
 const RedrivenMessages = `-- name: RedrivenMessages :many
-SELECT l.source, l.id, l.key, l.payload, coalesce(l.headers::pg_catalog.text, '')::pg_catalog.text AS headers,
+SELECT l.source, l.id, l.key, l.type, l.payload, coalesce(l.headers::pg_catalog.text, '')::pg_catalog.text AS headers,
        coalesce(l.sealed_by, '')::pg_catalog.text AS sealed_by
 FROM idem.dead_letters l
 WHERE l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) $1::pg_catalog.text AND l.redrive_at IS NOT NULL
@@ -536,6 +540,7 @@ type RedrivenMessagesRow struct {
 	Source   string
 	ID       string
 	Key      string
+	Type     string
 	Payload  []byte
 	Headers  string
 	SealedBy string
@@ -555,6 +560,7 @@ func (q *Queries) RedrivenMessages(ctx context.Context, arg RedrivenMessagesPara
 			&i.Source,
 			&i.ID,
 			&i.Key,
+			&i.Type,
 			&i.Payload,
 			&i.Headers,
 			&i.SealedBy,

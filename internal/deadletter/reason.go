@@ -17,7 +17,7 @@ const MaxReason = 1000
 func ClassOf(err error) string {
 	var classed interface{ Class() string }
 	if errors.As(err, &classed) {
-		return printable(classed.Class(), 64)
+		return Printable(classed.Class(), 64)
 	}
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {
@@ -26,7 +26,7 @@ func ClassOf(err error) string {
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
 		name := fmt.Sprintf("%T", inner)
 		if !strings.HasPrefix(name, "*errors.") && !strings.HasPrefix(name, "*fmt.") {
-			return printable(name, 64)
+			return Printable(name, 64)
 		}
 	}
 	return "error"
@@ -37,11 +37,11 @@ func ReasonOf(err error) string {
 	if err == nil {
 		return ""
 	}
-	return printable(err.Error(), MaxReason)
+	return Printable(err.Error(), MaxReason)
 }
 
-// printable returns a text as valid UTF-8 without NUL, cut off at a limit of bytes.
-func printable(text string, limit int) string {
+// Printable returns a text as valid UTF-8 without NUL, cut off at a limit of bytes.
+func Printable(text string, limit int) string {
 	if len(text) > limit {
 		cut := limit
 		for cut > limit-utf8.UTFMax && !utf8.RuneStart(text[cut]) {

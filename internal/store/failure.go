@@ -41,30 +41,21 @@ func (c *CountFailure) Read(trip *roundtrip.Trip) {
 type BuryMessage struct {
 	FailedMessage
 	Attempts      int // all of them
-	Payload       []byte
-	SealedBy      string // the key that Payload is sealed with; empty if it is plain
+	Type          string
+	Contents      Contents
 	Class, Reason string
 
 	Buried bool // false: it is handled or dead
 }
 
-// Seal seals the payload, unless the Sealer leaves it plain.
-func (b *BuryMessage) Seal(s Sealer) error {
-	c, err := Contents{Payload: b.Payload}.Seal(s, LetterName{"inbox", b.Consumer, b.Source, b.ID})
-	if err == nil {
-		b.Payload, b.SealedBy = c.Payload, c.SealedBy
-	}
-	return err
-}
+// Name is that of the dead letter, to which its contents are bound.
+func (b *BuryMessage) Name() LetterName { return LetterName{"inbox", b.Consumer, b.Source, b.ID} }
 
 // Queue adds the statement.
 func (b *BuryMessage) Queue(trip *roundtrip.Trip) {
-	var sealedBy []byte
-	if b.SealedBy != "" {
-		sealedBy = []byte(b.SealedBy)
-	}
-	trip.Add(buryMessage, []byte(b.Key), b.Payload, sealedBy, []byte(b.Class), []byte(b.Reason), strconv.AppendInt(nil, int64(b.Attempts), 10),
-		[]byte(b.Consumer), []byte(b.Source), []byte(b.ID), b.Hash[:], microseconds(b.Retention))
+	trip.Add(buryMessage, []byte(b.Key), []byte(b.Type), b.Contents.Payload, orNull(b.Contents.Headers), orNull(b.Contents.SealedBy),
+		[]byte(b.Class), []byte(b.Reason), strconv.AppendInt(nil, int64(b.Attempts), 10), []byte(b.Consumer), []byte(b.Source), []byte(b.ID),
+		b.Hash[:], microseconds(b.Retention))
 }
 
 // Read reads the answer.

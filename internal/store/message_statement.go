@@ -40,7 +40,7 @@ var (
 		SQL: db.RedriveMessage, Params: []roundtrip.Param{text, text, text}, Results: []int16{asText},
 	})
 	redrivenMessages = roundtrip.New(roundtrip.Statement{
-		SQL: db.RedrivenMessages, Params: []roundtrip.Param{text, plain}, Results: []int16{asText, asText, asText, asBinary, asText, asText},
+		SQL: db.RedrivenMessages, Params: []roundtrip.Param{text, plain}, Results: []int16{asText, asText, asText, asText, asBinary, asText, asText},
 	})
 	forgetRedriven = roundtrip.New(roundtrip.Statement{
 		SQL: db.ForgetRedriven, Params: []roundtrip.Param{text, text, text},
@@ -53,7 +53,7 @@ var (
 	})
 	buryMessage = roundtrip.New(roundtrip.Statement{
 		SQL:     db.BuryMessage,
-		Params:  []roundtrip.Param{text, bytes, text, text, text, plain, text, text, text, bytes, plain},
+		Params:  []roundtrip.Param{text, text, bytes, text, text, text, text, plain, text, text, text, bytes, plain},
 		Results: []int16{asText},
 	})
 )

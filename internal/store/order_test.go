@@ -31,7 +31,7 @@ var asSent = map[string]string{
 	"After": "1010", "Streams": "3", "Stream": "2", "Octets": "1011", "Topics": `{"the topic","an\\other"}`, "Keys": `{"the key",""}`,
 	"Seqs": "{1012,1013}", "Lows": "{1014,1016}", "Highs": "{1015,1017}", "Runs": "{1,16}", "Retention": "90000000 microseconds", "Whole": "true", "Pauses": "{19000000,20000000}",
 	"Classes": `{"the class","another"}`, "Reasons": `{"the reason","another"}`, "Class": "the class", "Attempts": "18", "Payload": "the payload",
-	"Headers": `{"E":"f"}`, "Most": "22", "Lanes": "{0,2}", "Alone": "true", "Side": "the side", "Consumer": "the consumer", "Source": "so\\ur\"ce", "ID": "the id",
+	"Headers": `{"E":"f"}`, "Type": "the type", "Most": "22", "Lanes": "{0,2}", "Alone": "true", "Side": "the side", "Consumer": "the consumer", "Source": "so\\ur\"ce", "ID": "the id",
 	"OnlySide": "only the side", "OnlyConsumer": "only the consumer", "OnlySource": "only the source",
 	"AfterSide": "after the side", "AfterConsumer": "after the consumer", "AfterSource": "after the source", "AfterID": "after the id",
 	"Sources": `{"so\\ur\"ce"}`, "Ids": `{"the id"}`, "Hashes": string(append([]byte{1, 2, 3}, make([]byte, 29)...)),
@@ -201,15 +201,15 @@ var verbs = []struct {
 			Keys: []string{"k1", "k2"}, Failing: []FailingMessage{{MessageID: knownID, Key: "its key", Pause: 2009 * time.Microsecond, Since: at(5)}}}},
 	{"CountFailure", &CountFailure{FailedMessage: sampleFailed, Attempts: 18, Pause: 13 * time.Second}, countFailure, db.CountFailure,
 		db.CountFailureParams{}, struct{ Attempts int32 }{}, &CountFailure{FailedMessage: sampleFailed, Attempts: 18, Pause: 13 * time.Second, Counted: true, Total: 24}},
-	{"BuryMessage", &BuryMessage{FailedMessage: sampleFailed, Attempts: 18, Payload: []byte("the payload"), SealedBy: "the sealing key", Class: "the class",
+	{"BuryMessage", &BuryMessage{FailedMessage: sampleFailed, Attempts: 18, Type: "the type", Contents: sampleBury.Contents, Class: "the class",
 		Reason: "the reason"}, buryMessage, db.BuryMessage, db.BuryMessageParams{}, struct{ Attempts int32 }{},
-		&BuryMessage{FailedMessage: sampleFailed, Attempts: 18, Payload: []byte("the payload"), SealedBy: "the sealing key", Class: "the class",
+		&BuryMessage{FailedMessage: sampleFailed, Attempts: 18, Type: "the type", Contents: sampleBury.Contents, Class: "the class",
 			Reason: "the reason", Buried: true}},
 	{"RedriveMessage", &RedriveMessage{Consumer: "the consumer", MessageID: sampleMessageID}, redriveMessage, db.RedriveMessage, db.RedriveMessageParams{},
 		struct{ Known bool }{}, &RedriveMessage{Consumer: "the consumer", MessageID: sampleMessageID, Known: true}},
 	{"RedrivenMessages", &RedrivenMessages{Consumer: "the consumer", Room: 16}, redrivenMessages, db.RedrivenMessages, db.RedrivenMessagesParams{},
 		db.RedrivenMessagesRow{}, &RedrivenMessages{Consumer: "the consumer", Room: 16, Redriven: []RedrivenMessage{{MessageID: knownID, Key: "its key",
-			Payload: []byte("its payload"), Headers: `{"G":"h"}`, SealedBy: "the key it is sealed with"}}}},
+			Type: "its type", Contents: Contents{[]byte("its payload"), `{"G":"h"}`, "the key it is sealed with"}}}}},
 	{"ForgetRedriven", ForgetRedriven{Messages: sampleMessages}, forgetRedriven, db.ForgetRedriven, db.ForgetRedrivenParams{}, nil,
 		ForgetRedriven{Messages: sampleMessages}},
 	{"InboxStats", &InboxStats{}, inboxStats, db.InboxStats, struct{}{}, db.InboxStatsRow{},
@@ -358,7 +358,7 @@ func TestEveryQueryHasAVerb(t *testing.T) {
 func TestFormsOfParametersFitTheirTypes(t *testing.T) {
 	t.Parallel()
 	hasAnyText := map[string]bool{"Scope": true, "Key": true, "Name": true, "Names": true, "Step": true, "Reason": true,
-		"SealedBy": true, "Part": true,
+		"SealedBy": true, "Part": true, "Type": true,
 		"Sources": true, "Ids": true, "Topics": true, "Keys": true, "Classes": true, "Reasons": true, "Headers": true, "Class": true, "Side": true, "Consumer": true, "Source": true, "ID": true,
 		"OnlySide": true, "OnlyConsumer": true, "OnlySource": true, "AfterSide": true, "AfterConsumer": true, "AfterSource": true, "AfterID": true}
 	for _, verb := range verbs {

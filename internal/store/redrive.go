@@ -36,9 +36,8 @@ type RedrivenMessages struct {
 type RedrivenMessage struct {
 	MessageID
 	Key      string
-	Payload  []byte
-	Headers  string
-	SealedBy string
+	Type     string
+	Contents Contents
 }
 
 // Queue adds the statement.
@@ -50,7 +49,8 @@ func (r *RedrivenMessages) Queue(trip *roundtrip.Trip) {
 func (r *RedrivenMessages) Read(trip *roundtrip.Trip) {
 	trip.Rows(func(row *roundtrip.Row) {
 		var m RedrivenMessage
-		m.Source, m.ID, m.Key, m.Payload, m.Headers, m.SealedBy = row.Text(), row.Text(), row.Text(), row.Bytes(), row.Text(), row.Text()
+		m.Source, m.ID, m.Key, m.Type = row.Text(), row.Text(), row.Text(), row.Text()
+		m.Contents = Contents{Payload: row.Bytes(), Headers: row.Text(), SealedBy: row.Text()}
 		r.Redriven = append(r.Redriven, m)
 	})
 }
