@@ -24,6 +24,7 @@ type grammar struct {
 	Explain   explainCommand   `cmd:"" group:"look" help:"What the next call with a key would get, and why."`
 	Operation operationCommand `cmd:"" group:"change" help:"Work of several steps: see how far it is, and help it on."`
 	Outbox    outboxCommand    `cmd:"" group:"look" help:"Messages that are yet to be published."`
+	Inbox     inboxCommand     `cmd:"" group:"look" help:"Messages that are yet to be handled."`
 	Dead      deadCommand      `cmd:"" group:"change" help:"Messages that could not be published or handled: see why, try them again or drop them."`
 	Evict     evictCommand     `cmd:"" group:"change" help:"Delete one record, so that its key is new again."`
 	Purge     purgeCommand     `cmd:"" group:"change" help:"Delete what has had its time."`

@@ -45,6 +45,18 @@ func (d *desk) keepMessages() {
 		d.exec(`INSERT INTO idem.outbox (created_at, id, held, attempts, next_at, aggregatetype, aggregateid, type, payload, class, reason)
 			VALUES (`+added+`, $1, $2, $3, now() + $4::interval, $5, $6, 'OrderPlaced', 'the secret', $7, $7)`, m.id, m.held, m.attempts, m.next, m.topic, m.key, m.class)
 	}
+	for _, m := range []struct {
+		consumer, id, key           string
+		attempts, begun, alone, due any
+	}{
+		{"billing", "evt_3P\x1b[2J", "customer-of-Ada-Lovelace", 3, nil, nil, "10 h 30 min 30 s"},
+		{"billing", "evt_4P", "", 1, nil, nil, "-1 min"},
+		{"shipping", "evt_5P", "customer-of-Ada-Lovelace", nil, 4, 2, nil},
+	} {
+		d.exec(`INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at, attempts, begun, alone, retry_at, key)
+			VALUES ($1, 'stripe', $2, '', 'failing', `+added+`, 'infinity', $4, $5, $6, now() + $7::interval, nullif($3, ''))`, m.consumer, m.id, m.key, m.attempts, m.begun, m.alone, m.due)
+	}
+	d.exec(`INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at) VALUES ('quiet', 'stripe', 'evt_6P', '', 'handled', now(), 'infinity')`)
 	for _, l := range []struct{ side, consumer, source, id, key, class, dead string }{
 		{"outbox", "", "orders", deadOutID, "customer-of-Grace-Hopper", "*broker.Refused", "2 h 30 min"},
 		{"inbox", "billing", "stripe", deadInID, "customer-of-Ada-Lovelace", "40001", "2 days 3 h 30 min"},
@@ -66,6 +78,11 @@ func TestMessagesAreShownAsTheGoldenFilesHaveIt(t *testing.T) {
 		"outbox-list-after":    "outbox list --after 2",
 		"outbox-list-held":     "outbox list --state held --topic orders --older 1h",
 		"outbox-list-none":     "outbox list --topic nothing",
+		"inbox-stats":          "inbox stats",
+		"inbox-list":           "inbox list",
+		"inbox-list-more":      "inbox list --limit 1 --full",
+		"inbox-list-filtered":  "inbox list --consumer shipping --source stripe",
+		"inbox-list-none":      "inbox list --consumer nobody",
 		"dead-list":            "dead list",
 		"dead-list-more":       "dead list --limit 1 --full",
 		"dead-list-after":      "dead list --after inbox/billing/stripe/evt_2P",
@@ -102,7 +119,7 @@ func TestKeysAndPayloadsOfMessagesAreNotShownUnlessAskedFor(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.keepMessages()
-	for _, args := range []string{"outbox list", "outbox stats", "dead list", "dead show " + deadOutID, "dead redrive --all --older 1s --dry-run", "dead drop " + deadOutID} {
+	for _, args := range []string{"outbox list", "outbox stats", "inbox list", "inbox stats", "dead list", "dead show " + deadOutID, "dead redrive --all --older 1s --dry-run", "dead drop " + deadOutID} {
 		for _, further := range [][]string{nil, {"--json"}} {
 			got := d.idem(append(strings.Fields(args), further...)...)
 			for _, secret := range []string{"Ada", "Grace", "the secret", base64.StdEncoding.EncodeToString([]byte("the secret")), "the header", "\x1b", "\u202e"} {
