@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/idem-go/idem/internal/migrate"
-	"github.com/idem-go/idem/internal/pgserver"
 	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/outbox"
 )
@@ -79,23 +78,6 @@ func TestLogHasWhatTheDocsConfigureDebeziumToRead(t *testing.T) {
 	if diff := cmp.Diff([]outbox.Message{soon, late}, router.routed); diff != "" {
 		t.Errorf("(-committed, in that order +read):\n%s", diff)
 	}
-}
-
-func newServer(t *testing.T, settings ...string) *pgserver.Server {
-	t.Helper()
-	found, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))
-	if err != nil {
-		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	server, err := pgserver.Start(t.Context(), pgserver.Options{Bin: found[0].Dir, Settings: settings})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Close() })
-	return server
 }
 
 // debeziumDocs returns the chapter about Debezium, and the configuration that it has.

@@ -2,7 +2,6 @@ package outbox_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -41,26 +40,15 @@ func TestRelayGoesOnAfterAFailover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers of its own")
 	}
-	found, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))
-	if err != nil {
-		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	server := func(s *pgserver.Server, err error) *pgserver.Server {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
-		return s
-	}
-	primary := server(pgserver.Start(t.Context(), pgserver.Options{Bin: found[0].Dir, Settings: []string{"fsync=off"}}))
+	primary := newServer(t, "fsync=off")
 	if err := migrate.UpAt(t.Context(), primary.DSN()); err != nil {
 		t.Fatal(err)
 	}
-	standby := server(primary.Standby(t.Context(), "standby", pgserver.Options{}))
+	standby, err := primary.Standby(t.Context(), "standby", pgserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { standby.Close() })
 	on := func(s *pgserver.Server) *office {
 		return &office{t: t, dsn: s.DSN(), pool: pgtest.Open(t, s.DSN())}
 	}
