@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/idem-go/idem/idemkafka"
+	"github.com/idem-go/idem/internal/ledger"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -59,10 +60,10 @@ func onClusters(t *testing.T, partitions int32, test func(*testing.T, *cluster))
 		name := fmt.Sprintf("idem-test-%d-%d", time.Now().UnixNano(), names.Add(1))
 		c := &cluster{t: t, seeds: strings.Split(os.Getenv(brokersVariable), ","), topic: name, group: name}
 		admin := kadm.NewClient(c.client())
-		if _, err := admin.CreateTopic(within(t), partitions, -1, nil, name); err != nil {
+		if _, err := admin.CreateTopic(ledger.Within(t), partitions, -1, nil, name); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _, _ = admin.DeleteTopic(within(t), name) })
+		t.Cleanup(func() { _, _ = admin.DeleteTopic(ledger.Within(t), name) })
 		test(t, c)
 	})
 }
@@ -100,7 +101,7 @@ func (c *cluster) publish(messages ...outbox.Message) {
 	for i := range messages {
 		messages[i].Topic = c.topic
 	}
-	if err := c.publisher(idemkafka.PublisherConfig{}).Publish(within(c.t), messages); err != nil {
+	if err := c.publisher(idemkafka.PublisherConfig{}).Publish(ledger.Within(c.t), messages); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -110,10 +111,10 @@ func message(id, key string) outbox.Message {
 }
 
 // consumer returns a member of the group.
-func (c *cluster) consumer(l *books, handle idemkafka.Handler, config idemkafka.ConsumerConfig, more ...kgo.Opt) *idemkafka.Consumer {
+func (c *cluster) consumer(l books, handle idemkafka.Handler, config idemkafka.ConsumerConfig, more ...kgo.Opt) *idemkafka.Consumer {
 	c.t.Helper()
 	config.Logger = quiet
-	consumer, err := idemkafka.NewConsumer(l.pool, c.group, handle, config, c.opts(append(more, kgo.ConsumeTopics(c.topic))...)...)
+	consumer, err := idemkafka.NewConsumer(l.Pool, c.group, handle, config, c.opts(append(more, kgo.ConsumeTopics(c.topic))...)...)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func (c *cluster) stored(n int) (all []*kgo.Record) {
 	c.t.Helper()
 	client := c.client(kgo.ConsumeTopics(c.topic))
 	for len(all) < n {
-		fetches := client.PollFetches(within(c.t))
+		fetches := client.PollFetches(ledger.Within(c.t))
 		if err := fetches.Err(); err != nil {
 			c.t.Fatal(err)
 		}
@@ -138,8 +139,8 @@ func (c *cluster) stored(n int) (all []*kgo.Record) {
 func (c *cluster) committed(n int64) {
 	c.t.Helper()
 	admin := kadm.NewClient(c.client())
-	eventually(c.t, func() error {
-		offsets, err := admin.FetchOffsets(within(c.t), c.group)
+	ledger.Eventually(c.t, func() error {
+		offsets, err := admin.FetchOffsets(ledger.Within(c.t), c.group)
 		if err != nil {
 			return err
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/idem-go/idem/idemkafka"
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/internal/ledger"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -27,7 +28,7 @@ func TestMessageHasItsEffectAndItsOffsetIsCommitted(t *testing.T) {
 	onClusters(t, 1, func(t *testing.T, c *cluster) {
 		l := newBooks(t)
 		var seen atomic.Pointer[string]
-		stop := start(t, c.consumer(l, func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
+		stop := ledger.Run(t, c.consumer(l, func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
 			all := fmt.Sprintf("%s %q %s %s %s", m.ID, m.Key, m.Payload, m.Type, m.Headers)
 			seen.Store(&all)
 			return l.enter(tx, m, record)
@@ -37,7 +38,7 @@ func TestMessageHasItsEffectAndItsOffsetIsCommitted(t *testing.T) {
 		if diff := cmp.Diff(`1 " a/\n" {} OrderPlaced map[tenant:7]`, *seen.Load()); diff != "" {
 			t.Error(diff)
 		}
-		if diff := cmp.Diff([]string{"{}"}, l.lines()); diff != "" {
+		if diff := cmp.Diff([]string{"{}"}, l.Lines()); diff != "" {
 			t.Error(diff)
 		}
 		if err := stop(); err != nil {
@@ -51,7 +52,7 @@ func TestOffsetIsNotCommittedBeforeTheTransactionIs(t *testing.T) {
 	c, l := newCluster(t, 1), newBooks(t)
 	commits := c.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Count: -1, Observe: true})
 	c.publish(message("1", "a"))
-	start(t, c.consumer(l, func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
+	ledger.Run(t, c.consumer(l, func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
 		if commits.Hits() > 0 {
 			t.Error("an offset is committed before the effect of its message")
 		}
@@ -69,7 +70,7 @@ func TestOffsetsThatAreResetMakeDuplicatesAndNoEffects(t *testing.T) {
 			messages = append(messages, message(fmt.Sprint(i), fmt.Sprint(i%10)))
 		}
 		c.publish(messages...)
-		stop := start(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
+		stop := ledger.Run(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
 		c.committed(50)
 		if err := stop(); err != nil {
 			t.Fatal(err)
@@ -79,13 +80,13 @@ func TestOffsetsThatAreResetMakeDuplicatesAndNoEffects(t *testing.T) {
 		for p := range int32(3) {
 			reset.AddOffset(c.topic, p, 0, -1)
 		}
-		if err := admin.CommitAllOffsets(within(t), c.group, reset); err != nil {
+		if err := admin.CommitAllOffsets(ledger.Within(t), c.group, reset); err != nil {
 			t.Fatal(err)
 		}
 		c.publish(message("last", "a"))
-		start(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
+		ledger.Run(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
 		c.committed(51)
-		if got := l.lines(); len(got) != 51 {
+		if got := l.Lines(); len(got) != 51 {
 			t.Errorf("%d effects, want 51: %q", len(got), got)
 		}
 	})
@@ -100,7 +101,7 @@ func TestMessageThatFailsHoldsBackItsKeyAlone(t *testing.T) {
 		c.publish(message("3", "b"))
 		c.publish(message("4", "a"))
 		var others atomic.Bool
-		start(t, c.consumer(l, func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
+		ledger.Run(t, c.consumer(l, func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
 			if m.Key == "b" {
 				others.Store(true)
 			}
@@ -110,7 +111,7 @@ func TestMessageThatFailsHoldsBackItsKeyAlone(t *testing.T) {
 			return l.enter(tx, m, record)
 		}, idemkafka.ConsumerConfig{Options: []inbox.Option{inbox.WithPause(50*time.Millisecond, 50*time.Millisecond)}}).Run)
 		c.committed(4)
-		if diff := cmp.Diff([]string{"b3", "a1", "a2", "a4"}, l.lines()); diff != "" {
+		if diff := cmp.Diff([]string{"b3", "a1", "a2", "a4"}, l.Lines()); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -131,7 +132,7 @@ func TestMessageThatIsToBeTriedAgainKeepsTheOffsetAndSoDoesItsWindow(t *testing.
 	to := func(partition int32, id string) {
 		t.Helper()
 		record := &kgo.Record{Topic: c.topic, Partition: partition, Value: []byte(id), Headers: []kgo.RecordHeader{{Key: "id", Value: []byte(id)}}}
-		if err := producer.ProduceSync(within(t), record).FirstErr(); err != nil {
+		if err := producer.ProduceSync(ledger.Within(t), record).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -139,18 +140,18 @@ func TestMessageThatIsToBeTriedAgainKeepsTheOffsetAndSoDoesItsWindow(t *testing.
 	for i := range 30 {
 		to(0, fmt.Sprintf("0-%02d", i))
 	}
-	start(t, c.consumer(l, handle, config).Run)
-	l.waitForLines(4)
+	ledger.Run(t, c.consumer(l, handle, config).Run)
+	l.WaitForLines(4)
 	for i := range 5 {
 		to(1, fmt.Sprintf("1-%02d", i))
 	}
 	c.committed(5) // all of the other partition, and nothing of this one
-	if n := len(l.lines()) - 5; n > 5+2 {
+	if n := len(l.Lines()) - 5; n > 5+2 {
 		t.Errorf("%d messages were handled behind the one that waits, the window is 5 and a batch 2", n)
 	}
 	healed.Store(true)
 	c.committed(36)
-	if n := len(l.lines()); n != 36 {
+	if n := len(l.Lines()); n != 36 {
 		t.Errorf("%d effects, want 36", n)
 	}
 }
@@ -160,21 +161,21 @@ func TestMessageWithoutIDIsADeadLetterUnlessItsPositionIsItsID(t *testing.T) {
 	onClusters(t, 1, func(t *testing.T, c *cluster) {
 		l := newBooks(t)
 		for range 2 {
-			if err := c.client().ProduceSync(within(t), &kgo.Record{Topic: c.topic, Value: []byte("no id")}).FirstErr(); err != nil {
+			if err := c.client().ProduceSync(ledger.Within(t), &kgo.Record{Topic: c.topic, Value: []byte("no id")}).FirstErr(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		stop := start(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
+		stop := ledger.Run(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
 		c.committed(2)
 		stop()
-		if got := l.lines(); len(got) > 0 {
+		if got := l.Lines(); len(got) > 0 {
 			t.Errorf("it had an effect: %q", got)
 		}
-		l.wait(`SELECT id FROM idem.dead_letters`, 1)
+		l.Wait(`SELECT id FROM idem.dead_letters`, 1)
 		c.group += "-another"
-		start(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{ID: idemkafka.Position}).Run)
+		ledger.Run(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{ID: idemkafka.Position}).Run)
 		c.committed(2)
-		if diff := cmp.Diff([]string{"no id", "no id"}, l.lines()); diff != "" {
+		if diff := cmp.Diff([]string{"no id", "no id"}, l.Lines()); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -186,10 +187,10 @@ func TestSameIDWithAnotherPayloadIsADeadLetter(t *testing.T) {
 		l := newBooks(t)
 		c.publish(message("1", "a"))
 		c.publish(outbox.Message{ID: "1", Key: "a", Payload: []byte("another")})
-		start(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
+		ledger.Run(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
 		c.committed(2)
-		l.wait(`SELECT id FROM idem.dead_letters WHERE class = 'mismatch'`, 1)
-		if diff := cmp.Diff([]string{"a1"}, l.lines()); diff != "" {
+		l.Wait(`SELECT id FROM idem.dead_letters WHERE class = 'mismatch'`, 1)
+		if diff := cmp.Diff([]string{"a1"}, l.Lines()); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -199,7 +200,7 @@ func TestCommitOfOffsetsThatFailsIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	c, l := newCluster(t, 1), newBooks(t)
 	refused := c.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.InvalidCommitOffsetSize})
-	start(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
+	ledger.Run(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
 	c.publish(message("1", "a"))
 	c.committed(1)
 	if refused.Hits() != 1 {
@@ -225,7 +226,7 @@ func TestRebalanceWaitsForTheBatchInHand(t *testing.T) {
 				close(handling)
 				select {
 				case <-rebalancing:
-				case <-time.After(limit):
+				case <-time.After(ledger.Limit):
 					t.Error("no rebalance waits for the batch")
 				}
 			})
@@ -233,14 +234,14 @@ func TestRebalanceWaitsForTheBatchInHand(t *testing.T) {
 			return l.enter(tx, m, record)
 		}
 		blocked := kgo.OnPartitionsCallbackBlocked(func(context.Context, *kgo.Client) { signal.Do(func() { close(rebalancing) }) })
-		start(t, c.consumer(l, handle, idemkafka.ConsumerConfig{Batch: 40}, blocked).Run)
+		ledger.Run(t, c.consumer(l, handle, idemkafka.ConsumerConfig{Batch: 40}, blocked).Run)
 		<-handling
-		start(t, c.consumer(l, handle, idemkafka.ConsumerConfig{}).Run)
+		ledger.Run(t, c.consumer(l, handle, idemkafka.ConsumerConfig{}).Run)
 		c.committed(40)
 		if n := runs.Load(); n != 40 {
 			t.Errorf("%d runs of the handler for 40 messages", n)
 		}
-		if got := l.lines(); len(slices.Compact(slices.Sorted(slices.Values(got)))) != 40 {
+		if got := l.Lines(); len(slices.Compact(slices.Sorted(slices.Values(got)))) != 40 {
 			t.Errorf("the effects are %q", got)
 		}
 	})
@@ -248,7 +249,7 @@ func TestRebalanceWaitsForTheBatchInHand(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()
-	l := &books{}
+	l := books{}
 	for name, err := range map[string]error{
 		"handler": second(idemkafka.NewConsumer(nil, "billing", nil, idemkafka.ConsumerConfig{})),
 		"inbox":   second(idemkafka.NewConsumer(nil, "billing", l.enter, idemkafka.ConsumerConfig{Options: []inbox.Option{inbox.WithMaxAttempts(0)}})),

@@ -72,7 +72,7 @@ func TestExamplePrintsWhatItSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	brokers = newCluster(t, 3).seeds
-	pool = newBooks(t).pool
+	pool = newBooks(t).Pool
 	_, want, _ := strings.Cut(string(source), "// Prints:\n")
 	want, _, _ = strings.Cut(want, "}\n")
 	want = strings.ReplaceAll(want, "\t// ", "")

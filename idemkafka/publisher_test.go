@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/idem-go/idem/idemkafka"
+	"github.com/idem-go/idem/internal/ledger"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -87,7 +88,7 @@ func TestMessageThatCannotBePublishedIsNamedAndHoldsBackItsKeyAlone(t *testing.T
 					bad.Topic = c.topic
 				}
 				bad.ID, bad.Key = "2", "a"
-				err := c.publisher(idemkafka.PublisherConfig{}).Publish(within(t), []outbox.Message{
+				err := c.publisher(idemkafka.PublisherConfig{}).Publish(ledger.Within(t), []outbox.Message{
 					bad,
 					{ID: "3", Topic: bad.Topic, Key: "a"},
 					{ID: "4", Topic: c.topic, Key: "b", Payload: []byte(name)},
@@ -123,7 +124,7 @@ func TestBrokersThatAreAwayBlameNoMessage(t *testing.T) {
 			c := newCluster(t, 1)
 			publisher := c.publisher(idemkafka.PublisherConfig{Timeout: 200 * time.Millisecond})
 			fault(c)
-			err := publisher.Publish(within(t), []outbox.Message{{ID: "1", Topic: c.topic, Key: "a"}, {ID: "2", Topic: c.topic, Key: "a"}, {ID: "3", Topic: c.topic}})
+			err := publisher.Publish(ledger.Within(t), []outbox.Message{{ID: "1", Topic: c.topic, Key: "a"}, {ID: "2", Topic: c.topic, Key: "a"}, {ID: "3", Topic: c.topic}})
 			if err == nil || failed(err) != nil {
 				t.Errorf("%v, want an error that names none", err)
 			}
@@ -156,7 +157,7 @@ func TestEndOfTheContextEndsPublishing(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%v, want %v", err, context.Canceled)
 		}
-	case <-time.After(limit):
+	case <-time.After(ledger.Limit):
 		t.Error("it goes on")
 	}
 }

@@ -1,7 +1,6 @@
 package idemnats_test
 
 import (
-	"context"
 	"net"
 	"sync"
 	"testing"
@@ -10,9 +9,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-)
 
-const limit = time.Minute // for whatever has to happen
+	"github.com/idem-go/idem/internal/ledger"
+)
 
 // broker is a nats-server with JetStream on disk, which can be restarted.
 type broker struct {
@@ -43,7 +42,7 @@ func (b *broker) start() {
 		b.t.Fatal(err)
 	}
 	srv.Start()
-	if !srv.ReadyForConnections(limit) {
+	if !srv.ReadyForConnections(ledger.Limit) {
 		b.t.Fatal("the broker does not start")
 	}
 	b.srv, b.port = srv, srv.Addr().(*net.TCPAddr).Port
@@ -77,14 +76,6 @@ func (b *broker) connect() jetstream.JetStream {
 	return js
 }
 
-// within ends with the test, or when its time is over.
-func within(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // newStream makes a stream of the subjects orders and orders.>.
 func newStream(t testing.TB, js jetstream.JetStream, change ...func(*jetstream.StreamConfig)) jetstream.Stream {
 	t.Helper()
@@ -92,7 +83,7 @@ func newStream(t testing.TB, js jetstream.JetStream, change ...func(*jetstream.S
 	for _, f := range change {
 		f(&config)
 	}
-	stream, err := js.CreateStream(within(t), config)
+	stream, err := js.CreateStream(ledger.Within(t), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,11 +93,11 @@ func newStream(t testing.TB, js jetstream.JetStream, change ...func(*jetstream.S
 // newSource makes a durable consumer of a stream.
 func newSource(t testing.TB, stream jetstream.Stream, change ...func(*jetstream.ConsumerConfig)) jetstream.Consumer {
 	t.Helper()
-	config := jetstream.ConsumerConfig{Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy, AckWait: limit, MaxDeliver: -1}
+	config := jetstream.ConsumerConfig{Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ledger.Limit, MaxDeliver: -1}
 	for _, f := range change {
 		f(&config)
 	}
-	source, err := stream.CreateConsumer(within(t), config)
+	source, err := stream.CreateConsumer(ledger.Within(t), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,12 +107,12 @@ func newSource(t testing.TB, stream jetstream.Stream, change ...func(*jetstream.
 // stored returns what a stream holds.
 func stored(t testing.TB, stream jetstream.Stream) (all []*jetstream.RawStreamMsg) {
 	t.Helper()
-	info, err := stream.Info(within(t))
+	info, err := stream.Info(ledger.Within(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for seq := info.State.FirstSeq; seq <= info.State.LastSeq && seq > 0; seq++ {
-		msg, err := stream.GetMsg(within(t), seq)
+		msg, err := stream.GetMsg(ledger.Within(t), seq)
 		if err != nil {
 			t.Fatal(err)
 		}

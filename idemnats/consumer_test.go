@@ -19,6 +19,7 @@ import (
 
 	"github.com/idem-go/idem/idemnats"
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/internal/ledger"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -29,7 +30,7 @@ func publish(t testing.TB, js jetstream.JetStream, messages ...outbox.Message) {
 	for i := range messages {
 		messages[i].Topic = "orders"
 	}
-	if err := idemnats.NewPublisher(js, idemnats.PublisherConfig{}).Publish(within(t), messages); err != nil {
+	if err := idemnats.NewPublisher(js, idemnats.PublisherConfig{}).Publish(ledger.Within(t), messages); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -38,10 +39,10 @@ func message(id, key string) outbox.Message {
 	return outbox.Message{ID: id, Key: key, Payload: []byte(key + id)}
 }
 
-func newConsumer(t testing.TB, l *books, source jetstream.Consumer, handle idemnats.Handler, config idemnats.ConsumerConfig) *idemnats.Consumer {
+func newConsumer(t testing.TB, l books, source jetstream.Consumer, handle idemnats.Handler, config idemnats.ConsumerConfig) *idemnats.Consumer {
 	t.Helper()
 	config.Logger = quiet
-	consumer, err := idemnats.NewConsumer(l.pool, "billing", source, handle, config)
+	consumer, err := idemnats.NewConsumer(l.Pool, "billing", source, handle, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func TestMessageHasItsEffectAndIsAcknowledged(t *testing.T) {
 	stream := newStream(t, js)
 	source := newSource(t, stream)
 	var seen atomic.Pointer[string]
-	stop := start(t, newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
+	stop := ledger.Run(t, newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
 		all := fmt.Sprintf("%s %s %q %s %s %s", m.Source, m.ID, m.Key, m.Payload, m.Type, m.Headers)
 		seen.Store(&all)
 		return l.enter(tx, m, msg)
@@ -64,7 +65,7 @@ func TestMessageHasItsEffectAndIsAcknowledged(t *testing.T) {
 	if diff := cmp.Diff(`ORDERS 1 " a/\n" {} Order Placed map[Tenant:7]`, *seen.Load()); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"{}"}, l.lines()); diff != "" {
+	if diff := cmp.Diff([]string{"{}"}, l.Lines()); diff != "" {
 		t.Error(diff)
 	}
 	if err := stop(); err != nil {
@@ -80,29 +81,29 @@ func TestConsumerThatDiesBetweenItsCommitAndItsAcknowledgementHasDoneNoHarm(t *t
 	newSource(t, stream, func(c *jetstream.ConsumerConfig) { c.AckWait = time.Second })
 	publish(t, js, message("1", "a"), message("2", "b"), message("3", ""))
 
-	source, err := dying.Consumer(within(t), "ORDERS", "billing")
+	source, err := dying.Consumer(ledger.Within(t), "ORDERS", "billing")
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
 		dying.Conn().Close() // what is committed after that is never acknowledged
 		return l.enter(tx, m, msg)
-	}, idemnats.ConsumerConfig{}).Run(within(t))
+	}, idemnats.ConsumerConfig{}).Run(ledger.Within(t))
 	if !errors.Is(err, nats.ErrConnectionClosed) {
 		t.Errorf("Run returned %v, want %v", err, nats.ErrConnectionClosed)
 	}
-	if len(l.lines()) == 0 {
+	if len(l.Lines()) == 0 {
 		t.Error("nothing was committed")
 	}
 
-	source, err = js.Consumer(within(t), "ORDERS", "billing")
+	source, err = js.Consumer(ledger.Within(t), "ORDERS", "billing")
 	if err != nil {
 		t.Fatal(err)
 	}
-	start(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{}).Run)
-	l.waitForLines(3)
+	ledger.Run(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{}).Run)
+	l.WaitForLines(3)
 	settled(t, source)
-	got := l.lines()
+	got := l.Lines()
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{"3", "a1", "b2"}, got); diff != "" {
 		t.Error(diff)
@@ -117,7 +118,7 @@ func TestMessageThatFailsIsTriedAgainAndThenADeadLetter(t *testing.T) {
 			js, l := newBroker(t).connect(), newBooks(t)
 			source := newSource(t, newStream(t, js))
 			var attempts atomic.Int32
-			start(t, newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
+			ledger.Run(t, newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
 				if m.ID == "1" {
 					attempts.Add(1)
 					return errPoison
@@ -125,14 +126,14 @@ func TestMessageThatFailsIsTriedAgainAndThenADeadLetter(t *testing.T) {
 				return l.enter(tx, m, msg)
 			}, idemnats.ConsumerConfig{Ordered: ordered, Options: []inbox.Option{inbox.WithMaxAttempts(3), inbox.WithPause(time.Millisecond, time.Millisecond)}}).Run)
 			publish(t, js, message("1", "a"), message("2", "b"), message("3", "a"))
-			l.wait(`SELECT id FROM idem.dead_letters`, 1)
-			l.waitForLines(2)
+			l.Wait(`SELECT id FROM idem.dead_letters`, 1)
+			l.WaitForLines(2)
 			settled(t, source)
 			if n := attempts.Load(); n != 3 {
 				t.Errorf("%d attempts, want 3", n)
 			}
 			want := []string{"billing ORDERS 1 a a1 the amount is negative"}
-			got := l.query(`SELECT concat_ws(' ', consumer, source, id, key, convert_from(payload, 'UTF8'), reason) FROM idem.dead_letters`)
+			got := l.Query(`SELECT concat_ws(' ', consumer, source, id, key, convert_from(payload, 'UTF8'), reason) FROM idem.dead_letters`)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -151,9 +152,9 @@ func TestMessageThatTakesLongIsNotDeliveredAgainMeanwhile(t *testing.T) {
 	if err := js.Conn().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	start(t, newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
+	ledger.Run(t, newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
 		for range 2 {
-			ack, err := acks.NextMsg(limit)
+			ack, err := acks.NextMsg(ledger.Limit)
 			if err != nil {
 				return err
 			}
@@ -164,7 +165,7 @@ func TestMessageThatTakesLongIsNotDeliveredAgainMeanwhile(t *testing.T) {
 		return l.enter(tx, m, msg)
 	}, idemnats.ConsumerConfig{Options: []inbox.Option{inbox.WithMaxAttempts(1)}}).Run)
 	publish(t, js, message("1", "a"))
-	l.waitForLines(1)
+	l.WaitForLines(1)
 }
 
 func TestMessageWithoutIDIsADeadLetterUnlessItsPositionIsItsID(t *testing.T) {
@@ -173,20 +174,20 @@ func TestMessageWithoutIDIsADeadLetterUnlessItsPositionIsItsID(t *testing.T) {
 	stream := newStream(t, js)
 	source := newSource(t, stream)
 	for range 2 {
-		if _, err := js.Publish(within(t), "orders", []byte("no id")); err != nil {
+		if _, err := js.Publish(ledger.Within(t), "orders", []byte("no id")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	stop := start(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{}).Run)
-	l.wait(`SELECT id FROM idem.dead_letters`, 1)
+	stop := ledger.Run(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{}).Run)
+	l.Wait(`SELECT id FROM idem.dead_letters`, 1)
 	settled(t, source)
 	stop()
-	if got := l.lines(); len(got) > 0 {
+	if got := l.Lines(); len(got) > 0 {
 		t.Errorf("it had an effect: %q", got)
 	}
 	another := newSource(t, stream, func(c *jetstream.ConsumerConfig) { c.Durable = "another" })
-	start(t, newConsumer(t, l, another, l.enter, idemnats.ConsumerConfig{ID: idemnats.Position}).Run)
-	l.waitForLines(2)
+	ledger.Run(t, newConsumer(t, l, another, l.enter, idemnats.ConsumerConfig{ID: idemnats.Position}).Run)
+	l.WaitForLines(2)
 	settled(t, another)
 }
 
@@ -194,11 +195,11 @@ func TestSameIDWithAnotherPayloadIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	js, l := newBroker(t).connect(), newBooks(t)
 	source := newSource(t, newStream(t, js))
-	start(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{ID: func(jetstream.Msg) string { return "same" }}).Run)
+	ledger.Run(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{ID: func(jetstream.Msg) string { return "same" }}).Run)
 	publish(t, js, message("1", "a"), message("2", "a"), message("1", "a"))
-	l.wait(`SELECT id FROM idem.dead_letters WHERE class = 'mismatch'`, 1)
+	l.Wait(`SELECT id FROM idem.dead_letters WHERE class = 'mismatch'`, 1)
 	settled(t, source)
-	if diff := cmp.Diff([]string{"a1"}, l.lines()); diff != "" {
+	if diff := cmp.Diff([]string{"a1"}, l.Lines()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -216,7 +217,7 @@ func TestJetStreamConsumerThatWouldLoseMessagesIsRefused(t *testing.T) {
 		},
 	} {
 		source := newSource(t, stream, func(c *jetstream.ConsumerConfig) { c.Durable = strings.ReplaceAll(name, " ", "_") }, change)
-		_, err := idemnats.NewConsumer(l.pool, "billing", source, l.enter, idemnats.ConsumerConfig{})
+		_, err := idemnats.NewConsumer(l.Pool, "billing", source, l.enter, idemnats.ConsumerConfig{})
 		if err == nil || !strings.Contains(err.Error(), strings.TrimSpace(name)) {
 			t.Errorf("%v, want an error about %s", err, name)
 		}
@@ -235,7 +236,7 @@ func TestConsumerThatStopsGivesBackWhatItHasInHand(t *testing.T) {
 				publish(t, js, message(fmt.Sprintf("%02d", i), "a"))
 			}
 			begun, stopping := make(chan struct{}, 20), make(chan struct{})
-			stop := start(t, newConsumer(t, l, source, func(pgx.Tx, inbox.Message, jetstream.Msg) error {
+			stop := ledger.Run(t, newConsumer(t, l, source, func(pgx.Tx, inbox.Message, jetstream.Msg) error {
 				begun <- struct{}{}
 				<-stopping
 				return context.Canceled
@@ -245,10 +246,10 @@ func TestConsumerThatStopsGivesBackWhatItHasInHand(t *testing.T) {
 			if err := stop(); err != nil {
 				t.Error(err)
 			}
-			start(t, newConsumer(t, l, source, l.enter, config).Run)
-			l.waitForLines(20)
+			ledger.Run(t, newConsumer(t, l, source, l.enter, config).Run)
+			l.WaitForLines(20)
 			settled(t, source)
-			if got := l.lines(); ordered && !slices.IsSorted(got) {
+			if got := l.Lines(); ordered && !slices.IsSorted(got) {
 				t.Errorf("the order is %q", got)
 			}
 		})

@@ -68,7 +68,7 @@ func TestExamplePrintsWhatItSays(t *testing.T) {
 	}
 	js = newBroker(t).connect()
 	newStream(t, js)
-	pool = newBooks(t).pool
+	pool = newBooks(t).Pool
 	_, want, _ := strings.Cut(string(source), "// Prints:\n")
 	want, _, _ = strings.Cut(want, "}\n")
 	want = strings.ReplaceAll(want, "\t// ", "")

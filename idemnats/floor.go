@@ -20,6 +20,7 @@ type floor struct {
 	asked time.Time
 	info  *jetstream.ConsumerInfo
 	until atomic.Int64 // others come first, in Unix nanoseconds
+	ceded int          // how often in a row that was decided
 }
 
 // onFloor returns what may be handled.
@@ -47,10 +48,11 @@ func (r *run) onFloor(ctx context.Context) []*held {
 				h.Delivery.sure.Store(true)
 			}
 		}
-		f.since, f.info = time.Time{}, nil
+		f.since, f.info, f.ceded = time.Time{}, nil, 0
 	} else if now.Sub(f.since) > 2*r.ackWait { // another process waits for what is in this hand, as this one does for its
 		r.giveBack()
-		f.until.Store(now.Add(rand.N(r.ackWait)).UnixNano())
+		f.until.Store(now.Add(rand.N(concession(r.ackWait, f.ceded))).UnixNano())
+		f.ceded++
 		f.since, f.info = time.Time{}, nil
 		return nil
 	}
@@ -63,6 +65,15 @@ func (f *floor) lost() bool { return !f.since.IsZero() }
 // pause is how long to wait before the broker is asked again.
 func (f *floor) pause() time.Duration {
 	return min(max(time.Since(f.since)/4, 2*time.Millisecond), 200*time.Millisecond)
+}
+
+// longConcession is how long others come first at most, if AckWait is not longer.
+const longConcession = 10 * time.Second
+
+// concession is for how long others come first at most, after having been so often in vain: they have to fetch all of it
+// meanwhile, which takes as long as it takes.
+func concession(ackWait time.Duration, ceded int) time.Duration {
+	return max(ackWait, min(ackWait<<min(ceded, 10), longConcession))
 }
 
 // yields says whether others are to have what was given back.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/idem-go/idem/idemnats"
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/internal/ledger"
 )
 
 func TestMessageThatFailsHoldsBackItsKeyAlone(t *testing.T) {
@@ -23,7 +24,7 @@ func TestMessageThatFailsHoldsBackItsKeyAlone(t *testing.T) {
 	publish(t, js, message("3", "b"))
 	publish(t, js, message("4", "a"))
 	var others atomic.Bool
-	start(t, newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
+	ledger.Run(t, newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
 		if m.Key == "b" {
 			others.Store(true)
 		}
@@ -32,8 +33,8 @@ func TestMessageThatFailsHoldsBackItsKeyAlone(t *testing.T) {
 		}
 		return l.enter(tx, m, msg)
 	}, idemnats.ConsumerConfig{Ordered: true, Options: []inbox.Option{inbox.WithPause(50*time.Millisecond, 50*time.Millisecond)}}).Run)
-	l.waitForLines(4)
-	if diff := cmp.Diff([]string{"b3", "a1", "a2", "a4"}, l.lines()); diff != "" {
+	l.WaitForLines(4)
+	if diff := cmp.Diff([]string{"b3", "a1", "a2", "a4"}, l.Lines()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -53,9 +54,9 @@ func TestNothingOvertakesWhatADeadProcessHadInHand(t *testing.T) {
 	for _, id := range []string{"3", "4", "5"} {
 		publish(t, js, message(id, "a"))
 	}
-	start(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{Ordered: true}).Run)
-	l.waitForLines(5)
-	got := slices.DeleteFunc(l.lines(), func(line string) bool { return line == "b2" })
+	ledger.Run(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{Ordered: true}).Run)
+	l.WaitForLines(5)
+	got := slices.DeleteFunc(l.Lines(), func(line string) bool { return line == "b2" })
 	if diff := cmp.Diff([]string{"a1", "a3", "a4", "a5"}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -67,14 +68,14 @@ func TestTwoOrderedConsumersThatWaitForEachOtherComeToAnEnd(t *testing.T) {
 	js, l := newBroker(t).connect(), newBooks(t)
 	source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) { c.AckWait = 300 * time.Millisecond })
 	for range 2 {
-		start(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{Ordered: true, Batch: 2}).Run)
+		ledger.Run(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{Ordered: true, Batch: 2}).Run)
 	}
 	for _, id := range []string{"1", "2", "3", "4", "5", "6", "7", "8"} {
 		publish(t, js, message(id, "a"))
 	}
-	l.waitForLines(8)
+	l.WaitForLines(8)
 	settled(t, source)
-	if diff := cmp.Diff([]string{"a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8"}, l.lines()); diff != "" {
+	if diff := cmp.Diff([]string{"a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8"}, l.Lines()); diff != "" {
 		t.Error(diff)
 	}
 }

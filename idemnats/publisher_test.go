@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idem-go/idem/idemnats"
+	"github.com/idem-go/idem/internal/ledger"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -39,7 +40,7 @@ func TestPublishedMessageCarriesAllThatItsConsumerNeeds(t *testing.T) {
 	js := newBroker(t).connect()
 	stream := newStream(t, js)
 	publisher := idemnats.NewPublisher(js, idemnats.PublisherConfig{})
-	err := publisher.Publish(within(t), []outbox.Message{{
+	err := publisher.Publish(ledger.Within(t), []outbox.Message{{
 		ID: "b3f9", Topic: "orders", Key: " a key\r\nof ünusual/bytes\x00", Type: "Order Placed", Payload: []byte("{}"), Headers: map[string]string{"Tenant": "7"},
 	}})
 	if err != nil {
@@ -63,7 +64,7 @@ func TestMessagePublishedTwiceIsStoredOnceAndThatIsNoError(t *testing.T) {
 	stream := newStream(t, js)
 	publisher := idemnats.NewPublisher(js, idemnats.PublisherConfig{})
 	for range 2 {
-		if err := publisher.Publish(within(t), []outbox.Message{{ID: "1", Topic: "orders", Payload: []byte("a")}}); err != nil {
+		if err := publisher.Publish(ledger.Within(t), []outbox.Message{{ID: "1", Topic: "orders", Payload: []byte("a")}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -100,7 +101,7 @@ func TestMessageThatCannotBePublishedIsNamedAndHoldsBackItsKeyAlone(t *testing.T
 			})
 			bad := test.bad
 			bad.ID, bad.Key = "2", "a"
-			err := idemnats.NewPublisher(js, idemnats.PublisherConfig{}).Publish(within(t), []outbox.Message{
+			err := idemnats.NewPublisher(js, idemnats.PublisherConfig{}).Publish(ledger.Within(t), []outbox.Message{
 				{ID: "1", Topic: bad.Topic, Key: "b", Payload: []byte("1")},
 				bad,
 				{ID: "3", Topic: bad.Topic, Key: "a", Payload: []byte("3")},
@@ -136,7 +137,7 @@ func TestBrokerThatIsAwayBlamesNoMessage(t *testing.T) {
 			}
 		},
 		"full": func(t *testing.T, b *broker, js jetstream.JetStream) {
-			_, err := js.UpdateStream(within(t), jetstream.StreamConfig{
+			_, err := js.UpdateStream(ledger.Within(t), jetstream.StreamConfig{
 				Name: "ORDERS", Subjects: []string{"orders", "orders.>"}, MaxMsgs: 1, Discard: jetstream.DiscardNew,
 			})
 			if err != nil {
@@ -151,11 +152,11 @@ func TestBrokerThatIsAwayBlamesNoMessage(t *testing.T) {
 			js := b.connect()
 			newStream(t, js)
 			publisher := idemnats.NewPublisher(js, idemnats.PublisherConfig{Timeout: 50 * time.Millisecond})
-			if err := idemnats.NewPublisher(js, idemnats.PublisherConfig{}).Publish(within(t), []outbox.Message{{ID: "0", Topic: "orders"}}); err != nil {
+			if err := idemnats.NewPublisher(js, idemnats.PublisherConfig{}).Publish(ledger.Within(t), []outbox.Message{{ID: "0", Topic: "orders"}}); err != nil {
 				t.Fatal(err)
 			}
 			breakIt(t, b, js)
-			err := publisher.Publish(within(t), []outbox.Message{{ID: "1", Topic: "orders", Key: "a"}, {ID: "2", Topic: "orders", Key: "a"}, {ID: "3", Topic: "orders"}})
+			err := publisher.Publish(ledger.Within(t), []outbox.Message{{ID: "1", Topic: "orders", Key: "a"}, {ID: "2", Topic: "orders", Key: "a"}, {ID: "3", Topic: "orders"}})
 			if err == nil || failed(err) != nil {
 				t.Errorf("%v, want an error that names none", err)
 			}
@@ -179,7 +180,7 @@ func TestEndOfTheContextEndsPublishing(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%v, want %v", err, context.Canceled)
 		}
-	case <-time.After(limit):
+	case <-time.After(ledger.Limit):
 		t.Error("it goes on")
 	}
 }
@@ -196,7 +197,7 @@ func TestMessagesOfOneKeyAreStoredInOrder(t *testing.T) {
 		messages = append(messages, m)
 		want["orders."+m.Key] = append(want["orders."+m.Key], string(m.Payload))
 	}
-	if err := publisher.Publish(within(t), messages); err != nil {
+	if err := publisher.Publish(ledger.Within(t), messages); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string][]string{}
