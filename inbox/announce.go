@@ -64,8 +64,9 @@ func (r *registry) announce(ctx context.Context, group []*delivery) error {
 		return nil
 	}
 	byID, messages := r.messages(wanted)
-	announce := store.AnnounceMessages{Messages: messages, Keys: keys, Retention: r.settings.retention, Alone: alone}
-	err := r.write(ctx, &announce)
+	enter := store.EnterMessages{Messages: messages, Keys: keys, Retention: r.settings.retention}
+	announce := store.AnnounceMessages{Messages: messages, Retention: r.settings.retention, Alone: alone}
+	err := r.write(ctx, enter, &announce)
 	if err != nil {
 		if judgeDatabase(ctx, err) == stopped {
 			return err

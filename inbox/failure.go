@@ -79,9 +79,10 @@ func (r *registry) message(d *delivery, id string) store.FailedMessage {
 	}
 }
 
-// write commits a request. It waits no longer than usual for somebody who is handling the message.
-func (r *registry) write(ctx context.Context, request txn.Request) error {
-	tx, err := r.engine.Open(ctx, &store.BeginMessages{Patience: r.settings.limits.patience}, request)
+// write commits requests. It waits no longer than usual for somebody who is handling the message.
+func (r *registry) write(ctx context.Context, requests ...txn.Request) error {
+	begin := &store.BeginMessages{Patience: r.settings.limits.patience}
+	tx, err := r.engine.Open(ctx, append([]txn.Request{begin}, requests...)...)
 	if err != nil {
 		return err
 	}

@@ -55,9 +55,17 @@ WITH due AS (
     ORDER BY m.source, m.id
     FOR UPDATE OF m
 ), revived AS (
-    DELETE FROM idem.dead_letters l USING due
-    WHERE l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) due.consumer
-      AND l.source OPERATOR(pg_catalog.=) due.source AND l.id OPERATOR(pg_catalog.=) due.id
+    DELETE FROM idem.dead_letters l
+    USING (
+        SELECT o.consumer, o.source, o.id
+        FROM due
+        JOIN idem.dead_letters o ON o.side OPERATOR(pg_catalog.=) 'inbox' AND o.consumer OPERATOR(pg_catalog.=) due.consumer
+         AND o.source OPERATOR(pg_catalog.=) due.source AND o.id OPERATOR(pg_catalog.=) due.id
+        ORDER BY o.source, o.id
+        FOR UPDATE OF o
+    ) dead
+    WHERE l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) dead.consumer
+      AND l.source OPERATOR(pg_catalog.=) dead.source AND l.id OPERATOR(pg_catalog.=) dead.id
 )
 UPDATE idem.inbox m
 SET state = 'handled', since = pg_catalog.statement_timestamp(),
@@ -121,25 +129,43 @@ WHERE m.consumer OPERATOR(pg_catalog.=) @consumer::pg_catalog.text
   AND m.state OPERATOR(pg_catalog.=) 'handled'
   AND m.since OPERATOR(pg_catalog.=) (pg_catalog.to_timestamp(0) OPERATOR(pg_catalog.+) @claimed::pg_catalog.interval);
 
--- name: AnnounceMessages :many
--- AnnounceMessages says, before they begin, that attempts at messages do, together or, of one message, alone.
--- Those that are handled, dead or not due are not returned. Their order is kept, for who waits for those before it.
-INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts, begun, alone, retry_at, key)
+-- name: EnterMessages :exec
+-- EnterMessages writes down messages of which nothing is known, for AnnounceMessages. Their order is kept, for who waits for those
+-- before it. It and ClaimMessages wait for what others insert, in one order, and then AnnounceMessages and ResumeMessages for what
+-- others have locked, in one order: one statement that waited for both would deadlock with who has inserted and waits for a lock.
+INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at, attempts, begun, alone, retry_at, key)
 SELECT @consumer::pg_catalog.text, u.source, u.id,
        pg_catalog.substring(@hashes::pg_catalog.bytea, ((u.n OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.*) 32 OPERATOR(pg_catalog.+) 1)::pg_catalog.int4, 32),
        'failing', pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+)
            (u.n::pg_catalog.float8 OPERATOR(pg_catalog.*) '1 microsecond'::pg_catalog.interval),
-       pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) @retention::pg_catalog.interval, 0,
-       (NOT @alone::pg_catalog.bool)::pg_catalog.int4, (@alone::pg_catalog.bool)::pg_catalog.int4, pg_catalog.statement_timestamp(), u.key
+       pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) @retention::pg_catalog.interval, 0, 0, 0, pg_catalog.statement_timestamp(), u.key
 FROM ROWS FROM (pg_catalog.unnest((@sources::pg_catalog.text)::pg_catalog.text[]),
                 pg_catalog.unnest((@ids::pg_catalog.text)::pg_catalog.text[]),
                 pg_catalog.unnest((@keys::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, key, n)
 ORDER BY u.source COLLATE pg_catalog."C", u.id COLLATE pg_catalog."C"
-ON CONFLICT (consumer, source, id) DO UPDATE
-SET begun = coalesce(m.begun, 0) OPERATOR(pg_catalog.+) EXCLUDED.begun, alone = coalesce(m.alone, 0) OPERATOR(pg_catalog.+) EXCLUDED.alone,
-    expires_at = EXCLUDED.expires_at
-WHERE m.state OPERATOR(pg_catalog.=) 'failing' AND m.hash OPERATOR(pg_catalog.=) EXCLUDED.hash
-  AND m.retry_at OPERATOR(pg_catalog.<=) EXCLUDED.retry_at
+ON CONFLICT (consumer, source, id) DO NOTHING;
+
+-- name: AnnounceMessages :many
+-- AnnounceMessages says, before they begin, that attempts at messages do, together or, of one message, alone.
+-- Those that are handled, dead or not due are not returned.
+WITH due AS (
+    SELECT m.consumer, m.source, m.id
+    FROM ROWS FROM (pg_catalog.unnest((@sources::pg_catalog.text)::pg_catalog.text[]),
+                    pg_catalog.unnest((@ids::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, n)
+    JOIN idem.inbox m ON m.consumer OPERATOR(pg_catalog.=) @consumer::pg_catalog.text
+     AND m.source OPERATOR(pg_catalog.=) u.source AND m.id OPERATOR(pg_catalog.=) u.id
+    WHERE m.state OPERATOR(pg_catalog.=) 'failing' AND m.retry_at OPERATOR(pg_catalog.<=) pg_catalog.statement_timestamp()
+      AND m.hash OPERATOR(pg_catalog.=) pg_catalog.substring(@hashes::pg_catalog.bytea,
+          ((u.n OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.*) 32 OPERATOR(pg_catalog.+) 1)::pg_catalog.int4, 32)
+    ORDER BY m.source, m.id
+    FOR UPDATE OF m
+)
+UPDATE idem.inbox m
+SET begun = coalesce(m.begun, 0) OPERATOR(pg_catalog.+) (NOT @alone::pg_catalog.bool)::pg_catalog.int4,
+    alone = coalesce(m.alone, 0) OPERATOR(pg_catalog.+) (@alone::pg_catalog.bool)::pg_catalog.int4,
+    expires_at = pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) @retention::pg_catalog.interval
+FROM due
+WHERE m.consumer OPERATOR(pg_catalog.=) due.consumer AND m.source OPERATOR(pg_catalog.=) due.source AND m.id OPERATOR(pg_catalog.=) due.id
 RETURNING m.source, m.id;
 
 -- name: WithdrawMessages :exec
@@ -207,10 +233,18 @@ LIMIT @room::pg_catalog.int4;
 -- name: ForgetRedriven :exec
 -- ForgetRedriven removes dead letters that were tried again, and are handled.
 DELETE FROM idem.dead_letters l
-USING ROWS FROM (pg_catalog.unnest((@sources::pg_catalog.text)::pg_catalog.text[]),
-                 pg_catalog.unnest((@ids::pg_catalog.text)::pg_catalog.text[])) AS u (source, id)
-WHERE l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) @consumer::pg_catalog.text
-  AND l.source OPERATOR(pg_catalog.=) u.source AND l.id OPERATOR(pg_catalog.=) u.id AND l.redrive_at IS NOT NULL;
+USING (
+    SELECT o.consumer, o.source, o.id
+    FROM ROWS FROM (pg_catalog.unnest((@sources::pg_catalog.text)::pg_catalog.text[]),
+                    pg_catalog.unnest((@ids::pg_catalog.text)::pg_catalog.text[])) AS u (source, id)
+    JOIN idem.dead_letters o ON o.side OPERATOR(pg_catalog.=) 'inbox' AND o.consumer OPERATOR(pg_catalog.=) @consumer::pg_catalog.text
+     AND o.source OPERATOR(pg_catalog.=) u.source AND o.id OPERATOR(pg_catalog.=) u.id
+    WHERE o.redrive_at IS NOT NULL
+    ORDER BY o.source, o.id
+    FOR UPDATE OF o
+) dead
+WHERE l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) dead.consumer
+  AND l.source OPERATOR(pg_catalog.=) dead.source AND l.id OPERATOR(pg_catalog.=) dead.id;
 
 -- name: InboxStats :many
 -- InboxStats tells what consumers have yet to handle, and what is dead. It reads no message that is handled.

@@ -34,10 +34,12 @@ RETURNING r.lane;
 
 -- name: KeepLanes :one
 -- KeepLanes fences a transaction: it divides by zero unless the instance has as many lanes as it should, and keeps them until
--- the transaction is over.
+-- the transaction is over. They are locked in the order in which somebody else takes them.
 SELECT (1 OPERATOR(pg_catalog./) (CASE WHEN pg_catalog.count(*) OPERATOR(pg_catalog.=) @lanes::pg_catalog.int8 THEN 1 ELSE 0 END)::pg_catalog.int4)::pg_catalog.int4 AS one
-FROM (SELECT r.lane FROM idem.relays r WHERE r.instance OPERATOR(pg_catalog.=) @instance::pg_catalog.int4 FOR SHARE) mine;
+FROM (SELECT r.lane FROM idem.relays r WHERE r.instance OPERATOR(pg_catalog.=) @instance::pg_catalog.int4 ORDER BY r.lane FOR SHARE) mine;
 
 -- name: LeaveLanes :exec
 -- LeaveLanes lets go of all lanes of an instance.
-DELETE FROM idem.relays WHERE instance OPERATOR(pg_catalog.=) @instance::pg_catalog.int4;
+DELETE FROM idem.relays r
+USING (SELECT o.lane FROM idem.relays o WHERE o.instance OPERATOR(pg_catalog.=) @instance::pg_catalog.int4 ORDER BY o.lane FOR UPDATE) mine
+WHERE r.lane OPERATOR(pg_catalog.=) mine.lane;

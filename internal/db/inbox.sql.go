@@ -12,33 +12,34 @@ import (
 )
 
 const AnnounceMessages = `-- name: AnnounceMessages :many
-INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts, begun, alone, retry_at, key)
-SELECT $1::pg_catalog.text, u.source, u.id,
-       pg_catalog.substring($2::pg_catalog.bytea, ((u.n OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.*) 32 OPERATOR(pg_catalog.+) 1)::pg_catalog.int4, 32),
-       'failing', pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+)
-           (u.n::pg_catalog.float8 OPERATOR(pg_catalog.*) '1 microsecond'::pg_catalog.interval),
-       pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) $3::pg_catalog.interval, 0,
-       (NOT $4::pg_catalog.bool)::pg_catalog.int4, ($4::pg_catalog.bool)::pg_catalog.int4, pg_catalog.statement_timestamp(), u.key
-FROM ROWS FROM (pg_catalog.unnest(($5::pg_catalog.text)::pg_catalog.text[]),
-                pg_catalog.unnest(($6::pg_catalog.text)::pg_catalog.text[]),
-                pg_catalog.unnest(($7::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, key, n)
-ORDER BY u.source COLLATE pg_catalog."C", u.id COLLATE pg_catalog."C"
-ON CONFLICT (consumer, source, id) DO UPDATE
-SET begun = coalesce(m.begun, 0) OPERATOR(pg_catalog.+) EXCLUDED.begun, alone = coalesce(m.alone, 0) OPERATOR(pg_catalog.+) EXCLUDED.alone,
-    expires_at = EXCLUDED.expires_at
-WHERE m.state OPERATOR(pg_catalog.=) 'failing' AND m.hash OPERATOR(pg_catalog.=) EXCLUDED.hash
-  AND m.retry_at OPERATOR(pg_catalog.<=) EXCLUDED.retry_at
+WITH due AS (
+    SELECT m.consumer, m.source, m.id
+    FROM ROWS FROM (pg_catalog.unnest(($3::pg_catalog.text)::pg_catalog.text[]),
+                    pg_catalog.unnest(($4::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, n)
+    JOIN idem.inbox m ON m.consumer OPERATOR(pg_catalog.=) $5::pg_catalog.text
+     AND m.source OPERATOR(pg_catalog.=) u.source AND m.id OPERATOR(pg_catalog.=) u.id
+    WHERE m.state OPERATOR(pg_catalog.=) 'failing' AND m.retry_at OPERATOR(pg_catalog.<=) pg_catalog.statement_timestamp()
+      AND m.hash OPERATOR(pg_catalog.=) pg_catalog.substring($6::pg_catalog.bytea,
+          ((u.n OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.*) 32 OPERATOR(pg_catalog.+) 1)::pg_catalog.int4, 32)
+    ORDER BY m.source, m.id
+    FOR UPDATE OF m
+)
+UPDATE idem.inbox m
+SET begun = coalesce(m.begun, 0) OPERATOR(pg_catalog.+) (NOT $1::pg_catalog.bool)::pg_catalog.int4,
+    alone = coalesce(m.alone, 0) OPERATOR(pg_catalog.+) ($1::pg_catalog.bool)::pg_catalog.int4,
+    expires_at = pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) $2::pg_catalog.interval
+FROM due
+WHERE m.consumer OPERATOR(pg_catalog.=) due.consumer AND m.source OPERATOR(pg_catalog.=) due.source AND m.id OPERATOR(pg_catalog.=) due.id
 RETURNING m.source, m.id
 `
 
 type AnnounceMessagesParams struct {
-	Consumer  string
-	Hashes    []byte
-	Retention pgtype.Interval
 	Alone     bool
+	Retention pgtype.Interval
 	Sources   string
 	Ids       string
-	Keys      string
+	Consumer  string
+	Hashes    []byte
 }
 
 type AnnounceMessagesRow struct {
@@ -47,16 +48,15 @@ type AnnounceMessagesRow struct {
 }
 
 // AnnounceMessages says, before they begin, that attempts at messages do, together or, of one message, alone.
-// Those that are handled, dead or not due are not returned. Their order is kept, for who waits for those before it.
+// Those that are handled, dead or not due are not returned.
 func (q *Queries) AnnounceMessages(ctx context.Context, arg AnnounceMessagesParams) ([]AnnounceMessagesRow, error) {
 	rows, err := q.db.Query(ctx, AnnounceMessages,
-		arg.Consumer,
-		arg.Hashes,
-		arg.Retention,
 		arg.Alone,
+		arg.Retention,
 		arg.Sources,
 		arg.Ids,
-		arg.Keys,
+		arg.Consumer,
+		arg.Hashes,
 	)
 	if err != nil {
 		return nil, err
@@ -267,6 +267,44 @@ func (q *Queries) CountFailure(ctx context.Context, arg CountFailureParams) (int
 	return attempts, err
 }
 
+const EnterMessages = `-- name: EnterMessages :exec
+INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at, attempts, begun, alone, retry_at, key)
+SELECT $1::pg_catalog.text, u.source, u.id,
+       pg_catalog.substring($2::pg_catalog.bytea, ((u.n OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.*) 32 OPERATOR(pg_catalog.+) 1)::pg_catalog.int4, 32),
+       'failing', pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+)
+           (u.n::pg_catalog.float8 OPERATOR(pg_catalog.*) '1 microsecond'::pg_catalog.interval),
+       pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) $3::pg_catalog.interval, 0, 0, 0, pg_catalog.statement_timestamp(), u.key
+FROM ROWS FROM (pg_catalog.unnest(($4::pg_catalog.text)::pg_catalog.text[]),
+                pg_catalog.unnest(($5::pg_catalog.text)::pg_catalog.text[]),
+                pg_catalog.unnest(($6::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, key, n)
+ORDER BY u.source COLLATE pg_catalog."C", u.id COLLATE pg_catalog."C"
+ON CONFLICT (consumer, source, id) DO NOTHING
+`
+
+type EnterMessagesParams struct {
+	Consumer  string
+	Hashes    []byte
+	Retention pgtype.Interval
+	Sources   string
+	Ids       string
+	Keys      string
+}
+
+// EnterMessages writes down messages of which nothing is known, for AnnounceMessages. Their order is kept, for who waits for those
+// before it. It and ClaimMessages wait for what others insert, in one order, and then AnnounceMessages and ResumeMessages for what
+// others have locked, in one order: one statement that waited for both would deadlock with who has inserted and waits for a lock.
+func (q *Queries) EnterMessages(ctx context.Context, arg EnterMessagesParams) error {
+	_, err := q.db.Exec(ctx, EnterMessages,
+		arg.Consumer,
+		arg.Hashes,
+		arg.Retention,
+		arg.Sources,
+		arg.Ids,
+		arg.Keys,
+	)
+	return err
+}
+
 const FailingMessages = `-- name: FailingMessages :many
 SELECT f.source, f.key::pg_catalog.text AS key, f.id, f.remaining::pg_catalog.int8 AS remaining, f.since::pg_catalog.bytea AS since
 FROM ROWS FROM (pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.text[]),
@@ -327,10 +365,18 @@ func (q *Queries) FailingMessages(ctx context.Context, arg FailingMessagesParams
 
 const ForgetRedriven = `-- name: ForgetRedriven :exec
 DELETE FROM idem.dead_letters l
-USING ROWS FROM (pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.text[]),
-                 pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.text[])) AS u (source, id)
-WHERE l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) $3::pg_catalog.text
-  AND l.source OPERATOR(pg_catalog.=) u.source AND l.id OPERATOR(pg_catalog.=) u.id AND l.redrive_at IS NOT NULL
+USING (
+    SELECT o.consumer, o.source, o.id
+    FROM ROWS FROM (pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.text[]),
+                    pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.text[])) AS u (source, id)
+    JOIN idem.dead_letters o ON o.side OPERATOR(pg_catalog.=) 'inbox' AND o.consumer OPERATOR(pg_catalog.=) $3::pg_catalog.text
+     AND o.source OPERATOR(pg_catalog.=) u.source AND o.id OPERATOR(pg_catalog.=) u.id
+    WHERE o.redrive_at IS NOT NULL
+    ORDER BY o.source, o.id
+    FOR UPDATE OF o
+) dead
+WHERE l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) dead.consumer
+  AND l.source OPERATOR(pg_catalog.=) dead.source AND l.id OPERATOR(pg_catalog.=) dead.id
 `
 
 type ForgetRedrivenParams struct {
@@ -615,9 +661,17 @@ WITH due AS (
     ORDER BY m.source, m.id
     FOR UPDATE OF m
 ), revived AS (
-    DELETE FROM idem.dead_letters l USING due
-    WHERE l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) due.consumer
-      AND l.source OPERATOR(pg_catalog.=) due.source AND l.id OPERATOR(pg_catalog.=) due.id
+    DELETE FROM idem.dead_letters l
+    USING (
+        SELECT o.consumer, o.source, o.id
+        FROM due
+        JOIN idem.dead_letters o ON o.side OPERATOR(pg_catalog.=) 'inbox' AND o.consumer OPERATOR(pg_catalog.=) due.consumer
+         AND o.source OPERATOR(pg_catalog.=) due.source AND o.id OPERATOR(pg_catalog.=) due.id
+        ORDER BY o.source, o.id
+        FOR UPDATE OF o
+    ) dead
+    WHERE l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) dead.consumer
+      AND l.source OPERATOR(pg_catalog.=) dead.source AND l.id OPERATOR(pg_catalog.=) dead.id
 )
 UPDATE idem.inbox m
 SET state = 'handled', since = pg_catalog.statement_timestamp(),

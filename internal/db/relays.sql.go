@@ -48,7 +48,7 @@ func (q *Queries) AppearAsRelay(ctx context.Context, instance int32) (AppearAsRe
 
 const KeepLanes = `-- name: KeepLanes :one
 SELECT (1 OPERATOR(pg_catalog./) (CASE WHEN pg_catalog.count(*) OPERATOR(pg_catalog.=) $1::pg_catalog.int8 THEN 1 ELSE 0 END)::pg_catalog.int4)::pg_catalog.int4 AS one
-FROM (SELECT r.lane FROM idem.relays r WHERE r.instance OPERATOR(pg_catalog.=) $2::pg_catalog.int4 FOR SHARE) mine
+FROM (SELECT r.lane FROM idem.relays r WHERE r.instance OPERATOR(pg_catalog.=) $2::pg_catalog.int4 ORDER BY r.lane FOR SHARE) mine
 `
 
 type KeepLanesParams struct {
@@ -57,7 +57,7 @@ type KeepLanesParams struct {
 }
 
 // KeepLanes fences a transaction: it divides by zero unless the instance has as many lanes as it should, and keeps them until
-// the transaction is over.
+// the transaction is over. They are locked in the order in which somebody else takes them.
 func (q *Queries) KeepLanes(ctx context.Context, arg KeepLanesParams) (int32, error) {
 	row := q.db.QueryRow(ctx, KeepLanes, arg.Lanes, arg.Instance)
 	var one int32
@@ -66,7 +66,9 @@ func (q *Queries) KeepLanes(ctx context.Context, arg KeepLanesParams) (int32, er
 }
 
 const LeaveLanes = `-- name: LeaveLanes :exec
-DELETE FROM idem.relays WHERE instance OPERATOR(pg_catalog.=) $1::pg_catalog.int4
+DELETE FROM idem.relays r
+USING (SELECT o.lane FROM idem.relays o WHERE o.instance OPERATOR(pg_catalog.=) $1::pg_catalog.int4 ORDER BY o.lane FOR UPDATE) mine
+WHERE r.lane OPERATOR(pg_catalog.=) mine.lane
 `
 
 // LeaveLanes lets go of all lanes of an instance.

@@ -6,10 +6,25 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
+// EnterMessages writes down messages of which nothing is known, so that attempts at them can be announced.
+type EnterMessages struct {
+	Messages  *Messages
+	Keys      []string // of each message
+	Retention time.Duration
+}
+
+// Queue adds the statement.
+func (e EnterMessages) Queue(trip *roundtrip.Trip) {
+	m := e.Messages
+	trip.Add(enterMessages, m.consumer, m.hashes, microseconds(e.Retention), m.sources, m.ids, array(e.Keys))
+}
+
+// Read reads the answer.
+func (EnterMessages) Read(trip *roundtrip.Trip) { trip.Skip() }
+
 // AnnounceMessages says that attempts at messages are about to begin: together, or at one alone.
 type AnnounceMessages struct {
 	Messages  *Messages
-	Keys      []string // of each message
 	Retention time.Duration
 	Alone     bool
 
@@ -19,7 +34,7 @@ type AnnounceMessages struct {
 // Queue adds the statement.
 func (a *AnnounceMessages) Queue(trip *roundtrip.Trip) {
 	m := a.Messages
-	trip.Add(announceMessages, m.consumer, m.hashes, microseconds(a.Retention), boolean(a.Alone), m.sources, m.ids, array(a.Keys))
+	trip.Add(announceMessages, boolean(a.Alone), microseconds(a.Retention), m.sources, m.ids, m.consumer, m.hashes)
 }
 
 // Read reads the answer.

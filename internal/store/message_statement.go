@@ -27,8 +27,11 @@ var (
 	releaseMessages = roundtrip.New(roundtrip.Statement{
 		SQL: db.ReleaseMessages, Params: []roundtrip.Param{text, text, text, plain},
 	})
+	enterMessages = roundtrip.New(roundtrip.Statement{
+		SQL: db.EnterMessages, Params: []roundtrip.Param{text, bytes, plain, text, text, text},
+	})
 	announceMessages = roundtrip.New(roundtrip.Statement{
-		SQL: db.AnnounceMessages, Params: []roundtrip.Param{text, bytes, plain, plain, text, text, text}, Results: []int16{asText, asText},
+		SQL: db.AnnounceMessages, Params: []roundtrip.Param{plain, plain, text, text, text, bytes}, Results: []int16{asText, asText},
 	})
 	withdrawMessages = roundtrip.New(roundtrip.Statement{
 		SQL: db.WithdrawMessages, Params: []roundtrip.Param{plain, text, text, text},
