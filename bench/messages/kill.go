@@ -127,7 +127,7 @@ func killOut(ctx context.Context, s *sidebyside.Server, p plan, c out.Contestant
 		return err
 	}
 	defer server.Close()
-	worker := role{Out: c.Name, DSN: dsn, Broker: server.Addr(), Clients: p.clients, Customers: p.customers, Pool: p.pool, Patience: p.kills.patience}
+	worker := role{Out: c.Name, DSN: dsn, Broker: server.Addr(), Clients: p.clients, Customers: p.customers, Pause: p.kills.pause, Pool: p.pool, Patience: p.kills.patience}
 	err = found.lives(ctx, p.kills, worker, random, func(ctx context.Context) error { return sink.Await(ctx, sink.Distinct()+p.kills.between) })
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func killOut(ctx context.Context, s *sidebyside.Server, p plan, c out.Contestant
 		defer process.Kill()
 		living, cancel := alive(ctx, process, p.kills.limit)
 		defer cancel()
-		if err := sink.Await(living, len(committed)); errors.Is(err, errEnded) || ctx.Err() != nil {
+		if err := sink.AwaitOrRest(living, len(committed), p.kills.rest); err != nil {
 			return err
 		}
 	}

@@ -29,20 +29,23 @@ type kill struct {
 	batch    int
 	// confirm is how long the broker takes to confirm what it was given, as one that replicates does.
 	confirm time.Duration
-	// patience is how long a message may take for those who see by a timeout that a process is dead, limit how long is waited for them.
-	patience, limit time.Duration
+	// pause is that of a client after each order, so that a slow relay is not far behind.
+	pause time.Duration
+	// patience is how long a message may take for those who see by a timeout that a process is dead. What has not come when nothing has
+	// come for rest is lost. Limit is how long a process may take in any case.
+	patience, rest, limit time.Duration
 }
 
 func planOf(quick bool) plan {
 	p := plan{
 		ops: 200, rounds: 3, turn: 800 * time.Millisecond, warm: 25, pool: 20,
 		clients: 8, customers: 20, pace: 200, pacing: 2 * time.Second, stock: 20_000, workers: []int{1, 8}, batch: 1000,
-		kills: kill{times: 6, between: 1000, messages: 12_000, workers: 4, batch: 100, confirm: 2 * time.Millisecond, patience: 2 * time.Second, limit: 100 * time.Second},
+		kills: kill{times: 6, between: 1000, messages: 12_000, workers: 4, batch: 100, confirm: 2 * time.Millisecond, pause: 10 * time.Millisecond, patience: 2 * time.Second, rest: 20 * time.Second, limit: 5 * time.Minute},
 	}
 	if quick {
 		p.ops, p.rounds, p.turn, p.warm = 3, 1, 50*time.Millisecond, 1
 		p.pacing, p.stock, p.workers = 200*time.Millisecond, 200, []int{1, 4}
-		p.kills.times, p.kills.between, p.kills.messages, p.kills.batch, p.kills.limit = 2, 20, 400, 5, 5*time.Minute
+		p.kills.times, p.kills.between, p.kills.messages, p.kills.batch, p.kills.rest = 2, 20, 400, 5, 2*time.Minute
 	}
 	return p
 }

@@ -25,7 +25,8 @@ type role struct {
 	DSN, Broker string
 	Clients     int // that place orders, beside the relay
 	Customers   int
-	Workers     int // that consume
+	Pause       time.Duration // of a client, after each order
+	Workers     int           // that consume
 	Batch       int
 	Pool        int32
 	Patience    time.Duration
@@ -84,6 +85,7 @@ func work(text string) error {
 					failed <- fmt.Errorf("%s: %w", c.Name, err)
 					return
 				}
+				time.Sleep(r.Pause)
 			}
 		}()
 	}

@@ -57,10 +57,10 @@ func (r *results) String() string {
 func (r *results) sayKilled(say func(string, ...any)) {
 	k := r.plan.kills
 	say("### Killed\n")
-	say("A process of each contestant is killed by `kill -9` up to %d times, at a random moment after %s more messages were published, or acknowledged; another one follows at", k.times, number(k.between))
-	say("once, and the last one finishes. The figures are counts, of this run: another one kills at other moments.\n")
+	say("A process of each contestant is killed by `kill -9` up to %d times, at a random moment after %s more messages were published, or acknowledged; another follows at", k.times, number(k.between))
+	say("once, and the last one finishes. What has not come when nothing has come for %v is lost. The figures are counts, of this run: another one kills at other moments.\n", k.rest)
 	if all := r.ofSide(false); len(all) > 0 {
-		say("Out: %d clients place orders of %d customers beside the relay, and the broker takes %v to confirm a call. That a message is published twice, under the same id, is", r.plan.clients, r.plan.customers, k.confirm)
+		say("Out: %d clients place orders of %d customers beside the relay, with a pause of %v between them, and the broker takes %v to confirm a call. That a message is published twice, under the same id, is", r.plan.clients, r.plan.customers, k.pause, k.confirm)
 		say("what at least once means, and is expected of all who have a relay. Out of order are messages that were first published after a later one of their customer.\n")
 		var rows [][]string
 		for _, c := range all {

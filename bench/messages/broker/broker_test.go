@@ -151,3 +151,32 @@ func dial(t *testing.T, server *broker.Server) *broker.Client {
 	t.Cleanup(client.Close)
 	return client
 }
+
+func TestWhatHasNotComeWhenNothingComesAnyMoreIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	sink := broker.NewSink()
+	const rest = 50 * time.Millisecond
+	for i := range 10 { // what comes again is a sign of life as well
+		time.AfterFunc(time.Duration(i)*rest/2, func() { sink.Publish(t.Context(), "again") })
+	}
+	begin := time.Now()
+	if err := sink.AwaitOrRest(t.Context(), 2, rest); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took < rest || sink.Distinct() != 1 {
+		t.Errorf("it took %v, and %d have come", took, sink.Distinct())
+	}
+	sink.Publish(t.Context(), "another")
+	if err := sink.AwaitOrRest(t.Context(), 2, time.Hour); err != nil {
+		t.Error(err)
+	}
+	if err := sink.AwaitOrRest(within(t, 0), 3, time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -4,6 +4,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -45,11 +46,15 @@ func (s *Sink) Distinct() int {
 
 // Await waits until so many messages have come, each counted once.
 func (s *Sink) Await(ctx context.Context, n int) error {
+	return s.await(ctx, func() bool { return len(s.first) >= n })
+}
+
+func (s *Sink) await(ctx context.Context, enough func() bool) error {
 	for {
 		s.mu.Lock()
-		enough, changed := len(s.first) >= n, s.changed
+		is, changed := enough(), s.changed
 		s.mu.Unlock()
-		if enough {
+		if is {
 			return nil
 		}
 		select {
@@ -58,6 +63,34 @@ func (s *Sink) Await(ctx context.Context, n int) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// AwaitOrRest waits until so many messages have come, or nothing has come for a while: then nothing will.
+func (s *Sink) AwaitOrRest(ctx context.Context, n int, rest time.Duration) error {
+	for {
+		s.mu.Lock()
+		enough, next := len(s.first) >= n, len(s.came)+1
+		s.mu.Unlock()
+		if enough {
+			return nil
+		}
+		resting, cancel := context.WithTimeoutCause(ctx, rest, errRest)
+		err := s.awaitCame(resting, next)
+		cancel()
+		if errors.Is(err, errRest) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+var errRest = errors.New("nothing comes any more")
+
+// awaitCame waits until so many have come, whatever comes again.
+func (s *Sink) awaitCame(ctx context.Context, n int) error {
+	return s.await(ctx, func() bool { return len(s.came) >= n })
 }
 
 // At is when a message came first.
