@@ -32,7 +32,7 @@ type kill struct {
 	// pause is that of a client after each order, so that a slow relay is not far behind.
 	pause time.Duration
 	// patience is how long a message may take for those who see by a timeout that a process is dead. What has not come when nothing has
-	// come for rest is lost. Limit is how long a process may take in any case.
+	// come for rest is lost: River looks for what to rescue every 30 s. Limit is how long a process may take in any case.
 	patience, rest, limit time.Duration
 }
 
@@ -40,7 +40,7 @@ func planOf(quick bool) plan {
 	p := plan{
 		ops: 200, rounds: 3, turn: 800 * time.Millisecond, warm: 25, pool: 20,
 		clients: 8, customers: 20, pace: 200, pacing: 2 * time.Second, stock: 20_000, workers: []int{1, 8}, batch: 1000,
-		kills: kill{times: 6, between: 1000, messages: 12_000, workers: 4, batch: 100, confirm: 2 * time.Millisecond, pause: 10 * time.Millisecond, patience: 2 * time.Second, rest: 20 * time.Second, limit: 5 * time.Minute},
+		kills: kill{times: 6, between: 1000, messages: 12_000, workers: 4, batch: 100, confirm: 2 * time.Millisecond, pause: 10 * time.Millisecond, patience: 2 * time.Second, rest: time.Minute, limit: 5 * time.Minute},
 	}
 	if quick {
 		p.ops, p.rounds, p.turn, p.warm = 3, 1, 50*time.Millisecond, 1

@@ -77,7 +77,7 @@ func (r *results) sayKilled(say func(string, ...any)) {
 		}
 		say("%s", sidebyside.Table(2, []string{"", "promises", "killed", "messages", "effects lost", "effects doubled"}, rows))
 	}
-	say("River sees by a timeout that a process is dead: RescueStuckJobsAfter and JobTimeout are %v here, as if no job took longer, by default an hour and a minute.\n", k.patience)
+	say("River sees by a timeout that a process is dead: RescueStuckJobsAfter and JobTimeout are %v here, as if no job took longer, by default an hour and a minute. A job that it has\nrescued is tried again a second later where it publishes, by default after 1, 16 and 81 s.\n", k.patience)
 }
 
 func (r *results) saySettings(say func(string, ...any)) {

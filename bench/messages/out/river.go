@@ -10,6 +10,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
+	"github.com/riverqueue/river/rivertype"
 )
 
 // River inserts a job for each message, in the transaction; its worker publishes.
@@ -28,7 +29,7 @@ func River() Contestant {
 				FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond,
 			}
 			if place.Patience > 0 {
-				config.JobTimeout, config.RescueStuckJobsAfter = place.Patience, place.Patience
+				config.JobTimeout, config.RescueStuckJobsAfter, config.RetryPolicy = place.Patience, place.Patience, soon{}
 			}
 			var err error
 			r.client, err = river.NewClient(riverpgxv5.New(place.Pool), config)
@@ -36,6 +37,11 @@ func River() Contestant {
 		},
 	}
 }
+
+// soon lets a job that was rescued be worked on a second later: by default it waits for 16 s the second time, and for 81 s the third.
+type soon struct{}
+
+func (soon) NextRetry(*rivertype.JobRow) time.Time { return time.Now().Add(time.Second) }
 
 func migrateRiver(ctx context.Context, dsn string) error {
 	pool, err := pgxpool.New(ctx, dsn)
