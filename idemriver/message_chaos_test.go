@@ -53,7 +53,8 @@ func TestChaosLosesAndDoublesNoMessage(t *testing.T) {
 	dsn, pool := newDatabase(t)
 	database, address := ledger.Behind(t, dsn)
 	rescue := func(after string) error {
-		_, err := pool.Exec(t.Context(), `UPDATE river_job SET state = 'available' WHERE state = 'running' AND attempted_at < now() - $1::interval`, after)
+		_, err := pool.Exec(t.Context(), `UPDATE river_job SET state = 'available' WHERE id IN (SELECT id FROM river_job
+			WHERE state = 'running' AND attempted_at < now() - $1::interval FOR UPDATE SKIP LOCKED)`, after) // River completes jobs in any order
 		return err
 	}
 	chaos := ledger.Chaos{
