@@ -67,11 +67,17 @@ var turns = make(chan struct{}, 1)
 
 // turn waits until no other suspects are under way, and returns how to let others have their turn.
 func turn(ctx context.Context, patience time.Duration) (over func(), err error) {
+	over = func() { <-turns }
+	select {
+	case turns <- struct{}{}:
+		return over, nil // one that is free is not refused, however little patience is left
+	default:
+	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case turns <- struct{}{}:
-		return func() { <-turns }, nil
+		return over, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-timer.C:
