@@ -31,7 +31,9 @@ func TestAnnouncementDoesNotDeadlockWithAClaim(t *testing.T) {
 	}()
 	frozen := await(t, "the claim", trap.Fired())
 	announces := make(chan []inbox.Outcome, 1)
-	go func() { announces <- p.batch(redelivered([]inbox.Message{failing, fresh}), p.enter, inbox.WithLimits(limit, limit, limit)) }()
+	go func() {
+		announces <- p.batch(redelivered([]inbox.Message{failing, fresh}), p.enter, inbox.WithLimits(limit, limit, limit))
+	}()
 	p.awaitBlocked(1)
 	frozen.Conn.Resume()
 	p.wantStates("DD", await(t, "who has claimed", claims))
