@@ -83,14 +83,17 @@ func ids(messages []outbox.Message) []outbox.Message {
 // wal returns how many bytes of WAL a transaction writes, full pages left out: the least of some, because others write as well.
 func (o *office) wal(begin func(n int) func(tx pgx.Tx) error) int {
 	o.t.Helper()
-	least := 0
-	for n := range 40 {
+	least, seen := 0, 0 // others write as well: what was seen three times, and nothing less, is what nobody has written beside it
+	for n := 0; seen < 3 && n < 5000; n++ {
 		before := o.text(`select pg_current_wal_insert_lsn()::text`)
 		if err := pgx.BeginFunc(context.Background(), o.pool, begin(n)); err != nil {
 			o.t.Fatal(err)
 		}
-		if wrote := o.count(`select (pg_current_wal_insert_lsn() - $1::text::pg_lsn)::int`, before); n == 0 || wrote < least {
-			least = wrote
+		switch wrote := o.count(`select (pg_current_wal_insert_lsn() - $1::text::pg_lsn)::int`, before); {
+		case n == 0 || wrote < least:
+			least, seen = wrote, 1
+		case wrote == least && n >= 40:
+			seen++
 		}
 	}
 	return least
