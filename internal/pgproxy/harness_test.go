@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -187,16 +188,62 @@ func mustExec(t testing.TB, conn *pgx.Conn, sql string, args ...any) pgconn.Comm
 // raw returns a connection that is past authentication, without a driver.
 func raw(t testing.TB, p *pgproxy.Proxy) *net.TCPConn {
 	t.Helper()
-	conn, err := pgconn.Connect(within(t), p.DSN())
+	config, err := pgconn.ParseConfig(p.DSN())
 	if err != nil {
 		t.Fatal(err)
 	}
-	hijacked, err := conn.Hijack()
-	if err != nil {
-		t.Fatal(err)
+	for {
+		var watched *watchedConn
+		config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, address)
+			watched = &watchedConn{Conn: conn}
+			return watched, err
+		}
+		conn, err := pgconn.ConnectConfig(within(t), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Hijack(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { watched.Conn.Close() })
+		if watched.leave() {
+			return watched.Conn.(*net.TCPConn)
+		}
+		watched.Conn.Close()
 	}
-	t.Cleanup(func() { hijacked.Conn.Close() })
-	return hijacked.Conn.(*net.TCPConn)
+}
+
+// watchedConn knows whether somebody reads from it. Where a write takes long, as on a machine that has much to do, pgconn reads
+// in the background, and does not take that back: such a read swallows the first answer to whoever has the connection then.
+type watchedConn struct {
+	net.Conn
+	mu    sync.Mutex
+	reads int
+	left  bool
+}
+
+func (c *watchedConn) Read(b []byte) (int, error) {
+	c.mu.Lock()
+	if c.left {
+		c.mu.Unlock()
+		return 0, net.ErrClosed
+	}
+	c.reads++
+	c.mu.Unlock()
+	n, err := c.Conn.Read(b)
+	c.mu.Lock()
+	c.reads--
+	c.mu.Unlock()
+	return n, err
+}
+
+// leave ends reading through c, unless somebody reads.
+func (c *watchedConn) leave() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left = c.reads == 0
+	return c.left
 }
 
 func simpleQuery(sql string) []byte {

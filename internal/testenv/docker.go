@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	engineLimit = 5 * time.Second // to answer at all
+	engineLimit = 15 * time.Second // to answer at all
 	pullLimit   = 5 * time.Minute
-	runLimit    = time.Minute // to create and start a container, and testcontainers' own reaper
-	readyLimit  = time.Minute
+	runLimit    = 5 * time.Minute // to create and start a container, and testcontainers' own reaper
+	readyLimit  = 5 * time.Minute // a server that ends while it starts is noticed at once
 )
 
 // startContainer runs the image on the Docker engine that testcontainers finds: DOCKER_HOST, the Docker context, the
