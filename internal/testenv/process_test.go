@@ -67,13 +67,20 @@ func startTestenv(t *testing.T, env []string, flags ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
+	said, err := os.Create(filepath.Join(t.TempDir(), "stderr")) // no pipe: what outlives a killed testenv would hold it open
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	cmd.Stderr = said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	proc := &process{cmd: cmd}
 	t.Cleanup(func() { cmd.Process.Kill() })
 	if err := json.NewDecoder(out).Decode(&proc.report); err != nil {
-		t.Fatalf("the command did not report: %v", err)
+		why, _ := os.ReadFile(said.Name())
+		t.Fatalf("the command did not report: %v\n%s", err, why)
 	}
 	return proc
 }
