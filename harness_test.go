@@ -96,6 +96,21 @@ func waitIdle(t testing.TB, pool *pgxpool.Pool) {
 	}
 }
 
+// lockRecords keeps everybody from the table of records until it is told to let go.
+func lockRecords(t *testing.T, pool *pgxpool.Pool) (unlock func()) {
+	t.Helper()
+	tx, err := pool.Begin(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock = sync.OnceFunc(func() { tx.Rollback(context.Background()) })
+	t.Cleanup(unlock)
+	if _, err := tx.Exec(context.Background(), "lock table idem.records in access exclusive mode"); err != nil {
+		t.Fatal(err)
+	}
+	return unlock
+}
+
 // awaitBlocked returns once n backends of the pool's database wait for another transaction.
 func awaitBlocked(t *testing.T, pool *pgxpool.Pool, n int) {
 	t.Helper()

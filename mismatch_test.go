@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/pgtest"
 )
 
 // What a duplicate learns in memory, from a call of the same process, is as little as what the database would tell it.
@@ -46,4 +48,38 @@ func TestMismatchFoundInMemoryRevealsNothing(t *testing.T) {
 	if diff := cmp.Diff(idem.Result{}, got.result); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// Whoever asks with the hash that has just been refused need not ask the database for the same answer.
+func TestMismatchThatTheDatabaseTellsIsSharedByAllWithThatHash(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	dsn := pgtest.DSN(t)
+	l := ledgerOn(t, pgtest.Open(t, dsn))
+	if _, err := idem.Do(ctx, l.pool, scope, "k", hashA, l.charge("k")); err != nil {
+		t.Fatal(err)
+	}
+	waitIdle(t, l.pool)
+	unlock := lockRecords(t, pgtest.Open(t, dsn))
+	acquired := l.pool.Stat().AcquireCount()
+
+	const followers = 8
+	w := newWatch()
+	var calls sync.WaitGroup
+	for range 1 + followers {
+		calls.Go(func() {
+			_, err := idem.Do(ctx, l.pool, scope, "k", hashB, l.charge("k"), idem.WithWait(limit), idem.WithObserver(w))
+			var mismatch *idem.MismatchError
+			if !errors.As(err, &mismatch) {
+				t.Errorf("err = %v", err)
+			}
+		})
+	}
+	w.await(t, "waiting", followers)
+	unlock()
+	calls.Wait()
+	if n := l.pool.Stat().AcquireCount() - acquired; n != 1 {
+		t.Errorf("%d callers asked the database", n)
+	}
+	l.wantOnce("k")
 }

@@ -210,6 +210,64 @@ func TestNoWaitAnswersAtOnceThatTheKeyIsInProgress(t *testing.T) {
 	}
 }
 
+// tired is when whoever does not want to wait has had enough of a leader of which nothing is known.
+const tired = time.Second
+
+// Who does not want to wait is told by the leader that the key is held, and does not have to grow tired of it.
+func TestNoWaitLeavesAsSoonAsTheLeaderHoldsTheKey(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.hold(t, "k", hashA, nil)
+	fastest := limit
+	for range 10 {
+		start := time.Now()
+		if _, err := idem.Do(context.Background(), l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+			t.Fatalf("err = %v", err)
+		}
+		fastest = min(fastest, time.Since(start))
+	}
+	if fastest >= tired {
+		t.Errorf("the fastest of ten took %v", fastest)
+	}
+}
+
+// A leader that has its connection is about to answer, however many connections the pool has.
+func TestNoWaitStaysWithALeaderThatAsksThroughTheLastConnection(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	l := ledgerOn(t, pgtest.Open(t, dsn, maxConns(1)))
+	if _, err := idem.Do(context.Background(), l.pool, scope, "k", hashA, l.charge("k")); err != nil {
+		t.Fatal(err)
+	}
+	watcher := pgtest.Open(t, dsn)
+	for range 50 { // a follower that gets no processor for a second may leave
+		waitIdle(t, l.pool)
+		unlock := lockRecords(t, watcher)
+		leader, follower := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := idem.Do(context.Background(), l.pool, scope, "k", hashA, l.charge("k"))
+			leader <- err
+		}()
+		awaitBlocked(t, watcher, 1)
+		go func() {
+			_, err := idem.Do(context.Background(), l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0))
+			follower <- err
+		}()
+		time.Sleep(tired / 4) // several looks
+		unlock()
+		if err := await(t, "the leader", leader); err != nil {
+			t.Fatal(err)
+		}
+		switch err := await(t, "the follower", follower); {
+		case err == nil:
+			return
+		case !errors.Is(err, idem.ErrInProgress):
+			t.Fatal(err)
+		}
+	}
+	t.Error("whoever does not want to wait leaves whenever the pool is full")
+}
+
 func TestRetryAfterIsAsLongAsTheWaitWithinBounds(t *testing.T) {
 	t.Parallel()
 	for wait, want := range map[time.Duration]time.Duration{

@@ -127,8 +127,8 @@ func TestSweepThatHasWaitedForLongEnoughEndsAndSaysWhy(t *testing.T) {
 	o.MaxDead, o.Patience = 10, 200*time.Millisecond
 	rep := h.once(o)
 	h.wantCounts(rep, Vacuum, Counts{})
-	if waited := rep.Tables[0].Waited[Vacuum]; waited < 100*time.Millisecond {
-		t.Errorf("it waited for %v", waited)
+	if rep.Tables[0].Waited[Vacuum] <= 0 {
+		t.Error("the report has no time that it waited for")
 	}
 	o.MaxDead = -1
 	h.wantCounts(h.once(o), Finished, Counts{Deleted: 100})
