@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/pgproxy"
@@ -59,6 +60,44 @@ func TestLostAnswerToCommitIsResolvedAsCommitted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// atEvent is an observer that does something when an event is told.
+type atEvent struct {
+	idem.Observer
+	event idem.Event
+	do    func()
+}
+
+func (o atEvent) TraceEvent(ctx context.Context, data idem.TraceEventData) {
+	if data.Event == o.event {
+		o.do()
+	}
+	o.Observer.TraceEvent(ctx, data)
+}
+
+// The record is there, and nobody lets it be read: an error that is no reason to ask again, and no answer either.
+func TestRecordThatMayNotBeReadLeavesTheOutcomeUnknown(t *testing.T) {
+	t.Parallel()
+	p := newProxied(t)
+	pool := pgtest.Open(t, p.proxy.DSN())
+	p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Reset)
+	rename := func(from, to string) {
+		if _, err := p.pool.Exec(context.Background(), "alter table idem."+from+" rename to "+to); err != nil {
+			t.Error(err)
+		}
+	}
+	gone := atEvent{p.watch, idem.EventOutcomeUnknown, func() { rename("records", "elsewhere") }}
+	_, err := idem.Do(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithObserver(gone))
+	var refused *pgconn.PgError
+	if !errors.Is(err, idem.ErrOutcomeUnknown) || !errors.As(err, &refused) || refused.Code != "42P01" {
+		t.Errorf("err = %v", err)
+	}
+	if diff := cmp.Diff([]string{"outcome_unknown", "unknown"}, p.watch.all()); diff != "" {
+		t.Error(diff)
+	}
+	rename("elsewhere", "records")
+	p.wantOnce("k")
 }
 
 func TestAnswerToCommitThatNeverComesIsResolvedWhenTheContextEnds(t *testing.T) {

@@ -3,6 +3,7 @@ package idem_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/pgtest"
 )
 
 func TestLookupTellsTheStateOfAKeyAndWritesNothing(t *testing.T) {
@@ -138,5 +140,19 @@ func TestLookupRefusesNamesThatDoWouldRefuse(t *testing.T) {
 	}
 	if _, err := idem.Lookup(context.Background(), nil, "s", "k"); err == nil {
 		t.Error("a nil pool was accepted")
+	}
+}
+
+// An unused key is what it must never take silence for.
+func TestLookupThatCannotAskIsAnError(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.Open(t, pgtest.EmptyDSN(t))
+	entry, err := idem.Lookup(t.Context(), pool, scope, "k")
+	if err == nil || !strings.Contains(err.Error(), "run the migrations") || entry != (idem.Entry{}) {
+		t.Errorf("without the schema: %+v, %v", entry, err)
+	}
+	pool.Close()
+	if entry, err := idem.Lookup(t.Context(), pool, scope, "k"); err == nil || entry != (idem.Entry{}) {
+		t.Errorf("on a pool that is closed: %+v, %v", entry, err)
 	}
 }
