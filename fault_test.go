@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/pgproxy"
@@ -31,34 +32,42 @@ func newProxied(t *testing.T) *proxied {
 	return &proxied{ledger: ledgerOn(t, pgtest.Open(t, dsn)), proxy: pgtest.Proxy(t, dsn), watch: newWatch()}
 }
 
+// transports is how a client may talk to a server. A deadline, a hangup and a reset are not the same on a TLS connection.
+var transports = map[string]func(t testing.TB, dsn string) string{
+	"plain": func(_ testing.TB, dsn string) string { return dsn },
+	"TLS":   pgtest.TLS,
+}
+
 var isClaim = pgproxy.Contains("-- name: Claim")
 
 func TestLostAnswerToCommitIsResolvedAsCommitted(t *testing.T) {
 	t.Parallel()
 	for _, how := range []pgproxy.Action{pgproxy.Reset, pgproxy.Hangup} {
-		t.Run(how.String(), func(t *testing.T) {
-			t.Parallel()
-			p := newProxied(t)
-			pool := pgtest.Open(t, p.proxy.DSN())
-			trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), how)
-			first, err := idem.Do(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithObserver(p.watch))
-			if err != nil {
-				t.Fatal(err)
-			}
-			await(t, "the trap", trap.Fired())
-			if first.Replayed || p.runs.Load() != 1 {
-				t.Errorf("Replayed = %v after %d runs", first.Replayed, p.runs.Load())
-			}
-			if diff := cmp.Diff([]string{"outcome_unknown", "resolved_committed", "executed"}, p.watch.all()); diff != "" {
-				t.Error(diff)
-			}
-			p.wantOnce("k")
-			again, err := idem.Do(t.Context(), pool, scope, "k", hashA, p.charge("k"))
-			first.Replayed = true
-			if diff := cmp.Diff(first, again); err != nil || diff != "" {
-				t.Errorf("%v\n%s", err, diff)
-			}
-		})
+		for name, over := range transports {
+			t.Run(fmt.Sprint(how, "/", name), func(t *testing.T) {
+				t.Parallel()
+				p := newProxied(t)
+				pool := pgtest.Open(t, over(t, p.proxy.DSN()))
+				trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), how)
+				first, err := idem.Do(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithObserver(p.watch))
+				if err != nil {
+					t.Fatal(err)
+				}
+				await(t, "the trap", trap.Fired())
+				if first.Replayed || p.runs.Load() != 1 {
+					t.Errorf("Replayed = %v after %d runs", first.Replayed, p.runs.Load())
+				}
+				if diff := cmp.Diff([]string{"outcome_unknown", "resolved_committed", "executed"}, p.watch.all()); diff != "" {
+					t.Error(diff)
+				}
+				p.wantOnce("k")
+				again, err := idem.Do(t.Context(), pool, scope, "k", hashA, p.charge("k"))
+				first.Replayed = true
+				if diff := cmp.Diff(first, again); err != nil || diff != "" {
+					t.Errorf("%v\n%s", err, diff)
+				}
+			})
+		}
 	}
 }
 
@@ -236,51 +245,62 @@ func TestConnectionCutInsideFnRollsBackAndFreesTheKey(t *testing.T) {
 func TestConnectionCutAtAnyByteKeepsEffectAndAnswerTogether(t *testing.T) {
 	t.Parallel()
 	for _, direction := range []pgproxy.Direction{pgproxy.ToServer, pgproxy.ToClient} {
-		t.Run(direction.String(), func(t *testing.T) {
-			t.Parallel()
-			p := newProxied(t)
-			warm := func() (*pgproxy.Conn, func(key string) (idem.Result, error)) {
-				pool := pgtest.Open(t, p.proxy.DSN(), maxConns(1))
-				if _, err := idem.Do(t.Context(), pool, scope, fmt.Sprint("warm", rand.Int64()), hashA, p.charge("warm")); err != nil {
+		for name, over := range transports {
+			t.Run(fmt.Sprint(direction, "/", name), func(t *testing.T) {
+				t.Parallel()
+				p := newProxied(t)
+				address := over(t, p.proxy.DSN())
+				warm := func() (*pgproxy.Conn, func(key string) (idem.Result, error)) {
+					pool := pgtest.Open(t, address, maxConns(1))
+					if _, err := idem.Do(t.Context(), pool, scope, fmt.Sprint("warm", rand.Int64()), hashA, p.charge("warm")); err != nil {
+						t.Fatal(err)
+					}
+					waitIdle(t, pool)
+					conns := p.proxy.Conns()
+					return conns[len(conns)-1], func(key string) (idem.Result, error) {
+						defer pool.Close()
+						return idem.Do(t.Context(), pool, scope, key, hashA, p.charge(key), idem.WithWait(limit))
+					}
+				}
+				conn, do := warm()
+				before := conn.Bytes(direction)
+				if _, err := do("whole"); err != nil {
 					t.Fatal(err)
 				}
-				waitIdle(t, pool)
-				conns := p.proxy.Conns()
-				return conns[len(conns)-1], func(key string) (idem.Result, error) {
-					defer pool.Close()
-					return idem.Do(t.Context(), pool, scope, key, hashA, p.charge(key), idem.WithWait(limit))
+				length := conn.Bytes(direction) - before
+				for offset := int64(0); offset < length; offset += 1 + rand.Int64N(12) {
+					conn, do := warm()
+					trap := p.proxy.Arm(pgproxy.AtByte(conn, direction, conn.Bytes(direction)+offset), pgproxy.Reset)
+					key := fmt.Sprint("at ", offset)
+					first, err := do(key)
+					trap.Disarm()
+					if n := p.entries(key); err == nil && n != 1 || err != nil && n != 0 {
+						t.Errorf("%s of %d: %d effects, err = %v", key, length, n, err)
+					}
+					again, againErr := idem.Do(t.Context(), p.pool, scope, key, hashA, p.charge(key), idem.WithWait(limit))
+					if againErr != nil || err == nil && string(again.Body) != string(first.Body) {
+						t.Errorf("%s: %q, then %q, %v", key, first.Body, again.Body, againErr)
+					}
+					p.wantOnce(key)
 				}
-			}
-			conn, do := warm()
-			before := conn.Bytes(direction)
-			if _, err := do("whole"); err != nil {
-				t.Fatal(err)
-			}
-			length := conn.Bytes(direction) - before
-			for offset := int64(0); offset < length; offset += 1 + rand.Int64N(12) {
-				conn, do := warm()
-				trap := p.proxy.Arm(pgproxy.AtByte(conn, direction, conn.Bytes(direction)+offset), pgproxy.Reset)
-				key := fmt.Sprint("at ", offset)
-				first, err := do(key)
-				trap.Disarm()
-				if n := p.entries(key); err == nil && n != 1 || err != nil && n != 0 {
-					t.Errorf("%s of %d: %d effects, err = %v", key, length, n, err)
-				}
-				again, againErr := idem.Do(t.Context(), p.pool, scope, key, hashA, p.charge(key), idem.WithWait(limit))
-				if againErr != nil || err == nil && string(again.Body) != string(first.Body) {
-					t.Errorf("%s: %q, then %q, %v", key, first.Body, again.Body, againErr)
-				}
-				p.wantOnce(key)
-			}
-		})
+			})
+		}
 	}
 }
 
 // An error means that nothing is committed, however close to the COMMIT the context ended.
 func TestContextThatEndsAtAnyMomentLeavesTheTruth(t *testing.T) {
 	t.Parallel()
-	p := newProxied(t)
-	pool := pgtest.Open(t, p.proxy.DSN(), maxConns(8))
+	for name, over := range transports {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProxied(t)
+			contextEndsAtAnyMoment(t, p, pgtest.Open(t, over(t, p.proxy.DSN()), maxConns(8)))
+		})
+	}
+}
+
+func contextEndsAtAnyMoment(t *testing.T, p *proxied, pool *pgxpool.Pool) {
 	p.proxy.SetLatency(200 * time.Microsecond)
 	var committed, failed int
 	var mu sync.Mutex
@@ -318,17 +338,22 @@ func TestContextThatEndsAtAnyMomentLeavesTheTruth(t *testing.T) {
 
 func TestDeadConnectionsOfThePoolAreReplacedUnnoticed(t *testing.T) {
 	t.Parallel()
-	p := newProxied(t)
-	pool := pgtest.Open(t, p.proxy.DSN(), maxConns(4))
-	for round := range 5 {
-		key := fmt.Sprint("k", round)
-		if _, err := idem.Do(t.Context(), pool, scope, key, hashA, p.charge(key)); err != nil {
-			t.Fatal(err)
-		}
-		p.proxy.Cut(pgproxy.Hangup) // every pooled connection is dead, and the pool does not know
-		if res, err := idem.Do(t.Context(), pool, scope, key, hashA, p.charge(key), idem.WithRetries(0)); err != nil || !res.Replayed {
-			t.Errorf("%+v, %v", res, err)
-		}
-		p.wantOnce(key)
+	for name, over := range transports {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProxied(t)
+			pool := pgtest.Open(t, over(t, p.proxy.DSN()), maxConns(4))
+			for round := range 5 {
+				key := fmt.Sprint("k", round)
+				if _, err := idem.Do(t.Context(), pool, scope, key, hashA, p.charge(key)); err != nil {
+					t.Fatal(err)
+				}
+				p.proxy.Cut(pgproxy.Hangup) // every pooled connection is dead, and the pool does not know
+				if res, err := idem.Do(t.Context(), pool, scope, key, hashA, p.charge(key), idem.WithRetries(0)); err != nil || !res.Replayed {
+					t.Errorf("%+v, %v", res, err)
+				}
+				p.wantOnce(key)
+			}
+		})
 	}
 }

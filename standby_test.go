@@ -78,39 +78,44 @@ func (l *ledger) wantReplayed(pool *pgxpool.Pool, key string, unknown *idem.Outc
 // A success that no standby has would be lost in a failover. The COMMIT goes on when its caller has left.
 func TestCommitThatOutlastsContextAndGraceIsUnknownAndNeverCancelled(t *testing.T) {
 	t.Parallel()
-	l := newLedger(t)
-	requireGhostStandby(t, l.pool)
-	var made dials
-	pool := pgtest.Open(t, l.pool.Config().ConnString(), made.on)
-	ctx, cancel := context.WithCancel(context.Background())
-	w := newWatch()
-	done := make(chan error, 1)
-	var secret []byte
-	go func() {
-		_, err := idem.Do(ctx, pool, scope, "k", hashA, l.chargeParked("k", &secret), impatient, idem.WithObserver(w))
-		done <- err
-	}()
-	awaitTrue(t, l.pool, commitIsParked)
-	cancel()
-	unknown := wantUnknown(t, await(t, "the call", done))
-	if !errors.Is(unknown, context.Canceled) {
-		t.Errorf("err = %v", unknown)
+	for name, over := range transports {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t)
+			requireGhostStandby(t, l.pool)
+			var made dials
+			pool := pgtest.Open(t, over(t, l.pool.Config().ConnString()), made.on)
+			ctx, cancel := context.WithCancel(context.Background())
+			w := newWatch()
+			done := make(chan error, 1)
+			var secret []byte
+			go func() {
+				_, err := idem.Do(ctx, pool, scope, "k", hashA, l.chargeParked("k", &secret), impatient, idem.WithObserver(w))
+				done <- err
+			}()
+			awaitTrue(t, l.pool, commitIsParked)
+			cancel()
+			unknown := wantUnknown(t, await(t, "the call", done))
+			if !errors.Is(unknown, context.Canceled) {
+				t.Errorf("err = %v", unknown)
+			}
+			if diff := cmp.Diff([]string{"outcome_unknown", "unknown"}, w.all()); diff != "" {
+				t.Error(diff)
+			}
+			l.wantWaiting(1)
+			if n := txn.Unanswered(pool); n != 1 {
+				t.Errorf("%d COMMITs are counted", n)
+			}
+			if _, err := idem.Do(context.Background(), pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+				t.Errorf("err = %v", err)
+			}
+			made.wantNoneFor(t, secret)
+			l.wantWaiting(1)
+			l.releaseParked()
+			eventually(t, "the connection to be let go", func() bool { return txn.Unanswered(pool) == 0 })
+			l.wantReplayed(pool, "k", unknown)
+		})
 	}
-	if diff := cmp.Diff([]string{"outcome_unknown", "unknown"}, w.all()); diff != "" {
-		t.Error(diff)
-	}
-	l.wantWaiting(1)
-	if n := txn.Unanswered(pool); n != 1 {
-		t.Errorf("%d COMMITs are counted", n)
-	}
-	if _, err := idem.Do(context.Background(), pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-		t.Errorf("err = %v", err)
-	}
-	made.wantNoneFor(t, secret)
-	l.wantWaiting(1)
-	l.releaseParked()
-	eventually(t, "the connection to be let go", func() bool { return txn.Unanswered(pool) == 0 })
-	l.wantReplayed(pool, "k", unknown)
 }
 
 // pgx sends a request to cancel when a connection breaks. It must not be one that the server listens to.

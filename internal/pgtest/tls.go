@@ -1,0 +1,155 @@
+package pgtest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"io"
+	"math/big"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// TLS returns the address of something in front of dsn that clients have to talk TLS to. A connection that is reset behind it
+// is reset for the client.
+func TLS(t testing.TB, dsn string) string {
+	t.Helper()
+	server, err := pgconn.ParseConfig(dsn)
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	address, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	network, to := pgconn.NetworkAddress(server.Host, server.Port)
+	front := &tlsFront{
+		listener: listener,
+		config:   &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}},
+		dial:     func() (net.Conn, error) { return net.Dial(network, to) },
+		conns:    map[net.Conn]bool{},
+	}
+	front.running.Go(front.serve)
+	t.Cleanup(front.close)
+
+	address.Host = listener.Addr().String()
+	query := address.Query()
+	query.Set("sslmode", "require")
+	query.Del("host")
+	query.Del("port")
+	address.RawQuery = query.Encode()
+	return address.String()
+}
+
+type tlsFront struct {
+	listener net.Listener
+	config   *tls.Config
+	dial     func() (net.Conn, error)
+	running  sync.WaitGroup
+
+	mu    sync.Mutex
+	over  bool
+	conns map[net.Conn]bool
+}
+
+func (f *tlsFront) serve() {
+	for {
+		conn, err := f.listener.Accept()
+		if err != nil {
+			return
+		}
+		if f.keep(conn) {
+			f.running.Go(func() { f.carry(conn) })
+		}
+	}
+}
+
+// keep remembers a connection until it is dropped, or drops it at once if all is over.
+func (f *tlsFront) keep(conn net.Conn) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over {
+		conn.Close()
+		return false
+	}
+	f.conns[conn] = true
+	return true
+}
+
+func (f *tlsFront) drop(conn net.Conn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.conns, conn)
+	conn.Close()
+}
+
+func (f *tlsFront) close() {
+	f.listener.Close()
+	f.mu.Lock()
+	f.over = true
+	for conn := range f.conns {
+		conn.Close()
+	}
+	f.mu.Unlock()
+	f.running.Wait()
+}
+
+// sslRequest is what a client sends that wants TLS, before all else.
+const sslRequest = 80877103
+
+func (f *tlsFront) carry(conn net.Conn) {
+	defer f.drop(conn)
+	var request [8]byte
+	if _, err := io.ReadFull(conn, request[:]); err != nil || binary.BigEndian.Uint32(request[4:]) != sslRequest {
+		return
+	}
+	if _, err := conn.Write([]byte{'S'}); err != nil {
+		return
+	}
+	client := tls.Server(conn, f.config)
+	server, err := f.dial()
+	if err != nil || !f.keep(server) {
+		return
+	}
+	defer f.drop(server)
+	var up sync.WaitGroup
+	defer up.Wait()
+	up.Go(func() {
+		io.Copy(server, client)
+		server.(*net.TCPConn).CloseWrite()
+	})
+	if _, err := io.Copy(client, server); err != nil {
+		conn.(*net.TCPConn).SetLinger(0)
+		conn.Close()
+		return
+	}
+	client.CloseWrite()
+}
+
+func selfSigned(t testing.TB) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	return tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: key}
+}
