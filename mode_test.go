@@ -170,7 +170,7 @@ func TestStaleStatementsAreReplacedUnnoticed(t *testing.T) {
 func TestEveryExecModeWorksBehindPgBouncerInTransactionMode(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.PgBouncer(t, pgtest.DSN(t))
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe} {
+	for _, mode := range pgtest.ModesBehindPgBouncer(t) {
 		l := ledgerOn(t, pgtest.Open(t, dsn, withMode(mode)))
 		if _, err := l.pool.Exec(context.Background(), "truncate ledger, idem.records"); err != nil {
 			t.Fatal(err)

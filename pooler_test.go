@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
@@ -25,6 +25,7 @@ type renaming struct {
 	net.Conn
 	started bool
 	closed  *atomic.Int64 // how many statements were discarded by the protocol
+	texts   *sync.Map     // of the statements that were prepared
 }
 
 func (c *renaming) Write(b []byte) (int, error) {
@@ -45,7 +46,10 @@ func (c *renaming) Write(b []byte) (int, error) {
 // rename changes the name of a statement in a message.
 func (c *renaming) rename(kind byte, body []byte) {
 	switch kind {
-	case 'P': // Parse: the name comes first
+	case 'P': // Parse: the name comes first, then the text
+		if bytes.HasPrefix(body, []byte("idem_load\x00")) {
+			c.texts.Store(string(bytes.Split(body, []byte{0})[1]), true)
+		}
 	case 'B': // Bind: after the name of the portal
 		body = body[bytes.IndexByte(body, 0)+1:]
 	case 'D', 'C': // Describe, Close: after a letter
@@ -68,11 +72,12 @@ func TestPlansAreMadeAnewBehindAPoolerThatRenamesStatements(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var closed atomic.Int64
+			var texts sync.Map
 			l := newLedger(t, maxConns(1), func(config *pgxpool.Config) {
 				dial := config.ConnConfig.DialFunc
 				config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 					conn, err := dial(ctx, network, addr)
-					return &renaming{Conn: conn, closed: &closed}, err
+					return &renaming{Conn: conn, closed: &closed, texts: &texts}, err
 				}
 			})
 			calls := 0
@@ -88,6 +93,11 @@ func TestPlansAreMadeAnewBehindAPoolerThatRenamesStatements(t *testing.T) {
 			call()
 			waitIdle(t, l.pool)
 			l.wantSameConnections(1)
+			different := 0
+			texts.Range(func(any, any) bool { different++; return true })
+			if different < 2 {
+				t.Error("the text is the same: PgBouncer would keep the plan")
+			}
 		})
 	}
 }
@@ -95,9 +105,17 @@ func TestPlansAreMadeAnewBehindAPoolerThatRenamesStatements(t *testing.T) {
 // A connection that breaks behind a pooler is told of by the pooler, in words and with a severity of its own.
 func TestServersConnectionOfPgBouncerCutAtAnyByteKeepsEffectAndAnswerTogether(t *testing.T) {
 	t.Parallel()
+	for _, mode := range pgtest.ModesBehindPgBouncer(t) {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			p := newProxied(t)
+			cutBehindPgBouncer(t, p, pgtest.Open(t, pgtest.PgBouncer(t, p.proxy.DSN()), maxConns(1), withMode(mode)))
+		})
+	}
+}
+
+func cutBehindPgBouncer(t *testing.T, p *proxied, pool *pgxpool.Pool) {
 	ctx := context.Background()
-	p := newProxied(t)
-	pool := pgtest.Open(t, pgtest.PgBouncer(t, p.proxy.DSN()), maxConns(1), withMode(pgx.QueryExecModeExec))
 	warm := func() *pgproxy.Conn {
 		t.Helper()
 		_, err := idem.Do(ctx, pool, scope, fmt.Sprint("warm", rand.Int64()), hashA, p.charge("warm"), idem.WithRetries(100))
@@ -125,4 +143,63 @@ func TestServersConnectionOfPgBouncerCutAtAnyByteKeepsEffectAndAnswerTogether(t 
 			t.Errorf("%s of %d: %d effects, err = %v", key, length, n, err)
 		}
 	}
+}
+
+// behindPgBouncer returns a ledger for each mode that works behind the PgBouncer that is installed, with one connection to it.
+func behindPgBouncer(t *testing.T, check func(t *testing.T, l *ledger)) {
+	t.Helper()
+	for _, mode := range pgtest.ModesBehindPgBouncer(t) {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			check(t, ledgerOn(t, pgtest.Open(t, pgtest.PgBouncer(t, pgtest.DSN(t)), maxConns(1), withMode(mode))))
+		})
+	}
+}
+
+// PgBouncer prepares a text once for all who send it, and so keeps its plan for them.
+func TestNoPlanIsKeptByPgBouncer(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	behindPgBouncer(t, func(t *testing.T, l *ledger) {
+		calls := 0
+		call := func() {
+			t.Helper()
+			if _, err := idem.Do(ctx, l.pool, scope, "k", hashA, l.charge("k")); err != nil {
+				t.Fatal(err)
+			}
+			calls++
+			waitIdle(t, l.pool)
+		}
+		prepared := func() int {
+			return l.count("select count(*) from pg_prepared_statements where statement like '-- name: Load :one%'")
+		}
+		call()
+		if prepared() > 0 {
+			eventually(t, "a plan to be made anew", func() bool { call(); return prepared() > 1 })
+		}
+		l.wantOnce("k")
+	})
+}
+
+// A statement that no longer fits the table is not what PgBouncer answers for ever.
+func TestStaleStatementsOfPgBouncerAreReplaced(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	behindPgBouncer(t, func(t *testing.T, l *ledger) {
+		for i, kind := range []string{"bigint", "integer", "bigint"} {
+			warm, next := fmt.Sprint("warm", i), fmt.Sprint("next", i)
+			if _, err := idem.Do(ctx, l.pool, scope, warm, hashA, l.charge(warm)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.pool.Exec(ctx, "alter table idem.records alter column status type "+kind); err != nil {
+				t.Fatal(err)
+			}
+			for _, key := range []string{warm, next} {
+				if _, err := idem.Do(ctx, l.pool, scope, key, hashA, l.charge(key)); err != nil {
+					t.Fatalf("%s, %s: %v", kind, key, err)
+				}
+				l.wantOnce(key)
+			}
+		}
+	})
 }

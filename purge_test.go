@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/pgproxy"
 	"github.com/idem-go/idem/internal/pgtest"
@@ -18,7 +16,7 @@ func TestPurgeWorksBehindPgBouncerInTransactionMode(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	dsn := pgtest.PgBouncer(t, pgtest.DSN(t))
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe} {
+	for _, mode := range pgtest.ModesBehindPgBouncer(t) {
 		l := ledgerOn(t, pgtest.Open(t, dsn, withMode(mode)))
 		l.charged(ctx, "expired "+mode.String())
 		if _, err := l.pool.Exec(ctx, "update idem.records set expires_at = now() - '2 hours'::interval"); err != nil {

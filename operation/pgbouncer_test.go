@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
@@ -53,7 +52,7 @@ func TestEveryStepWorksBehindPgBouncerInEveryModeThatItBears(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	dsn := pgtest.PgBouncer(t, s.dsn)
-	for i, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe} {
+	for i, mode := range pgtest.ModesBehindPgBouncer(t) {
 		behind := shopOn(t, dsn+"&default_query_exec_mode=exec", func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
 		d := behind.trip(func(op *operation.Op) (idem.Response, error) {
 			yes, err := operation.Await[bool](op, "approve", limit)

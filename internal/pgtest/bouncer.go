@@ -48,6 +48,9 @@ pool_mode = transaction
 default_pool_size = 4
 max_client_conn = 200
 `, config.Database, config.Host, config.Port, config.User, password, port)
+	if knowsPrepared(t, program) {
+		ini += "max_prepared_statements = 100\n"
+	}
 	path := filepath.Join(dir, "pgbouncer.ini")
 	if err := os.WriteFile(path, []byte(ini), 0o644); err != nil {
 		t.Fatal(err)
@@ -63,6 +66,31 @@ max_client_conn = 200
 	address := fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", config.User, port, config.Database)
 	awaitServer(t, address)
 	return address
+}
+
+// ModesBehindPgBouncer returns the modes in which pgx works behind the PgBouncer that is installed. pgx's own default is one of
+// them from version 1.21 on.
+func ModesBehindPgBouncer(t testing.TB) []pgx.QueryExecMode {
+	t.Helper()
+	modes := []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe}
+	if knowsPrepared(t, pgbouncer(t)) {
+		modes = append(modes, pgx.QueryExecModeCacheStatement)
+	}
+	return modes
+}
+
+// knowsPrepared tells whether prepared statements outlive the transaction behind a PgBouncer.
+func knowsPrepared(t testing.TB, program string) bool {
+	t.Helper()
+	out, err := exec.Command(program, "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(string(out), "PgBouncer %d.%d", &major, &minor); err != nil {
+		t.Fatalf("the version of PgBouncer, %q: %v", out, err)
+	}
+	return major > 1 || minor >= 21
 }
 
 // pgbouncer returns the program. Without it the test is skipped, unless the environment says that there has to be one.

@@ -3,6 +3,7 @@ package roundtrip
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -72,7 +73,7 @@ func Prepare(ctx context.Context, conn *pgx.Conn, statements []*Statement) error
 	for _, s := range statements {
 		if known[s] == nil {
 			cold = append(cold, s)
-			pipeline.SendPrepare(s.Name, s.SQL, nil)
+			pipeline.SendPrepare(s.Name, s.text(), nil)
 		}
 	}
 	err := pipeline.Sync()
@@ -83,6 +84,15 @@ func Prepare(ctx context.Context, conn *pgx.Conn, statements []*Statement) error
 		err = closed
 	}
 	return err
+}
+
+// text is the SQL that is prepared. PgBouncer prepares a text once for all who send it, however often they discard it: to have a plan
+// made anew takes another text, which is the same for everybody, or each of them would push out what others have prepared.
+func (s *Statement) text() string {
+	if !s.Replan {
+		return s.SQL
+	}
+	return s.SQL + "\n-- " + strconv.FormatInt(time.Now().UnixNano()/int64(planAge), 36)
 }
 
 // IsDue reports whether a statement with Replan was prepared so long ago that Replan has something to do.
@@ -96,7 +106,8 @@ func IsDue(conn *pgx.Conn) bool {
 }
 
 // Replan prepares again what is due: what the statements were known as before is gone, with its plan. It costs one round
-// trip. It does so by messages of the protocol, which a pooler understands that keeps statements under names of its own.
+// trip. It does so by messages of the protocol, which a pooler understands that keeps statements under names of its own,
+// and by another text.
 func Replan(ctx context.Context, conn *pgx.Conn) error {
 	known := preparedOn(conn)
 	var due []*Statement
@@ -105,7 +116,7 @@ func Replan(ctx context.Context, conn *pgx.Conn) error {
 		if s.Replan && time.Since(p.planned) > planAge {
 			due = append(due, s)
 			pipeline.SendDeallocate(s.Name)
-			pipeline.SendPrepare(s.Name, s.SQL, nil)
+			pipeline.SendPrepare(s.Name, s.text(), nil)
 		}
 	}
 	err := pipeline.Sync()
