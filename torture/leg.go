@@ -14,6 +14,7 @@ import (
 
 	"github.com/idem-go/idem/torture/audit"
 	"github.com/idem-go/idem/torture/check"
+	"github.com/idem-go/idem/torture/cluster"
 	"github.com/idem-go/idem/torture/crew"
 	"github.com/idem-go/idem/torture/fault"
 	"github.com/idem-go/idem/torture/history"
@@ -151,6 +152,7 @@ func (l *leg) crewOptions() crew.Options {
 		Dir: l.dir, Seed: l.seed, Goroutines: l.goroutines, Keys: l.keys, KeyLife: l.keyLife, Ops: l.ops,
 	}
 	options.Bank, options.Broker = l.addresses()
+	options.Prepared = l.pooled != "" && cluster.BouncerKnowsPrepared()
 	for i := range l.workers {
 		dsn, pooled := l.direct, false
 		if i%2 == 1 && l.pooled != "" {

@@ -34,6 +34,20 @@ func FindBouncer() (string, error) {
 	return debian, nil
 }
 
+// BouncerKnowsPrepared tells whether prepared statements outlive a transaction behind the program.
+func BouncerKnowsPrepared() bool {
+	program, err := FindBouncer()
+	if err != nil {
+		return false
+	}
+	out, err := exec.Command(program, "--version").Output()
+	var major, minor int
+	if _, scan := fmt.Sscanf(string(out), "PgBouncer %d.%d", &major, &minor); err != nil || scan != nil {
+		return false
+	}
+	return major > 1 || minor >= 21
+}
+
 // startBouncer puts a pooler in front of the server at address, with the credentials of dsn.
 func startBouncer(ctx context.Context, dir, dsn, address string) (*bouncer, error) {
 	program, err := FindBouncer()
@@ -96,6 +110,9 @@ func writeConfig(dir string, server *url.URL, listen int) (path string, user *sy
 	path = filepath.Join(dir, "pgbouncer.ini")
 	config := fmt.Sprintf(bouncerConfig, server.Hostname(), server.Port(), server.User.Username(), password, listen,
 		filepath.Join(dir, "log"))
+	if BouncerKnowsPrepared() {
+		config += "max_prepared_statements = 100\n"
+	}
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil || user == nil {
 		return path, user, err
 	}

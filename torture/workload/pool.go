@@ -17,11 +17,14 @@ type pool struct {
 	name string
 }
 
-// modes are the exec modes to choose from. A pooler in transaction mode and prepared statements go together only with a
-// recent one.
-func modes(pooled bool) []pgx.QueryExecMode {
+// modes are the exec modes to choose from. A pooler in transaction mode and prepared statements go together only if it knows
+// them.
+func modes(c *Config) []pgx.QueryExecMode {
 	safe := []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe}
-	if pooled {
+	switch {
+	case c.Pooled && c.KnowsPrepared:
+		return append(safe, pgx.QueryExecModeCacheStatement)
+	case c.Pooled:
 		return safe
 	}
 	return append(safe, pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheStatement, pgx.QueryExecModeDescribeExec)
@@ -49,7 +52,7 @@ func openPool(ctx context.Context, c *Config, n int, maxConns int32) (*pool, err
 	config.MaxConns = maxConns
 	config.ConnConfig.ConnectTimeout = 2 * time.Second
 	config.ConnConfig.RuntimeParams["application_name"] = ledger.Application(c.Pooled)
-	choice := modes(c.Pooled)
+	choice := modes(c)
 	mode := choice[(c.Slot+c.Incarnation+n)%len(choice)]
 	config.ConnConfig.DefaultQueryExecMode = mode
 	opened, err := pgxpool.NewWithConfig(ctx, config)
