@@ -172,7 +172,8 @@ func TestBulkFindsItsCulpritsByHalving(t *testing.T) {
 		}
 		return nil
 	}
-	outcomes, err := inbox.Bulk(t.Context(), b.pool, consumer, messages("m", 16), fn)
+	later := inbox.WithPause(time.Hour, time.Hour)
+	outcomes, err := inbox.Bulk(t.Context(), b.pool, consumer, messages("m", 16), fn, later)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +187,7 @@ func TestBulkFindsItsCulpritsByHalving(t *testing.T) {
 			t.Errorf("the handler is given %d messages", len(ms))
 		}
 		return b.enterAll(tx, ms)
-	})
+	}, later)
 	if err != nil {
 		t.Fatal(err)
 	}

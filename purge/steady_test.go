@@ -50,7 +50,9 @@ func TestTableStaysAsLargeAsWhatIsRetainedAfterTenTurnovers(t *testing.T) {
 	h.exec("insert into fresh select * from idem.records order by hash") // at random, as they came
 	freshHeap, freshIndex := size("fresh")
 	t.Logf("heap %.2f, index %.2f of a fresh table with the same rows", ratio(heap, freshHeap), ratio(index, freshIndex))
-	if ratio(heap, freshHeap) > 1.5 || ratio(index, freshIndex) > 1.5 {
+	// Some 1.3 if every vacuum can remove what the purge has deleted. Where the server itself has a snapshot meanwhile, for an ANALYZE
+	// of the catalog, a step's pages are wanted twice. Without any reuse it would be ten.
+	if ratio(heap, freshHeap) > 2 || ratio(index, freshIndex) > 2 {
 		t.Errorf("the heap has %d bytes, the index %d; a fresh table with the same rows has %d and %d", heap, index, freshHeap, freshIndex)
 	}
 }
