@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -46,27 +47,33 @@ func (c *Chaos) Run(t *testing.T) Report {
 			t.Error(err)
 		}
 	})
-	restarts := 0
+	restarts, kills := 0, []string(nil)
 	if c.Restart != nil {
 		restarts = 1 + c.Messages/20_000
 	}
 	writing.Go(func() {
 		for i := range restarts { // at even distances
 			c.patience(t, "messages", func() bool { return writer.Said() > (2*i+1)*c.Messages/(2*restarts) })
+			kills = append(kills, Moment(time.Now())+" the broker killed")
 			if err := c.Restart(); err != nil {
 				t.Error(err)
 			}
+			kills = append(kills, Moment(time.Now())+" the broker is back")
 		}
 	})
 	var effects atomic.Int64
 	ctx, calm := context.WithCancel(t.Context())
-	told := make(chan string, 1)
+	type told struct {
+		times string
+		log   []string
+	}
+	storm := make(chan told, 1)
 	go func() {
-		times, err := Storm(ctx, func() int { return int(effects.Load()) }, c.faults(relays, consumers)...)
+		times, log, err := Storm(ctx, func() int { return int(effects.Load()) }, c.faults(relays, consumers)...)
 		if err != nil {
 			t.Error(err)
 		}
-		told <- times
+		storm <- told{times, log}
 	}()
 	c.patience(t, "most messages to have their effect", func() bool {
 		var n int64
@@ -76,9 +83,13 @@ func (c *Chaos) Run(t *testing.T) Report {
 	})
 	writing.Wait()
 	calm()
-	times := <-told
+	faults := <-storm
 	report := c.settled(t)
-	t.Logf("%+v in %v, with %d × the broker killed, %s", report, time.Since(began).Round(time.Second), restarts, times)
+	t.Logf("%+v in %v, with %d × the broker killed, %s", report, time.Since(began).Round(time.Second), restarts, faults.times)
+	if report.Inversions > 0 {
+		inverted, err := Inverted(t.Context(), c.Pool)
+		t.Logf("inverted (%v):\n%s\nfaults:\n%s\n%s", err, inverted, strings.Join(kills, "\n"), strings.Join(faults.log, "\n"))
+	}
 	return report
 }
 

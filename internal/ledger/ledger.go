@@ -17,7 +17,8 @@ import (
 const tables = `
 CREATE TABLE keys (key text PRIMARY KEY, n integer NOT NULL DEFAULT 0);
 CREATE TABLE said (id text PRIMARY KEY, key text NOT NULL, n integer NOT NULL, poison boolean NOT NULL);
-CREATE TABLE effects (seq bigint GENERATED ALWAYS AS IDENTITY, id text NOT NULL, key text NOT NULL, n integer NOT NULL)`
+CREATE TABLE effects (seq bigint GENERATED ALWAYS AS IDENTITY, id text NOT NULL, key text NOT NULL, n integer NOT NULL,
+  at timestamptz NOT NULL DEFAULT clock_timestamp(), session integer NOT NULL DEFAULT pg_backend_pid(), tx xid8 NOT NULL DEFAULT pg_current_xact_id())`
 
 // Create makes the tables.
 func Create(ctx context.Context, pool *pgxpool.Pool) error {
@@ -125,6 +126,17 @@ SELECT (SELECT count(*) FROM per), (SELECT count(*) FROM effects), (SELECT coale
   (SELECT count(*) FROM ordered WHERE before > n), (SELECT count(*) FROM per WHERE dead > 0 AND NOT poison),
   (SELECT count(*) FROM idem.outbox)`).Scan(&r.Said, &r.Effects, &r.Dead, &r.Lost, &r.Doubled, &r.Unsaid, &r.Inversions, &r.Unjust, &r.Waiting)
 	return r, err
+}
+
+// Inverted tells of each inversion what happened to its key around it.
+func Inverted(ctx context.Context, pool *pgxpool.Pool) (string, error) {
+	rows, _ := pool.Query(ctx, `
+WITH ordered AS (SELECT *, lag(n) OVER (PARTITION BY key ORDER BY seq) AS before FROM effects)
+SELECT format('%s: %s', i.key, string_agg(format('%s at %s (%s, transaction %s)', e.n, to_char(e.at, 'HH24:MI:SS.MS'), e.session, e.tx), ', ' ORDER BY e.seq))
+FROM ordered i JOIN effects e ON e.key = i.key AND e.n BETWEEN i.n - 3 AND i.before + 3
+WHERE i.before > i.n GROUP BY i.key, i.seq`)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return strings.Join(lines, "\n"), err
 }
 
 // Settled reports whether each message that was said has an effect or is a dead letter.

@@ -18,8 +18,8 @@ type Fault struct {
 	Do    func() error
 }
 
-// Storm lets faults happen until ctx ends, none of them twice at once. It says how many there were.
-func Storm(ctx context.Context, progress func() int, faults ...Fault) (string, error) {
+// Storm lets faults happen until ctx ends, none of them twice at once. It says how many there were, and when each was.
+func Storm(ctx context.Context, progress func() int, faults ...Fault) (told string, log []string, err error) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	times, failed := map[string]int{}, error(nil)
@@ -34,9 +34,11 @@ func Storm(ctx context.Context, progress func() int, faults ...Fault) (string, e
 					case <-time.After(50 * time.Millisecond):
 					}
 				}
+				began := time.Now()
 				err := f.Do()
 				mu.Lock()
 				times[f.Name]++
+				log = append(log, Moment(began)+" "+f.Name)
 				if err != nil && failed == nil {
 					failed = fmt.Errorf("%s: %w", f.Name, err)
 				}
@@ -45,9 +47,12 @@ func Storm(ctx context.Context, progress func() int, faults ...Fault) (string, e
 		})
 	}
 	all.Wait()
-	var told []string
+	var counts []string
 	for _, name := range slices.Sorted(maps.Keys(times)) {
-		told = append(told, fmt.Sprintf("%d × %s", times[name], name))
+		counts = append(counts, fmt.Sprintf("%d × %s", times[name], name))
 	}
-	return strings.Join(told, ", "), failed
+	return strings.Join(counts, ", "), log, failed
 }
+
+// Moment is a time of day.
+func Moment(t time.Time) string { return t.UTC().Format("15:04:05.000") }
