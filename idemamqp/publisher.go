@@ -120,7 +120,10 @@ func (p *Publisher) send(ctx context.Context, messages []outbox.Message, failed 
 	}
 	for { // the broker returns a message before it confirms it
 		select {
-		case r := <-p.returned:
+		case r, open := <-p.returned:
+			if !open { // the channel has closed meanwhile, and all is confirmed
+				return nil
+			}
 			failed[r.MessageId] = fmt.Errorf("idemamqp: no queue takes the message: %d %s", r.ReplyCode, r.ReplyText)
 		default:
 			return nil
