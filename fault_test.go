@@ -111,20 +111,25 @@ func TestRecordThatMayNotBeReadLeavesTheOutcomeUnknown(t *testing.T) {
 
 func TestAnswerToCommitThatNeverComesIsResolvedWhenTheContextEnds(t *testing.T) {
 	t.Parallel()
-	p := newProxied(t)
-	pool := pgtest.Open(t, p.proxy.DSN())
-	ctx, cancel := context.WithCancel(t.Context())
-	trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.BlackHole)
-	go func() { <-trap.Fired(); cancel() }()
-	res, err := idem.Do(ctx, pool, scope, "k", hashA, p.charge("k"), idem.WithObserver(p.watch), idem.WithLimits(limit, 10*time.Millisecond, limit))
-	if err != nil || res.Replayed {
-		t.Errorf("%+v, %v", res, err)
+	for name, over := range transports {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProxied(t)
+			pool := pgtest.Open(t, over(t, p.proxy.DSN()))
+			ctx, cancel := context.WithCancel(t.Context())
+			trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.BlackHole)
+			go func() { <-trap.Fired(); cancel() }()
+			res, err := idem.Do(ctx, pool, scope, "k", hashA, p.charge("k"), idem.WithObserver(p.watch), idem.WithLimits(limit, 10*time.Millisecond, limit))
+			if err != nil || res.Replayed {
+				t.Errorf("%+v, %v", res, err)
+			}
+			if diff := cmp.Diff([]string{"outcome_unknown", "resolved_committed", "executed"}, p.watch.all()); diff != "" {
+				t.Error(diff)
+			}
+			p.wantOnce("k")
+			p.proxy.Cut(pgproxy.Reset)
+		})
 	}
-	if diff := cmp.Diff([]string{"outcome_unknown", "resolved_committed", "executed"}, p.watch.all()); diff != "" {
-		t.Error(diff)
-	}
-	p.wantOnce("k")
-	p.proxy.Cut(pgproxy.Reset)
 }
 
 func TestRejectionWhoseCommitIsNotAcknowledgedIsResolved(t *testing.T) {

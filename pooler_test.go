@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
@@ -146,12 +147,12 @@ func cutBehindPgBouncer(t *testing.T, p *proxied, pool *pgxpool.Pool) {
 }
 
 // behindPgBouncer returns a ledger for each mode that works behind the PgBouncer that is installed, with one connection to it.
-func behindPgBouncer(t *testing.T, check func(t *testing.T, l *ledger)) {
+func behindPgBouncer(t *testing.T, check func(t *testing.T, l *ledger, mode pgx.QueryExecMode)) {
 	t.Helper()
 	for _, mode := range pgtest.ModesBehindPgBouncer(t) {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
-			check(t, ledgerOn(t, pgtest.Open(t, pgtest.PgBouncer(t, pgtest.DSN(t)), maxConns(1), withMode(mode))))
+			check(t, ledgerOn(t, pgtest.Open(t, pgtest.PgBouncer(t, pgtest.DSN(t)), maxConns(1), withMode(mode))), mode)
 		})
 	}
 }
@@ -160,20 +161,21 @@ func behindPgBouncer(t *testing.T, check func(t *testing.T, l *ledger)) {
 func TestNoPlanIsKeptByPgBouncer(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	behindPgBouncer(t, func(t *testing.T, l *ledger) {
-		calls := 0
+	behindPgBouncer(t, func(t *testing.T, l *ledger, mode pgx.QueryExecMode) {
 		call := func() {
 			t.Helper()
 			if _, err := idem.Do(ctx, l.pool, scope, "k", hashA, l.charge("k")); err != nil {
 				t.Fatal(err)
 			}
-			calls++
 			waitIdle(t, l.pool)
 		}
 		prepared := func() int {
 			return l.count("select count(*) from pg_prepared_statements where statement like '-- name: Load :one%'")
 		}
 		call()
+		if (prepared() > 0) != (mode == pgx.QueryExecModeCacheStatement) {
+			t.Fatalf("%d statements are prepared", prepared())
+		}
 		if prepared() > 0 {
 			eventually(t, "a plan to be made anew", func() bool { call(); return prepared() > 1 })
 		}
@@ -185,7 +187,7 @@ func TestNoPlanIsKeptByPgBouncer(t *testing.T) {
 func TestStaleStatementsOfPgBouncerAreReplaced(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	behindPgBouncer(t, func(t *testing.T, l *ledger) {
+	behindPgBouncer(t, func(t *testing.T, l *ledger, _ pgx.QueryExecMode) {
 		for i, kind := range []string{"bigint", "integer", "bigint"} {
 			warm, next := fmt.Sprint("warm", i), fmt.Sprint("next", i)
 			if _, err := idem.Do(ctx, l.pool, scope, warm, hashA, l.charge(warm)); err != nil {

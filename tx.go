@@ -13,22 +13,6 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-var (
-	prepared       = txn.WithOwn(store.Statements)
-	preparedAtOnce = txn.WithOwn(store.StatementsAtOnce)
-	preparedHeld   = txn.WithOwn(append(append(store.Statements[:3:3], store.StatementsAtOnce[0]), store.OperationStatements...))
-)
-
-// finding is what a claim finds.
-type finding int
-
-const (
-	claimed  finding = iota // nothing: the key is ours, and the transaction is open
-	answered                // a live record, with the answer
-	held                    // another transaction, which holds the key
-	running                 // the record of an operation, which holds the key between its transactions
-)
-
 // ending is what the transaction that ran fn came to.
 type ending int
 
@@ -41,123 +25,6 @@ const (
 	elsewhere               // nothing: the key is to be waited for
 	holding                 // the key has to be looked at again, at once: it is an operation's, or was
 )
-
-// execution is the part of a call that talks to the database: it claims the key, runs fn and records its response.
-type execution struct {
-	engine      txn.Engine
-	key         store.Key
-	fn          func(pgx.Tx) (Response, error)
-	runner      hold.Runner                                      // executes the call instead of fn, in several transactions: package operation
-	asHeld      hold.Execution                                   // what the runner sees of the call
-	start       func(claimedAt time.Time) ([]txn.Request, error) // makes the claimed key an operation's, instead of fn
-	maxResponse int
-	sealer      Sealer        // nil to store responses plain
-	wait        time.Duration // for whoever holds the key; zero is to claim at once or not at all
-	trace       *trace
-
-	tx        *txn.Tx
-	claiming  store.Claim
-	loading   store.Load
-	record    store.Record // found, or just written
-	claimedAt time.Time    // by the clock of the database
-	previous  string       // the operation id of the claim that the transaction had made before, if it is a caller's
-	rejection *Response    // the final answer of a fn whose writes are undone, to be recorded
-	sent      *Response    // what the latest COMMIT was to record, nil if it was to record no response
-}
-
-// ask looks for an answer without claiming the key: one statement, outside of any transaction.
-func (x *execution) ask(ctx context.Context) (found bool, err error) {
-	x.loading = store.Load{Key: &x.key}
-	engine := x.engine
-	engine.Asker = nil // the leader is not past the pool: it may need another connection to claim
-	if err := engine.Query(ctx, &x.loading); err != nil {
-		return false, hint(err)
-	}
-	x.record = x.loading.Record
-	return x.loading.Found && !x.loading.Expired() && x.record.State != store.Running, nil
-}
-
-// claim begins a transaction and claims the key in it: one round trip, or two if it takes over an expired record. After any
-// finding but claimed, and after an error, the connection has been given back.
-func (x *execution) claim(ctx context.Context) (finding, error) {
-	x.claiming = store.Claim{Key: &x.key, AtOnce: x.wait == 0}
-	x.loading = store.Load{Key: &x.key}
-	x.engine.Patience = x.patience()
-	requests := [3]txn.Request{&x.claiming, &x.loading, store.Savepoint{}}
-	tx, err := x.engine.Open(ctx, requests[:x.travelling()]...)
-	if err != nil {
-		return heldIfLocked(err)
-	}
-	found, err := x.find(ctx, tx.Ask)
-	switch {
-	case err != nil:
-		tx.CloseAfter(err)
-		return heldIfLocked(err)
-	case found == claimed:
-		x.tx = tx
-	default:
-		go tx.Close() // the answer is known: nobody needs to wait for the rollback of nothing
-	}
-	return found, nil
-}
-
-// travelling is how many requests the claim consists of. Only the first step of an operation wants a savepoint.
-func (x *execution) travelling() int {
-	if x.runner != nil {
-		return 3
-	}
-	return 2
-}
-
-// find tells what a claim and the load behind it have found. An expired record is taken over, for which ask makes another
-// round trip in the same transaction.
-func (x *execution) find(ctx context.Context, ask func(context.Context, ...txn.Request) error) (finding, error) {
-	ours, createdAt, previous := x.claiming.Claimed, x.claiming.CreatedAt, x.claiming.Previous
-	if !ours && x.loading.Expired() {
-		takeover := store.TakeOver{Key: &x.key}
-		x.loading = store.Load{Key: &x.key}
-		requests := []txn.Request{&takeover, &x.loading}
-		if x.claiming.AtOnce {
-			requests = []txn.Request{store.Calm{}, &takeover, &x.loading}
-		}
-		if x.runner != nil {
-			requests = append(requests, store.Savepoint{}) // behind the claim, which no step may undo
-		}
-		if err := ask(ctx, requests...); err != nil {
-			return held, err
-		}
-		ours, createdAt, previous = takeover.Claimed, takeover.CreatedAt, takeover.Previous
-	}
-	switch {
-	case ours:
-		x.claimedAt, x.previous = createdAt, previous
-		return claimed, nil
-	case !x.loading.Found || x.loading.Expired():
-		return held, nil
-	}
-	x.record = x.loading.Record
-	if x.record.State == store.Running && x.record.SameHash {
-		return running, nil
-	}
-	return answered, nil
-}
-
-// patience is how long a claim may be held up by SQL that has a lock on the record. The server sees to that if the claim is
-// at once. Otherwise it is the wait that is left, and not so little that a busy server is taken for a held key.
-func (x *execution) patience() time.Duration {
-	if x.wait == 0 {
-		return 0
-	}
-	return max(x.wait-time.Since(x.trace.started), time.Second)
-}
-
-// heldIfLocked makes a finding of an error that says that somebody holds a lock on the record.
-func heldIfLocked(err error) (finding, error) {
-	if txn.LockTimedOut(err) || errors.Is(err, txn.ErrBlocked) {
-		return held, nil
-	}
-	return held, hint(err)
-}
 
 // run runs fn in the transaction of the claim, and commits its writes together with its response.
 func (x *execution) run(ctx context.Context) (ending, error) {
@@ -329,4 +196,71 @@ func completeError(err error) error {
 		return fmt.Errorf("idem: the role of the transaction may not write idem.records; if fn has changed it (SET LOCAL ROLE), it has to change it back (RESET ROLE) before it returns: %w", err)
 	}
 	return hint(err)
+}
+
+// resolve asks the record what became of a COMMIT that was not acknowledged because of cause. It makes the same claim again.
+// A record with our operation id says that it was committed. A claim that succeeds says that it was not and never will be,
+// because the transaction that held the key is over. A key that is held says that it is still under way.
+//
+// It goes on, within limit, after the end of the caller's context: the caller is better served by the truth than by speed.
+func (x *execution) resolve(ctx context.Context, limit, ttl time.Duration, cause error) (ending, error) {
+	x.trace.event(EventOutcomeUnknown, cause)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	expiry := x.claimedAt.Add(ttl) // of the record that may have been committed, at the earliest
+	for pause := pollPause; ; {
+		found, err := x.claim(bounded)
+		switch {
+		case err != nil && !txn.Transient(err) && bounded.Err() == nil:
+			return failed, x.unknownBecause(errors.Join(cause, err))
+		case err != nil, found == held: // Postgres cannot be asked, or the COMMIT is still under way
+		case found == answered && x.loading.Ours():
+			x.trace.event(EventResolvedCommitted, nil)
+			x.recall()
+			return recorded, nil
+		case found == running && x.loading.Ours():
+			x.trace.event(EventResolvedCommitted, nil)
+			return holding, nil
+		default:
+			return x.notOurs(found, expiry, cause)
+		}
+		if txn.Sleep(bounded, pause.Next()) != nil {
+			return failed, x.unknownBecause(cause)
+		}
+	}
+}
+
+// recall makes the response of our own record the one that is at hand: whatever becomes of what was stored, this caller is
+// told what was committed. A record without a response stays as it is, and so does one of an operation that others have completed.
+func (x *execution) recall() {
+	if r := &x.record; r.State != store.Processing && x.sent != nil {
+		r.Header, r.Body, r.Closed = x.sent.Header, x.sent.Body, false
+	}
+}
+
+// notOurs tells what follows from a key that is free, or has the record of another execution. If our own may have come and
+// gone before that, nothing tells any more what became of it.
+func (x *execution) notOurs(found finding, expiry time.Time, cause error) (ending, error) {
+	seen := x.record.CompletedAt
+	if found == claimed {
+		x.tx.Close()
+		seen = x.claimedAt
+	} else if seen.IsZero() {
+		seen = x.record.LoadedAt
+	}
+	if !seen.Before(expiry) {
+		return failed, x.unknownBecause(cause)
+	}
+	x.trace.event(EventResolvedRolledBack, nil)
+	switch {
+	case found == answered:
+		return recorded, nil
+	case txn.TooSlow(cause):
+		return failed, tooSlow(cause)
+	}
+	return undone, cause
+}
+
+func (x *execution) unknownBecause(cause error) error {
+	return &OutcomeUnknownError{OperationID: x.key.OperationID, Err: cause}
 }

@@ -31,33 +31,38 @@ func TestTableStaysAsLargeAsWhatIsRetainedAfterTenTurnovers(t *testing.T) {
 	size := func(table string) (heap, index int64) {
 		return h.count("select pg_relation_size($1::regclass)", table), h.count("select pg_indexes_size($1::regclass)", table)
 	}
-	for step := range turnovers * steps {
-		complete(step)
-		if step >= steps {
-			o := swift()
-			o.Grace = time.Since(epoch.Add(time.Duration(step-steps)*time.Hour + time.Minute))
-			if rep := h.once(o); rep.Deleted != live/steps {
-				t.Fatalf("step %d: %v", step, rep)
+	turnOver := func() (heapRatio, indexRatio float64) {
+		for step := range turnovers * steps {
+			complete(step)
+			if step >= steps {
+				o := swift()
+				o.Grace = time.Since(epoch.Add(time.Duration(step-steps)*time.Hour + time.Minute))
+				if rep := h.once(o); rep.Deleted != live/steps {
+					t.Fatalf("step %d: %v", step, rep)
+				}
 			}
+			h.exec("vacuum idem.records")
 		}
-		h.exec("vacuum idem.records")
+		if n := h.count("select count(*) from idem.records"); n != live {
+			t.Fatalf("%d records are left", n)
+		}
+		heap, index := size("idem.records")
+		h.exec("create table fresh (like idem.records including all)")
+		h.exec("insert into fresh select * from idem.records order by hash") // at random, as they came
+		freshHeap, freshIndex := size("fresh")
+		t.Logf("heap %d, index %d bytes; of a fresh table with the same rows %d and %d", heap, index, freshHeap, freshIndex)
+		return float64(heap) / float64(freshHeap), float64(index) / float64(freshIndex)
 	}
-	if n := h.count("select count(*) from idem.records"); n != live {
-		t.Fatalf("%d records are left", n)
+	// While the server itself has a snapshot, for an ANALYZE of the catalog, no vacuum can remove anything: then it is tried again.
+	for range 3 {
+		if heap, index := turnOver(); heap <= 1.5 && index <= 1.5 {
+			return
+		}
+		h.exec("drop table fresh")
+		h.exec("truncate idem.records, idem.sweeps")
 	}
-	heap, index := size("idem.records")
-	h.exec("create table fresh (like idem.records including all)")
-	h.exec("insert into fresh select * from idem.records order by hash") // at random, as they came
-	freshHeap, freshIndex := size("fresh")
-	t.Logf("heap %.2f, index %.2f of a fresh table with the same rows", ratio(heap, freshHeap), ratio(index, freshIndex))
-	// Some 1.3 if every vacuum can remove what the purge has deleted. Where the server itself has a snapshot meanwhile, for an ANALYZE
-	// of the catalog, a step's pages are wanted twice. Without any reuse it would be ten.
-	if ratio(heap, freshHeap) > 2 || ratio(index, freshIndex) > 2 {
-		t.Errorf("the heap has %d bytes, the index %d; a fresh table with the same rows has %d and %d", heap, index, freshHeap, freshIndex)
-	}
+	t.Error("the table or its index is more than half as large again as a fresh one")
 }
-
-func ratio(a, b int64) float64 { return float64(a) / float64(b) }
 
 // A sweep updates its row with every portion. That must leave nothing behind but in its own page. While somebody has a snapshot,
 // such as an ANALYZE of the catalog by the server itself, nothing can be removed: then it is tried again.

@@ -152,7 +152,7 @@ func (l *leg) crewOptions() crew.Options {
 		Dir: l.dir, Seed: l.seed, Goroutines: l.goroutines, Keys: l.keys, KeyLife: l.keyLife, Ops: l.ops,
 	}
 	options.Bank, options.Broker = l.addresses()
-	options.Prepared = l.pooled != "" && cluster.BouncerKnowsPrepared()
+	options.Prepares = l.pooled != "" && cluster.BouncerPrepares()
 	for i := range l.workers {
 		dsn, pooled := l.direct, false
 		if i%2 == 1 && l.pooled != "" {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/idem-go/idem/internal/pgbouncer"
 	"github.com/idem-go/idem/torture/check"
 	"github.com/idem-go/idem/torture/cluster"
 	"github.com/idem-go/idem/torture/fault"
@@ -215,6 +216,6 @@ func (l *leg) on(ctx context.Context, servers *cluster.Cluster) error {
 }
 
 func hasBouncer() bool {
-	_, err := cluster.FindBouncer()
+	_, err := pgbouncer.Find()
 	return err == nil
 }

@@ -16,13 +16,15 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/pgbouncer"
 )
 
 // PgBouncer runs a PgBouncer in transaction mode in front of a database until the test is over, and returns the address of the
 // database through it.
 func PgBouncer(t testing.TB, dsn string) string {
 	t.Helper()
-	program := pgbouncer(t)
+	program := requirePgBouncer(t)
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +50,7 @@ pool_mode = transaction
 default_pool_size = 4
 max_client_conn = 200
 `, config.Database, config.Host, config.Port, config.User, password, port)
-	if knowsPrepared(t, program) {
+	if prepares(t, program) {
 		ini += "max_prepared_statements = 100\n"
 	}
 	path := filepath.Join(dir, "pgbouncer.ini")
@@ -73,41 +75,34 @@ max_client_conn = 200
 func ModesBehindPgBouncer(t testing.TB) []pgx.QueryExecMode {
 	t.Helper()
 	modes := []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe}
-	if knowsPrepared(t, pgbouncer(t)) {
+	if prepares(t, requirePgBouncer(t)) {
 		modes = append(modes, pgx.QueryExecModeCacheStatement)
 	}
 	return modes
 }
 
-// knowsPrepared tells whether prepared statements outlive the transaction behind a PgBouncer.
-func knowsPrepared(t testing.TB, program string) bool {
+// prepares tells whether prepared statements outlive a transaction behind the program.
+func prepares(t testing.TB, program string) bool {
 	t.Helper()
-	out, err := exec.Command(program, "--version").Output()
+	yes, err := pgbouncer.Prepares(program)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var major, minor int
-	if _, err := fmt.Sscanf(string(out), "PgBouncer %d.%d", &major, &minor); err != nil {
-		t.Fatalf("the version of PgBouncer, %q: %v", out, err)
-	}
-	return major > 1 || minor >= 21
+	return yes
 }
 
-// pgbouncer returns the program. Without it the test is skipped, unless the environment says that there has to be one.
-func pgbouncer(t testing.TB) string {
+// requirePgBouncer returns the program. Without it the test is skipped, unless the environment says that there has to be one.
+func requirePgBouncer(t testing.TB) string {
 	t.Helper()
-	const here = "/usr/sbin/pgbouncer"
-	program, err := exec.LookPath("pgbouncer")
-	if err == nil {
+	program, err := pgbouncer.Find()
+	switch {
+	case err == nil:
 		return program
+	case os.Getenv("IDEM_TEST_REQUIRE") != "":
+		t.Fatal("IDEM_TEST_REQUIRE is set, but ", err)
+	default:
+		t.Skip(err, ": install it to run this test")
 	}
-	if _, err := os.Stat(here); err == nil {
-		return here
-	}
-	if os.Getenv("IDEM_TEST_REQUIRE") != "" {
-		t.Fatal("IDEM_TEST_REQUIRE is set, but there is no pgbouncer")
-	}
-	t.Skip("no pgbouncer: install it to run this test")
 	return ""
 }
 

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/idem-go/idem/internal/pgbouncer"
 	"github.com/idem-go/idem/internal/pgserver"
 	"github.com/idem-go/idem/internal/pgserver/child"
 )
@@ -22,35 +23,19 @@ type bouncer struct {
 	dsn     string
 }
 
-// FindBouncer returns the program, which Debian puts where only root looks.
-func FindBouncer() (string, error) {
-	if program, err := exec.LookPath("pgbouncer"); err == nil {
-		return program, nil
-	}
-	const debian = "/usr/sbin/pgbouncer"
-	if _, err := os.Stat(debian); err != nil {
-		return "", errors.New("pgbouncer is not installed")
-	}
-	return debian, nil
-}
-
-// BouncerKnowsPrepared tells whether prepared statements outlive a transaction behind the program.
-func BouncerKnowsPrepared() bool {
-	program, err := FindBouncer()
+// BouncerPrepares tells whether prepared statements outlive a transaction behind the PgBouncer that is installed.
+func BouncerPrepares() bool {
+	program, err := pgbouncer.Find()
 	if err != nil {
 		return false
 	}
-	out, err := exec.Command(program, "--version").Output()
-	var major, minor int
-	if _, scan := fmt.Sscanf(string(out), "PgBouncer %d.%d", &major, &minor); err != nil || scan != nil {
-		return false
-	}
-	return major > 1 || minor >= 21
+	yes, err := pgbouncer.Prepares(program)
+	return yes && err == nil
 }
 
 // startBouncer puts a pooler in front of the server at address, with the credentials of dsn.
 func startBouncer(ctx context.Context, dir, dsn, address string) (*bouncer, error) {
-	program, err := FindBouncer()
+	program, err := pgbouncer.Find()
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +95,7 @@ func writeConfig(dir string, server *url.URL, listen int) (path string, user *sy
 	path = filepath.Join(dir, "pgbouncer.ini")
 	config := fmt.Sprintf(bouncerConfig, server.Hostname(), server.Port(), server.User.Username(), password, listen,
 		filepath.Join(dir, "log"))
-	if BouncerKnowsPrepared() {
+	if BouncerPrepares() {
 		config += "max_prepared_statements = 100\n"
 	}
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil || user == nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem/internal/pgbouncer"
 	"github.com/idem-go/idem/internal/pgserver"
 	"github.com/idem-go/idem/torture/cluster"
 )
@@ -62,7 +63,7 @@ func bin(t *testing.T) string {
 func start(t *testing.T, opts cluster.Options) *cluster.Cluster {
 	t.Helper()
 	if opts.Bouncer {
-		_, err := cluster.FindBouncer()
+		_, err := pgbouncer.Find()
 		require(t, err)
 	}
 	opts.Bin = bin(t)
@@ -112,7 +113,7 @@ func TestClusterOfAProcessThatIsKilledLeavesNothing(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux can be asked for this")
 	}
-	_, err := cluster.FindBouncer()
+	_, err := pgbouncer.Find()
 	cmd := exec.Command(os.Args[0], "with-cluster", bin(t), fmt.Sprint(err == nil))
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -20,7 +20,7 @@ type Options struct {
 	Seed       uint64   //
 	DSNs       []string // of the slots; as many workers as there are
 	Pooled     []bool   // which of them lead to a pooler in transaction mode
-	Prepared   bool     // and the pooler keeps prepared statements
+	Prepares   bool     // and prepared statements work behind it
 	Goroutines int      // of each worker
 	Keys       int
 	KeyLife    time.Duration
@@ -135,7 +135,7 @@ func (c *Crew) config(s *slot) workload.Config {
 	return workload.Config{
 		Slot: s.number, Incarnation: s.incarnation, Seed: o.Seed, Start: c.start,
 		File: filepath.Join(o.Dir, fmt.Sprintf("worker-%d-%04d.jsonl", s.number, s.incarnation)),
-		DSN:  s.proxy.DSN(), Pooled: s.number < len(o.Pooled) && o.Pooled[s.number], KnowsPrepared: o.Prepared,
+		DSN:  s.proxy.DSN(), Pooled: s.number < len(o.Pooled) && o.Pooled[s.number], Prepares: o.Prepares,
 		Goroutines: o.Goroutines, Keys: o.Keys, KeyLife: o.KeyLife, Ops: s.remaining, Bank: o.Bank, Broker: o.Broker,
 	}
 }

@@ -11,7 +11,7 @@ type Config struct {
 	File              string        // the history to make
 	DSN               string
 	Pooled            bool // DSN leads to a pooler in transaction mode
-	KnowsPrepared     bool // and that keeps prepared statements
+	Prepares          bool // and prepared statements work behind it
 	Goroutines        int
 	Keys              int           // in use at one time, in each scope
 	KeyLife           time.Duration // for how long they are in use

@@ -22,7 +22,7 @@ type pool struct {
 func modes(c *Config) []pgx.QueryExecMode {
 	safe := []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe}
 	switch {
-	case c.Pooled && c.KnowsPrepared:
+	case c.Pooled && c.Prepares:
 		return append(safe, pgx.QueryExecModeCacheStatement)
 	case c.Pooled:
 		return safe

@@ -1,0 +1,146 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+var (
+	prepared       = txn.WithOwn(store.Statements)
+	preparedAtOnce = txn.WithOwn(store.StatementsAtOnce)
+	preparedHeld   = txn.WithOwn(append(append(store.Statements[:3:3], store.StatementsAtOnce[0]), store.OperationStatements...))
+)
+
+// finding is what a claim finds.
+type finding int
+
+const (
+	claimed  finding = iota // nothing: the key is ours, and the transaction is open
+	answered                // a live record, with the answer
+	held                    // another transaction, which holds the key
+	running                 // the record of an operation, which holds the key between its transactions
+)
+
+// execution is the part of a call that talks to the database: it claims the key, runs fn and records its response.
+type execution struct {
+	engine      txn.Engine
+	key         store.Key
+	fn          func(pgx.Tx) (Response, error)
+	runner      hold.Runner                                      // executes the call instead of fn, in several transactions: package operation
+	asHeld      hold.Execution                                   // what the runner sees of the call
+	start       func(claimedAt time.Time) ([]txn.Request, error) // makes the claimed key an operation's, instead of fn
+	maxResponse int
+	sealer      Sealer        // nil to store responses plain
+	wait        time.Duration // for whoever holds the key; zero is to claim at once or not at all
+	trace       *trace
+
+	tx        *txn.Tx
+	claiming  store.Claim
+	loading   store.Load
+	record    store.Record // found, or just written
+	claimedAt time.Time    // by the clock of the database
+	previous  string       // the operation id of the claim that the transaction had made before, if it is a caller's
+	rejection *Response    // the final answer of a fn whose writes are undone, to be recorded
+	sent      *Response    // what the latest COMMIT was to record, nil if it was to record no response
+}
+
+// ask looks for an answer without claiming the key: one statement, outside of any transaction.
+func (x *execution) ask(ctx context.Context) (found bool, err error) {
+	x.loading = store.Load{Key: &x.key}
+	engine := x.engine
+	engine.Asker = nil // the leader is not past the pool: it may need another connection to claim
+	if err := engine.Query(ctx, &x.loading); err != nil {
+		return false, hint(err)
+	}
+	x.record = x.loading.Record
+	return x.loading.Found && !x.loading.Expired() && x.record.State != store.Running, nil
+}
+
+// claim begins a transaction and claims the key in it: one round trip, or two if it takes over an expired record. After any
+// finding but claimed, and after an error, the connection has been given back.
+func (x *execution) claim(ctx context.Context) (finding, error) {
+	x.claiming = store.Claim{Key: &x.key, AtOnce: x.wait == 0}
+	x.loading = store.Load{Key: &x.key}
+	x.engine.Patience = x.patience()
+	requests := [3]txn.Request{&x.claiming, &x.loading, store.Savepoint{}}
+	tx, err := x.engine.Open(ctx, requests[:x.travelling()]...)
+	if err != nil {
+		return heldIfLocked(err)
+	}
+	found, err := x.find(ctx, tx.Ask)
+	switch {
+	case err != nil:
+		tx.CloseAfter(err)
+		return heldIfLocked(err)
+	case found == claimed:
+		x.tx = tx
+	default:
+		go tx.Close() // the answer is known: nobody needs to wait for the rollback of nothing
+	}
+	return found, nil
+}
+
+// travelling is how many requests the claim consists of. Only the first step of an operation wants a savepoint.
+func (x *execution) travelling() int {
+	if x.runner != nil {
+		return 3
+	}
+	return 2
+}
+
+// find tells what a claim and the load behind it have found. An expired record is taken over, for which ask makes another
+// round trip in the same transaction.
+func (x *execution) find(ctx context.Context, ask func(context.Context, ...txn.Request) error) (finding, error) {
+	ours, createdAt, previous := x.claiming.Claimed, x.claiming.CreatedAt, x.claiming.Previous
+	if !ours && x.loading.Expired() {
+		takeover := store.TakeOver{Key: &x.key}
+		x.loading = store.Load{Key: &x.key}
+		requests := []txn.Request{&takeover, &x.loading}
+		if x.claiming.AtOnce {
+			requests = []txn.Request{store.Calm{}, &takeover, &x.loading}
+		}
+		if x.runner != nil {
+			requests = append(requests, store.Savepoint{}) // behind the claim, which no step may undo
+		}
+		if err := ask(ctx, requests...); err != nil {
+			return held, err
+		}
+		ours, createdAt, previous = takeover.Claimed, takeover.CreatedAt, takeover.Previous
+	}
+	switch {
+	case ours:
+		x.claimedAt, x.previous = createdAt, previous
+		return claimed, nil
+	case !x.loading.Found || x.loading.Expired():
+		return held, nil
+	}
+	x.record = x.loading.Record
+	if x.record.State == store.Running && x.record.SameHash {
+		return running, nil
+	}
+	return answered, nil
+}
+
+// patience is how long a claim may be held up by SQL that has a lock on the record. The server sees to that if the claim is
+// at once. Otherwise it is the wait that is left, and not so little that a busy server is taken for a held key.
+func (x *execution) patience() time.Duration {
+	if x.wait == 0 {
+		return 0
+	}
+	return max(x.wait-time.Since(x.trace.started), time.Second)
+}
+
+// heldIfLocked makes a finding of an error that says that somebody holds a lock on the record.
+func heldIfLocked(err error) (finding, error) {
+	if txn.LockTimedOut(err) || errors.Is(err, txn.ErrBlocked) {
+		return held, nil
+	}
+	return held, hint(err)
+}
