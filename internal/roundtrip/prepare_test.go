@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,23 +25,36 @@ var (
 
 const makeSchema = "create schema app; create table app.words as select 'there'::text as word"
 
-// turns counts how often the client has begun to send after it had read: its round trips.
+// turns counts how often the client has begun to send after it had been sent something: its round trips. A client whose write takes
+// long reads meanwhile, in a goroutine.
 type turns struct {
 	net.Conn
-	n       int
-	reading bool
+	mu       sync.Mutex
+	n        int
+	answered bool
 }
 
 func (c *turns) Write(b []byte) (int, error) {
-	if c.reading {
-		c.n, c.reading = c.n+1, false
+	c.mu.Lock()
+	if c.answered {
+		c.n, c.answered = c.n+1, false
 	}
+	c.mu.Unlock()
 	return c.Conn.Write(b)
 }
 
 func (c *turns) Read(b []byte) (int, error) {
-	c.reading = true
-	return c.Conn.Read(b)
+	n, err := c.Conn.Read(b)
+	c.mu.Lock()
+	c.answered = c.answered || n > 0
+	c.mu.Unlock()
+	return n, err
+}
+
+func (c *turns) made() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
 }
 
 // counted returns a connection and its round trips.
@@ -68,17 +82,17 @@ func TestPrepareIsOneRoundTripOncePerConnection(t *testing.T) {
 	conn, counter := counted(t)
 	exec(t, conn, makeSchema[:len("create schema app")], makeSchema[len("create schema app; "):])
 	for i, want := range []int{1, 0, 0} {
-		begun := counter.n
+		begun := counter.made()
 		if err := Prepare(t.Context(), conn, three); err != nil {
 			t.Fatal(err)
 		}
-		if n := counter.n - begun; n != want {
+		if n := counter.made() - begun; n != want {
 			t.Errorf("number %d: %d round trips, want %d", i, n, want)
 		}
 	}
-	begun := counter.n
+	begun := counter.made()
 	wantWords(t, conn, "before", "there", "after")
-	if n := counter.n - begun; n != 1 {
+	if n := counter.made() - begun; n != 1 {
 		t.Errorf("the statements themselves: %d round trips", n)
 	}
 	if diff := cmp.Diff([]string{"test_after", "test_before", "test_in_schema"}, preparedNames(t, conn)); diff != "" {
