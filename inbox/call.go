@@ -43,8 +43,6 @@ func (c *call) settle(ctx context.Context, round []*delivery) {
 			todo = append(c.try(ctx, group), todo...)
 		}
 	}
-	// What somebody else had, who has rolled back meanwhile, was in no part of a group that was divided.
-	c.postpone(round, ErrElsewhere)
 	c.registry.withdraw(ctx, round)
 }
 
@@ -56,7 +54,8 @@ func (c *call) open(group []*delivery) []*delivery {
 	return unsettled(group)
 }
 
-// try makes attempts at a group until one of them leads on, and returns what is left of it, in parts.
+// try makes attempts at a group until one of them leads on, and returns what is left of it, in parts: all that has no outcome, or
+// others of its key would not wait for it.
 func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 	if group[0].suspicion > 0 {
 		over, err := turn(ctx, c.limits.turn)
@@ -91,9 +90,9 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 		case e.kind == through:
 			return [][]*delivery{group}
 		case e.kind == failed:
-			return c.blame(ctx, a, e)
+			return c.blame(ctx, group, a, e)
 		case e.kind == ended:
-			return c.repair(ctx, a, e)
+			return c.repair(ctx, group, a, e)
 		case e.kind == stopped:
 			c.stopped = e.err
 			c.postpone(group, e.err)
@@ -129,15 +128,15 @@ func (c *call) attempt(group []*delivery) *attempt {
 // blame registers the failure of the culprit, and returns what came before it and what comes behind it. If it is not known who it
 // is, it returns two halves. In order, what is on record as failed holds its key back: if others of that are before it, it is
 // tried once more when they are done, and not blamed if they are not.
-func (c *call) blame(ctx context.Context, a *attempt, e ending) [][]*delivery {
+func (c *call) blame(ctx context.Context, group []*delivery, a *attempt, e ending) [][]*delivery {
 	if e.culprit == nil && len(a.claimed) == 1 {
 		e.culprit = a.claimed[0]
 	}
 	if e.culprit == nil {
-		return halves(a.claimed)
+		return halves(group)
 	}
-	i := slices.Index(a.claimed, e.culprit)
-	before, behind := a.claimed[:i], a.claimed[i+1:]
+	i := slices.Index(group, e.culprit)
+	before, behind := group[:i], group[i+1:]
 	if c.ordered && e.culprit.isBehind(before) {
 		return [][]*delivery{before, {e.culprit}, behind}
 	}
@@ -149,15 +148,15 @@ func (c *call) blame(ctx context.Context, a *attempt, e ending) [][]*delivery {
 // If a statement of the handler has committed it, so are the messages before it, with their effects; it is a dead letter at once,
 // because what it has committed cannot be undone; and those behind it are written down as handled, and were not: that is taken
 // back. Where it is not known who it was, all of them are dead letters.
-func (c *call) repair(ctx context.Context, a *attempt, e ending) [][]*delivery {
+func (c *call) repair(ctx context.Context, group []*delivery, a *attempt, e ending) [][]*delivery {
 	committed, err := a.committed(ctx)
 	switch {
 	case err != nil:
 		c.stopped = e.err
-		c.postpone(a.claimed, e.err)
+		c.postpone(group, e.err)
 		return nil
 	case !committed:
-		return c.blame(ctx, a, e)
+		return c.blame(ctx, group, a, e)
 	}
 	first, behind := 0, len(a.claimed)
 	if e.culprit == nil && len(a.claimed) == 1 {
@@ -169,7 +168,7 @@ func (c *call) repair(ctx context.Context, a *attempt, e ending) [][]*delivery {
 	}
 	if err := a.release(ctx, a.claimed[first:]); err != nil {
 		c.stopped = e.err
-		c.postpone(a.claimed, e.err)
+		c.postpone(group, e.err)
 		return nil
 	}
 	for _, d := range a.claimed[:first] {
@@ -178,7 +177,7 @@ func (c *call) repair(ctx context.Context, a *attempt, e ending) [][]*delivery {
 	for _, d := range a.claimed[first:behind] {
 		c.registered(ctx, c.registry.bury(ctx, d, d.ID, d.attempts+1, e.err))
 	}
-	return [][]*delivery{a.claimed[behind:]}
+	return [][]*delivery{group} // without those that have an outcome now
 }
 
 func (c *call) fail(ctx context.Context, d *delivery, cause error) {

@@ -1,6 +1,7 @@
 package inbox_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/internal/pgproxy"
 )
 
 // keyed returns messages whose keys are the first letters of their ids.
@@ -154,6 +156,73 @@ func TestMessageWaitsBehindOneOfItsKeyThatIsElsewhere(t *testing.T) {
 	await(t, "the other delivery", k.done)
 	b.wantStates("ddD", b.batch(keyed("a1", "b1", "a2"), b.enter, opts...))
 	b.wantEntries("a1", "b1", "a2")
+}
+
+// Others are trying what was delivered here again. They have just failed with a1, which was about to be taken: its attempt goes on without
+// it, and a2, which is suspected of something, comes in a later one.
+func TestMessageWaitsBehindOneOfItsKeyThatOthersHaveFailedWithMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		b1   func(b *books, tx pgx.Tx, m inbox.Message) error
+		bulk bool
+		want string
+	}{
+		"one behind it fails":       {func(b *books, tx pgx.Tx, m inbox.Message) error { return errPoison }, false, "RRDR"},
+		"one behind it ends the tx": {endsTransaction, false, "RXDR"},
+		"one behind it, in a Bulk":  {func(b *books, tx pgx.Tx, m inbox.Message) error { return errPoison }, true, "RRDR"},
+		"all behind it are handled": {(*books).enter, false, "RDDR"},
+		"all of a Bulk are handled": {(*books).enter, true, "RDDR"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProxied(t)
+			ms := redelivered(keyed("a1", "b1", "c1", "a2"))
+			p.wantStates("R", p.batch(ms[:1], p.poisoned("a1"), ordered...))
+			p.due()
+			p.exec(`insert into idem.inbox (consumer, source, id, hash, state, since, expires_at, attempts, begun, alone, retry_at, key)
+				values ($1, $2, 'a2', sha256($3), 'failing', now(), 'infinity', 0, 1, 0, now(), 'a')`, consumer, ms[3].Source, ms[3].Payload)
+			trap := p.proxy.Arm(pgproxy.Before(pgproxy.Contains("ResumeMessages")), pgproxy.Freeze)
+			each := func(tx pgx.Tx, m inbox.Message) error {
+				if m.ID == "b1" {
+					return c.b1(p.books, tx, m)
+				}
+				return p.enter(tx, m)
+			}
+			answers := make(chan []inbox.Outcome, 1)
+			go func() {
+				var outcomes []inbox.Outcome
+				var err error
+				if c.bulk {
+					outcomes, err = inbox.Bulk(context.Background(), p.via, consumer, ms, func(tx pgx.Tx, ms []inbox.Message) error {
+						for _, m := range ms {
+							if err := each(tx, m); err != nil {
+								return err
+							}
+						}
+						return nil
+					}, ordered...)
+				} else {
+					outcomes, err = inbox.Batch(context.Background(), p.via, consumer, ms, each, ordered...)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				answers <- outcomes
+			}()
+			frozen := await(t, "the attempt", trap.Fired())
+			p.exec(`update idem.inbox set attempts = 2, retry_at = clock_timestamp() + '1 hour' where id = 'a1'`)
+			frozen.Conn.Resume()
+			p.wantStates(c.want, await(t, "the outcomes", answers))
+			if n := p.count(`select count(*) from books where id like 'a%'`); n != 0 {
+				t.Errorf("%d effects of the key", n)
+			}
+		})
+	}
+}
+
+func endsTransaction(_ *books, tx pgx.Tx, _ inbox.Message) error {
+	_, err := tx.Exec(context.Background(), "commit")
+	return err
 }
 
 func TestBulkFindsItsCulpritsByHalving(t *testing.T) {
