@@ -248,10 +248,15 @@ func killHolders(ctx context.Context, s *unruly) {
 			defer close(done)
 			s.place(ctx, s.newKey(), 4900, withMishap("slow=5s"))
 		}()
-		for killed := false; !killed && pause(ctx, 10*time.Millisecond); {
+		for over := false; !over && pause(ctx, 10*time.Millisecond); {
 			tag, err := s.admin.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 				WHERE datname = current_database() AND wait_event_type = 'Lock'`)
-			killed = err == nil && tag.RowsAffected() > 0
+			select {
+			case <-done: // where all are busy, it may have come to no standstill
+				over = true
+			default:
+				over = err == nil && tag.RowsAffected() > 0
+			}
 		}
 		<-done
 	}
