@@ -3,15 +3,13 @@ package bank
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/idem-go/idem/torture/history"
 	"github.com/idem-go/idem/torture/journal"
+	"github.com/idem-go/idem/torture/mischief"
 )
 
 // Request is what is asked of the bank.
@@ -28,68 +26,37 @@ type Request struct {
 
 // Bank is the server.
 type Bank struct {
-	listener net.Listener
-	server   *http.Server
-	books    *history.Writer
-	calm     atomic.Bool
+	*mischief.Server
 
 	mu       sync.Mutex
-	killer   func(slot int, when string)
-	rng      *rand.Rand
 	receipts int
 	known    map[string]string // the receipts, by key
 	steps    map[string]string // the receipts, by operation and step
 	asked    map[string]int    // how often somebody has asked what became of a key
 }
 
+// odds are how often things go wrong with a request.
+var odds = mischief.Odds{
+	Stream: 7,
+	Slow: []mischief.Slow{
+		{Requests: 6, Most: 20 * time.Millisecond}, {Requests: 2, Most: 200 * time.Millisecond}, {Requests: 1, Most: time.Second},
+	},
+	Of: 100, Refused: 8, Dropped: 4, Lost: 10, KilledBefore: 2, Killed: 2, KilledSoon: 1,
+}
+
 // Open opens the bank. books is the file of its books.
 func Open(books string, seed uint64) (*Bank, error) {
-	writer, err := history.Create(books)
+	server, err := mischief.Open(books, seed, odds)
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	b := &Bank{
-		listener: listener, books: writer, rng: rand.New(rand.NewPCG(seed, 7)),
-		known: map[string]string{}, steps: map[string]string{}, asked: map[string]int{},
-	}
+	b := &Bank{Server: server, known: map[string]string{}, steps: map[string]string{}, asked: map[string]int{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /book", b.book)
 	mux.HandleFunc("POST /ask", b.ask)
 	mux.HandleFunc("POST /look-up", b.lookUp)
-	b.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = b.server.Serve(listener) }()
+	b.Serve(mux)
 	return b, nil
-}
-
-// Address is where it listens.
-func (b *Bank) Address() string { return b.listener.Addr().String() }
-
-// KillBy says how the worker in a slot is killed, nil if none is to be.
-func (b *Bank) KillBy(kill func(slot int, when string)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.killer = kill
-}
-
-func (b *Bank) kill(slot int, when string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.killer != nil {
-		b.killer(slot, when)
-	}
-}
-
-// Calm ends all that goes wrong there. It stays slow.
-func (b *Bank) Calm() { b.calm.Store(true) }
-
-// Close closes the bank and its books.
-func (b *Bank) Close() error {
-	_ = b.server.Close()
-	return b.books.Close()
 }
 
 // book does what it is asked for, or not.
@@ -100,17 +67,12 @@ func (b *Bank) book(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	b.note(&q, "", false)
-	m := b.mischief()
-	if !m.before(w, &q, b.kill) {
-		return
+	var receipt string
+	var status int
+	if b.Do(w, "the bank books", q.Slot, func() { receipt, status = b.enter(&q) }) {
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(Reply{Receipt: receipt})
 	}
-	receipt, status := b.enter(&q)
-	if !m.after(&q, b.kill) {
-		lose(w)
-		return
-	}
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(Reply{Receipt: receipt})
 }
 
 // enter books a request, once for each key that it knows again.
@@ -141,16 +103,18 @@ func (b *Bank) ask(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	m := b.mischief()
-	if !m.before(w, &q, b.kill) {
-		return
+	var reply Reply
+	if b.Do(w, "the bank tells", q.Slot, func() { reply = b.standing(q.Key) }) {
+		_ = json.NewEncoder(w).Encode(reply)
 	}
+}
+
+func (b *Bank) standing(key string) Reply {
 	b.mu.Lock()
-	b.asked[q.Key]++
-	receipt, done := b.known[q.Key]
-	reply := Reply{Receipt: receipt, Done: done, Generation: b.asked[q.Key]}
-	b.mu.Unlock()
-	_ = json.NewEncoder(w).Encode(reply)
+	defer b.mu.Unlock()
+	b.asked[key]++
+	receipt, done := b.known[key]
+	return Reply{Receipt: receipt, Done: done, Generation: b.asked[key]}
 }
 
 // lookUp tells a person what is in the books.
@@ -167,14 +131,7 @@ func (b *Bank) lookUp(w http.ResponseWriter, r *http.Request) {
 }
 
 func (b *Bank) note(q *Request, receipt string, booked bool) {
-	b.books.Append(journal.Entry{
+	b.Books.Append(journal.Entry{
 		At: history.Now(), Booked: booked, Key: q.Key, Operation: q.Operation, Step: q.Step, Receipt: receipt, Process: q.Process,
 	})
-}
-
-// lose has the caller never learn what became of its request.
-func lose(w http.ResponseWriter) {
-	if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
-		conn.Close()
-	}
 }

@@ -3,25 +3,21 @@ package broker
 import (
 	"encoding/json"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/idem-go/idem/torture/history"
 	"github.com/idem-go/idem/torture/letter"
+	"github.com/idem-go/idem/torture/mischief"
 )
 
 // Broker is the server.
 type Broker struct {
-	listener net.Listener
-	server   *http.Server
-	books    *history.Writer
-	calm     atomic.Bool
+	*mischief.Server
 
 	mu      sync.Mutex
-	killer  func(slot int, when string)
+	calm    bool
 	rng     *rand.Rand
 	taken   int
 	topics  map[string]*topic
@@ -29,18 +25,20 @@ type Broker struct {
 	refused map[string]int    // how often a letter was, by its id
 }
 
+// odds are how often things go wrong with a request.
+var odds = mischief.Odds{
+	Stream: 11, Slow: []mischief.Slow{{Requests: 5, Most: 10 * time.Millisecond}, {Requests: 1, Most: 200 * time.Millisecond}},
+	Of: 400, Refused: 8, Dropped: 8, Lost: 14, KilledBefore: 2, Killed: 2, KilledSoon: 1,
+}
+
 // Open opens the broker. books is the file of its books.
 func Open(books string, seed uint64) (*Broker, error) {
-	writer, err := history.Create(books)
-	if err != nil {
-		return nil, err
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	server, err := mischief.Open(books, seed, odds)
 	if err != nil {
 		return nil, err
 	}
 	b := &Broker{
-		listener: listener, books: writer, rng: rand.New(rand.NewPCG(seed, 11)),
+		Server: server, rng: rand.New(rand.NewPCG(seed, 13)),
 		topics: map[string]*topic{}, queues: map[string]*queue{}, refused: map[string]int{},
 	}
 	for _, c := range letter.Consumers() {
@@ -51,8 +49,7 @@ func Open(books string, seed uint64) (*Broker, error) {
 	mux.HandleFunc("POST /fetch", serve(b, b.fetch))
 	mux.HandleFunc("POST /settle", serve(b, b.settle))
 	mux.HandleFunc("POST /standing", serve(b, b.standing))
-	b.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = b.server.Serve(listener) }()
+	b.Serve(mux)
 	return b, nil
 }
 
@@ -63,31 +60,12 @@ func (b *Broker) topicOf(name string) *topic {
 	return b.topics[name]
 }
 
-// Address is where it listens.
-func (b *Broker) Address() string { return b.listener.Addr().String() }
-
-// KillBy says how the worker in a slot is killed, nil if none is to be.
-func (b *Broker) KillBy(kill func(slot int, when string)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.killer = kill
-}
-
-func (b *Broker) kill(slot int, when string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.killer != nil {
-		b.killer(slot, when)
-	}
-}
-
 // Calm ends all that goes wrong there, but for letters that are not wanted. It stays slow.
-func (b *Broker) Calm() { b.calm.Store(true) }
-
-// Close closes the broker and its books.
-func (b *Broker) Close() error {
-	_ = b.server.Close()
-	return b.books.Close()
+func (b *Broker) Calm() {
+	b.Server.Calm()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calm = true
 }
 
 // serve does what a request asks for, or not, and answers, or not.
@@ -98,18 +76,15 @@ func serve[Q, R any](b *Broker, do func(*Q) R) http.HandlerFunc {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		m := b.mischief()
-		if !m.before(w, r.URL.Path, call.Slot, b.kill) {
-			return
+		var reply R
+		told := b.Do(w, r.URL.Path, call.Slot, func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			reply = do(&call.What)
+		})
+		if told {
+			_ = json.NewEncoder(w).Encode(reply)
 		}
-		b.mu.Lock()
-		reply := do(&call.What)
-		b.mu.Unlock()
-		if !m.after(r.URL.Path, call.Slot, b.kill) {
-			lose(w)
-			return
-		}
-		_ = json.NewEncoder(w).Encode(reply)
 	}
 }
 
@@ -141,7 +116,7 @@ func (b *Broker) refuses(l letter.Letter) bool {
 	case letter.Stubborn:
 		return b.refused[l.ID] < 2
 	}
-	return !b.calm.Load() && b.rng.IntN(100) == 0
+	return !b.calm && b.rng.IntN(100) == 0
 }
 
 func (b *Broker) take(l Sent) {
@@ -153,13 +128,13 @@ func (b *Broker) take(l Sent) {
 
 func (b *Broker) note(e letter.Entry) {
 	e.At = history.Now()
-	b.books.Append(e)
+	b.Books.Append(e)
 }
 
 // fetch hands letters out, and now and then something else under the id of one that was acknowledged.
 func (b *Broker) fetch(q *Wish) []Delivery {
 	of := b.queues[q.Consumer]
-	if !b.calm.Load() && b.rng.IntN(40) == 0 {
+	if !b.calm && b.rng.IntN(40) == 0 {
 		of.rewind(b.rng.IntN(30))
 	}
 	deliveries := []Delivery{}
@@ -167,7 +142,7 @@ func (b *Broker) fetch(q *Wish) []Delivery {
 		of.delivered[place]++
 		deliveries = append(deliveries, Delivery{Place: place, Letter: of.topic.taken[place], Count: of.delivered[place]})
 	}
-	if len(of.acked) > 0 && !b.calm.Load() && b.rng.IntN(20) == 0 {
+	if len(of.acked) > 0 && !b.calm && b.rng.IntN(20) == 0 {
 		l := of.topic.taken[of.acked[b.rng.IntN(len(of.acked))]]
 		if !l.Fate.CanDie() {
 			l.N += forgery
@@ -201,11 +176,4 @@ func (b *Broker) standing(*struct{}) Standing {
 		s.Pending += q.pending()
 	}
 	return s
-}
-
-// lose has the caller never learn what became of its request.
-func lose(w http.ResponseWriter) {
-	if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
-		conn.Close()
-	}
 }
