@@ -34,7 +34,7 @@ func effectsOf(ctx context.Context, s *sidebyside.Server, r *results, workers in
 		}
 		c.entries, databases = append(c.entries, &entry{name: one.Name}), append(databases, dsn)
 	}
-	random := rand.New(rand.NewPCG(r.options.seed, uint64(workers)))
+	random := rand.New(rand.NewPCG(r.options.Seed, uint64(workers)))
 	for range r.plan.rounds {
 		for _, i := range random.Perm(len(r.in)) {
 			if err := c.entries[i].effects(ctx, r.in[i], databases[i], r.plan, workers); err != nil {
@@ -43,7 +43,7 @@ func effectsOf(ctx context.Context, s *sidebyside.Server, r *results, workers in
 		}
 	}
 	for _, e := range c.entries {
-		say("effects %2d  %-60s %9.1f/s, %d doubled", workers, e.name, sidebyside.SpreadOf(e.perSecond).Median, e.doubled)
+		sidebyside.Say("effects %2d  %-60s %9.1f/s, %d doubled", workers, e.name, sidebyside.SpreadOf(e.perSecond).Median, e.doubled)
 	}
 	return c, nil
 }

@@ -40,7 +40,7 @@ func kills(ctx context.Context, s *sidebyside.Server, r *results) error {
 	each := func(name, promises string, in bool, run func(context.Context, *rand.Rand, *casualty) error) {
 		c := &casualty{name: name, promises: promises, in: in}
 		r.killed = append(r.killed, c)
-		random := rand.New(rand.NewPCG(r.options.seed, uint64(len(r.killed))))
+		random := rand.New(rand.NewPCG(r.options.Seed, uint64(len(r.killed))))
 		group.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
@@ -49,9 +49,9 @@ func kills(ctx context.Context, s *sidebyside.Server, r *results) error {
 				return
 			}
 			if in {
-				say("killed     %-60s of %d: %d lost, %d doubled", name, c.made, c.lost, c.doubled)
+				sidebyside.Say("killed     %-60s of %d: %d lost, %d doubled", name, c.made, c.lost, c.doubled)
 			} else {
-				say("killed     %-60s %+v", name, c.account)
+				sidebyside.Say("killed     %-60s %+v", name, c.account)
 			}
 		})
 	}

@@ -33,15 +33,7 @@ var shared struct {
 }
 
 func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "idem-messages-test-")
-	if err == nil {
-		defer os.RemoveAll(dir)
-		err = os.Chmod(dir, 0o755) // the server runs as another user
-	}
-	if err == nil {
-		shared.Server, err = sidebyside.StartServer(context.Background(), dir, false)
-	}
-	if shared.err = err; err == nil {
+	if shared.Server, shared.err = sidebyside.StartServer(context.Background(), "", false); shared.err == nil {
 		defer shared.Close()
 	}
 	return m.Run()
@@ -166,8 +158,7 @@ func TestEveryContestantHasTheEffectOfEachMessageOnceWhereItSaysSo(t *testing.T)
 // The whole of it, with those that its bars compare. What it says of time is not looked at. It runs alone, because it reads the
 // server's log.
 func TestRunMeasuresEverythingAndSaysSo(t *testing.T) {
-	o := options{quick: true, only: "^(idem|plain|outbox by hand)"}
-	r, err := o.measureOn(t.Context(), testServer(t))
+	r, err := measure(t.Context(), testServer(t), sidebyside.Options{Quick: true, Only: "^(idem|plain|outbox by hand)"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func outCell(ctx context.Context, s *sidebyside.Server, r *results, what string,
 		}
 		contestants, entries, databases = append(contestants, c), append(entries, &entry{name: c.Name}), append(databases, dsn)
 	}
-	random := rand.New(rand.NewPCG(r.options.seed, uint64(len(what))))
+	random := rand.New(rand.NewPCG(r.options.Seed, uint64(len(what))))
 	for range r.plan.rounds {
 		for _, i := range random.Perm(len(contestants)) {
 			if err := fresh(ctx, databases[i]); err != nil {
@@ -43,7 +43,7 @@ func outCell(ctx context.Context, s *sidebyside.Server, r *results, what string,
 	}
 	for _, e := range entries {
 		slices.Sort(e.latencies)
-		say("%-10s %-28s p50 %8.2f ms, p99 %8.2f ms, %9.1f/s, %+v", what, e.name, milliseconds(e, 0.5), milliseconds(e, 0.99), sidebyside.SpreadOf(e.perSecond).Median, e.account)
+		sidebyside.Say("%-10s %-28s p50 %8.2f ms, p99 %8.2f ms, %9.1f/s, %+v", what, e.name, milliseconds(e, 0.5), milliseconds(e, 0.99), sidebyside.SpreadOf(e.perSecond).Median, e.account)
 	}
 	return entries, nil
 }

@@ -23,7 +23,7 @@ func costs(ctx context.Context, s *sidebyside.Server, r *results) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.Name, err)
 		}
-		say("%-28s %5.2f round trips, %6.0f bytes of WAL", c.Name, found.trips, found.wal)
+		sidebyside.Say("%-28s %5.2f round trips, %6.0f bytes of WAL", c.Name, found.trips, found.wal)
 		r.costs = append(r.costs, found)
 	}
 	return nil

@@ -5,15 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"syscall"
 	"time"
 
 	"github.com/idem-go/idem/bench/messages/broker"
 	"github.com/idem-go/idem/bench/messages/in"
 	"github.com/idem-go/idem/bench/messages/out"
 	"github.com/idem-go/idem/internal/pgserver/child"
+	"github.com/idem-go/idem/internal/sidebyside"
 )
 
 // workerRole is the variable that makes this program a worker process, which gets killed.
@@ -33,20 +31,7 @@ type role struct {
 }
 
 // start runs this program again, in that role. It ends with this process.
-func (r role) start() (*child.Process, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	text, err := json.Marshal(r)
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), workerRole+"="+string(text))
-	cmd.Stderr = os.Stderr
-	return child.Start(cmd, syscall.SIGKILL)
-}
+func (r role) start() (*child.Process, error) { return sidebyside.Again(workerRole, r) }
 
 // work is a worker process. One that relays goes on until it is killed, one that consumes until there are no more messages.
 func work(text string) error {

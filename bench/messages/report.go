@@ -15,7 +15,7 @@ func (r *results) String() string {
 	var text strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&text, format+"\n", args...) }
 	p, host := r.plan, r.host
-	if r.options.quick {
+	if r.options.Quick {
 		say("**A quick run: it shows that everything runs, and its figures say nothing.**\n")
 	}
 	say("Taken on %s, in %v, of commit %s, by `%s` in `bench/messages/`, on %s. The load average just before was %s.",

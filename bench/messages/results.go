@@ -14,7 +14,7 @@ import (
 
 // results are what a run has measured.
 type results struct {
-	options options
+	options sidebyside.Options
 	plan    plan
 	out     []out.Contestant
 	in      []in.Contestant
@@ -47,16 +47,16 @@ type cell struct {
 	entries []*entry
 }
 
-func newResults(o options) (*results, error) {
-	only, err := regexp.Compile(o.only)
+func newResults(o sidebyside.Options) (*results, error) {
+	only, err := regexp.Compile(o.Only)
 	if err != nil {
 		return nil, err
 	}
-	r := &results{options: o, plan: planOf(o.quick), host: sidebyside.Here()}
+	r := &results{options: o, plan: planOf(o.Quick), host: sidebyside.Here()}
 	r.out = slices.DeleteFunc(out.All(), func(c out.Contestant) bool { return !only.MatchString(c.Name) })
 	r.in = slices.DeleteFunc(in.All(), func(c in.Contestant) bool { return !only.MatchString(c.Name) })
 	if len(r.out)+len(r.in) == 0 {
-		return nil, fmt.Errorf("no contestant has a name that %q matches", o.only)
+		return nil, fmt.Errorf("no contestant has a name that %q matches", o.Only)
 	}
 	return r, nil
 }

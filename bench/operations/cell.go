@@ -29,8 +29,9 @@ type entry struct {
 	perSecond []float64
 }
 
-func cells(ctx context.Context, s *server, p plan, r *results) error {
-	random := rand.New(rand.NewPCG(r.options.seed, 1))
+func cells(ctx context.Context, s *server, r *results) error {
+	p := r.plan
+	random := rand.New(rand.NewPCG(r.options.Seed, 1))
 	var databases []string
 	for _, c := range r.contestants {
 		dsn, err := s.database(ctx, c)
@@ -63,7 +64,7 @@ func measureCell(ctx context.Context, p plan, contestants []contestant.Contestan
 	}
 	for _, e := range c.entries {
 		slices.Sort(e.latencies)
-		say("%-28v %-24s p50 %8.2f ms, p99 %8.2f ms, %7.1f/s", setting, e.name, sidebyside.Milliseconds(sidebyside.Quantile(e.latencies, 0.5)), sidebyside.Milliseconds(sidebyside.Quantile(e.latencies, 0.99)), sidebyside.SpreadOf(e.perSecond).Median)
+		sidebyside.Say("%-28v %-24s p50 %8.2f ms, p99 %8.2f ms, %7.1f/s", setting, e.name, sidebyside.Milliseconds(sidebyside.Quantile(e.latencies, 0.5)), sidebyside.Milliseconds(sidebyside.Quantile(e.latencies, 0.99)), sidebyside.SpreadOf(e.perSecond).Median)
 	}
 	return c, nil
 }

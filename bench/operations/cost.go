@@ -8,6 +8,7 @@ import (
 	"github.com/idem-go/idem/bench/operations/bank"
 	"github.com/idem-go/idem/bench/operations/contestant"
 	"github.com/idem-go/idem/internal/pgproxy"
+	"github.com/idem-go/idem/internal/sidebyside"
 )
 
 // cost is what one operation takes apart from time, with everything that a contestant does beside while it is at work.
@@ -20,13 +21,14 @@ type cost struct {
 }
 
 // costs counts what operations of a single client cost, one after the other, through a proxy that counts round trips.
-func costs(ctx context.Context, s *server, p plan, r *results) error {
+func costs(ctx context.Context, s *server, r *results) error {
+	p := r.plan
 	for _, c := range r.contestants {
 		found, err := costOf(ctx, s, p, c)
 		if err != nil {
 			return fmt.Errorf("cost of %s: %w", c.Name, err)
 		}
-		say("%-24s %5.1f round trips, %5.2f commits, %5.2f transactions, %6.0f bytes of WAL", c.Name, found.trips, found.commits, found.transactions, found.wal)
+		sidebyside.Say("%-24s %5.1f round trips, %5.2f commits, %5.2f transactions, %6.0f bytes of WAL", c.Name, found.trips, found.commits, found.transactions, found.wal)
 		r.Costs = append(r.Costs, found)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/idem-go/idem/bench/operations/bank"
 	"github.com/idem-go/idem/bench/operations/contestant"
+	"github.com/idem-go/idem/internal/sidebyside"
 )
 
 const (
@@ -16,7 +17,7 @@ const (
 
 // crowd measures how long 50 operations at once take over a pool of 2 connections, with a bank that takes 300 ms: who holds a
 // connection during a call needs 7.5 s.
-func crowd(ctx context.Context, s *server, p plan, r *results) error {
+func crowd(ctx context.Context, s *server, r *results) error {
 	for _, c := range r.contestants {
 		if c.Name != contestant.Idem().Name {
 			continue
@@ -40,7 +41,7 @@ func crowd(ctx context.Context, s *server, p plan, r *results) error {
 			return err
 		}
 		r.Crowd = t.elapsed
-		say("%d operations at once on a pool of %d, bank at %v: %v", crowdSize, crowdPool, crowdDelay, t.elapsed.Round(time.Millisecond))
+		sidebyside.Say("%d operations at once on a pool of %d, bank at %v: %v", crowdSize, crowdPool, crowdDelay, t.elapsed.Round(time.Millisecond))
 	}
 	return nil
 }

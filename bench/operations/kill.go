@@ -26,7 +26,8 @@ type resumption struct {
 
 // kills has processes with operations under way, all of them in their call, and kills one. Then the bank answers the others within
 // some seconds, and looks when it is called again for those of the process that is dead.
-func kills(ctx context.Context, s *server, p plan, r *results) error {
+func kills(ctx context.Context, s *server, r *results) error {
+	p := r.plan
 	all := slices.Clone(r.contestants)
 	if slices.ContainsFunc(all, func(c contestant.Contestant) bool { return c.Name == contestant.Idem().Name }) {
 		all = append(all, contestant.IdemOnce())
@@ -39,7 +40,7 @@ func kills(ctx context.Context, s *server, p plan, r *results) error {
 		if err != nil {
 			return fmt.Errorf("resume of %s: %w", c.Name, err)
 		}
-		say("%-24s of %d operations %d went on, p50 %v, p99 %v; %d of %d confirmed, %d parked, %d charged twice, %d called twice", c.Name, found.victims, len(found.after),
+		sidebyside.Say("%-24s of %d operations %d went on, p50 %v, p99 %v; %d of %d confirmed, %d parked, %d charged twice, %d called twice", c.Name, found.victims, len(found.after),
 			sidebyside.Quantile(found.after, 0.5).Round(time.Millisecond), sidebyside.Quantile(found.after, 0.99).Round(time.Millisecond), found.confirmed, found.orders, found.parked, found.charged, found.called)
 		r.Kills = append(r.Kills, found)
 	}

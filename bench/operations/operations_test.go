@@ -29,17 +29,11 @@ var shared struct {
 }
 
 func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "idem-operations-test-")
+	s, err := sidebyside.StartServer(context.Background(), "", false)
 	if err == nil {
-		defer os.RemoveAll(dir)
-		err = os.Chmod(dir, 0o755) // the server runs as another user
+		defer s.Close()
 	}
-	if err == nil {
-		shared.server, err = startServer(context.Background(), dir, true)
-	}
-	if shared.err = err; err == nil {
-		defer shared.Close()
-	}
+	shared.server, shared.err = &server{s}, err
 	return m.Run()
 }
 
@@ -89,12 +83,7 @@ func TestEveryContestantChargesAndConfirmsEachOrderOnce(t *testing.T) {
 // The whole of it, with those two that its bars compare first. What it says of time is not looked at. It runs alone, because it
 // counts the commits of the server.
 func TestRunMeasuresEverythingAndSaysSo(t *testing.T) {
-	o := options{quick: true, only: "^(idem|plain)"}
-	contestants, err := o.chosen()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := o.measureOn(t.Context(), testServer(t), contestants)
+	r, err := measure(t.Context(), testServer(t), sidebyside.Options{Quick: true, Only: "^(idem|plain)"})
 	if err != nil {
 		t.Fatal(err)
 	}

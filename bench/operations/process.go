@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/idem-go/idem/bench/operations/contestant"
 	"github.com/idem-go/idem/internal/pgserver/child"
+	"github.com/idem-go/idem/internal/sidebyside"
 )
 
 // workerRole is the variable that makes this program a worker process, which gets killed.
@@ -29,20 +27,7 @@ type role struct {
 }
 
 // start runs this program again, in that role. It ends with this process.
-func (r role) start() (*child.Process, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	text, err := json.Marshal(r)
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), workerRole+"="+string(text))
-	cmd.Stderr = os.Stderr
-	return child.Start(cmd, syscall.SIGKILL)
-}
+func (r role) start() (*child.Process, error) { return sidebyside.Again(workerRole, r) }
 
 // work is a worker process: it makes its operations, all at once, and then works on whatever comes.
 func work(text string) error {

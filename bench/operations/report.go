@@ -14,7 +14,7 @@ import (
 func (r *results) String() string {
 	var text strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&text, format+"\n", args...) }
-	if r.options.quick {
+	if r.options.Quick {
 		say("**A quick run: it shows that everything runs, and its figures say nothing.**\n")
 	}
 	say("Taken on %s, in %v, of commit %s, by `%s` in `bench/operations/`, on %s. The load average just before was %s.",
@@ -23,7 +23,7 @@ func (r *results) String() string {
 	if bars := r.bars(); len(bars) > 0 {
 		say("%s", sidebyside.BarTable(bars))
 	}
-	p := planOf(r.options.quick)
+	p := r.plan
 	if len(r.Cells) > 0 {
 		say("Latency of one client: the p50 as a multiple of that of plain transactions in the same round (median, least and greatest of %d rounds), then p50 and p99 of all rounds.\n", p.rounds)
 		say("%s", r.cellTable(func(c *cell) bool { return c.setting.clients == 1 }, latencyOf))

@@ -9,7 +9,8 @@ import (
 
 // results are what a run has measured.
 type results struct {
-	options     options
+	options     sidebyside.Options
+	plan        plan
 	contestants []contestant.Contestant
 
 	Host   sidebyside.Host
@@ -23,8 +24,8 @@ type results struct {
 }
 
 // newResults notes when this was, and where.
-func newResults(o options, contestants []contestant.Contestant) *results {
-	return &results{options: o, contestants: contestants, Host: sidebyside.Here()}
+func newResults(o sidebyside.Options, contestants []contestant.Contestant) *results {
+	return &results{options: o, plan: planOf(o.Quick), contestants: contestants, Host: sidebyside.Here()}
 }
 
 // compared are the modules whose versions matter to a reader.

@@ -11,14 +11,6 @@ import (
 // server is a Postgres of our own.
 type server struct{ *sidebyside.Server }
 
-func startServer(ctx context.Context, dir string, quick bool) (*server, error) {
-	s, err := sidebyside.StartServer(ctx, dir, !quick)
-	if err != nil {
-		return nil, err
-	}
-	return &server{s}, nil
-}
-
 // database makes one for a contestant, and returns its address.
 func (s *server) database(ctx context.Context, c contestant.Contestant) (dsn string, err error) {
 	if dsn, err = s.Database(ctx, contestant.Schema, c.Prepare); err != nil {

@@ -2,7 +2,9 @@ package sidebyside
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -27,25 +29,36 @@ type Server struct {
 	Admin     *pgxpool.Pool // on a database that nobody measures
 	Described string
 	Flush     time.Duration // how long a COMMIT waits for the disk
+	dir       string
 	databases atomic.Int32
 }
 
-// StartServer starts one in a directory. One that is not durable is for a run whose figures say nothing.
+// StartServer starts one in a folder of its own in dir, or in that of temporary files. One that is not durable is for a run whose
+// figures say nothing.
 func StartServer(ctx context.Context, dir string, durable bool) (*Server, error) {
 	with := slices.Clone(settings)
 	if !durable {
 		with = append(with, "fsync=off")
 	}
-	running, err := pgserver.Start(ctx, pgserver.Options{Dir: dir, Settings: with})
+	own, err := os.MkdirTemp(dir, "idem-bench-")
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Server: running}
-	if err := s.prepare(ctx, with); err != nil {
-		s.Close()
-		return nil, err
+	s := &Server{dir: own}
+	if err := s.start(ctx, with); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+func (s *Server) start(ctx context.Context, with []string) (err error) {
+	if err := os.Chmod(s.dir, 0o755); err != nil { // the server runs as another user
+		return err
+	}
+	if s.Server, err = pgserver.Start(ctx, pgserver.Options{Dir: s.dir, Settings: with}); err != nil {
+		return err
+	}
+	return s.prepare(ctx, with)
 }
 
 func (s *Server) prepare(ctx context.Context, with []string) (err error) {
@@ -64,12 +77,15 @@ func (s *Server) prepare(ctx context.Context, with []string) (err error) {
 	return err
 }
 
-// Close ends the server.
-func (s *Server) Close() error {
+// Close ends the server, and nothing is left of it.
+func (s *Server) Close() (err error) {
 	if s.Admin != nil {
 		s.Admin.Close()
 	}
-	return s.Server.Close()
+	if s.Server != nil {
+		err = s.Server.Close()
+	}
+	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
 // Database makes one with a schema, lets prepare add to it, unless that is nil, and returns its address.
