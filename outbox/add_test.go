@@ -88,7 +88,7 @@ func TestMessageArrivesAsItWasAdded(t *testing.T) {
 					want[m.ID] = m
 				}
 				got := map[string]outbox.Message{}
-				for _, m := range b.published {
+				for _, m := range b.all() {
 					got[m.ID] = m
 				}
 				same := cmp.Comparer(func(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }) // a million bytes, quickly

@@ -159,7 +159,7 @@ func TestTwentyThousandMessagesInOneTransactionLeaveTheServerUsable(t *testing.T
 	o.commit(tx)
 	eventually(t, "all of them", func() bool { return b.number() == 20_001 })
 	next := map[string]int{}
-	for _, m := range b.published[2:19_002] {
+	for _, m := range b.all()[2:19_002] {
 		var i int
 		if _, err := fmt.Sscan(m.Type, &i); err != nil || i < next[m.Key] {
 			t.Fatalf("%s came after %d of its key, %v", m.Type, next[m.Key], err)

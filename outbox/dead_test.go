@@ -58,7 +58,7 @@ func TestDeadLetterIsListedShownAndRedrivenUnderTheSameIDOrDropped(t *testing.T)
 	b := &broker{}
 	o.relay(b, swift())
 	o.empty()
-	if diff := cmp.Diff(messages[:1], b.published); diff != "" {
+	if diff := cmp.Diff(messages[:1], b.all()); diff != "" {
 		t.Errorf("(-added +published):\n%s", diff)
 	}
 	if n := o.count(`select count(*) from idem.dead_letters`); n != 2 {
@@ -109,7 +109,7 @@ func TestDeadLetterIsSealedWhereThereIsASealer(t *testing.T) {
 	b := &broker{}
 	o.relay(b, swift())
 	o.empty()
-	if diff := cmp.Diff([]outbox.Message{m}, b.published); diff != "" {
+	if diff := cmp.Diff([]outbox.Message{m}, b.all()); diff != "" {
 		t.Errorf("(-added +published):\n%s", diff)
 	}
 }
@@ -124,8 +124,8 @@ func TestMessageIsNotBuriedPlainBecauseItCannotBeSealed(t *testing.T) {
 	o.add(message("a", "1"), message("a", "2"))
 	o.relay(b, config)
 	eventually(t, "some attempts", func() bool { return o.count(`select coalesce(max(attempts), 0) from idem.outbox`) > 2 })
-	if o.waiting() != 2 || o.count(`select count(*) from idem.dead_letters`) != 0 || len(b.asked) != 1 {
-		t.Errorf("%d messages wait, %d were tried", o.waiting(), len(b.asked))
+	if o.waiting() != 2 || o.count(`select count(*) from idem.dead_letters`) != 0 || len(b.tries()) != 1 {
+		t.Errorf("%d messages wait, %d were tried", o.waiting(), len(b.tries()))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -201,6 +202,20 @@ func (b *broker) types(of ...string) []string {
 		}
 	}
 	return types
+}
+
+// all returns what was published, in order.
+func (b *broker) all() []outbox.Message {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.published)
+}
+
+// tries returns how often it was given each id.
+func (b *broker) tries() map[string]int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.asked)
 }
 
 func (b *broker) number() int {

@@ -43,7 +43,7 @@ func TestFailedMessageHoldsBackItsOwnKeyOnlyUntilItIsADeadLetter(t *testing.T) {
 	if diff := cmp.Diff([]string{"b1", "b2"}, b.types("b")); diff != "" {
 		t.Errorf("of another key (-want +got):\n%s", diff)
 	}
-	if n := b.asked[first.ID]; n != 3 || b.number() != 5 {
+	if n := b.tries()[first.ID]; n != 3 || b.number() != 5 {
 		t.Errorf("%d attempts, %d messages were published", n, b.number())
 	}
 	if got := o.text(`select concat_ws('|', side, consumer, source, id, key, type, convert_from(payload, 'UTF8'), class, reason, attempts) from idem.dead_letters`); got !=

@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -54,9 +55,9 @@ func TestRelayGoesOnAfterAFailover(t *testing.T) {
 	}
 	before := on(primary)
 	b := &broker{}
-	fails := true
+	var mended atomic.Bool
 	b.refuse = func(m *outbox.Message) error {
-		if m.Type == "held back" && fails {
+		if m.Type == "held back" && !mended.Load() {
 			return errRefused
 		}
 		return nil
@@ -80,7 +81,7 @@ func TestRelayGoesOnAfterAFailover(t *testing.T) {
 	if err := standby.Promote(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	fails = false
+	mended.Store(true)
 	after.add(message("b", "after"))
 	after.empty()
 	if diff := cmp.Diff([]string{"held back", "behind", "after"}, firsts(b.types("b"))); diff != "" {
