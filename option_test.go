@@ -72,9 +72,10 @@ func TestOptionsThatHaveNoMeaningForDoTxAreNamed(t *testing.T) {
 	l := newLedger(t)
 	tx := l.begin(ctx)
 	for says, opts := range map[string][]idem.Option{
-		"WithWait":      {idem.WithTTL(time.Hour), idem.WithWait(0)},
-		"WithRetries":   {idem.WithRetries(0), idem.WithWait(time.Second)},
-		"WithTxOptions": {idem.WithTxOptions(pgx.TxOptions{})},
+		"WithWait":         {idem.WithTTL(time.Hour), idem.WithWait(0)},
+		"WithRetries":      {idem.WithRetries(0), idem.WithWait(time.Second)},
+		"WithTxOptions":    {idem.WithTxOptions(pgx.TxOptions{})},
+		"WithReplayLikely": {idem.WithReplayLikely()},
 	} {
 		_, err := idem.DoTx(ctx, tx, scope, "k", hashA, neverCalled(t), opts...)
 		if err == nil || !strings.Contains(err.Error(), says) {
