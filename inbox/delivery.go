@@ -98,16 +98,17 @@ func unsettled(group []*delivery) []*delivery {
 }
 
 // rounds arranges the messages of a call. A message that is there several times is handled once. One that has the id of another
-// is handled after it, in another round: then it is found out as one that comes later would be.
-func rounds(messages []Message) [][]*delivery {
+// is handled after it, in another round: then it is found out as one that comes later would be. In order, what is behind it in its
+// key is in no earlier round.
+func rounds(messages []Message, ordered bool) [][]*delivery {
 	type payload struct {
 		id   store.MessageID
 		hash [32]byte
 	}
 	var all [][]*delivery
 	seen := make(map[payload]*delivery, len(messages))
-	var namesakes map[store.MessageID]int
-	taken := make(map[store.MessageID]bool, len(messages))
+	free := make(map[store.MessageID]int, len(messages)) // the first round behind those of the id
+	latest := map[keyOf]int{}
 	for i, m := range messages {
 		id, hash := store.MessageID{Source: m.Source, ID: m.ID}, sha256.Sum256(m.Payload)
 		if d := seen[payload{id, hash}]; d != nil {
@@ -117,15 +118,12 @@ func rounds(messages []Message) [][]*delivery {
 		}
 		d := &delivery{Message: m, hash: hash, twins: []int{i}}
 		seen[payload{id, hash}] = d
-		round := 0
-		if taken[id] {
-			if namesakes == nil {
-				namesakes = map[store.MessageID]int{}
-			}
-			namesakes[id]++
-			round = namesakes[id]
+		round := free[id]
+		if key, ok := d.key(); ok && ordered {
+			round = max(round, latest[key])
+			latest[key] = round
 		}
-		taken[id] = true
+		free[id] = round + 1
 		if round == len(all) {
 			all = append(all, nil)
 		}

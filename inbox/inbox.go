@@ -99,7 +99,7 @@ func (c *call) check(pool *pgxpool.Pool, messages []Message) error {
 
 func (c *call) run(ctx context.Context, messages []Message) []Outcome {
 	outcomes := make([]Outcome, len(messages))
-	all := rounds(messages)
+	all := rounds(messages, c.ordered)
 	for _, round := range all {
 		c.order.all = append(c.order.all, round...)
 	}

@@ -225,6 +225,16 @@ func endsTransaction(_ *books, tx pgx.Tx, _ inbox.Message) error {
 	return err
 }
 
+// What has the id of another message is handled after that, and whatever is behind it in its key after both.
+func TestMessageWaitsBehindOneOfItsKeyThatHasTheIDOfAnother(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	ms := keyed("b0", "b1", "b1", "a2")
+	ms[2].Key, ms[2].Payload = "a", []byte("another one")
+	b.wantStates("RRDD", b.batch(ms, b.poisoned("b0"), ordered...))
+	b.wantEntries("b1", "a2")
+}
+
 func TestBulkFindsItsCulpritsByHalving(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
