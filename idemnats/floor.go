@@ -89,10 +89,16 @@ func delivered(all []*held, info *jetstream.ConsumerInfo) (n int) {
 	return n
 }
 
+// sure returns what stands on the floor, but for what is behind something of its key that does not: what is delivered again
+// while it is in hand has to find its floor again.
 func sure(all []*held) []*held {
 	var standing []*held
+	floating := map[string]bool{}
 	for _, h := range all {
-		if h.Delivery.sure.Load() {
+		switch key := h.Message.Key; {
+		case !h.Delivery.sure.Load():
+			floating[key] = key != ""
+		case !floating[key]:
 			standing = append(standing, h)
 		}
 	}
