@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -83,6 +86,34 @@ func (o atEvent) TraceEvent(ctx context.Context, data idem.TraceEventData) {
 		o.do()
 	}
 	o.Observer.TraceEvent(ctx, data)
+}
+
+// A database that is away when it is asked first may be back a moment later.
+func TestWhatBecameOfACommitIsAskedUntilThereIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	p := newProxied(t)
+	var refused atomic.Int64
+	refused.Store(-1)
+	pool := pgtest.Open(t, p.proxy.DSN(), maxConns(1), func(c *pgxpool.Config) {
+		dial := c.ConnConfig.DialFunc
+		c.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if n := refused.Load(); n >= 0 && n < 10 {
+				refused.Add(1)
+				return nil, syscall.ECONNREFUSED
+			}
+			return dial(ctx, network, addr)
+		}
+	})
+	p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Reset)
+	away := atEvent{p.watch, idem.EventOutcomeUnknown, func() { refused.Store(0) }}
+	res, err := idem.Do(t.Context(), pool, scope, "k", hashA, p.charge("k"), idem.WithObserver(away), idem.WithLimits(limit, limit, limit))
+	if err != nil || res.Replayed || refused.Load() != 10 {
+		t.Errorf("%+v, %v after %d dials in vain", res, err, refused.Load())
+	}
+	if diff := cmp.Diff([]string{"outcome_unknown", "resolved_committed", "executed"}, p.watch.all()); diff != "" {
+		t.Error(diff)
+	}
+	p.wantOnce("k")
 }
 
 // The record is there, and nobody lets it be read: an error that is no reason to ask again, and no answer either.
