@@ -77,6 +77,10 @@ func (q *queue) consume(t *testing.T, batch func(context.Context, []inbox.Messag
 				ready = append(ready, m)
 			}
 		}
+		if len(ready) == 0 { // nothing is due
+			time.Sleep(time.Millisecond)
+			continue
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		if rand.N(8) == 0 {
 			time.AfterFunc(rand.N(20*time.Millisecond), cancel)
