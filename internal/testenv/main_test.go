@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"syscall"
@@ -108,8 +109,8 @@ func TestSignalsReachTheCommandAndEverythingIsCleanedUp(t *testing.T) {
 func TestInterruptWhileStarting(t *testing.T) {
 	t.Parallel()
 	cmd := testenv(t, nil, "sh", "-c", "echo started")
-	var out strings.Builder
-	cmd.Stdout = &out
+	var out, said strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,8 @@ func TestInterruptWhileStarting(t *testing.T) {
 		t.Errorf("exit code %d, output %q, want 130 and none", got, out.String())
 	}
 	if _, err := os.Stat(dir); err == nil {
-		t.Errorf("%s is still there", dir)
+		left, _ := exec.Command("find", dir, "-ls").CombinedOutput()
+		t.Errorf("%s is still there, with:\n%s\ntestenv said: %s", dir, left, said.String())
 	}
 }
 
