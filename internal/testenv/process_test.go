@@ -164,7 +164,7 @@ func inspectEnvironment(ctx context.Context) (r report, err error) {
 	return r, err
 }
 
-// waitRunDir waits until the process holds a directory.
+// waitRunDir waits until the process has a directory of its own.
 func waitRunDir(t *testing.T, pid int) string {
 	t.Helper()
 	var dir string
@@ -183,11 +183,17 @@ func waitRunDir(t *testing.T, pid int) string {
 	return dir
 }
 
+// holds tells whether the process has locked the directory. To have it open is not enough: a testenv that starts opens those of
+// all others, to see whether their runs are over.
 func holds(pid int, dir string) bool {
 	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	return slices.ContainsFunc(fds, func(fd string) bool {
 		target, err := os.Readlink(fd)
-		return err == nil && target == dir
+		if err != nil || target != dir {
+			return false
+		}
+		info, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, filepath.Base(fd)))
+		return err == nil && strings.Contains(string(info), "FLOCK")
 	})
 }
 

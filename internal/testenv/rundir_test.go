@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 )
 
@@ -40,6 +41,31 @@ func TestReapRemovesOnlyWhatNobodyHolds(t *testing.T) {
 		_, err := os.Stat(alive)
 		return err != nil
 	})
+}
+
+// The tests find the directory of a testenv by this.
+func TestDirectoryIsHeldByWhoHasLockedItAlone(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("it is read from /proc")
+	}
+	dir := t.TempDir()
+	looking, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer looking.Close()
+	if holds(os.Getpid(), dir) {
+		t.Error("held by a process that has only opened it")
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if !holds(os.Getpid(), dir) {
+		t.Error("not held by the process that has locked it")
+	}
 }
 
 func TestRunDirIsHeldUntilItIsRemoved(t *testing.T) {
