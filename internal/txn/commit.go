@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/wire"
 )
 
 // Commit sends requests and COMMIT: one round trip. If ctx has ended nothing is sent. If it ends later, the answer is still
@@ -24,21 +26,64 @@ func (t *Tx) Commit(ctx context.Context, requests ...Request) error {
 	if ctx.Done() == nil {
 		return t.committed(c, askUncancelled(t.conn, requests))
 	}
+	w := wireOf(t.conn)
+	if w == nil {
+		return t.commitBeside(ctx, func(to chan<- answer) { answerUncancelled(t.conn, requests, to) })
+	}
+	return t.commitHere(ctx, w, requests)
+}
+
+// slowWrite is less than what pgx takes for a write that may never end: from then on it reads in the background.
+const slowWrite = 5 * time.Millisecond
+
+// commitHere sends requests and waits for the answer on the goroutine of the caller, which takes half the processor time that
+// another one does. The answer is not touched before it arrives, so that whoever waits in vain can leave it to another goroutine.
+func (t *Tx) commitHere(ctx context.Context, w *wire.Wire, requests []Request) error {
+	g := newGrace(ctx, t.engine.Limits.Commit, t.conn.PgConn().Conn())
+	defer g.end() // also if a handler panics
+	begun := time.Now()
+	u := sendUncancelled(t.conn, requests)
+	if time.Since(begun) > slowWrite {
+		g.end()
+		return t.commitBeside(ctx, u.answer)
+	}
+	if !w.Arrives() && g.end() {
+		answers := make(chan answer, 1)
+		go u.answer(answers)
+		t.leaveAlone(answers)
+		return t.unanswered(ctx)
+	}
+	err := u.read()
+	if g.end() && err != nil && !refused(err) { // the answer has begun, and stopped: pgx is closing the connection
+		conn := t.pooled.Hijack()
+		t.pooled = nil
+		closeSocket(conn)
+		return t.unanswered(ctx)
+	}
+	return t.committed(&t.commit, err)
+}
+
+// commitBeside waits for an answer that another goroutine reads.
+func (t *Tx) commitBeside(ctx context.Context, read func(to chan<- answer)) error {
 	answers := make(chan answer, 1)
-	go answerUncancelled(t.conn, requests, answers)
+	go read(answers)
 	select {
 	case a := <-answers:
-		return t.committed(c, a.get())
+		return t.committed(&t.commit, a.get())
 	case <-ctx.Done():
 	}
 	grace := time.NewTimer(t.engine.Limits.Commit)
 	defer grace.Stop()
 	select {
 	case a := <-answers:
-		return t.committed(c, a.get())
+		return t.committed(&t.commit, a.get())
 	case <-grace.C:
 	}
 	t.leaveAlone(answers)
+	return t.unanswered(ctx)
+}
+
+func (t *Tx) unanswered(ctx context.Context) error {
 	return &UnknownError{Err: fmt.Errorf("no answer came within %v after the end of the context: %w", t.engine.Limits.Commit, context.Cause(ctx))}
 }
 

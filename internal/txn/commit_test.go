@@ -3,13 +3,18 @@ package txn
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/internal/pgproxy"
+	"github.com/idem-go/idem/internal/roundtrip"
 )
 
 func isUnknown(err error) bool {
@@ -121,11 +126,11 @@ func TestCommitIsNotSentOnceTheContextHasEnded(t *testing.T) {
 	}
 }
 
-// frozenCommit returns a transaction whose COMMIT is done, and its answer held back until the event's connection is resumed.
+// frozenCommit sends a COMMIT, of whose answer nothing arrives until the event's connection is resumed.
 func (b *bench) frozenCommit(ctx context.Context, e *Engine) (answer chan error, event pgproxy.Event) {
 	b.t.Helper()
 	tx := b.open(e, "k")
-	trap := b.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Freeze)
+	trap := b.proxy.Arm(pgproxy.AfterForward(pgproxy.IsCommit), pgproxy.Freeze)
 	answer = make(chan error, 1)
 	go func() { answer <- tx.Commit(ctx) }()
 	return answer, await(b.t, "the trap", trap.Fired())
@@ -167,4 +172,207 @@ func TestCommitThatOutlastsTheGraceIsUnknownAndGoesOnByItself(t *testing.T) {
 		}
 	}
 	b.wantMade("k", 1)
+}
+
+// Of an answer that has begun nobody knows whether the rest comes. The caller is not kept by it.
+func TestAnswerToCommitThatStopsHalfwayIsUnknown(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	e := b.withEngine(pgx.TxOptions{}, Limits{Acquire: limit, Rollback: limit, Commit: time.Millisecond})
+	tx := b.open(e, "k")
+	trap := b.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Freeze) // what is before it passes
+	ctx, cancel := context.WithCancel(t.Context())
+	answer := make(chan error, 1)
+	go func() { answer <- tx.Commit(ctx) }()
+	event := await(t, "the trap", trap.Fired())
+	cancel()
+	if err := await(t, "the answer", answer); !isUnknown(err) || !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+	tx.Close()
+	if n := e.Pool.Stat().AcquiredConns(); n != 0 {
+		t.Errorf("the pool misses %d connections", n)
+	}
+	event.Conn.Resume()
+	b.wantMade("k", 1)
+	if err := e.Do(t.Context(), 0, write("next", false, nil)); err != nil {
+		t.Errorf("the pool is of no use: %v", err)
+	}
+}
+
+// The grace of one COMMIT must not reach the connection when somebody else has it.
+func TestContextThatEndsAfterCommitLeavesTheConnectionAlone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	e := b.withEngine(pgx.TxOptions{}, Limits{Acquire: limit, Rollback: limit, Commit: time.Nanosecond})
+	for i := range 200 {
+		ctx, cancel := context.WithCancel(t.Context())
+		tx := b.open(e, "k")
+		go cancel() // before, during or behind it
+		if err := tx.Commit(ctx); err != nil && !isUnknown(err) && !errors.Is(err, context.Canceled) {
+			t.Fatalf("%d: %v", i, err)
+		}
+		tx.Close()
+		cancel()
+		if err := e.Do(t.Context(), 0, func(tx pgx.Tx) (bool, error) {
+			_, err := tx.Exec(t.Context(), "select 1")
+			return true, err
+		}); err != nil {
+			t.Fatalf("%d: the next one: %v", i, err)
+		}
+	}
+}
+
+// Who has something between a connection and its socket, and who handles notices, commits as well.
+func TestCommitWithoutAWireIsTheSame(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*pgxpool.Config){
+		"a wrapped socket": func(config *pgxpool.Config) {
+			dial := config.ConnConfig.DialFunc
+			config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+				conn, err := dial(ctx, network, address)
+				return struct{ net.Conn }{conn}, err
+			}
+		},
+		"a handler of notices": func(config *pgxpool.Config) { config.ConnConfig.OnNotice = func(*pgconn.PgConn, *pgconn.Notice) {} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			e := b.withEngine(pgx.TxOptions{}, Limits{Acquire: limit, Rollback: limit, Commit: time.Millisecond})
+			config := e.Pool.Config()
+			change(config)
+			pool, err := pgxpool.NewWithConfig(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			e.Pool = pool
+			if err := e.Do(t.Context(), 0, write("k", false, nil)); err != nil {
+				t.Error(err)
+			}
+			b.wantMade("k", 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			answer, event := b.frozenCommit(ctx, e)
+			cancel()
+			if err := await(t, "the answer", answer); !isUnknown(err) || !errors.Is(err, context.Canceled) {
+				t.Errorf("the error is %v", err)
+			}
+			if n := Unanswered(e.Pool); n != 1 {
+				t.Errorf("%d wait for an answer", n)
+			}
+			event.Conn.Resume()
+			b.wantMade("k", 2)
+		})
+	}
+}
+
+// While a write takes long, pgx reads in the background: the answer may have been read before anybody waits for it.
+func TestAnswerToCommitThatWasReadAheadIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	e := b.withEngine(pgx.TxOptions{}, DefaultLimits)
+	config := e.Pool.Config()
+	dial, door := config.ConnConfig.DialFunc, newGate()
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		server, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return door.between(server)
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	e.Pool = pool
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	tx := b.open(e, "k")
+	door.shut()
+	answer := make(chan error, 1)
+	go func() { answer <- tx.Commit(ctx, oversized{}) }() // more than fits into the buffers of a socket
+	time.AfterFunc(10*slowWrite, door.open)               // what pgx takes for slow; if it is too early, this tests nothing
+	if err := await(t, "the answer", answer); err != nil {
+		t.Error(err)
+	}
+	b.wantMade("k", 1)
+}
+
+// oversized is a request of many bytes.
+type oversized struct{}
+
+var swallow = roundtrip.New(roundtrip.Statement{
+	SQL: "select pg_catalog.length($1::pg_catalog.bytea)", Params: []roundtrip.Param{roundtrip.BytesParam}, Results: []int16{roundtrip.Text},
+})
+
+func (oversized) Queue(trip *roundtrip.Trip) { trip.Add(swallow, make([]byte, 32<<20)) }
+func (oversized) Read(trip *roundtrip.Trip)  { trip.Skip() }
+
+// gate lets what clients send through while it is open.
+type gate struct {
+	mu     sync.Mutex
+	closed chan struct{} // nil while it is open
+}
+
+func newGate() *gate { return &gate{} }
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = make(chan struct{})
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.closed)
+	g.closed = nil
+}
+
+func (g *gate) pass() {
+	g.mu.Lock()
+	closed := g.closed
+	g.mu.Unlock()
+	if closed != nil {
+		<-closed
+	}
+}
+
+// between returns a socket that leads to the server through the gate.
+func (g *gate) between(server net.Conn) (net.Conn, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	defer listener.Close()
+	client, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	behind, err := listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer behind.Close()
+		_, _ = io.Copy(behind, server)
+	}()
+	go func() {
+		defer server.Close()
+		buf := make([]byte, 32<<10)
+		for {
+			g.pass()
+			n, err := behind.Read(buf)
+			if err == nil {
+				g.pass()
+				_, err = server.Write(buf[:n])
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return client, nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/roundtrip"
 )
 
 // answer is what came of a round trip on another goroutine.
@@ -21,28 +23,54 @@ func (a answer) get() error {
 	return a.err
 }
 
-// answerUncancelled always sends an answer, also if a handler of the caller's panics or ends the goroutine.
+// answerUncancelled makes a round trip that no CancelRequest can disturb, and always sends an answer.
 func answerUncancelled(conn *pgx.Conn, requests []Request, to chan<- answer) {
+	answered(to, func() error { return askUncancelled(conn, requests) })
+}
+
+// answered sends the answer of a round trip, also if a handler of the caller's panics or ends the goroutine.
+func answered(to chan<- answer, trip func() error) {
 	a := answer{err: &UnknownError{Err: errors.New("a handler of notices has ended the goroutine")}}
 	defer func() {
 		a.panicked = recover()
 		to <- a
 	}()
-	a.err = askUncancelled(conn, requests)
+	a.err = trip()
 }
 
-// askUncancelled makes a round trip that no CancelRequest can disturb. pgx sends one whenever it gives a connection up in
-// the middle of a query, also for a network error. It takes the secret from the slice that SecretKey returns, so what it sends
-// meanwhile is none that the server knows.
 func askUncancelled(conn *pgx.Conn, requests []Request) error {
-	secret := conn.PgConn().SecretKey()
-	scramble(secret)
-	err := ask(context.Background(), conn, requests)
-	if !conn.IsClosed() {
-		scramble(secret)
+	return sendUncancelled(conn, requests).read()
+}
+
+// uncancelled is a round trip that no CancelRequest can disturb. pgx sends one whenever it gives a connection up in the middle
+// of a query, also for a network error. It takes the secret from the slice that SecretKey returns, so what it sends meanwhile
+// is none that the server knows.
+type uncancelled struct {
+	conn     *pgx.Conn
+	trip     *roundtrip.Trip
+	requests []Request
+}
+
+func sendUncancelled(conn *pgx.Conn, requests []Request) uncancelled {
+	scramble(conn.PgConn().SecretKey())
+	u := uncancelled{conn, roundtrip.On(conn), requests}
+	queue(u.trip, requests)
+	u.trip.Send(context.Background())
+	return u
+}
+
+// read reads the answers.
+func (u uncancelled) read() error {
+	read(u.trip, u.requests)
+	err := u.trip.End()
+	if !u.conn.IsClosed() {
+		scramble(u.conn.PgConn().SecretKey())
 	}
 	return err
 }
+
+// answer reads the answers on a goroutine of its own.
+func (u uncancelled) answer(to chan<- answer) { answered(to, u.read) }
 
 // scramble makes a secret another one, or makes it itself again.
 func scramble(secret []byte) {

@@ -60,21 +60,19 @@ func commitMutants() []Mutant {
 			Name: "context-abandons-commit", About: "the end of the context during COMMIT counts as a failure",
 			Duration: 5 * time.Second,
 			Faults:   []fault.Name{fault.Delay, fault.GhostStandby, fault.Freeze}, Rules: []rule.Rule{rule.Nothing},
-			Edits: []Edit{{"internal/txn/commit.go", "	grace := time.NewTimer(t.engine.Limits.Commit)\n", `	if ctx.Err() != nil {
-		t.leaveAlone(answers)
-		return ctx.Err()
-	}
-	grace := time.NewTimer(t.engine.Limits.Commit)
-`}},
+			Edits: []Edit{
+				{"internal/txn/grace.go", "time.AfterFunc(g.limit, g.interrupt)", "time.AfterFunc(0, g.interrupt)"},
+				{"internal/txn/commit.go", "		t.leaveAlone(answers)\n		return t.unanswered(ctx)\n", "		t.leaveAlone(answers)\n		return ctx.Err()\n"},
+			},
 		},
 		{
 			Name: "commit-is-cancelled", About: "a COMMIT under way is cancelled at the end of the grace: the primary shows what no standby has",
 			Slow:   true,
 			Faults: []fault.Name{fault.FailoverStalled}, Rules: []rule.Rule{rule.Success, rule.Replayed},
 			Edits: []Edit{
-				{"internal/txn/uncancelled.go", "	secret := conn.PgConn().SecretKey()\n	scramble(secret)\n", ""},
-				{"internal/txn/uncancelled.go", "	if !conn.IsClosed() {\n		scramble(secret)\n	}\n", ""},
-				{"internal/txn/commit.go", "	t.leaveAlone(answers)\n	return &UnknownError", "	_ = t.conn.PgConn().CancelRequest(context.Background())\n	t.leaveAlone(answers)\n	return &UnknownError"},
+				{"internal/txn/uncancelled.go", "	scramble(conn.PgConn().SecretKey())\n", ""},
+				{"internal/txn/uncancelled.go", "	if !u.conn.IsClosed() {\n		scramble(u.conn.PgConn().SecretKey())\n	}\n", ""},
+				{"internal/txn/commit.go", "		t.leaveAlone(answers)\n", "		_ = t.conn.PgConn().CancelRequest(context.Background())\n		t.leaveAlone(answers)\n"},
 			},
 		},
 		{

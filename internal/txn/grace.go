@@ -1,0 +1,59 @@
+package txn
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+)
+
+// grace ends what is said on a socket when a context has ended and some time has passed since. It costs no goroutine as long
+// as the context lives.
+type grace struct {
+	conn  net.Conn
+	limit time.Duration
+	stop  func() bool
+
+	mu    sync.Mutex
+	timer *time.Timer
+	over  bool // nobody says anything any more
+	ended bool // by this
+}
+
+func newGrace(ctx context.Context, limit time.Duration, conn net.Conn) *grace {
+	g := &grace{conn: conn, limit: limit}
+	g.stop = context.AfterFunc(ctx, g.begin)
+	return g
+}
+
+func (g *grace) begin() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.over {
+		g.timer = time.AfterFunc(g.limit, g.interrupt)
+	}
+}
+
+func (g *grace) interrupt() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.over {
+		g.ended = true
+		_ = g.conn.SetDeadline(time.Unix(1, 0))
+	}
+}
+
+// end makes the socket usable again, and reports whether it was not. It may be called more than once.
+func (g *grace) end() bool {
+	g.stop()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.timer != nil {
+		g.timer.Stop()
+	}
+	if g.ended && !g.over {
+		_ = g.conn.SetDeadline(time.Time{})
+	}
+	g.over = true
+	return g.ended
+}

@@ -1,0 +1,48 @@
+//go:build unix
+
+package wire
+
+import (
+	"crypto/tls"
+	"net"
+	"syscall"
+)
+
+// Wire is a socket.
+type Wire struct{ raw syscall.RawConn }
+
+// Of returns the socket of a connection that is one, as it is or under TLS, and nil of any other: something in between may
+// have read ahead.
+func Of(conn net.Conn) *Wire {
+	if over, ok := conn.(*tls.Conn); ok {
+		conn = over.NetConn()
+	}
+	var raw syscall.RawConn
+	var err error
+	switch socket := conn.(type) {
+	case *net.TCPConn:
+		raw, err = socket.SyscallConn()
+	case *net.UnixConn:
+		raw, err = socket.SyscallConn()
+	default:
+		return nil
+	}
+	if err != nil {
+		return nil
+	}
+	return &Wire{raw}
+}
+
+// Arrives waits until there is something to read, be it the end. It is false if a deadline of the connection's has ended that,
+// or it was closed here.
+func (w *Wire) Arrives() bool {
+	var first [1]byte
+	return w.raw.Read(func(fd uintptr) bool {
+		for {
+			_, _, err := syscall.Recvfrom(int(fd), first[:], syscall.MSG_PEEK)
+			if err != syscall.EINTR {
+				return err != syscall.EAGAIN
+			}
+		}
+	}) == nil
+}
