@@ -22,7 +22,7 @@ IN_ORDER = $(LONGEST) $(filter-out $(LONGEST),$(MODULES))
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
-.PHONY: help demo serve test short torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/purge generate verify \
+.PHONY: help demo serve test short torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
 	lint tidy fresh build clean testenv staticcheck tally
 
 help: ## list the targets
@@ -68,6 +68,11 @@ bench/report: ## write docs/benchmarks.md from the results of the last run
 bench/library: testenv ## the benchmarks of the library alone, with their allocations
 	@bin/testenv $(TESTENV) sh -c 'go test -run "^\$$" -bench . -benchmem $$GOTEST .'
 	@go -C idemotel test -run '^$$' -bench . -benchmem $$GOTEST .
+
+# go run leaves the names of functions out, unless it is told not to.
+bench/profile: ## where the time of a call goes, statement by statement and program by program; writes its section of docs/benchmarks.md (four minutes)
+	@cd bench/profile && go run -ldflags='-s=0 -w=0' . -report results.md $(BENCH)
+	@$(MAKE) --no-print-directory bench/report >/dev/null
 
 bench/operations: ## work of several steps that calls out, beside what people use instead; writes its section of docs/benchmarks.md (five minutes)
 	@cd bench/operations && go run . -report results.md $(BENCH)

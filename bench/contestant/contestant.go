@@ -72,8 +72,8 @@ type pooled struct{ pool *pgxpool.Pool }
 
 func (pooled) Close() {}
 
-// execute sends the statements of the business one by one, as most code does.
-func (c Call) execute(ctx context.Context, tx pgx.Tx) error {
+// Execute sends the statements of the business one by one, as most code does.
+func (c Call) Execute(ctx context.Context, tx pgx.Tx) error {
 	for _, s := range c.Business(c.Key) {
 		if _, err := tx.Exec(ctx, s.SQL, s.Args...); err != nil {
 			return err

@@ -45,7 +45,7 @@ const keyHeader = "X-Idempotency-Key"
 func (f *fiberRunner) order(c fiber.Ctx) error {
 	call := f.calls.of(c.Get(keyHeader))
 	ctx := context.Background()
-	if err := pgx.BeginFunc(ctx, f.pool, func(tx pgx.Tx) error { return call.execute(ctx, tx) }); err != nil {
+	if err := pgx.BeginFunc(ctx, f.pool, func(tx pgx.Tx) error { return call.Execute(ctx, tx) }); err != nil {
 		return err
 	}
 	return c.Status(fiber.StatusCreated).Send(call.Body)

@@ -37,7 +37,7 @@ type idemRunner struct {
 const Scope = "tenant-1/POST /orders"
 
 func (r idemRunner) Do(ctx context.Context, call Call) (Answer, error) {
-	res, err := idem.Do(ctx, r.pool, Scope, call.Key, hashOf(call), func(tx pgx.Tx) (idem.Response, error) {
+	res, err := idem.Do(ctx, r.pool, Scope, call.Key, HashOf(call), func(tx pgx.Tx) (idem.Response, error) {
 		return idem.Response{Status: 201, Body: call.Body}, r.execute(ctx, tx, call)
 	}, r.options...)
 	return Answer{Body: res.Body, Replayed: res.Replayed}, err
@@ -45,7 +45,7 @@ func (r idemRunner) Do(ctx context.Context, call Call) (Answer, error) {
 
 func (r idemRunner) execute(ctx context.Context, tx pgx.Tx, call Call) error {
 	if !r.batch {
-		return call.execute(ctx, tx)
+		return call.Execute(ctx, tx)
 	}
 	batch := &pgx.Batch{}
 	call.queue(batch)
@@ -57,5 +57,5 @@ func (r idemRunner) execute(ctx context.Context, tx pgx.Tx, call Call) error {
 // Payload is what every request asks for: that it is repeated is told by its key.
 const Payload = `{"customer":7,"total":4900}`
 
-// hashOf is the fingerprint of the request, for those who check it.
-func hashOf(Call) idem.Hash { return idem.HashBytes([]byte(Payload)) }
+// HashOf is the fingerprint of the request, for those who check it.
+func HashOf(Call) idem.Hash { return idem.HashBytes([]byte(Payload)) }

@@ -66,7 +66,7 @@ func (p phases) Do(ctx context.Context, call Call) (Answer, error) {
 		return answer, err
 	}
 	err = p.phase(ctx, func(tx pgx.Tx) error {
-		if err := call.execute(ctx, tx); err != nil {
+		if err := call.Execute(ctx, tx); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, "update idempotency_keys set recovery_point = $2, response_code = $3, response_body = $4, locked_at = null where id = $1",

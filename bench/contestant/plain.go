@@ -21,6 +21,6 @@ func Plain() Contestant {
 type plain struct{ pooled }
 
 func (p plain) Do(ctx context.Context, call Call) (Answer, error) {
-	err := pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error { return call.execute(ctx, tx) })
+	err := pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error { return call.Execute(ctx, tx) })
 	return Answer{Body: call.Body}, err
 }

@@ -60,7 +60,7 @@ func (r redisRunner) Do(ctx context.Context, call Call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	if err := pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error { return call.execute(ctx, tx) }); err != nil {
+	if err := pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error { return call.Execute(ctx, tx) }); err != nil {
 		r.client.Del(ctx, key)
 		return Answer{}, err
 	}

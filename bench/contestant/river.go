@@ -54,7 +54,7 @@ func (r riverRunner) Do(ctx context.Context, call Call) (Answer, error) {
 		if inserted.UniqueSkippedAsDuplicate {
 			return errReplay
 		}
-		return call.execute(ctx, tx)
+		return call.Execute(ctx, tx)
 	})
 	if errors.Is(err, errReplay) {
 		return Answer{Replayed: true}, nil

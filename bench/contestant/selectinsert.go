@@ -30,7 +30,7 @@ func (s selectInsert) Do(ctx context.Context, call Call) (Answer, error) {
 		return answer, err
 	}
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := call.execute(ctx, tx); err != nil {
+		if err := call.Execute(ctx, tx); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, "insert into seen_keys (key, body) values ($1, $2)", call.Key, call.Body)

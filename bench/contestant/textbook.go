@@ -33,7 +33,7 @@ var errReplay = errors.New("the key is there")
 func (t textbook) Do(ctx context.Context, call Call) (Answer, error) {
 	answer := Answer{Body: call.Body}
 	err := pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
-		hash := hashOf(call)
+		hash := HashOf(call)
 		tag, err := tx.Exec(ctx, `insert into textbook_keys (scope, key, hash, expires_at) values ($1, $2, $3, now() + interval '24 hours')
 			on conflict do nothing`, Scope, call.Key, hash[:])
 		if err != nil {
@@ -45,7 +45,7 @@ func (t textbook) Do(ctx context.Context, call Call) (Answer, error) {
 			}
 			return errReplay // roll back: there is nothing to commit
 		}
-		if err := call.execute(ctx, tx); err != nil {
+		if err := call.Execute(ctx, tx); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, "update textbook_keys set status = $3, body = $4 where scope = $1 and key = $2", Scope, call.Key, 201, call.Body)
@@ -61,7 +61,7 @@ func (textbook) load(ctx context.Context, tx pgx.Tx, call Call) (Answer, error) 
 	var hash []byte
 	answer := Answer{Replayed: true}
 	err := tx.QueryRow(ctx, "select hash, body from textbook_keys where scope = $1 and key = $2", Scope, call.Key).Scan(&hash, &answer.Body)
-	if want := hashOf(call); err == nil && !bytes.Equal(hash, want[:]) {
+	if want := HashOf(call); err == nil && !bytes.Equal(hash, want[:]) {
 		err = fmt.Errorf("key %.4s…: another payload", call.Key)
 	}
 	if err != nil {

@@ -45,7 +45,8 @@ func TestReportShowsMissesAndNotes(t *testing.T) {
 func TestReportHasTheSectionsOfOtherRunsWhereThereAreSome(t *testing.T) {
 	t.Parallel()
 	for heading, section := range map[string]func(*result.Results) *string{
-		"## Operations": func(r *result.Results) *string { return &r.Operations }, "## Messages": func(r *result.Results) *string { return &r.Messages },
+		"## Where the time goes": func(r *result.Results) *string { return &r.Time },
+		"## Operations":          func(r *result.Results) *string { return &r.Operations }, "## Messages": func(r *result.Results) *string { return &r.Messages },
 	} {
 		for _, said := range []string{"", "what it costs\n"} {
 			r := fixture()

@@ -29,7 +29,8 @@ type Results struct {
 	Storms   []Storm           `json:"storms"`
 	Notes    []string          `json:"notes"` // what was left out, and why
 
-	// Sections of bench/operations and bench/messages, which are runs of their own.
+	// Sections of bench/profile, bench/operations and bench/messages, which are runs of their own.
+	Time       string `json:"-"`
 	Operations string `json:"-"`
 	Messages   string `json:"-"`
 }
@@ -158,9 +159,9 @@ func Read(path string) (*Results, error) {
 	return &r, json.Unmarshal(text, &r)
 }
 
-// ReadSections adds the sections that bench/operations and bench/messages have left beside the results, those that are there.
+// ReadSections adds the sections that bench/profile, bench/operations and bench/messages have left beside the results, those that are there.
 func (r *Results) ReadSections(path string) error {
-	for folder, section := range map[string]*string{"operations": &r.Operations, "messages": &r.Messages} {
+	for folder, section := range map[string]*string{"profile": &r.Time, "operations": &r.Operations, "messages": &r.Messages} {
 		text, err := os.ReadFile(filepath.Join(filepath.Dir(path), folder, "results.md"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
