@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem/internal/wire"
 )
@@ -27,8 +28,8 @@ func (t *Tx) Commit(ctx context.Context, requests ...Request) error {
 		return t.committed(c, askUncancelled(t.conn, requests))
 	}
 	w := wireOf(t.conn)
-	if w == nil {
-		return t.commitBeside(ctx, func(to chan<- answer) { answerUncancelled(t.conn, requests, to) })
+	if w == nil || !isQuiet(t.conn.PgConn()) {
+		return t.commitBeside(ctx, t.engine.Limits.Commit, func(to chan<- answer) { answerUncancelled(t.conn, requests, to) })
 	}
 	return t.commitHere(ctx, w, requests)
 }
@@ -37,34 +38,50 @@ func (t *Tx) Commit(ctx context.Context, requests ...Request) error {
 const slowWrite = 5 * time.Millisecond
 
 // commitHere sends requests and waits for the answer on the goroutine of the caller, which takes half the processor time that
-// another one does. The answer is not touched before it arrives, so that whoever waits in vain can leave it to another goroutine.
+// another one does. The answer is not touched before it arrives, so that whoever waits in vain can leave it to another
+// goroutine. One that has begun to arrive, and stops, cannot be left: its connection is closed.
 func (t *Tx) commitHere(ctx context.Context, w *wire.Wire, requests []Request) error {
-	g := newGrace(ctx, t.engine.Limits.Commit, t.conn.PgConn().Conn())
+	pg := t.conn.PgConn()
+	g := newGrace(ctx, t.engine.Limits.Commit, pg.Conn())
 	defer g.end() // also if a handler panics
 	begun := time.Now()
 	u := sendUncancelled(t.conn, requests)
-	if time.Since(begun) > slowWrite {
-		g.end()
-		return t.commitBeside(ctx, u.answer)
+	slow := time.Since(begun) > slowWrite
+	if slow && (!g.end() || !pg.IsClosed()) {
+		return t.commitBeside(ctx, g.left(), u.answer)
 	}
-	if !w.Arrives() && g.end() {
+	// Where nothing was sent, there is an error to read, and nothing to wait for.
+	if !slow && pg.IsBusy() && !w.Arrives() && g.end() {
 		answers := make(chan answer, 1)
 		go u.answer(answers)
 		t.leaveAlone(answers)
 		return t.unanswered(ctx)
 	}
 	err := u.read()
-	if g.end() && err != nil && !refused(err) { // the answer has begun, and stopped: pgx is closing the connection
-		conn := t.pooled.Hijack()
-		t.pooled = nil
-		closeSocket(conn)
+	ended := g.end()
+	if ended && pg.IsClosed() { // pgx is closing it, which takes it some seconds, and the pool is to have its place back
+		t.letGo()
+	}
+	if ended && err != nil && !refused(err) {
 		return t.unanswered(ctx)
 	}
 	return t.committed(&t.commit, err)
 }
 
+// isQuiet reports whether pgx neither reads in the background, as it may since an earlier write, nor has read ahead. SyncConn
+// only looks if its context has ended.
+func isQuiet(pg *pgconn.PgConn) bool {
+	return !pg.IsBusy() && !pg.IsClosed() && pg.SyncConn(endedContext) == nil
+}
+
+var endedContext = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
 // commitBeside waits for an answer that another goroutine reads.
-func (t *Tx) commitBeside(ctx context.Context, read func(to chan<- answer)) error {
+func (t *Tx) commitBeside(ctx context.Context, patience time.Duration, read func(to chan<- answer)) error {
 	answers := make(chan answer, 1)
 	go read(answers)
 	select {
@@ -72,12 +89,12 @@ func (t *Tx) commitBeside(ctx context.Context, read func(to chan<- answer)) erro
 		return t.committed(&t.commit, a.get())
 	case <-ctx.Done():
 	}
-	grace := time.NewTimer(t.engine.Limits.Commit)
-	defer grace.Stop()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
 	select {
 	case a := <-answers:
 		return t.committed(&t.commit, a.get())
-	case <-grace.C:
+	case <-timer.C:
 	}
 	t.leaveAlone(answers)
 	return t.unanswered(ctx)

@@ -6,11 +6,13 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/internal/pgproxy"
@@ -235,19 +237,18 @@ func TestCommitWithoutAWireIsTheSame(t *testing.T) {
 			}
 		},
 		"a handler of notices": func(config *pgxpool.Config) { config.ConnConfig.OnNotice = func(*pgconn.PgConn, *pgconn.Notice) {} },
+		"a handler of notifications": func(config *pgxpool.Config) {
+			config.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
+		},
+		"a handler of errors": func(config *pgxpool.Config) {
+			config.ConnConfig.OnPgError = func(*pgconn.PgConn, *pgconn.PgError) bool { return true }
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			e := b.withEngine(pgx.TxOptions{}, Limits{Acquire: limit, Rollback: limit, Commit: time.Millisecond})
-			config := e.Pool.Config()
-			change(config)
-			pool, err := pgxpool.NewWithConfig(t.Context(), config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(pool.Close)
-			e.Pool = pool
+			b.change(e, change)
 			if err := e.Do(t.Context(), 0, write("k", false, nil)); err != nil {
 				t.Error(err)
 			}
@@ -272,21 +273,8 @@ func TestAnswerToCommitThatWasReadAheadIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	e := b.withEngine(pgx.TxOptions{}, DefaultLimits)
-	config := e.Pool.Config()
-	dial, door := config.ConnConfig.DialFunc, newGate()
-	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-		server, err := dial(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return door.between(server)
-	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	e.Pool = pool
+	door := newGate()
+	b.change(e, door.dial)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	tx := b.open(e, "k")
@@ -298,6 +286,146 @@ func TestAnswerToCommitThatWasReadAheadIsNotWaitedFor(t *testing.T) {
 		t.Error(err)
 	}
 	b.wantMade("k", 1)
+}
+
+// A goroutine that loses its processor behind a write makes pgx read in the background, and what does goes on to the next answer.
+func TestAnswerToCommitThatAnEarlierReaderTakesIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	e := b.withEngine(pgx.TxOptions{}, DefaultLimits)
+	var late atomic.Bool
+	b.change(e, func(config *pgxpool.Config) {
+		config.ConnConfig.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
+			return pgproto3.NewFrontend(r, lateWriter{w, &late})
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	tx := b.open(e, "k")
+	late.Store(true)
+	if _, err := tx.conn.Exec(ctx, "select 1"); err != nil {
+		t.Fatal(err)
+	}
+	late.Store(false)
+	answer := make(chan error, 1)
+	go func() { answer <- tx.Commit(ctx) }()
+	if err := await(t, "the answer", answer); err != nil {
+		t.Error(err)
+	}
+	b.wantMade("k", 1)
+}
+
+// lateWriter takes a while to return, for as long as late is set, when everything was written.
+type lateWriter struct {
+	io.Writer
+	late *atomic.Bool
+}
+
+func (w lateWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if w.late.Load() {
+		time.Sleep(12 * slowWrite) // the answer comes meanwhile; if it does not, this tests nothing
+	}
+	return n, err
+}
+
+func TestCommitThatCannotBeSentIsAnErrorAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	tx := b.open(b.engine, "k")
+	answer := make(chan error, 1)
+	go func() { answer <- tx.Commit(ctx, unsendable{}) }()
+	if err := await(t, "the answer", answer); err == nil {
+		t.Error("it was sent")
+	}
+	tx.Close()
+	b.wantMade("k", 0)
+}
+
+// unsendable has more parameters than there may be.
+type unsendable struct{}
+
+var many = roundtrip.New(roundtrip.Statement{SQL: "select 1"})
+
+func (unsendable) Queue(trip *roundtrip.Trip) { trip.Add(many, make([][]byte, 70_000)...) }
+func (unsendable) Read(trip *roundtrip.Trip)  { trip.Skip() }
+
+// What is sent to a channel that one listens to comes with the answer to COMMIT. Its handler may take as long as it likes.
+func TestHandlerOfANotificationKeepsNobodyFromLeaving(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	e := b.withEngine(pgx.TxOptions{}, Limits{Acquire: limit, Rollback: limit, Commit: time.Millisecond})
+	handling, release := make(chan bool, 1), make(chan bool)
+	t.Cleanup(func() { close(release) })
+	b.change(e, func(config *pgxpool.Config) {
+		config.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {
+			handling <- true
+			<-release
+		}
+	})
+	tx := b.open(e, "k")
+	if _, err := tx.conn.Exec(t.Context(), "listen x; notify x"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	answer := make(chan error, 1)
+	go func() { answer <- tx.Commit(ctx) }()
+	await(t, "the handler", handling)
+	cancel()
+	if err := await(t, "the answer", answer); !isUnknown(err) || !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+	b.wantMade("k", 1)
+}
+
+// A write that takes up some of the grace leaves the rest.
+func TestGraceIsGivenOnce(t *testing.T) {
+	t.Parallel()
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	g := newGrace(ctx, time.Hour, here)
+	if left := g.left(); left != time.Hour {
+		t.Errorf("%v are left while the context lives", left)
+	}
+	cancel()
+	for deadline := time.Now().Add(limit); g.left() == time.Hour; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not begin")
+		}
+	}
+	if g.end() {
+		t.Error("it has ended what there was time for")
+	}
+	if left := g.left(); left >= time.Hour || left < time.Hour-limit {
+		t.Errorf("%v are left", left)
+	}
+}
+
+// A COMMIT of which not all could be written is no longer waited for either, and its connection has left the pool.
+func TestCommitThatIsNotWrittenInTimeIsUnknown(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	e := b.withEngine(pgx.TxOptions{}, Limits{Acquire: limit, Rollback: limit, Commit: time.Millisecond})
+	door := newGate()
+	b.change(e, door.dial)
+	tx := b.open(e, "k")
+	door.shut()
+	defer door.open()
+	ctx, cancel := context.WithCancel(t.Context())
+	answer := make(chan error, 1)
+	go func() { answer <- tx.Commit(ctx, oversized{}) }()
+	time.AfterFunc(10*slowWrite, cancel)
+	if err := await(t, "the answer", answer); !isUnknown(err) || !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+	tx.Close()
+	if n := e.Pool.Stat().TotalConns(); n != 0 {
+		t.Errorf("the pool has %d connections", n)
+	}
 }
 
 // oversized is a request of many bytes.
@@ -337,6 +465,18 @@ func (g *gate) pass() {
 	g.mu.Unlock()
 	if closed != nil {
 		<-closed
+	}
+}
+
+// dial makes connections go through the gate.
+func (g *gate) dial(config *pgxpool.Config) {
+	dial := config.ConnConfig.DialFunc
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		server, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return g.between(server)
 	}
 }
 

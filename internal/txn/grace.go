@@ -16,8 +16,9 @@ type grace struct {
 
 	mu    sync.Mutex
 	timer *time.Timer
-	over  bool // nobody says anything any more
-	ended bool // by this
+	begun time.Time // zero: the context lives
+	over  bool      // nobody says anything any more
+	ended bool      // by this
 }
 
 func newGrace(ctx context.Context, limit time.Duration, conn net.Conn) *grace {
@@ -30,6 +31,7 @@ func (g *grace) begin() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.over {
+		g.begun = time.Now()
 		g.timer = time.AfterFunc(g.limit, g.interrupt)
 	}
 }
@@ -56,4 +58,14 @@ func (g *grace) end() bool {
 	}
 	g.over = true
 	return g.ended
+}
+
+// left is how much of it is left.
+func (g *grace) left() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.begun.IsZero() {
+		return g.limit
+	}
+	return g.limit - time.Since(g.begun)
 }

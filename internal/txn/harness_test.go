@@ -85,3 +85,16 @@ func await[T any](t *testing.T, what string, c <-chan T) T {
 		panic("unreachable")
 	}
 }
+
+// change gives an engine a pool of another configuration.
+func (b *bench) change(e *Engine, change func(*pgxpool.Config)) {
+	b.t.Helper()
+	config := e.Pool.Config()
+	change(config)
+	pool, err := pgxpool.NewWithConfig(b.t.Context(), config)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(pool.Close)
+	e.Pool = pool
+}

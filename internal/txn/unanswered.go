@@ -2,6 +2,7 @@ package txn
 
 import (
 	"context"
+	"crypto/tls"
 	"sync"
 	"time"
 
@@ -125,5 +126,18 @@ func isClosed(pool *pgxpool.Pool) bool {
 	return ctx.Err() == nil && !Transient(err) && pool.Stat().NewConnsCount() == dials
 }
 
-// closeSocket ends a connection without a word to the server. pgx would send a CancelRequest.
-func closeSocket(conn *pgx.Conn) { _ = conn.PgConn().Conn().Close() }
+// letGo takes the connection out of the pool and closes its socket.
+func (t *Tx) letGo() {
+	conn := t.pooled.Hijack()
+	t.pooled = nil
+	closeSocket(conn)
+}
+
+// closeSocket ends a connection without a word to the server. pgx would send a CancelRequest, and TLS takes leave.
+func closeSocket(conn *pgx.Conn) {
+	socket := conn.PgConn().Conn()
+	if over, ok := socket.(*tls.Conn); ok {
+		socket = over.NetConn()
+	}
+	_ = socket.Close()
+}
