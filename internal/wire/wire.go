@@ -9,7 +9,11 @@ import (
 )
 
 // Wire is a socket.
-type Wire struct{ raw syscall.RawConn }
+type Wire struct {
+	raw   syscall.RawConn
+	first [1]byte
+	look  func(fd uintptr) bool // w.peek, made once
+}
 
 // Of returns the socket of a connection that is one, as it is or under TLS, and nil of any other: something in between may
 // have read ahead.
@@ -30,19 +34,21 @@ func Of(conn net.Conn) *Wire {
 	if err != nil {
 		return nil
 	}
-	return &Wire{raw}
+	w := &Wire{raw: raw}
+	w.look = w.peek
+	return w
 }
 
 // Arrives waits until there is something to read, be it the end. It is false if a deadline of the connection's has ended that,
-// or it was closed here.
-func (w *Wire) Arrives() bool {
-	var first [1]byte
-	return w.raw.Read(func(fd uintptr) bool {
-		for {
-			_, _, err := syscall.Recvfrom(int(fd), first[:], syscall.MSG_PEEK)
-			if err != syscall.EINTR {
-				return err != syscall.EAGAIN
-			}
+// or it was closed here. One at a time may wait.
+func (w *Wire) Arrives() bool { return w.raw.Read(w.look) == nil }
+
+// peek reports whether there is something to read.
+func (w *Wire) peek(fd uintptr) bool {
+	for {
+		_, _, err := syscall.Recvfrom(int(fd), w.first[:], syscall.MSG_PEEK)
+		if err != syscall.EINTR {
+			return err != syscall.EAGAIN
 		}
-	}) == nil
+	}
 }
