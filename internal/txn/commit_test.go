@@ -168,12 +168,18 @@ func TestCommitThatOutlastsTheGraceIsUnknownAndGoesOnByItself(t *testing.T) {
 		t.Errorf("the pool misses %d connections", n)
 	}
 	event.Conn.Resume()
-	for deadline := time.Now().Add(limit); Unanswered(e.Pool) != 0; time.Sleep(time.Millisecond) {
+	awaitAnswered(t, e.Pool)
+	b.wantMade("k", 1)
+}
+
+// awaitAnswered waits until no COMMIT of the pool goes on by itself.
+func awaitAnswered(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); Unanswered(pool) != 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it waits although the answer has come")
 		}
 	}
-	b.wantMade("k", 1)
 }
 
 // Of an answer that has begun nobody knows whether the rest comes. The caller is not kept by it.
@@ -263,6 +269,7 @@ func TestCommitWithoutAWireIsTheSame(t *testing.T) {
 				t.Errorf("%d wait for an answer", n)
 			}
 			event.Conn.Resume()
+			awaitAnswered(t, e.Pool)
 			b.wantMade("k", 2)
 		})
 	}
