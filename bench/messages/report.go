@@ -18,8 +18,7 @@ func (r *results) String() string {
 	if r.options.Quick {
 		say("**A quick run: it shows that everything runs, and its figures say nothing.**\n")
 	}
-	say("Taken on %s, in %v, of commit %s, by `%s` in `bench/messages/`, on %s. The load average just before was %s.",
-		host.Taken.Format("2 January 2006, 15:04 UTC"), r.took, host.Commit, sidebyside.Command(), host.Machine, host.Load)
+	say("%s", host.Preamble("bench/messages/", sidebyside.Command(), r.took))
 	say("%s; a COMMIT waits %v for the disk.\nVersions: %s.\n", r.server.Described, r.server.Flush.Round(time.Microsecond), sidebyside.Versions(compared...))
 	if bars := r.bars(); len(bars) > 0 {
 		say("%s", sidebyside.BarTable(bars))

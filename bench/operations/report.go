@@ -17,8 +17,7 @@ func (r *results) String() string {
 	if r.options.Quick {
 		say("**A quick run: it shows that everything runs, and its figures say nothing.**\n")
 	}
-	say("Taken on %s, in %v, of commit %s, by `%s` in `bench/operations/`, on %s. The load average just before was %s.",
-		r.Host.Taken.Format("2 January 2006, 15:04 UTC"), r.Took, r.Host.Commit, sidebyside.Command(), r.Host.Machine, r.Host.Load)
+	say("%s", r.Host.Preamble("bench/operations/", sidebyside.Command(), r.Took))
 	say("%s; a COMMIT waits %v for the disk.\nVersions: %s.\n", r.Server, r.Flush.Round(time.Microsecond), sidebyside.Versions(compared...))
 	if bars := r.bars(); len(bars) > 0 {
 		say("%s", sidebyside.BarTable(bars))

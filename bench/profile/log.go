@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/idem-go/idem/bench/contestant"
-	"github.com/idem-go/idem/bench/measure"
 	"github.com/idem-go/idem/internal/sidebyside"
 )
 
@@ -58,15 +57,11 @@ func logs(ctx context.Context, s *sidebyside.Server, r *results) error {
 }
 
 func logOf(ctx context.Context, s *sidebyside.Server, c course, p plan) (l logged, err error) {
-	st, err := open(ctx, s, c)
+	st, source, err := openWarm(ctx, s, c, p)
 	if err != nil {
 		return l, err
 	}
 	defer st.pool.Close()
-	source := measure.NewSource(p.seed, contestant.OneInsert, responseSize)
-	if _, err := st.take(ctx, source.Template, source.Take(p.calls)); err != nil { // the first touch of a page is another matter
-		return l, err
-	}
 	begin, err := s.Position(ctx)
 	if err != nil {
 		return l, err

@@ -160,6 +160,9 @@ func TestSamplesAreSharedOutAmongPrograms(t *testing.T) {
 	if got.first.name != "hash_search" || fmt.Sprintf("%.2f", got.first.share) != "0.45" {
 		t.Errorf("first is %+v", got.first)
 	}
+	if _, err := shared(row(9, "profile", "profile", "[.] 0x00000000004616f6")); !errors.Is(err, errNoNames) {
+		t.Errorf("without names: %v", err)
+	}
 	if _, err := shared("no samples"); err == nil {
 		t.Error("nothing was seen, and that is no error")
 	}

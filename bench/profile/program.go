@@ -14,7 +14,6 @@ import (
 	"syscall"
 
 	"github.com/idem-go/idem/bench/contestant"
-	"github.com/idem-go/idem/bench/measure"
 	"github.com/idem-go/idem/internal/sidebyside"
 )
 
@@ -46,8 +45,13 @@ const (
 
 var programNames = []string{serverKernel, serverPostgres, serverLibrary, clientKernel, clientGo, clientPgx, clientIdem, clientBench}
 
-// errNoPerf says that nobody samples here.
-var errNoPerf = errors.New("perf is not installed, or not allowed")
+// withNames makes go run keep the names of functions, by which the client's packages are told apart.
+const withNames = "-ldflags='-s=0 -w=0'"
+
+var (
+	errNoPerf  = errors.New("perf is not installed, or not allowed")
+	errNoNames = errors.New("this program has no names of functions: go run leaves them out without " + withNames)
+)
 
 // programs samples first runs of one INSERT.
 func programs(ctx context.Context, s *sidebyside.Server, r *results) error {
@@ -56,7 +60,7 @@ func programs(ctx context.Context, s *sidebyside.Server, r *results) error {
 			continue
 		}
 		one, err := sample(ctx, s, c, r.plan)
-		if errors.Is(err, errNoPerf) {
+		if errors.Is(err, errNoPerf) || errors.Is(err, errNoNames) {
 			r.leftOut("in which programs the time is spent: " + err.Error())
 			return nil
 		}
@@ -73,15 +77,11 @@ func sample(ctx context.Context, s *sidebyside.Server, c course, p plan) (one sa
 	if err != nil {
 		return one, errNoPerf
 	}
-	st, err := open(ctx, s, c)
+	st, source, err := openWarm(ctx, s, c, p)
 	if err != nil {
 		return one, err
 	}
 	defer st.pool.Close()
-	source := measure.NewSource(p.seed, contestant.OneInsert, responseSize)
-	if _, err := st.take(ctx, source.Template, source.Take(p.calls)); err != nil {
-		return one, err
-	}
 	calm, err := st.take(ctx, source.Template, source.Take(p.sampled/4)) // to sample takes time, too
 	if err != nil {
 		return one, err
@@ -162,7 +162,7 @@ func record(ctx context.Context, perf, data string, s *stand) (stop func() error
 
 // shared sums up a report of perf.
 func shared(text string) (sampled, error) {
-	s := sampled{shares: map[string]float64{}}
+	s, nameless := sampled{shares: map[string]float64{}}, 0.0
 	for line := range strings.Lines(text) {
 		cells := strings.Split(strings.TrimRight(line, "\n"), "\t")
 		if len(cells) < 4 {
@@ -174,12 +174,18 @@ func shared(text string) (sampled, error) {
 		}
 		program := programOf(strings.TrimSpace(cells[1]), strings.TrimSpace(cells[2]), symbolOf(cells[3]))
 		s.shares[program] += percent / 100
+		if program == clientGo && strings.HasPrefix(symbolOf(cells[3]), "0x") {
+			nameless += percent / 100
+		}
 		if name := symbolOf(cells[3]); program == serverPostgres && percent/100 > s.first.share && !strings.HasPrefix(name, "0x") {
 			s.first = function{name, percent / 100}
 		}
 	}
 	if len(s.shares) == 0 {
 		return s, errors.New("perf has seen nothing")
+	}
+	if nameless > s.shares[clientGo]/2 {
+		return s, errNoNames
 	}
 	if all := s.shares[serverPostgres]; all > 0 {
 		s.first.share /= all

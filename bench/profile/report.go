@@ -42,8 +42,7 @@ func (r *results) String() string {
 	if r.options.Quick {
 		say("**A quick run: it shows that everything runs, and its figures say nothing.**\n")
 	}
-	say("Taken on %s, in %v, of commit %s, by `%s` in `bench/profile/`, on %s. The load average just before was %s.",
-		r.host.Taken.Format("2 January 2006, 15:04 UTC"), r.took, r.host.Commit, sidebyside.Command(), r.host.Machine, r.host.Load)
+	say("%s", r.host.Preamble("bench/profile/", strings.Replace(sidebyside.Command(), "go run", "go run "+withNames, 1), r.took))
 	say("%s; a COMMIT waits %v for the disk.\n", r.server, r.flush.Round(time.Microsecond))
 	for _, what := range r.absent {
 		say("Left out: %s.\n", what)

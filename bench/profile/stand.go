@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/bench/contestant"
+	"github.com/idem-go/idem/bench/measure"
 	"github.com/idem-go/idem/internal/migrate"
 	"github.com/idem-go/idem/internal/sidebyside"
 )
@@ -45,6 +46,21 @@ func open(ctx context.Context, s *sidebyside.Server, c course) (*stand, error) {
 		return nil, fmt.Errorf("%s: %w", c.name, err)
 	}
 	return &stand{course: c, pool: pool, do: do, clock: clock{s.Admin, config.ConnConfig.Database}}, nil
+}
+
+// openWarm opens a stand and makes first runs of one INSERT there: connections are open then, plans are made, and pages were touched,
+// which the log has whole once. What it returns makes more of them.
+func openWarm(ctx context.Context, s *sidebyside.Server, c course, p plan) (*stand, *measure.Source, error) {
+	st, err := open(ctx, s, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	source := measure.NewSource(p.seed, contestant.OneInsert, responseSize)
+	if _, err := st.take(ctx, source.Template, source.Take(p.calls)); err != nil {
+		st.pool.Close()
+		return nil, nil, err
+	}
+	return st, source, nil
 }
 
 // openAll gives each course a stand. They are closed by close.

@@ -29,6 +29,12 @@ func Here() Host {
 	}
 }
 
+// Preamble says where, when and how a benchmark in that folder was run.
+func (h Host) Preamble(folder, command string, took time.Duration) string {
+	return fmt.Sprintf("Taken on %s, in %v, of commit %s, by `%s` in `%s`, on %s. The load average just before was %s.",
+		h.Taken.Format("2 January 2006, 15:04 UTC"), took, h.Commit, command, folder, h.Machine, h.Load)
+}
+
 // said is what a command has written, or nothing.
 func said(name string, args ...string) string {
 	out, _ := exec.Command(name, args...).Output()

@@ -13,8 +13,9 @@ import (
 
 // Commit sends requests and COMMIT: one round trip. If ctx has ended nothing is sent. If it ends later, the answer is still
 // waited for, for as long as Limits.Commit; then the connection is left alone with its COMMIT, and the error is an
-// *UnknownError. The COMMIT is never cancelled: to a transaction that waits for a synchronous standby, a CancelRequest means
-// not to wait, and the primary would show as committed what no standby has.
+// *UnknownError. If the answer has begun to arrive by then, and stopped, the connection is closed. The COMMIT is never
+// cancelled: to a transaction that waits for a synchronous standby, a CancelRequest means not to wait, and the primary would
+// show as committed what no standby has.
 //
 // After an *UnknownError the requests must not be used again: their answers may still come.
 func (t *Tx) Commit(ctx context.Context, requests ...Request) error {
@@ -29,7 +30,7 @@ func (t *Tx) Commit(ctx context.Context, requests ...Request) error {
 	}
 	w := wireOf(t.conn)
 	if w == nil || !isQuiet(t.conn.PgConn()) {
-		return t.commitBeside(ctx, t.engine.Limits.Commit, func(to chan<- answer) { answerUncancelled(t.conn, requests, to) })
+		return t.commitBeside(ctx, t.engine.Limits.Commit, func() error { return askUncancelled(t.conn, requests) })
 	}
 	return t.commitHere(ctx, w, requests)
 }
@@ -48,12 +49,12 @@ func (t *Tx) commitHere(ctx context.Context, w *wire.Wire, requests []Request) e
 	u := sendUncancelled(t.conn, requests)
 	slow := time.Since(begun) > slowWrite
 	if slow && (!g.end() || !pg.IsClosed()) {
-		return t.commitBeside(ctx, g.left(), u.answer)
+		return t.commitBeside(ctx, g.left(), u.read)
 	}
 	// Where nothing was sent, there is an error to read, and nothing to wait for.
 	if !slow && pg.IsBusy() && !w.Arrives() && g.end() {
 		answers := make(chan answer, 1)
-		go u.answer(answers)
+		go answered(answers, u.read)
 		t.leaveAlone(answers)
 		return t.unanswered(ctx)
 	}
@@ -80,10 +81,10 @@ var endedContext = func() context.Context {
 	return ctx
 }()
 
-// commitBeside waits for an answer that another goroutine reads.
-func (t *Tx) commitBeside(ctx context.Context, patience time.Duration, read func(to chan<- answer)) error {
+// commitBeside has the round trip, or what is left of it, made on another goroutine.
+func (t *Tx) commitBeside(ctx context.Context, patience time.Duration, trip func() error) error {
 	answers := make(chan answer, 1)
-	go read(answers)
+	go answered(answers, trip)
 	select {
 	case a := <-answers:
 		return t.committed(&t.commit, a.get())

@@ -151,25 +151,52 @@ func TestAnswerToCommitCountsAfterTheEndOfTheContext(t *testing.T) {
 	b.wantMade("k", 1)
 }
 
+// It is the same for who has something between a connection and its socket, and for who handles what comes with an answer.
 func TestCommitThatOutlastsTheGraceIsUnknownAndGoesOnByItself(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	e := b.withEngine(pgx.TxOptions{}, Limits{Acquire: limit, Rollback: limit, Commit: time.Millisecond})
-	ctx, cancel := context.WithCancel(t.Context())
-	answer, event := b.frozenCommit(ctx, e)
-	cancel()
-	if err := await(t, "the answer", answer); !isUnknown(err) || !errors.Is(err, context.Canceled) {
-		t.Errorf("the error is %v", err)
+	for name, change := range map[string]func(*pgxpool.Config){
+		"as it is": func(*pgxpool.Config) {},
+		"a wrapped socket": func(config *pgxpool.Config) {
+			dial := config.ConnConfig.DialFunc
+			config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+				conn, err := dial(ctx, network, address)
+				return struct{ net.Conn }{conn}, err
+			}
+		},
+		"a handler of notices": func(config *pgxpool.Config) { config.ConnConfig.OnNotice = func(*pgconn.PgConn, *pgconn.Notice) {} },
+		"a handler of notifications": func(config *pgxpool.Config) {
+			config.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
+		},
+		"a handler of errors": func(config *pgxpool.Config) {
+			config.ConnConfig.OnPgError = func(*pgconn.PgConn, *pgconn.PgError) bool { return true }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			e := b.withEngine(pgx.TxOptions{}, Limits{Acquire: limit, Rollback: limit, Commit: time.Millisecond})
+			b.change(e, change)
+			if err := e.Do(t.Context(), 0, write("k", false, nil)); err != nil {
+				t.Error(err)
+			}
+			b.wantMade("k", 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			answer, event := b.frozenCommit(ctx, e)
+			cancel()
+			if err := await(t, "the answer", answer); !isUnknown(err) || !errors.Is(err, context.Canceled) {
+				t.Errorf("the error is %v", err)
+			}
+			if n := Unanswered(e.Pool); n != 1 {
+				t.Errorf("%d wait for an answer", n)
+			}
+			if n := e.Pool.Stat().AcquiredConns(); n != 0 {
+				t.Errorf("the pool misses %d connections", n)
+			}
+			event.Conn.Resume()
+			awaitAnswered(t, e.Pool)
+			b.wantMade("k", 2)
+		})
 	}
-	if n := Unanswered(e.Pool); n != 1 {
-		t.Errorf("%d wait for an answer", n)
-	}
-	if n := e.Pool.Stat().AcquiredConns(); n != 0 {
-		t.Errorf("the pool misses %d connections", n)
-	}
-	event.Conn.Resume()
-	awaitAnswered(t, e.Pool)
-	b.wantMade("k", 1)
 }
 
 // awaitAnswered waits until no COMMIT of the pool goes on by itself.
@@ -228,50 +255,6 @@ func TestContextThatEndsAfterCommitLeavesTheConnectionAlone(t *testing.T) {
 		}); err != nil {
 			t.Fatalf("%d: the next one: %v", i, err)
 		}
-	}
-}
-
-// Who has something between a connection and its socket, and who handles notices, commits as well.
-func TestCommitWithoutAWireIsTheSame(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(*pgxpool.Config){
-		"a wrapped socket": func(config *pgxpool.Config) {
-			dial := config.ConnConfig.DialFunc
-			config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-				conn, err := dial(ctx, network, address)
-				return struct{ net.Conn }{conn}, err
-			}
-		},
-		"a handler of notices": func(config *pgxpool.Config) { config.ConnConfig.OnNotice = func(*pgconn.PgConn, *pgconn.Notice) {} },
-		"a handler of notifications": func(config *pgxpool.Config) {
-			config.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
-		},
-		"a handler of errors": func(config *pgxpool.Config) {
-			config.ConnConfig.OnPgError = func(*pgconn.PgConn, *pgconn.PgError) bool { return true }
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			e := b.withEngine(pgx.TxOptions{}, Limits{Acquire: limit, Rollback: limit, Commit: time.Millisecond})
-			b.change(e, change)
-			if err := e.Do(t.Context(), 0, write("k", false, nil)); err != nil {
-				t.Error(err)
-			}
-			b.wantMade("k", 1)
-			ctx, cancel := context.WithCancel(t.Context())
-			answer, event := b.frozenCommit(ctx, e)
-			cancel()
-			if err := await(t, "the answer", answer); !isUnknown(err) || !errors.Is(err, context.Canceled) {
-				t.Errorf("the error is %v", err)
-			}
-			if n := Unanswered(e.Pool); n != 1 {
-				t.Errorf("%d wait for an answer", n)
-			}
-			event.Conn.Resume()
-			awaitAnswered(t, e.Pool)
-			b.wantMade("k", 2)
-		})
 	}
 }
 

@@ -23,11 +23,6 @@ func (a answer) get() error {
 	return a.err
 }
 
-// answerUncancelled makes a round trip that no CancelRequest can disturb, and always sends an answer.
-func answerUncancelled(conn *pgx.Conn, requests []Request, to chan<- answer) {
-	answered(to, func() error { return askUncancelled(conn, requests) })
-}
-
 // answered sends the answer of a round trip, also if a handler of the caller's panics or ends the goroutine.
 func answered(to chan<- answer, trip func() error) {
 	a := answer{err: &UnknownError{Err: errors.New("a handler of notices has ended the goroutine")}}
@@ -68,9 +63,6 @@ func (u uncancelled) read() error {
 	}
 	return err
 }
-
-// answer reads the answers on a goroutine of its own.
-func (u uncancelled) answer(to chan<- answer) { answered(to, u.read) }
 
 // scramble makes a secret another one, or makes it itself again.
 func scramble(secret []byte) {
