@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -368,6 +369,34 @@ func TestHandlerOfANotificationKeepsNobodyFromLeaving(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	b.wantMade("k", 1)
+}
+
+// Whoever is left to read the answer reads on the same socket, and later that belongs to somebody else.
+func TestSocketIsOfUseWhenTheGraceIsOver(t *testing.T) {
+	t.Parallel()
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	g := newGrace(ctx, time.Nanosecond, here)
+	if _, err := here.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("the read ended with %v", err)
+	}
+	if !g.end() {
+		t.Error("it does not know that it has ended something")
+	}
+	go there.Write([]byte{1})
+	if _, err := here.Read(make([]byte, 1)); err != nil {
+		t.Errorf("the next read ended with %v", err)
+	}
+	if err := here.SetDeadline(time.Unix(1, 0)); err != nil { // somebody else's
+		t.Fatal(err)
+	}
+	g.end()
+	if _, err := here.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("it has lifted another's deadline: %v", err)
+	}
 }
 
 // A write that takes up some of the grace leaves the rest.
