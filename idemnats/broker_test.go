@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idem-go/idem/internal/ledger"
+	"github.com/idem-go/idem/internal/pgserver"
 )
 
 // broker is a nats-server with JetStream on disk, which can be restarted.
@@ -25,7 +26,11 @@ type broker struct {
 
 func newBroker(t testing.TB) *broker {
 	t.Helper()
-	b := &broker{t: t, dir: t.TempDir(), port: -1}
+	port, err := pgserver.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &broker{t: t, dir: t.TempDir(), port: port}
 	b.start()
 	t.Cleanup(b.stop)
 	return b
@@ -45,7 +50,7 @@ func (b *broker) start() {
 	if !srv.ReadyForConnections(ledger.Limit) {
 		b.t.Fatal("the broker does not start")
 	}
-	b.srv, b.port = srv, srv.Addr().(*net.TCPAddr).Port
+	b.srv = srv
 }
 
 func (b *broker) stop() {
@@ -56,8 +61,6 @@ func (b *broker) stop() {
 }
 
 func (b *broker) url() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	return (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: b.port}).String()
 }
 

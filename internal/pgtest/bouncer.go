@@ -5,7 +5,6 @@ package pgtest
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -18,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/internal/pgbouncer"
+	"github.com/idem-go/idem/internal/pgserver"
 )
 
 // PgBouncer runs a PgBouncer in transaction mode in front of a database until the test is over, and returns the address of the
@@ -34,7 +34,10 @@ func PgBouncer(t testing.TB, dsn string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	port := freePort(t)
+	port, err := pgserver.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
 	password := ""
 	if config.Password != "" {
 		password = " password='" + config.Password + "'"
@@ -139,14 +142,4 @@ func awaitServer(t testing.TB, address string) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-}
-
-func freePort(t testing.TB) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
 }

@@ -40,6 +40,9 @@ func (s *stage) waitUntilShipped(ctx context.Context, order int64) error {
 // killedRelay kills every relay between publishing a message and removing it from the outbox: the one that works waits there for a
 // lock, and fulfilment has the message. The next one publishes it again.
 func killedRelay(ctx context.Context, s *stage) (string, error) {
+	if err := s.waitUntilPublished(ctx); err != nil { // what is on its way from earlier acts would stand still first
+		return "", err
+	}
 	_, err := s.pool.Exec(ctx, `
 		CREATE FUNCTION public.stand_still() RETURNS trigger LANGUAGE plpgsql
 		AS $$ BEGIN PERFORM pg_catalog.pg_advisory_xact_lock(1); RETURN NULL; END $$;
@@ -57,23 +60,43 @@ func killedRelay(ctx context.Context, s *stage) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	backend, err := hold.waiter(ctx)
+	_, err = hold.waiter(ctx)
 	if err = errors.Join(err, s.waitUntilShipped(ctx, order)); err != nil {
 		return "", err
 	}
 	s.first.Kill()
 	s.second.Kill()
-	_, err = s.pool.Exec(ctx, `SELECT pg_terminate_backend($1)`, backend) // or it would go on without them
+	err = s.endRelaySessions(ctx)
 	hold.release()
 	var left int32
-	if err := errors.Join(err, s.pool.QueryRow(ctx, `SELECT count(*) FROM idem.outbox`).Scan(&left)); err != nil || left == 0 {
-		return "", fmt.Errorf("%d messages are left in the outbox, want those that were published: %w", left, err)
+	if err := errors.Join(err, s.pool.QueryRow(ctx, `SELECT count(*) FROM idem.outbox`).Scan(&left)); err != nil {
+		return "", err
+	}
+	if left == 0 {
+		return "", errors.New("nothing is left in the outbox, want what was published")
 	}
 	_, dropped := s.pool.Exec(ctx, `DROP FUNCTION public.stand_still() CASCADE`)
 	if err := errors.Join(dropped, s.revive(ctx)); err != nil {
 		return "", err
 	}
 	return "published twice, shipped once", s.shippedOnce(ctx, order)
+}
+
+// waitUntilPublished returns when there is nothing in the outbox of the service.
+func (s *stage) waitUntilPublished(ctx context.Context) error {
+	var found int32
+	if err := s.waitForRow(ctx, s.pool, &found, `SELECT 1 WHERE NOT EXISTS (SELECT FROM idem.outbox)`); err != nil {
+		return fmt.Errorf("there are messages that nobody publishes: %w", err)
+	}
+	return nil
+}
+
+// endRelaySessions ends the sessions of relays that were killed: a statement that Postgres has been sent is executed all the same.
+func (s *stage) endRelaySessions(ctx context.Context) error {
+	_, err := s.pool.Exec(ctx, `
+		SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+		WHERE application_name = 'idem relay' AND datname = current_database()`)
+	return err
 }
 
 // shippedOnce returns an error unless there is one shipment of the order. It places another one, which comes behind whatever is still

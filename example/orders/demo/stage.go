@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 
@@ -16,6 +17,7 @@ import (
 type stage struct {
 	config        Config
 	dir           string        // has what the bank and the broker keep
+	host          string        // at which all listen
 	pool          *pgxpool.Pool // to look, and to be in the way
 	fulfilmentDB  *pgxpool.Pool // likewise
 	bank, broker  *process.Process
@@ -36,6 +38,7 @@ func (s *stage) open(ctx context.Context) (err error) {
 	if s.dir, err = os.MkdirTemp("", "orders-demo-"); err != nil {
 		return err
 	}
+	s.host = process.Host()
 	s.settings = []string{
 		"DATABASE_URL=" + s.config.DatabaseURL, "FULFILMENT_DATABASE_URL=" + s.config.FulfilmentDatabaseURL,
 		"WEBHOOK_SECRET=" + s.config.WebhookSecret,
@@ -63,7 +66,7 @@ func (s *stage) revive(ctx context.Context) error {
 		{&s.second, "service", "SHOP_URL", nil},
 		{&s.fulfilment, "fulfilment", "", nil},
 	} {
-		listen := "127.0.0.1:0"
+		listen := net.JoinHostPort(s.host, "0")
 		if p := *part.place; p != nil {
 			if p.Running() {
 				continue

@@ -39,7 +39,10 @@ func startPgBouncer(t *testing.T, dsn, mode string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	port := freePort(t)
+	port, err := pgserver.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
 	ini := filepath.Join(dir, "pgbouncer.ini")
 	err = os.WriteFile(ini, fmt.Appendf(nil, `[databases]
 %s = host=%s port=%d user=%s password='%s'
@@ -93,16 +96,6 @@ func waitUntilItAnswers(t *testing.T, dsn string) {
 			t.Fatal(err)
 		}
 	}
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
 }
 
 func executable(path string) bool {
