@@ -69,9 +69,9 @@ func TestEachAlertFiresForWhatItIsForAndNoneForAQuietService(t *testing.T) {
 	requireProgram(t, "prometheus")
 	services, targets := map[string]*unruly{}, map[string]string{}
 	for job := range misbehaviours {
-		every := time.Second
-		if job == "quiet" { // figures that are read late are none that are missing
-			every = time.Minute
+		every := 5 * time.Second // on a slow machine, what was read 20 seconds ago is still shown
+		if job == "quiet" {
+			every = time.Minute // figures that are read late are none that are missing
 		}
 		services[job] = newUnruly(t, every)
 		targets[job] = services[job].url
@@ -91,7 +91,7 @@ func TestEachAlertFiresForWhatItIsForAndNoneForAQuietService(t *testing.T) {
 		}
 	}
 	prometheus.await(t, "a while of quiet", func() bool {
-		return len(prometheus.query(t, `count_over_time(up{job="quiet"}[10m]) > 15`)) == 1
+		return len(prometheus.query(t, `count_over_time(up{job="quiet"}[10m]) > 8`)) == 1
 	})
 	if loud := prometheus.query(t, `count_over_time(ALERTS{job="quiet"}[10m])`); len(loud) > 0 {
 		t.Errorf("the quiet service has raised %v", loud)
@@ -119,7 +119,7 @@ func impatient(t *testing.T) string {
 	t.Helper()
 	text := rules(t)
 	for _, change := range []struct{ long, short string }{
-		{`\[5m\]`, "[10s]"}, {`for: \d+m`, "for: 1s"}, {`(idem_transactions_age_seconds\)) > 60`, "$1 > 3"},
+		{`\[5m\]`, "[20s]"}, {`for: \d+m`, "for: 1s"}, {`(idem_transactions_age_seconds\)) > 60`, "$1 > 10"},
 	} {
 		long := regexp.MustCompile(change.long)
 		if !long.MatchString(text) {
@@ -161,11 +161,7 @@ func newUnruly(t *testing.T, every time.Duration) *unruly {
 	t.Cleanup(server.Close)
 	s.url = server.URL
 	s.exec(`UPDATE stock SET quantity = 1000000000`)
-	for !strings.Contains(s.get("/metrics").Body.String(), "idem_transactions ") {
-		if t.Context().Err() != nil {
-			t.Fatal("the figures of the database are never shown")
-		}
-	}
+	s.getFigures()
 	return s
 }
 
@@ -214,7 +210,7 @@ func (s *unruly) calmly(ctx context.Context) {
 }
 
 func quietly(ctx context.Context, s *unruly) {
-	for pause(ctx, 20*time.Millisecond) {
+	for pause(ctx, 100*time.Millisecond) {
 		s.calmly(ctx)
 	}
 }
@@ -233,7 +229,7 @@ func hotKey(ctx context.Context, s *unruly) {
 
 // mismatches asks for another amount each time.
 func mismatches(ctx context.Context, s *unruly) {
-	for i := 1; pause(ctx, 20*time.Millisecond); i++ {
+	for i := 1; pause(ctx, 50*time.Millisecond); i++ {
 		s.calmly(ctx)
 		s.place(ctx, "always-the-same-key", i)
 	}
@@ -347,7 +343,6 @@ func (s *unruly) do(ctx context.Context, statements ...string) {
 	}
 }
 
-// purgeStandsStill has records that should be gone for long, and a purge that gets no further.
 // stoppedOperations leaves an operation that is parked, and one that is due and that no program knows.
 func stoppedOperations(ctx context.Context, s *unruly) {
 	s.do(ctx,
@@ -379,6 +374,7 @@ func deliveredOften(ctx context.Context, s *unruly) {
 	}
 }
 
+// purgeStandsStill has records that should be gone for long, and a purge that gets no further.
 func purgeStandsStill(ctx context.Context, s *unruly) {
 	s.do(ctx,
 		`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)

@@ -2,12 +2,14 @@ package main
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -18,8 +20,7 @@ func TestMetricsHaveTheNamesThatPrometheusExpects(t *testing.T) {
 	s.order()
 	s.order()
 	s.order(withBody(aSamovar))
-	answer := s.get("/metrics", withHeader("Authorization"))
-	wantStatus(t, answer, http.StatusOK)
+	answer := s.getFigures(withHeader("Authorization"))
 	var got []string
 	for _, line := range regexp.MustCompile(`(?m)^# TYPE (\S+ \S+)$`).FindAllStringSubmatch(answer.Body.String(), -1) {
 		got = append(got, line[1])
@@ -42,6 +43,21 @@ func TestMetricsHaveTheNamesThatPrometheusExpects(t *testing.T) {
 			t.Errorf("%q is exported:\n%s", secret, answer.Body)
 		}
 	}
+}
+
+// getFigures returns the metrics once they have what is in the database, which a collection does not wait long for.
+func (s *shop) getFigures(edits ...edit) *httptest.ResponseRecorder {
+	s.t.Helper()
+	for s.t.Context().Err() == nil {
+		answer := s.get("/metrics", edits...)
+		wantStatus(s.t, answer, http.StatusOK)
+		if strings.Contains(answer.Body.String(), "idem_transactions ") {
+			return answer
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	s.t.Fatal("the figures of the database are never shown")
+	return nil
 }
 
 func TestAlertRulesPassTheirUnitTests(t *testing.T) {
