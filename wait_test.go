@@ -363,7 +363,7 @@ func TestConcurrentDuplicatesWithRightAndWrongHashesAreToldApart(t *testing.T) {
 		}
 		calls.Go(func() {
 			for range 30 {
-				if _, err := idem.Do(ctx, l.pool, scope, "k", hash, l.charge("k")); !errors.Is(err, want) {
+				if _, err := idem.Do(ctx, l.pool, scope, "k", hash, l.charge("k"), idem.WithWait(limit)); !errors.Is(err, want) {
 					t.Errorf("hash %v: err = %v, want %v", hash[0], err, want)
 					return
 				}
