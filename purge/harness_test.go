@@ -34,7 +34,9 @@ type house struct {
 
 func newHouse(t testing.TB, configure ...func(*pgxpool.Config)) *house {
 	t.Helper()
-	return &house{t, pgtest.New(t, configure...)}
+	h := &house{t, pgtest.New(t, configure...)}
+	h.exec("alter table idem.records set (autovacuum_enabled = off)") // which would give pages back when it comes to it
+	return h
 }
 
 func maxConns(n int32) func(*pgxpool.Config) { return func(c *pgxpool.Config) { c.MaxConns = n } }

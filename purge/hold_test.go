@@ -87,7 +87,6 @@ func TestRoleThatMayNotSeeStandbysPurgesAndSaysSo(t *testing.T) {
 func TestSweepWaitsForVacuum(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.exec("alter table idem.records set (autovacuum_enabled = off)")
 	h.records(4000, "dead", "completed", "2 hours")
 	h.exec("delete from idem.records")
 	h.records(4000, "expired", "completed", "2 hours")
@@ -118,7 +117,6 @@ func (h *house) awaitDead(t *testing.T, n int64) {
 func TestSweepThatHasWaitedForLongEnoughEndsAndSaysWhy(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.exec("alter table idem.records set (autovacuum_enabled = off)")
 	h.records(100, "dead", "completed", "2 hours")
 	h.exec("delete from idem.records")
 	h.records(100, "expired", "completed", "2 hours")

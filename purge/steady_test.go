@@ -11,7 +11,6 @@ import (
 func TestTableStaysAsLargeAsWhatIsRetainedAfterTenTurnovers(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.exec("alter table idem.records set (autovacuum_enabled = off)")
 	const live, steps, turnovers = 3000, 6, 10
 	epoch := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	complete := func(step int) {
@@ -70,7 +69,6 @@ func TestTableOfSweepsStaysSmall(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.exec("alter table idem.sweeps set (autovacuum_enabled = off)")
-	h.exec("alter table idem.records set (autovacuum_enabled = off)")
 	h.records(3000, "live", "completed", "-1 hour")
 	o := swift()
 	o.Pages = 1
