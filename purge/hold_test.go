@@ -87,12 +87,12 @@ func TestRoleThatMayNotSeeStandbysPurgesAndSaysSo(t *testing.T) {
 func TestSweepWaitsForVacuum(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.records(4000, "dead", "completed", "2 hours")
+	h.records(6000, "dead", "completed", "2 hours")
 	h.exec("delete from idem.records")
 	h.records(4000, "expired", "completed", "2 hours")
-	h.awaitDead(t, 4000)
+	h.awaitDead(t, 6000)
 	o := swift()
-	o.MaxDead = 3000
+	o.MaxDead = 5000 // more than it leaves itself
 	var seen *[]Reason
 	o.Progress, seen = reasons(func(Reason) { h.exec("vacuum idem.records") })
 	rep := h.once(o)
