@@ -299,7 +299,7 @@ func lostCommits(ctx context.Context, s *unruly) {
 		<-done
 		s.proxy.Admit()
 		s.pool.Reset()
-		for range 100 {
+		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); { // so that a scrape comes in between
 			if s.calmly(ctx); !pause(ctx, 20*time.Millisecond) {
 				return
 			}
