@@ -70,8 +70,9 @@ func (op *Op) await(s *step, timeout time.Duration) ([]byte, error) {
 			return nil, op.halt(suspended, nil)
 		}
 		if remaining <= 0 {
-			op.remember(s, store.StepFailed, encodeFailure(ErrTimeout, nil))
-			return nil, ErrTimeout
+			stored, seen := op.failure(ErrTimeout)
+			op.remember(s, store.StepFailed, stored)
+			return nil, seen
 		}
 		if err := op.waitFor(s, waitForSignal(remaining), true); err != nil {
 			return nil, err

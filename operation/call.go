@@ -2,30 +2,21 @@ package operation
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// CallOption changes how one Call behaves.
-type CallOption func(*callOptions)
-
-type callOptions struct{ attempts int }
-
-// Attempts bounds how often a Call is tried. Then the operation is parked, unless the call is Asked and the other side says that it has
-// not happened, and can not any more: then the last error goes to the function, as one that is Final. The default is no bound.
-func Attempts(n int) CallOption { return func(o *callOptions) { o.attempts = n } }
-
 // Call is a step outside of Postgres. It is made in no transaction and holds no connection, and never before all that came
 // earlier is durable. The key that fn is given names this call of this operation: it is the same in every attempt and in every
 // process, and goes to the other side.
 //
 // safety says what to do when nobody knows whether the call has happened. An error of fn is tried again after a pause that
-// grows, as safety allows; Final ends that, and goes to the function of the operation. Pauses of more than some seconds free
-// the caller, or the worker, and are known to whoever goes on.
+// grows, as safety allows; Final ends that, and goes to the function of the operation; NotSent is tried again in any case. Pauses
+// of more than some seconds free the caller, or the worker, and are known to whoever goes on.
 //
 // The value is on record with the next commit. If the process dies before that, the call is made again, or asked about, or the
 // operation is parked, as safety says.
@@ -57,13 +48,6 @@ func Call[T any](op *Op, name string, safety Safety, fn func(ctx context.Context
 	return result[T](op, s.name, stored, err)
 }
 
-func callOptionsOf(opts []CallOption) (o callOptions) {
-	for _, opt := range opts {
-		opt(&o)
-	}
-	return o
-}
-
 // unusable is the error of a call that has happened, and whose value cannot be recorded.
 type unusable struct{ error }
 
@@ -83,6 +67,8 @@ type outside struct {
 	step    *step
 	safety  Safety
 	options callOptions
+	tries   int
+	doubt   bool // an attempt may have been sent, and has no answer
 	key     string
 	call    func(ctx context.Context, key string) ([]byte, error)
 	encode  func(found any) ([]byte, error)
@@ -102,40 +88,57 @@ func (op *Op) callOut(o *outside) ([]byte, error) {
 	if !o.safety.isValid() {
 		return nil, op.halt(broken, fmt.Errorf("operation: Call %q has no safety: give it Keyed with a window, Asked, or Once", o.step.name))
 	}
-	begun := w.epoch > 0 && w.at.Seq == o.step.seq
-	tries := 0
-	if begun {
-		tries = w.at.Tries
-	} else if err := op.commit(commit{at: store.At{Step: o.step.name, Seq: o.step.seq}}); err != nil {
-		return nil, err
+	if err := o.options.check(&o.safety); err != nil {
+		return nil, op.halt(broken, err)
 	}
-	for pause := (pauses{tries}); ; {
-		value, err := op.attempt(o, begun)
-		if op.stopped != nil {
-			return nil, op.stopped
+	o.doubt = w.epoch > 0 && w.at.Seq == o.step.seq // a process that is gone has begun it
+	if o.doubt || w.at.Seq == 0 && w.at.Step == o.step.name {
+		o.tries = w.at.Tries
+	}
+	if !o.doubt {
+		if err := op.commit(commit{at: store.At{Step: o.step.name, Seq: o.step.seq, Tries: o.tries}}); err != nil {
+			return nil, err
 		}
-		if err == nil || IsFinal(err) {
+	}
+	for last := errBrokenOff; ; {
+		if o.options.attempts > 0 && o.tries >= o.options.attempts {
+			return op.runOut(o, last, "step %q did not succeed in %d attempts", o.step.name, o.tries)
+		}
+		value, err := op.attempt(o)
+		if op.stopped != nil {
+			return nil, op.letGoOf(o)
+		}
+		if err == nil || o.isSettledBy(err) {
 			return op.returned(o.step, value, err)
 		}
-		begun = true
-		pause.tries++
-		if o.options.attempts > 0 && pause.tries >= o.options.attempts {
-			return op.runOut(o, err, "step %q did not succeed in %d attempts", o.step.name, pause.tries)
-		}
+		last = err
 		if limit := w.definition.limit; limit > 0 && w.age() > limit {
 			return op.runOut(o, err, "step %q did not succeed within %v of the beginning", o.step.name, limit)
 		}
-		if err := op.pauseCall(o, &pause); err != nil {
-			return nil, err
+		if o.options.attempts == 0 || o.tries < o.options.attempts {
+			if op.pauseCall(o) != nil {
+				return nil, op.letGoOf(o)
+			}
 		}
 	}
 }
 
-// runOut ends a call that is not tried again. If the other side says that it has not happened, and can not any more, its last
-// error is final, and goes to the function. Whoever cannot ask does not know that: going on could mean to pay twice, or for nothing.
+var errBrokenOff = errors.New("its last attempt was broken off")
+
+// isSettledBy reports whether an error is the outcome of the call. One that was not sent says nothing of an attempt before it.
+func (o *outside) isSettledBy(err error) bool {
+	return IsFinal(err) && !(o.doubt && isNotSent(err))
+}
+
+// runOut ends a call that is not tried again. If no attempt was sent, or the other side says that it has not happened, and can not any
+// more, its last error is final, and goes to the function. Otherwise that is not known: going on could mean to pay twice, or for nothing.
 func (op *Op) runOut(o *outside, last error, format string, args ...any) ([]byte, error) {
+	notHappened := Final(fmt.Errorf("operation: "+format+", and has not happened: %w", append(args, last)...))
+	if !o.doubt {
+		return op.returned(o.step, nil, notHappened)
+	}
 	if o.safety.find != nil {
-		found, done, err := o.safety.find(op.ctx, o.key)
+		found, done, err := o.find(op.ctx)
 		switch {
 		case op.ctx.Err() != nil:
 			return nil, op.interrupted()
@@ -146,22 +149,25 @@ func (op *Op) runOut(o *outside, last error, format string, args ...any) ([]byte
 			}
 			return op.returned(o.step, value, nil)
 		case err == nil:
-			return op.returned(o.step, nil, Final(fmt.Errorf("operation: "+format+", and has not happened: %w", append(args, last)...)))
+			return op.returned(o.step, nil, notHappened)
+		case o.isSettledBy(err):
+			return op.returned(o.step, nil, err)
 		}
 	}
 	return nil, op.park(format+", and nobody knows whether it has happened", args...)
 }
 
 // attempt makes a call once, or asks what became of the one before.
-func (op *Op) attempt(o *outside, begun bool) ([]byte, error) {
+func (op *Op) attempt(o *outside) ([]byte, error) {
 	if op.ctx.Err() != nil {
 		return nil, op.interrupted()
 	}
+	o.tries++
 	switch {
-	case begun && o.safety.once:
+	case o.doubt && o.safety.once:
 		return nil, op.park("nobody knows whether step %q has happened, and it must not happen twice", o.step.name)
-	case begun && o.safety.find != nil:
-		found, done, err := o.safety.find(op.ctx, o.key)
+	case o.doubt && o.safety.find != nil:
+		found, done, err := o.find(op.ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -169,24 +175,45 @@ func (op *Op) attempt(o *outside, begun bool) ([]byte, error) {
 			value, err := o.encode(found)
 			return value, op.usable(o, err)
 		}
-	case begun && op.work.elapsed() > o.safety.window:
+		o.doubt = false
+	case o.doubt && op.work.elapsed() > o.safety.window:
 		return nil, op.park("nobody knows whether step %q has happened, and after %v the other side no longer knows its key", o.step.name, o.safety.window)
 	}
 	began := time.Now()
-	value, err := o.call(op.ctx, o.key)
+	value, err := o.try(op.ctx)
 	_, happened := err.(*unusable)
-	op.work.taken(op.ctx, o.step, began, err, err != nil && !IsFinal(err) && !happened)
+	unanswered := err != nil && !happened && !IsFinal(err) && !isNotSent(err)
+	op.work.taken(op.ctx, o.step, began, err, unanswered)
+	o.doubt = o.doubt || unanswered
 	switch {
 	case err == nil, IsFinal(err):
 		return value, err
 	case op.usable(o, err) != err:
 		return nil, op.stopped
-	case o.safety.once:
+	case o.doubt && o.safety.once:
 		return nil, op.park("nobody knows whether step %q has happened, and it must not happen twice", o.step.name)
 	case op.ctx.Err() != nil:
 		return nil, op.interrupted()
 	}
 	return nil, err
+}
+
+// try makes a call once.
+func (o *outside) try(ctx context.Context) ([]byte, error) {
+	bounded, cancel := o.options.bounded(ctx)
+	defer cancel()
+	value, err := o.call(bounded, o.key)
+	if IsFinal(err) && bounded.Err() != nil && errors.Is(err, bounded.Err()) { // a context that ends is no answer
+		return nil, Unknown(errors.New(err.Error()))
+	}
+	return value, err
+}
+
+// find asks the other side what became of a call.
+func (o *outside) find(ctx context.Context) (found any, done bool, err error) {
+	bounded, cancel := o.options.bounded(ctx)
+	defer cancel()
+	return o.safety.find(bounded, o.key)
 }
 
 // usable parks the operation if a call has happened and its value is of no use.
@@ -204,7 +231,8 @@ func (op *Op) returned(s *step, value []byte, err error) ([]byte, error) {
 	case err != nil && s.kind == store.UndoStep: // the operation is parked, and the undo still to be done
 		return nil, err
 	case err != nil:
-		outcome, value = store.StepFailed, encodeFailure(err, nil)
+		outcome = store.StepFailed
+		value, err = op.failure(err)
 	case s.kind == store.UndoStep:
 		outcome = store.StepUndone
 	}
@@ -214,33 +242,42 @@ func (op *Op) returned(s *step, value []byte, err error) ([]byte, error) {
 }
 
 // pauseCall pauses between two attempts: in memory if that is short.
-func (op *Op) pauseCall(o *outside, pause *pauses) error {
-	d := pause.next()
+func (op *Op) pauseCall(o *outside) error {
+	d := o.options.pause(o.tries)
 	if d < longPause {
 		if txn.Sleep(op.ctx, d) != nil {
 			return op.interrupted()
 		}
 		return nil
 	}
-	err := op.commit(commit{free: true, at: store.At{Step: o.step.name, Seq: o.step.seq, Pause: d, Tries: pause.tries}})
-	if err != nil {
+	if err := op.commit(commit{free: true, at: o.waiting(d)}); err != nil {
 		return err
 	}
 	return op.halt(suspended, nil)
 }
 
-// pauses between the attempts of a call grow by a factor of two, and are drawn at random below that.
-type pauses struct{ tries int }
-
-const (
-	firstPause = 200 * time.Millisecond
-	maxPause   = time.Minute
-)
-
-func (p *pauses) next() time.Duration {
-	limit := maxPause
-	if p.tries < 10 {
-		limit = min(firstPause<<p.tries, maxPause)
+// waiting is where the operation is between two attempts. Without a doubt no step is under way: the next process may begin it.
+func (o *outside) waiting(pause time.Duration) store.At {
+	at := store.At{Step: o.step.name, Pause: pause, Tries: o.tries}
+	if o.doubt {
+		at.Seq = o.step.seq
 	}
-	return max(rand.N(limit), firstPause/10)
+	return at
+}
+
+// letGoOf ends a run that stops at a call, having recorded how often it was tried, and that nothing of it was sent, if that is so: or
+// else Attempts would count anew, and what is Once could not be made by the next process. If this fails, that process does not know it.
+func (op *Op) letGoOf(o *outside) error {
+	stopped, running := op.stopped, op.ctx
+	at := o.waiting(0)
+	if stopped.why != left && stopped.why != again || len(op.pending) > 0 || at == op.work.at {
+		return stopped
+	}
+	op.close(nil)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(running), letGoLimit)
+	defer cancel()
+	op.ctx, op.stopped = ctx, nil
+	_ = op.commit(commit{at: at})
+	op.ctx, op.stopped = running, stopped
+	return stopped
 }

@@ -50,6 +50,36 @@ func WithDeadline(d time.Duration) Option {
 	}
 }
 
+// WithErrors names errors of the program which the function of the operation is given as what they were, so that their own Is, As and
+// interfaces work: sentinel errors, each by its value, and types, each by an example.
+//
+//	operation.WithErrors(ErrInsufficientFunds, &DeclinedError{})
+//
+// An error of a step is stored, and what is stored is what the function sees, in its first run as in every later one. It has the text of the
+// error. An error that it wrapped is found by errors.Is if it has the type and the text of the target, and by errors.As if JSON shows it: by
+// its exported fields. So a sentinel error, a struct with a code, syscall.Errno, io.EOF and idem.Reject survive as they are, and so does
+// whether the error is Final. An Is or As of its own, an interface, a field that is not exported and what is wrapped in a field do not, unless
+// the error is named here. Named already are *pgconn.PgError, *net.DNSError, syscall.Errno, and the sentinel errors of this module and
+// of packages context, io, io/fs, net, os, database/sql and pgx.
+//
+// A type that is named has to come back from JSON with the same text, and otherwise counts as one that is not. The program has to name what
+// operations under way have met for as long as they go on: they are parked if it no longer does.
+func WithErrors(errs ...error) Option {
+	return func(d *definition) {
+		for _, err := range errs {
+			if err == nil {
+				d.err = fmt.Errorf("operation: WithErrors: an error is nil")
+				return
+			}
+			if d.known.confuse(err) {
+				d.err = fmt.Errorf("operation: WithErrors: nothing tells two errors %T %q apart", err, textOf(err))
+				return
+			}
+			d.known = append(d.known, err)
+		}
+	}
+}
+
 // Define names a function whose steps are remembered. The name is stored: a program that is to go on with an operation has to
 // have a definition of that name.
 //
@@ -63,7 +93,7 @@ func WithDeadline(d time.Duration) Option {
 // ends this run alone: if nothing is committed yet, everything is rolled back and the key is free, as with idem.Do; otherwise
 // the operation goes on later, from what is on record.
 func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), opts ...Option) *Definition[In] {
-	d := &Definition[In]{definition{name: name, codec: jsonCodec{}, err: checkName(name)}}
+	d := &Definition[In]{definition{name: name, codec: jsonCodec{}, known: everywhere, err: checkName(name)}}
 	if fn == nil {
 		d.err = errors.New("operation: the function is nil")
 	}

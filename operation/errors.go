@@ -54,6 +54,9 @@ func (e *ParkedError) Unwrap() error { return ErrParked }
 // Final returns an error that ends a Call at once, because it will be the same next time: a card that is declined. It goes to
 // the function of the operation, which may go another way. If the function returns it, what was done is undone, the key is
 // free, and the error is the answer.
+//
+// Final is the answer of the other side for the key of the call, and so it also settles an attempt before it that has no answer. An error
+// that did not come from the other side, as that of a check before the request, is Final(NotSent(err)).
 func Final(err error) error {
 	if err == nil {
 		return nil
@@ -62,13 +65,36 @@ func Final(err error) error {
 }
 
 // Unknown returns an error that says that nobody knows whether a Call has happened: its answer was lost. What becomes of that
-// is up to the safety of the Call. An error that is neither Final nor Unknown is treated alike: it says that there was no
+// is up to the safety of the Call. An error that is neither Final nor NotSent nor Unknown is treated alike: it says that there was no
 // answer, and does not say why. To take it for a call that has not happened would be to guess.
 func Unknown(err error) error {
 	if err == nil {
 		return nil
 	}
 	return &unknownError{cause: err}
+}
+
+// NotSent returns an error that says that this attempt at a Call has not left: no connection came about, a circuit breaker was open. The
+// call is tried again after a pause, whatever its safety is, also one that is Once. An attempt that was not sent says nothing about
+// those before it: if one of them has no answer, that stays so, also with Final(NotSent(err)).
+//
+// Final(NotSent(err)) is an attempt that has not left, and will not the next time: an amount that the program itself refuses. It goes to the
+// function, unless an attempt before it has no answer. That one is settled first, as the safety of the call says.
+func NotSent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &notSentError{cause: err}
+}
+
+type notSentError struct{ cause error }
+
+func (e *notSentError) Error() string { return e.cause.Error() }
+func (e *notSentError) Unwrap() error { return e.cause }
+
+func isNotSent(err error) bool {
+	var unsent *notSentError
+	return errors.As(err, &unsent)
 }
 
 type unknownError struct{ cause error }

@@ -44,6 +44,7 @@ type Op struct {
 type definition struct {
 	name  string
 	codec Codec
+	known known         // errors that the function is given as they were
 	limit time.Duration // for how long calls are tried again, 0 for ever
 	err   error         // why it cannot be used
 	// run calls the function with an input as it is stored.
@@ -82,11 +83,12 @@ type work struct {
 
 // undo is an undo that the function has registered.
 type undo struct {
-	step   step
-	safety Safety
-	tx     func(pgx.Tx) error
-	call   func(ctx context.Context, key string) error
-	covers int // the first step that it takes back
+	step    step
+	safety  Safety
+	options callOptions
+	tx      func(pgx.Tx) error
+	call    func(ctx context.Context, key string) error
+	covers  int // the first step that it takes back
 }
 
 // ID returns the id of the operation. It is the same in every run, and known to the record of the key: carry it into events.
@@ -282,11 +284,25 @@ func (op *Op) replay(s *step) (value []byte, err error) {
 	if s.found.Outcome != store.StepFailed {
 		return s.found.Value, nil
 	}
-	failed, err := decodeFailure(s.found.Value)
+	failed, err := decodeFailure(op.work.definition.known, s.found.Value)
 	if err != nil {
-		return nil, op.park("the recorded error of step %q does not decode", s.name)
+		return nil, op.park("the recorded error of step %q %v", s.name, err)
 	}
 	return nil, failed
+}
+
+// failure returns the error of a step as it is stored, and as the function sees it: in this run as in every later one.
+func (op *Op) failure(err error) (stored []byte, seen error) {
+	var rejected *idem.Response
+	if resp, ok := op.work.call.Rejection(err); ok {
+		rejected = &idem.Response{Status: resp.Status, Header: resp.Header, Body: resp.Body}
+	}
+	known := op.work.definition.known
+	stored = encodeFailure(known, err, rejected)
+	if seen, failed := decodeFailure(known, stored); failed == nil {
+		return stored, seen
+	}
+	return stored, err
 }
 
 // result turns what a step returned into its value. A stored value that no longer decodes is a change of the code.

@@ -2,6 +2,7 @@ package operation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -80,10 +81,11 @@ func Cancel(ctx context.Context, pool *pgxpool.Pool, id string) error {
 	return revive(ctx, pool, &store.ReviveOperation{OperationID: id, Cancel: true}, nil)
 }
 
-// Finding is what a person has found out about a call: Happened, or NotHappened.
+// Finding is what a person has found out about a call: Happened, NotHappened or Refused.
 type Finding struct {
 	happened bool
 	value    any
+	refused  error
 	epoch    int // in which it was found; 0 if nobody says
 }
 
@@ -93,6 +95,16 @@ var NotHappened = Finding{}
 // Happened says that the call was made, and what it has returned, which is stored as JSON. For an Undo the value is nil.
 func Happened(value any) Finding { return Finding{happened: true, value: value} }
 
+// Refused says that the other side has refused the call, and will not make it any more: the function is given err as one that is Final.
+// It finds in it what WithErrors says of errors, those that are named there only by the Resolve of the Definition. An Undo cannot be refused:
+// it has to be done, and parks until it is.
+func Refused(err error) Finding {
+	if err == nil {
+		err = errors.New("refused")
+	}
+	return Finding{happened: true, refused: Final(err)}
+}
+
 // As returns the finding as one about the operation as s shows it: Resolve refuses it, with ErrNotParked, if somebody has taken
 // the operation up since, and it may be at another call by now.
 func (f Finding) As(s Status) Finding {
@@ -101,32 +113,67 @@ func (f Finding) As(s Status) Finding {
 }
 
 // Resolve says what became of the call that has parked an operation, and lets it go on from there. Of the options only
-// idem.WithSealer matters.
+// idem.WithSealer matters. It is for definitions whose codec is JSON; see the Resolve of a Definition for others.
 func Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, opts ...idem.Option) error {
-	request := &store.ReviveOperation{OperationID: id, Unknown: true, Forget: !finding.happened, Epoch: finding.epoch}
-	if !finding.happened {
-		return revive(ctx, pool, request, nil)
+	return resolve(ctx, pool, id, finding, &definition{codec: jsonCodec{}, known: everywhere}, opts)
+}
+
+// Resolve says what became of the call that has parked an operation of this definition, as the function Resolve does. The value is encoded
+// by the codec of the definition, and an error of Refused is what it is if WithErrors names it. For an operation of another definition it
+// returns ErrUnknownOperation.
+func (d *Definition[In]) Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, opts ...idem.Option) error {
+	if d.err != nil {
+		return d.err
 	}
-	value, err := jsonCodec{}.Encode(finding.value)
+	return resolve(ctx, pool, id, finding, &d.definition, opts)
+}
+
+// resolve records a finding. A definition without a name is one that is not known.
+func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, d *definition, opts []idem.Option) error {
+	request := &store.ReviveOperation{OperationID: id, Unknown: true, Forget: !finding.happened, Epoch: finding.epoch}
+	value, err := finding.stored(d)
 	if err != nil {
-		return fmt.Errorf("operation: a value of type %T cannot be encoded: %w", finding.value, err)
+		return err
 	}
 	sealer, err := hold.Sealer(opts)
 	if err != nil {
 		return err
 	}
-	return revive(ctx, pool, request, func() (txn.Request, error) {
+	return revive(ctx, pool, request, func(show *store.ShowOperation) (txn.Request, error) {
+		if d.name != "" && d.name != show.Name {
+			return nil, fmt.Errorf("%w: it is an operation %q, not %q", ErrUnknownOperation, show.Name, d.name)
+		}
+		if !finding.happened {
+			return nil, nil
+		}
 		s := store.Step{Seq: request.Seq, Kind: store.CallStep, Name: request.Step, Outcome: store.StepDone}
-		if request.Undoing {
+		switch {
+		case request.Undoing && finding.refused != nil:
+			return nil, fmt.Errorf("%w: an undo cannot be refused", ErrNotParked)
+		case request.Undoing:
 			s.Kind, s.Outcome, value = store.UndoStep, store.StepUndone, nil
+		case finding.refused != nil:
+			s.Outcome = store.StepFailed
 		}
 		s.Value, err = seal(sealer, value, store.BoundStep(request.OperationID, &s))
 		return &store.RecordStep{OperationID: request.OperationID, Step: s}, err
 	})
 }
 
+// stored returns what is recorded of a finding as the value of its step.
+func (f *Finding) stored(d *definition) ([]byte, error) {
+	if f.refused != nil {
+		return encodeFailure(d.known, f.refused, nil), nil
+	}
+	value, err := d.codec.Encode(f.value)
+	if err != nil {
+		return nil, fmt.Errorf("operation: a value of type %T cannot be encoded: %w", f.value, err)
+	}
+	return value, nil
+}
+
 // revive lets an operation go on, together with what is recorded for it.
-func revive(ctx context.Context, pool *pgxpool.Pool, r *store.ReviveOperation, record func() (txn.Request, error)) (err error) {
+func revive(ctx context.Context, pool *pgxpool.Pool, r *store.ReviveOperation, record func(*store.ShowOperation) (txn.Request, error)) (err error) {
 	if r.OperationID, err = parsedID(r.OperationID); err != nil {
 		return err
 	}
@@ -145,9 +192,12 @@ func revive(ctx context.Context, pool *pgxpool.Pool, r *store.ReviveOperation, r
 	case record == nil:
 		return tx.Commit(ctx)
 	}
-	step, err := record()
-	if err != nil {
+	step, err := record(&show)
+	switch {
+	case err != nil:
 		return err
+	case step == nil:
+		return tx.Commit(ctx)
 	}
 	return tx.Commit(ctx, step)
 }

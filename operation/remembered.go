@@ -2,118 +2,45 @@ package operation
 
 import (
 	"encoding/json"
-	"errors"
 	"reflect"
 	"strings"
-
-	"github.com/idem-go/idem"
 )
 
-// failure is how the error of a step is stored. When the step is replayed the function has to find in it what it has found
-// the first time, or it goes another way than it went.
-type failure struct {
-	Text   string         `json:"text"`
-	Final  bool           `json:"final,omitempty"`
-	Chain  []link         `json:"chain,omitempty"`
-	Reject *idem.Response `json:"reject,omitempty"`
-}
-
-// link is one of the errors that an error wraps.
+// link is one of the errors that an error wraps, as it is stored.
 type link struct {
-	Type  string          `json:"type"`
+	Type  string          `json:"type"` // with the path of its package
 	Text  string          `json:"text"`
 	Value json.RawMessage `json:"value,omitempty"`
+	Known string          `json:"known,omitempty"` // how it is made again: itself, or likeIt; "" if it is not known
 }
 
-// maxText bounds what is stored of the text of an error.
-const maxText = 4096
-
-// encodeFailure returns what is stored of err.
-func encodeFailure(err error, rejection *idem.Response) []byte {
-	f := failure{Text: cut(err.Error()), Final: IsFinal(err), Reject: rejection}
-	walk(err, func(e error) {
-		l := link{Type: typeOf(e), Text: cut(e.Error())}
-		if value, err := json.Marshal(e); err == nil && len(value) <= maxText {
-			l.Value = value
-		}
-		f.Chain = append(f.Chain, l)
-	})
-	stored, _ := json.Marshal(f) // of strings and of JSON: it cannot fail
-	return stored
+// rememberedError is what a function sees of an error that a step has returned, in its first run and in every later one. errors.Is finds
+// in it the errors that it has wrapped, by type and text; errors.As, those that JSON can show. What is known is there itself.
+type rememberedError struct {
+	text  string
+	chain []link
+	known []error
 }
 
-// typesOf tells what kind of error it is without any of its text.
-func typesOf(err error) string {
-	var types []string
-	walk(err, func(e error) { types = append(types, typeOf(e)) })
-	return strings.Join(types, ", ")
-}
+func (e *rememberedError) Error() string { return e.text }
 
-// storable makes a text one that Postgres takes: errors of other systems may hold anything.
-func storable(text string) string {
-	return strings.ToValidUTF8(strings.ReplaceAll(cut(text), "\x00", ""), "\uFFFD")
-}
-
-func cut(text string) string { return text[:min(len(text), maxText)] }
-
-func typeOf(v any) string { return reflect.TypeOf(v).String() }
-
-// walk visits an error and all that it wraps, but for a few that nobody asks for.
-func walk(err error, visit func(error)) {
-	const most = 32
-	left := most
-	var down func(error)
-	down = func(err error) {
-		if err == nil || left == 0 {
-			return
-		}
-		left--
-		visit(err)
-		switch e := err.(type) {
-		case interface{ Unwrap() error }:
-			down(e.Unwrap())
-		case interface{ Unwrap() []error }:
-			for _, inner := range e.Unwrap() {
-				down(inner)
-			}
-		}
-	}
-	down(err)
-}
-
-// decodeFailure returns the error that was stored.
-func decodeFailure(stored []byte) (error, error) {
-	var f failure
-	if err := json.Unmarshal(stored, &f); err != nil {
-		return nil, err
-	}
-	err := error(&rememberedError{f})
-	if f.Reject != nil {
-		err = errors.Join(idem.Reject(*f.Reject), err)
-	}
-	if f.Final {
-		err = &finalError{cause: err}
-	}
-	return err, nil
-}
-
-// rememberedError is an error that a step has returned in an earlier run. errors.Is finds in it the errors that it has
-// wrapped, by type and text; errors.As, those that JSON can show.
-type rememberedError struct{ failure }
-
-func (e *rememberedError) Error() string { return e.Text }
+func (e *rememberedError) Unwrap() []error { return e.known }
 
 // Is reports whether target was among the errors.
 func (e *rememberedError) Is(target error) bool {
 	if target == nil {
 		return false
 	}
-	for _, l := range e.Chain {
-		if l.Type == typeOf(target) && l.Text == cut(target.Error()) {
+	for i := range e.chain {
+		if e.chain[i].is(target) {
 			return true
 		}
 	}
 	return false
+}
+
+func (l *link) is(target error) bool {
+	return l.Type == nameOf(reflect.TypeOf(target)) && l.Text == textOf(target)
 }
 
 // As sets target to the error of its type, if there was one.
@@ -123,15 +50,64 @@ func (e *rememberedError) As(target any) bool {
 		return false
 	}
 	want := value.Type().Elem()
-	for _, l := range e.Chain {
-		if l.Type != want.String() || l.Value == nil {
+	for i := range e.chain {
+		l := &e.chain[i]
+		if l.Type != nameOf(want) || l.Known != "" {
 			continue
 		}
-		decoded := reflect.New(want)
-		if err := json.Unmarshal(l.Value, decoded.Interface()); err == nil && !decoded.Elem().IsZero() {
-			value.Elem().Set(decoded.Elem())
+		if decoded, ok := l.decode(want); ok && (l.same(decoded) || !isEmpty(decoded)) {
+			value.Elem().Set(decoded)
 			return true
 		}
 	}
 	return false
 }
+
+// decode returns the error as one of its type, as far as JSON shows it.
+func (l *link) decode(as reflect.Type) (reflect.Value, bool) {
+	decoded := reflect.New(as)
+	if l.Value == nil || (jsonCodec{}).Decode(l.Value, decoded.Interface()) != nil {
+		return reflect.Value{}, false
+	}
+	return decoded.Elem(), true
+}
+
+// same reports whether an error that was decoded says what it said.
+func (l *link) same(decoded reflect.Value) bool {
+	err, ok := decoded.Interface().(error)
+	return ok && textOf(err) == l.Text
+}
+
+// isEmpty reports whether nothing was decoded.
+func isEmpty(decoded reflect.Value) bool {
+	for decoded.Kind() == reflect.Pointer && !decoded.IsNil() {
+		decoded = decoded.Elem()
+	}
+	return decoded.IsZero()
+}
+
+// nameOf tells a type from all others. Two packages may have the same name, and so may their types.
+func nameOf(t reflect.Type) string {
+	switch {
+	case t.Name() == "" && t.Kind() == reflect.Pointer:
+		return "*" + nameOf(t.Elem())
+	case t.PkgPath() == "":
+		return t.String()
+	}
+	return t.PkgPath() + "." + t.Name()
+}
+
+// maxText bounds what is stored of the text of an error.
+const maxText = 4096
+
+// textOf returns the text of an error as JSON gives it back. An error that was decoded in part may not be able to say anything.
+func textOf(err error) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = ""
+		}
+	}()
+	return strings.ToValidUTF8(cut(err.Error()), "?")
+}
+
+func cut(text string) string { return text[:min(len(text), maxText)] }

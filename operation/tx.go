@@ -82,10 +82,10 @@ func (op *Op) undoStep(s *step, err error) error {
 		return op.failed(undone)
 	}
 	op.used = false
-	var rejected *idem.Response
-	if resp, ok := op.work.call.Rejection(err); ok {
-		rejected = &idem.Response{Status: resp.Status, Header: resp.Header, Body: resp.Body}
+	stored, seen := op.failure(err)
+	op.remember(s, store.StepFailed, stored)
+	if s.kind == store.UndoTxStep { // it parks the operation, and is no way that the function may go
+		return err
 	}
-	op.remember(s, store.StepFailed, encodeFailure(err, rejected))
-	return err
+	return seen
 }

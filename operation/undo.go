@@ -20,8 +20,8 @@ func UndoTx(op *Op, name string, fn func(tx pgx.Tx) error) error {
 
 // Undo registers what takes back, outside of Postgres, the steps since the last Undo or UndoTx: a refund for a charge. What
 // is said of UndoTx and of Call is true of it, too. An error that is Final parks the operation.
-func Undo(op *Op, name string, safety Safety, fn func(ctx context.Context, key string) error) error {
-	return op.registerUndo(store.UndoStep, name, undo{safety: safety, call: fn})
+func Undo(op *Op, name string, safety Safety, fn func(ctx context.Context, key string) error, opts ...CallOption) error {
+	return op.registerUndo(store.UndoStep, name, undo{safety: safety, options: callOptionsOf(opts), call: fn})
 }
 
 func (op *Op) registerUndo(kind store.StepKind, name string, u undo) error {
@@ -32,6 +32,9 @@ func (op *Op) registerUndo(kind store.StepKind, name string, u undo) error {
 	defer op.leave()
 	if kind == store.UndoStep && !u.safety.isValid() {
 		return op.halt(broken, errors.New("operation: Undo needs a safety: Keyed with a window, Asked, or Once"))
+	}
+	if err := u.options.check(&u.safety); err != nil {
+		return op.halt(broken, err)
 	}
 	u.step, u.covers = *s, 1
 	if n := len(op.undos); n > 0 {
@@ -156,7 +159,7 @@ func (op *Op) runUndo(u *undo) error {
 func (op *Op) undoOutside(u *undo) error {
 	s := u.step
 	_, err := op.callOut(&outside{
-		step: &s, safety: u.safety, key: derivedKey(op.work.operation, s.kind, s.name),
+		step: &s, safety: u.safety, options: u.options, key: derivedKey(op.work.operation, s.kind, s.name),
 		call:   func(ctx context.Context, key string) ([]byte, error) { return nil, u.call(ctx, key) },
 		encode: func(any) ([]byte, error) { return nil, nil },
 	})

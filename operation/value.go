@@ -1,8 +1,11 @@
 package operation
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -21,8 +24,20 @@ type Codec interface {
 
 type jsonCodec struct{}
 
-func (jsonCodec) Encode(value any) ([]byte, error)      { return json.Marshal(value) }
-func (jsonCodec) Decode(stored []byte, value any) error { return json.Unmarshal(stored, value) }
+func (jsonCodec) Encode(value any) ([]byte, error) { return json.Marshal(value) }
+
+// Decode decodes a number that goes into an interface into a json.Number. A float64 would change what is above 2^53 without a word.
+func (jsonCodec) Decode(stored []byte, value any) error {
+	d := json.NewDecoder(bytes.NewReader(stored))
+	d.UseNumber()
+	if err := d.Decode(value); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("there is more behind the value")
+	}
+	return nil
+}
 
 // encode returns a value as it is stored, having made sure that it can be read again: what cannot be replayed must not be
 // committed.
