@@ -20,9 +20,9 @@ type Definition[In any] struct {
 	operation *operation.Definition[In]
 }
 
-// Define names a function whose steps are remembered, as operation.Define does.
-func Define[In any](name string, fn func(op *operation.Op, in In) (idem.Response, error)) *Definition[In] {
-	return &Definition[In]{name: name, operation: operation.Define(name, fn)}
+// Define names a function whose steps are remembered, as operation.Define does, with the same options.
+func Define[In any](name string, fn func(op *operation.Op, in In) (idem.Response, error), opts ...operation.Option) *Definition[In] {
+	return &Definition[In]{name: name, operation: operation.Define(name, fn, opts...)}
 }
 
 // Start makes the operation part of tx, together with a job that River begins to work on when tx is committed. What it returns is
@@ -39,6 +39,11 @@ func (d *Definition[In]) Start(ctx context.Context, client *river.Client[pgx.Tx]
 // Do executes the operation in this process, as the Do of package operation. River's workers go on with it if it is left.
 func (d *Definition[In]) Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (idem.Result, error) {
 	return d.operation.Do(ctx, pool, scope, key, hash, in, opts...)
+}
+
+// Resolve says what became of the call that has parked an operation of this definition, as the Resolve of package operation.
+func (d *Definition[In]) Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding operation.Finding, opts ...idem.Option) error {
+	return d.operation.Resolve(ctx, pool, id, finding, opts...)
 }
 
 // Runnable is a Definition, for a Worker.

@@ -48,14 +48,19 @@ func beVictim(dsn, point, in string) {
 		panic(err)
 	}
 	var stay sync.Once
-	res, err := pointed(pool, func(at string) {
+	stops := func(at string) {
 		if at == point {
 			stay.Do(func() {
 				fmt.Println("at the point")
 				_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 			})
 		}
-	}).Do(ctx, pool, scope, "k", hashA, in, idem.WithWait(limit))
+	}
+	d := pointed(pool, stops)
+	if card, ok := cards[in]; ok {
+		d = card.twoCards(pool, stops)
+	}
+	res, err := d.Do(ctx, pool, scope, "k", hashA, in, idem.WithWait(limit))
 	fmt.Println("answered", res.Status, res.Replayed, err)
 	os.Exit(1)
 }

@@ -130,46 +130,44 @@ func (d *Definition[In]) Resolve(ctx context.Context, pool *pgxpool.Pool, id str
 
 // resolve records a finding. A definition without a name is one that is not known.
 func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, d *definition, opts []idem.Option) error {
-	request := &store.ReviveOperation{OperationID: id, Unknown: true, Forget: !finding.happened, Epoch: finding.epoch}
-	value, err := finding.stored(d)
-	if err != nil {
-		return err
-	}
 	sealer, err := hold.Sealer(opts)
 	if err != nil {
 		return err
 	}
+	request := &store.ReviveOperation{OperationID: id, Unknown: true, Forget: !finding.happened, Epoch: finding.epoch}
 	return revive(ctx, pool, request, func(show *store.ShowOperation) (txn.Request, error) {
-		if d.name != "" && d.name != show.Name {
+		switch {
+		case d.name != "" && d.name != show.Name:
 			return nil, fmt.Errorf("%w: it is an operation %q, not %q", ErrUnknownOperation, show.Name, d.name)
-		}
-		if !finding.happened {
+		case !finding.happened:
 			return nil, nil
 		}
-		s := store.Step{Seq: request.Seq, Kind: store.CallStep, Name: request.Step, Outcome: store.StepDone}
-		switch {
-		case request.Undoing && finding.refused != nil:
-			return nil, fmt.Errorf("%w: an undo cannot be refused", ErrNotParked)
-		case request.Undoing:
-			s.Kind, s.Outcome, value = store.UndoStep, store.StepUndone, nil
-		case finding.refused != nil:
-			s.Outcome = store.StepFailed
+		s, err := finding.step(request, d)
+		if err != nil {
+			return nil, err
 		}
-		s.Value, err = seal(sealer, value, store.BoundStep(request.OperationID, &s))
+		s.Value, err = seal(sealer, s.Value, store.BoundStep(request.OperationID, &s))
 		return &store.RecordStep{OperationID: request.OperationID, Step: s}, err
 	})
 }
 
-// stored returns what is recorded of a finding as the value of its step.
-func (f *Finding) stored(d *definition) ([]byte, error) {
-	if f.refused != nil {
-		return encodeFailure(d.known, f.refused, nil), nil
+// step is what is recorded of a finding.
+func (f *Finding) step(r *store.ReviveOperation, d *definition) (s store.Step, err error) {
+	s = store.Step{Seq: r.Seq, Kind: store.CallStep, Name: r.Step, Outcome: store.StepDone}
+	switch {
+	case r.Undoing && f.refused != nil:
+		return s, fmt.Errorf("%w: an undo cannot be refused", ErrNotParked)
+	case r.Undoing:
+		s.Kind, s.Outcome = store.UndoStep, store.StepUndone
+		return s, nil
+	case f.refused != nil:
+		s.Outcome, s.Value = store.StepFailed, encodeFailure(d.known, f.refused, nil)
+		return s, nil
 	}
-	value, err := d.codec.Encode(f.value)
-	if err != nil {
-		return nil, fmt.Errorf("operation: a value of type %T cannot be encoded: %w", f.value, err)
+	if s.Value, err = d.codec.Encode(f.value); err != nil {
+		return s, fmt.Errorf("operation: a value of type %T cannot be encoded: %w", f.value, err)
 	}
-	return value, nil
+	return s, nil
 }
 
 // revive lets an operation go on, together with what is recorded for it.
