@@ -54,6 +54,7 @@ func blocks(document, language string) []string {
 var imports = map[string]string{
 	"context": "context", "errors": "errors", "fmt": "fmt", "sql": "database/sql", "time": "time", "http": "net/http", "strings": "strings",
 	"base64": "encoding/base64", "os": "os", "seal": "github.com/idem-go/idem/seal",
+	"httptrace": "net/http/httptrace", "atomic": "sync/atomic",
 	"pgx": "github.com/jackc/pgx/v5", "pgconn": "github.com/jackc/pgx/v5/pgconn", "pgxpool": "github.com/jackc/pgx/v5/pgxpool", "goose": "github.com/pressly/goose/v3",
 	"idem": "github.com/idem-go/idem", "migrations": "github.com/idem-go/idem/migrations", "idemclient": "github.com/idem-go/idem/idemclient",
 	"purge": "github.com/idem-go/idem/purge", "operation": "github.com/idem-go/idem/operation",

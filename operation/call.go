@@ -100,30 +100,40 @@ func (op *Op) callOut(o *outside) ([]byte, error) {
 			return nil, err
 		}
 	}
+	value, err := op.tryOut(o)
+	if op.stopped != nil {
+		op.withdraw(o)
+		return nil, op.stopped
+	}
+	return value, err
+}
+
+// tryOut makes attempts until one settles the call, or no other may follow.
+func (op *Op) tryOut(o *outside) ([]byte, error) {
 	for last := errBrokenOff; ; {
-		if o.options.attempts > 0 && o.tries >= o.options.attempts {
+		if o.isSpent() {
 			return op.runOut(o, last, "step %q did not succeed in %d attempts", o.step.name, o.tries)
 		}
 		value, err := op.attempt(o)
-		if op.stopped != nil {
-			return nil, op.letGoOf(o)
-		}
-		if err == nil || o.isSettledBy(err) {
+		switch limit := op.work.definition.limit; {
+		case op.stopped != nil:
+			return nil, op.stopped
+		case err == nil, o.isSettledBy(err):
 			return op.returned(o.step, value, err)
+		case limit > 0 && op.work.age() > limit:
+			return op.runOut(o, err, "step %q did not succeed within %v of the beginning", o.step.name, limit)
+		case o.isSpent(): // without a pause
+		case op.pauseCall(o) != nil:
+			return nil, op.stopped
 		}
 		last = err
-		if limit := w.definition.limit; limit > 0 && w.age() > limit {
-			return op.runOut(o, err, "step %q did not succeed within %v of the beginning", o.step.name, limit)
-		}
-		if o.options.attempts == 0 || o.tries < o.options.attempts {
-			if op.pauseCall(o) != nil {
-				return nil, op.letGoOf(o)
-			}
-		}
 	}
 }
 
 var errBrokenOff = errors.New("its last attempt was broken off")
+
+// isSpent reports whether there were as many attempts as there may be.
+func (o *outside) isSpent() bool { return o.options.attempts > 0 && o.tries >= o.options.attempts }
 
 // isSettledBy reports whether an error is the outcome of the call. One that was not sent says nothing of an attempt before it.
 func (o *outside) isSettledBy(err error) bool {
@@ -203,17 +213,23 @@ func (o *outside) try(ctx context.Context) ([]byte, error) {
 	bounded, cancel := o.options.bounded(ctx)
 	defer cancel()
 	value, err := o.call(bounded, o.key)
-	if IsFinal(err) && bounded.Err() != nil && errors.Is(err, bounded.Err()) { // a context that ends is no answer
-		return nil, Unknown(errors.New(err.Error()))
-	}
-	return value, err
+	return value, answered(bounded, err)
 }
 
 // find asks the other side what became of a call.
 func (o *outside) find(ctx context.Context) (found any, done bool, err error) {
 	bounded, cancel := o.options.bounded(ctx)
 	defer cancel()
-	return o.safety.find(bounded, o.key)
+	found, done, err = o.safety.find(bounded, o.key)
+	return found, done, answered(bounded, err)
+}
+
+// answered returns the error of an attempt. A context that ends is no answer, whatever was made of its error.
+func answered(ctx context.Context, err error) error {
+	if IsFinal(err) && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return Unknown(errors.New(err.Error()))
+	}
+	return err
 }
 
 // usable parks the operation if a call has happened and its value is of no use.
@@ -265,19 +281,17 @@ func (o *outside) waiting(pause time.Duration) store.At {
 	return at
 }
 
-// letGoOf ends a run that stops at a call, having recorded how often it was tried, and that nothing of it was sent, if that is so: or
-// else Attempts would count anew, and what is Once could not be made by the next process. If this fails, that process does not know it.
-func (op *Op) letGoOf(o *outside) error {
+// withdraw records, for a run that stops, that nothing of a call was sent, or else the next process could not make one that is Once, and
+// how often a call was tried whose attempts are bounded. If that fails, the next process takes the call for one that was sent.
+func (op *Op) withdraw(o *outside) {
 	stopped, running := op.stopped, op.ctx
-	at := o.waiting(0)
-	if stopped.why != left && stopped.why != again || len(op.pending) > 0 || at == op.work.at {
-		return stopped
+	if stopped.why != left && stopped.why != again || len(op.pending) > 0 || o.doubt && o.options.attempts == 0 {
+		return
 	}
 	op.close(nil)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(running), letGoLimit)
 	defer cancel()
 	op.ctx, op.stopped = ctx, nil
-	_ = op.commit(commit{at: at})
+	_ = op.commit(commit{at: o.waiting(0)})
 	op.ctx, op.stopped = running, stopped
-	return stopped
 }

@@ -28,7 +28,9 @@ func (d *definition) defined() *definition { return d }
 // Option changes a Definition.
 type Option func(*definition)
 
-// WithCodec sets how inputs and values are stored. The default is JSON.
+// WithCodec sets how inputs and values are stored. The default is JSON, which makes a json.Number of a number that goes into an interface, so
+// that it keeps its digits. The function is given what Decode makes of what Encode has stored, in its first run as in every later one.
+// Signals and errors are JSON in any case.
 func WithCodec(codec Codec) Option {
 	return func(d *definition) {
 		if codec == nil {

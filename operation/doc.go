@@ -21,6 +21,9 @@
 //
 // # Steps
 //
+// What a step returns is stored, a value or an error, and what is stored is what the function sees, in its first run as in every later one: a
+// value as its codec gives it back, and an error as [WithErrors] says.
+//
 // [Tx] is a step in Postgres: its writes and the memory of its value are committed together. Neighbouring Tx share a transaction.
 // [Call] is a step elsewhere: made in no transaction and with no connection held, never before all that came earlier is durable,
 // and always under the same key. What happens when nobody knows whether a Call was made is said for each one: [Keyed], [Asked]
@@ -67,7 +70,7 @@
 // names steps, and may quote the beginning of an error; where a Sealer is set, only the types of that error.
 //
 // A call that fails for too long parks, too, rather than to hand its error to the function, because nobody knows whether it has happened: any
-// error that is not [Final] may be an answer that was lost. A function that went another way might pay twice, and one that rejected would undo
+// error that is neither [Final] nor [NotSent] may be an answer that was lost. A function that went another way might pay twice, and one that rejected would undo
 // what it does not know. Only where the other side says that the call has not happened, and can not any more, which takes [Asked], does the error
 // go to the function, as one that is Final.
 //

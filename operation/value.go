@@ -16,7 +16,7 @@ const (
 	maxName  = 200
 )
 
-// Codec says how inputs and values are stored. Decode is given what Encode has returned, maybe by an older program.
+// Codec says how inputs and values of steps are stored. Decode is given what Encode has returned, maybe by an older program.
 type Codec interface {
 	Encode(value any) ([]byte, error)
 	Decode(stored []byte, value any) error

@@ -14,8 +14,8 @@ func operationMutants() []Mutant {
 			Name: "call-before-commit", About: "a call is made before what came earlier is durable",
 			Rules: []rule.Rule{rule.Durable},
 			Edits: []Edit{{"operation/call.go",
-				"	} else if err := op.commit(commit{at: store.At{Step: o.step.name, Seq: o.step.seq}}); err != nil {\n		return nil, err\n	}\n",
-				"	} else {\n		w.elapsed = func() time.Duration { return 0 }\n	}\n"}},
+				"		if err := op.commit(commit{at: store.At{Step: o.step.name, Seq: o.step.seq, Tries: o.tries}}); err != nil {\n			return nil, err\n		}\n",
+				"		w.elapsed = func() time.Duration { return 0 }\n"}},
 		},
 		{
 			Name: "no-fence", About: "a commit does not ask whether somebody else has taken the operation up",
@@ -33,15 +33,15 @@ func operationMutants() []Mutant {
 		{
 			Name: "key-per-attempt", About: "a call goes to the other side under another key in each attempt",
 			Rules: []rule.Rule{rule.CallOnce},
-			Edits: []Edit{{"operation/call.go", "	value, err := o.call(op.ctx, o.key)\n", "	value, err := o.call(op.ctx, fmt.Sprint(o.key, rand.Uint64()))\n"}},
+			Edits: []Edit{{"operation/call.go", "	value, err := o.call(bounded, o.key)\n", "	value, err := o.call(bounded, fmt.Sprint(o.key, time.Now().UnixNano()))\n"}},
 		},
 		{
 			Name: "once-again", About: "a call that is Once is made again when its outcome is unknown",
 			Rules: []rule.Rule{rule.CallOnce},
 			Edits: []Edit{
-				{"operation/call.go", "	case begun && o.safety.once:\n", "	case begun && o.safety.once && o.safety.window > 0:\n"},
-				{"operation/call.go", "	case begun && op.work.elapsed() > o.safety.window:\n", "	case begun && !o.safety.once && op.work.elapsed() > o.safety.window:\n"},
-				{"operation/call.go", "	case o.safety.once:\n", "	case o.safety.once && o.safety.window > 0:\n"},
+				{"operation/call.go", "	o.tries++\n	switch {\n	case o.doubt && o.safety.once:\n", "	o.tries++\n	switch {\n	case o.doubt && o.safety.once && o.safety.window > 0:\n"},
+				{"operation/call.go", "	case o.doubt && op.work.elapsed() > o.safety.window:\n", "	case o.doubt && !o.safety.once && op.work.elapsed() > o.safety.window:\n"},
+				{"operation/call.go", "		return nil, op.stopped\n	case o.doubt && o.safety.once:\n", "		return nil, op.stopped\n	case o.doubt && o.safety.once && o.safety.window > 0:\n"},
 			},
 		},
 		{
