@@ -25,6 +25,8 @@ CREATE TABLE idem.operations (
     wake_at      timestamptz       NOT NULL,
     tries        integer           NOT NULL,
     attempts     integer           NOT NULL,
+    deaths       integer           NOT NULL DEFAULT 0,
+    taken_at     timestamptz,
     reason       text COLLATE "C",
     ended_at     timestamptz
 );
@@ -85,6 +87,10 @@ COMMENT ON COLUMN idem.operations.tries IS
     'How often that step was tried before the pause that goes on until wake_at.';
 COMMENT ON COLUMN idem.operations.attempts IS
     'How often the operation was taken up since it last got on.';
+COMMENT ON COLUMN idem.operations.deaths IS
+    'How many processes have died while they worked on it, without releasing it, since it last got on. It counts only while attempts is above 0.';
+COMMENT ON COLUMN idem.operations.taken_at IS
+    'When it was last taken up; NULL if it never was.';
 COMMENT ON TABLE idem.steps IS
     'What an operation remembers: one row for each step that is over, and for each pause and each undo that is registered.';
 COMMENT ON COLUMN idem.steps.seq IS

@@ -13,8 +13,8 @@ import (
 )
 
 // Await waits for a signal: a webhook, a person's approval. It returns the value that was sent first under that name, also if
-// it was sent before, and ErrTimeout if nothing was sent within timeout, by the database's clock. It holds nothing meanwhile:
-// neither a connection, nor the caller, nor a worker. A name is awaited once in an operation.
+// it was sent before, and ErrTimeout if nothing was sent within timeout, by the database's clock, however late either is found. It
+// holds nothing meanwhile: neither a connection, nor the caller, nor a worker. A name is awaited once in an operation.
 func Await[T any](op *Op, name string, timeout time.Duration) (T, error) {
 	var none T
 	s, err := op.enter(store.AwaitStep, name)
@@ -54,7 +54,7 @@ func (op *Op) await(s *step, timeout time.Duration) ([]byte, error) {
 			return nil, err
 		}
 		switch {
-		case signal.Found:
+		case signal.Found && !s.isTooLate(signal.SentAt):
 			value, err := open(op.work.call.Sealer(), signal.Value, store.BoundSignal(op.work.operation, s.name))
 			if err != nil {
 				return nil, op.halt(broken, fmt.Errorf("operation: signal %q: %w", s.name, err))
@@ -78,6 +78,11 @@ func (op *Op) await(s *step, timeout time.Duration) ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// isTooLate reports whether a signal was sent when the wait for it was over.
+func (s *step) isTooLate(sentAt time.Time) bool {
+	return s.found != nil && !s.found.DueAt.IsZero() && sentAt.After(s.found.DueAt)
 }
 
 func waitForSignal(remaining time.Duration) time.Duration {

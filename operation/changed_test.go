@@ -127,28 +127,6 @@ func TestChangedIsFalseForAnOperationThatHasComePastIt(t *testing.T) {
 	}
 }
 
-func TestOperationThatNeverGetsOnIsParkedAfterABound(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	b := newBlocked(s, operation.Keyed(time.Hour))
-	ctx, leave := context.WithCancel(t.Context())
-	answers := b.call(ctx, s)
-	await(t, "the call", b.begun)
-	leave()
-	b.release <- errTimeout
-	await(t, "the caller", answers)
-	if _, err := s.pool.Exec(t.Context(), `update idem.operations set attempts = 20`); err != nil { // as if it had killed as many processes
-		t.Fatal(err)
-	}
-	s.work(t, b)
-	eventually(t, "the operation to be parked", func() bool {
-		return s.count(`select count(*) from idem.operations where state = 'parked' and reason like '%its process ends%' and owner is null`) == 1
-	})
-	if n := b.calls.Load(); n != 1 {
-		t.Errorf("%d calls", n)
-	}
-}
-
 // An error that passes decides nothing: the function may fail anywhere, also while it repeats what is on record.
 func TestAnErrorInTheMidstOfWhatIsOnRecordIsNoChangeOfTheCode(t *testing.T) {
 	t.Parallel()

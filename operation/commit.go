@@ -137,6 +137,7 @@ func (op *Op) commit(c commit) error {
 		return op.uncommitted(err, advance.Advanced)
 	}
 	w.epoch = max(w.epoch, 1)
+	w.instance.confirm()
 	op.committed(&advance, begun)
 	return nil
 }
@@ -146,7 +147,7 @@ func (op *Op) appear() error {
 	if op.work.instance != nil {
 		return nil
 	}
-	instance, err := adopt(op.ctx, op.work.call.Engine())
+	instance, err := adoptIn(op.ctx, op.work.call.Engine(), op.tx)
 	if err != nil {
 		return op.failed(err)
 	}

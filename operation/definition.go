@@ -82,6 +82,30 @@ func WithErrors(errs ...error) Option {
 	}
 }
 
+// WithMaxDeaths sets after how many deaths of its process an operation is parked: of processes that have ended, one after the other,
+// while they worked on it, without releasing it and without a commit in between, as if it were what kills them. From the third one
+// on it is worked on with no other such operation beside it in the process, so that one that dies with others is not taken for the
+// guilty one; a number below 4 parks those, too. Callers that leave, errors and panics do not count. The default is 10.
+func WithMaxDeaths(n int) Option {
+	return func(d *definition) {
+		if n < 1 {
+			d.err = fmt.Errorf("operation: WithMaxDeaths(%d): the number is positive", n)
+		}
+		d.maxDeaths = n
+	}
+}
+
+// WithConcurrency sets how many operations of this kind one Worker works on at a time, at most. The default is as many as
+// WorkerConfig.Concurrency allows. Calls of Do and Resume are not limited.
+func WithConcurrency(n int) Option {
+	return func(d *definition) {
+		if n < 1 {
+			d.err = fmt.Errorf("operation: WithConcurrency(%d): the number is positive", n)
+		}
+		d.atOnce = n
+	}
+}
+
 // Define names a function whose steps are remembered. The name is stored: a program that is to go on with an operation has to
 // have a definition of that name.
 //
@@ -95,7 +119,7 @@ func WithErrors(errs ...error) Option {
 // ends this run alone: if nothing is committed yet, everything is rolled back and the key is free, as with idem.Do; otherwise
 // the operation goes on later, from what is on record.
 func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), opts ...Option) *Definition[In] {
-	d := &Definition[In]{definition{name: name, codec: jsonCodec{}, known: everywhere, err: checkName(name)}}
+	d := &Definition[In]{definition{name: name, codec: jsonCodec{}, known: everywhere, maxDeaths: maxDeaths, err: checkName(name)}}
 	if fn == nil {
 		d.err = errors.New("operation: the function is nil")
 	}

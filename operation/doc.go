@@ -60,8 +60,8 @@
 //
 // A call with the same key does, and a [Worker] does: run one in every process. No Worker is needed for what is promised here,
 // only for operations whose caller never comes back, that were started by Start, or that sleep. Another engine than a Worker, such as
-// a job queue, asks [Due], and goes on by Resume. An operation that is taken up 20 times without getting on is parked, because it
-// may be one that kills its process.
+// a job queue, asks [Due], and goes on by Resume. An operation that ten processes in a row
+// have not survived, without a commit in between, is parked, because it may be what kills them: see [WithMaxDeaths].
 //
 // # What is parked
 //

@@ -13,6 +13,7 @@ import (
 type lease struct {
 	engine   *txn.Engine
 	instance int
+	renewed  time.Time // when it was last sent that it goes on
 }
 
 const (
@@ -27,13 +28,18 @@ func openLease(ctx context.Context, engine *txn.Engine) (*lease, error) {
 	if err := engine.Query(ctx, &number); err != nil {
 		return nil, err
 	}
-	l := &lease{engine: engine, instance: number.Instance}
-	return l, engine.Query(ctx, store.RenewLease{Instance: l.instance, TTL: leaseTTL})
+	l := newLease(engine, number.Instance)
+	return l, engine.Query(ctx, l.renewal())
 }
+
+func newLease(engine *txn.Engine, instance int) *lease {
+	return &lease{engine: engine, instance: instance, renewed: time.Now()}
+}
+
+func (l *lease) renewal() txn.Request { return store.RenewLease{Instance: l.instance, TTL: leaseTTL} }
 
 // keep renews the lease until that has failed for too long, or done is closed. What counts is when a renewal was sent.
 func (l *lease) keep(done <-chan struct{}) {
-	renewed := time.Now()
 	for {
 		timer := time.NewTimer(renewPause)
 		select {
@@ -44,11 +50,11 @@ func (l *lease) keep(done <-chan struct{}) {
 		case <-timer.C:
 		}
 		for sent := time.Now(); ; sent = time.Now() {
-			if sent.Sub(renewed) > leaseTrust { // this process has slept: others may have what was its own
+			if sent.Sub(l.renewed) > leaseTrust { // this process has slept: others may have what was its own
 				return
 			}
-			if l.bounded(store.RenewLease{Instance: l.instance, TTL: leaseTTL}) == nil {
-				renewed = sent
+			if l.bounded(l.renewal()) == nil {
+				l.renewed = sent
 				break
 			}
 			time.Sleep(time.Second)

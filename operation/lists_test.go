@@ -19,7 +19,7 @@ func TestListsOfALookAreReadOnceAndNotForEveryOperation(t *testing.T) {
 		name, sql string
 		args      []any
 	}{
-		{"TakeOperations", db.TakeOperations, []any{1, "{checkout}", "{" + id + "}", 16}},
+		{"TakeOperations", db.TakeOperations, []any{1, "{checkout}", "{" + id + "}", true, 16}},
 		{"DueOperations", db.DueOperations, []any{16, "{checkout}", "{" + id + "/1}"}},
 		{"Disown", db.Disown, []any{1, "{" + id + "}"}},
 	} {

@@ -28,6 +28,9 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	if dsn := os.Getenv(crewOf); dsn != "" {
+		beCrew(dsn)
+	}
 	if dsn := os.Getenv(victimOf); dsn != "" {
 		beVictim(dsn, os.Getenv(victimAt), os.Getenv(victimIn))
 	}

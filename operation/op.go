@@ -42,11 +42,13 @@ type Op struct {
 
 // definition is what is the same for all types of input.
 type definition struct {
-	name  string
-	codec Codec
-	known known         // errors that the function is given as they were
-	limit time.Duration // for how long calls are tried again, 0 for ever
-	err   error         // why it cannot be used
+	name      string
+	codec     Codec
+	known     known         // errors that the function is given as they were
+	limit     time.Duration // for how long calls are tried again, 0 for ever
+	maxDeaths int           // of processes that work on one of it, until it is parked
+	atOnce    int           // how many a Worker works on at a time, 0 for as many as it may
+	err       error         // why it cannot be used
 	// run calls the function with an input as it is stored.
 	run func(op *Op, input []byte) (idem.Response, error)
 }
@@ -65,7 +67,8 @@ type work struct {
 
 	// As last committed. The epoch is 0 as long as nothing is.
 	epoch     int
-	attempts  int // how often it was taken up without getting on
+	attempts  int  // how often it was taken up without getting on
+	suspected bool // it has the turn of this process
 	undoing   bool
 	cancelled bool
 	at        store.At

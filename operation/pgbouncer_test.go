@@ -1,11 +1,17 @@
 package operation_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
@@ -82,5 +88,83 @@ func TestEveryStepWorksBehindPgBouncerInEveryModeThatItBears(t *testing.T) {
 		if n := s.count(instanceLocks); n != 0 {
 			t.Errorf("mode %v: %d locks", mode, n)
 		}
+	}
+}
+
+// The first operations of a process hold a connection each when they first have to show themselves. They need no other one.
+func TestFirstOperationsOfAProcessNeedNoConnectionBesideTheirOwn(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int32{1, 4} {
+		for _, where := range []string{"directly", "behind PgBouncer", "where no further session is to be had"} {
+			t.Run(fmt.Sprint("a pool of ", size, ", ", where), func(t *testing.T) {
+				t.Parallel()
+				s := newShop(t)
+				dsn := s.dsn
+				if where == "behind PgBouncer" {
+					dsn = pgtest.PgBouncer(t, s.dsn) + "&default_query_exec_mode=exec"
+				}
+				var full atomic.Bool
+				pool := pgtest.Open(t, dsn, maxConns(size), refuseOnce(&full))
+				warmUp(t, pool)
+				full.Store(where == "where no further session is to be had")
+				var begun sync.WaitGroup
+				begun.Add(int(size))
+				var runs atomic.Int32
+				d := operation.Define("first", func(op *operation.Op, key string) (idem.Response, error) {
+					_, err := operation.Tx(op, "before", func(tx pgx.Tx) (string, error) {
+						if runs.Add(1) <= size {
+							begun.Done()
+						}
+						begun.Wait() // until every operation has a connection
+						return write("before " + key)(tx)
+					})
+					if err == nil {
+						_, err = operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge)
+					}
+					return created, err
+				})
+				errs := make(chan error, size)
+				for i := range size {
+					go func() {
+						key := fmt.Sprint("k", i)
+						_, err := d.Do(t.Context(), pool, scope, key, hashA, key)
+						errs <- err
+					}()
+				}
+				for range size {
+					if err := await(t, "an operation to end", errs); err != nil {
+						t.Error(err)
+					}
+				}
+				if n := runs.Load(); n != size {
+					t.Errorf("%d operations were begun %d times", size, n)
+				}
+			})
+		}
+	}
+}
+
+// refuseOnce has a pool that connects to nothing once full is set.
+func refuseOnce(full *atomic.Bool) func(*pgxpool.Config) {
+	return func(c *pgxpool.Config) {
+		dial := c.ConnConfig.DialFunc
+		c.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if full.Load() {
+				return nil, errors.New("the server has no room")
+			}
+			return dial(ctx, network, addr)
+		}
+	}
+}
+
+// warmUp has the pool connect as often as it may.
+func warmUp(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	for range pool.Config().MaxConns {
+		conn, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Release()
 	}
 }

@@ -16,16 +16,39 @@ import (
 
 // instance is a process as others see it, until that is lost.
 type instance struct {
-	presence *presence
-	number   int
-	keeper   keeper
-	gone     chan struct{} // closed when it is not seen any more
-	taking   chan struct{} // holds a token unless somebody takes up what is not on the list yet
+	presence  *presence
+	number    int
+	keeper    keeper
+	done      chan struct{} // closed when it is needed no more
+	gone      chan struct{} // closed when it is not seen any more
+	taking    chan struct{} // holds a token unless somebody takes up what is not on the list yet
+	single    bool          // it is that of one operation, which ends it
+	confirmed bool          // what has shown it is committed; only asked of one that is single
 
 	mu      sync.Mutex
 	lost    bool
-	leaked  int // how often to look still whether the database takes what was let go of for this instance's
+	leaked  int       // how often to look still whether the database takes what was let go of for this instance's
+	looked  time.Time // when that was last looked for
 	running map[string]context.CancelCauseFunc
+}
+
+func newInstance(p *presence, number int, k keeper) *instance {
+	i := &instance{
+		presence: p, number: number, keeper: k, looked: time.Now(), running: map[string]context.CancelCauseFunc{},
+		done: make(chan struct{}), gone: make(chan struct{}), taking: make(chan struct{}, 1),
+	}
+	i.taking <- struct{}{}
+	return i
+}
+
+// live keeps the instance visible until it is needed no more, or is lost.
+func (i *instance) live() {
+	go i.tidy()
+	go func() {
+		i.keeper.keep(i.done)
+		i.presence.forget(i)
+		i.lose()
+	}()
 }
 
 // keeper keeps an instance visible.
@@ -37,13 +60,13 @@ type keeper interface {
 // presence is what this process shows to one database.
 type presence struct {
 	engine *txn.Engine
-	making chan struct{} // holds a token unless somebody makes an instance
+	making chan struct{} // holds a token unless somebody opens a session
 
 	mu      sync.Mutex
 	current *instance
 	users   int
 	idle    *time.Timer
-	done    chan struct{} // closed when nobody has needed the current instance for a while
+	refused time.Time // when no session was to be had
 }
 
 // lingering is for how long a presence is kept that nobody needs.
@@ -78,7 +101,12 @@ func adopt(ctx context.Context, engine *txn.Engine) (*instance, error) {
 	return i, nil
 }
 
-func (i *instance) release() { i.presence.use(-1) }
+func (i *instance) release() {
+	if i.single {
+		close(i.done)
+	}
+	i.presence.use(-1)
+}
 
 // use counts who needs the presence. It ends some time after nobody does.
 func (p *presence) use(n int) {
@@ -102,7 +130,7 @@ func (p *presence) end() {
 		return
 	}
 	if p.current != nil {
-		close(p.done)
+		close(p.current.done)
 		p.current = nil
 	}
 	if presences[p.engine.Pool] == p {
@@ -110,8 +138,30 @@ func (p *presence) end() {
 	}
 }
 
-// get returns the current instance, or makes one.
+// get returns the current instance, or makes one: by a lock on a session of its own, or, where there are no sessions to be had, by
+// a lease.
 func (p *presence) get(ctx context.Context) (*instance, error) {
+	if i, err := p.inSession(ctx); i != nil || err != nil {
+		return i, err
+	}
+	l, err := openLease(ctx, p.engine)
+	if err != nil {
+		return nil, err
+	}
+	i := newInstance(p, l.instance, l)
+	if other := p.show(i); other != nil { // which was made meanwhile
+		l.end()
+		return other, nil
+	}
+	i.live()
+	return i, nil
+}
+
+// refusal is for how long no further session is asked for where none was to be had.
+const refusal = 10 * time.Second
+
+// inSession returns the current instance, or makes one that has a session. It returns nil where none is to be had.
+func (p *presence) inSession(ctx context.Context) (*instance, error) {
 	if i := p.seen(); i != nil {
 		return i, nil
 	}
@@ -121,25 +171,48 @@ func (p *presence) get(ctx context.Context) (*instance, error) {
 		return nil, ctx.Err()
 	}
 	defer func() { p.making <- struct{}{} }()
-	if i := p.seen(); i != nil {
+	if i := p.seen(); i != nil || p.isRefused() {
 		return i, nil
 	}
-	i := &instance{presence: p, gone: make(chan struct{}), taking: make(chan struct{}, 1), running: map[string]context.CancelCauseFunc{}}
-	i.taking <- struct{}{}
-	if err := i.appear(ctx); err != nil {
-		return nil, err
+	s, err := openSession(ctx, p.engine.Pool)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		p.refuse()
+		return nil, nil
 	}
-	done := make(chan struct{})
-	p.mu.Lock()
-	p.current, p.done = i, done
-	p.mu.Unlock()
-	go i.tidy()
-	go func() {
-		i.keeper.keep(done)
-		p.forget(i)
-		i.lose()
-	}()
+	i := newInstance(p, s.Instance, s)
+	if other := p.show(i); other != nil {
+		s.Close()
+		return other, nil
+	}
+	i.live()
 	return i, nil
+}
+
+func (p *presence) isRefused() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Since(p.refused) < refusal
+}
+
+func (p *presence) refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refused = time.Now()
+}
+
+// show makes an instance the current one, unless there is one already, which is returned.
+func (p *presence) show(i *instance) (other *instance) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current != nil {
+		return p.current
+	}
+	i.single = false
+	p.current = i
+	return nil
 }
 
 func (p *presence) seen() *instance {
@@ -156,24 +229,6 @@ func (p *presence) forget(i *instance) {
 	}
 }
 
-// appear makes the instance visible: by a lock on a session of its own, or, where there are no sessions to be had, by a lease.
-func (i *instance) appear(ctx context.Context) error {
-	s, err := openSession(ctx, i.presence.engine.Pool)
-	if err == nil {
-		i.number, i.keeper = s.Instance, s
-		return nil
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	l, err := openLease(ctx, i.presence.engine)
-	if err != nil {
-		return err
-	}
-	i.number, i.keeper = l.instance, l
-	return nil
-}
-
 // lose takes everything from the instance: whoever works under its number has to stop.
 func (i *instance) lose() {
 	i.mu.Lock()
@@ -187,38 +242,48 @@ func (i *instance) lose() {
 	}
 }
 
-// tidyPause is the pause between two looks for what was leaked, and looks how many there are: enough for what was young at
-// the first.
+// tidyPause is the pause between two looks for what was leaked, looks is how many there are, enough for what was young at the
+// first, and between two looks without a reason there are rareLooks.
 const (
-	tidyPause = 5 * time.Second
-	looks     = 4
+	tidyPause = time.Second
+	tidyLimit = 2 * time.Second
+	looks     = 10
+	rareLooks = 5 * time.Minute
 )
 
-// tidy lets go of operations that have the number of this instance without its working on them: of those whose release was
-// lost on the way.
+// tidy releases operations that have the number of this instance and that it does not work on, because the statement that was to
+// release them has failed, or the answer of the one that has taken them up was lost.
 func (i *instance) tidy() {
+	ticker := time.NewTicker(tidyPause)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-i.gone:
 			return
-		case <-time.After(tidyPause):
+		case <-ticker.C:
 		}
-		i.mu.Lock()
-		leaked := i.leaked > 0
-		i.leaked = max(i.leaked-1, 0)
-		i.mu.Unlock()
-		if !leaked {
+		if !i.isToLook() {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), tidyPause)
+		ctx, cancel := context.WithTimeout(context.Background(), tidyLimit)
 		err := i.alone(ctx, func() error {
-			return i.presence.engine.Query(ctx, store.Disown{Owner: i.number, Running: i.list()})
+			return i.presence.engine.Query(ctx, store.Disown{Owner: i.number, Running: i})
 		})
 		if err != nil {
 			i.leak()
 		}
 		cancel()
 	}
+}
+
+func (i *instance) isToLook() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.leaked == 0 && time.Since(i.looked) < rareLooks {
+		return false
+	}
+	i.leaked, i.looked = max(i.leaked-1, 0), time.Now()
+	return true
 }
 
 // enter puts an operation on the list of those that are worked on. It reports false if the instance is lost.
@@ -272,8 +337,8 @@ func (i *instance) leak() {
 	i.leaked = looks
 }
 
-// list returns the operations that are worked on.
-func (i *instance) list() []string {
+// List returns the operations that are worked on.
+func (i *instance) List() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	ids := make([]string, 0, len(i.running))

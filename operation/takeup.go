@@ -11,10 +11,6 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// maxAttempts is how often an operation is taken up without getting on. One more, and it is parked: it may be one that kills
-// its process each time.
-const maxAttempts = 20
-
 // takeUp makes the operation this process's own, if it is nobody's. Otherwise the ending says why.
 func (w *work) takeUp(ctx context.Context) (hold.Ending, bool) {
 	t, end := w.take(ctx, w.call.Engine())
@@ -37,7 +33,9 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, hold.End
 		return nil, w.unavailable(ctx, err)
 	}
 	w.instance = instance
-	take := store.TakeOperation{OperationID: w.operation, Owner: instance.number, Epoch: w.epoch}
+	take := store.TakeOperation{OperationID: w.operation, Owner: instance.number, Epoch: w.epoch, Alone: takeTurn()}
+	var taken *store.Taken
+	defer func() { w.keepTurn(take.Alone, taken) }()
 	steps := store.LoadSteps{OperationID: w.operation}
 	show := store.ShowOperation{OperationID: w.operation}
 	reserved := false
@@ -51,7 +49,7 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, hold.End
 	case !reserved: // another goroutine of this process works on it
 		return nil, w.abandon(hold.Ending{Outcome: hold.Elsewhere})
 	}
-	err = engine.Query(ctx, &take, &steps, &show)
+	err = ask(ctx, engine, &take, &steps, &show)
 	switch {
 	case err != nil:
 		instance.leave(w.operation, true)
@@ -60,33 +58,63 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, hold.End
 		instance.leave(w.operation, false)
 		return nil, w.abandon(w.elsewhere(&show))
 	}
+	taken = &take.Taken
 	return &takenUp{take.Taken, steps}, hold.Ending{}
+}
+
+// ask makes a round trip, and makes it again if the server asks for that: where transactions are serializable by default, whoever
+// takes an operation up may be refused because others do, too.
+func ask(ctx context.Context, engine *txn.Engine, requests ...txn.Request) error {
+	err := engine.Query(ctx, requests...)
+	for pause, left := txn.RetryPause, 5; txn.Rerunnable(err) && left > 0; left-- {
+		if txn.Sleep(ctx, pause.Next()) != nil {
+			return err
+		}
+		err = engine.Query(ctx, requests...)
+	}
+	return err
 }
 
 // own takes over what is on record of an operation that was taken up. It reports whether that may be gone on with.
 func (w *work) own(ctx context.Context, t *store.Taken, steps *store.LoadSteps) (hold.Ending, bool) {
-	if err := w.adopted(t, steps); err != nil {
+	w.attempts = t.Attempts
+	owned := false
+	defer func() {
+		if !owned { // a Sealer has panicked
+			w.letGo(backoff(t.Attempts), hold.Ending{})
+		}
+	}()
+	err := w.adopted(t, steps)
+	owned = true
+	switch {
+	case err != nil:
 		return w.letGo(backoff(t.Attempts), hold.Ending{Outcome: hold.Failed, Err: err}), false
-	}
-	if t.Name != w.definition.name {
+	case t.Name != w.definition.name:
 		return w.letGo(0, hold.Ending{Outcome: hold.Failed, Err: fmt.Errorf("operation: it is an operation %q, not %q", t.Name, w.definition.name)}), false
 	}
-	return w.bounded(ctx, t.Attempts)
+	return w.survives(ctx, t.Deaths)
 }
 
-// bounded parks an operation that was taken up too often.
-func (w *work) bounded(ctx context.Context, attempts int) (hold.Ending, bool) {
-	w.attempts = attempts
-	if attempts <= maxAttempts {
+// survives parks an operation that too many processes have not survived.
+func (w *work) survives(ctx context.Context, deaths int) (hold.Ending, bool) {
+	if deaths < w.definition.maxDeaths {
 		return hold.Ending{}, true
 	}
-	return w.parkNow(ctx, w.at.Step, "it was taken up %d times without getting on: its function fails, or its process ends each time", maxAttempts), false
+	reason := fmt.Sprintf("%d processes in a row have ended without a word while they worked on it", deaths)
+	if alone := deaths - store.Suspected; alone > 0 {
+		reason += fmt.Sprintf(", the last %d with no other suspect beside it", alone)
+	}
+	return w.parkNow(ctx, w.at.Step, "%s: it may be the operation that kills them", reason), false
 }
 
-// abandon gives the instance back.
+// abandon gives the instance back, and the turn of a suspect.
 func (w *work) abandon(end hold.Ending) hold.Ending {
 	w.instance.release()
 	w.instance = nil
+	if w.suspected {
+		w.suspected = false
+		endTurn()
+	}
 	return end
 }
 

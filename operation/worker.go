@@ -68,7 +68,8 @@ type Worker struct {
 	pool        *pgxpool.Pool
 	config      WorkerConfig
 	definitions map[string]*definition
-	names       []string
+	limited     []string // the names of those that have a limit of their own
+	unlimited   []string
 	err         error
 }
 
@@ -89,7 +90,11 @@ func NewWorker(pool *pgxpool.Pool, config WorkerConfig, definitions ...Runnable)
 			w.err = errors.Join(w.err, fmt.Errorf("operation: two definitions are called %q", d.name))
 		}
 		w.definitions[d.name] = d
-		w.names = append(w.names, d.name)
+		if d.atOnce > 0 {
+			w.limited = append(w.limited, d.name)
+		} else {
+			w.unlimited = append(w.unlimited, d.name)
+		}
 	}
 	return w
 }
@@ -102,7 +107,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	r := &running{Worker: w, working: working, slots: make(chan struct{}, w.config.Concurrency), freed: make(chan struct{}, 1)}
+	r := &running{Worker: w, working: working, slots: make(chan struct{}, w.config.Concurrency), freed: make(chan struct{}, 1), busy: map[string]int{}}
 	r.engine = &txn.Engine{Pool: w.pool, Limits: txn.DefaultLimits}
 	for full := false; ctx.Err() == nil; {
 		full = r.look(ctx)
@@ -127,6 +132,9 @@ type running struct {
 	slots      chan struct{}
 	freed      chan struct{}
 	operations sync.WaitGroup
+
+	mu   sync.Mutex
+	busy map[string]int // how many it works on, by the names of their definitions
 }
 
 // pause pauses between two looks: for as long as Poll says, or, if there was more than there was room for, until there is room.
@@ -157,29 +165,120 @@ func (r *running) look(ctx context.Context) (full bool) {
 		return false
 	}
 	defer i.release()
-	take := store.TakeOperations{Owner: i.number, Names: r.names, Room: room}
-	err = i.alone(ctx, func() error {
-		take.Running = i.list()
-		if err := r.engine.Query(ctx, &take); err != nil {
-			return err
-		}
-		for n := range take.Taken {
-			i.reserve(take.Taken[n].OperationID)
-		}
-		return nil
-	})
+	turn := takeTurn()
+	taken, full, err := r.take(ctx, i, room, turn)
 	if err != nil {
 		i.leak()
 		r.complain(ctx, "operation: a worker cannot look for work", err)
-		return false
 	}
-	for n := range take.Taken {
+	works := r.load(ctx, i, taken)
+	for n := range works {
+		w := &works[n]
+		suspected := turn && w.Deaths >= store.Suspected
+		turn = turn && !suspected
 		r.slots <- struct{}{}
 		r.operations.Add(1)
+		r.count(w.Name, 1)
 		i.presence.use(1)
-		go r.goOn(i, &take.Taken[n])
+		go r.goOn(i, w, suspected)
 	}
-	return len(take.Taken) == room
+	if turn {
+		endTurn()
+	}
+	return full
+}
+
+// load reads what operations remember that were taken up. If that cannot be had, they are released.
+func (r *running) load(ctx context.Context, i *instance, taken []store.Taken) []takenUp {
+	if len(taken) == 0 {
+		return nil
+	}
+	load := store.LoadStepsOf{}
+	for n := range taken {
+		load.OperationIDs = append(load.OperationIDs, taken[n].OperationID)
+	}
+	if err := ask(context.WithoutCancel(ctx), r.engine, &load); err != nil {
+		r.complain(ctx, "operation: a worker cannot read what it has taken up", err)
+		r.release(i, taken)
+		return nil
+	}
+	works := make([]takenUp, len(taken))
+	for n := range taken {
+		works[n] = takenUp{taken[n], store.LoadSteps{OperationID: taken[n].OperationID, Steps: load.Steps[taken[n].OperationID]}}
+	}
+	return works
+}
+
+// release releases what was taken up and is not gone on with.
+func (r *running) release(i *instance, taken []store.Taken) {
+	ctx, cancel := context.WithTimeout(context.Background(), letGoLimit)
+	defer cancel()
+	err := r.engine.Query(ctx, store.ReleaseOperations{Taken: taken})
+	for n := range taken {
+		i.leave(taken[n].OperationID, err != nil)
+	}
+}
+
+// take takes operations up, as many as there is room for, and reserves them.
+func (r *running) take(ctx context.Context, i *instance, room int, turn bool) (taken []store.Taken, full bool, err error) {
+	looks, full := r.looks(room)
+	if len(looks) == 0 {
+		return nil, full, nil
+	}
+	err = i.alone(ctx, func() error {
+		requests := make([]txn.Request, len(looks))
+		for n, look := range looks {
+			look.Owner, look.Running = i.number, i
+			requests[n] = look
+		}
+		if turn {
+			looks[rand.N(len(looks))].Alone = true
+		}
+		if err := ask(ctx, r.engine, requests...); err != nil {
+			return err
+		}
+		for _, look := range looks {
+			full = full || len(look.Taken) == look.Room
+			taken = append(taken, look.Taken...)
+		}
+		for n := range taken {
+			i.reserve(taken[n].OperationID)
+		}
+		return nil
+	})
+	return taken, full, err
+}
+
+// looks are the statements of one look: one for each definition that has a limit of its own, and one for all others. Together they
+// take up no more than there is room for. full says that one was left out.
+func (r *running) looks(room int) (looks []*store.TakeOperations, full bool) {
+	r.mu.Lock()
+	for _, name := range r.limited {
+		left := r.definitions[name].atOnce - r.busy[name]
+		if left > 0 {
+			looks = append(looks, &store.TakeOperations{Names: []string{name}, Room: left})
+		}
+		full = full || left <= 0
+	}
+	r.mu.Unlock()
+	if len(r.unlimited) > 0 {
+		looks = append(looks, &store.TakeOperations{Names: r.unlimited, Room: room})
+	}
+	if room < len(looks) {
+		rand.Shuffle(len(looks), func(i, j int) { looks[i], looks[j] = looks[j], looks[i] })
+		looks, full = looks[:room], true
+	}
+	for n, look := range looks {
+		look.Room = min(look.Room, room/(len(looks)-n))
+		room -= look.Room
+	}
+	return looks, full
+}
+
+func (r *running) count(name string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.busy[name] += n
 }
 
 func (r *running) complain(ctx context.Context, what string, err error) {
@@ -189,24 +288,25 @@ func (r *running) complain(ctx context.Context, what string, err error) {
 }
 
 // goOn works on one operation.
-func (r *running) goOn(i *instance, taken *store.Taken) {
+func (r *running) goOn(i *instance, t *takenUp, suspected bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.config.Logger.Error("operation: its function has panicked", "operation", taken.OperationID, "name", taken.Name,
+			r.config.Logger.Error("operation: its function has panicked", "operation", t.OperationID, "name", t.Name,
 				"panic", p, "stack", string(debug.Stack()))
 		}
 		<-r.slots
+		r.count(t.Name, -1)
 		select {
 		case r.freed <- struct{}{}:
 		default:
 		}
 		r.operations.Done()
 	}()
-	end := r.execute(i, taken)
+	end := r.execute(i, t, suspected)
 	switch {
 	case end.Err == nil, errors.Is(end.Err, idem.ErrInProgress) && r.working.Err() != nil:
 	default:
-		attrs := []any{"operation", taken.OperationID, "name", taken.Name, "error", end.Err}
+		attrs := []any{"operation", t.OperationID, "name", t.Name, "error", end.Err}
 		if parked, ok := end.Err.(*ParkedError); ok && parked.Cause != nil {
 			attrs = append(attrs, "cause", parked.Cause)
 		}
@@ -215,20 +315,13 @@ func (r *running) goOn(i *instance, taken *store.Taken) {
 }
 
 // execute goes on with an operation that was taken up.
-func (r *running) execute(i *instance, taken *store.Taken) hold.Ending {
-	w := &work{definition: r.definitions[taken.Name], instance: i, operation: taken.OperationID, epoch: taken.Epoch}
-	call, err := hold.Settings(r.pool, taken.Scope, taken.Key, taken.Hash, taken.TTL, r.config.Options)
-	if err != nil {
-		i.leave(taken.OperationID, true)
-		i.release()
-		return hold.Ending{Err: err}
+func (r *running) execute(i *instance, t *takenUp, suspected bool) hold.Ending {
+	w := &work{definition: r.definitions[t.Name], instance: i, operation: t.OperationID, epoch: t.Epoch, suspected: suspected}
+	call, err := hold.Settings(r.pool, t.Scope, t.Key, t.Hash, t.TTL, r.config.Options)
+	if err != nil { // the options were checked before
+		i.leave(t.OperationID, true)
+		return w.abandon(hold.Ending{Err: err})
 	}
 	w.call = call
-	steps := store.LoadSteps{OperationID: taken.OperationID}
-	if err := r.engine.Query(r.working, &steps); err != nil {
-		i.leave(taken.OperationID, true)
-		i.release()
-		return hold.Ending{Err: err}
-	}
-	return w.goOn(r.working, taken, &steps)
+	return w.goOn(r.working, &t.Taken, &t.steps)
 }

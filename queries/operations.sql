@@ -63,15 +63,25 @@ WHERE operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_c
 ORDER BY seq;
 
 -- name: TakeOperation :one
--- TakeOperation takes one operation up, in an epoch of its own, if it is due and nobody who is there works on it: if its owner
--- has neither a lock nor a lease, or is this process, which asks only for what it does not work on. Whoever has been its owner
--- in the epoch that it names may take it up again at any time. It waits for nobody: a row that is locked is one that is being
--- committed.
+-- TakeOperation takes one operation up, in an epoch of its own, if it is due and no process that is there works on it: if its owner
+-- has neither a lock nor a lease, or is this process, which asks only for what it does not work on. The process that was its owner
+-- in the epoch that it names may take it up again at any time. It waits for no lock: a row that is locked is one that is being
+-- committed. An owner that is gone has died without releasing the operation, which is counted in deaths, from 0 again if the
+-- operation has got on since. From 3 on it is a suspect: a process takes it up only if it says that it has no other suspect (alone),
+-- and it is not due at once if that process dies, too.
 UPDATE idem.operations AS o
-SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = @owner::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1
-WHERE o.id OPERATOR(pg_catalog.=) (
-    SELECT c.id FROM idem.operations c
-    WHERE c.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = @owner::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,
+    taken_at = pg_catalog.clock_timestamp(), deaths = taken.deaths,
+    wake_at = CASE WHEN taken.deaths OPERATOR(pg_catalog.<) 3 THEN o.wake_at
+                   ELSE pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) ('1 second'::pg_catalog.interval OPERATOR(pg_catalog.*)
+                        pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END
+FROM (
+    SELECT c.id, suspicion.deaths FROM idem.operations c
+    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE c.deaths END OPERATOR(pg_catalog.+)
+                                CASE WHEN c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
+                                OR c.epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4 THEN 0 ELSE 1 END AS deaths) suspicion
+    WHERE (@alone::pg_catalog.bool OR suspicion.deaths OPERATOR(pg_catalog.<) 3)
+      AND c.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
       AND c.state OPERATOR(pg_catalog.=) 'running'
       AND (c.epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4 OR (
             (c.wake_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
@@ -88,18 +98,20 @@ WHERE o.id OPERATOR(pg_catalog.=) (
                         UNION ALL
                         SELECT e.instance FROM idem.leases e
                         WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))))
-    FOR NO KEY UPDATE SKIP LOCKED)
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts,
+    FOR NO KEY UPDATE OF c SKIP LOCKED) taken
+WHERE o.id OPERATOR(pg_catalog.=) taken.id
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts, o.deaths,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at;
 
 -- name: TakeOperations :many
 -- TakeOperations takes up what is due of these names, and what was sent the signal that it awaits: the longest due first. running
--- lists the operations that this process works on: one that has its number and is not among them was lost by it, and counts as
--- nobody's, unless it is so young that it may have come on the list after this was sent. The clock is read once, so that an index
--- is asked for what is due, and what sleeps is not looked at. The lists are queries, which are made an array or a hash table once:
--- one that is cast in the condition would be parsed again for every row.
+-- lists the operations that this process works on: one that has its number and is not among them was lost by it, and may be taken
+-- up, unless it was taken up or begun so lately that it may have come on the list after this was sent. Of suspects, as TakeOperation
+-- knows them, it takes up one at most, and none unless the process says that it has none (alone). The clock is read once, so that an
+-- index is asked for what is due, and what sleeps is not looked at. The lists are queries, which are made an array or a hash table
+-- once: one that is cast in the condition would be parsed again for every row.
 WITH present AS (
     SELECT l.objid::pg_catalog.int8::pg_catalog.int4 AS instance FROM pg_catalog.pg_locks l
     WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
@@ -109,21 +121,26 @@ WITH present AS (
     SELECT e.instance FROM idem.leases e
     WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()
 ), due AS (
-    SELECT c.id, c.wake_at AS ready FROM idem.operations c
+    SELECT c.id, suspicion.deaths, c.wake_at AS ready FROM idem.operations c
+    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE c.deaths END OPERATOR(pg_catalog.+)
+                                CASE WHEN c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4 THEN 0 ELSE 1 END AS deaths) suspicion
     WHERE c.state OPERATOR(pg_catalog.=) 'running'
       AND c.wake_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp())
       AND c.name OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest((@names::pg_catalog.text)::pg_catalog.text[])))
       AND NOT c.id OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest((@running::pg_catalog.text)::pg_catalog.uuid[]))
       AND (c.owner IS NULL
            OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
-              AND c.wake_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '10 seconds'::pg_catalog.interval)
+              AND COALESCE(c.taken_at, c.since) OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '5 seconds'::pg_catalog.interval)
            OR c.owner OPERATOR(pg_catalog.<>) @owner::pg_catalog.int4
               AND c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present)))
+      AND (@alone::pg_catalog.bool OR suspicion.deaths OPERATOR(pg_catalog.<) 3)
     ORDER BY c.wake_at
     LIMIT @room::pg_catalog.int4
-    FOR NO KEY UPDATE SKIP LOCKED
+    FOR NO KEY UPDATE OF c SKIP LOCKED
 ), signalled AS (
-    SELECT c.id, awaited.sent_at AS ready FROM idem.operations c
+    SELECT c.id, suspicion.deaths, awaited.sent_at AS ready FROM idem.operations c
+    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE c.deaths END OPERATOR(pg_catalog.+)
+                                CASE WHEN c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4 THEN 0 ELSE 1 END AS deaths) suspicion
     CROSS JOIN LATERAL (
         SELECT s.sent_at FROM idem.signals s
         JOIN idem.steps a ON a.operation_id OPERATOR(pg_catalog.=) s.operation_id
@@ -137,22 +154,31 @@ WITH present AS (
       AND NOT c.id OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest((@running::pg_catalog.text)::pg_catalog.uuid[]))
       AND (c.owner IS NULL
            OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
-              AND c.wake_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '10 seconds'::pg_catalog.interval)
+              AND COALESCE(c.taken_at, c.since) OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '5 seconds'::pg_catalog.interval)
            OR c.owner OPERATOR(pg_catalog.<>) @owner::pg_catalog.int4
               AND c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present)))
+      AND (@alone::pg_catalog.bool OR suspicion.deaths OPERATOR(pg_catalog.<) 3)
     ORDER BY awaited.sent_at
     LIMIT @room::pg_catalog.int4
     FOR NO KEY UPDATE OF c SKIP LOCKED
+), found AS (
+    SELECT due.id, due.deaths, due.ready FROM due UNION ALL SELECT signalled.id, signalled.deaths, signalled.ready FROM signalled
 ), taken AS (
-    SELECT found.id FROM (SELECT due.id, due.ready FROM due UNION ALL SELECT signalled.id, signalled.ready FROM signalled) found
+    SELECT found.id, found.deaths FROM found
+    WHERE found.deaths OPERATOR(pg_catalog.<) 3
+       OR found.id OPERATOR(pg_catalog.=) (SELECT first.id FROM found first WHERE first.deaths OPERATOR(pg_catalog.>=) 3 ORDER BY first.ready LIMIT 1)
     ORDER BY found.ready
     LIMIT @room::pg_catalog.int4
 )
 UPDATE idem.operations AS o
-SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = @owner::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1
+SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = @owner::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,
+    taken_at = pg_catalog.clock_timestamp(), deaths = taken.deaths,
+    wake_at = CASE WHEN taken.deaths OPERATOR(pg_catalog.<) 3 THEN o.wake_at
+                   ELSE pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) ('1 second'::pg_catalog.interval OPERATOR(pg_catalog.*)
+                        pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END
 FROM taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts, o.deaths,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at;
@@ -208,6 +234,15 @@ SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.step, o.attempts,
 FROM idem.operations o
 WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid;
 
+-- name: LoadStepsOf :many
+-- LoadStepsOf reads all that these operations remember.
+SELECT (operation_id::pg_catalog.text)::pg_catalog.text AS operation_id, seq, kind, name, outcome, value,
+       pg_catalog.timestamptz_send(due_at)::pg_catalog.bytea AS due_at,
+       pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
+FROM idem.steps
+WHERE operation_id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest((@operation_ids::pg_catalog.text)::pg_catalog.uuid[])))
+ORDER BY operation_id, seq;
+
 -- name: ListSteps :many
 -- ListSteps tells what an operation remembers, without the values.
 SELECT s.kind, s.name, s.outcome,
@@ -246,13 +281,21 @@ WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uui
 RETURNING seq, step, undoing;
 
 -- name: Disown :exec
--- Disown lets go of the operations that have the number of this process without its working on them, unless they are so
--- young that they may have come on its list after this was sent.
+-- Disown releases the operations that have the number of this process without its working on them, unless they were taken up or
+-- begun so lately that they may have come on its list after this was sent.
 UPDATE idem.operations
 SET owner = NULL
 WHERE state OPERATOR(pg_catalog.=) 'running' AND owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
   AND NOT id OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest((@running::pg_catalog.text)::pg_catalog.uuid[]))
-  AND wake_at OPERATOR(pg_catalog.<) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '10 seconds'::pg_catalog.interval);
+  AND COALESCE(taken_at, since) OPERATOR(pg_catalog.<) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '5 seconds'::pg_catalog.interval);
+
+-- name: ReleaseOperations :exec
+-- ReleaseOperations releases operations that this process has taken up in these epochs, and has not begun to work on.
+UPDATE idem.operations AS o
+SET owner = NULL
+FROM (SELECT pg_catalog.unnest((@operation_ids::pg_catalog.text)::pg_catalog.uuid[]) AS id,
+             pg_catalog.unnest((@epochs::pg_catalog.text)::pg_catalog.int4[]) AS epoch) taken
+WHERE o.id OPERATOR(pg_catalog.=) taken.id AND o.epoch OPERATOR(pg_catalog.=) taken.epoch AND o.state OPERATOR(pg_catalog.=) 'running';
 
 -- name: SendSignal :one
 -- SendSignal leaves a value for an operation that has not ended, unless there is one of that name. It keeps the operation from
@@ -271,8 +314,8 @@ WITH target AS (
 SELECT (pg_catalog.count(*) OPERATOR(pg_catalog.>) 0)::pg_catalog.bool AS known FROM target;
 
 -- name: ReadSignal :one
--- ReadSignal reads what was sent.
-SELECT value FROM idem.signals
+-- ReadSignal reads what was sent, and when.
+SELECT value, pg_catalog.timestamptz_send(sent_at)::pg_catalog.bytea AS sent_at FROM idem.signals
 WHERE operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
   AND name OPERATOR(pg_catalog.=) @name::pg_catalog.text;
 

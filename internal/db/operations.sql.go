@@ -149,7 +149,7 @@ UPDATE idem.operations
 SET owner = NULL
 WHERE state OPERATOR(pg_catalog.=) 'running' AND owner OPERATOR(pg_catalog.=) $1::pg_catalog.int4
   AND NOT id OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.uuid[]))
-  AND wake_at OPERATOR(pg_catalog.<) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '10 seconds'::pg_catalog.interval)
+  AND COALESCE(taken_at, since) OPERATOR(pg_catalog.<) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '5 seconds'::pg_catalog.interval)
 `
 
 type DisownParams struct {
@@ -157,8 +157,8 @@ type DisownParams struct {
 	Running string
 }
 
-// Disown lets go of the operations that have the number of this process without its working on them, unless they are so
-// young that they may have come on its list after this was sent.
+// Disown releases the operations that have the number of this process without its working on them, unless they were taken up or
+// begun so lately that they may have come on its list after this was sent.
 func (q *Queries) Disown(ctx context.Context, arg DisownParams) error {
 	_, err := q.db.Exec(ctx, Disown, arg.Owner, arg.Running)
 	return err
@@ -388,6 +388,56 @@ func (q *Queries) LoadSteps(ctx context.Context, operationID string) ([]LoadStep
 	return items, nil
 }
 
+const LoadStepsOf = `-- name: LoadStepsOf :many
+SELECT (operation_id::pg_catalog.text)::pg_catalog.text AS operation_id, seq, kind, name, outcome, value,
+       pg_catalog.timestamptz_send(due_at)::pg_catalog.bytea AS due_at,
+       pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
+FROM idem.steps
+WHERE operation_id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.uuid[])))
+ORDER BY operation_id, seq
+`
+
+type LoadStepsOfRow struct {
+	OperationID string
+	Seq         int32
+	Kind        string
+	Name        string
+	Outcome     string
+	Value       []byte
+	DueAt       []byte
+	LoadedAt    []byte
+}
+
+// LoadStepsOf reads all that these operations remember.
+func (q *Queries) LoadStepsOf(ctx context.Context, operationIds string) ([]LoadStepsOfRow, error) {
+	rows, err := q.db.Query(ctx, LoadStepsOf, operationIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LoadStepsOfRow
+	for rows.Next() {
+		var i LoadStepsOfRow
+		if err := rows.Scan(
+			&i.OperationID,
+			&i.Seq,
+			&i.Kind,
+			&i.Name,
+			&i.Outcome,
+			&i.Value,
+			&i.DueAt,
+			&i.LoadedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const NewInstance = `-- name: NewInstance :one
 SELECT pg_catalog.nextval('idem.instances'::pg_catalog.regclass)::pg_catalog.int4 AS instance,
        pg_catalog.pg_backend_pid()::pg_catalog.int4 AS backend
@@ -436,7 +486,7 @@ func (q *Queries) ParkOperation(ctx context.Context, arg ParkOperationParams) (i
 }
 
 const ReadSignal = `-- name: ReadSignal :one
-SELECT value FROM idem.signals
+SELECT value, pg_catalog.timestamptz_send(sent_at)::pg_catalog.bytea AS sent_at FROM idem.signals
 WHERE operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
   AND name OPERATOR(pg_catalog.=) $2::pg_catalog.text
 `
@@ -446,12 +496,17 @@ type ReadSignalParams struct {
 	Name        string
 }
 
-// ReadSignal reads what was sent.
-func (q *Queries) ReadSignal(ctx context.Context, arg ReadSignalParams) ([]byte, error) {
+type ReadSignalRow struct {
+	Value  []byte
+	SentAt []byte
+}
+
+// ReadSignal reads what was sent, and when.
+func (q *Queries) ReadSignal(ctx context.Context, arg ReadSignalParams) (ReadSignalRow, error) {
 	row := q.db.QueryRow(ctx, ReadSignal, arg.OperationID, arg.Name)
-	var value []byte
-	err := row.Scan(&value)
-	return value, err
+	var i ReadSignalRow
+	err := row.Scan(&i.Value, &i.SentAt)
+	return i, err
 }
 
 const RecordStep = `-- name: RecordStep :exec
@@ -503,6 +558,25 @@ type ReleaseOperationParams struct {
 // ReleaseOperation lets go of an operation: whoever comes goes on, after pause.
 func (q *Queries) ReleaseOperation(ctx context.Context, arg ReleaseOperationParams) error {
 	_, err := q.db.Exec(ctx, ReleaseOperation, arg.Pause, arg.OperationID, arg.Epoch)
+	return err
+}
+
+const ReleaseOperations = `-- name: ReleaseOperations :exec
+UPDATE idem.operations AS o
+SET owner = NULL
+FROM (SELECT pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.uuid[]) AS id,
+             pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.int4[]) AS epoch) taken
+WHERE o.id OPERATOR(pg_catalog.=) taken.id AND o.epoch OPERATOR(pg_catalog.=) taken.epoch AND o.state OPERATOR(pg_catalog.=) 'running'
+`
+
+type ReleaseOperationsParams struct {
+	OperationIds string
+	Epochs       string
+}
+
+// ReleaseOperations releases operations that this process has taken up in these epochs, and has not begun to work on.
+func (q *Queries) ReleaseOperations(ctx context.Context, arg ReleaseOperationsParams) error {
+	_, err := q.db.Exec(ctx, ReleaseOperations, arg.OperationIds, arg.Epochs)
 	return err
 }
 
@@ -642,12 +716,20 @@ func (q *Queries) ShowOperation(ctx context.Context, operationID string) (ShowOp
 
 const TakeOperation = `-- name: TakeOperation :one
 UPDATE idem.operations AS o
-SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1
-WHERE o.id OPERATOR(pg_catalog.=) (
-    SELECT c.id FROM idem.operations c
-    WHERE c.id OPERATOR(pg_catalog.=) ($2::pg_catalog.text)::pg_catalog.uuid
+SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,
+    taken_at = pg_catalog.clock_timestamp(), deaths = taken.deaths,
+    wake_at = CASE WHEN taken.deaths OPERATOR(pg_catalog.<) 3 THEN o.wake_at
+                   ELSE pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) ('1 second'::pg_catalog.interval OPERATOR(pg_catalog.*)
+                        pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END
+FROM (
+    SELECT c.id, suspicion.deaths FROM idem.operations c
+    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE c.deaths END OPERATOR(pg_catalog.+)
+                                CASE WHEN c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) $1::pg_catalog.int4
+                                OR c.epoch OPERATOR(pg_catalog.=) $2::pg_catalog.int4 THEN 0 ELSE 1 END AS deaths) suspicion
+    WHERE ($3::pg_catalog.bool OR suspicion.deaths OPERATOR(pg_catalog.<) 3)
+      AND c.id OPERATOR(pg_catalog.=) ($4::pg_catalog.text)::pg_catalog.uuid
       AND c.state OPERATOR(pg_catalog.=) 'running'
-      AND (c.epoch OPERATOR(pg_catalog.=) $3::pg_catalog.int4 OR (
+      AND (c.epoch OPERATOR(pg_catalog.=) $2::pg_catalog.int4 OR (
             (c.wake_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
              OR EXISTS (SELECT 1 FROM idem.signals s
                         JOIN idem.steps a ON a.operation_id OPERATOR(pg_catalog.=) s.operation_id
@@ -662,8 +744,9 @@ WHERE o.id OPERATOR(pg_catalog.=) (
                         UNION ALL
                         SELECT e.instance FROM idem.leases e
                         WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))))
-    FOR NO KEY UPDATE SKIP LOCKED)
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts,
+    FOR NO KEY UPDATE OF c SKIP LOCKED) taken
+WHERE o.id OPERATOR(pg_catalog.=) taken.id
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts, o.deaths,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
@@ -671,8 +754,9 @@ RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.k
 
 type TakeOperationParams struct {
 	Owner       int32
-	OperationID string
 	Epoch       int32
+	Alone       bool
+	OperationID string
 }
 
 type TakeOperationRow struct {
@@ -690,17 +774,25 @@ type TakeOperationRow struct {
 	Seq         int32
 	Tries       int32
 	Attempts    int32
+	Deaths      int32
 	CreatedAt   []byte
 	Since       []byte
 	LoadedAt    []byte
 }
 
-// TakeOperation takes one operation up, in an epoch of its own, if it is due and nobody who is there works on it: if its owner
-// has neither a lock nor a lease, or is this process, which asks only for what it does not work on. Whoever has been its owner
-// in the epoch that it names may take it up again at any time. It waits for nobody: a row that is locked is one that is being
-// committed.
+// TakeOperation takes one operation up, in an epoch of its own, if it is due and no process that is there works on it: if its owner
+// has neither a lock nor a lease, or is this process, which asks only for what it does not work on. The process that was its owner
+// in the epoch that it names may take it up again at any time. It waits for no lock: a row that is locked is one that is being
+// committed. An owner that is gone has died without releasing the operation, which is counted in deaths, from 0 again if the
+// operation has got on since. From 3 on it is a suspect: a process takes it up only if it says that it has no other suspect (alone),
+// and it is not due at once if that process dies, too.
 func (q *Queries) TakeOperation(ctx context.Context, arg TakeOperationParams) (TakeOperationRow, error) {
-	row := q.db.QueryRow(ctx, TakeOperation, arg.Owner, arg.OperationID, arg.Epoch)
+	row := q.db.QueryRow(ctx, TakeOperation,
+		arg.Owner,
+		arg.Epoch,
+		arg.Alone,
+		arg.OperationID,
+	)
 	var i TakeOperationRow
 	err := row.Scan(
 		&i.OperationID,
@@ -717,6 +809,7 @@ func (q *Queries) TakeOperation(ctx context.Context, arg TakeOperationParams) (T
 		&i.Seq,
 		&i.Tries,
 		&i.Attempts,
+		&i.Deaths,
 		&i.CreatedAt,
 		&i.Since,
 		&i.LoadedAt,
@@ -734,21 +827,26 @@ WITH present AS (
     SELECT e.instance FROM idem.leases e
     WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()
 ), due AS (
-    SELECT c.id, c.wake_at AS ready FROM idem.operations c
+    SELECT c.id, suspicion.deaths, c.wake_at AS ready FROM idem.operations c
+    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE c.deaths END OPERATOR(pg_catalog.+)
+                                CASE WHEN c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) $1::pg_catalog.int4 THEN 0 ELSE 1 END AS deaths) suspicion
     WHERE c.state OPERATOR(pg_catalog.=) 'running'
       AND c.wake_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp())
       AND c.name OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.text[])))
       AND NOT c.id OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest(($3::pg_catalog.text)::pg_catalog.uuid[]))
       AND (c.owner IS NULL
            OR c.owner OPERATOR(pg_catalog.=) $1::pg_catalog.int4
-              AND c.wake_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '10 seconds'::pg_catalog.interval)
+              AND COALESCE(c.taken_at, c.since) OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '5 seconds'::pg_catalog.interval)
            OR c.owner OPERATOR(pg_catalog.<>) $1::pg_catalog.int4
               AND c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present)))
+      AND ($4::pg_catalog.bool OR suspicion.deaths OPERATOR(pg_catalog.<) 3)
     ORDER BY c.wake_at
-    LIMIT $4::pg_catalog.int4
-    FOR NO KEY UPDATE SKIP LOCKED
+    LIMIT $5::pg_catalog.int4
+    FOR NO KEY UPDATE OF c SKIP LOCKED
 ), signalled AS (
-    SELECT c.id, awaited.sent_at AS ready FROM idem.operations c
+    SELECT c.id, suspicion.deaths, awaited.sent_at AS ready FROM idem.operations c
+    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE c.deaths END OPERATOR(pg_catalog.+)
+                                CASE WHEN c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) $1::pg_catalog.int4 THEN 0 ELSE 1 END AS deaths) suspicion
     CROSS JOIN LATERAL (
         SELECT s.sent_at FROM idem.signals s
         JOIN idem.steps a ON a.operation_id OPERATOR(pg_catalog.=) s.operation_id
@@ -762,22 +860,31 @@ WITH present AS (
       AND NOT c.id OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest(($3::pg_catalog.text)::pg_catalog.uuid[]))
       AND (c.owner IS NULL
            OR c.owner OPERATOR(pg_catalog.=) $1::pg_catalog.int4
-              AND c.wake_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '10 seconds'::pg_catalog.interval)
+              AND COALESCE(c.taken_at, c.since) OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '5 seconds'::pg_catalog.interval)
            OR c.owner OPERATOR(pg_catalog.<>) $1::pg_catalog.int4
               AND c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present)))
+      AND ($4::pg_catalog.bool OR suspicion.deaths OPERATOR(pg_catalog.<) 3)
     ORDER BY awaited.sent_at
-    LIMIT $4::pg_catalog.int4
+    LIMIT $5::pg_catalog.int4
     FOR NO KEY UPDATE OF c SKIP LOCKED
+), found AS (
+    SELECT due.id, due.deaths, due.ready FROM due UNION ALL SELECT signalled.id, signalled.deaths, signalled.ready FROM signalled
 ), taken AS (
-    SELECT found.id FROM (SELECT due.id, due.ready FROM due UNION ALL SELECT signalled.id, signalled.ready FROM signalled) found
+    SELECT found.id, found.deaths FROM found
+    WHERE found.deaths OPERATOR(pg_catalog.<) 3
+       OR found.id OPERATOR(pg_catalog.=) (SELECT first.id FROM found first WHERE first.deaths OPERATOR(pg_catalog.>=) 3 ORDER BY first.ready LIMIT 1)
     ORDER BY found.ready
-    LIMIT $4::pg_catalog.int4
+    LIMIT $5::pg_catalog.int4
 )
 UPDATE idem.operations AS o
-SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1
+SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,
+    taken_at = pg_catalog.clock_timestamp(), deaths = taken.deaths,
+    wake_at = CASE WHEN taken.deaths OPERATOR(pg_catalog.<) 3 THEN o.wake_at
+                   ELSE pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) ('1 second'::pg_catalog.interval OPERATOR(pg_catalog.*)
+                        pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END
 FROM taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts, o.deaths,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
@@ -787,6 +894,7 @@ type TakeOperationsParams struct {
 	Owner   int32
 	Names   string
 	Running string
+	Alone   bool
 	Room    int32
 }
 
@@ -805,21 +913,24 @@ type TakeOperationsRow struct {
 	Seq         int32
 	Tries       int32
 	Attempts    int32
+	Deaths      int32
 	CreatedAt   []byte
 	Since       []byte
 	LoadedAt    []byte
 }
 
 // TakeOperations takes up what is due of these names, and what was sent the signal that it awaits: the longest due first. running
-// lists the operations that this process works on: one that has its number and is not among them was lost by it, and counts as
-// nobody's, unless it is so young that it may have come on the list after this was sent. The clock is read once, so that an index
-// is asked for what is due, and what sleeps is not looked at. The lists are queries, which are made an array or a hash table once:
-// one that is cast in the condition would be parsed again for every row.
+// lists the operations that this process works on: one that has its number and is not among them was lost by it, and may be taken
+// up, unless it was taken up or begun so lately that it may have come on the list after this was sent. Of suspects, as TakeOperation
+// knows them, it takes up one at most, and none unless the process says that it has none (alone). The clock is read once, so that an
+// index is asked for what is due, and what sleeps is not looked at. The lists are queries, which are made an array or a hash table
+// once: one that is cast in the condition would be parsed again for every row.
 func (q *Queries) TakeOperations(ctx context.Context, arg TakeOperationsParams) ([]TakeOperationsRow, error) {
 	rows, err := q.db.Query(ctx, TakeOperations,
 		arg.Owner,
 		arg.Names,
 		arg.Running,
+		arg.Alone,
 		arg.Room,
 	)
 	if err != nil {
@@ -844,6 +955,7 @@ func (q *Queries) TakeOperations(ctx context.Context, arg TakeOperationsParams) 
 			&i.Seq,
 			&i.Tries,
 			&i.Attempts,
+			&i.Deaths,
 			&i.CreatedAt,
 			&i.Since,
 			&i.LoadedAt,

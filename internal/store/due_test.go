@@ -81,7 +81,7 @@ func TestLookForWhatIsDueReadsNothingOfWhatSleeps(t *testing.T) {
 	names := "{asleep,due,signalled,early}"
 	for _, state := range []string{"before the first analyze", "after it"} {
 		for what, ask := range map[string]func() (int, float64){
-			"TakeOperations": func() (int, float64) { return explain(t, pool, db.TakeOperations, 1, names, "{}", room) },
+			"TakeOperations": func() (int, float64) { return explain(t, pool, db.TakeOperations, 1, names, "{}", true, room) },
 			"DueOperations":  func() (int, float64) { return explain(t, pool, db.DueOperations, room, names, "{}") },
 		} {
 			pages, rows := ask()

@@ -27,14 +27,18 @@ var (
 		SQL: db.LoadSteps, Params: []roundtrip.Param{plain},
 		Results: []int16{asText, asText, asText, asText, asBinary, asBinary, asBinary},
 	})
+	loadStepsOf = roundtrip.New(roundtrip.Statement{
+		SQL: db.LoadStepsOf, Params: []roundtrip.Param{plain},
+		Results: []int16{asText, asText, asText, asText, asText, asBinary, asBinary, asBinary},
+	})
 	listSteps = roundtrip.New(roundtrip.Statement{
 		SQL: db.ListSteps, Params: []roundtrip.Param{plain}, Results: []int16{asText, asText, asText, asBinary, asBinary},
 	})
 	takeOperation = roundtrip.New(roundtrip.Statement{
-		SQL: db.TakeOperation, Params: []roundtrip.Param{plain, plain, plain}, Results: takenResults,
+		SQL: db.TakeOperation, Params: []roundtrip.Param{plain, plain, plain, plain}, Results: takenResults,
 	})
 	takeOperations = roundtrip.New(roundtrip.Statement{
-		SQL: db.TakeOperations, Params: []roundtrip.Param{plain, text, plain, plain}, Results: takenResults,
+		SQL: db.TakeOperations, Params: []roundtrip.Param{plain, text, plain, plain, plain}, Results: takenResults,
 	})
 	dueOperations = roundtrip.New(roundtrip.Statement{
 		SQL: db.DueOperations, Params: []roundtrip.Param{plain, text, plain}, Results: []int16{asText, asText, asText},
@@ -52,6 +56,9 @@ var (
 	reviveOperation = roundtrip.New(roundtrip.Statement{
 		SQL: db.ReviveOperation, Params: []roundtrip.Param{plain, plain, plain, plain, plain}, Results: []int16{asText, asText, asText},
 	})
+	releaseOperations = roundtrip.New(roundtrip.Statement{
+		SQL: db.ReleaseOperations, Params: []roundtrip.Param{plain, plain},
+	})
 	disown = roundtrip.New(roundtrip.Statement{
 		SQL: db.Disown, Params: []roundtrip.Param{plain, plain},
 	})
@@ -59,7 +66,7 @@ var (
 		SQL: db.SendSignal, Params: []roundtrip.Param{plain, text, bytes}, Results: []int16{asText},
 	})
 	readSignal = roundtrip.New(roundtrip.Statement{
-		SQL: db.ReadSignal, Params: []roundtrip.Param{plain, text}, Results: []int16{asBinary},
+		SQL: db.ReadSignal, Params: []roundtrip.Param{plain, text}, Results: []int16{asBinary, asBinary},
 	})
 	takeSignal = roundtrip.New(roundtrip.Statement{
 		SQL: db.TakeSignal, Params: []roundtrip.Param{plain, text},
@@ -75,7 +82,7 @@ var (
 )
 
 // takenResults are the formats of the columns of an operation that was taken up.
-var takenResults = []int16{asText, asText, asText, asBinary, asText, asText, asBinary, asText, asText, asText, asText, asText, asText, asText,
+var takenResults = []int16{asText, asText, asText, asBinary, asText, asText, asBinary, asText, asText, asText, asText, asText, asText, asText, asText,
 	asBinary, asBinary, asBinary}
 
 // OperationStatements are what a connection prepares for operations, besides Statements.

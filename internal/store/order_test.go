@@ -24,7 +24,7 @@ var asSent = map[string]string{
 	"State": "failed", "Status": "402", "Header": `{"A":["b"]}`, "Body": "the body", "SealedBy": "the sealing key",
 	"LockHigh": "4294967295", "LockLow": "4294967294",
 
-	"Names": `{"the name","na\\me, \"2\""}`, "Running": `{"u1","u2"}`, "But": `{"u1/2","u2/3"}`, "Input": "the input", "Claimed": "946684807000000 microseconds",
+	"Names": `{"the name","na\\me, \"2\""}`, "Running": `{"u1","u2"}`, "OperationIds": `{"u1","u2"}`, "Epochs": `{"2","3"}`, "But": `{"u1/2","u2/3"}`, "Input": "the input", "Claimed": "946684807000000 microseconds",
 	"Owner": "11", "Undoing": "true", "Cancel": "true", "Forget": "false", "Unknown": "true", "Step": "the step", "Seq": "12", "Pause": "13000000 microseconds", "Tries": "14", "Epoch": "15",
 	"Kind": "call", "Outcome": "waiting", "Value": "the value", "Room": "16", "Reason": "the reason", "Instance": "17",
 	"Name": "the name", "Sweeper": "77777777-7777-4888-8999-000000000000", "Absence": "15s", "Rest": "16s", "WaitingFor": "the vacuum",
@@ -62,9 +62,9 @@ var answers = map[string]any{
 	"Ttl": int64(90000000), "Input": []byte("its input"), "Value": []byte("its value"), "Undoing": true, "Cancelled": true, "Known": true,
 	"Epoch": int32(21), "Seq": int32(22), "Tries": int32(23), "Attempts": int32(24), "Instance": int32(25), "Backend": int32(26),
 	"Idle": "5", "Pause": "2", "Count": "3", "Patience": "10s", "Unlimited": "0",
-	"DueAt": moment(6), "WakeAt": moment(7), "RecordedAt": moment(8),
+	"DueAt": moment(6), "SentAt": moment(13), "WakeAt": moment(7), "RecordedAt": moment(8),
 	"Status": int32(201), "One": int32(1), "Header": []byte(`{"C":["d"]}`), "Body": []byte{0, '\\', 'x', 255}, "SealedBy": "the key it is sealed with",
-	"Begun": int32(27), "Alone": int32(28), "Failing": int64(2010), "FailingSince": moment(9),
+	"Begun": int32(27), "Deaths": int32(29), "Alone": int32(28), "Failing": int64(2010), "FailingSince": moment(9),
 	"Quoted": "the quoted name", "Part": "the next part", "Relation": int64(2000), "Block": int64(2001),
 	"Pages": int64(2002), "TotalPages": int64(2003), "LastPages": int64(2004), "LastDeleted": int64(2005), "Remaining": int64(2009),
 	"Lag": int64(2006), "Standby": "the standby", "Hidden": int64(2007), "Dead": int64(2008),
@@ -88,8 +88,13 @@ var sampleAt = At{Step: "the step", Seq: 12, Pause: 13 * time.Second, Owner: 11,
 
 // sampleTaken is what the sample answers tell of an operation.
 var sampleTaken = Taken{OperationID: "66666666-7777-4888-8999-000000000000", Scope: "its scope", Key: "its key", Name: "its name",
-	Hash: [32]byte{4, 5, 6}, TTL: 90 * time.Second, Input: []byte("its input"), Epoch: 21, Undoing: true, Cancelled: true, Step: "its step", Seq: 22, Tries: 23, Attempts: 24,
+	Hash: [32]byte{4, 5, 6}, TTL: 90 * time.Second, Input: []byte("its input"), Epoch: 21, Undoing: true, Cancelled: true, Step: "its step", Seq: 22, Tries: 23, Attempts: 24, Deaths: 29,
 	CreatedAt: at(1), Since: at(5), LoadedAt: at(4)}
+
+// list is a Lister that does not change.
+type list []string
+
+func (l list) List() []string { return l }
 
 // verbs are all requests of the package, by the names of their queries, with sqlc's structs for them.
 var verbs = []struct {
@@ -144,11 +149,17 @@ var verbs = []struct {
 	{"ListSteps", &ListSteps{OperationID: sampleID}, listSteps, db.ListSteps, struct{ OperationID string }{}, db.ListStepsRow{},
 		&ListSteps{OperationID: sampleID,
 			Steps: []Remembered{{Kind: TxStep, Name: "its name", Outcome: StepDone, DueAt: at(6), RecordedAt: at(8)}}}},
-	{"TakeOperation", &TakeOperation{OperationID: sampleID, Owner: 11, Epoch: 15}, takeOperation, db.TakeOperation, db.TakeOperationParams{}, db.TakeOperationRow{},
-		&TakeOperation{OperationID: sampleID, Owner: 11, Epoch: 15, Found: true, Taken: sampleTaken}},
-	{"TakeOperations", &TakeOperations{Owner: 11, Names: sampleNames, Running: []string{"u1", "u2"}, Room: 16}, takeOperations, db.TakeOperations,
+	{"LoadStepsOf", &LoadStepsOf{OperationIDs: []string{"u1", "u2"}}, loadStepsOf, db.LoadStepsOf, struct{ OperationIds string }{}, db.LoadStepsOfRow{},
+		&LoadStepsOf{OperationIDs: []string{"u1", "u2"}, Steps: map[string][]Step{"66666666-7777-4888-8999-000000000000": {
+			{Seq: 22, Kind: TxStep, Name: "its name", Outcome: StepDone, Value: []byte("its value"), DueAt: at(6)}}}}},
+	{"TakeOperation", &TakeOperation{OperationID: sampleID, Owner: 11, Epoch: 15, Alone: true}, takeOperation, db.TakeOperation,
+		db.TakeOperationParams{}, db.TakeOperationRow{},
+		&TakeOperation{OperationID: sampleID, Owner: 11, Epoch: 15, Alone: true, Found: true, Taken: sampleTaken}},
+	{"TakeOperations", &TakeOperations{Owner: 11, Names: sampleNames, Running: list{"u1", "u2"}, Alone: true, Room: 16}, takeOperations, db.TakeOperations,
 		db.TakeOperationsParams{}, db.TakeOperationsRow{},
-		&TakeOperations{Owner: 11, Names: sampleNames, Running: []string{"u1", "u2"}, Room: 16, Taken: []Taken{sampleTaken}}},
+		&TakeOperations{Owner: 11, Names: sampleNames, Running: list{"u1", "u2"}, Alone: true, Room: 16, Taken: []Taken{sampleTaken}}},
+	{"ReleaseOperations", ReleaseOperations{[]Taken{{OperationID: "u1", Epoch: 2}, {OperationID: "u2", Epoch: 3}}}, releaseOperations, db.ReleaseOperations,
+		db.ReleaseOperationsParams{}, nil, ReleaseOperations{[]Taken{{OperationID: "u1", Epoch: 2}, {OperationID: "u2", Epoch: 3}}}},
 	{"ShowOperation", &ShowOperation{OperationID: sampleID}, showOperation, db.ShowOperation, struct{ OperationID string }{}, db.ShowOperationRow{},
 		&ShowOperation{OperationID: sampleID, Found: true, Scope: "its scope", Hash: [32]byte{4, 5, 6}, Name: "its name", State: OperationCompleted, Epoch: 21, Undoing: true, Step: "its step", Attempts: 24,
 			Reason: "its reason", Since: at(5), WakeAt: at(7), LoadedAt: at(4)}},
@@ -163,12 +174,12 @@ var verbs = []struct {
 		dueOperations, db.DueOperations, db.DueOperationsParams{}, db.DueOperationsRow{},
 		&DueOperations{Names: sampleNames, But: []Due{{OperationID: "u1", Epoch: 2}, {OperationID: "u2", Epoch: 3}}, Room: 16,
 			Due: []Due{{OperationID: "66666666-7777-4888-8999-000000000000", Name: "its name", Epoch: 21}}}},
-	{"Disown", Disown{Owner: 11, Running: []string{"u1", "u2"}}, disown, db.Disown, db.DisownParams{}, nil,
-		Disown{Owner: 11, Running: []string{"u1", "u2"}}},
+	{"Disown", Disown{Owner: 11, Running: list{"u1", "u2"}}, disown, db.Disown, db.DisownParams{}, nil,
+		Disown{Owner: 11, Running: list{"u1", "u2"}}},
 	{"SendSignal", &SendSignal{OperationID: sampleID, Name: "the name", Value: []byte("the value")}, sendSignal, db.SendSignal, db.SendSignalParams{},
 		struct{ Known bool }{}, &SendSignal{OperationID: sampleID, Name: "the name", Value: []byte("the value"), Known: true}},
-	{"ReadSignal", &ReadSignal{OperationID: sampleID, Name: "the name"}, readSignal, db.ReadSignal, db.ReadSignalParams{}, struct{ Value []byte }{},
-		&ReadSignal{OperationID: sampleID, Name: "the name", Found: true, Value: []byte("its value")}},
+	{"ReadSignal", &ReadSignal{OperationID: sampleID, Name: "the name"}, readSignal, db.ReadSignal, db.ReadSignalParams{}, db.ReadSignalRow{},
+		&ReadSignal{OperationID: sampleID, Name: "the name", Found: true, Value: []byte("its value"), SentAt: at(13)}},
 	{"DropSignals", DropSignals{OperationID: sampleID}, dropSignals, db.DropSignals, struct{ OperationID string }{}, nil, DropSignals{OperationID: sampleID}},
 	{"TakeSignal", TakeSignal{OperationID: sampleID, Name: "the name"}, takeSignal, db.TakeSignal, db.TakeSignalParams{}, nil,
 		TakeSignal{OperationID: sampleID, Name: "the name"}},

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -40,8 +41,9 @@ type ReadSignal struct {
 	OperationID string
 	Name        string
 
-	Found bool
-	Value []byte
+	Found  bool
+	Value  []byte
+	SentAt time.Time
 }
 
 // Queue adds the statement.
@@ -51,7 +53,7 @@ func (r *ReadSignal) Queue(trip *roundtrip.Trip) {
 
 // Read reads the answer.
 func (r *ReadSignal) Read(trip *roundtrip.Trip) {
-	r.Found = trip.Row(func(row *roundtrip.Row) { r.Value = row.Bytes() })
+	r.Found = trip.Row(func(row *roundtrip.Row) { r.Value, r.SentAt = row.Bytes(), row.Time() })
 }
 
 // TakeSignal says that the operation has recorded a signal.

@@ -105,8 +105,33 @@ func (l *LoadSteps) Queue(trip *roundtrip.Trip) { trip.Add(loadSteps, []byte(l.O
 // Read reads the answer.
 func (l *LoadSteps) Read(trip *roundtrip.Trip) {
 	trip.Rows(func(row *roundtrip.Row) {
-		s := Step{Seq: row.Int(), Kind: StepKind(row.Text()), Name: row.Text(), Outcome: StepOutcome(row.Text()), Value: row.Bytes()}
-		s.DueAt, l.LoadedAt = row.Time(), row.Time()
-		l.Steps = append(l.Steps, s)
+		l.Steps = append(l.Steps, readStep(row))
+		l.LoadedAt = row.Time()
+	})
+}
+
+func readStep(row *roundtrip.Row) Step {
+	return Step{
+		Seq: row.Int(), Kind: StepKind(row.Text()), Name: row.Text(), Outcome: StepOutcome(row.Text()), Value: row.Bytes(), DueAt: row.Time(),
+	}
+}
+
+// LoadStepsOf reads all that some operations remember.
+type LoadStepsOf struct {
+	OperationIDs []string
+
+	Steps map[string][]Step // by the id of their operation
+}
+
+// Queue adds the statement.
+func (l *LoadStepsOf) Queue(trip *roundtrip.Trip) { trip.Add(loadStepsOf, array(l.OperationIDs)) }
+
+// Read reads the answer.
+func (l *LoadStepsOf) Read(trip *roundtrip.Trip) {
+	l.Steps = map[string][]Step{}
+	trip.Rows(func(row *roundtrip.Row) {
+		id := row.Text()
+		l.Steps[id] = append(l.Steps[id], readStep(row))
+		row.Skip()
 	})
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,10 +24,14 @@ type Taken struct {
 	Seq         int
 	Tries       int
 	Attempts    int
+	Deaths      int // processes that have died while they worked on it, since it last got on
 	CreatedAt   time.Time
 	Since       time.Time
 	LoadedAt    time.Time
 }
+
+// Suspected is the number of deaths from which on an operation is a suspect: it may be the one that kills its processes.
+const Suspected = 3
 
 func (t *Taken) read(row *roundtrip.Row) {
 	t.OperationID, t.Scope, t.Key = row.Text(), row.Text(), row.Text()
@@ -35,7 +40,7 @@ func (t *Taken) read(row *roundtrip.Row) {
 	t.TTL = time.Duration(row.Int()) * time.Microsecond
 	t.Input = row.Bytes()
 	t.Epoch, t.Undoing, t.Cancelled, t.Step, t.Seq = row.Int(), row.Bool(), row.Bool(), row.Text(), row.Int()
-	t.Tries, t.Attempts = row.Int(), row.Int()
+	t.Tries, t.Attempts, t.Deaths = row.Int(), row.Int(), row.Int()
 	t.CreatedAt, t.Since, t.LoadedAt = row.Time(), row.Time(), row.Time()
 }
 
@@ -43,8 +48,9 @@ func (t *Taken) read(row *roundtrip.Row) {
 // does not work on itself.
 type TakeOperation struct {
 	OperationID string
-	Owner       int // the instance that takes it up
-	Epoch       int // in which this process has had it, 0 if it has not
+	Owner       int  // the instance that takes it up
+	Epoch       int  // in which this process has had it, 0 if it has not
+	Alone       bool // it may be a suspect: the process works on no other one
 
 	Found bool
 	Taken Taken
@@ -52,29 +58,34 @@ type TakeOperation struct {
 
 // Queue adds the statement.
 func (t *TakeOperation) Queue(trip *roundtrip.Trip) {
-	trip.Add(takeOperation, number(t.Owner), []byte(t.OperationID), number(t.Epoch))
+	trip.Add(takeOperation, number(t.Owner), number(t.Epoch), boolean(t.Alone), []byte(t.OperationID))
 }
 
 // Read reads the answer.
 func (t *TakeOperation) Read(trip *roundtrip.Trip) { t.Found = trip.Row(t.Taken.read) }
 
+// Lister tells the operations that a process works on. It is asked when a statement is sent.
+type Lister interface{ List() []string }
+
 // TakeOperations takes up what is due.
 type TakeOperations struct {
 	Owner   int
 	Names   []string
-	Running []string // the operations that this process works on
-	Room    int      // how many at most
+	Running Lister // that this process works on
+	Alone   bool   // one of them may be a suspect: the process works on no other one
+	Room    int    // how many at most
 
 	Taken []Taken
 }
 
 // Queue adds the statement.
 func (t *TakeOperations) Queue(trip *roundtrip.Trip) {
-	trip.Add(takeOperations, number(t.Owner), array(t.Names), array(t.Running), number(t.Room))
+	trip.Add(takeOperations, number(t.Owner), array(t.Names), array(t.Running.List()), boolean(t.Alone), number(t.Room))
 }
 
 // Read reads the answer.
 func (t *TakeOperations) Read(trip *roundtrip.Trip) {
+	t.Taken = nil // of an earlier try
 	trip.Rows(func(row *roundtrip.Row) {
 		var taken Taken
 		taken.read(row)
@@ -120,14 +131,31 @@ func (d *DueOperations) Read(trip *roundtrip.Trip) {
 	})
 }
 
-// Disown lets go of what has the number of this process without its working on it.
+// ReleaseOperations releases operations that were taken up, and that nothing was done about.
+type ReleaseOperations struct{ Taken []Taken }
+
+// Queue adds the statement.
+func (r ReleaseOperations) Queue(trip *roundtrip.Trip) {
+	ids, epochs := make([]string, len(r.Taken)), make([]string, len(r.Taken))
+	for i := range r.Taken {
+		ids[i], epochs[i] = r.Taken[i].OperationID, strconv.Itoa(r.Taken[i].Epoch)
+	}
+	trip.Add(releaseOperations, array(ids), array(epochs))
+}
+
+// Read reads the answer.
+func (ReleaseOperations) Read(trip *roundtrip.Trip) { trip.Skip() }
+
+// Disown releases what has the number of this process without its working on it.
 type Disown struct {
 	Owner   int
-	Running []string
+	Running Lister // that it works on
 }
 
 // Queue adds the statement.
-func (d Disown) Queue(trip *roundtrip.Trip) { trip.Add(disown, number(d.Owner), array(d.Running)) }
+func (d Disown) Queue(trip *roundtrip.Trip) {
+	trip.Add(disown, number(d.Owner), array(d.Running.List()))
+}
 
 // Read reads the answer.
 func (Disown) Read(trip *roundtrip.Trip) { trip.Skip() }

@@ -24,6 +24,9 @@ type Tx struct {
 	cancelling sync.WaitGroup
 }
 
+// PID is the number of the server's process, as it was told when the connection was made. Behind a pooler it is another one.
+func (t *Tx) PID() uint32 { return t.conn.PgConn().PID() }
+
 // Ask makes a round trip inside the transaction.
 func (t *Tx) Ask(ctx context.Context, requests ...Request) error { return ask(ctx, t.conn, requests) }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -56,11 +57,13 @@ func (o *operation) remembers(step, value string) bool {
 
 var reasons = regexp.MustCompile(`^nobody knows whether step "([^"]+)" has happened, and (it must not happen twice|after .* the other side no longer knows its key)$`)
 
+var deaths = regexp.MustCompile(`^([0-9]+) processes in a row have ended without a word while they worked on it`)
+
 // parkedWrongly says why the reason for which an operation is parked cannot be true.
 func (o *operation) parkedWrongly() string {
-	if strings.HasPrefix(o.row.Reason, "it was taken up 20 times") {
-		const most = 20 // a process may be killed before the function begins
-		if o.row.Epoch < most {
+	if died := deaths.FindStringSubmatch(o.row.Reason); died != nil {
+		const most = 10 // a process may be killed before the function begins
+		if n, err := strconv.Atoi(died[1]); err != nil || n < most || o.row.Epoch <= n {
 			return fmt.Sprintf("it is in epoch %d, and its function was run %d times", o.row.Epoch, len(o.runs))
 		}
 		return ""

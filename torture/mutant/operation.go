@@ -26,8 +26,8 @@ func operationMutants() []Mutant {
 			Name: "same-epoch", About: "whoever takes an operation up does not begin a new epoch",
 			Rules: []rule.Rule{rule.StepOnce, rule.StepWhole, rule.OneOutcome, rule.UndoneOnce, rule.UndoneOrder, rule.SameAnswer},
 			Edits: []Edit{
-				{operationQueries, "SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1\nWHERE", "SET epoch = o.epoch, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1\nWHERE"},
-				{operationQueries, "SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1\nFROM", "SET epoch = o.epoch, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1\nFROM"},
+				{operationQueries, "SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,\n" + stamped + "FROM (\n", "SET epoch = o.epoch, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,\n" + stamped + "FROM (\n"},
+				{operationQueries, "SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,\n" + stamped + "FROM taken\n", "SET epoch = o.epoch, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,\n" + stamped + "FROM taken\n"},
 			},
 		},
 		{
@@ -48,6 +48,11 @@ func operationMutants() []Mutant {
 			Name: "parked-too-soon", About: "a Keyed call counts as forgotten by the other side long before its window is over",
 			Rules: []rule.Rule{rule.Reason},
 			Edits: []Edit{{"operation/call.go", "op.work.elapsed() > o.safety.window:", "op.work.elapsed() > o.safety.window/100000:"}},
+		},
+		{
+			Name: "parked-for-company", About: "an operation is parked as soon as one process has died while it worked on it",
+			Rules: []rule.Rule{rule.Reason},
+			Edits: []Edit{{"operation/takeup.go", "	if deaths < w.definition.maxDeaths {\n", "	if deaths < 1 {\n"}},
 		},
 		{
 			Name: "second-commit", About: "what a step has returned is remembered in a commit of its own, behind that of what it has written",
@@ -85,7 +90,7 @@ func operationMutants() []Mutant {
 		{
 			Name: "presence-kept", About: "a process that is not seen any more goes on under its number",
 			Rules: []rule.Rule{rule.OneWorker},
-			Edits: []Edit{{"operation/presence.go", "		p.forget(i)\n		i.lose()\n", ""}},
+			Edits: []Edit{{"operation/presence.go", "		i.presence.forget(i)\n		i.lose()\n", ""}},
 		},
 		{
 			Name: "signal-lost", About: "a signal that comes between the look for it and the wait is lost",
@@ -93,7 +98,7 @@ func operationMutants() []Mutant {
 			Rules:    []rule.Rule{rule.Signalled},
 			Edits: []Edit{
 				{"operation/await.go", "			op.waits(s, timeout)\n", "			op.waits(s, timeout)\n			op.signals = append(op.signals, store.TakeSignal{OperationID: op.work.operation, Name: s.name})\n"},
-				{"operation/await.go", "		case signal.Found:\n", "		case signal.Found && (s.found == nil || remaining > 0):\n"},
+				{"operation/await.go", "		case signal.Found && !s.isTooLate(signal.SentAt):\n", "		case signal.Found && (s.found == nil || remaining > 0):\n"},
 			},
 		},
 	}
@@ -107,3 +112,9 @@ func operationMutants() []Mutant {
 
 // operationQueries is what sqlc made of queries/operations.sql.
 const operationQueries = "internal/db/operations.sql.go"
+
+// stamped is what else the statements that take operations up say of them.
+const stamped = "    taken_at = pg_catalog.clock_timestamp(), deaths = taken.deaths,\n" +
+	"    wake_at = CASE WHEN taken.deaths OPERATOR(pg_catalog.<) 3 THEN o.wake_at\n" +
+	"                   ELSE pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) ('1 second'::pg_catalog.interval OPERATOR(pg_catalog.*)\n" +
+	"                        pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END\n"

@@ -1,0 +1,57 @@
+package operation
+
+import (
+	"context"
+
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// An operation that has not been committed yet holds a connection of the pool when its process first has to show itself. It must
+// not wait for another one, which may be held by an operation that waits for the same; nor may it, behind a pooler, wait for a
+// session of the server.
+
+// adoptIn is adopt for the holder of a transaction. Where no session is to be had, the instance is that of one operation, and its
+// lease becomes visible together with what the transaction commits: then it is told so by confirm.
+func adoptIn(ctx context.Context, engine *txn.Engine, tx *txn.Tx) (*instance, error) {
+	p := presenceOf(engine)
+	p.use(1)
+	i, err := p.getIn(ctx, tx)
+	if err != nil {
+		p.use(-1)
+		return nil, err
+	}
+	return i, nil
+}
+
+func (p *presence) getIn(ctx context.Context, tx *txn.Tx) (*instance, error) {
+	if i := p.seen(); i != nil {
+		return i, nil
+	}
+	number := store.NewInstance{}
+	if err := tx.Ask(ctx, &number); err != nil {
+		return nil, err
+	}
+	if uint32(number.Backend) == tx.PID() { // no pooler is in front of the server
+		if i, err := p.inSession(ctx); i != nil || err != nil {
+			return i, err
+		}
+	}
+	l := newLease(p.engine, number.Instance)
+	if err := tx.Ask(ctx, l.renewal()); err != nil {
+		return nil, err
+	}
+	i := newInstance(p, l.instance, l)
+	i.single = true
+	return i, nil
+}
+
+// confirm says that what has shown the instance is committed. If no other one is there, it becomes that of the process.
+func (i *instance) confirm() {
+	if !i.single || i.confirmed {
+		return
+	}
+	i.confirmed = true
+	i.presence.show(i)
+	i.live()
+}
