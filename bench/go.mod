@@ -5,7 +5,7 @@ go 1.26.0
 replace github.com/idem-go/idem => ..
 
 require (
-	github.com/dbos-inc/dbos-transact-golang v1.2.0
+	github.com/dbos-inc/dbos-transact-golang v1.8.0
 	github.com/gofiber/fiber/v3 v3.1.0
 	github.com/gofiber/storage/postgres/v3 v3.3.0
 	github.com/google/go-cmp v0.7.0
@@ -30,7 +30,6 @@ require (
 	github.com/gofiber/utils/v2 v2.0.2 // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
-	github.com/gorilla/websocket v1.5.3 // indirect
 	github.com/jackc/pgerrcode v0.0.0-20250907135507-afb5586c32a6 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect

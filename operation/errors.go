@@ -17,6 +17,14 @@ var (
 	// ErrCancelled says that the operation was cancelled, and is undone.
 	ErrCancelled = errors.New("operation: cancelled, and undone")
 
+	// ErrUndone says that the operation that was waited for has ended without an answer: it was cancelled, or ended in an error that
+	// is Final. What it had done is undone, and its key is free.
+	ErrUndone = errors.New("operation: it has ended in an error, and is undone")
+
+	// ErrAnswerGone says that the operation that was waited for has ended, and that its answer is no longer kept: it has
+	// expired.
+	ErrAnswerGone = errors.New("operation: it has ended, and its answer has expired")
+
 	// ErrNotParked says that Retry or Resolve was asked for an operation that is not parked, or not at a step whose outcome is
 	// unknown; or Cancel, for one that has ended.
 	ErrNotParked = errors.New("operation: it is not parked, or not at that step")

@@ -358,3 +358,50 @@ ON CONFLICT (instance) DO UPDATE SET expires_at = EXCLUDED.expires_at;
 DELETE FROM idem.leases
 WHERE instance OPERATOR(pg_catalog.=) @instance::pg_catalog.int4
    OR expires_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '1 day'::pg_catalog.interval);
+
+-- name: ListOperations :many
+-- ListOperations tells of operations in the order of their ids, which is stable and has an index. Those that run or are parked have
+-- indexes of their own, and there are few of them beside those that have ended: each branch is executed only if its state is asked for.
+SELECT found.id::pg_catalog.text AS operation_id, found.scope, found.name, found.state, found.undoing, found.step,
+       found.attempts, coalesce(found.reason, '')::pg_catalog.text AS reason,
+       pg_catalog.timestamptz_send(found.created_at)::pg_catalog.bytea AS created_at,
+       pg_catalog.timestamptz_send(found.since)::pg_catalog.bytea AS since,
+       pg_catalog.timestamptz_send(found.ended_at)::pg_catalog.bytea AS ended_at
+FROM (
+    (SELECT o.* FROM idem.operations o
+     WHERE o.state OPERATOR(pg_catalog.=) 'parked' AND @state::pg_catalog.text OPERATOR(pg_catalog.=) 'parked'
+       AND o.id OPERATOR(pg_catalog.>) (@after_operation::pg_catalog.text)::pg_catalog.uuid
+       AND pg_catalog.starts_with(o.scope, @scope::pg_catalog.text)
+       AND (@name::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.name OPERATOR(pg_catalog.=) @name::pg_catalog.text)
+       AND (@step::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.step OPERATOR(pg_catalog.=) @step::pg_catalog.text)
+       AND o.created_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) @age::pg_catalog.interval)
+     ORDER BY o.id LIMIT @room::pg_catalog.int4)
+    UNION ALL
+    (SELECT o.* FROM idem.operations o
+     WHERE o.state OPERATOR(pg_catalog.=) 'running' AND @state::pg_catalog.text OPERATOR(pg_catalog.=) 'running'
+       AND o.id OPERATOR(pg_catalog.>) (@after_operation::pg_catalog.text)::pg_catalog.uuid
+       AND pg_catalog.starts_with(o.scope, @scope::pg_catalog.text)
+       AND (@name::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.name OPERATOR(pg_catalog.=) @name::pg_catalog.text)
+       AND (@step::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.step OPERATOR(pg_catalog.=) @step::pg_catalog.text)
+       AND o.created_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) @age::pg_catalog.interval)
+     ORDER BY o.id LIMIT @room::pg_catalog.int4)
+    UNION ALL
+    (SELECT o.* FROM idem.operations o
+     WHERE @state::pg_catalog.text OPERATOR(pg_catalog.<>) 'parked' AND @state::pg_catalog.text OPERATOR(pg_catalog.<>) 'running'
+       AND (@state::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.state OPERATOR(pg_catalog.=) @state::pg_catalog.text)
+       AND o.id OPERATOR(pg_catalog.>) (@after_operation::pg_catalog.text)::pg_catalog.uuid
+       AND pg_catalog.starts_with(o.scope, @scope::pg_catalog.text)
+       AND (@name::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.name OPERATOR(pg_catalog.=) @name::pg_catalog.text)
+       AND (@step::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.step OPERATOR(pg_catalog.=) @step::pg_catalog.text)
+       AND o.created_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) @age::pg_catalog.interval)
+     ORDER BY o.id LIMIT @room::pg_catalog.int4)
+) found
+ORDER BY found.id
+LIMIT @room::pg_catalog.int4;
+
+-- name: FindOperation :one
+-- FindOperation tells whose key an operation has, and how far it is.
+SELECT o.scope, o.key, o.hash, o.name, o.state, o.step, coalesce(o.reason, '')::pg_catalog.text AS reason,
+       pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since
+FROM idem.operations o
+WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid;

@@ -6,7 +6,7 @@ replace github.com/idem-go/idem => ../..
 
 require (
 	github.com/cschleiden/go-workflows v1.4.0
-	github.com/dbos-inc/dbos-transact-golang v1.2.0
+	github.com/dbos-inc/dbos-transact-golang v1.8.0
 	github.com/idem-go/idem v0.0.0-00010101000000-000000000000
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/riverqueue/river v0.51.0
@@ -20,7 +20,6 @@ require (
 	github.com/go-errors/errors v1.4.2 // indirect
 	github.com/golang-migrate/migrate/v4 v4.16.2 // indirect
 	github.com/google/uuid v1.6.0 // indirect
-	github.com/gorilla/websocket v1.5.3 // indirect
 	github.com/hashicorp/errwrap v1.1.0 // indirect
 	github.com/hashicorp/go-multierror v1.1.1 // indirect
 	github.com/jackc/pgerrcode v0.0.0-20250907135507-afb5586c32a6 // indirect

@@ -262,6 +262,41 @@ func (q *Queries) EndLease(ctx context.Context, instance int32) error {
 	return err
 }
 
+const FindOperation = `-- name: FindOperation :one
+SELECT o.scope, o.key, o.hash, o.name, o.state, o.step, coalesce(o.reason, '')::pg_catalog.text AS reason,
+       pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since
+FROM idem.operations o
+WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
+`
+
+type FindOperationRow struct {
+	Scope  string
+	Key    string
+	Hash   []byte
+	Name   string
+	State  string
+	Step   string
+	Reason string
+	Since  []byte
+}
+
+// FindOperation tells whose key an operation has, and how far it is.
+func (q *Queries) FindOperation(ctx context.Context, operationID string) (FindOperationRow, error) {
+	row := q.db.QueryRow(ctx, FindOperation, operationID)
+	var i FindOperationRow
+	err := row.Scan(
+		&i.Scope,
+		&i.Key,
+		&i.Hash,
+		&i.Name,
+		&i.State,
+		&i.Step,
+		&i.Reason,
+		&i.Since,
+	)
+	return i, err
+}
+
 const Hold = `-- name: Hold :one
 INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state)
 VALUES ($1::pg_catalog.text, $2::pg_catalog.text, ''::pg_catalog.bytea, ($3::pg_catalog.text)::pg_catalog.uuid,
@@ -294,6 +329,111 @@ func (q *Queries) Hold(ctx context.Context, arg HoldParams) (int32, error) {
 	var one int32
 	err := row.Scan(&one)
 	return one, err
+}
+
+const ListOperations = `-- name: ListOperations :many
+SELECT found.id::pg_catalog.text AS operation_id, found.scope, found.name, found.state, found.undoing, found.step,
+       found.attempts, coalesce(found.reason, '')::pg_catalog.text AS reason,
+       pg_catalog.timestamptz_send(found.created_at)::pg_catalog.bytea AS created_at,
+       pg_catalog.timestamptz_send(found.since)::pg_catalog.bytea AS since,
+       pg_catalog.timestamptz_send(found.ended_at)::pg_catalog.bytea AS ended_at
+FROM (
+    (SELECT o.id, o.scope, o.key, o.hash, o.name, o.ttl, o.created_at, o.input, o.epoch, o.owner, o.state, o.undoing, o.cancelled, o.step, o.seq, o.since, o.wake_at, o.tries, o.attempts, o.deaths, o.taken_at, o.reason, o.ended_at FROM idem.operations o
+     WHERE o.state OPERATOR(pg_catalog.=) 'parked' AND $1::pg_catalog.text OPERATOR(pg_catalog.=) 'parked'
+       AND o.id OPERATOR(pg_catalog.>) ($2::pg_catalog.text)::pg_catalog.uuid
+       AND pg_catalog.starts_with(o.scope, $3::pg_catalog.text)
+       AND ($4::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.name OPERATOR(pg_catalog.=) $4::pg_catalog.text)
+       AND ($5::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.step OPERATOR(pg_catalog.=) $5::pg_catalog.text)
+       AND o.created_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) $6::pg_catalog.interval)
+     ORDER BY o.id LIMIT $7::pg_catalog.int4)
+    UNION ALL
+    (SELECT o.id, o.scope, o.key, o.hash, o.name, o.ttl, o.created_at, o.input, o.epoch, o.owner, o.state, o.undoing, o.cancelled, o.step, o.seq, o.since, o.wake_at, o.tries, o.attempts, o.deaths, o.taken_at, o.reason, o.ended_at FROM idem.operations o
+     WHERE o.state OPERATOR(pg_catalog.=) 'running' AND $1::pg_catalog.text OPERATOR(pg_catalog.=) 'running'
+       AND o.id OPERATOR(pg_catalog.>) ($2::pg_catalog.text)::pg_catalog.uuid
+       AND pg_catalog.starts_with(o.scope, $3::pg_catalog.text)
+       AND ($4::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.name OPERATOR(pg_catalog.=) $4::pg_catalog.text)
+       AND ($5::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.step OPERATOR(pg_catalog.=) $5::pg_catalog.text)
+       AND o.created_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) $6::pg_catalog.interval)
+     ORDER BY o.id LIMIT $7::pg_catalog.int4)
+    UNION ALL
+    (SELECT o.id, o.scope, o.key, o.hash, o.name, o.ttl, o.created_at, o.input, o.epoch, o.owner, o.state, o.undoing, o.cancelled, o.step, o.seq, o.since, o.wake_at, o.tries, o.attempts, o.deaths, o.taken_at, o.reason, o.ended_at FROM idem.operations o
+     WHERE $1::pg_catalog.text OPERATOR(pg_catalog.<>) 'parked' AND $1::pg_catalog.text OPERATOR(pg_catalog.<>) 'running'
+       AND ($1::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.state OPERATOR(pg_catalog.=) $1::pg_catalog.text)
+       AND o.id OPERATOR(pg_catalog.>) ($2::pg_catalog.text)::pg_catalog.uuid
+       AND pg_catalog.starts_with(o.scope, $3::pg_catalog.text)
+       AND ($4::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.name OPERATOR(pg_catalog.=) $4::pg_catalog.text)
+       AND ($5::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.step OPERATOR(pg_catalog.=) $5::pg_catalog.text)
+       AND o.created_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) $6::pg_catalog.interval)
+     ORDER BY o.id LIMIT $7::pg_catalog.int4)
+) found
+ORDER BY found.id
+LIMIT $7::pg_catalog.int4
+`
+
+type ListOperationsParams struct {
+	State          string
+	AfterOperation string
+	Scope          string
+	Name           string
+	Step           string
+	Age            pgtype.Interval
+	Room           int32
+}
+
+type ListOperationsRow struct {
+	OperationID string
+	Scope       string
+	Name        string
+	State       string
+	Undoing     bool
+	Step        string
+	Attempts    int32
+	Reason      string
+	CreatedAt   []byte
+	Since       []byte
+	EndedAt     []byte
+}
+
+// ListOperations tells of operations in the order of their ids, which is stable and has an index. Those that run or are parked have
+// indexes of their own, and there are few of them beside those that have ended: each branch is executed only if its state is asked for.
+func (q *Queries) ListOperations(ctx context.Context, arg ListOperationsParams) ([]ListOperationsRow, error) {
+	rows, err := q.db.Query(ctx, ListOperations,
+		arg.State,
+		arg.AfterOperation,
+		arg.Scope,
+		arg.Name,
+		arg.Step,
+		arg.Age,
+		arg.Room,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListOperationsRow
+	for rows.Next() {
+		var i ListOperationsRow
+		if err := rows.Scan(
+			&i.OperationID,
+			&i.Scope,
+			&i.Name,
+			&i.State,
+			&i.Undoing,
+			&i.Step,
+			&i.Attempts,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.Since,
+			&i.EndedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const ListSteps = `-- name: ListSteps :many

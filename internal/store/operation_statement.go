@@ -47,6 +47,14 @@ var (
 		SQL: db.ShowOperation, Params: []roundtrip.Param{plain},
 		Results: []int16{asText, asBinary, asText, asText, asText, asText, asText, asText, asText, asBinary, asBinary, asBinary},
 	})
+	listOperations = roundtrip.New(roundtrip.Statement{
+		SQL: db.ListOperations, Params: []roundtrip.Param{plain, plain, text, text, text, plain, plain},
+		Results: []int16{asText, asText, asText, asText, asText, asText, asText, asText, asBinary, asBinary, asBinary},
+	})
+	findOperation = roundtrip.New(roundtrip.Statement{
+		SQL: db.FindOperation, Params: []roundtrip.Param{plain},
+		Results: []int16{asText, asText, asBinary, asText, asText, asText, asText, asBinary},
+	})
 	releaseOperation = roundtrip.New(roundtrip.Statement{
 		SQL: db.ReleaseOperation, Params: []roundtrip.Param{plain, plain, plain},
 	})

@@ -15,56 +15,68 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-type operationRetryCommand struct {
-	operationID
-	consent
-}
+type operationRetryCommand struct{ chosenOperations }
 
 // Help says more.
 func (operationRetryCommand) Help() string {
 	return `For an operation that is parked and whose reason is gone: the code is mended, the other side is back. It goes on when a Worker, or a call
-with its key, comes. If nobody knows whether a call that is Once has happened, it is parked again: see resolve.
+with its key, comes. If nobody knows whether a call that is Once has happened, it is parked again: see resolve. --all retries many at once: say what they have in common.
 
-Example: idem operation retry 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --yes`
+Example: idem operation retry --all --name checkout --step charge --dry-run`
 }
 
 // Run retries.
 func (c *operationRetryCommand) Run(s *session) error {
-	o, err := c.find(s, nil)
+	if err := c.check(); err != nil {
+		return err
+	}
+	retry := func(ctx context.Context, id string) error { return operation.Retry(ctx, s.pool, id) }
+	if c.All {
+		return c.changeAll(s, record.Parked, "retries %d parked operations", "retried", retry)
+	}
+	o, err := c.one().find(s, nil)
 	if err == nil {
 		err = parked(o)
 	}
 	if err != nil {
 		return err
 	}
-	return c.change(s, o, c.consent, "lets it go on as it is", "it goes on",
-		func(ctx context.Context) error { return operation.Retry(ctx, s.pool, o.ID) })
+	return c.one().change(s, o, c.consent, "lets it go on as it is", "it goes on",
+		func(ctx context.Context) error { return retry(ctx, o.ID) })
 }
 
 type operationCancelCommand struct {
-	operationID
-	consent
+	chosenOperations
+	State string `enum:"parked,running" default:"parked" placeholder:"STATE" help:"With --all: parked or running. Default: ${default}."`
 }
 
 // Help says more.
 func (operationCancelCommand) Help() string {
 	return `For an operation that runs or is parked, and is not wanted any more. It begins no step, settles the call that is under way, and takes back
 what was done, when a Worker or a call with its key comes. After that its key is new.
+--all cancels many at once: say what they have in common.
 
 Example: idem operation cancel 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --yes`
 }
 
 // Run cancels.
 func (c *operationCancelCommand) Run(s *session) error {
-	o, err := c.find(s, nil)
+	if err := c.check(); err != nil {
+		return err
+	}
+	cancel := func(ctx context.Context, id string) error { return operation.Cancel(ctx, s.pool, id) }
+	if c.All {
+		return c.changeAll(s, c.State, "cancels %d "+c.State+" operations, and takes back what they have done", "cancelled", cancel)
+	}
+	o, err := c.one().find(s, nil)
 	if err != nil {
 		return err
 	}
 	if o.State != record.Parked && o.State != record.Running {
 		return refusedError{fmt.Sprintf("nothing was changed: operation %s has ended, it is %s", o.ID, o.State)}
 	}
-	return c.change(s, o, c.consent, "ends it, and takes back what it has done", "it is being ended",
-		func(ctx context.Context) error { return operation.Cancel(ctx, s.pool, o.ID) })
+	return c.one().change(s, o, c.consent, "ends it, and takes back what it has done", "it is being ended",
+		func(ctx context.Context) error { return cancel(ctx, o.ID) })
 }
 
 type operationResolveCommand struct {

@@ -58,6 +58,7 @@ func FindOperation(ctx context.Context, tx pgx.Tx, id string) (*Operation, error
 // OperationFilter says which operations are listed.
 type OperationFilter struct {
 	ScopePrefix, Name, State string
+	Step                     string
 	Older                    time.Duration
 	Before                   string // only those begun before this one, by its id
 	Limit                    int
@@ -66,8 +67,8 @@ type OperationFilter struct {
 // ListOperations returns operations in the order of their beginning, the latest first. No index is in that order: it reads the table.
 func ListOperations(ctx context.Context, tx pgx.Tx, f OperationFilter) ([]Operation, error) {
 	rows, err := tx.Query(ctx, operations+`WHERE ($1 = '' OR (o.created_at, o.id) < (SELECT b.created_at, b.id FROM idem.operations b WHERE b.id = nullif($1, '')::uuid)) AND starts_with(o.scope, $2) AND ($3 = '' OR o.name = $3)
-		AND ($4 = '' OR o.state = $4) AND ($5 = 0 OR o.created_at < clock_timestamp() - make_interval(secs => $5)) ORDER BY o.created_at DESC, o.id DESC LIMIT $6`,
-		f.Before, f.ScopePrefix, f.Name, f.State, f.Older.Seconds(), f.Limit)
+		AND ($4 = '' OR o.state = $4) AND ($5 = 0 OR o.created_at < clock_timestamp() - make_interval(secs => $5)) AND ($7 = '' OR o.step = $7) ORDER BY o.created_at DESC, o.id DESC LIMIT $6`,
+		f.Before, f.ScopePrefix, f.Name, f.State, f.Older.Seconds(), f.Limit, f.Step)
 	if err != nil {
 		return nil, err
 	}
