@@ -3,6 +3,7 @@
 package address
 
 import (
+	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -41,6 +42,11 @@ func (f Flags) String(getenv func(string) string) string {
 // Config returns the configuration of a pool that suits a command: few connections, and statements that a pooler in
 // transaction mode passes on.
 func (f Flags) Config(getenv func(string) string, command string) (*pgxpool.Config, error) {
+	for from, text := range map[string]string{"-d": f.DBName, "DATABASE_URL": getenv("DATABASE_URL")} {
+		if err := checkScheme(from, text); err != nil {
+			return nil, err
+		}
+	}
 	config, err := pgxpool.ParseConfig(f.String(getenv))
 	if err != nil {
 		return nil, err
@@ -58,6 +64,16 @@ func (f Flags) Config(getenv func(string) string, command string) (*pgxpool.Conf
 
 // connectTimeout bounds a wait that PGCONNECT_TIMEOUT does not.
 const connectTimeout = 10 * time.Second
+
+// checkScheme refuses a URL that is not one of PostgreSQL. It would be taken for the name of a database, and be told in errors, with
+// its password.
+func checkScheme(from, text string) error {
+	scheme, _, found := strings.Cut(text, "://")
+	if !found || isURL(text) || strings.Contains(scheme, "=") { // a setting whose value has a URL
+		return nil
+	}
+	return fmt.Errorf("%s is a URL that begins with %.20q, and not with postgres:// or postgresql://", from, scheme+"://")
+}
 
 func isURL(text string) bool {
 	return strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://")

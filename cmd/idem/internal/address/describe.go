@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -27,24 +29,69 @@ func Refused(err error) error {
 	if !errors.As(err, &connect) {
 		return err
 	}
+	tried := attempts(connect)
+	if len(tried) < 2 {
+		cause, remedy := reason(connect.Unwrap())
+		return fmt.Errorf("cannot connect to %s: %s; %s", Describe(connect.Config), cause, remedy)
+	}
+	var told []string
+	remedies := map[string]bool{}
+	for _, a := range tried {
+		cause, remedy := reason(a.err)
+		told = append(told, a.host+": "+cause)
+		remedies[remedy] = true
+	}
+	return fmt.Errorf("cannot connect to database %q, role %q: %s; %s", connect.Config.Database, connect.Config.User,
+		strings.Join(told, "; "), strings.Join(slices.Sorted(maps.Keys(remedies)), "; "))
+}
+
+// attempt is one host of a list.
+type attempt struct {
+	host string
+	err  error
+}
+
+// attempts returns what each host has answered last, if there are several: with sslmode=prefer each of them is asked twice.
+func attempts(connect *pgconn.ConnectError) (tried []attempt) {
+	hosts := map[string]bool{fmt.Sprint(connect.Config.Host, connect.Config.Port): true}
+	for _, f := range connect.Config.Fallbacks {
+		hosts[fmt.Sprint(f.Host, f.Port)] = true
+	}
+	var all interface{ Unwrap() []error }
+	if len(hosts) < 2 || !errors.As(connect.Unwrap(), &all) {
+		return nil
+	}
+	for _, err := range all.Unwrap() {
+		address, _, named := strings.Cut(err.Error(), " (") // pgconn has no other way to ask which host it was
+		if !named {
+			return nil
+		}
+		if n := len(tried); n > 0 && tried[n-1].host == address {
+			tried[n-1].err = err
+			continue
+		}
+		tried = append(tried, attempt{address, err})
+	}
+	return tried
+}
+
+// reason returns why a connection did not come about, and what to do.
+func reason(err error) (cause, remedy string) {
 	var server *pgconn.PgError
 	var lookup *net.DNSError
-	cause, remedy := "", ""
 	switch {
 	case errors.As(err, &server):
-		cause, remedy = server.Message, adviceOf(server.Code)
+		return server.Message, adviceOf(server.Code)
 	case errors.As(err, &lookup):
-		cause, remedy = "there is no such host", "check the host: -h, DATABASE_URL or PGHOST"
+		return "there is no such host", "check the host: -h, DATABASE_URL or PGHOST"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		cause, remedy = "connection refused", "check that the server runs, and the address: -h and -p, DATABASE_URL, PGHOST and PGPORT"
+		return "connection refused", "check that the server runs, and the address: -h and -p, DATABASE_URL, PGHOST and PGPORT"
 	case errors.Is(err, os.ErrNotExist):
-		cause, remedy = "there is no such socket", "give a host: -h, DATABASE_URL or PGHOST"
+		return "there is no such socket", "give a host: -h, DATABASE_URL or PGHOST"
 	case errors.Is(err, context.DeadlineExceeded) || isTimeout(err):
-		cause, remedy = "no answer", "check the address and the network, or set PGCONNECT_TIMEOUT higher"
-	default:
-		cause, remedy = lastLine(connect.Unwrap()), "check the address: -d, DATABASE_URL, PGHOST, PGSSLMODE"
+		return "no answer", "check the address and the network, or set PGCONNECT_TIMEOUT higher"
 	}
-	return fmt.Errorf("cannot connect to %s: %s; %s", Describe(connect.Config), cause, remedy)
+	return lastLine(err), "check the address: -d, DATABASE_URL, PGHOST, PGSSLMODE"
 }
 
 func adviceOf(code string) string {

@@ -28,13 +28,26 @@ Example: idem migrate up --yes`
 }
 
 type (
-	migrateUpCommand     struct{ consent }
-	migrateDownCommand   struct{ consent }
-	migrateStatusCommand struct{}
+	migrateUpCommand struct {
+		owner
+		consent
+	}
+	migrateDownCommand struct {
+		owner
+		consent
+	}
+	migrateStatusCommand struct{ owner }
 )
 
+// owner is the role that owns what migrations make.
+type owner struct {
+	Role string `placeholder:"ROLE" help:"Act as this role, which then owns the schema: one that may not log in, and that yours is a member of."`
+}
+
 // Help says more.
-func (migrateUpCommand) Help() string { return "Example: idem migrate up --yes -d app" }
+func (migrateUpCommand) Help() string {
+	return "Example: idem migrate up --yes -d app --role idem_migrate"
+}
 
 // Help says more.
 func (migrateDownCommand) Help() string { return "Example: idem migrate down -d scratch" }
@@ -67,17 +80,20 @@ func newShownMigrations(all []migrate.Migration) []shownMigration {
 }
 
 // database opens what migrations run on.
-func database(s *session) (*sql.DB, error) {
+func (o owner) database(s *session) (*sql.DB, error) {
 	config, err := s.globals.Config(s.Getenv, s.name)
 	if err != nil {
 		return nil, err
+	}
+	if o.Role != "" {
+		config.ConnConfig.RuntimeParams["role"] = o.Role
 	}
 	return stdlib.OpenDB(*config.ConnConfig), nil
 }
 
 // Run applies what is missing.
 func (c *migrateUpCommand) Run(s *session) error {
-	db, err := database(s)
+	db, err := c.database(s)
 	if err != nil {
 		return err
 	}
@@ -86,10 +102,12 @@ func (c *migrateUpCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	if len(pending) > 0 {
-		if err := c.ask(s, "applies "+names(pending)); err != nil {
+	if len(pending) == 0 {
+		if err := lost(s, db); err != nil {
 			return err
 		}
+	} else if err := c.ask(s, "applies "+names(pending)); err != nil {
+		return err
 	}
 	s.progress("applying %d migrations", len(pending))
 	applied, err := migrate.Up(unbroken(s), db)
@@ -123,6 +141,16 @@ func missing(s *session, db *sql.DB) ([]migrate.Migration, error) {
 	return pending, err
 }
 
+// lost finds a schema that was dropped, or not restored, and whose table of versions is still there.
+func lost(s *session, db *sql.DB) error {
+	var there bool
+	if err := db.QueryRowContext(s.ctx, "SELECT to_regclass('idem.records') IS NOT NULL").Scan(&there); err != nil || there {
+		return err
+	}
+	return refusedError{"nothing was applied: the table idem_goose_version says that all migrations are applied, and there is no idem.records. " +
+		"Restore the schema idem from a backup; or, if its records are gone for good, DROP TABLE idem_goose_version and run this again"}
+}
+
 func names(all []migrate.Migration) string {
 	var names []string
 	for _, m := range all {
@@ -133,7 +161,7 @@ func names(all []migrate.Migration) string {
 
 // Run takes the latest one back.
 func (c *migrateDownCommand) Run(s *session) error {
-	db, err := database(s)
+	db, err := c.database(s)
 	if err != nil {
 		return err
 	}
@@ -167,7 +195,7 @@ func (c *migrateDownCommand) Run(s *session) error {
 
 // Run lists the migrations.
 func (c *migrateStatusCommand) Run(s *session) error {
-	db, err := database(s)
+	db, err := c.database(s)
 	if err != nil {
 		return err
 	}

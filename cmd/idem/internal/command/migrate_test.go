@@ -1,11 +1,15 @@
 package command_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"io/fs"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/migrations"
@@ -69,4 +73,60 @@ func TestMigrateBringsTheSchemaUpAndTakesItBack(t *testing.T) {
 	}
 	d.idem("migrate", "down", "-y").want(t, 0, "nothing to do")
 	d.idem("list").want(t, 1, "idem migrate up")
+}
+
+// A schema that was dropped, and a table of versions that was not, is what a restore of one schema leaves.
+func TestMigrateSaysThatTheSchemaIsLostAndNotThatItIsUpToDate(t *testing.T) {
+	t.Parallel()
+	d := &desk{t: t, dsn: pgtest.DSN(t)}
+	d.idem("migrate", "up", "--yes").want(t, 0, "up to date")
+	conn, err := pgx.Connect(t.Context(), d.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(t.Context(), "DROP SCHEMA idem CASCADE"); err != nil {
+		t.Fatal(err)
+	}
+	d.idem("migrate", "up", "--yes").want(t, 5, "there is no idem.records", "DROP TABLE idem_goose_version")
+}
+
+// The role of the docs that owns the schema may not log in.
+func TestMigrateActsAsTheRoleThatIsToOwnTheSchema(t *testing.T) {
+	t.Parallel()
+	d := &desk{t: t, dsn: pgtest.EmptyDSN(t)}
+	conn, err := pgx.Connect(t.Context(), d.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	owner := "owner_" + strings.ReplaceAll(strings.ToLower(t.Name()), "/", "_")
+	owner = owner[:min(len(owner), 63)]
+	for _, sql := range []string{
+		"DROP ROLE IF EXISTS " + owner, "CREATE ROLE " + owner,
+		fmt.Sprintf("DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %%I TO %s', current_database()); END $$", owner),
+		"GRANT USAGE, CREATE ON SCHEMA public TO " + owner,
+	} {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	t.Cleanup(func() {
+		conn, err := pgx.Connect(context.Background(), d.dsn)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close(context.Background())
+		if _, err := conn.Exec(context.Background(), "DROP OWNED BY "+owner+" CASCADE; DROP ROLE "+owner); err != nil {
+			t.Error(err)
+		}
+	})
+	d.idem("migrate", "up", "--yes", "--role", owner).want(t, 0, "applied")
+	var foreign int
+	err = conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname = 'idem' AND c.relkind IN ('r', 'S') AND c.relowner <> $1::regrole OR c.relname = 'idem_goose_version' AND c.relowner <> $1::regrole`, owner).Scan(&foreign)
+	if err != nil || foreign != 0 {
+		t.Errorf("%d tables and sequences are somebody else's, %v", foreign, err)
+	}
 }

@@ -117,13 +117,14 @@ func isolation(e *exam) error {
 	return err
 }
 
-// xminTransaction looks for sessions that hold back vacuum.
+// xminTransaction looks for sessions that hold back vacuum. Those of other databases do not: vacuum of a table looks at the transactions of
+// its own database alone.
 func xminTransaction(e *exam) error {
 	rows, err := e.tx.Query(e.ctx, `
 		SELECT format('process %s of the role %s (%s, %s)', pid, usename, nullif(application_name, ''), state),
 			extract(epoch FROM clock_timestamp() - xact_start)::float8, greatest(age(backend_xmin), age(backend_xid))::int8
 		FROM pg_stat_activity
-		WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
+		WHERE pid <> pg_backend_pid() AND datname = current_database() AND backend_type = 'client backend' AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
 		  AND xact_start < clock_timestamp() - make_interval(secs => $1)
 		ORDER BY xact_start`, e.opts.Limits.OldTransaction.Seconds())
 	if err != nil {
@@ -147,7 +148,7 @@ func xminTransaction(e *exam) error {
 func xminPrepared(e *exam) error {
 	rows, err := e.tx.Query(e.ctx, `
 		SELECT gid, owner::text, extract(epoch FROM clock_timestamp() - prepared)::float8 FROM pg_prepared_xacts
-		WHERE prepared < clock_timestamp() - make_interval(secs => $1) ORDER BY prepared`, e.opts.Limits.OldTransaction.Seconds())
+		WHERE database = current_database() AND prepared < clock_timestamp() - make_interval(secs => $1) ORDER BY prepared`, e.opts.Limits.OldTransaction.Seconds())
 	if err != nil {
 		return err
 	}
@@ -162,9 +163,11 @@ func xminPrepared(e *exam) error {
 	return err
 }
 
+// xminSlot looks for replication slots. Only the xmin of a slot holds back vacuum of idem's tables: a logical slot has a catalog_xmin, which is about
+// the catalogs.
 func xminSlot(e *exam) error {
 	rows, err := e.tx.Query(e.ctx, `
-		SELECT slot_name::text, active, coalesce(greatest(age(xmin), age(catalog_xmin)), 0)::int8,
+		SELECT slot_name::text, active, coalesce(age(xmin), 0)::int8,
 			coalesce(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn), 0)::int8,
 			coalesce(wal_status, '')
 		FROM pg_replication_slots ORDER BY 1`)
@@ -179,8 +182,10 @@ func xminSlot(e *exam) error {
 		switch {
 		case wal == "lost" || wal == "unreserved":
 			e.warn(fmt.Sprintf("the replication slot %q has lost, or is about to lose, WAL that its consumer needs (%s)", name, wal), remedy)
-		case !active:
+		case !active && age > 0:
 			e.warn(fmt.Sprintf("the replication slot %q has no consumer, and keeps %s of WAL and what %s transactions have deleted", name, page.Bytes(kept), page.Count(age)), remedy)
+		case !active:
+			e.warn(fmt.Sprintf("the replication slot %q has no consumer, and keeps %s of WAL", name, page.Bytes(kept)), remedy)
 		case age > e.opts.Limits.OldXmin:
 			e.warn(fmt.Sprintf("the consumer of the replication slot %q is %s transactions behind: vacuum removes nothing that is younger", name, page.Count(age)), remedy)
 		}

@@ -136,6 +136,20 @@ func TestDoctorFindsTransactionsThatHoldBackVacuumOrKeys(t *testing.T) {
 	w.quiet("held-keys")
 }
 
+// To end somebody else's session in another database would harm its service, and help nobody.
+func TestDoctorBlamesNoTransactionOfAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.opts.Limits.OldTransaction = time.Millisecond
+	stranger := []string{"SET application_name = 'stranger'", "BEGIN ISOLATION LEVEL REPEATABLE READ", "CREATE TABLE mine ()"}
+	sessionAt(t, pgtest.DSN(t), stranger...)
+	for _, f := range w.findings("xmin-transaction") {
+		t.Errorf("%+v", f)
+	}
+	w.session(stranger...)
+	w.finds("xmin-transaction", doctor.Warning, "stranger")
+}
+
 func TestDoctorFindsWhoLocksTheTableAndIsNotHeldUpByIt(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
