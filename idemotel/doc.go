@@ -32,6 +32,8 @@
 //	idem.outbox.messages          {message}  counter     idem.outcome (published, failed)
 //	idem.outbox.publish.duration  s          histogram   of calls of the publisher: idem.outcome (failed if one was not published)
 //	idem.inbox.messages           {message}  counter     idem.consumer, idem.outcome (done, duplicate, retry, dead)
+//	idem.inbox.hindered           {attempt}  counter     that something else has hindered, and that do not count: idem.consumer
+//	idem.inbox.paused             {message}  counter     put off while a consumer pauses, because it has failed with many in a row: idem.consumer
 //	idem.inbox.handle.duration    s          histogram   of calls, of one message or of many: idem.consumer, error.type
 //
 // # Spans

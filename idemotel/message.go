@@ -19,6 +19,7 @@ const consumerKey = attribute.Key("idem.consumer")
 type messages struct {
 	consumers                 names
 	published, handled        metric.Int64Counter
+	hindered, paused          metric.Int64Counter
 	publishTimes, handleTimes metric.Float64Histogram
 
 	counted cache[messageLabels, []metric.AddOption]
@@ -33,7 +34,7 @@ type messageLabels struct {
 
 func newMessages(meter metric.Meter) (*messages, error) {
 	m := &messages{}
-	var errs [4]error
+	var errs [6]error
 	m.published, errs[0] = meter.Int64Counter("idem.outbox.messages", metric.WithUnit("{message}"),
 		metric.WithDescription("Messages that a relay has given to the broker, by what became of them."))
 	m.publishTimes, errs[1] = meter.Float64Histogram("idem.outbox.publish.duration", metric.WithUnit("s"),
@@ -42,6 +43,10 @@ func newMessages(meter metric.Meter) (*messages, error) {
 		metric.WithDescription("Messages that a consumer was given, by what became of them."))
 	m.handleTimes, errs[3] = meter.Float64Histogram("idem.inbox.handle.duration", metric.WithUnit("s"),
 		metric.WithDescription("How long a consumer's calls take, of one message or of many."), metric.WithExplicitBucketBoundaries(durations...))
+	m.hindered, errs[4] = meter.Int64Counter("idem.inbox.hindered", metric.WithUnit("{attempt}"),
+		metric.WithDescription("Attempts of a consumer that something else has hindered, a lock for example, and that do not count."))
+	m.paused, errs[5] = meter.Int64Counter("idem.inbox.paused", metric.WithUnit("{message}"),
+		metric.WithDescription("Messages that a consumer was given while it paused, because it had failed with many in a row."))
 	return m, errors.Join(errs[:]...)
 }
 
@@ -87,6 +92,8 @@ func (o *Observer) TraceHandled(ctx context.Context, data inbox.TraceHandledData
 	}{{inbox.Done, data.Done}, {inbox.Duplicate, data.Duplicates}, {inbox.Retry, data.Retried}, {inbox.Dead, data.Died}} {
 		m.count(ctx, m.handled, messageLabels{consumer: consumer, outcome: string(of.state)}, of.n)
 	}
+	m.count(ctx, m.hindered, messageLabels{consumer: consumer}, data.Hindered)
+	m.count(ctx, m.paused, messageLabels{consumer: consumer}, data.Paused)
 	if m.handleTimes.Enabled(ctx) {
 		m.handleTimes.Record(ctx, data.Duration.Seconds(), m.timed.get(messageLabels{consumer: consumer, cause: data.Cause}, timedSet)...)
 	}
