@@ -47,6 +47,10 @@
 // idem undo. It has the labels of idem.step.duration and the operation id, and is a child of the call's, or of whatever the context of a
 // Worker holds.
 //
+// Each run of a handler of package inbox has a span that is called "idem handle", with the consumer. It is linked to the spans in which its messages
+// were added, if outbox.Add was given a context of outbox.WithCarrier. If there is no span in the context of the call, that of a single
+// message is its parent.
+//
 // # What is told of the database
 //
 // The gauges are read from the catalog, the statistics and the locks, and from the operations and messages that are not over, never from the

@@ -3,7 +3,6 @@ package idemotel
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -51,8 +50,8 @@ func newMessages(meter metric.Meter) (*messages, error) {
 }
 
 var (
-	_ outbox.RelayObserver = (*Observer)(nil)
-	_ inbox.Observer       = (*Observer)(nil)
+	_ outbox.RelayObserver  = (*Observer)(nil)
+	_ inbox.HandlerObserver = (*Observer)(nil)
 )
 
 // What became of messages that leave.
@@ -61,21 +60,21 @@ const (
 	failed    = "failed"
 )
 
-// ObservePublish records a call of a relay's publisher, which it is given by outbox.RelayConfig. What is neither published nor failed
+// TracePublished records a call of a relay's publisher, which it is given by outbox.RelayConfig. What is neither published nor failed
 // comes again.
-func (o *Observer) ObservePublish(_, done, notDone int, took time.Duration, err error) {
+func (o *Observer) TracePublished(ctx context.Context, data outbox.TracePublishedData) {
 	if o == nil {
 		return
 	}
-	ctx, outcome := context.Background(), published
-	if err != nil || notDone > 0 {
+	outcome := published
+	if data.Err != nil || data.Failed > 0 {
 		outcome = failed
 	}
 	m := o.messages
-	m.count(ctx, m.published, messageLabels{outcome: published}, done)
-	m.count(ctx, m.published, messageLabels{outcome: failed}, notDone)
+	m.count(ctx, m.published, messageLabels{outcome: published}, data.Published)
+	m.count(ctx, m.published, messageLabels{outcome: failed}, data.Failed)
 	if m.publishTimes.Enabled(ctx) {
-		m.publishTimes.Record(ctx, took.Seconds(), m.timed.get(messageLabels{outcome: outcome}, timedSet)...)
+		m.publishTimes.Record(ctx, data.Duration.Seconds(), m.timed.get(messageLabels{outcome: outcome}, timedSet)...)
 	}
 }
 

@@ -121,5 +121,10 @@ func TestConsumersBeyondTheHundredthAreNotToldApart(t *testing.T) {
 	}
 	var none *idemotel.Observer
 	none.TraceHandled(t.Context(), inbox.TraceHandledData{})
-	none.ObservePublish(1, 1, 0, 0, nil)
+	none.TracePublished(t.Context(), outbox.TracePublishedData{})
+	none.Carry(t.Context(), map[string]string{})
+	if ctx := none.TraceHandlerStart(t.Context(), inbox.TraceHandlerStartData{}); ctx != t.Context() {
+		t.Error("one that is nil makes a context")
+	}
+	none.TraceHandlerEnd(t.Context(), inbox.TraceHandlerEndData{})
 }

@@ -57,6 +57,8 @@
 //
 // # Handlers
 //
+// [Context] returns the context of a handler, which has only tx: it ends with that of the call, and has the message and its trace.
+//
 // A handler makes its writes on tx alone. What it does elsewhere is not undone, and may be done twice: give that the message's id
 // as its key, or use package operation. A handler that commits by a statement of SQL cannot be undone: its message is a dead letter
 // at once, and those behind it in the batch are put back. If the process dies just then, they are lost: do not do that.

@@ -101,7 +101,9 @@ func (j *joined) handle(ctx context.Context, consumer string, fn func(pgx.Tx) er
 		return j.part.Undo(mismatchOf(d.outcome))
 	}
 	j.runs++
-	if _, err = j.part.Run("", func(tx pgx.Tx) (bool, error) { return false, fn(tx) }); err == nil {
+	if _, err = j.part.Run("", func(tx pgx.Tx) (bool, error) {
+		return false, j.settings.handle(ctx, consumer, []*delivery{d}, tx, fn)
+	}); err == nil {
 		err = j.part.Complete(ctx, store.Reclaim{OperationID: j.previous})
 	}
 	if err != nil {

@@ -184,5 +184,7 @@ func WithRetries(n int) Option {
 	}
 }
 
-// WithObserver lets observer see what becomes of messages.
-func WithObserver(observer Observer) Option { return func(s *settings) { s.observer = observer } }
+// WithObserver lets observer see what becomes of messages. Several combine, as by Observers.
+func WithObserver(observer Observer) Option {
+	return func(s *settings) { s.observer = Observers(s.observer, observer) }
+}
