@@ -55,6 +55,7 @@ func (r *run) work(ctx context.Context) error {
 	var others sync.WaitGroup
 	others.Go(func() { cancel(r.fetch(ctx)) })
 	others.Go(func() { r.beat(ctx) })
+	others.Go(func() { r.redrive(ctx) })
 	for ctx.Err() == nil {
 		r.round(ctx)
 	}

@@ -47,8 +47,8 @@
 //
 // # Dead letters
 //
-// They are in idem.dead_letters and stay until a person decides. [Redrive] lets one be tried again: by [Redriven], from the payload
-// that it has, or by a delivery.
+// They are in idem.dead_letters and stay until a person decides. [List] and [Show] show them, [Drop] removes one. [Redrive] lets one be
+// tried again: by [RunRedriven], from the payload that it has, which the consumers of the adapters do by themselves, or by a delivery.
 //
 // # Retention
 //
