@@ -133,8 +133,8 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 		c.data.Transactions++
 		c.data.Runs += a.runs
 		c.refuse(ctx, a.refused)
-		if e.kind == through && len(a.claimed) > 0 {
-			c.pace.succeeded()
+		if e.kind == through {
+			c.pace.passed(len(a.claimed) > 0)
 		}
 		if group = c.open(group); len(group) == 0 {
 			return nil

@@ -180,6 +180,25 @@ func TestMessagesThatAreAllPoisonBecomeDeadLettersAllTheSame(t *testing.T) {
 	}
 }
 
+// What was handled before costs nothing, also behind failures.
+func TestDuplicatesBehindFailuresAreFoundOutTogether(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	ms := messages("m", 500)
+	b.batch(ms, b.enter)
+	var seen told
+	b.batch(append(messages("failed", 8), ms...), b.poisoned("failed-0000", "failed-0001", "failed-0002", "failed-0003", "failed-0004", "failed-0005", "failed-0006", "failed-0007"),
+		inbox.WithObserver(&seen))
+	if n := seen.data.Transactions; n > 8+3+10 { // the failures, what they took in vain, and powers of two
+		t.Errorf("it took %d transactions", n)
+	}
+}
+
+// told is what an observer was told last.
+type told struct{ data inbox.TraceHandledData }
+
+func (s *told) TraceHandled(_ context.Context, data inbox.TraceHandledData) { s.data = data }
+
 func TestPoisonAmongOthersOpensNoCircuit(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)

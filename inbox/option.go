@@ -96,7 +96,8 @@ func WithMaxAttempts(n int) Option {
 }
 
 // WithPause sets how long a message rests after its first failed attempt, and at most. Each pause is twice as long as the one
-// before. The defaults are 1 second and 10 minutes.
+// before. The defaults are 1 second and 10 minutes. A message that something else has hindered, a lock for example, rests 30 seconds at
+// most.
 func WithPause(min, max time.Duration) Option {
 	return func(s *settings) {
 		if min < time.Millisecond || max < min {

@@ -31,11 +31,16 @@ func (p *pace) failed(handled int) {
 	p.probing = false
 }
 
-// succeeded is told of a group that is committed.
-func (p *pace) succeeded() {
-	p.room = min(2*p.room, 1<<30)
-	p.circuit.succeeded()
-	p.probing = false
+// passed is told of a group none of which has failed: that was committed, or in which there was nothing to handle. That leaves a probe
+// to the next one.
+func (p *pace) passed(handled bool) {
+	if handled {
+		p.circuit.succeeded()
+		p.probing = false
+	}
+	if !p.probing {
+		p.room = min(2*p.room, 1<<30)
+	}
 }
 
 // leave ends the call.
