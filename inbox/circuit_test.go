@@ -130,6 +130,19 @@ func TestConsumerThatFailsWithEverythingPausesAndCountsNothingAgainstTheRest(t *
 	}
 }
 
+func TestCircuitPausesNoLongerThanMessagesDo(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	ms := messages("m", 30)
+	opts := []inbox.Option{inbox.WithPause(time.Millisecond, 2*time.Millisecond), inbox.WithMaxAttempts(3)}
+	for deadline := time.Now().Add(limit); b.count(`select count(*) from idem.dead_letters`) < len(ms); { // 90 attempts, 70 of them by pauses
+		b.batch(ms, away, opts...)
+		if time.Now().After(deadline) {
+			t.Fatal("they are kept for minutes")
+		}
+	}
+}
+
 // The clock of the circuit is that of the process, so its pauses are short here, and the messages are due when it looks.
 func TestOneMessageIsTriedAfterEachPauseAndAllWhenItIsHandled(t *testing.T) {
 	t.Parallel()

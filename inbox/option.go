@@ -57,7 +57,7 @@ var defaultLimits = limits{txn: txn.DefaultLimits, patience: time.Second, search
 func newSettings(opts []Option) settings {
 	s := settings{
 		maxAttempts: DefaultMaxAttempts, minPause: DefaultMinPause, maxPause: DefaultMaxPause, retention: DefaultRetention,
-		retries: DefaultRetries, circuit: DefaultCircuitFailures, longestPause: DefaultCircuitPause, limits: defaultLimits,
+		retries: DefaultRetries, circuit: DefaultCircuitFailures, limits: defaultLimits,
 	}
 	for _, opt := range opts {
 		if opt == nil {
@@ -65,6 +65,9 @@ func newSettings(opts []Option) settings {
 			continue
 		}
 		opt(&s)
+	}
+	if s.longestPause == 0 {
+		s.longestPause = min(DefaultCircuitPause, s.maxPause)
 	}
 	return s
 }
@@ -113,7 +116,8 @@ func WithPause(min, max time.Duration) Option {
 // ErrPaused. After each pause one message is tried. If it is handled, the others are. If it fails, that attempt counts, and the next
 // pause is twice as long. So messages that are all poison become dead letters, by one attempt for each pause.
 //
-// The first pause is that of WithPause. The defaults are 20 failures and a minute. With 0 failures the consumer never pauses.
+// The first pause is that of WithPause. The defaults are 20 failures and a minute, or the longest pause of WithPause if that is less. With
+// 0 failures the consumer never pauses.
 func WithCircuit(failures int, longest time.Duration) Option {
 	return func(s *settings) {
 		s.poolOnly("WithCircuit")
