@@ -16,6 +16,7 @@ import (
 )
 
 // Handler has the effect of a message, in tx. d is what RabbitMQ has delivered, with its headers: it cannot be acknowledged.
+// Of a dead letter that is tried again it has id, type, headers and body alone.
 type Handler func(tx pgx.Tx, m inbox.Message, d amqp.Delivery) error
 
 // ConsumerConfig says how messages are consumed. Its zero value works.
@@ -85,6 +86,16 @@ func NewConsumer(pool *pgxpool.Pool, name, url, queue string, handle Handler, co
 // Run handles messages until ctx ends, one batch after the other. It survives a broker or a database that is away, and returns an
 // error only if the inbox refuses the names of the consumer and the queue.
 func (c *Consumer) Run(ctx context.Context) error {
+	redriving, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.redrive(redriving)
+	}()
+	defer func() {
+		stop()
+		<-ended
+	}()
 	pause := minPause
 	for ctx.Err() == nil {
 		began := time.Now()

@@ -13,7 +13,8 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-// Handler has the effect of a message, in tx. record is what Kafka has delivered, with its headers.
+// Handler has the effect of a message, in tx. record is what Kafka has delivered, with its headers. Of a dead letter that is tried again
+// it has topic, key, headers and value, and -1 as partition and offset.
 type Handler func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error
 
 // ConsumerConfig says how messages are consumed. Its zero value works.

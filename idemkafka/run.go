@@ -46,6 +46,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 		return err
 	}
 	defer r.client.CloseAllowingRebalance()
+	var redriving sync.WaitGroup
+	redriving.Go(func() { r.redrive(ctx) })
+	defer redriving.Wait()
 	for ctx.Err() == nil {
 		r.poll(ctx)
 		r.round(ctx)

@@ -15,7 +15,7 @@ import (
 )
 
 // Handler has the effect of a message, in tx. msg is what JetStream has delivered, with its headers: it is not to be
-// acknowledged.
+// acknowledged. Of a dead letter that is tried again it has the payload and the headers, and no subject or metadata.
 type Handler func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error
 
 // ConsumerConfig says how messages are consumed. Its zero value works.

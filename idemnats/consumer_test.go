@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -251,6 +252,45 @@ func TestConsumerThatStopsGivesBackWhatItHasInHand(t *testing.T) {
 			settled(t, source)
 			if got := l.Lines(); ordered && !slices.IsSorted(got) {
 				t.Errorf("the order is %q", got)
+			}
+		})
+	}
+}
+
+func TestConsumerWhoseHandlersAllFailPausesWithWhatItHasInHand(t *testing.T) {
+	t.Parallel()
+	const all, failures = 60, 5
+	for name, ordered := range map[string]bool{"in order": true, "without order": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			js, l := newBroker(t).connect(), newBooks(t)
+			source := newSource(t, newStream(t, js))
+			for i := range all {
+				publish(t, js, message(strconv.Itoa(i), strconv.Itoa(i)))
+			}
+			ledger.Run(t, newConsumer(t, l, source, func(pgx.Tx, inbox.Message, jetstream.Msg) error {
+				return errPoison
+			}, idemnats.ConsumerConfig{Ordered: ordered, Batch: all, Options: []inbox.Option{
+				inbox.WithPause(time.Hour, time.Hour), inbox.WithCircuit(failures, time.Hour),
+			}}).Run)
+			l.Wait(`SELECT id FROM idem.inbox WHERE state = 'failing'`, failures)
+			for deadline := time.Now().Add(ledger.Limit); ; {
+				info, err := source.Info(ledger.Within(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if info.NumPending == 0 && info.NumAckPending == all {
+					if info.NumRedelivered > 0 {
+						t.Errorf("%d messages were delivered again", info.NumRedelivered)
+					}
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("%d messages are in hand, want %d", info.NumAckPending, all)
+				}
+			}
+			if diff := cmp.Diff([]string{strconv.Itoa(failures)}, l.Query(`SELECT sum(attempts)::text FROM idem.inbox`)); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}

@@ -55,6 +55,7 @@ func (r *run) work(ctx context.Context) error {
 	var others sync.WaitGroup
 	others.Go(func() { cancel(r.fetch(ctx)) })
 	others.Go(func() { r.beat(ctx) })
+	others.Go(func() { r.redrive(ctx) })
 	for ctx.Err() == nil {
 		r.round(ctx)
 	}
@@ -102,6 +103,9 @@ func (r *run) fetch(ctx context.Context) error {
 // it waits for has to be fetched as well.
 func (r *run) hasRoom() bool {
 	all := r.hand.All()
+	if !r.config.Ordered && len(all) >= 4*r.config.Batch { // the consumer pauses, or the database is away
+		return false
+	}
 	ready, _ := r.hand.Ready(all, time.Now(), r.config.Batch)
 	return len(ready) < r.config.Batch || r.config.Ordered && len(sure(all)) < len(all)
 }

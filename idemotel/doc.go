@@ -32,6 +32,8 @@
 //	idem.outbox.messages          {message}  counter     idem.outcome (published, failed)
 //	idem.outbox.publish.duration  s          histogram   of calls of the publisher: idem.outcome (failed if one was not published)
 //	idem.inbox.messages           {message}  counter     idem.consumer, idem.outcome (done, duplicate, retry, dead)
+//	idem.inbox.hindered           {attempt}  counter     that something else has hindered, and that do not count: idem.consumer
+//	idem.inbox.paused             {message}  counter     put off while a consumer pauses, because it has failed with many in a row: idem.consumer
 //	idem.inbox.handle.duration    s          histogram   of calls, of one message or of many: idem.consumer, error.type
 //
 // # Spans
@@ -44,6 +46,10 @@
 // Each step that an operation takes, and each attempt at one, has a span that is called "idem" and its kind: idem tx, idem call, idem undo tx,
 // idem undo. It has the labels of idem.step.duration and the operation id, and is a child of the call's, or of whatever the context of a
 // Worker holds.
+//
+// Each run of a handler of package inbox has a span that is called "idem handle", with the consumer. It is linked to the spans in which its messages
+// were added, if outbox.Add was given a context of outbox.WithCarrier. If there is no span in the context of the call, that of a single
+// message is its parent.
 //
 // # What is told of the database
 //

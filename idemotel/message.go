@@ -3,7 +3,6 @@ package idemotel
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -19,6 +18,7 @@ const consumerKey = attribute.Key("idem.consumer")
 type messages struct {
 	consumers                 names
 	published, handled        metric.Int64Counter
+	hindered, paused          metric.Int64Counter
 	publishTimes, handleTimes metric.Float64Histogram
 
 	counted cache[messageLabels, []metric.AddOption]
@@ -33,7 +33,7 @@ type messageLabels struct {
 
 func newMessages(meter metric.Meter) (*messages, error) {
 	m := &messages{}
-	var errs [4]error
+	var errs [6]error
 	m.published, errs[0] = meter.Int64Counter("idem.outbox.messages", metric.WithUnit("{message}"),
 		metric.WithDescription("Messages that a relay has given to the broker, by what became of them."))
 	m.publishTimes, errs[1] = meter.Float64Histogram("idem.outbox.publish.duration", metric.WithUnit("s"),
@@ -42,12 +42,16 @@ func newMessages(meter metric.Meter) (*messages, error) {
 		metric.WithDescription("Messages that a consumer was given, by what became of them."))
 	m.handleTimes, errs[3] = meter.Float64Histogram("idem.inbox.handle.duration", metric.WithUnit("s"),
 		metric.WithDescription("How long a consumer's calls take, of one message or of many."), metric.WithExplicitBucketBoundaries(durations...))
+	m.hindered, errs[4] = meter.Int64Counter("idem.inbox.hindered", metric.WithUnit("{attempt}"),
+		metric.WithDescription("Attempts of a consumer that something else has hindered, a lock for example, and that do not count."))
+	m.paused, errs[5] = meter.Int64Counter("idem.inbox.paused", metric.WithUnit("{message}"),
+		metric.WithDescription("Messages that a consumer was given while it paused, because it had failed with many in a row."))
 	return m, errors.Join(errs[:]...)
 }
 
 var (
-	_ outbox.RelayObserver = (*Observer)(nil)
-	_ inbox.Observer       = (*Observer)(nil)
+	_ outbox.RelayObserver  = (*Observer)(nil)
+	_ inbox.HandlerObserver = (*Observer)(nil)
 )
 
 // What became of messages that leave.
@@ -56,21 +60,21 @@ const (
 	failed    = "failed"
 )
 
-// ObservePublish records a call of a relay's publisher, which it is given by outbox.RelayConfig. What is neither published nor failed
+// TracePublished records a call of a relay's publisher, which it is given by outbox.RelayConfig. What is neither published nor failed
 // comes again.
-func (o *Observer) ObservePublish(_, done, notDone int, took time.Duration, err error) {
+func (o *Observer) TracePublished(ctx context.Context, data outbox.TracePublishedData) {
 	if o == nil {
 		return
 	}
-	ctx, outcome := context.Background(), published
-	if err != nil || notDone > 0 {
+	outcome := published
+	if data.Err != nil || data.Failed > 0 {
 		outcome = failed
 	}
 	m := o.messages
-	m.count(ctx, m.published, messageLabels{outcome: published}, done)
-	m.count(ctx, m.published, messageLabels{outcome: failed}, notDone)
+	m.count(ctx, m.published, messageLabels{outcome: published}, data.Published)
+	m.count(ctx, m.published, messageLabels{outcome: failed}, data.Failed)
 	if m.publishTimes.Enabled(ctx) {
-		m.publishTimes.Record(ctx, took.Seconds(), m.timed.get(messageLabels{outcome: outcome}, timedSet)...)
+		m.publishTimes.Record(ctx, data.Duration.Seconds(), m.timed.get(messageLabels{outcome: outcome}, timedSet)...)
 	}
 }
 
@@ -87,6 +91,8 @@ func (o *Observer) TraceHandled(ctx context.Context, data inbox.TraceHandledData
 	}{{inbox.Done, data.Done}, {inbox.Duplicate, data.Duplicates}, {inbox.Retry, data.Retried}, {inbox.Dead, data.Died}} {
 		m.count(ctx, m.handled, messageLabels{consumer: consumer, outcome: string(of.state)}, of.n)
 	}
+	m.count(ctx, m.hindered, messageLabels{consumer: consumer}, data.Hindered)
+	m.count(ctx, m.paused, messageLabels{consumer: consumer}, data.Paused)
 	if m.handleTimes.Enabled(ctx) {
 		m.handleTimes.Record(ctx, data.Duration.Seconds(), m.timed.get(messageLabels{consumer: consumer, cause: data.Cause}, timedSet)...)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/idemotel"
@@ -88,6 +89,26 @@ func TestMessagesThatAConsumerIsGivenAreCountedByTheirOutcome(t *testing.T) {
 	}
 }
 
+func TestWhatHindersAConsumerAndItsPausesAreCounted(t *testing.T) {
+	t.Parallel()
+	s, pool := newSeen(t), pgtest.New(t)
+	for i, failure := range []error{nil, &pgconn.PgError{Code: "55P03"}, errors.New("the bank is away"), nil} {
+		_, err := inbox.Handle(t.Context(), pool, "billing", inbox.Message{Source: "s", ID: fmt.Sprint(i)}, func(pgx.Tx) error { return failure },
+			inbox.WithCircuit(2, time.Hour), inbox.WithPause(time.Hour, time.Hour), inbox.WithObserver(s.observer()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, shown := s.values()["idem.inbox.paused idem.consumer=billing"]; i == 0 && (!shown || n != 0) {
+			t.Errorf("before there is a pause, %v (shown: %t)", n, shown)
+		}
+	}
+	for name, want := range map[string]float64{"idem.inbox.hindered": 1, "idem.inbox.paused": 1} {
+		if got := s.values()[name+" idem.consumer=billing"]; got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
 func TestConsumersBeyondTheHundredthAreNotToldApart(t *testing.T) {
 	t.Parallel()
 	s := newSeen(t)
@@ -100,5 +121,10 @@ func TestConsumersBeyondTheHundredthAreNotToldApart(t *testing.T) {
 	}
 	var none *idemotel.Observer
 	none.TraceHandled(t.Context(), inbox.TraceHandledData{})
-	none.ObservePublish(1, 1, 0, 0, nil)
+	none.TracePublished(t.Context(), outbox.TracePublishedData{})
+	none.Carry(t.Context(), map[string]string{})
+	if ctx := none.TraceHandlerStart(t.Context(), inbox.TraceHandlerStartData{}); ctx != t.Context() {
+		t.Error("one that is nil makes a context")
+	}
+	none.TraceHandlerEnd(t.Context(), inbox.TraceHandlerEndData{})
 }

@@ -22,21 +22,21 @@ func (r *registry) groups(ctx context.Context, round []*delivery) ([][]*delivery
 	if len(again) == 0 {
 		return [][]*delivery{round}, nil
 	}
-	if err := r.recall(ctx, again); err != nil {
+	for _, d := range again {
+		d.toAnnounce = true
+	}
+	if err := r.know(ctx, again); err != nil {
 		return nil, err
 	}
 	return arrange(unsettled(round), r.settings.ordered), nil
 }
 
-// recall settles what is known of messages that were delivered before, and finds the suspects among the others.
-func (r *registry) recall(ctx context.Context, group []*delivery) error {
+// know settles what is known of messages that were delivered before, and finds the suspects among the others.
+func (r *registry) know(ctx context.Context, group []*delivery) error {
 	byID, messages := r.messages(group)
 	load := store.LoadMessages{Messages: messages}
 	if err := r.engine.Query(ctx, &load); err != nil {
 		return err
-	}
-	for _, d := range group {
-		d.toAnnounce = true
 	}
 	for i := range load.Known {
 		k := &load.Known[i]

@@ -191,13 +191,13 @@ func (a *attempt) handle(ctx context.Context) (e ending) {
 }
 
 func (a *attempt) handleEach(ctx context.Context, e *ending) {
-	for _, d := range a.claimed {
+	for i, d := range a.claimed {
 		if err := ctx.Err(); err != nil {
 			*e = ending{kind: stopped, err: err}
 			return
 		}
 		e.culprit = d
-		a.give(ctx, e, func(tx pgx.Tx) error { return a.handler.each(tx, d.Message) })
+		a.give(ctx, e, a.claimed[i:i+1], func(tx pgx.Tx) error { return a.handler.each(tx, d.Message) })
 		if e.err != nil {
 			return
 		}
@@ -210,15 +210,15 @@ func (a *attempt) handleAll(ctx context.Context, e *ending) {
 	for i, d := range a.claimed {
 		messages[i] = d.Message
 	}
-	a.give(ctx, e, func(tx pgx.Tx) error { return a.handler.all(tx, messages) })
+	a.give(ctx, e, a.claimed, func(tx pgx.Tx) error { return a.handler.all(tx, messages) })
 }
 
-// give gives the transaction to a function, and judges how it went.
-func (a *attempt) give(ctx context.Context, e *ending, fn func(tx pgx.Tx) error) {
+// give gives the transaction to a function that handles these, and judges how it went.
+func (a *attempt) give(ctx context.Context, e *ending, group []*delivery, fn func(tx pgx.Tx) error) {
 	a.runs++
 	lost := false
 	_, err := a.tx.Run("", func(tx pgx.Tx) (bool, error) {
-		err := fn(tx)
+		err := a.settings.handle(ctx, a.consumer, group, tx, fn)
 		conn := tx.Conn()
 		lost = conn == nil || conn.IsClosed()
 		return false, err

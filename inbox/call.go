@@ -19,6 +19,7 @@ type call struct {
 	handler  handler
 	registry registry
 	order    order
+	pace     pace
 	searched time.Time // since when groups are divided in search of messages that others have
 	stopped  error     // why no other message is tried
 	data     TraceHandledData
@@ -27,7 +28,10 @@ type call struct {
 // settle brings every delivery of a round to an outcome. It begins with all of them in one transaction. Where one of them fails,
 // those before it are committed, and it goes on behind it: no handler of Batch runs more than twice because of others.
 func (c *call) settle(ctx context.Context, round []*delivery) {
-	todo, err := c.registry.groups(ctx, round)
+	if c.admit(round); len(unsettled(round)) == 0 {
+		return
+	}
+	todo, err := c.groups(ctx, round)
 	if err != nil {
 		c.stopped = err
 		todo = [][]*delivery{round}
@@ -35,15 +39,65 @@ func (c *call) settle(ctx context.Context, round []*delivery) {
 	for len(todo) > 0 {
 		group := c.open(todo[0])
 		todo = todo[1:]
-		switch {
-		case len(group) == 0:
-		case c.stopped != nil:
+		if c.stopped != nil {
 			c.postpone(group, c.stopped)
-		default:
+			continue
+		}
+		if group = c.admit(group); len(group) > c.pace.room {
+			todo = append([][]*delivery{group[c.pace.room:]}, todo...)
+			group = group[:c.pace.room]
+		}
+		if len(group) > 0 {
 			todo = append(c.try(ctx, group), todo...)
 		}
 	}
 	c.registry.withdraw(ctx, round)
+}
+
+// groups arranges a round for who tries it. A call that tries one message first finds out which is the best for that.
+func (c *call) groups(ctx context.Context, round []*delivery) ([][]*delivery, error) {
+	if !c.pace.probing || len(round) == 1 {
+		return c.registry.groups(ctx, round)
+	}
+	if err := c.registry.know(ctx, unsettled(round)); err != nil {
+		return nil, err
+	}
+	groups, err := c.registry.groups(ctx, round)
+	if d := c.probe(unsettled(round)); d != nil {
+		groups = append([][]*delivery{{d}}, groups...)
+	}
+	return groups, err
+}
+
+// probe returns, of messages that need not wait for one of their key, the one that was tried least: so that none becomes a dead letter
+// only because it is tried each time.
+func (c *call) probe(round []*delivery) (best *delivery) {
+	for i, d := range round {
+		if c.ordered && d.isBehind(round[:i]) {
+			continue
+		}
+		if best == nil || d.suspicion < best.suspicion || d.suspicion == best.suspicion && d.attempts+d.hindered < best.attempts+best.hindered {
+			best = d
+		}
+	}
+	return best
+}
+
+// admit returns what is to be tried of a group. While the consumer pauses that is nothing, and all of it is put off.
+func (c *call) admit(group []*delivery) []*delivery {
+	until := time.Time{}
+	if len(unsettled(group)) > 0 {
+		until = c.pace.admit()
+	}
+	if until.IsZero() {
+		return group
+	}
+	for _, d := range unsettled(group) {
+		d.settle(Outcome{State: Retry, RetryAt: until, Err: ErrPaused})
+		d.blameless = true
+		c.data.Paused += len(d.twins)
+	}
+	return nil
 }
 
 // open returns what is to be tried of a group.
@@ -79,6 +133,9 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 		c.data.Transactions++
 		c.data.Runs += a.runs
 		c.refuse(ctx, a.refused)
+		if e.kind == through {
+			c.pace.passed(len(a.claimed) > 0)
+		}
 		if group = c.open(group); len(group) == 0 {
 			return nil
 		}
@@ -89,7 +146,7 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 		switch {
 		case e.kind == through:
 			return [][]*delivery{group}
-		case e.kind == failed:
+		case e.kind == failed, e.kind == hindered:
 			return c.blame(ctx, group, a, e)
 		case e.kind == ended:
 			return c.repair(ctx, group, a, e)
@@ -100,6 +157,8 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 		case unknown && time.Since(asked) < c.limits.resolve: // again, or held by the COMMIT itself
 		case e.kind == held && !unknown:
 			return c.divide(group)
+		case left == 0 && a.runs > 0 && !unknown:
+			return c.blame(ctx, group, a, e.exhausted())
 		case left == 0:
 			c.postpone(group, e.err)
 			return nil
@@ -125,7 +184,7 @@ func (c *call) attempt(group []*delivery) *attempt {
 	return a
 }
 
-// blame registers the failure of the culprit, and returns what came before it and what comes behind it. If it is not known who it
+// blame registers what became of the culprit, and returns what came before it and what comes behind it. If it is not known who it
 // is, it returns two halves. In order, what is on record as failed holds its key back: if others of that are before it, it is
 // tried once more when they are done, and not blamed if they are not.
 func (c *call) blame(ctx context.Context, group []*delivery, a *attempt, e ending) [][]*delivery {
@@ -140,7 +199,7 @@ func (c *call) blame(ctx context.Context, group []*delivery, a *attempt, e endin
 	if c.ordered && e.culprit.isBehind(before) {
 		return [][]*delivery{before, {e.culprit}, behind}
 	}
-	c.fail(ctx, e.culprit, e.err)
+	c.fail(ctx, e, slices.Index(a.claimed, e.culprit))
 	return [][]*delivery{before, behind}
 }
 
@@ -176,13 +235,24 @@ func (c *call) repair(ctx context.Context, group []*delivery, a *attempt, e endi
 	}
 	for _, d := range a.claimed[first:behind] {
 		c.registered(ctx, c.registry.bury(ctx, d, d.ID, d.attempts+1, e.err))
+		c.pace.failed(0)
 	}
 	return [][]*delivery{group} // without those that have an outcome now
 }
 
-func (c *call) fail(ctx context.Context, d *delivery, cause error) {
-	c.data.Failures++
-	c.registered(ctx, c.registry.fail(ctx, d, cause))
+// fail registers that a message was tried in vain, behind so many that were handled in the attempt. If the database does not take
+// that, it is away, and no message was to blame.
+func (c *call) fail(ctx context.Context, e ending, handled int) {
+	if e.kind == hindered {
+		c.data.Hindered++
+		c.registered(ctx, c.registry.hinder(ctx, e.culprit, e.err))
+	} else {
+		c.data.Failures++
+		c.registered(ctx, c.registry.fail(ctx, e.culprit, e.err))
+	}
+	if c.stopped == nil {
+		c.pace.failed(handled)
+	}
 }
 
 // refuse makes dead letters of messages that are not to be tried.

@@ -17,6 +17,7 @@ type delivery struct {
 	twins   []int // where in the call the message is, first of all itself
 
 	attempts   int       // that have failed in earlier deliveries
+	hindered   int       // that something else has hindered
 	alone      int       // and such that it made alone, and that have not told how they ended
 	suspicion  int       // that it kills its process, at the beginning of the call
 	toAnnounce bool      // it was delivered before, and is to be tried
@@ -68,7 +69,7 @@ func (d *delivery) unfinished() int {
 
 // learn settles what is known of the message, unless it is to be tried again, or is not the one that is known.
 func (d *delivery) learn(k *store.KnownMessage) (due bool, mismatch error) {
-	d.attempts, d.alone = k.Attempts, k.Alone
+	d.attempts, d.alone, d.hindered = k.Attempts, k.Alone, k.Hindered
 	switch {
 	case !k.SameHash:
 		return false, &MismatchError{Source: d.Source, Message: abridged(d.ID), Since: k.Since}

@@ -19,8 +19,11 @@
 //   - A message whose handler fails, panics or ends its goroutine is rolled back alone. The others of its batch are committed. It
 //     is counted, in a transaction of its own, and comes again after a pause that grows. After its last attempt it is a dead letter,
 //     with the reason and its payload, and only then is it to be acknowledged.
-//   - Nobody is blamed for the end of a context, a serialization failure or a deadlock, a lost connection, or a database that is
-//     away. A deadline that the handler has set itself is the handler's.
+//   - No attempt is counted for the end of a context, a serialization failure or a deadlock, a locked row, a lost connection, or a
+//     database that is away. A deadline that the handler has set itself is the handler's. While the database answers, the message that
+//     was hindered is postponed alone, for pauses that grow up to 30 seconds, and the others of its batch are committed.
+//   - A consumer that fails with many messages in a row pauses, and tries one message after each pause: see [WithCircuit]. So what its
+//     handlers need may be away for long, and no message becomes a dead letter of that but those that were tried.
 //   - The id of a message belongs to its payload. The same id with another one is ErrMismatch and a dead letter of its own, never
 //     silence. So is a message without an id: it is never handled undeduplicated.
 //   - A message that somebody else has in hand is waited for, for a second; then it is to be delivered again, uncounted. Two batches
@@ -44,8 +47,8 @@
 //
 // # Dead letters
 //
-// They are in idem.dead_letters and stay until a person decides. [Redrive] lets one be tried again: by [Redriven], from the payload
-// that it has, or by a delivery.
+// They are in idem.dead_letters and stay until a person decides. [List] and [Show] show them, [Drop] removes one. [Redrive] lets one be
+// tried again: by [RunRedriven], from the payload that it has, which the consumers of the adapters do by themselves, or by a delivery.
 //
 // # Retention
 //
@@ -53,6 +56,8 @@
 // purge does. It has to be at least as long as the broker may deliver a message again.
 //
 // # Handlers
+//
+// [Context] returns the context of a handler, which has only tx: it ends with that of the call, and has the message and its trace.
 //
 // A handler makes its writes on tx alone. What it does elsewhere is not undone, and may be done twice: give that the message's id
 // as its key, or use package operation. A handler that commits by a statement of SQL cannot be undone: its message is a dead letter

@@ -23,6 +23,9 @@ var (
 	// ErrBehind says that an earlier message of the same key has yet to be handled: see WithOrder.
 	ErrBehind = errors.New("inbox: an earlier message of its key is to be tried again")
 
+	// ErrPaused says that the consumer has failed with many messages in a row, and tries only one now and then: see WithCircuit.
+	ErrPaused = errors.New("inbox: the consumer pauses, because it has failed with many messages in a row")
+
 	// ErrElsewhere says that somebody else is handling the message.
 	ErrElsewhere = errors.New("inbox: it is being handled elsewhere")
 

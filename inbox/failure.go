@@ -37,9 +37,23 @@ func (r *registry) refuse(ctx context.Context, d *delivery, cause error) error {
 	return r.bury(ctx, d, anotherID(d.ID, d.hash), 0, cause)
 }
 
+// hinder postpones a message through nobody's fault: no attempt is counted. What it waits for may last, so its pauses grow too.
+func (r *registry) hinder(ctx context.Context, d *delivery, cause error) error {
+	pause := r.settings.pause(d.hindered + 1)
+	pause = min(pause, max(maxHindered, r.settings.minPause))
+	return r.record(ctx, d, store.CountFailure{Hindered: 1, Pause: pause}, cause)
+}
+
+// maxHindered is how long a message rests at most that something has hindered: a lock may be gone at any time.
+const maxHindered = 30 * time.Second
+
 func (r *registry) count(ctx context.Context, d *delivery, total int, cause error) error {
-	pause := r.settings.pause(total)
-	count := store.CountFailure{FailedMessage: r.message(d, d.ID), Attempts: 1, Pause: pause}
+	return r.record(ctx, d, store.CountFailure{Attempts: 1, Pause: r.settings.pause(total)}, cause)
+}
+
+func (r *registry) record(ctx context.Context, d *delivery, count store.CountFailure, cause error) error {
+	count.FailedMessage = r.message(d, d.ID)
+	pause := count.Pause
 	if err := r.write(ctx, &count); err != nil {
 		d.postpone(r.settings.minPause, fmt.Errorf("%w; it could not be counted: %w", cause, err))
 		return err

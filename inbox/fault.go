@@ -14,23 +14,35 @@ import (
 type kind int
 
 const (
-	through kind = iota // what it has claimed is committed
-	failed              // a handler has failed
-	ended               // a handler has ended the transaction
-	again               // rolled back, or nobody knows, for a reason that makes it worth another run at once
-	held                // somebody else is handling one of the messages
-	stopped             // nobody's fault, and no other message would fare better
+	through  kind = iota // what it has claimed is committed
+	failed               // a handler has failed
+	hindered             // something that is not its fault has kept a handler from its work, others may fare better
+	ended                // a handler has ended the transaction
+	again                // rolled back, or nobody knows, for a reason that makes it worth another run at once
+	held                 // somebody else is handling one of the messages
+	stopped              // the call is over: its context has ended, or the database is away
 )
 
 // ending is how an attempt ended.
 type ending struct {
 	kind    kind
-	culprit *delivery // whose handler has failed, if that is known
+	culprit *delivery // whose handler has failed or was hindered, if that is known
 	err     error
 }
 
+// exhausted is the ending of an attempt that was run again in vain, as often as it may be. Serialization failures and deadlocks are
+// nobody's fault. What is told like a stale statement, on new connections as well, is a mistake in a statement of the handler's.
+func (e ending) exhausted() ending {
+	e.kind = hindered
+	if txn.Stale(e.err) {
+		e.kind = failed
+	}
+	return e
+}
+
 // judge tells what an error that a handler has returned, or run into, says about it. lost says that the connection is gone: an
-// error such as io.EOF says so of something else of the handler's, as a rule.
+// error such as io.EOF says so of something else of the handler's, as a rule. Whether the database is away, or only this one
+// message was hindered, is found out when that is registered.
 func judge(ctx context.Context, err error, lost bool) kind {
 	var pgErr *pgconn.PgError
 	switch {
@@ -40,17 +52,10 @@ func judge(ctx context.Context, err error, lost bool) kind {
 		return ended
 	case txn.Rerunnable(err), txn.Stale(err):
 		return again
-	case errors.Is(err, context.Canceled): // somebody shuts down
-		return stopped
 	case errors.Is(err, context.DeadlineExceeded), txn.TooSlow(err): // a deadline of the handler's own, or the server's for it
 		return failed
-	case errors.As(err, &pgErr):
-		if txn.Transient(err) {
-			return stopped
-		}
-		return failed
-	case lost:
-		return stopped
+	case lost, errors.Is(err, context.Canceled), errors.As(err, &pgErr) && txn.Transient(err):
+		return hindered
 	}
 	return failed
 }

@@ -70,10 +70,35 @@ func TestConnectionThatIsLostInAHandlerCountsNothing(t *testing.T) {
 	trap := p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.Contains("insert into books")), pgproxy.Reset)
 	outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.enter, inbox.WithMaxAttempts(1))
 	await(t, "the trap", trap.Fired())
+	if err != nil {
+		t.Error(err)
+	}
+	p.wantStates("RDD", outcomes) // the others have another connection
+	if n := p.attempts("m-0000"); n != 0 {
+		t.Errorf("%d attempts are counted", n)
+	}
+	p.due()
+	outcomes, err = inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), p.enter)
+	if err != nil {
+		t.Error(err)
+	}
+	p.wantStates("Ddd", outcomes)
+	p.wantOnce(3)
+}
+
+func TestDatabaseThatGoesAwayInAHandlerCountsNothing(t *testing.T) {
+	t.Parallel()
+	p := newProxied(t)
+	outcomes, err := inbox.Batch(t.Context(), p.via, consumer, messages("m", 3), func(tx pgx.Tx, m inbox.Message) error {
+		p.proxy.Refuse(pgproxy.Reset)
+		p.proxy.Cut(pgproxy.Reset)
+		return p.enter(tx, m)
+	}, inbox.WithMaxAttempts(1))
 	if err == nil {
 		t.Error("there is no error")
 	}
 	p.wantStates("RRR", outcomes)
+	p.proxy.Admit()
 	if n := p.count(`select count(*) from idem.inbox`); n != 0 {
 		t.Errorf("%d messages are on record", n)
 	}

@@ -22,7 +22,8 @@ import (
 // once: whatever it did was rolled back then. If it returns an error, panics or ends its goroutine, nothing of it is committed,
 // that is counted, and the message is to be delivered again when the time of its Outcome has come. After as many attempts as
 // WithMaxAttempts says it is a dead letter. Nothing is counted if nobody is to blame: the context has ended, the database is away
-// or has lost the connection, or the transaction has lost against another one.
+// or has lost the connection, a row is locked, or the transaction has lost against another one. A consumer that has failed with
+// many messages in a row pauses, see WithCircuit: then the Outcome is Retry with ErrPaused, and fn was not called.
 //
 // The Outcome is always right. The error is not nil if the arguments make no sense, and there is no Outcome then; if the context
 // has ended or the database cannot be reached; and for a message whose id belongs to another payload, which is ErrMismatch.
@@ -65,6 +66,8 @@ func run(ctx context.Context, pool *pgxpool.Pool, consumer string, messages []Me
 		registering := c.engine
 		registering.Options = pgx.TxOptions{IsoLevel: pgx.ReadCommitted} // a failure is counted, whatever others do
 		c.registry = registry{settings: &c.settings, engine: &registering, consumer: consumer}
+		c.pace = pace{settings: &c.settings, circuit: circuitOf(pool, consumer), room: len(messages)}
+		defer c.pace.leave()
 		outcomes = c.run(ctx, messages)
 		err = hint(c.stopped)
 	}
@@ -103,14 +106,15 @@ func (c *call) run(ctx context.Context, messages []Message) []Outcome {
 	for _, round := range all {
 		c.order.all = append(c.order.all, round...)
 	}
-	if c.ordered {
+	c.admit(c.order.all) // a consumer that pauses asks the database nothing
+	if c.ordered && len(unsettled(c.order.all)) > 0 {
 		slices.SortFunc(c.order.all, func(a, b *delivery) int { return cmp.Compare(a.twins[0], b.twins[0]) })
 		if err := c.order.wait(ctx, &c.registry); err != nil {
 			c.stopped = err
 		}
 	}
 	for _, round := range all {
-		for _, d := range round {
+		for _, d := range unsettled(round) {
 			if err := checkName(d.ID); err != nil {
 				c.refuse(ctx, []refusal{{d, err}})
 			}

@@ -21,7 +21,7 @@ import (
 //
 // The first 32 calls with one tx run under a savepoint each. After those, an fn that fails aborts tx.
 //
-// WithOrder, WithTxOptions and WithRetries have no meaning here and are refused.
+// WithOrder, WithCircuit, WithTxOptions and WithRetries have no meaning here and are refused.
 func HandleTx(ctx context.Context, tx pgx.Tx, consumer string, m Message, fn func(tx pgx.Tx) error, opts ...Option) (Outcome, error) {
 	j := &joined{settings: newSettings(opts), delivery: &delivery{Message: m, hash: sha256.Sum256(m.Payload), twins: []int{0}}}
 	began := time.Now()
@@ -101,7 +101,9 @@ func (j *joined) handle(ctx context.Context, consumer string, fn func(pgx.Tx) er
 		return j.part.Undo(mismatchOf(d.outcome))
 	}
 	j.runs++
-	if _, err = j.part.Run("", func(tx pgx.Tx) (bool, error) { return false, fn(tx) }); err == nil {
+	if _, err = j.part.Run("", func(tx pgx.Tx) (bool, error) {
+		return false, j.settings.handle(ctx, consumer, []*delivery{d}, tx, fn)
+	}); err == nil {
 		err = j.part.Complete(ctx, store.Reclaim{OperationID: j.previous})
 	}
 	if err != nil {

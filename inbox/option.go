@@ -18,6 +18,9 @@ const (
 	DefaultMaxPause    = 10 * time.Minute
 	DefaultRetention   = 7 * 24 * time.Hour
 	DefaultRetries     = 3
+
+	DefaultCircuitFailures = 20
+	DefaultCircuitPause    = time.Minute
 )
 
 // Option changes how messages are handled. A slice of options is fit to be kept and shared.
@@ -30,6 +33,8 @@ type settings struct {
 	retention          time.Duration
 	retries            int
 	ordered            bool
+	circuit            int // failures in a row
+	longestPause       time.Duration
 	txOptions          pgx.TxOptions
 	sealer             idem.Sealer
 	observer           Observer
@@ -52,7 +57,7 @@ var defaultLimits = limits{txn: txn.DefaultLimits, patience: time.Second, search
 func newSettings(opts []Option) settings {
 	s := settings{
 		maxAttempts: DefaultMaxAttempts, minPause: DefaultMinPause, maxPause: DefaultMaxPause, retention: DefaultRetention,
-		retries: DefaultRetries, limits: defaultLimits,
+		retries: DefaultRetries, circuit: DefaultCircuitFailures, limits: defaultLimits,
 	}
 	for _, opt := range opts {
 		if opt == nil {
@@ -60,6 +65,9 @@ func newSettings(opts []Option) settings {
 			continue
 		}
 		opt(&s)
+	}
+	if s.longestPause == 0 {
+		s.longestPause = min(DefaultCircuitPause, s.maxPause)
 	}
 	return s
 }
@@ -91,13 +99,32 @@ func WithMaxAttempts(n int) Option {
 }
 
 // WithPause sets how long a message rests after its first failed attempt, and at most. Each pause is twice as long as the one
-// before. The defaults are 1 second and 10 minutes.
+// before. The defaults are 1 second and 10 minutes. A message that something else has hindered, a lock for example, rests 30 seconds at
+// most.
 func WithPause(min, max time.Duration) Option {
 	return func(s *settings) {
 		if min < time.Millisecond || max < min {
 			s.refuse("WithPause(%v, %v): a pause has a millisecond at least, and the first is not longer than the last", min, max)
 		}
 		s.minPause, s.maxPause = min, max
+	}
+}
+
+// WithCircuit sets after how many failures in a row, of whatever messages, the consumer pauses in this process, and for how long at
+// most. A message that is handled in between begins the row anew, so a few that are poison among others open no circuit. While it is
+// open the messages of all calls for this consumer and pool are put off, which counts no attempt: their Outcome is Retry with
+// ErrPaused. After each pause one message is tried. If it is handled, the others are. If it fails, that attempt counts, and the next
+// pause is twice as long. So messages that are all poison become dead letters, by one attempt for each pause.
+//
+// The first pause is that of WithPause. The defaults are 20 failures and a minute, or the longest pause of WithPause if that is less. With
+// 0 failures the consumer never pauses.
+func WithCircuit(failures int, longest time.Duration) Option {
+	return func(s *settings) {
+		s.poolOnly("WithCircuit")
+		if failures < 0 || failures > 0 && longest < time.Millisecond {
+			s.refuse("WithCircuit(%d, %v): failures are not negative, and a pause has a millisecond at least", failures, longest)
+		}
+		s.circuit, s.longestPause = failures, longest
 	}
 }
 
@@ -162,5 +189,7 @@ func WithRetries(n int) Option {
 	}
 }
 
-// WithObserver lets observer see what becomes of messages.
-func WithObserver(observer Observer) Option { return func(s *settings) { s.observer = observer } }
+// WithObserver lets observer see what becomes of messages. Several combine, as by Observers.
+func WithObserver(observer Observer) Option {
+	return func(s *settings) { s.observer = Observers(s.observer, observer) }
+}

@@ -123,6 +123,7 @@ func TestFailureHoldsNobodyBackThatComesBeforeIt(t *testing.T) {
 		}
 		return b.enter(tx, m)
 	}, append(slices.Clone(ordered), inbox.WithRetries(0))...))
+	b.due()
 	b.wantStates("D", b.batch(ms[:1], b.enter, ordered...))
 	b.wantStates("dD", b.batch(ms, b.enter, ordered...))
 	b.wantEntries("a1", "a2")

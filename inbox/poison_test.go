@@ -253,18 +253,19 @@ func TestNobodyIsBlamedForWhatIsNotTheHandlersFault(t *testing.T) {
 			t.Parallel()
 			b := newBooks(t)
 			raise := fmt.Sprintf(`do $$ begin raise exception 'no' using errcode = '%s'; end $$`, sqlstate)
-			outcomes, _ := inbox.Batch(t.Context(), b.pool, consumer, messages("m", 3), func(tx pgx.Tx, m inbox.Message) error {
+			outcomes := b.batch(messages("m", 3), func(tx pgx.Tx, m inbox.Message) error {
 				if err := b.enter(tx, m); err != nil || m.ID != "m-0001" {
 					return err
 				}
 				_, err := tx.Exec(t.Context(), raise)
 				return err
 			}, inbox.WithMaxAttempts(1))
-			b.wantStates("RRR", outcomes)
-			if n := b.count(`select count(*) from idem.inbox`) + b.count(`select count(*) from idem.dead_letters`); n != 0 {
-				t.Errorf("%d rows are on record", n)
+			b.wantStates("DRD", outcomes)
+			if n := b.attempts("m-0001") + b.count(`select count(*) from idem.dead_letters`); n != 0 {
+				t.Errorf("%d attempts or dead letters are on record", n)
 			}
-			b.wantStates("DDD", b.batch(messages("m", 3), b.enter))
+			b.due()
+			b.wantStates("dDd", b.batch(messages("m", 3), b.enter))
 			b.wantOnce(3)
 		})
 	}
@@ -298,10 +299,11 @@ func TestCancelledContextOfAHandlersOwnCountsNothing(t *testing.T) {
 	outcomes, err := inbox.Batch(t.Context(), b.pool, consumer, messages("m", 2), func(pgx.Tx, inbox.Message) error {
 		return fmt.Errorf("in vain: %w", context.Canceled)
 	}, inbox.WithMaxAttempts(1))
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("err = %v", err)
+	if err != nil || !errors.Is(outcomes[0].Err, context.Canceled) {
+		t.Errorf("%+v, %v", outcomes, err)
 	}
 	b.wantStates("RR", outcomes)
+	b.due()
 	b.wantStates("DD", b.batch(messages("m", 2), b.enter))
 }
 

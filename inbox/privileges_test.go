@@ -56,7 +56,7 @@ func TestConsumerNeedsNoMoreThanThePrivilegesOfTheDocs(t *testing.T) {
 	} else {
 		granted.wantStates("D", outcomes)
 	}
-	if _, err := inbox.ReadStats(t.Context(), granted.pool); err != nil {
+	if _, err := inbox.Stats(t.Context(), granted.pool); err != nil {
 		t.Error(err)
 	}
 	commits := func(tx pgx.Tx, m inbox.Message) error { _, err := tx.Exec(t.Context(), "commit"); return err }

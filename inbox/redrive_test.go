@@ -116,14 +116,14 @@ func TestStatsTellWhatEachConsumerHasYetToHandle(t *testing.T) {
 	if _, err := inbox.Batch(t.Context(), b.pool, "mail", messages("f", 1), b.poisoned("f-0000")); err != nil {
 		t.Fatal(err)
 	}
-	got, err := inbox.ReadStats(t.Context(), b.pool)
+	got, err := inbox.Stats(t.Context(), b.pool)
 	if err != nil || len(got) != 2 || got[0].FailingSince.IsZero() || got[0].DeadSince.IsZero() || !got[1].DeadSince.IsZero() {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	for i := range got {
 		got[i].FailingSince, got[i].DeadSince = time.Time{}, time.Time{}
 	}
-	want := []inbox.Stats{{Consumer: consumer, Failing: 1, Dead: 2}, {Consumer: "mail", Failing: 1}}
+	want := []inbox.Figures{{Consumer: consumer, Failing: 1, Dead: 2}, {Consumer: "mail", Failing: 1}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -78,6 +78,7 @@ CREATE TABLE idem.inbox (
     attempts     integer,
     begun        integer,
     alone        integer,
+    hindered     integer,
     retry_at     timestamptz,
     key          text COLLATE "C",
     PRIMARY KEY (consumer, source, id)
@@ -96,6 +97,8 @@ COMMENT ON COLUMN idem.inbox.begun IS
     'How many attempts were announced before they began, and have not told how they ended: the process was killed, perhaps by another message.';
 COMMENT ON COLUMN idem.inbox.alone IS
     'How many further ones have not, at which the message was alone: its process was killed by it.';
+COMMENT ON COLUMN idem.inbox.hindered IS
+    'How many attempts something else has hindered, a lock for example: they do not count, and make the pauses grow.';
 
 -- What nobody could publish, or handle, after as many attempts as it may have. A person decides.
 CREATE TABLE idem.dead_letters (

@@ -24,12 +24,13 @@ import (
 // transaction that is tried again says the same under the same ID. NewID makes one beforehand.
 //
 // If a header is called traceparent, its value, and that of tracestate, are also in the column tracingspancontext, from which
-// Debezium takes it.
+// Debezium takes it. With a context of WithCarrier, Add writes them into what it stores, so that consumers know the trace in which
+// a message was added. A message that has one of these headers keeps its own.
 func Add(ctx context.Context, tx pgx.Tx, messages ...Message) error {
 	if tx == nil {
 		return errors.New("outbox: tx is nil")
 	}
-	add, err := rows(messages)
+	add, err := rows(messages, carried(ctx))
 	if err != nil || len(messages) == 0 {
 		return err
 	}
@@ -45,15 +46,15 @@ func Queue(batch *pgx.Batch, messages ...Message) error {
 	if batch == nil {
 		return errors.New("outbox: batch is nil")
 	}
-	add, err := rows(messages)
+	add, err := rows(messages, nil)
 	if err == nil && len(messages) > 0 {
 		add.To(batch)
 	}
 	return err
 }
 
-// rows makes rows of messages, and gives each its ID.
-func rows(messages []Message) (*store.AddMessages, error) {
+// rows makes rows of messages, with what they carry of their context, and gives each its ID.
+func rows(messages []Message, carried map[string]string) (*store.AddMessages, error) {
 	n := len(messages)
 	add := &store.AddMessages{
 		IDs: make([]string, n), Topics: make([]string, n), Keys: make([]string, n), Types: make([]string, n),
@@ -77,10 +78,11 @@ func rows(messages []Message) (*store.AddMessages, error) {
 		}
 		m.ID, seen[id] = id, true
 		add.IDs[i], add.Topics[i], add.Keys[i], add.Types[i], add.Payloads[i] = id, m.Topic, m.Key, m.Type, m.Payload
-		if add.Headers[i], err = store.WriteHeaders(m.Headers); err != nil {
+		headers := m.carrying(carried)
+		if add.Headers[i], err = store.WriteHeaders(headers); err != nil {
 			return nil, fmt.Errorf("%w: message %d: %w", ErrInvalid, i, err)
 		}
-		add.Traces[i] = traceOf(m.Headers)
+		add.Traces[i] = traceOf(headers)
 	}
 	return add, nil
 }

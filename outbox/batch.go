@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/store"
 )
 
@@ -100,7 +101,7 @@ func (r *round) part(ctx context.Context, part []int) {
 		r.config.Logger.Error("outbox: the Publisher has panicked", "message", messages[0].ID, "panic", panic.value, "stack", string(panic.stack))
 		err = &PublishError{Failed: map[string]error{messages[0].ID: panic}}
 	}
-	r.sort(part, messages, err, took)
+	r.sort(ctx, part, messages, err, took)
 	r.did.hung = hung
 }
 
@@ -119,7 +120,7 @@ func (r *round) oneByOne(ctx context.Context, part []int) {
 }
 
 // sort notes what became of the messages of a call.
-func (r *round) sort(part []int, messages []Message, err error, took time.Duration) {
+func (r *round) sort(ctx context.Context, part []int, messages []Message, err error, took time.Duration) {
 	failed, blameless, unknown := verdict(messages, err)
 	published, blamed := len(r.did.published), len(r.did.failed)
 	for n, i := range part {
@@ -145,6 +146,9 @@ func (r *round) sort(part []int, messages []Message, err error, took time.Durati
 	r.did.err = blameless
 	r.fit(blameless)
 	if observer := r.config.Observer; observer != nil {
-		observer.ObservePublish(len(part), len(r.did.published)-published, len(r.did.failed)-blamed, took, blameless)
+		observer.TracePublished(ctx, TracePublishedData{
+			Given: len(part), Published: len(r.did.published) - published, Failed: len(r.did.failed) - blamed,
+			Duration: took, Err: blameless, Cause: idem.CauseOf(blameless),
+		})
 	}
 }

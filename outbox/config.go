@@ -57,13 +57,6 @@ type RelayConfig struct {
 	Logger *slog.Logger
 }
 
-// RelayObserver sees what a Relay does. It is called by several goroutines, and returns at once.
-type RelayObserver interface {
-	// ObservePublish is told of a call of the Publisher: how many messages it was given, how many of them it has published, and how
-	// many it has named as failed. Err is an error that blames none of them.
-	ObservePublish(given, published, failed int, took time.Duration, err error)
-}
-
 func (c *RelayConfig) set() error {
 	for _, d := range []time.Duration{c.MinPause, c.MaxPause, c.Poll, c.PublishTimeout, c.Drain, c.Retention} {
 		if d < 0 {

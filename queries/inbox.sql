@@ -26,11 +26,12 @@ RETURNING m.source, m.id, pg_catalog.timestamptz_send(m.since)::pg_catalog.bytea
 -- the commit of whoever has them; and asks only for those that were not claimed, which is what keeps strangers apart under
 -- SERIALIZABLE. Each is sought by the index: OFFSET keeps the planner from reading the table.
 SELECT m.source, m.id, m.same_hash::pg_catalog.bool AS same_hash, m.state, m.attempts::pg_catalog.int4 AS attempts,
-       m.begun::pg_catalog.int4 AS begun, m.alone::pg_catalog.int4 AS alone, m.remaining::pg_catalog.int8 AS remaining, m.since::pg_catalog.bytea AS since
+       m.begun::pg_catalog.int4 AS begun, m.alone::pg_catalog.int4 AS alone, m.hindered::pg_catalog.int4 AS hindered, m.remaining::pg_catalog.int8 AS remaining, m.since::pg_catalog.bytea AS since
 FROM ROWS FROM (pg_catalog.unnest((@sources::pg_catalog.text)::pg_catalog.text[]),
                 pg_catalog.unnest((@ids::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, n)
 CROSS JOIN LATERAL (
     SELECT i.source, i.id, i.state, coalesce(i.attempts, 0) AS attempts, coalesce(i.begun, 0) AS begun, coalesce(i.alone, 0) AS alone,
+           coalesce(i.hindered, 0) AS hindered,
            i.hash OPERATOR(pg_catalog.=) pg_catalog.substring(@hashes::pg_catalog.bytea,
                ((u.n OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.*) 32 OPERATOR(pg_catalog.+) 1)::pg_catalog.int4, 32) AS same_hash,
            coalesce(pg_catalog.ceil(pg_catalog.date_part('epoch', i.retry_at OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp())
@@ -70,7 +71,7 @@ WITH due AS (
 UPDATE idem.inbox m
 SET state = 'handled', since = pg_catalog.statement_timestamp(),
     expires_at = pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) @retention::pg_catalog.interval,
-    attempts = NULL, begun = NULL, alone = NULL, retry_at = NULL, key = NULL
+    attempts = NULL, begun = NULL, alone = NULL, hindered = NULL, retry_at = NULL, key = NULL
 FROM due
 WHERE m.consumer OPERATOR(pg_catalog.=) due.consumer AND m.source OPERATOR(pg_catalog.=) due.source AND m.id OPERATOR(pg_catalog.=) due.id
 RETURNING m.source, m.id, pg_catalog.timestamptz_send(m.since)::pg_catalog.bytea AS since;
@@ -83,15 +84,17 @@ SELECT (1 OPERATOR(pg_catalog./) (CASE
     END)::pg_catalog.int4)::pg_catalog.int4 AS one;
 
 -- name: CountFailure :one
--- CountFailure counts an attempt that has failed, and says when the next one is due. No row: the message is handled or dead, or
--- another one has its id.
-INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts, retry_at, key)
+-- CountFailure counts an attempt that has failed, or was hindered, and says when the next one is due. No row: the message is
+-- handled or dead, or another one has its id.
+INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts, hindered, retry_at, key)
 VALUES (@consumer::pg_catalog.text, @source::pg_catalog.text, @id::pg_catalog.text, @hash::pg_catalog.bytea, 'failing',
         pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @retention::pg_catalog.interval,
-        @attempts::pg_catalog.int4, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @pause::pg_catalog.interval,
+        @attempts::pg_catalog.int4, @hindered::pg_catalog.int4,
+        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @pause::pg_catalog.interval,
         @key::pg_catalog.text)
 ON CONFLICT (consumer, source, id) DO UPDATE
 SET attempts = coalesce(m.attempts, 0) OPERATOR(pg_catalog.+) EXCLUDED.attempts, begun = NULL, alone = NULL,
+    hindered = coalesce(m.hindered, 0) OPERATOR(pg_catalog.+) EXCLUDED.hindered,
     retry_at = EXCLUDED.retry_at, expires_at = EXCLUDED.expires_at, key = EXCLUDED.key
 WHERE m.state OPERATOR(pg_catalog.=) 'failing' AND m.hash OPERATOR(pg_catalog.=) EXCLUDED.hash
 RETURNING coalesce(m.attempts, 0)::pg_catalog.int4 AS attempts;
@@ -105,7 +108,7 @@ WITH buried AS (
             @attempts::pg_catalog.int4)
     ON CONFLICT (consumer, source, id) DO UPDATE
     SET state = EXCLUDED.state, since = EXCLUDED.since, expires_at = EXCLUDED.expires_at, attempts = EXCLUDED.attempts,
-        begun = NULL, alone = NULL, retry_at = NULL, key = NULL
+        begun = NULL, alone = NULL, hindered = NULL, retry_at = NULL, key = NULL
     WHERE m.state OPERATOR(pg_catalog.=) 'failing' AND m.hash OPERATOR(pg_catalog.=) EXCLUDED.hash
     RETURNING m.consumer, m.source, m.id, m.since
 )
@@ -213,7 +216,7 @@ WITH marked AS (
     RETURNING l.consumer, l.source, l.id, l.key
 ), revived AS (
     UPDATE idem.inbox m
-    SET state = 'failing', attempts = 0, begun = NULL, alone = NULL, retry_at = pg_catalog.clock_timestamp(), since = pg_catalog.clock_timestamp(),
+    SET state = 'failing', attempts = 0, begun = NULL, alone = NULL, hindered = NULL, retry_at = pg_catalog.clock_timestamp(), since = pg_catalog.clock_timestamp(),
         expires_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) (m.expires_at OPERATOR(pg_catalog.-) m.since), key = marked.key
     FROM marked
     WHERE m.consumer OPERATOR(pg_catalog.=) marked.consumer AND m.source OPERATOR(pg_catalog.=) marked.source

@@ -39,7 +39,8 @@ type HandlerConfig struct {
 	// can send one. The default is 1 MiB; GitHub sends up to 25 MB.
 	MaxBody int64
 
-	// Inbox are options for inbox.Handle: attempts, pauses, retention.
+	// Inbox are options for inbox.Handle: attempts, pauses, retention. Unless inbox.WithCircuit is among them there is no circuit: a
+	// provider that is put off comes again when it likes, which may be hours later.
 	Inbox []inbox.Option
 
 	// Logger is told why a request was refused and why an event has had no effect. The default is slog.Default().
@@ -78,6 +79,7 @@ func NewHandler(pool *pgxpool.Pool, config HandlerConfig, handle HandlerFunc) (*
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
+	config.Inbox = append([]inbox.Option{inbox.WithCircuit(0, 0)}, config.Inbox...)
 	config.Logger = config.Logger.With("consumer", config.Consumer, "source", config.Source)
 	return &Handler{pool, config, handle, time.Now}, nil
 }
@@ -137,7 +139,7 @@ func (h *Handler) take(r *http.Request, event Event, body []byte) (inbox.Outcome
 		message.Payload = body
 	}
 	return inbox.Handle(r.Context(), h.pool, h.config.Consumer, message, func(tx pgx.Tx) error {
-		again := r.WithContext(r.Context())
+		again := r.WithContext(inbox.Context(tx))
 		again.Body = io.NopCloser(bytes.NewReader(body))
 		return h.handle(tx, again, message)
 	}, h.config.Inbox...)

@@ -354,6 +354,21 @@ func TestEventThatFailsIsAskedForAgainAndHasItsEffectThen(t *testing.T) {
 	s.want(1)
 }
 
+// A provider comes again when it likes. So events are not put off because others of the consumer have failed.
+func TestEventIsTriedHoweverManyOthersHaveFailed(t *testing.T) {
+	t.Parallel()
+	s := newTill(t)
+	fails := func(pgx.Tx) error { return errOutOfOrder }
+	for i := range inbox.DefaultCircuitFailures + 1 {
+		o, err := inbox.Handle(t.Context(), s.pool, "billing", inbox.Message{Source: "queue", ID: strconv.Itoa(i)}, fails, inbox.WithPause(time.Hour, time.Hour), inbox.WithCircuit(20, time.Hour))
+		if err != nil || errors.Is(o.Err, inbox.ErrPaused) != (i == inbox.DefaultCircuitFailures) {
+			t.Fatalf("%d: %+v, %v", i, o, err)
+		}
+	}
+	wantStatus(t, ask(s.handler("GitHub"), githubDelivery.request()), http.StatusOK)
+	s.want(1)
+}
+
 // What nobody can handle is for a person to decide, and the provider has done its part.
 func TestEventThatFailsTooOftenIsADeadLetterAndAcknowledged(t *testing.T) {
 	t.Parallel()

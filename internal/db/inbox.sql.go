@@ -117,7 +117,7 @@ WITH buried AS (
             $8::pg_catalog.int4)
     ON CONFLICT (consumer, source, id) DO UPDATE
     SET state = EXCLUDED.state, since = EXCLUDED.since, expires_at = EXCLUDED.expires_at, attempts = EXCLUDED.attempts,
-        begun = NULL, alone = NULL, retry_at = NULL, key = NULL
+        begun = NULL, alone = NULL, hindered = NULL, retry_at = NULL, key = NULL
     WHERE m.state OPERATOR(pg_catalog.=) 'failing' AND m.hash OPERATOR(pg_catalog.=) EXCLUDED.hash
     RETURNING m.consumer, m.source, m.id, m.since
 )
@@ -226,13 +226,15 @@ func (q *Queries) ClaimMessages(ctx context.Context, arg ClaimMessagesParams) ([
 }
 
 const CountFailure = `-- name: CountFailure :one
-INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts, retry_at, key)
+INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts, hindered, retry_at, key)
 VALUES ($1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.text, $4::pg_catalog.bytea, 'failing',
         pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $5::pg_catalog.interval,
-        $6::pg_catalog.int4, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $7::pg_catalog.interval,
-        $8::pg_catalog.text)
+        $6::pg_catalog.int4, $7::pg_catalog.int4,
+        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $8::pg_catalog.interval,
+        $9::pg_catalog.text)
 ON CONFLICT (consumer, source, id) DO UPDATE
 SET attempts = coalesce(m.attempts, 0) OPERATOR(pg_catalog.+) EXCLUDED.attempts, begun = NULL, alone = NULL,
+    hindered = coalesce(m.hindered, 0) OPERATOR(pg_catalog.+) EXCLUDED.hindered,
     retry_at = EXCLUDED.retry_at, expires_at = EXCLUDED.expires_at, key = EXCLUDED.key
 WHERE m.state OPERATOR(pg_catalog.=) 'failing' AND m.hash OPERATOR(pg_catalog.=) EXCLUDED.hash
 RETURNING coalesce(m.attempts, 0)::pg_catalog.int4 AS attempts
@@ -245,12 +247,13 @@ type CountFailureParams struct {
 	Hash      []byte
 	Retention pgtype.Interval
 	Attempts  int32
+	Hindered  int32
 	Pause     pgtype.Interval
 	Key       string
 }
 
-// CountFailure counts an attempt that has failed, and says when the next one is due. No row: the message is handled or dead, or
-// another one has its id.
+// CountFailure counts an attempt that has failed, or was hindered, and says when the next one is due. No row: the message is
+// handled or dead, or another one has its id.
 func (q *Queries) CountFailure(ctx context.Context, arg CountFailureParams) (int32, error) {
 	row := q.db.QueryRow(ctx, CountFailure,
 		arg.Consumer,
@@ -259,6 +262,7 @@ func (q *Queries) CountFailure(ctx context.Context, arg CountFailureParams) (int
 		arg.Hash,
 		arg.Retention,
 		arg.Attempts,
+		arg.Hindered,
 		arg.Pause,
 		arg.Key,
 	)
@@ -463,11 +467,12 @@ func (q *Queries) KeepMessages(ctx context.Context, operationID string) (int32, 
 
 const LoadMessages = `-- name: LoadMessages :many
 SELECT m.source, m.id, m.same_hash::pg_catalog.bool AS same_hash, m.state, m.attempts::pg_catalog.int4 AS attempts,
-       m.begun::pg_catalog.int4 AS begun, m.alone::pg_catalog.int4 AS alone, m.remaining::pg_catalog.int8 AS remaining, m.since::pg_catalog.bytea AS since
+       m.begun::pg_catalog.int4 AS begun, m.alone::pg_catalog.int4 AS alone, m.hindered::pg_catalog.int4 AS hindered, m.remaining::pg_catalog.int8 AS remaining, m.since::pg_catalog.bytea AS since
 FROM ROWS FROM (pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.text[]),
                 pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, n)
 CROSS JOIN LATERAL (
     SELECT i.source, i.id, i.state, coalesce(i.attempts, 0) AS attempts, coalesce(i.begun, 0) AS begun, coalesce(i.alone, 0) AS alone,
+           coalesce(i.hindered, 0) AS hindered,
            i.hash OPERATOR(pg_catalog.=) pg_catalog.substring($3::pg_catalog.bytea,
                ((u.n OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.*) 32 OPERATOR(pg_catalog.+) 1)::pg_catalog.int4, 32) AS same_hash,
            coalesce(pg_catalog.ceil(pg_catalog.date_part('epoch', i.retry_at OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp())
@@ -495,6 +500,7 @@ type LoadMessagesRow struct {
 	Attempts  int32
 	Begun     int32
 	Alone     int32
+	Hindered  int32
 	Remaining int64
 	Since     []byte
 }
@@ -524,6 +530,7 @@ func (q *Queries) LoadMessages(ctx context.Context, arg LoadMessagesParams) ([]L
 			&i.Attempts,
 			&i.Begun,
 			&i.Alone,
+			&i.Hindered,
 			&i.Remaining,
 			&i.Since,
 		); err != nil {
@@ -545,7 +552,7 @@ WITH marked AS (
     RETURNING l.consumer, l.source, l.id, l.key
 ), revived AS (
     UPDATE idem.inbox m
-    SET state = 'failing', attempts = 0, begun = NULL, alone = NULL, retry_at = pg_catalog.clock_timestamp(), since = pg_catalog.clock_timestamp(),
+    SET state = 'failing', attempts = 0, begun = NULL, alone = NULL, hindered = NULL, retry_at = pg_catalog.clock_timestamp(), since = pg_catalog.clock_timestamp(),
         expires_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) (m.expires_at OPERATOR(pg_catalog.-) m.since), key = marked.key
     FROM marked
     WHERE m.consumer OPERATOR(pg_catalog.=) marked.consumer AND m.source OPERATOR(pg_catalog.=) marked.source
@@ -676,7 +683,7 @@ WITH due AS (
 UPDATE idem.inbox m
 SET state = 'handled', since = pg_catalog.statement_timestamp(),
     expires_at = pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) $1::pg_catalog.interval,
-    attempts = NULL, begun = NULL, alone = NULL, retry_at = NULL, key = NULL
+    attempts = NULL, begun = NULL, alone = NULL, hindered = NULL, retry_at = NULL, key = NULL
 FROM due
 WHERE m.consumer OPERATOR(pg_catalog.=) due.consumer AND m.source OPERATOR(pg_catalog.=) due.source AND m.id OPERATOR(pg_catalog.=) due.id
 RETURNING m.source, m.id, pg_catalog.timestamptz_send(m.since)::pg_catalog.bytea AS since

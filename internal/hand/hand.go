@@ -99,7 +99,7 @@ func (h *Hand[D]) Ready(among []*Held[D], now time.Time, limit int) (ready []*He
 type Handle func(ctx context.Context, messages []inbox.Message) ([]inbox.Outcome, error)
 
 // Round handles messages that are ready, and tells settle what became of each. It lets go of those that are settled, and
-// of those that are to be tried again, unless the hand has an order, or handle returns an error: then they stay.
+// of those that are to be tried again, unless the hand has an order, the consumer pauses, or handle returns an error: then they stay.
 func (h *Hand[D]) Round(ctx context.Context, ready []*Held[D], handle Handle, settle func(*Held[D], inbox.Outcome)) error {
 	messages := make([]inbox.Message, len(ready))
 	for i, held := range ready {
@@ -108,7 +108,7 @@ func (h *Hand[D]) Round(ctx context.Context, ready []*Held[D], handle Handle, se
 	outcomes, err := handle(ctx, messages)
 	gone := map[place]bool{}
 	for i, outcome := range outcomes {
-		if outcome.State == inbox.Retry && (h.Ordered || err != nil) {
+		if outcome.State == inbox.Retry && (h.Ordered || err != nil || errors.Is(outcome.Err, inbox.ErrPaused)) {
 			h.wait(ready[i].place(), outcome)
 			continue
 		}
@@ -124,7 +124,9 @@ func (h *Hand[D]) wait(p place, outcome inbox.Outcome) {
 	defer h.mu.Unlock()
 	if i, found := h.find(p); found {
 		h.held[i].until = outcome.RetryAt
-		h.held[i].failed = !errors.Is(outcome.Err, inbox.ErrBehind)
+		if !errors.Is(outcome.Err, inbox.ErrPaused) { // nothing was found out about it
+			h.held[i].failed = !errors.Is(outcome.Err, inbox.ErrBehind)
+		}
 	}
 }
 

@@ -109,6 +109,22 @@ func TestWhatAnErrorHasLeftStays(t *testing.T) {
 	}
 }
 
+func TestWhatAConsumerThatPausesHasNotTriedStaysUntilThePauseIsOver(t *testing.T) {
+	t.Parallel()
+	h := holding(false, "a", "b")
+	later := time.Now().Add(time.Hour)
+	settled := round(t, h, nil, inbox.Outcome{State: inbox.Retry, RetryAt: later}, inbox.Outcome{State: inbox.Retry, RetryAt: later, Err: inbox.ErrPaused})
+	if diff := cmp.Diff([]uint64{0}, settled); diff != "" {
+		t.Error(diff)
+	}
+	if ready, next := h.Ready(h.All(), time.Now(), 1); len(ready) > 0 || !next.Equal(later) {
+		t.Errorf("%d are ready, and the next one at %v", len(ready), next)
+	}
+	if ready, _ := h.Ready(h.All(), later, 2); len(ready) != 1 {
+		t.Errorf("%d are ready then", len(ready))
+	}
+}
+
 func TestMessageThatComesAgainKeepsItsPauseAndIsSettledByItsLatestDelivery(t *testing.T) {
 	t.Parallel()
 	h := holding(true, "a")

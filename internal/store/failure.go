@@ -16,10 +16,11 @@ type FailedMessage struct {
 	Retention time.Duration
 }
 
-// CountFailure counts an attempt that has failed.
+// CountFailure counts an attempt that has failed, or was hindered.
 type CountFailure struct {
 	FailedMessage
-	Attempts int // how many are to be counted
+	Attempts int // how many are to be counted as failed
+	Hindered int // and how many as hindered
 	Pause    time.Duration
 
 	Counted bool // false: it is handled or dead
@@ -29,7 +30,7 @@ type CountFailure struct {
 // Queue adds the statement.
 func (c *CountFailure) Queue(trip *roundtrip.Trip) {
 	trip.Add(countFailure, []byte(c.Consumer), []byte(c.Source), []byte(c.ID), c.Hash[:], microseconds(c.Retention),
-		number(c.Attempts), microseconds(c.Pause), []byte(c.Key))
+		number(c.Attempts), number(c.Hindered), microseconds(c.Pause), []byte(c.Key))
 }
 
 // Read reads the answer.

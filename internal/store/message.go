@@ -104,6 +104,7 @@ type KnownMessage struct {
 	Attempts int
 	Begun    int           // attempts that have not told how they ended, together with others
 	Alone    int           // and alone
+	Hindered int           // that something else has hindered
 	Pause    time.Duration // until the next attempt is due
 	Since    time.Time
 }
@@ -119,7 +120,7 @@ func (l *LoadMessages) Read(trip *roundtrip.Trip) {
 	trip.Rows(func(row *roundtrip.Row) {
 		k := KnownMessage{MessageID: MessageID{row.Text(), row.Text()}, SameHash: row.Bool()}
 		k.State = row.Text(MessageHandled, MessageFailing, MessageDead)
-		k.Attempts, k.Begun, k.Alone = row.Int(), row.Int(), row.Int()
+		k.Attempts, k.Begun, k.Alone, k.Hindered = row.Int(), row.Int(), row.Int(), row.Int()
 		k.Pause, k.Since = time.Duration(row.Int())*time.Microsecond, row.Time()
 		l.Known = append(l.Known, k)
 	})

@@ -16,7 +16,7 @@ var (
 	})
 	loadMessages = roundtrip.New(roundtrip.Statement{
 		SQL: db.LoadMessages, Params: []roundtrip.Param{text, text, bytes, text},
-		Results: []int16{asText, asText, asText, asText, asText, asText, asText, asText, asBinary},
+		Results: []int16{asText, asText, asText, asText, asText, asText, asText, asText, asText, asBinary},
 	})
 	resumeMessages = roundtrip.New(roundtrip.Statement{
 		SQL: db.ResumeMessages, Params: []roundtrip.Param{plain, text, text, text}, Results: []int16{asText, asText, asBinary},
@@ -52,7 +52,7 @@ var (
 		SQL: db.InboxStats, Results: []int16{asText, asText, asBinary, asText, asBinary},
 	})
 	countFailure = roundtrip.New(roundtrip.Statement{
-		SQL: db.CountFailure, Params: []roundtrip.Param{text, text, text, bytes, plain, plain, plain, text}, Results: []int16{asText},
+		SQL: db.CountFailure, Params: []roundtrip.Param{text, text, text, bytes, plain, plain, plain, plain, text}, Results: []int16{asText},
 	})
 	buryMessage = roundtrip.New(roundtrip.Statement{
 		SQL:     db.BuryMessage,

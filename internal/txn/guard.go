@@ -139,6 +139,21 @@ func OperationID(tx pgx.Tx) (string, bool) {
 	return g.access.name, true
 }
 
+// Attach gives the tx of a fn a context, which ContextOf returns. It is called before fn is.
+func Attach(ctx context.Context, tx pgx.Tx) {
+	if g, ok := tx.(*guard); ok {
+		g.access.ctx = ctx
+	}
+}
+
+// ContextOf returns the context that was attached to tx, or to the one that tx is a savepoint of. It is nil if there is none.
+func ContextOf(tx pgx.Tx) context.Context {
+	if g, ok := tx.(*guard); ok {
+		return g.access.ctx
+	}
+	return nil
+}
+
 // WhenCommitted tells w once the transaction is known to be committed, if tx is one that a fn was given, or a savepoint begun
 // on it, and the transaction is not the caller's own. It is not told where nobody heard of the COMMIT, and told for nothing
 // where a savepoint was undone.

@@ -49,7 +49,7 @@ func (c *inboxListCommand) Run(s *session) error {
 		f := &found[i]
 		shown.Messages = append(shown.Messages, shownFailing{
 			Consumer: f.Consumer, Source: f.Source, ID: f.ID, Key: messageKey(f.Key, c.Full, jsonKey), Since: f.Since.UTC(), Attempts: f.Attempts,
-			NextAt: inUTC(f.NextAt),
+			Hindered: f.Hindered, NextAt: inUTC(f.NextAt),
 		})
 	}
 	return s.show(shown, func(p *page.Page) { c.text(p, found, more) })
@@ -68,6 +68,7 @@ type shownFailing struct {
 	Key      string     `json:"key"`
 	Since    time.Time  `json:"since"`
 	Attempts int        `json:"attempts"`
+	Hindered int        `json:"hindered,omitempty"`
 	NextAt   *time.Time `json:"next_at"`
 }
 
@@ -83,8 +84,12 @@ func (c *inboxListCommand) text(p *page.Page, found []record.Failing, more bool)
 		if f.NextAt != nil {
 			next = nextTry(f.NextAt, f.Now)
 		}
+		attempts := strconv.Itoa(f.Attempts)
+		if f.Hindered > 0 { // by a lock, as a rule
+			attempts += fmt.Sprintf(" (%d hindered)", f.Hindered)
+		}
 		rows = append(rows, []string{page.Safe(f.Consumer), page.Safe(f.Source), page.Safe(f.ID), messageKey(f.Key, c.Full, shownKey),
-			ageOf(&f.Since, f.Now), strconv.Itoa(f.Attempts), next})
+			ageOf(&f.Since, f.Now), attempts, next})
 	}
 	p.Table([]page.Column{{Name: "CONSUMER"}, {Name: "SOURCE"}, {Name: "ID"}, {Name: "KEY"}, {Name: "SINCE", Right: true}, {Name: "ATTEMPTS", Right: true},
 		{Name: "NEXT TRY"}}, rows)

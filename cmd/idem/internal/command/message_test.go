@@ -46,15 +46,15 @@ func (d *desk) keepMessages() {
 			VALUES (`+added+`, $1, $2, $3, now() + $4::interval, $5, $6, 'OrderPlaced', 'the secret', $7, $7)`, m.id, m.held, m.attempts, m.next, m.topic, m.key, m.class)
 	}
 	for _, m := range []struct {
-		consumer, id, key           string
-		attempts, begun, alone, due any
+		consumer, id, key                     string
+		attempts, begun, alone, hindered, due any
 	}{
-		{"billing", "evt_3P\x1b[2J", "customer-of-Ada-Lovelace", 3, nil, nil, "10 h 30 min 30 s"},
-		{"billing", "evt_4P", "", 1, nil, nil, "-1 min"},
-		{"shipping", "evt_5P", "customer-of-Ada-Lovelace", nil, 4, 2, nil},
+		{"billing", "evt_3P\x1b[2J", "customer-of-Ada-Lovelace", 3, nil, nil, 7, "10 h 30 min 30 s"},
+		{"billing", "evt_4P", "", 1, nil, nil, nil, "-1 min"},
+		{"shipping", "evt_5P", "customer-of-Ada-Lovelace", nil, 4, 2, nil, nil},
 	} {
-		d.exec(`INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at, attempts, begun, alone, retry_at, key)
-			VALUES ($1, 'stripe', $2, '', 'failing', `+added+`, 'infinity', $4, $5, $6, now() + $7::interval, nullif($3, ''))`, m.consumer, m.id, m.key, m.attempts, m.begun, m.alone, m.due)
+		d.exec(`INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at, attempts, begun, alone, retry_at, key, hindered)
+			VALUES ($1, 'stripe', $2, '', 'failing', `+added+`, 'infinity', $4, $5, $6, now() + $7::interval, nullif($3, ''), $8)`, m.consumer, m.id, m.key, m.attempts, m.begun, m.alone, m.due, m.hindered)
 	}
 	d.exec(`INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at) VALUES ('quiet', 'stripe', 'evt_6P', '', 'handled', now(), 'infinity')`)
 	for _, l := range []struct{ side, consumer, source, id, key, class, dead string }{

@@ -45,6 +45,7 @@ type Failing struct {
 	Key                  string
 	Since                time.Time
 	Attempts             int
+	Hindered             int        // attempts that something else has hindered, and that do not count
 	NextAt               *time.Time // nil of one that was announced, and has not told how it ended
 
 	Now time.Time // by the clock of the database
@@ -52,14 +53,15 @@ type Failing struct {
 
 // FailingMessages returns what consumers are to try again, what failed first in front. What is empty does not matter.
 func FailingMessages(ctx context.Context, tx pgx.Tx, consumer, source string, limit int) ([]Failing, error) {
-	rows, err := tx.Query(ctx, `SELECT consumer, source, id, coalesce(key, ''), since, coalesce(attempts, 0) + coalesce(alone, 0), retry_at, clock_timestamp()
+	rows, err := tx.Query(ctx, `SELECT consumer, source, id, coalesce(key, ''), since, coalesce(attempts, 0) + coalesce(alone, 0),
+		coalesce(hindered, 0), retry_at, clock_timestamp()
 		FROM idem.inbox WHERE state = 'failing' AND ($1 = '' OR consumer = $1) AND ($2 = '' OR source = $2)
 		ORDER BY since, consumer, source, id LIMIT $3`, consumer, source, limit)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (f Failing, err error) {
-		err = row.Scan(&f.Consumer, &f.Source, &f.ID, &f.Key, &f.Since, &f.Attempts, &f.NextAt, &f.Now)
+		err = row.Scan(&f.Consumer, &f.Source, &f.ID, &f.Key, &f.Since, &f.Attempts, &f.Hindered, &f.NextAt, &f.Now)
 		return f, err
 	})
 }

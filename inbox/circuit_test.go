@@ -1,0 +1,265 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/inbox"
+)
+
+var errAway = errors.New("the bank is away")
+
+// countInserts has the server count the rows that are written to idem.inbox, whether they are committed or rolled back: nothing
+// undoes a sequence.
+func (b *books) countInserts() (inserts func() int) {
+	b.t.Helper()
+	b.exec(`create sequence inserts; grant usage on sequence inserts to public;
+		create function count_insert() returns trigger language plpgsql as $$ begin perform nextval('public.inserts'); return new; end $$;
+		create trigger count_insert before insert on idem.inbox for each row execute function count_insert()`)
+	return func() int { return b.count(`select case when is_called then last_value else 0 end from inserts`) }
+}
+
+func away(pgx.Tx, inbox.Message) error { return errAway }
+
+// noCircuit is for what is to be seen without one.
+var noCircuit = inbox.WithCircuit(0, 0)
+
+func TestBatchThatFailsAltogetherWritesRowsInProportionToItsMessages(t *testing.T) {
+	t.Parallel()
+	const n = 300
+	even := func(tx pgx.Tx, m inbox.Message) error {
+		if strings.ContainsAny(m.ID[len(m.ID)-1:], "02468") {
+			return errAway
+		}
+		return nil
+	}
+	for name, test := range map[string]struct {
+		fn    func(pgx.Tx, inbox.Message) error
+		bulk  bool
+		limit int
+	}{
+		"all of them":        {fn: away, limit: 4 * n},
+		"every second one":   {fn: even, limit: 6 * n},
+		"all of them, Bulk":  {fn: away, bulk: true, limit: 11 * n}, // log₂ n, and the failures
+		"every second, Bulk": {fn: even, bulk: true, limit: 11 * n},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBooks(t)
+			inserts := b.countInserts()
+			if !test.bulk {
+				b.batch(messages("m", n), test.fn, noCircuit)
+			} else if _, err := inbox.Bulk(t.Context(), b.pool, consumer, messages("m", n), func(tx pgx.Tx, ms []inbox.Message) error {
+				for _, m := range ms {
+					if err := test.fn(tx, m); err != nil {
+						return err
+					}
+				}
+				return nil
+			}, noCircuit); err != nil {
+				t.Fatal(err)
+			}
+			if got := inserts(); got > test.limit {
+				t.Errorf("%d rows were written for %d messages, the limit is %d", got, n, test.limit)
+			}
+			if got := b.count(`select count(*) from idem.inbox where state = 'failing' and attempts = 1`); got != n && got != n/2 {
+				t.Errorf("%d are counted", got)
+			}
+		})
+	}
+}
+
+func TestConsumerThatFailsWithEverythingPausesAndCountsNothingAgainstTheRest(t *testing.T) {
+	t.Parallel()
+	for name, handle := range map[string]func(b *books, ms []inbox.Message, opts ...inbox.Option) []inbox.Outcome{
+		"Handle": func(b *books, ms []inbox.Message, opts ...inbox.Option) (outcomes []inbox.Outcome) {
+			for _, m := range ms {
+				o, err := inbox.Handle(context.Background(), b.pool, consumer, m, func(tx pgx.Tx) error { return away(tx, m) }, opts...)
+				if err != nil {
+					b.t.Error(err)
+				}
+				outcomes = append(outcomes, o)
+			}
+			return outcomes
+		},
+		"Batch": func(b *books, ms []inbox.Message, opts ...inbox.Option) []inbox.Outcome {
+			return b.batch(ms, away, opts...)
+		},
+		"Bulk": func(b *books, ms []inbox.Message, opts ...inbox.Option) []inbox.Outcome {
+			outcomes, err := inbox.Bulk(context.Background(), b.pool, consumer, ms, func(pgx.Tx, []inbox.Message) error { return errAway }, opts...)
+			if err != nil {
+				b.t.Error(err)
+			}
+			return outcomes
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBooks(t)
+			inserts := b.countInserts()
+			ms := messages("m", 200)
+			outcomes := handle(b, ms, inbox.WithPause(time.Hour, time.Hour), inbox.WithCircuit(20, time.Hour))
+			paused := 0
+			for _, o := range outcomes {
+				if errors.Is(o.Err, inbox.ErrPaused) {
+					paused++
+					if time.Until(o.RetryAt) < 50*time.Minute {
+						t.Errorf("%+v", o)
+					}
+				}
+			}
+			if n := b.count(`select coalesce(sum(attempts), 0) from idem.inbox`); n != 20 || paused != 180 {
+				t.Errorf("%d attempts are counted, and %d messages wait", n, paused)
+			}
+			// The others cost nothing, on any call, and there is nothing left to look for.
+			before := inserts()
+			b.wantStates(strings.Repeat("R", 200), handle(b, ms, inbox.WithPause(time.Hour, time.Hour)))
+			if n := inserts() - before; n != 0 {
+				t.Errorf("%d rows were written while the consumer pauses", n)
+			}
+			o, err := inbox.Handle(t.Context(), b.pool, "another consumer", message("m"), b.entering("m"))
+			if err != nil || o.State != inbox.Done {
+				t.Errorf("another one: %+v, %v", o, err)
+			}
+		})
+	}
+}
+
+func TestCircuitPausesNoLongerThanMessagesDo(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	ms := messages("m", 30)
+	opts := []inbox.Option{inbox.WithPause(time.Millisecond, 2*time.Millisecond), inbox.WithMaxAttempts(3)}
+	for deadline := time.Now().Add(limit); b.count(`select count(*) from idem.dead_letters`) < len(ms); { // 90 attempts, 70 of them by pauses
+		b.batch(ms, away, opts...)
+		if time.Now().After(deadline) {
+			t.Fatal("they are kept for minutes")
+		}
+	}
+}
+
+// The clock of the circuit is that of the process, so its pauses are short here, and the messages are due when it looks.
+func TestOneMessageIsTriedAfterEachPauseAndAllWhenItIsHandled(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	opts := []inbox.Option{inbox.WithPause(time.Millisecond, time.Millisecond), inbox.WithCircuit(5, 2*time.Millisecond), inbox.WithMaxAttempts(1000)}
+	ms := messages("m", 50)
+	b.batch(ms, away, opts...)
+	attempts := func() int { return b.count(`select coalesce(sum(attempts), 0) from idem.inbox`) }
+	if n := attempts(); n != 5 {
+		t.Fatalf("%d attempts are counted", n)
+	}
+	for want := 6; want < 10; want++ {
+		for deadline := time.Now().Add(limit); attempts() < want; {
+			b.due()
+			b.batch(ms, away, opts...)
+			if time.Now().After(deadline) {
+				t.Fatal("nothing is tried")
+			}
+		}
+		if n := attempts(); n != want {
+			t.Fatalf("%d attempts are counted after one more pause, want %d", n, want)
+		}
+	}
+	if n := b.count(`select max(attempts) from idem.inbox`); n > 1 {
+		t.Errorf("a message was tried %d times, while others were not", n)
+	}
+	for deadline := time.Now().Add(limit); b.count(`select count(*) from books`) < len(ms); {
+		b.due()
+		b.batch(ms, b.enter, opts...)
+		if time.Now().After(deadline) {
+			t.Fatal("they are not handled")
+		}
+	}
+	b.wantOnce(len(ms))
+}
+
+func TestMessagesThatAreAllPoisonBecomeDeadLettersAllTheSame(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	opts := []inbox.Option{inbox.WithPause(time.Millisecond, time.Millisecond), inbox.WithCircuit(5, time.Millisecond), inbox.WithMaxAttempts(3)}
+	ms := messages("m", 10)
+	for deadline := time.Now().Add(limit); b.count(`select count(*) from idem.dead_letters where attempts = 3`) < len(ms); {
+		b.due()
+		b.batch(ms, away, opts...)
+		if time.Now().After(deadline) {
+			t.Fatal("they are kept for ever")
+		}
+	}
+}
+
+// What was handled before costs nothing, also behind failures.
+func TestDuplicatesBehindFailuresAreFoundOutTogether(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	ms := messages("m", 500)
+	b.batch(ms, b.enter)
+	var seen told
+	b.batch(append(messages("failed", 8), ms...), b.poisoned("failed-0000", "failed-0001", "failed-0002", "failed-0003", "failed-0004", "failed-0005", "failed-0006", "failed-0007"),
+		inbox.WithObserver(&seen))
+	if n := seen.data.Transactions; n > 8+3+10 { // the failures, what they took in vain, and powers of two
+		t.Errorf("it took %d transactions", n)
+	}
+}
+
+// told is what an observer was told last.
+type told struct{ data inbox.TraceHandledData }
+
+func (s *told) TraceHandled(_ context.Context, data inbox.TraceHandledData) { s.data = data }
+
+func TestPoisonAmongOthersOpensNoCircuit(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	ms := messages("m", 100)
+	var poison []string
+	want := []byte(strings.Repeat("D", len(ms)))
+	for i := 0; i < len(ms); i += 2 {
+		poison = append(poison, ms[i].ID)
+		want[i] = 'X'
+	}
+	b.wantStates(string(want), b.batch(ms, b.poisoned(poison...), inbox.WithCircuit(2, time.Hour), inbox.WithMaxAttempts(1)))
+	b.wantOnce(50)
+}
+
+func TestProbeIsAMessageThatCanBeTried(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	handled := messages("handled", 30)
+	b.batch(handled, b.enter)
+	opts := []inbox.Option{inbox.WithPause(time.Millisecond, time.Hour), inbox.WithCircuit(3, time.Millisecond), inbox.WithMaxAttempts(1000)}
+	b.batch(messages("failed", 3), away, opts...)
+	b.exec(`update idem.inbox set retry_at = clock_timestamp() + interval '1 hour' where state = 'failing'`)
+	all := append(append(handled, messages("failed", 3)...), messages("fresh", 3)...)
+	want := strings.Repeat("d", 30) + "RRR" + "DDD"
+	for deadline := time.Now().Add(limit); ; {
+		outcomes := b.batch(all, b.enter, opts...)
+		if !errors.Is(outcomes[0].Err, inbox.ErrPaused) {
+			b.wantStates(want, outcomes)
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nothing is tried")
+		}
+	}
+}
+
+// Each of the messages waits for what hinders it, a lock for example: all of them together would take for ever.
+func TestConsumerThatIsHinderedAtEverythingPauses(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	raise := `do $$ begin raise exception 'no' using errcode = '55P03'; end $$`
+	runs := 0
+	b.batch(messages("m", 200), func(tx pgx.Tx, m inbox.Message) error {
+		runs++
+		_, err := tx.Exec(t.Context(), raise)
+		return err
+	}, inbox.WithPause(time.Hour, time.Hour))
+	if n := b.count(`select sum(hindered) from idem.inbox where attempts = 0`); n != inbox.DefaultCircuitFailures || runs != n {
+		t.Errorf("%d are hindered after %d runs", n, runs)
+	}
+}

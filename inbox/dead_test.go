@@ -1,0 +1,110 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/inbox"
+)
+
+func TestDeadLettersAreListedShownAndDropped(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		sealer idem.Sealer
+		opts   []inbox.Option
+	}{"plain": {opts: once}, "sealed": {newSealer(), append([]inbox.Option{inbox.WithSealer(newSealer())}, once...)}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBooks(t)
+			ms := messages("m", 3)
+			ms[1].Key = "customer-7"
+			b.wantStates("XXX", b.batch(ms, b.poisoned("m-0000", "m-0001", "m-0002"), test.opts...))
+			if _, err := inbox.Handle(t.Context(), b.pool, "mail", message("m-0000"), func(pgx.Tx) error { return errPoison }, test.opts...); err != nil {
+				t.Fatal(err)
+			}
+			letters, err := inbox.List(t.Context(), b.pool, consumer, inbox.DeadLetter{}, 2)
+			if err != nil || len(letters) != 2 || letters[0].Payload != nil || letters[0].Consumer != consumer {
+				t.Fatalf("%+v, %v", letters, err)
+			}
+			if more, err := inbox.List(t.Context(), b.pool, consumer, letters[1], 10); err != nil || len(more) != 1 || more[0].ID != "m-0002" {
+				t.Errorf("%+v, %v", more, err)
+			}
+			if all, err := inbox.List(t.Context(), b.pool, "", inbox.DeadLetter{}, 10); err != nil || len(all) != 4 {
+				t.Errorf("%+v, %v", all, err)
+			}
+			shown, err := inbox.Show(t.Context(), b.pool, test.sealer, consumer, "orders", "m-0001")
+			if diff := cmp.Diff(ms[1], shown.Message); err != nil || diff != "" || shown.Attempts != 1 || shown.Class != "error" || shown.Reason != errPoison.Error() ||
+				(shown.SealedBy != "") != (test.sealer != nil) || shown.DiedAt.IsZero() {
+				t.Errorf("%+v, %v (-given +shown):\n%s", shown, err, diff)
+			}
+			if err := inbox.Drop(t.Context(), b.pool, consumer, "orders", "m-0001"); err != nil {
+				t.Error(err)
+			}
+			_, err = inbox.Show(t.Context(), b.pool, test.sealer, consumer, "orders", "m-0001")
+			for what, err := range map[string]error{
+				"Show": err, "Drop": inbox.Drop(t.Context(), b.pool, consumer, "orders", "m-0001"), "Redrive": inbox.Redrive(t.Context(), b.pool, consumer, "orders", "m-0001"),
+			} {
+				if !errors.Is(err, inbox.ErrNoDeadLetter) {
+					t.Errorf("%s of a letter that is not there: %v", what, err)
+				}
+			}
+			b.wantStates("X", b.batch(ms[1:2], b.enter)) // it is not new for that
+		})
+	}
+}
+
+func TestDeadLetterThatIsSealedIsNotShownWithoutTheKey(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	b.batch(messages("m", 1), b.poisoned("m-0000"), append([]inbox.Option{inbox.WithSealer(newSealer())}, once...)...)
+	if shown, err := inbox.Show(t.Context(), b.pool, nil, consumer, "orders", "m-0000"); err == nil || shown.Payload != nil {
+		t.Errorf("%+v, %v", shown, err)
+	}
+}
+
+func TestDeadLettersThatAreRedrivenAreHandledByWhoRuns(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	ms := messages("m", 2)
+	b.wantStates("XX", b.batch(ms, b.poisoned("m-0000", "m-0001"), once...))
+	ctx, stop := context.WithCancel(t.Context())
+	ended, handled := make(chan error, 1), make(chan string, 2)
+	go func() {
+		ended <- inbox.RunRedriven(ctx, b.pool, consumer, func(tx pgx.Tx, m inbox.Message) error {
+			defer func() { handled <- m.ID }()
+			return b.enter(tx, m)
+		}, inbox.RedriveConfig{Every: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	}()
+	for _, m := range ms {
+		if err := inbox.Redrive(t.Context(), b.pool, consumer, "orders", m.ID); err != nil {
+			t.Fatal(err)
+		}
+		if id := await(t, "a redriven message", handled); id != m.ID {
+			t.Errorf("%s is handled, want %s", id, m.ID)
+		}
+	}
+	for deadline := time.Now().Add(limit); b.count(`select count(*) from idem.dead_letters`) > 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("they are still dead letters")
+		}
+	}
+	stop()
+	if err := await(t, "the end", ended); err != nil {
+		t.Error(err)
+	}
+	b.wantOnce(2)
+	if err := inbox.RunRedriven(t.Context(), b.pool, "", b.enter, inbox.RedriveConfig{}); !errors.Is(err, inbox.ErrInvalidName) {
+		t.Errorf("without a consumer: %v", err)
+	}
+	if err := inbox.RunRedriven(t.Context(), nil, consumer, b.enter, inbox.RedriveConfig{}); err == nil || !strings.Contains(err.Error(), "pool") {
+		t.Errorf("without a pool: %v", err)
+	}
+}

@@ -1,0 +1,80 @@
+package outbox_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/outbox"
+)
+
+// drained is an outbox that is filled and emptied again and again.
+type drained struct {
+	*office
+	relay *outbox.Relay
+	stop  func()
+	left  atomic.Int64
+	took  time.Duration
+}
+
+func (d *drained) begin() {
+	d.relay, d.stop = d.office.relay(outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) error {
+		d.left.Add(int64(len(messages)))
+		return nil
+	}), outbox.RelayConfig{})
+}
+
+// drain adds n messages and returns when all of them have left: by the relay that is there, or by a new one.
+func (d *drained) drain(n int, anew bool) {
+	if anew && d.stop != nil {
+		d.stop()
+		d.stop = nil
+	}
+	d.left.Store(0)
+	d.fill(n)
+	began := time.Now()
+	if d.stop == nil {
+		d.begin()
+	} else {
+		d.relay.Wake()
+	}
+	for d.left.Load() < int64(n) {
+		time.Sleep(time.Millisecond)
+	}
+	d.took += time.Since(began)
+}
+
+// BenchmarkDrain empties two outboxes of 20,000 messages in turn, one of them beside a transaction that keeps an old snapshot in its
+// database: by one relay that goes on, or by a relay that begins each time. What else the machine does slows both.
+func BenchmarkDrain(b *testing.B) {
+	for _, by := range []string{"one relay", "a new relay"} {
+		b.Run("by "+by, func(b *testing.B) { benchmarkDrain(b, by == "a new relay") })
+	}
+}
+
+func benchmarkDrain(b *testing.B, anew bool) {
+	const turn = 20_000
+	free, held := &drained{office: newOffice(b)}, &drained{office: newOffice(b)}
+	tx, err := held.pool.BeginTx(b.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(b.Context(), `select count(*) from idem.outbox`); err != nil {
+		b.Fatal(err)
+	}
+	turns := 0
+	for b.Loop() {
+		free.drain(turn, anew)
+		held.drain(turn, anew)
+		turns++
+	}
+	free.stop()
+	held.stop()
+	b.ReportMetric(float64(turns*turn)/free.took.Seconds(), "messages/s-beside-nobody")
+	b.ReportMetric(float64(turns*turn)/held.took.Seconds(), "messages/s-beside-an-old-snapshot")
+	b.ReportMetric(held.took.Seconds()/free.took.Seconds(), "times-as-long")
+}

@@ -1,0 +1,70 @@
+package outbox_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem/outbox"
+)
+
+// seen notes what an observer is told, and tells when that is something.
+type seen struct {
+	mu   sync.Mutex
+	all  []outbox.TracePublishedData
+	some chan struct{}
+}
+
+func (s *seen) TracePublished(_ context.Context, data outbox.TracePublishedData) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all = append(s.all, data); len(s.all) == 1 {
+		close(s.some)
+	}
+}
+
+func TestEachObserverIsToldOfEachCallOfThePublisher(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.fill(3)
+	a, b := &seen{some: make(chan struct{})}, &seen{some: make(chan struct{})}
+	_, stop := o.relay(outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) error {
+		return nil
+	}), outbox.RelayConfig{Observer: outbox.Observers(nil, a, nil, b)})
+	defer stop()
+	for _, s := range []*seen{a, b} {
+		select {
+		case <-s.some:
+		case <-time.After(limit):
+			t.Fatal("an observer is told nothing")
+		}
+		s.mu.Lock()
+		if d := s.all[0]; d.Given != 3 || d.Published != 3 || d.Failed != 0 || d.Err != nil || d.Duration <= 0 {
+			t.Errorf("it is told %+v", d)
+		}
+		s.mu.Unlock()
+	}
+	if outbox.Observers() != nil || outbox.Observers(nil, a) != outbox.RelayObserver(a) {
+		t.Error("none, or one, is wrapped")
+	}
+}
+
+func TestLogOfARelayHasALineOfEachCallAndNothingPersonal(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	o := outbox.LogObserver(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	for level, data := range map[string]outbox.TracePublishedData{
+		"DEBUG": {Given: 3, Published: 3}, "WARN": {Given: 3, Published: 1, Failed: 1, Err: errors.New("Ada is away"), Cause: "other"},
+	} {
+		log.Reset()
+		o.TracePublished(t.Context(), data)
+		if line := log.String(); !strings.Contains(line, "level="+level) || !strings.Contains(line, "given=3") || strings.Contains(line, "Ada") {
+			t.Errorf("%s: %s", level, line)
+		}
+	}
+}
