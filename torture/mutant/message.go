@@ -80,6 +80,16 @@ ON CONFLICT (consumer, source, id) DO NOTHING
 			Edits: []Edit{{"inbox/delivery.go", "	case !k.SameHash:\n", "	case !k.SameHash && k.State == \"\":\n"}},
 		},
 		{
+			Name: "hindered-is-done", About: "a message whose connection was lost in its handler is told to be done",
+			Rules: []rule.Rule{rule.DoneTold, rule.Effect},
+			Edits: []Edit{{"inbox/failure.go", "	return r.record(ctx, d, store.CountFailure{Hindered: 1, Pause: pause}, cause)\n", "	d.settle(Outcome{State: Done})\n	return nil\n"}},
+		},
+		{
+			Name: "never-closes", About: "a consumer that pauses tries no message any more, and tells each of them to be dead",
+			Rules: []rule.Rule{rule.Dead, rule.Effect},
+			Edits: []Edit{{"inbox/call.go", "Outcome{State: Retry, RetryAt: until, Err: ErrPaused}", "Outcome{State: Dead, Err: ErrPaused}"}},
+		},
+		{
 			Name: "dies-at-once", About: "a message is a dead letter when it has failed once",
 			Rules: []rule.Rule{rule.Dead},
 			Edits: []Edit{{"inbox/failure.go", "total < r.settings.maxAttempts {", "total < min(r.settings.maxAttempts, 1) {"}},
