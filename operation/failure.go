@@ -53,7 +53,7 @@ func decodeFailure(k known, stored []byte) (error, error) {
 		}
 		err := k.again(l)
 		if err == nil {
-			return nil, fmt.Errorf("is a %s, which the code no longer names in WithErrors", l.Type)
+			return nil, fmt.Errorf("has a %s, which the code no longer names in WithErrors, or cannot read", l.Type)
 		}
 		remembered.known = append(remembered.known, err)
 	}

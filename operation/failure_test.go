@@ -310,7 +310,7 @@ func TestErrorThatIsNoLongerNamedParksTheOperation(t *testing.T) {
 	}
 	s.elapse()
 	_, err := define().Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0))
-	if !errors.Is(err, operation.ErrParked) || !strings.Contains(err.Error(), "operation_test.coded, which the code no longer names") {
+	if !errors.Is(err, operation.ErrParked) || !strings.Contains(err.Error(), "operation_test.coded, which the code no longer names in WithErrors") {
 		t.Error(err)
 	}
 }
