@@ -87,7 +87,7 @@ func (o *callOptions) bounded(ctx context.Context) (context.Context, context.Can
 func (o *callOptions) pause(tries int) time.Duration {
 	limit := o.first
 	for n := 1; n < tries && limit < o.most; n++ {
-		limit *= 2
+		limit += min(limit, o.most-limit)
 	}
-	return max(rand.N(min(limit, o.most)), o.first/10)
+	return max(rand.N(limit), o.first/10)
 }

@@ -103,7 +103,7 @@ func (k known) byText(typeName, text string) error {
 func (k known) like(l *link) error {
 	for _, one := range k {
 		t := reflect.TypeOf(one.error)
-		if nameOf(t) != l.Type {
+		if t = variant(t, l.Type); t == nil {
 			continue
 		}
 		if decoded, ok := l.decode(t); ok {
@@ -113,6 +113,22 @@ func (k known) like(l *link) error {
 	}
 	return nil
 }
+
+// variant returns the type of that name which is t, what it points to, or a pointer to it. An example may be any of these.
+func variant(t reflect.Type, name string) reflect.Type {
+	types := []reflect.Type{t, reflect.PointerTo(t)}
+	if t.Kind() == reflect.Pointer {
+		types[1] = t.Elem()
+	}
+	for _, t := range types {
+		if nameOf(t) == name && t.Implements(errorType) {
+			return t
+		}
+	}
+	return nil
+}
+
+var errorType = reflect.TypeFor[error]()
 
 func isSame(a, b error) bool {
 	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
