@@ -22,7 +22,7 @@ const (
 	maxPause   = time.Minute
 )
 
-// Attempts bounds how often a Call is tried, across all processes. Then the operation is parked, unless the call is known not to have
+// Attempts bounds how often a Call is tried, across callers and processes; the latest of a process that is killed are not counted. Then the operation is parked, unless the call is known not to have
 // happened: because it is Asked and the other side says that it has not, and can not any more, or because no attempt was sent. Then the
 // last error goes to the function, as one that is Final. The default is no bound.
 func Attempts(n int) CallOption {
