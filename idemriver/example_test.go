@@ -29,7 +29,7 @@ func Example() {
 	bank := func(_ context.Context, key string) (string, error) { return "receipt 7", nil }
 
 	checkout := idemriver.Define("checkout", func(op *operation.Op, sku string) (idem.Response, error) {
-		receipt, err := operation.Call(op, "charge", operation.Keyed(24*time.Hour), bank)
+		receipt, err := operation.Call(op, "charge", operation.Keyed(23*time.Hour), bank)
 		return idem.Response{Status: 201, Body: []byte(sku + ", " + receipt)}, err
 	})
 	checkout.InsertOpts = river.InsertOpts{Queue: "payments"}

@@ -22,7 +22,7 @@ const (
 	maxPause   = time.Minute
 )
 
-// Attempts bounds how often a Call is tried, across all processes. Then the operation is parked, unless the call is known not to have
+// Attempts bounds how often a Call is tried, across callers and processes; the latest of a process that is killed are not counted. Then the operation is parked, unless the call is known not to have
 // happened: because it is Asked and the other side says that it has not, and can not any more, or because no attempt was sent. Then the
 // last error goes to the function, as one that is Final. The default is no bound.
 func Attempts(n int) CallOption {
@@ -87,7 +87,7 @@ func (o *callOptions) bounded(ctx context.Context) (context.Context, context.Can
 func (o *callOptions) pause(tries int) time.Duration {
 	limit := o.first
 	for n := 1; n < tries && limit < o.most; n++ {
-		limit *= 2
+		limit += min(limit, o.most-limit)
 	}
-	return max(rand.N(min(limit, o.most)), o.first/10)
+	return max(rand.N(limit), o.first/10)
 }

@@ -57,15 +57,20 @@ func WithDeadline(d time.Duration) Option {
 //
 //	operation.WithErrors(ErrInsufficientFunds, &DeclinedError{})
 //
-// An error of a step is stored, and what is stored is what the function sees, in its first run as in every later one. It has the text of the
-// error. An error that it wrapped is found by errors.Is if it has the type and the text of the target, and by errors.As if JSON shows it: by
-// its exported fields. So a sentinel error, a struct with a code, syscall.Errno, io.EOF and idem.Reject survive as they are, and so does
-// whether the error is Final. An Is or As of its own, an interface, a field that is not exported and what is wrapped in a field do not, unless
-// the error is named here. Named already are *pgconn.PgError, *net.DNSError, syscall.Errno, and the sentinel errors of this module and
-// of packages context, io, io/fs, net, os, database/sql and pgx.
+// An error of a step is stored, and what is stored is what the function sees, in its first run as in every later one:
 //
-// A type that is named has to come back from JSON with the same text, and otherwise counts as one that is not. The program has to name what
-// operations under way have met for as long as they go on: they are parked if it no longer does.
+//   - Its text, up to 4 KiB, whether it is Final, and idem.Reject.
+//   - errors.Is finds what it is or wraps by the type and the text of the target.
+//   - errors.As finds what JSON shows: the exported fields of a type, or that it has none.
+//   - An Is or As of its own, an interface, ==, a field that is not exported and what is wrapped in a field are not there, unless the
+//     error is named here.
+//
+// Known to every definition, as if they were named, are *pgconn.PgError, *net.DNSError, syscall.Errno, the errors of this module, and
+// context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, os.ErrDeadlineExceeded, sql.ErrNoRows,
+// those of package io/fs, and ErrNoRows, ErrTooManyRows, ErrTxClosed and ErrTxCommitRollback of pgx.
+//
+// A type that is named has to come back from JSON with the same text, and otherwise counts as one that is not. An error stays named, and a
+// sentinel error keeps its text, for as long as operations under way may have met it: they are parked if the program no longer knows it.
 func WithErrors(errs ...error) Option {
 	return func(d *definition) {
 		for _, err := range errs {
@@ -77,7 +82,7 @@ func WithErrors(errs ...error) Option {
 				d.err = fmt.Errorf("operation: WithErrors: nothing tells two errors %T %q apart", err, textOf(err))
 				return
 			}
-			d.known = append(d.known, err)
+			d.known = append(d.known, knownError{error: err})
 		}
 	}
 }

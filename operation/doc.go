@@ -7,7 +7,7 @@
 //			return idem.Response{}, err
 //		}
 //		operation.UndoTx(op, "release", func(tx pgx.Tx) error { … })
-//		charge, err := operation.Call(op, "charge", operation.Keyed(24*time.Hour),
+//		charge, err := operation.Call(op, "charge", operation.Keyed(23*time.Hour),
 //			func(ctx context.Context, key string) (Charge, error) { return bank.Charge(ctx, key, in.Total) })
 //		if errors.Is(err, bank.ErrDeclined) { // which Charge returns as operation.Final
 //			return idem.Response{}, idem.Reject(declined) // undoes, in reverse, and is final

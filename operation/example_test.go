@@ -54,7 +54,7 @@ func Example() {
 		if err != nil {
 			return idem.Response{}, err
 		}
-		receipt, err := operation.Call(op, "charge", operation.Keyed(24*time.Hour), func(ctx context.Context, key string) (string, error) {
+		receipt, err := operation.Call(op, "charge", operation.Keyed(23*time.Hour), func(ctx context.Context, key string) (string, error) {
 			return charge(ctx, key, in.Card)
 		})
 		if errors.Is(err, errCardDeclined) {

@@ -32,8 +32,20 @@ func encodeFailure(k known, err error, rejection *idem.Response) []byte {
 			}
 		}
 	})
+	f.Chain = bounded(f.Chain)
 	stored, _ := json.Marshal(f) // of strings and of JSON: it cannot fail
 	return stored
+}
+
+// bounded returns as many of the errors as may be stored of one: an error may wrap those of many steps.
+func bounded(chain []link) []link {
+	size := 0
+	for i := range chain {
+		if size += len(chain[i].Text) + len(chain[i].Value); size > maxValue/4 {
+			return chain[:i]
+		}
+	}
+	return chain
 }
 
 // rejectionType is the type of what is stored as Reject.
@@ -53,7 +65,7 @@ func decodeFailure(k known, stored []byte) (error, error) {
 		}
 		err := k.again(l)
 		if err == nil {
-			return nil, fmt.Errorf("is a %s, which the code no longer names in WithErrors", l.Type)
+			return nil, fmt.Errorf("has a %s, which the code no longer names in WithErrors, or cannot read", l.Type)
 		}
 		remembered.known = append(remembered.known, err)
 	}

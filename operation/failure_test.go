@@ -100,6 +100,7 @@ func findings(err error) map[string]string {
 	as[*veiled](found, err)
 	as[empty](found, err)
 	as[number](found, err)
+	as[*number](found, err)
 	as[*half](found, err)
 	as[unstable](found, err)
 	as[*holder](found, err)
@@ -245,6 +246,7 @@ func TestErrorThatTheDefinitionNamesIsItselfInEveryRun(t *testing.T) {
 		"another of it":     {&coded{"lost"}, map[string]string{"Is declined": "false false", "declines": "false", "As *operation_test.coded": "the bank says lost"}},
 		"a value":           {errStruct, map[string]string{"Is declined": "true false", "Is struct": "true true"}},
 		"a sentinel":        {errSentinel, map[string]string{"Is sentinel": "true true"}},
+		"a pointer to it":   {new(number(7)), map[string]string{"As *operation_test.number": "number 7"}},
 		"one like a value":  {&veiled{"x"}, map[string]string{"Is declined": "false false", "Is struct": "false false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -310,8 +312,32 @@ func TestErrorThatIsNoLongerNamedParksTheOperation(t *testing.T) {
 	}
 	s.elapse()
 	_, err := define().Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0))
-	if !errors.Is(err, operation.ErrParked) || !strings.Contains(err.Error(), "operation_test.coded, which the code no longer names") {
+	if !errors.Is(err, operation.ErrParked) || !strings.Contains(err.Error(), "operation_test.coded, which the code no longer names in WithErrors") {
 		t.Error(err)
+	}
+}
+
+// What the function has seen of an error does not change when the program names it later.
+func TestErrorThatIsNamedLaterIsWhatItWas(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var seen []string
+	define := func(opts ...operation.Option) *operation.Definition[int] {
+		return operation.Define("named", func(op *operation.Op, _ int) (idem.Response, error) {
+			err := failing["tx"](op, &coded{"declined"})
+			seen = append(seen, fmt.Sprint(errors.Is(err, errDeclined), errors.As(err, new(*coded))))
+			return created, longSleep(op, "pause")
+		}, opts...)
+	}
+	if _, err := define().Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+		t.Fatal(err)
+	}
+	s.elapse()
+	if _, err := define(operation.WithErrors(&coded{})).Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"false true", "false true"}, seen); diff != "" {
+		t.Errorf("(-want +seen):\n%s", diff)
 	}
 }
 

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"io"
@@ -8,7 +9,6 @@ import (
 	"net"
 	"os"
 	"reflect"
-	"slices"
 	"syscall"
 
 	"github.com/jackc/pgx/v5"
@@ -17,20 +17,33 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// known are errors that are made again as they were: values, and examples of types.
-type known []error
+// known are errors that are made again as they were.
+type known []knownError
 
-// everywhere are the errors that are known to every definition.
-var everywhere = known{
-	context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, io.ErrShortWrite, io.ErrNoProgress,
-	fs.ErrInvalid, fs.ErrPermission, fs.ErrExist, fs.ErrNotExist, fs.ErrClosed, os.ErrDeadlineExceeded, os.ErrNoDeadline, os.ErrProcessDone,
-	net.ErrClosed, sql.ErrNoRows, sql.ErrTxDone, sql.ErrConnDone, pgx.ErrNoRows, pgx.ErrTooManyRows, pgx.ErrTxClosed, pgx.ErrTxCommitRollback,
-	idem.ErrMismatch, idem.ErrInProgress, idem.ErrTxEnded, idem.ErrTxAborted,
-	ErrParked, ErrTimeout, ErrCancelled, ErrNotParked, ErrUnknownOperation, ErrInvalidName, ErrValueTooLarge, ErrMisused,
-	syscall.Errno(0), &pgconn.PgError{}, &net.DNSError{},
+// knownError is a value, or an example of a type. What is stored of a value is its name; of one that has none, which is the program's, its type and
+// text.
+type knownError struct {
+	name string
+	error
 }
 
-// How a known error is made again.
+// everywhere are the errors that are known to every definition. Their names are stored: what they stand for never changes.
+var everywhere = known{
+	{"context.Canceled", context.Canceled}, {"context.DeadlineExceeded", context.DeadlineExceeded},
+	{"io.EOF", io.EOF}, {"io.ErrUnexpectedEOF", io.ErrUnexpectedEOF}, {"io.ErrClosedPipe", io.ErrClosedPipe},
+	{"fs.ErrInvalid", fs.ErrInvalid}, {"fs.ErrPermission", fs.ErrPermission}, {"fs.ErrExist", fs.ErrExist},
+	{"fs.ErrNotExist", fs.ErrNotExist}, {"fs.ErrClosed", fs.ErrClosed}, {"os.ErrDeadlineExceeded", os.ErrDeadlineExceeded},
+	{"net.ErrClosed", net.ErrClosed}, {"sql.ErrNoRows", sql.ErrNoRows}, {"pgx.ErrNoRows", pgx.ErrNoRows}, {"pgx.ErrTooManyRows", pgx.ErrTooManyRows},
+	{"pgx.ErrTxClosed", pgx.ErrTxClosed}, {"pgx.ErrTxCommitRollback", pgx.ErrTxCommitRollback},
+	{"idem.ErrMismatch", idem.ErrMismatch}, {"idem.ErrInProgress", idem.ErrInProgress},
+	{"idem.ErrTxEnded", idem.ErrTxEnded}, {"idem.ErrTxAborted", idem.ErrTxAborted},
+	{"operation.ErrTimeout", ErrTimeout}, {"operation.ErrParked", ErrParked}, {"operation.ErrCancelled", ErrCancelled},
+	{"operation.ErrUnknownOperation", ErrUnknownOperation}, {"operation.ErrInvalidName", ErrInvalidName},
+	{"operation.ErrValueTooLarge", ErrValueTooLarge}, {"operation.ErrMisused", ErrMisused},
+	{"", syscall.Errno(0)}, {"", &pgconn.PgError{}}, {"", &net.DNSError{}},
+}
+
+// How an error that has no name is made again.
 const (
 	itself = "itself" // it is one of the values
 	likeIt = "like"   // it is decoded into its type
@@ -46,14 +59,16 @@ func (k known) confuse(err error) bool {
 // link returns an error as it is stored.
 func (k known) link(err error) link {
 	l := link{Type: nameOf(reflect.TypeOf(err)), Text: textOf(err)}
-	if slices.ContainsFunc(k, func(one error) bool { return isSame(one, err) }) {
-		l.Known = itself
+	for _, one := range k {
+		if isSame(one.error, err) {
+			l.Known = cmp.Or(one.name, itself)
+			return l
+		}
+	}
+	if l.Value = jsonOf(shortened(err)); l.Value == nil {
 		return l
 	}
-	if value, failed := (jsonCodec{}).Encode(shortened(err)); failed == nil && len(value) <= maxShown {
-		l.Value = value
-	}
-	if k.like(&l) != nil {
+	if like := k.like(&l); like != nil && textOf(like) == l.Text {
 		l.Known = likeIt
 	}
 	return l
@@ -61,29 +76,37 @@ func (k known) link(err error) link {
 
 // again returns the error that a link was made of, nil if the program does not know it any more.
 func (k known) again(l *link) error {
-	if l.Known == itself {
+	switch l.Known {
+	case itself:
 		return k.byText(l.Type, l.Text)
+	case likeIt:
+		return k.like(l)
 	}
-	return k.like(l)
-}
-
-func (k known) byText(typeName, text string) error {
-	for _, err := range k {
-		if nameOf(reflect.TypeOf(err)) == typeName && textOf(err) == text {
-			return err
+	for _, one := range k {
+		if one.name == l.Known {
+			return one.error
 		}
 	}
 	return nil
 }
 
-// like decodes an error into its type, if that is known, and if it is the same then.
+func (k known) byText(typeName, text string) error {
+	for _, one := range k {
+		if nameOf(reflect.TypeOf(one.error)) == typeName && textOf(one.error) == text {
+			return one.error
+		}
+	}
+	return nil
+}
+
+// like decodes an error into its type, if that is known.
 func (k known) like(l *link) error {
-	for _, err := range k {
-		t := reflect.TypeOf(err)
-		if nameOf(t) != l.Type {
+	for _, one := range k {
+		t := reflect.TypeOf(one.error)
+		if t = variant(t, l.Type); t == nil {
 			continue
 		}
-		if decoded, ok := l.decode(t); ok && l.same(decoded) {
+		if decoded, ok := l.decode(t); ok {
 			return decoded.Interface().(error)
 		}
 		return nil
@@ -91,12 +114,42 @@ func (k known) like(l *link) error {
 	return nil
 }
 
+// variant returns the type of that name which is t, what it points to, or a pointer to it. An example may be any of these.
+func variant(t reflect.Type, name string) reflect.Type {
+	types := []reflect.Type{t, reflect.PointerTo(t)}
+	if t.Kind() == reflect.Pointer {
+		types[1] = t.Elem()
+	}
+	for _, t := range types {
+		if nameOf(t) == name && t.Implements(errorType) {
+			return t
+		}
+	}
+	return nil
+}
+
+var errorType = reflect.TypeFor[error]()
+
 func isSame(a, b error) bool {
 	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 // maxShown bounds the JSON of one error.
 const maxShown = 64 << 10
+
+// jsonOf returns what JSON shows of an error, nil if that is nothing or too much. Nobody has made errors for this: their methods may panic.
+func jsonOf(err error) (value []byte) {
+	defer func() {
+		if recover() != nil {
+			value = nil
+		}
+	}()
+	value, failed := (jsonCodec{}).Encode(err)
+	if failed != nil || len(value) > maxShown {
+		return nil
+	}
+	return value
+}
 
 // shortened returns an error of the server without what makes it long: statements, rows and stacks. Its code has to be seen.
 func shortened(err error) error {

@@ -49,7 +49,7 @@ func (h *Hold) Read(trip *roundtrip.Trip) {
 // At is where an operation is after a commit.
 type At struct {
 	Step  string
-	Seq   int           // 0 if no step is under way
+	Seq   int           // 0 if no step is under way, also where nothing of the step was sent
 	Pause time.Duration // until somebody has to look at it
 	Owner int           // 0 if it is for whoever comes
 	Tries int

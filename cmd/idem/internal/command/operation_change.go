@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -84,6 +85,7 @@ type operationResolveCommand struct {
 	sealKeys
 	Happened    bool   `xor:"finding" help:"The call was made. --value is what it has returned."`
 	NotHappened bool   `xor:"finding" help:"The call was not made, and can not be any more: the operation makes it."`
+	Refused     string `xor:"finding" placeholder:"TEXT" help:"The other side has refused the call: the operation is given an error of that text, which is final."`
 	Value       string `placeholder:"JSON" help:"What the call has returned, as it would be on record. -: read it from standard input. Default: null."`
 	consent
 }
@@ -117,14 +119,19 @@ func (c *operationResolveCommand) Run(s *session) error {
 		return refusedError{fmt.Sprintf("nothing was changed: operation %s is at no call whose outcome is unknown; see retry and cancel", o.ID)}
 	case o.Undoing && c.Value != "":
 		return usage("the call is an undo, which has no value: leave --value out")
+	case o.Undoing && c.Refused != "":
+		return usage("the call is an undo, which cannot be refused: it has to be done")
 	}
 	options, err := c.options(s, o)
 	if err != nil {
 		return err
 	}
 	finding, will := operation.NotHappened, "says that the call was not made, and has it made"
-	if c.Happened {
+	switch {
+	case c.Happened:
 		finding, will = operation.Happened(value), "says that the call was made, and is not to be made again"
+	case c.Refused != "":
+		finding, will = operation.Refused(errors.New(c.Refused)), "says that the other side has refused the call"
 	}
 	seen := operation.Status{Epoch: o.Epoch}
 	return c.change(s, o, c.consent, will, "it goes on from there",
@@ -136,9 +143,9 @@ func (c *operationResolveCommand) Run(s *session) error {
 // value is that of the call, as it is recorded.
 func (c *operationResolveCommand) value(s *session) (json.RawMessage, error) {
 	switch {
-	case c.Happened == c.NotHappened:
-		return nil, usage("say either --happened or --not-happened")
-	case c.NotHappened && c.Value != "":
+	case !c.Happened && !c.NotHappened && c.Refused == "":
+		return nil, usage("say either --happened or --not-happened, or --refused")
+	case !c.Happened && c.Value != "":
 		return nil, usage("a call that was not made has no --value")
 	}
 	text := []byte(c.Value)

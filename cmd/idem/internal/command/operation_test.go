@@ -157,11 +157,42 @@ func TestWhatCannotBeSaidOfAnOperationIsRefused(t *testing.T) {
 	d.idem("operation", "list", "--limit", "0").want(t, 2, "--limit")
 	d.idem("operation", "resolve", parkedID).want(t, 2, "--happened or --not-happened")
 	d.idem("operation", "resolve", parkedID, "--not-happened", "--value", "1").want(t, 2, "no --value")
+	d.idem("operation", "resolve", parkedID, "--refused", "no", "--value", "1").want(t, 2, "no --value")
+	d.idem("operation", "resolve", parkedID, "--refused", "no", "--happened").want(t, 2, "--refused")
 	d.idem("operation", "resolve", parkedID, "--happened", "--value", "{").want(t, 2, "not JSON")
 	d.idem("operation", "resolve", parkedID, "--happened", "--not-happened").want(t, 2, "--happened")
 	d.idem("operation", "retry", placedID, "--yes").want(t, 4, "no operation")
 	d.exec("UPDATE idem.operations SET seq = 0 WHERE id = $1", parkedID)
 	d.idem("operation", "resolve", parkedID, "--happened", "--yes").want(t, 5, "retry and cancel")
+}
+
+func TestOperatorSaysThatACallWasRefused(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	declined := errors.New("the card is declined")
+	pay := operation.Define("pay", func(op *operation.Op, in string) (idem.Response, error) {
+		_, err := operation.Call(op, "charge", operation.Once, func(context.Context, string) (string, error) {
+			return "", operation.Unknown(errors.New("timeout"))
+		})
+		if operation.IsFinal(err) && errors.Is(err, declined) {
+			return idem.Response{Status: 402}, nil
+		}
+		return idem.Response{}, err
+	})
+	call := func() (idem.Result, error) {
+		return pay.Do(t.Context(), d.pool, scope, placed, idem.HashBytes(), "the input")
+	}
+	if _, err := call(); !errors.Is(err, operation.ErrParked) {
+		t.Fatal(err)
+	}
+	var id string
+	if err := d.pool.QueryRow(t.Context(), "SELECT id::text FROM idem.operations").Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	d.idem("operation", "resolve", id, "--refused", declined.Error(), "--yes").want(t, 0, "it goes on")
+	if res, err := call(); err != nil || res.Status != 402 {
+		t.Error(res, err)
+	}
 }
 
 // Who is asked may take long to answer, and somebody else may let the operation go on meanwhile.

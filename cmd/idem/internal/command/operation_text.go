@@ -30,7 +30,7 @@ func remedyOfParked(o *record.Operation) string {
 	unknown := ""
 	if o.Seq > 0 {
 		unknown = " If the reason is that nobody knows whether the call has happened, ask the other side, then: idem operation resolve " + o.ID +
-			" --happened --value JSON, or --not-happened."
+			" --happened --value JSON, --not-happened, or --refused TEXT."
 	}
 	return "see to the reason, then: idem operation retry " + o.ID + ", or cancel." + unknown
 }
