@@ -347,6 +347,48 @@ SELECT pg_catalog.pg_try_advisory_lock(1768187247, @instance::pg_catalog.int4)::
        pg_catalog.set_config('idle_session_timeout', '0', false)::pg_catalog.text AS unlimited,
        pg_catalog.set_config('application_name', 'idem presence', false)::pg_catalog.text AS name;
 
+-- name: StandGuard :one
+-- StandGuard makes this session one of two guards of the database, unless it is one already or both are there. Like all that is asked on
+-- such a session it reads no table: there, it could have to wait.
+SELECT CASE WHEN @slot::pg_catalog.int4 OPERATOR(pg_catalog.>) 0 THEN @slot::pg_catalog.int4
+            WHEN pg_catalog.pg_try_advisory_lock(1768187248, 1) THEN 1
+            WHEN pg_catalog.pg_try_advisory_lock(1768187248, 2) THEN 2
+            ELSE 0 END::pg_catalog.int4 AS slot;
+
+-- name: ListOwners :one
+-- ListOwners tells who owns operations that are under way: other instances that are there, and whether there is one that has neither a
+-- lock nor a lease. What sleeps is not looked at.
+WITH owners AS MATERIALIZED (
+    SELECT DISTINCT owned.owner FROM (
+        SELECT o.owner FROM idem.operations o
+        WHERE o.state OPERATOR(pg_catalog.=) 'running' AND o.wake_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp())
+          AND o.owner OPERATOR(pg_catalog.<>) @instance::pg_catalog.int4
+        LIMIT 10000) owned
+), present AS MATERIALIZED (
+    SELECT l.objid::pg_catalog.int8::pg_catalog.int4 AS instance FROM pg_catalog.pg_locks l
+    WHERE EXISTS (SELECT 1 FROM owners)
+      AND l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
+      AND l.classid OPERATOR(pg_catalog.=) (1768187247::pg_catalog.int8)::pg_catalog.oid
+      AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+)
+SELECT pg_catalog.array_to_string(ARRAY(SELECT owners.owner FROM owners
+                                        WHERE owners.owner OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT present.instance FROM present))), ',')::pg_catalog.text AS owners,
+       EXISTS (SELECT 1 FROM owners
+               WHERE owners.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present))
+                 AND NOT EXISTS (SELECT 1 FROM idem.leases e WHERE e.instance OPERATOR(pg_catalog.=) owners.owner
+                                    AND e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()))::pg_catalog.bool AS abandoned;
+
+-- name: SeeGone :one
+-- SeeGone tells which of these instances no longer hold the lock on their number. It takes it for as long as the statement, and
+-- touches no other one.
+SELECT pg_catalog.array_to_string(ARRAY(
+    SELECT i.instance FROM (SELECT pg_catalog.unnest((@instances::pg_catalog.text)::pg_catalog.int4[]) AS instance) i
+    WHERE pg_catalog.pg_try_advisory_xact_lock_shared(1768187247, i.instance)), ',')::pg_catalog.text AS gone;
+
+-- name: StandDown :exec
+-- StandDown leaves the place of a guard to others.
+SELECT pg_catalog.pg_advisory_unlock(1768187248, @slot::pg_catalog.int4);
+
 -- name: RenewLease :exec
 -- RenewLease shows that an instance is there for as long as ttl.
 INSERT INTO idem.leases (instance, expires_at)

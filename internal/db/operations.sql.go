@@ -296,6 +296,42 @@ func (q *Queries) Hold(ctx context.Context, arg HoldParams) (int32, error) {
 	return one, err
 }
 
+const ListOwners = `-- name: ListOwners :one
+WITH owners AS MATERIALIZED (
+    SELECT DISTINCT owned.owner FROM (
+        SELECT o.owner FROM idem.operations o
+        WHERE o.state OPERATOR(pg_catalog.=) 'running' AND o.wake_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp())
+          AND o.owner OPERATOR(pg_catalog.<>) $1::pg_catalog.int4
+        LIMIT 10000) owned
+), present AS MATERIALIZED (
+    SELECT l.objid::pg_catalog.int8::pg_catalog.int4 AS instance FROM pg_catalog.pg_locks l
+    WHERE EXISTS (SELECT 1 FROM owners)
+      AND l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
+      AND l.classid OPERATOR(pg_catalog.=) (1768187247::pg_catalog.int8)::pg_catalog.oid
+      AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+)
+SELECT pg_catalog.array_to_string(ARRAY(SELECT owners.owner FROM owners
+                                        WHERE owners.owner OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT present.instance FROM present))), ',')::pg_catalog.text AS owners,
+       EXISTS (SELECT 1 FROM owners
+               WHERE owners.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present))
+                 AND NOT EXISTS (SELECT 1 FROM idem.leases e WHERE e.instance OPERATOR(pg_catalog.=) owners.owner
+                                    AND e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()))::pg_catalog.bool AS abandoned
+`
+
+type ListOwnersRow struct {
+	Owners    string
+	Abandoned bool
+}
+
+// ListOwners tells who owns operations that are under way: other instances that are there, and whether there is one that has neither a
+// lock nor a lease. What sleeps is not looked at.
+func (q *Queries) ListOwners(ctx context.Context, instance int32) (ListOwnersRow, error) {
+	row := q.db.QueryRow(ctx, ListOwners, instance)
+	var i ListOwnersRow
+	err := row.Scan(&i.Owners, &i.Abandoned)
+	return i, err
+}
+
 const ListSteps = `-- name: ListSteps :many
 SELECT s.kind, s.name, s.outcome,
        pg_catalog.timestamptz_send(s.due_at)::pg_catalog.bytea AS due_at,
@@ -639,6 +675,21 @@ func (q *Queries) ReviveOperation(ctx context.Context, arg ReviveOperationParams
 	return i, err
 }
 
+const SeeGone = `-- name: SeeGone :one
+SELECT pg_catalog.array_to_string(ARRAY(
+    SELECT i.instance FROM (SELECT pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.int4[]) AS instance) i
+    WHERE pg_catalog.pg_try_advisory_xact_lock_shared(1768187247, i.instance)), ',')::pg_catalog.text AS gone
+`
+
+// SeeGone tells which of these instances no longer hold the lock on their number. It takes it for as long as the statement, and
+// touches no other one.
+func (q *Queries) SeeGone(ctx context.Context, instances string) (string, error) {
+	row := q.db.QueryRow(ctx, SeeGone, instances)
+	var gone string
+	err := row.Scan(&gone)
+	return gone, err
+}
+
 const SendSignal = `-- name: SendSignal :one
 WITH target AS (
     SELECT o.id, o.ended_at FROM idem.operations o
@@ -712,6 +763,32 @@ func (q *Queries) ShowOperation(ctx context.Context, operationID string) (ShowOp
 		&i.LoadedAt,
 	)
 	return i, err
+}
+
+const StandDown = `-- name: StandDown :exec
+SELECT pg_catalog.pg_advisory_unlock(1768187248, $1::pg_catalog.int4)
+`
+
+// StandDown leaves the place of a guard to others.
+func (q *Queries) StandDown(ctx context.Context, slot int32) error {
+	_, err := q.db.Exec(ctx, StandDown, slot)
+	return err
+}
+
+const StandGuard = `-- name: StandGuard :one
+SELECT CASE WHEN $1::pg_catalog.int4 OPERATOR(pg_catalog.>) 0 THEN $1::pg_catalog.int4
+            WHEN pg_catalog.pg_try_advisory_lock(1768187248, 1) THEN 1
+            WHEN pg_catalog.pg_try_advisory_lock(1768187248, 2) THEN 2
+            ELSE 0 END::pg_catalog.int4 AS slot
+`
+
+// StandGuard makes this session one of two guards of the database, unless it is one already or both are there. Like all that is asked on
+// such a session it reads no table: there, it could have to wait.
+func (q *Queries) StandGuard(ctx context.Context, slot int32) (int32, error) {
+	row := q.db.QueryRow(ctx, StandGuard, slot)
+	var slot_2 int32
+	err := row.Scan(&slot_2)
+	return slot_2, err
 }
 
 const TakeOperation = `-- name: TakeOperation :one
