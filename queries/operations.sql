@@ -77,7 +77,7 @@ SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = @owner::pg_catalog.int4, a
                         pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END
 FROM (
     SELECT c.id, suspicion.deaths FROM idem.operations c
-    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE c.deaths END OPERATOR(pg_catalog.+)
+    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE COALESCE(c.deaths, 0) END OPERATOR(pg_catalog.+)
                                 CASE WHEN c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
                                 OR c.epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4 THEN 0 ELSE 1 END AS deaths) suspicion
     WHERE (@alone::pg_catalog.bool OR suspicion.deaths OPERATOR(pg_catalog.<) 3)
@@ -100,7 +100,7 @@ FROM (
                         WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))))
     FOR NO KEY UPDATE OF c SKIP LOCKED) taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts, o.deaths,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at;
@@ -122,7 +122,7 @@ WITH present AS (
     WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()
 ), due AS (
     SELECT c.id, suspicion.deaths, c.wake_at AS ready FROM idem.operations c
-    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE c.deaths END OPERATOR(pg_catalog.+)
+    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE COALESCE(c.deaths, 0) END OPERATOR(pg_catalog.+)
                                 CASE WHEN c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4 THEN 0 ELSE 1 END AS deaths) suspicion
     WHERE c.state OPERATOR(pg_catalog.=) 'running'
       AND c.wake_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp())
@@ -139,7 +139,7 @@ WITH present AS (
     FOR NO KEY UPDATE OF c SKIP LOCKED
 ), signalled AS (
     SELECT c.id, suspicion.deaths, awaited.sent_at AS ready FROM idem.operations c
-    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE c.deaths END OPERATOR(pg_catalog.+)
+    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE COALESCE(c.deaths, 0) END OPERATOR(pg_catalog.+)
                                 CASE WHEN c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4 THEN 0 ELSE 1 END AS deaths) suspicion
     CROSS JOIN LATERAL (
         SELECT s.sent_at FROM idem.signals s
@@ -178,7 +178,7 @@ SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = @owner::pg_catalog.int4, a
                         pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END
 FROM taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts, o.deaths,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at;
