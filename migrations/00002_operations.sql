@@ -25,7 +25,7 @@ CREATE TABLE idem.operations (
     wake_at      timestamptz       NOT NULL,
     tries        integer           NOT NULL,
     attempts     integer           NOT NULL,
-    deaths       integer           NOT NULL DEFAULT 0,
+    deaths       integer,
     taken_at     timestamptz,
     reason       text COLLATE "C",
     ended_at     timestamptz
@@ -88,7 +88,7 @@ COMMENT ON COLUMN idem.operations.tries IS
 COMMENT ON COLUMN idem.operations.attempts IS
     'How often the operation was taken up since it last got on.';
 COMMENT ON COLUMN idem.operations.deaths IS
-    'How many processes have died while they worked on it, without releasing it, since it last got on. It counts only while attempts is above 0.';
+    'How many processes have died while they worked on it, without releasing it, since it last got on. It counts only while attempts is above 0; NULL if it was never taken up.';
 COMMENT ON COLUMN idem.operations.taken_at IS
     'When it was last taken up; NULL if it never was.';
 COMMENT ON TABLE idem.steps IS

@@ -71,7 +71,7 @@ func TestOperationThatKillsItsProcessesIsParkedAndNoneThatWasBesideIt(t *testing
 	}
 	for deadline := time.Now().Add(limit); !over(); processes++ {
 		if time.Now().After(deadline) {
-			t.Fatalf("it is not over after %d processes: %s", processes, s.text(`select string_agg(name || ' ' || state || ' ' || deaths, ', ') from idem.operations`))
+			t.Fatalf("it is not over after %d processes: %s", processes, s.text(`select string_agg(name || ' ' || state || ' ' || coalesce(deaths, 0), ', ') from idem.operations`))
 		}
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), crewOf+"="+s.dsn)

@@ -51,10 +51,10 @@
 // overtaken is refused as a whole: whoever was slow, or was thought to be dead, has no effect and says nothing.
 //
 // Who is thought to be dead rests on no timeout where that can be known. A process that works on operations holds one
-// connection of its own, beside the pool, and on it nothing but an advisory lock on its number; if it is killed the lock is gone
-// within milliseconds, and if it vanishes, when the server's keepalive notices, after some 11 seconds. Behind a pooler, which is
-// recognised, there is a lease of 30 seconds instead. A process that is not seen any more ends the contexts of its operations
-// and comes back under a new number.
+// connection of its own, beside the pool, and on it an advisory lock on its number; if it is killed the lock is gone within
+// milliseconds, which others notice at once, and if it vanishes, when the server's keepalive notices, after some 11 seconds. Behind a
+// pooler, which is recognised, there is a lease of 30 seconds instead. A process that is not seen any more ends the contexts of its
+// operations and comes back under a new number.
 //
 // # Who goes on
 //

@@ -51,6 +51,14 @@ func (i *instance) live() {
 	}()
 }
 
+// guard returns the guard that the session of the instance is, or may be; nil where there is no session.
+func (i *instance) guard() *guard {
+	if s, ok := i.keeper.(*watched); ok {
+		return s.guard
+	}
+	return nil
+}
+
 // keeper keeps an instance visible.
 type keeper interface {
 	// keep returns when that is over. done says that it may end.

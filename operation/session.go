@@ -11,8 +11,13 @@ import (
 	"github.com/idem-go/idem/internal/store"
 )
 
-// watched is a session that does nothing but show that this process is there.
-type watched struct{ *session.Session }
+// watched is a session that shows that this process is there. What else is asked on it, by a guard, takes no time: while a statement
+// goes on the server does not notice that its client is gone.
+type watched struct {
+	*session.Session
+	guard *guard
+	asked time.Time // when it was last known to answer
+}
 
 const (
 	pingPause = 5 * time.Second
@@ -24,7 +29,7 @@ func openSession(ctx context.Context, pool *pgxpool.Pool) (*watched, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watched{s}, nil
+	return &watched{Session: s, guard: newGuard(), asked: time.Now()}, nil
 }
 
 // keep watches the connection until it is lost, or done is closed.
@@ -45,15 +50,15 @@ func (s *watched) keep(done <-chan struct{}) {
 		if err := s.listen(ctx); err != nil || ctx.Err() != nil {
 			return
 		}
-		if err := s.ping(ctx); err != nil {
+		if err := s.speak(ctx); err != nil {
 			return
 		}
 	}
 }
 
-// listen waits until it is time for a ping. Nobody speaks on the connection, so that all it can hear is its end.
+// listen waits until it is time to speak. Nobody else speaks on the connection, so that all it can hear is its end.
 func (s *watched) listen(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(ctx, pingPause)
+	bounded, cancel := context.WithTimeout(ctx, s.guard.pause(pingPause))
 	defer cancel()
 	_, err := s.Conn.WaitForNotification(bounded)
 	if err != nil && bounded.Err() != nil && pgconn.Timeout(err) && !s.Conn.IsClosed() {
@@ -62,8 +67,13 @@ func (s *watched) listen(ctx context.Context) error {
 	return err
 }
 
-func (s *watched) ping(ctx context.Context) error {
+// speak asks what a guard has to, or whether the server is still there.
+func (s *watched) speak(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, pingLimit)
 	defer cancel()
+	if err := s.guard.stand(bounded, s.Session); err != nil || time.Since(s.asked) < pingPause {
+		return err
+	}
+	s.asked = time.Now()
 	return s.Conn.Ping(bounded)
 }

@@ -109,6 +109,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer stop()
 	r := &running{Worker: w, working: working, slots: make(chan struct{}, w.config.Concurrency), freed: make(chan struct{}, 1), busy: map[string]int{}}
 	r.engine = &txn.Engine{Pool: w.pool, Limits: txn.DefaultLimits}
+	r.died = make(chan struct{}, 1)
+	var guarding sync.WaitGroup
+	guarding.Go(func() { r.standGuard(ctx) })
+	defer guarding.Wait()
 	for full := false; ctx.Err() == nil; {
 		full = r.look(ctx)
 		r.pause(ctx, full)
@@ -131,6 +135,7 @@ type running struct {
 	working    context.Context
 	slots      chan struct{}
 	freed      chan struct{}
+	died       chan struct{} // has a value if a process has died
 	operations sync.WaitGroup
 
 	mu   sync.Mutex
@@ -149,8 +154,78 @@ func (r *running) pause(ctx context.Context, full bool) {
 	select {
 	case <-timer.C:
 	case <-freed:
+		r.gather(ctx)
+	case <-r.died:
 	case <-ctx.Done():
 	}
+}
+
+// gathering is for how long a look waits for more room, once there is some: one look for ten operations costs little more than one for
+// each of them.
+const gathering = 5 * time.Millisecond
+
+// gather waits until half of the room is free, or some time has passed.
+func (r *running) gather(ctx context.Context) {
+	timer := time.NewTimer(gathering)
+	defer timer.Stop()
+	for len(r.slots) > cap(r.slots)/2 {
+		select {
+		case <-r.freed:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// standGuard has the process be one of those that notice at once when another one dies.
+func (r *running) standGuard(ctx context.Context) {
+	for ctx.Err() == nil {
+		i, err := adopt(ctx, r.engine)
+		if err != nil { // the look complains of it
+			_ = txn.Sleep(ctx, r.config.Poll)
+			continue
+		}
+		if g := i.guard(); g != nil {
+			g.join(r.died)
+			r.watch(ctx, i, g)
+			g.leave(r.died)
+		} else {
+			r.wait(ctx, i, leaseTTL)
+		}
+		i.release()
+	}
+}
+
+// watch tells a guard whom to watch, until the instance is lost.
+func (r *running) watch(ctx context.Context, i *instance, g *guard) {
+	for r.wait(ctx, i, guardLists) {
+		if !g.stands() {
+			continue
+		}
+		owners := store.ListOwners{Instance: i.number}
+		if r.engine.Query(ctx, &owners) != nil { // the look complains of it
+			continue
+		}
+		g.watch(owners.Owners)
+		if owners.Abandoned {
+			g.wake()
+		}
+	}
+}
+
+// wait pauses, unless ctx ends or the instance is lost.
+func (r *running) wait(ctx context.Context, i *instance, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-i.gone:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // look takes up what is due, and reports whether there may be more.

@@ -77,7 +77,7 @@ SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = @owner::pg_catalog.int4, a
                         pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END
 FROM (
     SELECT c.id, suspicion.deaths FROM idem.operations c
-    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE c.deaths END OPERATOR(pg_catalog.+)
+    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE COALESCE(c.deaths, 0) END OPERATOR(pg_catalog.+)
                                 CASE WHEN c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
                                 OR c.epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4 THEN 0 ELSE 1 END AS deaths) suspicion
     WHERE (@alone::pg_catalog.bool OR suspicion.deaths OPERATOR(pg_catalog.<) 3)
@@ -100,7 +100,7 @@ FROM (
                         WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))))
     FOR NO KEY UPDATE OF c SKIP LOCKED) taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts, o.deaths,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at;
@@ -122,7 +122,7 @@ WITH present AS (
     WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()
 ), due AS (
     SELECT c.id, suspicion.deaths, c.wake_at AS ready FROM idem.operations c
-    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE c.deaths END OPERATOR(pg_catalog.+)
+    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE COALESCE(c.deaths, 0) END OPERATOR(pg_catalog.+)
                                 CASE WHEN c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4 THEN 0 ELSE 1 END AS deaths) suspicion
     WHERE c.state OPERATOR(pg_catalog.=) 'running'
       AND c.wake_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp())
@@ -139,7 +139,7 @@ WITH present AS (
     FOR NO KEY UPDATE OF c SKIP LOCKED
 ), signalled AS (
     SELECT c.id, suspicion.deaths, awaited.sent_at AS ready FROM idem.operations c
-    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE c.deaths END OPERATOR(pg_catalog.+)
+    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE COALESCE(c.deaths, 0) END OPERATOR(pg_catalog.+)
                                 CASE WHEN c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4 THEN 0 ELSE 1 END AS deaths) suspicion
     CROSS JOIN LATERAL (
         SELECT s.sent_at FROM idem.signals s
@@ -178,7 +178,7 @@ SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = @owner::pg_catalog.int4, a
                         pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END
 FROM taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts, o.deaths,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at;
@@ -347,6 +347,48 @@ SELECT pg_catalog.pg_try_advisory_lock(1768187247, @instance::pg_catalog.int4)::
        pg_catalog.set_config('idle_session_timeout', '0', false)::pg_catalog.text AS unlimited,
        pg_catalog.set_config('application_name', 'idem presence', false)::pg_catalog.text AS name;
 
+-- name: StandGuard :one
+-- StandGuard makes this session one of two guards of the database, unless it is one already or both are there. Like all that is asked on
+-- such a session it reads no table: there, it could have to wait.
+SELECT CASE WHEN @slot::pg_catalog.int4 OPERATOR(pg_catalog.>) 0 THEN @slot::pg_catalog.int4
+            WHEN pg_catalog.pg_try_advisory_lock(1768187248, 1) THEN 1
+            WHEN pg_catalog.pg_try_advisory_lock(1768187248, 2) THEN 2
+            ELSE 0 END::pg_catalog.int4 AS slot;
+
+-- name: ListOwners :one
+-- ListOwners tells who owns operations that are under way: other instances that are there, and whether there is one that has neither a
+-- lock nor a lease. What sleeps is not looked at.
+WITH owners AS MATERIALIZED (
+    SELECT DISTINCT owned.owner FROM (
+        SELECT o.owner FROM idem.operations o
+        WHERE o.state OPERATOR(pg_catalog.=) 'running' AND o.wake_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp())
+          AND o.owner OPERATOR(pg_catalog.<>) @instance::pg_catalog.int4
+        LIMIT 10000) owned
+), present AS MATERIALIZED (
+    SELECT l.objid::pg_catalog.int8::pg_catalog.int4 AS instance FROM pg_catalog.pg_locks l
+    WHERE EXISTS (SELECT 1 FROM owners)
+      AND l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
+      AND l.classid OPERATOR(pg_catalog.=) (1768187247::pg_catalog.int8)::pg_catalog.oid
+      AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+)
+SELECT pg_catalog.array_to_string(ARRAY(SELECT owners.owner FROM owners
+                                        WHERE owners.owner OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT present.instance FROM present))), ',')::pg_catalog.text AS owners,
+       EXISTS (SELECT 1 FROM owners
+               WHERE owners.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present))
+                 AND NOT EXISTS (SELECT 1 FROM idem.leases e WHERE e.instance OPERATOR(pg_catalog.=) owners.owner
+                                    AND e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()))::pg_catalog.bool AS abandoned;
+
+-- name: SeeGone :one
+-- SeeGone tells which of these instances no longer hold the lock on their number. It takes it for as long as the statement, and
+-- touches no other one.
+SELECT pg_catalog.array_to_string(ARRAY(
+    SELECT i.instance FROM (SELECT pg_catalog.unnest((@instances::pg_catalog.text)::pg_catalog.int4[]) AS instance) i
+    WHERE pg_catalog.pg_try_advisory_xact_lock_shared(1768187247, i.instance)), ',')::pg_catalog.text AS gone;
+
+-- name: StandDown :exec
+-- StandDown leaves the place of a guard to others.
+SELECT pg_catalog.pg_advisory_unlock(1768187248, @slot::pg_catalog.int4);
+
 -- name: RenewLease :exec
 -- RenewLease shows that an instance is there for as long as ttl.
 INSERT INTO idem.leases (instance, expires_at)
@@ -368,7 +410,7 @@ SELECT found.id::pg_catalog.text AS operation_id, found.scope, found.name, found
        pg_catalog.timestamptz_send(found.since)::pg_catalog.bytea AS since,
        pg_catalog.timestamptz_send(found.ended_at)::pg_catalog.bytea AS ended_at
 FROM (
-    (SELECT o.* FROM idem.operations o
+    (SELECT o.id, o.scope, o.name, o.state, o.undoing, o.step, o.attempts, o.reason, o.created_at, o.since, o.ended_at FROM idem.operations o
      WHERE o.state OPERATOR(pg_catalog.=) 'parked' AND @state::pg_catalog.text OPERATOR(pg_catalog.=) 'parked'
        AND o.id OPERATOR(pg_catalog.>) (@after_operation::pg_catalog.text)::pg_catalog.uuid
        AND pg_catalog.starts_with(o.scope, @scope::pg_catalog.text)
@@ -377,7 +419,7 @@ FROM (
        AND o.created_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) @age::pg_catalog.interval)
      ORDER BY o.id LIMIT @room::pg_catalog.int4)
     UNION ALL
-    (SELECT o.* FROM idem.operations o
+    (SELECT o.id, o.scope, o.name, o.state, o.undoing, o.step, o.attempts, o.reason, o.created_at, o.since, o.ended_at FROM idem.operations o
      WHERE o.state OPERATOR(pg_catalog.=) 'running' AND @state::pg_catalog.text OPERATOR(pg_catalog.=) 'running'
        AND o.id OPERATOR(pg_catalog.>) (@after_operation::pg_catalog.text)::pg_catalog.uuid
        AND pg_catalog.starts_with(o.scope, @scope::pg_catalog.text)
@@ -386,7 +428,7 @@ FROM (
        AND o.created_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) @age::pg_catalog.interval)
      ORDER BY o.id LIMIT @room::pg_catalog.int4)
     UNION ALL
-    (SELECT o.* FROM idem.operations o
+    (SELECT o.id, o.scope, o.name, o.state, o.undoing, o.step, o.attempts, o.reason, o.created_at, o.since, o.ended_at FROM idem.operations o
      WHERE @state::pg_catalog.text OPERATOR(pg_catalog.<>) 'parked' AND @state::pg_catalog.text OPERATOR(pg_catalog.<>) 'running'
        AND (@state::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.state OPERATOR(pg_catalog.=) @state::pg_catalog.text)
        AND o.id OPERATOR(pg_catalog.>) (@after_operation::pg_catalog.text)::pg_catalog.uuid

@@ -338,7 +338,7 @@ SELECT found.id::pg_catalog.text AS operation_id, found.scope, found.name, found
        pg_catalog.timestamptz_send(found.since)::pg_catalog.bytea AS since,
        pg_catalog.timestamptz_send(found.ended_at)::pg_catalog.bytea AS ended_at
 FROM (
-    (SELECT o.id, o.scope, o.key, o.hash, o.name, o.ttl, o.created_at, o.input, o.epoch, o.owner, o.state, o.undoing, o.cancelled, o.step, o.seq, o.since, o.wake_at, o.tries, o.attempts, o.deaths, o.taken_at, o.reason, o.ended_at FROM idem.operations o
+    (SELECT o.id, o.scope, o.name, o.state, o.undoing, o.step, o.attempts, o.reason, o.created_at, o.since, o.ended_at FROM idem.operations o
      WHERE o.state OPERATOR(pg_catalog.=) 'parked' AND $1::pg_catalog.text OPERATOR(pg_catalog.=) 'parked'
        AND o.id OPERATOR(pg_catalog.>) ($2::pg_catalog.text)::pg_catalog.uuid
        AND pg_catalog.starts_with(o.scope, $3::pg_catalog.text)
@@ -347,7 +347,7 @@ FROM (
        AND o.created_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) $6::pg_catalog.interval)
      ORDER BY o.id LIMIT $7::pg_catalog.int4)
     UNION ALL
-    (SELECT o.id, o.scope, o.key, o.hash, o.name, o.ttl, o.created_at, o.input, o.epoch, o.owner, o.state, o.undoing, o.cancelled, o.step, o.seq, o.since, o.wake_at, o.tries, o.attempts, o.deaths, o.taken_at, o.reason, o.ended_at FROM idem.operations o
+    (SELECT o.id, o.scope, o.name, o.state, o.undoing, o.step, o.attempts, o.reason, o.created_at, o.since, o.ended_at FROM idem.operations o
      WHERE o.state OPERATOR(pg_catalog.=) 'running' AND $1::pg_catalog.text OPERATOR(pg_catalog.=) 'running'
        AND o.id OPERATOR(pg_catalog.>) ($2::pg_catalog.text)::pg_catalog.uuid
        AND pg_catalog.starts_with(o.scope, $3::pg_catalog.text)
@@ -356,7 +356,7 @@ FROM (
        AND o.created_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) $6::pg_catalog.interval)
      ORDER BY o.id LIMIT $7::pg_catalog.int4)
     UNION ALL
-    (SELECT o.id, o.scope, o.key, o.hash, o.name, o.ttl, o.created_at, o.input, o.epoch, o.owner, o.state, o.undoing, o.cancelled, o.step, o.seq, o.since, o.wake_at, o.tries, o.attempts, o.deaths, o.taken_at, o.reason, o.ended_at FROM idem.operations o
+    (SELECT o.id, o.scope, o.name, o.state, o.undoing, o.step, o.attempts, o.reason, o.created_at, o.since, o.ended_at FROM idem.operations o
      WHERE $1::pg_catalog.text OPERATOR(pg_catalog.<>) 'parked' AND $1::pg_catalog.text OPERATOR(pg_catalog.<>) 'running'
        AND ($1::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.state OPERATOR(pg_catalog.=) $1::pg_catalog.text)
        AND o.id OPERATOR(pg_catalog.>) ($2::pg_catalog.text)::pg_catalog.uuid
@@ -434,6 +434,42 @@ func (q *Queries) ListOperations(ctx context.Context, arg ListOperationsParams) 
 		return nil, err
 	}
 	return items, nil
+}
+
+const ListOwners = `-- name: ListOwners :one
+WITH owners AS MATERIALIZED (
+    SELECT DISTINCT owned.owner FROM (
+        SELECT o.owner FROM idem.operations o
+        WHERE o.state OPERATOR(pg_catalog.=) 'running' AND o.wake_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp())
+          AND o.owner OPERATOR(pg_catalog.<>) $1::pg_catalog.int4
+        LIMIT 10000) owned
+), present AS MATERIALIZED (
+    SELECT l.objid::pg_catalog.int8::pg_catalog.int4 AS instance FROM pg_catalog.pg_locks l
+    WHERE EXISTS (SELECT 1 FROM owners)
+      AND l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
+      AND l.classid OPERATOR(pg_catalog.=) (1768187247::pg_catalog.int8)::pg_catalog.oid
+      AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+)
+SELECT pg_catalog.array_to_string(ARRAY(SELECT owners.owner FROM owners
+                                        WHERE owners.owner OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT present.instance FROM present))), ',')::pg_catalog.text AS owners,
+       EXISTS (SELECT 1 FROM owners
+               WHERE owners.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present))
+                 AND NOT EXISTS (SELECT 1 FROM idem.leases e WHERE e.instance OPERATOR(pg_catalog.=) owners.owner
+                                    AND e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()))::pg_catalog.bool AS abandoned
+`
+
+type ListOwnersRow struct {
+	Owners    string
+	Abandoned bool
+}
+
+// ListOwners tells who owns operations that are under way: other instances that are there, and whether there is one that has neither a
+// lock nor a lease. What sleeps is not looked at.
+func (q *Queries) ListOwners(ctx context.Context, instance int32) (ListOwnersRow, error) {
+	row := q.db.QueryRow(ctx, ListOwners, instance)
+	var i ListOwnersRow
+	err := row.Scan(&i.Owners, &i.Abandoned)
+	return i, err
 }
 
 const ListSteps = `-- name: ListSteps :many
@@ -779,6 +815,21 @@ func (q *Queries) ReviveOperation(ctx context.Context, arg ReviveOperationParams
 	return i, err
 }
 
+const SeeGone = `-- name: SeeGone :one
+SELECT pg_catalog.array_to_string(ARRAY(
+    SELECT i.instance FROM (SELECT pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.int4[]) AS instance) i
+    WHERE pg_catalog.pg_try_advisory_xact_lock_shared(1768187247, i.instance)), ',')::pg_catalog.text AS gone
+`
+
+// SeeGone tells which of these instances no longer hold the lock on their number. It takes it for as long as the statement, and
+// touches no other one.
+func (q *Queries) SeeGone(ctx context.Context, instances string) (string, error) {
+	row := q.db.QueryRow(ctx, SeeGone, instances)
+	var gone string
+	err := row.Scan(&gone)
+	return gone, err
+}
+
 const SendSignal = `-- name: SendSignal :one
 WITH target AS (
     SELECT o.id, o.ended_at FROM idem.operations o
@@ -854,6 +905,32 @@ func (q *Queries) ShowOperation(ctx context.Context, operationID string) (ShowOp
 	return i, err
 }
 
+const StandDown = `-- name: StandDown :exec
+SELECT pg_catalog.pg_advisory_unlock(1768187248, $1::pg_catalog.int4)
+`
+
+// StandDown leaves the place of a guard to others.
+func (q *Queries) StandDown(ctx context.Context, slot int32) error {
+	_, err := q.db.Exec(ctx, StandDown, slot)
+	return err
+}
+
+const StandGuard = `-- name: StandGuard :one
+SELECT CASE WHEN $1::pg_catalog.int4 OPERATOR(pg_catalog.>) 0 THEN $1::pg_catalog.int4
+            WHEN pg_catalog.pg_try_advisory_lock(1768187248, 1) THEN 1
+            WHEN pg_catalog.pg_try_advisory_lock(1768187248, 2) THEN 2
+            ELSE 0 END::pg_catalog.int4 AS slot
+`
+
+// StandGuard makes this session one of two guards of the database, unless it is one already or both are there. Like all that is asked on
+// such a session it reads no table: there, it could have to wait.
+func (q *Queries) StandGuard(ctx context.Context, slot int32) (int32, error) {
+	row := q.db.QueryRow(ctx, StandGuard, slot)
+	var slot_2 int32
+	err := row.Scan(&slot_2)
+	return slot_2, err
+}
+
 const TakeOperation = `-- name: TakeOperation :one
 UPDATE idem.operations AS o
 SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,
@@ -863,7 +940,7 @@ SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attem
                         pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END
 FROM (
     SELECT c.id, suspicion.deaths FROM idem.operations c
-    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE c.deaths END OPERATOR(pg_catalog.+)
+    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE COALESCE(c.deaths, 0) END OPERATOR(pg_catalog.+)
                                 CASE WHEN c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) $1::pg_catalog.int4
                                 OR c.epoch OPERATOR(pg_catalog.=) $2::pg_catalog.int4 THEN 0 ELSE 1 END AS deaths) suspicion
     WHERE ($3::pg_catalog.bool OR suspicion.deaths OPERATOR(pg_catalog.<) 3)
@@ -886,7 +963,7 @@ FROM (
                         WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))))
     FOR NO KEY UPDATE OF c SKIP LOCKED) taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts, o.deaths,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
@@ -968,7 +1045,7 @@ WITH present AS (
     WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()
 ), due AS (
     SELECT c.id, suspicion.deaths, c.wake_at AS ready FROM idem.operations c
-    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE c.deaths END OPERATOR(pg_catalog.+)
+    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE COALESCE(c.deaths, 0) END OPERATOR(pg_catalog.+)
                                 CASE WHEN c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) $1::pg_catalog.int4 THEN 0 ELSE 1 END AS deaths) suspicion
     WHERE c.state OPERATOR(pg_catalog.=) 'running'
       AND c.wake_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp())
@@ -985,7 +1062,7 @@ WITH present AS (
     FOR NO KEY UPDATE OF c SKIP LOCKED
 ), signalled AS (
     SELECT c.id, suspicion.deaths, awaited.sent_at AS ready FROM idem.operations c
-    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE c.deaths END OPERATOR(pg_catalog.+)
+    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE COALESCE(c.deaths, 0) END OPERATOR(pg_catalog.+)
                                 CASE WHEN c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) $1::pg_catalog.int4 THEN 0 ELSE 1 END AS deaths) suspicion
     CROSS JOIN LATERAL (
         SELECT s.sent_at FROM idem.signals s
@@ -1024,7 +1101,7 @@ SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attem
                         pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END
 FROM taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts, o.deaths,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at

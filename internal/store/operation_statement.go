@@ -85,6 +85,14 @@ var (
 		SQL: db.AppearInSession, Params: []roundtrip.Param{plain},
 		Results: []int16{asText, asText, asText, asText, asText, asText, asText},
 	})
+	standGuard = roundtrip.New(roundtrip.Statement{
+		SQL: db.StandGuard, Params: []roundtrip.Param{plain}, Results: []int16{asText},
+	})
+	listOwners = roundtrip.New(roundtrip.Statement{
+		SQL: db.ListOwners, Params: []roundtrip.Param{plain}, Results: []int16{asText, asText},
+	})
+	seeGone    = roundtrip.New(roundtrip.Statement{SQL: db.SeeGone, Params: []roundtrip.Param{plain}, Results: []int16{asText}})
+	standDown  = roundtrip.New(roundtrip.Statement{SQL: db.StandDown, Params: []roundtrip.Param{plain}})
 	renewLease = roundtrip.New(roundtrip.Statement{SQL: db.RenewLease, Params: []roundtrip.Param{plain, plain}})
 	endLease   = roundtrip.New(roundtrip.Statement{SQL: db.EndLease, Params: []roundtrip.Param{plain}})
 )

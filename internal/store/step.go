@@ -104,6 +104,7 @@ func (l *LoadSteps) Queue(trip *roundtrip.Trip) { trip.Add(loadSteps, []byte(l.O
 
 // Read reads the answer.
 func (l *LoadSteps) Read(trip *roundtrip.Trip) {
+	l.Steps = nil // of an earlier try
 	trip.Rows(func(row *roundtrip.Row) {
 		l.Steps = append(l.Steps, readStep(row))
 		l.LoadedAt = row.Time()
