@@ -106,7 +106,7 @@ func TestReplaysAndTakeoversInOneTransactionKeepFewLocks(t *testing.T) {
 				}
 				for i := range n {
 					call := func(tx pgx.Tx) error {
-						res, err := idem.DoTx(ctx, tx, scope, fmt.Sprint("old-", i+1), idem.Hash{}, answer(ok))
+						res, err := idem.DoTx(ctx, tx, scope, fmt.Sprint("old-", i+1), idem.Hash{1}, answer(ok))
 						if !expired && errors.Is(err, idem.ErrMismatch) || err == nil && res.Replayed != expired {
 							return nil
 						}

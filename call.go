@@ -37,7 +37,7 @@ func newCall(scope, key string, hash Hash, fn func(pgx.Tx) (Response, error), op
 	case fn == nil:
 		return c, errors.New("idem: fn is nil")
 	}
-	if err := checkNames(scope, key); err != nil {
+	if err := errors.Join(checkNames(scope, key), checkHash(hash)); err != nil {
 		return c, err
 	}
 	c.waiting = waiting{key: key, wait: c.wait, trace: &c.trace}
@@ -62,7 +62,7 @@ func (c *call) do(ctx context.Context, pool *pgxpool.Pool) (Result, error) {
 		if ending == flight.Leading {
 			break
 		}
-		if result, err, ok := o.share(c.key, c.hash); ok {
+		if result, err, ok := o.share(c.key, c.hash); ok && c.trace.started.Before(o.freshUntil) {
 			c.trace.age = max(result.CompletedAt.Sub(result.CreatedAt), 0)
 			return result, err
 		}
@@ -99,7 +99,7 @@ func (c *call) lead(ctx context.Context, f *flight.Flight[flightID, outcome]) (R
 		return Result{}, err
 	}
 	result, err := answerFrom(&r, c.key, &c.execution.key, c.sealer)
-	o := outcome{hash: c.hash, result: result}
+	o := outcome{hash: c.hash, result: result, freshUntil: c.execution.freshUntil(&r)}
 	if err != nil {
 		o.mismatch = mismatchIn(err)
 	}
@@ -146,6 +146,7 @@ func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) 
 		case found == claimed:
 			ending, err = x.run(ctx)
 		case found == running && x.runner != nil && time.Since(c.triedAt) > resumePause:
+			x.askedAt = time.Now()
 			ending, err = x.after(x.runner.Resume(ctx, x.asHeld, x.record.OperationID))
 			c.triedAt = time.Now()
 		}

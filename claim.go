@@ -46,6 +46,7 @@ type execution struct {
 	loading   store.Load
 	record    store.Record // found, or just written
 	claimedAt time.Time    // by the clock of the database
+	askedAt   time.Time    // by the clock of this process: before the record was read, or written, for the last time
 	previous  string       // the operation id of the claim that the transaction had made before, if it is a caller's
 	rejection *Response    // the final answer of a fn whose writes are undone, to be recorded
 	sent      *Response    // what the latest COMMIT was to record, nil if it was to record no response
@@ -54,6 +55,7 @@ type execution struct {
 // ask looks for an answer without claiming the key: one statement, outside of any transaction.
 func (x *execution) ask(ctx context.Context) (found bool, err error) {
 	x.loading = store.Load{Key: &x.key}
+	x.askedAt = time.Now()
 	engine := x.engine
 	engine.Asker = nil // the leader is not past the pool: it may need another connection to claim
 	if err := engine.Query(ctx, &x.loading); err != nil {
@@ -69,6 +71,7 @@ func (x *execution) claim(ctx context.Context) (finding, error) {
 	x.claiming = store.Claim{Key: &x.key, AtOnce: x.wait == 0}
 	x.loading = store.Load{Key: &x.key}
 	x.engine.Patience = x.patience()
+	x.askedAt = time.Now()
 	requests := [3]txn.Request{&x.claiming, &x.loading, store.Savepoint{}}
 	tx, err := x.engine.Open(ctx, requests[:x.travelling()]...)
 	if err != nil {
@@ -126,6 +129,16 @@ func (x *execution) find(ctx context.Context, ask func(context.Context, ...txn.R
 		return running, nil
 	}
 	return answered, nil
+}
+
+// freshUntil returns when the record expires, by the clock of this process: as long after askedAt as it had to live when the
+// database read or wrote it, which was later. So it is never too late, however the two clocks differ.
+func (x *execution) freshUntil(r *store.Record) time.Time {
+	seen := r.CompletedAt
+	if r.LoadedAt.After(seen) {
+		seen = r.LoadedAt
+	}
+	return x.askedAt.Add(r.ExpiresAt.Sub(seen))
 }
 
 // patience is how long a claim may be held up by SQL that has a lock on the record. The server sees to that if the claim is

@@ -172,7 +172,7 @@ const (
 	CauseNone           Cause = ""
 	CauseInProgress     Cause = "in_progress"
 	CauseMismatch       Cause = "mismatch"
-	CauseInvalid        Cause = "invalid" // key, scope or response
+	CauseInvalid        Cause = "invalid" // key, scope, hash or response
 	CauseTooLarge       Cause = "too_large"
 	CauseUnreadable     Cause = "unreadable" // the recorded response is sealed otherwise than the Sealer can open
 	CauseOutcomeUnknown Cause = "outcome_unknown"
@@ -197,7 +197,7 @@ var causes = []struct {
 	cause Cause
 }{
 	{ErrUnreadable, CauseUnreadable}, {ErrOutcomeUnknown, CauseOutcomeUnknown}, {ErrInProgress, CauseInProgress}, {ErrMismatch, CauseMismatch},
-	{ErrPoolExhausted, CausePoolExhausted}, {ErrInvalidKey, CauseInvalid}, {ErrInvalidScope, CauseInvalid},
+	{ErrPoolExhausted, CausePoolExhausted}, {ErrInvalidKey, CauseInvalid}, {ErrInvalidScope, CauseInvalid}, {ErrInvalidHash, CauseInvalid},
 	{ErrInvalidResponse, CauseInvalid}, {ErrResponseTooLarge, CauseTooLarge},
 	{ErrTxEnded, CauseTxEnded}, {ErrTxAborted, CauseTxAborted},
 }

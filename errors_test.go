@@ -37,6 +37,7 @@ func TestRetryableTellsWhatMaySucceedNextTime(t *testing.T) {
 		"mismatch, typed":       {&idem.MismatchError{}, false},
 		"invalid key":           {idem.ErrInvalidKey, false},
 		"invalid scope":         {idem.ErrInvalidScope, false},
+		"invalid hash":          {idem.ErrInvalidHash, false},
 		"invalid response":      {idem.ErrInvalidResponse, false},
 		"response too large":    {&idem.ResponseTooLargeError{}, false},
 		"transaction aborted":   {idem.ErrTxAborted, false},
@@ -131,7 +132,7 @@ func TestTypedErrorsAreFoundByIsAndAs(t *testing.T) {
 
 func TestErrorsOfTheLibraryAreDistinct(t *testing.T) {
 	t.Parallel()
-	all := []error{idem.ErrInProgress, idem.ErrMismatch, idem.ErrInvalidKey, idem.ErrInvalidScope, idem.ErrInvalidResponse,
+	all := []error{idem.ErrInProgress, idem.ErrMismatch, idem.ErrInvalidKey, idem.ErrInvalidScope, idem.ErrInvalidHash, idem.ErrInvalidResponse,
 		idem.ErrResponseTooLarge, idem.ErrOutcomeUnknown, idem.ErrTxAborted, idem.ErrTxEnded}
 	for i, a := range all {
 		if !strings.HasPrefix(a.Error(), "idem: ") {

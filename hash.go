@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"github.com/idem-go/idem/internal/canon"
@@ -17,6 +18,10 @@ var (
 	// ErrInvalidPointer says that HashJSON refuses what was given to Only or Without, whatever the document: the mistake is
 	// the program's. The error that wraps it quotes the pointer.
 	ErrInvalidPointer = canon.ErrPointer
+
+	// ErrInvalidHash says that a call was given the zero Hash, which no request hashes to: as a rule, because the error of
+	// HashJSON was ignored. All such requests would count as the same. Nothing was sent.
+	ErrInvalidHash = errors.New("idem: invalid hash")
 )
 
 // What is hashed is frozen, because databases hold the hashes: another text needs another tag. No tag begins with another,
@@ -32,8 +37,16 @@ const (
 )
 
 // Hash is the fingerprint of what a request asks for. Under one key, the same hash means the same request, and another hash
-// means a mistake.
+// means a mistake. The zero Hash is that of no request, and no call accepts it: ErrInvalidHash.
 type Hash [sha256.Size]byte
+
+// checkHash refuses the zero Hash.
+func checkHash(hash Hash) error {
+	if hash == (Hash{}) {
+		return fmt.Errorf("%w: it is zero; was the error of HashJSON ignored?", ErrInvalidHash)
+	}
+	return nil
+}
 
 // String returns h in lower-case hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }

@@ -2,6 +2,7 @@ package idem_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -10,7 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/hold"
 )
 
 var update = flag.Bool("update", false, "add missing hashes to testdata/hashes.json; those that are there never change")
@@ -185,3 +189,43 @@ func ExampleHashJSON() {
 	// true false
 	// true idem: invalid JSON document: second member of one name at byte 18
 }
+
+// What HashJSON returns with an error would make all such requests the same.
+func TestZeroHashIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	pool := nowhere(t)
+	ignored, _ := idem.HashJSON([]byte("not JSON"))
+	for name, call := range map[string]func() error{
+		"Do": func() error {
+			_, err := idem.Do(ctx, pool, scope, "k", ignored, neverCalled(t))
+			return err
+		},
+		"DoTx": func() error {
+			_, err := idem.DoTx(ctx, unusable{}, scope, "k", ignored, neverCalled(t))
+			return err
+		},
+		"DoJSON": func() error {
+			_, _, err := idem.DoJSON(ctx, pool, scope, "k", ignored, func(pgx.Tx) (int, error) { return 0, errors.New("fn was called") })
+			return err
+		},
+		"an operation": func() error {
+			_, err := hold.Do(ctx, pool, scope, "k", ignored, nil, nil)
+			return err
+		},
+		"an operation inside a transaction": func() error {
+			_, err := hold.Start(ctx, unusable{}, scope, "k", ignored, nil, nil)
+			return err
+		},
+	} {
+		if err := call(); !errors.Is(err, idem.ErrInvalidHash) || idem.CauseOf(err) != idem.CauseInvalid || idem.Retryable(err) {
+			t.Errorf("%s: err = %v", name, err)
+		}
+	}
+	if pool.Stat().AcquireCount() != 0 {
+		t.Error("the pool was asked for a connection")
+	}
+}
+
+// unusable is a transaction of which no method may be called.
+type unusable struct{ pgx.Tx }

@@ -74,7 +74,10 @@ func (j *joined) run(ctx context.Context) (store.Record, error) {
 func (j *joined) claim(ctx context.Context) (finding, error) {
 	j.claiming = store.Claim{Key: &j.key, AtOnce: true}
 	j.loading = store.Load{Key: &j.key}
-	err := j.part.Open(ctx, store.StatementsAtOnce, &j.claiming, &j.loading)
+	if err := j.part.Prepare(ctx, store.StatementsAtOnce); err != nil {
+		return held, err // of a table that is locked, not of a key that is held
+	}
+	err := j.part.Begin(ctx, store.StatementsAtOnce, &j.claiming, &j.loading)
 	return j.found(ctx, err)
 }
 

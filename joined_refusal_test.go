@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/pgtest"
@@ -243,5 +244,50 @@ func TestContextThatHasEndedSparesTheCallersTransaction(t *testing.T) {
 	}
 	if n := l.entries("after"); n != 2 {
 		t.Errorf("%d effects of the caller", n)
+	}
+}
+
+// A call has to prepare its statements, or a plan is to be made again, while a migration has the table: the key is nobody's, and
+// the caller's transaction goes on.
+func TestJoinedCallThatCannotPrepareLeavesTheCallersTransactionAsItWas(t *testing.T) {
+	t.Parallel()
+	for name, warm := range map[string]bool{"a new connection": false, "a plan that is due": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := context.Background()
+			l := newLedger(t)
+			pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1), func(config *pgxpool.Config) {
+				config.ConnConfig.RuntimeParams["lock_timeout"] = "50ms"
+			})
+			if warm {
+				tx := must(pool.Begin(ctx))
+				if _, err := idem.DoTx(ctx, tx, scope, "warm", hashA, answer(ok)); err != nil {
+					t.Fatal(err)
+				}
+				if err := tx.Commit(ctx); err != nil {
+					t.Fatal(err)
+				}
+				awaitDue(t, pool)
+			}
+			tx := must(pool.Begin(ctx))
+			defer tx.Rollback(ctx)
+			if err := note(ctx, tx, "before"); err != nil {
+				t.Fatal(err)
+			}
+			unlock := lockRecords(t, l.pool)
+			_, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k"))
+			if cause := idem.CauseOf(err); errors.Is(err, idem.ErrInProgress) || cause != idem.CauseLockTimeout || !idem.Retryable(err) {
+				t.Errorf("err = %v, of cause %q", err, cause)
+			}
+			unlock()
+			if _, err := idem.DoTx(ctx, tx, scope, "k", hashA, l.charge("k")); err != nil {
+				t.Errorf("once the table is free: %v", err)
+			}
+			if err := errors.Join(note(ctx, tx, "after"), tx.Commit(ctx)); err != nil {
+				t.Fatal(err)
+			}
+			l.wantCommitted("before", "k", "after")
+			l.wantOnce("k")
+		})
 	}
 }

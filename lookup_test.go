@@ -34,7 +34,7 @@ func TestLookupTellsTheStateOfAKeyAndWritesNothing(t *testing.T) {
 
 	inFn, leave, done := make(chan struct{}), make(chan struct{}), make(chan idem.Result)
 	go func() {
-		res, err := idem.Do(ctx, l.pool, scope, "paid", idem.Hash{}, func(tx pgx.Tx) (idem.Response, error) {
+		res, err := idem.Do(ctx, l.pool, scope, "paid", idem.Hash{1}, func(tx pgx.Tx) (idem.Response, error) {
 			close(inFn)
 			<-leave
 			return l.charge("paid")(tx)
@@ -62,7 +62,7 @@ func TestLookupTellsTheStateOfAKeyAndWritesNothing(t *testing.T) {
 		t.Errorf("a completed key (-want +got):\n%s", diff)
 	}
 
-	_, err := idem.Do(ctx, l.pool, scope, "refused", idem.Hash{}, func(pgx.Tx) (idem.Response, error) {
+	_, err := idem.Do(ctx, l.pool, scope, "refused", idem.Hash{1}, func(pgx.Tx) (idem.Response, error) {
 		return idem.Response{}, idem.Reject(idem.Response{Status: 402})
 	})
 	if err != nil {
@@ -89,7 +89,7 @@ func TestLookupNeverMissesAnExecutionThatCommitsMeanwhile(t *testing.T) {
 			key := idem.Scope(isolation, time.Now().String())
 			inFn, done := make(chan struct{}), make(chan error)
 			go func() {
-				_, err := idem.Do(ctx, l.pool, scope, key, idem.Hash{}, func(tx pgx.Tx) (idem.Response, error) {
+				_, err := idem.Do(ctx, l.pool, scope, key, idem.Hash{1}, func(tx pgx.Tx) (idem.Response, error) {
 					close(inFn)
 					return idem.Response{}, nil
 				})

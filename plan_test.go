@@ -128,3 +128,38 @@ func TestOnlyTheDefaultExecModeKeepsPlans(t *testing.T) {
 		}
 	}
 }
+
+// awaitDue returns once the only connection of the pool has a plan that is old enough to be made again.
+func awaitDue(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	awaitTrue(t, pool, `select exists (select from pg_prepared_statements
+		where name = 'idem_load' and prepare_time < clock_timestamp() - interval '2.5 s') from pg_sleep(0.05)`)
+}
+
+// A migration locks the table while a plan is to be made again: that is no reason to throw a connection away, and none to leave
+// a closed one to whoever is next.
+func TestPlanThatIsRefusedLeavesASoundConnection(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1), func(config *pgxpool.Config) {
+		config.ConnConfig.RuntimeParams["lock_timeout"] = "50ms"
+	})
+	on := ledgerOn(t, pool)
+	on.charged(ctx, "k")
+	waitIdle(t, pool)
+	awaitDue(t, pool)
+	unlock := lockRecords(t, l.pool)
+	if _, err := idem.Do(ctx, pool, scope, "k", hashA, on.charge("k"), idem.WithWait(0)); err == nil {
+		t.Fatal("the table is not locked")
+	}
+	for range 3 {
+		waitIdle(t, pool)
+		if _, err := pool.Exec(ctx, "select 1"); err != nil {
+			t.Errorf("the next stranger: %v", err)
+		}
+	}
+	unlock()
+	on.wantFree("next")
+	on.wantSameConnections(1)
+}

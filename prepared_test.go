@@ -3,6 +3,8 @@ package idem_test
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -13,18 +15,67 @@ import (
 	"github.com/idem-go/idem/internal/pgtest"
 )
 
-// A pool may discard what its users have prepared whenever a connection comes back.
-func TestPoolThatDiscardsStatementsOnReleaseServesEveryCall(t *testing.T) {
+// discards makes a pool discard what its users have prepared whenever a connection comes back.
+func discards(config *pgxpool.Config) {
+	config.AfterRelease = func(conn *pgx.Conn) bool {
+		err := conn.DeallocateAll(context.Background())
+		if err == nil {
+			_, err = conn.Exec(context.Background(), "discard all", pgx.QueryExecModeSimpleProtocol)
+		}
+		return err == nil
+	}
+}
+
+func TestPoolThatDiscardsStatementsOnReleaseServesEveryCallOnTheSameConnections(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	l := newLedger(t, maxConns(1), func(config *pgxpool.Config) {
-		config.AfterRelease = func(conn *pgx.Conn) bool { return conn.DeallocateAll(ctx) == nil }
-	})
-	for i := range 3 {
-		key := fmt.Sprint("k", i)
-		l.charged(ctx, key)
-		l.wantOnce(key)
+	l := newLedger(t, maxConns(2), discards)
+	var calls sync.WaitGroup
+	for i := range 8 {
+		calls.Go(func() {
+			for j := range 5 {
+				key := fmt.Sprint("k", i, "/", j)
+				for _, opts := range [][]idem.Option{nil, {idem.WithReplayLikely()}, {idem.WithWait(0)}} {
+					if _, err := idem.Do(ctx, l.pool, scope, key, hashA, l.charge(key), opts...); err != nil {
+						t.Errorf("%s: %v", key, err)
+					}
+				}
+				if _, err := idem.Lookup(ctx, l.pool, scope, key); err != nil {
+					t.Errorf("%s: %v", key, err)
+				}
+				if err := pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
+					_, err := idem.DoTx(ctx, tx, scope, "joined "+key, hashA, l.charge("joined "+key))
+					return err
+				}); err != nil {
+					t.Errorf("%s, joined: %v", key, err)
+				}
+			}
+		})
 	}
+	calls.Wait()
+	waitIdle(t, l.pool)
+	if n := l.pool.Stat().NewConnsCount(); n > 2 {
+		t.Errorf("the pool made %d connections", n)
+	}
+	l.wantOnce("k0/0")
+	l.wantOnce("joined k7/4")
+}
+
+// The application has prepared a statement under a name of idem's: whoever reads the error has to know which.
+func TestStatementOfTheApplicationUnderANameOfOursIsAnErrorThatNamesIt(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	pool := pgtest.Open(t, l.pool.Config().ConnString(), func(config *pgxpool.Config) {
+		config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Prepare(ctx, "idem_load", "select 1")
+			return err
+		}
+	})
+	_, err := idem.Do(context.Background(), pool, scope, "k", hashA, l.charge("k"))
+	if err == nil || !strings.Contains(err.Error(), "prepared statement named idem_load") || idem.CauseOf(err) != idem.CausePostgres {
+		t.Errorf("err = %v", err)
+	}
+	l.wantNone("k")
 }
 
 // The statements that travel with COMMIT are found to be lost when fn has run already. That must not happen again and again

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/pgproxy"
 	"github.com/idem-go/idem/internal/pgtest"
 )
 
@@ -116,5 +117,74 @@ func TestRecordUntilInfinityIsReplayed(t *testing.T) {
 	}
 	if entry, err := idem.Lookup(ctx, l.pool, scope, "k"); err != nil || entry.State != idem.StateCompleted || entry.ExpiresAt.Year() < 9999 {
 		t.Errorf("Lookup: %+v, %v", entry, err)
+	}
+}
+
+// A leader may have read the record long before its answer arrives. To a call that began meanwhile the record is expired.
+func TestFollowerIsNotGivenARecordThatHadExpiredBeforeItsCall(t *testing.T) {
+	t.Parallel()
+	for name, hash := range map[string]idem.Hash{"the same request": hashA, "another request": hashB} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := context.Background()
+			dsn := pgtest.DSN(t)
+			l, proxy := ledgerOn(t, pgtest.Open(t, dsn)), pgtest.Proxy(t, dsn)
+			slow := ledgerOn(t, pgtest.Open(t, proxy.DSN()))
+			for life := 500 * time.Millisecond; ; life *= 2 { // until the leader is fast enough to find the record alive
+				key := life.String()
+				if _, err := idem.Do(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithTTL(life)); err != nil {
+					t.Fatal(err)
+				}
+				trap := proxy.Arm(pgproxy.AfterAnswer(pgproxy.Contains("-- name: Load")), pgproxy.Freeze)
+				type answer struct {
+					idem.Result
+					err error
+				}
+				leader, follower := make(chan answer, 1), make(chan answer, 1)
+				do := func(to chan answer, opts ...idem.Option) {
+					res, err := idem.Do(ctx, slow.pool, scope, key, hash, slow.charge(key), opts...)
+					to <- answer{res, err}
+				}
+				go do(leader, idem.WithTTL(time.Hour))
+				event := await(t, "the answer to be held", trap.Fired())
+				awaitTrue(t, l.pool, "select expires_at < clock_timestamp() from idem.records where key = '"+key+"'")
+				watch := newWatch()
+				go do(follower, idem.WithTTL(time.Hour), idem.WithObserver(watch), idem.WithWait(limit))
+				watch.await(t, string(idem.EventWaiting), 1)
+				event.Conn.Resume()
+				first, second := await(t, "the leader", leader), await(t, "the follower", follower)
+				if !first.Replayed && !errors.Is(first.err, idem.ErrMismatch) {
+					continue
+				}
+				if second.err != nil || second.Replayed {
+					t.Errorf("the record had expired before the call began: %+v, %v", second.Result, second.err)
+				}
+				return
+			}
+		})
+	}
+}
+
+// The leader's answer still serves whoever began before the record expired.
+func TestFollowerIsGivenARecordThatExpiresWhileItWaits(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	watch := newWatch()
+	held := l.hold(t, "k", hashA, nil, idem.WithTTL(time.Millisecond))
+	follower := make(chan idem.Result, 1)
+	go func() {
+		res, err := idem.Do(context.Background(), l.pool, scope, "k", hashA, l.charge("k"), idem.WithObserver(watch), idem.WithWait(limit))
+		if err != nil {
+			t.Error(err)
+		}
+		follower <- res
+	}()
+	watch.await(t, string(idem.EventWaiting), 1)
+	held.release()
+	if err := held.wait(t); err != nil {
+		t.Fatal(err)
+	}
+	if res := await(t, "the follower", follower); !res.Replayed || l.runs.Load() != 1 {
+		t.Errorf("%+v after %d runs", res, l.runs.Load())
 	}
 }

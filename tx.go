@@ -58,6 +58,7 @@ func (x *execution) runHeld(ctx context.Context) (ending, error) {
 	}
 	x.trace.attempts++
 	x.trace.event(EventExecuting, nil)
+	x.askedAt = time.Now()
 	end := x.runner.Begin(ctx, x.asHeld, x.tx)
 	if end.Outcome != hold.Unheld {
 		return x.after(end)
@@ -129,6 +130,7 @@ func (x *execution) complete(ctx context.Context, resp Response, state store.Sta
 	}
 	x.sent = &resp
 	x.trace.event(EventRecording, nil)
+	x.askedAt = time.Now()
 	err = x.tx.Commit(ctx, c)
 	switch {
 	case err == nil && !c.Recorded:

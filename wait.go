@@ -28,6 +28,10 @@ type outcome struct {
 	hash     Hash
 	result   Result
 	mismatch *MismatchError // the hash is not the one of the record
+
+	// freshUntil is when the record may expire, by the clock of this process. The leader may have read it long before its answer
+	// arrived. A call that began later looks for itself: to that call the record may be expired.
+	freshUntil time.Time
 }
 
 func mismatchIn(err error) *MismatchError {

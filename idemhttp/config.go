@@ -33,7 +33,8 @@ type Config struct {
 	// and no key. The default is POST and PATCH.
 	Methods []string
 
-	// Fingerprint tells whether two requests are the same. The default is DefaultFingerprint. body is the whole body.
+	// Fingerprint tells whether two requests are the same. The default is DefaultFingerprint. body is the whole body. The zero
+	// Hash without an error is answered 500: idem.ErrInvalidHash.
 	Fingerprint func(r *http.Request, body []byte) (idem.Hash, error)
 
 	// Without are JSON pointers to what differs in every attempt and does not matter, such as "/client_time": see

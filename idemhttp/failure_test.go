@@ -126,6 +126,17 @@ func TestHandlerThatReturnsTheErrorOfItsWriterIsToldWhy(t *testing.T) {
 	s.want(0, 0)
 }
 
+// The zero Hash would make all requests the same. It is a mistake of the programmer's.
+func TestZeroFingerprintIsAnErrorOfOursAndRunsNothing(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	m := s.middleware(func(c *idemhttp.Config) {
+		c.Fingerprint = func(*http.Request, []byte) (idem.Hash, error) { return idem.Hash{}, nil }
+	})
+	wantProblem(t, ask(m.Wrap(http.HandlerFunc(s.order))), http.StatusInternalServerError, "internal")
+	s.want(0, 0)
+}
+
 // A nil *Problem in an error is a mistake of the programmer's, and says nothing about the client.
 func TestNilProblemIsAnErrorOfOurs(t *testing.T) {
 	t.Parallel()

@@ -208,7 +208,7 @@ func TestMessageOfATransactionThatIsRolledBackIsNeverPublished(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, err := idem.Do(t.Context(), o.pool, "s", "k", idem.Hash{}, func(tx pgx.Tx) (idem.Response, error) {
+	_, err := idem.Do(t.Context(), o.pool, "s", "k", idem.Hash{1}, func(tx pgx.Tx) (idem.Response, error) {
 		return idem.Response{}, errors.Join(outbox.Add(t.Context(), tx, message("a", "2")), idem.Reject(idem.Response{Status: 402}))
 	})
 	if err != nil {
@@ -241,7 +241,7 @@ func TestRelayOfTheSameProcessLooksAtOnceAfterTheCommitOfDoAndWhenItIsWoken(t *t
 	}
 	asleep()
 	begun := time.Now()
-	_, err := idem.Do(t.Context(), o.pool, "s", "k", idem.Hash{}, func(tx pgx.Tx) (idem.Response, error) {
+	_, err := idem.Do(t.Context(), o.pool, "s", "k", idem.Hash{1}, func(tx pgx.Tx) (idem.Response, error) {
 		return idem.Response{Status: 201}, errors.Join(outbox.Add(t.Context(), tx, message("a", "1")), outbox.Add(t.Context(), tx, message("a", "2")))
 	})
 	if err != nil {

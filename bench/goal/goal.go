@@ -31,9 +31,10 @@ type Verdict string
 
 // The verdicts.
 const (
-	Met    Verdict = "met"
-	Missed Verdict = "missed"
-	Absent Verdict = "not measured"
+	Met       Verdict = "met"
+	Missed    Verdict = "missed"
+	Undecided Verdict = "undecided" // the rounds lie on both sides of the bound, as they may by chance
+	Absent    Verdict = "not measured"
 )
 
 func verdict(ok bool) Verdict {

@@ -20,13 +20,29 @@ func (b bound) holds(figure float64) bool {
 	return figure <= b.limit
 }
 
-// judge looks at the median of the rounds.
+// judge looks at the median of the rounds. If some rounds hold and others do not, and a coin would often do the same, the goal is
+// neither met nor missed.
 func (b bound) judge(ratios []float64) finding {
 	if len(ratios) == 0 {
 		return finding{}
 	}
 	s := measure.Of(ratios)
-	return finding{measured: fmt.Sprintf("%.3f (%.3f to %.3f)", s.Median, s.Min, s.Max), verdict: verdict(b.holds(s.Median))}
+	measured := fmt.Sprintf("%.3f (%.3f to %.3f)", s.Median, s.Min, s.Max)
+	more := most(b.count(ratios), len(ratios))
+	if isDecided(more, len(ratios)) {
+		return finding{measured: measured, verdict: verdict(b.holds(s.Median))}
+	}
+	return finding{measured: measured + ", " + wanting(more, len(ratios)), verdict: Undecided}
+}
+
+// count returns how many of the ratios hold.
+func (b bound) count(ratios []float64) (n int) {
+	for _, ratio := range ratios {
+		if b.holds(ratio) {
+			n++
+		}
+	}
+	return n
 }
 
 // latest is a goal for median latencies, of one contestant to another.

@@ -2,6 +2,7 @@ package roundtrip
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -58,32 +59,29 @@ func IsCold(conn *pgx.Conn, statements []*Statement) bool {
 }
 
 // Prepare makes statements known to a connection that prepares statements at all. It costs one round trip, once per
-// connection.
-func Prepare(ctx context.Context, conn *pgx.Conn, statements []*Statement) error {
+// connection, together with the commands ahead. Where it has nothing to prepare it sends nothing.
+func Prepare(ctx context.Context, conn *pgx.Conn, statements []*Statement, ahead ...*Ahead) error {
 	if !IsCold(conn, statements) {
 		return nil
 	}
-	known := preparedOn(conn)
-	if known == nil {
-		known = make(preparedSet, len(statements))
-		conn.PgConn().CustomData()[preparedOnConn] = known
-	}
 	var cold []*Statement
-	pipeline := conn.PgConn().StartPipeline(ctx)
+	known := knownTo(conn)
 	for _, s := range statements {
 		if known[s] == nil {
 			cold = append(cold, s)
-			pipeline.SendPrepare(s.Name, s.text(), nil)
 		}
 	}
-	err := pipeline.Sync()
-	for i := 0; err == nil && i < len(cold); i++ {
-		err = learn(known, cold[i], pipeline) // those before one that fails are there all the same
+	return replace(ctx, conn, ahead, nil, cold)
+}
+
+// knownTo is preparedOn for whoever is going to add to it.
+func knownTo(conn *pgx.Conn) preparedSet {
+	known := preparedOn(conn)
+	if known == nil {
+		known = preparedSet{}
+		conn.PgConn().CustomData()[preparedOnConn] = known
 	}
-	if closed := pipeline.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return known
 }
 
 // text is the SQL that is prepared. PgBouncer prepares a text once for all who send it, however often they discard it: to have a plan
@@ -106,25 +104,62 @@ func IsDue(conn *pgx.Conn) bool {
 }
 
 // Replan prepares again what is due: what the statements were known as before is gone, with its plan. It costs one round
-// trip. It does so by messages of the protocol, which a pooler understands that keeps statements under names of its own,
-// and by another text.
-func Replan(ctx context.Context, conn *pgx.Conn) error {
-	known := preparedOn(conn)
+// trip, together with the commands ahead. It does so by messages of the protocol, which a pooler understands that keeps
+// statements under names of its own, and by another text.
+func Replan(ctx context.Context, conn *pgx.Conn, ahead ...*Ahead) error {
 	var due []*Statement
-	pipeline := conn.PgConn().StartPipeline(ctx)
-	for s, p := range known {
+	for s, p := range preparedOn(conn) {
 		if s.Replan && time.Since(p.planned) > planAge {
 			due = append(due, s)
-			pipeline.SendDeallocate(s.Name)
-			pipeline.SendPrepare(s.Name, s.text(), nil)
 		}
 	}
+	return replace(ctx, conn, ahead, due, due)
+}
+
+// Renew prepares statements on a connection that may have lost what it has prepared: somebody has discarded that, or has
+// changed the table under it. Whatever else the connection knew is forgotten. It costs one round trip.
+func Renew(ctx context.Context, conn *pgx.Conn, statements []*Statement) error {
+	if execMode(conn) != pgx.QueryExecModeCacheStatement {
+		return nil
+	}
+	var known []*Statement
+	for s := range preparedOn(conn) {
+		known = append(known, s)
+	}
+	return replace(ctx, conn, nil, known, statements)
+}
+
+// Ahead is a command that travels ahead of statements that are to be prepared.
+type Ahead struct {
+	SQL  string
+	Done bool
+}
+
+func (a *Ahead) read(pipeline *pgconn.Pipeline) error {
+	result, err := pipeline.GetResults()
+	if answer, ok := result.(*pgconn.ResultReader); err == nil && ok {
+		_, err = answer.Close()
+	}
+	a.Done = err == nil
+	return err
+}
+
+// replace sends commands, discards old statements and prepares new ones. After an error the rest is not done, and the connection
+// is known to have what it has.
+func replace(ctx context.Context, conn *pgx.Conn, ahead []*Ahead, old, fresh []*Statement) error {
+	pipeline := conn.PgConn().StartPipeline(ctx)
+	for _, a := range ahead {
+		pipeline.SendQueryParams(a.SQL, nil, nil, nil, nil)
+	}
+	for _, s := range old {
+		pipeline.SendDeallocate(s.Name)
+	}
+	for _, s := range fresh {
+		pipeline.SendPrepare(s.Name, s.text(), nil)
+	}
 	err := pipeline.Sync()
-	for i := 0; err == nil && i < len(due); i++ {
-		if _, err = pipeline.GetResults(); err == nil { // of the Close
-			delete(known, due[i])
-			err = learn(known, due[i], pipeline)
-		}
+	if err == nil {
+		err = readReplaced(pipeline, knownTo(conn), ahead, old, fresh)
 	}
 	if closed := pipeline.Close(); err == nil {
 		err = closed
@@ -132,11 +167,32 @@ func Replan(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
+// readReplaced reads the answers to replace.
+func readReplaced(pipeline *pgconn.Pipeline, known preparedSet, ahead []*Ahead, old, fresh []*Statement) error {
+	for _, a := range ahead {
+		if err := a.read(pipeline); err != nil {
+			return err
+		}
+	}
+	for _, s := range old {
+		if _, err := pipeline.GetResults(); err != nil {
+			return err
+		}
+		delete(known, s)
+	}
+	for _, s := range fresh {
+		if err := learn(known, s, pipeline); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // learn reads the answer to a statement that was to be prepared.
 func learn(known preparedSet, s *Statement, pipeline *pgconn.Pipeline) error {
 	result, err := pipeline.GetResults()
 	if err != nil {
-		return err
+		return taken(s.Name, err)
 	}
 	description, ok := result.(*pgconn.StatementDescription)
 	if !ok {
@@ -147,15 +203,14 @@ func learn(known preparedSet, s *Statement, pipeline *pgconn.Pipeline) error {
 	return nil
 }
 
-// Forget makes a connection prepare its statements again. They are stale if somebody has discarded them, or changed the
-// table under them.
-func Forget(ctx context.Context, conn *pgx.Conn) error {
-	known := preparedOn(conn)
-	for s := range known {
-		if err := conn.PgConn().Deallocate(ctx, s.Name); err != nil {
-			return err
-		}
-		delete(known, s)
+// taken tells what to do about a name under which the session has a statement already.
+func taken(name string, err error) error {
+	const duplicatePreparedStatement = "42P05"
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) || pgErr.Code != duplicatePreparedStatement {
+		return err
 	}
-	return nil
+	return fmt.Errorf("idem: the session has another prepared statement named %s: either the application prepares one under this name, "+
+		"which is idem's, or a pooler gives one session to several clients and does not keep their statements apart "+
+		"(then set default_query_exec_mode=exec): %w", name, err)
 }

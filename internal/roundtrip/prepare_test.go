@@ -153,7 +153,7 @@ func TestForgottenStatementsArePreparedAgain(t *testing.T) {
 			if _, err := conn.Exec(t.Context(), discard, pgx.QueryExecModeSimpleProtocol); err != nil {
 				t.Fatal(err)
 			}
-			if err := Forget(t.Context(), conn); err != nil || !IsCold(conn, two) {
+			if err := Renew(t.Context(), conn, nil); err != nil || !IsCold(conn, two) {
 				t.Fatalf("forgotten: %v", err)
 			}
 			if names := preparedNames(t, conn); len(names) != 0 {
@@ -179,7 +179,7 @@ func TestCallersOwnQueryOfTheSameTextIsNotDisturbed(t *testing.T) {
 		if err := conn.QueryRow(t.Context(), before.SQL).Scan(&word); err != nil || word != "before" {
 			t.Errorf("%q, %v", word, err)
 		}
-		if err := Forget(t.Context(), conn); err != nil {
+		if err := Renew(t.Context(), conn, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -211,8 +211,8 @@ func TestReplanInsideATransactionOutlivesItsRollback(t *testing.T) {
 	wantAnswers(t, conn, statements, -1)
 }
 
-// A Forget that is cut short leaves the connection with a knowledge that is true.
-func TestForgetThatIsCutShortForgetsNoMoreThanIsGone(t *testing.T) {
+// A Renew that is cut short leaves the connection with a knowledge that is true.
+func TestRenewThatIsCutShortForgetsNoMoreThanIsGone(t *testing.T) {
 	t.Parallel()
 	conn := newConn(t, pgx.QueryExecModeCacheStatement)
 	statements := numbered(3, false)
@@ -221,7 +221,7 @@ func TestForgetThatIsCutShortForgetsNoMoreThanIsGone(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Forget(ended, conn); err == nil {
+	if err := Renew(ended, conn, nil); err == nil {
 		t.Fatal("a context that has ended is no reason to stop")
 	}
 	if err := Prepare(t.Context(), conn, statements); err != nil {

@@ -49,25 +49,57 @@ func (t *Tx) commitHere(ctx context.Context, w *wire.Wire, requests []Request) e
 	begun := time.Now()
 	u := sendUncancelled(t.conn, requests)
 	slow := time.Since(begun) > slowWrite
-	if slow && (!g.end() || !pg.IsClosed()) {
+	switch waitForAnswer(pg, w, g, slow) {
+	case outOfSight:
 		return t.commitBeside(ctx, g.left(), u.read)
-	}
-	// Where nothing was sent, there is an error to read, and nothing to wait for.
-	if !slow && pg.IsBusy() && !w.Arrives() && g.end() {
+	case missing:
 		answers := make(chan answer, 1)
 		go answered(answers, u.read)
 		t.leaveAlone(answers)
 		return t.unanswered(ctx)
+	case atHand:
 	}
+	return t.readHere(ctx, g, u)
+}
+
+// readHere reads the answer. One that stops halfway ends with the grace.
+func (t *Tx) readHere(ctx context.Context, g *grace, u uncancelled) error {
 	err := u.read()
 	ended := g.end()
-	if ended && pg.IsClosed() { // pgx is closing it, which takes it some seconds, and the pool is to have its place back
+	if ended && t.conn.IsClosed() { // pgx is closing it, which takes it some seconds, and the pool is to have its place back
 		t.letGo()
 	}
 	if ended && err != nil && !refused(err) {
 		return t.unanswered(ctx)
 	}
 	return t.committed(&t.commit, err)
+}
+
+// sight is what the socket shows of the answer to a COMMIT.
+type sight int
+
+const (
+	atHand     sight = iota // it begins to arrive; or none will, and there is an error to read
+	outOfSight              // pgx may be reading it in the background, since the write was slow
+	missing                 // nothing of it has arrived, and the grace is over
+)
+
+// waitForAnswer waits until the answer begins to arrive, or the grace is over. Unless the answer is at hand, the grace is ended
+// when it returns: the socket is ready for whoever reads on.
+func waitForAnswer(pg *pgconn.PgConn, w *wire.Wire, g *grace, slow bool) sight {
+	if slow {
+		if g.end() && pg.IsClosed() { // in the middle of the write
+			return atHand
+		}
+		return outOfSight
+	}
+	if nothingSent := !pg.IsBusy(); nothingSent || w.Arrives() {
+		return atHand
+	}
+	if !g.end() { // it was not the grace that has ended the wait: the socket was closed
+		return atHand
+	}
+	return missing
 }
 
 // isQuiet reports whether pgx neither reads in the background, as it may since an earlier write, nor has read ahead. SyncConn

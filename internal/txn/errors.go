@@ -95,6 +95,9 @@ func Stale(err error) bool {
 	return HasCode(err, noSuchStatement, suchStatement, cachedPlanChanged)
 }
 
+// Discarded reports whether the session has lost a statement that was prepared.
+func Discarded(err error) bool { return HasCode(err, "26000") }
+
 // Transient reports whether err tells of a state of the server, or of the way to it, that passes.
 func Transient(err error) bool {
 	if pgErr := pgError(err); pgErr != nil {

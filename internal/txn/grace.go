@@ -27,6 +27,13 @@ func newGrace(ctx context.Context, limit time.Duration, conn net.Conn) *grace {
 	return g
 }
 
+// startGrace returns one that has begun: the context has nothing to do with it.
+func startGrace(limit time.Duration, conn net.Conn) *grace {
+	g := &grace{conn: conn, limit: limit, stop: func() bool { return false }}
+	g.begin()
+	return g
+}
+
 func (g *grace) begin() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -86,24 +86,44 @@ func usable(ctx context.Context, tx pgx.Tx) (*pgx.Conn, error) {
 	}
 }
 
-// Open sends the savepoint and requests: one round trip. A connection that has not prepared the statements yet does that
-// under the savepoint, in trips of their own: if the schema is missing, tx must survive it. If they turn out to be stale,
-// they are prepared again.
+// Open is Prepare and Begin.
 func (j *Joined) Open(ctx context.Context, prepared []*roundtrip.Statement, requests ...Request) error {
-	if j.saves && roundtrip.IsCold(j.conn, prepared) {
-		if err := execute(ctx, j.conn, setSavepoint); err != nil {
-			return err
-		}
-		j.open = true
-	}
-	if err := roundtrip.Prepare(ctx, j.conn, prepared); err != nil {
+	if err := j.Prepare(ctx, prepared); err != nil {
 		return err
 	}
-	if j.saves && roundtrip.IsDue(j.conn) {
-		if err := roundtrip.Replan(ctx, j.conn); err != nil {
+	return j.Begin(ctx, prepared, requests...)
+}
+
+// Prepare makes the connection know its statements, and makes plans again that are due: as a rule, there is nothing to send.
+// Whatever it sends is under the savepoint: where the schema is missing, or the table is locked, tx must survive that.
+func (j *Joined) Prepare(ctx context.Context, prepared []*roundtrip.Statement) error {
+	if roundtrip.IsCold(j.conn, prepared) {
+		if err := j.underSavepoint(func(ahead ...*roundtrip.Ahead) error {
+			return roundtrip.Prepare(ctx, j.conn, prepared, ahead...)
+		}); err != nil {
 			return err
 		}
 	}
+	if j.saves && roundtrip.IsDue(j.conn) {
+		return j.underSavepoint(func(ahead ...*roundtrip.Ahead) error { return roundtrip.Replan(ctx, j.conn, ahead...) })
+	}
+	return nil
+}
+
+// underSavepoint has the savepoint set ahead of what f sends, unless it is set already.
+func (j *Joined) underSavepoint(f func(...*roundtrip.Ahead) error) error {
+	if !j.saves || j.open {
+		return f()
+	}
+	savepoint := &roundtrip.Ahead{SQL: setSavepoint}
+	err := f(savepoint)
+	j.open = savepoint.Done
+	return err
+}
+
+// Begin sends the savepoint, if it is not set yet, and requests: one round trip. If prepared turn out to be stale, they are
+// prepared again.
+func (j *Joined) Begin(ctx context.Context, prepared []*roundtrip.Statement, requests ...Request) error {
 	err := j.sendOpen(ctx, requests)
 	if err == nil {
 		markAlive(j.conn)
@@ -114,10 +134,7 @@ func (j *Joined) Open(ctx context.Context, prepared []*roundtrip.Statement, requ
 	if err := execute(ctx, j.conn, undoToSavepoint); err != nil {
 		return err
 	}
-	if err := roundtrip.Forget(ctx, j.conn); err != nil {
-		return err
-	}
-	if err := roundtrip.Prepare(ctx, j.conn, prepared); err != nil {
+	if err := roundtrip.Renew(ctx, j.conn, prepared); err != nil {
 		return err
 	}
 	return j.sendOpen(ctx, requests)
@@ -219,7 +236,7 @@ func (j *Joined) Undo(cause error) error {
 	}
 	j.open = false
 	var err error
-	within(pg, j.limits.Rollback, func(ctx context.Context) error {
+	within(j.conn, j.limits.Rollback, func(ctx context.Context) error {
 		err = execute(ctx, j.conn, commands...)
 		return sound(err)
 	})

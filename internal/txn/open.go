@@ -2,7 +2,7 @@ package txn
 
 import (
 	"context"
-	"time"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -10,8 +10,8 @@ import (
 )
 
 // Open takes a connection from the pool and begins a transaction on it, together with requests: one round trip. Connections
-// that turn out to have died in the pool, or on which somebody has discarded our statements, are skipped. If a request fails,
-// the error is returned and the connection is back in the pool.
+// that turn out to have died in the pool, or on which our statements were discarded, are skipped; where a hook of the pool
+// discards them, they are prepared again. If a request fails, the error is returned and the connection is back in the pool.
 func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 	t := &Tx{engine: e}
 	for dead := (deadConns{pool: e.Pool}); ; {
@@ -21,11 +21,15 @@ func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 		}
 		t.conn = t.pooled.Conn()
 		err = t.beginInTime(ctx, requests)
+		if Discarded(err) && e.hasHook() {
+			err = t.beginAnew(ctx, requests)
+		}
 		if err == nil {
 			markAlive(t.conn)
 			return t, nil
 		}
-		skip := ctx.Err() == nil && (t.conn.IsClosed() && dead.skip(t.conn) || wasAlive(t.conn) && Stale(err) && dead.another())
+		skip := ctx.Err() == nil && !errors.Is(err, ErrBlocked) &&
+			(t.conn.IsClosed() && dead.skip(t.conn) || wasAlive(t.conn) && Stale(err) && dead.another())
 		t.CloseAfter(err)
 		if !skip {
 			return nil, err
@@ -33,33 +37,46 @@ func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 	}
 }
 
-// beginInTime is begin within the patience of the engine. A CancelRequest leaves the connection sound; one that is under way
-// is waited for, or it might reach what comes next.
+// beginAnew begins once more, with statements that are prepared again. A new connection would do as well, and better where the
+// statements of fn were lost too, but a hook would discard the statements of that one as soon as it comes back.
+func (t *Tx) beginAnew(ctx context.Context, requests []Request) error {
+	if t.conn.PgConn().TxStatus() != 'I' {
+		if err := execute(ctx, t.conn, "rollback"); err != nil {
+			return err
+		}
+	}
+	if err := roundtrip.Renew(ctx, t.conn, t.engine.statements()); err != nil {
+		return err
+	}
+	return t.beginInTime(ctx, requests)
+}
+
+// hasHook reports whether the application does something to connections whenever they leave the pool, or come back.
+func (e *Engine) hasHook() bool {
+	config := e.Pool.Config()
+	return config.AfterRelease != nil || config.PrepareConn != nil || config.BeforeAcquire != nil
+}
+
+// beginInTime is begin within the patience of the engine. A transaction that has not begun by then is given up together with its
+// connection: pgx closes that, and sends a CancelRequest. It may arrive at any time, be it that the server is slow or that a
+// pooler queues it, so that the connection must not be used for anything else.
 func (t *Tx) beginInTime(ctx context.Context, requests []Request) error {
 	if t.engine.Patience <= 0 {
 		return t.begin(ctx, requests)
 	}
-	t.cancelling.Add(1)
-	timer := time.AfterFunc(t.engine.Patience, t.cancelBegin)
+	pg := t.conn.PgConn()
+	g := startGrace(t.engine.Patience, pg.Conn())
+	defer g.end() // also if a handler panics
 	err := t.begin(ctx, requests)
-	if timer.Stop() {
-		t.cancelling.Done()
+	switch {
+	case !g.end() || ctx.Err() != nil:
 		return err
+	case isQuiet(pg): // the answer was there at the last moment, and pgx has not met the deadline
+		return err
+	case !pg.IsClosed():
+		discard(t.conn)
 	}
-	t.cancelling.Wait()
-	if HasCode(err, queryCanceled) && ctx.Err() == nil {
-		return ErrBlocked
-	}
-	return err
-}
-
-const queryCanceled = "57014"
-
-func (t *Tx) cancelBegin() {
-	defer t.cancelling.Done()
-	bounded, cancel := context.WithTimeout(context.Background(), t.engine.Limits.Rollback)
-	defer cancel()
-	_ = t.conn.PgConn().CancelRequest(bounded)
+	return ErrBlocked
 }
 
 func (t *Tx) begin(ctx context.Context, requests []Request) error {
@@ -89,6 +106,11 @@ func (e *Engine) Query(ctx context.Context, requests ...Request) error {
 	t.conn = t.pooled.Conn()
 	if err = roundtrip.Prepare(ctx, t.conn, e.statements()); err == nil {
 		err = ask(ctx, t.conn, requests)
+	}
+	if Stale(err) {
+		if err = roundtrip.Renew(ctx, t.conn, e.statements()); err == nil {
+			err = ask(ctx, t.conn, requests)
+		}
 	}
 	t.CloseAfter(err)
 	return err

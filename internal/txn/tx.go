@@ -2,11 +2,9 @@ package txn
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/internal/roundtrip"
@@ -21,7 +19,6 @@ type Tx struct {
 
 	commit     commitStatement
 	withCommit [4]Request // room for what travels with COMMIT
-	cancelling sync.WaitGroup
 }
 
 // PID is the number of the server's process, as it was told when the connection was made. Behind a pooler it is another one.
@@ -51,14 +48,14 @@ func (t *Tx) Held(holds Question, committed Question) bool {
 	}
 	held := true
 	if pg.TxStatus() == 'T' {
-		within(pg, t.engine.Limits.Rollback, func(ctx context.Context) error {
+		within(t.conn, t.engine.Limits.Rollback, func(ctx context.Context) error {
 			err := ask(ctx, t.conn, []Request{holds.Request, command("rollback")})
 			held = err != nil || holds.Answer()
 			return sound(err)
 		})
 	}
 	if !pg.IsClosed() && pg.TxStatus() == 'E' { // it was aborted, or the question was refused
-		within(pg, t.engine.Limits.Rollback, func(ctx context.Context) error {
+		within(t.conn, t.engine.Limits.Rollback, func(ctx context.Context) error {
 			err := ask(ctx, t.conn, []Request{command("rollback"), committed.Request})
 			held = err != nil || committed.Answer()
 			return sound(err)
@@ -99,12 +96,12 @@ func (t *Tx) CloseAfter(err error) {
 	}
 	pg := t.conn.PgConn()
 	if !pg.IsClosed() && !pg.IsBusy() && pg.TxStatus() != 'I' {
-		within(pg, t.engine.Limits.Rollback, func(ctx context.Context) error { return pg.Exec(ctx, "rollback").Close() })
+		within(t.conn, t.engine.Limits.Rollback, func(ctx context.Context) error { return pg.Exec(ctx, "rollback").Close() })
 	}
 	if (Stale(err) || ReadOnly(err)) && !pg.IsClosed() {
 		// The statements of fn are stale as well, as a rule, and a server that has become a replica stays one. A new
 		// connection prepares everything afresh, and may find another server.
-		within(pg, t.engine.Limits.Rollback, t.conn.Close)
+		within(t.conn, t.engine.Limits.Rollback, t.conn.Close)
 	}
 	t.release()
 }
@@ -120,18 +117,19 @@ func (t *Tx) release() {
 	limit := t.engine.Limits.Rollback
 	go func() {
 		defer pooled.Release()
-		within(conn.PgConn(), limit, func(ctx context.Context) error { return roundtrip.Replan(ctx, conn) })
+		within(conn, limit, func(ctx context.Context) error { return sound(roundtrip.Replan(ctx, conn)) })
 	}()
 }
 
 // within bounds what f says to the server after the caller's context may have ended. A deadline on the socket costs less
 // than a context, and closes the connection all the same.
-func within(pg *pgconn.PgConn, limit time.Duration, f func(context.Context) error) {
-	_ = pg.Conn().SetDeadline(time.Now().Add(limit))
+func within(conn *pgx.Conn, limit time.Duration, f func(context.Context) error) {
+	socket := conn.PgConn().Conn()
+	_ = socket.SetDeadline(time.Now().Add(limit))
 	if f(context.Background()) == nil {
-		_ = pg.Conn().SetDeadline(time.Time{})
-	} else if !pg.IsClosed() {
-		_ = pg.Conn().Close() // no answer, or one that leaves the transaction as it was
+		_ = socket.SetDeadline(time.Time{})
+	} else if !conn.IsClosed() {
+		discard(conn) // no answer, or one that leaves the transaction as it was
 	}
 }
 

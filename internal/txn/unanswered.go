@@ -2,11 +2,9 @@ package txn
 
 import (
 	"context"
-	"crypto/tls"
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -131,13 +129,4 @@ func (t *Tx) letGo() {
 	conn := t.pooled.Hijack()
 	t.pooled = nil
 	closeSocket(conn)
-}
-
-// closeSocket ends a connection without a word to the server. pgx would send a CancelRequest, and TLS takes leave.
-func closeSocket(conn *pgx.Conn) {
-	socket := conn.PgConn().Conn()
-	if over, ok := socket.(*tls.Conn); ok {
-		socket = over.NetConn()
-	}
-	_ = socket.Close()
 }

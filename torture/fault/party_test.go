@@ -42,7 +42,7 @@ func work(dsn string) {
 func workOn(ctx context.Context, pool *pgxpool.Pool, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	_, err := idem.Do(ctx, pool, "fault", key, idem.Hash{}, func(tx pgx.Tx) (idem.Response, error) {
+	_, err := idem.Do(ctx, pool, "fault", key, idem.Hash{1}, func(tx pgx.Tx) (idem.Response, error) {
 		_, err := tx.Exec(ctx, "insert into done values ($1)", key)
 		return idem.Response{}, err
 	})

@@ -184,7 +184,7 @@ func TestCallWhoseClaimIsNotAnsweredExecutesOnce(t *testing.T) {
 	keys := 0
 	whileInjecting(t, Target{c, p}, "lose-claim-answer", 1, func(n int) bool {
 		key := fmt.Sprint(n)
-		_, err := idem.Do(within(t), pool, "fault", key, idem.Hash{}, func(tx pgx.Tx) (idem.Response, error) {
+		_, err := idem.Do(within(t), pool, "fault", key, idem.Hash{1}, func(tx pgx.Tx) (idem.Response, error) {
 			_, err := tx.Exec(within(t), "insert into done values ($1)", key)
 			return idem.Response{}, err
 		})
