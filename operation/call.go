@@ -2,6 +2,7 @@ package operation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -15,7 +16,7 @@ type CallOption func(*callOptions)
 
 type callOptions struct{ attempts int }
 
-// Attempts bounds how often a Call is tried. Then the operation is parked, unless the call is Asked and the other side says that it has
+// Attempts bounds how often a Call is tried, also where callers leave and others go on. Then the operation is parked, unless the call is Asked and the other side says that it has
 // not happened, and can not any more: then the last error goes to the function, as one that is Final. The default is no bound.
 func Attempts(n int) CallOption { return func(o *callOptions) { o.attempts = n } }
 
@@ -27,7 +28,7 @@ func Attempts(n int) CallOption { return func(o *callOptions) { o.attempts = n }
 // grows, as safety allows; Final ends that, and goes to the function of the operation. Pauses of more than some seconds free
 // the caller, or the worker, and are known to whoever goes on.
 //
-// The value is on record with the next commit. If the process dies before that, the call is made again, or asked about, or the
+// The value is on record with the next commit, or with the end of the run, however that ends. If the process dies before that, the call is made again, or asked about, or the
 // operation is parked, as safety says.
 func Call[T any](op *Op, name string, safety Safety, fn func(ctx context.Context, key string) (T, error), opts ...CallOption) (T, error) {
 	s, err := op.enter(store.CallStep, name)
@@ -94,7 +95,7 @@ const longPause = 5 * time.Second
 // callOut brings a call to an outcome.
 func (op *Op) callOut(o *outside) ([]byte, error) {
 	w := op.work
-	if known, ok := w.returned[o.step.seq]; ok { // it was made in an earlier run of this process
+	if known, ok := w.returned[o.step.seq]; ok && known.Kind == o.step.kind && known.Name == o.step.name { // in an earlier run of this process
 		op.remember(o.step, known.Outcome, known.Value)
 		o.step.found = &known
 		return op.replay(o.step)
@@ -103,13 +104,15 @@ func (op *Op) callOut(o *outside) ([]byte, error) {
 		return nil, op.halt(broken, fmt.Errorf("operation: Call %q has no safety: give it Keyed with a window, Asked, or Once", o.step.name))
 	}
 	begun := w.epoch > 0 && w.at.Seq == o.step.seq
-	tries := 0
-	if begun {
-		tries = w.at.Tries
-	} else if err := op.commit(commit{at: store.At{Step: o.step.name, Seq: o.step.seq}}); err != nil {
-		return nil, err
+	if !begun {
+		if err := op.commit(commit{at: store.At{Kind: o.step.kind, Step: o.step.name, Seq: o.step.seq}}); err != nil {
+			return nil, err
+		}
 	}
-	for pause := (pauses{tries}); ; {
+	for pause := (pauses{w.at.Tries}); ; {
+		if err := op.bounded(o, pause.tries, errCutOff); err != nil {
+			return op.runOut(o, err)
+		}
 		value, err := op.attempt(o, begun)
 		if op.stopped != nil {
 			return nil, op.stopped
@@ -118,12 +121,12 @@ func (op *Op) callOut(o *outside) ([]byte, error) {
 			return op.returned(o.step, value, err)
 		}
 		begun = true
-		pause.tries++
-		if o.options.attempts > 0 && pause.tries >= o.options.attempts {
-			return op.runOut(o, err, "step %q did not succeed in %d attempts", o.step.name, pause.tries)
+		pause.tries = w.at.Tries
+		if err := op.bounded(o, pause.tries, err); err != nil {
+			return op.runOut(o, err)
 		}
-		if limit := w.definition.limit; limit > 0 && w.age() > limit {
-			return op.runOut(o, err, "step %q did not succeed within %v of the beginning", o.step.name, limit)
+		if limit := w.definition.limit; limit > 0 && o.step.kind == store.CallStep && w.elapsed() > limit {
+			return op.runOut(o, &ranOut{fmt.Sprintf("step %q did not succeed within %v of its beginning", o.step.name, limit), err})
 		}
 		if err := op.pauseCall(o, &pause); err != nil {
 			return nil, err
@@ -131,9 +134,25 @@ func (op *Op) callOut(o *outside) ([]byte, error) {
 	}
 }
 
+var errCutOff = errors.New("the last attempt was cut off")
+
+// bounded returns an error if a call was tried as often as it may be.
+func (op *Op) bounded(o *outside, tries int, last error) *ranOut {
+	if o.options.attempts <= 0 || tries < o.options.attempts {
+		return nil
+	}
+	return &ranOut{fmt.Sprintf("step %q did not succeed in %d attempts", o.step.name, tries), last}
+}
+
+// ranOut says why a call is not tried again.
+type ranOut struct {
+	text string
+	last error
+}
+
 // runOut ends a call that is not tried again. If the other side says that it has not happened, and can not any more, its last
 // error is final, and goes to the function. Whoever cannot ask does not know that: going on could mean to pay twice, or for nothing.
-func (op *Op) runOut(o *outside, last error, format string, args ...any) ([]byte, error) {
+func (op *Op) runOut(o *outside, why *ranOut) ([]byte, error) {
 	if o.safety.find != nil {
 		found, done, err := o.safety.find(op.ctx, o.key)
 		switch {
@@ -146,10 +165,10 @@ func (op *Op) runOut(o *outside, last error, format string, args ...any) ([]byte
 			}
 			return op.returned(o.step, value, nil)
 		case err == nil:
-			return op.returned(o.step, nil, Final(fmt.Errorf("operation: "+format+", and has not happened: %w", append(args, last)...)))
+			return op.returned(o.step, nil, Final(fmt.Errorf("operation: %s, and has not happened: %w", why.text, why.last)))
 		}
 	}
-	return nil, op.park(format+", and nobody knows whether it has happened", args...)
+	return nil, op.park("%s, and nobody knows whether it has happened", why.text)
 }
 
 // attempt makes a call once, or asks what became of the one before.
@@ -157,6 +176,7 @@ func (op *Op) attempt(o *outside, begun bool) ([]byte, error) {
 	if op.ctx.Err() != nil {
 		return nil, op.interrupted()
 	}
+	op.work.at.Tries++
 	switch {
 	case begun && o.safety.once:
 		return nil, op.park("nobody knows whether step %q has happened, and it must not happen twice", o.step.name)
@@ -222,7 +242,7 @@ func (op *Op) pauseCall(o *outside, pause *pauses) error {
 		}
 		return nil
 	}
-	err := op.commit(commit{free: true, at: store.At{Step: o.step.name, Seq: o.step.seq, Pause: d, Tries: pause.tries}})
+	err := op.commit(commit{free: true, at: store.At{Kind: o.step.kind, Step: o.step.name, Seq: o.step.seq, Pause: d, Tries: pause.tries}})
 	if err != nil {
 		return err
 	}
