@@ -19,6 +19,8 @@ CREATE TABLE idem.operations (
     state        text COLLATE "C"  NOT NULL,
     undoing      boolean           NOT NULL,
     cancelled    boolean           NOT NULL DEFAULT false,
+    accepted     boolean           NOT NULL DEFAULT false,
+    kind         text COLLATE "C"  NOT NULL DEFAULT '',
     step         text COLLATE "C"  NOT NULL,
     seq          integer           NOT NULL,
     since        timestamptz       NOT NULL,
@@ -78,7 +80,11 @@ COMMENT ON COLUMN idem.operations.state IS
 COMMENT ON COLUMN idem.operations.undoing IS
     'It is decided that its steps are taken back.';
 COMMENT ON COLUMN idem.operations.cancelled IS
-    'Somebody wants it undone: no step is begun any more.';
+    'It was asked to be undone: no call or pause is begun any more.';
+COMMENT ON COLUMN idem.operations.accepted IS
+    'It was cancelled again, where it was parked because nothing takes a call back: it is undone without that.';
+COMMENT ON COLUMN idem.operations.kind IS
+    'Of that step. A call without a row in idem.steps, and an undo whose row says registered, were begun and have no end on record.';
 COMMENT ON COLUMN idem.operations.step IS
     'The step that was begun, or is waited for, when the operation was last committed; seq is its place, 0 if there is none, and since the moment.';
 COMMENT ON COLUMN idem.operations.wake_at IS

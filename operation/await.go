@@ -64,7 +64,7 @@ func (op *Op) await(s *step, timeout time.Duration) ([]byte, error) {
 			return value, nil
 		case s.found == nil:
 			op.waits(s, timeout)
-			if err := op.commit(commit{free: true, at: store.At{Step: s.name, Seq: s.seq, Pause: max(timeout, 0)}}); err != nil {
+			if err := op.commit(commit{free: true, at: store.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: max(timeout, 0)}}); err != nil {
 				return nil, err
 			}
 			return nil, op.halt(suspended, nil)

@@ -18,8 +18,8 @@ import (
 // grows, as safety allows; Final ends that, and goes to the function of the operation; NotSent is tried again in any case. Pauses
 // of more than some seconds free the caller, or the worker, and are known to whoever goes on.
 //
-// The value is on record with the next commit. If the process dies before that, the call is made again, or asked about, or the
-// operation is parked, as safety says.
+// The value is on record with the next commit, or with the end of the run, however that ends. If the process dies before that, the call
+// is made again, or asked about, or the operation is parked, as safety says.
 func Call[T any](op *Op, name string, safety Safety, fn func(ctx context.Context, key string) (T, error), opts ...CallOption) (T, error) {
 	s, err := op.enter(store.CallStep, name)
 	if err != nil {
@@ -80,7 +80,7 @@ const longPause = 5 * time.Second
 // callOut brings a call to an outcome.
 func (op *Op) callOut(o *outside) ([]byte, error) {
 	w := op.work
-	if known, ok := w.returned[o.step.seq]; ok { // it was made in an earlier run of this process
+	if known, ok := w.returned[o.step.seq]; ok && known.Kind == o.step.kind && known.Name == o.step.name { // in an earlier run of this process
 		op.remember(o.step, known.Outcome, known.Value)
 		o.step.found = &known
 		return op.replay(o.step)
@@ -96,7 +96,7 @@ func (op *Op) callOut(o *outside) ([]byte, error) {
 		o.tries = w.at.Tries
 	}
 	if !o.doubt {
-		if err := op.commit(commit{at: store.At{Step: o.step.name, Seq: o.step.seq, Tries: o.tries}}); err != nil {
+		if err := op.commit(commit{at: store.At{Kind: o.step.kind, Step: o.step.name, Seq: o.step.seq, Tries: o.tries}}); err != nil {
 			return nil, err
 		}
 	}
@@ -110,18 +110,19 @@ func (op *Op) callOut(o *outside) ([]byte, error) {
 
 // tryOut makes attempts until one settles the call, or no other may follow.
 func (op *Op) tryOut(o *outside) ([]byte, error) {
+	w := op.work
 	for last := errBrokenOff; ; {
 		if o.isSpent() {
 			return op.runOut(o, last, "step %q did not succeed in %d attempts", o.step.name, o.tries)
 		}
 		value, err := op.attempt(o)
-		switch limit := op.work.definition.limit; {
+		switch limit := w.definition.limit; {
 		case op.stopped != nil:
 			return nil, op.stopped
 		case err == nil, o.isSettledBy(err):
 			return op.returned(o.step, value, err)
-		case limit > 0 && op.work.age() > limit:
-			return op.runOut(o, err, "step %q did not succeed within %v of the beginning", o.step.name, limit)
+		case limit > 0 && o.step.kind == store.CallStep && w.elapsed() > limit:
+			return op.runOut(o, err, "step %q did not succeed within %v of its beginning", o.step.name, limit)
 		case o.isSpent(): // without a pause
 		case op.pauseCall(o) != nil:
 			return nil, op.stopped
@@ -173,6 +174,7 @@ func (op *Op) attempt(o *outside) ([]byte, error) {
 		return nil, op.interrupted()
 	}
 	o.tries++
+	op.work.at.Tries = o.tries
 	switch {
 	case o.doubt && o.safety.once:
 		return nil, op.park("nobody knows whether step %q has happened, and it must not happen twice", o.step.name)
@@ -276,22 +278,22 @@ func (op *Op) pauseCall(o *outside) error {
 func (o *outside) waiting(pause time.Duration) store.At {
 	at := store.At{Step: o.step.name, Pause: pause, Tries: o.tries}
 	if o.doubt {
-		at.Seq = o.step.seq
+		at.Kind, at.Seq = o.step.kind, o.step.seq
 	}
 	return at
 }
 
-// withdraw records, for a run that stops, that nothing of a call was sent, or else the next process could not make one that is Once, and
-// how often a call was tried whose attempts are bounded. If that fails, the next process takes the call for one that was sent.
+// withdraw records, for a run that stops, that nothing of a call was sent, or else the next process could not make one that is Once. If
+// that fails, the next process takes the call for one that was sent.
 func (op *Op) withdraw(o *outside) {
 	stopped, running := op.stopped, op.ctx
-	if stopped.why != left && stopped.why != again || len(op.pending) > 0 || o.doubt && o.options.attempts == 0 {
+	if stopped.why != left && stopped.why != again || len(op.pending) > 0 || o.doubt {
 		return
 	}
 	op.close(nil)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(running), letGoLimit)
 	defer cancel()
 	op.ctx, op.stopped = ctx, nil
-	_ = op.commit(commit{at: o.waiting(0)})
+	_ = op.commit(commit{always: true, at: o.waiting(0)})
 	op.ctx, op.stopped = running, stopped
 }

@@ -150,7 +150,7 @@ func TestCallAfterItsWindowIsParkedAndNotMade(t *testing.T) {
 	if _, err := first.Do(ctx, s.pool, scope, "k", hashA, 0); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	if _, err := s.pool.Exec(t.Context(), `update idem.operations set since = since - interval '2 hours', step = 'call', seq = 1`); err != nil {
+	if _, err := s.pool.Exec(t.Context(), `update idem.operations set since = since - interval '2 hours', kind = 'call', step = 'call', seq = 1`); err != nil {
 		t.Fatal(err)
 	}
 	parks(t, s, c, "no longer knows its key")

@@ -9,16 +9,28 @@ import "github.com/idem-go/idem/internal/store"
 //		… = operation.Call(op, "fraud check", …)
 //	}
 //
-// A recorded step that the code no longer asks for, at its place and by its name, parks the operation.
+// A call that was begun and has no answer is on record like a step that has ended: Changed is false in front of it. A recorded step
+// that the code no longer asks for, at its place and by its name, parks the operation.
+//
+// It cannot return an error. With an invalid name, by two goroutines at once or inside of a step, it ends the run: no further step
+// is taken, and whatever the function returns, the error is ErrInvalidName or ErrMisused.
 func (op *Op) Changed(name string) bool {
 	if !op.taking.TryLock() {
+		op.misused.Store(true)
 		return false
 	}
 	defer op.taking.Unlock()
 	next := op.seq + 1
 	recorded, ok := op.work.recorded[next]
+	err := checkName(name)
 	switch {
-	case op.over, op.stopped != nil, checkName(name) != nil:
+	case op.over:
+		op.misused.Store(true)
+		return false
+	case op.halted() != nil:
+		return false
+	case err != nil:
+		_ = op.halt(broken, err)
 		return false
 	case ok && recorded.Kind == store.ChangedStep && recorded.Name == name:
 		op.seq = next

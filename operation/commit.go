@@ -83,10 +83,11 @@ func (op *Op) failed(err error) error {
 
 // commit is what a commit is to say besides the steps that it records.
 type commit struct {
-	at    store.At
-	free  bool                 // nobody owns the operation after it
-	state store.OperationState // running if it is empty
-	with  []txn.Request
+	at     store.At
+	free   bool                 // nobody owns the operation after it
+	always bool                 // also if the operation was cancelled, and this run does not know
+	state  store.OperationState // running if it is empty
+	with   []txn.Request
 }
 
 // commit makes durable what the steps have done, together with the memory of them. It fences: if somebody else has taken the
@@ -105,6 +106,9 @@ func (op *Op) commit(c commit) error {
 		c.at.Owner = w.instance.number
 	}
 	advance := store.AdvanceOperation{OperationID: w.operation, Epoch: w.epoch, State: c.state, Undoing: op.undoing || w.undoing, At: c.at}
+	if !c.always {
+		advance.Cancelled = &w.cancelled
+	}
 	if advance.State == "" {
 		advance.State = store.OperationRunning
 	}
@@ -173,6 +177,11 @@ func (op *Op) committed(advance *store.AdvanceOperation, begun time.Time) {
 		w.recorded[s.Seq] = s
 		delete(w.returned, s.Seq)
 	}
+	if at := &advance.At; at.Kind == store.CallStep {
+		if _, ok := w.recorded[at.Seq]; !ok {
+			w.recorded[at.Seq] = store.Step{Seq: at.Seq, Kind: at.Kind, Name: at.Step, Outcome: store.StepBegun}
+		}
+	}
 	same := w.at.Seq == advance.At.Seq && w.at.Seq != 0
 	w.at, w.undoing, w.attempts = advance.At, advance.Undoing, 0
 	if !same {
@@ -200,6 +209,9 @@ func (op *Op) uncommitted(err error, advanced bool) error {
 	case txn.HasCode(err, store.Gone):
 		return op.refused(err)
 	}
+	if !txn.Transient(err) && !txn.Stale(err) && op.ctx.Err() == nil && op.blame(err) {
+		return op.haltFree(err)
+	}
 	return op.failed(err)
 }
 
@@ -211,7 +223,11 @@ func (op *Op) refused(err error) error {
 	if err := op.work.call.Engine().Query(op.ctx, &show); err != nil {
 		return op.failed(err)
 	}
-	if show.State == store.OperationRunning && show.Epoch == op.work.epoch {
+	ours := show.State == store.OperationRunning && show.Epoch == op.work.epoch
+	if ours && show.Cancelled && !op.work.cancelled {
+		return op.haltFree(errCancelNoticed)
+	}
+	if ours {
 		return op.halt(broken, txn.Ended("a statement of fn did, and began another", nil))
 	}
 	return op.halt(lost, nil)

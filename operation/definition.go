@@ -41,8 +41,9 @@ func WithCodec(codec Codec) Option {
 	}
 }
 
-// WithDeadline sets for how long after its beginning an operation tries its calls again. What becomes of the next one that does not
-// succeed is what Attempts says. The default is no limit.
+// WithDeadline sets for how long each call of the operation is tried again, counted from the commit before its first attempt, by the
+// database's clock where the operation changes hands. Nothing else counts: not Sleep, not Await, not the steps before the call. A
+// call that has not succeeded by then ends as Attempts says. An undo has no deadline. The default is no limit.
 func WithDeadline(d time.Duration) Option {
 	return func(def *definition) {
 		if d <= 0 {
@@ -200,16 +201,37 @@ func (d *Definition[In]) input(in In) ([]byte, error) {
 type caller struct {
 	definition *definition
 	input      []byte
-	begun      *work // an operation of which it is not known whether its first commit has happened
+	begun      *work  // an operation of which it is not known whether its first commit has happened
+	met        string // an operation that had the key when this call came
+}
+
+// wasCancelled tells whether the operation that this call has waited for, or worked on, was cancelled meanwhile. Then the work is not
+// begun anew: who cancelled it did not want it done.
+func (c *caller) wasCancelled(ctx context.Context, tx *txn.Tx) (hold.Ending, bool) {
+	show := store.ShowOperation{OperationID: c.met}
+	err := tx.Ask(ctx, &show)
+	switch {
+	case err != nil && txn.Transient(err):
+		return hold.Ending{Outcome: hold.Undone, Err: err}, true
+	case err != nil:
+		return hold.Ending{Outcome: hold.Failed, Err: err}, true
+	}
+	return hold.Ending{Outcome: hold.Unheld, Err: ErrCancelled}, show.Found && show.Cancelled && show.State == store.OperationUndone
 }
 
 // Begin executes the operation from its beginning, in the transaction that has claimed the key.
 func (c *caller) Begin(ctx context.Context, e hold.Execution, tx *txn.Tx) hold.Ending {
 	w := &work{definition: c.definition, call: e, key: e.Key(""), input: c.input, ttl: e.TTL(), createdAt: e.ClaimedAt()}
 	w.operation = w.key.OperationID
-	begun := time.Now()
-	w.age = func() time.Duration { return time.Since(begun) }
+	if c.met != "" {
+		if end, ok := c.wasCancelled(ctx, tx); ok {
+			return end
+		}
+	}
 	end := w.work(ctx, tx)
+	if w.epoch > 0 {
+		c.met = w.operation
+	}
 	if end.Outcome == hold.Unknown {
 		c.begun = w
 	}
@@ -218,6 +240,7 @@ func (c *caller) Begin(ctx context.Context, e hold.Execution, tx *txn.Tx) hold.E
 
 // Resume goes on with an operation that nobody works on.
 func (c *caller) Resume(ctx context.Context, e hold.Execution, operation string) hold.Ending {
+	c.met = operation
 	w := &work{definition: c.definition, call: e, operation: operation}
 	if c.begun != nil && c.begun.operation == operation {
 		w.epoch = c.begun.epoch

@@ -1,8 +1,6 @@
 package operation
 
 import (
-	"context"
-
 	"github.com/idem-go/idem/internal/hold"
 	"github.com/idem-go/idem/internal/store"
 )
@@ -55,8 +53,13 @@ func (op *Op) endStopped(s *stop) hold.Ending {
 // endParked stops the operation until a person has seen to it. What calls have returned is recorded before.
 func (op *Op) endParked(s *stop) hold.Ending {
 	w := op.work
-	op.keepReturned(store.At{Step: w.at.Step, Seq: w.at.Seq}, false)
-	end := w.parkNow(op.ctx, w.at.Step, "%s", s.reason)
+	op.close(nil)
+	w.keep(commit{at: w.at})
+	step := s.step
+	if begun, ok := w.begun(); ok { // Resolve is about this one
+		step = begun.Name
+	}
+	end := w.parkAs(op.ctx, store.ParkOperation{Step: step, Reason: s.reason, Unbacked: s.unbacked})
 	if parked, ok := end.Err.(*ParkedError); ok {
 		parked.Cause = s.cause
 	}
@@ -65,40 +68,8 @@ func (op *Op) endParked(s *stop) hold.Ending {
 
 // endLeft lets go of an operation whose caller has left.
 func (op *Op) endLeft() hold.Ending {
-	w := op.work
-	end := hold.Ending{Outcome: hold.Failed, Err: w.leaving(op.ctx)}
-	if op.keepReturned(store.At{}, true) {
-		w.instance.leave(w.operation, false)
-		return w.abandon(end)
-	}
-	return w.letGo(0, end)
-}
-
-// keepReturned records what calls have returned since the last commit, although the run has ended. Without it the calls would
-// have to be made again. It reports whether it was needed, and done. That the operation is undone is not said here: what the
-// function has registered behind the calls is not recorded, and would not be asked for again.
-func (op *Op) keepReturned(at store.At, free bool) bool {
 	op.close(nil)
-	kept := 0
-	for kept < len(op.pending) && op.returnedBy(&op.pending[kept].Step) {
-		kept++
-	}
-	op.pending, op.signals, op.undoing = op.pending[:kept], nil, false
-	if kept == 0 {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(op.ctx), letGoLimit)
-	defer cancel()
-	stopped := op.stopped
-	defer func() { op.stopped = stopped }() // what becomes of this commit is not what has ended the run
-	op.ctx, op.stopped = ctx, nil
-	return op.commit(commit{at: at, free: free}) == nil
-}
-
-// returnedBy reports whether a step is what a call has returned: one that takes something back is, too, once it is on record that
-// the operation is undone.
-func (op *Op) returnedBy(s *store.Step) bool {
-	return s.Kind == store.CallStep || op.work.undoing && s.Kind == store.UndoStep && s.Outcome == store.StepUndone
+	return op.work.letGo(0, hold.Ending{Outcome: hold.Failed, Err: op.work.leaving(op.ctx)})
 }
 
 // finish completes the operation: the steps since the last commit, the answer, and the end, in one transaction.

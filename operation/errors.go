@@ -121,4 +121,6 @@ func IsFinal(err error) bool {
 	return errors.As(err, &final)
 }
 
+var errCancelNoticed = errors.New("operation: it was cancelled meanwhile")
+
 var errPresenceLost = errors.New("operation: this process is not seen by others any more")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,9 +23,10 @@ type Op struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	taking  sync.Mutex // a step is being taken
-	over    bool       // the function has returned
-	stopped *stop      // why no step is taken any more
+	taking  sync.Mutex  // a step is being taken
+	misused atomic.Bool // Changed was asked out of turn, and could not say so
+	over    bool        // the function has returned
+	stopped *stop       // why no step is taken any more
 
 	tx      *txn.Tx // open, with a savepoint; nil if there is none
 	used    bool    // something has run behind the savepoint
@@ -32,6 +34,8 @@ type Op struct {
 	pending []store.RecordStep
 	signals []store.TakeSignal
 	awaits  bool // the function has asked for a signal
+
+	current string // the step that was asked for last, or the undo that is run
 
 	undoing bool // the function has said that it is to be undone, and the next commit says so
 
@@ -71,17 +75,20 @@ type work struct {
 	suspected bool // it has the turn of this process
 	undoing   bool
 	cancelled bool
+	accepted  bool // it may be undone although nothing takes back some of its calls
 	at        store.At
 	elapsed   func() time.Duration // since that step was begun
-	age       func() time.Duration // since the key was claimed
-	recorded  map[int]store.Step
-	loadedAt  time.Time // when that was read, by the database's clock
-	loaded    time.Time // and here
+	recorded  map[int]store.Step   // with the call that was begun and has no end on record
+	loadedAt  time.Time            // when that was read, by the database's clock
+	loaded    time.Time            // and here
 
 	cause error // for which it was undone, and its key freed
 
-	// What calls have returned, by their place. It outlasts the loss of a transaction that was to record it.
+	// What calls have returned, by their place. It outlasts the run, however that ends, until it is on record: see keep.
 	returned map[int]store.Step
+
+	// The Tx behind whose fn constraints are checked, by their place, because the commit behind them has failed.
+	checked map[int]bool
 }
 
 // undo is an undo that the function has registered.
@@ -106,8 +113,12 @@ func (op *Op) Context() context.Context { return op.ctx }
 type stop struct {
 	why    why
 	reason string // of a parked operation
+	step   string // at which it is parked
 	err    error
-	cause  error // of the program, or of another system, for which it is parked
+
+	unbacked bool  // it is parked because nothing takes that step back
+	free     bool  // to run again because of it is no retry
+	cause    error // of the program, or of another system, for which it is parked
 }
 
 type why int
@@ -148,9 +159,17 @@ func (op *Op) halt(w why, err error) error {
 	return op.stopped
 }
 
+// haltFree ends the run, and begins another one that does not count as a retry.
+func (op *Op) haltFree(err error) error {
+	if op.stopped == nil {
+		op.stopped = &stop{why: again, err: err, free: true}
+	}
+	return op.stopped
+}
+
 func (op *Op) park(format string, args ...any) error {
 	if op.stopped == nil {
-		op.stopped = &stop{why: parked, reason: fmt.Sprintf(format, args...)}
+		op.stopped = &stop{why: parked, step: op.current, reason: fmt.Sprintf(format, args...)}
 	}
 	return op.stopped
 }
@@ -207,8 +226,8 @@ func (op *Op) find(kind store.StepKind, name string) (*step, error) {
 	if op.over {
 		return nil, fmt.Errorf("%w: step %q", ErrMisused, name)
 	}
-	if op.stopped != nil {
-		return nil, op.stopped
+	if err := op.halted(); err != nil {
+		return nil, err
 	}
 	if err := checkName(name); err != nil {
 		return nil, op.halt(broken, err)
@@ -219,18 +238,36 @@ func (op *Op) find(kind store.StepKind, name string) (*step, error) {
 	op.seq++
 	s := &step{seq: op.seq, kind: kind, name: op.numbered(kind, name)}
 	recorded, ok := op.work.recorded[s.seq]
+	if ok && recorded.Kind == kind {
+		op.current = recorded.Name
+	} else {
+		op.current = s.name
+	}
 	switch {
 	case ok && (recorded.Kind != kind || recorded.Name != s.name):
+		op.current = recorded.Name
 		return nil, op.park("the code has changed: step %d is recorded as %s %q, and the code asks for %s %q", s.seq, recorded.Kind, recorded.Name, kind, s.name)
 	case ok && op.work.cancelled && op.work.pauses(&recorded): // nobody waits any longer
 		return nil, op.halt(ended, nil)
+	case ok && recorded.Outcome == store.StepBegun: // its end is still to be found out
 	case ok:
 		s.found = &recorded
-	case op.work.undoing, op.work.cancelled && op.begins(s):
+	case op.work.undoing, op.work.cancelled && !op.leadsBack(kind):
 		op.seq--
 		return nil, op.halt(ended, nil)
 	}
 	return s, nil
+}
+
+// halted returns why no step is taken any more, nil if steps are.
+func (op *Op) halted() error {
+	if op.misused.Load() {
+		_ = op.halt(broken, ErrMisused)
+	}
+	if op.stopped != nil {
+		return op.stopped
+	}
+	return nil
 }
 
 // pauses reports whether the operation has come no further than this pause, as far as it is on record.
@@ -249,16 +286,17 @@ func (w *work) until(due time.Time) time.Duration {
 	return due.Sub(w.loadedAt) - time.Since(w.loaded)
 }
 
-// begins reports whether a step that is not on record is something new: not a call that is under way, which is settled before it
-// is undone, nor what says how to undo.
-func (op *Op) begins(s *step) bool {
-	switch s.kind {
+// leadsBack reports whether a cancelled operation takes a step that is not on record: what says how to undo, and what lies between a
+// call that has happened and its undo, as far as it is in Postgres.
+func (op *Op) leadsBack(kind store.StepKind) bool {
+	switch kind {
 	case store.UndoStep, store.UndoTxStep:
-		return false
-	case store.CallStep:
-		return op.work.at.Seq != s.seq
+		return true
+	case store.TxStep:
+		_, unbacked := op.unbacked()
+		return unbacked && !op.work.accepted
 	}
-	return true
+	return false
 }
 
 // numbered returns the name, with a number if it is used again.
@@ -276,10 +314,17 @@ func (op *Op) numbered(kind store.StepKind, name string) string {
 
 // remember has a step recorded by the next commit.
 func (op *Op) remember(s *step, outcome store.StepOutcome, value []byte) {
-	op.pending = append(op.pending, store.RecordStep{
+	r := store.RecordStep{
 		OperationID: op.work.operation,
 		Step:        store.Step{Seq: s.seq, Kind: s.kind, Name: s.name, Outcome: outcome, Value: value},
-	})
+	}
+	for i := range op.pending {
+		if op.pending[i].Step.Seq == s.seq { // an undo that was registered, and its outcome
+			op.pending[i] = r
+			return
+		}
+	}
+	op.pending = append(op.pending, r)
 }
 
 // replay returns what is on record of a step that is over.

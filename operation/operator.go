@@ -19,16 +19,19 @@ import (
 
 // Status tells how far an operation is.
 type Status struct {
-	Scope    string // of its key: whose operation it is
-	Name     string
-	State    string // running, parked, completed, failed (rejected, and undone) or undone (ended in an error)
-	Undoing  bool
-	Step     string // the one under way, or waited for, as of the last commit
-	Since    time.Time
-	WakeAt   time.Time // when somebody looks at it again, if it waits
-	Attempts int       // how often it was taken up since it last got on
-	Reason   string    // why it is parked
-	Epoch    int       // grows whenever somebody takes it up
+	Scope   string // of its key: whose operation it is
+	Name    string
+	State   string // running, parked, completed, failed (rejected, and undone) or undone (ended in an error)
+	Undoing bool
+
+	Cancelled bool
+	Kind      string // of Step: call or undo if that was begun; what CallKey asks for
+	Step      string // the one under way, or waited for, as of the last commit; of a parked operation, the one at which it has stopped
+	Since     time.Time
+	WakeAt    time.Time // when somebody looks at it again, if it waits
+	Attempts  int       // how often it was taken up since it last got on
+	Reason    string    // why it is parked
+	Epoch     int       // grows whenever somebody takes it up
 
 	Steps []StepStatus // that are on record, in their order
 }
@@ -37,7 +40,7 @@ type Status struct {
 type StepStatus struct {
 	Kind       string // tx, call, undo tx, undo, sleep, await or changed
 	Name       string
-	Outcome    string // done, failed, rolled back, waiting, or of an undo: registered or undone
+	Outcome    string // done, failed, rolled back, waiting; of an undo: registered or undone; of a call without an answer on record: begun
 	RecordedAt time.Time
 	DueAt      time.Time // when a pause is over, or an Await is given up; zero for others
 }
@@ -58,7 +61,7 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string) (Status, error) {
 		return Status{}, ErrUnknownOperation
 	}
 	status := Status{
-		Scope: s.Scope, Name: s.Name, Epoch: s.Epoch, State: string(s.State), Undoing: s.Undoing, Step: s.Step,
+		Scope: s.Scope, Name: s.Name, Epoch: s.Epoch, State: string(s.State), Undoing: s.Undoing, Cancelled: s.Cancelled, Kind: string(s.Kind), Step: s.Step,
 		Since: s.Since, WakeAt: s.WakeAt, Attempts: s.Attempts, Reason: s.Reason,
 	}
 	for _, step := range steps.Steps {
@@ -75,8 +78,15 @@ func Retry(ctx context.Context, pool *pgxpool.Pool, id string) error {
 	return revive(ctx, pool, &store.ReviveOperation{OperationID: id}, nil)
 }
 
-// Cancel ends an operation that runs or is parked: it begins no step any more, waits no longer, settles the call that is under
-// way, and is undone. Its key is free after that, and whoever calls with it meanwhile gets ErrCancelled or idem.ErrInProgress.
+// Cancel ends an operation that runs or is parked: it begins no call and no pause any more, waits no longer, settles the call that is
+// under way, and is undone. Its key is free after that. A call that is working on it, or waits for it, gets ErrCancelled or
+// idem.ErrInProgress, and does not begin the work anew.
+//
+// A process that works on the operation is not cut off: the call that it is making ends, its value is kept, and the next commit
+// finds the cancellation. The function goes on from a call that has happened to the undo that takes it back, through any Tx in
+// between. If nothing takes the call back, because another Call, a Sleep, an Await or the end of the function comes first, the
+// operation is parked rather than called undone. Then Retry it, with code that registers an undo at that place, or take the call
+// back by hand, if that is needed, and Cancel it again: that leaves such calls as they are.
 func Cancel(ctx context.Context, pool *pgxpool.Pool, id string) error {
 	return revive(ctx, pool, &store.ReviveOperation{OperationID: id, Cancel: true}, nil)
 }
@@ -89,7 +99,8 @@ type Finding struct {
 	epoch    int // in which it was found; 0 if nobody says
 }
 
-// NotHappened says that the call was not made, and can not be any more: the operation makes it.
+// NotHappened says that the call was not made, and can not be any more: the operation makes it, or takes whatever step its code asks
+// for at that place.
 var NotHappened = Finding{}
 
 // Happened says that the call was made, and what it has returned, which is stored as JSON. For an Undo the value is nil.
@@ -112,8 +123,9 @@ func (f Finding) As(s Status) Finding {
 	return f
 }
 
-// Resolve says what became of the call that has parked an operation, and lets it go on from there. Of the options only
-// idem.WithSealer matters. It is for definitions whose codec is JSON; see the Resolve of a Definition for others.
+// Resolve says what became of the call, or of the undo, that was begun and has no outcome on record, and lets the operation go on
+// from there. It is ErrNotParked if there is none: what is on record stays as it is. Of the options only idem.WithSealer matters. It
+// is for definitions whose codec is JSON; see the Resolve of a Definition for others.
 func Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, opts ...idem.Option) error {
 	return resolve(ctx, pool, id, finding, &definition{codec: jsonCodec{}, known: everywhere}, opts)
 }
@@ -153,12 +165,12 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 
 // step is what is recorded of a finding.
 func (f *Finding) step(r *store.ReviveOperation, d *definition) (s store.Step, err error) {
-	s = store.Step{Seq: r.Seq, Kind: store.CallStep, Name: r.Step, Outcome: store.StepDone}
+	s = store.Step{Seq: r.Seq, Kind: r.Kind, Name: r.Step, Outcome: store.StepDone}
 	switch {
-	case r.Undoing && f.refused != nil:
+	case s.Kind == store.UndoStep && f.refused != nil:
 		return s, fmt.Errorf("%w: an undo cannot be refused", ErrNotParked)
-	case r.Undoing:
-		s.Kind, s.Outcome = store.UndoStep, store.StepUndone
+	case s.Kind == store.UndoStep:
+		s.Outcome = store.StepUndone
 		return s, nil
 	case f.refused != nil:
 		s.Outcome, s.Value = store.StepFailed, encodeFailure(d.known, f.refused, nil)
@@ -208,7 +220,7 @@ func whyNotRevived(r *store.ReviveOperation, show *store.ShowOperation) string {
 	case r.Epoch != 0 && r.Epoch != show.Epoch:
 		return "somebody has taken it up since it was looked at"
 	}
-	return "it is at no step whose outcome is unknown"
+	return "it is at no call or undo that was begun and has no outcome on record"
 }
 
 func parsedID(id string) (string, error) {

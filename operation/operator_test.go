@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,13 +103,22 @@ func TestCancelEndsAnOperationThatRunsAndSettlesItsCallFirst(t *testing.T) {
 	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
 		t.Fatal(err)
 	}
-	b.release <- nil // the call ends, and its commit is refused
-	b.release <- nil // it is made again, with the same key, because nobody has recorded it
-	if a := await(t, "the answer", answers); !errors.Is(a.err, operation.ErrCancelled) {
+	b.release <- nil // the call ends, and its value is kept, although its commit is refused
+	var parked *operation.ParkedError
+	if a := await(t, "the answer", answers); !errors.As(a.err, &parked) || !strings.Contains(parked.Reason, "no undo takes back") || parked.Step != "call" {
 		t.Errorf("the caller was told %v", a.err)
 	}
-	if n, asked := s.bank.keys(); n != 1 || asked != 2 {
+	if n, asked := s.bank.keys(); n != 1 || asked != 1 {
 		t.Errorf("the bank saw %d keys in %d requests", n, asked)
+	}
+	if err := operation.Resolve(t.Context(), s.pool, id, operation.Happened(1)); !errors.Is(err, operation.ErrNotParked) {
+		t.Errorf("Resolve of a call that is on record: %v", err)
+	}
+	if err := operation.Cancel(t.Context(), s.pool, id); err != nil { // the call stays as it is
+		t.Fatal(err)
+	}
+	if a := await(t, "the answer", b.call(t.Context(), s)); !errors.Is(a.err, operation.ErrCancelled) {
+		t.Errorf("the next caller was told %v", a.err)
 	}
 	if did := fmt.Sprint(s.did()); did != "[before]" { // it has no undo
 		t.Errorf("%s is committed", did)
@@ -196,33 +206,37 @@ func TestStatusShowsWhoseOperationItIsAndItsSteps(t *testing.T) {
 		}
 		steps = append(steps, step.Kind+" "+step.Name+" "+step.Outcome)
 	}
-	if diff := cmp.Diff([]string{"tx before done", "undo tx undo before registered"}, steps); diff != "" || status.Scope != scope {
+	if diff := cmp.Diff([]string{"tx before done", "undo tx undo before registered", "call call begun"}, steps); diff != "" || status.Scope != scope {
 		t.Errorf("scope %q; steps (-want +got):\n%s", status.Scope, diff)
 	}
 }
 
-// The operation of a call was undone by others, and its key is free: the call begins another one.
-func TestCallWhoseOperationWasUndoneElsewhereBeginsAnother(t *testing.T) {
+// Who cancels an operation does not want its work done: a call that was working on it meanwhile does not begin it anew.
+func TestCallWhoseOperationWasCancelledMeanwhileDoesNotBeginAnother(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	slow, quick := newBlocked(s, operation.Keyed(time.Hour)), newBlocked(s, operation.Keyed(time.Hour))
 	answers := slow.call(t.Context(), s, idem.WithWait(limit))
 	await(t, "the call", slow.begun)
 	id := s.text(`select id::text from idem.operations`)
+	if _, err := s.pool.Exec(t.Context(), `update idem.operations set owner = null, epoch = epoch + 1`); err != nil { // as if it were dead
+		t.Fatal(err)
+	}
 	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
 		t.Fatal(err)
 	}
 	quick.release <- nil
 	shopOn(t, s.dsn).work(t, quick)
+	eventually(t, "the operation to be parked", func() bool { return s.count(`select count(*) from idem.operations where state = 'parked'`) == 1 })
+	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, "the operation to be undone", func() bool { return s.count(`select count(*) from idem.operations where state = 'undone'`) == 1 })
 	slow.release <- nil // its commit is refused
-	await(t, "the call of the second operation", slow.begun)
-	slow.release <- nil
-	a := await(t, "the answer", answers)
-	if a.err != nil || a.Replayed || a.OperationID == id {
+	if a := await(t, "the answer", answers); !errors.Is(a.err, operation.ErrCancelled) {
 		t.Errorf("%+v", a)
 	}
-	if n, _ := s.bank.keys(); n != 2 || s.count(`select count(*) from idem.operations`) != 2 {
+	if n, _ := s.bank.keys(); n != 1 || s.count(`select count(*) from idem.operations`) != 1 {
 		t.Errorf("the bank saw %d keys", n)
 	}
 }

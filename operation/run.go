@@ -2,6 +2,7 @@ package operation
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/idem-go/idem"
@@ -24,7 +25,7 @@ func (w *work) work(ctx context.Context, tx *txn.Tx) hold.Ending {
 	if w.recorded == nil {
 		w.recorded = map[int]store.Step{}
 	}
-	w.returned = map[int]store.Step{}
+	w.recall()
 	for pause, left := txn.RetryPause, w.call.Retries(); ; left-- {
 		op, end := w.run(ctx, tx)
 		if op.stopped == nil || op.stopped.why != again || w.epoch == 0 {
@@ -32,6 +33,9 @@ func (w *work) work(ctx context.Context, tx *txn.Tx) hold.Ending {
 		}
 		tx = nil
 		cause := op.stopped.err
+		if op.stopped.free {
+			left++
+		}
 		if left <= 0 || txn.Sleep(ctx, pause.Next()) != nil {
 			return w.giveUp(ctx, cause)
 		}
@@ -89,7 +93,9 @@ func (op *Op) end(resp idem.Response, err error) hold.Ending {
 		rejected, isRejected = w.call.Rejection(err)
 	}
 	passes := err != nil && !isRejected && !IsFinal(err) // it decides nothing: the function may have failed anywhere
+	_ = op.halted()
 	if op.stopped == nil && !passes && op.unread() {
+		op.current = op.firstUnread()
 		_ = op.park("the code has changed: it no longer asks for step %q, which is recorded", op.firstUnread())
 	}
 	if s := op.stopped; s != nil && s.why != ended {
@@ -99,6 +105,9 @@ func (op *Op) end(resp idem.Response, err error) hold.Ending {
 		return w.unheld(hold.Ending{Outcome: hold.Unheld, Response: hold.Response(resp), Err: err})
 	}
 	if w.cancelled && (op.stopped != nil || err == nil) { // also if nothing was left to do but to settle a call
+		if call, ok := op.unbacked(); ok && !w.accepted && !w.undoing {
+			return op.endUnbacked(call)
+		}
 		return op.undo(hold.Response{}, false, ErrCancelled)
 	}
 	switch {
@@ -118,14 +127,28 @@ func (op *Op) end(resp idem.Response, err error) hold.Ending {
 // unread reports whether something is on record that the function has not asked for.
 func (op *Op) unread() bool { return len(op.work.recorded) > op.seq }
 
+// endUnbacked parks an operation that is cancelled, and has a call that nothing takes back.
+func (op *Op) endUnbacked(call string) hold.Ending {
+	op.stopped = &stop{why: parked, step: call, unbacked: true, reason: fmt.Sprintf("it was cancelled, and call %q has happened, which no undo takes back: "+
+		"Retry it with code that has one, or take the call back by hand, and Cancel again, which leaves the call as it is", call)}
+	return op.endStopped(op.stopped)
+}
+
 func (op *Op) firstUnread() string { return op.work.recorded[op.seq+1].Name }
 
 // restart takes the operation up again that this process was working on, and reads what is on record. Somebody else may have it
 // by now.
 func (w *work) restart(ctx context.Context) (hold.Ending, bool) {
+	at := w.at
 	w.instance.leave(w.operation, true)
 	w.abandon(hold.Ending{})
-	return w.takeUp(ctx)
+	end, ok := w.takeUp(ctx)
+	if !ok {
+		w.hide()
+	} else if w.at.Seq == at.Seq {
+		w.at.Tries = max(w.at.Tries, at.Tries)
+	}
+	return end, ok
 }
 
 // giveUp ends the call of an operation that cannot go on because of cause.

@@ -34,13 +34,13 @@ func (op *Op) waits(s *step, d time.Duration) {
 // waitFor waits in memory if that is short, and otherwise leaves the operation to whoever is there when it is due.
 func (op *Op) waitFor(s *step, d time.Duration, recorded bool) error {
 	if d > longPause {
-		if err := op.commit(commit{free: true, at: store.At{Step: s.name, Seq: s.seq, Pause: d}}); err != nil {
+		if err := op.commit(commit{free: true, at: store.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: d}}); err != nil {
 			return err
 		}
 		return op.halt(suspended, nil)
 	}
 	if !recorded || op.tx != nil || len(op.pending) > 0 {
-		if err := op.commit(commit{at: store.At{Step: s.name, Seq: s.seq}}); err != nil {
+		if err := op.commit(commit{at: store.At{Kind: s.kind, Step: s.name, Seq: s.seq}}); err != nil {
 			return err
 		}
 	}

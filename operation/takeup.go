@@ -129,6 +129,8 @@ func (w *work) elsewhere(show *store.ShowOperation) hold.Ending {
 		return hold.Ending{Outcome: hold.Failed, Err: &ParkedError{
 			OperationID: w.operation, Step: show.Step, Reason: show.Reason, Since: show.Since,
 		}}
+	case show.State == store.OperationUndone && show.Cancelled:
+		return hold.Ending{Outcome: hold.Failed, Err: ErrCancelled}
 	case show.State == store.OperationUndone && w.cause != nil: // by this very run, whose COMMIT was not acknowledged
 		return hold.Ending{Outcome: hold.Failed, Err: w.cause}
 	case show.State == store.OperationUndone:
@@ -152,12 +154,11 @@ func (w *work) unavailable(ctx context.Context, err error) hold.Ending {
 func (w *work) adopted(t *store.Taken, steps *store.LoadSteps) (err error) {
 	w.key = w.call.Key(t.OperationID)
 	w.createdAt = t.CreatedAt
-	w.epoch, w.undoing, w.cancelled = t.Epoch, t.Undoing, t.Cancelled
+	w.epoch, w.undoing, w.cancelled, w.accepted = t.Epoch, t.Undoing, t.Cancelled, t.Accepted
 	w.at = store.At{Step: t.Step, Seq: t.Seq, Tries: t.Tries}
 	w.loaded, w.loadedAt = time.Now(), t.LoadedAt
 	loaded := w.loaded
 	w.elapsed = func() time.Duration { return t.LoadedAt.Sub(t.Since) + time.Since(loaded) }
-	w.age = func() time.Duration { return t.LoadedAt.Sub(t.CreatedAt) + time.Since(loaded) }
 	w.recorded = make(map[int]store.Step, len(steps.Steps))
 	if w.input, err = open(w.call.Sealer(), t.Input, store.BoundInput(w.operation)); err != nil {
 		return err
@@ -167,6 +168,9 @@ func (w *work) adopted(t *store.Taken, steps *store.LoadSteps) (err error) {
 			return err
 		}
 		w.recorded[s.Seq] = s
+		if s.Outcome == store.StepBegun || s.Seq == w.at.Seq {
+			w.at.Kind = s.Kind
+		}
 	}
 	return nil
 }
@@ -176,9 +180,13 @@ const letGoLimit = 5 * time.Second
 
 // letGo lets whoever comes go on, after pause, and gives the instance back.
 func (w *work) letGo(pause time.Duration, end hold.Ending) hold.Ending {
+	if w.keep(commit{free: true, at: store.At{Pause: pause}}) {
+		w.instance.leave(w.operation, false)
+		return w.abandon(end)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), letGoLimit)
 	defer cancel()
-	err := w.call.Engine().Query(ctx, store.ReleaseOperation{OperationID: w.operation, Epoch: w.epoch, Pause: pause})
+	err := w.call.Engine().Query(ctx, store.ReleaseOperation{OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Pause: pause})
 	w.instance.leave(w.operation, err != nil)
 	return w.abandon(end)
 }
@@ -196,9 +204,13 @@ func backoff(attempts int) time.Duration {
 
 // parkNow stops the operation until a person has seen to it.
 func (w *work) parkNow(ctx context.Context, step, reason string, args ...any) hold.Ending {
+	return w.parkAs(ctx, store.ParkOperation{Step: step, Reason: fmt.Sprintf(reason, args...)})
+}
+
+func (w *work) parkAs(ctx context.Context, park store.ParkOperation) hold.Ending {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), letGoLimit)
 	defer cancel()
-	park := store.ParkOperation{OperationID: w.operation, Epoch: w.epoch, Step: step, Reason: storable(fmt.Sprintf(reason, args...))}
+	park.OperationID, park.Epoch, park.Reason = w.operation, w.epoch, storable(park.Reason)
 	err := w.call.Engine().Query(ctx, &park)
 	w.instance.leave(w.operation, err != nil)
 	switch {
@@ -207,5 +219,5 @@ func (w *work) parkNow(ctx context.Context, step, reason string, args ...any) ho
 	case !park.Parked: // somebody else has it
 		return w.abandon(hold.Ending{Outcome: hold.Elsewhere})
 	}
-	return w.abandon(hold.Ending{Outcome: hold.Failed, Err: &ParkedError{OperationID: w.operation, Step: step, Reason: park.Reason}})
+	return w.abandon(hold.Ending{Outcome: hold.Failed, Err: &ParkedError{OperationID: w.operation, Step: park.Step, Reason: park.Reason}})
 }

@@ -16,7 +16,9 @@ import (
 // or Checkpoint. What is true of the fn of idem.Do is true of this one.
 //
 // If fn returns an error its writes are undone, and the error goes to the function, which may go another way; those of the steps
-// before it stay. Errors that pass, such as a deadlock or a lost connection, are not shown to the function: it is run again,
+// before it stay. So does the error of a constraint that is deferred to a COMMIT: the function is run again from what is on record, and the
+// error is that of the last Tx of the transaction behind which the constraint does not hold. Only in the first transaction of an
+// operation it rolls back everything, as with idem.Do, and the call returns it. Errors that pass, such as a deadlock or a lost connection, are not shown to the function: it is run again,
 // from what is on record.
 func Tx[T any](op *Op, name string, fn func(tx pgx.Tx) (T, error)) (T, error) {
 	s, err := op.enter(store.TxStep, name)
@@ -54,6 +56,9 @@ func (op *Op) inTx(s *step, fn func(pgx.Tx) ([]byte, error), outcome store.StepO
 		value, err = fn(tx)
 		return false, err
 	})
+	if err == nil && op.work.checked[s.seq] {
+		err = op.tx.Ask(op.ctx, store.CheckConstraints{})
+	}
 	op.work.taken(op.ctx, s, began, err, false)
 	if err != nil {
 		return op.undoStep(s, err)

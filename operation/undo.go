@@ -11,9 +11,11 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// UndoTx registers what takes back, in Postgres, the steps since the last Undo or UndoTx. It is run if the operation ends in
+// UndoTx registers what takes back, in Postgres, the steps since the last Undo or UndoTx; if none of these is a Tx or a Call, the
+// steps that follow, up to the next Undo or UndoTx. It is run if the operation ends in
 // idem.Reject or in an error that is Final: in reverse order, as a step like any other, once. Steps that were never committed
-// are rolled back, and what would undo them is not run. If fn returns an error that does not pass, the operation is parked.
+// are rolled back, and what would undo them is not run, nor what would undo steps that have all failed. What an undo takes back is
+// committed as a whole or not at all: where some of it is committed, as before a Call, UndoTx and Undo commit the rest. If fn returns an error that does not pass, the operation is parked.
 func UndoTx(op *Op, name string, fn func(tx pgx.Tx) error) error {
 	return op.registerUndo(store.UndoTxStep, name, undo{tx: fn})
 }
@@ -44,8 +46,12 @@ func (op *Op) registerUndo(kind store.StepKind, name string, u undo) error {
 		}
 	}
 	op.undos = append(op.undos, u)
-	if s.found == nil {
-		op.remember(s, store.StepRegistered, nil)
+	if s.found != nil {
+		return nil
+	}
+	op.remember(s, store.StepRegistered, nil)
+	if op.isMixed(u.covers, s.seq) {
+		return op.commit(commit{})
 	}
 	return nil
 }
@@ -53,6 +59,12 @@ func (op *Op) registerUndo(kind store.StepKind, name string, u undo) error {
 // undo takes back what was done, in reverse order, and ends the operation.
 func (op *Op) undo(resp hold.Response, rejected bool, cause error) hold.Ending {
 	w := op.work
+	op.stopped = nil
+	if op.isMixedAhead() {
+		if err := op.commit(commit{}); err != nil {
+			return op.endStopped(op.stopped)
+		}
+	}
 	op.close(nil)
 	last := commit{free: true, state: store.OperationFailed}
 	var complete *store.Complete
@@ -63,7 +75,7 @@ func (op *Op) undo(resp hold.Response, rejected bool, cause error) hold.Ending {
 		}
 	}
 	op.dropRolledBack()
-	op.undoing, op.stopped = true, nil
+	op.undoing = true
 	for i := len(op.undos) - 1; i >= 0; i-- {
 		if err := op.runUndo(&op.undos[i]); err != nil {
 			return op.endStopped(op.stopped)
@@ -84,69 +96,28 @@ func (op *Op) undo(resp hold.Response, rejected bool, cause error) hold.Ending {
 // dropRolledBack marks the steps that were rolled back with the transaction, which has not been committed. They are recorded
 // all the same, or the function would not come as far again, and so would not register its undos.
 func (op *Op) dropRolledBack() {
-	undone := map[int]bool{}
 	for i := range op.pending {
 		s := &op.pending[i].Step
 		if s.Kind == store.TxStep && s.Outcome == store.StepDone {
 			s.Outcome = store.StepRolledBack
-			undone[s.Seq] = true
 		}
 	}
-	for _, u := range op.undos {
-		needed := u.covers == u.step.seq // it was registered before anything else
-		for seq := u.covers; seq < u.step.seq; seq++ {
-			needed = needed || op.counts(seq, undone)
-		}
-		if !needed {
-			op.settle(&u.step)
+	for i := range op.undos {
+		u := &op.undos[i].step
+		if op.known(u.seq).Outcome != store.StepUndone && !op.isNeeded(&op.undos[i]) {
+			op.remember(u, store.StepUndone, nil)
 		}
 	}
-}
-
-// counts reports whether a step has to be taken back.
-func (op *Op) counts(seq int, rolledBack map[int]bool) bool {
-	if s, ok := op.work.recorded[seq]; ok {
-		return s.Outcome == store.StepDone && (s.Kind == store.TxStep || s.Kind == store.CallStep)
-	}
-	for i := range op.pending {
-		if s := &op.pending[i].Step; s.Seq == seq {
-			return s.Outcome == store.StepDone && s.Kind == store.CallStep && !rolledBack[seq]
-		}
-	}
-	return false
-}
-
-// settle marks an undo as one that is not needed.
-func (op *Op) settle(s *step) {
-	for i := range op.pending {
-		if op.pending[i].Step.Seq == s.seq {
-			op.pending[i].Step.Outcome = store.StepUndone
-			return
-		}
-	}
-	op.remember(s, store.StepUndone, nil)
 }
 
 // runUndo runs one undo, unless that was done.
 func (op *Op) runUndo(u *undo) error {
-	outcome := store.StepRegistered
-	if s, ok := op.work.recorded[u.step.seq]; ok {
-		outcome = s.Outcome
-	}
-	pending := -1
-	for i := range op.pending {
-		if op.pending[i].Step.Seq == u.step.seq {
-			pending, outcome = i, op.pending[i].Step.Outcome
-		}
-	}
-	if outcome == store.StepUndone {
+	op.current = u.step.name
+	if op.known(u.step.seq).Outcome == store.StepUndone {
 		return nil
 	}
 	if u.tx == nil {
 		return op.undoOutside(u)
-	}
-	if pending >= 0 { // its place is taken by the outcome
-		op.pending = append(op.pending[:pending], op.pending[pending+1:]...)
 	}
 	err := op.inTx(&u.step, func(tx pgx.Tx) ([]byte, error) { return nil, u.tx(tx) }, store.StepUndone)
 	if err != nil && op.stopped == nil {

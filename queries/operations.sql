@@ -15,32 +15,34 @@ RETURNING (1 OPERATOR(pg_catalog./) (CASE
 -- name: BeginOperation :exec
 -- BeginOperation writes down an operation with its first commit. Without an owner it is for whoever comes, after pause. When
 -- the key was claimed travels as the time since 1970, because no setting of a session reads that in another way.
-INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, epoch, owner, state, undoing, step, seq, since,
-                             wake_at, tries, attempts)
+INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, epoch, owner, state, undoing, kind, step, seq,
+                             since, wake_at, tries, attempts)
 VALUES ((@operation_id::pg_catalog.text)::pg_catalog.uuid, @scope::pg_catalog.text, @key::pg_catalog.text, @hash::pg_catalog.bytea,
         @name::pg_catalog.text, @ttl::pg_catalog.int8, '1970-01-01 00:00:00+00'::pg_catalog.timestamptz OPERATOR(pg_catalog.+) @claimed::pg_catalog.interval,
         @input::pg_catalog.bytea, 1, sqlc.narg(owner)::pg_catalog.int4,
-        'running', false, @step::pg_catalog.text, @seq::pg_catalog.int4, pg_catalog.clock_timestamp(),
+        'running', false, @kind::pg_catalog.text, @step::pg_catalog.text, @seq::pg_catalog.int4, pg_catalog.clock_timestamp(),
         pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @pause::pg_catalog.interval, 0, 0);
 
 -- name: AdvanceOperation :one
 -- AdvanceOperation is in every later commit of an operation, and fences it: it divides by zero, so that a COMMIT behind it is
--- not reached, if somebody else has taken the operation up, if it does not run, or if this is not the transaction that was begun
--- for it. Like Complete it is an upsert, because that needs no plan that could be a bad one.
-INSERT INTO idem.operations AS o (id, scope, key, hash, name, ttl, created_at, epoch, owner, state, undoing, step, seq, since,
-                                  wake_at, tries, attempts, ended_at)
+-- not reached, if another process has taken the operation up, if it does not run, if it was cancelled and this run does not know
+-- (NULL: that does not matter), or if this is not the transaction that was begun for it. Like Complete it is an upsert, because that needs no plan that could be a bad one.
+INSERT INTO idem.operations AS o (id, scope, key, hash, name, ttl, created_at, epoch, owner, state, undoing, kind, step, seq,
+                                  since, wake_at, tries, attempts, ended_at)
 VALUES ((@operation_id::pg_catalog.text)::pg_catalog.uuid, '', '', ''::pg_catalog.bytea, '', 0, pg_catalog.clock_timestamp(), 0,
-        sqlc.narg(owner)::pg_catalog.int4, @state::pg_catalog.text, @undoing::pg_catalog.bool, @step::pg_catalog.text,
+        sqlc.narg(owner)::pg_catalog.int4, @state::pg_catalog.text, @undoing::pg_catalog.bool, @kind::pg_catalog.text, @step::pg_catalog.text,
         @seq::pg_catalog.int4, pg_catalog.clock_timestamp(),
         pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @pause::pg_catalog.interval, @tries::pg_catalog.int4, 0,
         CASE WHEN @state::pg_catalog.text OPERATOR(pg_catalog.<>) 'running' THEN pg_catalog.clock_timestamp() END)
 ON CONFLICT (id) DO UPDATE
 SET epoch = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.epoch ELSE 0 END,
-    owner = EXCLUDED.owner, state = EXCLUDED.state, undoing = EXCLUDED.undoing, step = EXCLUDED.step, seq = EXCLUDED.seq,
+    owner = EXCLUDED.owner, state = EXCLUDED.state, undoing = EXCLUDED.undoing, kind = EXCLUDED.kind, step = EXCLUDED.step,
+    seq = EXCLUDED.seq,
     since = CASE WHEN o.seq OPERATOR(pg_catalog.=) EXCLUDED.seq THEN o.since ELSE EXCLUDED.since END,
     wake_at = EXCLUDED.wake_at, tries = EXCLUDED.tries, attempts = EXCLUDED.attempts, ended_at = EXCLUDED.ended_at
 RETURNING (1 OPERATOR(pg_catalog./) (CASE
             WHEN o.epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4
+             AND o.cancelled OPERATOR(pg_catalog.=) coalesce(sqlc.narg(cancelled)::pg_catalog.bool, o.cancelled)
              AND pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) @operation_id::pg_catalog.text
             THEN 1 ELSE 0 END)::pg_catalog.int4)::pg_catalog.int4 AS one;
 
@@ -54,13 +56,19 @@ ON CONFLICT (operation_id, seq) DO UPDATE
 SET recorded_at = EXCLUDED.recorded_at, outcome = EXCLUDED.outcome, value = EXCLUDED.value;
 
 -- name: LoadSteps :many
--- LoadSteps reads all that an operation remembers.
-SELECT seq, kind, name, outcome, value,
-       pg_catalog.timestamptz_send(due_at)::pg_catalog.bytea AS due_at,
+-- LoadSteps reads all that an operation remembers: the steps that have a row, and the call that was begun and has none.
+SELECT s.seq, s.kind, s.name, s.outcome, s.value,
+       pg_catalog.timestamptz_send(s.due_at)::pg_catalog.bytea AS due_at,
        pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
-FROM idem.steps
-WHERE operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
-ORDER BY seq;
+FROM (
+    SELECT r.seq, r.kind, r.name, r.outcome, r.value, r.due_at FROM idem.steps r
+    WHERE r.operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+    UNION ALL
+    SELECT o.seq, o.kind, o.step, 'begun', NULL, NULL FROM idem.operations o
+    WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid AND o.kind OPERATOR(pg_catalog.=) 'call'
+      AND NOT EXISTS (SELECT 1 FROM idem.steps e
+                      WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) s
+ORDER BY s.seq;
 
 -- name: TakeOperation :one
 -- TakeOperation takes one operation up, in an epoch of its own, if it is due and no process that is there works on it: if its owner
@@ -100,7 +108,7 @@ FROM (
                         WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))))
     FOR NO KEY UPDATE OF c SKIP LOCKED) taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at;
@@ -178,7 +186,7 @@ SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = @owner::pg_catalog.int4, a
                         pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END
 FROM taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at;
@@ -227,7 +235,7 @@ LIMIT @room::pg_catalog.int4;
 
 -- name: ShowOperation :one
 -- ShowOperation tells how far an operation is.
-SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
+SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.cancelled, o.kind, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
        pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
        pg_catalog.timestamptz_send(o.wake_at)::pg_catalog.bytea AS wake_at,
        pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
@@ -236,49 +244,72 @@ WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.u
 
 -- name: LoadStepsOf :many
 -- LoadStepsOf reads all that these operations remember.
-SELECT (operation_id::pg_catalog.text)::pg_catalog.text AS operation_id, seq, kind, name, outcome, value,
-       pg_catalog.timestamptz_send(due_at)::pg_catalog.bytea AS due_at,
+SELECT (s.operation_id::pg_catalog.text)::pg_catalog.text AS operation_id, s.seq, s.kind, s.name, s.outcome, s.value,
+       pg_catalog.timestamptz_send(s.due_at)::pg_catalog.bytea AS due_at,
        pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
-FROM idem.steps
-WHERE operation_id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest((@operation_ids::pg_catalog.text)::pg_catalog.uuid[])))
-ORDER BY operation_id, seq;
+FROM (
+    SELECT r.operation_id, r.seq, r.kind, r.name, r.outcome, r.value, r.due_at FROM idem.steps r
+    WHERE r.operation_id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest((@operation_ids::pg_catalog.text)::pg_catalog.uuid[])))
+    UNION ALL
+    SELECT o.id, o.seq, o.kind, o.step, 'begun', NULL, NULL FROM idem.operations o
+    WHERE o.id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest((@operation_ids::pg_catalog.text)::pg_catalog.uuid[])))
+      AND o.kind OPERATOR(pg_catalog.=) 'call'
+      AND NOT EXISTS (SELECT 1 FROM idem.steps e
+                      WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) s
+ORDER BY s.operation_id, s.seq;
 
 -- name: ListSteps :many
--- ListSteps tells what an operation remembers, without the values.
+-- ListSteps tells what an operation remembers, as LoadSteps does, without the values.
 SELECT s.kind, s.name, s.outcome,
        pg_catalog.timestamptz_send(s.due_at)::pg_catalog.bytea AS due_at,
        pg_catalog.timestamptz_send(s.recorded_at)::pg_catalog.bytea AS recorded_at
-FROM idem.steps s
-WHERE s.operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+FROM (
+    SELECT r.seq, r.kind, r.name, r.outcome, r.due_at, r.recorded_at FROM idem.steps r
+    WHERE r.operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+    UNION ALL
+    SELECT o.seq, o.kind, o.step, 'begun', NULL, o.since FROM idem.operations o
+    WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid AND o.kind OPERATOR(pg_catalog.=) 'call'
+      AND NOT EXISTS (SELECT 1 FROM idem.steps e
+                      WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) s
 ORDER BY s.seq;
 
 -- name: ReleaseOperation :exec
--- ReleaseOperation lets go of an operation: whoever comes goes on, after pause.
+-- ReleaseOperation lets go of an operation: the next caller or worker goes on, after pause, and knows how often its call was tried.
 UPDATE idem.operations
-SET owner = NULL, wake_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @pause::pg_catalog.interval
+SET owner = NULL, tries = @tries::pg_catalog.int4, wake_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @pause::pg_catalog.interval
 WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
   AND epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running';
 
 -- name: ParkOperation :execrows
--- ParkOperation stops an operation until a person has seen to it.
+-- ParkOperation stops an operation until a person has seen to it. Unbacked says that the step is a call which nothing takes back.
 UPDATE idem.operations
-SET state = 'parked', owner = NULL, reason = @reason::pg_catalog.text, step = @step::pg_catalog.text
+SET state = 'parked', owner = NULL, reason = @reason::pg_catalog.text, step = @step::pg_catalog.text,
+    kind = CASE WHEN @unbacked::pg_catalog.bool THEN 'unbacked' ELSE kind END
 WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
   AND epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running';
 
 -- name: ReviveOperation :one
--- ReviveOperation lets an operation go on that is parked: forgetting which call was under way, if that has not happened, or
--- towards its end, if it is cancelled. An operation that runs can only be cancelled; whoever works on it is fenced off. With an
--- epoch it is let go on only if nobody has taken it up since.
-UPDATE idem.operations
-SET state = 'running', owner = NULL, epoch = epoch OPERATOR(pg_catalog.+) 1, attempts = 0, tries = 0, reason = NULL,
-    wake_at = pg_catalog.clock_timestamp(), cancelled = cancelled OR @cancel::pg_catalog.bool,
-    seq = CASE WHEN @forget::pg_catalog.bool THEN 0 ELSE seq END
-WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
-  AND (state OPERATOR(pg_catalog.=) 'parked' OR state OPERATOR(pg_catalog.=) 'running' AND @cancel::pg_catalog.bool)
-  AND (NOT @unknown::pg_catalog.bool OR seq OPERATOR(pg_catalog.>) 0)
-  AND (@epoch::pg_catalog.int4 OPERATOR(pg_catalog.=) 0 OR epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4)
-RETURNING seq, step, undoing;
+-- ReviveOperation lets an operation go on that is parked: forgetting which call was begun, if that has not happened, or towards
+-- its end, if it is cancelled. Cancelled again where it is parked because nothing takes a call back, it ends without that. Of an
+-- operation that runs only the cancellation is noted: its owner finds out at its next commit, and anybody else at once. With an
+-- epoch it is let go on only if no process has taken it up since. Unknown asks for a call or an undo that was begun and has no end.
+UPDATE idem.operations AS o
+SET state = 'running', reason = NULL, cancelled = o.cancelled OR @cancel::pg_catalog.bool,
+    accepted = o.accepted OR o.cancelled AND @cancel::pg_catalog.bool AND o.state OPERATOR(pg_catalog.=) 'parked' AND o.kind OPERATOR(pg_catalog.=) 'unbacked',
+    wake_at = CASE WHEN o.wake_at OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() THEN o.wake_at ELSE pg_catalog.clock_timestamp() END,
+    owner = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.owner END,
+    epoch = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.epoch ELSE o.epoch OPERATOR(pg_catalog.+) 1 END,
+    attempts = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.attempts ELSE 0 END,
+    tries = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.tries ELSE 0 END,
+    kind = CASE WHEN @forget::pg_catalog.bool THEN '' ELSE o.kind END,
+    seq = CASE WHEN @forget::pg_catalog.bool THEN 0 ELSE o.seq END
+WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+  AND (o.state OPERATOR(pg_catalog.=) 'parked' OR o.state OPERATOR(pg_catalog.=) 'running' AND @cancel::pg_catalog.bool)
+  AND (NOT @unknown::pg_catalog.bool OR o.kind OPERATOR(pg_catalog.=) ANY (ARRAY['call', 'undo']) AND NOT EXISTS (
+        SELECT 1 FROM idem.steps s
+        WHERE s.operation_id OPERATOR(pg_catalog.=) o.id AND s.seq OPERATOR(pg_catalog.=) o.seq AND s.outcome OPERATOR(pg_catalog.<>) 'registered'))
+  AND (@epoch::pg_catalog.int4 OPERATOR(pg_catalog.=) 0 OR o.epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4)
+RETURNING o.seq, o.kind, o.step;
 
 -- name: Disown :exec
 -- Disown releases the operations that have the number of this process without its working on them, unless they were taken up or

@@ -12,20 +12,22 @@ import (
 )
 
 const AdvanceOperation = `-- name: AdvanceOperation :one
-INSERT INTO idem.operations AS o (id, scope, key, hash, name, ttl, created_at, epoch, owner, state, undoing, step, seq, since,
-                                  wake_at, tries, attempts, ended_at)
+INSERT INTO idem.operations AS o (id, scope, key, hash, name, ttl, created_at, epoch, owner, state, undoing, kind, step, seq,
+                                  since, wake_at, tries, attempts, ended_at)
 VALUES (($1::pg_catalog.text)::pg_catalog.uuid, '', '', ''::pg_catalog.bytea, '', 0, pg_catalog.clock_timestamp(), 0,
-        $2::pg_catalog.int4, $3::pg_catalog.text, $4::pg_catalog.bool, $5::pg_catalog.text,
-        $6::pg_catalog.int4, pg_catalog.clock_timestamp(),
-        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $7::pg_catalog.interval, $8::pg_catalog.int4, 0,
+        $2::pg_catalog.int4, $3::pg_catalog.text, $4::pg_catalog.bool, $5::pg_catalog.text, $6::pg_catalog.text,
+        $7::pg_catalog.int4, pg_catalog.clock_timestamp(),
+        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $8::pg_catalog.interval, $9::pg_catalog.int4, 0,
         CASE WHEN $3::pg_catalog.text OPERATOR(pg_catalog.<>) 'running' THEN pg_catalog.clock_timestamp() END)
 ON CONFLICT (id) DO UPDATE
 SET epoch = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.epoch ELSE 0 END,
-    owner = EXCLUDED.owner, state = EXCLUDED.state, undoing = EXCLUDED.undoing, step = EXCLUDED.step, seq = EXCLUDED.seq,
+    owner = EXCLUDED.owner, state = EXCLUDED.state, undoing = EXCLUDED.undoing, kind = EXCLUDED.kind, step = EXCLUDED.step,
+    seq = EXCLUDED.seq,
     since = CASE WHEN o.seq OPERATOR(pg_catalog.=) EXCLUDED.seq THEN o.since ELSE EXCLUDED.since END,
     wake_at = EXCLUDED.wake_at, tries = EXCLUDED.tries, attempts = EXCLUDED.attempts, ended_at = EXCLUDED.ended_at
 RETURNING (1 OPERATOR(pg_catalog./) (CASE
-            WHEN o.epoch OPERATOR(pg_catalog.=) $9::pg_catalog.int4
+            WHEN o.epoch OPERATOR(pg_catalog.=) $10::pg_catalog.int4
+             AND o.cancelled OPERATOR(pg_catalog.=) coalesce($11::pg_catalog.bool, o.cancelled)
              AND pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) $1::pg_catalog.text
             THEN 1 ELSE 0 END)::pg_catalog.int4)::pg_catalog.int4 AS one
 `
@@ -35,27 +37,31 @@ type AdvanceOperationParams struct {
 	Owner       pgtype.Int4
 	State       string
 	Undoing     bool
+	Kind        string
 	Step        string
 	Seq         int32
 	Pause       pgtype.Interval
 	Tries       int32
 	Epoch       int32
+	Cancelled   pgtype.Bool
 }
 
 // AdvanceOperation is in every later commit of an operation, and fences it: it divides by zero, so that a COMMIT behind it is
-// not reached, if somebody else has taken the operation up, if it does not run, or if this is not the transaction that was begun
-// for it. Like Complete it is an upsert, because that needs no plan that could be a bad one.
+// not reached, if another process has taken the operation up, if it does not run, if it was cancelled and this run does not know
+// (NULL: that does not matter), or if this is not the transaction that was begun for it. Like Complete it is an upsert, because that needs no plan that could be a bad one.
 func (q *Queries) AdvanceOperation(ctx context.Context, arg AdvanceOperationParams) (int32, error) {
 	row := q.db.QueryRow(ctx, AdvanceOperation,
 		arg.OperationID,
 		arg.Owner,
 		arg.State,
 		arg.Undoing,
+		arg.Kind,
 		arg.Step,
 		arg.Seq,
 		arg.Pause,
 		arg.Tries,
 		arg.Epoch,
+		arg.Cancelled,
 	)
 	var one int32
 	err := row.Scan(&one)
@@ -100,13 +106,13 @@ func (q *Queries) AppearInSession(ctx context.Context, instance int32) (AppearIn
 }
 
 const BeginOperation = `-- name: BeginOperation :exec
-INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, epoch, owner, state, undoing, step, seq, since,
-                             wake_at, tries, attempts)
+INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, epoch, owner, state, undoing, kind, step, seq,
+                             since, wake_at, tries, attempts)
 VALUES (($1::pg_catalog.text)::pg_catalog.uuid, $2::pg_catalog.text, $3::pg_catalog.text, $4::pg_catalog.bytea,
         $5::pg_catalog.text, $6::pg_catalog.int8, '1970-01-01 00:00:00+00'::pg_catalog.timestamptz OPERATOR(pg_catalog.+) $7::pg_catalog.interval,
         $8::pg_catalog.bytea, 1, $9::pg_catalog.int4,
-        'running', false, $10::pg_catalog.text, $11::pg_catalog.int4, pg_catalog.clock_timestamp(),
-        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $12::pg_catalog.interval, 0, 0)
+        'running', false, $10::pg_catalog.text, $11::pg_catalog.text, $12::pg_catalog.int4, pg_catalog.clock_timestamp(),
+        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $13::pg_catalog.interval, 0, 0)
 `
 
 type BeginOperationParams struct {
@@ -119,6 +125,7 @@ type BeginOperationParams struct {
 	Claimed     pgtype.Interval
 	Input       []byte
 	Owner       pgtype.Int4
+	Kind        string
 	Step        string
 	Seq         int32
 	Pause       pgtype.Interval
@@ -137,6 +144,7 @@ func (q *Queries) BeginOperation(ctx context.Context, arg BeginOperationParams) 
 		arg.Claimed,
 		arg.Input,
 		arg.Owner,
+		arg.Kind,
 		arg.Step,
 		arg.Seq,
 		arg.Pause,
@@ -476,8 +484,14 @@ const ListSteps = `-- name: ListSteps :many
 SELECT s.kind, s.name, s.outcome,
        pg_catalog.timestamptz_send(s.due_at)::pg_catalog.bytea AS due_at,
        pg_catalog.timestamptz_send(s.recorded_at)::pg_catalog.bytea AS recorded_at
-FROM idem.steps s
-WHERE s.operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
+FROM (
+    SELECT r.seq, r.kind, r.name, r.outcome, r.due_at, r.recorded_at FROM idem.steps r
+    WHERE r.operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
+    UNION ALL
+    SELECT o.seq, o.kind, o.step, 'begun', NULL, o.since FROM idem.operations o
+    WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid AND o.kind OPERATOR(pg_catalog.=) 'call'
+      AND NOT EXISTS (SELECT 1 FROM idem.steps e
+                      WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) s
 ORDER BY s.seq
 `
 
@@ -489,7 +503,7 @@ type ListStepsRow struct {
 	RecordedAt []byte
 }
 
-// ListSteps tells what an operation remembers, without the values.
+// ListSteps tells what an operation remembers, as LoadSteps does, without the values.
 func (q *Queries) ListSteps(ctx context.Context, operationID string) ([]ListStepsRow, error) {
 	rows, err := q.db.Query(ctx, ListSteps, operationID)
 	if err != nil {
@@ -517,12 +531,18 @@ func (q *Queries) ListSteps(ctx context.Context, operationID string) ([]ListStep
 }
 
 const LoadSteps = `-- name: LoadSteps :many
-SELECT seq, kind, name, outcome, value,
-       pg_catalog.timestamptz_send(due_at)::pg_catalog.bytea AS due_at,
+SELECT s.seq, s.kind, s.name, s.outcome, s.value,
+       pg_catalog.timestamptz_send(s.due_at)::pg_catalog.bytea AS due_at,
        pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
-FROM idem.steps
-WHERE operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
-ORDER BY seq
+FROM (
+    SELECT r.seq, r.kind, r.name, r.outcome, r.value, r.due_at FROM idem.steps r
+    WHERE r.operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
+    UNION ALL
+    SELECT o.seq, o.kind, o.step, 'begun', NULL, NULL FROM idem.operations o
+    WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid AND o.kind OPERATOR(pg_catalog.=) 'call'
+      AND NOT EXISTS (SELECT 1 FROM idem.steps e
+                      WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) s
+ORDER BY s.seq
 `
 
 type LoadStepsRow struct {
@@ -535,7 +555,7 @@ type LoadStepsRow struct {
 	LoadedAt []byte
 }
 
-// LoadSteps reads all that an operation remembers.
+// LoadSteps reads all that an operation remembers: the steps that have a row, and the call that was begun and has none.
 func (q *Queries) LoadSteps(ctx context.Context, operationID string) ([]LoadStepsRow, error) {
 	rows, err := q.db.Query(ctx, LoadSteps, operationID)
 	if err != nil {
@@ -565,12 +585,19 @@ func (q *Queries) LoadSteps(ctx context.Context, operationID string) ([]LoadStep
 }
 
 const LoadStepsOf = `-- name: LoadStepsOf :many
-SELECT (operation_id::pg_catalog.text)::pg_catalog.text AS operation_id, seq, kind, name, outcome, value,
-       pg_catalog.timestamptz_send(due_at)::pg_catalog.bytea AS due_at,
+SELECT (s.operation_id::pg_catalog.text)::pg_catalog.text AS operation_id, s.seq, s.kind, s.name, s.outcome, s.value,
+       pg_catalog.timestamptz_send(s.due_at)::pg_catalog.bytea AS due_at,
        pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
-FROM idem.steps
-WHERE operation_id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.uuid[])))
-ORDER BY operation_id, seq
+FROM (
+    SELECT r.operation_id, r.seq, r.kind, r.name, r.outcome, r.value, r.due_at FROM idem.steps r
+    WHERE r.operation_id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.uuid[])))
+    UNION ALL
+    SELECT o.id, o.seq, o.kind, o.step, 'begun', NULL, NULL FROM idem.operations o
+    WHERE o.id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.uuid[])))
+      AND o.kind OPERATOR(pg_catalog.=) 'call'
+      AND NOT EXISTS (SELECT 1 FROM idem.steps e
+                      WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) s
+ORDER BY s.operation_id, s.seq
 `
 
 type LoadStepsOfRow struct {
@@ -635,23 +662,26 @@ func (q *Queries) NewInstance(ctx context.Context) (NewInstanceRow, error) {
 
 const ParkOperation = `-- name: ParkOperation :execrows
 UPDATE idem.operations
-SET state = 'parked', owner = NULL, reason = $1::pg_catalog.text, step = $2::pg_catalog.text
-WHERE id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
-  AND epoch OPERATOR(pg_catalog.=) $4::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
+SET state = 'parked', owner = NULL, reason = $1::pg_catalog.text, step = $2::pg_catalog.text,
+    kind = CASE WHEN $3::pg_catalog.bool THEN 'unbacked' ELSE kind END
+WHERE id OPERATOR(pg_catalog.=) ($4::pg_catalog.text)::pg_catalog.uuid
+  AND epoch OPERATOR(pg_catalog.=) $5::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
 `
 
 type ParkOperationParams struct {
 	Reason      string
 	Step        string
+	Unbacked    bool
 	OperationID string
 	Epoch       int32
 }
 
-// ParkOperation stops an operation until a person has seen to it.
+// ParkOperation stops an operation until a person has seen to it. Unbacked says that the step is a call which nothing takes back.
 func (q *Queries) ParkOperation(ctx context.Context, arg ParkOperationParams) (int64, error) {
 	result, err := q.db.Exec(ctx, ParkOperation,
 		arg.Reason,
 		arg.Step,
+		arg.Unbacked,
 		arg.OperationID,
 		arg.Epoch,
 	)
@@ -720,20 +750,26 @@ func (q *Queries) RecordStep(ctx context.Context, arg RecordStepParams) error {
 
 const ReleaseOperation = `-- name: ReleaseOperation :exec
 UPDATE idem.operations
-SET owner = NULL, wake_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $1::pg_catalog.interval
-WHERE id OPERATOR(pg_catalog.=) ($2::pg_catalog.text)::pg_catalog.uuid
-  AND epoch OPERATOR(pg_catalog.=) $3::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
+SET owner = NULL, tries = $1::pg_catalog.int4, wake_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $2::pg_catalog.interval
+WHERE id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
+  AND epoch OPERATOR(pg_catalog.=) $4::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
 `
 
 type ReleaseOperationParams struct {
+	Tries       int32
 	Pause       pgtype.Interval
 	OperationID string
 	Epoch       int32
 }
 
-// ReleaseOperation lets go of an operation: whoever comes goes on, after pause.
+// ReleaseOperation lets go of an operation: the next caller or worker goes on, after pause, and knows how often its call was tried.
 func (q *Queries) ReleaseOperation(ctx context.Context, arg ReleaseOperationParams) error {
-	_, err := q.db.Exec(ctx, ReleaseOperation, arg.Pause, arg.OperationID, arg.Epoch)
+	_, err := q.db.Exec(ctx, ReleaseOperation,
+		arg.Tries,
+		arg.Pause,
+		arg.OperationID,
+		arg.Epoch,
+	)
 	return err
 }
 
@@ -774,15 +810,23 @@ func (q *Queries) RenewLease(ctx context.Context, arg RenewLeaseParams) error {
 }
 
 const ReviveOperation = `-- name: ReviveOperation :one
-UPDATE idem.operations
-SET state = 'running', owner = NULL, epoch = epoch OPERATOR(pg_catalog.+) 1, attempts = 0, tries = 0, reason = NULL,
-    wake_at = pg_catalog.clock_timestamp(), cancelled = cancelled OR $1::pg_catalog.bool,
-    seq = CASE WHEN $2::pg_catalog.bool THEN 0 ELSE seq END
-WHERE id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
-  AND (state OPERATOR(pg_catalog.=) 'parked' OR state OPERATOR(pg_catalog.=) 'running' AND $1::pg_catalog.bool)
-  AND (NOT $4::pg_catalog.bool OR seq OPERATOR(pg_catalog.>) 0)
-  AND ($5::pg_catalog.int4 OPERATOR(pg_catalog.=) 0 OR epoch OPERATOR(pg_catalog.=) $5::pg_catalog.int4)
-RETURNING seq, step, undoing
+UPDATE idem.operations AS o
+SET state = 'running', reason = NULL, cancelled = o.cancelled OR $1::pg_catalog.bool,
+    accepted = o.accepted OR o.cancelled AND $1::pg_catalog.bool AND o.state OPERATOR(pg_catalog.=) 'parked' AND o.kind OPERATOR(pg_catalog.=) 'unbacked',
+    wake_at = CASE WHEN o.wake_at OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() THEN o.wake_at ELSE pg_catalog.clock_timestamp() END,
+    owner = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.owner END,
+    epoch = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.epoch ELSE o.epoch OPERATOR(pg_catalog.+) 1 END,
+    attempts = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.attempts ELSE 0 END,
+    tries = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.tries ELSE 0 END,
+    kind = CASE WHEN $2::pg_catalog.bool THEN '' ELSE o.kind END,
+    seq = CASE WHEN $2::pg_catalog.bool THEN 0 ELSE o.seq END
+WHERE o.id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
+  AND (o.state OPERATOR(pg_catalog.=) 'parked' OR o.state OPERATOR(pg_catalog.=) 'running' AND $1::pg_catalog.bool)
+  AND (NOT $4::pg_catalog.bool OR o.kind OPERATOR(pg_catalog.=) ANY (ARRAY['call', 'undo']) AND NOT EXISTS (
+        SELECT 1 FROM idem.steps s
+        WHERE s.operation_id OPERATOR(pg_catalog.=) o.id AND s.seq OPERATOR(pg_catalog.=) o.seq AND s.outcome OPERATOR(pg_catalog.<>) 'registered'))
+  AND ($5::pg_catalog.int4 OPERATOR(pg_catalog.=) 0 OR o.epoch OPERATOR(pg_catalog.=) $5::pg_catalog.int4)
+RETURNING o.seq, o.kind, o.step
 `
 
 type ReviveOperationParams struct {
@@ -794,14 +838,15 @@ type ReviveOperationParams struct {
 }
 
 type ReviveOperationRow struct {
-	Seq     int32
-	Step    string
-	Undoing bool
+	Seq  int32
+	Kind string
+	Step string
 }
 
-// ReviveOperation lets an operation go on that is parked: forgetting which call was under way, if that has not happened, or
-// towards its end, if it is cancelled. An operation that runs can only be cancelled; whoever works on it is fenced off. With an
-// epoch it is let go on only if nobody has taken it up since.
+// ReviveOperation lets an operation go on that is parked: forgetting which call was begun, if that has not happened, or towards
+// its end, if it is cancelled. Cancelled again where it is parked because nothing takes a call back, it ends without that. Of an
+// operation that runs only the cancellation is noted: its owner finds out at its next commit, and anybody else at once. With an
+// epoch it is let go on only if no process has taken it up since. Unknown asks for a call or an undo that was begun and has no end.
 func (q *Queries) ReviveOperation(ctx context.Context, arg ReviveOperationParams) (ReviveOperationRow, error) {
 	row := q.db.QueryRow(ctx, ReviveOperation,
 		arg.Cancel,
@@ -811,7 +856,7 @@ func (q *Queries) ReviveOperation(ctx context.Context, arg ReviveOperationParams
 		arg.Epoch,
 	)
 	var i ReviveOperationRow
-	err := row.Scan(&i.Seq, &i.Step, &i.Undoing)
+	err := row.Scan(&i.Seq, &i.Kind, &i.Step)
 	return i, err
 }
 
@@ -861,7 +906,7 @@ func (q *Queries) SendSignal(ctx context.Context, arg SendSignalParams) (bool, e
 }
 
 const ShowOperation = `-- name: ShowOperation :one
-SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
+SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.cancelled, o.kind, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
        pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
        pg_catalog.timestamptz_send(o.wake_at)::pg_catalog.bytea AS wake_at,
        pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
@@ -870,18 +915,20 @@ WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
 `
 
 type ShowOperationRow struct {
-	Scope    string
-	Hash     []byte
-	Name     string
-	State    string
-	Epoch    int32
-	Undoing  bool
-	Step     string
-	Attempts int32
-	Reason   string
-	Since    []byte
-	WakeAt   []byte
-	LoadedAt []byte
+	Scope     string
+	Hash      []byte
+	Name      string
+	State     string
+	Epoch     int32
+	Undoing   bool
+	Cancelled bool
+	Kind      string
+	Step      string
+	Attempts  int32
+	Reason    string
+	Since     []byte
+	WakeAt    []byte
+	LoadedAt  []byte
 }
 
 // ShowOperation tells how far an operation is.
@@ -895,6 +942,8 @@ func (q *Queries) ShowOperation(ctx context.Context, operationID string) (ShowOp
 		&i.State,
 		&i.Epoch,
 		&i.Undoing,
+		&i.Cancelled,
+		&i.Kind,
 		&i.Step,
 		&i.Attempts,
 		&i.Reason,
@@ -963,7 +1012,7 @@ FROM (
                         WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))))
     FOR NO KEY UPDATE OF c SKIP LOCKED) taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
@@ -987,6 +1036,7 @@ type TakeOperationRow struct {
 	Epoch       int32
 	Undoing     bool
 	Cancelled   bool
+	Accepted    bool
 	Step        string
 	Seq         int32
 	Tries       int32
@@ -1022,6 +1072,7 @@ func (q *Queries) TakeOperation(ctx context.Context, arg TakeOperationParams) (T
 		&i.Epoch,
 		&i.Undoing,
 		&i.Cancelled,
+		&i.Accepted,
 		&i.Step,
 		&i.Seq,
 		&i.Tries,
@@ -1101,7 +1152,7 @@ SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attem
                         pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END
 FROM taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
@@ -1126,6 +1177,7 @@ type TakeOperationsRow struct {
 	Epoch       int32
 	Undoing     bool
 	Cancelled   bool
+	Accepted    bool
 	Step        string
 	Seq         int32
 	Tries       int32
@@ -1168,6 +1220,7 @@ func (q *Queries) TakeOperations(ctx context.Context, arg TakeOperationsParams) 
 			&i.Epoch,
 			&i.Undoing,
 			&i.Cancelled,
+			&i.Accepted,
 			&i.Step,
 			&i.Seq,
 			&i.Tries,

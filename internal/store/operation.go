@@ -48,6 +48,7 @@ func (h *Hold) Read(trip *roundtrip.Trip) {
 
 // At is where an operation is after a commit.
 type At struct {
+	Kind  StepKind
 	Step  string
 	Seq   int           // 0 if no step is under way, also where nothing of the step was sent
 	Pause time.Duration // until somebody has to look at it
@@ -77,7 +78,7 @@ func (b *BeginOperation) Queue(trip *roundtrip.Trip) {
 	k := b.Key
 	trip.Add(beginOperation, k.operationID, k.scope, k.key, k.hash, []byte(b.Name), strconv.AppendInt(nil, b.TTL.Microseconds(), 10),
 		microseconds(b.ClaimedAt.Sub(time.Unix(0, 0))), b.Input,
-		b.At.owner(), []byte(b.At.Step), number(b.At.Seq), microseconds(b.At.Pause))
+		b.At.owner(), []byte(b.At.Kind), []byte(b.At.Step), number(b.At.Seq), microseconds(b.At.Pause))
 }
 
 // Read reads the answer.
@@ -92,6 +93,7 @@ type AdvanceOperation struct {
 	Epoch       int
 	State       OperationState
 	Undoing     bool
+	Cancelled   *bool // what this run knows; nil if that does not matter
 	At          At
 
 	Advanced bool
@@ -99,8 +101,12 @@ type AdvanceOperation struct {
 
 // Queue adds the statement.
 func (a *AdvanceOperation) Queue(trip *roundtrip.Trip) {
-	trip.Add(advanceOperation, []byte(a.OperationID), a.At.owner(), []byte(a.State), boolean(a.Undoing), []byte(a.At.Step),
-		number(a.At.Seq), microseconds(a.At.Pause), number(a.At.Tries), number(a.Epoch))
+	var cancelled []byte
+	if a.Cancelled != nil {
+		cancelled = boolean(*a.Cancelled)
+	}
+	trip.Add(advanceOperation, []byte(a.OperationID), a.At.owner(), []byte(a.State), boolean(a.Undoing), []byte(a.At.Kind), []byte(a.At.Step),
+		number(a.At.Seq), microseconds(a.At.Pause), number(a.At.Tries), number(a.Epoch), cancelled)
 }
 
 // Read reads the answer.
@@ -112,19 +118,22 @@ func (a *AdvanceOperation) Read(trip *roundtrip.Trip) {
 type ShowOperation struct {
 	OperationID string
 
-	Found    bool
-	Scope    string
-	Hash     [32]byte // of the request that it belongs to
-	Name     string
-	State    OperationState
-	Epoch    int
-	Undoing  bool
-	Step     string
-	Attempts int
-	Reason   string
-	Since    time.Time
-	WakeAt   time.Time
-	LoadedAt time.Time
+	Found   bool
+	Scope   string
+	Hash    [32]byte // of the request that it belongs to
+	Name    string
+	State   OperationState
+	Epoch   int
+	Undoing bool
+
+	Cancelled bool
+	Kind      StepKind
+	Step      string
+	Attempts  int
+	Reason    string
+	Since     time.Time
+	WakeAt    time.Time
+	LoadedAt  time.Time
 }
 
 // Queue adds the statement.
@@ -136,7 +145,7 @@ func (s *ShowOperation) Read(trip *roundtrip.Trip) {
 		s.Scope = row.Text()
 		copy(s.Hash[:], row.Bytes())
 		s.Name, s.State = row.Text(), OperationState(row.Text())
-		s.Epoch, s.Undoing, s.Step = row.Int(), row.Bool(), row.Text()
+		s.Epoch, s.Undoing, s.Cancelled, s.Kind, s.Step = row.Int(), row.Bool(), row.Bool(), StepKind(row.Text()), row.Text()
 		s.Attempts, s.Reason = row.Int(), row.Text()
 		s.Since, s.WakeAt, s.LoadedAt = row.Time(), row.Time(), row.Time()
 	})
@@ -146,12 +155,13 @@ func (s *ShowOperation) Read(trip *roundtrip.Trip) {
 type ReleaseOperation struct {
 	OperationID string
 	Epoch       int
+	Tries       int // of the call under way
 	Pause       time.Duration
 }
 
 // Queue adds the statement.
 func (r ReleaseOperation) Queue(trip *roundtrip.Trip) {
-	trip.Add(releaseOperation, microseconds(r.Pause), []byte(r.OperationID), number(r.Epoch))
+	trip.Add(releaseOperation, number(r.Tries), microseconds(r.Pause), []byte(r.OperationID), number(r.Epoch))
 }
 
 // Read reads the answer.
@@ -163,13 +173,14 @@ type ParkOperation struct {
 	Epoch       int
 	Reason      string
 	Step        string
+	Unbacked    bool // that step is a call, and nothing takes it back
 
 	Parked bool
 }
 
 // Queue adds the statement.
 func (p *ParkOperation) Queue(trip *roundtrip.Trip) {
-	trip.Add(parkOperation, []byte(p.Reason), []byte(p.Step), []byte(p.OperationID), number(p.Epoch))
+	trip.Add(parkOperation, []byte(p.Reason), []byte(p.Step), boolean(p.Unbacked), []byte(p.OperationID), number(p.Epoch))
 }
 
 // Read reads the answer.
@@ -179,14 +190,14 @@ func (p *ParkOperation) Read(trip *roundtrip.Trip) { p.Parked = trip.Skip().Rows
 type ReviveOperation struct {
 	OperationID string
 	Cancel      bool // towards its end; it may be one that runs
-	Unknown     bool // only one with a step under way
+	Unknown     bool // only one with a call or an undo that was begun and has no end
 	Forget      bool // that step, which has not happened
 	Epoch       int  // only in this one; 0: in any
 
 	Revived bool
 	Seq     int
+	Kind    StepKind
 	Step    string
-	Undoing bool
 }
 
 // Queue adds the statement.
@@ -196,7 +207,7 @@ func (r *ReviveOperation) Queue(trip *roundtrip.Trip) {
 
 // Read reads the answer.
 func (r *ReviveOperation) Read(trip *roundtrip.Trip) {
-	r.Revived = trip.Row(func(row *roundtrip.Row) { r.Seq, r.Step, r.Undoing = row.Int(), row.Text(), row.Bool() })
+	r.Revived = trip.Row(func(row *roundtrip.Row) { r.Seq, r.Kind, r.Step = row.Int(), StepKind(row.Text()), row.Text() })
 }
 
 func number(n int) []byte { return strconv.AppendInt(nil, int64(n), 10) }

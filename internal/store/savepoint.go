@@ -31,4 +31,25 @@ func (UndoStepWrites) Queue(trip *roundtrip.Trip) { trip.Exec("rollback to savep
 // Read reads the answer.
 func (UndoStepWrites) Read(trip *roundtrip.Trip) { trip.Skip() }
 
+// CheckConstraints checks what is deferred to the COMMIT, and leaves it deferred.
+type CheckConstraints struct{}
+
+// Queue adds the statements.
+func (CheckConstraints) Queue(trip *roundtrip.Trip) {
+	for _, sql := range checkConstraints {
+		trip.Exec(sql)
+	}
+}
+
+// Read reads the answers.
+func (CheckConstraints) Read(trip *roundtrip.Trip) {
+	for range checkConstraints {
+		trip.Skip()
+	}
+}
+
+var checkConstraints = []string{
+	"savepoint idem_check", "set constraints all immediate", "rollback to savepoint idem_check", "release savepoint idem_check",
+}
+
 var savepoint = roundtrip.Command("idem_savepoint", "savepoint idem_step")

@@ -25,6 +25,7 @@ type StepOutcome string
 
 // The outcomes of steps.
 const (
+	StepBegun      StepOutcome = "begun" // a call that has no end on record, and no row of its own
 	StepDone       StepOutcome = "done"
 	StepFailed     StepOutcome = "failed"      // the value is the error
 	StepRolledBack StepOutcome = "rolled back" // done, and undone with its transaction when the operation was rejected

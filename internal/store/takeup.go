@@ -20,6 +20,7 @@ type Taken struct {
 	Epoch       int
 	Undoing     bool
 	Cancelled   bool
+	Accepted    bool   // that a call is not taken back
 	Step        string // the one that was under way
 	Seq         int
 	Tries       int
@@ -39,7 +40,8 @@ func (t *Taken) read(row *roundtrip.Row) {
 	t.Name = row.Text()
 	t.TTL = time.Duration(row.Int()) * time.Microsecond
 	t.Input = row.Bytes()
-	t.Epoch, t.Undoing, t.Cancelled, t.Step, t.Seq = row.Int(), row.Bool(), row.Bool(), row.Text(), row.Int()
+	t.Epoch, t.Undoing, t.Cancelled, t.Accepted = row.Int(), row.Bool(), row.Bool(), row.Bool()
+	t.Step, t.Seq = row.Text(), row.Int()
 	t.Tries, t.Attempts, t.Deaths = row.Int(), row.Int(), row.Int()
 	t.CreatedAt, t.Since, t.LoadedAt = row.Time(), row.Time(), row.Time()
 }

@@ -14,13 +14,13 @@ func operationMutants() []Mutant {
 			Name: "call-before-commit", About: "a call is made before what came earlier is durable",
 			Rules: []rule.Rule{rule.Durable},
 			Edits: []Edit{{"operation/call.go",
-				"		if err := op.commit(commit{at: store.At{Step: o.step.name, Seq: o.step.seq, Tries: o.tries}}); err != nil {\n			return nil, err\n		}\n",
+				"		if err := op.commit(commit{at: store.At{Kind: o.step.kind, Step: o.step.name, Seq: o.step.seq, Tries: o.tries}}); err != nil {\n			return nil, err\n		}\n",
 				"		w.elapsed = func() time.Duration { return 0 }\n"}},
 		},
 		{
 			Name: "no-fence", About: "a commit does not ask whether somebody else has taken the operation up",
 			Rules: []rule.Rule{rule.StepOnce, rule.StepWhole, rule.OneOutcome, rule.UndoneOnce, rule.UndoneOrder, rule.SameAnswer},
-			Edits: []Edit{{operationQueries, "WHEN o.epoch OPERATOR(pg_catalog.=) $9::pg_catalog.int4\n", "WHEN o.epoch OPERATOR(pg_catalog.<>) 0 AND $9::pg_catalog.int4 IS NOT NULL\n"}},
+			Edits: []Edit{{operationQueries, "WHEN o.epoch OPERATOR(pg_catalog.=) $10::pg_catalog.int4\n", "WHEN o.epoch OPERATOR(pg_catalog.<>) 0 AND $10::pg_catalog.int4 IS NOT NULL\n"}},
 		},
 		{
 			Name: "same-epoch", About: "whoever takes an operation up does not begin a new epoch",
@@ -85,7 +85,7 @@ func operationMutants() []Mutant {
 			Name: "undo-unremembered", About: "an undo is run again by whoever takes the operation up",
 			Duration: 6 * time.Second,
 			Rules:    []rule.Rule{rule.UndoneOnce, rule.StepOnce},
-			Edits:    []Edit{{"operation/undo.go", "	if outcome == store.StepUndone {\n", "	if outcome == store.StepUndone && pending >= 0 {\n"}},
+			Edits:    []Edit{{"operation/undo.go", "	if op.known(u.step.seq).Outcome == store.StepUndone {\n", "	if op.known(u.step.seq).Outcome == store.StepUndone && len(op.pending) > 0 {\n"}},
 		},
 		{
 			Name: "presence-kept", About: "a process that is not seen any more goes on under its number",

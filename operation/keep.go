@@ -1,0 +1,73 @@
+package operation
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/idem-go/idem/internal/store"
+)
+
+// What calls have returned, and undos outside of Postgres have done, is known to this process before it is on record. It is put on
+// record however the run ends, and stays in the memory of the process where the database cannot be told.
+
+// unkept has what calls have returned whose process could not put it on record yet, by the ids of operations.
+var unkept sync.Map
+
+// keep puts on record what calls have returned since the last commit, and nothing else of the run. It reports whether that was needed,
+// and done. The run is over, and its transaction closed. The commit is made whatever this run knows of a cancellation.
+func (w *work) keep(c commit) bool {
+	learned := w.learned()
+	if len(learned) == 0 || w.instance == nil {
+		w.hide()
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), letGoLimit)
+	defer cancel()
+	op := &Op{work: w, ctx: ctx, cancel: func(error) {}, savings: 1, pending: learned}
+	c.always = true
+	if op.commit(c) == nil {
+		unkept.Delete(w.operation)
+		return true
+	}
+	op.close(nil)
+	w.hide()
+	return false
+}
+
+// learned returns what calls have returned that is not on record, in their order.
+func (w *work) learned() []store.RecordStep {
+	var learned []store.RecordStep
+	for seq, s := range w.returned {
+		if begun, ok := w.recorded[seq]; ok && begun.Name == s.Name && begun.Kind == s.Kind && isOpen(begun.Outcome) {
+			learned = append(learned, store.RecordStep{OperationID: w.operation, Step: s})
+		}
+	}
+	slices.SortFunc(learned, func(a, b store.RecordStep) int { return cmp.Compare(a.Step.Seq, b.Step.Seq) })
+	return learned
+}
+
+// isOpen reports whether what is on record of a call, or of an undo, leaves open what has come of it.
+func isOpen(o store.StepOutcome) bool { return o == store.StepBegun || o == store.StepRegistered }
+
+// hide keeps in the memory of the process what could not be put on record.
+func (w *work) hide() {
+	if len(w.returned) > 0 {
+		unkept.Store(w.operation, w.returned)
+	}
+}
+
+// recall brings back what hide has kept.
+func (w *work) recall() {
+	w.returned = map[int]store.Step{}
+	if known, ok := unkept.LoadAndDelete(w.operation); ok {
+		w.returned = known.(map[int]store.Step)
+	}
+}
+
+// begun returns the call, or the undo, that was begun and has no end on record.
+func (w *work) begun() (store.Step, bool) {
+	s, ok := w.recorded[w.at.Seq]
+	return s, ok && w.at.Seq > 0 && isOpen(s.Outcome) && (s.Kind == store.CallStep || s.Kind == store.UndoStep)
+}

@@ -1,0 +1,120 @@
+package operation
+
+import "github.com/idem-go/idem/internal/store"
+
+// What an undo takes back: the steps between the undo before it and itself, or, if it takes nothing back there, those that follow.
+
+// known returns what this run knows of a step.
+func (op *Op) known(seq int) store.Step {
+	for i := range op.pending {
+		if op.pending[i].Step.Seq == seq {
+			return op.pending[i].Step
+		}
+	}
+	return op.work.recorded[seq]
+}
+
+// reach is what has come of the steps, Tx and Call, in some places.
+type reach struct {
+	lasting    bool // some are done, and cannot be rolled back
+	pending    bool // some are done, and are not committed
+	rolledBack bool
+	failed     bool
+}
+
+func (r *reach) empty() bool { return *r == reach{} }
+
+func (r *reach) add(op *Op, s store.Step) {
+	if s.Kind != store.TxStep && s.Kind != store.CallStep {
+		return
+	}
+	_, committed := op.work.recorded[s.Seq]
+	switch {
+	case s.Outcome == store.StepFailed:
+		r.failed = true
+	case s.Outcome == store.StepRolledBack:
+		r.rolledBack = true
+	case s.Outcome == store.StepDone && (committed || s.Kind == store.CallStep):
+		r.lasting = true
+	case s.Outcome == store.StepDone:
+		r.pending = true
+	}
+}
+
+// between returns what has come of the places from, and before to.
+func (op *Op) between(from, to int) (r reach) {
+	for seq := from; seq < to; seq++ {
+		r.add(op, op.known(seq))
+	}
+	return r
+}
+
+// ahead returns what has come of the steps that follow u, up to the next undo that has a step before it, and whether there is one.
+// Of an undo that stands behind a step that has failed, only what it could take back counts: of Undo a Call, of UndoTx a Tx.
+func (op *Op) ahead(u *undo, failed bool) (r reach, closed bool) {
+	tried := false
+	for seq := u.step.seq + 1; seq <= op.seq; seq++ {
+		s := op.known(seq)
+		switch s.Kind {
+		case store.UndoStep, store.UndoTxStep:
+			if tried {
+				return r, true
+			}
+		case store.TxStep, store.CallStep:
+			tried = true
+			if !failed || (s.Kind == store.CallStep) == (u.tx == nil) {
+				r.add(op, s)
+			}
+		}
+	}
+	return r, false
+}
+
+// isNeeded reports whether an undo has something to take back. What is to be rolled back was rolled back.
+func (op *Op) isNeeded(u *undo) bool {
+	behind := op.between(u.covers, u.step.seq)
+	if behind.lasting || behind.rolledBack {
+		return behind.lasting
+	}
+	next, closed := op.ahead(u, behind.failed)
+	return next.lasting && !(behind.failed && closed) // a step that failed, and one that has an undo of its own
+}
+
+// isMixed reports whether some of these places is done for good, and some can be rolled back.
+func (op *Op) isMixed(from, to int) bool {
+	r := op.between(from, to)
+	return r.lasting && r.pending
+}
+
+// isMixedAhead reports the same of what follows an undo that takes nothing back behind it, as the last one.
+func (op *Op) isMixedAhead() bool {
+	for i := range op.undos {
+		u := &op.undos[i]
+		behind := op.between(u.covers, u.step.seq)
+		if behind.lasting || behind.pending || behind.rolledBack {
+			continue
+		}
+		if next, closed := op.ahead(u, behind.failed); !closed && next.lasting && next.pending {
+			return true
+		}
+	}
+	return false
+}
+
+// unbacked returns a call that has happened and that no undo takes back: one behind the last undo, unless that is for what follows.
+func (op *Op) unbacked() (call string, is bool) {
+	from := 1
+	if n := len(op.undos); n > 0 {
+		last := &op.undos[n-1]
+		if behind := op.between(last.covers, last.step.seq); behind.empty() || behind == (reach{failed: true}) && last.tx == nil {
+			return "", false
+		}
+		from = last.step.seq + 1
+	}
+	for seq := from; seq <= op.seq; seq++ {
+		if s := op.known(seq); s.Kind == store.CallStep && s.Outcome == store.StepDone {
+			return s.Name, true
+		}
+	}
+	return "", false
+}
