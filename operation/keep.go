@@ -5,12 +5,16 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/idem-go/idem/internal/store"
 )
 
 // What calls have returned, and undos outside of Postgres have done, is known to this process before it is on record. It is put on
 // record however the run ends, and stays in the memory of the process where the database cannot be told.
+
+// letGoLimit bounds what is said to the database after a caller has left.
+const letGoLimit = 5 * time.Second
 
 // unkept has what calls have returned whose process could not put it on record yet, by the ids of operations.
 var unkept sync.Map

@@ -175,9 +175,6 @@ func (w *work) adopted(t *store.Taken, steps *store.LoadSteps) (err error) {
 	return nil
 }
 
-// letGoLimit bounds what is said to the database after a caller has left.
-const letGoLimit = 5 * time.Second
-
 // letGo lets whoever comes go on, after pause, and gives the instance back.
 func (w *work) letGo(pause time.Duration, end hold.Ending) hold.Ending {
 	if w.keep(commit{free: true, at: store.At{Pause: pause}}) {

@@ -6,20 +6,6 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// StepKind is what kind of step it is.
-type StepKind string
-
-// The kinds of steps.
-const (
-	TxStep      StepKind = "tx"
-	CallStep    StepKind = "call"
-	UndoTxStep  StepKind = "undo tx"
-	UndoStep    StepKind = "undo"
-	SleepStep   StepKind = "sleep"
-	AwaitStep   StepKind = "await"
-	ChangedStep StepKind = "changed"
-)
-
 // StepOutcome is what has come of a step.
 type StepOutcome string
 

@@ -1,0 +1,15 @@
+package store
+
+// StepKind is what kind of step it is.
+type StepKind string
+
+// The kinds of steps.
+const (
+	TxStep      StepKind = "tx"
+	CallStep    StepKind = "call"
+	UndoTxStep  StepKind = "undo tx"
+	UndoStep    StepKind = "undo"
+	SleepStep   StepKind = "sleep"
+	AwaitStep   StepKind = "await"
+	ChangedStep StepKind = "changed"
+)
