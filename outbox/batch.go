@@ -49,15 +49,17 @@ type round struct {
 func (b *batch) publish(ctx context.Context, c *caller, h *holds) *outcome {
 	r := &round{batch: b, caller: c, holds: h, stuck: map[store.HeldKey]bool{}, did: &outcome{behind: b.behind}}
 	for _, wave := range b.waves(keepsOrder(c.publisher)) {
-		wave = slices.DeleteFunc(wave, r.isStuck)
 		for len(wave) > 0 {
 			n := min(c.size, len(wave))
-			if r.did.err == nil && ctx.Err() == nil {
-				r.part(ctx, wave[:n])
-			} else {
-				r.leave(wave[:n])
-			}
+			part := slices.DeleteFunc(slices.Clone(wave[:n]), r.isStuck) // an OrderKeeper may have failed in the part before
 			wave = wave[n:]
+			switch {
+			case len(part) == 0:
+			case r.did.err == nil && ctx.Err() == nil:
+				r.part(ctx, part)
+			default:
+				r.leave(part)
+			}
 		}
 	}
 	return r.did

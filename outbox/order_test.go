@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -158,5 +159,72 @@ func TestPublisherThatKeepsOrderGetsAKeyInOneCallAndIsBlamedForTheFirstOnly(t *t
 	}
 	if k.calls != 2 {
 		t.Errorf("%d calls", k.calls)
+	}
+}
+
+// A transaction takes the place before that of another one, whose transaction id is below its own: the server has completed no
+// id beyond that of the open transaction, which is what pg_snapshot_xmax tells.
+func TestPlaceOfATransactionWithAYoungerIDIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	o.relay(b, swift())
+	elder, late := o.begin(), o.begin()
+	if _, err := elder.Exec(t.Context(), `select pg_current_xact_id()`); err != nil {
+		t.Fatal(err)
+	}
+	o.in(late, message("a", "late"))
+	o.in(elder, message("b", "elder"))
+	o.commit(elder)
+	o.empty()
+	began := time.Now()
+	for i := 0; i < 20 || time.Since(began) < 300*time.Millisecond; i++ { // the relay looks many times
+		o.add(message("", fmt.Sprint("beside ", i)))
+		o.empty()
+	}
+	o.commit(late)
+	o.add(message("a", "after"))
+	eventually(t, "both messages of the key", func() bool { return len(b.types("a")) == 2 })
+	if diff := cmp.Diff([]string{"late", "after"}, b.types("a")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A broker error after a first call that was small: a part of what was read together has failed, and the rest goes out in other
+// calls.
+func TestNothingOvertakesAFailedMessageOfItsKeyInAnotherCall(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	k := &keeper{}
+	failed, failing := false, false
+	k.before = func([]outbox.Message) error { // the first call fails as a whole, so that the next ones are of four
+		failing = false
+		if k.calls++; k.calls == 1 {
+			return errRefused
+		}
+		return nil
+	}
+	k.refuse = func(m *outbox.Message) error { // once, and what is behind it in the same call
+		if m.Type == "3" && !failed {
+			failed, failing = true, true
+		}
+		if failing {
+			return errRefused
+		}
+		return nil
+	}
+	var want []string
+	var messages []outbox.Message
+	for i := range 8 {
+		want = append(want, fmt.Sprint(i+1))
+		messages = append(messages, message("a", fmt.Sprint(i+1)))
+	}
+	o.add(messages...)
+	config := swift()
+	config.BatchSize = 8
+	o.relay(k, config)
+	o.empty()
+	if diff := cmp.Diff(want, k.types("a")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -9,47 +9,55 @@ import (
 
 // reach is how far a stream has been read. Places are not taken in the order of commits: a transaction may commit a message
 // with a place far behind others that have left long ago. So a place that was passed without a message in it is a gap, and is
-// looked at again in every read, together with what is beyond top: then whatever is committed before something else is seen
-// before it, too. What has left is not looked at again, because it stays in the way of the index for as long as somebody has
-// an old snapshot. A gap is forgotten when every transaction is over that can have taken a place in it.
+// read again in every read, together with what is beyond top. A read is one statement with one snapshot. A transaction that
+// waited for a row lock adds its message after the commit that released the lock, so a snapshot that shows its message shows
+// the earlier one of the key as well, at a lower place: in a gap or beyond top. What has left is not read again, because its
+// index entries stay for as long as some transaction has an old snapshot.
+//
+// A gap is forgotten when none of its writers is left: see writers.
 type reach struct {
 	top      int64 // every place up to here has been dealt with, unless it is in a gap
 	gaps     []gap // in order
+	listDue  time.Time
+	prepared map[string]bool // the prepared transactions of the last list
 	wholeDue time.Time
 }
 
 // gap are places from one to another in which nothing was seen.
 type gap struct {
 	low, high int64
-	end       int64 // from this one on, no transaction has taken a place in it; 0 if it is not known yet
-	since     time.Time
+	writers   writers // nil until they were listed
 }
 
 const (
-	// gapPause is for how long a gap is looked at in any case: an INSERT by hand may take a place before it has a transaction id.
-	gapPause = 200 * time.Millisecond
-	maxGaps  = 1024
+	listPause = 50 * time.Millisecond // between two lists of writers, while there are gaps
+	maxGaps   = 1024
 
-	// Everything is read again from the beginning now and then, if somebody has inserted with a place of his own.
+	// Everything is read again from the beginning now and then: rows may have been changed or inserted by hand, at any place.
 	wholePause = 30 * time.Second
 	wholeShare = 50 // of the time, for that
 )
 
-// next returns where to read.
-func (r *reach) next(now time.Time) *store.ReadMessages {
+// next returns where to read, and what is to be asked before that, or nil.
+func (r *reach) next(now time.Time) (*store.ListWriters, *store.ReadMessages) {
+	var list *store.ListWriters
+	if len(r.gaps) > 0 && !now.Before(r.listDue) {
+		list = &store.ListWriters{}
+		r.listDue = now.Add(listPause)
+	}
 	read := &store.ReadMessages{}
 	if !now.Before(r.wholeDue) {
-		return read
+		return list, read
 	}
 	read.After = r.top
 	for _, g := range r.gaps {
 		read.Lows, read.Highs = append(read.Lows, g.low), append(read.Highs, g.high)
 	}
-	return read
+	return list, read
 }
 
-// note notes what was read. The snapshot is one from just before.
-func (r *reach) note(read *store.ReadMessages, snapshot *store.LimitRelay, took time.Duration, now time.Time) {
+// note notes what was read. The list, if there is one, is from before that.
+func (r *reach) note(list *store.ListWriters, read *store.ReadMessages, took time.Duration, now time.Time) {
 	octets := int64(0)
 	for i := range read.Messages {
 		octets += int64(len(read.Messages[i].Payload))
@@ -61,11 +69,14 @@ func (r *reach) note(read *store.ReadMessages, snapshot *store.LimitRelay, took 
 	if read.After == 0 {
 		r.wholeDue = now.Add(max(wholePause, wholeShare*took))
 	}
-	r.close(read.Seqs, verified, snapshot, now)
+	if list != nil {
+		r.watch(list)
+	}
+	r.close(read.Seqs, verified)
 	for _, seq := range read.Seqs {
 		if seq > r.top {
 			if seq > r.top+1 {
-				r.gaps = append(r.gaps, gap{low: r.top + 1, high: seq - 1, since: now})
+				r.gaps = append(r.gaps, gap{low: r.top + 1, high: seq - 1})
 			}
 			r.top = seq
 		}
@@ -74,13 +85,10 @@ func (r *reach) note(read *store.ReadMessages, snapshot *store.LimitRelay, took 
 }
 
 // close takes out of the gaps what was seen in them, and forgets those in which nothing is to come.
-func (r *reach) close(seen []int64, verified int64, snapshot *store.LimitRelay, now time.Time) {
+func (r *reach) close(seen []int64, verified int64) {
 	left := make([]gap, 0, len(r.gaps)+1)
 	for _, g := range r.gaps {
-		if g.end == 0 {
-			g.end = snapshot.Max // whoever had taken a place when it was found, had begun by then
-		}
-		if snapshot.Min >= g.end && verified >= g.high && now.Sub(g.since) >= gapPause {
+		if g.writers.over() && verified >= g.high {
 			continue
 		}
 		first, _ := slices.BinarySearch(seen, g.low)
@@ -89,7 +97,7 @@ func (r *reach) close(seen []int64, verified int64, snapshot *store.LimitRelay, 
 				break
 			}
 			if seq > g.low {
-				left = append(left, gap{g.low, seq - 1, g.end, g.since})
+				left = append(left, gap{g.low, seq - 1, g.writers})
 			}
 			g.low = seq + 1
 		}
@@ -100,7 +108,7 @@ func (r *reach) close(seen []int64, verified int64, snapshot *store.LimitRelay, 
 	r.gaps = left
 }
 
-// merge makes one gap of two if there are too many.
+// merge makes one gap of two if there are too many. The writers of both are listed again.
 func (r *reach) merge() {
 	if len(r.gaps) <= maxGaps {
 		return
@@ -109,11 +117,7 @@ func (r *reach) merge() {
 	for i := 0; i < len(r.gaps); i += 2 {
 		g := r.gaps[i]
 		if i+1 < len(r.gaps) {
-			next := r.gaps[i+1]
-			g.high, g.end, g.since = next.high, max(g.end, next.end), next.since
-			if r.gaps[i].end == 0 || next.end == 0 {
-				g.end = 0
-			}
+			g = gap{low: g.low, high: r.gaps[i+1].high}
 		}
 		merged = append(merged, g)
 	}

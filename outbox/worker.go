@@ -140,11 +140,15 @@ func (w *worker) turn(ctx context.Context, done *outcome) (*batch, error) {
 	}
 	written := w.written(done)
 	began := time.Now()
-	snapshot, held, read := &store.LimitRelay{}, w.holds.due(began), w.reach.next(began)
+	held := w.holds.due(began)
+	list, read := w.reach.next(began)
 	read.Stream, read.Room, read.Octets = w.share, w.config.BatchSize*w.share.Of, octetsAtATime
-	requests := append([]txn.Request{begin, snapshot}, written...)
+	requests := append([]txn.Request{begin, &store.LimitRelay{}}, written...)
 	if held != nil {
 		requests = append(requests, held)
+	}
+	if list != nil { // before what is read: whatever a writer that is gone has committed is in the snapshot
+		requests = append(requests, list)
 	}
 	asking := ctx
 	if len(written) > 0 { // a stop does not undo what is done
@@ -154,7 +158,7 @@ func (w *worker) turn(ctx context.Context, done *outcome) (*batch, error) {
 		return nil, err
 	}
 	w.tell(done)
-	w.reach.note(read, snapshot, time.Since(began), time.Now())
+	w.reach.note(list, read, time.Since(began), time.Now())
 	return w.sortRead(held, read), nil
 }
 

@@ -13,16 +13,24 @@ WHERE m.xid IS NOT NULL;
 
 -- name: LimitRelay :one
 -- LimitRelay begins every transaction of a relay. The table is empty or has millions of rows, and no statistics tell which:
--- only a scan of the index is left to the planner. The snapshot tells which transactions were over: what is not seen of a
--- place in the outbox after those of before xmin have ended is not to come.
-SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::pg_catalog.text::pg_catalog.int8 AS xmin,
-       pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::pg_catalog.text::pg_catalog.int8 AS xmax,
-       pg_catalog.set_config('statement_timeout', '5min', true)::pg_catalog.text AS work_limit,
+-- only a scan of the index is left to the planner.
+SELECT pg_catalog.set_config('statement_timeout', '5min', true)::pg_catalog.text AS work_limit,
        pg_catalog.set_config('lock_timeout', '10s', true)::pg_catalog.text AS lock_limit,
        pg_catalog.set_config('enable_seqscan', 'off', true)::pg_catalog.text AS seqscan,
        pg_catalog.set_config('enable_bitmapscan', 'off', true)::pg_catalog.text AS bitmapscan,
        pg_catalog.set_config('enable_indexscan', 'on', true)::pg_catalog.text AS indexscan,
        pg_catalog.set_config('jit', 'off', true)::pg_catalog.text AS jit;
+
+-- name: ListWriters :many
+-- ListWriters lists the other transactions that can have a message in the outbox which is not committed yet. An INSERT locks the
+-- table before it takes a place, and holds the lock until its rows are visible or gone. A prepared transaction has no pid, and
+-- another name than before.
+SELECT l.virtualtransaction::pg_catalog.text AS name, (l.pid IS NULL)::pg_catalog.bool AS prepared
+FROM pg_catalog.pg_locks l
+WHERE l.locktype OPERATOR(pg_catalog.=) 'relation' AND l.relation OPERATOR(pg_catalog.=) 'idem.outbox'::pg_catalog.regclass::pg_catalog.oid
+  AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+  AND l.mode OPERATOR(pg_catalog.=) 'RowExclusiveLock' AND l.granted
+  AND (l.pid IS NULL OR l.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid());
 
 -- name: ReadMessages :many
 -- ReadMessages reads what is not held back, in gaps and beyond a place: as much as room says, or as have so many octets. What is

@@ -164,9 +164,7 @@ func (q *Queries) KeepPublished(ctx context.Context, arg KeepPublishedParams) er
 }
 
 const LimitRelay = `-- name: LimitRelay :one
-SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::pg_catalog.text::pg_catalog.int8 AS xmin,
-       pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::pg_catalog.text::pg_catalog.int8 AS xmax,
-       pg_catalog.set_config('statement_timeout', '5min', true)::pg_catalog.text AS work_limit,
+SELECT pg_catalog.set_config('statement_timeout', '5min', true)::pg_catalog.text AS work_limit,
        pg_catalog.set_config('lock_timeout', '10s', true)::pg_catalog.text AS lock_limit,
        pg_catalog.set_config('enable_seqscan', 'off', true)::pg_catalog.text AS seqscan,
        pg_catalog.set_config('enable_bitmapscan', 'off', true)::pg_catalog.text AS bitmapscan,
@@ -175,8 +173,6 @@ SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::pg_catalog
 `
 
 type LimitRelayRow struct {
-	Xmin       int64
-	Xmax       int64
 	WorkLimit  string
 	LockLimit  string
 	Seqscan    string
@@ -186,14 +182,11 @@ type LimitRelayRow struct {
 }
 
 // LimitRelay begins every transaction of a relay. The table is empty or has millions of rows, and no statistics tell which:
-// only a scan of the index is left to the planner. The snapshot tells which transactions were over: what is not seen of a
-// place in the outbox after those of before xmin have ended is not to come.
+// only a scan of the index is left to the planner.
 func (q *Queries) LimitRelay(ctx context.Context) (LimitRelayRow, error) {
 	row := q.db.QueryRow(ctx, LimitRelay)
 	var i LimitRelayRow
 	err := row.Scan(
-		&i.Xmin,
-		&i.Xmax,
 		&i.WorkLimit,
 		&i.LockLimit,
 		&i.Seqscan,
@@ -253,6 +246,43 @@ func (q *Queries) ListHeld(ctx context.Context, arg ListHeldParams) ([]ListHeldR
 			&i.Attempts,
 			&i.Due,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListWriters = `-- name: ListWriters :many
+SELECT l.virtualtransaction::pg_catalog.text AS name, (l.pid IS NULL)::pg_catalog.bool AS prepared
+FROM pg_catalog.pg_locks l
+WHERE l.locktype OPERATOR(pg_catalog.=) 'relation' AND l.relation OPERATOR(pg_catalog.=) 'idem.outbox'::pg_catalog.regclass::pg_catalog.oid
+  AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+  AND l.mode OPERATOR(pg_catalog.=) 'RowExclusiveLock' AND l.granted
+  AND (l.pid IS NULL OR l.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid())
+`
+
+type ListWritersRow struct {
+	Name     string
+	Prepared bool
+}
+
+// ListWriters lists the other transactions that can have a message in the outbox which is not committed yet. An INSERT locks the
+// table before it takes a place, and holds the lock until its rows are visible or gone. A prepared transaction has no pid, and
+// another name than before.
+func (q *Queries) ListWriters(ctx context.Context) ([]ListWritersRow, error) {
+	rows, err := q.db.Query(ctx, ListWriters)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListWritersRow
+	for rows.Next() {
+		var i ListWritersRow
+		if err := rows.Scan(&i.Name, &i.Prepared); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -280,7 +280,9 @@ var verbs = []struct {
 	{"BuryUnpublished", sampleBury, buryUnpublished, db.BuryUnpublished, db.BuryUnpublishedParams{}, nil, sampleBury},
 	{"OutboxStats", &OutboxStats{Most: 22}, outboxStats, db.OutboxStats, struct{ Most int32 }{}, db.OutboxStatsRow{},
 		&OutboxStats{Most: 22, ReadAt: at(9), Oldest: at(10), OldestHeld: at(11), Waiting: 2012, Held: 2013, HeldKeys: 2014, Dead: 2008}},
-	{"LimitRelay", &LimitRelay{}, limitRelay, db.LimitRelay, struct{}{}, db.LimitRelayRow{}, &LimitRelay{Min: 2011, Max: 2012}},
+	{"LimitRelay", &LimitRelay{}, limitRelay, db.LimitRelay, struct{}{}, nil, &LimitRelay{}},
+	{"ListWriters", &ListWriters{}, listWriters, db.ListWriters, struct{}{}, db.ListWritersRow{},
+		&ListWriters{Writers: []Writer{{"its name", true}}}},
 	{"AppearAsRelay", &AppearAsRelay{Instance: 17}, appearAsRelay, db.AppearAsRelay, struct{ Instance int32 }{}, db.AppearAsRelayRow{},
 		&AppearAsRelay{Instance: 17, Held: true}},
 	{"SeeLanes", &SeeLanes{Lanes: []int{0, 2}}, seeLanes, db.SeeLanes, struct{ Lanes string }{}, struct{ Free bool }{},
@@ -301,7 +303,7 @@ var verbs = []struct {
 
 // answersOf are the answers of one verb whose columns other verbs have of another type.
 var answersOf = map[string]map[string]any{
-	"OutboxStats": {"Held": int64(2013)}, "ReadMessages": {"Seq": int64(22)}, "ReadHeld": {"Seq": int64(22)},
+	"OutboxStats": {"Held": int64(2013)}, "ReadMessages": {"Seq": int64(22)}, "ListWriters": {"Prepared": true}, "ReadHeld": {"Seq": int64(22)},
 }
 
 var (

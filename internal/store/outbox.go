@@ -54,6 +54,27 @@ func ReadHeaders(text string) (headers map[string]string, err error) {
 // Stream is a part of the outbox: the stream of a number, of so many.
 type Stream struct{ Number, Of int }
 
+// Writer is a transaction that can have a message in the outbox which is not committed yet.
+type Writer struct {
+	Name     string
+	Prepared bool // for COMMIT PREPARED, under a name that it had not before
+}
+
+// ListWriters lists the other transactions that can.
+type ListWriters struct {
+	Writers []Writer
+}
+
+// Queue adds the statement.
+func (*ListWriters) Queue(trip *roundtrip.Trip) { trip.Add(listWriters) }
+
+// Read reads the answer.
+func (l *ListWriters) Read(trip *roundtrip.Trip) {
+	trip.Rows(func(row *roundtrip.Row) {
+		l.Writers = append(l.Writers, Writer{Name: row.Text(), Prepared: row.Bool()})
+	})
+}
+
 // ReadMessages reads what is not held back.
 type ReadMessages struct {
 	Stream      Stream

@@ -9,8 +9,9 @@ import (
 // it costs nothing.
 var (
 	limitRelay = roundtrip.New(roundtrip.Statement{
-		SQL: db.LimitRelay, Results: []int16{asText, asText, asText, asText, asText, asText, asText, asText},
+		SQL: db.LimitRelay, Results: []int16{asText, asText, asText, asText, asText, asText},
 	})
+	listWriters  = roundtrip.New(roundtrip.Statement{SQL: db.ListWriters, Results: []int16{asText, asText}})
 	readMessages = roundtrip.New(roundtrip.Statement{
 		SQL: db.ReadMessages, Params: []roundtrip.Param{plain, plain, plain, plain, plain, plain, plain},
 		Results: []int16{asText, asText, asText, asText, asText, asText, asBinary, asText, asBinary},
