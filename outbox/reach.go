@@ -84,6 +84,29 @@ func (r *reach) note(list *store.ListWriters, read *store.ReadMessages, took tim
 	r.merge()
 }
 
+// watch takes a list of writers to the gaps.
+func (r *reach) watch(list *store.ListWriters) {
+	listed, prepared := make(writers, len(list.Writers)), map[string]bool{}
+	var fresh []string
+	for _, w := range list.Writers {
+		listed[w.Name] = true
+		if w.Prepared {
+			prepared[w.Name] = true
+			if !r.prepared[w.Name] {
+				fresh = append(fresh, w.Name)
+			}
+		}
+	}
+	r.prepared = prepared
+	for i := range r.gaps {
+		if g := &r.gaps[i]; g.writers == nil {
+			g.writers = listed
+		} else {
+			g.writers.keep(listed, fresh)
+		}
+	}
+}
+
 // close takes out of the gaps what was seen in them, and forgets those in which nothing is to come.
 func (r *reach) close(seen []int64, verified int64) {
 	left := make([]gap, 0, len(r.gaps)+1)

@@ -1,7 +1,5 @@
 package outbox
 
-import "github.com/idem-go/idem/internal/store"
-
 // writers are the transactions that can have a message in a gap which is not committed yet. They are those that hold the lock
 // of an INSERT (ROW EXCLUSIVE) on idem.outbox when the gap has been seen. The server makes that exact:
 //
@@ -38,28 +36,5 @@ func (w writers) keep(listed writers, prepared []string) {
 	}
 	for _, name := range prepared {
 		w[name] = true
-	}
-}
-
-// watch takes a list of writers to the gaps.
-func (r *reach) watch(list *store.ListWriters) {
-	listed, prepared := make(writers, len(list.Writers)), map[string]bool{}
-	var fresh []string
-	for _, w := range list.Writers {
-		listed[w.Name] = true
-		if w.Prepared {
-			prepared[w.Name] = true
-			if !r.prepared[w.Name] {
-				fresh = append(fresh, w.Name)
-			}
-		}
-	}
-	r.prepared = prepared
-	for i := range r.gaps {
-		if g := &r.gaps[i]; g.writers == nil {
-			g.writers = listed
-		} else {
-			g.writers.keep(listed, fresh)
-		}
 	}
 }
