@@ -217,9 +217,9 @@ func TestRelayReadsByTheIndexWhateverTheStatisticsSay(t *testing.T) {
 				t.Fatal(err)
 			}
 			for query, args := range map[string][]any{
-				db.ReadMessages:    {2, 1, "{5,100}", "{7,110}", 1000, 500, 1000},
-				db.ReadHeld:        {"{t,t}", "{k1,k2}", "{0,0}", "{1,16}", 1000},
-				db.DeletePublished: {"{1,2,3}"}, db.HoldMessages: {"{1,2,3}"}, db.BlameMessages: {"{1,2}", "{1,2}", "{a,b}", "{a,b}"},
+				db.ReadMessages:    {2, 1, false, "{t%}", "{t\\\\_u}", "{5,100}", "{7,110}", 1000, 500, 1000},
+				db.ReadHeld:        {"{t,t}", "{k1,k2}", "{0,0}", "{9,9}", "{1,16}", 1000},
+				db.DeletePublished: {"{1,2,3}"}, db.HoldMessages: {"{1,2,3}"}, db.BlameMessages: {"{1,2}", "{1,2}", "{0,1}", "{a,b}", "{a,b}"},
 			} {
 				rows, _ := tx.Query(t.Context(), "explain "+query, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...)
 				plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
