@@ -17,6 +17,8 @@ type batch struct {
 	behind   []int64        // places of others that were read, and are to be held back
 	alone    map[int64]bool // places of messages that have failed without being named: each is published alone
 	more     bool           // there may be more to read
+	again    []*destination // for these it was read again what they had left, up to the place next
+	next     int64
 }
 
 // waves splits a batch into parts that may be published together. Unless the Publisher keeps the order of a key by itself, a

@@ -113,6 +113,9 @@ func (d *destinations) take(ctx context.Context, b *batch) {
 	for to, part := range next {
 		d.start(ctx, to, part)
 	}
+	for _, to := range b.again {
+		to.leave(b.next)
+	}
 	d.tidy(now)
 }
 

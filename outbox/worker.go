@@ -88,8 +88,8 @@ func (w *worker) relay(ctx context.Context) error {
 		}
 		if done = (&outcome{behind: b.behind}); len(b.messages) > 0 {
 			idle.Current = firstLook
-			w.to.take(ctx, b)
 		}
+		w.to.take(ctx, b)
 		if b.more || len(b.behind) > 0 && w.to.isOpen(time.Now()) {
 			continue
 		}
@@ -285,10 +285,8 @@ func (w *worker) sortRead(held *store.ReadHeld, read *store.ReadMessages, free [
 func (w *worker) isMore(b *batch, read *store.ReadMessages, free []*destination) bool {
 	n := len(read.Seqs)
 	full := n > 0 && n >= read.Room
-	for _, to := range free {
-		if full {
-			to.leave(read.Seqs[n-1] + 1)
-		}
+	if full {
+		b.again, b.next = free, read.Seqs[n-1]+1
 	}
 	if len(free) > 0 && len(b.messages) > 0 {
 		w.to.backDue = time.Now().Add(readAgain)
