@@ -137,3 +137,8 @@ func sortOut(messages []Message, a answer) verdict {
 func ended(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
+
+func (c *call) wait() error {
+	<-c.ended
+	return c.err
+}

@@ -57,6 +57,9 @@ func (c *RelayConfig) settleTopics(ctx context.Context, engine asker) (*topics, 
 		if err != nil || c.Name == "" {
 			return known, err
 		}
+		if recorded == 0 && slices.ContainsFunc(list.Relays, func(r store.RelayTopics) bool { return r.Relay == c.Name && r.Fresh }) {
+			return nil, nil // another process of this relay, with other topics, is about to begin
+		}
 		if recorded > 0 {
 			outdated := &store.SeeOutdated{Relay: c.Name, Generation: recorded}
 			if err := ask(ctx, engine, outdated); err != nil || !outdated.None {

@@ -38,13 +38,13 @@ FROM (
                (CASE WHEN x.mine THEN coalesce(pg_catalog.octet_length(x.payload), 0) ELSE 0 END)::pg_catalog.int4 AS octets
         FROM (
             SELECT u.seq, u.id, u.aggregatetype, u.aggregateid, u.type, u.payload, u.headers, u.created_at,
-                   (@streams::pg_catalog.int4 OPERATOR(pg_catalog.=) 1
+                   ((@streams::pg_catalog.int4 OPERATOR(pg_catalog.=) 1
                     OR ((CASE WHEN u.aggregateid OPERATOR(pg_catalog.=) '' THEN u.seq
                               ELSE pg_catalog.hashtext(u.aggregatetype OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) u.aggregateid)::pg_catalog.int8 END
                          OPERATOR(pg_catalog.&) 15::pg_catalog.int8) OPERATOR(pg_catalog.%) @streams::pg_catalog.int4) OPERATOR(pg_catalog.=) @stream::pg_catalog.int4)::pg_catalog.bool
                    AND (@every::pg_catalog.bool
                         OR u.aggregatetype OPERATOR(pg_catalog.~~) ANY ((@topics::pg_catalog.text)::pg_catalog.text[])
-                           AND NOT u.aggregatetype OPERATOR(pg_catalog.~~) ANY ((@foreign_topics::pg_catalog.text)::pg_catalog.text[])) AS mine
+                           AND NOT u.aggregatetype OPERATOR(pg_catalog.~~) ANY ((@foreign_topics::pg_catalog.text)::pg_catalog.text[])))::pg_catalog.bool AS mine
             FROM (
                 SELECT i.seq, i.id, i.aggregatetype, i.aggregateid, i.type, i.payload, i.headers, i.created_at
                 FROM (SELECT pg_catalog.unnest((@lows::pg_catalog.text)::pg_catalog.int8[]) AS low, pg_catalog.unnest((@highs::pg_catalog.text)::pg_catalog.int8[]) AS high) g

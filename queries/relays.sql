@@ -49,8 +49,11 @@ WHERE r.relay OPERATOR(pg_catalog.=) mine.relay AND r.lane OPERATOR(pg_catalog.=
 SELECT coalesce(pg_catalog.max(t.generation), 0)::pg_catalog.int8 AS generation FROM idem.relay_topics t;
 
 -- name: ListTopics :many
--- ListTopics tells the topics of each relay that has some of its own.
-SELECT t.relay, pg_catalog.to_jsonb(t.topics)::pg_catalog.text AS topics, t.generation FROM idem.relay_topics t ORDER BY t.relay;
+-- ListTopics tells the topics of each relay that has some of its own, and whether they were recorded just now.
+SELECT t.relay, pg_catalog.to_jsonb(t.topics)::pg_catalog.text AS topics, t.generation,
+       (t.since OPERATOR(pg_catalog.>) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '5 seconds'::pg_catalog.interval))::pg_catalog.bool AS fresh
+FROM idem.relay_topics t
+ORDER BY t.relay;
 
 -- name: LockTopics :exec
 -- LockTopics lets one relay at a time change what is on record.

@@ -106,16 +106,20 @@ func (q *Queries) LeaveLanes(ctx context.Context, instance int32) error {
 }
 
 const ListTopics = `-- name: ListTopics :many
-SELECT t.relay, pg_catalog.to_jsonb(t.topics)::pg_catalog.text AS topics, t.generation FROM idem.relay_topics t ORDER BY t.relay
+SELECT t.relay, pg_catalog.to_jsonb(t.topics)::pg_catalog.text AS topics, t.generation,
+       (t.since OPERATOR(pg_catalog.>) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '5 seconds'::pg_catalog.interval))::pg_catalog.bool AS fresh
+FROM idem.relay_topics t
+ORDER BY t.relay
 `
 
 type ListTopicsRow struct {
 	Relay      string
 	Topics     string
 	Generation int64
+	Fresh      bool
 }
 
-// ListTopics tells the topics of each relay that has some of its own.
+// ListTopics tells the topics of each relay that has some of its own, and whether they were recorded just now.
 func (q *Queries) ListTopics(ctx context.Context) ([]ListTopicsRow, error) {
 	rows, err := q.db.Query(ctx, ListTopics)
 	if err != nil {
@@ -125,7 +129,12 @@ func (q *Queries) ListTopics(ctx context.Context) ([]ListTopicsRow, error) {
 	var items []ListTopicsRow
 	for rows.Next() {
 		var i ListTopicsRow
-		if err := rows.Scan(&i.Relay, &i.Topics, &i.Generation); err != nil {
+		if err := rows.Scan(
+			&i.Relay,
+			&i.Topics,
+			&i.Generation,
+			&i.Fresh,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -48,7 +48,7 @@ var (
 // What tells whose a topic is.
 var (
 	seeTopics    = roundtrip.New(roundtrip.Statement{SQL: db.SeeTopics, Results: []int16{asText}})
-	listTopics   = roundtrip.New(roundtrip.Statement{SQL: db.ListTopics, Results: []int16{asText, asText, asText}})
+	listTopics   = roundtrip.New(roundtrip.Statement{SQL: db.ListTopics, Results: []int16{asText, asText, asText, asText}})
 	lockTopics   = roundtrip.New(roundtrip.Statement{SQL: db.LockTopics})
 	recordTopics = roundtrip.New(roundtrip.Statement{
 		SQL: db.RecordTopics, Params: []roundtrip.Param{text, text, plain}, Results: []int16{asText},

@@ -22,6 +22,7 @@ type RelayTopics struct {
 	Relay      string
 	Topics     []string
 	Generation int64
+	Fresh      bool // they were recorded just now
 }
 
 // ListTopics reads the topics of each relay that has some of its own.
@@ -36,7 +37,7 @@ func (l *ListTopics) Read(trip *roundtrip.Trip) {
 		var r RelayTopics
 		r.Relay = row.Text()
 		row.Fail(json.Unmarshal([]byte(row.Text()), &r.Topics))
-		r.Generation = int64(row.Int())
+		r.Generation, r.Fresh = int64(row.Int()), row.Bool()
 		l.Relays = append(l.Relays, r)
 	})
 }
