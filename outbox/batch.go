@@ -122,7 +122,6 @@ func (r *round) part(ctx context.Context, part []int) {
 			return
 		}
 		if _, named := errors.AsType[*PublishError](a.err); !named {
-			guard.Log(r.config.Logger.With("message", messages[0].ID), "outbox: the Publisher", a.err)
 			a.err = &PublishError{Failed: map[string]error{messages[0].ID: a.err}}
 		}
 	}
@@ -180,6 +179,7 @@ func (r *round) sort(part []int, messages []Message, a answer, took time.Duratio
 
 // fail notes that a message has failed.
 func (r *round) fail(i int, err error) *failure {
+	guard.Log(r.config.Logger.With("message", r.messages[i].ID), "outbox: a function of the Publisher's", err)
 	f := r.did.fail(r.config, &r.messages[i], err)
 	r.stuck[keyOf(&r.messages[i])], r.dealt[i] = true, true
 	return f
