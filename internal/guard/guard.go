@@ -48,3 +48,17 @@ func Log(logger *slog.Logger, what string, err error) {
 		logger.Error(what+" has panicked", "type", p.Type, "stack", string(p.Stack))
 	}
 }
+
+// Names returns what two functions say of a message: its ID and its key. If one panics it is logged, and the message has neither,
+// as one that has no ID.
+func Names(logger *slog.Logger, what string, id, key func() string) (gotID, gotKey string) {
+	err := Call(func() error {
+		gotID, gotKey = id(), key()
+		return nil
+	})
+	if err != nil {
+		Log(logger, what, err)
+		return "", ""
+	}
+	return gotID, gotKey
+}
