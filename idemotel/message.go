@@ -54,11 +54,12 @@ var (
 const (
 	published = "published"
 	failed    = "failed"
+	away      = "away"
 )
 
 // ObservePublish records a call of a relay's publisher, which it is given by outbox.RelayConfig. What is neither published nor failed
-// comes again.
-func (o *Observer) ObservePublish(_, done, notDone int, took time.Duration, err error) {
+// because of an error comes again, and is away.
+func (o *Observer) ObservePublish(given, done, notDone int, took time.Duration, err error) {
 	if o == nil {
 		return
 	}
@@ -69,6 +70,11 @@ func (o *Observer) ObservePublish(_, done, notDone int, took time.Duration, err 
 	m := o.messages
 	m.count(ctx, m.published, messageLabels{outcome: published}, done)
 	m.count(ctx, m.published, messageLabels{outcome: failed}, notDone)
+	left := 0
+	if err != nil {
+		left = given - done - notDone
+	}
+	m.count(ctx, m.published, messageLabels{outcome: away}, left)
 	if m.publishTimes.Enabled(ctx) {
 		m.publishTimes.Record(ctx, took.Seconds(), m.timed.get(messageLabels{outcome: outcome}, timedSet)...)
 	}

@@ -170,11 +170,21 @@ func (r *round) sort(part []int, messages []Message, a answer, took time.Duratio
 	}
 	r.did.err = v.err
 	r.fit(v.err)
-	if observer := r.config.Observer; observer != nil {
-		guard.Do(r.config.Logger, "outbox: the Observer", func() {
-			observer.ObservePublish(len(part), len(r.did.published)-published, len(r.did.failed)-blamed, took, v.err)
-		})
+	r.observe(len(part), len(r.did.published)-published, r.did.failed[blamed:], took, v.err)
+}
+
+// observe tells the Observer of a call. Those of its messages that count no attempt have not failed for it.
+func (r *round) observe(given, published int, failed []failure, took time.Duration, err error) {
+	if r.config.Observer == nil {
+		return
 	}
+	counted := 0
+	for i := range failed {
+		if counted += failed[i].count; failed[i].count == 0 && err == nil {
+			err = failed[i].err
+		}
+	}
+	guard.Do(r.config.Logger, "outbox: the Observer", func() { r.config.Observer.ObservePublish(given, published, counted, took, err) })
 }
 
 // fail notes that a message has failed.

@@ -75,7 +75,8 @@ type RelayConfig struct {
 // RelayObserver sees what a Relay does. It is called by several goroutines, and returns at once.
 type RelayObserver interface {
 	// ObservePublish is told of a call of the Publisher: how many messages it was given, how many of them it has published, and how
-	// many it has named as failed. Err is an error that blames none of them.
+	// many it has named as failed. Err is an error that blames none of them: what is neither published nor failed then waits for a
+	// destination that is away, or for the relay to find out which message is bad.
 	ObservePublish(given, published, failed int, took time.Duration, err error)
 }
 
