@@ -17,8 +17,6 @@ type batch struct {
 	behind   []int64        // places of others that were read, and are to be held back
 	alone    map[int64]bool // places of messages that have failed without being named: each is published alone
 	more     bool           // there may be more to read
-	again    []*destination // for these it was read again what they had left, up to the place next
-	next     int64
 }
 
 // waves splits a batch into parts that may be published together. Unless the Publisher keeps the order of a key by itself, a
@@ -54,18 +52,6 @@ type round struct {
 
 // turnOfKeys is for how long one message of each key after the other is published before other messages are read.
 const turnOfKeys = time.Second
-
-// publish hands a batch to the Publisher.
-func (b *batch) publish(ctx context.Context, c *caller) *outcome {
-	r := &round{batch: b, caller: c, stuck: map[store.HeldKey]bool{}, dealt: make([]bool, len(b.messages)), did: &outcome{behind: b.behind}}
-	if c.trial.on {
-		r.try(ctx)
-	} else {
-		r.all(ctx)
-	}
-	r.close()
-	return r.did
-}
 
 // all publishes all that there is, until something is wrong.
 func (r *round) all(ctx context.Context) {

@@ -34,16 +34,17 @@ type destinations struct {
 	busy   int
 	inHand map[int64]bool // the places of what is under way
 
-	backDue time.Time // when what was left may be read again
+	backDue time.Time      // when what was left may be read again
+	again   []*destination // for these it was just read again, up to the place next
+	next    int64
 }
 
 // What one destination may have in hand, and how many may have something.
 const (
-	mostAtOnce  = 64
-	shareOfOne  = 128
-	shareOfKey  = 16
-	readAgain   = 100 * time.Millisecond
-	longestRest = 30 * time.Second // that it did not ask for
+	mostAtOnce = 64
+	shareOfOne = 128
+	shareOfKey = 16
+	readAgain  = 100 * time.Millisecond
 )
 
 func newDestinations(publisher Publisher, open func(name string) *destination) *destinations {
@@ -113,9 +114,10 @@ func (d *destinations) take(ctx context.Context, b *batch) {
 	for to, part := range next {
 		d.start(ctx, to, part)
 	}
-	for _, to := range b.again {
-		to.leave(b.next)
+	for _, to := range d.again {
+		to.leave(d.next)
 	}
+	d.again = nil
 	d.tidy(now)
 }
 

@@ -26,8 +26,11 @@ type outcome struct {
 	hung      *call
 }
 
-// maxRest bounds for how long a destination is left alone because it asks for it.
-const maxRest = time.Hour
+// For how long a destination is left alone, if it asks for it and if it does not.
+const (
+	maxRest     = time.Hour
+	longestRest = 30 * time.Second
+)
 
 // away notes that a destination is away, and returns an error that says so beside another one.
 func (o *outcome) away(err, other error) error {

@@ -137,6 +137,15 @@ func (p *post) leave() {
 	p.session.Close()
 }
 
+var errSlow = errors.New("the server has not answered in time")
+
+// begin and commit are the ends of every transaction. Its level is fixed, because at a stricter one a database would make
+// those fail who add messages.
+const (
+	begin  = command("begin isolation level read committed")
+	commit = command("commit")
+)
+
 // command is a statement without parameters and results.
 type command string
 

@@ -9,26 +9,22 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// trial finds out, after an error that blames no message, whether the destination is away or a message is bad. Messages are
-// published one at a time. One that fails alone is suspected; when another one is published after it, it is tried again, and is to
-// blame if it fails again. As long as everything fails the destination is away, and no attempt is counted.
-type trial struct {
-	on       bool
-	rounds   int                // since something was published
-	suspects map[int64]*suspect // by their places
-}
-
-// suspect is a message that has failed alone.
-type suspect struct {
-	outlived bool // another message was published after that
-	again    int  // how often it has failed since
-	tries    int
-}
-
 const (
 	mostMisses = 32 // how many messages fail alone before there is a pause
 	mostAgain  = 2  // after so many failures since another message was published, a suspect is to blame
 )
+
+// publish hands a batch to the Publisher.
+func (b *batch) publish(ctx context.Context, c *caller) *outcome {
+	r := &round{batch: b, caller: c, stuck: map[store.HeldKey]bool{}, dealt: make([]bool, len(b.messages)), did: &outcome{behind: b.behind}}
+	if c.trial.on {
+		r.try(ctx)
+	} else {
+		r.all(ctx)
+	}
+	r.close()
+	return r.did
+}
 
 // try publishes messages one at a time. More of them are tried from one round to the next, as long as all fail.
 func (r *round) try(ctx context.Context) {
@@ -126,14 +122,6 @@ func (r *round) suspectsLeft(heads []int) bool {
 		}
 	}
 	return false
-}
-
-// outlive notes that a message was published.
-func (t *trial) outlive(place int64) {
-	delete(t.suspects, place)
-	for _, s := range t.suspects {
-		s.outlived = true
-	}
 }
 
 // miss notes that a message has failed alone.

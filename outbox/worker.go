@@ -28,13 +28,6 @@ const (
 	settleLimit = 30 * time.Second
 )
 
-// begin and commit are the ends of every transaction. Its level is fixed, because at a stricter one a database would make
-// those fail who add messages.
-const (
-	begin  = command("begin isolation level read committed")
-	commit = command("commit")
-)
-
 // work relays until ctx ends or the post is lost.
 func (w *worker) work(ctx context.Context, publisher Publisher) error {
 	abort, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -285,8 +278,8 @@ func (w *worker) sortRead(held *store.ReadHeld, read *store.ReadMessages, free [
 func (w *worker) isMore(b *batch, read *store.ReadMessages, free []*destination) bool {
 	n := len(read.Seqs)
 	full := n > 0 && n >= read.Room
-	if full {
-		b.again, b.next = free, read.Seqs[n-1]+1
+	if w.to.again = nil; full {
+		w.to.again, w.to.next = free, read.Seqs[n-1]+1
 	}
 	if len(free) > 0 && len(b.messages) > 0 {
 		w.to.backDue = time.Now().Add(readAgain)
@@ -332,8 +325,6 @@ func (w *worker) tell(o *outcome) {
 		}
 	}
 }
-
-var errSlow = errors.New("the server has not answered in time")
 
 func (w *worker) ask(ctx context.Context, limit time.Duration, requests ...txn.Request) error {
 	if err := w.post.signIfDue(ctx); err != nil {
