@@ -56,7 +56,7 @@ func TestMessagesThatAreRelayedAreCountedByWhatBecameOfThem(t *testing.T) {
 			t.Errorf("%s is %v: %v", name, values[name], values)
 		}
 	}
-	s.observer.ObservePublish(10, 3, 2, time.Second, errors.New("away"))
+	s.observer().ObservePublish(10, 3, 2, time.Second, errors.New("away"))
 	if n := s.values()["idem.outbox.messages idem.outcome=away"]; n != 5 {
 		t.Errorf("%v messages wait for what is away", n)
 	}
