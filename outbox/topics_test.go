@@ -146,6 +146,9 @@ func TestTopicsThatChangeInARolloutAreThoseOfTheProcessThatRelays(t *testing.T) 
 	publish("1")
 	stop()
 	eventually(t, "the topics of the next one to be on record", recorded("{b,c}"))
+	eventually(t, "the next one to be at work, when the others know of it", func() bool {
+		return o.count(`select count(*) from idem.relays where relay = 'web' and generation = (select max(generation) from idem.relay_topics)`) == 16
+	})
 	publish("2")
 	if n := before.number() + after.number() + rest.number(); n != 6 {
 		t.Errorf("%d messages were published", n)

@@ -20,12 +20,16 @@ type worker struct {
 	reach  reach
 	holds  holds
 	later  later
-	stuck  []*call // after errHung: what the Publisher has not returned from
+
+	topicsSeen time.Time // when the topics of all relays were last seen to be those of the post
+	stuck      []*call   // after errHung: what the Publisher has not returned from
 }
 
 const (
 	readLimit   = 6 * time.Minute // whatever is in the way of the index, and more than the server may work
 	settleLimit = 30 * time.Second
+
+	topicsPause = 250 * time.Millisecond // another relay that is given topics waits for as long
 )
 
 // work relays until ctx ends or the post is lost.
@@ -207,7 +211,11 @@ func (w *worker) turn(ctx context.Context, done *outcome) (*batch, error) {
 	reach, free := w.from(began)
 	snapshot, topics, held, read := &store.LimitRelay{}, &store.SeeTopics{}, w.holds.due(began, w.to.free), reach.next(began)
 	read.Stream, read.Room, read.Octets = w.share, w.config.BatchSize*w.share.Of, octetsAtATime
-	requests := append([]txn.Request{begin, snapshot, topics}, written...)
+	requests := append([]txn.Request{begin, snapshot}, written...)
+	asksTopics := began.Sub(w.topicsSeen) >= topicsPause
+	if asksTopics {
+		requests = append(requests, topics)
+	}
 	if held != nil {
 		requests = append(requests, held)
 	}
@@ -219,8 +227,11 @@ func (w *worker) turn(ctx context.Context, done *outcome) (*batch, error) {
 		return nil, err
 	}
 	w.tell(done)
-	if topics.Generation != w.post.generation {
+	if asksTopics && topics.Generation != w.post.generation {
 		return nil, errTopics
+	}
+	if asksTopics {
+		w.topicsSeen = began
 	}
 	reach.note(read, snapshot, time.Since(began), time.Now())
 	return w.sortRead(held, read, free), nil
