@@ -7,6 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/idem-go/idem/internal/guard"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -99,12 +100,11 @@ func (p *Publisher) send(ctx context.Context, messages []outbox.Message, failed 
 	defer p.link.cutAfter(ctx)()
 	confirmed := make(map[string]*amqp.DeferredConfirmation, len(messages))
 	for _, m := range messages {
-		exchange, key := p.config.Route(m)
-		if err := fits(exchange, key, m); err != nil {
+		exchange, key, err := p.route(m)
+		if err != nil {
 			failed[m.ID] = err
 			continue
 		}
-		var err error
 		if confirmed[m.ID], err = p.channel.PublishWithDeferredConfirmWithContext(ctx, exchange, key, true, false, publishing(m)); err != nil {
 			return p.broken(ctx, err)
 		}
@@ -129,6 +129,15 @@ func (p *Publisher) send(ctx context.Context, messages []outbox.Message, failed 
 			return nil
 		}
 	}
+}
+
+// route asks where a message goes.
+func (p *Publisher) route(m outbox.Message) (exchange, key string, err error) {
+	err = guard.Call(func() error {
+		exchange, key = p.config.Route(m)
+		return fits(exchange, key, m)
+	})
+	return exchange, key, err
 }
 
 // open makes sure that there is a channel.

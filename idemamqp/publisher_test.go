@@ -60,8 +60,12 @@ func TestMessagesThatTheBrokerDoesNotTakeAreNamedAndTheOthersArrive(t *testing.T
 		message(q, "a", "third"),
 		message(q, "e", "behind the long name"),
 		message("nowhere."+q, "", "no queue and no key"),
+		message("panics", "", "panics"),
 	}
 	p := publisher(t, n.url(), idemamqp.PublisherConfig{Route: func(m outbox.Message) (string, string) {
+		if m.Topic == "panics" {
+			panic("a bug")
+		}
 		if m.Topic == "no exchange" {
 			return "none." + q, m.Topic
 		}
@@ -72,7 +76,7 @@ func TestMessagesThatTheBrokerDoesNotTakeAreNamedAndTheOthersArrive(t *testing.T
 	if !errors.As(err, &named) {
 		t.Fatal(err)
 	}
-	want := []string{"behind the long name", "long name", "no exchange", "no queue", "no queue and no key"}
+	want := []string{"behind the long name", "long name", "no exchange", "no queue", "no queue and no key", "panics"}
 	if diff := cmp.Diff(want, names(named.Failed, messages)); diff != "" {
 		t.Errorf("named (-want +got):\n%s", diff)
 	}

@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/internal/guard"
 )
 
 var errEnded = errors.New("idemamqp: the broker delivers no more")
@@ -84,8 +85,9 @@ func (s *session) admit(d amqp.Delivery, ok bool) error {
 	if !ok {
 		return errEnded
 	}
+	id, key := guard.Names(s.config.Logger, "idemamqp: ConsumerConfig.ID or Key", func() string { return s.config.ID(d) }, func() string { return s.config.Key(d) })
 	s.unacked = append(s.unacked, &delivery{Delivery: d, message: inbox.Message{
-		Source: s.queue, ID: s.config.ID(d), Key: s.config.Key(d), Type: d.Type, Headers: ownHeaders(d), Payload: d.Body,
+		Source: s.queue, ID: id, Key: key, Type: d.Type, Headers: ownHeaders(d), Payload: d.Body,
 		Deliveries: deliveries(d),
 	}})
 	return nil

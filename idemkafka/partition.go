@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/internal/guard"
 )
 
 // partition is how far one has come with a partition.
@@ -33,8 +34,9 @@ func (r *run) put(record *kgo.Record) {
 		r.partitions[name] = p
 	}
 	p.next = kgo.EpochOffset{Epoch: record.LeaderEpoch, Offset: record.Offset + 1}
+	id, key := guard.Names(r.config.Logger, "idemkafka: ConsumerConfig.ID", func() string { return r.config.ID(record) }, func() string { return string(record.Key) })
 	message := inbox.Message{
-		Source: record.Topic, ID: r.config.ID(record), Key: string(record.Key), Type: header(record, HeaderType),
+		Source: record.Topic, ID: id, Key: key, Type: header(record, HeaderType),
 		Headers: ownHeaders(record), Payload: record.Value, Deliveries: 1,
 	}
 	if record.Offset < p.first+int64(r.config.Window+r.config.Batch) {

@@ -192,6 +192,27 @@ func TestMessageWithoutIDIsADeadLetterUnlessItsPositionIsItsID(t *testing.T) {
 	settled(t, another)
 }
 
+func TestMessageAtWhoseIDTheProgramPanicsIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	js, l := newBroker(t).connect(), newBooks(t)
+	source := newSource(t, newStream(t, js))
+	id := func(msg jetstream.Msg) string {
+		if string(msg.Data()) == "bad" {
+			panic("a bug")
+		}
+		return idemnats.Position(msg)
+	}
+	ledger.Run(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{ID: id}).Run)
+	for _, body := range []string{"bad", "good"} {
+		if _, err := js.Publish(ledger.Within(t), "orders", []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.Wait(`SELECT id FROM idem.dead_letters`, 1)
+	settled(t, source)
+	l.WaitForLines(1)
+}
+
 func TestSameIDWithAnotherPayloadIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	js, l := newBroker(t).connect(), newBooks(t)

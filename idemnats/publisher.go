@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,7 +17,8 @@ import (
 // PublisherConfig says how messages are published. Its zero value works.
 type PublisherConfig struct {
 	// Subject returns the subject of a message. The default is its topic. A key that comes from strangers has to be encoded
-	// before it is a part of a subject: a message whose subject is none is not published, and becomes a dead letter.
+	// before it is a part of a subject: a message whose subject is none is not published, and becomes a dead letter. So does one
+	// whose subject begins with $ or _INBOX., which are the server's: $JS.API.STREAM.PURGE.ORDERS would empty a stream.
 	Subject func(outbox.Message) string
 	// Timeout is how long the broker may take to confirm a message, 5 s by default. Then it counts as away.
 	Timeout time.Duration
@@ -53,10 +55,13 @@ func (p *Publisher) send(ctx context.Context, m outbox.Message) error {
 		return err
 	}
 	_, err = p.js.PublishMsg(ctx, msg, jetstream.WithRetryAttempts(0))
+	if errors.Is(err, jetstream.ErrInvalidJSAck) {
+		return fmt.Errorf("%w: its subject is answered, and not by a stream: %w", errRefused, err)
+	}
 	if !errors.Is(err, jetstream.ErrNoStreamResponse) {
 		return err
 	}
-	// Nobody took it: either no stream has this subject, or JetStream is away.
+	// No stream took it: either none has this subject, or JetStream is away.
 	if _, known := p.js.StreamNameBySubject(ctx, msg.Subject); errors.Is(known, jetstream.ErrStreamNotFound) {
 		return known
 	}

@@ -87,6 +87,10 @@ func TestMessageThatCannotBePublishedIsNamedAndHoldsBackItsKeyAlone(t *testing.T
 		{name: "no stream has its topic", bad: outbox.Message{Topic: "returns"}, reason: jetstream.ErrStreamNotFound},
 		{name: "a topic that is no subject", bad: outbox.Message{Topic: "orders placed"}},
 		{name: "a topic that is a wildcard", bad: outbox.Message{Topic: "orders.*"}},
+		{name: "a topic of the server's own", bad: outbox.Message{Topic: "$JS.API.STREAM.PURGE.ORDERS"}},
+		{name: "a topic that is an inbox", bad: outbox.Message{Topic: "_INBOX.x"}},
+		{name: "a topic that a service answers", bad: outbox.Message{Topic: "service"}, reason: jetstream.ErrInvalidJSAck},
+		{name: "a topic whose subject panics", bad: outbox.Message{Topic: "panics"}},
 		{name: "a header of the broker's", bad: outbox.Message{Topic: "orders", Headers: map[string]string{"nats-rollup": "all"}}},
 		{name: "a header that would be changed", bad: outbox.Message{Topic: "orders", Headers: map[string]string{"A": "b\r\nNats-Rollup: all"}}},
 		{name: "a name of a header that is none", bad: outbox.Message{Topic: "orders", Headers: map[string]string{"A:b": "c"}}, reason: nats.ErrBadHeaderMsg},
@@ -101,7 +105,16 @@ func TestMessageThatCannotBePublishedIsNamedAndHoldsBackItsKeyAlone(t *testing.T
 			})
 			bad := test.bad
 			bad.ID, bad.Key = "2", "a"
-			err := idemnats.NewPublisher(js, idemnats.PublisherConfig{}).Publish(ledger.Within(t), []outbox.Message{
+			if _, err := js.Conn().Subscribe("service", func(m *nats.Msg) { _ = m.Respond([]byte(`{"hello":"you"}`)) }); err != nil {
+				t.Fatal(err)
+			}
+			subject := func(m outbox.Message) string {
+				if m.Topic == "panics" {
+					panic("a bug")
+				}
+				return m.Topic
+			}
+			err := idemnats.NewPublisher(js, idemnats.PublisherConfig{Subject: subject}).Publish(ledger.Within(t), []outbox.Message{
 				{ID: "1", Topic: bad.Topic, Key: "b", Payload: []byte("1")},
 				bad,
 				{ID: "3", Topic: bad.Topic, Key: "a", Payload: []byte("3")},

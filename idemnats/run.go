@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/internal/guard"
 	"github.com/idem-go/idem/internal/hand"
 )
 
@@ -116,10 +117,11 @@ func (r *run) put(msg jetstream.Msg) {
 		r.config.Logger.Error("idemnats: not from JetStream", "consumer", r.name, "error", err)
 		return
 	}
+	id, key := guard.Names(r.config.Logger, "idemnats: ConsumerConfig.ID or Key", func() string { return r.config.ID(msg) }, func() string { return r.config.Key(msg) })
 	sure := &atomic.Bool{}
 	sure.Store(!r.config.Ordered)
 	r.hand.Put(&held{Seq: meta.Sequence.Stream, Delivery: delivery{msg, sure}, Message: inbox.Message{
-		Source: meta.Stream, ID: r.config.ID(msg), Key: r.config.Key(msg), Type: decode(msg.Headers(), HeaderType),
+		Source: meta.Stream, ID: id, Key: key, Type: decode(msg.Headers(), HeaderType),
 		Headers: ownHeaders(msg.Headers()), Payload: msg.Data(), Deliveries: int(meta.NumDelivered),
 	}})
 	select {

@@ -24,7 +24,7 @@ var errRefused = errors.New("idemnats: the message cannot be published as it is"
 
 func encode(m outbox.Message, subject string) (*nats.Msg, error) {
 	if !isSubject(subject) {
-		return nil, fmt.Errorf("%w: its subject is none that one can publish to", errRefused)
+		return nil, fmt.Errorf("%w: its subject is none that one can publish to, or one of the server's own", errRefused)
 	}
 	msg := &nats.Msg{Subject: subject, Data: m.Payload, Header: nats.Header{}}
 	for name, value := range m.Headers {
@@ -68,8 +68,11 @@ func ownHeaders(h nats.Header) map[string]string {
 	return own
 }
 
-// isSubject says whether one can publish to it: tokens that are neither empty nor wildcards.
+// isSubject says whether one can publish to it: tokens that are neither empty nor wildcards, and not the server's own.
 func isSubject(subject string) bool {
+	if strings.HasPrefix(subject, "$") || strings.HasPrefix(subject, "_INBOX.") {
+		return false
+	}
 	for token := range strings.SplitSeq(subject, ".") {
 		if token == "" || token == "*" || token == ">" || strings.ContainsAny(token, " \t\r\n\x00") {
 			return false

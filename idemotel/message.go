@@ -58,10 +58,11 @@ var (
 const (
 	published = "published"
 	failed    = "failed"
+	away      = "away"
 )
 
 // TracePublished records a call of a relay's publisher, which it is given by outbox.RelayConfig. What is neither published nor failed
-// comes again.
+// because of an error comes again, and is away.
 func (o *Observer) TracePublished(ctx context.Context, data outbox.TracePublishedData) {
 	if o == nil {
 		return
@@ -73,6 +74,11 @@ func (o *Observer) TracePublished(ctx context.Context, data outbox.TracePublishe
 	m := o.messages
 	m.count(ctx, m.published, messageLabels{outcome: published}, data.Published)
 	m.count(ctx, m.published, messageLabels{outcome: failed}, data.Failed)
+	left := 0
+	if data.Err != nil {
+		left = data.Given - data.Published - data.Failed
+	}
+	m.count(ctx, m.published, messageLabels{outcome: away}, left)
 	if m.publishTimes.Enabled(ctx) {
 		m.publishTimes.Record(ctx, data.Duration.Seconds(), m.timed.get(messageLabels{outcome: outcome}, timedSet)...)
 	}

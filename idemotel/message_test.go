@@ -57,6 +57,10 @@ func TestMessagesThatAreRelayedAreCountedByWhatBecameOfThem(t *testing.T) {
 			t.Errorf("%s is %v: %v", name, values[name], values)
 		}
 	}
+	s.observer().TracePublished(t.Context(), outbox.TracePublishedData{Given: 10, Published: 3, Failed: 2, Duration: time.Second, Err: errors.New("away")})
+	if n := s.values()["idem.outbox.messages idem.outcome=away"]; n != 5 {
+		t.Errorf("%v messages wait for what is away", n)
+	}
 }
 
 func TestMessagesThatAConsumerIsGivenAreCountedByTheirOutcome(t *testing.T) {

@@ -2,11 +2,14 @@ package idemriver
 
 import (
 	"context"
+	"errors"
 	"math"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/riverqueue/river"
 
+	"github.com/idem-go/idem/internal/guard"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -45,32 +48,52 @@ func NewPublisher(client *river.Client[pgx.Tx], config PublisherConfig) *Publish
 }
 
 // Publish inserts the jobs in one transaction. If River refuses it, it inserts them one by one, and names those that it has refused
-// alone.
+// alone, although the database is there.
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
-	jobs := make([]river.InsertManyParams, len(messages))
-	for i, m := range messages {
-		jobs[i] = p.job(m)
-	}
-	_, err := p.client.InsertMany(ctx, jobs)
+	err := guard.Call(func() error { return p.insert(ctx, messages) })
 	if err == nil || len(messages) == 0 {
 		return nil
 	}
-	failed := map[string]error{}
+	failed, own := map[string]error{}, true
 	for i, m := range messages {
-		if _, failure := p.client.InsertMany(ctx, jobs[i:i+1]); failure != nil {
-			failed[m.ID] = failure
+		if failure := guard.Call(func() error { return p.insert(ctx, messages[i:i+1]) }); failure != nil {
+			failed[m.ID], own = failure, own && isOwn(failure)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
-	switch len(failed) {
-	case 0:
+	switch {
+	case len(failed) == 0:
 		return nil
-	case len(messages): // then it is not because of them
+	case len(failed) == len(messages) && !(own && p.answers(ctx)): // then it is not because of them
 		return err
 	}
 	return &outbox.PublishError{Failed: failed}
+}
+
+func (p *Publisher) insert(ctx context.Context, messages []outbox.Message) error {
+	jobs := make([]river.InsertManyParams, len(messages))
+	for i, m := range messages {
+		jobs[i] = p.job(m)
+	}
+	_, err := p.client.InsertMany(ctx, jobs)
+	return err
+}
+
+// answers reports whether River's database is there.
+func (p *Publisher) answers(ctx context.Context) bool {
+	_, err := p.client.QueueList(ctx, river.NewQueueListParams().First(1))
+	return err == nil
+}
+
+// isOwn reports whether an error may be about a message. Of the database's errors those are that are about data.
+func isOwn(err error) bool {
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
+		class := refused.Code[:min(2, len(refused.Code))]
+		return class == "22" || class == "23" || class == "54"
+	}
+	return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 
 func (p *Publisher) job(m outbox.Message) river.InsertManyParams {

@@ -106,8 +106,37 @@ func TestMessageThatRiverRefusesIsNamedAndTheOthersBecomeJobs(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	eventually(t, "the other one's effect", func() bool { return count(t, pool, `SELECT count(*) FROM effects WHERE body = 'sound'`) == 1 })
-	if err := p.Publish(t.Context(), []outbox.Message{{ID: ada, Topic: "no name of a queue"}}); err == nil || errors.As(err, &named) {
-		t.Errorf("nobody knows whose fault it is: %v", err)
+	for topic, class := range map[string]string{"no name of a queue": "", "panics": "panic"} {
+		p := idemriver.NewPublisher(client, idemriver.PublisherConfig{InsertOpts: func(m outbox.Message) river.InsertOpts {
+			if m.Topic == "panics" {
+				panic("a bug")
+			}
+			return river.InsertOpts{Queue: m.Topic}
+		}})
+		err := p.Publish(t.Context(), []outbox.Message{{ID: ada, Topic: topic}})
+		var classed interface{ Class() string }
+		if !errors.As(err, &named) || named.Failed[ada] == nil || class != "" && (!errors.As(err, &classed) || classed.Class() != class) {
+			t.Errorf("the only message, which River refuses although its database is there: %v", err)
+		}
+	}
+}
+
+func TestDatabaseOfRiverThatIsAwayBlamesNoMessage(t *testing.T) {
+	t.Parallel()
+	pool := newMessages(t)
+	closed, err := pgxpool.NewWithConfig(t.Context(), pool.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := river.NewClient(riverpgxv5.New(closed), &river.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	var named *outbox.PublishError
+	err = idemriver.NewPublisher(client, idemriver.PublisherConfig{}).Publish(t.Context(), []outbox.Message{{ID: ada, Topic: "orders"}})
+	if err == nil || errors.As(err, &named) {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/idem-go/idem/internal/guard"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -55,7 +56,7 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 			continue
 		}
 		began := time.Now()
-		err := p.publisher.Publish(m.Topic, watermillMessage(ctx, m))
+		err := guard.Call(func() error { return p.publisher.Publish(m.Topic, watermillMessage(ctx, m)) })
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -64,7 +65,7 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 			continue
 		}
 		failed[m.ID], shut[s], last = err, true, err
-		if p.config.Blames(err) {
+		if _, panicked := errors.AsType[*guard.Panic](err); panicked || p.blames(err) {
 			continue
 		}
 		unsure++
@@ -79,6 +80,15 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 		return last
 	}
 	return &outbox.PublishError{Failed: failed}
+}
+
+// blames asks PublisherConfig.Blames. If that panics it is as if it had said no.
+func (p *Publisher) blames(err error) (yes bool) {
+	_ = guard.Call(func() error {
+		yes = p.config.Blames(err)
+		return nil
+	})
+	return yes
 }
 
 // watermillMessage is the message as Watermill has it.

@@ -25,6 +25,9 @@ type picky struct {
 }
 
 func (p *picky) Publish(topic string, messages ...*message.Message) error {
+	if topic == "panics" {
+		panic("a bug")
+	}
 	if p.away > 0 && len(p.taken) >= p.away || slices.Contains(p.refuses, topic) {
 		return errRefused
 	}
@@ -67,6 +70,19 @@ func TestMessageIsBlamedIfTheBrokerTakesAnotherOneAfterIt(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"1", "7"}, p.taken); diff != "" {
 		t.Errorf("taken (-want +got):\n%s", diff)
+	}
+}
+
+func TestMessageAtWhichWatermillsPublisherPanicsIsToBlame(t *testing.T) {
+	t.Parallel()
+	messages := []outbox.Message{said("panics", "a", "1"), said("good", "b", "2")}
+	for n := range 2 {
+		p := &picky{}
+		var named *outbox.PublishError
+		err := idemwatermill.NewPublisher(p, idemwatermill.PublisherConfig{}).Publish(t.Context(), messages[:n+1])
+		if !errors.As(err, &named) || len(named.Failed) != 1 || named.Failed[messages[0].ID] == nil || len(p.taken) != n {
+			t.Errorf("%v; taken: %v", err, p.taken)
+		}
 	}
 }
 

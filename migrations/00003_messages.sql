@@ -46,10 +46,21 @@ CREATE TABLE idem.published (
     autovacuum_analyze_scale_factor = 0.02
 );
 
--- Which relay has which part of the outbox.
+-- Which instance has which part of the outbox, for a relay of a name. That of no name has what is of no other.
 CREATE TABLE idem.relays (
-    lane               integer          PRIMARY KEY,
+    relay              text COLLATE "C" NOT NULL,
+    lane               integer          NOT NULL,
     instance           integer          NOT NULL,
+    since              timestamptz      NOT NULL,
+    generation         bigint           NOT NULL,
+    PRIMARY KEY (relay, lane)
+);
+
+-- Which topics are a relay's own.
+CREATE TABLE idem.relay_topics (
+    relay              text COLLATE "C" PRIMARY KEY,
+    topics             text[] COLLATE "C" NOT NULL,
+    generation         bigint           NOT NULL,
     since              timestamptz      NOT NULL
 );
 
@@ -63,6 +74,10 @@ COMMENT ON COLUMN idem.outbox.tracingspancontext IS
     'The trace in which the message was added, as Debezium reads it: lines of name=value.';
 COMMENT ON TABLE idem.relays IS
     'A key belongs to one of 16 lanes by its hash. Whoever relays a lane is the instance here, for as long as that is there: as in idem.operations.';
+COMMENT ON COLUMN idem.relays.generation IS
+    'That of the topics by which it works. Another relay that has been given some of them waits until it works by the new ones.';
+COMMENT ON TABLE idem.relay_topics IS
+    'The topics that a relay has for its own: names, or beginnings of names that end in *. A change of any relay makes the next generation.';
 
 -- What came in. A message that is handled has its row from the transaction of its effect. One whose handler has failed has a row
 -- as well, written after that was rolled back: it counts the attempts and says when the next one is due, until the message is
@@ -128,6 +143,7 @@ COMMENT ON COLUMN idem.dead_letters.side IS
 -- +goose Down
 DROP TABLE idem.dead_letters;
 DROP TABLE idem.inbox;
+DROP TABLE idem.relay_topics;
 DROP TABLE idem.relays;
 DROP TABLE idem.published;
 DROP TABLE idem.outbox;

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/guard"
 	"github.com/idem-go/idem/internal/store"
 )
 
@@ -15,6 +16,8 @@ type batch struct {
 	messages []store.Queued // first those that were held back
 	held     int            // how many those are
 	behind   []int64        // places of others that were read, and are to be held back
+	alone    map[int64]bool // places of messages that have failed without being named: each is published alone
+	more     bool           // there may be more to read
 }
 
 // waves splits a batch into parts that may be published together. Unless the Publisher keeps the order of a key by itself, a
@@ -23,6 +26,9 @@ func (b *batch) waves(keepsOrder bool) [][]int {
 	var waves [][]int
 	met := make(map[store.HeldKey]int, len(b.messages))
 	for i := range b.messages {
+		if b.alone[b.messages[i].Seq] {
+			continue
+		}
 		wave := 0
 		if key := keyOf(&b.messages[i]); key.Key != "" && !keepsOrder {
 			wave = met[key]
@@ -40,117 +46,193 @@ func (b *batch) waves(keepsOrder bool) [][]int {
 type round struct {
 	*batch
 	*caller
-	holds *holds
 	stuck map[store.HeldKey]bool // keys of which a message has failed
+	dealt []bool                 // with which messages, by their index
 	did   *outcome
 }
 
-// publish hands a batch to the Publisher.
-func (b *batch) publish(ctx context.Context, c *caller, h *holds) *outcome {
-	r := &round{batch: b, caller: c, holds: h, stuck: map[store.HeldKey]bool{}, did: &outcome{behind: b.behind}}
-	for _, wave := range b.waves(keepsOrder(c.publisher)) {
+// turnOfKeys is for how long one message of each key after the other is published before other messages are read.
+const turnOfKeys = time.Second
+
+// all publishes all that there is, until something is wrong.
+func (r *round) all(ctx context.Context) {
+	began := time.Now()
+	for n, wave := range r.waves(keepsOrder(r.publisher)) {
 		for len(wave) > 0 {
-			n := min(c.size, len(wave))
-			part := slices.DeleteFunc(slices.Clone(wave[:n]), r.isStuck) // an OrderKeeper may have failed in the part before
-			wave = wave[n:]
-			switch {
-			case len(part) == 0:
-			case r.did.err == nil && ctx.Err() == nil:
-				r.part(ctx, part)
-			default:
-				r.leave(part)
+			if r.did.err != nil || ctx.Err() != nil {
+				return
 			}
+			if n > 0 && time.Since(began) > turnOfKeys {
+				r.did.turnOver = true
+				return
+			}
+			size := min(r.size, len(wave))
+			if part := slices.DeleteFunc(slices.Clone(wave[:size]), r.isStuck); len(part) > 0 {
+				r.part(ctx, part)
+			}
+			wave = wave[size:]
 		}
 	}
-	return r.did
+	if r.did.err == nil {
+		clear(r.trial.suspects)
+	}
+	for i := range r.messages {
+		if r.alone[r.messages[i].Seq] && r.did.err == nil && ctx.Err() == nil && !r.isStuck(i) {
+			r.part(ctx, []int{i})
+			r.blame(i)
+		}
+	}
 }
 
 // isStuck reports whether a message is behind one that has failed, and notes it.
 func (r *round) isStuck(i int) bool {
 	m := &r.messages[i]
 	stuck := r.stuck[keyOf(m)]
-	if stuck {
-		r.did.behind = append(r.did.behind, m.Seq)
+	if stuck && !r.dealt[i] {
+		r.did.behind, r.dealt[i] = append(r.did.behind, m.Seq), true
 	}
 	return stuck
-}
-
-// leave notes that messages were not dealt with. What is held back stays so.
-func (r *round) leave(part []int) {
-	for _, i := range part {
-		if place := r.messages[i].Seq; i >= r.held && (r.did.left == 0 || place < r.did.left) {
-			r.did.left = place
-		}
-	}
 }
 
 // part makes one call of the Publisher.
 func (r *round) part(ctx context.Context, part []int) {
 	messages := make([]Message, len(part))
 	for n, i := range part {
-		m := &r.messages[i]
-		messages[n] = Message{ID: m.ID, Topic: m.Topic, Key: m.Key, Type: m.Type, Payload: m.Payload, Headers: m.Headers}
+		messages[n] = messageOf(&r.messages[i])
 	}
 	began := time.Now()
-	hung, err := r.caller.publish(ctx, messages)
+	a := r.caller.publish(ctx, messages)
 	took := time.Since(began)
-	var panic *panicked
-	if errors.As(err, &panic) && len(part) > 1 {
-		r.oneByOne(ctx, part)
-		return
+	if _, panicked := errors.AsType[*guard.Panic](a.err); panicked {
+		if len(part) > 1 {
+			r.oneByOne(ctx, part)
+			return
+		}
+		if _, named := errors.AsType[*PublishError](a.err); !named {
+			a.err = &PublishError{Failed: map[string]error{messages[0].ID: a.err}}
+		}
 	}
-	if errors.As(err, &panic) {
-		r.config.Logger.Error("outbox: the Publisher has panicked", "message", messages[0].ID, "panic", panic.value, "stack", string(panic.stack))
-		err = &PublishError{Failed: map[string]error{messages[0].ID: panic}}
-	}
-	r.sort(ctx, part, messages, err, took)
-	r.did.hung = hung
+	r.sort(ctx, part, messages, a, took)
+	r.did.hung = a.hung
 }
 
 // oneByOne finds out at which message the Publisher panics.
 func (r *round) oneByOne(ctx context.Context, part []int) {
 	for n, i := range part {
-		switch {
-		case r.isStuck(i):
-		case r.did.err == nil && ctx.Err() == nil:
+		if !r.isStuck(i) && r.did.err == nil && ctx.Err() == nil {
 			r.part(ctx, part[n:n+1])
-		default:
-			r.leave(part[n : n+1])
 		}
 	}
 	r.size = 1
 }
 
-// sort notes what became of the messages of a call.
-func (r *round) sort(ctx context.Context, part []int, messages []Message, err error, took time.Duration) {
-	failed, blameless, unknown := verdict(messages, err)
+// sort notes what became of the messages of a call. Those of which nothing is noted are left for another one.
+func (r *round) sort(ctx context.Context, part []int, messages []Message, a answer, took time.Duration) {
+	v := sortOut(messages, a)
 	published, blamed := len(r.did.published), len(r.did.failed)
 	for n, i := range part {
 		m := &r.messages[i]
-		key, reason := keyOf(m), failed[n]
+		failed, isAway := v.failed[n], v.away[n]
 		switch {
-		case (reason != nil || unknown) && r.isStuck(i):
-		case reason == nil && unknown:
-			r.leave(part[n : n+1])
-		case reason == nil:
-			r.did.published = append(r.did.published, m.Seq)
-			if i < r.held {
-				r.holds.goOn(key)
-			}
-		case ended(reason): // the context was over: that is nobody's fault
-			r.leave(part[n : n+1])
-			blameless = errors.Join(blameless, reason)
+		case (failed != nil || isAway != nil || v.unsent[n] || v.unknown) && r.isStuck(i):
+		case isAway != nil && !r.sole:
+			v.err = r.did.away(isAway, v.err)
+		case isAway != nil:
+			r.fail(i, isAway)
+		case failed != nil:
+			r.fail(i, failed)
+		case v.unsent[n], v.unknown:
 		default:
-			r.holds.fail(key, r.did.fail(r.config, m, reason))
-			r.stuck[key] = true
+			r.did.published, r.dealt[i] = append(r.did.published, m.Seq), true
+			if i < r.held {
+				r.did.gone = append(r.did.gone, keyOf(m))
+			}
 		}
 	}
-	r.did.err = blameless
-	r.fit(blameless)
-	if observer := r.config.Observer; observer != nil {
-		observer.TracePublished(ctx, TracePublishedData{
-			Given: len(part), Published: len(r.did.published) - published, Failed: len(r.did.failed) - blamed,
-			Duration: took, Err: blameless, Cause: idem.CauseOf(blameless),
-		})
+	if v.unknown {
+		v.err = r.did.away(v.err, nil)
 	}
+	if len(r.did.published) > published {
+		r.awaySince = time.Time{}
+	}
+	r.did.err = v.err
+	r.fit(v.err)
+	r.observe(ctx, len(part), len(r.did.published)-published, r.did.failed[blamed:], took, v.err)
+}
+
+// observe tells the Observer of a call. Those of its messages that count no attempt have not failed for it.
+func (r *round) observe(ctx context.Context, given, published int, failed []failure, took time.Duration, err error) {
+	if r.config.Observer == nil {
+		return
+	}
+	counted := 0
+	for i := range failed {
+		if counted += failed[i].count; failed[i].count == 0 && err == nil {
+			err = failed[i].err
+		}
+	}
+	data := TracePublishedData{Given: given, Published: published, Failed: counted, Duration: took, Err: err, Cause: idem.CauseOf(err)}
+	guard.Do(r.config.Logger, "outbox: the Observer", func() { r.config.Observer.TracePublished(ctx, data) })
+}
+
+// fail notes that a message has failed.
+func (r *round) fail(i int, err error) *failure {
+	guard.Log(r.config.Logger.With("message", r.messages[i].ID), "outbox: a function of the Publisher's", err)
+	f := r.did.fail(r.config, &r.messages[i], err)
+	r.stuck[keyOf(&r.messages[i])], r.dealt[i] = true, true
+	return f
+}
+
+// blame blames the message of the last call, which had no other, for an error that blames none.
+func (r *round) blame(i int) {
+	if r.did.err == nil || r.dealt[i] || r.did.hung != nil || errors.Is(r.did.err, errLost) {
+		return
+	}
+	f := r.fail(i, notAway(r.did.err))
+	f.alone, r.did.err, r.did.rest = true, nil, 0
+	r.fit(nil)
+}
+
+// close notes what was not dealt with, and whether the destination is away for good.
+func (r *round) close() {
+	o := r.did
+	moved := len(o.published)+len(o.failed) > 0
+	if o.err != nil && !moved && r.awaySince.IsZero() {
+		r.awaySince = time.Now()
+	}
+	waits := map[store.HeldKey]bool{}
+	for i := range r.messages {
+		m := &r.messages[i]
+		switch {
+		case r.dealt[i]:
+		case o.err != nil && r.isGivenUp(m) && !waits[keyOf(m)] && o.giveUp(r.config, m):
+		default:
+			waits[keyOf(m)], o.isLeft = m.Key != "", true
+			if i >= r.held && (o.left == 0 || m.Seq < o.left) {
+				o.left = m.Seq
+			}
+			if o.turnOver {
+				o.leftKeys = append(o.leftKeys, keyOf(m))
+			}
+		}
+	}
+	if o.err == nil && !moved && o.isLeft && !o.turnOver {
+		o.err = ErrUnsent
+	}
+	if o.err != nil {
+		r.trial.on = true
+	}
+}
+
+// givenUpAfter is for how long a destination has to be away, without an interruption, before a message dies of it.
+const givenUpAfter = time.Hour
+
+// isGivenUp reports whether a message has waited for too long for a destination that is away.
+func (c *caller) isGivenUp(m *store.Queued) bool {
+	limit := c.config.MaxAway
+	return limit > 0 && time.Since(m.CreatedAt) > limit && !c.awaySince.IsZero() && time.Since(c.awaySince) >= min(limit, givenUpAfter)
+}
+
+func messageOf(m *store.Queued) Message {
+	return Message{ID: m.ID, Topic: m.Topic, Key: m.Key, Type: m.Type, Payload: m.Payload, Headers: m.Headers}
 }

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
+
+	"github.com/idem-go/idem/internal/guard"
 )
 
 // hangLimit is how long a call of a Publisher may go on after the end of its context.
@@ -14,17 +15,6 @@ const hangLimit = 5 * time.Second
 // errHung says that the Publisher has not returned. Its messages may be published at any time.
 var errHung = errors.New("the Publisher has not returned although its context has ended")
 
-// panicked is the error of a Publisher that has panicked.
-type panicked struct {
-	value any
-	stack []byte
-}
-
-func (p *panicked) Error() string { return fmt.Sprintf("the Publisher has panicked: %v", p.value) }
-
-// Class is that of the dead letter.
-func (*panicked) Class() string { return "panic" }
-
 // call is one call of a Publisher, in a goroutine of its own: it cannot be trusted to return.
 type call struct {
 	ended chan struct{}
@@ -32,25 +22,24 @@ type call struct {
 }
 
 func startCall(ctx context.Context, publisher Publisher, messages []Message) *call {
-	c := &call{ended: make(chan struct{}), err: &panicked{value: "its goroutine was ended"}}
+	c := &call{ended: make(chan struct{}), err: guard.Ended()}
 	go func() {
 		defer close(c.ended)
-		defer func() {
-			if value := recover(); value != nil {
-				c.err = &panicked{value: value, stack: debug.Stack()}
-			}
-		}()
-		c.err = publisher.Publish(ctx, messages)
+		c.err = guard.Call(func() error { return publisher.Publish(ctx, messages) })
 	}()
 	return c
 }
 
-// caller calls a Publisher on behalf of a post.
+// caller calls a Publisher for one destination.
 type caller struct {
 	publisher Publisher
 	config    *RelayConfig
 	post      *post
-	size      int // how many messages it gets at a time
+	abort     context.Context // ends when this process has lost its post
+	sole      bool            // it is the only destination: a call that hangs is left to another process
+	size      int             // how many messages the Publisher gets at a time
+	trial     trial
+	awaySince time.Time // since when nothing was published; zero if the last call has published something
 }
 
 // fit makes calls smaller while the Publisher has trouble with them as a whole, and larger again.
@@ -62,46 +51,61 @@ func (c *caller) fit(err error) {
 	c.size = min(2*c.size, c.config.BatchSize)
 }
 
-// publish makes a call, and shows meanwhile that this process is there. After errHung, hung is the call that goes on.
-func (c *caller) publish(ctx context.Context, messages []Message) (hung *call, err error) {
-	if err := c.post.signIfDue(ctx); err != nil {
-		return nil, err
+// answer is what came of a call.
+type answer struct {
+	err  error
+	over bool  // the context of the call has ended
+	hung *call // after errHung: it goes on
+}
+
+// publish makes a call. Behind a pooler it makes none unless this process was seen lately.
+func (c *caller) publish(ctx context.Context, messages []Message) answer {
+	if !c.post.trusted() {
+		return answer{err: errLost}
 	}
-	calling, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.config.PublishTimeout)
+	calling, cancel := context.WithTimeout(c.abort, c.config.PublishTimeout)
 	defer cancel()
 	under := startCall(calling, c.publisher, messages)
-	sign := time.NewTicker(signPause)
-	defer sign.Stop()
 	stopped, hanging := ctx.Done(), calling.Done()
 	var draining, patience <-chan time.Time
 	for {
 		select {
 		case <-under.ended:
-			return nil, under.err
-		case <-sign.C:
-			if err := c.post.sign(context.WithoutCancel(ctx)); err != nil {
-				cancel()
-			}
+			return answer{err: under.err, over: calling.Err() != nil}
 		case <-stopped:
 			stopped, draining = nil, time.After(c.config.Drain)
 		case <-draining:
+			draining = nil
 			cancel()
 		case <-hanging:
 			hanging, patience = nil, time.After(hangLimit)
 		case <-patience:
-			return under, errHung
+			if c.sole || ctx.Err() != nil || c.abort.Err() != nil {
+				return answer{err: errHung, over: true, hung: under}
+			}
+			c.config.Logger.Error("outbox: the Publisher has not returned although its context has ended: nothing else leaves for this destination",
+				"topic", messages[0].Topic)
+			patience = time.After(signPause)
 		}
 	}
 }
 
-// verdict sorts out what a Publisher has answered: which messages of the call have failed, by their index, and the error, if
-// there is one, that blames none. With such an error unknown is whether those were published that have not failed.
-func verdict(messages []Message, err error) (failed map[int]error, blameless error, unknown bool) {
-	var named *PublishError
-	if !errors.As(err, &named) || len(named.Failed) == 0 {
-		return nil, err, err != nil
+// verdict is what a Publisher has answered, by the index of a message.
+type verdict struct {
+	failed  map[int]error // they are to blame
+	away    map[int]error
+	unsent  map[int]bool
+	err     error // blames none
+	unknown bool  // whether those were published that are not named
+}
+
+// sortOut sorts out what a Publisher has answered. That a context has ended is no message's fault if it is that of the call.
+func sortOut(messages []Message, a answer) verdict {
+	named, ok := errors.AsType[*PublishError](a.err)
+	if !ok || len(named.Failed) == 0 {
+		return verdict{err: a.err, unknown: a.err != nil}
 	}
-	failed = map[int]error{}
+	v := verdict{failed: map[int]error{}, away: map[int]error{}, unsent: map[int]bool{}}
 	met := 0
 	for i, m := range messages {
 		reason, ok := named.Failed[m.ID]
@@ -109,18 +113,32 @@ func verdict(messages []Message, err error) (failed map[int]error, blameless err
 			continue
 		}
 		met++
-		if reason == nil {
-			reason = errors.New("the Publisher gave no reason")
+		_, isAway := errors.AsType[*AwayError](reason)
+		switch {
+		case reason == nil:
+			v.failed[i] = errors.New("the Publisher gave no reason")
+		case errors.Is(reason, ErrUnsent):
+			v.unsent[i] = true
+		case isAway:
+			v.away[i] = reason
+		case a.over && ended(reason):
+			v.unsent[i], v.err = true, errors.Join(v.err, reason)
+		default:
+			v.failed[i] = reason
 		}
-		failed[i] = reason
 	}
 	if met < len(named.Failed) { // whatever it takes for the ID of a message: of the others it may be one that has failed
-		return failed, fmt.Errorf("the Publisher has named %d messages that it was not given", len(named.Failed)-met), true
+		v.err, v.unknown = fmt.Errorf("the Publisher has named %d messages that it was not given", len(named.Failed)-met), true
 	}
-	return failed, nil, false
+	return v
 }
 
 // ended reports whether an error only says that a context is over.
 func ended(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+func (c *call) wait() error {
+	<-c.ended
+	return c.err
 }

@@ -12,9 +12,24 @@ import (
 
 // RelayConfig changes a Relay. The zero value works.
 type RelayConfig struct {
+	// Name and Topics divide an outbox among several relays, as of two services with one database, or with two brokers. Topics
+	// are the relay's own: names, or beginnings of names that end in *. They are on record in the database under Name. A relay
+	// without them has every topic that no relay on record has, and is the only one by default. Run returns ErrTopicTaken if
+	// another Name has one of the Topics.
+	//
+	// When the Topics of a Name change, the process that relays goes on by its own until it ends, and the next one works by its
+	// own. A topic is given to another Name by first taking it from the one that has it. ForgetRelay removes a Name.
+	Name   string
+	Topics []string
+
 	// MaxAttempts is how often a message may fail before it is a dead letter. The default is 10. An attempt counts if the
-	// Publisher has named the message: that the broker is away is nobody's fault.
+	// Publisher has named the message, or the relay has found it out. That a destination is away counts nothing.
 	MaxAttempts int
+
+	// MaxAway is how long a message may wait for a destination that is away, from when it was added, before it is a dead letter of
+	// the class "away". It dies only once this relay has found the destination away for an hour without an interruption, or for
+	// MaxAway if that is less. The default is without limit.
+	MaxAway time.Duration
 
 	// MinPause and MaxPause bound the pause after an attempt that has failed: it doubles from one attempt to the next. The
 	// defaults are half a second and 5 minutes.
@@ -58,10 +73,13 @@ type RelayConfig struct {
 }
 
 func (c *RelayConfig) set() error {
-	for _, d := range []time.Duration{c.MinPause, c.MaxPause, c.Poll, c.PublishTimeout, c.Drain, c.Retention} {
+	for _, d := range []time.Duration{c.MinPause, c.MaxPause, c.Poll, c.PublishTimeout, c.Drain, c.Retention, c.MaxAway} {
 		if d < 0 {
 			return errors.New("outbox: RelayConfig: a duration is negative")
 		}
+	}
+	if err := checkTopics(c.Name, c.Topics); err != nil {
+		return err
 	}
 	switch {
 	case c.MaxAttempts < 0, c.BatchSize < 0, c.BatchSize > 10_000:

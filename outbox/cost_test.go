@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -217,9 +218,9 @@ func TestRelayReadsByTheIndexWhateverTheStatisticsSay(t *testing.T) {
 				t.Fatal(err)
 			}
 			for query, args := range map[string][]any{
-				db.ReadMessages:    {2, 1, "{5,100}", "{7,110}", 1000, 500, 1000},
-				db.ReadHeld:        {"{t,t}", "{k1,k2}", "{0,0}", "{1,16}", 1000},
-				db.DeletePublished: {"{1,2,3}"}, db.HoldMessages: {"{1,2,3}"}, db.BlameMessages: {"{1,2}", "{1,2}", "{a,b}", "{a,b}"},
+				db.ReadMessages:    {2, 1, false, "{t%}", "{t\\\\_u}", "{5,100}", "{7,110}", 1000, 500, 1000},
+				db.ReadHeld:        {"{t,t}", "{k1,k2}", "{0,0}", "{9,9}", "{1,16}", 1000},
+				db.DeletePublished: {"{1,2,3}"}, db.HoldMessages: {"{1,2,3}"}, db.BlameMessages: {"{1,2}", "{1,2}", "{0,1}", "{a,b}", "{a,b}"},
 			} {
 				rows, _ := tx.Query(t.Context(), "explain "+query, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...)
 				plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -228,5 +229,57 @@ func TestRelayReadsByTheIndexWhateverTheStatisticsSay(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Of 20,000 messages without a key that are held back, as many are read as are due, and not all of them for each.
+func TestRetryOfMessagesWithoutAKeyReadsThemAlone(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.exec(`alter table idem.outbox set (autovacuum_enabled = off)`)
+	o.exec(`insert into idem.outbox (created_at, id, aggregatetype, aggregateid, type, held, attempts) select now(), gen_random_uuid(), 't', '', '', true, 1 from generate_series(1, 20000)`)
+	tx := o.begin()
+	if _, err := tx.Exec(t.Context(), db.LimitRelay); err != nil {
+		t.Fatal(err)
+	}
+	var places, topics, keys, runs []string
+	for i := range 500 {
+		places, topics, keys, runs = append(places, fmt.Sprint(20*i+1)), append(topics, "t"), append(keys, `""`), append(runs, "1")
+	}
+	array := func(list []string) string { return "{" + strings.Join(list, ",") + "}" }
+	rows, _ := tx.Query(t.Context(), "explain (analyze, costs off, timing off) "+db.ReadHeld, pgx.QueryExecModeSimpleProtocol,
+		array(topics), array(keys), array(places), array(places), array(runs), 1<<20)
+	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	text := strings.Join(plan, "\n")
+	if err != nil || strings.Contains(text, "Rows Removed by Filter") || !strings.Contains(text, "rows=1 loops=500") || !strings.Contains(text, "seq >= ") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// What is read in one turn is bounded, however many are due, and others leave beside them.
+func TestThousandsOfMessagesThatAreRefusedDoNotKeepTheRelayFromTheOthers(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	var most atomic.Int64
+	b := &broker{refuse: func(m *outbox.Message) error {
+		if m.Type == "refused" {
+			return errRefused
+		}
+		return nil
+	}, before: func(messages []outbox.Message) error {
+		most.Store(max(most.Load(), int64(len(messages))))
+		return nil
+	}}
+	o.exec(`insert into idem.outbox (created_at, id, aggregatetype, aggregateid, type, held, attempts, next_at)
+		select now(), gen_random_uuid(), 't', '', 'refused', true, 1, now() from generate_series(1, 20000)`)
+	config := swift()
+	config.MaxAttempts, config.MaxPause, config.BatchSize = 1_000_000, time.Hour, 500
+	o.relay(b, config)
+	for i := range 20 {
+		o.add(message("free", fmt.Sprint(i)))
+		eventually(t, "a message beside them", func() bool { return b.number() > i })
+	}
+	if n := most.Load(); n > 500 {
+		t.Errorf("%d messages were given to the Publisher at once", n)
 	}
 }

@@ -30,9 +30,19 @@
 // # What fails
 //
 // A [Publisher] names the messages that it could not publish by a [PublishError]. Each is tried again after a pause that doubles, and is a
-// dead letter after [RelayConfig.MaxAttempts]; then its key goes on. An error that names none blames none: all of them are tried again,
-// after pauses that grow, in smaller calls, for as long as it takes. So does a call whose context has ended. A Publisher that
-// panics is given the messages one by one, and the one at which it panics has failed.
+// dead letter after [RelayConfig.MaxAttempts]; then its key goes on. After an error that names none, or a call whose context has ended,
+// messages are published one at a time, more of them from one pause to the next. If all fail the broker is away, and no attempt is
+// counted. A message that fails alone before and after another one is published is to blame, and from then on is tried alone.
+// A Publisher that panics is given the messages one by one, and the one at which it panics has failed.
+//
+// A destination that is away counts no attempt either: the Publisher says so by an [AwayError]. [RelayConfig.MaxAway] bounds for how
+// long its messages wait. A Publisher that is a [Divider] has several destinations, and one that is slow or away holds up no other;
+// [Route] makes one of several Publishers, by topic.
+//
+// # Several relays
+//
+// Two services with one database, or one that has two brokers, give each [Relay] a Name and the Topics that are its own. A relay without
+// has every topic that no other has. Each message is published by one of them. They are on record in idem.relay_topics.
 //
 // [List] and [Show] show dead letters, [Redrive] gives one to the outbox again under the same ID, [Drop] removes it. They are sealed
 // where [RelayConfig.Sealer] is set. Messages in the outbox are not: they are about to leave, and Debezium reads them as well.

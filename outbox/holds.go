@@ -1,37 +1,46 @@
 package outbox
 
 import (
+	"container/heap"
 	"time"
 
 	"github.com/idem-go/idem/internal/store"
 )
 
-// holds are the keys of a stream that are held back. The table has them as well; only the relay changes them.
+// holds are the keys of a stream that are held back, by the time at which they are due. The table has them as well; only the
+// relay changes them.
 type holds struct {
-	keys map[store.HeldKey]hold
-	next time.Time // none is due before
+	keys  map[store.HeldKey]*hold
+	queue queue
 
 	lookUp time.Time // when the table is to be asked again
 }
 
 // hold is how a key is held back.
 type hold struct {
+	key    store.HeldKey
 	due    time.Time
 	failed bool // its first message has failed; otherwise that is only behind one that is gone
+	alone  bool // it has failed without being named
+
+	awaySince time.Time // since when its destination is away
+	pause     time.Duration
+
+	index int // in the queue
 }
 
 // How many messages of how many keys are read at a time.
 const (
-	keysAtATime = 64
+	heldAtATime = 1024
 	runOfAKey   = 16
 
 	octetsAtATime = 16 << 20 // however many messages that is
 )
 
 func newHolds(held []store.HeldBack, now time.Time) holds {
-	h := holds{keys: make(map[store.HeldKey]hold, len(held))}
+	h := holds{keys: make(map[store.HeldKey]*hold, len(held))}
 	for _, key := range held {
-		h.put(key.HeldKey, hold{due: now.Add(key.Due), failed: key.Attempts > 0})
+		h.put(hold{key: key.HeldKey, due: now.Add(key.Due), failed: key.Attempts > 0 || key.Due > 0})
 	}
 	return h
 }
@@ -44,29 +53,51 @@ func keyOf(m *store.Queued) store.HeldKey {
 	return store.HeldKey{Topic: m.Topic, Key: m.Key}
 }
 
-func (h *holds) put(key store.HeldKey, as hold) {
-	h.keys[key] = as
-	if len(h.keys) == 1 || as.due.Before(h.next) {
-		h.next = as.due
+func (h *holds) put(as hold) {
+	if was := h.keys[as.key]; was != nil {
+		as.index = was.index
+		*was = as
+		heap.Fix(&h.queue, was.index)
+		return
+	}
+	heap.Push(&h.queue, &as)
+	h.keys[as.key] = &as
+}
+
+func (h *holds) remove(key store.HeldKey) {
+	if was := h.keys[key]; was != nil {
+		heap.Remove(&h.queue, was.index)
+		delete(h.keys, key)
 	}
 }
 
 // goOn says that the first message of a key is gone: the next of the key are due.
 func (h *holds) goOn(key store.HeldKey) {
 	if key.Key == "" {
-		delete(h.keys, key)
+		h.remove(key)
 		return
 	}
-	h.put(key, hold{due: time.Now()})
+	h.put(hold{key: key, due: time.Now()})
 }
 
-// fail says that the first message of a key has failed.
-func (h *holds) fail(key store.HeldKey, f failure) {
+// fail says that the first message of a key has failed. While its destination is away, it says for how long that pauses.
+func (h *holds) fail(f *failure, c *RelayConfig) {
+	key := keyOf(&f.message)
 	if f.bury != nil {
 		h.goOn(key)
 		return
 	}
-	h.put(key, hold{due: time.Now().Add(f.pause), failed: true})
+	now := time.Now()
+	as := hold{key: key, failed: true, alone: f.alone}
+	if was := h.keys[key]; f.count == 0 {
+		as.awaySince, as.pause = now, c.MinPause
+		if was != nil && !was.awaySince.IsZero() {
+			as.awaySince, as.pause = was.awaySince, min(2*was.pause, max(c.MinPause, min(c.MaxPause, longestRest)))
+		}
+		f.pause = max(f.pause, as.pause)
+	}
+	as.due = now.Add(f.pause)
+	h.put(as)
 }
 
 func (h *holds) has(key store.HeldKey) bool {
@@ -74,24 +105,25 @@ func (h *holds) has(key store.HeldKey) bool {
 	return ok
 }
 
-// due returns what to read of the keys that are due.
-func (h *holds) due(now time.Time) *store.ReadHeld {
-	if len(h.keys) == 0 || now.Before(h.next) {
-		return nil
-	}
+// due returns what to read of the keys that are due. Those that are not free are looked at again a little later.
+func (h *holds) due(now time.Time, free func(topic string) bool) *store.ReadHeld {
 	read := &store.ReadHeld{Octets: octetsAtATime}
-	h.next = now.Add(time.Hour)
-	for key, as := range h.keys {
-		if as.due.Before(h.next) { // also of one that is read: it may come out of it as it was
-			h.next = as.due
+	var met []*hold
+	for room, looks := heldAtATime, 0; room > 0 && looks < heldAtATime && len(h.queue) > 0 && !h.queue[0].due.After(now); looks++ {
+		as := heap.Pop(&h.queue).(*hold)
+		met = append(met, as)
+		if !free(as.key.Topic) {
+			as.due = now.Add(notFree)
+			continue
 		}
-		if !as.due.After(now) && len(read.Keys) < keysAtATime {
-			run := runOfAKey
-			if as.failed || key.Key == "" {
-				run = 1
-			}
-			read.Keys, read.Runs = append(read.Keys, key), append(read.Runs, run)
+		run := 1
+		if !as.failed && as.key.Key != "" {
+			run = min(runOfAKey, room)
 		}
+		read.Keys, read.Runs, room = append(read.Keys, as.key), append(read.Runs, run), room-run
+	}
+	for _, as := range met {
+		heap.Push(&h.queue, as)
 	}
 	if len(read.Keys) == 0 {
 		return nil
@@ -99,12 +131,15 @@ func (h *holds) due(now time.Time) *store.ReadHeld {
 	return read
 }
 
+// notFree is after which time a key that is due is looked at again if its destination is slow or away.
+const notFree = 100 * time.Millisecond
+
 // until returns how long it is until one is due, at most limit.
 func (h *holds) until(now time.Time, limit time.Duration) time.Duration {
-	if len(h.keys) == 0 {
+	if len(h.queue) == 0 {
 		return limit
 	}
-	return min(max(h.next.Sub(now), 0), limit)
+	return min(max(h.queue[0].due.Sub(now), 0), limit)
 }
 
 // met forgets the keys of which nothing was read although it was asked for: nothing of them is held back any more.
@@ -116,7 +151,30 @@ func (h *holds) met(read *store.ReadHeld) {
 	}
 	for _, key := range read.Keys {
 		if !met[key] && octets < read.Octets {
-			delete(h.keys, key)
+			h.remove(key)
 		}
 	}
+}
+
+// queue is a heap of holds: the first is due first.
+type queue []*hold
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
+func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i]; q[i].index, q[j].index = i, j }
+
+// Push implements heap.Interface.
+func (q *queue) Push(x any) {
+	as := x.(*hold)
+	as.index = len(*q)
+	*q = append(*q, as)
+}
+
+// Pop implements heap.Interface.
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	as := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	return as
 }

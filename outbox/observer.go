@@ -20,10 +20,10 @@ type RelayObserver interface {
 type TracePublishedData struct {
 	Given     int // messages that it was given
 	Published int // of these
-	Failed    int // that it has named as failed: what is neither comes again, uncounted
+	Failed    int // that have failed, and counted an attempt: what is neither comes again, uncounted
 
 	Duration time.Duration
-	Err      error      // blames none of them
+	Err      error      // blames none of them: the rest waits for a destination that is away, or for the relay to find the bad one
 	Cause    idem.Cause // what kind of error that is
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/internal/deadletter"
+	"github.com/idem-go/idem/internal/guard"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -15,9 +16,45 @@ type outcome struct {
 	published []int64 // by their places
 	behind    []int64 // one of their key that has failed
 	failed    []failure
-	left      int64 // the first place that was not dealt with, 0 if there is none
-	err       error // that blames none
+	gone      []store.HeldKey // keys whose first message was held back, and is published
+	left      int64           // the first place of what was not dealt with and is not held back, 0 if there is none
+	isLeft    bool            // something was not dealt with
+	turnOver  bool            // because others have to have their turn
+	leftKeys  []store.HeldKey // then: keys of what is left
+	err       error           // that blames none
+	rest      time.Duration   // for how long the destination asks to be left alone
 	hung      *call
+}
+
+// For how long a destination is left alone, if it asks for it and if it does not.
+const (
+	maxRest     = time.Hour
+	longestRest = 30 * time.Second
+)
+
+// away notes that a destination is away, and returns an error that says so beside another one.
+func (o *outcome) away(err, other error) error {
+	if away, ok := errors.AsType[*AwayError](err); ok {
+		o.rest = max(o.rest, min(away.RetryAfter, maxRest))
+	}
+	if other != nil {
+		return other
+	}
+	return err
+}
+
+// notAway is an error without what says that a destination is away, because that is not so.
+func notAway(err error) error {
+	if away, ok := errors.AsType[*AwayError](err); ok && away.Err != nil {
+		return away.Err
+	}
+	return err
+}
+
+// merge adds what became of other messages.
+func (o *outcome) merge(other *outcome) {
+	o.published, o.behind = append(o.published, other.published...), append(o.behind, other.behind...)
+	o.failed, o.gone = append(o.failed, other.failed...), append(o.gone, other.gone...)
 }
 
 // failure is an attempt that has failed.
@@ -25,23 +62,52 @@ type failure struct {
 	message  store.Queued
 	err      error
 	attempts int
+	count    int // 0 if its destination is away
 	pause    time.Duration
+	alone    bool                   // it was not named: it was found out by publishing it alone
 	bury     *store.BuryUnpublished // if it is a dead letter
 }
 
-// fail notes that a message has failed. One that cannot be sealed is not made a dead letter: it stays where it is.
-func (o *outcome) fail(c *RelayConfig, m *store.Queued, err error) failure {
-	f := failure{message: *m, err: err, attempts: m.Attempts + 1}
-	f.pause = pauseAfter(c, f.attempts)
-	if f.attempts >= c.MaxAttempts {
-		var sealErr error
-		if f.bury, sealErr = f.letterFor(c); sealErr != nil {
-			f.bury, f.pause, f.err = nil, c.MaxPause, errors.Join(err, sealErr)
-			c.Logger.Error("outbox: a dead letter cannot be sealed, its message is tried again", "message", m.ID, "error", sealErr)
-		}
+// fail notes that a message has failed, or that its destination is away.
+func (o *outcome) fail(c *RelayConfig, m *store.Queued, err error) *failure {
+	f := failure{message: *m, err: err, attempts: m.Attempts, pause: c.MinPause}
+	away, isAway := errors.AsType[*AwayError](err)
+	if isAway {
+		f.pause = min(max(f.pause, away.RetryAfter), max(maxRest, c.MinPause))
+	} else {
+		f.count = 1
+		f.attempts++
+		f.pause = pauseAfter(c, f.attempts)
+	}
+	if f.count > 0 && f.attempts >= c.MaxAttempts {
+		f.die(c)
 	}
 	o.failed = append(o.failed, f)
-	return f
+	return &o.failed[len(o.failed)-1]
+}
+
+// giveUp makes a dead letter of a message whose destination has been away for too long. It reports whether it did.
+func (o *outcome) giveUp(c *RelayConfig, m *store.Queued) bool {
+	f := failure{message: *m, err: &AwayError{Err: notAway(o.err)}, attempts: m.Attempts}
+	f.die(c)
+	if f.bury != nil {
+		o.failed = append(o.failed, f)
+	}
+	return f.bury != nil
+}
+
+// die makes a dead letter of a message. One that cannot be sealed stays where it is.
+func (f *failure) die(c *RelayConfig) {
+	sealErr := guard.Call(func() (err error) {
+		f.bury, err = f.letterFor(c)
+		return err
+	})
+	if sealErr == nil {
+		return
+	}
+	guard.Log(c.Logger, "outbox: the Sealer", sealErr)
+	c.Logger.Error("outbox: a dead letter cannot be sealed, its message is tried again", "message", f.message.ID, "error", sealErr)
+	f.bury, f.pause, f.err = nil, c.MaxPause, errors.Join(f.err, sealErr)
 }
 
 // pauseAfter doubles from one attempt to the next. Its upper quarter is at random.
@@ -72,6 +138,7 @@ func (o *outcome) requests(c *RelayConfig) []txn.Request {
 			continue
 		}
 		blame.Seqs, blame.Pauses = append(blame.Seqs, f.message.Seq), append(blame.Pauses, f.pause)
+		blame.Counts = append(blame.Counts, f.count)
 		blame.Classes = append(blame.Classes, deadletter.ClassOf(f.err))
 		blame.Reasons = append(blame.Reasons, deadletter.ReasonOf(f.err))
 	}

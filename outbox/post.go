@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -19,10 +20,11 @@ type post struct {
 	db interface {
 		Query(ctx context.Context, requests ...txn.Request) error
 	}
-	instance int
-	lanes    []int
-	session  *session.Session // nil with a lease
-	seen     time.Time
+	instance   int
+	lanes      []int
+	generation int64            // of the topics of all relays
+	session    *session.Session // nil with a lease
+	seen       atomic.Int64     // when, in nanoseconds
 }
 
 const (
@@ -35,21 +37,21 @@ const (
 
 var errLost = errors.New("this process has not been seen for too long, and others may relay")
 
-// takePost returns nil if somebody else has a lane.
-func takePost(ctx context.Context, pool *pgxpool.Pool, lanes []int) (*post, error) {
+// takePost returns nil if another process has a lane.
+func takePost(ctx context.Context, pool *pgxpool.Pool, relay string, generation int64, lanes []int) (*post, error) {
 	engine := &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
-	see := store.SeeLanes{Lanes: lanes}
+	see := store.SeeLanes{Relay: relay, Lanes: lanes}
 	bounded, cancel := context.WithTimeout(ctx, lookLimit)
 	err := engine.Query(bounded, &see) // if the pool is used up, the session that follows does without it
 	cancel()
 	if err == nil && !see.Free || ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	p := &post{lanes: lanes}
+	p := &post{lanes: lanes, generation: generation}
 	if err := p.appear(ctx, engine); err != nil {
 		return nil, err
 	}
-	take := store.TakeLanes{Instance: p.instance, Lanes: lanes}
+	take := store.TakeLanes{Relay: relay, Instance: p.instance, Generation: generation, Lanes: lanes}
 	if err := p.db.Query(ctx, &take); err != nil || len(take.Taken) < len(lanes) {
 		p.leave()
 		return nil, err
@@ -60,7 +62,7 @@ func takePost(ctx context.Context, pool *pgxpool.Pool, lanes []int) (*post, erro
 func appearance(instance int) session.Appearance { return &store.AppearAsRelay{Instance: instance} }
 
 func (p *post) appear(ctx context.Context, engine *txn.Engine) error {
-	p.seen = time.Now()
+	p.seen.Store(time.Now().UnixNano())
 	s, err := session.Open(ctx, engine.Pool, appearance)
 	if err == nil {
 		p.db, p.session, p.instance = s, s, s.Instance
@@ -91,17 +93,23 @@ func (p *post) sign(ctx context.Context) error {
 		err = p.db.Query(bounded, store.RenewLease{Instance: p.instance, TTL: leaseTTL})
 	}
 	if err == nil {
-		p.seen = sent
+		p.seen.Store(sent.UnixNano())
 	}
 	return err
 }
 
+func (p *post) unseen() time.Duration { return time.Since(time.Unix(0, p.seen.Load())) }
+
+// trusted reports whether this process may still believe in its lease. A session is believed in until it is lost. It is safe for
+// concurrent use.
+func (p *post) trusted() bool { return p.session != nil || p.unseen() <= leaseTrust }
+
 // signIfDue does so now and then. It is called often enough, and before messages are published.
 func (p *post) signIfDue(ctx context.Context) error {
-	if time.Since(p.seen) < signPause {
+	if p.unseen() < signPause {
 		return nil
 	}
-	if p.session == nil && time.Since(p.seen) > leaseTrust { // this process has slept
+	if !p.trusted() { // this process has slept
 		return errLost
 	}
 	return p.sign(ctx)
@@ -128,6 +136,15 @@ func (p *post) leave() {
 	}
 	p.session.Close()
 }
+
+var errSlow = errors.New("the server has not answered in time")
+
+// begin and commit are the ends of every transaction. Its level is fixed, because at a stricter one a database would make
+// those fail who add messages.
+const (
+	begin  = command("begin isolation level read committed")
+	commit = command("commit")
+)
 
 // command is a statement without parameters and results.
 type command string

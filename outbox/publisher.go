@@ -2,12 +2,15 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 )
 
 // Publisher hands messages to a broker. All of a call are published when it returns nil. A [*PublishError] names those that
-// were not. Any other error blames none: the broker is away, and the relay comes back with the same messages, in the same
-// order. A message may come twice, under the same ID.
+// were not. Any other error blames none: the broker is away, or one of the messages is bad and the Publisher cannot tell which.
+// The relay then publishes messages one at a time until it knows: a message that fails alone although another one is
+// published before and after it has failed. A message may come twice, under the same ID.
 //
 // The messages of a call are in order, and no two of them have the same topic and key, unless the Publisher is an
 // [OrderKeeper]. It is called by one goroutine at a time for each stream, and its context ends after
@@ -24,6 +27,15 @@ type OrderKeeper interface {
 	KeepsOrder() bool
 }
 
+// Divider is a Publisher that sends to several destinations, each of which may be slow or away. The relay calls it for one
+// destination at a time, for several of them side by side: then it is called by several goroutines. A destination that is slow,
+// or away, or for which it does not return, holds up no other.
+type Divider interface {
+	Publisher
+	// Destination names where the messages of a topic go. It returns at once.
+	Destination(topic string) string
+}
+
 func keepsOrder(p Publisher) bool {
 	keeper, ok := p.(OrderKeeper)
 	return ok && keeper.KeepsOrder()
@@ -37,10 +49,30 @@ func (f PublisherFunc) Publish(ctx context.Context, messages []Message) error {
 	return f(ctx, messages)
 }
 
-// PublishError names the messages of a call that were not published, and why not. All others of the call were.
+// PublishError names the messages of a call that were not published, and why not. All others of the call were. A reason that is
+// an [*AwayError] or [ErrUnsent] counts no attempt.
 type PublishError struct {
 	Failed map[string]error // by the ID of the message
 }
+
+// AwayError says that the destination of a message is away. No attempt is counted, however long that lasts, up to
+// [RelayConfig.MaxAway]. It is a reason in a [PublishError], or the error of a call.
+type AwayError struct {
+	RetryAfter time.Duration // for how long the destination asks to be left alone: up to an hour; 0 if it does not ask
+	Err        error
+}
+
+func (e *AwayError) Error() string { return fmt.Sprintf("the destination is away: %v", e.Err) }
+
+// Unwrap returns the error that says so.
+func (e *AwayError) Unwrap() error { return e.Err }
+
+// Class is that of a dead letter.
+func (e *AwayError) Class() string { return "away" }
+
+// ErrUnsent says of a message that the Publisher has not begun with it, because the call has no time or no room for it. The relay
+// comes back with it at once. No attempt is counted.
+var ErrUnsent = errors.New("outbox: the message was not sent in this call")
 
 // Error says how many were not published, and one of the reasons.
 func (e *PublishError) Error() string {

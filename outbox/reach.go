@@ -155,3 +155,10 @@ func (r *reach) back(place int64) {
 		r.gaps[n-1].high = min(r.gaps[n-1].high, r.top)
 	}
 }
+
+// fork returns a reach to read something again with, while r stays where it is.
+func (r *reach) fork(now time.Time) *reach {
+	again := *r
+	again.gaps, again.wholeDue = slices.Clone(r.gaps), now.Add(wholePause)
+	return &again
+}

@@ -42,11 +42,23 @@ func (r *Relay) Run(ctx context.Context) error {
 	if r.err != nil {
 		return r.err
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var streams sync.WaitGroup
-	for _, s := range r.streams {
-		streams.Go(func() { s.run(ctx) })
+	errs := make([]error, len(r.streams))
+	for i, s := range r.streams {
+		streams.Go(func() {
+			if errs[i] = s.run(ctx); errs[i] != nil {
+				cancel(errs[i])
+			}
+		})
 	}
 	streams.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

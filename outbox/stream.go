@@ -36,12 +36,15 @@ const (
 	lastTrial   = 5 * time.Second
 )
 
-// run relays the stream whenever nobody else does, until ctx ends.
-func (s *stream) run(ctx context.Context) {
+// run relays the stream whenever no other process does, until ctx ends. Its error says that it never will.
+func (s *stream) run(ctx context.Context) error {
 	defer s.bell.hang()()
 	trouble := txn.Pauses{Current: firstTrial, Limit: lastTrial}
 	for ctx.Err() == nil {
-		post, err := takePost(ctx, s.pool, s.lanes)
+		post, share, err := s.take(ctx)
+		if errors.Is(err, ErrTopicTaken) {
+			return err
+		}
 		if err == nil && post == nil {
 			elsewhere := txn.Pauses{Current: 2 * lookForPost, Limit: 2 * lookForPost}
 			_ = txn.Sleep(ctx, elsewhere.Next()-lookForPost/2)
@@ -49,10 +52,13 @@ func (s *stream) run(ctx context.Context) {
 		}
 		began := time.Now()
 		if err == nil {
-			err = s.workAt(ctx, post)
+			err = s.workAt(ctx, post, share)
 		}
 		if err == nil || ctx.Err() != nil {
-			return
+			return nil
+		}
+		if errors.Is(err, errTopics) {
+			continue
 		}
 		if time.Since(began) > lastTrial {
 			trouble.Current = firstTrial
@@ -61,16 +67,28 @@ func (s *stream) run(ctx context.Context) {
 		s.config.Logger.WarnContext(ctx, "outbox: a relay goes on after a pause", "error", err, "pause", pause)
 		_ = txn.Sleep(ctx, pause)
 	}
+	return nil
 }
 
-func (s *stream) workAt(ctx context.Context, post *post) error {
-	w := &worker{share: s.share, bell: s.bell, config: s.config, post: post}
-	w.caller = caller{publisher: s.publisher, config: s.config, post: post, size: s.config.BatchSize}
-	err := w.work(ctx)
+// take takes the post of the stream, and finds out of which topics it is.
+func (s *stream) take(ctx context.Context) (*post, store.Stream, error) {
+	share := s.share
+	own, err := ownTopics(ctx, s.pool, s.config)
+	if err != nil || own == nil {
+		return nil, share, err
+	}
+	share.Topics, share.Foreign = own.like, own.foreign
+	post, err := takePost(ctx, s.pool, s.config.Name, own.generation, s.lanes)
+	return post, share, err
+}
+
+func (s *stream) workAt(ctx context.Context, post *post, share store.Stream) error {
+	w := &worker{share: share, bell: s.bell, config: s.config, post: post}
+	err := w.work(ctx, s.publisher)
 	post.leave()
-	if errors.Is(err, errHung) { // somebody else may go on, but not this process: there would be two of them
+	for _, hung := range w.stuck { // another process may go on, but not this one: there would be two calls
 		select {
-		case <-w.hung.ended:
+		case <-hung.ended:
 		case <-ctx.Done():
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/idem-go/idem/internal/guard"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -15,99 +16,170 @@ type worker struct {
 	bell   bell
 	config *RelayConfig
 	post   *post
-	caller caller
+	to     *destinations
 	reach  reach
 	holds  holds
-	hung   *call // after errHung: what the Publisher has not returned from
+	later  later
+
+	topicsSeen time.Time // when the topics of all relays were last seen to be those of the post
+	stuck      []*call   // after errHung: what the Publisher has not returned from
 }
 
 const (
 	readLimit   = 6 * time.Minute // whatever is in the way of the index, and more than the server may work
 	settleLimit = 30 * time.Second
-)
 
-// begin and commit are the ends of every transaction. Its level is fixed, because at a stricter one a database would make
-// those fail who add messages.
-const (
-	begin  = command("begin isolation level read committed")
-	commit = command("commit")
+	topicsPause = 250 * time.Millisecond // another relay that is given topics waits for as long
 )
 
 // work relays until ctx ends or the post is lost.
-func (w *worker) work(ctx context.Context) error {
+func (w *worker) work(ctx context.Context, publisher Publisher) error {
+	abort, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	_, divided := publisher.(Divider)
+	w.to = newDestinations(publisher, func(name string) *destination {
+		c := caller{publisher: publisher, config: w.config, post: w.post, abort: abort, sole: !divided, size: w.config.BatchSize}
+		return &destination{name: name, caller: c, pauses: pausesOf(w.config)}
+	})
+	err := w.relay(ctx)
+	if err != nil && !errors.Is(err, errTopics) {
+		cancel()
+	}
+	done := &outcome{}
+	for w.to.busy > 0 { // each call returns in a bounded time after the end of its context
+		if ended := w.await(ctx, done); ended != nil && err == nil || ended != nil && errors.Is(err, errTopics) {
+			err = ended
+			cancel()
+		}
+	}
+	if err == nil || errors.Is(err, errTopics) {
+		err = errors.Join(err, w.settle(ctx, done))
+	}
+	return err
+}
+
+// await waits until a call has ended.
+func (w *worker) await(ctx context.Context, done *outcome) error {
+	sign := time.NewTimer(signPause)
+	defer sign.Stop()
+	select {
+	case l := <-w.to.ended:
+		return w.end(ctx, l, done)
+	case <-sign.C:
+		return w.post.signIfDue(context.WithoutCancel(ctx))
+	}
+}
+
+func (w *worker) relay(ctx context.Context) error {
 	if err := w.lookUpHeld(ctx); err != nil {
 		return err
 	}
-	pauses := w.pauses()
 	idle := txn.Pauses{Current: firstLook, Limit: w.config.Poll}
 	for done := (&outcome{}); ; {
-		b, err := w.turn(ctx, done)
-		if err != nil || ctx.Err() != nil {
+		if ctx.Err() != nil {
+			return w.settle(ctx, done)
+		}
+		b, err := w.look(ctx, done)
+		if err != nil {
 			return err
 		}
-		if len(b.messages) == 0 {
-			done = &outcome{behind: b.behind}
-			if len(b.behind) == 0 && w.rest(ctx, idle.Next()) {
-				idle.Current = firstLook
-			}
+		if done = (&outcome{behind: b.behind}); len(b.messages) > 0 {
+			idle.Current = firstLook
+		}
+		w.to.take(ctx, b)
+		if b.more || len(b.behind) > 0 && w.to.isOpen(time.Now()) {
 			continue
 		}
-		idle.Current = firstLook
-		done = b.publish(ctx, &w.caller, &w.holds)
-		if done.err == nil {
-			pauses = w.pauses()
-			continue
-		}
-		if err := w.falter(ctx, done, pauses.Next()); err != nil {
+		if err := w.wait(ctx, done, &idle); err != nil {
 			return err
 		}
-		done = &outcome{}
 	}
+}
+
+// look writes down what came of the last batches, and reads the next one if there is room for it.
+func (w *worker) look(ctx context.Context, done *outcome) (*batch, error) {
+	if !w.to.isOpen(time.Now()) {
+		return &batch{}, w.settle(ctx, done)
+	}
+	return w.turn(ctx, done)
 }
 
 // firstLook is the pause between two looks into an outbox that has just become empty.
 const firstLook = 50 * time.Millisecond
 
-// pauses are those while the broker is away.
-func (w *worker) pauses() txn.Pauses {
-	c := w.config
-	return txn.Pauses{Current: max(2*c.MinPause, 2), Limit: max(min(c.MaxPause, 30*time.Second), 2)}
-}
-
-// falter writes down what became of a batch of which some were not dealt with through nobody's fault, and waits.
-func (w *worker) falter(ctx context.Context, o *outcome, pause time.Duration) error {
-	if err := w.settle(ctx, o); err != nil {
-		return err
+// wait waits until a call has ended, or there may be something to do.
+func (w *worker) wait(ctx context.Context, done *outcome, idle *txn.Pauses) error {
+	var look <-chan time.Time
+	var bell bell
+	if now := time.Now(); w.to.isOpen(now) {
+		timer := time.NewTimer(w.to.until(now, w.holds.until(now, idle.Next())))
+		defer timer.Stop()
+		look, bell = timer.C, w.bell
+	} else if w.to.busy == 0 {
+		timer := time.NewTimer(w.to.until(now, signPause))
+		defer timer.Stop()
+		look = timer.C
 	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	w.config.Logger.WarnContext(ctx, "outbox: messages could not be published, and are tried again", "error", o.err, "pause", pause)
-	if o.hung != nil {
-		w.hung = o.hung
-		return errHung
-	}
-	for end := time.Now().Add(pause); time.Now().Before(end) && ctx.Err() == nil; {
-		_ = txn.Sleep(ctx, min(time.Until(end), signPause))
-		if err := w.post.signIfDue(ctx); err != nil {
-			return err
+	sign := time.NewTimer(signPause)
+	defer sign.Stop()
+	select {
+	case l := <-w.to.ended:
+		idle.Current = firstLook
+		err := w.end(ctx, l, done)
+		for err == nil && len(w.to.ended) > 0 {
+			err = w.end(ctx, <-w.to.ended, done)
 		}
+		return err
+	case <-sign.C:
+		return w.post.sign(context.WithoutCancel(ctx))
+	case <-bell:
+		idle.Current = firstLook
+	case <-look:
+	case <-ctx.Done():
 	}
 	return nil
 }
 
-// rest waits until there may be something to do. It reports whether somebody said so.
-func (w *worker) rest(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(w.holds.until(time.Now(), pause))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return false
-	case <-w.bell:
-		return true
-	case <-ctx.Done():
-		return false
+// end adds what came of a batch to the outcome of others.
+func (w *worker) end(ctx context.Context, l delivery, done *outcome) error {
+	o := l.did
+	pause := w.to.end(l, w.config)
+	for _, key := range o.gone {
+		w.holds.goOn(key)
 	}
+	for i := range o.failed {
+		w.fail(&o.failed[i])
+	}
+	if w.to.of == nil {
+		w.later.end(o)
+	}
+	done.merge(o)
+	if o.hung != nil {
+		w.stuck = append(w.stuck, o.hung)
+	}
+	if o.err != nil && ctx.Err() == nil {
+		w.config.Logger.WarnContext(ctx, "outbox: messages could not be published, and are tried again", "destination", l.to.name, "error", o.err, "pause", pause)
+	}
+	switch {
+	case errors.Is(o.err, errLost):
+		return errLost
+	case o.hung != nil:
+		if err := w.settle(ctx, done); err != nil {
+			return err
+		}
+		return errHung
+	}
+	return nil
+}
+
+// fail notes that a message is held back, or that its destination has been away for so long that it is a dead letter.
+func (w *worker) fail(f *failure) {
+	limit := w.config.MaxAway
+	if was := w.holds.keys[keyOf(&f.message)]; f.count == 0 && f.bury == nil && limit > 0 && was != nil && !was.awaySince.IsZero() &&
+		time.Since(f.message.CreatedAt) > limit && time.Since(was.awaySince) >= min(limit, givenUpAfter) {
+		f.die(w.config)
+	}
+	w.holds.fail(f, w.config)
 }
 
 // lookUpHeld reads which keys are held back.
@@ -123,12 +195,8 @@ func (w *worker) lookUpHeld(ctx context.Context) error {
 	return nil
 }
 
-// turn writes down what became of the last batch, and reads the next one. It is one round trip. After the end of ctx it only
-// writes.
+// turn writes down what became of the last batches, and reads the next one. It is one round trip.
 func (w *worker) turn(ctx context.Context, done *outcome) (*batch, error) {
-	if ctx.Err() != nil {
-		return &batch{}, w.settle(ctx, done)
-	}
 	if len(w.holds.keys) > 0 && time.Now().After(w.holds.lookUp) { // somebody may have seen to what is held back
 		if err := w.settle(ctx, done); err != nil {
 			return nil, err
@@ -140,10 +208,19 @@ func (w *worker) turn(ctx context.Context, done *outcome) (*batch, error) {
 	}
 	written := w.written(done)
 	began := time.Now()
-	held := w.holds.due(began)
-	list, read := w.reach.next(began)
+	reach, free := w.from(began)
+	held := w.holds.due(began, w.to.free)
+	list, read := reach.next(began)
+	if reach != &w.reach { // what is read again closes no gap
+		list = nil
+	}
+	topics := &store.SeeTopics{}
 	read.Stream, read.Room, read.Octets = w.share, w.config.BatchSize*w.share.Of, octetsAtATime
 	requests := append([]txn.Request{begin, &store.LimitRelay{}}, written...)
+	asksTopics := began.Sub(w.topicsSeen) >= topicsPause
+	if asksTopics {
+		requests = append(requests, topics)
+	}
 	if held != nil {
 		requests = append(requests, held)
 	}
@@ -158,26 +235,79 @@ func (w *worker) turn(ctx context.Context, done *outcome) (*batch, error) {
 		return nil, err
 	}
 	w.tell(done)
-	w.reach.note(list, read, time.Since(began), time.Now())
-	return w.sortRead(held, read), nil
+	if asksTopics && topics.Generation != w.post.generation {
+		return nil, errTopics
+	}
+	if asksTopics {
+		w.topicsSeen = began
+	}
+	reach.note(list, read, time.Since(began), time.Now())
+	return w.sortRead(held, read, free), nil
 }
 
-// sortRead makes a batch of what was read.
-func (w *worker) sortRead(held *store.ReadHeld, read *store.ReadMessages) *batch {
-	b := &batch{}
+// from returns from where to read. What destinations have left that are free is read from its first place on, while the others
+// have been read further.
+func (w *worker) from(now time.Time) (*reach, []*destination) {
+	free, place := w.to.back(now)
+	switch {
+	case place == 0:
+		return &w.reach, nil
+	case w.to.of == nil:
+		w.reach.back(place)
+		return &w.reach, nil
+	}
+	again := w.reach.fork(now)
+	again.back(place)
+	return again, free
+}
+
+// sortRead makes a batch of what was read. Free are the destinations for which it was read again.
+func (w *worker) sortRead(held *store.ReadHeld, read *store.ReadMessages, free []*destination) *batch {
+	b := &batch{alone: map[int64]bool{}}
 	if held != nil {
 		w.holds.met(held)
-		b.messages, b.held = held.Messages, len(held.Messages)
+		for i := range held.Messages {
+			m := &held.Messages[i]
+			if w.to.inHand[m.Seq] {
+				continue
+			}
+			if as := w.holds.keys[keyOf(m)]; as != nil && as.alone {
+				b.alone[m.Seq] = true
+			}
+			b.messages = append(b.messages, *m)
+		}
+		b.held = len(b.messages)
 	}
 	for i := range read.Messages {
 		m := &read.Messages[i]
-		if m.Key != "" && w.holds.has(keyOf(m)) {
+		switch {
+		case w.to.inHand[m.Seq]:
+		case m.Key != "" && w.holds.has(keyOf(m)):
 			b.behind = append(b.behind, m.Seq)
-			continue
+		case w.later.has(m):
+		default:
+			b.messages = append(b.messages, *m)
 		}
-		b.messages = append(b.messages, *m)
 	}
+	b.more = w.isMore(b, read, free)
 	return b
+}
+
+// isMore reports whether there is more to read at once.
+func (w *worker) isMore(b *batch, read *store.ReadMessages, free []*destination) bool {
+	n := len(read.Seqs)
+	full := n > 0 && n >= read.Room
+	if w.to.again = nil; full {
+		w.to.again, w.to.next = free, read.Seqs[n-1]+1
+	}
+	if len(free) > 0 && len(b.messages) > 0 {
+		w.to.backDue = time.Now().Add(readAgain)
+	}
+	if place := w.later.over(b, full); place > 0 {
+		w.reach.back(place)
+		return len(b.messages) == 0
+	}
+	return full && (w.to.of != nil || len(b.messages) == 0)
 }
 
 // settle writes down what became of a batch, whether or not ctx has ended.
@@ -189,10 +319,8 @@ func (w *worker) settle(ctx context.Context, o *outcome) error {
 			return err
 		}
 	}
-	if o.left > 0 {
-		w.reach.back(o.left)
-	}
 	w.tell(o)
+	*o = outcome{}
 	return nil
 }
 
@@ -212,12 +340,10 @@ func (w *worker) tell(o *outcome) {
 	}
 	for i := range o.failed {
 		if o.failed[i].bury != nil {
-			w.config.OnDead(o.failed[i].letter())
+			guard.Do(w.config.Logger, "outbox: OnDead", func() { w.config.OnDead(o.failed[i].letter()) })
 		}
 	}
 }
-
-var errSlow = errors.New("the server has not answered in time")
 
 func (w *worker) ask(ctx context.Context, limit time.Duration, requests ...txn.Request) error {
 	if err := w.post.signIfDue(ctx); err != nil {
@@ -227,7 +353,7 @@ func (w *worker) ask(ctx context.Context, limit time.Duration, requests ...txn.R
 	defer cancel()
 	err := w.post.db.Query(bounded, requests...)
 	if err == nil && w.post.session != nil {
-		w.post.seen = time.Now()
+		w.post.seen.Store(time.Now().UnixNano())
 	}
 	return err
 }

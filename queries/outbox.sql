@@ -34,7 +34,7 @@ WHERE l.locktype OPERATOR(pg_catalog.=) 'relation' AND l.relation OPERATOR(pg_ca
 
 -- name: ReadMessages :many
 -- ReadMessages reads what is not held back, in gaps and beyond a place: as much as room says, or as have so many octets. What is
--- of another stream comes without what it says, so that it is no gap.
+-- of another stream or relay comes without what it says, so that it is no gap.
 SELECT m.seq, m.mine, m.id, m.topic, m.key, m.type, (CASE WHEN m.mine THEN m.payload END)::pg_catalog.bytea AS payload,
        (CASE WHEN m.mine THEN coalesce(m.headers::pg_catalog.text, '') ELSE '' END)::pg_catalog.text AS headers, m.created_at
 FROM (
@@ -46,10 +46,13 @@ FROM (
                (CASE WHEN x.mine THEN coalesce(pg_catalog.octet_length(x.payload), 0) ELSE 0 END)::pg_catalog.int4 AS octets
         FROM (
             SELECT u.seq, u.id, u.aggregatetype, u.aggregateid, u.type, u.payload, u.headers, u.created_at,
-                   (@streams::pg_catalog.int4 OPERATOR(pg_catalog.=) 1
+                   ((@streams::pg_catalog.int4 OPERATOR(pg_catalog.=) 1
                     OR ((CASE WHEN u.aggregateid OPERATOR(pg_catalog.=) '' THEN u.seq
                               ELSE pg_catalog.hashtext(u.aggregatetype OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) u.aggregateid)::pg_catalog.int8 END
-                         OPERATOR(pg_catalog.&) 15::pg_catalog.int8) OPERATOR(pg_catalog.%) @streams::pg_catalog.int4) OPERATOR(pg_catalog.=) @stream::pg_catalog.int4)::pg_catalog.bool AS mine
+                         OPERATOR(pg_catalog.&) 15::pg_catalog.int8) OPERATOR(pg_catalog.%) @streams::pg_catalog.int4) OPERATOR(pg_catalog.=) @stream::pg_catalog.int4)::pg_catalog.bool
+                   AND (@every::pg_catalog.bool
+                        OR u.aggregatetype OPERATOR(pg_catalog.~~) ANY ((@topics::pg_catalog.text)::pg_catalog.text[])
+                           AND NOT u.aggregatetype OPERATOR(pg_catalog.~~) ANY ((@foreign_topics::pg_catalog.text)::pg_catalog.text[])))::pg_catalog.bool AS mine
             FROM (
                 SELECT i.seq, i.id, i.aggregatetype, i.aggregateid, i.type, i.payload, i.headers, i.created_at
                 FROM (SELECT pg_catalog.unnest((@lows::pg_catalog.text)::pg_catalog.int8[]) AS low, pg_catalog.unnest((@highs::pg_catalog.text)::pg_catalog.int8[]) AS high) g
@@ -77,14 +80,15 @@ ORDER BY m.seq;
 
 -- name: ReadHeld :many
 -- ReadHeld reads the first messages of keys that are held back, as many of each as its run says. A message without a key is
--- known by its place.
+-- known by its place: low and high are that place, and of a key they are everything.
 SELECT m.seq, m.id, m.topic, m.key, m.type, m.payload, m.headers, m.created_at, m.attempts
 FROM (
     SELECT o.seq, o.id, o.topic, o.key, o.type, o.payload, o.headers, o.created_at, o.attempts,
            pg_catalog.sum(o.octets) OVER (ORDER BY o.seq ROWS UNBOUNDED PRECEDING) OPERATOR(pg_catalog.-) o.octets AS before
     FROM (
         SELECT pg_catalog.unnest((@topics::pg_catalog.text)::pg_catalog.text[]) AS topic, pg_catalog.unnest((@keys::pg_catalog.text)::pg_catalog.text[]) AS key,
-               pg_catalog.unnest((@seqs::pg_catalog.text)::pg_catalog.int8[]) AS seq, pg_catalog.unnest((@runs::pg_catalog.text)::pg_catalog.int4[]) AS run
+               pg_catalog.unnest((@lows::pg_catalog.text)::pg_catalog.int8[]) AS low, pg_catalog.unnest((@highs::pg_catalog.text)::pg_catalog.int8[]) AS high,
+               pg_catalog.unnest((@runs::pg_catalog.text)::pg_catalog.int4[]) AS run
     ) k
     CROSS JOIN LATERAL (
         SELECT r.seq, (r.id::pg_catalog.text)::pg_catalog.text AS id, r.aggregatetype AS topic, r.aggregateid AS key, r.type, r.payload,
@@ -94,7 +98,7 @@ FROM (
                coalesce(pg_catalog.octet_length(r.payload), 0)::pg_catalog.int4 AS octets
         FROM idem.outbox r
         WHERE r.held AND r.aggregatetype OPERATOR(pg_catalog.=) k.topic AND r.aggregateid OPERATOR(pg_catalog.=) k.key
-          AND (k.seq OPERATOR(pg_catalog.=) 0 OR r.seq OPERATOR(pg_catalog.=) k.seq)
+          AND r.seq OPERATOR(pg_catalog.>=) k.low AND r.seq OPERATOR(pg_catalog.<=) k.high
         ORDER BY r.seq
         LIMIT k.run
     ) o
@@ -118,6 +122,9 @@ FROM (
            OR ((CASE WHEN r.aggregateid OPERATOR(pg_catalog.=) '' THEN r.seq
                      ELSE pg_catalog.hashtext(r.aggregatetype OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) r.aggregateid)::pg_catalog.int8 END
                 OPERATOR(pg_catalog.&) 15::pg_catalog.int8) OPERATOR(pg_catalog.%) @streams::pg_catalog.int4) OPERATOR(pg_catalog.=) @stream::pg_catalog.int4)
+      AND (@every::pg_catalog.bool
+           OR r.aggregatetype OPERATOR(pg_catalog.~~) ANY ((@topics::pg_catalog.text)::pg_catalog.text[])
+              AND NOT r.aggregatetype OPERATOR(pg_catalog.~~) ANY ((@foreign_topics::pg_catalog.text)::pg_catalog.text[]))
     ORDER BY r.aggregatetype, r.aggregateid, CASE WHEN r.aggregateid OPERATOR(pg_catalog.=) '' THEN r.seq ELSE 0 END, r.seq
 ) h;
 
@@ -145,12 +152,14 @@ UPDATE idem.outbox SET held = true
 WHERE NOT held AND seq OPERATOR(pg_catalog.=) ANY ((@seqs::pg_catalog.text)::pg_catalog.int8[]);
 
 -- name: BlameMessages :exec
--- BlameMessages counts an attempt of each message, and holds it back for a pause, in microseconds.
+-- BlameMessages counts an attempt of each message, or none if its destination is away, and holds it back for a pause, in
+-- microseconds.
 UPDATE idem.outbox AS o
-SET held = true, attempts = coalesce(o.attempts, 0) OPERATOR(pg_catalog.+) 1,
+SET held = true, attempts = coalesce(o.attempts, 0) OPERATOR(pg_catalog.+) b.count,
     next_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) ('1 microsecond'::pg_catalog.interval OPERATOR(pg_catalog.*) b.pause),
     class = b.class, reason = b.reason
 FROM (SELECT pg_catalog.unnest((@seqs::pg_catalog.text)::pg_catalog.int8[]) AS seq, pg_catalog.unnest((@pauses::pg_catalog.text)::pg_catalog.float8[]) AS pause,
+             pg_catalog.unnest((@counts::pg_catalog.text)::pg_catalog.int4[]) AS count,
              pg_catalog.unnest((@classes::pg_catalog.text)::pg_catalog.text[]) AS class, pg_catalog.unnest((@reasons::pg_catalog.text)::pg_catalog.text[]) AS reason) b
 WHERE o.held OPERATOR(pg_catalog.=) ANY ('{f,t}'::pg_catalog.bool[]) AND o.seq OPERATOR(pg_catalog.=) b.seq;
 

@@ -28,9 +28,8 @@ func (f *failure) Error() string { return f.text }
 // Class is that of a dead letter.
 func (f *failure) Class() string { return f.class }
 
-// blaming makes sure that an error blames the endpoint. One that says that a context is over blames nobody: a relay takes it
-// for its own.
-func blaming(err error) error {
+// timely says that the endpoint has not answered in time, in the place of an error that says that a context is over.
+func timely(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w: %v", ErrTimeout, err)
 	}

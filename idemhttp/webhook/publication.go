@@ -2,10 +2,12 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"github.com/idem-go/idem/internal/guard"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -55,11 +57,20 @@ func (c *publication) target(ctx context.Context, topic string) (*target, error)
 		return nil, err
 	}
 	defer c.end()
-	endpoint, err := c.endpoint(ctx, topic)
-	if err != nil {
-		return nil, fmt.Errorf("webhook: no endpoint for this topic: %w", err)
+	var endpoint Endpoint
+	bounded, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	err := guard.Call(func() (err error) {
+		endpoint, err = c.endpoint(bounded, topic)
+		return err
+	})
+	switch {
+	case err == nil:
+		return c.sender.target(topic, endpoint)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return nil, &outbox.AwayError{Err: fmt.Errorf("webhook: PublisherConfig.Endpoint has not answered in time: %v", err)}
 	}
-	return c.sender.target(topic, endpoint)
+	return nil, fmt.Errorf("webhook: no endpoint for this topic: %w", err)
 }
 
 // send sends a lane up to the first message that fails.
@@ -81,12 +92,15 @@ func (c *publication) sendOne(ctx context.Context, t *target, m outbox.Message) 
 	if err := c.rest.check(t.topic, c.sender.now()); err != nil {
 		return err
 	}
-	err := t.post(ctx, m, c.timeout)
-	if ctx.Err() != nil { // that is nobody's fault
+	err := guard.Call(func() error { return t.post(ctx, m, c.timeout) })
+	if ctx.Err() != nil { // the call is over, which says nothing of the endpoint
 		return err
 	}
 	c.rest.note(t.topic, err, c.sender.now())
-	return blaming(err)
+	if asked, away := isAway(err); away {
+		return &outbox.AwayError{RetryAfter: asked, Err: timely(err)}
+	}
+	return timely(err)
 }
 
 // begin waits for a slot. When ctx has ended nothing begins, and nothing that it may cut off.
@@ -94,7 +108,7 @@ func (c *publication) begin(ctx context.Context) error {
 	select {
 	case c.slots <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("webhook: not sent: %w", ctx.Err())
+		return fmt.Errorf("webhook: %w: %w", outbox.ErrUnsent, ctx.Err())
 	}
 	err := ctx.Err()
 	if deadline, bounded := ctx.Deadline(); bounded && time.Until(deadline) < c.timeout {
@@ -102,7 +116,7 @@ func (c *publication) begin(ctx context.Context) error {
 	}
 	if err != nil {
 		c.end()
-		return fmt.Errorf("webhook: not sent: %w", err)
+		return fmt.Errorf("webhook: %w: %w", outbox.ErrUnsent, err)
 	}
 	return nil
 }

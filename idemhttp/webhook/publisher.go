@@ -14,7 +14,8 @@ import (
 type PublisherConfig struct {
 	// Endpoint says where the messages of a topic go: a topic is one endpoint. Who tells several endpoints of the same adds a
 	// message for each, in the same transaction, so that each has its own order, attempts and dead letters. It is asked in
-	// every call, so secrets can be replaced while the relay runs. An error fails the messages of the topic in that call.
+	// every call, so secrets can be replaced while the relay runs. An error fails the messages of the topic in that call; that it
+	// has not answered within Timeout counts no attempt.
 	Endpoint func(ctx context.Context, topic string) (Endpoint, error)
 
 	// Base makes the requests. The default is PublicTransport(), which connects to public addresses alone, and then a URL has
@@ -26,12 +27,13 @@ type PublisherConfig struct {
 	// outbox.RelayConfig.PublishTimeout gives to a call.
 	Timeout time.Duration
 
-	// Concurrency bounds how many messages of a call are under way at once. The default is 32, of which one endpoint has at
-	// most 4. Each stream of a relay makes calls of its own.
+	// Concurrency bounds how many messages of the Publisher are under way at once. The default is 256, of which one endpoint has
+	// at most 4 for each stream of the relay.
 	Concurrency int
 }
 
-// Publisher sends the messages of an outbox as webhooks. It is an outbox.OrderKeeper, and safe for concurrent use.
+// Publisher sends the messages of an outbox as webhooks. It is an outbox.OrderKeeper, and an outbox.Divider, for which each topic
+// is a destination of its own. It is safe for concurrent use.
 //
 // A webhook is a POST of the payload, with the headers of the message and these: Webhook-Id is the ID of the message, the
 // same in each attempt, and so is Idempotency-Key; Webhook-Timestamp and Webhook-Signature are made for each attempt. The
@@ -39,15 +41,19 @@ type PublisherConfig struct {
 // them belongs into the payload, where it is signed.
 //
 // 2xx is published. Anything else fails the message, and those of its key that are behind it. Redirects are not followed.
-// What does not answer, or answers 410, 429, 502, 503 or 504, is away: its other messages fail as well, unsent, and it is left
-// alone for a while, which grows up to a minute, or for as long as it says by Retry-After, up to an hour.
+// What does not answer, or answers 429, 502, 503 or 504, is away: its other messages are not sent, and it is left alone for a while,
+// which grows up to a minute, or for as long as it says by Retry-After, up to an hour. That counts no attempt.
 type Publisher struct {
 	config PublisherConfig
 	sender sender
 	rest   rest
+	slots  chan struct{} // one for each message that is under way
 }
 
-var _ outbox.OrderKeeper = (*Publisher)(nil)
+var (
+	_ outbox.OrderKeeper = (*Publisher)(nil)
+	_ outbox.Divider     = (*Publisher)(nil)
+)
 
 // NewPublisher returns a Publisher.
 func NewPublisher(config PublisherConfig) (*Publisher, error) {
@@ -61,19 +67,19 @@ func NewPublisher(config PublisherConfig) (*Publisher, error) {
 		config.Timeout = 15 * time.Second
 	}
 	if config.Concurrency == 0 {
-		config.Concurrency = 32
+		config.Concurrency = 256
 	}
 	if config.Base == nil {
 		config.Base = onlyHTTPS{PublicTransport()}
 	}
-	return &Publisher{config: config, sender: sender{config.Base, time.Now}}, nil
+	return &Publisher{config: config, sender: sender{config.Base, time.Now}, slots: make(chan struct{}, config.Concurrency)}, nil
 }
 
 // Publish implements outbox.Publisher. Its error is nil or an *outbox.PublishError.
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
 	c := &publication{
 		endpoint: p.config.Endpoint, sender: p.sender, rest: &p.rest,
-		slots: make(chan struct{}, p.config.Concurrency), timeout: p.timeout(ctx), failed: map[string]error{},
+		slots: p.slots, timeout: p.timeout(ctx), failed: map[string]error{},
 	}
 	var topics sync.WaitGroup
 	for topic, lanes := range lanesOf(messages) {
@@ -86,8 +92,7 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 	return nil
 }
 
-// timeout is that of a message. It is over well before ctx is: what does not answer has to be named as the one that failed, or
-// the relay takes the end of its call for nobody's fault, and comes back with the same messages for ever.
+// timeout is that of a message. It is over well before ctx is, so that what does not answer is named.
 func (p *Publisher) timeout(ctx context.Context) time.Duration {
 	if deadline, bounded := ctx.Deadline(); bounded {
 		return min(p.config.Timeout, time.Until(deadline)/2)
@@ -97,3 +102,6 @@ func (p *Publisher) timeout(ctx context.Context) time.Duration {
 
 // KeepsOrder implements outbox.OrderKeeper.
 func (p *Publisher) KeepsOrder() bool { return true }
+
+// Destination implements outbox.Divider: a topic is one endpoint.
+func (p *Publisher) Destination(topic string) string { return topic }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/idemclient"
+	"github.com/idem-go/idem/outbox"
 )
 
 // For how long an endpoint that is away is left alone.
@@ -34,7 +35,7 @@ func (r *rest) check(topic string, now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if left := r.away[topic].until.Sub(now); left > 0 {
-		return fmt.Errorf("%w, for another %v", ErrAway, left.Round(time.Millisecond))
+		return &outbox.AwayError{RetryAfter: left, Err: fmt.Errorf("%w, for another %v", ErrAway, left.Round(time.Millisecond))}
 	}
 	return nil
 }
@@ -85,7 +86,7 @@ func (r *rest) forget(now time.Time) {
 func isAway(err error) (asked time.Duration, away bool) {
 	if refused, ok := errors.AsType[*StatusError](err); ok {
 		switch refused.Status {
-		case http.StatusGone, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 			return refused.RetryAfter, true
 		}
 		return 0, false

@@ -8,9 +8,11 @@ package chain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
+	"github.com/idem-go/idem/internal/guard"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -18,7 +20,7 @@ import (
 type Send func(context.Context, outbox.Message) error
 
 // Publish sends the messages, as [outbox.Publisher] promises. blames says of an error of send whether it is the message's
-// own, so that others can be published: any other error ends the call, and blames none.
+// own, so that others can be published: any other error ends the call, and blames none. A send that panics blames its message.
 func Publish(ctx context.Context, messages []outbox.Message, send Send, blames func(error) bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -33,11 +35,11 @@ func Publish(ctx context.Context, messages []outbox.Message, send Send, blames f
 				if ctx.Err() != nil {
 					return
 				}
-				err := send(ctx, m)
+				err := guard.Call(func() error { return send(ctx, m) })
 				if err == nil {
 					continue
 				}
-				if !blames(err) {
+				if _, panicked := errors.AsType[*guard.Panic](err); !panicked && !blames(err) {
 					cancel(err)
 					return
 				}

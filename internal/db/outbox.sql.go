@@ -50,26 +50,30 @@ func (q *Queries) AddMessages(ctx context.Context, arg AddMessagesParams) error 
 
 const BlameMessages = `-- name: BlameMessages :exec
 UPDATE idem.outbox AS o
-SET held = true, attempts = coalesce(o.attempts, 0) OPERATOR(pg_catalog.+) 1,
+SET held = true, attempts = coalesce(o.attempts, 0) OPERATOR(pg_catalog.+) b.count,
     next_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) ('1 microsecond'::pg_catalog.interval OPERATOR(pg_catalog.*) b.pause),
     class = b.class, reason = b.reason
 FROM (SELECT pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.int8[]) AS seq, pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.float8[]) AS pause,
-             pg_catalog.unnest(($3::pg_catalog.text)::pg_catalog.text[]) AS class, pg_catalog.unnest(($4::pg_catalog.text)::pg_catalog.text[]) AS reason) b
+             pg_catalog.unnest(($3::pg_catalog.text)::pg_catalog.int4[]) AS count,
+             pg_catalog.unnest(($4::pg_catalog.text)::pg_catalog.text[]) AS class, pg_catalog.unnest(($5::pg_catalog.text)::pg_catalog.text[]) AS reason) b
 WHERE o.held OPERATOR(pg_catalog.=) ANY ('{f,t}'::pg_catalog.bool[]) AND o.seq OPERATOR(pg_catalog.=) b.seq
 `
 
 type BlameMessagesParams struct {
 	Seqs    string
 	Pauses  string
+	Counts  string
 	Classes string
 	Reasons string
 }
 
-// BlameMessages counts an attempt of each message, and holds it back for a pause, in microseconds.
+// BlameMessages counts an attempt of each message, or none if its destination is away, and holds it back for a pause, in
+// microseconds.
 func (q *Queries) BlameMessages(ctx context.Context, arg BlameMessagesParams) error {
 	_, err := q.db.Exec(ctx, BlameMessages,
 		arg.Seqs,
 		arg.Pauses,
+		arg.Counts,
 		arg.Classes,
 		arg.Reasons,
 	)
@@ -212,13 +216,19 @@ FROM (
            OR ((CASE WHEN r.aggregateid OPERATOR(pg_catalog.=) '' THEN r.seq
                      ELSE pg_catalog.hashtext(r.aggregatetype OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) r.aggregateid)::pg_catalog.int8 END
                 OPERATOR(pg_catalog.&) 15::pg_catalog.int8) OPERATOR(pg_catalog.%) $1::pg_catalog.int4) OPERATOR(pg_catalog.=) $2::pg_catalog.int4)
+      AND ($3::pg_catalog.bool
+           OR r.aggregatetype OPERATOR(pg_catalog.~~) ANY (($4::pg_catalog.text)::pg_catalog.text[])
+              AND NOT r.aggregatetype OPERATOR(pg_catalog.~~) ANY (($5::pg_catalog.text)::pg_catalog.text[]))
     ORDER BY r.aggregatetype, r.aggregateid, CASE WHEN r.aggregateid OPERATOR(pg_catalog.=) '' THEN r.seq ELSE 0 END, r.seq
 ) h
 `
 
 type ListHeldParams struct {
-	Streams int32
-	Stream  int32
+	Streams       int32
+	Stream        int32
+	Every         bool
+	Topics        string
+	ForeignTopics string
 }
 
 type ListHeldRow struct {
@@ -231,7 +241,13 @@ type ListHeldRow struct {
 
 // ListHeld tells which keys are held back, and when the first message of each is tried again, in microseconds.
 func (q *Queries) ListHeld(ctx context.Context, arg ListHeldParams) ([]ListHeldRow, error) {
-	rows, err := q.db.Query(ctx, ListHeld, arg.Streams, arg.Stream)
+	rows, err := q.db.Query(ctx, ListHeld,
+		arg.Streams,
+		arg.Stream,
+		arg.Every,
+		arg.Topics,
+		arg.ForeignTopics,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -340,7 +356,8 @@ FROM (
            pg_catalog.sum(o.octets) OVER (ORDER BY o.seq ROWS UNBOUNDED PRECEDING) OPERATOR(pg_catalog.-) o.octets AS before
     FROM (
         SELECT pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.text[]) AS topic, pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.text[]) AS key,
-               pg_catalog.unnest(($3::pg_catalog.text)::pg_catalog.int8[]) AS seq, pg_catalog.unnest(($4::pg_catalog.text)::pg_catalog.int4[]) AS run
+               pg_catalog.unnest(($3::pg_catalog.text)::pg_catalog.int8[]) AS low, pg_catalog.unnest(($4::pg_catalog.text)::pg_catalog.int8[]) AS high,
+               pg_catalog.unnest(($5::pg_catalog.text)::pg_catalog.int4[]) AS run
     ) k
     CROSS JOIN LATERAL (
         SELECT r.seq, (r.id::pg_catalog.text)::pg_catalog.text AS id, r.aggregatetype AS topic, r.aggregateid AS key, r.type, r.payload,
@@ -350,19 +367,20 @@ FROM (
                coalesce(pg_catalog.octet_length(r.payload), 0)::pg_catalog.int4 AS octets
         FROM idem.outbox r
         WHERE r.held AND r.aggregatetype OPERATOR(pg_catalog.=) k.topic AND r.aggregateid OPERATOR(pg_catalog.=) k.key
-          AND (k.seq OPERATOR(pg_catalog.=) 0 OR r.seq OPERATOR(pg_catalog.=) k.seq)
+          AND r.seq OPERATOR(pg_catalog.>=) k.low AND r.seq OPERATOR(pg_catalog.<=) k.high
         ORDER BY r.seq
         LIMIT k.run
     ) o
 ) m
-WHERE m.before OPERATOR(pg_catalog.<) $5::pg_catalog.int8
+WHERE m.before OPERATOR(pg_catalog.<) $6::pg_catalog.int8
 ORDER BY m.seq
 `
 
 type ReadHeldParams struct {
 	Topics string
 	Keys   string
-	Seqs   string
+	Lows   string
+	Highs  string
 	Runs   string
 	Octets int64
 }
@@ -380,12 +398,13 @@ type ReadHeldRow struct {
 }
 
 // ReadHeld reads the first messages of keys that are held back, as many of each as its run says. A message without a key is
-// known by its place.
+// known by its place: low and high are that place, and of a key they are everything.
 func (q *Queries) ReadHeld(ctx context.Context, arg ReadHeldParams) ([]ReadHeldRow, error) {
 	rows, err := q.db.Query(ctx, ReadHeld,
 		arg.Topics,
 		arg.Keys,
-		arg.Seqs,
+		arg.Lows,
+		arg.Highs,
 		arg.Runs,
 		arg.Octets,
 	)
@@ -429,44 +448,50 @@ FROM (
                (CASE WHEN x.mine THEN coalesce(pg_catalog.octet_length(x.payload), 0) ELSE 0 END)::pg_catalog.int4 AS octets
         FROM (
             SELECT u.seq, u.id, u.aggregatetype, u.aggregateid, u.type, u.payload, u.headers, u.created_at,
-                   ($1::pg_catalog.int4 OPERATOR(pg_catalog.=) 1
+                   (($1::pg_catalog.int4 OPERATOR(pg_catalog.=) 1
                     OR ((CASE WHEN u.aggregateid OPERATOR(pg_catalog.=) '' THEN u.seq
                               ELSE pg_catalog.hashtext(u.aggregatetype OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) u.aggregateid)::pg_catalog.int8 END
-                         OPERATOR(pg_catalog.&) 15::pg_catalog.int8) OPERATOR(pg_catalog.%) $1::pg_catalog.int4) OPERATOR(pg_catalog.=) $2::pg_catalog.int4)::pg_catalog.bool AS mine
+                         OPERATOR(pg_catalog.&) 15::pg_catalog.int8) OPERATOR(pg_catalog.%) $1::pg_catalog.int4) OPERATOR(pg_catalog.=) $2::pg_catalog.int4)::pg_catalog.bool
+                   AND ($3::pg_catalog.bool
+                        OR u.aggregatetype OPERATOR(pg_catalog.~~) ANY (($4::pg_catalog.text)::pg_catalog.text[])
+                           AND NOT u.aggregatetype OPERATOR(pg_catalog.~~) ANY (($5::pg_catalog.text)::pg_catalog.text[])))::pg_catalog.bool AS mine
             FROM (
                 SELECT i.seq, i.id, i.aggregatetype, i.aggregateid, i.type, i.payload, i.headers, i.created_at
-                FROM (SELECT pg_catalog.unnest(($3::pg_catalog.text)::pg_catalog.int8[]) AS low, pg_catalog.unnest(($4::pg_catalog.text)::pg_catalog.int8[]) AS high) g
+                FROM (SELECT pg_catalog.unnest(($6::pg_catalog.text)::pg_catalog.int8[]) AS low, pg_catalog.unnest(($7::pg_catalog.text)::pg_catalog.int8[]) AS high) g
                 CROSS JOIN LATERAL (
                     SELECT r.seq, r.id, r.aggregatetype, r.aggregateid, r.type, r.payload, r.headers, r.created_at
                     FROM idem.outbox r
                     WHERE NOT r.held AND r.seq OPERATOR(pg_catalog.>=) g.low AND r.seq OPERATOR(pg_catalog.<=) g.high
                     ORDER BY r.seq
-                    LIMIT $5::pg_catalog.int4
+                    LIMIT $8::pg_catalog.int4
                 ) i
                 UNION ALL
                 (SELECT r.seq, r.id, r.aggregatetype, r.aggregateid, r.type, r.payload, r.headers, r.created_at
                  FROM idem.outbox r
-                 WHERE NOT r.held AND r.seq OPERATOR(pg_catalog.>) $6::pg_catalog.int8
+                 WHERE NOT r.held AND r.seq OPERATOR(pg_catalog.>) $9::pg_catalog.int8
                  ORDER BY r.seq
-                 LIMIT $5::pg_catalog.int4)
+                 LIMIT $8::pg_catalog.int4)
             ) u
             ORDER BY u.seq
-            LIMIT $5::pg_catalog.int4
+            LIMIT $8::pg_catalog.int4
         ) x
     ) o
 ) m
-WHERE m.before OPERATOR(pg_catalog.<) $7::pg_catalog.int8
+WHERE m.before OPERATOR(pg_catalog.<) $10::pg_catalog.int8
 ORDER BY m.seq
 `
 
 type ReadMessagesParams struct {
-	Streams int32
-	Stream  int32
-	Lows    string
-	Highs   string
-	Room    int32
-	After   int64
-	Octets  int64
+	Streams       int32
+	Stream        int32
+	Every         bool
+	Topics        string
+	ForeignTopics string
+	Lows          string
+	Highs         string
+	Room          int32
+	After         int64
+	Octets        int64
 }
 
 type ReadMessagesRow struct {
@@ -482,11 +507,14 @@ type ReadMessagesRow struct {
 }
 
 // ReadMessages reads what is not held back, in gaps and beyond a place: as much as room says, or as have so many octets. What is
-// of another stream comes without what it says, so that it is no gap.
+// of another stream or relay comes without what it says, so that it is no gap.
 func (q *Queries) ReadMessages(ctx context.Context, arg ReadMessagesParams) ([]ReadMessagesRow, error) {
 	rows, err := q.db.Query(ctx, ReadMessages,
 		arg.Streams,
 		arg.Stream,
+		arg.Every,
+		arg.Topics,
+		arg.ForeignTopics,
 		arg.Lows,
 		arg.Highs,
 		arg.Room,

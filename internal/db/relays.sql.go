@@ -46,9 +46,37 @@ func (q *Queries) AppearAsRelay(ctx context.Context, instance int32) (AppearAsRe
 	return i, err
 }
 
+const ForgetTopics = `-- name: ForgetTopics :many
+UPDATE idem.relay_topics AS t
+SET topics = '{}', generation = (SELECT pg_catalog.max(o.generation) FROM idem.relay_topics o) OPERATOR(pg_catalog.+) 1, since = pg_catalog.clock_timestamp()
+WHERE t.relay OPERATOR(pg_catalog.=) $1::pg_catalog.text
+RETURNING t.generation
+`
+
+// ForgetTopics removes a relay from the record. Its generation stays, with a relay that has no topics.
+func (q *Queries) ForgetTopics(ctx context.Context, relay string) ([]int64, error) {
+	rows, err := q.db.Query(ctx, ForgetTopics, relay)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var generation int64
+		if err := rows.Scan(&generation); err != nil {
+			return nil, err
+		}
+		items = append(items, generation)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const KeepLanes = `-- name: KeepLanes :one
 SELECT (1 OPERATOR(pg_catalog./) (CASE WHEN pg_catalog.count(*) OPERATOR(pg_catalog.=) $1::pg_catalog.int8 THEN 1 ELSE 0 END)::pg_catalog.int4)::pg_catalog.int4 AS one
-FROM (SELECT r.lane FROM idem.relays r WHERE r.instance OPERATOR(pg_catalog.=) $2::pg_catalog.int4 ORDER BY r.lane FOR SHARE) mine
+FROM (SELECT r.lane FROM idem.relays r WHERE r.instance OPERATOR(pg_catalog.=) $2::pg_catalog.int4 ORDER BY r.relay, r.lane FOR SHARE) mine
 `
 
 type KeepLanesParams struct {
@@ -67,8 +95,8 @@ func (q *Queries) KeepLanes(ctx context.Context, arg KeepLanesParams) (int32, er
 
 const LeaveLanes = `-- name: LeaveLanes :exec
 DELETE FROM idem.relays r
-USING (SELECT o.lane FROM idem.relays o WHERE o.instance OPERATOR(pg_catalog.=) $1::pg_catalog.int4 ORDER BY o.lane FOR UPDATE) mine
-WHERE r.lane OPERATOR(pg_catalog.=) mine.lane
+USING (SELECT o.relay, o.lane FROM idem.relays o WHERE o.instance OPERATOR(pg_catalog.=) $1::pg_catalog.int4 ORDER BY o.relay, o.lane FOR UPDATE) mine
+WHERE r.relay OPERATOR(pg_catalog.=) mine.relay AND r.lane OPERATOR(pg_catalog.=) mine.lane
 `
 
 // LeaveLanes lets go of all lanes of an instance.
@@ -77,30 +105,154 @@ func (q *Queries) LeaveLanes(ctx context.Context, instance int32) error {
 	return err
 }
 
+const ListTopics = `-- name: ListTopics :many
+SELECT t.relay, pg_catalog.to_jsonb(t.topics)::pg_catalog.text AS topics, t.generation,
+       (t.since OPERATOR(pg_catalog.>) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '5 seconds'::pg_catalog.interval))::pg_catalog.bool AS fresh
+FROM idem.relay_topics t
+ORDER BY t.relay
+`
+
+type ListTopicsRow struct {
+	Relay      string
+	Topics     string
+	Generation int64
+	Fresh      bool
+}
+
+// ListTopics tells the topics of each relay that has some of its own, and whether they were recorded just now.
+func (q *Queries) ListTopics(ctx context.Context) ([]ListTopicsRow, error) {
+	rows, err := q.db.Query(ctx, ListTopics)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListTopicsRow
+	for rows.Next() {
+		var i ListTopicsRow
+		if err := rows.Scan(
+			&i.Relay,
+			&i.Topics,
+			&i.Generation,
+			&i.Fresh,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const LockTopics = `-- name: LockTopics :exec
+SELECT pg_catalog.pg_advisory_xact_lock(1768187247, -1)
+`
+
+// LockTopics lets one relay at a time change what is on record.
+func (q *Queries) LockTopics(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, LockTopics)
+	return err
+}
+
+const RecordTopics = `-- name: RecordTopics :many
+INSERT INTO idem.relay_topics AS t (relay, topics, generation, since)
+SELECT $1::pg_catalog.text, ($2::pg_catalog.text)::pg_catalog.text[], $3::pg_catalog.int8 OPERATOR(pg_catalog.+) 1, pg_catalog.clock_timestamp()
+WHERE (SELECT coalesce(pg_catalog.max(o.generation), 0) FROM idem.relay_topics o) OPERATOR(pg_catalog.=) $3::pg_catalog.int8
+ON CONFLICT (relay) DO UPDATE SET topics = EXCLUDED.topics, generation = EXCLUDED.generation, since = EXCLUDED.since
+RETURNING t.generation
+`
+
+type RecordTopicsParams struct {
+	Relay  string
+	Topics string
+	Seen   int64
+}
+
+// RecordTopics records the topics of a relay as those of the next generation, if nothing has changed since the generation that it has seen.
+func (q *Queries) RecordTopics(ctx context.Context, arg RecordTopicsParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, RecordTopics, arg.Relay, arg.Topics, arg.Seen)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var generation int64
+		if err := rows.Scan(&generation); err != nil {
+			return nil, err
+		}
+		items = append(items, generation)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const SeeLanes = `-- name: SeeLanes :one
 SELECT (pg_catalog.count(*) OPERATOR(pg_catalog.=) 0)::pg_catalog.bool AS free
 FROM idem.relays r
-WHERE r.lane OPERATOR(pg_catalog.=) ANY (($1::pg_catalog.text)::pg_catalog.int4[])
+WHERE r.relay OPERATOR(pg_catalog.=) $1::pg_catalog.text AND r.lane OPERATOR(pg_catalog.=) ANY (($2::pg_catalog.text)::pg_catalog.int4[])
   AND (EXISTS (SELECT 1 FROM idem.leases e
                WHERE e.instance OPERATOR(pg_catalog.=) r.instance AND e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())
        OR NOT pg_catalog.pg_try_advisory_xact_lock_shared(1768187247, r.instance))
 `
 
-// SeeLanes tells whether nobody who is there has any of these lanes. An instance is there if somebody holds its lock, or it
-// has a lease.
-func (q *Queries) SeeLanes(ctx context.Context, lanes string) (bool, error) {
-	row := q.db.QueryRow(ctx, SeeLanes, lanes)
+type SeeLanesParams struct {
+	Relay string
+	Lanes string
+}
+
+// SeeLanes tells whether no instance that is there has any of these lanes of a relay. An instance is there if its lock is held,
+// or it has a lease.
+func (q *Queries) SeeLanes(ctx context.Context, arg SeeLanesParams) (bool, error) {
+	row := q.db.QueryRow(ctx, SeeLanes, arg.Relay, arg.Lanes)
 	var free bool
 	err := row.Scan(&free)
 	return free, err
 }
 
+const SeeOutdated = `-- name: SeeOutdated :one
+SELECT (pg_catalog.count(*) OPERATOR(pg_catalog.=) 0)::pg_catalog.bool AS none
+FROM idem.relays r
+WHERE r.relay OPERATOR(pg_catalog.<>) $1::pg_catalog.text AND r.generation OPERATOR(pg_catalog.<) $2::pg_catalog.int8
+  AND (EXISTS (SELECT 1 FROM idem.leases e
+               WHERE e.instance OPERATOR(pg_catalog.=) r.instance AND e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())
+       OR NOT pg_catalog.pg_try_advisory_xact_lock_shared(1768187247, r.instance))
+`
+
+type SeeOutdatedParams struct {
+	Relay      string
+	Generation int64
+}
+
+// SeeOutdated tells whether no relay of another name, which is there, works by topics of before a generation.
+func (q *Queries) SeeOutdated(ctx context.Context, arg SeeOutdatedParams) (bool, error) {
+	row := q.db.QueryRow(ctx, SeeOutdated, arg.Relay, arg.Generation)
+	var none bool
+	err := row.Scan(&none)
+	return none, err
+}
+
+const SeeTopics = `-- name: SeeTopics :one
+SELECT coalesce(pg_catalog.max(t.generation), 0)::pg_catalog.int8 AS generation FROM idem.relay_topics t
+`
+
+// SeeTopics tells of which generation the topics of all relays are.
+func (q *Queries) SeeTopics(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, SeeTopics)
+	var generation int64
+	err := row.Scan(&generation)
+	return generation, err
+}
+
 const TakeLanes = `-- name: TakeLanes :many
-INSERT INTO idem.relays AS r (lane, instance, since)
-SELECT l.lane, $1::pg_catalog.int4, pg_catalog.clock_timestamp()
-FROM (SELECT pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.int4[]) AS lane) l
+INSERT INTO idem.relays AS r (relay, lane, instance, since, generation)
+SELECT $1::pg_catalog.text, l.lane, $2::pg_catalog.int4, pg_catalog.clock_timestamp(), $3::pg_catalog.int8
+FROM (SELECT pg_catalog.unnest(($4::pg_catalog.text)::pg_catalog.int4[]) AS lane) l
 ORDER BY l.lane
-ON CONFLICT (lane) DO UPDATE SET instance = EXCLUDED.instance, since = EXCLUDED.since
+ON CONFLICT (relay, lane) DO UPDATE SET instance = EXCLUDED.instance, since = EXCLUDED.since, generation = EXCLUDED.generation
 WHERE r.instance OPERATOR(pg_catalog.=) EXCLUDED.instance
    OR (pg_catalog.pg_try_advisory_xact_lock_shared(1768187247, r.instance)
        AND NOT EXISTS (SELECT 1 FROM idem.leases e
@@ -109,13 +261,20 @@ RETURNING r.lane
 `
 
 type TakeLanesParams struct {
-	Instance int32
-	Lanes    string
+	Relay      string
+	Instance   int32
+	Generation int64
+	Lanes      string
 }
 
 // TakeLanes takes those of the lanes that nobody has who is there.
 func (q *Queries) TakeLanes(ctx context.Context, arg TakeLanesParams) ([]int32, error) {
-	rows, err := q.db.Query(ctx, TakeLanes, arg.Instance, arg.Lanes)
+	rows, err := q.db.Query(ctx, TakeLanes,
+		arg.Relay,
+		arg.Instance,
+		arg.Generation,
+		arg.Lanes,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,7 @@ var asSent = map[string]string{
 	"Owner": "11", "Undoing": "true", "Cancel": "true", "Forget": "false", "Unknown": "true", "Unbacked": "true", "Cancelled": "true", "Step": "the step", "Seq": "12", "Pause": "13000000 microseconds", "Tries": "14", "Epoch": "15",
 	"Kind": "call", "Outcome": "waiting", "Value": "the value", "Room": "16", "Reason": "the reason", "Instance": "17",
 	"Name": "the name", "Sweeper": "77777777-7777-4888-8999-000000000000", "Absence": "15s", "Rest": "16s", "WaitingFor": "the vacuum",
+	"Relay": "the relay", "Generation": "1018", "Seen": "1019", "Every": "false", "ForeignTopics": `{"foreign"}`, "Counts": "{1,0}",
 	"After": "1010", "Streams": "3", "Stream": "2", "Octets": "1011", "Topics": `{"the topic","an\\other"}`, "Keys": `{"the key",""}`,
 	"Seqs": "{1012,1013}", "Lows": "{1014,1016}", "Highs": "{1015,1017}", "Runs": "{1,16}", "Retention": "90000000 microseconds", "Whole": "true", "Pauses": "{19000000,20000000}",
 	"Classes": `{"the class","another"}`, "Reasons": `{"the reason","another"}`, "Class": "the class", "Attempts": "18", "Payload": "the payload",
@@ -50,6 +51,7 @@ var differently = map[string]map[string]string{
 	"AdvanceOperation": {"State": "running"},
 	"BuryUnpublished":  {"Seq": "1012"},
 	"ReadMessages":     {"Room": "23"},
+	"ReadHeld":         {"Lows": "{0,1013}", "Highs": "{9223372036854775807,1013}"},
 	"KeepLanes":        {"Lanes": "16"},
 	"ListDeadLetters":  {"Room": "24"},
 	"ListOperations":   {"State": "running"},
@@ -74,6 +76,7 @@ var answers = map[string]any{
 	"ID": "its id", "Topic": "its topic", "Type": "its type", "Payload": []byte("its payload"), "Headers": `{"G":"h"}`, "Place": int64(2009), "Due": int64(30_000_000),
 	"Xmin": int64(2011), "Xmax": int64(2012), "WorkLimit": "1", "LockLimit": "2", "Seqscan": "off", "Bitmapscan": "none", "Indexscan": "on", "Jit": "3", "Absence": "60s",
 	"ReadAt": moment(9), "Oldest": moment(10), "OldestHeld": moment(11), "Waiting": int64(2012), "HeldKeys": int64(2014),
+	"Relay": "its relay", "Generation": int64(2015), "Topics": `["one","two*"]`, "Fresh": true, "None": true,
 	"Free": true, "Mine": true, "Lane": int32(27), "Side": "its side", "Consumer": "its consumer", "Source": "its source", "Class": "its class", "DiedAt": moment(12),
 	"CreatedAt": moment(1), "CompletedAt": moment(2), "ExpiresAt": moment(3), "LoadedAt": moment(4), "Since": moment(5),
 }
@@ -285,11 +288,21 @@ var verbs = []struct {
 		&ListWriters{Writers: []Writer{{"its name", true}}}},
 	{"AppearAsRelay", &AppearAsRelay{Instance: 17}, appearAsRelay, db.AppearAsRelay, struct{ Instance int32 }{}, db.AppearAsRelayRow{},
 		&AppearAsRelay{Instance: 17, Held: true}},
-	{"SeeLanes", &SeeLanes{Lanes: []int{0, 2}}, seeLanes, db.SeeLanes, struct{ Lanes string }{}, struct{ Free bool }{},
-		&SeeLanes{Lanes: []int{0, 2}, Free: true}},
-	{"TakeLanes", &TakeLanes{Instance: 17, Lanes: []int{0, 2}}, takeLanes, db.TakeLanes, db.TakeLanesParams{}, struct{ Lane int32 }{},
-		&TakeLanes{Instance: 17, Lanes: []int{0, 2}, Taken: []int{27}}},
+	{"SeeLanes", &SeeLanes{Relay: "the relay", Lanes: []int{0, 2}}, seeLanes, db.SeeLanes, db.SeeLanesParams{}, struct{ Free bool }{},
+		&SeeLanes{Relay: "the relay", Lanes: []int{0, 2}, Free: true}},
+	{"TakeLanes", &TakeLanes{Relay: "the relay", Instance: 17, Generation: 1018, Lanes: []int{0, 2}}, takeLanes, db.TakeLanes, db.TakeLanesParams{}, struct{ Lane int32 }{},
+		&TakeLanes{Relay: "the relay", Instance: 17, Generation: 1018, Lanes: []int{0, 2}, Taken: []int{27}}},
 	{"KeepLanes", KeepLanes{Instance: 17, Lanes: 16}, keepLanes, db.KeepLanes, db.KeepLanesParams{}, nil, KeepLanes{Instance: 17, Lanes: 16}},
+	{"SeeTopics", &SeeTopics{}, seeTopics, db.SeeTopics, struct{}{}, struct{ Generation int64 }{}, &SeeTopics{Generation: 2015}},
+	{"ListTopics", &ListTopics{}, listTopics, db.ListTopics, struct{}{}, db.ListTopicsRow{},
+		&ListTopics{Relays: []RelayTopics{{Relay: "its relay", Topics: []string{"one", "two*"}, Generation: 2015, Fresh: true}}}},
+	{"LockTopics", LockTopics{}, lockTopics, db.LockTopics, struct{}{}, nil, LockTopics{}},
+	{"RecordTopics", &RecordTopics{Relay: "the relay", Topics: []string{"the topic", `an\other`}, Seen: 1019}, recordTopics, db.RecordTopics, db.RecordTopicsParams{},
+		struct{ Generation int64 }{}, &RecordTopics{Relay: "the relay", Topics: []string{"the topic", `an\other`}, Seen: 1019, Recorded: true, Generation: 2015}},
+	{"ForgetTopics", &ForgetTopics{Relay: "the relay"}, forgetTopics, db.ForgetTopics, struct{ Relay string }{}, struct{ Generation int64 }{},
+		&ForgetTopics{Relay: "the relay", Known: true}},
+	{"SeeOutdated", &SeeOutdated{Relay: "the relay", Generation: 1018}, seeOutdated, db.SeeOutdated, db.SeeOutdatedParams{}, struct{ None bool }{},
+		&SeeOutdated{Relay: "the relay", Generation: 1018, None: true}},
 	{"LeaveLanes", LeaveLanes{17}, leaveLanes, db.LeaveLanes, struct{ Instance int32 }{}, nil, LeaveLanes{17}},
 	{"ListDeadLetters", sampleList(nil), listDeadLetters, db.ListDeadLetters, db.ListDeadLettersParams{}, db.ListDeadLettersRow{},
 		sampleList([]Letter{sampleLetter(LetterName{"its side", "its consumer", "its source", "its id"}, false)})},
@@ -307,10 +320,10 @@ var answersOf = map[string]map[string]any{
 }
 
 var (
-	sampleStream = Stream{Number: 2, Of: 3}
+	sampleStream = Stream{Number: 2, Of: 3, Topics: []string{"the topic", `an\other`}, Foreign: []string{"foreign"}}
 	sampleSeqs   = []int64{1012, 1013}
 	sampleKeys   = []HeldKey{{"the topic", "the key", 1012}, {`an\other`, "", 1013}}
-	sampleBlame  = BlameMessages{sampleSeqs, []time.Duration{19 * time.Second, 20 * time.Second}, []string{"the class", "another"}, []string{"the reason", "another"}}
+	sampleBlame  = BlameMessages{sampleSeqs, []time.Duration{19 * time.Second, 20 * time.Second}, []int{1, 0}, []string{"the class", "another"}, []string{"the reason", "another"}}
 	sampleBury   = BuryUnpublished{Seq: 1012, Contents: Contents{[]byte("the payload"), `{"E":"f"}`, "the sealing key"}, Class: "the class", Reason: "the reason", Attempts: 18}
 	sampleName   = LetterName{"the side", "the consumer", `so\ur"ce`, "the id"}
 )
@@ -392,7 +405,7 @@ func TestEveryQueryHasAVerb(t *testing.T) {
 func TestFormsOfParametersFitTheirTypes(t *testing.T) {
 	t.Parallel()
 	hasAnyText := map[string]bool{"Scope": true, "Key": true, "Name": true, "Names": true, "Step": true, "Reason": true,
-		"SealedBy": true, "Part": true, "Type": true,
+		"SealedBy": true, "Part": true, "Type": true, "Relay": true, "ForeignTopics": true,
 		"Sources": true, "Ids": true, "Topics": true, "Keys": true, "Classes": true, "Reasons": true, "Headers": true, "Class": true, "Side": true, "Consumer": true, "Source": true, "ID": true,
 		"OnlySide": true, "OnlyConsumer": true, "OnlySource": true, "AfterSide": true, "AfterConsumer": true, "AfterSource": true, "AfterID": true}
 	for _, verb := range verbs {

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -51,8 +52,21 @@ func ReadHeaders(text string) (headers map[string]string, err error) {
 	return headers, nil
 }
 
-// Stream is a part of the outbox: the stream of a number, of so many.
-type Stream struct{ Number, Of int }
+// Stream is a part of the outbox: the stream of a number, of so many, and of it the topics of one relay.
+type Stream struct {
+	Number, Of int
+	Topics     []string // patterns of LIKE; nil means all topics
+	Foreign    []string // patterns of topics that belong to other relays
+}
+
+func (s *Stream) params() [][]byte {
+	every := s.Topics == nil && len(s.Foreign) == 0
+	topics := s.Topics
+	if topics == nil {
+		topics = []string{"%"}
+	}
+	return [][]byte{number(s.Of), number(s.Number), boolean(every), array(topics), array(s.Foreign)}
+}
 
 // Writer is a transaction that can have a message in the outbox which is not committed yet.
 type Writer struct {
@@ -89,8 +103,8 @@ type ReadMessages struct {
 
 // Queue adds the statement.
 func (r *ReadMessages) Queue(trip *roundtrip.Trip) {
-	trip.Add(readMessages, number(r.Stream.Of), number(r.Stream.Number), numbers(r.Lows), numbers(r.Highs), number(r.Room), integer(r.After),
-		integer(r.Octets))
+	trip.Add(readMessages, append(r.Stream.params(), numbers(r.Lows), numbers(r.Highs), number(r.Room), integer(r.After),
+		integer(r.Octets))...)
 }
 
 // Read reads the answer.
@@ -122,11 +136,14 @@ type ReadHeld struct {
 
 // Queue adds the statement.
 func (r *ReadHeld) Queue(trip *roundtrip.Trip) {
-	topics, keys, seqs := make([]string, len(r.Keys)), make([]string, len(r.Keys)), make([]int64, len(r.Keys))
+	topics, keys, lows, highs := make([]string, len(r.Keys)), make([]string, len(r.Keys)), make([]int64, len(r.Keys)), make([]int64, len(r.Keys))
 	for i, key := range r.Keys {
-		topics[i], keys[i], seqs[i] = key.Topic, key.Key, key.Seq
+		topics[i], keys[i], lows[i], highs[i] = key.Topic, key.Key, key.Seq, key.Seq
+		if key.Key != "" {
+			lows[i], highs[i] = 0, math.MaxInt64
+		}
 	}
-	trip.Add(readHeld, array(topics), array(keys), numbers(seqs), numbers(r.Runs), integer(r.Octets))
+	trip.Add(readHeld, array(topics), array(keys), numbers(lows), numbers(highs), numbers(r.Runs), integer(r.Octets))
 }
 
 // Read reads the answer.
@@ -155,7 +172,7 @@ type ListHeld struct {
 
 // Queue adds the statement.
 func (l *ListHeld) Queue(trip *roundtrip.Trip) {
-	trip.Add(listHeld, number(l.Stream.Of), number(l.Stream.Number))
+	trip.Add(listHeld, l.Stream.params()...)
 }
 
 // Read reads the answer.

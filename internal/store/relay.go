@@ -23,32 +23,35 @@ func (a *AppearAsRelay) Read(trip *roundtrip.Trip) {
 // Holds reports whether the session has the lock on its number.
 func (a *AppearAsRelay) Holds() bool { return a.Held }
 
-// SeeLanes tells whether nobody who is there has any of the lanes.
+// SeeLanes tells whether no instance that is there has any of these lanes of a relay.
 type SeeLanes struct {
+	Relay string
 	Lanes []int
 
 	Free bool
 }
 
 // Queue adds the statement.
-func (s *SeeLanes) Queue(trip *roundtrip.Trip) { trip.Add(seeLanes, numbers(s.Lanes)) }
+func (s *SeeLanes) Queue(trip *roundtrip.Trip) { trip.Add(seeLanes, []byte(s.Relay), numbers(s.Lanes)) }
 
 // Read reads the answer.
 func (s *SeeLanes) Read(trip *roundtrip.Trip) {
 	trip.Row(func(row *roundtrip.Row) { s.Free = row.Bool() })
 }
 
-// TakeLanes takes those of the lanes that nobody has who is there.
+// TakeLanes takes those lanes of a relay that no instance has which is there, to work by the topics of a generation.
 type TakeLanes struct {
-	Instance int
-	Lanes    []int
+	Relay      string
+	Instance   int
+	Generation int64
+	Lanes      []int
 
 	Taken []int
 }
 
 // Queue adds the statement.
 func (t *TakeLanes) Queue(trip *roundtrip.Trip) {
-	trip.Add(takeLanes, number(t.Instance), numbers(t.Lanes))
+	trip.Add(takeLanes, []byte(t.Relay), number(t.Instance), integer(t.Generation), numbers(t.Lanes))
 }
 
 // Read reads the answer.

@@ -41,10 +41,11 @@ func (h HoldMessages) Queue(trip *roundtrip.Trip) { trip.Add(holdMessages, numbe
 // Read reads the answer.
 func (HoldMessages) Read(trip *roundtrip.Trip) { trip.Skip() }
 
-// BlameMessages counts a failed attempt of each message, and holds it back.
+// BlameMessages counts failed attempts of each message, and holds it back.
 type BlameMessages struct {
 	Seqs             []int64
 	Pauses           []time.Duration
+	Counts           []int // 1, or 0 if its destination is away
 	Classes, Reasons []string
 }
 
@@ -54,7 +55,7 @@ func (b BlameMessages) Queue(trip *roundtrip.Trip) {
 	for i, pause := range b.Pauses {
 		pauses[i] = pause.Microseconds()
 	}
-	trip.Add(blameMessages, numbers(b.Seqs), numbers(pauses), array(b.Classes), array(b.Reasons))
+	trip.Add(blameMessages, numbers(b.Seqs), numbers(pauses), numbers(b.Counts), array(b.Classes), array(b.Reasons))
 }
 
 // Read reads the answer.

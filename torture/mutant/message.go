@@ -26,20 +26,20 @@ func messageMutants() []Mutant {
 		{
 			Name: "delete-before-publish", About: "messages are removed from the outbox before the Publisher has them",
 			Rules: []rule.Rule{rule.Published},
-			Edits: []Edit{{"outbox/worker.go", "		done = b.publish(ctx, &w.caller, &w.holds)\n", `		gone := &outcome{}
+			Edits: []Edit{{"outbox/worker.go", "		w.to.take(ctx, b)\n", `		gone := &outcome{}
 		for _, m := range b.messages {
 			gone.published = append(gone.published, m.Seq)
 		}
 		if err := w.settle(ctx, gone); err != nil {
 			return err
 		}
-		done = b.publish(ctx, &w.caller, &w.holds)
+		w.to.take(ctx, b)
 `}},
 		},
 		{
 			Name: "nothing-held-back", About: "what comes after a message that was not published is published before it",
 			Rules: []rule.Rule{rule.PublishOrder},
-			Edits: []Edit{{"outbox/worker.go", "		if m.Key != \"\" && w.holds.has(keyOf(m)) {\n", "		if m.Key != \"\" && w.holds.has(keyOf(m)) && m.Seq < 0 {\n"}},
+			Edits: []Edit{{"outbox/worker.go", "		case m.Key != \"\" && w.holds.has(keyOf(m)):\n", "		case m.Key != \"\" && w.holds.has(keyOf(m)) && m.Seq < 0:\n"}},
 		},
 		{
 			Name: "done-before-commit", About: "a consumer is told that messages are done, whatever becomes of the COMMIT",

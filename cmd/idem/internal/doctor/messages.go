@@ -10,6 +10,7 @@ import (
 var messageChecks = []check{
 	{name: "outbox-age", run: outboxAge},
 	{name: "relay", run: relay},
+	{name: "topics", run: topics},
 	{name: "dead-letters", run: deadLetters},
 	{name: "inbox-failing", run: inboxFailing},
 }
@@ -35,6 +36,21 @@ func relay(e *exam) error {
 	if err == nil && lanes == 0 {
 		e.warn("messages wait to be published, and no relay is there: nothing leaves",
 			"start a process that runs outbox.Relay; if Debezium reads the outbox instead, see that its connector runs, and delete what it has read")
+	}
+	return err
+}
+
+// topics looks for messages whose topic is that of no relay that is there.
+func topics(e *exam) error {
+	orphans, err := record.Orphans(e.ctx, e.tx)
+	for _, o := range orphans {
+		if o.Relay == "" {
+			e.warn(fmt.Sprintf("messages of the topic %q wait, and it is the topic of no relay", o.Topic),
+				"add it to RelayConfig.Topics of the relay that is to publish it, or run a relay without a Name, which has what no other has")
+			continue
+		}
+		e.warn(fmt.Sprintf("messages of the topic %q wait for the relay %q, which is not there", o.Topic, o.Relay),
+			"start a process that runs it; if there is to be none any more, give its topics away with outbox.ForgetRelay")
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -50,6 +51,39 @@ func TestDoctorFindsAnOutboxThatNobodyEmpties(t *testing.T) {
 	<-ended
 	w.quiet("relay")
 	w.quiet("outbox-age")
+}
+
+func TestDoctorFindsTopicsOfNoRelay(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.addMessage()
+	w.quiet("topics") // no relay has topics of its own
+	run := func(config outbox.RelayConfig) (stop func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		config.Logger = slog.New(slog.DiscardHandler)
+		away := outbox.PublisherFunc(func(context.Context, []outbox.Message) error { return errors.New("away") })
+		go func() { ended <- outbox.NewRelay(w.pool, away, config).Run(ctx) }()
+		for there := false; !there; {
+			if err := w.pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM idem.relays WHERE relay = $1)`, config.Name).Scan(&there); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return func() {
+			cancel()
+			<-ended
+		}
+	}
+	stop := run(outbox.RelayConfig{Name: "hooks", Topics: []string{"webhook.*"}})
+	w.finds("topics", doctor.Warning, `"orders"`, "no relay", "RelayConfig.Topics")
+	stop()
+	stop = run(outbox.RelayConfig{})
+	w.quiet("topics")
+	stop()
+	stop = run(outbox.RelayConfig{Name: "shop", Topics: []string{"ord*"}})
+	w.quiet("topics")
+	stop()
+	w.finds("topics", doctor.Warning, `"orders"`, `"shop"`, "not there", "ForgetRelay")
 }
 
 func TestDoctorFindsDeadLettersUntilTheyAreTriedAgain(t *testing.T) {

@@ -49,14 +49,40 @@ func Messages(ctx context.Context, tx pgx.Tx, f MessageFilter) ([]Message, error
 // Lanes are how many parts of the outbox there are, each of which one relay has.
 const Lanes = 16
 
-// Relays returns how many of the lanes a relay has that is there.
-func Relays(ctx context.Context, tx pgx.Tx) (lanes int, err error) {
-	err = tx.QueryRow(ctx, `SELECT count(*) FROM idem.relays r WHERE r.instance IN (
+// present are the relays that are there.
+const present = `idem.relays r WHERE r.instance IN (
 		SELECT l.objid::int8::int4 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = 1768187247::oid
 		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		UNION ALL
-		SELECT instance FROM idem.leases WHERE expires_at > clock_timestamp())`).Scan(&lanes)
+		SELECT instance FROM idem.leases WHERE expires_at > clock_timestamp())`
+
+// Relays returns how many of the lanes a relay has that is there.
+func Relays(ctx context.Context, tx pgx.Tx) (lanes int, err error) {
+	err = tx.QueryRow(ctx, "SELECT count(DISTINCT lane) FROM "+present).Scan(&lanes)
 	return lanes, err
+}
+
+// Orphan is a topic of which messages wait, and whose relay is not there.
+type Orphan struct {
+	Topic string
+	Relay string // whose topic it is; empty if it is of no relay on record, and the one without a name is not there
+}
+
+// Orphans returns topics of messages that wait, among the oldest ones, whose relay is not there. It returns none if no relay has
+// topics of its own.
+func Orphans(ctx context.Context, tx pgx.Tx) ([]Orphan, error) {
+	rows, err := tx.Query(ctx, `WITH own AS (SELECT t.relay, unnest(t.topics) AS topic FROM idem.relay_topics t),
+		waiting AS (SELECT DISTINCT m.aggregatetype AS topic FROM (
+			(SELECT aggregatetype FROM idem.outbox WHERE held = false ORDER BY seq LIMIT 10000) UNION ALL
+			(SELECT aggregatetype FROM idem.outbox WHERE held = true ORDER BY seq LIMIT 10000)) m)
+		SELECT w.topic, coalesce(o.relay, '') FROM waiting w
+		LEFT JOIN own o ON CASE WHEN right(o.topic, 1) = '*' THEN starts_with(w.topic, left(o.topic, -1)) ELSE w.topic = o.topic END
+		WHERE EXISTS (SELECT FROM own) AND NOT EXISTS (SELECT FROM `+present+` AND r.relay = coalesce(o.relay, ''))
+		ORDER BY 1 LIMIT 10`)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Orphan])
 }
 
 // Oldest returns for how long the oldest message has been in the outbox. It is 0 if there is none.

@@ -1,0 +1,158 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem/outbox"
+)
+
+// withBad has a message that is bad in front of others, each with a key of its own.
+func withBad(others int) []outbox.Message {
+	messages := []outbox.Message{message("bad", "bad")}
+	for i := range others {
+		messages = append(messages, message(fmt.Sprint(i), fmt.Sprint(i)))
+	}
+	return messages
+}
+
+// The Publisher does not say which message it is about.
+func TestMessageThatFailsWithoutBeingNamedIsFoundAndTheOthersLeave(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(context.Context) error{
+		"an error":                  func(context.Context) error { return errors.New("no") },
+		"a deadline of its own":     func(context.Context) error { return context.DeadlineExceeded },
+		"the deadline of the call":  func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"a message that is unknown": func(context.Context) error { return &outbox.PublishError{Failed: map[string]error{"?": errRefused}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOffice(t)
+			b := &broker{}
+			publisher := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+				for _, m := range messages {
+					if m.Type == "bad" {
+						return fail(ctx)
+					}
+				}
+				return b.Publish(ctx, messages)
+			})
+			config, dead := swift(), make(chan outbox.DeadLetter, 10)
+			config.MaxAttempts, config.PublishTimeout = 3, 100*time.Millisecond
+			config.OnDead = func(d outbox.DeadLetter) { dead <- d }
+			o.add(withBad(50)...)
+			o.relay(publisher, config)
+			eventually(t, "the others to leave", func() bool { return b.number() == 50 })
+			if d := await(t, "the dead letter", dead); d.Type != "bad" || d.Attempts != 3 || len(dead) > 0 {
+				t.Errorf("%+v", d)
+			}
+			o.empty()
+		})
+	}
+}
+
+// More bad ones than the first look finds, and none of them is in front of the others for long.
+func TestManyMessagesThatFailWithoutBeingNamedAreFound(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	publisher := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+		for _, m := range messages {
+			if strings.HasPrefix(m.Type, "bad") {
+				return errors.New("no")
+			}
+		}
+		return b.Publish(ctx, messages)
+	})
+	for i := range 40 {
+		o.add(message(fmt.Sprint("bad ", i), "bad"))
+	}
+	for i := range 60 {
+		o.add(message(fmt.Sprint(i), fmt.Sprint(i)))
+	}
+	config := swift()
+	config.MaxAttempts = 2
+	o.relay(publisher, config)
+	o.empty()
+	if n := o.count(`select count(*) from idem.dead_letters`); n != 40 || b.number() != 60 {
+		t.Errorf("%d dead letters, %d messages were published", n, b.number())
+	}
+}
+
+// A client of HTTP has a timeout of its own. The call's context is not over.
+func TestMessageThatIsNamedWithATimeoutOfThePublishersOwnIsToBlame(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{refuse: func(m *outbox.Message) error {
+		if m.Type == "bad" {
+			return fmt.Errorf("post: %w", context.DeadlineExceeded)
+		}
+		return nil
+	}}
+	config := swift()
+	config.MaxAttempts = 2
+	o.add(withBad(5)...)
+	o.relay(b, config)
+	o.empty()
+	if n := o.count(`select count(*) from idem.dead_letters where attempts = 2 and reason like 'post:%'`); n != 1 || b.number() != 5 {
+		t.Errorf("%d dead letters, %d messages were published", n, b.number())
+	}
+}
+
+type secretive struct{ payload string }
+
+// What a program panics with may be what the message says.
+func TestPanicIsRecordedByItsTypeAndNotByWhatItSays(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	publisher := outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) error {
+		panic(secretive{string(messages[0].Payload)})
+	})
+	config := swift()
+	config.MaxAttempts = 1
+	o.add(message("a", "top secret"))
+	o.relay(publisher, config)
+	o.empty()
+	if reason := o.text(`select reason from idem.dead_letters where class = 'panic'`); strings.Contains(reason, "secret}") || strings.Contains(reason, "top secret") ||
+		!strings.Contains(reason, "outbox_test.secretive") {
+		t.Errorf("the reason is %s", reason)
+	}
+}
+
+// Whatever else of the user's code is called.
+func TestCallbackThatPanicsDoesNotEndTheProcess(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{refuse: func(m *outbox.Message) error {
+		if m.Type == "bad" {
+			return errRefused
+		}
+		return nil
+	}}
+	config := swift()
+	config.MaxAttempts = 1
+	config.OnDead = func(outbox.DeadLetter) { panic("OnDead") }
+	config.Observer = panicking{}
+	config.Sealer = panicking{}
+	o.add(withBad(5)...)
+	_, stop := o.relay(b, config)
+	eventually(t, "the others to leave", func() bool { return b.number() == 5 })
+	eventually(t, "it to be held back unsealed", func() bool { return o.count(`select count(*) from idem.outbox where held and attempts > 1`) == 1 })
+	stop()
+	config.Sealer = nil
+	o.relay(b, config)
+	o.empty()
+	if n := o.count(`select count(*) from idem.dead_letters`); n != 1 {
+		t.Errorf("%d dead letters", n)
+	}
+}
+
+type panicking struct{}
+
+func (panicking) TracePublished(context.Context, outbox.TracePublishedData) { panic("TracePublished") }
+func (panicking) Seal([]byte, []byte) (string, []byte, error)               { panic("Seal") }
+func (panicking) Open(string, []byte, []byte) ([]byte, error)               { panic("Open") }

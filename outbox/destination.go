@@ -1,0 +1,217 @@
+package outbox
+
+import (
+	"context"
+	"time"
+
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
+)
+
+// destination is where messages go, and whom no other waits for. A Publisher that is no Divider has one.
+type destination struct {
+	name   string
+	caller caller
+	pauses txn.Pauses
+	rest   time.Time // nothing is published before
+	busy   bool      // a call is under way
+	left   int64     // the first place of what was read and not taken, 0 if there is none: nothing else is taken before it is read again
+}
+
+// delivery is what came of a batch at a destination.
+type delivery struct {
+	to     *destination
+	places []int64
+	did    *outcome
+}
+
+// destinations divide what was read among the destinations.
+type destinations struct {
+	of     func(topic string) string // nil if there is one
+	all    map[string]*destination
+	open   func(name string) *destination
+	ended  chan delivery
+	busy   int
+	inHand map[int64]bool // the places of what is under way
+
+	backDue time.Time      // when what was left may be read again
+	again   []*destination // for these it was just read again, up to the place next
+	next    int64
+}
+
+// What one destination may have in hand, and how many may have something.
+const (
+	mostAtOnce = 64
+	shareOfOne = 128
+	shareOfKey = 16
+	readAgain  = 100 * time.Millisecond
+)
+
+func newDestinations(publisher Publisher, open func(name string) *destination) *destinations {
+	d := &destinations{all: map[string]*destination{}, open: open, ended: make(chan delivery, mostAtOnce), inHand: map[int64]bool{}}
+	if divider, ok := publisher.(Divider); ok {
+		d.of = divider.Destination
+	}
+	return d
+}
+
+func (d *destinations) name(topic string) string {
+	if d.of == nil {
+		return ""
+	}
+	return d.of(topic)
+}
+
+// free reports whether a destination takes messages.
+func (d *destinations) free(topic string) bool {
+	if d.of == nil {
+		return true // or nothing is read
+	}
+	to := d.all[d.name(topic)]
+	return d.busy < mostAtOnce && (to == nil || to.isFree(time.Now()))
+}
+
+// isOpen reports whether there is any use in reading.
+func (d *destinations) isOpen(now time.Time) bool {
+	to := d.all[""]
+	return d.busy < mostAtOnce && (d.of != nil || to == nil || !to.busy && !now.Before(to.rest))
+}
+
+func (to *destination) isFree(now time.Time) bool {
+	return !to.busy && to.left == 0 && !now.Before(to.rest)
+}
+
+// take divides a batch, and starts to publish what the destinations have room for.
+func (d *destinations) take(ctx context.Context, b *batch) {
+	if d.of == nil {
+		if len(b.messages) > 0 {
+			d.start(ctx, d.get(""), b)
+		}
+		return
+	}
+	now, keys := time.Now(), map[store.HeldKey]int{}
+	next := map[*destination]*batch{}
+	for i := range b.messages {
+		m := &b.messages[i]
+		to := d.get(d.name(m.Topic))
+		part, key := next[to], keyOf(m)
+		switch {
+		case part == nil && (!to.isFree(now) || d.busy+len(next) >= mostAtOnce), part != nil && (len(part.messages) >= shareOfOne || keys[key] >= shareOfKey):
+			if i >= b.held {
+				to.leave(m.Seq)
+				keys[key] = shareOfKey // nor anything behind it
+			}
+			continue
+		case part == nil:
+			part = &batch{alone: b.alone}
+			next[to] = part
+		}
+		if keys[key]++; i < b.held {
+			part.held++
+		}
+		part.messages = append(part.messages, *m)
+	}
+	for to, part := range next {
+		d.start(ctx, to, part)
+	}
+	for _, to := range d.again {
+		to.leave(d.next)
+	}
+	d.again = nil
+	d.tidy(now)
+}
+
+func (to *destination) leave(place int64) {
+	if to.left == 0 || place < to.left {
+		to.left = place
+	}
+}
+
+func (d *destinations) get(name string) *destination {
+	to := d.all[name]
+	if to == nil {
+		to = d.open(name)
+		d.all[name] = to
+	}
+	return to
+}
+
+// tidy forgets destinations of which nothing is to be known.
+func (d *destinations) tidy(now time.Time) {
+	for name, to := range d.all {
+		if to.isFree(now) && !to.caller.trial.on && len(to.caller.trial.suspects) == 0 {
+			delete(d.all, name)
+		}
+	}
+}
+
+func (d *destinations) start(ctx context.Context, to *destination, b *batch) {
+	to.busy = true
+	d.busy++
+	places := make([]int64, len(b.messages))
+	for i := range b.messages {
+		places[i] = b.messages[i].Seq
+		if d.of != nil {
+			d.inHand[places[i]] = true
+		}
+	}
+	go func() { d.ended <- delivery{to, places, b.publish(ctx, &to.caller)} }()
+}
+
+// end notes that a batch is no longer under way. It returns after which pause there is another one, and whether something is wrong.
+func (d *destinations) end(l delivery, c *RelayConfig) (pause time.Duration) {
+	to, o := l.to, l.did
+	to.busy = false
+	d.busy--
+	for _, place := range l.places {
+		delete(d.inHand, place)
+	}
+	if o.left > 0 && (d.of != nil || !o.turnOver) {
+		to.leave(o.left)
+	}
+	if o.err == nil {
+		to.pauses = pausesOf(c)
+		return 0
+	}
+	if len(o.published)+len(o.failed) == 0 {
+		pause = max(to.pauses.Next(), o.rest)
+	}
+	to.rest = time.Now().Add(pause)
+	return pause
+}
+
+// pausesOf are those while a destination is away.
+func pausesOf(c *RelayConfig) txn.Pauses {
+	return txn.Pauses{Current: max(2*c.MinPause, 2), Limit: max(min(c.MaxPause, longestRest), 2)}
+}
+
+// back returns the destinations that have left something and are free now, and the place from which to read it again.
+func (d *destinations) back(now time.Time) (free []*destination, place int64) {
+	if now.Before(d.backDue) || d.busy >= mostAtOnce {
+		return nil, 0
+	}
+	for _, to := range d.all {
+		if to.left == 0 || to.busy || now.Before(to.rest) {
+			continue
+		}
+		if free = append(free, to); place == 0 || to.left < place {
+			place = to.left
+		}
+		to.left = 0
+	}
+	return free, place
+}
+
+// until returns how long it is until a destination is free that has left something, at most limit.
+func (d *destinations) until(now time.Time, limit time.Duration) time.Duration {
+	for _, to := range d.all {
+		if (to.left > 0 || d.of == nil) && !to.busy && (to.left > 0 || now.Before(to.rest)) {
+			due := to.rest
+			if d.backDue.After(due) {
+				due = d.backDue
+			}
+			limit = min(limit, max(due.Sub(now), 0))
+		}
+	}
+	return limit
+}

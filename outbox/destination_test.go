@@ -1,0 +1,243 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idem-go/idem/outbox"
+)
+
+// to is a message for a destination.
+func to(topic, key, what string) outbox.Message {
+	return outbox.Message{Topic: topic, Key: key, Type: what}
+}
+
+// divided is a Publisher that has a destination for each topic.
+type divided struct {
+	outbox.PublisherFunc
+}
+
+func (divided) Destination(topic string) string { return topic }
+
+// One answer at a time comes from it, when the test says so.
+func TestDestinationThatIsSlowHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	slow, answer := make(chan struct{}, 1000), make(chan struct{})
+	publisher := divided{func(ctx context.Context, messages []outbox.Message) error {
+		for i := range messages {
+			if messages[i].Topic == "slow" {
+				slow <- struct{}{}
+				<-answer
+			}
+			if err := b.Publish(ctx, messages[i:i+1]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+	var want []string
+	for i := range 150 {
+		o.add(to("slow", "k", fmt.Sprint(i)))
+		want = append(want, fmt.Sprint(i))
+	}
+	config := swift()
+	config.BatchSize = 20
+	o.relay(publisher, config)
+	await(t, "the slow one to be asked", slow)
+	for i := range 30 {
+		o.add(to(fmt.Sprint("fast ", i), "f", fmt.Sprint(i)))
+	}
+	eventually(t, "the others", func() bool { return len(b.types("f")) == 30 })
+	if n := o.count(`select count(*) from idem.outbox where held or attempts > 0`); n != 0 {
+		t.Errorf("%d messages are held back", n)
+	}
+	close(answer)
+	o.empty()
+	if diff := cmp.Diff(want, b.types("k")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Nor does one for which the Publisher never returns.
+func TestDestinationThatHangsHoldsUpNoOtherAndIsNotAskedASecondTime(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	hangs, release := make(chan struct{}, 1000), make(chan struct{})
+	publisher := divided{func(ctx context.Context, messages []outbox.Message) error {
+		if messages[0].Topic == "hangs" {
+			hangs <- struct{}{}
+			<-release
+		}
+		return b.Publish(ctx, messages)
+	}}
+	config := swift()
+	config.PublishTimeout = 10 * time.Millisecond
+	o.add(to("hangs", "k", "1"))
+	o.relay(publisher, config)
+	await(t, "the call", hangs)
+	o.add(to("works", "f", "1"), to("hangs", "k", "2"))
+	eventually(t, "the other", func() bool { return len(b.types("f")) == 1 })
+	close(release)
+	o.empty()
+	if diff := cmp.Diff([]string{"1", "2"}, b.types("k")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// However often: it is not to blame that it is away.
+func TestDestinationThatIsAwayCountsNothingAndHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]func(outbox.PublisherFunc) outbox.Publisher{
+		"divided":     func(f outbox.PublisherFunc) outbox.Publisher { return divided{f} },
+		"not divided": func(f outbox.PublisherFunc) outbox.Publisher { return f },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOffice(t)
+			b := &broker{}
+			var mu sync.Mutex
+			tries, back := 0, false
+			publisher := kind(func(ctx context.Context, messages []outbox.Message) error {
+				mu.Lock()
+				defer mu.Unlock()
+				failed := map[string]error{}
+				for i := range messages {
+					if tries++; messages[i].Topic == "away" && !back {
+						failed[messages[i].ID] = fmt.Errorf("ask: %w", &outbox.AwayError{Err: errors.New("503")})
+						continue
+					}
+					if err := b.Publish(ctx, messages[i:i+1]); err != nil {
+						return err
+					}
+				}
+				if len(failed) > 0 {
+					return &outbox.PublishError{Failed: failed}
+				}
+				return nil
+			})
+			config := swift()
+			config.MaxAttempts = 1
+			for i := range 50 {
+				o.add(to("away", fmt.Sprint(i%5), fmt.Sprint(i)))
+			}
+			o.relay(publisher, config)
+			for i := range 20 {
+				o.add(to("there", "f", fmt.Sprint(i)))
+			}
+			eventually(t, "the others", func() bool { return len(b.types("f")) == 20 })
+			eventually(t, "many attempts", func() bool { mu.Lock(); defer mu.Unlock(); return tries > 100 })
+			if n := o.count(`select (select count(*) from idem.dead_letters) + count(*) from idem.outbox where attempts > 0`); n != 0 {
+				t.Errorf("%d messages are to blame", n)
+			}
+			mu.Lock()
+			back = true
+			mu.Unlock()
+			o.empty()
+			for key := range 5 {
+				var want []string
+				for i := key; i < 50; i += 5 {
+					want = append(want, fmt.Sprint(i))
+				}
+				if diff := cmp.Diff(want, b.types(fmt.Sprint(key))); diff != "" {
+					t.Errorf("%d (-want +got):\n%s", key, diff)
+				}
+			}
+		})
+	}
+}
+
+// What is away for good is dead after a time, and not after some attempts.
+func TestMessageIsADeadLetterOnceItsDestinationWasAwayForTooLong(t *testing.T) {
+	t.Parallel()
+	away := func(messages []outbox.Message) error {
+		failed := map[string]error{}
+		for i := range messages {
+			failed[messages[i].ID] = &outbox.AwayError{Err: errors.New("503")}
+		}
+		return &outbox.PublishError{Failed: failed}
+	}
+	for name, publisher := range map[string]outbox.Publisher{
+		"divided":     divided{func(_ context.Context, m []outbox.Message) error { return away(m) }},
+		"not divided": outbox.PublisherFunc(func(_ context.Context, m []outbox.Message) error { return away(m) }),
+		"no names":    outbox.PublisherFunc(func(context.Context, []outbox.Message) error { return errors.New("no broker") }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOffice(t)
+			config := swift()
+			config.MaxAttempts, config.MaxAway = 1, 50*time.Millisecond
+			o.add(to("away", "k", "1"), to("away", "k", "2"), to("away", "", "3"))
+			o.relay(publisher, config)
+			o.empty()
+			if got := o.text(`select string_agg(concat_ws(' ', type, class, attempts), ', ' order by type) from idem.dead_letters`); got != "1 away 0, 2 away 0, 3 away 0" {
+				t.Errorf("the dead letters are %s", got)
+			}
+		})
+	}
+}
+
+// The Publisher had no time for them.
+func TestMessageThatWasNotSentInACallComesAgainAndCountsNothing(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	publisher := divided{func(ctx context.Context, messages []outbox.Message) error {
+		failed := map[string]error{}
+		for _, m := range messages[1:] {
+			failed[m.ID] = fmt.Errorf("later: %w", outbox.ErrUnsent)
+		}
+		if err := b.Publish(ctx, messages[:1]); err != nil || len(failed) == 0 {
+			return err
+		}
+		return &outbox.PublishError{Failed: failed}
+	}}
+	config := swift()
+	config.MaxAttempts = 1
+	var want []string
+	for i := range 40 {
+		o.add(to("t", "k", fmt.Sprint(i)))
+		want = append(want, fmt.Sprint(i))
+	}
+	o.relay(publisher, config)
+	o.empty()
+	if diff := cmp.Diff(want, b.types("k")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A Publisher that takes its time for each message of a key that has many.
+func TestKeyWithManyMessagesDoesNotKeepTheRelayFromTheOthers(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	publisher := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+		time.Sleep(100 * time.Millisecond) // what it waits for in the field; nothing rests on how long it is
+		return b.Publish(ctx, messages)
+	})
+	var want []string
+	for i := range 60 {
+		o.add(message("many", fmt.Sprint(i)))
+		want = append(want, fmt.Sprint(i))
+	}
+	o.add(message("one", "one"))
+	config := swift()
+	config.BatchSize = 20
+	o.relay(publisher, config)
+	o.empty()
+	if diff := cmp.Diff(want, b.types("many")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if all := strings.Join(b.types(), " "); strings.HasSuffix(all, "one") {
+		t.Errorf("it left behind all the others: %s", all)
+	}
+}

@@ -1,0 +1,107 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// ErrNoRoute says of a message that there is no Publisher for its topic.
+var ErrNoRoute = errors.New("outbox: there is no route for the topic")
+
+// Route returns a Publisher that gives each message to one of several, by its topic. The names are topics, or beginnings of topics
+// that end in *; the longest one that fits counts. Each is a destination of its own, or several if it is a Divider: one that is
+// slow or away holds up no other. A message that none fits fails with ErrNoRoute.
+func Route(publishers map[string]Publisher) Divider {
+	names := slices.SortedFunc(maps.Keys(publishers), func(a, b string) int {
+		if len(a) != len(b) {
+			return len(b) - len(a)
+		}
+		return slices.Compare([]byte(a), []byte(b))
+	})
+	return &routes{maps.Clone(publishers), names}
+}
+
+type routes struct {
+	publishers map[string]Publisher
+	names      []string // the longest first
+}
+
+// find returns the name of the route of a topic, "" if there is none.
+func (r *routes) find(topic string) string {
+	for _, name := range r.names {
+		if matches(name, topic) {
+			return name
+		}
+	}
+	return ""
+}
+
+// Destination implements Divider.
+func (r *routes) Destination(topic string) string {
+	name := r.find(topic)
+	if divider, ok := r.publishers[name].(Divider); ok {
+		return name + " " + divider.Destination(topic)
+	}
+	return name
+}
+
+// KeepsOrder implements OrderKeeper, if all of them do.
+func (r *routes) KeepsOrder() bool {
+	for _, publisher := range r.publishers {
+		if !keepsOrder(publisher) {
+			return false
+		}
+	}
+	return true
+}
+
+// Publish implements Publisher. A relay calls it for one route at a time.
+func (r *routes) Publish(ctx context.Context, messages []Message) error {
+	parts := map[string][]Message{}
+	for _, m := range messages {
+		name := r.find(m.Topic)
+		parts[name] = append(parts[name], m)
+	}
+	if len(parts) == 1 {
+		for name, part := range parts {
+			return r.publish(ctx, name, part)
+		}
+	}
+	var mu sync.Mutex
+	failed := map[string]error{}
+	var calls sync.WaitGroup
+	for name, part := range parts {
+		calls.Go(func() {
+			err := startCall(ctx, PublisherFunc(func(ctx context.Context, part []Message) error { return r.publish(ctx, name, part) }), part).wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if named, ok := errors.AsType[*PublishError](err); ok {
+				maps.Copy(failed, named.Failed)
+			} else if err != nil {
+				for _, m := range part {
+					failed[m.ID] = &AwayError{Err: err}
+				}
+			}
+		})
+	}
+	calls.Wait()
+	if len(failed) > 0 {
+		return &PublishError{Failed: failed}
+	}
+	return nil
+}
+
+func (r *routes) publish(ctx context.Context, name string, messages []Message) error {
+	if publisher := r.publishers[name]; publisher != nil {
+		return publisher.Publish(ctx, messages)
+	}
+	failed := map[string]error{}
+	for _, m := range messages {
+		failed[m.ID] = fmt.Errorf("%w %q", ErrNoRoute, m.Topic)
+	}
+	return &PublishError{Failed: failed}
+}

@@ -1,0 +1,205 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/outbox"
+)
+
+// named is a configuration of a relay with topics of its own.
+func named(name string, topics ...string) outbox.RelayConfig {
+	config := swift()
+	config.Name, config.Topics = name, topics
+	return config
+}
+
+func TestRelayPublishesItsOwnTopicsAndTheOneWithoutANameTheOthers(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	hooks, orders, rest := &broker{}, &broker{}, &broker{}
+	o.relay(rest, swift()) // it is there first, and has every topic until the others are on record
+	o.add(to("orders", "a", "first"))
+	o.empty()
+	if rest.number() != 1 {
+		t.Fatalf("%d messages were published", rest.number())
+	}
+	o.relay(hooks, named("hooks", "webhook.*", "a%b"))
+	o.relay(orders, named("orders", "orders"))
+	eventually(t, "both to be on record and at work", func() bool {
+		return o.count(`select count(distinct r.relay) from idem.relays r where generation = (select max(generation) from idem.relay_topics)`) == 3
+	})
+	for i := range 60 {
+		o.add(to("webhook.7", "k", fmt.Sprint("h", i)), to("orders", "k", fmt.Sprint("o", i)), to("orders2", "k", fmt.Sprint("r", i)),
+			to("a%b", "", "h"), to("axb", "", "r"))
+	}
+	o.empty()
+	for name, got := range map[string]*broker{"h": hooks, "o": orders, "r": rest} {
+		var want []string
+		for i := range 60 {
+			want = append(want, fmt.Sprint(name, i))
+		}
+		if diff := cmp.Diff(want, got.types("k")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if h, o, r := hooks.number(), orders.number(), rest.number(); h != 120 || o != 60 || r != 121 {
+		t.Errorf("%d, %d and %d messages were published", h, o, r)
+	}
+}
+
+func TestRelayWhoseTopicIsThatOfAnotherOneIsRefusedByTheNameOfThat(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	_, stop := o.relay(&broker{}, named("first", "orders.*"))
+	eventually(t, "it to be on record", func() bool { return o.count(`select count(*) from idem.relays where relay = 'first'`) == 16 })
+	stop() // it stays on record
+	for _, topic := range []string{"orders.7", "orders.*", "ord*", "*"} {
+		err := outbox.NewRelay(o.pool, &broker{}, named("second", topic)).Run(t.Context())
+		if !errors.Is(err, outbox.ErrTopicTaken) || !strings.Contains(err.Error(), `"first"`) {
+			t.Errorf("%s: %v", topic, err)
+		}
+	}
+	eventually(t, "the server to notice that it is gone", func() bool { return outbox.ForgetRelay(t.Context(), o.pool, "first") == nil })
+	b := &broker{}
+	o.relay(b, named("second", "orders.7"))
+	o.add(to("orders.7", "", "1"))
+	o.empty()
+	if err := outbox.ForgetRelay(t.Context(), o.pool, "second"); err == nil {
+		t.Error("a relay that runs was forgotten")
+	}
+}
+
+func TestTopicsThatCannotBeMeantAreRefused(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	for name, config := range map[string]outbox.RelayConfig{
+		"no name": named("", "a"), "no topics": named("a"), "empty": named("a", ""), "in the middle": named("a", "b*c"), "twice": named("a", "b", "b*"),
+	} {
+		if err := outbox.NewRelay(o.pool, &broker{}, config).Run(t.Context()); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+// The one that had all topics is in the middle of a call when another one is given some: that waits for it.
+func TestTopicIsHandedOverWithoutDoublingOrReorderingItsMessages(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	entered, release := make(chan struct{}, 100), make(chan struct{})
+	slow := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+		entered <- struct{}{}
+		<-release
+		return b.Publish(ctx, messages)
+	})
+	config := swift()
+	config.BatchSize, config.Drain = 5, limit
+	var want []string
+	for i := range 40 {
+		o.add(to("orders", "k", fmt.Sprint(i)), to("other", "", fmt.Sprint(i)))
+		want = append(want, fmt.Sprint(i))
+	}
+	o.relay(slow, config)
+	await(t, "the first call", entered)
+	elsewhere := &office{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn)}
+	elsewhere.relay(b, named("orders", "orders"))
+	eventually(t, "it to be on record", func() bool { return o.count(`select count(*) from idem.relay_topics`) == 1 })
+	if n := o.count(`select count(*) from idem.relays where relay = 'orders'`); n != 0 {
+		t.Errorf("it has %d lanes while the other one is in a call", n)
+	}
+	close(release)
+	o.empty()
+	if diff := cmp.Diff(want, b.types("k")); diff != "" || b.number() != 80 {
+		t.Errorf("%d messages; (-want +got):\n%s", b.number(), diff)
+	}
+}
+
+// While a program is rolled out whose relay has other topics, the one of before goes on by its own, and the next by its own.
+func TestTopicsThatChangeInARolloutAreThoseOfTheProcessThatRelays(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	before, after, rest := &broker{}, &broker{}, &broker{}
+	o.relay(rest, swift())
+	_, stop := o.relay(before, named("web", "a", "b"))
+	recorded := func(topics string) func() bool {
+		return func() bool {
+			return o.count(`select count(*) from idem.relay_topics where topics = $1::text::text[]`, topics) == 1
+		}
+	}
+	eventually(t, "the first one to be on record", recorded("{a,b}"))
+	eventually(t, "the first one to be at work", func() bool { return o.count(`select count(*) from idem.relays where relay = 'web'`) == 16 })
+	o.relay(after, named("web", "b", "c"))
+	publish := func(round string) {
+		for _, topic := range []string{"a", "b", "c"} {
+			o.add(to(topic, "k", round+topic))
+		}
+		o.empty()
+	}
+	publish("1")
+	stop()
+	eventually(t, "the topics of the next one to be on record", recorded("{b,c}"))
+	eventually(t, "the next one to be at work, when the others know of it", func() bool {
+		return o.count(`select count(*) from idem.relays where relay = 'web' and generation = (select max(generation) from idem.relay_topics)`) == 16
+	})
+	publish("2")
+	if n := before.number() + after.number() + rest.number(); n != 6 {
+		t.Errorf("%d messages were published", n)
+	}
+	if diff := cmp.Diff([]string{"1a", "1b"}, before.types()); diff != "" {
+		t.Errorf("by the one of before (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"2b", "2c"}, after.types()); diff != "" {
+		t.Errorf("by the next one (-want +got):\n%s", diff)
+	}
+}
+
+// A million messages of a relay that does not run are not in the way of another one.
+func TestMessagesOfAnotherRelayAreNotInTheWay(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	_, stop := o.relay(&broker{}, named("first", "first"))
+	eventually(t, "it to be on record", func() bool { return o.count(`select count(*) from idem.relays where relay = 'first'`) == 16 })
+	stop()
+	o.exec(`insert into idem.outbox (created_at, id, aggregatetype, aggregateid, type) select now(), gen_random_uuid(), 'first', '', '' from generate_series(1, 20000)`)
+	o.add(to("second", "", "1"))
+	b := &broker{}
+	config := swift()
+	config.Poll = 10 * time.Second // it does not rest while there is more to read
+	o.relay(b, config)
+	eventually(t, "the message behind them", func() bool { return b.number() == 1 })
+	if n := o.waiting(); n != 20000 {
+		t.Errorf("%d messages wait", n)
+	}
+}
+
+func TestRouteGivesEachMessageToThePublisherOfItsTopic(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	all, orders, hooks := &broker{}, &broker{}, &broker{}
+	away := outbox.PublisherFunc(func(context.Context, []outbox.Message) error { return errors.New("away") })
+	config := swift()
+	config.MaxAttempts = 1
+	o.relay(outbox.Route(map[string]outbox.Publisher{"orders.*": orders, "orders.eu": all, "hook *": divided{hooks.Publish}, "away": away}), config)
+	for i := range 20 {
+		o.add(to("orders.us", "", "o"), to("orders.eu", "", "a"), to(fmt.Sprint("hook ", i), "", "h"), to("away", fmt.Sprint(i), "w"), to("none", "", "n"))
+	}
+	eventually(t, "all but those of the one that is away", func() bool { return o.waiting() == 20 })
+	if all.number() != 20 || orders.number() != 20 || hooks.number() != 20 {
+		t.Errorf("%d, %d and %d messages were published", all.number(), orders.number(), hooks.number())
+	}
+	if n := o.count(`select count(*) from idem.dead_letters where source = 'none' and reason like '%no route%'`); n != 20 {
+		t.Errorf("%d dead letters", n)
+	}
+	err := outbox.Route(map[string]outbox.Publisher{"a": all, "b": away}).Publish(t.Context(), []outbox.Message{{ID: "1", Topic: "a"}, {ID: "2", Topic: "b"}})
+	if failed, ok := errors.AsType[*outbox.PublishError](err); !ok || len(failed.Failed) != 1 || failed.Failed["2"] == nil {
+		t.Errorf("%v", err)
+	}
+}
