@@ -229,7 +229,7 @@ func judge(dir string) (*report.Leg, error) {
 func resultOf(dir string, a *about, faults []fault.Event) (*check.Result, error) {
 	switch a.Work {
 	case fault.OperationWork:
-		return audit.Files(dir, audit.Options{Seed: a.Seed, Start: a.Start, Calm: a.Calm})
+		return audit.Files(dir, audit.Options{Seed: a.Seed, Start: a.Start, Calm: a.Calm, Faults: harms(faults)})
 	case fault.MessageWork:
 		return inquiry.Files(dir, inquiry.Options{Start: a.Start})
 	}
@@ -240,4 +240,12 @@ func resultOf(dir string, a *about, faults []fault.Event) (*check.Result, error)
 	return check.Files(files, filepath.Join(dir, stateFile), check.Options{
 		Start: a.Start, Undisturbed: len(faults) == 0, ClockMoved: clockMoved(faults), Losses: losses(faults), Kills: kills(faults),
 	})
+}
+
+// harms are the faults as an audit has to know them.
+func harms(faults []fault.Event) (harms []audit.Fault) {
+	for _, f := range faults {
+		harms = append(harms, audit.Fault{At: f.At, Until: f.At + f.For, Slot: f.Worker})
+	}
+	return harms
 }

@@ -1,0 +1,63 @@
+package audit
+
+import (
+	"time"
+
+	"github.com/idem-go/idem/torture/journal"
+	"github.com/idem-go/idem/torture/rule"
+)
+
+// clocks is by how much a time of the database may differ from one of the bank.
+const clocks = 20 * time.Millisecond
+
+// checkBegun checks what has become of the calls for which the bank was asked: each has to be on record in the end, behind nothing
+// that was recorded later, and under the key of its beginning.
+func (b *book) checkBegun(o *operation) {
+	first := map[string]journal.Entry{} // by step
+	keys := map[string]string{}         // by place
+	for _, e := range o.entries {
+		if known, ok := first[e.Step]; !ok || e.At < known.At {
+			first[e.Step] = e
+		}
+		if known, ok := keys[e.Place]; ok && known != e.Key {
+			b.violates(o, rule.OneKey, "%s was asked for under the keys %s and %s", e.Place, known, e.Key)
+		}
+		keys[e.Place] = e.Key
+	}
+	for step, e := range first {
+		if o.row.State != "parked" && o.row.State != "running" && !o.isRecorded(step) {
+			b.violates(o, rule.InDoubt, "the bank was asked for %s at %v, and that is not on record", step, e.At-b.options.Start)
+		}
+		if e.Refunds == "" {
+			b.checkFront(o, step, e.At)
+		}
+	}
+}
+
+// checkFront checks that nothing was put in front of a call that was begun.
+func (b *book) checkFront(o *operation, call string, begun time.Duration) {
+	for _, s := range o.steps { // which are in their order
+		switch {
+		case s.Name == call:
+			return
+		case s.Kind != "tx" && s.Kind != "call" && s.Kind != "changed", s.Outcome == "rolled back":
+		case s.Recorded > begun+clocks:
+			b.violates(o, rule.InDoubt, "the bank was asked for %s at %v, and %s %s was put in front of it at %v", call,
+				begun-b.options.Start, s.Kind, s.Name, s.Recorded-b.options.Start)
+			return
+		}
+	}
+}
+
+// checkSeen checks what the runs of a function have made of what a step has returned, and reports
+// whether they all went the same way.
+func (b *book) checkSeen(o *operation) bool {
+	wrong := map[string]rule.Rule{"declined: false": rule.SameError, "as it was: false": rule.SameValue}
+	for _, e := range o.saw {
+		if broken := wrong[e.Value]; broken != "" {
+			b.violates(o, broken, "%v saw of %s: %s", e.Op, e.Name, e.Value)
+			return broken == rule.SameValue
+		}
+	}
+	return true
+}
