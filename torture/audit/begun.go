@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"slices"
 	"time"
 
 	"github.com/idem-go/idem/torture/journal"
@@ -52,12 +53,20 @@ func (b *book) checkFront(o *operation, call string, begun time.Duration) {
 // checkSeen checks what the runs of a function have made of what a step has returned, and reports
 // whether they all went the same way.
 func (b *book) checkSeen(o *operation) bool {
-	wrong := map[string]rule.Rule{"declined: false": rule.SameError, "as it was: false": rule.SameValue}
+	same := true
 	for _, e := range o.saw {
-		if broken := wrong[e.Value]; broken != "" {
-			b.violates(o, broken, "%v saw of %s: %s", e.Op, e.Name, e.Value)
-			return broken == rule.SameValue
+		switch {
+		case e.Value == "as it was: false" && !o.sawOnce(e):
+			b.violates(o, rule.SameValue, "%v saw of %s: %s", e.Op, e.Name, e.Value)
+		case e.Value == "declined: false" && same:
+			same = false
+			b.violates(o, rule.SameError, "%v saw of %s: %s", e.Op, e.Name, e.Value)
 		}
 	}
-	return true
+	return same
+}
+
+// sawOnce reports whether another run saw the same of a step before.
+func (o *operation) sawOnce(e journal.Event) bool {
+	return slices.ContainsFunc(o.saw, func(other journal.Event) bool { return other.Name == e.Name && other.At < e.At })
 }

@@ -63,7 +63,8 @@ func (r *running) pay(c *customer, repay string, round *journal.Round, n int) er
 			return err
 		})
 	}
-	if round.Day.Early {
+	early := round.Day.Early && round.Day.Bulk != journal.Across
+	if early {
 		if err := undo(); err != nil {
 			return err
 		}
@@ -73,7 +74,11 @@ func (r *running) pay(c *customer, repay string, round *journal.Round, n int) er
 		return err
 	}
 	r.values[c.step], r.paid[c.place] = receipt, receipt
-	if round.Day.Early {
+	if early {
+		return nil
+	}
+	if round.Day.Bulk == journal.Across { // it follows what takes back the Tx on both sides
+		r.later = append(r.later, undo)
 		return nil
 	}
 	if round.Day.Trouble == journal.Fails && r.halfTheTime() {
@@ -132,6 +137,9 @@ func (c *customer) book(ctx context.Context, key string) (string, error) {
 		c.note(journal.Event{Kind: journal.KindUnsent, Op: c.name, Operation: c.ID(), Name: c.step})
 		return "", notSent(errUnsent)
 	}
+	if !c.calm && rand.IntN(40) == 0 {
+		go c.cancelSoon()
+	}
 	receipt, err := c.bank.Book(ctx, c.request(key))
 	switch {
 	case errors.Is(err, bank.ErrDeclined) && c.refusal != journal.NoRefusal:
@@ -146,6 +154,14 @@ func (c *customer) book(ctx context.Context, key string) (string, error) {
 		c.heard(receipt)
 	}
 	return receipt, err
+}
+
+// cancelSoon cancels the operation while its call is under way, or soon after.
+func (c *customer) cancelSoon() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+	c.shop.cancel(ctx, c.pool, c.ID())
 }
 
 // heard notes that the bank has answered, before the operation is told.

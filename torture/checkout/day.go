@@ -71,7 +71,7 @@ func (r *running) reserve(round *journal.Round, n int, behind bool) error {
 		}
 		r.values[name] = nonce
 		if round.Day.Bulk == journal.Each {
-			if err := r.release1(round.ReleaseOf(n, k), 1); err != nil {
+			if err := r.giveBack(round.ReleaseOf(n, k), 1); err != nil {
 				return err
 			}
 		}
@@ -80,9 +80,9 @@ func (r *running) reserve(round *journal.Round, n int, behind bool) error {
 	case len(names) == 0, round.Day.Bulk == journal.Each:
 		return nil
 	case round.Day.Bulk != journal.Across || round.Call == "":
-		return r.release1(round.Release(n), len(names))
+		return r.giveBack(round.Release(n), len(names))
 	case behind:
-		return r.release1(round.Release(n), 2)
+		return r.giveBack(round.Release(n), 2)
 	}
 	return nil
 }
@@ -90,12 +90,23 @@ func (r *running) reserve(round *journal.Round, n int, behind bool) error {
 // giveUp says how a Tx is taken back whose other half, behind the charge, will not be done.
 func (r *running) giveUp(round *journal.Round, n int) {
 	if round.Day.Bulk == journal.Across && round.Tx {
-		_ = r.release1(round.Release(n), 1)
+		_ = r.giveBack(round.Release(n), 1)
 	}
 }
 
-// release1 says that a step gives back what was taken of the stock.
-func (r *running) release1(name string, amount int) error {
+// registerLater says how charges are taken back of which that was not said yet.
+func (r *running) registerLater() error {
+	for _, register := range r.later {
+		if err := register(); err != nil {
+			return err
+		}
+	}
+	r.later = nil
+	return nil
+}
+
+// giveBack says that a step gives back what was taken of the stock.
+func (r *running) giveBack(name string, amount int) error {
 	return operation.UndoTx(r.Op, name, func(tx pgx.Tx) error {
 		_, err := r.write(tx, name, -amount)
 		r.die(100)

@@ -66,6 +66,7 @@ type running struct {
 	name   history.Op
 	values map[string]string // what its steps have returned
 	paid   map[string]string // the receipts, by place
+	later  []func() error    // what takes a charge back and is still to be registered
 }
 
 const uniqueViolation = "23505"
@@ -140,6 +141,7 @@ func (r *running) round(in *journal.Plan, round *journal.Round, n int) error {
 	for _, then := range []func() error{
 		func() error { return r.trouble(round, n) },
 		func() error { return r.reserve(round, n, true) },
+		r.registerLater,
 		func() error { return r.count(round, n) },
 		r.stumble,
 	} {

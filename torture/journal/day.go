@@ -173,7 +173,12 @@ func (p *Plan) addDays(r *rand.Rand) {
 		return
 	}
 	for n := range p.Rounds {
-		p.Rounds[n].Day = p.Rounds[n].day(r, n == len(p.Rounds)-1 && p.End == Decline)
+		last := n == len(p.Rounds)-1
+		day := p.Rounds[n].day(r, last && p.End == Decline)
+		if last && day.Change == TakenOut { // without a call it would be one transaction
+			day.Change = Renamed
+		}
+		p.Rounds[n].Day = day
 	}
 }
 
