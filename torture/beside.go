@@ -46,6 +46,9 @@ func (l *leg) openBeside() (err error) {
 	case fault.MessageWork:
 		l.beside, err = broker.Open(filepath.Join(l.dir, inquiry.BooksFile), l.seed)
 	}
+	if err == nil && l.about.Quiet {
+		l.beside.Calm()
+	}
 	return err
 }
 

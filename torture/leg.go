@@ -50,8 +50,9 @@ type about struct {
 	Schedules  []fault.Schedule
 	Failures   []string // what of the leg did not work, although it can be judged
 
-	Work fault.Work
-	Calm time.Duration // from when nothing was broken any more, where the work has a counterpart
+	Work  fault.Work
+	Quiet bool          // nothing is broken at all
+	Calm  time.Duration // from when nothing was broken any more, where the work has a counterpart
 }
 
 // errUnreadable says that the server is there, and what should be in it is not.
@@ -84,7 +85,7 @@ func (l *leg) run(ctx context.Context) error {
 		err = l.ready(bounded)
 		cancel()
 	}
-	if l.beside != nil && err == nil && !lost {
+	if l.beside != nil && err == nil && !lost && !l.about.Quiet {
 		l.calm(ctx, workers)
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
@@ -152,6 +153,7 @@ func (l *leg) crewOptions() crew.Options {
 		Dir: l.dir, Seed: l.seed, Goroutines: l.goroutines, Keys: l.keys, KeyLife: l.keyLife, Ops: l.ops,
 	}
 	options.Bank, options.Broker = l.addresses()
+	options.Quiet = l.about.Quiet
 	options.Prepares = l.pooled != "" && cluster.BouncerPrepares()
 	for i := range l.workers {
 		dsn, pooled := l.direct, false
@@ -231,7 +233,7 @@ func resultOf(dir string, a *about, faults []fault.Event) (*check.Result, error)
 	case fault.OperationWork:
 		return audit.Files(dir, audit.Options{Seed: a.Seed, Start: a.Start, Calm: a.Calm, Faults: harms(faults)})
 	case fault.MessageWork:
-		return inquiry.Files(dir, inquiry.Options{Start: a.Start})
+		return inquiry.Files(dir, inquiry.Options{Start: a.Start, Quiet: a.Quiet, Until: a.Until})
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "worker-*.jsonl"))
 	if err != nil {
