@@ -52,6 +52,7 @@ type about struct {
 
 	Work  fault.Work
 	Quiet bool          // nothing is broken at all
+	Stop  time.Duration // until which nothing was broken, and the workers worked
 	Calm  time.Duration // from when nothing was broken any more, where the work has a counterpart
 }
 
@@ -231,7 +232,7 @@ func judge(dir string) (*report.Leg, error) {
 func resultOf(dir string, a *about, faults []fault.Event) (*check.Result, error) {
 	switch a.Work {
 	case fault.OperationWork:
-		return audit.Files(dir, audit.Options{Seed: a.Seed, Start: a.Start, Calm: a.Calm, Faults: harms(faults)})
+		return audit.Files(dir, audit.Options{Seed: a.Seed, Start: a.Start, Calm: a.Calm, Stop: a.Stop, Faults: harms(faults)})
 	case fault.MessageWork:
 		return inquiry.Files(dir, inquiry.Options{Start: a.Start, Quiet: a.Quiet, Until: a.Until})
 	}

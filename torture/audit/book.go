@@ -16,6 +16,8 @@ type Options struct {
 	Start time.Duration // of the run, from which times are printed
 	// Calm is from when nothing was broken any more; nobody was killed after it.
 	Calm time.Duration
+	// Stop is when the workers were told to end.
+	Stop time.Duration
 	// Faults are when a worker was harmed, or all were.
 	Faults []Fault
 }
@@ -104,6 +106,7 @@ func Files(dir string, options Options) (*check.Result, error) {
 	}
 	b.checkKeys()
 	b.checkAnew()
+	b.checkWoken()
 	return &check.Result{Violations: b.found, Keys: len(keys), Tally: tally, Took: time.Since(begin)}, nil
 }
 

@@ -8,6 +8,7 @@
 //	begun.go    calls that were begun, and what functions make of what steps return
 //	moves.go    how operations change hands: what is kept, and why they are parked
 //	anew.go     what calls begin
+//	woken.go    whether somebody goes on with what was taken up
 //	ending.go   how operations end, and what callers are told
 //	owner.go    who works on them
 package audit

@@ -79,7 +79,7 @@ func fate() letter.Fate {
 		return letter.Swallows
 	case n < 75:
 		return letter.Flaky
-	case n < 85:
+	case n < 78:
 		return letter.Passing
 	}
 	return letter.Plain

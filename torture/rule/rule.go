@@ -92,6 +92,7 @@ const (
 	Waits     Rule = "a cancel waits for the answer of a call under way"
 	Anew      Rule = "a call that waits for what is cancelled does not begin it anew"
 	Innocent  Rule = "what is parked because it never gets on is to blame for that"
+	Woken     Rule = "what was taken up is worked on, or taken up again within seconds" // while nothing is broken
 	Mended    Rule = "a person can let go on with what is parked"
 )
 
