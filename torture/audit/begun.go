@@ -26,7 +26,9 @@ func (b *book) checkBegun(o *operation) {
 		keys[e.Place] = e.Key
 	}
 	for step, e := range first {
-		if o.row.State != "parked" && o.row.State != "running" && !o.isRecorded(step) {
+		ended := o.row.State != "parked" && o.row.State != "running"
+		unwanted := o.row.Cancelled && len(o.booked[step]) == 0 // a person may have said that it has not happened, and it was not made
+		if ended && !unwanted && !o.isRecorded(step) {
 			b.violates(o, rule.InDoubt, "the bank was asked for %s at %v, and that is not on record", step, e.At-b.options.Start)
 		}
 		if e.Refunds == "" {

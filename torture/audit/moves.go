@@ -36,7 +36,7 @@ func (b *book) checkMoves(o *operation) {
 }
 
 // checkKept checks the ith move, with which a process has given the operation up: what the bank has answered to it while it had the
-// operation is on record.
+// operation is on record, if nothing was done to that process meanwhile.
 func (b *book) checkKept(o *operation, i int) {
 	given := o.moves[i]
 	for i--; i >= 0; i-- {
@@ -54,7 +54,8 @@ func (b *book) checkKept(o *operation, i int) {
 	for _, e := range o.heard {
 		outcome := given.Known[e.Name]
 		kept := outcome != "" && outcome != "registered"
-		if e.Op.Process() == given.By && o.moves[i].At < e.At && e.At < given.At && !kept {
+		heard := e.Op.Process() == given.By && o.moves[i].At < e.At && e.At < given.At
+		if heard && !kept && !b.harmed(e.Op.Slot(), e.At, given.At) { // or else it may have tried in vain
 			b.violates(o, rule.Kept, "%v has heard %q of %s, and gave the operation up at %v without that on record: %s",
 				e.Op, e.Value, e.Name, given.At-b.options.Start, given.Reason)
 			return
