@@ -61,7 +61,7 @@ func (r *running) reserve(round *journal.Round, n int, behind bool) error {
 		} else {
 			names = names[:1]
 		}
-	} else if behind {
+	} else if behind != round.Day.Behind {
 		return nil
 	}
 	for k, name := range names {

@@ -20,6 +20,7 @@ type Day struct {
 	Unsent  bool    // attempts fail before anything is sent
 	Exact   bool    // a step returns a number that a float64 does not hold
 	Bulk    Bulk    // instead of one Tx
+	Behind  bool    // the many Tx of a bulk are done behind the charge
 }
 
 // Change is how the code of a round differs from the release Since on. What is put in stands in front of the charge.
@@ -200,6 +201,7 @@ func (r *Round) day(random *rand.Rand, declined bool) (d Day) {
 	d.Exact = random.IntN(6) == 0
 	if random.IntN(5) == 0 {
 		d.Bulk = pick(random, Whole, Each, Across)
+		d.Behind = d.Bulk != Across && random.IntN(2) == 0
 	}
 	return d
 }
