@@ -46,6 +46,9 @@ func (l *leg) openBeside() (err error) {
 	case fault.MessageWork:
 		l.beside, err = broker.Open(filepath.Join(l.dir, inquiry.BooksFile), l.seed)
 	}
+	if err == nil && l.about.Quiet {
+		l.beside.Calm()
+	}
 	return err
 }
 
@@ -91,9 +94,33 @@ func (l *leg) calm(ctx context.Context, workers *crew.Crew) {
 		workers.Proxy(i).Cut(pgproxy.Reset)
 	}
 	l.about.Calm = history.Now()
+	if l.about.Work == fault.OperationWork && l.duration >= forLost {
+		l.loseTakings(ctx, workers)
+	}
 	select {
 	case <-ctx.Done():
 	case <-time.After(calmFor):
+	}
+	l.about.Stop = history.Now()
+}
+
+const (
+	forLost  = 20 * time.Second        // is a leg that is long enough to find out what becomes of lost answers
+	losing   = 1500 * time.Millisecond // for how long they are lost
+	lostCalm = 5 * time.Second         // until it has shown what becomes of them
+)
+
+// loseTakings loses answers that operations are taken up, while nothing else is broken and nobody is killed any more.
+func (l *leg) loseTakings(ctx context.Context, workers *crew.Crew) {
+	bounded, cancel := context.WithTimeout(ctx, losing)
+	defer cancel()
+	mix := fault.Mix{Only: []fault.Name{fault.LoseTaking}, Pause: 50 * time.Millisecond}
+	if err := fault.Run(bounded, l.seed, fault.Target{Workers: workers}, mix, func(fault.Event) {}); err != nil {
+		l.about.Failures = append(l.about.Failures, err.Error())
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(lostCalm):
 	}
 }
 

@@ -50,8 +50,10 @@ type about struct {
 	Schedules  []fault.Schedule
 	Failures   []string // what of the leg did not work, although it can be judged
 
-	Work fault.Work
-	Calm time.Duration // from when nothing was broken any more, where the work has a counterpart
+	Work  fault.Work
+	Quiet bool          // nothing is broken at all
+	Stop  time.Duration // until which nothing was broken, and the workers worked
+	Calm  time.Duration // from when nothing was broken any more, where the work has a counterpart
 }
 
 // errUnreadable says that the server is there, and what should be in it is not.
@@ -84,7 +86,7 @@ func (l *leg) run(ctx context.Context) error {
 		err = l.ready(bounded)
 		cancel()
 	}
-	if l.beside != nil && err == nil && !lost {
+	if l.beside != nil && err == nil && !lost && !l.about.Quiet {
 		l.calm(ctx, workers)
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
@@ -152,6 +154,7 @@ func (l *leg) crewOptions() crew.Options {
 		Dir: l.dir, Seed: l.seed, Goroutines: l.goroutines, Keys: l.keys, KeyLife: l.keyLife, Ops: l.ops,
 	}
 	options.Bank, options.Broker = l.addresses()
+	options.Quiet = l.about.Quiet
 	options.Prepares = l.pooled != "" && cluster.BouncerPrepares()
 	for i := range l.workers {
 		dsn, pooled := l.direct, false
@@ -229,9 +232,9 @@ func judge(dir string) (*report.Leg, error) {
 func resultOf(dir string, a *about, faults []fault.Event) (*check.Result, error) {
 	switch a.Work {
 	case fault.OperationWork:
-		return audit.Files(dir, audit.Options{Seed: a.Seed, Start: a.Start, Calm: a.Calm})
+		return audit.Files(dir, audit.Options{Seed: a.Seed, Start: a.Start, Calm: a.Calm, Stop: a.Stop, Faults: harms(faults)})
 	case fault.MessageWork:
-		return inquiry.Files(dir, inquiry.Options{Start: a.Start})
+		return inquiry.Files(dir, inquiry.Options{Start: a.Start, Quiet: a.Quiet, Until: a.Until})
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "worker-*.jsonl"))
 	if err != nil {
@@ -240,4 +243,12 @@ func resultOf(dir string, a *about, faults []fault.Event) (*check.Result, error)
 	return check.Files(files, filepath.Join(dir, stateFile), check.Options{
 		Start: a.Start, Undisturbed: len(faults) == 0, ClockMoved: clockMoved(faults), Losses: losses(faults), Kills: kills(faults),
 	})
+}
+
+// harms are the faults as an audit has to know them.
+func harms(faults []fault.Event) (harms []audit.Fault) {
+	for _, f := range faults {
+		harms = append(harms, audit.Fault{At: f.At, Until: f.At + f.For, Slot: f.Worker})
+	}
+	return harms
 }

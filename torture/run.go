@@ -160,11 +160,14 @@ func (c *config) mainLeg(duration time.Duration) *leg {
 // scenario is a leg of package fault, with faults of workers and connections besides, and of those who resume operations.
 func (c *config) scenario(of fault.Leg, duration time.Duration) *leg {
 	l := &leg{config: c, name: string(of.Name), dir: filepath.Join(c.dir, string(of.Name)), duration: duration}
-	l.about.Work = of.Work
+	l.about.Work, l.about.Quiet = of.Work, of.Quiet
 	l.stage = func(ctx context.Context) error {
 		scene, err := of.Start(ctx, fault.LegOptions{Bouncer: hasBouncer(), Settings: c.settings, Duration: duration})
 		if err != nil {
 			return err
+		}
+		if of.Quiet {
+			return errors.Join(l.on(ctx, scene.Cluster), scene.Close())
 		}
 		besides := fault.Mix{Only: []fault.Name{fault.Worker, fault.Connection}, Pause: time.Second}
 		switch of.Work {

@@ -32,17 +32,19 @@ func keyOf(t *testing.T, wanted func(journal.Plan) bool) string {
 func plain(end journal.End) func(journal.Plan) bool {
 	return func(p journal.Plan) bool {
 		for _, r := range p.Rounds {
-			if !r.Tx || r.Call != journal.Keyed || r.Window != journal.LongWindow {
+			if r.Day != (journal.Day{}) || !r.Tx || r.Call != journal.Keyed || r.Window != journal.LongWindow {
 				return false
 			}
 		}
-		return len(p.Rounds) == 2 && p.End == end
+		return len(p.Rounds) == 2 && p.End == end && !p.WalkIn
 	}
 }
 
 // told is all that is known of a run. It begins as one in which every promise was kept.
 type told struct {
 	operation *journal.Operation
+	former    *journal.Operation // of the same key
+	moves     []*journal.Move
 	steps     []*journal.Step
 	effects   []*journal.Effect
 	entries   []journal.Entry
@@ -54,20 +56,22 @@ type told struct {
 // kept is a run of one operation.
 func kept(t *testing.T, end journal.End, state string) *told {
 	key, id := keyOf(t, plain(end)), "id"
-	values := map[string]string{}
+	values, paid := map[string]string{}, map[string]string{}
 	r := &told{operation: &journal.Operation{ID: id, Key: key, State: state, Epoch: 1}}
 	at, seq := time.Duration(0), 0
 	step := func(kind, name, outcome, value string) {
 		seq++
 		r.steps = append(r.steps, &journal.Step{Operation: id, Seq: seq, Kind: kind, Name: name, Outcome: outcome, Value: fmt.Sprintf("%q", value)})
 	}
-	write := func(name string) {
+	write := func(name string, amount int) {
 		at += time.Second
-		r.effects = append(r.effects, &journal.Effect{Operation: id, Step: name, Nonce: "nonce " + name, At: at})
+		r.effects = append(r.effects, &journal.Effect{Operation: id, Step: name, Nonce: "nonce " + name, At: at, Amount: amount})
 	}
-	book := func(name string) {
+	book := func(name, place, refunds string) {
 		at += time.Second
-		r.entries = append(r.entries, journal.Entry{Operation: id, Step: name, Booked: true, Receipt: "receipt " + name, At: at, Key: name})
+		r.entries = append(r.entries, journal.Entry{
+			Operation: id, Step: name, Booked: true, Receipt: "receipt " + name, At: at, Key: name, Place: place, Refunds: refunds,
+		})
 	}
 	undo := "registered"
 	if state != "completed" {
@@ -75,8 +79,9 @@ func kept(t *testing.T, end journal.End, state string) *told {
 	}
 	var round journal.Round
 	for n := 1; n <= 2; n++ {
-		write(round.Reserve(n))
-		book(round.Charge(n))
+		write(round.Reserve(n), 1)
+		book(round.Charge(n), journal.Place(n), "")
+		paid[journal.Place(n)] = "receipt " + round.Charge(n)
 		values[round.Reserve(n)], values[round.Charge(n)] = "nonce "+round.Reserve(n), "receipt "+round.Charge(n)
 		step("tx", round.Reserve(n), "done", values[round.Reserve(n)])
 		step("undo tx", round.Release(n), undo, "")
@@ -84,16 +89,16 @@ func kept(t *testing.T, end journal.End, state string) *told {
 		step("undo", round.Repay(n), undo, "")
 	}
 	for n := 2; n >= 1 && state != "completed"; n-- {
-		book(round.Repay(n))
-		write(round.Release(n))
+		book(round.Repay(n), "refund of "+journal.Place(n), journal.Place(n))
+		write(round.Release(n), -1)
 	}
-	answer := &journal.Answer{Operation: id, Rejected: state == "failed", Values: values}
+	answer := &journal.Answer{Operation: id, Rejected: state == "failed", Values: values, Paid: paid}
 	r.record = &journal.Record{ID: id, Key: key, State: state, Answer: answer}
 	for n := uint32(1); n <= 2; n++ {
 		op := history.NewOp(0, 0, n)
 		r.events = append(r.events, journal.Event{Kind: journal.KindCall, Op: op, Verb: journal.Do, Key: key},
 			journal.Event{Kind: journal.KindReturn, Op: op, Verb: journal.Do, Key: key, Operation: id, Outcome: history.Replayed, Rejected: answer.Rejected,
-				Answer: &journal.Answer{Operation: id, Rejected: answer.Rejected, Values: maps.Clone(values)}})
+				Answer: &journal.Answer{Operation: id, Rejected: answer.Rejected, Values: maps.Clone(values), Paid: paid}})
 	}
 	r.runs(10*time.Second, 11*time.Second, 0)
 	return r
@@ -104,6 +109,15 @@ func (r *told) runs(begin, end time.Duration, slot int) {
 	op := history.NewOp(slot, 0, uint32(100+len(r.events)))
 	r.events = append(r.events, journal.Event{At: begin, Kind: journal.KindBegin, Op: op, Operation: "id"},
 		journal.Event{At: end, Kind: journal.KindEnd, Op: op, Operation: "id"})
+}
+
+// moved is a move of the operation after all that was done, with what is on record of it.
+func (r *told) moved(state, reason string, owner int) *journal.Move {
+	m := &journal.Move{Operation: "id", State: state, Reason: reason, Owner: owner, Epoch: 1, At: time.Minute, Known: map[string]string{}}
+	for _, s := range r.steps {
+		m.Known[s.Name] = s.Outcome
+	}
+	return m
 }
 
 // audited returns what is found wrong with the run.
@@ -124,6 +138,9 @@ func (r *told) audited(t *testing.T) (found []rule.Rule) {
 		if r.operation != nil {
 			w.Append(journal.Row{Operation: r.operation})
 		}
+		if r.former != nil {
+			w.Append(journal.Row{Operation: r.former})
+		}
 		for _, s := range r.steps {
 			w.Append(journal.Row{Step: s})
 		}
@@ -132,6 +149,9 @@ func (r *told) audited(t *testing.T) (found []rule.Rule) {
 		}
 		for _, s := range r.signals {
 			w.Append(journal.Row{Signal: s})
+		}
+		for _, m := range r.moves {
+			w.Append(journal.Row{Move: m})
 		}
 		w.Append(journal.Row{Record: r.record})
 	})
@@ -168,8 +188,7 @@ func TestEveryPromiseThatIsBrokenIsFoundOut(t *testing.T) {
 	t.Parallel()
 	park := func(reason string) func(*told) {
 		return func(r *told) {
-			r.operation.State, r.operation.Reason, r.record.State = "parked", reason, "running"
-			r.events = nil
+			r.moves = append(r.moves, r.moved("parked", reason, 0))
 		}
 	}
 	for _, test := range []struct {
@@ -186,9 +205,10 @@ func TestEveryPromiseThatIsBrokenIsFoundOut(t *testing.T) {
 		{"a step is committed and not remembered", rule.StepWhole, "completed", func(r *told) { r.steps = r.steps[1:] }},
 		{"a call is not taken back", rule.UndoneOnce, "failed", func(r *told) { r.entries = r.entries[:len(r.entries)-1] }},
 		{"what is completed is taken back", rule.UndoneOnce, "completed", func(r *told) {
-			r.entries = append(r.entries, journal.Entry{Operation: "id", Step: "repay-1", Booked: true})
+			r.entries = append(r.entries, journal.Entry{Operation: "id", Step: "repay-1", Booked: true, Refunds: journal.Place(1)})
 		}},
 		{"taken back in order", rule.UndoneOrder, "failed", func(r *told) { r.entries[2].At, r.entries[3].At = r.entries[3].At, r.entries[2].At }},
+		{"it is parked for ever", rule.Mended, "completed", func(r *told) { r.operation.State, r.record.State = "parked", "running" }},
 		{"it goes on for ever", rule.Ends, "completed", func(r *told) { r.operation.State = "running" }},
 		{"an untrue reason", rule.Reason, "completed", park("the code has changed")},
 		{"a window that is not over", rule.Reason, "completed", park(`nobody knows whether step "charge-1" has happened, and after 1h0m0s the other side no longer knows its key`)},
@@ -224,12 +244,14 @@ func TestEveryPromiseThatIsBrokenIsFoundOut(t *testing.T) {
 
 func TestTrueReasonsAreAccepted(t *testing.T) {
 	t.Parallel()
-	once := func(p journal.Plan) bool { return p.Rounds[0].Call == journal.Once }
-	key := keyOf(t, once)
-	r := &told{
-		operation: &journal.Operation{ID: "id", Key: key, State: "parked", Step: "charge-1",
-			Reason: `nobody knows whether step "charge-1" has happened, and it must not happen twice`},
-		record: &journal.Record{ID: "id", Key: key, State: "running"},
+	key := keyOf(t, func(p journal.Plan) bool { return p.Rounds[0].Call == journal.Once && p.Rounds[0].Day == journal.Day{} })
+	r := &told{operation: &journal.Operation{ID: "id", Key: key, State: "undone"}, record: &journal.Record{ID: "another"}}
+	for _, reason := range []string{
+		`nobody knows whether step "charge-1" has happened, and it must not happen twice`,
+	} {
+		m := r.moved("parked", reason, 0)
+		m.Known = nil
+		r.moves = append(r.moves, m)
 	}
 	if found := r.audited(t); len(found) > 0 {
 		t.Errorf("%q", found)

@@ -16,6 +16,16 @@ type Options struct {
 	Start time.Duration // of the run, from which times are printed
 	// Calm is from when nothing was broken any more; nobody was killed after it.
 	Calm time.Duration
+	// Stop is when the workers were told to end.
+	Stop time.Duration
+	// Faults are when a worker was harmed, or all were.
+	Faults []Fault
+}
+
+// Fault is when a worker was harmed.
+type Fault struct {
+	At, Until time.Duration
+	Slot      int // -1 if it was all of them
 }
 
 // book is all that is known of a run.
@@ -24,6 +34,7 @@ type book struct {
 	operations map[string]*operation
 	events     []journal.Event
 	records    []*journal.Record
+	calls      map[history.Op]*call
 	found      []check.Violation
 }
 
@@ -37,11 +48,15 @@ type operation struct {
 	effects map[string][]*journal.Effect // by step, of Postgres
 	booked  map[string][]journal.Entry   // by step, of the bank
 	asked   int                          // how often the bank was, for anything
-	acked   map[string]int64             // when a signal's sender knew, by its name
+	entries []journal.Entry              // of the bank, also of what it was only asked for
+	moves   []*journal.Move
+	heard   []journal.Event // what the bank has answered
+	unsent  []journal.Event
+	saw     []journal.Event
+	acked   map[string]int64 // when a signal's sender knew, by its name
 	runs    []run
 	answers []journal.Event
 	parked  []history.Op // who was told that it is parked
-	meddled bool         // somebody may have let it go on
 }
 
 // run is a run of its function.
@@ -49,12 +64,22 @@ type run struct {
 	op         history.Op
 	begin, end time.Duration // end is 0 if it is not known
 	pooled     bool
+	by         history.Op // the call that has begun it, if it was one
+	release    int        // of its code
+	left       bool       // its context had ended
+	failed     bool       // its function has
+}
+
+// call is what is known of one, as far as it is of interest here.
+type call struct {
+	key    string
+	waited time.Duration // when it began to wait for its key, 0 if it did not
 }
 
 // Files audits a run from its files.
 func Files(dir string, options Options) (*check.Result, error) {
 	begin := time.Now()
-	b := &book{options: options, operations: map[string]*operation{}}
+	b := &book{options: options, operations: map[string]*operation{}, calls: map[history.Op]*call{}}
 	tally := check.Tally{ByVerb: map[string]map[history.Outcome]int{}}
 	if err := b.readState(filepath.Join(dir, "state.jsonl")); err != nil {
 		return nil, err
@@ -80,6 +105,8 @@ func Files(dir string, options Options) (*check.Result, error) {
 		b.audit(o)
 	}
 	b.checkKeys()
+	b.checkAnew()
+	b.checkWoken()
 	return &check.Result{Violations: b.found, Keys: len(keys), Tally: tally, Took: time.Since(begin)}, nil
 }
 
@@ -113,6 +140,9 @@ func (b *book) readState(path string) error {
 		case row.Effect != nil:
 			o := b.of(row.Effect.Operation)
 			o.effects[row.Effect.Step] = append(o.effects[row.Effect.Step], row.Effect)
+		case row.Move != nil:
+			o := b.of(row.Move.Operation)
+			o.moves = append(o.moves, row.Move)
 		case row.Record != nil:
 			b.records = append(b.records, row.Record)
 		case row.Finding != nil:
@@ -127,6 +157,7 @@ func (b *book) readBank(path string) error {
 		e, err := history.Decode[journal.Entry](line)
 		o := b.of(e.Operation)
 		o.asked++
+		o.entries = append(o.entries, e)
 		if e.Booked {
 			o.booked[e.Step] = append(o.booked[e.Step], e)
 		}
@@ -140,6 +171,9 @@ func (b *book) readWorker(path string, tally *check.Tally) error {
 		switch e.Kind {
 		case journal.KindCall, journal.KindReturn:
 			b.events = append(b.events, e)
+			if e.Kind == journal.KindCall {
+				b.calls[e.Op] = &call{key: e.Key}
+			}
 			if e.Answer != nil {
 				o := b.of(e.Operation)
 				o.answers = append(o.answers, e)
@@ -151,7 +185,7 @@ func (b *book) readWorker(path string, tally *check.Tally) error {
 		case journal.KindBegin:
 			tally.Runs++
 			o := b.of(e.Operation)
-			o.runs = append(o.runs, run{op: e.Op, begin: e.At, pooled: e.Pooled})
+			o.runs = append(o.runs, run{op: e.Op, begin: e.At, pooled: e.Pooled, by: e.By, release: e.Release})
 		case journal.KindEnd:
 			b.of(e.Operation).ended(e)
 		case journal.KindSignal:
@@ -159,8 +193,19 @@ func (b *book) readWorker(path string, tally *check.Tally) error {
 			if known := o.acked[e.Name]; known == 0 || e.Wall < known {
 				o.acked[e.Name] = e.Wall
 			}
-		case journal.KindMeddle:
-			b.of(e.Operation).meddled = true
+		case journal.KindWait:
+			if c := b.calls[e.Op]; c != nil && c.waited == 0 {
+				c.waited = e.At
+			}
+		case journal.KindHeard:
+			o := b.of(e.Operation)
+			o.heard = append(o.heard, e)
+		case journal.KindUnsent:
+			o := b.of(e.Operation)
+			o.unsent = append(o.unsent, e)
+		case journal.KindSaw:
+			o := b.of(e.Operation)
+			o.saw = append(o.saw, e)
 		case journal.KindExit:
 			tally.Exits++
 			tally.Memory = max(tally.Memory, e.Bytes)
@@ -172,7 +217,7 @@ func (b *book) readWorker(path string, tally *check.Tally) error {
 func (o *operation) ended(e journal.Event) {
 	for i := range o.runs {
 		if o.runs[i].op == e.Op {
-			o.runs[i].end = e.At
+			o.runs[i].end, o.runs[i].left, o.runs[i].failed = e.At, e.Left, e.Failed
 		}
 	}
 }

@@ -4,6 +4,11 @@
 //	take.go     what is in the database
 //	book.go     all that is known of a run, by operation
 //	effects.go  what was done, and taken back: by the bank, and in Postgres
+//	charge.go   whether each charge must stand
+//	begun.go    calls that were begun, and what functions make of what steps return
+//	moves.go    how operations change hands: what is kept, and why they are parked
+//	anew.go     what calls begin
+//	woken.go    whether somebody goes on with what was taken up
 //	ending.go   how operations end, and what callers are told
 //	owner.go    who works on them
 package audit

@@ -21,11 +21,24 @@ func (b *book) violates(o *operation, r rule.Rule, format string, args ...any) {
 	for _, s := range o.steps {
 		v.History = append(v.History, fmt.Sprintf("recorded %d: %s %s %s %s", s.Seq, s.Kind, s.Name, s.Outcome, s.Value))
 	}
+	for _, m := range o.moves {
+		v.History = append(v.History, fmt.Sprintf("%v moved by %s: %s at %q, in epoch %d, owner %d, taken %d times: %s",
+			m.At-b.options.Start, process(m.By), m.State, m.Step, m.Epoch, m.Owner, m.Attempts, m.Reason))
+	}
+	for _, e := range slices.Concat(o.heard, o.unsent, o.saw) {
+		v.History = append(v.History, fmt.Sprintf("%v %v %s of %s: %s", e.At-b.options.Start, e.Op, e.Kind, e.Name, e.Value))
+	}
+	for _, e := range o.entries {
+		if !e.Booked {
+			v.History = append(v.History, fmt.Sprintf("%v the bank is asked for %s, %s", e.At-b.options.Start, e.Step, e.Place))
+		}
+	}
 	for _, d := range o.doings() {
 		v.History = append(v.History, fmt.Sprintf("%v %s: %s", d.at-b.options.Start, d.step, d.value))
 	}
 	for _, r := range o.runs {
-		v.History = append(v.History, fmt.Sprintf("%v run %v, to %v", r.begin-b.options.Start, r.op, max(r.end-b.options.Start, 0)))
+		v.History = append(v.History, fmt.Sprintf("%v run %v, to %v, of release %d, left: %t, failed: %t",
+			r.begin-b.options.Start, r.op, max(r.end-b.options.Start, 0), r.release, r.left, r.failed))
 	}
 	b.found = append(b.found, v)
 }
@@ -71,7 +84,12 @@ func (b *book) audit(o *operation) {
 		}
 		return
 	}
+	if !b.checkSeen(o) { // the function goes other ways than it went, and all else follows from that
+		return
+	}
 	b.checkSteps(o)
+	b.checkBegun(o)
+	b.checkMoves(o)
 	switch o.row.State {
 	case "completed":
 		b.checkDone(o)
@@ -89,14 +107,15 @@ func (b *book) checkSteps(o *operation) {
 		var value string
 		_ = json.Unmarshal([]byte(s.Value), &value)
 		done := s.Outcome == "done"
-		switch s.Kind {
-		case "tx":
+		switch {
+		case o.leavesNoTrace(s.Name):
+		case s.Kind == "tx":
 			effects := o.effects[s.Name]
 			if done != (len(effects) > 0) || done && effects[0].Nonce != value {
 				b.violates(o, rule.StepWhole, "%s is remembered as %s, with %q, and was committed %d times", s.Name, s.Outcome, value, len(effects))
 			}
-		case "call":
-			if entries := o.booked[s.Name]; done && (len(entries) == 0 || entries[0].Receipt != value) {
+		case s.Kind == "call":
+			if entries := o.booked[s.Name]; done && !slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.Receipt == value }) {
 				b.violates(o, rule.CallMade, "%s is remembered with %q, and the bank has booked it %d times", s.Name, value, len(entries))
 			}
 		}
@@ -108,20 +127,35 @@ func (b *book) checkSteps(o *operation) {
 	}
 }
 
+// leavesNoTrace reports whether a step is one of those that write nothing and do not call the bank.
+func (o *operation) leavesNoTrace(step string) bool {
+	for i := range o.plan.Rounds {
+		round, n := &o.plan.Rounds[i], i+1
+		isCall := round.Day.Change == journal.PutInCall || round.Day.Change == journal.ChangedCall
+		if step == round.Count(n) || isCall && step == round.PutIn(n) {
+			return true
+		}
+	}
+	return false
+}
+
 // checkDone checks an operation that is completed.
 func (b *book) checkDone(o *operation) {
 	for n, round := range o.plan.Rounds {
 		n++
-		if round.Tx && len(o.effects[round.Reserve(n)]) == 0 {
-			b.violates(o, rule.StepWhole, "it is completed without %s", round.Reserve(n))
+		taken, given := o.stock(&round, n)
+		if want := len(round.ReserveIn(0, n)); taken != want {
+			b.violates(o, rule.StepWhole, "it is completed, and has done %d of %d steps like %s", taken, want, round.Reserve(n))
 		}
-		if round.Call != "" && len(o.booked[round.Charge(n)]) == 0 {
+		charged, refunded := o.charges(n)
+		if round.Call != "" && round.Day.Change != journal.TakenOut && charged == 0 {
 			b.violates(o, rule.CallMade, "it is completed without %s", round.Charge(n))
 		}
-		if len(o.effects[round.Release(n)])+len(o.booked[round.Repay(n)]) > 0 {
+		if given+refunded > 0 {
 			b.violates(o, rule.UndoneOnce, "it is completed, and round %d was taken back", n)
 		}
 	}
+	b.checkPaid(o)
 }
 
 // checkUndone checks an operation that was taken back.
@@ -129,16 +163,20 @@ func (b *book) checkUndone(o *operation) {
 	places := map[string]int{}
 	for n, round := range o.plan.Rounds {
 		n++
-		done, undone := len(o.effects[round.Reserve(n)]), len(o.effects[round.Release(n)])
-		if done != undone {
-			b.violates(o, rule.UndoneOnce, "%s was done %d times, and taken back %d times", round.Reserve(n), done, undone)
+		half := round.Day.Bulk == journal.Across && o.row.Cancelled && !o.isRecorded(round.Release(n)) // it has not said yet how to undo that
+		if taken, given := o.stock(&round, n); taken != given && !half {
+			b.violates(o, whichUndo(&round), "%s: %d were taken, and %d given back", round.Reserve(n), taken, given)
 		}
-		done, undone = len(o.booked[round.Charge(n)]), len(o.booked[round.Repay(n)])
-		if done != undone {
-			b.violates(o, rule.UndoneOnce, "%s was done %d times, and taken back %d times", round.Charge(n), done, undone)
+		charged, refunded := o.charges(n)
+		if charged != refunded {
+			b.violates(o, b.whyStanding(o, n), "place %d was charged %d times, and that was taken back %d times", n, charged, refunded)
 		}
-		if declined := o.plan.End == journal.Decline && n == len(o.plan.Rounds); !o.row.Cancelled && round.Call != "" && !declined && done == 0 {
+		if declined := o.plan.End == journal.Decline && n == len(o.plan.Rounds); !o.row.Cancelled && !declined && o.row.State == "failed" &&
+			round.Call != "" && round.Day.Change != journal.TakenOut && charged == 0 {
 			b.violates(o, rule.CallMade, "it has ended without %s", round.Charge(n))
+		}
+		if round.Day != (journal.Day{}) { // what takes it back is registered in another order, or was in a release
+			continue
 		}
 		places[round.Release(n)], places[round.Repay(n)] = 2*n, 2*n+1
 	}

@@ -3,9 +3,7 @@ package audit
 import (
 	"fmt"
 	"maps"
-	"regexp"
-	"strconv"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idem/torture/check"
@@ -19,11 +17,9 @@ func (b *book) checkEnding(o *operation) {
 	case "running":
 		b.violates(o, rule.Ends, "it has neither ended nor is it parked")
 	case "parked":
-		if why := o.parkedWrongly(); why != "" {
-			b.violates(o, rule.Reason, "%s: %s", o.row.Reason, why)
-		}
+		b.violates(o, rule.Mended, "nothing that a person has said lets it go on: %s", o.row.Reason)
 	}
-	if len(o.parked) > 0 && !o.meddled && o.row.State != "parked" {
+	if len(o.parked) > 0 && !slices.ContainsFunc(o.moves, func(m *journal.Move) bool { return m.State == "parked" }) {
 		b.violates(o, rule.Acknowledge, "%v was told that it is parked", o.parked[0])
 	}
 	if o.row.Cancelled && o.row.State == "completed" {
@@ -50,51 +46,6 @@ func (o *operation) remembers(step, value string) bool {
 	for _, s := range o.steps {
 		if s.Name == step {
 			return s.Value == fmt.Sprintf("%q", value) || value == "timeout" && s.Outcome == "failed" || s.Outcome == "rolled back"
-		}
-	}
-	return false
-}
-
-var reasons = regexp.MustCompile(`^nobody knows whether step "([^"]+)" has happened, and (it must not happen twice|after .* the other side no longer knows its key)$`)
-
-var deaths = regexp.MustCompile(`^([0-9]+) processes in a row have ended without a word while they worked on it`)
-
-// parkedWrongly says why the reason for which an operation is parked cannot be true.
-func (o *operation) parkedWrongly() string {
-	if died := deaths.FindStringSubmatch(o.row.Reason); died != nil {
-		const most = 10 // a process may be killed before the function begins
-		if n, err := strconv.Atoi(died[1]); err != nil || n < most || o.row.Epoch <= n {
-			return fmt.Sprintf("it is in epoch %d, and its function was run %d times", o.row.Epoch, len(o.runs))
-		}
-		return ""
-	}
-	found := reasons.FindStringSubmatch(o.row.Reason)
-	if found == nil {
-		return "nothing of that kind has happened"
-	}
-	for n, round := range o.plan.Rounds {
-		n++
-		if round.Charge(n) != found[1] {
-			continue
-		}
-		lasted := time.Duration(o.row.Ended-o.row.Since) * time.Microsecond
-		switch {
-		case o.isRecorded(found[1]):
-			return "it is on record"
-		case strings.HasSuffix(found[2], "twice") && round.Call == journal.Once:
-			return ""
-		case !strings.HasSuffix(found[2], "twice") && round.Call == journal.Keyed && (o.row.Ended == 0 || lasted > round.Window):
-			return ""
-		}
-		return fmt.Sprintf("the call is %s, with a window of %v, and took %v", round.Call, round.Window, lasted)
-	}
-	return "there is no such step"
-}
-
-func (o *operation) isRecorded(step string) bool {
-	for _, s := range o.steps {
-		if s.Name == step {
-			return true
 		}
 	}
 	return false

@@ -14,7 +14,7 @@ import (
 // Take writes down what is in the database, in one snapshot.
 func Take(ctx context.Context, conn *pgx.Conn, writer *history.Writer) error {
 	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
-		for _, take := range []func(context.Context, pgx.Tx, *history.Writer) error{operations, steps, signals, effects, records} {
+		for _, take := range []func(context.Context, pgx.Tx, *history.Writer) error{operations, steps, signals, effects, records, moves} {
 			if err := take(ctx, tx, writer); err != nil {
 				return err
 			}
@@ -48,10 +48,31 @@ func operations(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
 
 func steps(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
 	const query = `SELECT operation_id::text, seq, kind, name, outcome, coalesce(convert_from(value, 'UTF8'), ''),
-		coalesce((extract(epoch FROM due_at) * 1000000)::int8, 0) FROM idem.steps ORDER BY operation_id, seq`
+		coalesce((extract(epoch FROM due_at) * 1000000)::int8, 0), recorded_at FROM idem.steps ORDER BY operation_id, seq`
 	return each(ctx, tx, writer, query, func(r pgx.CollectableRow) (journal.Row, error) {
 		s := &journal.Step{}
-		return journal.Row{Step: s}, r.Scan(&s.Operation, &s.Seq, &s.Kind, &s.Name, &s.Outcome, &s.Value, &s.Due)
+		var recorded time.Time
+		err := r.Scan(&s.Operation, &s.Seq, &s.Kind, &s.Name, &s.Outcome, &s.Value, &s.Due, &recorded)
+		s.Recorded = onHistory(recorded)
+		return journal.Row{Step: s}, err
+	})
+}
+
+// onHistory is a moment of the database's clock by the history's: both are of this machine.
+func onHistory(wall time.Time) time.Duration { return history.Now() - time.Since(wall.Round(0)) }
+
+// moves are in the order in which they were committed, as far as one operation is concerned: its row is locked meanwhile.
+func moves(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
+	const query = `SELECT operation_id::text, (m.row->>'epoch')::int, (m.row->>'attempts')::int, coalesce((m.row->>'owner')::int, 0), m.row->>'state',
+		coalesce(m.row->>'reason', ''), m.row->>'step', (m.row->>'cancelled')::bool, (m.row->>'since')::timestamptz, moved_at,
+		coalesce(nullif(regexp_replace(by, '^torture (direct|pooled) ', ''), by), '4294967295')::int8, known FROM torture.moves m ORDER BY place`
+	return each(ctx, tx, writer, query, func(r pgx.CollectableRow) (journal.Row, error) {
+		m := &journal.Move{}
+		var since, at time.Time
+		var by int64
+		err := r.Scan(&m.Operation, &m.Epoch, &m.Attempts, &m.Owner, &m.State, &m.Reason, &m.Step, &m.Cancelled, &since, &at, &by, &m.Known)
+		m.Since, m.At, m.By = onHistory(since), onHistory(at), uint32(by)
+		return journal.Row{Move: m}, err
 	})
 }
 
@@ -64,11 +85,11 @@ func signals(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
 }
 
 func effects(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
-	const query = `SELECT operation_id::text, step, nonce, at FROM torture.steps`
+	const query = `SELECT operation_id::text, step, nonce, at, amount FROM torture.steps`
 	return each(ctx, tx, writer, query, func(r pgx.CollectableRow) (journal.Row, error) {
 		e := &journal.Effect{}
 		var at int64
-		err := r.Scan(&e.Operation, &e.Step, &e.Nonce, &at)
+		err := r.Scan(&e.Operation, &e.Step, &e.Nonce, &at, &e.Amount)
 		e.At = time.Duration(at)
 		return journal.Row{Effect: e}, err
 	})

@@ -18,8 +18,12 @@ type Request struct {
 	Operation  string
 	Step       string
 	Safety     journal.Safety
-	Generation int  // of an Asked one: how often its sender has asked what became of the key
-	Declined   bool // the bank does not want to
+	Generation int           // of an Asked one: how often its sender has asked what became of the key
+	Declined   bool          // the bank does not want to
+	Slow       bool          // it takes its time
+	Sent       time.Duration // by the history's clock
+	Place      string        // what is charged
+	Refunds    string        // the place whose charge is taken back, of a refund
 	Process    uint32
 	Slot       int
 }
@@ -30,9 +34,11 @@ type Bank struct {
 
 	mu       sync.Mutex
 	receipts int
-	known    map[string]string // the receipts, by key
-	steps    map[string]string // the receipts, by operation and step
-	asked    map[string]int    // how often somebody has asked what became of a key
+	known    map[string]string        // the receipts, by key
+	steps    map[string]string        // the receipts, by operation and step
+	asked    map[string]int           // how often somebody has asked what became of a key
+	places   map[string]bool          // what was charged ever, by operation and place
+	closed   map[string]time.Duration // when a person was told that it has not happened, by operation and step
 }
 
 // odds are how often things go wrong with a request.
@@ -50,7 +56,10 @@ func Open(books string, seed uint64) (*Bank, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bank{Server: server, known: map[string]string{}, steps: map[string]string{}, asked: map[string]int{}}
+	b := &Bank{
+		Server: server, known: map[string]string{}, steps: map[string]string{}, asked: map[string]int{},
+		places: map[string]bool{}, closed: map[string]time.Duration{},
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /book", b.book)
 	mux.HandleFunc("POST /ask", b.ask)
@@ -67,6 +76,9 @@ func (b *Bank) book(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	b.note(&q, "", false)
+	if q.Slow {
+		time.Sleep(slow)
+	}
 	var receipt string
 	var status int
 	if b.Do(w, "the bank books", q.Slot, func() { receipt, status = b.enter(&q) }) {
@@ -75,7 +87,10 @@ func (b *Bank) book(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// enter books a request, once for each key that it knows again.
+// slow is how long a request takes beside the others that is slow.
+const slow = 150 * time.Millisecond
+
+// enter books a request, once for each key that it knows again. A refund of what was never charged is no booking.
 func (b *Bank) enter(q *Request) (receipt string, status int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,10 +102,15 @@ func (b *Bank) enter(q *Request) (receipt string, status int) {
 		return known, http.StatusOK
 	case q.Safety == journal.Asked && q.Generation < b.asked[q.Key]:
 		return "", http.StatusConflict // somebody was told that it has not happened, and can not any more
+	case q.Sent < b.closed[q.Operation+" "+q.Step]:
+		return "", http.StatusConflict // a person was told so
+	case q.Refunds != "" && !b.places[q.Operation+" "+q.Refunds]:
+		return "nothing", http.StatusOK
 	}
 	b.receipts++
 	receipt = fmt.Sprint("receipt ", b.receipts)
 	b.known[q.Key], b.steps[q.Operation+" "+q.Step] = receipt, receipt
+	b.places[q.Operation+" "+q.Place] = true
 	b.note(q, receipt, true)
 	return receipt, http.StatusOK
 }
@@ -117,7 +137,7 @@ func (b *Bank) standing(key string) Reply {
 	return Reply{Receipt: receipt, Done: done, Generation: b.asked[key]}
 }
 
-// lookUp tells a person what is in the books.
+// lookUp tells a person what is in the books. What is not there, and was sent before, is refused from here on.
 func (b *Bank) lookUp(w http.ResponseWriter, r *http.Request) {
 	var q Request
 	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
@@ -126,6 +146,9 @@ func (b *Bank) lookUp(w http.ResponseWriter, r *http.Request) {
 	}
 	b.mu.Lock()
 	receipt, done := b.steps[q.Operation+" "+q.Step]
+	if !done {
+		b.closed[q.Operation+" "+q.Step] = history.Now()
+	}
 	b.mu.Unlock()
 	_ = json.NewEncoder(w).Encode(Reply{Receipt: receipt, Done: done})
 }
@@ -133,5 +156,6 @@ func (b *Bank) lookUp(w http.ResponseWriter, r *http.Request) {
 func (b *Bank) note(q *Request, receipt string, booked bool) {
 	b.Books.Append(journal.Entry{
 		At: history.Now(), Booked: booked, Key: q.Key, Operation: q.Operation, Step: q.Step, Receipt: receipt, Process: q.Process,
+		Place: q.Place, Refunds: q.Refunds,
 	})
 }

@@ -7,67 +7,166 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/idem-go/idem/operation"
 	"github.com/idem-go/idem/torture/bank"
+	"github.com/idem-go/idem/torture/history"
 	"github.com/idem-go/idem/torture/journal"
 )
 
-// charge calls the bank, and says how that is taken back.
-func (r *running) charge(in *journal.Plan, round journal.Round, n int) error {
-	name := round.Charge(n)
-	c := r.customer(name, round.Call)
+// charge has the bank pay, by card A if there is one, and else, or if that is declined, by card B. It says how that is taken back.
+func (r *running) charge(in *journal.Plan, round *journal.Round, n int) error {
+	if cards := round.Day.Cards; cards != journal.NoRefusal {
+		paid, err := r.byCardA(round, n)
+		if paid || err != nil {
+			return err
+		}
+	}
+	c := r.customer(round.ChargeIn(r.release, n), round.Call)
+	c.place, c.window = journal.Place(n), round.Window
 	c.declined = in.End == journal.Decline && n == len(in.Rounds)
-	receipt, err := operation.Call(r.Op, name, c.safetyWithin(round.Window), c.book)
+	c.slow, c.unsent = in.WalkIn, round.Day.Unsent
+	return r.pay(c, round.Repay(n), round, n)
+}
+
+// byCardA tries card A, and reports whether it has paid.
+func (r *running) byCardA(round *journal.Round, n int) (paid bool, err error) {
+	c := r.customer(round.Card(n), round.Call)
+	c.place, c.window = journal.CardPlace(n), round.Window
+	if round.Day.Cards != journal.Accepted {
+		c.declined, c.refusal = true, round.Day.Cards
+	}
+	c.unsent = round.Day.Unsent
+	err = r.pay(c, round.Repay(n)+"-card", round, n)
+	if err == nil {
+		return true, nil
+	}
+	if !operation.IsFinal(err) || errors.Is(err, errUnsent) {
+		return false, err
+	}
+	declined := says(c.refusal, err)
+	r.saw(c.step, fmt.Sprint("declined: ", declined))
+	if !declined {
+		return false, err
+	}
+	return false, nil
+}
+
+// pay makes a charge, and says how it is taken back: behind it, or before.
+func (r *running) pay(c *customer, repay string, round *journal.Round, n int) error {
+	undo := func() error {
+		back := r.customer(repay, round.Refund)
+		back.place, back.refunds, back.window = "refund of "+c.place, c.place, journal.LongWindow
+		return operation.Undo(r.Op, back.step, back.safetyWithin(), func(ctx context.Context, key string) error {
+			_, err := back.book(ctx, key)
+			return err
+		})
+	}
+	early := round.Day.Early && round.Day.Bulk != journal.Across
+	if early {
+		if err := undo(); err != nil {
+			return err
+		}
+	}
+	receipt, err := operation.Call(r.Op, c.step, c.safetyWithin(), c.book)
 	if err != nil {
 		return err
 	}
-	r.values[name] = receipt
-	undo := r.customer(round.Repay(n), round.Refund)
-	return operation.Undo(r.Op, undo.step, undo.safetyWithin(journal.LongWindow), func(ctx context.Context, key string) error {
-		_, err := undo.book(ctx, key)
-		return err
-	})
+	r.values[c.step], r.paid[c.place] = receipt, receipt
+	if early {
+		return nil
+	}
+	if round.Day.Bulk == journal.Across { // it follows what takes back the Tx on both sides
+		r.later = append(r.later, undo)
+		return nil
+	}
+	if round.Day.Trouble == journal.Fails && r.halfTheTime() {
+		return errFlaky
+	}
+	if note := round.Note(n); round.Day.Late {
+		_, err := operation.Tx(r.Op, note, func(tx pgx.Tx) (string, error) { return r.write(tx, note, 0) })
+		if err != nil {
+			return err
+		}
+	}
+	return undo()
 }
 
 // customer makes one call of the bank.
 type customer struct {
 	*running
 	step       string
+	place      string // what it charges
+	refunds    string // the place whose charge it takes back
 	safety     journal.Safety
+	window     time.Duration
 	generation int // how often it has asked
 	declined   bool
+	refusal    journal.Refusal // the type of the error of that
+	slow       bool
+	unsent     bool // some attempts fail before anything is sent
 }
 
 func (r *running) customer(step string, safety journal.Safety) *customer {
 	return &customer{running: r, step: step, safety: safety}
 }
 
-func (c *customer) safetyWithin(window time.Duration) operation.Safety {
+func (c *customer) safetyWithin() operation.Safety {
 	switch c.safety {
 	case journal.Once:
 		return operation.Once
 	case journal.Asked:
 		return operation.Asked(c.find)
 	}
-	return operation.Keyed(window)
+	return operation.Keyed(c.window)
 }
 
 func (c *customer) request(key string) bank.Request {
 	return bank.Request{
 		Key: key, Operation: c.ID(), Step: c.step, Safety: c.safety, Generation: c.generation, Declined: c.declined,
-		Process: c.process(), Slot: c.slot,
+		Slow: c.slow, Sent: history.Now(), Place: c.place, Refunds: c.refunds, Process: c.process(), Slot: c.slot,
 	}
 }
 
+// errUnsent is the error of an attempt that has failed before anything was sent.
+var errUnsent = errors.New("the bank cannot be dialled")
+
 func (c *customer) book(ctx context.Context, key string) (string, error) {
+	if c.unsent && !c.calm && rand.IntN(3) == 0 {
+		c.note(journal.Event{Kind: journal.KindUnsent, Op: c.name, Operation: c.ID(), Name: c.step})
+		return "", notSent(errUnsent)
+	}
+	if !c.calm && rand.IntN(40) == 0 {
+		go c.cancelSoon()
+	}
 	receipt, err := c.bank.Book(ctx, c.request(key))
 	switch {
+	case errors.Is(err, bank.ErrDeclined) && c.refusal != journal.NoRefusal:
+		c.heard("declined")
+		return "", operation.Final(refusalOf(c.refusal))
 	case errors.Is(err, bank.ErrDeclined):
+		c.heard("declined")
 		return "", operation.Final(bank.ErrDeclined)
 	case err != nil && rand.IntN(2) == 0:
 		return "", operation.Unknown(err)
+	case err == nil:
+		c.heard(receipt)
 	}
 	return receipt, err
+}
+
+// cancelSoon cancels the operation while its call is under way, or soon after.
+func (c *customer) cancelSoon() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+	c.shop.cancel(ctx, c.pool, c.ID())
+}
+
+// heard notes that the bank has answered, before the operation is told.
+func (c *customer) heard(what string) {
+	c.note(journal.Event{Kind: journal.KindHeard, Op: c.name, Operation: c.ID(), Name: c.step, Value: what})
 }
 
 // find asks what became of a key. After that the bank refuses what was sent before.
@@ -77,5 +176,8 @@ func (c *customer) find(ctx context.Context, key string) (string, bool, error) {
 		return "", false, fmt.Errorf("still unknown: %w", err)
 	}
 	c.generation = reply.Generation
+	if reply.Done {
+		c.heard(reply.Receipt)
+	}
 	return reply.Receipt, reply.Done, nil
 }

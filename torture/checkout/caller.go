@@ -35,27 +35,56 @@ func (c *caller) key() string {
 	return fmt.Sprintf("key-%d-%d", max(age, 0), rand.IntN(c.keys))
 }
 
-// call makes one call, and writes down when it began, and when and how it ended.
+// call makes one call, or one after the other without patience until there is an answer.
 func (c *caller) call() history.Outcome {
-	name, verb, key := c.next(), journal.Do, c.key()
+	verb, key := journal.Do, c.key()
+	plan := journal.PlanOf(c.seed, key)
+	if plan.WalkIn {
+		return c.insist(&plan)
+	}
 	if rand.IntN(5) == 0 {
 		verb = journal.Start
 	}
+	return c.once(verb, &plan, c.patience())
+}
+
+// insist makes calls that leave long before the bank has answered, and one that does not, now and then.
+func (c *caller) insist(plan *journal.Plan) (outcome history.Outcome) {
+	const most = 30
+	for range most {
+		patience := time.Duration(40+rand.IntN(40)) * time.Millisecond
+		if outcome = c.once(journal.Do, plan, patience); outcome.Answered() || outcome == history.Failed {
+			break
+		}
+	}
+	return outcome
+}
+
+// patience is how long a caller waits for its answer.
+func (c *caller) patience() time.Duration {
+	if rand.IntN(4) == 0 { // it leaves in the midst of something
+		return time.Duration(rand.IntN(100)) * time.Millisecond
+	}
+	return time.Duration(rand.IntN(4000)) * time.Millisecond
+}
+
+// once makes one call, and writes down when it began, and when and how it ended.
+func (c *caller) once(verb string, plan *journal.Plan, patience time.Duration) history.Outcome {
+	name, key := c.next(), plan.Key
 	c.note(journal.Event{Kind: journal.KindCall, Op: name, Verb: verb, Key: key})
-	e, parked := c.ask(verb, key)
+	e, parked := c.ask(name, verb, plan, patience)
 	e.Kind, e.Op, e.Verb, e.Key = journal.KindReturn, name, verb, key
 	c.note(e)
 	c.meddle(c.pool, &e, parked)
 	return e.Outcome
 }
 
+// callName is where the context of a call carries its name.
+type callName struct{}
+
 // ask makes the call in a goroutine of its own: the function may panic.
-func (c *caller) ask(verb, key string) (e journal.Event, parked *operation.ParkedError) {
-	limit := time.Duration(rand.IntN(4000)) * time.Millisecond
-	if rand.IntN(4) == 0 { // it leaves in the midst of something
-		limit = time.Duration(rand.IntN(100)) * time.Millisecond
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+func (c *caller) ask(name history.Op, verb string, plan *journal.Plan, patience time.Duration) (e journal.Event, parked *operation.ParkedError) {
+	ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), callName{}, name), patience)
 	defer cancel()
 	answered := make(chan struct{})
 	go func() {
@@ -68,11 +97,11 @@ func (c *caller) ask(verb, key string) (e journal.Event, parked *operation.Parke
 		}()
 		pool := c.pools[rand.IntN(len(c.pools))]
 		if verb == journal.Start {
-			e = c.begin(ctx, pool, key)
+			e = c.begin(ctx, pool, plan)
 			return
 		}
 		wait := idem.WithWait(time.Duration(rand.IntN(3)) * 500 * time.Millisecond)
-		result, err := c.checkout.Do(ctx, pool, scope, key, hashOf(key), journal.PlanOf(c.seed, key), wait)
+		result, err := c.definitionOf(plan).Do(ctx, pool, scope, plan.Key, hashOf(plan.Key), *plan, wait, idem.WithObserver(watch{c.shop}))
 		e, parked = answerOf(result, err), parkedOf(err)
 	}()
 	<-answered
@@ -84,13 +113,13 @@ const scope = "operations"
 func hashOf(key string) idem.Hash { return idem.HashBytes([]byte(key)) }
 
 // begin starts the operation in a transaction, and leaves it to a Worker.
-func (c *caller) begin(ctx context.Context, pool *pgxpool.Pool, key string) journal.Event {
+func (c *caller) begin(ctx context.Context, pool *pgxpool.Pool, plan *journal.Plan) journal.Event {
 	tx, err := pool.Begin(ctx)
 	if err != nil {
 		return answerOf(idem.Result{}, err)
 	}
 	defer tx.Rollback(context.Background())
-	id, err := c.checkout.Start(ctx, tx, scope, key, hashOf(key), journal.PlanOf(c.seed, key))
+	id, err := c.definitionOf(plan).Start(ctx, tx, scope, plan.Key, hashOf(plan.Key), *plan)
 	if err == nil {
 		err = tx.Commit(ctx)
 	}
@@ -122,7 +151,7 @@ func outcomeOf(result idem.Result, err error) history.Outcome {
 		return history.Replayed
 	case err == nil:
 		return history.Executed
-	case errors.Is(err, errFinal), errors.Is(err, operation.ErrCancelled):
+	case operation.IsFinal(err), errors.Is(err, operation.ErrCancelled):
 		return history.Undone
 	case errors.Is(err, errFlaky):
 		return history.FnFailed

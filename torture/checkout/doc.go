@@ -4,8 +4,13 @@
 //
 //	worker.go    the process
 //	caller.go    the calls, and what an answer means
+//	watch.go     what a call tells while it is made
 //	shop.go      the operation
 //	call.go      its calls of the bank
+//	refusal.go   the errors with which cards are declined
+//	day.go       what else a function does on an ordinary day
+//	advice.go    what the documentation of package operation advises
 //	person.go    what people do about operations
+//	recent.go    which operations they look at
 //	finish.go    the end of a run, when nothing goes wrong any more
 package checkout

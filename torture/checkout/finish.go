@@ -5,33 +5,69 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/operation"
 	"github.com/idem-go/idem/torture/bank"
 	"github.com/idem-go/idem/torture/history"
+	"github.com/idem-go/idem/torture/journal"
 )
 
-// Finish works on what is left when all workers have ended, until every operation has ended or is parked, or ctx ends. The
-// database is told that the workers are gone whose leases go on, and that what was to be looked at later is due.
+// Finish works on what is left when all workers have ended, until every operation has ended, or ctx ends: with one release of
+// the code after the other, each of which is deployed when nothing runs any more and a person has let go on what is parked. One of
+// them knows all that is on record of an operation: the one with which it has come so far. The database is told that the workers are
+// gone whose leases go on, and that what was to be looked at later is due.
 func Finish(ctx context.Context, c Config, pool *pgxpool.Pool, writer *history.Writer) error {
 	if _, err := pool.Exec(ctx, "DELETE FROM idem.leases"); err != nil {
 		return err
 	}
 	s := &shop{slot: c.Slot, calm: true, pool: pool, bank: bank.NewClient(c.Bank), history: writer}
-	s.define()
+	if _, err := s.seeToAll(ctx); err != nil {
+		return err
+	}
+	const rounds = 3
+	for deployed := range rounds * journal.Releases {
+		s.release = journal.Releases - 1 - deployed%journal.Releases
+		s.define()
+		if err := s.finish(ctx); err != nil {
+			return err
+		}
+		left, err := s.seeToAll(ctx)
+		if err != nil || left == 0 {
+			return err
+		}
+	}
+	return s.finish(ctx)
+}
+
+// finish runs a Worker until no operation runs any more.
+func (s *shop) finish(ctx context.Context) error {
 	working, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
 		config := operation.WorkerConfig{Concurrency: 32, Poll: time.Second / 2, Drain: time.Second, Logger: slog.New(slog.DiscardHandler)}
-		ended <- operation.NewWorker(pool, config, s.checkout).Run(working)
+		ended <- operation.NewWorker(s.pool, config, s.checkout, s.walkIn).Run(working)
 	}()
-	err := awaitEnd(ctx, pool)
+	err := awaitEnd(ctx, s.pool)
 	stop()
 	if ended := <-ended; err == nil {
 		err = ended
 	}
 	return err
+}
+
+// seeToAll sees to all that is parked, as a person does, and tells how many that are.
+func (s *shop) seeToAll(ctx context.Context) (int, error) {
+	rows, err := s.pool.Query(ctx, "SELECT id::text FROM idem.operations WHERE state = 'parked'")
+	if err != nil {
+		return 0, err
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	for _, id := range ids {
+		s.seeTo(ctx, s.pool, id)
+	}
+	return len(ids), err
 }
 
 // awaitEnd returns when no operation runs, or ctx has ended.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,28 +16,69 @@ import (
 
 // What a person does about operations.
 
-// meddle cancels an operation now and then, soon after it was started, and settles what is parked.
+// meddle cancels an operation now and then, and sees to what is parked.
 func (c *caller) meddle(pool *pgxpool.Pool, e *journal.Event, parked *operation.ParkedError) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	switch {
-	case parked != nil && rand.IntN(3) == 0:
-		c.settle(ctx, pool, parked)
-	case parked != nil && rand.IntN(6) == 0, e.Verb == journal.Start && e.Operation != "" && rand.IntN(12) == 0:
+	case parked != nil && rand.IntN(6) == 0:
 		time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
-		c.note(journal.Event{Kind: journal.KindMeddle, Operation: e.Operation, Name: "cancel"})
-		_ = operation.Cancel(ctx, pool, e.Operation)
+		c.cancel(ctx, pool, parked.OperationID)
+	case parked != nil && rand.IntN(2) == 0:
+		c.seeTo(ctx, pool, parked.OperationID)
+	case e.Verb == journal.Start && e.Operation != "" && rand.IntN(12) == 0:
+		time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
+		c.cancel(ctx, pool, e.Operation)
+	case rand.IntN(50) == 0:
+		if id := c.recent.one(); id != "" {
+			c.cancel(ctx, pool, id)
+		}
 	}
 }
 
-// settle says what the bank says about the call of which nobody knows. If the bank does not know of it, it may come yet.
-func (c *caller) settle(ctx context.Context, pool *pgxpool.Pool, parked *operation.ParkedError) {
-	reply, err := c.bank.LookUp(ctx, bank.Request{Operation: parked.OperationID, Step: parked.Step, Slot: c.slot, Process: c.process()})
-	if err != nil || !reply.Done {
+func (s *shop) meddles(what, id string) {
+	s.note(journal.Event{Kind: journal.KindMeddle, Operation: id, Name: what})
+}
+
+func (s *shop) cancel(ctx context.Context, pool *pgxpool.Pool, id string) {
+	s.meddles("cancel", id)
+	_ = operation.Cancel(ctx, pool, id)
+}
+
+// seeTo settles what is parked because nobody knows of a call, by what the bank says, and lets anything else go on.
+func (s *shop) seeTo(ctx context.Context, pool *pgxpool.Pool, id string) {
+	status, err := operation.Show(ctx, pool, id)
+	switch {
+	case err != nil || status.State != "parked":
+	case strings.HasPrefix(status.Reason, "undo ") && rand.IntN(2) == 0,
+		!strings.HasPrefix(status.Reason, "undo ") && !strings.Contains(status.Reason, "nobody knows"):
+		s.meddles("retry", id)
+		_ = operation.Retry(ctx, pool, id)
+	default:
+		s.settle(ctx, pool, id, status)
+	}
+}
+
+// errRefused is what a person hears who is told that something was refused.
+var errRefused = operation.Final(bank.ErrDeclined)
+
+// settle says what the bank says. What the bank does not know of by now it refuses from here on.
+func (s *shop) settle(ctx context.Context, pool *pgxpool.Pool, id string, status operation.Status) {
+	reply, err := s.bank.LookUp(ctx, bank.Request{Operation: id, Step: status.Step, Slot: s.slot, Process: s.process()})
+	if err != nil {
 		return
 	}
-	c.note(journal.Event{Kind: journal.KindMeddle, Operation: parked.OperationID, Name: "resolve"})
-	_ = operation.Resolve(ctx, pool, parked.OperationID, operation.Happened(reply.Receipt))
+	finding := operation.NotHappened
+	switch {
+	case reply.Done && status.Undoing:
+		finding = operation.Happened(nil)
+	case reply.Done:
+		finding = operation.Happened(reply.Receipt)
+	case !status.Undoing && rand.IntN(3) == 0:
+		finding = refused(errRefused)
+	}
+	s.meddles("resolve", id)
+	_ = operation.Resolve(ctx, pool, id, finding.As(status))
 }
 
 // parkedOf is the ParkedError that err is, or nil.

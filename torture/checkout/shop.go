@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
@@ -24,16 +25,28 @@ type shop struct {
 	slot, incarnation int
 	pooled            bool
 	calm              bool // its functions do nothing wrong
+	release           int  // of its code
 	pool              *pgxpool.Pool
 	bank              *bank.Client
 	history           *history.Writer
 	numbers           atomic.Uint32 // of calls and runs
 
 	checkout *operation.Definition[journal.Plan]
+	walkIn   *operation.Definition[journal.Plan] // of which no Worker knows before the end
+	recent   recent
 }
 
 func (s *shop) define() {
-	s.checkout = operation.Define("checkout", s.run)
+	s.checkout = operation.Define("checkout", s.run, known()...)
+	s.walkIn = operation.Define("walk-in", s.run, known()...)
+}
+
+// definitionOf is what a plan is an operation of.
+func (s *shop) definitionOf(p *journal.Plan) *operation.Definition[journal.Plan] {
+	if p.WalkIn {
+		return s.walkIn
+	}
+	return s.checkout
 }
 
 // next names a call or a run.
@@ -50,8 +63,13 @@ func (s *shop) note(e journal.Event) {
 type running struct {
 	*shop
 	*operation.Op
+	name   history.Op
 	values map[string]string // what its steps have returned
+	paid   map[string]string // the receipts, by place
+	later  []func() error    // what takes a charge back and is still to be registered
 }
+
+const uniqueViolation = "23505"
 
 var (
 	errFinal = errors.New("the function ends in an error, as planned")
@@ -59,13 +77,25 @@ var (
 )
 
 // run is the function of the operation.
-func (s *shop) run(op *operation.Op, in journal.Plan) (idem.Response, error) {
-	name := s.next()
-	s.note(journal.Event{Kind: journal.KindBegin, Op: name, Operation: op.ID(), Key: in.Key})
-	defer func() { s.note(journal.Event{Kind: journal.KindEnd, Op: name, Operation: op.ID(), Key: in.Key}) }()
-	r := &running{shop: s, Op: op, values: map[string]string{}}
-	for n, round := range in.Rounds {
-		if err := r.round(&in, round, n+1); err != nil {
+func (s *shop) run(op *operation.Op, in journal.Plan) (resp idem.Response, err error) {
+	r := &running{shop: s, Op: op, name: s.next(), values: map[string]string{}, paid: map[string]string{}}
+	s.recent.add(op.ID())
+	by, _ := op.Context().Value(callName{}).(history.Op)
+	s.note(journal.Event{Kind: journal.KindBegin, Op: r.name, Operation: op.ID(), Key: in.Key, By: by, Release: s.release})
+	failed := true
+	defer func() {
+		left := op.Context().Err() != nil
+		s.note(journal.Event{Kind: journal.KindEnd, Op: r.name, Operation: op.ID(), Key: in.Key, Left: left, Failed: failed && !left})
+	}()
+	resp, err = r.do(&in)
+	violated, ok := errors.AsType[*pgconn.PgError](err)
+	failed = errors.Is(err, errFlaky) || ok && violated.Code == uniqueViolation
+	return resp, err
+}
+
+func (r *running) do(in *journal.Plan) (idem.Response, error) {
+	for i := range in.Rounds {
+		if err := r.round(in, &in.Rounds[i], i+1); err != nil {
 			return idem.Response{}, r.outcome(err)
 		}
 	}
@@ -87,7 +117,7 @@ func (r *running) outcome(err error) error {
 }
 
 func (r *running) response(status int) idem.Response {
-	body, err := json.Marshal(journal.Answer{Operation: r.ID(), Rejected: status >= 400, Values: r.values})
+	body, err := json.Marshal(journal.Answer{Operation: r.ID(), Rejected: status >= 400, Values: r.values, Paid: r.paid})
 	if err != nil {
 		panic(err)
 	}
@@ -95,35 +125,38 @@ func (r *running) response(status int) idem.Response {
 }
 
 // round does one round of the plan.
-func (r *running) round(in *journal.Plan, round journal.Round, n int) error {
-	if round.Tx {
-		reserve := round.Reserve(n)
-		nonce, err := operation.Tx(r.Op, reserve, func(tx pgx.Tx) (string, error) { return r.write(tx, reserve) })
-		if err != nil {
-			return err
-		}
-		r.values[reserve] = nonce
-		release := round.Release(n)
-		if err := operation.UndoTx(r.Op, release, func(tx pgx.Tx) error { _, err := r.write(tx, release); return err }); err != nil {
-			return err
-		}
-	}
-	if round.Call != "" {
-		if err := r.charge(in, round, n); err != nil {
-			return err
-		}
-	}
-	if err := r.stumble(); err != nil {
+func (r *running) round(in *journal.Plan, round *journal.Round, n int) error {
+	if err := r.reserve(round, n, false); err != nil {
 		return err
+	}
+	if err := r.putIn(round, n); err != nil {
+		return err
+	}
+	if round.ChargeIn(r.release, n) != "" {
+		if err := r.charge(in, round, n); err != nil {
+			r.giveUp(round, n)
+			return err
+		}
+	}
+	for _, then := range []func() error{
+		func() error { return r.trouble(round, n) },
+		func() error { return r.reserve(round, n, true) },
+		r.registerLater,
+		func() error { return r.count(round, n) },
+		r.stumble,
+	} {
+		if err := then(); err != nil {
+			return err
+		}
 	}
 	return r.pause(round, n)
 }
 
 // write is what a step in Postgres does. What it returns is like nothing that any other run of it returns.
-func (r *running) write(tx pgx.Tx, step string) (string, error) {
+func (r *running) write(tx pgx.Tx, step string, amount int) (string, error) {
 	nonce := fmt.Sprintf("%v/%d", r.next(), rand.Uint64())
-	_, err := tx.Exec(r.Context(), "INSERT INTO torture.steps VALUES ($1::text::uuid, $2::text, $3::text, $4::int8)",
-		r.ID(), step, nonce, int64(history.Now()))
+	_, err := tx.Exec(r.Context(), "INSERT INTO torture.steps VALUES ($1::text::uuid, $2::text, $3::text, $4::int8, $5::int8)",
+		r.ID(), step, nonce, int64(history.Now()), amount)
 	return nonce, err
 }
 
@@ -142,7 +175,7 @@ func (r *running) stumble() error {
 }
 
 // pause waits, and has the signal sent that it waits for: about when the operation looks for it.
-func (r *running) pause(round journal.Round, n int) error {
+func (r *running) pause(round *journal.Round, n int) error {
 	name := round.Wait(n)
 	switch round.Pause {
 	case journal.Sleep:

@@ -32,6 +32,7 @@ type Config struct {
 // Work calls operations and works on them until stop ends.
 func Work(stop context.Context, c Config, pools []*pgxpool.Pool, writer *history.Writer) error {
 	s := &shop{slot: c.Slot, incarnation: c.Incarnation, pooled: c.Pooled, pool: pools[0], bank: bank.NewClient(c.Bank), history: writer}
+	s.release = releaseAt(c.Seed, history.Now()-c.Start)
 	s.define()
 	config := operation.WorkerConfig{Concurrency: 8, Poll: time.Second / 2, Drain: time.Second, Logger: slog.New(slog.DiscardHandler)}
 	ended := make(chan error, 1)
@@ -65,4 +66,11 @@ func pause(outcome history.Outcome) {
 	if !outcome.Answered() {
 		time.Sleep(time.Duration(1+rand.IntN(20)) * time.Millisecond)
 	}
+}
+
+// releaseAt is the release that is deployed at a time of a run: another one every second and a half, which may be an older one. A
+// process keeps the one with which it was started.
+func releaseAt(seed uint64, age time.Duration) int {
+	const lasts = 1500 * time.Millisecond
+	return rand.New(rand.NewPCG(seed, 1<<32+uint64(max(age, 0)/lasts))).IntN(journal.Releases)
 }

@@ -27,6 +27,7 @@ type Options struct {
 	Ops        int    // of all together, without limit if 0
 	Bank       string // address of the bank, if they work on operations
 	Broker     string // address of the broker, if they work on messages
+	Quiet      bool   // they do as on an ordinary day
 }
 
 // Crew is the workers of a run.
@@ -136,6 +137,6 @@ func (c *Crew) config(s *slot) workload.Config {
 		Slot: s.number, Incarnation: s.incarnation, Seed: o.Seed, Start: c.start,
 		File: filepath.Join(o.Dir, fmt.Sprintf("worker-%d-%04d.jsonl", s.number, s.incarnation)),
 		DSN:  s.proxy.DSN(), Pooled: s.number < len(o.Pooled) && o.Pooled[s.number], Prepares: o.Prepares,
-		Goroutines: o.Goroutines, Keys: o.Keys, KeyLife: o.KeyLife, Ops: s.remaining, Bank: o.Bank, Broker: o.Broker,
+		Goroutines: o.Goroutines, Keys: o.Keys, KeyLife: o.KeyLife, Ops: s.remaining, Bank: o.Bank, Broker: o.Broker, Quiet: o.Quiet,
 	}
 }

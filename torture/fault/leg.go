@@ -30,6 +30,8 @@ type Leg struct {
 	Loses, MovesClock bool
 	// Work is what its workers do.
 	Work Work
+	// Quiet says that nothing is broken: what is looked for happens on an ordinary day.
+	Quiet bool
 
 	stage func(context.Context, *Scene, LegOptions) error
 }
@@ -49,7 +51,7 @@ func (o LegOptions) growth() int64 { return int64(o.Duration/time.Second) / 2 }
 func Legs() []Leg {
 	return []Leg{
 		synchronousFailover(), asynchronousFailover(), stalledFailover(), dataDiskFull(), walDiskFull(), syncFails(), powerLoss(), clockJumps(),
-		operations(), operationsFailover(), messages(), messagesFailover(),
+		operations(), operationsFailover(), messages(), messagesFailover(), messagesDay(),
 	}
 }
 

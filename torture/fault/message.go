@@ -48,3 +48,13 @@ func messagesFailover() Leg {
 	l.About = "messages to a broker and from it, when the primary is killed and a synchronous standby takes over"
 	return l
 }
+
+func messagesDay() Leg {
+	return Leg{
+		Name: MessagesDay, Work: MessageWork, Quiet: true,
+		About: "messages of transactions that do their steps at random moments, with nothing broken",
+		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
+			return s.start(ctx, opts, cluster.Options{})
+		},
+	}
+}

@@ -74,6 +74,7 @@ const (
 
 	Messages         Name = "messages"
 	MessagesFailover Name = "messages-failover"
+	MessagesDay      Name = "messages-day"
 )
 
 // What the bank of the operations, and the broker of the messages, do besides.

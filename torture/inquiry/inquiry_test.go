@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/idem-go/idem/torture/history"
 	"github.com/idem-go/idem/torture/inquiry"
@@ -16,6 +17,7 @@ type run struct {
 	rows    []letter.Row
 	entries []letter.Entry
 	events  []letter.Event
+	options inquiry.Options
 }
 
 // The letters of a run: two of a key, an answer to the first, one that the broker does not want and one that nobody can handle.
@@ -98,7 +100,7 @@ func (r *run) found(t *testing.T) (found []rule.Rule) {
 			w.Append(e)
 		}
 	})
-	result, err := inquiry.Files(dir, inquiry.Options{})
+	result, err := inquiry.Files(dir, r.options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,5 +186,32 @@ func TestEveryBrokenPromiseIsFoundOut(t *testing.T) {
 				t.Errorf("it is found that %q, and not that %q", found, test.want)
 			}
 		})
+	}
+}
+
+// A letter that is late is found out where nothing is broken, unless the machine was as slow.
+func TestALetterThatIsLateIsFoundOutUnlessTheMachineIsSlow(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		quiet     bool
+		published time.Duration
+		probe     time.Duration
+		late      bool
+	}{
+		{true, 2 * time.Second, 0, false},
+		{true, 4 * time.Second, 0, true},
+		{true, 4 * time.Second, time.Second, false},
+		{false, 4 * time.Second, 0, false},
+	} {
+		r := kept()
+		r.options = inquiry.Options{Quiet: test.quiet, Until: time.Minute}
+		for i := range r.entries {
+			r.entries[i].At = test.published
+		}
+		r.events = append(r.events, letter.Event{Kind: letter.KindSaid, Outcome: history.Executed, IDs: []string{"second"}},
+			letter.Event{Kind: letter.KindProbe, At: time.Second + test.probe, Took: test.probe})
+		if found := r.found(t); slices.Contains(found, rule.InTime) != test.late {
+			t.Errorf("%+v: found %q", test, found)
+		}
 	}
 }

@@ -16,7 +16,11 @@ const (
 	KindBegin  Kind = "begin"  // a run of the function of an operation begins
 	KindEnd    Kind = "end"    // and ends, before the operation is let go of
 	KindSignal Kind = "signal" // a signal was acknowledged
-	KindMeddle Kind = "meddle" // a person is about to cancel an operation, or to resolve one
+	KindMeddle Kind = "meddle" // a person is about to cancel an operation, to resolve one or to let it go on
+	KindWait   Kind = "wait"   // a call waits, because its key is in progress
+	KindHeard  Kind = "heard"  // the other side has answered, and the operation is about to be told
+	KindUnsent Kind = "unsent" // an attempt has failed before anything was sent
+	KindSaw    Kind = "saw"    // what a function has made of what a step has returned
 	KindExit   Kind = "exit"   // the worker has ended in order
 )
 
@@ -37,9 +41,16 @@ type Event struct {
 	Parked   bool            `json:"parked,omitempty"`
 	Err      string          `json:"err,omitempty"`
 
-	Name  string `json:"n,omitempty"`    // of a signal
-	Wall  int64  `json:"wall,omitempty"` // when its sender knew, by the database's clock, in microseconds
-	Bytes int64  `json:"memory,omitempty"`
+	Name  string `json:"n,omitempty"`     // of a signal, or a step
+	Value string `json:"value,omitempty"` // what was heard, or seen
+
+	By      history.Op `json:"by,omitempty"`      // of a run: the call that has begun it, if it was one
+	Release int        `json:"release,omitempty"` // of a run: of its code
+	Left    bool       `json:"left,omitempty"`    // of a run: its context had ended
+	Failed  bool       `json:"failed,omitempty"`  // of a run: its function has returned an error that decides nothing, or has panicked
+
+	Wall  int64 `json:"wall,omitempty"` // when its sender knew, by the database's clock, in microseconds
+	Bytes int64 `json:"memory,omitempty"`
 }
 
 // The verbs of a call.
@@ -53,6 +64,7 @@ type Answer struct {
 	Operation string
 	Rejected  bool
 	Values    map[string]string
+	Paid      map[string]string // the receipts, by place
 }
 
 // Entry is a line of the bank's books.
@@ -65,6 +77,8 @@ type Entry struct {
 	Step      string        `json:"n"`
 	Receipt   string        `json:"receipt,omitempty"`
 	Process   uint32        `json:"process"`
+	Place     string        `json:"place,omitempty"`   // what is charged
+	Refunds   string        `json:"refunds,omitempty"` // the place whose charge is taken back
 }
 
 // Row is a line of what is in the database when all is over. One of them is set.
@@ -76,6 +90,7 @@ type Row struct {
 	Effect    *Effect    `json:"effect,omitempty"`
 	Record    *Record    `json:"record,omitempty"`
 	Finding   *Finding   `json:"finding,omitempty"`
+	Move      *Move      `json:"move,omitempty"`
 }
 
 // Operation is a row of idem.operations. The times are in microseconds.
@@ -91,6 +106,7 @@ type Step struct {
 	Operation, Kind, Name, Outcome, Value string
 	Seq                                   int
 	Due                                   int64
+	Recorded                              time.Duration // by the history's clock
 }
 
 // Signal is a row of idem.signals.
@@ -103,6 +119,7 @@ type Signal struct {
 type Effect struct {
 	Operation, Step, Nonce string
 	At                     time.Duration // by the history's clock, while it ran
+	Amount                 int           // of the stock that it takes; what is given back is negative
 }
 
 // Record is a row of idem.records.
@@ -113,3 +130,17 @@ type Record struct {
 
 // Finding is what is left over of the workers.
 type Finding struct{ Rule, Detail string }
+
+// Move is a commit after which an operation has another owner, epoch or state than before.
+type Move struct {
+	Operation       string
+	Epoch, Attempts int
+	Owner           int // 0 if nobody has it
+	State, Reason   string
+	Step            string // at which it is
+	Cancelled       bool
+	Since           time.Duration     // that step was begun, by the history's clock
+	At              time.Duration     // by the history's clock
+	By              uint32            // the process that has made it; none if it was no worker
+	Known           map[string]string // where nobody has it: the outcomes of its steps, by name
+}

@@ -12,6 +12,8 @@ type Plan struct {
 	Key    string
 	Rounds []Round
 	End    End
+	// WalkIn says that its callers have no patience, its call is slow, and no Worker knows it before the end of the run.
+	WalkIn bool
 }
 
 // Round is a Tx, a Call and a pause, each with what takes it back. Without a Safety there is no call.
@@ -22,6 +24,7 @@ type Round struct {
 	Refund Safety        // of what takes the call back
 	Pause  Pause
 	For    time.Duration // of the pause
+	Day    Day           // what else happens on an ordinary day
 }
 
 // Safety is what is said of a call.
@@ -97,6 +100,7 @@ func PlanOf(seed uint64, key string) Plan {
 	if last.Call == "" {
 		last.Call = Keyed
 	}
+	p.addDays(r)
 	return p
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/idem-go/idem/torture/rule"
 )
 
-// Application is how a worker's sessions call themselves. Those that a pooler keeps go by the last client they had, or by
-// nothing.
+// Application is how the sessions of a worker call themselves, with the number of its process behind it. Those that a pooler keeps
+// go by the last client they had, or by nothing.
 func Application(pooled bool) string {
 	if pooled {
 		return "torture pooled"
@@ -25,7 +25,7 @@ func Leftovers(ctx context.Context, conn *pgx.Conn, patience time.Duration) ([]F
 		SELECT $1::text AS rule, format('pid %s: %s, %s: %s', pid, state, wait_event, left(query, 60)) AS detail
 		FROM pg_stat_activity
 		WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
-		  AND (application_name = $2::text OR state <> 'idle') -- a pooler keeps idle ones
+		  AND (application_name LIKE $2::text || '%' OR state <> 'idle') -- a pooler keeps idle ones
 		UNION ALL
 		SELECT $3::text, format('%s %s of pid %s', locktype, mode, pid)
 		FROM pg_locks

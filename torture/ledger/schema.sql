@@ -64,8 +64,35 @@ CREATE TABLE torture.steps (
     operation_id uuid   NOT NULL,
     step         text   NOT NULL COLLATE "C",
     nonce        text   NOT NULL,
-    at           bigint NOT NULL -- by the history's clock
+    at           bigint NOT NULL, -- by the history's clock
+    amount       bigint NOT NULL DEFAULT 1 -- of the stock that it takes; what is given back is negative
 );
+
+-- Every commit after which an operation has another owner, epoch or state than before, with what is on record of its steps where
+-- nobody has it. Which columns there are is up to the library: those that it does not have are null here.
+CREATE TABLE torture.moves (
+    place        bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    operation_id uuid        NOT NULL,
+    row          jsonb       NOT NULL,
+    known        jsonb,
+    by           text        NOT NULL,
+    moved_at     timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- It is deferred, because the steps are recorded behind the operation.
+CREATE FUNCTION torture.note_move() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' AND (OLD.epoch, OLD.owner, OLD.state, OLD.cancelled) IS NOT DISTINCT FROM (NEW.epoch, NEW.owner, NEW.state, NEW.cancelled) THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO torture.moves (operation_id, row, known, by)
+    SELECT NEW.id, to_jsonb(NEW) - 'input' - 'hash' - 'scope',
+           CASE WHEN NEW.owner IS NULL THEN (SELECT jsonb_object_agg(s.name, s.outcome) FROM idem.steps s WHERE s.operation_id = NEW.id) END,
+           current_setting('application_name');
+    RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER note_move AFTER INSERT OR UPDATE ON idem.operations DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION torture.note_move();
 
 -- Of a run of messages: the latest place of a key, held by whoever puts a letter under it into the outbox.
 CREATE TABLE torture.voices (

@@ -43,20 +43,21 @@ const (
 	BrokenSQL    Fate = "broken SQL"      // the same, by an error of the database
 	BrokenCommit Fate = "fails at commit" // the same, by one that COMMIT tells
 	Flaky        Fate = "flaky"           // a consumer fails now and then, and seldom too often
+	Passing      Fate = "passing"         // a consumer fails now and then, by an error of the database that passes
 	Swallows     Fate = "swallows"        // a consumer has an error of the database, and says that all is well
 )
 
 // CanDie reports whether a letter may become a dead letter of an inbox.
 func (f Fate) CanDie() bool {
 	switch f {
-	case Poison, BrokenSQL, BrokenCommit, Flaky, Swallows:
+	case Poison, BrokenSQL, BrokenCommit, Flaky, Passing, Swallows:
 		return true
 	}
 	return false
 }
 
 // MustDie reports whether no consumer may have handled it.
-func (f Fate) MustDie() bool { return f.CanDie() && f != Flaky }
+func (f Fate) MustDie() bool { return f.CanDie() && f != Flaky && f != Passing }
 
 // Letter is the payload of a message.
 type Letter struct {

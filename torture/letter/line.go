@@ -16,6 +16,7 @@ const (
 	KindHandle Kind = "handle" // a consumer is about to handle deliveries
 	KindTold   Kind = "told"   // and is told what became of each
 	KindRun    Kind = "run"    // a handler runs, for so many letters
+	KindProbe  Kind = "probe"  // how long a process, the database and the broker took for nothing, with nothing broken
 	KindExit   Kind = "exit"   // the worker has ended in order
 )
 
@@ -32,6 +33,8 @@ type Event struct {
 	Consumer string          `json:"c,omitempty"`
 	Err      string          `json:"err,omitempty"`
 	Bytes    int64           `json:"memory,omitempty"`
+	IDs      []string        `json:"ids,omitempty"`  // of the letters that were put into the outbox
+	Took     time.Duration   `json:"took,omitempty"` // of a probe
 }
 
 // Answer is what was said of one delivery.

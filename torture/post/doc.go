@@ -4,6 +4,7 @@
 //
 //	worker.go    the process
 //	writer.go    who puts letters into the outbox
+//	day.go       those of an ordinary day
 //	sender.go    what the relay publishes by
 //	reader.go    who fetches letters, handles them, and acknowledges them
 //	handler.go   what handling a letter is

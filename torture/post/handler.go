@@ -66,6 +66,10 @@ func (r *reader) suffer(ctx context.Context, tx pgx.Tx, l letter.Letter) error {
 		if !r.calm && rand.IntN(2) == 0 {
 			return errPlanned
 		}
+	case letter.Passing:
+		if !r.calm && rand.IntN(2) == 0 {
+			return pass(ctx, tx)
+		}
 	case letter.BrokenSQL:
 		_, err := tx.Exec(ctx, "SELECT 1 / 0")
 		return err
@@ -76,4 +80,11 @@ func (r *reader) suffer(ctx context.Context, tx pgx.Tx, l letter.Letter) error {
 		return err
 	}
 	return nil
+}
+
+// pass breaks the transaction of a handler by an error of the database that passes: a lock, a resource, a connection to elsewhere.
+func pass(ctx context.Context, tx pgx.Tx) error {
+	codes := []string{"55P03", "53200", "53400", "08006", "57014", "40001", "40P01"}
+	_, err := tx.Exec(ctx, "DO $$BEGIN RAISE EXCEPTION 'it passes' USING ERRCODE = '"+codes[rand.IntN(len(codes))]+"'; END$$")
+	return err
 }

@@ -3,6 +3,11 @@ package post
 import (
 	"context"
 	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"syscall"
 
 	"github.com/idem-go/idem/outbox"
 	"github.com/idem-go/idem/torture/broker"
@@ -19,6 +24,9 @@ func (s *sender) Publish(ctx context.Context, messages []outbox.Message) error {
 		l, err := letter.Decode(m.Payload)
 		sent = append(sent, broker.Sent{Letter: l, Altered: err != nil || altered(&m, &l)})
 	}
+	if !s.calm && !s.Quiet && rand.IntN(200) == 0 {
+		return blameless()
+	}
 	refused, err := s.broker.Publish(ctx, sent)
 	if err != nil || len(refused) == 0 {
 		return err
@@ -28,6 +36,15 @@ func (s *sender) Publish(ctx context.Context, messages []outbox.Message) error {
 		failed[id] = errors.New(why)
 	}
 	return &outbox.PublishError{Failed: failed}
+}
+
+// blameless is an error of a Publisher that blames no message.
+func blameless() error {
+	errs := []error{
+		context.DeadlineExceeded, context.Canceled, io.ErrUnexpectedEOF, net.ErrClosed, os.ErrDeadlineExceeded, syscall.ECONNREFUSED,
+		&net.OpError{Op: "dial", Net: "tcp", Err: syscall.EHOSTUNREACH}, errors.New("the client of the broker is closed"),
+	}
+	return errs[rand.IntN(len(errs))]
 }
 
 // altered reports whether a message is not what was put into the outbox.

@@ -24,7 +24,8 @@ type Config struct {
 	Broker            string // its address
 	Writers           int
 	Keys              int
-	Calls             int // letters to write, without limit if 0
+	Calls             int  // letters to write, without limit if 0
+	Quiet             bool // nothing is broken, and transactions take their time
 }
 
 // office is a process.
@@ -70,15 +71,25 @@ func Work(stop context.Context, c Config, pools []*pgxpool.Pool, writer *history
 	working, cancel := context.WithCancel(stop)
 	relayed := make(chan error, 1)
 	go func() { relayed <- o.relay(working) }()
-	var readers sync.WaitGroup
-	for _, consumer := range letter.Consumers() {
-		readers.Go(func() { (&reader{o, consumer}).read(working) })
+	var readers, writers sync.WaitGroup
+	if c.Quiet {
+		readers.Go(func() { o.probe(working) })
+	} else {
+		for _, consumer := range letter.Consumers() {
+			readers.Go(func() { (&reader{o, consumer}).read(working) })
+		}
 	}
-	var writers sync.WaitGroup
+	if c.Quiet {
+		c.Writers = 1
+	}
 	for range c.Writers {
 		writers.Go(func() {
 			for made := 0; stop.Err() == nil && (c.Calls == 0 || made < c.Calls/c.Writers); {
-				made += o.write()
+				if c.Quiet {
+					made += o.takeTime()
+				} else {
+					made += o.write()
+				}
 			}
 		})
 	}

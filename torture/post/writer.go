@@ -79,6 +79,8 @@ func fate() letter.Fate {
 		return letter.Swallows
 	case n < 75:
 		return letter.Flaky
+	case n < 78:
+		return letter.Passing
 	}
 	return letter.Plain
 }

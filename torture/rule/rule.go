@@ -78,6 +78,24 @@ const (
 	OneWorker   Rule = "one process at a time works on an operation" // while nothing is broken
 )
 
+// What package audit finds out of operations on an ordinary day.
+const (
+	InDoubt   Rule = "a call that was begun is gone on with, with nothing in front of it"
+	OneKey    Rule = "a charge is made under one key"
+	Stands    Rule = "what was charged and not taken back is what the answer says"
+	Kept      Rule = "what a run has learned is kept, however it ends"
+	SameError Rule = "the error of a step says the same whenever it is replayed"
+	SameValue Rule = "a function is given the value that its step has returned"
+	Unsent    Rule = "an attempt that was not made settles none that was"
+	Covered   Rule = "an undo takes back exactly what it covers"
+	Cancelled Rule = "what is cancelled has every charge taken back"
+	Waits     Rule = "a cancel waits for the answer of a call under way"
+	Anew      Rule = "a call that waits for what is cancelled does not begin it anew"
+	Innocent  Rule = "what is parked because it never gets on is to blame for that"
+	Woken     Rule = "what was taken up is worked on, or taken up again within seconds" // while nothing is broken
+	Mended    Rule = "a person can let go on with what is parked"
+)
+
 // What package inquiry finds out of messages.
 const (
 	Published    Rule = "what is committed to the outbox is published, or is a dead letter"
@@ -91,5 +109,6 @@ const (
 	Dead         Rule = "a dead letter has failed as often as it may"
 	Forged       Rule = "another payload under a known id is refused"
 	DoneTold     Rule = "a message of which a consumer is told that it is done has its effect"
+	InTime       Rule = "a message is published within two seconds of its commit" // where nothing is broken
 	NoDeadlock   Rule = "batches do not deadlock, in whatever order their messages come"
 )

@@ -2,11 +2,13 @@ package workload
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/torture/history"
 	"github.com/idem-go/idem/torture/ledger"
 )
 
@@ -51,7 +53,7 @@ func openPool(ctx context.Context, c *Config, n int, maxConns int32) (*pool, err
 	}
 	config.MaxConns = maxConns
 	config.ConnConfig.ConnectTimeout = 2 * time.Second
-	config.ConnConfig.RuntimeParams["application_name"] = ledger.Application(c.Pooled)
+	config.ConnConfig.RuntimeParams["application_name"] = fmt.Sprint(ledger.Application(c.Pooled), " ", history.NewOp(c.Slot, c.Incarnation, 0).Process())
 	choice := modes(c)
 	mode := choice[(c.Slot+c.Incarnation+n)%len(choice)]
 	config.ConnConfig.DefaultQueryExecMode = mode
