@@ -167,7 +167,7 @@ func TestOperationThatTakesLongIsAcceptedAndEndsWithoutItsRequest(t *testing.T) 
 	if location != "/operations/"+told.ID || accepted.Header.Get("Retry-After") != "1" || told.Step != "charge" || told.Since.IsZero() {
 		t.Errorf("%v: %+v", accepted.Header, told)
 	}
-	if diff := cmp.Diff([]string{"tx reserve done", "undo tx release registered"}, told.steps()); diff != "" {
+	if diff := cmp.Diff([]string{"tx reserve done", "undo tx release registered", "call charge begun"}, told.steps()); diff != "" {
 		t.Errorf("steps (-want +told):\n%s", diff)
 	}
 	if again := wantOperation(t, ask(h), http.StatusAccepted, "running"); again.ID != told.ID {

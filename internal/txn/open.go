@@ -54,6 +54,7 @@ func (t *Tx) beginAnew(ctx context.Context, requests []Request) error {
 // hasHook reports whether the application does something to connections whenever they leave the pool, or come back.
 func (e *Engine) hasHook() bool {
 	config := e.Pool.Config()
+	//lint:ignore SA1019 an application may still set BeforeAcquire
 	return config.AfterRelease != nil || config.PrepareConn != nil || config.BeforeAcquire != nil
 }
 

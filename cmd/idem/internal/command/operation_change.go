@@ -12,6 +12,7 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
+	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/operation"
 	"github.com/idem-go/idem/seal"
 )
@@ -115,11 +116,11 @@ func (c *operationResolveCommand) Run(s *session) error {
 		return err
 	}
 	switch {
-	case o.Seq == 0:
+	case !o.InDoubt():
 		return refusedError{fmt.Sprintf("nothing was changed: operation %s is at no call whose outcome is unknown; see retry and cancel", o.ID)}
-	case o.Undoing && c.Value != "":
+	case o.Kind == string(store.UndoStep) && c.Value != "":
 		return usage("the call is an undo, which has no value: leave --value out")
-	case o.Undoing && c.Refused != "":
+	case o.Kind == string(store.UndoStep) && c.Refused != "":
 		return usage("the call is an undo, which cannot be refused: it has to be done")
 	}
 	options, err := c.options(s, o)

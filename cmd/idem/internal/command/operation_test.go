@@ -39,8 +39,8 @@ func (d *desk) keepOperations() {
 		{waitsID, forgotten, "refund", "running", "approval", 2, 0, false, nil, "10 days", nil},
 		{undoneID, left, "checkout\x1b[2J", "failed", "", 0, 0, true, nil, "0", "3 s"},
 	} {
-		d.exec(`INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, epoch, state, undoing, step, seq, since, wake_at, tries, attempts, reason, ended_at)
-			VALUES ($1, $2, $3, '', $4, 86400000000, `+begun+`, '{"sku":"teapot"}', 1, $5, $6, $7, $8, `+begun+` + interval '120 ms', `+begun+` + $9::interval, 0, $10, $11, `+begun+` + $12::interval)`,
+		d.exec(`INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, epoch, state, undoing, step, seq, kind, since, wake_at, tries, attempts, reason, ended_at)
+			VALUES ($1, $2, $3, '', $4, 86400000000, `+begun+`, '{"sku":"teapot"}', 1, $5, $6, $7, $8, CASE $7 WHEN 'charge' THEN 'call' WHEN 'approval' THEN 'await' ELSE '' END, `+begun+` + interval '120 ms', `+begun+` + $9::interval, 0, $10, $11, `+begun+` + $12::interval)`,
 			o.id, scope, o.key, o.name, o.state, o.undoing, o.step, o.seq, o.wake, o.attempts, o.reason, o.ended)
 	}
 	for _, s := range []struct {
@@ -162,7 +162,7 @@ func TestWhatCannotBeSaidOfAnOperationIsRefused(t *testing.T) {
 	d.idem("operation", "resolve", parkedID, "--happened", "--value", "{").want(t, 2, "not JSON")
 	d.idem("operation", "resolve", parkedID, "--happened", "--not-happened").want(t, 2, "--happened")
 	d.idem("operation", "retry", placedID, "--yes").want(t, 4, "no operation")
-	d.exec("UPDATE idem.operations SET seq = 0 WHERE id = $1", parkedID)
+	d.exec("UPDATE idem.operations SET seq = 0, kind = '' WHERE id = $1", parkedID)
 	d.idem("operation", "resolve", parkedID, "--happened", "--yes").want(t, 5, "retry and cancel")
 }
 

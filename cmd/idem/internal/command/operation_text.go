@@ -28,7 +28,7 @@ func (c *operationShowCommand) text(p *page.Page, t *timeline) {
 // remedyOfParked says what to do about an operation that is parked.
 func remedyOfParked(o *record.Operation) string {
 	unknown := ""
-	if o.Seq > 0 {
+	if o.InDoubt() {
 		unknown = " If the reason is that nobody knows whether the call has happened, ask the other side, then: idem operation resolve " + o.ID +
 			" --happened --value JSON, --not-happened, or --refused TEXT."
 	}

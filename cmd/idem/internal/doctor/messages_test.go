@@ -82,8 +82,8 @@ func TestDoctorFindsTopicsOfNoRelay(t *testing.T) {
 	stop()
 	stop = run(outbox.RelayConfig{Name: "shop", Topics: []string{"ord*"}})
 	w.quiet("topics")
-	stop()
-	w.finds("topics", doctor.Warning, `"orders"`, `"shop"`, "not there", "ForgetRelay")
+	stop() // the server takes a moment to notice that its session is gone
+	w.eventuallyFinds("topics", doctor.Warning, `"orders"`, `"shop"`, "not there", "ForgetRelay")
 }
 
 func TestDoctorFindsDeadLettersUntilTheyAreTriedAgain(t *testing.T) {

@@ -13,6 +13,7 @@ type Operation struct {
 	ID, Scope, Key, Name string
 	State, Step, Reason  string
 	Undoing, Cancelled   bool
+	Kind                 string // of the step at Seq: a call or an undo that was begun
 	Epoch, Seq, Attempts int
 	Since, WakeAt        time.Time
 	Attended             bool // a process that is there works on it
@@ -23,11 +24,14 @@ type Operation struct {
 	Now time.Time // by the clock of the database
 }
 
+// InDoubt reports whether a call, or an undo, was begun and has no outcome on record.
+func (o *Operation) InDoubt() bool { return o.Kind == "call" || o.Kind == "undo" }
+
 // Parked is the state of an operation that waits for a person.
 const Parked = "parked"
 
 // A process that is there holds an advisory lock of its own number, or has a lease.
-const operations = `SELECT o.id::text, o.scope, o.key, o.name, o.state, o.step, coalesce(o.reason, ''), o.undoing, o.cancelled, o.epoch, o.seq, o.attempts,
+const operations = `SELECT o.id::text, o.scope, o.key, o.name, o.state, o.step, coalesce(o.reason, ''), o.undoing, o.cancelled, o.kind, o.epoch, o.seq, o.attempts,
 	o.since, o.wake_at, coalesce(o.owner = ANY (present.instances), false), o.created_at, o.ended_at, clock_timestamp()
 	FROM idem.operations o, (SELECT ARRAY(
 		SELECT l.objid::int8::int4 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = 1768187247::oid
@@ -37,7 +41,7 @@ const operations = `SELECT o.id::text, o.scope, o.key, o.name, o.state, o.step, 
 
 func scanOperation(row pgx.CollectableRow) (Operation, error) {
 	var o Operation
-	err := row.Scan(&o.ID, &o.Scope, &o.Key, &o.Name, &o.State, &o.Step, &o.Reason, &o.Undoing, &o.Cancelled, &o.Epoch, &o.Seq, &o.Attempts,
+	err := row.Scan(&o.ID, &o.Scope, &o.Key, &o.Name, &o.State, &o.Step, &o.Reason, &o.Undoing, &o.Cancelled, &o.Kind, &o.Epoch, &o.Seq, &o.Attempts,
 		&o.Since, &o.WakeAt, &o.Attended, &o.CreatedAt, &o.EndedAt, &o.Now)
 	return o, err
 }
