@@ -29,6 +29,9 @@
 // waits for that, as most do, everything behind it waits as well. What takes longer than the broker's patience is delivered elsewhere
 // meanwhile, which harms nothing.
 //
+// While what the handler needs is away, the one message that the subscriber has delivered is the one that is tried, and counted:
+// after inbox.WithMaxAttempts it is a dead letter, and then the next one is. Choose as many as the longest outage takes.
+//
 // Effects have the order in which the subscriber delivers. In a consumer group of Redis that is none: what a process had in hand that is gone
 // comes after MaxIdleTime, behind what was published later. Watermill does not say how often it has delivered a message, so one that
 // kills its process is not found out, unless HandlerConfig.Message sets Deliveries.

@@ -49,8 +49,8 @@ func (r *registry) know(ctx context.Context, group []*delivery) error {
 }
 
 // announce says that attempts at the messages of a group are about to begin, where that is wanted. If somebody else has one of
-// them in hand, it is not said.
-func (r *registry) announce(ctx context.Context, group []*delivery) error {
+// them in hand for longer than patience, that is the error, and it is not said: an attempt would wait for the same.
+func (r *registry) announce(ctx context.Context, group []*delivery, patience time.Duration) error {
 	alone := len(group) == 1 && group[0].suspicion > 0
 	var wanted []*delivery
 	var keys []string
@@ -66,12 +66,11 @@ func (r *registry) announce(ctx context.Context, group []*delivery) error {
 	byID, messages := r.messages(wanted)
 	enter := store.EnterMessages{Messages: messages, Keys: keys, Retention: r.settings.retention}
 	announce := store.AnnounceMessages{Messages: messages, Retention: r.settings.retention, Alone: alone}
-	err := r.write(ctx, enter, &announce)
-	if err != nil {
-		if judgeDatabase(ctx, err) == stopped {
-			return err
+	if err := r.write(ctx, patience, enter, &announce); err != nil {
+		if judgeDatabase(ctx, err) == again {
+			return nil
 		}
-		return nil
+		return err
 	}
 	for _, id := range announce.Announced {
 		byID[id].announced, byID[id].counted = true, alone

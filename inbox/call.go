@@ -120,7 +120,11 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 		}
 		defer over()
 	}
-	if err := c.registry.announce(ctx, group); err != nil {
+	switch err := c.registry.announce(ctx, group, c.patience()); {
+	case err == nil:
+	case judgeDatabase(ctx, err) == held:
+		return c.divide(group)
+	default:
 		c.stopped = err
 		c.postpone(group, err)
 		return nil
@@ -174,14 +178,18 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 }
 
 func (c *call) attempt(group []*delivery) *attempt {
-	a := &attempt{
+	return &attempt{
 		settings: &c.settings, engine: &c.engine, consumer: c.consumer, handler: c.handler, group: group,
-		operationID: newOperationID(), patience: c.limits.patience,
+		operationID: newOperationID(), patience: c.patience(),
 	}
-	if !c.searched.IsZero() {
-		a.patience = max(a.patience/20, time.Millisecond)
+}
+
+// patience is how long to wait for a message that somebody else is handling: once for long, and then, in search of it, no more.
+func (c *call) patience() time.Duration {
+	if c.searched.IsZero() {
+		return c.limits.patience
 	}
-	return a
+	return max(c.limits.patience/20, time.Millisecond)
 }
 
 // blame registers what became of the culprit, and returns what came before it and what comes behind it. If it is not known who it

@@ -26,8 +26,8 @@
 //     handlers need may be away for long, and no message becomes a dead letter of that but those that were tried.
 //   - The id of a message belongs to its payload. The same id with another one is ErrMismatch and a dead letter of its own, never
 //     silence. So is a message without an id: it is never handled undeduplicated.
-//   - A message that somebody else has in hand is waited for, for a second; then it is to be delivered again, uncounted. Two batches
-//     with the same messages in any order never deadlock over them.
+//   - A message that another process has in hand is waited for once, for a second; then it is to be delivered again, uncounted, and
+//     the others of its batch are committed. Two batches with the same messages in any order never deadlock over them.
 //   - With [WithOrder], a message waits as long as an earlier one of its key is to be tried again.
 //
 // # Messages that kill their process
@@ -62,4 +62,6 @@
 // A handler makes its writes on tx alone. What it does elsewhere is not undone, and may be done twice: give that the message's id
 // as its key, or use package operation. A handler that commits by a statement of SQL cannot be undone: its message is a dead letter
 // at once, and those behind it in the batch are put back. If the process dies just then, they are lost: do not do that.
+//
+// The handlers of a batch share a transaction: what one leaves in it, such as SET LOCAL or a temporary table, the next one finds.
 package inbox

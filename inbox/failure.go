@@ -19,13 +19,19 @@ type registry struct {
 	consumer string
 }
 
-// fail counts a failed attempt, or makes the message a dead letter if it was the last one. The error is that of the database: then
-// nothing is counted, and the message is to be delivered again.
+// fail counts a failed attempt, or makes the message a dead letter if it was the last one: also if others, who have tried it since
+// this attempt began, have counted those before. The error is that of the database: then nothing is counted, and the message is
+// to be delivered again.
 func (r *registry) fail(ctx context.Context, d *delivery, cause error) error {
-	if total := d.attempts + 1; total < r.settings.maxAttempts {
-		return r.count(ctx, d, total, cause)
+	total := d.attempts + 1
+	if total < r.settings.maxAttempts {
+		counted, err := r.count(ctx, d, total, cause)
+		if err != nil || counted < r.settings.maxAttempts {
+			return err
+		}
+		total = counted
 	}
-	return r.bury(ctx, d, d.ID, d.attempts+1, cause)
+	return r.bury(ctx, d, d.ID, total, cause)
 }
 
 // refuse makes a message a dead letter that was not tried: under its own id, or, if that is another message's or none at all,
@@ -41,28 +47,30 @@ func (r *registry) refuse(ctx context.Context, d *delivery, cause error) error {
 func (r *registry) hinder(ctx context.Context, d *delivery, cause error) error {
 	pause := r.settings.pause(d.hindered + 1)
 	pause = min(pause, max(maxHindered, r.settings.minPause))
-	return r.record(ctx, d, store.CountFailure{Hindered: 1, Pause: pause}, cause)
+	_, err := r.record(ctx, d, store.CountFailure{Hindered: 1, Pause: pause}, cause)
+	return err
 }
 
 // maxHindered is how long a message rests at most that something has hindered: a lock may be gone at any time.
 const maxHindered = 30 * time.Second
 
-func (r *registry) count(ctx context.Context, d *delivery, total int, cause error) error {
+func (r *registry) count(ctx context.Context, d *delivery, total int, cause error) (counted int, err error) {
 	return r.record(ctx, d, store.CountFailure{Attempts: 1, Pause: r.settings.pause(total)}, cause)
 }
 
-func (r *registry) record(ctx context.Context, d *delivery, count store.CountFailure, cause error) error {
+// record returns how many failed attempts are on record then: none if the message is not to be tried again.
+func (r *registry) record(ctx context.Context, d *delivery, count store.CountFailure, cause error) (counted int, err error) {
 	count.FailedMessage = r.message(d, d.ID)
 	pause := count.Pause
-	if err := r.write(ctx, &count); err != nil {
+	if err := r.write(ctx, r.settings.limits.patience, &count); err != nil {
 		d.postpone(r.settings.minPause, fmt.Errorf("%w; it could not be counted: %w", cause, err))
-		return err
+		return 0, err
 	}
 	if !count.Counted { // somebody else has handled it, as the next delivery finds
 		pause = r.settings.minPause
 	}
 	d.postpone(pause, cause)
-	return nil
+	return count.Total, nil
 }
 
 func (r *registry) bury(ctx context.Context, d *delivery, id string, attempts int, cause error) error {
@@ -72,9 +80,10 @@ func (r *registry) bury(ctx context.Context, d *delivery, id string, attempts in
 	var err error
 	bury.Contents, err = contentsOf(&d.Message).Seal(r.settings.sealer, bury.Name())
 	if err != nil { // it stays as it is until the Sealer works
-		return r.count(ctx, d, max(attempts, 1), fmt.Errorf("%w; its payload could not be sealed: %w", cause, err))
+		_, err = r.count(ctx, d, max(attempts, 1), fmt.Errorf("%w; its payload could not be sealed: %w", cause, err))
+		return err
 	}
-	if err := r.write(ctx, &bury); err != nil {
+	if err := r.write(ctx, r.settings.limits.patience, &bury); err != nil {
 		d.postpone(r.settings.minPause, fmt.Errorf("%w; it could not be made a dead letter: %w", cause, err))
 		return err
 	}
@@ -93,9 +102,9 @@ func (r *registry) message(d *delivery, id string) store.FailedMessage {
 	}
 }
 
-// write commits requests. It waits no longer than usual for somebody who is handling the message.
-func (r *registry) write(ctx context.Context, requests ...txn.Request) error {
-	begin := &store.BeginMessages{Patience: r.settings.limits.patience}
+// write commits requests. It waits so long for somebody who is handling the message.
+func (r *registry) write(ctx context.Context, patience time.Duration, requests ...txn.Request) error {
+	begin := &store.BeginMessages{Patience: patience}
 	tx, err := r.engine.Open(ctx, append([]txn.Request{begin}, requests...)...)
 	if err != nil {
 		return err

@@ -231,3 +231,22 @@ func TestMessageThatAnotherDoesNotFinishIsToBeDeliveredAgainUncounted(t *testing
 		t.Errorf("%d failures are on record", n)
 	}
 }
+
+func TestRedeliveryOfAMessageThatAnotherHasInHandKeepsNobodyFromTheRest(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	k := b.keep("m-0255", nil)
+	ms := messages("m", 256)
+	for i := range ms {
+		ms[i].Deliveries = 2
+	}
+	// It is waited for once. Whoever waited as long for each half would be at the end of the search before it is over.
+	outcomes := b.batch(ms, b.enter, inbox.WithLimits(time.Second, 5*time.Second, limit))
+	b.wantStates(strings.Repeat("D", 255)+"R", outcomes)
+	if o := outcomes[255]; !errors.Is(o.Err, inbox.ErrElsewhere) {
+		t.Errorf("%+v", o)
+	}
+	k.release()
+	await(t, "the other delivery", k.done)
+	b.wantOnce(256)
+}

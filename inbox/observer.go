@@ -35,7 +35,8 @@ type TraceHandledData struct {
 	Cause    idem.Cause // what kind of error that is
 }
 
-// HandlerObserver is an Observer that is also told of each run of a handler.
+// HandlerObserver is an Observer that is also told of each run of a handler. If it panics, the handler has failed, and that counts. A
+// panic of TraceHandled is one of the call, whose messages are handled by then.
 type HandlerObserver interface {
 	Observer
 	// TraceHandlerStart returns the context of the handler, which is the one it was given or made from it: see Context.

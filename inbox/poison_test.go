@@ -89,6 +89,38 @@ func TestMessageIsADeadLetterAfterItsLastAttemptAndNotBefore(t *testing.T) {
 	b.wantEntries()
 }
 
+func TestAttemptsThatFailSideBySideAreNoMoreThanAMessageMayHave(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	b.exec(`create function wait() returns trigger language plpgsql as 'begin perform pg_advisory_xact_lock(1); return new; end'`)
+	b.exec(`create trigger wait before insert on idem.inbox for each row when (new.state = 'failing') execute function wait()`)
+	gate, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Rollback(context.Background())
+	if _, err := gate.Exec(t.Context(), `select pg_advisory_xact_lock(1)`); err != nil {
+		t.Fatal(err)
+	}
+	outcomes := make(chan inbox.Outcome, 2)
+	for i := range 2 { // each has failed, and begins to count that, when neither knows of the other
+		go func() {
+			out, _ := inbox.Batch(context.Background(), b.pool, consumer, messages("m", 1), b.poisoned("m-0000"),
+				inbox.WithMaxAttempts(2), inbox.WithPause(time.Hour, time.Hour), inbox.WithLimits(limit, limit, limit))
+			outcomes <- out[0]
+		}()
+		b.awaitBlocked(i + 1)
+	}
+	gate.Rollback(context.Background())
+	first, second := await(t, "one", outcomes), await(t, "the other", outcomes)
+	if first.State == second.State || first.State == inbox.Done || second.State == inbox.Done {
+		t.Errorf("%+v, %+v", first, second)
+	}
+	if n, runs := b.count(`select attempts from idem.dead_letters`), b.runs.Load(); n != 2 || runs != 2 {
+		t.Errorf("dead after %d attempts, in %d runs", n, runs)
+	}
+}
+
 func TestDeliveryBeforeItsTimeIsPutOffWithoutAnAttempt(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)

@@ -82,7 +82,7 @@ ON CONFLICT (consumer, source, id) DO NOTHING
 		{
 			Name: "hindered-is-done", About: "a message whose connection was lost in its handler is told to be done",
 			Rules: []rule.Rule{rule.DoneTold, rule.Effect},
-			Edits: []Edit{{"inbox/failure.go", "	return r.record(ctx, d, store.CountFailure{Hindered: 1, Pause: pause}, cause)\n", "	d.settle(Outcome{State: Done})\n	return nil\n"}},
+			Edits: []Edit{{"inbox/failure.go", "	_, err := r.record(ctx, d, store.CountFailure{Hindered: 1, Pause: pause}, cause)\n	return err\n", "	d.settle(Outcome{State: Done})\n	return nil\n"}},
 		},
 		{
 			Name: "never-closes", About: "a consumer that pauses tries no message any more, and tells each of them to be dead",
