@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -56,6 +58,7 @@ var misbehaviours = map[string]misbehaviour{
 	"purge-stands-still": {purgeStandsStill, []string{"IdemPurgeStandsStill"}},
 	"stopped-operations": {stoppedOperations, []string{"IdemOperationParked", "IdemOperationsLate"}},
 	"stopped-messages":   {stoppedMessages, []string{"IdemOutboxOld", "IdemDeadLetters", "IdemInboxFailing"}},
+	"absent-broker":      {absentBroker, []string{"IdemOutboxAway"}},
 	"delivered-often":    {deliveredOften, []string{"IdemDuplicates"}},
 	"no-vacuum":          {noVacuum, []string{"IdemDeadRows"}},
 }
@@ -362,6 +365,16 @@ func stoppedMessages(ctx context.Context, s *unruly) {
 		`INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at, attempts, retry_at)
 		 VALUES ('billing', 's', 'failing', '', 'failing', now() - interval '1 hour', now() + interval '1 day', 3, now())`)
 	quietly(ctx, s)
+}
+
+// absentBroker has a message that goes to a broker which is away.
+func absentBroker(ctx context.Context, s *unruly) {
+	s.do(ctx, `INSERT INTO idem.outbox (created_at, id, aggregatetype, aggregateid, type) VALUES (now(), gen_random_uuid(), 'orders', 'k', '')`)
+	away := outbox.PublisherFunc(func(context.Context, []outbox.Message) error { return errors.New("away") })
+	_ = outbox.NewRelay(s.pool, away, outbox.RelayConfig{
+		Name: "absent", Topics: []string{"orders"}, MinPause: 10 * time.Millisecond, MaxPause: 50 * time.Millisecond,
+		Observer: s.metrics.observer, Logger: slog.New(slog.DiscardHandler),
+	}).Run(ctx)
 }
 
 // deliveredOften gives every message to its consumer twice.
