@@ -60,6 +60,39 @@ func wantInProgress(t *testing.T, l *ledger, key string) {
 	}
 }
 
+// A migration that locks the table stops claims of every key. The server's answer does not tell it from a lock on one record.
+func TestTableThatIsLockedIsWaitedForAsAKeyThatIsHeld(t *testing.T) {
+	t.Parallel()
+	for name, configure := range map[string]func(*pgxpool.Config){
+		"no lock_timeout": func(*pgxpool.Config) {},
+		"a lock_timeout":  func(config *pgxpool.Config) { config.ConnConfig.RuntimeParams["lock_timeout"] = "10ms" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(context.Background(), limit)
+			defer cancel()
+			l := newLedger(t)
+			on := ledgerOn(t, pgtest.Open(t, l.pool.Config().ConnString(), configure))
+			on.charged(ctx, "before") // prepares the statements
+			unlock := lockRecords(t, l.pool)
+			if _, err := idem.Do(ctx, on.pool, scope, "k", hashA, on.charge("k"), idem.WithWait(10*time.Millisecond)); !errors.Is(err, idem.ErrInProgress) {
+				t.Errorf("err = %v", err)
+			}
+			patient := make(chan error, 1)
+			go func() {
+				_, err := idem.Do(ctx, on.pool, scope, "k", hashA, on.charge("k"), idem.WithWait(limit))
+				patient <- err
+			}()
+			awaitBlocked(t, l.pool, 1)
+			unlock()
+			if err := await(t, "the call that has time", patient); err != nil {
+				t.Error(err)
+			}
+			on.wantOnce("k")
+		})
+	}
+}
+
 // A follower that may not wait must not wait with a leader that may.
 func TestNoWaitAnswersWhileTheLeaderIsBlocked(t *testing.T) {
 	t.Parallel()

@@ -168,10 +168,10 @@ func TestRejectionWhoseCommitIsNotAcknowledgedIsResolved(t *testing.T) {
 	p := newProxied(t)
 	pool := pgtest.Open(t, p.proxy.DSN())
 	p.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Reset)
-	res, err := idem.Do(t.Context(), pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
+	res, err := idem.Do(t.Context(), pool, scope, "k", hashA, oneRun(t, func(tx pgx.Tx) (idem.Response, error) {
 		p.charge("k")(tx)
 		return idem.Response{}, idem.Reject(idem.Response{Status: 402})
-	})
+	}))
 	if err != nil || !res.Rejected || res.Replayed || res.Status != 402 || p.runs.Load() != 1 {
 		t.Errorf("%+v, %v", res, err)
 	}

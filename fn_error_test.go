@@ -65,7 +65,7 @@ func TestRejectAfterASQLErrorIsRecorded(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
-	fn := func(tx pgx.Tx) (idem.Response, error) {
+	fn := oneRun(t, func(tx pgx.Tx) (idem.Response, error) {
 		if _, err := l.charge("k")(tx); err != nil {
 			t.Error(err)
 		}
@@ -74,7 +74,7 @@ func TestRejectAfterASQLErrorIsRecorded(t *testing.T) {
 			t.Error("the statement did not fail")
 		}
 		return idem.Response{}, fmt.Errorf("declined because of %v: %w", err, idem.Reject(ok))
-	}
+	})
 	first, err := idem.Do(ctx, l.pool, scope, "k", hashA, fn)
 	if err != nil || !first.Rejected || first.Replayed {
 		t.Fatalf("%+v, %v", first, err)

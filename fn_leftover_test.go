@@ -34,11 +34,11 @@ func TestLeakedResultsAbortAndTheConnectionIsReplaced(t *testing.T) {
 			key := name + how
 			t.Run(key, func(t *testing.T) {
 				made := l.pool.Stat().NewConnsCount()
-				res, err := idem.Do(ctx, l.pool, scope, key, hashA, func(tx pgx.Tx) (idem.Response, error) {
+				res, err := idem.Do(ctx, l.pool, scope, key, hashA, oneRun(t, func(tx pgx.Tx) (idem.Response, error) {
 					resp, err := l.charge(key)(tx)
 					leak(tx)
 					return resp, errors.Join(err, end)
-				})
+				}))
 				switch {
 				case end == nil:
 					if !errors.Is(err, idem.ErrTxAborted) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,6 +49,18 @@ func must[T any](value T, err error) T {
 		panic(err)
 	}
 	return value
+}
+
+// oneRun is fn for a call that has to run it once. In another run it fails the test, and the call, which may otherwise go on for ever.
+func oneRun[T any](t *testing.T, fn func(pgx.Tx) (T, error)) func(pgx.Tx) (T, error) {
+	var runs atomic.Int32
+	return func(tx pgx.Tx) (value T, err error) {
+		if runs.Add(1) > 1 {
+			t.Error("fn runs again")
+			return value, errors.New("fn runs again")
+		}
+		return fn(tx)
+	}
 }
 
 // held is a call whose fn has begun and goes on until release is called.

@@ -87,12 +87,12 @@ func TestRejectUndoesTheWritesAndIsFinal(t *testing.T) {
 	ctx := context.Background()
 	l := newLedger(t)
 	declined := idem.Response{Status: 402, Body: []byte(`{"error":"declined"}`)}
-	first, err := idem.Do(ctx, l.pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
+	first, err := idem.Do(ctx, l.pool, scope, "k", hashA, oneRun(t, func(tx pgx.Tx) (idem.Response, error) {
 		if _, err := l.charge("k")(tx); err != nil {
 			t.Error(err)
 		}
 		return idem.Response{}, idem.Reject(declined)
-	})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,12 +102,12 @@ func TestRejectOfTheOuterCallUndoesTheInnerOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLedger(t, maxConns(1))
-			res, err := outer(ctx, l, "outer", func(tx pgx.Tx) (idem.Response, error) {
+			res, err := outer(ctx, l, "outer", oneRun(t, func(tx pgx.Tx) (idem.Response, error) {
 				if _, err := idem.DoTx(ctx, tx, scope, "inner", hashA, l.charge("inner")); err != nil {
 					t.Error(err)
 				}
 				return idem.Response{}, idem.Reject(ok)
-			})
+			}))
 			if err != nil || !res.Rejected {
 				t.Errorf("%+v, %v", res, err)
 			}

@@ -3,6 +3,7 @@ package idem_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -190,6 +191,58 @@ func TestTxInUseWhenAJoinedFnReturnsNeverReachesTheCallersCommit(t *testing.T) {
 			t.Errorf("after %v: %d stray effects are committed", end, n)
 		}
 		l.wantHealthy()
+	}
+}
+
+// The goroutine is in the middle of a statement when fn returns, or has not sent it. What the caller of DoTx asks next must not be
+// given the answer to that: the connection is closed.
+func TestNextStatementAfterATxInUseFindsItsConnectionClosed(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for name, sent := range map[string]bool{"the statement runs": true, "the statement is not sent yet": false} {
+		for _, end := range []error{nil, errBusiness, idem.Reject(ok)} {
+			t.Run(fmt.Sprint(name, "/", end), func(t *testing.T) {
+				t.Parallel()
+				l := newLedger(t)
+				lock := l.begin(ctx)
+				if _, err := lock.Exec(ctx, "select pg_advisory_xact_lock(42)"); err != nil {
+					t.Fatal(err)
+				}
+				tx, late, stray := l.begin(ctx), newLateArgument(), make(chan error, 1)
+				_, err := idem.DoTx(ctx, tx, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
+					go func() {
+						_, err := tx.Exec(ctx, "select 'stray' from pg_advisory_xact_lock(42)", late)
+						stray <- err
+					}()
+					await(t, "the stray statement to begin", late.begun)
+					if sent {
+						close(late.sent)
+						awaitBlocked(t, l.pool, 1)
+					}
+					return ok, end
+				})
+				if err == nil {
+					t.Error("the call is a success")
+				}
+				var answer string
+				if err := tx.QueryRow(ctx, "select 'mine'").Scan(&answer); err == nil {
+					t.Errorf("the next statement is answered with %q", answer)
+				}
+				if !sent {
+					close(late.sent)
+				}
+				if err := await(t, "the stray statement to end", stray); err == nil {
+					t.Error("the stray statement succeeded")
+				}
+				if err := tx.QueryRow(ctx, "select 'mine'").Scan(&answer); err == nil || !tx.Conn().IsClosed() {
+					t.Errorf("the connection is open: %q, %v", answer, err)
+				}
+				if err := tx.Commit(ctx); err == nil {
+					t.Error("the transaction is committed")
+				}
+				l.wantNone("k")
+			})
+		}
 	}
 }
 

@@ -90,11 +90,12 @@ func TestJSONRejectionLeavesTheValueZero(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t)
+	fn := oneRun(t, func(tx pgx.Tx) (int, error) {
+		l.charge("k")(tx)
+		return 7, idem.Reject(idem.Response{Status: 402, Body: []byte("not JSON")})
+	})
 	for i := range 2 {
-		got, res, err := idem.DoJSON(ctx, l.pool, scope, "k", hashA, func(tx pgx.Tx) (int, error) {
-			l.charge("k")(tx)
-			return 7, idem.Reject(idem.Response{Status: 402, Body: []byte("not JSON")})
-		})
+		got, res, err := idem.DoJSON(ctx, l.pool, scope, "k", hashA, fn)
 		if err != nil || got != 0 || !res.Rejected || res.Replayed != (i > 0) || res.Status != 402 || string(res.Body) != "not JSON" {
 			t.Errorf("%d, %+v, %v", got, res, err)
 		}

@@ -52,6 +52,12 @@ func Open(t testing.TB, dsn string, configure ...func(*pgxpool.Config)) *pgxpool
 	for _, f := range configure {
 		f(config)
 	}
+	return OpenConfig(t, config)
+}
+
+// OpenConfig is [Open] with a whole configuration, such as a changed one of another pool.
+func OpenConfig(t testing.TB, config *pgxpool.Config) *pgxpool.Pool {
+	t.Helper()
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)

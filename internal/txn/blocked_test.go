@@ -146,17 +146,19 @@ func TestCancelThatComesLateReachesNoOtherStatement(t *testing.T) {
 				}
 				begun <- tx
 			}()
+			beginning := sync.OnceValue(func() *Tx { return await(t, "the beginning", begun) })
+			defer func() { // also where the test ends early: the pool waits for the connection
+				unlock()
+				if tx := beginning(); tx != nil {
+					tx.Close()
+				}
+			}()
 			await(t, "the cancel", late.asked)
 			if unlockFirst {
 				unlock()
 			}
-			var tx *Tx
-			select {
-			case tx = <-begun:
-			case <-time.After(20 * time.Second):
-				unlock()
-				tx = await(t, "the beginning", begun)
-			}
+			defer time.AfterFunc(20*time.Second, unlock).Stop()
+			tx := beginning()
 			e.Patience = 0
 			if tx == nil {
 				var err error
@@ -219,7 +221,9 @@ func TestSessionOfABlockedTransactionEndsOnTheServer(t *testing.T) {
 	e, late := b.patient(time.Hour)
 	late.letGo()
 	b.lockRow()
-	if _, err := e.Open(t.Context(), blocked); !errors.Is(err, ErrBlocked) {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if _, err := e.Open(ctx, blocked); !errors.Is(err, ErrBlocked) {
 		t.Fatalf("the error is %v", err)
 	}
 	b.awaitTrue("select not exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')")

@@ -130,12 +130,11 @@ func TestCommitIsNotSentOnceTheContextHasEnded(t *testing.T) {
 }
 
 // frozenCommit sends a COMMIT, of whose answer nothing arrives until the event's connection is resumed.
-func (b *bench) frozenCommit(ctx context.Context, e *Engine) (answer chan error, event pgproxy.Event) {
+func (b *bench) frozenCommit(ctx context.Context, e *Engine) (answer <-chan error, event pgproxy.Event) {
 	b.t.Helper()
 	tx := b.open(e, "k")
 	trap := b.proxy.Arm(pgproxy.AfterForward(pgproxy.IsCommit), pgproxy.Freeze)
-	answer = make(chan error, 1)
-	go func() { answer <- tx.Commit(ctx) }()
+	answer = b.commit(ctx, tx)
 	return answer, await(b.t, "the trap", trap.Fired())
 }
 
@@ -218,8 +217,7 @@ func TestAnswerToCommitThatStopsHalfwayIsUnknown(t *testing.T) {
 	tx := b.open(e, "k")
 	trap := b.proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Freeze) // what is before it passes
 	ctx, cancel := context.WithCancel(t.Context())
-	answer := make(chan error, 1)
-	go func() { answer <- tx.Commit(ctx) }()
+	answer := b.commit(ctx, tx)
 	event := await(t, "the trap", trap.Fired())
 	cancel()
 	if err := await(t, "the answer", answer); !isUnknown(err) || !errors.Is(err, context.Canceled) {
@@ -270,9 +268,8 @@ func TestAnswerToCommitThatWasReadAheadIsNotWaitedFor(t *testing.T) {
 	defer cancel()
 	tx := b.open(e, "k")
 	door.shut()
-	answer := make(chan error, 1)
-	go func() { answer <- tx.Commit(ctx, oversized{}) }() // more than fits into the buffers of a socket
-	time.AfterFunc(10*slowWrite, door.open)               // what pgx takes for slow; if it is too early, this tests nothing
+	answer := b.commit(ctx, tx, oversized{}) // more than fits into the buffers of a socket
+	time.AfterFunc(10*slowWrite, door.open)  // what pgx takes for slow; if it is too early, this tests nothing
 	if err := await(t, "the answer", answer); err != nil {
 		t.Error(err)
 	}
@@ -298,8 +295,7 @@ func TestAnswerToCommitThatAnEarlierReaderTakesIsNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	late.Store(false)
-	answer := make(chan error, 1)
-	go func() { answer <- tx.Commit(ctx) }()
+	answer := b.commit(ctx, tx)
 	if err := await(t, "the answer", answer); err != nil {
 		t.Error(err)
 	}
@@ -326,8 +322,7 @@ func TestCommitThatCannotBeSentIsAnErrorAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	tx := b.open(b.engine, "k")
-	answer := make(chan error, 1)
-	go func() { answer <- tx.Commit(ctx, unsendable{}) }()
+	answer := b.commit(ctx, tx, unsendable{})
 	if err := await(t, "the answer", answer); err == nil {
 		t.Error("it was sent")
 	}
@@ -349,7 +344,6 @@ func TestHandlerOfANotificationKeepsNobodyFromLeaving(t *testing.T) {
 	b := newBench(t)
 	e := b.withEngine(pgx.TxOptions{}, Limits{Acquire: limit, Rollback: limit, Commit: time.Millisecond})
 	handling, release := make(chan bool, 1), make(chan bool)
-	t.Cleanup(func() { close(release) })
 	b.change(e, func(config *pgxpool.Config) {
 		config.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {
 			handling <- true
@@ -361,8 +355,8 @@ func TestHandlerOfANotificationKeepsNobodyFromLeaving(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	answer := make(chan error, 1)
-	go func() { answer <- tx.Commit(ctx) }()
+	answer := b.commit(ctx, tx)
+	t.Cleanup(func() { close(release) }) // before anything is closed that the handler has in use
 	await(t, "the handler", handling)
 	cancel()
 	if err := await(t, "the answer", answer); !isUnknown(err) || !errors.Is(err, context.Canceled) {
@@ -379,22 +373,31 @@ func TestSocketIsOfUseWhenTheGraceIsOver(t *testing.T) {
 	defer there.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+	read := func() error {
+		t.Helper()
+		answer := make(chan error, 1)
+		go func() {
+			_, err := here.Read(make([]byte, 1))
+			answer <- err
+		}()
+		return await(t, "the end of a read", answer)
+	}
 	g := newGrace(ctx, time.Nanosecond, here)
-	if _, err := here.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := read(); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("the read ended with %v", err)
 	}
 	if !g.end() {
 		t.Error("it does not know that it has ended something")
 	}
 	go there.Write([]byte{1})
-	if _, err := here.Read(make([]byte, 1)); err != nil {
+	if err := read(); err != nil {
 		t.Errorf("the next read ended with %v", err)
 	}
 	if err := here.SetDeadline(time.Unix(1, 0)); err != nil { // somebody else's
 		t.Fatal(err)
 	}
 	g.end()
-	if _, err := here.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := read(); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("it has lifted another's deadline: %v", err)
 	}
 }
@@ -435,8 +438,7 @@ func TestCommitThatIsNotWrittenInTimeIsUnknown(t *testing.T) {
 	door.shut()
 	defer door.open()
 	ctx, cancel := context.WithCancel(t.Context())
-	answer := make(chan error, 1)
-	go func() { answer <- tx.Commit(ctx, oversized{}) }()
+	answer := b.commit(ctx, tx, oversized{})
 	time.AfterFunc(10*slowWrite, cancel)
 	if err := await(t, "the answer", answer); !isUnknown(err) || !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v", err)

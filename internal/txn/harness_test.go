@@ -63,6 +63,21 @@ func (b *bench) open(e *Engine, name string) *Tx {
 	return tx
 }
 
+// commit commits on another goroutine. Where the test ends first, because it has failed, the socket is closed: the Commit ends, and
+// only then may the transaction be closed.
+func (b *bench) commit(ctx context.Context, tx *Tx, requests ...Request) <-chan error {
+	answer, done := make(chan error, 1), make(chan struct{})
+	b.t.Cleanup(func() {
+		_ = tx.conn.PgConn().Conn().Close()
+		await(b.t, "the end of the commit", done)
+	})
+	go func() {
+		defer close(done)
+		answer <- tx.Commit(ctx, requests...)
+	}()
+	return answer
+}
+
 // wantMade fails the test unless name was committed as often.
 func (b *bench) wantMade(name string, want int) {
 	b.t.Helper()
@@ -91,10 +106,5 @@ func (b *bench) change(e *Engine, change func(*pgxpool.Config)) {
 	b.t.Helper()
 	config := e.Pool.Config()
 	change(config)
-	pool, err := pgxpool.NewWithConfig(b.t.Context(), config)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.t.Cleanup(pool.Close)
-	e.Pool = pool
+	e.Pool = pgtest.OpenConfig(b.t, config)
 }
