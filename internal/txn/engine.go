@@ -19,7 +19,8 @@ type Engine struct {
 	// Prepared are statements that a connection is to know before its first transaction.
 	Prepared []*roundtrip.Statement
 
-	// Patience is how long the first round trip of a transaction may take. Then it is cancelled, and Open answers ErrBlocked.
+	// Patience is how long the first round trip of a transaction may take. Then it is cancelled, and Open answers
+	// ErrBlocked, or ErrUnanswered if the server does not say that it was.
 	// Zero is for ever.
 	Patience time.Duration
 

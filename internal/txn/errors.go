@@ -38,8 +38,13 @@ func (e *ExhaustedError) Error() string {
 	return fmt.Sprintf("idem: no connection became free within %v; inside fn use DoTx, not Do", e.Waited)
 }
 
-// ErrBlocked says that a transaction could not begin within Engine.Patience: as a rule, because somebody holds a row.
+// ErrBlocked says that the first statements of a transaction were under way on the server when Engine.Patience was over, and were
+// cancelled: as a rule, because another transaction holds a row.
 var ErrBlocked = errors.New("idem: the first statements were not answered in time")
+
+// ErrUnanswered says that the server has answered neither the first statements of a transaction within Engine.Patience nor the
+// request to cancel them: they may wait for a lock, or in the queue of a pooler, or the server may be gone.
+var ErrUnanswered = errors.New("idem: neither the first statements nor their cancellation were answered in time")
 
 // Ended makes the ErrEnded of a fn that returned err.
 func Ended(how string, err error) error {
@@ -124,6 +129,9 @@ func transientState(code string) bool {
 
 // connectionLost reports whether err tells of a connection that broke, or that could not be had, rather than of an answer.
 func connectionLost(err error) bool {
+	if errors.Is(err, ErrUnanswered) {
+		return true
+	}
 	var refused *pgconn.ConnectError
 	switch {
 	case errors.As(err, &refused), errors.Is(err, pgconn.ErrConnClosed), errors.Is(err, net.ErrClosed),

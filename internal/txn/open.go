@@ -1,8 +1,10 @@
 package txn
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -28,7 +30,7 @@ func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 			markAlive(t.conn)
 			return t, nil
 		}
-		skip := ctx.Err() == nil && !errors.Is(err, ErrBlocked) &&
+		skip := ctx.Err() == nil && !errors.Is(err, ErrBlocked) && !errors.Is(err, ErrUnanswered) &&
 			(t.conn.IsClosed() && dead.skip(t.conn) || wasAlive(t.conn) && Stale(err) && dead.another())
 		t.CloseAfter(err)
 		if !skip {
@@ -58,27 +60,43 @@ func (e *Engine) hasHook() bool {
 	return config.AfterRelease != nil || config.PrepareConn != nil || config.BeforeAcquire != nil
 }
 
-// beginInTime is begin within the patience of the engine. A transaction that has not begun by then is given up together with its
-// connection: pgx closes that, and sends a CancelRequest. It may arrive at any time, be it that the server is slow or that a
-// pooler queues it, so that the connection must not be used for anything else.
+// cancelLimit is how long the server may take to say that the first statements were cancelled.
+const cancelLimit = time.Second
+
+// beginInTime is begin within the patience of the engine. Then a CancelRequest is sent, and the connection is given up, whatever is
+// answered: the request may arrive at any time, be it that the server is slow or that a pooler queues it, and must meet no other
+// statement. Only if the server says that it has cancelled the statements were they blocked.
 func (t *Tx) beginInTime(ctx context.Context, requests []Request) error {
 	if t.engine.Patience <= 0 {
 		return t.begin(ctx, requests)
 	}
 	pg := t.conn.PgConn()
-	g := startGrace(t.engine.Patience, pg.Conn())
+	cancel := time.AfterFunc(t.engine.Patience, func() {
+		bounded, done := context.WithTimeout(context.Background(), cancelLimit)
+		defer done()
+		_ = pg.CancelRequest(bounded)
+	})
+	g := startGrace(t.engine.Patience+cancelLimit, pg.Conn())
 	defer g.end() // also if a handler panics
+	defer cancel.Stop()
 	err := t.begin(ctx, requests)
-	switch {
-	case !g.end() || ctx.Err() != nil:
+	g.end()
+	if cancel.Stop() {
 		return err
-	case isQuiet(pg): // the answer was there at the last moment, and pgx has not met the deadline
-		return err
-	case !pg.IsClosed():
+	}
+	if !pg.IsClosed() {
 		discard(t.conn)
 	}
-	return ErrBlocked
+	switch {
+	case ctx.Err() != nil:
+		return cmp.Or(err, ctx.Err())
+	case HasCode(err, queryCanceled):
+		return ErrBlocked
+	}
+	return ErrUnanswered
 }
+
+const queryCanceled = "57014"
 
 func (t *Tx) begin(ctx context.Context, requests []Request) error {
 	if err := roundtrip.Prepare(ctx, t.conn, t.engine.statements()); err != nil {
