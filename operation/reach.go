@@ -106,7 +106,11 @@ func (op *Op) unbacked() (call string, is bool) {
 	from := 1
 	if n := len(op.undos); n > 0 {
 		last := &op.undos[n-1]
-		if behind := op.between(last.covers, last.step.seq); behind.empty() || behind == (reach{failed: true}) && last.tx == nil {
+		covers := last.covers
+		if n > 1 { // one that stands directly behind another takes back what follows, too
+			covers = op.undos[n-2].step.seq + 1
+		}
+		if behind := op.between(covers, last.step.seq); behind.empty() || behind == (reach{failed: true}) && last.tx == nil {
 			return "", false
 		}
 		from = last.step.seq + 1

@@ -31,10 +31,18 @@ func (b *book) checkBegun(o *operation) {
 		if ended && !unwanted && !o.isRecorded(step) {
 			b.violates(o, rule.InDoubt, "the bank was asked for %s at %v, and that is not on record", step, e.At-b.options.Start)
 		}
-		if e.Refunds == "" {
+		if e.Refunds == "" && !o.isSettled(step) {
 			b.checkFront(o, step, e.At)
 		}
 	}
+}
+
+// isSettled reports whether a person may have said of a call that it has not happened, and what comes of that is up to the code.
+func (o *operation) isSettled(call string) bool {
+	return slices.ContainsFunc(o.moves, func(m *journal.Move) bool {
+		found := unknown.FindStringSubmatch(m.Reason)
+		return m.State == "parked" && found != nil && found[1] == call
+	})
 }
 
 // checkFront checks that nothing was put in front of a call that was begun.

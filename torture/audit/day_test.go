@@ -57,7 +57,7 @@ func TestEveryPromiseOfAnOrdinaryDayThatIsBrokenIsFoundOut(t *testing.T) {
 			r.operation.Cancelled = true
 		}},
 		{"parked by a bound while callers left", rule.Innocent, "completed", func(r *told) {
-			r.owned(r.moved("parked", "it was taken up 20 times without getting on", 0))
+			r.owned(r.moved("parked", "20 processes in a row have ended without a word while they worked on it: it may be the operation that kills them", 0))
 		}},
 		{"a code that has not changed", rule.Reason, "completed", func(r *told) {
 			r.owned(r.moved("parked", `the code has changed: it no longer asks for step "charge-1", which is recorded`, 0))

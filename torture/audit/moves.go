@@ -78,12 +78,32 @@ func (b *book) checkWaited(o *operation, i int) {
 		for _, e := range o.heard {
 			r := o.run(e.Op)
 			if e.Name == found[1] && e.Op.Process() == owner.By && owner.At < e.At && r.end != 0 && r.begin < cancel.At &&
-				!b.harmed(e.Op.Slot(), r.begin, o.moves[i].At) {
+				!b.harmed(e.Op.Slot(), r.begin, o.moves[i].At) && !o.isTakenInVain(c, i) {
 				b.violates(o, rule.Waits, "%v has heard %q of %s, for which it was parked after it was cancelled at %v", e.Op, e.Value, e.Name, cancel.At-b.options.Start)
 				return
 			}
 		}
 	}
+}
+
+// isTakenInVain reports whether the operation was taken up between two moves by a process that has not run it: the answer was lost.
+func (o *operation) isTakenInVain(from, to int) bool {
+	for k := from + 1; k < to; k++ {
+		m, until := o.moves[k], o.moves[k+1].At
+		ran := slices.ContainsFunc(o.runs, func(r run) bool { return r.op.Process() == m.By && m.At-clocks < r.begin && r.begin < until })
+		if m.Owner != 0 && m.Epoch != o.moves[k-1].Epoch && !ran {
+			return true
+		}
+	}
+	return false
+}
+
+// isLeftTo reports whether it was parked because nothing takes a call of a round back, which a person has accepted then.
+func (o *operation) isLeftTo(round *journal.Round) bool {
+	return o.row.Cancelled && slices.ContainsFunc(o.moves, func(m *journal.Move) bool {
+		found := unbacked.FindStringSubmatch(m.Reason)
+		return m.State == "parked" && found != nil && o.roundOf(found[1]) == round
+	})
 }
 
 // harmed reports whether a worker was, or all were.
@@ -102,7 +122,7 @@ func (o *operation) run(op history.Op) (found run) {
 	return found
 }
 
-var neverGetsOn = regexp.MustCompile(`^it was taken up (\d+) times`)
+var neverGetsOn = regexp.MustCompile(`^(\d+) processes in a row have ended without a word while they worked on it`)
 
 // blamed is how often the operation was taken up, up to the ith move, by a process that ended without a word or whose function failed,
 // since it has last got on.
@@ -137,6 +157,7 @@ func (o *operation) isBlamed(taken *journal.Move, until time.Duration) bool {
 var (
 	unknown  = regexp.MustCompile(`^nobody knows whether step "([^"]+)" has happened, and (it must not happen twice|after .* the other side no longer knows its key)$`)
 	otherOne = regexp.MustCompile(`^the code has changed: .*"([^"]+)".* asks for [a-z ]*"([^"]+)"`)
+	unbacked = regexp.MustCompile(`^it was cancelled, and call "([^"]+)" has happened, which no undo takes back`)
 	gone     = regexp.MustCompile(`^the code has changed: it no longer asks for step "([^"]+)"`)
 )
 
@@ -148,6 +169,9 @@ func (o *operation) parkedWrongly(m *journal.Move) string {
 	}
 	if found := gone.FindStringSubmatch(m.Reason); found != nil {
 		return o.unchanged(m, release, found[1], "")
+	}
+	if found := unbacked.FindStringSubmatch(m.Reason); found != nil {
+		return map[bool]string{false: "it was not cancelled, or there is no such call on record"}[m.Cancelled && m.Known[found[1]] == "done"]
 	}
 	found := unknown.FindStringSubmatch(m.Reason)
 	if found == nil {

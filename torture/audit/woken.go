@@ -7,9 +7,10 @@ import (
 	"github.com/idem-go/idem/torture/rule"
 )
 
-// noticed is until when somebody has noticed that an operation was taken up and nobody works on it. On a slow machine that takes as much
+// noticed is until when somebody has noticed that an operation was taken up and nobody works on it: the process that has taken it up
+// looks for that after five seconds. On a slow machine that takes as much
 // longer as the longest way from a taking to its run.
-const noticed = 4 * time.Second
+const noticed = 7 * time.Second
 
 // checkWoken checks what was taken up while nothing was broken but the answers to that: somebody works on it, or has taken it up again.
 func (b *book) checkWoken() {
@@ -19,7 +20,7 @@ func (b *book) checkWoken() {
 			longest = max(longest, run-m.At)
 		}
 	})
-	limit := noticed + longest
+	limit := noticed + 2*longest
 	b.eachTaking(func(o *operation, m *journal.Move, run, until time.Duration) {
 		if run == 0 && until-m.At > limit {
 			b.violates(o, rule.Woken, "%v has taken it up at %v, and nobody has worked on it until %v", process(m.By), m.At-b.options.Start, until-b.options.Start)

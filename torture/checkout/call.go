@@ -63,7 +63,8 @@ func (r *running) pay(c *customer, repay string, round *journal.Round, n int) er
 			return err
 		})
 	}
-	early := round.Day.Early && round.Day.Bulk != journal.Across
+	// Behind a card that was declined, an undo in front of its call takes back what was declined: nothing.
+	early := round.Day.Early && round.Day.Bulk != journal.Across && (round.Day.Cards == journal.NoRefusal || round.Day.Cards == journal.Accepted)
 	if early {
 		if err := undo(); err != nil {
 			return err

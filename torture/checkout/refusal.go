@@ -43,7 +43,7 @@ func (e *softDecline) Declined() bool { return true }
 // opaqueDecline shows nothing of itself but its type.
 type opaqueDecline struct{ reason int }
 
-func (e *opaqueDecline) Error() string { return fmt.Sprint("declined: ", e.reason) }
+func (e *opaqueDecline) Error() string { return "declined, for a reason of its own" }
 
 // refusalOf is the error of a type with which card A is declined.
 func refusalOf(r journal.Refusal) error {

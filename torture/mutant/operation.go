@@ -39,7 +39,7 @@ func operationMutants() []Mutant {
 			Name: "once-again", About: "a call that is Once is made again when its outcome is unknown",
 			Rules: []rule.Rule{rule.CallOnce},
 			Edits: []Edit{
-				{"operation/call.go", "	o.tries++\n	switch {\n	case o.doubt && o.safety.once:\n", "	o.tries++\n	switch {\n	case o.doubt && o.safety.once && o.safety.window > 0:\n"},
+				{"operation/call.go", "	o.tries++\n	op.work.at.Tries = o.tries\n	switch {\n	case o.doubt && o.safety.once:\n", "	o.tries++\n	op.work.at.Tries = o.tries\n	switch {\n	case o.doubt && o.safety.once && o.safety.window > 0:\n"},
 				{"operation/call.go", "	case o.doubt && op.work.elapsed() > o.safety.window:\n", "	case o.doubt && !o.safety.once && op.work.elapsed() > o.safety.window:\n"},
 				{"operation/call.go", "		return nil, op.stopped\n	case o.doubt && o.safety.once:\n", "		return nil, op.stopped\n	case o.doubt && o.safety.once && o.safety.window > 0:\n"},
 			},

@@ -1,0 +1,41 @@
+package operation_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/operation"
+)
+
+func TestCancelRunsAnUndoThatWasRegisteredBeforeItsCallAndRightBehindAnother(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	refunds := 0
+	d := operation.Define("early", func(op *operation.Op, _ int) (idem.Response, error) {
+		if _, err := operation.Tx(op, "reserve", func(pgx.Tx) (int, error) { return 1, nil }); err != nil {
+			return idem.Response{}, err
+		}
+		if err := operation.UndoTx(op, "release", func(pgx.Tx) error { return nil }); err != nil {
+			return idem.Response{}, err
+		}
+		err := operation.Undo(op, "repay", operation.Keyed(time.Hour), func(context.Context, string) error { refunds++; return nil })
+		if err != nil {
+			return idem.Response{}, err
+		}
+		_, err = operation.Call(op, "charge", operation.Keyed(time.Hour), func(ctx context.Context, _ string) (int, error) {
+			return 1, operation.Cancel(ctx, s.pool, op.ID())
+		})
+		return idem.Response{Status: 201}, err
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrCancelled) {
+		t.Errorf("got %v, want that it is cancelled", err)
+	}
+	if refunds != 1 {
+		t.Errorf("the charge was taken back %d times", refunds)
+	}
+}
