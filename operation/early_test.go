@@ -39,3 +39,44 @@ func TestCancelRunsAnUndoThatWasRegisteredBeforeItsCallAndRightBehindAnother(t *
 		t.Errorf("the charge was taken back %d times", refunds)
 	}
 }
+
+// Each card has an undo that is registered before its charge. The first is declined, and another undo follows the second charge.
+func TestUndoIsForTheCallBehindItThoughTheOneBeforeItWasDeclined(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var refunds []string
+	d := operation.Define("cards", func(op *operation.Op, _ int) (idem.Response, error) {
+		for _, card := range []string{"A", "B"} {
+			err := operation.Undo(op, "repay "+card, operation.Keyed(time.Hour), func(context.Context, string) error {
+				refunds = append(refunds, card)
+				return nil
+			})
+			if err != nil {
+				return idem.Response{}, err
+			}
+			_, err = operation.Call(op, "charge "+card, operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
+				if card == "A" {
+					return 0, operation.Final(errDeclined)
+				}
+				return 1, nil
+			})
+			if err != nil && !errors.Is(err, errDeclined) {
+				return idem.Response{}, err
+			}
+		}
+		if _, err := operation.Tx(op, "confirm", func(pgx.Tx) (int, error) { return 1, nil }); err != nil {
+			return idem.Response{}, err
+		}
+		if err := operation.UndoTx(op, "withdraw", func(pgx.Tx) error { return nil }); err != nil {
+			return idem.Response{}, err
+		}
+		return idem.Response{}, idem.Reject(idem.Response{Status: 409})
+	})
+	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+	if err != nil || !res.Rejected {
+		t.Errorf("got %+v, %v", res, err)
+	}
+	if len(refunds) != 1 || refunds[0] != "B" {
+		t.Errorf("taken back were %v, want the charge of B alone", refunds)
+	}
+}

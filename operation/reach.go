@@ -76,8 +76,25 @@ func (op *Op) isNeeded(u *undo) bool {
 	if behind.lasting || behind.rolledBack {
 		return behind.lasting
 	}
-	next, closed := op.ahead(u, behind.failed)
-	return next.lasting && !(behind.failed && closed) // a step that failed, and one that has an undo of its own
+	own := behind.failed && !op.isAhead(u) // it is the undo of a step that failed
+	next, closed := op.ahead(u, own)
+	return next.lasting && !(own && closed) // what follows has an undo of its own
+}
+
+// isAhead reports whether an undo was registered before what it takes back: no step is between it and the undo before it, or only
+// such as have failed, and that the undo before it was registered ahead of.
+func (op *Op) isAhead(u *undo) bool {
+	ahead, from := true, 1
+	for i := range op.undos {
+		at := op.undos[i].step.seq
+		behind := op.between(from, at)
+		ahead = behind.empty() || behind == (reach{failed: true}) && i > 0 && ahead
+		if at == u.step.seq {
+			return ahead
+		}
+		from = at + 1
+	}
+	return false
 }
 
 // isMixed reports whether some of these places is done for good, and some can be rolled back.
@@ -94,7 +111,7 @@ func (op *Op) isMixedAhead() bool {
 		if behind.lasting || behind.pending || behind.rolledBack {
 			continue
 		}
-		if next, closed := op.ahead(u, behind.failed); !closed && next.lasting && next.pending {
+		if next, closed := op.ahead(u, behind.failed && !op.isAhead(u)); !closed && next.lasting && next.pending {
 			return true
 		}
 	}
