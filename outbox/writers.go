@@ -7,12 +7,15 @@ package outbox
 //     below a message that was seen, so its places were taken before that, and their transactions had the lock by then. The
 //     transaction id says less: heap_insert assigns it after the place was taken, and pg_snapshot_xmax is the last completed
 //     id plus one, which is below that of many a transaction in progress.
-//   - CommitTransaction, and FinishPreparedTransaction, take the transaction out of the ProcArray before they release its locks.
-//     A snapshot taken after the lock was seen to be gone therefore shows its rows.
+//   - CommitTransaction takes the transaction out of the ProcArray (ProcArrayEndTransaction) before it releases its locks, and
+//     so does FinishPreparedTransaction (ProcArrayRemove, and the callbacks after it). A snapshot taken after the lock was seen
+//     to be gone therefore shows its rows.
 //   - ROLLBACK TO SAVEPOINT releases the lock if it was first taken behind the savepoint. The rows are gone with it.
 //   - GetLockStatusData copies the fast-path locks of all backends before the shared table, and a lock moves only from there to
 //     here, so none is missed on its way.
-//   - PREPARE TRANSACTION hands the lock over under a new name. One that is new in the list may be any that has left it.
+//   - PREPARE TRANSACTION moves the lock to another holder within one partition of the shared table, so that it is always in the
+//     list. It keeps its name there, but not in releases before October 2021, and not when the server has started again. So one
+//     that is newly prepared under a new name may be any that has left the list.
 //
 // Transactions that never wrote to the outbox do not count, however long they last, in whichever database.
 //

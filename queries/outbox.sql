@@ -23,8 +23,8 @@ SELECT pg_catalog.set_config('statement_timeout', '5min', true)::pg_catalog.text
 
 -- name: ListWriters :many
 -- ListWriters lists the other transactions that can have a message in the outbox which is not committed yet. An INSERT locks the
--- table before it takes a place, and holds the lock until its rows are visible or gone. A prepared transaction has no pid, and
--- another name than before.
+-- table before it takes a place, and holds the lock until its rows are visible or gone. A prepared transaction has no pid, and may
+-- have another name than before.
 SELECT l.virtualtransaction::pg_catalog.text AS name, (l.pid IS NULL)::pg_catalog.bool AS prepared
 FROM pg_catalog.pg_locks l
 WHERE l.locktype OPERATOR(pg_catalog.=) 'relation' AND l.relation OPERATOR(pg_catalog.=) 'idem.outbox'::pg_catalog.regclass::pg_catalog.oid

@@ -287,8 +287,8 @@ type ListWritersRow struct {
 }
 
 // ListWriters lists the other transactions that can have a message in the outbox which is not committed yet. An INSERT locks the
-// table before it takes a place, and holds the lock until its rows are visible or gone. A prepared transaction has no pid, and
-// another name than before.
+// table before it takes a place, and holds the lock until its rows are visible or gone. A prepared transaction has no pid, and may
+// have another name than before.
 func (q *Queries) ListWriters(ctx context.Context) ([]ListWritersRow, error) {
 	rows, err := q.db.Query(ctx, ListWriters)
 	if err != nil {

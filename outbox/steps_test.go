@@ -1,0 +1,325 @@
+package outbox_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/migrate"
+	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/outbox"
+)
+
+var longest = flag.Duration("outbox.pause", 60*time.Millisecond, "the longest pause between two steps of a transaction")
+
+// session is a connection with a transaction, or without one. The test drives all of them, and lets none wait for another.
+type session struct {
+	conn *pgx.Conn
+	tx   pgx.Tx
+	work work
+}
+
+// work is what a transaction has done.
+type work struct {
+	keys     []string // whose rows it has
+	messages []outbox.Message
+}
+
+// steps drive sessions through random steps while a relay looks.
+type steps struct {
+	*office
+	random    *rand.Rand
+	broker    *keeper
+	sessions  []*session
+	prepared  map[string]work
+	taken     map[string]bool
+	committed map[string][]string // by key, in the order of commits
+	until     []int               // how many messages were committed before each marker
+	all       []string            // in the order of commits
+	number    int
+}
+
+// newSteps starts a server that has prepared transactions.
+func newSteps(t *testing.T, seed uint64) *steps {
+	t.Helper()
+	o := &office{t: t, dsn: newServer(t, "fsync=off", "max_prepared_transactions=20").DSN()}
+	if err := migrate.UpAt(t.Context(), o.dsn); err != nil {
+		t.Fatal(err)
+	}
+	o.pool = pgtest.Open(t, o.dsn)
+	o.exec(`create table account (id text primary key, changes int not null default 0)`)
+	o.exec(`create table elsewhere (n int)`)
+	s := &steps{office: o, random: rand.New(rand.NewPCG(seed, 2)), broker: &keeper{}, prepared: map[string]work{}, taken: map[string]bool{}, committed: map[string][]string{}}
+	for range 6 {
+		s.sessions = append(s.sessions, &session{conn: s.connect()})
+	}
+	return s
+}
+
+func (s *steps) connect() *pgx.Conn {
+	s.t.Helper()
+	conn, err := pgx.Connect(s.t.Context(), s.dsn)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { conn.Close(s.t.Context()) })
+	return conn
+}
+
+func (s *steps) on(conn *pgx.Conn, sql string, args ...any) {
+	s.t.Helper()
+	if _, err := conn.Exec(s.t.Context(), sql, args...); err != nil {
+		s.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func (s *steps) begin(at *session) {
+	s.t.Helper()
+	tx, err := at.conn.Begin(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	at.tx, at.work = tx, work{}
+	if s.random.IntN(2) == 0 {
+		s.on(at.conn, `insert into elsewhere values (1)`)
+	}
+}
+
+// lock takes the row of a key that is free, if there is one.
+func (s *steps) lock(at *session) {
+	s.t.Helper()
+	if key := fmt.Sprint("key ", s.random.IntN(8)); !s.taken[key] {
+		s.on(at.conn, `insert into account (id) values ($1) on conflict (id) do update set changes = account.changes + 1`, key)
+		s.taken[key], at.work.keys = true, append(at.work.keys, key)
+	}
+}
+
+func (s *steps) message(key string) outbox.Message {
+	s.number++
+	return message(key, fmt.Sprint(s.number))
+}
+
+func (s *steps) add(at *session) {
+	s.t.Helper()
+	if len(at.work.keys) > 0 {
+		m := s.message(at.work.keys[s.random.IntN(len(at.work.keys))])
+		s.in(at.tx, m)
+		at.work.messages = append(at.work.messages, m)
+	}
+}
+
+// undo adds messages and takes them back.
+func (s *steps) undo(at *session) {
+	s.t.Helper()
+	s.on(at.conn, `savepoint s`)
+	s.in(at.tx, s.message("never"))
+	s.on(at.conn, `rollback to savepoint s`)
+}
+
+func (s *steps) prepare(at *session) {
+	s.t.Helper()
+	s.number++
+	name := fmt.Sprintf("prepared %d", s.number)
+	s.on(at.conn, `prepare transaction '`+name+`'`)
+	s.prepared[name], at.tx = at.work, nil
+}
+
+func (s *steps) finish(at *session, commits bool) {
+	s.t.Helper()
+	how := map[bool]string{true: `commit`, false: `rollback`}[commits]
+	s.on(at.conn, how)
+	at.tx = nil
+	s.end(at.work, commits)
+}
+
+func (s *steps) finishPrepared(commits bool) {
+	s.t.Helper()
+	names := make([]string, 0, len(s.prepared))
+	for name := range s.prepared {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	name := names[s.random.IntN(len(names))]
+	how := map[bool]string{true: `commit`, false: `rollback`}[commits]
+	s.exec(how + ` prepared '` + name + `'`)
+	done := s.prepared[name]
+	delete(s.prepared, name)
+	s.end(done, commits)
+}
+
+// end notes what a transaction has done, and adds a marker behind it.
+func (s *steps) end(done work, commits bool) {
+	s.t.Helper()
+	for _, key := range done.keys {
+		delete(s.taken, key)
+	}
+	if !commits {
+		return
+	}
+	for _, m := range done.messages {
+		s.committed[m.Key] = append(s.committed[m.Key], m.Type)
+		s.all = append(s.all, m.Type)
+	}
+	s.mark()
+}
+
+func (s *steps) mark() {
+	s.t.Helper()
+	s.office.add(message("marker", fmt.Sprint("marker ", len(s.until))))
+	s.until = append(s.until, len(s.all))
+}
+
+// pause lets the relay look some times.
+func (s *steps) pause() {
+	s.t.Helper()
+	for range 3 {
+		s.mark()
+		eventually(s.t, "the marker to leave", func() bool { return len(s.broker.types("marker")) == len(s.until) })
+	}
+}
+
+func (s *steps) step() {
+	s.t.Helper()
+	at, n := s.sessions[s.random.IntN(len(s.sessions))], s.random.IntN(100)
+	switch {
+	case n < 6:
+		s.pause()
+	case n < 12 && len(s.prepared) > 0:
+		s.finishPrepared(s.random.IntN(3) > 0)
+	case at.tx == nil:
+		s.begin(at)
+	case n < 35:
+		s.lock(at)
+	case n < 65:
+		s.add(at)
+	case n < 75:
+		s.undo(at)
+	case n < 82 && len(s.prepared) < 10:
+		s.prepare(at)
+	default:
+		s.finish(at, n < 95)
+	}
+}
+
+// check reports what is not as it has to be: the order of each key, nothing lost or twice, and all that was committed before a
+// marker began has left before it.
+func (s *steps) check() {
+	s.t.Helper()
+	for key, want := range s.committed {
+		if diff := cmp.Diff(want, s.broker.types(key)); diff != "" {
+			s.t.Errorf("%s (-committed +left):\n%s", key, diff)
+		}
+	}
+	markers, left := 0, map[string]bool{}
+	for _, m := range s.broker.all() {
+		if m.Key != "marker" {
+			left[m.Type] = true
+			continue
+		}
+		for _, before := range s.all[:s.until[markers]] {
+			if !left[before] {
+				s.t.Errorf("%s left before %s, which was committed before it was begun", m.Type, before)
+			}
+		}
+		markers++
+	}
+	if markers != len(s.until) || len(left) != len(s.all) {
+		s.t.Errorf("%d markers of %d, %d messages of %d", markers, len(s.until), len(left), len(s.all))
+	}
+}
+
+// Against a server, with whatever it does about locks, places and snapshots.
+func TestEverythingLeavesInTheOrderOfCommitsWhateverStepsTransactionsTake(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts a server of its own")
+	}
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			s := newSteps(t, seed)
+			idle := s.connect()
+			s.on(idle, `begin; select pg_current_xact_id()`)
+			config := swift()
+			config.Poll = 5 * time.Millisecond
+			s.relay(s.broker, config)
+			for range 400 {
+				s.step()
+			}
+			for len(s.prepared) > 0 {
+				s.finishPrepared(true)
+			}
+			for _, at := range s.sessions {
+				if at.tx != nil {
+					s.pause()
+					s.finish(at, true)
+				}
+			}
+			s.empty()
+			s.check()
+		})
+	}
+}
+
+// Four workers and twenty keys: each transaction has the row of its key, and pauses between its steps.
+func TestNothingOvertakesWithinAKeyHoweverLongTransactionsPause(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.exec(`create table account (id text primary key, changes int not null default 0)`)
+	for key := range 20 {
+		o.exec(`insert into account (id) values ($1)`, fmt.Sprint("key ", key))
+	}
+	b := &broker{}
+	o.relay(b, swift())
+	var workers sync.WaitGroup
+	for worker := range uint64(4) {
+		workers.Go(func() {
+			random := rand.New(rand.NewPCG(worker, 3))
+			pause := func() { time.Sleep(rand.N(*longest + 1)) }
+			for range 25 {
+				key := fmt.Sprint("key ", random.IntN(20))
+				err := pgx.BeginFunc(t.Context(), o.pool, func(tx pgx.Tx) error {
+					if random.IntN(2) == 0 {
+						if _, err := tx.Exec(t.Context(), `select pg_current_xact_id()`); err != nil {
+							return err
+						}
+					}
+					pause()
+					var n int
+					if err := tx.QueryRow(t.Context(), `update account set changes = changes + 1 where id = $1 returning changes`, key).Scan(&n); err != nil {
+						return err
+					}
+					pause()
+					if err := outbox.Add(t.Context(), tx, message(key, fmt.Sprint(n))); err != nil {
+						return err
+					}
+					pause()
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	workers.Wait()
+	o.empty()
+	if b.number() != 100 {
+		t.Errorf("%d messages have left, of 100", b.number())
+	}
+	for key := range 20 {
+		for i, what := range b.types(fmt.Sprint("key ", key)) {
+			if what != fmt.Sprint(i+1) {
+				t.Errorf("key %d: %s is the message no. %d", key, what, i+1)
+			}
+		}
+	}
+}
