@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/internal/flight"
+	"github.com/idem-go/idem/internal/hold"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -96,6 +97,9 @@ func (c *call) lead(ctx context.Context, f *flight.Flight[flightID, outcome]) (R
 	}()
 	r, err := c.settle(ctx, f)
 	if err != nil {
+		if settled = c.isForDuplicates(err); settled {
+			f.Finish(outcome{hash: c.hash, ended: err, freshUntil: time.Now()}, outcome.copied)
+		}
 		return Result{}, err
 	}
 	result, err := answerFrom(&r, c.key, &c.execution.key, c.sealer)
@@ -110,6 +114,12 @@ func (c *call) lead(ctx context.Context, f *flight.Flight[flightID, outcome]) (R
 		c.trace.age = r.LoadedAt.Sub(r.CreatedAt)
 	}
 	return result, err
+}
+
+// isForDuplicates reports whether an error is the answer of those, too, who have waited for this call.
+func (c *call) isForDuplicates(err error) bool {
+	_, is := errors.AsType[hold.ForDuplicates](err)
+	return is && c.execution.runner != nil
 }
 
 // settle claims the key and executes, or finds the record, or gives up waiting for another holder.

@@ -28,6 +28,7 @@ type outcome struct {
 	hash     Hash
 	result   Result
 	mismatch *MismatchError // the hash is not the one of the record
+	ended    error          // of a Runner, for all who have waited; the key is free
 
 	// freshUntil is when the record may expire, by the clock of this process. The leader may have read it long before its answer
 	// arrived. A call that began later looks for itself: to that call the record may be expired.
@@ -49,8 +50,10 @@ func (o outcome) copied() outcome {
 // share turns the outcome into the answer to a call with this hash, if it is one. A mismatch has nothing of the result.
 func (o *outcome) share(key string, hash Hash) (result Result, err error, ok bool) {
 	switch {
-	case o.mismatch != nil && o.hash != hash:
+	case (o.mismatch != nil || o.ended != nil) && o.hash != hash:
 		return Result{}, nil, false
+	case o.ended != nil:
+		return Result{}, o.ended, true
 	case o.mismatch != nil:
 		return Result{}, o.mismatch, true
 	case o.hash != hash:

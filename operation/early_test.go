@@ -80,3 +80,58 @@ func TestUndoIsForTheCallBehindItThoughTheOneBeforeItWasDeclined(t *testing.T) {
 		t.Errorf("taken back were %v, want the charge of B alone", refunds)
 	}
 }
+
+// waits is told when a call begins to wait.
+type waits chan struct{}
+
+func (w waits) TraceStart(ctx context.Context, _ idem.TraceStartData) context.Context { return ctx }
+
+func (w waits) TraceEvent(_ context.Context, d idem.TraceEventData) {
+	if d.Event == idem.EventWaiting {
+		w <- struct{}{}
+	}
+}
+
+func (waits) TraceEnd(context.Context, idem.TraceEndData) {}
+
+// The callers of one process follow one another in memory, and those behind the first one never see the operation.
+func TestCallerThatFollowsACancelledOneDoesNotBeginTheWorkAnew(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	begun, release := make(chan struct{}, 8), make(chan struct{})
+	d := operation.Define("followed", func(op *operation.Op, _ int) (idem.Response, error) {
+		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(ctx context.Context, key string) (string, error) {
+			begun <- struct{}{}
+			<-release
+			return s.bank.charge(ctx, key)
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		return created, operation.Undo(op, "repay", operation.Keyed(time.Hour), func(context.Context, string) error { return nil })
+	})
+	const callers = 6
+	answers, waiting := make(chan error, callers), make(waits, callers)
+	call := func() {
+		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit), idem.WithObserver(waiting))
+		answers <- err
+	}
+	go call()
+	await(t, "the charge", begun)
+	for range callers - 1 {
+		go call()
+		await(t, "a caller to wait", (chan struct{})(waiting))
+	}
+	if err := operation.Cancel(t.Context(), s.pool, s.text(`select id::text from idem.operations`)); err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	for range callers {
+		if err := await(t, "an answer", answers); !errors.Is(err, operation.ErrCancelled) {
+			t.Errorf("a caller was told %v", err)
+		}
+	}
+	if n := s.count(`select count(*) from idem.operations`); n != 1 {
+		t.Errorf("there are %d operations", n)
+	}
+}

@@ -15,7 +15,7 @@ var (
 	ErrTimeout = errors.New("operation: no signal came in time")
 
 	// ErrCancelled says that the operation was cancelled, and is undone.
-	ErrCancelled = errors.New("operation: cancelled, and undone")
+	ErrCancelled error = &cancelledError{}
 
 	// ErrUndone says that the operation that was waited for has ended without an answer: it was cancelled, or ended in an error that
 	// is Final. What it had done is undone, and its key is free.
@@ -42,6 +42,14 @@ var (
 	// ErrMisused says that an Op was used outside of its function, by two goroutines at once, or inside of a step.
 	ErrMisused = errors.New("operation: steps are taken one after the other, inside the function of the operation")
 )
+
+// cancelledError is the answer of every call that has waited for the operation: none of them begins the work anew.
+type cancelledError struct{}
+
+func (*cancelledError) Error() string { return "operation: cancelled, and undone" }
+
+// ForDuplicates makes it one of hold.ForDuplicates.
+func (*cancelledError) ForDuplicates() {}
 
 // ParkedError is the ErrParked of one operation.
 type ParkedError struct {

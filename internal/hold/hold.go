@@ -47,6 +47,12 @@ type Ending struct {
 	Err      error
 }
 
+// ForDuplicates is an error of a Runner that is the answer of every call that has waited for this one, too.
+type ForDuplicates interface {
+	error
+	ForDuplicates()
+}
+
 // Outcome says what to do with the key.
 type Outcome int
 

@@ -50,6 +50,8 @@ func (s *shop) seeTo(ctx context.Context, pool *pgxpool.Pool, id string) {
 	status, err := operation.Show(ctx, pool, id)
 	switch {
 	case err != nil || status.State != "parked":
+	case strings.HasPrefix(status.Step, "put-in") && strings.Contains(status.Reason, "which no undo takes back"): // a check, and no charge
+		s.cancel(ctx, pool, id)
 	case strings.HasPrefix(status.Reason, "undo ") && rand.IntN(2) == 0,
 		!strings.HasPrefix(status.Reason, "undo ") && !strings.Contains(status.Reason, "nobody knows"):
 		s.meddles("retry", id)
