@@ -135,3 +135,43 @@ func TestCallerThatFollowsACancelledOneDoesNotBeginTheWorkAnew(t *testing.T) {
 		t.Errorf("there are %d operations", n)
 	}
 }
+
+// The undo of the first charge was registered before it, and that of the second one comes behind a Tx.
+func TestCancelInASecondChargeIsNotTakenForCoveredByTheUndoOfTheFirst(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var refunds []string
+	repay := func(op *operation.Op, card string) error {
+		return operation.Undo(op, "repay "+card, operation.Keyed(time.Hour), func(context.Context, string) error {
+			refunds = append(refunds, card)
+			return nil
+		})
+	}
+	d := operation.Define("two charges", func(op *operation.Op, _ int) (idem.Response, error) {
+		if err := repay(op, "A"); err != nil {
+			return idem.Response{}, err
+		}
+		if _, err := operation.Call(op, "charge A", operation.Keyed(time.Hour), s.bank.charge); err != nil {
+			return idem.Response{}, err
+		}
+		_, err := operation.Call(op, "charge B", operation.Keyed(time.Hour), func(ctx context.Context, key string) (string, error) {
+			if err := operation.Cancel(ctx, s.pool, op.ID()); err != nil {
+				return "", err
+			}
+			return s.bank.charge(ctx, key)
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		if _, err := operation.Tx(op, "note", func(pgx.Tx) (int, error) { return 1, nil }); err != nil {
+			return idem.Response{}, err
+		}
+		return created, repay(op, "B")
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrCancelled) {
+		t.Errorf("got %v, want that it is cancelled", err)
+	}
+	if len(refunds) != 2 || refunds[0] != "B" || refunds[1] != "A" {
+		t.Errorf("taken back were %v, want B and A", refunds)
+	}
+}

@@ -118,22 +118,21 @@ func (op *Op) isMixedAhead() bool {
 	return false
 }
 
-// unbacked returns a call that has happened and that no undo takes back: one behind the last undo, unless that is for what follows.
+// unbacked returns a call that has happened and that no undo takes back for sure: one behind the last undo. If that was registered
+// ahead, it is for the first call that follows it, and the undo of another one may still be to come.
 func (op *Op) unbacked() (call string, is bool) {
-	from := 1
+	from, spared := 1, false
 	if n := len(op.undos); n > 0 {
 		last := &op.undos[n-1]
-		covers := last.covers
-		if n > 1 { // one that stands directly behind another takes back what follows, too
-			covers = op.undos[n-2].step.seq + 1
-		}
-		if behind := op.between(covers, last.step.seq); behind.empty() || behind == (reach{failed: true}) && last.tx == nil {
-			return "", false
-		}
-		from = last.step.seq + 1
+		from, spared = last.step.seq+1, op.isAhead(last)
 	}
 	for seq := from; seq <= op.seq; seq++ {
-		if s := op.known(seq); s.Kind == store.CallStep && s.Outcome == store.StepDone {
+		s := op.known(seq)
+		switch {
+		case s.Kind != store.CallStep:
+		case spared:
+			spared = false
+		case s.Outcome == store.StepDone:
 			return s.Name, true
 		}
 	}

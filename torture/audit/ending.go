@@ -17,7 +17,8 @@ func (b *book) checkEnding(o *operation) {
 	case "running":
 		b.violates(o, rule.Ends, "it has neither ended nor is it parked")
 	case "parked":
-		if !unbacked.MatchString(o.row.Reason) { // or else a person has only let it go on, and did not take the call back by hand
+		wasUnbacked := slices.ContainsFunc(o.moves, func(m *journal.Move) bool { return unbacked.MatchString(m.Reason) })
+		if !wasUnbacked { // or else a person has only let it go on, and did not take the call back by hand
 			b.violates(o, rule.Mended, "nothing that a person has said lets it go on: %s", o.row.Reason)
 		}
 	}
