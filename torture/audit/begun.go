@@ -20,7 +20,7 @@ func (b *book) checkBegun(o *operation) {
 		if known, ok := first[e.Step]; !ok || e.At < known.At {
 			first[e.Step] = e
 		}
-		if known, ok := keys[e.Place]; ok && known != e.Key {
+		if known, ok := keys[e.Place]; ok && known != e.Key && !o.isSettledAt(e.Place) {
 			b.violates(o, rule.OneKey, "%s was asked for under the keys %s and %s", e.Place, known, e.Key)
 		}
 		keys[e.Place] = e.Key
@@ -28,7 +28,7 @@ func (b *book) checkBegun(o *operation) {
 	for step, e := range first {
 		ended := o.row.State != "parked" && o.row.State != "running"
 		unwanted := o.row.Cancelled && len(o.booked[step]) == 0 // a person may have said that it has not happened, and it was not made
-		if ended && !unwanted && !o.isRecorded(step) {
+		if ended && !unwanted && !o.isRecorded(step) && !(o.isSettled(step) && len(o.booked[step]) == 0) {
 			b.violates(o, rule.InDoubt, "the bank was asked for %s at %v, and that is not on record", step, e.At-b.options.Start)
 		}
 		if e.Refunds == "" && !o.isSettled(step) {
@@ -43,6 +43,11 @@ func (o *operation) isSettled(call string) bool {
 		found := unknown.FindStringSubmatch(m.Reason)
 		return m.State == "parked" && found != nil && found[1] == call
 	})
+}
+
+// isSettledAt reports the same of any call for a place: the code may go another way, under another key.
+func (o *operation) isSettledAt(place string) bool {
+	return slices.ContainsFunc(o.entries, func(e journal.Entry) bool { return e.Place == place && o.isSettled(e.Step) })
 }
 
 // checkFront checks that nothing was put in front of a call that was begun.
