@@ -21,6 +21,7 @@
 //	idem.replay.age         s          histogram   how long before its replay the key was used first: idem.name
 //	idem.retries            {retry}    counter     runs after the first: idem.name, error.type
 //	idem.commit.unknown     {commit}   counter     not acknowledged: idem.name, idem.resolution (committed, rolled_back, unresolved)
+//	idem.replay.unreadable  {replay}   counter     refused because the recorded response cannot be read: idem.name
 //	idem.step.duration      s          histogram   of operations, each attempt by itself: idem.name, idem.step, idem.step.kind (tx, call, undo tx, undo),
 //	                                               idem.outcome (done, failed, unknown), error.type
 //

@@ -29,6 +29,7 @@ var (
 type metrics struct {
 	duration, wait, age metric.Float64Histogram
 	retries, unknown    metric.Int64Counter
+	unreadable          metric.Int64Counter
 
 	ended    cache[endedLabels, []metric.RecordOption]
 	waited   cache[endedLabels, []metric.RecordOption]
@@ -48,7 +49,7 @@ type resolvedLabels struct{ name, resolution string }
 
 func newMetrics(meter metric.Meter) (*metrics, error) {
 	m := &metrics{}
-	var errs [5]error
+	var errs [6]error
 	m.duration, errs[0] = meter.Float64Histogram("idem.call.duration", metric.WithUnit("s"),
 		metric.WithDescription("How long calls take."), metric.WithExplicitBucketBoundaries(durations...))
 	m.wait, errs[1] = meter.Float64Histogram("idem.wait.duration", metric.WithUnit("s"),
@@ -60,6 +61,8 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 		metric.WithDescription("Transactions that were run again."))
 	m.unknown, errs[4] = meter.Int64Counter("idem.commit.unknown", metric.WithUnit("{commit}"),
 		metric.WithDescription("COMMITs that were not acknowledged, by what became of them."))
+	m.unreadable, errs[5] = meter.Int64Counter("idem.replay.unreadable", metric.WithUnit("{replay}"),
+		metric.WithDescription("Replays that were refused because the recorded response cannot be read."))
 	return m, errors.Join(errs[:]...)
 }
 
@@ -68,6 +71,9 @@ func (m *metrics) end(ctx context.Context, name, kind string, data *idem.TraceEn
 	labels := endedLabels{name, kind, data.Outcome, data.Cause}
 	if m.duration.Enabled(ctx) {
 		m.duration.Record(ctx, data.Duration.Seconds(), m.ended.get(labels, endedSet)...)
+	}
+	if data.Cause == idem.CauseUnreadable && m.unreadable.Enabled(ctx) {
+		m.unreadable.Add(ctx, 1, unreadableSet(name)...)
 	}
 	if data.Waited > 0 && m.wait.Enabled(ctx) {
 		labels := endedLabels{name: name, outcome: data.Outcome}
@@ -97,9 +103,10 @@ func (m *metrics) resolve(ctx context.Context, name, resolution string) {
 	}
 }
 
-// declare shows that no COMMIT was left unacknowledged yet. What is counted is rare, and a counter that begins with the first of
-// them would not be seen to rise.
+// declare shows that no COMMIT was left unacknowledged and no replay refused yet. What is counted is rare, and a counter that begins with
+// the first of them would not be seen to rise.
 func (m *metrics) declare(name string) {
+	m.unreadable.Add(context.Background(), 0, unreadableSet(name)...)
 	for _, resolution := range []string{committed, rolledBack, unresolved} {
 		m.unknown.Add(context.Background(), 0, resolvedSet(resolvedLabels{name, resolution})...)
 	}
@@ -121,6 +128,10 @@ func retriedSet(l endedLabels) []metric.AddOption {
 
 func resolvedSet(l resolvedLabels) []metric.AddOption {
 	return []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(append(named(l.name), resolutionKey.String(l.resolution))...))}
+}
+
+func unreadableSet(name string) []metric.AddOption {
+	return []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(named(name)...))}
 }
 
 func recordSet(attrs []attribute.KeyValue, cause idem.Cause) []metric.RecordOption {

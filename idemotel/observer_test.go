@@ -70,6 +70,7 @@ func TestEveryOutcomeIsCountedUnderItsLabelsAndNoOthers(t *testing.T) {
 		"idem.retries error.type=conflict idem.name=place-order":                                                2,
 	}
 	for _, name := range []string{"idem.name=place-order ", ""} {
+		want[strings.TrimSpace("idem.replay.unreadable "+name)] = 0
 		for _, resolution := range []string{"committed", "rolled_back", "unresolved"} {
 			want["idem.commit.unknown "+name+"idem.resolution="+resolution] = 0
 		}
@@ -102,6 +103,34 @@ func TestCommitsThatWereNotAcknowledgedAreCountedByWhatBecameOfThem(t *testing.T
 		if name := "idem.commit.unknown idem.resolution=" + resolution; got[name] != n {
 			t.Errorf("%s is %v, want %v", name, got[name], n)
 		}
+	}
+}
+
+// A burst between two collections is seen as a rise from what the call before it has shown: from zero.
+func TestReplaysThatAreRefusedAreCountedFromZero(t *testing.T) {
+	t.Parallel()
+	s := newSeen(t)
+	o := s.observer()
+	end := func(data idem.TraceEndData) {
+		ctx := o.TraceStart(context.Background(), idem.TraceStartData{Name: "n", Key: "key of 1 bytes"})
+		o.TraceEnd(ctx, data)
+	}
+	counted := func() float64 {
+		n, shown := s.values()["idem.replay.unreadable idem.name=n"]
+		if !shown {
+			t.Error("it is not shown")
+		}
+		return n
+	}
+	end(idem.TraceEndData{Outcome: idem.OutcomeExecuted})
+	if n := counted(); n != 0 {
+		t.Errorf("%v before the first, want 0", n)
+	}
+	for range 3 {
+		end(idem.TraceEndData{Outcome: idem.OutcomeFailed, Cause: idem.CauseUnreadable})
+	}
+	if n := counted(); n != 3 {
+		t.Errorf("%v, want 3", n)
 	}
 }
 
@@ -339,8 +368,8 @@ func TestNamesBeyondTheHundredthAreNotToldApart(t *testing.T) {
 		o.TraceEnd(ctx, idem.TraceEndData{Outcome: idem.OutcomeExecuted})
 	}
 	values := s.values()
-	if n := values["idem.call.duration idem.kind=do idem.name=_OTHER idem.outcome=executed"]; len(values) != 4*101 || n != 50 {
-		t.Errorf("%d series, %v calls under _OTHER; want 404, 50", len(values), n)
+	if n := values["idem.call.duration idem.kind=do idem.name=_OTHER idem.outcome=executed"]; len(values) != 5*101 || n != 50 {
+		t.Errorf("%d series, %v calls under _OTHER; want 505, 50", len(values), n)
 	}
 }
 

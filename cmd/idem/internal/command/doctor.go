@@ -19,7 +19,8 @@ type doctorCommand struct {
 // Help says more.
 func (doctorCommand) Help() string {
 	return `Only reads. Connect as a member of pg_monitor, so that the sessions of other roles are seen, and give the role of the program with --role.
-The exit code is 3 if there is a warning or a problem; notes, and what could not be checked, do not count.
+The exit code is 3 if there is a warning or a problem, and otherwise 6 if something could not be checked; notes do not count. A table
+above 64 MB is walked for records left behind only with --scan: without it, that counts as not checked.
 
 Example: idem doctor -U postgres --role app`
 }
@@ -45,10 +46,7 @@ func (c *doctorCommand) Run(s *session) error {
 	if err := s.show(shown, func(p *page.Page) { c.text(p, shown) }); err != nil {
 		return err
 	}
-	if shown.Warnings+shown.Problems > 0 {
-		return errFound
-	}
-	return nil
+	return shown.verdict()
 }
 
 // shownChecks is what the doctor says, in JSON.
@@ -58,6 +56,17 @@ type shownChecks struct {
 	Notes    int             `json:"notes"`
 	Unknown  int             `json:"unknown"`
 	Checks   []doctor.Result `json:"checks"`
+}
+
+// verdict is what the exit code says. What was not checked is not green.
+func (s *shownChecks) verdict() error {
+	switch {
+	case s.Warnings+s.Problems > 0:
+		return errFound
+	case s.Unknown > 0:
+		return errUnknown
+	}
+	return nil
 }
 
 func newShownChecks(results []doctor.Result) shownChecks {

@@ -22,11 +22,15 @@ const (
 	exitFound    = 3   // doctor, stuck and migrate status found something
 	exitNoRecord = 4   // there is no such record
 	exitRefused  = 5   // nothing was changed, because nobody agreed to it
+	exitUnknown  = 6   // doctor and stuck found nothing, and could not look everywhere
 	exitSignal   = 128 // plus the number of the signal
 )
 
 // errFound ends a command that has said what it found.
 var errFound = errors.New("found")
+
+// errUnknown ends a command that has found nothing, and has said where it could not look.
+var errUnknown = errors.New("nothing was found, but not everything could be checked")
 
 // noRecordError says that there is nothing to show or to evict.
 type noRecordError struct{ text string }
@@ -54,6 +58,9 @@ func finish(ctx context.Context, w World, err error) int {
 		return exitDone
 	case errors.Is(err, errFound):
 		return exitFound
+	case errors.Is(err, errUnknown):
+		say(w, err.Error())
+		return exitUnknown
 	case errors.Is(err, record.ErrUnknown): // whatever has interrupted it
 		say(w, err.Error())
 		return exitFailed

@@ -14,3 +14,9 @@ func ShowChecks(w World, json, all bool, results []doctor.Result) error {
 	s := newSession(context.Background(), w, &globals{JSON: json}, "doctor")
 	return s.show(shown, func(p *page.Page) { c.text(p, shown) })
 }
+
+// DoctorsExit is the exit code of doctor with these results.
+func DoctorsExit(ctx context.Context, w World, results []doctor.Result) int {
+	shown := newShownChecks(results)
+	return finish(ctx, w, shown.verdict())
+}

@@ -112,3 +112,34 @@ func TestDoctorFindsSomethingHere(t *testing.T) {
 	d.idem("doctor").want(t, 3, "durability", "fsync = on", "0 could not be checked")
 	d.idem("doctor", "--json").want(t, 3, `"problems": `)
 }
+
+func TestDoctorsExitCodeTellsWhatWasNotCheckedFromWhatIsFine(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		levels []doctor.Level
+		want   int
+	}{
+		{nil, 0}, {[]doctor.Level{doctor.Note}, 0}, {[]doctor.Level{doctor.Note, doctor.Unknown}, 6},
+		{[]doctor.Level{doctor.Unknown, doctor.Warning}, 3}, {[]doctor.Level{doctor.Problem}, 3},
+	} {
+		var result doctor.Result
+		for _, level := range tt.levels {
+			result.Findings = append(result.Findings, doctor.Finding{Level: level, What: "something", Remedy: "something"})
+		}
+		var said bytes.Buffer
+		if got := command.DoctorsExit(t.Context(), command.World{Stderr: &said}, []doctor.Result{result}); got != tt.want {
+			t.Errorf("%v: exit code %d, want %d", tt.levels, got, tt.want)
+		}
+	}
+}
+
+// A table above 64 MB is not walked unasked, and nothing is said to be fine that was not looked at.
+func TestStuckSaysByItsExitCodeThatItHasNotWalkedALargeTable(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.exec("ALTER TABLE idem.records ALTER body SET STORAGE PLAIN")
+	d.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state, body)
+		SELECT 's', n::text, '', gen_random_uuid(), now(), now() + '1 h', 'completed', convert_to(repeat('x', 7900), 'UTF8') FROM generate_series(1, 8300) n`)
+	d.idem("stuck").want(t, 6, "was not walked", "--scan")
+	d.idem("stuck", "--scan").want(t, 0, "nothing is stuck")
+}

@@ -21,7 +21,7 @@ type stuckCommand struct {
 func (stuckCommand) Help() string {
 	return `Lists what does not go on by itself: keys that a transaction holds for long, operations that are parked, or due and nobody's, and records
 that an fn has left behind by ending its transaction itself. No index leads to what is left behind: a table above 64 MB is walked only
-with --scan. The exit code is 3 if something was found.
+with --scan. The exit code is 3 if something was found, and otherwise 6 if the table was not walked.
 
 Example: idem stuck --older 5m --scan`
 }
@@ -46,6 +46,9 @@ func (c *stuckCommand) Run(s *session) error {
 	}
 	if found.any() {
 		return errFound
+	}
+	if !found.scanned {
+		return errUnknown
 	}
 	return nil
 }
@@ -129,7 +132,7 @@ func (c *stuckCommand) text(p *page.Page, found *stuck) {
 	if !found.scanned {
 		p.Printf("%s\n", page.Wrap(fmt.Sprintf("The table has %s and was not walked for what was left behind: --scan.", page.Bytes(found.size)), "", 100))
 	}
-	if !found.any() {
+	if !found.any() && found.scanned {
 		p.Printf("%s\n", p.Green("nothing is stuck"))
 	}
 }

@@ -2,57 +2,241 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 )
 
 var accessChecks = []check{
 	{name: "privileges", run: privileges},
+	{name: "packages", run: packages},
 	{name: "public-access", run: publicAccess},
 	{name: "row-security", run: rowSecurity},
 }
 
+// use is something that a role may do, with what it needs for that: the statements of docs/operate.md.
+type use struct {
+	name  string
+	needs []grant
+	marks []grant // a role that has one of these does it, and has to have the rest
+
+	purges bool
+}
+
+// grant is what is granted on a table, or on the sequence instances. A privilege may be one of columns.
+type grant struct {
+	on         string
+	privileges []string
+}
+
+func on(table string, privileges ...string) grant { return grant{table, privileges} }
+
+var (
+	calls = use{name: "a call", needs: []grant{on("records", "SELECT", "INSERT", "UPDATE")}}
+
+	furtherUses = []use{
+		{
+			name: "package operation",
+			needs: []grant{
+				on("operations", "SELECT", "INSERT", "UPDATE"), on("steps", "SELECT", "INSERT", "UPDATE"), on("signals", "SELECT", "INSERT", "UPDATE"),
+				on("leases", "SELECT", "INSERT", "UPDATE", "DELETE"), on("instances", "USAGE"),
+			},
+			marks: []grant{on("operations", "INSERT"), on("steps", "INSERT"), on("signals", "INSERT")},
+		}, {
+			name:  "package inbox",
+			needs: []grant{on("inbox", "SELECT", "INSERT", "UPDATE", "DELETE"), on("dead_letters", "SELECT", "INSERT", "UPDATE", "DELETE")},
+			marks: []grant{on("inbox", "INSERT", "UPDATE")},
+		}, {
+			name: "outbox.Add", needs: []grant{on("outbox", "INSERT")},
+		}, {
+			name: "outbox.Relay",
+			needs: []grant{
+				on("outbox", "SELECT", "INSERT", "UPDATE", "DELETE"), on("relays", "SELECT", "INSERT", "UPDATE", "DELETE"),
+				on("relay_topics", "SELECT", "INSERT", "UPDATE", "DELETE"),
+				on("leases", "SELECT", "INSERT", "UPDATE", "DELETE"), on("dead_letters", "SELECT", "INSERT", "UPDATE", "DELETE"), on("instances", "USAGE"),
+			},
+			marks: []grant{on("relays", "INSERT", "UPDATE"), on("outbox", "UPDATE", "DELETE")},
+		}, {
+			name: "a relay that keeps what was published", needs: []grant{on("published", "SELECT", "INSERT")}, marks: []grant{on("published", "INSERT")},
+		}, {
+			name: "package purge", purges: true,
+			needs: []grant{
+				on("sweeps", "SELECT", "INSERT", "UPDATE"),
+				on("records", "DELETE", "SELECT (ctid, state, expires_at)", "UPDATE (expires_at)"),
+				on("operations", "DELETE", "SELECT (ctid, id, state, ended_at)", "UPDATE (ended_at)"),
+				on("steps", "DELETE", "SELECT (ctid, operation_id)"), on("signals", "DELETE", "SELECT (ctid, operation_id)"),
+				on("inbox", "DELETE", "SELECT (ctid, expires_at)", "UPDATE (expires_at)"),
+				on("published", "DELETE", "SELECT (ctid, expires_at)", "UPDATE (expires_at)"),
+			},
+			marks: []grant{on("records", "DELETE"), on("sweeps", "INSERT", "UPDATE")},
+		},
+	}
+)
+
+// privileges looks for those that are missing for what the role does. A role does something if it has a part of what that needs.
 func privileges(e *exam) error {
-	// by oid, because a role without USAGE may not look the name up
-	missing, err := e.texts(`
-		SELECT wanted.privilege FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace,
-		LATERAL (VALUES ('USAGE on schema idem', has_schema_privilege($1, n.oid, 'USAGE')),
-			('SELECT on idem.records', has_table_privilege($1, c.oid, 'SELECT')),
-			('INSERT on idem.records', has_table_privilege($1, c.oid, 'INSERT')),
-			('UPDATE on idem.records', has_table_privilege($1, c.oid, 'UPDATE'))) AS wanted (privilege, granted)
-		WHERE n.nspname = 'idem' AND c.relname = 'records' AND NOT wanted.granted`, e.role)
+	if err := e.missingFor(calls); err != nil {
+		return err
+	}
+	for _, u := range furtherUses {
+		done, err := e.doneByRole(u)
+		if err == nil && done {
+			err = e.missingFor(u)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *exam) missingFor(u use) error {
+	missing, err := e.missing(u)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	e.problem(fmt.Sprintf("the role %s lacks %s, which a call needs", e.role, strings.Join(missing, ", ")),
-		fmt.Sprintf("GRANT USAGE ON SCHEMA idem TO %[1]q; GRANT SELECT, INSERT, UPDATE ON idem.records TO %[1]q; or look at another role with --role", e.role))
+	e.problem(fmt.Sprintf("the role %s lacks %s, which %s needs", e.role, strings.Join(missing, ", "), u.name),
+		grantOf(e.role, missing)+"; or look at another role with --role")
 	return nil
+}
+
+// doneByRole reports whether the role has one of the marks.
+func (e *exam) doneByRole(u use) (bool, error) {
+	for _, mark := range u.marks {
+		for _, privilege := range mark.privileges {
+			missing, err := e.missing(use{needs: []grant{on(mark.on, privilege)}})
+			if err != nil || len(missing) == 0 {
+				return err == nil && e.root(mark.on) != nil, err
+			}
+		}
+	}
+	return false, nil
+}
+
+// packages tells which parts of the library the role may not use at all. Whether the program uses them cannot be told from here.
+func packages(e *exam) error {
+	var not []string
+	var remedy []string
+	for _, u := range furtherUses {
+		missing, err := e.missing(u)
+		if err != nil {
+			return err
+		}
+		done, err := e.doneByRole(u)
+		if err != nil {
+			return err
+		}
+		if len(missing) > 0 && !done {
+			not = append(not, u.name)
+			remedy = append(remedy, grantOf(e.role, missing))
+		}
+	}
+	if len(not) > 0 {
+		e.note(fmt.Sprintf("the role %s may not do the part of %s: nothing is wrong if it does not have to", e.role, strings.Join(not, ", ")), strings.Join(remedy, "; "))
+	}
+	return nil
+}
+
+// missing returns those of the privileges that the role does not have.
+func (e *exam) missing(u use) ([]string, error) {
+	var oids []uint32
+	var privileges, columns, texts []string
+	for _, need := range u.needs {
+		for _, r := range e.neededOf(u, need.on) {
+			for _, privilege := range need.privileges {
+				kind, listed, _ := strings.Cut(strings.TrimSuffix(privilege, ")"), " (")
+				for _, column := range strings.Split(listed, ", ") {
+					oids, privileges, columns = append(oids, r.OID), append(privileges, kind), append(columns, column)
+					texts = append(texts, privilege+" on "+r.Name)
+				}
+			}
+		}
+	}
+	lacked, err := e.texts(`
+		SELECT 'USAGE on schema idem' FROM pg_namespace n WHERE n.nspname = 'idem' AND NOT has_schema_privilege($1, n.oid, 'USAGE')
+		UNION ALL
+		SELECT 'USAGE on SEQUENCE idem.instances' FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE $6 AND n.nspname = 'idem' AND c.relname = 'instances' AND c.relkind = 'S' AND NOT has_sequence_privilege($1, c.oid, 'USAGE')
+		UNION ALL
+		SELECT text FROM unnest($2::oid[], $3::text[], $4::text[], $5::text[]) WITH ORDINALITY AS w (oid, privilege, attribute, text, n)
+		WHERE NOT CASE WHEN attribute = '' THEN has_table_privilege($1, oid, privilege) ELSE coalesce(has_column_privilege($1, oid, attribute, privilege), false) END`,
+		e.role, oids, privileges, columns, texts, slices.ContainsFunc(u.needs, func(g grant) bool { return g.on == "instances" }))
+	return slices.Compact(lacked), err
+}
+
+// neededOf returns the relations of a table on which a use needs privileges: the table, and for the purge, which works on each partition
+// by itself, those as well. Of tables that have nothing to purge it needs none.
+func (e *exam) neededOf(u use, table string) (found []relation) {
+	used := false
+	for _, r := range e.relations {
+		if r.Table == table && (r.Root || u.purges) {
+			found = append(found, r)
+			used = used || r.Used
+		}
+	}
+	if u.purges && !used && !slices.Contains([]string{"records", "sweeps"}, table) {
+		return nil
+	}
+	return found
+}
+
+// grantOf makes statements of what is missing, of which each says "PRIVILEGE on OBJECT".
+func grantOf(role string, missing []string) string {
+	var objects []string
+	privileges := map[string][]string{}
+	for _, m := range missing {
+		privilege, object, _ := strings.Cut(m, " on ")
+		if privileges[object] == nil {
+			objects = append(objects, object)
+		}
+		privileges[object] = append(privileges[object], privilege)
+	}
+	var statements []string
+	for _, object := range objects {
+		written := strings.Replace(object, "schema ", "SCHEMA ", 1)
+		statements = append(statements, fmt.Sprintf("GRANT %s ON %s TO %s", strings.Join(privileges[object], ", "), written, pgx.Identifier{role}.Sanitize()))
+	}
+	return strings.Join(statements, "; ")
 }
 
 func publicAccess(e *exam) error {
-	granted, err := e.texts(`
-		SELECT DISTINCT acl.privilege_type FROM pg_class c, aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) acl
-		WHERE c.oid = 'idem.records'::regclass AND acl.grantee = 0 ORDER BY 1`)
-	if err != nil || len(granted) == 0 {
+	rows, err := e.tx.Query(e.ctx, `
+		SELECT c.oid, string_agg(DISTINCT acl.privilege_type, ', ' ORDER BY acl.privilege_type)
+		FROM pg_class c, aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) acl
+		WHERE c.oid = ANY ($1) AND acl.grantee = 0 GROUP BY c.oid ORDER BY array_position($1, c.oid)`, e.oids())
+	if err != nil {
 		return err
 	}
-	e.warn(fmt.Sprintf("every role has %s on idem.records: keys and stored responses are there to be read", strings.Join(granted, ", ")),
-		"REVOKE ALL ON idem.records FROM PUBLIC, and grant it to the roles that call and purge")
-	return nil
+	var oid uint32
+	var granted string
+	_, err = pgx.ForEachRow(rows, []any{&oid, &granted}, func() error {
+		r := e.relation(oid)
+		what := "what idem keeps there is to be read or changed by all"
+		if r.Table == "records" {
+			what = "keys and stored responses are there to be read"
+		}
+		e.warn(fmt.Sprintf("every role has %s on %s: %s", granted, r.Name, what),
+			"REVOKE ALL ON "+r.Name+" FROM PUBLIC, and grant it to the roles that call and purge")
+		return nil
+	})
+	return err
 }
 
 func rowSecurity(e *exam) error {
-	var enabled, forced, bypass bool
-	err := e.one(`SELECT relrowsecurity, relforcerowsecurity,
-		coalesce((SELECT rolsuper OR rolbypassrls OR (pg_has_role(oid, c.relowner, 'usage') AND NOT relforcerowsecurity) FROM pg_roles WHERE rolname = $1), false)
-		FROM pg_class c WHERE oid = 'idem.records'::regclass`, []any{e.role}, &enabled, &forced, &bypass)
-	if err != nil || !enabled {
-		return err
+	for _, r := range e.relations {
+		switch {
+		case !r.RowSecurity:
+		case !r.Applies:
+			e.note(fmt.Sprintf("row-level security is on for %s, and does not apply to the role %s", r.Name, e.role), "nothing to do for this role")
+		default:
+			hidden := "the library does not find a row that a policy hides, or fails"
+			if r.Table == "records" {
+				hidden = "a record that a policy hides is a claim that fails, or waits"
+			}
+			e.problem(fmt.Sprintf("row-level security is on for %s and applies to the role %s: %s", r.Name, e.role, hidden),
+				"ALTER TABLE "+r.Name+" DISABLE ROW LEVEL SECURITY, and keep tenants apart by scope")
+		}
 	}
-	if bypass {
-		e.note(fmt.Sprintf("row-level security is on for idem.records, and does not apply to the role %s", e.role), "nothing to do for this role")
-		return nil
-	}
-	e.problem(fmt.Sprintf("row-level security is on for idem.records and applies to the role %s: a record that a policy hides is a claim that fails, or waits", e.role),
-		"ALTER TABLE idem.records DISABLE ROW LEVEL SECURITY, and keep tenants apart by scope")
 	return nil
 }

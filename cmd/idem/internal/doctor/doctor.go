@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -53,14 +54,15 @@ func (r Result) Worst() Level {
 	return worst
 }
 
-var rank = map[Level]int{Unknown: 1, Note: 2, Warning: 3, Problem: 4}
+var rank = map[Level]int{Note: 1, Unknown: 2, Warning: 3, Problem: 4}
 
 // check is one thing that may be wrong.
 type check struct {
 	name string
 	run  func(*exam) error
 
-	withoutTable bool // it makes sense without idem.records
+	withoutTable bool     // it makes sense without the tables of idem
+	reads        []string // the tables whose rows it reads
 }
 
 var checks = concat(serverChecks, clientChecks, schemaChecks, accessChecks, sessionChecks, tableChecks, messageChecks)
@@ -117,16 +119,25 @@ type patient struct {
 	pool *pgxpool.Pool
 	opts Options
 
-	role     string
-	hasTable bool
-	seesAll  bool // the sessions of other roles
+	role      string
+	self      string // the role that is connected, quoted
+	hasTable  bool   // one of idem's, at least
+	mayLook   bool   // names up in the schema
+	seesAll   bool   // the sessions of other roles
+	relations []relation
 }
 
 func (p *patient) meet(ctx context.Context, tx pgx.Tx) error {
-	return tx.QueryRow(ctx, `
-		SELECT CASE WHEN $1::text = '' THEN current_user::text ELSE $1::text END,
-			EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'idem' AND c.relname = 'records'),
-			pg_has_role(current_user, 'pg_read_all_stats', 'usage')`, p.opts.Role).Scan(&p.role, &p.hasTable, &p.seesAll)
+	err := tx.QueryRow(ctx, `
+		SELECT CASE WHEN $1::text = '' THEN current_user::text ELSE $1::text END, quote_ident(current_user),
+			coalesce((SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = 'idem'), false),
+			pg_has_role(current_user, 'pg_read_all_stats', 'usage')`, p.opts.Role).Scan(&p.role, &p.self, &p.mayLook, &p.seesAll)
+	if err != nil {
+		return err
+	}
+	p.relations, err = findRelations(ctx, tx, p.role)
+	p.hasTable = len(p.relations) > 0
+	return err
 }
 
 func (p *patient) examine(ctx context.Context, c check) (Result, error) {
@@ -135,22 +146,56 @@ func (p *patient) examine(ctx context.Context, c check) (Result, error) {
 		e.unknown("not checked: there is no table idem.records", "run idem migrate up")
 		return e.result, nil
 	}
+	if !e.canRead(c.reads) {
+		return e.result, nil
+	}
 	err := record.Tx(ctx, p.pool, statementTimeout, func(tx pgx.Tx) error {
 		e.tx = tx
 		return c.run(e)
 	})
 	var server *pgconn.PgError
 	if err != nil && ctx.Err() == nil && errors.As(err, &server) {
-		e.unknown(fmt.Sprintf("not checked: %s (SQLSTATE %s)", server.Message, server.Code), adviceOn(server.Code))
+		e.unknown(fmt.Sprintf("not checked: %s (SQLSTATE %s)", server.Message, server.Code), e.adviceOn(server.Code))
 		err = nil
 	}
 	return e.result, err
 }
 
-func adviceOn(code string) string {
+// canRead says what is missing for a check that reads these tables, and what to grant.
+func (e *exam) canRead(tables []string) bool {
+	var absent, refused []string
+	for _, name := range tables {
+		switch r := e.root(name); {
+		case r == nil:
+			absent = append(absent, "idem."+name)
+		case !r.Readable || !e.mayLook:
+			refused = append(refused, r.Name)
+		}
+	}
+	if len(absent) > 0 {
+		e.unknown("not checked: there is no table "+strings.Join(absent, ", "), "see the checks migrations and table")
+	} else if len(refused) > 0 {
+		e.unknown("not checked: this role may not read "+strings.Join(refused, ", "), e.granting(refused))
+	}
+	return len(absent)+len(refused) == 0
+}
+
+// granting is what lets the role that is connected read these tables.
+func (e *exam) granting(tables []string) string {
+	return fmt.Sprintf("GRANT USAGE ON SCHEMA idem TO %[1]s; GRANT SELECT ON %[2]s TO %[1]s", e.self, strings.Join(tables, ", "))
+}
+
+// hidden says that a check has not seen the sessions and the standbys of other roles.
+func (e *exam) hidden(what string) {
+	e.unknown(what+": this role may not see them", "GRANT pg_monitor TO "+e.self+", or connect as a member of pg_monitor")
+}
+
+func (e *exam) adviceOn(code string) string {
 	switch code {
 	case "42501":
-		return "connect as a role that may read it, such as a member of pg_monitor, with -U"
+		return "GRANT pg_monitor TO " + e.self + ", and the privileges of the role for people on call in docs/operate.md"
+	case "42704":
+		return "name a role that exists with --role"
 	case "42P01", "42703":
 		return "run idem migrate up"
 	case "57014", "55P03":

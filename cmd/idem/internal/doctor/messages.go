@@ -8,11 +8,11 @@ import (
 )
 
 var messageChecks = []check{
-	{name: "outbox-age", run: outboxAge},
-	{name: "relay", run: relay},
-	{name: "topics", run: topics},
-	{name: "dead-letters", run: deadLetters},
-	{name: "inbox-failing", run: inboxFailing},
+	{name: "outbox-age", run: outboxAge, reads: []string{"outbox"}},
+	{name: "relay", run: relay, reads: []string{"outbox", "relays", "leases"}},
+	{name: "topics", run: topics, reads: []string{"outbox", "relays", "relay_topics", "leases"}},
+	{name: "dead-letters", run: deadLetters, reads: []string{"dead_letters"}},
+	{name: "inbox-failing", run: inboxFailing, reads: []string{"inbox"}},
 }
 
 // outboxAge looks for messages that should have left.
@@ -55,18 +55,29 @@ func topics(e *exam) error {
 	return err
 }
 
+// most is how far rows are counted. Where there are more, the oldest of these stands for all.
+const most = 1000
+
+// atLeast writes a count that ends at most.
+func atLeast(count int64) string {
+	if count >= most {
+		return page.Count(most) + " or more"
+	}
+	return page.Count(count)
+}
+
 // deadLetters counts what waits for a person. What is to be tried again does not.
 func deadLetters(e *exam) error {
 	for _, side := range []struct{ name, what string }{{"outbox", "could not be published"}, {"inbox", "could not be handled"}} {
 		var count int64
 		var oldest float64
-		err := e.one(`SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(died_at)), 0)::float8 FROM idem.dead_letters
-			WHERE side = $1 AND redrive_at IS NULL`, []any{side.name}, &count, &oldest)
+		err := e.one(`SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(died_at)), 0)::float8
+			FROM (SELECT died_at FROM idem.dead_letters WHERE side = $1 AND redrive_at IS NULL LIMIT $2) AS few`, []any{side.name, most}, &count, &oldest)
 		if err != nil {
 			return err
 		}
 		if count > 0 {
-			e.warn(fmt.Sprintf("%s dead letters: messages that %s, the first of them %s ago", page.Count(count), side.what, page.Age(span(oldest))),
+			e.warn(fmt.Sprintf("%s dead letters: messages that %s, the first of them %s ago", atLeast(count), side.what, page.Age(span(oldest))),
 				"see them with idem dead list --side "+side.name+" and why with idem dead show; then idem dead redrive or drop")
 		}
 	}
@@ -78,10 +89,10 @@ func inboxFailing(e *exam) error {
 	var consumer string
 	var count int64
 	var oldest float64
-	err := e.one(`SELECT coalesce((SELECT m.consumer FROM idem.inbox m WHERE m.state = 'failing' ORDER BY m.since LIMIT 1), ''), count(*),
-		coalesce(extract(epoch FROM clock_timestamp() - min(since)), 0)::float8 FROM idem.inbox WHERE state = 'failing'`, nil, &consumer, &count, &oldest)
+	err := e.one(`SELECT coalesce((array_agg(consumer ORDER BY since))[1], ''), count(*), coalesce(extract(epoch FROM clock_timestamp() - min(since)), 0)::float8
+		FROM (SELECT consumer, since FROM idem.inbox WHERE state = 'failing' LIMIT $1) AS few`, []any{most}, &consumer, &count, &oldest)
 	if err == nil && span(oldest) > e.opts.Limits.OldFailure {
-		e.warn(fmt.Sprintf("%s messages are failing, the first of them for %s, at consumer %q", page.Count(count), page.Age(span(oldest)), consumer),
+		e.warn(fmt.Sprintf("%s messages are failing, the first of them for %s, at consumer %q", atLeast(count), page.Age(span(oldest)), consumer),
 			"see the log of the consumer for the error; if it has stopped, or the broker does not deliver the message again, it stays as it is: start it, or redeliver")
 	}
 	return err

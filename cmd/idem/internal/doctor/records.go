@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -46,12 +47,12 @@ func operations(e *exam) error {
 		return err
 	}
 	if len(unattended) > 0 {
-		e.warn(fmt.Sprintf("%d operations are due and nobody works on them, the first of them for %s", len(unattended), page.Age(unattended[0].Now.Sub(unattended[0].WakeAt))),
+		e.warn(fmt.Sprintf("%s operations are due and nobody works on them, the first of them for %s", atLeast(int64(len(unattended))), page.Age(unattended[0].Now.Sub(unattended[0].WakeAt))),
 			"start a process that has these operations and asks for work; see which with idem stuck")
 	}
 	parked, err := record.ParkedOperations(e.ctx, e.tx)
 	if len(parked) > 0 {
-		e.warn(fmt.Sprintf("%d operations are parked: they wait for a person, and their callers get operation.ErrParked", len(parked)), "see why with idem stuck")
+		e.warn(fmt.Sprintf("%s operations are parked: they wait for a person, and their callers get operation.ErrParked", atLeast(int64(len(parked)))), "see why with idem stuck")
 	}
 	return err
 }
@@ -95,23 +96,58 @@ func (e *exam) sealed() ([]sealed, error) {
 	if err != nil {
 		return nil, err
 	}
-	query := `
-		SELECT coalesce(v, ''), f::float8 FROM pg_stats s, unnest(s.most_common_vals::text::text[], s.most_common_freqs) AS m (v, f)
-		WHERE s.schemaname = 'idem' AND s.tablename = 'records' AND s.attname = 'sealed_by'
-		UNION ALL
-		SELECT '', s.null_frac FROM pg_stats s WHERE s.schemaname = 'idem' AND s.tablename = 'records' AND s.attname = 'sealed_by' AND s.null_frac > 0
-		ORDER BY 1`
+	weights := map[string]float64{}
 	if walk {
-		query = `SELECT coalesce(sealed_by, ''), (count(*) / sum(count(*)) OVER ())::float8 FROM idem.records WHERE state IN ('completed', 'failed') GROUP BY 1 ORDER BY 1`
+		err = record.CountSealed(e.ctx, e.pool, statementTimeout, weights)
+	} else {
+		err = e.estimateSealed(weights)
 	}
-	rows, err := e.tx.Query(e.ctx, query)
-	if err != nil {
-		return nil, err
+	all := 0.0
+	for _, weight := range weights {
+		all += weight
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s sealed, err error) {
-		err = row.Scan(&s.key, &s.share)
-		return s, err
-	})
+	var found []sealed
+	for _, key := range slices.Sorted(maps.Keys(weights)) {
+		found = append(found, sealed{key, weights[key] / all})
+	}
+	return found, err
+}
+
+// estimateSealed adds up what ANALYZE has seen of each partition.
+func (e *exam) estimateSealed(weights map[string]float64) error {
+	for _, r := range e.leaves("records") {
+		rows, err := e.tx.Query(e.ctx, `
+			WITH seen AS (
+				SELECT t.*, greatest(c.reltuples, 1) AS rows FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+				JOIN pg_stats t ON t.schemaname = n.nspname AND t.tablename = c.relname AND t.attname = 'sealed_by' AND NOT t.inherited
+				WHERE c.oid = $1)
+			SELECT v, f * rows::float8 FROM seen s, unnest(s.most_common_vals::text::text[], s.most_common_freqs) AS m (v, f)
+			UNION ALL
+			SELECT '', s.null_frac * s.rows::float8 FROM seen s`, r.OID)
+		if err != nil {
+			return err
+		}
+		var key string
+		var weight float64
+		known := false
+		if _, err = pgx.ForEachRow(rows, []any{&key, &weight}, func() error {
+			known = true
+			if weight > 0 {
+				weights[key] += weight
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		bytes, err := e.bytes(r)
+		if err != nil {
+			return err
+		}
+		if !known && bytes >= e.opts.Limits.BloatedSize {
+			e.withoutStatistics(&r)
+		}
+	}
+	return nil
 }
 
 func percent(share float64) string {

@@ -103,7 +103,7 @@ func synchronousStandby(e *exam) error {
 		return err
 	}
 	if !e.seesAll {
-		e.unknown("not checked: this role may not see the standbys", "connect as a member of pg_monitor")
+		e.hidden("not checked whether a synchronous standby is connected")
 		return nil
 	}
 	e.problem(fmt.Sprintf("no synchronous standby is connected (synchronous_standby_names = %s): every COMMIT waits, and calls end with ErrOutcomeUnknown", standbys),
@@ -137,6 +137,9 @@ func connections(e *exam) error {
 			e.warn(fmt.Sprintf("%d of the %d connections that %s may have are taken: when there are none, calls fail", limit.used, limit.most, limit.of), limit.remedy)
 		}
 	}
+	if !e.seesAll {
+		e.hidden("the connections of other roles to the server were not counted")
+	}
 	return nil
 }
 
@@ -155,7 +158,8 @@ func lockTable(e *exam) error {
 	return nil
 }
 
-// setting is what a setting is for the role that is looked at, in new sessions of it.
+// setting is what a setting is for the role that is looked at, in new sessions of it. The timeouts of the tx that asks are of its own
+// making.
 func (e *exam) setting(name string) (string, error) {
 	var value string
 	err := e.one(`
@@ -165,7 +169,8 @@ func (e *exam) setting(name string) (string, error) {
 			WHERE $2 <> current_user AND lower(split_part(assignment, '=', 1)) = $1
 			  AND setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
 			  AND setrole IN (0, (SELECT oid FROM pg_roles WHERE rolname = $2))
-			ORDER BY setrole <> 0 DESC, setdatabase <> 0 DESC LIMIT 1), current_setting($1, true), '')`,
+			ORDER BY setrole <> 0 DESC, setdatabase <> 0 DESC LIMIT 1), (SELECT reset_val || coalesce(unit, '') FROM pg_settings WHERE name = $1 AND name IN ('statement_timeout', 'lock_timeout')),
+			current_setting($1, true), '')`,
 		[]any{name, e.role}, &value)
 	return strings.ToLower(value), err
 }

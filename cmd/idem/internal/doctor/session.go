@@ -3,7 +3,6 @@ package doctor
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -90,18 +89,15 @@ func idleInTransaction(e *exam) error {
 	return nil
 }
 
-// timeouts of the tx that asks are of its own making: those of the session are in pg_settings' reset value.
 func timeouts(e *exam) error {
 	const short = time.Second
 	for _, name := range []string{"statement_timeout", "lock_timeout", "transaction_timeout"} {
-		var value string
-		err := e.one("SELECT coalesce((SELECT reset_val || coalesce(unit, '') FROM pg_settings WHERE name = $1), '')", []any{name}, &value)
+		limit, err := e.span(name, "ms")
 		if err != nil {
 			return err
 		}
-		ms, err := strconv.ParseInt(strings.TrimSuffix(value, "ms"), 10, 64)
-		if d := time.Duration(ms) * time.Millisecond; err == nil && d > 0 && d < short {
-			e.warn(fmt.Sprintf("%s is %s: an ordinary wait for a lock or for the disk ends the call", name, page.Age(d)),
+		if limit > 0 && limit < short {
+			e.warn(fmt.Sprintf("%s is %s for the role %s: an ordinary wait for a lock or for the disk ends the call", name, page.Age(limit), e.role),
 				"raise "+name+" to some seconds for the role that calls")
 		}
 	}
@@ -140,7 +136,7 @@ func xminTransaction(e *exam) error {
 		return nil
 	})
 	if err == nil && !e.seesAll {
-		e.unknown("the sessions of other roles were not looked at: this role may not see them", "connect as a member of pg_monitor")
+		e.hidden("the sessions of other roles were not looked at")
 	}
 	return err
 }
@@ -208,31 +204,61 @@ func xminStandby(e *exam) error {
 			"end that query on the standby, or set hot_standby_feedback = off there")
 		return nil
 	})
+	if err == nil && !e.seesAll {
+		return e.hiddenStandbys("how far standbys hold back vacuum was not looked at")
+	}
 	return err
 }
 
-// locked looks for those who keep calls from the table as a whole.
+// hiddenStandbys counts those that the role may not see. Where there are none, there is nothing to see.
+func (e *exam) hiddenStandbys(what string) error {
+	var count int
+	err := e.one("SELECT count(*) FROM pg_stat_replication WHERE sent_lsn IS NULL", nil, &count)
+	if err == nil && count > 0 {
+		e.hidden(fmt.Sprintf("%s, of %d of them", what, count))
+	}
+	return err
+}
+
+// locked looks for sessions that keep calls, workers or consumers from a table as a whole.
 func locked(e *exam) error {
-	found, err := e.texts(`
-		SELECT format('process %s %s %s on idem.records', l.pid, CASE WHEN l.granted THEN 'holds' ELSE 'waits for' END, l.mode)
+	rows, err := e.tx.Query(e.ctx, `
+		SELECT l.relation, format('process %s %s %s on ', l.pid, CASE WHEN l.granted THEN 'holds' ELSE 'waits for' END, l.mode)
 		FROM pg_locks l
-		WHERE l.locktype = 'relation' AND l.relation = 'idem.records'::regclass
+		WHERE l.locktype = 'relation' AND l.relation = ANY ($1)
 		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		  AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-		ORDER BY l.granted DESC, l.pid`)
-	for _, who := range found {
-		e.problem(who+": no call can claim a key meanwhile", "wait for it to end, or SELECT pg_cancel_backend of that process; set lock_timeout before DDL")
+		ORDER BY l.granted DESC, l.pid`, e.oids())
+	if err != nil {
+		return err
 	}
+	var oid uint32
+	var who string
+	_, err = pgx.ForEachRow(rows, []any{&oid, &who}, func() error {
+		r := e.relation(oid)
+		waits := "whatever writes to it waits meanwhile"
+		if r.Table == "records" {
+			waits = "no call can claim a key meanwhile"
+		}
+		e.problem(who+r.Name+": "+waits, "wait for it to end, or SELECT pg_cancel_backend of that process; set lock_timeout before DDL")
+		return nil
+	})
 	return err
 }
 
 func heldKeys(e *exam) error {
 	holders, err := record.Holders(e.ctx, e.tx, e.opts.Limits.OldTransaction)
+	unseen := 0
 	for _, h := range holders {
-		if h.Visible {
-			e.warn(fmt.Sprintf("process %d of the role %s (%s) has held keys for %s: callers of those keys get ErrInProgress",
-				h.PID, page.Safe(h.Role), h.State, page.Age(h.Since)), "see what it does with idem stuck")
+		if !h.Visible {
+			unseen++
+			continue
 		}
+		e.warn(fmt.Sprintf("process %d of the role %s (%s) has held keys for %s: callers of those keys get ErrInProgress",
+			h.PID, page.Safe(h.Role), h.State, page.Age(h.Since)), "see what it does with idem stuck")
+	}
+	if unseen > 0 {
+		e.hidden(fmt.Sprintf("for how long %d transactions have held keys was not looked at", unseen))
 	}
 	return err
 }

@@ -55,6 +55,12 @@ func TestDoctorReadsTheSettingsOfTheRoleItIsAskedAbout(t *testing.T) {
 		w.exec("ALTER ROLE " + w.opts.Role + " SET " + name + " = '" + value + "'")
 	}
 	w.quiet("keepalives")
+	w.quiet("timeouts")
+	for name, value := range map[string]string{"statement_timeout": "300", "lock_timeout": "200ms"} {
+		w.exec("ALTER ROLE " + w.opts.Role + " SET " + name + " = '" + value + "'")
+	}
+	w.finds("timeouts", doctor.Warning, "statement_timeout is 300 ms for the role "+w.opts.Role)
+	w.finds("timeouts", doctor.Warning, "lock_timeout is 200 ms for the role "+w.opts.Role)
 }
 
 func TestDoctorFindsSettingsThatLoseWhatWasAnswered(t *testing.T) {

@@ -4,131 +4,239 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/purge"
 )
 
 var tableChecks = []check{
-	{name: "purge-lag", run: purgeLag},
+	{name: "purge-lag", run: purgeLag, reads: []string{"sweeps"}},
 	{name: "autovacuum", run: autovacuum},
 	{name: "dead-rows", run: deadRows},
 	{name: "bloat", run: bloat},
 	{name: "index-bloat", run: indexBloat},
-	{name: "left-behind", run: leftBehind},
-	{name: "operations", run: operations},
-	{name: "seal-keys", run: sealKeys},
-}
-
-// purgeLag looks at what purge has written down of its sweeps.
-func purgeLag(e *exam) error {
-	var finished, progressed *float64 // seconds ago
-	var waiting string
-	err := e.one(`
-		SELECT extract(epoch FROM clock_timestamp() - s.last_finished_at)::float8,
-			extract(epoch FROM clock_timestamp() - coalesce(s.progressed_at, s.started_at))::float8, coalesce(s.waiting_for, '')
-		FROM (SELECT 1) AS one LEFT JOIN idem.sweeps s ON s.name = 'records'`, nil, &finished, &progressed, &waiting)
-	if err != nil {
-		return err
-	}
-	const remedy = "run idem purge from a scheduler, or purge.Run in the program"
-	limit := e.opts.Limits.PurgeLag
-	switch {
-	case finished != nil && span(*finished) <= limit:
-	case waiting != "" && progressed != nil:
-		e.warn(fmt.Sprintf("the sweep under way waits for: %s, and has got no further for %s", waiting, page.Age(span(*progressed))),
-			"see the checks xmin-*, dead-rows and locked for what is in its way")
-	case finished != nil:
-		e.warn(fmt.Sprintf("no sweep has finished for %s: what has expired since is still there", page.Age(span(*finished))), remedy)
-	default:
-		return neverPurged(e, remedy)
-	}
-	return nil
-}
-
-// neverPurged goes by the statistics: what is the earliest expiry that they know of?
-func neverPurged(e *exam, remedy string) error {
-	var oldest *float64
-	err := e.one(`SELECT max(extract(epoch FROM clock_timestamp() - (histogram_bounds::text::text[])[1]::timestamptz))::float8
-		FROM pg_stats WHERE schemaname = 'idem' AND tablename = 'records' AND attname = 'expires_at'`, nil, &oldest)
-	if err == nil && oldest != nil && span(*oldest) > e.opts.Limits.PurgeLag {
-		e.warn(fmt.Sprintf("nothing was ever purged, and there are records that expired %s ago: the table only grows", page.Age(span(*oldest))), remedy)
-	}
-	return err
+	{name: "left-behind", run: leftBehind, reads: []string{"records"}},
+	{name: "operations", run: operations, reads: []string{"operations", "leases"}},
+	{name: "seal-keys", run: sealKeys, reads: []string{"records"}},
 }
 
 func span(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
 func autovacuum(e *exam) error {
-	var on, counts, forTable bool
-	err := e.one(`SELECT current_setting('autovacuum')::bool, current_setting('track_counts')::bool,
-		coalesce((SELECT o.option_value::bool FROM pg_class c, pg_options_to_table(c.reloptions) o
-			WHERE c.oid = 'idem.records'::regclass AND o.option_name = 'autovacuum_enabled'), true)`, nil, &on, &counts, &forTable)
-	if err != nil {
+	var on, counts bool
+	if err := e.one(`SELECT current_setting('autovacuum')::bool, current_setting('track_counts')::bool`, nil, &on, &counts); err != nil {
 		return err
 	}
 	if !on || !counts {
 		e.problem("autovacuum does not run on this server (autovacuum or track_counts is off): the table only grows", "set autovacuum = on and track_counts = on, and reload")
 	}
-	if !forTable {
-		e.problem("autovacuum is off for idem.records: the table only grows", "ALTER TABLE idem.records RESET (autovacuum_enabled)")
+	for _, r := range e.leaves() {
+		if !r.Autovacuum {
+			e.problem("autovacuum is off for "+r.Name+": the table only grows",
+				"ALTER TABLE "+r.Name+" RESET (autovacuum_enabled), and RESET (toast.autovacuum_enabled)")
+		}
 	}
 	return nil
 }
 
-func deadRows(e *exam) error {
-	var live, dead int64
-	var vacuumed string
-	err := e.one(`SELECT coalesce(n_live_tup, 0), coalesce(n_dead_tup, 0), coalesce(greatest(last_vacuum, last_autovacuum)::timestamp(0)::text || ' UTC', 'never')
-		FROM pg_stat_all_tables WHERE relid = 'idem.records'::regclass`, nil, &live, &dead, &vacuumed)
+// vacuumed is what statistics say of a relation.
+type vacuumed struct {
+	OID        uint32
+	Rows       int64 // live ones, at least so many
+	Dead       int64
+	Vacuumed   string
+	Bytes      int64 // of the heap
+	IndexBytes int64 // of the primary key
+	Index      string
+	Width      *float64 // of a row, nil if it is not known
+	KeyWidth   float64  // of the columns of the primary key
+}
+
+// counted reads the statistics of these relations.
+func (e *exam) counted(relations []relation) ([]vacuumed, error) {
+	var oids []uint32
+	for _, r := range relations {
+		oids = append(oids, r.OID)
+	}
+	rows, err := e.tx.Query(e.ctx, `
+		SELECT c.oid, greatest(c.reltuples, s.n_live_tup, 0)::int8, coalesce(s.n_dead_tup, 0),
+			coalesce(greatest(s.last_vacuum, s.last_autovacuum)::timestamp(0)::text || ' UTC', 'never'),
+			coalesce(pg_relation_size(c.oid), 0), coalesce(pg_relation_size(i.indexrelid), 0),
+			coalesce((SELECT format('%I.%I', n.nspname, x.relname) FROM pg_class x WHERE x.oid = i.indexrelid), ''),
+			CASE WHEN c.reltuples = 0 AND coalesce(s.n_live_tup, 0) = 0 THEN 0 ELSE w.width END::float8, coalesce(w.key, 0)::float8
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_stat_all_tables s ON s.relid = c.oid
+		LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary,
+		LATERAL (
+			SELECT sum((1 - t.null_frac) * t.avg_width) AS width, sum(t.avg_width) FILTER (WHERE a.attnum = ANY (i.indkey)) AS key
+			FROM pg_stats t JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = t.attname
+			WHERE t.schemaname = n.nspname AND t.tablename = c.relname AND NOT t.inherited) w
+		WHERE c.oid = ANY ($1) ORDER BY array_position($1, c.oid)`, oids)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if dead >= e.opts.Limits.DeadRows && float64(dead) > e.opts.Limits.DeadShare*float64(live) {
-		e.warn(fmt.Sprintf("about %s dead rows beside %s live ones, last vacuumed: %s: vacuum does not keep up, or is held back", page.Count(dead), page.Count(live), vacuumed),
-			"see the checks xmin-*; if nothing holds it back: VACUUM idem.records, and lower autovacuum_vacuum_scale_factor for the table")
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[vacuumed])
+}
+
+func deadRows(e *exam) error {
+	found, err := e.counted(e.leaves())
+	for _, v := range found {
+		if v.Dead >= e.opts.Limits.DeadRows && float64(v.Dead) > e.opts.Limits.DeadShare*float64(v.Rows) {
+			name := e.relation(v.OID).Name
+			e.warn(fmt.Sprintf("%s has about %s dead rows beside %s live ones, last vacuumed: %s: vacuum does not keep up, or is held back",
+				name, page.Count(v.Dead), page.Count(v.Rows), v.Vacuumed),
+				"see the checks xmin-*; if nothing holds it back: VACUUM "+name+", and lower autovacuum_vacuum_scale_factor for the table")
+		}
 	}
-	return nil
+	return err
 }
 
 // bloated is from how many times its needed size on something is bloated.
 const bloated = 2.5
 
+// leastIndex is more than an index without rows has.
+const leastIndex = 3 * 8192
+
 // bloat compares the size of the heap with what its rows need, by the statistics.
 func bloat(e *exam) error {
-	var size, needed int64
-	var analyzed bool
-	err := e.one(`
-		SELECT pg_relation_size(c.oid),
-			(greatest(c.reltuples, s.n_live_tup) * (28 + coalesce(w.width, 0)) * 1.05)::int8, w.width IS NOT NULL
-		FROM pg_class c JOIN pg_stat_all_tables s ON s.relid = c.oid,
-		LATERAL (SELECT sum((1 - null_frac) * avg_width) AS width FROM pg_stats WHERE schemaname = 'idem' AND tablename = 'records') w
-		WHERE c.oid = 'idem.records'::regclass`, nil, &size, &needed, &analyzed)
-	if err != nil || size < e.opts.Limits.BloatedSize {
+	found, err := e.counted(e.leaves())
+	for _, v := range found {
+		if v.Bytes < e.opts.Limits.BloatedSize {
+			continue
+		}
+		r := e.relation(v.OID)
+		if v.Width == nil {
+			e.withoutStatistics(r)
+			continue
+		}
+		needed := int64(float64(v.Rows) * (28 + *v.Width) * 1.05)
+		if float64(v.Bytes) > bloated*float64(needed) {
+			e.warn(fmt.Sprintf("%s has %s and its rows need about %s: what was deleted left room that nothing fills", r.Name, page.Bytes(v.Bytes), page.Bytes(needed)),
+				"if it stays so for days: pg_repack, or VACUUM FULL "+r.Name+" in a window in which no call is made; purge more often")
+		}
+	}
+	return err
+}
+
+func indexBloat(e *exam) error {
+	found, err := e.counted(e.leaves())
+	for _, v := range found {
+		if v.IndexBytes < max(e.opts.Limits.BloatedSize, leastIndex) {
+			continue
+		}
+		r := e.relation(v.OID)
+		if v.Width == nil {
+			e.withoutStatistics(r)
+			continue
+		}
+		needed := int64(float64(v.Rows) * (20 + v.KeyWidth) / 0.7)
+		if float64(v.IndexBytes) > bloated*float64(needed) {
+			e.warn(fmt.Sprintf("the index of the primary key of %s has %s and its rows need about %s", r.Name, page.Bytes(v.IndexBytes), page.Bytes(needed)),
+				"REINDEX INDEX CONCURRENTLY "+v.Index)
+		}
+	}
+	return err
+}
+
+// withoutStatistics says why it cannot be told how much room rows need.
+func (e *exam) withoutStatistics(r *relation) {
+	if !r.Readable {
+		e.unknown("not checked: this role may not read "+r.Name+", and so not its statistics", e.granting([]string{r.Name}))
+		return
+	}
+	e.unknown("not checked: "+r.Name+" was never analyzed", "ANALYZE "+r.Name)
+}
+
+// swept is what purge has written down of its sweeps of a table.
+type swept struct {
+	Name       string
+	Finished   *float64 // seconds ago
+	Progressed *float64
+	Waiting    string
+}
+
+// purgeLag looks at the sweeps of each table: one that fails may do so at a single table.
+func purgeLag(e *exam) error {
+	rows, err := e.tx.Query(e.ctx, `
+		SELECT w.name, extract(epoch FROM clock_timestamp() - s.last_finished_at)::float8,
+			extract(epoch FROM clock_timestamp() - coalesce(s.progressed_at, s.started_at))::float8, coalesce(s.waiting_for, '')
+		FROM unnest($1::text[]) WITH ORDINALITY AS w (name, n) LEFT JOIN idem.sweeps s ON s.name = w.name ORDER BY w.n`,
+		names(func(t *expected) bool { return t.purged != "" }))
+	if err != nil {
 		return err
 	}
-	if !analyzed {
-		e.unknown("not checked: the table was never analyzed, or this role may not read its statistics", "ANALYZE idem.records")
-		return nil
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[swept])
+	for _, s := range found {
+		if err == nil {
+			err = e.purgeLagOf(s)
+		}
 	}
-	if float64(size) > bloated*float64(needed) {
-		e.warn(fmt.Sprintf("the table has %s and its rows need about %s: what was purged left room that nothing fills", page.Bytes(size), page.Bytes(needed)),
-			"if it stays so for days: pg_repack, or VACUUM FULL idem.records in a window in which no call is made; purge more often")
+	return err
+}
+
+func (e *exam) purgeLagOf(s swept) error {
+	const remedy = "run idem purge from a scheduler, or purge.Run in the program; if one runs, its log or its result says why it does not finish"
+	limit := e.opts.Limits.PurgeLag
+	bytes, err := e.bytes(e.leaves(s.Name)...)
+	switch {
+	case err != nil:
+		return err
+	case bytes == 0 && s.Name != "records", s.Finished != nil && span(*s.Finished) <= limit:
+	case s.Waiting != "" && s.Progressed != nil:
+		e.warn(fmt.Sprintf("the sweep of idem.%s waits for: %s, and has got no further for %s", s.Name, s.Waiting, page.Age(span(*s.Progressed))),
+			"see the checks xmin-*, dead-rows and locked for what is in its way")
+	case s.Finished != nil:
+		e.warn(fmt.Sprintf("of idem.%s no sweep has finished for %s: what has expired since is still there", s.Name, page.Age(span(*s.Finished))), remedy)
+	case s.Progressed != nil && span(*s.Progressed) > limit:
+		e.warn(fmt.Sprintf("of idem.%s no sweep has finished yet, and one that began has got no further for %s", s.Name, page.Age(span(*s.Progressed))), remedy)
+	default:
+		return e.neverPurged(s.Name, remedy)
 	}
 	return nil
 }
 
-func indexBloat(e *exam) error {
-	var size, needed int64
-	var analyzed bool
-	err := e.one(`
-		SELECT coalesce(pg_relation_size(i.indexrelid), 0), (greatest(c.reltuples, s.n_live_tup) * (20 + coalesce(w.width, 0)) / 0.7)::int8, w.width IS NOT NULL
-		FROM pg_class c JOIN pg_stat_all_tables s ON s.relid = c.oid LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary,
-		LATERAL (SELECT sum(avg_width) AS width FROM pg_stats WHERE schemaname = 'idem' AND tablename = 'records' AND attname IN ('scope', 'key')) w
-		WHERE c.oid = 'idem.records'::regclass`, nil, &size, &needed, &analyzed)
-	if err != nil || size < e.opts.Limits.BloatedSize || !analyzed {
-		return err
+// neverPurged goes by the statistics: what is the earliest that they know of to have had its time?
+func (e *exam) neverPurged(table, remedy string) error {
+	var unknown []relation
+	worst := time.Duration(0)
+	for _, r := range e.leaves(table) {
+		var known bool
+		var oldest *float64
+		err := e.one(`SELECT t.attname IS NOT NULL, extract(epoch FROM clock_timestamp())::float8 - extract(epoch FROM least((t.histogram_bounds::text::text[])[1]::timestamptz,
+				(SELECT min(v::timestamptz) FROM unnest(t.most_common_vals::text::text[]) v)))::float8
+			FROM (SELECT 1) AS one LEFT JOIN (pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+				JOIN pg_stats t ON t.schemaname = n.nspname AND t.tablename = c.relname AND NOT t.inherited) ON c.oid = $1 AND t.attname = $2`,
+			[]any{r.OID, r.expectation().purged}, &known, &oldest)
+		if err != nil {
+			return err
+		}
+		if oldest != nil {
+			worst = max(worst, span(*oldest))
+		}
+		if known {
+			continue
+		}
+		bytes, err := e.bytes(r)
+		if err != nil {
+			return err
+		}
+		if bytes >= e.opts.Limits.BloatedSize {
+			unknown = append(unknown, r)
+		}
 	}
-	if float64(size) > bloated*float64(needed) {
-		e.warn(fmt.Sprintf("the index of the primary key has %s and its rows need about %s", page.Bytes(size), page.Bytes(needed)), "REINDEX INDEX CONCURRENTLY idem.records_pkey")
+	limit := e.opts.Limits.PurgeLag
+	if table == "operations" {
+		limit += purge.DefaultOperations
+	}
+	if worst > limit {
+		e.warn(fmt.Sprintf("nothing was ever purged of idem.%s, and there are rows that %s %s ago: the table only grows", table, had[table], page.Age(worst)), remedy)
+		return nil
+	}
+	for i := range unknown {
+		e.withoutStatistics(&unknown[i])
 	}
 	return nil
 }
+
+// had says what became of a row before it may go.
+var had = map[string]string{"records": "expired", "operations": "ended", "inbox": "expired", "published": "expired"}

@@ -27,7 +27,8 @@ func Holders(ctx context.Context, tx pgx.Tx, old time.Duration) ([]Holder, error
 			coalesce(a.wait_event_type || ': ' || a.wait_event, ''),
 			coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 0)::float8, a.xact_start IS NOT NULL
 		FROM (SELECT DISTINCT pid FROM pg_locks
-			WHERE locktype = 'relation' AND granted AND mode = 'RowExclusiveLock' AND relation = 'idem.records'::regclass
+			WHERE locktype = 'relation' AND granted AND mode = 'RowExclusiveLock' AND relation IN (
+				SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'idem' AND c.relname = 'records')
 			  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) l
 		LEFT JOIN pg_stat_activity a ON a.pid = l.pid
 		WHERE l.pid <> pg_backend_pid() AND coalesce(a.backend_type, 'client backend') = 'client backend'

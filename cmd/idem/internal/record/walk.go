@@ -3,47 +3,87 @@ package record
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// portion is how many blocks one statement of a walk reads: 32 MB.
+// portion is how many blocks one statement of a walk reads, of all partitions together: 32 MB.
 const portion = 4096
 
-// Size is how large the table is, in bytes, without what is stored beside it.
-func Size(ctx context.Context, tx pgx.Tx) (int64, error) {
-	var size int64
-	err := tx.QueryRow(ctx, "SELECT pg_relation_size('idem.records'::regclass)").Scan(&size)
-	return size, err
+// sizes returns how many blocks each partition of the table has that has rows of its own, or the table, if it has no partitions.
+func sizes(ctx context.Context, tx pgx.Tx) ([]int64, error) {
+	rows, err := tx.Query(ctx, `
+		SELECT coalesce(pg_relation_size(oid), 0) / current_setting('block_size')::int8 FROM pg_class
+		WHERE oid = 'idem.records'::regclass AND relkind = 'r' OR oid IN (SELECT relid FROM pg_partition_tree('idem.records'::regclass) WHERE isleaf)`)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-func countBlocks(ctx context.Context, tx pgx.Tx) (int64, error) {
-	var blocks int64
-	err := tx.QueryRow(ctx, "SELECT pg_relation_size('idem.records'::regclass) / current_setting('block_size')::int8").Scan(&blocks)
-	return blocks, err
+// Size is how large the table is with its partitions, in bytes, without what is stored beside it.
+func Size(ctx context.Context, tx pgx.Tx) (int64, error) {
+	blocks, err := sizes(ctx, tx)
+	if err != nil {
+		return 0, err
+	}
+	var block int64
+	err = tx.QueryRow(ctx, "SELECT current_setting('block_size')::int8").Scan(&block)
+	return block * upTo(blocks, theEnd), err
+}
+
+const theEnd = math.MaxInt64
+
+// upTo counts the blocks that come before a place in each of the partitions.
+func upTo(blocks []int64, place int64) (sum int64) {
+	for _, n := range blocks {
+		sum += min(n, place)
+	}
+	return sum
 }
 
 // LeftBehind walks the whole table and calls each for the records that are being processed, which is to say that an fn has
 // ended its transaction behind the library's back: no other is ever visible. The walk is many short transactions, so that it
 // holds nothing back.
 func LeftBehind(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, each func(Record), progress func(done, blocks int64)) error {
-	return walk(ctx, pool, timeout, portion, each, progress)
+	return walk(ctx, pool, timeout, portion, leftBehind(each), progress)
 }
 
-func walk(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, portion int64, each func(Record), progress func(done, blocks int64)) error {
-	var blocks int64
-	for at := int64(0); at == 0 || at < blocks; at += portion {
+// CountSealed walks the whole table and adds up how many responses each key has sealed. An empty key is none.
+func CountSealed(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, counts map[string]float64) error {
+	count := func(ctx context.Context, tx pgx.Tx, from, to string) error {
+		rows, err := tx.Query(ctx, `SELECT coalesce(sealed_by, ''), count(*)::float8 FROM idem.records
+			WHERE ctid >= $1::text::tid AND ctid < $2::text::tid AND state IN ('completed', 'failed') GROUP BY 1`, from, to)
+		if err != nil {
+			return err
+		}
+		var key string
+		var n float64
+		_, err = pgx.ForEachRow(rows, []any{&key, &n}, func() error { counts[key] += n; return nil })
+		return err
+	}
+	return walk(ctx, pool, timeout, portion, count, func(int64, int64) {})
+}
+
+// reader reads what lies between two places, of every partition.
+type reader func(ctx context.Context, tx pgx.Tx, from, to string) error
+
+// walk goes through all partitions at once, each to its end: a role that may read the table need not have been granted them.
+func walk(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, portion int64, read reader, progress func(done, blocks int64)) error {
+	var blocks []int64
+	err := Tx(ctx, pool, timeout, func(tx pgx.Tx) (err error) { blocks, err = sizes(ctx, tx); return err })
+	if err != nil {
+		return err
+	}
+	step := max(portion/max(int64(len(blocks)), 1), 1)
+	all := upTo(blocks, theEnd)
+	for at := int64(0); upTo(blocks, at) < all; at += step {
+		progress(upTo(blocks, at), all)
 		err := Tx(ctx, pool, timeout, func(tx pgx.Tx) error {
-			if at == 0 {
-				var err error
-				if blocks, err = countBlocks(ctx, tx); err != nil {
-					return err
-				}
-			}
-			progress(at, blocks)
-			return leftBehind(ctx, tx, at, at+portion, each)
+			return read(ctx, tx, fmt.Sprintf("(%d,0)", at), fmt.Sprintf("(%d,0)", at+step))
 		})
 		if err != nil {
 			return err
@@ -52,16 +92,17 @@ func walk(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, portio
 	return nil
 }
 
-func leftBehind(ctx context.Context, tx pgx.Tx, from, to int64, each func(Record)) error {
-	rows, err := tx.Query(ctx, "SELECT "+columns+` FROM idem.records
-		WHERE ctid >= $2::text::tid AND ctid < $3::text::tid AND state = 'processing' AND expires_at > clock_timestamp()`,
-		false, fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", to))
-	if err != nil {
+func leftBehind(each func(Record)) reader {
+	return func(ctx context.Context, tx pgx.Tx, from, to string) error {
+		rows, err := tx.Query(ctx, "SELECT "+columns+` FROM idem.records
+			WHERE ctid >= $2::text::tid AND ctid < $3::text::tid AND state = 'processing' AND expires_at > clock_timestamp()`, false, from, to)
+		if err != nil {
+			return err
+		}
+		found, err := pgx.CollectRows(rows, scan)
+		for _, r := range found {
+			each(r)
+		}
 		return err
 	}
-	found, err := pgx.CollectRows(rows, scan)
-	for _, r := range found {
-		each(r)
-	}
-	return err
 }

@@ -19,7 +19,7 @@ func TestWalkFindsWhatWasLeftBehindAnywhere(t *testing.T) {
 	}
 	for _, portion := range []int64{1, 2, 3, 4096} {
 		found, last := map[string]int{}, int64(-1)
-		err := walk(t.Context(), pool, time.Minute, portion, func(r Record) { found[r.Key]++ }, func(done, blocks int64) {
+		err := walk(t.Context(), pool, time.Minute, portion, leftBehind(func(r Record) { found[r.Key]++ }), func(done, blocks int64) {
 			if done <= last || done >= blocks || blocks < 5 {
 				t.Errorf("progress %d of %d after %d", done, blocks, last)
 			}
@@ -35,6 +35,43 @@ func TestWalkFindsWhatWasLeftBehindAnywhere(t *testing.T) {
 		}
 		if len(found) != 100 {
 			t.Errorf("portions of %d: found %d of 100", portion, len(found))
+		}
+	}
+}
+
+// Partitions are walked together, each to its own end.
+func TestWalkFindsWhatWasLeftBehindInAnyPartition(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	for _, sql := range []string{
+		"CREATE TABLE idem.parted (LIKE idem.records, CONSTRAINT parted_pkey PRIMARY KEY (scope, key)) PARTITION BY LIST (scope)",
+		"DROP TABLE idem.records", "ALTER TABLE idem.parted RENAME TO records",
+		"CREATE TABLE idem.large PARTITION OF idem.records FOR VALUES IN ('large')", "CREATE TABLE idem.small PARTITION OF idem.records FOR VALUES IN ('small')",
+		`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+			SELECT CASE WHEN n % 10 = 1 THEN 'small' ELSE 'large' END, n::text, '', gen_random_uuid(), now(), now() + '1 h', CASE WHEN n % 7 = 1 THEN 'processing' ELSE 'completed' END
+			FROM generate_series(1, 7000) n`,
+	} {
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, portion := range []int64{1, 7, 4096} {
+		found := map[string]int{}
+		err := walk(t.Context(), pool, time.Minute, portion, leftBehind(func(r Record) { found[r.Key]++ }), func(done, blocks int64) {
+			if done >= blocks || blocks < 50 {
+				t.Errorf("progress %d of %d", done, blocks)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found) != 1000 {
+			t.Errorf("portions of %d: found %d of 1000", portion, len(found))
+		}
+		for key, times := range found {
+			if times != 1 {
+				t.Errorf("portions of %d: %s is found %d times", portion, key, times)
+			}
 		}
 	}
 }

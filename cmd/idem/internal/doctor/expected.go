@@ -1,0 +1,110 @@
+package doctor
+
+import "strings"
+
+// expected is a table as the migrations make it.
+type expected struct {
+	name    string
+	key     string   // the columns of the primary key
+	columns string   // each with its type
+	indexes []string // names and definitions of those besides the primary key
+	purged  string   // the column that says since when purge may delete a row; empty if it is not swept
+	lost    string   // what goes wrong without its primary key, and when a crash has emptied it
+}
+
+// tables are all tables of schema idem. TestDoctorKnowsEveryTableOfTheMigrations compares them with the migrations.
+var tables = []expected{
+	{
+		name: "records", key: "scope, key", purged: "expires_at",
+		columns: "scope text, key text, hash bytea, operation_id uuid, created_at timestamp with time zone, expires_at timestamp with time zone, " +
+			"state text, status integer, completed_at timestamp with time zone, header jsonb, body bytea, sealed_by text",
+		lost: "a retry executes again",
+	},
+	{
+		name: "sweeps", key: "name",
+		columns: "name text, part text, block bigint, sweeper uuid, seen_at timestamp with time zone, waiting_for text, started_at timestamp with time zone, " +
+			"progressed_at timestamp with time zone, total_pages bigint, pages bigint, deleted bigint, kept bigint, skipped bigint, " +
+			"last_started_at timestamp with time zone, last_finished_at timestamp with time zone, last_pages bigint, last_deleted bigint, " +
+			"last_kept bigint, last_skipped bigint, deleted_total bigint",
+		lost: "a purge begins again, or fails",
+	},
+	{
+		name: "operations", key: "id", purged: "ended_at",
+		columns: "id uuid, scope text, key text, hash bytea, name text, ttl bigint, created_at timestamp with time zone, input bytea, epoch integer, " +
+			"owner integer, state text, undoing boolean, cancelled boolean, accepted boolean, kind text, step text, seq integer, since timestamp with time zone, " +
+			"wake_at timestamp with time zone, tries integer, attempts integer, deaths integer, taken_at timestamp with time zone, reason text, " +
+			"ended_at timestamp with time zone",
+		indexes: []string{"operations_due btree (wake_at) WHERE (state = 'running'::text)", "operations_parked btree (since) WHERE (state = 'parked'::text)"},
+		lost:    "an operation stops half done, or runs twice",
+	},
+	{
+		name: "steps", key: "operation_id, seq",
+		columns: "operation_id uuid, seq integer, kind text, name text, due_at timestamp with time zone, recorded_at timestamp with time zone, outcome text, value bytea",
+		lost:    "an operation repeats steps that have happened",
+	},
+	{
+		name: "signals", key: "operation_id, name",
+		columns: "operation_id uuid, name text, sent_at timestamp with time zone, value bytea, taken boolean",
+		indexes: []string{"signals_waiting btree (operation_id) WHERE (NOT taken)"},
+		lost:    "an operation waits for a signal that was sent",
+	},
+	{
+		name: "leases", key: "instance", columns: "instance integer, expires_at timestamp with time zone",
+		lost: "processes behind a pooler take work from each other",
+	},
+	{
+		name: "outbox", key: "held, seq",
+		columns: "seq bigint, created_at timestamp with time zone, id uuid, held boolean, attempts integer, next_at timestamp with time zone, " +
+			"aggregatetype text, aggregateid text, type text, payload bytea, headers jsonb, tracingspancontext text, class text, reason text",
+		indexes: []string{"outbox_held btree (aggregatetype, aggregateid, seq) WHERE held"},
+		lost:    "messages are lost, or leave out of order",
+	},
+	{
+		name: "published", key: "id", purged: "expires_at",
+		columns: "id uuid, seq bigint, created_at timestamp with time zone, published_at timestamp with time zone, expires_at timestamp with time zone, " +
+			"aggregatetype text, aggregateid text, type text, payload bytea, headers jsonb",
+		lost: "what was published is not remembered",
+	},
+	{
+		name: "relays", key: "relay, lane", columns: "relay text, lane integer, instance integer, since timestamp with time zone, generation bigint",
+		lost: "two relays publish one lane, and its order is lost",
+	},
+	{
+		name: "relay_topics", key: "relay", columns: "relay text, topics text[], generation bigint, since timestamp with time zone",
+		lost: "relays publish each other's messages, or leave them",
+	},
+	{
+		name: "inbox", key: "consumer, source, id", purged: "expires_at",
+		columns: "consumer text, source text, id text, hash bytea, state text, since timestamp with time zone, expires_at timestamp with time zone, " +
+			"attempts integer, begun integer, alone integer, hindered integer, retry_at timestamp with time zone, key text",
+		indexes: []string{"inbox_failing btree (consumer, source, key) WHERE (state = 'failing'::text)"},
+		lost:    "a message that is delivered again is handled again",
+	},
+	{
+		name: "dead_letters", key: "side, consumer, source, id",
+		columns: "side text, consumer text, source text, id text, key text, type text, payload bytea, headers jsonb, sealed_by text, class text, " +
+			"reason text, attempts integer, created_at timestamp with time zone, died_at timestamp with time zone, redrive_at timestamp with time zone",
+		lost: "messages that wait for a person are lost",
+	},
+}
+
+// sequences are those that numbers come from, with the table whose column each belongs to.
+var sequences = map[string]string{"instances": "", "outbox_seq_seq": "outbox"}
+
+// names are those of the tables that some condition is true of.
+func names(of func(*expected) bool) (found []string) {
+	for i := range tables {
+		if of(&tables[i]) {
+			found = append(found, tables[i].name)
+		}
+	}
+	return found
+}
+
+func (t *expected) keyColumns() []string { return strings.Split(t.key, ", ") }
+
+// index returns the name and the definition of an index.
+func index(of string) (name, definition string) {
+	name, definition, _ = strings.Cut(of, " ")
+	return name, definition
+}

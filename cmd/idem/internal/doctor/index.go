@@ -1,0 +1,115 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// foundIndex is an index as the catalog has it.
+type foundIndex struct {
+	On         uint32
+	Name       string // as schema.index
+	Short      string
+	Definition string // from the method on
+	Constraint string // of a primary key, its definition
+	Primary    bool
+	Valid      bool // and ready, and checked at once
+	Inherited  bool // it is a part of that of a partitioned table
+}
+
+func (e *exam) indexes() ([]foundIndex, error) {
+	rows, err := e.tx.Query(e.ctx, `
+		SELECT i.indrelid, format('%I.%I', n.nspname, c.relname), c.relname::text, substring(pg_get_indexdef(i.indexrelid) FROM ' USING (.*)$'),
+			coalesce(pg_get_constraintdef(k.oid), ''), i.indisprimary, i.indisvalid AND i.indisready AND (i.indimmediate OR NOT i.indisprimary), c.relispartition
+		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+		LEFT JOIN pg_constraint k ON k.conindid = i.indexrelid AND k.conrelid = i.indrelid AND k.contype = 'p'
+		WHERE i.indrelid = ANY ($1) ORDER BY array_position($1, i.indrelid), 2`, e.oids())
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[foundIndex])
+}
+
+func primaryKey(e *exam) error {
+	found, err := e.indexes()
+	if err != nil {
+		return err
+	}
+	for _, r := range e.relations {
+		e.primaryKeyOf(&r, found)
+	}
+	return nil
+}
+
+func (e *exam) primaryKeyOf(r *relation, found []foundIndex) {
+	t := r.expectation()
+	want := "PRIMARY KEY (" + t.key + ")"
+	consequence := t.lost
+	if r.Table == "records" {
+		consequence = "nothing keeps a key from being executed twice"
+	}
+	const remedy = "stop what uses the table, remove double rows, then "
+	at := slices.IndexFunc(found, func(i foundIndex) bool { return i.On == r.OID && i.Primary })
+	switch {
+	case r.Kind != "r" && r.Kind != "p":
+	case at < 0 && !r.Root: // it is the matter of the table of which this is a partition
+	case at < 0:
+		e.problem(r.Name+" has no primary key: "+consequence, remedy+"ALTER TABLE "+r.Name+" ADD "+want)
+	case found[at].Constraint != want && r.Root:
+		e.problem("the primary key of "+r.Name+" is another: "+found[at].Constraint+", and has to be ("+t.key+")", remedy+"make "+want)
+	case !found[at].Valid:
+		e.problem("the index of the primary key of "+r.Name+" is invalid or deferred", "REINDEX TABLE CONCURRENTLY "+r.Name)
+	}
+}
+
+func indexes(e *exam) error {
+	found, err := e.indexes()
+	if err != nil {
+		return err
+	}
+	for _, r := range e.relations {
+		ours := r.expectation().indexes
+		if r.Root {
+			e.missingIndexes(&r, found)
+		}
+		for _, i := range found {
+			if i.On != r.OID || i.Primary {
+				continue
+			}
+			named := slices.ContainsFunc(ours, func(of string) bool { name, _ := index(of); return name == i.Short })
+			e.furtherIndex(&r, i, named || i.Inherited)
+		}
+	}
+	return nil
+}
+
+// missingIndexes looks for those of the migrations. Another name is no matter.
+func (e *exam) missingIndexes(r *relation, found []foundIndex) {
+	for _, of := range r.expectation().indexes {
+		name, definition := index(of)
+		if !slices.ContainsFunc(found, func(i foundIndex) bool { return i.On == r.OID && i.Definition == definition }) {
+			method, rest, _ := strings.Cut(definition, " ")
+			e.problem(fmt.Sprintf("the index %s of %s is missing, or another: what it leads to is looked for by reading the whole table", name, r.Name),
+				fmt.Sprintf("DROP INDEX CONCURRENTLY IF EXISTS idem.%[1]s; CREATE INDEX CONCURRENTLY %[1]s ON %[2]s USING %[3]s %[4]s", name, r.Name, method, rest))
+		}
+	}
+}
+
+func (e *exam) furtherIndex(r *relation, i foundIndex, ours bool) {
+	switch {
+	case !i.Valid && ours:
+		e.problem("the index "+i.Name+" is invalid: it is written and never read, and what it leads to is looked for by reading the whole table",
+			"REINDEX INDEX CONCURRENTLY "+i.Name)
+	case !i.Valid:
+		e.warn("the index "+i.Name+" is invalid: it is written and never read", "DROP INDEX CONCURRENTLY "+i.Name)
+	case ours:
+	case r.Table == "records":
+		e.warn("the index "+i.Name+" is not of idem: every first run has to write it, and completing a record may touch it",
+			"DROP INDEX CONCURRENTLY "+i.Name+", unless something needs it")
+	default:
+		e.note("the index "+i.Name+" is not of idem: every change of "+r.Name+" has to write it", "DROP INDEX CONCURRENTLY "+i.Name+", unless something needs it")
+	}
+}

@@ -1,0 +1,98 @@
+package doctor_test
+
+import (
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/idem-go/idem/cmd/idem/internal/doctor"
+)
+
+// onCall returns the statements of the docs that make the role for people on call, for a role that is there already.
+func onCall(t *testing.T, role string) (statements []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../../../docs/operate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text2, _ := strings.Cut(string(text), "CREATE ROLE idem_look;\n")
+	block, _, found := strings.Cut(text2, "```")
+	if !found {
+		t.Fatal("docs/operate.md makes no role idem_look")
+	}
+	for line := range strings.Lines(block) {
+		statements = append(statements, strings.ReplaceAll(line, "idem_look", role))
+	}
+	return statements
+}
+
+func TestNothingIsUnknownToTheRoleForPeopleOnCall(t *testing.T) {
+	t.Parallel()
+	for name, partitioned := range map[string]bool{"one table": false, "partitions": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWard(t)
+			if partitioned {
+				w.partition()
+			}
+			w.exec("CREATE TABLE IF NOT EXISTS public.idem_goose_version (id serial, version_id bigint, is_applied bool, tstamp timestamp)")
+			address := w.role("")
+			w.exec(onCall(t, roleOf(t, address))...)
+			w.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+				SELECT 's', n::text, '', gen_random_uuid(), now(), now() + '1 h', 'completed' FROM generate_series(1, 1000) n`, "ANALYZE")
+			looking := wardAt(t, address)
+			looking.opts.Limits.BloatedSize = 1 // so that all that statistics tell is looked at
+			results, err := doctor.Examine(t.Context(), looking.pool, looking.opts, func(string, int, int) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, result := range results {
+				for _, f := range result.Findings {
+					if f.Level == doctor.Unknown {
+						t.Errorf("%s: %+v", result.Check, f)
+					}
+				}
+			}
+			for _, forbidden := range []string{"DELETE FROM idem.records", "UPDATE idem.outbox SET held = true", "CREATE TABLE idem.mine ()"} {
+				if _, err := looking.pool.Exec(t.Context(), forbidden); err == nil {
+					t.Errorf("the role may %s", forbidden)
+				}
+			}
+		})
+	}
+}
+
+// Each advice of what to grant is followed, as an owner would do it, until nothing is unknown.
+func TestAdviceOnWhatIsUnknownSaysExactlyWhatToGrant(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.exec("CREATE TABLE IF NOT EXISTS public.idem_goose_version (id serial, version_id bigint, is_applied bool, tstamp timestamp)")
+	blind := wardAt(t, w.role(""))
+	for range 2 { // what a grant makes visible may be unknown as well
+		results, err := doctor.Examine(t.Context(), blind.pool, blind.opts, func(string, int, int) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, result := range results {
+			for _, f := range result.Findings {
+				if f.Level == doctor.Unknown && !strings.HasPrefix(f.Remedy, "GRANT ") {
+					t.Errorf("%s: %+v", result.Check, f)
+				} else if f.Level == doctor.Unknown {
+					advice, _, _ := strings.Cut(f.Remedy, ", or connect")
+					w.exec(strings.Split(advice, "; ")...)
+				}
+			}
+		}
+	}
+	again := wardAt(t, blind.with(func(*url.URL) {}))
+	results, err := doctor.Examine(t.Context(), again.pool, again.opts, func(string, int, int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, result := range results {
+		if result.Worst() == doctor.Unknown {
+			t.Errorf("%+v", result)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package doctor_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/idem-go/idem/cmd/idem/internal/doctor"
+)
+
+// partition makes four partitions of the table of records, which is empty.
+func (w *ward) partition() {
+	w.t.Helper()
+	w.exec("CREATE TABLE idem.parted (LIKE idem.records, CONSTRAINT parted_pkey PRIMARY KEY (scope, key)) PARTITION BY HASH (scope, key)",
+		"DROP TABLE idem.records", "ALTER TABLE idem.parted RENAME TO records")
+	for part := range 4 {
+		w.exec(fmt.Sprintf("CREATE TABLE idem.records_%[1]d PARTITION OF idem.records FOR VALUES WITH (MODULUS 4, REMAINDER %[1]d)", part))
+	}
+}
+
+func TestDoctorFindsWhatIsWrongWithASinglePartition(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.partition()
+	w.opts.Limits.DeadRows = 100
+	for _, check := range []string{"table", "columns", "primary-key", "collation", "indexes", "unlogged", "autovacuum", "dead-rows", "privileges", "row-security", "triggers", "rules"} {
+		w.quiet(check)
+	}
+	w.exec("ALTER TABLE idem.records_1 SET UNLOGGED")
+	w.finds("unlogged", doctor.Problem, "idem.records_1 is not logged", "ALTER TABLE idem.records_1 SET LOGGED")
+	w.exec("ALTER TABLE idem.records_2 SET (autovacuum_enabled = off)")
+	w.finds("autovacuum", doctor.Problem, "off for idem.records_2", "ALTER TABLE idem.records_2 RESET")
+	w.exec("CREATE INDEX of_ours ON idem.records_3 (expires_at)")
+	w.finds("indexes", doctor.Warning, "idem.of_ours is not of idem")
+	w.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+		SELECT 's', n::text, '', gen_random_uuid(), now(), now(), 'completed' FROM generate_series(1, 2000) n`, "DELETE FROM idem.records_2")
+	w.eventuallyFinds("dead-rows", doctor.Warning, "idem.records_2 has about", "VACUUM idem.records_2")
+}
+
+// A partitioned table has no blocks of its own, and is walked unasked no more than any other.
+func TestDoctorWalksALargePartitionedTableOnlyIfItIsAsked(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.partition()
+	w.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+		SELECT 's', n::text, '', gen_random_uuid(), now(), now() + '1 h', CASE n WHEN 77 THEN 'processing' ELSE 'completed' END FROM generate_series(1, 100) n`)
+	w.finds("left-behind", doctor.Warning, "1 records are left")
+	w.opts.Limits.ScanUpTo = 1
+	w.finds("left-behind", doctor.Unknown, "--scan")
+	w.opts.Scan = true
+	w.finds("left-behind", doctor.Warning, "1 records are left")
+}

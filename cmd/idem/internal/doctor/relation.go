@@ -1,0 +1,110 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// relation is a table of idem as the catalog has it, or a partition of one. It is known by its oid, because a role without USAGE
+// on a schema may not look a name up there.
+type relation struct {
+	OID         uint32
+	Table       string // the table that it is, or is a partition of, without a schema
+	Name        string // its own, as schema.table
+	Kind        string // relkind
+	Root        bool   // it is no partition
+	Leaf        bool   // it has rows of its own
+	Logged      bool
+	RowSecurity bool // and whether it applies to the role that is looked at
+	Applies     bool
+	Identity    string // relreplident
+	Autovacuum  bool   // of the table, and of what is stored beside it
+	Used        bool   // it has rows, as far as statistics know
+	Readable    bool   // by the role that is connected
+}
+
+// findRelations reads the catalog alone, and takes no lock that a session could keep it from.
+func findRelations(ctx context.Context, tx pgx.Tx, role string) ([]relation, error) {
+	rows, err := tx.Query(ctx, `
+		WITH RECURSIVE roots AS (
+			SELECT c.oid, c.relname::text AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+			WHERE n.nspname = 'idem' AND c.relname = ANY ($1) AND c.relkind NOT IN ('i', 'I', 'S')
+		), relations AS (
+			SELECT oid, name, true AS root FROM roots
+			UNION ALL
+			SELECT i.inhrelid, r.name, false FROM relations r JOIN pg_inherits i ON i.inhparent = r.oid
+		)
+		SELECT c.oid, r.name, format('%I.%I', n.nspname, c.relname), c.relkind::text, r.root, c.relkind NOT IN ('p', 'v'), c.relpersistence = 'p',
+			c.relrowsecurity, NOT coalesce((SELECT rolsuper OR rolbypassrls OR (pg_has_role(p.oid, c.relowner, 'usage') AND NOT c.relforcerowsecurity)
+				FROM pg_roles p WHERE p.rolname = $2), false),
+			c.relreplident::text,
+			NOT EXISTS (SELECT FROM pg_class h, pg_options_to_table(h.reloptions) o
+				WHERE h.oid IN (c.oid, c.reltoastrelid) AND o.option_name = 'autovacuum_enabled' AND NOT o.option_value::bool),
+			c.relpages > 0 OR coalesce(pg_stat_get_tuples_inserted(c.oid), 0) > 0, has_table_privilege(c.oid, 'SELECT')
+		FROM relations r JOIN pg_class c ON c.oid = r.oid JOIN pg_namespace n ON n.oid = c.relnamespace
+		ORDER BY array_position($1, r.name), NOT r.root, c.relname`, names(func(*expected) bool { return true }), role)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[relation])
+}
+
+// leaves are the relations that have rows of these tables, of all tables if none is named.
+func (p *patient) leaves(of ...string) (found []relation) {
+	for _, r := range p.relations {
+		if r.Leaf && (len(of) == 0 || slices.Contains(of, r.Table)) {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// bytes tells how large the heaps of relations are, all together. It waits for who has locked one of them.
+func (e *exam) bytes(of ...relation) (sum int64, err error) {
+	var oids []uint32
+	for _, r := range of {
+		oids = append(oids, r.OID)
+	}
+	err = e.one("SELECT coalesce(sum(pg_relation_size(oid)), 0)::int8 FROM unnest($1::oid[]) oid", []any{oids}, &sum)
+	return sum, err
+}
+
+// root returns the table itself, nil if there is none.
+func (p *patient) root(table string) *relation {
+	for i := range p.relations {
+		if r := &p.relations[i]; r.Root && r.Table == table {
+			return r
+		}
+	}
+	return nil
+}
+
+// relation returns the one of this oid.
+func (p *patient) relation(oid uint32) *relation {
+	for i := range p.relations {
+		if p.relations[i].OID == oid {
+			return &p.relations[i]
+		}
+	}
+	return &relation{Name: fmt.Sprintf("the relation %d", oid)}
+}
+
+func (p *patient) oids() (all []uint32) {
+	for _, r := range p.relations {
+		all = append(all, r.OID)
+	}
+	return all
+}
+
+// expectation is what a table should be.
+func (r *relation) expectation() *expected {
+	for i := range tables {
+		if tables[i].name == r.Table {
+			return &tables[i]
+		}
+	}
+	return &expected{name: r.Table}
+}

@@ -1,0 +1,170 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// table looks for tables and sequences that are not there. What is wrong with one that is, is for the other checks.
+func table(e *exam) error {
+	if !e.hasTable {
+		e.problem("there is no table idem.records in this database", "run idem migrate up, or check the address")
+		return nil
+	}
+	const remedy = "run idem migrate up if the check migrations finds some missing; otherwise stop what uses it, and restore it from a backup or make it anew with the statements of package migrations"
+	for _, t := range tables {
+		switch r := e.root(t.name); {
+		case r == nil:
+			e.problem(fmt.Sprintf("there is no table idem.%s: what needs it fails, or %s", t.name, t.lost), remedy)
+		case r.Kind != "r" && r.Kind != "p":
+			e.problem("idem."+t.name+" is no table but something else (relkind "+r.Kind+")", "look who has put it there; idem migrate down and up make it anew")
+		}
+	}
+	there, err := e.texts(`SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'idem' AND c.relkind = 'S'`)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(sequences)) {
+		of := sequences[name]
+		if !slices.Contains(there, name) && (of == "" || e.root(of) != nil) {
+			e.problem("there is no sequence idem."+name+": nothing that wants a number of it can begin", remedy)
+		}
+	}
+	return nil
+}
+
+// attribute is a column.
+type attribute struct {
+	OID       uint32
+	Name      string
+	Type      string
+	Collation string // empty if it has none
+}
+
+func (e *exam) attributes() ([]attribute, error) {
+	rows, err := e.tx.Query(e.ctx, `SELECT a.attrelid, a.attname::text, format_type(a.atttypid, a.atttypmod), coalesce(quote_ident(l.collname), '')
+		FROM pg_attribute a LEFT JOIN pg_collation l ON l.oid = a.attcollation
+		WHERE a.attrelid = ANY ($1) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum`, e.oids())
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[attribute])
+}
+
+func columns(e *exam) error {
+	found, err := e.attributes()
+	if err != nil {
+		return err
+	}
+	for _, r := range e.relations {
+		if !r.Root {
+			continue
+		}
+		for _, want := range strings.Split(r.expectation().columns, ", ") {
+			name, kind, _ := strings.Cut(want, " ")
+			is := "is missing"
+			if at := slices.IndexFunc(found, func(a attribute) bool { return a.OID == r.OID && a.Name == name }); at >= 0 {
+				is = "is of the type " + found[at].Type
+			}
+			if is != "is of the type "+kind {
+				e.problem(fmt.Sprintf("the column %s of %s %s, and has to be %s", name, r.Name, is, kind),
+					"run idem migrate up; if it was altered by hand, alter it back")
+			}
+		}
+	}
+	return nil
+}
+
+func collation(e *exam) error {
+	found, err := e.attributes()
+	if err != nil {
+		return err
+	}
+	for _, r := range e.relations {
+		var wrong, alter []string
+		for _, a := range found {
+			if a.OID == r.OID && a.Type == "text" && a.Collation != `"C"` && r.Root && slices.Contains(r.expectation().keyColumns(), a.Name) {
+				wrong = append(wrong, a.Name+" has "+a.Collation)
+				alter = append(alter, fmt.Sprintf(`ALTER %s TYPE text COLLATE "C"`, a.Name))
+			}
+		}
+		if len(wrong) > 0 {
+			e.problem("the collation of the primary key of "+r.Name+" is not C: "+strings.Join(wrong, ", ")+": an upgrade of the system may break the index, and keys may be taken for equal that are not",
+				"ALTER TABLE "+r.Name+" "+strings.Join(alter, ", "))
+		}
+	}
+	return nil
+}
+
+func unlogged(e *exam) error {
+	for _, r := range e.leaves() {
+		if !r.Logged {
+			consequence := r.expectation().lost
+			if r.Table == "records" {
+				consequence = "every retry executes again"
+			}
+			e.problem(fmt.Sprintf("%s is not logged: a crash or a failover empties it, and %s", r.Name, consequence), "ALTER TABLE "+r.Name+" SET LOGGED")
+		}
+	}
+	return nil
+}
+
+func triggers(e *exam) error {
+	rows, err := e.tx.Query(e.ctx, `SELECT tgrelid, quote_ident(tgname) FROM pg_trigger
+		WHERE tgrelid = ANY ($1) AND NOT tgisinternal AND tgparentid = 0 AND tgenabled <> 'D' ORDER BY 2`, e.oids())
+	if err != nil {
+		return err
+	}
+	var oid uint32
+	var name string
+	_, err = pgx.ForEachRow(rows, []any{&oid, &name}, func() error {
+		on := e.relation(oid).Name
+		e.warn("the trigger "+name+" is on "+on+": it runs in every call, and may change or swallow a row", "DROP TRIGGER "+name+" ON "+on+", unless something needs it")
+		return nil
+	})
+	return err
+}
+
+func rules(e *exam) error {
+	rows, err := e.tx.Query(e.ctx, `SELECT ev_class, quote_ident(rulename) FROM pg_rewrite WHERE ev_class = ANY ($1) ORDER BY 2`, e.oids())
+	if err != nil {
+		return err
+	}
+	var oid uint32
+	var name string
+	_, err = pgx.ForEachRow(rows, []any{&oid, &name}, func() error {
+		on := e.relation(oid).Name
+		e.problem("the rule "+name+" is on "+on+": it rewrites what calls write", "DROP RULE "+name+" ON "+on)
+		return nil
+	})
+	return err
+}
+
+// replicaIdentity looks at what is published with its changes and deletions. That the outbox is published is how Debezium reads it.
+func replicaIdentity(e *exam) error {
+	rows, err := e.tx.Query(e.ctx, `SELECT DISTINCT c.oid FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname
+		JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
+		WHERE c.oid = ANY ($1) AND (p.pubupdate OR p.pubdelete) ORDER BY 1`, e.oids())
+	if err != nil {
+		return err
+	}
+	published, err := pgx.CollectRows(rows, pgx.RowTo[uint32])
+	told := false
+	for _, oid := range published {
+		r := e.relation(oid)
+		if r.Identity == "n" {
+			e.problem(r.Name+" is published and has no replica identity: changing or deleting a row of it fails with SQLSTATE 55000",
+				"ALTER TABLE "+r.Name+" REPLICA IDENTITY DEFAULT")
+		}
+		if r.Table == "records" && !told {
+			told = true
+			e.note("idem.records is published by logical replication: a subscriber has keys and stored responses, and gets them apart from their effects if those are not published with them",
+				"publish the tables of the effects in the same publication, or take idem.records out of it")
+		}
+	}
+	return err
+}
