@@ -16,8 +16,40 @@ import (
 // letGoLimit bounds what is said to the database after a caller has left.
 const letGoLimit = 5 * time.Second
 
-// unkept has what calls have returned whose process could not put it on record yet, by the ids of operations.
-var unkept sync.Map
+// unkept has what calls have returned that this process could not put on record yet.
+var unkept memory
+
+// memory remembers what calls have returned, by the ids of operations. It forgets the oldest of too many.
+type memory struct {
+	mu       sync.Mutex
+	returned map[string]map[int]store.Step
+	ids      []string // in the order in which they came; some are gone
+}
+
+const maxUnkept = 1000
+
+func (m *memory) put(operation string, returned map[int]store.Step) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.returned == nil {
+		m.returned = map[string]map[int]store.Step{}
+	}
+	m.returned[operation] = returned
+	m.ids = append(m.ids, operation)
+	for len(m.ids) > maxUnkept {
+		delete(m.returned, m.ids[0])
+		m.ids = m.ids[1:]
+	}
+}
+
+// take returns what is remembered of an operation, and forgets it.
+func (m *memory) take(operation string) (map[int]store.Step, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	returned, ok := m.returned[operation]
+	delete(m.returned, operation)
+	return returned, ok
+}
 
 // keep puts on record what calls have returned since the last commit, and nothing else of the run. It reports whether that was needed,
 // and done. The run is over, and its transaction closed. The commit is made whatever this run knows of a cancellation.
@@ -32,7 +64,7 @@ func (w *work) keep(c commit) bool {
 	op := &Op{work: w, ctx: ctx, cancel: func(error) {}, savings: 1, pending: learned}
 	c.always = true
 	if op.commit(c) == nil {
-		unkept.Delete(w.operation)
+		unkept.take(w.operation)
 		return true
 	}
 	op.close(nil)
@@ -58,15 +90,15 @@ func isOpen(o store.StepOutcome) bool { return o == store.StepBegun || o == stor
 // hide keeps in the memory of the process what could not be put on record.
 func (w *work) hide() {
 	if len(w.returned) > 0 {
-		unkept.Store(w.operation, w.returned)
+		unkept.put(w.operation, w.returned)
 	}
 }
 
 // recall brings back what hide has kept.
 func (w *work) recall() {
 	w.returned = map[int]store.Step{}
-	if known, ok := unkept.LoadAndDelete(w.operation); ok {
-		w.returned = known.(map[int]store.Step)
+	if known, ok := unkept.take(w.operation); ok {
+		w.returned = known
 	}
 }
 
