@@ -23,7 +23,7 @@ var unkept memory
 type memory struct {
 	mu       sync.Mutex
 	returned map[string]map[int]store.Step
-	ids      []string // in the order in which they came; some are gone
+	ids      []string // in the order in which they came
 }
 
 const maxUnkept = 1000
@@ -34,11 +34,11 @@ func (m *memory) put(operation string, returned map[int]store.Step) {
 	if m.returned == nil {
 		m.returned = map[string]map[int]store.Step{}
 	}
+	m.drop(operation) // it is the latest again
 	m.returned[operation] = returned
 	m.ids = append(m.ids, operation)
-	for len(m.ids) > maxUnkept {
-		delete(m.returned, m.ids[0])
-		m.ids = m.ids[1:]
+	if len(m.ids) > maxUnkept {
+		m.drop(m.ids[0])
 	}
 }
 
@@ -47,8 +47,15 @@ func (m *memory) take(operation string) (map[int]store.Step, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	returned, ok := m.returned[operation]
-	delete(m.returned, operation)
+	m.drop(operation)
 	return returned, ok
+}
+
+func (m *memory) drop(operation string) {
+	if _, ok := m.returned[operation]; ok {
+		delete(m.returned, operation)
+		m.ids = slices.DeleteFunc(m.ids, func(id string) bool { return id == operation })
+	}
 }
 
 // keep puts on record what calls have returned since the last commit, and nothing else of the run. It reports whether that was needed,

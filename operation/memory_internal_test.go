@@ -27,3 +27,19 @@ func TestMemoryOfWhatCouldNotBeRecordedIsBounded(t *testing.T) {
 		t.Error("what was taken is still there")
 	}
 }
+
+// In an outage the same operation is put in again after each attempt.
+func TestOperationThatIsTriedAgainAndAgainIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	var m memory
+	m.put("another", map[int]store.Step{1: {Seq: 7}})
+	for range 3 * maxUnkept {
+		m.take("the one")
+		m.put("the one", map[int]store.Step{1: {Seq: 8}})
+	}
+	for id, seq := range map[string]int{"another": 7, "the one": 8} {
+		if got, ok := m.take(id); !ok || got[1].Seq != seq {
+			t.Errorf("of %s is remembered %v, %t", id, got, ok)
+		}
+	}
+}
