@@ -16,7 +16,8 @@ export async function showSteps(purchases) {
 
 // describeSteps says what was done, what is under way, and what was taken back.
 export function describeSteps({ state, step, steps }) {
-  const said = steps.filter((s) => !s.kind.startsWith("undo") || s.outcome === "undone").map((s) => badge(s.name, s.outcome));
+  const ended = steps.filter((s) => s.outcome !== "begun" && (!s.kind.startsWith("undo") || s.outcome === "undone"));
+  const said = ended.map((s) => badge(s.name, s.outcome));
   if (state === "running" && step) said.push(badge(step, "under way"));
   if (state === "parked") said.push(badge(step, "parked"));
   return said.flatMap((one, i) => (i === 0 ? [one] : [" ", one]));
