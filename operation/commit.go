@@ -8,11 +8,9 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// maxSavepoints is how many steps share one transaction. Past 64 subtransactions in one, every snapshot on the server pays.
-const maxSavepoints = 32
-
 // Checkpoint commits what the steps so far have done, where nothing else would: before something long, or something that
-// others wait for.
+// others wait for, or between groups of Tx where there are hundreds. What is committed is rolled back no more: register the undo of a
+// step before Checkpoint.
 func (op *Op) Checkpoint() error {
 	if !op.taking.TryLock() {
 		return ErrMisused
@@ -33,11 +31,6 @@ func (op *Op) Checkpoint() error {
 
 // begin makes sure that there is a transaction, with a savepoint behind which nothing has run.
 func (op *Op) begin() error {
-	if op.tx != nil && op.savings == maxSavepoints {
-		if err := op.commit(commit{}); err != nil {
-			return err
-		}
-	}
 	switch {
 	case op.tx == nil:
 		return op.open(store.Savepoint{})
@@ -46,7 +39,6 @@ func (op *Op) begin() error {
 			return op.failed(err)
 		}
 		op.used = false
-		op.savings++
 	}
 	return nil
 }
@@ -58,7 +50,7 @@ func (op *Op) open(requests ...txn.Request) error {
 	if err != nil {
 		return op.failed(err)
 	}
-	op.tx, op.used, op.savings = tx, false, 1
+	op.tx, op.used = tx, false
 	return nil
 }
 

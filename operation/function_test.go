@@ -282,26 +282,44 @@ func TestEveryCallHasAKeyOfItsOwn(t *testing.T) {
 	}
 }
 
-// More steps than one transaction has room for are committed in between.
-func TestManyStepsDoNotPileUpSubtransactions(t *testing.T) {
+// Tx in a row are one transaction, however many they are: nothing of them is committed unless something asks for it.
+func TestTxInARowAreOneTransactionHoweverMany(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	d := define(func(op *operation.Op) error {
-		for range 100 {
-			if err := localStep(op, "one"); err != nil {
-				return err
+	for name, test := range map[string]struct {
+		end  func(op *operation.Op) error
+		done int
+	}{
+		"they end well":     {func(*operation.Op) error { return nil }, 100},
+		"they are rejected": {func(*operation.Op) error { return idem.Reject(declined) }, 0},
+		"an error is final": {func(*operation.Op) error { return operation.Final(errors.New("no")) }, 0},
+		"they are followed by an undo that is not needed": {func(op *operation.Op) error {
+			return errors.Join(operation.UndoTx(op, "undo", writeUndo("undo")), idem.Reject(declined))
+		}, 0},
+		"one fails, and the function goes on": {func(op *operation.Op) error {
+			_, err := operation.Tx(op, "refused", func(pgx.Tx) (int, error) { return 0, errors.New("refused") })
+			if err == nil {
+				return errors.New("the step has not failed")
 			}
-		}
-		return nil
-	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
-		t.Fatal(err)
-	}
-	if n := s.count(`select count(*) from done`); n != 100 {
-		t.Errorf("%d steps are committed", n)
-	}
-	if n := s.count(`select max(n) from (select count(*) n from done group by xmin::text) x`); n > 32 {
-		t.Errorf("%d steps in one transaction", n)
+			return localStep(op, "one")
+		}, 101},
+		"a call follows": {func(op *operation.Op) error { return errors.Join(outsideStep(op, "call"), idem.Reject(declined)) }, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			d := define(func(op *operation.Op) error {
+				for range 100 {
+					if err := localStep(op, "one"); err != nil {
+						return err
+					}
+				}
+				return test.end(op)
+			})
+			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			if n := s.count(`select count(*) from done`); n != test.done {
+				t.Errorf("%d steps are committed, %v", n, err)
+			}
+		})
 	}
 }
 

@@ -68,7 +68,7 @@ func (w *work) keep(c commit) bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), letGoLimit)
 	defer cancel()
-	op := &Op{work: w, ctx: ctx, cancel: func(error) {}, savings: 1, pending: learned}
+	op := &Op{work: w, ctx: ctx, cancel: func(error) {}, pending: learned}
 	c.always = true
 	if op.commit(c) == nil {
 		unkept.take(w.operation)

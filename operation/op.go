@@ -30,7 +30,6 @@ type Op struct {
 
 	tx      *txn.Tx // open, with a savepoint; nil if there is none
 	used    bool    // something has run behind the savepoint
-	savings int     // savepoints of tx
 	pending []store.RecordStep
 	signals []store.TakeSignal
 	awaits  bool // the function has asked for a signal

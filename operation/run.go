@@ -47,7 +47,7 @@ func (w *work) work(ctx context.Context, tx *txn.Tx) hold.Ending {
 
 // run runs the function once.
 func (w *work) run(ctx context.Context, tx *txn.Tx) (op *Op, end hold.Ending) {
-	op = &Op{work: w, tx: tx, savings: 1}
+	op = &Op{work: w, tx: tx}
 	op.ctx, op.cancel = context.WithCancelCause(ctx)
 	defer op.cancel(nil)
 	returned := false
