@@ -82,6 +82,12 @@ type Sweep struct {
 	DeletedTotal int64         `json:"deleted_total"`
 }
 
+// longSilence is from when on a process that sweeps is taken to be gone: a portion and a pause take seconds.
+const longSilence = time.Minute
+
+// Live reports whether a process is at the sweep that is under way. Another one goes on where it was left.
+func (s *Sweep) Live() bool { return s.Under && s.Silent > 0 && s.Silent <= longSilence }
+
 // ErrNoSchema says that the database has no table of records.
 var ErrNoSchema = errors.New("vitals: there is no table idem.records in this database: run the migrations of package migrations")
 

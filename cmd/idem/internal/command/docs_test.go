@@ -15,7 +15,7 @@ func TestDocsListEveryCommandAndEveryCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(text), "## doctor")
-	for _, check := range doctor.Names() {
+	for _, check := range append(doctor.Names(), doctor.VerifyNames()...) {
 		if !strings.Contains(rest, "`"+check+"`") {
 			t.Errorf("the check %s is not in docs/cli.md", check)
 		}

@@ -43,7 +43,7 @@ func (c *doctorCommand) Run(s *session) error {
 		return err
 	}
 	shown := newShownChecks(results)
-	if err := s.show(shown, func(p *page.Page) { c.text(p, shown) }); err != nil {
+	if err := s.show(shown, func(p *page.Page) { shown.text(p, c.All) }); err != nil {
 		return err
 	}
 	return shown.verdict()
@@ -88,21 +88,22 @@ func newShownChecks(results []doctor.Result) shownChecks {
 	return shown
 }
 
-func (c *doctorCommand) text(p *page.Page, shown shownChecks) {
+// text shows all findings, the worst first; all shows what was found to be well, too.
+func (s *shownChecks) text(p *page.Page, all bool) {
 	for _, level := range []doctor.Level{doctor.Problem, doctor.Warning, doctor.Note, doctor.Unknown} {
-		for _, found := range alike(shown.Checks, level) {
+		for _, found := range alike(s.Checks, level) {
 			tell(p, strings.Join(found.checks, ", "), found.Finding)
 		}
 	}
-	if c.All {
-		for _, result := range shown.Checks {
+	if all {
+		for _, result := range s.Checks {
 			if len(result.Findings) == 0 {
 				p.Printf("%s %s\n", p.Green("ok      "), result.Check)
 			}
 		}
 	}
 	p.Printf("%d checks: %d problems, %d warnings, %d notes, %d could not be checked\n",
-		len(shown.Checks), shown.Problems, shown.Warnings, shown.Notes, shown.Unknown)
+		len(s.Checks), s.Problems, s.Warnings, s.Notes, s.Unknown)
 }
 
 // findings is one that several checks have in common, such as that there is no table.

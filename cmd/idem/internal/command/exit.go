@@ -19,10 +19,10 @@ const (
 	exitDone     = 0   // it was done, or nothing was found
 	exitFailed   = 1   // it could not be done
 	exitUsage    = 2   // it was not understood
-	exitFound    = 3   // doctor, stuck and migrate status found something
+	exitFound    = 3   // doctor, verify, stuck and migrate status found something
 	exitNoRecord = 4   // there is no such record
 	exitRefused  = 5   // nothing was changed, because nobody agreed to it
-	exitUnknown  = 6   // doctor and stuck found nothing, and could not look everywhere
+	exitUnknown  = 6   // doctor, verify or stuck found nothing, and could not look everywhere; or a standby was asked for what only the primary knows
 	exitSignal   = 128 // plus the number of the signal
 )
 
@@ -58,7 +58,7 @@ func finish(ctx context.Context, w World, err error) int {
 		return exitDone
 	case errors.Is(err, errFound):
 		return exitFound
-	case errors.Is(err, errUnknown):
+	case errors.Is(err, errUnknown), errors.Is(err, errStandby):
 		say(w, err.Error())
 		return exitUnknown
 	case errors.Is(err, record.ErrUnknown): // whatever has interrupted it

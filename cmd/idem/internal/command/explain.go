@@ -9,6 +9,7 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
+	"github.com/idem-go/idem/internal/store"
 )
 
 type explainCommand struct {
@@ -54,7 +55,11 @@ func (c *explainCommand) Run(s *session) error {
 	}
 	var found *record.Record
 	var operation *record.Operation
+	var holder *record.Holder
 	err = s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
+		if holder, err = record.HolderOf(ctx, tx, store.LockOf(c.Scope, c.Key)); err != nil {
+			return err
+		}
 		if found, err = record.Find(ctx, tx, c.Scope, c.Key, false); err == nil && found != nil && found.State == record.Running {
 			operation, err = record.FindOperation(ctx, tx, found.OperationID)
 		}
@@ -64,6 +69,10 @@ func (c *explainCommand) Run(s *session) error {
 		return err
 	}
 	e := explain(found, entry, hashes, operation)
+	if e.Verdict == waits && holder != nil {
+		shown := newShownHolder(*holder)
+		e.Holder, e.holder = &shown, holder
+	}
 	if found == nil && entry.State == idem.StateUnused {
 		e.Hint += scopeHint(c.Scope)
 	}
@@ -78,8 +87,10 @@ type explanation struct {
 	Hint    string       `json:"hint,omitempty"`
 	Hashes  []*hashed    `json:"request_hashes,omitempty"`
 	Record  *shownRecord `json:"record,omitempty"`
+	Holder  *shownHolder `json:"held_by,omitempty"` // the session whose transaction holds the key
 
-	found *record.Record
+	found  *record.Record
+	holder *record.Holder
 }
 
 func explain(r *record.Record, entry idem.Entry, hashes []*hashed, operation *record.Operation) *explanation {
@@ -93,8 +104,7 @@ func explain(r *record.Record, entry idem.Entry, hashes []*hashed, operation *re
 	case !live && entry.State == idem.StateProcessing && entry.OperationID == "":
 		e.Verdict, e.Error = waits, "ErrInProgress"
 		e.Reason = "a transaction holds the key" + since(entry)
-		e.Hint = "the call waits up to WithWait (5 s by default) and then gets ErrInProgress; it takes over if that transaction fails. " +
-			"Which session it is: idem stuck"
+		e.Hint = "the call waits up to WithWait (5 s by default) and then gets ErrInProgress; it takes over if that transaction fails"
 	case r == nil:
 		e.Verdict, e.Reason = executes, "there is no record of this key"
 		e.Hint = "if there should be one: is this the scope that the program uses, has the record expired and been purged, " +
@@ -160,6 +170,10 @@ func (e *explanation) text(p *page.Page) {
 			rows = append(rows, []string{h.Way, h.outcome(p)})
 		}
 		p.Table([]page.Column{{Name: "REQUEST HASHED BY"}, {Name: "HASH"}}, rows)
+	}
+	if e.holder != nil {
+		p.Printf("\n")
+		tellHolders(p, []record.Holder{*e.holder})
 	}
 	if e.found != nil {
 		p.Printf("\n")

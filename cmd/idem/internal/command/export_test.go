@@ -9,10 +9,9 @@ import (
 
 // ShowChecks writes what the doctor has found, for tests that do not depend on a server.
 func ShowChecks(w World, json, all bool, results []doctor.Result) error {
-	c := &doctorCommand{All: all}
 	shown := newShownChecks(results)
 	s := newSession(context.Background(), w, &globals{JSON: json}, "doctor")
-	return s.show(shown, func(p *page.Page) { c.text(p, shown) })
+	return s.show(shown, func(p *page.Page) { shown.text(p, all) })
 }
 
 // DoctorsExit is the exit code of doctor with these results.

@@ -16,6 +16,7 @@ type grammar struct {
 	globals
 
 	Doctor    doctorCommand    `cmd:"" group:"look" help:"Find what usually goes wrong, and say what to do about it."`
+	Verify    verifyCommand    `cmd:"" group:"look" help:"See whether a database that was restored, or is to take over, is complete."`
 	Stats     statsCommand     `cmd:"" group:"look" help:"How many records there are, how big and how old: estimates, at once."`
 	Watch     watchCommand     `cmd:"" group:"look" help:"The same as a live screen."`
 	Stuck     stuckCommand     `cmd:"" group:"look" help:"What needs a person, and why."`

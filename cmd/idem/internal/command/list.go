@@ -15,11 +15,13 @@ import (
 )
 
 type listCommand struct {
-	Scope string `placeholder:"PREFIX" help:"Scopes that begin like this."`
-	State string `enum:",completed,failed,running,processing,expired" default:"" placeholder:"STATE" help:"completed, failed, running, processing or expired. All but the last are live."`
-	Older span   `placeholder:"SPAN" help:"Claimed longer ago than this."`
-	Limit int    `default:"50" help:"How many at most, up to 10000. Default: ${default}."`
-	Full  bool   `help:"Show whole keys."`
+	Scope     string `placeholder:"PREFIX" help:"Scopes that begin like this."`
+	Key       string `placeholder:"KEY" help:"Records of this key, in any scope."`
+	Operation string `placeholder:"ID" help:"The record of this operation id, as logs tell it."`
+	State     string `enum:",completed,failed,running,processing,expired" default:"" placeholder:"STATE" help:"completed, failed, running, processing or expired. All but the last are live."`
+	Older     span   `placeholder:"SPAN" help:"Claimed longer ago than this."`
+	Limit     int    `default:"50" help:"How many at most, up to 10000. Default: ${default}."`
+	Full      bool   `help:"Show whole keys."`
 
 	AfterScope string `placeholder:"SCOPE" help:"Go on after this scope and --after-key: next in the output of --json --full."`
 	AfterKey   string `placeholder:"KEY" help:"See --after-scope."`
@@ -27,15 +29,17 @@ type listCommand struct {
 
 // Help says more.
 func (listCommand) Help() string {
-	return `Reads records in the order of the primary key, and ends at --limit. --scope is a range of the index. --state and --older are
-looked at row by row, so without --scope they may walk the whole index until --limit or --timeout ends it.
+	return `Reads records in the order of the primary key, and ends at --limit. --scope is a range of the index. The other filters are
+looked at row by row, so without --scope they may walk the whole table until --limit or --timeout ends it.
+
+A log tells an operation id: idem list --operation ID finds its record.
 
 Example: idem list --scope tenant-1/ --state failed --older 1h`
 }
 
 // Run lists.
 func (c *listCommand) Run(s *session) error {
-	filter := record.Filter{ScopePrefix: c.Scope, State: c.State, Older: time.Duration(c.Older), Limit: c.Limit}
+	filter := record.Filter{ScopePrefix: c.Scope, Key: c.Key, OperationID: c.Operation, State: c.State, Older: time.Duration(c.Older), Limit: c.Limit}
 	if c.Limit < 1 || c.Limit > 10000 {
 		return usage("--limit is between 1 and 10000: go on with --after-scope and --after-key")
 	}
@@ -104,7 +108,7 @@ func (c *listCommand) text(p *page.Page, found []record.Record, more bool) {
 func (c *listCommand) tooSlow(err error) error {
 	var server *pgconn.PgError
 	if errors.As(err, &server) && server.Code == "57014" && c.Scope == "" {
-		return fmt.Errorf("gave up after --timeout: --state and --older look at every record; narrow it down with --scope, or raise --timeout")
+		return fmt.Errorf("gave up after --timeout: all filters but --scope look at every record; narrow it down with --scope, or raise --timeout")
 	}
 	return err
 }

@@ -107,6 +107,7 @@ type shownSweep struct {
 	Skipped int64                    `json:"skipped"`
 	Pages   int64                    `json:"pages"`
 	Seconds float64                  `json:"seconds"`
+	Hidden  int64                    `json:"hidden_standbys,omitempty"` // whose lag this role may not see, and was not waited for
 	Waited  map[purge.Reason]float64 `json:"waited_seconds,omitempty"`
 }
 
@@ -117,7 +118,7 @@ func newShownPurge(r purge.Report) shownPurge {
 	for _, t := range r.Tables {
 		sweep := shownSweep{
 			Table: t.Table, Ended: t.Ended, Resumed: t.Resumed, Deleted: t.Deleted, Kept: t.Kept, Skipped: t.Skipped,
-			Pages: t.Pages, Seconds: t.Duration.Seconds(),
+			Pages: t.Pages, Seconds: t.Duration.Seconds(), Hidden: t.Hidden,
 		}
 		for reason, waited := range t.Waited {
 			if sweep.Waited == nil {
@@ -144,4 +145,15 @@ func (c *purgeCommand) text(p *page.Page, r purge.Report) {
 	}
 	p.Table([]page.Column{{Name: "TABLE"}, {Name: deleted, Right: true}, {Name: "KEPT", Right: true}, {Name: "SKIPPED", Right: true},
 		{Name: "PAGES", Right: true}, {Name: "TOOK", Right: true}, {Name: "ENDED"}}, rows)
+	if hidden := hiddenStandbys(r); hidden > 0 {
+		p.Printf("%s\n", page.Wrap(fmt.Sprintf("It did not wait for %d standbys, whose lag this role may not see: GRANT pg_monitor to it.", hidden), "", 100))
+	}
+}
+
+// hiddenStandbys is how many standbys no table's sweep could wait for.
+func hiddenStandbys(r purge.Report) (most int64) {
+	for _, t := range r.Tables {
+		most = max(most, t.Hidden)
+	}
+	return most
 }

@@ -5,6 +5,7 @@ package command
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -12,8 +13,8 @@ import (
 
 const description = "Operates what github.com/idem-go/idem keeps in Postgres. Keys are abridged and stored responses are not " +
 	"shown unless you ask. What changes data says what it will do, and asks. " +
-	"Exit codes: 0 done, 1 failed, 2 not understood, 3 found something (doctor, stuck, migrate status), 4 no such record, " +
-	"5 nothing changed because nobody agreed, 130 interrupted."
+	"Exit codes: 0 done, 1 failed, 2 not understood, 3 found something (doctor, verify, stuck, migrate status), 4 no such record, " +
+	"5 nothing changed because nobody agreed, 6 not everything could be checked, 130 interrupted."
 
 // Run does what the arguments say, and returns the exit code.
 func Run(ctx context.Context, w World) int {
@@ -30,9 +31,10 @@ func Run(ctx context.Context, w World) int {
 		return finish(ctx, w, err)
 	}
 	s := newSession(ctx, w, &g.globals, called.Selected().Name)
+	s.command, _, _ = strings.Cut(called.Command(), " <")
 	return finish(ctx, w, runFor(ctx, func() error {
 		defer s.close()
-		return called.Run(s)
+		return s.besides(called.Run(s))
 	}))
 }
 

@@ -160,7 +160,8 @@ func TestExplainTellsOfACallUnderWay(t *testing.T) {
 		ended <- err
 	}()
 	<-began
-	d.idem("explain", scope, "under way").want(t, 0, "waits", "ErrInProgress", "a transaction holds the key, since")
+	d.idem("explain", scope, "under way").want(t, 0, "waits", "ErrInProgress", "a transaction holds the key, since", "Transactions that hold keys", "idle in transaction", "pg_terminate_backend")
+	d.idem("explain", scope, "under way", "--json").want(t, 0, `"held_by": {`, `"pid": `)
 	d.idem("stuck", "--older", "1ms").want(t, 3, "Transactions that hold keys", "idle in transaction", "pg_terminate_backend")
 	d.idem("stuck", "--older", "1h").want(t, 0, "nothing is stuck")
 	close(done)
@@ -195,4 +196,26 @@ func TestOperationsThatDoNotGoOnAreStuckAndExplained(t *testing.T) {
 	d.idem("explain", scope, "parked").want(t, 0, "refused", "operation.ErrParked", "parked at step charge: nobody knows")
 	d.idem("list", "--state", "running").want(t, 0, ids["due"], ids["parked"])
 	d.idem("evict", scope, "due", "--operation", ids["due"], "--yes").want(t, 5, "nothing was changed", "idem operation cancel")
+}
+
+// Logs have operation ids, and people have keys without their scope.
+func TestRecordIsFoundByWhatLogsTell(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.keep()
+	d.idem("list", "--operation", placedID, "--full").want(t, 0, placed, placedID)
+	d.idem("list", "--key", placed, "--full").want(t, 0, scope, placedID)
+	d.idem("list", "--key", "of nobody").want(t, 0, "no records")
+	d.idem("list", "--operation", "nonsense").want(t, 1, "nonsense")
+}
+
+func TestVerifyComparesTwoDatabases(t *testing.T) {
+	t.Parallel()
+	d, other := newDesk(t), newDesk(t)
+	d.idem("verify").want(t, 0, "0 problems, 0 warnings")
+	d.idem("verify", "--against", other.dsn).want(t, 0, "0 problems, 0 warnings")
+	other.keep()
+	d.idem("verify", "--against", other.dsn).want(t, 3, "same-rows", "idem.records has 0 rows here")
+	d.idem("verify", "--against", other.dsn, "--json").want(t, 3, `"check": "same-rows"`)
+	d.idem("verify", "--against", "mysql://x").want(t, 1, "begins with")
 }

@@ -18,7 +18,8 @@ type session struct {
 	World
 	ctx     context.Context
 	globals *globals
-	name    string
+	name    string // the last word of the command
+	command string // all of its words
 	page    *page.Page
 	pool    *pgxpool.Pool
 }

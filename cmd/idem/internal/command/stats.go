@@ -114,7 +114,7 @@ func newShownVitals(v vitals.Vitals) shownVitals {
 		InFlight: shownInFlight{v.InFlight.Transactions, v.InFlight.Keys, newShownFigure(v.InFlight.Oldest, inSeconds)},
 		Purge: shownPurging{
 			Lag: newShownFigure(v.PurgeLag, inSeconds), Speed: newShownFigure(v.PurgeSpeed, func(f float64) any { return f }),
-			UnderWay: sweep.Under, WaitingFor: sweep.WaitingFor, Pages: sweep.Pages, TotalPages: sweep.TotalPages, LastEnded: moment(sweep.LastEnded),
+			UnderWay: sweep.Live(), WaitingFor: sweep.WaitingFor, Pages: sweep.Pages, TotalPages: sweep.TotalPages, LastEnded: moment(sweep.LastEnded),
 		},
 	}
 }
@@ -203,13 +203,21 @@ func inFlight(p *page.Page, f vitals.InFlight) string {
 }
 
 func purging(p *page.Page, v vitals.Vitals) string {
+	if !v.Sweeps.Known() {
+		return figure(p, v.Sweeps, func([]vitals.Sweep) string { return "" })
+	}
 	sweep := sweepOfRecords(v)
 	text := "no sweep has finished yet"
 	if !sweep.LastEnded.IsZero() {
 		text = "a sweep finished " + relative(sweep.LastEnded, v.At) + ", and deleted " + page.Count(sweep.LastDeleted)
 	}
 	if sweep.Under && sweep.TotalPages > 0 {
-		text += fmt.Sprintf("; one is under way, %d %%", min(100, 100*sweep.Pages/sweep.TotalPages))
+		share := fmt.Sprintf("%d %%", min(100, 100*sweep.Pages/sweep.TotalPages))
+		if sweep.Live() {
+			text += "; one is under way, " + share
+		} else {
+			text += "; one was left at " + share + ", and nothing goes on with it"
+		}
 	}
 	if sweep.WaitingFor != "" {
 		text += ", " + p.Yellow("waits for: "+sweep.WaitingFor)

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -83,9 +82,6 @@ func Names() []string {
 	return names
 }
 
-// statementTimeout bounds each statement of a check.
-const statementTimeout = 10 * time.Second
-
 // Examine runs every check, and calls progress before each.
 func Examine(ctx context.Context, pool *pgxpool.Pool, opts Options, progress func(name string, done, of int)) ([]Result, error) {
 	return examine(ctx, pool, opts, checks, progress)
@@ -99,7 +95,7 @@ func Only(ctx context.Context, pool *pgxpool.Pool, opts Options, names ...string
 
 func examine(ctx context.Context, pool *pgxpool.Pool, opts Options, checks []check, progress func(name string, done, of int)) ([]Result, error) {
 	patient := &patient{pool: pool, opts: opts.withDefaults()}
-	if err := record.Tx(ctx, pool, statementTimeout, func(tx pgx.Tx) error { return patient.meet(ctx, tx) }); err != nil {
+	if err := record.Tx(ctx, pool, patient.opts.Limits.Statement, func(tx pgx.Tx) error { return patient.meet(ctx, tx) }); err != nil {
 		return nil, err
 	}
 	var results []Result
@@ -149,7 +145,7 @@ func (p *patient) examine(ctx context.Context, c check) (Result, error) {
 	if !e.canRead(c.reads) {
 		return e.result, nil
 	}
-	err := record.Tx(ctx, p.pool, statementTimeout, func(tx pgx.Tx) error {
+	err := record.Tx(ctx, p.pool, p.opts.Limits.Statement, func(tx pgx.Tx) error {
 		e.tx = tx
 		return c.run(e)
 	})

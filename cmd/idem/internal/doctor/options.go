@@ -1,6 +1,10 @@
 package doctor
 
-import "time"
+import (
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
 
 // Options say what is looked for, and from where on something is too much.
 type Options struct {
@@ -8,7 +12,8 @@ type Options struct {
 	Scan bool             // walk the table, however large it is
 	Now  func() time.Time // the clock of this machine
 
-	SealKeys []string // ids of the keys that are at hand
+	SealKeys []string      // ids of the keys that are at hand
+	Against  *pgxpool.Pool // the database that this one is compared with, for Verify
 
 	Limits Limits
 }
@@ -28,7 +33,7 @@ type Limits struct {
 	OldMessage       time.Duration // that waits to be published
 	OldFailure       time.Duration // of a message that a consumer tries again
 	ScanUpTo         int64         // size of a table that is walked without being told to, in bytes
-	ScanTimeout      time.Duration
+	Statement        time.Duration // after which a statement of a check is given up
 }
 
 func (o Options) withDefaults() Options {
@@ -49,7 +54,7 @@ func (o Options) withDefaults() Options {
 	set(&l.OldMessage, 5*time.Minute)
 	set(&l.OldFailure, 15*time.Minute)
 	set(&l.ScanUpTo, 64<<20)
-	set(&l.ScanTimeout, time.Minute)
+	set(&l.Statement, 10*time.Second)
 	return o
 }
 

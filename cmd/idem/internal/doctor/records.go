@@ -32,7 +32,7 @@ func leftBehind(e *exam) error {
 		return nil
 	}
 	count := 0
-	err = record.LeftBehind(e.ctx, e.pool, statementTimeout, func(record.Record) { count++ }, func(int64, int64) {})
+	err = record.LeftBehind(e.ctx, e.pool, e.opts.Limits.Statement, func(record.Record) { count++ }, func(int64, int64) {})
 	if count > 0 {
 		e.warn(fmt.Sprintf("%d records are left in state processing: an fn ended its transaction itself, and their keys are refused with ErrTxEnded", count),
 			"see which with idem stuck; then let fn leave BEGIN, COMMIT and ROLLBACK alone")
@@ -98,7 +98,7 @@ func (e *exam) sealed() ([]sealed, error) {
 	}
 	weights := map[string]float64{}
 	if walk {
-		err = record.CountSealed(e.ctx, e.pool, statementTimeout, weights)
+		err = record.CountSealed(e.ctx, e.pool, e.opts.Limits.Statement, weights)
 	} else {
 		err = e.estimateSealed(weights)
 	}

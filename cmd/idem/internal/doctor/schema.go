@@ -20,6 +20,7 @@ var schemaChecks = []check{
 	{name: "collation", run: collation},
 	{name: "unlogged", run: unlogged},
 	{name: "indexes", run: indexes},
+	{name: "sequences", run: sequenceBehind},
 	{name: "triggers", run: triggers},
 	{name: "rules", run: rules},
 	{name: "replica-identity", run: replicaIdentity},

@@ -19,17 +19,18 @@ type Holder struct {
 	Visible     bool
 }
 
+// sessions begins a query for the sessions whose pids are those of l.
+const sessions = `
+	SELECT l.pid, coalesce(a.application_name, ''), coalesce(a.usename, '')::text, coalesce(a.state, ''),
+		coalesce(a.wait_event_type || ': ' || a.wait_event, ''),
+		coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 0)::float8, a.xact_start IS NOT NULL
+	FROM (SELECT DISTINCT pid FROM pg_locks WHERE granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND `
+
 // Holders returns the transactions that are longer under way than old, the oldest first. Those whose age the role may not see
 // come last.
 func Holders(ctx context.Context, tx pgx.Tx, old time.Duration) ([]Holder, error) {
-	rows, err := tx.Query(ctx, `
-		SELECT l.pid, coalesce(a.application_name, ''), coalesce(a.usename, '')::text, coalesce(a.state, ''),
-			coalesce(a.wait_event_type || ': ' || a.wait_event, ''),
-			coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 0)::float8, a.xact_start IS NOT NULL
-		FROM (SELECT DISTINCT pid FROM pg_locks
-			WHERE locktype = 'relation' AND granted AND mode = 'RowExclusiveLock' AND relation IN (
-				SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'idem' AND c.relname = 'records')
-			  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) l
+	rows, err := tx.Query(ctx, sessions+`locktype = 'relation' AND mode = 'RowExclusiveLock' AND relation IN (
+			SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'idem' AND c.relname = 'records')) l
 		LEFT JOIN pg_stat_activity a ON a.pid = l.pid
 		WHERE l.pid <> pg_backend_pid() AND coalesce(a.backend_type, 'client backend') = 'client backend'
 		  AND (a.xact_start IS NULL OR a.xact_start < clock_timestamp() - make_interval(secs => $1))
@@ -37,11 +38,28 @@ func Holders(ctx context.Context, tx pgx.Tx, old time.Duration) ([]Holder, error
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Holder, error) {
-		var h Holder
-		var seconds float64
-		err := row.Scan(&h.PID, &h.Application, &h.Role, &h.State, &h.Waiting, &seconds, &h.Visible)
-		h.Since = time.Duration(seconds * float64(time.Second))
-		return h, err
-	})
+	return pgx.CollectRows(rows, scanHolder)
+}
+
+// HolderOf returns the session that holds the advisory lock of a key, nil if there is none. A transaction that has claimed more than some
+// dozens of keys holds the locks of the first of them only.
+func HolderOf(ctx context.Context, tx pgx.Tx, lock int64) (*Holder, error) {
+	rows, err := tx.Query(ctx, sessions+`locktype = 'advisory' AND objsubid = 1 AND classid = ($1::int8 >> 32 & 4294967295)::oid AND objid = ($1::int8 & 4294967295)::oid) l
+		LEFT JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.pid <> pg_backend_pid()`, lock)
+	if err != nil {
+		return nil, err
+	}
+	found, err := pgx.CollectRows(rows, scanHolder)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return &found[0], nil
+}
+
+func scanHolder(row pgx.CollectableRow) (Holder, error) {
+	var h Holder
+	var seconds float64
+	err := row.Scan(&h.PID, &h.Application, &h.Role, &h.State, &h.Waiting, &seconds, &h.Visible)
+	h.Since = time.Duration(seconds * float64(time.Second))
+	return h, err
 }

@@ -15,6 +15,8 @@ type Filter struct {
 	ScopePrefix string
 	After       *Name // not before this one and not itself
 	State       string
+	Key         string // in any scope
+	OperationID string
 	Older       time.Duration
 	Limit       int
 }
@@ -23,7 +25,7 @@ type Filter struct {
 type Name struct{ Scope, Key string }
 
 // List returns the records in the order of scope and key, which is that of the primary key. So a limit ends it early,
-// and a prefix of the scope is a range of the index. State and Older are looked at row by row.
+// and a prefix of the scope is a range of the index. The rest is looked at row by row.
 func List(ctx context.Context, tx pgx.Tx, f Filter) ([]Record, error) {
 	where, args := f.where([]any{false})
 	query := fmt.Sprintf("SELECT %s FROM idem.records%s ORDER BY scope, key LIMIT %d", columns, where, f.Limit)
@@ -51,6 +53,12 @@ func (f Filter) where(args []any) (string, []any) {
 	}
 	if f.After != nil {
 		add("(scope, key) > (?, ?)", f.After.Scope, f.After.Key)
+	}
+	if f.Key != "" {
+		add("key = ?", f.Key)
+	}
+	if f.OperationID != "" {
+		add("operation_id = ?::text::uuid", f.OperationID)
 	}
 	switch f.State {
 	case "":

@@ -41,19 +41,31 @@ func Change(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback(ctx)
-	if err := settle(ctx, tx, timeout); err != nil {
+	err = settle(ctx, tx, timeout)
+	if err == nil {
+		err = work(tx)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		_ = tx.Rollback(ctx) // or the server does, when the connection is closed
 		return err
 	}
-	if err := work(tx); err != nil {
-		return err
+	return commit(ctx, tx)
+}
+
+// commit waits for the answer to COMMIT, and asks nobody to cancel it: to a server that waits for a standby, that would mean to wait no
+// longer, and to tell of a success that the standby has not got. A connection whose answer is not awaited any more is left to itself.
+func commit(ctx context.Context, tx pgx.Tx) error {
+	answered := make(chan error, 1)
+	go func() { answered <- tx.Commit(context.WithoutCancel(ctx)) }()
+	var err error
+	select {
+	case err = <-answered:
+	case <-time.After(commitTimeout):
+		return ErrUnknown
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
-	defer cancel()
-	err = tx.Commit(patient)
 	var refused *pgconn.PgError
 	if err != nil && !errors.As(err, &refused) && !errors.Is(err, pgx.ErrTxCommitRollback) {
 		return fmt.Errorf("%w: %w", ErrUnknown, err)

@@ -26,7 +26,7 @@ func figures() vitals.Vitals {
 		InFlight: vitals.InFlight{Transactions: 7, Keys: 9, Oldest: vitals.Figure[time.Duration]{Value: time.Hour, Quality: vitals.Exact}},
 		PurgeLag: vitals.Figure[time.Duration]{Value: 100 * time.Hour, Quality: vitals.Exact},
 		Sweeps: vitals.Figure[[]vitals.Sweep]{Quality: vitals.Exact, Value: []vitals.Sweep{{
-			Name: "records", Under: true, Pages: 50, TotalPages: 100, Deleted: 1e9, LastEnded: at.Add(-time.Hour), LastDeleted: 1e9,
+			Name: "records", Under: true, Silent: time.Second, Pages: 50, TotalPages: 100, Deleted: 1e9, LastEnded: at.Add(-time.Hour), LastDeleted: 1e9,
 		}}},
 	}
 }

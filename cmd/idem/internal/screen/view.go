@@ -108,11 +108,16 @@ func (m model) purging() []string {
 		}
 	}
 	last := "none has finished yet"
+	if !v.Sweeps.Known() {
+		last = "unknown"
+	}
 	if !sweep.LastEnded.IsZero() {
 		last = fmt.Sprintf("finished %s ago, %s deleted", page.Age(v.At.Sub(sweep.LastEnded)), page.Count(sweep.LastDeleted))
 	}
 	lines := []string{m.dim(padRight("last sweep", nameWidth)) + last}
 	switch {
+	case sweep.Under && !sweep.Live():
+		lines = append(lines, m.dim(padRight("sweep", nameWidth))+"one was left half-way, and nothing goes on with it")
 	case sweep.WaitingFor != "":
 		lines = append(lines, m.dim(padRight("sweep", nameWidth))+m.yellow("waits for: "+page.Safe(sweep.WaitingFor)))
 	case sweep.Under && sweep.TotalPages > 0:

@@ -1,0 +1,141 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+)
+
+// againstChecks compare with another database: the one that this one is to take over from, or is a copy of.
+var againstChecks = []check{
+	{name: "same-migrations", run: sameMigrations},
+	{name: "same-owners", run: sameOwners},
+	{name: "same-sequences", run: sameSequences},
+	{name: "same-rows", run: sameRows},
+}
+
+// there runs a part of a check on the other database.
+func (e *exam) there(work func(other *exam) error) error {
+	other := &exam{patient: &patient{pool: e.opts.Against, opts: e.opts}, ctx: e.ctx}
+	return record.Tx(e.ctx, e.opts.Against, e.opts.Limits.Statement, func(tx pgx.Tx) error {
+		other.tx = tx
+		if err := other.meet(e.ctx, tx); err != nil {
+			return err
+		}
+		return work(other)
+	})
+}
+
+// both asks the same of both databases: of the other one first, so that what has come here in between is no difference.
+func (e *exam) both(sql string) (here, there []string, err error) {
+	if err = e.there(func(other *exam) (err error) { there, err = other.texts(sql); return err }); err != nil {
+		return nil, nil, err
+	}
+	here, err = e.texts(sql)
+	return here, there, err
+}
+
+// missing returns what is in one list and not in the other.
+func missing(in, of []string) (lost []string) {
+	for _, s := range of {
+		if !slices.Contains(in, s) {
+			lost = append(lost, s)
+		}
+	}
+	return lost
+}
+
+func sameMigrations(e *exam) error {
+	here, there, err := e.both(`SELECT a.attrelid::regclass::text || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
+		FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname = 'idem' AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND a.attnum > 0 AND NOT a.attisdropped ORDER BY 1`)
+	if err != nil {
+		return err
+	}
+	const remedy = "bring both to the same version with idem migrate up: changes of a schema are not replicated"
+	if lost := missing(here, there); len(lost) > 0 {
+		e.problem("the other database has columns that this one lacks: "+strings.Join(lost, ", "), remedy)
+	}
+	if more := missing(there, here); len(more) > 0 {
+		e.warn("this database has columns that the other one lacks: "+strings.Join(more, ", "), remedy)
+	}
+	return nil
+}
+
+func sameOwners(e *exam) error {
+	here, there, err := e.both(`SELECT format('%s is owned by %s and granted as %s', c.relname, pg_get_userbyid(c.relowner), coalesce((SELECT string_agg(a::text, ' ' ORDER BY a::text) FROM unnest(c.relacl) a), 'by default'))
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'idem' AND c.relkind IN ('r', 'p', 'S') ORDER BY 1`)
+	if err != nil {
+		return err
+	}
+	for _, lost := range missing(here, there) {
+		e.warn("in the other database, "+lost+", and not so here", "make owners and grants alike: neither is replicated, and pg_restore --no-owner or --no-privileges leaves them out")
+	}
+	return nil
+}
+
+// spare is how far a sequence is set beyond that of the other database, for what is given out there until it stops.
+const spare = 10_000
+
+func sameSequences(e *exam) error {
+	for i := range numberings {
+		n := &numberings[i]
+		var there int64
+		var ok bool
+		err := e.there(func(other *exam) (err error) {
+			there, ok, err = other.last(n.sequence)
+			e.result.Findings = append(e.result.Findings, other.result.Findings...)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		here, known, err := e.last(n.sequence)
+		if err != nil {
+			return err
+		}
+		if ok && known && here < there {
+			e.add(n.level, fmt.Sprintf("the sequence idem.%s is at %d, and that of the other database at %d: %s", n.sequence, here, there, n.again), advance(n.sequence, there+spare))
+		}
+	}
+	return nil
+}
+
+// tally is what is compared of each table, beside the number of its rows: a sum that depends on each row and not on their order. Of
+// times, settings of the session decide nothing here.
+var tally = map[string]string{
+	"records":      "scope, key, operation_id, state, status",
+	"operations":   "id, state, epoch, seq, kind, step",
+	"steps":        "operation_id, seq, kind, outcome",
+	"signals":      "operation_id, name, taken",
+	"outbox":       "seq, id, held",
+	"inbox":        "consumer, source, id, state",
+	"dead_letters": "side, consumer, source, id, redrive_at IS NULL",
+	"relay_topics": "relay, topics",
+}
+
+// sameRows compares what is remembered. Payloads are not read.
+func sameRows(e *exam) error {
+	for _, table := range names(func(t *expected) bool { return tally[t.name] != "" }) {
+		sql := fmt.Sprintf(`SELECT count(*)::text || ' ' || coalesce(sum(hashtextextended(ROW(%s)::text, 0)::numeric), 0)::text FROM idem.%s`, tally[table], table)
+		here, there, err := e.both(sql)
+		if err != nil {
+			return err
+		}
+		hereRows, _, _ := strings.Cut(here[0], " ")
+		thereRows, _, _ := strings.Cut(there[0], " ")
+		if here[0] == there[0] {
+			continue
+		}
+		what := fmt.Sprintf("idem.%s has %s rows here and %s there", table, hereRows, thereRows)
+		if hereRows == thereRows {
+			what = fmt.Sprintf("idem.%s has %s rows here and there, and they are not the same", table, hereRows)
+		}
+		e.problem(what, "stop what writes there, wait until this one has all of it, and compare again; what is missing then, a retry executes again: do not take over")
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package doctor
+
+import "fmt"
+
+// numbering is a sequence, and the highest of its numbers that is in use.
+type numbering struct {
+	sequence string
+	what     string // what the numbers are
+	highest  string // the query for it; with an index to answer it
+	reads    []string
+	level    Level
+	again    string // what happens where a number is given out again
+}
+
+// Numbers of instances are looked for among the thousand operations that are due first: no index has all.
+var numberings = []numbering{
+	{
+		sequence: "outbox_seq_seq", what: "places in idem.outbox", level: Problem, reads: []string{"outbox"},
+		highest: `SELECT coalesce(greatest((SELECT max(seq) FROM idem.outbox WHERE NOT held), (SELECT max(seq) FROM idem.outbox WHERE held)), 0)`,
+		again:   "a message that is added now takes a place in front of older ones of its key, and is published before them, or fails with SQLSTATE 23505",
+	},
+	{
+		sequence: "instances", what: "numbers of instances", level: Warning, reads: []string{"operations", "relays", "leases"},
+		highest: `SELECT coalesce(greatest((SELECT max(instance) FROM idem.relays), (SELECT max(instance) FROM idem.leases),
+			(SELECT max(owner) FROM (SELECT owner FROM idem.operations WHERE state = 'running' ORDER BY wake_at LIMIT 1000) AS few)), 0)::int8`,
+		again: "a new process takes the number of one that is gone, and passes for it: the operations of that one are left to it, though it may not have their definition",
+	},
+}
+
+// sequenceBehind finds a sequence that will give out numbers which are in use. A subscriber of logical replication gets the rows of a
+// table and not its sequence.
+func sequenceBehind(e *exam) error {
+	for i := range numberings {
+		n := &numberings[i]
+		if !e.canRead(n.reads) {
+			continue
+		}
+		var highest int64
+		if err := e.one(n.highest, nil, &highest); err != nil { // before the sequence is read: it only grows
+			return err
+		}
+		last, ok, err := e.last(n.sequence)
+		if err != nil {
+			return err
+		}
+		if ok && last < highest {
+			e.add(n.level, fmt.Sprintf("%s go up to %d and the sequence idem.%s is at %d: %s", n.what, highest, n.sequence, last, n.again), advance(n.sequence, highest))
+		}
+	}
+	return nil
+}
+
+// last is the number that a sequence has given out last, 0 if none.
+func (e *exam) last(sequence string) (last int64, ok bool, err error) {
+	var value *int64
+	var there, readable bool
+	err = e.one(`SELECT c.oid IS NOT NULL, coalesce(has_sequence_privilege(c.oid, 'USAGE, SELECT'), false),
+			CASE WHEN has_sequence_privilege(c.oid, 'USAGE, SELECT') THEN pg_sequence_last_value(c.oid) END
+		FROM (SELECT 1) AS one LEFT JOIN (pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'idem')
+			ON c.relkind = 'S' AND c.relname = $1`, []any{sequence}, &there, &readable, &value)
+	switch {
+	case err != nil || !there: // which the check of the tables says
+		return 0, false, err
+	case !readable:
+		e.unknown("not checked: this role may not read the sequence idem."+sequence, "GRANT SELECT ON SEQUENCE idem."+sequence+" TO "+e.self)
+		return 0, false, nil
+	case value != nil:
+		last = *value
+	}
+	return last, true, nil
+}
+
+// advance is what sets a sequence to a number, unless it is beyond.
+func advance(sequence string, to int64) string {
+	return fmt.Sprintf("before anything writes here: SELECT setval('idem.%[1]s', %[2]d) FROM idem.%[1]s WHERE last_value < %[2]d", sequence, to)
+}

@@ -1,0 +1,156 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+)
+
+// verifyChecks look for what a restore, or a takeover, may have left incomplete. Those of Examine that look at the same are among them.
+var verifyChecks = concat(
+	pick("migrations", "table", "columns", "primary-key", "collation", "unlogged", "indexes", "sequences", "triggers", "row-security", "privileges", "left-behind"),
+	[]check{
+		{name: "records-without-operation", run: recordsWithoutOperation, reads: []string{"records", "operations"}},
+		{name: "operations-without-record", run: operationsWithoutRecord, reads: []string{"records", "operations"}},
+		{name: "steps-without-operation", run: stepsWithoutOperation, reads: []string{"operations", "steps", "signals"}},
+		{name: "calls-in-doubt", run: callsInDoubt, reads: []string{"operations", "steps"}},
+		{name: "subscription", run: subscription},
+	})
+
+func pick(wanted ...string) (picked []check) {
+	for _, c := range checks {
+		if slices.Contains(wanted, c.name) {
+			picked = append(picked, c)
+		}
+	}
+	return picked
+}
+
+// walkTimeout bounds each statement of a check that walks tables.
+const walkTimeout = 10 * time.Minute
+
+// VerifyNames are the names of all checks that Verify may make, in order.
+func VerifyNames() (all []string) {
+	for _, c := range concat(verifyChecks, againstChecks) {
+		all = append(all, c.name)
+	}
+	return all
+}
+
+// Verify looks whether a database that was restored, or that is to take over, is complete in itself, and if opts.Against is set
+// whether it has what that one has. It walks tables.
+func Verify(ctx context.Context, pool *pgxpool.Pool, opts Options, progress func(name string, done, of int)) ([]Result, error) {
+	opts.Scan = true
+	made := verifyChecks
+	if opts.Against != nil {
+		made = concat(made, againstChecks)
+	}
+	set(&opts.Limits.Statement, walkTimeout)
+	return examine(ctx, pool, opts, made, progress)
+}
+
+// few is how many ids are told.
+const few = 5
+
+// orphans tells how many rows there are, with the ids of some.
+func (e *exam) orphans(sql string) (count int64, ids string, err error) {
+	err = e.one(`SELECT count(*), coalesce(string_agg(id::text, ', ') FILTER (WHERE n <= $1), '') FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM (`+sql+`) AS found (id)) AS ranked`,
+		[]any{few}, &count, &ids)
+	if count > few {
+		ids += ", …"
+	}
+	return count, ids, err
+}
+
+const restoreTogether = "idem.records and idem.operations have to be of the same moment: restore both from the same backup, or see that both were replicated to the end"
+
+func recordsWithoutOperation(e *exam) error {
+	count, ids, err := e.orphans(`SELECT r.operation_id FROM idem.records r WHERE r.state = 'running'
+		AND NOT EXISTS (SELECT FROM idem.operations o WHERE o.id = r.operation_id AND o.state IN ('running', 'parked'))`)
+	if count > 0 {
+		e.problem(fmt.Sprintf("%s keys are in progress for an operation that is not there, or has ended: their callers get ErrInProgress, and no process goes on (operations %s)", page.Count(count), ids),
+			restoreTogether+"; if that cannot be, find out by the operation id what has happened outside, and idem evict")
+	}
+	return err
+}
+
+func operationsWithoutRecord(e *exam) error {
+	count, ids, err := e.orphans(`SELECT o.id FROM idem.operations o WHERE o.state IN ('running', 'parked')
+		AND NOT EXISTS (SELECT FROM idem.records r WHERE r.scope = o.scope AND r.key = o.key AND r.operation_id = o.id AND r.state = 'running')`)
+	if count > 0 {
+		e.problem(fmt.Sprintf("%s operations are under way whose key does not say so: a caller who asks again begins another one, and what they have called may be called again under another key (operations %s)",
+			page.Count(count), ids), restoreTogether+", before a process works on them")
+	}
+	return err
+}
+
+func stepsWithoutOperation(e *exam) error {
+	count, ids, err := e.orphans(`SELECT s.operation_id FROM (SELECT operation_id FROM idem.steps UNION SELECT operation_id FROM idem.signals) s
+		WHERE NOT EXISTS (SELECT FROM idem.operations o WHERE o.id = s.operation_id)`)
+	if count > 0 {
+		e.warn(fmt.Sprintf("steps or signals of %s operations are there that have no row in idem.operations (%s)", page.Count(count), ids),
+			"if an earlier backup of idem.operations was restored: "+restoreTogether+"; if idem purge was stopped in between, its next sweep deletes them")
+	}
+	return err
+}
+
+// callsInDoubt counts the calls whose answer was to come when the copy was made.
+func callsInDoubt(e *exam) error {
+	var count, later int64
+	err := e.one(`SELECT count(*) FILTER (WHERE o.kind IN ('call', 'undo') AND NOT EXISTS (SELECT FROM idem.steps s
+			WHERE s.operation_id = o.id AND s.seq = o.seq AND s.outcome IN ('done', 'failed', 'undone'))), count(*)
+		FROM idem.operations o WHERE o.state IN ('running', 'parked')`, nil, &count, &later)
+	if count > 0 {
+		e.note(fmt.Sprintf("%s operations were in a call that had no answer yet, of %s under way: what they have called since this copy was made is not known here", page.Count(count), page.Count(later)),
+			"they go on by the safety of their calls: Keyed ones with the same key, Asked ones ask, Once ones park; see that nothing else works on them any more, and look at them with idem operation list")
+	}
+	return err
+}
+
+// subscription looks at the tables of idem that this database gets by logical replication.
+func subscription(e *exam) error {
+	var subscribed bool
+	if err := e.one(`SELECT EXISTS (SELECT FROM pg_subscription_rel WHERE srrelid = ANY ($1))`, []any{e.oids()}, &subscribed); err != nil || !subscribed {
+		return err
+	}
+	rows, err := e.tx.Query(e.ctx, `SELECT c.oid::oid, coalesce(s.srsubstate::text, ''), coalesce(p.subname, '')::text, coalesce(p.subenabled, false)
+		FROM unnest($1::oid[]) AS c (oid) LEFT JOIN (pg_subscription_rel s JOIN pg_subscription p ON p.oid = s.srsubid) ON s.srrelid = c.oid`, e.oids())
+	if err != nil {
+		return err
+	}
+	var oid uint32
+	var state, name string
+	var enabled bool
+	told := false
+	_, err = pgx.ForEachRow(rows, []any{&oid, &state, &name, &enabled}, func() error {
+		r := e.relation(oid)
+		switch {
+		case state == "" && r.Leaf && !e.anyOf(r.Table, oid):
+			e.problem(r.Name+" is no part of a subscription, and other tables of idem are: it stays without the rows of the other database",
+				"publish all tables of the schema idem together with those of the effects, and ALTER SUBSCRIPTION … REFRESH PUBLICATION")
+		case state != "" && state != "r":
+			e.problem(fmt.Sprintf("%s is not copied yet (srsubstate %s): what is behind it is missing here", r.Name, state), "wait until the subscription has copied it")
+		case state == "r" && enabled && !told:
+			told = true
+			e.note("the subscription "+name+" still replicates into idem's tables", "before anything writes here: stop what writes there, wait for the rest, and ALTER SUBSCRIPTION "+name+" DISABLE")
+		}
+		return nil
+	})
+	return err
+}
+
+// anyOf reports whether a leaf of a partitioned table may be subscribed by its root, or the other way round. A publication names either.
+func (e *exam) anyOf(table string, oid uint32) bool {
+	for _, r := range e.relations {
+		if r.Table == table && r.OID != oid {
+			return true
+		}
+	}
+	return false
+}

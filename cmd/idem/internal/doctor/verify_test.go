@@ -1,0 +1,250 @@
+package doctor_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem/cmd/idem/internal/doctor"
+	"github.com/idem-go/idem/internal/migrate"
+	"github.com/idem-go/idem/internal/pgserver"
+)
+
+// verified are the findings of Verify, without notes, as "check: what".
+func (w *ward) verified(against *ward) (found []string) {
+	w.t.Helper()
+	opts := w.opts
+	if against != nil {
+		opts.Against = against.pool
+	}
+	results, err := doctor.Verify(w.t.Context(), w.pool, opts, func(string, int, int) {})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, r := range results {
+		for _, f := range r.Findings {
+			if f.Remedy == "" {
+				w.t.Errorf("%s: no remedy", r.Check)
+			}
+			if f.Level != doctor.Note {
+				found = append(found, fmt.Sprintf("%s: %s", r.Check, f.What))
+			}
+		}
+	}
+	return found
+}
+
+// wantVerified wants one finding for each beginning, in this order, and no other.
+func (w *ward) wantVerified(against *ward, beginnings ...string) {
+	w.t.Helper()
+	found := w.verified(against)
+	ok := len(found) == len(beginnings)
+	for i := range beginnings {
+		ok = ok && strings.HasPrefix(found[i], beginnings[i])
+	}
+	if !ok {
+		w.t.Errorf("found:\n%s\nwant:\n%s", strings.Join(found, "\n"), strings.Join(beginnings, "\n"))
+	}
+}
+
+func (w *ward) count(sql string) (n int) {
+	w.t.Helper()
+	if err := w.pool.QueryRow(w.t.Context(), sql).Scan(&n); err != nil {
+		w.t.Fatalf("%s: %v", sql, err)
+	}
+	return n
+}
+
+func (w *ward) eventually(what string, done func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("in vain: %s", what)
+		}
+	}
+}
+
+// written are rows as a program leaves them: two keys, an operation in a call, three messages of which the last has left.
+const written = `
+	INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state, status) VALUES
+		('s', 'a', '', 'aaaaaaaa-0000-0000-0000-000000000001', now(), now() + '1 h', 'completed', 201),
+		('s', 'b', '', 'aaaaaaaa-0000-0000-0000-000000000002', now(), now() + '1 h', 'running', NULL);
+	INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, epoch, owner, state, undoing, kind, step, seq, since, wake_at, tries, attempts)
+		VALUES ('aaaaaaaa-0000-0000-0000-000000000002', 's', 'b', '', 'n', 1, now(), 1, nextval('idem.instances'), 'running', false, 'call', 'charge', 2, now(), now(), 0, 0);
+	INSERT INTO idem.steps (operation_id, seq, kind, name, recorded_at, outcome) VALUES ('aaaaaaaa-0000-0000-0000-000000000002', 1, 'tx', 'reserve', now(), 'done');
+	INSERT INTO idem.outbox (created_at, id, aggregatetype, aggregateid, type) SELECT now(), gen_random_uuid(), 't', 'k', 't' FROM generate_series(1, 3);
+	DELETE FROM idem.outbox WHERE seq = 3;`
+
+// statements returns those of a code block of docs/operate.md, from the line that begins so.
+func statements(t *testing.T, begin string) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../../../docs/operate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, found := strings.Cut(string(text), "```sql\n"+begin)
+	block, _, _ = strings.Cut(block, "```")
+	if !found {
+		t.Fatalf("docs/operate.md has no statements that begin with %q", begin)
+	}
+	var all []string
+	for line := range strings.Lines(begin + block) {
+		if line = strings.TrimSpace(line); line != "" {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// A takeover by logical replication, by the steps of the docs: rows come, sequences do not, and that is found before a message has
+// taken a place in front of another.
+func TestTakeoverByLogicalReplicationIsVerified(t *testing.T) {
+	t.Parallel()
+	old, next := hospital(t, "wal_level=logical"), hospital(t)
+	if err := migrate.UpAt(t.Context(), old.DSN()); err != nil {
+		t.Fatal(err)
+	}
+	blue, green := wardAt(t, old.DSN()), wardAt(t, next.DSN())
+	copySchema(t, old, next)
+	blue.exec(strings.Split(written, ";\n")...)
+	blue.exec(statements(t, "CREATE PUBLICATION takeover")...)
+	address, err := url.Parse(blue.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := address.User.Password()
+	conninfo := fmt.Sprintf("host=127.0.0.1 port=%s user=postgres password=%s dbname=postgres", address.Port(), password)
+	for _, statement := range statements(t, "CREATE SUBSCRIPTION takeover") {
+		green.exec(strings.ReplaceAll(statement, "host=old dbname=shop", conninfo))
+	}
+	green.eventually("the tables to be copied", func() bool {
+		return green.count("SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'") == 0
+	})
+	green.wantVerified(blue, "sequences: places in idem.outbox go up to 2 and the sequence idem.outbox_seq_seq is at 0", "sequences: numbers of instances go up to 1",
+		"same-sequences: the sequence idem.outbox_seq_seq is at 0, and that of the other database at 3", "same-sequences: the sequence idem.instances is at 0")
+
+	blue.exec("INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state) VALUES ('s', 'late', '', gen_random_uuid(), now(), now() + '1 h', 'completed')")
+	green.eventually("what comes later", func() bool { return green.count("SELECT count(*) FROM idem.records") == 3 })
+	for _, statement := range statements(t, "SELECT setval('idem.outbox_seq_seq'") {
+		green.exec(strings.NewReplacer(":outbox", "3", ":instances", "1").Replace(statement))
+	}
+	green.wantVerified(blue)
+	if said := notes(green, blue); !slices.Contains(said, "subscription: the subscription takeover still replicates into idem's tables") {
+		t.Error(said)
+	}
+	green.exec("ALTER SUBSCRIPTION takeover DISABLE")
+	if said := notes(green, blue); slices.Contains(said, "subscription: the subscription takeover still replicates into idem's tables") {
+		t.Error(said)
+	}
+	green.exec("INSERT INTO idem.outbox (created_at, id, aggregatetype, aggregateid, type) VALUES (now(), gen_random_uuid(), 't', 'k', 't')")
+	if n := green.count("SELECT max(seq) FROM idem.outbox"); n < 4 {
+		t.Errorf("a message added after the takeover has place %d", n)
+	}
+	green.wantVerified(blue, "same-rows: idem.outbox has 3 rows here and 2 there")
+}
+
+// copySchema copies all but the rows.
+func copySchema(t *testing.T, from, to *pgserver.Server) {
+	t.Helper()
+	dump := exec.CommandContext(t.Context(), filepath.Join(from.Bin(), "pg_dump"), "--schema-only", from.DSN())
+	schema, err := dump.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	restore := exec.CommandContext(t.Context(), filepath.Join(to.Bin(), "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", to.DSN())
+	restore.Stdin = bytes.NewReader(schema)
+	if said, err := restore.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+}
+
+// notes are what Verify says besides.
+func notes(w, against *ward) (said []string) {
+	w.t.Helper()
+	opts := w.opts
+	opts.Against = against.pool
+	results, err := doctor.Verify(w.t.Context(), w.pool, opts, func(string, int, int) {})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, r := range results {
+		for _, f := range r.Findings {
+			if f.Level == doctor.Note {
+				said = append(said, r.Check+": "+f.What)
+			}
+		}
+	}
+	return said
+}
+
+func TestVerifyFindsWhatACopyLacks(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, sql string
+		want      []string
+	}{
+		{"nothing", "SELECT 1", nil},
+		{"a record", "DELETE FROM idem.records WHERE key = 'a'", []string{"same-rows: idem.records has 1 rows here and 2 there"}},
+		{"the outcome of a record", "UPDATE idem.records SET status = 500 WHERE key = 'a'", []string{"same-rows: idem.records has 2 rows here and there, and they are not the same"}},
+		{"the operation of a key", "DELETE FROM idem.operations", []string{
+			"records-without-operation: 1 keys are in progress for an operation that is not there, or has ended: their callers get ErrInProgress, and no process goes on (operations aaaaaaaa-0000-0000-0000-000000000002)",
+			"steps-without-operation: steps or signals of 1 operations", "same-rows: idem.operations has 0 rows here and 1 there"}},
+		{"the key of an operation", "DELETE FROM idem.records WHERE key = 'b'", []string{
+			"operations-without-record: 1 operations are under way whose key does not say so", "same-rows: idem.records has 1 rows here and 2 there"}},
+		{"a step", "DELETE FROM idem.steps", []string{"same-rows: idem.steps has 0 rows here and 1 there"}},
+		{"a column", "ALTER TABLE idem.sweeps DROP COLUMN kept", []string{"columns: the column kept of idem.sweeps is missing", "same-migrations: the other database has columns that this one lacks: idem.sweeps.kept bigint"}},
+		{"a grant", "GRANT SELECT ON idem.records TO pg_monitor", []string{"same-owners: in the other database, records is owned by postgres and granted as by default, and not so here"}},
+		{"what an fn has left behind", "UPDATE idem.records SET state = 'processing' WHERE key = 'a'", []string{"left-behind: 1 records are left", "same-rows: idem.records has 2 rows here and there"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			original, copied := newWard(t), newWard(t)
+			for _, w := range []*ward{original, copied} {
+				w.exec(strings.Split(strings.ReplaceAll(written, "gen_random_uuid()", "md5(random()::text)::uuid"), ";\n")...)
+			}
+			copied.exec("TRUNCATE idem.outbox")
+			original.exec("TRUNCATE idem.outbox")
+			copied.wantVerified(original)
+			copied.exec(test.sql)
+			copied.wantVerified(original, test.want...)
+		})
+	}
+}
+
+// A restore to a moment in the past is complete in itself, and lacks what came later.
+func TestRestoreToAPointInTimeIsVerified(t *testing.T) {
+	t.Parallel()
+	before := hospital(t)
+	if err := migrate.UpAt(t.Context(), before.DSN()); err != nil {
+		t.Fatal(err)
+	}
+	w := wardAt(t, before.DSN())
+	w.exec(strings.Split(written, ";\n")...)
+	restored, err := before.Standby(t.Context(), "restored", pgserver.Options{Settings: []string{"fsync=off", "max_connections=20",
+		"recovery_target_name=noon", "recovery_target_action=promote"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := restored.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state) VALUES ('s', 'before noon', '', gen_random_uuid(), now(), now() + '1 h', 'completed')`,
+		"SELECT pg_create_restore_point('noon')",
+		`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state) VALUES ('s', 'after noon', '', gen_random_uuid(), now(), now() + '1 h', 'completed')`)
+	r := wardAt(t, restored.DSN())
+	r.eventually("the restore to be open", func() bool { return r.count("SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE 1 END") == 1 })
+	if n := r.count("SELECT count(*) FROM idem.records WHERE key LIKE '% noon'"); n != 1 {
+		t.Fatalf("%d records", n)
+	}
+	r.wantVerified(nil)
+	r.wantVerified(w, "same-rows: idem.records has 3 rows here and 4 there")
+}
