@@ -60,13 +60,15 @@
 //
 //	idem.records                   {record}        idem.record.state: live, expired; unknown if expiry cannot be seen
 //	idem.records.expired.age       s               for how long the oldest expired record has been expired
-//	idem.rows.dead                 {row}           not vacuumed yet
-//	idem.storage.size              By              idem.part: heap, index, other
+//	idem.rows.live                 {row}           idem.table: each of the schema
+//	idem.rows.dead                 {row}           idem.table; not vacuumed yet
+//	idem.storage.size              By              idem.table; idem.part: heap, index, other
 //	idem.transactions              {transaction}   that have claimed a key and are not over
 //	idem.transactions.age          s               of the oldest of them
 //	idem.keys.held                 {key}           by them
-//	idem.purge.lag                 s               since the last whole sweep began; before the first, the age of the oldest expired record
-//	idem.purge.deleted             {record}        counter
+//	idem.purge.lag                 s               idem.table; since the last whole sweep of it began; before the first, since that began, and for records the
+//	                                               age of the oldest expired one
+//	idem.purge.deleted             {row}           counter; idem.table
 //	idem.purge.speed               {record}/s      of the sweep under way, or of the last one
 //	idem.purge.waiting             {sweep}         sweeps that wait: idem.purge.reason
 //	idem.operations                {operation}     not over: idem.operation.state (running, parked)

@@ -1,6 +1,8 @@
 package idemotel
 
 import (
+	"time"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
@@ -11,11 +13,11 @@ import (
 type instruments struct {
 	all []metric.Observable
 
-	records, dead, size, transactions, keys, waiting, operations metric.Int64ObservableGauge
-	expiredAge, oldest, lag, speed, parkedFor, late              metric.Float64ObservableGauge
-	unpublished, heldBack, letters                               metric.Int64ObservableGauge
-	unpublishedAge, failingAge                                   metric.Float64ObservableGauge
-	deleted                                                      metric.Int64ObservableCounter
+	records, rows, dead, size, transactions, keys, waiting, operations metric.Int64ObservableGauge
+	expiredAge, oldest, lag, speed, parkedFor, late                    metric.Float64ObservableGauge
+	unpublished, heldBack, letters                                     metric.Int64ObservableGauge
+	unpublishedAge, failingAge                                         metric.Float64ObservableGauge
+	deleted                                                            metric.Int64ObservableCounter
 
 	connections      metric.Int64ObservableUpDownCounter
 	maxConnections   metric.Int64ObservableUpDownCounter
@@ -26,8 +28,9 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 	b := builder{meter: meter}
 	i := &instruments{
 		records:        b.count("idem.records", "{record}", "Records in the table, an estimate."),
-		dead:           b.count("idem.rows.dead", "{row}", "Rows that are dead and not vacuumed yet, an estimate."),
-		size:           b.count("idem.storage.size", "By", "Size of the table and its indexes."),
+		rows:           b.count("idem.rows.live", "{row}", "Rows of a table that are live, an estimate."),
+		dead:           b.count("idem.rows.dead", "{row}", "Rows of a table that are dead and not vacuumed yet, an estimate."),
+		size:           b.count("idem.storage.size", "By", "Size of a table and its indexes."),
 		transactions:   b.count("idem.transactions", "{transaction}", "Transactions that have claimed a key and are not over."),
 		keys:           b.count("idem.keys.held", "{key}", "Keys that are held by an advisory lock."),
 		waiting:        b.count("idem.purge.waiting", "{sweep}", "Sweeps of the purge that wait, by what for."),
@@ -41,9 +44,9 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		failingAge:     b.amount("idem.inbox.failing.age", "s", "For how long a message has been failing, of the one that has for longest."),
 		expiredAge:     b.amount("idem.records.expired.age", "s", "For how long the oldest expired record has been expired, an estimate."),
 		oldest:         b.amount("idem.transactions.age", "s", "How long the oldest transaction that holds a key has been open."),
-		lag:            b.amount("idem.purge.lag", "s", "How long ago the last whole sweep of the purge began."),
+		lag:            b.amount("idem.purge.lag", "s", "How long ago the last whole sweep of a table by the purge began."),
 		speed:          b.amount("idem.purge.speed", "{record}/s", "Records that the purge deletes a second."),
-		deleted:        b.total("idem.purge.deleted", "{record}", "Records that the purge has deleted."),
+		deleted:        b.total("idem.purge.deleted", "{row}", "Rows that the purge has deleted of a table."),
 		connections: b.sum("db.client.connection.count", "{connection}",
 			"The number of connections that are currently in state described by the state attribute."),
 		maxConnections: b.sum("db.client.connection.max", "{connection}", "The maximum number of open connections allowed."),
@@ -103,11 +106,8 @@ var (
 	either   = label("idem.record.state", "unknown")
 	running  = label("idem.operation.state", "running")
 	parked   = label("idem.operation.state", "parked")
-	heap     = label("idem.part", "heap")
-	index    = label("idem.part", "index")
 	outgoing = label("idem.side", "outbox")
 	incoming = label("idem.side", "inbox")
-	rest     = label("idem.part", "other")
 )
 
 // show shows the figures that are known, and nothing in the place of the others.
@@ -118,10 +118,14 @@ func (i *instruments) show(to metric.Observer, v *vitals.Vitals) {
 	} else {
 		to.ObserveInt64(i.records, v.Records.Value, either)
 	}
-	to.ObserveInt64(i.dead, v.DeadRows.Value)
-	to.ObserveInt64(i.size, v.HeapBytes, heap)
-	to.ObserveInt64(i.size, v.IndexBytes, index)
-	to.ObserveInt64(i.size, v.OtherBytes, rest)
+	for _, t := range v.Tables {
+		of := ofTable(t.Name)
+		to.ObserveInt64(i.rows, t.LiveRows, of.alone)
+		to.ObserveInt64(i.dead, t.DeadRows, of.alone)
+		to.ObserveInt64(i.size, t.HeapBytes, of.heap)
+		to.ObserveInt64(i.size, t.IndexBytes, of.index)
+		to.ObserveInt64(i.size, t.OtherBytes, of.other)
+	}
 	to.ObserveInt64(i.transactions, v.InFlight.Transactions)
 	to.ObserveInt64(i.keys, v.InFlight.Keys)
 	if v.OldestExpired.Known() {
@@ -131,7 +135,7 @@ func (i *instruments) show(to metric.Observer, v *vitals.Vitals) {
 		to.ObserveFloat64(i.oldest, v.InFlight.Oldest.Value.Seconds())
 	}
 	if v.PurgeLag.Known() {
-		to.ObserveFloat64(i.lag, v.PurgeLag.Value.Seconds())
+		to.ObserveFloat64(i.lag, v.PurgeLag.Value.Seconds(), ofTable("records").alone)
 	}
 	if v.PurgeSpeed.Known() {
 		to.ObserveFloat64(i.speed, v.PurgeSpeed.Value)
@@ -152,15 +156,32 @@ func (i *instruments) show(to metric.Observer, v *vitals.Vitals) {
 		to.ObserveFloat64(i.failingAge, m.FailingFor.Seconds())
 	}
 	if v.Sweeps.Known() {
-		i.showSweeps(to, v.Sweeps.Value)
+		i.showSweeps(to, v.At, v.Sweeps.Value)
 	}
 }
 
-func (i *instruments) showSweeps(to metric.Observer, sweeps []vitals.Sweep) {
+// tableLabels are those of what is shown of a table.
+type tableLabels struct{ alone, heap, index, other metric.ObserveOption }
+
+var labelsOfTables cache[string, tableLabels]
+
+func ofTable(name string) tableLabels {
+	return labelsOfTables.get(name, func(name string) tableLabels {
+		table := attribute.String("idem.table", name)
+		part := func(of string) metric.ObserveOption {
+			return metric.WithAttributeSet(attribute.NewSet(table, attribute.String("idem.part", of)))
+		}
+		return tableLabels{metric.WithAttributeSet(attribute.NewSet(table)), part("heap"), part("index"), part("other")}
+	})
+}
+
+func (i *instruments) showSweeps(to metric.Observer, at time.Time, sweeps []vitals.Sweep) {
 	waiting := map[string]int64{}
 	for _, s := range sweeps {
-		if s.Name == "records" {
-			to.ObserveInt64(i.deleted, s.DeletedTotal)
+		of := ofTable(s.Name).alone
+		to.ObserveInt64(i.deleted, s.DeletedTotal, of)
+		if lag := s.Lag(at); lag > 0 && s.Name != "records" { // of these an estimate is shown where there was no sweep
+			to.ObserveFloat64(i.lag, lag.Seconds(), of)
 		}
 		if s.WaitingFor != "" {
 			waiting[s.WaitingFor]++

@@ -32,7 +32,7 @@ func TestMetricsHaveTheNamesThatPrometheusExpects(t *testing.T) {
 		"idem_inbox_failing_age_seconds gauge", "idem_keys_held gauge",
 		"idem_operations gauge", "idem_operations_late_seconds gauge", "idem_operations_parked_age_seconds gauge", "idem_outbox_held gauge",
 		"idem_outbox_oldest_age_seconds gauge", "idem_outbox_waiting gauge", "idem_pool_waits_total counter",
-		"idem_purge_waiting gauge", "idem_records gauge", "idem_replay_age_seconds histogram", "idem_replay_unreadable_total counter", "idem_rows_dead gauge",
+		"idem_purge_waiting gauge", "idem_records gauge", "idem_replay_age_seconds histogram", "idem_replay_unreadable_total counter", "idem_rows_dead gauge", "idem_rows_live gauge",
 		"idem_storage_size_bytes gauge", "idem_transactions gauge", "idem_transactions_age_seconds gauge", "target_info gauge",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -29,6 +29,8 @@ type Vitals struct {
 	AnalyzedAt time.Time `json:"analyzed_at,omitzero"` // zero if never, as far as statistics go back
 	VacuumedAt time.Time `json:"vacuumed_at,omitzero"`
 
+	Tables []Table `json:"tables"` // all of the schema, in the order of their names
+
 	InFlight   InFlight           `json:"in_flight"`
 	Operations Figure[Operations] `json:"operations"`
 	Messages   Figure[Messages]   `json:"messages"`
@@ -37,6 +39,19 @@ type Vitals struct {
 	PurgeLag   Figure[time.Duration] `json:"purge_lag"`   // since the last whole sweep of the records began; if there was none, see Note
 	PurgeSpeed Figure[float64]       `json:"purge_speed"` // records deleted a second, by the sweep under way or the last one
 }
+
+// Table is a table of the schema, with all its partitions.
+type Table struct {
+	Name       string `json:"name"`
+	HeapBytes  int64  `json:"heap_bytes"`
+	IndexBytes int64  `json:"index_bytes"`
+	OtherBytes int64  `json:"other_bytes"`
+	LiveRows   int64  `json:"live_rows"` // as counted since the last vacuum, or analyze
+	DeadRows   int64  `json:"dead_rows"` // not vacuumed yet
+}
+
+// tables are those of the migrations. TestVitalsKnowEveryTable compares them.
+const tables = "{dead_letters,inbox,leases,operations,outbox,published,records,relay_topics,relays,signals,steps,sweeps}"
 
 // InFlight are the transactions that have claimed keys and are not over.
 type InFlight struct {
@@ -74,8 +89,9 @@ type Sweep struct {
 	Pages        int64         `json:"pages"`
 	TotalPages   int64         `json:"total_pages"`
 	Deleted      int64         `json:"deleted"`
-	Took         time.Duration `json:"took"`   // so far
-	Silent       time.Duration `json:"silent"` // since the last sign of life of whoever sweeps; 0 if nobody does
+	Took         time.Duration `json:"took"`           // so far
+	Silent       time.Duration `json:"silent"`         // since the last sign of life of whoever sweeps; 0 if nobody does
+	Began        time.Time     `json:"began,omitzero"` // of the one under way
 	LastBegan    time.Time     `json:"last_began,omitzero"`
 	LastEnded    time.Time     `json:"last_ended,omitzero"`
 	LastDeleted  int64         `json:"last_deleted"`
@@ -91,7 +107,7 @@ func (s *Sweep) Live() bool { return s.Under && s.Silent > 0 && s.Silent <= long
 // ErrNoSchema says that the database has no table of records.
 var ErrNoSchema = errors.New("vitals: there is no table idem.records in this database: run the migrations of package migrations")
 
-// Read reads the figures by five statements, none of which reads a record. If on is a transaction of a role that may not read
+// Read reads the figures by six statements, none of which reads a record. If on is a transaction of a role that may not read
 // idem.sweeps, idem.operations or the tables of messages, it is aborted afterwards.
 func Read(ctx context.Context, on DB) (Vitals, error) {
 	q := db.New()
@@ -106,7 +122,11 @@ func Read(ctx context.Context, on DB) (Vitals, error) {
 	if err != nil {
 		return Vitals{}, err
 	}
-	v := Vitals{At: moment(parts[0].At), InFlight: inFlight(flight)}
+	sized, err := q.Tables(ctx, on, tables)
+	if err != nil {
+		return Vitals{}, err
+	}
+	v := Vitals{At: moment(parts[0].At), InFlight: inFlight(flight), Tables: tablesOf(sized)}
 	sweeps, err := q.Sweeps(ctx, on)
 	if v.Sweeps, err = sweepsOf(sweeps, v.At, err); err != nil {
 		return Vitals{}, err
@@ -128,6 +148,17 @@ func Read(ctx context.Context, on DB) (Vitals, error) {
 	return v, nil
 }
 
+func tablesOf(rows []db.TablesRow) []Table {
+	all := []Table{}
+	for _, row := range rows {
+		all = append(all, Table{
+			Name: row.Name, HeapBytes: row.HeapBytes, IndexBytes: row.IndexBytes, OtherBytes: row.TotalBytes - row.HeapBytes - row.IndexBytes,
+			LiveRows: row.LiveRows, DeadRows: row.DeadRows,
+		})
+	}
+	return all
+}
+
 func inFlight(row db.InFlightRow) InFlight {
 	flight := InFlight{Transactions: row.Transactions, Keys: row.Keys}
 	switch oldest := time.Duration(row.Oldest) * time.Microsecond; {
@@ -139,6 +170,18 @@ func inFlight(row db.InFlightRow) InFlight {
 		flight.Oldest = unknown[time.Duration]("the sessions are of other roles: pg_read_all_stats shows them")
 	}
 	return flight
+}
+
+// Lag is how long ago the last whole sweep began, or, if there was none, the one under way. It is 0 if there is neither.
+func (s *Sweep) Lag(at time.Time) time.Duration {
+	if s.LastBegan.IsZero() && s.Began.IsZero() {
+		return 0
+	}
+	began := s.LastBegan
+	if began.IsZero() {
+		began = s.Began
+	}
+	return max(at.Sub(began), 0)
 }
 
 // sweepsOf makes figures of what is known of the sweeps. That they cannot be read is no error of the reader's.
@@ -197,7 +240,7 @@ func sweepOf(row db.SweepsRow, at time.Time) Sweep {
 	s := Sweep{
 		Name: row.Name, Under: row.StartedAt != 0, WaitingFor: row.WaitingFor,
 		Pages: row.Pages, TotalPages: row.TotalPages, Deleted: row.Deleted,
-		LastBegan: moment(row.LastStartedAt), LastEnded: moment(row.LastFinishedAt),
+		Began: moment(row.StartedAt), LastBegan: moment(row.LastStartedAt), LastEnded: moment(row.LastFinishedAt),
 		LastDeleted: row.LastDeleted, DeletedTotal: row.DeletedTotal,
 	}
 	if s.Under && row.ProgressedAt > row.StartedAt {

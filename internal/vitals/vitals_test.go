@@ -467,3 +467,39 @@ func TestRoleThatMayReadNoMessageIsToldSo(t *testing.T) {
 		t.Errorf("%+v, %+v", v.Operations, v.Messages)
 	}
 }
+
+func TestVitalsKnowEveryTable(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	rows, _ := pool.Query(t.Context(), "select relname::text from pg_class where relnamespace = 'idem'::regnamespace and relkind = 'r' order by relname")
+	want, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func() []string {
+		v, err := vitals.Read(t.Context(), pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, table := range v.Tables {
+			got = append(got, table.Name)
+			if table.IndexBytes == 0 {
+				t.Errorf("%s has no index", table.Name)
+			}
+		}
+		return got
+	}
+	if diff := cmp.Diff(want, read()); diff != "" {
+		t.Errorf("tables (-want +got):\n%s", diff)
+	}
+	if _, err := pool.Exec(t.Context(), `alter table idem.inbox rename to whole;
+		create table idem.inbox (like idem.whole, primary key (consumer, source, id)) partition by hash (consumer, source, id);
+		create table idem.inbox_0 partition of idem.inbox for values with (modulus 2, remainder 0);
+		create table idem.inbox_1 partition of idem.inbox for values with (modulus 2, remainder 1); drop table idem.whole`); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, read()); diff != "" {
+		t.Errorf("tables, one of them partitioned (-want +got):\n%s", diff)
+	}
+}

@@ -36,6 +36,29 @@ LEFT JOIN pg_catalog.pg_stat_all_tables s ON s.relid OPERATOR(pg_catalog.=) c.oi
 LEFT JOIN pg_catalog.pg_stats h ON h.schemaname OPERATOR(pg_catalog.=) n.nspname AND h.tablename OPERATOR(pg_catalog.=) c.relname
     AND h.attname OPERATOR(pg_catalog.=) 'expires_at' AND NOT h.inherited;
 
+-- name: Tables :many
+-- Tables tells the size of each of these tables, all its partitions together, and what statistics say of its rows.
+WITH leaves AS (
+    SELECT root.relname, root.oid FROM pg_catalog.pg_class root
+    JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) root.relnamespace
+    WHERE n.nspname OPERATOR(pg_catalog.=) 'idem' AND root.relkind OPERATOR(pg_catalog.=) 'r'
+      AND root.relname OPERATOR(pg_catalog.=) ANY ((@names::pg_catalog.text)::pg_catalog.text[])
+    UNION ALL
+    SELECT root.relname, tree.relid::pg_catalog.oid FROM pg_catalog.pg_class root
+    JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) root.relnamespace
+    CROSS JOIN LATERAL pg_catalog.pg_partition_tree(root.oid::pg_catalog.regclass) tree
+    WHERE n.nspname OPERATOR(pg_catalog.=) 'idem' AND root.relkind OPERATOR(pg_catalog.=) 'p' AND tree.isleaf
+      AND root.relname OPERATOR(pg_catalog.=) ANY ((@names::pg_catalog.text)::pg_catalog.text[])
+)
+SELECT leaves.relname::pg_catalog.text AS name,
+       coalesce(pg_catalog.sum(pg_catalog.pg_relation_size(leaves.oid::pg_catalog.regclass)), 0)::pg_catalog.int8 AS heap_bytes,
+       coalesce(pg_catalog.sum(pg_catalog.pg_indexes_size(leaves.oid::pg_catalog.regclass)), 0)::pg_catalog.int8 AS index_bytes,
+       coalesce(pg_catalog.sum(pg_catalog.pg_total_relation_size(leaves.oid::pg_catalog.regclass)), 0)::pg_catalog.int8 AS total_bytes,
+       coalesce(pg_catalog.sum(s.n_live_tup), 0)::pg_catalog.int8 AS live_rows, coalesce(pg_catalog.sum(s.n_dead_tup), 0)::pg_catalog.int8 AS dead_rows
+FROM leaves
+LEFT JOIN pg_catalog.pg_stat_all_tables s ON s.relid OPERATOR(pg_catalog.=) leaves.oid
+GROUP BY leaves.relname ORDER BY 1;
+
 -- name: InFlight :one
 -- InFlight counts the transactions that have written to the table of records and are not over, and the keys that they hold by
 -- an advisory lock. Whose they are may be hidden from this role; that they are there is not.

@@ -291,6 +291,66 @@ func (q *Queries) Sweeps(ctx context.Context, db DBTX) ([]SweepsRow, error) {
 	return items, nil
 }
 
+const tables = `-- name: Tables :many
+WITH leaves AS (
+    SELECT root.relname, root.oid FROM pg_catalog.pg_class root
+    JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) root.relnamespace
+    WHERE n.nspname OPERATOR(pg_catalog.=) 'idem' AND root.relkind OPERATOR(pg_catalog.=) 'r'
+      AND root.relname OPERATOR(pg_catalog.=) ANY (($1::pg_catalog.text)::pg_catalog.text[])
+    UNION ALL
+    SELECT root.relname, tree.relid::pg_catalog.oid FROM pg_catalog.pg_class root
+    JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) root.relnamespace
+    CROSS JOIN LATERAL pg_catalog.pg_partition_tree(root.oid::pg_catalog.regclass) tree
+    WHERE n.nspname OPERATOR(pg_catalog.=) 'idem' AND root.relkind OPERATOR(pg_catalog.=) 'p' AND tree.isleaf
+      AND root.relname OPERATOR(pg_catalog.=) ANY (($1::pg_catalog.text)::pg_catalog.text[])
+)
+SELECT leaves.relname::pg_catalog.text AS name,
+       coalesce(pg_catalog.sum(pg_catalog.pg_relation_size(leaves.oid::pg_catalog.regclass)), 0)::pg_catalog.int8 AS heap_bytes,
+       coalesce(pg_catalog.sum(pg_catalog.pg_indexes_size(leaves.oid::pg_catalog.regclass)), 0)::pg_catalog.int8 AS index_bytes,
+       coalesce(pg_catalog.sum(pg_catalog.pg_total_relation_size(leaves.oid::pg_catalog.regclass)), 0)::pg_catalog.int8 AS total_bytes,
+       coalesce(pg_catalog.sum(s.n_live_tup), 0)::pg_catalog.int8 AS live_rows, coalesce(pg_catalog.sum(s.n_dead_tup), 0)::pg_catalog.int8 AS dead_rows
+FROM leaves
+LEFT JOIN pg_catalog.pg_stat_all_tables s ON s.relid OPERATOR(pg_catalog.=) leaves.oid
+GROUP BY leaves.relname ORDER BY 1
+`
+
+type TablesRow struct {
+	Name       string
+	HeapBytes  int64
+	IndexBytes int64
+	TotalBytes int64
+	LiveRows   int64
+	DeadRows   int64
+}
+
+// Tables tells the size of each of these tables, all its partitions together, and what statistics say of its rows.
+func (q *Queries) Tables(ctx context.Context, db DBTX, names string) ([]TablesRow, error) {
+	rows, err := db.Query(ctx, tables, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TablesRow
+	for rows.Next() {
+		var i TablesRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.HeapBytes,
+			&i.IndexBytes,
+			&i.TotalBytes,
+			&i.LiveRows,
+			&i.DeadRows,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const tryTurn = `-- name: TryTurn :one
 SELECT pg_catalog.pg_try_advisory_xact_lock($1::pg_catalog.int8)::pg_catalog.bool AS mine
 `
