@@ -25,8 +25,9 @@ type Op struct {
 
 	taking  sync.Mutex  // a step is being taken
 	misused atomic.Bool // Changed was asked out of turn, and could not say so
-	over    bool        // the function has returned
-	stopped *stop       // why no step is taken any more
+	misuses atomic.Pointer[error]
+	over    bool  // the function has returned
+	stopped *stop // why no step is taken any more
 
 	tx      *txn.Tx // open, with a savepoint; nil if there is none
 	used    bool    // something has run behind the savepoint
@@ -36,6 +37,10 @@ type Op struct {
 	awaits  bool // the function has asked for a signal
 
 	current string // the step that was asked for last, or the undo that is run
+
+	calls *Calls       // that have a Go, and no Wait yet
+	pairs map[int]bool // the places of calls that are made together with the one in the next place
+	cut   bool         // a call that was to be made together with others is not made, because the operation is cancelled
 
 	undoing bool // the function has said that it is to be undone, and the next commit says so
 
@@ -210,7 +215,11 @@ type step struct {
 // halted returns why no step is taken any more, nil if steps are.
 func (op *Op) halted() error {
 	if op.misused.Load() {
-		_ = op.halt(broken, ErrMisused)
+		err := ErrMisused
+		if how := op.misuses.Load(); how != nil {
+			err = *how
+		}
+		_ = op.halt(broken, err)
 	}
 	if op.stopped != nil {
 		return op.stopped
