@@ -119,6 +119,20 @@ func (op *Op) callOut(o *outside) ([]byte, error) {
 	return value, err
 }
 
+// wasParallel takes over what is on record of a Call that older code has made together with others.
+func (op *Op) wasParallel(o *outside) {
+	recorded, ok := op.work.recorded[o.step.seq]
+	switch {
+	case !ok || o.step.kind != store.CallStep:
+	case recorded.Outcome == store.StepNotSent:
+		o.doubt, o.tries = false, triesOf(recorded.Value)
+		op.remember(o.step, store.StepBegun, recorded.Value)
+	case recorded.Outcome == store.StepBegun && !recorded.DueAt.IsZero():
+		o.doubt, o.tries = true, triesOf(recorded.Value)
+		op.work.elapsed = op.work.since(recorded.DueAt)
+	}
+}
+
 // tryOut makes attempts until one settles the call, or no other may follow.
 func (op *Op) tryOut(o *outside) ([]byte, error) {
 	w := op.work
@@ -237,6 +251,14 @@ func (o *outside) find(ctx context.Context) (found any, done bool, err error) {
 	defer cancel()
 	found, done, err = o.safety.find(bounded, o.key)
 	return found, done, answered(bounded, err)
+}
+
+// unbeaten returns the error of an attempt whose context has ended because no beat came: that is no answer.
+func (o *callOptions) unbeaten(ctx context.Context, err error) error {
+	if _, happened := err.(*unusable); err == nil || happened || isNotSent(err) || IsFinal(err) || !errors.Is(context.Cause(ctx), ErrNoBeat) {
+		return err
+	}
+	return Unknown(fmt.Errorf("%w: none for %v: %w", ErrNoBeat, o.silence, err))
 }
 
 // answered returns the error of an attempt. A context that ends is no answer, whatever was made of its error.

@@ -2,13 +2,9 @@ package operation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
-
-// ErrNoBeat is the cause of the end of an attempt's context when its function has not called Beat for as long as Heartbeat allows.
-var ErrNoBeat = errors.New("operation: no beat came in time")
 
 // Heartbeat bounds for how long the function of a Call, or of an Undo, may be silent: each attempt has to call Beat at least that often.
 // When no beat has come for d the context of the attempt ends, and context.Cause of it is ErrNoBeat. The attempt then counts as one
@@ -53,12 +49,4 @@ func (o *callOptions) watched(ctx context.Context) (context.Context, context.Can
 		h.timer.Stop()
 		cancel(nil)
 	}
-}
-
-// unbeaten returns the error of an attempt whose context has ended because no beat came: that is no answer.
-func (o *callOptions) unbeaten(ctx context.Context, err error) error {
-	if _, happened := err.(*unusable); err == nil || happened || isNotSent(err) || IsFinal(err) || !errors.Is(context.Cause(ctx), ErrNoBeat) {
-		return err
-	}
-	return Unknown(fmt.Errorf("%w: none for %v: %w", ErrNoBeat, o.silence, err))
 }

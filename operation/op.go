@@ -38,9 +38,9 @@ type Op struct {
 
 	current string // the step that was asked for last, or the undo that is run
 
-	calls *Calls       // that have a Go, and no Wait yet
-	pairs map[int]bool // the places of calls that are made together with the one in the next place
-	cut   bool         // a call that was to be made together with others is not made, because the operation is cancelled
+	grouped bool         // Calls have a Go, and no Wait yet
+	pairs   map[int]bool // the places of calls that are made together with the one in the next place
+	cut     bool         // a call that was to be made together with others is not made, because the operation is cancelled
 
 	undoing bool // the function has said that it is to be undone, and the next commit says so
 
@@ -225,6 +225,22 @@ func (op *Op) halted() error {
 		return op.stopped
 	}
 	return nil
+}
+
+// misuse ends the run: no further step is taken, and whatever the function returns, its error is this one.
+func (op *Op) misuse(format string, args ...any) error {
+	err := fmt.Errorf("%w: "+format, append([]any{ErrMisused}, args...)...)
+	op.misuses.CompareAndSwap(nil, &err)
+	op.misused.Store(true)
+	return err
+}
+
+// paired notes that a call and the one in the next place are made together.
+func (op *Op) paired(seq int) {
+	if op.pairs == nil {
+		op.pairs = map[int]bool{}
+	}
+	op.pairs[seq] = true
 }
 
 // numbered returns the name, with a number if it is used again.

@@ -3,9 +3,7 @@ package operation
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
-	"time"
 
 	"github.com/idem-go/idem/internal/store"
 )
@@ -27,11 +25,10 @@ import (
 // Between the first Go and Wait no other step is taken, and no undo registered. An Undo behind Wait takes back what is done of all
 // of them. To undo each for itself, register an Undo for each call that has a value before the error of another one is returned.
 type Calls struct {
-	op     *Op
+	together
 	busy   sync.Mutex // a Go or the Wait is under way
 	opened bool       // by the first Go: no other step is taken
 	waited bool
-	calls  []*parallelCall
 }
 
 // Future is what a call of Calls will have returned when Wait is over.
@@ -40,20 +37,8 @@ type Future[T any] struct {
 	call  *parallelCall // nil if it is not one of them
 }
 
-// parallelCall is one of the calls. It has an Op of its own while it is made, so that what stops it does not stop the others.
-type parallelCall struct {
-	*outside
-	op      *Op
-	open    bool // its outcome is not known
-	stored  []byte
-	err     error
-	elapsed func() time.Duration // since it was begun
-	until   time.Time            // the end of a long pause that it is in
-	escaped *escape              // from its function
-}
-
 // Parallel returns Calls of this run. It is of no use once the function has returned.
-func Parallel(op *Op) *Calls { return &Calls{op: op} }
+func Parallel(op *Op) *Calls { return &Calls{together: together{op: op}} }
 
 // Go adds a call, which Wait makes. Its arguments are those of Call.
 func Go[T any](calls *Calls, name string, safety Safety, fn func(ctx context.Context, key string) (T, error), opts ...CallOption) *Future[T] {
@@ -82,7 +67,7 @@ func (c *Calls) add(name string) *step {
 		return nil
 	}
 	c.opened = true
-	op.calls = c
+	op.grouped = true
 	s, err := op.find(store.CallStep, name)
 	if err != nil {
 		return nil
@@ -110,7 +95,7 @@ func (c *Calls) Wait() error {
 		return op.halted()
 	}
 	defer op.taking.Unlock()
-	op.calls = nil
+	op.grouped = false
 	if err := op.halted(); err != nil {
 		return err
 	}
@@ -139,20 +124,4 @@ func (f *Future[T]) Value() (T, error) {
 		return none, op.misuse("Value before Wait")
 	}
 	return result[T](op, f.call.step.name, f.call.stored, f.call.err)
-}
-
-// misuse ends the run: no further step is taken, and whatever the function returns, its error is this one.
-func (op *Op) misuse(format string, args ...any) error {
-	err := fmt.Errorf("%w: "+format, append([]any{ErrMisused}, args...)...)
-	op.misuses.CompareAndSwap(nil, &err)
-	op.misused.Store(true)
-	return err
-}
-
-// paired notes that a call and the one in the next place are made together.
-func (op *Op) paired(seq int) {
-	if op.pairs == nil {
-		op.pairs = map[int]bool{}
-	}
-	op.pairs[seq] = true
 }

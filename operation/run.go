@@ -93,7 +93,7 @@ func (op *Op) end(resp idem.Response, err error) hold.Ending {
 		rejected, isRejected = w.call.Rejection(err)
 	}
 	passes := err != nil && !isRejected && !IsFinal(err) // it decides nothing: the function may have failed anywhere
-	if op.calls != nil && !passes && op.stopped == nil {
+	if op.grouped && !passes && op.stopped == nil {
 		_ = op.misuse("Go without Wait")
 	}
 	_ = op.halted()

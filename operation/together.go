@@ -3,11 +3,8 @@ package operation
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"runtime"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -17,8 +14,26 @@ import (
 // How Calls are made together. Unlike a Call that is alone, each has a row in idem.steps while it is under way: begun, or not sent if
 // it has certainly not left. The value of such a row is the number of tries.
 
+// together are calls that are made at the same time.
+type together struct {
+	op    *Op
+	calls []*parallelCall
+	rest  *rest
+}
+
+// parallelCall is one of the calls. It has an Op of its own while it is made, so that what stops it does not stop the others.
+type parallelCall struct {
+	*outside
+	op      *Op
+	open    bool // its outcome is not known
+	stored  []byte
+	err     error
+	elapsed func() time.Duration // since it was begun
+	escaped *escape              // from its function
+}
+
 // settle brings every call to an outcome, or stops the run.
-func (c *Calls) settle() error {
+func (c *together) settle() error {
 	op := c.op
 	if c.isNew() && (op.work.undoing || op.work.cancelled) {
 		op.seq -= len(c.calls)
@@ -46,11 +61,11 @@ func (c *Calls) settle() error {
 }
 
 // isNew reports whether none of the calls is on record.
-func (c *Calls) isNew() bool {
+func (c *together) isNew() bool {
 	return !slices.ContainsFunc(c.calls, func(p *parallelCall) bool { _, ok := c.op.work.recorded[p.step.seq]; return ok })
 }
 
-func (c *Calls) unsettled() (open []*parallelCall) {
+func (c *together) unsettled() (open []*parallelCall) {
 	for _, call := range c.calls {
 		if call.open {
 			open = append(open, call)
@@ -91,7 +106,7 @@ func (op *Op) recall(call *parallelCall) {
 }
 
 // begin has the calls that are still to be made on record before the first of them is.
-func (c *Calls) begin() error {
+func (c *together) begin() error {
 	op, open := c.op, c.unsettled()
 	for _, call := range open {
 		if err := call.check(); err != nil {
@@ -133,28 +148,17 @@ func (op *Op) begun(call *parallelCall) {
 	}
 }
 
-func triesValue(tries int) []byte {
-	if tries == 0 {
-		return nil
-	}
-	return strconv.AppendInt(nil, int64(tries), 10)
-}
-
-func triesOf(value []byte) int {
-	tries, _ := strconv.Atoi(string(value))
-	return tries
-}
-
 // make makes the calls, and returns when all have ended.
-func (c *Calls) make() {
+func (c *together) make() {
 	open := c.unsettled()
-	r := &rest{active: len(open), until: map[*parallelCall]time.Time{}, free: make(chan struct{})}
+	r := newRest(len(open))
+	c.rest = r
 	var ended sync.WaitGroup
 	for _, call := range open {
 		alone := *c.op.work
 		alone.at, alone.returned, alone.elapsed = store.At{}, map[int]store.Step{}, call.elapsed
 		call.op = &Op{work: &alone, ctx: c.op.ctx, cancel: c.op.cancel, current: call.step.name}
-		call.pauses = func(d time.Duration) error { return r.pause(call, d) }
+		call.pauses = func(d time.Duration) error { return r.pause(call.op, d) }
 		ended.Add(1)
 		go func() {
 			defer ended.Done()
@@ -177,26 +181,6 @@ func (p *parallelCall) run() {
 	p.escaped = nil
 }
 
-// escape is a panic of the function of a call, or the end of its goroutine.
-type escape struct {
-	panicked any
-	stack    []byte
-}
-
-// again does in the goroutine of the operation's function what the function of the call has done in its own.
-func (e *escape) again(name string) {
-	switch {
-	case e == nil:
-	case e.panicked == nil:
-		runtime.Goexit()
-	default:
-		if err, ok := e.panicked.(error); ok {
-			panic(fmt.Errorf("operation: step %q has panicked: %w\n\n%s", name, err, e.stack))
-		}
-		panic(fmt.Sprintf("operation: step %q has panicked: %v\n\n%s", name, e.panicked, e.stack))
-	}
-}
-
 // collect takes over the outcome of a call, if it has one. It goes with the next commit.
 func (op *Op) collect(call *parallelCall) {
 	s, ok := call.op.work.returned[call.step.seq]
@@ -210,7 +194,7 @@ func (op *Op) collect(call *parallelCall) {
 
 // stop tells why calls have no outcome, nil if all have one. That the run is over comes before that the operation waits, and that before
 // what a person has to do.
-func (c *Calls) stop() *stop {
+func (c *together) stop() *stop {
 	var stops []*stop
 	for _, call := range c.unsettled() {
 		stops = append(stops, call.op.stopped)
@@ -233,18 +217,18 @@ func (c *Calls) stop() *stop {
 
 // leaveOff stops the run, and records how far the calls are: what they have returned, which of them have certainly not left, and how
 // often they were tried. Where that fails the next process takes those without an outcome for sent.
-func (c *Calls) leaveOff(s *stop) error {
+func (c *together) leaveOff(s *stop) error {
 	op, open := c.op, c.unsettled()
 	for _, call := range open {
 		c.mark(call, s)
 	}
 	at := whereIs(open[0])
 	if s.why == suspended {
-		at.Pause = soonest(open)
+		at.Pause = c.rest.left()
 		if op.commit(commit{free: true, at: at}) == nil {
 			return op.halt(suspended, nil)
 		}
-		if s = op.stopped; s.why != again {
+		if s = op.stopped; s.why != again && s.why != left {
 			return s
 		}
 		at.Pause = 0
@@ -257,7 +241,7 @@ func (c *Calls) leaveOff(s *stop) error {
 }
 
 // mark has it recorded how far a call is that has no outcome. One that is parked is tried anew once a person has seen to it.
-func (c *Calls) mark(call *parallelCall, s *stop) {
+func (c *together) mark(call *parallelCall, s *stop) {
 	op, tries := c.op, call.tries
 	if s.why == parked {
 		tries = 0
@@ -281,89 +265,4 @@ func (op *Op) putDown(c commit) {
 	op.ctx, op.stopped = ctx, nil
 	_ = op.commit(c)
 	op.ctx = running
-}
-
-func soonest(open []*parallelCall) time.Duration {
-	var first time.Time
-	for _, call := range open {
-		if !call.until.IsZero() && (first.IsZero() || call.until.Before(first)) {
-			first = call.until
-		}
-	}
-	return max(0, time.Until(first))
-}
-
-// rest knows which calls are in a long pause. When all that have not ended are, the pause frees whoever works on the operation.
-type rest struct {
-	mu     sync.Mutex
-	active int // neither in a long pause nor at their end
-	until  map[*parallelCall]time.Time
-	free   chan struct{} // closed when the operation is left to others
-	over   bool
-}
-
-// pause pauses between two attempts of a call.
-func (r *rest) pause(call *parallelCall, d time.Duration) error {
-	op := call.op
-	r.mu.Lock()
-	call.until = time.Now().Add(d)
-	r.until[call] = call.until
-	r.active--
-	r.look()
-	r.mu.Unlock()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-r.free:
-	case <-op.ctx.Done():
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.over && op.ctx.Err() == nil {
-		return op.halt(suspended, nil)
-	}
-	delete(r.until, call)
-	call.until = time.Time{}
-	r.active++
-	if op.ctx.Err() != nil {
-		return op.interrupted()
-	}
-	return nil
-}
-
-// end notes that a call has ended.
-func (r *rest) end() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.active--
-	r.look()
-}
-
-// look frees whoever works on the operation if no call is under way, and none will be soon.
-func (r *rest) look() {
-	if r.over || r.active > 0 || len(r.until) == 0 {
-		return
-	}
-	for _, until := range r.until {
-		if time.Until(until) < longPause-time.Second/10 {
-			return
-		}
-	}
-	r.over = true
-	close(r.free)
-}
-
-// wasParallel takes over what is on record of a Call that older code has made together with others.
-func (op *Op) wasParallel(o *outside) {
-	recorded, ok := op.work.recorded[o.step.seq]
-	switch {
-	case !ok || o.step.kind != store.CallStep:
-	case recorded.Outcome == store.StepNotSent:
-		o.doubt, o.tries = false, triesOf(recorded.Value)
-		op.remember(o.step, store.StepBegun, recorded.Value)
-	case recorded.Outcome == store.StepBegun && !recorded.DueAt.IsZero():
-		o.doubt, o.tries = true, triesOf(recorded.Value)
-		op.work.elapsed = op.work.since(recorded.DueAt)
-	}
 }
