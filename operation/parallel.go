@@ -22,8 +22,12 @@ import (
 // recorded before the function goes on, or the operation is parked. A process that takes the operation up after a crash settles each
 // call as its safety says.
 //
-// Between the first Go and Wait no other step is taken, and no undo registered. An Undo behind Wait takes back what is done of all
-// of them. To undo each for itself, register an Undo for each call that has a value before the error of another one is returned.
+// Between the first Go and Wait no other step is taken, and no undo registered. What has happened is undone only if an undo was registered
+// for it: register an Undo for each call that has a value before the error of another one is returned, or one for all of them ahead of
+// Parallel. An Undo behind Wait covers all of them, as one behind several Calls does.
+//
+// A pause of 5 seconds or more frees the caller, or the worker, only when no other of the calls is under way. If the operation is
+// cancelled, a call that is not made any more has the error ErrCancelled. A panic in the function of a call is raised by Wait.
 type Calls struct {
 	together
 	busy   sync.Mutex // a Go or the Wait is under way
