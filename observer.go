@@ -88,7 +88,8 @@ type TraceEndData struct {
 }
 
 // StepObserver is an Observer that is also told of the steps that operations take: see package operation. The context is the one
-// that TraceStart has returned for the call, or that of the Worker, which makes no call.
+// that TraceStart has returned for the call, or that of the Worker, which makes no call. Calls that an operation makes at the same time
+// are told by several goroutines.
 type StepObserver interface {
 	Observer
 	TraceStep(ctx context.Context, data TraceStepData)

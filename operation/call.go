@@ -31,7 +31,12 @@ func Call[T any](op *Op, name string, safety Safety, fn func(ctx context.Context
 		stored, err := op.replay(s)
 		return result[T](op, s.name, stored, err)
 	}
-	stored, err := op.callOut(&outside{
+	stored, err := op.callOut(outsideOf(op, s, safety, fn, opts))
+	return result[T](op, s.name, stored, err)
+}
+
+func outsideOf[T any](op *Op, s *step, safety Safety, fn func(ctx context.Context, key string) (T, error), opts []CallOption) *outside {
+	return &outside{
 		step: s, safety: safety, options: callOptionsOf(opts), key: derivedKey(op.work.operation, s.kind, s.name),
 		call: func(ctx context.Context, key string) ([]byte, error) {
 			value, err := fn(ctx, key)
@@ -44,8 +49,7 @@ func Call[T any](op *Op, name string, safety Safety, fn func(ctx context.Context
 			}
 			return encoded(op, value, nil)
 		},
-	})
-	return result[T](op, s.name, stored, err)
+	}
 }
 
 // unusable is the error of a call that has happened, and whose value cannot be recorded.
@@ -72,6 +76,15 @@ type outside struct {
 	key     string
 	call    func(ctx context.Context, key string) ([]byte, error)
 	encode  func(found any) ([]byte, error)
+	pauses  func(d time.Duration) error // a long pause, of one that is made together with others
+}
+
+// check holds the call to the rules.
+func (o *outside) check() error {
+	if !o.safety.isValid() {
+		return fmt.Errorf("operation: Call %q has no safety: give it Keyed with a window, Asked, or Once", o.step.name)
+	}
+	return o.options.check(&o.safety)
 }
 
 // longPause is a pause that frees whoever works on the operation.
@@ -85,16 +98,14 @@ func (op *Op) callOut(o *outside) ([]byte, error) {
 		o.step.found = &known
 		return op.replay(o.step)
 	}
-	if !o.safety.isValid() {
-		return nil, op.halt(broken, fmt.Errorf("operation: Call %q has no safety: give it Keyed with a window, Asked, or Once", o.step.name))
-	}
-	if err := o.options.check(&o.safety); err != nil {
+	if err := o.check(); err != nil {
 		return nil, op.halt(broken, err)
 	}
 	o.doubt = w.epoch > 0 && w.at.Seq == o.step.seq // a process that is gone has begun it
 	if o.doubt || w.at.Seq == 0 && w.at.Step == o.step.name {
 		o.tries = w.at.Tries
 	}
+	op.wasParallel(o)
 	if !o.doubt {
 		if err := op.commit(commit{at: store.At{Kind: o.step.kind, Step: o.step.name, Seq: o.step.seq, Tries: o.tries}}); err != nil {
 			return nil, err
@@ -106,6 +117,20 @@ func (op *Op) callOut(o *outside) ([]byte, error) {
 		return nil, op.stopped
 	}
 	return value, err
+}
+
+// wasParallel takes over what is on record of a Call that older code has made together with others.
+func (op *Op) wasParallel(o *outside) {
+	recorded, ok := op.work.recorded[o.step.seq]
+	switch {
+	case !ok || o.step.kind != store.CallStep:
+	case recorded.Outcome == store.StepNotSent:
+		o.doubt, o.tries = false, triesOf(recorded.Value)
+		op.remember(o.step, store.StepBegun, recorded.Value)
+	case recorded.Outcome == store.StepBegun && !recorded.DueAt.IsZero():
+		o.doubt, o.tries = true, triesOf(recorded.Value)
+		op.work.elapsed = op.work.since(recorded.DueAt)
+	}
 }
 
 // tryOut makes attempts until one settles the call, or no other may follow.
@@ -214,8 +239,10 @@ func (op *Op) attempt(o *outside) ([]byte, error) {
 func (o *outside) try(ctx context.Context) ([]byte, error) {
 	bounded, cancel := o.options.bounded(ctx)
 	defer cancel()
+	bounded, stop := o.options.watched(bounded)
+	defer stop()
 	value, err := o.call(bounded, o.key)
-	return value, answered(bounded, err)
+	return value, o.options.unbeaten(bounded, answered(bounded, err))
 }
 
 // find asks the other side what became of a call.
@@ -226,9 +253,17 @@ func (o *outside) find(ctx context.Context) (found any, done bool, err error) {
 	return found, done, answered(bounded, err)
 }
 
+// unbeaten returns the error of an attempt whose context has ended because no beat came: that is no answer.
+func (o *callOptions) unbeaten(ctx context.Context, err error) error {
+	if _, happened := err.(*unusable); err == nil || happened || isNotSent(err) || IsFinal(err) || !errors.Is(context.Cause(ctx), ErrNoBeat) {
+		return err
+	}
+	return Unknown(fmt.Errorf("%w: none for %v: %w", ErrNoBeat, o.silence, err))
+}
+
 // answered returns the error of an attempt. A context that ends is no answer, whatever was made of its error.
 func answered(ctx context.Context, err error) error {
-	if IsFinal(err) && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+	if IsFinal(err) && ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
 		return Unknown(errors.New(err.Error()))
 	}
 	return err
@@ -267,6 +302,9 @@ func (op *Op) pauseCall(o *outside) error {
 			return op.interrupted()
 		}
 		return nil
+	}
+	if o.pauses != nil {
+		return o.pauses(d)
 	}
 	if err := op.commit(commit{free: true, at: o.waiting(d)}); err != nil {
 		return err

@@ -13,6 +13,7 @@ type CallOption func(*callOptions)
 type callOptions struct {
 	attempts    int           // 0: no bound
 	timeout     time.Duration // of each attempt; 0: none
+	silence     time.Duration // between two beats; 0: any
 	first, most time.Duration // pauses
 	err         error
 }
@@ -71,6 +72,8 @@ func (o *callOptions) check(s *Safety) error {
 		return o.err
 	case s.window > 0 && o.timeout >= s.window:
 		return fmt.Errorf("operation: AttemptTimeout(%v) is not shorter than the window of Keyed(%v)", o.timeout, s.window)
+	case s.window > 0 && o.silence >= s.window:
+		return fmt.Errorf("operation: Heartbeat(%v) is not shorter than the window of Keyed(%v)", o.silence, s.window)
 	}
 	return nil
 }

@@ -118,7 +118,7 @@ func WithConcurrency(n int) Option {
 // The function is ordinary Go, with branches and loops between its steps. It is run again from its top whenever the operation
 // goes on after a crash or a pause: each step that is on record returns what it returned, and is not taken again. So what
 // decides which step comes next has to come from in and from steps, and not from a clock, a random number or a map's order.
-// Steps are taken one after the other. An error of a step that the function does not expect is returned as it is, or wrapped.
+// Steps are taken one after the other, except for the calls of Parallel. An error of a step that the function does not expect is returned as it is, or wrapped.
 //
 // What it returns ends the operation. A response is recorded and answers the key, as one of idem.Do does. idem.Reject undoes
 // what was done, in reverse, and is as final. So is an error that is Final, but the key is free after that. Any other error

@@ -27,7 +27,7 @@
 // [Tx] is a step in Postgres: its writes and the memory of its value are committed together. Neighbouring Tx share a transaction.
 // [Call] is a step elsewhere: made in no transaction and with no connection held, never before all that came earlier is durable,
 // and always under the same key. What happens when nobody knows whether a Call was made is said for each one: [Keyed], [Asked]
-// or [Once]. [Undo] and [UndoTx] say how to take steps back. [Sleep] and [Await] pause; [Signal] answers an Await.
+// or [Once]. [Parallel] makes several Calls at the same time, each a step of its own. [Undo] and [UndoTx] say how to take steps back. [Sleep] and [Await] pause; [Signal] answers an Await.
 //
 // # What is guaranteed
 //
@@ -83,6 +83,6 @@
 // # Cost
 //
 // An operation of Tx steps is one transaction, exactly an idem.Do. Tx, Call, Tx is two commits, and no round trip more than two
-// plain transactions around the call; each further Call is one commit more. A second Tx in one transaction costs one round trip, for its
+// plain transactions around the call; each further Call is one commit more, and those of one [Parallel] cost as much as one. A second Tx in one transaction costs one round trip, for its
 // savepoint. A process holds one connection more while it works on operations that call out, and for some seconds after.
 package operation

@@ -49,9 +49,12 @@ func (op *Op) find(kind store.StepKind, name string) (*step, error) {
 		return nil, op.park("the code has changed: step %d is recorded as %s %q, and the code asks for %s %q", s.seq, recorded.Kind, recorded.Name, kind, s.name)
 	case ok && op.work.cancelled && op.work.pauses(&recorded): // nobody waits any longer
 		return nil, op.halt(ended, nil)
-	case ok && recorded.Outcome == store.StepBegun: // its end is still to be found out
+	case ok && recorded.Outcome == store.StepNotSent && !op.grouped && (op.work.undoing || op.work.cancelled):
+		return nil, op.halt(ended, nil)
+	case ok && (recorded.Outcome == store.StepBegun || recorded.Outcome == store.StepNotSent): // its end is still to be found out
 	case ok:
 		s.found = &recorded
+	case op.grouped: // Wait looks at all of them
 	case op.work.undoing, op.work.cancelled && !op.leadsBack(kind):
 		op.seq--
 		return nil, op.halt(ended, nil)
@@ -68,6 +71,11 @@ func (w *work) pauses(s *store.Step) bool {
 		return s.Kind == store.AwaitStep || w.until(s.DueAt) > 0
 	}
 	return w.at.Seq == s.Seq
+}
+
+// since returns what tells how long ago a moment of the database's clock was.
+func (w *work) since(begun time.Time) func() time.Duration {
+	return func() time.Duration { return -w.until(begun) }
 }
 
 // until returns how long it is until a moment of the database's clock.

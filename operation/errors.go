@@ -14,6 +14,9 @@ var (
 	// ErrTimeout says that nobody has signalled within the timeout of an Await.
 	ErrTimeout = errors.New("operation: no signal came in time")
 
+	// ErrNoBeat is the cause of the end of an attempt's context when its function has not called Beat for as long as Heartbeat allows.
+	ErrNoBeat = errors.New("operation: no beat came in time")
+
 	// ErrCancelled says that the operation was cancelled, and is undone.
 	ErrCancelled error = &cancelledError{}
 
@@ -39,7 +42,8 @@ var (
 	// ErrValueTooLarge says that an input or the value of a step is above 1 MiB once it is encoded.
 	ErrValueTooLarge = errors.New("operation: the value is too large")
 
-	// ErrMisused says that an Op was used outside of its function, by two goroutines at once, or inside of a step.
+	// ErrMisused says that an Op was used outside of its function, by two goroutines at once, or inside of a step; or that Calls were,
+	// in another order than Go, Wait and Value.
 	ErrMisused = errors.New("operation: steps are taken one after the other, inside the function of the operation")
 )
 

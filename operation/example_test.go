@@ -113,12 +113,78 @@ func ExampleDefinition_Start() {
 	// <nil>
 }
 
+// A flight and a room are booked at the same time. If one of them is not to be had, the other is cancelled.
+func ExampleParallel() {
+	errFull := errors.New("full")
+	travel := operation.Define("travel", func(op *operation.Op, nights int) (idem.Response, error) {
+		calls := operation.Parallel(op)
+		air := operation.Go(calls, "air", operation.Keyed(23*time.Hour), func(ctx context.Context, key string) (string, error) {
+			return "flight 7", nil
+		})
+		room := operation.Go(calls, "room", operation.Keyed(23*time.Hour), func(ctx context.Context, key string) (string, error) {
+			if nights > 3 {
+				return "", operation.Final(errFull)
+			}
+			return "room 12", nil
+		})
+		failed := calls.Wait()
+		if flight, err := air.Value(); err == nil {
+			err := operation.Undo(op, "cancel air", operation.Keyed(23*time.Hour), func(ctx context.Context, key string) error {
+				fmt.Println("cancelled:", flight)
+				return nil
+			})
+			if err != nil {
+				return idem.Response{}, err
+			}
+		}
+		// The same for the room, if anything follows that may fail.
+		if errors.Is(failed, errFull) {
+			return idem.Response{}, idem.Reject(idem.Response{Status: 409, Body: []byte("full")})
+		}
+		if failed != nil {
+			return idem.Response{}, failed
+		}
+		flight, err := air.Value()
+		bed, other := room.Value()
+		return idem.Response{Status: 201, Body: []byte(flight + ", " + bed)}, errors.Join(err, other)
+	})
+	for i, nights := range []int{2, 5} {
+		key := fmt.Sprint("travel ", i)
+		res, err := travel.Do(ctx, pool, "tenant-1/travel", key, idem.HashBytes([]byte(key)), nights)
+		fmt.Println(res.Status, string(res.Body), err)
+	}
+	// Prints:
+	// 201 flight 7, room 12 <nil>
+	// cancelled: flight 7
+	// 409 full <nil>
+}
+
+// An export takes as long as it takes, and says with each page that it is getting on.
+func ExampleHeartbeat() {
+	export := operation.Define("export", func(op *operation.Op, pages int) (idem.Response, error) {
+		done, err := operation.Call(op, "export", operation.Keyed(23*time.Hour), func(ctx context.Context, key string) (int, error) {
+			for page := range pages {
+				if err := ctx.Err(); err != nil {
+					return page, operation.Unknown(err)
+				}
+				operation.Beat(ctx) // the other side has taken this page under key
+			}
+			return pages, nil
+		}, operation.Heartbeat(time.Minute), operation.AttemptTimeout(6*time.Hour))
+		return idem.Response{Status: 201, Body: fmt.Appendf(nil, "%d pages", done)}, err
+	})
+	res, err := export.Do(ctx, pool, "tenant-1/export", "k", idem.HashBytes(), 3)
+	fmt.Println(res.Status, string(res.Body), err)
+	// Prints:
+	// 201 3 pages <nil>
+}
+
 func TestExamplesPrintWhatTheySay(t *testing.T) {
 	source, err := os.ReadFile("example_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, example := range map[string]func(){"Example": Example, "ExampleDefinition_Start": ExampleDefinition_Start} {
+	for name, example := range map[string]func(){"Example": Example, "ExampleDefinition_Start": ExampleDefinition_Start, "ExampleParallel": ExampleParallel, "ExampleHeartbeat": ExampleHeartbeat} {
 		t.Run(name, func(t *testing.T) {
 			pool = pgtest.New(t)
 			if _, err := pool.Exec(t.Context(), "create table orders (id int generated always as identity, sku text, receipt text)"); err != nil {

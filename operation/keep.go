@@ -70,6 +70,7 @@ func (w *work) keep(c commit) bool {
 	defer cancel()
 	op := &Op{work: w, ctx: ctx, cancel: func(error) {}, pending: learned}
 	c.always = true
+	c.at = w.remaining(learned, c.at)
 	if op.commit(c) == nil {
 		unkept.take(w.operation)
 		return true
@@ -89,6 +90,20 @@ func (w *work) learned() []store.RecordStep {
 	}
 	slices.SortFunc(learned, func(a, b store.RecordStep) int { return cmp.Compare(a.Step.Seq, b.Step.Seq) })
 	return learned
+}
+
+// remaining returns where the operation is when these calls have ended: at one that was begun together with them and has not, if there
+// is one.
+func (w *work) remaining(learned []store.RecordStep, at store.At) store.At {
+	for seq := 1; seq <= len(w.recorded); seq++ {
+		s := w.recorded[seq]
+		ended := slices.ContainsFunc(learned, func(r store.RecordStep) bool { return r.Step.Seq == seq })
+		if s.Outcome == store.StepBegun && !ended {
+			at.Kind, at.Step, at.Seq = s.Kind, s.Name, s.Seq
+			return at
+		}
+	}
+	return at
 }
 
 // isOpen reports whether what is on record of a call, or of an undo, leaves open what has come of it.
@@ -112,5 +127,13 @@ func (w *work) recall() {
 // begun returns the call, or the undo, that was begun and has no end on record.
 func (w *work) begun() (store.Step, bool) {
 	s, ok := w.recorded[w.at.Seq]
-	return s, ok && w.at.Seq > 0 && isOpen(s.Outcome) && (s.Kind == store.CallStep || s.Kind == store.UndoStep)
+	if ok && w.at.Seq > 0 && isOpen(s.Outcome) && (s.Kind == store.CallStep || s.Kind == store.UndoStep) {
+		return s, true
+	}
+	for seq := 1; seq <= len(w.recorded); seq++ {
+		if s := w.recorded[seq]; s.Outcome == store.StepBegun {
+			return s, true
+		}
+	}
+	return store.Step{}, false
 }

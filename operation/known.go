@@ -37,7 +37,7 @@ var everywhere = known{
 	{"pgx.ErrTxClosed", pgx.ErrTxClosed}, {"pgx.ErrTxCommitRollback", pgx.ErrTxCommitRollback},
 	{"idem.ErrMismatch", idem.ErrMismatch}, {"idem.ErrInProgress", idem.ErrInProgress},
 	{"idem.ErrTxEnded", idem.ErrTxEnded}, {"idem.ErrTxAborted", idem.ErrTxAborted},
-	{"operation.ErrTimeout", ErrTimeout}, {"operation.ErrParked", ErrParked}, {"operation.ErrCancelled", ErrCancelled},
+	{"operation.ErrTimeout", ErrTimeout}, {"operation.ErrNoBeat", ErrNoBeat}, {"operation.ErrParked", ErrParked}, {"operation.ErrCancelled", ErrCancelled},
 	{"operation.ErrUnknownOperation", ErrUnknownOperation}, {"operation.ErrInvalidName", ErrInvalidName},
 	{"operation.ErrValueTooLarge", ErrValueTooLarge}, {"operation.ErrMisused", ErrMisused},
 	{"", syscall.Errno(0)}, {"", &pgconn.PgError{}}, {"", &net.DNSError{}},

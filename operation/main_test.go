@@ -25,6 +25,7 @@ const (
 	victimAt     = "IDEM_TEST_VICTIM_AT"
 	victimIn     = "IDEM_TEST_VICTIM_IN"
 	victimPooled = "IDEM_TEST_VICTIM_POOLED" // behind what looks like a pooler
+	victimBank   = "IDEM_TEST_VICTIM_BANK"   // where its bank is, if that is elsewhere
 )
 
 func TestMain(m *testing.M) {
@@ -63,9 +64,25 @@ func beVictim(dsn, point, in string) {
 	if card, ok := cards[in]; ok {
 		d = card.twoCards(pool, stops)
 	}
+	if names, ok := travels[in]; ok {
+		d = travel(bankOf(pool), names, stops)
+	}
 	res, err := d.Do(ctx, pool, scope, "k", hashA, in, idem.WithWait(limit))
 	fmt.Println("answered", res.Status, res.Replayed, err)
 	os.Exit(1)
+}
+
+// bankOf returns where the bank of a victim is.
+func bankOf(pool *pgxpool.Pool) *pgxpool.Pool {
+	dsn := os.Getenv(victimBank)
+	if dsn == "" {
+		return pool
+	}
+	bank, err := pgxpool.New(context.Background(), dsn)
+	if err != nil {
+		panic(err)
+	}
+	return bank
 }
 
 // points are the places where a process is killed: between the commits, and in them.

@@ -25,8 +25,9 @@ type Op struct {
 
 	taking  sync.Mutex  // a step is being taken
 	misused atomic.Bool // Changed was asked out of turn, and could not say so
-	over    bool        // the function has returned
-	stopped *stop       // why no step is taken any more
+	misuses atomic.Pointer[error]
+	over    bool  // the function has returned
+	stopped *stop // why no step is taken any more
 
 	tx      *txn.Tx // open, with a savepoint; nil if there is none
 	used    bool    // something has run behind the savepoint
@@ -35,6 +36,10 @@ type Op struct {
 	awaits  bool // the function has asked for a signal
 
 	current string // the step that was asked for last, or the undo that is run
+
+	grouped bool         // Calls have a Go, and no Wait yet
+	pairs   map[int]bool // the places of calls that are made together with the one in the next place
+	cut     bool         // a call that was to be made together with others is not made, because the operation is cancelled
 
 	undoing bool // the function has said that it is to be undone, and the next commit says so
 
@@ -209,12 +214,32 @@ type step struct {
 // halted returns why no step is taken any more, nil if steps are.
 func (op *Op) halted() error {
 	if op.misused.Load() {
-		_ = op.halt(broken, ErrMisused)
+		err := ErrMisused
+		if how := op.misuses.Load(); how != nil {
+			err = *how
+		}
+		_ = op.halt(broken, err)
 	}
 	if op.stopped != nil {
 		return op.stopped
 	}
 	return nil
+}
+
+// misuse ends the run: no further step is taken, and whatever the function returns, its error is this one.
+func (op *Op) misuse(format string, args ...any) error {
+	err := fmt.Errorf("%w: "+format, append([]any{ErrMisused}, args...)...)
+	op.misuses.CompareAndSwap(nil, &err)
+	op.misused.Store(true)
+	return err
+}
+
+// paired notes that a call and the one in the next place are made together.
+func (op *Op) paired(seq int) {
+	if op.pairs == nil {
+		op.pairs = map[int]bool{}
+	}
+	op.pairs[seq] = true
 }
 
 // numbered returns the name, with a number if it is used again.

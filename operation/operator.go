@@ -40,7 +40,7 @@ type Status struct {
 type StepStatus struct {
 	Kind       string // tx, call, undo tx, undo, sleep, await or changed
 	Name       string
-	Outcome    string // done, failed, rolled back, waiting; of an undo: registered or undone; of a call without an answer on record: begun
+	Outcome    string // done, failed, rolled back, waiting; of an undo: registered or undone; of a call without an answer on record: begun, or not sent
 	RecordedAt time.Time
 	DueAt      time.Time // when a pause is over, or an Await is given up; zero for others
 }
@@ -66,7 +66,7 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string) (Status, error) {
 	}
 	for _, step := range steps.Steps {
 		status.Steps = append(status.Steps, StepStatus{
-			Kind: string(step.Kind), Name: step.Name, Outcome: string(step.Outcome), RecordedAt: step.RecordedAt, DueAt: step.DueAt,
+			Kind: string(step.Kind), Name: step.Name, Outcome: string(step.Outcome), RecordedAt: step.RecordedAt, DueAt: step.PauseEnd(),
 		})
 	}
 	return status, nil
@@ -96,7 +96,8 @@ type Finding struct {
 	happened bool
 	value    any
 	refused  error
-	epoch    int // in which it was found; 0 if nobody says
+	epoch    int    // in which it was found; 0 if nobody says
+	step     string // that it is about; empty: the first one in doubt
 }
 
 // NotHappened says that the call was not made, and can not be any more: the operation makes it, or takes whatever step its code asks
@@ -123,8 +124,16 @@ func (f Finding) As(s Status) Finding {
 	return f
 }
 
+// Of returns the finding as one about the step of that name. Where several Calls were made at the same time and more than one is in doubt,
+// Resolve takes it for one about the first of them otherwise. It is ErrNotParked if no step of that name is in doubt.
+func (f Finding) Of(step string) Finding {
+	f.step = step
+	return f
+}
+
 // Resolve says what became of the call, or of the undo, that was begun and has no outcome on record, and lets the operation go on
-// from there. It is ErrNotParked if there is none: what is on record stays as it is. Of the options only idem.WithSealer matters. It
+// from there. It is ErrNotParked if there is none: what is on record stays as it is. If several calls are in doubt it is about one of
+// them, and the operation may be parked again for the next. Of the options only idem.WithSealer matters. It
 // is for definitions whose codec is JSON; see the Resolve of a Definition for others.
 func Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, opts ...idem.Option) error {
 	return resolve(ctx, pool, id, finding, &definition{codec: jsonCodec{}, known: everywhere}, opts)
@@ -147,14 +156,17 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 		return err
 	}
 	request := &store.ReviveOperation{OperationID: id, Unknown: true, Forget: !finding.happened, Epoch: finding.epoch}
-	return revive(ctx, pool, request, func(show *store.ShowOperation) (txn.Request, error) {
-		switch {
-		case d.name != "" && d.name != show.Name:
+	return revive(ctx, pool, request, func(show *store.ShowOperation, begun []store.Step) (txn.Request, error) {
+		if d.name != "" && d.name != show.Name {
 			return nil, fmt.Errorf("%w: it is an operation %q, not %q", ErrUnknownOperation, show.Name, d.name)
-		case !finding.happened:
+		}
+		if err := finding.choose(request, begun); err != nil {
+			return nil, err
+		}
+		if !finding.happened && len(begun) == 0 {
 			return nil, nil
 		}
-		s, err := finding.step(request, d)
+		s, err := finding.recorded(request, d)
 		if err != nil {
 			return nil, err
 		}
@@ -163,10 +175,27 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 	})
 }
 
-// step is what is recorded of a finding.
-func (f *Finding) step(r *store.ReviveOperation, d *definition) (s store.Step, err error) {
+// choose makes the request one about the step that the finding is about. Begun are the calls in doubt that were begun together.
+func (f *Finding) choose(r *store.ReviveOperation, begun []store.Step) error {
+	if len(begun) == 0 && (f.step == "" || f.step == r.Step) {
+		return nil
+	}
+	for i := range begun {
+		if f.step == "" || f.step == begun[i].Name {
+			r.Seq, r.Kind, r.Step = begun[i].Seq, begun[i].Kind, begun[i].Name
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: no step %.200q is in doubt", ErrNotParked, f.step)
+}
+
+// recorded is what is recorded of a finding. A call that was begun together with others keeps its place if it has not happened.
+func (f *Finding) recorded(r *store.ReviveOperation, d *definition) (s store.Step, err error) {
 	s = store.Step{Seq: r.Seq, Kind: r.Kind, Name: r.Step, Outcome: store.StepDone}
 	switch {
+	case !f.happened:
+		s.Outcome = store.StepNotSent
+		return s, nil
 	case s.Kind == store.UndoStep && f.refused != nil:
 		return s, fmt.Errorf("%w: an undo cannot be refused", ErrNotParked)
 	case s.Kind == store.UndoStep:
@@ -183,13 +212,14 @@ func (f *Finding) step(r *store.ReviveOperation, d *definition) (s store.Step, e
 }
 
 // revive lets an operation go on, together with what is recorded for it.
-func revive(ctx context.Context, pool *pgxpool.Pool, r *store.ReviveOperation, record func(*store.ShowOperation) (txn.Request, error)) (err error) {
+func revive(ctx context.Context, pool *pgxpool.Pool, r *store.ReviveOperation, record func(*store.ShowOperation, []store.Step) (txn.Request, error)) (err error) {
 	if r.OperationID, err = parsedID(r.OperationID); err != nil {
 		return err
 	}
 	engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
 	show := store.ShowOperation{OperationID: r.OperationID}
-	tx, err := engine.Open(ctx, r, &show)
+	begun := store.BegunCalls{OperationID: r.OperationID}
+	tx, err := engine.Open(ctx, r, &show, &begun) // behind the lock on the row of the operation
 	if err != nil {
 		return err
 	}
@@ -202,7 +232,7 @@ func revive(ctx context.Context, pool *pgxpool.Pool, r *store.ReviveOperation, r
 	case record == nil:
 		return tx.Commit(ctx)
 	}
-	step, err := record(&show)
+	step, err := record(&show, begun.Calls)
 	switch {
 	case err != nil:
 		return err

@@ -131,7 +131,7 @@ func (op *Op) unbacked() (call string, is bool) {
 		switch {
 		case s.Kind != store.CallStep:
 		case spared:
-			spared = false
+			spared = op.pairs[seq] // one that is made together with the next one
 		case s.Outcome == store.StepDone:
 			return s.Name, true
 		}

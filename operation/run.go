@@ -93,8 +93,12 @@ func (op *Op) end(resp idem.Response, err error) hold.Ending {
 		rejected, isRejected = w.call.Rejection(err)
 	}
 	passes := err != nil && !isRejected && !IsFinal(err) // it decides nothing: the function may have failed anywhere
+	if op.grouped && !passes && op.stopped == nil {
+		_ = op.misuse("Go without Wait")
+	}
 	_ = op.halted()
-	if op.stopped == nil && !passes && op.unread() {
+	if op.stopped == nil && !passes && op.unread() || op.leavesBegun() {
+		op.stopped = nil
 		op.current = op.firstUnread()
 		_ = op.park("the code has changed: it no longer asks for step %q, which is recorded", op.firstUnread())
 	}
@@ -104,7 +108,7 @@ func (op *Op) end(resp idem.Response, err error) hold.Ending {
 	if w.epoch == 0 {
 		return w.unheld(hold.Ending{Outcome: hold.Unheld, Response: hold.Response(resp), Err: err})
 	}
-	if w.cancelled && (op.stopped != nil || err == nil) { // also if nothing was left to do but to settle a call
+	if w.cancelled && (op.stopped != nil || err == nil || op.cut) { // also if nothing was left to do but to settle a call
 		if call, ok := op.unbacked(); ok && !w.accepted && !w.undoing {
 			return op.endUnbacked(call)
 		}
@@ -126,6 +130,19 @@ func (op *Op) end(resp idem.Response, err error) hold.Ending {
 
 // unread reports whether something is on record that the function has not asked for.
 func (op *Op) unread() bool { return len(op.work.recorded) > op.seq }
+
+// leavesBegun reports whether the run came to the end of what is on record in front of a call that was begun together with others.
+func (op *Op) leavesBegun() bool {
+	if op.stopped == nil || op.stopped.why != ended {
+		return false
+	}
+	for seq := op.seq + 1; seq <= len(op.work.recorded); seq++ {
+		if op.work.recorded[seq].Outcome == store.StepBegun {
+			return true
+		}
+	}
+	return false
+}
 
 // endUnbacked parks an operation that is cancelled, and has a call that nothing takes back.
 func (op *Op) endUnbacked(call string) hold.Ending {

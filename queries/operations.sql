@@ -47,16 +47,18 @@ RETURNING (1 OPERATOR(pg_catalog./) (CASE
             THEN 1 ELSE 0 END)::pg_catalog.int4)::pg_catalog.int4 AS one;
 
 -- name: RecordStep :exec
--- RecordStep remembers a step. It travels behind AdvanceOperation or BeginOperation, which say whether it may.
-INSERT INTO idem.steps (operation_id, seq, kind, name, due_at, recorded_at, outcome, value)
+-- RecordStep remembers a step. It travels behind AdvanceOperation or BeginOperation, which say whether it may. Where the new row has
+-- no due_at, that of the old one stays.
+INSERT INTO idem.steps AS s (operation_id, seq, kind, name, due_at, recorded_at, outcome, value)
 VALUES ((@operation_id::pg_catalog.text)::pg_catalog.uuid, @seq::pg_catalog.int4, @kind::pg_catalog.text, @name::pg_catalog.text,
         pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) sqlc.narg(pause)::pg_catalog.interval, pg_catalog.clock_timestamp(),
         @outcome::pg_catalog.text, @value::pg_catalog.bytea)
 ON CONFLICT (operation_id, seq) DO UPDATE
-SET recorded_at = EXCLUDED.recorded_at, outcome = EXCLUDED.outcome, value = EXCLUDED.value;
+SET due_at = COALESCE(EXCLUDED.due_at, s.due_at), recorded_at = EXCLUDED.recorded_at, outcome = EXCLUDED.outcome, value = EXCLUDED.value;
 
 -- name: LoadSteps :many
--- LoadSteps reads all that an operation remembers: the steps that have a row, and the call that was begun and has none.
+-- LoadSteps reads all that an operation remembers: the steps that have a row, and the call that was begun alone and has none. Calls that
+-- were begun together have rows.
 SELECT s.seq, s.kind, s.name, s.outcome, s.value,
        pg_catalog.timestamptz_send(s.due_at)::pg_catalog.bytea AS due_at,
        pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
@@ -292,7 +294,8 @@ WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uui
 -- ReviveOperation lets an operation go on that is parked: forgetting which call was begun, if that has not happened, or towards
 -- its end, if it is cancelled. Cancelled again where it is parked because nothing takes a call back, it ends without that. Of an
 -- operation that runs only the cancellation is noted: its owner finds out at its next commit, and anybody else at once. With an
--- epoch it is let go on only if no process has taken it up since. Unknown asks for a call or an undo that was begun and has no end.
+-- epoch it is let go on only if no process has taken it up since. Unknown asks for a call or an undo that was begun and has no end:
+-- the one of this row, or calls that were begun together, which BegunCalls lists.
 UPDATE idem.operations AS o
 SET state = 'running', reason = NULL, cancelled = o.cancelled OR @cancel::pg_catalog.bool,
     accepted = o.accepted OR o.cancelled AND @cancel::pg_catalog.bool AND o.state OPERATOR(pg_catalog.=) 'parked' AND o.kind OPERATOR(pg_catalog.=) 'unbacked',
@@ -307,9 +310,18 @@ WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.u
   AND (o.state OPERATOR(pg_catalog.=) 'parked' OR o.state OPERATOR(pg_catalog.=) 'running' AND @cancel::pg_catalog.bool)
   AND (NOT @unknown::pg_catalog.bool OR o.kind OPERATOR(pg_catalog.=) ANY (ARRAY['call', 'undo']) AND NOT EXISTS (
         SELECT 1 FROM idem.steps s
-        WHERE s.operation_id OPERATOR(pg_catalog.=) o.id AND s.seq OPERATOR(pg_catalog.=) o.seq AND s.outcome OPERATOR(pg_catalog.<>) 'registered'))
+        WHERE s.operation_id OPERATOR(pg_catalog.=) o.id AND s.seq OPERATOR(pg_catalog.=) o.seq AND s.outcome OPERATOR(pg_catalog.<>) 'registered')
+       OR EXISTS (
+        SELECT 1 FROM idem.steps b
+        WHERE b.operation_id OPERATOR(pg_catalog.=) o.id AND b.outcome OPERATOR(pg_catalog.=) 'begun'))
   AND (@epoch::pg_catalog.int4 OPERATOR(pg_catalog.=) 0 OR o.epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4)
 RETURNING o.seq, o.kind, o.step;
+
+-- name: BegunCalls :many
+-- BegunCalls tells which of the calls that were begun together have no end on record.
+SELECT s.seq, s.name FROM idem.steps s
+WHERE s.operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid AND s.outcome OPERATOR(pg_catalog.=) 'begun'
+ORDER BY s.seq;
 
 -- name: Disown :exec
 -- Disown releases the operations that have the number of this process without its working on them, unless they were taken up or

@@ -152,6 +152,38 @@ func (q *Queries) BeginOperation(ctx context.Context, arg BeginOperationParams) 
 	return err
 }
 
+const BegunCalls = `-- name: BegunCalls :many
+SELECT s.seq, s.name FROM idem.steps s
+WHERE s.operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid AND s.outcome OPERATOR(pg_catalog.=) 'begun'
+ORDER BY s.seq
+`
+
+type BegunCallsRow struct {
+	Seq  int32
+	Name string
+}
+
+// BegunCalls tells which of the calls that were begun together have no end on record.
+func (q *Queries) BegunCalls(ctx context.Context, operationID string) ([]BegunCallsRow, error) {
+	rows, err := q.db.Query(ctx, BegunCalls, operationID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BegunCallsRow
+	for rows.Next() {
+		var i BegunCallsRow
+		if err := rows.Scan(&i.Seq, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const Disown = `-- name: Disown :exec
 UPDATE idem.operations
 SET owner = NULL
@@ -555,7 +587,8 @@ type LoadStepsRow struct {
 	LoadedAt []byte
 }
 
-// LoadSteps reads all that an operation remembers: the steps that have a row, and the call that was begun and has none.
+// LoadSteps reads all that an operation remembers: the steps that have a row, and the call that was begun alone and has none. Calls that
+// were begun together have rows.
 func (q *Queries) LoadSteps(ctx context.Context, operationID string) ([]LoadStepsRow, error) {
 	rows, err := q.db.Query(ctx, LoadSteps, operationID)
 	if err != nil {
@@ -716,12 +749,12 @@ func (q *Queries) ReadSignal(ctx context.Context, arg ReadSignalParams) (ReadSig
 }
 
 const RecordStep = `-- name: RecordStep :exec
-INSERT INTO idem.steps (operation_id, seq, kind, name, due_at, recorded_at, outcome, value)
+INSERT INTO idem.steps AS s (operation_id, seq, kind, name, due_at, recorded_at, outcome, value)
 VALUES (($1::pg_catalog.text)::pg_catalog.uuid, $2::pg_catalog.int4, $3::pg_catalog.text, $4::pg_catalog.text,
         pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $5::pg_catalog.interval, pg_catalog.clock_timestamp(),
         $6::pg_catalog.text, $7::pg_catalog.bytea)
 ON CONFLICT (operation_id, seq) DO UPDATE
-SET recorded_at = EXCLUDED.recorded_at, outcome = EXCLUDED.outcome, value = EXCLUDED.value
+SET due_at = COALESCE(EXCLUDED.due_at, s.due_at), recorded_at = EXCLUDED.recorded_at, outcome = EXCLUDED.outcome, value = EXCLUDED.value
 `
 
 type RecordStepParams struct {
@@ -734,7 +767,8 @@ type RecordStepParams struct {
 	Value       []byte
 }
 
-// RecordStep remembers a step. It travels behind AdvanceOperation or BeginOperation, which say whether it may.
+// RecordStep remembers a step. It travels behind AdvanceOperation or BeginOperation, which say whether it may. Where the new row has
+// no due_at, that of the old one stays.
 func (q *Queries) RecordStep(ctx context.Context, arg RecordStepParams) error {
 	_, err := q.db.Exec(ctx, RecordStep,
 		arg.OperationID,
@@ -824,7 +858,10 @@ WHERE o.id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
   AND (o.state OPERATOR(pg_catalog.=) 'parked' OR o.state OPERATOR(pg_catalog.=) 'running' AND $1::pg_catalog.bool)
   AND (NOT $4::pg_catalog.bool OR o.kind OPERATOR(pg_catalog.=) ANY (ARRAY['call', 'undo']) AND NOT EXISTS (
         SELECT 1 FROM idem.steps s
-        WHERE s.operation_id OPERATOR(pg_catalog.=) o.id AND s.seq OPERATOR(pg_catalog.=) o.seq AND s.outcome OPERATOR(pg_catalog.<>) 'registered'))
+        WHERE s.operation_id OPERATOR(pg_catalog.=) o.id AND s.seq OPERATOR(pg_catalog.=) o.seq AND s.outcome OPERATOR(pg_catalog.<>) 'registered')
+       OR EXISTS (
+        SELECT 1 FROM idem.steps b
+        WHERE b.operation_id OPERATOR(pg_catalog.=) o.id AND b.outcome OPERATOR(pg_catalog.=) 'begun'))
   AND ($5::pg_catalog.int4 OPERATOR(pg_catalog.=) 0 OR o.epoch OPERATOR(pg_catalog.=) $5::pg_catalog.int4)
 RETURNING o.seq, o.kind, o.step
 `
@@ -846,7 +883,8 @@ type ReviveOperationRow struct {
 // ReviveOperation lets an operation go on that is parked: forgetting which call was begun, if that has not happened, or towards
 // its end, if it is cancelled. Cancelled again where it is parked because nothing takes a call back, it ends without that. Of an
 // operation that runs only the cancellation is noted: its owner finds out at its next commit, and anybody else at once. With an
-// epoch it is let go on only if no process has taken it up since. Unknown asks for a call or an undo that was begun and has no end.
+// epoch it is let go on only if no process has taken it up since. Unknown asks for a call or an undo that was begun and has no end:
+// the one of this row, or calls that were begun together, which BegunCalls lists.
 func (q *Queries) ReviveOperation(ctx context.Context, arg ReviveOperationParams) (ReviveOperationRow, error) {
 	row := q.db.QueryRow(ctx, ReviveOperation,
 		arg.Cancel,

@@ -64,6 +64,9 @@ var (
 	reviveOperation = roundtrip.New(roundtrip.Statement{
 		SQL: db.ReviveOperation, Params: []roundtrip.Param{plain, plain, plain, plain, plain}, Results: []int16{asText, asText, asText},
 	})
+	begunCalls = roundtrip.New(roundtrip.Statement{
+		SQL: db.BegunCalls, Params: []roundtrip.Param{plain}, Results: []int16{asText, asText},
+	})
 	releaseOperations = roundtrip.New(roundtrip.Statement{
 		SQL: db.ReleaseOperations, Params: []roundtrip.Param{plain, plain},
 	})

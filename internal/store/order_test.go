@@ -157,6 +157,8 @@ var verbs = []struct {
 	{"ListSteps", &ListSteps{OperationID: sampleID}, listSteps, db.ListSteps, struct{ OperationID string }{}, db.ListStepsRow{},
 		&ListSteps{OperationID: sampleID,
 			Steps: []Remembered{{Kind: TxStep, Name: "its name", Outcome: StepDone, DueAt: at(6), RecordedAt: at(8)}}}},
+	{"BegunCalls", &BegunCalls{OperationID: sampleID}, begunCalls, db.BegunCalls, struct{ OperationID string }{}, db.BegunCallsRow{},
+		&BegunCalls{OperationID: sampleID, Calls: []Step{{Seq: 22, Kind: CallStep, Name: "its name", Outcome: StepBegun}}}},
 	{"LoadStepsOf", &LoadStepsOf{OperationIDs: []string{"u1", "u2"}}, loadStepsOf, db.LoadStepsOf, struct{ OperationIds string }{}, db.LoadStepsOfRow{},
 		&LoadStepsOf{OperationIDs: []string{"u1", "u2"}, Steps: map[string][]Step{"66666666-7777-4888-8999-000000000000": {
 			{Seq: 22, Kind: TxStep, Name: "its name", Outcome: StepDone, Value: []byte("its value"), DueAt: at(6)}}}}},

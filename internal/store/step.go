@@ -11,7 +11,8 @@ type StepOutcome string
 
 // The outcomes of steps.
 const (
-	StepBegun      StepOutcome = "begun" // a call that has no end on record, and no row of its own
+	StepBegun      StepOutcome = "begun"    // a call that has no end on record; it has a row only if it was begun together with others
+	StepNotSent    StepOutcome = "not sent" // a call that was begun together with others, and has certainly not left
 	StepDone       StepOutcome = "done"
 	StepFailed     StepOutcome = "failed"      // the value is the error
 	StepRolledBack StepOutcome = "rolled back" // done, and undone with its transaction when the operation was rejected
@@ -27,21 +28,21 @@ type Step struct {
 	Name    string
 	Outcome StepOutcome
 	Value   []byte
-	DueAt   time.Time // of a pause; zero if there is none
+	DueAt   time.Time // of a pause; of a call that was begun together with others, when that was; zero if there is none
 }
 
 // RecordStep remembers a step.
 type RecordStep struct {
 	OperationID string
 	Step        Step
-	Pause       time.Duration // until it is due, if it waits
+	Pause       time.Duration // until it is due, if it waits; of a call that was begun, how long ago that was, as a negative number
 }
 
 // Queue adds the statement.
 func (r *RecordStep) Queue(trip *roundtrip.Trip) {
 	s := &r.Step
 	var pause []byte
-	if s.Outcome == StepWaiting {
+	if s.Outcome == StepWaiting || s.Outcome == StepBegun {
 		pause = microseconds(r.Pause)
 	}
 	trip.Add(recordStep, []byte(r.OperationID), number(s.Seq), []byte(s.Kind), []byte(s.Name), pause, []byte(s.Outcome), s.Value)
@@ -50,6 +51,24 @@ func (r *RecordStep) Queue(trip *roundtrip.Trip) {
 // Read reads the answer.
 func (r *RecordStep) Read(trip *roundtrip.Trip) { trip.Skip() }
 
+// BegunCalls tells which of the calls that were begun together have no end on record.
+type BegunCalls struct {
+	OperationID string
+
+	Calls []Step
+}
+
+// Queue adds the statement.
+func (b *BegunCalls) Queue(trip *roundtrip.Trip) { trip.Add(begunCalls, []byte(b.OperationID)) }
+
+// Read reads the answer.
+func (b *BegunCalls) Read(trip *roundtrip.Trip) {
+	b.Calls = nil
+	trip.Rows(func(row *roundtrip.Row) {
+		b.Calls = append(b.Calls, Step{Seq: row.Int(), Kind: CallStep, Name: row.Text(), Outcome: StepBegun})
+	})
+}
+
 // Remembered is what is told of a step to who has no use for its value.
 type Remembered struct {
 	Kind       StepKind
@@ -57,6 +76,14 @@ type Remembered struct {
 	Outcome    StepOutcome
 	DueAt      time.Time // of a pause; zero if there is none
 	RecordedAt time.Time
+}
+
+// PauseEnd returns when a pause is over, zero if the step is none.
+func (r *Remembered) PauseEnd() time.Time {
+	if r.Kind == CallStep {
+		return time.Time{}
+	}
+	return r.DueAt
 }
 
 // ListSteps tells what an operation remembers.

@@ -110,7 +110,7 @@ func (o *operation) isRecorded(step string) bool { return o.outcome(step) != "" 
 // outcome is what is on record of a step, empty if nothing is.
 func (o *operation) outcome(step string) string {
 	for _, s := range o.steps {
-		if s.Name == step {
+		if s.Name == step && !isOpen(s.Outcome) {
 			return s.Outcome
 		}
 	}

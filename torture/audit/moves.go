@@ -53,7 +53,7 @@ func (b *book) checkKept(o *operation, i int) {
 	}
 	for _, e := range o.heard {
 		outcome := given.Known[e.Name]
-		kept := outcome != "" && outcome != "registered"
+		kept := outcome != "" && outcome != "registered" && !isOpen(outcome)
 		heard := e.Op.Process() == given.By && o.moves[i].At < e.At && e.At < given.At
 		if heard && !kept && !b.harmed(e.Op.Slot(), e.At, given.At) { // or else it may have tried in vain
 			b.violates(o, rule.Kept, "%v has heard %q of %s, and gave the operation up at %v without that on record: %s",
@@ -183,7 +183,7 @@ func (o *operation) parkedWrongly(m *journal.Move) string {
 	}
 	lasted := m.At - m.Since
 	switch {
-	case m.Known[found[1]] != "":
+	case m.Known[found[1]] != "" && !isOpen(m.Known[found[1]]):
 		return "it is on record"
 	case strings.HasSuffix(found[2], "twice") && round.Call == journal.Once:
 		return ""
@@ -192,6 +192,9 @@ func (o *operation) parkedWrongly(m *journal.Move) string {
 	}
 	return fmt.Sprintf("the call is %s, with a window of %v, and took %v", round.Call, round.Window, lasted)
 }
+
+// isOpen reports whether a call that was made together with others has no outcome on record.
+func isOpen(outcome string) bool { return outcome == "begun" || outcome == "not sent" }
 
 // unchanged says why the code cannot have changed so that it asks for a step instead of one that is on record, or under way.
 func (o *operation) unchanged(m *journal.Move, release int, recorded, asked string) string {

@@ -42,7 +42,7 @@ func (r *running) byCardA(round *journal.Round, n int) (paid bool, err error) {
 	if err == nil {
 		return true, nil
 	}
-	if !operation.IsFinal(err) || errors.Is(err, errUnsent) {
+	if !operation.IsFinal(err) || errors.Is(err, errUnsent) || errors.Is(err, operation.ErrCancelled) {
 		return false, err
 	}
 	declined := says(c.refusal, err)
@@ -70,7 +70,7 @@ func (r *running) pay(c *customer, repay string, round *journal.Round, n int) er
 			return err
 		}
 	}
-	receipt, err := operation.Call(r.Op, c.step, c.safetyWithin(), c.book)
+	receipt, err := r.make(c, round)
 	if err != nil {
 		return err
 	}
@@ -92,6 +92,25 @@ func (r *running) pay(c *customer, repay string, round *journal.Round, n int) er
 		}
 	}
 	return undo()
+}
+
+// make makes a charge, alone or together with a call that the bank does not hear of.
+func (r *running) make(c *customer, round *journal.Round) (string, error) {
+	if !round.Day.Beside {
+		return operation.Call(r.Op, c.step, c.safetyWithin(), c.book)
+	}
+	calls := operation.Parallel(r.Op)
+	charge := operation.Go(calls, c.step, c.safetyWithin(), c.book)
+	operation.Go(calls, journal.Beside(c.step), operation.Keyed(journal.LongWindow), func(context.Context, string) (string, error) {
+		time.Sleep(time.Duration(rand.IntN(10)) * time.Millisecond)
+		return "beside", nil
+	})
+	failed := calls.Wait()
+	receipt, err := charge.Value()
+	if err != nil {
+		return "", err
+	}
+	return receipt, failed
 }
 
 // customer makes one call of the bank.

@@ -80,7 +80,7 @@ func (s *shop) settle(ctx context.Context, pool *pgxpool.Pool, id string, status
 		finding = refused(errRefused)
 	}
 	s.meddles("resolve", id)
-	_ = operation.Resolve(ctx, pool, id, finding.As(status))
+	_ = operation.Resolve(ctx, pool, id, finding.As(status).Of(status.Step))
 }
 
 // parkedOf is the ParkedError that err is, or nil.

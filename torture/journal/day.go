@@ -21,6 +21,7 @@ type Day struct {
 	Exact   bool    // a step returns a number that a float64 does not hold
 	Bulk    Bulk    // instead of one Tx
 	Behind  bool    // the many Tx of a bulk are done behind the charge
+	Beside  bool    // another call is made at the same time as the charge
 }
 
 // Change is how the code of a round differs from the release Since on. What is put in stands in front of the charge.
@@ -127,6 +128,9 @@ func (r Round) Confirm(n int) string { return r.step("confirm", n) } // the Tx t
 func (r Round) Note(n int) string    { return r.step("note", n) }    // the Tx between a charge and what takes it back
 func (r Round) Count(n int) string   { return r.step("count", n) }   // the Tx that returns a large number
 
+// Beside is the name of the call that is made at the same time as a charge.
+func Beside(charge string) string { return charge + "-beside" }
+
 // Place is what is charged, whatever the step is called in a release.
 func Place(n int) string { return fmt.Sprint("place ", n) }
 
@@ -138,7 +142,8 @@ func (p *Plan) Knows(release int, step string) bool {
 	for i := range p.Rounds {
 		round, n := &p.Rounds[i], i+1
 		var names []string
-		switch d := &round.Day; {
+		d := &round.Day
+		switch {
 		case !d.Has(d.Change, release):
 		case d.Change == ChangedTx, d.Change == ChangedCall:
 			names = append(names, round.PutIn(n), round.Switch(n))
@@ -147,6 +152,9 @@ func (p *Plan) Knows(release int, step string) bool {
 		}
 		names = append(names, round.ReserveIn(release, n)...)
 		if charge := round.ChargeIn(release, n); charge != "" {
+			if d.Beside {
+				names = append(names, Beside(charge), Beside(round.Card(n)))
+			}
 			names = append(names, charge, round.Card(n), round.Repay(n), round.Repay(n)+"-card", round.Note(n))
 		}
 		names = append(names, round.Confirm(n), round.Count(n), round.Wait(n))
@@ -203,5 +211,6 @@ func (r *Round) day(random *rand.Rand, declined bool) (d Day) {
 		d.Bulk = pick(random, Whole, Each, Across)
 		d.Behind = d.Bulk != Across && random.IntN(2) == 0
 	}
+	d.Beside = !d.Early && d.Bulk != Across && random.IntN(3) == 0
 	return d
 }

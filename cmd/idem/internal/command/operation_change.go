@@ -87,6 +87,7 @@ type operationResolveCommand struct {
 	Happened    bool   `xor:"finding" help:"The call was made. --value is what it has returned."`
 	NotHappened bool   `xor:"finding" help:"The call was not made, and can not be any more: the operation makes it."`
 	Refused     string `xor:"finding" placeholder:"TEXT" help:"The other side has refused the call: the operation is given an error of that text, which is final."`
+	Step        string `placeholder:"STEP" help:"Which call it is about, where several were made at the same time and are in doubt. Default: the first of them."`
 	Value       string `placeholder:"JSON" help:"What the call has returned, as it would be on record. -: read it from standard input. Default: null."`
 	consent
 }
@@ -137,7 +138,7 @@ func (c *operationResolveCommand) Run(s *session) error {
 	seen := operation.Status{Epoch: o.Epoch}
 	return c.change(s, o, c.consent, will, "it goes on from there",
 		func(ctx context.Context) error {
-			return operation.Resolve(ctx, s.pool, o.ID, finding.As(seen), options...)
+			return operation.Resolve(ctx, s.pool, o.ID, finding.As(seen).Of(c.Step), options...)
 		})
 }
 

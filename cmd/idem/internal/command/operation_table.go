@@ -39,6 +39,10 @@ func (t *timeline) table(p *page.Page, reveal bool) {
 			outcome = p.Red(outcome)
 		case s.Outcome == string(store.StepRegistered) && o.State == "completed":
 			outcome = "not needed"
+		case s.Outcome == string(store.StepBegun) && o.State == record.Parked:
+			outcome = p.Red(outcome)
+		case s.Outcome == string(store.StepBegun):
+			outcome = p.Yellow("under way")
 		case s.Seq == o.Seq && s.Outcome == string(store.StepRegistered) && o.EndedAt == nil:
 			outcome = p.Yellow("under way")
 		case s.Outcome == string(store.StepWaiting) && s.DueAt != nil:

@@ -195,6 +195,47 @@ func TestOperatorSaysThatACallWasRefused(t *testing.T) {
 	}
 }
 
+func TestOperatorResolvesCallsThatWereMadeAtTheSameTimeByTheirNames(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	travel := operation.Define("travel", func(op *operation.Op, in string) (idem.Response, error) {
+		calls := operation.Parallel(op)
+		var booked []*operation.Future[string]
+		for _, name := range []string{"air", "room"} {
+			booked = append(booked, operation.Go(calls, name, operation.Once, func(context.Context, string) (string, error) {
+				return "", operation.Unknown(errors.New("timeout"))
+			}))
+		}
+		if err := calls.Wait(); err != nil {
+			return idem.Response{}, err
+		}
+		air, err := booked[0].Value()
+		room, other := booked[1].Value()
+		return idem.Response{Status: 201, Body: []byte(air + " and " + room)}, errors.Join(err, other)
+	})
+	call := func() (idem.Result, error) {
+		return travel.Do(t.Context(), d.pool, scope, placed, idem.HashBytes(), "the input")
+	}
+	if _, err := call(); !errors.Is(err, operation.ErrParked) {
+		t.Fatal(err)
+	}
+	var id string
+	if err := d.pool.QueryRow(t.Context(), "SELECT id::text FROM idem.operations").Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	air, room := operation.CallKey(id, "call", "air"), operation.CallKey(id, "call", "room")
+	d.idem("operation", "show", id, "--full").want(t, 0, "call's key    "+air, room, "is that of room", "begun", "nobody knows")
+	d.idem("operation", "resolve", id, "--not-happened", "--step", "sea", "--yes").want(t, 5, "")
+	d.idem("operation", "resolve", id, "--happened", "--value", `"a room"`, "--step", "room", "--yes").want(t, 0, "it goes on")
+	if _, err := call(); !errors.Is(err, operation.ErrParked) {
+		t.Fatal(err)
+	}
+	d.idem("operation", "resolve", id, "--happened", "--value", `"a flight"`, "--yes").want(t, 0, "it goes on")
+	if res, err := call(); err != nil || string(res.Body) != "a flight and a room" {
+		t.Errorf("%s, %v", res.Body, err)
+	}
+}
+
 // Who is asked may take long to answer, and somebody else may let the operation go on meanwhile.
 func TestOnlyTheCallThatWasLookedAtIsResolved(t *testing.T) {
 	t.Parallel()

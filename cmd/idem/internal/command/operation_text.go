@@ -51,6 +51,12 @@ func (t *timeline) facts(p *page.Page, wholeKey bool) []page.Pair {
 	if key := t.callKey(); key != "" {
 		facts = append(facts, page.Pair{Name: "call's key", Value: shownKey(key, wholeKey) + p.Dim(" at the other side")})
 	}
+	for _, s := range t.steps {
+		if s.Outcome == string(store.StepBegun) && s.Seq != o.Seq {
+			key := shownKey(operation.CallKey(o.ID, s.Kind, s.Name), wholeKey)
+			facts = append(facts, page.Pair{Name: "another", Value: key + p.Dim(" is that of "+page.Safe(s.Name))})
+		}
+	}
 	switch {
 	case o.State == record.Parked:
 		facts = append(facts, page.Pair{Name: "reason", Value: page.Safe(o.Reason)})
@@ -74,7 +80,7 @@ func (t *timeline) callKey() string {
 	for _, s := range t.steps {
 		switch {
 		case s.Seq != o.Seq:
-		case s.Kind == string(store.UndoStep):
+		case s.Kind == string(store.UndoStep), s.Outcome == string(store.StepBegun):
 			return operation.CallKey(o.ID, s.Kind, s.Name)
 		default:
 			return ""

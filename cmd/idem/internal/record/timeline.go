@@ -51,6 +51,9 @@ func Timeline(ctx context.Context, tx pgx.Tx, o *Operation, reveal bool) (steps 
 	}
 	steps, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Step, err error) {
 		err = row.Scan(append([]any{&s.Seq, &s.Kind, &s.Name, &s.Outcome, &s.RecordedAt, &s.DueAt}, s.Value.into()...)...)
+		if s.Kind == string(store.CallStep) { // of which it says since when it was under way
+			s.DueAt = nil
+		}
 		return s, err
 	})
 	if err != nil {

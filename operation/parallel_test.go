@@ -1,0 +1,893 @@
+package operation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/operation"
+)
+
+// counted is a call that a test tells what to return.
+type counted struct {
+	mu   sync.Mutex
+	keys []string
+	fn   func(ctx context.Context, attempt int) (string, error)
+}
+
+func (c *counted) call(ctx context.Context, key string) (string, error) {
+	c.mu.Lock()
+	c.keys = append(c.keys, key)
+	n := len(c.keys)
+	c.mu.Unlock()
+	if c.fn == nil {
+		return "booked", nil
+	}
+	return c.fn(ctx, n)
+}
+
+func (c *counted) times() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.keys)
+}
+
+// journey is an operation that makes two calls together, each of which has an undo.
+type journey struct {
+	air, room             counted
+	airSafety, roomSafety operation.Safety
+	options               []operation.CallOption
+	seen                  []error // by the last run: what Wait has returned, and each call
+}
+
+func newJourney(air, room operation.Safety) *journey {
+	return &journey{airSafety: air, roomSafety: room}
+}
+
+func (p *journey) define(opts ...operation.Option) *operation.Definition[int] {
+	return operation.Define("travel", func(op *operation.Op, _ int) (idem.Response, error) {
+		if err := localStep(op, "reserve"); err != nil {
+			return idem.Response{}, err
+		}
+		calls := operation.Parallel(op)
+		air := operation.Go(calls, "air", p.airSafety, p.air.call, p.options...)
+		room := operation.Go(calls, "room", p.roomSafety, p.room.call, p.options...)
+		failed := calls.Wait()
+		ticket, noTicket := air.Value()
+		bed, noBed := room.Value()
+		p.seen = []error{failed, noTicket, noBed}
+		for i, err := range []error{noTicket, noBed} {
+			if err != nil {
+				continue
+			}
+			name := "cancel " + []string{"air", "room"}[i]
+			if err := operation.UndoTx(op, name, writeUndo(name)); err != nil {
+				return idem.Response{}, err
+			}
+		}
+		if failed != nil {
+			return idem.Response{}, failed
+		}
+		if err := localStep(op, "confirm"); err != nil {
+			return idem.Response{}, err
+		}
+		return idem.Response{Status: 201, Body: []byte(ticket + bed)}, nil
+	}, opts...)
+}
+
+func (s *shop) operationID() string {
+	s.t.Helper()
+	return s.text(`select id::text from idem.operations`)
+}
+
+func (s *shop) outcomes() string {
+	s.t.Helper()
+	return s.text(`select coalesce(string_agg(name || ' ' || outcome, ', ' order by seq), '') from idem.steps where kind = 'call'`)
+}
+
+// Both calls wait until the other one is under way.
+func TestParallelCallsAreUnderWayAtOnceAndTheirValuesAreReplayed(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	p := newJourney(operation.Keyed(time.Hour), operation.Once)
+	air, room := make(chan struct{}), make(chan struct{})
+	p.air.fn = func(context.Context, int) (string, error) { close(air); <-room; return "ticket ", nil }
+	p.room.fn = func(context.Context, int) (string, error) { close(room); <-air; return "bed", nil }
+	fails := true
+	d := operation.Define("twice", func(op *operation.Op, _ int) (idem.Response, error) {
+		calls := operation.Parallel(op)
+		air := operation.Go(calls, "air", p.airSafety, p.air.call)
+		room := operation.Go(calls, "room", p.roomSafety, p.room.call)
+		if err := calls.Wait(); err != nil {
+			return idem.Response{}, err
+		}
+		if fails {
+			return idem.Response{}, errTimeout
+		}
+		ticket, err := air.Value()
+		bed, other := room.Value()
+		return idem.Response{Status: 201, Body: []byte(ticket + bed)}, errors.Join(err, other)
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, errTimeout) {
+		t.Fatal(err)
+	}
+	if got := s.outcomes(); got != "air done, room done" {
+		t.Error(got)
+	}
+	fails = false
+	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit))
+	if err != nil || string(res.Body) != "ticket bed" {
+		t.Errorf("%s, %v", res.Body, err)
+	}
+	if p.air.times() != 1 || p.room.times() != 1 || p.air.keys[0] == p.room.keys[0] {
+		t.Errorf("%q, %q", p.air.keys, p.room.keys)
+	}
+}
+
+func TestParallelCallsCostTheCommitsOfOneCall(t *testing.T) {
+	t.Parallel()
+	direct := newShop(t)
+	c, s := newTraffic(t, direct)
+	d := define(func(op *operation.Op) error {
+		if err := localStep(op, "reserve"); err != nil {
+			return err
+		}
+		calls := operation.Parallel(op)
+		for i := range 3 {
+			operation.Go(calls, fmt.Sprint("call ", i), operation.Keyed(time.Hour), func(context.Context, string) (int, error) { return i, nil })
+		}
+		return errors.Join(calls.Wait(), localStep(op, "confirm"))
+	})
+	trips, commits := c.cost(t, func(try int) {
+		if _, err := d.Do(t.Context(), s.pool, scope, fmt.Sprint("k", try), hashA, 0); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if commits != 2 || trips > 6 {
+		t.Errorf("%d commits in %d round trips", commits, trips)
+	}
+}
+
+func TestParallelCallThatFailsLetsTheOthersEnd(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	p := newJourney(operation.Keyed(time.Hour), operation.Once)
+	failed := make(chan struct{})
+	p.air.fn = func(context.Context, int) (string, error) { close(failed); return "", operation.Final(errDeclined) }
+	p.room.fn = func(ctx context.Context, _ int) (string, error) { <-failed; return "bed", ctx.Err() }
+	_, err := p.define().Do(t.Context(), s.pool, scope, "k", hashA, 0)
+	if !errors.Is(err, errDeclined) || !errors.Is(p.seen[0], errDeclined) || !errors.Is(p.seen[1], errDeclined) || p.seen[2] != nil {
+		t.Errorf("%v; the function saw %v", err, p.seen)
+	}
+	if got := s.outcomes(); got != "air failed, room done" {
+		t.Error(got)
+	}
+	if diff := cmp.Diff([]string{"reserve", "cancel room"}, s.did()); diff != "" {
+		t.Errorf("(-want +committed):\n%s", diff)
+	}
+}
+
+// The error is the same for the function when it runs again.
+func TestErrorsOfParallelCallsAreTheSameInEveryRun(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var runs [][]string
+	d := define(func(op *operation.Op) error {
+		calls := operation.Parallel(op)
+		a := operation.Go(calls, "a", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
+			return 0, operation.Final(fmt.Errorf("no seat: %w", errDeclined))
+		})
+		b := operation.Go(calls, "b", operation.Once, func(context.Context, string) (int, error) { return 7, nil })
+		failed := calls.Wait()
+		_, errA := a.Value()
+		n, errB := b.Value()
+		runs = append(runs, []string{fmt.Sprint(failed, operation.IsFinal(failed), errors.Is(failed, errDeclined)), fmt.Sprint(errA), fmt.Sprint(n, errB)})
+		if len(runs) == 1 {
+			return errTimeout
+		}
+		return nil
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, errTimeout) {
+		t.Fatal(err)
+	}
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(runs[0], runs[1]); diff != "" || !strings.Contains(runs[0][0], "true true") {
+		t.Errorf("%q (-first +second):\n%s", runs[0], diff)
+	}
+}
+
+// The room is in doubt: the air ticket is on record before a person is asked, and is not booked again.
+func TestParallelCallInDoubtParksWhenTheOthersHaveEnded(t *testing.T) {
+	t.Parallel()
+	for name, finding := range map[string]operation.Finding{"it has happened": operation.Happened("bed"), "it has not": operation.NotHappened} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			p := newJourney(operation.Keyed(time.Hour), operation.Once)
+			p.options = []operation.CallOption{operation.Pauses(time.Millisecond, time.Millisecond)}
+			lost := make(chan struct{})
+			p.room.fn = func(_ context.Context, attempt int) (string, error) {
+				if attempt == 1 {
+					defer close(lost)
+					return "", errTimeout
+				}
+				return "bed", nil
+			}
+			p.air.fn = func(_ context.Context, attempt int) (string, error) {
+				<-lost
+				if attempt < 4 {
+					return "", errTimeout
+				}
+				return "ticket ", nil
+			}
+			d := p.define()
+			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			var parked *operation.ParkedError
+			if !errors.As(err, &parked) || parked.Step != "room" || !strings.Contains(parked.Reason, "nobody knows") {
+				t.Fatal(err)
+			}
+			if got := s.outcomes(); got != "air done, room begun" {
+				t.Error(got)
+			}
+			if status, err := operation.Show(t.Context(), s.pool, parked.OperationID); err != nil || status.Step != "room" || status.Kind != "call" || !status.Steps[2].DueAt.IsZero() {
+				t.Errorf("%+v, %v", status, err)
+			}
+			if err := operation.Resolve(t.Context(), s.pool, parked.OperationID, finding); err != nil {
+				t.Fatal(err)
+			}
+			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			if err != nil || string(res.Body) != "ticket bed" || p.air.times() != 4 {
+				t.Errorf("%s, %v, %d attempts", res.Body, err, p.air.times())
+			}
+			if want := map[string]int{"it has happened": 1, "it has not": 2}[name]; p.room.times() != want {
+				t.Errorf("%d rooms, want %d", p.room.times(), want)
+			}
+		})
+	}
+}
+
+// Both are in doubt: a person says what has become of each, by its name or in their order.
+func TestParallelCallsInDoubtAreResolvedOneByOne(t *testing.T) {
+	t.Parallel()
+	for _, byName := range []bool{false, true} {
+		t.Run(fmt.Sprint("by name: ", byName), func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			p := newJourney(operation.Once, operation.Once)
+			lost := func(context.Context, int) (string, error) { return "", errTimeout }
+			p.air.fn, p.room.fn = lost, lost
+			d := p.define()
+			order := []string{"air", "room"}
+			if byName {
+				slices.Reverse(order)
+			}
+			for i, step := range order {
+				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+				var parked *operation.ParkedError
+				if !errors.As(err, &parked) || i == 0 && (parked.Step != "air" || !strings.Contains(parked.Reason, `"air"`) || !strings.Contains(parked.Reason, `"room"`)) || i == 1 && parked.Step != step {
+					t.Fatal(err)
+				}
+				status, err := operation.Show(t.Context(), s.pool, parked.OperationID)
+				if err != nil || status.Kind != "call" || status.Step != parked.Step {
+					t.Errorf("%+v, %v", status, err)
+				}
+				finding := operation.Happened(step + " ")
+				if byName {
+					finding = finding.Of(step)
+				}
+				if err := operation.Resolve(t.Context(), s.pool, parked.OperationID, finding.Of("confirm")); !errors.Is(err, operation.ErrNotParked) {
+					t.Error("a step that is not in doubt:", err)
+				}
+				if err := operation.Resolve(t.Context(), s.pool, parked.OperationID, finding); err != nil {
+					t.Fatal(err)
+				}
+			}
+			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			if err != nil || string(res.Body) != "air room " || p.air.times() != 1 || p.room.times() != 1 {
+				t.Errorf("%s, %v, %d and %d calls", res.Body, err, p.air.times(), p.room.times())
+			}
+		})
+	}
+}
+
+// doubtful leaves an operation behind of which both calls were begun, and have no answer.
+func doubtful(t *testing.T, s *shop, p *journey) (id string) {
+	t.Helper()
+	ctx, leave := context.WithCancel(t.Context())
+	var under sync.WaitGroup
+	under.Add(2)
+	gone := func(ctx context.Context, _ int) (string, error) { under.Done(); <-ctx.Done(); return "", ctx.Err() }
+	p.air.fn, p.room.fn = gone, gone
+	go func() { under.Wait(); leave() }()
+	if _, err := p.define().Do(ctx, s.pool, scope, "k", hashA, 0); !errors.Is(err, context.Canceled) && !errors.Is(err, operation.ErrParked) {
+		t.Fatal(err)
+	}
+	p.air.fn, p.room.fn = nil, nil
+	return s.operationID()
+}
+
+func TestChangedIsFalseInFrontOfParallelCallsInDoubt(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	p := newJourney(operation.Keyed(time.Hour), operation.Keyed(time.Hour))
+	doubtful(t, s, p)
+	d := operation.Define("travel", func(op *operation.Op, _ int) (idem.Response, error) {
+		if err := localStep(op, "reserve"); err != nil {
+			return idem.Response{}, err
+		}
+		if op.Changed("check") {
+			t.Error("it has changed for an operation that has come past it")
+		}
+		calls := operation.Parallel(op)
+		operation.Go(calls, "air", p.airSafety, p.air.call)
+		operation.Go(calls, "room", p.roomSafety, p.room.call)
+		return created, calls.Wait()
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
+		t.Error(err)
+	}
+	if p.air.times() != 2 || p.air.keys[0] != p.air.keys[1] || p.room.times() != 2 || p.room.keys[0] != p.room.keys[1] {
+		t.Errorf("%q, %q", p.air.keys, p.room.keys)
+	}
+}
+
+// Code that no longer asks for one of the calls in doubt makes none of them under another key, and forgets none.
+func TestCodeThatDropsAParallelCallInDoubtParksTheOperation(t *testing.T) {
+	t.Parallel()
+	room := func(op *operation.Op, p *journey) error {
+		calls := operation.Parallel(op)
+		operation.Go(calls, "room", p.roomSafety, p.room.call)
+		return calls.Wait()
+	}
+	for name, test := range map[string]struct {
+		reason []string
+		goOn   func(op *operation.Op, p *journey) error
+	}{
+		"the first": {[]string{`"air"`, `"room"`}, room},
+		"the second": {[]string{`"room"`}, func(op *operation.Op, p *journey) error {
+			calls := operation.Parallel(op)
+			operation.Go(calls, "air", p.airSafety, p.air.call)
+			return calls.Wait()
+		}},
+		"the second, for a Tx": {[]string{`"room"`, `"confirm"`}, func(op *operation.Op, p *journey) error {
+			calls := operation.Parallel(op)
+			operation.Go(calls, "air", p.airSafety, p.air.call)
+			return errors.Join(calls.Wait(), localStep(op, "confirm"))
+		}},
+		"both": {[]string{`"air"`}, func(op *operation.Op, p *journey) error { return nil }},
+		"both, and it is rejected": {[]string{`"air"`}, func(op *operation.Op, p *journey) error {
+			return idem.Reject(declined)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			p := newJourney(operation.Keyed(time.Hour), operation.Keyed(time.Hour))
+			doubtful(t, s, p)
+			d := operation.Define("travel", func(op *operation.Op, _ int) (idem.Response, error) {
+				if err := localStep(op, "reserve"); err != nil {
+					return idem.Response{}, err
+				}
+				return created, test.goOn(op, p)
+			})
+			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			var parked *operation.ParkedError
+			if !errors.As(err, &parked) {
+				t.Fatal(err)
+			}
+			for _, part := range test.reason {
+				if !strings.Contains(parked.Reason, part) {
+					t.Errorf("the reason %q lacks %s", parked.Reason, part)
+				}
+			}
+			if p.room.times() != 1 {
+				t.Errorf("%d rooms", p.room.times())
+			}
+		})
+	}
+}
+
+// Code may make one after the other what older code has made together: what was begun stays begun.
+func TestParallelCallsInDoubtAreKnownToCodeThatMakesThemOneByOne(t *testing.T) {
+	t.Parallel()
+	for name, safety := range map[string]operation.Safety{"Keyed": operation.Keyed(time.Hour), "Once": operation.Once} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			p := newJourney(operation.Keyed(time.Hour), safety)
+			id := doubtful(t, s, p)
+			if name == "Once" {
+				if err := operation.Retry(t.Context(), s.pool, id); err != nil && !errors.Is(err, operation.ErrNotParked) {
+					t.Fatal(err)
+				}
+			}
+			d := operation.Define("travel", func(op *operation.Op, _ int) (idem.Response, error) {
+				if err := localStep(op, "reserve"); err != nil {
+					return idem.Response{}, err
+				}
+				if _, err := operation.Call(op, "air", p.airSafety, p.air.call); err != nil {
+					return idem.Response{}, err
+				}
+				_, err := operation.Call(op, "room", p.roomSafety, p.room.call)
+				return created, err
+			})
+			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			if once := name == "Once"; once != errors.Is(err, operation.ErrParked) || once != (p.room.times() == 1) {
+				t.Errorf("%v after %d rooms", err, p.room.times())
+			}
+		})
+	}
+}
+
+// A call that was begun alone is one of two now.
+func TestCallInDoubtIsKnownToCodeThatMakesItTogetherWithAnother(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	inDoubt(t, s, operation.Once)
+	other, calls := 0, 0
+	d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
+		if err := localStep(op, "reserve"); err != nil {
+			return idem.Response{}, err
+		}
+		both := operation.Parallel(op)
+		operation.Go(both, "charge", operation.Once, func(context.Context, string) (string, error) { calls++; return "", nil })
+		operation.Go(both, "mail", operation.Once, func(context.Context, string) (string, error) { other++; return "", nil })
+		return created, both.Wait()
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) || calls != 0 {
+		t.Errorf("%v after %d calls", err, calls)
+	}
+	if s.text(`select state from idem.operations`) == "parked" {
+		if err := operation.Resolve(t.Context(), s.pool, s.operationID(), operation.Happened("charged")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || calls != 0 || other != 1 {
+		t.Errorf("%v after %d calls and %d others", err, calls, other)
+	}
+}
+
+// The caller leaves when one has returned, one has certainly not left, and one is in doubt.
+func TestCallerThatLeavesParallelCallsKeepsWhatIsKnownOfEach(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	ctx, leave := context.WithCancel(t.Context())
+	var tried sync.WaitGroup
+	tried.Add(3)
+	first := func(value string, err error) *counted {
+		return &counted{fn: func(_ context.Context, attempt int) (string, error) {
+			if attempt == 1 {
+				tried.Done()
+				return value, err
+			}
+			return "later", nil
+		}}
+	}
+	done, unsent, lost := first("done", nil), first("", operation.NotSent(errTimeout)), first("", errTimeout)
+	go func() { tried.Wait(); leave() }()
+	d := operation.Define("three", func(op *operation.Op, _ int) (idem.Response, error) {
+		calls := operation.Parallel(op)
+		a := operation.Go(calls, "done", operation.Once, done.call)
+		b := operation.Go(calls, "unsent", operation.Once, unsent.call, operation.Pauses(4*time.Second, 4*time.Second))
+		c := operation.Go(calls, "lost", operation.Keyed(time.Hour), lost.call, operation.Pauses(4*time.Second, 4*time.Second))
+		if err := calls.Wait(); err != nil {
+			return idem.Response{}, err
+		}
+		va, _ := a.Value()
+		vb, _ := b.Value()
+		vc, _ := c.Value()
+		return idem.Response{Status: 201, Body: []byte(va + " " + vb + " " + vc)}, nil
+	})
+	if _, err := d.Do(ctx, s.pool, scope, "k", hashA, 0); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if got := s.outcomes(); got != "done done, unsent not sent, lost begun" {
+		t.Error(got)
+	}
+	res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+	if err != nil || string(res.Body) != "done later later" || done.times() != 1 || unsent.times() != 2 || lost.times() != 2 {
+		t.Errorf("%s, %v: %d, %d and %d calls", res.Body, err, done.times(), unsent.times(), lost.times())
+	}
+}
+
+func TestAttemptsOfAParallelCallAreCountedAcrossCallersAndAnewAfterARetry(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var leave context.CancelFunc
+	lost := counted{fn: func(context.Context, int) (string, error) {
+		if leave != nil {
+			leave()
+		}
+		return "", errTimeout
+	}}
+	d := define(func(op *operation.Op) error {
+		calls := operation.Parallel(op)
+		operation.Go(calls, "lost", operation.Keyed(time.Hour), lost.call, operation.Attempts(3), operation.Pauses(time.Millisecond, time.Millisecond))
+		operation.Go(calls, "done", operation.Once, func(context.Context, string) (int, error) { return 1, nil })
+		return calls.Wait()
+	})
+	for range 2 {
+		var ctx context.Context
+		ctx, leave = context.WithCancel(t.Context())
+		if _, err := d.Do(ctx, s.pool, scope, "k", hashA, 0); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	leave = nil
+	for _, want := range []int{3, 6} {
+		if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) || lost.times() != want {
+			t.Fatalf("%v after %d attempts, want %d", err, lost.times(), want)
+		}
+		if err := operation.Retry(t.Context(), s.pool, s.operationID()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A long pause of one frees the caller only when no other call is under way.
+func TestLongPauseOfAParallelCallFreesTheCallerWhenNoOtherIsUnderWay(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	pauses, released := make(chan struct{}), make(chan struct{})
+	var ended atomic.Bool
+	down := counted{fn: func(_ context.Context, attempt int) (string, error) {
+		if attempt > 1 {
+			return "up again", nil
+		}
+		close(pauses)
+		return "", errTimeout
+	}}
+	slow := counted{fn: func(context.Context, int) (string, error) { <-released; ended.Store(true); return "slow", nil }}
+	d := define(func(op *operation.Op) error {
+		calls := operation.Parallel(op)
+		operation.Go(calls, "down", operation.Keyed(30*time.Hour), down.call, operation.Pauses(100*time.Hour, 100*time.Hour))
+		operation.Go(calls, "slow", operation.Once, slow.call)
+		return calls.Wait()
+	})
+	answered := make(chan error, 1)
+	go func() {
+		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0))
+		answered <- err
+	}()
+	await(t, "the first attempt", pauses)
+	if owner := s.count(`select count(*) from idem.operations where owner is not null`); owner != 1 {
+		t.Error("it is nobody's while a call is under way")
+	}
+	close(released)
+	if err := await(t, "the caller to be free", answered); !errors.Is(err, idem.ErrInProgress) || !ended.Load() {
+		t.Fatal(err)
+	}
+	if got := s.outcomes(); got != "down begun, slow done" || !s.isFree("down") {
+		t.Errorf("%s, %s", got, s.text(`select step from idem.operations`))
+	}
+	if _, err := s.pool.Exec(t.Context(), `update idem.operations set wake_at = clock_timestamp()`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || down.times() != 2 || slow.times() != 1 {
+		t.Errorf("%v after %d and %d calls", err, down.times(), slow.times())
+	}
+}
+
+// The window of each counts from the commit before its first attempt, across processes.
+func TestParallelCallAfterItsWindowIsParkedAndNotMade(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	p := newJourney(operation.Keyed(time.Hour), operation.Keyed(100*time.Hour))
+	doubtful(t, s, p)
+	s.elapse()
+	_, err := p.define().Do(t.Context(), s.pool, scope, "k", hashA, 0)
+	var parked *operation.ParkedError
+	if !errors.As(err, &parked) || parked.Step != "air" || !strings.Contains(parked.Reason, "no longer knows its key") {
+		t.Error(err)
+	}
+	if p.air.times() != 1 || p.room.times() != 2 {
+		t.Errorf("%d and %d calls", p.air.times(), p.room.times())
+	}
+}
+
+// One call has returned when the cancellation comes, and the other settles; the function goes on to the undo.
+func TestCancelDuringParallelCallsSettlesThemAndGoesOnToTheirUndo(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		room error
+		did  []string
+	}{
+		"both have happened":           {nil, []string{"reserve", "cancel both"}},
+		"one has failed":               {operation.Final(errDeclined), []string{"reserve", "cancel both"}},
+		"one was not sent when it was": {operation.NotSent(errTimeout), []string{"reserve", "cancel both"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			rooms := 0
+			d := define(func(op *operation.Op) error {
+				if err := localStep(op, "reserve"); err != nil {
+					return err
+				}
+				calls := operation.Parallel(op)
+				operation.Go(calls, "air", operation.Once, func(ctx context.Context, _ string) (int, error) { return 1, nil })
+				operation.Go(calls, "room", operation.Once, func(ctx context.Context, _ string) (int, error) {
+					rooms++
+					return 2, errors.Join(operation.Cancel(ctx, s.pool, op.ID()), test.room)
+				}, operation.Pauses(100*time.Hour, 100*time.Hour))
+				failed := calls.Wait()
+				if err := operation.UndoTx(op, "cancel both", writeUndo("cancel both")); err != nil {
+					return err
+				}
+				return errors.Join(failed, localStep(op, "confirm"))
+			})
+			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrCancelled) && !errors.Is(err, errDeclined) {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(test.did, s.did()); diff != "" || rooms != 1 {
+				t.Errorf("%d rooms, and it is %s; (-want +committed):\n%s", rooms, s.text(`select state from idem.operations`), diff)
+			}
+		})
+	}
+}
+
+// Nothing takes the calls back that have happened: it is not called undone.
+func TestCancelParksWhereNothingTakesAParallelCallBack(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := define(func(op *operation.Op) error {
+		calls := operation.Parallel(op)
+		operation.Go(calls, "air", operation.Once, func(ctx context.Context, _ string) (int, error) { return 1, nil })
+		operation.Go(calls, "room", operation.Once, func(ctx context.Context, _ string) (int, error) {
+			return 2, errors.Join(operation.Cancel(ctx, s.pool, op.ID()), operation.NotSent(errTimeout))
+		}, operation.Pauses(100*time.Hour, 100*time.Hour))
+		return calls.Wait()
+	})
+	_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+	var parked *operation.ParkedError
+	if !errors.As(err, &parked) || !strings.Contains(parked.Reason, `call "air" has happened`) {
+		t.Error(err)
+	}
+}
+
+func TestCancelledOperationBeginsNoParallelCalls(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	p := newJourney(operation.Once, operation.Once)
+	d := operation.Define("travel", func(op *operation.Op, _ int) (idem.Response, error) {
+		if _, err := operation.Call(op, "pay", operation.Once, func(ctx context.Context, _ string) (int, error) {
+			return 1, operation.Cancel(ctx, s.pool, op.ID())
+		}); err != nil {
+			return idem.Response{}, err
+		}
+		if err := operation.UndoTx(op, "refund", writeUndo("refund")); err != nil {
+			return idem.Response{}, err
+		}
+		calls := operation.Parallel(op)
+		operation.Go(calls, "air", p.airSafety, p.air.call)
+		operation.Go(calls, "room", p.roomSafety, p.room.call)
+		return created, calls.Wait()
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrCancelled) {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"refund"}, s.did()); diff != "" || p.air.times()+p.room.times() > 0 {
+		t.Errorf("%d calls; (-want +committed):\n%s", p.air.times()+p.room.times(), diff)
+	}
+}
+
+// An undo that is registered ahead takes back what has happened of all the calls behind it.
+func TestUndoAheadOfParallelCallsTakesBackWhatHasHappenedOfThem(t *testing.T) {
+	t.Parallel()
+	for _, cancels := range []bool{false, true} {
+		t.Run(fmt.Sprint("cancelled: ", cancels), func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			d := define(func(op *operation.Op) error {
+				if err := operation.UndoTx(op, "cancel trip", writeUndo("cancel trip")); err != nil {
+					return err
+				}
+				calls := operation.Parallel(op)
+				operation.Go(calls, "air", operation.Once, func(ctx context.Context, _ string) (int, error) { return 1, nil })
+				operation.Go(calls, "room", operation.Once, func(ctx context.Context, _ string) (int, error) {
+					if cancels {
+						return 2, operation.Cancel(ctx, s.pool, op.ID())
+					}
+					return 0, operation.Final(errDeclined)
+				})
+				return calls.Wait()
+			})
+			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrCancelled) && !errors.Is(err, errDeclined) {
+				t.Error(err)
+			}
+			if diff := cmp.Diff([]string{"cancel trip"}, s.did()); diff != "" {
+				t.Errorf("(-want +committed):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The other call is kept, and the process lives.
+func TestPanicOfAParallelCallIsThatOfTheFunctionAndTheOthersAreKept(t *testing.T) {
+	t.Parallel()
+	for name, escape := range map[string]func(){"a panic": func() { panic("for once") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			p := newJourney(operation.Keyed(time.Hour), operation.Once)
+			p.air.fn = func(_ context.Context, attempt int) (string, error) {
+				if attempt == 1 {
+					escape()
+				}
+				return "ticket ", nil
+			}
+			d := p.define()
+			done := make(chan any, 1)
+			go func() {
+				defer func() { done <- recover() }()
+				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+				t.Errorf("got %v", err)
+			}()
+			if r := await(t, "the first run", done); name == "a panic" && !strings.Contains(fmt.Sprint(r), "for once") {
+				t.Errorf("it has panicked with %v", r)
+			}
+			if got := s.outcomes(); got != "air begun, room done" {
+				t.Error(got)
+			}
+			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil || p.air.times() != 2 || p.room.times() != 1 {
+				t.Errorf("%v after %d and %d calls", err, p.air.times(), p.room.times())
+			}
+		})
+	}
+}
+
+func TestParallelCallsOutOfTurnAreRefused(t *testing.T) {
+	t.Parallel()
+	one := func(calls *operation.Calls, name string) *operation.Future[int] {
+		return operation.Go(calls, name, operation.Keyed(time.Hour), func(context.Context, string) (int, error) { return 1, nil })
+	}
+	for name, test := range map[string]func(op *operation.Op) error{
+		"Wait twice": func(op *operation.Op) error {
+			calls := operation.Parallel(op)
+			one(calls, "a")
+			return errors.Join(calls.Wait(), ignore(calls.Wait()))
+		},
+		"Go behind Wait": func(op *operation.Op) error {
+			calls := operation.Parallel(op)
+			one(calls, "a")
+			err := calls.Wait()
+			one(calls, "b")
+			return err
+		},
+		"no Wait": func(op *operation.Op) error {
+			one(operation.Parallel(op), "a")
+			return nil
+		},
+		"no Wait, and a rejection": func(op *operation.Op) error {
+			one(operation.Parallel(op), "a")
+			return idem.Reject(declined)
+		},
+		"Value before Wait": func(op *operation.Op) error {
+			calls := operation.Parallel(op)
+			a := one(calls, "a")
+			_, err := a.Value()
+			return errors.Join(ignore(err), ignore(calls.Wait()))
+		},
+		"Changed in between": func(op *operation.Op) error {
+			calls := operation.Parallel(op)
+			one(calls, "a")
+			op.Changed("b")
+			return ignore(calls.Wait())
+		},
+		"a Go in a call": func(op *operation.Op) error {
+			calls := operation.Parallel(op)
+			operation.Go(calls, "a", operation.Keyed(time.Hour), func(context.Context, string) (int, error) { one(calls, "b"); return 1, nil })
+			return calls.Wait()
+		},
+		"a Go in a Tx": func(op *operation.Op) error {
+			_, err := operation.Tx(op, "a", func(pgx.Tx) (int, error) { one(operation.Parallel(op), "b"); return 1, nil })
+			return err
+		},
+		"two at once": func(op *operation.Op) error {
+			a, b := operation.Parallel(op), operation.Parallel(op)
+			one(a, "a")
+			one(b, "b")
+			return errors.Join(ignore(a.Wait()), ignore(b.Wait()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			if _, err := define(test).Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrMisused) {
+				t.Error(err)
+			}
+		})
+	}
+	for name, step := range map[string]func(*operation.Op) error{
+		"a Tx": func(op *operation.Op) error { return localStep(op, "b") }, "a Call": func(op *operation.Op) error { return outsideStep(op, "b") },
+		"an undo":      func(op *operation.Op) error { return operation.UndoTx(op, "b", writeUndo("b")) },
+		"a Checkpoint": func(op *operation.Op) error { return op.Checkpoint() },
+	} {
+		t.Run(name+" in between", func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			d := define(func(op *operation.Op) error {
+				calls := operation.Parallel(op)
+				one(calls, "a")
+				if err := step(op); !errors.Is(err, operation.ErrMisused) {
+					t.Error(err)
+				}
+				return calls.Wait()
+			})
+			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// ignore is what a function does that does not look at an error.
+func ignore(error) error { return nil }
+
+func TestWaitOfNoCallsIsNothing(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := define(func(op *operation.Op) error { return errors.Join(operation.Parallel(op).Wait(), localStep(op, "do")) })
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
+		t.Error(err)
+	}
+	if n := s.count(`select count(*) from idem.operations`); n != 0 {
+		t.Errorf("%d operations", n)
+	}
+}
+
+func TestParallelCallNeedsASafetyAndAName(t *testing.T) {
+	t.Parallel()
+	for name, safety := range map[string]operation.Safety{"a": {}, "": operation.Once} {
+		s := newShop(t)
+		made := false
+		d := define(func(op *operation.Op) error {
+			calls := operation.Parallel(op)
+			operation.Go(calls, "other", operation.Once, func(context.Context, string) (int, error) { made = true; return 1, nil })
+			operation.Go(calls, name, safety, func(context.Context, string) (int, error) { made = true; return 1, nil })
+			return calls.Wait()
+		})
+		if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err == nil || made {
+			t.Errorf("%q: %v, made: %v", name, err, made)
+		}
+	}
+}
+
+func TestParallelCallsAreSealedWhereASealerIsSet(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	p := newJourney(operation.Keyed(time.Hour), operation.Keyed(time.Hour))
+	ctx, leave := context.WithCancel(t.Context())
+	p.options = []operation.CallOption{operation.Pauses(time.Millisecond, time.Millisecond)}
+	p.air.fn = func(_ context.Context, attempt int) (string, error) {
+		if attempt == 3 {
+			leave()
+		}
+		if attempt <= 3 {
+			return "", errTimeout
+		}
+		return "ticket ", nil
+	}
+	if _, err := p.define().Do(ctx, s.pool, scope, "k", hashA, 0, sealerOf(7)); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if res, err := p.define().Do(t.Context(), s.pool, scope, "k", hashA, 0, sealerOf(7)); err != nil || string(res.Body) != "ticket booked" {
+		t.Errorf("%s, %v", res.Body, err)
+	}
+	if n := s.count(`select count(*) from idem.steps where kind = 'call' and position('booked' in encode(value, 'escape')) > 0`); n != 0 {
+		t.Errorf("%d values are plain", n)
+	}
+}
