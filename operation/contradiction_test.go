@@ -140,25 +140,68 @@ func TestUndoOfACallThatWasDeclinedIsNotRunWhateverFollows(t *testing.T) {
 	}
 }
 
-// A group of steps has two undos, one in Postgres and one outside. The second is for the call of the group, not for the next one.
+// Steps have two undos, one in Postgres and one outside. Neither is for the next call.
 func TestCancelInACallBehindAGroupWithTwoUndosDoesNotTakeItForCovered(t *testing.T) {
 	t.Parallel()
-	c := &charges{shop: newShop(t)}
-	d := operation.Define("cards", func(op *operation.Op, _ int) (idem.Response, error) {
-		c.op = op
-		_, err := operation.Tx(op, "reserve", write("reserve"))
-		err = errors.Join(err, c.card("deposit", true), operation.UndoTx(op, "release", func(pgx.Tx) error { return nil }), c.refund("deposit"))
-		if err != nil {
-			return idem.Response{}, err
-		}
-		_, err = operation.Call(op, "rest", operation.Keyed(time.Hour), func(ctx context.Context, _ string) (int, error) {
-			return 1, operation.Cancel(ctx, c.pool, op.ID())
+	release := func(c *charges) error { return operation.UndoTx(c.op, "release", func(pgx.Tx) error { return nil }) }
+	for name, group := range map[string]func(c *charges) error{
+		"a Tx and a call": func(c *charges) error {
+			_, err := operation.Tx(c.op, "reserve", write("reserve"))
+			return errors.Join(err, c.card("deposit", true), release(c), c.refund("deposit"))
+		},
+		"a call, and the undo in Postgres last": func(c *charges) error {
+			return errors.Join(c.card("deposit", true), c.refund("deposit"), release(c))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &charges{shop: newShop(t)}
+			d := operation.Define("cards", func(op *operation.Op, _ int) (idem.Response, error) {
+				c.op = op
+				if err := group(c); err != nil {
+					return idem.Response{}, err
+				}
+				_, err := operation.Call(op, "rest", operation.Keyed(time.Hour), func(ctx context.Context, _ string) (int, error) {
+					return 1, operation.Cancel(ctx, c.pool, op.ID())
+				})
+				return created, err
+			})
+			_, err := d.Do(t.Context(), c.pool, scope, "k", hashA, 0)
+			if !errors.Is(err, operation.ErrParked) || !strings.Contains(err.Error(), `call "rest" has happened`) {
+				t.Errorf("got %v, want that nothing takes the rest back", err)
+			}
 		})
-		return created, err
-	})
-	_, err := d.Do(t.Context(), c.pool, scope, "k", hashA, 0)
-	if !errors.Is(err, operation.ErrParked) || !strings.Contains(err.Error(), `call "rest" has happened`) {
-		t.Errorf("got %v, want that nothing takes the rest back", err)
+	}
+}
+
+// Both are registered before what they take back, in either order.
+func TestCancelRunsTwoUndosThatAreRegisteredBeforeTheirSteps(t *testing.T) {
+	t.Parallel()
+	for _, postgresLast := range []bool{false, true} {
+		t.Run(fmt.Sprint(postgresLast), func(t *testing.T) {
+			t.Parallel()
+			c := &charges{shop: newShop(t)}
+			d := operation.Define("cards", func(op *operation.Op, _ int) (idem.Response, error) {
+				c.op = op
+				undos := []func() error{
+					func() error { return operation.UndoTx(op, "release", func(pgx.Tx) error { return nil }) },
+					func() error { return c.refund("deposit") },
+				}
+				if postgresLast {
+					undos[0], undos[1] = undos[1], undos[0]
+				}
+				if err := errors.Join(undos[0](), undos[1]()); err != nil {
+					return idem.Response{}, err
+				}
+				_, err := operation.Call(op, "deposit", operation.Keyed(time.Hour), func(ctx context.Context, _ string) (int, error) {
+					return 1, operation.Cancel(ctx, c.pool, op.ID())
+				})
+				return created, err
+			})
+			if _, err := d.Do(t.Context(), c.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrCancelled) || len(c.done) != 1 {
+				t.Errorf("got %v, and %v refunded", err, c.done)
+			}
+		})
 	}
 }
 

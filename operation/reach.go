@@ -111,14 +111,18 @@ func (op *Op) isSecond(i int) bool {
 	return op.isBehindItsKind(u)
 }
 
-// isAhead reports whether an undo was registered before what it takes back: no step is between it and the undo before it, which leaves it
-// none to take back, or only such as have failed, and that the undo before it was registered ahead of.
+// isAhead reports whether an undo was registered before what it takes back: no step is between it and the undo before it, and it takes back
+// none with that one, or only such as have failed, and that the undo before it was registered ahead of.
 func (op *Op) isAhead(u *undo) bool {
 	ahead, from := true, 1
 	for i := range op.undos {
-		at := op.undos[i].step.seq
-		behind := op.between(from, at)
-		ahead = behind.empty() && !op.isSecond(i) || behind == (reach{failed: true}) && i > 0 && ahead
+		covers, at := op.undos[i].covers, op.undos[i].step.seq
+		if behind := op.between(from, at); behind.empty() { // right behind others, it may be for what they take back
+			shared := op.between(covers, at)
+			ahead = shared.empty() || op.undos[i].tx == nil && !op.isSecond(i)
+		} else {
+			ahead = behind == (reach{failed: true}) && i > 0 && ahead
+		}
 		if at == u.step.seq {
 			return ahead
 		}
