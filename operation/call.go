@@ -163,7 +163,8 @@ func (o *outside) isSpent() bool { return o.options.attempts > 0 && o.tries >= o
 
 // isSettledBy reports whether an error is the outcome of the call. One that was not sent says nothing of an attempt before it.
 func (o *outside) isSettledBy(err error) bool {
-	return IsFinal(err) && !(o.doubt && isNotSent(err))
+	s := saidBy(err)
+	return s.final && !(o.doubt && s.unsent)
 }
 
 // runOut ends a call that is not tried again. If no attempt was sent, or the other side says that it has not happened, and can not any
@@ -219,11 +220,12 @@ func (op *Op) attempt(o *outside) ([]byte, error) {
 	began := time.Now()
 	value, err := o.try(op.ctx)
 	_, happened := err.(*unusable)
-	unanswered := err != nil && !happened && !IsFinal(err) && !isNotSent(err)
+	answer := saidBy(err)
+	unanswered := err != nil && !happened && !answer.final && !answer.unsent
 	op.work.taken(op.ctx, o.step, began, err, unanswered)
 	o.doubt = o.doubt || unanswered
 	switch {
-	case err == nil, IsFinal(err):
+	case err == nil, answer.final:
 		return value, err
 	case op.usable(o, err) != err:
 		return nil, op.stopped

@@ -148,7 +148,8 @@ func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), 
 //
 // If ctx ends, the call lets go of the operation, between steps or by ending the Call under way. Its error is then both
 // idem.ErrInProgress and that of the context, unless nothing is committed yet. Whoever comes next goes on: a call with the same
-// key, or a Worker. An operation that sleeps, waits for a signal or for another attempt is in progress, too.
+// key, or a Worker. An operation that sleeps, waits for a signal or for another attempt is in progress, too: the call waits for it as for
+// somebody else's, and if ctx ends meanwhile its error is that of the context alone, as with idem.Do.
 //
 // A Result means what it means with idem.Do. ErrParked says that a person has to see to the operation. Any other error ends
 // this call alone, where something is committed already, and a call with the same key goes on.

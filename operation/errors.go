@@ -87,6 +87,9 @@ func Final(err error) error {
 // Unknown returns an error that says that nobody knows whether a Call has happened: its answer was lost. What becomes of that
 // is up to the safety of the Call. An error that is neither Final nor NotSent nor Unknown is treated alike: it says that there was no
 // answer, and does not say why. To take it for a call that has not happened would be to guess.
+//
+// The outermost of Unknown, Final and NotSent counts: Unknown of an error that is Final is unknown. Where errors are joined and one is
+// Unknown, they are.
 func Unknown(err error) error {
 	if err == nil {
 		return nil
@@ -112,9 +115,31 @@ type notSentError struct{ cause error }
 func (e *notSentError) Error() string { return e.cause.Error() }
 func (e *notSentError) Unwrap() error { return e.cause }
 
-func isNotSent(err error) bool {
-	var unsent *notSentError
-	return errors.As(err, &unsent)
+// said is what an error says of an attempt. If it says nothing, or that the outcome is unknown, there was no answer.
+type said struct{ final, unsent, unknown bool }
+
+// saidBy returns what an error says. The outermost word counts: an Unknown hides what it wraps, and, where errors are joined, what it
+// stands beside.
+func saidBy(err error) (s said) {
+	switch e := err.(type) {
+	case *unknownError:
+		return said{unknown: true}
+	case *finalError:
+		return said{final: true, unsent: saidBy(e.cause).unsent}
+	case *notSentError:
+		return said{final: saidBy(e.cause).final, unsent: true}
+	case interface{ Unwrap() error }:
+		return saidBy(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, joined := range e.Unwrap() {
+			one := saidBy(joined)
+			if one.unknown {
+				return one
+			}
+			s.final, s.unsent = s.final || one.final, s.unsent || one.unsent
+		}
+	}
+	return s
 }
 
 type unknownError struct{ cause error }

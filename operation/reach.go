@@ -77,18 +77,52 @@ func (op *Op) isNeeded(u *undo) bool {
 		return behind.lasting
 	}
 	own := behind.failed && !op.isAhead(u) // it is the undo of a step that failed
+	if own && op.isBehindItsKind(u) {
+		return false
+	}
 	next, closed := op.ahead(u, own)
 	return next.lasting && !(own && closed) // what follows has an undo of its own
 }
 
-// isAhead reports whether an undo was registered before what it takes back: no step is between it and the undo before it, or only
-// such as have failed, and that the undo before it was registered ahead of.
+// isBehindItsKind reports whether there is, among the steps that an undo stands behind, one that it could take back: for Undo a Call, for
+// UndoTx a Tx.
+func (op *Op) isBehindItsKind(u *undo) bool {
+	kind := store.TxStep
+	if u.tx == nil {
+		kind = store.CallStep
+	}
+	for seq := u.covers; seq < u.step.seq; seq++ {
+		if op.known(seq).Kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// isSecond reports whether the ith undo, right behind others, is for the same steps: for what the others, being of another kind, do not
+// take back.
+func (op *Op) isSecond(i int) bool {
+	u := &op.undos[i]
+	for j := i - 1; j >= 0 && op.undos[j].covers == u.covers; j-- {
+		if (op.undos[j].tx == nil) == (u.tx == nil) {
+			return false
+		}
+	}
+	return op.isBehindItsKind(u)
+}
+
+// isAhead reports whether an undo was registered before what it takes back: no step is between it and the undo before it, and it takes back
+// none with that one, or only such as have failed, and that the undo before it was registered ahead of.
 func (op *Op) isAhead(u *undo) bool {
 	ahead, from := true, 1
 	for i := range op.undos {
-		at := op.undos[i].step.seq
-		behind := op.between(from, at)
-		ahead = behind.empty() || behind == (reach{failed: true}) && i > 0 && ahead
+		covers, at := op.undos[i].covers, op.undos[i].step.seq
+		if behind := op.between(from, at); behind.empty() { // right behind others, it may be for what they take back
+			shared := op.between(covers, at)
+			ahead = shared.empty() || op.undos[i].tx == nil && !op.isSecond(i)
+		} else {
+			ahead = behind == (reach{failed: true}) && i > 0 && ahead
+		}
 		if at == u.step.seq {
 			return ahead
 		}
@@ -111,7 +145,11 @@ func (op *Op) isMixedAhead() bool {
 		if behind.lasting || behind.pending || behind.rolledBack {
 			continue
 		}
-		if next, closed := op.ahead(u, behind.failed && !op.isAhead(u)); !closed && next.lasting && next.pending {
+		own := behind.failed && !op.isAhead(u)
+		if own && op.isBehindItsKind(u) {
+			continue
+		}
+		if next, closed := op.ahead(u, own); !closed && next.lasting && next.pending {
 			return true
 		}
 	}

@@ -125,7 +125,7 @@ func (op *Op) end(resp idem.Response, err error) hold.Ending {
 		return op.endChanged("the function asks for more")
 	}
 	op.close(nil)
-	return w.letGo(backoff(w.attempts), hold.Ending{Outcome: hold.Failed, Err: err})
+	return w.letGo(backoff(w.attempts), hold.Ending{Outcome: hold.Failed, Err: ofFunction(err)})
 }
 
 // unread reports whether something is on record that the function has not asked for.
