@@ -78,8 +78,8 @@ func TestWhatACallHasReturnedOutlivesAFailureAndADeathBehindIt(t *testing.T) {
 			}
 			for j, end := range learningEnds {
 				first := order(-1-j, end, death{})
-				for k, d := range deaths(first.statements(t, first.code()), i+j) {
-					if k%2 == j%2 {
+				for k, d := range deaths(first.statements(t, first.code()), j) {
+					if (i+j+k)%2 == 0 { // the others are those of the other safety
 						all = append(all, order(len(all), end, d))
 					}
 				}
