@@ -18,10 +18,10 @@ type undoing struct {
 var undoingWays = map[string]func(*undoing, *operation.Op) error{
 	"33 reservations and one undo": func(u *undoing, op *operation.Op) error {
 		return steps(
-			func() error { return u.reserve(op, 33) },
-			func() error { return u.undoTx(op, "release", "reserved = reserved - 33") },
 			func() error { return u.charge(op, "charge") },
-			func() error { return u.refund(op) })
+			func() error { return u.refund(op) },
+			func() error { return u.reserve(op, 33) },
+			func() error { return u.undoTx(op, "release", "reserved = reserved - 33") })
 	},
 	"Tx, Call, Tx, and two undos": func(u *undoing, op *operation.Op) error {
 		return steps(
@@ -31,12 +31,12 @@ var undoingWays = map[string]func(*undoing, *operation.Op) error{
 			func() error { return u.undoTx(op, "release", "reserved = reserved - 2") },
 			func() error { return u.refund(op) })
 	},
-	"each undo before its step": func(u *undoing, op *operation.Op) error {
+	"both undos before their steps": func(u *undoing, op *operation.Op) error {
 		return steps(
-			func() error { return u.undoTx(op, "release", "reserved = reserved - 1") },
-			func() error { return u.reserve(op, 1) },
 			func() error { return u.refund(op) },
-			func() error { return u.charge(op, "charge") })
+			func() error { return u.undoTx(op, "release", "reserved = reserved - 33") },
+			func() error { return u.charge(op, "charge") },
+			func() error { return u.reserve(op, 33) })
 	},
 	"40 undos in a row": func(u *undoing, op *operation.Op) error {
 		for i := range 40 {
