@@ -96,51 +96,6 @@ func TestMessagesThatTheBrokerDoesNotTakeAreNamedAndTheOthersArrive(t *testing.T
 	}
 }
 
-// A queue that is full refuses one message and, as soon as somebody has read from it, takes the next.
-func TestMessageBehindARefusedOneOfItsKeyIsNotPublished(t *testing.T) {
-	t.Parallel()
-	n := rabbit(t)
-	full := queue(t, n, amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
-	p := publisher(t, n.url(), idemamqp.PublisherConfig{})
-	eventually(t, "the queue to be full", func() bool {
-		return p.Publish(within(t), []outbox.Message{message(full, "", "filler")}) != nil
-	})
-	messages := []outbox.Message{message(full, "k", "first"), message(full, "k", "second"), message(full, "k", "third")}
-	var named *outbox.PublishError
-	if err := p.Publish(within(t), messages); !errors.As(err, &named) {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"first", "second", "third"}, names(named.Failed, messages)); diff != "" {
-		t.Errorf("named (-want +got):\n%s", diff)
-	}
-	if first := named.Failed[messages[0].ID]; !strings.Contains(first.Error(), "nack") {
-		t.Error(first)
-	}
-	if second := named.Failed[messages[1].ID]; !strings.Contains(second.Error(), "earlier") {
-		t.Errorf("the second was sent: %v", second)
-	}
-}
-
-func TestMessagesOfAKeyArriveInOrder(t *testing.T) {
-	t.Parallel()
-	n := rabbit(t)
-	q, ch := queue(t, n, nil), channel(t, n)
-	var messages []outbox.Message
-	for i := range 60 {
-		messages = append(messages, message(q, fmt.Sprint(i%3), fmt.Sprintf("%d %02d", i%3, i)))
-	}
-	if err := publisher(t, n.url(), idemamqp.PublisherConfig{}).Publish(within(t), messages); err != nil {
-		t.Fatal(err)
-	}
-	last := map[byte]string{}
-	for _, body := range drain(t, ch, q, len(messages)) {
-		if body < last[body[0]] {
-			t.Errorf("%s came after %s", body, last[body[0]])
-		}
-		last[body[0]] = body
-	}
-}
-
 func TestBrokenConnectionBlamesNoMessageAndIsOpenedAgain(t *testing.T) {
 	t.Parallel()
 	n := rabbit(t)

@@ -52,27 +52,6 @@ func TestPublishedMessageCarriesAllThatItsConsumerNeeds(t *testing.T) {
 	})
 }
 
-func TestMessagesOfOneKeyAreStoredInOrder(t *testing.T) {
-	t.Parallel()
-	onClusters(t, 4, func(t *testing.T, c *cluster) {
-		var messages []outbox.Message
-		want := map[string][]string{}
-		for i := range 300 {
-			m := message(fmt.Sprint(i), fmt.Sprint(i%7))
-			messages = append(messages, m)
-			want[m.Key] = append(want[m.Key], string(m.Payload))
-		}
-		c.publish(messages...)
-		got := map[string][]string{}
-		for _, r := range c.stored(len(messages)) {
-			got[string(r.Key)] = append(got[string(r.Key)], string(r.Value))
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-	})
-}
-
 func TestMessageThatCannotBePublishedIsNamedAndHoldsBackItsKeyAlone(t *testing.T) {
 	t.Parallel()
 	large := []byte(strings.Repeat("x", 2<<20))

@@ -197,27 +197,3 @@ func TestEndOfTheContextEndsPublishing(t *testing.T) {
 		t.Error("it goes on")
 	}
 }
-
-func TestMessagesOfOneKeyAreStoredInOrder(t *testing.T) {
-	t.Parallel()
-	js := newBroker(t).connect()
-	stream := newStream(t, js)
-	publisher := idemnats.NewPublisher(js, idemnats.PublisherConfig{Subject: func(m outbox.Message) string { return m.Topic + "." + m.Key }})
-	var messages []outbox.Message
-	want := map[string][]string{}
-	for i := range 300 {
-		m := outbox.Message{ID: fmt.Sprint(i), Topic: "orders", Key: fmt.Sprint(i % 7), Payload: fmt.Append(nil, i)}
-		messages = append(messages, m)
-		want["orders."+m.Key] = append(want["orders."+m.Key], string(m.Payload))
-	}
-	if err := publisher.Publish(ledger.Within(t), messages); err != nil {
-		t.Fatal(err)
-	}
-	got := map[string][]string{}
-	for _, m := range stored(t, stream) {
-		got[m.Subject] = append(got[m.Subject], string(m.Data))
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}

@@ -25,8 +25,6 @@ const (
 	patience = 10 * time.Second
 )
 
-var errBehind = errors.New("idemwatermill: an earlier message of its topic and key was not published")
-
 // Publisher is an outbox.Publisher by a publisher of Watermill's.
 type Publisher struct {
 	publisher message.Publisher
@@ -42,19 +40,12 @@ func NewPublisher(publisher message.Publisher, config PublisherConfig) *Publishe
 	return &Publisher{publisher, config}
 }
 
-type stream struct{ topic, key string }
-
 // Publish publishes one message after the other. Watermill's errors do not say which of several messages they are about.
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
-	failed, shut := map[string]error{}, map[stream]bool{}
+	failed := map[string]error{}
 	unsure, lost := 0, time.Duration(0) // since a message was published last
 	var last error
 	for _, m := range messages {
-		s := stream{m.Topic, m.Key}
-		if m.Key != "" && shut[s] {
-			failed[m.ID] = errBehind
-			continue
-		}
 		began := time.Now()
 		err := guard.Call(func() error { return p.publisher.Publish(m.Topic, watermillMessage(ctx, m)) })
 		if ctx.Err() != nil {
@@ -64,7 +55,7 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 			unsure, lost = 0, 0
 			continue
 		}
-		failed[m.ID], shut[s], last = err, true, err
+		failed[m.ID], last = err, err
 		if _, panicked := errors.AsType[*guard.Panic](err); panicked || p.blames(err) {
 			continue
 		}
