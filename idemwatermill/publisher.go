@@ -3,6 +3,7 @@ package idemwatermill
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -46,6 +47,10 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 	unsure, lost := 0, time.Duration(0) // since a message was published last
 	var last error
 	for _, m := range messages {
+		if err := fits(m); err != nil {
+			failed[m.ID] = err
+			continue
+		}
 		began := time.Now()
 		err := guard.Call(func() error { return p.publisher.Publish(m.Topic, watermillMessage(ctx, m)) })
 		if ctx.Err() != nil {
@@ -80,6 +85,16 @@ func (p *Publisher) blames(err error) (yes bool) {
 		return nil
 	})
 	return yes
+}
+
+// fits says that a message has headers that its consumer would take for its key or its type.
+func fits(m outbox.Message) error {
+	for _, name := range []string{MetadataKey, MetadataType} {
+		if _, taken := m.Headers[name]; taken {
+			return fmt.Errorf("idemwatermill: the message cannot be published as it is: %s is the name of a header that is not its own", name)
+		}
+	}
+	return nil
 }
 
 // watermillMessage is the message as Watermill has it.

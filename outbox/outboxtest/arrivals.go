@@ -110,8 +110,8 @@ func (a *arrivals) of(id string) (all []outbox.Message) {
 	return all
 }
 
-// same compares what has arrived under the ID of a message with it, each time that it has.
-func (a *arrivals) same(want outbox.Message) {
+// same compares what has arrived under the ID of a message with it, each time that it has, and reports whether it is the same.
+func (a *arrivals) same(want outbox.Message) bool {
 	a.t.Helper()
 	if a.Carried != nil {
 		want.Headers = maps.Clone(want.Headers)
@@ -125,8 +125,10 @@ func (a *arrivals) same(want outbox.Message) {
 		got.Topic, got.Payload = want.Topic, want.Payload
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(want, "Payload")); diff != "" {
 			a.t.Errorf("what has arrived is not what was published (-published +arrived):\n%s", diff)
+			return false
 		}
 	}
+	return true
 }
 
 // times looks how often a message has arrived.

@@ -13,6 +13,7 @@ import (
 // eachAway checks each way in which a destination can be away, with a Target of its own.
 func (s Suite) eachAway(t testing.TB, check func(a *arrivals, way string)) {
 	for _, way := range slices.Sorted(maps.Keys(s.open(t).Away)) {
+		t.Logf("the destination is away: %s", way)
 		check(s.open(t), way)
 	}
 }
@@ -26,13 +27,13 @@ func awayBlamesNone(t testing.TB, s Suite) {
 		for range 2 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			err := a.call(ctx, sent...)
-			cancel()
 			if err == nil {
 				t.Errorf("%s: the destination is away, and the error is nil", way)
 			}
-			if ids := blamed(err); len(ids) > 0 {
+			if ids := blamed(ctx, err); len(ids) > 0 {
 				t.Errorf("%s: the destination is away, and the error blames %d messages: %v", way, len(ids), err)
 			}
+			cancel()
 		}
 		if back == nil {
 			return
@@ -115,7 +116,7 @@ func (a *arrivals) returns(ctx context.Context, way string) error {
 	go func() { done <- a.call(ctx, a.messages("a", "b", "")...) }()
 	select {
 	case err := <-done:
-		if ids := blamed(err); len(ids) > 0 {
+		if ids := blamed(ctx, err); len(ids) > 0 {
 			a.t.Errorf("%s: the context of a call has ended, and the error blames %d messages: %v", way, len(ids), err)
 		}
 		return err

@@ -34,7 +34,7 @@ func namedAlone(t testing.TB, s Suite) {
 		case err == nil:
 			t.Errorf("%s: the message cannot be published, and the error is nil", way)
 		case isNamed(err):
-			if diff := cmp.Diff([]string{bad.ID}, blamed(err)); diff != "" {
+			if diff := cmp.Diff([]string{bad.ID}, blamed(ctx, err)); diff != "" {
 				t.Errorf("%s: messages that the error blames (-want +got):\n%s\n%v", way, diff, err)
 			}
 		default: // it does not know, and the relay finds out
@@ -112,7 +112,7 @@ func nothingBehind(t testing.TB, s Suite) {
 		err := a.call(t.Context(), before, bad, behind, other)
 		ids := []string{bad.ID, behind.ID}
 		slices.Sort(ids)
-		if diff := cmp.Diff(ids, blamed(err)); diff != "" {
+		if diff := cmp.Diff(ids, blamed(t.Context(), err)); diff != "" {
 			t.Fatalf("%s: messages that the error blames (-want +got):\n%s\n%v", way, diff, err)
 		}
 		a.await(before, other)

@@ -19,15 +19,18 @@ func publish(ctx context.Context, p outbox.Publisher, messages []outbox.Message)
 	return p.Publish(ctx, messages)
 }
 
-// blamed returns the IDs of the messages that an error blames: an attempt of them counts.
-func blamed(err error) []string {
+// blamed returns the IDs of the messages that the error of a call blames: an attempt of them counts. That its own context has ended is
+// no message's fault.
+func blamed(ctx context.Context, err error) []string {
 	named, ok := errors.AsType[*outbox.PublishError](err)
 	if !ok {
 		return nil
 	}
 	var ids []string
 	for id, reason := range named.Failed {
-		if _, away := errors.AsType[*outbox.AwayError](reason); !away && !errors.Is(reason, outbox.ErrUnsent) {
+		_, away := errors.AsType[*outbox.AwayError](reason)
+		ended := ctx.Err() != nil && (errors.Is(reason, context.Canceled) || errors.Is(reason, context.DeadlineExceeded))
+		if !away && !ended && !errors.Is(reason, outbox.ErrUnsent) {
 			ids = append(ids, id)
 		}
 	}

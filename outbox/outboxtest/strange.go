@@ -63,6 +63,7 @@ func strangeIsExact(t testing.TB, s Suite) {
 		}
 		cancel()
 	}
+	t.Logf("%d of %d strange messages are taken, the others are refused", len(taken), len(strange)+2)
 	a.await(taken...)
 	a.settle()
 	for _, m := range taken {

@@ -269,7 +269,7 @@ var broken = []struct {
 	}},
 	{"blames messages for the end of its context", "endsWithContext", "blames 3 messages", answered(func(_ *memory, messages []outbox.Message, err error) error {
 		if errors.Is(err, context.Canceled) {
-			return all(messages, err)
+			return all(messages, errRefused)
 		}
 		return err
 	})},
