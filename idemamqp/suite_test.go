@@ -3,14 +3,18 @@ package idemamqp_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/idem-go/idem/idemamqp"
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/inbox/inboxtest"
 	"github.com/idem-go/idem/internal/ledger"
 	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/outbox"
@@ -75,4 +79,33 @@ func reader(ch *amqp.Channel, queue string) func(context.Context) ([]outbox.Mess
 			all = append(all, m)
 		}
 	}
+}
+
+func TestConsumerKeepsItsPromises(t *testing.T) {
+	t.Parallel()
+	n := rabbit(t)
+	inboxtest.Run(t, inboxtest.Suite{Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: func(t testing.TB, pool *pgxpool.Pool) inboxtest.Source {
+		q, ch, p := queue(t, n, amqp.Table{"x-single-active-consumer": true}), channel(t, n), publisher(t, n.url(), idemamqp.PublisherConfig{})
+		config := idemamqp.ConsumerConfig{Ordered: true, Batch: 7, Logger: slog.New(slog.DiscardHandler)}
+		return inboxtest.Source{
+			Name: "books", Ordered: true,
+			Deliver: func(ctx context.Context, messages ...inbox.Message) error {
+				return p.Publish(ctx, ledger.Outgoing(q, messages))
+			},
+			Run: func(ctx context.Context, handle inboxtest.Handle, options ...inbox.Option) error {
+				config := config
+				config.Options = options
+				enter := func(tx pgx.Tx, m inbox.Message, _ amqp.Delivery) error { return handle(tx, m) }
+				c, err := idemamqp.NewConsumer(pool, "books", n.url(), q, enter, config)
+				if err != nil {
+					return err
+				}
+				return c.Run(ctx)
+			},
+			Left: func(context.Context) (int, error) {
+				state, err := ch.QueueDeclarePassive(q, true, false, false, false, nil)
+				return state.Messages, err
+			},
+		}
+	}})
 }

@@ -6,13 +6,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/idem-go/idem/idemkafka"
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/inbox/inboxtest"
+	"github.com/idem-go/idem/internal/ledger"
 	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/outbox"
 	"github.com/idem-go/idem/outbox/outboxtest"
@@ -83,6 +88,39 @@ func (c *cluster) outages() map[string]func() func() {
 		"no right to the cluster": func() func() { // a client that was refused a producer id does not ask again
 			fault(kerr.ClusterAuthorizationFailed)()
 			return nil
+		},
+	}
+}
+
+func TestConsumerKeepsItsPromises(t *testing.T) {
+	t.Parallel()
+	inboxtest.Run(t, inboxtest.Suite{Pool: newPool, New: func(t testing.TB, pool *pgxpool.Pool) inboxtest.Source {
+		return newCluster(t, 3, kfake.GroupMinSessionTimeout(time.Second)).source(pool)
+	}})
+}
+
+func (c *cluster) source(pool *pgxpool.Pool) inboxtest.Source {
+	publisher, admin, delivered := c.publisher(idemkafka.PublisherConfig{}), kadm.NewClient(c.client()), 0
+	return inboxtest.Source{
+		Name: c.group, Ordered: true,
+		Deliver: func(ctx context.Context, messages ...inbox.Message) error {
+			delivered += len(messages)
+			return publisher.Publish(ctx, ledger.Outgoing(c.topic, messages))
+		},
+		Run: func(ctx context.Context, handle inboxtest.Handle, options ...inbox.Option) error {
+			enter := func(tx pgx.Tx, m inbox.Message, _ *kgo.Record) error { return handle(tx, m) }
+			config := idemkafka.ConsumerConfig{Batch: 7, Options: options, Logger: quiet}
+			consumer, err := idemkafka.NewConsumer(pool, c.group, enter, config, c.opts(kgo.ConsumeTopics(c.topic))...)
+			if err != nil {
+				return err
+			}
+			return consumer.Run(ctx)
+		},
+		Left: func(ctx context.Context) (int, error) {
+			offsets, err := admin.FetchOffsets(ctx, c.group)
+			left := delivered
+			offsets.Each(func(o kadm.OffsetResponse) { left -= int(max(o.At, 0)) })
+			return left, err
 		},
 	}
 }

@@ -5,12 +5,16 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/idem-go/idem/idemnats"
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/inbox/inboxtest"
 	"github.com/idem-go/idem/internal/ledger"
 	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/outbox"
@@ -105,5 +109,44 @@ func outages(t testing.TB, b *broker, js jetstream.JetStream, config jetstream.S
 		},
 		"full":   func() func() { limit(1); return func() { limit(-1) } },
 		"closed": func() func() { js.Conn().Close(); return nil },
+	}
+}
+
+func TestConsumerKeepsItsPromises(t *testing.T) {
+	t.Parallel()
+	for name, ordered := range map[string]bool{"in order": true, "without order": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inboxtest.Run(t, inboxtest.Suite{Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: func(t testing.TB, pool *pgxpool.Pool) inboxtest.Source {
+				return newConsumerSource(t, pool, ordered)
+			}})
+		})
+	}
+}
+
+func newConsumerSource(t testing.TB, pool *pgxpool.Pool, ordered bool) inboxtest.Source {
+	js := newBroker(t).connect()
+	source := newSource(t, newStream(t, js, func(c *jetstream.StreamConfig) { c.Duplicates = 100 * time.Millisecond }), func(c *jetstream.ConsumerConfig) { c.AckWait = time.Second })
+	publisher := idemnats.NewPublisher(js, idemnats.PublisherConfig{})
+	return inboxtest.Source{
+		Name: "billing", Ordered: ordered,
+		Deliver: func(ctx context.Context, messages ...inbox.Message) error {
+			return publisher.Publish(ctx, ledger.Outgoing("orders", messages))
+		},
+		Run: func(ctx context.Context, handle inboxtest.Handle, options ...inbox.Option) error {
+			config := idemnats.ConsumerConfig{Ordered: ordered, Batch: 7, Options: options, Logger: quiet}
+			consumer, err := idemnats.NewConsumer(pool, "billing", source, func(tx pgx.Tx, m inbox.Message, _ jetstream.Msg) error { return handle(tx, m) }, config)
+			if err != nil {
+				return err
+			}
+			return consumer.Run(ctx)
+		},
+		Left: func(ctx context.Context) (int, error) {
+			info, err := source.Info(ctx)
+			if err != nil {
+				return 0, err
+			}
+			return info.NumAckPending + int(info.NumPending), nil
+		},
 	}
 }

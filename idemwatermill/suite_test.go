@@ -3,15 +3,19 @@ package idemwatermill_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/idemwatermill"
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/inbox/inboxtest"
 	"github.com/idem-go/idem/internal/ledger"
 	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/outbox"
@@ -88,4 +92,44 @@ func messageOf(msg *message.Message) outbox.Message {
 		}
 	}
 	return m
+}
+
+func TestConsumerKeepsItsPromises(t *testing.T) {
+	t.Parallel()
+	inboxtest.Run(t, inboxtest.Suite{Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: func(t testing.TB, pool *pgxpool.Pool) inboxtest.Source {
+		s, topic := broker(t), uuid.NewString()
+		p := publisher(t, s.address())
+		return inboxtest.Source{
+			Name: "books",
+			Deliver: func(ctx context.Context, messages ...inbox.Message) error {
+				return p.Publish(ctx, ledger.Outgoing(topic, messages))
+			},
+			Run: func(ctx context.Context, handle inboxtest.Handle, options ...inbox.Option) error {
+				return runHandler(ctx, s, topic, pool, handle, options)
+			},
+			Left: func(ctx context.Context) (int, error) {
+				groups, err := client(s.address()).XInfoGroups(ctx, topic).Result()
+				if err != nil || len(groups) == 0 {
+					return 0, err
+				}
+				return int(groups[0].Pending + groups[0].Lag), nil
+			},
+		}
+	}})
+}
+
+// runHandler runs a handler in a router, and beside it what is redriven.
+func runHandler(ctx context.Context, s *server, topic string, pool *pgxpool.Pool, handle inboxtest.Handle, options []inbox.Option) error {
+	enter := func(tx pgx.Tx, _ *message.Message) error {
+		m, _ := inbox.MessageOf(inbox.Context(tx))
+		return handle(tx, m)
+	}
+	config := idemwatermill.HandlerConfig{Options: options, Logger: slog.New(slog.DiscardHandler)}
+	router, err := newRouter(s.address(), topic, idemwatermill.Handler(pool, "books", enter, config))
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- idemwatermill.RunRedriven(ctx, pool, "books", enter, config) }()
+	return errors.Join(router.Run(ctx), <-ended)
 }
