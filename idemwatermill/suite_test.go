@@ -120,7 +120,8 @@ func TestConsumerKeepsItsPromises(t *testing.T) {
 
 // runHandler runs a handler in a router, and beside it what is redriven.
 func runHandler(ctx context.Context, s *server, topic string, pool *pgxpool.Pool, handle inboxtest.Handle, options []inbox.Option) error {
-	enter := func(tx pgx.Tx, _ *message.Message) error {
+	enter := func(tx pgx.Tx, msg *message.Message) error {
+		msg.Ack() // it is a copy
 		m, _ := inbox.MessageOf(inbox.Context(tx))
 		return handle(tx, m)
 	}

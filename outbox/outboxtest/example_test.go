@@ -3,6 +3,7 @@ package outboxtest_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -31,7 +32,7 @@ func (q *queue) Publish(ctx context.Context, messages []outbox.Message) error {
 		case m.Topic != "orders" || len(m.Payload) > 1<<20:
 			failed[m.ID] = errors.New("the queue does not take it")
 		default:
-			m.Payload = slices.Clone(m.Payload)
+			m.Payload, m.Headers = slices.Clone(m.Payload), maps.Clone(m.Headers) // they are the relay's
 			q.messages = append(q.messages, m)
 		}
 	}
