@@ -134,18 +134,6 @@ func wantSettled(t testing.TB, n *node, pool *pgxpool.Pool, q string, stop func(
 	}
 }
 
-func TestMessageThatComesTwiceHasItsEffectOnce(t *testing.T) {
-	t.Parallel()
-	n, pool := rabbit(t), newPool(t)
-	q := queue(t, n, nil)
-	first, second := message(q, "k", "first"), message(q, "k", "second")
-	publish(t, n, first, second, first)
-	publish(t, n, first, second, message(q, "", "last"))
-	stop := run(t, consumer(t, pool, n.url(), q, record, quick(t)))
-	wantEffects(t, pool, "first", "second", "last")
-	wantSettled(t, n, pool, q, stop)
-}
-
 // The commit is what counts. An acknowledgement that the broker does not hear has it deliver again.
 func TestLostAcknowledgementDoublesNothing(t *testing.T) {
 	t.Parallel()
@@ -197,27 +185,6 @@ func TestMessageWaitsForItsNextAttemptWithoutGoingBackToTheQueue(t *testing.T) {
 	}
 	stop := run(t, consumer(t, pool, n.url(), q, handle, quick(t, inbox.WithMaxAttempts(10))))
 	wantEffects(t, pool, "quick", "quick too", "slow")
-	wantSettled(t, n, pool, q, stop)
-}
-
-func TestPoisonIsADeadLetterBeforeItIsAcknowledged(t *testing.T) {
-	t.Parallel()
-	n, pool := rabbit(t), newPool(t)
-	q := queue(t, n, nil)
-	poison := message(q, "a", "poison")
-	poison.Type, poison.Headers = "Ordered", map[string]string{"tenant": "7"}
-	publish(t, n, poison, message(q, "b", "sound"))
-	handle := func(tx pgx.Tx, m inbox.Message, d amqp.Delivery) error {
-		if string(m.Payload) == "poison" {
-			return errors.New("cannot be read")
-		}
-		return record(tx, m, d)
-	}
-	stop := run(t, consumer(t, pool, n.url(), q, handle, quick(t, inbox.WithMaxAttempts(3))))
-	eventually(t, "a dead letter", func() bool {
-		return count(t, pool, `SELECT count(*) FROM idem.dead_letters WHERE payload = 'poison' AND type = 'Ordered' AND headers = '{"tenant":"7"}' AND reason LIKE '%cannot be read%' AND attempts = 3`) == 1
-	})
-	wantEffects(t, pool, "sound")
 	wantSettled(t, n, pool, q, stop)
 }
 

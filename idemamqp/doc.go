@@ -14,9 +14,8 @@
 // them is lost; the Publisher cannot know what kind of queue it is.
 //
 // Messages of one topic and key are in a queue in their order, counted by the first time that each is there. RabbitMQ may refuse one
-// message and take the next, so the next one of a key is sent when the one before is confirmed: a batch takes as many round trips as it has
-// messages of its most frequent key. Has a batch a thousand of one key, and takes a confirmation 30 ms, then lower
-// RelayConfig.BatchSize, or PublishTimeout ends it before it is through. Different keys do not wait for one another.
+// message and take the next, so the relay hands on the next one of a key when the one before is confirmed. That costs one round trip for each
+// message of the same key. Different keys do not wait for one another.
 //
 // # What a Consumer guarantees
 //

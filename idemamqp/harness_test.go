@@ -2,8 +2,6 @@ package idemamqp_test
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,35 +66,6 @@ func queue(t testing.TB, n *node, args amqp.Table) string {
 // message is one with an id of its own.
 func message(topic, key, body string) outbox.Message {
 	return outbox.Message{ID: uuid.NewString(), Topic: topic, Key: key, Type: "Said", Payload: []byte(body)}
-}
-
-// drain takes n messages out of a queue, and returns their bodies.
-func drain(t testing.TB, ch *amqp.Channel, queue string, n int) (bodies []string) {
-	t.Helper()
-	eventually(t, fmt.Sprintf("%d messages in the queue", n), func() bool {
-		d, ok, err := ch.Get(queue, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ok {
-			bodies = append(bodies, string(d.Body))
-		}
-		return len(bodies) == n
-	})
-	if d, ok, err := ch.Get(queue, true); ok || err != nil {
-		t.Errorf("and one more: %q, %v", d.Body, err)
-	}
-	return bodies
-}
-
-func names(failed map[string]error, messages []outbox.Message) (bodies []string) {
-	for _, m := range messages {
-		if failed[m.ID] != nil {
-			bodies = append(bodies, string(m.Payload))
-		}
-	}
-	slices.Sort(bodies)
-	return bodies
 }
 
 // within is a context that ends if a test hangs.

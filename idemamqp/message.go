@@ -11,6 +11,9 @@ import (
 // HeaderKey is the header that has the Key of a message.
 const HeaderKey = "idem-key"
 
+// headerDeliveries is set by quorum queues.
+const headerDeliveries = "x-delivery-count"
+
 // publishing is the message as AMQP has it.
 func publishing(m outbox.Message) amqp.Publishing {
 	headers := amqp.Table{}
@@ -25,6 +28,11 @@ func publishing(m outbox.Message) amqp.Publishing {
 
 // fits tells whether AMQP can carry the message. What it cannot would end the connection.
 func fits(exchange, routingKey string, m outbox.Message) error {
+	for _, name := range []string{HeaderKey, headerDeliveries} {
+		if _, taken := m.Headers[name]; taken {
+			return fmt.Errorf("idemamqp: the message cannot be published as it is: %s is the name of a header that is not its own", name)
+		}
+	}
 	names := []string{exchange, routingKey, m.ID, m.Type}
 	for name := range m.Headers {
 		names = append(names, name)
@@ -55,7 +63,7 @@ func ownHeaders(d amqp.Delivery) map[string]string {
 
 // deliveries is how often the broker has delivered a message, this time included. Quorum queues count.
 func deliveries(d amqp.Delivery) int {
-	if n, ok := d.Headers["x-delivery-count"].(int64); ok {
+	if n, ok := d.Headers[headerDeliveries].(int64); ok {
 		return int(n) + 1
 	}
 	if d.Redelivered {

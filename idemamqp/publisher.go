@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -23,10 +24,7 @@ type PublisherConfig struct {
 // window is how many messages are sent before the first of them is confirmed.
 const window = 512
 
-var (
-	errNacked = errors.New("idemamqp: the broker refused the message (nack)")
-	errBehind = errors.New("idemamqp: an earlier message of its topic and key was not published")
-)
+var errNacked = errors.New("idemamqp: the broker refused the message (nack)")
 
 // Publisher is an outbox.Publisher over one connection, which it opens when it needs it.
 type Publisher struct {
@@ -63,8 +61,7 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 		return ctx.Err()
 	}
 	failed := map[string]error{}
-	for order := newOrder(messages); order.more(); {
-		wave := order.next(failed)
+	for wave := range slices.Chunk(messages, window) {
 		err := p.send(ctx, wave, failed)
 		if fault(err) { // one of them has closed the channel, and the broker does not say which
 			err = p.sendEach(ctx, wave, failed)

@@ -57,15 +57,21 @@ func onClusters(t *testing.T, partitions int32, test func(*testing.T, *cluster))
 	}
 	t.Run("real", func(t *testing.T) {
 		t.Parallel()
-		name := fmt.Sprintf("idem-test-%d-%d", time.Now().UnixNano(), names.Add(1))
-		c := &cluster{t: t, seeds: strings.Split(os.Getenv(brokersVariable), ","), topic: name, group: name}
-		admin := kadm.NewClient(c.client())
-		if _, err := admin.CreateTopic(ledger.Within(t), partitions, -1, nil, name); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _, _ = admin.DeleteTopic(ledger.Within(t), name) })
-		test(t, c)
+		test(t, realCluster(t, partitions))
 	})
+}
+
+// realCluster has a topic of its own on the real brokers.
+func realCluster(t testing.TB, partitions int32) *cluster {
+	t.Helper()
+	name := fmt.Sprintf("idem-test-%d-%d", time.Now().UnixNano(), names.Add(1))
+	c := &cluster{t: t, seeds: strings.Split(os.Getenv(brokersVariable), ","), topic: name, group: name}
+	admin := kadm.NewClient(c.client())
+	if _, err := admin.CreateTopic(ledger.Within(t), partitions, -1, nil, name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = admin.DeleteTopic(ledger.Within(t), name) })
+	return c
 }
 
 // opts are those of every client.

@@ -23,30 +23,6 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-func TestMessageHasItsEffectAndItsOffsetIsCommitted(t *testing.T) {
-	t.Parallel()
-	onClusters(t, 1, func(t *testing.T, c *cluster) {
-		l := newBooks(t)
-		var seen atomic.Pointer[string]
-		stop := ledger.Run(t, c.consumer(l, func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
-			all := fmt.Sprintf("%s %q %s %s %s", m.ID, m.Key, m.Payload, m.Type, m.Headers)
-			seen.Store(&all)
-			return l.enter(tx, m, record)
-		}, idemkafka.ConsumerConfig{}).Run)
-		c.publish(outbox.Message{ID: "1", Key: " a/\n", Type: "OrderPlaced", Payload: []byte("{}"), Headers: map[string]string{"tenant": "7"}})
-		c.committed(1)
-		if diff := cmp.Diff(`1 " a/\n" {} OrderPlaced map[tenant:7]`, *seen.Load()); diff != "" {
-			t.Error(diff)
-		}
-		if diff := cmp.Diff([]string{"{}"}, l.Lines()); diff != "" {
-			t.Error(diff)
-		}
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestOffsetIsNotCommittedBeforeTheTransactionIs(t *testing.T) {
 	t.Parallel()
 	c, l := newCluster(t, 1), newBooks(t)

@@ -9,10 +9,11 @@
 // header "id", where Debezium's outbox event router has it as well. Kafka knows the retries of one producer and stores none
 // of them twice; a message that is published again, by another process or after a timeout, it does store again, and the inbox of the
 // consumer knows it. Messages of one topic and key are in one partition and in their order, counted by the first time that each
-// is stored: the next one is sent when all replicas in sync have the one before, which costs one round trip for each message of
-// the same key. Different keys do not wait for one another. Partitions that are added to a topic move keys, and then nothing
+// is stored: the relay hands on the next one when all replicas in sync have the one before, which costs one round trip for each
+// message of the same key. Different keys do not wait for one another. Partitions that are added to a topic move keys, and then nothing
 // keeps their order. Only a message that can never be stored, because of its size, its topic or its headers, is blamed, and holds back its
 // key. What is about the cluster, such as too few replicas, blames nobody and stops the relay.
+// A client of franz-go that was refused a producer id, for want of a right, does not ask again: start the process again when it has the right.
 //
 // What Kafka has confirmed is as safe as the topic's min.insync.replicas says: set it to 2 at least.
 //

@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/idem-go/idem/internal/chain"
+	"github.com/idem-go/idem/internal/fanout"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -31,8 +31,8 @@ var _ outbox.Publisher = (*Publisher)(nil)
 // NewPublisher returns a Publisher over client, which has to be an idempotent producer that waits for all replicas in sync:
 // franz-go's defaults. A partitioner other than the default one has to send a key always to the same partition.
 //
-// The client is best made with kgo.ProducerLinger(0): messages of one key are sent one after the other, and each of them
-// would wait for others.
+// The client is best made with kgo.ProducerLinger(0): the relay publishes messages of one key one after the other, and each of
+// them would wait for others.
 func NewPublisher(client *kgo.Client, config PublisherConfig) (*Publisher, error) {
 	if client.OptValue(kgo.DisableIdempotentWrite) == true || client.OptValue(kgo.RequiredAcks) != kgo.AllISRAcks() {
 		return nil, errors.New("idemkafka: the client is no idempotent producer that waits for all replicas in sync: messages would be lost")
@@ -41,9 +41,9 @@ func NewPublisher(client *kgo.Client, config PublisherConfig) (*Publisher, error
 	return &Publisher{client: client, config: config}, nil
 }
 
-// Publish publishes the messages, those of one topic and key one after the other. See [outbox.Publisher].
+// Publish publishes the messages side by side. See [outbox.Publisher].
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
-	return chain.Publish(ctx, messages, p.send, blamesMessage)
+	return fanout.Publish(ctx, messages, p.send, blamesMessage)
 }
 
 // send returns when all replicas in sync have the message. A client that does not know whether a broker has it goes on

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,30 +49,6 @@ func newConsumer(t testing.TB, l books, source jetstream.Consumer, handle idemna
 	return consumer
 }
 
-func TestMessageHasItsEffectAndIsAcknowledged(t *testing.T) {
-	t.Parallel()
-	js, l := newBroker(t).connect(), newBooks(t)
-	stream := newStream(t, js)
-	source := newSource(t, stream)
-	var seen atomic.Pointer[string]
-	stop := ledger.Run(t, newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
-		all := fmt.Sprintf("%s %s %q %s %s %s", m.Source, m.ID, m.Key, m.Payload, m.Type, m.Headers)
-		seen.Store(&all)
-		return l.enter(tx, m, msg)
-	}, idemnats.ConsumerConfig{}).Run)
-	publish(t, js, outbox.Message{ID: "1", Key: " a/\n", Type: "Order Placed", Payload: []byte("{}"), Headers: map[string]string{"Tenant": "7"}})
-	settled(t, source)
-	if diff := cmp.Diff(`ORDERS 1 " a/\n" {} Order Placed map[Tenant:7]`, *seen.Load()); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{"{}"}, l.Lines()); diff != "" {
-		t.Error(diff)
-	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestConsumerThatDiesBetweenItsCommitAndItsAcknowledgementHasDoneNoHarm(t *testing.T) {
 	t.Parallel()
 	b, l := newBroker(t), newBooks(t)
@@ -108,37 +83,6 @@ func TestConsumerThatDiesBetweenItsCommitAndItsAcknowledgementHasDoneNoHarm(t *t
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{"3", "a1", "b2"}, got); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func TestMessageThatFailsIsTriedAgainAndThenADeadLetter(t *testing.T) {
-	t.Parallel()
-	for name, ordered := range map[string]bool{"in order": true, "without order": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			js, l := newBroker(t).connect(), newBooks(t)
-			source := newSource(t, newStream(t, js))
-			var attempts atomic.Int32
-			ledger.Run(t, newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
-				if m.ID == "1" {
-					attempts.Add(1)
-					return errPoison
-				}
-				return l.enter(tx, m, msg)
-			}, idemnats.ConsumerConfig{Ordered: ordered, Options: []inbox.Option{inbox.WithMaxAttempts(3), inbox.WithPause(time.Millisecond, time.Millisecond)}}).Run)
-			publish(t, js, message("1", "a"), message("2", "b"), message("3", "a"))
-			l.Wait(`SELECT id FROM idem.dead_letters`, 1)
-			l.WaitForLines(2)
-			settled(t, source)
-			if n := attempts.Load(); n != 3 {
-				t.Errorf("%d attempts, want 3", n)
-			}
-			want := []string{"billing ORDERS 1 a a1 the amount is negative"}
-			got := l.Query(`SELECT concat_ws(' ', consumer, source, id, key, convert_from(payload, 'UTF8'), reason) FROM idem.dead_letters`)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Error(diff)
-			}
-		})
 	}
 }
 

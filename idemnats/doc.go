@@ -5,7 +5,7 @@
 // Every message whose transaction has committed is stored in its stream at least once, and none whose transaction has not.
 // Its id is the header Nats-Msg-Id in each try: within the stream's duplicate window (two minutes, if nobody has set it) a
 // second try is not stored again, after it the inbox of the consumer knows it. Messages of one topic and key are stored
-// in their order, counted by the first time that each is stored: the next one is sent when the stream has the one before, which costs
+// in their order, counted by the first time that each is stored: the relay hands on the next one when the stream has the one before, which costs
 // one round trip for each message of the same key. Different keys do not wait for one another. Only a
 // message that can never be stored, because of its size, its subject or its headers, is blamed, and holds back its key. A stream
 // that is full blames nobody: it stops the relay until there is room, unless it discards old messages, which loses them.

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/idem-go/idem/internal/chain"
+	"github.com/idem-go/idem/internal/fanout"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -41,9 +41,9 @@ func NewPublisher(js jetstream.JetStream, config PublisherConfig) *Publisher {
 	return &Publisher{js: js, config: config}
 }
 
-// Publish publishes the messages, those of one topic and key one after the other. See [outbox.Publisher].
+// Publish publishes the messages side by side. See [outbox.Publisher].
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
-	return chain.Publish(ctx, messages, p.send, blamesMessage)
+	return fanout.Publish(ctx, messages, p.send, blamesMessage)
 }
 
 // send returns when a stream has stored the message. That it had it already, from an earlier try, is as good.

@@ -93,53 +93,6 @@ func TestMessageBecomesOneJobHoweverOftenItIsPublished(t *testing.T) {
 	}
 }
 
-func TestMessageThatRiverRefusesIsNamedAndTheOthersBecomeJobs(t *testing.T) {
-	t.Parallel()
-	pool := newMessages(t)
-	client := consume(t, pool, effect)
-	p := idemriver.NewPublisher(client, idemriver.PublisherConfig{InsertOpts: func(m outbox.Message) river.InsertOpts {
-		return river.InsertOpts{Queue: m.Topic}
-	}})
-	err := p.Publish(t.Context(), []outbox.Message{{ID: ada, Topic: "no name of a queue"}, {ID: grace, Topic: river.QueueDefault, Payload: []byte("sound")}})
-	var named *outbox.PublishError
-	if !errors.As(err, &named) || len(named.Failed) != 1 || named.Failed[ada] == nil {
-		t.Errorf("%v", err)
-	}
-	eventually(t, "the other one's effect", func() bool { return count(t, pool, `SELECT count(*) FROM effects WHERE body = 'sound'`) == 1 })
-	for topic, class := range map[string]string{"no name of a queue": "", "panics": "panic"} {
-		p := idemriver.NewPublisher(client, idemriver.PublisherConfig{InsertOpts: func(m outbox.Message) river.InsertOpts {
-			if m.Topic == "panics" {
-				panic("a bug")
-			}
-			return river.InsertOpts{Queue: m.Topic}
-		}})
-		err := p.Publish(t.Context(), []outbox.Message{{ID: ada, Topic: topic}})
-		var classed interface{ Class() string }
-		if !errors.As(err, &named) || named.Failed[ada] == nil || class != "" && (!errors.As(err, &classed) || classed.Class() != class) {
-			t.Errorf("the only message, which River refuses although its database is there: %v", err)
-		}
-	}
-}
-
-func TestDatabaseOfRiverThatIsAwayBlamesNoMessage(t *testing.T) {
-	t.Parallel()
-	pool := newMessages(t)
-	closed, err := pgxpool.NewWithConfig(t.Context(), pool.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := river.NewClient(riverpgxv5.New(closed), &river.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
-	var named *outbox.PublishError
-	err = idemriver.NewPublisher(client, idemriver.PublisherConfig{}).Publish(t.Context(), []outbox.Message{{ID: ada, Topic: "orders"}})
-	if err == nil || errors.As(err, &named) {
-		t.Errorf("%v", err)
-	}
-}
-
 // River works on a job again when its process was killed, and when it takes it for stuck. Both may be at work then.
 func TestJobThatIsWorkedOnTwiceHasItsEffectOnce(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,7 @@
 //
 // Every message whose transaction has committed is handed to Watermill's publisher until that has returned nil for it, and none whose
 // transaction has not. Its id is the UUID in each try, its key and its type are the metadata idem-key and idem-type. Messages go one by one,
-// in order, and one behind an earlier one of its topic and key that has failed is not tried. That they are kept, and arrive in this order, is up to
+// and the relay hands on the next one of a topic and key when the one before is published. That they are kept, and arrive in this order, is up to
 // Watermill's publisher: one that returns before the broker has the message loses what it has in memory, and one per topic has to keep
 // the order of a key.
 //

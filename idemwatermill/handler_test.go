@@ -1,8 +1,6 @@
 package idemwatermill_test
 
 import (
-	"errors"
-	"sync/atomic"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -13,18 +11,6 @@ import (
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/internal/ledger"
 )
-
-func TestMessageThatComesTwiceHasItsEffectOnce(t *testing.T) {
-	t.Parallel()
-	s, pool := broker(t), newPool(t)
-	topic := uuid.NewString()
-	first, second := said(topic, "k", "first"), said(topic, "k", "second")
-	publish(t, s, first, second, first)
-	publish(t, s, first, second, said(topic, "", "last"))
-	run(t, s.address(), topic, idemwatermill.Handler(pool, "books", record, quick(t)))
-	wantEffects(t, pool, "first", "second", "last")
-	eventually(t, "all to be acknowledged", func() bool { return unacknowledged(t, s, topic) == 0 })
-}
 
 // The commit is what counts: what Redis does not hear of, it delivers to another one.
 func TestLostAcknowledgementDoublesNothing(t *testing.T) {
@@ -48,37 +34,6 @@ func TestLostAcknowledgementDoublesNothing(t *testing.T) {
 	run(t, s.address(), topic, idemwatermill.Handler(pool, "books", record, quick(t)))
 	eventually(t, "all to be acknowledged", func() bool { return unacknowledged(t, s, topic) == 0 })
 	wantEffects(t, pool, "only")
-}
-
-func TestFailedMessageIsTriedAgainAndPoisonIsADeadLetterBeforeItIsAcknowledged(t *testing.T) {
-	t.Parallel()
-	s, pool := broker(t), newPool(t)
-	topic := uuid.NewString()
-	poison := said(topic, "", "poison")
-	poison.Type, poison.Headers = "Ordered", map[string]string{"tenant": "7"}
-	publish(t, s, poison, said(topic, "", "slow"), said(topic, "", "sound"))
-	var slow atomic.Int32
-	handle := func(tx pgx.Tx, msg *message.Message) error {
-		msg.Ack() // it is a copy
-		switch string(msg.Payload) {
-		case "poison":
-			if count(t, pool, `SELECT count(*) FROM idem.dead_letters`) > 0 {
-				t.Error("it is tried when it is dead")
-			}
-			return errors.New("cannot be read")
-		case "slow":
-			if slow.Add(1) < 3 {
-				return errors.New("not yet")
-			}
-		}
-		return record(tx, msg)
-	}
-	run(t, s.address(), topic, idemwatermill.Handler(pool, "books", handle, quick(t, inbox.WithMaxAttempts(3))))
-	wantEffects(t, pool, "slow", "sound")
-	eventually(t, "all to be acknowledged", func() bool { return unacknowledged(t, s, topic) == 0 })
-	if n := count(t, pool, `SELECT count(*) FROM idem.dead_letters WHERE payload = 'poison' AND type = 'Ordered' AND headers = '{"tenant":"7"}' AND attempts = 3`); n != 1 {
-		t.Errorf("%d dead letters", n)
-	}
 }
 
 func TestMessageWithoutAUUIDIsADeadLetterUnlessTheHandlerKnowsAnID(t *testing.T) {

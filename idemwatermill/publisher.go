@@ -3,6 +3,7 @@ package idemwatermill
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -25,8 +26,6 @@ const (
 	patience = 10 * time.Second
 )
 
-var errBehind = errors.New("idemwatermill: an earlier message of its topic and key was not published")
-
 // Publisher is an outbox.Publisher by a publisher of Watermill's.
 type Publisher struct {
 	publisher message.Publisher
@@ -42,17 +41,14 @@ func NewPublisher(publisher message.Publisher, config PublisherConfig) *Publishe
 	return &Publisher{publisher, config}
 }
 
-type stream struct{ topic, key string }
-
 // Publish publishes one message after the other. Watermill's errors do not say which of several messages they are about.
 func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) error {
-	failed, shut := map[string]error{}, map[stream]bool{}
+	failed := map[string]error{}
 	unsure, lost := 0, time.Duration(0) // since a message was published last
 	var last error
 	for _, m := range messages {
-		s := stream{m.Topic, m.Key}
-		if m.Key != "" && shut[s] {
-			failed[m.ID] = errBehind
+		if err := fits(m); err != nil {
+			failed[m.ID] = err
 			continue
 		}
 		began := time.Now()
@@ -64,7 +60,7 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 			unsure, lost = 0, 0
 			continue
 		}
-		failed[m.ID], shut[s], last = err, true, err
+		failed[m.ID], last = err, err
 		if _, panicked := errors.AsType[*guard.Panic](err); panicked || p.blames(err) {
 			continue
 		}
@@ -89,6 +85,16 @@ func (p *Publisher) blames(err error) (yes bool) {
 		return nil
 	})
 	return yes
+}
+
+// fits says that a message has headers that its consumer would take for its key or its type.
+func fits(m outbox.Message) error {
+	for _, name := range []string{MetadataKey, MetadataType} {
+		if _, taken := m.Headers[name]; taken {
+			return fmt.Errorf("idemwatermill: the message cannot be published as it is: %s is the name of a header that is not its own", name)
+		}
+	}
+	return nil
 }
 
 // watermillMessage is the message as Watermill has it.

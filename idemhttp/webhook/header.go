@@ -20,6 +20,20 @@ func field(header http.Header, name string) (string, error) {
 	}
 }
 
+// setHeaders sets those of a message. HTTP knows names in any case alike, and takes spaces off values.
+func setHeaders(header http.Header, own map[string]string) error {
+	met := make(map[string]bool, len(own))
+	for name, value := range own {
+		canonical := http.CanonicalHeaderKey(name)
+		if met[canonical] || strings.Trim(value, " \t") != value {
+			return fmt.Errorf("webhook: HTTP would change the value of the header %.64q", name)
+		}
+		met[canonical] = true
+		header.Set(name, value)
+	}
+	return nil
+}
+
 // unixTime reads a time in seconds, which is written in digits and nothing else.
 func unixTime(digits string) (time.Time, error) {
 	if digits == "" || len(digits) > 12 || strings.Trim(digits, "0123456789") != "" {

@@ -55,8 +55,8 @@ func (t *target) post(ctx context.Context, m outbox.Message, timeout time.Durati
 		return errors.New("webhook: the URL of the endpoint is none")
 	}
 	request.Header.Set("Content-Type", "application/json")
-	for name, value := range m.Headers {
-		request.Header.Set(name, value)
+	if err := setHeaders(request.Header, m.Headers); err != nil {
+		return err
 	}
 	request.Header.Set("Webhook-Id", m.ID)
 	request.Header.Del("Idempotency-Key") // the transport's to set

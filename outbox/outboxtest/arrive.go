@@ -1,0 +1,133 @@
+package outboxtest
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/idem-go/idem/outbox"
+)
+
+// payloads are those that every destination has to carry, up to a size.
+func payloads(most int) [][]byte {
+	var every []byte
+	for b := range 256 {
+		every = append(every, byte(b))
+	}
+	large := make([]byte, most)
+	for i := range large {
+		large[i] = byte(rand.N(256))
+	}
+	return [][]byte{nil, {}, []byte(`{"sku":"teapot"}`), []byte(" \r\n\x00"), {0xff, 0xfe}, every, large}
+}
+
+var headers = []map[string]string{
+	nil,
+	{"Tenant": "7", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=b,c=d"},
+	{"X-Long": strings.Repeat("x", 1000)},
+}
+
+// arrivesOnce asks for each kind of content. What the Publisher was given is overwritten when it has returned.
+func arrivesOnce(t testing.TB, s Suite) {
+	a := s.open(t)
+	var sent, given []outbox.Message
+	for i, payload := range payloads(a.MaxPayload) {
+		for j, own := range headers {
+			m := a.message([]string{"", fmt.Sprint("customer ", i, j), "ключ/ü"}[(i+j)%3])
+			m.Payload, m.Headers = payload, own
+			if m.Type = "Order Placed"; i == j {
+				m.Type = ""
+			}
+			sent = append(sent, m)
+			m.Payload, m.Headers = slices.Clone(payload), maps.Clone(own)
+			given = append(given, m)
+		}
+	}
+	for _, wave := range waves(given) {
+		a.publish(wave...)
+		for i := range wave {
+			copy(wave[i].Payload, bytes.Repeat([]byte("kept"), len(wave[i].Payload)/4+1))
+			clear(wave[i].Headers)
+			wave[i] = outbox.Message{}
+		}
+	}
+	a.await(sent...)
+	a.settle()
+	a.times(1, sent...)
+	a.strangers(sent...)
+	for _, m := range sent {
+		if !a.same(m) {
+			return
+		}
+	}
+}
+
+// waves divides messages so that no two of a wave have the same key, as the relay does.
+func waves(messages []outbox.Message) (waves [][]outbox.Message) {
+	met := map[string]int{}
+	for _, m := range messages {
+		n := 0
+		if m.Key != "" {
+			n = met[m.Key]
+			met[m.Key]++
+		}
+		if n == len(waves) {
+			waves = append(waves, nil)
+		}
+		waves[n] = append(waves[n], m)
+	}
+	return waves
+}
+
+func arrivesAgain(t testing.TB, s Suite) {
+	a := s.open(t)
+	sent := a.messages("a", "b", "")
+	for range 2 {
+		a.publish(sent...)
+	}
+	a.await(sent...)
+	a.settle()
+	a.strangers(sent...)
+	for _, m := range sent {
+		if n := len(a.of(m.ID)); n > 2 {
+			t.Errorf("a message that was published twice has arrived %d times", n)
+		}
+		a.same(m)
+	}
+}
+
+func sideBySide(t testing.TB, s Suite) {
+	const calls, size = 8, 20
+	a := s.open(t)
+	begin, sent, errs := make(chan struct{}), make([][]outbox.Message, calls), make([]error, calls)
+	var wg sync.WaitGroup
+	for i := range calls {
+		for j := range size {
+			sent[i] = append(sent[i], a.message(fmt.Sprint(i, "/", j)))
+		}
+		wg.Go(func() {
+			<-begin
+			errs[i] = a.call(t.Context(), sent[i]...)
+		})
+	}
+	close(begin)
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatalf("a call beside others has failed: %v", err)
+		}
+	}
+	all := slices.Concat(sent...)
+	a.await(all...)
+	a.settle()
+	a.times(1, all...)
+	a.strangers(all...)
+	for _, m := range all {
+		a.same(m)
+	}
+}

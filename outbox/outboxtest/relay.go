@@ -1,0 +1,85 @@
+package outboxtest
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/outbox"
+)
+
+// office is a database with an outbox.
+type office struct {
+	*arrivals
+	pool *pgxpool.Pool
+}
+
+func (a *arrivals) office(pool *pgxpool.Pool) *office { return &office{a, pool} }
+
+func (o *office) add(messages ...outbox.Message) {
+	o.t.Helper()
+	ctx := o.t.Context()
+	err := pgx.BeginFunc(ctx, o.pool, func(tx pgx.Tx) error { return outbox.Add(ctx, tx, messages...) })
+	if err != nil {
+		o.t.Fatalf("outboxtest: adding messages: %v", err)
+	}
+}
+
+// relay relays with short pauses until stop is called.
+func (o *office) relay(p outbox.Publisher, config outbox.RelayConfig) (stop func()) {
+	config.MinPause, config.MaxPause, config.Poll = time.Millisecond, 20*time.Millisecond, 50*time.Millisecond
+	config.Drain = time.Millisecond
+	config.Logger = slog.New(slog.NewTextHandler(o.t.Output(), nil))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- outbox.NewRelay(o.pool, p, config).Run(ctx) }()
+	return sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			o.t.Errorf("outboxtest: the relay: %v", err)
+		}
+	})
+}
+
+// awaitEmpty waits until every message has left, or is a dead letter.
+func (o *office) awaitEmpty() {
+	o.t.Helper()
+	var waiting int
+	for end := time.Now().Add(o.patience); ; time.Sleep(10 * time.Millisecond) {
+		figures, err := outbox.Stats(o.t.Context(), o.pool)
+		if err != nil {
+			o.t.Fatalf("outboxtest: %v", err)
+		}
+		if waiting = figures.Waiting + figures.Held; waiting == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			o.t.Fatalf("%d messages are still in the outbox after %v", waiting, o.patience)
+		}
+	}
+}
+
+func (o *office) dead() []outbox.DeadLetter {
+	o.t.Helper()
+	letters, err := outbox.List(o.t.Context(), o.pool, "", outbox.DeadLetter{}, 1000)
+	if err != nil {
+		o.t.Fatalf("outboxtest: %v", err)
+	}
+	return letters
+}
+
+// calls counts calls of a Publisher that have failed as a whole or in part, and signals each.
+type calls struct{ failed chan struct{} }
+
+func (c calls) TracePublished(_ context.Context, data outbox.TracePublishedData) {
+	if data.Err != nil || data.Published < data.Given {
+		select {
+		case c.failed <- struct{}{}:
+		default:
+		}
+	}
+}

@@ -1,0 +1,368 @@
+package outboxtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/outbox"
+)
+
+func pool(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }
+
+func TestPublisherThatKeepsItsPromisesPasses(t *testing.T) {
+	t.Parallel()
+	Run(t, Suite{Pool: pool, New: func(testing.TB) Target {
+		m := &memory{}
+		return m.target(m)
+	}})
+}
+
+// keeper is an OrderKeeper, and publishes nothing behind a message that has failed.
+type keeper struct{ *memory }
+
+func (keeper) KeepsOrder() bool { return true }
+
+func (k keeper) Publish(ctx context.Context, messages []outbox.Message) error {
+	failed, stuck := map[string]error{}, map[[2]string]bool{}
+	for _, msg := range messages {
+		key := [2]string{msg.Topic, msg.Key}
+		if msg.Key != "" && stuck[key] {
+			failed[msg.ID] = errRefused
+			continue
+		}
+		err := publish(ctx, k.memory, []outbox.Message{msg})
+		if err != nil && !isNamed(err) && (k.isDown() || ctx.Err() != nil) {
+			return err
+		}
+		if err != nil {
+			failed[msg.ID], stuck[key] = errRefused, true
+		}
+	}
+	if len(failed) > 0 {
+		return &outbox.PublishError{Failed: failed}
+	}
+	return nil
+}
+
+func TestOrderKeeperThatKeepsItsPromisesPasses(t *testing.T) {
+	t.Parallel()
+	Run(t, Suite{Pool: pool, New: func(testing.TB) Target {
+		m := &memory{}
+		return m.target(keeper{m})
+	}})
+}
+
+// changed publishes messages that are changed on their way.
+func changed(change func(*outbox.Message)) func(*memory) outbox.Publisher {
+	return func(m *memory) outbox.Publisher {
+		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+			messages = slices.Clone(messages)
+			for i := range messages {
+				change(&messages[i])
+			}
+			return m.Publish(ctx, messages)
+		})
+	}
+}
+
+// answered changes the answer of a call.
+func answered(answer func(m *memory, messages []outbox.Message, err error) error) func(*memory) outbox.Publisher {
+	return func(m *memory) outbox.Publisher {
+		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+			return answer(m, messages, m.Publish(ctx, messages))
+		})
+	}
+}
+
+// all names every message.
+func all(messages []outbox.Message, err error) error {
+	failed := map[string]error{}
+	for _, msg := range messages {
+		failed[msg.ID] = err
+	}
+	return &outbox.PublishError{Failed: failed}
+}
+
+type goesOn struct{ *memory }
+
+func (goesOn) KeepsOrder() bool { return true }
+
+// broken are Publishers each of which breaks the promise of a rule, and what that says.
+var broken = []struct {
+	name, rule, says string
+	publisher        func(*memory) outbox.Publisher
+}{
+	{"loses one in ten", "arrivesOnce", "have not arrived", func(m *memory) outbox.Publisher {
+		n := 0
+		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+			if n++; n%10 == 1 {
+				messages = messages[1:]
+			}
+			return m.Publish(ctx, messages)
+		})
+	}},
+	{"publishes twice", "arrivesOnce", "has arrived 2 times", func(m *memory) outbox.Publisher {
+		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+			return errors.Join(m.Publish(ctx, messages), m.Publish(ctx, messages))
+		})
+	}},
+	{"invents one", "arrivesOnce", "was not published", func(m *memory) outbox.Publisher {
+		m.store(outbox.Message{ID: "invented"})
+		return m
+	}},
+	{"trims payloads", "arrivesOnce", "is not what was published", changed(func(m *outbox.Message) { m.Payload = []byte(strings.TrimSpace(string(m.Payload))) })},
+	{"makes null of nothing", "arrivesOnce", "is not what was published", changed(func(m *outbox.Message) {
+		if len(m.Payload) == 0 {
+			m.Payload = []byte("null")
+		}
+	})},
+	{"loses the key", "arrivesOnce", "is not what was published", changed(func(m *outbox.Message) { m.Key = "" })},
+	{"loses the type", "arrivesOnce", "is not what was published", changed(func(m *outbox.Message) { m.Type = "" })},
+	{"loses the headers", "arrivesOnce", "is not what was published", changed(func(m *outbox.Message) { m.Headers = nil })},
+	{"keeps what it is given", "arrivesOnce", "is not what was published", func(m *memory) outbox.Publisher {
+		return outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) error {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.stored = append(m.stored, messages...)
+			return nil
+		})
+	}},
+	{"has another id each time", "arrivesAgain", "have not arrived", changed(func(m *outbox.Message) { m.ID = outbox.NewID() })},
+	{"refuses what it has", "arrivesAgain", "were not", func(m *memory) outbox.Publisher {
+		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+			if len(m.stored) > 0 {
+				return all(messages, errRefused)
+			}
+			return m.Publish(ctx, messages)
+		})
+	}},
+	{"mixes calls", "sideBySide", "have not arrived", func(m *memory) outbox.Publisher {
+		var mu sync.Mutex
+		var current []outbox.Message
+		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+			mu.Lock()
+			current = messages
+			mu.Unlock()
+			time.Sleep(20 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			return m.Publish(ctx, current)
+		})
+	}},
+	{"refuses calls beside others", "sideBySide", "has failed", func(m *memory) outbox.Publisher {
+		var mu sync.Mutex
+		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+			if !mu.TryLock() {
+				return errAway
+			}
+			defer mu.Unlock()
+			time.Sleep(20 * time.Millisecond)
+			return m.Publish(ctx, messages)
+		})
+	}},
+	{"returns before it has published", "inOrder", "before the message", func(m *memory) outbox.Publisher {
+		return outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) error {
+			for _, msg := range messages {
+				if msg.Type == "Said" && msg.Topic == "orders" {
+					time.AfterFunc(rand.N(200*time.Millisecond), func() { m.store(msg) })
+				}
+			}
+			return nil
+		})
+	}},
+	{"claims to keep the order", "nothingBehind", "that the error blames", func(m *memory) outbox.Publisher { return goesOn{m} }},
+	{"publishes backwards", "nothingBehind", "has arrived before", func(m *memory) outbox.Publisher {
+		return struct {
+			outbox.Publisher
+			goesOn
+		}{outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+			messages = slices.Clone(messages)
+			slices.Reverse(messages)
+			return m.Publish(ctx, messages)
+		}), goesOn{}}
+	}},
+	{"says nothing of refusals", "namedAlone", "the error is nil", answered(func(_ *memory, _ []outbox.Message, err error) error {
+		if isNamed(err) {
+			return nil
+		}
+		return err
+	})},
+	{"names its neighbours as well", "namedAlone", "that the error blames", answered(func(_ *memory, messages []outbox.Message, err error) error {
+		if isNamed(err) {
+			return all(messages, errRefused)
+		}
+		return err
+	})},
+	{"names another one", "namedAlone", "that the error blames", answered(func(_ *memory, messages []outbox.Message, err error) error {
+		if isNamed(err) && len(messages) > 1 {
+			return all(messages[:1], errRefused)
+		}
+		return err
+	})},
+	{"publishes what it names", "namedAlone", "want 0", answered(func(m *memory, messages []outbox.Message, err error) error {
+		for _, msg := range messages {
+			if isNamed(err) && msg.Type == "refused" {
+				m.store(msg)
+			}
+		}
+		return err
+	})},
+	{"never recovers from a refusal", "namedAlone", "alone and behind it", func(m *memory) outbox.Publisher {
+		stuck := false
+		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+			if stuck {
+				return errAway
+			}
+			err := m.Publish(ctx, messages)
+			if stuck = err != nil; stuck {
+				return errAway
+			}
+			return nil
+		})
+	}},
+	{"takes a refusal for an outage", "deadAlone", "still in the outbox", answered(func(_ *memory, messages []outbox.Message, err error) error {
+		if named, ok := errors.AsType[*outbox.PublishError](err); ok {
+			for id, reason := range named.Failed {
+				named.Failed[id] = &outbox.AwayError{Err: reason}
+			}
+		}
+		return err
+	})},
+	{"takes an outage for a refusal", "awayBlamesNone", "blames 3 messages", answered(func(m *memory, messages []outbox.Message, err error) error {
+		if m.isDown() {
+			return all(messages, errRefused)
+		}
+		return err
+	})},
+	{"takes an outage for a refusal", "outlivesAway", "have died", answered(func(m *memory, messages []outbox.Message, err error) error {
+		if m.isDown() {
+			return all(messages, errRefused)
+		}
+		return err
+	})},
+	{"says nothing of an outage", "awayBlamesNone", "the error is nil", answered(func(*memory, []outbox.Message, error) error { return nil })},
+	{"says nothing of an outage", "outlivesAway", "no call fails", answered(func(*memory, []outbox.Message, error) error { return nil })},
+	{"does not come back", "awayBlamesNone", "the error is still", func(m *memory) outbox.Publisher {
+		gone := false
+		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+			if gone = gone || m.isDown(); gone {
+				return errAway
+			}
+			return m.Publish(ctx, messages)
+		})
+	}},
+	{"does not look at its context", "endsWithContext", "it goes on", func(m *memory) outbox.Publisher {
+		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+			return m.Publish(context.WithoutCancel(ctx), messages)
+		})
+	}},
+	{"blames messages for the end of its context", "endsWithContext", "blames 3 messages", answered(func(_ *memory, messages []outbox.Message, err error) error {
+		if errors.Is(err, context.Canceled) {
+			return all(messages, errRefused)
+		}
+		return err
+	})},
+	{"trims headers", "strangeIsExact", "is not what was published", changed(func(m *outbox.Message) {
+		if v, ok := m.Headers["Tenant"]; ok {
+			m.Headers["Tenant"] = strings.TrimSpace(v)
+		}
+	})},
+	{"takes a header for the key", "strangeIsExact", "is not what was published", changed(func(m *outbox.Message) {
+		if v, ok := m.Headers["key"]; ok {
+			m.Key = v
+		}
+	})},
+	{"encodes keys", "strangeIsExact", "is not what was published", changed(func(m *outbox.Message) { m.Key = fmt.Sprintf("%q", m.Key) })},
+	{"lets a topic empty the queue", "strangeIsExact", "have not arrived", func(m *memory) outbox.Publisher {
+		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+			if messages[0].Topic == "*" {
+				m.mu.Lock()
+				m.stored = nil
+				m.mu.Unlock()
+			}
+			return m.Publish(ctx, messages)
+		})
+	}},
+}
+
+// inVain is what a rule says when its patience is over.
+var inVain = []string{"have not arrived", "still in the outbox", "no call fails", "the error is still", "it goes on"}
+
+func TestPublisherThatBreaksAPromiseIsFoundByItsRule(t *testing.T) {
+	t.Parallel()
+	found := map[string]bool{}
+	for _, b := range broken {
+		check := named[b.rule]
+		found[b.rule] = true
+		t.Run(b.rule+": "+b.name, func(t *testing.T) {
+			t.Parallel()
+			said := verdict(t, func(t testing.TB) {
+				s := Suite{Pool: pool, New: func(testing.TB) Target {
+					m := &memory{}
+					return m.target(b.publisher(m))
+				}}
+				if slices.Contains(inVain, b.says) {
+					s.Patience = time.Second
+				}
+				check(t, s)
+			})
+			if !strings.Contains(said, b.says) {
+				t.Errorf("the rule says %q, want something with %q", said, b.says)
+			}
+		})
+	}
+	if len(found) != len(rules) {
+		t.Errorf("%d of %d rules have a Publisher that breaks them", len(found), len(rules))
+	}
+}
+
+// named are the rules.
+var named = map[string]func(testing.TB, Suite){
+	"arrivesOnce": arrivesOnce, "arrivesAgain": arrivesAgain, "sideBySide": sideBySide, "inOrder": inOrder, "nothingBehind": nothingBehind, "namedAlone": namedAlone,
+	"deadAlone": deadAlone, "awayBlamesNone": awayBlamesNone, "outlivesAway": outlivesAway, "endsWithContext": endsWithContext, "strangeIsExact": strangeIsExact,
+}
+
+// judge is a test whose failure is no failure.
+type judge struct {
+	testing.TB
+	mu   sync.Mutex
+	said strings.Builder
+}
+
+func (j *judge) Errorf(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	fmt.Fprintf(&j.said, format+"\n", args...)
+}
+
+func (j *judge) Fatalf(format string, args ...any) {
+	j.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+func (j *judge) Fatal(args ...any) { j.Fatalf("%s", fmt.Sprint(args...)) }
+
+// verdict returns what a check has said.
+func verdict(t *testing.T, check func(testing.TB)) string {
+	j := &judge{TB: t}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		check(j)
+	}()
+	<-ended
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.said.String()
+}
