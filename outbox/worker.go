@@ -22,6 +22,7 @@ type worker struct {
 	later  later
 
 	delayed delayed
+	met     int // how many messages were read that are not held back
 
 	topicsSeen time.Time // when the topics of all relays were last seen to be those of the post
 	stuck      []*call   // after errHung: what the Publisher has not returned from
@@ -30,6 +31,8 @@ type worker struct {
 const (
 	readLimit   = 6 * time.Minute // whatever is in the way of the index, and more than the server may work
 	settleLimit = 30 * time.Second
+
+	inHandAtOnce = max(10_000, mostAtOnce*shareOfOne) // messages that a process may have in hand, at most
 
 	topicsPause = 250 * time.Millisecond // another relay that is given topics waits for as long
 )
@@ -275,7 +278,8 @@ func (w *worker) from(now time.Time) (*reach, []*destination) {
 
 // sortRead makes a batch of what was read. Free are the destinations for which it was read again.
 func (w *worker) sortRead(held *store.ReadHeld, read *store.ReadMessages, free []*destination) *batch {
-	b := &batch{alone: map[int64]bool{}}
+	b := &batch{alone: map[int64]bool{}, again: w.met < inHandAtOnce}
+	w.met += len(read.Messages)
 	if held != nil {
 		w.holds.met(held)
 		for i := range held.Messages {
