@@ -58,7 +58,7 @@ var imports = map[string]string{
 	"pgx": "github.com/jackc/pgx/v5", "pgconn": "github.com/jackc/pgx/v5/pgconn", "pgxpool": "github.com/jackc/pgx/v5/pgxpool", "goose": "github.com/pressly/goose/v3",
 	"idem": "github.com/idem-go/idem", "migrations": "github.com/idem-go/idem/migrations", "idemclient": "github.com/idem-go/idem/idemclient",
 	"purge": "github.com/idem-go/idem/purge", "operation": "github.com/idem-go/idem/operation",
-	"outbox": "github.com/idem-go/idem/outbox", "inbox": "github.com/idem-go/idem/inbox",
+	"outbox": "github.com/idem-go/idem/outbox", "inbox": "github.com/idem-go/idem/inbox", "direct": "github.com/idem-go/idem/direct",
 }
 
 // whole makes a file of a block. One that is only statements becomes the body of a function.

@@ -33,7 +33,7 @@ type ConsumerConfig struct {
 	ID func(amqp.Delivery) string
 	// Key returns the key of a message, by default its header [HeaderKey].
 	Key func(amqp.Delivery) string
-	// Options are given to inbox.Batch.
+	// Options are given to inbox.Batch. With inbox.WithLanes among them, several keys are handled side by side.
 	Options []inbox.Option
 	// AMQP is how to connect: TLS, heartbeat, the connection's name. Its Recovery is not used.
 	AMQP amqp.Config

@@ -28,7 +28,7 @@ type ConsumerConfig struct {
 	// ID returns the id of a message, by default its header "id". A message without one becomes a dead letter, see Position
 	// for producers that give none.
 	ID func(*kgo.Record) string
-	// Options are given to inbox.Batch.
+	// Options are given to inbox.Batch. With inbox.WithLanes among them, several keys are handled side by side.
 	Options []inbox.Option
 	// Logger is told of dead letters, and of brokers or a database that are away. The default is slog.Default().
 	Logger *slog.Logger

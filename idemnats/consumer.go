@@ -34,7 +34,7 @@ type ConsumerConfig struct {
 	ID func(jetstream.Msg) string
 	// Key returns the key of a message, by default its header Idem-Key.
 	Key func(jetstream.Msg) string
-	// Options are given to inbox.Batch.
+	// Options are given to inbox.Batch. With inbox.WithLanes among them, several keys are handled side by side.
 	Options []inbox.Option
 	// Logger is told of dead letters, and of a broker or a database that is away. The default is slog.Default().
 	Logger *slog.Logger

@@ -75,6 +75,7 @@
 //	idem.operations.parked.age     s               since the earliest step was begun at which one is parked
 //	idem.operations.late           s               for how long one has been due that nobody works on
 //	idem.outbox.waiting            {message}       to be published
+//	idem.outbox.delayed            {message}       not to be published yet: in no other figure until they are due
 //	idem.outbox.held               {message}       held back, because they or one before them could not be published
 //	idem.outbox.oldest.age         s               of the oldest one that is not published
 //	idem.dead_letters              {message}       that wait for a person: idem.side (outbox, inbox)

@@ -15,7 +15,7 @@ type instruments struct {
 
 	records, rows, dead, size, transactions, keys, waiting, operations metric.Int64ObservableGauge
 	expiredAge, oldest, lag, speed, parkedFor, late                    metric.Float64ObservableGauge
-	unpublished, heldBack, letters                                     metric.Int64ObservableGauge
+	unpublished, delayedOnes, heldBack, letters                        metric.Int64ObservableGauge
 	unpublishedAge, failingAge                                         metric.Float64ObservableGauge
 	deleted                                                            metric.Int64ObservableCounter
 
@@ -38,9 +38,10 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		parkedFor:      b.amount("idem.operations.parked.age", "s", "How long ago the earliest step was begun at which an operation is parked."),
 		late:           b.amount("idem.operations.late", "s", "For how long an operation has been due that nobody works on."),
 		unpublished:    b.count("idem.outbox.waiting", "{message}", "Messages that wait to be published, up to 10,000."),
+		delayedOnes:    b.count("idem.outbox.delayed", "{message}", "Messages that are not to be published yet, up to 10,000."),
 		heldBack:       b.count("idem.outbox.held", "{message}", "Messages that are held back, because they or one before them could not be published, up to 10,000."),
 		letters:        b.count("idem.dead_letters", "{message}", "Messages that could not be published or handled, by side, up to 10,000 each."),
-		unpublishedAge: b.amount("idem.outbox.oldest.age", "s", "The age of the oldest message that is not published."),
+		unpublishedAge: b.amount("idem.outbox.oldest.age", "s", "For how long the oldest message that is not published could have been."),
 		failingAge:     b.amount("idem.inbox.failing.age", "s", "For how long a message has been failing, of the one that has for longest."),
 		expiredAge:     b.amount("idem.records.expired.age", "s", "For how long the oldest expired record has been expired, an estimate."),
 		oldest:         b.amount("idem.transactions.age", "s", "How long the oldest transaction that holds a key has been open."),
@@ -149,6 +150,7 @@ func (i *instruments) show(to metric.Observer, v *vitals.Vitals) {
 	if v.Messages.Known() {
 		m := &v.Messages.Value
 		to.ObserveInt64(i.unpublished, m.Waiting)
+		to.ObserveInt64(i.delayedOnes, m.Delayed)
 		to.ObserveInt64(i.heldBack, m.Held)
 		to.ObserveInt64(i.letters, m.Unpublished, outgoing)
 		to.ObserveInt64(i.letters, m.Unhandled, incoming)

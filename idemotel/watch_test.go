@@ -64,6 +64,8 @@ func TestGaugesShowTheDatabaseAndThePool(t *testing.T) {
 		select now() - i * interval '100 s', gen_random_uuid(), i <= 2, 't', '', '' from generate_series(5, 1, -1) i`)
 	execSQL(t, pool, `insert into idem.sweeps (name, last_started_at) values ('inbox', now() - interval '1 h')`)
 	execSQL(t, pool, `insert into idem.sweeps (name, started_at) values ('published', now() - interval '30 min')`)
+	execSQL(t, pool, `insert into idem.delayed (not_before, created_at, id, aggregatetype, aggregateid, type)
+		select now() + i * interval '1 day', now() - interval '1 day', gen_random_uuid(), 't', '', '' from generate_series(1, 4) i`)
 	execSQL(t, pool, `insert into idem.dead_letters (side, consumer, source, id, key, type, class, reason, attempts, created_at, died_at)
 		select case when i <= 3 then 'outbox' else 'inbox' end, '', 's', i::text, '', '', '', '', 1, now(), now() from generate_series(1, 7) i`)
 	execSQL(t, pool, `insert into idem.inbox (consumer, source, id, hash, state, since, expires_at)
@@ -92,6 +94,7 @@ func TestGaugesShowTheDatabaseAndThePool(t *testing.T) {
 			"idem.operations.parked.age":                           {200, 260},
 			"idem.operations.late":                                 {50, 110},
 			"idem.outbox.waiting":                                  {3, 3},
+			"idem.outbox.delayed":                                  {4, 4},
 			"idem.outbox.held":                                     {2, 2},
 			"idem.outbox.oldest.age":                               {500, 560},
 			"idem.dead_letters idem.side=outbox":                   {3, 3},

@@ -102,5 +102,6 @@ func (p *Publisher) job(m outbox.Message) river.InsertManyParams {
 	if opts.MaxAttempts == 0 {
 		opts.MaxAttempts = math.MaxInt16
 	}
-	return river.InsertManyParams{Args: Message(m), InsertOpts: &opts}
+	args := Message{ID: m.ID, Topic: m.Topic, Key: m.Key, Type: m.Type, Payload: m.Payload, Headers: m.Headers}
+	return river.InsertManyParams{Args: args, InsertOpts: &opts}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -96,4 +97,29 @@ func benchmark(b *testing.B, handle func([]inbox.Message) ([]inbox.Outcome, erro
 		}
 	}
 	b.ReportMetric(1000*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+}
+
+// A handler that waits for a millisecond, as for another service, and a thousand messages of a hundred keys: in one lane and in eight, in
+// turn.
+func BenchmarkLanes(b *testing.B) {
+	books := newBooks(b, connections(12))
+	took := map[int]time.Duration{}
+	round := 0
+	for ; b.Loop(); round++ {
+		for _, lanes := range []int{1, 8} {
+			ms := messages(fmt.Sprint(round, " of ", lanes), 1000)
+			for i := range ms {
+				ms[i].Key = fmt.Sprint(i % 100)
+			}
+			began := time.Now()
+			outcomes := books.batch(ms, func(tx pgx.Tx, m inbox.Message) error {
+				time.Sleep(time.Millisecond)
+				return books.enter(tx, m)
+			}, inbox.WithLanes(lanes), inbox.WithOrder())
+			took[lanes] += time.Since(began)
+			books.wantStates(strings.Repeat("D", 1000), outcomes)
+		}
+	}
+	b.ReportMetric(1000*float64(round)/took[8].Seconds(), "messages/s-in-eight-lanes")
+	b.ReportMetric(took[1].Seconds()/took[8].Seconds(), "times-as-fast")
 }

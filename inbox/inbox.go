@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -45,6 +46,8 @@ func Handle(ctx context.Context, pool *pgxpool.Pool, consumer string, m Message,
 // Batch is Handle for many messages, in one transaction if none of them fails. fn is called for each that is to be handled, in
 // their order. One that fails keeps nobody from the others: those before it are committed without it, and so are those behind it.
 //
+// With WithLanes there are several transactions side by side, each with keys of its own.
+//
 // There is an Outcome for each message, in their order, unless the arguments make no sense.
 func Batch(ctx context.Context, pool *pgxpool.Pool, consumer string, messages []Message, fn func(tx pgx.Tx, m Message) error, opts ...Option) ([]Outcome, error) {
 	return run(ctx, pool, consumer, messages, handler{each: fn}, opts)
@@ -68,7 +71,7 @@ func run(ctx context.Context, pool *pgxpool.Pool, consumer string, messages []Me
 		c.registry = registry{settings: &c.settings, engine: &registering, consumer: consumer}
 		c.pace = pace{settings: &c.settings, circuit: circuitOf(pool, consumer), room: len(messages)}
 		defer c.pace.leave()
-		outcomes = c.run(ctx, messages)
+		outcomes = c.handle(ctx, messages)
 		err = hint(c.stopped)
 	}
 	if c.observer != nil {
@@ -98,6 +101,54 @@ func (c *call) check(pool *pgxpool.Pool, messages []Message) error {
 		}
 	}
 	return nil
+}
+
+// handle handles the messages of a call: in one lane, or in several side by side.
+func (c *call) handle(ctx context.Context, messages []Message) []Outcome {
+	lanes := lanesOf(messages, c.room())
+	if len(lanes) < 2 {
+		return c.run(ctx, messages)
+	}
+	outcomes := make([]Outcome, len(messages))
+	calls, panics := make([]*call, len(lanes)), make([]any, len(lanes))
+	var side sync.WaitGroup
+	for i, l := range lanes {
+		calls[i] = c.beside(len(l.messages))
+		side.Go(func() {
+			defer func() { panics[i] = recover() }()
+			defer calls[i].pace.leave()
+			for n, o := range calls[i].run(ctx, l.messages) {
+				outcomes[l.places[n]] = o
+			}
+		})
+	}
+	side.Wait()
+	for i, other := range calls {
+		if panics[i] != nil { // of a Sealer for example: it is the caller's
+			panic(panics[i])
+		}
+		c.data.add(&other.data)
+		if c.stopped == nil {
+			c.stopped = other.stopped
+		}
+	}
+	return outcomes
+}
+
+// beside returns a call for some of the messages.
+func (c *call) beside(messages int) *call {
+	other := &call{settings: c.settings, consumer: c.consumer, handler: c.handler, engine: c.engine}
+	other.registry = registry{settings: &other.settings, engine: c.registry.engine, consumer: c.consumer}
+	other.pace = pace{settings: &other.settings, circuit: c.pace.circuit, room: messages}
+	return other
+}
+
+// room returns how many lanes there may be. A connection of the pool is left for what handlers and others ask beside them.
+func (c *call) room() int {
+	if c.lanes < 2 {
+		return 1
+	}
+	return min(c.lanes, int(c.engine.Pool.Stat().MaxConns())-1)
 }
 
 func (c *call) run(ctx context.Context, messages []Message) []Outcome {
@@ -143,4 +194,13 @@ func (t *TraceHandledData) count(outcomes []Outcome) {
 			}
 		}
 	}
+}
+
+// add adds what another lane has done.
+func (t *TraceHandledData) add(other *TraceHandledData) {
+	t.Failures += other.Failures
+	t.Hindered += other.Hindered
+	t.Paused += other.Paused
+	t.Runs += other.Runs
+	t.Transactions += other.Transactions
 }

@@ -21,7 +21,7 @@ import (
 //
 // The first 32 calls with one tx run under a savepoint each. After those, an fn that fails aborts tx.
 //
-// WithOrder, WithCircuit, WithTxOptions and WithRetries have no meaning here and are refused.
+// WithOrder, WithLanes, WithCircuit, WithTxOptions and WithRetries have no meaning here and are refused.
 func HandleTx(ctx context.Context, tx pgx.Tx, consumer string, m Message, fn func(tx pgx.Tx) error, opts ...Option) (Outcome, error) {
 	j := &joined{settings: newSettings(opts), delivery: &delivery{Message: m, hash: sha256.Sum256(m.Payload), twins: []int{0}}}
 	began := time.Now()

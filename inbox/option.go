@@ -33,6 +33,7 @@ type settings struct {
 	retention          time.Duration
 	retries            int
 	ordered            bool
+	lanes              int
 	circuit            int // failures in a row
 	longestPause       time.Duration
 	txOptions          pgx.TxOptions
@@ -149,6 +150,26 @@ func WithOrder() Option {
 		s.ordered = true
 	}
 }
+
+// WithLanes lets Batch and Bulk handle several keys side by side: the messages of a call are divided into up to n lanes, each of which has
+// transactions of its own, and the handlers of different lanes run at the same time. The messages of one key are in one lane, in their
+// order; those without a key are in any. What becomes of a message, and of its key if it fails, is the same as without lanes. The default
+// is 1, which is one transaction for all.
+//
+// It is for handlers that wait: for statements of theirs, or for others. A lane needs a connection of the pool, and there are no more lanes
+// than the pool has connections, less one. Handlers that write the same row, such as a total, wait for each other, or are run again
+// because of a deadlock.
+func WithLanes(n int) Option {
+	return func(s *settings) {
+		s.poolOnly("WithLanes")
+		if n < 1 || n > maxLanes {
+			s.refuse("WithLanes(%d): there are 1 to %d lanes", n, maxLanes)
+		}
+		s.lanes = n
+	}
+}
+
+const maxLanes = 256
 
 // WithSealer encrypts the payloads of dead letters at rest: see package seal.
 func WithSealer(sealer idem.Sealer) Option {

@@ -27,6 +27,25 @@ CREATE TABLE idem.outbox (
 );
 CREATE INDEX outbox_held ON idem.outbox (aggregatetype, aggregateid, seq) WHERE held;
 
+-- What is not to leave yet: read in the order of not_before, and inserted in idem.outbox when it is due. What leaves at once never
+-- comes here, and no index of idem.outbox knows of it.
+CREATE TABLE idem.delayed (
+    seq                bigint           GENERATED ALWAYS AS IDENTITY,
+    not_before         timestamptz      NOT NULL,
+    created_at         timestamptz      NOT NULL,
+    id                 uuid             NOT NULL,
+    aggregatetype      text COLLATE "C" NOT NULL,
+    aggregateid        text COLLATE "C" NOT NULL,
+    type               text COLLATE "C" NOT NULL,
+    payload            bytea,
+    headers            jsonb,
+    tracingspancontext text COLLATE "C",
+    PRIMARY KEY (not_before, seq)
+) WITH (
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 5000
+);
+
 -- What has left, for as long as the relay is told to keep it.
 CREATE TABLE idem.published (
     id                 uuid             PRIMARY KEY,
@@ -72,6 +91,10 @@ COMMENT ON COLUMN idem.outbox.attempts IS
     'How often it could not be published, next_at when it is tried again, class and reason why. NULL of one that is only behind another.';
 COMMENT ON COLUMN idem.outbox.tracingspancontext IS
     'The trace in which the message was added, as Debezium reads it: lines of name=value.';
+COMMENT ON COLUMN idem.outbox.created_at IS
+    'When the message was added, or was due if it was delayed.';
+COMMENT ON TABLE idem.delayed IS
+    'Messages that are not to be published before a moment. A relay, of whatever topics, inserts them in idem.outbox when they are due.';
 COMMENT ON TABLE idem.relays IS
     'A key belongs to one of 16 lanes by its hash. Whoever relays a lane is the instance here, for as long as that is there: as in idem.operations.';
 COMMENT ON COLUMN idem.relays.generation IS
@@ -146,4 +169,5 @@ DROP TABLE idem.inbox;
 DROP TABLE idem.relay_topics;
 DROP TABLE idem.relays;
 DROP TABLE idem.published;
+DROP TABLE idem.delayed;
 DROP TABLE idem.outbox;

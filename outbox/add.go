@@ -16,6 +16,8 @@ import (
 // Add adds messages to the outbox as a part of tx: they are published some time after it has committed, and never if it does
 // not. It is one INSERT, however many there are.
 //
+// A message with a NotBefore waits in a table of its own until it is due. All others cost what they cost without it.
+//
 // Messages of one topic and key leave in the order in which they were added. Between transactions that is the order of their
 // INSERTs, so transactions that tell of one key should hold a lock on a row of that key first, as they do when they have
 // changed it.
@@ -83,6 +85,12 @@ func rows(messages []Message, carried map[string]string) (*store.AddMessages, er
 			return nil, fmt.Errorf("%w: message %d: %w", ErrInvalid, i, err)
 		}
 		add.Traces[i] = traceOf(headers)
+		if !m.NotBefore.IsZero() && add.Moments == nil {
+			add.Moments = make([]string, n)
+		}
+		if add.Moments != nil {
+			add.Moments[i] = store.WriteMoment(m.NotBefore)
+		}
 	}
 	return add, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/guard"
+	"github.com/idem-go/idem/internal/repeat"
 	"github.com/idem-go/idem/internal/store"
 )
 
@@ -17,6 +18,7 @@ type batch struct {
 	held     int            // how many those are
 	behind   []int64        // places of others that were read, and are to be held back
 	alone    map[int64]bool // places of messages that have failed without being named: each is published alone
+	again    bool           // another process may have had them in hand, and not only what was held back
 	more     bool           // there may be more to read
 }
 
@@ -101,7 +103,7 @@ func (r *round) part(ctx context.Context, part []int) {
 		messages[n] = messageOf(&r.messages[i])
 	}
 	began := time.Now()
-	a := r.caller.publish(ctx, messages)
+	a := r.caller.publish(repeat.With(ctx, r.repeats(part)), messages)
 	took := time.Since(began)
 	if _, panicked := errors.AsType[*guard.Panic](a.err); panicked {
 		if len(part) > 1 {
@@ -114,6 +116,17 @@ func (r *round) part(ctx context.Context, part []int) {
 	}
 	r.sort(ctx, part, messages, a, took)
 	r.did.hung = a.hung
+}
+
+// repeats are messages of a part that may have been given to a Publisher before.
+func (r *round) repeats(part []int) map[string]bool {
+	ids := map[string]bool{}
+	for _, i := range part {
+		if r.again || i < r.held {
+			ids[r.messages[i].ID] = true
+		}
+	}
+	return ids
 }
 
 // oneByOne finds out at which message the Publisher panics.
@@ -160,14 +173,15 @@ func (r *round) sort(ctx context.Context, part []int, messages []Message, a answ
 	r.observe(ctx, len(part), len(r.did.published)-published, r.did.failed[blamed:], took, v.err)
 }
 
-// observe tells the Observer of a call. Those of its messages that count no attempt have not failed for it.
+// observe tells the Observer of a call. Those of its messages that count no attempt have not failed for it, and one that is to come later is no
+// error.
 func (r *round) observe(ctx context.Context, given, published int, failed []failure, took time.Duration, err error) {
 	if r.config.Observer == nil {
 		return
 	}
 	counted := 0
 	for i := range failed {
-		if counted += failed[i].count; failed[i].count == 0 && err == nil {
+		if counted += failed[i].count; failed[i].count == 0 && !failed[i].later && err == nil {
 			err = failed[i].err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/internal/guard"
+	"github.com/idem-go/idem/internal/repeat"
 )
 
 // hangLimit is how long a call of a Publisher may go on after the end of its context.
@@ -63,7 +64,7 @@ func (c *caller) publish(ctx context.Context, messages []Message) answer {
 	if !c.post.trusted() {
 		return answer{err: errLost}
 	}
-	calling, cancel := context.WithTimeout(c.abort, c.config.PublishTimeout)
+	calling, cancel := context.WithTimeout(repeat.With(c.abort, repeat.Of(ctx)), c.config.PublishTimeout)
 	defer cancel()
 	under := startCall(calling, c.publisher, messages)
 	stopped, hanging := ctx.Done(), calling.Done()

@@ -206,7 +206,9 @@ func TestRelayReadsByTheIndexWhateverTheStatisticsSay(t *testing.T) {
 	for name, prepare := range map[string]string{
 		"never analyzed": `select`, "analyzed when empty": `analyze idem.outbox`,
 		"analyzed when full": `insert into idem.outbox (created_at, id, aggregatetype, aggregateid, type, held)
-			select now(), gen_random_uuid(), 't', 'k' || i % 7, '', i % 3 = 0 from generate_series(1, 3000) i; analyze idem.outbox`,
+			select now(), gen_random_uuid(), 't', 'k' || i % 7, '', i % 3 = 0 from generate_series(1, 3000) i; analyze idem.outbox;
+			insert into idem.delayed (not_before, created_at, id, aggregatetype, aggregateid, type)
+			select now() + i * interval '1 second', now(), gen_random_uuid(), 't', '', '' from generate_series(-1500, 1500) i; analyze idem.delayed`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -221,10 +223,11 @@ func TestRelayReadsByTheIndexWhateverTheStatisticsSay(t *testing.T) {
 				db.ReadMessages:    {2, 1, false, "{t%}", "{t\\\\_u}", "{5,100}", "{7,110}", 1000, 500, 1000},
 				db.ReadHeld:        {"{t,t}", "{k1,k2}", "{0,0}", "{9,9}", "{1,16}", 1000},
 				db.DeletePublished: {"{1,2,3}"}, db.HoldMessages: {"{1,2,3}"}, db.BlameMessages: {"{1,2}", "{1,2}", "{0,1}", "{a,b}", "{a,b}"},
+				db.NextDelayed: {}, db.MoveDelayed: {"-infinity", 1000, 1000},
 			} {
 				rows, _ := tx.Query(t.Context(), "explain "+query, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...)
 				plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
-				if text := strings.Join(plan, "\n"); err != nil || strings.Contains(text, "Seq Scan") || strings.Contains(text, "Bitmap") || !strings.Contains(text, "Index Cond: (") {
+				if text := strings.Join(plan, "\n"); err != nil || strings.Contains(text, "Seq Scan") || strings.Contains(text, "Bitmap") || !strings.Contains(text, "Index Cond: (") && !strings.Contains(text, "delayed_pkey on delayed") {
 					t.Errorf("%v:\n%s\n%s", err, query, text)
 				}
 			}
@@ -281,5 +284,30 @@ func TestThousandsOfMessagesThatAreRefusedDoNotKeepTheRelayFromTheOthers(t *test
 	}
 	if n := most.Load(); n > 500 {
 		t.Errorf("%d messages were given to the Publisher at once", n)
+	}
+}
+
+// However many wait for tomorrow, what asks for those that are due reads none of them but the first.
+func TestMessagesThatWaitForTomorrowAreNotRead(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.exec(`alter table idem.delayed set (autovacuum_enabled = off)`)
+	o.delay(20_000)
+	tx := o.begin()
+	if _, err := tx.Exec(t.Context(), db.LimitRelay); err != nil {
+		t.Fatal(err)
+	}
+	for query, args := range map[string][]any{db.NextDelayed: {}, db.MoveDelayed: {"-infinity", 1000, 1 << 20}} {
+		rows, _ := tx.Query(t.Context(), "explain (analyze, costs off, timing off, summary off) "+query, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...)
+		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range plan {
+			if strings.Contains(line, "Rows Removed") || strings.Contains(line, "idem.delayed") || strings.Contains(line, "Seq Scan") ||
+				strings.Contains(line, "on delayed") && !strings.Contains(line, "rows=0") && !strings.Contains(line, "rows=1 ") && !strings.Contains(line, "rows=1.00 ") && !strings.Contains(line, "never executed") {
+				t.Errorf("%s\n%s", line, strings.Join(plan, "\n"))
+			}
+		}
 	}
 }

@@ -103,7 +103,7 @@ func (d *destinations) take(ctx context.Context, b *batch) {
 			}
 			continue
 		case part == nil:
-			part = &batch{alone: b.alone}
+			part = &batch{alone: b.alone, again: b.again}
 			next[to] = part
 		}
 		if keys[key]++; i < b.held {

@@ -44,6 +44,13 @@
 // Two services with one database, or one that has two brokers, give each [Relay] a Name and the Topics that are its own. A relay without
 // has every topic that no other has. Each message is published by one of them. They are on record in idem.relay_topics.
 //
+// # Later
+//
+// A message with a [Message.NotBefore] leaves when it is due, as if it had been added then: it holds nothing back meanwhile. It waits in
+// a table of its own, and a relay inserts it in the outbox.
+//
+// # Dead letters
+//
 // [List] and [Show] show dead letters, [Redrive] gives one to the outbox again under the same ID, [Drop] removes it. They are sealed
 // where [RelayConfig.Sealer] is set. Messages in the outbox are not: they are about to leave, and Debezium reads them as well.
 //
@@ -56,6 +63,6 @@
 // # Debezium instead
 //
 // The columns id, aggregatetype, aggregateid, type and payload are those that Debezium's outbox event router reads by default,
-// headers and tracingspancontext can be added. Run no Relay then, and delete what is old: the router ignores deletions. payload is
+// headers and tracingspancontext can be added. Run no Relay then, but [RunDelayed], and delete what is old: the router ignores deletions. payload is
 // bytea, so it needs a converter for bytes. A publication knows the rows by their primary key.
 package outbox

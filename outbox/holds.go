@@ -89,7 +89,7 @@ func (h *holds) fail(f *failure, c *RelayConfig) {
 	}
 	now := time.Now()
 	as := hold{key: key, failed: true, alone: f.alone}
-	if was := h.keys[key]; f.count == 0 {
+	if was := h.keys[key]; f.count == 0 && !f.later {
 		as.awaySince, as.pause = now, c.MinPause
 		if was != nil && !was.awaySince.IsZero() {
 			as.awaySince, as.pause = was.awaySince, min(2*was.pause, max(c.MinPause, min(c.MaxPause, longestRest)))

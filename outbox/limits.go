@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -32,6 +33,9 @@ func (m *Message) check() error {
 	}
 	if len(m.Payload) > MaxPayload {
 		return fmt.Errorf("its payload has %d bytes, the limit is %d", len(m.Payload), MaxPayload)
+	}
+	if year := m.NotBefore.UTC().Add(time.Second).Year(); year < 1 || year > 9999 {
+		return errors.New("its NotBefore is not of the years 1 to 9999")
 	}
 	size := 0
 	for name, value := range m.Headers {

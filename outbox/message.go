@@ -1,5 +1,7 @@
 package outbox
 
+import "time"
+
 // Message is something that has happened, to be told to others.
 type Message struct {
 	// ID is the message's for ever: a consumer knows it again by it. Add makes one for a message that has none. It is a UUID.
@@ -13,4 +15,9 @@ type Message struct {
 	Type    string
 	Payload []byte
 	Headers map[string]string
+
+	// NotBefore delays the message: it is not published before that moment, by the clock of the database, and leaves then as if it had
+	// been added at that moment. So it holds back no message of its key meanwhile. Delayed messages of a key that are due leave in the
+	// order of NotBefore. The zero Time, and one that is past, delay nothing. A Publisher is not told of it.
+	NotBefore time.Time
 }

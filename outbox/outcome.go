@@ -62,8 +62,9 @@ type failure struct {
 	message  store.Queued
 	err      error
 	attempts int
-	count    int // 0 if its destination is away
+	count    int // 0 if its destination is away, or later
 	pause    time.Duration
+	later    bool                   // its Publisher says when
 	alone    bool                   // it was not named: it was found out by publishing it alone
 	bury     *store.BuryUnpublished // if it is a dead letter
 }
@@ -72,9 +73,13 @@ type failure struct {
 func (o *outcome) fail(c *RelayConfig, m *store.Queued, err error) *failure {
 	f := failure{message: *m, err: err, attempts: m.Attempts, pause: c.MinPause}
 	away, isAway := errors.AsType[*AwayError](err)
-	if isAway {
+	later, isLater := errors.AsType[*LaterError](err)
+	switch {
+	case isLater:
+		f.later, f.pause = true, min(max(f.pause, later.After), max(maxRest, c.MinPause))
+	case isAway:
 		f.pause = min(max(f.pause, away.RetryAfter), max(maxRest, c.MinPause))
-	} else {
+	default:
 		f.count = 1
 		f.attempts++
 		f.pause = pauseAfter(c, f.attempts)

@@ -50,7 +50,7 @@ func (f PublisherFunc) Publish(ctx context.Context, messages []Message) error {
 }
 
 // PublishError names the messages of a call that were not published, and why not. All others of the call were. A reason that is
-// an [*AwayError] or [ErrUnsent] counts no attempt.
+// an [*AwayError], a [*LaterError] or [ErrUnsent] counts no attempt.
 type PublishError struct {
 	Failed map[string]error // by the ID of the message
 }
@@ -69,6 +69,28 @@ func (e *AwayError) Unwrap() error { return e.Err }
 
 // Class is that of a dead letter.
 func (e *AwayError) Class() string { return "away" }
+
+// LaterError says that one message is to be published later, as one that its consumer has failed with. No attempt is counted, and it holds
+// back its key meanwhile and no other. It is a reason in a [PublishError].
+type LaterError struct {
+	After time.Duration // for how long it is to be left alone: up to an hour
+	Err   error
+}
+
+func (e *LaterError) Error() string { return fmt.Sprintf("to be published later: %v", e.Err) }
+
+// Unwrap returns the error that says why.
+func (e *LaterError) Unwrap() error { return e.Err }
+
+// Class is what idem outbox list shows of it.
+func (e *LaterError) Class() string { return "later" }
+
+// Companion is a Publisher that has something to do beside publishing. A Relay calls RunBeside once, in each process, when its Run begins.
+// It returns soon after the end of ctx, and Run waits for that.
+type Companion interface {
+	Publisher
+	RunBeside(ctx context.Context)
+}
 
 // ErrUnsent says of a message that the Publisher has not begun with it, because the call has no time or no room for it. The relay
 // comes back with it at once. No attempt is counted.

@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/internal/guard"
 )
 
 // Relay hands what is in the outbox to a Publisher. Run one in every process: of each stream one works, and if that is gone
@@ -13,6 +15,7 @@ import (
 type Relay struct {
 	config  RelayConfig
 	streams []*stream
+	beside  Companion // or nil
 	err     error
 }
 
@@ -26,6 +29,7 @@ func NewRelay(pool *pgxpool.Pool, publisher Publisher, config RelayConfig) *Rela
 	case publisher == nil:
 		r.err = errors.New("outbox: publisher is nil")
 	}
+	r.beside, _ = publisher.(Companion)
 	for i := range r.config.Streams {
 		r.streams = append(r.streams, newStream(pool, publisher, &r.config, i))
 	}
@@ -45,6 +49,11 @@ func (r *Relay) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var streams sync.WaitGroup
+	if r.beside != nil {
+		streams.Go(func() {
+			guard.Do(r.config.Logger, "outbox: RunBeside of the Publisher", func() { r.beside.RunBeside(ctx) })
+		})
+	}
 	errs := make([]error, len(r.streams))
 	for i, s := range r.streams {
 		streams.Go(func() {

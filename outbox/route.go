@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/idem-go/idem/internal/guard"
 )
 
 // ErrNoRoute says of a message that there is no Publisher for its topic.
@@ -57,6 +60,19 @@ func (r *routes) KeepsOrder() bool {
 		}
 	}
 	return true
+}
+
+// RunBeside implements Companion, for those that are one.
+func (r *routes) RunBeside(ctx context.Context) {
+	var beside sync.WaitGroup
+	for _, publisher := range r.publishers {
+		if companion, ok := publisher.(Companion); ok {
+			beside.Go(func() {
+				guard.Do(slog.Default(), "outbox: RunBeside of a Publisher", func() { companion.RunBeside(ctx) })
+			})
+		}
+	}
+	beside.Wait()
 }
 
 // Publish implements Publisher. A relay calls it for one route at a time.

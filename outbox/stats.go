@@ -14,11 +14,14 @@ import (
 type Figures struct {
 	ReadAt time.Time // by the clock of the database
 
-	Oldest   time.Duration // the age of the oldest message that is not published, 0 if there is none: what to alert on
+	Oldest   time.Duration // for how long the oldest message could have been published, 0 if there is none: what to alert on
 	Waiting  int           // messages that are about to be published
 	Held     int           // messages that are held back, because they or one before them could not be published
 	HeldKeys int           // of so many keys; a message without a key is one of its own
 	Dead     int           // dead letters
+
+	Delayed int       // messages that are not due yet, which no other figure counts; those that are due wait
+	NextDue time.Time // when the first of them is due, by the clock of the database; zero if there is none
 }
 
 // MaxCount is how far Stats counts: a figure of MaxCount says that there are at least so many.
@@ -32,9 +35,9 @@ func Stats(ctx context.Context, pool *pgxpool.Pool) (Figures, error) {
 	if err := engine.Query(ctx, begin, &store.LimitRelay{}, &s, commit); err != nil {
 		return Figures{}, hint(err)
 	}
-	f := Figures{ReadAt: s.ReadAt, Waiting: s.Waiting, Held: s.Held, HeldKeys: s.HeldKeys, Dead: s.Dead}
-	for _, oldest := range []time.Time{s.Oldest, s.OldestHeld} {
-		if !oldest.IsZero() {
+	f := Figures{ReadAt: s.ReadAt, Waiting: min(s.Waiting+s.Due, MaxCount), Held: s.Held, HeldKeys: s.HeldKeys, Dead: s.Dead, Delayed: s.Delayed, NextDue: s.NextDue}
+	for _, oldest := range []time.Time{s.Oldest, s.OldestHeld, s.FirstDelayed} {
+		if !oldest.IsZero() && !oldest.After(s.ReadAt) {
 			f.Oldest = max(f.Oldest, s.ReadAt.Sub(oldest), 1)
 		}
 	}

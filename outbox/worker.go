@@ -21,6 +21,9 @@ type worker struct {
 	holds  holds
 	later  later
 
+	delayed delayed
+	met     int // how many messages were read that are not held back
+
 	topicsSeen time.Time // when the topics of all relays were last seen to be those of the post
 	stuck      []*call   // after errHung: what the Publisher has not returned from
 }
@@ -28,6 +31,8 @@ type worker struct {
 const (
 	readLimit   = 6 * time.Minute // whatever is in the way of the index, and more than the server may work
 	settleLimit = 30 * time.Second
+
+	inHandAtOnce = max(10_000, mostAtOnce*shareOfOne) // messages that a process may have in hand, at most
 
 	topicsPause = 250 * time.Millisecond // another relay that is given topics waits for as long
 )
@@ -101,6 +106,9 @@ func (w *worker) look(ctx context.Context, done *outcome) (*batch, error) {
 	if !w.to.isOpen(time.Now()) {
 		return &batch{}, w.settle(ctx, done)
 	}
+	if err := w.move(ctx); err != nil {
+		return nil, err
+	}
 	return w.turn(ctx, done)
 }
 
@@ -112,7 +120,7 @@ func (w *worker) wait(ctx context.Context, done *outcome, idle *txn.Pauses) erro
 	var look <-chan time.Time
 	var bell bell
 	if now := time.Now(); w.to.isOpen(now) {
-		timer := time.NewTimer(w.to.until(now, w.holds.until(now, idle.Next())))
+		timer := time.NewTimer(w.to.until(now, w.delayed.until(now, w.holds.until(now, idle.Next()))))
 		defer timer.Stop()
 		look, bell = timer.C, w.bell
 	} else if w.to.busy == 0 {
@@ -221,6 +229,10 @@ func (w *worker) turn(ctx context.Context, done *outcome) (*batch, error) {
 	if asksTopics {
 		requests = append(requests, topics)
 	}
+	next := w.delayed.asks(began)
+	if next != nil {
+		requests = append(requests, next)
+	}
 	if held != nil {
 		requests = append(requests, held)
 	}
@@ -240,6 +252,9 @@ func (w *worker) turn(ctx context.Context, done *outcome) (*batch, error) {
 	}
 	if asksTopics {
 		w.topicsSeen = began
+	}
+	if next != nil {
+		w.delayed.told(next, time.Now())
 	}
 	reach.note(list, read, time.Since(began), time.Now())
 	return w.sortRead(held, read, free), nil
@@ -263,7 +278,8 @@ func (w *worker) from(now time.Time) (*reach, []*destination) {
 
 // sortRead makes a batch of what was read. Free are the destinations for which it was read again.
 func (w *worker) sortRead(held *store.ReadHeld, read *store.ReadMessages, free []*destination) *batch {
-	b := &batch{alone: map[int64]bool{}}
+	b := &batch{alone: map[int64]bool{}, again: w.met < inHandAtOnce}
+	w.met += len(read.Messages)
 	if held != nil {
 		w.holds.met(held)
 		for i := range held.Messages {
@@ -308,6 +324,19 @@ func (w *worker) isMore(b *batch, read *store.ReadMessages, free []*destination)
 		return len(b.messages) == 0
 	}
 	return full && (w.to.of != nil || len(b.messages) == 0)
+}
+
+// move inserts in idem.outbox what is due.
+func (w *worker) move(ctx context.Context) error {
+	move := w.delayed.moves(time.Now(), w.config.BatchSize)
+	if move == nil {
+		return nil
+	}
+	if err := w.ask(context.WithoutCancel(ctx), readLimit, begin, &store.LimitRelay{}, move, commit); err != nil {
+		return err
+	}
+	w.delayed.moved(move, time.Now())
+	return nil
 }
 
 // settle writes down what became of a batch, whether or not ctx has ended.

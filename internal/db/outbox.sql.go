@@ -11,6 +11,56 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const AddDelayed = `-- name: AddDelayed :exec
+WITH m AS MATERIALIZED (
+    SELECT u.id::pg_catalog.uuid AS id, u.topic, u.key, u.type, u.payload,
+           CASE WHEN u.headers OPERATOR(pg_catalog.<>) '' THEN u.headers::pg_catalog.jsonb END AS headers,
+           CASE WHEN u.trace OPERATOR(pg_catalog.<>) '' THEN u.trace END AS trace,
+           CASE WHEN u.moment OPERATOR(pg_catalog.<>) '' THEN u.moment::pg_catalog.timestamptz END AS not_before, c.at
+    FROM (SELECT pg_catalog.unnest($1::pg_catalog.text[]) AS id, pg_catalog.unnest($2::pg_catalog.text[]) AS topic,
+                 pg_catalog.unnest($3::pg_catalog.text[]) AS key, pg_catalog.unnest($4::pg_catalog.text[]) AS type,
+                 pg_catalog.unnest($5::pg_catalog.bytea[]) AS payload, pg_catalog.unnest($6::pg_catalog.text[]) AS headers,
+                 pg_catalog.unnest($7::pg_catalog.text[]) AS trace, pg_catalog.unnest($8::pg_catalog.text[]) AS moment) u
+    CROSS JOIN (SELECT pg_catalog.clock_timestamp() AS at OFFSET 0) c
+), later AS (
+    INSERT INTO idem.delayed (not_before, created_at, id, aggregatetype, aggregateid, type, payload, headers, tracingspancontext)
+    SELECT m.not_before, m.at, m.id, m.topic, m.key, m.type, m.payload, m.headers, m.trace
+    FROM m
+    WHERE m.not_before OPERATOR(pg_catalog.>) m.at
+)
+INSERT INTO idem.outbox (created_at, id, aggregatetype, aggregateid, type, payload, headers, tracingspancontext)
+SELECT m.at, m.id, m.topic, m.key, m.type, m.payload, m.headers, m.trace
+FROM m
+WHERE m.not_before IS NULL OR m.not_before OPERATOR(pg_catalog.<=) m.at
+`
+
+type AddDelayedParams struct {
+	Ids      []string
+	Topics   []string
+	Keys     []string
+	Types    []string
+	Payloads [][]byte
+	Headers  []string
+	Traces   []string
+	Moments  []string
+}
+
+// AddDelayed is AddMessages for messages of which some are not to be published before a moment. What is due at once goes where it
+// would go without one.
+func (q *Queries) AddDelayed(ctx context.Context, arg AddDelayedParams) error {
+	_, err := q.db.Exec(ctx, AddDelayed,
+		arg.Ids,
+		arg.Topics,
+		arg.Keys,
+		arg.Types,
+		arg.Payloads,
+		arg.Headers,
+		arg.Traces,
+		arg.Moments,
+	)
+	return err
+}
+
 const AddMessages = `-- name: AddMessages :exec
 INSERT INTO idem.outbox (created_at, id, aggregatetype, aggregateid, type, payload, headers, tracingspancontext)
 SELECT pg_catalog.clock_timestamp(), m.id::pg_catalog.uuid, m.topic, m.key, m.type, m.payload,
@@ -309,12 +359,94 @@ func (q *Queries) ListWriters(ctx context.Context) ([]ListWritersRow, error) {
 	return items, nil
 }
 
+const MoveDelayed = `-- name: MoveDelayed :one
+WITH now AS MATERIALIZED (
+    SELECT pg_catalog.pg_try_advisory_xact_lock(1768187247, -2) AS mine, pg_catalog.clock_timestamp() AS at
+), due AS MATERIALIZED (
+    SELECT o.not_before, o.seq,
+           pg_catalog.sum(o.octets) OVER (ORDER BY o.not_before, o.seq ROWS UNBOUNDED PRECEDING) OPERATOR(pg_catalog.-) o.octets AS before
+    FROM (
+        SELECT d.not_before, d.seq, coalesce(pg_catalog.octet_length(d.payload), 0) AS octets
+        FROM idem.delayed d
+        WHERE d.not_before OPERATOR(pg_catalog.>=) ($1::pg_catalog.text)::pg_catalog.timestamptz
+          AND d.not_before OPERATOR(pg_catalog.<=) (SELECT n.at FROM now n) AND (SELECT n.mine FROM now n)
+        ORDER BY d.not_before, d.seq
+        LIMIT $2::pg_catalog.int4
+    ) o
+), last AS MATERIALIZED (
+    SELECT t.not_before, t.seq FROM due t WHERE t.before OPERATOR(pg_catalog.<) $3::pg_catalog.int8 ORDER BY t.not_before DESC, t.seq DESC LIMIT 1
+), gone AS (
+    DELETE FROM idem.delayed d
+    WHERE d.not_before OPERATOR(pg_catalog.>=) ($1::pg_catalog.text)::pg_catalog.timestamptz
+      AND (d.not_before, d.seq) OPERATOR(pg_catalog.<=) ((SELECT l.not_before FROM last l), (SELECT l.seq FROM last l))
+    RETURNING d.not_before, d.seq, d.id, d.aggregatetype, d.aggregateid, d.type, d.payload, d.headers, d.tracingspancontext
+), put AS (
+    INSERT INTO idem.outbox (created_at, id, aggregatetype, aggregateid, type, payload, headers, tracingspancontext)
+    SELECT g.not_before, g.id, g.aggregatetype, g.aggregateid, g.type, g.payload, g.headers, g.tracingspancontext
+    FROM (SELECT not_before, seq, id, aggregatetype, aggregateid, type, payload, headers, tracingspancontext FROM gone ORDER BY gone.not_before, gone.seq) g
+    RETURNING 1
+)
+SELECT n.mine, (SELECT pg_catalog.count(*) FROM put)::pg_catalog.int8 AS moved,
+       pg_catalog.timestamptz_send((SELECT l.not_before FROM last l))::pg_catalog.bytea AS until
+FROM now n
+`
+
+type MoveDelayedParams struct {
+	FromMoment string
+	Room       int32
+	Octets     int64
+}
+
+type MoveDelayedRow struct {
+	Mine  bool
+	Moved int64
+	Until []byte
+}
+
+// MoveDelayed inserts messages in the outbox that are due from a moment on, in the order of that: as many as room says, or as have so
+// many octets. One transaction does so at a time, or the next ones would overtake them.
+func (q *Queries) MoveDelayed(ctx context.Context, arg MoveDelayedParams) (MoveDelayedRow, error) {
+	row := q.db.QueryRow(ctx, MoveDelayed, arg.FromMoment, arg.Room, arg.Octets)
+	var i MoveDelayedRow
+	err := row.Scan(&i.Mine, &i.Moved, &i.Until)
+	return i, err
+}
+
+const NextDelayed = `-- name: NextDelayed :one
+SELECT (least(coalesce(extract(epoch FROM ((SELECT d.not_before FROM idem.delayed d ORDER BY d.not_before LIMIT 1)
+                                           OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp())), 3600), 3600)
+        OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8 AS due,
+       (extract(epoch FROM (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) pg_catalog.statement_timestamp()))
+        OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8 AS took
+`
+
+type NextDelayedRow struct {
+	Due  int64
+	Took int64
+}
+
+// NextDelayed tells in how many microseconds the first delayed message is due, an hour at most, and how long it took to find out:
+// beside an old snapshot, all that has been moved since is in the way.
+func (q *Queries) NextDelayed(ctx context.Context) (NextDelayedRow, error) {
+	row := q.db.QueryRow(ctx, NextDelayed)
+	var i NextDelayedRow
+	err := row.Scan(&i.Due, &i.Took)
+	return i, err
+}
+
 const OutboxStats = `-- name: OutboxStats :one
 SELECT pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS read_at,
        pg_catalog.timestamptz_send((SELECT r.created_at FROM idem.outbox r WHERE NOT r.held ORDER BY r.seq LIMIT 1))::pg_catalog.bytea AS oldest,
        pg_catalog.timestamptz_send((SELECT pg_catalog.min(r.created_at) FROM (
             SELECT h.created_at FROM idem.outbox h WHERE h.held LIMIT $1::pg_catalog.int4) r))::pg_catalog.bytea AS oldest_held,
+       pg_catalog.timestamptz_send((SELECT d.not_before FROM idem.delayed d ORDER BY d.not_before LIMIT 1))::pg_catalog.bytea AS overdue,
+       pg_catalog.timestamptz_send((SELECT d.not_before FROM idem.delayed d
+            WHERE d.not_before OPERATOR(pg_catalog.>) (SELECT pg_catalog.clock_timestamp()) ORDER BY d.not_before LIMIT 1))::pg_catalog.bytea AS next_due,
        (SELECT pg_catalog.count(*) FROM (SELECT FROM idem.outbox r WHERE NOT r.held LIMIT $1::pg_catalog.int4) w)::pg_catalog.int8 AS waiting,
+       (SELECT pg_catalog.count(*) FROM (SELECT FROM idem.delayed d
+            WHERE d.not_before OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp()) LIMIT $1::pg_catalog.int4) w)::pg_catalog.int8 AS due,
+       (SELECT pg_catalog.count(*) FROM (SELECT FROM idem.delayed d
+            WHERE d.not_before OPERATOR(pg_catalog.>) (SELECT pg_catalog.clock_timestamp()) LIMIT $1::pg_catalog.int4) w)::pg_catalog.int8 AS delayed,
        (SELECT pg_catalog.count(*) FROM (SELECT FROM idem.outbox r WHERE r.held LIMIT $1::pg_catalog.int4) w)::pg_catalog.int8 AS held,
        (SELECT pg_catalog.count(*) FROM (
             SELECT DISTINCT r.aggregatetype, r.aggregateid, CASE WHEN r.aggregateid OPERATOR(pg_catalog.=) '' THEN r.seq ELSE 0 END
@@ -327,7 +459,11 @@ type OutboxStatsRow struct {
 	ReadAt     []byte
 	Oldest     []byte
 	OldestHeld []byte
+	Overdue    []byte
+	NextDue    []byte
 	Waiting    int64
+	Due        int64
+	Delayed    int64
 	Held       int64
 	HeldKeys   int64
 	Dead       int64
@@ -341,7 +477,11 @@ func (q *Queries) OutboxStats(ctx context.Context, most int32) (OutboxStatsRow, 
 		&i.ReadAt,
 		&i.Oldest,
 		&i.OldestHeld,
+		&i.Overdue,
+		&i.NextDue,
 		&i.Waiting,
+		&i.Due,
+		&i.Delayed,
 		&i.Held,
 		&i.HeldKeys,
 		&i.Dead,

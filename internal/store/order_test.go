@@ -28,7 +28,8 @@ var asSent = map[string]string{
 	"Owner": "11", "Undoing": "true", "Cancel": "true", "Forget": "false", "Unknown": "true", "Unbacked": "true", "Cancelled": "true", "Step": "the step", "Seq": "12", "Pause": "13000000 microseconds", "Tries": "14", "Epoch": "15",
 	"Kind": "call", "Outcome": "waiting", "Value": "the value", "Room": "16", "Reason": "the reason", "Instance": "17",
 	"Name": "the name", "Sweeper": "77777777-7777-4888-8999-000000000000", "Absence": "15s", "Rest": "16s", "WaitingFor": "the vacuum",
-	"Relay": "the relay", "Generation": "1018", "Seen": "1019", "Every": "false", "ForeignTopics": `{"foreign"}`, "Counts": "{1,0}",
+	"FromMoment": "2026-01-02T03:04:05.000007Z",
+	"Relay":      "the relay", "Generation": "1018", "Seen": "1019", "Every": "false", "ForeignTopics": `{"foreign"}`, "Counts": "{1,0}",
 	"After": "1010", "Streams": "3", "Stream": "2", "Octets": "1011", "Topics": `{"the topic","an\\other"}`, "Keys": `{"the key",""}`,
 	"Seqs": "{1012,1013}", "Lows": "{1014,1016}", "Highs": "{1015,1017}", "Runs": "{1,16}", "Retention": "90000000 microseconds", "Whole": "true", "Pauses": "{19000000,20000000}",
 	"Classes": `{"the class","another"}`, "Reasons": `{"the reason","another"}`, "Class": "the class", "Attempts": "18", "Payload": "the payload",
@@ -75,6 +76,7 @@ var answers = map[string]any{
 	"Lag": int64(2006), "Standby": "the standby", "Hidden": int64(2007), "Dead": int64(2008),
 	"ID": "its id", "Topic": "its topic", "Type": "its type", "Payload": []byte("its payload"), "Headers": `{"G":"h"}`, "Place": int64(2009), "Due": int64(30_000_000),
 	"Xmin": int64(2011), "Xmax": int64(2012), "WorkLimit": "1", "LockLimit": "2", "Seqscan": "off", "Bitmapscan": "none", "Indexscan": "on", "Jit": "3", "Absence": "60s",
+	"Took": int64(31_000_000), "Moved": int64(2016), "Until": moment(15), "Overdue": moment(16), "NextDue": moment(17), "Delayed": int64(2018),
 	"ReadAt": moment(9), "Oldest": moment(10), "OldestHeld": moment(11), "Waiting": int64(2012), "HeldKeys": int64(2014),
 	"Relay": "its relay", "Generation": int64(2015), "Topics": `["one","two*"]`, "Fresh": true, "None": true,
 	"Free": true, "Mine": true, "Lane": int32(27), "Side": "its side", "Consumer": "its consumer", "Source": "its source", "Class": "its class", "DiedAt": moment(12),
@@ -284,7 +286,11 @@ var verbs = []struct {
 	{"BlameMessages", sampleBlame, blameMessages, db.BlameMessages, db.BlameMessagesParams{}, nil, sampleBlame},
 	{"BuryUnpublished", sampleBury, buryUnpublished, db.BuryUnpublished, db.BuryUnpublishedParams{}, nil, sampleBury},
 	{"OutboxStats", &OutboxStats{Most: 22}, outboxStats, db.OutboxStats, struct{ Most int32 }{}, db.OutboxStatsRow{},
-		&OutboxStats{Most: 22, ReadAt: at(9), Oldest: at(10), OldestHeld: at(11), Waiting: 2012, Held: 2013, HeldKeys: 2014, Dead: 2008}},
+		&OutboxStats{Most: 22, ReadAt: at(9), Oldest: at(10), OldestHeld: at(11), FirstDelayed: at(16), NextDue: at(17),
+			Waiting: 2012, Due: 2017, Delayed: 2018, Held: 2013, HeldKeys: 2014, Dead: 2008}},
+	{"NextDelayed", &NextDelayed{}, nextDelayed, db.NextDelayed, struct{}{}, db.NextDelayedRow{}, &NextDelayed{Due: 30 * time.Second, Took: 31 * time.Second}},
+	{"MoveDelayed", &MoveDelayed{From: sampleMoment, Room: 16, Octets: 1011}, moveDelayed, db.MoveDelayed, db.MoveDelayedParams{}, db.MoveDelayedRow{},
+		&MoveDelayed{From: sampleMoment, Room: 16, Octets: 1011, Mine: true, Moved: 2016, Until: at(15)}},
 	{"LimitRelay", &LimitRelay{}, limitRelay, db.LimitRelay, struct{}{}, nil, &LimitRelay{}},
 	{"ListWriters", &ListWriters{}, listWriters, db.ListWriters, struct{}{}, db.ListWritersRow{},
 		&ListWriters{Writers: []Writer{{"its name", true}}}},
@@ -318,12 +324,13 @@ var verbs = []struct {
 
 // answersOf are the answers of one verb whose columns other verbs have of another type.
 var answersOf = map[string]map[string]any{
-	"OutboxStats": {"Held": int64(2013)}, "ReadMessages": {"Seq": int64(22)}, "ListWriters": {"Prepared": true}, "ReadHeld": {"Seq": int64(22)},
+	"OutboxStats": {"Held": int64(2013), "Due": int64(2017)}, "ReadMessages": {"Seq": int64(22)}, "ListWriters": {"Prepared": true}, "ReadHeld": {"Seq": int64(22)},
 }
 
 var (
 	sampleStream = Stream{Number: 2, Of: 3, Topics: []string{"the topic", `an\other`}, Foreign: []string{"foreign"}}
 	sampleSeqs   = []int64{1012, 1013}
+	sampleMoment = time.Date(2026, 1, 2, 3, 4, 5, 6500, time.UTC)
 	sampleKeys   = []HeldKey{{"the topic", "the key", 1012}, {`an\other`, "", 1013}}
 	sampleBlame  = BlameMessages{sampleSeqs, []time.Duration{19 * time.Second, 20 * time.Second}, []int{1, 0}, []string{"the class", "another"}, []string{"the reason", "another"}}
 	sampleBury   = BuryUnpublished{Seq: 1012, Contents: Contents{[]byte("the payload"), `{"E":"f"}`, "the sealing key"}, Class: "the class", Reason: "the reason", Attempts: 18}
@@ -392,7 +399,7 @@ func TestParametersAndResultsAreInTheOrderOfTheQueries(t *testing.T) {
 
 func TestEveryQueryHasAVerb(t *testing.T) {
 	t.Parallel()
-	queries, named := reflect.TypeFor[*db.Queries](), map[string]bool{"WithTx": true, "AddMessages": true}
+	queries, named := reflect.TypeFor[*db.Queries](), map[string]bool{"WithTx": true, "AddMessages": true, "AddDelayed": true}
 	for _, verb := range verbs {
 		named[verb.name] = true
 	}

@@ -30,9 +30,13 @@ var (
 	buryUnpublished = roundtrip.New(roundtrip.Statement{
 		SQL: db.BuryUnpublished, Params: []roundtrip.Param{bytes, text, text, text, text, plain, plain},
 	})
+	nextDelayed = roundtrip.New(roundtrip.Statement{SQL: db.NextDelayed, Results: []int16{asText, asText}})
+	moveDelayed = roundtrip.New(roundtrip.Statement{
+		SQL: db.MoveDelayed, Params: []roundtrip.Param{plain, plain, plain}, Results: []int16{asText, asText, asBinary},
+	})
 	outboxStats = roundtrip.New(roundtrip.Statement{
 		SQL: db.OutboxStats, Params: []roundtrip.Param{plain},
-		Results: []int16{asBinary, asBinary, asBinary, asText, asText, asText, asText},
+		Results: []int16{asBinary, asBinary, asBinary, asBinary, asBinary, asText, asText, asText, asText, asText, asText},
 	})
 	appearAsRelay = roundtrip.New(roundtrip.Statement{
 		SQL: db.AppearAsRelay, Params: []roundtrip.Param{plain},

@@ -12,7 +12,9 @@ type OutboxStats struct {
 
 	ReadAt                        time.Time
 	Oldest, OldestHeld            time.Time // zero if there is none
+	FirstDelayed, NextDue         time.Time // of the delayed ones, and of those that are not due yet; zero if there is none
 	Waiting, Held, HeldKeys, Dead int
+	Due, Delayed                  int // of the delayed ones
 }
 
 // Queue adds the statement.
@@ -22,6 +24,8 @@ func (s *OutboxStats) Queue(trip *roundtrip.Trip) { trip.Add(outboxStats, number
 func (s *OutboxStats) Read(trip *roundtrip.Trip) {
 	trip.Row(func(row *roundtrip.Row) {
 		s.ReadAt, s.Oldest, s.OldestHeld = row.Time(), row.Time(), row.Time()
-		s.Waiting, s.Held, s.HeldKeys, s.Dead = row.Int(), row.Int(), row.Int(), row.Int()
+		s.FirstDelayed, s.NextDue = row.Time(), row.Time()
+		s.Waiting, s.Due, s.Delayed = row.Int(), row.Int(), row.Int()
+		s.Held, s.HeldKeys, s.Dead = row.Int(), row.Int(), row.Int()
 	})
 }

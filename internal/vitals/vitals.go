@@ -51,7 +51,7 @@ type Table struct {
 }
 
 // tables are those of the migrations. TestVitalsKnowEveryTable compares them.
-const tables = "{dead_letters,inbox,leases,operations,outbox,published,records,relay_topics,relays,signals,steps,sweeps}"
+const tables = "{dead_letters,delayed,inbox,leases,operations,outbox,published,records,relay_topics,relays,signals,steps,sweeps}"
 
 // InFlight are the transactions that have claimed keys and are not over.
 type InFlight struct {
@@ -74,8 +74,9 @@ const MaxMessages = 10_000
 // Messages are those that are not published or handled yet, or never will be by themselves.
 type Messages struct {
 	Waiting     int64         `json:"waiting"`     // to be published
+	Delayed     int64         `json:"delayed"`     // not to be published yet, and in no other figure
 	Held        int64         `json:"held"`        // back, because they or one before them could not be published
-	Oldest      time.Duration `json:"oldest"`      // the age of the oldest one that is not published; 0 if there is none
+	Oldest      time.Duration `json:"oldest"`      // for how long the oldest one could have been published; 0 if there is none
 	Unpublished int64         `json:"unpublished"` // dead letters of the outbox
 	Unhandled   int64         `json:"unhandled"`   // dead letters of consumers
 	FailingFor  time.Duration `json:"failing_for"` // since the message failed first that a consumer has tried for longest; 0 if there is none
@@ -231,7 +232,7 @@ func messagesOf(row db.MessagesRow, err error) (Figure[Messages], error) {
 		return Figure[Messages]{}, err
 	}
 	return exact(Messages{
-		Waiting: row.Waiting, Held: row.Held, Oldest: max(time.Duration(row.Oldest)*time.Microsecond, 0),
+		Waiting: min(row.Waiting+row.Due, MaxMessages), Delayed: row.Delayed, Held: row.Held, Oldest: max(time.Duration(row.Oldest)*time.Microsecond, 0),
 		Unpublished: row.Unpublished, Unhandled: row.Unhandled, FailingFor: max(time.Duration(row.FailingFor)*time.Microsecond, 0),
 	}), nil
 }

@@ -503,3 +503,18 @@ func TestVitalsKnowEveryTable(t *testing.T) {
 		t.Errorf("tables, one of them partitioned (-want +got):\n%s", diff)
 	}
 }
+
+// Messages that are not due yet are no lag, whenever they were added. From when they are due they are.
+func TestDelayedMessagesAreNoLagUntilTheyAreDue(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	exec(t, pool, `insert into idem.delayed (not_before, created_at, id, aggregatetype, aggregateid, type)
+		select now() + i * interval '1 hour', now() - interval '1 day', gen_random_uuid(), 't', '', '' from generate_series(1, 3) i`)
+	if m := read(t, pool).Messages.Value; m != (vitals.Messages{Delayed: 3}) {
+		t.Errorf("%+v", m)
+	}
+	exec(t, pool, "update idem.delayed set not_before = not_before - interval '90 min'")
+	if m := read(t, pool).Messages.Value; m.Delayed != 2 || m.Waiting != 1 || !near(m.Oldest.Minutes(), 31, 1) {
+		t.Errorf("nothing relays what is due: %+v", m)
+	}
+}

@@ -119,11 +119,16 @@ SELECT (SELECT pg_catalog.count(*) FROM idem.operations o WHERE o.state OPERATOR
 
 -- name: Messages :one
 -- Messages tells how far the outbox is behind, what is dead on either side, and for how long a consumer has tried a message in
--- vain. It counts up to a limit, and reads neither what was published nor what was handled. A dead letter that is to be tried
+-- vain. It counts up to a limit, and reads neither what was published nor what was handled. What is delayed waits from when it is due. A dead letter that is to be tried
 -- again waits for nobody.
 SELECT (SELECT pg_catalog.count(*) FROM (SELECT FROM idem.outbox o WHERE o.held OPERATOR(pg_catalog.=) false LIMIT @most::pg_catalog.int4) w)::pg_catalog.int8 AS waiting,
+       (SELECT pg_catalog.count(*) FROM (SELECT FROM idem.delayed l
+            WHERE l.not_before OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp()) LIMIT @most::pg_catalog.int4) w)::pg_catalog.int8 AS due,
+       (SELECT pg_catalog.count(*) FROM (SELECT FROM idem.delayed l
+            WHERE l.not_before OPERATOR(pg_catalog.>) (SELECT pg_catalog.clock_timestamp()) LIMIT @most::pg_catalog.int4) w)::pg_catalog.int8 AS delayed,
        (SELECT pg_catalog.count(*) FROM (SELECT FROM idem.outbox o WHERE o.held OPERATOR(pg_catalog.=) true LIMIT @most::pg_catalog.int4) w)::pg_catalog.int8 AS held,
        coalesce(extract(epoch FROM (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) least(
+            (SELECT l.not_before FROM idem.delayed l ORDER BY l.not_before LIMIT 1),
             (SELECT o.created_at FROM idem.outbox o WHERE o.held OPERATOR(pg_catalog.=) false ORDER BY o.held, o.seq LIMIT 1),
             (SELECT pg_catalog.min(h.created_at) FROM (
                 SELECT o.created_at FROM idem.outbox o WHERE o.held OPERATOR(pg_catalog.=) true ORDER BY o.held, o.seq LIMIT @most::pg_catalog.int4) h))))

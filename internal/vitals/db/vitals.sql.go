@@ -53,8 +53,13 @@ func (q *Queries) InFlight(ctx context.Context, db DBTX) (InFlightRow, error) {
 
 const messages = `-- name: Messages :one
 SELECT (SELECT pg_catalog.count(*) FROM (SELECT FROM idem.outbox o WHERE o.held OPERATOR(pg_catalog.=) false LIMIT $1::pg_catalog.int4) w)::pg_catalog.int8 AS waiting,
+       (SELECT pg_catalog.count(*) FROM (SELECT FROM idem.delayed l
+            WHERE l.not_before OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp()) LIMIT $1::pg_catalog.int4) w)::pg_catalog.int8 AS due,
+       (SELECT pg_catalog.count(*) FROM (SELECT FROM idem.delayed l
+            WHERE l.not_before OPERATOR(pg_catalog.>) (SELECT pg_catalog.clock_timestamp()) LIMIT $1::pg_catalog.int4) w)::pg_catalog.int8 AS delayed,
        (SELECT pg_catalog.count(*) FROM (SELECT FROM idem.outbox o WHERE o.held OPERATOR(pg_catalog.=) true LIMIT $1::pg_catalog.int4) w)::pg_catalog.int8 AS held,
        coalesce(extract(epoch FROM (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) least(
+            (SELECT l.not_before FROM idem.delayed l ORDER BY l.not_before LIMIT 1),
             (SELECT o.created_at FROM idem.outbox o WHERE o.held OPERATOR(pg_catalog.=) false ORDER BY o.held, o.seq LIMIT 1),
             (SELECT pg_catalog.min(h.created_at) FROM (
                 SELECT o.created_at FROM idem.outbox o WHERE o.held OPERATOR(pg_catalog.=) true ORDER BY o.held, o.seq LIMIT $1::pg_catalog.int4) h))))
@@ -71,6 +76,8 @@ SELECT (SELECT pg_catalog.count(*) FROM (SELECT FROM idem.outbox o WHERE o.held 
 
 type MessagesRow struct {
 	Waiting     int64
+	Due         int64
+	Delayed     int64
 	Held        int64
 	Oldest      int64
 	Unpublished int64
@@ -79,13 +86,15 @@ type MessagesRow struct {
 }
 
 // Messages tells how far the outbox is behind, what is dead on either side, and for how long a consumer has tried a message in
-// vain. It counts up to a limit, and reads neither what was published nor what was handled. A dead letter that is to be tried
+// vain. It counts up to a limit, and reads neither what was published nor what was handled. What is delayed waits from when it is due. A dead letter that is to be tried
 // again waits for nobody.
 func (q *Queries) Messages(ctx context.Context, db DBTX, most int32) (MessagesRow, error) {
 	row := db.QueryRow(ctx, messages, most)
 	var i MessagesRow
 	err := row.Scan(
 		&i.Waiting,
+		&i.Due,
+		&i.Delayed,
 		&i.Held,
 		&i.Oldest,
 		&i.Unpublished,

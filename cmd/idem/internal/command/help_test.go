@@ -84,7 +84,7 @@ func TestShellsAreOfferedWhatMayComeNext(t *testing.T) {
 		"completion z":            "zsh",
 		"dead ":                   "drop list redrive show",
 		"dead list --side ":       "inbox outbox",
-		"outbox list --state ":    "held waiting",
+		"outbox list --state ":    "delayed held waiting",
 		"show a --re":             "--reveal",
 	} {
 		words := strings.Split(line, " ")

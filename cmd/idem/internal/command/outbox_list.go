@@ -14,7 +14,7 @@ import (
 
 type outboxListCommand struct {
 	Topic string `placeholder:"TOPIC" help:"Of this topic."`
-	State string `enum:",waiting,held" default:"" placeholder:"STATE" help:"waiting, or held: it could not be published, or is behind one of the same topic and key that could not."`
+	State string `enum:",waiting,held,delayed" default:"" placeholder:"STATE" help:"waiting, held: it could not be published, or is behind one of the same topic and key that could not, or delayed: it is not due yet. Without it: waiting and held."`
 	Older span   `placeholder:"SPAN" help:"Added longer ago than this."`
 	Limit int    `default:"50" help:"How many at most, up to 10000. Default: ${default}."`
 	After int64  `placeholder:"SEQ" help:"Go on behind this one: the last one that was listed."`
@@ -24,7 +24,7 @@ type outboxListCommand struct {
 // Help says more.
 func (outboxListCommand) Help() string {
 	return `Reads messages in the order in which they were added, up to --limit, and nothing of what they say. With --topic and --older it may
-read the whole outbox, until --timeout.
+read the whole outbox, until --timeout. With --state delayed it is the order in which they are due, and there is no --after.
 
 Example: idem outbox list --state held --topic orders`
 }
@@ -34,9 +34,16 @@ func (c *outboxListCommand) Run(s *session) error {
 	if c.Limit < 1 || c.Limit > 10000 {
 		return usage("--limit is between 1 and 10000: go on with --after")
 	}
+	list := record.Messages
+	if c.State == "delayed" {
+		list = record.DelayedMessages
+		if c.After > 0 {
+			return usage("--after is not for --state delayed: raise --limit")
+		}
+	}
 	var found []record.Message
 	err := s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
-		found, err = record.Messages(ctx, tx, record.MessageFilter{
+		found, err = list(ctx, tx, record.MessageFilter{
 			Topic: c.Topic, State: c.State, Older: time.Duration(c.Older), After: c.After, Limit: c.Limit + 1,
 		})
 		return err
@@ -79,8 +86,11 @@ func newShownMessage(m *record.Message, wholeKey bool) shownMessage {
 	shown := shownMessage{
 		Seq: m.Seq, ID: m.ID, Topic: m.Topic, Key: messageKey(m.Key, wholeKey, jsonKey), Type: m.Type, AddedAt: m.AddedAt.UTC(), State: "waiting", Class: m.Class,
 	}
-	if m.Held {
+	switch {
+	case m.Held:
 		shown.State = "held"
+	case m.Delayed:
+		shown.State = "delayed"
 	}
 	if m.Attempts != nil {
 		shown.Attempts = *m.Attempts
@@ -110,6 +120,8 @@ func (c *outboxListCommand) text(p *page.Page, found []record.Message, more bool
 		m := &found[i]
 		state, attempts, next := "waiting", "", ""
 		switch {
+		case m.Delayed:
+			state, next = "delayed", relative(*m.NextAt, m.Now)
 		case m.Held && m.Attempts == nil:
 			state, next = p.Yellow("held"), "behind another"
 		case m.Held:
@@ -123,7 +135,10 @@ func (c *outboxListCommand) text(p *page.Page, found []record.Message, more bool
 	}
 	p.Table([]page.Column{{Name: "SEQ", Right: true}, {Name: "ID"}, {Name: "TOPIC"}, {Name: "KEY"}, {Name: "AGE", Right: true}, {Name: "STATE"},
 		{Name: "ATTEMPTS", Right: true}, {Name: "NEXT TRY"}, {Name: "CLASS"}}, rows)
-	if more {
+	switch {
+	case more && c.State == "delayed":
+		p.Printf("%s\n", p.Dim(fmt.Sprintf("there are more (%d shown)", len(found))))
+	case more:
 		p.Printf("%s\n", p.Dim(fmt.Sprintf("there are more: --after %d (%d shown)", found[len(found)-1].Seq, len(found))))
 	}
 }

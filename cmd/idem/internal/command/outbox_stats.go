@@ -42,23 +42,29 @@ func (c *outboxStatsCommand) Run(s *session) error {
 		return err
 	}
 	shown := shownOutbox{
-		At: figures.ReadAt.UTC(), OldestSeconds: figures.Oldest.Seconds(), Waiting: figures.Waiting, Held: figures.Held, HeldKeys: figures.HeldKeys,
+		At: figures.ReadAt.UTC(), OldestSeconds: figures.Oldest.Seconds(), Waiting: figures.Waiting, Held: figures.Held, HeldKeys: figures.HeldKeys, Delayed: figures.Delayed,
 		DeadLetters: figures.Dead, CountedTo: outbox.MaxCount, RelayedLanes: lanes, Lanes: record.Lanes,
+	}
+	if !figures.NextDue.IsZero() {
+		due := figures.NextDue.UTC()
+		shown.NextDue = &due
 	}
 	return s.show(shown, func(p *page.Page) { c.text(p, &shown) })
 }
 
 // shownOutbox are the figures in JSON.
 type shownOutbox struct {
-	At            time.Time `json:"at"`
-	OldestSeconds float64   `json:"oldest_seconds"`
-	Waiting       int       `json:"waiting"`
-	Held          int       `json:"held"`
-	HeldKeys      int       `json:"held_keys"`
-	DeadLetters   int       `json:"dead_letters"`
-	CountedTo     int       `json:"counted_to"` // a count of this is that, or more
-	RelayedLanes  int       `json:"relayed_lanes"`
-	Lanes         int       `json:"lanes"`
+	At            time.Time  `json:"at"`
+	OldestSeconds float64    `json:"oldest_seconds"`
+	Waiting       int        `json:"waiting"`
+	Held          int        `json:"held"`
+	HeldKeys      int        `json:"held_keys"`
+	Delayed       int        `json:"delayed"` // not due yet, and in no other count
+	NextDue       *time.Time `json:"next_due"`
+	DeadLetters   int        `json:"dead_letters"`
+	CountedTo     int        `json:"counted_to"` // a count of this is that, or more
+	RelayedLanes  int        `json:"relayed_lanes"`
+	Lanes         int        `json:"lanes"`
 }
 
 func (c *outboxStatsCommand) text(p *page.Page, o *shownOutbox) {
@@ -75,6 +81,10 @@ func (c *outboxStatsCommand) text(p *page.Page, o *shownOutbox) {
 	if o.Held > 0 {
 		held = p.Yellow(held) + p.Dim(fmt.Sprintf(" (of %s keys)", count(o.HeldKeys)))
 	}
+	delayed := count(o.Delayed)
+	if o.NextDue != nil {
+		delayed += p.Dim(" (the next is due " + relative(*o.NextDue, o.At) + ")")
+	}
 	if o.DeadLetters > 0 {
 		dead = p.Red(dead)
 	}
@@ -84,6 +94,7 @@ func (c *outboxStatsCommand) text(p *page.Page, o *shownOutbox) {
 	}
 	p.Pairs([]page.Pair{
 		{Name: "oldest", Value: oldest}, {Name: "waiting", Value: count(o.Waiting)}, {Name: "held back", Value: held},
+		{Name: "delayed", Value: delayed},
 		{Name: "dead letters", Value: dead}, {Name: "relayed", Value: relayed},
 	})
 }

@@ -50,10 +50,12 @@ var (
 		}, {
 			name: "outbox.Add", needs: []grant{on("outbox", "INSERT")},
 		}, {
+			name: "outbox.Add of delayed messages", needs: []grant{on("outbox", "INSERT"), on("delayed", "INSERT")}, marks: []grant{on("delayed", "INSERT")},
+		}, {
 			name: "outbox.Relay",
 			needs: []grant{
 				on("outbox", "SELECT", "INSERT", "UPDATE", "DELETE"), on("relays", "SELECT", "INSERT", "UPDATE", "DELETE"),
-				on("relay_topics", "SELECT", "INSERT", "UPDATE", "DELETE"),
+				on("relay_topics", "SELECT", "INSERT", "UPDATE", "DELETE"), on("delayed", "SELECT", "DELETE"),
 				on("leases", "SELECT", "INSERT", "UPDATE", "DELETE"), on("dead_letters", "SELECT", "INSERT", "UPDATE", "DELETE"), on("instances", "USAGE"),
 			},
 			marks: []grant{on("relays", "INSERT", "UPDATE"), on("outbox", "UPDATE", "DELETE")},

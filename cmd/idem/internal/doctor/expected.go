@@ -60,6 +60,12 @@ var tables = []expected{
 		lost:    "messages are lost, or leave out of order",
 	},
 	{
+		name: "delayed", key: "not_before, seq",
+		columns: "seq bigint, not_before timestamp with time zone, created_at timestamp with time zone, id uuid, aggregatetype text, aggregateid text, type text, " +
+			"payload bytea, headers jsonb, tracingspancontext text",
+		lost: "delayed messages are lost, or leave out of order",
+	},
+	{
 		name: "published", key: "id", purged: "expires_at",
 		columns: "id uuid, seq bigint, created_at timestamp with time zone, published_at timestamp with time zone, expires_at timestamp with time zone, " +
 			"aggregatetype text, aggregateid text, type text, payload bytea, headers jsonb",
@@ -89,7 +95,7 @@ var tables = []expected{
 }
 
 // sequences are those that numbers come from, with the table whose column each belongs to.
-var sequences = map[string]string{"instances": "", "outbox_seq_seq": "outbox"}
+var sequences = map[string]string{"instances": "", "outbox_seq_seq": "outbox", "delayed_seq_seq": "delayed"}
 
 // names are those of the tables that some condition is true of.
 func names(of func(*expected) bool) (found []string) {

@@ -8,9 +8,9 @@ import (
 )
 
 var messageChecks = []check{
-	{name: "outbox-age", run: outboxAge, reads: []string{"outbox"}},
-	{name: "relay", run: relay, reads: []string{"outbox", "relays", "leases"}},
-	{name: "topics", run: topics, reads: []string{"outbox", "relays", "relay_topics", "leases"}},
+	{name: "outbox-age", run: outboxAge, reads: []string{"outbox", "delayed"}},
+	{name: "relay", run: relay, reads: []string{"outbox", "delayed", "relays", "leases"}},
+	{name: "topics", run: topics, reads: []string{"outbox", "delayed", "relays", "relay_topics", "leases"}},
 	{name: "dead-letters", run: deadLetters, reads: []string{"dead_letters"}},
 	{name: "inbox-failing", run: inboxFailing, reads: []string{"inbox"}},
 }

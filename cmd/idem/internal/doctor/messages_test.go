@@ -53,6 +53,18 @@ func TestDoctorFindsAnOutboxThatNobodyEmpties(t *testing.T) {
 	w.quiet("outbox-age")
 }
 
+func TestDoctorIsQuietAboutDelayedMessagesUntilTheyAreDue(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.exec(`INSERT INTO idem.delayed (not_before, created_at, id, aggregatetype, aggregateid, type)
+		VALUES (now() + interval '1 day', now() - interval '1 day', gen_random_uuid(), 't', '', '')`)
+	w.quiet("relay")
+	w.quiet("outbox-age")
+	w.exec("UPDATE idem.delayed SET not_before = now() - interval '12 min'")
+	w.finds("relay", doctor.Warning, "no relay is there", "outbox.Relay", "Debezium")
+	w.finds("outbox-age", doctor.Warning, "for 12 min")
+}
+
 func TestDoctorFindsTopicsOfNoRelay(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)

@@ -14,6 +14,7 @@ type Message struct {
 	Topic, Key, Type string
 	AddedAt          time.Time
 	Held             bool
+	Delayed          bool       // it is due at NextAt
 	Attempts         *int       // nil of one that is only behind another
 	NextAt           *time.Time // when it is tried again
 	Class            string
@@ -24,7 +25,7 @@ type Message struct {
 // MessageFilter says which messages are listed.
 type MessageFilter struct {
 	Topic string
-	State string // waiting, held, or empty for both
+	State string // waiting, held, empty for both, or delayed
 	Older time.Duration
 	After int64 // only those behind this one
 	Limit int
@@ -42,6 +43,21 @@ func Messages(ctx context.Context, tx pgx.Tx, f MessageFilter) ([]Message, error
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (m Message, err error) {
 		err = row.Scan(&m.Seq, &m.ID, &m.Topic, &m.Key, &m.Type, &m.AddedAt, &m.Held, &m.Attempts, &m.NextAt, &m.Class, &m.Now)
+		return m, err
+	})
+}
+
+// DelayedMessages returns what is not to be published yet, in the order in which it is due. It knows nothing of After.
+func DelayedMessages(ctx context.Context, tx pgx.Tx, f MessageFilter) ([]Message, error) {
+	rows, err := tx.Query(ctx, `SELECT seq, id::text, aggregatetype, aggregateid, type, created_at, not_before, clock_timestamp() FROM idem.delayed
+		WHERE ($1 = '' OR aggregatetype = $1) AND ($2 = 0 OR created_at < clock_timestamp() - make_interval(secs => $2))
+		ORDER BY not_before, seq LIMIT $3`, f.Topic, f.Older.Seconds(), f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (m Message, err error) {
+		m.Delayed = true
+		err = row.Scan(&m.Seq, &m.ID, &m.Topic, &m.Key, &m.Type, &m.AddedAt, &m.NextAt, &m.Now)
 		return m, err
 	})
 }
@@ -74,7 +90,8 @@ func Orphans(ctx context.Context, tx pgx.Tx) ([]Orphan, error) {
 	rows, err := tx.Query(ctx, `WITH own AS (SELECT t.relay, unnest(t.topics) AS topic FROM idem.relay_topics t),
 		waiting AS (SELECT DISTINCT m.aggregatetype AS topic FROM (
 			(SELECT aggregatetype FROM idem.outbox WHERE held = false ORDER BY seq LIMIT 10000) UNION ALL
-			(SELECT aggregatetype FROM idem.outbox WHERE held = true ORDER BY seq LIMIT 10000)) m)
+			(SELECT aggregatetype FROM idem.outbox WHERE held = true ORDER BY seq LIMIT 10000) UNION ALL
+			(SELECT aggregatetype FROM idem.delayed WHERE not_before <= (SELECT clock_timestamp()) ORDER BY not_before LIMIT 10000)) m)
 		SELECT w.topic, coalesce(o.relay, '') FROM waiting w
 		LEFT JOIN own o ON CASE WHEN right(o.topic, 1) = '*' THEN starts_with(w.topic, left(o.topic, -1)) ELSE w.topic = o.topic END
 		WHERE EXISTS (SELECT FROM own) AND NOT EXISTS (SELECT FROM `+present+` AND r.relay = coalesce(o.relay, ''))
@@ -85,10 +102,12 @@ func Orphans(ctx context.Context, tx pgx.Tx) ([]Orphan, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Orphan])
 }
 
-// Oldest returns for how long the oldest message has been in the outbox. It is 0 if there is none.
+// Oldest returns for how long the oldest message could have been published. It is 0 if there is none: one that is delayed is not
+// until it is due.
 func Oldest(ctx context.Context, tx pgx.Tx) (age time.Duration, err error) {
 	var seconds float64
 	err = tx.QueryRow(ctx, `SELECT coalesce(extract(epoch FROM clock_timestamp() - least(
+		(SELECT not_before FROM idem.delayed ORDER BY not_before LIMIT 1),
 		(SELECT created_at FROM idem.outbox WHERE held = false ORDER BY seq LIMIT 1),
 		(SELECT min(created_at) FROM (SELECT created_at FROM idem.outbox WHERE held = true ORDER BY seq LIMIT 10000) AS held))), 0)::float8`).Scan(&seconds)
 	return max(time.Duration(seconds*float64(time.Second)), 0), err

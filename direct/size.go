@@ -1,0 +1,43 @@
+package direct
+
+import (
+	"sync"
+	"time"
+)
+
+// size is how many messages share a transaction: few at first, and more as long as they take little of the time of a call, at the end of
+// which nothing of a transaction is left that is not committed.
+type size struct {
+	mu  sync.Mutex
+	now int
+}
+
+const (
+	firstSize   = 16
+	shareOfCall = 8
+)
+
+// of returns the size for a call that has so much time left, and at most so many messages. It is 0 if there is no time for any.
+func (s *size) of(left time.Duration, most int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now == 0 {
+		s.now = firstSize
+	}
+	if left <= 0 {
+		return 0
+	}
+	return min(s.now, most)
+}
+
+// took learns from a transaction.
+func (s *size) took(messages int, took, ofCall time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case took > ofCall/shareOfCall:
+		s.now = max(messages/2, 1)
+	case messages >= s.now:
+		s.now = min(2*s.now, 10_000)
+	}
+}

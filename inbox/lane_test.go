@@ -1,0 +1,165 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/inbox"
+)
+
+func connections(n int32) func(*pgxpool.Config) {
+	return func(c *pgxpool.Config) { c.MaxConns = n }
+}
+
+// Each handler waits for all others to have begun.
+func TestKeysAreHandledSideBySideInLanes(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t, connections(9))
+	const lanes = 8
+	var begun sync.WaitGroup
+	begun.Add(lanes)
+	all := make(chan struct{})
+	go func() { begun.Wait(); close(all) }()
+	var ms []inbox.Message
+	for i := range lanes {
+		ms = append(ms, keyed(fmt.Sprintf("%c1", 'a'+i))...)
+	}
+	outcomes := b.batch(ms, func(tx pgx.Tx, m inbox.Message) error {
+		begun.Done()
+		await(t, "all handlers to begin", all)
+		return b.enter(tx, m)
+	}, inbox.WithLanes(lanes))
+	b.wantStates(strings.Repeat("D", lanes), outcomes)
+	b.wantOnce(lanes)
+}
+
+// A source that delivers what is not settled again and again, in order, and handlers of which one in eight fails.
+func TestOrderOfEachKeyIsKeptInLanesWhateverFails(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t, connections(9))
+	const keys, each = 13, 20
+	var source []inbox.Message
+	for i := range each {
+		for k := range keys {
+			m := message(fmt.Sprintf("%c-%03d", 'a'+k, i))
+			if m.Key = m.ID[:1]; k == 0 {
+				m.Key = ""
+			}
+			source = append(source, m)
+		}
+	}
+	opts := []inbox.Option{inbox.WithLanes(8), inbox.WithOrder(), inbox.WithMaxAttempts(1000), inbox.WithPause(time.Millisecond, 2*time.Millisecond), inbox.WithCircuit(0, 0)}
+	for open := source; len(open) > 0; {
+		window := open[:min(len(open), 64)]
+		outcomes := b.batch(window, func(tx pgx.Tx, m inbox.Message) error {
+			if err := b.enter(tx, m); err != nil || rand.IntN(8) > 0 {
+				return err
+			}
+			return errPoison
+		}, opts...)
+		var left []inbox.Message
+		for i, o := range outcomes {
+			if o.State == inbox.Retry {
+				left = append(left, window[i])
+			}
+		}
+		open = append(left, open[len(window):]...)
+	}
+	b.wantOnce(keys * each)
+	rows, _ := b.pool.Query(t.Context(), `select id from books where id not like 'a-%' order by left(id, 1), n`)
+	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || !slices.IsSorted(got) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestFailureInALaneStopsItsKeyAlone(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t, connections(4))
+	ms := keyed("a1", "b1", "a2", "c1", "b2", "c2", "d1", "a3")
+	outcomes := b.batch(ms, b.poisoned("a1", "c2"), append(slices.Clip(ordered), inbox.WithLanes(3))...)
+	b.wantStates("RDRDDRDR", outcomes)
+	if b.attempts("a1") != 1 || b.attempts("a2") != 0 || b.attempts("c2") != 1 || !errors.Is(outcomes[7].Err, inbox.ErrBehind) {
+		t.Errorf("%+v", outcomes)
+	}
+	b.wantOnce(4)
+}
+
+// Also where their keys are different: one of them is handled, or dead, and the other one is told so.
+func TestMessagesOfOneIDAreInOneLane(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t, connections(9))
+	first, other, twin := message("x"), message("x"), message("x")
+	first.Key, other.Key, twin.Key = "a", "b", "c"
+	other.Payload = []byte("another one")
+	outcomes := b.batch([]inbox.Message{first, message("y"), other, twin}, b.enter, inbox.WithLanes(4))
+	b.wantStates("DDXd", outcomes)
+	b.wantOnce(2)
+}
+
+func TestThereAreNoMoreLanesThanConnections(t *testing.T) {
+	t.Parallel()
+	for _, conns := range []int32{1, 2, 3} {
+		b := newBooks(t, connections(conns))
+		var now, most atomic.Int64
+		ms := messages("m", 40)
+		outcomes := b.batch(ms, func(tx pgx.Tx, m inbox.Message) error {
+			n := now.Add(1)
+			defer now.Add(-1)
+			for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
+			}
+			return b.enter(tx, m)
+		}, inbox.WithLanes(8))
+		b.wantStates(strings.Repeat("D", 40), outcomes)
+		if n := most.Load(); n > max(int64(conns)-1, 1) {
+			t.Errorf("%d handlers at once on %d connections", n, conns)
+		}
+	}
+}
+
+// An observer is told once of a call with lanes, and of all that it has done.
+func TestObserverIsToldOnceOfACallWithLanes(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t, connections(9))
+	var told []inbox.TraceHandledData
+	watch := watcher(func(data inbox.TraceHandledData) { told = append(told, data) })
+	b.batch(keyed("a1", "b1", "c1", "d1", "d2"), b.poisoned("c1"), inbox.WithLanes(4), inbox.WithObserver(watch))
+	if len(told) != 1 || told[0].Messages != 5 || told[0].Done != 4 || told[0].Retried != 1 || told[0].Failures != 1 || told[0].Runs != 5 || told[0].Transactions < 4 {
+		t.Errorf("%+v", told)
+	}
+}
+
+type watcher func(inbox.TraceHandledData)
+
+// TraceHandled is told of a call.
+func (w watcher) TraceHandled(_ context.Context, data inbox.TraceHandledData) { w(data) }
+
+func TestPanicBesideTheHandlersOfALaneIsTheCallers(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t, connections(9))
+	panicked := func() (value any) {
+		defer func() { value = recover() }()
+		b.batch(keyed("a1", "b1"), b.poisoned("a1"), inbox.WithLanes(2), inbox.WithMaxAttempts(1), inbox.WithSealer(panicking{}))
+		return nil
+	}()
+	if panicked != "the key is gone" {
+		t.Errorf("%v", panicked)
+	}
+	b.wantEntries("b1")
+}
+
+type panicking struct{}
+
+func (panicking) Seal([]byte, []byte) (string, []byte, error) { panic("the key is gone") }
+func (panicking) Open(string, []byte, []byte) ([]byte, error) { panic("the key is gone") }

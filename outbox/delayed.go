@@ -1,0 +1,64 @@
+package outbox
+
+import (
+	"time"
+
+	"github.com/idem-go/idem/internal/store"
+)
+
+// delayed is what a relay knows of idem.delayed: when a message there is due. Then it inserts that in idem.outbox, of whatever topic and
+// stream it is. Many relays may do so: one at a time, by a lock of the transaction.
+type delayed struct {
+	due  time.Time // when the first message is due, as far as is known; zero if it is not known
+	ask  time.Time // not before this is it asked again
+	from time.Time // of what is due now, everything before this is moved
+}
+
+const (
+	askPause  = 100 * time.Millisecond
+	askShare  = 10                    // of the time, for asking: what was moved is in the way, beside an old snapshot
+	movePause = 50 * time.Millisecond // between two moves, unless more is due than one has moved
+)
+
+// asks returns what asks when the next one is due, if it is time to.
+func (d *delayed) asks(now time.Time) *store.NextDelayed {
+	if now.Before(d.ask) {
+		return nil
+	}
+	return &store.NextDelayed{}
+}
+
+// told notes the answer. While a move goes on, it knows better.
+func (d *delayed) told(next *store.NextDelayed, now time.Time) {
+	d.ask = now.Add(max(askPause, askShare*next.Took))
+	if due := now.Add(max(next.Due, movePause)); d.from.IsZero() {
+		d.due = due
+	}
+}
+
+// moves returns what moves messages that are due, if there may be some.
+func (d *delayed) moves(now time.Time, room int) *store.MoveDelayed {
+	if d.due.IsZero() || now.Before(d.due) {
+		return nil
+	}
+	return &store.MoveDelayed{From: d.from, Room: room, Octets: octetsAtATime}
+}
+
+// moved notes what a move has done.
+func (d *delayed) moved(m *store.MoveDelayed, now time.Time) {
+	d.due, d.ask, d.from = time.Time{}, time.Time{}, time.Time{}
+	switch {
+	case !m.Mine: // and what another one moves is to be read soon
+		d.due = now.Add(movePause)
+	case m.Moved > 0:
+		d.due, d.from = now, m.Until
+	}
+}
+
+// until returns how long it is until one is due, at most limit.
+func (d *delayed) until(now time.Time, limit time.Duration) time.Duration {
+	if d.due.IsZero() {
+		return limit
+	}
+	return min(max(d.due.Sub(now), 0), limit)
+}

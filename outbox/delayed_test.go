@@ -1,0 +1,247 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/outbox"
+)
+
+// delayed is a message that is not to be published before a moment.
+func delayed(key, what string, notBefore time.Time) outbox.Message {
+	m := message(key, what)
+	m.NotBefore = notBefore
+	return m
+}
+
+// now returns the time by the clock of the database.
+func (o *office) now() (now time.Time) {
+	o.t.Helper()
+	if err := o.pool.QueryRow(context.Background(), `select clock_timestamp()`).Scan(&now); err != nil {
+		o.t.Fatal(err)
+	}
+	return now
+}
+
+// becomeDue lets all that is delayed be due, as if the time had come.
+func (o *office) becomeDue() {
+	o.t.Helper()
+	o.exec(`update idem.delayed set not_before = clock_timestamp() - interval '1 hour' + seq * interval '1 microsecond'`)
+}
+
+func TestDelayedMessageLeavesWhenItIsDueAndNotBefore(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	var early []string
+	due := map[string]time.Time{}
+	b := &broker{before: func(messages []outbox.Message) error {
+		for _, m := range messages {
+			if at := o.now(); at.Before(due[m.Type]) {
+				early = append(early, fmt.Sprint(m.Type, " by ", due[m.Type].Sub(at)))
+			}
+		}
+		return nil
+	}}
+	var messages []outbox.Message
+	for i := range 4 {
+		what := fmt.Sprint(i)
+		due[what] = o.now().Add(time.Duration(300*(4-i)) * time.Millisecond)
+		messages = append(messages, delayed("a", what, due[what]))
+	}
+	o.add(append(messages, message("a", "at once"), delayed("a", "past", o.now().Add(-time.Hour)))...)
+	if n := o.waiting(); n != 2 {
+		t.Errorf("%d messages wait to leave at once", n)
+	}
+	o.relay(b, swift())
+	eventually(t, "all of them", func() bool { return b.number() == 6 })
+	if diff := cmp.Diff([]string{"at once", "past", "3", "2", "1", "0"}, b.types()); diff != "" || len(early) > 0 {
+		t.Errorf("early: %v (-want +got):\n%s", early, diff)
+	}
+	o.empty()
+	if n := o.count(`select count(*) from idem.delayed`); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+}
+
+// The relay sleeps until the next one is due, whatever its Poll is: it was told of them by the look before.
+func TestRelayKnowsWhenTheNextDelayedMessageIsDue(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	config := swift()
+	config.Poll = 10 * time.Second
+	var late time.Duration
+	due := o.now().Add(2 * time.Second)
+	b.before = func(messages []outbox.Message) error {
+		if messages[0].Type == "late" {
+			late = o.now().Sub(due)
+		}
+		return nil
+	}
+	o.add(delayed("a", "late", due), message("a", "first"))
+	o.relay(b, config)
+	eventually(t, "it", func() bool { return b.number() == 2 })
+	if late < 0 || late > 6*time.Second { // the next look would be ten seconds after the one before
+		t.Errorf("it left %v late", late)
+	}
+}
+
+func TestDelayedMessageHoldsNobodyBackAndTakesItsPlaceWhenItIsDue(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	tomorrow := o.now().Add(24 * time.Hour)
+	o.add(delayed("a", "1", tomorrow), delayed("a", "2", tomorrow), message("a", "now"))
+	r, _ := o.relay(b, swift())
+	eventually(t, "the other one", func() bool { return b.number() == 1 })
+	o.becomeDue()
+	eventually(t, "those that are due", func() bool { return b.number() == 3 })
+	o.add(message("a", "after"))
+	r.Wake()
+	eventually(t, "the last one", func() bool { return b.number() == 4 })
+	if diff := cmp.Diff([]string{"now", "1", "2", "after"}, b.types()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// As an attempt fails, a pause begins; as it fails for good, it is a dead letter, which leaves at once when it is redriven.
+func TestDelayedMessageThatIsDueFailsAndDiesAsAnyOther(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	var open bool
+	b := &broker{refuse: func(m *outbox.Message) error {
+		if m.Type == "poison" && !open {
+			return errRefused
+		}
+		return nil
+	}}
+	m := delayed("a", "poison", o.now().Add(24*time.Hour))
+	m.ID = outbox.NewID()
+	o.add(m, delayed("a", "behind", m.NotBefore))
+	config := swift()
+	config.MaxAttempts = 3
+	dead := make(chan outbox.DeadLetter, 1)
+	config.OnDead = func(letter outbox.DeadLetter) { dead <- letter }
+	o.becomeDue()
+	o.relay(b, config)
+	if letter := await(t, "the dead letter", dead); letter.ID != m.ID || letter.Attempts != 3 {
+		t.Errorf("%+v", letter)
+	}
+	eventually(t, "the one behind it", func() bool { return b.number() == 1 })
+	b.mu.Lock()
+	open = true
+	b.mu.Unlock()
+	if err := outbox.Redrive(t.Context(), o.pool, nil, m.Topic, m.ID); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it to leave", func() bool { return slices.Equal(b.types(), []string{"behind", "poison"}) })
+}
+
+// Whichever relay looks first: each message is published by the one whose topic it is, and the order is that of NotBefore.
+func TestDelayedMessagesOfSeveralRelaysAndStreamsLeaveOnceAndInOrder(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	const keys, each = 10, 200
+	hooks, rest := &broker{}, &broker{}
+	config := swift()
+	config.Streams, config.BatchSize = 4, 50
+	named := config
+	named.Name, named.Topics = "hooks", []string{"hooks"}
+	o.relay(hooks, named)
+	o.relay(rest, config)
+	o.relay(rest, config)
+	due := o.now().Add(700 * time.Millisecond)
+	var messages []outbox.Message
+	for i := range each {
+		for k := range keys {
+			m := delayed(fmt.Sprint("key ", k), fmt.Sprint(i), due.Add(time.Duration(i)*time.Millisecond))
+			if k%2 == 0 {
+				m.Topic = "hooks"
+			}
+			messages = append(messages, m)
+		}
+	}
+	o.add(messages...)
+	eventually(t, "all of them", func() bool { return hooks.number()+rest.number() >= keys*each })
+	for k := range keys {
+		by := map[int]*broker{0: hooks, 1: rest}[k%2]
+		types := by.types(fmt.Sprint("key ", k))
+		if len(types) != each || !slices.IsSortedFunc(types, func(a, b string) int { return number(a) - number(b) }) {
+			t.Errorf("key %d: %v", k, types)
+		}
+	}
+}
+
+func number(text string) (n int) {
+	_, _ = fmt.Sscan(text, &n)
+	return n
+}
+
+// The lag is that of messages that should have left: from when they were due.
+func TestStatsTellWhatIsDelayedApartFromWhatWaits(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	tomorrow := o.now().Add(24 * time.Hour).Truncate(time.Microsecond)
+	o.add(delayed("a", "1", tomorrow), delayed("a", "2", tomorrow.Add(time.Hour)))
+	figures, err := outbox.Stats(t.Context(), o.pool)
+	if err != nil || figures.Waiting != 0 || figures.Oldest != 0 || figures.Delayed != 2 || !figures.NextDue.Equal(tomorrow) {
+		t.Errorf("%+v, %v", figures, err)
+	}
+	o.exec(`update idem.delayed set created_at = now() - interval '1 day', not_before = clock_timestamp() - interval '1 minute' where not_before = $1`, tomorrow)
+	figures, err = outbox.Stats(t.Context(), o.pool)
+	if err != nil || figures.Waiting != 1 || figures.Oldest < time.Minute || figures.Oldest > time.Hour || figures.Delayed != 1 {
+		t.Errorf("nobody has relayed what is due: %+v, %v", figures, err)
+	}
+	b := &broker{before: func([]outbox.Message) error { return errors.New("the broker is away") }}
+	o.relay(b, swift())
+	eventually(t, "it to be in the outbox", func() bool { return o.waiting() == 1 })
+	figures, err = outbox.Stats(t.Context(), o.pool)
+	if err != nil || figures.Waiting+figures.Held != 1 || figures.Oldest < time.Minute || figures.Oldest > time.Hour || figures.Delayed != 1 {
+		t.Errorf("the broker is away: %+v, %v", figures, err)
+	}
+}
+
+// With Debezium no relay runs: the row has to be inserted in idem.outbox when it is due.
+func TestRunDelayedInsertsWhatIsDueInTheOutbox(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- outbox.RunDelayed(ctx, o.pool, nil) }()
+	o.add(delayed("a", "soon", o.now().Add(300*time.Millisecond)), delayed("a", "later", o.now().Add(time.Hour)))
+	eventually(t, "the one that is due", func() bool { return o.waiting() == 1 })
+	if n := o.count(`select count(*) from idem.outbox where type = 'soon' and created_at <= clock_timestamp()`); n != 1 {
+		t.Error("it is another one")
+	}
+	cancel()
+	if err := await(t, "the end", ended); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMomentThatCannotBeStoredIsRefused(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	for _, at := range []time.Time{time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		err := pgx.BeginFunc(t.Context(), o.pool, func(tx pgx.Tx) error {
+			return outbox.Add(t.Context(), tx, delayed("a", "1", at))
+		})
+		if !errors.Is(err, outbox.ErrInvalid) {
+			t.Errorf("%v: %v", at, err)
+		}
+	}
+	last := time.Date(9999, 12, 31, 23, 59, 58, 999_999_999, time.UTC)
+	at := time.Date(2200, 1, 2, 3, 4, 5, 123_456_001, time.FixedZone("", 3600))
+	o.add(delayed("a", "rounded", at), delayed("a", "last", last))
+	var stored time.Time
+	if err := o.pool.QueryRow(t.Context(), `select not_before from idem.delayed where type = 'rounded'`).Scan(&stored); err != nil || stored.Before(at) || stored.Sub(at) > time.Microsecond {
+		t.Errorf("%v, %v", stored, err)
+	}
+}

@@ -1,0 +1,107 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idem-go/idem/outbox"
+)
+
+// Of a Publisher with one destination and of one with several. An away destination would be left alone as a whole.
+func TestMessageThatIsToBePublishedLaterHoldsBackItsKeyAloneAndCountsNothing(t *testing.T) {
+	t.Parallel()
+	for name, wrap := range map[string]func(outbox.Publisher) outbox.Publisher{
+		"one destination": func(p outbox.Publisher) outbox.Publisher { return p },
+		"a route":         func(p outbox.Publisher) outbox.Publisher { return outbox.Route(map[string]outbox.Publisher{"*": p}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOffice(t)
+			later := 0
+			b := &broker{refuse: func(m *outbox.Message) error {
+				if m.Type == "a1" && later < 5 {
+					later++
+					return &outbox.LaterError{After: 10 * time.Millisecond, Err: errRefused}
+				}
+				return nil
+			}}
+			config := swift()
+			config.MaxAttempts = 1
+			config.Observer = observing(func(data outbox.TracePublishedData) {
+				if data.Err != nil || data.Failed != 0 {
+					t.Errorf("the destination is not away: %+v", data)
+				}
+			})
+			o.add(message("a", "a1"), message("a", "a2"), message("b", "b1"))
+			o.relay(wrap(b), config)
+			o.empty()
+			if diff := cmp.Diff([]string{"a1", "a2"}, b.types("a")); diff != "" || len(b.types("b")) != 1 || later != 5 {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if i := slices.Index(b.types(), "b1"); i != 0 {
+				t.Errorf("another key has waited: %v", b.types())
+			}
+			if n := o.count(`select count(*) from idem.dead_letters`); n != 0 {
+				t.Errorf("%d are dead", n)
+			}
+		})
+	}
+}
+
+// It names for how long, whatever the pauses of the relay are.
+func TestMessageThatIsToBePublishedLaterRestsForAsLongAsThePublisherSays(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{refuse: func(*outbox.Message) error { return &outbox.LaterError{After: 20 * time.Minute, Err: errRefused} }}
+	o.add(message("a", "1"))
+	o.relay(b, swift())
+	eventually(t, "it to be held back", func() bool {
+		return o.count(`select count(*) from idem.outbox where held and class = 'later' and attempts = 0 and next_at between now() + interval '15 min' and now() + interval '25 min'`) == 1
+	})
+}
+
+type observing func(outbox.TracePublishedData)
+
+// TracePublished is told of a call.
+func (o observing) TracePublished(_ context.Context, data outbox.TracePublishedData) { o(data) }
+
+// companion is a Publisher that does something else as well.
+type companion struct {
+	broker
+	begun, ended chan struct{}
+}
+
+// RunBeside implements outbox.Companion.
+func (c *companion) RunBeside(ctx context.Context) {
+	close(c.begun)
+	<-ctx.Done()
+	close(c.ended)
+	panic(errors.New("as it ends"))
+}
+
+func TestCompanionRunsAsLongAsItsRelay(t *testing.T) {
+	t.Parallel()
+	for _, routed := range []bool{false, true} {
+		o := newOffice(t)
+		c := &companion{begun: make(chan struct{}), ended: make(chan struct{})}
+		var publisher outbox.Publisher = c
+		if routed {
+			publisher = outbox.Route(map[string]outbox.Publisher{"orders": c})
+		}
+		_, stop := o.relay(publisher, swift())
+		await(t, "its beginning", c.begun)
+		o.add(message("a", "1"))
+		o.empty()
+		stop()
+		select {
+		case <-c.ended:
+		default:
+			t.Error("it has outlived the relay")
+		}
+	}
+}
