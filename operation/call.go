@@ -257,7 +257,8 @@ func (o *outside) find(ctx context.Context) (found any, done bool, err error) {
 
 // unbeaten returns the error of an attempt whose context has ended because no beat came: that is no answer.
 func (o *callOptions) unbeaten(ctx context.Context, err error) error {
-	if _, happened := err.(*unusable); err == nil || happened || isNotSent(err) || IsFinal(err) || !errors.Is(context.Cause(ctx), ErrNoBeat) {
+	answer := saidBy(err)
+	if _, happened := err.(*unusable); err == nil || happened || answer.unsent || answer.final || !errors.Is(context.Cause(ctx), ErrNoBeat) {
 		return err
 	}
 	return Unknown(fmt.Errorf("%w: none for %v: %w", ErrNoBeat, o.silence, err))

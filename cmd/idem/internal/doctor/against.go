@@ -113,6 +113,7 @@ var tally = map[string]string{
 	"steps":        "operation_id, seq, kind, outcome",
 	"signals":      "operation_id, name, taken",
 	"outbox":       "seq, id, held",
+	"delayed":      "seq, id",
 	"inbox":        "consumer, source, id, state",
 	"dead_letters": "side, consumer, source, id, redrive_at IS NULL",
 	"relay_topics": "relay, topics",

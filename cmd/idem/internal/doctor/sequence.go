@@ -12,12 +12,18 @@ type numbering struct {
 	again    string // what happens where a number is given out again
 }
 
-// Numbers of instances are looked for among the thousand operations that are due first: no index has all.
+// Numbers of instances are looked for among the thousand operations that are due first, and places of delayed messages among as many: no
+// index has all.
 var numberings = []numbering{
 	{
 		sequence: "outbox_seq_seq", what: "places in idem.outbox", level: Problem, reads: []string{"outbox"},
 		highest: `SELECT coalesce(greatest((SELECT max(seq) FROM idem.outbox WHERE NOT held), (SELECT max(seq) FROM idem.outbox WHERE held)), 0)`,
 		again:   "a message that is added now takes a place in front of older ones of its key, and is published before them, or fails with SQLSTATE 23505",
+	},
+	{
+		sequence: "delayed_seq_seq", what: "places in idem.delayed", level: Problem, reads: []string{"delayed"},
+		highest: `SELECT coalesce((SELECT max(seq) FROM (SELECT seq FROM idem.delayed ORDER BY not_before LIMIT 1000) AS few), 0)`,
+		again:   "of messages of one key that are due at the same moment, a later one may be published before an earlier one, or fails with SQLSTATE 23505",
 	},
 	{
 		sequence: "instances", what: "numbers of instances", level: Warning, reads: []string{"operations", "relays", "leases"},

@@ -17,6 +17,11 @@ func TestDoctorFindsASequenceThatIsBehindItsTable(t *testing.T) {
 		w.exec("DELETE FROM idem.outbox")
 		w.quiet("sequences")
 	}
+	w.exec(`INSERT INTO idem.delayed (seq, not_before, created_at, id, aggregatetype, aggregateid, type) OVERRIDING SYSTEM VALUE
+		VALUES (7, now() + interval '1 h', now(), gen_random_uuid(), 't', 'k', 't')`)
+	w.finds("sequences", doctor.Problem, "go up to 7", "idem.delayed_seq_seq is at 0", "SELECT setval('idem.delayed_seq_seq', 7)")
+	w.exec("DELETE FROM idem.delayed")
+	w.quiet("sequences")
 	for _, of := range []string{
 		`INSERT INTO idem.leases VALUES (9, now())`,
 		`INSERT INTO idem.relays VALUES ('', 0, 9, now(), 1)`,
