@@ -59,7 +59,7 @@ const turnOfKeys = time.Second
 // all publishes all that there is, until something is wrong.
 func (r *round) all(ctx context.Context) {
 	began := time.Now()
-	for n, wave := range r.waves(keepsOrder(r.publisher)) {
+	for n, wave := range r.waves(r.keepsOrder()) {
 		for len(wave) > 0 {
 			if r.did.err != nil || ctx.Err() != nil {
 				return
@@ -105,14 +105,12 @@ func (r *round) part(ctx context.Context, part []int) {
 	began := time.Now()
 	a := r.caller.publish(repeat.With(ctx, r.repeats(part)), messages)
 	took := time.Since(began)
-	if _, panicked := errors.AsType[*guard.Panic](a.err); panicked {
+	if isPanic(a.err) {
 		if len(part) > 1 {
 			r.oneByOne(ctx, part)
 			return
 		}
-		if _, named := errors.AsType[*PublishError](a.err); !named {
-			a.err = &PublishError{Failed: map[string]error{messages[0].ID: a.err}}
-		}
+		a.err = &PublishError{Failed: map[string]error{messages[0].ID: a.err}}
 	}
 	r.sort(ctx, part, messages, a, took)
 	r.did.hung = a.hung
@@ -127,6 +125,16 @@ func (r *round) repeats(part []int) map[string]bool {
 		}
 	}
 	return ids
+}
+
+// isPanic reports whether a call has panicked. If a Publisher names the messages at which a function of its own has, it has published
+// the others.
+func isPanic(err error) bool {
+	if _, named := errors.AsType[*PublishError](err); named {
+		return false
+	}
+	_, panicked := errors.AsType[*guard.Panic](err)
+	return panicked
 }
 
 // oneByOne finds out at which message the Publisher panics.

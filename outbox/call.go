@@ -26,7 +26,7 @@ func startCall(ctx context.Context, publisher Publisher, messages []Message) *ca
 	c := &call{ended: make(chan struct{}), err: guard.Ended()}
 	go func() {
 		defer close(c.ended)
-		c.err = guard.Call(func() error { return publisher.Publish(ctx, messages) })
+		c.err = guard.Call(func() error { return publishVia(ctx, publisher, messages) })
 	}()
 	return c
 }
@@ -41,6 +41,12 @@ type caller struct {
 	size      int             // how many messages the Publisher gets at a time
 	trial     trial
 	awaySince time.Time // since when nothing was published; zero if the last call has published something
+}
+
+// keepsOrder reports whether the Publisher does, and says so.
+func (c *caller) keepsOrder() (keeps bool) {
+	guard.Do(c.config.Logger, "outbox: KeepsOrder of the Publisher", func() { keeps = keepsOrder(c.publisher) })
+	return keeps
 }
 
 // fit makes calls smaller while the Publisher has trouble with them as a whole, and larger again.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/idem-go/idem/internal/guard"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -11,6 +12,7 @@ import (
 // destination is where messages go, and whom no other waits for. A Publisher that is no Divider has one.
 type destination struct {
 	name   string
+	topics []string // of what it has in hand or has left
 	caller caller
 	pauses txn.Pauses
 	rest   time.Time // nothing is published before
@@ -29,6 +31,7 @@ type delivery struct {
 type destinations struct {
 	of     func(topic string) string // nil if there is one
 	all    map[string]*destination
+	at     map[string]*destination // of a topic: it stays there until nothing of it is in hand or left, so that nothing overtakes
 	open   func(name string) *destination
 	ended  chan delivery
 	busy   int
@@ -48,18 +51,26 @@ const (
 )
 
 func newDestinations(publisher Publisher, open func(name string) *destination) *destinations {
-	d := &destinations{all: map[string]*destination{}, open: open, ended: make(chan delivery, mostAtOnce), inHand: map[int64]bool{}}
+	d := &destinations{all: map[string]*destination{}, at: map[string]*destination{}, open: open, ended: make(chan delivery, mostAtOnce), inHand: map[int64]bool{}}
 	if divider, ok := publisher.(Divider); ok {
 		d.of = divider.Destination
 	}
 	return d
 }
 
-func (d *destinations) name(topic string) string {
+// name returns which destination a topic has. One at which the Divider panics is one of its own.
+func (d *destinations) name(topic string) (name string, panicked bool) {
 	if d.of == nil {
-		return ""
+		return "", false
 	}
-	return d.of(topic)
+	err := guard.Call(func() error {
+		name = d.of(topic)
+		return nil
+	})
+	if err != nil {
+		return "without a Destination: " + topic, true
+	}
+	return name, false
 }
 
 // free reports whether a destination takes messages.
@@ -67,7 +78,11 @@ func (d *destinations) free(topic string) bool {
 	if d.of == nil {
 		return true // or nothing is read
 	}
-	to := d.all[d.name(topic)]
+	to := d.at[topic]
+	if to == nil {
+		name, _ := d.name(topic)
+		to = d.all[name]
+	}
 	return d.busy < mostAtOnce && (to == nil || to.isFree(time.Now()))
 }
 
@@ -93,7 +108,7 @@ func (d *destinations) take(ctx context.Context, b *batch) {
 	next := map[*destination]*batch{}
 	for i := range b.messages {
 		m := &b.messages[i]
-		to := d.get(d.name(m.Topic))
+		to := d.get(m.Topic)
 		part, key := next[to], keyOf(m)
 		switch {
 		case part == nil && (!to.isFree(now) || d.busy+len(next) >= mostAtOnce), part != nil && (len(part.messages) >= shareOfOne || keys[key] >= shareOfKey):
@@ -127,13 +142,41 @@ func (to *destination) leave(place int64) {
 	}
 }
 
-func (d *destinations) get(name string) *destination {
+func (d *destinations) get(topic string) *destination {
+	if to := d.at[topic]; to != nil {
+		return to
+	}
+	name, panicked := d.name(topic)
 	to := d.all[name]
 	if to == nil {
 		to = d.open(name)
 		d.all[name] = to
+		if panicked {
+			to.caller.publisher = d.panicsAgain(to.caller.publisher)
+		}
+	}
+	if d.of != nil {
+		to.topics, d.at[topic] = append(to.topics, topic), to
 	}
 	return to
+}
+
+// panicsAgain is a Publisher of a topic at which the Divider has panicked: what it is given fails by that.
+func (d *destinations) panicsAgain(publisher Publisher) Publisher {
+	return PublisherFunc(func(ctx context.Context, messages []Message) error {
+		for i := range messages {
+			d.of(messages[i].Topic)
+		}
+		return publisher.Publish(ctx, messages)
+	})
+}
+
+// leaveTopics lets the Divider say anew where the topics of a destination go.
+func (d *destinations) leaveTopics(to *destination) {
+	for _, topic := range to.topics {
+		delete(d.at, topic)
+	}
+	to.topics = nil
 }
 
 // tidy forgets destinations of which nothing is to be known.
@@ -141,6 +184,7 @@ func (d *destinations) tidy(now time.Time) {
 	for name, to := range d.all {
 		if to.isFree(now) && !to.caller.trial.on && len(to.caller.trial.suspects) == 0 {
 			delete(d.all, name)
+			d.leaveTopics(to)
 		}
 	}
 }
@@ -168,6 +212,9 @@ func (d *destinations) end(l delivery, c *RelayConfig) (pause time.Duration) {
 	}
 	if o.left > 0 && (d.of != nil || !o.turnOver) {
 		to.leave(o.left)
+	}
+	if to.left == 0 {
+		d.leaveTopics(to)
 	}
 	if o.err == nil {
 		to.pauses = pausesOf(c)

@@ -32,7 +32,8 @@ type OrderKeeper interface {
 // or away, or for which it does not return, holds up no other.
 type Divider interface {
 	Publisher
-	// Destination names where the messages of a topic go. It returns at once.
+	// Destination names where the messages of a topic go. It returns at once. If its answer changes, that counts once nothing of the
+	// topic is under way or left at the old one.
 	Destination(topic string) string
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/idem-go/idem/internal/deadletter"
 )
 
 // Why a message was not published, besides what the endpoint has answered, which is a *StatusError.
@@ -35,3 +37,16 @@ func timely(err error) error {
 	}
 	return err
 }
+
+// maxText is how much an error may say of what an endpoint has answered.
+const maxText = 500
+
+// brief is an error whose text is cut off.
+type brief struct{ error }
+
+func (b brief) Error() string { return deadletter.Printable(b.error.Error(), maxText) }
+
+// Class is that of a dead letter.
+func (b brief) Class() string { return deadletter.ClassOf(b.error) }
+
+func (b brief) Unwrap() error { return b.error }

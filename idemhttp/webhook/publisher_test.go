@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -547,5 +548,32 @@ func TestConfigOfAPublisherThatCannotBeMeantIsRefused(t *testing.T) {
 		if _, err := webhook.NewPublisher(config); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
+	}
+}
+
+// An endpoint that speaks no HTTP may say a lot: 10 MB before the transport has enough, and all of it is in the transport's error.
+func TestErrorSaysLittleOfWhatAnEndpointHasAnswered(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1<<10))
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nno field "+strings.Repeat("x", 1<<20)+"\r\n\r\n")
+			_ = conn.Close()
+		}
+	}()
+	p := newPublisher(t, map[string]webhook.Endpoint{"t": {URL: "http://" + listener.Addr().String(), Secrets: []string{standardSecret}}})
+	m := message("t", "k", 1)
+	failed := wantFailed(t, p.Publish(t.Context(), []outbox.Message{m}), m.ID)
+	if n := len(failed[m.ID].Error()); n > 1000 {
+		t.Errorf("the error has %d bytes", n)
 	}
 }

@@ -72,10 +72,14 @@ func (t *target) post(ctx context.Context, m outbox.Message, timeout time.Durati
 	return &StatusError{response.StatusCode, retryAfter(response.Header)}
 }
 
-// withoutURL takes the URL out of an error of http.Client: its path may be a secret.
+// withoutURL takes the URL out of an error of http.Client: its path may be a secret. What an endpoint has answered that is no HTTP is
+// in such an error as well, all of it.
 func withoutURL(err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = failed.Err
+	}
+	if len(err.Error()) > maxText {
+		err = brief{err}
 	}
 	return fmt.Errorf("webhook: the endpoint has not answered: %w", err)
 }

@@ -1,0 +1,199 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idem-go/idem/internal/guard"
+	"github.com/idem-go/idem/outbox"
+)
+
+// unfilled is an error that is used before it is filled in.
+type unfilled struct{ text *string }
+
+func (e *unfilled) Error() string { return *e.text }
+
+type badUnwrap struct{}
+
+func (badUnwrap) Error() string { return "it is wrapped" }
+func (badUnwrap) Unwrap() error { panic("Unwrap") }
+
+type badClass struct{}
+
+func (badClass) Error() string { return "it is of a class" }
+func (badClass) Class() string { panic("Class") }
+
+// The methods of an error are functions of the user's as well.
+func TestErrorWhoseMethodsPanicStopsItsOwnMessageOnly(t *testing.T) {
+	t.Parallel()
+	for name, reason := range map[string]error{
+		"Error": &unfilled{}, "Unwrap": badUnwrap{}, "Class": badClass{}, "Error of what is away": &outbox.AwayError{Err: &unfilled{}},
+		"nil of a type": (*outbox.AwayError)(nil), "nil of a type inside": (*outbox.PublishError)(nil),
+	} {
+		for _, named := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, named: %t", name, named), func(t *testing.T) {
+				t.Parallel()
+				if _, isPublishError := reason.(*outbox.PublishError); isPublishError && !named {
+					t.Skip("see TestNilPublishErrorIsNoSuccess")
+				}
+				o := newOffice(t)
+				b := &broker{}
+				publisher := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+					for i, m := range messages {
+						if m.Type == "bad" && named {
+							return errors.Join(&outbox.PublishError{Failed: map[string]error{m.ID: reason}}, b.Publish(ctx, append(messages[:i:i], messages[i+1:]...)))
+						} else if m.Type == "bad" {
+							return reason
+						}
+					}
+					return b.Publish(ctx, messages)
+				})
+				config := swift()
+				config.MaxAttempts = 2
+				o.add(withBad(5)...)
+				o.relay(publisher, config)
+				o.empty()
+				if n := o.count(`select count(*) from idem.dead_letters where class = 'panic' and attempts = 2`); n != 1 || b.number() != 5 {
+					t.Errorf("%d dead letters, %d messages were published", n, b.number())
+				}
+			})
+		}
+	}
+}
+
+// It is what a Publisher returns that has a variable for its error, and no error in it.
+func TestNilPublishErrorIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	var works atomic.Bool
+	asked := make(chan struct{}, 1000)
+	b := &broker{}
+	publisher := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+		if works.Load() {
+			return b.Publish(ctx, messages)
+		}
+		asked <- struct{}{}
+		var none *outbox.PublishError
+		return none
+	})
+	o.add(message("a", "1"), message("a", "2"))
+	o.relay(publisher, swift())
+	for range 3 {
+		await(t, "a call", asked)
+	}
+	works.Store(true)
+	o.empty()
+	if diff := cmp.Diff([]string{"1", "2"}, b.types()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The adapters and webhook name the message at which a function has panicked. The others of the call were published.
+func TestPanicThatThePublisherNamesDoublesNoOther(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{refuse: func(m *outbox.Message) error {
+		if m.Type == "bad" {
+			return guard.Call(func() error { panic("a bug") })
+		}
+		return nil
+	}}
+	config := swift()
+	config.MaxAttempts = 3
+	o.add(withBad(5)...)
+	o.relay(b, config)
+	o.empty()
+	if n := o.count(`select count(*) from idem.dead_letters where class = 'panic' and attempts = 3`); n != 1 || b.number() != 5 {
+		t.Errorf("%d dead letters, %d messages were published", n, b.number())
+	}
+}
+
+// renamed is a Divider whose answers a test changes.
+type renamed struct {
+	outbox.PublisherFunc
+	name func(topic string) string
+}
+
+func (r renamed) Destination(topic string) string { return r.name(topic) }
+
+func TestDestinationThatPanicsStopsItsOwnTopicOnly(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	publisher := renamed{b.Publish, func(topic string) string {
+		if topic == "bad" {
+			panic("Destination")
+		}
+		return topic
+	}}
+	config := swift()
+	config.MaxAttempts = 2
+	o.add(to("good", "a", "1"), to("bad", "a", "2"), to("bad", "a", "3"), to("good", "a", "4"))
+	o.relay(outbox.Route(map[string]outbox.Publisher{"*": publisher}), config)
+	o.empty()
+	if n := o.count(`select count(*) from idem.dead_letters where class = 'panic' and attempts = 2 and source = 'bad'`); n != 2 {
+		t.Errorf("%d dead letters", n)
+	}
+	if diff := cmp.Diff([]string{"1", "4"}, b.types()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// forgetful is an OrderKeeper that cannot say whether it is.
+type forgetful struct{ outbox.PublisherFunc }
+
+func (forgetful) KeepsOrder() bool { panic("KeepsOrder") }
+
+func TestKeepsOrderThatPanicsIsANo(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	o.add(message("a", "1"), message("a", "2"), message("b", "3"))
+	o.relay(forgetful{func(ctx context.Context, messages []outbox.Message) error {
+		if len(messages) > 2 {
+			t.Errorf("it was given %d messages", len(messages))
+		}
+		return b.Publish(ctx, messages)
+	}}, swift())
+	o.empty()
+	if diff := cmp.Diff([]string{"1", "2"}, b.types("a")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A topic that is given to another broker while the program runs.
+func TestTopicThatChangesItsDestinationIsNotOvertakenThere(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	var moved atomic.Bool
+	slow, answer := make(chan struct{}, 10), make(chan struct{})
+	publisher := renamed{func(ctx context.Context, messages []outbox.Message) error {
+		if messages[0].Type == "1" {
+			slow <- struct{}{}
+			<-answer
+		}
+		return b.Publish(ctx, messages)
+	}, func(topic string) string {
+		if moved.Load() && topic == "t" {
+			return "new"
+		}
+		return topic
+	}}
+	o.add(to("t", "k", "1"))
+	o.relay(publisher, swift())
+	await(t, "the call at the old one", slow)
+	moved.Store(true)
+	o.add(to("t", "k", "2"), to("other", "f", "3"))
+	eventually(t, "what was added later to be read", func() bool { return len(b.types("f")) == 1 })
+	close(answer)
+	o.empty()
+	if diff := cmp.Diff([]string{"1", "2"}, b.types("k")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
