@@ -50,11 +50,6 @@ func operationMutants() []Mutant {
 			Edits: []Edit{{"operation/together.go", "			op.begun(call)\n			fresh = true\n", "			if call == open[len(open)-1] {\n				op.begun(call)\n			}\n			fresh = true\n"}},
 		},
 		{
-			Name: "doubt-forgotten", About: "of calls that are made at the same time one in doubt counts as not sent when its caller leaves",
-			Rules: []rule.Rule{rule.CallOnce},
-			Edits: []Edit{{"operation/together.go", "	case !call.doubt && call.op.stopped.why != parked:\n", "	case call.op.stopped.why != parked:\n"}},
-		},
-		{
 			Name: "parked-too-soon", About: "a Keyed call counts as forgotten by the other side long before its window is over",
 			Rules: []rule.Rule{rule.Reason},
 			Edits: []Edit{{"operation/call.go", "op.work.elapsed() > o.safety.window:", "op.work.elapsed() > o.safety.window/100000:"}},
