@@ -3,6 +3,7 @@ package inboxtest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -81,9 +82,10 @@ func (b *books) run(handle Handle, options ...inbox.Option) (stop func()) {
 
 func (b *books) runIn(ctx context.Context, cancel func(), handle Handle, options ...inbox.Option) (stop func()) {
 	ended := make(chan struct{})
+	options = slices.Clip(append(options, inbox.WithPause(10*time.Millisecond, 50*time.Millisecond))) // a consumer may add to them
 	go func() {
 		defer close(ended)
-		if err := b.Run(ctx, handle, append(options, inbox.WithPause(10*time.Millisecond, 50*time.Millisecond))...); err != nil && ctx.Err() == nil {
+		if err := b.Run(ctx, handle, options...); err != nil && ctx.Err() == nil {
 			b.t.Errorf("the consumer has ended by itself: %v", err)
 		}
 	}()

@@ -69,6 +69,9 @@ func (c *consumer) source() Source {
 }
 
 func (c *consumer) run(ctx context.Context, handle Handle, options ...inbox.Option) error {
+	if c.ordered {
+		options = append(options, inbox.WithOrder())
+	}
 	if !c.noRedriven {
 		ended := make(chan struct{})
 		redriving, stop := context.WithCancel(ctx)
@@ -77,9 +80,6 @@ func (c *consumer) run(ctx context.Context, handle Handle, options ...inbox.Opti
 			_ = inbox.RunRedriven(redriving, c.pool, "billing", handle, inbox.RedriveConfig{Options: options})
 		}()
 		defer func() { stop(); <-ended }()
-	}
-	if c.ordered {
-		options = append(options, inbox.WithOrder())
 	}
 	for began := time.Now(); ctx.Err() == nil || c.noEnd && time.Since(began) < time.Minute; {
 		messages := c.next()
