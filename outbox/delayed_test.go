@@ -245,3 +245,22 @@ func TestMomentThatCannotBeStoredIsRefused(t *testing.T) {
 		t.Errorf("%v, %v", stored, err)
 	}
 }
+
+// Its transaction goes on when it is due. It leaves after the COMMIT, and others that are due do not wait for it.
+func TestDelayedMessageThatIsCommittedAfterItIsDueLeavesThen(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	due := o.now().Add(100 * time.Millisecond)
+	tx := o.begin()
+	o.in(tx, delayed("a", "late", due))
+	o.add(delayed("a", "in time", due.Add(50*time.Millisecond)))
+	r, _ := o.relay(b, swift())
+	eventually(t, "the one that is committed", func() bool { return b.number() == 1 })
+	o.commit(tx)
+	r.Wake()
+	eventually(t, "the other one", func() bool { return b.number() == 2 })
+	if diff := cmp.Diff([]string{"in time", "late"}, b.types()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -273,3 +273,25 @@ func TestSealedDeadLetterOfTheInboxIsShownAndHandledAgain(t *testing.T) {
 	}
 	d.idem("dead", "list").want(t, 0, "no dead letters")
 }
+
+func TestDelayedMessagesAreListedApartInTheOrderInWhichTheyAreDue(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for hours, id := range map[string]string{"30": waitingID, "10": failingID} {
+		d.exec(`INSERT INTO idem.delayed (not_before, created_at, id, aggregatetype, aggregateid, type)
+			VALUES (now() + $1::interval, now() - interval '3 hours', $2, 'orders', '', 'OrderOverdue')`, hours+" h 30 min", id)
+	}
+	if got := d.idem("outbox", "list"); !strings.Contains(got.stdout, "no messages") {
+		t.Errorf("%+v", got)
+	}
+	got := d.idem("outbox", "list", "--state", "delayed", "--limit", "1")
+	if !strings.Contains(got.stdout, failingID) || strings.Contains(got.stdout, waitingID) || !strings.Contains(got.stdout, "in 10 h") || !strings.Contains(got.stdout, "there are more") {
+		t.Errorf("%+v", got)
+	}
+	if got := d.idem("outbox", "stats"); !strings.Contains(got.stdout, "delayed       2 (the next is due in 10 h") {
+		t.Errorf("%+v", got)
+	}
+	if got := d.idem("outbox", "list", "--state", "delayed", "--after", "1"); got.code != 2 {
+		t.Errorf("%+v", got)
+	}
+}
