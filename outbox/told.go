@@ -47,7 +47,7 @@ func hear(err error) {
 		return
 	}
 	_, _, _ = deadletter.ClassOf(err), deadletter.ReasonOf(err), idem.CauseOf(err)
-	_, _ = errors.Is(err, ErrUnsent), ended(err)
+	_, _, _ = errors.Is(err, ErrUnsent), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded)
 	if away, ok := errors.AsType[*AwayError](err); ok {
 		hear(away.Err)
 	}
