@@ -297,10 +297,11 @@ func (op *Op) returned(s *step, value []byte, err error) ([]byte, error) {
 	return value, err
 }
 
-// pauseCall pauses between two attempts: in memory if that is short.
+// pauseCall pauses between two attempts: in memory if that is short. A suspect has survived an attempt, which is put on record: it gives
+// back its turn, or it would keep all others from theirs for as long as the other side does not answer.
 func (op *Op) pauseCall(o *outside) error {
 	d := o.options.pause(o.tries)
-	if d < longPause {
+	if d < longPause && !op.work.suspected {
 		if txn.Sleep(op.ctx, d) != nil {
 			return op.interrupted()
 		}

@@ -195,3 +195,36 @@ func TestOperationWhoseProcessesDieIsParkedAfterAsManyAsItsDefinitionSays(t *tes
 		t.Error(err)
 	}
 }
+
+// One suspect goes on at a time in a process. One that gets no answer gives the others their turn.
+func TestSuspectThatGetsNoAnswerDoesNotKeepOthersFromTheirTurn(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	silent := operation.Define("silent", func(op *operation.Op, _ string) (idem.Response, error) {
+		_, err := operation.Call(op, "ask", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
+			return 0, errors.New("no answer")
+		}, operation.Pauses(time.Millisecond, 20*time.Millisecond))
+		return created, err
+	})
+	quick := operation.Define("quick", func(op *operation.Op, _ string) (idem.Response, error) {
+		return created, outsideStep(op, "ask")
+	})
+	for i := range 3 {
+		for name, d := range map[string]*operation.Definition[string]{"silent": silent, "quick": quick} {
+			if _, err := s.start(d, fmt.Sprint(name, i), hashA, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := s.pool.Exec(t.Context(), `update idem.operations set attempts = 1, deaths = 5, epoch = 2,
+		wake_at = clock_timestamp() - case name when 'silent' then interval '1 h' else interval '0' end`); err != nil {
+		t.Fatal(err)
+	}
+	s.work(t, silent, quick)
+	eventually(t, "those that get an answer to end", func() bool {
+		return s.count(`select count(*) from idem.operations where name = 'quick' and state = 'completed'`) == 3
+	})
+	if n := s.count(`select count(*) from idem.operations where name = 'silent' and state = 'running'`); n != 3 {
+		t.Errorf("%d of the others go on", n)
+	}
+}

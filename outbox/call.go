@@ -140,6 +140,11 @@ func sortOut(messages []Message, a answer) verdict {
 	return v
 }
 
+// ended reports whether an error only says that a context is over.
+func ended(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
 func (c *call) wait() error {
 	<-c.ended
 	return c.err

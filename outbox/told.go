@@ -52,8 +52,3 @@ func hear(err error) {
 		hear(away.Err)
 	}
 }
-
-// ended reports whether an error only says that a context is over.
-func ended(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-}
