@@ -19,6 +19,7 @@ import (
 	"github.com/idem-go/idem/idemamqp"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/internal/cutproxy"
+	"github.com/idem-go/idem/internal/ledger"
 	"github.com/idem-go/idem/internal/pgproxy"
 	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/outbox"
@@ -78,7 +79,7 @@ func quick(t testing.TB, options ...inbox.Option) idemamqp.ConsumerConfig {
 
 func publish(t testing.TB, n *node, messages ...outbox.Message) {
 	t.Helper()
-	if err := publisher(t, n.url(), idemamqp.PublisherConfig{}).Publish(within(t), messages); err != nil {
+	if err := ledger.Publish(within(t), publisher(t, n.url(), idemamqp.PublisherConfig{}), messages); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -90,7 +90,7 @@ func TestConsumerKeepsItsPromises(t *testing.T) {
 		return inboxtest.Source{
 			Name: "books", Ordered: true,
 			Deliver: func(ctx context.Context, messages ...inbox.Message) error {
-				return p.Publish(ctx, ledger.Outgoing(q, messages))
+				return ledger.Publish(ctx, p, ledger.Outgoing(q, messages))
 			},
 			Run: func(ctx context.Context, handle inboxtest.Handle, options ...inbox.Option) error {
 				config := config

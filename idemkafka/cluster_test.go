@@ -107,7 +107,7 @@ func (c *cluster) publish(messages ...outbox.Message) {
 	for i := range messages {
 		messages[i].Topic = c.topic
 	}
-	if err := c.publisher(idemkafka.PublisherConfig{}).Publish(ledger.Within(c.t), messages); err != nil {
+	if err := ledger.Publish(ledger.Within(c.t), c.publisher(idemkafka.PublisherConfig{}), messages); err != nil {
 		c.t.Fatal(err)
 	}
 }

@@ -105,7 +105,7 @@ func (c *cluster) source(pool *pgxpool.Pool) inboxtest.Source {
 		Name: c.group, Ordered: true,
 		Deliver: func(ctx context.Context, messages ...inbox.Message) error {
 			delivered += len(messages)
-			return publisher.Publish(ctx, ledger.Outgoing(c.topic, messages))
+			return ledger.Publish(ctx, publisher, ledger.Outgoing(c.topic, messages))
 		},
 		Run: func(ctx context.Context, handle inboxtest.Handle, options ...inbox.Option) error {
 			enter := func(tx pgx.Tx, m inbox.Message, _ *kgo.Record) error { return handle(tx, m) }

@@ -30,7 +30,7 @@ func publish(t testing.TB, js jetstream.JetStream, messages ...outbox.Message) {
 	for i := range messages {
 		messages[i].Topic = "orders"
 	}
-	if err := idemnats.NewPublisher(js, idemnats.PublisherConfig{}).Publish(ledger.Within(t), messages); err != nil {
+	if err := ledger.Publish(ledger.Within(t), idemnats.NewPublisher(js, idemnats.PublisherConfig{}), messages); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -131,7 +131,7 @@ func newConsumerSource(t testing.TB, pool *pgxpool.Pool, ordered bool) inboxtest
 	return inboxtest.Source{
 		Name: "billing", Ordered: ordered,
 		Deliver: func(ctx context.Context, messages ...inbox.Message) error {
-			return publisher.Publish(ctx, ledger.Outgoing("orders", messages))
+			return ledger.Publish(ctx, publisher, ledger.Outgoing("orders", messages))
 		},
 		Run: func(ctx context.Context, handle inboxtest.Handle, options ...inbox.Option) error {
 			config := idemnats.ConsumerConfig{Ordered: ordered, Batch: 7, Options: options, Logger: quiet}

@@ -68,7 +68,7 @@ func reader(pool *pgxpool.Pool) func(context.Context) ([]outbox.Message, error) 
 		var job idemriver.Message
 		_, err = pgx.ForEachRow(rows, []any{&id, &job}, func() error {
 			if !met[id] {
-				met[id], all = true, append(all, outbox.Message(job))
+				met[id], all = true, append(all, outbox.Message{ID: job.ID, Topic: job.Topic, Key: job.Key, Type: job.Type, Payload: job.Payload, Headers: job.Headers})
 			}
 			job = idemriver.Message{}
 			return nil

@@ -18,6 +18,7 @@ import (
 
 	"github.com/idem-go/idem/idemwatermill"
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/internal/ledger"
 	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/outbox"
 )
@@ -99,7 +100,7 @@ func publisher(t testing.TB, addr string) *idemwatermill.Publisher {
 
 func publish(t testing.TB, s *server, messages ...outbox.Message) {
 	t.Helper()
-	if err := publisher(t, s.address()).Publish(t.Context(), messages); err != nil {
+	if err := ledger.Publish(t.Context(), publisher(t, s.address()), messages); err != nil {
 		t.Fatal(err)
 	}
 }

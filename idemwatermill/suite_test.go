@@ -102,7 +102,7 @@ func TestConsumerKeepsItsPromises(t *testing.T) {
 		return inboxtest.Source{
 			Name: "books",
 			Deliver: func(ctx context.Context, messages ...inbox.Message) error {
-				return p.Publish(ctx, ledger.Outgoing(topic, messages))
+				return ledger.Publish(ctx, p, ledger.Outgoing(topic, messages))
 			},
 			Run: func(ctx context.Context, handle inboxtest.Handle, options ...inbox.Option) error {
 				return runHandler(ctx, s, topic, pool, handle, options)
