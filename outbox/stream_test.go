@@ -108,12 +108,15 @@ func TestStopWaitsForTheCallUnderWayAndDoublesNothing(t *testing.T) {
 	for i := range 50 {
 		o.add(message(fmt.Sprint(i), fmt.Sprint(i)))
 	}
-	_, stop := o.relay(publisher, config)
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- outbox.NewRelay(o.pool, publisher, config).Run(ctx) }()
 	await(t, "the second call", entered)
-	stopped := make(chan struct{})
-	go func() { stop(); close(stopped) }()
+	stop()
 	close(release)
-	await(t, "the end of the relay", stopped)
+	if err := await(t, "the end of the relay", stopped); err != nil {
+		t.Error(err)
+	}
 	if left := o.waiting(); left+b.number() != 50 || b.number() > 30 {
 		t.Errorf("%d messages were published, and %d are left", b.number(), left)
 	}

@@ -36,11 +36,11 @@ func TestErrorWhoseMethodsPanicStopsItsOwnMessageOnly(t *testing.T) {
 		"nil of a type": (*outbox.AwayError)(nil), "nil of a type inside": (*outbox.PublishError)(nil),
 	} {
 		for _, named := range []bool{true, false} {
+			if _, isPublishError := reason.(*outbox.PublishError); isPublishError && !named {
+				continue // TestNilPublishErrorIsNoSuccess has it
+			}
 			t.Run(fmt.Sprintf("%s, named: %t", name, named), func(t *testing.T) {
 				t.Parallel()
-				if _, isPublishError := reason.(*outbox.PublishError); isPublishError && !named {
-					t.Skip("see TestNilPublishErrorIsNoSuccess")
-				}
 				o := newOffice(t)
 				b := &broker{}
 				publisher := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
