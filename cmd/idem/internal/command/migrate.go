@@ -125,9 +125,11 @@ func (c *migrateUpCommand) Run(s *session) error {
 	})
 }
 
-// unbroken is for what a signal lets come to its end, for as long as patience: a migration that is under way, and the lock that
-// is given back after it.
-func unbroken(s *session) context.Context { return context.WithoutCancel(s.ctx) }
+// unbroken is for what a signal lets come to its end: a migration that is under way, and the lock that is given back after it.
+func unbroken(s *session) context.Context {
+	s.isUnbroken.Store(true)
+	return context.WithoutCancel(s.ctx)
+}
 
 // missing returns the migrations that are not applied.
 func missing(s *session, db *sql.DB) ([]migrate.Migration, error) {

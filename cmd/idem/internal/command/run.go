@@ -32,18 +32,24 @@ func Run(ctx context.Context, w World) int {
 	}
 	s := newSession(ctx, w, &g.globals, called.Selected().Name)
 	s.command, _, _ = strings.Cut(called.Command(), " <")
-	return finish(ctx, w, runFor(ctx, func() error {
+	return finish(ctx, w, runFor(ctx, s.patience, func() error {
 		defer s.close()
 		return s.besides(called.Run(s))
 	}))
 }
 
-// patience is how long a command that was interrupted may take to end: to give back a lock, to hear of a COMMIT.
-const patience = 5 * time.Second
+// patience is how long a command that was interrupted may take to end: to give back a lock, to hear of a COMMIT, to apply the
+// migrations that it has begun with.
+func (s *session) patience() time.Duration {
+	if s.isUnbroken.Load() {
+		return time.Minute
+	}
+	return 5 * time.Second
+}
 
 // runFor runs a command, and leaves it if it was interrupted and does not end. What it has begun the server takes back when
 // the connection goes with the process.
-func runFor(ctx context.Context, command func() error) error {
+func runFor(ctx context.Context, patience func() time.Duration, command func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- command() }()
 	select {
@@ -54,7 +60,7 @@ func runFor(ctx context.Context, command func() error) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(patience):
+	case <-time.After(patience()):
 		return context.Cause(ctx)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,6 +23,8 @@ type session struct {
 	command string // all of its words
 	page    *page.Page
 	pool    *pgxpool.Pool
+
+	isUnbroken atomic.Bool // a signal waits for what is under way
 }
 
 func newSession(ctx context.Context, w World, g *globals, name string) *session {
