@@ -16,6 +16,12 @@ import (
 // ErrTopicTaken says that a topic of a Relay is one of another Relay that is on record.
 var ErrTopicTaken = errors.New("outbox: another relay has the topic")
 
+// What ForgetRelay refuses.
+var (
+	ErrRelayRuns = errors.New("outbox: a process runs the relay")
+	ErrNoRelay   = errors.New("outbox: there is no such relay on record")
+)
+
 // errTopics says that the topics of some relay have changed: each relay leaves its post, and takes it again by the new ones.
 var errTopics = errors.New("the topics of a relay have changed")
 
@@ -121,7 +127,8 @@ func (c *RelayConfig) compare(relays []store.RelayTopics) (own *topics, recorded
 }
 
 // ForgetRelay takes its topics from a relay that does not run any more. From then on they are those of another one: of that
-// without a Name, or of one that has them in its Topics. It is an error if a process runs the relay.
+// without a Name, or of one that has them in its Topics. It is ErrRelayRuns if a process runs the relay,
+// and ErrNoRelay if none of that name has run.
 func ForgetRelay(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	engine := &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
 	see := &store.SeeLanes{Relay: name, Lanes: everyLane()}
@@ -129,14 +136,14 @@ func ForgetRelay(ctx context.Context, pool *pgxpool.Pool, name string) error {
 		return hint(err)
 	}
 	if !see.Free {
-		return fmt.Errorf("outbox: a process runs the relay %q", name)
+		return fmt.Errorf("%w: %q", ErrRelayRuns, name)
 	}
 	forget := &store.ForgetTopics{Relay: name}
 	if err := ask(ctx, engine, begin, store.LockTopics{}, forget, commit); err != nil {
 		return hint(err)
 	}
 	if !forget.Known {
-		return fmt.Errorf("outbox: there is no relay %q on record", name)
+		return fmt.Errorf("%w: %q", ErrNoRelay, name)
 	}
 	return nil
 }

@@ -72,8 +72,11 @@ func TestRelayWhoseTopicIsThatOfAnotherOneIsRefusedByTheNameOfThat(t *testing.T)
 	o.relay(b, named("second", "orders.7"))
 	o.add(to("orders.7", "", "1"))
 	o.empty()
-	if err := outbox.ForgetRelay(t.Context(), o.pool, "second"); err == nil {
-		t.Error("a relay that runs was forgotten")
+	if err := outbox.ForgetRelay(t.Context(), o.pool, "second"); !errors.Is(err, outbox.ErrRelayRuns) {
+		t.Errorf("a relay that runs is forgotten: %v", err)
+	}
+	if err := outbox.ForgetRelay(t.Context(), o.pool, "another"); !errors.Is(err, outbox.ErrNoRelay) {
+		t.Errorf("a relay that never ran is forgotten: %v", err)
 	}
 }
 

@@ -56,6 +56,7 @@ func (d *desk) keepMessages() {
 		d.exec(`INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at, attempts, begun, alone, retry_at, key, hindered)
 			VALUES ($1, 'stripe', $2, '', 'failing', `+added+`, 'infinity', $4, $5, $6, now() + $7::interval, nullif($3, ''), $8)`, m.consumer, m.id, m.key, m.attempts, m.begun, m.alone, m.due, m.hindered)
 	}
+	d.exec(`INSERT INTO idem.relay_topics (relay, topics, generation, since) VALUES ('invoices', '{invoices}', 1, now())`)
 	d.exec(`INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at) VALUES ('quiet', 'stripe', 'evt_6P', '', 'handled', now(), 'infinity')`)
 	for _, l := range []struct{ side, consumer, source, id, key, class, dead string }{
 		{"outbox", "", "orders", deadOutID, "customer-of-Grace-Hopper", "*broker.Refused", "2 h 30 min"},
@@ -78,6 +79,9 @@ func TestMessagesAreShownAsTheGoldenFilesHaveIt(t *testing.T) {
 		"outbox-list-after":    "outbox list --after 2",
 		"outbox-list-held":     "outbox list --state held --topic orders --older 1h",
 		"outbox-list-none":     "outbox list --topic nothing",
+		"outbox-forget":        "outbox forget invoices --yes",
+		"outbox-forget-none":   "outbox forget nothing --yes",
+		"outbox-forget-asked":  "outbox forget invoices",
 		"inbox-stats":          "inbox stats",
 		"inbox-list":           "inbox list",
 		"inbox-list-more":      "inbox list --limit 1 --full",
@@ -113,6 +117,18 @@ func TestMessagesAreShownAsTheGoldenFilesHaveIt(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestRelayThatRunsIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.keepMessages()
+	d.exec(`INSERT INTO idem.leases (instance, expires_at) VALUES (990001, now() + interval '1 hour')`)
+	d.exec(`INSERT INTO idem.relays (relay, lane, instance, since, generation) VALUES ('invoices', 0, 990001, now(), 1)`)
+	d.idem("outbox", "forget", "invoices", "--yes").want(t, 5, "nothing was changed", "stop it first")
+	d.exec(`DELETE FROM idem.leases`)
+	d.idem("outbox", "forget", "invoices", "--yes").want(t, 0, "forgotten")
+	d.idem("outbox", "forget", "invoices", "--yes").want(t, 0) // again changes nothing
 }
 
 func TestKeysAndPayloadsOfMessagesAreNotShownUnlessAskedFor(t *testing.T) {

@@ -3,6 +3,8 @@ package command
 type outboxCommand struct {
 	Stats outboxStatsCommand `cmd:"" help:"How far the outbox is behind, and whether somebody relays it."`
 	List  outboxListCommand  `cmd:"" help:"Messages that are not published yet, in the order in which they were added."`
+
+	Forget outboxForgetCommand `cmd:"" help:"Take its topics from a relay that is not deployed any more."`
 }
 
 // Help says more.

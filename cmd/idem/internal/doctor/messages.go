@@ -50,7 +50,7 @@ func topics(e *exam) error {
 			continue
 		}
 		e.warn(fmt.Sprintf("messages of the topic %q wait for the relay %q, which is not there", o.Topic, o.Relay),
-			"start a process that runs it; if there is to be none any more, give its topics away with outbox.ForgetRelay")
+			"start a process that runs it; if there is to be none any more, give its topics away with idem outbox forget")
 	}
 	return err
 }
