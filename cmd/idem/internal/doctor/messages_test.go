@@ -95,7 +95,7 @@ func TestDoctorFindsTopicsOfNoRelay(t *testing.T) {
 	stop = run(outbox.RelayConfig{Name: "shop", Topics: []string{"ord*"}})
 	w.quiet("topics")
 	stop() // the server takes a moment to notice that its session is gone
-	w.eventuallyFinds("topics", doctor.Warning, `"orders"`, `"shop"`, "not there", "ForgetRelay")
+	w.eventuallyFinds("topics", doctor.Warning, `"orders"`, `"shop"`, "not there", "idem outbox forget")
 }
 
 func TestDoctorFindsDeadLettersUntilTheyAreTriedAgain(t *testing.T) {
