@@ -24,6 +24,11 @@ func messageMutants() []Mutant {
 			Edits: []Edit{{"outbox/reach.go", "	for _, g := range r.gaps {\n		read.Lows", "	for _, g := range r.gaps[:len(r.gaps)*int(now.UnixMilli()/10%2)] {\n		read.Lows"}},
 		},
 		{
+			Name: "gap-forgotten", About: "a place without a message is forgotten although a transaction may still put one there",
+			Rules: []rule.Rule{rule.Published, rule.PublishOrder},
+			Edits: []Edit{{"outbox/reach.go", "		if g.writers.over() && verified >= g.high {\n", "		if g.writers != nil && verified >= g.high {\n"}},
+		},
+		{
 			Name: "delete-before-publish", About: "messages are removed from the outbox before the Publisher has them",
 			Rules: []rule.Rule{rule.Published},
 			Edits: []Edit{{"outbox/worker.go", "		w.to.take(ctx, b)\n", `		gone := &outcome{}

@@ -50,6 +50,27 @@ func operationMutants() []Mutant {
 			Edits: []Edit{{"operation/together.go", "			op.begun(call)\n			fresh = true\n", "			if call == open[len(open)-1] {\n				op.begun(call)\n			}\n			fresh = true\n"}},
 		},
 		{
+			Name: "doubt-off-record", About: "what is on record of an operation is what has ended: a call that was begun is not",
+			Rules: []rule.Rule{rule.InDoubt, rule.OneKey, rule.CallOnce, rule.Stands},
+			Edits: []Edit{
+				{operationQueries, "($1::pg_catalog.text)::pg_catalog.uuid AND o.kind OPERATOR(pg_catalog.=) 'call'\n      AND NOT EXISTS (SELECT 1 FROM idem.steps e\n                      WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) s\nORDER BY s.seq\n`\n\ntype LoadStepsRow", "($1::pg_catalog.text)::pg_catalog.uuid AND o.kind OPERATOR(pg_catalog.=) 'none'\n      AND NOT EXISTS (SELECT 1 FROM idem.steps e\n                      WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) s\nORDER BY s.seq\n`\n\ntype LoadStepsRow"},
+				{operationQueries, "      AND o.kind OPERATOR(pg_catalog.=) 'call'\n", "      AND o.kind OPERATOR(pg_catalog.=) 'none'\n"},
+			},
+		},
+		{
+			Name: "learned-forgotten", About: "what calls have returned is forgotten if the run ends in an error",
+			Rules: []rule.Rule{rule.Kept, rule.Reason},
+			Edits: []Edit{{"operation/keep.go", "	if len(learned) == 0 || w.instance == nil {\n		w.hide()\n", "	if len(learned) >= 0 {\n"}},
+		},
+		{
+			Name: "cancelled-as-it-is", About: "what is cancelled behind a call that has happened is undone without the undo of that call",
+			Rules: []rule.Rule{rule.Cancelled},
+			Edits: []Edit{
+				{"operation/enter.go", "op.work.cancelled && !op.leadsBack(kind):", "op.work.cancelled:"},
+				{"operation/run.go", "		if call, ok := op.unbacked(); ok && !w.accepted && !w.undoing {", "		if call, ok := op.unbacked(); ok && !w.accepted && !w.undoing && w.epoch < 0 {"},
+			},
+		},
+		{
 			Name: "parked-too-soon", About: "a Keyed call counts as forgotten by the other side long before its window is over",
 			Rules: []rule.Rule{rule.Reason},
 			Edits: []Edit{{"operation/call.go", "op.work.elapsed() > o.safety.window:", "op.work.elapsed() > o.safety.window/100000:"}},
