@@ -64,7 +64,8 @@ func TestTableStaysAsLargeAsWhatIsRetainedAfterTenTurnovers(t *testing.T) {
 }
 
 // A sweep updates its row with every portion. That must leave nothing behind but in its own page. While somebody has a snapshot,
-// such as an ANALYZE of the catalog by the server itself, nothing can be removed: then it is tried again.
+// such as an ANALYZE of the catalog by the server itself, or a transaction that writes in any database of the server, as other
+// tests do, nothing can be removed: then it is tried again.
 func TestTableOfSweepsStaysSmall(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -72,17 +73,14 @@ func TestTableOfSweepsStaysSmall(t *testing.T) {
 	h.records(3000, "live", "completed", "-1 hour")
 	o := swift()
 	o.Pages = 1
-	for end := time.Now().Add(limit); ; {
+	const attempts = 20 // on a busy machine most meet somebody
+	var pages int64
+	for range attempts {
 		h.exec("truncate idem.sweeps")
-		for range 3 {
-			h.once(o)
-		}
-		pages := h.count("select pg_relation_size('idem.sweeps') / current_setting('block_size')::int")
-		if pages <= 2 {
+		h.once(o)
+		if pages = h.count("select pg_relation_size('idem.sweeps') / current_setting('block_size')::int"); pages <= 1 {
 			return
 		}
-		if time.Now().After(end) {
-			t.Fatalf("idem.sweeps has %d pages after three sweeps of %d portions", pages, h.pages())
-		}
 	}
+	t.Errorf("idem.sweeps has %d pages after a sweep of %d portions, %d times", pages, h.pages(), attempts)
 }

@@ -93,8 +93,8 @@ func (c *publication) sendOne(ctx context.Context, t *target, m outbox.Message) 
 		return err
 	}
 	err := guard.Call(func() error { return t.post(ctx, m, c.timeout) })
-	if ctx.Err() != nil { // the call is over, which says nothing of the endpoint
-		return err
+	if _, answered := errors.AsType[*StatusError](err); ctx.Err() != nil && !answered {
+		return err // the call is over, which says nothing of the endpoint
 	}
 	c.rest.note(t.topic, err, c.sender.now())
 	if asked, away := isAway(err); away {

@@ -109,3 +109,31 @@ func TestTimeoutBoundsBothAttempts(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// endsTheCall is an endpoint whose answer arrives when the call has just ended.
+type endsTheCall struct {
+	cancel context.CancelFunc
+	status int
+}
+
+func (e endsTheCall) RoundTrip(r *http.Request) (*http.Response, error) {
+	e.cancel()
+	return &http.Response{StatusCode: e.status, Body: http.NoBody, Request: r}, nil
+}
+
+func TestAnswerThatArrivesWithTheEndOfTheCallIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	for status, away := range map[int]bool{http.StatusServiceUnavailable: true, http.StatusBadRequest: false} {
+		ctx, cancel := context.WithCancel(t.Context())
+		p := newPublisher(t, map[string]webhook.Endpoint{"t": {URL: "http://example.com", Secrets: []string{standardSecret}}}, func(c *webhook.PublisherConfig) {
+			c.Base = endsTheCall{cancel, status}
+		})
+		err := failedOf(t, p.Publish(ctx, []outbox.Message{message("t", "k", 1)}))["t/k/1"]
+		if refused, ok := errors.AsType[*webhook.StatusError](err); !ok || refused.Status != status {
+			t.Errorf("%d: %v", status, err)
+		}
+		if _, is := errors.AsType[*outbox.AwayError](err); is != away {
+			t.Errorf("%d: away is %v: %v", status, is, err)
+		}
+	}
+}
