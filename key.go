@@ -4,12 +4,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/idem-go/idem/internal/store"
 )
 
 const (
@@ -60,19 +61,7 @@ func checkNames(scope, key string) error {
 }
 
 // abridged returns as much of a key as a log may carry: enough to find it again, too little to use it.
-func abridged(key string) string {
-	const shown = 4
-	text := append(make([]byte, 0, 64), "key "...)
-	if len(key) >= 4*shown {
-		end := shown
-		for !utf8.RuneStart(key[end]) {
-			end--
-		}
-		text = append(strconv.AppendQuote(text, key[:end]), "… "...)
-	}
-	text = strconv.AppendInt(append(text, "of "...), int64(len(key)), 10)
-	return string(append(text, " bytes"...))
-}
+func abridged(key string) string { return store.Abridged(key) }
 
 // newOperationID returns a random UUID. It comes from the client because the call must know it even if it never hears
 // from the server again.

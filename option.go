@@ -1,6 +1,7 @@
 package idem
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem/internal/act"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -186,4 +188,15 @@ func WithReplayLikely() Option {
 		s.doOnly("WithReplayLikely")
 		s.replayLikely = true
 	}
+}
+
+// WithPerson returns a context that names the person on whose behalf an act is done: Retry, Cancel and Resolve of package operation, Redrive
+// and Drop of packages inbox and outbox. Each act that succeeds puts one row in idem.audit, in its own transaction, with that name beside the
+// role that has logged in. A middleware may set it for all requests: nothing but an act reads it. Up to 200 bytes of it are kept.
+func WithPerson(ctx context.Context, name string) context.Context { return act.WithPerson(ctx, name) }
+
+// WithReason returns a context whose acts have a reason, for idem.audit as in WithPerson. Up to 1,000 bytes of it are kept: say why in a
+// sentence, or name a ticket, and no key and nothing of a body.
+func WithReason(ctx context.Context, reason string) context.Context {
+	return act.WithReason(ctx, reason)
 }

@@ -15,7 +15,7 @@ type instruments struct {
 
 	records, rows, dead, size, transactions, keys, waiting, operations metric.Int64ObservableGauge
 	expiredAge, oldest, lag, speed, parkedFor, late                    metric.Float64ObservableGauge
-	unpublished, delayedOnes, heldBack, letters                        metric.Int64ObservableGauge
+	unpublished, delayedOnes, heldBack, letters, acts                  metric.Int64ObservableGauge
 	unpublishedAge, failingAge                                         metric.Float64ObservableGauge
 	deleted                                                            metric.Int64ObservableCounter
 
@@ -41,6 +41,7 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		delayedOnes:    b.count("idem.outbox.delayed", "{message}", "Messages that are not to be published yet, up to 10,000."),
 		heldBack:       b.count("idem.outbox.held", "{message}", "Messages that are held back, because they or one before them could not be published, up to 10,000."),
 		letters:        b.count("idem.dead_letters", "{message}", "Messages that could not be published or handled, by side, up to 10,000 each."),
+		acts:           b.count("idem.acts", "{act}", "What people did about records, operations and messages in the last day, by act, up to 10,000."),
 		unpublishedAge: b.amount("idem.outbox.oldest.age", "s", "For how long the oldest message that is not published could have been."),
 		failingAge:     b.amount("idem.inbox.failing.age", "s", "For how long a message has been failing, of the one that has for longest."),
 		expiredAge:     b.amount("idem.records.expired.age", "s", "For how long the oldest expired record has been expired, an estimate."),
@@ -156,6 +157,11 @@ func (i *instruments) show(to metric.Observer, v *vitals.Vitals) {
 		to.ObserveInt64(i.letters, m.Unhandled, incoming)
 		to.ObserveFloat64(i.unpublishedAge, m.Oldest.Seconds())
 		to.ObserveFloat64(i.failingAge, m.FailingFor.Seconds())
+	}
+	if v.Acts.Known() {
+		for _, a := range v.Acts.Value {
+			to.ObserveInt64(i.acts, a.Times, label("idem.act", a.Act))
+		}
 	}
 	if v.Sweeps.Known() {
 		i.showSweeps(to, v.At, v.Sweeps.Value)

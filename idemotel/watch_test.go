@@ -68,6 +68,8 @@ func TestGaugesShowTheDatabaseAndThePool(t *testing.T) {
 		select now() + i * interval '1 day', now() - interval '1 day', gen_random_uuid(), 't', '', '' from generate_series(1, 4) i`)
 	execSQL(t, pool, `insert into idem.dead_letters (side, consumer, source, id, key, type, class, reason, attempts, created_at, died_at)
 		select case when i <= 3 then 'outbox' else 'inbox' end, '', 's', i::text, '', '', '', '', 1, now(), now() from generate_series(1, 7) i`)
+	execSQL(t, pool, `insert into idem.audit (at, id, act, outcome, role, person, reason, step, scope, key, side, consumer, source, message_id)
+		select now() - i * interval '10 h', gen_random_uuid(), 'cancel', '', '', '', '', '', '', '', '', '', '', '' from generate_series(1, 3) i`)
 	execSQL(t, pool, `insert into idem.inbox (consumer, source, id, hash, state, since, expires_at)
 		values ('c', 's', '1', '', 'failing', now() - interval '200 s', now())`)
 	s.watch(pool, idemotel.WithPoolName("orders"))
@@ -99,6 +101,8 @@ func TestGaugesShowTheDatabaseAndThePool(t *testing.T) {
 			"idem.outbox.oldest.age":                               {500, 560},
 			"idem.dead_letters idem.side=outbox":                   {3, 3},
 			"idem.dead_letters idem.side=inbox":                    {4, 4},
+			"idem.acts idem.act=cancel":                            {2, 2},
+			"idem.acts idem.act=evict":                             {0, 0},
 			"idem.inbox.failing.age":                               {200, 260},
 			"idem.purge.lag idem.table=records":                    {7190, 7260},
 			"idem.purge.lag idem.table=inbox":                      {3590, 3660},

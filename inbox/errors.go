@@ -87,7 +87,7 @@ func hint(err error) error {
 		return fmt.Errorf("inbox: this connection is read-only (a replica?), messages are handled on the primary: %w", err)
 	case txn.HasCode(err, "42501"):
 		return fmt.Errorf("inbox: the role needs USAGE on schema idem, SELECT, INSERT and UPDATE on idem.inbox, and SELECT, INSERT, "+
-			"UPDATE and DELETE on idem.dead_letters: %w", err)
+			"UPDATE and DELETE on idem.dead_letters, and to redrive or drop INSERT on idem.audit: %w", err)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/internal/act"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -15,14 +16,22 @@ import (
 // by a delivery of the message, whichever comes first. It stays on record until that works. The dead letter of a message whose id
 // belongs to another payload is then handled under the id that it has as a dead letter.
 func Redrive(ctx context.Context, pool *pgxpool.Pool, consumer, source, id string) error {
-	redrive := store.RedriveMessage{Consumer: consumer, MessageID: store.MessageID{Source: source, ID: id}}
-	if err := query(ctx, pool, &redrive); err != nil {
-		return err
+	if pool == nil {
+		return errNoPool
 	}
+	redrive := store.RedriveMessage{Consumer: consumer, MessageID: store.MessageID{Source: source, ID: id}}
+	engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
+	tx, err := engine.Open(ctx, &redrive)
+	if err != nil {
+		return hint(err)
+	}
+	defer tx.Close()
 	if !redrive.Known {
 		return ErrNoDeadLetter
 	}
-	return nil
+	note := act.Of(ctx, store.Redrive, "to be tried again")
+	note.Letter = nameOf(consumer, source, id)
+	return hint(tx.Commit(ctx, &note))
 }
 
 // Redriven handles the dead letters of a consumer that are to be tried again, up to a number of them, as Batch does. It returns

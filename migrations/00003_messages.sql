@@ -163,7 +163,42 @@ COMMENT ON COLUMN idem.dead_letters.redrive_at IS
 COMMENT ON COLUMN idem.dead_letters.side IS
     'outbox: it was not published; consumer is empty and source is its topic. inbox: a consumer could not handle it.';
 
+-- What people did about records, operations and messages: a row for each act, from its transaction. Rows are in the order of time, and
+-- have no number from a sequence: logical replication does not copy one.
+CREATE TABLE idem.audit (
+    at           timestamptz      NOT NULL,
+    id           uuid             NOT NULL,
+    act          text COLLATE "C" NOT NULL,
+    outcome      text COLLATE "C" NOT NULL,
+    role         text COLLATE "C" NOT NULL,
+    person       text COLLATE "C" NOT NULL,
+    reason       text COLLATE "C" NOT NULL,
+    operation_id uuid,
+    step         text COLLATE "C" NOT NULL,
+    scope        text COLLATE "C" NOT NULL,
+    key          text COLLATE "C" NOT NULL,
+    side         text COLLATE "C" NOT NULL,
+    consumer     text COLLATE "C" NOT NULL,
+    source       text COLLATE "C" NOT NULL,
+    message_id   text COLLATE "C" NOT NULL,
+    PRIMARY KEY (at, id)
+);
+
+COMMENT ON TABLE idem.audit IS
+    'What people did: one row per act, written in the transaction of the act. What does not apply to an act is empty.';
+COMMENT ON COLUMN idem.audit.at IS 'When it was done (database clock).';
+COMMENT ON COLUMN idem.audit.act IS 'evict, retry, cancel, resolve, redrive or drop.';
+COMMENT ON COLUMN idem.audit.outcome IS
+    'evict: the state of the record that was deleted. cancel: the state of the operation before. resolve: happened, not happened or refused. Others: done.';
+COMMENT ON COLUMN idem.audit.role IS 'The session user: the role that logged in.';
+COMMENT ON COLUMN idem.audit.person IS 'Who did it, as the program or the command was told; empty if it was not.';
+COMMENT ON COLUMN idem.audit.reason IS 'Why, as the person said; empty if they did not.';
+COMMENT ON COLUMN idem.audit.step IS 'The step of the operation that the act was about, or at which the operation was.';
+COMMENT ON COLUMN idem.audit.key IS 'The idempotency key, abridged as in logs: never the whole key.';
+COMMENT ON COLUMN idem.audit.side IS 'Of a dead letter, with consumer, source and message_id: its name in idem.dead_letters.';
+
 -- +goose Down
+DROP TABLE idem.audit;
 DROP TABLE idem.dead_letters;
 DROP TABLE idem.inbox;
 DROP TABLE idem.relay_topics;

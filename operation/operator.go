@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/act"
 	"github.com/idem-go/idem/internal/hold"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
@@ -75,7 +76,7 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string) (Status, error) {
 // Retry lets a parked operation go on as it is: because the code or the other side has changed. If a call that is Once is what
 // nobody knows the outcome of, it is parked again: see Resolve.
 func Retry(ctx context.Context, pool *pgxpool.Pool, id string) error {
-	return revive(ctx, pool, &store.ReviveOperation{OperationID: id}, nil)
+	return revive(ctx, pool, &store.ReviveOperation{OperationID: id}, act.Of(ctx, store.Retry, "running"), nil)
 }
 
 // Cancel ends an operation that runs or is parked: it begins no call and no pause any more, waits no longer, settles the call that is
@@ -88,7 +89,7 @@ func Retry(ctx context.Context, pool *pgxpool.Pool, id string) error {
 // operation is parked rather than called undone. Then Retry it, with code that registers an undo at that place, or take the call
 // back by hand, if that is needed, and Cancel it again: that leaves such calls as they are.
 func Cancel(ctx context.Context, pool *pgxpool.Pool, id string) error {
-	return revive(ctx, pool, &store.ReviveOperation{OperationID: id, Cancel: true}, nil)
+	return revive(ctx, pool, &store.ReviveOperation{OperationID: id, Cancel: true}, act.Of(ctx, store.Cancel, "to be undone"), nil)
 }
 
 // Finding is what a person has found out about a call: Happened, NotHappened or Refused.
@@ -156,7 +157,7 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 		return err
 	}
 	request := &store.ReviveOperation{OperationID: id, Unknown: true, Forget: !finding.happened, Epoch: finding.epoch}
-	return revive(ctx, pool, request, func(show *store.ShowOperation, begun []store.Step) (txn.Request, error) {
+	return revive(ctx, pool, request, act.Of(ctx, store.Resolve, finding.outcome()), func(show *store.ShowOperation, begun []store.Step) (txn.Request, error) {
 		if d.name != "" && d.name != show.Name {
 			return nil, fmt.Errorf("%w: it is an operation %q, not %q", ErrUnknownOperation, show.Name, d.name)
 		}
@@ -173,6 +174,17 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 		s.Value, err = seal(sealer, s.Value, store.BoundStep(request.OperationID, &s))
 		return &store.RecordStep{OperationID: request.OperationID, Step: s}, err
 	})
+}
+
+// outcome is what is put on record of the finding.
+func (f *Finding) outcome() string {
+	switch {
+	case f.refused != nil:
+		return "refused"
+	case f.happened:
+		return "happened"
+	}
+	return "not happened"
 }
 
 // choose makes the request one about the step that the finding is about. Begun are the calls in doubt that were begun together.
@@ -211,8 +223,10 @@ func (f *Finding) recorded(r *store.ReviveOperation, d *definition) (s store.Ste
 	return s, nil
 }
 
-// revive lets an operation go on, together with what is recorded for it.
-func revive(ctx context.Context, pool *pgxpool.Pool, r *store.ReviveOperation, record func(*store.ShowOperation, []store.Step) (txn.Request, error)) (err error) {
+// revive lets an operation go on, together with what is recorded for it and of the person who wants it.
+func revive(ctx context.Context, pool *pgxpool.Pool, r *store.ReviveOperation, note store.NoteAct,
+	record func(*store.ShowOperation, []store.Step) (txn.Request, error),
+) (err error) {
 	if r.OperationID, err = parsedID(r.OperationID); err != nil {
 		return err
 	}
@@ -229,17 +243,27 @@ func revive(ctx context.Context, pool *pgxpool.Pool, r *store.ReviveOperation, r
 		return ErrUnknownOperation
 	case !r.Revived:
 		return fmt.Errorf("%w: %s", ErrNotParked, whyNotRevived(r, &show))
-	case record == nil:
-		return tx.Commit(ctx)
 	}
-	step, err := record(&show, begun.Calls)
-	switch {
-	case err != nil:
-		return err
-	case step == nil:
-		return tx.Commit(ctx)
+	var recorded []txn.Request
+	if record != nil {
+		step, err := record(&show, begun.Calls)
+		if err != nil {
+			return err
+		}
+		if step != nil {
+			recorded = append(recorded, step)
+		}
 	}
-	return tx.Commit(ctx, step)
+	note.OperationID, note.Step, note.Scope, note.Key = r.OperationID, r.Step, show.Scope, store.Abridged(r.Key)
+	return hint(tx.Commit(ctx, append(recorded, &note)...))
+}
+
+// hint adds to an error of the database what its reader can do about it.
+func hint(err error) error {
+	if txn.HasCode(err, "42501") {
+		return fmt.Errorf("operation: nothing was changed: the role needs INSERT on idem.audit, where acts are put on record, and docs/operate.md has the rest: %w", err)
+	}
+	return err
 }
 
 // whyNotRevived tells why an operation that is there was left as it is.

@@ -42,7 +42,7 @@ func Show(ctx context.Context, pool *pgxpool.Pool, sealer idem.Sealer, topic, id
 // Redrive gives a dead letter to the outbox again, under the same ID, as the last message of its key. The Sealer may be nil if it
 // is not sealed.
 func Redrive(ctx context.Context, pool *pgxpool.Pool, sealer idem.Sealer, topic, id string) error {
-	err := deadletter.Take(ctx, pool, nameOf(topic, id), func(tx pgx.Tx, letter deadletter.Letter) error {
+	err := deadletter.Redrive(ctx, pool, nameOf(topic, id), func(tx pgx.Tx, letter deadletter.Letter) error {
 		dead, err := open(&letter, sealer)
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ const (
 	DefaultEvery      = time.Hour
 	DefaultGrace      = time.Hour
 	DefaultOperations = 7 * 24 * time.Hour
+	DefaultAudit      = 365 * 24 * time.Hour
 	DefaultShare      = 0.25
 	DefaultPages      = 512
 	DefaultMaxLag     = 256 << 20
@@ -33,6 +34,9 @@ type Options struct {
 	// Operations is how long an operation of several steps stays after it has ended, with its steps and signals, for whoever wants
 	// to know how it went. One that is parked stays. DefaultOperations if zero.
 	Operations time.Duration
+
+	// Audit is how long idem.audit tells what people did, from the moment of the act. DefaultAudit, a year, if zero.
+	Audit time.Duration
 
 	// Share is the part of its time that a sweep works; the rest it pauses. From there follows how much of one processor of
 	// the server it takes at most. 1 is without pauses. DefaultShare if zero.
@@ -80,14 +84,15 @@ func (o Options) complete(pool *pgxpool.Pool) (*Options, error) {
 	switch {
 	case pool == nil:
 		return nil, errors.New("purge: pool is nil")
-	case o.Every < 0, o.Grace < 0, o.Operations < 0, o.Patience < 0, o.Max < 0, o.Pages < 0:
-		return nil, errors.New("purge: Every, Grace, Operations, Patience, Max and Pages must not be negative")
+	case o.Every < 0, o.Grace < 0, o.Operations < 0, o.Audit < 0, o.Patience < 0, o.Max < 0, o.Pages < 0:
+		return nil, errors.New("purge: Every, Grace, Operations, Audit, Patience, Max and Pages must not be negative")
 	case !(o.Share >= 0 && o.Share <= 1): // nor NaN
 		return nil, errors.New("purge: Share must be between 0 and 1")
 	}
 	o.Every = cmp.Or(o.Every, DefaultEvery)
 	o.Grace = cmp.Or(o.Grace, DefaultGrace)
 	o.Operations = cmp.Or(o.Operations, DefaultOperations)
+	o.Audit = cmp.Or(o.Audit, DefaultAudit)
 	o.Share = cmp.Or(o.Share, DefaultShare)
 	o.Pages = cmp.Or(o.Pages, DefaultPages)
 	o.MaxLag = cmp.Or(o.MaxLag, DefaultMaxLag)

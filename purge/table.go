@@ -21,7 +21,7 @@ type table struct {
 }
 
 // tables are swept in this order.
-var tables = []table{records, operations, messages, published}
+var tables = []table{records, operations, messages, published, acts}
 
 // A record in state processing was committed by an fn that ended its transaction. It is a trace for whoever repairs that,
 // and the next claim of the key takes it over. One in state running is that of an operation that goes on.
@@ -58,4 +58,12 @@ var published = table{
 	due: `(r.expires_at OPERATOR(pg_catalog.+) '0'::pg_catalog.interval)
 			OPERATOR(pg_catalog.<) (pg_catalog.statement_timestamp() OPERATOR(pg_catalog.-) $1::pg_catalog.interval)`,
 	rest: func(*Options) time.Duration { return 0 },
+}
+
+// What people did is known for as long as those may ask who look into it.
+var acts = table{
+	name: "audit", relation: "idem.audit",
+	due: `(r.at OPERATOR(pg_catalog.+) '0'::pg_catalog.interval)
+			OPERATOR(pg_catalog.<) (pg_catalog.statement_timestamp() OPERATOR(pg_catalog.-) $1::pg_catalog.interval)`,
+	rest: func(o *Options) time.Duration { return o.Audit },
 }

@@ -315,7 +315,7 @@ WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.u
         SELECT 1 FROM idem.steps b
         WHERE b.operation_id OPERATOR(pg_catalog.=) o.id AND b.outcome OPERATOR(pg_catalog.=) 'begun'))
   AND (@epoch::pg_catalog.int4 OPERATOR(pg_catalog.=) 0 OR o.epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4)
-RETURNING o.seq, o.kind, o.step;
+RETURNING o.seq, o.kind, o.step, o.key;
 
 -- name: BegunCalls :many
 -- BegunCalls tells which of the calls that were begun together have no end on record.

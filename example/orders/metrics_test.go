@@ -28,7 +28,7 @@ func TestMetricsHaveTheNamesThatPrometheusExpects(t *testing.T) {
 	slices.Sort(got)
 	want := []string{
 		"db_client_connection_count gauge", "db_client_connection_max gauge", "db_client_connection_timeouts_total counter",
-		"idem_call_duration_seconds histogram", "idem_commit_unknown_total counter", "idem_dead_letters gauge",
+		"idem_acts gauge", "idem_call_duration_seconds histogram", "idem_commit_unknown_total counter", "idem_dead_letters gauge",
 		"idem_inbox_failing_age_seconds gauge", "idem_keys_held gauge",
 		"idem_operations gauge", "idem_operations_late_seconds gauge", "idem_operations_parked_age_seconds gauge", "idem_outbox_delayed gauge", "idem_outbox_held gauge",
 		"idem_outbox_oldest_age_seconds gauge", "idem_outbox_waiting gauge", "idem_pool_waits_total counter",

@@ -863,7 +863,7 @@ WHERE o.id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
         SELECT 1 FROM idem.steps b
         WHERE b.operation_id OPERATOR(pg_catalog.=) o.id AND b.outcome OPERATOR(pg_catalog.=) 'begun'))
   AND ($5::pg_catalog.int4 OPERATOR(pg_catalog.=) 0 OR o.epoch OPERATOR(pg_catalog.=) $5::pg_catalog.int4)
-RETURNING o.seq, o.kind, o.step
+RETURNING o.seq, o.kind, o.step, o.key
 `
 
 type ReviveOperationParams struct {
@@ -878,6 +878,7 @@ type ReviveOperationRow struct {
 	Seq  int32
 	Kind string
 	Step string
+	Key  string
 }
 
 // ReviveOperation lets an operation go on that is parked: forgetting which call was begun, if that has not happened, or towards
@@ -894,7 +895,12 @@ func (q *Queries) ReviveOperation(ctx context.Context, arg ReviveOperationParams
 		arg.Epoch,
 	)
 	var i ReviveOperationRow
-	err := row.Scan(&i.Seq, &i.Kind, &i.Step)
+	err := row.Scan(
+		&i.Seq,
+		&i.Kind,
+		&i.Step,
+		&i.Key,
+	)
 	return i, err
 }
 

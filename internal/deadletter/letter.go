@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/internal/act"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -47,23 +48,28 @@ func Show(ctx context.Context, pool *pgxpool.Pool, name Name) (Letter, error) {
 	return read.Letter, nil
 }
 
-// Drop removes a dead letter for good.
+// Drop removes a dead letter for good, and puts that on record.
 func Drop(ctx context.Context, pool *pgxpool.Pool, name Name) error {
-	return Take(ctx, pool, name, func(pgx.Tx, Letter) error { return nil })
+	return take(ctx, pool, name, act.Of(ctx, store.Drop, "deleted"), func(pgx.Tx, Letter) error { return nil })
 }
 
-// Take removes a dead letter in the transaction in which f does something else with it. If f fails the letter stays.
-func Take(ctx context.Context, pool *pgxpool.Pool, name Name, f func(tx pgx.Tx, letter Letter) error) error {
+// Redrive removes a dead letter in the transaction in which f gives its message back, and puts that on record. If f fails the letter stays.
+func Redrive(ctx context.Context, pool *pgxpool.Pool, name Name, f func(tx pgx.Tx, letter Letter) error) error {
+	return take(ctx, pool, name, act.Of(ctx, store.Redrive, "to be tried again"), f)
+}
+
+func take(ctx context.Context, pool *pgxpool.Pool, name Name, note store.NoteAct, f func(tx pgx.Tx, letter Letter) error) error {
+	note.Letter = name
 	for pause := txn.RetryPause; ; {
-		err := take(ctx, pool, name, f)
+		err := takeOnce(ctx, pool, &note, f)
 		if !txn.Rerunnable(err) || txn.Sleep(ctx, pause.Next()) != nil {
 			return err
 		}
 	}
 }
 
-func take(ctx context.Context, pool *pgxpool.Pool, name Name, f func(tx pgx.Tx, letter Letter) error) error {
-	read := store.ReadLetter{Name: name, Take: true}
+func takeOnce(ctx context.Context, pool *pgxpool.Pool, note *store.NoteAct, f func(tx pgx.Tx, letter Letter) error) error {
+	read := store.ReadLetter{Name: note.Letter, Take: true}
 	tx, err := engine(pool).Open(ctx, &read)
 	if err != nil {
 		return err
@@ -75,7 +81,7 @@ func take(ctx context.Context, pool *pgxpool.Pool, name Name, f func(tx pgx.Tx, 
 	if _, err := tx.Run("", func(tx pgx.Tx) (bool, error) { return false, f(tx, read.Letter) }); err != nil {
 		return err
 	}
-	if err := tx.Commit(ctx); err != nil {
+	if err := tx.Commit(ctx, note); err != nil {
 		return fmt.Errorf("the dead letter may still be there: %w", err)
 	}
 	return nil

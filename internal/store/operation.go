@@ -198,6 +198,7 @@ type ReviveOperation struct {
 	Seq     int
 	Kind    StepKind
 	Step    string
+	Key     string // whose operation it is
 }
 
 // Queue adds the statement.
@@ -207,7 +208,9 @@ func (r *ReviveOperation) Queue(trip *roundtrip.Trip) {
 
 // Read reads the answer.
 func (r *ReviveOperation) Read(trip *roundtrip.Trip) {
-	r.Revived = trip.Row(func(row *roundtrip.Row) { r.Seq, r.Kind, r.Step = row.Int(), StepKind(row.Text()), row.Text() })
+	r.Revived = trip.Row(func(row *roundtrip.Row) {
+		r.Seq, r.Kind, r.Step, r.Key = row.Int(), StepKind(row.Text()), row.Text(), row.Text()
+	})
 }
 
 func number(n int) []byte { return strconv.AppendInt(nil, int64(n), 10) }

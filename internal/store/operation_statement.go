@@ -62,7 +62,7 @@ var (
 		SQL: db.ParkOperation, Params: []roundtrip.Param{text, text, plain, plain, plain},
 	})
 	reviveOperation = roundtrip.New(roundtrip.Statement{
-		SQL: db.ReviveOperation, Params: []roundtrip.Param{plain, plain, plain, plain, plain}, Results: []int16{asText, asText, asText},
+		SQL: db.ReviveOperation, Params: []roundtrip.Param{plain, plain, plain, plain, plain}, Results: []int16{asText, asText, asText, asText},
 	})
 	begunCalls = roundtrip.New(roundtrip.Statement{
 		SQL: db.BegunCalls, Params: []roundtrip.Param{plain}, Results: []int16{asText, asText},

@@ -29,7 +29,8 @@ var asSent = map[string]string{
 	"Kind": "call", "Outcome": "waiting", "Value": "the value", "Room": "16", "Reason": "the reason", "Instance": "17",
 	"Name": "the name", "Sweeper": "77777777-7777-4888-8999-000000000000", "Absence": "15s", "Rest": "16s", "WaitingFor": "the vacuum",
 	"FromMoment": "2026-01-02T03:04:05.000007Z",
-	"Relay":      "the relay", "Generation": "1018", "Seen": "1019", "Every": "false", "ForeignTopics": `{"foreign"}`, "Counts": "{1,0}",
+	"Act":        "drop", "Person": "the person", "MessageID": "the id",
+	"Relay": "the relay", "Generation": "1018", "Seen": "1019", "Every": "false", "ForeignTopics": `{"foreign"}`, "Counts": "{1,0}",
 	"After": "1010", "Streams": "3", "Stream": "2", "Octets": "1011", "Topics": `{"the topic","an\\other"}`, "Keys": `{"the key",""}`,
 	"Seqs": "{1012,1013}", "Lows": "{1014,1016}", "Highs": "{1015,1017}", "Runs": "{1,16}", "Retention": "90000000 microseconds", "Whole": "true", "Pauses": "{19000000,20000000}",
 	"Classes": `{"the class","another"}`, "Reasons": `{"the reason","another"}`, "Class": "the class", "Attempts": "18", "Payload": "the payload",
@@ -40,6 +41,11 @@ var asSent = map[string]string{
 	"Sources": `{"so\\ur\"ce"}`, "Ids": `{"the id"}`, "Hashes": string(append([]byte{1, 2, 3}, make([]byte, 29)...)),
 	"Part": "the part", "Relation": "the relation", "Block": "1000", "Pages": "1001", "TotalPages": "1002",
 	"Deleted": "1003", "Kept": "1004", "Skipped": "1005", "LockLimit": "1006", "WorkLimit": "1007", "IdleLimit": "1008", "Oid": "1009",
+}
+
+var sampleAct = NoteAct{
+	Act: Drop, Outcome: "waiting", Person: "the person", Reason: "the reason", OperationID: sampleID, Step: "the step", Scope: "the scope", Key: "the key",
+	Letter: sampleName,
 }
 
 // differently are the parameters of one verb that other verbs use for something else.
@@ -189,7 +195,7 @@ var verbs = []struct {
 		db.ParkOperationParams{}, nil, &ParkOperation{OperationID: sampleID, Epoch: 15, Reason: "the reason", Step: "the step", Unbacked: true, Parked: true}},
 	{"ReviveOperation", &ReviveOperation{OperationID: sampleID, Cancel: true, Unknown: true, Epoch: 15}, reviveOperation, db.ReviveOperation,
 		db.ReviveOperationParams{}, db.ReviveOperationRow{},
-		&ReviveOperation{OperationID: sampleID, Cancel: true, Unknown: true, Epoch: 15, Revived: true, Seq: 22, Kind: TxStep, Step: "its step"}},
+		&ReviveOperation{OperationID: sampleID, Cancel: true, Unknown: true, Epoch: 15, Revived: true, Seq: 22, Kind: TxStep, Step: "its step", Key: "its key"}},
 	{"DueOperations", &DueOperations{Names: sampleNames, But: []Due{{OperationID: "u1", Epoch: 2}, {OperationID: "u2", Epoch: 3}}, Room: 16},
 		dueOperations, db.DueOperations, db.DueOperationsParams{}, db.DueOperationsRow{},
 		&DueOperations{Names: sampleNames, But: []Due{{OperationID: "u1", Epoch: 2}, {OperationID: "u2", Epoch: 3}}, Room: 16,
@@ -316,6 +322,7 @@ var verbs = []struct {
 		sampleList([]Letter{sampleLetter(LetterName{"its side", "its consumer", "its source", "its id"}, false)})},
 	{"ShowDeadLetter", &ReadLetter{Name: sampleName}, showDeadLetter, db.ShowDeadLetter, db.ShowDeadLetterParams{}, db.ShowDeadLetterRow{},
 		&ReadLetter{Name: sampleName, Found: true, Letter: sampleLetter(sampleName, true)}},
+	{"NoteAct", &sampleAct, noteAct, db.NoteAct, db.NoteActParams{}, nil, &sampleAct},
 	{"TakeDeadLetter", &ReadLetter{Name: sampleName, Take: true}, takeDeadLetter, db.TakeDeadLetter, db.TakeDeadLetterParams{}, db.TakeDeadLetterRow{},
 		&ReadLetter{Name: sampleName, Take: true, Found: true, Letter: sampleLetter(sampleName, true)}},
 	{"Backlog", &Backlog{OID: 1009}, backlog, db.Backlog, struct{ Oid int64 }{}, db.BacklogRow{},
@@ -414,7 +421,7 @@ func TestEveryQueryHasAVerb(t *testing.T) {
 func TestFormsOfParametersFitTheirTypes(t *testing.T) {
 	t.Parallel()
 	hasAnyText := map[string]bool{"Scope": true, "Key": true, "Name": true, "Names": true, "Step": true, "Reason": true,
-		"SealedBy": true, "Part": true, "Type": true, "Relay": true, "ForeignTopics": true,
+		"SealedBy": true, "Part": true, "Type": true, "Relay": true, "Person": true, "MessageID": true, "ForeignTopics": true,
 		"Sources": true, "Ids": true, "Topics": true, "Keys": true, "Classes": true, "Reasons": true, "Headers": true, "Class": true, "Side": true, "Consumer": true, "Source": true, "ID": true,
 		"OnlySide": true, "OnlyConsumer": true, "OnlySource": true, "AfterSide": true, "AfterConsumer": true, "AfterSource": true, "AfterID": true}
 	for _, verb := range verbs {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/vitals/db"
 )
 
@@ -34,6 +35,7 @@ type Vitals struct {
 	InFlight   InFlight           `json:"in_flight"`
 	Operations Figure[Operations] `json:"operations"`
 	Messages   Figure[Messages]   `json:"messages"`
+	Acts       Figure[[]Acts]     `json:"acts"` // of people in the last day: every kind of act is there
 
 	Sweeps     Figure[[]Sweep]       `json:"sweeps"`      // what is purged, and how far
 	PurgeLag   Figure[time.Duration] `json:"purge_lag"`   // since the last whole sweep of the records began; if there was none, see Note
@@ -51,7 +53,16 @@ type Table struct {
 }
 
 // tables are those of the migrations. TestVitalsKnowEveryTable compares them.
-const tables = "{dead_letters,delayed,inbox,leases,operations,outbox,published,records,relay_topics,relays,signals,steps,sweeps}"
+const tables = "{audit,dead_letters,delayed,inbox,leases,operations,outbox,published,records,relay_topics,relays,signals,steps,sweeps}"
+
+// Acts are how often people did something.
+type Acts struct {
+	Act   string `json:"act"`
+	Times int64  `json:"times"` // up to MaxMessages, all acts together
+}
+
+// acts are those that there are.
+var acts = []store.Act{store.Cancel, store.Drop, store.Evict, store.Redrive, store.Resolve, store.Retry}
 
 // InFlight are the transactions that have claimed keys and are not over.
 type InFlight struct {
@@ -108,8 +119,8 @@ func (s *Sweep) Live() bool { return s.Under && s.Silent > 0 && s.Silent <= long
 // ErrNoSchema says that the database has no table of records.
 var ErrNoSchema = errors.New("vitals: there is no table idem.records in this database: run the migrations of package migrations")
 
-// Read reads the figures by six statements, none of which reads a record. If on is a transaction of a role that may not read
-// idem.sweeps, idem.operations or the tables of messages, it is aborted afterwards.
+// Read reads the figures by seven statements, none of which reads a record. If on is a transaction of a role that may not read
+// idem.sweeps, idem.operations, the tables of messages or idem.audit, it is aborted afterwards.
 func Read(ctx context.Context, on DB) (Vitals, error) {
 	q := db.New()
 	parts, err := q.Parts(ctx, on)
@@ -141,6 +152,12 @@ func Read(ctx context.Context, on DB) (Vitals, error) {
 	if v.Messages = unknown[Messages](v.Operations.Note); v.Operations.Known() {
 		messages, err := q.Messages(ctx, on, MaxMessages)
 		if v.Messages, err = messagesOf(messages, err); err != nil {
+			return Vitals{}, err
+		}
+	}
+	if v.Acts = unknown[[]Acts](v.Messages.Note); v.Messages.Known() {
+		done, err := q.Acts(ctx, on, MaxMessages)
+		if v.Acts, err = actsOf(done, err); err != nil {
 			return Vitals{}, err
 		}
 	}
@@ -235,6 +252,28 @@ func messagesOf(row db.MessagesRow, err error) (Figure[Messages], error) {
 		Waiting: min(row.Waiting+row.Due, MaxMessages), Delayed: row.Delayed, Held: row.Held, Oldest: max(time.Duration(row.Oldest)*time.Microsecond, 0),
 		Unpublished: row.Unpublished, Unhandled: row.Unhandled, FailingFor: max(time.Duration(row.FailingFor)*time.Microsecond, 0),
 	}), nil
+}
+
+// actsOf makes a figure of what people did. That it cannot be read is no error of the reader's.
+func actsOf(rows []db.ActsRow, err error) (Figure[[]Acts], error) {
+	var refused *pgconn.PgError
+	switch {
+	case errors.As(err, &refused) && refused.Code == "42501":
+		return unknown[[]Acts]("this role may not read idem.audit"), nil
+	case errors.As(err, &refused) && (refused.Code == "42P01" || refused.Code == "42703"):
+		return unknown[[]Acts]("there is no such table idem.audit: run the migrations of package migrations"), nil
+	case err != nil:
+		return Figure[[]Acts]{}, err
+	}
+	times := map[string]int64{}
+	for _, row := range rows {
+		times[row.Act] = row.Times
+	}
+	var all []Acts
+	for _, act := range acts {
+		all = append(all, Acts{string(act), times[string(act)]})
+	}
+	return exact(all), nil
 }
 
 func sweepOf(row db.SweepsRow, at time.Time) Sweep {

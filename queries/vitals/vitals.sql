@@ -141,3 +141,11 @@ SELECT (SELECT pg_catalog.count(*) FROM (SELECT FROM idem.outbox o WHERE o.held 
             (SELECT pg_catalog.min(f.since) FROM (
                 SELECT m.since FROM idem.inbox m WHERE m.state OPERATOR(pg_catalog.=) 'failing' LIMIT @most::pg_catalog.int4) f)))
             OPERATOR(pg_catalog.*) 1000000, 0)::pg_catalog.int8 AS failing_for;
+
+-- name: Acts :many
+-- Acts counts what people did in the last day, up to a limit.
+SELECT a.act, pg_catalog.count(*)::pg_catalog.int8 AS times
+FROM (SELECT u.act FROM idem.audit u
+      WHERE u.at OPERATOR(pg_catalog.>) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '1 day'::pg_catalog.interval)
+      LIMIT @most::pg_catalog.int4) a
+GROUP BY a.act ORDER BY 1;

@@ -9,6 +9,40 @@ import (
 	"context"
 )
 
+const acts = `-- name: Acts :many
+SELECT a.act, pg_catalog.count(*)::pg_catalog.int8 AS times
+FROM (SELECT u.act FROM idem.audit u
+      WHERE u.at OPERATOR(pg_catalog.>) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '1 day'::pg_catalog.interval)
+      LIMIT $1::pg_catalog.int4) a
+GROUP BY a.act ORDER BY 1
+`
+
+type ActsRow struct {
+	Act   string
+	Times int64
+}
+
+// Acts counts what people did in the last day, up to a limit.
+func (q *Queries) Acts(ctx context.Context, db DBTX, most int32) ([]ActsRow, error) {
+	rows, err := db.Query(ctx, acts, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ActsRow
+	for rows.Next() {
+		var i ActsRow
+		if err := rows.Scan(&i.Act, &i.Times); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const inFlight = `-- name: InFlight :one
 WITH locks AS MATERIALIZED (
     SELECT l.pid, l.locktype, l.relation, l.objsubid FROM pg_catalog.pg_locks l

@@ -24,7 +24,7 @@ type chosenLetters struct {
 	moreFilter
 	Limit  int  `default:"1000" help:"With --all, how many at most, up to 10000. Default: ${default}."`
 	DryRun bool `help:"Say what would be done, and do nothing."`
-	consent
+	accountable
 }
 
 // choose returns those that are meant.
@@ -70,10 +70,11 @@ func (c *chosenLetters) change(s *session, found []record.Letter, verb, done str
 	if err := c.ask(s, will); err != nil {
 		return err
 	}
+	ctx := c.onRecord(s)
 	changed, err := []record.Letter{}, error(nil)
 	for i := range found {
 		var ok bool
-		if ok, err = doOne(s.ctx, &found[i], do); err != nil {
+		if ok, err = doOne(ctx, &found[i], do); err != nil {
 			break
 		}
 		if ok {

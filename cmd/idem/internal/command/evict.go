@@ -16,7 +16,7 @@ type evictCommand struct {
 	name
 	Operation string `required:"" placeholder:"ID" help:"Operation id of the record, as idem show tells it: another execution's record is left alone."`
 	DryRun    bool   `help:"Say what would be done, and do nothing."`
-	consent
+	accountable
 }
 
 // Help says more.
@@ -66,8 +66,9 @@ func (c *evictCommand) Run(s *session) error {
 
 func (c *evictCommand) evict(s *session, found *record.Record) error {
 	gone := false
-	err := record.Change(s.ctx, s.pool, changeTimeout, func(tx pgx.Tx) (err error) {
-		gone, err = record.Evict(s.ctx, tx, c.Scope, c.Key, c.Operation)
+	ctx := c.onRecord(s)
+	err := record.Change(ctx, s.pool, changeTimeout, func(tx pgx.Tx) (err error) {
+		gone, err = record.Evict(ctx, tx, c.Scope, c.Key, c.Operation)
 		return err
 	})
 	if errors.Is(err, record.ErrUnknown) {

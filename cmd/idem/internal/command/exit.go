@@ -116,7 +116,7 @@ func remedyOf(err *pgconn.PgError) string {
 	case "42P01", "3F000", "42703":
 		return "the schema of idem is missing or out of date here: run idem migrate up, or check the address"
 	case "42501":
-		return "this role may not: see what it lacks with idem doctor, or connect as another with -U"
+		return "this role may not: see what it lacks with idem doctor, or connect as another with -U; a change takes INSERT on idem.audit as well"
 	case "57014":
 		return "the statement took longer than --timeout allows: narrow it down with --scope, or raise --timeout"
 	case "55P03":

@@ -23,6 +23,7 @@ type grammar struct {
 	Show      showCommand      `cmd:"" group:"look" help:"One record."`
 	List      listCommand      `cmd:"" group:"look" help:"Records, in the order of scope and key."`
 	Explain   explainCommand   `cmd:"" group:"look" help:"What the next call with a key would get, and why."`
+	Audit     auditCommand     `cmd:"" group:"look" help:"What people have done by hand: who, when and why."`
 	Operation operationCommand `cmd:"" group:"change" help:"Work of several steps: see how far it is, and help it on."`
 	Outbox    outboxCommand    `cmd:"" group:"look" help:"Messages that are yet to be published."`
 	Inbox     inboxCommand     `cmd:"" group:"look" help:"Messages that are yet to be handled."`

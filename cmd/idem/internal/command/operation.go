@@ -53,12 +53,12 @@ func (c *operationID) find(s *session, work func(context.Context, pgx.Tx, *recor
 }
 
 // change asks, and does what a person wants of an operation.
-func (c *operationID) change(s *session, o *record.Operation, agreed consent, will, done string, do func(context.Context) error) error {
+func (c *operationID) change(s *session, o *record.Operation, agreed *accountable, will, done string, do func(context.Context) error) error {
 	will = fmt.Sprintf("%s (operation %s %s, %s at step %s)", will, page.Safe(o.Name), o.ID, o.State, page.Safe(o.Step))
 	if err := agreed.ask(s, will); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, changeTimeout)
+	ctx, cancel := context.WithTimeout(agreed.onRecord(s), changeTimeout)
 	defer cancel()
 	err := do(ctx)
 	switch {

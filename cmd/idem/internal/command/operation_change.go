@@ -43,7 +43,7 @@ func (c *operationRetryCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return c.one().change(s, o, c.consent, "lets it go on as it is", "it goes on",
+	return c.one().change(s, o, &c.accountable, "lets it go on as it is", "it goes on",
 		func(ctx context.Context) error { return retry(ctx, o.ID) })
 }
 
@@ -77,7 +77,7 @@ func (c *operationCancelCommand) Run(s *session) error {
 	if o.State != record.Parked && o.State != record.Running {
 		return refusedError{fmt.Sprintf("nothing was changed: operation %s has ended, it is %s", o.ID, o.State)}
 	}
-	return c.one().change(s, o, c.consent, "ends it, and takes back what it has done", "it is being ended",
+	return c.one().change(s, o, &c.accountable, "ends it, and takes back what it has done", "it is being ended",
 		func(ctx context.Context) error { return cancel(ctx, o.ID) })
 }
 
@@ -89,7 +89,7 @@ type operationResolveCommand struct {
 	Refused     string `xor:"finding" placeholder:"TEXT" help:"The other side has refused the call: the operation is given an error of that text, which is final."`
 	Step        string `placeholder:"STEP" help:"Which call it is about, where several were made at the same time and are in doubt. Default: the first of them."`
 	Value       string `placeholder:"JSON" help:"What the call has returned, as it would be on record. -: read it from standard input. Default: null."`
-	consent
+	accountable
 }
 
 // Help says more.
@@ -136,7 +136,7 @@ func (c *operationResolveCommand) Run(s *session) error {
 		finding, will = operation.Refused(errors.New(c.Refused)), "says that the other side has refused the call"
 	}
 	seen := operation.Status{Epoch: o.Epoch}
-	return c.change(s, o, c.consent, will, "it goes on from there",
+	return c.change(s, o, &c.accountable, will, "it goes on from there",
 		func(ctx context.Context) error {
 			return operation.Resolve(ctx, s.pool, o.ID, finding.As(seen).Of(c.Step), options...)
 		})

@@ -24,7 +24,7 @@ type chosenOperations struct {
 	Older  span   `placeholder:"SPAN" help:"With --all: begun longer ago than this."`
 	Limit  int    `default:"1000" help:"With --all, how many at most, up to 10000. Default: ${default}."`
 	DryRun bool   `help:"With --all: list them, and change nothing."`
-	consent
+	accountable
 }
 
 // check refuses what contradicts itself.
@@ -71,9 +71,10 @@ func (c *chosenOperations) changeAll(s *session, state, will, done string, do fu
 	if err := c.ask(s, fmt.Sprintf(will, len(found))); err != nil {
 		return err
 	}
+	ctx := c.onRecord(s)
 	changed := []record.Operation{}
 	for i := range found {
-		switch err := changeOne(s.ctx, found[i].ID, do); {
+		switch err := changeOne(ctx, found[i].ID, do); {
 		case err == nil:
 			changed = append(changed, found[i])
 		case errors.Is(err, operation.ErrNotParked), errors.Is(err, operation.ErrUnknownOperation):

@@ -62,6 +62,8 @@ var (
 		}, {
 			name: "a relay that keeps what was published", needs: []grant{on("published", "SELECT", "INSERT")}, marks: []grant{on("published", "INSERT")},
 		}, {
+			name: "retry, cancel, resolve, redrive and drop", needs: []grant{on("audit", "INSERT")},
+		}, {
 			name: "package purge", purges: true,
 			needs: []grant{
 				on("sweeps", "SELECT", "INSERT", "UPDATE"),
@@ -70,6 +72,7 @@ var (
 				on("steps", "DELETE", "SELECT (ctid, operation_id)"), on("signals", "DELETE", "SELECT (ctid, operation_id)"),
 				on("inbox", "DELETE", "SELECT (ctid, expires_at)", "UPDATE (expires_at)"),
 				on("published", "DELETE", "SELECT (ctid, expires_at)", "UPDATE (expires_at)"),
+				on("audit", "DELETE", "SELECT (ctid, at)", "UPDATE (at)"),
 			},
 			marks: []grant{on("records", "DELETE"), on("sweeps", "INSERT", "UPDATE")},
 		},

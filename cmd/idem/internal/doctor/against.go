@@ -117,6 +117,7 @@ var tally = map[string]string{
 	"inbox":        "consumer, source, id, state",
 	"dead_letters": "side, consumer, source, id, redrive_at IS NULL",
 	"relay_topics": "relay, topics",
+	"audit":        "id, act, outcome",
 }
 
 // sameRows compares what is remembered. Payloads are not read.

@@ -24,7 +24,7 @@ func indexed(table string) bool {
 	return table == "operations" || table == "signals" || table == "outbox" || table == "inbox"
 }
 func swept(table string) bool {
-	return slices.Contains([]string{"records", "operations", "inbox", "published"}, table)
+	return slices.Contains([]string{"records", "operations", "inbox", "published", "audit"}, table)
 }
 
 var sicknesses = []sickness{
@@ -49,7 +49,10 @@ var sicknesses = []sickness{
 	{"row-level security", "row-security", doctor.Problem, []string{"ALTER TABLE idem.TABLE ENABLE ROW LEVEL SECURITY"}, []string{"ALTER TABLE idem.TABLE DISABLE ROW LEVEL SECURITY"},
 		[]string{"is on for idem.TABLE", "ROLE"}, nil},
 	{"a privilege is missing", "privileges", doctor.Problem, []string{"REVOKE SELECT ON idem.TABLE FROM ROLE"}, []string{"GRANT SELECT ON idem.TABLE TO ROLE"},
-		[]string{"ROLE lacks SELECT", "on idem.TABLE", "GRANT SELECT"}, nil},
+		[]string{"ROLE lacks SELECT", "on idem.TABLE", "GRANT SELECT"}, func(table string) bool { return table != "audit" }},
+	{"the purge lacks a privilege for rows that are there", "privileges", doctor.Problem, []string{"INSERTROWS", "ANALYZE idem.TABLE", "REVOKE SELECT ON idem.TABLE FROM ROLE"},
+		[]string{"GRANT SELECT ON idem.TABLE TO ROLE", "TRUNCATE idem.TABLE"}, []string{"ROLE lacks SELECT", "on idem.TABLE", "GRANT SELECT"},
+		func(table string) bool { return table == "audit" }},
 	{"everybody may read", "public-access", doctor.Warning, []string{"GRANT SELECT ON idem.TABLE TO PUBLIC"}, []string{"REVOKE SELECT ON idem.TABLE FROM PUBLIC"},
 		[]string{"SELECT on idem.TABLE", "REVOKE ALL ON idem.TABLE FROM PUBLIC"}, nil},
 	{"autovacuum is off", "autovacuum", doctor.Problem, []string{"ALTER TABLE idem.TABLE SET (autovacuum_enabled = off)"}, []string{"ALTER TABLE idem.TABLE RESET (autovacuum_enabled)"},
@@ -118,6 +121,7 @@ func (w *ward) wordsOf(table string) *strings.Replacer {
 		"records":    `INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state) VALUES ('s', 'k', '', gen_random_uuid(), now(), now(), 'completed')`,
 		"operations": `INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, epoch, state, undoing, step, seq, since, wake_at, tries, attempts, ended_at) VALUES (gen_random_uuid(), 's', 'k', '', 'n', 1, now(), 1, 'completed', false, '', 0, now(), now(), 0, 0, now())`,
 		"inbox":      `INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at) VALUES ('c', 's', 'i', '', 'handled', now(), now())`,
+		"audit":      `INSERT INTO idem.audit VALUES (now(), gen_random_uuid(), 'retry', 'running', 'r', '', '', NULL, '', '', '', '', '', '', '')`,
 		"published":  `INSERT INTO idem.published VALUES (gen_random_uuid(), 1, now(), now(), now(), 't', 'k', 't')`,
 	}[table]
 	return strings.NewReplacer("TABLE_pkey", table+"_pkey", "CREATEINDEX", definition, "INSERTROWS", rows, "idem.TABLE", "idem."+table, "'TABLE'", "'"+table+"'",

@@ -92,6 +92,12 @@ var tables = []expected{
 			"reason text, attempts integer, created_at timestamp with time zone, died_at timestamp with time zone, redrive_at timestamp with time zone",
 		lost: "messages that wait for a person are lost",
 	},
+	{
+		name: "audit", key: "at, id", purged: "at",
+		columns: "at timestamp with time zone, id uuid, act text, outcome text, role text, person text, reason text, operation_id uuid, step text, " +
+			"scope text, key text, side text, consumer text, source text, message_id text",
+		lost: "what people did is not known any more",
+	},
 }
 
 // sequences are those that numbers come from, with the table whose column each belongs to.

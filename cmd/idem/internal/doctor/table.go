@@ -225,8 +225,11 @@ func (e *exam) neverPurged(table, remedy string) error {
 		}
 	}
 	limit := e.opts.Limits.PurgeLag
-	if table == "operations" {
+	switch table {
+	case "operations":
 		limit += purge.DefaultOperations
+	case "audit":
+		limit += purge.DefaultAudit
 	}
 	if worst > limit {
 		e.warn(fmt.Sprintf("nothing was ever purged of idem.%s, and there are rows that %s %s ago: the table only grows", table, had[table], page.Age(worst)), remedy)

@@ -5,6 +5,9 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/act"
+	"github.com/idem-go/idem/internal/store"
 )
 
 // Find returns the record of a key, expired or not, and nil if there is none. The response is read only if it is to be
@@ -24,9 +27,18 @@ func Find(ctx context.Context, tx pgx.Tx, scope, key string, reveal bool) (*Reco
 	return &r, nil
 }
 
-// Evict deletes the record of one execution, and reports whether it was there. Another execution's is left alone.
+// Evict deletes the record of one execution, puts that on record, and reports whether it was there. Another execution's is left alone.
 func Evict(ctx context.Context, tx pgx.Tx, scope, key, operationID string) (bool, error) {
-	tag, err := tx.Exec(ctx, "DELETE FROM idem.records WHERE scope = $1 AND key = $2 AND operation_id = $3::text::uuid",
-		scope, key, operationID)
-	return tag.RowsAffected() > 0, err
+	var state string
+	err := tx.QueryRow(ctx, "DELETE FROM idem.records WHERE scope = $1 AND key = $2 AND operation_id = $3::text::uuid RETURNING state",
+		scope, key, operationID).Scan(&state)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	note := act.Of(ctx, store.Evict, state)
+	note.OperationID, note.Scope, note.Key = operationID, scope, store.Abridged(key)
+	return true, note.In(ctx, tx)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem/internal/act"
 	"github.com/idem-go/idem/internal/store"
 )
 
@@ -63,11 +64,16 @@ func Letters(ctx context.Context, tx pgx.Tx, f LetterFilter) ([]Letter, error) {
 	})
 }
 
-// DropLetter deletes a dead letter, and reports whether it was there. If it has died again since it was looked at, it is left alone.
+// DropLetter deletes a dead letter, puts that on record, and reports whether it was there. If it has died again since it was looked at, it is left alone.
 func DropLetter(ctx context.Context, tx pgx.Tx, l *Letter) (bool, error) {
 	tag, err := tx.Exec(ctx, "DELETE FROM idem.dead_letters WHERE side = $1 AND consumer = $2 AND source = $3 AND id = $4 AND died_at = $5",
 		l.Side, l.Consumer, l.Source, l.ID, l.DiedAt)
-	return tag.RowsAffected() > 0, err
+	if err != nil || tag.RowsAffected() == 0 {
+		return false, err
+	}
+	note := act.Of(ctx, store.Drop, "deleted")
+	note.Letter = l.LetterName
+	return true, note.In(ctx, tx)
 }
 
 // Open puts what a dead letter says in clear.

@@ -1,0 +1,21 @@
+package command
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/idem-go/idem"
+)
+
+// accountable is how a person agrees to a change that idem.audit tells of, and answers for it.
+type accountable struct {
+	Reason string `placeholder:"TEXT" help:"Why: idem audit shows it with the change."`
+	Person string `placeholder:"NAME" help:"Who wants it, beside the role that logs in. Default: the variable IDEM_PERSON, or USER."`
+	consent
+}
+
+// onRecord returns the context in which the change is made.
+func (a *accountable) onRecord(s *session) context.Context {
+	person := cmp.Or(a.Person, s.Getenv("IDEM_PERSON"), s.Getenv("USER"))
+	return idem.WithReason(idem.WithPerson(s.ctx, person), a.Reason)
+}
