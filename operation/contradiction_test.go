@@ -208,8 +208,11 @@ func TestCancelRunsTwoUndosThatAreRegisteredBeforeTheirSteps(t *testing.T) {
 // An error of the function, as of another operation that it has started, says nothing about its own.
 func TestErrorOfAnotherOperationIsNotTakenForTheEndOfThisOne(t *testing.T) {
 	t.Parallel()
-	for _, test := range []error{operation.ErrCancelled, &operation.ParkedError{OperationID: "another"}} {
-		t.Run(fmt.Sprintf("%T", test), func(t *testing.T) {
+	for name, test := range map[string]error{
+		"cancelled": operation.ErrCancelled, "parked": &operation.ParkedError{OperationID: "another"},
+		"cancelled, for good": operation.Final(operation.ErrCancelled), "parked, for good": operation.Final(&operation.ParkedError{OperationID: "another"}),
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			d := operation.Define("outer", func(op *operation.Op, _ int) (idem.Response, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/internal/pgproxy"
+	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -53,6 +54,9 @@ func deaths(statements []string, turn int) []death {
 			continue
 		}
 		turn++
+		if !pgtest.Sampled(turn) {
+			continue
+		}
 		lives := turn%3 == 0
 		all = append(all, death{at: at, behind: lives && turn%2 == 0, cut: lives, worker: turn%4 < 2})
 		if isCommit(sql) {

@@ -120,7 +120,7 @@ func (op *Op) end(resp idem.Response, err error) hold.Ending {
 	case err == nil:
 		return op.finish(hold.Response(resp))
 	case isRejected, IsFinal(err):
-		return op.undo(rejected, isRejected, err)
+		return op.undo(rejected, isRejected, ofFunction(err))
 	case op.stopped != nil:
 		return op.endChanged("the function asks for more")
 	}

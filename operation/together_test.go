@@ -181,7 +181,7 @@ func TestParallelCallsOfAKilledProcessAreEachSettledAsTheirSafetySays(t *testing
 		}
 		for i, point := range points {
 			for _, byWorker := range []bool{false, true} {
-				if testing.Short() && byWorker != (i%2 == 0) {
+				if !pgtest.Sampled(i) {
 					continue
 				}
 				t.Run(fmt.Sprint(in, ", ", point, ", by a worker: ", byWorker), func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestProcessKilledAtAnyStatementOfParallelCallsLeavesOneOutcome(t *testing.T
 		statements := travelStatements(t, in)
 		for n := range statements {
 			for _, answered := range []bool{false, true} {
-				if testing.Short() && answered != (n%4 < 2) {
+				if !pgtest.Sampled(n) {
 					continue
 				}
 				byWorker := n%2 == 0
@@ -224,6 +224,9 @@ func TestConnectionCutAtAnyStatementOfParallelCallsLeavesOneOutcome(t *testing.T
 	for _, in := range []string{"two", "three, rejected"} {
 		statements := travelStatements(t, in)
 		for n := range statements {
+			if !pgtest.Sampled(n) {
+				continue
+			}
 			for name, at := range map[string]func(pgproxy.Match) pgproxy.Point{
 				"before": pgproxy.Before, "after the answer": func(m pgproxy.Match) pgproxy.Point { return pgproxy.AfterAnswer(m) },
 			} {
