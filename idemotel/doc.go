@@ -79,7 +79,7 @@
 //	idem.outbox.held               {message}       held back, because they or one before them could not be published
 //	idem.outbox.oldest.age         s               of the oldest one that is not published
 //	idem.dead_letters              {message}       that wait for a person: idem.side (outbox, inbox)
-//	idem.acts                      {act}           of people in the last day, from idem.audit: idem.act (evict, retry, cancel, resolve, redrive, drop)
+//	idem.acts                      {act}           of people in the last day, from idem.audit: idem.act (evict, retry, cancel, resolve, redrive, drop, forget)
 //	idem.inbox.failing.age         s               for how long a consumer has tried a message in vain
 //	db.client.connection.count     {connection}    of the pool: db.client.connection.state (idle, used), db.client.connection.pool.name
 //	db.client.connection.max       {connection}

@@ -187,7 +187,7 @@ CREATE TABLE idem.audit (
 COMMENT ON TABLE idem.audit IS
     'What people did: one row per act, written in the transaction of the act. What does not apply to an act is empty.';
 COMMENT ON COLUMN idem.audit.at IS 'When it was done (database clock).';
-COMMENT ON COLUMN idem.audit.act IS 'evict, retry, cancel, resolve, redrive or drop.';
+COMMENT ON COLUMN idem.audit.act IS 'evict, retry, cancel, resolve, redrive, drop or forget.';
 COMMENT ON COLUMN idem.audit.outcome IS
     'evict: the state of the record that was deleted. cancel: the state of the operation before. resolve: happened, not happened or refused. Others: done.';
 COMMENT ON COLUMN idem.audit.role IS 'The session user: the role that logged in.';
@@ -195,7 +195,7 @@ COMMENT ON COLUMN idem.audit.person IS 'Who did it, as the program or the comman
 COMMENT ON COLUMN idem.audit.reason IS 'Why, as the person said; empty if they did not.';
 COMMENT ON COLUMN idem.audit.step IS 'The step of the operation that the act was about, or at which the operation was.';
 COMMENT ON COLUMN idem.audit.key IS 'The idempotency key, abridged as in logs: never the whole key.';
-COMMENT ON COLUMN idem.audit.side IS 'Of a dead letter, with consumer, source and message_id: its name in idem.dead_letters.';
+COMMENT ON COLUMN idem.audit.side IS 'Of a dead letter, with consumer, source and message_id: its name in idem.dead_letters. Of a relay that is forgotten, its name is in consumer.';
 
 -- +goose Down
 DROP TABLE idem.audit;

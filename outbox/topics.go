@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/internal/act"
 	"github.com/idem-go/idem/internal/session"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
@@ -127,7 +128,7 @@ func (c *RelayConfig) compare(relays []store.RelayTopics) (own *topics, recorded
 }
 
 // ForgetRelay takes its topics from a relay that does not run any more. From then on they are those of another one: of that
-// without a Name, or of one that has them in its Topics. It is ErrRelayRuns if a process runs the relay,
+// without a Name, or of one that has them in its Topics. A row of idem.audit tells of it. It is ErrRelayRuns if a process runs the relay,
 // and ErrNoRelay if none of that name has run.
 func ForgetRelay(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	engine := &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
@@ -139,11 +140,18 @@ func ForgetRelay(ctx context.Context, pool *pgxpool.Pool, name string) error {
 		return fmt.Errorf("%w: %q", ErrRelayRuns, name)
 	}
 	forget := &store.ForgetTopics{Relay: name}
-	if err := ask(ctx, engine, begin, store.LockTopics{}, forget, commit); err != nil {
+	tx, err := engine.Open(ctx, store.LockTopics{}, forget)
+	if err != nil {
 		return hint(err)
 	}
+	defer tx.Close()
 	if !forget.Known {
 		return fmt.Errorf("%w: %q", ErrNoRelay, name)
+	}
+	note := act.Of(ctx, store.Forget, "topics given away")
+	note.Letter = store.LetterName{Side: "outbox", Consumer: name}
+	if err := tx.Commit(ctx, &note); err != nil {
+		return hint(err)
 	}
 	return nil
 }

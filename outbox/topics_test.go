@@ -78,6 +78,9 @@ func TestRelayWhoseTopicIsThatOfAnotherOneIsRefusedByTheNameOfThat(t *testing.T)
 	if err := outbox.ForgetRelay(t.Context(), o.pool, "another"); !errors.Is(err, outbox.ErrNoRelay) {
 		t.Errorf("a relay that never ran is forgotten: %v", err)
 	}
+	if acts := o.text(`select coalesce(string_agg(concat_ws(' ', act, side, consumer), ','), '') from idem.audit`); acts != "forget outbox first" {
+		t.Errorf("on record of it: %s", acts)
+	}
 }
 
 func TestTopicsThatCannotBeMeantAreRefused(t *testing.T) {

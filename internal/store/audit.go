@@ -20,6 +20,7 @@ const (
 	Resolve Act = "resolve"
 	Redrive Act = "redrive"
 	Drop    Act = "drop"
+	Forget  Act = "forget"
 )
 
 // NoteAct puts on record what a person did, in the transaction of the act. What does not apply is empty.

@@ -62,7 +62,7 @@ type Acts struct {
 }
 
 // acts are those that there are.
-var acts = []store.Act{store.Cancel, store.Drop, store.Evict, store.Redrive, store.Resolve, store.Retry}
+var acts = []store.Act{store.Cancel, store.Drop, store.Evict, store.Forget, store.Redrive, store.Resolve, store.Retry}
 
 // InFlight are the transactions that have claimed keys and are not over.
 type InFlight struct {

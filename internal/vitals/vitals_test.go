@@ -524,7 +524,7 @@ func TestActsOfPeopleInTheLastDayAreFigures(t *testing.T) {
 	pool := pgtest.New(t)
 	exec(t, pool, `insert into idem.audit (at, id, act, outcome, role, person, reason, step, scope, key, side, consumer, source, message_id)
 		select now() - i * interval '10 h', gen_random_uuid(), case when i = 2 then 'drop' else 'retry' end, '', '', '', '', '', '', '', '', '', '', '' from generate_series(1, 3) i`)
-	want := []vitals.Acts{{Act: "cancel"}, {Act: "drop", Times: 1}, {Act: "evict"}, {Act: "redrive"}, {Act: "resolve"}, {Act: "retry", Times: 1}}
+	want := []vitals.Acts{{Act: "cancel"}, {Act: "drop", Times: 1}, {Act: "evict"}, {Act: "forget"}, {Act: "redrive"}, {Act: "resolve"}, {Act: "retry", Times: 1}}
 	if diff := cmp.Diff(want, read(t, pool).Acts.Value); diff != "" {
 		t.Error(diff)
 	}

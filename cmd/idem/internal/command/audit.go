@@ -10,12 +10,13 @@ import (
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
+	"github.com/idem-go/idem/internal/store"
 )
 
 type auditCommand struct {
 	Since     span   `placeholder:"SPAN" help:"Done in this time up to now."`
 	Older     span   `placeholder:"SPAN" help:"Done longer ago than this."`
-	Act       string `enum:",evict,retry,cancel,resolve,redrive,drop" default:"" placeholder:"ACT" help:"evict, retry, cancel, resolve, redrive or drop."`
+	Act       string `enum:",evict,retry,cancel,resolve,redrive,drop,forget" default:"" placeholder:"ACT" help:"evict, retry, cancel, resolve, redrive, drop or forget."`
 	Person    string `placeholder:"NAME" help:"By this person, or this role."`
 	Operation string `placeholder:"ID" help:"About this operation id."`
 	Message   string `placeholder:"ID" help:"About the dead letter of this message."`
@@ -24,7 +25,7 @@ type auditCommand struct {
 
 // Help says more.
 func (auditCommand) Help() string {
-	return `Every change that a person makes to a record, an operation or a dead letter, by this command or by a program, is put on record in its own
+	return `Every change that a person makes to a record, an operation, a dead letter or a relay, by this command or by a program, is put on record in its own
 transaction: what is not here was not done, and what was refused is not here. BY is who was named, and the role that had logged in.
 The latest come first. A purge deletes them after a year.
 
@@ -112,6 +113,8 @@ func actedOn(a *record.Act) string {
 	switch {
 	case a.Letter.ID != "":
 		return a.Letter.Side + " " + letterName(&record.Letter{LetterName: a.Letter})
+	case a.Act == string(store.Forget):
+		return "relay " + page.Safe(a.Letter.Consumer)
 	case a.Step != "":
 		return "operation " + a.OperationID + " at step " + page.Safe(a.Step)
 	}

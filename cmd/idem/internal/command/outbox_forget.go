@@ -11,7 +11,7 @@ import (
 
 type outboxForgetCommand struct {
 	Name string `arg:"" help:"RelayConfig.Name: idem doctor tells it where its relay is not there."`
-	consent
+	accountable
 }
 
 // Help says more.
@@ -31,7 +31,7 @@ func (c *outboxForgetCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, changeTimeout)
+	ctx, cancel := context.WithTimeout(c.onRecord(s), changeTimeout)
 	defer cancel()
 	err = outbox.ForgetRelay(ctx, pool, c.Name)
 	switch {

@@ -62,7 +62,7 @@ var (
 		}, {
 			name: "a relay that keeps what was published", needs: []grant{on("published", "SELECT", "INSERT")}, marks: []grant{on("published", "INSERT")},
 		}, {
-			name: "retry, cancel, resolve, redrive and drop", needs: []grant{on("audit", "INSERT")},
+			name: "retry, cancel, resolve, redrive, drop and forget", needs: []grant{on("audit", "INSERT")},
 		}, {
 			name: "package purge", purges: true,
 			needs: []grant{
