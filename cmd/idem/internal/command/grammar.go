@@ -30,6 +30,7 @@ type grammar struct {
 	Dead      deadCommand      `cmd:"" group:"change" help:"Messages that could not be published or handled: see why, try them again or drop them."`
 	Evict     evictCommand     `cmd:"" group:"change" help:"Delete one record, so that its key is new again."`
 	Purge     purgeCommand     `cmd:"" group:"change" help:"Delete what has had its time."`
+	Partition partitionCommand `cmd:"" group:"change" help:"Give a table that is in use partitions."`
 	Migrate   migrateCommand   `cmd:"" group:"change" help:"Bring the schema up to date, or take it back."`
 
 	Completion completionCommand `cmd:"" group:"other" help:"Print the completion script of a shell."`

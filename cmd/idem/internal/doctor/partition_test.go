@@ -49,3 +49,11 @@ func TestDoctorWalksALargePartitionedTableOnlyIfItIsAsked(t *testing.T) {
 	w.opts.Scan = true
 	w.finds("left-behind", doctor.Warning, "1 records are left")
 }
+
+func TestDoctorSaysThatAPartitioningIsUnderWay(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.exec("CREATE FUNCTION idem.records_parted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+		"CREATE TRIGGER idem_parted AFTER INSERT OR UPDATE OR DELETE ON idem.records FOR EACH ROW EXECUTE FUNCTION idem.records_parted()")
+	w.finds("triggers", doctor.Warning, "idem partition is copying idem.records", "idem partition --abort records")
+}

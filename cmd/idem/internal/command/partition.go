@@ -1,0 +1,125 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/cmd/idem/internal/partition"
+)
+
+type partitionCommand struct {
+	Table    string  `arg:"" enum:"records,inbox" help:"The table: records or inbox."`
+	Parts    int     `default:"16" placeholder:"N" help:"How many partitions, by a hash of the primary key. Default: ${default}."`
+	Share    float64 `default:"0.5" placeholder:"PART" help:"Part of the time that it works, up to 1; the rest it pauses. Default: ${default}."`
+	Patience span    `default:"10m" placeholder:"SPAN" help:"How long it waits for a moment in which no transaction writes to the table. Default: ${default}."`
+	Abort    bool    `help:"Take back what an interrupted run has left, instead of going on with it."`
+	owner
+	consent
+}
+
+// Help says more.
+func (partitionCommand) Help() string {
+	return `Makes a new table with partitions beside the one that is in use, has a trigger write to both, copies what was there in short transactions,
+compares the two, and gives the new one the name of the old one, which it drops. Calls go on all the while: they are somewhat slower, and
+at two moments they wait, for 0.2 s at most each time that it tries. It needs as much room again as the table has.
+
+Interrupted, it leaves the new table and the trigger. Run it again, or with --abort. --timeout does not apply.
+
+Example: idem partition records --parts 16 --role idem_migrate`
+}
+
+// Run partitions the table.
+func (c *partitionCommand) Run(s *session) error {
+	if c.Share <= 0 || c.Share > 1 {
+		return usage("--share is above 0 and at most 1")
+	}
+	pool, err := c.pool(s)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	config := partition.Config{
+		Table: c.Table, Parts: c.Parts, Share: c.Share, Patience: time.Duration(c.Patience),
+		Progress: func(p partition.Progress) { s.progress("%s", describePartition(c.Table, p)) },
+	}
+	if c.Abort {
+		return c.abort(s, pool, config)
+	}
+	if err := c.ask(s, fmt.Sprintf("copies idem.%s into a table with %d partitions while it is in use, and drops the old one", c.Table, c.Parts)); err != nil {
+		return err
+	}
+	report, err := partition.Run(s.ctx, pool, config)
+	s.progress("")
+	var refused *partition.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		return refusedError{"nothing was changed: " + strings.Join(refused.Reasons, "; ")}
+	case err != nil:
+		return fmt.Errorf("%w; run it again to go on, or idem partition --abort %s to take it back", err, c.Table)
+	}
+	return s.show(newShownPartition(c.Table, c.Parts, report), func(p *page.Page) {
+		p.Printf("idem.%s has %d partitions: %s rows copied, %s compared, in %s; writers waited for %s at most\n", c.Table, c.Parts,
+			page.Count(report.Copied), page.Count(report.Compared), page.Age(report.Duration), report.Longest.Round(time.Millisecond))
+	})
+}
+
+func (c *partitionCommand) abort(s *session, pool *pgxpool.Pool, config partition.Config) error {
+	if err := c.ask(s, fmt.Sprintf("drops the trigger of idem.%s and its unfinished copy", c.Table)); err != nil {
+		return err
+	}
+	begun, err := partition.Abort(s.ctx, pool, config)
+	s.progress("")
+	if err != nil {
+		return err
+	}
+	if !begun {
+		return noRecordError{fmt.Sprintf("no run has left anything of idem.%s", c.Table)}
+	}
+	return s.show(shownPartition{Table: c.Table, Aborted: true}, func(p *page.Page) { p.Printf("taken back: idem.%s is as it was\n", c.Table) })
+}
+
+// pool connects as the owner.
+func (c *partitionCommand) pool(s *session) (*pgxpool.Pool, error) {
+	config, err := s.globals.Config(s.Getenv, s.name)
+	if err != nil {
+		return nil, err
+	}
+	if c.Role != "" {
+		config.ConnConfig.RuntimeParams["role"] = c.Role
+	}
+	return pgxpool.NewWithConfig(s.ctx, config)
+}
+
+func describePartition(table string, p partition.Progress) string {
+	switch {
+	case p.Waiting != nil:
+		return fmt.Sprintf("%s: %s", table, p.Phase)
+	case p.Total == 0:
+		return fmt.Sprintf("%s: %s", table, p.Phase)
+	}
+	return fmt.Sprintf("%s: %s %3d%%", table, p.Phase, 100*p.Done/p.Total)
+}
+
+// shownPartition is what was done, in JSON.
+type shownPartition struct {
+	Table    string  `json:"table"`
+	Aborted  bool    `json:"aborted,omitempty"`
+	Parts    int     `json:"parts,omitempty"`
+	Resumed  bool    `json:"resumed,omitempty"`
+	Copied   int64   `json:"copied"`
+	Compared int64   `json:"compared"`
+	Seconds  float64 `json:"seconds"`
+	Waited   float64 `json:"writers_waited_seconds"` // at most
+}
+
+func newShownPartition(table string, parts int, r partition.Report) shownPartition {
+	return shownPartition{
+		Table: table, Parts: parts, Resumed: r.Resumed, Copied: r.Copied, Compared: r.Compared,
+		Seconds: r.Duration.Seconds(), Waited: r.Longest.Seconds(),
+	}
+}

@@ -1,0 +1,194 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// lockFor is how long it waits for a lock at a time that others queue behind, and restFor how long it leaves them alone then.
+const (
+	lockFor = 200 * time.Millisecond
+	restFor = time.Second
+)
+
+// prepare makes the new table, empty, with what the old one has: settings, comments, indexes and privileges.
+func (j *job) prepare(ctx context.Context) error {
+	var parts int
+	err := j.pool.QueryRow(ctx, `SELECT count(*) FROM pg_catalog.pg_inherits WHERE inhparent = to_regclass($1::text)`, j.parted).Scan(&parts)
+	if err != nil {
+		return err
+	}
+	if parts > 0 {
+		j.report.Resumed = true
+		if parts != j.Parts {
+			return &RefusedError{[]string{fmt.Sprintf("an earlier run has begun with %d partitions: say --parts %d, or --abort first", parts, parts)}}
+		}
+		return nil
+	}
+	return j.in(ctx, lockFor, func(tx pgx.Tx) error {
+		statements := []string{fmt.Sprintf("CREATE TABLE %s (LIKE %s INCLUDING ALL EXCLUDING INDEXES, PRIMARY KEY (%s)) PARTITION BY HASH (%[3]s)",
+			j.parted, j.old, strings.Join(j.key, ", "))}
+		settings, err := text(ctx, tx, `SELECT coalesce('WITH (' || array_to_string(reloptions, ', ') || ')', '') FROM pg_class WHERE oid = $1::text::regclass`, j.old)
+		if err != nil {
+			return err
+		}
+		for n := range j.Parts {
+			statements = append(statements, fmt.Sprintf("CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d) %s", j.part(n), j.parted, j.Parts, n, settings))
+		}
+		if err := execute(ctx, tx, append(statements, j.function())); err != nil {
+			return err
+		}
+		like, err := j.alike(ctx, tx)
+		if err != nil {
+			return err
+		}
+		return execute(ctx, tx, like)
+	})
+}
+
+// alike returns the statements that give the new table the comment, the further indexes and the privileges of the old one. The purge works
+// on each partition by itself, which is why they get the privileges as well.
+func (j *job) alike(ctx context.Context, tx pgx.Tx) ([]string, error) {
+	rows, err := tx.Query(ctx, `
+		SELECT format('COMMENT ON TABLE %s IS %L', $2::text, obj_description($1::text::regclass, 'pg_class'))
+		UNION ALL
+		SELECT replace(pg_get_indexdef(indexrelid), format('INDEX %I ON %s ', relname, $1::text), format('INDEX %I ON %s ', relname || '_parted', $2::text))
+		FROM pg_index JOIN pg_class c ON c.oid = indexrelid WHERE indrelid = $1::text::regclass AND NOT indisprimary
+		UNION ALL
+		SELECT format('GRANT %s%s ON %s TO %s%s', g.privilege_type, g.cols, r.oid::regclass, CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE g.grantee::regrole::text END,
+			CASE WHEN g.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)
+		FROM (SELECT (aclexplode(relacl)).*, '' AS cols FROM pg_class WHERE oid = $1::text::regclass
+			UNION ALL
+			SELECT (aclexplode(attacl)).*, format(' (%I)', attname) FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped) AS g,
+			(SELECT relid AS oid FROM pg_partition_tree($2::text::regclass)) AS r`, j.old, j.parted)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// function writes to the new table what was written to the old one. Where a transaction has one snapshot from its beginning, it may not see
+// a row that was copied since: to touch it is an error then, and the transaction is tried again. A DELETE that does not see it would say nothing.
+func (j *job) function() string {
+	var set, is []string
+	for _, c := range j.cols {
+		set = append(set, fmt.Sprintf("%s = EXCLUDED.%[1]s", c))
+	}
+	for _, c := range j.key {
+		is = append(is, fmt.Sprintf("%s OPERATOR(pg_catalog.=) OLD.%[1]s", c))
+	}
+	values := func(row string) string { return row + "." + strings.Join(j.cols, ", "+row+".") }
+	write := func(row string) string {
+		return fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s) ON CONFLICT (%s) DO UPDATE SET %s;",
+			j.parted, strings.Join(j.cols, ", "), values(row), strings.Join(j.key, ", "), strings.Join(set, ", "))
+	}
+	remove := fmt.Sprintf("DELETE FROM %s WHERE %s;", j.parted, strings.Join(is, " AND "))
+	return fmt.Sprintf(`CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $mirror$
+		BEGIN
+			CASE TG_OP
+			WHEN 'TRUNCATE' THEN
+				TRUNCATE %s;
+			WHEN 'DELETE' THEN
+				IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+					%s
+				END IF;
+				%s
+			ELSE
+				%s
+			END CASE;
+			RETURN NULL;
+		END $mirror$`, j.parted, j.parted, write("OLD"), remove, write("NEW"))
+}
+
+// mirror has every transaction that writes from now on write to both tables. It waits until those are over that do not.
+func (j *job) mirror(ctx context.Context) error {
+	trigger := "idem_parted"
+	var there bool
+	if err := j.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = $1::text::regclass AND tgname = $2)`, j.old, trigger).Scan(&there); err != nil || there {
+		return err
+	}
+	return j.alone(ctx, "waits for a moment without writers", func(tx pgx.Tx) error {
+		return execute(ctx, tx, []string{
+			fmt.Sprintf("LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE", j.old),
+			fmt.Sprintf("TRUNCATE %s", j.parted), // of a run whose triggers were dropped by hand
+			fmt.Sprintf("CREATE TRIGGER %s AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION %s()", trigger, j.old, j.parted),
+			fmt.Sprintf("CREATE TRIGGER %s_truncate AFTER TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION %s()", trigger, j.old, j.parted),
+		})
+	})
+}
+
+// alone runs work that needs a strong lock. Others queue behind it while it waits: so it waits for a short time, and tries again.
+func (j *job) alone(ctx context.Context, phase string, work func(pgx.Tx) error) error {
+	for deadline := time.Now().Add(j.Patience); ; {
+		begin := time.Now()
+		err := j.in(ctx, lockFor, work)
+		j.report.Longest = max(j.report.Longest, time.Since(begin))
+		if !hasCode(err, "55P03", "40P01") || time.Now().After(deadline) {
+			return err
+		}
+		if j.Progress != nil {
+			j.Progress(Progress{Phase: phase, Waiting: err})
+		}
+		if err := rest(ctx, restFor); err != nil {
+			return err
+		}
+	}
+}
+
+// Abort takes back what runs have begun.
+func Abort(ctx context.Context, pool *pgxpool.Pool, config Config) (begun bool, err error) {
+	j := &job{Config: config, pool: pool, old: "idem." + config.Table, parted: "idem." + config.Table + "_parted"}
+	if err := pool.QueryRow(ctx, `SELECT to_regclass($1::text) IS NOT NULL`, j.parted).Scan(&begun); err != nil || !begun {
+		return begun, err
+	}
+	return true, j.alone(ctx, "waits for a moment without writers", func(tx pgx.Tx) error {
+		return execute(ctx, tx, []string{
+			"LOCK TABLE " + j.old + " IN SHARE ROW EXCLUSIVE MODE",
+			"DROP TRIGGER IF EXISTS idem_parted ON " + j.old, "DROP TRIGGER IF EXISTS idem_parted_truncate ON " + j.old,
+			"DROP FUNCTION IF EXISTS " + j.parted + "()", "DROP TABLE " + j.parted,
+		})
+	})
+}
+
+func execute(ctx context.Context, tx pgx.Tx, statements []string) error {
+	for _, sql := range statements {
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func text(ctx context.Context, tx pgx.Tx, sql string, args ...any) (s string, err error) {
+	err = tx.QueryRow(ctx, sql, args...).Scan(&s)
+	return s, err
+}
+
+func hasCode(err error, codes ...string) bool {
+	var refused *pgconn.PgError
+	if !errors.As(err, &refused) {
+		return false
+	}
+	for _, code := range codes {
+		if refused.Code == code {
+			return true
+		}
+	}
+	return false
+}
+
+func rest(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

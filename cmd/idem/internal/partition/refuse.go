@@ -1,0 +1,49 @@
+package partition
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// RefusedError says that a table has something that its partitioned copy would not have, or that would keep the old table.
+type RefusedError struct{ Reasons []string }
+
+func (e *RefusedError) Error() string { return strings.Join(e.Reasons, "; ") }
+
+// refuse finds what the new table would lack. What idem itself makes is copied.
+func (j *job) refuse(ctx context.Context) error {
+	rows, err := j.pool.Query(ctx, `
+		WITH t AS (SELECT oid, relkind, relowner, relrowsecurity, relpersistence, relispartition FROM pg_catalog.pg_class WHERE oid = $1::text::regclass)
+		SELECT format('%s is partitioned already', $1::text) FROM t WHERE relkind <> 'r'
+		UNION ALL SELECT format('%s is a partition itself, or has children', $1::text) FROM t
+			WHERE relispartition OR EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE t.oid IN (inhrelid, inhparent))
+		UNION ALL SELECT format('this role does not own %s: say --role %s', $1::text, relowner::regrole) FROM t WHERE NOT pg_has_role(relowner, 'USAGE')
+		UNION ALL SELECT format('%s is not logged: ALTER TABLE %s SET LOGGED', $1::text, $1::text) FROM t WHERE relpersistence <> 'p'
+		UNION ALL SELECT format('%s has row security, which a copy would not have: ALTER TABLE %s DISABLE ROW LEVEL SECURITY', $1::text, $1::text) FROM t WHERE relrowsecurity
+		UNION ALL SELECT format('the trigger %I is on %s: drop it, and make it anew behind this', tgname, $1::text) FROM t JOIN pg_catalog.pg_trigger ON tgrelid = t.oid
+			WHERE NOT tgisinternal AND tgname NOT LIKE 'idem\_parted%'
+		UNION ALL SELECT format('the constraint %I of %s refers to %s, or it to another table', conname, conrelid::regclass, $1::text)
+			FROM t JOIN pg_catalog.pg_constraint ON contype = 'f' AND t.oid IN (conrelid, confrelid)
+		UNION ALL SELECT format('the publication %I has %s: its subscribers would not get the rows of the new table', pubname, $1::text)
+			FROM t JOIN pg_catalog.pg_publication_tables p ON format('%I.%I', p.schemaname, p.tablename) = $1::text
+		UNION ALL SELECT DISTINCT format('%s uses %s, and would go on with the old table', pg_describe_object(d.classid, d.objid, 0), $1::text)
+			FROM t JOIN pg_catalog.pg_depend d ON d.refobjid = t.oid AND d.deptype = 'n' AND d.refclassid = 'pg_class'::regclass
+			WHERE d.classid IN ('pg_rewrite'::regclass, 'pg_proc'::regclass, 'pg_policy'::regclass)`, j.old)
+	if err != nil {
+		return err
+	}
+	reasons, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	if len(reasons) > 0 {
+		return &RefusedError{reasons}
+	}
+	if j.Parts < 2 || j.Parts > 1024 {
+		return &RefusedError{[]string{fmt.Sprintf("%d partitions: from 2 to 1024 are possible", j.Parts)}}
+	}
+	return nil
+}
