@@ -22,6 +22,7 @@ type call struct {
 	failed   map[string]error // by the ID of the message
 	behind   map[keyOf]error  // keys of which a message is to come later: what is behind it waits as well
 	handled  int
+	tried    bool      // one transaction was begun
 	pausedAt time.Time // until then the consumer pauses; zero if it does not
 	err      error     // of the inbox
 }
@@ -65,17 +66,31 @@ func (p *call) next(ctx context.Context) bool {
 		}
 		p.pausedAt = time.Time{}
 	}
-	return ctx.Err() == nil && p.length-time.Since(p.began) > p.length/shareOfCall
+	return ctx.Err() == nil && p.room() > 0
+}
+
+// room is for how many messages there is time. The first one has the whole call, however long others took.
+func (p *call) room() int {
+	left := p.length - time.Since(p.began)
+	if left <= p.length/shareOfCall {
+		return 0
+	}
+	room := p.size.of(left, p.config.Batch)
+	if !p.tried {
+		room = max(room, 1)
+	}
+	return min(room, len(p.todo))
 }
 
 // handle handles the next messages in one transaction.
 func (p *call) handle(ctx context.Context) {
-	n := min(p.size.of(p.length-time.Since(p.began), p.config.Batch), len(p.todo))
+	n := max(p.room(), 1)
 	group := p.withoutBehind(p.todo[:n])
 	p.todo = p.todo[n:]
 	if len(group) == 0 {
 		return
 	}
+	p.tried = true
 	began := time.Now()
 	outcomes, err := inbox.Batch(ctx, p.pool, p.name, group, p.target.handle, p.config.Options...)
 	p.size.took(len(group), time.Since(began), p.length)

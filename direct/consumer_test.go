@@ -168,7 +168,7 @@ func TestHandlersThatAreSlowAreGivenAsManyMessagesAsThereIsTimeFor(t *testing.T)
 		}
 		return enter(tx, m)
 	}, outbox.RelayConfig{PublishTimeout: time.Second})
-	tr.empty()
+	tr.drains()
 	if n := count(t, tr.billing, `select count(*) from books`); n != 60 {
 		t.Errorf("%d effects", n)
 	}

@@ -114,6 +114,15 @@ func (tr *trade) empty() {
 	tr.eventually("the outbox to be empty", func() bool { return count(tr.t, tr.shop, `select count(*) from idem.outbox`) == 0 })
 }
 
+// drains waits for the outbox to be empty, for as long as messages leave it.
+func (tr *trade) drains() {
+	tr.t.Helper()
+	for left := count(tr.t, tr.shop, `select count(*) from idem.outbox`); left > 0; {
+		tr.eventually("a message to leave", func() bool { return count(tr.t, tr.shop, `select count(*) from idem.outbox`) < left })
+		left = count(tr.t, tr.shop, `select count(*) from idem.outbox`)
+	}
+}
+
 // types returns the types of what was handled of a key, in order.
 func (tr *trade) types(key string) []string {
 	tr.t.Helper()
