@@ -13,11 +13,11 @@ import (
 	"github.com/idem-go/idem/internal/store"
 )
 
-// A replica in recovery, which is not the same as a session that is read-only by a setting.
-func TestReplicaIsCountedByADryRunAndIsNoPlaceForAPurge(t *testing.T) {
-	t.Parallel()
+// ownServer starts a server that the test has to itself.
+func ownServer(t *testing.T, settings ...string) (*pgxpool.Pool, *pgserver.Server) {
+	t.Helper()
 	if testing.Short() {
-		t.Skip("starts servers of its own")
+		t.Skip("starts a server of its own")
 	}
 	found, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))
 	if err != nil {
@@ -26,24 +26,30 @@ func TestReplicaIsCountedByADryRunAndIsNoPlaceForAPurge(t *testing.T) {
 		}
 		t.Skip(err)
 	}
-	server := func(s *pgserver.Server, err error) *pgserver.Server {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
-		return s
-	}
-	pool := func(s *pgserver.Server) *pgxpool.Pool { return pgtest.Open(t, s.DSN()) }
-	primary := server(pgserver.Start(t.Context(), pgserver.Options{Bin: found[0].Dir, Settings: []string{"fsync=off"}}))
-	if err := migrate.UpAt(t.Context(), primary.DSN()); err != nil {
+	s, err := pgserver.Start(t.Context(), pgserver.Options{Bin: found[0].Dir, Settings: append(settings, "fsync=off")})
+	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t, pool(primary)}
-	h.records(100, "expired", "completed", "2 hours")
-	replica := server(primary.Standby(t.Context(), "replica", pgserver.Options{}))
+	t.Cleanup(func() { s.Close() })
+	if err := migrate.UpAt(t.Context(), s.DSN()); err != nil {
+		t.Fatal(err)
+	}
+	return pgtest.Open(t, s.DSN()), s
+}
 
-	p := pool(replica)
+// A replica in recovery, which is not the same as a session that is read-only by a setting.
+func TestReplicaIsCountedByADryRunAndIsNoPlaceForAPurge(t *testing.T) {
+	t.Parallel()
+	pool, primary := ownServer(t)
+	h := &house{t, pool}
+	h.records(100, "expired", "completed", "2 hours")
+	replica, err := primary.Standby(t.Context(), "replica", pgserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { replica.Close() })
+
+	p := pgtest.Open(t, replica.DSN())
 	o := swift()
 	o.DryRun = true
 	rep, err := Once(t.Context(), p, o)
