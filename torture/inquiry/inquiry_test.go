@@ -196,19 +196,23 @@ func TestALetterThatIsLateIsFoundOutUnlessTheMachineIsSlow(t *testing.T) {
 		quiet     bool
 		published time.Duration
 		probe     time.Duration
+		delay     time.Duration
 		late      bool
 	}{
-		{true, 2 * time.Second, 0, false},
-		{true, 4 * time.Second, 0, true},
-		{true, 4 * time.Second, time.Second, false},
-		{false, 4 * time.Second, 0, false},
+		{true, 2 * time.Second, 0, 0, false},
+		{true, 4 * time.Second, 0, 0, true},
+		{true, 4 * time.Second, time.Second, 0, false},
+		{true, 4 * time.Second, 0, 3 * time.Second, false},
+		{true, 2 * time.Second, 0, 3 * time.Second, true}, // before it was due
+		{false, 4 * time.Second, 0, 0, false},
 	} {
 		r := kept()
 		r.options = inquiry.Options{Quiet: test.quiet, Until: time.Minute}
 		for i := range r.entries {
 			r.entries[i].At = test.published
 		}
-		r.events = append(r.events, letter.Event{Kind: letter.KindSaid, Outcome: history.Executed, IDs: []string{"second"}},
+		r.events = append(r.events, letter.Event{Kind: letter.KindSay, IDs: []string{"second"}, Took: test.delay},
+			letter.Event{Kind: letter.KindSaid, Outcome: history.Executed, IDs: []string{"second"}, Took: test.delay},
 			letter.Event{Kind: letter.KindProbe, At: time.Second + test.probe, Took: test.probe})
 		if found := r.found(t); slices.Contains(found, rule.InTime) != test.late {
 			t.Errorf("%+v: found %q", test, found)

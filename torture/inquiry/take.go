@@ -57,7 +57,7 @@ func effects(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
 }
 
 func waiting(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
-	return each(ctx, tx, writer, `SELECT id::text FROM idem.outbox`, func(r pgx.CollectableRow) (letter.Row, error) {
+	return each(ctx, tx, writer, `SELECT id::text FROM idem.outbox UNION ALL SELECT id::text FROM idem.delayed`, func(r pgx.CollectableRow) (letter.Row, error) {
 		w := &letter.Waiting{}
 		return letter.Row{Waiting: w}, r.Scan(&w.ID)
 	})

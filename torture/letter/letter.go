@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 // The topics. A worker puts letters into Orders; whoever bills an order puts one into Bills.
@@ -66,7 +67,8 @@ type Letter struct {
 	Key   string // empty if it has no place among others
 	N     int    // its place among those of its topic and key
 	Fate  Fate
-	Cause string // the letter that it answers
+	Cause string        // the letter that it answers
+	Delay time.Duration `json:",omitempty"` // for how long it is held back, by Message.NotBefore
 }
 
 // IsAnswered reports whether a consumer that answers letters answers this one.

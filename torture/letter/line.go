@@ -34,7 +34,7 @@ type Event struct {
 	Err      string          `json:"err,omitempty"`
 	Bytes    int64           `json:"memory,omitempty"`
 	IDs      []string        `json:"ids,omitempty"`  // of the letters that were put into the outbox
-	Took     time.Duration   `json:"took,omitempty"` // of a probe
+	Took     time.Duration   `json:"took,omitempty"` // of a probe; of letters, for how long they are held back
 }
 
 // Answer is what was said of one delivery.

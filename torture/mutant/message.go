@@ -29,6 +29,17 @@ func messageMutants() []Mutant {
 			Edits: []Edit{{"outbox/reach.go", "		if g.writers.over() && verified >= g.high {\n", "		if g.writers != nil && verified >= g.high {\n"}},
 		},
 		{
+			Name: "delayed-at-once", About: "a message that is held back leaves at once",
+			Rules: []rule.Rule{rule.InTime},
+			Edits: []Edit{{"outbox/add.go", "		if !m.NotBefore.IsZero() && add.Moments == nil {\n", "		if m.NotBefore = (time.Time{}); add.Moments == nil && !m.NotBefore.IsZero() {\n"},
+				{"outbox/add.go", "	\"fmt\"\n", "	\"fmt\"\n	\"time\"\n"}},
+		},
+		{
+			Name: "lanes-divide-a-key", About: "the messages of a key are handled in several lanes",
+			Rules: []rule.Rule{rule.EffectOrder},
+			Edits: []Edit{{"inbox/lane.go", "		if m.Key == \"\" {\n			continue\n		}\n		key :=", "		if m.Key != \"-\" {\n			continue\n		}\n		key :="}},
+		},
+		{
 			Name: "delete-before-publish", About: "messages are removed from the outbox before the Publisher has them",
 			Rules: []rule.Rule{rule.Published},
 			Edits: []Edit{{"outbox/worker.go", "		w.to.take(ctx, b)\n", `		gone := &outcome{}
@@ -108,6 +119,9 @@ ON CONFLICT (consumer, source, id) DO NOTHING
 	for i := range all {
 		all[i].Faults, all[i].Duration = []fault.Name{fault.Messages}, 6*time.Second
 		all[i].Slow = all[i].Name != "payload-not-compared"
+		if all[i].Name == "delayed-at-once" { // it is seen where nothing is broken
+			all[i].Faults = []fault.Name{fault.MessagesDay}
+		}
 	}
 	return all
 }

@@ -30,10 +30,12 @@ func (o *office) takeTime() int {
 	pause := time.Second
 	if rand.IntN(40) == 0 {
 		pause, l.Key = 4*time.Second, "long"
+	} else if rand.IntN(8) == 0 { // its key has no order: it leaves when it is due
+		l.Key, l.Delay = "", 500*time.Millisecond+rand.N(2*time.Second)
 	}
-	o.note(letter.Event{Kind: letter.KindSay, Op: op, Verb: "Add", Letters: 1, IDs: []string{l.ID}})
+	o.note(letter.Event{Kind: letter.KindSay, Op: op, Verb: "Add", Letters: 1, IDs: []string{l.ID}, Took: l.Delay})
 	outcome, err := o.sayLater(ctx, &l, pause)
-	e := letter.Event{Kind: letter.KindSaid, Op: op, Verb: "Add", Outcome: outcome, IDs: []string{l.ID}}
+	e := letter.Event{Kind: letter.KindSaid, Op: op, Verb: "Add", Outcome: outcome, IDs: []string{l.ID}, Took: l.Delay}
 	if err != nil {
 		e.Err = err.Error()
 	}

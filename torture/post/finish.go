@@ -41,7 +41,7 @@ func (o *office) awaitEnd(ctx context.Context) error {
 		before, err := o.broker.Standing(ctx)
 		var waiting int
 		if err == nil {
-			err = o.pools[1].QueryRow(ctx, "SELECT count(*) FROM idem.outbox").Scan(&waiting)
+			err = o.pools[1].QueryRow(ctx, "SELECT (SELECT count(*) FROM idem.outbox) + (SELECT count(*) FROM idem.delayed)").Scan(&waiting)
 		}
 		if err == nil && waiting == 0 && before.Pending == 0 {
 			after, err := o.broker.Standing(ctx)

@@ -14,9 +14,13 @@ import (
 )
 
 func inboxBatch(ctx context.Context, r *reader, messages []inbox.Message) ([]inbox.Outcome, error) {
+	options := r.options()
+	if rand.IntN(3) == 0 {
+		options = append(options, inbox.WithLanes(2+rand.IntN(4)))
+	}
 	return inbox.Batch(ctx, r.pool(), r.consumer.Name, messages, func(tx pgx.Tx, m inbox.Message) error {
 		return r.hear(ctx, tx, m)
-	}, r.options()...)
+	}, options...)
 }
 
 func inboxBulk(ctx context.Context, r *reader, messages []inbox.Message) ([]inbox.Outcome, error) {
@@ -61,10 +65,10 @@ func (r *reader) hear(ctx context.Context, tx pgx.Tx, m inbox.Message) error {
 func (r *reader) suffer(ctx context.Context, tx pgx.Tx, l letter.Letter) error {
 	switch l.Fate {
 	case letter.Poison:
-		return errPlanned
+		return fail()
 	case letter.Flaky:
 		if !r.calm && rand.IntN(2) == 0 {
-			return errPlanned
+			return fail()
 		}
 	case letter.Passing:
 		if !r.calm && rand.IntN(2) == 0 {
@@ -80,6 +84,14 @@ func (r *reader) suffer(ctx context.Context, tx pgx.Tx, l letter.Letter) error {
 		return err
 	}
 	return nil
+}
+
+// fail fails by an error, or by a panic.
+func fail() error {
+	if rand.IntN(3) == 0 {
+		panic(errPlanned)
+	}
+	return errPlanned
 }
 
 // pass breaks the transaction of a handler by an error of the database that passes: a lock, a resource, a connection to elsewhere.

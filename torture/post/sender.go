@@ -44,7 +44,11 @@ func blameless() error {
 		context.DeadlineExceeded, context.Canceled, io.ErrUnexpectedEOF, net.ErrClosed, os.ErrDeadlineExceeded, syscall.ECONNREFUSED,
 		&net.OpError{Op: "dial", Net: "tcp", Err: syscall.EHOSTUNREACH}, errors.New("the client of the broker is closed"),
 	}
-	return errs[rand.IntN(len(errs))]
+	n := rand.IntN(len(errs) + 1)
+	if n == len(errs) {
+		panic("the client of the broker has a defect")
+	}
+	return errs[n]
 }
 
 // altered reports whether a message is not what was put into the outbox.

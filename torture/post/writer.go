@@ -46,6 +46,8 @@ func draw(keys int) []letter.Letter {
 		l := letter.Letter{ID: letter.NewID(), Topic: letter.Orders, N: rand.IntN(1000), Fate: fate()}
 		if rand.IntN(5) > 0 {
 			l.Key = fmt.Sprintf("key %d", rand.IntN(2*keys))
+		} else if rand.IntN(5) == 0 {
+			l.Delay = rand.N(2 * time.Second)
 		}
 		letters = append(letters, l)
 	}
@@ -129,9 +131,13 @@ func put(ctx context.Context, tx pgx.Tx, letters ...letter.Letter) error {
 		if _, err := tx.Exec(ctx, "INSERT INTO torture.said VALUES ($1::text, $2::text)", l.ID, string(l.Encode())); err != nil {
 			return err
 		}
-		messages = append(messages, outbox.Message{
+		m := outbox.Message{
 			ID: l.ID, Topic: l.Topic, Key: l.Key, Type: "letter", Payload: l.Encode(), Headers: map[string]string{"cause": l.Cause},
-		})
+		}
+		if l.Delay > 0 {
+			m.NotBefore = time.Now().Add(l.Delay)
+		}
+		messages = append(messages, m)
 	}
 	return outbox.Add(ctx, tx, messages...)
 }

@@ -109,6 +109,6 @@ const (
 	Dead         Rule = "a dead letter has failed as often as it may"
 	Forged       Rule = "another payload under a known id is refused"
 	DoneTold     Rule = "a message of which a consumer is told that it is done has its effect"
-	InTime       Rule = "a message is published within two seconds of its commit" // where nothing is broken
+	InTime       Rule = "a message is published within two seconds of its commit, or of when it is due" // where nothing is broken
 	NoDeadlock   Rule = "batches do not deadlock, in whatever order their messages come"
 )
