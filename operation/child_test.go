@@ -29,6 +29,13 @@ func shipping(bank *pgxpool.Pool) *operation.Definition[string] {
 		fetched, err := operation.Call(op, "fetch", operation.Keyed(time.Hour), func(ctx context.Context, key string) (string, error) {
 			return bankTable(ctx, bank, "fetch", key)
 		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		err = operation.Undo(op, "return", operation.Keyed(time.Hour), func(ctx context.Context, key string) error {
+			_, err := bankTable(ctx, bank, "return", key)
+			return err
+		})
 		switch {
 		case err != nil:
 			return idem.Response{}, err
