@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
@@ -45,47 +43,6 @@ func Child[In any](op *Op, name string, d *Definition[In], in In) (idem.Response
 		return op.childBegins(s, d.name, input)
 	})
 }
-
-// ChildID returns the id of the operation that a Child has begun. step is its name in the operation, as a StepStatus tells it.
-func ChildID(operationID, step string) string {
-	key := sha256.Sum256([]byte("idem.operation.child/1\n" + operationID + "\n" + step))
-	id := pgtype.UUID{Valid: true}
-	copy(id.Bytes[:], key[:])
-	id.Bytes[6] = id.Bytes[6]&0x0f | 0x80 // version 8: made in a way of our own
-	id.Bytes[8] = id.Bytes[8]&0x3f | 0x80
-	return id.String()
-}
-
-// ChildError is the error of a Child that has not completed: it was rejected, or it is undone. errors.Is finds ErrUndone in it if the child
-// was cancelled, or has ended in an error that is Final.
-type ChildError struct {
-	OperationID string         // of the child
-	Cancelled   bool           // it was cancelled
-	Rejected    *idem.Response // it has ended in idem.Reject, with this answer; nil if it is undone
-}
-
-func (e *ChildError) Error() string {
-	switch {
-	case e.Rejected != nil:
-		return fmt.Sprintf("operation: child %s was rejected with status %d", e.OperationID, e.Rejected.Status)
-	case e.Cancelled:
-		return fmt.Sprintf("operation: child %s was cancelled, and is undone", e.OperationID)
-	}
-	return fmt.Sprintf("operation: child %s has ended in an error, and is undone", e.OperationID)
-}
-
-// Is reports whether target is ErrUndone, and the child is.
-func (e *ChildError) Is(target error) bool { return target == ErrUndone && e.Rejected == nil }
-
-// childEnd is what a child tells its parent of its end. It is the value of the parent's step.
-type childEnd struct {
-	State     store.OperationState `json:"state"`
-	Cancelled bool                 `json:"cancelled,omitempty"`
-	Response  *idem.Response       `json:"response,omitempty"`
-}
-
-// childSignal is the name of the signal by which a child tells its end. No signal of a user has it.
-func childSignal(id string) string { return "#" + id }
 
 // child begins a child, or finds out how it has ended.
 func (op *Op) child(s *step, begins func() ([]txn.Request, error)) (idem.Response, error) {
@@ -161,14 +118,6 @@ func (op *Op) childTold(s *step) ([]byte, error) {
 	return told, nil
 }
 
-// outcome is that of the parent's step.
-func (e *childEnd) outcome() store.StepOutcome {
-	if e.State == store.OperationCompleted {
-		return store.StepDone
-	}
-	return store.StepFailed
-}
-
 // childAnswer is what the function is given of the end of a child.
 func (op *Op) childAnswer(s *step, end *childEnd) (idem.Response, error) {
 	id := ChildID(op.work.operation, s.name)
@@ -184,17 +133,4 @@ func (op *Op) childAnswer(s *step, end *childEnd) (idem.Response, error) {
 		return idem.Response{}, Final(&ChildError{OperationID: id, Cancelled: end.Cancelled})
 	}
 	return idem.Response{}, op.park("the recorded end of child %q does not decode", s.name)
-}
-
-// tells returns what tells the parent of this operation that it has ended, nothing if it has none.
-func (w *work) tells(end *childEnd) ([]txn.Request, error) {
-	if w.parent == "" {
-		return nil, nil
-	}
-	name := childSignal(w.operation)
-	told, err := json.Marshal(end)
-	if err == nil {
-		told, err = seal(w.call.Sealer(), told, store.BoundSignal(w.parent, name))
-	}
-	return []txn.Request{&store.SendSignal{OperationID: w.parent, Name: name, Value: told}}, err
 }
