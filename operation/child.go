@@ -90,7 +90,7 @@ func (op *Op) childBegins(s *step, name string, input []byte) ([]txn.Request, er
 
 // untilChildEnds leaves the operation to whoever finds that the child has ended.
 func (op *Op) untilChildEnds(s *step, with ...txn.Request) error {
-	err := op.commit(commit{free: true, at: store.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: store.Endless}, with: with})
+	err := op.commit(commit{free: true, at: store.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: store.Endless}, with: with, rouses: len(with) > 0})
 	if err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func TestProcessKilledAtAnyStatementOfAParentAndItsChildLeavesOneOutcomeOfBoth(t
 	for in := range families {
 		for n := range familyStatements(t, in) {
 			for _, answered := range []bool{false, true} {
-				if testing.Short() && (n%4 != 0 || answered != (n%8 == 0)) {
+				if testing.Short() && (n%8 != 0 || answered != (n%16 == 0)) {
 					continue
 				}
 				byWorker := n%3 == 0
@@ -143,7 +143,7 @@ func TestConnectionCutAtAnyStatementOfAParentAndItsChildLeavesOneOutcomeOfBoth(t
 			for name, at := range map[string]func(pgproxy.Match) pgproxy.Point{
 				"before": pgproxy.Before, "after the answer": func(m pgproxy.Match) pgproxy.Point { return pgproxy.AfterAnswer(m) },
 			} {
-				if testing.Short() && (n%4 != 0 || (name == "before") != (n%8 == 0)) {
+				if testing.Short() && (n%8 != 0 || (name == "before") != (n%16 == 0)) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s, %s of statement %d", in, name, n), func(t *testing.T) {

@@ -461,26 +461,16 @@ func TestChildrenOfChildrenComeToAnEndInOneProcessWithOneConnection(t *testing.T
 	}
 }
 
-// The process that begins a child need not be able to work on it.
+// The process that begins a child need not be able to work on it, and that which ends it knows nothing of the parent.
 func TestChildIsDoneByAWorkerThatHasItsDefinition(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
-	done := shipping(s.pool)
 	elsewhere := operation.Define("shipping", func(*operation.Op, string) (idem.Response, error) {
 		panic("its code is not deployed here")
 	})
-	parent := ordering(elsewhere, unseen)
-	_, childID := s.awaits(t, parent, "")
-	s.work(t, parent)
-	other := &shop{t: t, pool: s.pool, dsn: s.dsn, bank: s.bank}
-	if _, err := parent.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-		t.Fatal(err)
-	}
-	if status := s.state(t, childID); status.Epoch != 1 {
-		t.Fatalf("the child was taken up: %+v", status)
-	}
-	other.work(t, done)
-	if res, err := parent.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit)); err != nil || res.Status != 201 {
+	s.work(t, shipping(s.pool))
+	res, err := ordering(elsewhere, unseen).Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit))
+	if err != nil || res.Status != 201 {
 		t.Errorf("%+v, %v", res, err)
 	}
 }
@@ -556,4 +546,22 @@ func TestChildOutOfTurnIsRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A Worker of the process that begins a child, or ends one, does not wait for its next look.
+func TestWorkerOfTheSameProcessGoesOnAtOnceWhenAChildBeginsAndWhenItEnds(t *testing.T) {
+	t.Parallel()
+	s := newBankShop(t)
+	child := shipping(s.pool)
+	parent := ordering(child, unseen)
+	s.workRarely(t, child, parent)
+	keys := 0
+	eventually(t, "a parent to end", func() bool { // none of those that begin before the Worker has its session need end
+		keys++
+		_, err := parent.Do(t.Context(), s.pool, scope, fmt.Sprint("k", keys), hashA, "book", idem.WithWait(0))
+		if !errors.Is(err, idem.ErrInProgress) {
+			t.Fatal(err)
+		}
+		return s.count(`select count(*) from idem.operations where name = 'ordering' and state = 'completed'`) > 0
+	})
 }

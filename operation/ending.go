@@ -92,7 +92,7 @@ func (op *Op) complete(complete *store.Complete, resp hold.Response, c commit) h
 		op.close(nil)
 		return w.letGo(backoff(w.attempts), hold.Ending{Outcome: hold.Failed, Err: err})
 	}
-	c.with = append(append(c.with, complete), told...)
+	c.with, c.rouses = append(append(c.with, complete), told...), len(told) > 0
 	if err := op.commit(c); err != nil {
 		return op.endStopped(op.stopped)
 	}

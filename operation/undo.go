@@ -91,7 +91,7 @@ func (op *Op) undo(resp hold.Response, rejected bool, cause error) hold.Ending {
 		op.close(nil)
 		return w.letGo(backoff(w.attempts), hold.Ending{Outcome: hold.Failed, Err: err})
 	}
-	last.with = append(told, &store.Hold{Key: &w.key, Room: store.Free})
+	last.with, last.rouses = append(told, &store.Hold{Key: &w.key, Room: store.Free}), len(told) > 0
 	if err := op.commit(last); err != nil {
 		return op.endStopped(op.stopped)
 	}
