@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -160,4 +163,60 @@ func TestConnectionCutAtAnyStatementOfAParentAndItsChildLeavesOneOutcomeOfBoth(t
 			}
 		}
 	}
+}
+
+// Whoever is cancelled, the parent, its child or both, at whatever moment: what is undone is undone from the inside out.
+func TestParentsAndChildrenThatAreCancelledAtAnyMomentEndTogether(t *testing.T) {
+	t.Parallel()
+	const orders = 60
+	s := newBankShop(t)
+	child := shipping(s.pool)
+	parent := ordering(child, unseen)
+	s.work(t, child, parent)
+	shopOn(t, s.dsn).work(t, child, parent)
+	var cancelling sync.WaitGroup
+	for n := range orders {
+		in := []string{"book", "parent rejects", "child rejects"}[n%3]
+		if _, err := parent.Do(t.Context(), s.pool, scope, fmt.Sprint("k", n), hashA, in, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+			t.Fatal(err)
+		}
+		id := s.text(`select id::text from idem.operations where key = $1`, fmt.Sprint("k", n))
+		for _, id := range [][]string{{id}, {operation.ChildID(id, "ship")}, {id, operation.ChildID(id, "ship")}, {}}[rand.N(4)] {
+			cancelling.Go(func() {
+				time.Sleep(rand.N(time.Second / 5)) // a moment, and no more than that
+				if err := operation.Cancel(t.Context(), s.pool, id); err != nil && !errors.Is(err, operation.ErrNotParked) {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	cancelling.Wait()
+	eventually(t, "all to end", func() bool {
+		return s.count(`select count(*) from idem.operations where ended_at is not null`) == 2*orders
+	})
+	fits := map[string]bool{
+		"completed of completed: reserve confirm, pack label": true, "failed of completed: reserve confirm recall release, pack label": true,
+		"failed of failed: reserve release, pack unpack": true, "undone of failed: reserve release, pack unpack": true,
+		"undone of undone: reserve release, ": true, "undone of undone: reserve release, pack unpack": true,
+		"undone of completed: reserve recall release, pack label": true, "undone of completed: reserve confirm recall release, pack label": true,
+	}
+	rows, err := s.pool.Query(t.Context(), `select p.state || ' of ' || c.state || ': ' ||
+		(select coalesce(string_agg(step, ' ' order by id), '') from done where operation_id = p.id::text) || ', ' ||
+		(select coalesce(string_agg(step, ' ' order by id), '') from done where operation_id = c.id::text)
+		from idem.operations p join idem.operations c on c.parent = p.id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(ends) != orders {
+		t.Fatalf("%d of them, %v", len(ends), err)
+	}
+	seen := map[string]int{}
+	for _, end := range ends {
+		seen[end]++
+		if !fits[end] {
+			t.Errorf("it has come to %s", end)
+		}
+	}
+	t.Log(seen)
 }

@@ -565,3 +565,30 @@ func TestWorkerOfTheSameProcessGoesOnAtOnceWhenAChildBeginsAndWhenItEnds(t *test
 		return s.count(`select count(*) from idem.operations where name = 'ordering' and state = 'completed'`) > 0
 	})
 }
+
+// The commit that is to begin a child does not succeed: the function is told so like of any other, and no child has begun.
+func TestConstraintThatFailsAtTheCommitOfAChildsBeginningLeavesNoChild(t *testing.T) {
+	t.Parallel()
+	s := newBankShop(t)
+	if _, err := s.pool.Exec(t.Context(), `create table once (number int unique deferrable initially deferred); insert into once values (1)`); err != nil {
+		t.Fatal(err)
+	}
+	child := shipping(s.pool)
+	parent := operation.Define("violating", func(op *operation.Op, in string) (idem.Response, error) {
+		if err := outsideStep(op, "before"); err != nil {
+			return idem.Response{}, err
+		}
+		_, err := operation.Tx(op, "violate", func(tx pgx.Tx) (int, error) {
+			_, err := tx.Exec(context.Background(), `insert into once values (1)`)
+			return 0, err
+		})
+		if err != nil {
+			return idem.Response{Status: 409}, nil
+		}
+		return operation.Child(op, "ship", child, in)
+	})
+	res, err := parent.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(0))
+	if n := s.count(`select count(*) from idem.operations`); err != nil || res.Status != 409 || n != 1 {
+		t.Errorf("%+v, %v, and %d operations", res, err, n)
+	}
+}
