@@ -317,20 +317,38 @@ func TestCancelOfAParentCancelsTheChildThatItAwaits(t *testing.T) {
 	if got := fmt.Sprint(s.did()); got != "[reserve pack]" || !s.state(t, childID).Cancelled {
 		t.Errorf("%s is committed, and the child is %+v", got, s.state(t, childID))
 	}
-	for range 2 { // a second Cancel is none of the child, which would mean to leave a call as it is
-		if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
-			t.Fatal(err)
-		}
-		s.resume(t, parent, id, idem.ErrInProgress)
-	}
-	if n := s.count(`select count(*) from idem.operations where accepted`); n != 0 {
-		t.Error("the child was cancelled again")
-	}
 	s.resume(t, child, childID, operation.ErrCancelled)
 	s.resume(t, parent, id, operation.ErrCancelled)
 	if got := fmt.Sprint(s.did()); got != "[reserve pack unpack release]" {
 		t.Errorf("%s is committed", got)
 	}
+}
+
+// To cancel a child again where it is parked means to leave a call as it is: that is for a person to say of the child.
+func TestSecondCancelOfAParentSaysNothingToItsParkedChild(t *testing.T) {
+	t.Parallel()
+	s := newBankShop(t)
+	child := operation.Define("careless", func(op *operation.Op, _ string) (idem.Response, error) {
+		return created, steps(
+			func() error { return outsideStep(op, "charge") },
+			func() error { return operation.Sleep(op, "pause", time.Hour) },
+		)
+	})
+	parent := ordering(child, unseen)
+	id, childID := s.awaits(t, parent, "")
+	s.resume(t, child, childID, idem.ErrInProgress)
+	for range 2 {
+		if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
+			t.Fatal(err)
+		}
+		s.resume(t, parent, id, idem.ErrInProgress)
+		s.resume(t, child, childID, operation.ErrParked)
+	}
+	if err := operation.Cancel(t.Context(), s.pool, childID); err != nil {
+		t.Fatal(err)
+	}
+	s.resume(t, child, childID, operation.ErrCancelled)
+	s.resume(t, parent, id, operation.ErrCancelled)
 }
 
 // A cancelled operation is not called undone over a child that has completed: its undo is run, or it is parked.

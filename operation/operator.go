@@ -94,6 +94,8 @@ func Retry(ctx context.Context, pool *pgxpool.Pool, id string) error {
 // between. If nothing takes the call back, because another Call, a Sleep, an Await or the end of the function comes first, the
 // operation is parked rather than called undone. Then Retry it, with code that registers an undo at that place, or take the call
 // back by hand, if that is needed, and Cancel it again: that leaves such calls as they are.
+//
+// If the operation awaits a Child that has not ended, that is cancelled, too, and the operation is undone when the child has ended.
 func Cancel(ctx context.Context, pool *pgxpool.Pool, id string) error {
 	return revive(ctx, pool, &store.ReviveOperation{OperationID: id, Cancel: true}, act.Of(ctx, store.Cancel, "to be undone"), nil)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/internal/store"
 )
 
-// UndoTx registers what takes back, in Postgres, the steps since the last Undo or UndoTx; if none of these is a Tx or a Call, the
+// UndoTx registers what takes back, in Postgres, the steps since the last Undo or UndoTx; if none of these is a Tx, a Call or a Child, the
 // steps that follow, up to the next Undo or UndoTx. It is run if the operation ends in
 // idem.Reject or in an error that is Final: in reverse order, as a step like any other, once. Steps that were never committed
 // are rolled back, and what would undo them is not run, nor what would undo steps that have all failed: the Undo behind a Call that was
