@@ -83,6 +83,8 @@ func (h *OperationHandler) load(ctx context.Context, id string) (*operationStatu
 	status.Undoing, status.Step, status.Since, status.Attempts = show.Undoing, show.Step, show.Since, show.Attempts
 	status.retryAfter = time.Second
 	switch pause := show.WakeAt.Sub(show.LoadedAt); {
+	case show.State == store.OperationRunning && show.WakeAt.IsZero(): // until its child has ended
+		status.WaitsFor = show.Step
 	case show.State == store.OperationParked:
 		status.retryAfter = time.Minute
 		if h.reasons {

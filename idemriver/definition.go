@@ -46,6 +46,9 @@ func (d *Definition[In]) Resolve(ctx context.Context, pool *pgxpool.Pool, id str
 	return d.operation.Resolve(ctx, pool, id, finding, opts...)
 }
 
+// Operation returns the definition as package operation has it, for operation.Child. The child has no job at first: Watch makes one.
+func (d *Definition[In]) Operation() *operation.Definition[In] { return d.operation }
+
 // Runnable is a Definition, for a Worker.
 type Runnable interface {
 	defined() (name string)

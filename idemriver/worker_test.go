@@ -73,6 +73,28 @@ func TestInputReachesTheFunctionAndTheAnswerTheCaller(t *testing.T) {
 	}
 }
 
+func TestChildAndItsParentAreDoneByJobsThatWatchMakes(t *testing.T) {
+	t.Parallel()
+	_, pool := newDatabase(t)
+	child := idemriver.Define("child", func(op *operation.Op, in string) (idem.Response, error) {
+		return idem.Response{Status: 201, Body: []byte("child of " + in)}, nil
+	})
+	parent := idemriver.Define("parent", func(op *operation.Op, in string) (idem.Response, error) {
+		return operation.Child(op, "begin", child.Operation(), in)
+	})
+	w := idemriver.NewWorker(pool, idemriver.Config{}, child, parent)
+	client := newClient(t, pool, w)
+	start(t, pool, client, parent, "k", "teapot")
+	run(t, client, w)
+	eventually(t, "both to end", func() bool {
+		return count(t, pool, `SELECT count(*) FROM idem.operations WHERE state = 'completed'`) == 2
+	})
+	res, err := parent.Do(t.Context(), pool, scope, "k", hash, "teapot")
+	if err != nil || string(res.Body) != "child of teapot" {
+		t.Errorf("%s, %v", res.Body, err)
+	}
+}
+
 // Whoever looks, one job is made of an operation that nobody works on, and another one if nothing has come of it.
 func TestAllProcessesMakeOneJobOfWhatIsDue(t *testing.T) {
 	t.Parallel()

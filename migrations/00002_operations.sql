@@ -14,6 +14,7 @@ CREATE TABLE idem.operations (
     ttl          bigint            NOT NULL,
     created_at   timestamptz       NOT NULL,
     input        bytea,
+    parent       uuid,
     epoch        integer           NOT NULL,
     owner        integer,
     state        text COLLATE "C"  NOT NULL,
@@ -71,6 +72,8 @@ COMMENT ON COLUMN idem.operations.scope IS
     'With key: the record that is held while the operation is under way, and completed by its last commit.';
 COMMENT ON COLUMN idem.operations.ttl IS
     'Microseconds for which the answer is replayed, from the end.';
+COMMENT ON COLUMN idem.operations.parent IS
+    'The operation that has begun this one as a child, and awaits its end; NULL for all others.';
 COMMENT ON COLUMN idem.operations.epoch IS
     'Grows whenever somebody takes the operation up. Every commit names the epoch it belongs to, and is refused in another one.';
 COMMENT ON COLUMN idem.operations.owner IS
@@ -102,9 +105,9 @@ COMMENT ON TABLE idem.steps IS
 COMMENT ON COLUMN idem.steps.seq IS
     'The place of the step in the course of the operation, from 1.';
 COMMENT ON COLUMN idem.steps.outcome IS
-    'done; failed: the value is the error; waiting: until due_at, or for a signal; registered, undone: of an undo; begun, not sent: of a call that was begun together with others, since due_at, the value being how often it was tried.';
+    'done; failed: the value is the error; waiting: until due_at, for a signal, or for the end of a child; registered, undone: of an undo; begun, not sent: of a call that was begun together with others, since due_at, the value being how often it was tried.';
 COMMENT ON TABLE idem.signals IS
-    'What was sent to an operation from outside. The first of a name counts.';
+    'What was sent to an operation from outside. The first of a name counts. "#" and the id of a child is the name of that child''s outcome.';
 COMMENT ON COLUMN idem.signals.taken IS
     'The operation has recorded it, or has ended without it: nobody looks for it.';
 COMMENT ON TABLE idem.leases IS

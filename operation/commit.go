@@ -80,6 +80,7 @@ type commit struct {
 	always bool                 // also if the operation was cancelled, and this run does not know
 	state  store.OperationState // running if it is empty
 	with   []txn.Request
+	rouses bool // another operation is due by it
 }
 
 // commit makes durable what the steps have done, together with the memory of them. It fences: if somebody else has taken the
@@ -135,6 +136,9 @@ func (op *Op) commit(c commit) error {
 	w.epoch = max(w.epoch, 1)
 	w.instance.confirm()
 	op.committed(&advance, begun)
+	if c.rouses {
+		w.instance.rouse()
+	}
 	return nil
 }
 

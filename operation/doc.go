@@ -28,6 +28,7 @@
 // [Call] is a step elsewhere: made in no transaction and with no connection held, never before all that came earlier is durable,
 // and always under the same key. What happens when nobody knows whether a Call was made is said for each one: [Keyed], [Asked]
 // or [Once]. [Parallel] makes several Calls at the same time, each a step of its own. [Undo] and [UndoTx] say how to take steps back. [Sleep] and [Await] pause; [Signal] answers an Await.
+// [Child] begins an operation of another definition, in the same commit, and awaits its answer.
 //
 // # What is guaranteed
 //
@@ -59,7 +60,7 @@
 // # Who goes on
 //
 // A call with the same key does, and a [Worker] does: run one in every process. No Worker is needed for what is promised here,
-// only for operations whose caller never comes back, that were started by Start, or that sleep. Another engine than a Worker, such as
+// only for operations whose caller never comes back, that were started by Start or Child, or that sleep. Another engine than a Worker, such as
 // a job queue, asks [Due], and goes on by Resume. An operation that ten processes in a row
 // have not survived, without a commit in between, is parked, because it may be what kills them: see [WithMaxDeaths].
 //

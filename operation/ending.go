@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/hold"
 	"github.com/idem-go/idem/internal/store"
 )
@@ -86,7 +87,12 @@ func (op *Op) finish(resp hold.Response) hold.Ending {
 // complete makes the last commit.
 func (op *Op) complete(complete *store.Complete, resp hold.Response, c commit) hold.Ending {
 	w := op.work
-	c.with = append(c.with, complete)
+	told, err := w.tells(&childEnd{State: c.state, Response: (*idem.Response)(&resp)})
+	if err != nil {
+		op.close(nil)
+		return w.letGo(backoff(w.attempts), hold.Ending{Outcome: hold.Failed, Err: err})
+	}
+	c.with, c.rouses = append(append(c.with, complete), told...), len(told) > 0
 	if err := op.commit(c); err != nil {
 		return op.endStopped(op.stopped)
 	}

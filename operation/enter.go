@@ -64,7 +64,7 @@ func (op *Op) find(kind store.StepKind, name string) (*step, error) {
 
 // pauses reports whether the operation has come no further than this pause, as far as it is on record.
 func (w *work) pauses(s *store.Step) bool {
-	if s.Outcome != store.StepWaiting {
+	if s.Outcome != store.StepWaiting || s.Kind == store.ChildStep { // a child is settled
 		return false
 	}
 	if w.undoing { // what was begun since is an undo

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/idem-go/idem"
 )
 
 // Every way in which an operation can say no, besides those of package idem.
@@ -70,6 +72,27 @@ func (e *ParkedError) Error() string {
 
 // Unwrap makes errors.Is(err, ErrParked) true.
 func (e *ParkedError) Unwrap() error { return ErrParked }
+
+// ChildError is the error of a Child that has not completed: it was rejected, or it is undone. errors.Is finds ErrUndone in it if the child
+// was cancelled, or has ended in an error that is Final.
+type ChildError struct {
+	OperationID string         // of the child
+	Cancelled   bool           // it was cancelled
+	Rejected    *idem.Response // it has ended in idem.Reject, with this answer; nil if it is undone
+}
+
+func (e *ChildError) Error() string {
+	switch {
+	case e.Rejected != nil:
+		return fmt.Sprintf("operation: child %s was rejected with status %d", e.OperationID, e.Rejected.Status)
+	case e.Cancelled:
+		return fmt.Sprintf("operation: child %s was cancelled, and is undone", e.OperationID)
+	}
+	return fmt.Sprintf("operation: child %s has ended in an error, and is undone", e.OperationID)
+}
+
+// Is reports whether target is ErrUndone, and the child is.
+func (e *ChildError) Is(target error) bool { return target == ErrUndone && e.Rejected == nil }
 
 // Final returns an error that ends a Call at once, because it will be the same next time: a card that is declined. It goes to
 // the function of the operation, which may go another way. If the function returns it, what was done is undone, the key is

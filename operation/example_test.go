@@ -159,6 +159,38 @@ func ExampleParallel() {
 	// 409 full <nil>
 }
 
+// An order is shipped by an operation of its own, which a Worker does. What that has come to decides what becomes of the order.
+func ExampleChild() {
+	ship := operation.Define("ship", func(op *operation.Op, number int) (idem.Response, error) {
+		if number > 1 {
+			return idem.Response{}, idem.Reject(idem.Response{Status: 409, Body: []byte("nobody delivers there")})
+		}
+		return idem.Response{Status: 201, Body: fmt.Appendf(nil, "parcel of order %d", number)}, nil
+	})
+	order := operation.Define("order", func(op *operation.Op, number int) (idem.Response, error) {
+		shipped, err := operation.Child(op, "ship", ship, number)
+		var failed *operation.ChildError
+		if errors.As(err, &failed) && failed.Rejected != nil {
+			return idem.Response{}, idem.Reject(*failed.Rejected)
+		}
+		return shipped, err
+	})
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error)
+	go func() { ended <- operation.NewWorker(pool, operation.WorkerConfig{}, order, ship).Run(running) }()
+	for number := 1; number <= 2; number++ {
+		key := fmt.Sprint("order ", number)
+		res, err := order.Do(ctx, pool, "tenant-1/order", key, idem.HashBytes([]byte(key)), number, idem.WithWait(time.Minute))
+		fmt.Println(res.Status, string(res.Body), err)
+	}
+	stop()
+	fmt.Println(<-ended)
+	// Prints:
+	// 201 parcel of order 1 <nil>
+	// 409 nobody delivers there <nil>
+	// <nil>
+}
+
 // An export takes as long as it takes, and says with each page that it is getting on.
 func ExampleHeartbeat() {
 	export := operation.Define("export", func(op *operation.Op, pages int) (idem.Response, error) {
@@ -184,7 +216,7 @@ func TestExamplesPrintWhatTheySay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, example := range map[string]func(){"Example": Example, "ExampleDefinition_Start": ExampleDefinition_Start, "ExampleParallel": ExampleParallel, "ExampleHeartbeat": ExampleHeartbeat} {
+	for name, example := range map[string]func(){"Example": Example, "ExampleDefinition_Start": ExampleDefinition_Start, "ExampleParallel": ExampleParallel, "ExampleChild": ExampleChild, "ExampleHeartbeat": ExampleHeartbeat} {
 		t.Run(name, func(t *testing.T) {
 			pool = pgtest.New(t)
 			if _, err := pool.Exec(t.Context(), "create table orders (id int generated always as identity, sku text, receipt text)"); err != nil {

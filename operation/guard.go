@@ -39,7 +39,7 @@ func newGuard() *guard {
 	return &guard{workers: map[chan<- struct{}]bool{}, owners: map[int]time.Time{}}
 }
 
-// join has a Worker woken when a process has died.
+// join has a Worker woken when a process has died, or this one has begun a child or ended one.
 func (g *guard) join(worker chan<- struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

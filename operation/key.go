@@ -5,6 +5,8 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/idem-go/idem/internal/store"
 )
 
@@ -34,4 +36,17 @@ var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(b
 // those of a StepStatus, or "call" and the step at which the operation is.
 func CallKey(operationID, kind, step string) string {
 	return derivedKey(operationID, store.StepKind(kind), step)
+}
+
+// childTag begins what is hashed for the id of a child. It is frozen: a parent that waits finds its child by it.
+const childTag = "idem.operation.child/1\n"
+
+// ChildID returns the id of the operation that a Child has begun. step is its name in the operation, as a StepStatus tells it.
+func ChildID(operationID, step string) string {
+	key := sha256.Sum256([]byte(childTag + operationID + "\n" + step))
+	id := pgtype.UUID{Valid: true}
+	copy(id.Bytes[:], key[:])
+	id.Bytes[6] = id.Bytes[6]&0x0f | 0x80 // version 8: made in a way of our own
+	id.Bytes[8] = id.Bytes[8]&0x3f | 0x80
+	return id.String()
 }

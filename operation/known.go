@@ -38,9 +38,9 @@ var everywhere = known{
 	{"idem.ErrMismatch", idem.ErrMismatch}, {"idem.ErrInProgress", idem.ErrInProgress},
 	{"idem.ErrTxEnded", idem.ErrTxEnded}, {"idem.ErrTxAborted", idem.ErrTxAborted},
 	{"operation.ErrTimeout", ErrTimeout}, {"operation.ErrNoBeat", ErrNoBeat}, {"operation.ErrParked", ErrParked}, {"operation.ErrCancelled", ErrCancelled},
-	{"operation.ErrUnknownOperation", ErrUnknownOperation}, {"operation.ErrInvalidName", ErrInvalidName},
+	{"operation.ErrUndone", ErrUndone}, {"operation.ErrUnknownOperation", ErrUnknownOperation}, {"operation.ErrInvalidName", ErrInvalidName},
 	{"operation.ErrValueTooLarge", ErrValueTooLarge}, {"operation.ErrMisused", ErrMisused},
-	{"", syscall.Errno(0)}, {"", &pgconn.PgError{}}, {"", &net.DNSError{}},
+	{"", syscall.Errno(0)}, {"", &pgconn.PgError{}}, {"", &ChildError{}}, {"", &net.DNSError{}},
 }
 
 // How an error that has no name is made again.

@@ -67,6 +67,10 @@ func beVictim(dsn, point, in string) {
 	if names, ok := travels[in]; ok {
 		d = travel(bankOf(pool), names, stops)
 	}
+	if _, ok := families[in]; ok {
+		family(ctx, pool, bankOf(pool), in)
+		os.Exit(1)
+	}
 	res, err := d.Do(ctx, pool, scope, "k", hashA, in, idem.WithWait(limit))
 	fmt.Println("answered", res.Status, res.Replayed, err)
 	os.Exit(1)

@@ -69,6 +69,7 @@ type work struct {
 
 	key       store.Key
 	operation string // its id
+	parent    string // the operation that awaits it; empty if it is no child
 	input     []byte
 	ttl       time.Duration
 	createdAt time.Time

@@ -29,17 +29,19 @@ type Status struct {
 	Kind      string // of Step: call or undo if that was begun; what CallKey asks for
 	Step      string // the one under way, or waited for, as of the last commit; of a parked operation, the one at which it has stopped
 	Since     time.Time
-	WakeAt    time.Time // when somebody looks at it again, if it waits
+	WakeAt    time.Time // when somebody looks at it again, if it waits; zero if it waits for a child
 	Attempts  int       // how often it was taken up since it last got on
 	Reason    string    // why it is parked
 	Epoch     int       // grows whenever somebody takes it up
+	Parent    string    // the id of the operation that has begun it as a child, and awaits it; empty if it is no child
 
 	Steps []StepStatus // that are on record, in their order
 }
 
 // StepStatus tells of a step that is on record.
 type StepStatus struct {
-	Kind       string // tx, call, undo tx, undo, sleep, await or changed
+	Kind       string // tx, call, undo tx, undo, sleep, await, child or changed
+	Child      string // the id of the operation that a child is; empty for others
 	Name       string
 	Outcome    string // done, failed, rolled back, waiting; of an undo: registered or undone; of a call without an answer on record: begun, or not sent
 	RecordedAt time.Time
@@ -63,12 +65,16 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string) (Status, error) {
 	}
 	status := Status{
 		Scope: s.Scope, Name: s.Name, Epoch: s.Epoch, State: string(s.State), Undoing: s.Undoing, Cancelled: s.Cancelled, Kind: string(s.Kind), Step: s.Step,
-		Since: s.Since, WakeAt: s.WakeAt, Attempts: s.Attempts, Reason: s.Reason,
+		Since: s.Since, WakeAt: s.WakeAt, Attempts: s.Attempts, Reason: s.Reason, Parent: s.Parent,
 	}
 	for _, step := range steps.Steps {
-		status.Steps = append(status.Steps, StepStatus{
+		told := StepStatus{
 			Kind: string(step.Kind), Name: step.Name, Outcome: string(step.Outcome), RecordedAt: step.RecordedAt, DueAt: step.PauseEnd(),
-		})
+		}
+		if step.Kind == store.ChildStep {
+			told.Child = ChildID(id, step.Name)
+		}
+		status.Steps = append(status.Steps, told)
 	}
 	return status, nil
 }
@@ -88,6 +94,8 @@ func Retry(ctx context.Context, pool *pgxpool.Pool, id string) error {
 // between. If nothing takes the call back, because another Call, a Sleep, an Await or the end of the function comes first, the
 // operation is parked rather than called undone. Then Retry it, with code that registers an undo at that place, or take the call
 // back by hand, if that is needed, and Cancel it again: that leaves such calls as they are.
+//
+// If the operation awaits a Child that has not ended, that is cancelled, too, and the operation is undone when the child has ended.
 func Cancel(ctx context.Context, pool *pgxpool.Pool, id string) error {
 	return revive(ctx, pool, &store.ReviveOperation{OperationID: id, Cancel: true}, act.Of(ctx, store.Cancel, "to be undone"), nil)
 }

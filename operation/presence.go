@@ -59,6 +59,13 @@ func (i *instance) guard() *guard {
 	return nil
 }
 
+// rouse has the Workers of this process look for what is due, where there is a session.
+func (i *instance) rouse() {
+	if g := i.guard(); g != nil {
+		g.wake()
+	}
+}
+
 // keeper keeps an instance visible.
 type keeper interface {
 	// keep returns when that is over. done says that it may end.

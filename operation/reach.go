@@ -14,7 +14,7 @@ func (op *Op) known(seq int) store.Step {
 	return op.work.recorded[seq]
 }
 
-// reach is what has come of the steps, Tx and Call, in some places.
+// reach is what has come of the steps, Tx, Call and Child, in some places.
 type reach struct {
 	lasting    bool // some are done, and cannot be rolled back
 	pending    bool // some are done, and are not committed
@@ -25,7 +25,7 @@ type reach struct {
 func (r *reach) empty() bool { return *r == reach{} }
 
 func (r *reach) add(op *Op, s store.Step) {
-	if s.Kind != store.TxStep && s.Kind != store.CallStep {
+	if !isTakenBack(s.Kind) {
 		return
 	}
 	_, committed := op.work.recorded[s.Seq]
@@ -34,7 +34,7 @@ func (r *reach) add(op *Op, s store.Step) {
 		r.failed = true
 	case s.Outcome == store.StepRolledBack:
 		r.rolledBack = true
-	case s.Outcome == store.StepDone && (committed || s.Kind == store.CallStep):
+	case s.Outcome == store.StepDone && (committed || s.Kind != store.TxStep):
 		r.lasting = true
 	case s.Outcome == store.StepDone:
 		r.pending = true
@@ -50,7 +50,7 @@ func (op *Op) between(from, to int) (r reach) {
 }
 
 // ahead returns what has come of the steps that follow u, up to the next undo that has a step before it, and whether there is one.
-// Of an undo that stands behind a step that has failed, only what it could take back counts: of Undo a Call, of UndoTx a Tx.
+// Of an undo that stands behind a step that has failed, only what it could take back counts, as u.takesBack tells.
 func (op *Op) ahead(u *undo, failed bool) (r reach, closed bool) {
 	tried := false
 	for seq := u.step.seq + 1; seq <= op.seq; seq++ {
@@ -60,9 +60,9 @@ func (op *Op) ahead(u *undo, failed bool) (r reach, closed bool) {
 			if tried {
 				return r, true
 			}
-		case store.TxStep, store.CallStep:
+		case store.TxStep, store.CallStep, store.ChildStep:
 			tried = true
-			if !failed || (s.Kind == store.CallStep) == (u.tx == nil) {
+			if !failed || u.takesBack(s.Kind) {
 				r.add(op, s)
 			}
 		}
@@ -84,15 +84,20 @@ func (op *Op) isNeeded(u *undo) bool {
 	return next.lasting && !(own && closed) // what follows has an undo of its own
 }
 
-// isBehindItsKind reports whether there is, among the steps that an undo stands behind, one that it could take back: for Undo a Call, for
-// UndoTx a Tx.
+// isTakenBack reports whether a step of that kind is one for an undo to take back.
+func isTakenBack(kind store.StepKind) bool {
+	return kind == store.TxStep || kind == store.CallStep || kind == store.ChildStep
+}
+
+// takesBack reports whether an undo could take a step of that kind back: Undo a Call, UndoTx a Tx, and both a Child.
+func (u *undo) takesBack(kind store.StepKind) bool {
+	return kind == store.ChildStep || kind == store.CallStep && u.tx == nil || kind == store.TxStep && u.tx != nil
+}
+
+// isBehindItsKind reports whether there is, among the steps that an undo stands behind, one that it could take back.
 func (op *Op) isBehindItsKind(u *undo) bool {
-	kind := store.TxStep
-	if u.tx == nil {
-		kind = store.CallStep
-	}
 	for seq := u.covers; seq < u.step.seq; seq++ {
-		if op.known(seq).Kind == kind {
+		if u.takesBack(op.known(seq).Kind) {
 			return true
 		}
 	}
@@ -156,9 +161,9 @@ func (op *Op) isMixedAhead() bool {
 	return false
 }
 
-// unbacked returns a call that has happened and that no undo takes back for sure: one behind the last undo. If that was registered
-// ahead, it is for the first call that follows it, and the undo of another one may still be to come.
-func (op *Op) unbacked() (call string, is bool) {
+// unbacked returns a call that has happened, or a child that has completed, and that no undo takes back for sure: one behind the last undo.
+// If that was registered ahead, it is for the first call that follows it, and the undo of another one may still be to come.
+func (op *Op) unbacked() (call store.Step, is bool) {
 	from, spared := 1, false
 	if n := len(op.undos); n > 0 {
 		last := &op.undos[n-1]
@@ -167,12 +172,12 @@ func (op *Op) unbacked() (call string, is bool) {
 	for seq := from; seq <= op.seq; seq++ {
 		s := op.known(seq)
 		switch {
-		case s.Kind != store.CallStep:
+		case s.Kind != store.CallStep && s.Kind != store.ChildStep:
 		case spared:
 			spared = op.pairs[seq] // one that is made together with the next one
 		case s.Outcome == store.StepDone:
-			return s.Name, true
+			return s, true
 		}
 	}
-	return "", false
+	return store.Step{}, false
 }

@@ -145,9 +145,9 @@ func (op *Op) leavesBegun() bool {
 }
 
 // endUnbacked parks an operation that is cancelled, and has a call that nothing takes back.
-func (op *Op) endUnbacked(call string) hold.Ending {
-	op.stopped = &stop{why: parked, step: call, unbacked: true, reason: fmt.Sprintf("it was cancelled, and call %q has happened, which no undo takes back: "+
-		"Retry it with code that has one, or take the call back by hand, and Cancel again, which leaves the call as it is", call)}
+func (op *Op) endUnbacked(s store.Step) hold.Ending {
+	op.stopped = &stop{why: parked, step: s.Name, unbacked: true, reason: fmt.Sprintf("it was cancelled, and %[1]s %[2]q has happened, which no undo takes back: "+
+		"Retry it with code that has one, or take the %[1]s back by hand, and Cancel again, which leaves the %[1]s as it is", s.Kind, s.Name)}
 	return op.endStopped(op.stopped)
 }
 

@@ -153,7 +153,7 @@ func (w *work) unavailable(ctx context.Context, err error) hold.Ending {
 // adopted takes over what is on record.
 func (w *work) adopted(t *store.Taken, steps *store.LoadSteps) (err error) {
 	w.key = w.call.Key(t.OperationID)
-	w.createdAt = t.CreatedAt
+	w.createdAt, w.parent = t.CreatedAt, t.Parent
 	w.epoch, w.undoing, w.cancelled, w.accepted = t.Epoch, t.Undoing, t.Cancelled, t.Accepted
 	w.at = store.At{Step: t.Step, Seq: t.Seq, Tries: t.Tries}
 	w.loaded, w.loadedAt = time.Now(), t.LoadedAt

@@ -8,10 +8,9 @@ import (
 
 	"github.com/idem-go/idem/internal/hold"
 	"github.com/idem-go/idem/internal/store"
-	"github.com/idem-go/idem/internal/txn"
 )
 
-// UndoTx registers what takes back, in Postgres, the steps since the last Undo or UndoTx; if none of these is a Tx or a Call, the
+// UndoTx registers what takes back, in Postgres, the steps since the last Undo or UndoTx; if none of these is a Tx, a Call or a Child, the
 // steps that follow, up to the next Undo or UndoTx. It is run if the operation ends in
 // idem.Reject or in an error that is Final: in reverse order, as a step like any other, once. Steps that were never committed
 // are rolled back, and what would undo them is not run, nor what would undo steps that have all failed: the Undo behind a Call that was
@@ -87,7 +86,12 @@ func (op *Op) undo(resp hold.Response, rejected bool, cause error) hold.Ending {
 		return op.complete(complete, resp, last)
 	}
 	last.state, w.cause = store.OperationUndone, cause
-	last.with = []txn.Request{&store.Hold{Key: &w.key, Room: store.Free}}
+	told, err := w.tells(&childEnd{State: last.state, Cancelled: w.cancelled})
+	if err != nil {
+		op.close(nil)
+		return w.letGo(backoff(w.attempts), hold.Ending{Outcome: hold.Failed, Err: err})
+	}
+	last.with, last.rouses = append(told, &store.Hold{Key: &w.key, Room: store.Free}), len(told) > 0
 	if err := op.commit(last); err != nil {
 		return op.endStopped(op.stopped)
 	}

@@ -135,7 +135,7 @@ type running struct {
 	working    context.Context
 	slots      chan struct{}
 	freed      chan struct{}
-	died       chan struct{} // has a value if a process has died
+	died       chan struct{} // has a value if a process has died, or this one has begun a child or ended one
 	operations sync.WaitGroup
 
 	mu   sync.Mutex

@@ -14,12 +14,13 @@ RETURNING (1 OPERATOR(pg_catalog./) (CASE
 
 -- name: BeginOperation :exec
 -- BeginOperation writes down an operation with its first commit. Without an owner it is for whoever comes, after pause. When
--- the key was claimed travels as the time since 1970, because no setting of a session reads that in another way.
-INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, epoch, owner, state, undoing, kind, step, seq,
+-- the key was claimed travels as the time since 1970, because no setting of a session reads that in another way; NULL is now. The
+-- parent is the operation that awaits it, NULL if it is no child.
+INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, parent, epoch, owner, state, undoing, kind, step, seq,
                              since, wake_at, tries, attempts)
 VALUES ((@operation_id::pg_catalog.text)::pg_catalog.uuid, @scope::pg_catalog.text, @key::pg_catalog.text, @hash::pg_catalog.bytea,
-        @name::pg_catalog.text, @ttl::pg_catalog.int8, '1970-01-01 00:00:00+00'::pg_catalog.timestamptz OPERATOR(pg_catalog.+) @claimed::pg_catalog.interval,
-        @input::pg_catalog.bytea, 1, sqlc.narg(owner)::pg_catalog.int4,
+        @name::pg_catalog.text, @ttl::pg_catalog.int8, coalesce('1970-01-01 00:00:00+00'::pg_catalog.timestamptz OPERATOR(pg_catalog.+) sqlc.narg(claimed)::pg_catalog.interval, pg_catalog.clock_timestamp()),
+        @input::pg_catalog.bytea, (sqlc.narg(parent)::pg_catalog.text)::pg_catalog.uuid, 1, sqlc.narg(owner)::pg_catalog.int4,
         'running', false, @kind::pg_catalog.text, @step::pg_catalog.text, @seq::pg_catalog.int4, pg_catalog.clock_timestamp(),
         pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @pause::pg_catalog.interval, 0, 0);
 
@@ -97,8 +98,10 @@ FROM (
             (c.wake_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
              OR EXISTS (SELECT 1 FROM idem.signals s
                         JOIN idem.steps a ON a.operation_id OPERATOR(pg_catalog.=) s.operation_id
-                        WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND s.name OPERATOR(pg_catalog.=) c.step AND NOT s.taken
-                          AND a.seq OPERATOR(pg_catalog.=) c.seq AND a.kind OPERATOR(pg_catalog.=) 'await' AND a.outcome OPERATOR(pg_catalog.=) 'waiting'))
+                        WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND NOT s.taken
+                          AND a.seq OPERATOR(pg_catalog.=) c.seq AND a.outcome OPERATOR(pg_catalog.=) 'waiting'
+                          AND (a.kind OPERATOR(pg_catalog.=) 'await' AND s.name OPERATOR(pg_catalog.=) c.step
+                               OR a.kind OPERATOR(pg_catalog.=) 'child' AND pg_catalog.starts_with(s.name, '#'))))
             AND (c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
                  OR c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(
                         SELECT l.objid::pg_catalog.int8::pg_catalog.int4 FROM pg_catalog.pg_locks l
@@ -111,12 +114,14 @@ FROM (
     FOR NO KEY UPDATE OF c SKIP LOCKED) taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
 RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
+          coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at;
 
 -- name: TakeOperations :many
--- TakeOperations takes up what is due of these names, and what was sent the signal that it awaits: the longest due first. running
+-- TakeOperations takes up what is due of these names, and what was sent the signal that it awaits, or the outcome of the child that it
+-- awaits, which is the only signal whose name may begin with a #: the longest due first. running
 -- lists the operations that this process works on: one that has its number and is not among them was lost by it, and may be taken
 -- up, unless it was taken up or begun so lately that it may have come on the list after this was sent. Of suspects, as TakeOperation
 -- knows them, it takes up one at most, and none unless the process says that it has none (alone). The clock is read once, so that an
@@ -154,8 +159,10 @@ WITH present AS (
     CROSS JOIN LATERAL (
         SELECT s.sent_at FROM idem.signals s
         JOIN idem.steps a ON a.operation_id OPERATOR(pg_catalog.=) s.operation_id
-        WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND s.name OPERATOR(pg_catalog.=) c.step AND NOT s.taken
-          AND a.seq OPERATOR(pg_catalog.=) c.seq AND a.kind OPERATOR(pg_catalog.=) 'await' AND a.outcome OPERATOR(pg_catalog.=) 'waiting'
+        WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND NOT s.taken
+          AND a.seq OPERATOR(pg_catalog.=) c.seq AND a.outcome OPERATOR(pg_catalog.=) 'waiting'
+          AND (a.kind OPERATOR(pg_catalog.=) 'await' AND s.name OPERATOR(pg_catalog.=) c.step
+               OR a.kind OPERATOR(pg_catalog.=) 'child' AND pg_catalog.starts_with(s.name, '#'))
         LIMIT 1) awaited
     WHERE c.id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT w.operation_id FROM idem.signals w WHERE NOT w.taken))
       AND c.state OPERATOR(pg_catalog.=) 'running'
@@ -189,6 +196,7 @@ SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = @owner::pg_catalog.int4, a
 FROM taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
 RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
+          coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at;
@@ -217,8 +225,10 @@ WITH present AS (
     CROSS JOIN LATERAL (
         SELECT s.sent_at FROM idem.signals s
         JOIN idem.steps a ON a.operation_id OPERATOR(pg_catalog.=) s.operation_id
-        WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND s.name OPERATOR(pg_catalog.=) c.step AND NOT s.taken
-          AND a.seq OPERATOR(pg_catalog.=) c.seq AND a.kind OPERATOR(pg_catalog.=) 'await' AND a.outcome OPERATOR(pg_catalog.=) 'waiting'
+        WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND NOT s.taken
+          AND a.seq OPERATOR(pg_catalog.=) c.seq AND a.outcome OPERATOR(pg_catalog.=) 'waiting'
+          AND (a.kind OPERATOR(pg_catalog.=) 'await' AND s.name OPERATOR(pg_catalog.=) c.step
+               OR a.kind OPERATOR(pg_catalog.=) 'child' AND pg_catalog.starts_with(s.name, '#'))
         LIMIT 1) awaited
     WHERE c.id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT w.operation_id FROM idem.signals w WHERE NOT w.taken))
       AND c.state OPERATOR(pg_catalog.=) 'running'
@@ -238,6 +248,7 @@ LIMIT @room::pg_catalog.int4;
 -- name: ShowOperation :one
 -- ShowOperation tells how far an operation is.
 SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.cancelled, o.kind, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
+       coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
        pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
        pg_catalog.timestamptz_send(o.wake_at)::pg_catalog.bytea AS wake_at,
        pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
@@ -294,8 +305,9 @@ WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uui
 -- ReviveOperation lets an operation go on that is parked: forgetting which call was begun, if that has not happened, or towards
 -- its end, if it is cancelled. Cancelled again where it is parked because nothing takes a call back, it ends without that. Of an
 -- operation that runs only the cancellation is noted: its owner finds out at its next commit, and anybody else at once. With an
--- epoch it is let go on only if no process has taken it up since. Unknown asks for a call or an undo that was begun and has no end:
--- the one of this row, or calls that were begun together, which BegunCalls lists.
+-- epoch it is let go on only if no process has taken it up since. With fresh it is let go on only if it was not cancelled before.
+-- Unknown asks for a call or an undo that was begun and has no end: the one of this row, or calls that were begun together, which
+-- BegunCalls lists.
 UPDATE idem.operations AS o
 SET state = 'running', reason = NULL, cancelled = o.cancelled OR @cancel::pg_catalog.bool,
     accepted = o.accepted OR o.cancelled AND @cancel::pg_catalog.bool AND o.state OPERATOR(pg_catalog.=) 'parked' AND o.kind OPERATOR(pg_catalog.=) 'unbacked',
@@ -315,6 +327,7 @@ WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.u
         SELECT 1 FROM idem.steps b
         WHERE b.operation_id OPERATOR(pg_catalog.=) o.id AND b.outcome OPERATOR(pg_catalog.=) 'begun'))
   AND (@epoch::pg_catalog.int4 OPERATOR(pg_catalog.=) 0 OR o.epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4)
+  AND NOT (@fresh::pg_catalog.bool AND o.cancelled)
 RETURNING o.seq, o.kind, o.step, o.key;
 
 -- name: BegunCalls :many

@@ -106,13 +106,13 @@ func (q *Queries) AppearInSession(ctx context.Context, instance int32) (AppearIn
 }
 
 const BeginOperation = `-- name: BeginOperation :exec
-INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, epoch, owner, state, undoing, kind, step, seq,
+INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, parent, epoch, owner, state, undoing, kind, step, seq,
                              since, wake_at, tries, attempts)
 VALUES (($1::pg_catalog.text)::pg_catalog.uuid, $2::pg_catalog.text, $3::pg_catalog.text, $4::pg_catalog.bytea,
-        $5::pg_catalog.text, $6::pg_catalog.int8, '1970-01-01 00:00:00+00'::pg_catalog.timestamptz OPERATOR(pg_catalog.+) $7::pg_catalog.interval,
-        $8::pg_catalog.bytea, 1, $9::pg_catalog.int4,
-        'running', false, $10::pg_catalog.text, $11::pg_catalog.text, $12::pg_catalog.int4, pg_catalog.clock_timestamp(),
-        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $13::pg_catalog.interval, 0, 0)
+        $5::pg_catalog.text, $6::pg_catalog.int8, coalesce('1970-01-01 00:00:00+00'::pg_catalog.timestamptz OPERATOR(pg_catalog.+) $7::pg_catalog.interval, pg_catalog.clock_timestamp()),
+        $8::pg_catalog.bytea, ($9::pg_catalog.text)::pg_catalog.uuid, 1, $10::pg_catalog.int4,
+        'running', false, $11::pg_catalog.text, $12::pg_catalog.text, $13::pg_catalog.int4, pg_catalog.clock_timestamp(),
+        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $14::pg_catalog.interval, 0, 0)
 `
 
 type BeginOperationParams struct {
@@ -124,6 +124,7 @@ type BeginOperationParams struct {
 	Ttl         int64
 	Claimed     pgtype.Interval
 	Input       []byte
+	Parent      pgtype.Text
 	Owner       pgtype.Int4
 	Kind        string
 	Step        string
@@ -132,7 +133,8 @@ type BeginOperationParams struct {
 }
 
 // BeginOperation writes down an operation with its first commit. Without an owner it is for whoever comes, after pause. When
-// the key was claimed travels as the time since 1970, because no setting of a session reads that in another way.
+// the key was claimed travels as the time since 1970, because no setting of a session reads that in another way; NULL is now. The
+// parent is the operation that awaits it, NULL if it is no child.
 func (q *Queries) BeginOperation(ctx context.Context, arg BeginOperationParams) error {
 	_, err := q.db.Exec(ctx, BeginOperation,
 		arg.OperationID,
@@ -143,6 +145,7 @@ func (q *Queries) BeginOperation(ctx context.Context, arg BeginOperationParams) 
 		arg.Ttl,
 		arg.Claimed,
 		arg.Input,
+		arg.Parent,
 		arg.Owner,
 		arg.Kind,
 		arg.Step,
@@ -238,8 +241,10 @@ WITH present AS (
     CROSS JOIN LATERAL (
         SELECT s.sent_at FROM idem.signals s
         JOIN idem.steps a ON a.operation_id OPERATOR(pg_catalog.=) s.operation_id
-        WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND s.name OPERATOR(pg_catalog.=) c.step AND NOT s.taken
-          AND a.seq OPERATOR(pg_catalog.=) c.seq AND a.kind OPERATOR(pg_catalog.=) 'await' AND a.outcome OPERATOR(pg_catalog.=) 'waiting'
+        WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND NOT s.taken
+          AND a.seq OPERATOR(pg_catalog.=) c.seq AND a.outcome OPERATOR(pg_catalog.=) 'waiting'
+          AND (a.kind OPERATOR(pg_catalog.=) 'await' AND s.name OPERATOR(pg_catalog.=) c.step
+               OR a.kind OPERATOR(pg_catalog.=) 'child' AND pg_catalog.starts_with(s.name, '#'))
         LIMIT 1) awaited
     WHERE c.id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT w.operation_id FROM idem.signals w WHERE NOT w.taken))
       AND c.state OPERATOR(pg_catalog.=) 'running'
@@ -863,6 +868,7 @@ WHERE o.id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
         SELECT 1 FROM idem.steps b
         WHERE b.operation_id OPERATOR(pg_catalog.=) o.id AND b.outcome OPERATOR(pg_catalog.=) 'begun'))
   AND ($5::pg_catalog.int4 OPERATOR(pg_catalog.=) 0 OR o.epoch OPERATOR(pg_catalog.=) $5::pg_catalog.int4)
+  AND NOT ($6::pg_catalog.bool AND o.cancelled)
 RETURNING o.seq, o.kind, o.step, o.key
 `
 
@@ -872,6 +878,7 @@ type ReviveOperationParams struct {
 	OperationID string
 	Unknown     bool
 	Epoch       int32
+	Fresh       bool
 }
 
 type ReviveOperationRow struct {
@@ -884,8 +891,9 @@ type ReviveOperationRow struct {
 // ReviveOperation lets an operation go on that is parked: forgetting which call was begun, if that has not happened, or towards
 // its end, if it is cancelled. Cancelled again where it is parked because nothing takes a call back, it ends without that. Of an
 // operation that runs only the cancellation is noted: its owner finds out at its next commit, and anybody else at once. With an
-// epoch it is let go on only if no process has taken it up since. Unknown asks for a call or an undo that was begun and has no end:
-// the one of this row, or calls that were begun together, which BegunCalls lists.
+// epoch it is let go on only if no process has taken it up since. With fresh it is let go on only if it was not cancelled before.
+// Unknown asks for a call or an undo that was begun and has no end: the one of this row, or calls that were begun together, which
+// BegunCalls lists.
 func (q *Queries) ReviveOperation(ctx context.Context, arg ReviveOperationParams) (ReviveOperationRow, error) {
 	row := q.db.QueryRow(ctx, ReviveOperation,
 		arg.Cancel,
@@ -893,6 +901,7 @@ func (q *Queries) ReviveOperation(ctx context.Context, arg ReviveOperationParams
 		arg.OperationID,
 		arg.Unknown,
 		arg.Epoch,
+		arg.Fresh,
 	)
 	var i ReviveOperationRow
 	err := row.Scan(
@@ -951,6 +960,7 @@ func (q *Queries) SendSignal(ctx context.Context, arg SendSignalParams) (bool, e
 
 const ShowOperation = `-- name: ShowOperation :one
 SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.cancelled, o.kind, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
+       coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
        pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
        pg_catalog.timestamptz_send(o.wake_at)::pg_catalog.bytea AS wake_at,
        pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
@@ -970,6 +980,7 @@ type ShowOperationRow struct {
 	Step      string
 	Attempts  int32
 	Reason    string
+	Parent    string
 	Since     []byte
 	WakeAt    []byte
 	LoadedAt  []byte
@@ -991,6 +1002,7 @@ func (q *Queries) ShowOperation(ctx context.Context, operationID string) (ShowOp
 		&i.Step,
 		&i.Attempts,
 		&i.Reason,
+		&i.Parent,
 		&i.Since,
 		&i.WakeAt,
 		&i.LoadedAt,
@@ -1043,8 +1055,10 @@ FROM (
             (c.wake_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
              OR EXISTS (SELECT 1 FROM idem.signals s
                         JOIN idem.steps a ON a.operation_id OPERATOR(pg_catalog.=) s.operation_id
-                        WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND s.name OPERATOR(pg_catalog.=) c.step AND NOT s.taken
-                          AND a.seq OPERATOR(pg_catalog.=) c.seq AND a.kind OPERATOR(pg_catalog.=) 'await' AND a.outcome OPERATOR(pg_catalog.=) 'waiting'))
+                        WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND NOT s.taken
+                          AND a.seq OPERATOR(pg_catalog.=) c.seq AND a.outcome OPERATOR(pg_catalog.=) 'waiting'
+                          AND (a.kind OPERATOR(pg_catalog.=) 'await' AND s.name OPERATOR(pg_catalog.=) c.step
+                               OR a.kind OPERATOR(pg_catalog.=) 'child' AND pg_catalog.starts_with(s.name, '#'))))
             AND (c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) $1::pg_catalog.int4
                  OR c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(
                         SELECT l.objid::pg_catalog.int8::pg_catalog.int4 FROM pg_catalog.pg_locks l
@@ -1057,6 +1071,7 @@ FROM (
     FOR NO KEY UPDATE OF c SKIP LOCKED) taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
 RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
+          coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
@@ -1086,6 +1101,7 @@ type TakeOperationRow struct {
 	Tries       int32
 	Attempts    int32
 	Deaths      int32
+	Parent      string
 	CreatedAt   []byte
 	Since       []byte
 	LoadedAt    []byte
@@ -1122,6 +1138,7 @@ func (q *Queries) TakeOperation(ctx context.Context, arg TakeOperationParams) (T
 		&i.Tries,
 		&i.Attempts,
 		&i.Deaths,
+		&i.Parent,
 		&i.CreatedAt,
 		&i.Since,
 		&i.LoadedAt,
@@ -1162,8 +1179,10 @@ WITH present AS (
     CROSS JOIN LATERAL (
         SELECT s.sent_at FROM idem.signals s
         JOIN idem.steps a ON a.operation_id OPERATOR(pg_catalog.=) s.operation_id
-        WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND s.name OPERATOR(pg_catalog.=) c.step AND NOT s.taken
-          AND a.seq OPERATOR(pg_catalog.=) c.seq AND a.kind OPERATOR(pg_catalog.=) 'await' AND a.outcome OPERATOR(pg_catalog.=) 'waiting'
+        WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND NOT s.taken
+          AND a.seq OPERATOR(pg_catalog.=) c.seq AND a.outcome OPERATOR(pg_catalog.=) 'waiting'
+          AND (a.kind OPERATOR(pg_catalog.=) 'await' AND s.name OPERATOR(pg_catalog.=) c.step
+               OR a.kind OPERATOR(pg_catalog.=) 'child' AND pg_catalog.starts_with(s.name, '#'))
         LIMIT 1) awaited
     WHERE c.id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT w.operation_id FROM idem.signals w WHERE NOT w.taken))
       AND c.state OPERATOR(pg_catalog.=) 'running'
@@ -1197,6 +1216,7 @@ SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attem
 FROM taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
 RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
+          coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
           pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
           pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
           pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
@@ -1227,12 +1247,14 @@ type TakeOperationsRow struct {
 	Tries       int32
 	Attempts    int32
 	Deaths      int32
+	Parent      string
 	CreatedAt   []byte
 	Since       []byte
 	LoadedAt    []byte
 }
 
-// TakeOperations takes up what is due of these names, and what was sent the signal that it awaits: the longest due first. running
+// TakeOperations takes up what is due of these names, and what was sent the signal that it awaits, or the outcome of the child that it
+// awaits, which is the only signal whose name may begin with a #: the longest due first. running
 // lists the operations that this process works on: one that has its number and is not among them was lost by it, and may be taken
 // up, unless it was taken up or begun so lately that it may have come on the list after this was sent. Of suspects, as TakeOperation
 // knows them, it takes up one at most, and none unless the process says that it has none (alone). The clock is read once, so that an
@@ -1270,6 +1292,7 @@ func (q *Queries) TakeOperations(ctx context.Context, arg TakeOperationsParams) 
 			&i.Tries,
 			&i.Attempts,
 			&i.Deaths,
+			&i.Parent,
 			&i.CreatedAt,
 			&i.Since,
 			&i.LoadedAt,

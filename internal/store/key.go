@@ -40,6 +40,13 @@ func (k *Key) Of(operationID string) Key {
 	return of
 }
 
+// Beside returns the key of another call in the same scope, whose claims take no advisory lock.
+func (k *Key) Beside(key string, hash [32]byte, operationID string, ttl time.Duration) Key {
+	beside := NewKey(string(k.scope), key, hash, operationID, ttl)
+	beside.UseLock(nil)
+	return beside
+}
+
 // UseLock makes the key's claims take another advisory lock, or none if it is nil. The guarantee does not depend on it.
 func (k *Key) UseLock(lock *int64) {
 	k.lock = nil

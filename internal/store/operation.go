@@ -46,6 +46,9 @@ func (h *Hold) Read(trip *roundtrip.Trip) {
 	h.Done = trip.Row(func(row *roundtrip.Row) { row.Skip() })
 }
 
+// Endless is the pause of an operation that waits for a child: the child's end wakes it.
+const Endless = 100 * 365 * 24 * time.Hour
+
 // At is where an operation is after a commit.
 type At struct {
 	Kind  StepKind
@@ -68,16 +71,24 @@ type BeginOperation struct {
 	Key       *Key
 	Name      string
 	TTL       time.Duration
-	ClaimedAt time.Time
+	ClaimedAt time.Time // zero: now, by the database's clock
 	Input     []byte
+	Parent    string // the operation that awaits it; empty if it is no child
 	At        At
 }
 
 // Queue adds the statement.
 func (b *BeginOperation) Queue(trip *roundtrip.Trip) {
 	k := b.Key
+	var parent, claimed []byte
+	if !b.ClaimedAt.IsZero() {
+		claimed = microseconds(b.ClaimedAt.Sub(time.Unix(0, 0)))
+	}
+	if b.Parent != "" {
+		parent = []byte(b.Parent)
+	}
 	trip.Add(beginOperation, k.operationID, k.scope, k.key, k.hash, []byte(b.Name), strconv.AppendInt(nil, b.TTL.Microseconds(), 10),
-		microseconds(b.ClaimedAt.Sub(time.Unix(0, 0))), b.Input,
+		claimed, b.Input, parent,
 		b.At.owner(), []byte(b.At.Kind), []byte(b.At.Step), number(b.At.Seq), microseconds(b.At.Pause))
 }
 
@@ -131,8 +142,9 @@ type ShowOperation struct {
 	Step      string
 	Attempts  int
 	Reason    string
+	Parent    string // the operation that awaits it; empty if it is no child
 	Since     time.Time
-	WakeAt    time.Time
+	WakeAt    time.Time // zero if it waits for a child
 	LoadedAt  time.Time
 }
 
@@ -146,8 +158,11 @@ func (s *ShowOperation) Read(trip *roundtrip.Trip) {
 		copy(s.Hash[:], row.Bytes())
 		s.Name, s.State = row.Text(), OperationState(row.Text())
 		s.Epoch, s.Undoing, s.Cancelled, s.Kind, s.Step = row.Int(), row.Bool(), row.Bool(), StepKind(row.Text()), row.Text()
-		s.Attempts, s.Reason = row.Int(), row.Text()
+		s.Attempts, s.Reason, s.Parent = row.Int(), row.Text(), row.Text()
 		s.Since, s.WakeAt, s.LoadedAt = row.Time(), row.Time(), row.Time()
+		if s.Kind == ChildStep && s.WakeAt.Sub(s.LoadedAt) > Endless/2 {
+			s.WakeAt = time.Time{}
+		}
 	})
 }
 
@@ -190,6 +205,7 @@ func (p *ParkOperation) Read(trip *roundtrip.Trip) { p.Parked = trip.Skip().Rows
 type ReviveOperation struct {
 	OperationID string
 	Cancel      bool // towards its end; it may be one that runs
+	Fresh       bool // only if it was not cancelled before
 	Unknown     bool // only one with a call or an undo that was begun and has no end
 	Forget      bool // that step, which has not happened
 	Epoch       int  // only in this one; 0: in any
@@ -203,7 +219,7 @@ type ReviveOperation struct {
 
 // Queue adds the statement.
 func (r *ReviveOperation) Queue(trip *roundtrip.Trip) {
-	trip.Add(reviveOperation, boolean(r.Cancel), boolean(r.Forget), []byte(r.OperationID), boolean(r.Unknown), number(r.Epoch))
+	trip.Add(reviveOperation, boolean(r.Cancel), boolean(r.Forget), []byte(r.OperationID), boolean(r.Unknown), number(r.Epoch), boolean(r.Fresh))
 }
 
 // Read reads the answer.

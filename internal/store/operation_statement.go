@@ -12,7 +12,7 @@ var (
 	})
 	beginOperation = roundtrip.New(roundtrip.Statement{
 		Name: "idem_begin_operation", SQL: db.BeginOperation,
-		Params: []roundtrip.Param{plain, text, text, bytes, text, plain, plain, bytes, plain, plain, text, plain, plain},
+		Params: []roundtrip.Param{plain, text, text, bytes, text, plain, plain, bytes, plain, plain, plain, text, plain, plain},
 	})
 	advanceOperation = roundtrip.New(roundtrip.Statement{
 		Name: "idem_advance_operation", SQL: db.AdvanceOperation,
@@ -45,7 +45,7 @@ var (
 	})
 	showOperation = roundtrip.New(roundtrip.Statement{
 		SQL: db.ShowOperation, Params: []roundtrip.Param{plain},
-		Results: []int16{asText, asBinary, asText, asText, asText, asText, asText, asText, asText, asText, asText, asBinary, asBinary, asBinary},
+		Results: []int16{asText, asBinary, asText, asText, asText, asText, asText, asText, asText, asText, asText, asText, asBinary, asBinary, asBinary},
 	})
 	listOperations = roundtrip.New(roundtrip.Statement{
 		SQL: db.ListOperations, Params: []roundtrip.Param{plain, plain, text, text, text, plain, plain},
@@ -62,7 +62,7 @@ var (
 		SQL: db.ParkOperation, Params: []roundtrip.Param{text, text, plain, plain, plain},
 	})
 	reviveOperation = roundtrip.New(roundtrip.Statement{
-		SQL: db.ReviveOperation, Params: []roundtrip.Param{plain, plain, plain, plain, plain}, Results: []int16{asText, asText, asText, asText},
+		SQL: db.ReviveOperation, Params: []roundtrip.Param{plain, plain, plain, plain, plain, plain}, Results: []int16{asText, asText, asText, asText},
 	})
 	begunCalls = roundtrip.New(roundtrip.Statement{
 		SQL: db.BegunCalls, Params: []roundtrip.Param{plain}, Results: []int16{asText, asText},
@@ -101,7 +101,7 @@ var (
 )
 
 // takenResults are the formats of the columns of an operation that was taken up.
-var takenResults = []int16{asText, asText, asText, asBinary, asText, asText, asBinary, asText, asText, asText, asText, asText, asText, asText, asText, asText,
+var takenResults = []int16{asText, asText, asText, asBinary, asText, asText, asBinary, asText, asText, asText, asText, asText, asText, asText, asText, asText, asText,
 	asBinary, asBinary, asBinary}
 
 // OperationStatements are what a connection prepares for operations, besides Statements.

@@ -25,7 +25,7 @@ var asSent = map[string]string{
 	"LockHigh": "4294967295", "LockLow": "4294967294",
 
 	"Names": `{"the name","na\\me, \"2\""}`, "Running": `{"u1","u2"}`, "Slot": "1", "Instances": `{18,19}`, "OperationIds": `{"u1","u2"}`, "Epochs": `{"2","3"}`, "But": `{"u1/2","u2/3"}`, "Input": "the input", "Claimed": "946684807000000 microseconds",
-	"Owner": "11", "Undoing": "true", "Cancel": "true", "Forget": "false", "Unknown": "true", "Unbacked": "true", "Cancelled": "true", "Step": "the step", "Seq": "12", "Pause": "13000000 microseconds", "Tries": "14", "Epoch": "15",
+	"Owner": "11", "Undoing": "true", "Cancel": "true", "Forget": "false", "Unknown": "true", "Fresh": "true", "Parent": "88888888-7777-4888-8999-000000000000", "Unbacked": "true", "Cancelled": "true", "Step": "the step", "Seq": "12", "Pause": "13000000 microseconds", "Tries": "14", "Epoch": "15",
 	"Kind": "call", "Outcome": "waiting", "Value": "the value", "Room": "16", "Reason": "the reason", "Instance": "17",
 	"Name": "the name", "Sweeper": "77777777-7777-4888-8999-000000000000", "Absence": "15s", "Rest": "16s", "WaitingFor": "the vacuum",
 	"FromMoment": "2026-01-02T03:04:05.000007Z",
@@ -69,7 +69,7 @@ var answers = map[string]any{
 	"SameHash": true, "Held": true, "Holds": true,
 	"OperationID": "66666666-7777-4888-8999-000000000000", "Previous": "the previous claim", "State": "completed",
 	"Claim": "the claim", "Locks": "the locks", "LockTimeout": "the lock timeout",
-	"Hash": append([]byte{4, 5, 6}, make([]byte, 29)...), "Scope": "its scope", "Key": "its key", "Name": "its name", "Step": "its step", "Reason": "its reason", "Kind": "tx", "Outcome": "done",
+	"Hash": append([]byte{4, 5, 6}, make([]byte, 29)...), "Scope": "its scope", "Key": "its key", "Name": "its name", "Step": "its step", "Reason": "its reason", "Kind": "tx", "Outcome": "done", "Parent": "99999999-7777-4888-8999-000000000000",
 	"Ttl": int64(90000000), "Input": []byte("its input"), "Value": []byte("its value"), "Undoing": true, "Cancelled": true, "Accepted": true, "Known": true,
 	"Epoch": int32(21), "Seq": int32(22), "Tries": int32(23), "Attempts": int32(24), "Instance": int32(25), "Backend": int32(26),
 	"EndedAt": moment(14), "Idle": "5", "Pause": "2", "Count": "3", "Patience": "10s", "Unlimited": "0",
@@ -98,13 +98,16 @@ func at(n int) time.Time { return time.Date(2000, 1, 1, 0, 0, n, 0, time.UTC) }
 
 var sampleTrue = true
 
-const sampleID = "11111111-2222-4333-8444-555555555555"
+const (
+	sampleID     = "11111111-2222-4333-8444-555555555555"
+	sampleParent = "99999999-7777-4888-8999-000000000000"
+)
 
 var sampleAt = At{Kind: CallStep, Step: "the step", Seq: 12, Pause: 13 * time.Second, Owner: 11, Tries: 14}
 
 // sampleTaken is what the sample answers tell of an operation.
 var sampleTaken = Taken{OperationID: "66666666-7777-4888-8999-000000000000", Scope: "its scope", Key: "its key", Name: "its name",
-	Hash: [32]byte{4, 5, 6}, TTL: 90 * time.Second, Input: []byte("its input"), Epoch: 21, Undoing: true, Cancelled: true, Accepted: true, Step: "its step", Seq: 22, Tries: 23, Attempts: 24, Deaths: 29,
+	Hash: [32]byte{4, 5, 6}, TTL: 90 * time.Second, Input: []byte("its input"), Epoch: 21, Undoing: true, Cancelled: true, Accepted: true, Step: "its step", Seq: 22, Tries: 23, Attempts: 24, Deaths: 29, Parent: sampleParent,
 	CreatedAt: at(1), Since: at(5), LoadedAt: at(4)}
 
 // list is a Lister that does not change.
@@ -151,9 +154,9 @@ var verbs = []struct {
 
 	{"Hold", &Hold{Key: &sampleKey, Room: Held}, hold, db.Hold, db.HoldParams{}, struct{ One int32 }{},
 		&Hold{Key: &sampleKey, Room: Held, Done: true}},
-	{"BeginOperation", &BeginOperation{Key: &sampleKey, Name: "the name", TTL: 90 * time.Second, ClaimedAt: at(7), Input: []byte("the input"), At: sampleAt},
+	{"BeginOperation", &BeginOperation{Key: &sampleKey, Name: "the name", TTL: 90 * time.Second, ClaimedAt: at(7), Input: []byte("the input"), Parent: "88888888-7777-4888-8999-000000000000", At: sampleAt},
 		beginOperation, db.BeginOperation, db.BeginOperationParams{}, nil,
-		&BeginOperation{Key: &sampleKey, Name: "the name", TTL: 90 * time.Second, ClaimedAt: at(7), Input: []byte("the input"), At: sampleAt}},
+		&BeginOperation{Key: &sampleKey, Name: "the name", TTL: 90 * time.Second, ClaimedAt: at(7), Input: []byte("the input"), Parent: "88888888-7777-4888-8999-000000000000", At: sampleAt}},
 	{"AdvanceOperation", &AdvanceOperation{OperationID: sampleID, Epoch: 15, State: OperationRunning, Undoing: true, Cancelled: &sampleTrue, At: sampleAt},
 		advanceOperation, db.AdvanceOperation, db.AdvanceOperationParams{}, struct{ One int32 }{},
 		&AdvanceOperation{OperationID: sampleID, Epoch: 15, State: OperationRunning, Undoing: true, Cancelled: &sampleTrue, At: sampleAt, Advanced: true}},
@@ -180,7 +183,7 @@ var verbs = []struct {
 		db.ReleaseOperationsParams{}, nil, ReleaseOperations{[]Taken{{OperationID: "u1", Epoch: 2}, {OperationID: "u2", Epoch: 3}}}},
 	{"ShowOperation", &ShowOperation{OperationID: sampleID}, showOperation, db.ShowOperation, struct{ OperationID string }{}, db.ShowOperationRow{},
 		&ShowOperation{OperationID: sampleID, Found: true, Scope: "its scope", Hash: [32]byte{4, 5, 6}, Name: "its name", State: OperationCompleted, Epoch: 21, Undoing: true, Cancelled: true, Kind: TxStep, Step: "its step", Attempts: 24,
-			Reason: "its reason", Since: at(5), WakeAt: at(7), LoadedAt: at(4)}},
+			Reason: "its reason", Parent: sampleParent, Since: at(5), WakeAt: at(7), LoadedAt: at(4)}},
 	{"ListOperations", &ListOperations{State: OperationRunning, After: sampleID, Scope: "the scope", Name: "the name", Step: "the step", Age: 12 * time.Second, Room: 16},
 		listOperations, db.ListOperations, db.ListOperationsParams{}, db.ListOperationsRow{},
 		&ListOperations{State: OperationRunning, After: sampleID, Scope: "the scope", Name: "the name", Step: "the step", Age: 12 * time.Second, Room: 16,
@@ -193,9 +196,9 @@ var verbs = []struct {
 		db.ReleaseOperationParams{}, nil, ReleaseOperation{OperationID: sampleID, Epoch: 15, Tries: 14, Pause: 13 * time.Second}},
 	{"ParkOperation", &ParkOperation{OperationID: sampleID, Epoch: 15, Reason: "the reason", Step: "the step", Unbacked: true}, parkOperation, db.ParkOperation,
 		db.ParkOperationParams{}, nil, &ParkOperation{OperationID: sampleID, Epoch: 15, Reason: "the reason", Step: "the step", Unbacked: true, Parked: true}},
-	{"ReviveOperation", &ReviveOperation{OperationID: sampleID, Cancel: true, Unknown: true, Epoch: 15}, reviveOperation, db.ReviveOperation,
+	{"ReviveOperation", &ReviveOperation{OperationID: sampleID, Cancel: true, Fresh: true, Unknown: true, Epoch: 15}, reviveOperation, db.ReviveOperation,
 		db.ReviveOperationParams{}, db.ReviveOperationRow{},
-		&ReviveOperation{OperationID: sampleID, Cancel: true, Unknown: true, Epoch: 15, Revived: true, Seq: 22, Kind: TxStep, Step: "its step", Key: "its key"}},
+		&ReviveOperation{OperationID: sampleID, Cancel: true, Fresh: true, Unknown: true, Epoch: 15, Revived: true, Seq: 22, Kind: TxStep, Step: "its step", Key: "its key"}},
 	{"DueOperations", &DueOperations{Names: sampleNames, But: []Due{{OperationID: "u1", Epoch: 2}, {OperationID: "u2", Epoch: 3}}, Room: 16},
 		dueOperations, db.DueOperations, db.DueOperationsParams{}, db.DueOperationsRow{},
 		&DueOperations{Names: sampleNames, But: []Due{{OperationID: "u1", Epoch: 2}, {OperationID: "u2", Epoch: 3}}, Room: 16,

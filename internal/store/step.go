@@ -42,7 +42,7 @@ type RecordStep struct {
 func (r *RecordStep) Queue(trip *roundtrip.Trip) {
 	s := &r.Step
 	var pause []byte
-	if s.Outcome == StepWaiting || s.Outcome == StepBegun {
+	if s.Outcome == StepWaiting && s.Kind != ChildStep || s.Outcome == StepBegun { // a child is waited for however long it takes
 		pause = microseconds(r.Pause)
 	}
 	trip.Add(recordStep, []byte(r.OperationID), number(s.Seq), []byte(s.Kind), []byte(s.Name), pause, []byte(s.Outcome), s.Value)

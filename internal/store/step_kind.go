@@ -11,5 +11,6 @@ const (
 	UndoStep    StepKind = "undo"
 	SleepStep   StepKind = "sleep"
 	AwaitStep   StepKind = "await"
+	ChildStep   StepKind = "child"
 	ChangedStep StepKind = "changed"
 )

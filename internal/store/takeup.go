@@ -25,7 +25,8 @@ type Taken struct {
 	Seq         int
 	Tries       int
 	Attempts    int
-	Deaths      int // processes that have died while they worked on it, since it last got on
+	Deaths      int    // processes that have died while they worked on it, since it last got on
+	Parent      string // the operation that awaits it; empty if it is no child
 	CreatedAt   time.Time
 	Since       time.Time
 	LoadedAt    time.Time
@@ -42,7 +43,7 @@ func (t *Taken) read(row *roundtrip.Row) {
 	t.Input = row.Bytes()
 	t.Epoch, t.Undoing, t.Cancelled, t.Accepted = row.Int(), row.Bool(), row.Bool(), row.Bool()
 	t.Step, t.Seq = row.Text(), row.Int()
-	t.Tries, t.Attempts, t.Deaths = row.Int(), row.Int(), row.Int()
+	t.Tries, t.Attempts, t.Deaths, t.Parent = row.Int(), row.Int(), row.Int(), row.Text()
 	t.CreatedAt, t.Since, t.LoadedAt = row.Time(), row.Time(), row.Time()
 }
 

@@ -10,6 +10,7 @@ import (
 // shownTimeline is an operation with what it remembers, in JSON.
 type shownTimeline struct {
 	shownOperation
+	Parent    string      `json:"parent,omitempty"`
 	CallKey   string      `json:"call_key,omitempty"`
 	Cancelled bool        `json:"cancelled"`
 	CreatedAt time.Time   `json:"created_at"`
@@ -27,6 +28,7 @@ type shownStep struct {
 	RecordedAt time.Time  `json:"recorded_at"`
 	DueAt      *time.Time `json:"due_at,omitempty"`
 	Value      shownValue `json:"value"`
+	Child      string     `json:"child,omitempty"` // the id of the operation that a child is
 }
 
 type shownSent struct {
@@ -55,14 +57,14 @@ func newShownValue(v record.Value) shownValue {
 func (t *timeline) shown(wholeKey bool) shownTimeline {
 	o := t.operation
 	shown := shownTimeline{
-		shownOperation: newShownOperation(*o, wholeKey), Cancelled: o.Cancelled, CreatedAt: o.CreatedAt.UTC(), EndedAt: inUTC(o.EndedAt),
+		shownOperation: newShownOperation(*o, wholeKey), Parent: o.Parent, Cancelled: o.Cancelled, CreatedAt: o.CreatedAt.UTC(), EndedAt: inUTC(o.EndedAt),
 		Input: newShownValue(o.Input), Steps: []shownStep{}, Signals: []shownSent{},
 	}
 	if key := t.callKey(); key != "" {
 		shown.CallKey = jsonKey(key, wholeKey)
 	}
 	for _, s := range t.steps {
-		shown.Steps = append(shown.Steps, shownStep{s.Seq, s.Kind, s.Name, s.Outcome, s.RecordedAt.UTC(), inUTC(s.DueAt), newShownValue(s.Value)})
+		shown.Steps = append(shown.Steps, shownStep{s.Seq, s.Kind, s.Name, s.Outcome, s.RecordedAt.UTC(), inUTC(s.DueAt), newShownValue(s.Value), childOf(o, &s)})
 	}
 	for _, s := range t.sent {
 		shown.Signals = append(shown.Signals, shownSent{s.Name, s.SentAt.UTC(), s.Taken, newShownValue(s.Value)})

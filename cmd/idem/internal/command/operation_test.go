@@ -112,6 +112,22 @@ func TestOperationsAreShownAsTheGoldenFilesHaveIt(t *testing.T) {
 	}
 }
 
+func TestShowOfAParentNamesItsChildAndThatOfAChildItsParent(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.keepOperations()
+	child := operation.ChildID(waitsID, "ship")
+	d.exec(`UPDATE idem.steps SET kind = 'child', name = 'ship', due_at = NULL WHERE operation_id = $1 AND kind = 'await'`, waitsID)
+	d.exec(`UPDATE idem.operations SET parent = $1, id = $2 WHERE id = $3`, waitsID, child, doneID)
+	for _, test := range []struct{ id, text, json string }{
+		{waitsID, "operation " + child + ", its child, to end", `"child": "` + child + `"`},
+		{child, waitsID, `"parent": "` + waitsID + `"`},
+	} {
+		d.idem("operation", "show", test.id).want(t, 0, test.text)
+		d.idem("operation", "show", test.id, "--json").want(t, 0, test.json)
+	}
+}
+
 func TestKeysInputsAndValuesOfOperationsAreNotShownUnlessAskedFor(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -57,11 +57,15 @@ func (t *timeline) facts(p *page.Page, wholeKey bool) []page.Pair {
 			facts = append(facts, page.Pair{Name: "another", Value: key + p.Dim(" is that of "+page.Safe(s.Name))})
 		}
 	}
+	family, awaited := t.family(p)
+	facts = append(facts, family...)
 	switch {
 	case o.State == record.Parked:
 		facts = append(facts, page.Pair{Name: "reason", Value: page.Safe(o.Reason)})
 	case o.State == record.Running && o.Attended:
 		facts = append(facts, page.Pair{Name: "worked on", Value: "by a process that is there"})
+	case o.State == record.Running && awaited != "":
+		facts = append(facts, page.Pair{Name: "waits for", Value: p.Yellow("operation "+awaited) + ", its child, to end"})
 	case o.State == record.Running:
 		facts = append(facts, page.Pair{Name: "worked on", Value: p.Yellow("by nobody") + "; due " + relative(o.WakeAt, o.Now)})
 	}
@@ -69,6 +73,32 @@ func (t *timeline) facts(p *page.Page, wholeKey bool) []page.Pair {
 		facts = append(facts, page.Pair{Name: "sealed with", Value: page.Safe(o.Input.SealedBy)})
 	}
 	return append(facts, page.Pair{Name: "input", Value: shownText(o.Input)})
+}
+
+// family is of which operation it is a child, and which are its own. awaited is the one that it waits for.
+func (t *timeline) family(p *page.Page) (facts []page.Pair, awaited string) {
+	if t.operation.Parent != "" {
+		facts = append(facts, page.Pair{Name: "parent", Value: t.operation.Parent})
+	}
+	for _, s := range t.steps {
+		child := childOf(t.operation, &s)
+		if child == "" {
+			continue
+		}
+		facts = append(facts, page.Pair{Name: "child", Value: child + p.Dim(" is that of "+page.Safe(s.Name))})
+		if s.Outcome == string(store.StepWaiting) {
+			awaited = child
+		}
+	}
+	return facts, awaited
+}
+
+// childOf returns the id of the operation that a step of an operation has begun, "" if it has begun none.
+func childOf(o *record.Operation, s *record.Step) string {
+	if s.Kind != string(store.ChildStep) {
+		return ""
+	}
+	return operation.ChildID(o.ID, s.Name)
 }
 
 // callKey is the key by which the other side knows the call that is under way, "" if none is.

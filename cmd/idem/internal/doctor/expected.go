@@ -30,7 +30,7 @@ var tables = []expected{
 	},
 	{
 		name: "operations", key: "id", purged: "ended_at",
-		columns: "id uuid, scope text, key text, hash bytea, name text, ttl bigint, created_at timestamp with time zone, input bytea, epoch integer, " +
+		columns: "id uuid, scope text, key text, hash bytea, name text, ttl bigint, created_at timestamp with time zone, input bytea, parent uuid, epoch integer, " +
 			"owner integer, state text, undoing boolean, cancelled boolean, accepted boolean, kind text, step text, seq integer, since timestamp with time zone, " +
 			"wake_at timestamp with time zone, tries integer, attempts integer, deaths integer, taken_at timestamp with time zone, reason text, " +
 			"ended_at timestamp with time zone",

@@ -19,7 +19,8 @@ type Operation struct {
 	Attended             bool // a process that is there works on it
 	CreatedAt            time.Time
 	EndedAt              *time.Time
-	Input                Value // as far as it was read
+	Parent               string // the operation that awaits it; empty if it is no child
+	Input                Value  // as far as it was read
 
 	Now time.Time // by the clock of the database
 }
@@ -32,7 +33,7 @@ const Parked = "parked"
 
 // A process that is there holds an advisory lock of its own number, or has a lease.
 const operations = `SELECT o.id::text, o.scope, o.key, o.name, o.state, o.step, coalesce(o.reason, ''), o.undoing, o.cancelled, o.kind, o.epoch, o.seq, o.attempts,
-	o.since, o.wake_at, coalesce(o.owner = ANY (present.instances), false), o.created_at, o.ended_at, clock_timestamp()
+	o.since, o.wake_at, coalesce(o.owner = ANY (present.instances), false), o.created_at, o.ended_at, coalesce(o.parent::text, ''), clock_timestamp()
 	FROM idem.operations o, (SELECT ARRAY(
 		SELECT l.objid::int8::int4 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = 1768187247::oid
 		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -42,7 +43,7 @@ const operations = `SELECT o.id::text, o.scope, o.key, o.name, o.state, o.step, 
 func scanOperation(row pgx.CollectableRow) (Operation, error) {
 	var o Operation
 	err := row.Scan(&o.ID, &o.Scope, &o.Key, &o.Name, &o.State, &o.Step, &o.Reason, &o.Undoing, &o.Cancelled, &o.Kind, &o.Epoch, &o.Seq, &o.Attempts,
-		&o.Since, &o.WakeAt, &o.Attended, &o.CreatedAt, &o.EndedAt, &o.Now)
+		&o.Since, &o.WakeAt, &o.Attended, &o.CreatedAt, &o.EndedAt, &o.Parent, &o.Now)
 	return o, err
 }
 
