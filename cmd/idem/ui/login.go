@@ -2,6 +2,7 @@ package ui
 
 import (
 	"crypto/hmac"
+	"crypto/pbkdf2"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -71,8 +72,17 @@ func (s *site) ticket(person string) string {
 	return body + "." + base64.RawURLEncoding.EncodeToString(s.sign(body))
 }
 
+// signer returns the key that tickets are signed with. It is dear to find, so that a ticket does not help to guess a token that a person has chosen.
+func signer(token string) []byte {
+	key, err := pbkdf2.Key(sha256.New, token, []byte("idem ui ticket/1"), 300_000, sha256.Size)
+	if err != nil {
+		panic(err) // the length and the hash are allowed
+	}
+	return key
+}
+
 func (s *site) sign(body string) []byte {
-	sum := hmac.New(sha256.New, []byte("idem ui ticket/1\n"+s.Token))
+	sum := hmac.New(sha256.New, s.signer)
 	sum.Write([]byte(body))
 	return sum.Sum(nil)
 }

@@ -38,8 +38,8 @@ func newReads() *reads {
 	return &reads{room: make(chan struct{}, together), current: map[string]*reading{}}
 }
 
-// get returns what read returns, or what it has returned to another viewer of the same page within the last second. A viewer who leaves does not
-// take the reading away from the others.
+// get returns what read returns, or what it has returned to another viewer of the same page within the last second. An error is shared by those who
+// have waited for it. A viewer who leaves does not take the reading away from the others.
 func (r *reads) get(ctx context.Context, name string, read func(context.Context) (seen, error)) (seen, error) {
 	one, mine := r.join(name)
 	switch {
@@ -74,7 +74,7 @@ func (r *reads) join(name string) (one *reading, mine bool) {
 	for name, old := range r.current {
 		select {
 		case <-old.done:
-			if now.Sub(old.at) >= fresh {
+			if old.err != nil || now.Sub(old.at) >= fresh {
 				delete(r.current, name)
 			}
 		default:

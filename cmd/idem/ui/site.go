@@ -14,7 +14,8 @@ import (
 // site is the page with all that is below it.
 type site struct {
 	Config
-	reads *reads
+	reads  *reads
+	signer []byte // of tickets
 }
 
 const (

@@ -1,15 +1,15 @@
 // Package ui is a page for people: what idem keeps in Postgres, and what needs a person. The command idem ui serves it, and a program can mount it
 // behind its own login:
 //
-//	page, err := ui.New(ui.Config{Pool: pool, Person: loggedIn})
-//	mux.Handle("/idem/", http.StripPrefix("/idem", page))
+//		page, err := ui.New(ui.Config{Pool: pool, Person: loggedIn})
+//		mux.Handle("/idem/", http.StripPrefix("/idem", page))
 //
-//   - It reads in read-only transactions, each of one snapshot and with a timeout, at most two at a time. Viewers of the same page within a second share one
-//     reading. No list is read beyond a bounded number of rows where an index leads to them.
-//   - It shows no key as a whole, and no response, input, value, payload or header at all: they are not even fetched.
-//   - It changes nothing unless the Config says who may. Each change is a POST from the page itself, takes a reason, and is on record in idem.audit with
-//     the person.
-//   - It works without JavaScript, which does no more than to read the page again. Links are relative, so that it can be mounted anywhere.
+//	  - It reads in read-only transactions, each of one snapshot and with a timeout, at most two at a time. Viewers of the same page within a second share one
+//	    reading. No list is read beyond a bounded number of rows where an index leads to them.
+//	  - It shows no key as a whole, and no response, input, value, payload or header at all: they are not even fetched.
+//	  - It changes nothing unless the Config says who may. Each change is a POST from the page itself, takes a reason, and is on record in idem.audit with
+//	    the person.
+//	  - It works without JavaScript, which does no more than to read the page again. Links are relative, so that it can be mounted anywhere.
 package ui
 
 import (
@@ -69,5 +69,5 @@ func New(c Config) (http.Handler, error) {
 	case c.Timeout == 0:
 		c.Timeout = defaultTimeout
 	}
-	return &site{Config: c, reads: newReads()}, nil
+	return &site{Config: c, reads: newReads(), signer: signer(c.Token)}, nil
 }
