@@ -74,7 +74,7 @@ func (s *site) ticket(person string) string {
 
 // signer returns the key that tickets are signed with. It is dear to find, so that a ticket does not help to guess a token that a person has chosen.
 func signer(token string) []byte {
-	key, err := pbkdf2.Key(sha256.New, token, []byte("idem ui ticket/1"), 300_000, sha256.Size)
+	key, err := pbkdf2.Key(sha256.New, token, []byte("idem ui ticket/1"), 100_000, sha256.Size)
 	if err != nil {
 		panic(err) // the length and the hash are allowed
 	}

@@ -71,17 +71,12 @@ func (r *reads) join(name string) (one *reading, mine bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	for name, old := range r.current {
-		select {
-		case <-old.done:
-			if old.err != nil || now.Sub(old.at) >= fresh {
-				delete(r.current, name)
-			}
-		default:
-		}
-	}
+	r.drop(func(old *reading) bool { return old.err != nil || now.Sub(old.at) >= fresh })
 	if one = r.current[name]; one != nil {
 		return one, false
+	}
+	if len(r.current) >= most {
+		r.drop(func(*reading) bool { return true })
 	}
 	if len(r.current) >= most {
 		return nil, false
@@ -89,6 +84,19 @@ func (r *reads) join(name string) (one *reading, mine bool) {
 	one = &reading{done: make(chan struct{}), at: now}
 	r.current[name] = one
 	return one, true
+}
+
+// drop removes those of the readings that are over for which stale returns true.
+func (r *reads) drop(stale func(*reading) bool) {
+	for name, old := range r.current {
+		select {
+		case <-old.done:
+			if stale(old) {
+				delete(r.current, name)
+			}
+		default:
+		}
+	}
 }
 
 // forget makes the next viewers read anew: something was changed.

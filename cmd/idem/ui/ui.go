@@ -22,7 +22,7 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// Config says what a page shows, and to whom. Only the Pool is needed: everyone who comes may read then, and nobody may change anything.
+// Config says what a page shows, and to whom. Only the Pool is needed: then every visitor may read, and none may act.
 type Config struct {
 	// Pool is the database. The page takes at most two of its connections for reading. A role that may only read is enough, unless people act.
 	Pool *pgxpool.Pool
@@ -35,7 +35,7 @@ type Config struct {
 	// Person, in place of a Token, is for a program that has a login of its own: it returns the name of the person who has sent the request, which
 	// goes on record with what they do. If it is empty, the person may only read. The program keeps out those who may not see the page.
 	Person func(*http.Request) string
-	// ReadOnly lets nobody act, whatever else is said.
+	// ReadOnly lets no visitor act, whatever else is said.
 	ReadOnly bool
 
 	// Hosts are the names, without a port, by which the page may be asked for. A page on a loopback address needs them: otherwise the page of a stranger
@@ -69,5 +69,9 @@ func New(c Config) (http.Handler, error) {
 	case c.Timeout == 0:
 		c.Timeout = defaultTimeout
 	}
-	return &site{Config: c, reads: newReads(), signer: signer(c.Token)}, nil
+	s := &site{Config: c, reads: newReads()}
+	if c.Token != "" {
+		s.signer = signer(c.Token)
+	}
+	return s, nil
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 	"github.com/idem-go/idem/cmd/idem/ui"
@@ -76,7 +75,7 @@ func (c *uiCommand) config(s *session) (ui.Config, error) {
 	config := ui.Config{Pool: s.pool, ReadOnly: !c.Write, Timeout: timeout}
 	secrets, err := c.secrets(s)
 	if err == nil && len(secrets) > 0 {
-		config.Sealer = idem.Sealer(seal.New(seal.Keys{Primary: anyOf(secrets), Secrets: secrets}))
+		config.Sealer = seal.New(seal.Keys{Primary: anyOf(secrets), Secrets: secrets})
 	}
 	return config, err
 }
