@@ -68,6 +68,7 @@ func TestPeopleActWithTheTokenAndAReason(t *testing.T) {
 	d.post("cancel", "id", runningID, "reason", "INC-2").want(t, 200, "It is being ended", "cancelled")
 	d.post("cancel", "id", doneID, "reason", "INC-2").want(t, 409)
 
+	d.get("letter?side=inbox&id=shop").want(t, 404) // the name has to be whole
 	one := d.get(letter("shop")).want(t, 200, "Redrive: it is tried again")
 	d.post("redrive", "letter", one.field(t, "redrive", "letter"), "reason", "INC-3").want(t, 200, "It is to be tried again", "Tried again")
 	d.post("drop", "letter", one.field(t, "drop", "letter"), "died", one.field(t, "drop", "died"), "reason", "INC-4").want(t, 200, "The dead letter is deleted")
