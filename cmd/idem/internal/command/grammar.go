@@ -19,6 +19,7 @@ type grammar struct {
 	Verify    verifyCommand    `cmd:"" group:"look" help:"See whether a database that was restored, or is to take over, is complete."`
 	Stats     statsCommand     `cmd:"" group:"look" help:"How many records there are, how big and how old: estimates, at once."`
 	Watch     watchCommand     `cmd:"" group:"look" help:"The same as a live screen."`
+	UI        uiCommand        `cmd:"" name:"ui" group:"look" help:"The same as a page in the browser, with operations, messages and acts."`
 	Stuck     stuckCommand     `cmd:"" group:"look" help:"What needs a person, and why."`
 	Show      showCommand      `cmd:"" group:"look" help:"One record."`
 	List      listCommand      `cmd:"" group:"look" help:"Records, in the order of scope and key."`

@@ -53,8 +53,8 @@ func TestExamplesInTheHelpAreUnderstood(t *testing.T) {
 		if example == "" && name != "completion" {
 			t.Errorf("%s: no example", name)
 		}
-		if name == "completion" || name == "watch" {
-			continue // it is for a shell, or a screen
+		if name == "completion" || name == "watch" || name == "ui" {
+			continue // it is for a shell, a screen or a browser
 		}
 		if got := d.idem(append(words(example), "-d", d.dsn)...); got.code == 2 {
 			t.Errorf("idem %s: %s", example, got.stderr)

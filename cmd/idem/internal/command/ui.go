@@ -1,0 +1,138 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+	"github.com/idem-go/idem/cmd/idem/ui"
+	"github.com/idem-go/idem/seal"
+)
+
+type uiCommand struct {
+	Listen    string   `default:"127.0.0.1:7466" placeholder:"HOST:PORT" help:"Where the page is served. Anywhere but on loopback, it asks for the token before it shows anything. Default: ${default}."`
+	Write     bool     `help:"Let those act who have the token."`
+	AllowHost []string `placeholder:"NAME" help:"A further name by which the page may be asked for, such as that of a proxy in front of it."`
+	sealKeys
+}
+
+// Help says more.
+func (uiCommand) Help() string {
+	return `Serves a page until Ctrl-C: live figures, operations with their steps, the lag of the outbox by topic, dead letters, keys in flight, what people did.
+It only reads. With --write, who gives the token in a form may retry and cancel operations, redrive and drop dead letters, with a reason.
+The token is that of the variable IDEM_UI_TOKEN, or a new one, which is printed. The connection is not encrypted: from elsewhere, use ssh -L.
+
+Example: idem ui --write`
+}
+
+// longestPage is how long a statement of a page may take, whatever --timeout says.
+const longestPage = 10 * time.Second
+
+// Run serves the page.
+func (c *uiCommand) Run(s *session) error {
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		return usage("--listen is HOST:PORT, as in 127.0.0.1:7466: %v", err)
+	}
+	config, err := c.config(s)
+	if err != nil {
+		return err
+	}
+	listener, err := new(net.ListenConfig).Listen(s.ctx, "tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("cannot listen: %w; choose another address with --listen", err)
+	}
+	defer listener.Close()
+	printed := c.protect(s, &config, listener.Addr())
+	handler, err := ui.New(config)
+	if err != nil {
+		return usage("%v", err)
+	}
+	shown := shownUI{URL: "http://" + listener.Addr().String() + "/", Token: printed, ReadOnly: config.ReadOnly, Private: config.Private}
+	if err := s.show(shown, func(p *page.Page) { c.text(p, &shown) }); err != nil {
+		return err
+	}
+	return serve(s.ctx, listener, handler)
+}
+
+// config is what the page shows, after a first look at the database.
+func (c *uiCommand) config(s *session) (ui.Config, error) {
+	timeout := time.Duration(s.globals.Timeout)
+	if timeout == 0 || timeout > longestPage {
+		timeout = longestPage
+	}
+	if err := s.limited(func(ctx context.Context, tx pgx.Tx) error { _, err := record.Where(ctx, tx); return err }); err != nil {
+		return ui.Config{}, err
+	}
+	config := ui.Config{Pool: s.pool, ReadOnly: !c.Write, Timeout: timeout}
+	secrets, err := c.secrets(s)
+	if err == nil && len(secrets) > 0 {
+		config.Sealer = seal.New(seal.Keys{Primary: anyOf(secrets), Secrets: secrets})
+	}
+	return config, err
+}
+
+// protect decides who may see the page, and returns the token if it is a new one.
+func (c *uiCommand) protect(s *session, config *ui.Config, at net.Addr) (printed string) {
+	here, ok := at.(*net.TCPAddr)
+	config.Private = !ok || !here.IP.IsLoopback()
+	config.Hosts = c.AllowHost
+	if !config.Private {
+		name, _, _ := net.SplitHostPort(c.Listen)
+		config.Hosts = append([]string{"localhost", "127.0.0.1", "::1", here.IP.String(), cmp.Or(name, "localhost")}, c.AllowHost...)
+	}
+	if c.Write || config.Private {
+		if config.Token = s.Getenv("IDEM_UI_TOKEN"); config.Token == "" {
+			config.Token = rand.Text()
+			return config.Token
+		}
+	}
+	return ""
+}
+
+// shownUI is where the page is, in JSON.
+type shownUI struct {
+	URL      string `json:"url"`
+	Token    string `json:"token,omitempty"` // if it is a new one
+	ReadOnly bool   `json:"read_only"`
+	Private  bool   `json:"private"` // it asks for the token before it shows anything
+}
+
+func (c *uiCommand) text(p *page.Page, u *shownUI) {
+	p.Printf("%s\n", u.URL)
+	switch {
+	case u.Token != "" && u.ReadOnly:
+		p.Printf("to see it, give the token %s\n", u.Token)
+	case u.Token != "":
+		p.Printf("to act, give the token %s\n", u.Token)
+	}
+}
+
+// serve answers until the command is interrupted, and what is under way then comes to its end.
+func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	server := &http.Server{
+		Handler: handler, MaxHeaderBytes: 64 << 10,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 4*time.Second)
+	defer cancel()
+	if err := server.Shutdown(bounded); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return context.Cause(ctx)
+}

@@ -1,0 +1,147 @@
+package command_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/idem-go/idem/cmd/idem/internal/command"
+)
+
+// served is a page that is served until the test is over.
+type served struct {
+	URL, Token        string
+	ReadOnly, Private bool
+	stop              func() said
+}
+
+// serve starts idem ui.
+func (d *desk) serve(env map[string]string, args ...string) served {
+	d.t.Helper()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	out, in := io.Pipe()
+	ended := make(chan said, 1)
+	go func() {
+		got := d.call(ctx, func(w *command.World) {
+			w.Stdout = in
+			getenv := w.Getenv
+			w.Getenv = func(name string) string {
+				if value, ok := env[name]; ok {
+					return value
+				}
+				return getenv(name)
+			}
+		}, append([]string{"ui", "--json", "--listen", "127.0.0.1:0"}, args...)...)
+		in.Close()
+		ended <- got
+	}()
+	stop := func() said {
+		cancel(command.Interrupted{Signal: syscall.SIGINT})
+		got := <-ended
+		ended <- got
+		return got
+	}
+	d.t.Cleanup(func() { stop() })
+	var shown struct {
+		URL, Token string
+		ReadOnly   bool `json:"read_only"`
+		Private    bool
+	}
+	if err := json.NewDecoder(bufio.NewReader(out)).Decode(&shown); err != nil {
+		d.t.Fatal(err, <-ended)
+	}
+	return served{shown.URL, shown.Token, shown.ReadOnly, shown.Private, stop}
+}
+
+func (s served) get(t *testing.T, host string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = host
+	got, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Body.Close()
+	text, err := io.ReadAll(got.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.StatusCode, string(text)
+}
+
+func TestPageIsServedOnLoopbackReadsOnlyAndEndsWithTheCommand(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	s := d.serve(nil)
+	if !strings.HasPrefix(s.URL, "http://127.0.0.1:") || s.Token != "" || !s.ReadOnly || s.Private {
+		t.Errorf("%+v", s)
+	}
+	if code, text := s.get(t, ""); code != 200 || !strings.Contains(text, "Read-only") {
+		t.Errorf("%d %s", code, text)
+	}
+	if code, _ := s.get(t, "evil.example"); code != http.StatusMisdirectedRequest {
+		t.Errorf("the name of a stranger was answered %d", code)
+	}
+	s.stop().want(t, 130, "interrupted")
+	if _, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(s.URL, "http://"), "/")); err == nil {
+		t.Error("it goes on")
+	}
+}
+
+func TestPageThatWritesHasATokenThatCannotBeGuessed(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	s := d.serve(nil, "--write", "--allow-host", "idem.example")
+	if len(s.Token) < 26 || s.ReadOnly || s.Private {
+		t.Errorf("%+v", s)
+	}
+	if code, text := s.get(t, "idem.example"); code != 200 || !strings.Contains(text, "Log in to act") || strings.Contains(text, s.Token) {
+		t.Errorf("%d %s", code, text)
+	}
+	if s := d.serve(map[string]string{"IDEM_UI_TOKEN": "the token of a team"}, "--write"); s.Token != "" || s.ReadOnly {
+		t.Errorf("%+v", s)
+	}
+	d.call(t.Context(), func(w *command.World) {
+		w.Getenv = func(name string) string {
+			return map[string]string{"IDEM_UI_TOKEN": "short", "DATABASE_URL": d.dsn}[name]
+		}
+	},
+		"ui", "--write", "--listen", "127.0.0.1:0").want(t, 2, "could be guessed")
+}
+
+func TestPageThatIsServedElsewhereIsPrivate(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	s := d.serve(nil, "--listen", "0.0.0.0:0")
+	if s.Token == "" || !s.Private || !s.ReadOnly {
+		t.Errorf("%+v", s)
+	}
+	_, port, _ := net.SplitHostPort(strings.TrimSuffix(strings.TrimPrefix(s.URL, "http://"), "/"))
+	s.URL = "http://127.0.0.1:" + port + "/"
+	if code, text := s.get(t, "any.example"); code != 401 || strings.Contains(text, "Parked") {
+		t.Errorf("%d %s", code, text)
+	}
+}
+
+func TestPageThatCannotBeServedSaysWhy(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	d.idem("ui", "--listen", taken.Addr().String()).want(t, 1, "choose another address with --listen")
+	d.idem("ui", "--listen", "7466").want(t, 2, "HOST:PORT")
+	away := &desk{t: t, dsn: "postgres://ann@127.0.0.1:1/shop"}
+	away.idem("ui", "--listen", "127.0.0.1:0").want(t, 1, "cannot connect to 127.0.0.1:1")
+}

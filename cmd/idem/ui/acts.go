@@ -1,0 +1,24 @@
+package ui
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+)
+
+// acts are what people did, the latest first.
+type acts struct {
+	Acts []record.Act
+	More bool
+}
+
+func readActs(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
+	found, err := record.Acts(ctx, tx, record.ActFilter{Act: asked.Get("act"), Person: asked.Get("person"), Limit: 2*rows + 1})
+	if len(found) > 2*rows {
+		return acts{found[:2*rows], true}, err
+	}
+	return acts{Acts: found}, err
+}

@@ -1,0 +1,154 @@
+package ui
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/internal/deadletter"
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/operation"
+	"github.com/idem-go/idem/outbox"
+)
+
+// changeTimeout bounds a change. It goes on if the browser leaves.
+const changeTimeout = 10 * time.Second
+
+// said are what the page tells of a change that was made.
+var said = map[string]string{
+	"retried":   "It goes on: a Worker, or a call with its key, takes it up.",
+	"cancelled": "It is being ended, and what it has done is taken back: by a Worker, or by a call with its key.",
+	"redriven":  "It is to be tried again.",
+	"dropped":   "The dead letter is deleted.",
+}
+
+// change is what a form asks for: it does it, and tells where to look then.
+type change func(ctx context.Context, s *site, r *http.Request) (next string, err error)
+
+var changes = map[string]change{"retry": retry, "cancel": cancel, "redrive": redrive, "drop": drop}
+
+// post takes a form.
+func (s *site) post(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, longestForm)
+	if err := r.ParseForm(); err != nil {
+		s.refuse(w, r, problem{http.StatusBadRequest, "The form cannot be read.", ""})
+		return
+	}
+	parts, v := partsOf(r), s.visitor(r)
+	do := changes[parts[len(parts)-1]]
+	switch {
+	case len(parts) == 1 && parts[0] == "login" && s.Token != "":
+		s.login(w, r)
+	case len(parts) == 1 && parts[0] == "logout" && s.Token != "":
+		s.logout(w, r)
+	case do == nil || len(parts) != 1:
+		s.refuse(w, r, notFound)
+	case s.ReadOnly || s.Token == "" && s.Person == nil:
+		s.refuse(w, r, problem{http.StatusForbidden, "This page only reads.", "Use the command, or start the page with idem ui --write."})
+	case !v.Acts:
+		s.refuse(w, r, problem{http.StatusUnauthorized, "The page does not know who you are, and has changed nothing.", "Log in first."})
+	case strings.TrimSpace(r.PostFormValue("reason")) == "":
+		s.refuse(w, r, problem{http.StatusBadRequest, "A change needs a reason, and nothing was changed.", "Go back and say why: it goes on record."})
+	default:
+		s.change(w, r, v.Person, do)
+	}
+}
+
+func (s *site) change(w http.ResponseWriter, r *http.Request, person string, do change) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
+	defer cancel()
+	ctx = idem.WithReason(idem.WithPerson(ctx, person), strings.TrimSpace(r.PostFormValue("reason")))
+	next, err := do(ctx, s, r)
+	s.reads.forget()
+	if err != nil {
+		s.refuse(w, r, s.problemOfAct(err))
+		return
+	}
+	seeOther(w, next)
+}
+
+func retry(ctx context.Context, s *site, r *http.Request) (string, error) {
+	id, err := operationID(r.PostFormValue("id"))
+	if err != nil {
+		return "", err
+	}
+	return "./operations/" + id + "?said=retried", operation.Retry(ctx, s.Pool, id)
+}
+
+func cancel(ctx context.Context, s *site, r *http.Request) (string, error) {
+	id, err := operationID(r.PostFormValue("id"))
+	if err != nil {
+		return "", err
+	}
+	return "./operations/" + id + "?said=cancelled", operation.Cancel(ctx, s.Pool, id)
+}
+
+// letterOf is the dead letter that a form is about.
+func letterOf(r *http.Request) (l store.LetterName, err error) {
+	if unmark(r.PostFormValue("letter"), &l) != nil || strings.Contains(l.Side+l.Consumer+l.Source+l.ID, "\x00") {
+		err = problemError{noLetter}
+	}
+	return l, err
+}
+
+func redrive(ctx context.Context, s *site, r *http.Request) (string, error) {
+	l, err := letterOf(r)
+	switch {
+	case err != nil:
+		return "", err
+	case l.Side == deadletter.Inbox:
+		return "./letter?" + linkOf(l) + "&said=redriven", inbox.Redrive(ctx, s.Pool, l.Consumer, l.Source, l.ID)
+	case l.Side != deadletter.Outbox:
+		return "", problemError{noLetter}
+	}
+	if err := s.canOpen(ctx, l); err != nil {
+		return "", err
+	}
+	return "./dead?said=redriven", outbox.Redrive(ctx, s.Pool, s.Sealer, l.Source, l.ID)
+}
+
+// canOpen returns an error if a dead letter of the outbox is sealed, and the page has no Sealer.
+func (s *site) canOpen(ctx context.Context, name store.LetterName) error {
+	if s.Sealer != nil {
+		return nil
+	}
+	var l *record.Letter
+	err := record.Look(ctx, s.Pool, s.Timeout, func(tx pgx.Tx) (err error) {
+		l, err = findLetter(ctx, tx, name)
+		return err
+	})
+	if err == nil && l.SealedBy != "" {
+		err = problemError{problem{http.StatusConflict, "The dead letter is sealed, and the page has no keys: nothing was changed.",
+			"Start the page with --seal-keys, or use the command: idem dead redrive."}}
+	}
+	return err
+}
+
+// drop deletes the dead letter that was looked at, and not one that has died again since.
+func drop(ctx context.Context, s *site, r *http.Request) (string, error) {
+	name, err := letterOf(r)
+	if err != nil {
+		return "", err
+	}
+	died, err := strconv.ParseInt(r.PostFormValue("died"), 10, 64)
+	if err != nil {
+		return "", problemError{noLetter}
+	}
+	gone := false
+	l := &record.Letter{LetterName: name, DiedAt: time.UnixMicro(died)}
+	err = record.Change(ctx, s.Pool, changeTimeout, func(tx pgx.Tx) (err error) {
+		gone, err = record.DropLetter(ctx, tx, l)
+		return err
+	})
+	if err == nil && !gone {
+		err = problemError{problem{http.StatusConflict, "It is not there any more, or has died again since you looked, and nothing was deleted.", "Look at it again."}}
+	}
+	return "./dead?said=dropped", err
+}

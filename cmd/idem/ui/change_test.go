@@ -1,0 +1,262 @@
+package ui_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idem-go/idem/cmd/idem/ui"
+	"github.com/idem-go/idem/seal"
+)
+
+// acts returns what is on record, without what the harness has put there.
+func (d *desk) acts() (all []string) {
+	d.t.Helper()
+	rows, err := d.pool.Query(d.t.Context(), "SELECT act, outcome, person, reason FROM idem.audit WHERE person <> 'shop' ORDER BY at, id")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for rows.Next() {
+		values := make([]string, 4)
+		if err := rows.Scan(&values[0], &values[1], &values[2], &values[3]); err != nil {
+			d.t.Fatal(err)
+		}
+		all = append(all, strings.Join(values, ", "))
+	}
+	return all
+}
+
+func (d *desk) wantActs(want ...string) {
+	d.t.Helper()
+	if diff := cmp.Diff(want, d.acts()); diff != "" {
+		d.t.Errorf("acts (-want +got):\n%s", diff)
+	}
+}
+
+func (d *desk) count(sql string) (n int) {
+	d.t.Helper()
+	if err := d.pool.QueryRow(d.t.Context(), sql).Scan(&n); err != nil {
+		d.t.Fatal(err)
+	}
+	return n
+}
+
+const (
+	inboxLetter  = "SELECT count(*) FROM idem.dead_letters WHERE side = 'inbox' AND redrive_at IS NULL"
+	outboxLetter = "SELECT count(*) FROM idem.dead_letters WHERE side = 'outbox'"
+	parked       = "SELECT count(*) FROM idem.operations WHERE state = 'parked'"
+)
+
+func newActingDesk(t *testing.T, change func(*ui.Config)) *desk {
+	t.Helper()
+	d := newDesk(t, change)
+	d.keep("shop", "a key of some length", "secret")
+	return d
+}
+
+func TestPeopleActWithTheTokenAndAReason(t *testing.T) {
+	t.Parallel()
+	d := newActingDesk(t, withToken)
+	d.get("operations/"+parkedID).want(t, 200, "Log in</a> with the token to act")
+	d.login()
+	d.get("operations/"+parkedID).want(t, 200, "Retry: it goes on", "idem operation resolve")
+
+	d.post("retry", "id", parkedID, "reason", "INC-1: the bank is back").want(t, 200, "It goes on", "State</dt><dd class=\"\">running")
+	d.post("retry", "id", parkedID, "reason", "INC-1").want(t, 409, "has gone on meanwhile")
+	d.post("cancel", "id", runningID, "reason", "INC-2").want(t, 200, "It is being ended", "cancelled")
+	d.post("cancel", "id", doneID, "reason", "INC-2").want(t, 409)
+
+	d.get("letter?side=inbox&id=shop").want(t, 404) // the name has to be whole
+	one := d.get(letter("shop")).want(t, 200, "Redrive: it is tried again")
+	d.post("redrive", "letter", one.field(t, "redrive", "letter"), "reason", "INC-3").want(t, 200, "It is to be tried again", "Tried again")
+	d.post("drop", "letter", one.field(t, "drop", "letter"), "died", one.field(t, "drop", "died"), "reason", "INC-4").want(t, 200, "The dead letter is deleted")
+	d.post("drop", "letter", one.field(t, "drop", "letter"), "died", one.field(t, "drop", "died"), "reason", "INC-4").want(t, 409, "nothing was deleted")
+
+	one = d.get("letter?side=outbox&source=shop&id=0193c1a0-5a9e-4bbd-8e01-3f1f5f3b2c11").want(t, 200)
+	d.post("redrive", "letter", one.field(t, "redrive", "letter"), "reason", "INC-5 "+hostile).want(t, 200, "It is to be tried again")
+	d.post("redrive", "letter", one.field(t, "redrive", "letter"), "reason", "INC-5").want(t, 404, "no such dead letter")
+	d.wantActs("retry, running, ann, INC-1: the bank is back", "cancel, to be undone, ann, INC-2", "redrive, to be tried again, ann, INC-3", "drop, deleted, ann, INC-4",
+		"redrive, to be tried again, ann, INC-5 "+strings.TrimSpace(hostile))
+	if n := d.count("SELECT count(*) FROM idem.outbox WHERE id = '0193c1a0-5a9e-4bbd-8e01-3f1f5f3b2c11'"); n != 1 {
+		t.Errorf("%d in the outbox", n)
+	}
+	d.get("acts").want(t, 200, "INC-5 &lt;script&gt;", "ann")
+}
+
+// unchanged fails the test if anything of what keep has put in was changed.
+func (d *desk) unchanged() {
+	d.t.Helper()
+	d.wantActs()
+	for _, sql := range []string{inboxLetter, outboxLetter, parked} {
+		if n := d.count(sql); n != 1 {
+			d.t.Errorf("%s: %d", sql, n)
+		}
+	}
+}
+
+// attempts are all that changes something.
+func (d *desk) attempts(change func(*http.Request)) (all []answer) {
+	letter := "eyJTaWRlIjoiaW5ib3giLCJDb25zdW1lciI6InNob3AiLCJTb3VyY2UiOiJzaG9wIiwiSUQiOiJzaG9wIn0"
+	for act, form := range map[string][]string{
+		"retry": {"id", parkedID}, "cancel": {"id", parkedID}, "redrive": {"letter", letter}, "drop": {"letter", letter, "died", "1"},
+	} {
+		all = append(all, d.send(http.MethodPost, act, formOf(append(form, "reason", "because")...), change))
+	}
+	return all
+}
+
+func TestPageThatOnlyReadsChangesNothing(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*ui.Config){
+		"no one may act":     nil,
+		"a token to read":    func(c *ui.Config) { c.Token, c.ReadOnly = token, true },
+		"a login that reads": func(c *ui.Config) { c.Person, c.ReadOnly = func(*http.Request) string { return "ann" }, true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newActingDesk(t, change)
+			if name == "a token to read" {
+				d.post("login", "token", token, "person", "ann").want(t, 200, "Read-only")
+			}
+			for _, got := range d.attempts(nil) {
+				got.want(t, 403, "This page only reads.")
+			}
+			d.get("operations/"+parkedID).want(t, 200, "This page only reads")
+			d.unchanged()
+		})
+	}
+}
+
+func TestNobodyActsWithoutTheToken(t *testing.T) {
+	t.Parallel()
+	d := newActingDesk(t, withToken)
+	for _, wrong := range []string{"", "a token of the test", token + "x", strings.ToUpper(token), strings.Repeat("x", 10_000)} {
+		d.post("login", "token", wrong, "person", "ann").want(t, 403, "That is not the token")
+	}
+	d.post("login", "token", token, "person", "  ").want(t, 400, "needs a name")
+	for _, cookie := range []string{"", "x", "x.y", token, "eyJQZXJzb24iOiJhbm4iLCJVbnRpbCI6OTk5OTk5OTk5OX0.", "eyJQZXJzb24iOiJhbm4iLCJVbnRpbCI6OTk5OTk5OTk5OX0.AAAA"} {
+		for _, got := range d.attempts(func(r *http.Request) { r.AddCookie(&http.Cookie{Name: "idem_ui", Value: cookie}) }) {
+			got.want(t, 401, "does not know who you are")
+		}
+	}
+	for _, got := range d.attempts(func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }) {
+		got.want(t, 401)
+	}
+	d.unchanged()
+	d.login()
+	d.post("logout").want(t, 200, "Read-only")
+	for _, got := range d.attempts(nil) {
+		got.want(t, 401)
+	}
+	d.unchanged()
+}
+
+// The cookie of one token is worth nothing to a page that has another one.
+func TestTicketIsWorthNothingUnderAnotherToken(t *testing.T) {
+	t.Parallel()
+	d := newActingDesk(t, withToken)
+	d.login()
+	at, _ := http.NewRequest(http.MethodGet, d.root, nil)
+	cookies := d.client.Jar.Cookies(at.URL)
+	if len(cookies) != 1 || strings.Contains(cookies[0].Value, token) {
+		t.Fatal(cookies)
+	}
+	other := deskAt(t, d.pool, func(c *ui.Config) { c.Token = token + " of another page" })
+	for _, got := range other.attempts(func(r *http.Request) { r.AddCookie(cookies[0]) }) {
+		got.want(t, 401)
+	}
+	d.unchanged()
+}
+
+func TestFormsOfOtherPagesAreRefused(t *testing.T) {
+	t.Parallel()
+	d := newActingDesk(t, withToken)
+	d.login()
+	for name, change := range map[string]func(http.Header){
+		"nothing is said":               func(h http.Header) { h.Del("Sec-Fetch-Site") },
+		"cross-site":                    func(h http.Header) { h.Set("Sec-Fetch-Site", "cross-site") },
+		"another port of the same host": func(h http.Header) { h.Set("Sec-Fetch-Site", "same-site") },
+		"from the address bar":          func(h http.Header) { h.Set("Sec-Fetch-Site", "none") },
+		"twice":                         func(h http.Header) { h.Add("Sec-Fetch-Site", "cross-site") },
+		"an origin of its own":          func(h http.Header) { h.Del("Sec-Fetch-Site"); h.Set("Origin", "https://evil.example") },
+		"no origin":                     func(h http.Header) { h.Del("Sec-Fetch-Site"); h.Set("Origin", "null") },
+		"a port of its own":             func(h http.Header) { h.Del("Sec-Fetch-Site"); h.Set("Origin", "http://127.0.0.1:1") },
+	} {
+		for _, got := range d.attempts(func(r *http.Request) { change(r.Header) }) {
+			if got.code != 403 {
+				t.Errorf("%s: %d", name, got.code)
+			}
+		}
+	}
+	d.unchanged()
+	d.send(http.MethodPost, "retry", formOf("id", parkedID, "reason", "INC"), func(r *http.Request) { // an old browser, or no encryption
+		r.Header.Del("Sec-Fetch-Site")
+		r.Header.Set("Origin", d.server.URL)
+	}).want(t, 200, "It goes on")
+}
+
+func TestNothingIsChangedWithoutAReason(t *testing.T) {
+	t.Parallel()
+	d := newActingDesk(t, withToken)
+	d.login()
+	for _, reason := range []string{"", " \t\n"} {
+		d.post("retry", "id", parkedID, "reason", reason).want(t, 400, "needs a reason")
+	}
+	d.get("retry?id="+parkedID+"&reason=because").want(t, 404)
+	d.send(http.MethodPost, "retry?id="+parkedID+"&reason=because", nil, nil).want(t, 400) // in the address, where logs have it
+	d.post("retry", "id", parkedID, "reason", strings.Repeat("x", 100_000)).want(t, 400)
+	d.post("retry", "id", "none", "reason", "because").want(t, 404)
+	d.post("drop", "letter", "none", "reason", "because").want(t, 404)
+	d.post("drop", "letter", "e30", "died", "none", "reason", "because").want(t, 404)
+	d.post("redrive", "letter", "e30", "reason", "because").want(t, 404)
+	d.post("operations/retry", "id", parkedID, "reason", "because").want(t, 404)
+	d.unchanged()
+}
+
+func TestPrivatePageShowsNothingWithoutTheToken(t *testing.T) {
+	t.Parallel()
+	d := newActingDesk(t, func(c *ui.Config) { c.Token, c.Private = token, true })
+	for _, path := range append(pages, letter("shop"), "login") {
+		if got := d.get(path).want(t, 401, `name="token"`, "This page is private"); strings.Contains(got.text, "shop") {
+			t.Errorf("%s shows something", path)
+		}
+	}
+	for _, got := range d.attempts(nil) {
+		got.want(t, 401)
+	}
+	d.login()
+	d.get("operations").want(t, 200, "shop")
+}
+
+// Behind a login of the program's own, that says who acts.
+func TestProgramSaysWhoActs(t *testing.T) {
+	t.Parallel()
+	d := newActingDesk(t, func(c *ui.Config) { c.Person = func(r *http.Request) string { return r.Header.Get("X-Tester") } })
+	for _, got := range d.attempts(nil) {
+		got.want(t, 401)
+	}
+	d.post("login", "token", "", "person", "ann").want(t, 404)
+	d.unchanged()
+	d.send(http.MethodPost, "retry", formOf("id", parkedID, "reason", "INC-9"), func(r *http.Request) { r.Header.Set("X-Tester", "bob@example.com") }).want(t, 200)
+	d.wantActs("retry, running, bob@example.com, INC-9")
+}
+
+func TestSealedDeadLetterGoesBackWhereThereAreKeys(t *testing.T) {
+	t.Parallel()
+	d := newActingDesk(t, withToken)
+	d.login()
+	d.exec("UPDATE idem.dead_letters SET sealed_by = 'k1' WHERE side = 'outbox'")
+	one := d.get("letter?side=outbox&source=shop&id=0193c1a0-5a9e-4bbd-8e01-3f1f5f3b2c11").want(t, 200, "Sealed with")
+	d.post("redrive", "letter", one.field(t, "redrive", "letter"), "reason", "INC").want(t, 409, "--seal-keys", "nothing was changed")
+	sealed := deskAt(t, d.pool, func(c *ui.Config) {
+		c.Token, c.Sealer = token, seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": make([]byte, seal.SecretSize)}})
+	})
+	sealed.login()
+	got := sealed.post("redrive", "letter", one.field(t, "redrive", "letter"), "reason", "INC") // what the harness has put in was never sealed
+	if got.code < 400 || strings.Contains(got.text, "secret") {
+		t.Errorf("%d %s", got.code, got.text)
+	}
+	d.unchanged()
+}

@@ -1,0 +1,25 @@
+package ui_test
+
+import (
+	"log"
+	"net/http"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/cmd/idem/ui"
+)
+
+var (
+	pool     *pgxpool.Pool
+	loggedIn func(*http.Request) string           // the name of the person who has sent a request
+	required func(next http.Handler) http.Handler // sends others to the login
+)
+
+// A program shows the page to those who have logged in, and they act in their own names.
+func Example() {
+	page, err := ui.New(ui.Config{Pool: pool, Person: loggedIn})
+	if err != nil {
+		log.Fatal(err)
+	}
+	http.Handle("/idem/", required(http.StripPrefix("/idem", page)))
+}

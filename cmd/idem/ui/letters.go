@@ -1,0 +1,87 @@
+package ui
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/url"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+	"github.com/idem-go/idem/internal/store"
+)
+
+// rows are how many a list has.
+const rows = 50
+
+// letters is a list of dead letters.
+type letters struct {
+	Letters []record.Letter
+	Next    string // the mark of the next page
+}
+
+func readLetters(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
+	filter := record.LetterFilter{
+		Only:  store.LetterName{Side: asked.Get("side"), Consumer: asked.Get("consumer"), Source: asked.Get("source")},
+		Class: asked.Get("class"), Limit: rows + 1,
+	}
+	if after := asked.Get("after"); after != "" && unmark(after, &filter.After) != nil {
+		return nil, errMark
+	}
+	found, err := record.Letters(ctx, tx, filter)
+	list := letters{Letters: found}
+	if len(found) > rows {
+		list.Letters = found[:rows]
+		list.Next = mark(found[rows-1].LetterName)
+	}
+	return list, err
+}
+
+func readLetter(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error) {
+	l, err := findLetter(ctx, tx, store.LetterName{Side: asked.Get("side"), Consumer: asked.Get("consumer"), Source: asked.Get("source"), ID: asked.Get("id")})
+	return l, err
+}
+
+// findLetter returns the dead letter of a name.
+func findLetter(ctx context.Context, tx pgx.Tx, name store.LetterName) (*record.Letter, error) {
+	if name.ID == "" {
+		return nil, problemError{noLetter}
+	}
+	found, err := record.Letters(ctx, tx, record.LetterFilter{Only: name, Limit: rows})
+	if err != nil {
+		return nil, err
+	}
+	for i := range found { // what is empty does not matter to a filter
+		if found[i].LetterName == name {
+			return &found[i], nil
+		}
+	}
+	return nil, problemError{noLetter}
+}
+
+// linkOf is the query by which a dead letter is found.
+func linkOf(l store.LetterName) string {
+	return query("side", l.Side, "consumer", l.Consumer, "source", l.Source, "id", l.ID)
+}
+
+// errMark says that the place where a list is to go on cannot be read.
+var errMark = problemError{problem{http.StatusBadRequest, "The page does not know where to go on.", "Go back to the beginning of the list."}}
+
+// mark writes where a list goes on.
+func mark(place any) string {
+	text, err := json.Marshal(place)
+	if err != nil {
+		panic(err) // texts and numbers
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func unmark(text string, place any) error {
+	plain, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(plain, place)
+}

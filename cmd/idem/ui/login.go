@@ -1,0 +1,121 @@
+package ui
+
+import (
+	"crypto/hmac"
+	"crypto/pbkdf2"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+)
+
+const (
+	cookieName  = "idem_ui"
+	cookieLife  = 12 * time.Hour
+	longestName = 100
+)
+
+// visitor is who looks at the page.
+type visitor struct {
+	Person string // empty: nobody knows
+	Acts   bool   // may change something
+	Login  bool   // can give the token
+}
+
+// visitor tells who has sent a request.
+func (s *site) visitor(r *http.Request) visitor {
+	v := visitor{Login: s.Token != ""}
+	switch {
+	case s.Person != nil:
+		v.Person = strings.TrimSpace(s.Person(r))
+	case s.Token != "":
+		if cookie, err := r.Cookie(cookieName); err == nil {
+			v.Person = s.holder(cookie.Value)
+		}
+	}
+	v.Acts = v.Person != "" && !s.ReadOnly
+	return v
+}
+
+// ticket is what a cookie remembers. It has no token: a cookie of a name is sent to every port of it.
+type ticket struct {
+	Person string
+	Until  int64
+}
+
+// holder returns whose ticket it is, empty if it is none of ours, or has had its time.
+func (s *site) holder(value string) string {
+	body, sum, _ := strings.Cut(value, ".")
+	signed, err := base64.RawURLEncoding.DecodeString(sum)
+	if err != nil || !hmac.Equal(signed, s.sign(body)) {
+		return ""
+	}
+	var t ticket
+	text, err := base64.RawURLEncoding.DecodeString(body)
+	if err != nil || json.Unmarshal(text, &t) != nil || time.Now().Unix() > t.Until {
+		return ""
+	}
+	return t.Person
+}
+
+func (s *site) ticket(person string) string {
+	text, err := json.Marshal(ticket{person, time.Now().Add(cookieLife).Unix()})
+	if err != nil {
+		panic(err) // a text and a number
+	}
+	body := base64.RawURLEncoding.EncodeToString(text)
+	return body + "." + base64.RawURLEncoding.EncodeToString(s.sign(body))
+}
+
+// signer returns the key that tickets are signed with. It is dear to find, so that a ticket does not help to guess a token that a person has chosen.
+func signer(token string) []byte {
+	key, err := pbkdf2.Key(sha256.New, token, []byte("idem ui ticket/1"), 100_000, sha256.Size)
+	if err != nil {
+		panic(err) // the length and the hash are allowed
+	}
+	return key
+}
+
+func (s *site) sign(body string) []byte {
+	sum := hmac.New(sha256.New, s.signer)
+	sum.Write([]byte(body))
+	return sum.Sum(nil)
+}
+
+// knows compares a token in a time that tells nothing of it.
+func (s *site) knows(token string) bool {
+	given, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.Token))
+	return subtle.ConstantTimeCompare(given[:], want[:]) == 1
+}
+
+// login takes a token and a name, and gives a ticket.
+func (s *site) login(w http.ResponseWriter, r *http.Request) {
+	person := strings.TrimSpace(page.Safe(r.PostFormValue("person")))
+	switch {
+	case !s.knows(strings.TrimSpace(r.PostFormValue("token"))):
+		s.refuse(w, r, problem{http.StatusForbidden, "That is not the token.", "The process that serves this page has printed it at its start, or has it from IDEM_UI_TOKEN."})
+	case person == "" || len(person) > longestName:
+		s.refuse(w, r, problem{http.StatusBadRequest, "The page needs a name of at most 100 characters.", "It goes on record with what you do: idem audit shows it."})
+	default:
+		s.setCookie(w, r, s.ticket(person), int(cookieLife.Seconds()))
+		seeOther(w, "./")
+	}
+}
+
+func (s *site) logout(w http.ResponseWriter, r *http.Request) {
+	s.setCookie(w, r, "", -1)
+	seeOther(w, "./")
+}
+
+// setCookie leaves the path out: a browser takes that of the directory, wherever the page is mounted.
+func (s *site) setCookie(w http.ResponseWriter, r *http.Request, value string, age int) {
+	http.SetCookie(w, &http.Cookie{
+		Name: cookieName, Value: value, MaxAge: age, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Secure: r.TLS != nil || strings.HasPrefix(r.Header.Get("Origin"), "https://"),
+	})
+}

@@ -1,0 +1,144 @@
+package ui
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/internal/vitals"
+)
+
+// fact is a figure as it is told.
+type fact struct {
+	Name, Value, Note string
+	Mood              string // how it looks: bad, warn or empty
+	Link              string // to the page that tells more
+}
+
+// overview are the figures of idem stats.
+type overview struct {
+	People, Records []fact // what may need a person, and the table of records
+	Purge           []purged
+}
+
+// purged is how far the purge of a table is.
+type purged struct{ Name, State, Mood string }
+
+// readOverview is the last of its transaction: what the role may not read aborts it.
+func readOverview(ctx context.Context, tx pgx.Tx, _ url.Values) (any, error) {
+	v, err := vitals.Read(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	o := overview{People: append(operationFacts(v.Operations), append(messageFacts(v.Messages), flightFact(v.InFlight))...), Records: recordFacts(&v)}
+	for i := range v.Sweeps.Value {
+		o.Purge = append(o.Purge, purgedOf(&v.Sweeps.Value[i], v.At))
+	}
+	return o, nil
+}
+
+func operationFacts(f vitals.Figure[vitals.Operations]) []fact {
+	if !f.Known() {
+		return []fact{{Name: "Operations", Value: "unknown", Note: f.Note}}
+	}
+	parked := fact{Name: "Parked operations", Value: page.Count(f.Value.Parked), Link: "operations", Note: "no operation is parked"}
+	if f.Value.Parked > 0 {
+		parked.Mood, parked.Note = "bad", "the first for "+page.Age(f.Value.ParkedFor)
+	}
+	running := fact{Name: "Running operations", Value: page.Count(f.Value.Running), Link: "operations?state=running"}
+	if f.Value.Late > 0 {
+		running.Mood, running.Note = "warn", "one has been due for "+page.Age(f.Value.Late)+", and no process works on it"
+	}
+	return []fact{parked, running}
+}
+
+func messageFacts(f vitals.Figure[vitals.Messages]) []fact {
+	if !f.Known() {
+		return []fact{{Name: "Messages", Value: "unknown", Note: f.Note}}
+	}
+	m := f.Value
+	waiting := fact{Name: "Messages to publish", Value: atLeast(m.Waiting), Link: "messages", Note: "nothing waits"}
+	if m.Oldest > 0 {
+		waiting.Note = "the oldest for " + page.Age(m.Oldest)
+	}
+	held := fact{Name: "Held back", Value: atLeast(m.Held), Link: "messages", Mood: moodIf(m.Held > 0, "warn")}
+	delayed := fact{Name: "Not due yet", Value: atLeast(m.Delayed), Link: "messages?state=delayed"}
+	dead := fact{Name: "Dead letters", Value: fmt.Sprintf("%s + %s", atLeast(m.Unpublished), atLeast(m.Unhandled)),
+		Note: "of the outbox, and of consumers", Link: "dead", Mood: moodIf(m.Unpublished+m.Unhandled > 0, "bad")}
+	failing := fact{Name: "Failing at a consumer", Value: "none", Link: "messages"}
+	if m.FailingFor > 0 {
+		failing.Value, failing.Mood = "for "+page.Age(m.FailingFor), "warn"
+	}
+	return []fact{waiting, held, delayed, dead, failing}
+}
+
+func flightFact(f vitals.InFlight) fact {
+	one := fact{Name: "Keys in flight", Value: page.Count(f.Keys), Link: "flight", Note: "no transaction holds a key"}
+	if f.Transactions > 0 {
+		one.Note = fmt.Sprintf("in %s transactions, the oldest for %s", page.Count(f.Transactions), figure(f.Oldest, page.Age).Value)
+	}
+	return one
+}
+
+func recordFacts(v *vitals.Vitals) []fact {
+	named := func(name string, f fact) fact { f.Name = name; return f }
+	return []fact{
+		named("Records", figure(v.Records, page.Count)),
+		named("Expired", figure(v.Expired, page.Count)),
+		named("Oldest expired", figure(v.OldestExpired, page.Age)),
+		{Name: "Size", Value: page.Bytes(v.HeapBytes + v.IndexBytes + v.OtherBytes),
+			Note: fmt.Sprintf("%s in the table, %s in its index, %s besides", page.Bytes(v.HeapBytes), page.Bytes(v.IndexBytes), page.Bytes(v.OtherBytes))},
+		named("Dead rows", figure(v.DeadRows, page.Count)),
+		named("Purge lag", figure(v.PurgeLag, page.Age)),
+		{Name: "Last analyzed", Value: page.Time(v.AnalyzedAt)},
+		{Name: "Last vacuumed", Value: page.Time(v.VacuumedAt)},
+	}
+}
+
+func purgedOf(s *vitals.Sweep, now time.Time) purged {
+	p := purged{Name: s.Name, State: "no sweep has finished yet"}
+	if !s.LastEnded.IsZero() {
+		p.State = fmt.Sprintf("finished %s ago, and deleted %s", page.Age(now.Sub(s.LastEnded)), page.Count(s.LastDeleted))
+	}
+	switch {
+	case s.Live() && s.TotalPages > 0:
+		p.State += fmt.Sprintf("; one is under way, %d %%", min(100, 100*s.Pages/s.TotalPages))
+	case s.Under && s.TotalPages > 0 && !s.Live():
+		p.State += "; one was left, and nothing goes on with it"
+		p.Mood = "warn"
+	}
+	if s.WaitingFor != "" {
+		p.State += "; waits for: " + page.Safe(s.WaitingFor)
+		p.Mood = "warn"
+	}
+	return p
+}
+
+// figure says a number, and what it rests on.
+func figure[T any](f vitals.Figure[T], say func(T) string) fact {
+	switch f.Quality {
+	case vitals.Exact:
+		return fact{Value: say(f.Value)}
+	case vitals.Estimate:
+		return fact{Value: "about " + say(f.Value), Note: f.Note}
+	}
+	return fact{Value: "unknown", Note: f.Note}
+}
+
+func atLeast(n int64) string {
+	if n >= vitals.MaxMessages {
+		return page.Count(n) + " or more"
+	}
+	return page.Count(n)
+}
+
+func moodIf(so bool, mood string) string {
+	if so {
+		return mood
+	}
+	return ""
+}

@@ -1,0 +1,138 @@
+package ui
+
+import (
+	"bytes"
+	"embed"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/cmd/idem/internal/page"
+)
+
+//go:embed pages/*.html static/*
+var files embed.FS
+
+// view is what a template shows.
+type view struct {
+	seen
+	Title   string
+	Root    string // the way to the overview
+	Active  string // the name of the sheet
+	Visitor visitor
+	Can     bool // it is a page on which people act
+	Said    string
+	Live    bool
+	Problem *problem
+	Asked   url.Values
+
+	content string
+}
+
+// templates are the pages, each in the same frame.
+var templates = func() map[string]*template.Template {
+	frame := template.Must(template.New("frame.html").Funcs(words).ParseFS(files, "pages/frame.html"))
+	all := map[string]*template.Template{}
+	names, err := files.ReadDir("pages")
+	if err != nil {
+		panic(err)
+	}
+	for _, file := range names {
+		if name := strings.TrimSuffix(file.Name(), ".html"); name != "frame" {
+			all[name] = template.Must(template.Must(frame.Clone()).ParseFS(files, "pages/"+file.Name()))
+		}
+	}
+	return all
+}()
+
+// words are what templates say things with. What comes from strangers goes through text or whole, and keys through key.
+var words = template.FuncMap{
+	"text": func(text string) string { return page.Safe(clipped(text, 200)) },
+	"full": func(text string) string { return page.Safe(clipped(text, 4000)) },
+	"key": func(key string) string {
+		if key == "" {
+			return "–"
+		}
+		return page.Abridge(key)
+	},
+	"count": page.Count,
+	"size":  page.Bytes,
+	"span":  page.Age,
+	"age":   func(at, now time.Time) string { return page.Age(now.Sub(at)) },
+	"time":  page.Time,
+	"when":  when,
+	"query": func(pairs ...string) template.URL { return template.URL(query(pairs...)) }, // which is encoded already
+	"mark":  mark,
+}
+
+// clipped is a text up to a number of characters.
+func clipped(text string, limit int) string {
+	for at := range text {
+		if limit--; limit < 0 {
+			return text[:at] + "…"
+		}
+	}
+	return text
+}
+
+// when is a moment as seen from now. It takes a time or a pointer to one.
+func when(at any, now time.Time) string {
+	var moment time.Time
+	switch at := at.(type) {
+	case time.Time:
+		moment = at
+	case *time.Time:
+		if at == nil {
+			return "–"
+		}
+		moment = *at
+	}
+	if moment.After(now) {
+		return "in " + page.Age(moment.Sub(now))
+	}
+	return page.Age(now.Sub(moment)) + " ago"
+}
+
+// query is that of a link: names and values by turns.
+func query(pairs ...string) string {
+	values := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			values.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return values.Encode()
+}
+
+// render writes a page.
+func (s *site) render(w http.ResponseWriter, r *http.Request, status int, v view) {
+	v.Root = "./" + strings.Repeat("../", len(partsOf(r))-1)
+	v.Active = v.content
+	v.Visitor, v.Can = s.visitor(r), !s.ReadOnly && (s.Token != "" || s.Person != nil)
+	var text bytes.Buffer
+	if err := templates[v.content].Execute(&text, &v); err != nil {
+		http.Error(w, "The page cannot be written.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(text.Bytes()) // or the visitor has left
+	}
+}
+
+// serveFile answers with a style, a script or a picture.
+func serveFile(w http.ResponseWriter, r *http.Request, name string) {
+	kind := map[string]string{"style.css": "text/css; charset=utf-8", "refresh.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"}[name]
+	text, err := files.ReadFile("static/" + name)
+	if kind == "" || err != nil {
+		http.Error(w, "There is no such file.", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", kind)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(text)
+	}
+}

@@ -1,0 +1,149 @@
+package ui
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/cmd/idem/internal/record"
+)
+
+// site is the page with all that is below it.
+type site struct {
+	Config
+	reads  *reads
+	signer []byte // of tickets
+}
+
+const (
+	longestForm    = 64 << 10
+	longestAddress = 24 << 10 // of a dead letter whose names are as long as they may be
+)
+
+// ServeHTTP answers a request.
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	guard(w.Header())
+	switch {
+	case !s.answers(r):
+		http.Error(w, "This page is not to be asked for by this name: use the address that idem ui has printed.", http.StatusMisdirectedRequest)
+	case len(r.RequestURI) > longestAddress:
+		http.Error(w, "The address is too long.", http.StatusRequestURITooLong)
+	case r.Method == http.MethodGet || r.Method == http.MethodHead:
+		s.get(w, r)
+	case r.Method != http.MethodPost:
+		w.Header().Set("Allow", "GET, HEAD, POST")
+		http.Error(w, "This page knows GET, HEAD and POST.", http.StatusMethodNotAllowed)
+	case !fromHere(r):
+		http.Error(w, "The form was not sent by this page.", http.StatusForbidden)
+	default:
+		s.post(w, r)
+	}
+}
+
+func (s *site) get(w http.ResponseWriter, r *http.Request) {
+	parts := partsOf(r)
+	switch {
+	case r.URL.Path == "": // mounted without its slash
+		seeOther(w, "./"+lastPart(r.RequestURI)+"/")
+	case len(parts) == 2 && parts[0] == "static":
+		serveFile(w, r, parts[1])
+	case s.keptOut(r):
+		s.refuse(w, r, problem{http.StatusUnauthorized, "This page is private.", "Log in with the token that the process which serves it has printed at its start, or has from IDEM_UI_TOKEN."})
+	case len(parts) == 1 && parts[0] == "login":
+		s.render(w, r, http.StatusOK, view{Title: "Log in", content: "login"})
+	default:
+		s.show(w, r, parts)
+	}
+}
+
+// keptOut reports whether a visitor may see nothing.
+func (s *site) keptOut(r *http.Request) bool { return s.Private && s.visitor(r).Person == "" }
+
+// partsOf are those of the path, as the browser sees them.
+func partsOf(r *http.Request) []string {
+	return strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
+}
+
+func lastPart(address string) string {
+	path, _, _ := strings.Cut(address, "?")
+	return path[strings.LastIndexByte(path, '/')+1:]
+}
+
+// seeOther sends the browser elsewhere, in relation to where it is.
+func seeOther(w http.ResponseWriter, to string) {
+	w.Header().Set("Location", to)
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// sheet is a page with what it reads.
+type sheet struct {
+	name  string // of its template
+	title string
+	asks  []string // the parameters that it knows
+	live  bool     // reads itself again
+	read  func(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error)
+}
+
+// seen is what a sheet has read.
+type seen struct {
+	record.Place
+	Data any
+}
+
+// sheets are those without a parameter in their path.
+var sheets = map[string]*sheet{
+	"":           {"overview", "Overview", nil, true, readOverview},
+	"operations": {"operations", "Operations", []string{"state", "name", "after", "id"}, true, readOperations},
+	"messages":   {"messages", "Messages", []string{"state", "topic", "after"}, true, readMessages},
+	"dead":       {"dead", "Dead letters", []string{"side", "consumer", "source", "class", "after"}, true, readLetters},
+	"letter":     {"letter", "Dead letter", []string{"side", "consumer", "source", "id"}, true, readLetter},
+	"flight":     {"flight", "In flight", nil, true, readFlight},
+	"acts":       {"acts", "What people did", []string{"act", "person"}, true, readActs},
+}
+
+var operationSheet = &sheet{"operation", "Operation", []string{"id"}, true, readOperation}
+
+// show reads a sheet and shows it.
+func (s *site) show(w http.ResponseWriter, r *http.Request, parts []string) {
+	sheet, asked := sheets[parts[0]], url.Values{}
+	switch {
+	case len(parts) == 2 && parts[0] == "operations":
+		sheet = operationSheet
+		asked.Set("id", parts[1])
+	case len(parts) != 1 || sheet == nil:
+		s.refuse(w, r, notFound)
+		return
+	default:
+		given := r.URL.Query()
+		for _, name := range sheet.asks {
+			asked.Set(name, strings.ToValidUTF8(strings.ReplaceAll(given.Get(name), "\x00", ""), ""))
+		}
+	}
+	if id := strings.TrimSpace(asked.Get("id")); sheet.name == "operations" && id != "" {
+		seeOther(w, "./operations/"+url.PathEscape(id))
+		return
+	}
+	found, err := s.reads.get(r.Context(), sheet.name+"?"+asked.Encode(), func(ctx context.Context) (found seen, err error) {
+		err = record.Look(ctx, s.Pool, s.Timeout, func(tx pgx.Tx) error {
+			if found.Place, err = record.Where(ctx, tx); err != nil {
+				return err
+			}
+			found.Data, err = sheet.read(ctx, tx, asked)
+			return err
+		})
+		return found, err
+	})
+	if err != nil {
+		s.refuse(w, r, s.problemOf(r.Context(), err))
+		return
+	}
+	s.render(w, r, http.StatusOK, view{Title: sheet.title, Said: said[r.URL.Query().Get("said")], Live: sheet.live, content: sheet.name, seen: found, Asked: asked})
+}
+
+// refuse shows a problem.
+func (s *site) refuse(w http.ResponseWriter, r *http.Request, p problem) {
+	s.render(w, r, p.Status, view{Title: http.StatusText(p.Status), Problem: &p, content: "problem"})
+}

@@ -1,0 +1,77 @@
+// Package ui is a page for people: what idem keeps in Postgres, and what needs a person. The command idem ui serves it, and a program can mount it
+// behind its own login:
+//
+//		page, err := ui.New(ui.Config{Pool: pool, Person: loggedIn})
+//		mux.Handle("/idem/", http.StripPrefix("/idem", page))
+//
+//	  - It reads in read-only transactions, each of one snapshot and with a timeout, at most two at a time. Viewers of the same page within a second share one
+//	    reading. No list is read beyond a bounded number of rows where an index leads to them.
+//	  - It shows no key as a whole, and no response, input, value, payload or header at all: they are not even fetched.
+//	  - It changes nothing unless the Config says who may. Each change is a POST from the page itself, takes a reason, and is on record in idem.audit with
+//	    the person.
+//	  - It works without JavaScript, which does no more than to read the page again. Links are relative, so that it can be mounted anywhere.
+package ui
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+)
+
+// Config says what a page shows, and to whom. Only the Pool is needed: then every visitor may read, and none may act.
+type Config struct {
+	// Pool is the database. The page takes at most two of its connections for reading. A role that may only read is enough, unless people act.
+	Pool *pgxpool.Pool
+
+	// Token, of 16 characters or more, lets those act who give it in a form, with their name. A cookie of the browser remembers that for 12 hours.
+	Token string
+	// Private asks for the Token before anything is shown.
+	Private bool
+
+	// Person, in place of a Token, is for a program that has a login of its own: it returns the name of the person who has sent the request, which
+	// goes on record with what they do. If it is empty, the person may only read. The program keeps out those who may not see the page.
+	Person func(*http.Request) string
+	// ReadOnly lets no visitor act, whatever else is said.
+	ReadOnly bool
+
+	// Hosts are the names, without a port, by which the page may be asked for. A page on a loopback address needs them: otherwise the page of a stranger
+	// can have its own name resolve to that address, and read from there. Empty: any name.
+	Hosts []string
+
+	// Timeout ends a statement that reads. Default: 5 seconds.
+	Timeout time.Duration
+	// Sealer opens dead letters of the outbox that are given to it again. Without one those that are sealed stay where they are.
+	Sealer idem.Sealer
+}
+
+const (
+	defaultTimeout = 5 * time.Second
+	minToken       = 16
+)
+
+// New returns the page. It has its own paths below "/": mount it with http.StripPrefix.
+func New(c Config) (http.Handler, error) {
+	switch {
+	case c.Pool == nil:
+		return nil, errors.New("ui: Config.Pool is nil")
+	case c.Token != "" && len(c.Token) < minToken:
+		return nil, errors.New("ui: Config.Token has less than 16 characters, and could be guessed")
+	case c.Token != "" && c.Person != nil:
+		return nil, errors.New("ui: Config has both a Token and a Person: say which of them tells who may act")
+	case c.Private && c.Token == "":
+		return nil, errors.New("ui: Config.Private needs a Token")
+	case c.Timeout < 0:
+		return nil, errors.New("ui: Config.Timeout is negative")
+	case c.Timeout == 0:
+		c.Timeout = defaultTimeout
+	}
+	s := &site{Config: c, reads: newReads()}
+	if c.Token != "" {
+		s.signer = signer(c.Token)
+	}
+	return s, nil
+}
