@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -226,6 +228,37 @@ func TestPersonSeesWhatIsParkedAndHelps(t *testing.T) {
 	err := p.pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM idem.audit WHERE person = 'Ann'), (SELECT count(*) FROM idem.dead_letters WHERE redrive_at IS NOT NULL)`).Scan(&acts, &redriven)
 	if err != nil || acts != 2 || redriven != 1 {
 		t.Errorf("%d acts, %d redriven, %v", acts, redriven, err)
+	}
+}
+
+// A page on another port of the machine is of the same site: the browser sends the cookie along with its forms.
+func TestPageOfAnotherPortCannotAct(t *testing.T) {
+	t.Parallel()
+	p, token := openUI(t, "--write")
+	p.open("login")
+	p.says("Your name")
+	p.fill("[name=token]", token)
+	p.fill("[name=person]", "Ann")
+	p.click("form.box button")
+	p.says("You may act as Ann")
+	var id string
+	if err := p.pool.QueryRow(t.Context(), "SELECT id::text FROM idem.operations WHERE state = 'parked' LIMIT 1").Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, `<!DOCTYPE html><form method="post" action="%scancel"><input name="id" value="%s"><input name="reason" value="a stranger's"><button>Win</button></form>`, p.url, id)
+	}))
+	t.Cleanup(other.Close)
+	p.do(chromedp.Navigate(other.URL))
+	p.says("Win")
+	p.click("button")
+	p.says("The form was not sent by this page.")
+	p.open("")
+	p.says("You may act as Ann")
+	var acts int
+	if err := p.pool.QueryRow(t.Context(), "SELECT count(*) FROM idem.audit").Scan(&acts); err != nil || acts != 0 {
+		t.Errorf("%d acts, %v", acts, err)
 	}
 }
 

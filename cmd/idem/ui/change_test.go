@@ -2,6 +2,7 @@ package ui_test
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -85,6 +86,20 @@ func TestPeopleActWithTheTokenAndAReason(t *testing.T) {
 	d.get("acts").want(t, 200, "INC-5 &lt;script&gt;", "ann")
 }
 
+// cookie is the one that a login has left.
+func (d *desk) cookie() *http.Cookie {
+	d.t.Helper()
+	at, err := url.Parse(d.root)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	cookies := d.client.Jar.Cookies(at)
+	if len(cookies) != 1 {
+		d.t.Fatalf("%d cookies", len(cookies))
+	}
+	return cookies[0]
+}
+
 // unchanged fails the test if anything of what keep has put in was changed.
 func (d *desk) unchanged() {
 	d.t.Helper()
@@ -136,8 +151,11 @@ func TestNobodyActsWithoutTheToken(t *testing.T) {
 		d.post("login", "token", wrong, "person", "ann").want(t, 403, "That is not the token")
 	}
 	d.post("login", "token", token, "person", "  ").want(t, 400, "needs a name")
+	other := deskAt(t, d.pool, withToken)
+	other.login()
+	name := other.cookie().Name
 	for _, cookie := range []string{"", "x", "x.y", token, "eyJQZXJzb24iOiJhbm4iLCJVbnRpbCI6OTk5OTk5OTk5OX0.", "eyJQZXJzb24iOiJhbm4iLCJVbnRpbCI6OTk5OTk5OTk5OX0.AAAA"} {
-		for _, got := range d.attempts(func(r *http.Request) { r.AddCookie(&http.Cookie{Name: "idem_ui", Value: cookie}) }) {
+		for _, got := range d.attempts(func(r *http.Request) { r.AddCookie(&http.Cookie{Name: name, Value: cookie}) }) {
 			got.want(t, 401, "does not know who you are")
 		}
 	}
@@ -158,13 +176,18 @@ func TestTicketIsWorthNothingUnderAnotherToken(t *testing.T) {
 	t.Parallel()
 	d := newActingDesk(t, withToken)
 	d.login()
-	at, _ := http.NewRequest(http.MethodGet, d.root, nil)
-	cookies := d.client.Jar.Cookies(at.URL)
-	if len(cookies) != 1 || strings.Contains(cookies[0].Value, token) {
-		t.Fatal(cookies)
+	ticket := d.cookie()
+	if strings.Contains(ticket.Value, token) {
+		t.Fatal(ticket)
 	}
 	other := deskAt(t, d.pool, func(c *ui.Config) { c.Token = token + " of another page" })
-	for _, got := range other.attempts(func(r *http.Request) { r.AddCookie(cookies[0]) }) {
+	other.post("login", "token", token+" of another page", "person", "bob").want(t, 200)
+	name := other.cookie().Name
+	if name == ticket.Name {
+		t.Error("two pages of one name, on two ports, take each other's tickets away")
+	}
+	other.client.Jar = nil
+	for _, got := range other.attempts(func(r *http.Request) { r.AddCookie(ticket); r.AddCookie(&http.Cookie{Name: name, Value: ticket.Value}) }) {
 		got.want(t, 401)
 	}
 	d.unchanged()

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -15,7 +16,6 @@ import (
 )
 
 const (
-	cookieName  = "idem_ui"
 	cookieLife  = 12 * time.Hour
 	longestName = 100
 )
@@ -34,7 +34,7 @@ func (s *site) visitor(r *http.Request) visitor {
 	case s.Person != nil:
 		v.Person = strings.TrimSpace(s.Person(r))
 	case s.Token != "":
-		if cookie, err := r.Cookie(cookieName); err == nil {
+		if cookie, err := r.Cookie(s.cookieName()); err == nil {
 			v.Person = s.holder(cookie.Value)
 		}
 	}
@@ -87,6 +87,12 @@ func (s *site) sign(body string) []byte {
 	return sum.Sum(nil)
 }
 
+// cookieName is another one for each token: a page of production and one of a test may be on two ports of one name.
+func (s *site) cookieName() string {
+	sum := sha256.Sum256(s.signer)
+	return "idem_ui_" + hex.EncodeToString(sum[:4])
+}
+
 // knows compares a token in a time that tells nothing of it.
 func (s *site) knows(token string) bool {
 	given, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.Token))
@@ -115,7 +121,7 @@ func (s *site) logout(w http.ResponseWriter, r *http.Request) {
 // setCookie leaves the path out: a browser takes that of the directory, wherever the page is mounted.
 func (s *site) setCookie(w http.ResponseWriter, r *http.Request, value string, age int) {
 	http.SetCookie(w, &http.Cookie{
-		Name: cookieName, Value: value, MaxAge: age, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Name: s.cookieName(), Value: value, MaxAge: age, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		Secure: r.TLS != nil || strings.HasPrefix(r.Header.Get("Origin"), "https://"),
 	})
 }
