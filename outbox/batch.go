@@ -49,6 +49,7 @@ type round struct {
 	*batch
 	*caller
 	stuck map[store.HeldKey]bool // keys of which a message has failed
+	later map[store.HeldKey]bool // keys of which a message was not sent: it comes first in the next batch
 	dealt []bool                 // with which messages, by their index
 	did   *outcome
 }
@@ -86,14 +87,14 @@ func (r *round) all(ctx context.Context) {
 	}
 }
 
-// isStuck reports whether a message is behind one that has failed, and notes it.
+// isStuck reports whether a message is behind one that has failed, and notes it, or behind one that was not sent.
 func (r *round) isStuck(i int) bool {
 	m := &r.messages[i]
 	stuck := r.stuck[keyOf(m)]
 	if stuck && !r.dealt[i] {
 		r.did.behind, r.dealt[i] = append(r.did.behind, m.Seq), true
 	}
-	return stuck
+	return stuck || r.later[keyOf(m)]
 }
 
 // part makes one call of the Publisher.
@@ -162,7 +163,9 @@ func (r *round) sort(ctx context.Context, part []int, messages []Message, a answ
 			r.fail(i, isAway)
 		case failed != nil:
 			r.fail(i, failed)
-		case v.unsent[n], v.unknown:
+		case v.unsent[n]:
+			r.later[keyOf(m)] = true
+		case v.unknown:
 		default:
 			r.did.published, r.dealt[i] = append(r.did.published, m.Seq), true
 			if i < r.held {

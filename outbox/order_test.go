@@ -1,7 +1,9 @@
 package outbox_test
 
 import (
+	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -192,6 +194,38 @@ func TestPlaceOfATransactionWithAYoungerIDIsWaitedFor(t *testing.T) {
 
 // A broker error after a first call that was small: a part of what was read together has failed, and the rest goes out in other
 // calls.
+// A Publisher that has no room for a message has room for the next one.
+func TestNothingOvertakesAMessageOfItsKeyThatWasNotSent(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	var mu sync.Mutex
+	var got []string
+	unsent := 0
+	publisher := outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		failed := map[string]error{}
+		for _, m := range messages {
+			if m.Type == "1" && unsent < 3 {
+				unsent++
+				failed[m.ID] = outbox.ErrUnsent
+			} else if m.Key == "a" {
+				got = append(got, m.Type)
+			}
+		}
+		if len(failed) > 0 {
+			return &outbox.PublishError{Failed: failed}
+		}
+		return nil
+	})
+	o.add(message("a", "1"), message("a", "2"), message("b", "x"), message("a", "3"), message("b", "y"))
+	o.relay(publisher, swift())
+	o.empty()
+	if diff := cmp.Diff([]string{"1", "2", "3"}, got); diff != "" || unsent != 3 {
+		t.Errorf("unsent %d times (-want +got):\n%s", unsent, diff)
+	}
+}
+
 func TestNothingOvertakesAFailedMessageOfItsKeyInAnotherCall(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)

@@ -16,7 +16,7 @@ const (
 
 // publish hands a batch to the Publisher.
 func (b *batch) publish(ctx context.Context, c *caller) *outcome {
-	r := &round{batch: b, caller: c, stuck: map[store.HeldKey]bool{}, dealt: make([]bool, len(b.messages)), did: &outcome{behind: b.behind}}
+	r := &round{batch: b, caller: c, stuck: map[store.HeldKey]bool{}, later: map[store.HeldKey]bool{}, dealt: make([]bool, len(b.messages)), did: &outcome{behind: b.behind}}
 	if c.trial.on {
 		r.try(ctx)
 	} else {
@@ -102,7 +102,7 @@ func (r *round) pick(heads []int, went bool) (int, bool) {
 	for _, i := range heads {
 		s := r.trial.suspects[r.messages[i].Seq]
 		switch {
-		case r.dealt[i] || r.stuck[keyOf(&r.messages[i])]:
+		case r.dealt[i] || r.stuck[keyOf(&r.messages[i])] || r.later[keyOf(&r.messages[i])]:
 		case s == nil && fresh < 0:
 			fresh = i
 		case s != nil && (tried < 0 || s.tries < r.trial.suspects[r.messages[tried].Seq].tries):
