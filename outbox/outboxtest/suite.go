@@ -73,6 +73,7 @@ type rule struct {
 
 var rules = []rule{
 	{"MessageArrivesOnceWithAllThatItHas", arrivesOnce},
+	{"AsManyMessagesAsARelayGivesInOneCallArrive", manyArrive},
 	{"MessageThatIsPublishedAgainIsTheSame", arrivesAgain},
 	{"CallsSideBySideDoNotDisturbEachOther", sideBySide},
 	{"MessagesOfAKeyArriveInOrder", inOrder},

@@ -138,6 +138,11 @@ var broken = []struct {
 			return nil
 		})
 	}},
+	{"has room for a hundred, and does not say so", "manyArrive", "have not arrived", func(m *memory) outbox.Publisher {
+		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+			return m.Publish(ctx, messages[:min(100, len(messages))])
+		})
+	}},
 	{"has another id each time", "arrivesAgain", "have not arrived", changed(func(m *outbox.Message) { m.ID = outbox.NewID() })},
 	{"refuses what it has", "arrivesAgain", "were not", func(m *memory) outbox.Publisher {
 		return outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
@@ -329,7 +334,7 @@ func TestPublisherThatBreaksAPromiseIsFoundByItsRule(t *testing.T) {
 
 // named are the rules.
 var named = map[string]func(testing.TB, Suite){
-	"arrivesOnce": arrivesOnce, "arrivesAgain": arrivesAgain, "sideBySide": sideBySide, "inOrder": inOrder, "nothingBehind": nothingBehind, "namedAlone": namedAlone,
+	"arrivesOnce": arrivesOnce, "manyArrive": manyArrive, "arrivesAgain": arrivesAgain, "sideBySide": sideBySide, "inOrder": inOrder, "nothingBehind": nothingBehind, "namedAlone": namedAlone,
 	"deadAlone": deadAlone, "awayBlamesNone": awayBlamesNone, "outlivesAway": outlivesAway, "endsWithContext": endsWithContext, "strangeIsExact": strangeIsExact,
 }
 
