@@ -86,11 +86,23 @@ func (s *stream) workAt(ctx context.Context, post *post, share store.Stream) err
 	w := &worker{share: share, bell: s.bell, config: s.config, post: post}
 	err := w.work(ctx, s.publisher)
 	post.leave()
-	for _, hung := range w.stuck { // another process may go on, but not this one: there would be two calls
-		select {
-		case <-hung.ended:
-		case <-ctx.Done():
-		}
+	for _, hung := range w.stuck {
+		s.await(ctx, hung)
 	}
 	return err
+}
+
+// await waits for a call that has not returned. Another process may go on meanwhile, but not this one: there would be two calls.
+func (s *stream) await(ctx context.Context, hung *call) {
+	for {
+		s.config.Logger.Error("outbox: the Publisher has not returned although its context has ended: this process publishes nothing until it does, or is started again",
+			"relay", s.config.Name)
+		select {
+		case <-hung.ended:
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(signPause):
+		}
+	}
 }

@@ -1,8 +1,12 @@
 package outbox_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -141,9 +145,20 @@ func TestPublisherThatHangsLosesThePostAndHoldsUpTheEndForABoundedTime(t *testin
 	defer close(release)
 	config := swift()
 	config.PublishTimeout = 10 * time.Millisecond
+	read, written := io.Pipe()
+	config.Logger = slog.New(slog.NewTextHandler(written, nil))
+	said := make(chan struct{}, 10)
+	go func() {
+		for lines := bufio.NewScanner(read); lines.Scan(); {
+			if strings.Contains(lines.Text(), "level=ERROR") && strings.Contains(lines.Text(), "this process publishes nothing") {
+				said <- struct{}{}
+			}
+		}
+	}()
 	o.add(message("a", "1"))
 	_, stop := o.relay(hanging, config)
 	await(t, "the call", entered)
+	await(t, "it to be said that the process stands still", said)
 	b := &broker{}
 	elsewhere := &office{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn)}
 	elsewhere.relay(b, swift())

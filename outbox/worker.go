@@ -165,7 +165,7 @@ func (w *worker) end(ctx context.Context, l delivery, done *outcome) error {
 	if o.hung != nil {
 		w.stuck = append(w.stuck, o.hung)
 	}
-	if o.err != nil && ctx.Err() == nil {
+	if o.err != nil && o.hung == nil && ctx.Err() == nil {
 		w.config.Logger.WarnContext(ctx, "outbox: messages could not be published, and are tried again", "destination", l.to.name, "error", o.err, "pause", pause)
 	}
 	switch {
