@@ -35,6 +35,7 @@ type attempt struct {
 	claimed []*delivery // in the order of their delivery
 	refused []refusal   // messages that are never to be handled
 	runs    int
+	lost    bool // the connection, when the last handler was through
 }
 
 // refusal is a message that is to be a dead letter without an attempt.
@@ -164,7 +165,8 @@ func (a *attempt) overtakes() bool {
 	return false
 }
 
-// handle gives the transaction to the handler, in a goroutine of its own: one that ends its goroutine is found out by that.
+// handle gives the transaction to the handler, in a goroutine of its own: one that ends its goroutine is found out by that. A handler
+// that finds its connection lost need not be the one that has lost it: it may have been idle for too long in one before.
 func (a *attempt) handle(ctx context.Context) (e ending) {
 	over := make(chan struct{})
 	go func() {
@@ -187,6 +189,9 @@ func (a *attempt) handle(ctx context.Context) (e ending) {
 		returned = true
 	}()
 	<-over
+	if a.lost && e.kind != ended && e.culprit != a.claimed[0] {
+		e.culprit = nil
+	}
 	return e
 }
 
@@ -216,15 +221,15 @@ func (a *attempt) handleAll(ctx context.Context, e *ending) {
 // give gives the transaction to a function that handles these, and judges how it went.
 func (a *attempt) give(ctx context.Context, e *ending, group []*delivery, fn func(tx pgx.Tx) error) {
 	a.runs++
-	lost := false
 	_, err := a.tx.Run("", func(tx pgx.Tx) (bool, error) {
-		err := a.settings.handle(ctx, a.consumer, group, tx, fn)
-		conn := tx.Conn()
-		lost = conn == nil || conn.IsClosed()
-		return false, err
+		defer func() { // also if the handler panics
+			conn := tx.Conn()
+			a.lost = conn == nil || conn.IsClosed()
+		}()
+		return false, a.settings.handle(ctx, a.consumer, group, tx, fn)
 	})
 	if err != nil {
-		e.kind, e.err = judge(ctx, err, lost), err
+		e.kind, e.err = judge(ctx, err, a.lost), err
 	}
 }
 
@@ -246,7 +251,10 @@ func (a *attempt) commit(ctx context.Context) ending {
 		if ctx.Err() != nil {
 			return ending{kind: stopped, err: err}
 		}
-		return ending{kind: again, err: err}
+		if txn.TooSlow(err) { // as it would be again
+			return ending{kind: failed, err: err, unacknowledged: true}
+		}
+		return ending{kind: again, err: err, unacknowledged: true}
 	case txn.HasCode(err, store.Gone) && !keep.Kept:
 		return ending{kind: ended, err: txn.Ended("a statement of the handler did, and began another", nil)}
 	}

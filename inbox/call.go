@@ -26,7 +26,8 @@ type call struct {
 }
 
 // settle brings every delivery of a round to an outcome. It begins with all of them in one transaction. Where one of them fails,
-// those before it are committed, and it goes on behind it: no handler of Batch runs more than twice because of others.
+// those before it are committed, and it goes on behind it: no handler of Batch runs more than twice because of others. Where it is
+// not known which of them has failed, as of a connection that was lost or of a COMMIT, groups are halved until it is.
 func (c *call) settle(ctx context.Context, round []*delivery) {
 	if c.admit(round); len(unsettled(round)) == 0 {
 		return
@@ -144,6 +145,7 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 			return nil
 		}
 		unknown := slices.ContainsFunc(group, func(d *delivery) bool { return d.unknown })
+		asking := unknown && (a.runs == 0 || asked.IsZero()) // a COMMIT that fails in each run is given up like any other error
 		if unknown && asked.IsZero() {
 			asked = time.Now()
 		}
@@ -158,10 +160,10 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 			c.stopped = e.err
 			c.postpone(group, e.err)
 			return nil
-		case unknown && time.Since(asked) < c.limits.resolve: // again, or held by the COMMIT itself
+		case asking && time.Since(asked) < c.limits.resolve: // again, or held by the COMMIT itself
 		case e.kind == held && !unknown:
 			return c.divide(group)
-		case left == 0 && a.runs > 0 && !unknown:
+		case left == 0 && a.runs > 0:
 			return c.blame(ctx, group, a, e.exhausted())
 		case left == 0:
 			c.postpone(group, e.err)
@@ -196,6 +198,9 @@ func (c *call) patience() time.Duration {
 // is, it returns two halves. In order, what is on record as failed holds its key back: if others of that are before it, it is
 // tried once more when they are done, and not blamed if they are not.
 func (c *call) blame(ctx context.Context, group []*delivery, a *attempt, e ending) [][]*delivery {
+	if e.unacknowledged {
+		return c.resolve(ctx, group, a, e)
+	}
 	if e.culprit == nil && len(a.claimed) == 1 {
 		e.culprit = a.claimed[0]
 	}
@@ -209,6 +214,25 @@ func (c *call) blame(ctx context.Context, group []*delivery, a *attempt, e endin
 	}
 	c.fail(ctx, e, slices.Index(a.claimed, e.culprit))
 	return [][]*delivery{before, behind}
+}
+
+// resolve looks up what became of a COMMIT that is not to be made again: only if it has not happened, a message was tried in vain.
+func (c *call) resolve(ctx context.Context, group []*delivery, a *attempt, e ending) [][]*delivery {
+	committed, err := a.committed(ctx)
+	switch {
+	case err != nil:
+		c.stopped = e.err
+		c.postpone(group, e.err)
+		return nil
+	case !committed:
+		e.unacknowledged = false
+		return c.blame(ctx, group, a, e)
+	}
+	for _, d := range a.claimed {
+		d.settle(Outcome{State: Done})
+	}
+	c.pace.passed(true)
+	return [][]*delivery{group} // without those that have an outcome now
 }
 
 // repair sees to what a handler has left that ended the transaction. If it was rolled back, the handler has failed as others do.
