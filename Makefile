@@ -22,7 +22,7 @@ IN_ORDER = $(LONGEST) $(filter-out $(LONGEST),$(MODULES))
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
-.PHONY: help demo serve test short torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
+.PHONY: help demo serve test short torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/partition bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
 	lint tidy fresh build clean testenv staticcheck tally
 
 help: ## list the targets
@@ -94,6 +94,9 @@ bench/purge: testenv ## a sweep over ten million records beside a foreground, an
 
 bench/cli: testenv ## what idem's commands take with ten million records (some minutes)
 	@bin/testenv $(TESTENV) sh -c 'cd cmd/idem && go test -timeout 30m -run "^\$$" -bench Commands ./internal/command -records 10000000'
+
+bench/partition: testenv ## what callers have of it when a table of 2.6 million records gets partitions (some minutes)
+	@bin/testenv $(TESTENV) sh -c 'cd cmd/idem && go test -timeout 60m -run "^\$$" -bench Partition -benchtime 1x ./internal/partition -records 2600000 $(BENCH)'
 
 generate: ## write internal/db from queries/ and migrations/
 	$(SQLC) generate
