@@ -1,4 +1,4 @@
-# Nothing has to be set up first: the targets that need a Postgres start one (internal/testenv says how, and how to
+# Nothing has to be set up first: the targets that need a Postgres start one (lab/testenv says how, and how to
 # choose another). Every target works on all modules of the repository unless it says otherwise.
 
 # Flags for go test, as in: make test GOTEST='-run TestDo -v'
@@ -22,8 +22,8 @@ IN_ORDER = $(LONGEST) $(filter-out $(LONGEST),$(MODULES))
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
-.PHONY: help demo serve test short torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/partition bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
-	lint tidy fresh build clean testenv staticcheck tally
+.PHONY: help demo serve test short idemtest torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/partition bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
+	lint tidy fresh release build clean testenv staticcheck tally sqlc-gen-idem
 
 help: ## list the targets
 	@sed -n 's/^\([a-z/]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -41,45 +41,48 @@ test: testenv tally ## run every test with the race detector
 short: testenv ## run the tests of the root module alone, without the race detector
 	@bin/testenv $(TESTENV) sh -c 'go test $$GOTEST ./...'
 
+idemtest: testenv ## does package idemtest find every program that is known to be bad? (make test tries one of five)
+	@IDEM_TEST_ALL=1 bin/testenv $(TESTENV) go test -timeout 60m $$GOTEST ./idemtest
+
 torture: ## two minutes of faults, then every promise is checked (DURATION=10m SEED=1)
-	@go -C torture build -o ../bin/torture .
+	@go -C lab/torture build -o ../../bin/torture .
 	@bin/torture run $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED)) $(TORTURE)
 
 torture/long: ## the same, for ten million calls
 	@$(MAKE) --no-print-directory torture DURATION=24h TORTURE='-ops 10000000 $(TORTURE)'
 
 torture/mutants: ## does the torture find out libraries that are broken on purpose?
-	@go -C torture build -o ../bin/torture .
-	@bin/torture mutants -source torture
+	@go -C lab/torture build -o ../../bin/torture .
+	@bin/torture mutants -source lab/torture
 
 torture/sample: ## the same for one broken library per promise, as .ci/run does
-	@go -C torture build -o ../bin/torture .
-	@bin/torture mutants -source torture -sample
+	@go -C lab/torture build -o ../../bin/torture .
+	@bin/torture mutants -source lab/torture -sample
 
 bench: ## idem beside what people use instead; writes docs/benchmarks.md (ten minutes)
-	@cd bench && go run . -report ../docs/benchmarks.md $(BENCH)
+	@cd lab/bench && go run . -report ../../docs/benchmarks.md $(BENCH)
 
 bench/quick: ## the same in two minutes, without the report
-	@cd bench && go run . -quick $(BENCH)
+	@cd lab/bench && go run . -quick $(BENCH)
 
 bench/report: ## write docs/benchmarks.md from the results of the last run
-	@cd bench && go run . -render -report ../docs/benchmarks.md
+	@cd lab/bench && go run . -render -report ../../docs/benchmarks.md
 
 bench/library: testenv ## the benchmarks of the library alone, with their allocations
-	@bin/testenv $(TESTENV) sh -c 'go test -run "^\$$" -bench . -benchmem $$GOTEST .'
+	@bin/testenv $(TESTENV) sh -c 'go test -run "^\$$" -bench . -benchmem $$GOTEST ./lab/promises'
 	@go -C idemotel test -run '^$$' -bench . -benchmem $$GOTEST .
 
 # go run leaves the names of functions out, unless it is told not to.
 bench/profile: ## where the time of a call goes, statement by statement and program by program; writes its section of docs/benchmarks.md (four minutes)
-	@cd bench/profile && go run -ldflags='-s=0 -w=0' . -report results.md $(BENCH)
+	@cd lab/bench/profile && go run -ldflags='-s=0 -w=0' . -report results.md $(BENCH)
 	@$(MAKE) --no-print-directory bench/report >/dev/null
 
 bench/operations: ## work of several steps that calls out, beside what people use instead; writes its section of docs/benchmarks.md (five minutes)
-	@cd bench/operations && go run . -report results.md $(BENCH)
+	@cd lab/bench/operations && go run . -report results.md $(BENCH)
 	@$(MAKE) --no-print-directory bench/report >/dev/null
 
 bench/messages: ## messages out of and into Postgres, beside what people use instead, with what is lost and doubled; writes its section of docs/benchmarks.md (six minutes)
-	@cd bench/messages && go run . -report results.md $(BENCH)
+	@cd lab/bench/messages && go run . -report results.md $(BENCH)
 	@$(MAKE) --no-print-directory bench/report >/dev/null
 
 bench/inbox: testenv ## messages a second that take effect once: one by one, by the thousand, together
@@ -90,7 +93,7 @@ bench/outbox: testenv ## messages a second that leave the outbox, alone, beside 
 
 bench/purge: testenv ## a sweep over ten million records beside a foreground, and ten turnovers, with their bars (BENCH='-records 1000000')
 	@bin/testenv -c fsync=on -c synchronous_commit=on -c synchronous_standby_names= -c max_wal_size=4GB -c shared_buffers=1GB -c autovacuum_naptime=1s \
-		$(TESTENV) go -C bench run ./purge $(BENCH)
+		$(TESTENV) go -C lab/bench run ./purge $(BENCH)
 
 bench/cli: testenv ## what idem's commands take with ten million records (some minutes)
 	@bin/testenv $(TESTENV) sh -c 'cd cmd/idem && go test -timeout 30m -run "^\$$" -bench Commands ./internal/command -records 10000000'
@@ -98,20 +101,26 @@ bench/cli: testenv ## what idem's commands take with ten million records (some m
 bench/partition: testenv ## what callers have of it when a table of 2.6 million records gets partitions (some minutes)
 	@bin/testenv $(TESTENV) sh -c 'cd cmd/idem && go test -timeout 60m -run "^\$$" -bench Partition -benchtime 1x ./internal/partition -records 2600000 $(BENCH)'
 
-generate: ## write internal/db from queries/ and migrations/
+generate: sqlc-gen-idem ## write internal/db from queries/ and migrations/
 	$(SQLC) generate
 
 verify: lint tidy fresh ## check all that is checked before a change lands, short of the tests
 
-fresh: ## check that internal/db is what generate would write
+fresh: sqlc-gen-idem ## check that internal/db is what generate would write
 	@$(SQLC) diff
+
+# Each package has a comment, except what is generated.
+CHECKS := -checks all,-ST1000
 
 lint: staticcheck ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l .) && [ -z "$$unformatted" ] || { echo "gofmt -w $$unformatted"; exit 1; }
-	@$(call each,go vet ./... && $(CURDIR)/bin/staticcheck ./...)
+	@$(call each,go vet ./... && $(CURDIR)/bin/staticcheck $(CHECKS) ./...)
 
 tidy: ## check that go.mod and go.sum are tidy
-	@$(call each,if [ -x tidy.sh ]; then ./tidy.sh; else go mod tidy -diff; fi)
+	@$(call each,$(CURDIR)/tools/tidy.sh)
+
+release: ## prepare a release of every module: one commit, a tag for each (VERSION=v0.2.0)
+	@tools/release.sh $(VERSION)
 
 build: ## compile everything
 	@$(call each,go build -o /dev/null ./...)
@@ -120,10 +129,13 @@ clean: ## remove what the other targets leave
 	rm -rf bin
 
 testenv:
-	@go -C internal/testenv build -o ../../bin/testenv .
+	@go -C lab/testenv build -o ../../bin/testenv .
 
 tally:
 	@go -C tools build -o ../bin/tally ./tally
+
+sqlc-gen-idem:
+	@CGO_ENABLED=0 go -C tools build -o ../bin/sqlc-gen-idem ./sqlc-gen-idem
 
 staticcheck:
 	@CGO_ENABLED=0 go build -modfile=tools/go.mod -o bin/staticcheck honnef.co/go/tools/cmd/staticcheck

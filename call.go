@@ -3,6 +3,7 @@ package idem
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -54,6 +55,9 @@ func newCall(scope, key string, hash Hash, fn func(pgx.Tx) (Response, error), op
 func (c *call) do(ctx context.Context, pool *pgxpool.Pool) (Result, error) {
 	c.begin(pool)
 	id := flightID{pool: pool, scope: c.scope, key: c.key}
+	if pool == nil {
+		id.source = c.source
+	}
 	f, leads := flights.Join(id, &c.own)
 	for !leads {
 		o, ending, err := c.waiting.follow(ctx, f)
@@ -75,7 +79,7 @@ func (c *call) do(ctx context.Context, pool *pgxpool.Pool) (Result, error) {
 // begin makes the engine of the call.
 func (c *call) begin(pool *pgxpool.Pool) {
 	c.execution.engine = txn.Engine{
-		Pool: pool, Options: c.txOptions, Limits: c.limits.txn, Prepared: prepared,
+		Pool: pool, Source: c.source, Options: c.txOptions, Limits: c.limits.txn, Prepared: prepared,
 	}
 	switch {
 	case c.execution.runner != nil:
@@ -85,7 +89,7 @@ func (c *call) begin(pool *pgxpool.Pool) {
 	}
 }
 
-// lead brings the key to an answer, and leaves it to the followers. An error is left to nobody, unless it says whose the
+// lead brings the key to an answer, and leaves it to the followers. An error is left to no follower, unless it says whose the
 // record is: then one of the followers leads next.
 func (c *call) lead(ctx context.Context, f *flight.Flight[flightID, outcome]) (Result, error) {
 	c.execution.engine.Asker = f
@@ -135,8 +139,11 @@ func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) 
 	}
 	again := reruns{left: c.retries, pause: txn.RetryPause, trace: &c.trace}
 	poll := pollPause
-	for {
-		found, err := x.claim(ctx)
+	for inherited := c.inherits(f); ; inherited = false {
+		found, err := running, error(nil)
+		if !inherited {
+			found, err = x.claim(ctx)
+		}
 		if err != nil {
 			if err := again.after(ctx, err, txn.Transient(err)); err != nil {
 				return store.Record{}, err
@@ -148,6 +155,9 @@ func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) 
 			return x.record, nil
 		case claimed, held, running:
 			f.MarkBusy()
+		}
+		if found == running {
+			f.Note(string(c.hash[:]) + x.record.OperationID)
 		}
 		ending := elsewhere
 		switch {
@@ -170,6 +180,9 @@ func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) 
 			return store.Record{}, err
 		case rejecting, holding:
 		case elsewhere:
+			if inherited { // it may have ended long ago
+				continue
+			}
 			if err := c.waiting.forHolder(ctx, poll.Next()); err != nil {
 				return store.Record{}, err
 			}
@@ -183,7 +196,21 @@ func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) 
 	}
 }
 
-// resumePause is the pause between two attempts to go on with an operation that waits, or is somebody else's.
+// inherits makes the operation that the leader before has found under way the one that this call has waited for, too: if it was cancelled
+// meanwhile, the work is not begun anew.
+func (c *call) inherits(f *flight.Flight[flightID, outcome]) bool {
+	if c.execution.runner == nil {
+		return false
+	}
+	operation, same := strings.CutPrefix(f.Noted(), string(c.hash[:]))
+	if operation == "" || !same {
+		return false
+	}
+	c.execution.record.OperationID = operation
+	return true
+}
+
+// resumePause is the pause between two attempts to go on with an operation that waits, or that another process works on.
 const resumePause = time.Second
 
 // reruns counts how often a call may begin again.

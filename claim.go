@@ -38,7 +38,7 @@ type execution struct {
 	start       func(claimedAt time.Time) ([]txn.Request, error) // makes the claimed key an operation's, instead of fn
 	maxResponse int
 	sealer      Sealer        // nil to store responses plain
-	wait        time.Duration // for whoever holds the key; zero is to claim at once or not at all
+	wait        time.Duration // for the call that holds the key; zero is to claim at once or not at all
 	trace       *trace
 
 	tx        *txn.Tx
@@ -85,7 +85,7 @@ func (x *execution) claim(ctx context.Context) (finding, error) {
 	case found == claimed:
 		x.tx = tx
 	default:
-		go tx.Close() // the answer is known: nobody needs to wait for the rollback of nothing
+		go tx.Close() // the answer is known: no caller needs to wait for the rollback of nothing
 	}
 	return found, nil
 }
@@ -141,7 +141,7 @@ func (x *execution) freshUntil(r *store.Record) time.Time {
 	return x.askedAt.Add(r.ExpiresAt.Sub(seen))
 }
 
-// patience is how long a claim may be held up by SQL that has a lock on the record. The server sees to that if the claim is
+// patience is how long a claim may be held up by SQL that has a lock on the record. The server bounds that if the claim is
 // at once. Otherwise it is the wait that is left, and not so little that a busy server is taken for a held key.
 func (x *execution) patience() time.Duration {
 	if x.wait == 0 {
@@ -150,7 +150,7 @@ func (x *execution) patience() time.Duration {
 	return max(x.wait-time.Since(x.trace.started), time.Second)
 }
 
-// heldIfLocked makes a finding of an error that says that somebody holds a lock on the record.
+// heldIfLocked makes a finding of an error that says that another transaction holds a lock on the record.
 func heldIfLocked(err error) (finding, error) {
 	if txn.LockTimedOut(err) || errors.Is(err, txn.ErrBlocked) {
 		return held, nil

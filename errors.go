@@ -39,7 +39,7 @@ var (
 	ErrResponseTooLarge = errors.New("idem: the response is too large")
 
 	// ErrUnreadable says that a response is recorded for the key and that this call cannot read it: it is sealed and there is
-	// no Sealer, or the Sealer does not open it, or lets nothing pass that is plain; or somebody has put there what is no header.
+	// no Sealer, or the Sealer does not open it, or lets nothing pass that is plain; or what is stored there is no header.
 	// Nothing was executed. A call that has the right Sealer replays it, so a new key would do it twice. Its type is
 	// *UnreadableError.
 	ErrUnreadable = errors.New("idem: the recorded response cannot be read")

@@ -21,7 +21,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/migrations"
 	"github.com/idem-go/idem/seal"
 )

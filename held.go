@@ -14,10 +14,11 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// What package operation gets of this one, and nobody else: calls that hold their key across several transactions.
+// What package operation alone gets of this one: calls that hold their key across several transactions.
 
 func init() {
 	hold.Do, hold.Start, hold.Settings, hold.Sealer = doHeld, startHeld, settingsHeld, sealerHeld
+	hold.From = func(source txn.Source) any { return Option(func(s *settings) { s.source = source }) }
 }
 
 // heldCall is a call as package operation sees it.

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// LogObserver returns an Observer that writes what becomes of calls to logger, or to slog.Default() if that is nil:
+// LogObserver returns an Observer that writes to logger how calls end, or to slog.Default() if that is nil:
 //
 //	Debug   executed; a step of an operation that is done
 //	Info    replayed, rejected; run again; a COMMIT of unknown outcome that was resolved; the caller's context has ended; a step that failed

@@ -15,7 +15,7 @@ import (
 type State string
 
 const (
-	StateUnused     State = "unused"     // no record, and nobody holds it: a call would execute
+	StateUnused     State = "unused"     // no record, and no call holds it: a call would execute
 	StateProcessing State = "processing" // a transaction holds it, or an operation, or an fn has ended its transaction and left it so (ErrTxEnded)
 	StateCompleted  State = "completed"  // its effect is committed
 	StateFailed     State = "failed"     // rejected for good, its effect was undone

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Observer sees what becomes of calls, for metrics, traces and logs. Its methods are called in the goroutine of the call
+// Observer sees how calls end, for metrics, traces and logs. Its methods are called in the goroutine of the call
 // and must be quick; they never see a key in full, a hash or a response. The context that TraceStart returns, which is the one
 // it was given or made from it, is handed to the other two and, beyond that, used for nothing.
 //

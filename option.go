@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/internal/act"
+	"github.com/idem-go/idem/internal/trial"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -37,6 +38,7 @@ type settings struct {
 	replayLikely bool
 	limits       limits
 	lock         func(scope, key string) *int64 // instead of the advisory lock of the key; nil is none
+	source       txn.Source                     // of connections, if they have another owner than the pool
 
 	forDoOnly string // the first option given that has no meaning for DoTx
 	err       error
@@ -48,6 +50,18 @@ type limits struct {
 	txn     txn.Limits
 	resolve time.Duration // how long to ask what became of a COMMIT whose answer was lost
 }
+
+func init() {
+	trial.Option = func(set func(trial.Settings)) any { return Option(func(s *settings) { set(s) }) }
+}
+
+// SetLimits is for tests.
+func (s *settings) SetLimits(acquire, commit, resolve time.Duration) {
+	s.limits.txn.Acquire, s.limits.txn.Commit, s.limits.resolve = acquire, commit, resolve
+}
+
+// SetLock is for tests.
+func (s *settings) SetLock(lock func(scope, key string) *int64) { s.lock = lock }
 
 var defaultLimits = limits{txn: txn.DefaultLimits, resolve: 5 * time.Second}
 

@@ -18,10 +18,11 @@ import (
 // flightID is what calls must have in common to wait for one another. Two pools may lead to two databases.
 type flightID struct {
 	pool       *pgxpool.Pool
+	source     txn.Source // if there is no pool
 	scope, key string
 }
 
-var flights = flight.Group[flightID, outcome]{Stuck: func(id flightID) bool { return isFull(id.pool) }}
+var flights = flight.Group[flightID, outcome]{Stuck: func(id flightID) bool { return isFull(id) }}
 
 // outcome is what a leader leaves to its followers, who then need not ask the database.
 type outcome struct {
@@ -92,9 +93,12 @@ func (w *waiting) follow(ctx context.Context, f *flight.Flight[flightID, outcome
 	return o, ending, w.inProgress()
 }
 
-// isFull reports whether all connections of a pool are in use.
-func isFull(pool *pgxpool.Pool) bool {
-	stat := pool.Stat()
+// isFull reports whether all connections are in use.
+func isFull(id flightID) bool {
+	if id.pool == nil {
+		return id.source.IsFull()
+	}
+	stat := id.pool.Stat()
 	return stat.AcquiredConns() >= stat.MaxConns()
 }
 

@@ -10,7 +10,7 @@
 //
 // # Keeping the key
 //
-// A call can fail, and a program can end before it has an answer. Whoever asks again must use the same key: with another
+// A call can fail, and a program can end before it has an answer. A program that asks again must use the same key: with another
 // key it is another write. So make the key, store it with the order before the order is first sent, and send it with the
 // stored key. The example of the package does this across two runs of a program.
 //
@@ -82,7 +82,7 @@
 // takes the key along to where net/http would take Authorization: to the same host, with any port, and to its subdomains.
 // Names are compared as they are spelled. A request to any other host has neither the key nor the number of the attempt,
 // also if the caller has written the key into the header, and no new key is made. It is then an ordinary request: a POST is
-// sent once, and whoever repeats the call may have it executed again on that host, which does not know the key. Nor does a
+// sent once, and a program that repeats the call may have it executed again on that host, which does not know the key. Nor does a
 // later redirect bring the key back. [Transport.KeyOnRedirect] decides otherwise. A key that CheckRedirect writes into the
 // header for another host, other than that of the call, is sent.
 //

@@ -45,7 +45,7 @@ type Error struct {
 //
 // After a redirect it is still the key of the first request. A host that the redirect did not take it to does not know it:
 // if the write has happened there, this key does not keep it from happening there again. A key that the caller has written
-// into the header is returned without quotes; whoever repeats such a call writes it into the header again.
+// into the header is returned without quotes; a program that repeats such a call writes it into the header again.
 func (e *Error) FullKey() (key string, made time.Time) {
 	return e.full.key()
 }

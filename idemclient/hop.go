@@ -68,7 +68,7 @@ func (h *hop) prepare(req *http.Request) *http.Request {
 	return prepared
 }
 
-// addKey writes the key, unless the caller has. Without its GetBody net/http cannot repeat the request where nobody counts,
+// addKey writes the key, unless the caller has. Without its GetBody net/http cannot repeat the request where no attempt is counted,
 // which it does with one that has an Idempotency-Key.
 func (h *hop) addKey(req *http.Request) {
 	if req.Header = req.Header.Clone(); req.Header == nil {

@@ -2,7 +2,9 @@ package idemhttp
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 
@@ -16,6 +18,8 @@ type handler func(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error
 type attempt struct {
 	context.Context
 	tx       pgx.Tx
+	asked    atomic.Bool         // whether the handler has asked for tx
+	outside  http.ResponseWriter // that of the client
 	recorder recorder
 	body     bodyReader
 	answer   answer
@@ -38,7 +42,7 @@ func (a *attempt) Value(key any) any {
 // run runs the handler on tx. Of its error, only a Problem is an answer. Every error that run returns is a failure, which
 // says that it is the handler's.
 func (x *exchange) run(tx pgx.Tx) (Decision, error) {
-	a := &attempt{Context: x.r.Context(), tx: tx, body: bodyReader{body: &x.body}}
+	a := &attempt{Context: x.r.Context(), tx: tx, outside: x.w, body: bodyReader{body: &x.body}}
 	x.last = a
 	x.prepare(&a.recorder)
 	defer a.recorder.close() // also if the handler panics
@@ -60,6 +64,26 @@ func (x *exchange) run(tx pgx.Tx) (Decision, error) {
 		return Forget, &failure{inHandler, err}
 	}
 	return x.decide(a, &a.recorder)
+}
+
+var (
+	errElsewhere = errors.New("idemhttp: the handler has written no answer and has not asked for its transaction: the framework calls it behind Wrap, " +
+		"so wrap the whole router")
+	errBeside = errors.New("idemhttp: the handler has answered by another http.ResponseWriter than the one of Wrap: wrap the whole router")
+)
+
+// missed says that the handler did its work where the middleware does not see it: its answer would be recorded as an empty 200.
+func (a *attempt) missed() error {
+	if a.recorder.touched() {
+		return nil
+	}
+	if !a.asked.Load() {
+		return errElsewhere
+	}
+	if beside, ok := a.outside.(interface{ Written() bool }); ok && beside.Written() {
+		return errBeside
+	}
+	return nil
 }
 
 // say makes a problem the answer, in the place of what the handler may have written. An error never commits, so the
@@ -90,7 +114,7 @@ func (x *exchange) prepare(w *recorder) {
 	w.filter, w.limit, w.base = x.filter, x.config.MaxResponse, x.w.Header()
 }
 
-// removeFiles removes the files of a form that was read from r, which is a copy of original. net/http sees to the original.
+// removeFiles removes the files of a form that was read from r, which is a copy of original. net/http removes those of the original.
 func removeFiles(r, original *http.Request) {
 	if r.MultipartForm != nil && r.MultipartForm != original.MultipartForm {
 		_ = r.MultipartForm.RemoveAll()

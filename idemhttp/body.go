@@ -12,7 +12,7 @@ const (
 	trusted        = 64 << 10 // up to here memory is set aside for a body because it is announced; beyond, as it comes
 )
 
-// body is the body of a request. It is read once, as far as somebody asks, and remembered for all who ask again.
+// body is the body of a request. It is read once, as far as a reader asks, and remembered for those that ask again.
 type body struct {
 	mu     sync.Mutex
 	source io.Reader
@@ -20,7 +20,7 @@ type body struct {
 	limit  int64
 	read   []byte
 	err    error // why there is no more: io.EOF at its end
-	missed bool  // somebody was told an err that is not io.EOF
+	missed bool  // a reader was told an err that is not io.EOF
 }
 
 func (b *body) open(w http.ResponseWriter, r *http.Request, limit int64) {
@@ -83,7 +83,7 @@ func (b *body) readAt(p []byte, offset int) (int, error) {
 	return 0, b.err
 }
 
-// failed returns why the body could not be had by somebody who has asked for it, or nil.
+// failed returns why the body could not be had by a reader, or nil.
 func (b *body) failed() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 type Config struct {
 	// Scope says who is calling and which operation: idem.Scope(tenant, "POST /orders"), say. Take who from what the request
 	// proves, such as its credential, and as the principal, not the credential itself: after a rotation, a retry is still a
-	// retry. Whoever has the scope, the key and the request is given the answer. An error is 403, or the *Problem that it is.
+	// retry. A caller that has the scope, the key and the request is given the answer. An error is 403, or the *Problem that it is.
 	//
 	// Scope is asked first, before the body is read. It has a copy of the request and may read its body, up to MaxBody: the
 	// fingerprint and the handler still have the whole. A Scope that need not read it refuses a stranger at less cost.
@@ -24,6 +24,9 @@ type Config struct {
 
 	// Header is the name of the header field that has the key. The default is Idempotency-Key.
 	Header string
+
+	// EchoKey sends the key of a request back with its answer, in the same field, whatever the answer is.
+	EchoKey bool
 
 	// Optional lets a request without a key through. Its handler runs in a transaction as well and Decide decides about it,
 	// but nothing is recorded. By default such a request is refused with 400.
@@ -44,7 +47,7 @@ type Config struct {
 	// MaxBody limits the body of a request, in bytes: above it, 413. The body is held in memory. The default is 1 MiB.
 	MaxBody int64
 
-	// Decide says by the status of an answer what becomes of it and of the handler's writes. By default, below 400 is
+	// Decide says by the status of an answer whether it is remembered, and whether the handler's writes are committed. By default, below 400 is
 	// Commit; 401, 408, 409, 423, 425, 429 and 5xx are Forget; the rest of 4xx is Undo.
 	Decide func(status int) Decision
 

@@ -2,7 +2,7 @@ package idemhttp
 
 import "net/http"
 
-// Decision is what becomes of a handler's writes and of its answer.
+// Decision says whether a handler's writes are committed, and whether its answer is remembered.
 type Decision int
 
 const (

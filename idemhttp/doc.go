@@ -35,7 +35,7 @@
 // ten seconds longer than it: for so long a COMMIT that is under way is followed up. A client that closes its half of the
 // connection counts as one that has gone: before COMMIT everything is rolled back, and it can read a 503.
 //
-// # What becomes of an answer
+// # Which answers are remembered
 //
 // It depends on its status, and Config.Decide may say otherwise. Below 400 the writes are committed. 4xx undoes the writes
 // and is remembered all the same: it is final. 5xx undoes the writes and is not remembered: the key is free, and a repetition

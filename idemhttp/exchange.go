@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -26,20 +27,36 @@ type exchange struct {
 var (
 	errForgotten = errors.New("idemhttp: the answer is not remembered")
 	errNested    = errors.New("idemhttp: the middleware is applied twice to this route")
+	errGRPC      = errors.New("idemhttp: gRPC tells its status in trailers, which this middleware does not see: call idem.Do in an interceptor")
 )
 
 // start returns the exchange of a request. It has to be ended.
 func (m *Middleware) start(w http.ResponseWriter, r *http.Request, run handler) *exchange {
 	x := &exchange{Middleware: m, handler: run, w: w, r: r, hook: *r}
+	if keys := r.Header[m.config.Header]; m.config.EchoKey && len(keys) == 1 && m.covers(r.Method) {
+		w.Header()[m.config.Header] = []string{keys[0]}
+	}
 	x.body.open(w, r, m.config.MaxBody)
 	x.reader.body = &x.body
 	return x
 }
 
+// misplaced says that this request is none for the middleware. The status of gRPC is in trailers: what has failed would be committed, and
+// recorded as a success.
+func (x *exchange) misplaced(ctx context.Context) *failure {
+	switch {
+	case attemptOf(ctx) != nil:
+		return &failure{inEngine, errNested}
+	case strings.HasPrefix(strings.ToLower(x.r.Header.Get("Content-Type")), "application/grpc"):
+		return &failure{inProtocol, errGRPC}
+	}
+	return nil
+}
+
 func (x *exchange) end() { removeFiles(&x.hook, x.r) }
 
 // asked returns the request as a function of the Config sees it: with a body that begins anew each time. It comes from the
-// client as it is read, and nobody has to read it.
+// client as it is read, and need not be read.
 func (x *exchange) asked() *http.Request {
 	x.reader.rewind()
 	if x.r.Body != nil && x.hook.Body != &x.reader { // at first, and if one of them has put another in its place
@@ -50,8 +67,8 @@ func (x *exchange) asked() *http.Request {
 
 // answer executes the request, or finds its answer, and sends it. A failure means that nothing has been sent.
 func (x *exchange) answer(ctx context.Context) *failure {
-	if attemptOf(ctx) != nil {
-		return &failure{inEngine, errNested}
+	if f := x.misplaced(ctx); f != nil {
+		return f
 	}
 	scope, f := x.scope()
 	if f != nil {

@@ -20,6 +20,7 @@ const (
 	inOperation   origin = "operation" // its function has returned a Problem
 	inHandler     origin = "handler"
 	inAnswer      origin = "answer" // what the handler has written cannot be recorded
+	inProtocol    origin = "protocol"
 	inAuthorize   origin = "Config.Authorize"
 	inEngine      origin = "transaction" // idem.Do, idem.Lookup, or the transaction of a request without a key
 )

@@ -33,7 +33,7 @@ const answeredSlots = 1 << 14
 
 // answered remembers the keys that were answered lately, so that a repetition may ask for the record first. It is a hint as
 // well: it forgets a key when another falls on the same slot, and it has no key itself, only hashes under a secret of its
-// own, which nobody can make collide.
+// own, so that no client can make two collide.
 type answered struct {
 	seed  maphash.Seed
 	slots [answeredSlots]atomic.Uint64

@@ -29,7 +29,7 @@ func (x *exchange) runKeyless(ctx context.Context, scope string) error {
 	return err
 }
 
-// keyless is the run of a request without a key, for whoever observes it.
+// keyless is the run of a request without a key, for its observer.
 type keyless struct {
 	*exchange
 	seen     context.Context // the observer's own

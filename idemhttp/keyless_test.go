@@ -237,3 +237,16 @@ func TestObserverSeesAPanicOfAHandlerWithoutAKey(t *testing.T) {
 		t.Errorf("(-want +seen)\n%s", diff)
 	}
 }
+
+// gRPC tells its status in trailers, which nothing here sees: what has failed would be committed.
+func TestGRPCIsRefusedBeforeAnythingIsDone(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	h := s.middleware(optional).Wrap(http.HandlerFunc(s.order))
+	for _, contentType := range []string{"application/grpc", "application/grpc+proto", "application/grpc-web-text", "Application/gRPC"} {
+		for _, key := range []edit{withoutKey(), withKey("k")} {
+			wantProblem(t, ask(h, key, withHeader("Content-Type", contentType)), http.StatusUnsupportedMediaType, "protocol")
+		}
+	}
+	s.want(0, 0)
+}

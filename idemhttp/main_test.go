@@ -20,7 +20,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/idemhttp"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 // shop is a service whose one effect is an order for each execution that was committed.

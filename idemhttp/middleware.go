@@ -34,10 +34,14 @@ func New(pool *pgxpool.Pool, config Config) (*Middleware, error) {
 }
 
 // Wrap makes the requests of next safe to retry. next finds its transaction with [Tx]. It is middleware of the usual form.
+//
+// next has answered when it returns. A framework may call its handlers behind that, or give them another writer: where next has written
+// nothing, and has not asked for Tx or the client has an answer already, the request is a 500, of which the log says why, and nothing is
+// committed. See docs/recipes/routers.md.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	run := func(_ pgx.Tx, w http.ResponseWriter, r *http.Request) error {
 		next.ServeHTTP(w, r)
-		return nil
+		return attemptOf(r.Context()).missed()
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !m.covers(r.Method) {

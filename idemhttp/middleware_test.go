@@ -289,3 +289,44 @@ func TestMiddlewareAppliedTwiceIsRefused(t *testing.T) {
 	}
 	s.want(0, 0)
 }
+
+// A framework's adaptor may call its handlers behind the middleware, or give them the writer of the client.
+func TestHandlerThatRunsWhereTheMiddlewareDoesNotSeeItIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	m := s.middleware()
+	behind := func(w http.ResponseWriter, r *http.Request) { // as fiber's adaptor does
+		called := false
+		m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called = true })).ServeHTTP(w, r)
+		if !called {
+			t.Error("it was not asked")
+		}
+	}
+	wantProblem(t, ask(http.HandlerFunc(behind)), http.StatusInternalServerError, "internal")
+	beside := func(w http.ResponseWriter, r *http.Request) { // as gin's middleware would
+		outside := &written{ResponseWriter: w}
+		m.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { s.order(outside, r) })).ServeHTTP(outside, r)
+	}
+	ask(http.HandlerFunc(beside))
+	s.want(0, 0)
+	if logged := s.logs.String(); !strings.Contains(logged, "calls it behind Wrap") || !strings.Contains(logged, "another http.ResponseWriter") {
+		t.Errorf("the log does not say why: %s", logged)
+	}
+	order := m.Wrap(http.HandlerFunc(s.order))
+	if answer := ask(order); answer.StatusCode != http.StatusCreated || answer.Header.Get("Idempotency-Replayed") != "" {
+		t.Errorf("mended, it is answered %d %v", answer.StatusCode, answer.Header)
+	}
+}
+
+// written tells whether the client has an answer, as the writers of frameworks do.
+type written struct {
+	http.ResponseWriter
+	has bool
+}
+
+func (w *written) WriteHeader(status int) {
+	w.has = true
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *written) Written() bool { return w.has }

@@ -79,7 +79,7 @@ type prepared struct {
 // fails after the operation was begun the answer is 202 as well, because it goes on.
 //
 // The operation does not end with its request: the process goes on with it while the client waits for nothing any more, or has
-// gone. [OperationHandler.Shutdown] waits for what goes on. If the process dies somebody else goes on: run an operation.Worker.
+// gone. [OperationHandler.Shutdown] waits for what goes on. If the process dies another one goes on: run an operation.Worker.
 func Operate[In any](m *Middleware, operation Operation[In], config OperationConfig[In]) (*OperationHandler, error) {
 	fill(&config.Patience, defaultPatience)
 	fill(&config.MaxRunning, defaultMaxRunning)

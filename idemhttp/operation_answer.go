@@ -23,8 +23,8 @@ func (h *OperationHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answer starts the operation, or finds it, and sends what there is to say. A failure means that nothing has been sent.
 func (h *OperationHandler) answer(x *exchange) *failure {
-	if attemptOf(x.r.Context()) != nil {
-		return &failure{inEngine, errNested}
+	if f := x.misplaced(x.r.Context()); f != nil {
+		return f
 	}
 	scope, f := x.scope()
 	if f != nil {

@@ -27,7 +27,7 @@ func sendOperation(w http.ResponseWriter, code int, status *operationStatus) {
 		header.Set("Retry-After", wholeSeconds(status.retryAfter))
 	}
 	w.WriteHeader(code)
-	_, _ = w.Write(append(body, '\n')) // if this fails, nobody is there to be told
+	_, _ = w.Write(append(body, '\n')) // if this fails, the client has gone
 }
 
 // Status returns a handler that tells how far an operation is. It belongs to "GET " and the StatusPath, in an http.ServeMux or

@@ -21,6 +21,7 @@ const (
 	TypeBodyTooLarge    = problemBase + "body-too-large"
 	TypeBodyUnreadable  = problemBase + "body-unreadable"
 	TypeInvalidJSON     = problemBase + "invalid-json"
+	TypeProtocol        = problemBase + "protocol"
 	TypeUnavailable     = problemBase + "unavailable"
 	TypeOutcomeUnknown  = problemBase + "outcome-unknown"
 	TypeInternal        = problemBase + "internal"
@@ -64,25 +65,30 @@ func (p *Problem) Error() string {
 	return p.Title + ": " + p.Detail
 }
 
-// problemIn returns the Problem that an error is, or wraps. It is nil if somebody has returned a nil *Problem as an error.
+// problemIn returns the Problem that an error is, or wraps. It is nil if a function has returned a nil *Problem as an error.
 func problemIn(err error) (p *Problem, said bool) { return errors.AsType[*Problem](err) }
 
 // ServeHTTP writes the problem. It is what Config.Render does by default.
 func (p *Problem) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	sent := *p
 	sent.Status = p.status()
-	body, err := json.Marshal(&sent)
+	p.send(w, "application/problem+json", &sent)
+}
+
+// send writes the problem with a body of this media type.
+func (p *Problem) send(w http.ResponseWriter, mediaType string, said any) {
+	body, err := json.Marshal(said)
 	if err != nil {
 		panic(err) // no field can fail
 	}
 	header := w.Header()
 	setFields(header, p.Header)
-	header.Set("Content-Type", "application/problem+json")
+	header.Set("Content-Type", mediaType)
 	if p.RetryAfter > 0 {
 		header.Set("Retry-After", wholeSeconds(p.RetryAfter))
 	}
-	w.WriteHeader(sent.Status)
-	_, _ = w.Write(append(body, '\n')) // if this fails, nobody is there to be told
+	w.WriteHeader(p.status())
+	_, _ = w.Write(append(body, '\n')) // if this fails, the client has gone
 }
 
 func (p *Problem) status() int {

@@ -31,6 +31,11 @@ func (m *Middleware) forbidden() *Problem {
 	return &Problem{Type: TypeForbidden, Title: "This is not yours to ask for", Status: m.config.Statuses.Forbidden}
 }
 
+func protocol() *Problem {
+	return &Problem{Type: TypeProtocol, Title: "gRPC is not served here", Status: http.StatusUnsupportedMediaType,
+		Detail: "Nothing was done. The service has to make its gRPC methods safe to retry by an interceptor."}
+}
+
 func (m *Middleware) unavailable() *Problem {
 	return &Problem{Type: TypeUnavailable, Title: "The service is not available now", Status: m.config.Statuses.Unavailable,
 		Detail: "Nothing was committed by this request. Repeat it, with the same key if it has one.", Retryable: true, RetryAfter: time.Second}

@@ -52,6 +52,13 @@ func (r *recorder) Header() http.Header {
 	return r.header
 }
 
+// touched reports whether the handler has answered, or has begun to.
+func (r *recorder) touched() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status != 0 || r.header != nil
+}
+
 // WriteHeader takes the first status that is not informational, and the header as it is at that moment.
 func (r *recorder) WriteHeader(status int) {
 	r.mu.Lock()

@@ -21,7 +21,7 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, f *failure) 
 // isOurs reports whether the cause of the problem is on this side. The status does not tell: Config.Statuses may be
 // anything.
 func (p *Problem) isOurs() bool {
-	return p.status() >= http.StatusInternalServerError || p.Type == TypeUnavailable || p.Type == TypeOutcomeUnknown
+	return p.status() >= http.StatusInternalServerError || p.Type == TypeUnavailable || p.Type == TypeProtocol || p.Type == TypeOutcomeUnknown
 }
 
 // log tells the cause of a problem of ours. That a client has gone is none.
@@ -49,6 +49,8 @@ func (m *Middleware) problem(f *failure) *Problem {
 		return m.problemOfFingerprint(f.err)
 	case inInput, inOperation:
 		return m.problemOfHook(f.err, internal())
+	case inProtocol:
+		return protocol()
 	case inHandler:
 		return m.problemOfHandler(f.err)
 	case inAnswer:

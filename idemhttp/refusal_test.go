@@ -70,6 +70,7 @@ var refusals = []struct {
 	{"anything else", inEngine, errors.New("no more teapots"), failing},
 	{"bad scope", inEngine, idem.ErrInvalidScope, failing},
 	{"a problem of Scope", inScope, fmt.Errorf("wrapped: %w", &Problem{Type: "x", Status: 418}), Problem{Type: "x", Status: 418}},
+	{"gRPC", inProtocol, errGRPC, Problem{Type: TypeProtocol, Status: 415}},
 	{"an error of a handler", inHandler, errors.New("no more teapots"), failing},
 	{"one of a handler that passes", inHandler, &pgconn.PgError{Code: "53300"}, passing},
 }

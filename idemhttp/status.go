@@ -67,5 +67,5 @@ func sendStatus(w http.ResponseWriter, status keyStatus) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(append(body, '\n')) // if this fails, nobody is there to be told
+	_, _ = w.Write(append(body, '\n')) // if this fails, the client has gone
 }

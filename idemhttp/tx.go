@@ -18,6 +18,7 @@ func Tx(ctx context.Context) pgx.Tx {
 		panic("idemhttp: Tx: this context is not that of a handler under Middleware.Wrap or Middleware.Handle; " +
 			"is the route wrapped, and the method in Config.Methods?")
 	}
+	a.asked.Store(true)
 	return a.tx
 }
 

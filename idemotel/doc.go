@@ -1,4 +1,4 @@
-// Package idemotel shows the calls of package idem by OpenTelemetry: metrics and spans of what becomes of each, and gauges of
+// Package idemotel shows the calls of package idem by OpenTelemetry: metrics and spans of how each ends, and gauges of
 // what is in the database.
 //
 //	observer, err := idemotel.New()
@@ -73,7 +73,7 @@
 //	idem.purge.waiting             {sweep}         sweeps that wait: idem.purge.reason
 //	idem.operations                {operation}     not over: idem.operation.state (running, parked)
 //	idem.operations.parked.age     s               since the earliest step was begun at which one is parked
-//	idem.operations.late           s               for how long one has been due that nobody works on
+//	idem.operations.late           s               for how long one has been due that no process works on
 //	idem.outbox.waiting            {message}       to be published
 //	idem.outbox.delayed            {message}       not to be published yet: in no other figure until they are due
 //	idem.outbox.held               {message}       held back, because they or one before them could not be published

@@ -17,7 +17,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/idemotel"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 // The example needs a database, so go test does not run it as one: TestExamplePrintsWhatItSays does.

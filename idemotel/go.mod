@@ -2,11 +2,9 @@ module github.com/idem-go/idem/idemotel
 
 go 1.26.0
 
-replace github.com/idem-go/idem => ../
-
 require (
 	github.com/google/go-cmp v0.7.0
-	github.com/idem-go/idem v0.0.0-00010101000000-000000000000
+	github.com/idem-go/idem v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/metric v1.47.0

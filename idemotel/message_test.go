@@ -13,7 +13,7 @@ import (
 
 	"github.com/idem-go/idem/idemotel"
 	"github.com/idem-go/idem/inbox"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/outbox"
 )
 

@@ -81,7 +81,7 @@ func (g *Gauges) Stop() error {
 	return err
 }
 
-// latest returns figures that are not too old, if there are any, and sees to it that they are read anew when it is time.
+// latest returns figures that are not too old, if there are any, and has them read anew when it is time.
 func (g *Gauges) latest(ctx context.Context) (vitals.Vitals, bool) {
 	if reading, patience := g.refresh(); patience > 0 {
 		limit := time.NewTimer(patience)
@@ -97,7 +97,7 @@ func (g *Gauges) latest(ctx context.Context) (vitals.Vitals, bool) {
 	return g.figures, !g.readAt.IsZero() && time.Since(g.readAt) < staleAfter*g.every
 }
 
-// refresh begins to read, if it is time and nobody does. It returns what is closed once that is over, and for how long to wait
+// refresh begins to read, if it is time and no goroutine does. It returns what is closed once that is over, and for how long to wait
 // for it: not at all if there is no reading, or one that has kept others waiting before.
 func (g *Gauges) refresh() (<-chan struct{}, time.Duration) {
 	g.mu.Lock()

@@ -48,7 +48,7 @@ func (r *registry) know(ctx context.Context, group []*delivery) error {
 	return nil
 }
 
-// announce says that attempts at the messages of a group are about to begin, where that is wanted. If somebody else has one of
+// announce says that attempts at the messages of a group are about to begin, where that is wanted. If another consumer has one of
 // them in hand for longer than patience, that is the error, and it is not said: an attempt would wait for the same.
 func (r *registry) announce(ctx context.Context, group []*delivery, patience time.Duration) error {
 	alone := len(group) == 1 && group[0].suspicion > 0
@@ -82,7 +82,7 @@ func (r *registry) announce(ctx context.Context, group []*delivery, patience tim
 // once more.
 const withdrawLimit = time.Second
 
-// withdraw takes back what was announced of messages that have not been handled, through nobody's fault.
+// withdraw takes back what was announced of messages that have not been handled, through no fault of theirs.
 func (r *registry) withdraw(ctx context.Context, group []*delivery) {
 	for _, alone := range []bool{false, true} {
 		var announced []*delivery

@@ -35,7 +35,10 @@ type attempt struct {
 	claimed []*delivery // in the order of their delivery
 	refused []refusal   // messages that are never to be handled
 	runs    int
+	given   int  // how many of the claimed ones a handler was given
 	lost    bool // the connection, when the last handler was through
+	kept    bool // the transaction was the one that has claimed, ahead of a COMMIT that the server refused
+	idle    bool // the connection was in no transaction then: the last handler has ended it
 }
 
 // refusal is a message that is to be a dead letter without an attempt.
@@ -53,7 +56,7 @@ func (a *attempt) run(ctx context.Context) ending {
 		return ending{kind: judgeDatabase(ctx, err), err: err}
 	}
 	if len(a.claimed) == 0 {
-		go a.tx.Close() // nobody needs to wait for the rollback of nothing
+		go a.tx.Close() // no caller needs to wait for the rollback of nothing
 		return ending{kind: through}
 	}
 	defer a.tx.Close()
@@ -108,7 +111,7 @@ func (a *attempt) take(ids []store.MessageID, at time.Time) {
 }
 
 // lookUp finds out about what was not claimed, and claims of that what is to be tried again. A message of which nothing is known
-// either, because whoever had it has rolled back meanwhile, stays as it is.
+// either, because the consumer that had it has rolled back meanwhile, stays as it is.
 func (a *attempt) lookUp(ctx context.Context) error {
 	var rest, due []*delivery
 	for _, d := range a.group {
@@ -166,7 +169,7 @@ func (a *attempt) overtakes() bool {
 }
 
 // handle gives the transaction to the handler, in a goroutine of its own: one that ends its goroutine is found out by that. A handler
-// that finds its connection lost need not be the one that has lost it: it may have been idle for too long in one before.
+// that finds its connection lost, or its statements discarded, need not be the one that did it: that may have been one before.
 func (a *attempt) handle(ctx context.Context) (e ending) {
 	over := make(chan struct{})
 	go func() {
@@ -189,7 +192,7 @@ func (a *attempt) handle(ctx context.Context) (e ending) {
 		returned = true
 	}()
 	<-over
-	if a.lost && e.kind != ended && e.culprit != a.claimed[0] {
+	if inherited := a.lost && e.kind != ended || txn.Discarded(e.err); inherited && e.culprit != a.claimed[0] {
 		e.culprit = nil
 	}
 	return e
@@ -221,10 +224,12 @@ func (a *attempt) handleAll(ctx context.Context, e *ending) {
 // give gives the transaction to a function that handles these, and judges how it went.
 func (a *attempt) give(ctx context.Context, e *ending, group []*delivery, fn func(tx pgx.Tx) error) {
 	a.runs++
+	a.given += len(group)
 	_, err := a.tx.Run("", func(tx pgx.Tx) (bool, error) {
 		defer func() { // also if the handler panics
 			conn := tx.Conn()
 			a.lost = conn == nil || conn.IsClosed()
+			a.idle = conn != nil && conn.PgConn().TxStatus() == 'I'
 		}()
 		return false, a.settings.handle(ctx, a.consumer, group, tx, fn)
 	})
@@ -249,7 +254,7 @@ func (a *attempt) commit(ctx context.Context) ending {
 			d.unknown = true
 		}
 		if ctx.Err() != nil {
-			return ending{kind: stopped, err: err}
+			return ending{kind: stopped, err: err, unacknowledged: true}
 		}
 		if txn.TooSlow(err) { // as it would be again
 			return ending{kind: failed, err: err, unacknowledged: true}
@@ -258,6 +263,7 @@ func (a *attempt) commit(ctx context.Context) ending {
 	case txn.HasCode(err, store.Gone) && !keep.Kept:
 		return ending{kind: ended, err: txn.Ended("a statement of the handler did, and began another", nil)}
 	}
+	a.kept = keep.Kept
 	a.tx.CloseAfter(err)
 	return ending{kind: judge(ctx, err, false), err: err}
 }

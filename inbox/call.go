@@ -3,6 +3,8 @@ package inbox
 import (
 	"context"
 	"crypto/rand"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -141,6 +143,15 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 		if e.kind == through {
 			c.pace.passed(len(a.claimed) > 0)
 		}
+		if e.kind != through && !e.unacknowledged && !a.kept && a.runs > 0 {
+			if done, err := c.repair(ctx, a, &e); err != nil {
+				c.stopped = err
+				c.postpone(group, err)
+				return nil
+			} else if done {
+				return [][]*delivery{group} // without those that have an outcome
+			}
+		}
 		if group = c.open(group); len(group) == 0 {
 			return nil
 		}
@@ -152,10 +163,8 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 		switch {
 		case e.kind == through:
 			return [][]*delivery{group}
-		case e.kind == failed, e.kind == hindered:
+		case e.kind == failed, e.kind == hindered, e.kind == ended:
 			return c.blame(ctx, group, a, e)
-		case e.kind == ended:
-			return c.repair(ctx, group, a, e)
 		case e.kind == stopped:
 			c.stopped = e.err
 			c.postpone(group, e.err)
@@ -186,7 +195,7 @@ func (c *call) attempt(group []*delivery) *attempt {
 	}
 }
 
-// patience is how long to wait for a message that somebody else is handling: once for long, and then, in search of it, no more.
+// patience is how long to wait for a message that another consumer is handling: once for long, and then, in search of it, no more.
 func (c *call) patience() time.Duration {
 	if c.searched.IsZero() {
 		return c.limits.patience
@@ -235,41 +244,30 @@ func (c *call) resolve(ctx context.Context, group []*delivery, a *attempt, e end
 	return [][]*delivery{group} // without those that have an outcome now
 }
 
-// repair sees to what a handler has left that ended the transaction. If it was rolled back, the handler has failed as others do.
-// If a statement of the handler has committed it, so are the messages before it, with their effects; it is a dead letter at once,
-// because what it has committed cannot be undone; and those behind it are written down as handled, and were not: that is taken
-// back. Where it is not known who it was, all of them are dead letters.
-func (c *call) repair(ctx context.Context, group []*delivery, a *attempt, e ending) [][]*delivery {
+// repair takes back what the record says of messages that were not handled, if a handler of the attempt has committed. It reports
+// whether one has. Its error says that this could not be found out, or taken back.
+func (c *call) repair(ctx context.Context, a *attempt, e *ending) (done bool, err error) {
 	committed, err := a.committed(ctx)
-	switch {
-	case err != nil:
-		c.stopped = e.err
-		c.postpone(group, e.err)
-		return nil
-	case !committed:
-		return c.blame(ctx, group, a, e)
+	if err != nil || !committed {
+		return false, err
 	}
-	first, behind := 0, len(a.claimed)
-	if e.culprit == nil && len(a.claimed) == 1 {
-		e.culprit = a.claimed[0]
+	handled, suspects := a.enders()
+	if err := a.release(ctx, a.claimed[len(handled):]); err != nil {
+		return false, err
 	}
-	if e.culprit != nil {
-		first = slices.Index(a.claimed, e.culprit)
-		behind = first + 1
-	}
-	if err := a.release(ctx, a.claimed[first:]); err != nil {
-		c.stopped = e.err
-		c.postpone(group, e.err)
-		return nil
-	}
-	for _, d := range a.claimed[:first] {
+	for _, d := range handled {
 		d.settle(Outcome{State: Done})
 	}
-	for _, d := range a.claimed[first:behind] {
+	if !errors.Is(e.err, ErrTxEnded) {
+		e.err = fmt.Errorf("%w: a statement of a handler did; and then: %v", ErrTxEnded, e.err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.limits.resolve)
+	defer cancel()
+	for _, d := range suspects {
 		c.registered(ctx, c.registry.bury(ctx, d, d.ID, d.attempts+1, e.err))
 		c.pace.failed(0)
 	}
-	return [][]*delivery{group} // without those that have an outcome now
+	return true, nil
 }
 
 // fail registers that a message was tried in vain, behind so many that were handled in the attempt. If the database does not take
@@ -302,7 +300,7 @@ func (c *call) registered(ctx context.Context, err error) {
 	}
 }
 
-// divide parts a group one of whose messages somebody else is handling, so that the others need not wait for it.
+// divide parts a group one of whose messages another consumer is handling, so that the others need not wait for it.
 func (c *call) divide(group []*delivery) [][]*delivery {
 	if c.searched.IsZero() {
 		c.searched = time.Now()

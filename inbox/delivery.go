@@ -23,7 +23,7 @@ type delivery struct {
 	toAnnounce bool      // it was delivered before, and is to be tried
 	announced  bool      // this attempt is on record as begun
 	counted    bool      // among those that it makes alone
-	blameless  bool      // it is to come again through nobody's fault
+	blameless  bool      // it is to come again through no fault of its own
 	claimed    bool      // by the attempt under way, or by the last one
 	since      time.Time // when that was, by the database's clock
 	unknown    bool      // what became of the last COMMIT is not known
@@ -53,7 +53,7 @@ func (d *delivery) postpone(pause time.Duration, err error) {
 	d.settle(Outcome{State: Retry, RetryAt: time.Now().Add(pause), Err: err})
 }
 
-// putOff postpones a delivery through nobody's fault.
+// putOff postpones a delivery through no fault of its own.
 func (d *delivery) putOff(pause time.Duration, err error) {
 	d.postpone(pause, err)
 	d.blameless = true

@@ -52,7 +52,7 @@
 //
 // # Retention
 //
-// A message is remembered for [WithRetention] after it was handled, 7 days by default, and longer if nobody purges: package
+// A message is remembered for [WithRetention] after it was handled, 7 days by default, and longer where no purge runs: package
 // purge does. It has to be at least as long as the broker may deliver a message again.
 //
 // # Handlers

@@ -26,7 +26,7 @@ var (
 	// ErrPaused says that the consumer has failed with many messages in a row, and tries only one now and then: see WithCircuit.
 	ErrPaused = errors.New("inbox: the consumer pauses, because it has failed with many messages in a row")
 
-	// ErrElsewhere says that somebody else is handling the message.
+	// ErrElsewhere says that another consumer is handling the message.
 	ErrElsewhere = errors.New("inbox: it is being handled elsewhere")
 
 	// ErrSuspected says that processes have died with the message in hand, and that others of which that is true are being tried:

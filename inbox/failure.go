@@ -43,7 +43,7 @@ func (r *registry) refuse(ctx context.Context, d *delivery, cause error) error {
 	return r.bury(ctx, d, anotherID(d.ID, d.hash), 0, cause)
 }
 
-// hinder postpones a message through nobody's fault: no attempt is counted. What it waits for may last, so its pauses grow too.
+// hinder postpones a message through no fault of its own: no attempt is counted. What it waits for may last, so its pauses grow too.
 func (r *registry) hinder(ctx context.Context, d *delivery, cause error) error {
 	pause := r.settings.pause(d.hindered + 1)
 	pause = min(pause, max(maxHindered, r.settings.minPause))
@@ -66,7 +66,7 @@ func (r *registry) record(ctx context.Context, d *delivery, count store.CountFai
 		d.postpone(r.settings.minPause, fmt.Errorf("%w; it could not be counted: %w", cause, err))
 		return 0, err
 	}
-	if !count.Counted { // somebody else has handled it, as the next delivery finds
+	if !count.Counted { // another consumer has handled it, as the next delivery finds
 		pause = r.settings.minPause
 	}
 	d.postpone(pause, cause)
@@ -87,7 +87,7 @@ func (r *registry) bury(ctx context.Context, d *delivery, id string, attempts in
 		d.postpone(r.settings.minPause, fmt.Errorf("%w; it could not be made a dead letter: %w", cause, err))
 		return err
 	}
-	if !bury.Buried && id == d.ID { // somebody else has handled it, or has made it one
+	if !bury.Buried && id == d.ID { // another consumer has handled it, or has made it one
 		d.postpone(r.settings.minPause, cause)
 		return nil
 	}
@@ -102,7 +102,7 @@ func (r *registry) message(d *delivery, id string) store.FailedMessage {
 	}
 }
 
-// write commits requests. It waits so long for somebody who is handling the message.
+// write commits requests. It waits so long for a consumer that is handling the message.
 func (r *registry) write(ctx context.Context, patience time.Duration, requests ...txn.Request) error {
 	begin := &store.BeginMessages{Patience: patience}
 	tx, err := r.engine.Open(ctx, append([]txn.Request{begin}, requests...)...)

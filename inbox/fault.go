@@ -18,8 +18,8 @@ const (
 	failed               // a handler has failed
 	hindered             // something that is not its fault has kept a handler from its work, others may fare better
 	ended                // a handler has ended the transaction
-	again                // rolled back, or nobody knows, for a reason that makes it worth another run at once
-	held                 // somebody else is handling one of the messages
+	again                // rolled back, or not known, for a reason that makes it worth another run at once
+	held                 // another consumer is handling one of the messages
 	stopped              // the call is over: its context has ended, or the database is away
 )
 
@@ -33,7 +33,7 @@ type ending struct {
 }
 
 // exhausted is the ending of an attempt that was run again in vain, as often as it may be. Serialization failures and deadlocks are
-// nobody's fault. What is told like a stale statement, on new connections as well, is a mistake in a statement of the handler's.
+// no message's fault. What is told like a stale statement, on new connections as well, is a mistake in a statement of the handler's.
 func (e ending) exhausted() ending {
 	e.kind = hindered
 	if txn.Stale(e.err) {

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/inbox"
-	"github.com/idem-go/idem/internal/pgproxy"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 // proxied are books that are looked at directly, with a pool behind a proxy that breaks things.

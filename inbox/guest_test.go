@@ -12,7 +12,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/inbox"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 func TestTwentyThousandMessagesInOneTransactionLeaveTheServerUsable(t *testing.T) {

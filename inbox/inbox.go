@@ -22,7 +22,7 @@ import (
 // fn makes its writes on tx and nowhere else, does not keep tx, does not commit it or roll it back, and may be called more than
 // once: whatever it did was rolled back then. If it returns an error, panics or ends its goroutine, nothing of it is committed,
 // that is counted, and the message is to be delivered again when the time of its Outcome has come. After as many attempts as
-// WithMaxAttempts says it is a dead letter. Nothing is counted if nobody is to blame: the context has ended, the database is away
+// WithMaxAttempts says it is a dead letter. Nothing is counted if no message is to blame: the context has ended, the database is away
 // or has lost the connection, a row is locked, or the transaction has lost against another one. A consumer that has failed with
 // many messages in a row pauses, see WithCircuit: then the Outcome is Retry with ErrPaused, and fn was not called.
 //
@@ -44,7 +44,7 @@ func Handle(ctx context.Context, pool *pgxpool.Pool, consumer string, m Message,
 }
 
 // Batch is Handle for many messages, in one transaction if none of them fails. fn is called for each that is to be handled, in
-// their order. One that fails keeps nobody from the others: those before it are committed without it, and so are those behind it.
+// their order. One that fails does not keep the others back: those before it are committed without it, and so are those behind it.
 //
 // With WithLanes there are several transactions side by side, each with keys of its own.
 //

@@ -161,5 +161,5 @@ func (j *joined) claim(ctx context.Context, consumer string) (claimed bool, err 
 	return len(resume.Resumed) == 1, nil
 }
 
-// patienceJoined is how long HandleTx waits for somebody who has the message in hand: it lets a purge pass.
+// patienceJoined is how long HandleTx waits for a consumer that has the message: it lets a purge pass.
 const patienceJoined = 20 * time.Millisecond

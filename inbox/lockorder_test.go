@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/idem-go/idem/inbox"
-	"github.com/idem-go/idem/internal/pgproxy"
+	"github.com/idem-go/idem/lab/pgproxy"
 )
 
 // One process has claimed a message that is new and is about to take one that is to be tried again. Another one, to which both were

@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// LogObserver returns an Observer that writes what becomes of messages to logger, or to slog.Default() if that is nil, a line for each
+// LogObserver returns an Observer that writes to logger how messages end, or to slog.Default() if that is nil, a line for each
 // call:
 //
 //	Debug   all of them are done, duplicates, or not due

@@ -2,6 +2,7 @@ package inbox_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -214,4 +215,77 @@ func TestHandlerThatPanicsBecauseAnotherHasLostTheSessionIsNotCounted(t *testing
 	}, inbox.WithMaxAttempts(1))
 	b.wantStates("DXD", outcomes)
 	b.wantOnce(2)
+}
+
+// What a handler has committed by a statement is committed, together with the memory of the messages behind it, which it has not handled.
+func TestHandlerThatCommitsAndLosesItsConnectionLosesNoMessageBehindIt(t *testing.T) {
+	t.Parallel()
+	for name, returns := range map[string]error{"without an error": nil, "with an error": errors.New("mistaken")} {
+		for how, opts := range map[string][]inbox.Option{"": nil, " in order": {inbox.WithOrder()}} {
+			t.Run(name+how, func(t *testing.T) {
+				t.Parallel()
+				b := newBooks(t)
+				ms := keyed("a1", "b1", "c1", "d1")
+				commits := b.losing(ms[1].ID, func(tx pgx.Tx, pid uint32) error {
+					if _, err := tx.Exec(context.Background(), "commit"); err != nil {
+						return err
+					}
+					_, err := b.pool.Exec(context.Background(), `select pg_terminate_backend($1)`, int64(pid))
+					return err
+				})
+				outcomes := b.batch(ms, func(tx pgx.Tx, m inbox.Message) error {
+					if err := commits(tx, m); err != nil || m.ID != ms[1].ID {
+						return err
+					}
+					_, err := tx.Exec(context.Background(), "select 1") // finds out
+					if returns != nil {
+						return returns
+					}
+					return err
+				}, opts...)
+				b.wantStates("DXDD", outcomes)
+				for _, m := range ms {
+					if n := b.count(`select count(*) from books where id = $1`, m.ID); n != 1 {
+						t.Errorf("%s has %d effects", m.ID, n)
+					}
+				}
+			})
+		}
+	}
+}
+
+// The call may be over by then.
+func TestHandlerThatCommitsAsTheCallEndsLosesNoMessageBehindIt(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]bool{"and loses its connection": true, "and keeps its connection": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBooks(t)
+			ms := keyed("a1", "b1", "c1")
+			ctx, leave := context.WithCancel(t.Context())
+			_, _ = inbox.Batch(ctx, b.pool, consumer, ms, func(tx pgx.Tx, m inbox.Message) error {
+				if err := b.enter(tx, m); err != nil || m.ID != ms[0].ID {
+					return err
+				}
+				if _, err := tx.Exec(context.Background(), "commit"); err != nil {
+					return err
+				}
+				leave()
+				if lose {
+					_, err := tx.Exec(ctx, "select 1")
+					return err
+				}
+				return nil
+			})
+			outcomes := b.batch(ms, b.enter)
+			if states(outcomes)[1:] != "DD" {
+				t.Errorf("the outcomes are %s", states(outcomes))
+			}
+			for _, m := range ms {
+				if n := b.count(`select count(*) from books where id = $1`, m.ID); n != 1 {
+					t.Errorf("%s has %d effects", m.ID, n)
+				}
+			}
+		})
+	}
 }

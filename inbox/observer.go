@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// Observer sees what becomes of messages, for metrics and logs. Its methods are called in the goroutine of the call and must be
+// Observer sees how messages end, for metrics and logs. Its methods are called in the goroutine of the call and must be
 // quick. They never see an id in full or a payload.
 //
 // [LogObserver] is one, and package idemotel has one for OpenTelemetry.

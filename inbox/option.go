@@ -47,7 +47,7 @@ type settings struct {
 // limits bound what a call does on its own account. They are no options: tests shorten them.
 type limits struct {
 	txn      txn.Limits
-	patience time.Duration // for a message that somebody else is handling
+	patience time.Duration // for a message that another consumer is handling
 	search   time.Duration // how long a group is divided, in search of the messages that others have
 	turn     time.Duration // for other suspects of the process
 	resolve  time.Duration // how long to ask what became of a COMMIT whose answer was lost
@@ -210,7 +210,7 @@ func WithRetries(n int) Option {
 	}
 }
 
-// WithObserver lets observer see what becomes of messages. Several combine, as by Observers.
+// WithObserver lets observer see how messages end. Several combine, as by Observers.
 func WithObserver(observer Observer) Option {
 	return func(s *settings) { s.observer = Observers(s.observer, observer) }
 }

@@ -56,7 +56,7 @@ func (o *order) wait(ctx context.Context, r *registry) error {
 }
 
 // open returns those that have not been handled. Another delivery of a message that has been comes before whatever is failing
-// of its key, and nobody would get past it if it waited for that.
+// of its key, and no message would get past it if it waited for that.
 func (r *registry) open(ctx context.Context, group []*delivery) ([]*delivery, error) {
 	if len(group) == 0 {
 		return nil, nil

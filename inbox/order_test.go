@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem/inbox"
-	"github.com/idem-go/idem/internal/pgproxy"
+	"github.com/idem-go/idem/lab/pgproxy"
 )
 
 // keyed returns messages whose keys are the first letters of their ids.

@@ -20,13 +20,13 @@ func TestMessagesAreSoughtByTheirIndex(t *testing.T) {
 		sql  string
 		args []any
 	}{
-		"load":     {db.LoadMessages, []any{"{orders,orders}", "{1,2}", make([]byte, 64), "billing"}},
-		"failing":  {db.FailingMessages, []any{"{orders,orders}", "{a,b}", "billing"}},
-		"resume":   {db.ResumeMessages, []any{"1 hour", "{orders,orders}", "{1,2}", "billing"}},
-		"announce": {db.AnnounceMessages, []any{"false", "1 hour", "{orders,orders}", "{1,2}", "billing", make([]byte, 64)}},
-		"withdraw": {db.WithdrawMessages, []any{"false", "{orders,orders}", "{1,2}", "billing"}},
-		"release":  {db.ReleaseMessages, []any{"{orders,orders}", "{1,2}", "billing", "1 hour"}},
-		"stats":    {db.InboxStats, nil},
+		"load":     {db.LoadMessagesSQL, []any{"{orders,orders}", "{1,2}", make([]byte, 64), "billing"}},
+		"failing":  {db.FailingMessagesSQL, []any{"{orders,orders}", "{a,b}", "billing"}},
+		"resume":   {db.ResumeMessagesSQL, []any{"1 hour", "{orders,orders}", "{1,2}", "billing"}},
+		"announce": {db.AnnounceMessagesSQL, []any{"false", "1 hour", "{orders,orders}", "{1,2}", "billing", make([]byte, 64)}},
+		"withdraw": {db.WithdrawMessagesSQL, []any{"false", "{orders,orders}", "{1,2}", "billing"}},
+		"release":  {db.ReleaseMessagesSQL, []any{"{orders,orders}", "{1,2}", "billing", "1 hour"}},
+		"stats":    {db.InboxStatsSQL, nil},
 	} {
 		rows, _ := b.pool.Query(t.Context(), "explain "+query.sql, append([]any{pgx.QueryExecModeExec}, query.args...)...)
 		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])

@@ -9,13 +9,27 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// What a handler has left that ended its transaction by a statement.
+// A handler can commit its transaction by a statement, and begin another one that looks the same. Then every message that the attempt
+// has claimed is on record as handled, also those whose handler has not run, or has run in a transaction that was rolled back. So an
+// attempt that has failed, however that was, is asked for on the record before anything is made of its error.
 
-// committed tells whether what the attempt has claimed is on record.
+// enders returns the messages whose handlers may have committed the transaction, and those before them, which are committed with their
+// effects. It is the last handler if its connection was left without a transaction, or if it was the only one: otherwise it may be any
+// of those that have run, and the effects of those behind it are lost. Those that no handler was given are among neither.
+func (a *attempt) enders() (handled, suspects []*delivery) {
+	first := 0
+	if a.idle && a.handler.each != nil {
+		first = a.given - 1
+	}
+	return a.claimed[:first], a.claimed[first:a.given]
+}
+
+// committed tells whether what the attempt has claimed is on record. The messages of an attempt are claimed by one transaction, so one of
+// them tells.
 func (a *attempt) committed(ctx context.Context) (bool, error) {
 	load := store.LoadMessages{}
 	err := a.insist(ctx, func(ctx context.Context) error {
-		load = store.LoadMessages{Messages: a.messages(a.claimed)}
+		load = store.LoadMessages{Messages: a.messages(a.claimed[:1])}
 		return a.engine.Query(ctx, &load)
 	})
 	for i := range load.Known {

@@ -12,7 +12,7 @@ import (
 
 // A message whose attempts were announced and have not told how they ended is a suspect: it, or one that was with it, has killed its
 // process. Suspects are tried in groups that get smaller with each such attempt, until they are tried alone. So what a thousand
-// messages are suspected of takes a few transactions to refute, and whoever is guilty is alone after a few deaths. What a message
+// messages are suspected of takes a few transactions to refute, and the guilty one is alone after a few deaths. What a message
 // did not survive in company proves nothing against it: it is a dead letter only for attempts that it made alone.
 
 // solitary is the suspicion from which on a message is tried alone.
@@ -26,7 +26,7 @@ func suspicionOf(k *store.KnownMessage) int {
 	return min(k.Begun, solitary)
 }
 
-// groupSize is how many of n equally suspected messages are tried together: all that nobody suspects, then an eighth of them, and
+// groupSize is how many of n equally suspected messages are tried together: all that are not suspected, then an eighth of them, and
 // at most 128, 16 and 2.
 func groupSize(suspicion, n int) int {
 	if suspicion == 0 {
@@ -35,7 +35,7 @@ func groupSize(suspicion, n int) int {
 	return max(1, min(n/8, 1024>>(3*suspicion)))
 }
 
-// arrange puts messages into groups that are tried one after the other: first those that nobody suspects, then those that are
+// arrange puts messages into groups that are tried one after the other: first those that are not suspected, then those that are
 // suspected least. In order, a message stays behind those of its key that come before it, however much they are suspected.
 func arrange(round []*delivery, ordered bool) (groups [][]*delivery) {
 	for len(round) > 0 {

@@ -1,7 +1,7 @@
-// Package migrations holds the schema of idem as goose migrations.
+// Package migrations holds the schema of idem as goose migrations. Up applies them.
 //
-// Run them with a goose provider of your own and a version table of their own, so that they never meet the migrations
-// of your application:
+// A service that has a goose of its own runs them with a provider and a version table of their own, so that they never meet the
+// migrations of the service:
 //
 //	provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
 //		goose.WithTableName("idem_goose_version"),

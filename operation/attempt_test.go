@@ -214,6 +214,7 @@ func TestTimeoutOfAnAttemptIsAnAttemptWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	for name, wrap := range map[string]func(error) error{
 		"as it is": func(err error) error { return err }, "unknown": operation.Unknown, "final": operation.Final,
+		"final, by its text": func(err error) error { return operation.Final(fmt.Errorf("the bank is away: %v", err)) },
 	} {
 		for safety, want := range map[*operation.Safety]string{new(operation.Keyed(time.Hour)): "", new(operation.Once): "nobody knows"} {
 			t.Run(fmt.Sprint(name, ", parks: ", want != ""), func(t *testing.T) {

@@ -21,20 +21,21 @@ func Await[T any](op *Op, name string, timeout time.Duration) (T, error) {
 	if err != nil {
 		return none, err
 	}
-	defer op.leave()
-	if s.name != name {
-		return none, op.halt(broken, fmt.Errorf("%w: %q is awaited twice", ErrInvalidName, name))
-	}
-	op.awaits = true
-	stored, err := op.await(s, timeout)
-	if err != nil {
-		return none, err
-	}
-	value, err := decode[T](jsonCodec{}, stored)
-	if err != nil {
-		return none, op.park("the signal %q does not decode into %T", s.name, none)
-	}
-	return value, nil
+	return inStep(op, s.name, func() (T, error) {
+		if s.name != name {
+			return none, op.halt(broken, fmt.Errorf("%w: %q is awaited twice", ErrInvalidName, name))
+		}
+		op.awaits = true
+		stored, err := op.await(s, timeout)
+		if err != nil {
+			return none, err
+		}
+		value, err := decode[T](jsonCodec{}, stored)
+		if err != nil {
+			return none, op.park("the signal %q does not decode into %T", s.name, none)
+		}
+		return value, nil
+	})
 }
 
 // signalPause is the pause between two looks for a signal that has to come soon, if it is to come in time.
@@ -110,7 +111,7 @@ func (op *Op) look(signal *store.ReadSignal) error {
 // Signal sends a value to an operation that awaits it, or will: the first of a name counts, and all others are dropped without
 // a word, as are those for an operation that has ended. db is a pool, or a transaction that the signal is to be part of. Values are
 // JSON. Of the options only idem.WithSealer matters: a signal is as secret as what the operation keeps, so give it the Sealer that
-// the operation has.
+// the operation has. Where transactions are serializable by default the database may refuse it with 40001: send it again.
 func Signal(ctx context.Context, db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, id, name string, value any, opts ...idem.Option) error {

@@ -26,13 +26,14 @@ func Call[T any](op *Op, name string, safety Safety, fn func(ctx context.Context
 		var none T
 		return none, err
 	}
-	defer op.leave()
-	if s.found != nil {
-		stored, err := op.replay(s)
+	return inStep(op, s.name, func() (T, error) {
+		if s.found != nil {
+			stored, err := op.replay(s)
+			return result[T](op, s.name, stored, err)
+		}
+		stored, err := op.callOut(outsideOf(op, s, safety, fn, opts))
 		return result[T](op, s.name, stored, err)
-	}
-	stored, err := op.callOut(outsideOf(op, s, safety, fn, opts))
-	return result[T](op, s.name, stored, err)
+	})
 }
 
 func outsideOf[T any](op *Op, s *step, safety Safety, fn func(ctx context.Context, key string) (T, error), opts []CallOption) *outside {
@@ -264,9 +265,11 @@ func (o *callOptions) unbeaten(ctx context.Context, err error) error {
 	return Unknown(fmt.Errorf("%w: none for %v: %w", ErrNoBeat, o.silence, err))
 }
 
-// answered returns the error of an attempt. A context that ends is no answer, whatever was made of its error.
+// answered returns the error of an attempt. Behind the end of its context an error is no answer, whatever was made of it: text alone does not
+// tell what the other side has said from what became of the context.
 func answered(ctx context.Context, err error) error {
-	if IsFinal(err) && ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
+	said := saidBy(err)
+	if said.final && ctx.Err() != nil && (!said.unsent || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
 		return Unknown(errors.New(err.Error()))
 	}
 	return err

@@ -30,17 +30,18 @@ func Child[In any](op *Op, name string, d *Definition[In], in In) (idem.Response
 	if err != nil {
 		return idem.Response{}, err
 	}
-	defer op.leave()
 	op.awaits = true
-	return op.child(s, func() ([]txn.Request, error) {
-		if d == nil {
-			return nil, fmt.Errorf("operation: the definition of child %q is nil", name)
-		}
-		input, err := d.input(in)
-		if err != nil {
-			return nil, err
-		}
-		return op.childBegins(s, d.name, input)
+	return inStep(op, s.name, func() (idem.Response, error) {
+		return op.child(s, func() ([]txn.Request, error) {
+			if d == nil {
+				return nil, fmt.Errorf("operation: the definition of child %q is nil", name)
+			}
+			input, err := d.input(in)
+			if err != nil {
+				return nil, err
+			}
+			return op.childBegins(s, d.name, input)
+		})
 	})
 }
 

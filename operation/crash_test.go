@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/pgproxy"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
 

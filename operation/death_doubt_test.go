@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/pgproxy"
+	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/operation"
 )
 

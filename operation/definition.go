@@ -113,7 +113,8 @@ func WithConcurrency(n int) Option {
 }
 
 // Define names a function whose steps are remembered. The name is stored: a program that is to go on with an operation has to
-// have a definition of that name.
+// have a definition of that name. All programs that use one database share its operations: services that are not to go on with each other's
+// name theirs after themselves, such as "billing/checkout".
 //
 // The function is ordinary Go, with branches and loops between its steps. It is run again from its top whenever the operation
 // goes on after a crash or a pause: each step that is on record returns what it returned, and is not taken again. So what

@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -130,6 +132,66 @@ func TestCallerThatFollowsACancelledOneDoesNotBeginTheWorkAnew(t *testing.T) {
 		if err := await(t, "an answer", answers); !errors.Is(err, operation.ErrCancelled) {
 			t.Errorf("a caller was told %v", err)
 		}
+	}
+	if n := s.count(`select count(*) from idem.operations`); n != 1 {
+		t.Errorf("there are %d operations", n)
+	}
+}
+
+// The first caller of a process has seen that the operation is under way, and leaves when that is cancelled; the next one has waited for it in
+// memory alone, and comes when the key is free.
+func TestCallerWhoLeadsNextDoesNotBeginAnewWhatWasCancelledWhileItWaited(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	begun, release := make(chan struct{}, 8), make(chan struct{})
+	d := operation.Define("led", func(op *operation.Op, _ int) (idem.Response, error) {
+		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(ctx context.Context, key string) (string, error) {
+			begun <- struct{}{}
+			<-release
+			return s.bank.charge(ctx, key)
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		return created, operation.Undo(op, "repay", operation.Keyed(time.Hour), func(context.Context, string) error { return nil })
+	})
+	owner := make(chan error, 1)
+	go func() {
+		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+		owner <- err
+	}()
+	await(t, "the charge", begun)
+	proxy := pgtest.Proxy(t, s.dsn)
+	there := s.through(proxy)
+	waiting := make(waits, 2)
+	call := func(ctx context.Context) chan error {
+		answer := make(chan error, 1)
+		go func() {
+			_, err := d.Do(ctx, there.pool, scope, "k", hashA, 0, idem.WithWait(limit), idem.WithObserver(waiting))
+			answer <- err
+		}()
+		await(t, "a caller to wait", (chan struct{})(waiting))
+		return answer
+	}
+	leading, leave := context.WithCancel(t.Context())
+	first, second := call(leading), call(t.Context())
+	trap := proxy.ArmEach(pgproxy.Before(pgproxy.Contains("Claim")), pgproxy.Freeze)
+	await(t, "a look of the first caller", trap.Fired())
+	leave()
+	await(t, "the first caller", first)
+	if err := operation.Cancel(t.Context(), s.pool, s.operationID()); err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	if err := await(t, "the owner", owner); !errors.Is(err, operation.ErrCancelled) {
+		t.Fatal(err)
+	}
+	trap.Disarm()
+	for _, c := range proxy.Conns() {
+		c.Resume()
+	}
+	if err := await(t, "the second caller", second); !errors.Is(err, operation.ErrCancelled) {
+		t.Errorf("it was told %v", err)
 	}
 	if n := s.count(`select count(*) from idem.operations`); n != 1 {
 		t.Errorf("there are %d operations", n)

@@ -21,6 +21,12 @@ func (op *Op) enter(kind store.StepKind, name string) (*step, error) {
 
 func (op *Op) leave() { op.taking.Unlock() }
 
+// inStep does what a step does once it is entered.
+func inStep[T any](op *Op, name string, take func() (T, error)) (T, error) {
+	defer op.leave()
+	return whole(op, name, take)
+}
+
 // find tells what is on record of the step that comes next.
 func (op *Op) find(kind store.StepKind, name string) (*step, error) {
 	if op.over {

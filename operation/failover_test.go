@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/migrate"
-	"github.com/idem-go/idem/internal/pgserver"
+	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/schema"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -38,7 +38,7 @@ func newPair(t *testing.T) *pair {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.primary.Close() })
-	if err := migrate.UpAt(t.Context(), p.primary.DSN()); err != nil {
+	if err := schema.UpAt(t.Context(), p.primary.DSN()); err != nil {
 		t.Fatal(err)
 	}
 	if p.standby, err = p.primary.Standby(t.Context(), "second", pgserver.Options{}); err != nil {

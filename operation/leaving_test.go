@@ -9,7 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/pgproxy"
+	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -43,5 +44,45 @@ func TestWhoeverLeavesIsToldSoWhateverBecomesOfWhatItHasRecorded(t *testing.T) {
 	}
 	if n, _ := s.bank.keys(); n != 1 {
 		t.Errorf("the bank was charged under %d keys", n)
+	}
+}
+
+// The run behind a cancellation reads the operation anew. Its caller may leave just then, with an answer that is not on record yet.
+func TestCallerThatLeavesWhenACancellationIsNoticedKeepsTheAnswerOfItsCall(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	proxy := pgtest.Proxy(t, s.dsn)
+	there := s.through(proxy)
+	traps := make(chan *pgproxy.Trap, 1)
+	d := operation.Define("noticed", func(op *operation.Op, _ int) (idem.Response, error) {
+		_, err := operation.Call(op, "charge", operation.Once, func(ctx context.Context, key string) (string, error) {
+			if err := operation.Cancel(ctx, s.pool, s.operationID()); err != nil {
+				return "", err
+			}
+			traps <- proxy.Arm(pgproxy.Before(pgproxy.Contains("TakeOperation")), pgproxy.Freeze)
+			return s.bank.charge(ctx, key)
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		return created, operation.Undo(op, "repay", operation.Keyed(time.Hour), func(context.Context, string) error { return nil })
+	})
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	answer := make(chan error, 1)
+	go func() {
+		_, err := d.Do(ctx, there.pool, scope, "k", hashA, 0)
+		answer <- err
+	}()
+	await(t, "the operation to be read anew", await(t, "the call", traps).Fired())
+	leave()
+	for _, c := range proxy.Conns() {
+		c.Resume()
+	}
+	if err := await(t, "the caller", answer); !errors.Is(err, context.Canceled) {
+		t.Errorf("it was told %v", err)
+	}
+	if got := s.text(`select outcome from idem.steps where name = 'charge'`); got != "done" {
+		t.Errorf("the answer of the call is on record as %q", got)
 	}
 }

@@ -114,7 +114,7 @@ func TestListOfWhatIsParkedReadsNothingOfWhatHasEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, state := range []string{"parked", "running"} {
-		rows, _ := s.pool.Query(t.Context(), "explain (analyze, costs off, timing off, summary off) "+db.ListOperations,
+		rows, _ := s.pool.Query(t.Context(), "explain (analyze, costs off, timing off, summary off) "+db.ListOperationsSQL,
 			pgx.QueryExecModeExec, state, "00000000-0000-0000-0000-000000000000", "", "checkout", "", "0 s", 100)
 		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {

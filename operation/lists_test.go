@@ -19,9 +19,9 @@ func TestListsOfALookAreReadOnceAndNotForEveryOperation(t *testing.T) {
 		name, sql string
 		args      []any
 	}{
-		{"TakeOperations", db.TakeOperations, []any{1, "{checkout}", "{" + id + "}", true, 16}},
-		{"DueOperations", db.DueOperations, []any{16, "{checkout}", "{" + id + "/1}"}},
-		{"Disown", db.Disown, []any{1, "{" + id + "}"}},
+		{"TakeOperations", db.TakeOperationsSQL, []any{1, "{checkout}", "{" + id + "}", true, 16}},
+		{"DueOperations", db.DueOperationsSQL, []any{16, "{checkout}", "{" + id + "/1}"}},
+		{"Disown", db.DisownSQL, []any{1, "{" + id + "}"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

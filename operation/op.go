@@ -305,7 +305,7 @@ func result[T any](op *Op, name string, stored []byte, err error) (T, error) {
 	}
 	value, err := decode[T](op.work.definition.codec, stored)
 	if err != nil {
-		return none, op.park("the recorded value of step %q does not decode into %T: the code has changed", name, none)
+		return none, op.park("the recorded value of step %q does not decode into %T: the code has changed, or a person who resolved it gave a value of another type", name, none)
 	}
 	return value, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -26,7 +27,7 @@ type Status struct {
 	Undoing bool
 
 	Cancelled bool
-	Kind      string // of Step: call or undo if that was begun; what CallKey asks for
+	Kind      string // of Step: call or undo if that was begun, which CallKey asks for, or sleep, await or child if it is waited for; otherwise empty
 	Step      string // the one under way, or waited for, as of the last commit; of a parked operation, the one at which it has stopped
 	Since     time.Time
 	WakeAt    time.Time // when somebody looks at it again, if it waits; zero if it waits for a child
@@ -67,6 +68,9 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string) (Status, error) {
 		Scope: s.Scope, Name: s.Name, Epoch: s.Epoch, State: string(s.State), Undoing: s.Undoing, Cancelled: s.Cancelled, Kind: string(s.Kind), Step: s.Step,
 		Since: s.Since, WakeAt: s.WakeAt, Attempts: s.Attempts, Reason: s.Reason, Parent: s.Parent,
 	}
+	if (s.Kind == store.CallStep || s.Kind == store.UndoStep || s.State == store.OperationParked) && !isBegun(steps.Steps, s.Kind, s.Step) {
+		status.Kind = ""
+	}
 	for _, step := range steps.Steps {
 		told := StepStatus{
 			Kind: string(step.Kind), Name: step.Name, Outcome: string(step.Outcome), RecordedAt: step.RecordedAt, DueAt: step.PauseEnd(),
@@ -77,6 +81,13 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string) (Status, error) {
 		status.Steps = append(status.Steps, told)
 	}
 	return status, nil
+}
+
+// isBegun reports whether a step was begun and has no end on record. An undo that is under way is one that is registered.
+func isBegun(steps []store.Remembered, kind store.StepKind, name string) bool {
+	return slices.ContainsFunc(steps, func(s store.Remembered) bool {
+		return s.Kind == kind && s.Name == name && (s.Outcome == store.StepBegun || s.Outcome == store.StepRegistered)
+	})
 }
 
 // Retry lets a parked operation go on as it is: because the code or the other side has changed. If a call that is Once is what
@@ -92,8 +103,10 @@ func Retry(ctx context.Context, pool *pgxpool.Pool, id string) error {
 // A process that works on the operation is not cut off: the call that it is making ends, its value is kept, and the next commit
 // finds the cancellation. The function goes on from a call that has happened to the undo that takes it back, through any Tx in
 // between. If nothing takes the call back, because another Call, a Sleep, an Await or the end of the function comes first, the
-// operation is parked rather than called undone. Then Retry it, with code that registers an undo at that place, or take the call
-// back by hand, if that is needed, and Cancel it again: that leaves such calls as they are.
+// operation is parked rather than called undone. Then Retry it, with code that registers an undo at that place, if no later step is on record,
+// or take the call back by hand, if that is needed, and Cancel it again: that leaves such calls as they are. If the function fails instead, in
+// three runs, the operation is undone as far as the function has come. Where that would leave out a step that is on record, it is parked after
+// eight runs, which is some minutes; a call that was begun is to be settled then by Resolve.
 //
 // If the operation awaits a Child that has not ended, that is cancelled, too, and the operation is undone when the child has ended.
 func Cancel(ctx context.Context, pool *pgxpool.Pool, id string) error {
@@ -113,7 +126,8 @@ type Finding struct {
 // for at that place.
 var NotHappened = Finding{}
 
-// Happened says that the call was made, and what it has returned, which is stored as JSON. For an Undo the value is nil.
+// Happened says that the call was made, and what it has returned, which is stored as JSON. It has to decode into the type of the Call: the
+// operation is parked again if it does not, until code runs that takes it. For an Undo the value is nil.
 func Happened(value any) Finding { return Finding{happened: true, value: value} }
 
 // Refused says that the other side has refused the call, and will not make it any more: the function is given err as one that is Final.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/operation"
@@ -148,6 +149,27 @@ func TestOperatorIsToldWhatCannotBe(t *testing.T) {
 		if !errors.Is(err, operation.ErrNotParked) {
 			t.Errorf("%s of an operation that has ended: %v", name, err)
 		}
+	}
+}
+
+// The call has ended, and the step that has parked it is another: there is no key to ask for.
+func TestStatusNamesNoCallWhereTheStepIsNone(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := define(func(op *operation.Op) error {
+		if err := outsideStep(op, "call"); err != nil {
+			return err
+		}
+		_ = operation.UndoTx(op, "bad", func(pgx.Tx) error { return errors.New("it cannot be taken back") })
+		return operation.Final(errors.New("no"))
+	})
+	_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+	parked := (*operation.ParkedError)(nil)
+	if !errors.As(err, &parked) {
+		t.Fatal(err)
+	}
+	if status, err := operation.Show(t.Context(), s.pool, parked.OperationID); err != nil || status.Step != "bad" || status.Kind != "" {
+		t.Errorf("%+v, %v", status, err)
 	}
 }
 

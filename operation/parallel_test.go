@@ -891,3 +891,35 @@ func TestParallelCallsAreSealedWhereASealerIsSet(t *testing.T) {
 		t.Errorf("%d values are plain", n)
 	}
 }
+
+// The window counts from the commit before the first attempt, through however many processes the operation goes.
+func TestWindowOfAParallelCallIsNotMovedByCallersThatLeave(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	p := newJourney(operation.Keyed(time.Hour), operation.Keyed(time.Hour))
+	attempts := make(chan struct{}, 100)
+	p.air.fn = func(ctx context.Context, _ int) (string, error) {
+		attempts <- struct{}{}
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	d := p.define()
+	var begun []string
+	for range 3 {
+		ctx, leave := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := d.Do(ctx, s.pool, scope, "k", hashA, 0, idem.WithWait(limit))
+			done <- err
+		}()
+		await(t, "an attempt", attempts)
+		leave()
+		if err := await(t, "the caller", done); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		begun = append(begun, s.text(`select due_at::text from idem.steps where name = 'air'`))
+	}
+	if begun[1] != begun[0] || begun[2] != begun[0] {
+		t.Errorf("it was begun at %v", begun)
+	}
+}

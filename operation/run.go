@@ -2,6 +2,7 @@ package operation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -73,6 +74,11 @@ func (w *work) run(ctx context.Context, tx *txn.Tx) (op *Op, end hold.Ending) {
 
 // dropped lets go of an operation whose function has panicked.
 func (w *work) dropped(op *Op) {
+	if w.epoch > 0 && op.isPast() {
+		op.stopped = nil
+		op.endFailing(errors.New("operation: its function has panicked"))
+		return
+	}
 	op.close(nil)
 	if w.instance == nil {
 		return
@@ -124,6 +130,9 @@ func (op *Op) end(resp idem.Response, err error) hold.Ending {
 	case op.stopped != nil:
 		return op.endChanged("the function asks for more")
 	}
+	if op.isPast() {
+		return op.endFailing(err)
+	}
 	op.close(nil)
 	return w.letGo(backoff(w.attempts), hold.Ending{Outcome: hold.Failed, Err: ofFunction(err)})
 }
@@ -144,28 +153,84 @@ func (op *Op) leavesBegun() bool {
 	return false
 }
 
-// endUnbacked parks an operation that is cancelled, and has a call that nothing takes back.
+// patience is how often an operation that is cancelled is gone on with whose function fails, before it is ended as far as the function has
+// come; stamina is how often where that would leave out what is on record, which asks for a person. That is some minutes.
+const (
+	patience = 3
+	stamina  = 8
+)
+
+// isPast reports whether the operation is cancelled, and its function has failed often enough.
+func (op *Op) isPast() bool {
+	most := patience
+	if op.unread() && !op.work.accepted {
+		most = stamina
+	}
+	return op.work.cancelled && op.work.attempts >= most && op.ctx.Err() == nil
+}
+
+// endFailing ends an operation that is cancelled and whose function fails in each run: it is undone, unless the function fails in front of
+// what is on record, whose undos are not known then, or behind a call that nothing takes back. A call that was begun is never left out.
+func (op *Op) endFailing(cause error) hold.Ending {
+	w := op.work
+	begun, inDoubt := w.begun()
+	switch call, unbacked := op.unbacked(); {
+	case inDoubt && begun.Seq > op.seq:
+		op.current = begun.Name
+		_ = op.parkFor(cause, "it was cancelled, and its function fails before it asks for step %q, which was begun: Retry it with code that does not, or Resolve the step",
+			begun.Name)
+		return op.endStopped(op.stopped)
+	case w.accepted:
+	case op.unread():
+		op.current = op.firstUnread()
+		_ = op.parkFor(cause, "it was cancelled, and its function fails before it asks for step %q, which is recorded: Retry it with code that does not, or take back "+
+			"by hand what was done, and Cancel again, which leaves it as it is", op.firstUnread())
+		op.stopped.unbacked = true
+		return op.endStopped(op.stopped)
+	case unbacked && !w.undoing:
+		return op.endUnbacked(call)
+	}
+	return op.undo(hold.Response{}, false, ErrCancelled)
+}
+
+// endUnbacked parks an operation that is cancelled, and has a call that nothing takes back. Code with an undo can be had where no later step
+// is on record: that has the place.
 func (op *Op) endUnbacked(s store.Step) hold.Ending {
-	op.stopped = &stop{why: parked, step: s.Name, unbacked: true, reason: fmt.Sprintf("it was cancelled, and %[1]s %[2]q has happened, which no undo takes back: "+
-		"Retry it with code that has one, or take the %[1]s back by hand, and Cancel again, which leaves the %[1]s as it is", s.Kind, s.Name)}
+	way := "take the %[1]s back by hand, and Cancel again, which leaves the %[1]s as it is"
+	if len(op.work.recorded) <= s.Seq {
+		way = "Retry it with code that has one, or " + way
+	}
+	op.stopped = &stop{why: parked, step: s.Name, unbacked: true,
+		reason: fmt.Sprintf("it was cancelled, and %[1]s %[2]q has happened, which no undo takes back: "+way, s.Kind, s.Name)}
 	return op.endStopped(op.stopped)
 }
 
 func (op *Op) firstUnread() string { return op.work.recorded[op.seq+1].Name }
 
-// restart takes the operation up again that this process was working on, and reads what is on record. Somebody else may have it
-// by now.
+// restart takes the operation up again that this process was working on, and reads what is on record. Another process may have it
+// by now. What a call has returned that is not on record yet outlasts the caller, who may leave meanwhile.
 func (w *work) restart(ctx context.Context) (hold.Ending, bool) {
 	at := w.at
 	w.instance.leave(w.operation, true)
 	w.abandon(hold.Ending{})
-	end, ok := w.takeUp(ctx)
-	if !ok {
+	taking := ctx
+	if len(w.returned) > 0 {
+		lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), letGoLimit)
+		defer cancel()
+		taking = lasting
+	}
+	end, ok := w.takeUp(taking)
+	switch {
+	case !ok:
 		w.hide()
-	} else if w.at.Seq == at.Seq {
+		return end, false
+	case w.at.Seq == at.Seq:
 		w.at.Tries = max(w.at.Tries, at.Tries)
 	}
-	return end, ok
+	if ctx.Err() != nil {
+		return w.letGo(0, hold.Ending{Outcome: hold.Failed, Err: w.leaving(ctx)}), false
+	}
+	return end, true
 }
 
 // giveUp ends the call of an operation that cannot go on because of cause.

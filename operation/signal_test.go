@@ -64,6 +64,9 @@ func TestSignalIsSealedAndBoundToItsOperationAndName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if _, err := s.pool.Exec(t.Context(), `update idem.operations set wake_at = clock_timestamp()`); err != nil { // the pause is over
+			t.Fatal(err)
+		}
 		if _, err := d.Do(t.Context(), s.pool, scope, "mine", hashA, "", sealed, idem.WithWait(0)); !errors.Is(err, idem.ErrUnreadable) {
 			t.Errorf("with the value %s: %v", what, err)
 		}

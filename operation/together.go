@@ -26,6 +26,7 @@ type parallelCall struct {
 	*outside
 	op      *Op
 	open    bool // its outcome is not known
+	dated   bool // it is on record when it was begun
 	stored  []byte
 	err     error
 	elapsed func() time.Duration // since it was begun
@@ -52,7 +53,7 @@ func (c *together) settle() error {
 		op.collect(call)
 	}
 	for _, call := range c.calls {
-		call.escaped.again(call.step.name)
+		call.escaped.again(op, call.step.name)
 	}
 	if s := c.stop(); s != nil {
 		return c.leaveOff(s)
@@ -128,22 +129,28 @@ func (c *together) begin() error {
 			fresh = true
 		}
 	}
-	if !fresh {
-		return nil
+	if fresh {
+		if err := op.commit(commit{at: whereIs(open[0])}); err != nil {
+			return err
+		}
 	}
-	return op.commit(commit{at: whereIs(open[0])})
+	for _, call := range open {
+		call.dated = true
+	}
+	return nil
 }
 
 func whereIs(call *parallelCall) store.At {
 	return store.At{Kind: call.step.kind, Step: call.step.name, Seq: call.step.seq}
 }
 
-// begun has it recorded that a call is begun, since when, and how often it was tried.
+// begun has it recorded that a call is begun, since when, and how often it was tried. When it was begun stays what is on record, or each
+// process that the operation passes through would make its window longer.
 func (op *Op) begun(call *parallelCall) {
 	op.remember(call.step, store.StepBegun, triesValue(call.tries))
 	for i := range op.pending {
-		if op.pending[i].Step.Seq == call.step.seq && call.doubt {
-			op.pending[i].Pause = -call.elapsed()
+		if r := &op.pending[i]; r.Step.Seq == call.step.seq && call.doubt {
+			r.Pause, r.Keeps = -call.elapsed(), call.dated
 		}
 	}
 }

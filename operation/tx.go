@@ -26,21 +26,21 @@ func Tx[T any](op *Op, name string, fn func(tx pgx.Tx) (T, error)) (T, error) {
 		var none T
 		return none, err
 	}
-	defer op.leave()
-	if s.found != nil {
-		stored, err := op.replay(s)
-		return result[T](op, s.name, stored, err)
-	}
-	var shown T
-	err = op.inTx(s, func(tx pgx.Tx) (stored []byte, err error) {
-		value, err := fn(tx)
-		if err != nil {
-			return nil, err
+	return inStep(op, s.name, func() (shown T, err error) {
+		if s.found != nil {
+			stored, err := op.replay(s)
+			return result[T](op, s.name, stored, err)
 		}
-		stored, shown, err = encode(op.work.definition.codec, value)
-		return stored, err
-	}, store.StepDone)
-	return shown, err
+		err = op.inTx(s, func(tx pgx.Tx) (stored []byte, err error) {
+			value, err := fn(tx)
+			if err != nil {
+				return nil, err
+			}
+			stored, shown, err = encode(op.work.definition.codec, value)
+			return stored, err
+		}, store.StepDone)
+		return shown, err
+	})
 }
 
 // inTx runs a step in the transaction.

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/pgproxy"
+	"github.com/idem-go/idem/lab/pgproxy"
 )
 
 // The answer to the first COMMIT of an operation is lost, and it takes its caller some time to ask what became of it.

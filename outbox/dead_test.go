@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/outbox"
 	"github.com/idem-go/idem/purge"
 	"github.com/idem-go/idem/seal"

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/idem-go/idem/internal/migrate"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/schema"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -27,7 +27,7 @@ func TestLogHasWhatTheDocsConfigureDebeziumToRead(t *testing.T) {
 	docs, config := debeziumDocs(t)
 	o := &office{t: t}
 	o.dsn = newServer(t, "fsync=off", "wal_level=logical").DSN()
-	if err := migrate.UpAt(t.Context(), o.dsn); err != nil {
+	if err := schema.UpAt(t.Context(), o.dsn); err != nil {
 		t.Fatal(err)
 	}
 	o.pool = pgtest.Open(t, o.dsn)

@@ -15,9 +15,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/pgproxy"
-	"github.com/idem-go/idem/internal/pgserver"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/outbox"
 )
 

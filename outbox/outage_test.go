@@ -8,10 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/idem-go/idem/internal/migrate"
-	"github.com/idem-go/idem/internal/pgproxy"
-	"github.com/idem-go/idem/internal/pgserver"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/schema"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -42,7 +42,7 @@ func TestRelayGoesOnAfterAFailover(t *testing.T) {
 		t.Skip("starts servers of its own")
 	}
 	primary := newServer(t, "fsync=off")
-	if err := migrate.UpAt(t.Context(), primary.DSN()); err != nil {
+	if err := schema.UpAt(t.Context(), primary.DSN()); err != nil {
 		t.Fatal(err)
 	}
 	standby, err := primary.Standby(t.Context(), "standby", pgserver.Options{})

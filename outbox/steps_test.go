@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/internal/migrate"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/schema"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -50,7 +50,7 @@ type steps struct {
 func newSteps(t *testing.T, seed uint64) *steps {
 	t.Helper()
 	o := &office{t: t, dsn: newServer(t, "fsync=off", "max_prepared_transactions=20").DSN()}
-	if err := migrate.UpAt(t.Context(), o.dsn); err != nil {
+	if err := schema.UpAt(t.Context(), o.dsn); err != nil {
 		t.Fatal(err)
 	}
 	o.pool = pgtest.Open(t, o.dsn)

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 // reasons collects for what a sweep has waited, and calls then once for each.

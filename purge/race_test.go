@@ -380,7 +380,7 @@ func TestOnlyAScanOfTheBlocksIsLeftToThePlanner(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "set local enable_tidscan = off"); err != nil {
 		t.Fatal(err)
 	}
-	settings, err := tx.Query(t.Context(), db.LimitPortion, "1000", "1000", "1000")
+	settings, err := tx.Query(t.Context(), db.LimitPortionSQL, "1000", "1000", "1000")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,10 +7,10 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/migrate"
-	"github.com/idem-go/idem/internal/pgserver"
-	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/schema"
 )
 
 // ownServer starts a server that the test has to itself.
@@ -31,7 +31,7 @@ func ownServer(t *testing.T, settings ...string) (*pgxpool.Pool, *pgserver.Serve
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	if err := migrate.UpAt(t.Context(), s.DSN()); err != nil {
+	if err := schema.UpAt(t.Context(), s.DSN()); err != nil {
 		t.Fatal(err)
 	}
 	return pgtest.Open(t, s.DSN()), s

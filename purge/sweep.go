@@ -112,7 +112,7 @@ func (s *sweep) take(ctx context.Context) error {
 		rest = math.MaxInt64 // it need not begin again
 	}
 	s.whole = store.TakeSweep{
-		Sweeper: s.sweeper, TotalPages: first.TotalPages, Absence: string(interval(absence)), Rest: string(interval(rest)),
+		Sweeper: s.sweeper, TotalPages: first.TotalPages, Absence: absence, Rest: rest,
 	}
 	if s.options.DryRun {
 		return nil

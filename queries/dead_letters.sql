@@ -1,30 +1,30 @@
 -- name: ListDeadLetters :many
 -- ListDeadLetters lists dead letters without what they say, in the order of their names, beyond one.
-SELECT d.side, d.consumer, d.source, d.id, d.key, d.type, coalesce(d.sealed_by, '')::pg_catalog.text AS sealed_by, d.class, d.reason, d.attempts,
-       pg_catalog.timestamptz_send(d.created_at)::pg_catalog.bytea AS created_at, pg_catalog.timestamptz_send(d.died_at)::pg_catalog.bytea AS died_at
+SELECT d.side, d.consumer, d.source, d.id, d.key, d.type, coalesce(d.sealed_by, '')::text AS sealed_by, d.class, d.reason, d.attempts,
+       d.created_at, d.died_at
 FROM idem.dead_letters d
-WHERE (@only_side::pg_catalog.text OPERATOR(pg_catalog.=) '' OR d.side OPERATOR(pg_catalog.=) @only_side::pg_catalog.text)
-  AND (@only_consumer::pg_catalog.text OPERATOR(pg_catalog.=) '' OR d.consumer OPERATOR(pg_catalog.=) @only_consumer::pg_catalog.text)
-  AND (@only_source::pg_catalog.text OPERATOR(pg_catalog.=) '' OR d.source OPERATOR(pg_catalog.=) @only_source::pg_catalog.text)
-  AND (d.side, d.consumer, d.source, d.id) OPERATOR(pg_catalog.>)
-      (@after_side::pg_catalog.text, @after_consumer::pg_catalog.text, @after_source::pg_catalog.text, @after_id::pg_catalog.text)
+WHERE (@only_side::text = '' OR d.side = @only_side)
+  AND (@only_consumer::text = '' OR d.consumer = @only_consumer)
+  AND (@only_source::text = '' OR d.source = @only_source)
+  AND (d.side, d.consumer, d.source, d.id) >
+      (@after_side::text, @after_consumer::text, @after_source::text, @after_id::text)
 ORDER BY d.side, d.consumer, d.source, d.id
-LIMIT @room::pg_catalog.int4;
+LIMIT @room::int4;
 
 -- name: ShowDeadLetter :one
 -- ShowDeadLetter reads a dead letter.
-SELECT d.key, d.type, d.payload, coalesce(d.headers::pg_catalog.text, '')::pg_catalog.text AS headers,
-       coalesce(d.sealed_by, '')::pg_catalog.text AS sealed_by, d.class, d.reason, d.attempts,
-       pg_catalog.timestamptz_send(d.created_at)::pg_catalog.bytea AS created_at, pg_catalog.timestamptz_send(d.died_at)::pg_catalog.bytea AS died_at
+SELECT d.key, d.type, d.payload, coalesce(d.headers::text, '')::text AS headers,
+       coalesce(d.sealed_by, '')::text AS sealed_by, d.class, d.reason, d.attempts,
+       d.created_at, d.died_at
 FROM idem.dead_letters d
-WHERE d.side OPERATOR(pg_catalog.=) @side::pg_catalog.text AND d.consumer OPERATOR(pg_catalog.=) @consumer::pg_catalog.text
-  AND d.source OPERATOR(pg_catalog.=) @source::pg_catalog.text AND d.id OPERATOR(pg_catalog.=) @id::pg_catalog.text;
+WHERE d.side = @side AND d.consumer = @consumer
+  AND d.source = @source AND d.id = @id;
 
 -- name: TakeDeadLetter :one
 -- TakeDeadLetter reads a dead letter and removes it, for whoever does something else with it in the same transaction.
 DELETE FROM idem.dead_letters d
-WHERE d.side OPERATOR(pg_catalog.=) @side::pg_catalog.text AND d.consumer OPERATOR(pg_catalog.=) @consumer::pg_catalog.text
-  AND d.source OPERATOR(pg_catalog.=) @source::pg_catalog.text AND d.id OPERATOR(pg_catalog.=) @id::pg_catalog.text
-RETURNING d.key, d.type, d.payload, coalesce(d.headers::pg_catalog.text, '')::pg_catalog.text AS headers,
-          coalesce(d.sealed_by, '')::pg_catalog.text AS sealed_by, d.class, d.reason, d.attempts,
-          pg_catalog.timestamptz_send(d.created_at)::pg_catalog.bytea AS created_at, pg_catalog.timestamptz_send(d.died_at)::pg_catalog.bytea AS died_at;
+WHERE d.side = @side AND d.consumer = @consumer
+  AND d.source = @source AND d.id = @id
+RETURNING d.key, d.type, d.payload, coalesce(d.headers::text, '')::text AS headers,
+          coalesce(d.sealed_by, '')::text AS sealed_by, d.class, d.reason, d.attempts,
+          d.created_at, d.died_at;

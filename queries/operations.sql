@@ -2,58 +2,62 @@
 -- Hold makes the record that this transaction has claimed, or holds, one of an operation: the key is in progress without a
 -- transaction, for as long as room says. No room at all frees the key. Like Complete it is an upsert, and divides by zero
 -- where there is nothing to hold.
+-- @prepared
 INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state)
-VALUES (@scope::pg_catalog.text, @key::pg_catalog.text, ''::pg_catalog.bytea, (@operation_id::pg_catalog.text)::pg_catalog.uuid,
-        pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp(), 'running')
+VALUES (@scope, @key, ''::bytea, (@operation_id::text)::uuid,
+        clock_timestamp(), clock_timestamp(), 'running')
 ON CONFLICT (scope, key) DO UPDATE
-SET state = EXCLUDED.state, expires_at = EXCLUDED.expires_at OPERATOR(pg_catalog.+) @room::pg_catalog.interval
-RETURNING (1 OPERATOR(pg_catalog./) (CASE
-            WHEN pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) @operation_id::pg_catalog.text
-             AND r.operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
-             AND pg_catalog.length(r.hash) OPERATOR(pg_catalog.>) 0 THEN 1 ELSE 0 END)::pg_catalog.int4)::pg_catalog.int4 AS one;
+SET state = EXCLUDED.state, expires_at = EXCLUDED.expires_at + (@room::text)::interval
+RETURNING (1 / (CASE
+            WHEN current_setting('idem.claim', true) = @operation_id
+             AND r.operation_id = (@operation_id::text)::uuid
+             AND length(r.hash) > 0 THEN 1 ELSE 0 END)::int4) AS _;
 
 -- name: BeginOperation :exec
 -- BeginOperation writes down an operation with its first commit. Without an owner it is for whoever comes, after pause. When
 -- the key was claimed travels as the time since 1970, because no setting of a session reads that in another way; NULL is now. The
 -- parent is the operation that awaits it, NULL if it is no child.
+-- @prepared
 INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, parent, epoch, owner, state, undoing, kind, step, seq,
                              since, wake_at, tries, attempts)
-VALUES ((@operation_id::pg_catalog.text)::pg_catalog.uuid, @scope::pg_catalog.text, @key::pg_catalog.text, @hash::pg_catalog.bytea,
-        @name::pg_catalog.text, @ttl::pg_catalog.int8, coalesce('1970-01-01 00:00:00+00'::pg_catalog.timestamptz OPERATOR(pg_catalog.+) sqlc.narg(claimed)::pg_catalog.interval, pg_catalog.clock_timestamp()),
-        @input::pg_catalog.bytea, (sqlc.narg(parent)::pg_catalog.text)::pg_catalog.uuid, 1, sqlc.narg(owner)::pg_catalog.int4,
-        'running', false, @kind::pg_catalog.text, @step::pg_catalog.text, @seq::pg_catalog.int4, pg_catalog.clock_timestamp(),
-        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @pause::pg_catalog.interval, 0, 0);
+VALUES ((@operation_id::text)::uuid, @scope, @key, @hash,
+        @name, @ttl, coalesce('1970-01-01 00:00:00+00'::timestamptz + sqlc.narg(claimed)::interval, clock_timestamp()),
+        @input::bytea, (sqlc.narg(parent)::text)::uuid, 1, sqlc.narg(owner)::int4,
+        'running', false, @kind::text, @step::text, @seq::int4, clock_timestamp(),
+        clock_timestamp() + @pause::interval, 0, 0);
 
 -- name: AdvanceOperation :one
 -- AdvanceOperation is in every later commit of an operation, and fences it: it divides by zero, so that a COMMIT behind it is
 -- not reached, if another process has taken the operation up, if it does not run, if it was cancelled and this run does not know
 -- (NULL: that does not matter), or if this is not the transaction that was begun for it. Like Complete it is an upsert, because that needs no plan that could be a bad one.
+-- @prepared
 INSERT INTO idem.operations AS o (id, scope, key, hash, name, ttl, created_at, epoch, owner, state, undoing, kind, step, seq,
                                   since, wake_at, tries, attempts, ended_at)
-VALUES ((@operation_id::pg_catalog.text)::pg_catalog.uuid, '', '', ''::pg_catalog.bytea, '', 0, pg_catalog.clock_timestamp(), 0,
-        sqlc.narg(owner)::pg_catalog.int4, @state::pg_catalog.text, @undoing::pg_catalog.bool, @kind::pg_catalog.text, @step::pg_catalog.text,
-        @seq::pg_catalog.int4, pg_catalog.clock_timestamp(),
-        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @pause::pg_catalog.interval, @tries::pg_catalog.int4, 0,
-        CASE WHEN @state::pg_catalog.text OPERATOR(pg_catalog.<>) 'running' THEN pg_catalog.clock_timestamp() END)
+VALUES ((@operation_id::text)::uuid, '', '', ''::bytea, '', 0, clock_timestamp(), 0,
+        sqlc.narg(owner), @state, @undoing, @kind, @step,
+        @seq::int4, clock_timestamp(),
+        clock_timestamp() + @pause::interval, @tries::int4, 0,
+        CASE WHEN @state::text <> 'running' THEN clock_timestamp() END)
 ON CONFLICT (id) DO UPDATE
-SET epoch = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.epoch ELSE 0 END,
+SET epoch = CASE WHEN o.state = 'running' THEN o.epoch ELSE 0 END,
     owner = EXCLUDED.owner, state = EXCLUDED.state, undoing = EXCLUDED.undoing, kind = EXCLUDED.kind, step = EXCLUDED.step,
     seq = EXCLUDED.seq,
-    since = CASE WHEN o.seq OPERATOR(pg_catalog.=) EXCLUDED.seq THEN o.since ELSE EXCLUDED.since END,
+    since = CASE WHEN o.seq = EXCLUDED.seq THEN o.since ELSE EXCLUDED.since END,
     wake_at = EXCLUDED.wake_at, tries = EXCLUDED.tries, attempts = EXCLUDED.attempts, ended_at = EXCLUDED.ended_at
-RETURNING (1 OPERATOR(pg_catalog./) (CASE
-            WHEN o.epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4
-             AND o.cancelled OPERATOR(pg_catalog.=) coalesce(sqlc.narg(cancelled)::pg_catalog.bool, o.cancelled)
-             AND pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) @operation_id::pg_catalog.text
-            THEN 1 ELSE 0 END)::pg_catalog.int4)::pg_catalog.int4 AS one;
+RETURNING (1 / (CASE
+            WHEN o.epoch = @epoch::int4
+             AND o.cancelled = coalesce(sqlc.narg(cancelled)::bool, o.cancelled)
+             AND current_setting('idem.claim', true) = @operation_id::text
+            THEN 1 ELSE 0 END)::int4) AS _;
 
 -- name: RecordStep :exec
 -- RecordStep remembers a step. It travels behind AdvanceOperation or BeginOperation, which say whether it may. Where the new row has
 -- no due_at, that of the old one stays.
+-- @prepared
 INSERT INTO idem.steps AS s (operation_id, seq, kind, name, due_at, recorded_at, outcome, value)
-VALUES ((@operation_id::pg_catalog.text)::pg_catalog.uuid, @seq::pg_catalog.int4, @kind::pg_catalog.text, @name::pg_catalog.text,
-        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) sqlc.narg(pause)::pg_catalog.interval, pg_catalog.clock_timestamp(),
-        @outcome::pg_catalog.text, @value::pg_catalog.bytea)
+VALUES ((@operation_id::text)::uuid, @seq, @kind, @name,
+        clock_timestamp() + sqlc.narg(pause)::interval, clock_timestamp(),
+        @outcome, @value::bytea)
 ON CONFLICT (operation_id, seq) DO UPDATE
 SET due_at = COALESCE(EXCLUDED.due_at, s.due_at), recorded_at = EXCLUDED.recorded_at, outcome = EXCLUDED.outcome, value = EXCLUDED.value;
 
@@ -61,63 +65,66 @@ SET due_at = COALESCE(EXCLUDED.due_at, s.due_at), recorded_at = EXCLUDED.recorde
 -- LoadSteps reads all that an operation remembers: the steps that have a row, and the call that was begun alone and has none. Calls that
 -- were begun together have rows.
 SELECT s.seq, s.kind, s.name, s.outcome, s.value,
-       pg_catalog.timestamptz_send(s.due_at)::pg_catalog.bytea AS due_at,
-       pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
+       s.due_at,
+       clock_timestamp() AS loaded_at
 FROM (
     SELECT r.seq, r.kind, r.name, r.outcome, r.value, r.due_at FROM idem.steps r
-    WHERE r.operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+    WHERE r.operation_id = (@operation_id::text)::uuid
     UNION ALL
     SELECT o.seq, o.kind, o.step, 'begun', NULL, NULL FROM idem.operations o
-    WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid AND o.kind OPERATOR(pg_catalog.=) 'call'
+    WHERE o.id = (@operation_id::text)::uuid AND o.kind = 'call'
       AND NOT EXISTS (SELECT 1 FROM idem.steps e
-                      WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) s
+                      WHERE e.operation_id = o.id AND e.seq = o.seq)) s
 ORDER BY s.seq;
 
 -- name: TakeOperation :one
 -- TakeOperation takes one operation up, in an epoch of its own, if it is due and no process that is there works on it: if its owner
--- has neither a lock nor a lease, or is this process, which asks only for what it does not work on. The process that was its owner
+-- has neither a lock nor a lease, or is this process, which asks only for what it does not work on. A signal that it awaits makes it due,
+-- unless a run has failed that could see that signal: then there is a pause, which ends by its time. The process that was its owner
 -- in the epoch that it names may take it up again at any time. It waits for no lock: a row that is locked is one that is being
 -- committed. An owner that is gone has died without releasing the operation, which is counted in deaths, from 0 again if the
 -- operation has got on since. From 3 on it is a suspect: a process takes it up only if it says that it has no other suspect (alone),
 -- and it is not due at once if that process dies, too.
 UPDATE idem.operations AS o
-SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = @owner::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,
-    taken_at = pg_catalog.clock_timestamp(), deaths = taken.deaths,
-    wake_at = CASE WHEN taken.deaths OPERATOR(pg_catalog.<) 3 THEN o.wake_at
-                   ELSE pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) ('1 second'::pg_catalog.interval OPERATOR(pg_catalog.*)
-                        pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END
+SET epoch = o.epoch + 1, owner = @owner::int4, attempts = o.attempts + 1,
+    taken_at = clock_timestamp(), deaths = taken.deaths,
+    wake_at = CASE WHEN taken.deaths < 3 THEN o.wake_at
+                   ELSE clock_timestamp() + ('1 second'::interval *
+                        power(2::float8, LEAST(taken.deaths - 3, 6)::float8)) END
 FROM (
     SELECT c.id, suspicion.deaths FROM idem.operations c
-    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE COALESCE(c.deaths, 0) END OPERATOR(pg_catalog.+)
-                                CASE WHEN c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
-                                OR c.epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4 THEN 0 ELSE 1 END AS deaths) suspicion
-    WHERE (@alone::pg_catalog.bool OR suspicion.deaths OPERATOR(pg_catalog.<) 3)
-      AND c.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
-      AND c.state OPERATOR(pg_catalog.=) 'running'
-      AND (c.epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4 OR (
-            (c.wake_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
+    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts = 0 THEN 0 ELSE COALESCE(c.deaths, 0) END +
+                                CASE WHEN c.owner IS NULL OR c.owner = @owner
+                                OR c.epoch = @epoch THEN 0 ELSE 1 END AS deaths) suspicion
+    WHERE (@alone::bool OR suspicion.deaths < 3)
+      AND c.id = (@operation_id::text)::uuid
+      AND c.state = 'running'
+      AND (c.epoch = @epoch OR (
+            (c.wake_at <= clock_timestamp()
              OR EXISTS (SELECT 1 FROM idem.signals s
-                        JOIN idem.steps a ON a.operation_id OPERATOR(pg_catalog.=) s.operation_id
-                        WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND NOT s.taken
-                          AND a.seq OPERATOR(pg_catalog.=) c.seq AND a.outcome OPERATOR(pg_catalog.=) 'waiting'
-                          AND (a.kind OPERATOR(pg_catalog.=) 'await' AND s.name OPERATOR(pg_catalog.=) c.step
-                               OR a.kind OPERATOR(pg_catalog.=) 'child' AND pg_catalog.starts_with(s.name, '#'))))
-            AND (c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
-                 OR c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(
-                        SELECT l.objid::pg_catalog.int8::pg_catalog.int4 FROM pg_catalog.pg_locks l
-                        WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
-                          AND l.classid OPERATOR(pg_catalog.=) (1768187247::pg_catalog.int8)::pg_catalog.oid
-                          AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+                        JOIN idem.steps a ON a.operation_id = s.operation_id
+                        WHERE s.operation_id = c.id AND NOT s.taken
+                          AND a.seq = c.seq AND a.outcome = 'waiting'
+                          AND (a.kind = 'await' AND s.name = c.step
+                               OR a.kind = 'child' AND starts_with(s.name, '#'))
+                          AND (c.attempts = 0 OR c.taken_at IS NULL OR s.sent_at > c.taken_at
+               OR c.owner IS NOT NULL AND COALESCE(c.deaths, 0) < 3)))
+            AND (c.owner IS NULL OR c.owner = @owner::int4
+                 OR c.owner <> ALL (ARRAY(
+                        SELECT l.objid::int8::int4 FROM pg_catalog.pg_locks l
+                        WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
+                          AND l.classid = (1768187247::int8)::oid
+                          AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
                         UNION ALL
                         SELECT e.instance FROM idem.leases e
-                        WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))))
+                        WHERE e.expires_at > clock_timestamp())))))
     FOR NO KEY UPDATE OF c SKIP LOCKED) taken
-WHERE o.id OPERATOR(pg_catalog.=) taken.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
-          coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
-          pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
-          pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
-          pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at;
+WHERE o.id = taken.id
+RETURNING (o.id::text)::text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.step, o.seq, o.tries, o.attempts, taken.deaths::int4 AS deaths,
+          coalesce(o.parent::text, '')::text AS parent,
+          o.created_at,
+          o.since,
+          clock_timestamp() AS loaded_at;
 
 -- name: TakeOperations :many
 -- TakeOperations takes up what is due of these names, and what was sent the signal that it awaits, or the outcome of the child that it
@@ -125,181 +132,186 @@ RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.k
 -- lists the operations that this process works on: one that has its number and is not among them was lost by it, and may be taken
 -- up, unless it was taken up or begun so lately that it may have come on the list after this was sent. Of suspects, as TakeOperation
 -- knows them, it takes up one at most, and none unless the process says that it has none (alone). The clock is read once, so that an
--- index is asked for what is due, and what sleeps is not looked at. The lists are queries, which are made an array or a hash table
--- once: one that is cast in the condition would be parsed again for every row.
+-- index is asked for what is due, and what sleeps is not looked at. The lower bound tells the planner that little is due: then it walks
+-- the index in the order of wake_at and stops when it has room no more, where it would otherwise sort all that an outage has left. The lists
+-- are queries, which are made an array or a hash table once: one that is cast in the condition would be parsed again for every row.
 WITH present AS (
-    SELECT l.objid::pg_catalog.int8::pg_catalog.int4 AS instance FROM pg_catalog.pg_locks l
-    WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
-      AND l.classid OPERATOR(pg_catalog.=) (1768187247::pg_catalog.int8)::pg_catalog.oid
-      AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+    SELECT l.objid::int8::int4 AS instance FROM pg_catalog.pg_locks l
+    WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
+      AND l.classid = (1768187247::int8)::oid
+      AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
     UNION ALL
     SELECT e.instance FROM idem.leases e
-    WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()
+    WHERE e.expires_at > clock_timestamp()
 ), due AS (
     SELECT c.id, suspicion.deaths, c.wake_at AS ready FROM idem.operations c
-    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE COALESCE(c.deaths, 0) END OPERATOR(pg_catalog.+)
-                                CASE WHEN c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4 THEN 0 ELSE 1 END AS deaths) suspicion
-    WHERE c.state OPERATOR(pg_catalog.=) 'running'
-      AND c.wake_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp())
-      AND c.name OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest((@names::pg_catalog.text)::pg_catalog.text[])))
-      AND NOT c.id OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest((@running::pg_catalog.text)::pg_catalog.uuid[]))
+    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts = 0 THEN 0 ELSE COALESCE(c.deaths, 0) END +
+                                CASE WHEN c.owner IS NULL OR c.owner = @owner THEN 0 ELSE 1 END AS deaths) suspicion
+    WHERE c.state = 'running'
+      AND c.wake_at >= '-infinity'::timestamptz AND c.wake_at <= (SELECT clock_timestamp())
+      AND c.name = ANY (ARRAY(SELECT unnest((@names::text)::text[])))
+      AND NOT c.id = ANY (SELECT unnest((@running::text)::uuid[]))
       AND (c.owner IS NULL
-           OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
-              AND COALESCE(c.taken_at, c.since) OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '5 seconds'::pg_catalog.interval)
-           OR c.owner OPERATOR(pg_catalog.<>) @owner::pg_catalog.int4
-              AND c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present)))
-      AND (@alone::pg_catalog.bool OR suspicion.deaths OPERATOR(pg_catalog.<) 3)
+           OR c.owner = @owner
+              AND COALESCE(c.taken_at, c.since) < (clock_timestamp() - '5 seconds'::interval)
+           OR c.owner <> @owner
+              AND c.owner <> ALL (ARRAY(SELECT present.instance FROM present)))
+      AND (@alone::bool OR suspicion.deaths < 3)
     ORDER BY c.wake_at
-    LIMIT @room::pg_catalog.int4
+    LIMIT @room::int4
     FOR NO KEY UPDATE OF c SKIP LOCKED
 ), signalled AS (
     SELECT c.id, suspicion.deaths, awaited.sent_at AS ready FROM idem.operations c
-    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts OPERATOR(pg_catalog.=) 0 THEN 0 ELSE COALESCE(c.deaths, 0) END OPERATOR(pg_catalog.+)
-                                CASE WHEN c.owner IS NULL OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4 THEN 0 ELSE 1 END AS deaths) suspicion
+    CROSS JOIN LATERAL (SELECT CASE WHEN c.attempts = 0 THEN 0 ELSE COALESCE(c.deaths, 0) END +
+                                CASE WHEN c.owner IS NULL OR c.owner = @owner::int4 THEN 0 ELSE 1 END AS deaths) suspicion
     CROSS JOIN LATERAL (
         SELECT s.sent_at FROM idem.signals s
-        JOIN idem.steps a ON a.operation_id OPERATOR(pg_catalog.=) s.operation_id
-        WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND NOT s.taken
-          AND a.seq OPERATOR(pg_catalog.=) c.seq AND a.outcome OPERATOR(pg_catalog.=) 'waiting'
-          AND (a.kind OPERATOR(pg_catalog.=) 'await' AND s.name OPERATOR(pg_catalog.=) c.step
-               OR a.kind OPERATOR(pg_catalog.=) 'child' AND pg_catalog.starts_with(s.name, '#'))
+        JOIN idem.steps a ON a.operation_id = s.operation_id
+        WHERE s.operation_id = c.id AND NOT s.taken
+          AND a.seq = c.seq AND a.outcome = 'waiting'
+          AND (a.kind = 'await' AND s.name = c.step
+               OR a.kind = 'child' AND starts_with(s.name, '#'))
+          AND (c.attempts = 0 OR c.taken_at IS NULL OR s.sent_at > c.taken_at
+               OR c.owner IS NOT NULL AND COALESCE(c.deaths, 0) < 3)
         LIMIT 1) awaited
-    WHERE c.id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT w.operation_id FROM idem.signals w WHERE NOT w.taken))
-      AND c.state OPERATOR(pg_catalog.=) 'running'
-      AND c.wake_at OPERATOR(pg_catalog.>) (SELECT pg_catalog.clock_timestamp())
-      AND c.name OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest((@names::pg_catalog.text)::pg_catalog.text[])))
-      AND NOT c.id OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest((@running::pg_catalog.text)::pg_catalog.uuid[]))
+    WHERE c.id = ANY (ARRAY(SELECT w.operation_id FROM idem.signals w WHERE NOT w.taken))
+      AND c.state = 'running'
+      AND c.wake_at > (SELECT clock_timestamp())
+      AND c.name = ANY (ARRAY(SELECT unnest((@names::text)::text[])))
+      AND NOT c.id = ANY (SELECT unnest((@running::text)::uuid[]))
       AND (c.owner IS NULL
-           OR c.owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
-              AND COALESCE(c.taken_at, c.since) OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '5 seconds'::pg_catalog.interval)
-           OR c.owner OPERATOR(pg_catalog.<>) @owner::pg_catalog.int4
-              AND c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present)))
-      AND (@alone::pg_catalog.bool OR suspicion.deaths OPERATOR(pg_catalog.<) 3)
+           OR c.owner = @owner::int4
+              AND COALESCE(c.taken_at, c.since) < (clock_timestamp() - '5 seconds'::interval)
+           OR c.owner <> @owner::int4
+              AND c.owner <> ALL (ARRAY(SELECT present.instance FROM present)))
+      AND (@alone::bool OR suspicion.deaths < 3)
     ORDER BY awaited.sent_at
-    LIMIT @room::pg_catalog.int4
+    LIMIT @room::int4
     FOR NO KEY UPDATE OF c SKIP LOCKED
 ), found AS (
     SELECT due.id, due.deaths, due.ready FROM due UNION ALL SELECT signalled.id, signalled.deaths, signalled.ready FROM signalled
 ), taken AS (
     SELECT found.id, found.deaths FROM found
-    WHERE found.deaths OPERATOR(pg_catalog.<) 3
-       OR found.id OPERATOR(pg_catalog.=) (SELECT first.id FROM found first WHERE first.deaths OPERATOR(pg_catalog.>=) 3 ORDER BY first.ready LIMIT 1)
+    WHERE found.deaths < 3
+       OR found.id = (SELECT first.id FROM found first WHERE first.deaths >= 3 ORDER BY first.ready LIMIT 1)
     ORDER BY found.ready
-    LIMIT @room::pg_catalog.int4
+    LIMIT @room::int4
 )
 UPDATE idem.operations AS o
-SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = @owner::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,
-    taken_at = pg_catalog.clock_timestamp(), deaths = taken.deaths,
-    wake_at = CASE WHEN taken.deaths OPERATOR(pg_catalog.<) 3 THEN o.wake_at
-                   ELSE pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) ('1 second'::pg_catalog.interval OPERATOR(pg_catalog.*)
-                        pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END
+SET epoch = o.epoch + 1, owner = @owner::int4, attempts = o.attempts + 1,
+    taken_at = clock_timestamp(), deaths = taken.deaths,
+    wake_at = CASE WHEN taken.deaths < 3 THEN o.wake_at
+                   ELSE clock_timestamp() + ('1 second'::interval *
+                        power(2::float8, LEAST(taken.deaths - 3, 6)::float8)) END
 FROM taken
-WHERE o.id OPERATOR(pg_catalog.=) taken.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
-          coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
-          pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
-          pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
-          pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at;
+WHERE o.id = taken.id
+RETURNING (o.id::text)::text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.step, o.seq, o.tries, o.attempts, taken.deaths::int4 AS deaths,
+          coalesce(o.parent::text, '')::text AS parent,
+          o.created_at,
+          o.since,
+          clock_timestamp() AS loaded_at;
 
 -- name: DueOperations :many
 -- DueOperations tells what TakeOperations would take up, but for what is listed as id/epoch.
 WITH present AS (
-    SELECT l.objid::pg_catalog.int8::pg_catalog.int4 AS instance FROM pg_catalog.pg_locks l
-    WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
-      AND l.classid OPERATOR(pg_catalog.=) (1768187247::pg_catalog.int8)::pg_catalog.oid
-      AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+    SELECT l.objid::int8::int4 AS instance FROM pg_catalog.pg_locks l
+    WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
+      AND l.classid = (1768187247::int8)::oid
+      AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
     UNION ALL
     SELECT e.instance FROM idem.leases e
-    WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()
+    WHERE e.expires_at > clock_timestamp()
 ), due AS (
     SELECT c.id, c.name, c.epoch, c.wake_at AS ready FROM idem.operations c
-    WHERE c.state OPERATOR(pg_catalog.=) 'running'
-      AND c.wake_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp())
-      AND c.name OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest((@names::pg_catalog.text)::pg_catalog.text[])))
-      AND NOT (c.id::pg_catalog.text OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) c.epoch::pg_catalog.text) OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest((@but::pg_catalog.text)::pg_catalog.text[]))
-      AND (c.owner IS NULL OR c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present)))
+    WHERE c.state = 'running'
+      AND c.wake_at >= '-infinity'::timestamptz AND c.wake_at <= (SELECT clock_timestamp())
+      AND c.name = ANY (ARRAY(SELECT unnest((@names::text)::text[])))
+      AND NOT (c.id::text || '/' || c.epoch::text) = ANY (SELECT unnest((@but::text)::text[]))
+      AND (c.owner IS NULL OR c.owner <> ALL (ARRAY(SELECT present.instance FROM present)))
     ORDER BY c.wake_at
-    LIMIT @room::pg_catalog.int4
+    LIMIT @room
 ), signalled AS (
     SELECT c.id, c.name, c.epoch, awaited.sent_at AS ready FROM idem.operations c
     CROSS JOIN LATERAL (
         SELECT s.sent_at FROM idem.signals s
-        JOIN idem.steps a ON a.operation_id OPERATOR(pg_catalog.=) s.operation_id
-        WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND NOT s.taken
-          AND a.seq OPERATOR(pg_catalog.=) c.seq AND a.outcome OPERATOR(pg_catalog.=) 'waiting'
-          AND (a.kind OPERATOR(pg_catalog.=) 'await' AND s.name OPERATOR(pg_catalog.=) c.step
-               OR a.kind OPERATOR(pg_catalog.=) 'child' AND pg_catalog.starts_with(s.name, '#'))
+        JOIN idem.steps a ON a.operation_id = s.operation_id
+        WHERE s.operation_id = c.id AND NOT s.taken
+          AND a.seq = c.seq AND a.outcome = 'waiting'
+          AND (a.kind = 'await' AND s.name = c.step
+               OR a.kind = 'child' AND starts_with(s.name, '#'))
+          AND (c.attempts = 0 OR c.taken_at IS NULL OR s.sent_at > c.taken_at
+               OR c.owner IS NOT NULL AND COALESCE(c.deaths, 0) < 3)
         LIMIT 1) awaited
-    WHERE c.id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT w.operation_id FROM idem.signals w WHERE NOT w.taken))
-      AND c.state OPERATOR(pg_catalog.=) 'running'
-      AND c.wake_at OPERATOR(pg_catalog.>) (SELECT pg_catalog.clock_timestamp())
-      AND c.name OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest((@names::pg_catalog.text)::pg_catalog.text[])))
-      AND NOT (c.id::pg_catalog.text OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) c.epoch::pg_catalog.text) OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest((@but::pg_catalog.text)::pg_catalog.text[]))
-      AND (c.owner IS NULL OR c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present)))
+    WHERE c.id = ANY (ARRAY(SELECT w.operation_id FROM idem.signals w WHERE NOT w.taken))
+      AND c.state = 'running'
+      AND c.wake_at > (SELECT clock_timestamp())
+      AND c.name = ANY (ARRAY(SELECT unnest((@names::text)::text[])))
+      AND NOT (c.id::text || '/' || c.epoch::text) = ANY (SELECT unnest((@but::text)::text[]))
+      AND (c.owner IS NULL OR c.owner <> ALL (ARRAY(SELECT present.instance FROM present)))
     ORDER BY awaited.sent_at
-    LIMIT @room::pg_catalog.int4
+    LIMIT @room
 )
-SELECT found.id::pg_catalog.text AS operation_id, found.name, found.epoch
+SELECT found.id::text AS operation_id, found.name, found.epoch
 FROM (SELECT due.id, due.name, due.epoch, due.ready FROM due
       UNION ALL SELECT signalled.id, signalled.name, signalled.epoch, signalled.ready FROM signalled) found
 ORDER BY found.ready
-LIMIT @room::pg_catalog.int4;
+LIMIT @room::int4;
 
 -- name: ShowOperation :one
 -- ShowOperation tells how far an operation is.
-SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.cancelled, o.kind, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
-       coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
-       pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
-       pg_catalog.timestamptz_send(o.wake_at)::pg_catalog.bytea AS wake_at,
-       pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
+SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.cancelled, o.kind, o.step, o.attempts, coalesce(o.reason, '')::text AS reason,
+       coalesce(o.parent::text, '')::text AS parent,
+       o.since,
+       o.wake_at,
+       clock_timestamp() AS loaded_at
 FROM idem.operations o
-WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid;
+WHERE o.id = (@operation_id::text)::uuid;
 
 -- name: LoadStepsOf :many
 -- LoadStepsOf reads all that these operations remember.
-SELECT (s.operation_id::pg_catalog.text)::pg_catalog.text AS operation_id, s.seq, s.kind, s.name, s.outcome, s.value,
-       pg_catalog.timestamptz_send(s.due_at)::pg_catalog.bytea AS due_at,
-       pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
+SELECT (s.operation_id::text)::text AS operation_id, s.seq, s.kind, s.name, s.outcome, s.value,
+       s.due_at,
+       clock_timestamp() AS loaded_at
 FROM (
     SELECT r.operation_id, r.seq, r.kind, r.name, r.outcome, r.value, r.due_at FROM idem.steps r
-    WHERE r.operation_id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest((@operation_ids::pg_catalog.text)::pg_catalog.uuid[])))
+    WHERE r.operation_id = ANY (ARRAY(SELECT unnest((@operation_ids::text)::uuid[])))
     UNION ALL
     SELECT o.id, o.seq, o.kind, o.step, 'begun', NULL, NULL FROM idem.operations o
-    WHERE o.id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest((@operation_ids::pg_catalog.text)::pg_catalog.uuid[])))
-      AND o.kind OPERATOR(pg_catalog.=) 'call'
+    WHERE o.id = ANY (ARRAY(SELECT unnest((@operation_ids::text)::uuid[])))
+      AND o.kind = 'call'
       AND NOT EXISTS (SELECT 1 FROM idem.steps e
-                      WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) s
+                      WHERE e.operation_id = o.id AND e.seq = o.seq)) s
 ORDER BY s.operation_id, s.seq;
 
 -- name: ListSteps :many
 -- ListSteps tells what an operation remembers, as LoadSteps does, without the values.
 SELECT s.kind, s.name, s.outcome,
-       pg_catalog.timestamptz_send(s.due_at)::pg_catalog.bytea AS due_at,
-       pg_catalog.timestamptz_send(s.recorded_at)::pg_catalog.bytea AS recorded_at
+       s.due_at,
+       s.recorded_at
 FROM (
     SELECT r.seq, r.kind, r.name, r.outcome, r.due_at, r.recorded_at FROM idem.steps r
-    WHERE r.operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+    WHERE r.operation_id = (@operation_id::text)::uuid
     UNION ALL
     SELECT o.seq, o.kind, o.step, 'begun', NULL, o.since FROM idem.operations o
-    WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid AND o.kind OPERATOR(pg_catalog.=) 'call'
+    WHERE o.id = (@operation_id::text)::uuid AND o.kind = 'call'
       AND NOT EXISTS (SELECT 1 FROM idem.steps e
-                      WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) s
+                      WHERE e.operation_id = o.id AND e.seq = o.seq)) s
 ORDER BY s.seq;
 
 -- name: ReleaseOperation :exec
 -- ReleaseOperation lets go of an operation: the next caller or worker goes on, after pause, and knows how often its call was tried.
 UPDATE idem.operations
-SET owner = NULL, tries = @tries::pg_catalog.int4, wake_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @pause::pg_catalog.interval
-WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
-  AND epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running';
+SET owner = NULL, tries = @tries, wake_at = clock_timestamp() + @pause::interval
+WHERE id = (@operation_id::text)::uuid
+  AND epoch = @epoch AND state = 'running';
 
 -- name: ParkOperation :execrows
 -- ParkOperation stops an operation until a person has seen to it. Unbacked says that the step is a call which nothing takes back.
 UPDATE idem.operations
-SET state = 'parked', owner = NULL, reason = @reason::pg_catalog.text, step = @step::pg_catalog.text,
-    kind = CASE WHEN @unbacked::pg_catalog.bool THEN 'unbacked' ELSE kind END
-WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
-  AND epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running';
+SET state = 'parked', owner = NULL, reason = @reason::text, step = @step,
+    kind = CASE WHEN @unbacked::bool THEN 'unbacked' ELSE kind END
+WHERE id = (@operation_id::text)::uuid
+  AND epoch = @epoch AND state = 'running';
 
 -- name: ReviveOperation :one
 -- ReviveOperation lets an operation go on that is parked: forgetting which call was begun, if that has not happened, or towards
@@ -309,107 +321,108 @@ WHERE id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uui
 -- Unknown asks for a call or an undo that was begun and has no end: the one of this row, or calls that were begun together, which
 -- BegunCalls lists.
 UPDATE idem.operations AS o
-SET state = 'running', reason = NULL, cancelled = o.cancelled OR @cancel::pg_catalog.bool,
-    accepted = o.accepted OR o.cancelled AND @cancel::pg_catalog.bool AND o.state OPERATOR(pg_catalog.=) 'parked' AND o.kind OPERATOR(pg_catalog.=) 'unbacked',
-    wake_at = CASE WHEN o.wake_at OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() THEN o.wake_at ELSE pg_catalog.clock_timestamp() END,
-    owner = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.owner END,
-    epoch = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.epoch ELSE o.epoch OPERATOR(pg_catalog.+) 1 END,
-    attempts = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.attempts ELSE 0 END,
-    tries = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.tries ELSE 0 END,
-    kind = CASE WHEN @forget::pg_catalog.bool THEN '' ELSE o.kind END,
-    seq = CASE WHEN @forget::pg_catalog.bool THEN 0 ELSE o.seq END
-WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
-  AND (o.state OPERATOR(pg_catalog.=) 'parked' OR o.state OPERATOR(pg_catalog.=) 'running' AND @cancel::pg_catalog.bool)
-  AND (NOT @unknown::pg_catalog.bool OR o.kind OPERATOR(pg_catalog.=) ANY (ARRAY['call', 'undo']) AND NOT EXISTS (
+SET state = 'running', reason = NULL, cancelled = o.cancelled OR @cancel,
+    accepted = o.accepted OR o.cancelled AND @cancel AND o.state = 'parked' AND o.kind = 'unbacked',
+    wake_at = CASE WHEN o.wake_at < clock_timestamp() THEN o.wake_at ELSE clock_timestamp() END,
+    owner = CASE WHEN o.state = 'running' THEN o.owner END,
+    epoch = CASE WHEN o.state = 'running' THEN o.epoch ELSE o.epoch + 1 END,
+    attempts = CASE WHEN o.state = 'running' THEN o.attempts ELSE 0 END,
+    tries = CASE WHEN o.state = 'running' THEN o.tries ELSE 0 END,
+    kind = CASE WHEN @forget::bool THEN '' ELSE o.kind END,
+    seq = CASE WHEN @forget THEN 0 ELSE o.seq END
+WHERE o.id = (@operation_id::text)::uuid
+  AND (o.state = 'parked' OR o.state = 'running' AND @cancel)
+  AND (NOT @unknown::bool OR o.kind = ANY (ARRAY['call', 'undo']) AND NOT EXISTS (
         SELECT 1 FROM idem.steps s
-        WHERE s.operation_id OPERATOR(pg_catalog.=) o.id AND s.seq OPERATOR(pg_catalog.=) o.seq AND s.outcome OPERATOR(pg_catalog.<>) 'registered')
+        WHERE s.operation_id = o.id AND s.seq = o.seq AND s.outcome <> 'registered')
        OR EXISTS (
         SELECT 1 FROM idem.steps b
-        WHERE b.operation_id OPERATOR(pg_catalog.=) o.id AND b.outcome OPERATOR(pg_catalog.=) 'begun'))
-  AND (@epoch::pg_catalog.int4 OPERATOR(pg_catalog.=) 0 OR o.epoch OPERATOR(pg_catalog.=) @epoch::pg_catalog.int4)
-  AND NOT (@fresh::pg_catalog.bool AND o.cancelled)
+        WHERE b.operation_id = o.id AND b.outcome = 'begun'))
+  AND (@epoch::int4 = 0 OR o.epoch = @epoch::int4)
+  AND NOT (@fresh::bool AND o.cancelled)
 RETURNING o.seq, o.kind, o.step, o.key;
 
 -- name: BegunCalls :many
 -- BegunCalls tells which of the calls that were begun together have no end on record.
 SELECT s.seq, s.name FROM idem.steps s
-WHERE s.operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid AND s.outcome OPERATOR(pg_catalog.=) 'begun'
+WHERE s.operation_id = (@operation_id::text)::uuid AND s.outcome = 'begun'
 ORDER BY s.seq;
 
 -- name: Disown :exec
 -- Disown releases the operations that have the number of this process without its working on them, unless they were taken up or
 -- begun so lately that they may have come on its list after this was sent.
 UPDATE idem.operations
-SET owner = NULL
-WHERE state OPERATOR(pg_catalog.=) 'running' AND owner OPERATOR(pg_catalog.=) @owner::pg_catalog.int4
-  AND NOT id OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest((@running::pg_catalog.text)::pg_catalog.uuid[]))
-  AND COALESCE(taken_at, since) OPERATOR(pg_catalog.<) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '5 seconds'::pg_catalog.interval);
+SET owner = NULL, taken_at = NULL
+WHERE state = 'running' AND owner = @owner::int4
+  AND NOT id = ANY (SELECT unnest((@running::text)::uuid[]))
+  AND COALESCE(taken_at, since) < (SELECT clock_timestamp() - '5 seconds'::interval);
 
 -- name: ReleaseOperations :exec
 -- ReleaseOperations releases operations that this process has taken up in these epochs, and has not begun to work on.
 UPDATE idem.operations AS o
-SET owner = NULL
-FROM (SELECT pg_catalog.unnest((@operation_ids::pg_catalog.text)::pg_catalog.uuid[]) AS id,
-             pg_catalog.unnest((@epochs::pg_catalog.text)::pg_catalog.int4[]) AS epoch) taken
-WHERE o.id OPERATOR(pg_catalog.=) taken.id AND o.epoch OPERATOR(pg_catalog.=) taken.epoch AND o.state OPERATOR(pg_catalog.=) 'running';
+SET owner = NULL, taken_at = NULL
+FROM (SELECT unnest((@operation_ids::text)::uuid[]) AS id,
+             unnest((@epochs::text)::int4[]) AS epoch) taken
+WHERE o.id = taken.id AND o.epoch = taken.epoch AND o.state = 'running';
 
 -- name: SendSignal :one
 -- SendSignal leaves a value for an operation that has not ended, unless there is one of that name. It keeps the operation from
 -- being purged, and hinders nothing else of it, at whatever point of its course it is: whoever looks for operations that are due
 -- finds the signal.
+-- @pgx
 WITH target AS (
     SELECT o.id, o.ended_at FROM idem.operations o
-    WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
+    WHERE o.id = (@operation_id::text)::uuid
     FOR KEY SHARE
 ), sent AS (
     INSERT INTO idem.signals (operation_id, name, sent_at, value, taken)
-    SELECT target.id, @name::pg_catalog.text, pg_catalog.clock_timestamp(), @value::pg_catalog.bytea, false FROM target
+    SELECT target.id, @name, clock_timestamp(), @value, false FROM target
     WHERE target.ended_at IS NULL
     ON CONFLICT (operation_id, name) DO NOTHING
 )
-SELECT (pg_catalog.count(*) OPERATOR(pg_catalog.>) 0)::pg_catalog.bool AS known FROM target;
+SELECT (count(*) > 0)::bool AS known FROM target;
 
 -- name: ReadSignal :one
 -- ReadSignal reads what was sent, and when.
-SELECT value, pg_catalog.timestamptz_send(sent_at)::pg_catalog.bytea AS sent_at FROM idem.signals
-WHERE operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
-  AND name OPERATOR(pg_catalog.=) @name::pg_catalog.text;
+SELECT value, sent_at FROM idem.signals
+WHERE operation_id = (@operation_id::text)::uuid
+  AND name = @name;
 
 -- name: TakeSignal :exec
 -- TakeSignal says that the operation has recorded a signal.
 UPDATE idem.signals SET taken = true
-WHERE operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid
-  AND name OPERATOR(pg_catalog.=) @name::pg_catalog.text;
+WHERE operation_id = (@operation_id::text)::uuid
+  AND name = @name;
 
 -- name: DropSignals :exec
 -- DropSignals says that the operation has ended without what was sent to it besides: nobody looks at that any more.
 UPDATE idem.signals SET taken = true
-WHERE operation_id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid AND NOT taken;
+WHERE operation_id = (@operation_id::text)::uuid AND NOT taken;
 
 -- name: NewInstance :one
 -- NewInstance numbers a process. The number of the backend tells whether the session is the client's own: a pooler gives its
 -- clients other numbers.
-SELECT pg_catalog.nextval('idem.instances'::pg_catalog.regclass)::pg_catalog.int4 AS instance,
-       pg_catalog.pg_backend_pid()::pg_catalog.int4 AS backend;
+SELECT nextval('idem.instances'::regclass)::int4 AS instance,
+       pg_backend_pid()::int4 AS backend;
 
 -- name: AppearInSession :one
 -- AppearInSession shows that an instance is there, for as long as this session is. The session does nothing else. The server
 -- is to notice soon if the client is gone without a word; over a Unix socket these settings mean nothing.
-SELECT pg_catalog.pg_try_advisory_lock(1768187247, @instance::pg_catalog.int4)::pg_catalog.bool AS held,
-       pg_catalog.set_config('tcp_keepalives_idle', '5', false)::pg_catalog.text AS idle,
-       pg_catalog.set_config('tcp_keepalives_interval', '2', false)::pg_catalog.text AS pause,
-       pg_catalog.set_config('tcp_keepalives_count', '3', false)::pg_catalog.text AS count,
-       pg_catalog.set_config('tcp_user_timeout', '10s', false)::pg_catalog.text AS patience,
-       pg_catalog.set_config('idle_session_timeout', '0', false)::pg_catalog.text AS unlimited,
-       pg_catalog.set_config('application_name', 'idem presence', false)::pg_catalog.text AS name;
+SELECT pg_try_advisory_lock(1768187247, @instance::int4)::bool AS held,
+       set_config('tcp_keepalives_idle', '5', false) AS _,
+       set_config('tcp_keepalives_interval', '2', false) AS _,
+       set_config('tcp_keepalives_count', '3', false) AS _,
+       set_config('tcp_user_timeout', '10s', false) AS _,
+       set_config('idle_session_timeout', '0', false) AS _,
+       set_config('application_name', 'idem presence', false) AS _;
 
 -- name: StandGuard :one
 -- StandGuard makes this session one of two guards of the database, unless it is one already or both are there. Like all that is asked on
 -- such a session it reads no table: there, it could have to wait.
-SELECT CASE WHEN @slot::pg_catalog.int4 OPERATOR(pg_catalog.>) 0 THEN @slot::pg_catalog.int4
-            WHEN pg_catalog.pg_try_advisory_lock(1768187248, 1) THEN 1
-            WHEN pg_catalog.pg_try_advisory_lock(1768187248, 2) THEN 2
-            ELSE 0 END::pg_catalog.int4 AS slot;
+SELECT CASE WHEN @slot::int4 > 0 THEN @slot
+            WHEN pg_try_advisory_lock(1768187248, 1) THEN 1
+            WHEN pg_try_advisory_lock(1768187248, 2) THEN 2
+            ELSE 0 END::int4 AS slot;
 
 -- name: ListOwners :one
 -- ListOwners tells who owns operations that are under way: other instances that are there, and whether there is one that has neither a
@@ -417,89 +430,89 @@ SELECT CASE WHEN @slot::pg_catalog.int4 OPERATOR(pg_catalog.>) 0 THEN @slot::pg_
 WITH owners AS MATERIALIZED (
     SELECT DISTINCT owned.owner FROM (
         SELECT o.owner FROM idem.operations o
-        WHERE o.state OPERATOR(pg_catalog.=) 'running' AND o.wake_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp())
-          AND o.owner OPERATOR(pg_catalog.<>) @instance::pg_catalog.int4
+        WHERE o.state = 'running' AND o.wake_at <= (SELECT clock_timestamp())
+          AND o.owner <> @instance::int4
         LIMIT 10000) owned
 ), present AS MATERIALIZED (
-    SELECT l.objid::pg_catalog.int8::pg_catalog.int4 AS instance FROM pg_catalog.pg_locks l
+    SELECT l.objid::int8::int4 AS instance FROM pg_catalog.pg_locks l
     WHERE EXISTS (SELECT 1 FROM owners)
-      AND l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
-      AND l.classid OPERATOR(pg_catalog.=) (1768187247::pg_catalog.int8)::pg_catalog.oid
-      AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+      AND l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
+      AND l.classid = (1768187247::int8)::oid
+      AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
 )
-SELECT pg_catalog.array_to_string(ARRAY(SELECT owners.owner FROM owners
-                                        WHERE owners.owner OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT present.instance FROM present))), ',')::pg_catalog.text AS owners,
+SELECT array_to_string(ARRAY(SELECT owners.owner FROM owners
+                                        WHERE owners.owner = ANY (ARRAY(SELECT present.instance FROM present))), ',')::text AS owners,
        EXISTS (SELECT 1 FROM owners
-               WHERE owners.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present))
-                 AND NOT EXISTS (SELECT 1 FROM idem.leases e WHERE e.instance OPERATOR(pg_catalog.=) owners.owner
-                                    AND e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()))::pg_catalog.bool AS abandoned;
+               WHERE owners.owner <> ALL (ARRAY(SELECT present.instance FROM present))
+                 AND NOT EXISTS (SELECT 1 FROM idem.leases e WHERE e.instance = owners.owner
+                                    AND e.expires_at > clock_timestamp()))::bool AS abandoned;
 
 -- name: SeeGone :one
 -- SeeGone tells which of these instances no longer hold the lock on their number. It takes it for as long as the statement, and
 -- touches no other one.
-SELECT pg_catalog.array_to_string(ARRAY(
-    SELECT i.instance FROM (SELECT pg_catalog.unnest((@instances::pg_catalog.text)::pg_catalog.int4[]) AS instance) i
-    WHERE pg_catalog.pg_try_advisory_xact_lock_shared(1768187247, i.instance)), ',')::pg_catalog.text AS gone;
+SELECT array_to_string(ARRAY(
+    SELECT i.instance FROM (SELECT unnest((@instances::text)::int4[]) AS instance) i
+    WHERE pg_try_advisory_xact_lock_shared(1768187247, i.instance)), ',')::text AS gone;
 
 -- name: StandDown :exec
 -- StandDown leaves the place of a guard to others.
-SELECT pg_catalog.pg_advisory_unlock(1768187248, @slot::pg_catalog.int4);
+SELECT pg_advisory_unlock(1768187248, @slot);
 
 -- name: RenewLease :exec
 -- RenewLease shows that an instance is there for as long as ttl.
 INSERT INTO idem.leases (instance, expires_at)
-VALUES (@instance::pg_catalog.int4, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) @ttl::pg_catalog.interval)
+VALUES (@instance, clock_timestamp() + @ttl::interval)
 ON CONFLICT (instance) DO UPDATE SET expires_at = EXCLUDED.expires_at;
 
 -- name: EndLease :exec
 -- EndLease says that an instance is gone, and forgets those that are.
 DELETE FROM idem.leases
-WHERE instance OPERATOR(pg_catalog.=) @instance::pg_catalog.int4
-   OR expires_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '1 day'::pg_catalog.interval);
+WHERE instance = @instance
+   OR expires_at < (clock_timestamp() - '1 day'::interval);
 
 -- name: ListOperations :many
 -- ListOperations tells of operations in the order of their ids, which is stable and has an index. Those that run or are parked have
 -- indexes of their own, and there are few of them beside those that have ended: each branch is executed only if its state is asked for.
-SELECT found.id::pg_catalog.text AS operation_id, found.scope, found.name, found.state, found.undoing, found.step,
-       found.attempts, coalesce(found.reason, '')::pg_catalog.text AS reason,
-       pg_catalog.timestamptz_send(found.created_at)::pg_catalog.bytea AS created_at,
-       pg_catalog.timestamptz_send(found.since)::pg_catalog.bytea AS since,
-       pg_catalog.timestamptz_send(found.ended_at)::pg_catalog.bytea AS ended_at
+SELECT found.id::text AS operation_id, found.scope, found.name, found.state, found.undoing, found.step,
+       found.attempts, coalesce(found.reason, '')::text AS reason,
+       found.created_at,
+       found.since,
+       found.ended_at
 FROM (
     (SELECT o.id, o.scope, o.name, o.state, o.undoing, o.step, o.attempts, o.reason, o.created_at, o.since, o.ended_at FROM idem.operations o
-     WHERE o.state OPERATOR(pg_catalog.=) 'parked' AND @state::pg_catalog.text OPERATOR(pg_catalog.=) 'parked'
-       AND o.id OPERATOR(pg_catalog.>) (@after_operation::pg_catalog.text)::pg_catalog.uuid
-       AND pg_catalog.starts_with(o.scope, @scope::pg_catalog.text)
-       AND (@name::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.name OPERATOR(pg_catalog.=) @name::pg_catalog.text)
-       AND (@step::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.step OPERATOR(pg_catalog.=) @step::pg_catalog.text)
-       AND o.created_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) @age::pg_catalog.interval)
-     ORDER BY o.id LIMIT @room::pg_catalog.int4)
+     WHERE o.state = 'parked' AND @state::text = 'parked'
+       AND o.id > (@after_operation::text)::uuid
+       AND starts_with(o.scope, @scope)
+       AND (@name::text = '' OR o.name = @name)
+       AND (@step::text = '' OR o.step = @step::text)
+       AND o.created_at <= (SELECT clock_timestamp() - @age::interval)
+     ORDER BY o.id LIMIT @room::int4)
     UNION ALL
     (SELECT o.id, o.scope, o.name, o.state, o.undoing, o.step, o.attempts, o.reason, o.created_at, o.since, o.ended_at FROM idem.operations o
-     WHERE o.state OPERATOR(pg_catalog.=) 'running' AND @state::pg_catalog.text OPERATOR(pg_catalog.=) 'running'
-       AND o.id OPERATOR(pg_catalog.>) (@after_operation::pg_catalog.text)::pg_catalog.uuid
-       AND pg_catalog.starts_with(o.scope, @scope::pg_catalog.text)
-       AND (@name::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.name OPERATOR(pg_catalog.=) @name::pg_catalog.text)
-       AND (@step::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.step OPERATOR(pg_catalog.=) @step::pg_catalog.text)
-       AND o.created_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) @age::pg_catalog.interval)
-     ORDER BY o.id LIMIT @room::pg_catalog.int4)
+     WHERE o.state = 'running' AND @state::text = 'running'
+       AND o.id > (@after_operation::text)::uuid
+       AND starts_with(o.scope, @scope::text)
+       AND (@name::text = '' OR o.name = @name::text)
+       AND (@step::text = '' OR o.step = @step::text)
+       AND o.created_at <= (SELECT clock_timestamp() - @age::interval)
+     ORDER BY o.id LIMIT @room::int4)
     UNION ALL
     (SELECT o.id, o.scope, o.name, o.state, o.undoing, o.step, o.attempts, o.reason, o.created_at, o.since, o.ended_at FROM idem.operations o
-     WHERE @state::pg_catalog.text OPERATOR(pg_catalog.<>) 'parked' AND @state::pg_catalog.text OPERATOR(pg_catalog.<>) 'running'
-       AND (@state::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.state OPERATOR(pg_catalog.=) @state::pg_catalog.text)
-       AND o.id OPERATOR(pg_catalog.>) (@after_operation::pg_catalog.text)::pg_catalog.uuid
-       AND pg_catalog.starts_with(o.scope, @scope::pg_catalog.text)
-       AND (@name::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.name OPERATOR(pg_catalog.=) @name::pg_catalog.text)
-       AND (@step::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.step OPERATOR(pg_catalog.=) @step::pg_catalog.text)
-       AND o.created_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) @age::pg_catalog.interval)
-     ORDER BY o.id LIMIT @room::pg_catalog.int4)
+     WHERE @state::text <> 'parked' AND @state::text <> 'running'
+       AND (@state::text = '' OR o.state = @state::text)
+       AND o.id > (@after_operation::text)::uuid
+       AND starts_with(o.scope, @scope::text)
+       AND (@name::text = '' OR o.name = @name::text)
+       AND (@step::text = '' OR o.step = @step::text)
+       AND o.created_at <= (SELECT clock_timestamp() - @age::interval)
+     ORDER BY o.id LIMIT @room::int4)
 ) found
 ORDER BY found.id
-LIMIT @room::pg_catalog.int4;
+LIMIT @room::int4;
 
 -- name: FindOperation :one
 -- FindOperation tells whose key an operation has, and how far it is.
-SELECT o.scope, o.key, o.hash, o.name, o.state, o.step, coalesce(o.reason, '')::pg_catalog.text AS reason,
-       pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since
+SELECT o.scope, o.key, o.hash, o.name, o.state, o.step, coalesce(o.reason, '')::text AS reason,
+       o.since
 FROM idem.operations o
-WHERE o.id OPERATOR(pg_catalog.=) (@operation_id::pg_catalog.text)::pg_catalog.uuid;
+WHERE o.id = (@operation_id::text)::uuid;

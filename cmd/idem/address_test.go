@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 // TestAddressIsFoundAsPsqlFindsIt: by flags, by a URL, by variables, and by the file of passwords.

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/idem-go/idem/internal/pgproxy"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 // process is a call of the program that goes on.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idem-go/idem/internal/pgproxy"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 // terminal is a tmux of 80 columns and 24 lines, in which a command runs.

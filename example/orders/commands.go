@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/example/orders/bank"
 	"github.com/idem-go/idem/example/orders/broker"
 	"github.com/idem-go/idem/example/orders/demo"
-	"github.com/idem-go/idem/idemhttp/webhook"
+	"github.com/idem-go/idem/webhook"
 )
 
 // parse reads flags, and nothing else is allowed.

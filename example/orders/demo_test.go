@@ -18,10 +18,10 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/adapter/idemnats"
 	"github.com/idem-go/idem/example/orders/broker"
 	"github.com/idem-go/idem/example/orders/demo"
-	"github.com/idem-go/idem/idemnats"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/outbox"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/idem-go/idem/example/orders/broker"
 	"github.com/idem-go/idem/example/orders/fulfilment"
-	"github.com/idem-go/idem/idemhttp/webhook"
+	"github.com/idem-go/idem/webhook"
 )
 
 // runFulfilment is one process of fulfilment, until ctx ends.

@@ -4,14 +4,14 @@ go 1.26.0
 
 replace (
 	github.com/idem-go/idem => ../..
-	github.com/idem-go/idem/idemnats => ../../idemnats
+	github.com/idem-go/idem/adapter/idemnats => ../../adapter/idemnats
 	github.com/idem-go/idem/idemotel => ../../idemotel
 )
 
 require (
 	github.com/google/go-cmp v0.7.0
-	github.com/idem-go/idem v0.0.0-00010101000000-000000000000
-	github.com/idem-go/idem/idemotel v0.0.0-00010101000000-000000000000
+	github.com/idem-go/idem v0.1.0
+	github.com/idem-go/idem/idemotel v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/pressly/goose/v3 v3.29.0
 	github.com/prometheus/client_golang v1.25.0
@@ -37,7 +37,7 @@ require (
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/google/uuid v1.6.0 // indirect
-	github.com/idem-go/idem/idemnats v0.0.0-00010101000000-000000000000
+	github.com/idem-go/idem/adapter/idemnats v0.1.0
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect

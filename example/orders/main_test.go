@@ -18,7 +18,7 @@ import (
 
 	"github.com/idem-go/idem/example/orders/bank"
 	"github.com/idem-go/idem/idemhttp"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 // TestMain lets the test binary be a service or a bank, for the tests of the demo.

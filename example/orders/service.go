@@ -12,8 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/adapter/idemnats"
 	"github.com/idem-go/idem/example/orders/broker"
-	"github.com/idem-go/idem/idemnats"
 	"github.com/idem-go/idem/operation"
 	"github.com/idem-go/idem/outbox"
 	"github.com/idem-go/idem/purge"

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/example/orders/event"
-	"github.com/idem-go/idem/idemhttp/webhook"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/outbox"
+	"github.com/idem-go/idem/webhook"
 )
 
 // tell adds OrderPlaced to the outbox, as a part of tx: fulfilment is told of each order that is committed, and of no other. The orders

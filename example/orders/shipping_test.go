@@ -6,8 +6,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/idem-go/idem/idemhttp/webhook"
 	"github.com/idem-go/idem/outbox"
+	"github.com/idem-go/idem/webhook"
 )
 
 // deliver sends a webhook of fulfilment's, signed with a secret.

@@ -33,6 +33,7 @@ type Flight[K comparable, V any] struct {
 	next       chan struct{} // holds a token when the lead is to be had
 	done       chan struct{} // closed when value is there
 	value      V
+	noted      string
 }
 
 // Join returns the flight about key. If there is none it begins own, and the caller leads: it must call Finish or Abandon,
@@ -65,6 +66,20 @@ func (f *Flight[K, V]) follow() {
 
 // MarkAsked says that the leader has its connection.
 func (f *Flight[K, V]) MarkAsked() { f.asked.Store(true) }
+
+// Note leaves a word for the next leader, who would not know otherwise what the one before has found.
+func (f *Flight[K, V]) Note(word string) {
+	f.group.mu.Lock()
+	defer f.group.mu.Unlock()
+	f.noted = word
+}
+
+// Noted returns the last word of a leader before.
+func (f *Flight[K, V]) Noted() string {
+	f.group.mu.Lock()
+	defer f.group.mu.Unlock()
+	return f.noted
+}
 
 // MarkBusy says that the key is held. Followers that do not want to wait leave.
 func (f *Flight[K, V]) MarkBusy() {

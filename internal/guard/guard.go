@@ -17,6 +17,12 @@ type Panic struct {
 
 func (p *Panic) Error() string { return "a panic with a value of type " + p.Type }
 
+// ErrPanicked is what a *Panic is.
+var ErrPanicked = errors.New("a function has panicked")
+
+// Is makes it ErrPanicked.
+func (*Panic) Is(target error) bool { return target == ErrPanicked }
+
 // Class is that of a dead letter.
 func (*Panic) Class() string { return "panic" }
 
@@ -47,18 +53,4 @@ func Log(logger *slog.Logger, what string, err error) {
 	if p, ok := errors.AsType[*Panic](err); ok {
 		logger.Error(what+" has panicked", "type", p.Type, "stack", string(p.Stack))
 	}
-}
-
-// Names returns what two functions say of a message: its ID and its key. If one panics it is logged, and the message has neither,
-// as one that has no ID.
-func Names(logger *slog.Logger, what string, id, key func() string) (gotID, gotKey string) {
-	err := Call(func() error {
-		gotID, gotKey = id(), key()
-		return nil
-	})
-	if err != nil {
-		Log(logger, what, err)
-		return "", ""
-	}
-	return gotID, gotKey
 }

@@ -110,6 +110,9 @@ var (
 	// has the key, be it this one or an earlier one.
 	Start func(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, options any, requests func(e Execution, key *store.Key, claimedAt time.Time) ([]txn.Request, error)) (operationID string, err error)
 
+	// From is an idem.Option, of package idemsql: the connections of the call are those of source.
+	From func(source txn.Source) any
+
 	// Sealer returns the Sealer that is among the options, nil if none is.
 	Sealer func(options any) (store.Sealer, error)
 

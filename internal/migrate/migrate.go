@@ -1,5 +1,5 @@
-// Package migrate brings a database to the schema of idem, and back. It is for the programs of this repository: an
-// application runs package migrations with a goose of its own.
+// Package migrate brings a database to the schema of idem, and back. The files are those of package
+// migrations.
 //
 // Any number of processes may do it at the same time, also through a pooler in transaction mode: one works and the others
 // wait. The lock is a row of a table with a lease, because a pooler gives no session that could hold an advisory lock. If
@@ -10,13 +10,14 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"io/fs"
 
 	"github.com/pressly/goose/v3"
 )
 
 // Up applies what is missing, and returns what it applied.
-func Up(ctx context.Context, db *sql.DB) ([]Migration, error) {
-	provider, err := locking(db)
+func Up(ctx context.Context, db *sql.DB, files fs.FS) ([]Migration, error) {
+	provider, err := locking(db, files)
 	if err != nil {
 		return nil, err
 	}
@@ -25,8 +26,8 @@ func Up(ctx context.Context, db *sql.DB) ([]Migration, error) {
 }
 
 // Down takes the latest migration back, and returns it. Where there is none, it does nothing and returns nil.
-func Down(ctx context.Context, db *sql.DB) (*Migration, error) {
-	provider, err := locking(db)
+func Down(ctx context.Context, db *sql.DB, files fs.FS) (*Migration, error) {
+	provider, err := locking(db, files)
 	if err != nil {
 		return nil, err
 	}
@@ -42,11 +43,11 @@ func Down(ctx context.Context, db *sql.DB) (*Migration, error) {
 }
 
 // UpAt is Up at the address of a database.
-func UpAt(ctx context.Context, dsn string) error {
+func UpAt(ctx context.Context, dsn string, files fs.FS) error {
 	db, err := Open(dsn)
 	if err != nil {
 		return err
 	}
-	_, err = Up(ctx, db)
+	_, err = Up(ctx, db, files)
 	return errors.Join(err, db.Close())
 }

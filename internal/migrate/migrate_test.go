@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/idem-go/idem/internal/migrate"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/migrations"
 )
 
@@ -21,7 +21,7 @@ func TestThoseWhoMigrateAtOnceApplyEachMigrationOnce(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
 	atOnce(t, dsn, 8, func(db *sql.DB) error {
-		applied, err := migrate.Up(t.Context(), db)
+		applied, err := migrate.Up(t.Context(), db, migrations.FS)
 		mu.Lock()
 		defer mu.Unlock()
 		got = append(got, names(applied)...)
@@ -38,18 +38,18 @@ func TestUpAndDownAtOnceDoNotMeet(t *testing.T) {
 	dsn := pgtest.EmptyDSN(t)
 	atOnce(t, dsn, 4, func(db *sql.DB) error {
 		for range 3 {
-			if _, err := migrate.Up(t.Context(), db); err != nil {
+			if _, err := migrate.Up(t.Context(), db, migrations.FS); err != nil {
 				return err
 			}
-			if _, err := migrate.Down(t.Context(), db); err != nil {
+			if _, err := migrate.Down(t.Context(), db, migrations.FS); err != nil {
 				return err
 			}
 		}
-		_, err := migrate.Up(t.Context(), db)
+		_, err := migrate.Up(t.Context(), db, migrations.FS)
 		return err
 	})
 	db := open(t, dsn)
-	if _, err := migrate.Up(t.Context(), db); err != nil {
+	if _, err := migrate.Up(t.Context(), db, migrations.FS); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range status(t, db) {
@@ -62,12 +62,12 @@ func TestUpAndDownAtOnceDoNotMeet(t *testing.T) {
 func TestDownTakesBackOneMigrationAtATime(t *testing.T) {
 	t.Parallel()
 	db := open(t, pgtest.EmptyDSN(t))
-	up, err := migrate.Up(t.Context(), db)
+	up, err := migrate.Up(t.Context(), db, migrations.FS)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := len(up) - 1; i >= 0; i-- {
-		undone, err := migrate.Down(t.Context(), db)
+		undone, err := migrate.Down(t.Context(), db, migrations.FS)
 		if err != nil || undone == nil || *undone != up[i] {
 			t.Fatalf("%+v, %v, want %+v", undone, err, up[i])
 		}
@@ -75,7 +75,7 @@ func TestDownTakesBackOneMigrationAtATime(t *testing.T) {
 			t.Errorf("%+v is still there", found)
 		}
 	}
-	if undone, err := migrate.Down(t.Context(), db); undone != nil || err != nil {
+	if undone, err := migrate.Down(t.Context(), db, migrations.FS); undone != nil || err != nil {
 		t.Errorf("below the first: %+v, %v", undone, err)
 	}
 	if schemas := count(t, db, "SELECT count(*) FROM pg_namespace WHERE nspname = 'idem'"); schemas != 0 {
@@ -98,7 +98,7 @@ func TestStatusTellsWhatIsAppliedAndChangesNothing(t *testing.T) {
 	if tables := count(t, db, "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'idem%'"); tables != 0 {
 		t.Errorf("it made %d tables", tables)
 	}
-	if _, err := migrate.Up(t.Context(), db); err != nil {
+	if _, err := migrate.Up(t.Context(), db, migrations.FS); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range status(t, db) {
@@ -112,10 +112,10 @@ func TestDatabaseOfOneConnectionIsRefused(t *testing.T) {
 	t.Parallel()
 	db := open(t, pgtest.EmptyDSN(t))
 	db.SetMaxOpenConns(1)
-	if _, err := migrate.Up(t.Context(), db); err == nil {
+	if _, err := migrate.Up(t.Context(), db, migrations.FS); err == nil {
 		t.Error("Up would have waited for itself")
 	}
-	if _, err := migrate.Down(t.Context(), db); err == nil {
+	if _, err := migrate.Down(t.Context(), db, migrations.FS); err == nil {
 		t.Error("Down would have waited for itself")
 	}
 }
@@ -147,7 +147,7 @@ func open(t *testing.T, dsn string) *sql.DB {
 
 func status(t *testing.T, db *sql.DB) []migrate.Migration {
 	t.Helper()
-	found, err := migrate.Status(t.Context(), db)
+	found, err := migrate.Status(t.Context(), db, migrations.FS)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,12 +3,11 @@ package migrate
 import (
 	"database/sql"
 	"errors"
+	"io/fs"
 	"time"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
-
-	"github.com/idem-go/idem/migrations"
 )
 
 // Tables of our own, so that the application's goose and ours never meet.
@@ -27,14 +26,14 @@ const (
 	freeTimes = 300
 )
 
-func newProvider(db *sql.DB, options ...goose.ProviderOption) (*goose.Provider, error) {
-	return goose.NewProvider(goose.DialectPostgres, db, migrations.FS, append(options,
+func newProvider(db *sql.DB, files fs.FS, options ...goose.ProviderOption) (*goose.Provider, error) {
+	return goose.NewProvider(goose.DialectPostgres, db, files, append(options,
 		goose.WithTableName(versionTable),
 		goose.WithDisableGlobalRegistry(true))...)
 }
 
 // locking is a provider that works alone. It needs a second connection for the lock.
-func locking(db *sql.DB) (*goose.Provider, error) {
+func locking(db *sql.DB, files fs.FS) (*goose.Provider, error) {
 	if db.Stats().MaxOpenConnections == 1 {
 		return nil, errors.New("migrate: two connections are needed, and the database may open only one")
 	}
@@ -47,5 +46,5 @@ func locking(db *sql.DB) (*goose.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newProvider(db, goose.WithLocker(locker))
+	return newProvider(db, files, goose.WithLocker(locker))
 }

@@ -3,14 +3,15 @@ package migrate
 import (
 	"context"
 	"database/sql"
+	"io/fs"
 
 	"github.com/pressly/goose/v3"
 )
 
 // Status lists every migration in order. It changes nothing, not even where no migration has ever run, and waits for
 // nobody.
-func Status(ctx context.Context, db *sql.DB) ([]Migration, error) {
-	provider, err := newProvider(db)
+func Status(ctx context.Context, db *sql.DB, files fs.FS) ([]Migration, error) {
+	provider, err := newProvider(db, files)
 	if err != nil {
 		return nil, err
 	}

@@ -59,6 +59,9 @@ func (r *Row) Int() int {
 	return n
 }
 
+// Int64 returns an integer in text format.
+func (r *Row) Int64() int64 { return int64(r.Int()) }
+
 // Bytes returns a copy of a bytea, nil if it is NULL.
 func (r *Row) Bytes() []byte {
 	value, isBinary := r.take()

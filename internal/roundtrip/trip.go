@@ -17,6 +17,7 @@ type Trip struct {
 	foreign bool // the session would read a text parameter in an encoding other than ours
 	known   preparedSet
 	batch   pgconn.Batch
+	values  Values
 	simple  strings.Builder
 	results *pgconn.MultiResultReader
 	row     Row
@@ -51,6 +52,12 @@ func (t *Trip) Add(s *Statement, values ...[]byte) {
 		return
 	}
 	t.batch.ExecStatement(p.description, values, s.formats, s.Results)
+}
+
+// Values returns room for the values of a statement, until that is added.
+func (t *Trip) Values() *Values {
+	t.values.reset()
+	return &t.values
 }
 
 // Exec adds a command.
@@ -140,6 +147,9 @@ func (t *Trip) Rows(scan func(*Row)) {
 	}
 	t.close(answer)
 }
+
+// Fail makes err, unless it is nil, the error of the trip: what was read makes no sense. It is for who reads a row.
+func (t *Trip) Fail(err error) { t.row.Fail(err) }
 
 // Err returns the first error so far.
 func (t *Trip) Err() error { return t.err }

@@ -23,24 +23,23 @@ type AddMessages struct {
 func (a *AddMessages) In(ctx context.Context, tx interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }) error {
-	_, err := tx.Exec(ctx, a.sql(), a.args()...)
+	sql, args := a.query()
+	_, err := tx.Exec(ctx, sql, args...)
 	return err
 }
 
 // To adds the statement to a batch.
-func (a *AddMessages) To(batch *pgx.Batch) { batch.Queue(a.sql(), a.args()...) }
-
-func (a *AddMessages) sql() string {
-	if a.Moments == nil {
-		return db.AddMessages
-	}
-	return db.AddDelayed
+func (a *AddMessages) To(batch *pgx.Batch) {
+	sql, args := a.query()
+	batch.Queue(sql, args...)
 }
 
-func (a *AddMessages) args() []any {
-	args := []any{a.IDs, a.Topics, a.Keys, a.Types, a.Payloads, a.Headers, a.Traces}
-	if a.Moments != nil {
-		args = append(args, a.Moments)
+func (a *AddMessages) query() (sql string, args []any) {
+	if a.Moments == nil {
+		q := db.AddMessages{IDs: a.IDs, Topics: a.Topics, Keys: a.Keys, Types: a.Types, Payloads: a.Payloads, Headers: a.Headers, Traces: a.Traces}
+		return db.AddMessagesSQL, q.Args()
 	}
-	return args
+	q := db.AddDelayed{IDs: a.IDs, Topics: a.Topics, Keys: a.Keys, Types: a.Types, Payloads: a.Payloads, Headers: a.Headers, Traces: a.Traces,
+		Moments: a.Moments}
+	return db.AddDelayedSQL, q.Args()
 }

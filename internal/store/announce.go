@@ -3,6 +3,7 @@ package store
 import (
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
@@ -16,7 +17,7 @@ type EnterMessages struct {
 // Queue adds the statement.
 func (e EnterMessages) Queue(trip *roundtrip.Trip) {
 	m := e.Messages
-	trip.Add(enterMessages, m.consumer, m.hashes, microseconds(e.Retention), m.sources, m.ids, array(e.Keys))
+	db.EnterMessages{Consumer: m.consumer, Hashes: m.hashes, Retention: e.Retention, Sources: m.sources, IDs: m.ids, Keys: array(e.Keys)}.Queue(trip)
 }
 
 // Read reads the answer.
@@ -34,13 +35,15 @@ type AnnounceMessages struct {
 // Queue adds the statement.
 func (a *AnnounceMessages) Queue(trip *roundtrip.Trip) {
 	m := a.Messages
-	trip.Add(announceMessages, boolean(a.Alone), microseconds(a.Retention), m.sources, m.ids, m.consumer, m.hashes)
+	q := db.AnnounceMessages{Alone: a.Alone, Retention: a.Retention, Sources: m.sources, IDs: m.ids, Consumer: m.consumer, Hashes: m.hashes}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (a *AnnounceMessages) Read(trip *roundtrip.Trip) {
-	trip.Rows(func(row *roundtrip.Row) {
-		a.Announced = append(a.Announced, MessageID{row.Text(), row.Text()})
+	var q db.AnnounceMessages
+	q.Each(trip, func(row *db.AnnounceMessagesRow) {
+		a.Announced = append(a.Announced, MessageID{row.Source, row.ID})
 	})
 }
 
@@ -53,7 +56,7 @@ type WithdrawMessages struct {
 // Queue adds the statement.
 func (w WithdrawMessages) Queue(trip *roundtrip.Trip) {
 	m := w.Messages
-	trip.Add(withdrawMessages, boolean(w.Alone), m.sources, m.ids, m.consumer)
+	db.WithdrawMessages{Alone: w.Alone, Sources: m.sources, IDs: m.ids, Consumer: m.consumer}.Queue(trip)
 }
 
 // Read reads the answer.
@@ -77,15 +80,16 @@ type FailingMessage struct {
 
 // Queue adds the statement.
 func (f *FailingMessages) Queue(trip *roundtrip.Trip) {
-	trip.Add(failingMessages, array(f.Sources), array(f.Keys), []byte(f.Consumer))
+	q := db.FailingMessages{Sources: array(f.Sources), Keys: array(f.Keys), Consumer: f.Consumer}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (f *FailingMessages) Read(trip *roundtrip.Trip) {
-	trip.Rows(func(row *roundtrip.Row) {
-		var m FailingMessage
-		m.Source, m.Key, m.ID = row.Text(), row.Text(), row.Text()
-		m.Pause, m.Since = time.Duration(row.Int())*time.Microsecond, row.Time()
-		f.Failing = append(f.Failing, m)
+	var q db.FailingMessages
+	q.Each(trip, func(row *db.FailingMessagesRow) {
+		f.Failing = append(f.Failing, FailingMessage{
+			MessageID: MessageID{row.Source, row.ID}, Key: row.Key, Pause: time.Duration(row.Remaining) * time.Microsecond, Since: row.Since,
+		})
 	})
 }

@@ -35,31 +35,23 @@ type NoteAct struct {
 	Letter      LetterName
 }
 
-var noteAct = roundtrip.New(roundtrip.Statement{
-	SQL:    db.NoteAct,
-	Params: []roundtrip.Param{plain, plain, text, text, plain, text, text, text, text, text, text, text},
-})
+func (n *NoteAct) query() db.NoteAct {
+	return db.NoteAct{
+		Act: string(n.Act), Outcome: n.Outcome, Person: n.Person, Reason: n.Reason,
+		OperationID: orNull(n.OperationID), Step: n.Step, Scope: n.Scope, Key: n.Key,
+		Side: n.Letter.Side, Consumer: n.Letter.Consumer, Source: n.Letter.Source, MessageID: n.Letter.ID,
+	}
+}
 
 // Queue adds the statement.
-func (n *NoteAct) Queue(trip *roundtrip.Trip) {
-	var id []byte
-	if n.OperationID != "" {
-		id = []byte(n.OperationID)
-	}
-	trip.Add(noteAct, []byte(n.Act), []byte(n.Outcome), []byte(n.Person), []byte(n.Reason), id, []byte(n.Step), []byte(n.Scope), []byte(n.Key),
-		[]byte(n.Letter.Side), []byte(n.Letter.Consumer), []byte(n.Letter.Source), []byte(n.Letter.ID))
-}
+func (n *NoteAct) Queue(trip *roundtrip.Trip) { n.query().Queue(trip) }
 
 // Read reads the answer.
 func (*NoteAct) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // In puts it on record through a transaction of the caller's.
 func (n *NoteAct) In(ctx context.Context, tx pgx.Tx) error {
-	var id *string
-	if n.OperationID != "" {
-		id = &n.OperationID
-	}
-	_, err := tx.Exec(ctx, db.NoteAct, string(n.Act), n.Outcome, n.Person, n.Reason, id, n.Step, n.Scope, n.Key,
-		n.Letter.Side, n.Letter.Consumer, n.Letter.Source, n.Letter.ID)
+	q := n.query()
+	_, err := tx.Exec(ctx, db.NoteActSQL, q.Args()...)
 	return err
 }

@@ -1,9 +1,9 @@
 package store
 
 import (
-	"strconv"
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
@@ -13,11 +13,6 @@ const patience = "20ms"
 // MaxLocks is how many advisory locks the claims of one transaction take at most. The server has room for some thousands in
 // all, and accepts no connection once that is used up.
 const MaxLocks = 32
-
-var (
-	patienceValue = []byte(patience)
-	maxLocksValue = strconv.AppendInt(nil, MaxLocks, 10)
-)
 
 // Claim takes a key. What it finds, if it does not, a Load after it tells.
 type Claim struct {
@@ -34,20 +29,26 @@ type Claim struct {
 func (c *Claim) Queue(trip *roundtrip.Trip) {
 	k := c.Key
 	if c.AtOnce {
-		trip.Add(claimAtOnce, k.scope, k.key, k.hash, k.operationID, k.ttl, patienceValue, k.lock, maxLocksValue)
+		q := db.ClaimAtOnce{Scope: k.scope, Key: k.key, Hash: k.hash[:], OperationID: k.OperationID, TTL: k.ttl,
+			Patience: patience, Lock: k.claimsLock(), MaxLocks: MaxLocks}
+		q.Queue(trip)
 		return
 	}
-	trip.Add(claim, k.scope, k.key, k.hash, k.operationID, k.ttl, k.lock)
+	q := db.Claim{Scope: k.scope, Key: k.key, Hash: k.hash[:], OperationID: k.OperationID, TTL: k.ttl, Lock: k.claimsLock()}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (c *Claim) Read(trip *roundtrip.Trip) {
-	c.Claimed = trip.Row(func(row *roundtrip.Row) {
-		c.CreatedAt, c.ExpiresAt = row.Time(), row.Time()
-		if c.AtOnce {
-			c.Previous = row.Text("")
-		}
-	})
+	if c.AtOnce {
+		var q db.ClaimAtOnce
+		q.Read(trip)
+		c.Claimed, c.CreatedAt, c.ExpiresAt, c.Previous = q.Found, q.Row.CreatedAt, q.Row.ExpiresAt, q.Row.Previous
+		return
+	}
+	var q db.Claim
+	q.Read(trip)
+	c.Claimed, c.CreatedAt, c.ExpiresAt = q.Found, q.Row.CreatedAt, q.Row.ExpiresAt
 }
 
 // TakeOver claims a key whose record has expired.
@@ -63,31 +64,14 @@ type TakeOver struct {
 // Queue adds the statement.
 func (c *TakeOver) Queue(trip *roundtrip.Trip) {
 	k := c.Key
-	trip.Add(takeOver, k.scope, k.key, k.hash, k.operationID, k.ttl, patienceValue, k.lock)
+	q := db.TakeOver{Scope: k.scope, Key: k.key, Hash: k.hash[:], OperationID: k.OperationID, TTL: k.ttl,
+		Patience: patience, Lock: k.claimsLock()}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (c *TakeOver) Read(trip *roundtrip.Trip) {
-	c.Claimed = trip.Row(func(row *roundtrip.Row) {
-		c.CreatedAt, c.ExpiresAt = row.Time(), row.Time()
-		c.Previous = row.Text("")
-	})
+	var q db.TakeOver
+	q.Read(trip)
+	c.Claimed, c.CreatedAt, c.ExpiresAt, c.Previous = q.Found, q.Row.CreatedAt, q.Row.ExpiresAt, q.Row.Previous
 }
-
-// Calm puts lock_timeout back after an AtOnce Claim, or a TakeOver, that has claimed nothing.
-type Calm struct{}
-
-// Queue adds the statement.
-func (Calm) Queue(trip *roundtrip.Trip) { trip.Add(calm) }
-
-// Read reads the answer.
-func (Calm) Read(trip *roundtrip.Trip) { trip.Skip() }
-
-// Reclaim makes an earlier claim of the transaction the current one again.
-type Reclaim struct{ OperationID string }
-
-// Queue adds the statement.
-func (r Reclaim) Queue(trip *roundtrip.Trip) { trip.Add(reclaim, []byte(r.OperationID)) }
-
-// Read reads the answer.
-func (Reclaim) Read(trip *roundtrip.Trip) { trip.Skip() }

@@ -1,9 +1,9 @@
 package store
 
 import (
-	"strconv"
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
@@ -29,17 +29,14 @@ const Gone = "22012"
 // Queue adds the statement.
 func (c *Complete) Queue(trip *roundtrip.Trip) {
 	k := c.Key
-	var sealedBy []byte
-	if c.SealedBy != "" {
-		sealedBy = []byte(c.SealedBy)
-	}
-	trip.Add(complete, k.scope, k.key, k.operationID, []byte(c.State), strconv.AppendInt(nil, int64(c.Status), 10),
-		c.Header, c.Body, sealedBy, k.ttl)
+	q := db.Complete{Scope: k.scope, Key: k.key, OperationID: k.OperationID, State: string(c.State), Status: c.Status,
+		Header: c.Header, Body: c.Body, SealedBy: orNull(c.SealedBy), TTL: k.ttl}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (c *Complete) Read(trip *roundtrip.Trip) {
-	c.Recorded = trip.Row(func(row *roundtrip.Row) {
-		c.CompletedAt, c.ExpiresAt = row.Time(), row.Time()
-	})
+	var q db.Complete
+	q.Read(trip)
+	c.Recorded, c.CompletedAt, c.ExpiresAt = q.Found, q.Row.CompletedAt, q.Row.ExpiresAt
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
@@ -76,16 +77,6 @@ func (n LetterName) bound() []byte {
 	return boundTo("idem.dead_letter/1", n.Side, n.Consumer, n.Source, n.ID)
 }
 
-// read reads what comes after the name. Contents are not among it, but for who has sealed them, unless whole says so.
-func (l *Letter) read(row *roundtrip.Row, whole bool) {
-	l.Key, l.Type = row.Text(), row.Text()
-	if whole {
-		l.Contents.Payload, l.Contents.Headers = row.Bytes(), row.Text()
-	}
-	l.Contents.SealedBy, l.Class, l.Reason, l.Attempts = row.Text(), row.Text(), row.Text(), row.Int()
-	l.CreatedAt, l.DiedAt = row.Time(), row.Time()
-}
-
 // ListLetters lists dead letters without their contents, in the order of their names. What is empty in Only does not matter.
 type ListLetters struct {
 	Only  LetterName
@@ -97,16 +88,20 @@ type ListLetters struct {
 
 // Queue adds the statement.
 func (l *ListLetters) Queue(trip *roundtrip.Trip) {
-	trip.Add(listDeadLetters, []byte(l.Only.Side), []byte(l.Only.Consumer), []byte(l.Only.Source),
-		[]byte(l.After.Side), []byte(l.After.Consumer), []byte(l.After.Source), []byte(l.After.ID), number(l.Room))
+	q := db.ListDeadLetters{OnlySide: l.Only.Side, OnlyConsumer: l.Only.Consumer, OnlySource: l.Only.Source,
+		AfterSide: l.After.Side, AfterConsumer: l.After.Consumer, AfterSource: l.After.Source, AfterID: l.After.ID, Room: l.Room}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (l *ListLetters) Read(trip *roundtrip.Trip) {
-	trip.Rows(func(row *roundtrip.Row) {
-		letter := Letter{LetterName: LetterName{row.Text(), row.Text(), row.Text(), row.Text()}}
-		letter.read(row, false)
-		l.Letters = append(l.Letters, letter)
+	var q db.ListDeadLetters
+	q.Each(trip, func(row *db.ListDeadLettersRow) {
+		l.Letters = append(l.Letters, Letter{
+			LetterName: LetterName{row.Side, row.Consumer, row.Source, row.ID},
+			Key:        row.Key, Type: row.Type, Contents: Contents{SealedBy: row.SealedBy},
+			Class: row.Class, Reason: row.Reason, Attempts: row.Attempts, CreatedAt: row.CreatedAt, DiedAt: row.DiedAt,
+		})
 	})
 }
 
@@ -121,15 +116,30 @@ type ReadLetter struct {
 
 // Queue adds the statement.
 func (r *ReadLetter) Queue(trip *roundtrip.Trip) {
-	statement := showDeadLetter
+	n := r.Name
 	if r.Take {
-		statement = takeDeadLetter
+		q := db.TakeDeadLetter{Side: n.Side, Consumer: n.Consumer, Source: n.Source, ID: n.ID}
+		q.Queue(trip)
+		return
 	}
-	trip.Add(statement, []byte(r.Name.Side), []byte(r.Name.Consumer), []byte(r.Name.Source), []byte(r.Name.ID))
+	q := db.ShowDeadLetter{Side: n.Side, Consumer: n.Consumer, Source: n.Source, ID: n.ID}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (r *ReadLetter) Read(trip *roundtrip.Trip) {
-	r.Letter = Letter{LetterName: r.Name}
-	r.Found = trip.Row(func(row *roundtrip.Row) { r.Letter.read(row, true) })
+	var q db.ShowDeadLetter
+	if r.Take {
+		var taken db.TakeDeadLetter
+		taken.Read(trip)
+		q.Found, q.Row = taken.Found, db.ShowDeadLetterRow(taken.Row)
+	} else {
+		q.Read(trip)
+	}
+	row := &q.Row
+	r.Found, r.Letter = q.Found, Letter{
+		LetterName: r.Name, Key: row.Key, Type: row.Type,
+		Contents: Contents{Payload: row.Payload, Headers: row.Headers, SealedBy: row.SealedBy},
+		Class:    row.Class, Reason: row.Reason, Attempts: row.Attempts, CreatedAt: row.CreatedAt, DiedAt: row.DiedAt,
+	}
 }

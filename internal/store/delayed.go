@@ -3,6 +3,7 @@ package store
 import (
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
@@ -21,13 +22,16 @@ type NextDelayed struct {
 }
 
 // Queue adds the statement.
-func (*NextDelayed) Queue(trip *roundtrip.Trip) { trip.Add(nextDelayed) }
+func (*NextDelayed) Queue(trip *roundtrip.Trip) {
+	var q db.NextDelayed
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (n *NextDelayed) Read(trip *roundtrip.Trip) {
-	trip.Row(func(row *roundtrip.Row) {
-		n.Due, n.Took = time.Duration(row.Int())*time.Microsecond, time.Duration(row.Int())*time.Microsecond
-	})
+	var q db.NextDelayed
+	q.Read(trip)
+	n.Due, n.Took = time.Duration(q.Row.Due)*time.Microsecond, time.Duration(q.Row.Took)*time.Microsecond
 }
 
 // MoveDelayed inserts messages that are due in the outbox, unless another transaction does.
@@ -43,14 +47,16 @@ type MoveDelayed struct {
 
 // Queue adds the statement.
 func (m *MoveDelayed) Queue(trip *roundtrip.Trip) {
-	from := "-infinity"
+	q := db.MoveDelayed{FromMoment: "-infinity", Room: m.Room, Octets: m.Octets}
 	if !m.From.IsZero() {
-		from = WriteMoment(m.From)
+		q.FromMoment = WriteMoment(m.From)
 	}
-	trip.Add(moveDelayed, []byte(from), number(m.Room), integer(m.Octets))
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (m *MoveDelayed) Read(trip *roundtrip.Trip) {
-	trip.Row(func(row *roundtrip.Row) { m.Mine, m.Moved, m.Until = row.Bool(), row.Int(), row.Time() })
+	var q db.MoveDelayed
+	q.Read(trip)
+	m.Mine, m.Moved, m.Until = q.Row.Mine, int(q.Row.Moved), q.Row.Until
 }

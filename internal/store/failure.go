@@ -1,9 +1,9 @@
 package store
 
 import (
-	"strconv"
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
@@ -29,13 +29,16 @@ type CountFailure struct {
 
 // Queue adds the statement.
 func (c *CountFailure) Queue(trip *roundtrip.Trip) {
-	trip.Add(countFailure, []byte(c.Consumer), []byte(c.Source), []byte(c.ID), c.Hash[:], microseconds(c.Retention),
-		number(c.Attempts), number(c.Hindered), microseconds(c.Pause), []byte(c.Key))
+	q := db.CountFailure{Consumer: c.Consumer, Source: c.Source, ID: c.ID, Hash: c.Hash[:], Retention: c.Retention,
+		Attempts: c.Attempts, Hindered: c.Hindered, Pause: c.Pause, Key: c.Key}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (c *CountFailure) Read(trip *roundtrip.Trip) {
-	c.Counted = trip.Row(func(row *roundtrip.Row) { c.Total = row.Int() })
+	var q db.CountFailure
+	q.Read(trip)
+	c.Counted, c.Total = q.Found, q.Row.Attempts
 }
 
 // BuryMessage makes a message a dead letter.
@@ -54,12 +57,15 @@ func (b *BuryMessage) Name() LetterName { return LetterName{"inbox", b.Consumer,
 
 // Queue adds the statement.
 func (b *BuryMessage) Queue(trip *roundtrip.Trip) {
-	trip.Add(buryMessage, []byte(b.Key), []byte(b.Type), b.Contents.Payload, orNull(b.Contents.Headers), orNull(b.Contents.SealedBy),
-		[]byte(b.Class), []byte(b.Reason), strconv.AppendInt(nil, int64(b.Attempts), 10), []byte(b.Consumer), []byte(b.Source), []byte(b.ID),
-		b.Hash[:], microseconds(b.Retention))
+	q := db.BuryMessage{Key: b.Key, Type: b.Type, Payload: b.Contents.Payload, Headers: orNull(b.Contents.Headers),
+		SealedBy: orNull(b.Contents.SealedBy), Class: b.Class, Reason: b.Reason, Attempts: b.Attempts,
+		Consumer: b.Consumer, Source: b.Source, ID: b.ID, Hash: b.Hash[:], Retention: b.Retention}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (b *BuryMessage) Read(trip *roundtrip.Trip) {
-	b.Buried = trip.Row(func(row *roundtrip.Row) { row.Skip() })
+	var q db.BuryMessage
+	q.Read(trip)
+	b.Buried = q.Found
 }

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
@@ -11,11 +12,17 @@ import (
 type StandGuard struct{ Slot int } // which the session has as a guard; 0 if it is none
 
 // Queue adds the statement.
-func (g *StandGuard) Queue(trip *roundtrip.Trip) { trip.Add(standGuard, number(g.Slot)) }
+func (g *StandGuard) Queue(trip *roundtrip.Trip) {
+	q := db.StandGuard{Slot: g.Slot}
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (g *StandGuard) Read(trip *roundtrip.Trip) {
-	trip.Row(func(row *roundtrip.Row) { g.Slot = row.Int() })
+	var q db.StandGuard
+	if q.Read(trip); q.Found {
+		g.Slot = q.Row.Slot
+	}
 }
 
 // ListOwners tells who owns operations that are under way.
@@ -27,11 +34,16 @@ type ListOwners struct {
 }
 
 // Queue adds the statement.
-func (l *ListOwners) Queue(trip *roundtrip.Trip) { trip.Add(listOwners, number(l.Instance)) }
+func (l *ListOwners) Queue(trip *roundtrip.Trip) {
+	q := db.ListOwners{Instance: l.Instance}
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (l *ListOwners) Read(trip *roundtrip.Trip) {
-	trip.Row(func(row *roundtrip.Row) { l.Owners, l.Abandoned = listed(row.Text()), row.Bool() })
+	var q db.ListOwners
+	q.Read(trip)
+	l.Owners, l.Abandoned = listed(q.Row.Owners), q.Row.Abandoned
 }
 
 // SeeGone tells which instances do not hold the lock on their number any more.
@@ -43,22 +55,16 @@ type SeeGone struct {
 
 // Queue adds the statement.
 func (s *SeeGone) Queue(trip *roundtrip.Trip) {
-	trip.Add(seeGone, numbers(s.Instances))
+	q := db.SeeGone{Instances: numbers(s.Instances)}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (s *SeeGone) Read(trip *roundtrip.Trip) {
-	trip.Row(func(row *roundtrip.Row) { s.Gone = listed(row.Text()) })
+	var q db.SeeGone
+	q.Read(trip)
+	s.Gone = listed(q.Row.Gone)
 }
-
-// StandDown leaves the place of a guard to others.
-type StandDown struct{ Slot int }
-
-// Queue adds the statement.
-func (s StandDown) Queue(trip *roundtrip.Trip) { trip.Add(standDown, number(s.Slot)) }
-
-// Read reads the answer.
-func (StandDown) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // listed reads numbers that are divided by commas.
 func listed(text string) []int {

@@ -1,8 +1,7 @@
 package store
 
 import (
-	"time"
-
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
@@ -13,11 +12,16 @@ type NewInstance struct {
 }
 
 // Queue adds the statement.
-func (n *NewInstance) Queue(trip *roundtrip.Trip) { trip.Add(newInstance) }
+func (n *NewInstance) Queue(trip *roundtrip.Trip) {
+	var q db.NewInstance
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (n *NewInstance) Read(trip *roundtrip.Trip) {
-	trip.Row(func(row *roundtrip.Row) { n.Instance, n.Backend = row.Int(), row.Int() })
+	var q db.NewInstance
+	q.Read(trip)
+	n.Instance, n.Backend = q.Row.Instance, q.Row.Backend
 }
 
 // AppearInSession shows that an instance is there, for as long as the session is.
@@ -28,35 +32,17 @@ type AppearInSession struct {
 }
 
 // Queue adds the statement.
-func (a *AppearInSession) Queue(trip *roundtrip.Trip) { trip.Add(appear, number(a.Instance)) }
+func (a *AppearInSession) Queue(trip *roundtrip.Trip) {
+	q := db.AppearInSession{Instance: a.Instance}
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (a *AppearInSession) Read(trip *roundtrip.Trip) {
-	trip.Row(func(row *roundtrip.Row) { a.Held = row.Bool() })
+	var q db.AppearInSession
+	q.Read(trip)
+	a.Held = q.Row.Held
 }
 
 // Holds reports whether the session has the lock on its number.
 func (a *AppearInSession) Holds() bool { return a.Held }
-
-// RenewLease shows that an instance is there, for as long as TTL.
-type RenewLease struct {
-	Instance int
-	TTL      time.Duration
-}
-
-// Queue adds the statement.
-func (r RenewLease) Queue(trip *roundtrip.Trip) {
-	trip.Add(renewLease, number(r.Instance), microseconds(r.TTL))
-}
-
-// Read reads the answer.
-func (RenewLease) Read(trip *roundtrip.Trip) { trip.Skip() }
-
-// EndLease says that an instance is gone.
-type EndLease struct{ Instance int }
-
-// Queue adds the statement.
-func (e EndLease) Queue(trip *roundtrip.Trip) { trip.Add(endLease, number(e.Instance)) }
-
-// Read reads the answer.
-func (EndLease) Read(trip *roundtrip.Trip) { trip.Skip() }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"math"
 	"testing"
 	"time"
 )
@@ -26,38 +25,19 @@ func TestLockOfAKeyNeverChanges(t *testing.T) {
 	}
 }
 
-func TestKeyOfTheLongestTTLIsAnInterval(t *testing.T) {
-	t.Parallel()
-	k := NewKey("s", "k", [32]byte{}, "", math.MaxInt64)
-	if want := "9223372036854775 microseconds"; string(k.ttl) != want {
-		t.Errorf("the TTL travels as %q, want %q", k.ttl, want)
-	}
-	if k := NewKey("s", "k", [32]byte{}, "", 1500*time.Nanosecond); string(k.ttl) != "1 microseconds" {
-		t.Errorf("the TTL travels as %q", k.ttl)
-	}
-}
-
-func TestPartsOfAKeyDoNotShareRoomToGrow(t *testing.T) {
-	t.Parallel()
-	k := NewKey("scope", "key", [32]byte{7}, "operation", time.Second)
-	for _, part := range [][]byte{k.scope, k.key, k.hash, k.operationID, k.ttl, k.lock} {
-		_ = append(part, "overwritten, if there is room"...)
-	}
-	if string(k.scope)+string(k.key)+string(k.operationID)+string(k.ttl) != "scope"+"key"+"operation"+"1000000 microseconds" {
-		t.Errorf("%q %q %q %q", k.scope, k.key, k.operationID, k.ttl)
-	}
-}
-
 func TestAnotherLockOrNoneIsWhatTheClaimsTake(t *testing.T) {
 	t.Parallel()
 	k := NewKey("s", "k", [32]byte{}, "", time.Second)
+	if lock := k.claimsLock(); lock == nil || *lock != LockOf("s", "k") {
+		t.Errorf("the lock of the key travels as %v", lock)
+	}
 	other := int64(-5)
 	k.UseLock(&other)
-	if k.Lock != -5 || string(k.lock) != "-5" {
-		t.Errorf("lock %d, %q", k.Lock, k.lock)
+	if lock := k.claimsLock(); k.Lock != -5 || lock == nil || *lock != -5 {
+		t.Errorf("lock %d, %v", k.Lock, lock)
 	}
 	k.UseLock(nil)
-	if k.lock != nil {
-		t.Errorf("no lock travels as %q", k.lock)
+	if lock := k.claimsLock(); lock != nil {
+		t.Errorf("no lock travels as %d", *lock)
 	}
 }

@@ -1,6 +1,9 @@
 package store
 
-import "github.com/idem-go/idem/internal/roundtrip"
+import (
+	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/internal/roundtrip"
+)
 
 // Load reads the record of a key, expired or not, unless the transaction has just claimed it for this call.
 type Load struct {
@@ -13,23 +16,28 @@ type Load struct {
 // Queue adds the statement.
 func (l *Load) Queue(trip *roundtrip.Trip) {
 	k := l.Key
-	trip.Add(load, k.hash, k.operationID, k.scope, k.key)
+	q := db.Load{Hash: k.hash[:], OperationID: k.OperationID, Scope: k.scope, Key: k.key}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (l *Load) Read(trip *roundtrip.Trip) {
-	l.Found = trip.Row(func(row *roundtrip.Row) {
-		r := &l.Record
-		r.SameHash = row.Bool()
-		r.OperationID = row.Text(l.Key.OperationID)
-		r.State = State(row.Text(string(Completed), string(Processing), string(Failed), string(Running)))
-		r.Status = row.Int()
-		r.Header, r.HeaderErr = decodeHeader(row.Bytes())
-		r.Body = row.Bytes()
-		r.SealedBy, r.Closed = row.Text(), true
-		r.CreatedAt, r.CompletedAt = row.Time(), row.Time()
-		r.ExpiresAt, r.LoadedAt = row.Time(), row.Time()
-	})
+	var q db.Load
+	q.Row.OperationID, q.Row.State = l.Key.OperationID, string(Completed) // what they mostly are, which is not copied then
+	q.Read(trip)
+	if l.Found = q.Found; l.Found {
+		l.Record = recordOf(&q.Row)
+	}
+}
+
+// recordOf returns the record of a row, as it is stored.
+func recordOf(row *db.LoadRow) Record {
+	header, err := decodeHeader(row.Header)
+	return Record{
+		SameHash: row.SameHash, OperationID: row.OperationID, State: State(row.State), Status: row.Status,
+		Header: header, HeaderErr: err, Body: row.Body, SealedBy: row.SealedBy, Closed: true,
+		CreatedAt: row.CreatedAt, CompletedAt: row.CompletedAt, ExpiresAt: row.ExpiresAt, LoadedAt: row.LoadedAt,
+	}
 }
 
 // Ours reports whether the record that was found is of this call's own execution.
@@ -49,9 +57,14 @@ type Holds struct {
 }
 
 // Queue adds the statement.
-func (h *Holds) Queue(trip *roundtrip.Trip) { trip.Add(holds, h.Key.operationID) }
+func (h *Holds) Queue(trip *roundtrip.Trip) {
+	q := db.Holds{OperationID: h.Key.OperationID}
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (h *Holds) Read(trip *roundtrip.Trip) {
-	trip.Row(func(row *roundtrip.Row) { h.Held = row.Bool() })
+	var q db.Holds
+	q.Read(trip)
+	h.Held = q.Row.Holds
 }

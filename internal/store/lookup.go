@@ -1,9 +1,9 @@
 package store
 
 import (
-	"strconv"
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
@@ -17,13 +17,15 @@ type Holder struct {
 
 // Queue adds the statement.
 func (h *Holder) Queue(trip *roundtrip.Trip) {
-	high, low := uint64(h.Lock)>>32, uint64(h.Lock)&0xffffffff
-	trip.Add(holder, strconv.AppendUint(nil, high, 10), strconv.AppendUint(nil, low, 10))
+	q := db.Holder{LockHigh: int64(uint64(h.Lock) >> 32), LockLow: int64(uint32(h.Lock))}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (h *Holder) Read(trip *roundtrip.Trip) {
-	trip.Row(func(row *roundtrip.Row) { h.Held, h.Since = row.Bool(), row.Time() })
+	var q db.Holder
+	q.Read(trip)
+	h.Held, h.Since = q.Row.Held, q.Row.Since
 }
 
 // Live reads all but the response of the live record of a key.
@@ -35,13 +37,17 @@ type Live struct {
 }
 
 // Queue adds the statement.
-func (l *Live) Queue(trip *roundtrip.Trip) { trip.Add(live, []byte(l.Scope), []byte(l.Key)) }
+func (l *Live) Queue(trip *roundtrip.Trip) {
+	q := db.Live{Scope: l.Scope, Key: l.Key}
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (l *Live) Read(trip *roundtrip.Trip) {
-	l.Found = trip.Row(func(row *roundtrip.Row) {
-		r := &l.Record
-		r.State, r.OperationID = State(row.Text()), row.Text()
-		r.CreatedAt, r.CompletedAt, r.ExpiresAt = row.Time(), row.Time(), row.Time()
-	})
+	var q db.Live
+	q.Read(trip)
+	if l.Found = q.Found; l.Found {
+		l.Record = Record{State: State(q.Row.State), OperationID: q.Row.OperationID,
+			CreatedAt: q.Row.CreatedAt, CompletedAt: q.Row.CompletedAt, ExpiresAt: q.Row.ExpiresAt}
+	}
 }

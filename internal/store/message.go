@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
@@ -19,31 +20,25 @@ const (
 type MessageID struct{ Source, ID string }
 
 // Messages are a group of messages, as statements carry them. It is made by NewMessages.
-type Messages struct{ consumer, sources, ids, hashes []byte }
+type Messages struct {
+	consumer, sources, ids string
+	hashes                 []byte
+}
 
 // NewMessages returns a group of n messages, which get tells one by one.
 func NewMessages(consumer string, n int, get func(i int) (MessageID, [32]byte)) *Messages {
-	m := &Messages{consumer: []byte(consumer), hashes: make([]byte, 0, n*32)}
-	m.sources, m.ids = append(m.sources, '{'), append(m.ids, '{')
+	m := &Messages{consumer: consumer, hashes: make([]byte, 0, n*32)}
+	var sources, ids strings.Builder
+	begin := byte('{')
 	for i := range n {
 		id, hash := get(i)
-		if i > 0 {
-			m.sources, m.ids = append(m.sources, ','), append(m.ids, ',')
-		}
-		m.sources, m.ids = appendElement(m.sources, id.Source), appendElement(m.ids, id.ID)
+		appendElement(&sources, begin, id.Source)
+		appendElement(&ids, begin, id.ID)
 		m.hashes = append(m.hashes, hash[:]...)
+		begin = ','
 	}
-	m.sources, m.ids = append(m.sources, '}'), append(m.ids, '}')
+	m.sources, m.ids = endArray(&sources), endArray(&ids)
 	return m
-}
-
-// appendElement writes a text as an element of an array of Postgres.
-func appendElement(array []byte, text string) []byte {
-	array = append(array, '"')
-	if strings.ContainsAny(text, `\"`) {
-		text = inArray.Replace(text)
-	}
-	return append(append(array, text...), '"')
 }
 
 // BeginMessages begins a transaction that handles messages.
@@ -56,12 +51,15 @@ type BeginMessages struct {
 
 // Queue adds the statement.
 func (b *BeginMessages) Queue(trip *roundtrip.Trip) {
-	trip.Add(beginMessages, []byte(b.OperationID), strconv.AppendInt(nil, b.Patience.Milliseconds(), 10))
+	q := db.BeginMessages{OperationID: b.OperationID, Patience: strconv.FormatInt(b.Patience.Milliseconds(), 10)}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (b *BeginMessages) Read(trip *roundtrip.Trip) {
-	trip.Row(func(row *roundtrip.Row) { b.Previous = row.Text("") })
+	var q db.BeginMessages
+	q.Read(trip)
+	b.Previous = q.Row.Previous
 }
 
 // ClaimMessages writes down as handled what is new.
@@ -76,16 +74,15 @@ type ClaimMessages struct {
 // Queue adds the statement.
 func (c *ClaimMessages) Queue(trip *roundtrip.Trip) {
 	m := c.Messages
-	trip.Add(claimMessages, m.consumer, m.hashes, microseconds(c.Retention), m.sources, m.ids)
+	q := db.ClaimMessages{Consumer: m.consumer, Hashes: m.hashes, Retention: c.Retention, Sources: m.sources, IDs: m.ids}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (c *ClaimMessages) Read(trip *roundtrip.Trip) {
-	source := ""
-	trip.Rows(func(row *roundtrip.Row) {
-		source = row.Text(source)
-		c.Claimed = append(c.Claimed, MessageID{source, row.Text()})
-		c.At = row.Time()
+	var q db.ClaimMessages
+	q.Each(trip, func(row *db.ClaimMessagesRow) {
+		c.Claimed, c.At = append(c.Claimed, MessageID{row.Source, row.ID}), row.Since
 	})
 }
 
@@ -112,17 +109,19 @@ type KnownMessage struct {
 // Queue adds the statement.
 func (l *LoadMessages) Queue(trip *roundtrip.Trip) {
 	m := l.Messages
-	trip.Add(loadMessages, m.sources, m.ids, m.hashes, m.consumer)
+	q := db.LoadMessages{Sources: m.sources, IDs: m.ids, Hashes: m.hashes, Consumer: m.consumer}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (l *LoadMessages) Read(trip *roundtrip.Trip) {
-	trip.Rows(func(row *roundtrip.Row) {
-		k := KnownMessage{MessageID: MessageID{row.Text(), row.Text()}, SameHash: row.Bool()}
-		k.State = row.Text(MessageHandled, MessageFailing, MessageDead)
-		k.Attempts, k.Begun, k.Alone, k.Hindered = row.Int(), row.Int(), row.Int(), row.Int()
-		k.Pause, k.Since = time.Duration(row.Int())*time.Microsecond, row.Time()
-		l.Known = append(l.Known, k)
+	var q db.LoadMessages
+	q.Each(trip, func(row *db.LoadMessagesRow) {
+		l.Known = append(l.Known, KnownMessage{
+			MessageID: MessageID{row.Source, row.ID}, SameHash: row.SameHash, State: row.State,
+			Attempts: row.Attempts, Begun: row.Begun, Alone: row.Alone, Hindered: row.Hindered,
+			Pause: time.Duration(row.Remaining) * time.Microsecond, Since: row.Since,
+		})
 	})
 }
 
@@ -138,14 +137,15 @@ type ResumeMessages struct {
 // Queue adds the statement.
 func (r *ResumeMessages) Queue(trip *roundtrip.Trip) {
 	m := r.Messages
-	trip.Add(resumeMessages, microseconds(r.Retention), m.sources, m.ids, m.consumer)
+	q := db.ResumeMessages{Retention: r.Retention, Sources: m.sources, IDs: m.ids, Consumer: m.consumer}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (r *ResumeMessages) Read(trip *roundtrip.Trip) {
-	trip.Rows(func(row *roundtrip.Row) {
-		r.Resumed = append(r.Resumed, MessageID{row.Text(), row.Text()})
-		r.At = row.Time()
+	var q db.ResumeMessages
+	q.Each(trip, func(row *db.ResumeMessagesRow) {
+		r.Resumed, r.At = append(r.Resumed, MessageID{row.Source, row.ID}), row.Since
 	})
 }
 
@@ -157,11 +157,16 @@ type KeepMessages struct {
 }
 
 // Queue adds the statement.
-func (k *KeepMessages) Queue(trip *roundtrip.Trip) { trip.Add(keepMessages, []byte(k.OperationID)) }
+func (k *KeepMessages) Queue(trip *roundtrip.Trip) {
+	q := db.KeepMessages{OperationID: k.OperationID}
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (k *KeepMessages) Read(trip *roundtrip.Trip) {
-	k.Kept = trip.Row(func(row *roundtrip.Row) { row.Skip() })
+	var q db.KeepMessages
+	q.Read(trip)
+	k.Kept = q.Found
 }
 
 // ReleaseMessages forgets what was claimed at a moment, and committed by whoever was not to.
@@ -173,8 +178,7 @@ type ReleaseMessages struct {
 // Queue adds the statement.
 func (r ReleaseMessages) Queue(trip *roundtrip.Trip) {
 	m := r.Messages
-	at := append(strconv.AppendInt(nil, r.At.UnixMicro(), 10), " microseconds"...)
-	trip.Add(releaseMessages, m.sources, m.ids, m.consumer, at)
+	db.ReleaseMessages{Sources: m.sources, IDs: m.ids, Consumer: m.consumer, Claimed: r.At.Sub(time.Unix(0, 0))}.Queue(trip)
 }
 
 // Read reads the answer.

@@ -1,9 +1,9 @@
 package store
 
 import (
-	"strconv"
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
@@ -38,12 +38,15 @@ type Hold struct {
 // Queue adds the statement.
 func (h *Hold) Queue(trip *roundtrip.Trip) {
 	k := h.Key
-	trip.Add(hold, k.scope, k.key, k.operationID, []byte(h.Room))
+	q := db.Hold{Scope: k.scope, Key: k.key, OperationID: k.OperationID, Room: h.Room}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (h *Hold) Read(trip *roundtrip.Trip) {
-	h.Done = trip.Row(func(row *roundtrip.Row) { row.Skip() })
+	var q db.Hold
+	q.Read(trip)
+	h.Done = q.Found
 }
 
 // Endless is the pause of an operation that waits for a child: the child's end wakes it.
@@ -59,13 +62,6 @@ type At struct {
 	Tries int
 }
 
-func (a *At) owner() []byte {
-	if a.Owner == 0 {
-		return nil
-	}
-	return number(a.Owner)
-}
-
 // BeginOperation writes down an operation.
 type BeginOperation struct {
 	Key       *Key
@@ -79,17 +75,14 @@ type BeginOperation struct {
 
 // Queue adds the statement.
 func (b *BeginOperation) Queue(trip *roundtrip.Trip) {
-	k := b.Key
-	var parent, claimed []byte
+	k, at := b.Key, &b.At
+	q := db.BeginOperation{OperationID: k.OperationID, Scope: k.scope, Key: k.key, Hash: k.hash[:], Name: b.Name, TTL: b.TTL.Microseconds(),
+		Input: b.Input, Parent: orNull(b.Parent), Owner: orNullNumber(at.Owner), Kind: string(at.Kind), Step: at.Step, Seq: at.Seq, Pause: at.Pause}
 	if !b.ClaimedAt.IsZero() {
-		claimed = microseconds(b.ClaimedAt.Sub(time.Unix(0, 0)))
+		claimed := b.ClaimedAt.Sub(time.Unix(0, 0))
+		q.Claimed = &claimed
 	}
-	if b.Parent != "" {
-		parent = []byte(b.Parent)
-	}
-	trip.Add(beginOperation, k.operationID, k.scope, k.key, k.hash, []byte(b.Name), strconv.AppendInt(nil, b.TTL.Microseconds(), 10),
-		claimed, b.Input, parent,
-		b.At.owner(), []byte(b.At.Kind), []byte(b.At.Step), number(b.At.Seq), microseconds(b.At.Pause))
+	q.Queue(trip)
 }
 
 // Read reads the answer.
@@ -112,17 +105,17 @@ type AdvanceOperation struct {
 
 // Queue adds the statement.
 func (a *AdvanceOperation) Queue(trip *roundtrip.Trip) {
-	var cancelled []byte
-	if a.Cancelled != nil {
-		cancelled = boolean(*a.Cancelled)
-	}
-	trip.Add(advanceOperation, []byte(a.OperationID), a.At.owner(), []byte(a.State), boolean(a.Undoing), []byte(a.At.Kind), []byte(a.At.Step),
-		number(a.At.Seq), microseconds(a.At.Pause), number(a.At.Tries), number(a.Epoch), cancelled)
+	at := &a.At
+	q := db.AdvanceOperation{OperationID: a.OperationID, Owner: orNullNumber(at.Owner), State: string(a.State), Undoing: a.Undoing,
+		Kind: string(at.Kind), Step: at.Step, Seq: at.Seq, Pause: at.Pause, Tries: at.Tries, Epoch: a.Epoch, Cancelled: a.Cancelled}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (a *AdvanceOperation) Read(trip *roundtrip.Trip) {
-	a.Advanced = trip.Row(func(row *roundtrip.Row) { row.Skip() })
+	var q db.AdvanceOperation
+	q.Read(trip)
+	a.Advanced = q.Found
 }
 
 // ShowOperation tells how far an operation is.
@@ -149,38 +142,25 @@ type ShowOperation struct {
 }
 
 // Queue adds the statement.
-func (s *ShowOperation) Queue(trip *roundtrip.Trip) { trip.Add(showOperation, []byte(s.OperationID)) }
+func (s *ShowOperation) Queue(trip *roundtrip.Trip) {
+	q := db.ShowOperation{OperationID: s.OperationID}
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (s *ShowOperation) Read(trip *roundtrip.Trip) {
-	s.Found = trip.Row(func(row *roundtrip.Row) {
-		s.Scope = row.Text()
-		copy(s.Hash[:], row.Bytes())
-		s.Name, s.State = row.Text(), OperationState(row.Text())
-		s.Epoch, s.Undoing, s.Cancelled, s.Kind, s.Step = row.Int(), row.Bool(), row.Bool(), StepKind(row.Text()), row.Text()
-		s.Attempts, s.Reason, s.Parent = row.Int(), row.Text(), row.Text()
-		s.Since, s.WakeAt, s.LoadedAt = row.Time(), row.Time(), row.Time()
-		if s.Kind == ChildStep && s.WakeAt.Sub(s.LoadedAt) > Endless/2 {
-			s.WakeAt = time.Time{}
-		}
-	})
+	var q db.ShowOperation
+	q.Read(trip)
+	row := &q.Row
+	s.Found, s.Scope, s.Name, s.State, s.Epoch = q.Found, row.Scope, row.Name, OperationState(row.State), row.Epoch
+	copy(s.Hash[:], row.Hash)
+	s.Undoing, s.Cancelled, s.Kind, s.Step = row.Undoing, row.Cancelled, StepKind(row.Kind), row.Step
+	s.Attempts, s.Reason, s.Parent = row.Attempts, row.Reason, row.Parent
+	s.Since, s.WakeAt, s.LoadedAt = row.Since, row.WakeAt, row.LoadedAt
+	if s.Kind == ChildStep && s.WakeAt.Sub(s.LoadedAt) > Endless/2 {
+		s.WakeAt = time.Time{}
+	}
 }
-
-// ReleaseOperation lets go of an operation, unless somebody else has it.
-type ReleaseOperation struct {
-	OperationID string
-	Epoch       int
-	Tries       int // of the call under way
-	Pause       time.Duration
-}
-
-// Queue adds the statement.
-func (r ReleaseOperation) Queue(trip *roundtrip.Trip) {
-	trip.Add(releaseOperation, number(r.Tries), microseconds(r.Pause), []byte(r.OperationID), number(r.Epoch))
-}
-
-// Read reads the answer.
-func (ReleaseOperation) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // ParkOperation stops an operation until a person has seen to it.
 type ParkOperation struct {
@@ -195,11 +175,16 @@ type ParkOperation struct {
 
 // Queue adds the statement.
 func (p *ParkOperation) Queue(trip *roundtrip.Trip) {
-	trip.Add(parkOperation, []byte(p.Reason), []byte(p.Step), boolean(p.Unbacked), []byte(p.OperationID), number(p.Epoch))
+	q := db.ParkOperation{Reason: p.Reason, Step: p.Step, Unbacked: p.Unbacked, OperationID: p.OperationID, Epoch: p.Epoch}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
-func (p *ParkOperation) Read(trip *roundtrip.Trip) { p.Parked = trip.Skip().RowsAffected() > 0 }
+func (p *ParkOperation) Read(trip *roundtrip.Trip) {
+	var q db.ParkOperation
+	q.Read(trip)
+	p.Parked = q.Affected > 0
+}
 
 // ReviveOperation lets an operation go on.
 type ReviveOperation struct {
@@ -219,25 +204,13 @@ type ReviveOperation struct {
 
 // Queue adds the statement.
 func (r *ReviveOperation) Queue(trip *roundtrip.Trip) {
-	trip.Add(reviveOperation, boolean(r.Cancel), boolean(r.Forget), []byte(r.OperationID), boolean(r.Unknown), number(r.Epoch), boolean(r.Fresh))
+	q := db.ReviveOperation{Cancel: r.Cancel, Forget: r.Forget, OperationID: r.OperationID, Unknown: r.Unknown, Epoch: r.Epoch, Fresh: r.Fresh}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (r *ReviveOperation) Read(trip *roundtrip.Trip) {
-	r.Revived = trip.Row(func(row *roundtrip.Row) {
-		r.Seq, r.Kind, r.Step, r.Key = row.Int(), StepKind(row.Text()), row.Text(), row.Text()
-	})
-}
-
-func number(n int) []byte { return strconv.AppendInt(nil, int64(n), 10) }
-
-func boolean(b bool) []byte {
-	if b {
-		return []byte("true")
-	}
-	return []byte("false")
-}
-
-func microseconds(d time.Duration) []byte {
-	return append(strconv.AppendInt(nil, d.Microseconds(), 10), " microseconds"...)
+	var q db.ReviveOperation
+	q.Read(trip)
+	r.Revived, r.Seq, r.Kind, r.Step, r.Key = q.Found, q.Row.Seq, StepKind(q.Row.Kind), q.Row.Step, q.Row.Key
 }

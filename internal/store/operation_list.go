@@ -3,6 +3,7 @@ package store
 import (
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
@@ -34,23 +35,21 @@ type ListedOperation struct {
 	EndedAt     time.Time
 }
 
-func (l *ListedOperation) read(row *roundtrip.Row) {
-	l.OperationID, l.Scope, l.Name, l.State = row.Text(), row.Text(), row.Text(), OperationState(row.Text())
-	l.Undoing, l.Step, l.Attempts, l.Reason = row.Bool(), row.Text(), row.Int(), row.Text()
-	l.CreatedAt, l.Since, l.EndedAt = row.Time(), row.Time(), row.Time()
-}
-
 // Queue adds the statement.
 func (l *ListOperations) Queue(trip *roundtrip.Trip) {
-	trip.Add(listOperations, []byte(l.State), []byte(l.After), []byte(l.Scope), []byte(l.Name), []byte(l.Step), microseconds(l.Age), number(l.Room))
+	q := db.ListOperations{State: string(l.State), AfterOperation: l.After, Scope: l.Scope, Name: l.Name, Step: l.Step, Age: l.Age, Room: l.Room}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (l *ListOperations) Read(trip *roundtrip.Trip) {
-	trip.Rows(func(row *roundtrip.Row) {
-		var listed ListedOperation
-		listed.read(row)
-		l.Listed = append(l.Listed, listed)
+	var q db.ListOperations
+	q.Each(trip, func(row *db.ListOperationsRow) {
+		l.Listed = append(l.Listed, ListedOperation{
+			OperationID: row.OperationID, Scope: row.Scope, Name: row.Name, State: OperationState(row.State),
+			Undoing: row.Undoing, Step: row.Step, Attempts: row.Attempts, Reason: row.Reason,
+			CreatedAt: row.CreatedAt, Since: row.Since, EndedAt: row.EndedAt,
+		})
 	})
 }
 
@@ -69,13 +68,17 @@ type FindOperation struct {
 }
 
 // Queue adds the statement.
-func (f *FindOperation) Queue(trip *roundtrip.Trip) { trip.Add(findOperation, []byte(f.OperationID)) }
+func (f *FindOperation) Queue(trip *roundtrip.Trip) {
+	q := db.FindOperation{OperationID: f.OperationID}
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (f *FindOperation) Read(trip *roundtrip.Trip) {
-	f.Found = trip.Row(func(row *roundtrip.Row) {
-		f.Scope, f.Key = row.Text(), row.Text()
-		copy(f.Hash[:], row.Bytes())
-		f.Name, f.State, f.Step, f.Reason, f.Since = row.Text(), OperationState(row.Text()), row.Text(), row.Text(), row.Time()
-	})
+	var q db.FindOperation
+	q.Read(trip)
+	row := &q.Row
+	f.Found, f.Scope, f.Key, f.Name, f.State = q.Found, row.Scope, row.Key, row.Name, OperationState(row.State)
+	copy(f.Hash[:], row.Hash)
+	f.Step, f.Reason, f.Since = row.Step, row.Reason, row.Since
 }

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"strconv"
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
@@ -21,15 +21,6 @@ type Queued struct {
 	Headers   map[string]string
 	CreatedAt time.Time
 	Attempts  int // that have failed
-}
-
-func (q *Queued) read(row *roundtrip.Row) {
-	q.ID, q.Topic, q.Key, q.Type = row.Text(), row.Text(), row.Text(), row.Text()
-	q.Payload = row.Bytes()
-	var err error
-	q.Headers, err = ReadHeaders(row.Text())
-	row.Fail(err)
-	q.CreatedAt = row.Time()
 }
 
 // WriteHeaders returns the headers of a message as they are stored: a JSON object, or nothing if there are none.
@@ -59,20 +50,20 @@ type Stream struct {
 	Foreign    []string // patterns of topics that belong to other relays
 }
 
-func (s *Stream) params() [][]byte {
-	every := s.Topics == nil && len(s.Foreign) == 0
-	topics := s.Topics
-	if topics == nil {
-		topics = []string{"%"}
+// every reports whether all topics are of the stream.
+func (s *Stream) every() bool { return s.Topics == nil && len(s.Foreign) == 0 }
+
+// topics are the patterns of its topics, as an array.
+func (s *Stream) topics() string {
+	if s.Topics == nil {
+		return array([]string{"%"})
 	}
-	return [][]byte{number(s.Of), number(s.Number), boolean(every), array(topics), array(s.Foreign)}
+	return array(s.Topics)
 }
 
-// Writer is a transaction that can have a message in the outbox which is not committed yet.
-type Writer struct {
-	Name     string
-	Prepared bool // for COMMIT PREPARED, under a name that it had not before
-}
+// Writer is a transaction that can have a message in the outbox which is not committed yet. If it is Prepared, that is for COMMIT
+// PREPARED, under a name that it had not before.
+type Writer = db.ListWritersRow
 
 // ListWriters lists the other transactions that can.
 type ListWriters struct {
@@ -80,13 +71,16 @@ type ListWriters struct {
 }
 
 // Queue adds the statement.
-func (*ListWriters) Queue(trip *roundtrip.Trip) { trip.Add(listWriters) }
+func (*ListWriters) Queue(trip *roundtrip.Trip) {
+	var q db.ListWriters
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (l *ListWriters) Read(trip *roundtrip.Trip) {
-	trip.Rows(func(row *roundtrip.Row) {
-		l.Writers = append(l.Writers, Writer{Name: row.Text(), Prepared: row.Bool()})
-	})
+	var q db.ListWriters
+	q.Read(trip)
+	l.Writers = append(l.Writers, q.Rows...)
 }
 
 // ReadMessages reads what is not held back.
@@ -103,19 +97,25 @@ type ReadMessages struct {
 
 // Queue adds the statement.
 func (r *ReadMessages) Queue(trip *roundtrip.Trip) {
-	trip.Add(readMessages, append(r.Stream.params(), numbers(r.Lows), numbers(r.Highs), number(r.Room), integer(r.After),
-		integer(r.Octets))...)
+	s := &r.Stream
+	q := db.ReadMessages{Streams: s.Of, Stream: s.Number, Every: s.every(), Topics: s.topics(), ForeignTopics: array(s.Foreign),
+		Lows: numbers(r.Lows), Highs: numbers(r.Highs), Room: r.Room, After: r.After, Octets: r.Octets}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (r *ReadMessages) Read(trip *roundtrip.Trip) {
-	trip.Rows(func(row *roundtrip.Row) {
-		seq, mine := int64(row.Int()), row.Bool()
-		r.Seqs = append(r.Seqs, seq)
-		if mine {
-			r.Messages = append(r.Messages, Queued{Seq: seq})
-			r.Messages[len(r.Messages)-1].read(row)
+	var q db.ReadMessages
+	q.Each(trip, func(row *db.ReadMessagesRow) {
+		r.Seqs = append(r.Seqs, row.Seq)
+		if !row.Mine {
+			return
 		}
+		headers, err := ReadHeaders(row.Headers)
+		trip.Fail(err)
+		r.Messages = append(r.Messages, Queued{
+			Seq: row.Seq, ID: row.ID, Topic: row.Topic, Key: row.Key, Type: row.Type, Payload: row.Payload, Headers: headers, CreatedAt: row.CreatedAt,
+		})
 	})
 }
 
@@ -143,16 +143,20 @@ func (r *ReadHeld) Queue(trip *roundtrip.Trip) {
 			lows[i], highs[i] = 0, math.MaxInt64
 		}
 	}
-	trip.Add(readHeld, array(topics), array(keys), numbers(lows), numbers(highs), numbers(r.Runs), integer(r.Octets))
+	q := db.ReadHeld{Topics: array(topics), Keys: array(keys), Lows: numbers(lows), Highs: numbers(highs), Runs: numbers(r.Runs), Octets: r.Octets}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (r *ReadHeld) Read(trip *roundtrip.Trip) {
-	trip.Rows(func(row *roundtrip.Row) {
-		q := Queued{Seq: int64(row.Int())}
-		q.read(row)
-		q.Attempts = row.Int()
-		r.Messages = append(r.Messages, q)
+	var q db.ReadHeld
+	q.Each(trip, func(row *db.ReadHeldRow) {
+		headers, err := ReadHeaders(row.Headers)
+		trip.Fail(err)
+		r.Messages = append(r.Messages, Queued{
+			Seq: row.Seq, ID: row.ID, Topic: row.Topic, Key: row.Key, Type: row.Type, Payload: row.Payload, Headers: headers, CreatedAt: row.CreatedAt,
+			Attempts: row.Attempts,
+		})
 	})
 }
 
@@ -172,26 +176,17 @@ type ListHeld struct {
 
 // Queue adds the statement.
 func (l *ListHeld) Queue(trip *roundtrip.Trip) {
-	trip.Add(listHeld, l.Stream.params()...)
+	s := &l.Stream
+	q := db.ListHeld{Streams: s.Of, Stream: s.Number, Every: s.every(), Topics: s.topics(), ForeignTopics: array(s.Foreign)}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (l *ListHeld) Read(trip *roundtrip.Trip) {
-	trip.Rows(func(row *roundtrip.Row) {
-		held := HeldBack{HeldKey: HeldKey{row.Text(), row.Text(), int64(row.Int())}, Attempts: row.Int()}
-		held.Due = time.Duration(row.Int()) * time.Microsecond
-		l.Held = append(l.Held, held)
+	var q db.ListHeld
+	q.Each(trip, func(row *db.ListHeldRow) {
+		l.Held = append(l.Held, HeldBack{
+			HeldKey: HeldKey{row.Topic, row.Key, row.Place}, Attempts: row.Attempts, Due: time.Duration(row.Due) * time.Microsecond,
+		})
 	})
-}
-
-// numbers writes numbers as an array of Postgres.
-func numbers[N int | int64](list []N) []byte {
-	b := []byte{'{'}
-	for i, n := range list {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, int64(n), 10)
-	}
-	return append(b, '}')
 }

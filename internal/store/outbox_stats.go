@@ -3,6 +3,7 @@ package store
 import (
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
@@ -18,14 +19,17 @@ type OutboxStats struct {
 }
 
 // Queue adds the statement.
-func (s *OutboxStats) Queue(trip *roundtrip.Trip) { trip.Add(outboxStats, number(s.Most)) }
+func (s *OutboxStats) Queue(trip *roundtrip.Trip) {
+	q := db.OutboxStats{Most: s.Most}
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (s *OutboxStats) Read(trip *roundtrip.Trip) {
-	trip.Row(func(row *roundtrip.Row) {
-		s.ReadAt, s.Oldest, s.OldestHeld = row.Time(), row.Time(), row.Time()
-		s.FirstDelayed, s.NextDue = row.Time(), row.Time()
-		s.Waiting, s.Due, s.Delayed = row.Int(), row.Int(), row.Int()
-		s.Held, s.HeldKeys, s.Dead = row.Int(), row.Int(), row.Int()
-	})
+	var q db.OutboxStats
+	q.Read(trip)
+	row := &q.Row
+	s.ReadAt, s.Oldest, s.OldestHeld, s.FirstDelayed, s.NextDue = row.ReadAt, row.Oldest, row.OldestHeld, row.Overdue, row.NextDue
+	s.Waiting, s.Due, s.Delayed = int(row.Waiting), int(row.Due), int(row.Delayed)
+	s.Held, s.HeldKeys, s.Dead = int(row.Held), int(row.HeldKeys), int(row.Dead)
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
@@ -16,12 +17,15 @@ type RedriveMessage struct {
 
 // Queue adds the statement.
 func (r *RedriveMessage) Queue(trip *roundtrip.Trip) {
-	trip.Add(redriveMessage, []byte(r.Consumer), []byte(r.Source), []byte(r.ID))
+	q := db.RedriveMessage{Consumer: r.Consumer, Source: r.Source, ID: r.ID}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (r *RedriveMessage) Read(trip *roundtrip.Trip) {
-	trip.Row(func(row *roundtrip.Row) { r.Known = row.Bool() })
+	var q db.RedriveMessage
+	q.Read(trip)
+	r.Known = q.Row.Known
 }
 
 // RedrivenMessages reads the dead letters that are to be tried again.
@@ -42,16 +46,18 @@ type RedrivenMessage struct {
 
 // Queue adds the statement.
 func (r *RedrivenMessages) Queue(trip *roundtrip.Trip) {
-	trip.Add(redrivenMessages, []byte(r.Consumer), number(r.Room))
+	q := db.RedrivenMessages{Consumer: r.Consumer, Room: r.Room}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (r *RedrivenMessages) Read(trip *roundtrip.Trip) {
-	trip.Rows(func(row *roundtrip.Row) {
-		var m RedrivenMessage
-		m.Source, m.ID, m.Key, m.Type = row.Text(), row.Text(), row.Text(), row.Text()
-		m.Contents = Contents{Payload: row.Bytes(), Headers: row.Text(), SealedBy: row.Text()}
-		r.Redriven = append(r.Redriven, m)
+	var q db.RedrivenMessages
+	q.Each(trip, func(row *db.RedrivenMessagesRow) {
+		r.Redriven = append(r.Redriven, RedrivenMessage{
+			MessageID: MessageID{row.Source, row.ID}, Key: row.Key, Type: row.Type,
+			Contents: Contents{Payload: row.Payload, Headers: row.Headers, SealedBy: row.SealedBy},
+		})
 	})
 }
 
@@ -61,7 +67,7 @@ type ForgetRedriven struct{ Messages *Messages }
 // Queue adds the statement.
 func (f ForgetRedriven) Queue(trip *roundtrip.Trip) {
 	m := f.Messages
-	trip.Add(forgetRedriven, m.sources, m.ids, m.consumer)
+	db.ForgetRedriven{Sources: m.sources, IDs: m.ids, Consumer: m.consumer}.Queue(trip)
 }
 
 // Read reads the answer.
@@ -82,13 +88,17 @@ type ConsumerStats struct {
 }
 
 // Queue adds the statement.
-func (s *InboxStats) Queue(trip *roundtrip.Trip) { trip.Add(inboxStats) }
+func (s *InboxStats) Queue(trip *roundtrip.Trip) {
+	var q db.InboxStats
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (s *InboxStats) Read(trip *roundtrip.Trip) {
-	trip.Rows(func(row *roundtrip.Row) {
-		var c ConsumerStats
-		c.Consumer, c.Failing, c.FailingSince, c.Dead, c.DiedAt = row.Text(), row.Int(), row.Time(), row.Int(), row.Time()
-		s.Consumers = append(s.Consumers, c)
+	var q db.InboxStats
+	q.Each(trip, func(row *db.InboxStatsRow) {
+		s.Consumers = append(s.Consumers, ConsumerStats{
+			Consumer: row.Consumer, Failing: int(row.Failing), FailingSince: row.FailingSince, Dead: int(row.Dead), DiedAt: row.DiedAt,
+		})
 	})
 }

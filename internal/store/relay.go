@@ -1,6 +1,9 @@
 package store
 
-import "github.com/idem-go/idem/internal/roundtrip"
+import (
+	"github.com/idem-go/idem/internal/db"
+	"github.com/idem-go/idem/internal/roundtrip"
+)
 
 // Lanes is in how many parts the outbox falls. A key belongs to one of them for good.
 const Lanes = 16
@@ -13,11 +16,16 @@ type AppearAsRelay struct {
 }
 
 // Queue adds the statement.
-func (a *AppearAsRelay) Queue(trip *roundtrip.Trip) { trip.Add(appearAsRelay, number(a.Instance)) }
+func (a *AppearAsRelay) Queue(trip *roundtrip.Trip) {
+	q := db.AppearAsRelay{Instance: a.Instance}
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (a *AppearAsRelay) Read(trip *roundtrip.Trip) {
-	trip.Row(func(row *roundtrip.Row) { a.Held = row.Bool() })
+	var q db.AppearAsRelay
+	q.Read(trip)
+	a.Held = q.Row.Held
 }
 
 // Holds reports whether the session has the lock on its number.
@@ -32,11 +40,16 @@ type SeeLanes struct {
 }
 
 // Queue adds the statement.
-func (s *SeeLanes) Queue(trip *roundtrip.Trip) { trip.Add(seeLanes, []byte(s.Relay), numbers(s.Lanes)) }
+func (s *SeeLanes) Queue(trip *roundtrip.Trip) {
+	q := db.SeeLanes{Relay: s.Relay, Lanes: numbers(s.Lanes)}
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (s *SeeLanes) Read(trip *roundtrip.Trip) {
-	trip.Row(func(row *roundtrip.Row) { s.Free = row.Bool() })
+	var q db.SeeLanes
+	q.Read(trip)
+	s.Free = q.Row.Free
 }
 
 // TakeLanes takes those lanes of a relay that no instance has which is there, to work by the topics of a generation.
@@ -51,12 +64,14 @@ type TakeLanes struct {
 
 // Queue adds the statement.
 func (t *TakeLanes) Queue(trip *roundtrip.Trip) {
-	trip.Add(takeLanes, []byte(t.Relay), number(t.Instance), integer(t.Generation), numbers(t.Lanes))
+	q := db.TakeLanes{Relay: t.Relay, Instance: t.Instance, Generation: t.Generation, Lanes: numbers(t.Lanes)}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (t *TakeLanes) Read(trip *roundtrip.Trip) {
-	trip.Rows(func(row *roundtrip.Row) { t.Taken = append(t.Taken, row.Int()) })
+	var q db.TakeLanes
+	q.Each(trip, func(row *db.TakeLanesRow) { t.Taken = append(t.Taken, row.Lane) })
 }
 
 // KeepLanes keeps the lanes of an instance until the transaction is over. If it has lost one, the server answers with the
@@ -65,26 +80,9 @@ type KeepLanes struct{ Instance, Lanes int }
 
 // Queue adds the statement.
 func (k KeepLanes) Queue(trip *roundtrip.Trip) {
-	trip.Add(keepLanes, number(k.Lanes), number(k.Instance))
+	q := db.KeepLanes{Lanes: int64(k.Lanes), Instance: k.Instance}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (KeepLanes) Read(trip *roundtrip.Trip) { trip.Skip() }
-
-// LeaveLanes lets go of all lanes of an instance.
-type LeaveLanes struct{ Instance int }
-
-// Queue adds the statement.
-func (l LeaveLanes) Queue(trip *roundtrip.Trip) { trip.Add(leaveLanes, number(l.Instance)) }
-
-// Read reads the answer.
-func (LeaveLanes) Read(trip *roundtrip.Trip) { trip.Skip() }
-
-// LimitRelay begins every transaction of a relay.
-type LimitRelay struct{}
-
-// Queue adds the statement.
-func (*LimitRelay) Queue(trip *roundtrip.Trip) { trip.Add(limitRelay) }
-
-// Read reads the answer.
-func (*LimitRelay) Read(trip *roundtrip.Trip) { trip.Skip() }

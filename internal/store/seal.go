@@ -24,11 +24,7 @@ func (k *Key) bound(operationID string, state State, status int) []byte {
 	buf := make([]byte, 0, len(sealTag)+len(k.scope)+len(k.key)+len(k.hash)+len(operationID)+len(state)+6*8)
 	buf = append(buf, sealTag...)
 	add := func(length int) { buf = binary.BigEndian.AppendUint64(buf, uint64(length)) }
-	for _, part := range [][]byte{k.scope, k.key, k.hash} {
-		add(len(part))
-		buf = append(buf, part...)
-	}
-	for _, part := range []string{operationID, string(state)} {
+	for _, part := range []string{k.scope, k.key, string(k.hash[:]), operationID, string(state)} {
 		add(len(part))
 		buf = append(buf, part...)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -14,6 +15,8 @@ type noted struct {
 	id, plain, bound string
 	err              error
 }
+
+var sampleKey = NewKey("the scope", "the key", [32]byte{1, 2, 3}, "11111111-2222-4333-8444-555555555555", 90*time.Second)
 
 func (n *noted) Seal(plain, bound []byte) (string, []byte, error) {
 	n.plain, n.bound = string(plain), string(bound)

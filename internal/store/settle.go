@@ -3,6 +3,7 @@ package store
 import (
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
@@ -12,7 +13,9 @@ import (
 type DeletePublished struct{ Seqs []int64 }
 
 // Queue adds the statement.
-func (d DeletePublished) Queue(trip *roundtrip.Trip) { trip.Add(deletePublished, numbers(d.Seqs)) }
+func (d DeletePublished) Queue(trip *roundtrip.Trip) {
+	db.DeletePublished{Seqs: numbers(d.Seqs)}.Queue(trip)
+}
 
 // Read reads the answer.
 func (DeletePublished) Read(trip *roundtrip.Trip) { trip.Skip() }
@@ -26,7 +29,7 @@ type KeepPublished struct {
 
 // Queue adds the statement.
 func (k KeepPublished) Queue(trip *roundtrip.Trip) {
-	trip.Add(keepPublished, microseconds(k.Retention), boolean(k.Whole), numbers(k.Seqs))
+	db.KeepPublished{Retention: k.Retention, Whole: k.Whole, Seqs: numbers(k.Seqs)}.Queue(trip)
 }
 
 // Read reads the answer.
@@ -36,7 +39,7 @@ func (KeepPublished) Read(trip *roundtrip.Trip) { trip.Skip() }
 type HoldMessages struct{ Seqs []int64 }
 
 // Queue adds the statement.
-func (h HoldMessages) Queue(trip *roundtrip.Trip) { trip.Add(holdMessages, numbers(h.Seqs)) }
+func (h HoldMessages) Queue(trip *roundtrip.Trip) { db.HoldMessages{Seqs: numbers(h.Seqs)}.Queue(trip) }
 
 // Read reads the answer.
 func (HoldMessages) Read(trip *roundtrip.Trip) { trip.Skip() }
@@ -55,7 +58,8 @@ func (b BlameMessages) Queue(trip *roundtrip.Trip) {
 	for i, pause := range b.Pauses {
 		pauses[i] = pause.Microseconds()
 	}
-	trip.Add(blameMessages, numbers(b.Seqs), numbers(pauses), numbers(b.Counts), array(b.Classes), array(b.Reasons))
+	db.BlameMessages{Seqs: numbers(b.Seqs), Pauses: numbers(pauses), Counts: numbers(b.Counts),
+		Classes: array(b.Classes), Reasons: array(b.Reasons)}.Queue(trip)
 }
 
 // Read reads the answer.
@@ -72,17 +76,9 @@ type BuryUnpublished struct {
 
 // Queue adds the statement.
 func (b BuryUnpublished) Queue(trip *roundtrip.Trip) {
-	trip.Add(buryUnpublished, b.Contents.Payload, orNull(b.Contents.Headers), orNull(b.Contents.SealedBy), []byte(b.Class), []byte(b.Reason),
-		number(b.Attempts), integer(b.Seq))
+	db.BuryUnpublished{Payload: b.Contents.Payload, Headers: orNull(b.Contents.Headers), SealedBy: orNull(b.Contents.SealedBy),
+		Class: b.Class, Reason: b.Reason, Attempts: b.Attempts, Seq: b.Seq}.Queue(trip)
 }
 
 // Read reads the answer.
 func (BuryUnpublished) Read(trip *roundtrip.Trip) { trip.Skip() }
-
-// orNull is NULL for what is empty.
-func orNull(text string) []byte {
-	if text == "" {
-		return nil
-	}
-	return []byte(text)
-}

@@ -21,19 +21,23 @@ type SendSignal struct {
 
 // Queue adds the statement.
 func (s *SendSignal) Queue(trip *roundtrip.Trip) {
-	trip.Add(sendSignal, []byte(s.OperationID), []byte(s.Name), s.Value)
+	q := db.SendSignal{OperationID: s.OperationID, Name: s.Name, Value: s.Value}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (s *SendSignal) Read(trip *roundtrip.Trip) {
-	trip.Row(func(row *roundtrip.Row) { s.Known = row.Bool() })
+	var q db.SendSignal
+	q.Read(trip)
+	s.Known = q.Row.Known
 }
 
 // In sends the signal through what the caller has: a pool, or a transaction of its own.
 func (s *SendSignal) In(ctx context.Context, in interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }) error {
-	return in.QueryRow(ctx, db.SendSignal, s.OperationID, s.Name, s.Value).Scan(&s.Known)
+	q := db.SendSignal{OperationID: s.OperationID, Name: s.Name, Value: s.Value}
+	return in.QueryRow(ctx, db.SendSignalSQL, q.Args()...).Scan(&s.Known)
 }
 
 // ReadSignal reads what was sent.
@@ -48,33 +52,13 @@ type ReadSignal struct {
 
 // Queue adds the statement.
 func (r *ReadSignal) Queue(trip *roundtrip.Trip) {
-	trip.Add(readSignal, []byte(r.OperationID), []byte(r.Name))
+	q := db.ReadSignal{OperationID: r.OperationID, Name: r.Name}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (r *ReadSignal) Read(trip *roundtrip.Trip) {
-	r.Found = trip.Row(func(row *roundtrip.Row) { r.Value, r.SentAt = row.Bytes(), row.Time() })
+	var q db.ReadSignal
+	q.Read(trip)
+	r.Found, r.Value, r.SentAt = q.Found, q.Row.Value, q.Row.SentAt
 }
-
-// TakeSignal says that the operation has recorded a signal.
-type TakeSignal struct {
-	OperationID string
-	Name        string
-}
-
-// Queue adds the statement.
-func (t TakeSignal) Queue(trip *roundtrip.Trip) {
-	trip.Add(takeSignal, []byte(t.OperationID), []byte(t.Name))
-}
-
-// Read reads the answer.
-func (TakeSignal) Read(trip *roundtrip.Trip) { trip.Skip() }
-
-// DropSignals says that the operation has ended without what was sent to it besides.
-type DropSignals struct{ OperationID string }
-
-// Queue adds the statement.
-func (d DropSignals) Queue(trip *roundtrip.Trip) { trip.Add(dropSignals, []byte(d.OperationID)) }
-
-// Read reads the answer.
-func (DropSignals) Read(trip *roundtrip.Trip) { trip.Skip() }

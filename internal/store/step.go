@@ -3,6 +3,7 @@ package store
 import (
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
@@ -36,16 +37,17 @@ type RecordStep struct {
 	OperationID string
 	Step        Step
 	Pause       time.Duration // until it is due, if it waits; of a call that was begun, how long ago that was, as a negative number
+	Keeps       bool          // when it was begun stays what is on record
 }
 
 // Queue adds the statement.
 func (r *RecordStep) Queue(trip *roundtrip.Trip) {
 	s := &r.Step
-	var pause []byte
-	if s.Outcome == StepWaiting && s.Kind != ChildStep || s.Outcome == StepBegun { // a child is waited for however long it takes
-		pause = microseconds(r.Pause)
+	q := db.RecordStep{OperationID: r.OperationID, Seq: s.Seq, Kind: string(s.Kind), Name: s.Name, Outcome: string(s.Outcome), Value: s.Value}
+	if s.Outcome == StepWaiting && s.Kind != ChildStep || s.Outcome == StepBegun && !r.Keeps { // a child is waited for however long it takes
+		q.Pause = &r.Pause
 	}
-	trip.Add(recordStep, []byte(r.OperationID), number(s.Seq), []byte(s.Kind), []byte(s.Name), pause, []byte(s.Outcome), s.Value)
+	q.Queue(trip)
 }
 
 // Read reads the answer.
@@ -59,13 +61,17 @@ type BegunCalls struct {
 }
 
 // Queue adds the statement.
-func (b *BegunCalls) Queue(trip *roundtrip.Trip) { trip.Add(begunCalls, []byte(b.OperationID)) }
+func (b *BegunCalls) Queue(trip *roundtrip.Trip) {
+	q := db.BegunCalls{OperationID: b.OperationID}
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (b *BegunCalls) Read(trip *roundtrip.Trip) {
 	b.Calls = nil
-	trip.Rows(func(row *roundtrip.Row) {
-		b.Calls = append(b.Calls, Step{Seq: row.Int(), Kind: CallStep, Name: row.Text(), Outcome: StepBegun})
+	var q db.BegunCalls
+	q.Each(trip, func(row *db.BegunCallsRow) {
+		b.Calls = append(b.Calls, Step{Seq: row.Seq, Kind: CallStep, Name: row.Name, Outcome: StepBegun})
 	})
 }
 
@@ -94,13 +100,17 @@ type ListSteps struct {
 }
 
 // Queue adds the statement.
-func (l *ListSteps) Queue(trip *roundtrip.Trip) { trip.Add(listSteps, []byte(l.OperationID)) }
+func (l *ListSteps) Queue(trip *roundtrip.Trip) {
+	q := db.ListSteps{OperationID: l.OperationID}
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (l *ListSteps) Read(trip *roundtrip.Trip) {
-	trip.Rows(func(row *roundtrip.Row) {
+	var q db.ListSteps
+	q.Each(trip, func(row *db.ListStepsRow) {
 		l.Steps = append(l.Steps, Remembered{
-			Kind: StepKind(row.Text()), Name: row.Text(), Outcome: StepOutcome(row.Text()), DueAt: row.Time(), RecordedAt: row.Time(),
+			Kind: StepKind(row.Kind), Name: row.Name, Outcome: StepOutcome(row.Outcome), DueAt: row.DueAt, RecordedAt: row.RecordedAt,
 		})
 	})
 }
@@ -114,21 +124,21 @@ type LoadSteps struct {
 }
 
 // Queue adds the statement.
-func (l *LoadSteps) Queue(trip *roundtrip.Trip) { trip.Add(loadSteps, []byte(l.OperationID)) }
+func (l *LoadSteps) Queue(trip *roundtrip.Trip) {
+	q := db.LoadSteps{OperationID: l.OperationID}
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (l *LoadSteps) Read(trip *roundtrip.Trip) {
 	l.Steps = nil // of an earlier try
-	trip.Rows(func(row *roundtrip.Row) {
-		l.Steps = append(l.Steps, readStep(row))
-		l.LoadedAt = row.Time()
+	var q db.LoadSteps
+	q.Each(trip, func(row *db.LoadStepsRow) {
+		l.Steps = append(l.Steps, Step{
+			Seq: row.Seq, Kind: StepKind(row.Kind), Name: row.Name, Outcome: StepOutcome(row.Outcome), Value: row.Value, DueAt: row.DueAt,
+		})
+		l.LoadedAt = row.LoadedAt
 	})
-}
-
-func readStep(row *roundtrip.Row) Step {
-	return Step{
-		Seq: row.Int(), Kind: StepKind(row.Text()), Name: row.Text(), Outcome: StepOutcome(row.Text()), Value: row.Bytes(), DueAt: row.Time(),
-	}
 }
 
 // LoadStepsOf reads all that some operations remember.
@@ -139,14 +149,18 @@ type LoadStepsOf struct {
 }
 
 // Queue adds the statement.
-func (l *LoadStepsOf) Queue(trip *roundtrip.Trip) { trip.Add(loadStepsOf, array(l.OperationIDs)) }
+func (l *LoadStepsOf) Queue(trip *roundtrip.Trip) {
+	q := db.LoadStepsOf{OperationIDs: array(l.OperationIDs)}
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (l *LoadStepsOf) Read(trip *roundtrip.Trip) {
 	l.Steps = map[string][]Step{}
-	trip.Rows(func(row *roundtrip.Row) {
-		id := row.Text()
-		l.Steps[id] = append(l.Steps[id], readStep(row))
-		row.Skip()
+	var q db.LoadStepsOf
+	q.Each(trip, func(row *db.LoadStepsOfRow) {
+		l.Steps[row.OperationID] = append(l.Steps[row.OperationID], Step{
+			Seq: row.Seq, Kind: StepKind(row.Kind), Name: row.Name, Outcome: StepOutcome(row.Outcome), Value: row.Value, DueAt: row.DueAt,
+		})
 	})
 }

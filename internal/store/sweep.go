@@ -1,16 +1,14 @@
 package store
 
 import (
-	"strconv"
+	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
 // Sweeper is a run that sweeps a table: it has the row of that name in idem.sweeps as long as the row has its id.
 type Sweeper struct{ Name, ID string }
-
-func (s Sweeper) name() []byte { return []byte(s.Name) }
-func (s Sweeper) id() []byte   { return []byte(s.ID) }
 
 // Position is where a sweep is.
 type Position struct {
@@ -22,8 +20,8 @@ type Position struct {
 type TakeSweep struct {
 	Sweeper
 	TotalPages int64
-	Absence    string // an interval: without a sign of life for so long, a sweeper is gone
-	Rest       string // an interval: how long after the beginning of a sweep there need not be another
+	Absence    time.Duration // without a sign of life for so long, a sweeper is gone
+	Rest       time.Duration // how long after the beginning of a sweep there need not be another
 
 	Taken    bool
 	Position Position
@@ -32,15 +30,17 @@ type TakeSweep struct {
 
 // Queue adds the statement.
 func (t *TakeSweep) Queue(trip *roundtrip.Trip) {
-	trip.Add(takeSweep, t.name(), t.id(), integer(t.TotalPages), []byte(t.Absence), []byte(t.Rest))
+	q := db.TakeSweep{Name: t.Name, Sweeper: t.ID, TotalPages: t.TotalPages, Absence: t.Absence, Rest: t.Rest}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (t *TakeSweep) Read(trip *roundtrip.Trip) {
-	t.Taken = trip.Row(func(row *roundtrip.Row) {
-		t.Position = Position{row.Text(), int64(row.Int())}
-		t.TotalPages, t.Pages = int64(row.Int()), int64(row.Int())
-	})
+	var q db.TakeSweep
+	q.Read(trip)
+	if t.Taken = q.Found; t.Taken {
+		t.Position, t.TotalPages, t.Pages = Position{q.Row.Part, q.Row.Block}, q.Row.TotalPages, q.Row.Pages
+	}
 }
 
 // AdvanceSweep notes a portion.
@@ -55,13 +55,16 @@ type AdvanceSweep struct {
 
 // Queue adds the statement.
 func (a *AdvanceSweep) Queue(trip *roundtrip.Trip) {
-	trip.Add(advanceSweep, []byte(a.To.Part), integer(a.To.Block), integer(a.Walked), integer(a.Deleted), integer(a.Kept),
-		integer(a.Skipped), a.name(), a.id())
+	q := db.AdvanceSweep{Part: a.To.Part, Block: a.To.Block, Pages: a.Walked, Deleted: a.Deleted, Kept: a.Kept, Skipped: a.Skipped,
+		Name: a.Name, Sweeper: a.ID}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (a *AdvanceSweep) Read(trip *roundtrip.Trip) {
-	a.Advanced = trip.Row(func(row *roundtrip.Row) { a.Pages, a.TotalPages = int64(row.Int()), int64(row.Int()) })
+	var q db.AdvanceSweep
+	q.Read(trip)
+	a.Advanced, a.Pages, a.TotalPages = q.Found, q.Row.Pages, q.Row.TotalPages
 }
 
 // HoldSweep says that a sweep waits.
@@ -74,12 +77,15 @@ type HoldSweep struct {
 
 // Queue adds the statement.
 func (h *HoldSweep) Queue(trip *roundtrip.Trip) {
-	trip.Add(holdSweep, []byte(h.WaitingFor), h.name(), h.id())
+	q := db.HoldSweep{WaitingFor: h.WaitingFor, Name: h.Name, Sweeper: h.ID}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (h *HoldSweep) Read(trip *roundtrip.Trip) {
-	h.Held = trip.Row(func(row *roundtrip.Row) { row.Skip() })
+	var q db.HoldSweep
+	q.Read(trip)
+	h.Held = q.Found
 }
 
 // FinishSweep ends a sweep that has walked the whole table.
@@ -91,32 +97,28 @@ type FinishSweep struct {
 }
 
 // Queue adds the statement.
-func (f *FinishSweep) Queue(trip *roundtrip.Trip) { trip.Add(finishSweep, f.name(), f.id()) }
+func (f *FinishSweep) Queue(trip *roundtrip.Trip) {
+	q := db.FinishSweep{Name: f.Name, Sweeper: f.ID}
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (f *FinishSweep) Read(trip *roundtrip.Trip) {
-	f.Finished = trip.Row(func(row *roundtrip.Row) { f.Pages, f.Deleted = int64(row.Int()), int64(row.Int()) })
+	var q db.FinishSweep
+	q.Read(trip)
+	f.Finished, f.Pages, f.Deleted = q.Found, q.Row.LastPages, q.Row.LastDeleted
 }
 
 // LeaveSweep leaves a sweep to the next run.
 type LeaveSweep struct{ Sweeper }
 
 // Queue adds the statement.
-func (l LeaveSweep) Queue(trip *roundtrip.Trip) { trip.Add(leaveSweep, l.name(), l.id()) }
-
-// Read reads the answer.
-func (LeaveSweep) Read(trip *roundtrip.Trip) { trip.Skip() }
-
-// LimitPortion bounds what the transaction of a portion may do to others. The limits are settings: a number of milliseconds.
-type LimitPortion struct{ LockLimit, WorkLimit, IdleLimit string }
-
-// Queue adds the statement.
-func (l LimitPortion) Queue(trip *roundtrip.Trip) {
-	trip.Add(limitPortion, []byte(l.LockLimit), []byte(l.WorkLimit), []byte(l.IdleLimit))
+func (l LeaveSweep) Queue(trip *roundtrip.Trip) {
+	db.LeaveSweep{Name: l.Name, Sweeper: l.ID}.Queue(trip)
 }
 
 // Read reads the answer.
-func (LimitPortion) Read(trip *roundtrip.Trip) { trip.Skip() }
+func (LeaveSweep) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // Part asks for the part of a table at which a sweep goes on: From, or the first one after it.
 type Part struct {
@@ -132,14 +134,16 @@ type Part struct {
 }
 
 // Queue adds the statement.
-func (p *Part) Queue(trip *roundtrip.Trip) { trip.Add(part, []byte(p.From), []byte(p.Relation)) }
+func (p *Part) Queue(trip *roundtrip.Trip) {
+	q := db.Part{Part: p.From, Relation: p.Relation}
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (p *Part) Read(trip *roundtrip.Trip) {
-	p.Found = trip.Row(func(row *roundtrip.Row) {
-		p.Name, p.Quoted, p.OID = row.Text(), row.Text(), int64(row.Int())
-		p.Pages, p.TotalPages = int64(row.Int()), int64(row.Int())
-	})
+	var q db.Part
+	q.Read(trip)
+	p.Found, p.Name, p.Quoted, p.OID, p.Pages, p.TotalPages = q.Found, q.Row.Name, q.Row.Quoted, q.Row.Relation, q.Row.Pages, q.Row.TotalPages
 }
 
 // Backlog asks what standbys and vacuum have yet to do.
@@ -153,13 +157,14 @@ type Backlog struct {
 }
 
 // Queue adds the statement.
-func (b *Backlog) Queue(trip *roundtrip.Trip) { trip.Add(backlog, integer(b.OID)) }
+func (b *Backlog) Queue(trip *roundtrip.Trip) {
+	q := db.Backlog{OID: b.OID}
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (b *Backlog) Read(trip *roundtrip.Trip) {
-	trip.Row(func(row *roundtrip.Row) {
-		b.Lag, b.Standby, b.Hidden, b.Dead = int64(row.Int()), row.Text(), int64(row.Int()), int64(row.Int())
-	})
+	var q db.Backlog
+	q.Read(trip)
+	b.Lag, b.Standby, b.Hidden, b.Dead = q.Row.Lag, q.Row.Standby, q.Row.Hidden, q.Row.Dead
 }
-
-func integer(n int64) []byte { return strconv.AppendInt(nil, n, 10) }

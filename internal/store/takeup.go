@@ -3,9 +3,9 @@ package store
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
@@ -35,16 +35,15 @@ type Taken struct {
 // Suspected is the number of deaths from which on an operation is a suspect: it may be the one that kills its processes.
 const Suspected = 3
 
-func (t *Taken) read(row *roundtrip.Row) {
-	t.OperationID, t.Scope, t.Key = row.Text(), row.Text(), row.Text()
-	copy(t.Hash[:], row.Bytes())
-	t.Name = row.Text()
-	t.TTL = time.Duration(row.Int()) * time.Microsecond
-	t.Input = row.Bytes()
-	t.Epoch, t.Undoing, t.Cancelled, t.Accepted = row.Int(), row.Bool(), row.Bool(), row.Bool()
-	t.Step, t.Seq = row.Text(), row.Int()
-	t.Tries, t.Attempts, t.Deaths, t.Parent = row.Int(), row.Int(), row.Int(), row.Text()
-	t.CreatedAt, t.Since, t.LoadedAt = row.Time(), row.Time(), row.Time()
+// takenOf returns the operation of a row.
+func takenOf(row *db.TakeOperationsRow) Taken {
+	return Taken{
+		OperationID: row.OperationID, Scope: row.Scope, Key: row.Key, Hash: [32]byte(row.Hash), Name: row.Name,
+		TTL: time.Duration(row.TTL) * time.Microsecond, Input: row.Input, Epoch: row.Epoch,
+		Undoing: row.Undoing, Cancelled: row.Cancelled, Accepted: row.Accepted, Step: row.Step, Seq: row.Seq,
+		Tries: row.Tries, Attempts: row.Attempts, Deaths: row.Deaths, Parent: row.Parent,
+		CreatedAt: row.CreatedAt, Since: row.Since, LoadedAt: row.LoadedAt,
+	}
 }
 
 // TakeOperation takes one operation up if it is due and nobody works on it. The process asks only for an operation that it
@@ -61,11 +60,19 @@ type TakeOperation struct {
 
 // Queue adds the statement.
 func (t *TakeOperation) Queue(trip *roundtrip.Trip) {
-	trip.Add(takeOperation, number(t.Owner), number(t.Epoch), boolean(t.Alone), []byte(t.OperationID))
+	q := db.TakeOperation{Owner: t.Owner, Epoch: t.Epoch, Alone: t.Alone, OperationID: t.OperationID}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
-func (t *TakeOperation) Read(trip *roundtrip.Trip) { t.Found = trip.Row(t.Taken.read) }
+func (t *TakeOperation) Read(trip *roundtrip.Trip) {
+	var q db.TakeOperation
+	q.Read(trip)
+	if t.Found = q.Found; t.Found {
+		row := db.TakeOperationsRow(q.Row)
+		t.Taken = takenOf(&row)
+	}
+}
 
 // Lister tells the operations that a process works on. It is asked when a statement is sent.
 type Lister interface{ List() []string }
@@ -83,29 +90,19 @@ type TakeOperations struct {
 
 // Queue adds the statement.
 func (t *TakeOperations) Queue(trip *roundtrip.Trip) {
-	trip.Add(takeOperations, number(t.Owner), array(t.Names), array(t.Running.List()), boolean(t.Alone), number(t.Room))
+	q := db.TakeOperations{Owner: t.Owner, Names: array(t.Names), Running: array(t.Running.List()), Alone: t.Alone, Room: t.Room}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (t *TakeOperations) Read(trip *roundtrip.Trip) {
 	t.Taken = nil // of an earlier try
-	trip.Rows(func(row *roundtrip.Row) {
-		var taken Taken
-		taken.read(row)
-		t.Taken = append(t.Taken, taken)
-	})
+	var q db.TakeOperations
+	q.Each(trip, func(row *db.TakeOperationsRow) { t.Taken = append(t.Taken, takenOf(row)) })
 }
 
 // Due is an operation that is due, or was sent the signal that it awaits, and that nobody works on.
-type Due struct {
-	OperationID string
-	Name        string
-	Epoch       int
-}
-
-func (d *Due) read(row *roundtrip.Row) {
-	d.OperationID, d.Name, d.Epoch = row.Text(), row.Text(), row.Int()
-}
+type Due = db.DueOperationsRow
 
 // DueOperations tells what is due.
 type DueOperations struct {
@@ -122,16 +119,15 @@ func (d *DueOperations) Queue(trip *roundtrip.Trip) {
 	for i, b := range d.But {
 		but[i] = fmt.Sprint(b.OperationID, "/", b.Epoch)
 	}
-	trip.Add(dueOperations, number(d.Room), array(d.Names), array(but))
+	q := db.DueOperations{Room: d.Room, Names: array(d.Names), But: array(but)}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (d *DueOperations) Read(trip *roundtrip.Trip) {
-	trip.Rows(func(row *roundtrip.Row) {
-		var due Due
-		due.read(row)
-		d.Due = append(d.Due, due)
-	})
+	var q db.DueOperations
+	q.Read(trip)
+	d.Due = append(d.Due, q.Rows...)
 }
 
 // ReleaseOperations releases operations that were taken up, and that nothing was done about.
@@ -143,7 +139,7 @@ func (r ReleaseOperations) Queue(trip *roundtrip.Trip) {
 	for i := range r.Taken {
 		ids[i], epochs[i] = r.Taken[i].OperationID, strconv.Itoa(r.Taken[i].Epoch)
 	}
-	trip.Add(releaseOperations, array(ids), array(epochs))
+	db.ReleaseOperations{OperationIDs: array(ids), Epochs: array(epochs)}.Queue(trip)
 }
 
 // Read reads the answer.
@@ -157,26 +153,8 @@ type Disown struct {
 
 // Queue adds the statement.
 func (d Disown) Queue(trip *roundtrip.Trip) {
-	trip.Add(disown, number(d.Owner), array(d.Running.List()))
+	db.Disown{Owner: d.Owner, Running: array(d.Running.List())}.Queue(trip)
 }
 
 // Read reads the answer.
 func (Disown) Read(trip *roundtrip.Trip) { trip.Skip() }
-
-var inArray = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
-
-// array writes texts as an array of Postgres.
-func array(texts []string) []byte {
-	var b strings.Builder
-	b.WriteByte('{')
-	for i, text := range texts {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteByte('"')
-		inArray.WriteString(&b, text)
-		b.WriteByte('"')
-	}
-	b.WriteByte('}')
-	return []byte(b.String())
-}

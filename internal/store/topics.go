@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
@@ -10,11 +11,16 @@ import (
 type SeeTopics struct{ Generation int64 }
 
 // Queue adds the statement.
-func (s *SeeTopics) Queue(trip *roundtrip.Trip) { trip.Add(seeTopics) }
+func (s *SeeTopics) Queue(trip *roundtrip.Trip) {
+	var q db.SeeTopics
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (s *SeeTopics) Read(trip *roundtrip.Trip) {
-	trip.Row(func(row *roundtrip.Row) { s.Generation = int64(row.Int()) })
+	var q db.SeeTopics
+	q.Read(trip)
+	s.Generation = q.Row.Generation
 }
 
 // RelayTopics are the topics of a relay.
@@ -29,27 +35,20 @@ type RelayTopics struct {
 type ListTopics struct{ Relays []RelayTopics }
 
 // Queue adds the statement.
-func (l *ListTopics) Queue(trip *roundtrip.Trip) { trip.Add(listTopics) }
+func (l *ListTopics) Queue(trip *roundtrip.Trip) {
+	var q db.ListTopics
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (l *ListTopics) Read(trip *roundtrip.Trip) {
-	trip.Rows(func(row *roundtrip.Row) {
-		var r RelayTopics
-		r.Relay = row.Text()
-		row.Fail(json.Unmarshal([]byte(row.Text()), &r.Topics))
-		r.Generation, r.Fresh = int64(row.Int()), row.Bool()
+	var q db.ListTopics
+	q.Each(trip, func(row *db.ListTopicsRow) {
+		r := RelayTopics{Relay: row.Relay, Generation: row.Generation, Fresh: row.Fresh}
+		trip.Fail(json.Unmarshal([]byte(row.Topics), &r.Topics))
 		l.Relays = append(l.Relays, r)
 	})
 }
-
-// LockTopics lets one relay at a time change what is on record, until its transaction is over.
-type LockTopics struct{}
-
-// Queue adds the statement.
-func (LockTopics) Queue(trip *roundtrip.Trip) { trip.Add(lockTopics) }
-
-// Read reads the answer.
-func (LockTopics) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // RecordTopics records the topics of a relay, if they are still of the generation that it has seen.
 type RecordTopics struct {
@@ -63,12 +62,14 @@ type RecordTopics struct {
 
 // Queue adds the statement.
 func (r *RecordTopics) Queue(trip *roundtrip.Trip) {
-	trip.Add(recordTopics, []byte(r.Relay), array(r.Topics), integer(r.Seen))
+	q := db.RecordTopics{Relay: r.Relay, Topics: array(r.Topics), Seen: r.Seen}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (r *RecordTopics) Read(trip *roundtrip.Trip) {
-	trip.Rows(func(row *roundtrip.Row) { r.Recorded, r.Generation = true, int64(row.Int()) })
+	var q db.RecordTopics
+	q.Each(trip, func(row *db.RecordTopicsRow) { r.Recorded, r.Generation = true, row.Generation })
 }
 
 // ForgetTopics takes the topics of a relay from it.
@@ -79,14 +80,15 @@ type ForgetTopics struct {
 }
 
 // Queue adds the statement.
-func (f *ForgetTopics) Queue(trip *roundtrip.Trip) { trip.Add(forgetTopics, []byte(f.Relay)) }
+func (f *ForgetTopics) Queue(trip *roundtrip.Trip) {
+	q := db.ForgetTopics{Relay: f.Relay}
+	q.Queue(trip)
+}
 
 // Read reads the answer.
 func (f *ForgetTopics) Read(trip *roundtrip.Trip) {
-	trip.Rows(func(row *roundtrip.Row) {
-		f.Known = true
-		row.Skip()
-	})
+	var q db.ForgetTopics
+	q.Each(trip, func(*db.ForgetTopicsRow) { f.Known = true })
 }
 
 // SeeOutdated tells whether no relay of another name, which is there, works by topics of before a generation.
@@ -99,10 +101,13 @@ type SeeOutdated struct {
 
 // Queue adds the statement.
 func (s *SeeOutdated) Queue(trip *roundtrip.Trip) {
-	trip.Add(seeOutdated, []byte(s.Relay), integer(s.Generation))
+	q := db.SeeOutdated{Relay: s.Relay, Generation: s.Generation}
+	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (s *SeeOutdated) Read(trip *roundtrip.Trip) {
-	trip.Row(func(row *roundtrip.Row) { s.None = row.Bool() })
+	var q db.SeeOutdated
+	q.Read(trip)
+	s.None = q.Row.None
 }

@@ -11,24 +11,22 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// asker makes a request of its own, by whatever means.
-type asker func(ctx context.Context, conn *pgx.Conn, r request) error
-
-func TestVerbsDoWhatTheirQueriesDoInEveryMode(t *testing.T) {
+func TestVerbsDoTheSameInEveryMode(t *testing.T) {
 	t.Parallel()
-	want := story(t, pgtest.DSN(t), pgx.QueryExecModeCacheDescribe, askSQLC)
+	want := story(t, pgtest.DSN(t), pgx.QueryExecModeCacheDescribe)
 	for name, mode := range map[string]pgx.QueryExecMode{
 		"prepared": pgx.QueryExecModeCacheStatement, "exec": pgx.QueryExecModeExec, "simple protocol": pgx.QueryExecModeSimpleProtocol,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := story(t, pgtest.DSN(t), mode, func(ctx context.Context, conn *pgx.Conn, r request) error { return ask(ctx, conn, r) })
+			got := story(t, pgtest.DSN(t), mode)
 			if diff := cmp.Diff(want, got, cmp.AllowUnexported(Key{})); diff != "" {
-				t.Errorf("(-sqlc +store):\n%s", diff)
+				t.Errorf("(-described +%s):\n%s", name, diff)
 			}
 		})
 	}
@@ -36,7 +34,7 @@ func TestVerbsDoWhatTheirQueriesDoInEveryMode(t *testing.T) {
 
 // story makes every request at least once and returns them, with what was read. In the place of moments, which differ
 // from run to run, it leaves how they relate to the moments in the table.
-func story(t *testing.T, dsn string, mode pgx.QueryExecMode, do asker) []request {
+func story(t *testing.T, dsn string, mode pgx.QueryExecMode) []request {
 	t.Helper()
 	ctx := t.Context()
 	pool := pgtest.Open(t, dsn, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
@@ -51,7 +49,7 @@ func story(t *testing.T, dsn string, mode pgx.QueryExecMode, do asker) []request
 	in := func(conn *pgx.Conn, requests ...request) {
 		t.Helper()
 		for _, r := range requests {
-			if err := do(ctx, conn, r); err != nil {
+			if err := ask(ctx, conn, r); err != nil {
 				t.Fatalf("%T: %v", r, err)
 			}
 			relate(ctx, t, conn, r)
@@ -61,7 +59,7 @@ func story(t *testing.T, dsn string, mode pgx.QueryExecMode, do asker) []request
 	transaction := func(f func(conn *pgx.Conn)) {
 		t.Helper()
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			if err := roundtrip.Prepare(ctx, tx.Conn(), append(StatementsAtOnce, claim)); err != nil {
+			if err := roundtrip.Prepare(ctx, tx.Conn(), append(StatementsAtOnce, db.ClaimStatement)); err != nil {
 				return err
 			}
 			f(tx.Conn())
@@ -111,7 +109,7 @@ func relate(ctx context.Context, t *testing.T, conn *pgx.Conn, r request) {
 		}
 		columns := make([]*time.Time, 3)
 		err := conn.QueryRow(ctx, "select created_at, completed_at, expires_at from idem.records where operation_id = $1 and key = $2",
-			key.OperationID, string(key.key)).Scan(&columns[0], &columns[1], &columns[2])
+			key.OperationID, key.key).Scan(&columns[0], &columns[1], &columns[2])
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			t.Fatal(err)
 		}
@@ -156,7 +154,7 @@ func relate(ctx context.Context, t *testing.T, conn *pgx.Conn, r request) {
 		stored.OperationID = r.Record.OperationID
 		moments(&stored, &r.Record.CreatedAt, &r.Record.CompletedAt, &r.Record.ExpiresAt)
 	case *Live:
-		moments(&Key{OperationID: r.Record.OperationID, key: []byte(r.Key)}, &r.Record.CreatedAt, &r.Record.CompletedAt, &r.Record.ExpiresAt)
+		moments(&Key{OperationID: r.Record.OperationID, key: r.Key}, &r.Record.CreatedAt, &r.Record.CompletedAt, &r.Record.ExpiresAt)
 	case *Holder:
 		if r.Held == r.Since.IsZero() {
 			t.Errorf("held %t since %v", r.Held, r.Since)

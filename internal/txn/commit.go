@@ -25,6 +25,9 @@ func (t *Tx) Commit(ctx context.Context, requests ...Request) error {
 	c := &t.commit
 	c.sql = t.engine.Options.CommitQuery
 	requests = append(append(t.withCommit[:0], requests...), c)
+	if sub := t.sublease(); sub != nil && sub.Chained() {
+		requests = c.chain(requests)
+	}
 	if ctx.Done() == nil {
 		return t.committed(c, askUncancelled(t.conn, requests))
 	}
@@ -40,7 +43,7 @@ const slowWrite = 5 * time.Millisecond
 
 // commitHere sends requests and waits for the answer on the goroutine of the caller: no other thread has to be woken, which costs
 // more than all else that a call does by itself (make bench/profile). The answer is not touched before it arrives, so that
-// whoever waits in vain can leave it to another goroutine. One that has begun to arrive, and stops, cannot be left: its
+// a caller that waits in vain can leave it to another goroutine. One that has begun to arrive, and stops, cannot be left: its
 // connection is closed.
 func (t *Tx) commitHere(ctx context.Context, w *wire.Wire, requests []Request) error {
 	pg := t.conn.PgConn()
@@ -85,7 +88,7 @@ const (
 )
 
 // waitForAnswer waits until the answer begins to arrive, or the grace is over. Unless the answer is at hand, the grace is ended
-// when it returns: the socket is ready for whoever reads on.
+// when it returns: the socket is ready for the next reader.
 func waitForAnswer(pg *pgconn.PgConn, w *wire.Wire, g *grace, slow bool) sight {
 	if slow {
 		if g.end() && pg.IsClosed() { // in the middle of the write

@@ -16,8 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/pgproxy"
 	"github.com/idem-go/idem/internal/roundtrip"
+	"github.com/idem-go/idem/lab/pgproxy"
 )
 
 func isUnknown(err error) bool {

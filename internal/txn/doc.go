@@ -6,7 +6,7 @@
 //	err = tx.Commit(ctx, requests...)           // the requests and COMMIT: one round trip
 //	tx.Close()                                  // rolls back what is not committed
 //
-// What Commit returns is the truth: nil says that the transaction is committed; an *UnknownError, that nobody but the database
+// What Commit returns is the truth: nil says that the transaction is committed; an *UnknownError, that the database alone
 // knows; any other error, that it is not. A COMMIT that was sent is never cancelled.
 //
 // Join is the same inside a transaction of the caller's. Engine.Do is a whole transaction that records nothing.

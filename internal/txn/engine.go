@@ -12,7 +12,8 @@ import (
 
 // Engine opens transactions on a pool.
 type Engine struct {
-	Pool    *pgxpool.Pool
+	Pool    *pgxpool.Pool // nil if there is a Source without one
+	Source  Source        // of connections, if they have another owner than Pool
 	Options pgx.TxOptions
 	Limits  Limits
 
@@ -40,17 +41,26 @@ var DefaultLimits = Limits{Acquire: 30 * time.Second, Rollback: 5 * time.Second,
 
 // acquire takes a connection from the pool. The wait for one is bounded even if the caller's context is not: a Do inside
 // the fn of another Do, on a pool that is used up, would wait for itself.
-func (e *Engine) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+func (e *Engine) acquire(ctx context.Context) (Lease, error) {
 	bounded, cancel := context.WithTimeout(ctx, e.Limits.Acquire)
 	defer cancel()
-	conn, err := e.Pool.Acquire(bounded)
-	if err == nil && e.Asker != nil {
+	lease, err := e.lease(bounded)
+	switch {
+	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
+		return nil, &ExhaustedError{Waited: e.Limits.Acquire}
+	case err != nil:
+		return nil, err
+	case e.Asker != nil:
 		e.Asker.MarkAsked()
 	}
-	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		return nil, &ExhaustedError{Waited: e.Limits.Acquire}
+	return lease, nil
+}
+
+func (e *Engine) lease(ctx context.Context) (Lease, error) {
+	if e.Source != nil {
+		return e.Source.Acquire(ctx)
 	}
-	return conn, err
+	return e.Pool.Acquire(ctx)
 }
 
 var own = []*roundtrip.Statement{begin, commit}

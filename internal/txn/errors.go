@@ -2,6 +2,7 @@ package txn
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +18,7 @@ var (
 	ErrEnded   = errors.New("idem: fn must not end the transaction")
 )
 
-// UnknownError says that COMMIT was sent, and that nobody but the database knows what became of it.
+// UnknownError says that COMMIT was sent, and that the database alone knows what became of it.
 type UnknownError struct {
 	Err error // what came instead of an acknowledgement
 }
@@ -93,7 +94,7 @@ func LockTimedOut(err error) bool { return HasCode(err, "55P03") }
 // ReadOnly reports whether the server takes no writes, such as a primary that was demoted.
 func ReadOnly(err error) bool { return HasCode(err, "25006") }
 
-// Stale reports whether a prepared statement no longer fits the server: somebody discarded it, or changed the table under
+// Stale reports whether a prepared statement no longer fits the server: it was discarded, or the table was changed under
 // it. A new connection prepares it afresh.
 func Stale(err error) bool {
 	const noSuchStatement, suchStatement, cachedPlanChanged = "26000", "42P05", "0A000"
@@ -129,7 +130,7 @@ func transientState(code string) bool {
 
 // connectionLost reports whether err tells of a connection that broke, or that could not be had, rather than of an answer.
 func connectionLost(err error) bool {
-	if errors.Is(err, ErrUnanswered) {
+	if errors.Is(err, ErrUnanswered) || errors.Is(err, driver.ErrBadConn) {
 		return true
 	}
 	var refused *pgconn.ConnectError

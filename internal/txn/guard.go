@@ -70,12 +70,10 @@ func (g *guard) Rollback(ctx context.Context) error {
 	return g.refuse("Rollback")
 }
 
-// refuse also marks the access: whoever believes that the writes are rolled back must not see them committed, so the call
+// refuse also marks the access: a caller that believes that the writes are rolled back must not see them committed, so the call
 // as a whole fails.
 func (g *guard) refuse(method string) error {
-	g.access.mu.Lock()
-	g.access.endedByFn = true
-	g.access.mu.Unlock()
+	MarkEnded(g)
 	return fmt.Errorf("%w: %s is refused; return an error to roll back, nil to commit", ErrEnded, method)
 }
 
@@ -155,10 +153,37 @@ func ContextOf(tx pgx.Tx) context.Context {
 }
 
 // WhenCommitted tells w once the transaction is known to be committed, if tx is one that a fn was given, or a savepoint begun
-// on it, and the transaction is not the caller's own. It is not told where nobody heard of the COMMIT, and told for nothing
+// on it, and the transaction is not the caller's own. It is not told where no caller heard of the COMMIT, and told for nothing
 // where a savepoint was undone.
 func WhenCommitted(tx pgx.Tx, w Witness) {
 	if g, ok := tx.(*guard); ok {
 		g.access.tell(w)
 	}
+}
+
+// LentOf returns the transaction that tx is, or guards, if it is lent, and nil if it is not.
+func LentOf(tx pgx.Tx) Lent {
+	for {
+		g, ok := tx.(*guard)
+		if !ok {
+			lent, _ := tx.(Lent)
+			return lent
+		}
+		tx = g.Tx
+	}
+}
+
+// MarkEnded makes the call fail to which the tx of a fn belongs: fn has committed it or rolled it back, or has tried to.
+func MarkEnded(tx pgx.Tx) {
+	if g, ok := tx.(*guard); ok {
+		g.access.mu.Lock()
+		defer g.access.mu.Unlock()
+		g.access.endedByFn = true
+	}
+}
+
+// EndUse makes the tx of a fn dead, and reports whether no method of it is running.
+func EndUse(tx pgx.Tx) (idle bool) {
+	g, ok := tx.(*guard)
+	return !ok || g.access.end()
 }

@@ -26,6 +26,8 @@ type Joined struct {
 	conn   *pgx.Conn
 	limits Limits
 	outer  *access // if tx is itself the tx of a fn
+	lent   Lent    // if the connection of tx has another owner
+	lost   bool    // who has ended the transaction
 	access *access // of this fn
 
 	saves bool // this part is to have a savepoint
@@ -43,6 +45,9 @@ func Join(ctx context.Context, tx pgx.Tx, limits Limits) (*Joined, error) {
 		}
 		j.outer = g.access
 	}
+	if err := j.borrow(tx); err != nil {
+		return nil, err
+	}
 	conn, err := usable(ctx, tx)
 	if err != nil {
 		j.Leave()
@@ -55,9 +60,28 @@ func Join(ctx context.Context, tx pgx.Tx, limits Limits) (*Joined, error) {
 
 // Leave ends the use of tx.
 func (j *Joined) Leave() {
+	if j.lent != nil && !j.lost {
+		j.lent.Return()
+	}
 	if j.outer != nil {
 		j.outer.leave()
 	}
+}
+
+// borrow keeps another owner of the connection from using it.
+func (j *Joined) borrow(tx pgx.Tx) error {
+	lent := LentOf(tx)
+	if lent == nil {
+		return nil
+	}
+	if err := lent.Borrow(); err != nil {
+		if j.outer != nil {
+			j.outer.leave()
+		}
+		return fmt.Errorf("%w: %w", errTxClosed, err)
+	}
+	j.lent = lent
+	return nil
 }
 
 // usable returns the connection of a transaction that can be joined. A tx that is over must be found out through the tx
@@ -168,7 +192,30 @@ func (j *Joined) Saves() bool { return j.open }
 func (j *Joined) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo bool, err error) {
 	g := newGuard(j.tx, name)
 	j.access = g.access
-	return run(j.conn, g, fn)
+	if j.lent == nil {
+		return run(j.conn, g, fn)
+	}
+	undo, err, over := j.apart(g, fn)
+	switch {
+	case over == nil:
+		return judge(j.conn, g, undo, err)
+	case g.access.endedByFn || err == nil:
+		return undo, Ended("the transaction was over when fn returned", errors.Join(err, over))
+	}
+	return undo, err
+}
+
+// apart runs fn while the owner of the connection may use it. Over is the error of a transaction that has ended meanwhile.
+func (j *Joined) apart(g *guard, fn func(pgx.Tx) (bool, error)) (undo bool, err, over error) {
+	j.lent.Return()
+	defer func() { // also if fn panics
+		if over = j.lent.Borrow(); over != nil {
+			g.access.end()
+			j.lost = true
+		}
+	}()
+	undo, err = fn(g)
+	return undo, err, nil
 }
 
 // Restart undoes what was done since Open, and sends requests: one round trip. Without a savepoint it is refused.
@@ -217,7 +264,7 @@ func lostSavepoint(err error) bool {
 func (j *Joined) Undo(cause error) error {
 	pg := j.conn.PgConn()
 	switch {
-	case !j.open && j.access == nil: // nothing was done
+	case !j.open && j.access == nil, j.lost: // nothing was done, or nothing is left to undo
 		return cause
 	case j.access != nil && !j.access.end():
 		_ = pg.Conn().Close() // a goroutine of fn is using it: the socket is all that may be touched

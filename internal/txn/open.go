@@ -16,12 +16,12 @@ import (
 // discards them, they are prepared again. If a request fails, the error is returned and the connection is back in the pool.
 func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 	t := &Tx{engine: e}
-	for dead := (deadConns{pool: e.Pool}); ; {
+	for dead := (deadConns{pool: e.Pool, source: e.Source}); ; {
 		var err error
-		if t.pooled, err = e.acquire(ctx); err != nil {
+		if t.lease, err = e.acquire(ctx); err != nil {
 			return nil, err
 		}
-		t.conn = t.pooled.Conn()
+		t.conn = t.lease.Conn()
 		err = t.beginInTime(ctx, requests)
 		if Discarded(err) && e.hasHook() {
 			err = t.beginAnew(ctx, requests)
@@ -43,7 +43,12 @@ func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 // statements of fn were lost too, but a hook would discard the statements of that one as soon as it comes back.
 func (t *Tx) beginAnew(ctx context.Context, requests []Request) error {
 	if t.conn.PgConn().TxStatus() != 'I' {
-		if err := execute(ctx, t.conn, "rollback"); err != nil {
+		if err := ask(ctx, t.conn, []Request{t.rollback()}); err != nil {
+			return err
+		}
+	}
+	if t.engine.Pool == nil { // where it was no hook, the statements of fn are lost once and for all
+		if err := t.conn.DeallocateAll(ctx); err != nil {
 			return err
 		}
 	}
@@ -55,6 +60,9 @@ func (t *Tx) beginAnew(ctx context.Context, requests []Request) error {
 
 // hasHook reports whether the application does something to connections whenever they leave the pool, or come back.
 func (e *Engine) hasHook() bool {
+	if e.Pool == nil { // another owner may do so
+		return true
+	}
 	config := e.Pool.Config()
 	//lint:ignore SA1019 an application may still set BeforeAcquire
 	return config.AfterRelease != nil || config.PrepareConn != nil || config.BeforeAcquire != nil
@@ -102,7 +110,17 @@ func (t *Tx) begin(ctx context.Context, requests []Request) error {
 	if err := roundtrip.Prepare(ctx, t.conn, t.engine.statements()); err != nil {
 		return err
 	}
+	sub := t.sublease()
+	if sub != nil {
+		if err := sub.Begin(ctx); err != nil {
+			return err
+		}
+	}
 	trip := roundtrip.On(t.conn)
+	instead := sub != nil && sub.Chained()
+	if instead { // of the owner's transaction, which has no options
+		trip.Exec("rollback")
+	}
 	if t.engine.Options == (pgx.TxOptions{}) {
 		trip.Add(begin)
 	} else {
@@ -110,6 +128,9 @@ func (t *Tx) begin(ctx context.Context, requests []Request) error {
 	}
 	queue(trip, requests)
 	trip.Send(ctx)
+	if instead {
+		trip.Skip()
+	}
 	trip.Skip()
 	read(trip, requests)
 	return trip.End()
@@ -119,10 +140,10 @@ func (t *Tx) begin(ctx context.Context, requests []Request) error {
 func (e *Engine) Query(ctx context.Context, requests ...Request) error {
 	t := &Tx{engine: e}
 	var err error
-	if t.pooled, err = e.acquire(ctx); err != nil {
+	if t.lease, err = e.acquire(ctx); err != nil {
 		return err
 	}
-	t.conn = t.pooled.Conn()
+	t.conn = t.lease.Conn()
 	if err = roundtrip.Prepare(ctx, t.conn, e.statements()); err == nil {
 		err = ask(ctx, t.conn, requests)
 	}

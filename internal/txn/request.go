@@ -77,4 +77,13 @@ func (c *commitStatement) Queue(trip *roundtrip.Trip) {
 	trip.Exec(c.sql)
 }
 
+// chain makes the next transaction begin with the end of this one.
+func (c *commitStatement) chain(requests []Request) []Request {
+	if c.sql == "" {
+		c.sql = "commit and chain"
+		return requests
+	}
+	return append(requests, command("begin"))
+}
+
 func (c *commitStatement) Read(trip *roundtrip.Trip) { c.tag = trip.Skip() }

@@ -9,6 +9,11 @@ import (
 // run gives a transaction to fn, and finds out in which state fn left it.
 func run(conn *pgx.Conn, g *guard, fn func(pgx.Tx) (bool, error)) (undo bool, err error) {
 	undo, err = fn(g)
+	return judge(conn, g, undo, err)
+}
+
+// judge says what follows from the state in which fn left the transaction, and from what it returned.
+func judge(conn *pgx.Conn, g *guard, undo bool, err error) (bool, error) {
 	idle := g.access.end()
 	switch {
 	case !idle && err == nil:

@@ -7,6 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// CloseSocket ends a connection without a word to the server. It may be called while the connection is in use, which then fails.
+func CloseSocket(conn *pgx.Conn) { closeSocket(conn) }
+
 // discard closes a connection without a word to the server, and so that pgx knows: a pool would hand out again what only the
 // socket knows to be closed.
 func discard(conn *pgx.Conn) {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/internal/roundtrip"
 )
@@ -13,7 +12,7 @@ import (
 // Tx is one transaction on one connection of the pool.
 type Tx struct {
 	engine *Engine
-	pooled *pgxpool.Conn // nil once the connection has been given back
+	lease  Lease // nil once the connection has been given back
 	conn   *pgx.Conn
 	access *access // of the last fn
 
@@ -30,7 +29,13 @@ func (t *Tx) Ask(ctx context.Context, requests ...Request) error { return ask(ct
 // Run gives the transaction to fn, under a name that OperationID tells. fn reports whether its writes are to be undone. The
 // error is that of fn, or the one that follows from the state in which fn left the transaction.
 func (t *Tx) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo bool, err error) {
-	g := newGuard(txOf(t.conn), name)
+	tx := txOf(t.conn)
+	if sub := t.sublease(); sub != nil {
+		if tx, err = sub.Lend(tx); err != nil {
+			return false, err
+		}
+	}
+	g := newGuard(tx, name)
 	if t.access != nil {
 		g.access.committed = t.access.witnesses()
 	}
@@ -43,20 +48,20 @@ func (t *Tx) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo bool
 // is false if fn has ended our transaction. Where the server cannot be asked, Held is true.
 func (t *Tx) Held(holds Question, committed Question) bool {
 	pg := t.conn.PgConn()
-	if t.access != nil && !t.access.end() || pg.IsClosed() || pg.IsBusy() {
+	if t.isLeft() || pg.IsClosed() || pg.IsBusy() {
 		return true
 	}
 	held := true
 	if pg.TxStatus() == 'T' {
 		within(t.conn, t.engine.Limits.Rollback, func(ctx context.Context) error {
-			err := ask(ctx, t.conn, []Request{holds.Request, command("rollback")})
+			err := ask(ctx, t.conn, []Request{holds.Request, t.rollback()})
 			held = err != nil || holds.Answer()
 			return sound(err)
 		})
 	}
 	if !pg.IsClosed() && pg.TxStatus() == 'E' { // it was aborted, or the question was refused
 		within(t.conn, t.engine.Limits.Rollback, func(ctx context.Context) error {
-			err := ask(ctx, t.conn, []Request{command("rollback"), committed.Request})
+			err := ask(ctx, t.conn, []Request{t.rollback(), committed.Request})
 			held = err != nil || committed.Answer()
 			return sound(err)
 		})
@@ -84,17 +89,24 @@ func (t *Tx) Close() { t.CloseAfter(nil) }
 // CloseAfter does that because of err. A connection on which something is still running, or that is of no use after err, is
 // closed.
 func (t *Tx) CloseAfter(err error) {
-	if t.pooled == nil {
+	if t.lease == nil {
 		return
 	}
-	if t.access != nil && !t.access.end() { // fn, or its panic, left a goroutine that is using the tx
-		conn := t.pooled.Hijack() // the pool gets its place back; the connection is never used again
-		t.pooled = nil
+	if t.isLeft() { // fn, or its panic, left a goroutine that is using the tx
+		owned := t.sublease() != nil
+		conn, release := t.detach() // the pool gets its place back; the connection is never used again
 		_ = conn.PgConn().Conn().Close()
-		t.access.afterUse(func() { _ = conn.Close(context.Background()) })
+		t.access.afterUse(func() {
+			if owned {
+				go release()
+				return
+			}
+			_ = conn.Close(context.Background())
+		})
 		return
 	}
 	pg := t.conn.PgConn()
+	t.leave()
 	if !pg.IsClosed() && !pg.IsBusy() && pg.TxStatus() != 'I' {
 		within(t.conn, t.engine.Limits.Rollback, func(ctx context.Context) error { return pg.Exec(ctx, "rollback").Close() })
 	}
@@ -106,17 +118,68 @@ func (t *Tx) CloseAfter(err error) {
 	t.release()
 }
 
-// release gives a sound connection back. Plans that are due are made again before that, when nobody waits for it any more.
+// sublease returns what owns the connection, nil if that is pgx's pool.
+func (t *Tx) sublease() Sublease {
+	sub, _ := t.lease.(Sublease)
+	return sub
+}
+
+// rollback returns the statement that rolls back.
+func (t *Tx) rollback() command {
+	if sub := t.sublease(); sub != nil && sub.Chained() {
+		return "rollback and chain"
+	}
+	return "rollback"
+}
+
+// detach takes the connection from its pool, which is to have the place back. Where that is not possible, its owner has it back when
+// release is called.
+func (t *Tx) detach() (conn *pgx.Conn, release func()) {
+	lease := t.lease
+	t.lease = nil
+	if pooled, ok := lease.(interface{ Hijack() *pgx.Conn }); ok {
+		return pooled.Hijack(), func() {}
+	}
+	return lease.Conn(), lease.Release
+}
+
+// isLeft reports whether fn has left something behind that may be using the connection.
+func (t *Tx) isLeft() bool {
+	if t.access != nil && !t.access.end() {
+		return true
+	}
+	sub := t.sublease()
+	return sub != nil && sub.IsLost()
+}
+
+// leave ends the transaction of another owner of the connection.
+func (t *Tx) leave() {
+	sub := t.sublease()
+	if sub == nil {
+		return
+	}
+	if !sub.Chained() || t.conn.IsClosed() || t.conn.PgConn().IsBusy() {
+		sub.End()
+		return
+	}
+	within(t.conn, t.engine.Limits.Rollback, func(context.Context) error {
+		sub.End()
+		return nil
+	})
+}
+
+// release gives a sound connection back. Plans that are due are made again before that, when no caller waits for it any more.
 func (t *Tx) release() {
-	pooled, conn := t.pooled, t.conn
-	t.pooled = nil
+	t.leave()
+	lease, conn := t.lease, t.conn
+	t.lease = nil
 	if conn.IsClosed() || conn.PgConn().TxStatus() != 'I' || !roundtrip.IsDue(conn) {
-		pooled.Release()
+		lease.Release()
 		return
 	}
 	limit := t.engine.Limits.Rollback
 	go func() {
-		defer pooled.Release()
+		defer lease.Release()
 		within(conn, limit, func(ctx context.Context) error { return sound(roundtrip.Replan(ctx, conn)) })
 	}()
 }
@@ -135,6 +198,10 @@ func within(conn *pgx.Conn, limit time.Duration, f func(context.Context) error) 
 
 // txOnConn is the name under which a connection remembers its pgx.Tx.
 const txOnConn = "github.com/idem-go/idem: tx"
+
+// On returns the pgx.Tx through which the transaction of a connection can be used, whoever has begun it. It is not to be committed or
+// rolled back.
+func On(conn *pgx.Conn) pgx.Tx { return txOf(conn) }
 
 // txOf returns the pgx.Tx through which fn uses whatever transaction the connection is in. pgx makes one only where it
 // begins the transaction itself; a batch that begins one, and from which BEGIN was taken before it was sent, makes one and

@@ -37,10 +37,17 @@ func Unanswered(pool *pgxpool.Pool) int {
 
 // leaveAlone takes the connection out of the pool and waits for the answer in the background: as long as the limit, and as
 // the pool is open. As many connections may wait as the pool may have; the socket of one more is closed. That does not
-// disturb the COMMIT: no CancelRequest for it has any effect.
+// disturb the COMMIT: no CancelRequest for it has any effect. So is that of a connection with another owner, which cannot be taken out
+// of the pool.
 func (t *Tx) leaveAlone(answers <-chan answer) {
-	pool, conn := t.engine.Pool, t.pooled.Hijack()
-	t.pooled = nil
+	pool := t.engine.Pool
+	owned := t.sublease() != nil
+	conn, release := t.detach()
+	if owned {
+		closeSocket(conn)
+		go func() { <-answers; release() }()
+		return
+	}
 	u := enterUnanswered(pool)
 	if u == nil {
 		closeSocket(conn)
@@ -85,7 +92,7 @@ func (u *unanswered) leave(pool *pgxpool.Pool) {
 	}
 }
 
-// watch looks whether the pool was closed, as long as somebody waits: each second while it has connections, and less and
+// watch looks whether the pool was closed, as long as a COMMIT is unanswered: each second while it has connections, and less and
 // less often while it has none, because a pool that is only empty is asked for one.
 func (u *unanswered) watch(pool *pgxpool.Pool) {
 	next := time.NewTimer(time.Second)
@@ -126,7 +133,7 @@ func isClosed(pool *pgxpool.Pool) bool {
 
 // letGo takes the connection out of the pool and closes its socket.
 func (t *Tx) letGo() {
-	conn := t.pooled.Hijack()
-	t.pooled = nil
+	conn, release := t.detach()
 	closeSocket(conn)
+	release()
 }

@@ -28,8 +28,8 @@ func ReadInTurn(ctx context.Context, pool interface {
 		defer cancel()
 		tx.Rollback(bounded)
 	}()
-	mine, err = db.New().TryTurn(ctx, tx, turnLock)
-	if err != nil || !mine {
+	turn, err := db.TryTurn(ctx, tx, turnLock)
+	if err != nil || !turn.Mine {
 		return Vitals{}, false, err
 	}
 	v, err = Read(ctx, tx)

@@ -122,41 +122,40 @@ var ErrNoSchema = errors.New("vitals: there is no table idem.records in this dat
 // Read reads the figures by seven statements, none of which reads a record. If on is a transaction of a role that may not read
 // idem.sweeps, idem.operations, the tables of messages or idem.audit, it is aborted afterwards.
 func Read(ctx context.Context, on DB) (Vitals, error) {
-	q := db.New()
-	parts, err := q.Parts(ctx, on)
+	parts, err := db.Parts(ctx, on)
 	if err != nil {
 		return Vitals{}, err
 	}
 	if len(parts) == 0 {
 		return Vitals{}, ErrNoSchema
 	}
-	flight, err := q.InFlight(ctx, on)
+	flight, err := db.InFlight(ctx, on)
 	if err != nil {
 		return Vitals{}, err
 	}
-	sized, err := q.Tables(ctx, on, tables)
+	sized, err := db.Tables(ctx, on, tables)
 	if err != nil {
 		return Vitals{}, err
 	}
 	v := Vitals{At: moment(parts[0].At), InFlight: inFlight(flight), Tables: tablesOf(sized)}
-	sweeps, err := q.Sweeps(ctx, on)
+	sweeps, err := db.Sweeps(ctx, on)
 	if v.Sweeps, err = sweepsOf(sweeps, v.At, err); err != nil {
 		return Vitals{}, err
 	}
 	if v.Operations = unknown[Operations](v.Sweeps.Note); v.Sweeps.Known() {
-		operations, err := q.Operations(ctx, on)
+		operations, err := db.Operations(ctx, on)
 		if v.Operations, err = operationsOf(operations, err); err != nil {
 			return Vitals{}, err
 		}
 	}
 	if v.Messages = unknown[Messages](v.Operations.Note); v.Operations.Known() {
-		messages, err := q.Messages(ctx, on, MaxMessages)
+		messages, err := db.Messages(ctx, on, MaxMessages)
 		if v.Messages, err = messagesOf(messages, err); err != nil {
 			return Vitals{}, err
 		}
 	}
 	if v.Acts = unknown[[]Acts](v.Messages.Note); v.Messages.Known() {
-		done, err := q.Acts(ctx, on, MaxMessages)
+		done, err := db.Acts(ctx, on, MaxMessages)
 		if v.Acts, err = actsOf(done, err); err != nil {
 			return Vitals{}, err
 		}

@@ -13,9 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/pgproxy"
-	"github.com/idem-go/idem/internal/pgtest"
 	"github.com/idem-go/idem/internal/vitals"
+	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 // fill writes records of which the given share has expired, evenly over the last ten hours. The others do so in the next ten.

@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/cmd/idem/ui"
-	"github.com/idem-go/idem/internal/migrate"
-	"github.com/idem-go/idem/internal/pgserver"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/schema"
 )
 
 // role makes a role that logs in, and returns its name and a pool of its own.
@@ -107,7 +107,7 @@ func TestDatabaseWithoutTheSchemaIsToldHowToGetIt(t *testing.T) {
 	for _, path := range pages {
 		d.get(path).want(t, 503, "idem migrate up")
 	}
-	if err := migrate.UpAt(t.Context(), d.pool.Config().ConnString()); err != nil {
+	if err := schema.UpAt(t.Context(), d.pool.Config().ConnString()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -141,7 +141,7 @@ func TestStandbyIsSaidToBeOneAndTakesNoChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeAfter(t, primary)
-	if err := migrate.UpAt(t.Context(), primary.DSN()); err != nil {
+	if err := schema.UpAt(t.Context(), primary.DSN()); err != nil {
 		t.Fatal(err)
 	}
 	standby, err := primary.Standby(t.Context(), "standby", pgserver.Options{Settings: settings})

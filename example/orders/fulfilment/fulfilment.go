@@ -17,12 +17,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/idem-go/idem/adapter/idemnats"
 	"github.com/idem-go/idem/example/orders/broker"
 	"github.com/idem-go/idem/example/orders/event"
-	"github.com/idem-go/idem/idemhttp/webhook"
-	"github.com/idem-go/idem/idemnats"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/outbox"
+	"github.com/idem-go/idem/webhook"
 )
 
 //go:embed migrations/*.sql

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/cmd/idem/internal/command"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 var records = flag.Int("records", 100_000, "how many records the benchmark has")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/internal/migrate"
+	"github.com/idem-go/idem/migrations"
 )
 
 type migrateCommand struct {
@@ -110,7 +111,7 @@ func (c *migrateUpCommand) Run(s *session) error {
 		return err
 	}
 	s.progress("applying %d migrations", len(pending))
-	applied, err := migrate.Up(unbroken(s), db)
+	applied, err := migrate.Up(unbroken(s), db, migrations.FS)
 	s.progress("")
 	if err != nil {
 		return err
@@ -133,7 +134,7 @@ func unbroken(s *session) context.Context {
 
 // missing returns the migrations that are not applied.
 func missing(s *session, db *sql.DB) ([]migrate.Migration, error) {
-	all, err := migrate.Status(s.ctx, db)
+	all, err := migrate.Status(s.ctx, db, migrations.FS)
 	var pending []migrate.Migration
 	for _, m := range all {
 		if m.AppliedAt.IsZero() {
@@ -168,7 +169,7 @@ func (c *migrateDownCommand) Run(s *session) error {
 		return err
 	}
 	defer db.Close()
-	all, err := migrate.Status(s.ctx, db)
+	all, err := migrate.Status(s.ctx, db, migrations.FS)
 	if err != nil {
 		return err
 	}
@@ -184,7 +185,7 @@ func (c *migrateDownCommand) Run(s *session) error {
 	if err := c.ask(s, fmt.Sprintf("takes %s back, with all data in what it has made; a key whose record is gone is new, and a retry executes again", latest.Name)); err != nil {
 		return err
 	}
-	undone, err := migrate.Down(unbroken(s), db)
+	undone, err := migrate.Down(unbroken(s), db, migrations.FS)
 	if err != nil {
 		return err
 	}
@@ -202,7 +203,7 @@ func (c *migrateStatusCommand) Run(s *session) error {
 		return err
 	}
 	defer db.Close()
-	all, err := migrate.Status(s.ctx, db)
+	all, err := migrate.Status(s.ctx, db, migrations.FS)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/migrations"
 )
 

@@ -65,7 +65,7 @@ func (c *operationID) change(s *session, o *record.Operation, agreed *accountabl
 	case errors.Is(err, operation.ErrUnknownOperation):
 		return noRecordError{"operation " + o.ID + " was purged meanwhile: nothing was changed"}
 	case errors.Is(err, operation.ErrNotParked):
-		return refusedError{fmt.Sprintf("operation %s has gone on meanwhile, and nothing was changed: see idem operation show %s", o.ID, o.ID)}
+		return refusedError{fmt.Sprintf("operation %s has gone on meanwhile, or is at another step, and nothing was changed (%v): see idem operation show %s", o.ID, err, o.ID)}
 	case errors.As(err, new(*txn.UnknownError)):
 		return fmt.Errorf("%w: idem operation show %s tells which", record.ErrUnknown, o.ID)
 	case err != nil:

@@ -121,6 +121,8 @@ func (c *operationResolveCommand) Run(s *session) error {
 		return refusedError{fmt.Sprintf("nothing was changed: operation %s is at no call whose outcome is unknown; see retry and cancel", o.ID)}
 	case o.Kind == string(store.UndoStep) && c.Value != "":
 		return usage("the call is an undo, which has no value: leave --value out")
+	case o.Kind != string(store.UndoStep) && c.Happened && c.Value == "":
+		return usage("say what the call has returned, which the function is given: --value JSON, or --value null if that is nothing")
 	case o.Kind == string(store.UndoStep) && c.Refused != "":
 		return usage("the call is an undo, which cannot be refused: it has to be done")
 	}

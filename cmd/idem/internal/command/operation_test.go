@@ -148,7 +148,7 @@ func TestOperationsAreLeftAloneUntilSomebodyAgrees(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.keepOperations()
-	for _, args := range [][]string{{"retry", parkedID}, {"cancel", waitsID}, {"resolve", parkedID, "--happened"}} {
+	for _, args := range [][]string{{"retry", parkedID}, {"cancel", waitsID}, {"resolve", parkedID, "--happened", "--value", "null"}} {
 		args = append([]string{"operation"}, args...)
 		for answer, code := range map[string]int{"": 5, "n\n": 5, "yes please\n": 5} {
 			d.call(context.Background(), typed(answer), args...).want(t, code, "nothing was changed")
@@ -177,6 +177,7 @@ func TestWhatCannotBeSaidOfAnOperationIsRefused(t *testing.T) {
 	d.idem("operation", "resolve", parkedID, "--refused", "no", "--happened").want(t, 2, "--refused")
 	d.idem("operation", "resolve", parkedID, "--happened", "--value", "{").want(t, 2, "not JSON")
 	d.idem("operation", "resolve", parkedID, "--happened", "--not-happened").want(t, 2, "--happened")
+	d.idem("operation", "resolve", parkedID, "--happened", "--yes").want(t, 2, "--value null")
 	d.idem("operation", "retry", placedID, "--yes").want(t, 4, "no operation")
 	d.exec("UPDATE idem.operations SET seq = 0, kind = '' WHERE id = $1", parkedID)
 	d.idem("operation", "resolve", parkedID, "--happened", "--yes").want(t, 5, "retry and cancel")

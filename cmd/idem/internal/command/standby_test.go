@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/migrate"
-	"github.com/idem-go/idem/internal/pgserver"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/schema"
 )
 
 // A primary with a standby that every COMMIT waits for, once that is set.
@@ -22,7 +22,7 @@ func newPair(t *testing.T) (primary, standby *pgserver.Server) {
 		t.Fatal(err)
 	}
 	closeAfter(t, primary)
-	if err := migrate.UpAt(t.Context(), primary.DSN()); err != nil {
+	if err := schema.UpAt(t.Context(), primary.DSN()); err != nil {
 		t.Fatal(err)
 	}
 	standby, err = primary.Standby(t.Context(), "standby", pgserver.Options{Settings: settings})

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 // What the migrations make is read from the catalog of a database that they were run on.

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/cmd/idem/internal/doctor"
-	"github.com/idem-go/idem/internal/pgserver"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 // ward is a database that something is wrong with.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/internal/pgserver"
+	"github.com/idem-go/idem/lab/pgserver"
 )
 
 // startPgBouncer starts a pooler in front of a database, and returns the address of the database through it.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/cmd/idem/internal/command"
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 // Nothing is prepared, and nothing relies on the session: each command is called several times, so that what one leaves behind

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/cmd/idem/internal/doctor"
-	"github.com/idem-go/idem/internal/migrate"
-	"github.com/idem-go/idem/internal/pgserver"
+	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/schema"
 )
 
 // What a server that others use should not have, in turn on one of its own: prepared transactions, slots, a full lock table,
@@ -17,7 +17,7 @@ import (
 func TestDoctorFindsWhatHoldsBackAWholeServer(t *testing.T) {
 	t.Parallel()
 	server := hospital(t, "max_prepared_transactions=2", "wal_level=logical", "max_locks_per_transaction=10", "autovacuum=off", "full_page_writes=off")
-	if err := migrate.UpAt(t.Context(), server.DSN()); err != nil {
+	if err := schema.UpAt(t.Context(), server.DSN()); err != nil {
 		t.Fatal(err)
 	}
 	w := wardAt(t, server.DSN())

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/cmd/idem/internal/doctor"
-	"github.com/idem-go/idem/internal/migrate"
-	"github.com/idem-go/idem/internal/pgserver"
+	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/schema"
 )
 
 // verified are the findings of Verify, without notes, as "check: what".
@@ -108,7 +108,7 @@ func statements(t *testing.T, begin string) []string {
 func TestTakeoverByLogicalReplicationIsVerified(t *testing.T) {
 	t.Parallel()
 	old, next := hospital(t, "wal_level=logical"), hospital(t)
-	if err := migrate.UpAt(t.Context(), old.DSN()); err != nil {
+	if err := schema.UpAt(t.Context(), old.DSN()); err != nil {
 		t.Fatal(err)
 	}
 	blue, green := wardAt(t, old.DSN()), wardAt(t, next.DSN())
@@ -222,7 +222,7 @@ func TestVerifyFindsWhatACopyLacks(t *testing.T) {
 func TestRestoreToAPointInTimeIsVerified(t *testing.T) {
 	t.Parallel()
 	before := hospital(t)
-	if err := migrate.UpAt(t.Context(), before.DSN()); err != nil {
+	if err := schema.UpAt(t.Context(), before.DSN()); err != nil {
 		t.Fatal(err)
 	}
 	w := wardAt(t, before.DSN())

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idem-go/idem/internal/pgtest"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 // Every block is walked once, however the table is cut into portions.

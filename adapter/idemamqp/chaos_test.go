@@ -1,0 +1,132 @@
+package idemamqp_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/idem-go/idem/adapter/idemamqp"
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/lab/ledger"
+	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/outbox"
+)
+
+var messages = flag.Int("messages", 2000, "how many the chaos has")
+
+// The processes that are killed find their way by these.
+const (
+	databaseOf = "IDEM_TEST_AMQP_DATABASE"
+	brokerOf   = "IDEM_TEST_AMQP_BROKER"
+	queueOf    = "IDEM_TEST_AMQP_QUEUE"
+)
+
+// work is what a process does that is there to be killed.
+func work(ctx context.Context, role string) error {
+	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	pool, err := pgxpool.New(ctx, os.Getenv(databaseOf))
+	if err != nil {
+		return err
+	}
+	broker, queue := os.Getenv(brokerOf), os.Getenv(queueOf)
+	handle := func(tx pgx.Tx, m inbox.Message, _ amqp.Delivery) error {
+		switch {
+		case role == "victim" && string(m.Payload) == "deadly":
+			os.Exit(3)
+		case role == "victim":
+			return effect(ctx, tx, m)
+		}
+		return ledger.Take(ctx, tx, m.ID, m.Key, m.Payload, 50)
+	}
+	attempts := 10
+	if role == "victim" {
+		attempts = 2
+	}
+	c, err := idemamqp.NewConsumer(pool, "books", broker, queue, handle, idemamqp.ConsumerConfig{
+		Ordered: true, Logger: logger, Options: []inbox.Option{inbox.WithPause(10*time.Millisecond, 50*time.Millisecond), inbox.WithMaxAttempts(attempts)},
+	})
+	if err != nil {
+		return err
+	}
+	ledger.Ready()
+	if role != "relay" {
+		return c.Run(ctx)
+	}
+	publisher := idemamqp.NewPublisher(broker, idemamqp.PublisherConfig{})
+	return outbox.NewRelay(pool, publisher, outbox.RelayConfig{Logger: logger, MinPause: 20 * time.Millisecond, MaxPause: time.Second}).Run(ctx)
+}
+
+func TestMessageThatKillsItsProcessIsADeadLetterAndTheOthersHaveTheirEffect(t *testing.T) {
+	t.Parallel()
+	n, dsn := rabbit(t), pgtest.DSN(t)
+	pool := pgtest.Open(t, dsn)
+	if _, err := pool.Exec(t.Context(), effects); err != nil {
+		t.Fatal(err)
+	}
+	q := queue(t, n, nil)
+	publish(t, n, message(q, "a", "before"), message(q, "b", "deadly"), message(q, "c", "behind"))
+	deaths := 0
+	for ended := false; !ended; {
+		p, err := ledger.Start("victim", t.Output(), databaseOf+"="+dsn, brokerOf+"="+n.url(), queueOf+"="+q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Kill)
+		eventually(t, "it to be killed, or not any more", func() bool {
+			select {
+			case <-p.Done():
+				deaths++
+				return true
+			default:
+				ended = count(t, pool, `SELECT count(*) FROM idem.dead_letters WHERE payload = 'deadly' AND class = 'killed'`) == 1
+				return ended
+			}
+		})
+	}
+	eventually(t, "both others", func() bool { return len(bodies(t, pool)) >= 2 })
+	got := bodies(t, pool) // suspects are tried in no order
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"before", "behind"}, got); diff != "" {
+		t.Errorf("effects (-want +got):\n%s", diff)
+	}
+	if deaths < 2 || deaths > 5 {
+		t.Errorf("%d processes were killed", deaths)
+	}
+}
+
+// Not parallel: it restarts the broker that all tests share.
+func TestChaosLosesDoublesAndReordersNothing(t *testing.T) {
+	n := rabbit(t)
+	q, ch := queue(t, n, amqp.Table{"x-single-active-consumer": true}), (*amqp.Channel)(nil)
+	dsn := pgtest.DSN(t)
+	database, address := ledger.Behind(t, dsn)
+	broker := ledger.Front(t, fmt.Sprintf("127.0.0.1:%d", n.port))
+	chaos := ledger.Chaos{
+		Messages: *messages, Topic: q, Pool: pgtest.Open(t, dsn), Database: database, Broker: broker,
+		Env: []string{databaseOf + "=" + address, brokerOf + "=" + n.at(broker.Addr()), queueOf + "=" + q},
+		Restart: func() error {
+			n.kill()
+			return n.start(t.Context())
+		},
+		Idle: func() (bool, error) {
+			if ch == nil {
+				ch = channel(t, n)
+			}
+			state, err := ch.QueueDeclarePassive(q, true, false, false, false, nil)
+			return state.Messages == 0, err
+		},
+	}
+	if err := chaos.Run(t).Broken(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,157 @@
+package idemamqp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/idem-go/idem/lab/ledger"
+	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/pgserver/child"
+)
+
+// node is a RabbitMQ of our own: its directory, its ports, its epmd, none of which is the system's.
+type node struct {
+	dir                  string
+	port, epmdPort, dist int
+	epmd, beam           *child.Process
+}
+
+// shared is what all tests of a run share. Those that restart it are not parallel, so that they run before the others.
+var shared = sync.OnceValues(newNode)
+
+var errNoRabbit = errors.New("no RabbitMQ: install Debian's rabbitmq-server")
+
+// rabbit returns the node.
+func rabbit(t testing.TB) *node {
+	t.Helper()
+	n, err := shared()
+	if errors.Is(err, errNoRabbit) && os.Getenv("IDEM_TEST_REQUIRE") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// server is RabbitMQ's own start script. The one in PATH wants to be root or rabbitmq, and works in the system's directories.
+func server() (string, error) {
+	found, err := filepath.Glob("/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server")
+	if err != nil || len(found) == 0 {
+		return "", errNoRabbit
+	}
+	return found[len(found)-1], nil
+}
+
+func newNode() (*node, error) {
+	if _, err := server(); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "idemamqp-")
+	if err != nil {
+		return nil, err
+	}
+	n := &node{dir: dir}
+	for _, port := range []*int{&n.port, &n.epmdPort, &n.dist} {
+		if *port, err = pgserver.FreePort(); err != nil {
+			return nil, err
+		}
+	}
+	config := "loopback_users.guest = true\ndisk_free_limit.absolute = 1MB\nraft.wal_max_size_bytes = 32000000\nlog.console = false\n"
+	if err := os.WriteFile(filepath.Join(dir, "rabbitmq.conf"), []byte(config), 0o600); err != nil {
+		return nil, err
+	}
+	epmd := n.command("epmd", "-port", strconv.Itoa(n.epmdPort), "-address", "127.0.0.1")
+	if n.epmd, err = child.Start(epmd, syscall.SIGKILL); err != nil { // Erlang would start one that outlives it
+		return nil, err
+	}
+	return n, n.start(context.Background())
+}
+
+func (n *node) command(program string, args ...string) *exec.Cmd {
+	cmd := exec.Command(program, args...)
+	cmd.Dir = n.dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}                        // out of reach of the terminal's signals
+	cmd.Env = append(os.Environ(), "HOME="+n.dir, "RUNNING_UNDER_SYSTEMD=true", // so that Erlang replaces the shell
+		"RABBITMQ_CONF_ENV_FILE="+n.dir+"/none", "RABBITMQ_CONFIG_FILE="+n.dir+"/rabbitmq", "RABBITMQ_ENABLED_PLUGINS_FILE="+n.dir+"/plugins",
+		"RABBITMQ_MNESIA_BASE="+n.dir+"/mnesia", "RABBITMQ_LOG_BASE="+n.dir+"/log", "RABBITMQ_PID_FILE="+n.dir+"/pid",
+		fmt.Sprintf("RABBITMQ_NODENAME=idem%d@localhost", n.port), "RABBITMQ_NODE_IP_ADDRESS=127.0.0.1",
+		fmt.Sprintf("RABBITMQ_NODE_PORT=%d", n.port), fmt.Sprintf("RABBITMQ_DIST_PORT=%d", n.dist),
+		"ERL_EPMD_ADDRESS=127.0.0.1", fmt.Sprintf("ERL_EPMD_PORT=%d", n.epmdPort),
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=+S 1:1 -kernel inet_dist_use_interface {127,0,0,1}")
+	return cmd
+}
+
+func (n *node) url() string { return n.at(fmt.Sprintf("127.0.0.1:%d", n.port)) }
+
+// at is the url of the node behind a proxy.
+func (n *node) at(addr string) string { return "amqp://guest:guest@" + addr + "/" }
+
+// start returns when the node takes connections. On the same data, it has what it had confirmed.
+func (n *node) start(ctx context.Context) error {
+	program, err := server()
+	if err != nil {
+		return err
+	}
+	out, err := os.Create(filepath.Join(n.dir, "out"))
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	cmd := n.command(program)
+	cmd.Stdout, cmd.Stderr = out, out
+	if n.beam, err = child.Start(cmd, syscall.SIGKILL); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for {
+		if conn, err := amqp.Dial(n.url()); err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-n.beam.Done():
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+			continue
+		}
+		text, _ := os.ReadFile(out.Name())
+		return fmt.Errorf("RabbitMQ did not start\n%s", text)
+	}
+}
+
+// kill ends the node as a loss of power does.
+func (n *node) kill() { n.beam.Kill() }
+
+func (n *node) remove() {
+	if n.beam != nil {
+		n.kill()
+	}
+	if n.epmd != nil {
+		n.epmd.Kill()
+	}
+	os.RemoveAll(n.dir)
+}
+
+func TestMain(m *testing.M) {
+	if role := ledger.Role(); role != "" {
+		fmt.Fprintln(os.Stderr, work(context.Background(), role))
+		os.Exit(1)
+	}
+	code := m.Run()
+	if n, _ := shared(); n != nil {
+		n.remove()
+	}
+	os.Exit(code)
+}

@@ -1,0 +1,105 @@
+package idemkafka_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/idem-go/idem/adapter/idemkafka"
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/lab/ledger"
+	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/outbox"
+)
+
+var messages = flag.Int("messages", 2000, "how many the chaos has")
+
+// The processes that are killed find their way by these.
+const (
+	databaseOf = "IDEM_TEST_KAFKA_DATABASE"
+	seedsOf    = "IDEM_TEST_KAFKA_SEEDS"
+)
+
+func TestMain(m *testing.M) {
+	if role := ledger.Role(); role != "" {
+		fmt.Fprintln(os.Stderr, work(context.Background(), role))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// work is what a process does that is there to be killed.
+func work(ctx context.Context, role string) error {
+	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 1}))
+	pool, err := pgxpool.New(ctx, os.Getenv(databaseOf))
+	if err != nil {
+		return err
+	}
+	c := &cluster{seeds: strings.Split(os.Getenv(seedsOf), ",")}
+	if role == "relay" {
+		client, err := kgo.NewClient(c.opts()...)
+		if err != nil {
+			return err
+		}
+		publisher, err := idemkafka.NewPublisher(client, idemkafka.PublisherConfig{Timeout: 2 * time.Second})
+		if err != nil {
+			return err
+		}
+		ledger.Ready()
+		return outbox.NewRelay(pool, ledger.Forgetful(publisher),
+			outbox.RelayConfig{Logger: logger, MinPause: 20 * time.Millisecond, MaxPause: time.Second}).Run(ctx)
+	}
+	consumer, err := idemkafka.NewConsumer(pool, "billing", func(tx pgx.Tx, m inbox.Message, _ *kgo.Record) error {
+		return ledger.Take(ctx, tx, m.ID, m.Key, m.Payload, 50)
+	}, idemkafka.ConsumerConfig{Logger: logger, Options: []inbox.Option{inbox.WithPause(10*time.Millisecond, 50*time.Millisecond)}},
+		c.opts(kgo.ConsumeTopics("orders"), kgo.SessionTimeout(time.Second), kgo.HeartbeatInterval(100*time.Millisecond),
+			// A coordinator of kfake that is moved may leave whoever is joining without an answer: for 70 seconds, by default.
+			kgo.RebalanceTimeout(3*time.Second), kgo.RequestTimeoutOverhead(3*time.Second))...)
+	if err != nil {
+		return err
+	}
+	ledger.Ready()
+	return consumer.Run(ctx)
+}
+
+// Its broker is in the process of the test, and cannot be restarted: what it has is in memory.
+func TestChaosLosesDoublesAndReordersNothing(t *testing.T) {
+	t.Parallel()
+	dsn, c := pgtest.DSN(t), newCluster(t, 8, kfake.GroupMinSessionTimeout(time.Second))
+	database, address := ledger.Behind(t, dsn)
+	do := func(f func()) func() error { return func() error { f(); return nil } }
+	chaos := ledger.Chaos{
+		Messages: *messages, Topic: c.topic, Pool: pgtest.Open(t, dsn), Database: database,
+		Env: []string{databaseOf + "=" + address, seedsOf + "=" + strings.Join(c.seeds, ",")},
+		Faults: func(often ledger.Often) []ledger.Fault {
+			return []ledger.Fault{
+				{Name: "leaders moved", Every: often(10), Do: do(c.fake.ShufflePartitionLeaders)},
+				{Name: "coordinators moved", Every: often(10), Do: do(c.fake.RehashCoordinators)},
+				{Name: "answers lost or refused", Every: often(10), Do: do(func() {
+					c.fake.Fault(
+						kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicasAfterAppend, Count: 3},
+						kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: 3},
+						kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.CoordinatorNotAvailable, Count: 3},
+						kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.NotLeaderForPartition, Count: 3},
+					)
+				})},
+			}
+		},
+		Idle: func() (bool, error) { return true, nil }, // an offset that is not committed makes duplicates
+	}
+	if err := chaos.Run(t).Broken(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,240 @@
+package idemkafka_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/idem-go/idem/adapter/idemkafka"
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/lab/ledger"
+	"github.com/idem-go/idem/outbox"
+)
+
+func TestOffsetIsNotCommittedBeforeTheTransactionIs(t *testing.T) {
+	t.Parallel()
+	c, l := newCluster(t, 1), newBooks(t)
+	commits := c.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Count: -1, Observe: true})
+	c.publish(message("1", "a"))
+	ledger.Run(t, c.consumer(l, func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
+		if commits.Hits() > 0 {
+			t.Error("an offset is committed before the effect of its message")
+		}
+		return l.enter(tx, m, record)
+	}, idemkafka.ConsumerConfig{}).Run)
+	c.committed(1)
+}
+
+func TestOffsetsThatAreResetMakeDuplicatesAndNoEffects(t *testing.T) {
+	t.Parallel()
+	onClusters(t, 3, func(t *testing.T, c *cluster) {
+		l := newBooks(t)
+		var messages []outbox.Message
+		for i := range 50 {
+			messages = append(messages, message(fmt.Sprint(i), fmt.Sprint(i%10)))
+		}
+		c.publish(messages...)
+		stop := ledger.Run(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
+		c.committed(50)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		admin := kadm.NewClient(c.client())
+		var reset kadm.Offsets
+		for p := range int32(3) {
+			reset.AddOffset(c.topic, p, 0, -1)
+		}
+		if err := admin.CommitAllOffsets(ledger.Within(t), c.group, reset); err != nil {
+			t.Fatal(err)
+		}
+		c.publish(message("last", "a"))
+		ledger.Run(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
+		c.committed(51)
+		if got := l.Lines(); len(got) != 51 {
+			t.Errorf("%d effects, want 51: %q", len(got), got)
+		}
+	})
+}
+
+func TestMessageThatFailsHoldsBackItsKeyAlone(t *testing.T) {
+	t.Parallel()
+	onClusters(t, 1, func(t *testing.T, c *cluster) {
+		l := newBooks(t)
+		c.publish(message("1", "a"))
+		c.publish(message("2", "a"))
+		c.publish(message("3", "b"))
+		c.publish(message("4", "a"))
+		var others atomic.Bool
+		ledger.Run(t, c.consumer(l, func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
+			if m.Key == "b" {
+				others.Store(true)
+			}
+			if m.ID == "1" && !others.Load() {
+				return errPoison
+			}
+			return l.enter(tx, m, record)
+		}, idemkafka.ConsumerConfig{Options: []inbox.Option{inbox.WithPause(50*time.Millisecond, 50*time.Millisecond)}}).Run)
+		c.committed(4)
+		if diff := cmp.Diff([]string{"b3", "a1", "a2", "a4"}, l.Lines()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestMessageThatIsToBeTriedAgainKeepsTheOffsetAndSoDoesItsWindow(t *testing.T) {
+	t.Parallel()
+	c, l := newCluster(t, 2), newBooks(t)
+	var healed atomic.Bool
+	config := idemkafka.ConsumerConfig{Batch: 2, Window: 5, Options: []inbox.Option{inbox.WithPause(10*time.Millisecond, 10*time.Millisecond), inbox.WithMaxAttempts(1 << 20)}}
+	handle := func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
+		if m.ID == "bad" && !healed.Load() {
+			return errPoison
+		}
+		return l.enter(tx, m, record)
+	}
+	producer := c.client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	to := func(partition int32, id string) {
+		t.Helper()
+		record := &kgo.Record{Topic: c.topic, Partition: partition, Value: []byte(id), Headers: []kgo.RecordHeader{{Key: "id", Value: []byte(id)}}}
+		if err := producer.ProduceSync(ledger.Within(t), record).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to(0, "bad")
+	for i := range 30 {
+		to(0, fmt.Sprintf("0-%02d", i))
+	}
+	ledger.Run(t, c.consumer(l, handle, config).Run)
+	l.WaitForLines(4)
+	for i := range 5 {
+		to(1, fmt.Sprintf("1-%02d", i))
+	}
+	c.committed(5) // all of the other partition, and nothing of this one
+	if n := len(l.Lines()) - 5; n > 5+2 {
+		t.Errorf("%d messages were handled behind the one that waits, the window is 5 and a batch 2", n)
+	}
+	healed.Store(true)
+	c.committed(36)
+	if n := len(l.Lines()); n != 36 {
+		t.Errorf("%d effects, want 36", n)
+	}
+}
+
+func TestMessageWithoutIDIsADeadLetterUnlessItsPositionIsItsID(t *testing.T) {
+	t.Parallel()
+	onClusters(t, 1, func(t *testing.T, c *cluster) {
+		l := newBooks(t)
+		for range 2 {
+			if err := c.client().ProduceSync(ledger.Within(t), &kgo.Record{Topic: c.topic, Value: []byte("no id")}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop := ledger.Run(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
+		c.committed(2)
+		stop()
+		if got := l.Lines(); len(got) > 0 {
+			t.Errorf("it had an effect: %q", got)
+		}
+		l.Wait(`SELECT id FROM idem.dead_letters`, 1)
+		c.group += "-another"
+		ledger.Run(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{ID: idemkafka.Position}).Run)
+		c.committed(2)
+		if diff := cmp.Diff([]string{"no id", "no id"}, l.Lines()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestSameIDWithAnotherPayloadIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	onClusters(t, 1, func(t *testing.T, c *cluster) {
+		l := newBooks(t)
+		c.publish(message("1", "a"))
+		c.publish(outbox.Message{ID: "1", Key: "a", Payload: []byte("another")})
+		ledger.Run(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
+		c.committed(2)
+		l.Wait(`SELECT id FROM idem.dead_letters WHERE class = 'mismatch'`, 1)
+		if diff := cmp.Diff([]string{"a1"}, l.Lines()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestCommitOfOffsetsThatFailsIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	c, l := newCluster(t, 1), newBooks(t)
+	refused := c.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.InvalidCommitOffsetSize})
+	ledger.Run(t, c.consumer(l, l.enter, idemkafka.ConsumerConfig{}).Run)
+	c.publish(message("1", "a"))
+	c.committed(1)
+	if refused.Hits() != 1 {
+		t.Error("no commit was refused")
+	}
+}
+
+// A member comes while another one handles a batch: the batch is finished, and nothing of it is done again.
+func TestRebalanceWaitsForTheBatchInHand(t *testing.T) {
+	t.Parallel()
+	onClusters(t, 4, func(t *testing.T, c *cluster) {
+		l := newBooks(t)
+		var messages []outbox.Message
+		for i := range 40 {
+			messages = append(messages, message(fmt.Sprintf("%02d", i), fmt.Sprint(i%20)))
+		}
+		c.publish(messages...)
+		handling, rebalancing := make(chan struct{}), make(chan struct{})
+		var once, signal sync.Once
+		var runs atomic.Int64
+		handle := func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
+			once.Do(func() {
+				close(handling)
+				select {
+				case <-rebalancing:
+				case <-time.After(ledger.Limit):
+					t.Error("no rebalance waits for the batch")
+				}
+			})
+			runs.Add(1)
+			return l.enter(tx, m, record)
+		}
+		blocked := kgo.OnPartitionsCallbackBlocked(func(context.Context, *kgo.Client) { signal.Do(func() { close(rebalancing) }) })
+		ledger.Run(t, c.consumer(l, handle, idemkafka.ConsumerConfig{Batch: 40}, blocked).Run)
+		<-handling
+		ledger.Run(t, c.consumer(l, handle, idemkafka.ConsumerConfig{}).Run)
+		c.committed(40)
+		if n := runs.Load(); n != 40 {
+			t.Errorf("%d runs of the handler for 40 messages", n)
+		}
+		if got := l.Lines(); len(slices.Compact(slices.Sorted(slices.Values(got)))) != 40 {
+			t.Errorf("the effects are %q", got)
+		}
+	})
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	t.Parallel()
+	l := books{}
+	for name, err := range map[string]error{
+		"handler": second(idemkafka.NewConsumer(nil, "billing", nil, idemkafka.ConsumerConfig{})),
+		"inbox":   second(idemkafka.NewConsumer(nil, "billing", l.enter, idemkafka.ConsumerConfig{Options: []inbox.Option{inbox.WithMaxAttempts(0)}})),
+		"kgo":     second(idemkafka.NewConsumer(nil, "billing", l.enter, idemkafka.ConsumerConfig{}, kgo.SeedBrokers(":x"))),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

@@ -1,0 +1,81 @@
+package idemnats_test
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/idem-go/idem/adapter/idemnats"
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/lab/ledger"
+)
+
+func TestMessageThatFailsHoldsBackItsKeyAlone(t *testing.T) {
+	t.Parallel()
+	js, l := newBroker(t).connect(), newBooks(t)
+	source := newSource(t, newStream(t, js))
+	publish(t, js, message("1", "a"))
+	publish(t, js, message("2", "a"))
+	publish(t, js, message("3", "b"))
+	publish(t, js, message("4", "a"))
+	var others atomic.Bool
+	ledger.Run(t, newConsumer(t, l, source, func(tx pgx.Tx, m inbox.Message, msg jetstream.Msg) error {
+		if m.Key == "b" {
+			others.Store(true)
+		}
+		if m.ID == "1" && !others.Load() {
+			return errPoison
+		}
+		return l.enter(tx, m, msg)
+	}, idemnats.ConsumerConfig{Ordered: true, Options: []inbox.Option{inbox.WithPause(50*time.Millisecond, 50*time.Millisecond)}}).Run)
+	l.WaitForLines(4)
+	if diff := cmp.Diff([]string{"b3", "a1", "a2", "a4"}, l.Lines()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNothingOvertakesWhatADeadProcessHadInHand(t *testing.T) {
+	t.Parallel()
+	js, l := newBroker(t).connect(), newBooks(t)
+	source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) { c.AckWait = time.Second })
+	publish(t, js, message("1", "a"))
+	publish(t, js, message("2", "b"))
+	dead, err := source.Fetch(2) // by a process that says nothing more
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range dead.Messages() {
+	}
+	for _, id := range []string{"3", "4", "5"} {
+		publish(t, js, message(id, "a"))
+	}
+	ledger.Run(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{Ordered: true}).Run)
+	l.WaitForLines(5)
+	got := slices.DeleteFunc(l.Lines(), func(line string) bool { return line == "b2" })
+	if diff := cmp.Diff([]string{"a1", "a3", "a4", "a5"}, got); diff != "" {
+		t.Error(diff)
+	}
+	settled(t, source)
+}
+
+func TestTwoOrderedConsumersThatWaitForEachOtherComeToAnEnd(t *testing.T) {
+	t.Parallel()
+	js, l := newBroker(t).connect(), newBooks(t)
+	source := newSource(t, newStream(t, js), func(c *jetstream.ConsumerConfig) { c.AckWait = 300 * time.Millisecond })
+	for range 2 {
+		ledger.Run(t, newConsumer(t, l, source, l.enter, idemnats.ConsumerConfig{Ordered: true, Batch: 2}).Run)
+	}
+	for _, id := range []string{"1", "2", "3", "4", "5", "6", "7", "8"} {
+		publish(t, js, message(id, "a"))
+	}
+	l.WaitForLines(8)
+	settled(t, source)
+	if diff := cmp.Diff([]string{"a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8"}, l.Lines()); diff != "" {
+		t.Error(diff)
+	}
+}

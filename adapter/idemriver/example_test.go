@@ -1,0 +1,105 @@
+package idemriver_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/adapter/idemriver"
+	"github.com/idem-go/idem/operation"
+)
+
+// The example needs a database, so go test does not run it as one: TestExamplePrintsWhatItSays does.
+var pool *pgxpool.Pool
+
+func Example() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	bank := func(_ context.Context, key string) (string, error) { return "receipt 7", nil }
+
+	checkout := idemriver.Define("checkout", func(op *operation.Op, sku string) (idem.Response, error) {
+		receipt, err := operation.Call(op, "charge", operation.Keyed(23*time.Hour), bank)
+		return idem.Response{Status: 201, Body: []byte(sku + ", " + receipt)}, err
+	})
+	checkout.InsertOpts = river.InsertOpts{Queue: "payments"}
+
+	operations := idemriver.NewWorker(pool, idemriver.Config{}, checkout)
+	workers := river.NewWorkers()
+	river.AddWorker(workers, operations)
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
+		Workers: workers,
+		Queues:  map[string]river.QueueConfig{"payments": {MaxWorkers: 10}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := client.Start(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	watched := make(chan struct{})
+	go func() { defer close(watched); operations.Watch(ctx, client) }()
+
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		_, err := checkout.Start(ctx, client, tx, "tenant-1/checkout", "7f3c9a52-0d1e", idem.HashBytes([]byte("teapot")), "teapot")
+		return err
+	})
+	fmt.Println(err)
+
+	// Whoever wants to know calls with the same key, and waits.
+	res, err := checkout.Do(ctx, pool, "tenant-1/checkout", "7f3c9a52-0d1e", idem.HashBytes([]byte("teapot")), "teapot", idem.WithWait(time.Minute))
+	fmt.Println(res.Status, string(res.Body), err)
+
+	fmt.Println(client.Stop(ctx))
+	cancel()
+	<-watched
+	// Prints:
+	// <nil>
+	// 201 teapot, receipt 7 <nil>
+	// <nil>
+}
+
+func TestExamplePrintsWhatItSays(t *testing.T) {
+	source, err := os.ReadFile("example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, pool = newDatabase(t)
+	_, want, _ := strings.Cut(string(source), "// Prints:\n")
+	want, _, _ = strings.Cut(want, "}\n")
+	want = strings.ReplaceAll(want, "\t// ", "")
+	if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(printed(t, Example))); diff != "" {
+		t.Errorf("(-want +printed):\n%s", diff)
+	}
+}
+
+// printed returns what f prints.
+func printed(t *testing.T, f func()) string {
+	t.Helper()
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout := os.Stdout
+	os.Stdout = in
+	f()
+	os.Stdout = stdout
+	in.Close()
+	text, err := io.ReadAll(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

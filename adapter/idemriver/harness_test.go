@@ -1,0 +1,113 @@
+package idemriver_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/adapter/idemriver"
+	"github.com/idem-go/idem/lab/pgtest"
+)
+
+const scope = "tenant-1/POST orders"
+
+var (
+	hash    = idem.Hash{1}
+	created = idem.Response{Status: 201, Body: []byte(`"created"`)}
+)
+
+// limit is how long a test waits for a signal that has to come.
+const limit = time.Minute
+
+// eventually asks until the answer is yes.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for: %s", what)
+		}
+	}
+}
+
+// newDatabase returns the address of a database with the tables of idem and of River.
+func newDatabase(t testing.TB) (string, *pgxpool.Pool) {
+	t.Helper()
+	dsn := pgtest.DSN(t)
+	pool := pgtest.Open(t, dsn)
+	migrator, err := rivermigrate.New(riverpgxv5.New(pool), nil)
+	if err == nil {
+		_, err = migrator.Migrate(context.Background(), rivermigrate.DirectionUp, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dsn, pool
+}
+
+// newClient returns a client that works with the Worker, once it is started.
+func newClient(t testing.TB, pool *pgxpool.Pool, w *idemriver.Worker) *river.Client[pgx.Tx] {
+	t.Helper()
+	client, err := clientOf(pool, w, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func clientOf(pool *pgxpool.Pool, w *idemriver.Worker, logger *slog.Logger) (*river.Client[pgx.Tx], error) {
+	workers := river.NewWorkers()
+	river.AddWorker(workers, w)
+	return river.NewClient(riverpgxv5.New(pool), &river.Config{
+		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 4}},
+		Workers: workers, Logger: logger,
+	})
+}
+
+// run starts the client, and watches, until the test is over.
+func run(t testing.TB, client *river.Client[pgx.Tx], w *idemriver.Worker) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	watched := make(chan struct{})
+	if err := client.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	go func() { defer close(watched); w.Watch(ctx, client) }()
+	t.Cleanup(func() {
+		stop, done := context.WithTimeout(context.Background(), limit)
+		defer done()
+		if err := client.Stop(stop); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		<-watched
+	})
+}
+
+func count(t testing.TB, pool *pgxpool.Pool, sql string, args ...any) (n int) {
+	t.Helper()
+	if err := pool.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// start starts an operation in a transaction of its own.
+func start(t testing.TB, pool *pgxpool.Pool, client *river.Client[pgx.Tx], d *idemriver.Definition[string], key, in string) (id string) {
+	t.Helper()
+	err := pgx.BeginFunc(context.Background(), pool, func(tx pgx.Tx) (err error) {
+		id, err = d.Start(context.Background(), client, tx, scope, key, hash, in)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}

@@ -1,0 +1,77 @@
+package idemriver_test
+
+import (
+	"context"
+	"flag"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+
+	"github.com/idem-go/idem/adapter/idemriver"
+	"github.com/idem-go/idem/lab/ledger"
+	"github.com/idem-go/idem/outbox"
+)
+
+var messages = flag.Int("messages", 1000, "how many the chaos has")
+
+const databaseOf = "IDEM_TEST_RIVER_DATABASE"
+
+// relayOrConsume is what the processes of the chaos do.
+func relayOrConsume(ctx context.Context, role string) error {
+	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 1}))
+	pool, err := pgxpool.New(ctx, os.Getenv(databaseOf))
+	if err != nil {
+		return err
+	}
+	client, err := messageClient(pool, func(tx pgx.Tx, job *river.Job[idemriver.Message]) error {
+		return ledger.Take(ctx, tx, job.Args.ID, job.Args.Key, job.Args.Payload, 50)
+	}, logger)
+	if err != nil {
+		return err
+	}
+	if role == "relay" {
+		ledger.Ready()
+		return outbox.NewRelay(pool, idemriver.NewPublisher(client, idemriver.PublisherConfig{}),
+			outbox.RelayConfig{Logger: logger, MinPause: 20 * time.Millisecond, MaxPause: time.Second}).Run(ctx)
+	}
+	for client.Start(ctx) != nil { // the database may be cut off
+		time.Sleep(50 * time.Millisecond)
+	}
+	ledger.Ready()
+	select {}
+}
+
+// Jobs have no order. What River does after an hour, or after RescueStuckJobsAfter, is done here again and again, and to jobs that are
+// being worked on as well.
+func TestChaosLosesAndDoublesNoMessage(t *testing.T) {
+	t.Parallel()
+	dsn, pool := newDatabase(t)
+	database, address := ledger.Behind(t, dsn)
+	rescue := func(after string) error {
+		_, err := pool.Exec(t.Context(), `UPDATE river_job SET state = 'available' WHERE id IN (SELECT id FROM river_job
+			WHERE state = 'running' AND attempted_at < now() - $1::interval FOR UPDATE SKIP LOCKED)`, after) // River completes jobs in any order
+		return err
+	}
+	chaos := ledger.Chaos{
+		Messages: *messages, Topic: "orders", Pool: pool, Database: database, Env: []string{databaseOf + "=" + address},
+		Faults: func(often ledger.Often) []ledger.Fault {
+			return []ledger.Fault{{Name: "running jobs rescued", Every: often(20), Do: func() error { return rescue("0") }}}
+		},
+		Idle: func() (idle bool, err error) {
+			if err = rescue("2 s"); err == nil {
+				err = pool.QueryRow(t.Context(), `SELECT count(*) = 0 FROM river_job WHERE state NOT IN ('completed', 'cancelled')`).Scan(&idle)
+			}
+			return idle, err
+		},
+	}
+	report := chaos.Run(t)
+	report.Inversions = 0
+	if err := report.Broken(); err != nil {
+		t.Error(err)
+	}
+}

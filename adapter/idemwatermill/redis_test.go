@@ -1,0 +1,105 @@
+package idemwatermill_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/idem-go/idem/lab/ledger"
+	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/pgserver/child"
+)
+
+// server is a Redis of our own, which writes down what it has before it answers.
+type server struct {
+	dir     string
+	port    int
+	process *child.Process
+}
+
+// shared is what all tests of a run share. Those that restart it are not parallel, so that they run before the others.
+var shared = sync.OnceValues(newServer)
+
+var errNoRedis = errors.New("no Redis: install Debian's redis-server")
+
+// broker returns the server.
+func broker(t testing.TB) *server {
+	t.Helper()
+	s, err := shared()
+	if errors.Is(err, errNoRedis) && os.Getenv("IDEM_TEST_REQUIRE") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func newServer() (*server, error) {
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		return nil, errNoRedis
+	}
+	dir, err := os.MkdirTemp("", "idemwatermill-")
+	if err != nil {
+		return nil, err
+	}
+	s := &server{dir: dir}
+	if s.port, err = pgserver.FreePort(); err != nil {
+		return nil, err
+	}
+	return s, s.start(context.Background())
+}
+
+func (s *server) address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+
+// start returns when the server answers. On the same data, it has what it had.
+func (s *server) start(ctx context.Context) (err error) {
+	cmd := exec.Command("redis-server", "--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--dir", s.dir, "--daemonize", "no",
+		"--save", "", "--appendonly", "yes", "--appendfsync", "always")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // out of reach of the terminal's signals
+	if s.process, err = child.Start(cmd, syscall.SIGKILL); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	client := redis.NewClient(&redis.Options{Addr: s.address(), MaxRetries: -1})
+	defer client.Close()
+	for client.Ping(ctx).Err() != nil {
+		select {
+		case <-s.process.Done():
+			return errors.New("Redis did not start")
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// restart ends the server as a crash does, and starts it again.
+func (s *server) restart(ctx context.Context) error {
+	s.process.Kill()
+	return s.start(ctx)
+}
+
+func TestMain(m *testing.M) {
+	if role := ledger.Role(); role != "" {
+		fmt.Fprintln(os.Stderr, work(context.Background(), role))
+		os.Exit(1)
+	}
+	code := m.Run()
+	if s, _ := shared(); s != nil {
+		s.process.Kill()
+		os.RemoveAll(s.dir)
+	}
+	os.Exit(code)
+}

@@ -1,0 +1,2 @@
+-- name: PlaceOrder :one
+INSERT INTO orders (sku) VALUES ($1) RETURNING id, sku;

@@ -1,0 +1,200 @@
+package idemsql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/idemsql"
+	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgtest"
+)
+
+// limit is how long a test waits for a signal that has to come.
+const limit = 2 * time.Minute
+
+const scope = "tenant-1/POST orders"
+
+var (
+	hashA = idem.Hash{1}
+	hashB = idem.Hash{2}
+	ok    = idem.Response{Status: 201, Body: []byte("ok")}
+
+	errBusiness = errors.New("insufficient funds")
+)
+
+// opened is a way to open a *sql.DB over pgx, with the round trips that a first run takes beyond those of fn.
+type opened struct {
+	name  string
+	open  func(t testing.TB, dsn string, conns int32) *sql.DB
+	trips int
+}
+
+var ways = []opened{
+	{"OpenDB", func(t testing.TB, dsn string, conns int32) *sql.DB {
+		return idemsql.OpenDB(pgtest.Open(t, dsn, maxConns(conns)))
+	}, 2},
+	{"OpenDBFromPool", func(t testing.TB, dsn string, conns int32) *sql.DB {
+		return stdlib.OpenDBFromPool(pgtest.Open(t, dsn, maxConns(conns)))
+	}, 4},
+	{"sql.Open", func(t testing.TB, dsn string, conns int32) *sql.DB {
+		db, err := sql.Open("pgx", dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.SetMaxOpenConns(int(conns))
+		db.SetMaxIdleConns(int(conns))
+		return db
+	}, 4},
+}
+
+func maxConns(n int32) func(*pgxpool.Config) {
+	return func(config *pgxpool.Config) { config.MaxConns = n }
+}
+
+// shop is a database with a table of effects, seen from outside, and a *sql.DB that leads there through a proxy.
+type shop struct {
+	testing.TB
+	pool  *pgxpool.Pool
+	dsn   string
+	proxy *pgproxy.Proxy
+	db    *sql.DB
+	runs  atomic.Int64
+}
+
+// eachWay runs a test with every *sql.DB that there is.
+func eachWay(t *testing.T, conns int32, test func(*testing.T, *shop, opened)) {
+	t.Parallel()
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newShop(t, way, conns), way)
+		})
+	}
+}
+
+func newShop(t *testing.T, way opened, conns int32) *shop {
+	t.Helper()
+	dsn := pgtest.DSN(t)
+	s := &shop{TB: t, dsn: dsn, pool: pgtest.Open(t, dsn), proxy: pgtest.Proxy(t, dsn)}
+	_, err := s.pool.Exec(t.Context(), `create table ledger (id bigint generated always as identity primary key, key text not null, operation_id uuid)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.db = way.open(t, s.proxy.DSN(), conns)
+	t.Cleanup(func() {
+		s.wantNoneInUse()
+		if err := s.db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// charge is a fn that makes one entry by database/sql.
+func (s *shop) charge(key string) func(*sql.Tx) (idem.Response, error) {
+	return func(tx *sql.Tx) (idem.Response, error) {
+		s.runs.Add(1)
+		own, err := idemsql.Tx(context.Background(), tx)
+		if err != nil {
+			return idem.Response{}, err
+		}
+		operation, _ := idem.OperationID(own)
+		var id int64
+		err = tx.QueryRow(`insert into ledger (key, operation_id) values ($1, $2) returning id`, key, operation).Scan(&id)
+		return idem.Response{Status: 201, Body: fmt.Appendf(nil, `{"entry":%d}`, id)}, err
+	}
+}
+
+func (s *shop) count(sql string, args ...any) (n int) {
+	s.Helper()
+	if err := s.pool.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
+		s.Fatal(err)
+	}
+	return n
+}
+
+func (s *shop) entries(key string) int {
+	return s.count(`select count(*) from ledger where key = $1`, key)
+}
+func (s *shop) records(key string) int {
+	return s.count(`select count(*) from idem.records where key = $1`, key)
+}
+
+// wantOnce fails the test unless the key has one effect and one record, of the same operation.
+func (s *shop) wantOnce(key string) {
+	s.Helper()
+	n := s.count(`select count(*) from ledger join idem.records using (key, operation_id) where key = $1`, key)
+	if e, r := s.entries(key), s.records(key); e != 1 || r != 1 || n != 1 {
+		s.Errorf("key %q: %d effects, %d records, %d pairs of them: want one of each", key, e, r, n)
+	}
+}
+
+func (s *shop) wantNone(key string) {
+	s.Helper()
+	if e, r := s.entries(key), s.records(key); e != 0 || r != 0 {
+		s.Errorf("key %q: %d effects and %d records, want none", key, e, r)
+	}
+}
+
+// wantFree fails the test unless a call for key executes at once.
+func (s *shop) wantFree(key string) {
+	s.Helper()
+	res, err := idemsql.Do(context.Background(), s.db, scope, key, hashB, s.charge(key), idem.WithWait(limit))
+	if err != nil || res.Replayed {
+		s.Errorf("key %q is not free: %+v, %v", key, res, err)
+		return
+	}
+	s.wantOnce(key)
+}
+
+// wantNoneInUse returns once every connection is back: a replay gives its own back in the background.
+func (s *shop) wantNoneInUse() {
+	s.Helper()
+	deadline := time.Now().Add(limit)
+	for s.db.Stats().InUse > 0 {
+		if time.Now().After(deadline) {
+			s.Fatalf("%d connections were not given back", s.db.Stats().InUse)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func await[T any](t testing.TB, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(limit):
+		t.Fatalf("waited in vain for: %s", what)
+		panic("unreachable")
+	}
+}
+
+// escape runs f in a goroutine of its own and tells what it panicked with, and whether it returned.
+func escape(t *testing.T, f func()) (recovered any, returned bool) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { recovered = recover() }()
+		f()
+		returned = true
+	}()
+	await(t, "the goroutine to end", done)
+	return recovered, returned
+}
+
+// do runs fn under a key, and returns the error alone.
+func (s *shop) do(key string, fn func(*sql.Tx) (idem.Response, error), opts ...idem.Option) error {
+	_, err := idemsql.Do(context.Background(), s.db, scope, key, hashA, fn, opts...)
+	return err
+}

@@ -1,0 +1,59 @@
+package idemsql_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Tests of package idem that are not those of idemsql, and why.
+var notOfEither = map[string]string{
+	"TestUnansweredCommits.*": "a connection of database/sql cannot be taken out of its pool: the socket of a COMMIT whose caller has left is closed",
+	"TestCommitThatOutlastsContextAndGraceIsUnknownAndNeverCancelled": "counts those COMMITs",
+	"TestTxInUseWhenFnReturnsNeverReachesTheNextUserOfTheConnection":  "nor can one whose goroutine waits for itself, and the test has a pool of one",
+	"TestNothingIsPreparedForAnObserverThatIsNotThere":                "counts the allocations of idem.Do",
+}
+
+// And those that know how many round trips idem.Do takes, or that it has the pool of the *sql.DB.
+var notOfOthers = map[string]string{
+	"TestFirstRunCostsNoMoreRoundTripsThanThePlainTransaction": "here it is two more",
+	"TestReplayCostsOneRoundTrip":                              "here it is two",
+	"TestAllDeadConnectionsOfAPoolAreSkippedAtNoCost":          "the pool beneath is not known: of the connections that died and were never used by idem, one is skipped for each that is idle in the *sql.DB",
+}
+
+// The same bodies: the tests of what package idem promises, with each Do in them one of this package: see lab/promises/through_test.go.
+func TestPromisesOfDoAreKeptThroughDatabaseSQL(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes")
+	}
+	if os.Getenv("IDEM_TEST_SAMPLE") != "" {
+		return // that database/sql is between says nothing of another server
+	}
+	tests := filepath.Join(t.TempDir(), "idem.test")
+	if out, err := exec.Command("go", "test", "-c", "-o", tests, "../lab/promises").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, way := range []string{"OpenDB", "stdlib"} {
+		t.Run(way, func(t *testing.T) {
+			skipped := names(notOfEither)
+			if way == "stdlib" {
+				skipped = append(skipped, names(notOfOthers)...)
+			}
+			run := exec.Command(tests, "-test.short", "-test.timeout=15m", "-test.skip=^("+strings.Join(skipped, "|")+")$")
+			run.Dir = "../lab/promises"
+			run.Env = append(os.Environ(), "IDEM_TEST_THROUGH="+way)
+			if out, err := run.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+func names(reasons map[string]string) (patterns []string) {
+	for pattern := range reasons {
+		patterns = append(patterns, pattern)
+	}
+	return patterns
+}

@@ -1,0 +1,38 @@
+package idemtest
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// dockerScript runs a container until its standard input ends, like localScript.
+const dockerScript = `
+trap '' INT TERM HUP
+if docker run -d --rm --name "$1" -p 127.0.0.1::5432 -e POSTGRES_PASSWORD=idemtest "$2" -c fsync=off -c max_connections=300 >/dev/null 2>&1; then
+	docker port "$1" 5432/tcp | head -n 1
+else
+	echo
+fi
+read -r end
+docker rm -f -v "$1" >/dev/null 2>&1
+`
+
+const dockerImage = "postgres:17-alpine"
+
+// startDocker starts a server in a container.
+func startDocker() (address string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := exec.CommandContext(ctx, "docker", "version").Run(); err != nil {
+		return "", fmt.Errorf("docker: %w", err)
+	}
+	line, err := startScript(exec.Command("sh", "-c", dockerScript, "idemtest", "idemtest-"+strings.ToLower(rand.Text()[:12]), dockerImage))
+	if err == nil && line == "" {
+		err = fmt.Errorf("docker runs no %s", dockerImage)
+	}
+	return "postgres://postgres:idemtest@" + line + "/postgres?sslmode=disable", err
+}

@@ -1,0 +1,375 @@
+package idemtest_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/idemtest"
+)
+
+// buy places an order of an item for a tenant.
+type buy func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error)
+
+const orderKey = "8e03978e-40d5-43dd-bc93-6894a57f9324"
+
+type funcCase struct {
+	name   string
+	breaks string
+	buy    buy
+	change func(s *idemtest.FuncSuite)
+}
+
+func funcSuite(f buy) idemtest.FuncSuite {
+	call := func(tenant, item string) idemtest.Call {
+		return func(ctx context.Context, pool *pgxpool.Pool) (any, error) { return f(ctx, pool, tenant, item) }
+	}
+	return idemtest.FuncSuite{
+		New: func(t testing.TB) *pgxpool.Pool {
+			pool := idemtest.Pool(t)
+			exec(t, pool, schema)
+			return pool
+		},
+		Call: call("ada", "teapot"), Other: call("ada", "samovar"), Stranger: call("bob", "teapot"),
+		Effects:  count("orders"),
+		Patience: 6 * time.Second,
+	}
+}
+
+func TestEveryBadFunctionIsFoundForTheRightReason(t *testing.T) {
+	t.Parallel()
+	for i, bad := range badFuncs {
+		if !sampled(i) {
+			continue
+		}
+		t.Run(strings.ReplaceAll(bad.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			suite := funcSuite(bad.buy)
+			if bad.change != nil {
+				bad.change(&suite)
+			}
+			requireFound(t, bad.breaks, record(t, func(t testing.TB) { idemtest.Func(t, suite) }))
+		})
+	}
+}
+
+func TestNoGoodFunctionIsBlamed(t *testing.T) {
+	t.Parallel()
+	for i, good := range goodFuncs {
+		if !sampled(i) {
+			continue
+		}
+		t.Run(strings.ReplaceAll(good.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			suite := funcSuite(good.buy)
+			suite.Patience = 0
+			if good.change != nil {
+				good.change(&suite)
+			}
+			requireNothing(t, record(t, func(t testing.TB) { idemtest.Func(t, suite) }))
+		})
+	}
+}
+
+// inserts is what fn does where it is done right.
+func inserts(ctx context.Context, tenant, item string) func(tx pgx.Tx) (int, error) {
+	return func(tx pgx.Tx) (int, error) { return insert(ctx, tx, tenant, item) }
+}
+
+type rower interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+func insert(ctx context.Context, db rower, tenant, item string) (id int, err error) {
+	err = db.QueryRow(ctx, "INSERT INTO orders (tenant, item) VALUES ($1, $2) RETURNING id", tenant, item).Scan(&id)
+	return id, err
+}
+
+// value is the first result of DoJSON.
+func value[T any](v T, _ idem.Result, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+var goodFuncs = []funcCase{
+	{name: "DoJSON", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
+	}},
+	{name: "Do", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return idem.Do(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {
+			id, err := insert(ctx, tx, tenant, item)
+			return idem.Response{Status: 201, Body: fmt.Append(nil, id)}, err
+		})
+	}},
+	{name: "DoTx in a transaction of its own", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (result any, err error) {
+		err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			result, err = idem.DoTx(ctx, tx, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {
+				_, err := insert(ctx, tx, tenant, item)
+				return idem.Response{Status: 201}, err
+			})
+			return err
+		})
+		return result, err
+	}},
+	{name: "two statements and a savepoint that fails", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
+			err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, "INSERT INTO missing VALUES (1)")
+				return err
+			})
+			if err == nil {
+				return 0, errors.New("there is a table that is missing")
+			}
+			return insert(ctx, tx, tenant, item)
+		}))
+	}},
+	{name: "at repeatable read without retries", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item),
+			idem.WithTxOptions(pgx.TxOptions{IsoLevel: pgx.RepeatableRead}), idem.WithRetries(0), idem.WithWait(0)))
+	}},
+	{name: "two calls of Do, one after the other", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		hash := idem.HashBytes([]byte(item))
+		id, _, err := idem.DoJSON(ctx, pool, tenant, orderKey, hash, inserts(ctx, tenant, item))
+		if err != nil {
+			return nil, err
+		}
+		_, _, err = idem.DoJSON(ctx, pool, tenant, orderKey+" packed", hash, inserts(ctx, tenant, "box"))
+		return id, err
+	}},
+	{name: "errors with text added", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
+			id, err := insert(ctx, tx, tenant, item)
+			if err != nil {
+				return 0, fmt.Errorf("place an order: %w", err)
+			}
+			return id, nil
+		}))
+	}},
+}
+
+var badFuncs = []funcCase{
+	{name: "effect on the pool", breaks: "effect-in-transaction", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
+			return insert(ctx, pool, tenant, item)
+		}))
+	}},
+	{name: "a transaction of its own inside", breaks: "effect-in-transaction", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (id int, err error) {
+			err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { id, err = insert(ctx, tx, tenant, item); return err })
+			return id, err
+		}))
+	}},
+	{name: "another system is charged inside", breaks: "effect-in-transaction", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
+			bank(pool).Add(1)
+			return insert(ctx, tx, tenant, item)
+		}))
+	}, change: func(s *idemtest.FuncSuite) {
+		s.Effects = func(ctx context.Context, pool *pgxpool.Pool) (int, error) { return int(bank(pool).Load()), nil }
+	}},
+	{name: "state is kept from run to run", breaks: "effect-in-transaction", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		var items []string
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (bool, error) {
+			items = append(items, item)
+			for _, item := range items {
+				if _, err := insert(ctx, tx, tenant, item); err != nil {
+					return false, err
+				}
+			}
+			return true, nil
+		}))
+	}},
+	{name: "effect behind Do", breaks: "effect-with-record", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		res, err := idem.Do(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {
+			return idem.Response{Status: 201}, nil
+		})
+		if err == nil && !res.Replayed {
+			_, err = insert(ctx, pool, tenant, item)
+		}
+		return res, err
+	}},
+	{name: "effect ahead of Do", breaks: "one-effect", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		if _, err := insert(ctx, pool, tenant, item); err != nil {
+			return nil, err
+		}
+		return idem.Do(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {
+			return idem.Response{Status: 201}, nil
+		})
+	}},
+	{name: "result in a variable", breaks: "full-answer", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		var id int
+		_, err := idem.Do(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (_ idem.Response, err error) {
+			id, err = insert(ctx, tx, tenant, item)
+			return idem.Response{Status: 201}, err
+		})
+		return id, err
+	}},
+	{name: "answer says whether it is a replay", breaks: "same-answer", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		_, res, err := idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item))
+		return map[string]bool{"created": !res.Replayed}, err
+	}},
+	{name: "answer is read from the table afterwards", breaks: "same-answer", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		_, _, err := idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
+			if _, err := tx.Exec(ctx, "CREATE SEQUENCE IF NOT EXISTS reads"); err != nil {
+				return 0, err
+			}
+			return insert(ctx, tx, tenant, item)
+		})
+		if err != nil {
+			return nil, err
+		}
+		var state int
+		err = pool.QueryRow(ctx, "SELECT nextval('reads')").Scan(&state)
+		return state, err
+	}},
+	{name: "a key for each call", breaks: "one-key", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, rand.Text(), idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
+	}},
+	{name: "a key from the time", breaks: "one-key", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, "order "+time.Now().Format(time.DateTime), idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
+	}},
+	{name: "a key for each attempt behind a lost answer", breaks: "one-key", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		key := orderKey
+		for {
+			v, err := lossy(ctx, pool, tenant, key, item)
+			if err == nil || errors.Is(err, idem.ErrMismatch) || errors.Is(err, idem.ErrInProgress) || ctx.Err() != nil {
+				return v, err
+			}
+			key = rand.Text()
+		}
+	}},
+	{name: "hash with the time", breaks: "same-fingerprint", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item), []byte(time.Now().Format(time.RFC3339Nano))), inserts(ctx, tenant, item)))
+	}},
+	{name: "hash of a pointer", breaks: "same-fingerprint", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes(fmt.Appendf(nil, "%p", &item)), inserts(ctx, tenant, item)))
+	}},
+	{name: "one hash for all", breaks: "payload-in-fingerprint", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes(), inserts(ctx, tenant, item)))
+	}},
+	{name: "mismatch is taken for a duplicate", breaks: "payload-in-fingerprint", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		v, err := value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
+		if errors.Is(err, idem.ErrMismatch) {
+			return 0, nil
+		}
+		return v, err
+	}},
+	{name: "key from the payload", breaks: "payload-refused", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		hash := idem.HashBytes([]byte(item))
+		return value(idem.DoJSON(ctx, pool, tenant, hash.String(), hash, inserts(ctx, tenant, item)))
+	}},
+	{name: "one scope for all", breaks: "own-scope", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, "orders", orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
+	}},
+	{name: "every error is a rejection", breaks: "failure-not-final", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return idem.Do(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {
+			if _, err := insert(ctx, tx, tenant, item); err != nil {
+				return idem.Response{}, idem.Reject(idem.Response{Status: 422})
+			}
+			return idem.Response{Status: 201}, nil
+		})
+	}},
+	{name: "every error is logged and forgotten", breaks: "answer-after-commit", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		idem.Do(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {
+			_, err := insert(ctx, tx, tenant, item)
+			return idem.Response{Status: 201}, err
+		}, idem.WithRetries(0))
+		return "placed", nil
+	}, change: func(s *idemtest.FuncSuite) { s.Other, s.Stranger = nil, nil }},
+	{name: "in progress is taken for done", breaks: "same-answer", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		v, err := value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item), idem.WithWait(0)))
+		if errors.Is(err, idem.ErrInProgress) {
+			return nil, nil
+		}
+		return v, err
+	}},
+	{name: "Do inside of Do", breaks: "one-connection", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
+			_, err := idem.Do(ctx, pool, tenant, "audit", idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {
+				return idem.Response{}, nil
+			})
+			if err != nil {
+				return 0, err
+			}
+			return insert(ctx, tx, tenant, item)
+		}))
+	}},
+	{name: "another connection is asked inside", breaks: "one-connection", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
+			if _, err := pool.Exec(ctx, "SELECT 1"); err != nil {
+				return 0, err
+			}
+			return insert(ctx, tx, tenant, item)
+		}))
+	}},
+	{name: "remembered for ten minutes", breaks: "remembered", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item), idem.WithTTL(10*time.Minute)))
+	}},
+	{name: "commits by hand", breaks: "transaction-kept", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
+			id, err := insert(ctx, tx, tenant, item)
+			return id, errors.Join(err, tx.Commit(ctx))
+		}))
+	}},
+	{name: "commits in SQL", breaks: "transaction-kept", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
+			id, err := insert(ctx, tx, tenant, item)
+			tx.Exec(ctx, "COMMIT")
+			return id, err
+		}))
+	}},
+	{name: "ignores a statement that fails", breaks: "errors-returned", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
+			id, err := insert(ctx, tx, tenant, item)
+			tx.Exec(ctx, "INSERT INTO statistics VALUES (1)")
+			return id, err
+		}))
+	}},
+	{name: "joins a transaction and commits what failed", breaks: "answer-after-commit", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		tx, err := pool.Begin(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer tx.Rollback(ctx)
+		idem.DoTx(ctx, tx, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {
+			_, err := insert(ctx, tx, tenant, item)
+			return idem.Response{Status: 201}, err
+		})
+		tx.Commit(ctx)
+		return "placed", nil
+	}, change: func(s *idemtest.FuncSuite) { s.Other, s.Stranger = nil, nil }},
+	{name: "never returns once a statement has failed", breaks: "returns", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		v, err := value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item), idem.WithRetries(0)))
+		if err != nil && !errors.Is(err, idem.ErrMismatch) {
+			<-make(chan bool)
+		}
+		return v, err
+	}, change: func(s *idemtest.FuncSuite) { s.Patience = time.Second }},
+}
+
+// lossy places an order, and takes a lost connection for a failure.
+func lossy(ctx context.Context, pool *pgxpool.Pool, tenant, key, item string) (any, error) {
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback(ctx)
+	res, err := idem.DoTx(ctx, tx, tenant, key, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {
+		_, err := insert(ctx, tx, tenant, item)
+		return idem.Response{Status: 201}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return res, tx.Commit(ctx)
+}

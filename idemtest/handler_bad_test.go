@@ -1,0 +1,316 @@
+package idemtest_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/idemhttp"
+	"github.com/idem-go/idem/idemtest"
+)
+
+type contextType = context.Context
+
+func itemOf(r *http.Request) string {
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	var in struct{ Item string }
+	json.Unmarshal(body, &in)
+	return in.Item
+}
+
+func created(w http.ResponseWriter, id int) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", fmt.Sprintf("/orders/%d", id))
+	w.WriteHeader(http.StatusCreated)
+	fmt.Fprintf(w, `{"id":%d}`, id)
+}
+
+// A handlerCase is a handler with the promise that it breaks.
+type handlerCase struct {
+	name   string
+	breaks string
+	make   shop
+	change func(s *idemtest.HandlerSuite)
+}
+
+var badHandlers = []handlerCase{
+	{name: "no idempotency at all", breaks: "on-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answerOrder(w, r, pool) })
+	}},
+	{name: "keys remembered in memory", breaks: "on-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return inMemory(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answerOrder(w, r, pool) }))
+	}},
+	{name: "key read from another header, and optional", breaks: "on-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Header: "X-Idempotency-Key", Optional: true}, throughTx)
+	}},
+	{name: "method needs no key", breaks: "on-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Methods: []string{http.MethodPatch}}, func(w http.ResponseWriter, r *http.Request) { answerOrder(w, r, pool) })
+	}},
+	{name: "effect on the pool", breaks: "effect-in-transaction", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) { answerOrder(w, r, pool) })
+	}},
+	{name: "effect ahead of the middleware", breaks: "one-effect", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		next := wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) { created(w, 1) })
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, err := place(r, pool); err != nil {
+				http.Error(w, "", http.StatusServiceUnavailable)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}},
+	{name: "effect behind the middleware", breaks: "effect-with-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		next := wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) { created(w, 1) })
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			probe := httptest.NewRecorder()
+			next.ServeHTTP(probe, r)
+			if probe.Code == http.StatusCreated && probe.Header().Get("Idempotency-Replayed") == "" {
+				place(r, pool)
+			}
+			forward(w, probe)
+		})
+	}},
+	{name: "key made by the server", breaks: "one-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		next := wrapped(t, pool, idemhttp.Config{}, throughTx)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Header.Set("Idempotency-Key", rand.Text())
+			next.ServeHTTP(w, r)
+		})
+	}},
+	{name: "scope is the address of the client", breaks: "one-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Scope: func(r *http.Request) (string, error) { return r.RemoteAddr, nil }}, throughTx)
+	}},
+	{name: "scope has the second", breaks: "one-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Scope: func(r *http.Request) (string, error) {
+			return r.Header.Get("Authorization") + time.Now().Format(time.RFC3339), nil
+		}}, throughTx)
+	}},
+	{name: "fingerprint has the time", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
+			return idem.HashBytes(body, []byte(time.Now().Format(time.RFC3339))), nil
+		}}, throughTx)
+	}},
+	{name: "fingerprint has the user agent", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
+			return idem.HashBytes(body, []byte(r.UserAgent())), nil
+		}}, throughTx)
+	}},
+	{name: "fingerprint has all headers", breaks: "same-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
+			var all bytes.Buffer
+			r.Header.Write(&all)
+			return idem.HashBytes(body, all.Bytes()), nil
+		}}, throughTx)
+	}},
+	{name: "fingerprint leaves the body out", breaks: "payload-in-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
+			return idem.HashBytes([]byte(r.URL.Path)), nil
+		}}, throughTx)
+	}},
+	{name: "fingerprint has a member that is not there", breaks: "payload-in-fingerprint", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
+			var in struct{ Product string }
+			json.Unmarshal(body, &in)
+			return idem.HashBytes([]byte(in.Product)), nil
+		}}, throughTx)
+	}},
+	{name: "payload is part of the key", breaks: "payload-refused", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Scope: func(r *http.Request) (string, error) {
+			return idem.Scope(r.Header.Get("Authorization"), itemOf(r)), nil
+		}}, throughTx)
+	}},
+	{name: "scope is shared by all principals", breaks: "own-scope", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Scope: func(r *http.Request) (string, error) { return "POST /orders", nil }}, throughTx)
+	}},
+	{name: "principal in the fingerprint instead of the scope", breaks: "own-scope", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{
+			Scope: func(r *http.Request) (string, error) { return "POST /orders", nil },
+			Fingerprint: func(r *http.Request, body []byte) (idem.Hash, error) {
+				return idem.HashBytes(body, []byte(r.Header.Get("Authorization"))), nil
+			}}, throughTx)
+	}},
+	{name: "answer written ahead of the middleware's end", breaks: "full-answer", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		// What gin does per route: the handler writes to the writer that it had before.
+		return http.HandlerFunc(func(outer http.ResponseWriter, r *http.Request) {
+			wrapped(t, pool, idemhttp.Config{}, func(_ http.ResponseWriter, r *http.Request) { throughTx(outer, r) }).ServeHTTP(quiet{outer}, r)
+		})
+	}},
+	{name: "answered 202, committed later", breaks: "effect-with-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			item, tenant := itemOf(r), r.Header.Get("Authorization")
+			inBackground(t, func() {
+				time.Sleep(300 * time.Millisecond) // a slow queue
+				pool.Exec(context.Background(), "INSERT INTO orders (tenant, item) VALUES ($1, $2)", tenant, item)
+			})
+			w.WriteHeader(http.StatusAccepted)
+		})
+	}},
+	{name: "errors of the database are 400", breaks: "failure-not-final", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			id, err := place(r, idemhttp.Tx(r.Context()))
+			if err != nil {
+				http.Error(w, "invalid order", http.StatusBadRequest)
+				return
+			}
+			created(w, id)
+		})
+	}},
+	{name: "a server error is final", breaks: "failure-not-final", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Decide: func(status int) idemhttp.Decision {
+			if status < 400 {
+				return idemhttp.Commit
+			}
+			return idemhttp.Undo
+		}}, throughTx)
+	}},
+	{name: "a second connection inside", breaks: "one-connection", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			var n int
+			if err := pool.QueryRow(r.Context(), "SELECT count(*) FROM orders").Scan(&n); err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			throughTx(w, r)
+		})
+	}},
+	{name: "remembered for a minute", breaks: "remembered", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{TTL: time.Minute}, throughTx)
+	}},
+	{name: "another system is called inside", breaks: "effect-in-transaction", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			bank(pool).Add(1)
+			throughTx(w, r)
+		})
+	}, change: func(s *idemtest.HandlerSuite) {
+		s.Effects = func(ctx context.Context, pool *pgxpool.Pool) (int, error) { return int(bank(pool).Load()), nil }
+	}},
+	{name: "placed once in a lifetime", breaks: "effect-with-record", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		var once sync.Once
+		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			var err error
+			once.Do(func() { _, err = place(r, idemhttp.Tx(r.Context())) })
+			if err != nil {
+				http.Error(w, "", http.StatusInternalServerError)
+				return
+			}
+			w.WriteHeader(http.StatusCreated)
+		})
+	}, change: func(s *idemtest.HandlerSuite) { s.Stranger = nil }},
+	{name: "look first, then insert", breaks: "once-at-once", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		exec(t, pool, `ALTER TABLE orders ADD key text`)
+		return lookThenPlace(t, pool)
+	}, change: func(s *idemtest.HandlerSuite) { s.Other = nil }},
+	{name: "a row says in progress", breaks: "key-free", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		exec(t, pool, `CREATE TABLE busy (key text PRIMARY KEY)`)
+		next := wrapped(t, pool, idemhttp.Config{}, throughTx)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			key := r.Header.Get("Authorization") + r.Header.Get("Idempotency-Key")
+			tag, err := pool.Exec(r.Context(), "INSERT INTO busy VALUES ($1) ON CONFLICT DO NOTHING", key)
+			if err != nil || tag.RowsAffected() == 0 {
+				w.Header().Set("Retry-After", "1")
+				http.Error(w, "in progress", http.StatusConflict)
+				return
+			}
+			next.ServeHTTP(w, r)
+			pool.Exec(r.Context(), "DELETE FROM busy WHERE key = $1", key)
+		})
+	}},
+	{name: "a lock of the session that a failure leaves", breaks: "key-free", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		var mu sync.Mutex
+		busy := map[string]bool{}
+		next := wrapped(t, pool, idemhttp.Config{}, throughTx)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			key := r.Header.Get("Authorization") + r.Header.Get("Idempotency-Key")
+			mu.Lock()
+			taken := busy[key]
+			busy[key] = true
+			mu.Unlock()
+			if taken {
+				http.Error(w, "in progress", http.StatusServiceUnavailable)
+				return
+			}
+			next.ServeHTTP(w, r)
+			if status(w) < 500 {
+				mu.Lock()
+				delete(busy, key)
+				mu.Unlock()
+			}
+		})
+	}},
+	{name: "duplicates at once are told that they failed", breaks: "answered-at-once", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Wait: -1, Render: func(w http.ResponseWriter, r *http.Request, p *idemhttp.Problem) {
+			http.Error(w, "duplicate request", http.StatusBadRequest)
+		}}, throughTx)
+	}},
+	{name: "answer has the moment of each request", breaks: "same-answer", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		next := wrapped(t, pool, idemhttp.Config{}, throughTx)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r)
+			fmt.Fprint(w, time.Now().UnixNano())
+		})
+	}},
+	{name: "answer says 200 the second time", breaks: "same-answer", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		next := wrapped(t, pool, idemhttp.Config{}, throughTx)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			inner := httptest.NewRecorder()
+			next.ServeHTTP(inner, r)
+			if inner.Header().Get("Idempotency-Replayed") != "" {
+				inner.Code = http.StatusOK
+			}
+			forward(w, inner)
+		})
+	}},
+	{name: "the answer is said ahead of the commit", breaks: "answer-after-commit", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			scope, _ := byTenant(r)
+			said := false
+			res, err := idem.Do(r.Context(), pool, scope, r.Header.Get("Idempotency-Key"), idem.HashBytes(body), func(tx pgx.Tx) (idem.Response, error) {
+				if _, err := place(r, tx); err != nil {
+					return idem.Response{}, err
+				}
+				said = true
+				w.WriteHeader(http.StatusCreated)
+				return idem.Response{Status: http.StatusCreated}, nil
+			}, idem.WithRetries(0))
+			switch {
+			case said:
+			case err != nil:
+				http.Error(w, "", errorStatus(err))
+			default:
+				w.WriteHeader(res.Status)
+			}
+		})
+	}},
+	{name: "the test's requests have a key each", breaks: "same-request", make: good, change: func(s *idemtest.HandlerSuite) {
+		s.Request = func() *http.Request {
+			r := order("ada", "teapot")
+			r.Header.Set("Idempotency-Key", rand.Text())
+			return r
+		}
+	}},
+	{name: "the test counts nothing", breaks: "has-effect", make: good, change: func(s *idemtest.HandlerSuite) {
+		s.Effects = func(context.Context, *pgxpool.Pool) (int, error) { return 0, nil }
+	}},
+	{name: "the test's request is refused", breaks: "first-answer", make: good, change: func(s *idemtest.HandlerSuite) {
+		s.Request = func() *http.Request {
+			r := order("ada", "teapot")
+			r.Header.Del("Idempotency-Key")
+			return r
+		}
+	}},
+}

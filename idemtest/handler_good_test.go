@@ -1,0 +1,212 @@
+package idemtest_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/idemhttp"
+)
+
+var goodHandlers = []handlerCase{
+	{name: "wrapped", make: good},
+	{name: "at serializable", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{TxOptions: pgx.TxOptions{IsoLevel: pgx.Serializable}, Retries: 10}, throughTx)
+	}},
+	{name: "without waiting", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Wait: -1}, throughTx)
+	}},
+	{name: "without retries", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{Retries: -1}, throughTx)
+	}},
+	{name: "like Stripe", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		config := idemhttp.StripeConfig()
+		config.Scope = byTenant
+		return handled(t, pool, config)
+	}},
+	{name: "handler with an error", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return handled(t, pool, idemhttp.Config{Scope: byTenant})
+	}},
+	{name: "Do in a handler of its own", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			scope, _ := byTenant(r)
+			res, err := idem.Do(r.Context(), pool, scope, r.Header.Get("Idempotency-Key"), idem.HashBytes(body), func(tx pgx.Tx) (idem.Response, error) {
+				_, err := place(r, tx)
+				return idem.Response{Status: http.StatusCreated, Body: []byte("placed")}, err
+			})
+			if err != nil {
+				http.Error(w, "", errorStatus(err))
+				return
+			}
+			w.WriteHeader(res.Status)
+			w.Write(res.Body)
+		})
+	}},
+	{name: "panics on errors", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			id, err := place(r, idemhttp.Tx(r.Context()))
+			if err != nil {
+				panic(err)
+			}
+			created(w, id)
+		})
+	}},
+	{name: "two rows of which both count", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			if _, err := place(r, idemhttp.Tx(r.Context())); err != nil {
+				http.Error(w, "", http.StatusInternalServerError)
+				return
+			}
+			throughTx(w, r)
+		})
+	}},
+	{name: "reads ahead of the middleware", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		next := good(t, pool)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var n int
+			if err := pool.QueryRow(r.Context(), "SELECT count(*) FROM orders").Scan(&n); err != nil {
+				http.Error(w, "", http.StatusServiceUnavailable)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}},
+	{name: "an id of the request in a header", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		next := good(t, pool)
+		var n atomic.Int64
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Request-Id", string(rune('a'+n.Add(1))))
+			next.ServeHTTP(w, r)
+		})
+	}},
+}
+
+func good(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	return wrapped(t, pool, idemhttp.Config{}, throughTx)
+}
+
+// handled is a handler that returns its errors.
+func handled(t testing.TB, pool *pgxpool.Pool, config idemhttp.Config) http.Handler {
+	middleware, err := idemhttp.New(pool, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return middleware.Handle(func(tx pgx.Tx, w http.ResponseWriter, r *http.Request) error {
+		id, err := place(r, tx)
+		if err == nil {
+			created(w, id)
+		}
+		return err
+	})
+}
+
+// throughTx places an order in the transaction of the middleware.
+func throughTx(w http.ResponseWriter, r *http.Request) { answerOrder(w, r, idemhttp.Tx(r.Context())) }
+
+func answerOrder(w http.ResponseWriter, r *http.Request, db interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}) {
+	id, err := place(r, db)
+	if err != nil {
+		http.Error(w, "", http.StatusInternalServerError)
+		return
+	}
+	created(w, id)
+}
+
+func errorStatus(err error) int {
+	switch {
+	case errors.Is(err, idem.ErrMismatch):
+		return http.StatusUnprocessableEntity
+	default:
+		return http.StatusServiceUnavailable
+	}
+}
+
+// inMemory remembers answers by their keys, in a map.
+func inMemory(next http.Handler) http.Handler {
+	var mu sync.Mutex
+	answers := map[string]*httptest.ResponseRecorder{}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		key := r.Header.Get("Idempotency-Key")
+		if answers[key] == nil {
+			answers[key] = httptest.NewRecorder()
+			next.ServeHTTP(answers[key], r)
+		}
+		forward(w, answers[key])
+	})
+}
+
+// forward writes a recorded answer.
+func forward(w http.ResponseWriter, from *httptest.ResponseRecorder) {
+	for name, values := range from.Header() {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(from.Code)
+	w.Write(from.Body.Bytes())
+}
+
+// quiet lets nothing pass but what was written elsewhere already.
+type quiet struct{ http.ResponseWriter }
+
+func (quiet) WriteHeader(int)             {}
+func (quiet) Write(p []byte) (int, error) { return len(p), nil }
+
+func status(w http.ResponseWriter) int { return w.(*httptest.ResponseRecorder).Code }
+
+// bank counts what is charged, for each database.
+func bank(pool *pgxpool.Pool) *atomic.Int64 {
+	n, _ := banks.LoadOrStore(pool, &atomic.Int64{})
+	return n.(*atomic.Int64)
+}
+
+var banks sync.Map
+
+// inBackground runs f when the handler has answered.
+func inBackground(t testing.TB, f func()) {
+	t.Cleanup(func() {})
+	go f()
+}
+
+// lookThenPlace is what is written by hand most often, with a key of its own for each execution.
+func lookThenPlace(t testing.TB, pool *pgxpool.Pool) http.Handler {
+	next := wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
+		_, err := idemhttp.Tx(r.Context()).Exec(r.Context(), "INSERT INTO orders (tenant, item, key) VALUES ($1, $2, $3)",
+			r.Header.Get("Authorization"), itemOf(r), r.Header.Get("X-Key"))
+		if err != nil {
+			http.Error(w, "", http.StatusInternalServerError)
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := r.Header.Get("Authorization") + r.Header.Get("Idempotency-Key")
+		var n int
+		if err := pool.QueryRow(r.Context(), "SELECT count(*) FROM orders WHERE key = $1", key).Scan(&n); err != nil {
+			http.Error(w, "", http.StatusInternalServerError)
+			return
+		}
+		if n > 0 {
+			w.WriteHeader(http.StatusCreated)
+			return
+		}
+		r.Header.Set("X-Key", key)
+		r.Header.Set("Idempotency-Key", rand.Text())
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,103 @@
+package idemtest_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// recorder is a test whose failures another test looks at.
+type recorder struct {
+	testing.TB
+	mu       sync.Mutex
+	failed   bool
+	errors   []string
+	cleanups []func()
+}
+
+func (r *recorder) Helper()                   {}
+func (r *recorder) Cleanup(f func())          { r.cleanups = append(r.cleanups, f) }
+func (r *recorder) Error(a ...any)            { r.fail(fmt.Sprintln(a...)) }
+func (r *recorder) Errorf(f string, a ...any) { r.fail(fmt.Sprintf(f, a...)) }
+func (r *recorder) Fatal(a ...any)            { r.fail(fmt.Sprintln(a...)); r.FailNow() }
+func (r *recorder) Fatalf(f string, a ...any) { r.fail(fmt.Sprintf(f, a...)); r.FailNow() }
+func (r *recorder) Fail()                     { r.fail("") }
+func (r *recorder) FailNow()                  { r.fail(""); runtime.Goexit() }
+
+func (r *recorder) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+func (r *recorder) fail(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = true
+	if text != "" {
+		r.errors = append(r.errors, strings.TrimSpace(text))
+	}
+}
+
+// record runs f as a test of its own and returns what it reports.
+func record(t *testing.T, f func(t testing.TB)) []string {
+	t.Helper()
+	r := &recorder{TB: t}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer func() {
+			for i := len(r.cleanups) - 1; i >= 0; i-- {
+				r.cleanups[i]()
+			}
+		}()
+		f(r)
+	}()
+	<-ended
+	return r.errors
+}
+
+// requireFound fails unless the promise is what was found broken first.
+func requireFound(t *testing.T, want string, errors []string) {
+	t.Helper()
+	if len(errors) == 0 {
+		t.Errorf("nothing was found, want %s", want)
+		return
+	}
+	if !strings.HasPrefix(errors[0], "idemtest: "+want+": ") {
+		t.Errorf("found, instead of %s:\n%s", want, strings.Join(errors, "\n"))
+	}
+	for _, text := range errors {
+		t.Log(text)
+	}
+}
+
+func requireNothing(t *testing.T, errors []string) {
+	t.Helper()
+	if len(errors) > 0 {
+		t.Errorf("a good program is blamed:\n%s", strings.Join(errors, "\n"))
+	}
+}
+
+// exec runs statements that have to succeed.
+func exec(t testing.TB, pool *pgxpool.Pool, statements ...string) {
+	t.Helper()
+	for _, sql := range statements {
+		if _, err := pool.Exec(context.Background(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// count counts the rows of a table.
+func count(table string) func(ctx context.Context, pool *pgxpool.Pool) (int, error) {
+	return func(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
+		err = pool.QueryRow(ctx, "SELECT count(*) FROM "+table).Scan(&n)
+		return n, err
+	}
+}

@@ -1,0 +1,14 @@
+package idemtest_test
+
+import (
+	"os"
+	"testing"
+)
+
+// The server is the one that all tests of this repository share, where there is one.
+func TestMain(m *testing.M) {
+	if address := os.Getenv("IDEM_TEST_DATABASE_URL"); address != "" {
+		os.Setenv("DATABASE_URL", address)
+	}
+	os.Exit(m.Run())
+}

@@ -1,0 +1,297 @@
+package idemtest_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/idemtest"
+	"github.com/idem-go/idem/operation"
+)
+
+// acquirer is a fake of the bank that cards are charged at. It knows keys again.
+type acquirer struct {
+	mu      sync.Mutex
+	charged map[string]string
+	all     int
+}
+
+func acquirerOf(pool *pgxpool.Pool) *acquirer {
+	a, _ := acquirers.LoadOrStore(pool.Config().ConnConfig.Database, &acquirer{charged: map[string]string{}})
+	return a.(*acquirer)
+}
+
+var acquirers sync.Map
+
+// charge makes a charge, or returns the one that was made under the key.
+func (a *acquirer) charge(key string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.charged[key] == "" {
+		a.all++
+		a.charged[key] = fmt.Sprint("charge ", a.all)
+	}
+	return a.charged[key]
+}
+
+// checkout is an operation's function, with what its steps need.
+type checkout func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error)
+
+type operationCase struct {
+	name     string
+	breaks   string
+	code     checkout
+	previous checkout
+	change   func(s *idemtest.OperationSuite)
+}
+
+func operationSuite(code, previous checkout) idemtest.OperationSuite {
+	call := func(code checkout, tenant, item string) idemtest.Call {
+		return func(ctx context.Context, pool *pgxpool.Pool) (any, error) {
+			d := operation.Define("checkout", func(op *operation.Op, item string) (idem.Response, error) { return code(op, pool, item) })
+			return d.Do(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), item)
+		}
+	}
+	suite := idemtest.OperationSuite{
+		New: func(t testing.TB) *pgxpool.Pool {
+			pool := idemtest.Pool(t)
+			exec(t, pool, schema)
+			return pool
+		},
+		Call: call(code, "ada", "teapot"), Other: call(code, "ada", "samovar"), Stranger: call(code, "bob", "teapot"),
+		Effects: func(ctx context.Context, pool *pgxpool.Pool) (int, error) {
+			orders, err := count("orders")(ctx, pool)
+			a := acquirerOf(pool)
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			return orders + a.all, err
+		},
+		Patience: 10 * time.Second,
+	}
+	if previous != nil {
+		suite.Previous = call(previous, "ada", "teapot")
+	}
+	return suite
+}
+
+func TestEveryBadOperationIsFoundForTheRightReason(t *testing.T) {
+	t.Parallel()
+	for i, bad := range badOperations {
+		if !sampled(i) {
+			continue
+		}
+		t.Run(strings.ReplaceAll(bad.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			suite := operationSuite(bad.code, bad.previous)
+			if bad.change != nil {
+				bad.change(&suite)
+			}
+			requireFound(t, bad.breaks, record(t, func(t testing.TB) { idemtest.Operation(t, suite) }))
+		})
+	}
+}
+
+func TestNoGoodOperationIsBlamed(t *testing.T) {
+	t.Parallel()
+	for i, good := range goodOperations {
+		if !sampled(i) {
+			continue
+		}
+		t.Run(strings.ReplaceAll(good.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			suite := operationSuite(good.code, good.previous)
+			suite.Patience = 0
+			if good.change != nil {
+				good.change(&suite)
+			}
+			requireNothing(t, record(t, func(t testing.TB) { idemtest.Operation(t, suite) }))
+		})
+	}
+}
+
+func reserve(op *operation.Op, item string) (int, error) { return reserveAs(op, "reserve", item) }
+
+func reserveAs(op *operation.Op, name, item string) (int, error) {
+	return operation.Tx(op, name, func(tx pgx.Tx) (int, error) { return insert(op.Context(), tx, "", item) })
+}
+
+func charge(op *operation.Op, pool *pgxpool.Pool, name string, safety operation.Safety) (string, error) {
+	return operation.Call(op, name, safety, func(ctx context.Context, key string) (string, error) {
+		return acquirerOf(pool).charge(key), nil
+	})
+}
+
+func confirm(op *operation.Op, charge string) (idem.Response, error) {
+	_, err := operation.Tx(op, "confirm", func(tx pgx.Tx) (bool, error) {
+		_, err := tx.Exec(op.Context(), "UPDATE orders SET item = item || $1", charge)
+		return true, err
+	})
+	return idem.Response{Status: 201, Body: []byte(charge)}, err
+}
+
+var day = operation.Keyed(23 * time.Hour)
+
+// whole is an operation as it should be.
+func whole(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+	if _, err := reserve(op, item); err != nil {
+		return idem.Response{}, err
+	}
+	receipt, err := charge(op, pool, "charge", day)
+	if err != nil {
+		return idem.Response{}, err
+	}
+	return confirm(op, receipt)
+}
+
+var goodOperations = []operationCase{
+	{name: "reserve, charge, confirm", code: whole, previous: whole},
+	{name: "a call that is made once", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		receipt, err := charge(op, pool, "charge", operation.Once)
+		return idem.Response{Status: 201, Body: []byte(receipt)}, err
+	}, change: func(s *idemtest.OperationSuite) { s.Parks = true }},
+	{name: "new code asks whether it is new", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		if _, err := reserve(op, item); err != nil {
+			return idem.Response{}, err
+		}
+		receipt, err := charge(op, pool, "charge", day)
+		if err != nil {
+			return idem.Response{}, err
+		}
+		if op.Changed("notes the receipt") {
+			_, err := operation.Tx(op, "note", func(tx pgx.Tx) (bool, error) {
+				_, err := tx.Exec(op.Context(), "UPDATE orders SET tenant = $1", receipt)
+				return true, err
+			})
+			if err != nil {
+				return idem.Response{}, err
+			}
+		}
+		return confirm(op, receipt)
+	}},
+}
+
+var badOperations = []operationCase{
+	{name: "charges without the key", breaks: "once-per-step", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		receipt, err := operation.Call(op, "charge", day, func(context.Context, string) (string, error) {
+			return acquirerOf(pool).charge(rand.Text()), nil
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		return confirm(op, receipt)
+	}},
+	{name: "charges between the steps", breaks: "once-per-step", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		if _, err := reserve(op, item); err != nil {
+			return idem.Response{}, err
+		}
+		if err := op.Checkpoint(); err != nil {
+			return idem.Response{}, err
+		}
+		return confirm(op, acquirerOf(pool).charge(rand.Text()))
+	}},
+	{name: "charges in a transaction", breaks: "once-per-step", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		receipt, err := operation.Tx(op, "charge", func(tx pgx.Tx) (string, error) {
+			if _, err := insert(op.Context(), tx, "", item); err != nil {
+				return "", err
+			}
+			return acquirerOf(pool).charge(rand.Text()), nil
+		})
+		return idem.Response{Status: 201, Body: []byte(receipt)}, err
+	}},
+	{name: "writes on the pool", breaks: "once-per-step", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		if _, err := operation.Tx(op, "reserve", func(pgx.Tx) (int, error) { return insert(op.Context(), pool, "", item) }); err != nil {
+			return idem.Response{}, err
+		}
+		receipt, err := charge(op, pool, "charge", day)
+		return idem.Response{Status: 201, Body: []byte(receipt)}, err
+	}},
+	{name: "names of steps are random", breaks: "goes-on", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		if _, err := reserveAs(op, "reserve "+rand.Text(), item); err != nil {
+			return idem.Response{}, err
+		}
+		receipt, err := charge(op, pool, "charge", day)
+		if err != nil {
+			return idem.Response{}, err
+		}
+		return confirm(op, receipt)
+	}},
+	{name: "the process decides which steps", breaks: "goes-on", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		if _, warm := warmed.LoadOrStore(op.ID(), true); !warm {
+			if _, err := reserveAs(op, "reserve cold", item); err != nil {
+				return idem.Response{}, err
+			}
+		} else if _, err := reserve(op, item); err != nil {
+			return idem.Response{}, err
+		}
+		receipt, err := charge(op, pool, "charge", day)
+		return idem.Response{Status: 201, Body: []byte(receipt)}, err
+	}},
+	{name: "a call that is made once, and nobody is there", breaks: "goes-on", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		receipt, err := charge(op, pool, "charge", operation.Once)
+		return idem.Response{Status: 201, Body: []byte(receipt)}, err
+	}},
+	{name: "passing failures are rejections", breaks: "failure-not-final", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		_, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (int, error) {
+			id, err := insert(op.Context(), tx, "", item)
+			if err != nil {
+				return 0, operation.Final(errors.New("sold out"))
+			}
+			return id, nil
+		})
+		if err != nil {
+			return idem.Response{}, idem.Reject(idem.Response{Status: 409})
+		}
+		return idem.Response{Status: 201}, nil
+	}},
+	{name: "a step is new", breaks: "new-code-goes-on", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		if _, err := operation.Tx(op, "check the stock", func(pgx.Tx) (bool, error) { return true, nil }); err != nil {
+			return idem.Response{}, err
+		}
+		return whole(op, pool, item)
+	}},
+	{name: "a step is gone", breaks: "new-code-goes-on", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		receipt, err := charge(op, pool, "charge", day)
+		if err != nil {
+			return idem.Response{}, err
+		}
+		if _, err := reserve(op, item); err != nil {
+			return idem.Response{}, err
+		}
+		return confirm(op, receipt)
+	}},
+	{name: "a step is renamed", breaks: "new-code-goes-on", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		if _, err := reserve(op, item); err != nil {
+			return idem.Response{}, err
+		}
+		receipt, err := charge(op, pool, "charge the card", day)
+		if err != nil {
+			return idem.Response{}, err
+		}
+		return confirm(op, receipt)
+	}},
+	{name: "the value of a step has another type", breaks: "new-code-goes-on", previous: whole, code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		_, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (struct{ ID int }, error) {
+			id, err := insert(op.Context(), tx, "", item)
+			return struct{ ID int }{id}, err
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		receipt, err := charge(op, pool, "charge", day)
+		if err != nil {
+			return idem.Response{}, err
+		}
+		return confirm(op, receipt)
+	}},
+}
+
+var warmed sync.Map

@@ -1,0 +1,27 @@
+package idemtest
+
+import (
+	"io/fs"
+	"strings"
+	"sync"
+
+	"github.com/idem-go/idem/migrations"
+)
+
+// schema is idem's, as scripts.
+var schema = sync.OnceValue(func() []string {
+	names, err := fs.Glob(migrations.FS, "*.sql") // in order
+	if err != nil {
+		panic(err)
+	}
+	var scripts []string
+	for _, name := range names {
+		text, err := fs.ReadFile(migrations.FS, name)
+		if err != nil {
+			panic(err)
+		}
+		up, _, _ := strings.Cut(string(text), "-- +goose Down")
+		scripts = append(scripts, up)
+	}
+	return scripts
+})

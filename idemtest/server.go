@@ -1,0 +1,77 @@
+package idemtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// theServer is found or started once in a process.
+var theServer = sync.OnceValues(findServer)
+
+func requireServer(t testing.TB) *server {
+	t.Helper()
+	s, err := theServer()
+	switch {
+	case err == nil:
+	case errors.Is(err, errNoServer) && os.Getenv("CI") == "":
+		t.Skip("idemtest: ", err)
+	default:
+		t.Fatal("idemtest: ", err)
+	}
+	return s
+}
+
+var errNoServer = errors.New("no PostgreSQL: set DATABASE_URL to a server whose role may create databases, install PostgreSQL's programs, or start docker")
+
+func findServer() (*server, error) {
+	if address := os.Getenv("DATABASE_URL"); address != "" {
+		config, err := pgx.ParseConfig(address)
+		if err != nil {
+			return nil, fmt.Errorf("DATABASE_URL: %w", err)
+		}
+		return newServer(config), nil
+	}
+	var failures []error
+	for _, start := range []func() (string, error){startLocal, startDocker} {
+		address, err := start()
+		if err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		config, err := pgx.ParseConfig(address)
+		if err == nil {
+			err = await(config)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return newServer(config), nil
+	}
+	return nil, fmt.Errorf("%w (%w)", errNoServer, errors.Join(failures...))
+}
+
+const startLimit = 2 * time.Minute
+
+// await returns once the server takes connections.
+func await(config *pgx.ConnConfig) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	for {
+		conn, err := pgx.ConnectConfig(ctx, config)
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the server that was started does not answer: %w", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

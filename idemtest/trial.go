@@ -1,0 +1,231 @@
+package idemtest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/idem-go/idem"
+)
+
+// alone learns what one execution is.
+func (u *suite) alone() {
+	u.Helper()
+	u.stage(0, func(s *subject) {
+		base := u.balance(s)
+		u.first, _ = u.insist(s.request)
+		b := u.balance(s)
+		u.effects, u.records = b.effects-base.effects, b.behind-base.before
+		switch {
+		case errors.Is(u.first.err, idem.ErrTxEnded):
+			u.breaks(txKept, "it was answered %s", u.first.brief)
+		case errors.Is(u.first.err, idem.ErrTxAborted):
+			u.breaks(errorsKept, "it was answered %s", u.first.brief)
+		case u.first.fate != done:
+			u.breaks(firstAnswer, "it was answered %s", u.first.brief)
+		case u.effects < 1 && b.behind > base.before && u.comeLater(s, b):
+			u.breaks(noEffectLost, "the effect came when the answer, %s, was given and on record", u.first.brief)
+		case u.effects < 1:
+			u.breaks(hasEffect, "Effects returned %d before and %d behind it; the answer was %s", base.effects, b.effects, u.first.brief)
+		case b.behind == base.before:
+			u.breaks(u.forgotten, "it had its effect, the answer was %s, and `%s` still returns %d", u.first.brief, s.memory, b.behind)
+		}
+	})
+}
+
+const lateness = 3 * time.Second // of an effect that comes by itself
+
+// comeLater reports whether there are more effects soon.
+func (u *suite) comeLater(s *subject, than books) bool {
+	u.Helper()
+	for begin := time.Now(); time.Since(begin) < lateness; time.Sleep(50 * time.Millisecond) {
+		if u.balance(s).effects > than.effects {
+			return true
+		}
+	}
+	return false
+}
+
+// inTurn sends duplicates one after another.
+func (u *suite) inTurn() {
+	u.Helper()
+	u.stage(0, func(s *subject) {
+		base := u.balance(s)
+		first, _ := u.insist(s.request)
+		one := u.balance(s)
+		for _, way := range []struct {
+			name string
+			ask  ask
+		}{{"the second time", s.request}, {"with what hops change: user agent, trace, address", s.echo}} {
+			if way.ask == nil {
+				continue
+			}
+			duplicate, _ := u.insist(way.ask)
+			if !u.unchanged(way.name, base, one, u.balance(s)) || !u.repeats(way.name, first, duplicate) {
+				return
+			}
+		}
+	})
+}
+
+// payload sends another payload under the same key.
+func (u *suite) payload() {
+	u.Helper()
+	u.stage(0, func(s *subject) {
+		if s.other == nil {
+			return
+		}
+		u.insist(s.request)
+		one := u.balance(s)
+		given := u.call(context.Background(), s.other)
+		switch now := u.balance(s); {
+		case now.effects != one.effects:
+			u.breaks(payloadRefused, "it was answered %s, and there are %d effects more", given.brief, now.effects-one.effects)
+		default:
+			u.swallowed(u, s, given)
+		}
+	})
+}
+
+// principal sends the same key and payload as another principal.
+func (u *suite) principal() {
+	u.Helper()
+	u.stage(0, func(s *subject) {
+		if s.stranger == nil {
+			return
+		}
+		u.insist(s.request)
+		one := u.balance(s)
+		given, _ := u.insist(s.stranger)
+		if now := u.balance(s); given.fate != done || now.effects != one.effects+u.effects {
+			u.breaks(u.mixedUp, "it was answered %s, and there are %d effects more instead of %d", given.brief, now.effects-one.effects, u.effects)
+		}
+	})
+}
+
+const tick = 1100 * time.Millisecond // more than a second, which is what clocks in keys and hashes are cut to
+
+// later sends a duplicate when time has passed.
+func (u *suite) later() {
+	u.Helper()
+	u.stage(0, func(s *subject) {
+		base := u.balance(s)
+		first, _ := u.insist(s.request)
+		one := u.balance(s)
+		time.Sleep(tick)
+		duplicate, _ := u.insist(s.request)
+		if !u.unchanged("a second later", base, one, u.balance(s)) || !u.repeats("a second later", first, duplicate) {
+			return
+		}
+		execAll(u, s, age, u.within)
+		execAll(u, s, purge)
+		u.insist(s.request)
+		if now := u.balance(s); now.effects != one.effects {
+			u.breaks(remembered, "%v later there were %d effects instead of %d", u.within, now.effects-base.effects, u.effects)
+		}
+	})
+}
+
+// age moves what is on record into the past, which is as if time had passed for the database.
+var age = []string{
+	`UPDATE idem.records SET created_at = created_at - $1::interval, completed_at = completed_at - $1::interval, expires_at = expires_at - $1::interval
+		WHERE state IN ('completed', 'failed')`,
+	`UPDATE idem.inbox SET since = since - $1::interval, expires_at = expires_at - $1::interval WHERE state = 'handled'`,
+}
+
+// purge takes away what is not remembered any more, as package purge does.
+var purge = []string{
+	`DELETE FROM idem.inbox WHERE state = 'handled' AND expires_at <= now()`,
+}
+
+func execAll(u *suite, s *subject, statements []string, args ...any) {
+	u.Helper()
+	for _, sql := range statements {
+		if _, err := s.pool.Exec(context.Background(), sql, args...); err != nil {
+			u.Fatalf("idemtest: let time pass: %v", err)
+		}
+	}
+}
+
+const (
+	duplicates = 6
+	slowness   = 4 * time.Millisecond // of every statement, so that duplicates meet in all of them
+)
+
+// together sends duplicates at the same time.
+func (u *suite) together() {
+	u.Helper()
+	u.stage(0, func(s *subject) {
+		base := u.balance(s)
+		s.proxy.Delay(slowness)
+		given := make([]answer, duplicates)
+		ended := make(chan struct{})
+		for i := range given {
+			go func() {
+				defer func() { ended <- struct{}{} }()
+				given[i], _ = u.insist(s.request)
+			}()
+		}
+		for range given {
+			<-ended
+		}
+		s.proxy.Delay(0)
+		now := u.balance(s)
+		if n := now.effects - base.effects; n != u.effects {
+			u.breaks(atOnce, "%d duplicates at once had %d effects instead of %d", duplicates, n, u.effects)
+		}
+		for _, a := range given {
+			switch {
+			case a.fate != done:
+				u.breaks(atOnceAnswered, "one of %d duplicates at once was answered %s", duplicates, a.brief)
+			case a.text != given[0].text:
+				u.breaks(sameAnswer, "of %d duplicates at once, one was answered %s, another %s", duplicates, given[0].brief, a.brief)
+			}
+		}
+	})
+}
+
+// oneByOne gives the code a single connection.
+func (u *suite) oneByOne() {
+	u.Helper()
+	u.stage(1, func(s *subject) {
+		if s.pool.Stat().AcquiredConns() > 0 || s.pool.Config().MaxConns != 1 {
+			return // something in the background keeps one
+		}
+		quiet := make(chan struct{})
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		starved := false
+		go func() {
+			defer close(quiet)
+			starved = watch(ctx, s, u.patience)
+			cancel()
+		}()
+		a := u.call(ctx, s.request)
+		cancel()
+		<-quiet
+		if starved {
+			u.breaks(oneConnection, "with a pool of one connection nothing was sent for %v while that connection was in use; then the answer was %s", quietLimit(u.patience), a.brief)
+		}
+	})
+}
+
+func quietLimit(patience time.Duration) time.Duration { return patience / 3 }
+
+// watch returns true when the only connection is in use and nothing has been sent over it for long, false at the end of ctx.
+func watch(ctx context.Context, s *subject, patience time.Duration) bool {
+	sent, since := -1, time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(20 * time.Millisecond):
+		}
+		if n := s.proxy.Flights(); n != sent || s.pool.Stat().AcquiredConns() == 0 {
+			sent, since = n, time.Now()
+		}
+		if time.Since(since) > quietLimit(patience) {
+			return true
+		}
+	}
+}

@@ -1,0 +1,117 @@
+// Package measure runs a contestant for a while and says what it took.
+package measure
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idem/lab/bench/contestant"
+)
+
+// Turn is what a contestant did in one go.
+type Turn struct {
+	Latencies         []time.Duration // sorted
+	Elapsed           time.Duration
+	Replayed, Refused int
+	Allocs, Bytes     uint64
+	Err               error // the first
+}
+
+// Limit ends a turn, by time or by the number of operations of each client.
+type Limit struct {
+	Time time.Duration
+	Ops  int
+}
+
+// Run makes calls from some clients at once until the limit is reached, or one of them fails.
+func Run(ctx context.Context, runner contestant.Runner, source *Source, clients int, limit Limit) Turn {
+	return run(ctx, runner, source, clients, func(n int, elapsed time.Duration) bool {
+		return (limit.Ops == 0 || n < limit.Ops) && (limit.Time == 0 || elapsed < limit.Time)
+	})
+}
+
+// run makes calls for as long as goOn, which is told how many a client has made and how long the turn has been, says so.
+func run(ctx context.Context, runner contestant.Runner, source *Source, clients int, goOn func(int, time.Duration) bool) Turn {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	logs := make([]log, clients)
+	for i := range logs {
+		logs[i].latencies = make([]time.Duration, 0, 1<<12)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	begin := time.Now()
+	var group sync.WaitGroup
+	for client := range clients {
+		next := source.client()
+		group.Go(func() {
+			if err := logs[client].fill(ctx, runner, next, func(n int) bool { return goOn(n, time.Since(begin)) }); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	group.Wait()
+	turn := Turn{Elapsed: time.Since(begin), Err: context.Cause(ctx)}
+	runtime.ReadMemStats(&after)
+	turn.Allocs, turn.Bytes = after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
+	for _, l := range logs {
+		turn.Latencies = append(turn.Latencies, l.latencies...)
+		turn.Replayed += l.replayed
+		turn.Refused += l.refused
+	}
+	slices.Sort(turn.Latencies)
+	return turn
+}
+
+// Until is Run until the context ends, which is no failure. The calls under way are finished.
+func Until(ctx context.Context, runner contestant.Runner, source *Source, clients int) Turn {
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { close(over) })
+	defer stop()
+	return run(context.WithoutCancel(ctx), runner, source, clients, func(int, time.Duration) bool {
+		select {
+		case <-over:
+			return false
+		default:
+			return true
+		}
+	})
+}
+
+// log is what one client notes down.
+type log struct {
+	latencies         []time.Duration
+	replayed, refused int
+}
+
+func (l *log) fill(ctx context.Context, runner contestant.Runner, next func() contestant.Call, goOn func(n int) bool) error {
+	for n := 0; ctx.Err() == nil && goOn(n); n++ {
+		call := next()
+		start := time.Now()
+		answer, err := runner.Do(ctx, call)
+		if err != nil {
+			return err
+		}
+		l.latencies = append(l.latencies, time.Since(start))
+		l.note(answer)
+	}
+	return nil
+}
+
+func (l *log) note(answer contestant.Answer) {
+	if answer.Replayed {
+		l.replayed++
+	}
+	if answer.Refused {
+		l.refused++
+	}
+}
+
+// PerSecond is the throughput.
+func (t Turn) PerSecond() float64 { return float64(len(t.Latencies)) / t.Elapsed.Seconds() }
+
+// P is the q-th quantile of the latencies in microseconds.
+func (t Turn) P(q float64) float64 { return Quantile(t.Latencies, q) / 1e3 }

@@ -1,0 +1,78 @@
+package in
+
+import (
+	"context"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/lab/sidebyside"
+)
+
+// Deduplicator is Watermill's router with its Deduplicator as it comes: a map in the process, which remembers for a minute, and is asked
+// before the handler runs.
+func Deduplicator() Contestant {
+	return Contestant{
+		Name:     "Watermill Deduplicator, in memory",
+		Settings: "as by default, a map that remembers for a minute, but asked for the UUID (by default an Adler-32 of the payload, under which different messages may be one)",
+		Promises: "drops what it has seen within the window; not shared between processes", Repeats: true, Loses: true,
+		Consume: func(ctx context.Context, place Place) error {
+			keys, err := middleware.NewMapExpiringKeyRepository(time.Minute)
+			if err != nil {
+				return err
+			}
+			return route(ctx, place, keys)
+		},
+	}
+}
+
+// DeduplicatorKeys is the Deduplicator with a repository of keys that processes share, as its documentation asks for: here a table, into
+// which the key is inserted before the handler runs.
+func DeduplicatorKeys() Contestant {
+	return Contestant{
+		Name:     "Watermill Deduplicator, keys in Postgres",
+		Settings: "the same with a repository of our own: INSERT … ON CONFLICT DO NOTHING, as the interface is asked, before the handler",
+		Promises: "the interface is for repositories that processes share; nothing is said of a handler that does not finish", Loses: true,
+		Prepare: func(ctx context.Context, dsn string) error {
+			return sidebyside.Execute(ctx, dsn, "create table dedup_keys (key text primary key, at timestamptz not null default now())")
+		},
+		Consume: func(ctx context.Context, place Place) error { return route(ctx, place, keysIn{place.Pool}) },
+	}
+}
+
+// byUUID is what makes two messages the same.
+func byUUID(m *message.Message) (string, error) { return m.UUID, nil }
+
+// keysIn is a repository of keys.
+type keysIn struct{ pool *pgxpool.Pool }
+
+const insertKey = "insert into dedup_keys (key) values ($1) on conflict do nothing"
+
+func (k keysIn) IsDuplicate(ctx context.Context, key string) (bool, error) {
+	tag, err := k.pool.Exec(ctx, insertKey, key)
+	return tag.RowsAffected() == 0, err
+}
+
+// route runs a router whose handler has the effect in a transaction of its own.
+func route(ctx context.Context, place Place, keys middleware.ExpiringKeyRepository) error {
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		return err
+	}
+	deduplicator := middleware.Deduplicator{KeyFactory: byUUID, Repository: keys, Timeout: time.Minute}
+	subscriber := &subscriber{place: place}
+	router.AddConsumerHandler("effects", "orders", subscriber, func(m *message.Message) error {
+		return pgx.BeginFunc(m.Context(), place.Pool, func(tx pgx.Tx) error {
+			_, err := tx.Exec(m.Context(), insertEffect, m.UUID)
+			return err
+		})
+	}).AddMiddleware(deduplicator.Middleware)
+	if err := router.Run(ctx); err != nil {
+		return err
+	}
+	return subscriber.err
+}

@@ -1,0 +1,41 @@
+package in
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/lab/bench/messages/broker"
+)
+
+// Plain has the effect of each delivery, in a transaction of its own.
+func Plain() Contestant {
+	return Contestant{
+		Name: "plain transaction", Settings: "one for each delivery, nothing is remembered", Promises: "-", Repeats: true,
+		Consume: func(ctx context.Context, place Place) error {
+			return consume(ctx, place, 1, func(ctx context.Context, all []broker.Delivery) ([]int64, error) { return effects(ctx, place, all) })
+		},
+	}
+}
+
+// PlainBatch is Plain with a thousand deliveries in one transaction.
+func PlainBatch() Contestant {
+	return Contestant{
+		Name: "plain, 1,000 a transaction", Settings: "one transaction for up to 1,000 deliveries, an INSERT for each", Promises: "-", Repeats: true,
+		Consume: func(ctx context.Context, place Place) error {
+			return consume(ctx, place, place.Batch, func(ctx context.Context, all []broker.Delivery) ([]int64, error) { return effects(ctx, place, all) })
+		},
+	}
+}
+
+func effects(ctx context.Context, place Place, all []broker.Delivery) ([]int64, error) {
+	err := pgx.BeginFunc(ctx, place.Pool, func(tx pgx.Tx) error {
+		for _, d := range all {
+			if _, err := tx.Exec(ctx, insertEffect, d.ID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return tagsOf(all), err
+}

@@ -1,0 +1,94 @@
+package in
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/idem-go/idem/lab/bench/messages/broker"
+)
+
+// River makes a unique job of each message, and then acknowledges it. The job completes itself in the transaction of its effect.
+func River() Contestant {
+	return Contestant{
+		Name: "River, unique jobs",
+		Settings: "InsertMany by the thousand (InsertManyFast refuses all if one is there), unique by the message's id; JobCompleteTx in the transaction of the effect; FetchCooldown 2 ms and FetchPollInterval 20 ms " +
+			"as in River's own benchmark, MaxWorkers 100 where there is more than one worker",
+		Promises: "a job is unique while it is kept, 24 h by default; completed with its effect by JobCompleteTx",
+		Prepare:  migrateRiver,
+		Consume:  consumeRiver,
+	}
+}
+
+func migrateRiver(ctx context.Context, dsn string) error {
+	pool, err := pgxpool.New(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	migrator, err := rivermigrate.New(riverpgxv5.New(pool), nil)
+	if err != nil {
+		return err
+	}
+	_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
+	return err
+}
+
+type effectArgs struct {
+	ID      string `json:"id" river:"unique"`
+	Payload []byte `json:"payload"`
+}
+
+func (effectArgs) Kind() string { return "effect" }
+
+func consumeRiver(ctx context.Context, place Place) error {
+	workers := river.NewWorkers()
+	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, job *river.Job[effectArgs]) error {
+		return pgx.BeginFunc(ctx, place.Pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, insertEffect, job.Args.ID); err != nil {
+				return err
+			}
+			_, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, job)
+			return err
+		})
+	}))
+	most := 100
+	if place.Workers == 1 {
+		most, place.Batch = 1, min(place.Batch, 100) // one after the other takes long
+	}
+	config := &river.Config{
+		Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: most}}, Logger: quiet,
+		FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond,
+	}
+	if place.Patience > 0 {
+		config.JobTimeout, config.RescueStuckJobsAfter = place.Patience, place.Patience
+	}
+	client, err := river.NewClient(riverpgxv5.New(place.Pool), config)
+	if err != nil {
+		return err
+	}
+	if err := client.Start(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	taken := intake{
+		store: func(ctx context.Context, all []broker.Delivery) error {
+			jobs := make([]river.InsertManyParams, len(all))
+			for i, d := range all {
+				jobs[i] = river.InsertManyParams{Args: effectArgs{d.ID, d.Payload}, InsertOpts: &river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true}}}
+			}
+			_, err := client.InsertMany(ctx, jobs)
+			return err
+		},
+		left: `select count(*) from river_job where state in ('available', 'running', 'retryable', 'scheduled', 'pending')`,
+	}
+	err = taken.run(ctx, place)
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	return errors.Join(err, client.Stop(stop))
+}

@@ -1,0 +1,40 @@
+package in
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/lab/bench/messages/broker"
+	"github.com/idem-go/idem/lab/sidebyside"
+)
+
+// SelectInsert looks the id up and, if it is not there, has the effect and inserts the id, all in one transaction, with an index
+// that is not unique. What most people write first. READ COMMITTED makes it wrong: two at once both find nothing.
+func SelectInsert() Contestant {
+	return Contestant{
+		Name: "SELECT, then INSERT", Settings: "one transaction for each delivery, READ COMMITTED, an index that is not unique", Promises: "nothing", Repeats: true,
+		Prepare: func(ctx context.Context, dsn string) error {
+			return sidebyside.Execute(ctx, dsn, "create table seen (message uuid not null, at timestamptz not null default now()); create index on seen (message)")
+		},
+		Consume: func(ctx context.Context, place Place) error {
+			return consume(ctx, place, 1, func(ctx context.Context, all []broker.Delivery) ([]int64, error) {
+				return tagsOf(all), pgx.BeginFunc(ctx, place.Pool, func(tx pgx.Tx) error { return unlessSeen(ctx, tx, all[0].ID) })
+			})
+		},
+	}
+}
+
+func unlessSeen(ctx context.Context, tx pgx.Tx, id string) error {
+	var one int
+	err := tx.QueryRow(ctx, "select 1 from seen where message = $1 limit 1", id).Scan(&one)
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	if _, err := tx.Exec(ctx, insertEffect, id); err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, "insert into seen (message) values ($1)", id)
+	return err
+}

@@ -1,0 +1,271 @@
+package house_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/pgtest"
+)
+
+// documents returns the texts that make claims about this repository, by file name.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	names, err := filepath.Glob("docs/*.md")
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	documents := map[string]string{}
+	for _, name := range append(names, "README.md", "CONTRIBUTING.md", "CHANGELOG.md") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents[name] = string(text)
+	}
+	return documents
+}
+
+var fence = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
+
+// blocks returns the fenced blocks of a document in one language.
+func blocks(document, language string) []string {
+	var found []string
+	for _, block := range fence.FindAllStringSubmatch(document, -1) {
+		if block[1] == language {
+			found = append(found, block[2])
+		}
+	}
+	return found
+}
+
+// imports are the packages that a block which is no whole file may use.
+var imports = map[string]string{
+	"context": "context", "errors": "errors", "fmt": "fmt", "sql": "database/sql", "time": "time", "http": "net/http", "strings": "strings",
+	"base64": "encoding/base64", "os": "os", "seal": "github.com/idem-go/idem/seal",
+	"httptrace": "net/http/httptrace", "atomic": "sync/atomic",
+	"pgx": "github.com/jackc/pgx/v5", "pgconn": "github.com/jackc/pgx/v5/pgconn", "pgxpool": "github.com/jackc/pgx/v5/pgxpool", "goose": "github.com/pressly/goose/v3",
+	"idem": "github.com/idem-go/idem", "idemsql": "github.com/idem-go/idem/idemsql", "migrations": "github.com/idem-go/idem/migrations", "idemclient": "github.com/idem-go/idem/idemclient",
+	"purge": "github.com/idem-go/idem/purge", "operation": "github.com/idem-go/idem/operation",
+	"outbox": "github.com/idem-go/idem/outbox", "inbox": "github.com/idem-go/idem/inbox", "direct": "github.com/idem-go/idem/direct",
+}
+
+// whole makes a file of a block. One that is only statements becomes the body of a function.
+func whole(block string) string {
+	if strings.HasPrefix(block, "package ") {
+		return block
+	}
+	given := ""
+	if !regexp.MustCompile(`(?m)^\s*(var pool |pool :=)`).MatchString(block) {
+		given = ", pool *pgxpool.Pool"
+	}
+	var file strings.Builder
+	file.WriteString("package main\n\nimport (\n")
+	for name, path := range imports {
+		if name == "context" || name == "sql" || name == "pgxpool" && given != "" || regexp.MustCompile(`\b`+name+`\.`).MatchString(block) {
+			fmt.Fprintf(&file, "%s %q\n", name, path)
+		}
+	}
+	file.WriteString(")\n\nfunc main() {}\n\nfunc _(ctx context.Context, db *sql.DB" + given + ") error {\n" + block + "}\n")
+	return file.String()
+}
+
+func TestGoInTheDocsCompiles(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("runs the compiler")
+	}
+	// One module of somebody else's has each block as a package of its own: one command checks them all, and links none.
+	importer := newImporter(t)
+	found := 0
+	for name, document := range documents(t) {
+		for n, block := range blocks(document, "go") {
+			dir := filepath.Join(importer, strings.NewReplacer("/", "_", ".", "_").Replace(fmt.Sprint(name, "/", n+1)))
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, "main.go"), whole(block))
+			found++
+		}
+	}
+	if found == 0 {
+		t.Error("there is none")
+	}
+	vet := exec.Command("go", "vet", "-mod=mod", "./...")
+	vet.Dir = importer
+	if out, err := vet.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// The program prints what the block after it says.
+func TestProgramInTheReadmeRuns(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("runs the compiler")
+	}
+	dsn, readme := pgtest.DSN(t), documents(t)["README.md"]
+	dir := t.TempDir()
+	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
+	write(t, source, blocks(readme, "go")[0])
+	if out, err := exec.Command("go", "build", "-o", program, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+dsn)
+	out, err := cmd.CombinedOutput()
+	if diff := cmp.Diff(blocks(readme, "text")[0], string(out)); err != nil || diff != "" {
+		t.Errorf("%v (-README +run)\n%s", err, diff)
+	}
+}
+
+// The line that the README gives to those without goose selects a schema that works.
+func TestMigrationsArePlainSQLAsTheReadmeSays(t *testing.T) {
+	t.Parallel()
+	_, line, _ := strings.Cut(blocks(documents(t)["README.md"], "sh")[0], "\nsed ")
+	line, _, ok := strings.Cut(line, "| psql")
+	if !ok {
+		t.Fatal("the line is not there")
+	}
+	sql, err := exec.Command("sh", "-c", "sed "+line).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := pgtest.Open(t, pgtest.EmptyDSN(t))
+	if _, err := pool.Exec(t.Context(), string(sql)); err != nil {
+		t.Fatalf("%v\n%s", err, sql)
+	}
+	for _, replayed := range []bool{false, true} {
+		res, err := idem.Do(t.Context(), pool, "tenant", "k", idem.HashBytes(nil), func(pgx.Tx) (idem.Response, error) {
+			return idem.Response{Status: 201}, nil
+		})
+		if err != nil || res.Replayed != replayed {
+			t.Errorf("%+v, %v", res, err)
+		}
+	}
+}
+
+// scripts are what is more than one statement: each has a test that runs it.
+var scripts = regexp.MustCompile(`(?m)^(CREATE ROLE|GRANT|BEGIN)\b`)
+
+// The SQL for operators is accepted by Postgres.
+func TestSQLInTheDocsIsValid(t *testing.T) {
+	t.Parallel()
+	conn, err := pgx.Connect(t.Context(), pgtest.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	for name, document := range documents(t) {
+		for _, block := range blocks(document, "sql") {
+			if scripts.MatchString(block) {
+				continue
+			}
+			for sql := range strings.SplitSeq(strings.TrimSpace(block), ";\n") {
+				if _, err := conn.Prepare(t.Context(), "", sql); err != nil {
+					t.Errorf("%s: %v\n%s", name, err, sql)
+				}
+			}
+		}
+	}
+}
+
+// What the docs name is there.
+func TestNamesInTheDocsExist(t *testing.T) {
+	t.Parallel()
+	source := repository(t)
+	found := map[string]bool{}
+	for name, document := range documents(t) {
+		for _, kind := range []struct {
+			what   string
+			find   string
+			exists func(string) bool
+		}{
+			{"target of the Makefile", "(?m)(?:`|^    (?:[A-Z_]+=\\S+ )*)make ([a-z]+(?:/[a-z]+)?)", func(s string) bool { return source.has("Makefile", s, `(?m)^`+s+`:`) }},
+			{"variable", `\b(IDEM_TEST_[A-Z_]+)\b`, func(s string) bool { return source.has(".go", s, `"`+s+`"`) }},
+			{"test", `\b((?:Test|Example|Fuzz|Benchmark)[A-Z]\w+)\b`, func(s string) bool {
+				return s == "TestName" || source.has("_test.go", s, `(?m)^func `+s+`\(`)
+			}},
+			{"file", "`([\\w./-]+(?:/|\\.(?:go|sql|md|yml|json|conf)))`", source.exists},
+			{"path", "`((?:\\.ci|\\.github|docs|example|internal|lab|migrations|queries|testdata|tools)/[\\w./-]*)`", source.exists},
+			{"file that is linked to", `\]\(([\w./-]+)(?:#[\w-]+)?\)`, func(s string) bool {
+				return source.exists(filepath.Join(filepath.Dir(name), s))
+			}},
+			{"heading", `\]\(#([\w-]+)\)`, func(s string) bool { return slices.Contains(anchors(document), s) }},
+			{"identifier of idem", "`(With[A-Z]\\w+|Err[A-Z]\\w+|\\*\\w+Error)\\b", func(s string) bool {
+				s = strings.TrimPrefix(s, "*")
+				return source.has(".go", s, `\b`+s+`\b.*[=({]`)
+			}},
+		} {
+			for _, match := range regexp.MustCompile(kind.find).FindAllStringSubmatch(document, -1) {
+				found[kind.what] = true
+				if !kind.exists(match[1]) {
+					t.Errorf("%s: there is no %s %s", name, kind.what, match[1])
+				}
+			}
+		}
+	}
+	if len(found) != 8 {
+		t.Errorf("looked up only %v: the docs are no longer understood", found)
+	}
+}
+
+var heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+
+// anchors returns the names by which the headings of a document are linked to.
+func anchors(document string) []string {
+	var names []string
+	for _, match := range heading.FindAllStringSubmatch(document, -1) {
+		name := regexp.MustCompile(`[^\w -]`).ReplaceAllString(strings.ToLower(match[1]), "")
+		names = append(names, strings.ReplaceAll(name, " ", "-"))
+	}
+	return names
+}
+
+// sources are the texts of the repository's Go files and of its Makefile, by path.
+type sources map[string]string
+
+func repository(t *testing.T) sources {
+	t.Helper()
+	files := sources{}
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" && path != "Makefile" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		files[path] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// has reports whether a file whose path ends so contains the pattern, in which there is name. To look for the name first is
+// what makes it fast.
+func (s sources) has(suffix, name, pattern string) bool {
+	find := regexp.MustCompile(pattern)
+	for path, text := range s {
+		if strings.HasSuffix(path, suffix) && strings.Contains(text, name) && find.MatchString(text) {
+			return true
+		}
+	}
+	return false
+}
+
+func (sources) exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,161 @@
+package house_test
+
+import (
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The packages that a reader goes through from the front door to the database. Not internal/canon: values, arrays and
+// objects contain one another.
+var rooms = []string{".", "operation", "internal/txn", "internal/store", "internal/roundtrip", "purge", "inbox", "outbox", "direct", "webhook", "idemtest", "idemsql"}
+
+func TestFilesOfAPackageNeverKnowEachOtherInACircle(t *testing.T) {
+	t.Parallel()
+	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
+	for _, room := range rooms {
+		args = append(args, "./"+room)
+	}
+	compiled := map[string]string{}
+	for line := range strings.Lines(goCommand(t, ".", args...)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		compiled[path] = file
+	}
+	for _, room := range rooms {
+		uses := usesBetweenFiles(t, room, compiled)
+		if len(uses) == 0 {
+			t.Errorf("%s: no file uses another: the test sees nothing", room)
+		}
+		for file := range uses {
+			if circle := pathBetween(uses, file, file, map[string]bool{}); circle != nil {
+				t.Errorf("%s: %s", room, strings.Join(circle, " uses "))
+			}
+		}
+	}
+}
+
+func TestFrontDoorIsSmall(t *testing.T) {
+	t.Parallel()
+	files := sourceFiles(t, ".")
+	if len(files) > 16 {
+		t.Errorf("the package has %d source files, the limit is 16: %q", len(files), files)
+	}
+}
+
+// What is public is built on what is not, and never the other way round.
+func TestNothingBelowInternalImportsAPublicPackage(t *testing.T) {
+	t.Parallel()
+	const module = "github.com/idem-go/idem"
+	checked := 0
+	for line := range strings.Lines(goCommand(t, ".", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./internal/...")) {
+		names := strings.Fields(line)
+		for _, imported := range names[1:] {
+			checked++
+			if (imported == module || strings.HasPrefix(imported, module+"/")) && !strings.HasPrefix(imported, module+"/internal/") {
+				t.Errorf("%s imports %s", names[0], imported)
+			}
+		}
+	}
+	if checked == 0 {
+		t.Error("the test sees nothing")
+	}
+}
+
+// Each is a release of its own: a version of the library that differs from the one it was built with must do.
+func TestAdaptersImportNothingThatIsInternal(t *testing.T) {
+	t.Parallel()
+	modules, err := filepath.Glob("adapter/*/go.mod")
+	if err != nil || len(modules) == 0 {
+		t.Fatal(modules, err)
+	}
+	for _, mod := range modules {
+		dir := filepath.Dir(mod)
+		for line := range strings.Lines(goCommand(t, dir, "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...")) {
+			names := strings.Fields(line)
+			for _, imported := range names[1:] {
+				if strings.HasPrefix(imported, "github.com/idem-go/idem/internal/") || strings.HasPrefix(imported, "github.com/idem-go/idem/lab/") {
+					t.Errorf("%s imports %s", names[0], imported)
+				}
+			}
+		}
+	}
+}
+
+// It is what a reader sees before anything else.
+func TestListingOfTheRootFitsOnAScreen(t *testing.T) {
+	t.Parallel()
+	listed := strings.Fields(goCommand(t, ".", "list", "-f", "{{.Dir}}", "."))
+	entries, err := os.ReadDir(listed[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), ".") || e.Name() == "bin" })
+	if len(entries) > 50 {
+		t.Errorf("it has %d entries, the limit is 50", len(entries))
+	}
+}
+
+func sourceFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(files, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
+}
+
+// usesBetweenFiles returns for each file of a package the files with what it uses.
+func usesBetweenFiles(t *testing.T, dir string, compiled map[string]string) map[string][]string {
+	t.Helper()
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for _, name := range sourceFiles(t, dir) {
+		file, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	imported := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(compiled[path]) })
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
+	pkg, err := (&types.Config{Importer: imported}).Check(dir, fset, files, info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uses := map[string][]string{}
+	for ident, object := range info.Uses {
+		user, used := fset.File(ident.Pos()).Name(), ""
+		if object.Pkg() == pkg {
+			used = fset.File(object.Pos()).Name()
+		}
+		if used != "" && used != user && !slices.Contains(uses[user], used) {
+			uses[user] = append(uses[user], used)
+		}
+	}
+	return uses
+}
+
+// pathBetween returns the files by which one comes to another, nil if there is no way.
+func pathBetween(uses map[string][]string, from, to string, tried map[string]bool) []string {
+	for _, next := range uses[from] {
+		if next == to {
+			return []string{from, to}
+		}
+		if tried[next] {
+			continue
+		}
+		tried[next] = true
+		if path := pathBetween(uses, next, to, tried); path != nil {
+			return append([]string{from}, path...)
+		}
+	}
+	return nil
+}

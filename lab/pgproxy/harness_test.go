@@ -1,0 +1,262 @@
+package pgproxy_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/lab/pgproxy"
+)
+
+// patience is how long a test waits for what must come. It decides nothing but how soon a hanging test fails.
+const patience = time.Minute
+
+// TestMain fails if a proxy that was closed has left a goroutine.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if left := leaked(); code == 0 && left != "" {
+		fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func leaked() string {
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	var left []string
+	for _, stack := range strings.Split(string(stacks), "\n\n") {
+		if strings.Contains(stack, "pgproxy.(*") {
+			left = append(left, stack)
+		}
+	}
+	return strings.Join(left, "\n\n")
+}
+
+func database(t testing.TB) string {
+	t.Helper()
+	dsn := os.Getenv("IDEM_TEST_DATABASE_URL")
+	if dsn == "" {
+		t.Skip("no database: run the tests through `make test`")
+	}
+	return dsn
+}
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// start returns a proxy in front of the test database.
+func start(t testing.TB) *pgproxy.Proxy {
+	t.Helper()
+	return startFor(t, database(t))
+}
+
+func startFor(t testing.TB, dsn string) *pgproxy.Proxy {
+	t.Helper()
+	p, err := pgproxy.New(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+var modes = []pgx.QueryExecMode{
+	pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
+	pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+}
+
+func inEveryMode(t *testing.T, test func(*testing.T, pgx.QueryExecMode)) {
+	for _, mode := range modes {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			test(t, mode)
+		})
+	}
+}
+
+func connect(t testing.TB, dsn string, mode pgx.QueryExecMode) *pgx.Conn {
+	t.Helper()
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.DefaultQueryExecMode = mode
+	conn, err := pgx.ConnectConfig(within(t), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(within(t)) })
+	return conn
+}
+
+// only returns the one connection of a proxy.
+func only(t testing.TB, p *pgproxy.Proxy) *pgproxy.Conn {
+	t.Helper()
+	conns := p.Conns()
+	if len(conns) != 1 {
+		t.Fatalf("the proxy has %d connections, want 1", len(conns))
+	}
+	return conns[0]
+}
+
+// witness looks at the database past every proxy.
+type witness struct {
+	t    testing.TB
+	conn *pgx.Conn
+	name string // of a table (id int unique) and, with _seq, of a sequence that no rollback turns back
+}
+
+func newWitness(t testing.TB) *witness {
+	t.Helper()
+	w := &witness{t, connect(t, database(t), pgx.QueryExecModeExec), "pgproxy_" + strings.ToLower(rand.Text())}
+	w.exec("create table %[1]s (id int primary key, late int unique deferrable initially deferred); create sequence %[1]s_seq")
+	t.Cleanup(func() { w.exec("drop table %[1]s; drop sequence %[1]s_seq") })
+	return w
+}
+
+func (w *witness) sql(format string) string { return fmt.Sprintf(format, w.name) }
+
+func (w *witness) exec(format string) {
+	w.t.Helper()
+	if _, err := w.conn.Exec(within(w.t), w.sql(format)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// rows is how many rows are committed.
+func (w *witness) rows() int { return w.number("select count(*) from %s") }
+
+// drawn is how many numbers were taken from the sequence, committed or not.
+func (w *witness) drawn() int {
+	return w.number("select case when is_called then last_value else 0 end from %s_seq")
+}
+
+func (w *witness) number(format string) (n int) {
+	w.t.Helper()
+	if err := w.conn.QueryRow(within(w.t), w.sql(format)).Scan(&n); err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+func receive[T any](t testing.TB, from <-chan T, what string) (value T) {
+	t.Helper()
+	select {
+	case value = <-from:
+	case <-time.After(patience):
+		t.Fatalf("waited in vain for %s", what)
+	}
+	return value
+}
+
+func inBackground(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return done
+}
+
+func mustExec(t testing.TB, conn *pgx.Conn, sql string, args ...any) pgconn.CommandTag {
+	t.Helper()
+	tag, err := conn.Exec(within(t), sql, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tag
+}
+
+// raw returns a connection that is past authentication, without a driver.
+func raw(t testing.TB, p *pgproxy.Proxy) *net.TCPConn {
+	t.Helper()
+	config, err := pgconn.ParseConfig(p.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		var watched *watchedConn
+		config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, address)
+			watched = &watchedConn{Conn: conn}
+			return watched, err
+		}
+		conn, err := pgconn.ConnectConfig(within(t), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Hijack(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { watched.Conn.Close() })
+		if watched.leave() {
+			return watched.Conn.(*net.TCPConn)
+		}
+		watched.Conn.Close()
+	}
+}
+
+// watchedConn knows whether somebody reads from it. Where a write takes long, as on a machine that has much to do, pgconn reads
+// in the background, and does not take that back: such a read swallows the first answer to whoever has the connection then.
+type watchedConn struct {
+	net.Conn
+	mu    sync.Mutex
+	reads int
+	left  bool
+}
+
+func (c *watchedConn) Read(b []byte) (int, error) {
+	c.mu.Lock()
+	if c.left {
+		c.mu.Unlock()
+		return 0, net.ErrClosed
+	}
+	c.reads++
+	c.mu.Unlock()
+	n, err := c.Conn.Read(b)
+	c.mu.Lock()
+	c.reads--
+	c.mu.Unlock()
+	return n, err
+}
+
+// leave ends reading through c, unless somebody reads.
+func (c *watchedConn) leave() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left = c.reads == 0
+	return c.left
+}
+
+func simpleQuery(sql string) []byte {
+	m := binary.BigEndian.AppendUint32([]byte{'Q'}, uint32(4+len(sql)+1))
+	return append(append(m, sql...), 0)
+}
+
+func isReset(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// isLost reports whether err is the loss of a connection. Not always does pgx say more than that it is closed.
+func isLost(err error) bool {
+	var failure *pgconn.PgError
+	return err != nil && !errors.As(err, &failure) && !errors.Is(err, context.DeadlineExceeded)
+}

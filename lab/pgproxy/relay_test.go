@@ -1,0 +1,231 @@
+package pgproxy_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/lab/pgproxy"
+)
+
+func TestEveryExecModePasses(t *testing.T) {
+	t.Parallel()
+	database(t)
+	inEveryMode(t, func(t *testing.T, mode pgx.QueryExecMode) {
+		conn := connect(t, start(t).DSN(), mode)
+		for range 3 { // the first run prepares what the others use
+			var n int
+			if err := conn.QueryRow(within(t), "select $1::int + 1", 41).Scan(&n); err != nil || n != 42 {
+				t.Fatalf("got %d, %v", n, err)
+			}
+			var failure *pgconn.PgError
+			if _, err := conn.Exec(within(t), "select 1 / $1::int", 0); !errors.As(err, &failure) || failure.Code != "22012" {
+				t.Fatalf("got %v, want a division by zero", err)
+			}
+			batch := &pgx.Batch{}
+			batch.Queue("select $1::text", "a;b'c")
+			batch.Queue("select $1::text", "--")
+			results := conn.SendBatch(within(t), batch)
+			var first, second string
+			err := errors.Join(results.QueryRow().Scan(&first), results.QueryRow().Scan(&second), results.Close())
+			if err != nil || first != "a;b'c" || second != "--" {
+				t.Fatalf("got %q, %q, %v", first, second, err)
+			}
+		}
+	})
+}
+
+func TestLargeMessagesPassUnchanged(t *testing.T) {
+	t.Parallel()
+	database(t)
+	inEveryMode(t, func(t *testing.T, mode pgx.QueryExecMode) {
+		conn := connect(t, start(t).DSN(), mode)
+		sent := bytes.Repeat([]byte("0123456789abcdef"), 8<<20/16)
+		var got []byte
+		if err := conn.QueryRow(within(t), "select $1::bytea", sent).Scan(&got); err != nil || !bytes.Equal(got, sent) {
+			t.Fatalf("got %d bytes, %v, want the %d bytes that were sent", len(got), err, len(sent))
+		}
+	})
+}
+
+func TestCopyPassesBothWays(t *testing.T) {
+	t.Parallel()
+	w := newWitness(t)
+	p := start(t)
+	conn := connect(t, p.DSN(), pgx.QueryExecModeExec)
+	const rows = 50_000
+	source := pgx.CopyFromSlice(rows, func(i int) ([]any, error) { return []any{i}, nil })
+	if n, err := conn.CopyFrom(within(t), pgx.Identifier{w.name}, []string{"id"}, source); n != rows || err != nil {
+		t.Fatalf("copied %d, %v", n, err)
+	}
+	answered := p.Next(pgproxy.Answered, pgproxy.Contains("to stdout"))
+	var out bytes.Buffer
+	tag, err := conn.PgConn().CopyTo(within(t), &out, w.sql("copy (select id from %s) to stdout"))
+	if err != nil || tag.RowsAffected() != rows || bytes.Count(out.Bytes(), []byte("\n")) != rows {
+		t.Fatalf("got %s, %v and %d bytes", tag, err, out.Len())
+	}
+	if event := receive(t, answered, "the answer to be reported"); event.Tag != tag.String() {
+		t.Errorf("reported as %q, want %q", event.Tag, tag)
+	}
+}
+
+func TestFailedCopyLeavesTheConnectionUsable(t *testing.T) {
+	t.Parallel()
+	w := newWitness(t)
+	conn := connect(t, start(t).DSN(), pgx.QueryExecModeExec)
+	broken := errors.New("source is broken")
+	failing := pgx.CopyFromFunc(func() ([]any, error) { return nil, broken })
+	if _, err := conn.CopyFrom(within(t), pgx.Identifier{w.name}, []string{"id"}, failing); err == nil {
+		t.Error("copied from a broken source")
+	}
+	twice := pgx.CopyFromSlice(2, func(int) ([]any, error) { return []any{1}, nil })
+	if _, err := conn.CopyFrom(within(t), pgx.Identifier{w.name}, []string{"id"}, twice); err == nil {
+		t.Error("copied a duplicate key")
+	}
+	mustExec(t, conn, w.sql("insert into %s values ($1)"), 1)
+	if w.rows() != 1 {
+		t.Errorf("%d rows, want 1", w.rows())
+	}
+}
+
+func TestNotificationsPass(t *testing.T) {
+	t.Parallel()
+	w := newWitness(t)
+	conn := connect(t, start(t).DSN(), pgx.QueryExecModeExec)
+	mustExec(t, conn, w.sql("listen %s"))
+	w.exec("notify %s, 'hello'")
+	n, err := conn.WaitForNotification(within(t))
+	if err != nil || n.Payload != "hello" {
+		t.Fatalf("got %v, %v", n, err)
+	}
+}
+
+func TestCancelRequestReachesTheServer(t *testing.T) {
+	t.Parallel()
+	config, err := pgx.ParseConfig(start(t).DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := make(chan struct{}, 1) // the server sends a notice at once
+	config.OnNotice = func(*pgconn.PgConn, *pgconn.Notice) { running <- struct{}{} }
+	conn, err := pgx.ConnectConfig(within(t), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(within(t))
+	slept := inBackground(func() error {
+		_, err := conn.Exec(within(t), "do $$ begin raise notice 'running'; perform pg_sleep(60); end $$")
+		return err
+	})
+	receive(t, running, "the notice")
+	if err := conn.PgConn().CancelRequest(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	var failure *pgconn.PgError
+	if err := receive(t, slept, "the cancelled statement"); !errors.As(err, &failure) || failure.Code != "57014" {
+		t.Fatalf("got %v, want 57014", err)
+	}
+}
+
+func TestEncryptionIsDeclined(t *testing.T) {
+	t.Parallel()
+	for name, code := range map[string]uint32{"SSLRequest": 80877103, "GSSENCRequest": 80877104} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, err := net.Dial("tcp", start(t).Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			request := binary.BigEndian.AppendUint32([]byte{0, 0, 0, 8}, code)
+			for range 2 {
+				client.Write(request)
+				answer := make([]byte, 1)
+				if _, err := io.ReadFull(client, answer); err != nil || answer[0] != 'N' {
+					t.Fatalf("got %q, %v", answer, err)
+				}
+			}
+		})
+	}
+}
+
+func TestClientThatPrefersEncryptionConnects(t *testing.T) {
+	t.Parallel()
+	dsn := strings.Replace(start(t).DSN(), "sslmode=disable", "sslmode=prefer", -1)
+	conn := connect(t, dsn, pgx.QueryExecModeExec)
+	mustExec(t, conn, "select 1")
+}
+
+func TestServerOnAUnixSocket(t *testing.T) {
+	t.Parallel()
+	config, err := pgconn.ParseConfig(database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	listener, err := net.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go relay(listener, config)
+	p := startFor(t, "host="+dir+" port=5432 user="+config.User+" password='"+config.Password+"' dbname="+config.Database)
+	conn := connect(t, p.DSN(), pgx.QueryExecModeExec)
+	mustExec(t, conn, "select 1")
+	if only(t, p).PID() != conn.PgConn().PID() {
+		t.Errorf("PID %d, want %d", only(t, p).PID(), conn.PgConn().PID())
+	}
+}
+
+// relay makes the test database reachable through a socket of ours, wherever it runs.
+func relay(from net.Listener, config *pgconn.Config) {
+	network, address := pgconn.NetworkAddress(config.Host, config.Port)
+	for {
+		client, err := from.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial(network, address)
+		if err != nil {
+			client.Close()
+			continue
+		}
+		carry := func(to, from net.Conn) { io.Copy(to, from); to.Close() }
+		go carry(server, client)
+		go carry(client, server)
+	}
+}
+
+func TestDeadServerIsADeadConnection(t *testing.T) {
+	t.Parallel()
+	w := newWitness(t)
+	p := start(t)
+	conn := connect(t, p.DSN(), pgx.QueryExecModeExec)
+	if _, err := w.conn.Exec(within(t), "select pg_terminate_backend($1)", only(t, p).PID()); err != nil {
+		t.Fatal(err)
+	}
+	var failure *pgconn.PgError
+	_, err := conn.Exec(within(t), "select 1")
+	if !errors.As(err, &failure) || failure.Code != "57P01" {
+		t.Errorf("got %v, want 57P01", err)
+	}
+	for _, c := range p.Conns() {
+		receive(t, c.Done(), "the end of the connection")
+	}
+}
+
+func TestUnreachableServerIsAnError(t *testing.T) {
+	t.Parallel()
+	p := startFor(t, "host="+t.TempDir()+" port=5432 user=nobody")
+	if _, err := pgx.Connect(within(t), p.DSN()); err == nil {
+		t.Error("connected to a server that is not there")
+	}
+}

@@ -1,0 +1,125 @@
+package pgserver_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/lab/pgserver"
+)
+
+// The test binary is also a program that starts a server and waits to be killed.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "start-and-wait" {
+		os.Exit(startAndWait())
+	}
+	os.Exit(m.Run())
+}
+
+func startAndWait() int {
+	server, err := pgserver.Start(context.Background(), pgserver.Options{Bin: os.Args[2], Dir: os.Args[3]})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println(server.PID())
+	bufio.NewReader(os.Stdin).ReadByte()
+	return 0
+}
+
+// patience is for what should take a moment.
+const patience = time.Minute
+
+// bin skips a test where PostgreSQL is not installed, unless tests must not be skipped.
+func bin(t *testing.T) string {
+	t.Helper()
+	found, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))
+	if err != nil {
+		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	return found[0].Dir
+}
+
+func start(t *testing.T, opts pgserver.Options) *pgserver.Server {
+	t.Helper()
+	opts.Bin = bin(t)
+	server, err := pgserver.Start(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAfter(t, server)
+	return server
+}
+
+// passable is a directory that the server can reach, unlike t.TempDir, if it runs as another user.
+func passable(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "idem-pgserver-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func closeAfter(t *testing.T, server *pgserver.Server) {
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Log(server.LogTail())
+		}
+	})
+}
+
+func connect(t *testing.T, server *pgserver.Server) *pgx.Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, server.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
+
+func exec(t *testing.T, server *pgserver.Server, statements ...string) {
+	t.Helper()
+	conn := connect(t, server)
+	for _, sql := range statements {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func text(t *testing.T, server *pgserver.Server, sql string) string {
+	t.Helper()
+	var s string
+	if err := connect(t, server).QueryRow(t.Context(), sql).Scan(&s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}

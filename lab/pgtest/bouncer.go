@@ -1,0 +1,145 @@
+//go:build unix
+
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/lab/pgbouncer"
+	"github.com/idem-go/idem/lab/pgserver"
+)
+
+// PgBouncer runs a PgBouncer in transaction mode in front of a database until the test is over, and returns the address of the
+// database through it.
+func PgBouncer(t testing.TB, dsn string) string {
+	t.Helper()
+	program := requirePgBouncer(t)
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "idem-pgbouncer-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	port, err := pgserver.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	password := ""
+	if config.Password != "" {
+		password = " password='" + config.Password + "'"
+	}
+	ini := fmt.Sprintf(`[databases]
+%s = host=%s port=%d user=%s%s
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %d
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = 4
+max_client_conn = 200
+`, config.Database, config.Host, config.Port, config.User, password, port)
+	if prepares(t, program) {
+		ini += "max_prepared_statements = 100\n"
+	}
+	path := filepath.Join(dir, "pgbouncer.ini")
+	if err := os.WriteFile(path, []byte(ini), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "-q", path)
+	cmd.Dir = dir
+	unprivileged(t, cmd, dir)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	address := fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", config.User, port, config.Database)
+	awaitServer(t, address)
+	return address
+}
+
+// ModesBehindPgBouncer returns the modes in which pgx works behind the PgBouncer that is installed. pgx's own default is one of
+// them from version 1.21 on.
+func ModesBehindPgBouncer(t testing.TB) []pgx.QueryExecMode {
+	t.Helper()
+	modes := []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe}
+	if prepares(t, requirePgBouncer(t)) {
+		modes = append(modes, pgx.QueryExecModeCacheStatement)
+	}
+	return modes
+}
+
+// prepares tells whether prepared statements outlive a transaction behind the program.
+func prepares(t testing.TB, program string) bool {
+	t.Helper()
+	yes, err := pgbouncer.Prepares(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return yes
+}
+
+// requirePgBouncer returns the program. Without it the test is skipped, unless the environment says that there has to be one.
+func requirePgBouncer(t testing.TB) string {
+	t.Helper()
+	program, err := pgbouncer.Find()
+	switch {
+	case err == nil:
+		return program
+	case os.Getenv("IDEM_TEST_REQUIRE") != "":
+		t.Fatal("IDEM_TEST_REQUIRE is set, but ", err)
+	default:
+		t.Skip(err, ": install it to run this test")
+	}
+	return ""
+}
+
+// unprivileged makes a program that refuses to run as root run as somebody else.
+func unprivileged(t testing.TB, cmd *exec.Cmd, dir string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		return
+	}
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, _ := strconv.Atoi(nobody.Uid)
+	gid, _ := strconv.Atoi(nobody.Gid)
+	if err := os.Chown(dir, uid, gid); err != nil {
+		t.Fatal(err)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+}
+
+// awaitServer returns once the address takes connections.
+func awaitServer(t testing.TB, address string) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		conn, err := pgx.Connect(context.Background(), address+"&default_query_exec_mode=exec")
+		if err == nil {
+			conn.Close(context.Background())
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

@@ -1,0 +1,124 @@
+package promises_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// dials are the connections that a pool has made, those for a CancelRequest among them.
+type dials struct {
+	mu    sync.Mutex
+	conns []*dialed
+}
+
+// on makes a pool use dials.
+func (d *dials) on(config *pgxpool.Config) {
+	dial := config.ConnConfig.DialFunc
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c := &dialed{}
+		d.mu.Lock()
+		d.conns = append(d.conns, c)
+		d.mu.Unlock()
+		var err error
+		c.Conn, err = dial(ctx, network, addr)
+		return c, err
+	}
+}
+
+func (d *dials) all() []*dialed {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]*dialed{}, d.conns...)
+}
+
+// cancels are the secrets of the CancelRequests that were sent, each on a connection that is over.
+func (d *dials) cancels() (secrets [][]byte) {
+	const code, head = 80877102, 12
+	for _, c := range d.all() {
+		c.mu.Lock()
+		if c.closed && len(c.first) > head && binary.BigEndian.Uint32(c.first[4:8]) == code {
+			secrets = append(secrets, c.first[head:])
+		}
+		c.mu.Unlock()
+	}
+	return secrets
+}
+
+// wantNoneFor fails the test if a request to cancel was sent that the server listens to for the session with this secret. Others
+// may have been: a probe that takes too long is cancelled.
+func (d *dials) wantNoneFor(t *testing.T, secret []byte) {
+	t.Helper()
+	if slices.ContainsFunc(d.cancels(), func(sent []byte) bool { return bytes.Equal(sent, secret) }) {
+		t.Error("a request to cancel had the secret of the session")
+	}
+}
+
+// open counts the connections that were not closed.
+func (d *dials) open() (n int) {
+	for _, c := range d.all() {
+		c.mu.Lock()
+		if !c.closed {
+			n++
+		}
+		c.mu.Unlock()
+	}
+	return n
+}
+
+// dialed is a connection that remembers what was done to it.
+type dialed struct {
+	net.Conn
+	mu       sync.Mutex
+	first    []byte // what was written first
+	closed   bool
+	deadline time.Time
+}
+
+func (c *dialed) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	if c.first == nil {
+		c.first = bytes.Clone(b)
+	}
+	c.mu.Unlock()
+	return c.Conn.Write(b)
+}
+
+func (c *dialed) Close() error {
+	err := c.Conn.Close()
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	return err
+}
+
+func (c *dialed) SetDeadline(deadline time.Time) error {
+	c.mu.Lock()
+	c.deadline = deadline
+	c.mu.Unlock()
+	return c.Conn.SetDeadline(deadline)
+}
+
+// lastDeadline is the one that the connection has to keep.
+func (c *dialed) lastDeadline() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.deadline
+}
+
+// eventually returns once ok does, which nothing announces.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for: %s", what)
+		}
+	}
+}

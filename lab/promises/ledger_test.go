@@ -1,0 +1,189 @@
+package promises_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/pgtest"
+)
+
+const scope = "tenant-1/POST orders"
+
+// ledger is the effect in most tests: one row per execution that was committed.
+type ledger struct {
+	t    testing.TB
+	pool *pgxpool.Pool
+	runs atomic.Int64 // how often fn ran, committed or not
+}
+
+func newLedger(t testing.TB, configure ...func(*pgxpool.Config)) *ledger {
+	t.Helper()
+	return ledgerOn(t, pgtest.New(t, configure...))
+}
+
+func ledgerOn(t testing.TB, pool *pgxpool.Pool) *ledger {
+	t.Helper()
+	_, err := pool.Exec(context.Background(),
+		`create table if not exists ledger (id bigint generated always as identity primary key, key text not null, operation_id uuid)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &ledger{t: t, pool: pool}
+}
+
+// charge returns a fn that makes one entry for key and answers with the entry's id, so that no two executions answer alike.
+func (l *ledger) charge(key string) func(pgx.Tx) (idem.Response, error) {
+	return func(tx pgx.Tx) (idem.Response, error) {
+		l.runs.Add(1)
+		operationID, _ := idem.OperationID(tx)
+		var id int64
+		err := tx.QueryRow(context.Background(),
+			`insert into ledger (key, operation_id) values ($1, $2) returning id`, key, operationID).Scan(&id)
+		return idem.Response{
+			Status: 201,
+			Header: map[string][]string{"Location": {fmt.Sprintf("/entries/%d", id)}},
+			Body:   fmt.Appendf(nil, `{"entry":%d}`, id),
+		}, err
+	}
+}
+
+// entries counts the committed effects of a key.
+func (l *ledger) entries(key string) int {
+	l.t.Helper()
+	return l.count(`select count(*) from ledger where key = $1`, key)
+}
+
+// records counts the records of a key.
+func (l *ledger) records(key string) int {
+	l.t.Helper()
+	return l.count(`select count(*) from idem.records where scope = $1 and key = $2`, scope, key)
+}
+
+func (l *ledger) count(sql string, args ...any) int {
+	l.t.Helper()
+	var n int
+	if err := l.pool.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
+		l.t.Fatal(err)
+	}
+	return n
+}
+
+// wantOnce fails the test unless the key has exactly one effect and one record, of the same operation.
+func (l *ledger) wantOnce(key string) {
+	l.t.Helper()
+	if n := l.count(`select count(*) from ledger l full join idem.records r using (key, operation_id) where key = $1`, key); n != 1 {
+		l.t.Errorf("key %q: %d effects and records that do not pair up to one", key, n)
+	}
+	if e, r := l.entries(key), l.records(key); e != 1 || r != 1 {
+		l.t.Errorf("key %q: %d effects and %d records, want one of each", key, e, r)
+	}
+}
+
+// wantNone fails the test unless the key has left no trace.
+func (l *ledger) wantNone(key string) {
+	l.t.Helper()
+	if e, r := l.entries(key), l.records(key); e != 0 || r != 0 {
+		l.t.Errorf("key %q: %d effects and %d records, want none", key, e, r)
+	}
+}
+
+var (
+	hashA = idem.Hash{1}
+	hashB = idem.Hash{2}
+)
+
+var errBusiness = errors.New("insufficient funds")
+
+// ok is a response like any other.
+var ok = idem.Response{Status: 201, Body: []byte("ok")}
+
+// wantFree fails the test unless a call for key executes at once, and leaves one effect and one record.
+func (l *ledger) wantFree(key string) {
+	l.t.Helper()
+	before := l.runs.Load()
+	res, err := idemDo(context.Background(), l.pool, scope, key, hashB, l.charge(key), idem.WithWait(0))
+	if err != nil || res.Replayed || l.runs.Load() != before+1 {
+		l.t.Errorf("key %q is not free: %+v, %v", key, res, err)
+		return
+	}
+	l.wantOnce(key)
+}
+
+// wantHealthy fails the test unless every connection is back and the pool serves a call.
+func (l *ledger) wantHealthy() {
+	l.t.Helper()
+	waitIdle(l.t, l.pool)
+	l.wantFree(fmt.Sprintf("healthy %d", l.runs.Load()))
+	waitIdle(l.t, l.pool)
+}
+
+// wantSameConnections fails the test if the pool had to replace a connection since it had made n.
+func (l *ledger) wantSameConnections(n int64) {
+	l.t.Helper()
+	if made := l.pool.Stat().NewConnsCount(); made != n {
+		l.t.Errorf("the pool made %d connections, want %d: a sound one was thrown away", made, n)
+	}
+}
+
+// expire lets the record's time run out.
+func (l *ledger) expire(key string) {
+	l.t.Helper()
+	tag, err := l.pool.Exec(context.Background(),
+		"update idem.records set expires_at = clock_timestamp() where scope = $1 and key = $2", scope, key)
+	if err != nil || tag.RowsAffected() != 1 {
+		l.t.Fatalf("expire %q: %v, %v", key, tag, err)
+	}
+}
+
+// charged executes key.
+func (l *ledger) charged(ctx context.Context, key string) idem.Result {
+	l.t.Helper()
+	res, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key))
+	if err != nil || res.Replayed {
+		l.t.Fatalf("%q: %+v, %v", key, res, err)
+	}
+	return res
+}
+
+// note makes an entry that is the caller's own, not of an execution.
+func note(ctx context.Context, tx pgx.Tx, key string) error {
+	_, err := tx.Exec(ctx, "insert into ledger (key) values ($1)", key)
+	return err
+}
+
+// committed returns the keys of all committed entries, in the order of their making.
+func (l *ledger) committed() []string {
+	l.t.Helper()
+	rows, _ := l.pool.Query(context.Background(), "select key from ledger order by id")
+	keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return keys
+}
+
+func (l *ledger) wantCommitted(want ...string) {
+	l.t.Helper()
+	if got := l.committed(); !slices.Equal(got, want) {
+		l.t.Errorf("committed %q, want %q", got, want)
+	}
+}
+
+// begin begins a transaction that is rolled back when the test is over, unless it has ended by then.
+func (l *ledger) begin(ctx context.Context) pgx.Tx {
+	l.t.Helper()
+	tx, err := l.pool.Begin(ctx)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { tx.Rollback(context.Background()) })
+	return tx
+}

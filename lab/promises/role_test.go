@@ -1,0 +1,62 @@
+package promises_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem"
+)
+
+// Row-level security as a rule goes by the role of the transaction. pg_monitor is on every server, and may do nothing in
+// the schema idem.
+func TestFnThatChangesTheRoleIsToldToChangeItBack(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	if _, err := l.pool.Exec(ctx, "grant insert, select on ledger to pg_monitor"); err != nil {
+		t.Fatal(err)
+	}
+	asRole := func(key, afterwards string) func(pgx.Tx) (idem.Response, error) {
+		return func(tx pgx.Tx) (idem.Response, error) {
+			if _, err := tx.Exec(ctx, "set local role pg_monitor"); err != nil {
+				return idem.Response{}, err
+			}
+			resp, err := l.charge(key)(tx)
+			if err == nil {
+				_, err = tx.Exec(ctx, afterwards)
+			}
+			return resp, err
+		}
+	}
+	for name, call := range map[string]func(key string, fn func(pgx.Tx) (idem.Response, error)) error{
+		"Do": func(key string, fn func(pgx.Tx) (idem.Response, error)) error {
+			_, err := idemDo(ctx, l.pool, scope, key, hashA, fn)
+			return err
+		},
+		"DoTx": func(key string, fn func(pgx.Tx) (idem.Response, error)) error {
+			return pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
+				_, err := idem.DoTx(ctx, tx, scope, key, hashA, fn)
+				return err
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			key := "changed/" + name
+			err := call(key, asRole(key, "select 1"))
+			var pgErr *pgconn.PgError
+			if !errors.As(err, &pgErr) || pgErr.Code != "42501" || !containsAll(err.Error(), "SET LOCAL ROLE", "RESET ROLE") {
+				t.Errorf("err = %v", err)
+			}
+			l.wantNone(key)
+			key = "changed back/" + name
+			if err := call(key, asRole(key, "reset role")); err != nil {
+				t.Error(err)
+			}
+			l.wantOnce(key)
+		})
+	}
+}

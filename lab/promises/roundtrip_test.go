@@ -1,0 +1,165 @@
+package promises_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgtest"
+)
+
+// warmed returns a pool of one connection through the proxy, on which every statement is known.
+func (p *proxied) warmed(t *testing.T, configure ...func(*pgxpool.Config)) *pgxpool.Pool {
+	t.Helper()
+	pool := pgtest.Open(t, p.proxy.DSN(), append(configure, maxConns(1))...)
+	for _, key := range []string{"warm", "warm"} {
+		if _, err := idemDo(t.Context(), pool, scope, key, hashA, p.charge(key)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitIdle(t, pool)
+	p.proxy.ResetTally()
+	return pool
+}
+
+func TestFirstRunCostsNoMoreRoundTripsThanThePlainTransaction(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			p := newProxied(t)
+			pool := p.warmed(t, withMode(mode))
+			for statements := range 4 {
+				fn := func(tx pgx.Tx) (idem.Response, error) {
+					for range statements {
+						if _, err := tx.Exec(t.Context(), "insert into ledger (key) values ('x')"); err != nil {
+							return idem.Response{}, err
+						}
+					}
+					return idem.Response{Status: 201, Body: []byte("{}")}, nil
+				}
+				var want, got int
+				ok := unlessPlansAreDue(func(try int) bool {
+					if err := plain(t.Context(), pool, fn); err != nil {
+						t.Fatal(err)
+					}
+					want = p.proxy.ResetTally().Turns
+					if _, err := idemDo(t.Context(), pool, scope, fmt.Sprint("k", statements, try), hashA, fn); err != nil {
+						t.Fatal(err)
+					}
+					got = p.proxy.ResetTally().Turns
+					waitIdle(t, pool)
+					p.proxy.ResetTally()
+					return got == want && want == statements+2
+				})
+				if !ok {
+					t.Errorf("%d statements: idem.Do takes %d round trips, a plain transaction %d", statements, got, want)
+				}
+			}
+		})
+	}
+}
+
+// unlessPlansAreDue tries a count again. A connection whose plans are two seconds old makes them anew, in a round trip for
+// which nobody waits: on a busy machine that may fall into a count.
+func unlessPlansAreDue(count func(try int) bool) bool {
+	for try := range 5 {
+		if count(try) {
+			return true
+		}
+	}
+	return false
+}
+
+// plain runs fn in a transaction without any idempotency.
+func plain(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) (idem.Response, error)) error {
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(ctx)
+	if _, err := fn(tx); err != nil {
+		return err
+	}
+	return tx.Commit(ctx)
+}
+
+// The caller of a replay has its answer after one round trip: here the second one, the rollback, does not get through.
+func TestReplayCostsOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	p := newProxied(t)
+	pool := p.warmed(t)
+	trap := p.proxy.Arm(pgproxy.Before(pgproxy.Contains("rollback")), pgproxy.Freeze)
+	res, err := idemDo(t.Context(), pool, scope, "warm", hashA, p.charge("warm"))
+	if err != nil || !res.Replayed {
+		t.Fatal(res, err)
+	}
+	event := await(t, "the rollback", trap.Fired())
+	if n := p.proxy.Tally().Turns; n != 1+1 { // one, and the rollback that is held back
+		t.Errorf("a replay takes %d round trips, the rollback included", n)
+	}
+	event.Conn.Resume()
+	waitIdle(t, pool)
+}
+
+func TestJoinedCallCostsTwoRoundTripsBesidesThoseOfFn(t *testing.T) {
+	t.Parallel()
+	p := newProxied(t)
+	pool := p.warmed(t)
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context())
+	if _, err := idem.DoTx(t.Context(), tx, scope, "first", hashA, p.charge("first")); err != nil { // teaches the connection its statements
+		t.Fatal(err)
+	}
+	var n int
+	ok := unlessPlansAreDue(func(try int) bool {
+		p.proxy.ResetTally()
+		key := fmt.Sprint("k", try)
+		if _, err := idem.DoTx(t.Context(), tx, scope, key, hashA, p.charge(key)); err != nil {
+			t.Fatal(err)
+		}
+		n = p.proxy.ResetTally().Turns
+		return n == 3
+	})
+	if !ok {
+		t.Errorf("DoTx with one statement takes %d round trips, want 3", n)
+	}
+}
+
+// A likely replay is one statement: no transaction is begun, so that none has to be rolled back.
+func TestLikelyReplayCostsOneRoundTripInAll(t *testing.T) {
+	t.Parallel()
+	p := newProxied(t)
+	pool := p.warmed(t)
+	var n int
+	ok := unlessPlansAreDue(func(int) bool {
+		p.proxy.ResetTally()
+		res, err := idemDo(t.Context(), pool, scope, "warm", hashA, p.charge("warm"), idem.WithReplayLikely())
+		if err != nil || !res.Replayed {
+			t.Fatal(res, err)
+		}
+		waitIdle(t, pool)
+		n = p.proxy.Tally().Turns
+		return n == 1
+	})
+	if !ok {
+		t.Errorf("a likely replay takes %d round trips", n)
+	}
+	res, err := idemDo(t.Context(), pool, scope, "new", hashA, p.charge("new"), idem.WithReplayLikely())
+	if err != nil || res.Replayed {
+		t.Errorf("a key that is new after all: %+v, %v", res, err)
+	}
+	p.wantOnce("new")
+	if _, err := idemDo(t.Context(), pool, scope, "new", hashB, p.charge("new"), idem.WithReplayLikely()); !errors.Is(err, idem.ErrMismatch) {
+		t.Errorf("another request: %v", err)
+	}
+}

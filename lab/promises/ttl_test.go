@@ -1,0 +1,190 @@
+package promises_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgtest"
+)
+
+// The database's clock alone counts, at the end of fn: whatever became of the expiry that the claim wrote, the record
+// lives for the TTL from when its response is recorded.
+func TestRecordLivesItsTTLFromTheEndOfFn(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	const ttl = time.Hour
+	for _, left := range []time.Duration{-24 * time.Hour, -time.Microsecond, ttl - time.Second, ttl + time.Second} {
+		key := left.String()
+		res, err := idemDo(ctx, l.pool, scope, key, hashA, func(tx pgx.Tx) (idem.Response, error) {
+			// As if so much time had passed since the claim.
+			if _, err := tx.Exec(ctx, "update idem.records set expires_at = clock_timestamp() + $1", left); err != nil {
+				t.Error(err)
+			}
+			return l.charge(key)(tx)
+		}, idem.WithTTL(ttl))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lives := res.ExpiresAt.Sub(res.CompletedAt); lives != ttl {
+			t.Errorf("with %v left at the end of fn the record lives %v", left, lives)
+		}
+		if n := l.count(`select count(*) from idem.records where key = $1 and expires_at = $2 and completed_at = $3 and created_at = $4`,
+			key, res.ExpiresAt, res.CompletedAt, res.CreatedAt); n != 1 {
+			t.Error("the result tells other times than the record")
+		}
+		if again, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key)); err != nil || !again.Replayed {
+			t.Errorf("%+v, %v", again, err)
+		}
+	}
+}
+
+// While fn is slower than its own TTL nobody may take the key over: what nobody sees cannot expire.
+func TestKeyOfAFnSlowerThanItsTTLStaysInProgress(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	dsn := pgtest.DSN(t)
+	l, elsewhere := ledgerOn(t, pgtest.Open(t, dsn)), pgtest.Open(t, dsn)
+	l.charged(ctx, "k")
+	l.expire("k") // the claim then takes over a row that others see, expired
+	held := l.hold(t, "k", hashA, nil, idem.WithTTL(time.Millisecond))
+	for range 20 {
+		if _, err := idemDo(ctx, elsewhere, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+			t.Errorf("err = %v, want ErrInProgress", err)
+		}
+	}
+	held.release()
+	if err := held.wait(t); err != nil {
+		t.Error(err)
+	}
+	if l.entries("k") != 2 || l.records("k") != 1 {
+		t.Errorf("%d effects, %d records", l.entries("k"), l.records("k"))
+	}
+}
+
+// Every field of a record that was taken over is the new execution's.
+func TestTakenOverRecordKeepsNothingOfTheExpiredOne(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	for name, end := range map[string]error{"completed": nil, "rejected": idem.Reject(ok), "failed": errBusiness} {
+		old := l.charged(ctx, name)
+		l.expire(name)
+		empty := func(tx pgx.Tx) (idem.Response, error) { return idem.Response{}, end }
+		res, err := idemDo(ctx, l.pool, scope, name, hashB, empty)
+		if end == errBusiness {
+			if err != errBusiness || l.count("select count(*) from idem.records where key = $1 and operation_id = $2", name, old.OperationID) != 1 {
+				t.Errorf("a failed execution touched the expired record: %v", err)
+			}
+			continue
+		}
+		if err != nil || res.OperationID == old.OperationID || !res.CreatedAt.After(old.CreatedAt) {
+			t.Errorf("%s: %+v, %v", name, res, err)
+		}
+		again, err := idemDo(ctx, l.pool, scope, name, hashB, l.charge(name))
+		res.Replayed = true
+		if diff := cmp.Diff(res, again); err != nil || diff != "" {
+			t.Errorf("%s: %v\n%s", name, err, diff)
+		}
+		if again.Header != nil || end == nil && (again.Body != nil || again.Status != 0) {
+			t.Errorf("%s: something of the expired response is left: %+v", name, again)
+		}
+		if _, err := idemDo(ctx, l.pool, scope, name, hashA, l.charge(name)); !errors.Is(err, idem.ErrMismatch) {
+			t.Errorf("%s: the expired hash still counts: %v", name, err)
+		}
+	}
+}
+
+// By SQL, somebody has made a record one that never expires.
+func TestRecordUntilInfinityIsReplayed(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	first := l.charged(ctx, "k")
+	if _, err := l.pool.Exec(ctx, "update idem.records set expires_at = 'infinity', created_at = '-infinity'"); err != nil {
+		t.Fatal(err)
+	}
+	again, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0))
+	if err != nil || !again.Replayed || again.OperationID != first.OperationID || again.ExpiresAt.Year() < 9999 {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if entry, err := idem.Lookup(ctx, l.pool, scope, "k"); err != nil || entry.State != idem.StateCompleted || entry.ExpiresAt.Year() < 9999 {
+		t.Errorf("Lookup: %+v, %v", entry, err)
+	}
+}
+
+// A leader may have read the record long before its answer arrives. To a call that began meanwhile the record is expired.
+func TestFollowerIsNotGivenARecordThatHadExpiredBeforeItsCall(t *testing.T) {
+	t.Parallel()
+	for name, hash := range map[string]idem.Hash{"the same request": hashA, "another request": hashB} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := context.Background()
+			dsn := pgtest.DSN(t)
+			l, proxy := ledgerOn(t, pgtest.Open(t, dsn)), pgtest.Proxy(t, dsn)
+			slow := ledgerOn(t, pgtest.Open(t, proxy.DSN()))
+			for life := 500 * time.Millisecond; ; life *= 2 { // until the leader is fast enough to find the record alive
+				key := life.String()
+				if _, err := idemDo(ctx, l.pool, scope, key, hashA, l.charge(key), idem.WithTTL(life)); err != nil {
+					t.Fatal(err)
+				}
+				trap := proxy.Arm(pgproxy.AfterAnswer(pgproxy.Contains("-- name: Load")), pgproxy.Freeze)
+				type answer struct {
+					idem.Result
+					err error
+				}
+				leader, follower := make(chan answer, 1), make(chan answer, 1)
+				do := func(to chan answer, opts ...idem.Option) {
+					res, err := idemDo(ctx, slow.pool, scope, key, hash, slow.charge(key), opts...)
+					to <- answer{res, err}
+				}
+				go do(leader, idem.WithTTL(time.Hour))
+				event := await(t, "the answer to be held", trap.Fired())
+				awaitTrue(t, l.pool, "select expires_at < clock_timestamp() from idem.records where key = '"+key+"'")
+				watch := newWatch()
+				go do(follower, idem.WithTTL(time.Hour), idem.WithObserver(watch), idem.WithWait(limit))
+				watch.await(t, string(idem.EventWaiting), 1)
+				event.Conn.Resume()
+				first, second := await(t, "the leader", leader), await(t, "the follower", follower)
+				if !first.Replayed && !errors.Is(first.err, idem.ErrMismatch) {
+					continue
+				}
+				if second.err != nil || second.Replayed {
+					t.Errorf("the record had expired before the call began: %+v, %v", second.Result, second.err)
+				}
+				return
+			}
+		})
+	}
+}
+
+// The leader's answer still serves whoever began before the record expired.
+func TestFollowerIsGivenARecordThatExpiresWhileItWaits(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	watch := newWatch()
+	held := l.hold(t, "k", hashA, nil, idem.WithTTL(time.Millisecond))
+	follower := make(chan idem.Result, 1)
+	go func() {
+		res, err := idemDo(context.Background(), l.pool, scope, "k", hashA, l.charge("k"), idem.WithObserver(watch), idem.WithWait(limit))
+		if err != nil {
+			t.Error(err)
+		}
+		follower <- res
+	}()
+	watch.await(t, string(idem.EventWaiting), 1)
+	held.release()
+	if err := held.wait(t); err != nil {
+		t.Fatal(err)
+	}
+	if res := await(t, "the follower", follower); !res.Replayed || l.runs.Load() != 1 {
+		t.Errorf("%+v after %d runs", res, l.runs.Load())
+	}
+}

@@ -1,0 +1,12 @@
+// Package schema brings a database of a test to the schema of idem.
+package schema
+
+import (
+	"context"
+
+	"github.com/idem-go/idem/internal/migrate"
+	"github.com/idem-go/idem/migrations"
+)
+
+// UpAt applies all migrations at the address of a database.
+func UpAt(ctx context.Context, dsn string) error { return migrate.UpAt(ctx, dsn, migrations.FS) }

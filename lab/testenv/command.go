@@ -1,0 +1,97 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/idem-go/idem/lab/pgserver/child"
+)
+
+// command is the process that testenv runs for its caller.
+//
+// In a terminal it shares testenv's process group, and Ctrl-C reaches both. Elsewhere it leads a group of its own, so
+// that a signal sent to testenv alone is handed to all of it: "go run" and "go test" do not pass signals on.
+type command struct {
+	cmd     *exec.Cmd
+	process *child.Process
+	grouped bool
+}
+
+// runCommand runs the command until it ends, and returns its exit code, spelled as a shell does.
+func runCommand(args, env []string, signals <-chan os.Signal) int {
+	c := &command{cmd: exec.Command(args[0], args[1:]...), grouped: !inForeground()}
+	c.cmd.Env = env
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: c.grouped}
+	var err error
+	if c.process, err = child.Start(c.cmd, syscall.SIGTERM); err != nil {
+		say("%v", err)
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+			return 127
+		}
+		return 126
+	}
+
+	signalled := false
+	for {
+		select {
+		case sig := <-signals:
+			signalled = true
+			c.forward(sig.(syscall.Signal))
+		case <-c.process.Done():
+			c.sweep(signalled)
+			return exitCode(c.cmd.ProcessState)
+		}
+	}
+}
+
+// forward hands on a signal, unless the terminal has sent it to the command already.
+func (c *command) forward(sig syscall.Signal) {
+	if c.grouped {
+		syscall.Kill(-c.cmd.Process.Pid, sig)
+		return
+	}
+	if !slices.Contains([]syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP}, sig) {
+		c.cmd.Process.Signal(sig)
+	}
+}
+
+// sweep ends what the command has left running, because its database goes next. Processes that got a signal may take a
+// moment to finish.
+func (c *command) sweep(signalled bool) {
+	if !c.grouped {
+		return
+	}
+	group := -c.cmd.Process.Pid
+	if signalled {
+		const grace = 5 * time.Second
+		for deadline := time.Now().Add(grace); time.Now().Before(deadline) && syscall.Kill(group, 0) == nil; {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	syscall.Kill(group, syscall.SIGKILL)
+}
+
+// inForeground tells whether a terminal sends its signals to our process group.
+func inForeground() bool {
+	tty, err := os.Open("/dev/tty")
+	if err != nil {
+		return false
+	}
+	defer tty.Close()
+	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == syscall.Getpgrp()
+}
+
+func exitCode(state *os.ProcessState) int {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return state.ExitCode()
+}

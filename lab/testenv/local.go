@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/idem-go/idem/lab/pgserver"
+)
+
+// startLocal starts the first of the installations on this machine that works.
+func startLocal(ctx context.Context, cfg config, dir *runDir) (*server, error) {
+	found, err := pgserver.Find(cfg.bin)
+	switch {
+	case errors.Is(err, pgserver.ErrNotInstalled):
+		return nil, fmt.Errorf("%w (%w)", err, errAbsent)
+	case err != nil:
+		return nil, fmt.Errorf("IDEM_TEST_POSTGRES_BIN: %w", err)
+	}
+	var failures []error
+	for i, inst := range found {
+		srv, err := startInstallation(ctx, cfg, inst, filepath.Join(dir.path, strconv.Itoa(i)))
+		if err == nil || ctx.Err() != nil {
+			return srv, err
+		}
+		failures = append(failures, fmt.Errorf("%s: %w", inst.Dir, err))
+	}
+	return nil, errors.Join(failures...)
+}
+
+func startInstallation(ctx context.Context, cfg config, inst pgserver.Installation, dir string) (*server, error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	postgres, err := pgserver.Start(ctx, pgserver.Options{Bin: inst.Dir, Dir: dir, Settings: cfg.settings})
+	if err != nil {
+		return nil, err
+	}
+	return &server{url: postgres.DSN(), what: "local, " + inst.Dir, stop: func() { postgres.Close() }}, nil
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/lab/pgserver"
+)
+
+// testenv prepares to run this program as testenv, on local programs and with nothing else in its environment that
+// would lead it elsewhere, such as the testenv that runs this test.
+func testenv(t *testing.T, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	requirePrograms(t)
+	cmd := exec.Command(os.Args[0], append([]string{"as-testenv"}, args...)...)
+	cmd.Env = append(cleanEnv(), "IDEM_TEST_POSTGRES=local")
+	cmd.Env = append(cmd.Env, env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, wherever the test runs
+	return cmd
+}
+
+// requirePrograms skips a test where PostgreSQL is not installed, unless tests must not be skipped.
+func requirePrograms(t *testing.T) {
+	t.Helper()
+	if _, err := pgserver.Find(""); err != nil {
+		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+}
+
+func cleanEnv() []string {
+	return slices.DeleteFunc(os.Environ(), func(s string) bool {
+		return strings.HasPrefix(s, "IDEM_TEST_") || strings.HasPrefix(s, "DATABASE_URL=")
+	})
+}
+
+// process is a running testenv whose command has reported.
+type process struct {
+	cmd    *exec.Cmd
+	report report
+}
+
+func startTestenv(t *testing.T, env []string, flags ...string) *process {
+	t.Helper()
+	command := []string{os.Args[0], "as-command"}
+	if slices.Contains(env, "THROUGH=shell") {
+		command = []string{"sh", "-c", `trap : INT TERM HUP; "$0" as-command & wait $!; wait $!`, os.Args[0]}
+	}
+	cmd := testenv(t, env, append(flags, command...)...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := os.Create(filepath.Join(t.TempDir(), "stderr")) // no pipe: what outlives a killed testenv would hold it open
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	cmd.Stderr = said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	proc := &process{cmd: cmd}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	if err := json.NewDecoder(out).Decode(&proc.report); err != nil {
+		why, _ := os.ReadFile(said.Name())
+		t.Fatalf("the command did not report: %v\n%s", err, why)
+	}
+	return proc
+}
+
+func (p *process) signal(t *testing.T, sig syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wait returns the exit code, or fails the test if there is none soon.
+func (p *process) wait(t *testing.T) int {
+	t.Helper()
+	stuck := time.AfterFunc(patience, func() { p.cmd.Process.Kill() })
+	p.cmd.Wait()
+	if !stuck.Stop() {
+		t.Errorf("testenv was still running after %v", patience)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// patience is for what should take a moment.
+const patience = time.Minute
+
+// checkGone waits until neither the command nor the server is there.
+func (p *process) checkGone(t *testing.T) {
+	t.Helper()
+	eventually(t, "the command is gone", func() bool { return !alive(p.report.PID) })
+	eventually(t, "the server is gone", func() bool { return !alive(p.report.Postmaster) })
+	if conn, err := net.Dial("tcp", p.report.Address); err == nil {
+		conn.Close()
+		t.Errorf("%s still listens", p.report.Address)
+	}
+}
+
+// report is what the command tells about its environment.
+type report struct {
+	PID, Postmaster int
+	Address         string // of the server
+	DataDir         string
+	Template, Own   string
+	Migrated        bool
+	MaxConnections  string
+}
+
+func (r report) runDir() string { return filepath.Dir(filepath.Dir(r.DataDir)) }
+
+// exitSignalled is what the command exits with when a signal has reached it.
+const exitSignalled = 42
+
+// reportAndWait is the command.
+func reportAndWait() int {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	r, err := inspectEnvironment(context.Background())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	json.NewEncoder(os.Stdout).Encode(r)
+	<-signals
+	return exitSignalled
+}
+
+func inspectEnvironment(ctx context.Context) (r report, err error) {
+	address, err := url.Parse(os.Getenv("IDEM_TEST_DATABASE_URL"))
+	if err != nil {
+		return r, err
+	}
+	conn, err := pgx.Connect(ctx, os.Getenv("DATABASE_URL"))
+	if err != nil {
+		return r, err
+	}
+	defer conn.Close(ctx)
+	r = report{PID: os.Getpid(), Address: address.Host, Template: os.Getenv("IDEM_TEST_TEMPLATE")}
+	err = conn.QueryRow(ctx, `
+		SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)::int, current_setting('data_directory'),
+		       current_database(), to_regclass('idem.records') IS NOT NULL, current_setting('max_connections')`).
+		Scan(&r.Postmaster, &r.DataDir, &r.Own, &r.Migrated, &r.MaxConnections)
+	return r, err
+}
+
+// waitRunDir waits until the process has a directory of its own.
+func waitRunDir(t *testing.T, pid int) string {
+	t.Helper()
+	var dir string
+	eventually(t, "testenv has a directory", func() bool {
+		for _, parent := range []string{memory, os.TempDir()} {
+			paths, _ := filepath.Glob(filepath.Join(parent, runDirPrefix+"*", "0"))
+			for _, path := range paths {
+				if holds(pid, filepath.Dir(path)) {
+					dir = filepath.Dir(path)
+					return true
+				}
+			}
+		}
+		return false
+	})
+	return dir
+}
+
+// holds tells whether the process has locked the directory. To have it open is not enough: a testenv that starts opens those of
+// all others, to see whether their runs are over.
+func holds(pid int, dir string) bool {
+	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	return slices.ContainsFunc(fds, func(fd string) bool {
+		target, err := os.Readlink(fd)
+		if err != nil || target != dir {
+			return false
+		}
+		info, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, filepath.Base(fd)))
+		return err == nil && strings.Contains(string(info), "FLOCK")
+	})
+}
+
+// alive tells whether a process runs. One that nobody has waited for yet does not.
+func alive(pid int) bool {
+	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
+		_, state, _ := strings.Cut(string(stat), ") ")
+		return !strings.HasPrefix(state, "Z")
+	}
+	return syscall.Kill(pid, 0) == nil
+}
+
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}

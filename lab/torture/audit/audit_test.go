@@ -1,0 +1,268 @@
+package audit_test
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem/lab/torture/audit"
+	"github.com/idem-go/idem/lab/torture/history"
+	"github.com/idem-go/idem/lab/torture/journal"
+	"github.com/idem-go/idem/lab/torture/rule"
+)
+
+const seed = 1
+
+// keyOf finds a key whose plan is as wanted.
+func keyOf(t *testing.T, wanted func(journal.Plan) bool) string {
+	t.Helper()
+	for n := range 100000 {
+		if key := fmt.Sprint("key-", n); wanted(journal.PlanOf(seed, key)) {
+			return key
+		}
+	}
+	t.Fatal("there is no such plan")
+	return ""
+}
+
+// plain is a plan of two rounds, of a Tx and a Keyed call each.
+func plain(end journal.End) func(journal.Plan) bool {
+	return func(p journal.Plan) bool {
+		for _, r := range p.Rounds {
+			if r.Day != (journal.Day{}) || r.Part != (journal.Part{}) || !r.Tx || r.Call != journal.Keyed || r.Window != journal.LongWindow {
+				return false
+			}
+		}
+		return len(p.Rounds) == 2 && p.End == end && !p.WalkIn
+	}
+}
+
+// told is all that is known of a run. It begins as one in which every promise was kept.
+type told struct {
+	operation *journal.Operation
+	former    *journal.Operation // of the same key
+	children  []*journal.Operation
+	moves     []*journal.Move
+	steps     []*journal.Step
+	effects   []*journal.Effect
+	entries   []journal.Entry
+	signals   []*journal.Signal
+	record    *journal.Record
+	events    []journal.Event
+}
+
+// kept is a run of one operation.
+func kept(t *testing.T, end journal.End, state string) *told {
+	return keptOf(keyOf(t, plain(end)), state)
+}
+
+// keptOf is a run of an operation of two rounds.
+func keptOf(key, state string) *told {
+	id := "id"
+	values, paid := map[string]string{}, map[string]string{}
+	r := &told{operation: &journal.Operation{ID: id, Key: key, State: state, Epoch: 1}}
+	at, seq := time.Duration(0), 0
+	step := func(kind, name, outcome, value string) {
+		seq++
+		r.steps = append(r.steps, &journal.Step{Operation: id, Seq: seq, Kind: kind, Name: name, Outcome: outcome, Value: fmt.Sprintf("%q", value)})
+	}
+	write := func(name string, amount int) {
+		at += time.Second
+		r.effects = append(r.effects, &journal.Effect{Operation: id, Step: name, Nonce: "nonce " + name, At: at, Amount: amount})
+	}
+	book := func(name, place, refunds string) {
+		at += time.Second
+		r.entries = append(r.entries, journal.Entry{
+			Operation: id, Step: name, Booked: true, Receipt: "receipt " + name, At: at, Key: name, Place: place, Refunds: refunds,
+		})
+	}
+	undo := "registered"
+	if state != "completed" {
+		undo = "undone"
+	}
+	var round journal.Round
+	for n := 1; n <= 2; n++ {
+		write(round.Reserve(n), 1)
+		book(round.Charge(n), journal.Place(n), "")
+		paid[journal.Place(n)] = "receipt " + round.Charge(n)
+		values[round.Reserve(n)], values[round.Charge(n)] = "nonce "+round.Reserve(n), "receipt "+round.Charge(n)
+		step("tx", round.Reserve(n), "done", values[round.Reserve(n)])
+		step("undo tx", round.Release(n), undo, "")
+		step("call", round.Charge(n), "done", values[round.Charge(n)])
+		step("undo", round.Repay(n), undo, "")
+	}
+	for n := 2; n >= 1 && state != "completed"; n-- {
+		book(round.Repay(n), "refund of "+journal.Place(n), journal.Place(n))
+		write(round.Release(n), -1)
+	}
+	answer := &journal.Answer{Operation: id, Rejected: state == "failed", Values: values, Paid: paid}
+	r.record = &journal.Record{ID: id, Key: key, State: state, Answer: answer}
+	for n := uint32(1); n <= 2; n++ {
+		op := history.NewOp(0, 0, n)
+		r.events = append(r.events, journal.Event{Kind: journal.KindCall, Op: op, Verb: journal.Do, Key: key},
+			journal.Event{Kind: journal.KindReturn, Op: op, Verb: journal.Do, Key: key, Operation: id, Outcome: history.Replayed, Rejected: answer.Rejected,
+				Answer: &journal.Answer{Operation: id, Rejected: answer.Rejected, Values: maps.Clone(values), Paid: paid}})
+	}
+	r.runs(10*time.Second, 11*time.Second, 0)
+	return r
+}
+
+// runs has the function run in the worker of a slot.
+func (r *told) runs(begin, end time.Duration, slot int) {
+	op := history.NewOp(slot, 0, uint32(100+len(r.events)))
+	r.events = append(r.events, journal.Event{At: begin, Kind: journal.KindBegin, Op: op, Operation: "id"},
+		journal.Event{At: end, Kind: journal.KindEnd, Op: op, Operation: "id"})
+}
+
+// moved is a move of the operation after all that was done, with what is on record of it.
+func (r *told) moved(state, reason string, owner int) *journal.Move {
+	m := &journal.Move{Operation: "id", State: state, Reason: reason, Owner: owner, Epoch: 1, At: time.Minute, Known: map[string]string{}}
+	for _, s := range r.steps {
+		m.Known[s.Name] = s.Outcome
+	}
+	return m
+}
+
+// audited returns what is found wrong with the run.
+func (r *told) audited(t *testing.T) (found []rule.Rule) {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name string, each func(*history.Writer)) {
+		w, err := history.Create(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		each(w)
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("state.jsonl", func(w *history.Writer) {
+		if r.operation != nil {
+			w.Append(journal.Row{Operation: r.operation})
+		}
+		if r.former != nil {
+			w.Append(journal.Row{Operation: r.former})
+		}
+		for _, c := range r.children {
+			w.Append(journal.Row{Operation: c})
+		}
+		for _, s := range r.steps {
+			w.Append(journal.Row{Step: s})
+		}
+		for _, e := range r.effects {
+			w.Append(journal.Row{Effect: e})
+		}
+		for _, s := range r.signals {
+			w.Append(journal.Row{Signal: s})
+		}
+		for _, m := range r.moves {
+			w.Append(journal.Row{Move: m})
+		}
+		w.Append(journal.Row{Record: r.record})
+	})
+	write(audit.BooksFile, func(w *history.Writer) {
+		for _, e := range r.entries {
+			w.Append(e)
+		}
+	})
+	write("worker-0-0000.jsonl", func(w *history.Writer) {
+		for _, e := range r.events {
+			w.Append(e)
+		}
+	})
+	result, err := audit.Files(dir, audit.Options{Seed: seed, Calm: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range result.Violations {
+		found = append(found, v.Rule)
+	}
+	return found
+}
+
+func TestARunThatKeepsEveryPromiseIsAccepted(t *testing.T) {
+	t.Parallel()
+	for end, state := range map[journal.End]string{journal.OK: "completed", journal.Reject: "failed"} {
+		if found := kept(t, end, state).audited(t); len(found) > 0 {
+			t.Errorf("%s: %q", state, found)
+		}
+	}
+}
+
+func TestEveryPromiseThatIsBrokenIsFoundOut(t *testing.T) {
+	t.Parallel()
+	park := func(reason string) func(*told) {
+		return func(r *told) {
+			r.moves = append(r.moves, r.moved("parked", reason, 0))
+		}
+	}
+	for _, test := range []struct {
+		name  string
+		want  rule.Rule
+		state string
+		spoil func(*told)
+	}{
+		{"the bank has booked twice", rule.CallOnce, "completed", func(r *told) { r.entries = append(r.entries, r.entries[0]) }},
+		{"the bank has not booked", rule.CallMade, "completed", func(r *told) { r.entries = r.entries[1:] }},
+		{"there is no operation", rule.Durable, "completed", func(r *told) { r.operation = nil }},
+		{"a step is committed twice", rule.StepOnce, "completed", func(r *told) { r.effects = append(r.effects, r.effects[0]) }},
+		{"a step is remembered and not committed", rule.StepWhole, "completed", func(r *told) { r.effects = r.effects[1:] }},
+		{"a step is committed and not remembered", rule.StepWhole, "completed", func(r *told) { r.steps = r.steps[1:] }},
+		{"a call is not taken back", rule.UndoneOnce, "failed", func(r *told) { r.entries = r.entries[:len(r.entries)-1] }},
+		{"what is completed is taken back", rule.UndoneOnce, "completed", func(r *told) {
+			r.entries = append(r.entries, journal.Entry{Operation: "id", Step: "repay-1", Booked: true, Refunds: journal.Place(1)})
+		}},
+		{"taken back in order", rule.UndoneOrder, "failed", func(r *told) { r.entries[2].At, r.entries[3].At = r.entries[3].At, r.entries[2].At }},
+		{"it is parked for ever", rule.Mended, "completed", func(r *told) { r.operation.State, r.record.State = "parked", "running" }},
+		{"it goes on for ever", rule.Ends, "completed", func(r *told) { r.operation.State = "running" }},
+		{"an untrue reason", rule.Reason, "completed", park("the code has changed")},
+		{"a window that is not over", rule.Reason, "completed", park(`nobody knows whether step "charge-1" has happened, and after 1h0m0s the other side no longer knows its key`)},
+		{"a call that is not Once", rule.Reason, "completed", park(`nobody knows whether step "charge-1" has happened, and it must not happen twice`)},
+		{"an answer of what is undone", rule.Acknowledge, "completed", func(r *told) { r.operation.State = "undone" }},
+		{"it is said to be parked", rule.Acknowledge, "completed", func(r *told) {
+			r.events = append(r.events, journal.Event{Kind: journal.KindReturn, Operation: "id", Parked: true})
+		}},
+		{"it was cancelled", rule.Acknowledge, "completed", func(r *told) { r.operation.Cancelled = true }},
+		{"a start that is lost", rule.Acknowledge, "completed", func(r *told) {
+			r.events = append(r.events, journal.Event{Kind: journal.KindReturn, Verb: journal.Start, Operation: "another"})
+		}},
+		{"another answer", rule.SameAnswer, "completed", func(r *told) { r.events[3].Answer.Values["charge-1"] = "receipt 7" }},
+		{"two records", rule.OneOutcome, "completed", func(r *told) { r.record.ID = "another" }},
+		{"a signal that was there", rule.Signalled, "completed", func(r *told) {
+			r.steps = append(r.steps, &journal.Step{Operation: "id", Seq: 99, Kind: "await", Name: "wait-2", Outcome: "failed", Due: 1000})
+			r.events = append(r.events, journal.Event{Kind: journal.KindSignal, Operation: "id", Name: "wait-2", Wall: 900})
+		}},
+		{"another signal", rule.Signalled, "completed", func(r *told) {
+			r.steps = append(r.steps, &journal.Step{Operation: "id", Seq: 99, Kind: "await", Name: "wait-2", Outcome: "done", Value: `"a"`})
+			r.signals = append(r.signals, &journal.Signal{Operation: "id", Name: "wait-2", Value: `"b"`})
+		}},
+		{"two who work on it", rule.OneWorker, "completed", func(r *told) { r.runs(10500*time.Millisecond, 12*time.Second, 1) }},
+	} {
+		end := map[string]journal.End{"completed": journal.OK, "failed": journal.Reject}[test.state]
+		r := kept(t, end, test.state)
+		test.spoil(r)
+		if found := r.audited(t); !slices.Contains(found, test.want) {
+			t.Errorf("%s: found %q, want %q", test.name, found, test.want)
+		}
+	}
+}
+
+func TestTrueReasonsAreAccepted(t *testing.T) {
+	t.Parallel()
+	key := keyOf(t, func(p journal.Plan) bool { return p.Rounds[0].Call == journal.Once && p.Rounds[0].Day == journal.Day{} })
+	r := &told{operation: &journal.Operation{ID: "id", Key: key, State: "undone"}, record: &journal.Record{ID: "another"}}
+	for _, reason := range []string{
+		`nobody knows whether step "charge-1" has happened, and it must not happen twice`,
+	} {
+		m := r.moved("parked", reason, 0)
+		m.Known = nil
+		r.moves = append(r.moves, m)
+	}
+	if found := r.audited(t); len(found) > 0 {
+		t.Errorf("%q", found)
+	}
+}

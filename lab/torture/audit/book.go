@@ -1,0 +1,266 @@
+package audit
+
+import (
+	"cmp"
+	"path/filepath"
+	"time"
+
+	"github.com/idem-go/idem/lab/torture/check"
+	"github.com/idem-go/idem/lab/torture/history"
+	"github.com/idem-go/idem/lab/torture/journal"
+	"github.com/idem-go/idem/lab/torture/rule"
+)
+
+// Options are what an audit has to know of a run besides what was written down.
+type Options struct {
+	Seed  uint64
+	Start time.Duration // of the run, from which times are printed
+	// Calm is from when nothing was broken any more; nobody was killed after it.
+	Calm time.Duration
+	// Stop is when the workers were told to end.
+	Stop time.Duration
+	// Faults are when a worker was harmed, or all were.
+	Faults []Fault
+}
+
+// Fault is when a worker was harmed.
+type Fault struct {
+	At, Until time.Duration
+	Slot      int // -1 if it was all of them
+}
+
+// book is all that is known of a run.
+type book struct {
+	options    Options
+	operations map[string]*operation
+	events     []journal.Event
+	records    []*journal.Record
+	calls      map[history.Op]*call
+	found      []check.Violation
+}
+
+// operation is all that is known of one.
+type operation struct {
+	id      string
+	row     *journal.Operation // nil if the database has none
+	plan    journal.Plan
+	steps   []*journal.Step
+	signals []*journal.Signal
+	effects map[string][]*journal.Effect // by step, of Postgres
+	booked  map[string][]journal.Entry   // by step, of the bank
+	asked   int                          // how often the bank was, for anything
+	entries []journal.Entry              // of the bank, also of what it was only asked for
+	moves   []*journal.Move
+	heard   []journal.Event // what the bank has answered
+	unsent  []journal.Event
+	saw     []journal.Event
+	acked   map[string]int64 // when a signal's sender knew, by its name
+	runs    []run
+	answers []journal.Event
+	parked  []history.Op    // who was told that it is parked
+	record  *journal.Record // that has its id
+
+	children []*operation
+}
+
+// run is a run of its function.
+type run struct {
+	op         history.Op
+	begin, end time.Duration // end is 0 if it is not known
+	pooled     bool
+	by         history.Op // the call that has begun it, if it was one
+	release    int        // of its code
+	left       bool       // its context had ended
+	failed     bool       // its function has
+}
+
+// call is what is known of one, as far as it is of interest here.
+type call struct {
+	key    string
+	waited time.Duration // when it began to wait for its key, 0 if it did not
+}
+
+// Files audits a run from its files.
+func Files(dir string, options Options) (*check.Result, error) {
+	begin := time.Now()
+	b := &book{options: options, operations: map[string]*operation{}, calls: map[history.Op]*call{}}
+	tally := check.Tally{ByVerb: map[string]map[history.Outcome]int{}}
+	if err := b.readState(filepath.Join(dir, "state.jsonl")); err != nil {
+		return nil, err
+	}
+	if err := b.readBank(filepath.Join(dir, BooksFile)); err != nil {
+		return nil, err
+	}
+	workers, err := filepath.Glob(filepath.Join(dir, "worker-*.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range workers {
+		if err := b.readWorker(path, &tally); err != nil {
+			return nil, err
+		}
+	}
+	b.tellOutcomes(&tally)
+	keys := map[string]bool{}
+	for _, o := range b.operations {
+		if o.row != nil {
+			keys[o.row.Key] = true
+		}
+		b.audit(o)
+	}
+	b.checkKeys()
+	b.checkAnew()
+	b.checkWoken()
+	return &check.Result{Violations: b.found, Keys: len(keys), Tally: tally, Took: time.Since(begin)}, nil
+}
+
+// BooksFile is the name of the bank's books.
+const BooksFile = "bank.jsonl"
+
+func (b *book) of(id string) *operation {
+	o := b.operations[id]
+	if o == nil {
+		o = &operation{id: id, effects: map[string][]*journal.Effect{}, booked: map[string][]journal.Entry{}, acked: map[string]int64{}}
+		b.operations[id] = o
+	}
+	return o
+}
+
+func (b *book) readState(path string) error {
+	return history.Lines(path, func(line []byte) error {
+		row, err := history.Decode[journal.Row](line)
+		switch {
+		case err != nil:
+			return err
+		case row.Operation != nil:
+			o := b.of(row.Operation.ID)
+			o.row, o.plan = row.Operation, journal.PlanOf(b.options.Seed, cmp.Or(row.Operation.Plan, row.Operation.Key))
+			if parent := row.Operation.Parent; parent != "" {
+				b.of(parent).children = append(b.of(parent).children, o)
+			}
+		case row.Step != nil:
+			o := b.of(row.Step.Operation)
+			o.steps = append(o.steps, row.Step)
+		case row.Signal != nil:
+			o := b.of(row.Signal.Operation)
+			o.signals = append(o.signals, row.Signal)
+		case row.Effect != nil:
+			o := b.of(row.Effect.Operation)
+			o.effects[row.Effect.Step] = append(o.effects[row.Effect.Step], row.Effect)
+		case row.Move != nil:
+			o := b.of(row.Move.Operation)
+			o.moves = append(o.moves, row.Move)
+		case row.Record != nil:
+			b.records = append(b.records, row.Record)
+			b.of(row.Record.ID).record = row.Record
+		case row.Finding != nil:
+			b.found = append(b.found, check.Violation{Rule: rule.Rule(row.Finding.Rule), Detail: row.Finding.Detail})
+		}
+		return nil
+	})
+}
+
+func (b *book) readBank(path string) error {
+	return history.Lines(path, func(line []byte) error {
+		e, err := history.Decode[journal.Entry](line)
+		o := b.of(e.Operation)
+		o.asked++
+		o.entries = append(o.entries, e)
+		if e.Booked {
+			o.booked[e.Step] = append(o.booked[e.Step], e)
+		}
+		return err
+	})
+}
+
+func (b *book) readWorker(path string, tally *check.Tally) error {
+	return history.Lines(path, func(line []byte) error {
+		e, err := history.Decode[journal.Event](line)
+		switch e.Kind {
+		case journal.KindCall, journal.KindReturn:
+			b.events = append(b.events, e)
+			if e.Kind == journal.KindCall {
+				b.calls[e.Op] = &call{key: e.Key}
+			}
+			if e.Answer != nil {
+				o := b.of(e.Operation)
+				o.answers = append(o.answers, e)
+			}
+			if e.Parked {
+				o := b.of(e.Operation)
+				o.parked = append(o.parked, e.Op)
+			}
+		case journal.KindBegin:
+			tally.Runs++
+			o := b.of(e.Operation)
+			o.runs = append(o.runs, run{op: e.Op, begin: e.At, pooled: e.Pooled, by: e.By, release: e.Release})
+		case journal.KindEnd:
+			b.of(e.Operation).ended(e)
+		case journal.KindSignal:
+			o := b.of(e.Operation)
+			if known := o.acked[e.Name]; known == 0 || e.Wall < known {
+				o.acked[e.Name] = e.Wall
+			}
+		case journal.KindWait:
+			if c := b.calls[e.Op]; c != nil && c.waited == 0 {
+				c.waited = e.At
+			}
+		case journal.KindHeard:
+			o := b.of(e.Operation)
+			o.heard = append(o.heard, e)
+		case journal.KindUnsent:
+			o := b.of(e.Operation)
+			o.unsent = append(o.unsent, e)
+		case journal.KindSaw:
+			o := b.of(e.Operation)
+			o.saw = append(o.saw, e)
+		case journal.KindDie:
+			b.options.Faults = append(b.options.Faults, Fault{At: e.At, Until: e.At, Slot: e.Op.Slot()})
+		case journal.KindExit:
+			tally.Exits++
+			tally.Memory = max(tally.Memory, e.Bytes)
+		}
+		return err
+	})
+}
+
+func (o *operation) ended(e journal.Event) {
+	for i := range o.runs {
+		if o.runs[i].op == e.Op {
+			o.runs[i].end, o.runs[i].left, o.runs[i].failed = e.At, e.Left, e.Failed
+		}
+	}
+}
+
+// tellOutcomes counts what callers were told.
+func (b *book) tellOutcomes(tally *check.Tally) {
+	answered := map[history.Op]bool{}
+	count := func(verb string, outcome history.Outcome) {
+		if tally.ByVerb[verb] == nil {
+			tally.ByVerb[verb] = map[history.Outcome]int{}
+		}
+		tally.ByVerb[verb][outcome]++
+	}
+	for _, e := range b.events {
+		if e.Kind == journal.KindReturn {
+			answered[e.Op] = true
+			count(e.Verb, e.Outcome)
+			if e.Rejected && e.Outcome == history.Executed {
+				tally.Rejected++
+			}
+		}
+	}
+	for _, e := range b.events {
+		if e.Kind == journal.KindCall {
+			tally.Operations++
+			if !answered[e.Op] {
+				count(e.Verb, history.Open)
+			}
+		}
+	}
+	for _, o := range b.operations {
+		if o.row != nil {
+			count("operations, "+o.row.State, history.Executed)
+		}
+	}
+}

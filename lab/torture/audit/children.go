@@ -1,0 +1,206 @@
+package audit
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/lab/torture/journal"
+	"github.com/idem-go/idem/lab/torture/rule"
+)
+
+// checkChildren checks the children of an operation: each was begun once, with the step of its parent, which sees how it has ended.
+func (b *book) checkChildren(o *operation) {
+	found := 0
+	for i := range o.plan.Rounds {
+		round, n := &o.plan.Rounds[i], i+1
+		var children []*operation
+		for _, c := range o.children {
+			if strings.HasPrefix(c.plan.Key, journal.PartKey(o.plan.Key, n)) {
+				children = append(children, c)
+			}
+		}
+		found += len(children)
+		step := o.partStep(round, n)
+		switch {
+		case len(children) > 1 || (step != nil) != (len(children) == 1):
+			b.violates(o, rule.Child, "part %d is on record: %t, and has %d children", n, step != nil, len(children))
+		case step != nil:
+			b.checkChild(o, children[0], step)
+			b.checkPart(o, children[0], step, n)
+		case o.row.State == "completed" && round.Part.At != journal.Nowhere:
+			b.violates(o, rule.Child, "it is completed without a child for part %d", n)
+		}
+	}
+	if found != len(o.children) {
+		b.violates(o, rule.Child, "it has %d children, and %d of them are of a part", len(o.children), found)
+	}
+}
+
+// partStep is the step of a round that has begun a child, nil if there is none.
+func (o *operation) partStep(round *journal.Round, n int) *journal.Step {
+	i := slices.IndexFunc(o.steps, func(s *journal.Step) bool { return s.Kind == "child" && o.isPart(s.Name, round, n) })
+	if i < 0 || round.Part.At == journal.Nowhere {
+		return nil
+	}
+	return o.steps[i]
+}
+
+func (o *operation) isPart(step string, round *journal.Round, n int) bool {
+	return step == round.PartIn(0, n) || step == round.PartIn(journal.Releases-1, n)
+}
+
+// childEnd is what is on record of the end of a child, in the step of its parent.
+type childEnd struct {
+	State     string
+	Cancelled bool
+	Response  *struct{ Body []byte }
+}
+
+func (e *childEnd) String() string {
+	var body []byte
+	if e.Response != nil {
+		body = e.Response.Body
+	}
+	return journal.ChildSaid(e.State, e.Cancelled, body)
+}
+
+// end is how an operation has ended, as its parent is to see it.
+func (o *operation) end() string {
+	e := childEnd{State: o.row.State}
+	switch {
+	case o.row.State == "undone":
+		e.Cancelled = o.row.Cancelled
+	case o.record != nil && o.record.Answer != nil:
+		body, _ := json.Marshal(o.record.Answer)
+		e.Response = &struct{ Body []byte }{body}
+	}
+	return e.String()
+}
+
+// checkChild compares what the parent knows of the end of a child with what is on record of the child.
+func (b *book) checkChild(o, child *operation, step *journal.Step) {
+	var end childEnd
+	ended := o.row.State != "running" && o.row.State != "parked"
+	if step.Outcome == "waiting" {
+		if ended {
+			b.violates(o, rule.ChildTold, "it has ended, and still waits for child %s, which is %s", child.id, child.row.State)
+		}
+	} else if err := json.Unmarshal([]byte(step.Value), &end); err != nil || end.String() != child.end() {
+		b.violates(o, rule.ChildTold, "on record is %s, and of child %s: %s", step.Value, child.id, child.end())
+	} else if (step.Outcome == "done") != (end.State == "completed") {
+		b.violates(o, rule.ChildTold, "%s is %s, and child %s is %s", step.Name, step.Outcome, child.id, end.State)
+	}
+	for _, e := range o.saw {
+		if e.Name == step.Name && e.Value != child.end() {
+			b.violates(o, rule.ChildTold, "%v saw of child %s: %s, and on record is %s", e.Op, child.id, e.Value, child.end())
+			return
+		}
+	}
+	b.checkInFront(o, child, step)
+	b.checkCut(o, child, step)
+}
+
+// checkCut checks that a child was cancelled that its parent, being cancelled, has gone on to await: it is told so by the commit with which the parent
+// does that.
+func (b *book) checkCut(o, child *operation, step *journal.Step) {
+	last := len(child.moves) - 1
+	if last < 0 || child.row.Cancelled {
+		return
+	}
+	for _, m := range o.moves {
+		if m.Cancelled && m.Owner == 0 && m.Endless && m.Attempts == 0 && m.Known[step.Name] == "waiting" && m.At+clocks < child.moves[last].At &&
+			o.ranSince(o.cancelledAt(), m.At) {
+			b.violates(o, rule.ChildCut, "it was cancelled, awaits child %s since %v, and that was not cancelled", child.id, m.At-b.options.Start)
+			return
+		}
+	}
+}
+
+// ranSince reports whether it was taken up and let go of in that time.
+func (o *operation) ranSince(from, until time.Duration) bool {
+	return slices.ContainsFunc(o.moves, func(m *journal.Move) bool { return m.Owner != 0 && from < m.At && m.At < until })
+}
+
+// isLeftSilently reports whether a cancelled operation was undone although a child has completed that nothing takes back, and no person was asked.
+func (o *operation) isLeftSilently(child *operation, step *journal.Step) bool {
+	if !o.row.Cancelled || o.row.State != "undone" || o.plan.End != journal.OK || child.row.State != "completed" || step.Outcome != "done" {
+		return false
+	}
+	for _, s := range o.steps {
+		isUndo := s.Kind == "undo" || s.Kind == "undo tx"
+		if isUndo && s.Seq > step.Seq || s.Outcome == "failed" { // or else it may be undone for that
+			return false
+		}
+	}
+	return !slices.ContainsFunc(o.moves, func(m *journal.Move) bool { return m.State == "parked" && unbacked.MatchString(m.Reason) })
+}
+
+// checkInFront checks that nothing was put in front of a child that was begun.
+func (b *book) checkInFront(o, child *operation, step *journal.Step) {
+	if len(child.moves) == 0 {
+		return
+	}
+	begun := child.moves[0].At
+	for _, s := range o.steps[:slices.Index(o.steps, step)] {
+		isStep := s.Kind == "tx" || s.Kind == "call" || s.Kind == "changed"
+		if isStep && s.Outcome != "rolled back" && s.Recorded > begun+clocks {
+			b.violates(o, rule.InDoubt, "child %s was begun at %v, and %s %s was put in front of it at %v", child.id, begun-b.options.Start,
+				s.Kind, s.Name, s.Recorded-b.options.Start)
+			return
+		}
+	}
+}
+
+// checkPart checks how the parent has ended for what has become of its child, and whether it has taken that back.
+func (b *book) checkPart(o, child *operation, step *journal.Step, n int) {
+	part := &o.plan.Rounds[n-1].Part
+	undo := journal.Round{}.Unpart(n)
+	times := len(o.effects[undo]) + len(o.booked[undo])
+	completed := child.row.State == "completed"
+	if part.Undo == journal.NoUndo && o.isLeftSilently(child, step) {
+		b.violates(o, rule.ChildBack, "it was cancelled and is undone, child %s is completed, and nobody was asked", child.id)
+	}
+	switch o.row.State {
+	case "completed":
+		if !completed && part.Then != journal.GoesOn {
+			b.violates(o, rule.ChildTold, "it is completed, child %s is %s, and then %s", child.id, child.row.State, part.Then)
+		}
+		if times > 0 {
+			b.violates(o, rule.ChildBack, "it is completed, and has taken child %s back", child.id)
+		}
+	case "failed", "undone":
+		want := 0
+		if completed && part.Undo != journal.NoUndo {
+			want = 1
+		}
+		if times != want {
+			b.violates(o, rule.ChildBack, "child %s is %s, and was taken back %d times, not %d", child.id, child.row.State, times, want)
+		}
+	}
+}
+
+// hasCompleted reports whether the child of a step had by then. Its parent may not have recorded that yet.
+func (o *operation) hasCompleted(step string, by time.Duration) bool {
+	for i := range o.plan.Rounds {
+		if !o.isPart(step, &o.plan.Rounds[i], i+1) {
+			continue
+		}
+		return slices.ContainsFunc(o.children, func(c *operation) bool {
+			last := slices.IndexFunc(c.moves, func(m *journal.Move) bool { return m.State == "completed" && m.At < by+clocks })
+			return last >= 0 && strings.HasPrefix(c.plan.Key, journal.PartKey(o.plan.Key, i+1))
+		})
+	}
+	return false
+}
+
+// awaitsParked reports whether an operation runs only because a child is parked that it awaits.
+func (o *operation) awaitsParked() bool {
+	return slices.ContainsFunc(o.children, func(c *operation) bool {
+		waits := slices.ContainsFunc(o.steps, func(s *journal.Step) bool {
+			return s.Kind == "child" && s.Outcome == "waiting" && strings.HasPrefix(c.plan.Key, o.plan.Key)
+		})
+		return waits && (c.row.State == "parked" || c.row.State == "running" && c.awaitsParked())
+	})
+}

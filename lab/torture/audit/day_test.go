@@ -1,0 +1,108 @@
+package audit_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem/lab/torture/history"
+	"github.com/idem-go/idem/lab/torture/journal"
+	"github.com/idem-go/idem/lab/torture/rule"
+)
+
+// owned has the operation taken by the worker of slot 0 before all that was done, and given up after it.
+func (r *told) owned(given *journal.Move) {
+	taken := *given
+	taken.Owner, taken.State, taken.At, taken.Attempts = 1, "running", time.Nanosecond, 1
+	r.moves = append(r.moves, &taken, given)
+}
+
+func TestEveryPromiseOfAnOrdinaryDayThatIsBrokenIsFoundOut(t *testing.T) {
+	t.Parallel()
+	ask := func(r *told, step, place, key string, at time.Duration) {
+		r.entries = append(r.entries, journal.Entry{Operation: "id", Step: step, Place: place, Key: key, At: at})
+	}
+	heard := func(r *told, at time.Duration) {
+		r.events = append(r.events, journal.Event{Kind: journal.KindHeard, Op: history.NewOp(0, 0, 500), At: at, Operation: "id", Name: "charge-2", Value: "receipt"})
+	}
+	for _, test := range []struct {
+		name  string
+		want  rule.Rule
+		state string
+		spoil func(*told)
+	}{
+		{"a call that was begun is not on record", rule.InDoubt, "completed", func(r *told) { ask(r, "charge-7", "place 7", "a", time.Second) }},
+		{"a step is put in front of a call that was begun", rule.InDoubt, "completed", func(r *told) { r.steps[0].Recorded = 10 * time.Second }},
+		{"a charge under two keys", rule.OneKey, "completed", func(r *told) { ask(r, "charge-1", journal.Place(1), "another", 10*time.Second) }},
+		{"the answer does not know of a charge", rule.Stands, "completed", func(r *told) { delete(r.record.Answer.Paid, journal.Place(1)) }},
+		{"an answer of the bank is forgotten", rule.Kept, "completed", func(r *told) {
+			heard(r, 30*time.Second)
+			m := r.moved("running", "", 0)
+			delete(m.Known, "charge-2")
+			r.owned(m)
+		}},
+		{"an error that says something else", rule.SameError, "completed", func(r *told) {
+			r.events = append(r.events, journal.Event{Kind: journal.KindSaw, Operation: "id", Name: "card-1", Value: "declined: false"})
+		}},
+		{"another value", rule.SameValue, "completed", func(r *told) {
+			r.events = append(r.events, journal.Event{Kind: journal.KindSaw, Operation: "id", Name: "count-1", Value: "as it was: false"})
+		}},
+		{"an attempt that was not made is final", rule.Unsent, "failed", func(r *told) {
+			r.entries = r.entries[:len(r.entries)-1]
+			r.steps[2].Outcome = "failed"
+			r.events = append(r.events, journal.Event{Kind: journal.KindUnsent, Operation: "id", Name: "charge-1"})
+		}},
+		{"a charge of what is cancelled", rule.Cancelled, "failed", func(r *told) {
+			r.entries = r.entries[:len(r.entries)-1]
+			r.operation.Cancelled = true
+		}},
+		{"parked by a bound while callers left", rule.Innocent, "completed", func(r *told) {
+			r.owned(r.moved("parked", "20 processes in a row have ended without a word while they worked on it: it may be the operation that kills them", 0))
+		}},
+		{"a code that has not changed", rule.Reason, "completed", func(r *told) {
+			r.owned(r.moved("parked", `the code has changed: it no longer asks for step "charge-1", which is recorded`, 0))
+		}},
+		{"what is cancelled is begun anew", rule.Anew, "completed", func(r *told) {
+			call := history.NewOp(0, 0, 900)
+			r.events = append(r.events, journal.Event{Kind: journal.KindCall, Op: call, Key: r.operation.Key},
+				journal.Event{Kind: journal.KindWait, Op: call, At: 2 * time.Second},
+				journal.Event{Kind: journal.KindBegin, Op: history.NewOp(0, 0, 901), Operation: "id", By: call, At: 5 * time.Second})
+			former := &journal.Operation{ID: "former", Key: r.operation.Key, State: "undone", Cancelled: true}
+			r.former = former
+			r.moves = append(r.moves, &journal.Move{Operation: "former", State: "running", Owner: 1, At: time.Second},
+				&journal.Move{Operation: "former", State: "running", Cancelled: true, At: 3 * time.Second})
+		}},
+	} {
+		end := map[string]journal.End{"completed": journal.OK, "failed": journal.Reject}[test.state]
+		r := kept(t, end, test.state)
+		test.spoil(r)
+		if found := r.audited(t); !slices.Contains(found, test.want) {
+			t.Errorf("%s: found %q, want %q", test.name, found, test.want)
+		}
+	}
+}
+
+// A cancel that has taken a call from a process that lived to hear the answer is found out, unless that process was harmed.
+func TestACancelThatDoesNotWaitIsFoundOut(t *testing.T) {
+	t.Parallel()
+	key := keyOf(t, func(p journal.Plan) bool { return p.Rounds[0].Call == journal.Once && p.Rounds[0].Day == journal.Day{} })
+	run := history.NewOp(0, 0, 1)
+	r := &told{
+		operation: &journal.Operation{ID: "id", Key: key, State: "undone", Cancelled: true},
+		record:    &journal.Record{ID: "another"},
+		events: []journal.Event{
+			{Kind: journal.KindBegin, Op: run, Operation: "id", At: time.Second},
+			{Kind: journal.KindHeard, Op: run, Operation: "id", At: 3 * time.Second, Name: "charge-1", Value: "receipt"},
+			{Kind: journal.KindEnd, Op: run, Operation: "id", At: 4 * time.Second},
+		},
+		moves: []*journal.Move{
+			{Operation: "id", State: "running", Epoch: 1, Owner: 1, At: time.Second, Step: "charge-1"},
+			{Operation: "id", State: "running", Epoch: 2, Cancelled: true, By: 9, At: 2 * time.Second, Step: "charge-1"},
+			{Operation: "id", State: "parked", Epoch: 3, Cancelled: true, By: 9, At: 5 * time.Second, Step: "charge-1",
+				Reason: `nobody knows whether step "charge-1" has happened, and it must not happen twice`},
+		},
+	}
+	if found := r.audited(t); !slices.Contains(found, rule.Waits) {
+		t.Errorf("found %q", found)
+	}
+}

@@ -1,0 +1,208 @@
+package audit
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/lab/torture/check"
+	"github.com/idem-go/idem/lab/torture/journal"
+	"github.com/idem-go/idem/lab/torture/rule"
+)
+
+// violates notes that a promise was not kept for an operation.
+func (b *book) violates(o *operation, r rule.Rule, format string, args ...any) {
+	v := check.Violation{Rule: r, Scope: "operation " + o.id, Detail: fmt.Sprintf(format, args...)}
+	if o.row != nil {
+		v.Key = o.row.Key
+		v.History = append(v.History, fmt.Sprintf("it is %s at %q, in epoch %d, cancelled: %t: %s", o.row.State, o.row.Step, o.row.Epoch, o.row.Cancelled, o.row.Reason))
+	}
+	for _, s := range o.steps {
+		v.History = append(v.History, fmt.Sprintf("recorded %d: %s %s %s %s", s.Seq, s.Kind, s.Name, s.Outcome, s.Value))
+	}
+	for _, m := range o.moves {
+		v.History = append(v.History, fmt.Sprintf("%v moved by %s: %s at %q, in epoch %d, owner %d, taken %d times: %s",
+			m.At-b.options.Start, process(m.By), m.State, m.Step, m.Epoch, m.Owner, m.Attempts, m.Reason))
+	}
+	for _, e := range slices.Concat(o.heard, o.unsent, o.saw) {
+		v.History = append(v.History, fmt.Sprintf("%v %v %s of %s: %s", e.At-b.options.Start, e.Op, e.Kind, e.Name, e.Value))
+	}
+	for _, e := range o.entries {
+		if !e.Booked {
+			v.History = append(v.History, fmt.Sprintf("%v the bank is asked for %s, %s", e.At-b.options.Start, e.Step, e.Place))
+		}
+	}
+	for _, d := range o.doings() {
+		v.History = append(v.History, fmt.Sprintf("%v %s: %s", d.at-b.options.Start, d.step, d.value))
+	}
+	for _, r := range o.runs {
+		v.History = append(v.History, fmt.Sprintf("%v run %v, to %v, of release %d, left: %t, failed: %t",
+			r.begin-b.options.Start, r.op, max(r.end-b.options.Start, 0), r.release, r.left, r.failed))
+	}
+	b.found = append(b.found, v)
+}
+
+// doing is something that was done, by the bank or in Postgres.
+type doing struct {
+	step, value string
+	at          time.Duration
+}
+
+// doings are in the order in which they were done.
+func (o *operation) doings() []doing {
+	var all []doing
+	for step, effects := range o.effects {
+		for _, e := range effects {
+			all = append(all, doing{step, e.Nonce, e.At})
+		}
+	}
+	for step, entries := range o.booked {
+		for _, e := range entries {
+			all = append(all, doing{step, e.Receipt, e.At})
+		}
+	}
+	slices.SortFunc(all, func(a, b doing) int { return int(a.at - b.at) })
+	return all
+}
+
+// audit checks what is known of one operation.
+func (b *book) audit(o *operation) {
+	for step, entries := range o.booked {
+		if len(entries) > 1 {
+			b.violates(o, rule.CallOnce, "the bank has booked %s %d times", step, len(entries))
+		}
+	}
+	for step, effects := range o.effects {
+		if len(effects) > 1 {
+			b.violates(o, rule.StepOnce, "%s was committed %d times", step, len(effects))
+		}
+	}
+	if o.row == nil {
+		if o.asked > 0 || len(o.children) > 0 || len(o.effects) > 0 || len(o.answers) > 0 {
+			b.violates(o, rule.Durable, "it has called the bank %d times, has %d children, %d effects and %d answers, and is not there", o.asked, len(o.children), len(o.effects), len(o.answers))
+		}
+		return
+	}
+	if !b.checkSeen(o) { // the function goes other ways than it went, and all else follows from that
+		return
+	}
+	b.checkSteps(o)
+	b.checkBegun(o)
+	b.checkChildren(o)
+	b.checkMoves(o)
+	switch o.row.State {
+	case "completed":
+		b.checkDone(o)
+	case "failed", "undone":
+		b.checkUndone(o)
+	}
+	b.checkEnding(o)
+	b.checkSignals(o)
+	b.checkOwners(o)
+}
+
+// checkSteps compares what is remembered with what was done.
+func (b *book) checkSteps(o *operation) {
+	for _, s := range o.steps {
+		var value string
+		_ = json.Unmarshal([]byte(s.Value), &value)
+		done := s.Outcome == "done"
+		switch {
+		case o.leavesNoTrace(s.Name):
+		case s.Kind == "tx":
+			effects := o.effects[s.Name]
+			if done != (len(effects) > 0) || done && effects[0].Nonce != value {
+				b.violates(o, rule.StepWhole, "%s is remembered as %s, with %q, and was committed %d times", s.Name, s.Outcome, value, len(effects))
+			}
+		case s.Kind == "call":
+			if entries := o.booked[s.Name]; done && !slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.Receipt == value }) {
+				b.violates(o, rule.CallMade, "%s is remembered with %q, and the bank has booked it %d times", s.Name, value, len(entries))
+			}
+		}
+	}
+	for step := range o.effects {
+		if !slices.ContainsFunc(o.steps, func(s *journal.Step) bool { return s.Name == step && s.Outcome != "registered" }) {
+			b.violates(o, rule.StepWhole, "%s was committed, and is not remembered", step)
+		}
+	}
+}
+
+// leavesNoTrace reports whether a step is one of those that write nothing and do not call the bank.
+func (o *operation) leavesNoTrace(step string) bool {
+	for i := range o.plan.Rounds {
+		round, n := &o.plan.Rounds[i], i+1
+		isCall := round.Day.Change == journal.PutInCall || round.Day.Change == journal.ChangedCall
+		if step == round.Count(n) || isCall && step == round.PutIn(n) || strings.HasSuffix(step, journal.Beside("")) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkDone checks an operation that is completed.
+func (b *book) checkDone(o *operation) {
+	for n, round := range o.plan.Rounds {
+		n++
+		taken, given := o.stock(&round, n)
+		if want := len(round.ReserveIn(0, n)); taken != want {
+			b.violates(o, rule.StepWhole, "it is completed, and has done %d of %d steps like %s", taken, want, round.Reserve(n))
+		}
+		charged, refunded := o.charges(n)
+		if round.Call != "" && round.Day.Change != journal.TakenOut && charged == 0 {
+			b.violates(o, rule.CallMade, "it is completed without %s", round.Charge(n))
+		}
+		if given+refunded > 0 {
+			b.violates(o, rule.UndoneOnce, "it is completed, and round %d was taken back", n)
+		}
+	}
+	b.checkPaid(o)
+}
+
+// isRefused reports whether the bank has refused a charge of the first n rounds, as a person may have said, or a child has not completed: it
+// may end with that.
+func (o *operation) isRefused(n int) bool {
+	for ; n > 0; n-- {
+		round := &o.plan.Rounds[n-1]
+		rejects := round.Part.Then == journal.Rejected && (o.outcome(round.PartIn(0, n)) == "failed" || o.outcome(round.PartIn(journal.Releases-1, n)) == "failed")
+		if o.outcome(round.Charge(n)) == "failed" || rejects {
+			return true
+		}
+	}
+	return false
+}
+
+// checkUndone checks an operation that was taken back.
+func (b *book) checkUndone(o *operation) {
+	places := map[string]int{}
+	for n, round := range o.plan.Rounds {
+		n++
+		half := round.Day.Bulk == journal.Across && o.row.Cancelled && !o.isRecorded(round.Release(n)) // it has not said yet how to undo that
+		if taken, given := o.stock(&round, n); taken != given && !half {
+			b.violates(o, whichUndo(&round), "%s: %d were taken, and %d given back", round.Reserve(n), taken, given)
+		}
+		charged, refunded := o.charges(n)
+		if charged != refunded && !o.isLeftTo(&o.plan.Rounds[n-1]) {
+			b.violates(o, b.whyStanding(o, n), "place %d was charged %d times, and that was taken back %d times", n, charged, refunded)
+		}
+		if declined := o.plan.End == journal.Decline && n == len(o.plan.Rounds); !o.row.Cancelled && !declined && o.row.State == "failed" &&
+			round.Call != "" && round.Day.Change != journal.TakenOut && charged == 0 && !o.isRefused(n) {
+			b.violates(o, rule.CallMade, "it has ended without %s", round.Charge(n))
+		}
+		if round.Day != (journal.Day{}) { // what takes it back is registered in another order, or was in a release
+			continue
+		}
+		places[round.Release(n)], places[round.Repay(n)] = 2*n, 2*n+1
+	}
+	last := 1 << 30
+	for _, d := range o.doings() {
+		place, isUndo := places[d.step]
+		if isUndo && place > last {
+			b.violates(o, rule.UndoneOrder, "%s was taken back after what came before it", d.step)
+		}
+		if isUndo {
+			last = place
+		}
+	}
+}

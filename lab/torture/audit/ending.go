@@ -1,0 +1,110 @@
+package audit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/idem-go/idem/lab/torture/check"
+	"github.com/idem-go/idem/lab/torture/journal"
+	"github.com/idem-go/idem/lab/torture/rule"
+)
+
+// checkEnding checks how an operation has ended, and what its callers were told of that.
+func (b *book) checkEnding(o *operation) {
+	switch o.row.State {
+	case "running":
+		if o.awaitsParked() {
+			break
+		}
+		b.violates(o, rule.Ends, "it has neither ended nor is it parked")
+	case "parked":
+		wasUnbacked := slices.ContainsFunc(o.moves, func(m *journal.Move) bool { return unbacked.MatchString(m.Reason) })
+		if !wasUnbacked { // or else a person has only let it go on, and did not take the call back by hand
+			b.violates(o, rule.Mended, "nothing that a person has said lets it go on: %s", o.row.Reason)
+		}
+	}
+	if len(o.parked) > 0 && !slices.ContainsFunc(o.moves, func(m *journal.Move) bool { return m.State == "parked" }) {
+		b.violates(o, rule.Acknowledge, "%v was told that it is parked", o.parked[0])
+	}
+	if o.row.Cancelled && o.row.State == "completed" {
+		b.violates(o, rule.Acknowledge, "it was cancelled")
+	}
+	for _, a := range o.answers {
+		want := map[bool]string{false: "completed", true: "failed"}[a.Rejected]
+		if o.row.State != want || a.Answer.Operation != o.id || a.Answer.Rejected != a.Rejected {
+			b.violates(o, rule.Acknowledge, "%v was told that it is %s", a.Op, want)
+		}
+		if first := o.answers[0].Answer; !maps.Equal(a.Answer.Values, first.Values) {
+			b.violates(o, rule.SameAnswer, "%v was told %v, and %v was told %v", a.Op, a.Answer.Values, o.answers[0].Op, first.Values)
+		}
+		for step, value := range a.Answer.Values {
+			if !o.remembers(step, value) {
+				b.violates(o, rule.SameAnswer, "%v was told that %s has returned %q", a.Op, step, value)
+			}
+		}
+	}
+}
+
+// remembers reports whether a step has that value.
+func (o *operation) remembers(step, value string) bool {
+	for _, s := range o.steps {
+		if s.Name == step {
+			return s.Value == fmt.Sprintf("%q", value) || value == "timeout" && s.Outcome == "failed" || s.Outcome == "rolled back"
+		}
+	}
+	return false
+}
+
+// checkSignals checks what has become of the signals that were sent.
+func (b *book) checkSignals(o *operation) {
+	for _, s := range o.steps {
+		if s.Kind != "await" {
+			continue
+		}
+		if acked := o.acked[s.Name]; s.Outcome == "failed" && acked > 0 && acked < s.Due {
+			b.violates(o, rule.Signalled, "%s has timed out, and its signal was there %v before", s.Name, time.Duration(s.Due-acked)*time.Microsecond)
+		}
+		for _, signal := range o.signals {
+			if s.Outcome == "done" && signal.Name == s.Name && signal.Value != s.Value {
+				b.violates(o, rule.Signalled, "%s has received %s, and %s was sent", s.Name, s.Value, signal.Value)
+			}
+		}
+	}
+}
+
+// checkKeys checks what a key has come to, whose operations may be many: one that is undone frees it.
+func (b *book) checkKeys() {
+	held := map[string]*operation{}
+	records := map[string]*journal.Record{}
+	for _, r := range b.records {
+		records[r.Key] = r
+	}
+	for _, o := range b.operations {
+		if o.row == nil || o.row.State == "undone" {
+			continue
+		}
+		if other := held[o.row.Key]; other != nil {
+			b.violates(o, rule.OneOutcome, "it is %s, and so is operation %s: %s", o.row.State, other.id, other.row.State)
+		}
+		held[o.row.Key] = o
+		want := map[string]string{"completed": "completed", "failed": "failed"}[o.row.State]
+		if want == "" {
+			want = "running"
+		}
+		r := records[o.row.Key]
+		switch {
+		case r == nil || r.ID != o.id || r.State != want:
+			b.violates(o, rule.OneOutcome, "the record of its key is %+v", r)
+		case len(o.answers) > 0 && (r.Answer == nil || !maps.Equal(r.Answer.Values, o.answers[0].Answer.Values)):
+			b.violates(o, rule.SameAnswer, "the record says %+v, and %v was told %+v", r.Answer, o.answers[0].Op, o.answers[0].Answer)
+		}
+	}
+	for _, e := range b.events {
+		if e.Kind == journal.KindReturn && e.Verb == journal.Start && e.Operation != "" && b.of(e.Operation).row == nil {
+			b.found = append(b.found, check.Violation{Rule: rule.Acknowledge, Scope: "operation " + e.Operation, Key: e.Key,
+				Detail: fmt.Sprintf("%v has started it, and it is not there", e.Op)})
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package audit
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/lab/torture/history"
+	"github.com/idem-go/idem/lab/torture/journal"
+	"github.com/idem-go/idem/lab/torture/rule"
+)
+
+// checkMoves checks what was on record whenever a process has given the operation up, and for which reasons it was parked.
+func (b *book) checkMoves(o *operation) {
+	for i, m := range o.moves {
+		if m.Owner == 0 && (m.State == "running" || m.State == "parked") {
+			b.checkKept(o, i)
+		}
+		if m.State != "parked" {
+			continue
+		}
+		if found := neverGetsOn.FindStringSubmatch(m.Reason); found != nil {
+			most, _ := strconv.Atoi(found[1])
+			if blamed := o.blamed(i); blamed < most {
+				b.violates(o, rule.Innocent, "%s: %d of these have failed, or ended without a word", m.Reason, blamed)
+			}
+		} else if why := o.parkedWrongly(m); why != "" {
+			b.violates(o, rule.Reason, "%s: %s", m.Reason, why)
+		} else {
+			b.checkWaited(o, i)
+		}
+	}
+}
+
+// checkKept checks the ith move, with which a process has given the operation up: what the bank has answered to it while it had the
+// operation is on record, if nothing was done to that process meanwhile.
+func (b *book) checkKept(o *operation, i int) {
+	given := o.moves[i]
+	for i--; i >= 0; i-- {
+		m := o.moves[i]
+		if m.By != given.By || m.Epoch != given.Epoch {
+			return // a person has, or somebody else
+		}
+		if m.Owner != 0 {
+			break
+		}
+	}
+	if i < 0 {
+		return
+	}
+	for _, e := range o.heard {
+		outcome := given.Known[e.Name]
+		kept := outcome != "" && outcome != "registered" && !isOpen(outcome)
+		heard := e.Op.Process() == given.By && o.moves[i].At < e.At && e.At < given.At
+		if heard && !kept && !b.harmed(e.Op.Slot(), e.At, given.At) { // or else it may have tried in vain
+			b.violates(o, rule.Kept, "%v has heard %q of %s, and gave the operation up at %v without that on record: %s",
+				e.Op, e.Value, e.Name, given.At-b.options.Start, given.Reason)
+			return
+		}
+	}
+}
+
+// checkWaited checks the ith move, which has parked an operation because nobody knows of a call: not if it was cancelled while a process
+// made that call which lived to hear the answer.
+func (b *book) checkWaited(o *operation, i int) {
+	found := unknown.FindStringSubmatch(o.moves[i].Reason)
+	if found == nil {
+		return
+	}
+	for c := i - 1; c > 0; c-- {
+		owner, cancel := o.moves[c-1], o.moves[c]
+		if !cancel.Cancelled || owner.Cancelled || owner.Owner == 0 {
+			continue
+		}
+		for _, e := range o.heard {
+			r := o.run(e.Op)
+			if e.Name == found[1] && e.Op.Process() == owner.By && owner.At < e.At && r.end != 0 && r.begin < cancel.At &&
+				!b.harmed(e.Op.Slot(), r.begin, o.moves[i].At) && !o.isTakenInVain(c, i) {
+				b.violates(o, rule.Waits, "%v has heard %q of %s, for which it was parked after it was cancelled at %v", e.Op, e.Value, e.Name, cancel.At-b.options.Start)
+				return
+			}
+		}
+	}
+}
+
+// isTakenInVain reports whether the operation was taken up between two moves by a process that has not run it: the answer was lost.
+func (o *operation) isTakenInVain(from, to int) bool {
+	for k := from + 1; k < to; k++ {
+		m, until := o.moves[k], o.moves[k+1].At
+		ran := slices.ContainsFunc(o.runs, func(r run) bool { return r.op.Process() == m.By && m.At-clocks < r.begin && r.begin < until })
+		if m.Owner != 0 && m.Epoch != o.moves[k-1].Epoch && !ran {
+			return true
+		}
+	}
+	return false
+}
+
+// isLeftTo reports whether it was parked because nothing takes a call of a round back, which a person has accepted then.
+func (o *operation) isLeftTo(round *journal.Round) bool {
+	return o.row.Cancelled && slices.ContainsFunc(o.moves, func(m *journal.Move) bool {
+		found := unbacked.FindStringSubmatch(m.Reason)
+		return m.State == "parked" && found != nil && o.roundOf(found[1]) == round
+	})
+}
+
+// harmed reports whether a worker was, or all were.
+func (b *book) harmed(slot int, from, until time.Duration) bool {
+	return slices.ContainsFunc(b.options.Faults, func(f Fault) bool {
+		return (f.Slot == slot || f.Slot < 0) && f.At < until && from < f.Until+settled
+	})
+}
+
+func (o *operation) run(op history.Op) (found run) {
+	for _, r := range o.runs {
+		if r.op == op {
+			found = r
+		}
+	}
+	return found
+}
+
+var neverGetsOn = regexp.MustCompile(`^(\d+) processes in a row have ended without a word while they worked on it`)
+
+// blamed is how often the operation was taken up, up to the ith move, by a process that ended without a word or whose function failed,
+// since it has last got on.
+func (o *operation) blamed(i int) (times int) {
+	until := o.moves[i].At
+	for i--; i >= 0; i-- {
+		m := o.moves[i]
+		if m.Owner == 0 {
+			continue
+		}
+		if o.isBlamed(m, until) {
+			times++
+		}
+		until = m.At
+		if m.Attempts <= 1 {
+			break
+		}
+	}
+	return times
+}
+
+// isBlamed reports whether the run of whoever has taken the operation up has failed, or has no end.
+func (o *operation) isBlamed(taken *journal.Move, until time.Duration) bool {
+	for _, r := range o.runs {
+		if r.op.Process() == taken.By && taken.At-clocks < r.begin && r.begin < until {
+			return r.failed || r.end == 0
+		}
+	}
+	return true // it has not come as far as that
+}
+
+var (
+	unknown  = regexp.MustCompile(`^nobody knows whether step "([^"]+)" has happened, and (it must not happen twice|after .* the other side no longer knows its key)$`)
+	otherOne = regexp.MustCompile(`^the code has changed: .*"([^"]+)".* asks for [a-z ]*"([^"]+)"`)
+	unbacked = regexp.MustCompile(`^it was cancelled, and (?:call|child) "([^"]+)" has happened, which no undo takes back`)
+	gone     = regexp.MustCompile(`^the code has changed: it no longer asks for step "([^"]+)"`)
+	fails    = regexp.MustCompile(`^it was cancelled, and its function fails before it asks for step "([^"]+)", which (?:was begun|is recorded)`)
+
+	begunUnasked = regexp.MustCompile(`^it was cancelled, and its function fails before it asks for step "([^"]+)", which was begun`)
+)
+
+// parkedWrongly says why the reason for which an operation was parked cannot be true.
+func (o *operation) parkedWrongly(m *journal.Move) string {
+	release := o.releaseAt(m.At)
+	if found := otherOne.FindStringSubmatch(m.Reason); found != nil {
+		return o.unchanged(m, release, found[1], found[2])
+	}
+	if found := gone.FindStringSubmatch(m.Reason); found != nil {
+		return o.unchanged(m, release, found[1], "")
+	}
+	if found := unbacked.FindStringSubmatch(m.Reason); found != nil {
+		happened := m.Known[found[1]] == "done" || o.hasCompleted(found[1], m.At)
+		return map[bool]string{false: "it was not cancelled, or there is no such call on record"}[m.Cancelled && happened]
+	}
+	if found := fails.FindStringSubmatch(m.Reason); found != nil {
+		return o.parkedFailing(m, found[1])
+	}
+	found := unknown.FindStringSubmatch(m.Reason)
+	if found == nil {
+		return "nothing of that kind has happened"
+	}
+	round := o.roundOf(found[1])
+	if round == nil {
+		return "there is no such call"
+	}
+	lasted := m.At - m.Since
+	switch {
+	case m.Known[found[1]] != "" && !isOpen(m.Known[found[1]]):
+		return "it is on record"
+	case strings.HasSuffix(found[2], "twice") && round.Call == journal.Once:
+		return ""
+	case !strings.HasSuffix(found[2], "twice") && round.Call == journal.Keyed && lasted > round.Window-clocks:
+		return ""
+	}
+	return fmt.Sprintf("the call is %s, with a window of %v, and took %v", round.Call, round.Window, lasted)
+}
+
+// parkedFailing says why an operation was not parked because it was cancelled and its function failed in front of a step.
+func (o *operation) parkedFailing(m *journal.Move, step string) string {
+	failed := false
+	var last time.Duration
+	for _, r := range o.runs {
+		if last <= r.begin && r.begin < m.At {
+			last, failed = r.begin, r.failed
+		}
+	}
+	switch {
+	case !m.Cancelled:
+		return "it was not cancelled"
+	case m.Known[step] == "" && m.Step != step:
+		return "there is no such step on record"
+	case !failed:
+		return "its last run has not failed"
+	}
+	return ""
+}
+
+// isOpen reports whether a call that was made together with others has no outcome on record.
+func isOpen(outcome string) bool { return outcome == "begun" || outcome == "not sent" }
+
+// unchanged says why the code cannot have changed so that it asks for a step instead of one that is on record, or under way.
+func (o *operation) unchanged(m *journal.Move, release int, recorded, asked string) string {
+	isRecorded := m.Known[recorded] != "" || m.Step == recorded
+	lacks := !o.plan.Knows(release, recorded)
+	isNew := asked != ""
+	for other := range journal.Releases {
+		if asked != "" && !o.plan.Knows(other, asked) && o.plan.Knows(release, asked) {
+			return map[bool]string{true: "", false: fmt.Sprintf("%s is neither on record nor under way", recorded)}[isRecorded]
+		}
+	}
+	switch {
+	case !isRecorded:
+		return fmt.Sprintf("%s is neither on record nor under way", recorded)
+	case !lacks && isNew:
+		return fmt.Sprintf("release %d has %s, and every release has %s", release, recorded, asked)
+	case !lacks:
+		return fmt.Sprintf("release %d has %s", release, recorded)
+	}
+	return ""
+}
+
+// releaseAt is the release of the last run that was begun before.
+func (o *operation) releaseAt(at time.Duration) (release int) {
+	var last time.Duration
+	for _, r := range o.runs {
+		if last <= r.begin && r.begin < at {
+			last, release = r.begin, r.release
+		}
+	}
+	return release
+}
+
+// roundOf is the round that a call is of, in any release.
+func (o *operation) roundOf(call string) *journal.Round {
+	for i := range o.plan.Rounds {
+		round, n := &o.plan.Rounds[i], i+1
+		for release := range journal.Releases {
+			if round.Call != "" && (call == round.ChargeIn(release, n) || call == round.Card(n)) {
+				return round
+			}
+		}
+	}
+	return nil
+}
+
+// process is what a number of a move names.
+func process(by uint32) history.Op { return history.Op(uint64(by) << 32) }

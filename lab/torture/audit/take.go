@@ -1,0 +1,115 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/lab/torture/history"
+	"github.com/idem-go/idem/lab/torture/journal"
+)
+
+// Take writes down what is in the database, in one snapshot.
+func Take(ctx context.Context, conn *pgx.Conn, writer *history.Writer) error {
+	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
+		for _, take := range []func(context.Context, pgx.Tx, *history.Writer) error{operations, steps, signals, effects, records, moves} {
+			if err := take(ctx, tx, writer); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// each writes a row for each of a query's.
+func each(ctx context.Context, tx pgx.Tx, writer *history.Writer, query string, row func(pgx.CollectableRow) (journal.Row, error)) error {
+	rows, err := tx.Query(ctx, query)
+	if err != nil {
+		return err
+	}
+	_, err = pgx.CollectRows(rows, func(r pgx.CollectableRow) (journal.Row, error) {
+		taken, err := row(r)
+		writer.Append(taken)
+		return journal.Row{}, err
+	})
+	return err
+}
+
+func operations(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
+	const query = `SELECT id::text, key, coalesce(convert_from(input, 'UTF8')::jsonb->>'Key', key), coalesce(parent::text, ''), state, step, coalesce(reason, ''), undoing, cancelled, epoch, attempts,
+		(extract(epoch FROM since) * 1000000)::int8, coalesce((extract(epoch FROM ended_at) * 1000000)::int8, 0) FROM idem.operations`
+	return each(ctx, tx, writer, query, func(r pgx.CollectableRow) (journal.Row, error) {
+		o := &journal.Operation{}
+		return journal.Row{Operation: o}, r.Scan(&o.ID, &o.Key, &o.Plan, &o.Parent, &o.State, &o.Step, &o.Reason, &o.Undoing, &o.Cancelled, &o.Epoch, &o.Attempts, &o.Since, &o.Ended)
+	})
+}
+
+func steps(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
+	const query = `SELECT operation_id::text, seq, kind, name, outcome, coalesce(convert_from(value, 'UTF8'), ''),
+		coalesce((extract(epoch FROM due_at) * 1000000)::int8, 0), recorded_at FROM idem.steps ORDER BY operation_id, seq`
+	return each(ctx, tx, writer, query, func(r pgx.CollectableRow) (journal.Row, error) {
+		s := &journal.Step{}
+		var recorded time.Time
+		err := r.Scan(&s.Operation, &s.Seq, &s.Kind, &s.Name, &s.Outcome, &s.Value, &s.Due, &recorded)
+		s.Recorded = onHistory(recorded)
+		return journal.Row{Step: s}, err
+	})
+}
+
+// onHistory is a moment of the database's clock by the history's: both are of this machine.
+func onHistory(wall time.Time) time.Duration { return history.Now() - time.Since(wall.Round(0)) }
+
+// moves are in the order in which they were committed, as far as one operation is concerned: its row is locked meanwhile.
+func moves(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
+	const query = `SELECT operation_id::text, (m.row->>'epoch')::int, (m.row->>'attempts')::int, coalesce((m.row->>'owner')::int, 0), m.row->>'state',
+		coalesce(m.row->>'reason', ''), m.row->>'step', (m.row->>'cancelled')::bool,
+		(m.row->>'wake_at')::timestamptz > moved_at + interval '1 year', (m.row->>'since')::timestamptz, moved_at,
+		coalesce(nullif(regexp_replace(by, '^torture (direct|pooled) ', ''), by), '4294967295')::int8, known FROM torture.moves m ORDER BY place`
+	return each(ctx, tx, writer, query, func(r pgx.CollectableRow) (journal.Row, error) {
+		m := &journal.Move{}
+		var since, at time.Time
+		var by int64
+		err := r.Scan(&m.Operation, &m.Epoch, &m.Attempts, &m.Owner, &m.State, &m.Reason, &m.Step, &m.Cancelled, &m.Endless, &since, &at, &by, &m.Known)
+		m.Since, m.At, m.By = onHistory(since), onHistory(at), uint32(by)
+		return journal.Row{Move: m}, err
+	})
+}
+
+func signals(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
+	const query = `SELECT operation_id::text, name, convert_from(value, 'UTF8'), (extract(epoch FROM sent_at) * 1000000)::int8 FROM idem.signals`
+	return each(ctx, tx, writer, query, func(r pgx.CollectableRow) (journal.Row, error) {
+		s := &journal.Signal{}
+		return journal.Row{Signal: s}, r.Scan(&s.Operation, &s.Name, &s.Value, &s.Sent)
+	})
+}
+
+func effects(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
+	const query = `SELECT operation_id::text, step, nonce, at, amount FROM torture.steps`
+	return each(ctx, tx, writer, query, func(r pgx.CollectableRow) (journal.Row, error) {
+		e := &journal.Effect{}
+		var at int64
+		err := r.Scan(&e.Operation, &e.Step, &e.Nonce, &at, &e.Amount)
+		e.At = time.Duration(at)
+		return journal.Row{Effect: e}, err
+	})
+}
+
+func records(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
+	const query = `SELECT operation_id::text, key, state, body FROM idem.records`
+	return each(ctx, tx, writer, query, func(r pgx.CollectableRow) (journal.Row, error) {
+		k := &journal.Record{}
+		var body []byte
+		if err := r.Scan(&k.ID, &k.Key, &k.State, &body); err != nil {
+			return journal.Row{}, err
+		}
+		if body != nil {
+			k.Answer = &journal.Answer{}
+			if err := json.Unmarshal(body, k.Answer); err != nil {
+				k.Answer = nil
+			}
+		}
+		return journal.Row{Record: k}, nil
+	})
+}

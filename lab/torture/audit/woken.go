@@ -1,0 +1,52 @@
+package audit
+
+import (
+	"time"
+
+	"github.com/idem-go/idem/lab/torture/journal"
+	"github.com/idem-go/idem/lab/torture/rule"
+)
+
+// noticed is until when somebody has noticed that an operation was taken up and nobody works on it: the process that has taken it up
+// looks for that after five seconds. On a slow machine that takes as much
+// longer as the longest way from a taking to its run.
+const noticed = 7 * time.Second
+
+// checkWoken checks what was taken up while nothing was broken but the answers to that: somebody works on it, or has taken it up again.
+func (b *book) checkWoken() {
+	var longest time.Duration
+	b.eachTaking(func(_ *operation, m *journal.Move, run, _ time.Duration) {
+		if run > 0 {
+			longest = max(longest, run-m.At)
+		}
+	})
+	limit := noticed + 2*longest
+	b.eachTaking(func(o *operation, m *journal.Move, run, until time.Duration) {
+		if run == 0 && until-m.At > limit {
+			b.violates(o, rule.Woken, "%v has taken it up at %v, and nobody has worked on it until %v", process(m.By), m.At-b.options.Start, until-b.options.Start)
+		}
+	})
+}
+
+// eachTaking calls visit for each taking up while nothing was broken, with when its run was begun, 0 if it was not, and until when
+// nothing else has become of it.
+func (b *book) eachTaking(visit func(o *operation, m *journal.Move, run, until time.Duration)) {
+	for _, o := range b.operations {
+		for i, m := range o.moves {
+			if m.Owner == 0 || m.Attempts == 0 || m.At < b.options.Calm || m.At > b.options.Stop {
+				continue
+			}
+			until := b.options.Stop
+			if i+1 < len(o.moves) {
+				until = min(until, o.moves[i+1].At)
+			}
+			var begun time.Duration
+			for _, r := range o.runs {
+				if m.At-clocks < r.begin && r.begin < until && r.op.Process() == m.By {
+					begun = r.begin
+				}
+			}
+			visit(o, m, begun, until)
+		}
+	}
+}

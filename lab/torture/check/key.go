@@ -1,0 +1,109 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/idem-go/idem/lab/torture/history"
+	"github.com/idem-go/idem/lab/torture/ledger"
+	"github.com/idem-go/idem/lab/torture/rule"
+)
+
+// name is what a key is called by.
+type name struct{ scope, key string }
+
+// key is all that is known of one (scope, key).
+type key struct {
+	name
+	options    *Options
+	operations []*history.Operation // in the order in which they began
+	effects    []*ledger.Effect
+	record     *ledger.Record // nil if there is none
+	purged     []*ledger.Purged
+	outers     map[history.Op][]string
+
+	executions []*execution
+	byID       map[string]*execution
+	maker      map[string]*history.Operation // of the operation ids that were given to some fn
+	violations []Violation
+}
+
+// gather divides operations and rows among their keys.
+func gather(operations []*history.Operation, rows []ledger.Row, options *Options) []*key {
+	byName := make(map[name]*key)
+	of := func(scope, text string) *key {
+		k, ok := byName[name{scope, text}]
+		if !ok {
+			k = &key{name: name{scope, text}, options: options, outers: make(map[history.Op][]string)}
+			byName[k.name] = k
+		}
+		return k
+	}
+	for _, o := range operations {
+		k := of(o.Scope, o.Key)
+		k.operations = append(k.operations, o)
+	}
+	for _, row := range rows {
+		switch {
+		case row.Effect != nil:
+			k := of(row.Effect.Scope, row.Effect.Key)
+			k.effects = append(k.effects, row.Effect)
+		case row.Record != nil:
+			of(row.Record.Scope, row.Record.Key).record = row.Record
+		case row.Purged != nil:
+			k := of(row.Purged.Scope, row.Purged.Key)
+			k.purged = append(k.purged, row.Purged)
+		case row.Outer != nil:
+			k := of(row.Outer.Scope, row.Outer.Key)
+			k.outers[row.Outer.Op] = append(k.outers[row.Outer.Op], row.Outer.Part)
+		}
+	}
+	keys := make([]*key, 0, len(byName))
+	for _, k := range byName {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b *key) int { return cmp.Or(cmp.Compare(a.scope, b.scope), cmp.Compare(a.key, b.key)) })
+	return keys
+}
+
+// check returns what is wrong with the key, and whether all of it could be checked.
+func (k *key) check() (violations []Violation, complete bool) {
+	if k.scope == history.CommitScope {
+		k.checkTold()
+		return k.violations, true
+	}
+	k.trace()
+	k.applyRules()
+	complete = true
+	// If something is wrong already, that there is no order would only follow from it.
+	if len(k.violations) == 0 {
+		complete = k.linearize()
+	}
+	return k.violations, complete
+}
+
+func (k *key) violate(broken rule.Rule, detail string, involved ...*history.Operation) {
+	k.violations = append(k.violations, Violation{
+		Rule: broken, Scope: k.scope, Key: k.name.key, Detail: detail, History: describe(involved, k.options.Start),
+	})
+}
+
+// describe prints operations as they followed each other.
+func describe(operations []*history.Operation, start time.Duration) []string {
+	operations = slices.DeleteFunc(slices.Clone(operations), func(o *history.Operation) bool { return o == nil })
+	slices.SortFunc(operations, func(a, b *history.Operation) int { return cmp.Compare(a.Begin, b.Begin) })
+	operations = slices.Compact(operations)
+	var lines []string
+	for _, o := range operations {
+		end := "never"
+		if o.End != history.Forever {
+			end = fmt.Sprintf("%.3f", milliseconds(o.End-start))
+		}
+		lines = append(lines, fmt.Sprintf("[%.3f, %s] ms  %v", milliseconds(o.Begin-start), end, o))
+	}
+	return lines
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,0 +1,96 @@
+package check
+
+import (
+	"time"
+
+	"github.com/idem-go/idem/lab/torture/history"
+	"github.com/idem-go/idem/lab/torture/rule"
+)
+
+// checkInProgress: there is somebody in whose hands the key can be, and no answer to give instead. The calls of a key are in
+// the order in which they began.
+func (k *key) checkInProgress(o *history.Operation) {
+	alone := k.operations[0] == o && (len(k.operations) == 1 || k.operations[1].Begin >= o.End)
+	switch {
+	case alone && k.options.Undisturbed:
+		k.violate(rule.Free, "", o)
+	case !k.follows(o) && k.known(o) != nil:
+		x := k.known(o)
+		k.violate(rule.Live, "operation "+x.id, append(x.seen[:1:1], o)...)
+	case k.options.Undisturbed && !k.heldTowardsEnd(o):
+		k.violate(rule.Holder, "", append(k.meanwhile(o), o)...)
+	}
+}
+
+// follows reports whether the call may have waited in memory for another one of its process, instead of asking.
+func (k *key) follows(o *history.Operation) bool {
+	if o.Verb == history.DoTx {
+		return false
+	}
+	for _, other := range k.meanwhile(o) {
+		if other.Verb != history.DoTx && other.Op.Process() == o.Op.Process() {
+			return true
+		}
+	}
+	return false
+}
+
+// known returns an execution whose answer somebody had been given when the call began, and that was retained for long after
+// its end.
+func (k *key) known(o *history.Operation) *execution {
+	if len(k.options.ClockMoved) > 0 || len(k.options.Losses) > 0 {
+		return nil
+	}
+	ended := time.Duration(o.Wall)*time.Microsecond + o.End - o.Begin
+	for _, x := range k.executions {
+		if time.Duration(x.expires)*time.Microsecond < ended+time.Minute {
+			continue
+		}
+		for _, told := range x.seen {
+			if told.End < o.Begin {
+				return x
+			}
+		}
+	}
+	return nil
+}
+
+// longWait is a wait of which half is longer than a claim takes on any machine.
+const longWait = 2 * time.Second
+
+// heldTowardsEnd reports whether another call can have had the key in the second half of a long wait. Those that were told
+// that they do not have it had not; but one of the same process, for which this one waited in memory, may itself have waited
+// for a connection all the time. What became of a call that ended by its context, or without an answer, the server may have
+// noticed later.
+func (k *key) heldTowardsEnd(o *history.Operation) bool {
+	if o.Verb == history.DoTx || o.Wait < longWait {
+		return true
+	}
+	for _, other := range k.meanwhile(o) {
+		refused := other.Outcome == history.InProgress && len(other.Runs) == 0 && other.Op.Process() != o.Op.Process()
+		if !refused && (other.End > o.End-o.Wait/2 || !other.Outcome.Orderly()) {
+			return true
+		}
+	}
+	return false
+}
+
+// meanwhile are the other calls that were under way during this one, or may have left something behind that was.
+func (k *key) meanwhile(o *history.Operation) []*history.Operation {
+	var others []*history.Operation
+	for _, other := range k.operations {
+		if other != o && other.Begin < o.End && (other.End > o.Begin || !other.Outcome.Orderly()) {
+			others = append(others, other)
+		}
+	}
+	return others
+}
+
+// checkTold: a call whose fn ended the transaction was not told that all is well.
+func (k *key) checkTold() {
+	for _, o := range k.operations {
+		if history.EndsTransaction(o.Fn) && o.Outcome == history.Executed {
+			k.violate(rule.Told, "its fn does: "+o.Fn, o)
+		}
+	}
+}

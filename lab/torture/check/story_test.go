@@ -1,0 +1,179 @@
+package check
+
+import (
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem/lab/torture/history"
+	"github.com/idem-go/idem/lab/torture/ledger"
+	"github.com/idem-go/idem/lab/torture/rule"
+)
+
+// story is a history written by hand: what calls were told, and what was found in the database. Its clock counts in
+// milliseconds, and the database has the same.
+type story struct {
+	operations []*history.Operation
+	rows       []ledger.Row
+	options    Options
+}
+
+const (
+	testScope = "scope"
+	testKey   = "key"
+	ttl       = 100 // milliseconds
+)
+
+func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+
+func us(n int) int64 { return int64(n) * 1000 }
+
+// call adds a call that was told something.
+func (s *story) call(n uint32, from, to int, change ...func(*history.Operation)) *history.Operation {
+	o := &history.Operation{
+		Op: history.NewOp(int(n), 0, n), Begin: ms(from), End: ms(to),
+		Call: history.Call{
+			Verb: "Do", Scope: testScope, Key: testKey, Payload: "A", Fn: "ok", TTL: ms(ttl), Wall: us(from),
+		},
+	}
+	for _, c := range change {
+		c(o)
+	}
+	s.operations = append(s.operations, o)
+	return o
+}
+
+// executes makes it the execution id, which noted its effect in the middle of the call. Its effect is in the database.
+func (s *story) executes(id string) func(*history.Operation) {
+	return func(o *history.Operation) {
+		at := int(o.Begin+o.End) / 2 / int(time.Millisecond)
+		o.Runs = append(o.Runs, history.Run{At: ms(at), OperationID: id})
+		o.Return = history.Return{
+			Outcome: history.Executed, OperationID: id, Digest: "digest of " + id, Maker: o.Op,
+			Created: us(at) - 1, Completed: us(at) + 1, Expires: us(at+ttl) + 1,
+		}
+		s.rows = append(s.rows, ledger.Row{Effect: &ledger.Effect{
+			OperationID: id, Op: o.Op, Scope: o.Scope, Key: o.Key, Payload: o.Payload, Digest: o.Digest,
+			TTL: us(ttl), Noted: us(at),
+		}})
+	}
+}
+
+// record is the record of an execution, as the key has it in the end.
+func (s *story) record(of *history.Operation) *ledger.Record {
+	r := &ledger.Record{
+		OperationID: of.OperationID, Scope: of.Scope, Key: of.Key, State: "completed", Digest: of.Digest,
+		Created: of.Created, Completed: of.Completed, Expires: of.Expires,
+	}
+	if of.Rejected {
+		r.State = "failed"
+	}
+	s.rows = append(s.rows, ledger.Row{Record: r})
+	return r
+}
+
+// purge is the record of an execution, as it was when it was purged.
+func (s *story) purge(of *history.Operation) *ledger.Purged {
+	p := &ledger.Purged{
+		OperationID: of.OperationID, Scope: of.Scope, Key: of.Key, State: "completed",
+		Created: of.Created, Completed: of.Completed, Expires: of.Expires,
+	}
+	if of.Rejected {
+		p.State = "failed"
+	}
+	s.rows = append(s.rows, ledger.Row{Purged: p})
+	return p
+}
+
+// rejects makes it an execution that rejected: it has no effect.
+func rejects(id string) func(*history.Operation) {
+	return func(o *history.Operation) {
+		new(story).executes(id)(o)
+		o.Fn, o.Rejected = "reject", true
+	}
+}
+
+// replays makes it a replay of another call's execution.
+func replays(of *history.Operation) func(*history.Operation) {
+	return func(o *history.Operation) {
+		o.Return = of.Return
+		o.Outcome = history.Replayed
+	}
+}
+
+func answers(outcome history.Outcome) func(*history.Operation) {
+	return func(o *history.Operation) { o.Return = history.Return{Outcome: outcome} }
+}
+
+func mismatches(with *history.Operation) func(*history.Operation) {
+	return func(o *history.Operation) {
+		o.Payload, o.Return = "B", history.Return{Outcome: history.Mismatch, Created: with.Created}
+	}
+}
+
+// neverReturns makes it a call of a process that was killed. What it did stays.
+func neverReturns(o *history.Operation) {
+	o.End, o.Return = history.Forever, history.Return{Outcome: history.Open}
+}
+
+func verb(name string) func(*history.Operation) {
+	return func(o *history.Operation) { o.Verb = name }
+}
+
+func payload(name string) func(*history.Operation) {
+	return func(o *history.Operation) { o.Payload = name }
+}
+
+func process(slot int) func(*history.Operation) {
+	return func(o *history.Operation) { o.Op = history.NewOp(slot, 0, uint32(o.Op)) }
+}
+
+// outer adds what the caller of DoTx wrote.
+func (s *story) outer(o *history.Operation, parts ...string) {
+	for _, part := range parts {
+		s.rows = append(s.rows, ledger.Row{Outer: &ledger.Outer{Op: o.Op, Scope: o.Scope, Key: o.Key, Part: part}})
+	}
+}
+
+// lasting is an execution whose answer is retained for an hour.
+func lasting(id string, s *story) func(*history.Operation) {
+	return func(o *history.Operation) {
+		s.executes(id)(o)
+		hour := time.Hour.Microseconds()
+		o.TTL, o.Expires = time.Hour, o.Expires+hour
+		s.rows[len(s.rows)-1].Effect.TTL += hour
+	}
+}
+
+func waits(milliseconds int) func(*history.Operation) {
+	return func(o *history.Operation) { o.Wait = ms(milliseconds) }
+}
+
+// without takes the effect of an execution out of the database.
+func (s *story) without(id string) {
+	for i, row := range s.rows {
+		if row.Effect != nil && row.Effect.OperationID == id {
+			s.rows = append(s.rows[:i], s.rows[i+1:]...)
+			return
+		}
+	}
+}
+
+// broken returns the rules that the story breaks, each once.
+func (s *story) broken(t *testing.T) []rule.Rule {
+	t.Helper()
+	result := &Result{Tally: newTally()}
+	result.add(s.operations, s.rows, &s.options)
+	for _, u := range result.Unchecked {
+		t.Errorf("unchecked: %s", u)
+	}
+	var rules []rule.Rule
+	seen := make(map[rule.Rule]bool)
+	for _, v := range result.Violations {
+		if !seen[v.Rule] {
+			seen[v.Rule] = true
+			rules = append(rules, v.Rule)
+		}
+		t.Logf("%v", v)
+	}
+	return rules
+}

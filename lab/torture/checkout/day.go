@@ -1,0 +1,181 @@
+package checkout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/lab/torture/journal"
+	"github.com/idem-go/idem/operation"
+)
+
+// What a function does on an ordinary day.
+
+// halfTheTime is when something goes wrong that does so again and again, until the end of the run.
+func (r *running) halfTheTime() bool { return !r.calm && rand.IntN(2) == 0 }
+
+// saw notes what the function has made of what a step has returned.
+func (r *running) saw(step, what string) {
+	r.note(journal.Event{Kind: journal.KindSaw, Op: r.name, Operation: r.ID(), Name: step, Value: what})
+}
+
+// putIn takes the step that the release has put in.
+func (r *running) putIn(round *journal.Round, n int) error {
+	d, name := &round.Day, round.PutIn(n)
+	switch {
+	case !d.Has(d.Change, r.release):
+		return nil
+	case d.Change == journal.ChangedTx, d.Change == journal.ChangedCall:
+		if !r.Changed(round.Switch(n)) {
+			return nil
+		}
+	}
+	switch d.Change {
+	case journal.PutInTx, journal.ChangedTx:
+		nonce, err := operation.Tx(r.Op, name, func(tx pgx.Tx) (string, error) { return r.write(tx, name, 0) })
+		r.values[name] = nonce
+		return err
+	case journal.PutInCall, journal.ChangedCall:
+		value, err := operation.Call(r.Op, name, operation.Keyed(journal.LongWindow), func(context.Context, string) (string, error) {
+			time.Sleep(time.Duration(rand.IntN(5)) * time.Millisecond)
+			return "checked", nil
+		})
+		r.values[name] = value
+		return err
+	}
+	return nil
+}
+
+// reserve takes the Tx of a round, and says how they are taken back: one by one, or together behind the last.
+func (r *running) reserve(round *journal.Round, n int, behind bool) error {
+	names := round.ReserveIn(r.release, n)
+	if round.Day.Bulk == journal.Across && round.Call != "" && len(names) > 0 {
+		if behind {
+			names = names[1:]
+		} else {
+			names = names[:1]
+		}
+	} else if behind != round.Day.Behind {
+		return nil
+	}
+	for k, name := range names {
+		nonce, err := operation.Tx(r.Op, name, func(tx pgx.Tx) (string, error) { return r.write(tx, name, 1) })
+		if err != nil {
+			return err
+		}
+		r.values[name] = nonce
+		if round.Day.Bulk == journal.Each {
+			if err := r.giveBack(round.ReleaseOf(n, k), 1); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case len(names) == 0, round.Day.Bulk == journal.Each:
+		return nil
+	case round.Day.Bulk != journal.Across || round.Call == "":
+		return r.giveBack(round.Release(n), len(names))
+	case behind:
+		return r.giveBack(round.Release(n), 2)
+	}
+	return nil
+}
+
+// giveUp says how a Tx is taken back whose other half, behind the charge, will not be done.
+func (r *running) giveUp(round *journal.Round, n int) {
+	if round.Day.Bulk == journal.Across && round.Tx {
+		_ = r.giveBack(round.Release(n), 1)
+	}
+}
+
+// registerLater says how charges are taken back of which that was not said yet.
+func (r *running) registerLater() error {
+	for _, register := range r.later {
+		if err := register(); err != nil {
+			return err
+		}
+	}
+	r.later = nil
+	return nil
+}
+
+// giveBack says that a step gives back what was taken of the stock.
+func (r *running) giveBack(name string, amount int) error {
+	r.bare = false
+	return operation.UndoTx(r.Op, name, func(tx pgx.Tx) error {
+		_, err := r.write(tx, name, -amount)
+		r.die(100)
+		return err
+	})
+}
+
+// die kills this process, once in so many times.
+func (r *running) die(times int) {
+	if !r.calm && rand.IntN(times) == 0 {
+		r.note(journal.Event{Kind: journal.KindDie, Op: r.name, Operation: r.ID()})
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+}
+
+// count takes the step that returns a number.
+func (r *running) count(round *journal.Round, n int) error {
+	if !round.Day.Exact {
+		return nil
+	}
+	const large = 1<<53 + 1
+	value, err := operation.Tx(r.Op, round.Count(n), func(pgx.Tx) (map[string]any, error) {
+		return map[string]any{"cents": int64(large)}, nil
+	})
+	if err != nil {
+		return err
+	}
+	same := fmt.Sprint(value["cents"]) == fmt.Sprint(large)
+	if number, ok := value["cents"].(json.Number); ok {
+		same = number.String() == fmt.Sprint(large)
+	}
+	r.saw(round.Count(n), fmt.Sprint("as it was: ", same))
+	return nil
+}
+
+// trouble is what goes wrong behind a charge.
+func (r *running) trouble(round *journal.Round, n int) error {
+	kind, name := round.Day.Trouble, round.Confirm(n)
+	switch kind {
+	case journal.Violates, journal.Deferred:
+		nonce, err := operation.Tx(r.Op, name, func(tx pgx.Tx) (string, error) {
+			nonce, err := r.write(tx, name, 0)
+			if err == nil && r.halfTheTime() {
+				err = violate(r.Context(), tx, kind, nonce)
+			}
+			return nonce, err
+		})
+		r.values[name] = nonce
+		return err
+	case journal.Panics:
+		if r.halfTheTime() {
+			panic(errFlaky)
+		}
+	case journal.Fails:
+		if r.halfTheTime() {
+			return errFlaky
+		}
+	}
+	return nil
+}
+
+// violate breaks a constraint, at once or when COMMIT checks it.
+func violate(ctx context.Context, tx pgx.Tx, kind journal.Trouble, nonce string) error {
+	if kind == journal.Violates {
+		if _, err := tx.Exec(ctx, "SET CONSTRAINTS torture.once_id_key IMMEDIATE"); err != nil {
+			return err
+		}
+	}
+	_, err := tx.Exec(ctx, "INSERT INTO torture.once VALUES ($1::text), ($1::text)", nonce)
+	return err
+}

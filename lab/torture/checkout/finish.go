@@ -1,0 +1,101 @@
+package checkout
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/lab/torture/bank"
+	"github.com/idem-go/idem/lab/torture/history"
+	"github.com/idem-go/idem/lab/torture/journal"
+	"github.com/idem-go/idem/operation"
+)
+
+// Finish works on what is left when all workers have ended, until every operation has ended, or ctx ends: with one release of
+// the code after the other, each of which is deployed when nothing runs any more and a person has let go on what is parked. One of
+// them knows all that is on record of an operation: the one with which it has come so far. The database is told that the workers are
+// gone whose leases go on, and that what was to be looked at later is due. What has not ended when ctx does is for the auditor to say.
+func Finish(ctx context.Context, c Config, pool *pgxpool.Pool, writer *history.Writer) error {
+	if _, err := pool.Exec(ctx, "DELETE FROM idem.leases"); err != nil {
+		return err
+	}
+	s := &shop{slot: c.Slot, calm: true, pool: pool, bank: bank.NewClient(c.Bank), history: writer, seed: c.Seed}
+	if _, err := s.seeToAll(ctx); err != nil {
+		return err
+	}
+	const rounds = 5
+	for deployed := range rounds * journal.Releases {
+		s.release = journal.Releases - 1 - deployed%journal.Releases
+		s.define()
+		err := s.finish(ctx)
+		left := 0
+		if err == nil {
+			left, err = s.seeToAll(ctx)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil || left == 0:
+			return err
+		}
+	}
+	if err := s.finish(ctx); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// finish runs a Worker until no operation runs any more.
+func (s *shop) finish(ctx context.Context) error {
+	working, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		config := operation.WorkerConfig{Concurrency: 32, Poll: time.Second / 2, Drain: time.Second, Logger: slog.New(slog.DiscardHandler)}
+		ended <- operation.NewWorker(s.pool, config, s.checkout, s.walkIn, s.part).Run(working)
+	}()
+	err := awaitEnd(ctx, s.pool)
+	stop()
+	if ended := <-ended; err == nil {
+		err = ended
+	}
+	return err
+}
+
+// seeToAll sees to all that is parked, as a person does, and tells how many that are.
+func (s *shop) seeToAll(ctx context.Context) (int, error) {
+	rows, err := s.pool.Query(ctx, "SELECT id::text FROM idem.operations WHERE state = 'parked'")
+	if err != nil {
+		return 0, err
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	for _, id := range ids {
+		s.seeTo(ctx, s.pool, id)
+	}
+	return len(ids), err
+}
+
+// awaitEnd returns when no operation runs but those whose child is parked, or ctx has ended.
+func awaitEnd(ctx context.Context, pool *pgxpool.Pool) error {
+	const due = "UPDATE idem.operations SET wake_at = clock_timestamp() WHERE state = 'running' AND kind <> 'child' AND wake_at > clock_timestamp() + '2 s'"
+	const left = `WITH RECURSIVE waits AS (
+		SELECT parent AS id FROM idem.operations WHERE state = 'parked'
+		UNION SELECT o.parent FROM idem.operations o JOIN waits w ON w.id = o.id)
+	SELECT count(*) FROM idem.operations WHERE state = 'running' AND NOT EXISTS (SELECT FROM waits w WHERE w.id = operations.id)`
+	for ctx.Err() == nil {
+		var running int
+		if _, err := pool.Exec(ctx, due); err != nil && ctx.Err() == nil {
+			return err
+		}
+		if err := pool.QueryRow(ctx, left).Scan(&running); err != nil && ctx.Err() == nil {
+			return err
+		}
+		if running == 0 {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package checkout
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/lab/torture/journal"
+)
+
+// The errors with which card A is declined: one of each way in which programs tell errors apart.
+
+var errNoFunds = errors.New("no funds")
+
+// codeError is known by its code alone.
+type codeError struct {
+	Code int
+	Text string
+}
+
+func (e *codeError) Error() string { return fmt.Sprint(e.Text, " ", e.Code) }
+
+// Is reports whether target has the same code, whatever its text says.
+func (e *codeError) Is(target error) bool {
+	other, ok := target.(*codeError)
+	return ok && other.Code == e.Code
+}
+
+// decliner is how a program asks of an error what it means.
+type decliner interface {
+	error
+	Declined() bool
+}
+
+// softDecline is a decliner.
+type softDecline struct{ Again bool }
+
+func (e *softDecline) Error() string  { return fmt.Sprint("declined, may be tried again: ", e.Again) }
+func (e *softDecline) Declined() bool { return true }
+
+// opaqueDecline shows nothing of itself but its type.
+type opaqueDecline struct{ reason int }
+
+func (e *opaqueDecline) Error() string { return "declined, for a reason of its own" }
+
+// refusalOf is the error of a type with which card A is declined.
+func refusalOf(r journal.Refusal) error {
+	switch r {
+	case journal.Wrapped:
+		return fmt.Errorf("card A: %w", errors.Join(errNoFunds, errors.New("and it has expired")))
+	case journal.CustomIs:
+		return &codeError{51, "declined by its issuer, with code"}
+	case journal.Interface:
+		return &softDecline{true}
+	case journal.Opaque:
+		return &opaqueDecline{7}
+	case journal.Errno:
+		return fmt.Errorf("card A: %w", syscall.ECONNREFUSED)
+	case journal.PgError:
+		return &pgconn.PgError{Severity: "ERROR", Code: "23514", Message: "no funds", ConstraintName: "funds"}
+	}
+	return errNoFunds
+}
+
+// says reports whether a program finds in err that card A is declined.
+func says(r journal.Refusal, err error) bool {
+	switch r {
+	case journal.CustomIs:
+		return errors.Is(err, &codeError{Code: 51})
+	case journal.Interface:
+		found, ok := errors.AsType[decliner](err)
+		return ok && found.Declined()
+	case journal.Opaque:
+		_, ok := errors.AsType[*opaqueDecline](err)
+		return ok
+	case journal.Errno:
+		return errors.Is(err, syscall.ECONNREFUSED)
+	case journal.PgError:
+		found, ok := errors.AsType[*pgconn.PgError](err)
+		return ok && found.Code == "23514" && found.ConstraintName == "funds"
+	}
+	return errors.Is(err, errNoFunds)
+}

@@ -1,0 +1,227 @@
+package checkout
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/torture/bank"
+	"github.com/idem-go/idem/lab/torture/history"
+	"github.com/idem-go/idem/lab/torture/journal"
+	"github.com/idem-go/idem/operation"
+)
+
+// shop is what runs operations: a process.
+type shop struct {
+	slot, incarnation int
+	pooled            bool
+	calm              bool // its functions do nothing wrong
+	release           int  // of its code
+	seed              uint64
+	pool              *pgxpool.Pool
+	bank              *bank.Client
+	history           *history.Writer
+	numbers           atomic.Uint32 // of calls and runs
+
+	checkout *operation.Definition[journal.Plan]
+	walkIn   *operation.Definition[journal.Plan] // of which no Worker knows before the end
+	part     *operation.Definition[journal.Plan] // the child of another
+	recent   recent
+}
+
+func (s *shop) define() {
+	s.checkout = operation.Define("checkout", s.run, known()...)
+	s.walkIn = operation.Define("walk-in", s.run, known()...)
+	s.part = operation.Define("part", s.run, known()...)
+}
+
+// definitionOf is what a plan is an operation of.
+func (s *shop) definitionOf(p *journal.Plan) *operation.Definition[journal.Plan] {
+	if p.WalkIn {
+		return s.walkIn
+	}
+	return s.checkout
+}
+
+// next names a call or a run.
+func (s *shop) next() history.Op { return history.NewOp(s.slot, s.incarnation, s.numbers.Add(1)) }
+
+func (s *shop) process() uint32 { return history.NewOp(s.slot, s.incarnation, 0).Process() }
+
+func (s *shop) note(e journal.Event) {
+	e.At, e.Pooled = history.Now(), s.pooled
+	s.history.Append(e)
+}
+
+// running is one run of the function of an operation.
+type running struct {
+	*shop
+	*operation.Op
+	name   history.Op
+	values map[string]string // what its steps have returned
+	paid   map[string]string // the receipts, by place
+	bare   bool              // the last child has not completed, and no undo was registered since
+	later  []func() error    // what takes a charge back and is still to be registered
+}
+
+const uniqueViolation = "23505"
+
+var (
+	errFinal = errors.New("the function ends in an error, as planned")
+	errFlaky = errors.New("the function fails for once")
+)
+
+// run is the function of the operation.
+func (s *shop) run(op *operation.Op, in journal.Plan) (resp idem.Response, err error) {
+	r := &running{shop: s, Op: op, name: s.next(), values: map[string]string{}, paid: map[string]string{}}
+	s.recent.add(op.ID())
+	by, _ := op.Context().Value(callName{}).(history.Op)
+	s.note(journal.Event{Kind: journal.KindBegin, Op: r.name, Operation: op.ID(), Key: in.Key, By: by, Release: s.release})
+	failed := true
+	defer func() {
+		left := op.Context().Err() != nil
+		s.note(journal.Event{Kind: journal.KindEnd, Op: r.name, Operation: op.ID(), Key: in.Key, Left: left, Failed: failed && !left})
+	}()
+	resp, err = r.do(&in)
+	violated, ok := errors.AsType[*pgconn.PgError](err)
+	failed = errors.Is(err, errFlaky) || ok && violated.Code == uniqueViolation
+	return resp, err
+}
+
+func (r *running) do(in *journal.Plan) (idem.Response, error) {
+	for i := range in.Rounds {
+		if err := r.round(in, &in.Rounds[i], i+1); err != nil {
+			return idem.Response{}, r.outcome(err)
+		}
+	}
+	switch in.End {
+	case journal.Reject:
+		return idem.Response{}, idem.Reject(r.response(422))
+	case journal.Final:
+		return idem.Response{}, operation.Final(errFinal)
+	}
+	return r.response(201), nil
+}
+
+// outcome is how the operation ends whose step has failed.
+func (r *running) outcome(err error) error {
+	if errors.Is(err, bank.ErrDeclined) {
+		return idem.Reject(r.response(402))
+	}
+	return err
+}
+
+func (r *running) response(status int) idem.Response {
+	body, err := json.Marshal(journal.Answer{Operation: r.ID(), Rejected: status >= 400, Values: r.values, Paid: r.paid})
+	if err != nil {
+		panic(err)
+	}
+	return idem.Response{Status: status, Body: body}
+}
+
+// round does one round of the plan.
+func (r *running) round(in *journal.Plan, round *journal.Round, n int) error {
+	for _, first := range []func() error{
+		func() error { return r.leave(in, round, n, journal.Front) },
+		func() error { return r.reserve(round, n, false) },
+		func() error { return r.putIn(round, n) },
+		func() error { return r.leave(in, round, n, journal.Between) },
+	} {
+		if err := first(); err != nil {
+			return err
+		}
+	}
+	if round.ChargeIn(r.release, n) != "" {
+		if err := r.charge(in, round, n); err != nil {
+			r.giveUp(round, n)
+			return err
+		}
+	}
+	for _, then := range []func() error{
+		func() error { return r.trouble(round, n) },
+		func() error { return r.reserve(round, n, true) },
+		r.registerLater,
+		func() error { return r.leave(in, round, n, journal.Behind) },
+		func() error { return r.count(round, n) },
+		r.stumble,
+	} {
+		if err := then(); err != nil {
+			return err
+		}
+	}
+	return r.pause(round, n)
+}
+
+// write is what a step in Postgres does. What it returns is like nothing that any other run of it returns.
+func (r *running) write(tx pgx.Tx, step string, amount int) (string, error) {
+	nonce := fmt.Sprintf("%v/%d", r.next(), rand.Uint64())
+	_, err := tx.Exec(r.Context(), "INSERT INTO torture.steps VALUES ($1::text::uuid, $2::text, $3::text, $4::int8, $5::int8)",
+		r.ID(), step, nonce, int64(history.Now()), amount)
+	return nonce, err
+}
+
+// stumble is what goes wrong with a function.
+func (r *running) stumble() error {
+	switch n := rand.IntN(200); {
+	case r.calm:
+	case n < 3:
+		return errFlaky
+	case n < 4:
+		panic(errFlaky)
+	case n < 10:
+		return r.Checkpoint()
+	}
+	return nil
+}
+
+// pause waits, and has the signal sent that it waits for: about when the operation looks for it.
+func (r *running) pause(round *journal.Round, n int) error {
+	name := round.Wait(n)
+	switch round.Pause {
+	case journal.Sleep:
+		return operation.Sleep(r.Op, name, round.For)
+	case journal.Await, journal.Silence:
+		if round.Pause == journal.Await {
+			go r.signal(r.ID(), name, time.Duration(rand.IntN(6000))*time.Microsecond)
+		}
+		value, err := operation.Await[string](r.Op, name, round.For)
+		if errors.Is(err, operation.ErrTimeout) {
+			value, err = "timeout", nil
+		}
+		r.values[name] = value
+		return err
+	}
+	return nil
+}
+
+// signal sends a signal, as soon as there is an operation to send it to.
+func (s *shop) signal(id, name string, after time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	value := fmt.Sprint(s.next())
+	time.Sleep(after)
+	for {
+		err := operation.Signal(ctx, s.pool, id, name, value)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, operation.ErrUnknownOperation) || ctx.Err() != nil {
+			return
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	var wall int64
+	const now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8"
+	if s.pool.QueryRow(ctx, now).Scan(&wall) == nil {
+		s.note(journal.Event{Kind: journal.KindSignal, Operation: id, Name: name, Wall: wall})
+	}
+}

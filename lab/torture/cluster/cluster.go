@@ -1,0 +1,201 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/pgserver/child"
+)
+
+// Options say what there is. The zero value is a primary alone.
+type Options struct {
+	Bin      string   // directory of PostgreSQL's programs; by default the first installation found
+	Data     string   // where the data directory of the first primary is made
+	WAL      string   // where its write-ahead log is made, by default in Data
+	Settings []string // name=value, over those that every cluster has; see settings
+	Env      []string // NAME=value, for the servers
+	Standby  Replication
+	Bouncer  bool // a PgBouncer in transaction mode
+}
+
+// settings make a commit durable and a server small.
+var settings = []string{
+	"fsync=on", "synchronous_commit=on", "full_page_writes=on", "wal_level=replica",
+	"max_connections=200", "shared_buffers=64MB", "max_wal_size=256MB",
+	"wal_sender_timeout=10s", "wal_receiver_timeout=10s", "wal_retrieve_retry_interval=100ms",
+	// What workers do wrong on purpose is no news, and keys do not belong into a log.
+	"log_min_messages=log", "log_min_error_statement=panic", "log_checkpoints=off",
+}
+
+// Cluster is what runs. Its methods are not for concurrent use, except those that only tell something.
+type Cluster struct {
+	opts    Options
+	dir     string
+	guard   *child.Guard // removes dir
+	made    int          // servers so far
+	fenced  []*pgserver.Server
+	primary *pgserver.Server
+	standby *pgserver.Server
+	bouncer *bouncer
+	door    *door
+}
+
+// Start makes everything and returns when it takes connections.
+func Start(ctx context.Context, opts Options) (*Cluster, error) {
+	dir, err := os.MkdirTemp("", "idem-cluster-")
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{opts: opts, dir: dir}
+	// If this process is killed, its servers take a moment to end.
+	const script = `for _ in 1 2 3 4 5; do rm -rf --one-file-system "$0" 2>/dev/null && exit; sleep 1; done; exit 1`
+	if c.guard, err = child.NewGuard(script, dir); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := c.start(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context) (err error) {
+	if err := os.Chmod(c.dir, 0o711); err != nil { // the servers may run as another user, who has to pass through
+		return err
+	}
+	opts, err := c.nextServer()
+	if err != nil {
+		return err
+	}
+	opts.Data, opts.WAL = c.opts.Data, c.opts.WAL
+	if c.primary, err = pgserver.Start(ctx, opts); err != nil {
+		return err
+	}
+	address := serverAddress(c.primary)
+	if c.opts.Standby != NoStandby {
+		if c.door, err = openDoor(address); err != nil {
+			return err
+		}
+		address = c.door.address()
+		if err := c.AddStandby(ctx); err != nil {
+			return err
+		}
+	}
+	if c.opts.Bouncer {
+		c.bouncer, err = startBouncer(ctx, filepath.Join(c.dir, "pgbouncer"), c.primary.DSN(), address)
+	}
+	return err
+}
+
+// nextServer returns the options of one more server, with a directory of its own.
+func (c *Cluster) nextServer() (pgserver.Options, error) {
+	c.made++
+	dir := filepath.Join(c.dir, fmt.Sprint("server", c.made))
+	return pgserver.Options{
+		Bin: c.opts.Bin, Dir: dir, Env: c.opts.Env, Settings: append(append([]string(nil), settings...), c.opts.Settings...),
+	}, os.Mkdir(dir, 0o700)
+}
+
+// DSN is the address of the primary for clients: the same before and after a failover.
+func (c *Cluster) DSN() string {
+	if c.door == nil {
+		return c.primary.DSN()
+	}
+	return withAddress(c.primary.DSN(), c.door.address())
+}
+
+// BouncerDSN is the address of PgBouncer, which needs no password; empty if there is none.
+func (c *Cluster) BouncerDSN() string {
+	if c.bouncer == nil {
+		return ""
+	}
+	return c.bouncer.dsn
+}
+
+// Primary is the server that takes writes.
+func (c *Cluster) Primary() *pgserver.Server { return c.primary }
+
+// Standby is the replica, nil if there is none.
+func (c *Cluster) Standby() *pgserver.Server { return c.standby }
+
+// AwaitReady returns when the primary takes writes, which after a crash is when it has recovered.
+func (c *Cluster) AwaitReady(ctx context.Context) error {
+	for {
+		err := c.Writable(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w, last because: %w", ctx.Err(), err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Writable is nil if the primary takes writes.
+func (c *Cluster) Writable(ctx context.Context) error {
+	return c.Exec(ctx, "create temp table ready () on commit drop")
+}
+
+// Exec runs one statement on the primary, over a connection of its own that nothing of what clients suffer gets into.
+func (c *Cluster) Exec(ctx context.Context, sql string, args ...any) error {
+	return c.Do(ctx, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, sql, args...)
+		return err
+	})
+}
+
+// Do lends a connection to the primary.
+func (c *Cluster) Do(ctx context.Context, use func(*pgx.Conn) error) error {
+	conn, err := pgx.Connect(ctx, withApplication(c.primary.DSN()))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		conn.Close(ctx)
+	}()
+	return use(conn)
+}
+
+// Application is the application_name of the cluster's own connections.
+const Application = "torture"
+
+// Close stops everything and removes it. What was made at Data stays.
+func (c *Cluster) Close() error {
+	var errs []error
+	if c.bouncer != nil {
+		c.bouncer.close()
+	}
+	if c.door != nil {
+		errs = append(errs, c.door.close())
+	}
+	for _, server := range append(c.fenced, c.standby, c.primary) {
+		if server != nil {
+			errs = append(errs, server.Close())
+		}
+	}
+	return errors.Join(append(errs, c.guard.Run())...)
+}
+
+func serverAddress(server *pgserver.Server) string { return fmt.Sprint("127.0.0.1:", server.Port()) }
+
+func withAddress(dsn, address string) string {
+	u, err := url.Parse(dsn)
+	if err != nil {
+		panic(err) // the DSN is pgserver's own
+	}
+	u.Host = address
+	return u.String()
+}
+
+func withApplication(dsn string) string { return dsn + "&application_name=" + Application }

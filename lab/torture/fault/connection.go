@@ -1,0 +1,115 @@
+package fault
+
+import (
+	"context"
+	"time"
+
+	"github.com/idem-go/idem/lab/pgproxy"
+)
+
+func connectionKinds() []Kind {
+	return []Kind{
+		{Name: Cut, Group: Connection, weight: 6, inject: cut,
+			About: "a connection is cut, wherever it is"},
+		{Name: CutAll, Group: Connection, weight: 2, inject: cutAll,
+			About: "all connections of a worker are cut"},
+		{Name: CutAtByte, Group: Connection, weight: 6, inject: cutAtByte,
+			About: "a connection is cut in the middle of a message"},
+		{Name: Delay, Group: Connection, weight: 3, inject: delay,
+			About: "every byte of a worker takes up to 20 ms longer, for up to 2 s"},
+		{Name: BlackHole, Group: Connection, weight: 3, inject: blackHole,
+			About: "a connection swallows everything for up to 2 s, then it is cut"},
+		{Name: Freeze, Group: Connection, weight: 4, inject: freeze,
+			About: "a connection stands still for up to 2 s, in one direction or in both"},
+		{Name: Refuse, Group: Connection, weight: 3, inject: refuse,
+			About: "new connections of a worker are refused, or kept waiting, for up to 2 s"},
+	}
+}
+
+const longest = 2 * time.Second
+
+// connection chooses one of those that a worker has open.
+func (i *injection) connection() (*pgproxy.Conn, error) {
+	conns := i.Workers.Proxy(i.worker()).Conns()
+	if len(conns) == 0 {
+		return nil, errMissed
+	}
+	return choose(i.rng, conns...), nil
+}
+
+func cut(_ context.Context, i *injection) error {
+	conn, err := i.connection()
+	if err != nil {
+		return err
+	}
+	how := choose(i.rng, breakages...)
+	conn.Cut(how)
+	i.detail("%v", how)
+	return nil
+}
+
+func cutAll(_ context.Context, i *injection) error {
+	proxy := i.Workers.Proxy(i.worker())
+	if len(proxy.Conns()) == 0 {
+		return errMissed
+	}
+	proxy.Cut(choose(i.rng, breakages...))
+	return nil
+}
+
+func cutAtByte(ctx context.Context, i *injection) error {
+	conn, err := i.connection()
+	if err != nil {
+		return err
+	}
+	dir := choose(i.rng, pgproxy.ToServer, pgproxy.ToClient)
+	at := conn.Bytes(dir) + 1 + i.rng.Int64N(2000)
+	_, err = i.spring(ctx, i.event.Worker, pgproxy.AtByte(conn, dir, at), choose(i.rng, breakages...))
+	i.detail("%v, byte %d", dir, at)
+	return err
+}
+
+func delay(ctx context.Context, i *injection) error {
+	proxy := i.Workers.Proxy(i.worker())
+	latency := i.between(100*time.Microsecond, 20*time.Millisecond)
+	proxy.SetLatency(latency)
+	defer proxy.SetLatency(0)
+	i.detail("%v each way", latency.Round(100*time.Microsecond))
+	sleep(ctx, i.between(100*time.Millisecond, longest))
+	return nil
+}
+
+// blackHole ends by a cut: what was swallowed is gone, and a connection with a gap is no good to anybody.
+func blackHole(ctx context.Context, i *injection) error {
+	conn, err := i.connection()
+	if err != nil {
+		return err
+	}
+	conn.Cut(pgproxy.BlackHole)
+	defer conn.Cut(pgproxy.Reset)
+	sleep(ctx, i.between(50*time.Millisecond, longest))
+	return nil
+}
+
+func freeze(ctx context.Context, i *injection) error {
+	conn, err := i.connection()
+	if err != nil {
+		return err
+	}
+	dirs := choose(i.rng, []pgproxy.Direction{pgproxy.ToServer}, []pgproxy.Direction{pgproxy.ToClient}, nil)
+	conn.Freeze(dirs...)
+	defer conn.Resume(dirs...)
+	i.detail("%v", dirs)
+	sleep(ctx, i.between(20*time.Millisecond, longest))
+	return nil
+}
+
+func refuse(ctx context.Context, i *injection) error {
+	proxy := i.Workers.Proxy(i.worker())
+	how := choose(i.rng, pgproxy.Reset, pgproxy.Hangup, pgproxy.BlackHole, pgproxy.Freeze)
+	proxy.Refuse(how)
+	defer proxy.Admit()
+	i.detail("%v", how)
+	sleep(ctx, i.between(50*time.Millisecond, longest))
+	return nil
+}

@@ -1,0 +1,162 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idem-go/idem/lab/pgproxy"
+)
+
+func TestCutConnectionIsLost(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	p := proxies(t, c, 1)
+	for _, name := range []Name{"cut", "cut-all", "cut-at-byte"} {
+		for seed := range uint64(4) { // by reset and hangup, to the server and to the client
+			conns := []*pgconn.PgConn{connect(t, p.slots[0].proxy.DSN()), connect(t, p.slots[0].proxy.DSN())}
+			errs := make([]error, len(conns))
+			whileInjecting(t, Target{c, p}, name, seed, func(int) bool {
+				for i, conn := range conns {
+					if errs[i] == nil {
+						errs[i] = query(t, conn, "select 1")
+					}
+				}
+				return true
+			})
+			lost := 0
+			for i, conn := range conns {
+				if errs[i] != nil || query(t, conn, "select 1") != nil {
+					lost++
+				}
+			}
+			if want := map[Name]int{"cut": 1, "cut-at-byte": 1, "cut-all": 2}[name]; lost != want {
+				t.Errorf("%s, seed %d: %d connections are lost, want %d", name, seed, lost, want)
+			}
+			p.slots[0].proxy.Cut(pgproxy.Reset)
+			eventually(t, "no connection is left", func() bool { return len(p.slots[0].proxy.Conns()) == 0 })
+		}
+	}
+}
+
+func TestDelayMakesEverythingSlowForAWhile(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	p := proxies(t, c, 1)
+	conn := connect(t, p.slots[0].proxy.DSN())
+	var slowest time.Duration
+	event := whileInjecting(t, Target{c, p}, "delay", 3, func(int) bool {
+		begin := time.Now()
+		if err := query(t, conn, "select 1"); err != nil {
+			t.Error(err)
+		}
+		slowest = max(slowest, time.Since(begin))
+		return true
+	})
+	latency, err := time.ParseDuration(strings.TrimSuffix(event.Detail, " each way"))
+	if err != nil || slowest < 2*latency-time.Millisecond || latency < 2*time.Millisecond {
+		t.Errorf("the slowest query took %v, with %v each way (%v)", slowest, latency, err)
+	}
+	eventually(t, "it is fast again", func() bool {
+		begin := time.Now()
+		return query(t, conn, "select 1") == nil && time.Since(begin) < 2*latency
+	})
+}
+
+// A client that is told nothing waits; when the hole is closed, it finds out.
+func TestBlackHoleIsSilentUntilItIsClosed(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	p := proxies(t, c, 1)
+	conn := connect(t, p.slots[0].proxy.DSN())
+	link := p.slots[0].proxy.Conns()[0]
+	var err error
+	var silent time.Duration
+	event := whileInjecting(t, Target{c, p}, "black-hole", 2, func(int) bool {
+		begin := time.Now()
+		err = query(t, conn, "select 1")
+		silent = time.Since(begin)
+		return err == nil
+	})
+	if err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the client got %v", err)
+	}
+	if silent < 20*time.Millisecond {
+		t.Errorf("it was silent for %v of %v", silent, event.For)
+	}
+	select {
+	case <-link.Done():
+	case <-time.After(patience):
+		t.Error("the hole was not closed")
+	}
+}
+
+// untilSeen tries again with other seeds where the fault was over before a busy machine came to look.
+func untilSeen(t *testing.T, seed uint64, try func(seed uint64) bool) {
+	t.Helper()
+	const tries = 8
+	for n := range uint64(tries) {
+		if try(seed + 100*n) {
+			return
+		}
+	}
+	t.Errorf("seed %d: nobody noticed anything of it, %d times", seed, tries)
+}
+
+func TestFrozenConnectionLosesNothing(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	p := proxies(t, c, 1)
+	conn := connect(t, p.slots[0].proxy.DSN())
+	for seed := range uint64(4) {
+		untilSeen(t, seed, func(seed uint64) bool {
+			var slowest time.Duration
+			event := whileInjecting(t, Target{c, p}, "freeze", seed, func(int) bool {
+				begin := time.Now()
+				if err := query(t, conn, "insert into done values ('x')"); err != nil {
+					t.Error(err)
+				}
+				slowest = max(slowest, time.Since(begin))
+				return true
+			})
+			return slowest > event.For/2
+		})
+	}
+	if err := query(t, conn, "select 1"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRefusedConnectionsAreAdmittedLater(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	p := proxies(t, c, 1)
+	before := connect(t, p.slots[0].proxy.DSN())
+	for seed := range uint64(5) {
+		untilSeen(t, seed, func(seed uint64) bool {
+			slow, refused := time.Duration(0), 0
+			event := whileInjecting(t, Target{c, p}, "refuse", seed, func(int) bool {
+				begin := time.Now()
+				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+				defer cancel()
+				conn, err := pgconn.Connect(ctx, p.slots[0].proxy.DSN())
+				if err != nil {
+					refused++
+				} else {
+					conn.Close(ctx)
+				}
+				slow = max(slow, time.Since(begin))
+				if err := query(t, before, "select 1"); err != nil {
+					t.Error(err)
+				}
+				return true
+			})
+			return refused > 0 || slow > event.For/2
+		})
+		connect(t, p.slots[0].proxy.DSN())
+	}
+}

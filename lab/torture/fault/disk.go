@@ -1,0 +1,179 @@
+package fault
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/pgserver/child"
+)
+
+// disk is a small ext4 on a loop device that can be full, or lose everything that was not synced.
+type disk struct {
+	dir   string
+	guard *child.Guard // takes it away
+}
+
+// newDisk makes and mounts a disk. It is taken away when this process is over, whatever becomes of it.
+func newDisk(mebibytes int64) (_ *disk, err error) {
+	dir, err := os.MkdirTemp("", "idem-disk-")
+	if err != nil {
+		return nil, err
+	}
+	d := &disk{dir: dir}
+	const script = `umount "$1" 2>/dev/null || umount -l "$1" 2>/dev/null; rm -rf --one-file-system "$0"`
+	if d.guard, err = child.NewGuard(script, dir, d.root()); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}()
+	if err := os.Chmod(dir, 0o711); err != nil { // the server may run as another user, who has to pass through
+		return nil, err
+	}
+	if err := os.Mkdir(d.root(), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(d.image(), nil, 0o600); err != nil {
+		return nil, err
+	}
+	if err := os.Truncate(d.image(), mebibytes<<20); err != nil {
+		return nil, err
+	}
+	// No blocks are kept for root, so that a full disk is as full for everybody.
+	if err := program("mkfs.ext4", "-q", "-F", "-m", "0", d.image()); err != nil {
+		return nil, err
+	}
+	return d, d.mount()
+}
+
+func (d *disk) image() string { return filepath.Join(d.dir, "image") }
+
+// root is where the disk is mounted.
+func (d *disk) root() string { return filepath.Join(d.dir, "root") }
+
+// folder makes a directory on the disk that the server may use.
+func (d *disk) folder(name string) (string, error) {
+	path := filepath.Join(d.root(), name)
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return "", err
+	}
+	user, err := pgserver.Unprivileged(os.Getuid())
+	if err != nil || user == nil {
+		return path, err
+	}
+	return path, os.Chown(path, int(user.Uid), int(user.Gid))
+}
+
+// mount leaves the freeing of the loop device to the kernel, which does it at the umount.
+func (d *disk) mount() error { return program("mount", "-o", "loop", d.image(), d.root()) }
+
+func (d *disk) unmount() error { return program("umount", d.root()) }
+
+func (d *disk) close() error {
+	if err := d.guard.Run(); err != nil {
+		return err
+	}
+	if _, err := os.Stat(d.dir); err == nil {
+		return fmt.Errorf("%s was left behind", d.dir)
+	}
+	return nil
+}
+
+// sync makes everything that was written survive a loss of power.
+func (d *disk) sync() error {
+	root, err := os.Open(d.root())
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return syncFS(root)
+}
+
+// powerOff makes the disk fail for good, and forget what was not synced, the journal of the file system included. After
+// unmount and mount it works again.
+func (d *disk) powerOff() error {
+	root, err := os.Open(d.root())
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return shutDownFS(root)
+}
+
+// fill takes every block that is free: those that come in large pieces without writing them, for a disk may be large.
+func (d *disk) fill() error {
+	file, err := os.Create(d.filler())
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	offset := int64(0)
+	for _, size := range []int64{256 << 20, 16 << 20, 1 << 20} {
+		for err = allocate(file, offset, size); err == nil; err = allocate(file, offset, size) {
+			offset += size
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			return err
+		}
+	}
+	if _, err := file.Seek(offset, io.SeekStart); err != nil {
+		return err
+	}
+	for _, size := range []int{64 << 10, 4 << 10} {
+		block := make([]byte, size)
+		for {
+			if _, err = file.Write(block); err != nil {
+				break
+			}
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			return err
+		}
+		// Room is found for some blocks only now, or not found.
+		if err := file.Sync(); err != nil && !errors.Is(err, syscall.ENOSPC) {
+			return err
+		}
+	}
+	return nil
+}
+
+// free gives back what fill took.
+func (d *disk) free() error { return os.Remove(d.filler()) }
+
+func (d *disk) filler() string { return filepath.Join(d.root(), "filler") }
+
+// diskPossible is nil where disks can be made. It tries.
+var diskPossible = sync.OnceValue(func() error {
+	if os.Getuid() != 0 {
+		return errors.New("a disk is mounted by root only")
+	}
+	for _, name := range []string{"mount", "umount", "mkfs.ext4"} {
+		if _, err := exec.LookPath(name); err != nil {
+			return fmt.Errorf("%s is %w", name, errNotInstalled)
+		}
+	}
+	d, err := newDisk(8)
+	if err != nil {
+		return fmt.Errorf("no disk can be made here: %w", err)
+	}
+	return d.close()
+})
+
+// program runs a program to its end. What it says is in the error.
+func program(name string, args ...string) error {
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w %s", name, err, bytes.TrimSpace(out))
+	}
+	return nil
+}

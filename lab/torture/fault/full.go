@@ -1,0 +1,87 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/lab/torture/cluster"
+)
+
+// smallWAL keeps the write-ahead log small enough for a small disk.
+var smallWAL = []string{"min_wal_size=32MB", "max_wal_size=64MB"}
+
+func dataDiskFull() Leg {
+	return Leg{
+		Name:     DiskFullData,
+		About:    "the disk with the data and the log is full, for up to 2 s",
+		Possible: diskPossible(),
+		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
+			return s.onDisk(ctx, 384+opts.growth(), opts, fullDisk, func(folder string) cluster.Options {
+				return cluster.Options{Data: filepath.Join(folder, "data"), Settings: smallWAL}
+			})
+		},
+	}
+}
+
+func walDiskFull() Leg {
+	return Leg{
+		Name:     DiskFullWAL,
+		About:    "the disk with the write-ahead log is full, for up to 2 s",
+		Possible: diskPossible(),
+		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
+			return s.onDisk(ctx, 192, opts, fullDisk, func(folder string) cluster.Options {
+				return cluster.Options{WAL: filepath.Join(folder, "wal"), Settings: smallWAL}
+			})
+		},
+	}
+}
+
+// onDisk makes a cluster that has something on a disk of its own.
+func (s *Scene) onDisk(ctx context.Context, mebibytes int64, opts LegOptions,
+	act func(context.Context, *injection, *disk) error, needs func(folder string) cluster.Options) error {
+	d, err := newDisk(mebibytes)
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, d.close)
+	s.prepare = d.sync
+	s.act = func(ctx context.Context, i *injection) error { return act(ctx, i, d) }
+	folder, err := d.folder("postgres")
+	if err != nil {
+		return err
+	}
+	return s.start(ctx, opts, needs(folder))
+}
+
+// fullDisk fills the disk. Where a segment of the log cannot be made, the server goes down and cannot recover before there
+// is room again.
+func fullDisk(ctx context.Context, i *injection, d *disk) error {
+	err := d.fill()
+	i.strike()
+	if err == nil {
+		i.detail("the server refuses what does not fit")
+		if hurry(ctx, i.Cluster) != nil {
+			i.detail("the server goes down")
+		}
+		sleep(ctx, i.between(100*time.Millisecond, 2*time.Second))
+	}
+	return errors.Join(err, d.free(), i.revive(ctx))
+}
+
+// hurry uses up the segments of the log that there are. Its error is the server's end.
+func hurry(ctx context.Context, c *cluster.Cluster) error {
+	ctx, cancel := context.WithTimeout(ctx, pointLimit)
+	defer cancel()
+	return c.Do(ctx, func(conn *pgx.Conn) error {
+		for range 8 {
+			if _, err := conn.Exec(ctx, "select pg_logical_emit_message(false, 'torture', ''), pg_switch_wal()"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

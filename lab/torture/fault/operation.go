@@ -1,0 +1,83 @@
+package fault
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/torture/cluster"
+)
+
+func resumptionKinds() []Kind {
+	var some []string
+	for n := range 9 {
+		some = append(some, fmt.Sprint("UPDATE ", n+1))
+	}
+	return []Kind{
+		{Name: KillBeforeTaking, Group: Resumption, weight: 3, inject: killAt(pgproxy.Before(isTaking)),
+			About: "SIGKILL of a worker that is about to take operations up"},
+		{Name: KillAfterTaking, Group: Resumption, weight: 6, inject: killAt(pgproxy.AfterAnswer(isTaking, some...)),
+			About: "SIGKILL when a worker has taken operations up, before it is told"},
+		{Name: LoseTaking, Group: Resumption, weight: 6, inject: loseAt(pgproxy.AfterAnswer(isTaking, some...)),
+			About: "the connection is lost together with the answer that operations are taken up"},
+	}
+}
+
+// isTaking chooses the statements that take operations up.
+func isTaking(s pgproxy.Statement) bool {
+	name := libraryName(s.SQL)
+	return name == "TakeOperation" || name == "TakeOperations"
+}
+
+func operations() Leg {
+	return Leg{
+		Name: Operations, Work: OperationWork,
+		About: "operations that call a bank: zombies, servers that crash, and sessions that end, besides what a bank does",
+		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
+			s.act, s.pause = harmOperations, time.Second
+			return s.start(ctx, opts, cluster.Options{})
+		},
+	}
+}
+
+func operationsFailover() Leg {
+	l := synchronousFailover()
+	l.Name, l.Work = OperationsFailover, OperationWork
+	l.About = "operations that call a bank, when the primary is killed and a synchronous standby takes over"
+	return l
+}
+
+// harmOperations does one of what operations have to survive. Those are no faults of the main leg, which has its own.
+func harmOperations(ctx context.Context, i *injection) error {
+	switch n := i.rng.IntN(10); {
+	case n < 6:
+		return zombie(ctx, i)
+	case n < 8:
+		i.detail("all sessions are terminated")
+		return i.Cluster.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
+	case n < 9:
+		i.detail("the server is killed")
+		return whileDown(killServer)(ctx, i)
+	}
+	i.detail("the server is stopped without a checkpoint")
+	return whileDown(immediateStop)(ctx, i)
+}
+
+// zombie stops a worker for longer than anybody waits for it, and wakes it up: its sessions are gone, its leases have ended,
+// and others have its operations.
+func zombie(ctx context.Context, i *injection) error {
+	worker := i.worker()
+	if err := i.signal(worker, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	defer func() { _ = i.Workers.Signal(worker, syscall.SIGCONT) }()
+	i.detail("a zombie")
+	i.Workers.Proxy(worker).Cut(pgproxy.Reset)
+	if err := i.Cluster.Exec(ctx, "UPDATE idem.leases SET expires_at = clock_timestamp()"); err != nil {
+		return err
+	}
+	sleep(ctx, i.between(500*time.Millisecond, 3*time.Second))
+	return nil
+}

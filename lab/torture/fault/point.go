@@ -1,0 +1,151 @@
+package fault
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/lab/pgproxy"
+)
+
+func pointKinds() []Kind {
+	inserted := []string{"INSERT 0 1"}
+	committed := []string{"COMMIT"}
+	return []Kind{
+		{Name: KillAfterClaim, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(isClaim, inserted...)),
+			About: "SIGKILL when the claim has been executed, before the worker is told"},
+		{Name: KillInFn, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(isOfFn)),
+			About: "SIGKILL when a statement of fn has been executed"},
+		{Name: KillBeforeCommit, Group: Worker, weight: 4, inject: killAt(pgproxy.Before(pgproxy.IsCommit)),
+			About: "SIGKILL when COMMIT was sent by the worker, and the server is not given it"},
+		{Name: KillDuringCommit, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterForward(pgproxy.IsCommit)),
+			About: "SIGKILL when the server has just been given COMMIT"},
+		{Name: KillAfterCommit, Group: Worker, weight: 4, inject: killAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...)),
+			About: "SIGKILL when the server has committed, before the worker is told"},
+
+		{Name: LoseClaimAnswer, Group: Connection, weight: 4, inject: loseAt(pgproxy.AfterAnswer(isClaim, inserted...)),
+			About: "the connection is lost together with the answer to the claim"},
+		{Name: LoseCommit, Group: Connection, weight: 4, inject: loseAt(pgproxy.Before(pgproxy.IsCommit)),
+			About: "the connection is lost together with COMMIT, which the server is not given"},
+		{Name: LoseCommitRace, Group: Connection, weight: 4, inject: loseAt(pgproxy.AfterForward(pgproxy.IsCommit)),
+			About: "the connection is lost when the server has just been given COMMIT"},
+		{Name: LoseCommitAnswer, Group: Connection, weight: 6, inject: loseAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...)),
+			About: "the connection is lost together with the answer to COMMIT"},
+
+		{Name: LateCommit, Group: Connection, weight: 2, inject: holdAt(pgproxy.Before(pgproxy.IsCommit)),
+			About: "COMMIT arrives up to 7 s late, when the caller may have gone to ask what became of it"},
+		{Name: LateCommitAnswer, Group: Connection, weight: 2, inject: holdAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...)),
+			About: "the answer to COMMIT arrives up to 7 s late"},
+	}
+}
+
+const (
+	pointLimit = 2 * time.Second        // for how long a point is waited for
+	lateLimit  = 100 * time.Millisecond // by when a trap that is disarmed has sprung, if it had been decided
+)
+
+// libraryClaims are the names, in queries/, of the statements that claim a key.
+var libraryClaims = []string{"Claim", "ClaimAtOnce", "TakeOver"}
+
+// isClaim chooses the statements that claim a key. Whoever wants to know whether one has, looks at its command tag.
+func isClaim(s pgproxy.Statement) bool { return slices.Contains(libraryClaims, libraryName(s.SQL)) }
+
+// libraryName is what a statement is called in queries/, empty if it is none of the library's. sqlc leaves the name in a
+// comment in front of it, which goes to the server in every protocol.
+func libraryName(sql string) string {
+	named, ok := strings.CutPrefix(strings.TrimSpace(sql), "-- name: ")
+	if !ok {
+		return ""
+	}
+	return firstWord(named)
+}
+
+// isOfFn chooses what is neither the library's nor about the session or the transaction: the statements of fn, and those of
+// a caller of DoTx outside of it.
+func isOfFn(s pgproxy.Statement) bool {
+	word := strings.ToLower(firstWord(s.SQL))
+	control := []string{"", "begin", "start", "commit", "end", "rollback", "savepoint", "release", "set", "prepare", "deallocate"}
+	return libraryName(s.SQL) == "" && !slices.Contains(control, word)
+}
+
+func firstWord(sql string) string {
+	words := strings.Fields(sql)
+	if len(words) == 0 {
+		return ""
+	}
+	return strings.TrimRight(words[0], ";")
+}
+
+// killAt holds a connection at a point, kills the worker, and drops what was held: what the worker had in mind to send
+// is never sent, what it was to be told is never delivered.
+func killAt(at pgproxy.Point) func(context.Context, *injection) error {
+	return func(ctx context.Context, i *injection) error {
+		worker := i.worker()
+		conn, err := i.spring(ctx, worker, at, pgproxy.Freeze)
+		if err != nil {
+			return err
+		}
+		err = i.kill(worker)
+		conn.Cut(pgproxy.Reset)
+		return err
+	}
+}
+
+// loseAt breaks a connection at a point. The worker is told at once, or finds out when the black hole has been closed.
+func loseAt(at pgproxy.Point) func(context.Context, *injection) error {
+	return func(ctx context.Context, i *injection) error {
+		how := choose(i.rng, pgproxy.Reset, pgproxy.Reset, pgproxy.Hangup, pgproxy.BlackHole)
+		conn, err := i.spring(ctx, i.worker(), at, how)
+		if err != nil {
+			return err
+		}
+		i.detail("%v", how)
+		if how == pgproxy.BlackHole {
+			sleep(ctx, i.between(50*time.Millisecond, 2*time.Second))
+			conn.Cut(pgproxy.Reset)
+		}
+		return nil
+	}
+}
+
+// holdAt holds a connection at a point. Nothing is lost.
+func holdAt(at pgproxy.Point) func(context.Context, *injection) error {
+	return func(ctx context.Context, i *injection) error {
+		conn, err := i.spring(ctx, i.worker(), at, pgproxy.Freeze)
+		if err != nil {
+			return err
+		}
+		defer conn.Resume()
+		// The library asks for 5 s what became of a COMMIT.
+		sleep(ctx, choose(i.rng, i.between(50*time.Millisecond, time.Second), i.between(time.Second, 7*time.Second)))
+		return nil
+	}
+}
+
+// spring sets a trap and waits until it has sprung.
+func (i *injection) spring(ctx context.Context, worker int, at pgproxy.Point, do pgproxy.Action) (*pgproxy.Conn, error) {
+	trap := i.Workers.Proxy(worker).Arm(at, do)
+	defer trap.Disarm()
+	conn := awaitTrap(ctx, trap, pointLimit)
+	if conn == nil {
+		trap.Disarm()
+		conn = awaitTrap(context.WithoutCancel(ctx), trap, lateLimit)
+	}
+	if conn == nil {
+		return nil, errMissed
+	}
+	i.strike()
+	return conn, nil
+}
+
+func awaitTrap(ctx context.Context, trap *pgproxy.Trap, limit time.Duration) *pgproxy.Conn {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	select {
+	case e := <-trap.Fired():
+		return e.Conn
+	case <-ctx.Done():
+		return nil
+	}
+}

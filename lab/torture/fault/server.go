@@ -1,0 +1,121 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/torture/cluster"
+)
+
+func serverKinds() []Kind {
+	var linux error
+	if runtime.GOOS != "linux" {
+		linux = errors.New("the processes of a server are found by /proc, which is Linux's")
+	}
+	return []Kind{
+		{Name: ServerRestart, Group: Server, weight: 1, inject: whileDown(fastStop),
+			About: "the server is stopped in order and started again"},
+		{Name: ServerImmediate, Group: Server, weight: 1, inject: whileDown(immediateStop),
+			About: "the server is stopped without a checkpoint, and recovers"},
+		{Name: ServerKill, Group: Server, weight: 1, inject: whileDown(killServer),
+			About: "SIGKILL of the postmaster; what is left of the server goes when it notices"},
+		{Name: BackendKill, Group: Server, weight: 1, inject: killBackend, Possible: linux,
+			About: "SIGKILL of one of the server's processes: it ends all sessions and recovers"},
+	}
+}
+
+func fastStop(s *pgserver.Server) error      { return s.Stop(pgserver.Fast) }
+func immediateStop(s *pgserver.Server) error { return s.Stop(pgserver.Immediate) }
+func killServer(s *pgserver.Server) error    { s.Kill(); return nil }
+
+// whileDown ends the server, leaves it like that for a moment, and starts it again.
+func whileDown(end func(*pgserver.Server) error) func(context.Context, *injection) error {
+	return func(ctx context.Context, i *injection) error {
+		if err := end(i.Cluster.Primary()); err != nil {
+			return err
+		}
+		sleep(ctx, i.between(0, 300*time.Millisecond))
+		return i.revive(ctx)
+	}
+}
+
+func killBackend(ctx context.Context, i *injection) error {
+	err := i.Cluster.Do(ctx, func(conn *pgx.Conn) error {
+		victim, err := i.serverProcess(int(conn.PgConn().PID()))
+		if err != nil {
+			return err
+		}
+		i.strike()
+		i.detail("%s", victim.Title)
+		err = victim.Crash(ctx)
+		if errors.Is(err, os.ErrProcessDone) {
+			return errMissed
+		}
+		// The postmaster has noticed when it ends the other sessions.
+		for err == nil && conn.Ping(ctx) == nil {
+			sleep(ctx, time.Millisecond)
+		}
+		return errors.Join(err, ctx.Err())
+	})
+	if err != nil {
+		return err
+	}
+	return i.revive(ctx)
+}
+
+// serverProcess chooses a session's backend half of the time, else one of the others, of which there are fewer.
+func (i *injection) serverProcess(except int) (pgserver.Process, error) {
+	session := i.rng.IntN(2) == 0
+	var eligible []pgserver.Process
+	for _, p := range i.Cluster.Primary().Processes() {
+		if p.PID != except && strings.Contains(p.Title, "127.0.0.1") == session {
+			eligible = append(eligible, p)
+		}
+	}
+	if len(eligible) == 0 {
+		return pgserver.Process{}, errMissed
+	}
+	return choose(i.rng, eligible...), nil
+}
+
+func (i *injection) revive(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healLimit)
+	defer cancel()
+	return revive(ctx, i.Cluster)
+}
+
+// revive makes the primary wait for no ghost and returns when it takes writes. It starts it whenever it is down: one that
+// is there may be about to go, for what was done to it before.
+func revive(ctx context.Context, c *cluster.Cluster) error {
+	for failures := 0; ; {
+		if primary := c.Primary(); !primary.Running() {
+			if err := primary.Start(ctx); err != nil {
+				if failures++; failures == maxStarts || ctx.Err() != nil {
+					return err
+				}
+				continue
+			}
+		}
+		err := c.ResetSynchronous(ctx)
+		if err == nil {
+			err = c.Writable(ctx)
+		}
+		if err == nil {
+			return nil
+		}
+		if !sleep(ctx, 20*time.Millisecond) {
+			return fmt.Errorf("%w, last because: %w", ctx.Err(), err)
+		}
+	}
+}
+
+// maxStarts is how often a server is started that does not come up.
+const maxStarts = 3

@@ -1,0 +1,129 @@
+package fault
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/pgserver/child"
+	"github.com/idem-go/idem/lab/torture/cluster"
+)
+
+func syncFails() Leg {
+	return Leg{
+		Name:     SyncFails,
+		About:    "fdatasync fails with EIO: the server panics, and recovers",
+		Possible: tracePossible(),
+		stage: func(ctx context.Context, s *Scene, opts LegOptions) error {
+			s.act = failSync
+			return s.start(ctx, opts, cluster.Options{Settings: []string{"wal_sync_method=fdatasync"}})
+		},
+	}
+}
+
+// failSync lets the next fdatasync of each process fail until one has, and no other: a recovery has to work.
+func failSync(ctx context.Context, i *injection) error {
+	dir, err := os.MkdirTemp("", "idem-strace-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	err = i.Cluster.Do(ctx, func(conn *pgx.Conn) error {
+		log := filepath.Join(dir, "log")
+		tracer, err := trace(i.Cluster.Primary(), log)
+		if err != nil {
+			return err
+		}
+		err = awaitInjected(ctx, tracer, log, i.Cluster)
+		i.strike()
+		_ = tracer.Signal(syscall.SIGTERM) // it lets go of what it traces
+		<-tracer.Done()
+		for err == nil && conn.Ping(ctx) == nil { // until the server has ended all sessions
+			time.Sleep(time.Millisecond)
+		}
+		return err
+	})
+	return errors.Join(err, i.revive(ctx))
+}
+
+// trace attaches strace to all processes of the server, and to those that come.
+func trace(server *pgserver.Server, log string) (*child.Process, error) {
+	args := []string{"--follow-forks", "--output", log, "--trace=fdatasync", "--inject=fdatasync:error=EIO:when=1",
+		"--attach=" + strconv.Itoa(server.PID())}
+	for _, p := range server.Processes() {
+		args = append(args, "--attach="+strconv.Itoa(p.PID))
+	}
+	cmd := exec.Command("strace", args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return child.Start(cmd, syscall.SIGTERM)
+}
+
+// awaitInjected returns when a call has failed, and makes one in case that the workers do not.
+func awaitInjected(ctx context.Context, tracer *child.Process, log string, c *cluster.Cluster) error {
+	for {
+		select {
+		case <-tracer.Done():
+			return errors.New("strace has ended")
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+		if calls, _ := os.ReadFile(log); bytes.Contains(calls, []byte("(INJECTED)")) {
+			return nil
+		}
+		_ = c.Exec(ctx, "select pg_logical_emit_message(true, 'torture', '')")
+	}
+}
+
+// tracePossible is nil where strace can inject faults into processes that run. It tries.
+var tracePossible = sync.OnceValue(func() error {
+	if _, err := exec.LookPath("strace"); err != nil {
+		return fmt.Errorf("strace is %w", errNotInstalled)
+	}
+	dir, err := os.MkdirTemp("", "idem-strace-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	victim, err := child.Start(exec.Command("sleep", "60"), syscall.SIGKILL)
+	if err != nil {
+		return err
+	}
+	defer victim.Kill()
+	log := filepath.Join(dir, "log")
+	tracer, err := child.Start(exec.Command("strace", "--output", log, "--inject=fdatasync:error=EIO:when=1",
+		"--attach="+strconv.Itoa(victim.PID())), syscall.SIGTERM)
+	if err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-tracer.Done():
+			return errors.New("strace may not trace here")
+		case <-time.After(5 * time.Millisecond):
+		}
+		if traced(victim.PID()) {
+			_ = tracer.Signal(syscall.SIGTERM)
+			<-tracer.Done()
+			return nil
+		}
+	}
+})
+
+// traced tells whether a process has a tracer.
+func traced(pid int) bool {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, tracer, found := bytes.Cut(status, []byte("TracerPid:\t"))
+	return found && !bytes.HasPrefix(tracer, []byte("0\n"))
+}

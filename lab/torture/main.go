@@ -1,0 +1,71 @@
+// Command torture puts the promises of idem to the test: worker processes make calls, faults are injected, and a checker
+// that knows nothing of the library decides whether what they were told is true.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/idem-go/idem/lab/torture/report"
+	"github.com/idem-go/idem/lab/torture/workload"
+)
+
+const usage = `torture [run] [flags]     torture the library, and check what came of it
+torture check DIR         check a run again, from its files
+torture faults            list what can be done, and whether this machine can
+torture mutants [flags]   try whether broken libraries are found out
+torture worker            what a run starts; not for people
+
+It exits with 1 if a promise was not kept, with 2 if the run itself did not work, or a leg of it.
+
+flags:`
+
+func main() {
+	err := command(os.Args[1:])
+	code := exitCode(err)
+	switch {
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(os.Stderr, "torture: interrupted")
+	case code > 1:
+		fmt.Fprintln(os.Stderr, "torture:", err)
+	}
+	os.Exit(code)
+}
+
+func exitCode(err error) int {
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.Is(err, report.ErrNotKept):
+		return 1
+	}
+	return 2
+}
+
+func command(args []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	name := "run"
+	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
+		name, args = args[0], args[1:]
+	}
+	switch name {
+	case "run":
+		return run(ctx, args)
+	case "check":
+		return again(args)
+	case "faults":
+		return listFaults()
+	case "mutants":
+		return mutants(ctx, args)
+	case "worker":
+		stop() // it has a way of its own to end
+		return workload.Work(os.Stdin)
+	}
+	return fmt.Errorf("no command %q; see torture -help", name)
+}

@@ -1,0 +1,94 @@
+package mutant
+
+import (
+	"time"
+
+	"github.com/idem-go/idem/lab/torture/fault"
+	"github.com/idem-go/idem/lab/torture/rule"
+)
+
+// Broken: how an outcome is committed, and what is said of it.
+func commitMutants() []Mutant {
+	return []Mutant{
+		{
+			Name: "two-transactions", About: "the effect is committed first, the record in a second transaction",
+			Duration: 5 * time.Second,
+			Faults:   []fault.Name{fault.LoseCommit, fault.LoseCommitAnswer, fault.LoseCommitRace, fault.KillBeforeCommit, fault.KillAfterCommit, fault.KillDuringCommit},
+			Rules:    []rule.Rule{rule.Once, rule.OneEffect, rule.Record, rule.Nothing},
+			Edits: []Edit{{"internal/txn/commit.go", "	c := &t.commit\n", `	if len(requests) > 0 {
+		var row, claim string
+		err := t.conn.QueryRow(ctx, "with gone as (delete from idem.records where operation_id = current_setting('idem.claim')::uuid returning *)"+
+			" select row_to_json(gone)::text, current_setting('idem.claim') from gone").Scan(&row, &claim)
+		for _, step := range []struct{ sql, arg string }{
+			{"commit", ""}, {"begin", ""}, {"insert into idem.records select * from json_populate_record(null::idem.records, $1::text::json)", row},
+			{"select set_config('idem.claim', $1::text, true)", claim},
+		} {
+			var args []any
+			if step.arg != "" {
+				args = append(args, step.arg)
+			}
+			if err == nil {
+				_, err = t.conn.Exec(context.Background(), step.sql, args...)
+			}
+		}
+		if err != nil && !refused(err) {
+			err = &UnknownError{Err: err}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	c := &t.commit
+`}},
+		},
+		{
+			Name: "lost-is-rolled-back", About: "an answer to COMMIT that is lost counts as a rollback: clean up and run again",
+			Duration: 5 * time.Second,
+			Faults:   lostCommits, Rules: []rule.Rule{rule.Once, rule.OneEffect, rule.Nothing, rule.Order},
+			Edits: []Edit{{"call.go", resolves, `			_, _ = x.engine.Pool.Exec(context.WithoutCancel(ctx), "delete from idem.records where scope = $1 and key = $2", c.scope, c.key)
+			x.key = store.NewKey(c.scope, c.key, c.hash, newOperationID(), c.ttl)
+			ending = undone
+`}},
+		},
+		{
+			Name: "lost-is-an-error", About: "an answer to COMMIT that is lost is reported as a failure",
+			Duration: 5 * time.Second,
+			Faults:   lostCommits, Rules: []rule.Rule{rule.Nothing},
+			Edits: []Edit{{"call.go", resolves, "			ending = failed\n"}},
+		},
+		{
+			Name: "context-abandons-commit", About: "the end of the context during COMMIT counts as a failure",
+			Duration: 5 * time.Second,
+			Faults:   []fault.Name{fault.Delay, fault.GhostStandby, fault.Freeze}, Rules: []rule.Rule{rule.Nothing},
+			Edits: []Edit{
+				{"internal/txn/grace.go", "time.AfterFunc(g.limit, g.interrupt)", "time.AfterFunc(0, g.interrupt)"},
+				{"internal/txn/commit.go", "		t.leaveAlone(answers)\n		return t.unanswered(ctx)\n", "		t.leaveAlone(answers)\n		return ctx.Err()\n"},
+			},
+		},
+		{
+			Name: "commit-is-cancelled", About: "a COMMIT under way is cancelled at the end of the grace: the primary shows what no standby has",
+			Slow:   true,
+			Faults: []fault.Name{fault.FailoverStalled}, Rules: []rule.Rule{rule.Success, rule.Replayed},
+			Edits: []Edit{
+				{"internal/txn/uncancelled.go", "	scramble(conn.PgConn().SecretKey())\n", ""},
+				{"internal/txn/uncancelled.go", "	if !u.conn.IsClosed() {\n		scramble(u.conn.PgConn().SecretKey())\n	}\n", ""},
+				{"internal/txn/commit.go", "		t.leaveAlone(answers)\n", "		_ = t.conn.PgConn().CancelRequest(context.Background())\n		t.leaveAlone(answers)\n"},
+			},
+		},
+		{
+			Name: "forgotten-record", About: "a success is answered, and one record in fifty is not kept",
+			Rules: []rule.Rule{rule.Record, rule.Once},
+			Edits: []Edit{{"tx.go", "		x.record = completedRecord(c, resp, x.claimedAt)\n", `		x.record = completedRecord(c, resp, x.claimedAt)
+		if x.key.OperationID < "05" {
+			_, _ = x.engine.Pool.Exec(ctx, "delete from idem.records where operation_id = $1::uuid", x.key.OperationID)
+		}
+`}},
+		},
+	}
+}
+
+// lostCommits are faults after which nobody but the record knows what became of a COMMIT.
+var lostCommits = []fault.Name{fault.LoseCommitAnswer, fault.LoseCommitRace, fault.GhostStandby, fault.Terminate}
+
+// resolves is where a call asks the record.
+const resolves = "			ending, err = x.resolve(ctx, c.limits.resolve, c.ttl, err)\n"

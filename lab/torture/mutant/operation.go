@@ -1,0 +1,147 @@
+package mutant
+
+import (
+	"time"
+
+	"github.com/idem-go/idem/lab/torture/fault"
+	"github.com/idem-go/idem/lab/torture/rule"
+)
+
+// Broken: operations.
+func operationMutants() []Mutant {
+	all := []Mutant{
+		{
+			Name: "call-before-commit", About: "a call is made before what came earlier is durable",
+			Rules: []rule.Rule{rule.Durable},
+			Edits: []Edit{{"operation/call.go",
+				"		if err := op.commit(commit{at: store.At{Kind: o.step.kind, Step: o.step.name, Seq: o.step.seq, Tries: o.tries}}); err != nil {\n			return nil, err\n		}\n",
+				"		w.elapsed = func() time.Duration { return 0 }\n"}},
+		},
+		{
+			Name: "no-fence", About: "a commit does not ask whether somebody else has taken the operation up",
+			Rules: []rule.Rule{rule.StepOnce, rule.StepWhole, rule.OneOutcome, rule.UndoneOnce, rule.UndoneOrder, rule.SameAnswer},
+			Edits: []Edit{{operationQueries, "WHEN o.epoch OPERATOR(pg_catalog.=) $10::pg_catalog.int4\n", "WHEN o.epoch OPERATOR(pg_catalog.<>) 0 AND $10::pg_catalog.int4 IS NOT NULL\n"}},
+		},
+		{
+			Name: "same-epoch", About: "whoever takes an operation up does not begin a new epoch",
+			Rules: []rule.Rule{rule.StepOnce, rule.StepWhole, rule.OneOutcome, rule.UndoneOnce, rule.UndoneOrder, rule.SameAnswer},
+			Edits: []Edit{
+				{operationQueries, "SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,\n" + stamped + "FROM (\n", "SET epoch = o.epoch, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,\n" + stamped + "FROM (\n"},
+				{operationQueries, "SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,\n" + stamped + "FROM taken\n", "SET epoch = o.epoch, owner = $1::pg_catalog.int4, attempts = o.attempts OPERATOR(pg_catalog.+) 1,\n" + stamped + "FROM taken\n"},
+			},
+		},
+		{
+			Name: "key-per-attempt", About: "a call goes to the other side under another key in each attempt",
+			Rules: []rule.Rule{rule.CallOnce},
+			Edits: []Edit{{"operation/call.go", "	value, err := o.call(bounded, o.key)\n", "	value, err := o.call(bounded, fmt.Sprint(o.key, time.Now().UnixNano()))\n"}},
+		},
+		{
+			Name: "once-again", About: "a call that is Once is made again when its outcome is unknown",
+			Rules: []rule.Rule{rule.CallOnce},
+			Edits: []Edit{
+				{"operation/call.go", "	o.tries++\n	op.work.at.Tries = o.tries\n	switch {\n	case o.doubt && o.safety.once:\n", "	o.tries++\n	op.work.at.Tries = o.tries\n	switch {\n	case o.doubt && o.safety.once && o.safety.window > 0:\n"},
+				{"operation/call.go", "	case o.doubt && op.work.elapsed() > o.safety.window:\n", "	case o.doubt && !o.safety.once && op.work.elapsed() > o.safety.window:\n"},
+				{"operation/call.go", "		return nil, op.stopped\n	case o.doubt && o.safety.once:\n", "		return nil, op.stopped\n	case o.doubt && o.safety.once && o.safety.window > 0:\n"},
+			},
+		},
+		{
+			Name: "begun-unsaid", About: "of calls that are made at the same time only the last is on record as begun",
+			Rules: []rule.Rule{rule.CallOnce, rule.InDoubt},
+			Edits: []Edit{{"operation/together.go", "			op.begun(call)\n			fresh = true\n", "			if call == open[len(open)-1] {\n				op.begun(call)\n			}\n			fresh = true\n"}},
+		},
+		{
+			Name: "doubt-off-record", About: "what is on record of an operation is what has ended: a call that was begun is not",
+			Rules: []rule.Rule{rule.InDoubt, rule.OneKey, rule.CallOnce, rule.Stands},
+			Edits: []Edit{
+				{operationQueries, "($1::pg_catalog.text)::pg_catalog.uuid AND o.kind OPERATOR(pg_catalog.=) 'call'\n      AND NOT EXISTS (SELECT 1 FROM idem.steps e\n                      WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) s\nORDER BY s.seq\n`\n\n// LoadStepsStatement", "($1::pg_catalog.text)::pg_catalog.uuid AND o.kind OPERATOR(pg_catalog.=) 'none'\n      AND NOT EXISTS (SELECT 1 FROM idem.steps e\n                      WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) s\nORDER BY s.seq\n`\n\n// LoadStepsStatement"},
+				{operationQueries, "      AND o.kind OPERATOR(pg_catalog.=) 'call'\n", "      AND o.kind OPERATOR(pg_catalog.=) 'none'\n"},
+			},
+		},
+		{
+			Name: "learned-forgotten", About: "what calls have returned is forgotten if the run ends in an error",
+			Rules: []rule.Rule{rule.Kept, rule.Reason},
+			Edits: []Edit{{"operation/keep.go", "	if len(learned) == 0 || w.instance == nil {\n		w.hide()\n", "	if len(learned) >= 0 {\n"}},
+		},
+		{
+			Name: "cancelled-as-it-is", About: "what is cancelled behind a call that has happened is undone without the undo of that call",
+			Rules: []rule.Rule{rule.Cancelled},
+			Edits: []Edit{
+				{"operation/enter.go", "op.work.cancelled && !op.leadsBack(kind):", "op.work.cancelled:"},
+				{"operation/run.go", "		if call, ok := op.unbacked(); ok && !w.accepted && !w.undoing {", "		if call, ok := op.unbacked(); ok && !w.accepted && !w.undoing && w.epoch < 0 {"},
+			},
+		},
+		{
+			Name: "parked-too-soon", About: "a Keyed call counts as forgotten by the other side long before its window is over",
+			Rules: []rule.Rule{rule.Reason},
+			Edits: []Edit{{"operation/call.go", "op.work.elapsed() > o.safety.window:", "op.work.elapsed() > o.safety.window/100000:"}},
+		},
+		{
+			Name: "parked-for-company", About: "an operation is parked as soon as one process has died while it worked on it",
+			Rules: []rule.Rule{rule.Reason},
+			Edits: []Edit{{"operation/takeup.go", "	if deaths < w.definition.maxDeaths {\n", "	if deaths < 1 {\n"}},
+		},
+		{
+			Name: "second-commit", About: "what a step has returned is remembered in a commit of its own, behind that of what it has written",
+			Duration: 6 * time.Second,
+			Rules:    []rule.Rule{rule.StepOnce, rule.StepWhole},
+			Edits: []Edit{
+				{"operation/commit.go", "		requests = append(requests, &r)\n", "		later = append(later, &r)\n"},
+				{"operation/commit.go", "	requests := []txn.Request{&advance}\n", "	var later []txn.Request\n	requests := []txn.Request{&advance}\n"},
+				{"operation/commit.go", "	w.epoch = max(w.epoch, 1)\n", `	w.epoch = max(w.epoch, 1)
+	if tx, err := w.call.Engine().Open(op.ctx, store.Reclaim{OperationID: w.operation}); err == nil {
+		_ = tx.Commit(op.ctx, later...)
+	}
+`},
+			},
+		},
+		{
+			Name: "remembered-not-written", About: "a step in Postgres is remembered, and what it has written is rolled back",
+			Rules: []rule.Rule{rule.StepWhole},
+			Edits: []Edit{{"operation/tx.go", "	op.remember(s, outcome, value)\n	return nil\n", `	_ = op.tx.Ask(op.ctx, store.UndoStepWrites{})
+	op.remember(s, outcome, value)
+	return nil
+`}},
+		},
+		{
+			Name: "undo-in-order", About: "what was done is undone in the order in which it was done",
+			Rules: []rule.Rule{rule.UndoneOrder},
+			Edits: []Edit{{"operation/undo.go", "	for i := len(op.undos) - 1; i >= 0; i-- {\n", "	for i := range op.undos {\n"}},
+		},
+		{
+			Name: "undo-unremembered", About: "an undo is run again by whoever takes the operation up",
+			Duration: 6 * time.Second,
+			Rules:    []rule.Rule{rule.UndoneOnce, rule.StepOnce},
+			Edits:    []Edit{{"operation/undo.go", "	if op.known(u.step.seq).Outcome == store.StepUndone {\n", "	if op.known(u.step.seq).Outcome == store.StepUndone && len(op.pending) > 0 {\n"}},
+		},
+		{
+			Name: "presence-kept", About: "a process that is not seen any more goes on under its number",
+			Rules: []rule.Rule{rule.OneWorker},
+			Edits: []Edit{{"operation/presence.go", "		i.presence.forget(i)\n		i.lose()\n", ""}},
+		},
+		{
+			Name: "signal-lost", About: "a signal that comes between the look for it and the wait is lost",
+			Duration: 6 * time.Second,
+			Rules:    []rule.Rule{rule.Signalled},
+			Edits: []Edit{
+				{"operation/await.go", "			op.waits(s, timeout)\n", "			op.waits(s, timeout)\n			op.signals = append(op.signals, store.TakeSignal{OperationID: op.work.operation, Name: s.name})\n"},
+				{"operation/await.go", "		case signal.Found && !s.isTooLate(signal.SentAt):\n", "		case signal.Found && (s.found == nil || remaining > 0):\n"},
+			},
+		},
+	}
+	all = append(all, dayMutants()...)
+	for i := range all {
+		all[i].Faults = []fault.Name{fault.Operations}
+		// Their leg takes ten seconds by itself: one is enough to show that it is a test at all.
+		all[i].Slow = all[i].Name != "key-per-attempt"
+	}
+	return all
+}
+
+// operationQueries is what sqlc made of queries/operations.sql.
+const operationQueries = "internal/db/operations.sql.go"
+
+// stamped is what else the statements that take operations up say of them.
+const stamped = "    taken_at = pg_catalog.clock_timestamp(), deaths = taken.deaths,\n" +
+	"    wake_at = CASE WHEN taken.deaths OPERATOR(pg_catalog.<) 3 THEN o.wake_at\n" +
+	"                   ELSE pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) ('1 second'::pg_catalog.interval OPERATOR(pg_catalog.*)\n" +
+	"                        pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END\n"

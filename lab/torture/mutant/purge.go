@@ -1,0 +1,29 @@
+package mutant
+
+import "github.com/idem-go/idem/lab/torture/rule"
+
+// Broken: what a purge deletes.
+func purgeMutants() []Mutant {
+	return []Mutant{
+		{
+			Name: "purge-unchecked", About: "a purge waits for a record that it has seen to be expired, and does not check it again before it deletes it",
+			Rules: []rule.Rule{rule.Retained},
+			Edits: []Edit{{"purge/portion.go", `WHERE r.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(
+            SELECT r.ctid FROM`, `WHERE (r.scope, r.key) IN (
+            SELECT r.scope, r.key FROM`}, {"purge/portion.go", `              AND (%[2]s)
+            FOR UPDATE SKIP LOCKED))
+      AND (%[2]s)
+`, "              AND (%[2]s))\n"}},
+		},
+		{
+			Name: "purge-without-grace", About: "a purge deletes a record as soon as it has expired",
+			Rules: []rule.Rule{rule.Grace},
+			Edits: []Edit{{"purge/table.go", "return o.Grace }", "return 0 }"}},
+		},
+		{
+			Name: "purge-processing", About: "a purge deletes records in state processing",
+			Rules: []rule.Rule{rule.PurgedProcessing},
+			Edits: []Edit{{"purge/table.go", "'{completed,failed}'", "'{completed,failed,processing}'"}},
+		},
+	}
+}

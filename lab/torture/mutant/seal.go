@@ -1,0 +1,27 @@
+package mutant
+
+import "github.com/idem-go/idem/lab/torture/rule"
+
+// Broken: how a response is sealed, and what is said of that in its record.
+func sealMutants() []Mutant {
+	return []Mutant{
+		{
+			Name: "mark-stays", About: "a record that is taken over keeps the mark of a seal that its plain response does not have",
+			Rules: []rule.Rule{rule.Readable, rule.Bytes},
+			Edits: []Edit{
+				{queries, "header = NULL, body = NULL, sealed_by = NULL\n", "header = NULL, body = NULL\n"},
+				{queries, "sealed_by = EXCLUDED.sealed_by\n", "sealed_by = coalesce(EXCLUDED.sealed_by, r.sealed_by)\n"},
+			},
+		},
+		{
+			Name: "mark-missing", About: "a sealed response is recorded as if it were plain",
+			Rules: []rule.Rule{rule.Readable},
+			Edits: []Edit{{"internal/store/seal.go", "	c.Header, c.Body, c.SealedBy = nil, sealed, keyID\n", "	c.Header, c.Body = nil, sealed\n"}},
+		},
+		{
+			Name: "sealed-is-replayed", About: "a replay answers what is in the database, without opening it",
+			Rules: []rule.Rule{rule.Bytes},
+			Edits: []Edit{{"response.go", "	if err := r.Open(own, sealer); err != nil {\n", "	if err := error(nil); err != nil {\n"}},
+		},
+	}
+}

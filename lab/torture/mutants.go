@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/idem-go/idem/lab/torture/fault"
+	"github.com/idem-go/idem/lab/torture/mutant"
+)
+
+// mutants is the command of that name.
+func mutants(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("torture mutants", flag.ContinueOnError)
+	t := trials{}
+	flags.StringVar(&t.module, "source", ".", "the folder of this program's source")
+	only := flags.String("mutant", "", "the `name` of the only one to try")
+	sample := flags.Bool("sample", false, "try one for each promise, and not the library as it is")
+	jobs := flags.Int("jobs", 2, "how many to try at a time")
+	flags.BoolVar(&t.verbose, "v", false, "print the reports")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	chosen := mutant.All()
+	switch {
+	case *only != "":
+		m, err := mutant.Find(*only)
+		if err != nil {
+			return err
+		}
+		chosen = []mutant.Mutant{*m}
+	case *sample:
+		chosen = mutant.Sample()
+	}
+	dir, err := os.MkdirTemp("", "torture-mutants-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	t.dir = dir
+	tasks := t.ofMutants(ctx, chosen)
+	if *only == "" && !*sample {
+		unmutated, err := t.ofLibrary(ctx, chosen)
+		if err != nil {
+			return err
+		}
+		tasks = append(tasks, unmutated...)
+	}
+	return inParallel(max(*jobs, 1), tasks)
+}
+
+// trials are what the mutants command does.
+type trials struct {
+	module, dir string
+	verbose     bool
+
+	mu sync.Mutex // of the output
+}
+
+// errSurvived is the error of a mutant that is not found out.
+var errSurvived = errors.New("the torture has to be mended: not found out")
+
+func (t *trials) ofMutants(ctx context.Context, chosen []mutant.Mutant) []func() error {
+	var tasks []func() error
+	for _, m := range chosen {
+		if impossible := possible(m.Faults); impossible != nil {
+			fmt.Printf("%-24s not possible here: %v\n", m.Name, impossible)
+			continue
+		}
+		tasks = append(tasks, func() error {
+			program, err := mutant.Build(ctx, t.module, t.dir, &m)
+			if err != nil {
+				return err
+			}
+			defer os.Remove(program)
+			verdict, err := m.Try(ctx, program)
+			if err != nil {
+				return fmt.Errorf("%s: %w", m.Name, err)
+			}
+			how := "caught"
+			if !verdict.Caught {
+				how, err = "SURVIVED", fmt.Errorf("%w: %s", errSurvived, m.Name)
+			}
+			t.tell(m.Name, how, m.About, verdict)
+			return err
+		})
+	}
+	return tasks
+}
+
+// ofLibrary are runs of the library as it is, under the conditions of the mutants: what catches those finds nothing wrong
+// with it.
+func (t *trials) ofLibrary(ctx context.Context, chosen []mutant.Mutant) ([]func() error, error) {
+	program, err := mutant.Build(ctx, t.module, t.dir, nil)
+	if err != nil {
+		return nil, err
+	}
+	var tasks []func() error
+	for _, m := range mutant.Conditions(chosen) {
+		if possible(m.Faults) != nil {
+			continue
+		}
+		tasks = append(tasks, func() error {
+			verdict, err := m.Once(ctx, program, mutant.Seeds[0])
+			if err != nil {
+				return fmt.Errorf("the library as it is, %v: %w", m.Faults, err)
+			}
+			how := "passed"
+			if verdict.Caught {
+				how, err = "FAILED", fmt.Errorf("the library as it is breaks %q\n%s", verdict.Rules, verdict.Report)
+			}
+			t.tell("(none)", how, fmt.Sprintf("the library as it is, with the faults %v", m.Faults), verdict)
+			return err
+		})
+	}
+	return tasks, nil
+}
+
+func (t *trials) tell(name, how, about string, verdict *mutant.Verdict) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.verbose {
+		fmt.Println(verdict.Report)
+	}
+	fmt.Printf("%-24s %-9s %5.1f s  %s\n", name, how, verdict.Took.Seconds(), about)
+	for _, rule := range verdict.Rules {
+		fmt.Printf("%44s%s\n", "", rule)
+	}
+}
+
+// possible is nil, or why this machine cannot do one of the legs among faults.
+func possible(faults []fault.Name) error {
+	for _, name := range faults {
+		for _, l := range fault.Legs() {
+			if l.Name == name && l.Possible != nil {
+				return l.Possible
+			}
+		}
+	}
+	return nil
+}
+
+// inParallel does as many tasks at a time as there are jobs, all of them whatever becomes of any.
+func inParallel(jobs int, tasks []func() error) error {
+	errs := make([]error, len(tasks))
+	next := make(chan int)
+	var working sync.WaitGroup
+	for range jobs {
+		working.Go(func() {
+			for i := range next {
+				errs[i] = tasks[i]()
+			}
+		})
+	}
+	for i := range tasks {
+		next <- i
+	}
+	close(next)
+	working.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,106 @@
+package post
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/lab/torture/broker"
+	"github.com/idem-go/idem/lab/torture/history"
+	"github.com/idem-go/idem/lab/torture/inquiry"
+	"github.com/idem-go/idem/lab/torture/letter"
+	"github.com/idem-go/idem/lab/torture/memory"
+	"github.com/idem-go/idem/outbox"
+)
+
+// Config is what a worker is told.
+type Config struct {
+	Slot, Incarnation int
+	Pooled            bool
+	Broker            string // its address
+	Writers           int
+	Keys              int
+	Calls             int  // letters to write, without limit if 0
+	Quiet             bool // nothing is broken, and transactions take their time
+}
+
+// office is a process.
+type office struct {
+	*Config
+	pools   []*pgxpool.Pool
+	broker  *broker.Client
+	history *history.Writer
+	numbers atomic.Uint32 // of what it does
+	calm    bool          // its handlers fail only where they must
+}
+
+func newOffice(c *Config, pools []*pgxpool.Pool, writer *history.Writer) *office {
+	return &office{Config: c, pools: pools, broker: broker.NewClient(c.Broker, c.Slot), history: writer}
+}
+
+// next names something that is done.
+func (o *office) next() history.Op { return history.NewOp(o.Slot, o.Incarnation, o.numbers.Add(1)) }
+
+func (o *office) note(e letter.Event) {
+	e.At = history.Now()
+	o.history.Append(e)
+}
+
+const (
+	shortestPause = 5 * time.Millisecond // of what has failed
+	longestPause  = 100 * time.Millisecond
+)
+
+// relay relays until ctx ends.
+func (o *office) relay(ctx context.Context) error {
+	config := outbox.RelayConfig{MaxAttempts: inquiry.MaxAttempts, MinPause: shortestPause, MaxPause: longestPause}
+	err := outbox.NewRelay(o.pools[0], &sender{o}, config).Run(ctx)
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// Work writes letters, relays and reads them until stop ends.
+func Work(stop context.Context, c Config, pools []*pgxpool.Pool, writer *history.Writer) error {
+	o := newOffice(&c, pools, writer)
+	working, cancel := context.WithCancel(stop)
+	relayed := make(chan error, 1)
+	go func() { relayed <- o.relay(working) }()
+	var readers, writers sync.WaitGroup
+	if c.Quiet {
+		readers.Go(func() { o.probe(working) })
+	} else {
+		for _, consumer := range letter.Consumers() {
+			readers.Go(func() { (&reader{o, consumer}).read(working) })
+		}
+	}
+	if c.Quiet {
+		c.Writers = 1
+	}
+	for range c.Writers {
+		writers.Go(func() {
+			for made := 0; stop.Err() == nil && (c.Calls == 0 || made < c.Calls/c.Writers); {
+				if c.Quiet {
+					made += o.takeTime()
+				} else {
+					made += o.write()
+				}
+			}
+		})
+	}
+	writers.Wait()
+	cancel()
+	readers.Wait()
+	err := <-relayed
+	o.exit()
+	return err
+}
+
+func (o *office) exit() {
+	o.note(letter.Event{Kind: letter.KindExit, Op: history.NewOp(o.Slot, o.Incarnation, 0), Bytes: memory.Most()})
+}

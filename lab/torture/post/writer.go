@@ -1,0 +1,143 @@
+package post
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/lab/torture/history"
+	"github.com/idem-go/idem/lab/torture/letter"
+	"github.com/idem-go/idem/outbox"
+)
+
+// write puts some letters into the outbox in one transaction, or gives that up, and returns how many.
+func (o *office) write() int {
+	op, letters := o.next(), draw(o.Keys)
+	o.note(letter.Event{Kind: letter.KindSay, Op: op, Verb: "Add", Letters: len(letters)})
+	limit := 2 * time.Second
+	if rand.IntN(20) == 0 {
+		limit = time.Duration(rand.IntN(100)) * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	outcome, err := o.say(ctx, letters)
+	e := letter.Event{Kind: letter.KindSaid, Op: op, Verb: "Add", Outcome: outcome}
+	if err != nil {
+		e.Err = err.Error()
+		time.Sleep(time.Duration(1+rand.IntN(20)) * time.Millisecond)
+	}
+	o.note(e)
+	time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+	return len(letters)
+}
+
+// draw makes letters. Their keys are in order, so that nobody who holds one waits for who waits for it.
+func draw(keys int) []letter.Letter {
+	n := 1 + rand.IntN(4)
+	if rand.IntN(40) == 0 {
+		n = 100
+	}
+	var letters []letter.Letter
+	for range n {
+		l := letter.Letter{ID: letter.NewID(), Topic: letter.Orders, N: rand.IntN(1000), Fate: fate()}
+		if rand.IntN(5) > 0 {
+			l.Key = fmt.Sprintf("key %d", rand.IntN(2*keys))
+		} else if rand.IntN(5) == 0 {
+			l.Delay = rand.N(2 * time.Second)
+		}
+		letters = append(letters, l)
+	}
+	slices.SortStableFunc(letters, func(a, b letter.Letter) int { return compare(a.Key, b.Key) })
+	return letters
+}
+
+func compare(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+func fate() letter.Fate {
+	switch n := rand.IntN(1000); {
+	case n < 10:
+		return letter.Unwanted
+	case n < 30:
+		return letter.Stubborn
+	case n < 40:
+		return letter.Poison
+	case n < 45:
+		return letter.BrokenSQL
+	case n < 50:
+		return letter.BrokenCommit
+	case n < 55:
+		return letter.Swallows
+	case n < 75:
+		return letter.Flaky
+	case n < 78:
+		return letter.Passing
+	}
+	return letter.Plain
+}
+
+// say commits letters with what they tell of.
+func (o *office) say(ctx context.Context, letters []letter.Letter) (history.Outcome, error) {
+	tx, err := o.pools[rand.IntN(len(o.pools))].Begin(ctx)
+	if err != nil {
+		return history.Failed, err
+	}
+	defer tx.Rollback(context.Background())
+	for i := range letters {
+		if err := number(ctx, tx, &letters[i]); err != nil {
+			return history.Failed, err
+		}
+	}
+	if err := put(ctx, tx, letters...); err != nil {
+		return history.Failed, err
+	}
+	switch n := rand.IntN(100); {
+	case n < 8:
+		return history.Undone, nil
+	case n < 16: // it commits late, when many that were put in behind it have been published
+		time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return history.Unknown, err
+	}
+	return history.Executed, nil
+}
+
+// number gives a letter the next place of its key, which stays locked until the transaction ends.
+func number(ctx context.Context, tx pgx.Tx, l *letter.Letter) error {
+	if l.Key == "" {
+		return nil
+	}
+	const next = `INSERT INTO torture.voices AS v VALUES ($1::text, $2::text, 1)
+		ON CONFLICT (topic, key) DO UPDATE SET n = v.n + 1 RETURNING n`
+	return tx.QueryRow(ctx, next, l.Topic, l.Key).Scan(&l.N)
+}
+
+// put puts letters into the outbox, and what they tell of beside.
+func put(ctx context.Context, tx pgx.Tx, letters ...letter.Letter) error {
+	var messages []outbox.Message
+	for _, l := range letters {
+		if _, err := tx.Exec(ctx, "INSERT INTO torture.said VALUES ($1::text, $2::text)", l.ID, string(l.Encode())); err != nil {
+			return err
+		}
+		m := outbox.Message{
+			ID: l.ID, Topic: l.Topic, Key: l.Key, Type: "letter", Payload: l.Encode(), Headers: map[string]string{"cause": l.Cause},
+		}
+		if l.Delay > 0 {
+			m.NotBefore = time.Now().Add(l.Delay)
+		}
+		messages = append(messages, m)
+	}
+	return outbox.Add(ctx, tx, messages...)
+}

@@ -1,0 +1,118 @@
+// Package rule names what has to be true of a run. Whoever finds out that something is not, and whoever wants to know what
+// was found out, means one of these.
+package rule
+
+// Rule is a sentence that is true of a run in which every promise was kept.
+type Rule string
+
+// What package check finds out from the history of a key.
+const (
+	Once       Rule = "a key is executed once in its retention period"
+	Order      Rule = "there is an order of all answers in which each is right"
+	Nothing    Rule = "a call that returns an error has committed nothing"
+	Free       Rule = "a key that nobody else asks for is not in progress" // unless something was broken
+	Live       Rule = "a key whose answer is known and retained is not in progress"
+	Holder     Rule = "a call waits in vain only while another has the key" // unless something was broken
+	Told       Rule = "a fn that ends its transaction is told so"
+	Success    Rule = "an acknowledged success has its effect"
+	OwnAnswer  Rule = "a call that executed answers with its own execution"
+	Reject     Rule = "Reject undoes what fn wrote"
+	OwnKey     Rule = "a replay is of an execution of its own key"
+	OwnMaker   Rule = "a replay gives the response of its execution"
+	Hash       Rule = "a request with another hash is refused"
+	Replayed   Rule = "a response that is replayed has its effect"
+	Expired    Rule = "an expired record is not replayed"
+	Bytes      Rule = "an answer is, byte for byte, the response that was committed"
+	Readable   Rule = "a recorded response can be read by who has its key"
+	Times      Rule = "all answers from one execution tell the same times"
+	Rejection  Rule = "all answers from one execution agree on whether it was rejected"
+	EffectMade Rule = "an effect is of a call for its key"
+	RecordMade Rule = "a record is of a call for its key"
+	LastRecord Rule = "the record is that of the last execution"
+	Joined     Rule = "the effect of DoTx is committed with its caller's writes"
+	Undone     Rule = "a rollback by the caller of DoTx undoes all"
+)
+
+// What package ledger finds in the database when all is over.
+const (
+	Processing    Rule = "no record in state processing is visible at rest"
+	OneRecord     Rule = "a key has one record"
+	Completed     Rule = "a completed record has exactly one effect"
+	Rejected      Rule = "a rejected record has no effect"
+	SameRequest   Rule = "record and effect are of the same key and request"
+	Record        Rule = "an effect has its record, or a successor after its retention" // unless the clock was moved
+	OneEffect     Rule = "an operation has one effect"
+	Retained      Rule = "a record that is retained is not purged"      // unless the clock was moved
+	Grace         Rule = "an expired record is not purged in its grace" // unless the clock was moved
+	WholeEffect   Rule = "an effect is there as a whole"
+	Balances      Rule = "balances are what the entries say"
+	WholeCaller   Rule = "what the caller of DoTx wrote is there as a whole"
+	NoConnection  Rule = "no connection is left over"
+	NoLock        Rule = "no lock is left over"
+	NoTransaction Rule = "no prepared transaction is left over"
+
+	PurgedProcessing Rule = "a record in state processing is not purged"
+)
+
+// What a run finds out in other ways.
+const (
+	NoGoroutine Rule = "no goroutine is left over"
+	Recovers    Rule = "the server recovers, with what was acknowledged" // if not, there is no state to check
+)
+
+// What package audit finds out of operations.
+const (
+	CallOnce    Rule = "a call has its effect at most once"
+	CallMade    Rule = "an operation that has ended has made its calls"
+	Durable     Rule = "a call is made for an operation that is on record"
+	StepOnce    Rule = "a step in Postgres is committed once"
+	StepWhole   Rule = "what a step has written and what is remembered of it are there together"
+	UndoneOnce  Rule = "what was done is undone once, and nothing else"
+	UndoneOrder Rule = "what was done is undone in reverse order"
+	Ends        Rule = "an operation ends, or is parked"
+	Reason      Rule = "what is parked is parked for a reason that is true"
+	Acknowledge Rule = "an operation has ended as its callers were told"
+	SameAnswer  Rule = "all callers of an operation get the same answer"
+	OneOutcome  Rule = "a key has one outcome"
+	Signalled   Rule = "a signal that came in time is received"
+	OneWorker   Rule = "one process at a time works on an operation" // while nothing is broken
+)
+
+// What package audit finds out of operations on an ordinary day.
+const (
+	InDoubt   Rule = "a call that was begun is gone on with, with nothing in front of it"
+	OneKey    Rule = "a charge is made under one key"
+	Stands    Rule = "what was charged and not taken back is what the answer says"
+	Kept      Rule = "what a run has learned is kept, however it ends"
+	SameError Rule = "the error of a step says the same whenever it is replayed"
+	SameValue Rule = "a function is given the value that its step has returned"
+	Unsent    Rule = "an attempt that was not made settles none that was"
+	Covered   Rule = "an undo takes back exactly what it covers"
+	Cancelled Rule = "what is cancelled has every charge taken back"
+	Waits     Rule = "a cancel waits for the answer of a call under way"
+	Anew      Rule = "a call that waits for what is cancelled does not begin it anew"
+	Innocent  Rule = "what is parked because it never gets on is to blame for that"
+	Woken     Rule = "what was taken up is worked on, or taken up again within seconds" // while nothing is broken
+	Child     Rule = "a child is begun once, together with the step of its parent"
+	ChildTold Rule = "a parent sees of its child what is on record of the child"
+	ChildBack Rule = "a child that has completed is taken back once, by the undo behind it, and only if its parent is"
+	ChildCut  Rule = "what is cancelled cancels the child that it awaits"
+	Mended    Rule = "a person can let go on with what is parked"
+)
+
+// What package inquiry finds out of messages.
+const (
+	Published    Rule = "what is committed to the outbox is published, or is a dead letter"
+	Said         Rule = "what is published was committed to the outbox"
+	AsAdded      Rule = "a message is published as it was added"
+	PublishOrder Rule = "the messages of a key are published in their order"
+	Effect       Rule = "a message that was published has its effect, or is a dead letter"
+	EffectOnce   Rule = "a message has its effect once for each consumer"
+	EffectOrder  Rule = "the messages of a key have their effects in their order"
+	Caused       Rule = "what a handler puts into the outbox is there with its effect, once"
+	Dead         Rule = "a dead letter has failed as often as it may"
+	Forged       Rule = "another payload under a known id is refused"
+	DoneTold     Rule = "a message of which a consumer is told that it is done has its effect"
+	InTime       Rule = "a message is published within two seconds of its commit, or of when it is due" // where nothing is broken
+	NoDeadlock   Rule = "batches do not deadlock, in whatever order their messages come"
+)

@@ -1,0 +1,68 @@
+package workload
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/torture/history"
+)
+
+// batch is many calls of DoTx in one transaction. What they answer is true when that is committed: each of them begins and
+// ends with all the others.
+type batch []*call
+
+// make makes the calls, and writes down when the batch began, and when and how it ended.
+func (b batch) make() history.Outcome {
+	begun := history.Now()
+	for _, c := range b {
+		c.inBatch = true
+		c.history.Append(history.Event{Shard: c.shard, At: begun, Kind: history.KindCall, Op: c.op, Call: c.call()})
+	}
+	last := b[len(b)-1]
+	ctx, cancel := context.WithTimeout(context.Background(), last.timeout)
+	defer cancel()
+	answers := b.ask(ctx, last)
+	ended := history.Now()
+	for i, c := range b {
+		c.history.Append(history.Event{Shard: c.shard, At: ended, Kind: history.KindReturn, Op: c.op, Return: answers[i]})
+	}
+	return answers[len(b)-1].Outcome
+}
+
+// ask goes on after a call that failed, if its caller does. What comes after the end of the transaction is not asked.
+func (b batch) ask(ctx context.Context, last *call) []*history.Return {
+	answers := make([]*history.Return, len(b))
+	for i := range b {
+		answers[i] = &history.Return{Outcome: history.Failed}
+	}
+	conn, err := last.pool.Acquire(ctx)
+	if err != nil {
+		return answers
+	}
+	defer conn.Release() // not before commit is done with it
+	tx, err := conn.BeginTx(ctx, last.txOptions)
+	if err != nil {
+		return answers
+	}
+	defer tx.Rollback(context.Background())
+	goesOn := true
+	for i, c := range b {
+		if !goesOn {
+			break
+		}
+		answers[i], goesOn = c.within(ctx, tx, func(tx pgx.Tx) (idem.Response, error) { return c.do(ctx, tx) })
+	}
+	if goesOn {
+		err = commit(ctx, tx)
+	}
+	for i, answer := range answers {
+		if goesOn {
+			answers[i] = afterOwnCommit(answer, err)
+		} else {
+			answers[i] = undone(answer)
+		}
+	}
+	return answers
+}

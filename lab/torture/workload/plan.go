@@ -1,0 +1,185 @@
+package workload
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/torture/history"
+	"github.com/idem-go/idem/lab/torture/ledger"
+)
+
+// plan is everything that is decided about a call before it begins.
+type plan struct {
+	verb, scope, key, payload, fn string
+
+	pool      *pool
+	txOptions pgx.TxOptions
+	ttl       time.Duration
+	wait      time.Duration
+	timeout   time.Duration // of the context
+	retries   int           // negative for the default
+	transfer  ledger.Transfer
+	slow      time.Duration // what a slow fn takes
+	padding   int           // bytes of the response
+	cancel    time.Duration // how soon after fn the context ends, if it does
+	early     bool          // fn makes the transfer before it notes the effect
+	keepOn    bool          // the caller of DoTx commits even if DoTx failed, and rolls back even if it did not
+	likely    bool          // WithReplayLikely
+	sealer    ledger.Sealer
+	batch     []*plan // more calls of DoTx, to be made in the same transaction before this one
+}
+
+// The functions, by how often of a hundred.
+var fns = []weighted{
+	{50, fnOK}, {8, fnSlow}, {6, fnSavepoint}, {9, fnFail}, {3, fnFailLate}, {9, fnReject}, {3, fnPanic}, {2, fnGoexit},
+	{4, fnSwallow}, {2, fnTooLarge}, {4, fnCancel}, {1, fnCommit}, {1, fnRollback}, {1, fnRollbackSQL}, {1, fnRestartSQL},
+	{1, fnCommitSQL},
+}
+
+var verbs = []weighted{{70, history.Do}, {18, history.DoTx}, {12, history.DoJSON}}
+
+type weighted struct {
+	weight int
+	value  string
+}
+
+func pick(r *rand.Rand, from []weighted) string {
+	total := 0
+	for _, w := range from {
+		total += w.weight
+	}
+	n := r.IntN(total)
+	for _, w := range from {
+		if n -= w.weight; n < 0 {
+			return w.value
+		}
+	}
+	panic("unreachable")
+}
+
+// newPlan decides about the next call. Keys are in use for a while and then others are; a few calls come late.
+func newPlan(r *rand.Rand, c *Config, pools []*pool, now time.Duration) *plan {
+	life := int((now - c.Start) / c.KeyLife)
+	if life > 0 && r.IntN(20) == 0 {
+		life -= 1 + r.IntN(min(life, 3))
+	}
+	hot := r.Float64() // the lower ones are hotter
+	number := int(hot * hot * float64(c.Keys))
+	p := &plan{
+		verb: pick(r, verbs), fn: pick(r, fns),
+		scope: idem.Scope("tenant-1", "POST /orders"), key: fmt.Sprintf("%d-%d", life, number), payload: "A",
+		pool: pools[r.IntN(len(pools))], ttl: time.Hour, retries: -1,
+		transfer: ledger.Transfer{From: r.IntN(ledger.Accounts), To: r.IntN(ledger.Accounts), Amount: r.Int64N(1000)},
+		slow:     time.Duration(2+r.IntN(40)) * time.Millisecond, padding: r.IntN(300),
+		cancel: time.Duration(r.IntN(1500)) * time.Microsecond,
+		early:  r.IntN(4) == 0, keepOn: r.IntN(5) == 0, likely: r.IntN(4) == 0,
+		sealer: ledger.Sealers[r.IntN(len(ledger.Sealers))],
+	}
+	if r.IntN(3) == 0 {
+		p.scope = idem.Scope("tenant-2", "POST /orders")
+	}
+	if r.IntN(7) == 0 {
+		p.payload = "B"
+	}
+	if number%2 == 0 {
+		p.ttl = 30*time.Millisecond + time.Duration(r.Int64N(int64(300*time.Millisecond)))
+	}
+	if r.IntN(50) == 0 {
+		p.padding = 64 << 10
+	}
+	p.chooseLimits(r)
+	switch {
+	case p.fn == fnCommitSQL:
+		p.verb, p.scope, p.key = history.Do, history.CommitScope, fmt.Sprintf("%016x", r.Uint64())
+	case p.verb == history.DoTx && r.IntN(40) == 0:
+		p.makeBatch(r, life)
+	}
+	return p
+}
+
+// batchSize is how many calls a batch has. The last of them have no savepoint and no lock of their own any more.
+const batchSize = 40
+
+// makeBatch makes the call the last one of a batch. As a rule its keys are those of batches alone, so that most of it is
+// executed; the windows on them overlap, so that some of it is replayed. A batch takes one account, and one that only
+// batches take, in order not to keep everybody waiting.
+func (p *plan) makeBatch(r *rand.Rand, life int) {
+	p.txOptions, p.timeout, p.keepOn = pgx.TxOptions{}, 4*time.Second, r.IntN(4) > 0
+	p.fn = choose(r, fnOK, fnFail, fnReject, fnSwallow, fnTooLarge)
+	p.transfer.From = ledger.Accounts + r.IntN(ledger.BatchAccounts)
+	p.transfer.To = p.transfer.From
+	first := 16 * r.IntN(40)
+	for n := range batchSize - 1 {
+		one := *p
+		one.batch, one.key, one.fn = nil, fmt.Sprintf("batch-%d-%d", life, first+n), fnOK
+		one.ttl = time.Hour
+		if r.IntN(50) == 0 {
+			one.fn = choose(r, fnFail, fnReject, fnSavepoint)
+		}
+		p.batch = append(p.batch, &one)
+	}
+}
+
+func choose(r *rand.Rand, from ...string) string { return from[r.IntN(len(from))] }
+
+func (p *plan) chooseLimits(r *rand.Rand) {
+	p.wait = []time.Duration{0, 20 * time.Millisecond, time.Second, 3 * time.Second}[r.IntN(4)]
+	p.timeout = 4 * time.Second
+	if r.IntN(60) == 0 {
+		p.timeout = time.Duration(300+r.IntN(20_000)) * time.Microsecond
+	}
+	switch r.IntN(8) {
+	case 0:
+		p.txOptions.IsoLevel = pgx.ReadCommitted
+	case 1:
+		p.txOptions.IsoLevel = pgx.RepeatableRead
+	case 2:
+		p.txOptions.IsoLevel = pgx.Serializable
+	}
+	switch r.IntN(6) {
+	case 0:
+		p.retries = 0
+	case 1:
+		p.retries = 10
+	}
+}
+
+// hash is what the library is told about the request. Requests with different keys ask for the same, as a rule.
+func (p *plan) hash() idem.Hash { return idem.HashBytes([]byte(p.payload)) }
+
+// options are those of the call. DoTx refuses most of them.
+func (p *plan) options() []idem.Option {
+	options := []idem.Option{idem.WithTTL(p.ttl), idem.WithMaxResponse(maxResponse), idem.WithSealer(p.sealer)}
+	if p.verb == history.DoTx {
+		return options
+	}
+	options = append(options, idem.WithWait(p.wait), idem.WithTxOptions(p.txOptions))
+	if p.retries >= 0 {
+		options = append(options, idem.WithRetries(p.retries))
+	}
+	if p.likely {
+		options = append(options, idem.WithReplayLikely())
+	}
+	return options
+}
+
+func (p *plan) call() *history.Call {
+	settings := p.pool.name + ", " + p.sealer.Name
+	if p.txOptions.IsoLevel != "" {
+		settings += ", " + string(p.txOptions.IsoLevel)
+	}
+	if p.likely && p.verb != history.DoTx {
+		settings += ", replay likely"
+	}
+	if len(p.batch) > 0 {
+		settings += ", last of a batch"
+	}
+	return &history.Call{
+		Verb: p.verb, Scope: p.scope, Key: p.key, Payload: p.payload, Fn: p.fn, TTL: p.ttl, Wait: p.wait,
+		Timeout: p.timeout, Settings: settings, Wall: time.Now().UnixMicro(),
+	}
+}

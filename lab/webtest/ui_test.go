@@ -1,0 +1,295 @@
+package webtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/operation"
+	"github.com/idem-go/idem/outbox"
+)
+
+// buildIdem builds the command once. TestMain removes it.
+var buildIdem = sync.OnceValues(func() (string, error) {
+	program := filepath.Join(buildDir, "idem")
+	build := exec.Command("go", "build", "-C", "../../cmd/idem", "-o", program, ".")
+	build.Stderr = os.Stderr
+	return program, build.Run()
+})
+
+// openUI has idem ui serve the database of a shop that is in trouble, and shows it in a browser.
+func openUI(t *testing.T, args ...string) (p *page, token string) {
+	t.Helper()
+	program, err := buildIdem()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn := pgtest.DSN(t)
+	p = &page{t: t, pool: pgtest.Open(t, dsn)}
+	getIntoTrouble(t, p.pool)
+	p.tab = newTab(t)
+	cmd := exec.Command(program, append([]string{"ui", "--json", "--listen", "127.0.0.1:0"}, args...)...)
+	var log strings.Builder
+	cmd.Env, cmd.Stderr = append(os.Environ(), "DATABASE_URL="+dsn), &log
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		io.Copy(io.Discard, stdout)
+		if err := cmd.Wait(); t.Failed() {
+			t.Logf("idem ui ended with %v and said: %s", err, log.String())
+		}
+	})
+	var shown struct{ URL, Token string }
+	if err := json.NewDecoder(stdout).Decode(&shown); err != nil {
+		t.Fatal(err)
+	}
+	p.url = shown.URL
+	p.do(failOnComplaints(t), chromedp.EmulateViewport(1280, 800))
+	return p, shown.Token
+}
+
+// getIntoTrouble does what a shop does on a bad day, with names of a hostile tenant.
+func getIntoTrouble(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	ctx := t.Context()
+	checkout := operation.Define("checkout", func(op *operation.Op, in string) (idem.Response, error) {
+		if _, err := operation.Tx(op, "reserve", func(pgx.Tx) (int, error) { return 17, nil }); err != nil {
+			return idem.Response{}, err
+		}
+		if err := operation.UndoTx(op, "release", func(pgx.Tx) error { return nil }); err != nil {
+			return idem.Response{}, err
+		}
+		_, err := operation.Call(op, "charge", operation.Once, func(context.Context, string) (string, error) {
+			if strings.HasPrefix(in, "lost") {
+				return "", errors.New("the bank has not answered")
+			}
+			return "charge-1", nil
+		})
+		return idem.Response{Status: 201}, err
+	})
+	for n, in := range []string{"card", "lost 1", "card", "lost 2"} {
+		scope := idem.Scope(fmt.Sprintf("tenant-%d", n), "POST /orders")
+		if n == 3 {
+			scope = `<script>hacked=1</script><img src=x onerror="hacked=2">`
+		}
+		_, err := checkout.Do(ctx, pool, scope, fmt.Sprintf("7f3c9a52-0d1e-4b6a-9a51-%012d", n), idem.HashBytes([]byte(in)), in, idem.WithWait(0))
+		if in != "card" && !errors.Is(err, operation.ErrParked) || in == "card" && err != nil {
+			t.Fatalf("%s: %v", in, err)
+		}
+	}
+	approval := operation.Define("refund", func(op *operation.Op, _ string) (idem.Response, error) {
+		_, err := operation.Await[string](op, "approval", 24*time.Hour)
+		return idem.Response{Status: 200}, err
+	})
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := approval.Start(ctx, tx, "tenant-1/refunds", "refund-of-order-1017", idem.HashBytes(), "17"); err != nil {
+			return err
+		}
+		for n, topic := range []string{"orders", "orders", "invoices", `<b onclick="hacked=3">newsletter</b>`} {
+			if err := outbox.Add(ctx, tx, outbox.Message{Topic: topic, Key: fmt.Sprintf("customer-of-tenant-%d", n), Type: "OrderPlaced", Payload: []byte("the secret")}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, why := range []string{`no room for it: <script>hacked=4</script><svg onload=hacked=5>`, "the parcel is too large"} {
+		o, err := inbox.Handle(ctx, pool, "shipping", inbox.Message{Source: "orders", ID: "evt_3P" + why[:3], Payload: []byte("the secret")},
+			func(pgx.Tx) error { return errors.New(why) }, inbox.WithMaxAttempts(1))
+		if o.State != inbox.Dead {
+			t.Fatalf("%+v, %v", o, err)
+		}
+	}
+}
+
+func (p *page) open(path string) { p.t.Helper(); p.do(chromedp.Navigate(p.url + path)) }
+
+func (p *page) fill(selector, value string) {
+	p.t.Helper()
+	p.do(chromedp.SetValue(chromedp.CSS(selector), value))
+}
+
+// says waits until the page has a text somewhere.
+func (p *page) says(text string) {
+	p.t.Helper()
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.eventually(`document.body !== null && document.body.innerText.includes(` + string(quoted) + `)`)
+}
+
+// eventually waits for an expression across pages: what is asked of one that is being left is asked again.
+func (p *page) eventually(expression string) {
+	p.t.Helper()
+	for {
+		so, err := chromedp.Run(p.tab, chromedp.Evaluate[bool](expression))
+		if so && err == nil {
+			return
+		}
+		select {
+		case <-p.tab.Done():
+			p.t.Fatalf("waiting for %s: %v", expression, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// runsNothing fails the test if a text of a stranger has become a script or an element.
+func (p *page) runsNothing() {
+	p.t.Helper()
+	bad, err := chromedp.Run(p.tab, chromedp.Evaluate[bool](
+		`typeof hacked !== "undefined" || document.querySelector("#live img, #live svg, #live b, #live script, [onclick], [onerror], [onload]") !== null`))
+	if err != nil || bad {
+		p.t.Errorf("a text has become part of the page, %v", err)
+	}
+}
+
+func TestTextOfStrangersDoesNotRunInTheBrowser(t *testing.T) {
+	t.Parallel()
+	p, _ := openUI(t)
+	for _, path := range []string{"", "operations", "messages", "dead", "flight", "acts"} {
+		p.open(path)
+		p.eventually(`document.querySelector("#state")?.innerText.startsWith("Live") === true`) // the script of the page has run
+		p.runsNothing()
+	}
+	p.open("dead")
+	p.says("no room for it: <script>hacked=4</script>")
+	p.click("tbody a")
+	p.says("not shown here")
+	p.runsNothing()
+	p.says("This page only reads")
+}
+
+func TestPersonSeesWhatIsParkedAndHelps(t *testing.T) {
+	t.Parallel()
+	p, token := openUI(t, "--write")
+	p.open("")
+	p.says("Parked operations")
+	p.click(`#live a[href$="operations"]`)
+	p.says("nobody knows whether step")
+	p.click("tbody a")
+	p.says("Log in with the token to act")
+	p.click(`main a[href$="login"]`)
+	p.fill("[name=token]", "a wrong one of some length")
+	p.fill("[name=person]", "Ann")
+	p.click("form.box button")
+	p.says("That is not the token")
+	p.fill("[name=token]", token)
+	p.fill("[name=person]", "Ann")
+	p.click("form.box button")
+	p.says("You may act as Ann")
+
+	p.open("operations")
+	p.click("tbody a")
+	p.says("Retry: it goes on as it is")
+	p.screenshot()
+	p.click(`form[action$=cancel] button`) // without a reason, which the browser asks for
+	p.fill(`form[action$=retry] [name=reason]`, "INC-7: the bank has answered")
+	p.click(`form[action$=retry] button`)
+	p.says("It goes on: a Worker")
+
+	p.open("dead")
+	p.click("tbody tr:last-child a")
+	p.says("Redrive: it is tried again")
+	p.fill("#redrive [name=reason]", "INC-8: there is room again")
+	p.click("#redrive button")
+	p.says("It is to be tried again")
+	p.open("acts")
+	p.says("INC-8: there is room again")
+	var acts, redriven int
+	err := p.pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM idem.audit WHERE person = 'Ann'), (SELECT count(*) FROM idem.dead_letters WHERE redrive_at IS NOT NULL)`).Scan(&acts, &redriven)
+	if err != nil || acts != 2 || redriven != 1 {
+		t.Errorf("%d acts, %d redriven, %v", acts, redriven, err)
+	}
+}
+
+// A page on another port of the machine is of the same site: the browser sends the cookie along with its forms.
+func TestPageOfAnotherPortCannotAct(t *testing.T) {
+	t.Parallel()
+	p, token := openUI(t, "--write")
+	p.open("login")
+	p.says("Your name")
+	p.fill("[name=token]", token)
+	p.fill("[name=person]", "Ann")
+	p.click("form.box button")
+	p.says("You may act as Ann")
+	var id string
+	if err := p.pool.QueryRow(t.Context(), "SELECT id::text FROM idem.operations WHERE state = 'parked' LIMIT 1").Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, `<!DOCTYPE html><form method="post" action="%scancel"><input name="id" value="%s"><input name="reason" value="a stranger's"><button>Win</button></form>`, p.url, id)
+	}))
+	t.Cleanup(other.Close)
+	p.do(chromedp.Navigate(other.URL))
+	p.says("Win")
+	p.click("button")
+	p.says("The form was not sent by this page.")
+	p.open("")
+	p.says("You may act as Ann")
+	var acts int
+	if err := p.pool.QueryRow(t.Context(), "SELECT count(*) FROM idem.audit").Scan(&acts); err != nil || acts != 0 {
+		t.Errorf("%d acts, %v", acts, err)
+	}
+}
+
+func TestPageReadsItselfAgainAndLeavesFormsAlone(t *testing.T) {
+	t.Parallel()
+	p, _ := openUI(t)
+	p.open("operations")
+	p.says("nobody knows whether step")
+	p.fill("[name=name]", "half typed")
+	if _, err := p.pool.Exec(t.Context(), "UPDATE idem.operations SET reason = 'another reason' WHERE state = 'parked'"); err != nil {
+		t.Fatal(err)
+	}
+	p.says("another reason")
+	if typed, err := chromedp.Run(p.tab, chromedp.Evaluate[string](`document.querySelector("[name=name]").value`)); err != nil || typed != "half typed" {
+		t.Errorf("the field has %q, %v", typed, err)
+	}
+	p.click("#pause")
+	p.says("Paused")
+}
+
+func TestPageOfOperationsFitsANarrowScreen(t *testing.T) {
+	t.Parallel()
+	p, _ := openUI(t)
+	const width = 360
+	p.do(chromedp.EmulateViewport(width, 740))
+	for _, path := range []string{"", "operations", "messages", "dead"} {
+		p.open(path)
+		p.says("read at")
+		got, err := chromedp.Run(p.tab, chromedp.JavascriptAttribute[int](chromedp.CSS("html"), "scrollWidth"))
+		if err != nil || got > width {
+			t.Errorf("%q is %d pixels wide, %v; want at most %d", path, got, err, width)
+		}
+	}
+}

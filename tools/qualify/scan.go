@@ -1,0 +1,138 @@
+package qualify
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/wasilibs/go-pgquery/parser"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// token is a token of the text, with how many parentheses, brackets and CASEs it is in.
+type token struct {
+	start, end int
+	text       string // in capitals if it is a keyword
+	depth      int
+	isKeyword  bool
+}
+
+func (t *token) isOperator() bool { return strings.Trim(t.text, "+-*/<>=~!@#%^&|`?") == "" }
+
+// tokens returns the tokens of a text but for its comments. What opens and closes a group is as deep as what is around it.
+func tokens(sql string) ([]token, error) {
+	encoded, err := parser.ScanToProtobuf(sql)
+	if err != nil {
+		return nil, err
+	}
+	var scanned []token
+	depth := 0
+	err = fields(encoded, func(number protowire.Number, _ uint64, message []byte) error {
+		if number != fieldTokens {
+			return nil
+		}
+		var values [6]uint64
+		err := fields(message, func(number protowire.Number, value uint64, _ []byte) error {
+			if int(number) < len(values) {
+				values[number] = value
+			}
+			return nil
+		})
+		t := token{start: int(values[fieldStart]), end: int(values[fieldEnd]), isKeyword: values[fieldKeyword] != 0}
+		t.text = sql[t.start:t.end]
+		if strings.HasPrefix(t.text, "--") || strings.HasPrefix(t.text, "/*") {
+			return err
+		}
+		if t.isKeyword {
+			t.text = strings.ToUpper(t.text)
+		}
+		if closes(&t) {
+			depth--
+		}
+		t.depth = depth
+		if opens(&t) {
+			depth++
+		}
+		scanned = append(scanned, t)
+		return err
+	})
+	return scanned, err
+}
+
+func opens(t *token) bool {
+	return t.text == "(" || t.text == "[" || t.isKeyword && t.text == "CASE"
+}
+
+func closes(t *token) bool {
+	return t.text == ")" || t.text == "]" || t.isKeyword && t.text == "END"
+}
+
+// The fields of pg_query's ScanResult and ScanToken. Their Go types are in a package that needs a C compiler.
+const (
+	fieldTokens  = 2
+	fieldStart   = 1
+	fieldEnd     = 2
+	fieldKeyword = 5
+)
+
+// fields calls f with each field of an encoded message: with the value of a number, or with the bytes of a message.
+func fields(encoded []byte, f func(number protowire.Number, value uint64, message []byte) error) error {
+	for len(encoded) > 0 {
+		number, kind, n := protowire.ConsumeTag(encoded)
+		if n < 0 {
+			return errors.New("the tokens are not understood")
+		}
+		encoded = encoded[n:]
+		var value uint64
+		var message []byte
+		switch kind {
+		case protowire.VarintType:
+			value, n = protowire.ConsumeVarint(encoded)
+		case protowire.BytesType:
+			message, n = protowire.ConsumeBytes(encoded)
+		default:
+			return fmt.Errorf("the tokens have a field of kind %d", kind)
+		}
+		if n < 0 {
+			return errors.New("the tokens are cut off")
+		}
+		encoded = encoded[n:]
+		if err := f(number, value, message); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endsExpression are the keywords that follow an expression, where it is in no parentheses.
+var endsExpression = map[string]bool{
+	"AND": true, "OR": true, "IS": true, "ISNULL": true, "NOTNULL": true, "IN": true, "LIKE": true, "ILIKE": true, "SIMILAR": true, "BETWEEN": true,
+	"THEN": true, "WHEN": true, "ELSE": true, "END": true, "FROM": true, "WHERE": true, "GROUP": true, "HAVING": true, "WINDOW": true, "UNION": true,
+	"INTERSECT": true, "EXCEPT": true, "ORDER": true, "LIMIT": true, "OFFSET": true, "FETCH": true, "FOR": true, "RETURNING": true, "ON": true,
+	"AS": true, "ASC": true, "DESC": true, "NULLS": true, "USING": true, "SET": true, "JOIN": true, "LEFT": true, "RIGHT": true, "FULL": true,
+	"INNER": true, "CROSS": true, "NATURAL": true, "DO": true, "VALUES": true,
+}
+
+// end returns where the expression ends whose first token is at index i: at an operator as well, if stop says so. Operators at its very
+// beginning are a part of it.
+func end(all []token, i int, stop bool) int {
+	depth, begun := all[i].depth, false
+	last := i
+	for ; i < len(all); i++ {
+		t := &all[i]
+		if t.depth < depth {
+			break
+		}
+		if t.depth == depth {
+			if t.text == "," || t.text == ";" || t.isKeyword && endsExpression[t.text] && begun && !closes(t) {
+				break
+			}
+			if t.isOperator() && begun && stop {
+				break
+			}
+			begun = begun || !t.isOperator() && t.text != "NOT"
+		}
+		last = i
+	}
+	return all[last].end
+}

@@ -1,0 +1,77 @@
+package qualify
+
+import "fmt"
+
+// Send has the columns of these indices, which are moments, travel as timestamptz_send gives them: in a form that no setting of the
+// session changes.
+func Send(sql string, columns []int) (string, error) {
+	if len(columns) == 0 {
+		return sql, nil
+	}
+	tree, err := parse(sql)
+	if err != nil {
+		return "", err
+	}
+	q := &qualifier{sql: sql}
+	if q.tokens, err = tokens(sql); err != nil {
+		return "", err
+	}
+	targets, err := results(tree)
+	if err != nil {
+		return "", err
+	}
+	for _, column := range columns {
+		if column >= len(targets) {
+			return "", fmt.Errorf("the statement has %d columns in its text, and more in sqlc's list: write no *", len(targets))
+		}
+		q.send(targets[column].(node)["ResTarget"].(node))
+	}
+	if q.err != nil {
+		return "", q.err
+	}
+	sent := q.edited()
+	if tree, err = parse(sent); err != nil {
+		return "", fmt.Errorf("what was made of the statement is not understood: %w\n%s", err, sent)
+	}
+	again, err := results(tree)
+	if err == nil && len(again) != len(targets) {
+		err = fmt.Errorf("what was made of the statement has other columns: write AS before an alias\n%s", sent)
+	}
+	return sent, err
+}
+
+// send wraps one column. What has no name of its own gets the one that it had.
+func (q *qualifier) send(target node) {
+	start := location(target)
+	stop := end(q.tokens, q.at(start), false)
+	named := ""
+	if target["name"] == nil {
+		column, ok := target["val"].(node)["ColumnRef"].(node)
+		if !ok {
+			q.fail(start, "a moment has no name: write AS")
+			return
+		}
+		fields := column["fields"].([]any)
+		named = " AS " + nameOf(fields)
+	}
+	q.insert(start, openRank, System+".timestamptz_send(")
+	q.insert(stop, closeRank, ")::"+System+".bytea"+named)
+}
+
+// results returns the columns of the result of a statement.
+func results(tree any) ([]any, error) {
+	statements, _ := tree.(node)["stmts"].([]any)
+	if len(statements) != 1 {
+		return nil, fmt.Errorf("it is not one statement")
+	}
+	for _, statement := range statements[0].(node)["stmt"].(node) {
+		s := statement.(node)
+		if list, ok := s["returningList"].([]any); ok {
+			return list, nil
+		}
+		if list, ok := s["targetList"].([]any); ok && (s["op"] == nil || s["op"] == "SETOP_NONE") {
+			return list, nil
+		}
+	}
+	return nil, fmt.Errorf("its moments are in a UNION: select from it")
+}

@@ -1,0 +1,41 @@
+// Sqlc-gen-idem is the plugin by which sqlc writes internal/db: a query is written once, in queries/, as a person writes SQL.
+//
+//	queries/*.sql ─┐
+//	migrations/  ──┴─ sqlc: names, parameters, columns and their types ── sqlc-gen-idem ── internal/db/*.sql.go
+//
+// sqlc runs it for each package of sqlc.yaml and gives it a GenerateRequest as JSON (request.go). It answers with files.
+//
+// # The text
+//
+// Package qualify names the schema of every operator, function, type and relation, and casts every parameter that the query does not
+// cast to the type that sqlc has inferred for it. Then no search_path changes what a statement does, and it means the same behind a
+// pooler and under the simple protocol, where a parameter is a literal. What sqlc cannot infer is an error: the query casts it.
+//
+// # What travels, and how
+//
+// Nothing depends on the settings of a session (gotype.go): a moment is selected as it is, and travels as timestamptz_send gives it,
+// which is added to the text; a bytea travels in binary format, all else as text, which no setting changes for numbers, booleans, text
+// and UUIDs. A column of any other type is an error: the query says what becomes of it. A column that is named _ is not read.
+//
+// # The Go
+//
+// A statement is one struct, which has its parameters, and what was read:
+//
+//	claim := db.Claim{Scope: "payments", Key: key, Hash: hash, OperationID: id, TTL: ttl}
+//	claim.Queue(trip)                  // onto a round trip, with others
+//	trip.Send(ctx)
+//	claim.Read(trip)                   // its answer, in the same order
+//	claim.Found, claim.Row.CreatedAt
+//
+// A parameter has a name and a Go type: none can be taken for another one. :one has Found and Row, :many has Rows, and Each where a
+// caller makes something else of them, :execrows has Affected. What may be NULL is a pointer as a parameter; as a result it is the zero
+// value, unless that is a number, which is an error: the query says coalesce.
+//
+// A line of the comment that begins with @ is for the plugin:
+//
+//	@prepared    connections prepare the statement, under the name idem_ and its own in lower case
+//	@replan      and again now and then, because its plan is worth choosing again
+//	@pgx         it travels by pgx as well, or alone if it has arrays: Args returns its parameters
+//
+// The option style: pgx makes methods that run their query by pgx, for a package that needs no round trips shared (internal/vitals).
+package main

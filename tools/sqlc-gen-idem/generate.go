@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"go/format"
+	"sort"
+	"strings"
+	"text/template"
+)
+
+//go:embed trip.go.tmpl
+var tripTemplate string
+
+//go:embed pgx.go.tmpl
+var pgxTemplate string
+
+// generate makes a file of Go for each file of queries.
+func generate(request *Request) ([]File, error) {
+	var options Options
+	if err := json.Unmarshal(request.Options, &options); err != nil {
+		return nil, fmt.Errorf("the options of sqlc.yaml are not understood: %w", err)
+	}
+	text, ok := map[string]string{"trip": tripTemplate, "pgx": pgxTemplate}[options.Style]
+	if !ok {
+		return nil, fmt.Errorf("the style %q of sqlc.yaml is none of trip and pgx", options.Style)
+	}
+	files := map[string][]*Statement{}
+	for i := range request.Queries {
+		s, err := newStatement(&request.Queries[i], options.Style)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", request.Queries[i].Filename, request.Queries[i].Name, err)
+		}
+		files[s.file] = append(files[s.file], s)
+	}
+	written, err := write(text, options.Package, files)
+	sort.Slice(written, func(i, j int) bool { return written[i].Name < written[j].Name })
+	return written, err
+}
+
+func write(text, name string, files map[string][]*Statement) ([]File, error) {
+	t, err := template.New(name).Funcs(template.FuncMap{"lower": func(s string) string { return strings.ToLower(s[:1]) + s[1:] }}).Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	var written []File
+	for file, statements := range files {
+		var source bytes.Buffer
+		err := t.Execute(&source, map[string]any{"Package": name, "File": file, "Statements": statements, "Time": needsTime(statements)})
+		if err != nil {
+			return nil, err
+		}
+		formatted, err := format.Source(source.Bytes())
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w\n%s", file, err, source.Bytes())
+		}
+		written = append(written, File{Name: file + ".go", Contents: formatted})
+	}
+	return written, nil
+}
+
+func needsTime(statements []*Statement) bool {
+	for _, s := range statements {
+		for _, f := range append(s.Read(), s.Params...) {
+			if strings.Contains(f.Type, "time.") {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,579 @@
+package webhook_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idem-go/idem/outbox"
+	"github.com/idem-go/idem/webhook"
+)
+
+// receiver is an endpoint that answers by a function, and remembers what came.
+type receiver struct {
+	*httptest.Server
+	mu       sync.Mutex
+	requests []*http.Request
+	bodies   []string
+}
+
+// newReceiver returns one that answers with answer, or 204 if that is nil.
+func newReceiver(t testing.TB, answer http.HandlerFunc) *receiver {
+	t.Helper()
+	rec := &receiver{}
+	rec.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		rec.mu.Lock()
+		rec.requests, rec.bodies = append(rec.requests, r), append(rec.bodies, string(body))
+		rec.mu.Unlock()
+		if answer == nil {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		answer(w, r)
+	}))
+	t.Cleanup(rec.Close)
+	return rec
+}
+
+func (rec *receiver) endpoint(secrets ...string) webhook.Endpoint {
+	if secrets == nil {
+		secrets = []string{standardSecret}
+	}
+	return webhook.Endpoint{URL: rec.URL + "/hooks", Secrets: secrets}
+}
+
+// ids returns the ids of what came, in its order.
+func (rec *receiver) ids() []string {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	var ids []string
+	for _, r := range rec.requests {
+		ids = append(ids, r.Header.Get("Webhook-Id"))
+	}
+	return ids
+}
+
+func status(code int, fields ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i < len(fields); i += 2 {
+			w.Header().Set(fields[i], fields[i+1])
+		}
+		w.WriteHeader(code)
+	}
+}
+
+// newPublisher returns one for these endpoints, by topic. They are on this machine, so it has no guard.
+func newPublisher(t testing.TB, endpoints map[string]webhook.Endpoint, configure ...func(*webhook.PublisherConfig)) *webhook.Publisher {
+	t.Helper()
+	base := &http.Transport{}
+	t.Cleanup(base.CloseIdleConnections)
+	config := webhook.PublisherConfig{Base: base, Timeout: time.Hour, Endpoint: func(_ context.Context, topic string) (webhook.Endpoint, error) {
+		endpoint, ok := endpoints[topic]
+		if !ok {
+			return endpoint, errNoEndpoint
+		}
+		return endpoint, nil
+	}}
+	for _, f := range configure {
+		f(&config)
+	}
+	p, err := webhook.NewPublisher(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+var errNoEndpoint = errors.New("nobody listens")
+
+// message has an id of the form topic/key/n.
+func message(topic, key string, n int) outbox.Message {
+	return outbox.Message{ID: fmt.Sprintf("%s/%s/%d", topic, key, n), Topic: topic, Key: key, Payload: fmt.Appendf(nil, `{"n":%d}`, n)}
+}
+
+// failedOf returns why each message was not published.
+func failedOf(t testing.TB, err error) map[string]error {
+	t.Helper()
+	if err == nil {
+		return nil
+	}
+	failed, ok := errors.AsType[*outbox.PublishError](err)
+	if !ok {
+		t.Fatalf("the error is %v", err)
+	}
+	return failed.Failed
+}
+
+func wantFailed(t testing.TB, err error, ids ...string) map[string]error {
+	t.Helper()
+	failed := failedOf(t, err)
+	if diff := cmp.Diff(ids, slices.Sorted(maps.Keys(failed))); diff != "" {
+		t.Errorf("what has failed (-want +got):\n%s\n%v", diff, failed)
+	}
+	return failed
+}
+
+func TestWebhookIsSignedByEverySecret(t *testing.T) {
+	t.Parallel()
+	rec := newReceiver(t, nil)
+	p := newPublisher(t, map[string]webhook.Endpoint{"t": rec.endpoint(standardSecret, otherSecret)})
+	at := time.Unix(1614265330, 0)
+	p.SetClock(func() time.Time { return at })
+	m := outbox.Message{ID: "msg_p5jXN8AQM9LWM0D4loKWxJek", Topic: "t", Payload: []byte(`{"test": 2432232314}`)}
+	if err := p.Publish(t.Context(), []outbox.Message{m}); err != nil {
+		t.Fatal(err)
+	}
+	got, body := rec.requests[0], rec.bodies[0]
+	header := map[string]string{}
+	for _, name := range []string{"Webhook-Id", "Webhook-Timestamp", "Content-Type", "Idempotency-Key", "Webhook-Signature"} {
+		header[name] = strings.Join(got.Header[name], "|")
+	}
+	want := map[string]string{
+		"Webhook-Id": m.ID, "Webhook-Timestamp": "1614265330", "Content-Type": "application/json", "Idempotency-Key": `"` + m.ID + `"`,
+		"Webhook-Signature": standardDelivery.header["Webhook-Signature"] + " " + webhook.SignStandard(m.ID, "1614265330", m.Payload, otherSecret),
+	}
+	if diff := cmp.Diff(want, header); diff != "" || got.Method != http.MethodPost || body != string(m.Payload) {
+		t.Errorf("%s %q (-want +got):\n%s", got.Method, body, diff)
+	}
+	for _, secret := range []string{standardSecret, otherSecret} {
+		if _, err := verifier(t, webhook.StandardWebhooks, secret).Verify(got, []byte(body)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestEachAttemptIsSignedAnewUnderTheSameID(t *testing.T) {
+	t.Parallel()
+	var answers atomic.Int64
+	rec := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		if answers.Add(1) == 1 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	p := newPublisher(t, map[string]webhook.Endpoint{"t": rec.endpoint()})
+	var clock atomic.Int64
+	p.SetClock(func() time.Time { return time.Unix(1700000000+clock.Add(1), 0) })
+	if err := p.Publish(t.Context(), []outbox.Message{message("t", "k", 1)}); err != nil {
+		t.Fatal(err)
+	}
+	times := map[string]bool{}
+	for i, r := range rec.requests {
+		if _, err := verifier(t, webhook.StandardWebhooks, standardSecret).Verify(r, []byte(rec.bodies[i])); err != nil {
+			t.Error(err)
+		}
+		times[r.Header.Get("Webhook-Timestamp")] = true
+	}
+	if diff := cmp.Diff([]string{"t/k/1", "t/k/1"}, rec.ids()); diff != "" || len(times) != 2 {
+		t.Errorf("%d times; ids:\n%s", len(times), diff)
+	}
+}
+
+func TestOnlyWhatIsAnsweredBy2xxIsPublished(t *testing.T) {
+	t.Parallel()
+	for _, code := range []int{200, 201, 202, 204, 299, 300, 304, 400, 401, 404, 409, 410, 422, 429, 500, 501, 502, 503, 504} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			t.Parallel()
+			rec := newReceiver(t, status(code))
+			p := newPublisher(t, map[string]webhook.Endpoint{"t": rec.endpoint()})
+			err := p.Publish(t.Context(), []outbox.Message{message("t", "k", 1)})
+			if code < 300 {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			refused, ok := errors.AsType[*webhook.StatusError](wantFailed(t, err, "t/k/1")["t/k/1"])
+			if !ok || refused.Status != code {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func TestNoMessageIsSentWhenAnEarlierOneOfItsKeyWasNot(t *testing.T) {
+	t.Parallel()
+	rec := newReceiver(t, func(w http.ResponseWriter, r *http.Request) {
+		if id := r.Header.Get("Webhook-Id"); id == "t/bad/2" || id == "t//1" {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+		}
+	})
+	p := newPublisher(t, map[string]webhook.Endpoint{"t": rec.endpoint()})
+	messages := []outbox.Message{
+		message("t", "bad", 1), message("t", "good", 1), message("t", "bad", 2), message("t", "good", 2), message("t", "bad", 3), message("t", "bad", 4),
+		message("t", "good", 3), {ID: "t//1", Topic: "t"}, {ID: "t//2", Topic: "t"},
+	}
+	failed := wantFailed(t, p.Publish(t.Context(), messages), "t//1", "t/bad/2", "t/bad/3", "t/bad/4")
+	for id, held := range map[string]bool{"t//1": false, "t/bad/2": false, "t/bad/3": true, "t/bad/4": true} {
+		if refused, ok := errors.AsType[*webhook.StatusError](failed[id]); !ok || refused.Status != 422 || errors.Is(failed[id], webhook.ErrHeldBack) != held {
+			t.Errorf("%s: %v", id, failed[id])
+		}
+	}
+	came := map[string][]string{}
+	for _, id := range rec.ids() {
+		key := strings.Split(id, "/")[1]
+		came[key] = append(came[key], id)
+	}
+	slices.Sort(came[""])
+	want := map[string][]string{"bad": {"t/bad/1", "t/bad/2"}, "good": {"t/good/1", "t/good/2", "t/good/3"}, "": {"t//1", "t//2"}}
+	if diff := cmp.Diff(want, came); diff != "" {
+		t.Errorf("what came (-want +got):\n%s", diff)
+	}
+}
+
+// Both topics have a key "k": a key is one of its topic.
+func TestEndpointThatHangsHoldsBackNobodyElse(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	hangs := newReceiver(t, func(http.ResponseWriter, *http.Request) { <-release })
+	const n = 200
+	var came sync.WaitGroup
+	came.Add(n)
+	works := newReceiver(t, func(http.ResponseWriter, *http.Request) { came.Done() })
+	p := newPublisher(t, map[string]webhook.Endpoint{"hangs": hangs.endpoint(), "works": works.endpoint()}, func(c *webhook.PublisherConfig) {
+		c.Concurrency = webhook.PerEndpoint + 1
+	})
+	var messages []outbox.Message
+	var want []string
+	for i := range n {
+		messages = append(messages, message("hangs", fmt.Sprint(i), 1), message("works", "k", i))
+		want = append(want, message("works", "k", i).ID)
+	}
+	published := make(chan error)
+	go func() { published <- p.Publish(t.Context(), messages) }()
+	came.Wait() // while the other hangs
+	close(release)
+	if err := <-published; err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(want, works.ids()); diff != "" {
+		t.Errorf("what came, in its order (-want +got):\n%s", diff)
+	}
+}
+
+func TestOneEndpointHasAFewMessagesUnderWayAtOnce(t *testing.T) {
+	t.Parallel()
+	var underWay, most atomic.Int64
+	full := make(chan struct{})
+	rec := newReceiver(t, func(http.ResponseWriter, *http.Request) {
+		now := underWay.Add(1)
+		defer underWay.Add(-1)
+		for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
+		}
+		if now == webhook.PerEndpoint {
+			close(full)
+		}
+		<-full // so many there are, or this hangs
+	})
+	p := newPublisher(t, map[string]webhook.Endpoint{"t": rec.endpoint()})
+	var messages []outbox.Message
+	for i := range 50 {
+		messages = append(messages, message("t", fmt.Sprint(i), 1))
+	}
+	if err := p.Publish(t.Context(), messages); err != nil || most.Load() != webhook.PerEndpoint {
+		t.Errorf("%d at once; %v", most.Load(), err)
+	}
+}
+
+// The others of its messages fail as well, unsent, and it is asked again after a pause that grows.
+func TestEndpointThatIsAwayIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	var code atomic.Int64
+	code.Store(http.StatusServiceUnavailable)
+	rec := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(code.Load())) })
+	p := newPublisher(t, map[string]webhook.Endpoint{"t": rec.endpoint()})
+	now := time.Unix(1700000000, 0)
+	p.SetClock(func() time.Time { return now })
+	var messages []outbox.Message
+	for i := range 100 {
+		messages = append(messages, message("t", fmt.Sprint(i), 1))
+	}
+	failed := failedOf(t, p.Publish(t.Context(), messages))
+	away := 0
+	for _, err := range failed {
+		if errors.Is(err, webhook.ErrAway) {
+			away++
+		}
+	}
+	if came := len(rec.ids()); len(failed) != 100 || away < 100-webhook.PerEndpoint || came > 2*webhook.PerEndpoint {
+		t.Errorf("%d failed, %d of them unsent, %d requests", len(failed), away, came)
+	}
+	sent := func() bool {
+		before := len(rec.ids())
+		_ = p.Publish(t.Context(), messages[:1])
+		return len(rec.ids()) > before
+	}
+	for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		now = now.Add(pause - time.Millisecond)
+		if sent() {
+			t.Errorf("it was asked before %v", pause)
+		}
+		now = now.Add(time.Millisecond)
+		if !sent() {
+			t.Errorf("it was not asked after %v", pause)
+		}
+	}
+	code.Store(http.StatusOK)
+	now = now.Add(webhook.MaxRest)
+	if err := p.Publish(t.Context(), messages); err != nil {
+		t.Errorf("it is back: %v", err)
+	}
+}
+
+func TestRetryAfterIsHonoured(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		field string
+		until time.Duration
+	}{
+		"seconds":            {"90", 90 * time.Second},
+		"longer than it may": {"999999999", time.Hour},
+		"nonsense":           {"soon", time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rec := newReceiver(t, status(http.StatusTooManyRequests, "Retry-After", row.field))
+			p := newPublisher(t, map[string]webhook.Endpoint{"t": rec.endpoint()}, func(c *webhook.PublisherConfig) { c.Timeout = time.Minute })
+			now := time.Unix(1700000000, 0)
+			p.SetClock(func() time.Time { return now })
+			messages := []outbox.Message{message("t", "k", 1)}
+			wantFailed(t, p.Publish(t.Context(), messages), "t/k/1")
+			before := len(rec.ids())
+			now = now.Add(row.until - time.Millisecond)
+			if failed := wantFailed(t, p.Publish(t.Context(), messages), "t/k/1"); !errors.Is(failed["t/k/1"], webhook.ErrAway) || len(rec.ids()) != before {
+				t.Errorf("it was sent: %v", failed)
+			}
+			now = now.Add(time.Millisecond)
+			wantFailed(t, p.Publish(t.Context(), messages), "t/k/1")
+			if len(rec.ids()) == before {
+				t.Error("it was not sent")
+			}
+		})
+	}
+}
+
+func TestOneMessageThatIsRefusedSaysNothingOfTheOthers(t *testing.T) {
+	t.Parallel()
+	for _, code := range []int{400, 404, 413, 500} {
+		rec := newReceiver(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Webhook-Id") == "t/0/1" {
+				w.WriteHeader(code)
+			}
+		})
+		p := newPublisher(t, map[string]webhook.Endpoint{"t": rec.endpoint()})
+		messages := []outbox.Message{message("t", "0", 1)}
+		wantFailed(t, p.Publish(t.Context(), messages), "t/0/1")
+		for i := range 20 {
+			messages = append(messages, message("t", fmt.Sprint(i+1), 1))
+		}
+		wantFailed(t, p.Publish(t.Context(), messages), "t/0/1")
+	}
+}
+
+// One of several that were under way together was let through all the same.
+func TestEndpointThatAsksToBeLeftAloneIsAlsoAfterAnAnswer(t *testing.T) {
+	t.Parallel()
+	rec := newReceiver(t, nil)
+	p := newPublisher(t, map[string]webhook.Endpoint{"t": rec.endpoint()})
+	now := time.Unix(1700000000, 0)
+	p.SetClock(func() time.Time { return now })
+	p.Note("t", &webhook.StatusError{Status: 429, RetryAfter: time.Minute}, now)
+	p.Note("t", nil, now)
+	messages := []outbox.Message{message("t", "k", 1)}
+	if err := p.Publish(t.Context(), messages); !errors.Is(err, webhook.ErrAway) {
+		t.Errorf("%v", err)
+	}
+	now = now.Add(time.Minute)
+	if err := p.Publish(t.Context(), messages); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatIsRememberedOfEndpointsIsBounded(t *testing.T) {
+	t.Parallel()
+	p := newPublisher(t, nil)
+	now := time.Unix(1700000000, 0)
+	for i := range webhook.MaxResting {
+		p.Note(fmt.Sprint(i), &webhook.StatusError{Status: 503}, now)
+	}
+	if left := p.Note("one more", &webhook.StatusError{Status: 503}, now.Add(time.Hour)); left != 1 {
+		t.Errorf("%d are remembered", left)
+	}
+}
+
+func TestRedirectIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	inside := newReceiver(t, nil)
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		rec := newReceiver(t, status(code, "Location", inside.URL))
+		p := newPublisher(t, map[string]webhook.Endpoint{"t": rec.endpoint()})
+		refused, ok := errors.AsType[*webhook.StatusError](wantFailed(t, p.Publish(t.Context(), []outbox.Message{message("t", "k", 1)}), "t/k/1")["t/k/1"])
+		if !ok || refused.Status != code {
+			t.Errorf("%v", refused)
+		}
+	}
+	if len(inside.ids()) != 0 {
+		t.Error("a redirect was followed")
+	}
+}
+
+func TestAnswerIsReadUpToALimit(t *testing.T) {
+	t.Parallel()
+	rec := newReceiver(t, func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			if _, err := w.Write(make([]byte, 1<<10)); err != nil {
+				return
+			}
+		}
+	})
+	p := newPublisher(t, map[string]webhook.Endpoint{"t": rec.endpoint()})
+	if err := p.Publish(t.Context(), []outbox.Message{message("t", "k", 1)}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEndOfTheContextIsNoFaultOfTheEndpoint(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	release := make(chan struct{})
+	var once sync.Once
+	rec := newReceiver(t, func(http.ResponseWriter, *http.Request) {
+		once.Do(func() { cancel(); <-release })
+	})
+	p := newPublisher(t, map[string]webhook.Endpoint{"t": rec.endpoint()})
+	messages := []outbox.Message{message("t", "k", 1), message("t", "k", 2)}
+	for id, err := range wantFailed(t, p.Publish(ctx, messages), "t/k/1", "t/k/2") {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	close(release)
+	for id, err := range wantFailed(t, p.Publish(ctx, messages), "t/k/1", "t/k/2") {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	if err := p.Publish(t.Context(), messages); err != nil {
+		t.Errorf("at once after that: %v", err)
+	}
+}
+
+func TestTopicWithoutAUsableEndpointFailsAlone(t *testing.T) {
+	t.Parallel()
+	rec := newReceiver(t, nil)
+	const token = "/T024BE7LD/secret"
+	p := newPublisher(t, map[string]webhook.Endpoint{
+		"works":     rec.endpoint(),
+		"unsigned":  {URL: rec.URL},
+		"short":     {URL: rec.URL, Secrets: []string{"whsec_c2hvcnQ="}},
+		"no url":    {URL: "://" + token, Secrets: []string{standardSecret}},
+		"no scheme": {URL: token, Secrets: []string{standardSecret}},
+		"refused":   {URL: "http://127.0.0.1:1" + token, Secrets: []string{standardSecret}},
+	})
+	var messages []outbox.Message
+	for _, topic := range []string{"works", "unsigned", "short", "no url", "no scheme", "refused", "unknown"} {
+		messages = append(messages, message(topic, "k", 1))
+	}
+	failed := wantFailed(t, p.Publish(t.Context(), messages), "no scheme/k/1", "no url/k/1", "refused/k/1", "short/k/1", "unknown/k/1", "unsigned/k/1")
+	if !errors.Is(failed["unknown/k/1"], errNoEndpoint) {
+		t.Error(failed["unknown/k/1"])
+	}
+	for id, err := range failed {
+		for _, secret := range []string{token, "c2hvcnQ=", standardSecret} {
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("%s: %v", id, err)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"works/k/1"}, rec.ids()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestHeadersOfAMessageAreSentButNotInThePlaceOfOurs(t *testing.T) {
+	t.Parallel()
+	rec := newReceiver(t, nil)
+	p := newPublisher(t, map[string]webhook.Endpoint{"t": rec.endpoint()})
+	m := message("t", "k", 1)
+	m.Headers = map[string]string{
+		"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "content-type": "application/cloudevents+json",
+		"webhook-id": "another", "Webhook-Timestamp": "1", "webhook-signature": "v1,none", "idempotency-key": "another", "Host": "elsewhere", "Content-Length": "1",
+	}
+	if err := p.Publish(t.Context(), []outbox.Message{m}); err != nil {
+		t.Fatal(err)
+	}
+	r := rec.requests[0]
+	if _, err := verifier(t, webhook.StandardWebhooks, standardSecret).Verify(r, m.Payload); err != nil {
+		t.Error(err)
+	}
+	got := map[string]string{}
+	for _, name := range []string{"Traceparent", "Content-Type", "Webhook-Id", "Idempotency-Key"} {
+		got[name] = r.Header.Get(name)
+	}
+	want := map[string]string{
+		"Traceparent": m.Headers["traceparent"], "Content-Type": "application/cloudevents+json", "Webhook-Id": m.ID, "Idempotency-Key": `"` + m.ID + `"`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" || r.Host == "elsewhere" {
+		t.Errorf("host %s (-want +got):\n%s", r.Host, diff)
+	}
+	bad := message("t", "bad", 1)
+	bad.Headers = map[string]string{"X-Note": "a\r\nWebhook-Id: another"}
+	wantFailed(t, p.Publish(t.Context(), []outbox.Message{bad, message("t", "good", 1)}), "t/bad/1")
+}
+
+func TestConfigOfAPublisherThatCannotBeMeantIsRefused(t *testing.T) {
+	t.Parallel()
+	endpoint := func(context.Context, string) (webhook.Endpoint, error) { return webhook.Endpoint{}, nil }
+	for name, config := range map[string]webhook.PublisherConfig{
+		"no endpoint":          {},
+		"negative timeout":     {Endpoint: endpoint, Timeout: -1},
+		"negative concurrency": {Endpoint: endpoint, Concurrency: -1},
+	} {
+		if _, err := webhook.NewPublisher(config); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+// An endpoint that speaks no HTTP may say a lot: 10 MB before the transport has enough, and all of it is in the transport's error.
+func TestErrorSaysLittleOfWhatAnEndpointHasAnswered(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1<<10))
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nno field "+strings.Repeat("x", 1<<20)+"\r\n\r\n")
+			_ = conn.Close()
+		}
+	}()
+	p := newPublisher(t, map[string]webhook.Endpoint{"t": {URL: "http://" + listener.Addr().String(), Secrets: []string{standardSecret}}})
+	m := message("t", "k", 1)
+	failed := wantFailed(t, p.Publish(t.Context(), []outbox.Message{m}), m.ID)
+	if n := len(failed[m.ID].Error()); n > 1000 {
+		t.Errorf("the error has %d bytes", n)
+	}
+}

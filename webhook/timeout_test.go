@@ -1,0 +1,139 @@
+package webhook_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/idem-go/idem/outbox"
+	"github.com/idem-go/idem/webhook"
+)
+
+// answersAfter is an endpoint that takes so long for each answer, and remembers what came. It needs no network.
+type answersAfter struct {
+	wait time.Duration
+	ids  []string
+}
+
+func (a *answersAfter) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.ids = append(a.ids, r.Header.Get("Webhook-Id"))
+	select {
+	case <-time.After(a.wait):
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+}
+
+// publishTo publishes messages of one key, in a call that has so long.
+func publishTo(t *testing.T, base http.RoundTripper, timeout, call time.Duration, messages ...outbox.Message) (map[string]error, time.Duration) {
+	t.Helper()
+	p := newPublisher(t, map[string]webhook.Endpoint{"t": {URL: "http://example.com", Secrets: []string{standardSecret}}}, func(c *webhook.PublisherConfig) {
+		c.Base, c.Timeout = base, timeout
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), call)
+	defer cancel()
+	begin := time.Now()
+	return failedOf(t, p.Publish(ctx, messages)), time.Since(begin)
+}
+
+// The relay would take an error that says so for the end of its own context, and blame nobody.
+func TestEndpointThatDoesNotAnswerIsToBlame(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		failed, took := publishTo(t, &answersAfter{wait: time.Hour}, 7*time.Second, time.Minute, message("t", "k", 1), message("t", "k", 2))
+		if len(failed) != 2 || !errors.Is(failed["t/k/1"], webhook.ErrTimeout) || !errors.Is(failed["t/k/2"], webhook.ErrHeldBack) || took != 7*time.Second {
+			t.Errorf("after %v: %v", took, failed)
+		}
+		for id, err := range failed {
+			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", id, err)
+			}
+		}
+	})
+}
+
+// However long it may take, the call ends with a message that has failed, and not by being cut off.
+func TestEndpointThatDoesNotAnswerIsNamedBeforeTheCallEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		failed, took := publishTo(t, &answersAfter{wait: time.Hour}, 24*time.Hour, 30*time.Second, message("t", "k", 1))
+		if !errors.Is(failed["t/k/1"], webhook.ErrTimeout) || took != 15*time.Second {
+			t.Errorf("after %v: %v", took, failed)
+		}
+	})
+}
+
+// What might be cut off in the middle is left for the next call, and nobody is to blame for it.
+func TestNothingBeginsThatTheCallHasNoTimeFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		slow := &answersAfter{wait: 8 * time.Second}
+		failed, took := publishTo(t, slow, 15*time.Second, 30*time.Second, message("t", "k", 1), message("t", "k", 2), message("t", "k", 3), message("t", "k", 4))
+		if diff := cmp.Diff([]string{"t/k/1", "t/k/2"}, slow.ids); diff != "" || took != 16*time.Second {
+			t.Errorf("after %v; what was sent (-want +got):\n%s", took, diff)
+		}
+		if !errors.Is(failed["t/k/3"], context.DeadlineExceeded) || !errors.Is(failed["t/k/4"], context.DeadlineExceeded) || len(failed) != 2 {
+			t.Error(failed)
+		}
+	})
+}
+
+// A second attempt shares the time of the first.
+func TestTimeoutBoundsBothAttempts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		failed, took := publishTo(t, &answersAfter{wait: 10 * time.Second}, 15*time.Second, time.Hour, message("t", "k", 1))
+		if len(failed) != 0 || took != 10*time.Second {
+			t.Errorf("after %v: %v", took, failed)
+		}
+		fails := roundTripper(func(r *http.Request) (*http.Response, error) {
+			time.Sleep(10 * time.Second)
+			if r.Context().Err() != nil {
+				return nil, r.Context().Err()
+			}
+			return &http.Response{StatusCode: http.StatusInternalServerError, Body: http.NoBody, Request: r}, nil
+		})
+		failed, took = publishTo(t, fails, 15*time.Second, time.Hour, message("t", "k", 1))
+		if len(failed) != 1 || took > 21*time.Second {
+			t.Errorf("after %v: %v", took, failed)
+		}
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// endsTheCall is an endpoint whose answer arrives when the call has just ended.
+type endsTheCall struct {
+	cancel context.CancelFunc
+	status int
+}
+
+func (e endsTheCall) RoundTrip(r *http.Request) (*http.Response, error) {
+	e.cancel()
+	return &http.Response{StatusCode: e.status, Body: http.NoBody, Request: r}, nil
+}
+
+func TestAnswerThatArrivesWithTheEndOfTheCallIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	for status, away := range map[int]bool{http.StatusServiceUnavailable: true, http.StatusBadRequest: false} {
+		ctx, cancel := context.WithCancel(t.Context())
+		p := newPublisher(t, map[string]webhook.Endpoint{"t": {URL: "http://example.com", Secrets: []string{standardSecret}}}, func(c *webhook.PublisherConfig) {
+			c.Base = endsTheCall{cancel, status}
+		})
+		err := failedOf(t, p.Publish(ctx, []outbox.Message{message("t", "k", 1)}))["t/k/1"]
+		if refused, ok := errors.AsType[*webhook.StatusError](err); !ok || refused.Status != status {
+			t.Errorf("%d: %v", status, err)
+		}
+		if _, is := errors.AsType[*outbox.AwayError](err); is != away {
+			t.Errorf("%d: away is %v: %v", status, is, err)
+		}
+	}
+}
