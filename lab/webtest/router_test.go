@@ -1,6 +1,7 @@
 package webtest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -254,7 +255,13 @@ func TestBehindARouterWhatTheMiddlewareDoesNotSeeIsRefused(t *testing.T) {
 		},
 		"fiber, by its adaptor": func(m *idemhttp.Middleware, place place) http.Handler {
 			app := fiber.New()
-			app.Use(adaptor.HTTPMiddleware(m.Wrap))
+			app.Use(adaptor.HTTPMiddleware(func(next http.Handler) http.Handler {
+				covered := m.Wrap(next)
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					// The context that the adaptor gives is fiber's own, which the next request uses again
+					covered.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))
+				})
+			}))
 			app.Post("/carts/:cart/items", func(c fiber.Ctx) error { return c.SendStatus(http.StatusCreated) })
 			return adaptor.FiberApp(app)
 		},

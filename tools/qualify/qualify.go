@@ -36,6 +36,7 @@ func Statement(sql string, types map[int]string) (string, error) {
 type node = map[string]any
 
 func parse(sql string) (tree any, err error) {
+	first()
 	encoded, err := parser.ParseToJSON(sql)
 	if err == nil {
 		err = json.Unmarshal([]byte(encoded), &tree)

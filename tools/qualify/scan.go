@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/wasilibs/go-pgquery/parser"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -19,8 +20,12 @@ type token struct {
 
 func (t *token) isOperator() bool { return strings.Trim(t.text, "+-*/<>=~!@#%^&|`?") == "" }
 
+// first makes the parser's first use that of one caller: its runtime then finds out its own version, and keeps that without a lock.
+var first = sync.OnceFunc(func() { _, _ = parser.ScanToProtobuf("SELECT 1") })
+
 // tokens returns the tokens of a text but for its comments. What opens and closes a group is as deep as what is around it.
 func tokens(sql string) ([]token, error) {
+	first()
 	encoded, err := parser.ScanToProtobuf(sql)
 	if err != nil {
 		return nil, err
