@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
 )
 
 // What calls have returned, and undos outside of Postgres have done, is known to this process before it is on record. It is put on
@@ -15,6 +16,10 @@ import (
 
 // letGoLimit bounds what is said to the database after a caller has left.
 const letGoLimit = 5 * time.Second
+
+// keepLimit bounds for how long it is tried to put on record what calls have returned, in an outage too: what is not on record when the
+// operation is let go is a call in doubt for every other process, and parks one that is Once.
+const keepLimit = 15 * time.Second
 
 // unkept has what calls have returned that this process could not put on record yet.
 var unkept memory
@@ -66,18 +71,22 @@ func (w *work) keep(c commit) bool {
 		w.hide()
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), letGoLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), keepLimit)
 	defer cancel()
-	op := &Op{work: w, ctx: ctx, cancel: func(error) {}, pending: learned}
 	c.always = true
 	c.at = w.remaining(learned, c.at)
-	if op.commit(c) == nil {
-		unkept.take(w.operation)
-		return true
+	for pause := txn.RetryPause; ; {
+		op := &Op{work: w, ctx: ctx, cancel: func(error) {}, pending: learned}
+		if op.commit(c) == nil {
+			unkept.take(w.operation)
+			return true
+		}
+		op.close(nil)
+		if op.stopped.why != again || txn.Sleep(ctx, pause.Next()) != nil {
+			w.hide()
+			return false
+		}
 	}
-	op.close(nil)
-	w.hide()
-	return false
 }
 
 // learned returns what calls have returned that is not on record, in their order.

@@ -47,6 +47,30 @@ func TestWhoeverLeavesIsToldSoWhateverBecomesOfWhatItHasRecorded(t *testing.T) {
 	}
 }
 
+// The connection is cut while a caller leaves whose call was answered. A call that is Once must not be in doubt for that.
+func TestAnswerOfACallIsOnRecordBeforeTheOperationIsLetGo(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	proxy := pgtest.Proxy(t, s.dsn)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	d := operation.Define("let go", func(op *operation.Op, _ int) (idem.Response, error) {
+		_, err := operation.Call(op, "charge", operation.Once, func(ctx context.Context, key string) (string, error) {
+			answer, err := s.bank.charge(ctx, key)
+			proxy.Arm(pgproxy.Before(pgproxy.IsCommit), pgproxy.Reset)
+			leave()
+			return answer, err
+		})
+		return created, err
+	})
+	if _, err := d.Do(ctx, s.through(proxy).pool, scope, "k", hashA, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller was told %v", err)
+	}
+	if got := s.text(`select outcome from idem.steps where name = 'charge'`); got != "done" {
+		t.Errorf("the answer of the call is on record as %q", got)
+	}
+}
+
 // The run behind a cancellation reads the operation anew. Its caller may leave just then, with an answer that is not on record yet.
 func TestCallerThatLeavesWhenACancellationIsNoticedKeepsTheAnswerOfItsCall(t *testing.T) {
 	t.Parallel()
