@@ -87,7 +87,7 @@ COMMENT ON COLUMN idem.operations.cancelled IS
 COMMENT ON COLUMN idem.operations.accepted IS
     'It was cancelled again, where it was parked because nothing takes a call back: it is undone without that.';
 COMMENT ON COLUMN idem.operations.kind IS
-    'Of that step. A call without a row in idem.steps, and an undo whose row says registered, were begun and have no end on record. Calls that were begun together have rows.';
+    'Of that step. A call without a row in idem.steps, and an undo whose row says registered, were begun and have no end on record. Calls that were begun together have rows. unbacked: a call that nothing takes back. unfit: a call whose value does not fit, as a person has given it.';
 COMMENT ON COLUMN idem.operations.step IS
     'The step that was begun, or is waited for, when the operation was last committed; seq is its place, 0 if there is none, and since the moment.';
 COMMENT ON COLUMN idem.operations.wake_at IS
@@ -105,7 +105,7 @@ COMMENT ON TABLE idem.steps IS
 COMMENT ON COLUMN idem.steps.seq IS
     'The place of the step in the course of the operation, from 1.';
 COMMENT ON COLUMN idem.steps.outcome IS
-    'done; failed: the value is the error; waiting: until due_at, for a signal, or for the end of a child; registered, undone: of an undo; begun, not sent: of a call that was begun together with others, since due_at, the value being how often it was tried.';
+    'done; resolved: done, as a person says, who has given the value; failed: the value is the error; waiting: until due_at, for a signal, or for the end of a child; registered, undone: of an undo; begun, not sent: of a call that was begun together with others, since due_at, the value being how often it was tried.';
 COMMENT ON TABLE idem.signals IS
     'What was sent to an operation from outside. The first of a name counts. "#" and the id of a child is the name of that child''s outcome.';
 COMMENT ON COLUMN idem.signals.taken IS

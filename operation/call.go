@@ -268,6 +268,7 @@ func (o *callOptions) unbeaten(ctx context.Context, err error) error {
 // answered returns the error of an attempt. Behind the end of its context an error is no answer, whatever was made of it: text alone does not
 // tell what the other side has said from what became of the context.
 func answered(ctx context.Context, err error) error {
+	err = plain(err)
 	said := saidBy(err)
 	if said.final && ctx.Err() != nil && (!said.unsent || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
 		return Unknown(errors.New(err.Error()))

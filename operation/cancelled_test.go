@@ -259,7 +259,7 @@ func TestFunctionThatFailsInFrontOfACallInDoubtParksWhatIsCancelledWithTheDoubt(
 	if err := operation.Resolve(t.Context(), s.pool, id, operation.Happened("receipt")); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.text(`select outcome from idem.steps where name = 'charge'`); got != "done" {
+	if got := s.text(`select outcome from idem.steps where name = 'charge'`); got != "resolved" {
 		t.Errorf("the call is on record as %q", got)
 	}
 }

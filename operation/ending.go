@@ -57,10 +57,10 @@ func (op *Op) endParked(s *stop) hold.Ending {
 	op.close(nil)
 	w.keep(commit{at: w.at})
 	step := s.step
-	if begun, ok := w.begun(); ok { // Resolve is about this one
+	if begun, ok := w.begun(); ok && !s.unfit { // Resolve is about this one
 		step = begun.Name
 	}
-	end := w.parkAs(op.ctx, store.ParkOperation{Step: step, Reason: s.reason, Unbacked: s.unbacked})
+	end := w.parkAs(op.ctx, store.ParkOperation{Step: step, Reason: s.reason, Unbacked: s.unbacked, Unfit: s.unfit})
 	if parked, ok := end.Err.(*ParkedError); ok {
 		parked.Cause = s.cause
 	}

@@ -84,6 +84,7 @@ type work struct {
 	at        store.At
 	elapsed   func() time.Duration // since that step was begun
 	recorded  map[int]store.Step   // with the call that was begun and has no end on record
+	given     map[int]bool         // those of them whose value a person has given
 	loadedAt  time.Time            // when that was read, by the database's clock
 	loaded    time.Time            // and here
 
@@ -122,6 +123,7 @@ type stop struct {
 	err    error
 
 	unbacked bool  // it is parked because nothing takes that step back
+	unfit    bool  // it is parked because the value that a person has given for that step does not fit
 	free     bool  // to run again because of it is no retry
 	cause    error // of the program, or of another system, for which it is parked
 }
@@ -191,6 +193,18 @@ func (op *Op) parkFor(cause error, format string, args ...any) error {
 		op.stopped.cause = cause
 	}
 	return op.stopped
+}
+
+// parkUnfit parks the operation because the value on record of a step is of another type than wanted. One that a person has given may be
+// given again.
+func (op *Op) parkUnfit(name string, wanted any) error {
+	for seq := range op.work.given {
+		if op.work.recorded[seq].Name == name && op.stopped == nil {
+			_ = op.park("the value that a person has given for %q does not decode into %T: resolve it again with one that does", name, wanted)
+			op.stopped.step, op.stopped.unfit = name, true
+		}
+	}
+	return op.park("the recorded value of step %q does not decode into %T: the code has changed", name, wanted)
 }
 
 // maxQuoted is how many characters of an error the reason of a parked operation quotes.
@@ -305,7 +319,7 @@ func result[T any](op *Op, name string, stored []byte, err error) (T, error) {
 	}
 	value, err := decode[T](op.work.definition.codec, stored)
 	if err != nil {
-		return none, op.park("the recorded value of step %q does not decode into %T: the code has changed, or a person who resolved it gave a value of another type", name, none)
+		return none, op.parkUnfit(name, none)
 	}
 	return value, nil
 }

@@ -44,7 +44,7 @@ type StepStatus struct {
 	Kind       string // tx, call, undo tx, undo, sleep, await, child or changed
 	Child      string // the id of the operation that a child is; empty for others
 	Name       string
-	Outcome    string // done, failed, rolled back, waiting; of an undo: registered or undone; of a call without an answer on record: begun, or not sent
+	Outcome    string // done, resolved (as a person says), failed, rolled back, waiting; of an undo: registered or undone; of a call without an answer on record: begun, or not sent
 	RecordedAt time.Time
 	DueAt      time.Time // when a pause is over, or an Await is given up; zero for others
 }
@@ -127,7 +127,7 @@ type Finding struct {
 var NotHappened = Finding{}
 
 // Happened says that the call was made, and what it has returned, which is stored as JSON. It has to decode into the type of the Call: the
-// operation is parked again if it does not, until code runs that takes it. For an Undo the value is nil.
+// operation is parked again if it does not, and Resolve takes another one. For an Undo the value is nil.
 func Happened(value any) Finding { return Finding{happened: true, value: value} }
 
 // Refused says that the other side has refused the call, and will not make it any more: the function is given err as one that is Final.
@@ -239,6 +239,7 @@ func (f *Finding) recorded(r *store.ReviveOperation, d *definition) (s store.Ste
 		s.Outcome, s.Value = store.StepFailed, encodeFailure(d.known, f.refused, nil)
 		return s, nil
 	}
+	s.Outcome = store.StepResolved
 	if s.Value, err = d.codec.Encode(f.value); err != nil {
 		return s, fmt.Errorf("operation: a value of type %T cannot be encoded: %w", f.value, err)
 	}

@@ -6,7 +6,9 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/operation"
@@ -133,5 +135,140 @@ func TestResolveOfADefinitionLeavesOperationsOfOthersAlone(t *testing.T) {
 	}
 	if n := s.count(`select count(*) from idem.operations where state = 'parked'`); n != 2 {
 		t.Errorf("%d operations are parked, want 2", n)
+	}
+}
+
+// A person who gives a value of another type is told, and gives it again. Nothing else of the record changes by that.
+func TestValueOfAPersonThatDoesNotFitIsGivenAgain(t *testing.T) {
+	t.Parallel()
+	for name, sealed := range map[string][]idem.Option{"plain": nil, "sealed": {sealerOf(7)}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			var got inner
+			d := operation.Define("stuck", func(op *operation.Op, _ int) (idem.Response, error) {
+				if err := outsideStep(op, "before"); err != nil {
+					return idem.Response{}, err
+				}
+				var err error
+				got, err = operation.Call(op, "call", operation.Once, func(context.Context, string) (inner, error) { return inner{}, errTimeout })
+				return created, err
+			})
+			do := func() error {
+				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, sealed...)
+				return err
+			}
+			if err := do(); !errors.Is(err, operation.ErrParked) {
+				t.Fatal(err)
+			}
+			id := s.text(`select id::text from idem.operations`)
+			for range 2 {
+				if err := operation.Resolve(t.Context(), s.pool, id, operation.Happened("seven"), sealed...); err != nil {
+					t.Fatal(err)
+				}
+				var parked *operation.ParkedError
+				if err := do(); !errors.As(err, &parked) || parked.Step != "call" || !strings.Contains(parked.Reason, "a person has given") {
+					t.Fatal(err)
+				}
+			}
+			if err := operation.Resolve(t.Context(), s.pool, id, operation.Happened(inner{8}).Of("before"), sealed...); !errors.Is(err, operation.ErrNotParked) {
+				t.Errorf("what a call has returned was changed: %v", err)
+			}
+			if err := operation.Resolve(t.Context(), s.pool, id, operation.Happened(inner{7}), sealed...); err != nil {
+				t.Fatal(err)
+			}
+			if err := do(); err != nil || got.N != 7 {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestCallWhoseValueDoesNotFitIsMadeIfItHasNotHappened(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	made := 0
+	d := define(func(op *operation.Op) error {
+		_, err := operation.Call(op, "call", operation.Once, func(context.Context, string) (inner, error) {
+			if made++; made == 1 {
+				return inner{}, errTimeout
+			}
+			return inner{7}, nil
+		})
+		return err
+	})
+	do := func() error {
+		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+		return err
+	}
+	for _, finding := range []operation.Finding{operation.Happened("seven"), operation.NotHappened} {
+		if err := do(); !errors.Is(err, operation.ErrParked) {
+			t.Fatal(err)
+		}
+		if err := operation.Resolve(t.Context(), s.pool, s.text(`select id::text from idem.operations`), finding); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := do(); err != nil || made != 2 {
+		t.Errorf("made %d times, %v", made, err)
+	}
+}
+
+func TestValueThatDoesNotFitIsGivenAgainBesideOtherCallsInDoubt(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var hotel, flight inner
+	d := define(func(op *operation.Op) error {
+		p := operation.Parallel(op)
+		unanswered := func(context.Context, string) (inner, error) { return inner{}, errTimeout }
+		first, second := operation.Go(p, "hotel", operation.Once, unanswered), operation.Go(p, "flight", operation.Once, unanswered)
+		err := p.Wait()
+		if err == nil {
+			hotel, err = first.Value()
+		}
+		if err == nil {
+			flight, err = second.Value()
+		}
+		return err
+	})
+	do := func() error {
+		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+		return err
+	}
+	for _, finding := range []operation.Finding{
+		operation.Happened("seven").Of("flight"), operation.Happened(inner{6}).Of("hotel"), operation.Happened(inner{7}),
+	} {
+		if err := do(); !errors.Is(err, operation.ErrParked) {
+			t.Fatal(err)
+		}
+		if err := operation.Resolve(t.Context(), s.pool, s.text(`select id::text from idem.operations`), finding); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := do(); err != nil || hotel.N != 6 || flight.N != 7 {
+		t.Errorf("%+v, %+v, %v", hotel, flight, err)
+	}
+}
+
+// What a call has returned itself is not a person's to change, also where it does not decode any more.
+func TestValueOfACallIsNotResolvedThoughItDoesNotDecode(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	if _, err := define(func(op *operation.Op) error {
+		return errors.Join(outsideStep(op, "call"), operation.Sleep(op, "night", time.Hour))
+	}).Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, idem.ErrInProgress) {
+		t.Fatal(err)
+	}
+	s.text(`update idem.operations set wake_at = now() returning name`)
+	changed := define(func(op *operation.Op) error {
+		_, err := operation.Call(op, "call", operation.Keyed(time.Hour), func(context.Context, string) (inner, error) { return inner{}, nil })
+		return err
+	})
+	if _, err := changed.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) {
+		t.Fatal(err)
+	}
+	err := operation.Resolve(t.Context(), s.pool, s.text(`select id::text from idem.operations`), operation.Happened(inner{8}))
+	if got := s.text(`select convert_from(value, 'UTF8') from idem.steps where name = 'call'`); got != "7" || !errors.Is(err, operation.ErrNotParked) {
+		t.Errorf("it is %s on record, and Resolve says %v", got, err)
 	}
 }

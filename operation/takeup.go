@@ -159,13 +159,17 @@ func (w *work) adopted(t *store.Taken, steps *store.LoadSteps) (err error) {
 	w.loaded, w.loadedAt = time.Now(), t.LoadedAt
 	loaded := w.loaded
 	w.elapsed = func() time.Duration { return t.LoadedAt.Sub(t.Since) + time.Since(loaded) }
-	w.recorded = make(map[int]store.Step, len(steps.Steps))
+	w.recorded, w.given = make(map[int]store.Step, len(steps.Steps)), map[int]bool{}
 	if w.input, err = open(w.call.Sealer(), t.Input, store.BoundInput(w.operation)); err != nil {
 		return err
 	}
 	for _, s := range steps.Steps {
 		if s.Value, err = open(w.call.Sealer(), s.Value, store.BoundStep(w.operation, &s)); err != nil {
 			return err
+		}
+		if s.Outcome == store.StepResolved {
+			s.Outcome = store.StepDone
+			w.given[s.Seq] = true
 		}
 		w.recorded[s.Seq] = s
 		if s.Outcome == store.StepBegun || s.Seq == w.at.Seq {

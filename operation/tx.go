@@ -34,7 +34,7 @@ func Tx[T any](op *Op, name string, fn func(tx pgx.Tx) (T, error)) (T, error) {
 		err = op.inTx(s, func(tx pgx.Tx) (stored []byte, err error) {
 			value, err := fn(tx)
 			if err != nil {
-				return nil, err
+				return nil, plain(err)
 			}
 			stored, shown, err = encode(op.work.definition.codec, value)
 			return stored, err

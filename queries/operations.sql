@@ -306,10 +306,12 @@ WHERE id = (@operation_id::text)::uuid
   AND epoch = @epoch AND state = 'running';
 
 -- name: ParkOperation :execrows
--- ParkOperation stops an operation until a person has seen to it. Unbacked says that the step is a call which nothing takes back.
+-- ParkOperation stops an operation until a person has seen to it. Unbacked says that the step is a call which nothing takes back, unfit
+-- that it is one whose value a person has given, and which does not fit.
 UPDATE idem.operations
 SET state = 'parked', owner = NULL, reason = @reason::text, step = @step,
-    kind = CASE WHEN @unbacked::bool THEN 'unbacked' ELSE kind END
+    kind = CASE WHEN @unbacked::bool THEN 'unbacked' WHEN @unfit::bool THEN 'unfit'
+                WHEN kind = 'unfit' THEN 'call' ELSE kind END
 WHERE id = (@operation_id::text)::uuid
   AND epoch = @epoch AND state = 'running';
 
@@ -319,7 +321,7 @@ WHERE id = (@operation_id::text)::uuid
 -- operation that runs only the cancellation is noted: its owner finds out at its next commit, and anybody else at once. With an
 -- epoch it is let go on only if no process has taken it up since. With fresh it is let go on only if it was not cancelled before.
 -- Unknown asks for a call or an undo that was begun and has no end: the one of this row, or calls that were begun together, which
--- BegunCalls lists.
+-- BegunCalls lists, or for a call whose value does not fit as a person has given it, which is listed as well.
 UPDATE idem.operations AS o
 SET state = 'running', reason = NULL, cancelled = o.cancelled OR @cancel,
     accepted = o.accepted OR o.cancelled AND @cancel AND o.state = 'parked' AND o.kind = 'unbacked',
@@ -328,8 +330,8 @@ SET state = 'running', reason = NULL, cancelled = o.cancelled OR @cancel,
     epoch = CASE WHEN o.state = 'running' THEN o.epoch ELSE o.epoch + 1 END,
     attempts = CASE WHEN o.state = 'running' THEN o.attempts ELSE 0 END,
     tries = CASE WHEN o.state = 'running' THEN o.tries ELSE 0 END,
-    kind = CASE WHEN @forget::bool THEN '' ELSE o.kind END,
-    seq = CASE WHEN @forget THEN 0 ELSE o.seq END
+    kind = CASE WHEN @forget::bool AND o.kind <> 'unfit' THEN '' ELSE o.kind END,
+    seq = CASE WHEN @forget AND o.kind <> 'unfit' THEN 0 ELSE o.seq END
 WHERE o.id = (@operation_id::text)::uuid
   AND (o.state = 'parked' OR o.state = 'running' AND @cancel)
   AND (NOT @unknown::bool OR o.kind = ANY (ARRAY['call', 'undo']) AND NOT EXISTS (
@@ -337,16 +339,20 @@ WHERE o.id = (@operation_id::text)::uuid
         WHERE s.operation_id = o.id AND s.seq = o.seq AND s.outcome <> 'registered')
        OR EXISTS (
         SELECT 1 FROM idem.steps b
-        WHERE b.operation_id = o.id AND b.outcome = 'begun'))
+        WHERE b.operation_id = o.id
+          AND (b.outcome = 'begun' OR b.outcome = 'resolved' AND o.kind = 'unfit' AND b.name = o.step)))
   AND (@epoch::int4 = 0 OR o.epoch = @epoch::int4)
   AND NOT (@fresh::bool AND o.cancelled)
 RETURNING o.seq, o.kind, o.step, o.key;
 
 -- name: BegunCalls :many
--- BegunCalls tells which of the calls that were begun together have no end on record.
+-- BegunCalls tells which of the calls that were begun together have no end on record, behind the call whose value does not fit as a
+-- person has given it.
 SELECT s.seq, s.name FROM idem.steps s
-WHERE s.operation_id = (@operation_id::text)::uuid AND s.outcome = 'begun'
-ORDER BY s.seq;
+JOIN idem.operations o ON o.id = s.operation_id
+WHERE s.operation_id = (@operation_id::text)::uuid
+  AND (s.outcome = 'begun' OR s.outcome = 'resolved' AND o.kind = 'unfit' AND s.name = o.step)
+ORDER BY s.outcome COLLATE "C" DESC, s.seq;
 
 -- name: Disown :exec
 -- Disown releases the operations that have the number of this process without its working on them, unless they were taken up or

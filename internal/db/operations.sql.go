@@ -964,22 +964,25 @@ func (ReleaseOperation) Read(trip *roundtrip.Trip) { trip.Skip() }
 const ParkOperationSQL = `-- name: ParkOperation :execrows
 UPDATE idem.operations
 SET state = 'parked', owner = NULL, reason = $1::pg_catalog.text, step = $2::pg_catalog.text,
-    kind = CASE WHEN $3::pg_catalog.bool THEN 'unbacked' ELSE kind END
-WHERE id OPERATOR(pg_catalog.=) ($4::pg_catalog.text)::pg_catalog.uuid
-  AND epoch OPERATOR(pg_catalog.=) $5::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
+    kind = CASE WHEN $3::pg_catalog.bool THEN 'unbacked' WHEN $4::pg_catalog.bool THEN 'unfit'
+                WHEN kind OPERATOR(pg_catalog.=) 'unfit' THEN 'call' ELSE kind END
+WHERE id OPERATOR(pg_catalog.=) ($5::pg_catalog.text)::pg_catalog.uuid
+  AND epoch OPERATOR(pg_catalog.=) $6::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
 `
 
 // ParkOperationStatement is ParkOperation as connections know it.
 var ParkOperationStatement = roundtrip.New(roundtrip.Statement{
 	SQL:    ParkOperationSQL,
-	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam},
+	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam},
 })
 
-// ParkOperation stops an operation until a person has seen to it. Unbacked says that the step is a call which nothing takes back.
+// ParkOperation stops an operation until a person has seen to it. Unbacked says that the step is a call which nothing takes back, unfit
+// that it is one whose value a person has given, and which does not fit.
 type ParkOperation struct {
 	Reason      string
 	Step        string
 	Unbacked    bool
+	Unfit       bool
 	OperationID string
 	Epoch       int
 
@@ -992,6 +995,7 @@ func (q *ParkOperation) Queue(trip *roundtrip.Trip) {
 	values.Text(q.Reason)
 	values.Text(q.Step)
 	values.Bool(q.Unbacked)
+	values.Bool(q.Unfit)
 	values.Text(q.OperationID)
 	values.Int(q.Epoch)
 	trip.Add(ParkOperationStatement, values.List()...)
@@ -1010,8 +1014,8 @@ SET state = 'running', reason = NULL, cancelled = o.cancelled OR $1::pg_catalog.
     epoch = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.epoch ELSE o.epoch OPERATOR(pg_catalog.+) 1 END,
     attempts = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.attempts ELSE 0 END,
     tries = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.tries ELSE 0 END,
-    kind = CASE WHEN $2::pg_catalog.bool THEN '' ELSE o.kind END,
-    seq = CASE WHEN $2::pg_catalog.bool THEN 0 ELSE o.seq END
+    kind = CASE WHEN $2::pg_catalog.bool AND o.kind OPERATOR(pg_catalog.<>) 'unfit' THEN '' ELSE o.kind END,
+    seq = CASE WHEN $2::pg_catalog.bool AND o.kind OPERATOR(pg_catalog.<>) 'unfit' THEN 0 ELSE o.seq END
 WHERE o.id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
   AND (o.state OPERATOR(pg_catalog.=) 'parked' OR o.state OPERATOR(pg_catalog.=) 'running' AND $1::pg_catalog.bool)
   AND (NOT $4::pg_catalog.bool OR o.kind OPERATOR(pg_catalog.=) ANY (ARRAY['call', 'undo']) AND NOT EXISTS (
@@ -1019,7 +1023,8 @@ WHERE o.id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
         WHERE s.operation_id OPERATOR(pg_catalog.=) o.id AND s.seq OPERATOR(pg_catalog.=) o.seq AND s.outcome OPERATOR(pg_catalog.<>) 'registered')
        OR EXISTS (
         SELECT 1 FROM idem.steps b
-        WHERE b.operation_id OPERATOR(pg_catalog.=) o.id AND b.outcome OPERATOR(pg_catalog.=) 'begun'))
+        WHERE b.operation_id OPERATOR(pg_catalog.=) o.id
+          AND (b.outcome OPERATOR(pg_catalog.=) 'begun' OR b.outcome OPERATOR(pg_catalog.=) 'resolved' AND o.kind OPERATOR(pg_catalog.=) 'unfit' AND b.name OPERATOR(pg_catalog.=) o.step)))
   AND ($5::pg_catalog.int4 OPERATOR(pg_catalog.=) 0 OR o.epoch OPERATOR(pg_catalog.=) $5::pg_catalog.int4)
   AND NOT ($6::pg_catalog.bool AND o.cancelled)
 RETURNING o.seq, o.kind, o.step, o.key
@@ -1037,7 +1042,7 @@ var ReviveOperationStatement = roundtrip.New(roundtrip.Statement{
 // operation that runs only the cancellation is noted: its owner finds out at its next commit, and anybody else at once. With an
 // epoch it is let go on only if no process has taken it up since. With fresh it is let go on only if it was not cancelled before.
 // Unknown asks for a call or an undo that was begun and has no end: the one of this row, or calls that were begun together, which
-// BegunCalls lists.
+// BegunCalls lists, or for a call whose value does not fit as a person has given it, which is listed as well.
 type ReviveOperation struct {
 	Cancel      bool
 	Forget      bool
@@ -1085,8 +1090,10 @@ func (r *ReviveOperationRow) read(row *roundtrip.Row) {
 // BegunCallsSQL is the text of BegunCalls.
 const BegunCallsSQL = `-- name: BegunCalls :many
 SELECT s.seq, s.name FROM idem.steps s
-WHERE s.operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid AND s.outcome OPERATOR(pg_catalog.=) 'begun'
-ORDER BY s.seq
+JOIN idem.operations o ON o.id OPERATOR(pg_catalog.=) s.operation_id
+WHERE s.operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
+  AND (s.outcome OPERATOR(pg_catalog.=) 'begun' OR s.outcome OPERATOR(pg_catalog.=) 'resolved' AND o.kind OPERATOR(pg_catalog.=) 'unfit' AND s.name OPERATOR(pg_catalog.=) o.step)
+ORDER BY s.outcome COLLATE pg_catalog."C" DESC, s.seq
 `
 
 // BegunCallsStatement is BegunCalls as connections know it.
@@ -1096,7 +1103,8 @@ var BegunCallsStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text},
 })
 
-// BegunCalls tells which of the calls that were begun together have no end on record.
+// BegunCalls tells which of the calls that were begun together have no end on record, behind the call whose value does not fit as a
+// person has given it.
 type BegunCalls struct {
 	OperationID string
 

@@ -169,13 +169,14 @@ type ParkOperation struct {
 	Reason      string
 	Step        string
 	Unbacked    bool // that step is a call, and nothing takes it back
+	Unfit       bool // that step is a call, and the value that a person has given for it does not fit
 
 	Parked bool
 }
 
 // Queue adds the statement.
 func (p *ParkOperation) Queue(trip *roundtrip.Trip) {
-	q := db.ParkOperation{Reason: p.Reason, Step: p.Step, Unbacked: p.Unbacked, OperationID: p.OperationID, Epoch: p.Epoch}
+	q := db.ParkOperation{Reason: p.Reason, Step: p.Step, Unbacked: p.Unbacked, Unfit: p.Unfit, OperationID: p.OperationID, Epoch: p.Epoch}
 	q.Queue(trip)
 }
 

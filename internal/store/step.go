@@ -15,6 +15,7 @@ const (
 	StepBegun      StepOutcome = "begun"    // a call that has no end on record; it has a row only if it was begun together with others
 	StepNotSent    StepOutcome = "not sent" // a call that was begun together with others, and has certainly not left
 	StepDone       StepOutcome = "done"
+	StepResolved   StepOutcome = "resolved"    // a call that is done as a person says, who has given the value
 	StepFailed     StepOutcome = "failed"      // the value is the error
 	StepRolledBack StepOutcome = "rolled back" // done, and undone with its transaction when the operation was rejected
 	StepWaiting    StepOutcome = "waiting"     // until DueAt, or for a signal
@@ -53,7 +54,8 @@ func (r *RecordStep) Queue(trip *roundtrip.Trip) {
 // Read reads the answer.
 func (r *RecordStep) Read(trip *roundtrip.Trip) { trip.Skip() }
 
-// BegunCalls tells which of the calls that were begun together have no end on record.
+// BegunCalls tells which of the calls that were begun together have no end on record, and the call whose value, as a person has given it,
+// does not fit.
 type BegunCalls struct {
 	OperationID string
 

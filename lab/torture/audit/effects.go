@@ -108,7 +108,7 @@ func (b *book) checkSteps(o *operation) {
 	for _, s := range o.steps {
 		var value string
 		_ = json.Unmarshal([]byte(s.Value), &value)
-		done := s.Outcome == "done"
+		done := s.Outcome == "done" || s.Outcome == "resolved"
 		switch {
 		case o.leavesNoTrace(s.Name):
 		case s.Kind == "tx":

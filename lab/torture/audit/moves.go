@@ -174,7 +174,7 @@ func (o *operation) parkedWrongly(m *journal.Move) string {
 		return o.unchanged(m, release, found[1], "")
 	}
 	if found := unbacked.FindStringSubmatch(m.Reason); found != nil {
-		happened := m.Known[found[1]] == "done" || o.hasCompleted(found[1], m.At)
+		happened := m.Known[found[1]] == "done" || m.Known[found[1]] == "resolved" || o.hasCompleted(found[1], m.At)
 		return map[bool]string{false: "it was not cancelled, or there is no such call on record"}[m.Cancelled && happened]
 	}
 	if found := fails.FindStringSubmatch(m.Reason); found != nil {
