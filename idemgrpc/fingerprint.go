@@ -1,0 +1,88 @@
+package idemgrpc
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/idem-go/idem"
+)
+
+// fingerprint tells whether two calls ask for the same. Releases of a server that know different fields of a request agree: what one takes
+// for unknown counts as well, and in the place in which the other has it.
+func (i *Interceptor) fingerprint(m *method, request proto.Message) (idem.Hash, error) {
+	if len(i.without) > 0 {
+		request = proto.Clone(request)
+		for _, path := range i.without {
+			drop(request.ProtoReflect(), path)
+		}
+	}
+	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(request)
+	if err != nil {
+		return idem.Hash{}, err
+	}
+	sorted, err := canonical(encoded, request.ProtoReflect().Descriptor())
+	return idem.HashBytes([]byte("idemgrpc/1"), []byte(m.name), sorted), err
+}
+
+// drop removes a field, if there is one of that path.
+func drop(m protoreflect.Message, path []protoreflect.Name) {
+	field := m.Descriptor().Fields().ByName(path[0])
+	switch {
+	case field == nil || !m.Has(field):
+	case len(path) == 1:
+		m.Clear(field)
+	case field.Message() != nil && !field.IsList() && !field.IsMap():
+		drop(m.Mutable(field).Message(), path[1:])
+	}
+}
+
+// canonical sorts the fields of an encoded message by their numbers, also in the messages that it has. What is repeated keeps its order. A nil
+// descriptor is one of a message that is not known.
+func canonical(encoded []byte, described protoreflect.MessageDescriptor) ([]byte, error) {
+	type field struct {
+		number protowire.Number
+		bytes  []byte
+	}
+	var fields []field
+	for len(encoded) > 0 {
+		number, kind, n := protowire.ConsumeTag(encoded)
+		if n < 0 {
+			return nil, fmt.Errorf("a field of the request cannot be read: %w", protowire.ParseError(n))
+		}
+		size := protowire.ConsumeFieldValue(number, kind, encoded[n:])
+		if size < 0 {
+			return nil, fmt.Errorf("field %d of the request cannot be read: %w", number, protowire.ParseError(size))
+		}
+		f := field{number, encoded[:n+size]}
+		if inner := messageIn(described, number); inner != nil && kind == protowire.BytesType {
+			value, _ := protowire.ConsumeBytes(encoded[n:])
+			sorted, err := canonical(value, inner)
+			if err != nil {
+				return nil, err
+			}
+			f.bytes = protowire.AppendBytes(protowire.AppendTag(nil, number, kind), sorted)
+		}
+		fields, encoded = append(fields, f), encoded[n+size:]
+	}
+	slices.SortStableFunc(fields, func(a, b field) int { return cmp.Compare(a.number, b.number) })
+	var sorted []byte
+	for _, f := range fields {
+		sorted = append(sorted, f.bytes...)
+	}
+	return sorted, nil
+}
+
+func messageIn(described protoreflect.MessageDescriptor, number protowire.Number) protoreflect.MessageDescriptor {
+	if described == nil {
+		return nil
+	}
+	if field := described.Fields().ByNumber(number); field != nil && field.Kind() == protoreflect.MessageKind {
+		return field.Message()
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package idemgrpc
+
+import (
+	"slices"
+	"testing"
+
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
+)
+
+// older returns the request as a release of the server knows it that has none of these fields yet.
+func older(t *testing.T, missing ...string) protoreflect.MessageDescriptor {
+	t.Helper()
+	file := protodesc.ToFileDescriptorProto((&pb.SimpleRequest{}).ProtoReflect().Descriptor().ParentFile())
+	for _, message := range file.GetMessageType() {
+		message.Field = slices.DeleteFunc(message.Field, func(f *descriptorpb.FieldDescriptorProto) bool {
+			return slices.Contains(missing, message.GetName()+"."+f.GetName())
+		})
+	}
+	built, err := protodesc.NewFile(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return built.Messages().ByName("SimpleRequest")
+}
+
+// While a release is rolled out, one server knows fields that another does not, and a retry goes to either.
+func TestReleasesThatKnowDifferentFieldsAgreeOnARequest(t *testing.T) {
+	t.Parallel()
+	request := &pb.SimpleRequest{
+		ResponseSize: 7, FillUsername: true, Payload: &pb.Payload{Body: []byte("teapot"), Type: 1},
+		ResponseStatus: &pb.EchoStatus{Code: 5, Message: "m"}, ExpectCompressed: &pb.BoolValue{Value: true},
+	}
+	wire, err := proto.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, m := &Interceptor{}, &method{name: "/grpc.testing.TestService/UnaryCall"}
+	want, err := i.fingerprint(m, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, missing := range [][]string{
+		{"SimpleRequest.response_size"}, {"SimpleRequest.payload"}, {"Payload.type"}, {"EchoStatus.code", "SimpleRequest.fill_username"},
+		{"SimpleRequest.response_size", "SimpleRequest.response_status", "SimpleRequest.expect_compressed"},
+	} {
+		known := dynamicpb.NewMessage(older(t, missing...))
+		if err := proto.Unmarshal(wire, known); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := i.fingerprint(m, known); err != nil || got != want {
+			t.Errorf("without %v it is another request, %v", missing, err)
+		}
+	}
+}
