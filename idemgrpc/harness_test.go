@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -19,9 +18,6 @@ import (
 	"github.com/idem-go/idem/idemgrpc"
 	"github.com/idem-go/idem/lab/pgtest"
 )
-
-// limit is how long a test waits for a signal that has to come.
-const limit = 2 * time.Minute
 
 // shop is a service whose calls are orders.
 type shop struct {
