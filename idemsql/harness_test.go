@@ -145,6 +145,14 @@ func (s *shop) wantNone(key string) {
 	}
 }
 
+// wantWhole fails the test if the key has an effect without a record, or the other way round.
+func (s *shop) wantWhole(key string) {
+	s.Helper()
+	if n := s.count(`select (select count(*) from ledger where key = $1) - (select count(*) from idem.records where key = $1)`, key); n != 0 {
+		s.Errorf("key %q: %d effects more than records, want as many", key, n)
+	}
+}
+
 // wantFree fails the test unless a call for key executes at once.
 func (s *shop) wantFree(key string) {
 	s.Helper()
