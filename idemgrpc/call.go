@@ -116,24 +116,46 @@ func (c *call) run(tx pgx.Tx) (idem.Response, error) {
 
 // withoutKey runs the handler in a transaction that records nothing, again after a serialization failure or a deadlock.
 func (c *call) withoutKey() (any, error) {
-	const most = 5
+	const most = 4 // as often as idem.Do by default
 	for tried := 1; ; tried++ {
-		err := pgx.BeginFunc(c.ctx, c.pool, func(tx pgx.Tx) error {
-			ctx := context.WithValue(c.ctx, txKey{}, tx)
-			ctx, c.last = hold(ctx)
-			if c.reply, c.err = c.handler(ctx, proto.Clone(c.request)); c.err != nil {
-				return &failure{c.err}
-			}
-			return nil
-		})
+		sent, err := c.once()
 		if err == nil {
 			return c.reply, nil
+		}
+		if sent && inDoubt(err) {
+			c.last = nil
+			c.config.Logger.ErrorContext(c.ctx, "idemgrpc: it is not known whether a call without a key was executed", "method", c.method.name, "error", err)
+			return nil, say(codes.Unknown, OutcomeUnknown, "it is not known whether the call was executed, and it has no key to ask by")
 		}
 		refused, ok := errors.AsType[*pgconn.PgError](err)
 		if !ok || refused.Code != "40001" && refused.Code != "40P01" || tried == most {
 			return nil, c.failed(err)
 		}
 	}
+}
+
+// once runs the handler in a transaction, and reports whether its COMMIT may have reached the server. pgx.BeginFunc would return the error of a
+// ROLLBACK on the closed connection, which tells nothing of that.
+func (c *call) once() (sent bool, err error) {
+	tx, err := c.pool.Begin(c.ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = tx.Rollback(c.ctx) }()
+	ctx := context.WithValue(c.ctx, txKey{}, tx)
+	ctx, c.last = hold(ctx)
+	if c.reply, c.err = c.handler(ctx, proto.Clone(c.request)); c.err != nil {
+		return false, &failure{c.err}
+	}
+	sent = c.ctx.Err() == nil && !tx.Conn().IsClosed()
+	return sent, tx.Commit(c.ctx)
+}
+
+// inDoubt reports whether a transaction may have been committed although its COMMIT returned an error. A lost connection is one, whatever pgx says
+// of it: what it says may be of the connection being closed alone.
+func inDoubt(err error) bool {
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	return !(ok && refused.SeverityUnlocalized == "ERROR") && !errors.Is(err, pgx.ErrTxCommitRollback) && !errors.Is(err, pgx.ErrTxClosed)
 }
 
 // failed returns what the client is told of an error behind which nothing is recorded.

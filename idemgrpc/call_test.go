@@ -448,6 +448,41 @@ func TestLostAcknowledgementIsResolved(t *testing.T) {
 	s.wantOrders(t, 1)
 }
 
+// Without a key there is nothing by which one could find out: the client is told that nobody knows, and it does not send the call again.
+func TestLostAcknowledgementOfACallWithoutAKeyIsNotToldAsNotExecuted(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	proxy := pgtest.Proxy(t, s.pool.Config().ConnString())
+	behind := &shop{pool: pgtest.Open(t, proxy.DSN())}
+	c := config()
+	c.Optional = true
+	client := behind.serve(t, c)
+	proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Reset)
+	if _, err := client.UnaryCall(t.Context(), order("teapot")); status.Code(err) != codes.Unknown || idemgrpc.ReasonOf(err) != idemgrpc.OutcomeUnknown {
+		t.Error(err)
+	}
+	s.wantOrders(t, 1)
+}
+
+// A COMMIT that the server has refused is no doubt.
+func TestRefusedCommitOfACallWithoutAKeyIsTried(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	if _, err := s.pool.Exec(t.Context(), `ALTER TABLE orders ADD UNIQUE (item) DEFERRABLE INITIALLY DEFERRED`); err != nil {
+		t.Fatal(err)
+	}
+	c := config()
+	c.Optional = true
+	client := s.serve(t, c)
+	if _, err := client.UnaryCall(t.Context(), order("teapot")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.UnaryCall(t.Context(), order("teapot")); status.Code(err) != codes.Internal || idemgrpc.ReasonOf(err) != idemgrpc.Broken {
+		t.Error(err)
+	}
+	s.wantOrders(t, 1)
+}
+
 func TestDeadlineOfACallLeavesTheKeyFree(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -37,7 +37,7 @@ type ClientConfig struct {
 	MinBackoff, MaxBackoff time.Duration
 
 	// MaxRetryDelay bounds for how long the server may ask a client to wait. A call that is told to wait for longer is not retried. The default
-	// is a minute.
+	// is a minute; with a negative one no call is retried that is told to wait.
 	MaxRetryDelay time.Duration
 
 	// RetryRatio bounds retries to a share of the calls, and RetryBurst is how many may be made before that begins. The defaults are 0.1
@@ -149,7 +149,7 @@ func (c *client) asked(err error, trailer metadata.MD) (time.Duration, bool) {
 		}
 		delay, told = max(delay, time.Duration(ms)*time.Millisecond), true
 	}
-	if delay > c.MaxRetryDelay {
+	if delay > max(c.MaxRetryDelay, 0) {
 		return 0, false
 	}
 	switch s.Code() {

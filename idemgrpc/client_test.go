@@ -140,6 +140,8 @@ func TestWhatIsRetried(t *testing.T) {
 		"exhausted":                       {fast, []error{code(codes.ResourceExhausted)}, 1},
 		"exhausted until then":            {fast, []error{retryInfo(t, codes.ResourceExhausted, time.Millisecond)}, 2},
 		"too long":                        {fast, []error{retryInfo(t, codes.Unavailable, time.Hour)}, 1},
+		"asked to wait, none allowed":     {idemgrpc.ClientConfig{MinBackoff: 1, MaxBackoff: 1, MaxRetryDelay: -1}, []error{retryInfo(t, codes.Unavailable, time.Millisecond)}, 1},
+		"not asked to wait, none allowed": {idemgrpc.ClientConfig{MinBackoff: 1, MaxBackoff: 1, MaxRetryDelay: -1}, []error{unavailable}, 2},
 		"pushback":                        {fast, []error{&pushback{unavailable, []string{"1"}}}, 2},
 		"pushback that wants no retry":    {fast, []error{&pushback{unavailable, []string{"-1"}}}, 1},
 		"pushback that is not understood": {fast, []error{&pushback{unavailable, []string{"soon"}}}, 1},

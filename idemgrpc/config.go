@@ -26,7 +26,8 @@ type Config struct {
 	Key func(ctx context.Context, req any) (string, bool)
 
 	// Optional lets a call without a key through. Its handler runs in a transaction as well, which is committed if the status is OK, but
-	// nothing is recorded. By default such a call is refused.
+	// nothing is recorded, and Options do not count. If the answer to its COMMIT is lost, nothing tells whether the call was executed: the client
+	// is told so, by UNKNOWN. By default such a call is refused.
 	Optional bool
 
 	// Methods says which methods need a key, by their full names: "/shop.Orders/Create". Others pass through, untouched. The default is all

@@ -23,7 +23,7 @@ const (
 	KeyInvalid     Reason = "IDEMPOTENCY_KEY_INVALID"     // INVALID_ARGUMENT
 	KeyReused      Reason = "IDEMPOTENCY_KEY_REUSED"      // FAILED_PRECONDITION: the key belongs to another request. Nothing was executed
 	InProgress     Reason = "IDEMPOTENCY_IN_PROGRESS"     // ABORTED, with RetryInfo: try again with the same key
-	OutcomeUnknown Reason = "IDEMPOTENCY_OUTCOME_UNKNOWN" // UNAVAILABLE: try again with the same key
+	OutcomeUnknown Reason = "IDEMPOTENCY_OUTCOME_UNKNOWN" // UNAVAILABLE: try again with the same key. UNKNOWN if the call has none
 	NotExecuted    Reason = "IDEMPOTENCY_NOT_EXECUTED"    // UNAVAILABLE: the database is away or busy. Try again with the same key
 	Broken         Reason = "IDEMPOTENCY_BROKEN"          // INTERNAL: what is wrong is in the log of the server
 	Streaming      Reason = "IDEMPOTENCY_STREAMING"       // UNIMPLEMENTED: a stream cannot have a key

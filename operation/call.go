@@ -29,10 +29,10 @@ func Call[T any](op *Op, name string, safety Safety, fn func(ctx context.Context
 	return inStep(op, s.name, func() (T, error) {
 		if s.found != nil {
 			stored, err := op.replay(s)
-			return result[T](op, s.name, stored, err)
+			return result[T](op, s, stored, err)
 		}
 		stored, err := op.callOut(outsideOf(op, s, safety, fn, opts))
-		return result[T](op, s.name, stored, err)
+		return result[T](op, s, stored, err)
 	})
 }
 
@@ -268,10 +268,9 @@ func (o *callOptions) unbeaten(ctx context.Context, err error) error {
 // answered returns the error of an attempt. Behind the end of its context an error is no answer, whatever was made of it: text alone does not
 // tell what the other side has said from what became of the context.
 func answered(ctx context.Context, err error) error {
-	err = plain(err)
 	said := saidBy(err)
 	if said.final && ctx.Err() != nil && (!said.unsent || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
-		return Unknown(errors.New(err.Error()))
+		return Unknown(errors.New(textOf(err)))
 	}
 	return err
 }

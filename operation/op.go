@@ -184,7 +184,7 @@ func (op *Op) park(format string, args ...any) error {
 // parkFor parks the operation because of an error that is not of this package. Its text may tell of a person: the reason, which is
 // stored plain, quotes no more of it than its beginning, and where a Sealer is set nothing but the types.
 func (op *Op) parkFor(cause error, format string, args ...any) error {
-	told := storable(cause.Error())
+	told := storable(textOf(cause))
 	if op.work.call.Sealer() != nil {
 		told = typesOf(cause)
 	}
@@ -197,14 +197,12 @@ func (op *Op) parkFor(cause error, format string, args ...any) error {
 
 // parkUnfit parks the operation because the value on record of a step is of another type than wanted. One that a person has given may be
 // given again.
-func (op *Op) parkUnfit(name string, wanted any) error {
-	for seq := range op.work.given {
-		if op.work.recorded[seq].Name == name && op.stopped == nil {
-			_ = op.park("the value that a person has given for %q does not decode into %T: resolve it again with one that does", name, wanted)
-			op.stopped.step, op.stopped.unfit = name, true
-		}
+func (op *Op) parkUnfit(s *step, wanted any) error {
+	if op.work.given[s.seq] && op.stopped == nil {
+		_ = op.park("the value that a person has given for %q does not decode into %T: resolve it again with one that does", s.name, wanted)
+		op.stopped.step, op.stopped.unfit = s.name, true
 	}
-	return op.park("the recorded value of step %q does not decode into %T: the code has changed", name, wanted)
+	return op.park("the recorded value of step %q does not decode into %T: the code has changed", s.name, wanted)
 }
 
 // maxQuoted is how many characters of an error the reason of a parked operation quotes.
@@ -312,14 +310,14 @@ func (op *Op) failure(err error) (stored []byte, seen error) {
 }
 
 // result turns what a step returned into its value. A stored value that no longer decodes is a change of the code.
-func result[T any](op *Op, name string, stored []byte, err error) (T, error) {
+func result[T any](op *Op, s *step, stored []byte, err error) (T, error) {
 	var none T
 	if err != nil {
 		return none, err
 	}
 	value, err := decode[T](op.work.definition.codec, stored)
 	if err != nil {
-		return none, op.parkUnfit(name, none)
+		return none, op.parkUnfit(s, none)
 	}
 	return value, nil
 }

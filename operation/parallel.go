@@ -127,5 +127,5 @@ func (f *Future[T]) Value() (T, error) {
 	case f.call == nil || !f.calls.waited:
 		return none, op.misuse("Value before Wait")
 	}
-	return whole(op, f.call.step.name, func() (T, error) { return result[T](op, f.call.step.name, f.call.stored, f.call.err) })
+	return whole(op, f.call.step.name, func() (T, error) { return result[T](op, f.call.step, f.call.stored, f.call.err) })
 }

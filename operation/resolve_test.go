@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/operation"
 )
@@ -181,6 +183,39 @@ func TestValueOfAPersonThatDoesNotFitIsGivenAgain(t *testing.T) {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})
+	}
+}
+
+// A step of the same name, of another kind, is another step: what it has written itself is no person's to give again.
+func TestValueOfATxThatSharesTheNameOfAResolvedCallIsNotGivenAgain(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	call := func(op *operation.Op) error {
+		_, err := operation.Call(op, "pay", operation.Once, func(context.Context, string) (inner, error) { return inner{}, errTimeout })
+		return err
+	}
+	d := define(func(op *operation.Op) error {
+		_, err := operation.Tx(op, "pay", func(pgx.Tx) (string, error) { return "seven", nil })
+		return errors.Join(err, call(op))
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) {
+		t.Fatal(err)
+	}
+	if err := operation.Resolve(t.Context(), s.pool, s.text(`select id::text from idem.operations`), operation.Happened(inner{7})); err != nil {
+		t.Fatal(err)
+	}
+	changed := define(func(op *operation.Op) error {
+		if _, err := operation.Tx(op, "pay", func(pgx.Tx) (inner, error) { return inner{}, nil }); err != nil {
+			return err
+		}
+		return call(op)
+	})
+	var parked *operation.ParkedError
+	if _, err := changed.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.As(err, &parked) || !strings.Contains(parked.Reason, "the code has changed") {
+		t.Fatal(err)
+	}
+	if err := operation.Resolve(t.Context(), s.pool, s.text(`select id::text from idem.operations`), operation.Happened(inner{8})); !errors.Is(err, operation.ErrNotParked) {
+		t.Error(err)
 	}
 }
 

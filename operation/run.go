@@ -67,7 +67,7 @@ func (w *work) run(ctx context.Context, tx *txn.Tx) (op *Op, end hold.Ending) {
 		resp, err = w.definition.run(op, w.input)
 	}
 	op.over = true
-	end = op.end(resp, plain(err))
+	end = op.end(resp, err)
 	returned = true
 	return op, end
 }

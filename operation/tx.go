@@ -29,12 +29,12 @@ func Tx[T any](op *Op, name string, fn func(tx pgx.Tx) (T, error)) (T, error) {
 	return inStep(op, s.name, func() (shown T, err error) {
 		if s.found != nil {
 			stored, err := op.replay(s)
-			return result[T](op, s.name, stored, err)
+			return result[T](op, s, stored, err)
 		}
 		err = op.inTx(s, func(tx pgx.Tx) (stored []byte, err error) {
 			value, err := fn(tx)
 			if err != nil {
-				return nil, plain(err)
+				return nil, err
 			}
 			stored, shown, err = encode(op.work.definition.codec, value)
 			return stored, err

@@ -107,3 +107,47 @@ func TestErrorWhoseTextPanicsIsOneLikeOthers(t *testing.T) {
 		})
 	}
 }
+
+// quiet is an error that speaks well as a nil pointer.
+type quiet struct{}
+
+func (*quiet) Error() string { return "quiet" }
+
+func TestNilPointerThatSpeaksIsTheErrorThatItIs(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var none *quiet
+	var got error
+	d := define(func(op *operation.Op) error {
+		_, got = operation.Tx(op, "write", func(pgx.Tx) (int, error) { return 0, none })
+		return nil
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || got == nil || got.Error() != "quiet" {
+		t.Errorf("the caller was told %v, the function %v", err, got)
+	}
+}
+
+// What the function wants recorded is not lost in the company of an error that cannot speak.
+func TestRejectionBesideAnErrorThatCannotSpeakRejects(t *testing.T) {
+	t.Parallel()
+	var none *pgconn.PgError
+	for name, inTx := range map[string]bool{"of a Tx": true, "of the function": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			d := define(func(op *operation.Op) error {
+				end := errors.Join(idem.Reject(idem.Response{Status: 402}), none)
+				if !inTx {
+					return end
+				}
+				_, err := operation.Tx(op, "write", func(pgx.Tx) (int, error) { return 0, end })
+				return err
+			})
+			for range 2 {
+				if result, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || result.Status != 402 {
+					t.Errorf("%+v, %v", result, err)
+				}
+			}
+		})
+	}
+}
