@@ -83,6 +83,49 @@ func TestManyMessagesThatFailWithoutBeingNamedAreFound(t *testing.T) {
 	}
 }
 
+// What is tried alone is not taken in the order of places: otherwise each of them would have its pause before the first of the others leaves.
+func TestManyMessagesThatFailInFrontOfOthersAreNotAllTriedBeforeThem(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	misses, first := 0, make(chan int, 1)
+	publisher := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+		for _, m := range messages {
+			if m.Key == "" {
+				misses++
+				return errors.New("no")
+			}
+		}
+		select {
+		case first <- misses:
+		default:
+		}
+		return b.Publish(ctx, messages)
+	})
+	var messages []outbox.Message
+	for range 200 {
+		messages = append(messages, message("", "bad"))
+	}
+	for i := range 200 {
+		messages = append(messages, message(fmt.Sprint(i), fmt.Sprint(i)))
+	}
+	o.add(messages...)
+	config := swift()
+	config.MaxAttempts = 2
+	o.relay(publisher, config)
+	if n := await(t, "the first of the others", first); n > 60 { // half of them are bad: by chance once in 2^60
+		t.Errorf("%d calls have failed before the first of the others left", n)
+	}
+	eventually(t, "the others to leave", func() bool { return b.number() == 200 })
+	t.Logf("%d are dead when the last of the others leaves", o.count(`select count(*) from idem.dead_letters`))
+	o.add(message("last", "last")) // those that are left to themselves look like a broker that is away
+	o.empty()
+	if n := o.count(`select count(*) from idem.dead_letters`); n != 200 || b.number() != 201 {
+		t.Errorf("%d dead letters, %d messages were published", n, b.number())
+	}
+	t.Logf("%d calls have failed", misses)
+}
+
 // A client of HTTP has a timeout of its own. The call's context is not over.
 func TestMessageThatIsNamedWithATimeoutOfThePublishersOwnIsToBlame(t *testing.T) {
 	t.Parallel()

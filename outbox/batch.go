@@ -208,12 +208,12 @@ func (r *round) fail(i int, err error) *failure {
 	return f
 }
 
-// blame blames the message of the last call, which had no other, for an error that blames none.
+// blame has the message of the last call, which had no other, held back for an error that names none. An [AwayError] counts no attempt.
 func (r *round) blame(i int) {
 	if r.did.err == nil || r.dealt[i] || r.did.hung != nil || errors.Is(r.did.err, errLost) {
 		return
 	}
-	f := r.fail(i, notAway(r.did.err))
+	f := r.fail(i, r.did.err)
 	f.alone, r.did.err, r.did.rest = true, nil, 0
 	r.fit(nil)
 }

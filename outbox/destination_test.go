@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -153,6 +154,58 @@ func TestDestinationThatIsAwayCountsNothingAndHoldsUpNoOther(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A destination that answers 503 now and then is away for a message, and there for the next: that is no message's fault.
+func TestDestinationThatIsAwayNowAndThenCountsNothing(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]func(outbox.PublisherFunc) outbox.Publisher{
+		"divided":     func(f outbox.PublisherFunc) outbox.Publisher { return divided{f} },
+		"not divided": func(f outbox.PublisherFunc) outbox.Publisher { return f },
+	} {
+		for how, named := range map[string]bool{"named": true, "not named": false} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				o := newOffice(t)
+				b := &broker{}
+				var mu sync.Mutex
+				random, asked := rand.New(rand.NewPCG(7, 7)), map[string]int{}
+				publisher := kind(func(ctx context.Context, messages []outbox.Message) error {
+					failed := map[string]error{}
+					for i := range messages {
+						mu.Lock()
+						asked[messages[i].ID]++
+						away := asked[messages[i].ID] <= 8 && random.IntN(3) > 0
+						mu.Unlock()
+						if away && !named {
+							return &outbox.AwayError{Err: errors.New("503")}
+						}
+						if away {
+							failed[messages[i].ID] = &outbox.AwayError{Err: errors.New("503")}
+							continue
+						}
+						if err := b.Publish(ctx, messages[i:i+1]); err != nil {
+							return err
+						}
+					}
+					if len(failed) > 0 {
+						return &outbox.PublishError{Failed: failed}
+					}
+					return nil
+				})
+				config := swift()
+				config.MaxAttempts = 1
+				for i := range 100 {
+					o.add(to("shaky", fmt.Sprint(i%40), fmt.Sprint(i)))
+				}
+				o.relay(publisher, config)
+				o.empty()
+				if n := o.count(`select count(*) from idem.dead_letters`); n != 0 {
+					t.Errorf("%d messages are dead", n)
+				}
+			})
+		}
 	}
 }
 

@@ -45,6 +45,17 @@ func newHolds(held []store.HeldBack, now time.Time) holds {
 	return h
 }
 
+// anew returns what the table holds back. Since when a destination is away is in no table.
+func (h *holds) anew(held []store.HeldBack, now time.Time) holds {
+	next := newHolds(held, now)
+	for key, as := range next.keys {
+		if was := h.keys[key]; was != nil {
+			as.failed, as.alone, as.awaySince, as.pause = as.failed || was.failed, was.alone, was.awaySince, was.pause
+		}
+	}
+	return next
+}
+
 // keyOf names what a message is held back with.
 func keyOf(m *store.Queued) store.HeldKey {
 	if m.Key == "" {

@@ -2,7 +2,7 @@ package outbox
 
 // trial finds out, after an error that blames no message, whether the destination is away or a message is bad. Messages are
 // published one at a time. One that fails alone is suspected; when another one is published after it, it is tried again, and is to
-// blame if it fails again. As long as everything fails the destination is away, and no attempt is counted.
+// blame if it fails again, unless the Publisher says that its destination is away. As long as everything fails the destination is away, and no attempt is counted.
 type trial struct {
 	on       bool
 	rounds   int                // since something was published

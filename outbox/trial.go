@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/idem-go/idem/internal/store"
@@ -12,6 +13,7 @@ import (
 const (
 	mostMisses = 32 // how many messages fail alone before there is a pause
 	mostAgain  = 2  // after so many failures since another message was published, a suspect is to blame
+	calm       = 32 // after so many messages in a row that were published, none is looked for any more
 )
 
 // publish hands a batch to the Publisher.
@@ -33,12 +35,12 @@ func (r *round) try(ctx context.Context) {
 		t.suspects = map[int64]*suspect{}
 	}
 	heads := r.heads()
-	went, ever := false, false
+	went, ever, found, row := false, false, false, 0
 	var last error
 	var rest time.Duration
 	for misses, most := 0, min(2<<min(t.rounds, 8), mostMisses); misses < most && ctx.Err() == nil; {
-		i, found := r.pick(heads, went)
-		if !found || ever && went && !r.suspectsLeft(heads) || misses >= 2 && time.Since(began) > r.config.PublishTimeout {
+		i, ok := r.pick(heads, went)
+		if !ok || r.isCalm(row, began) && !r.suspectsLeft(heads) || misses >= 2 && time.Since(began) > r.config.PublishTimeout {
 			break
 		}
 		if misses > 0 && txn.Sleep(ctx, r.config.MinPause) != nil {
@@ -52,15 +54,17 @@ func (r *round) try(ctx context.Context) {
 		case len(r.did.published) > published:
 			t.outlive(r.messages[i].Seq)
 			went, ever, misses = true, true, 0
+			row++
 		case r.did.err == nil && r.dealt[i]: // it was named
 			delete(t.suspects, r.messages[i].Seq)
+		case r.miss(i, went):
+			went, found, row = false, true, 0
 		default:
 			last, rest = r.did.err, max(rest, r.did.rest)
 			if last == nil {
 				last = ErrUnsent
 			}
-			r.miss(i, went)
-			went = false
+			went, row = false, 0
 			misses++
 		}
 		r.did.err, r.did.rest = nil, 0
@@ -68,7 +72,7 @@ func (r *round) try(ctx context.Context) {
 			break
 		}
 	}
-	if ever {
+	if ever || found {
 		t.on, t.rounds, r.size = false, 0, 1
 		return
 	}
@@ -76,22 +80,38 @@ func (r *round) try(ctx context.Context) {
 	r.did.err, r.did.rest = last, rest
 }
 
-// heads returns the first message of each key. Those of other topics than the first one's come early: it may be the topic.
+// isCalm reports whether so many messages have left in a row that the others may leave together again. Bad messages that are left to themselves
+// cannot be told from a destination that is away: as long as there are others among which to find them, it is worth looking.
+func (r *round) isCalm(row int, began time.Time) bool {
+	return row >= calm || row > 0 && time.Since(began) > r.config.PublishTimeout
+}
+
+// heads returns the first message of each key. Those of other topics than the first one's come early: it may be the topic. The others come in no
+// order, so that bad messages in a row are not all tried before the first one behind them. One that has failed alone before says nothing of its
+// destination: it waits until the trial is over, if there are others.
 func (r *round) heads() []int {
 	keys, topics := map[store.HeldKey]bool{}, map[string]bool{}
-	var early, late []int
+	var early, late, found []int
 	for i := range r.messages {
 		m := &r.messages[i]
-		if key := keyOf(m); keys[key] {
+		key := keyOf(m)
+		if keys[key] {
 			continue
-		} else {
-			keys[key] = true
+		}
+		keys[key] = true
+		if r.alone[m.Seq] {
+			found = append(found, i)
+			continue
 		}
 		if topics[m.Topic] {
 			late = append(late, i)
 		} else {
 			topics[m.Topic], early = true, append(early, i)
 		}
+	}
+	rand.Shuffle(len(late), func(i, j int) { late[i], late[j] = late[j], late[i] })
+	if len(early) == 0 {
+		return found
 	}
 	return append(early, late...)
 }
@@ -124,8 +144,8 @@ func (r *round) suspectsLeft(heads []int) bool {
 	return false
 }
 
-// miss notes that a message has failed alone.
-func (r *round) miss(i int, went bool) {
+// miss notes that a message has failed alone, and reports whether it is to blame.
+func (r *round) miss(i int, went bool) bool {
 	place := r.messages[i].Seq
 	s := r.trial.suspects[place]
 	if s == nil {
@@ -139,5 +159,7 @@ func (r *round) miss(i int, went bool) {
 	if s.outlived && (went || s.again > mostAgain) {
 		r.blame(i)
 		delete(r.trial.suspects, place)
+		return r.dealt[i]
 	}
+	return false
 }

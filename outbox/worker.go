@@ -198,7 +198,7 @@ func (w *worker) lookUpHeld(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	w.holds = newHolds(held.Held, now)
+	w.holds = w.holds.anew(held.Held, now)
 	w.holds.lookUp = now.Add(max(wholePause, wholeShare*now.Sub(began)))
 	return nil
 }
