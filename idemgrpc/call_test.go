@@ -323,6 +323,21 @@ func TestCallWithoutAKeyHasATransactionIfKeysAreOptional(t *testing.T) {
 	}
 }
 
+// The text of a status may be anything: its code counts.
+func TestFinalStatusWhoseTextIsNoUTF8IsRecorded(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.then = func(context.Context, pgx.Tx, *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+		return nil, status.Error(codes.NotFound, "no item caf\xe9")
+	}
+	client := s.serve(t, config())
+	for range 2 {
+		if _, err := client.UnaryCall(key(t.Context(), "k"), order("teapot")); status.Code(err) != codes.NotFound || idemgrpc.ReasonOf(err) != "" {
+			t.Error(err)
+		}
+	}
+}
+
 func TestScopeThatRefusesIsAsked(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

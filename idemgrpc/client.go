@@ -49,7 +49,8 @@ type ClientConfig struct {
 type keyKey struct{}
 
 // WithKey gives the calls that are made with the context a key of the caller's: one that outlives the process, such as the id of what is
-// to be done, with the step that it is. Without it each call has a random one.
+// to be done, with the step that it is. Without it a call has the key of its outgoing metadata, or a random one. So a server that forwards the
+// metadata of what it was asked gives its own calls WithKey: otherwise two of them have one key. gRPC sends printable ASCII alone.
 func WithKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, keyKey{}, key)
 }
@@ -123,14 +124,20 @@ func (c *client) attempt(ctx context.Context, send func(context.Context) error) 
 
 // keyed returns a context with the key of a call: the caller's, if there is one.
 func keyed(ctx context.Context) context.Context {
-	if given, _ := metadata.FromOutgoingContext(ctx); len(given.Get(KeyMetadata)) > 0 {
-		return ctx
-	}
+	given, _ := metadata.FromOutgoingContext(ctx)
 	key, ok := ctx.Value(keyKey{}).(string)
-	if !ok {
+	switch {
+	case !ok && len(given.Get(KeyMetadata)) > 0:
+		return ctx
+	case !ok:
 		key = rand.Text()
 	}
-	return metadata.AppendToOutgoingContext(ctx, KeyMetadata, key)
+	sent := given.Copy()
+	if sent == nil {
+		sent = metadata.MD{}
+	}
+	sent.Set(KeyMetadata, key)
+	return metadata.NewOutgoingContext(ctx, sent)
 }
 
 // asked returns whether a call is made again after err, and for how long the server wants to be left alone.

@@ -25,7 +25,7 @@ func (i *Interceptor) fingerprint(m *method, request proto.Message) (idem.Hash, 
 	if err != nil {
 		return idem.Hash{}, err
 	}
-	sorted, err := canonical(encoded, request.ProtoReflect().Descriptor())
+	sorted, err := canonical(make([]byte, 0, len(encoded)), encoded, request.ProtoReflect().Descriptor())
 	return idem.HashBytes([]byte("idemgrpc/1"), []byte(m.name), sorted), err
 }
 
@@ -41,12 +41,14 @@ func drop(m protoreflect.Message, path []protoreflect.Name) {
 	}
 }
 
-// canonical sorts the fields of an encoded message by their numbers, also in the messages that it has. What is repeated keeps its order. A nil
-// descriptor is one of a message that is not known.
-func canonical(encoded []byte, described protoreflect.MessageDescriptor) ([]byte, error) {
+// canonical appends an encoded message to out, its fields sorted by their numbers, also in the messages that it has. What is repeated keeps its
+// order. Each byte is copied once, however deep the message is: a stranger sends it. A nil descriptor is one of a message that is not known.
+func canonical(out, encoded []byte, described protoreflect.MessageDescriptor) ([]byte, error) {
 	type field struct {
 		number protowire.Number
 		bytes  []byte
+		head   int                            // how many of the bytes are in front of a message, which is as long when it is sorted
+		inner  protoreflect.MessageDescriptor // nil if it has none
 	}
 	var fields []field
 	for len(encoded) > 0 {
@@ -58,23 +60,25 @@ func canonical(encoded []byte, described protoreflect.MessageDescriptor) ([]byte
 		if size < 0 {
 			return nil, fmt.Errorf("field %d of the request cannot be read: %w", number, protowire.ParseError(size))
 		}
-		f := field{number, encoded[:n+size]}
-		if inner := messageIn(described, number); inner != nil && kind == protowire.BytesType {
+		f := field{number: number, bytes: encoded[:n+size]}
+		if kind == protowire.BytesType {
 			value, _ := protowire.ConsumeBytes(encoded[n:])
-			sorted, err := canonical(value, inner)
-			if err != nil {
-				return nil, err
-			}
-			f.bytes = protowire.AppendBytes(protowire.AppendTag(nil, number, kind), sorted)
+			f.head, f.inner = len(f.bytes)-len(value), messageIn(described, number)
 		}
 		fields, encoded = append(fields, f), encoded[n+size:]
 	}
 	slices.SortStableFunc(fields, func(a, b field) int { return cmp.Compare(a.number, b.number) })
-	var sorted []byte
 	for _, f := range fields {
-		sorted = append(sorted, f.bytes...)
+		if f.inner == nil {
+			out = append(out, f.bytes...)
+			continue
+		}
+		var err error
+		if out, err = canonical(append(out, f.bytes[:f.head]...), f.bytes[f.head:], f.inner); err != nil {
+			return nil, err
+		}
 	}
-	return sorted, nil
+	return out, nil
 }
 
 func messageIn(described protoreflect.MessageDescriptor, number protowire.Number) protoreflect.MessageDescriptor {

@@ -2,12 +2,15 @@ package idemgrpc_test
 
 import (
 	"context"
+	"runtime"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/idem-go/idem/idemgrpc"
 )
@@ -82,5 +85,26 @@ func TestFingerprintIsOfWhatARequestSays(t *testing.T) {
 				t.Errorf("the second request was told %q", reason)
 			}
 		})
+	}
+}
+
+// A stranger sends it: what it costs grows with its size alone. The test is not parallel, as it measures what the process allocates.
+func TestDeepRequestCostsNoMoreThanItsSize(t *testing.T) {
+	s := newShop(t)
+	keyed, err := idemgrpc.New(s.pool, config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := structpb.NewStringValue(strings.Repeat("x", 1<<20))
+	for range 1000 {
+		request = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{request}})
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = keyed.Unary()(incoming(t.Context(), "k"), request, &grpc.UnaryServerInfo{FullMethod: pb.TestService_UnaryCall_FullMethodName},
+		func(context.Context, any) (any, error) { return &pb.SimpleResponse{}, nil })
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; err != nil || took > 100<<20 {
+		t.Errorf("a request of 1 MiB, 2,000 messages deep, took %d MiB, %v", took>>20, err)
 	}
 }

@@ -2,6 +2,7 @@ package idemgrpc
 
 import (
 	"fmt"
+	"strings"
 
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
@@ -30,7 +31,9 @@ func recordReply(m *method, reply any) (idem.Response, error) {
 
 // recordStatus returns a final status as it is recorded.
 func recordStatus(s *status.Status) (idem.Response, error) {
-	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(s.Proto())
+	told := s.Proto()
+	told.Message = strings.ToValidUTF8(told.Message, "\uFFFD") // or it could not be encoded
+	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(told)
 	return idem.Response{Status: int(s.Code()), Header: map[string][]string{typeHeader: {string((&spb.Status{}).ProtoReflect().Descriptor().FullName())}}, Body: body}, err
 }
 
