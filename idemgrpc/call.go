@@ -41,6 +41,7 @@ type call struct {
 	reply any   // of the last run
 	err   error // and its error
 	last  *held // and its metadata
+	lost  bool  // and whether its connection to the database was closed behind it
 }
 
 func (c *call) answer(req any) (any, error) {
@@ -96,6 +97,7 @@ func (c *call) run(tx pgx.Tx) (idem.Response, error) {
 	ctx := context.WithValue(c.ctx, txKey{}, tx)
 	ctx, c.last = hold(ctx)
 	c.reply, c.err = c.handler(ctx, proto.Clone(c.request))
+	c.lost = tx.Conn().IsClosed()
 	if c.err == nil {
 		response, err := recordReply(c.method, c.reply)
 		if err != nil {
@@ -144,10 +146,12 @@ func (c *call) once() (sent bool, err error) {
 	defer func() { _ = tx.Rollback(c.ctx) }()
 	ctx := context.WithValue(c.ctx, txKey{}, tx)
 	ctx, c.last = hold(ctx)
-	if c.reply, c.err = c.handler(ctx, proto.Clone(c.request)); c.err != nil {
+	c.reply, c.err = c.handler(ctx, proto.Clone(c.request))
+	c.lost = tx.Conn().IsClosed()
+	if c.err != nil {
 		return false, &failure{c.err}
 	}
-	sent = c.ctx.Err() == nil && !tx.Conn().IsClosed()
+	sent = c.ctx.Err() == nil && !c.lost
 	return sent, tx.Commit(c.ctx)
 }
 
@@ -164,7 +168,7 @@ func (c *call) failed(err error) error {
 		return c.broken("the reply", u.error)
 	}
 	if f, ok := errors.AsType[*failure](err); ok && !errors.Is(err, idem.ErrOutcomeUnknown) {
-		if _, isStatus := status.FromError(f.error); isStatus || c.ctx.Err() != nil || !idem.Retryable(f.error) {
+		if _, isStatus := status.FromError(f.error); isStatus || c.ctx.Err() != nil || !c.isOfTheDatabase(f.error) || !idem.Retryable(f.error) {
 			return f.error
 		}
 	}
@@ -174,6 +178,14 @@ func (c *call) failed(err error) error {
 		c.config.Logger.ErrorContext(c.ctx, "idemgrpc: a call could not be executed", "method", c.method.name, "error", err)
 	}
 	return said
+}
+
+// isOfTheDatabase reports whether the error of a handler is one of Postgres. A lost connection looks the same whatever was at its other end: only if
+// that of the transaction is closed it was the database.
+func (c *call) isOfTheDatabase(err error) bool {
+	_, answered := errors.AsType[*pgconn.PgError](err)
+	_, refused := errors.AsType[*pgconn.ConnectError](err)
+	return answered || refused || c.lost
 }
 
 func (c *call) broken(what string, err error) error {

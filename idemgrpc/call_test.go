@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -261,6 +263,49 @@ func TestFailureOfTheDatabaseIsUnavailable(t *testing.T) {
 	for _, optional := range []bool{false, true} {
 		c := config()
 		c.Optional, c.Options = optional, []idem.Option{idem.WithRetries(1)}
+		ctx := t.Context()
+		if !optional {
+			ctx = key(ctx, "k")
+		}
+		if _, err := s.serve(t, c).UnaryCall(ctx, order("teapot")); status.Code(err) != codes.Unavailable || idemgrpc.ReasonOf(err) != idemgrpc.NotExecuted {
+			t.Error(err)
+		}
+	}
+	s.wantOrders(t, 0)
+}
+
+// What a handler asks may be away as well: whether that was executed is not for the interceptor to say.
+func TestLostConnectionToAnotherServerIsNotToldAsNotExecuted(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.then = func(context.Context, pgx.Tx, *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+		return nil, fmt.Errorf("the bank: %w", &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET})
+	}
+	for _, optional := range []bool{false, true} {
+		c := config()
+		c.Optional = optional
+		ctx := t.Context()
+		if !optional {
+			ctx = key(ctx, "k")
+		}
+		if _, err := s.serve(t, c).UnaryCall(ctx, order("teapot")); status.Code(err) != codes.Unknown || idemgrpc.ReasonOf(err) != "" {
+			t.Error(err)
+		}
+	}
+	s.wantOrders(t, 0)
+}
+
+// That of the handler's own transaction is told as what it is.
+func TestLostConnectionToTheDatabaseIsUnavailable(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.then = func(ctx context.Context, tx pgx.Tx, _ *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+		_, err := tx.Exec(ctx, "SELECT pg_terminate_backend(pg_backend_pid())")
+		return nil, fmt.Errorf("the order: %w", err)
+	}
+	for _, optional := range []bool{false, true} {
+		c := config()
+		c.Optional, c.Options = optional, []idem.Option{idem.WithRetries(0)}
 		ctx := t.Context()
 		if !optional {
 			ctx = key(ctx, "k")
