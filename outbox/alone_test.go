@@ -77,10 +77,27 @@ func TestManyMessagesThatFailWithoutBeingNamedAreFound(t *testing.T) {
 	config := swift()
 	config.MaxAttempts = 2
 	o.relay(publisher, config)
-	o.empty()
-	if n := o.count(`select count(*) from idem.dead_letters`); n != 40 || b.number() != 60 {
-		t.Errorf("%d dead letters, %d messages were published", n, b.number())
+	if more := o.addUntilDead(40); b.number() != 60+more {
+		t.Errorf("%d messages of %d were published", b.number(), 60+more)
 	}
+}
+
+// addUntilDead adds messages that can be published, one at a time, until so many others are dead: those that are left to themselves before they
+// were tried look like a broker that is away. It returns how many it has added, all of which have left.
+func (o *office) addUntilDead(dead int) (added int) {
+	o.t.Helper()
+	eventually(o.t, fmt.Sprint(dead, " dead letters"), func() bool {
+		if o.count(`select count(*) from idem.dead_letters`) == dead {
+			return true
+		}
+		if o.waiting() < 1000 {
+			o.add(message(fmt.Sprint("more ", added), fmt.Sprint("more ", added)))
+			added++
+		}
+		return false
+	})
+	o.empty()
+	return added
 }
 
 // What is tried alone is not taken in the order of places: otherwise each of them would have its pause before the first of the others leaves.
@@ -118,10 +135,8 @@ func TestManyMessagesThatFailInFrontOfOthersAreNotAllTriedBeforeThem(t *testing.
 	}
 	eventually(t, "the others to leave", func() bool { return b.number() == 200 })
 	t.Logf("%d are dead when the last of the others leaves", o.count(`select count(*) from idem.dead_letters`))
-	o.add(message("last", "last")) // those that are left to themselves look like a broker that is away
-	o.empty()
-	if n := o.count(`select count(*) from idem.dead_letters`); n != 200 || b.number() != 201 {
-		t.Errorf("%d dead letters, %d messages were published", n, b.number())
+	if more := o.addUntilDead(200); b.number() != 200+more {
+		t.Errorf("%d messages of %d were published", b.number(), 200+more)
 	}
 	t.Logf("%d calls have failed", misses)
 }
