@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/idemgrpc/unary"
 )
 
 // Config says how an Interceptor behaves. Only Scope has to be set.
@@ -48,42 +47,26 @@ type Config struct {
 
 // Interceptor makes the calls of a server safe to retry. It is safe for concurrent use.
 type Interceptor struct {
-	pool    *pgxpool.Pool
-	config  Config
-	without [][]protoreflect.Name
-	methods methods
+	config Config
+	server *unary.Server
 }
 
 // New returns an Interceptor, or says what is wrong with its configuration.
 func New(pool *pgxpool.Pool, config Config) (*Interceptor, error) {
-	switch {
-	case pool == nil:
-		return nil, errors.New("idemgrpc: pool is nil")
-	case config.Scope == nil:
+	server, err := unary.NewServer(unary.Config{
+		Pool: pool, Optional: config.Optional, Without: config.Without, Options: config.Options, Logger: config.Logger, Package: "idemgrpc",
+	})
+	if err != nil {
+		return nil, fmt.Errorf("idemgrpc: %w", err)
+	}
+	if config.Scope == nil {
 		return nil, errors.New("idemgrpc: Config.Scope is required: it says whose keys these are")
 	}
-	if err := idem.CheckOptions(config.Options...); err != nil {
-		return nil, fmt.Errorf("idemgrpc: Config.Options: %w", err)
+	if config.Key == nil {
+		config.Key = keyOf
 	}
-	i := &Interceptor{pool: pool, config: config}
-	for _, path := range config.Without {
-		var names []protoreflect.Name
-		for name := range strings.SplitSeq(path, ".") {
-			if !protoreflect.Name(name).IsValid() {
-				return nil, fmt.Errorf("idemgrpc: Config.Without: %q is no path of field names, such as client.sent_at", path)
-			}
-			names = append(names, protoreflect.Name(name))
-		}
-		i.without = append(i.without, names)
+	if config.Methods == nil {
+		config.Methods = new(unary.Methods).MayHaveEffect
 	}
-	if i.config.Key == nil {
-		i.config.Key = keyOf
-	}
-	if i.config.Methods == nil {
-		i.config.Methods = i.methods.mayHaveEffect
-	}
-	if i.config.Logger == nil {
-		i.config.Logger = slog.Default()
-	}
-	return i, nil
+	return &Interceptor{config: config, server: server}, nil
 }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"sync"
 
+	"google.golang.org/genproto/googleapis/rpc/code"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/idem-go/idem/idemgrpc/unary"
 )
 
 // Stream returns the interceptor that refuses streams: they have no reply that could be recorded, and would have their effects again. Methods
@@ -17,7 +20,7 @@ func (i *Interceptor) Stream() grpc.StreamServerInterceptor {
 		if !i.config.Methods(info.FullMethod) || i.config.Optional && !hasKey {
 			return handler(server, stream)
 		}
-		return say(codes.Unimplemented, Streaming, info.FullMethod+" is a stream, whose replies cannot be recorded: Config.Methods of idemgrpc lets it pass without a key")
+		return status.ErrorProto(unary.Say(code.Code_UNIMPLEMENTED, Streaming, info.FullMethod+" is a stream, whose replies cannot be recorded: Config.Methods of idemgrpc lets it pass without a key"))
 	}
 }
 

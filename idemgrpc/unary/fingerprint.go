@@ -1,9 +1,10 @@
-package idemgrpc
+package unary
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -14,10 +15,10 @@ import (
 
 // fingerprint tells whether two calls ask for the same. Releases of a server that know different fields of a request agree: what one takes
 // for unknown counts as well, and in the place in which the other has it.
-func (i *Interceptor) fingerprint(m *method, request proto.Message) (idem.Hash, error) {
-	if len(i.without) > 0 {
+func (s *Server) fingerprint(m *Method, request proto.Message) (idem.Hash, error) {
+	if len(s.without) > 0 {
 		request = proto.Clone(request)
-		for _, path := range i.without {
+		for _, path := range s.without {
 			drop(request.ProtoReflect(), path)
 		}
 	}
@@ -27,6 +28,21 @@ func (i *Interceptor) fingerprint(m *method, request proto.Message) (idem.Hash, 
 	}
 	sorted, err := canonical(make([]byte, 0, len(encoded)), encoded, request.ProtoReflect().Descriptor())
 	return idem.HashBytes([]byte("idemgrpc/1"), []byte(m.name), sorted), err
+}
+
+// paths reads Config.Without.
+func paths(without []string) (read [][]protoreflect.Name, err error) {
+	for _, path := range without {
+		var names []protoreflect.Name
+		for name := range strings.SplitSeq(path, ".") {
+			if !protoreflect.Name(name).IsValid() {
+				return nil, fmt.Errorf("Config.Without: %q is no path of field names, such as client.sent_at", path)
+			}
+			names = append(names, protoreflect.Name(name))
+		}
+		read = append(read, names)
+	}
+	return read, nil
 }
 
 // drop removes a field, if there is one of that path.

@@ -1,4 +1,4 @@
-package idemgrpc
+package unary
 
 import (
 	"slices"
@@ -39,8 +39,8 @@ func TestReleasesThatKnowDifferentFieldsAgreeOnARequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i, m := &Interceptor{}, &method{name: "/grpc.testing.TestService/UnaryCall"}
-	want, err := i.fingerprint(m, request)
+	server, m := &Server{}, &Method{name: "/grpc.testing.TestService/UnaryCall"}
+	want, err := server.fingerprint(m, request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestReleasesThatKnowDifferentFieldsAgreeOnARequest(t *testing.T) {
 		if err := proto.Unmarshal(wire, known); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := i.fingerprint(m, known); err != nil || got != want {
+		if got, err := server.fingerprint(m, known); err != nil || got != want {
 			t.Errorf("without %v it is another request, %v", missing, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package idemgrpc
+package unary
 
 import (
 	"fmt"
@@ -11,22 +11,23 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// method is what is known of a method from the generated code of its service.
-type method struct {
+// Method is what is known of a method from the generated code of its service.
+type Method struct {
 	name   string
 	reply  protoreflect.MessageType
 	level  descriptorpb.MethodOptions_IdempotencyLevel
 	absent error // that there is no generated code, which makes a reply that cannot be replayed
 }
 
-// methods are those that were called, by their full names.
-type methods struct{ known sync.Map }
+// Methods are those that were called. The zero value is ready, and safe for concurrent use.
+type Methods struct{ known sync.Map }
 
-func (ms *methods) find(fullMethod string) *method {
+// Find returns a method by its full name, such as "/shop.Orders/Create".
+func (ms *Methods) Find(fullMethod string) *Method {
 	if m, ok := ms.known.Load(fullMethod); ok {
-		return m.(*method)
+		return m.(*Method)
 	}
-	m := &method{name: fullMethod}
+	m := &Method{name: fullMethod}
 	if m.absent = m.describe(); m.absent != nil {
 		return m // such names may come from strangers: they are not kept
 	}
@@ -34,7 +35,7 @@ func (ms *methods) find(fullMethod string) *method {
 	return m
 }
 
-func (m *method) describe() error {
+func (m *Method) describe() error {
 	service, name, _ := strings.Cut(strings.TrimPrefix(m.name, "/"), "/")
 	described, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
 	if err != nil {
@@ -58,16 +59,16 @@ func (m *method) describe() error {
 	return nil
 }
 
-// mayHaveEffect is the default of Config.Methods.
-func (ms *methods) mayHaveEffect(fullMethod string) bool {
+// MayHaveEffect is the default of Config.Methods: all but those whose idempotency_level is NO_SIDE_EFFECTS, and the services of gRPC itself.
+func (ms *Methods) MayHaveEffect(fullMethod string) bool {
 	if strings.HasPrefix(fullMethod, "/grpc.health.") || strings.HasPrefix(fullMethod, "/grpc.reflection.") || strings.HasPrefix(fullMethod, "/grpc.channelz.") {
 		return false
 	}
-	return ms.find(fullMethod).level != descriptorpb.MethodOptions_NO_SIDE_EFFECTS
+	return ms.Find(fullMethod).level != descriptorpb.MethodOptions_NO_SIDE_EFFECTS
 }
 
-// message returns what gRPC calls any as a message.
-func message(what string, of *method, m any) (proto.Message, error) {
+// message returns what a framework calls any as a message.
+func message(what string, of *Method, m any) (proto.Message, error) {
 	if message, ok := m.(proto.Message); ok && message != nil && message.ProtoReflect().IsValid() {
 		return message, nil
 	}

@@ -1,12 +1,11 @@
-package idemgrpc
+package unary
 
 import (
 	"fmt"
 	"strings"
 
+	"google.golang.org/genproto/googleapis/rpc/code"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/idem-go/idem"
@@ -16,7 +15,7 @@ import (
 const typeHeader = "grpc-message-type"
 
 // recordReply returns a reply as it is recorded.
-func recordReply(m *method, reply any) (idem.Response, error) {
+func recordReply(m *Method, reply any) (idem.Response, error) {
 	message, err := message("reply", m, reply)
 	if err != nil {
 		return idem.Response{}, err
@@ -26,25 +25,25 @@ func recordReply(m *method, reply any) (idem.Response, error) {
 		return idem.Response{}, fmt.Errorf("the reply of %s is %s, not %s", m.name, name, want)
 	}
 	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
-	return idem.Response{Status: int(codes.OK), Header: map[string][]string{typeHeader: {string(name)}}, Body: body}, err
+	return idem.Response{Status: int(code.Code_OK), Header: map[string][]string{typeHeader: {string(name)}}, Body: body}, err
 }
 
 // recordStatus returns a final status as it is recorded.
-func recordStatus(s *status.Status) (idem.Response, error) {
-	told := s.Proto()
+func recordStatus(s *spb.Status) (idem.Response, error) {
+	told := proto.CloneOf(s)
 	told.Message = strings.ToValidUTF8(told.Message, "\uFFFD") // or it could not be encoded
 	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(told)
-	return idem.Response{Status: int(s.Code()), Header: map[string][]string{typeHeader: {string((&spb.Status{}).ProtoReflect().Descriptor().FullName())}}, Body: body}, err
+	return idem.Response{Status: int(s.GetCode()), Header: map[string][]string{typeHeader: {string((&spb.Status{}).ProtoReflect().Descriptor().FullName())}}, Body: body}, err
 }
 
 // replay returns what was recorded: a reply, or the error of a final status.
-func replay(m *method, r *idem.Result) (reply any, said *status.Status, err error) {
+func replay(m *Method, r *idem.Result) (reply proto.Message, said *spb.Status, err error) {
 	if r.Rejected {
 		var recorded spb.Status
 		if err := proto.Unmarshal(r.Body, &recorded); err != nil {
 			return nil, nil, fmt.Errorf("a recorded status cannot be read: %w", err)
 		}
-		return nil, status.FromProto(&recorded), nil
+		return nil, &recorded, nil
 	}
 	want := m.reply.Descriptor().FullName()
 	if named := r.Header[typeHeader]; len(named) != 1 || named[0] != string(want) {
@@ -58,9 +57,9 @@ func replay(m *method, r *idem.Result) (reply any, said *status.Status, err erro
 }
 
 // isFinal reports whether a status is one that another attempt would have as well, so that it is recorded.
-func isFinal(code codes.Code) bool {
-	switch code {
-	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied, codes.FailedPrecondition, codes.OutOfRange:
+func isFinal(s *spb.Status) bool {
+	switch code.Code(s.GetCode()) {
+	case code.Code_INVALID_ARGUMENT, code.Code_NOT_FOUND, code.Code_ALREADY_EXISTS, code.Code_PERMISSION_DENIED, code.Code_FAILED_PRECONDITION, code.Code_OUT_OF_RANGE:
 		return true
 	}
 	return false

@@ -1,0 +1,84 @@
+package unary
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/genproto/googleapis/rpc/code"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/idem-go/idem"
+)
+
+// What is said beside a call, in metadata or in the header of HTTP.
+const (
+	KeyMetadata      = "idempotency-key"      // of a call: its key
+	ReplayedMetadata = "idempotency-replayed" // of an answer: "true" if an earlier call has recorded it
+)
+
+// Reason is why the interceptor has answered in the place of the handler. It is the reason of the ErrorInfo among the details of the status.
+type Reason string
+
+// The reasons, with the code of each.
+const (
+	KeyMissing     Reason = "IDEMPOTENCY_KEY_MISSING"     // INVALID_ARGUMENT
+	KeyInvalid     Reason = "IDEMPOTENCY_KEY_INVALID"     // INVALID_ARGUMENT
+	KeyReused      Reason = "IDEMPOTENCY_KEY_REUSED"      // FAILED_PRECONDITION: the key belongs to another request. Nothing was executed
+	InProgress     Reason = "IDEMPOTENCY_IN_PROGRESS"     // ABORTED, with RetryInfo: try again with the same key
+	OutcomeUnknown Reason = "IDEMPOTENCY_OUTCOME_UNKNOWN" // UNAVAILABLE: try again with the same key. UNKNOWN if the call has none
+	NotExecuted    Reason = "IDEMPOTENCY_NOT_EXECUTED"    // UNAVAILABLE: the database is away or busy. Try again with the same key
+	Broken         Reason = "IDEMPOTENCY_BROKEN"          // INTERNAL: what is wrong is in the log of the server
+	Streaming      Reason = "IDEMPOTENCY_STREAMING"       // UNIMPLEMENTED: a stream cannot have a key
+)
+
+// Domain is that of the ErrorInfo.
+const Domain = "idem-go"
+
+// ReasonOf returns why an interceptor has answered a call in the place of its handler, or "".
+func ReasonOf(said *spb.Status) Reason {
+	for _, detail := range said.GetDetails() {
+		var info errdetails.ErrorInfo
+		if detail.MessageIs(&info) && detail.UnmarshalTo(&info) == nil && info.Domain == Domain {
+			return Reason(info.Reason)
+		}
+	}
+	return ""
+}
+
+// Say returns the status of a reason.
+func Say(as code.Code, reason Reason, text string, details ...proto.Message) *spb.Status {
+	said := &spb.Status{Code: int32(as), Message: text}
+	for _, detail := range append([]proto.Message{&errdetails.ErrorInfo{Reason: string(reason), Domain: Domain}}, details...) {
+		if packed, err := anypb.New(detail); err == nil {
+			said.Details = append(said.Details, packed)
+		}
+	}
+	return said
+}
+
+// answer returns the status for an error of idem.Do. isOurs says that the server has something to look at.
+func answer(ctx context.Context, err error) (said *spb.Status, isOurs bool) {
+	progress, isInProgress := errors.AsType[*idem.InProgressError](err)
+	switch {
+	case errors.Is(err, idem.ErrOutcomeUnknown):
+		return Say(code.Code_UNAVAILABLE, OutcomeUnknown, "it is not known yet whether the call was executed: try again with the same key"), true
+	case isInProgress:
+		wait := &errdetails.RetryInfo{RetryDelay: durationpb.New(progress.RetryAfter)}
+		return Say(code.Code_ABORTED, InProgress, "a call with this key is in progress: try again with the same key", wait), false
+	case errors.Is(err, idem.ErrMismatch):
+		return Say(code.Code_FAILED_PRECONDITION, KeyReused, "the key was used for another request: a new request needs a new key"), false
+	case errors.Is(err, idem.ErrInvalidKey):
+		return Say(code.Code_INVALID_ARGUMENT, KeyInvalid, "the key is 1 to 255 bytes of text, in one value of "+KeyMetadata), false
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &spb.Status{Code: int32(code.Code_DEADLINE_EXCEEDED), Message: ctx.Err().Error()}, false
+	case ctx.Err() != nil:
+		return &spb.Status{Code: int32(code.Code_CANCELLED), Message: ctx.Err().Error()}, false
+	case idem.Retryable(err):
+		return Say(code.Code_UNAVAILABLE, NotExecuted, "the call was not executed: try again with the same key"), true
+	}
+	return Say(code.Code_INTERNAL, Broken, "the call could not be executed"), true
+}
