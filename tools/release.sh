@@ -23,7 +23,7 @@ if ! grep -q "^## \[${version#v}\]" CHANGELOG.md; then
 fi
 
 find . -name go.mod -not -path './.*' -exec sed -i -E "s#($library(/[a-z/]+)?) v[0-9]+\.[0-9]+\.[0-9]+\$#\1 $version#" {} +
-find . -name go.work -exec sed -i -E "s#^replace ($library) v[^ ]+ =>#replace \1 $version =>#" {} +
+find . -name go.work -exec sed -i -E "s#^replace ($library(/[a-z/]+)?) v[^ ]+ =>#replace \1 $version =>#" {} +
 sed -i -E "s#^(\tversion += )\"v[^\"]+\"#\1\"$version\"#" lab/house/release_test.go
 today=$(date -u +%Y-%m-%d)
 sed -i "s#^\(\#\# \[${version#v}\] - \)unreleased#\1$today#" CHANGELOG.md

@@ -1,47 +1,92 @@
 package house_test
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// What package idem may link, besides the standard library, and why.
-var linked = map[string]string{
-	"github.com/idem-go/idem":          "itself",
-	"github.com/jackc/pgx/v5":          "the driver that the caller's transaction belongs to",
-	"github.com/jackc/puddle/v2":       "pgx's pool",
-	"github.com/jackc/pgpassfile":      "pgx reads passwords with it",
-	"github.com/jackc/pgservicefile":   "pgx reads service files with it",
-	"golang.org/x/sync":                "pgx's pool",
-	"golang.org/x/text":                "pgx prepares passwords for SCRAM with it",
-	"golang.org/x/crypto":              "pgx",
-	"vendor/golang.org/x/net":          "the standard library's copy",
-	"vendor/golang.org/x/crypto":       "the standard library's copy",
-	"vendor/golang.org/x/sys":          "the standard library's copy",
-	"vendor/golang.org/x/text":         "the standard library's copy",
-	"github.com/idem-go/idem/internal": "the generated queries",
+// ofPgx is what pgx links itself. In the table it goes without saying.
+var ofPgx = []string{
+	"github.com/jackc/pgpassfile", "github.com/jackc/pgservicefile", "github.com/jackc/puddle/v2", "golang.org/x/sync", "golang.org/x/text",
 }
 
-func TestPackageIdemLinksPgxAndLittleElse(t *testing.T) {
+const driver = "github.com/jackc/pgx/v5"
+
+// What a package links is linked into the programs of all that import it.
+func TestPackagesLinkWhatTheTableSays(t *testing.T) {
 	t.Parallel()
-	for _, path := range strings.Fields(goCommand(t, ".", "list", "-deps", ".")) {
-		if first, _, _ := strings.Cut(path, "/"); !strings.Contains(first, ".") && first != "vendor" {
-			continue
+	told := rowsOf(t, "VERSIONING.md", "| package | links |")
+	for name, want := range told {
+		if slices.Contains(want, driver) {
+			want = append(want, ofPgx...)
 		}
-		known := false
-		for prefix := range linked {
-			known = known || path == prefix || strings.HasPrefix(path, prefix+"/")
+		for _, module := range modulesOf(t, name) {
+			if !slices.Contains(want, module) {
+				t.Errorf("package %s links %s: do without, or tell importers in VERSIONING.md", name, module)
+			}
+			want = slices.DeleteFunc(want, func(w string) bool { return w == module })
 		}
-		if !known {
-			t.Errorf("package idem links %s: name the reason in this test, or do without", path)
+		if len(want) > 0 {
+			t.Errorf("package %s does not link %v any more", name, want)
+		}
+	}
+	for _, dir := range released(t) {
+		if _, ok := told[cmp.Or(strings.TrimPrefix(dir, "."), "idem")]; !ok && !strings.HasPrefix(dir, "cmd/") {
+			t.Errorf("VERSIONING.md does not say what importers of %s link", dir)
 		}
 	}
 }
 
-// Whoever imports package idem gets these modules into their graph, whether they are used or not.
+// rowsOf reads a table whose rows have names in backticks: those of the first column, with those of the second.
+func rowsOf(t *testing.T, file, head string) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(text), head)
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := map[string][]string{}
+	named := regexp.MustCompile("`([^`]+)`")
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 4 {
+			continue
+		}
+		for _, name := range named.FindAllStringSubmatch(cells[1], -1) {
+			rows[name[1]] = nil
+			for _, value := range named.FindAllStringSubmatch(cells[2], -1) {
+				rows[name[1]] = append(rows[name[1]], value[1])
+			}
+		}
+	}
+	if !ok || len(rows) == 0 {
+		t.Fatalf("%s has no table %s", file, head)
+	}
+	return rows
+}
+
+// modulesOf returns the modules that a package links, but for those of this repository.
+func modulesOf(t *testing.T, name string) []string {
+	t.Helper()
+	dir := name
+	if name == "idem" {
+		dir = "."
+	}
+	modules := strings.Fields(goCommand(t, dir, "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", "."))
+	slices.Sort(modules)
+	return slices.DeleteFunc(slices.Compact(modules), func(module string) bool {
+		return module == "github.com/idem-go/idem" || strings.HasPrefix(module, "github.com/idem-go/idem/")
+	})
+}
+
+// The program that imports package idem has these modules in its graph, whether they are used or not.
 func TestImporterSeesFewModulesAndNoneOfTheHeavyOnes(t *testing.T) {
 	t.Parallel()
 	importer := newImporter(t)

@@ -1,0 +1,141 @@
+package idemconnect
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+
+	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/code"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/idem-go/idem/idemgrpc/unary"
+)
+
+// interceptor is that of a server.
+type interceptor struct {
+	config Config
+	server *unary.Server
+}
+
+// WrapUnary executes a call by its key.
+func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		procedure := req.Spec().Procedure
+		if req.Spec().IsClient || !i.config.Methods(procedure) {
+			return next(ctx, req)
+		}
+		var last connect.AnyResponse // what the last run has returned, with its headers
+		told := asTold(ctx)
+		answer := i.server.Do(ctx, unary.Call{
+			Method: procedure, Request: req.Any(), Status: statusOf,
+			Scope: func() (string, error) { return i.config.Scope(ctx, req) },
+			Key:   func() (string, bool) { return i.config.Key(ctx, req) },
+			Handle: func(ctx context.Context, request proto.Message) (any, error) {
+				told.again()
+				with, err := requestWith(req, request)
+				if err != nil {
+					return nil, err
+				}
+				if last, err = next(ctx, with); err != nil {
+					return nil, err
+				}
+				return last.Any(), nil
+			},
+		})
+		if !answer.Ran {
+			told.again()
+		}
+		switch {
+		case answer.Said != nil:
+			return nil, errorOf(answer)
+		case answer.Err != nil:
+			return nil, answer.Err
+		case answer.Replayed:
+			return replayed(answer.Reply), nil
+		}
+		return last, nil
+	}
+}
+
+// WrapStreamingClient leaves a stream of a client alone.
+func (i *interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// WrapStreamingHandler refuses streams: they have no reply that could be recorded, and would have their effects again. Methods that Config.Methods
+// leaves out pass through, and where Config.Optional is set streams without a key.
+func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		procedure := conn.Spec().Procedure
+		_, hasKey := keyIn(conn.RequestHeader())
+		if !i.config.Methods(procedure) || i.config.Optional && !hasKey {
+			return next(ctx, conn)
+		}
+		return errorOf(unary.Answer{Said: unary.Say(code.Code_UNIMPLEMENTED, Streaming,
+			procedure+" is a stream, whose replies cannot be recorded: Config.Methods of idemconnect lets it pass without a key")})
+	}
+}
+
+// requestWith returns the request of a call with another message. The handler wants the very type that connect has made, which only that of the
+// message tells: so the request is copied as it is, and the message in it replaced.
+func requestWith(req connect.AnyRequest, message proto.Message) (connect.AnyRequest, error) {
+	from := reflect.ValueOf(req)
+	if from.Kind() == reflect.Pointer && from.Elem().Kind() == reflect.Struct {
+		to := reflect.New(from.Type().Elem())
+		to.Elem().Set(from.Elem())
+		if field := to.Elem().FieldByName("Msg"); field.IsValid() && field.Type() == reflect.TypeOf(message) {
+			field.Set(reflect.ValueOf(message))
+			if with, ok := to.Interface().(connect.AnyRequest); ok {
+				return with, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("the request is %T, and none of connect with a %T", req, message)
+}
+
+// reply is a response whose message has a type that is known when a program runs.
+type reply struct {
+	connect.AnyResponse
+	message any
+}
+
+// Any returns the message.
+func (r *reply) Any() any { return r.message }
+
+func replayed(message any) connect.AnyResponse {
+	r := &reply{AnyResponse: connect.NewResponse(&struct{}{}), message: message}
+	r.Header().Set(ReplayedHeader, "true")
+	return r
+}
+
+// told is what the interceptors in front have set in the header and the trailer of a response, by their context. What a run adds to that counts only
+// if the run does.
+type told struct {
+	info            connect.CallInfo
+	header, trailer http.Header
+}
+
+func asTold(ctx context.Context) *told {
+	info, ok := connect.CallInfoForHandlerContext(ctx)
+	if !ok {
+		return nil
+	}
+	return &told{info: info, header: info.ResponseHeader().Clone(), trailer: info.ResponseTrailer().Clone()}
+}
+
+// again forgets what was added.
+func (t *told) again() {
+	if t == nil {
+		return
+	}
+	restore(t.info.ResponseHeader(), t.header)
+	restore(t.info.ResponseTrailer(), t.trailer)
+}
+
+func restore(header, was http.Header) {
+	clear(header)
+	maps.Copy(header, was.Clone())
+}

@@ -1,0 +1,522 @@
+package idemconnect_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/idemconnect"
+	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgtest"
+)
+
+func isReplay(header http.Header) bool { return header.Get(idemconnect.ReplayedHeader) == "true" }
+
+// metaOf returns what came with an error.
+func metaOf(err error) http.Header {
+	if told, ok := errors.AsType[*connect.Error](err); ok {
+		return told.Meta()
+	}
+	return nil
+}
+
+// A retry may come by another protocol, to another server.
+func TestRetryIsAnsweredWithTheRecordedReplyInEachProtocol(t *testing.T) {
+	t.Parallel()
+	for name, options := range protocols {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			here, there := s.serve(t, config()), s.serve(t, config())
+			first, err := dial(t, here, options...).UnaryCall(t.Context(), order("teapot", "k"))
+			if err != nil || isReplay(first.Header()) {
+				t.Fatal(err, first)
+			}
+			for again, options := range protocols {
+				for _, url := range []string{here, there} {
+					reply, err := dial(t, url, options...).UnaryCall(t.Context(), order("teapot", "k"))
+					if err != nil || !proto.Equal(first.Msg, reply.Msg) || !isReplay(reply.Header()) {
+						t.Errorf("%s: %v, %v; want %v, replayed", again, reply, err, first.Msg)
+					}
+				}
+			}
+			s.wantOrders(t, 1)
+		})
+	}
+}
+
+func TestEachCodeIsCommittedFinalOrForgotten(t *testing.T) {
+	t.Parallel()
+	final := map[connect.Code]bool{
+		connect.CodeInvalidArgument: true, connect.CodeNotFound: true, connect.CodeAlreadyExists: true, connect.CodePermissionDenied: true,
+		connect.CodeFailedPrecondition: true, connect.CodeOutOfRange: true,
+	}
+	for code := connect.CodeCanceled; code <= connect.CodeUnauthenticated; code++ {
+		for protocol, options := range protocols {
+			t.Run(fmt.Sprint(code, " ", protocol), func(t *testing.T) {
+				t.Parallel()
+				s := newShop(t)
+				runs := 0
+				s.then = func(context.Context, pgx.Tx, *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error) {
+					runs++
+					detail, err := connect.NewErrorDetail(&errdetails.ErrorInfo{Reason: "SOLD_OUT", Domain: "shop"})
+					said := connect.NewError(code, errors.Join(errors.New("sold out"), err))
+					said.AddDetail(detail)
+					return nil, said
+				}
+				client := dial(t, s.serve(t, config()), options...)
+				want := 1
+				if !final[code] {
+					want = 2
+				}
+				for n := range 2 {
+					_, err := client.UnaryCall(t.Context(), order("teapot", "k"))
+					if got := told(t, err); got != fmt.Sprint(code, " sold out [SOLD_OUT]") {
+						t.Errorf("call %d: %s", n, got)
+					}
+					if isReplay(metaOf(err)) != (final[code] && n == 1) {
+						t.Errorf("call %d has the header %v", n, metaOf(err))
+					}
+				}
+				if runs != want {
+					t.Errorf("the handler has run %d times, want %d", runs, want)
+				}
+				s.wantOrders(t, 0)
+			})
+		}
+	}
+}
+
+// told is what an error says to a client.
+func told(t *testing.T, err error) string {
+	t.Helper()
+	said, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		return fmt.Sprint(err)
+	}
+	var reasons []string
+	for _, detail := range said.Details() {
+		value, err := detail.Value()
+		if info, ok := value.(*errdetails.ErrorInfo); err == nil && ok {
+			reasons = append(reasons, info.Reason)
+		}
+	}
+	return fmt.Sprint(said.Code(), " ", said.Message(), " ", reasons)
+}
+
+func TestErrorThatIsNoneOfConnectLeavesTheKeyFree(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.then = func(context.Context, pgx.Tx, *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error) {
+		return nil, errors.Join(errors.New("out of tea"), idem.Reject(idem.Response{}))
+	}
+	client := dial(t, s.serve(t, config()))
+	for range 2 {
+		if _, err := client.UnaryCall(t.Context(), order("teapot", "k")); connect.CodeOf(err) != connect.CodeUnknown || !strings.Contains(err.Error(), "out of tea") {
+			t.Error(err)
+		}
+	}
+	s.wantOrders(t, 0)
+}
+
+func TestKeyIsThatOfOneCallerMethodAndRequest(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	client := dial(t, s.serve(t, config()))
+	if _, err := client.UnaryCall(t.Context(), order("teapot", "k", "Caller", "alice")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := client.UnaryCall(t.Context(), order("kettle", "k", "Caller", "alice"))
+	if connect.CodeOf(err) != connect.CodeFailedPrecondition || idemconnect.ReasonOf(err) != idemconnect.KeyReused || strings.Contains(err.Error(), "teapot") {
+		t.Error(err)
+	}
+	if reply, err := client.UnaryCall(t.Context(), order("teapot", "k", "Caller", "bob")); err != nil || isReplay(reply.Header()) {
+		t.Errorf("the call of another: %v, %v", reply, err)
+	}
+	empty := connect.NewRequest(&pb.Empty{})
+	empty.Header().Set(idemconnect.KeyHeader, "k")
+	if reply, err := client.EmptyCall(t.Context(), empty); err != nil || isReplay(reply.Header()) {
+		t.Errorf("another method: %v, %v", reply, err)
+	}
+	s.wantOrders(t, 2)
+}
+
+func TestCallWithoutAKeyOrWithMoreThanOneIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	url := s.serve(t, config())
+	for protocol, options := range protocols {
+		client := dial(t, url, options...)
+		for name, test := range map[string]struct {
+			req  *connect.Request[pb.SimpleRequest]
+			want idemconnect.Reason
+		}{
+			"none":     {order("teapot", ""), idemconnect.KeyMissing},
+			"two":      {order("teapot", "a", idemconnect.KeyHeader, "b"), idemconnect.KeyInvalid},
+			"empty":    {order("teapot", "", idemconnect.KeyHeader, ""), idemconnect.KeyInvalid},
+			"too long": {order("teapot", strings.Repeat("k", 256)), idemconnect.KeyInvalid},
+		} {
+			_, err := client.UnaryCall(t.Context(), test.req)
+			if connect.CodeOf(err) != connect.CodeInvalidArgument || idemconnect.ReasonOf(err) != test.want || strings.Contains(err.Error(), "kkkk") {
+				t.Errorf("%s, %s: %v", protocol, name, err)
+			}
+		}
+	}
+	s.wantOrders(t, 0)
+}
+
+func TestKeyMayBeAFieldOfTheRequest(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	c := config()
+	c.Key = func(_ context.Context, req connect.AnyRequest) (string, bool) {
+		id := req.Any().(*pb.SimpleRequest).GetResponseStatus().GetMessage()
+		return id, id != ""
+	}
+	c.Without = []string{"response_status.message"}
+	client := dial(t, s.serve(t, c))
+	for n := range 2 {
+		request := order("teapot", "")
+		request.Msg.ResponseStatus = &pb.EchoStatus{Message: "request 1"}
+		if reply, err := client.UnaryCall(t.Context(), request); err != nil || isReplay(reply.Header()) != (n == 1) {
+			t.Error(reply, err)
+		}
+	}
+	s.wantOrders(t, 1)
+}
+
+func TestCallInProgressIsToldWhenToComeAgain(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	begun, release := make(chan struct{}), make(chan struct{})
+	s.then = func(context.Context, pgx.Tx, *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error) {
+		close(begun)
+		<-release
+		return connect.NewResponse(&pb.SimpleResponse{}), nil
+	}
+	c := config()
+	c.Options = []idem.Option{idem.WithWait(0)}
+	client, there := dial(t, s.serve(t, c)), dial(t, s.serve(t, c))
+	first := make(chan error, 1)
+	go func() {
+		_, err := client.UnaryCall(t.Context(), order("teapot", "k"))
+		first <- err
+	}()
+	<-begun
+	_, err := there.UnaryCall(t.Context(), order("teapot", "k"))
+	waits := false
+	if said, ok := errors.AsType[*connect.Error](err); ok {
+		for _, detail := range said.Details() {
+			value, _ := detail.Value()
+			info, ok := value.(*errdetails.RetryInfo)
+			waits = waits || ok && info.GetRetryDelay().AsDuration() > 0
+		}
+	}
+	if connect.CodeOf(err) != connect.CodeAborted || idemconnect.ReasonOf(err) != idemconnect.InProgress || !waits {
+		t.Error(err)
+	}
+	close(release)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	s.wantOrders(t, 1)
+}
+
+// What a handler set in runs that were rolled back is not sent, and its request is whole each time. What an interceptor in front has set stays.
+func TestHandlerThatIsRunAgainStartsAfresh(t *testing.T) {
+	t.Parallel()
+	for protocol, options := range protocols {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			runs := 0
+			s.then = func(ctx context.Context, _ pgx.Tx, req *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error) {
+				runs++
+				item := string(req.Msg.GetPayload().GetBody())
+				req.Msg.Payload = nil
+				info, _ := connect.CallInfoForHandlerContext(ctx)
+				info.ResponseHeader().Add("Run", fmt.Sprint(runs))
+				info.ResponseTrailer().Add("End", fmt.Sprint(runs))
+				reply := connect.NewResponse(&pb.SimpleResponse{Username: item})
+				reply.Header().Add("Reply", fmt.Sprint(runs))
+				if runs < 3 {
+					return nil, connect.NewError(connect.CodeInternal, &pgconn.PgError{Code: "40001"})
+				}
+				return reply, nil
+			}
+			front := connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
+				return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+					info, _ := connect.CallInfoForHandlerContext(ctx)
+					info.ResponseHeader().Set("Front", "yes")
+					return next(ctx, req)
+				}
+			})
+			client := dial(t, s.serve(t, config(), front), options...)
+			reply, err := client.UnaryCall(t.Context(), order("teapot", "k"))
+			if err != nil || reply.Msg.GetUsername() != "teapot" {
+				t.Fatal(reply, err)
+			}
+			h := reply.Header()
+			if got := fmt.Sprint(h.Values("Front"), h.Values("Run"), h.Values("Reply"), reply.Trailer().Values("End")); got != "[yes] [3] [3] [3]" {
+				t.Errorf("the client was sent %s", got)
+			}
+			s.wantOrders(t, 1)
+		})
+	}
+}
+
+// A handler without wrappers around its messages says in its context what goes beside them.
+func TestSimpleHandlerIsOneLikeOthers(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	keyed, err := idemconnect.New(s.pool, config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	procedure := "/grpc.testing.TestService/UnaryCall"
+	mux := http.NewServeMux()
+	mux.Handle(procedure, connect.NewUnaryHandlerSimple(procedure, func(ctx context.Context, req *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+		_, err := idemconnect.Tx(ctx).Exec(ctx, `INSERT INTO orders (item) VALUES ($1)`, string(req.GetPayload().GetBody()))
+		return &pb.SimpleResponse{Username: "done"}, err
+	}, connect.WithInterceptors(keyed)))
+	client := dial(t, listen(t, mux))
+	for n := range 2 {
+		if reply, err := client.UnaryCall(t.Context(), order("teapot", "k")); err != nil || reply.Msg.GetUsername() != "done" || isReplay(reply.Header()) != (n == 1) {
+			t.Error(reply, err)
+		}
+	}
+	s.wantOrders(t, 1)
+}
+
+func TestHandlerThatPanicsLeavesTheKeyFree(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var calm atomic.Bool
+	s.then = func(context.Context, pgx.Tx, *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error) {
+		if !calm.Load() {
+			panic("no tea")
+		}
+		return connect.NewResponse(&pb.SimpleResponse{}), nil
+	}
+	client := dialHTTP1(t, s.serve(t, config()))
+	if _, err := client.UnaryCall(t.Context(), order("teapot", "k")); err == nil {
+		t.Error("no error")
+	}
+	s.wantOrders(t, 0)
+	calm.Store(true)
+	if reply, err := client.UnaryCall(t.Context(), order("teapot", "k")); err != nil || isReplay(reply.Header()) {
+		t.Error(reply, err)
+	}
+	s.wantOrders(t, 1)
+}
+
+func TestFailureOfTheDatabaseIsUnavailable(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.then = func(context.Context, pgx.Tx, *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error) {
+		return nil, fmt.Errorf("the order: %w", &pgconn.PgError{Code: "40P01"})
+	}
+	for _, key := range []string{"k", ""} {
+		c := config()
+		c.Optional, c.Options = key == "", []idem.Option{idem.WithRetries(1)}
+		_, err := dial(t, s.serve(t, c)).UnaryCall(t.Context(), order("teapot", key))
+		if connect.CodeOf(err) != connect.CodeUnavailable || idemconnect.ReasonOf(err) != idemconnect.NotExecuted {
+			t.Error(err)
+		}
+	}
+	s.wantOrders(t, 0)
+}
+
+func TestReplyThatIsTooLargeIsNotCommitted(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.then = func(context.Context, pgx.Tx, *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error) {
+		return connect.NewResponse(&pb.SimpleResponse{Username: strings.Repeat("x", 2000)}), nil
+	}
+	c := config()
+	c.Options = []idem.Option{idem.WithMaxResponse(1000)}
+	if _, err := dial(t, s.serve(t, c)).UnaryCall(t.Context(), order("teapot", "k")); connect.CodeOf(err) != connect.CodeInternal || idemconnect.ReasonOf(err) != idemconnect.Broken {
+		t.Error(err)
+	}
+	s.wantOrders(t, 0)
+}
+
+func TestCallWithoutAKeyHasATransactionIfKeysAreOptional(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	c := config()
+	c.Optional = true
+	client := dial(t, s.serve(t, c))
+	if _, err := client.UnaryCall(t.Context(), order("teapot", "")); err != nil {
+		t.Fatal(err)
+	}
+	s.wantOrders(t, 1)
+	s.then = func(context.Context, pgx.Tx, *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error) {
+		return nil, connect.NewError(connect.CodeNotFound, errors.New("no"))
+	}
+	if _, err := client.UnaryCall(t.Context(), order("teapot", "")); connect.CodeOf(err) != connect.CodeNotFound {
+		t.Error(err)
+	}
+	s.wantOrders(t, 1)
+}
+
+func TestScopeThatRefusesIsAsked(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for _, test := range []struct {
+		err  error
+		want connect.Code
+	}{
+		{errors.New("who are you?"), connect.CodePermissionDenied},
+		{connect.NewError(connect.CodeUnauthenticated, errors.New("who are you?")), connect.CodeUnauthenticated},
+	} {
+		c := config()
+		c.Scope = func(context.Context, connect.AnyRequest) (string, error) { return "", test.err }
+		if _, err := dial(t, s.serve(t, c)).UnaryCall(t.Context(), order("teapot", "k")); connect.CodeOf(err) != test.want {
+			t.Error(err)
+		}
+	}
+	s.wantOrders(t, 0)
+}
+
+func TestStreamsAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for _, test := range []struct {
+		name   string
+		change func(*idemconnect.Config)
+		key    string
+		want   idemconnect.Reason
+	}{
+		{"needs a key", func(*idemconnect.Config) {}, "", idemconnect.Streaming},
+		{"has one", func(c *idemconnect.Config) { c.Optional = true }, "k", idemconnect.Streaming},
+		{"optional", func(c *idemconnect.Config) { c.Optional = true }, "", ""},
+		{"left out", func(c *idemconnect.Config) { c.Methods = func(string) bool { return false } }, "", ""},
+	} {
+		for protocol, options := range protocols {
+			c := config()
+			test.change(&c)
+			req := connect.NewRequest(&pb.StreamingOutputCallRequest{})
+			if test.key != "" {
+				req.Header().Set(idemconnect.KeyHeader, test.key)
+			}
+			stream, err := dial(t, s.serve(t, c), options...).StreamingOutputCall(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if stream.Receive(); idemconnect.ReasonOf(stream.Err()) != test.want || test.want == "" && stream.Err() != nil {
+				t.Errorf("%s, %s: %v", test.name, protocol, stream.Err())
+			}
+			_ = stream.Close()
+		}
+	}
+}
+
+// A server that has no generated code of a method could not replay its reply.
+func TestMethodWithoutGeneratedCodeIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	keyed, err := idemconnect.New(s.pool, config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	procedure := "/shop.Orders/Create"
+	mux := http.NewServeMux()
+	mux.Handle(procedure, connect.NewUnaryHandlerSimple(procedure, func(context.Context, *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+		t.Error("the handler has run")
+		return &pb.SimpleResponse{}, nil
+	}, connect.WithInterceptors(keyed)))
+	url := listen(t, mux)
+	client := connect.NewClient[pb.SimpleRequest, pb.SimpleResponse](http.DefaultClient, url+procedure)
+	if _, err := client.CallUnary(t.Context(), order("teapot", "k")); idemconnect.ReasonOf(err) != idemconnect.Broken {
+		t.Error(err)
+	}
+}
+
+func TestConfigurationIsChecked(t *testing.T) {
+	t.Parallel()
+	pool := newShop(t).pool
+	c := config()
+	for name, test := range map[string]func() error{
+		"pool":  func() error { _, err := idemconnect.New(nil, c); return err },
+		"scope": func() error { _, err := idemconnect.New(pool, idemconnect.Config{}); return err },
+		"without": func() error {
+			c := c
+			c.Without = []string{"/client_time"}
+			_, err := idemconnect.New(pool, c)
+			return err
+		},
+		"options": func() error {
+			c := c
+			c.Options = []idem.Option{idem.WithTTL(-1)}
+			_, err := idemconnect.New(pool, c)
+			return err
+		},
+	} {
+		if err := test(); err == nil || !strings.HasPrefix(err.Error(), "idemconnect: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The acknowledgement of a COMMIT is lost: the record tells, and the client is given the reply. Without a key there is none.
+func TestLostAcknowledgementIsResolvedIfThereIsAKey(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"k", ""} {
+		s := newShop(t)
+		proxy := pgtest.Proxy(t, s.pool.Config().ConnString())
+		behind := &shop{pool: pgtest.Open(t, proxy.DSN())}
+		c := config()
+		c.Optional = key == ""
+		client := dial(t, behind.serve(t, c))
+		proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Reset)
+		_, err := client.UnaryCall(t.Context(), order("teapot", key))
+		if key != "" && err != nil || key == "" && (connect.CodeOf(err) != connect.CodeUnknown || idemconnect.ReasonOf(err) != idemconnect.OutcomeUnknown) {
+			t.Errorf("key %q: %v", key, err)
+		}
+		s.wantOrders(t, 1)
+	}
+}
+
+func TestDeadlineOfACallLeavesTheKeyFree(t *testing.T) {
+	t.Parallel()
+	for protocol, options := range protocols {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			var slow atomic.Bool
+			slow.Store(true)
+			s.then = func(ctx context.Context, _ pgx.Tx, _ *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error) {
+				if slow.Load() {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return connect.NewResponse(&pb.SimpleResponse{}), nil
+			}
+			client := dial(t, s.serve(t, config()), options...)
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			if _, err := client.UnaryCall(ctx, order("teapot", "k")); connect.CodeOf(err) != connect.CodeDeadlineExceeded {
+				t.Error(err)
+			}
+			slow.Store(false)
+			if _, err := client.UnaryCall(t.Context(), order("teapot", "k")); err != nil {
+				t.Error(err)
+			}
+			s.wantOrders(t, 1)
+		})
+	}
+}

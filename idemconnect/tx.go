@@ -1,0 +1,21 @@
+package idemconnect
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/idemgrpc/unary"
+)
+
+// Tx returns the transaction of the call that ctx belongs to. The rules of [idem.Do] apply: it is neither committed nor rolled back by the
+// handler, and it is dead once the handler has returned. [idem.OperationID] knows it.
+//
+// Tx panics outside of a handler that runs under the interceptor of [New], which a method that Config.Methods leaves out does not.
+func Tx(ctx context.Context) pgx.Tx {
+	tx, ok := unary.Tx(ctx)
+	if !ok {
+		panic("idemconnect: Tx: this context is not that of a handler under the interceptor of New; is the method one of Config.Methods?")
+	}
+	return tx
+}
