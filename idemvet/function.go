@@ -1,0 +1,188 @@
+package idemvet
+
+import (
+	"go/ast"
+	"go/types"
+
+	"golang.org/x/tools/go/analysis"
+)
+
+// functions are what a package declares, and what its variables are set to.
+type functions struct {
+	pkg      *types.Package
+	info     *types.Info
+	files    []*ast.File
+	declared map[*types.Func]*ast.FuncDecl
+	set      map[types.Object][]ast.Expr // what a variable is set to, everywhere
+}
+
+func functionsOf(pass *analysis.Pass) *functions {
+	f := &functions{pkg: pass.Pkg, info: pass.TypesInfo, files: pass.Files, declared: map[*types.Func]*ast.FuncDecl{}, set: map[types.Object][]ast.Expr{}}
+	for _, file := range pass.Files {
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				if object, ok := f.info.Defs[n.Name].(*types.Func); ok {
+					f.declared[object] = n
+				}
+			case *ast.AssignStmt:
+				f.assign(n.Lhs, n.Rhs)
+			case *ast.ValueSpec:
+				names := make([]ast.Expr, len(n.Names))
+				for i, name := range n.Names {
+					names[i] = name
+				}
+				f.assign(names, n.Values)
+			}
+			return true
+		})
+	}
+	return f
+}
+
+func (f *functions) assign(to, from []ast.Expr) {
+	for i, e := range to {
+		id, ok := e.(*ast.Ident)
+		if !ok || len(from) == 0 {
+			continue
+		}
+		object := f.info.Defs[id]
+		if object == nil {
+			object = f.info.Uses[id]
+		}
+		if object == nil {
+			continue
+		}
+		if len(from) == len(to) {
+			f.set[object] = append(f.set[object], from[i])
+		} else if i < len(from) || len(from) == 1 {
+			f.set[object] = append(f.set[object], from[0]) // one of its results
+		}
+	}
+}
+
+// only returns what a variable is set to, if that is in one place.
+func (f *functions) only(e ast.Expr) (ast.Expr, bool) {
+	id, ok := ast.Unparen(e).(*ast.Ident)
+	if !ok {
+		return nil, false
+	}
+	if set := f.set[f.info.Uses[id]]; len(set) == 1 {
+		return set[0], true
+	}
+	return nil, false
+}
+
+// resolve returns the functions that an expression may be: literals, those that are declared here, and those that one declared here returns.
+func (f *functions) resolve(e ast.Expr) []ast.Node {
+	switch x := ast.Unparen(e).(type) {
+	case *ast.FuncLit:
+		return []ast.Node{x}
+	case *ast.Ident, *ast.SelectorExpr:
+		if object, ok := f.info.Uses[nameOf(x)].(*types.Func); ok {
+			if decl := f.declared[object.Origin()]; decl != nil {
+				return []ast.Node{decl}
+			}
+			return nil
+		}
+		if set, ok := f.only(e); ok {
+			return f.resolve(set)
+		}
+	case *ast.CallExpr:
+		if tv := f.info.Types[x.Fun]; tv.IsType() && len(x.Args) == 1 {
+			return f.resolve(x.Args[0])
+		}
+		decl := f.declared[callee(f.info, x)]
+		if decl == nil || decl.Body == nil {
+			return nil
+		}
+		var made []ast.Node
+		ast.Inspect(decl.Body, func(n ast.Node) bool {
+			if back, ok := n.(*ast.ReturnStmt); ok {
+				for _, result := range back.Results {
+					if literal, ok := ast.Unparen(result).(*ast.FuncLit); ok {
+						made = append(made, literal)
+					}
+				}
+			}
+			return true
+		})
+		return made
+	}
+	return nil
+}
+
+func nameOf(e ast.Expr) *ast.Ident {
+	switch x := e.(type) {
+	case *ast.Ident:
+		return x
+	case *ast.SelectorExpr:
+		return x.Sel
+	}
+	return nil
+}
+
+// param returns a parameter of a function by its place.
+func (f *functions) param(node ast.Node, at int) types.Object {
+	var list *ast.FieldList
+	switch n := node.(type) {
+	case *ast.FuncLit:
+		list = n.Type.Params
+	case *ast.FuncDecl:
+		list = n.Type.Params
+	}
+	i := 0
+	for _, field := range list.List {
+		for _, name := range field.Names {
+			if i == at {
+				return f.info.Defs[name]
+			}
+			i++
+		}
+		if len(field.Names) == 0 {
+			i++
+		}
+	}
+	return nil
+}
+
+func blockOf(node ast.Node) *ast.BlockStmt {
+	switch n := node.(type) {
+	case *ast.FuncLit:
+		return n.Body
+	case *ast.FuncDecl:
+		return n.Body
+	}
+	return nil
+}
+
+// around returns the innermost function that a node is in.
+func (f *functions) around(node ast.Node) (inner ast.Node) {
+	for _, file := range f.files {
+		if node.Pos() < file.Pos() || node.End() > file.End() {
+			continue
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if n == nil || node.Pos() < n.Pos() || node.End() > n.End() {
+				return false
+			}
+			if blockOf(n) != nil {
+				inner = n
+			}
+			return true
+		})
+	}
+	return inner
+}
+
+// assignedTo returns the variable that the result of a call is kept in.
+func (f *functions) assignedTo(call *ast.CallExpr) types.Object {
+	for object, set := range f.set {
+		for _, e := range set {
+			if ast.Unparen(e) == call {
+				return object
+			}
+		}
+	}
+	return nil
+}

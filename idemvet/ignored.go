@@ -1,0 +1,97 @@
+package idemvet
+
+import (
+	"go/ast"
+	"go/types"
+
+	"golang.org/x/tools/go/analysis"
+)
+
+// Ignored finds errors without which a promise is lost.
+var Ignored = analyzer("idemignored", `find errors of idem that are ignored
+
+An error of DoTx says that the caller's transaction must not be committed, one of a step that an operation has to stop, one of HashJSON that the hash
+says nothing, and one of Add that no message will leave.`,
+	func(pass *analysis.Pass) {
+		in := inspectorOf(pass)
+		look := func(statement ast.Node) {
+			if call := ignores(pass.TypesInfo, statement); call != nil {
+				if to := callee(pass.TypesInfo, call); to != nil && ofIdem(to.Pkg()) && to.Pkg() != pass.Pkg && matters(to) {
+					pass.ReportRangef(call, "the error of %s.%s is ignored: %s", to.Pkg().Name(), to.Name(), why(to.Name()))
+				}
+			}
+		}
+		in.Preorder([]ast.Node{(*ast.ExprStmt)(nil), (*ast.AssignStmt)(nil), (*ast.GoStmt)(nil), (*ast.DeferStmt)(nil)}, look)
+		for _, b := range bodiesOf(pass) {
+			b.walk(pass.TypesInfo, func(n ast.Node) {
+				call := ignores(pass.TypesInfo, n)
+				if call == nil {
+					return
+				}
+				if to, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok && !tellsLater[to.Sel.Name] && isTx(pass.TypesInfo.TypeOf(to.X)) {
+					pass.ReportRangef(call, "an error of the tx is ignored, and the transaction has failed with it: return it, or do this in a savepoint (tx.Begin)")
+				}
+			})
+		}
+	})
+
+// tellsLater are methods of a transaction whose error is told again: Query has it in its rows.
+var tellsLater = map[string]bool{"Commit": true, "Rollback": true, "Query": true, "QueryContext": true}
+
+// ignores returns the call whose error a statement ignores.
+func ignores(info *types.Info, n ast.Node) *ast.CallExpr {
+	var call *ast.CallExpr
+	switch n := n.(type) {
+	case *ast.ExprStmt:
+		call, _ = ast.Unparen(n.X).(*ast.CallExpr)
+	case *ast.GoStmt:
+		call = n.Call
+	case *ast.DeferStmt:
+		call = n.Call
+	case *ast.AssignStmt:
+		last, ok := n.Lhs[len(n.Lhs)-1].(*ast.Ident)
+		if ok && last.Name == "_" && len(n.Rhs) == 1 {
+			call, _ = ast.Unparen(n.Rhs[0]).(*ast.CallExpr)
+		}
+	}
+	if call == nil {
+		return nil
+	}
+	if f := callee(info, call); f == nil || !returnsError(f) {
+		return nil
+	}
+	return call
+}
+
+func returnsError(f *types.Func) bool {
+	results := f.Signature().Results()
+	return results.Len() > 0 && types.Identical(results.At(results.Len()-1).Type(), types.Universe.Lookup("error").Type())
+}
+
+// matters reports whether an ignored error of a function loses a promise.
+func matters(f *types.Func) bool {
+	if !returnsError(f) {
+		return false
+	}
+	params := f.Signature().Params()
+	if params.Len() > 0 && isNamed(params.At(0).Type(), library+"/operation", "Op") {
+		return true // a step
+	}
+	switch f.Name() {
+	case "Do", "DoJSON", "DoTx", "HashJSON", "Start", "Add", "Queue", "Handle", "HandleTx", "Batch", "Bulk", "Checkpoint":
+		return true
+	}
+	return false
+}
+
+func why(name string) string {
+	switch name {
+	case "DoTx", "HandleTx", "Start", "Add":
+		return "the transaction of the caller must not be committed after it"
+	case "HashJSON":
+		return "requests that differ would be taken for the same"
+	case "Do", "DoJSON", "Handle", "Batch", "Bulk", "Queue":
+		return "without it there is no telling whether it was executed"
+	}
+	return "the function of the operation has to return it"
+}

@@ -1,0 +1,202 @@
+package idemvet
+
+import (
+	"go/ast"
+	"go/types"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+)
+
+// Key finds keys that each attempt has anew.
+var Key = analyzer("idemkey", `find idempotency keys that each attempt has anew
+
+A key is what the attempts of one request share. One that is made of the time, or of chance in the loop that retries, or in the server that executes, is another
+one for each attempt, and nothing is recognised. A client makes it once for a request, and keeps it for as long as it may retry.`,
+	func(pass *analysis.Pass) {
+		k := &keys{functionsOf(pass)}
+		in := inspectorOf(pass)
+		in.WithStack([]ast.Node{(*ast.CallExpr)(nil)}, func(n ast.Node, push bool, stack []ast.Node) bool {
+			if !push {
+				return true
+			}
+			call := n.(*ast.CallExpr)
+			key, executes := k.keyOf(call)
+			if key == nil {
+				return true
+			}
+			switch chance := k.find(key, isChance, 0); {
+			case k.find(key, isTime, 0) != nil:
+				pass.ReportRangef(key, "this key is made of the time: the next attempt has another one, and is executed as well")
+			case chance == nil:
+			case executes && !k.isBetween(stack, chance):
+				pass.ReportRangef(key, "this key is made of chance where it is used: a retry has another one, and is executed as well. Take the key that the client has sent, or the id of what is to be done")
+			case !executes && k.isRetried(stack, chance):
+				pass.ReportRangef(key, "this key is made in the loop that retries: make it once, in front of the loop, for all attempts")
+			}
+			return true
+		})
+	})
+
+type keys struct{ *functions }
+
+// keyOf returns the key that a call is given, and whether the call executes by it, or sends it.
+func (k *keys) keyOf(call *ast.CallExpr) (key ast.Expr, executes bool) {
+	to := callee(k.info, call)
+	switch {
+	case to == nil:
+	case ofIdem(to.Pkg()):
+		if at := keyParam(to); at >= 0 && at < len(call.Args) {
+			return call.Args[at], !strings.HasPrefix(to.Name(), "WithKey")
+		}
+	case isFunc(to, "net/http", "Set", "Add") && len(call.Args) == 2, isFunc(to, "net/textproto", "Set", "Add") && len(call.Args) == 2:
+		if name := k.info.Types[call.Args[0]].Value; name != nil && strings.EqualFold(strings.Trim(name.ExactString(), `"`), "Idempotency-Key") {
+			return call.Args[1], false
+		}
+	}
+	return nil, false
+}
+
+// keyParam returns the place of a parameter that is a key, or -1.
+func keyParam(f *types.Func) int {
+	params := f.Signature().Params()
+	for i := range params.Len() {
+		if basic, ok := params.At(i).Type().(*types.Basic); ok && basic.Kind() == types.String && params.At(i).Name() == "key" {
+			return i
+		}
+	}
+	return -1
+}
+
+// find returns the call in an expression, or in what its variables are set to, for which is holds.
+func (k *keys) find(e ast.Expr, is func(info *types.Info, call *ast.CallExpr) (found, through bool), deep int) (found *ast.CallExpr) {
+	ast.Inspect(e, func(n ast.Node) bool {
+		if found != nil {
+			return false
+		}
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return false
+		case *ast.CallExpr:
+			if hit, through := is(k.info, n); hit {
+				found = n
+			} else if !through {
+				return false
+			}
+		case *ast.SelectorExpr:
+			if field, ok := k.info.Selections[n]; ok && field.Kind() == types.FieldVal {
+				if set := k.field(n); set != nil && deep < 8 {
+					found = k.find(set, is, deep+1)
+				}
+				return false
+			}
+		case *ast.Ident:
+			if set, ok := k.only(n); ok && deep < 8 {
+				found = k.find(set, is, deep+1)
+			}
+		}
+		return found == nil
+	})
+	return found
+}
+
+// field returns what a field was set to when its struct was made.
+func (k *keys) field(e *ast.SelectorExpr) ast.Expr {
+	set, ok := k.only(e.X)
+	if !ok {
+		return nil
+	}
+	if address, ok := ast.Unparen(set).(*ast.UnaryExpr); ok {
+		set = address.X
+	}
+	made, ok := ast.Unparen(set).(*ast.CompositeLit)
+	if !ok {
+		return nil
+	}
+	for _, element := range made.Elts {
+		if field, ok := element.(*ast.KeyValueExpr); ok {
+			if name, ok := field.Key.(*ast.Ident); ok && name.Name == e.Sel.Name {
+				return field.Value
+			}
+		}
+	}
+	return nil
+}
+
+// isTime finds the time as it is. A day or a month of it is the same for many attempts.
+func isTime(info *types.Info, call *ast.CallExpr) (found, through bool) {
+	f := callee(info, call)
+	if isFunc(f, "time", "Format", "AppendFormat", "Date", "Year", "Month", "Day", "YearDay", "ISOWeek", "Weekday", "Truncate", "Round") {
+		return false, false
+	}
+	return isFunc(f, "time", "Now", "Since", "Until"), true
+}
+
+// isChance finds what is another value each time.
+func isChance(info *types.Info, call *ast.CallExpr) (found, through bool) {
+	f := callee(info, call)
+	if f == nil || f.Pkg() == nil {
+		return false, true
+	}
+	path := f.Pkg().Path()
+	switch {
+	case isFunc(f, library+"/idemclient", "NewKey"):
+		return true, true
+	case path == "crypto/rand", path == "math/rand", path == "math/rand/v2":
+		return f.Name() != "NewSource" && f.Name() != "New", true
+	case isFunc(f, path, "NewSHA1", "NewMD5", "NewHash", "NewV3", "NewV5", "Parse", "MustParse", "FromString", "FromBytes"):
+		return false, true
+	}
+	for _, kind := range []string{"uuid", "ulid", "xid", "ksuid", "nanoid", "cuid"} {
+		if strings.HasSuffix(strings.TrimRight(path, "/v0123456789"), kind) || strings.HasSuffix(path, "/"+kind) {
+			return strings.HasPrefix(f.Name(), "New") || strings.HasPrefix(f.Name(), "Must") && f.Name() != "Must" || strings.HasPrefix(f.Name(), "Make") || strings.HasPrefix(f.Name(), "Generate"), true
+		}
+	}
+	return false, true
+}
+
+// isBetween reports whether a call is in a loop, and what its key is made of is in front of that loop: so its attempts share the key.
+func (k *keys) isBetween(stack []ast.Node, made ast.Node) bool {
+	for _, n := range stack {
+		switch n.(type) {
+		case *ast.ForStmt, *ast.RangeStmt:
+			if made.Pos() < n.Pos() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isRetried reports whether a key is made inside of a loop that retries. A loop over a list has a request for each of its elements.
+func (k *keys) isRetried(stack []ast.Node, made ast.Node) bool {
+	for i, n := range stack {
+		if made.Pos() < n.Pos() || made.End() > n.End() {
+			continue
+		}
+		switch n := n.(type) {
+		case *ast.ForStmt:
+			return true
+		case *ast.RangeStmt:
+			if basic, ok := k.info.TypeOf(n.X).Underlying().(*types.Basic); ok && basic.Info()&types.IsInteger != 0 {
+				return true
+			}
+		case *ast.FuncLit:
+			if i > 0 {
+				if call, ok := stack[i-1].(*ast.CallExpr); ok && retries(callee(k.info, call)) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// retries reports whether a function calls another one until it succeeds.
+func retries(f *types.Func) bool {
+	if f == nil || f.Pkg() == nil {
+		return false
+	}
+	path := f.Pkg().Path()
+	return strings.Contains(path, "backoff") || strings.Contains(path, "retry") || strings.Contains(f.Name(), "Retry")
+}

@@ -1,0 +1,93 @@
+package idemvet
+
+import (
+	"go/ast"
+	"go/types"
+
+	"golang.org/x/tools/go/analysis"
+)
+
+// Outside finds effects that are not in the transaction.
+var Outside = rule("idemoutside", `find writes beside the transaction of idem
+
+What a function does by a pool, or by another connection, is committed on its own: it stays if the transaction is rolled back, and is done
+again when the function is. It has to be done by the tx that the function is given.`, outside)
+
+func outside(pass *analysis.Pass, b *body, n ast.Node) {
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return
+	}
+	info := pass.TypesInfo
+	if mentions(info, call, b.tx) {
+		for _, inner := range chain(call) {
+			b.fine[inner] = true
+		}
+	}
+	if b.fine[call] {
+		return
+	}
+	if to, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok {
+		if _, isMethod := info.Selections[to]; isMethod && isBeside(pass, b, to.X) && to.Sel.Name != "WithTx" && !isHarmless[to.Sel.Name] {
+			pass.ReportRangef(call, "%s is not in the transaction of %s: do it by the tx that the function is given, or it stays when that is rolled back", to.Sel.Name, b.by)
+			return
+		}
+	}
+	if f := callee(info, call); f != nil && f.Pkg() == pass.Pkg {
+		return // it is looked at where it does something
+	}
+	for _, arg := range call.Args {
+		if isBeside(pass, b, arg) {
+			pass.ReportRangef(arg, "what this call does by %s is not in the transaction of %s: give it the tx of the function", types.ExprString(arg), b.by)
+		}
+	}
+}
+
+// chain returns the calls that a call begins with: of db.NewInsert().Conn(tx).Exec(ctx) all three.
+func chain(call *ast.CallExpr) []*ast.CallExpr {
+	calls := []*ast.CallExpr{call}
+	for {
+		to, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+		if !ok {
+			return calls
+		}
+		if call, ok = ast.Unparen(to.X).(*ast.CallExpr); !ok {
+			return calls
+		}
+		calls = append(calls, call)
+	}
+}
+
+// isHarmless are methods of a pool that touch no data.
+var isHarmless = map[string]bool{"Config": true, "Stat": true, "Stats": true, "TypeMap": true, "IsClosed": true, "PgConn": true}
+
+// isBeside reports whether what is done by a value is not in the transaction of a body.
+func isBeside(pass *analysis.Pass, b *body, e ast.Expr) bool {
+	info := pass.TypesInfo
+	t := info.TypeOf(e)
+	if t == nil || mentions(info, e, b.tx) {
+		return false
+	}
+	from := root(info, e)
+	if opensItsOwn(t) {
+		return !isOfTx(pass, b, e)
+	}
+	isOutside := from != nil && !isWithin(from, b.block) && from != b.tx && !(b.helper && isWithin(from, b.node))
+	if _, ok := from.(*types.Var); !ok || !isOutside {
+		return false
+	}
+	return takesTx(t) || isTx(t) && !b.shares && b.tx != nil
+}
+
+// isOfTx reports whether a connection is that of the transaction: tx.Conn(), or a variable that has it.
+func isOfTx(pass *analysis.Pass, b *body, e ast.Expr) bool {
+	if call, ok := ast.Unparen(e).(*ast.CallExpr); ok {
+		if to, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok && to.Sel.Name == "Conn" {
+			return isTx(pass.TypesInfo.TypeOf(to.X))
+		}
+	}
+	if set, ok := b.only(e); ok {
+		return isOfTx(pass, b, set)
+	}
+	return false
+}

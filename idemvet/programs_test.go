@@ -1,0 +1,167 @@
+package idemvet_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/go/analysis/checker"
+	"golang.org/x/tools/go/packages"
+
+	"github.com/idem-go/idem/idemvet"
+
+	// What the programs are made of.
+	_ "github.com/cenkalti/backoff/v5"
+	_ "github.com/google/uuid"
+	_ "github.com/nats-io/nats.go"
+	_ "github.com/twmb/franz-go/pkg/kgo"
+	_ "github.com/uptrace/bun"
+	_ "golang.org/x/sync/errgroup"
+	_ "google.golang.org/grpc/interop/grpc_testing"
+	_ "gorm.io/driver/postgres"
+	_ "gorm.io/gorm"
+
+	_ "github.com/idem-go/idem"
+	_ "github.com/idem-go/idem/idemclient"
+	_ "github.com/idem-go/idem/idemhttp"
+	_ "github.com/idem-go/idem/idemsql"
+	_ "github.com/idem-go/idem/inbox"
+	_ "github.com/idem-go/idem/operation"
+	_ "github.com/idem-go/idem/outbox"
+)
+
+// check returns what is found in a package, and what is to be found: lines, each with the name of a rule.
+func check(t *testing.T, dir string) (found, wanted map[string]bool, programs int) {
+	t.Helper()
+	pkgs, err := packages.Load(&packages.Config{Mode: packages.LoadAllSyntax}, dir)
+	if err != nil || packages.PrintErrors(pkgs) > 0 || len(pkgs) != 1 {
+		t.Fatal(err, pkgs)
+	}
+	graph, err := checker.Analyze(idemvet.Analyzers(), pkgs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := func(at token.Pos, rule string) string {
+		p := pkgs[0].Fset.Position(at)
+		return fmt.Sprintf("%s:%d %s", p.Filename[strings.LastIndex(p.Filename, "/")+1:], p.Line, rule)
+	}
+	found, wanted = map[string]bool{}, map[string]bool{}
+	for _, action := range graph.Roots {
+		if action.Err != nil {
+			t.Fatal(action.Analyzer, action.Err)
+		}
+		for _, d := range action.Diagnostics {
+			found[line(d.Pos, action.Analyzer.Name)] = true
+			t.Log(line(d.Pos, d.Message))
+		}
+	}
+	for _, file := range pkgs[0].Syntax {
+		for _, group := range file.Comments {
+			for _, comment := range group.List {
+				if rule, ok := strings.CutPrefix(comment.Text, "// want "); ok {
+					wanted[line(comment.Pos(), rule)] = true
+				}
+			}
+		}
+		for _, d := range file.Decls {
+			programs += programsOf(d)
+		}
+	}
+	return found, wanted, programs
+}
+
+// programsOf counts functions that have a promise to keep: those with a body in which idem is used, or what is defined by one.
+func programsOf(d ast.Decl) int {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Doc == nil && !isHelper[d.Name.Name] {
+			return 1
+		}
+	case *ast.GenDecl:
+		if d.Tok == token.VAR && len(d.Specs) == 1 {
+			if spec := d.Specs[0].(*ast.ValueSpec); len(spec.Values) == 1 {
+				if _, ok := spec.Values[0].(*ast.CallExpr); ok {
+					return 1
+				}
+			}
+		}
+	}
+	return 0
+}
+
+func TestEachBadProgramIsFoundByItsRule(t *testing.T) {
+	t.Parallel()
+	found, wanted, programs := check(t, "./testdata/bad")
+	for _, line := range slices.Sorted(maps.Keys(wanted)) {
+		if !found[line] {
+			t.Errorf("not found: %s", line)
+		}
+	}
+	for _, line := range slices.Sorted(maps.Keys(found)) {
+		if !wanted[line] {
+			t.Errorf("found, and not wanted: %s", line)
+		}
+	}
+	if t.Logf("%d programs", programs); programs < 50 {
+		t.Errorf("%d programs", programs)
+	}
+}
+
+func TestNoGoodProgramIsBlamed(t *testing.T) {
+	t.Parallel()
+	found, _, programs := check(t, "./testdata/good")
+	for line := range found {
+		t.Errorf("found: %s", line)
+	}
+	if t.Logf("%d programs", programs); programs < 20 {
+		t.Errorf("%d programs", programs)
+	}
+}
+
+// The page about the analyzers lists all programs.
+func TestProgramsAreInTheDocs(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/vet.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"./testdata/bad", "./testdata/good"} {
+		pkgs, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax}, dir)
+		if err != nil || len(pkgs) != 1 {
+			t.Fatal(err, pkgs)
+		}
+		for _, file := range pkgs[0].Syntax {
+			for _, d := range file.Decls {
+				if programsOf(d) == 0 {
+					continue
+				}
+				if name := nameOf(d); !strings.Contains(string(page), "`"+name+"`") {
+					t.Errorf("docs/vet.md does not name %s", name)
+				}
+			}
+		}
+	}
+	for _, a := range idemvet.Analyzers() {
+		if !strings.Contains(string(page), "`"+a.Name+"`") {
+			t.Errorf("docs/vet.md does not name %s", a.Name)
+		}
+	}
+}
+
+// isHelper are functions that belong to a program.
+var isHelper = map[string]bool{"step": true, "audit": true, "notify": true, "finish": true, "placeOrder": true, "pay": true, "writeOrder": true}
+
+func nameOf(d ast.Decl) string {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		return d.Name.Name
+	case *ast.GenDecl:
+		return d.Specs[0].(*ast.ValueSpec).Names[0].Name
+	}
+	return ""
+}

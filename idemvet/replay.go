@@ -1,0 +1,122 @@
+package idemvet
+
+import (
+	"go/ast"
+	"go/types"
+
+	"golang.org/x/tools/go/analysis"
+)
+
+// Replay finds functions of operations that do not take the same steps again.
+var Replay = analyzer("idemreplay", `find functions of operations whose steps depend on the time, on chance or on the order of a map
+
+The function of an operation is called again after a crash, and has to take the same steps in the same order. What may differ is decided in a step, whose
+value is on record.`,
+	func(pass *analysis.Pass) {
+		r := &replays{pass: pass, functions: functionsOf(pass), met: map[ast.Node]bool{}}
+		in := inspectorOf(pass)
+		in.Preorder([]ast.Node{(*ast.CallExpr)(nil)}, func(n ast.Node) {
+			call := n.(*ast.CallExpr)
+			if to := callee(pass.TypesInfo, call); isFunc(to, library+"/operation", "Define") && len(call.Args) > 1 {
+				for _, node := range r.resolve(call.Args[1]) {
+					r.look(node)
+				}
+			}
+		})
+	})
+
+type replays struct {
+	*functions
+	pass *analysis.Pass
+	met  map[ast.Node]bool
+}
+
+// look looks at a function that takes steps, outside of those.
+func (r *replays) look(node ast.Node) {
+	block := blockOf(node)
+	if r.met[node] || block == nil {
+		return
+	}
+	r.met[node] = true
+	ast.Inspect(block, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			return r.call(n)
+		case *ast.GoStmt:
+			if r.takesSteps(n.Call) {
+				r.pass.ReportRangef(n, "a goroutine takes steps of the operation: their order is not the same when it is run again. Calls that are under way at once are for operation.Go")
+			}
+		case *ast.RangeStmt:
+			if _, isMap := r.info.TypeOf(n.X).Underlying().(*types.Map); isMap && r.takesSteps(n.Body) {
+				r.pass.ReportRangef(n.X, "the order of a map decides the order of steps, and is another one when the operation is run again: sort the keys")
+			}
+		}
+		return true
+	})
+}
+
+func (r *replays) call(call *ast.CallExpr) (deeper bool) {
+	to := callee(r.info, call)
+	if to == nil || to.Pkg() == nil {
+		return true
+	}
+	if r.isStep(call) {
+		for _, arg := range call.Args {
+			if _, ok := ast.Unparen(arg).(*ast.FuncLit); !ok {
+				r.within(arg)
+			}
+		}
+		return false
+	}
+	if path := to.Pkg().Path(); path == "log" || path == "log/slog" || path == "fmt" && (to.Name() == "Println" || to.Name() == "Printf") {
+		return false
+	}
+	if decl := r.declared[to]; decl != nil && r.passesOp(call) {
+		r.look(decl)
+	}
+	r.differs(call)
+	return true
+}
+
+// within looks at an argument of a step, which is no function of it.
+func (r *replays) within(e ast.Expr) {
+	ast.Inspect(e, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			r.differs(call)
+		}
+		_, isLiteral := n.(*ast.FuncLit)
+		return !isLiteral
+	})
+}
+
+func (r *replays) differs(call *ast.CallExpr) {
+	to := callee(r.info, call)
+	if chance, _ := isChance(r.info, call); chance || isFunc(to, "time", "Now", "Since", "Until") {
+		r.pass.ReportRangef(call, "%s.%s is another value when the operation is run again: take it in a step, such as operation.Tx, whose value is on record", to.Pkg().Name(), to.Name())
+	}
+}
+
+// isStep reports whether a call is of package operation, with an Op or what belongs to it.
+func (r *replays) isStep(call *ast.CallExpr) bool {
+	to := callee(r.info, call)
+	return to != nil && to.Pkg() != nil && to.Pkg().Path() == library+"/operation" && r.passesOp(call)
+}
+
+func (r *replays) passesOp(call *ast.CallExpr) bool {
+	for _, arg := range call.Args {
+		if t := r.info.TypeOf(arg); t != nil && (isNamed(t, library+"/operation", "Op") || isNamed(t, library+"/operation", "Calls")) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *replays) takesSteps(n ast.Node) (found bool) {
+	ast.Inspect(n, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && r.passesOp(call) {
+			found = true
+		}
+		return !found
+	})
+	return found
+}

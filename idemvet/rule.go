@@ -1,0 +1,48 @@
+package idemvet
+
+import (
+	"go/ast"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/analysis/passes/inspect"
+	"golang.org/x/tools/go/ast/inspector"
+)
+
+// page is where the rules are explained.
+const page = "https://github.com/idem-go/idem/blob/main/docs/vet.md"
+
+// analyzer returns the analyzer of a rule. Tests break rules on purpose: they are left alone.
+func analyzer(name, doc string, run func(pass *analysis.Pass)) *analysis.Analyzer {
+	return &analysis.Analyzer{
+		Name: name, Doc: doc, URL: page, Requires: []*analysis.Analyzer{inspect.Analyzer, bodies},
+		Run: func(pass *analysis.Pass) (any, error) {
+			if ofIdem(pass.Pkg) {
+				return nil, nil
+			}
+			own := *pass
+			own.Report = func(d analysis.Diagnostic) {
+				if !strings.HasSuffix(pass.Fset.Position(d.Pos).Filename, "_test.go") {
+					pass.Report(d)
+				}
+			}
+			run(&own)
+			return nil, nil
+		},
+	}
+}
+
+// rule returns an analyzer that looks at each node that runs in a transaction.
+func rule(name, doc string, look func(pass *analysis.Pass, b *body, n ast.Node)) *analysis.Analyzer {
+	return analyzer(name, doc, func(pass *analysis.Pass) {
+		for _, b := range bodiesOf(pass) {
+			b.walk(pass.TypesInfo, func(n ast.Node) { look(pass, b, n) })
+		}
+	})
+}
+
+func bodiesOf(pass *analysis.Pass) []*body { return pass.ResultOf[bodies].([]*body) }
+
+func inspectorOf(pass *analysis.Pass) *inspector.Inspector {
+	return pass.ResultOf[inspect.Analyzer].(*inspector.Inspector)
+}
