@@ -19,7 +19,7 @@ const (
 	exitDone     = 0   // it was done, or nothing was found
 	exitFailed   = 1   // it could not be done
 	exitUsage    = 2   // it was not understood
-	exitFound    = 3   // doctor, verify, stuck and migrate status found something
+	exitFound    = 3   // doctor, verify, stuck, migrate status and conform found something
 	exitNoRecord = 4   // there is no such record
 	exitRefused  = 5   // nothing was changed, because nobody agreed to it
 	exitUnknown  = 6   // doctor, verify or stuck found nothing, and could not look everywhere; or a standby was asked for what only the primary knows

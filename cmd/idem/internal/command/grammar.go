@@ -34,6 +34,7 @@ type grammar struct {
 	Partition partitionCommand `cmd:"" group:"change" help:"Give a table that is in use partitions."`
 	Migrate   migrateCommand   `cmd:"" group:"change" help:"Bring the schema up to date, or take it back."`
 
+	Conform    conformCommand    `cmd:"" group:"other" help:"Find out if a server, in whatever language, keeps the rules of idempotency keys."`
 	Completion completionCommand `cmd:"" group:"other" help:"Print the completion script of a shell."`
 	Version    versionCommand    `cmd:"" group:"other" help:"Print the version."`
 	Complete   completeCommand   `cmd:"" hidden:"" name:"__complete" passthrough:""`
@@ -51,7 +52,7 @@ type globals struct {
 
 var groups = kong.ExplicitGroups([]kong.Group{
 	{Key: "look", Title: "Look"}, {Key: "change", Title: "Change"}, {Key: "other", Title: "Other"},
-	{Key: "database", Title: "Database"}, {Key: "output", Title: "Output"},
+	{Key: "database", Title: "Database"}, {Key: "output", Title: "Output"}, {Key: "request", Title: "Request"},
 })
 
 // errHelp ends the parsing of arguments that ask for help.

@@ -1,0 +1,232 @@
+package conform_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem/cmd/idem/internal/conform"
+)
+
+func options(t *testing.T, profile, address string) conform.Options {
+	t.Helper()
+	p, ok := conform.Find(profile)
+	u, err := url.Parse(address)
+	if !ok || err != nil {
+		t.Fatal(profile, err)
+	}
+	return conform.Options{
+		URL: u, Profile: p, Request: conform.Standard(), Timeout: time.Minute,
+		Credential: http.Header{"Authorization": {"Bearer alice-secret"}}, Other: http.Header{"Authorization": {"Bearer bob-secret"}},
+	}
+}
+
+// verdicts returns what was found of each rule.
+func verdicts(t *testing.T, o conform.Options) map[string]conform.Result {
+	t.Helper()
+	results, err := conform.Test(t.Context(), o, func(string, int, int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]conform.Result{}
+	for _, result := range results {
+		found[result.Name] = result
+	}
+	return found
+}
+
+// A server that breaks one rule is found at that rule, and keeps all others.
+func TestEachRuleIsFoundBrokenAlone(t *testing.T) {
+	t.Parallel()
+	also := map[string][]string{ // who breaks the first cannot keep the others
+		"repetition": {"after-a-cut", "at-once", "same-json", "replay-mark", "long-key"},
+	}
+	for _, profile := range conform.Names() {
+		p, _ := conform.Find(profile)
+		for _, rule := range append(slices.Clone(p.Rules), conform.Rule{}) {
+			t.Run(profile+" "+rule.Name, func(t *testing.T) {
+				t.Parallel()
+				o := options(t, profile, newServer(t, profile, rule.Name).URL)
+				if rule.Name == "after-a-cut" {
+					o.Timeout = 2 * time.Second // for so long it is asked for
+				}
+				for name, got := range verdicts(t, o) {
+					want := conform.Kept
+					if name == rule.Name {
+						want = conform.Broken
+					}
+					if got.Verdict != want && !slices.Contains(also[rule.Name], name) {
+						t.Errorf("%s: %s, want %s: %s %+v", name, got.Verdict, want, got.Why, got.Evidence)
+					}
+					if got.Verdict == conform.Broken && (got.Why == "" || len(got.Evidence) == 0 || got.Source == "") {
+						t.Errorf("%s: %+v", name, got)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestCodesOfTheProfileAreLookedAt(t *testing.T) {
+	t.Parallel()
+	found := verdicts(t, options(t, "acp", newServer(t, "acp", "codes").URL))
+	for _, rule := range []string{"no-key", "other-request"} {
+		if found[rule].Verdict != conform.Broken {
+			t.Errorf("%s: %+v", rule, found[rule])
+		}
+	}
+}
+
+// A server whose answers are all the same, and that marks no replay, cannot be told from one that executes each time.
+func TestWhatCannotBeToldIsNotTried(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }))
+	t.Cleanup(server.Close)
+	found := verdicts(t, options(t, "ietf", server.URL))
+	for _, rule := range []string{"repetition", "at-once", "after-a-cut", "principal"} {
+		if found[rule].Verdict != conform.NotTried || found[rule].Why == "" {
+			t.Errorf("%s: %+v", rule, found[rule])
+		}
+	}
+	if found["no-key"].Verdict != conform.Broken {
+		t.Errorf("%+v", found["no-key"])
+	}
+}
+
+// What is sent is bounded, and goes to no other host.
+func TestNoMoreIsSentThanWasSaid(t *testing.T) {
+	t.Parallel()
+	for _, profile := range conform.Names() {
+		t.Run(profile, func(t *testing.T) {
+			t.Parallel()
+			var sent, now, most atomic.Int64
+			var elsewhere atomic.Bool
+			other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Store(true) }))
+			t.Cleanup(other.Close)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				for n := now.Add(1); n > most.Load(); {
+					most.Store(n)
+				}
+				defer now.Add(-1)
+				if r.URL.Path != "/orders" || r.Method != http.MethodPost {
+					t.Errorf("%s %s", r.Method, r.URL)
+				}
+				if sent.Add(1) > 3 { // and from then on all are in progress for ever
+					w.WriteHeader(http.StatusConflict)
+					return
+				}
+				_, _ = fmt.Fprint(w, sent.Load())
+			}))
+			t.Cleanup(server.Close)
+			o := options(t, profile, server.URL+"/orders")
+			o.Timeout = 2 * time.Second
+			verdicts(t, o)
+			if sent.Load() > conform.MaxRequests || most.Load() > conform.MaxAtOnce {
+				t.Errorf("%s: %d requests, %d at once", profile, sent.Load(), most.Load())
+			}
+			leads := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+			t.Cleanup(leads.Close)
+			for name, got := range verdicts(t, options(t, profile, leads.URL)) {
+				if got.Verdict != conform.NotTried || !strings.Contains(got.Why, "redirect") {
+					t.Errorf("%s: %+v", name, got)
+				}
+			}
+			if elsewhere.Load() {
+				t.Error("another host was asked")
+			}
+		})
+	}
+}
+
+func TestCredentialsAreNotShown(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", r.Header.Get("Authorization"))
+		_, _ = fmt.Fprint(w, r.Header)
+	}))
+	t.Cleanup(server.Close)
+	for name, got := range verdicts(t, options(t, "ietf", server.URL)) {
+		if shown := fmt.Sprintf("%+v", got); strings.Contains(shown, "secret") {
+			t.Errorf("%s: %s", name, shown)
+		}
+	}
+}
+
+// Servers that do not behave end no run: each rule has its verdict.
+func TestServersThatDoNotBehaveAreTold(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	for name, handler := range map[string]http.HandlerFunc{
+		"endless": func(w http.ResponseWriter, _ *http.Request) {
+			for chunk := []byte(strings.Repeat("x", 1<<16)); ; {
+				if _, err := w.Write(chunk); err != nil {
+					return
+				}
+			}
+		},
+		"cut":     func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"garbage": func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintf(w, "%d\xff\x00", n.Add(1)) },
+		"silent": func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // or the end of the connection is not noticed
+			<-r.Context().Done()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewUnstartedServer(handler)
+			server.Config.ErrorLog = nil
+			server.Start()
+			t.Cleanup(server.Close)
+			o := options(t, "ietf", server.URL)
+			o.Timeout = 200 * time.Millisecond
+			if name == "endless" {
+				o.Timeout = time.Minute
+			}
+			if found := verdicts(t, o); len(found) != len(o.Profile.Rules) {
+				t.Errorf("%d verdicts", len(found))
+			}
+		})
+	}
+}
+
+func TestInterruptionEndsItAtOnce(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // or the end of the connection is not noticed
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	interrupted := errors.New("interrupted")
+	go func() {
+		<-asked
+		cancel(interrupted)
+	}()
+	if _, err := conform.Test(ctx, options(t, "ietf", server.URL), func(string, int, int) {}); !errors.Is(err, interrupted) {
+		t.Error(err)
+	}
+}
+
+func TestRequestIsReadAsItIsWritten(t *testing.T) {
+	t.Parallel()
+	r, err := conform.ReadRequest("PUT\nContent-Type: text/plain\r\nX-A: b\n\nan {{unique}}\n\nbody\n")
+	if err != nil || r.Method != http.MethodPut || r.Header.Get("X-A") != "b" || r.Body != "an {{unique}}\n\nbody" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for _, text := range []string{"", "GET\n\n", "POST /orders\n\n", "POST\nIdempotency-Key: k\n\n", "POST\nno field\n\n"} {
+		if _, err := conform.ReadRequest(text); err == nil {
+			t.Errorf("%q: no error", text)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package conform
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+const keyField = "Idempotency-Key"
+
+// What is sent, and what is read, at most.
+const (
+	MaxRequests = 200
+	MaxAtOnce   = 64
+	maxBody     = 1 << 20
+	shownBody   = 300
+)
+
+// Exchange is a request and its answer, as they are shown.
+type Exchange struct {
+	Key     []string            `json:"key"` // as it was sent; none if there was none
+	Request string              `json:"request"`
+	As      string              `json:"as,omitempty"` // whose credential it had, if not the first one's
+	Status  int                 `json:"status,omitempty"`
+	Header  map[string][]string `json:"header,omitempty"`
+	Body    string              `json:"body,omitempty"`
+	Error   string              `json:"error,omitempty"`
+}
+
+// answer is what came of a request.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+	err    error
+	shown  Exchange
+}
+
+func (a *answer) ok() bool { return a.err == nil && a.status >= 200 && a.status < 300 }
+
+// same reports whether two answers say the same.
+func (a *answer) same(b *answer) bool {
+	return a.err == nil && b.err == nil && a.status == b.status && bytes.Equal(a.body, b.body)
+}
+
+// isMarked reports whether a server says that an answer is a replay.
+func (a *answer) isMarked() bool {
+	return a.err == nil && (a.header.Get("Idempotency-Replayed") == "true" || a.header.Get("Idempotent-Replayed") == "true")
+}
+
+// client sends requests to one URL.
+type client struct {
+	http    *http.Client
+	url     *url.URL
+	request *Request
+	first   http.Header // the credential
+	other   http.Header // another principal's
+	secrets []string
+	timeout time.Duration
+
+	mu   sync.Mutex
+	sent int
+}
+
+func newClient(o *Options) *client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxConnsPerHost, transport.MaxIdleConnsPerHost = MaxAtOnce, MaxAtOnce
+	c := &client{
+		http:    &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		url:     o.URL,
+		request: o.Request, first: o.Credential, other: o.Other, timeout: o.Timeout,
+	}
+	for _, header := range []http.Header{o.Credential, o.Other} {
+		for _, values := range header {
+			for _, value := range values {
+				c.secrets = append(c.secrets, value)
+				if _, token, ok := strings.Cut(value, " "); ok {
+					c.secrets = append(c.secrets, token)
+				}
+			}
+		}
+	}
+	if password, ok := o.URL.User.Password(); ok {
+		c.secrets = append(c.secrets, password)
+	}
+	return c
+}
+
+func (c *client) close() { c.http.CloseIdleConnections() }
+
+// sending is one request.
+type sending struct {
+	keys    []string // the fields that are sent
+	body    string
+	asOther bool
+	cut     bool // the connection is cut once the request is sent
+}
+
+// errCut is how a request ends whose connection is cut on purpose.
+var errCut = errors.New("the connection was cut, as was meant")
+
+var errLimit = fmt.Errorf("more than %d requests would be needed", MaxRequests)
+
+func (c *client) send(ctx context.Context, s sending) *answer {
+	a := &answer{shown: Exchange{Key: s.keys, Request: c.shorten(s.body)}}
+	if s.asOther {
+		a.shown.As = "another principal"
+	}
+	if a.err = c.count(); a.err == nil {
+		a.err = c.exchange(ctx, s, a)
+	}
+	if a.err != nil {
+		a.shown.Error = c.hide(a.err.Error())
+		return a
+	}
+	a.shown.Status, a.shown.Body, a.shown.Header = a.status, c.shorten(string(a.body)), map[string][]string{}
+	for _, name := range []string{keyField, "Idempotency-Replayed", "Idempotent-Replayed", "Content-Type", "Retry-After", "Link", "Location"} {
+		for _, value := range a.header.Values(name) {
+			a.shown.Header[name] = append(a.shown.Header[name], c.shorten(value))
+		}
+	}
+	return a
+}
+
+// count bounds what is sent.
+func (c *client) count() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sent++; c.sent > MaxRequests {
+		return errLimit
+	}
+	return nil
+}
+
+func (c *client) exchange(ctx context.Context, s sending, a *answer) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %v", c.timeout))
+	defer cancel()
+	if s.cut {
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { cancel() }})
+	}
+	req, err := http.NewRequestWithContext(ctx, c.request.Method, c.url.String(), strings.NewReader(s.body))
+	if err != nil {
+		return err
+	}
+	credential := c.first
+	if s.asOther {
+		credential = c.other
+	}
+	for _, header := range []http.Header{c.request.Header, credential} {
+		for name, values := range header {
+			req.Header[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	if len(s.keys) > 0 {
+		req.Header[keyField] = s.keys
+	}
+	req.GetBody = nil // net/http would send a request with a key again by itself
+	response, err := c.http.Do(req)
+	if err != nil {
+		if s.cut {
+			return errCut
+		}
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+			return cause
+		}
+		return errors.Unwrap(err) // without the URL
+	}
+	defer response.Body.Close()
+	a.status, a.header = response.StatusCode, response.Header
+	a.body, err = io.ReadAll(io.LimitReader(response.Body, maxBody))
+	return err
+}
+
+// shorten makes something fit to be shown.
+func (c *client) shorten(text string) string {
+	if len(text) > shownBody {
+		text = text[:shownBody] + "…"
+	}
+	return strings.ToValidUTF8(c.hide(text), "\uFFFD")
+}
+
+// hide takes out credentials, which a server may have sent back.
+func (c *client) hide(text string) string {
+	for _, secret := range c.secrets {
+		if len(secret) > 3 {
+			text = strings.ReplaceAll(text, secret, "[credential]")
+		}
+	}
+	return text
+}

@@ -1,0 +1,109 @@
+package conform
+
+import "slices"
+
+// Profile is a set of rules.
+type Profile struct {
+	Name  string
+	Rules []Rule
+
+	quoted    bool              // a key is a string of RFC 9651
+	inBody    bool              // the key is the field request_id of the body
+	required  bool              // a request without a key is refused
+	reused    []int             // what another request with a key is answered
+	codes     map[string]string // in the body of a refusal, by the rule
+	refusedAs []int             // what a key is answered that breaks the rules of keys
+}
+
+// Rule is one thing that a server has to do.
+type Rule struct {
+	Name   string `json:"rule"`
+	What   string `json:"what"`
+	Source string `json:"source"`
+
+	try func(*probe) finding
+}
+
+// Names are those of the profiles.
+func Names() []string {
+	var names []string
+	for _, p := range profiles() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// Find returns a profile by its name.
+func Find(name string) (*Profile, bool) {
+	all := profiles()
+	i := slices.IndexFunc(all, func(p *Profile) bool { return p.Name == name })
+	if i < 0 {
+		return nil, false
+	}
+	return all[i], true
+}
+
+func profiles() []*Profile {
+	const (
+		draft  = "draft-ietf-httpapi-idempotency-key-header-07, "
+		stripe = "docs.stripe.com/api/idempotent_requests"
+		acp    = "Agentic Commerce Protocol, rfc.agentic_checkout, section 6 (unreleased version of 2026)"
+		aip    = "google.aip.dev/155"
+	)
+	return []*Profile{
+		{
+			Name: "ietf", quoted: true, required: true, reused: []int{422}, refusedAs: []int{400, 422},
+			Rules: []Rule{
+				{"repetition", "a request that comes again after it has completed has the same answer", draft + "section 2.6", repetition},
+				{"after-a-cut", "a request whose caller has gone leaves its key in order: a repetition succeeds, and each further one has the same answer", draft + "section 2.6", afterACut},
+				{"at-once", "of many at once one is executed; the others have its answer, or 409", draft + "sections 2.6 and 2.7", atOnce},
+				{"other-request", "a key that comes with another body is 422", draft + "section 2.7", otherRequest},
+				{"no-key", "a request without a key is 400", draft + "section 2.7", noKey},
+				{"two-keys", "two keys are refused: the field is one string", draft + "section 2.1", twoKeys},
+				{"empty-key", "an empty key is refused", draft + "section 2.1, by RFC 9651", emptyKey},
+				{"long-key", "a key of 5,000 characters is refused, or taken as any other", draft + "section 2.2", longKey},
+				{"documented-refusal", "a refusal has a link to documentation", draft + "section 2.7", documentedRefusal},
+				{"principal", "another principal with the same key is not given the answer", draft + "section 5", principal},
+			},
+		},
+		{
+			Name: "stripe", reused: []int{400}, refusedAs: []int{400},
+			Rules: []Rule{
+				{"repetition", "a request that comes again has the same status and body", stripe, repetition},
+				{"replay-mark", "a replay has Idempotent-Replayed: true, and a first answer has not", stripe, replayMark("Idempotent-Replayed")},
+				{"after-a-cut", "a request whose caller has gone leaves its key in order: a repetition succeeds, and each further one has the same answer", stripe, afterACut},
+				{"at-once", "of many at once one is executed; the others have its answer, or 409", stripe, atOnce},
+				{"other-request", "a key that comes with other parameters is 400", stripe, otherRequest},
+				{"no-key", "a request without a key is executed", stripe, noKey},
+				{"long-key", "a key of more than 255 characters is refused", stripe, longKey},
+				{"principal", "another account with the same key is not given the answer", stripe, principal},
+			},
+		},
+		{
+			Name: "acp", required: true, reused: []int{422}, refusedAs: []int{400, 422},
+			codes: map[string]string{"no-key": "idempotency_key_required", "other-request": "idempotency_conflict", "at-once": "idempotency_in_flight"},
+			Rules: []Rule{
+				{"repetition", "a request that comes again has the original answer", acp, repetition},
+				{"after-a-cut", "a request whose caller has gone leaves its key in order: a repetition succeeds, and each further one has the same answer", acp, afterACut},
+				{"at-once", "of many at once one is executed; the others have its answer, or 409 with idempotency_in_flight", acp, atOnce},
+				{"other-request", "a key that comes with other parameters is 422 with idempotency_conflict", acp, otherRequest},
+				{"same-json", "JSON that says the same in another spelling is the same request", acp, sameJSON},
+				{"no-key", "a request without a key is 400 with idempotency_key_required", acp, noKey},
+				{"long-key", "a key of more than 255 characters is refused", acp, longKey},
+				{"echo", "the key comes back with every answer", acp, echo},
+				{"principal", "another identity with the same key is not given the answer", acp, principal},
+			},
+		},
+		{
+			Name: "aip155", inBody: true, refusedAs: []int{400},
+			Rules: []Rule{
+				{"repetition", "a request_id that comes again has the answer of the first request", aip, repetition},
+				{"after-a-cut", "a request whose caller has gone leaves its key in order: a repetition succeeds, and each further one has the same answer", aip, afterACut},
+				{"at-once", "of many at once one is executed; the others have its answer, or 409", aip, atOnce},
+				{"no-key", "a request without a request_id is executed", aip, noKey},
+				{"malformed-id", "a request_id that is no UUID is 400", aip, malformedID},
+				{"principal", "another principal with the same request_id is not given the answer", aip, principal},
+			},
+		},
+	}
+}

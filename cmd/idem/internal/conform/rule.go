@@ -1,0 +1,214 @@
+package conform
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+func repetition(p *probe) finding {
+	switch {
+	case p.again.err != nil:
+		return verdict("the repetition had no answer: "+p.again.shown.Error, p.first, p.again)
+	case !p.again.same(p.first):
+		return verdict("the repetition was answered otherwise than the first request", p.first, p.again)
+	case !p.canTell():
+		return p.cannotTell(p.first, p.again)
+	}
+	return verdict("", p.first, p.again)
+}
+
+func replayMark(field string) func(*probe) finding {
+	return func(p *probe) finding {
+		switch {
+		case p.first.header.Get(field) != "":
+			return verdict("the first answer has "+field, p.first)
+		case p.again.err != nil || p.again.header.Get(field) != "true":
+			return verdict("the repetition does not have "+field+": true", p.first, p.again)
+		}
+		return verdict("", p.first, p.again)
+	}
+}
+
+// afterACut cuts the connection once a request is sent. What its repetition is answered, a third one has to be.
+func afterACut(p *probe) finding {
+	if !p.canTell() {
+		return p.cannotTell()
+	}
+	key, unique := p.newKey(), newUnique()
+	cut := p.with(key, p.request.body(unique))
+	cut.cut = true
+	gone := p.send(p.ctx, cut)
+	second := p.settled(key, unique)
+	third := p.settled(key, unique)
+	switch {
+	case !second.ok():
+		return verdict(fmt.Sprintf("the repetition of a request whose caller has gone was answered %d", second.status), gone, second)
+	case !third.same(second):
+		return verdict("two repetitions of a request whose caller has gone have different answers", gone, second, third)
+	}
+	return verdict("", gone, second, third)
+}
+
+func atOnce(p *probe) finding {
+	if !p.canTell() {
+		return p.cannotTell()
+	}
+	key, unique := p.newKey(), newUnique()
+	answers := p.askAll(MaxAtOnce, key, unique)
+	var executed *answer
+	for _, a := range answers {
+		switch {
+		case a.ok() && executed == nil:
+			executed = a
+		case a.ok() && !a.same(executed):
+			return verdict("two of them have different answers: both were executed", executed, a)
+		}
+	}
+	if executed == nil {
+		return verdict("none of them has succeeded", answers[0])
+	}
+	for _, a := range answers {
+		if !a.ok() {
+			if wrong := p.isRefusal(a, []int{http.StatusConflict}); wrong != "" {
+				return verdict(wrong, executed, a)
+			}
+		}
+	}
+	if last := p.settled(key, unique); !last.same(executed) {
+		return verdict("the repetition of them was answered otherwise", executed, last)
+	}
+	return verdict("", executed)
+}
+
+func otherRequest(p *probe) finding {
+	if !p.request.hasUnique() {
+		return finding{NotTried, "the body has no " + Unique + " of which another request could be made", nil}
+	}
+	other := p.ask(p.key, newUnique())
+	if other.same(p.first) {
+		return verdict("it has the answer of the first request", p.first, other)
+	}
+	return verdict(p.isRefusal(other, p.profile.reused), p.first, other)
+}
+
+func noKey(p *probe) finding {
+	a := p.ask("", newUnique())
+	switch {
+	case p.profile.required:
+		return verdict(p.isRefusal(a, []int{http.StatusBadRequest}), a)
+	case !a.ok():
+		return verdict("it was refused", a)
+	}
+	return verdict("", a)
+}
+
+func twoKeys(p *probe) finding {
+	s := p.with(p.newKey(), p.request.body(newUnique()))
+	s.keys = append(s.keys, p.field(p.newKey()))
+	a := p.send(p.ctx, s)
+	return verdict(p.isRefusal(a, p.profile.refusedAs), a)
+}
+
+func emptyKey(p *probe) finding {
+	a := p.send(p.ctx, sending{keys: []string{p.field("")}, body: p.request.body(newUnique())})
+	return verdict(p.isRefusal(a, p.profile.refusedAs), a)
+}
+
+// longKey sends a key that is longer than allowed, or, where nothing is said of that, one that is very long.
+func longKey(p *probe) finding {
+	if !p.profile.quoted {
+		a := p.ask(strings.Repeat("k", 256), newUnique())
+		return verdict(p.isRefusal(a, p.profile.refusedAs), a)
+	}
+	key, unique := strings.Repeat("k", 5000), newUnique()
+	a := p.ask(key, unique)
+	switch {
+	case a.err != nil:
+		return verdict("there was no answer: "+a.shown.Error, a)
+	case a.status >= 400 && a.status < 500:
+		return verdict("", a)
+	case !a.ok():
+		return verdict(fmt.Sprintf("it was answered %d", a.status), a)
+	}
+	if again := p.ask(key, unique); !again.same(a) {
+		return verdict("it was taken, and its repetition was answered otherwise", a, again)
+	}
+	return verdict("", a)
+}
+
+func documentedRefusal(p *probe) finding {
+	a := p.ask("", newUnique())
+	if a.ok() && p.request.hasUnique() {
+		a = p.ask(p.key, newUnique())
+	}
+	if a.err != nil || a.status < 400 {
+		return finding{NotTried, "there was no refusal to look at", []*answer{a}}
+	}
+	var problem struct {
+		Type string `json:"type"`
+	}
+	isProblem := strings.HasPrefix(a.header.Get("Content-Type"), "application/problem+json") && json.Unmarshal(a.body, &problem) == nil && strings.Contains(problem.Type, "://")
+	if !isProblem && a.header.Get("Link") == "" {
+		return verdict("it has no problem of RFC 9457 with a type that is a link, and no field Link", a)
+	}
+	return verdict("", a)
+}
+
+func echo(p *probe) finding {
+	seen := []*answer{p.first, p.again}
+	if p.request.hasUnique() {
+		seen = append(seen, p.ask(p.key, newUnique()))
+	}
+	for _, a := range seen {
+		if got := a.header.Values(keyField); a.err != nil || len(got) != 1 || got[0] != p.key {
+			return verdict("an answer does not have the key", a)
+		}
+	}
+	return verdict("", seen...)
+}
+
+// sameJSON sends the body with other white space, and with the members of its object in the order of their names.
+func sameJSON(p *probe) finding {
+	body := []byte(p.request.body(p.unique))
+	var object map[string]json.RawMessage
+	if json.Unmarshal(body, &object) != nil {
+		return finding{NotTried, "the body is no object of JSON", nil}
+	}
+	ordered, _ := json.Marshal(object) // it was an object
+	var spaced bytes.Buffer
+	_ = json.Indent(&spaced, ordered, "", "\t")
+	a := p.send(p.ctx, p.with(p.key, spaced.String()))
+	if !a.same(p.first) {
+		return verdict("it has not the answer of the first request", p.first, a)
+	}
+	if !p.canTell() {
+		return p.cannotTell(p.first, a)
+	}
+	return verdict("", p.first, a)
+}
+
+func malformedID(p *probe) finding {
+	a := p.ask("not-a-uuid", newUnique())
+	return verdict(p.isRefusal(a, p.profile.refusedAs), a)
+}
+
+func principal(p *probe) finding {
+	if p.other == nil {
+		return finding{NotTried, "there is no other principal: give the credential of one with --other-principal", nil}
+	}
+	s := p.with(p.key, p.request.body(p.unique))
+	s.asOther = true
+	a := p.send(p.ctx, s)
+	switch {
+	case a.isMarked():
+		return verdict("the other principal was given a replay", p.first, a)
+	case a.same(p.first) && p.tells:
+		return verdict("the other principal was given the answer of the first one", p.first, a)
+	case a.same(p.first) && !p.again.isMarked():
+		return p.cannotTell(p.first, a)
+	}
+	return verdict("", p.first, a)
+}
