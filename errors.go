@@ -46,7 +46,7 @@ var (
 
 	// ErrOutcomeUnknown says that COMMIT was sent, that no answer came and that the record could not tell in time, which is
 	// while the TTL has not passed: Postgres could not be asked, or the COMMIT goes on, as one does that waits for a synchronous
-	// standby. It is not cancelled. Try again with the same key to learn what became of it: until then the record
+	// standby. It is not cancelled. Try again with the same key to learn the outcome of it: until then the record
 	// tells. Its type is *OutcomeUnknownError.
 	ErrOutcomeUnknown = errors.New("idem: the outcome is unknown")
 

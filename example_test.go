@@ -115,7 +115,7 @@ func ExampleReject() {
 	// 0 orders <nil>
 }
 
-// An event that is written in the same transaction carries the id of the operation. Whoever delivers it to another system
+// An event that is written in the same transaction carries the id of the operation. The program that delivers it to another system
 // uses the id as the key of that request.
 func ExampleOperationID() {
 	hash := idem.HashBytes([]byte("teapot"))

@@ -125,7 +125,7 @@ func appendCause(attrs []slog.Attr, cause Cause) []slog.Attr {
 	return attrs
 }
 
-// log writes a line, if anybody wants it.
+// log writes a line, if there is a logger.
 func (o logObserver) log(ctx context.Context, level slog.Level, message string, more func([]slog.Attr) []slog.Attr) {
 	logger := o.logger
 	if logger == nil {

@@ -42,7 +42,7 @@ const (
 	// EventRetried: the whole transaction is run again, because of Err.
 	EventRetried Event = "retried"
 
-	// EventOutcomeUnknown: COMMIT was not acknowledged, because of Err; the record is asked what became of it.
+	// EventOutcomeUnknown: COMMIT was not acknowledged, because of Err; the record is asked for the outcome of it.
 	EventOutcomeUnknown Event = "outcome_unknown"
 
 	// EventResolvedCommitted: the record answered that the COMMIT did happen.

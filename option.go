@@ -48,7 +48,7 @@ type settings struct {
 // choose, and tests shorten them.
 type limits struct {
 	txn     txn.Limits
-	resolve time.Duration // how long to ask what became of a COMMIT whose answer was lost
+	resolve time.Duration // how long to ask for the outcome of a COMMIT whose answer was lost
 }
 
 func init() {
@@ -65,7 +65,7 @@ func (s *settings) SetLock(lock func(scope, key string) *int64) { s.lock = lock 
 
 var defaultLimits = limits{txn: txn.DefaultLimits, resolve: 5 * time.Second}
 
-// CheckOptions returns the error that a call with these options would answer with, whatever else it is given: for whoever
+// CheckOptions returns the error that a call with these options would answer with, whatever else it is given: for a caller that
 // keeps options and wants to know at the start of the program.
 func CheckOptions(opts ...Option) error {
 	var s settings
@@ -156,14 +156,14 @@ func WithMaxResponse(bytes int) Option {
 	}
 }
 
-// WithObserver lets observer see what becomes of the call. Given several times, each sees it: see Observers. Nil adds none.
+// WithObserver lets observer see what happens to the call. Given several times, each sees it: see Observers. Nil adds none.
 func WithObserver(observer Observer) Option {
 	return func(s *settings) { s.observer = Observers(s.observer, observer) }
 }
 
 const maxCallName = 64
 
-// WithName names the call for whoever observes it: "place-order", say. It becomes a label of metrics and the name of spans, so
+// WithName names the call for its observers: "place-order", say. It becomes a label of metrics and the name of spans, so
 // it is written in the program, and never made from what a client sends. It has 1 to 64 printable characters of ASCII.
 func WithName(name string) Option {
 	return func(s *settings) {
@@ -176,7 +176,7 @@ func WithName(name string) Option {
 	}
 }
 
-// WithSealer encrypts the response at rest, and opens that of a replay: see package seal. Whoever calls with a key has to give
+// WithSealer encrypts the response at rest, and opens that of a replay: see package seal. Each call with a key has to give
 // the same Sealer, or one that opens what the other one seals. A Sealer may also have a method Check() error, which says what is
 // wrong with it: then CheckOptions does, and so does every call, before it does anything else.
 func WithSealer(sealer Sealer) Option {

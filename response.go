@@ -40,7 +40,7 @@ type Result struct {
 	CreatedAt, CompletedAt, ExpiresAt time.Time
 }
 
-// Sealer encrypts what is kept and decrypts it again. Package seal has one. It is safe for concurrent use, and asks nobody: it
+// Sealer encrypts what is kept and decrypts it again. Package seal has one. It is safe for concurrent use, and asks no server: it
 // works inside a transaction, and in every replay.
 type Sealer interface {
 	// Seal returns plain in a form that only Open reads, and the id of the key for it: up to 255 bytes of text that is no

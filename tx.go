@@ -76,7 +76,7 @@ func (x *execution) after(end hold.Ending) (ending, error) {
 	switch end.Outcome {
 	case hold.Undone:
 		return undone, end.Err
-	case hold.Unknown: // whoever may have gone on from there has given the response
+	case hold.Unknown: // the process that may have gone on from there has given the response
 		x.sent = nil
 		return unknown, end.Err
 	case hold.Recorded:
@@ -200,7 +200,7 @@ func completeError(err error) error {
 	return hint(err)
 }
 
-// resolve asks the record what became of a COMMIT that was not acknowledged because of cause. It makes the same claim again.
+// resolve asks the record the outcome of a COMMIT that was not acknowledged because of cause. It makes the same claim again.
 // A record with our operation id says that it was committed. A claim that succeeds says that it was not and never will be,
 // because the transaction that held the key is over. A key that is held says that it is still under way.
 //
@@ -232,7 +232,7 @@ func (x *execution) resolve(ctx context.Context, limit, ttl time.Duration, cause
 	}
 }
 
-// recall makes the response of our own record the one that is at hand: whatever becomes of what was stored, this caller is
+// recall makes the response of our own record the one that is at hand: whatever happens to what was stored, this caller is
 // told what was committed. A record without a response stays as it is, and so does one of an operation that others have completed.
 func (x *execution) recall() {
 	if r := &x.record; r.State != store.Processing && x.sent != nil {
@@ -241,7 +241,7 @@ func (x *execution) recall() {
 }
 
 // notOurs tells what follows from a key that is free, or has the record of another execution. If our own may have come and
-// gone before that, nothing tells any more what became of it.
+// gone before that, nothing tells any more the outcome of it.
 func (x *execution) notOurs(found finding, expiry time.Time, cause error) (ending, error) {
 	seen := x.record.CompletedAt
 	if found == claimed {

@@ -19,5 +19,5 @@ cat >"$dir/bin/pgbouncer" <<EOF
 #!/bin/sh
 exec '$loader' --library-path '$libraries' '$dir/root/usr/sbin/pgbouncer' "\$@"
 EOF
-chmod 755 "$dir" "$dir/root" "$dir/bin" "$dir/bin/pgbouncer" # it runs as nobody
+chmod 755 "$dir" "$dir/root" "$dir/bin" "$dir/bin/pgbouncer" # it runs as a user without rights
 "$dir/bin/pgbouncer" --version

@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-// call is one Publish, from its messages to what became of them.
+// call is one Publish, from its messages to the outcome of them.
 type call struct {
 	*target
 	began    time.Time
@@ -145,7 +145,7 @@ func (p *call) withoutBehind(group []inbox.Message) []inbox.Message {
 	return free
 }
 
-// result tells the relay what became of the messages. What was not begun comes again at once, unless nothing goes: then the consumer, or its
+// result tells the relay the outcome of the messages. What was not begun comes again at once, unless nothing goes: then the consumer, or its
 // database, is away.
 func (p *call) result(ctx context.Context) error {
 	if p.err != nil && ctx.Err() == nil && p.handled+len(p.failed) == 0 {

@@ -189,7 +189,7 @@ func TestBodyUpToTheBufferIsKept(t *testing.T) {
 	}
 }
 
-// The end of the context closes a body that is being read into memory, not one that belongs to nobody any more.
+// The end of the context closes a body that is being read into memory, not one that has no owner any more.
 func TestBodyThatWasReadIsClosedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -148,7 +148,7 @@ func TestDeadServerThatRefusesConnectionsIsDialedAtMost240TimesFor200Calls(t *te
 	var dials atomic.Int64
 	base := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		dials.Add(1)
-		return new(net.Dialer).DialContext(ctx, network, "127.0.0.1:1") // where nobody listens
+		return new(net.Dialer).DialContext(ctx, network, "127.0.0.1:1") // where no server listens
 	}}
 	client := &http.Client{Transport: &idemclient.Transport{Base: base, MinBackoff: time.Millisecond, AttemptTimeout: -1, MaxElapsed: -1}}
 	var lastErr error

@@ -17,7 +17,7 @@ import (
 )
 
 // network is one of pipes between a server and its clients, for tests in a bubble of synctest: there the clock stands still
-// while anybody is at work, and no timeout depends on the machine.
+// while a caller is at work, and no timeout depends on the machine.
 type network struct {
 	dialed chan net.Conn
 	closed chan struct{}

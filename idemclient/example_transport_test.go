@@ -80,7 +80,7 @@ func ExampleWithKeyMadeAt() {
 	ctx := idemclient.WithKeyMadeAt(context.Background(), stored.key, stored.made)
 	answer, err := place(ctx, idemclient.NewClient(nil), server.URL, `{"sku":"teapot"}`)
 	if errors.Is(err, idemclient.ErrKeyTooOld) {
-		fmt.Println("ask a person what became of the order")
+		fmt.Println("ask a person the outcome of the order")
 		return
 	}
 	fmt.Println(answer, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Whoever calls a service should not have to take a database driver for it. The one other package has the name of a header,
+// A program that calls a service should not have to take a database driver for it. The one other package has the name of a header,
 // and may import no more than this one.
 func TestPackageNeedsOnlyTheStandardLibrary(t *testing.T) {
 	t.Parallel()

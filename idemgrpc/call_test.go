@@ -508,7 +508,7 @@ func TestLostAcknowledgementIsResolved(t *testing.T) {
 	s.wantOrders(t, 1)
 }
 
-// Without a key there is nothing by which one could find out: the client is told that nobody knows, and it does not send the call again.
+// Without a key there is nothing by which one could find out: the client is told that it is not known, and it does not send the call again.
 func TestLostAcknowledgementOfACallWithoutAKeyIsNotToldAsNotExecuted(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -89,7 +89,7 @@ func newVictim(t *testing.T, dsn string, env ...string) *victim {
 	return v
 }
 
-// A server is killed in its handler, or when its COMMIT is through and nobody knows. The client asks another one.
+// A server is killed in its handler, or when its COMMIT is through and that is not known. The client asks another one.
 func TestServerThatIsKilledIsFollowedByOneThatKnows(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

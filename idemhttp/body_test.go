@@ -106,7 +106,7 @@ func post(t *testing.T, server *httptest.Server, key, text string, chunked bool)
 	return exchanged{Status: response.StatusCode, Header: response.Header, Body: body(t, response)}
 }
 
-// The race detector sees to the rest.
+// The race detector does the rest.
 func TestGoroutineThatScopeLeavesBehindIsNoRace(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -124,7 +124,7 @@ func TestStripeHabits(t *testing.T) {
 	s.want(2, 2)
 }
 
-// What becomes of a slice after New does not matter.
+// What happens to a slice after New does not matter.
 func TestConfigIsTakenAsItIs(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

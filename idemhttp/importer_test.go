@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Whoever has no operations does not link them, neither by package idem nor by this one.
+// A program without operations does not link them, neither by package idem nor by this one.
 func TestOperationsAreLinkedOnlyByWhoHasSome(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "list", "-deps", ".", "github.com/idem-go/idem").CombinedOutput()

@@ -117,7 +117,7 @@ func TestErrorOfCommitWithoutAKeyIsNoSuccess(t *testing.T) {
 	s.want(1, 0)
 }
 
-// The session ends while COMMIT is under way. Nobody knows, and without a key nobody can be asked.
+// The session ends while COMMIT is under way. The outcome is unknown, and without a key it cannot be asked for.
 func TestUnknownOutcomeWithoutAKeyMustNotBeRepeated(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -151,7 +151,7 @@ func TestHandlerFormRunsOtherMethodsWithoutAKey(t *testing.T) {
 	s.want(2, 0)
 }
 
-// told is an observer that keeps what a call began with, what happened and what became of it.
+// told is an observer that keeps what a call began with, what happened and the outcome of it.
 type told struct {
 	start  idem.TraceStartData
 	events []string

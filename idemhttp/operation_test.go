@@ -53,7 +53,7 @@ var errDeclined = errors.New("declined")
 
 func charged(context.Context) (string, error) { return "ch_1", nil }
 
-// operate returns the handler of an operation. Nobody's patience ends, unless configure says so.
+// operate returns the handler of an operation. No patience ends, unless configure says so.
 func (s *shop) operate(d *operation.Definition[cart], configure ...func(*idemhttp.OperationConfig[cart])) *idemhttp.OperationHandler {
 	s.t.Helper()
 	config := idemhttp.OperationConfig[cart]{StatusPath: "/operations/{id}", Patience: time.Hour}
@@ -251,8 +251,8 @@ func TestStatusOfAnOperationIsForItsCallerOnly(t *testing.T) {
 	location := ask(h).Header.Get("Location")
 	wantOperation(t, statusAt(t, h, location), http.StatusOK, "parked")
 	stranger := wantProblem(t, statusAt(t, h, location, withTenant("u")), http.StatusNotFound, "no-such-operation")
-	nobody := wantProblem(t, statusAt(t, h, "/operations/11111111-2222-4333-8444-555555555555"), http.StatusNotFound, "no-such-operation")
-	if diff := cmp.Diff(nobody, stranger); diff != "" {
+	unknown := wantProblem(t, statusAt(t, h, "/operations/11111111-2222-4333-8444-555555555555"), http.StatusNotFound, "no-such-operation")
+	if diff := cmp.Diff(unknown, stranger); diff != "" {
 		t.Errorf("a stranger can tell that it is there: %s", diff)
 	}
 	wantProblem(t, statusAt(t, h, "/operations/17"), http.StatusNotFound, "no-such-operation")
@@ -277,7 +277,7 @@ func TestShutdownLeavesAnOperationToOthersAtTheEndOfItsTime(t *testing.T) {
 		t.Error(err)
 	}
 	if n := s.count(`select count(*) from idem.operations where state = 'running' and owner is null`); n != 1 {
-		t.Error("nobody else may go on with it")
+		t.Error("no other may go on with it")
 	}
 	wantStatus(t, ask(s.operate(s.checkout(operation.Keyed(time.Hour), charged))), http.StatusCreated)
 	s.want(1, 1)

@@ -376,7 +376,7 @@ func TestWriterIsOfNoUseAfterAFailure(t *testing.T) {
 	s.want(0, 0)
 }
 
-// A goroutine that a handler leaves behind gets errors. The race detector sees to the rest.
+// A goroutine that a handler leaves behind gets errors. The race detector does the rest.
 func TestGoroutineThatWritesOnIsNoRace(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

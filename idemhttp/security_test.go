@@ -64,7 +64,7 @@ func TestRefusedRequestCostsNoConnection(t *testing.T) {
 	m := s.middleware(func(c *idemhttp.Config) {
 		c.MaxBody = 100
 		c.Scope = func(r *http.Request) (string, error) {
-			if r.Header.Get("Authorization") == "Bearer nobody" {
+			if r.Header.Get("Authorization") == "Bearer stranger" {
 				return "", errors.New("a secret reason")
 			}
 			return byTenant(r)
@@ -79,10 +79,10 @@ func TestRefusedRequestCostsNoConnection(t *testing.T) {
 		status int
 		kind   string
 	}{
-		{"no scope", []edit{withHeader("Authorization", "Bearer nobody")}, 403, "forbidden"},
-		{"no scope, and no key", []edit{withHeader("Authorization", "Bearer nobody"), withoutKey()}, 403, "forbidden"},
-		{"no scope, and several keys", []edit{withHeader("Authorization", "Bearer nobody"), withKey("a,b")}, 403, "forbidden"},
-		{"no scope, and a large body", []edit{withHeader("Authorization", "Bearer nobody"), withBody(large)}, 403, "forbidden"},
+		{"no scope", []edit{withHeader("Authorization", "Bearer stranger")}, 403, "forbidden"},
+		{"no scope, and no key", []edit{withHeader("Authorization", "Bearer stranger"), withoutKey()}, 403, "forbidden"},
+		{"no scope, and several keys", []edit{withHeader("Authorization", "Bearer stranger"), withKey("a,b")}, 403, "forbidden"},
+		{"no scope, and a large body", []edit{withHeader("Authorization", "Bearer stranger"), withBody(large)}, 403, "forbidden"},
 		{"no key", []edit{withoutKey()}, 400, "missing-key"},
 		{"no key, and a large body", []edit{withoutKey(), withBody(large)}, 400, "missing-key"},
 		{"several fields", []edit{withHeader("Idempotency-Key", "a", "b")}, 400, "invalid-key"},

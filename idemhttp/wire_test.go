@@ -89,7 +89,7 @@ func TestWorksOverHTTP1AndUnencryptedHTTP2AndBehindAReverseProxy(t *testing.T) {
 }
 
 // net/http sends a POST again by itself if it has an Idempotency-Key, its body can be had again, and the connection, which
-// had been idle, was closed before an answer came. A proxy that keeps the body makes use of that, and nobody else notices.
+// had been idle, was closed before an answer came. A proxy that keeps the body makes use of that, and no other notices.
 func TestProxyThatRetriesByItselfGetsTheReplay(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

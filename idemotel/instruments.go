@@ -36,7 +36,7 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		waiting:        b.count("idem.purge.waiting", "{sweep}", "Sweeps of the purge that wait, by what for."),
 		operations:     b.count("idem.operations", "{operation}", "Operations that are not over, by their state."),
 		parkedFor:      b.amount("idem.operations.parked.age", "s", "How long ago the earliest step was begun at which an operation is parked."),
-		late:           b.amount("idem.operations.late", "s", "For how long an operation has been due that nobody works on."),
+		late:           b.amount("idem.operations.late", "s", "For how long an operation has been due that no process works on."),
 		unpublished:    b.count("idem.outbox.waiting", "{message}", "Messages that wait to be published, up to 10,000."),
 		delayedOnes:    b.count("idem.outbox.delayed", "{message}", "Messages that are not to be published yet, up to 10,000."),
 		heldBack:       b.count("idem.outbox.held", "{message}", "Messages that are held back, because they or one before them could not be published, up to 10,000."),

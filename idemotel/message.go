@@ -35,11 +35,11 @@ func newMessages(meter metric.Meter) (*messages, error) {
 	m := &messages{}
 	var errs [6]error
 	m.published, errs[0] = meter.Int64Counter("idem.outbox.messages", metric.WithUnit("{message}"),
-		metric.WithDescription("Messages that a relay has given to the broker, by what became of them."))
+		metric.WithDescription("Messages that a relay has given to the broker, by the outcome of them."))
 	m.publishTimes, errs[1] = meter.Float64Histogram("idem.outbox.publish.duration", metric.WithUnit("s"),
 		metric.WithDescription("How long the calls of a relay's publisher take."), metric.WithExplicitBucketBoundaries(durations...))
 	m.handled, errs[2] = meter.Int64Counter("idem.inbox.messages", metric.WithUnit("{message}"),
-		metric.WithDescription("Messages that a consumer was given, by what became of them."))
+		metric.WithDescription("Messages that a consumer was given, by the outcome of them."))
 	m.handleTimes, errs[3] = meter.Float64Histogram("idem.inbox.handle.duration", metric.WithUnit("s"),
 		metric.WithDescription("How long a consumer's calls take, of one message or of many."), metric.WithExplicitBucketBoundaries(durations...))
 	m.hindered, errs[4] = meter.Int64Counter("idem.inbox.hindered", metric.WithUnit("{attempt}"),
@@ -54,7 +54,7 @@ var (
 	_ inbox.HandlerObserver = (*Observer)(nil)
 )
 
-// What became of messages that leave.
+// The outcome of messages that leave.
 const (
 	published = "published"
 	failed    = "failed"

@@ -60,7 +60,7 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 	m.retries, errs[3] = meter.Int64Counter("idem.retries", metric.WithUnit("{retry}"),
 		metric.WithDescription("Transactions that were run again."))
 	m.unknown, errs[4] = meter.Int64Counter("idem.commit.unknown", metric.WithUnit("{commit}"),
-		metric.WithDescription("COMMITs that were not acknowledged, by what became of them."))
+		metric.WithDescription("COMMITs that were not acknowledged, by the outcome of them."))
 	m.unreadable, errs[5] = meter.Int64Counter("idem.replay.unreadable", metric.WithUnit("{replay}"),
 		metric.WithDescription("Replays that were refused because the recorded response cannot be read."))
 	return m, errors.Join(errs[:]...)
@@ -90,7 +90,7 @@ func (m *metrics) retry(ctx context.Context, name string, cause idem.Cause) {
 	}
 }
 
-// What became of a COMMIT that was not acknowledged.
+// The outcome of a COMMIT that was not acknowledged.
 const (
 	committed  = "committed"
 	rolledBack = "rolled_back"

@@ -150,7 +150,7 @@ func (o *Observer) resolve(c *call, resolution string) {
 	o.metrics.resolve(c, c.name, resolution)
 }
 
-// TraceEnd records what became of a call, and ends its span.
+// TraceEnd records the outcome of a call, and ends its span.
 func (o *Observer) TraceEnd(ctx context.Context, data idem.TraceEndData) {
 	c := o.callIn(ctx)
 	if c == nil || !c.isNews() {

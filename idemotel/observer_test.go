@@ -291,7 +291,7 @@ func TestObserverThatIsGivenTwiceShowsACallOnce(t *testing.T) {
 	}
 }
 
-// What New returns beside an error that nobody has looked at.
+// What New returns beside an error that was not looked at.
 func TestObserverThatIsNilObservesNothing(t *testing.T) {
 	t.Parallel()
 	var none *idemotel.Observer

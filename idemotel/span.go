@@ -82,7 +82,7 @@ func (o *Observer) proceed(c *call, data *idem.TraceEventData) {
 	}
 }
 
-// finish says on the span what became of the call.
+// finish says on the span the outcome of the call.
 func (o *Observer) finish(c *call, data *idem.TraceEndData) {
 	c.leave(data.Cause)
 	attrs := []attribute.KeyValue{outcomeKey.String(string(data.Outcome)), attemptsKey.Int(data.Attempts)}

@@ -80,7 +80,7 @@ func TestStepsThatAWorkerTakesAreMeasured(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]string{"idem tx reserve done Unset nobody's, 36"}, s.stepSpans("")); diff != "" {
+	if diff := cmp.Diff([]string{"idem tx reserve done Unset no call's, 36"}, s.stepSpans("")); diff != "" {
 		t.Errorf("(-want +spans)\n%s", diff)
 	}
 }
@@ -110,7 +110,7 @@ func (s *seen) stepSpans(parent string) (spans []string) {
 		if attributeOf(span, "idem.step") == "" {
 			continue
 		}
-		of := "nobody's"
+		of := "no call's"
 		for _, p := range s.ended(parent) {
 			if p.SpanContext().SpanID() == span.Parent().SpanID() && span.StartTime().After(p.StartTime().Add(-time.Millisecond)) {
 				of = "of the call"

@@ -65,7 +65,7 @@ func delivered(deliver Delivery) Call {
 	return func(ctx context.Context, pool *pgxpool.Pool) (any, error) { return "acknowledged", deliver(ctx, pool) }
 }
 
-// letterless judges what became of another payload under the same id.
+// letterless judges the outcome of another payload under the same id.
 func letterless(u *suite, s *subject, given answer) {
 	u.Helper()
 	var letters int

@@ -159,7 +159,7 @@ var badConsumers = []consumerCase{
 		}
 		return settled(inbox.Handle(ctx, pool, "books", m, func(pgx.Tx) error { return nil }))
 	}, change: func(s *idemtest.ConsumerSuite) { s.Other = nil }},
-	{name: "acknowledged whatever becomes of it", breaks: "acknowledged-behind-effect", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+	{name: "acknowledged whatever happens to it", breaks: "acknowledged-behind-effect", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		inbox.Handle(ctx, pool, "books", m, enter(ctx, m))
 		return nil
 	}},

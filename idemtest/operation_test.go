@@ -235,7 +235,7 @@ var badOperations = []operationCase{
 		receipt, err := charge(op, pool, "charge", day)
 		return idem.Response{Status: 201, Body: []byte(receipt)}, err
 	}},
-	{name: "a call that is made once, and nobody is there", breaks: "goes-on", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+	{name: "a call that is made once, and no process is there", breaks: "goes-on", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		receipt, err := charge(op, pool, "charge", operation.Once)
 		return idem.Response{Status: 201, Body: []byte(receipt)}, err
 	}},

@@ -37,7 +37,7 @@ var (
 	payloadRefused = promise{"payload-refused", "another payload under the same key is executed",
 		"keep the payload out of scope and key: the key alone says which request it is, and the hash that it is the same"}
 	ownScope = promise{"own-scope", "another principal with the same key is not served as a caller of their own",
-		"make the principal part of the scope, as idem.Scope(tenant, operation): whoever shares a scope shares the answers"}
+		"make the principal part of the scope, as idem.Scope(tenant, operation): callers that share a scope share the answers"}
 	atOnce = promise{"once-at-once", "duplicates at the same time have more than one effect",
 		"leave the decision who executes to idem: a look whether it is done already, and then doing it, lets two through"}
 	atOnceAnswered = promise{"answered-at-once", "duplicates at the same time are not all given the answer",

@@ -11,7 +11,7 @@ import (
 // Deadline finds calls whose context never ends.
 var Deadline = analyzer("idemdeadline", `find calls of idem whose context never ends
 
-A call whose answer to COMMIT is lost asks what became of it for as long as its context lasts, and a duplicate waits for as long. With a context that has no
+A call whose answer to COMMIT is lost asks for the outcome of it for as long as its context lasts, and a duplicate waits for as long. With a context that has no
 deadline that may be for ever: give one, such as that of the request.`,
 	func(pass *analysis.Pass) {
 		f := functionsOf(pass)

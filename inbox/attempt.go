@@ -47,7 +47,7 @@ type refusal struct {
 	err      error
 }
 
-// run claims, handles and commits. Whatever becomes of it, the outcome of a message that is not to be handled is settled.
+// run claims, handles and commits. Whatever happens to it, the outcome of a message that is not to be handled is settled.
 func (a *attempt) run(ctx context.Context) ending {
 	if err := a.claim(ctx); err != nil {
 		if a.tx != nil {

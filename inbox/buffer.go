@@ -93,7 +93,7 @@ func (b *Buffer[D]) Ready(among []*Buffered[D], now time.Time, limit int) (ready
 	return ready, next
 }
 
-// Round handles messages by handle, which is [Batch] for one consumer, that are ready, and tells settle what became of each. It lets go of those that are settled, and
+// Round handles messages by handle, which is [Batch] for one consumer, that are ready, and tells settle the outcome of each. It lets go of those that are settled, and
 // of those that are to be tried again, unless the buffer has an order, the consumer pauses, or handle returns an error: then they stay.
 func (b *Buffer[D]) Round(ctx context.Context, ready []*Buffered[D], handle func(context.Context, []Message) ([]Outcome, error), settle func(*Buffered[D], Outcome)) error {
 	messages := make([]Message, len(ready))

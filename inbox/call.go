@@ -133,7 +133,7 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 		return nil
 	}
 	pause, left := txn.RetryPause, c.retries
-	var asked time.Time // since when it is asked what became of a COMMIT
+	var asked time.Time // since when it is asked for the outcome of a COMMIT
 	for {
 		a := c.attempt(group)
 		e := a.run(ctx)
@@ -203,7 +203,7 @@ func (c *call) patience() time.Duration {
 	return max(c.limits.patience/20, time.Millisecond)
 }
 
-// blame registers what became of the culprit, and returns what came before it and what comes behind it. If it is not known who it
+// blame registers the outcome of the culprit, and returns what came before it and what comes behind it. If it is not known who it
 // is, it returns two halves. In order, what is on record as failed holds its key back: if others of that are before it, it is
 // tried once more when they are done, and not blamed if they are not.
 func (c *call) blame(ctx context.Context, group []*delivery, a *attempt, e ending) [][]*delivery {
@@ -225,7 +225,7 @@ func (c *call) blame(ctx context.Context, group []*delivery, a *attempt, e endin
 	return [][]*delivery{before, behind}
 }
 
-// resolve looks up what became of a COMMIT that is not to be made again: only if it has not happened, a message was tried in vain.
+// resolve looks up the outcome of a COMMIT that is not to be made again: only if it has not happened, a message was tried in vain.
 func (c *call) resolve(ctx context.Context, group []*delivery, a *attempt, e ending) [][]*delivery {
 	committed, err := a.committed(ctx)
 	switch {
@@ -292,7 +292,7 @@ func (c *call) refuse(ctx context.Context, refused []refusal) {
 	}
 }
 
-// registered stops the call if the database did not take what was to be registered, unless that was for a message that somebody
+// registered stops the call if the database did not take what was to be registered, unless that was for a message that another process
 // else is handling.
 func (c *call) registered(ctx context.Context, err error) {
 	if err != nil && judgeDatabase(ctx, err) == stopped {

@@ -26,7 +26,7 @@ type delivery struct {
 	blameless  bool      // it is to come again through no fault of its own
 	claimed    bool      // by the attempt under way, or by the last one
 	since      time.Time // when that was, by the database's clock
-	unknown    bool      // what became of the last COMMIT is not known
+	unknown    bool      // the outcome of the last COMMIT is not known
 }
 
 func (d *delivery) id() store.MessageID { return store.MessageID{Source: d.Source, ID: d.ID} }

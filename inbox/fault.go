@@ -29,7 +29,7 @@ type ending struct {
 	culprit *delivery // whose handler has failed or was hindered, if that is known
 	err     error
 
-	unacknowledged bool // COMMIT was sent, and what became of it is not known
+	unacknowledged bool // COMMIT was sent, and the outcome of it is not known
 }
 
 // exhausted is the ending of an attempt that was run again in vain, as often as it may be. Serialization failures and deadlocks are

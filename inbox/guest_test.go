@@ -27,7 +27,7 @@ func TestTwentyThousandMessagesInOneTransactionLeaveTheServerUsable(t *testing.T
 			t.Errorf("%d messages hold %d locks, and %d transactions, one within the other, have written them down; %v", len(ms), locks, writers, err)
 		}
 		if b.handle("another").State != inbox.Done { // on a connection of its own
-			t.Error("nobody else is served")
+			t.Error("no other is served")
 		}
 		return b.enterAll(tx, ms)
 	})

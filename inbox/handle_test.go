@@ -51,7 +51,7 @@ func TestEachConsumerAndEachSourceHasItsOwnEffect(t *testing.T) {
 func TestSameIDWithAnotherPayloadIsNamedAndBecomesADeadLetter(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
-	const id, secret = "a-message-id-that-is-long-enough", "the payload that nobody may see"
+	const id, secret = "a-message-id-that-is-long-enough", "the payload that is not to be seen"
 	b.handle(id)
 	for range 2 {
 		m := message(id)
@@ -240,7 +240,7 @@ func TestRedeliveryOfAMessageThatAnotherHasInHandKeepsNobodyFromTheRest(t *testi
 	for i := range ms {
 		ms[i].Deliveries = 2
 	}
-	// It is waited for once. Whoever waited as long for each half would be at the end of the search before it is over.
+	// It is waited for once. A call that waited as long for each half would be at the end of the search before it is over.
 	outcomes := b.batch(ms, b.enter, inbox.WithLimits(time.Second, 5*time.Second, limit))
 	b.wantStates(strings.Repeat("D", 255)+"R", outcomes)
 	if o := outcomes[255]; !errors.Is(o.Err, inbox.ErrElsewhere) {

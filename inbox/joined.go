@@ -122,7 +122,7 @@ func mismatchOf(o Outcome) error {
 	return nil
 }
 
-// claim writes the message down as handled, or settles what has become of it.
+// claim writes the message down as handled, or settles the outcome of it.
 func (j *joined) claim(ctx context.Context, consumer string) (claimed bool, err error) {
 	d := j.delivery
 	group := store.NewMessages(consumer, 1, func(int) (store.MessageID, [32]byte) { return d.id(), d.hash })

@@ -50,7 +50,7 @@ type limits struct {
 	patience time.Duration // for a message that another consumer is handling
 	search   time.Duration // how long a group is divided, in search of the messages that others have
 	turn     time.Duration // for other suspects of the process
-	resolve  time.Duration // how long to ask what became of a COMMIT whose answer was lost
+	resolve  time.Duration // how long to ask for the outcome of a COMMIT whose answer was lost
 }
 
 var defaultLimits = limits{txn: txn.DefaultLimits, patience: time.Second, search: 3 * time.Second, turn: 5 * time.Second, resolve: 5 * time.Second}
@@ -85,7 +85,7 @@ func (s *settings) poolOnly(name string) {
 	}
 }
 
-// CheckOptions returns the error that a call with these options would answer with, whatever else it is given: for whoever
+// CheckOptions returns the error that a call with these options would answer with, whatever else it is given: for a caller that
 // keeps options and wants to know at the start of the program.
 func CheckOptions(opts ...Option) error { return newSettings(opts).err }
 
@@ -153,7 +153,7 @@ func WithOrder() Option {
 
 // WithLanes lets Batch and Bulk handle several keys side by side: the messages of a call are divided into up to n lanes, each of which has
 // transactions of its own, and the handlers of different lanes run at the same time. The messages of one key are in one lane, in their
-// order; those without a key are in any. What becomes of a message, and of its key if it fails, is the same as without lanes. The default
+// order; those without a key are in any. What happens to a message, and of its key if it fails, is the same as without lanes. The default
 // is 1, which is one transaction for all.
 //
 // It is for handlers that wait: for statements of theirs, or for others. A lane needs a connection of the pool, and there are no more lanes

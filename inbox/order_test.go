@@ -64,7 +64,7 @@ func TestDuplicateNeedNotWaitForWhatComesAfterIt(t *testing.T) {
 	b.wantEntries("a1", "a2")
 }
 
-// Their process was killed after their attempts were announced. Which of them came first nobody knows but the broker.
+// Their process was killed after their attempts were announced. Which of them came first the broker alone knows.
 func TestMessagesThatWereAnnouncedTogetherDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
@@ -119,7 +119,7 @@ func TestFailureHoldsNobodyBackThatComesBeforeIt(t *testing.T) {
 			return errors.New("it fails")
 		}
 		if runs++; runs > 1 {
-			return &pgconn.PgError{Code: "40001"} // nobody's fault
+			return &pgconn.PgError{Code: "40001"} // no message's fault
 		}
 		return b.enter(tx, m)
 	}, append(slices.Clone(ordered), inbox.WithRetries(0))...))
@@ -146,7 +146,7 @@ func TestWithoutOrderAndWithoutAKeyNobodyWaits(t *testing.T) {
 	b.wantStates("RDRD", append(b.batch(keyed("a1", "a2"), b.poisoned("a1")), b.batch(messages("m", 2), b.poisoned("m-0000"), ordered...)...))
 }
 
-// A message that somebody else has in hand may yet be rolled back.
+// A message that another process has in hand may yet be rolled back.
 func TestMessageWaitsBehindOneOfItsKeyThatIsElsewhere(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)

@@ -2,7 +2,7 @@ package inbox
 
 import "time"
 
-// State is what has become of a message.
+// State is the outcome of a message.
 type State string
 
 const (
@@ -17,7 +17,7 @@ const (
 	Dead State = "dead"
 )
 
-// Outcome is what has become of one message. It is right also if an error is returned beside it.
+// Outcome is the outcome of one message. It is right also if an error is returned beside it.
 type Outcome struct {
 	State   State
 	RetryAt time.Time // of Retry

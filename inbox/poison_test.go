@@ -163,7 +163,7 @@ func TestErrorAtCommitFindsItsCulprit(t *testing.T) {
 		if !strings.HasSuffix(m.ID, "7") {
 			return nil
 		}
-		_, err := tx.Exec(t.Context(), `insert into children values ('nobody')`)
+		_, err := tx.Exec(t.Context(), `insert into children values ('no parent')`)
 		return err
 	}
 	outcomes := b.batch(messages("m", 20), child)
@@ -368,7 +368,7 @@ func TestPayloadAndHeadersOfADeadLetterAreSealed(t *testing.T) {
 	}
 }
 
-// Somebody else tries it again, and it fails there, while it waits to be tried again here, together with one that fails.
+// Another process tries it again, and it fails there, while it waits to be tried again here, together with one that fails.
 func TestMessageThatSomebodyElseHadKeepsItsOutcomeBesideAFailure(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)

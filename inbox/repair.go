@@ -59,7 +59,7 @@ func (a *attempt) release(ctx context.Context, group []*delivery) error {
 	})
 }
 
-// insist asks the database for as long as it asks what became of a COMMIT, whatever becomes of the caller meanwhile: messages
+// insist asks the database for as long as it asks for the outcome of a COMMIT, whatever happens to the caller meanwhile: messages
 // would be lost.
 func (a *attempt) insist(ctx context.Context, ask func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.settings.limits.resolve)

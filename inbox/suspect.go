@@ -40,7 +40,7 @@ func groupSize(suspicion, n int) int {
 func arrange(round []*delivery, ordered bool) (groups [][]*delivery) {
 	for len(round) > 0 {
 		equals := map[int][]*delivery{}
-		most := map[keyOf]int{} // how much whoever came before it is suspected
+		most := map[keyOf]int{} // how much those before it are suspected
 		var later []*delivery
 		for _, d := range round {
 			if key, ok := d.key(); ok && ordered {

@@ -129,7 +129,7 @@ func TestMessagesAreTriedInGroupsThatShrinkWithTheirSuspicion(t *testing.T) {
 		ordered   bool
 		want      string // the sizes of the groups
 	}{
-		{"nobody", make([]int, 1000), "", false, "1000"},
+		{"none", make([]int, 1000), "", false, "1000"},
 		{"all once", slices.Repeat([]int{1}, 1000), "", false, "125 125 125 125 125 125 125 125"},
 		{"few once", slices.Repeat([]int{1}, 3), "", false, "1 1 1"},
 		{"twice", slices.Repeat([]int{2}, 64), "", false, "8 8 8 8 8 8 8 8"},

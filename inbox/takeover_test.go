@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// queue hands its messages to one consumer at a time, in order, as a partition does. Whoever had it before may be in the middle of
+// queue hands its messages to one consumer at a time, in order, as a partition does. The consumer that had it before may be in the middle of
 // a batch then, and does not know.
 type queue struct {
 	mu       sync.Mutex

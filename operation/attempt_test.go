@@ -53,7 +53,7 @@ func TestAttemptThatWasNotSentSettlesNothing(t *testing.T) {
 		"it is sent at last":                        {keyed, []error{unsent, unsent}, nil, 3, "done"},
 		"once, it is sent at last":                  {once, []error{unsent, unsent, unsent}, nil, 4, "done"},
 		"asked, it is sent at last":                 {askedOf(false, errors.New("it is not asked about")), []error{unsent, unsent}, nil, 3, "done"},
-		"once, sent and unheard":                    {once, []error{unsent, unheard}, nil, 2, "nobody knows"},
+		"once, sent and unheard":                    {once, []error{unsent, unheard}, nil, 2, "not known"},
 		"once, sent and refused":                    {once, []error{unsent, refused}, nil, 2, errDeclined.Error()},
 		"it never will be sent":                     {keyed, []error{never}, nil, 1, errAmount.Error()},
 		"once, it never will be sent":               {once, []error{unsent, never}, nil, 2, errAmount.Error()},
@@ -63,12 +63,12 @@ func TestAttemptThatWasNotSentSettlesNothing(t *testing.T) {
 		"unheard, then refused":                     {keyed, []error{unheard, refused}, nil, 2, errDeclined.Error()},
 		"unheard, then not sent":                    {keyed, []error{unheard, unsent, never, unsent}, nil, 5, "done"},
 		"unheard, then not sent, then refused":      {keyed, []error{unheard, never, refused}, nil, 3, errDeclined.Error()},
-		"unheard, then never sent, for good":        {keyed, []error{unheard, never, never}, []operation.CallOption{operation.Attempts(3)}, 3, "nobody knows"},
+		"unheard, then never sent, for good":        {keyed, []error{unheard, never, never}, []operation.CallOption{operation.Attempts(3)}, 3, "not known"},
 		"an error that says nothing, then never":    {keyed, []error{errDial, never}, nil, 3, "done"},
 		"asked, unheard, and it has not happened":   {askedOf(false, nil), []error{unheard, never}, nil, 2, errAmount.Error()},
 		"asked, unheard, and it has happened":       {askedOf(true, nil), []error{unheard, never}, nil, 1, "found"},
 		"asked, unheard, and it was refused":        {askedOf(false, refused), []error{unheard}, nil, 1, errDeclined.Error()},
-		"asked, unheard, and the question not sent": {askedOf(false, never), []error{unheard}, []operation.CallOption{operation.Attempts(3)}, 1, "nobody knows"},
+		"asked, unheard, and the question not sent": {askedOf(false, never), []error{unheard}, []operation.CallOption{operation.Attempts(3)}, 1, "not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -80,7 +80,7 @@ func TestAttemptThatWasNotSentSettlesNothing(t *testing.T) {
 				if err != nil || string(res.Body) != test.want {
 					t.Errorf("%s, %v; want %s", res.Body, err, test.want)
 				}
-			case test.want == "nobody knows":
+			case test.want == "not known":
 				if !errors.Is(err, operation.ErrParked) || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("%s, %v; want that it parks", res.Body, err)
 				}
@@ -136,7 +136,7 @@ func TestAttemptThatWasNotSentSaysNothingOfThatOfAKilledProcess(t *testing.T) {
 	await(t, "the first caller", answers)
 }
 
-// What is Once and was not sent is not in doubt: whoever comes next makes it.
+// What is Once and was not sent is not in doubt: the next process makes it.
 func TestOnceThatWasNotSentIsMadeByTheNextProcess(t *testing.T) {
 	t.Parallel()
 	t.Run("after a long pause", func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestTimeoutOfAnAttemptIsAnAttemptWithoutAnAnswer(t *testing.T) {
 		"as it is": func(err error) error { return err }, "unknown": operation.Unknown, "final": operation.Final,
 		"final, by its text": func(err error) error { return operation.Final(fmt.Errorf("the bank is away: %v", err)) },
 	} {
-		for safety, want := range map[*operation.Safety]string{new(operation.Keyed(time.Hour)): "", new(operation.Once): "nobody knows"} {
+		for safety, want := range map[*operation.Safety]string{new(operation.Keyed(time.Hour)): "", new(operation.Once): "not known"} {
 			t.Run(fmt.Sprint(name, ", parks: ", want != ""), func(t *testing.T) {
 				t.Parallel()
 				s := newShop(t)

@@ -95,7 +95,7 @@ func waitForSignal(remaining time.Duration) time.Duration {
 
 // look asks for a signal, on the connection that the operation has, if it has one.
 func (op *Op) look(signal *store.ReadSignal) error {
-	if op.work.epoch == 0 { // nobody could know its id
+	if op.work.epoch == 0 { // no caller could know its id
 		return nil
 	}
 	ask := op.work.call.Engine().Query

@@ -14,9 +14,9 @@ import (
 // earlier is durable. The key that fn is given names this call of this operation: it is the same in every attempt and in every
 // process, and goes to the other side.
 //
-// safety says what to do when nobody knows whether the call has happened. An error of fn is tried again after a pause that
+// safety says what to do when it is not known whether the call has happened. An error of fn is tried again after a pause that
 // grows, as safety allows; Final ends that, and goes to the function of the operation; NotSent is tried again in any case. Pauses
-// of more than some seconds free the caller, or the worker, and are known to whoever goes on.
+// of more than some seconds free the caller, or the worker, and are known to the process that goes on.
 //
 // The value is on record with the next commit, or with the end of the run, however that ends. If the process dies before that, the call
 // is made again, or asked about, or the operation is parked, as safety says.
@@ -88,7 +88,7 @@ func (o *outside) check() error {
 	return o.options.check(&o.safety)
 }
 
-// longPause is a pause that frees whoever works on the operation.
+// longPause is a pause that frees the worker or the caller.
 const longPause = 5 * time.Second
 
 // callOut brings a call to an outcome.
@@ -192,10 +192,10 @@ func (op *Op) runOut(o *outside, last error, format string, args ...any) ([]byte
 			return op.returned(o.step, nil, err)
 		}
 	}
-	return nil, op.park(format+", and nobody knows whether it has happened", args...)
+	return nil, op.park(format+", and it is not known whether it has happened", args...)
 }
 
-// attempt makes a call once, or asks what became of the one before.
+// attempt makes a call once, or asks for the outcome of the one before.
 func (op *Op) attempt(o *outside) ([]byte, error) {
 	if op.ctx.Err() != nil {
 		return nil, op.interrupted()
@@ -204,7 +204,7 @@ func (op *Op) attempt(o *outside) ([]byte, error) {
 	op.work.at.Tries = o.tries
 	switch {
 	case o.doubt && o.safety.once:
-		return nil, op.park("nobody knows whether step %q has happened, and it must not happen twice", o.step.name)
+		return nil, op.park("it is not known whether step %q has happened, and it must not happen twice", o.step.name)
 	case o.doubt && o.safety.find != nil:
 		found, done, err := o.find(op.ctx)
 		if err != nil {
@@ -216,7 +216,7 @@ func (op *Op) attempt(o *outside) ([]byte, error) {
 		}
 		o.doubt = false
 	case o.doubt && op.work.elapsed() > o.safety.window:
-		return nil, op.park("nobody knows whether step %q has happened, and after %v the other side no longer knows its key", o.step.name, o.safety.window)
+		return nil, op.park("it is not known whether step %q has happened, and after %v the other side no longer knows its key", o.step.name, o.safety.window)
 	}
 	began := time.Now()
 	value, err := o.try(op.ctx)
@@ -231,7 +231,7 @@ func (op *Op) attempt(o *outside) ([]byte, error) {
 	case op.usable(o, err) != err:
 		return nil, op.stopped
 	case o.doubt && o.safety.once:
-		return nil, op.park("nobody knows whether step %q has happened, and it must not happen twice", o.step.name)
+		return nil, op.park("it is not known whether step %q has happened, and it must not happen twice", o.step.name)
 	case op.ctx.Err() != nil:
 		return nil, op.interrupted()
 	}
@@ -248,7 +248,7 @@ func (o *outside) try(ctx context.Context) ([]byte, error) {
 	return value, o.options.unbeaten(bounded, answered(bounded, err))
 }
 
-// find asks the other side what became of a call.
+// find asks the other side the outcome of a call.
 func (o *outside) find(ctx context.Context) (found any, done bool, err error) {
 	bounded, cancel := o.options.bounded(ctx)
 	defer cancel()
@@ -266,7 +266,7 @@ func (o *callOptions) unbeaten(ctx context.Context, err error) error {
 }
 
 // answered returns the error of an attempt. Behind the end of its context an error is no answer, whatever was made of it: text alone does not
-// tell what the other side has said from what became of the context.
+// tell what the other side has said from the outcome of the context.
 func answered(ctx context.Context, err error) error {
 	said := saidBy(err)
 	if said.final && ctx.Err() != nil && (!said.unsent || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {

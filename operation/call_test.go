@@ -114,7 +114,7 @@ func TestOnceIsNeverCalledTwice(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			c := newCalling(operation.Once, failFirst(1, err))
-			parks(t, s, c, "nobody knows")
+			parks(t, s, c, "not known")
 			if len(c.keys) != 1 {
 				t.Errorf("%d calls", len(c.keys))
 			}
@@ -232,7 +232,7 @@ func TestCallWithoutASafetyIsRefused(t *testing.T) {
 	}
 }
 
-// A call that cannot have an outcome soon frees whoever waits for it.
+// A call that cannot have an outcome soon frees the caller that waits for it.
 func TestLongPauseOfACallFreesTheCaller(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -279,8 +279,8 @@ func TestCallThatRunsOutIsTheFunctionsOnlyIfItIsKnownNotToHaveHappened(t *testin
 	}{
 		{"it has not happened", operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, nil }), ""},
 		{"it has", operation.Asked(func(context.Context, string) (string, bool, error) { return "found", true, nil }), "found"},
-		{"nobody can say", operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, errTimeout }), "nobody knows"},
-		{"nobody can be asked", operation.Keyed(time.Hour), "nobody knows"},
+		{"the other side cannot say", operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, errTimeout }), "not known"},
+		{"no side can be asked", operation.Keyed(time.Hour), "not known"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

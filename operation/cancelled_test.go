@@ -46,7 +46,7 @@ func TestACancelledOperationIsUndoneAlsoWhenItHasNothingMoreToDo(t *testing.T) {
 	}
 }
 
-// An operation may wait for a month, and whoever cancels it does not.
+// An operation may wait for a month, and the person who cancels it does not.
 func TestCancelEndsAPause(t *testing.T) {
 	t.Parallel()
 	for name, pause := range map[string]func(*operation.Op) error{
@@ -81,7 +81,7 @@ func TestCancelEndsAPause(t *testing.T) {
 	}
 }
 
-// Whoever goes on with the undoing does not wait either.
+// The process that goes on with the undoing does not wait either.
 func TestCancelEndsAPauseAlsoForWhoeverGoesOnWithTheUndoing(t *testing.T) {
 	t.Parallel()
 	for name, pause := range map[string]func(*operation.Op) error{

@@ -143,7 +143,7 @@ func TestAnErrorInTheMidstOfWhatIsOnRecordIsNoChangeOfTheCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := s.count(`select count(*) from idem.operations where state = 'running' and owner is null`); n != 1 {
-		t.Errorf("the operation is not for whoever comes: %s", s.text(`select state || coalesce(reason, '') from idem.operations`))
+		t.Errorf("the operation is not free for the next process: %s", s.text(`select state || coalesce(reason, '') from idem.operations`))
 	}
 }
 

@@ -72,7 +72,7 @@ func (op *Op) child(s *step, begins func() ([]txn.Request, error)) (idem.Respons
 }
 
 // childBegins are the requests that begin a child. They stand behind all that the parent has to say in its commit, which needs the claim
-// of its own record until then. The key is one that nobody can have claimed before.
+// of its own record until then. The key is one that no call can have claimed before.
 func (op *Op) childBegins(s *step, name string, input []byte) ([]txn.Request, error) {
 	w := op.work
 	id, text := ChildID(w.operation, s.name), rand.Text()
@@ -89,7 +89,7 @@ func (op *Op) childBegins(s *step, name string, input []byte) ([]txn.Request, er
 	}, nil
 }
 
-// untilChildEnds leaves the operation to whoever finds that the child has ended.
+// untilChildEnds leaves the operation to the worker that finds that the child has ended.
 func (op *Op) untilChildEnds(s *step, with ...txn.Request) error {
 	err := op.commit(commit{free: true, at: store.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: store.Endless}, with: with, rouses: len(with) > 0})
 	if err != nil {

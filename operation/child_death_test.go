@@ -165,7 +165,7 @@ func TestConnectionCutAtAnyStatementOfAParentAndItsChildLeavesOneOutcomeOfBoth(t
 	}
 }
 
-// Whoever is cancelled, the parent, its child or both, at whatever moment: what is undone is undone from the inside out.
+// The parent is cancelled, its child, or both, at whatever moment: what is undone is undone from the inside out.
 func TestParentsAndChildrenThatAreCancelledAtAnyMomentEndTogether(t *testing.T) {
 	t.Parallel()
 	const orders = 60

@@ -76,14 +76,14 @@ func (op *Op) failed(err error) error {
 // commit is what a commit is to say besides the steps that it records.
 type commit struct {
 	at     store.At
-	free   bool                 // nobody owns the operation after it
+	free   bool                 // no process owns the operation after it
 	always bool                 // also if the operation was cancelled, and this run does not know
 	state  store.OperationState // running if it is empty
 	with   []txn.Request
 	rouses bool // another operation is due by it
 }
 
-// commit makes durable what the steps have done, together with the memory of them. It fences: if somebody else has taken the
+// commit makes durable what the steps have done, together with the memory of them. It fences: if another process has taken the
 // operation up, nothing of it is committed.
 func (op *Op) commit(c commit) error {
 	if op.tx == nil {
@@ -211,7 +211,7 @@ func (op *Op) uncommitted(err error, advanced bool) error {
 	return op.failed(err)
 }
 
-// refused tells why a commit was fenced off: because somebody else has the operation, or because fn has ended the transaction
+// refused tells why a commit was fenced off: because another process has the operation, or because fn has ended the transaction
 // that was begun for it, and begun another one.
 func (op *Op) refused(err error) error {
 	op.close(err)

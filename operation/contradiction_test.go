@@ -52,7 +52,7 @@ func TestLastWordOnAnAttemptIsThatOfTheOutermostError(t *testing.T) {
 	}
 }
 
-// The same of a question what became of a call.
+// The same of a question the outcome of a call.
 func TestFindThatDoesNotKnowIsNotTakenForARefusal(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -127,7 +127,7 @@ func TestReplayOfAnOperationCostsWhatAReplayOfDoCosts(t *testing.T) {
 		}
 		eventually(t, "the connection to be back", func() bool { return s.pool.Stat().AcquiredConns() == 0 })
 	})
-	if trips > 2 { // one, and the rollback for which nobody waits
+	if trips > 2 { // one, and the rollback, for which no caller waits
 		t.Errorf("a replay takes %d round trips", trips)
 	}
 }

@@ -144,13 +144,13 @@ func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), 
 }
 
 // Do executes the operation under the key, as idem.Do does with a fn: a call whose key is answered gets that answer, one with
-// another hash idem.ErrMismatch, and one whose key is somebody else's waits for it, up to idem.WithWait, and then gets
-// idem.ErrInProgress. If the operation was begun and nobody works on it any more, this call goes on with it, whatever in is.
+// another hash idem.ErrMismatch, and one whose key is another's waits for it, up to idem.WithWait, and then gets
+// idem.ErrInProgress. If the operation was begun and no process works on it any more, this call goes on with it, whatever in is.
 //
 // If ctx ends, the call lets go of the operation, between steps or by ending the Call under way. Its error is then both
-// idem.ErrInProgress and that of the context, unless nothing is committed yet. Whoever comes next goes on: a call with the same
+// idem.ErrInProgress and that of the context, unless nothing is committed yet. The next one goes on: a call with the same
 // key, or a Worker. An operation that sleeps, waits for a signal or for another attempt is in progress, too: the call waits for it as for
-// somebody else's, and if ctx ends meanwhile its error is that of the context alone, as with idem.Do.
+// another's, and if ctx ends meanwhile its error is that of the context alone, as with idem.Do.
 //
 // A Result means what it means with idem.Do. ErrParked says that a person has to see to the operation. Any other error ends
 // this call alone, where something is committed already, and a call with the same key goes on.
@@ -166,7 +166,7 @@ func (d *Definition[In]) Do(ctx context.Context, pool *pgxpool.Pool, scope, key 
 
 // Start makes the operation part of tx: it begins when that is committed, and a Worker does its work. What it returns is the id
 // of the operation. Start with the same key again returns the id that it has already, whether or not the operation has ended.
-// A key that somebody else is claiming is idem.ErrInProgress, at once.
+// A key that another call is claiming is idem.ErrInProgress, at once.
 func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (id string, err error) {
 	input, err := d.input(in)
 	if err != nil {
@@ -240,7 +240,7 @@ func (c *caller) Begin(ctx context.Context, e hold.Execution, tx *txn.Tx) hold.E
 	return end
 }
 
-// Resume goes on with an operation that nobody works on.
+// Resume goes on with an operation that no process works on.
 func (c *caller) Resume(ctx context.Context, e hold.Execution, operation string) hold.Ending {
 	c.met = operation
 	w := &work{definition: c.definition, call: e, operation: operation}

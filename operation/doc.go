@@ -26,7 +26,7 @@
 //
 // [Tx] is a step in Postgres: its writes and the memory of its value are committed together. Neighbouring Tx share a transaction.
 // [Call] is a step elsewhere: made in no transaction and with no connection held, never before all that came earlier is durable,
-// and always under the same key. What happens when nobody knows whether a Call was made is said for each one: [Keyed], [Asked]
+// and always under the same key. What happens when it is not known whether a Call was made is said for each one: [Keyed], [Asked]
 // or [Once]. [Parallel] makes several Calls at the same time, each a step of its own. [Undo] and [UndoTx] say how to take steps back. [Sleep] and [Await] pause; [Signal] answers an Await.
 // [Child] begins an operation of another definition, in the same commit, and awaits its answer.
 //
@@ -47,9 +47,9 @@
 //
 // With idem.Do a key in flight is an open transaction. An operation has none during its calls. From its first commit to its last
 // its key is held by its record, in state running, which does not expire: every other call of the key is ErrInProgress, or waits,
-// or goes on with the operation if nobody works on it. The row in idem.operations has an epoch. Whoever takes the operation up
+// or goes on with the operation if no process works on it. The row in idem.operations has an epoch. A process that takes the operation up
 // begins another one, in the statement that takes it, and every commit names the epoch it belongs to. One that was
-// overtaken is refused as a whole: whoever was slow, or was thought to be dead, has no effect and says nothing.
+// overtaken is refused as a whole: a process that was slow, or was thought to be dead, has no effect and says nothing.
 //
 // Who is thought to be dead rests on no timeout where that can be known. A process that works on operations holds one
 // connection of its own, beside the pool, and on it an advisory lock on its number; if it is killed the lock is gone within
@@ -66,11 +66,11 @@
 //
 // # What is parked
 //
-// A parked operation waits for a person: [Show] tells where and why, [Resolve] says what became of its call, [Retry] lets it go
+// A parked operation waits for a person: [Show] tells where and why, [Resolve] says the outcome of its call, [Retry] lets it go
 // on, and [Cancel] has it undone. Until then its key is taken, and a call with it is [ErrParked]. The reason is stored as plain text. It
 // names steps, and may quote the beginning of an error; where a Sealer is set, only the types of that error.
 //
-// A call that fails for too long parks, too, rather than to hand its error to the function, because nobody knows whether it has happened: any
+// A call that fails for too long parks, too, rather than to hand its error to the function, because it is not known whether it has happened: any
 // error that is neither [Final] nor [NotSent] may be an answer that was lost. A function that went another way might pay twice, and one that rejected would undo
 // what it does not know. Only where the other side says that the call has not happened, and can not any more, which takes [Asked], does the error
 // go to the function, as one that is Final.

@@ -53,7 +53,7 @@ func (op *Op) find(kind store.StepKind, name string) (*step, error) {
 	case ok && (recorded.Kind != kind || recorded.Name != s.name):
 		op.current = recorded.Name
 		return nil, op.park("the code has changed: step %d is recorded as %s %q, and the code asks for %s %q", s.seq, recorded.Kind, recorded.Name, kind, s.name)
-	case ok && op.work.cancelled && op.work.pauses(&recorded): // nobody waits any longer
+	case ok && op.work.cancelled && op.work.pauses(&recorded): // no caller waits any longer
 		return nil, op.halt(ended, nil)
 	case ok && recorded.Outcome == store.StepNotSent && !op.grouped && (op.work.undoing || op.work.cancelled):
 		return nil, op.halt(ended, nil)

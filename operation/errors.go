@@ -13,7 +13,7 @@ var (
 	// ErrParked says that the operation has stopped, and waits for a person. Its type is *ParkedError.
 	ErrParked = errors.New("operation: parked")
 
-	// ErrTimeout says that nobody has signalled within the timeout of an Await.
+	// ErrTimeout says that no signal has come within the timeout of an Await.
 	ErrTimeout = errors.New("operation: no signal came in time")
 
 	// ErrNoBeat is the cause of the end of an attempt's context when its function has not called Beat for as long as Heartbeat allows.
@@ -107,7 +107,7 @@ func Final(err error) error {
 	return &finalError{cause: err}
 }
 
-// Unknown returns an error that says that nobody knows whether a Call has happened: its answer was lost. What becomes of that
+// Unknown returns an error that says that it is not known whether a Call has happened: its answer was lost. What happens to that
 // is up to the safety of the Call. An error that is neither Final nor NotSent nor Unknown is treated alike: it says that there was no
 // answer, and does not say why. To take it for a call that has not happened would be to guess.
 //

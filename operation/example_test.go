@@ -81,7 +81,7 @@ func Example() {
 	// 402 declined false true <nil>
 }
 
-// An order that is started together with its row waits until somebody approves of it.
+// An order that is started together with its row waits until a person approves of it.
 func ExampleDefinition_Start() {
 	order := operation.Define("order", func(op *operation.Op, sku string) (idem.Response, error) {
 		by, err := operation.Await[string](op, "approved", 24*time.Hour)
@@ -159,11 +159,11 @@ func ExampleParallel() {
 	// 409 full <nil>
 }
 
-// An order is shipped by an operation of its own, which a Worker does. What that has come to decides what becomes of the order.
+// An order is shipped by an operation of its own, which a Worker does. What that has come to decides what happens to the order.
 func ExampleChild() {
 	ship := operation.Define("ship", func(op *operation.Op, number int) (idem.Response, error) {
 		if number > 1 {
-			return idem.Response{}, idem.Reject(idem.Response{Status: 409, Body: []byte("nobody delivers there")})
+			return idem.Response{}, idem.Reject(idem.Response{Status: 409, Body: []byte("no courier delivers there")})
 		}
 		return idem.Response{Status: 201, Body: fmt.Appendf(nil, "parcel of order %d", number)}, nil
 	})
@@ -187,7 +187,7 @@ func ExampleChild() {
 	fmt.Println(<-ended)
 	// Prints:
 	// 201 parcel of order 1 <nil>
-	// 409 nobody delivers there <nil>
+	// 409 no courier delivers there <nil>
 	// <nil>
 }
 

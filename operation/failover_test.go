@@ -80,7 +80,7 @@ func (p *pair) failOver(t *testing.T) {
 }
 
 // With the primary goes the presence of every process. One that lives comes back as a new instance, in a race with others who may
-// take it for dead: whoever wins goes on from what was committed, and there is one outcome.
+// take it for dead: one of them goes on from what was committed, and there is one outcome.
 func TestOperationUnderWayOutlivesAFailover(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -104,7 +104,7 @@ func TestOperationUnderWayOutlivesAFailover(t *testing.T) {
 	p.failOver(t)
 	promoted := time.Now()
 	for _, b := range calls {
-		close(b.release) // the bank answers, whatever became of the database
+		close(b.release) // the bank answers, whatever happens to the database
 	}
 	rival := newBlocked(other, operation.Keyed(time.Hour))
 	rival.Definition = operation.Define("raced", rival.function(other))
@@ -112,7 +112,7 @@ func TestOperationUnderWayOutlivesAFailover(t *testing.T) {
 	other.work(t, rival)
 	for key, told := range answers {
 		a := await(t, "the answer", told)
-		for n := 0; a.err != nil && n < 20; n++ { // the call may have left it to whoever comes
+		for n := 0; a.err != nil && n < 20; n++ { // the call may have left it to the next process
 			if !errors.Is(a.err, idem.ErrInProgress) && !idem.Retryable(a.err) {
 				t.Fatal(key, a.err)
 			}

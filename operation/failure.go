@@ -94,7 +94,7 @@ func storable(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(cut(text), "\x00", ""), "\uFFFD")
 }
 
-// walk visits an error and all that it wraps, but for a few that nobody asks for.
+// walk visits an error and all that it wraps, but for a few that no caller asks for.
 func walk(err error, visit func(error)) {
 	const most = 32
 	left := most

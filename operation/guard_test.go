@@ -42,7 +42,7 @@ func TestEndOfAProcessIsNoticedBeforeTheNextLookOfAWorker(t *testing.T) {
 	s.wantBooks("book")
 }
 
-// There are two guards at most, whoever runs how many Workers, and one that ends leaves its place to another.
+// There are two guards at most, however many Workers run, and one that ends leaves its place to another.
 func TestTwoOfTheProcessesWithAWorkerAreGuards(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

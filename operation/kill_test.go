@@ -67,7 +67,7 @@ func TestOperationOfAKilledProcessIsFinishedByTheNextCallOfItsKey(t *testing.T) 
 	})
 }
 
-// What is on record is finished by a Worker, if nobody calls again.
+// What is on record is finished by a Worker, if no caller comes again.
 func TestOperationOfAKilledProcessIsFinishedByAWorker(t *testing.T) {
 	t.Parallel()
 	forEachPoint(t, points[2:], func(t *testing.T, s *shop, point, in string) {
@@ -181,7 +181,7 @@ func TestWorkerLeavesAloneWhatIsParkedAndWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	c := newCalling(operation.Once, failFirst(1, errTimeout))
-	parks(t, s, c, "nobody knows")
+	parks(t, s, c, "not known")
 	if _, err := s.start(s.checkout(), "unknown", hashA, true); err != nil {
 		t.Fatal(err)
 	}

@@ -137,7 +137,7 @@ func isSame(a, b error) bool {
 // maxShown bounds the JSON of one error.
 const maxShown = 64 << 10
 
-// jsonOf returns what JSON shows of an error, nil if that is nothing or too much. Nobody has made errors for this: their methods may panic.
+// jsonOf returns what JSON shows of an error, nil if that is nothing or too much. Errors are not made for this: their methods may panic.
 func jsonOf(err error) (value []byte) {
 	defer func() {
 		if recover() != nil {

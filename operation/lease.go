@@ -9,7 +9,7 @@ import (
 )
 
 // lease shows that a process is there by a moment that it puts off: for processes behind a pooler, which gives no session to
-// anybody.
+// any process.
 type lease struct {
 	engine   *txn.Engine
 	instance int

@@ -148,7 +148,7 @@ func TestSignalThatIsSentAfterTheTimeoutIsTooLateHoweverLateTheTimeoutIsFound(t 
 	d := operation.Define("decision", func(op *operation.Op, _ string) (idem.Response, error) {
 		value, err := operation.Await[string](op, "approve", 20*time.Hour)
 		if errors.Is(err, operation.ErrTimeout) {
-			value, err = "nobody has approved", nil
+			value, err = "no approval", nil
 		}
 		return idem.Response{Status: 200, Body: []byte(value)}, err
 	})
@@ -167,7 +167,7 @@ func TestSignalThatIsSentAfterTheTimeoutIsTooLateHoweverLateTheTimeoutIsFound(t 
 			}
 			s.elapse()
 		}
-		want := map[bool]string{true: "nobody has approved", false: "yes"}[late]
+		want := map[bool]string{true: "no approval", false: "yes"}[late]
 		res, err := d.Do(t.Context(), s.pool, scope, key, hashA, "", idem.WithWait(limit))
 		if err != nil || string(res.Body) != want {
 			t.Errorf("%s: %q, %v", key, res.Body, err)

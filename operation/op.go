@@ -132,10 +132,10 @@ type why int
 
 const (
 	again     why = iota // the transaction is lost: run again from what is on record
-	lost                 // somebody else has taken the operation up
-	suspended            // it waits, and is for whoever comes when it is due
+	lost                 // another process has taken the operation up
+	suspended            // it waits, and is for the first process that comes when it is due
 	left                 // the caller has left
-	parked               // a person has to see to it
+	parked               // a person has to decide
 	unknown              // the first COMMIT was not acknowledged
 	broken               // err says why
 	ended                // all that was on record was run: what follows is not to be done, because the operation is undone or cancelled

@@ -30,10 +30,10 @@ type Status struct {
 	Kind      string // of Step: call or undo if that was begun, which CallKey asks for, or sleep, await or child if it is waited for; otherwise empty
 	Step      string // the one under way, or waited for, as of the last commit; of a parked operation, the one at which it has stopped
 	Since     time.Time
-	WakeAt    time.Time // when somebody looks at it again, if it waits; zero if it waits for a child
+	WakeAt    time.Time // when a process looks at it again, if it waits; zero if it waits for a child
 	Attempts  int       // how often it was taken up since it last got on
 	Reason    string    // why it is parked
-	Epoch     int       // grows whenever somebody takes it up
+	Epoch     int       // grows whenever a process takes it up
 	Parent    string    // the id of the operation that has begun it as a child, and awaits it; empty if it is no child
 
 	Steps []StepStatus // that are on record, in their order
@@ -91,7 +91,7 @@ func isBegun(steps []store.Remembered, kind store.StepKind, name string) bool {
 }
 
 // Retry lets a parked operation go on as it is: because the code or the other side has changed. If a call that is Once is what
-// nobody knows the outcome of, it is parked again: see Resolve.
+// has no known outcome, it is parked again: see Resolve.
 func Retry(ctx context.Context, pool *pgxpool.Pool, id string) error {
 	return revive(ctx, pool, &store.ReviveOperation{OperationID: id}, act.Of(ctx, store.Retry, "running"), nil)
 }
@@ -118,7 +118,7 @@ type Finding struct {
 	happened bool
 	value    any
 	refused  error
-	epoch    int    // in which it was found; 0 if nobody says
+	epoch    int    // in which it was found; 0 if it is not given
 	step     string // that it is about; empty: the first one in doubt
 }
 
@@ -140,7 +140,7 @@ func Refused(err error) Finding {
 	return Finding{happened: true, refused: Final(err)}
 }
 
-// As returns the finding as one about the operation as s shows it: Resolve refuses it, with ErrNotParked, if somebody has taken
+// As returns the finding as one about the operation as s shows it: Resolve refuses it, with ErrNotParked, if a process has taken
 // the operation up since, and it may be at another call by now.
 func (f Finding) As(s Status) Finding {
 	f.epoch = s.Epoch
@@ -154,7 +154,7 @@ func (f Finding) Of(step string) Finding {
 	return f
 }
 
-// Resolve says what became of the call, or of the undo, that was begun and has no outcome on record, and lets the operation go on
+// Resolve says the outcome of the call, or of the undo, that was begun and has no outcome on record, and lets the operation go on
 // from there. It is ErrNotParked if there is none: what is on record stays as it is. If several calls are in doubt it is about one of
 // them, and the operation may be parked again for the next. Of the options only idem.WithSealer matters. It
 // is for definitions whose codec is JSON; see the Resolve of a Definition for others.
@@ -162,7 +162,7 @@ func Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 	return resolve(ctx, pool, id, finding, &definition{codec: jsonCodec{}, known: everywhere}, opts)
 }
 
-// Resolve says what became of the call that has parked an operation of this definition, as the function Resolve does. The value is encoded
+// Resolve says the outcome of the call that has parked an operation of this definition, as the function Resolve does. The value is encoded
 // by the codec of the definition, and an error of Refused is what it is if WithErrors names it. For an operation of another definition it
 // returns ErrUnknownOperation.
 func (d *Definition[In]) Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, opts ...idem.Option) error {
@@ -295,7 +295,7 @@ func whyNotRevived(r *store.ReviveOperation, show *store.ShowOperation) string {
 	case show.State != store.OperationParked:
 		return "it is " + string(show.State)
 	case r.Epoch != 0 && r.Epoch != show.Epoch:
-		return "somebody has taken it up since it was looked at"
+		return "a process has taken it up since it was looked at"
 	}
 	return "it is at no call or undo that was begun and has no outcome on record"
 }

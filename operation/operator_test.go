@@ -54,7 +54,7 @@ func TestPersonResolvesRetriesOrCancelsWhatIsParked(t *testing.T) {
 		{"it has not happened", func(ctx context.Context, s *shop, id string) error {
 			return operation.Resolve(ctx, s.pool, id, operation.NotHappened)
 		}, 2, []string{"before", "by the call"}, nil},
-		{"nobody knows", func(ctx context.Context, s *shop, id string) error {
+		{"not known", func(ctx context.Context, s *shop, id string) error {
 			return operation.Retry(ctx, s.pool, id)
 		}, 1, []string{"before"}, operation.ErrParked},
 		{"it has happened, and is not wanted any more", func(ctx context.Context, s *shop, id string) error {
@@ -173,7 +173,7 @@ func TestStatusNamesNoCallWhereTheStepIsNone(t *testing.T) {
 	}
 }
 
-// What a person has found out is about what that person has looked at. Meanwhile somebody may have let the operation go on,
+// What a person has found out is about what that person has looked at. Meanwhile another person may have let the operation go on,
 // which has come to the same call again: it was made a second time, and what is known of the first says nothing of that one.
 func TestFindingIsRefusedOnceTheOperationHasGoneOn(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,7 @@ func TestOperationAndWorkerOutliveAnOutageOfTheDatabase(t *testing.T) {
 	running := await(t, "the call", b.begun)
 	proxy.Refuse(pgproxy.Reset)
 	proxy.Cut(pgproxy.Reset)
-	await(t, "the end of the call's context: nobody sees this process any more", running.Done())
+	await(t, "the end of the call's context: no other process sees this one any more", running.Done())
 	b.release <- errors.New("cancelled")
 	a := await(t, "the caller", answers)
 	if a.err == nil || !idem.Retryable(a.err) {

@@ -236,7 +236,7 @@ func TestParallelCallInDoubtParksWhenTheOthersHaveEnded(t *testing.T) {
 			d := p.define()
 			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
 			var parked *operation.ParkedError
-			if !errors.As(err, &parked) || parked.Step != "room" || !strings.Contains(parked.Reason, "nobody knows") {
+			if !errors.As(err, &parked) || parked.Step != "room" || !strings.Contains(parked.Reason, "not known") {
 				t.Fatal(err)
 			}
 			if got := s.outcomes(); got != "air done, room begun" {
@@ -259,7 +259,7 @@ func TestParallelCallInDoubtParksWhenTheOthersHaveEnded(t *testing.T) {
 	}
 }
 
-// Both are in doubt: a person says what has become of each, by its name or in their order.
+// Both are in doubt: a person says the outcome of each, by its name or in their order.
 func TestParallelCallsInDoubtAreResolvedOneByOne(t *testing.T) {
 	t.Parallel()
 	for _, byName := range []bool{false, true} {
@@ -564,7 +564,7 @@ func TestLongPauseOfAParallelCallFreesTheCallerWhenNoOtherIsUnderWay(t *testing.
 	}()
 	await(t, "the first attempt", pauses)
 	if owner := s.count(`select count(*) from idem.operations where owner is not null`); owner != 1 {
-		t.Error("it is nobody's while a call is under way")
+		t.Error("it has no owner while a call is under way")
 	}
 	close(released)
 	if err := await(t, "the caller to be free", answered); !errors.Is(err, idem.ErrInProgress) || !ended.Load() {

@@ -27,7 +27,7 @@ func (s *shop) elapse() {
 	}
 }
 
-// isFree reports whether an operation is one that waits, and that nobody holds.
+// isFree reports whether an operation is one that waits, and that no process holds.
 func (s *shop) isFree(step string) bool {
 	s.t.Helper()
 	return s.count(`select count(*) from idem.operations where step = $1 and owner is null and wake_at > clock_timestamp() and state = 'running'`, step) == 1
@@ -54,7 +54,7 @@ func TestLongSleepFreesTheCallerAndEndsByTheClockOfTheDatabase(t *testing.T) {
 	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
 		t.Errorf("woken too early: %v", err)
 	}
-	s.elapse() // while nobody is there
+	s.elapse() // while no process is there
 	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestShortSleepIsSleptWhereItIs(t *testing.T) {
 	}
 }
 
-// approval waits for somebody to say yes or no.
+// approval waits for a person to say yes or no.
 func approval() *operation.Definition[int] {
 	return operation.Define("approval", func(op *operation.Op, _ int) (idem.Response, error) {
 		yes, err := operation.Await[bool](op, "approve", 20*time.Hour)

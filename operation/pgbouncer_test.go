@@ -25,7 +25,7 @@ const (
 	liveLeases = `select count(*) from idem.leases where expires_at > clock_timestamp()`
 )
 
-// A pooler gives a session to nobody, so that processes are seen by their leases: in life, and in death once the lease is over.
+// A pooler gives a session to no client for good, so that processes are seen by their leases: in life, and in death once the lease is over.
 func TestOperationOfAKilledProcessBehindPgBouncerIsFinishedOnceItsLeaseIsOver(t *testing.T) {
 	t.Parallel()
 	forEachPoint(t, []string{"before the charge", "in confirm", "refunded"}, func(t *testing.T, s *shop, point, in string) {

@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Each process shows that it is there, so that what it works on is left to it: as an instance, a number that nobody else has.
+// Each process shows that it is there, so that what it works on is left to it: as an instance, a number that no other has.
 // Nothing that is safe rests on it: every commit is fenced by its epoch. It only says who need not wait.
 
 // instance is a process as others see it, until that is lost.
@@ -21,7 +21,7 @@ type instance struct {
 	keeper    keeper
 	done      chan struct{} // closed when it is needed no more
 	gone      chan struct{} // closed when it is not seen any more
-	taking    chan struct{} // holds a token unless somebody takes up what is not on the list yet
+	taking    chan struct{} // holds a token unless something is taken up that is not on the list yet
 	single    bool          // it is that of one operation, which ends it
 	confirmed bool          // what has shown it is committed; only asked of one that is single
 
@@ -75,7 +75,7 @@ type keeper interface {
 // presence is what this process shows to one database.
 type presence struct {
 	engine *txn.Engine
-	making chan struct{} // holds a token unless somebody opens a session
+	making chan struct{} // holds a token unless a session is being opened
 
 	mu      sync.Mutex
 	current *instance
@@ -84,7 +84,7 @@ type presence struct {
 	refused time.Time // when no session was to be had
 }
 
-// lingering is for how long a presence is kept that nobody needs.
+// lingering is for how long a presence is kept that no operation needs.
 const lingering = 5 * time.Second
 
 var (
@@ -123,7 +123,7 @@ func (i *instance) release() {
 	i.presence.use(-1)
 }
 
-// use counts who needs the presence. It ends some time after nobody does.
+// use counts who needs the presence. It ends some time after the last has left.
 func (p *presence) use(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -244,7 +244,7 @@ func (p *presence) forget(i *instance) {
 	}
 }
 
-// lose takes everything from the instance: whoever works under its number has to stop.
+// lose takes everything from the instance: all that work under its number have to stop.
 func (i *instance) lose() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -312,7 +312,7 @@ func (i *instance) enter(operation string, cancel context.CancelCauseFunc) bool 
 	return true
 }
 
-// alone runs f while nobody else of this process takes anything up: what the database says of this instance and the list do
+// alone runs f while no other goroutine of this process takes anything up: what the database says of this instance and the list do
 // not fit in between.
 func (i *instance) alone(ctx context.Context, f func() error) error {
 	select {

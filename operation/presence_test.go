@@ -125,7 +125,7 @@ func TestOperationUnderWayIsInProgressForEveryOtherCallOfItsKey(t *testing.T) {
 
 func nothing(pgxTx) (idem.Response, error) { return created, nil }
 
-// Whoever has lost the epoch commits nothing any more, and says nothing either: its caller gets the answer of whoever has it.
+// A process that has lost the epoch commits nothing any more, and says nothing either: its caller gets the answer of the one that has it.
 func TestZombieThatWakesUpCommitsNothing(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -171,7 +171,7 @@ func TestCallerThatLeavesLetsGoAtOnce(t *testing.T) {
 		t.Errorf("the caller was told %v", a.err)
 	}
 	if n := s.count(`select count(*) from idem.operations where owner is null and wake_at <= clock_timestamp() and state = 'running'`); n != 1 {
-		t.Error("the operation is not for whoever comes")
+		t.Error("the operation is not free for the next process")
 	}
 	b.release <- nil
 	if _, err := b.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
@@ -277,7 +277,7 @@ func behindPooler(c *pgxpool.Config) {
 	}
 }
 
-// Behind a pooler a session is nobody's, and a lock on it would outlive the process: there is a lease instead.
+// Behind a pooler a session has no owner, and a lock on it would outlive the process: there is a lease instead.
 func TestProcessBehindAPoolerShowsItselfByALease(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -308,7 +308,7 @@ func TestProcessBehindAPoolerShowsItselfByALease(t *testing.T) {
 	s.wantBlocked()
 }
 
-// Whoever takes an operation up fences off the one before, which may be anywhere in it.
+// A process that takes an operation up fences off the one before, which may be anywhere in it.
 func TestTakingAnOperationUpFencesOffWhoeverHadIt(t *testing.T) {
 	t.Parallel()
 	for name, takeUp := range map[string]func(t *testing.T, s *shop, b *blocked){
@@ -325,7 +325,7 @@ func TestTakingAnOperationUpFencesOffWhoeverHadIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			takeUp(t, shopOn(t, s.dsn), quick)
-			await(t, "the call of whoever has taken it up", quick.begun)
+			await(t, "the call of the process that has taken it up", quick.begun)
 			slow.release <- nil
 			eventually(t, "the zombie to be done", func() bool { n, _ := s.bank.keys(); return n == 1 && s.pool.Stat().AcquiredConns() == 0 })
 			if did := s.did(); len(did) != 1 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// rest knows which calls are in a long pause. When all that have not ended are, the pause frees whoever works on the operation.
+// rest knows which calls are in a long pause. When all that have not ended are, the pause frees the worker or the caller.
 type rest struct {
 	mu     sync.Mutex
 	active int               // neither in a long pause nor at their end
@@ -54,7 +54,7 @@ func (r *rest) end() {
 	r.look()
 }
 
-// look frees whoever works on the operation if no call is under way, and none will be soon.
+// look frees the worker or the caller if no call is under way, and none will be soon.
 func (r *rest) look() {
 	if r.over || r.active > 0 || len(r.until) == 0 {
 		return

@@ -15,16 +15,16 @@ import (
 
 // What another engine than a Worker needs: one that has queues of its own, and asks for operations one by one.
 
-// Pending is an operation that is due, or was sent the signal that it awaits, and that nobody works on who is there.
+// Pending is an operation that is due, or was sent the signal that it awaits, and that no process works on who is there.
 type Pending struct {
 	ID    string
 	Name  string
-	Epoch int // grows whenever somebody takes it up
+	Epoch int // grows whenever a process takes it up
 }
 
 // Due returns the operations of these names that a Worker would take up, the longest due first, and limit of them at most. Those
-// of but are left out, in the epochs that are given, so that some that nobody gets on with do not hide the others. It takes none of
-// them up: by the time of a Resume somebody else may have.
+// of but are left out, in the epochs that are given, so that some that do not get on do not hide the others. It takes none of
+// them up: by the time of a Resume another process may have.
 func Due(ctx context.Context, pool *pgxpool.Pool, names []string, limit int, but ...Pending) ([]Pending, error) {
 	if pool == nil {
 		return nil, errors.New("operation: pool is nil")
@@ -44,11 +44,11 @@ func Due(ctx context.Context, pool *pgxpool.Pool, names []string, limit int, but
 	return pending, nil
 }
 
-// Resume goes on with the operation of that id, from what is on record, if it is due and nobody works on it. It begins none, and
-// waits for nobody. The options are those that matter to work that no caller waits for: idem.WithSealer above all.
+// Resume goes on with the operation of that id, from what is on record, if it is due and no process works on it. It begins none, and
+// waits for no other call. The options are those that matter to work that no caller waits for: idem.WithSealer above all.
 //
 // It returns nil if the operation has ended, by this call or before, whatever its answer is. The error is idem.ErrInProgress if
-// somebody else works on it, or if it waits; ErrParked if a person has to see to it; ErrUnknownOperation if there is none of that id.
+// another process works on it, or if it waits; ErrParked if a person has to decide; ErrUnknownOperation if there is none of that id.
 // An error that is Final, and ErrCancelled, have ended it: it is undone, and its key is free. After any other error it goes on later.
 func (d *Definition[In]) Resume(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Option) error {
 	if d.err != nil {

@@ -16,13 +16,13 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-const nobody = "11111111-2222-4333-8444-555555555555"
+const unknownID = "11111111-2222-4333-8444-555555555555"
 
 func TestResumeGoesOnWithTheOperationOfAnIDAndBeginsNone(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := s.checkout()
-	for _, id := range []string{nobody, "'; drop table"} {
+	for _, id := range []string{unknownID, "'; drop table"} {
 		if err := d.Resume(t.Context(), s.pool, id); !errors.Is(err, operation.ErrUnknownOperation) {
 			t.Errorf("%s: %v", id, err)
 		}
@@ -139,7 +139,7 @@ func TestDueTellsWhatAWorkerWouldTakeUpTheLongestDueFirst(t *testing.T) {
 			"later":    `wake_at = clock_timestamp() - interval '1 minute', epoch = 7`,
 			"asleep":   `wake_at = clock_timestamp() + interval '1 hour'`,
 			"parked":   `state = 'parked'`,
-			"left":     `owner = 2147483647, wake_at = clock_timestamp() - interval '3 minutes'`, // by somebody who is not there any more
+			"left":     `owner = 2147483647, wake_at = clock_timestamp() - interval '3 minutes'`, // by a process that is not there any more
 			"signal":   `step = 'approve', seq = 1, wake_at = clock_timestamp() + interval '1 hour'`,
 			"calling":  `step = 'approve', seq = 1, wake_at = clock_timestamp() + interval '1 hour'`,
 			"stranger": `wake_at = clock_timestamp() - interval '4 minutes'`,

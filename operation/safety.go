@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Safety says what to do with a Call of which nobody knows whether it happened: the process was killed in it, its answer was
+// Safety says what to do with a Call of which it is not known whether it happened: the process was killed in it, its answer was
 // lost, or it returned an error that is neither Final nor NotSent. It is made by Keyed or Asked, or is Once.
 type Safety struct {
 	window time.Duration // Keyed: how long the other side knows a key
@@ -19,7 +19,7 @@ type Safety struct {
 // of the other side for the key, and so for that of every attempt before it.
 func Keyed(window time.Duration) Safety { return Safety{window: window} }
 
-// Asked says that the other side can be asked what became of a key. find returns the value of a call that has happened, with
+// Asked says that the other side can be asked for the outcome of a key. find returns the value of a call that has happened, with
 // done; done is false if it has not happened, and can not any more; an error that is Final says that the other side has refused it, and goes to
 // the function; any other error says that this is still unknown, and find is called again after a pause.
 func Asked[T any](find func(ctx context.Context, key string) (value T, done bool, err error)) Safety {

@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/seal"
 )
 
-// What an operation keeps is as secret as its answer, whoever goes on with it.
+// What an operation keeps is as secret as its answer, whichever process goes on with it.
 func TestInputsAndValuesAreSealedWhereASealerIsSet(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -56,7 +56,7 @@ func (s *watched) keep(done <-chan struct{}) {
 	}
 }
 
-// listen waits until it is time to speak. Nobody else speaks on the connection, so that all it can hear is its end.
+// listen waits until it is time to speak. Nothing else speaks on the connection, so that all it can hear is its end.
 func (s *watched) listen(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, s.guard.pause(pingPause))
 	defer cancel()

@@ -209,7 +209,7 @@ func TestSignalUnderWayLeavesNothingBehindWhenItsOperationIsPurged(t *testing.T)
 		return s.count(`select count(*) from idem.operations`)
 	}
 	if left() != 1 {
-		t.Error("the operation is purged while somebody sends it a signal")
+		t.Error("the operation is purged while a signal is being sent")
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 
 // Sleep pauses the operation for d, which begins with a commit of all that came earlier and is counted by the database's clock.
 // A pause of more than some seconds holds nothing: neither a connection, nor the caller, nor a worker. One that is over while
-// nobody is there ends when somebody is.
+// no process is there ends when one is.
 func Sleep(op *Op, name string, d time.Duration) error {
 	s, err := op.enter(store.SleepStep, name)
 	if err != nil {
@@ -31,7 +31,7 @@ func (op *Op) waits(s *step, d time.Duration) {
 	op.pending[len(op.pending)-1].Pause = max(d, 0)
 }
 
-// waitFor waits in memory if that is short, and otherwise leaves the operation to whoever is there when it is due.
+// waitFor waits in memory if that is short, and otherwise leaves the operation to a process that is there when it is due.
 func (op *Op) waitFor(s *step, d time.Duration, recorded bool) error {
 	if d > longPause {
 		if err := op.commit(commit{free: true, at: store.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: d}}); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// takeUp makes the operation this process's own, if it is nobody's. Otherwise the ending says why.
+// takeUp makes the operation this process's own, if it has no owner. Otherwise the ending says why.
 func (w *work) takeUp(ctx context.Context) (hold.Ending, bool) {
 	t, end := w.take(ctx, w.call.Engine())
 	if t == nil {
@@ -26,7 +26,7 @@ type takenUp struct {
 	steps store.LoadSteps
 }
 
-// take takes the operation up, if it is nobody's. Otherwise the ending says why, and nothing is held.
+// take takes the operation up, if it has no owner. Otherwise the ending says why, and nothing is held.
 func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, hold.Ending) {
 	instance, err := adopt(ctx, engine)
 	if err != nil {
@@ -62,7 +62,7 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, hold.End
 	return &takenUp{take.Taken, steps}, hold.Ending{}
 }
 
-// ask makes a round trip, and makes it again if the server asks for that: where transactions are serializable by default, whoever
+// ask makes a round trip, and makes it again if the server asks for that: where transactions are serializable by default, a process that
 // takes an operation up may be refused because others do, too.
 func ask(ctx context.Context, engine *txn.Engine, requests ...txn.Request) error {
 	err := engine.Query(ctx, requests...)
@@ -179,7 +179,7 @@ func (w *work) adopted(t *store.Taken, steps *store.LoadSteps) (err error) {
 	return nil
 }
 
-// letGo lets whoever comes go on, after pause, and gives the instance back.
+// letGo lets the next process go on, after pause, and gives the instance back.
 func (w *work) letGo(pause time.Duration, end hold.Ending) hold.Ending {
 	if w.keep(commit{free: true, at: store.At{Pause: pause}}) {
 		w.instance.leave(w.operation, false)
@@ -217,7 +217,7 @@ func (w *work) parkAs(ctx context.Context, park store.ParkOperation) hold.Ending
 	switch {
 	case err != nil:
 		return w.abandon(hold.Ending{Outcome: hold.Failed, Err: err})
-	case !park.Parked: // somebody else has it
+	case !park.Parked: // another process has it
 		return w.abandon(hold.Ending{Outcome: hold.Elsewhere})
 	}
 	return w.abandon(hold.Ending{Outcome: hold.Failed, Err: &ParkedError{OperationID: w.operation, Step: park.Step, Reason: park.Reason}})

@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// ledger is the books of a bank. They are what has happened, whatever anybody was told.
+// ledger is the books of a bank. They are what has happened, whatever a caller was told.
 type ledger struct {
 	mu      sync.Mutex
 	forgets bool // it does not know a key again
@@ -190,9 +190,9 @@ func (c *till) goOn(d *operation.Definition[int]) (idem.Result, error) {
 	return res, err
 }
 
-// person does what a person does who reads the bank's books: says what became of a call, or has the code of before go on.
+// person does what a person does who reads the bank's books: says the outcome of a call, or has the code of before go on.
 func (c *till) person(id, reason string) error {
-	if !strings.Contains(reason, "nobody knows") {
+	if !strings.Contains(reason, "not known") {
 		return operation.Retry(c.t.Context(), c.pool, id)
 	}
 	finding := operation.NotHappened

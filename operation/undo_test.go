@@ -179,7 +179,7 @@ func TestUndoThatFailsForGoodParksTheOperation(t *testing.T) {
 }
 
 // What takes a call back is registered behind it, and is on record no sooner than the next commit. A run that ends before that
-// must not leave word that the operation is undone: whoever goes on would no longer ask what else there is to undo.
+// must not leave word that the operation is undone: the process that goes on would no longer ask what else there is to undo.
 func TestUndoIsNotLostIfTheRunEndsBeforeItIsOnRecord(t *testing.T) {
 	t.Parallel()
 	type run struct {
@@ -241,7 +241,7 @@ func TestUndoIsNotLostIfTheRunEndsBeforeItIsOnRecord(t *testing.T) {
 	}
 }
 
-// What an undo outside has done is kept like what a call has returned: otherwise nobody would know of one that is Once.
+// What an undo outside has done is kept like what a call has returned: otherwise one that is Once would be in doubt.
 func TestUndoThatHasHappenedIsNotForgottenWhenItsCallerLeaves(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idem/lab/pgproxy"
 )
 
-// The answer to the first COMMIT of an operation is lost, and it takes its caller some time to ask what became of it.
+// The answer to the first COMMIT of an operation is lost, and it takes its caller some time to ask for the outcome of it.
 func TestACallerWhoseOperationWasCompletedByAnotherBeforeItCouldAskGetsTheAnswer(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

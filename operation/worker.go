@@ -63,7 +63,7 @@ func (c *WorkerConfig) set() error {
 }
 
 // Worker finishes what others have left: operations that were started by Start, whose process has died, whose caller has left,
-// or that are due after a pause or by a signal. Run one in every process. It works on nothing that somebody else works on.
+// or that are due after a pause or by a signal. Run one in every process. It works on nothing that another process works on.
 type Worker struct {
 	pool        *pgxpool.Pool
 	config      WorkerConfig

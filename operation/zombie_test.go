@@ -34,7 +34,7 @@ func (v *victim) wake(t *testing.T) {
 	}
 }
 
-// A process is stopped in the midst of an operation for longer than anybody has patience. Another one goes on with it. Then the first
+// A process is stopped in the midst of an operation for longer than any patience lasts. Another one goes on with it. Then the first
 // one wakes up where it was: nothing of it is committed any more, and its caller is told what the other one has done.
 func TestProcessThatWasStoppedBeyondEveryPatienceIsRefusedWhenItWakesUp(t *testing.T) {
 	t.Parallel()
@@ -87,7 +87,7 @@ func forEachZombie(t *testing.T, points []string, f func(t *testing.T, s *shop, 
 	}
 }
 
-// newZombie returns a process that is stopped at a point, and that nobody sees any more.
+// newZombie returns a process that is stopped at a point, and that no other process sees any more.
 func newZombie(t *testing.T, s *shop, point, in, unseen string, env ...string) *victim {
 	t.Helper()
 	v := newVictim(t, s, point, in, env...)

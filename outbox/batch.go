@@ -23,7 +23,7 @@ type batch struct {
 }
 
 // waves splits a batch into parts that may be published together. Unless the Publisher keeps the order of a key by itself, a
-// part has one message of each key: then whatever becomes of one, the next was not yet given to it.
+// part has one message of each key: then whatever happens to one, the next was not yet given to it.
 func (b *batch) waves(keepsOrder bool) [][]int {
 	var waves [][]int
 	met := make(map[store.HeldKey]int, len(b.messages))
@@ -148,7 +148,7 @@ func (r *round) oneByOne(ctx context.Context, part []int) {
 	r.size = 1
 }
 
-// sort notes what became of the messages of a call. Those of which nothing is noted are left for another one.
+// sort notes the outcome of the messages of a call. Those of which nothing is noted are left for another one.
 func (r *round) sort(ctx context.Context, part []int, messages []Message, a answer, took time.Duration) {
 	v := sortOut(messages, a)
 	published, blamed := len(r.did.published), len(r.did.failed)

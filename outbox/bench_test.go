@@ -25,9 +25,9 @@ func (o *office) fill(n int) {
 // -benchtime 250x that is 25 million messages, what 20,000 a second leave in twenty minutes.
 func BenchmarkRelay(b *testing.B) {
 	const turn = 100_000
-	for _, beside := range []string{"nobody", "an old snapshot", "an open transaction"} {
+	for _, beside := range []string{"nothing", "an old snapshot", "an open transaction"} {
 		b.Run("beside "+beside, func(b *testing.B) {
-			old := beside != "nobody"
+			old := beside != "nothing"
 			o := newOffice(b)
 			o.exec(`alter table idem.outbox set (autovacuum_enabled = off)`)
 			if old {

@@ -68,7 +68,7 @@ type RelayConfig struct {
 	// Observer is told of every call of the Publisher, if it is not nil.
 	Observer RelayObserver
 
-	// Logger is told what nobody else hears of. The default is slog.Default().
+	// Logger is told what is told nowhere else. The default is slog.Default().
 	Logger *slog.Logger
 }
 

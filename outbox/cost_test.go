@@ -84,7 +84,7 @@ func ids(messages []outbox.Message) []outbox.Message {
 // wal returns how many bytes of WAL a transaction writes, full pages left out: the least of some, because others write as well.
 func (o *office) wal(begin func(n int) func(tx pgx.Tx) error) int {
 	o.t.Helper()
-	least, seen := 0, 0 // others write as well: what was seen three times, and nothing less, is what nobody has written beside it
+	least, seen := 0, 0 // others write as well: what was seen three times, and nothing less, is what was written by no other
 	for n := 0; seen < 3 && n < 5000; n++ {
 		before := o.text(`select pg_current_wal_insert_lsn()::text`)
 		if err := pgx.BeginFunc(context.Background(), o.pool, begin(n)); err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // Debezium itself is not at hand. What it reads is: the log, by the plugin, slot and publication of the docs' configuration, which
-// then says what becomes of each row.
+// then says what happens to each row.
 func TestLogHasWhatTheDocsConfigureDebeziumToRead(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -197,7 +197,7 @@ func TestStatsTellWhatIsDelayedApartFromWhatWaits(t *testing.T) {
 	o.exec(`update idem.delayed set created_at = now() - interval '1 day', not_before = clock_timestamp() - interval '1 minute' where not_before = $1`, tomorrow)
 	figures, err = outbox.Stats(t.Context(), o.pool)
 	if err != nil || figures.Waiting != 1 || figures.Oldest < time.Minute || figures.Oldest > time.Hour || figures.Delayed != 1 {
-		t.Errorf("nobody has relayed what is due: %+v, %v", figures, err)
+		t.Errorf("what is due was not relayed: %+v, %v", figures, err)
 	}
 	b := &broker{before: func([]outbox.Message) error { return errors.New("the broker is away") }}
 	o.relay(b, swift())

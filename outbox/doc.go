@@ -20,7 +20,7 @@
 // # Who relays
 //
 // A [Relay] is run in every process, and of each stream one works. It has a connection of its own, which holds an advisory lock
-// on its number; whoever is killed is followed within about a second, whoever is frozen after a minute. Behind a pooler in
+// on its number; one that is killed is followed within about a second, one that is frozen after a minute. Behind a pooler in
 // transaction mode, which is recognised, there is a lease of 30 seconds instead, and transactions that are fenced by it.
 //
 // It looks again as soon as there is something in its hands, at once when it is woken ([Relay.Wake], or the commit of an idem.Do in
@@ -57,7 +57,7 @@
 // # Cost
 //
 // Add is one INSERT for any number of messages, and [Queue] puts it into a batch of yours, where it costs no round trip. The
-// row has one index. A relay removes what it has published; what is deleted is not in its way, even while somebody keeps an old
+// row has one index. A relay removes what it has published; what is deleted is not in its way, even while a transaction keeps an old
 // snapshot open and vacuum can remove nothing.
 //
 // # Debezium instead

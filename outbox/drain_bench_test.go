@@ -74,7 +74,7 @@ func benchmarkDrain(b *testing.B, anew bool) {
 	}
 	free.stop()
 	held.stop()
-	b.ReportMetric(float64(turns*turn)/free.took.Seconds(), "messages/s-beside-nobody")
+	b.ReportMetric(float64(turns*turn)/free.took.Seconds(), "messages/s-beside-nothing")
 	b.ReportMetric(float64(turns*turn)/held.took.Seconds(), "messages/s-beside-an-old-snapshot")
 	b.ReportMetric(held.took.Seconds()/free.took.Seconds(), "times-as-long")
 }

@@ -62,7 +62,7 @@ func TestRelayThatIsThereIsLeftAlone(t *testing.T) {
 	o.through(proxy).relay(b, swift())
 	eventually(t, "three looks", func() bool { return looks.Load() >= 3 })
 	if b.number() > 0 {
-		t.Error("it was published by somebody else")
+		t.Error("it was published by another relay")
 	}
 }
 
@@ -170,7 +170,7 @@ func TestRelayLeavesItsPostAtItsEnd(t *testing.T) {
 			o.empty()
 			stop()
 			// A session that was in the middle of a query is closed, and its rows stay without a lock.
-			eventually(t, "nobody to have a lane", func() bool {
+			eventually(t, "no relay to have a lane", func() bool {
 				return o.count(`select (select count(*) from idem.leases) + (select count(*) from idem.relays r join pg_locks l on l.objid::int8::int4 = r.instance
 					where l.locktype = 'advisory' and l.granted and l.objsubid = 2 and l.classid = 1768187247::oid
 					and l.database = (select oid from pg_database where datname = current_database()))`) == 0
@@ -204,7 +204,7 @@ func behindPooler(c *pgxpool.Config) {
 	}
 }
 
-// Behind a pooler a session is nobody's, and a lock on it would outlive the process.
+// Behind a pooler a session has no owner, and a lock on it would outlive the process.
 func TestRelayBehindAPoolerShowsItselfByALease(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t, behindPooler)

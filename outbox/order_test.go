@@ -115,7 +115,7 @@ func TestMessagesOfAKeyLeaveInTheOrderInWhichTransactionsHadItsRow(t *testing.T)
 	}
 	change(second, "B's")
 	change(a, "A's")
-	eventually(t, "both changes to leave, whoever still has a snapshot", func() bool { return b.number() == 2 })
+	eventually(t, "both changes to leave, whatever still has a snapshot", func() bool { return b.number() == 2 })
 	o.commit(c)
 	if diff := cmp.Diff([]string{"B's", "A's"}, b.types()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

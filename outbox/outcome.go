@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// outcome is what became of messages that were read.
+// outcome is the outcome of messages that were read.
 type outcome struct {
 	published []int64 // by their places
 	behind    []int64 // one of their key that has failed
@@ -51,7 +51,7 @@ func notAway(err error) error {
 	return err
 }
 
-// merge adds what became of other messages.
+// merge adds the outcome of other messages.
 func (o *outcome) merge(other *outcome) {
 	o.published, o.behind = append(o.published, other.published...), append(o.behind, other.behind...)
 	o.failed, o.gone = append(o.failed, other.failed...), append(o.gone, other.gone...)

@@ -117,7 +117,7 @@ func (p *post) signIfDue(ctx context.Context) error {
 
 // fence is what a transaction begins with that changes something.
 func (p *post) fence() []txn.Request {
-	if p.session != nil { // nobody else can have the lanes while it answers
+	if p.session != nil { // no other can have the lanes while it answers
 		return nil
 	}
 	return []txn.Request{store.KeepLanes{Instance: p.instance, Lanes: len(p.lanes)}}

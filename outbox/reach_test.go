@@ -164,7 +164,7 @@ func TestEverythingThatIsCommittedIsReadOnceAndInOrder(t *testing.T) {
 		}
 		traffic.check(t, seed, read, 1)
 		if len(traffic.open) == 0 && len(r.gaps) > 0 {
-			t.Errorf("seed %d: nobody can have a place in %+v", seed, r.gaps)
+			t.Errorf("seed %d: no transaction can have a place in %+v", seed, r.gaps)
 		}
 	}
 }

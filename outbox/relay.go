@@ -37,7 +37,7 @@ func NewRelay(pool *pgxpool.Pool, publisher Publisher, config RelayConfig) *Rela
 }
 
 // Run works until ctx ends, and returns nil once nothing of it is left. It goes on through outages of the database and of the
-// broker. The messages that the Publisher has at the end of ctx are published again by whoever comes next, unless it answers
+// broker. The messages that the Publisher has at the end of ctx are published again by the next relay, unless it answers
 // within RelayConfig.Drain; no other is lost or doubled. The error of Run says that the Relay cannot work as it was made.
 //
 // It has a connection of its own beside those of the pool, for each stream that it works on. Behind a pooler in transaction

@@ -87,7 +87,7 @@ func TestRelaysThatDisagreeAboutStreamsWaitForEachOther(t *testing.T) {
 	}
 	o.empty()
 	if many.number() != 30 {
-		t.Errorf("%d messages were published by whoever came after", many.number())
+		t.Errorf("%d messages were published by the one that came after", many.number())
 	}
 }
 

@@ -20,7 +20,7 @@ var (
 	bells   = map[bell]int{}
 )
 
-// hang has the bell rung by whoever commits, until the function that it returns is called.
+// hang has the bell rung by each commit, until the function that it returns is called.
 func (b bell) hang() (takeDown func()) {
 	bellsMu.Lock()
 	defer bellsMu.Unlock()

@@ -203,9 +203,9 @@ func (w *worker) lookUpHeld(ctx context.Context) error {
 	return nil
 }
 
-// turn writes down what became of the last batches, and reads the next one. It is one round trip.
+// turn writes down the outcome of the last batches, and reads the next one. It is one round trip.
 func (w *worker) turn(ctx context.Context, done *outcome) (*batch, error) {
-	if len(w.holds.keys) > 0 && time.Now().After(w.holds.lookUp) { // somebody may have seen to what is held back
+	if len(w.holds.keys) > 0 && time.Now().After(w.holds.lookUp) { // a person may have helped what is held back
 		if err := w.settle(ctx, done); err != nil {
 			return nil, err
 		}
@@ -339,7 +339,7 @@ func (w *worker) move(ctx context.Context) error {
 	return nil
 }
 
-// settle writes down what became of a batch, whether or not ctx has ended.
+// settle writes down the outcome of a batch, whether or not ctx has ended.
 func (w *worker) settle(ctx context.Context, o *outcome) error {
 	written := w.written(o)
 	if len(written) > 0 {

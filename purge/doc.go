@@ -1,4 +1,4 @@
-// Package purge deletes what idem keeps and nobody needs any more: records, an hour after they have expired, operations of
+// Package purge deletes what idem keeps and is not needed any more: records, an hour after they have expired, operations of
 // several steps, a week after they have ended, and the memory of messages, an hour after their retention is over. Dead letters stay.
 //
 //	go purge.Run(ctx, pool, purge.Options{})              // in every process: one works at a time
@@ -7,9 +7,9 @@
 // An expired key is new to the next call whether its record is still there or not, so a purge that is late costs room, and
 // nothing else. What it promises:
 //
-//   - A record that is retained is never touched, nor one in state processing, whoever races: a claim that takes an expired
+//   - A record that is retained is never touched, nor one in state processing, whatever races: a claim that takes an expired
 //     record over, a replay at the moment of expiry, another purge. Nor is an operation that goes on or is parked.
-//   - Nobody waits for it longer than for one portion of some milliseconds. It never waits for a row that somebody has locked.
+//   - No call waits for it longer than for one portion of some milliseconds. It never waits for a row that is locked.
 //   - It can be killed at any moment. What was committed stays deleted, and the next run goes on where this one was.
 //
 // A sweep walks the table from its first block to its last, some blocks at a time, each portion a transaction of its

@@ -13,7 +13,7 @@ type ended Reason
 
 func (e ended) Error() string { return "purge: the sweep has ended: " + string(e) }
 
-// passes reports whether an error may be gone the next time. What became of a COMMIT without an answer, idem.sweeps tells.
+// passes reports whether an error may be gone the next time. The outcome of a COMMIT without an answer, idem.sweeps tells.
 func passes(err error) bool {
 	var unknown *txn.UnknownError
 	return txn.Transient(err) || errors.As(err, &unknown) || errors.Is(err, context.DeadlineExceeded)

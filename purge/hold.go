@@ -78,7 +78,7 @@ func (h *holder) giveWay(ctx context.Context) error {
 	return nil
 }
 
-// wait waits a little for what keeps the sweep from going on, and says so to everybody. When it has waited for as long as it
+// wait waits a little for what keeps the sweep from going on, and says so to all. When it has waited for as long as it
 // may, the sweep ends.
 func (h *holder) wait(ctx context.Context, reason Reason) error {
 	limit := h.options.Patience
@@ -107,7 +107,7 @@ func (h *holder) wait(ctx context.Context, reason Reason) error {
 	return err
 }
 
-// find asks for a part. Its size cannot be read while somebody has locked it against all others, as VACUUM FULL does.
+// find asks for a part. Its size cannot be read while it is locked against all others, as VACUUM FULL does.
 func (h *holder) find(ctx context.Context, part *store.Part, taken bool) error {
 	for {
 		err := peek(ctx, h.engine, part)

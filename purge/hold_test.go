@@ -70,7 +70,7 @@ func TestRoleThatMayNotSeeStandbysPurgesAndSaysSo(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.records(100, "expired", "completed", "2 hours")
-	h.newStandby(t, "hidden").hasReplayed(1 << 62) // so that whoever sees it need not wait
+	h.newStandby(t, "hidden").hasReplayed(1 << 62) // so that a purge that sees it need not wait
 	pool := h.asRole(t, "select, update, delete", "select, insert, update")
 	o := swift()
 	o.MaxLag = 1

@@ -209,7 +209,7 @@ func TestTableCutOffUnderASweepIsNoError(t *testing.T) {
 	h.wantLeft(map[string]int64{})
 }
 
-// Whoever partitions a table gives the parts names of their own.
+// An operator who partitions a table gives the parts names of their own.
 func TestPartitionsOfAnyNameAreSwept(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

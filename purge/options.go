@@ -27,11 +27,11 @@ type Options struct {
 	// reads the whole table: more often is cheap for a small one only. DefaultEvery if zero.
 	Every time.Duration
 
-	// Grace is how long a record stays after it has expired, and the memory of a message after its retention is over: a call that asks what became of its COMMIT still finds it, so it
+	// Grace is how long a record stays after it has expired, and the memory of a message after its retention is over: a call that asks for the outcome of its COMMIT still finds it, so it
 	// should exceed the longest time that a call can take. DefaultGrace if zero.
 	Grace time.Duration
 
-	// Operations is how long an operation of several steps stays after it has ended, with its steps and signals, for whoever wants
+	// Operations is how long an operation of several steps stays after it has ended, with its steps and signals, for a reader who wants
 	// to know how it went. One that is parked stays. DefaultOperations if zero.
 	Operations time.Duration
 

@@ -2,8 +2,8 @@ package purge
 
 import "time"
 
-// aim is how long a portion should take. Whoever waits for a row that it deletes waits for so long, and a COMMIT of somebody
-// else in between has as much WAL to flush.
+// aim is how long a portion should take. A call that waits for a row that it deletes waits for so long, and a COMMIT of another
+// session in between has as much WAL to flush.
 const aim = 400 * time.Microsecond
 
 // maxPause is how long a pause is at most. A sweeper that pauses gives no sign of life.

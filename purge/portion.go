@@ -22,8 +22,8 @@ const (
 	idleLimit = 5 * time.Second
 )
 
-// deletion deletes what is due in a range of blocks. The rows are locked first, without those that somebody else has locked,
-// so that nobody is waited for and two of these cannot deadlock. That they are due is then checked again, for the row that
+// deletion deletes what is due in a range of blocks. The rows are locked first, without those that others have locked,
+// so that nothing is waited for and two of these cannot deadlock. That they are due is then checked again, for the row that
 // is deleted may be a newer version than the one that was found. All counts are of one snapshot.
 const deletion = `WITH gone AS (
     DELETE FROM ONLY %[1]s AS r
@@ -163,7 +163,7 @@ func peek(ctx context.Context, engine *txn.Engine, request txn.Request) error {
 }
 
 // The level is fixed because a database may have another default: at a stricter one a portion would fail for what others do.
-// Nobody asks for READ WRITE: a replica refuses that by an error that is not the one of a replica.
+// READ WRITE is not asked for: a replica refuses that by an error that is not the one of a replica.
 var (
 	deleting  = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 	readsOnly = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}

@@ -52,7 +52,7 @@ func once(ctx context.Context, pool *pgxpool.Pool, o *Options, every time.Durati
 	begin, sweeper := time.Now(), newID()
 	rep := Report{DryRun: o.DryRun}
 	var errs []error
-	for _, t := range tables { // one that fails, such as a table yet to be migrated to, keeps nobody from the others
+	for _, t := range tables { // one that fails, such as a table yet to be migrated to, keeps none of the others from its turn
 		s := newSweep(pool, o, t, sweeper, every)
 		s.first = begin
 		errs = append(errs, s.run(ctx))

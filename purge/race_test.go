@@ -46,7 +46,7 @@ func (h *house) paused(name string) (table, func()) {
 	return t, release
 }
 
-// awaitBlocked returns when somebody waits for a lock of this kind.
+// awaitBlocked returns when a session waits for a lock of this kind.
 func (h *house) awaitBlocked(locktype string) {
 	h.t.Helper()
 	for deadline := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
@@ -56,7 +56,7 @@ func (h *house) awaitBlocked(locktype string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			h.t.Fatal("nobody waits")
+			h.t.Fatal("no session waits")
 		}
 	}
 }
@@ -292,7 +292,7 @@ func TestSeveralPurgesAtOnceAreNoErrorWhereTransactionsAreSerializable(t *testin
 	h.wantLeft(map[string]int64{})
 }
 
-// That one run sweeps at a time is a matter of pace. Here nothing sees to it.
+// That one run sweeps at a time is a matter of pace. Here nothing takes care of that.
 func TestPortionsThatOverlapDeleteEachRecordOnce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, maxConns(8))

@@ -19,7 +19,7 @@ const (
 	Replication Reason = "replication" // a standby lagged behind by more than Options.MaxLag
 	Vacuum      Reason = "vacuum"      // more than Options.MaxDead dead rows waited for vacuum
 	Pool        Reason = "pool"        // every connection of the pool was in use
-	Lock        Reason = "lock"        // somebody had locked the table
+	Lock        Reason = "lock"        // another session had locked the table
 	Server      Reason = "server"      // the server could not be reached, or took no writes
 	TimeIsUp    Reason = "time is up"  // Options.Max
 	Stopped     Reason = "stopped"     // the context has ended
@@ -30,7 +30,7 @@ const (
 type Counts struct {
 	Deleted int64 // rows deleted; with DryRun, that would be
 	Kept    int64 // rows that may not go yet
-	Skipped int64 // rows that may, but somebody had locked or just changed them; the next sweep meets them again
+	Skipped int64 // rows that may, but were locked or just changed; the next sweep meets them again
 	Pages   int64 // pages walked
 }
 
@@ -99,7 +99,7 @@ func (r Report) String() string {
 	return b.String()
 }
 
-// logFailure is told what Run has done if nobody else is.
+// logFailure is told what Run has done if no function of the user's is.
 func logFailure(_ Report, err error) {
 	if err != nil {
 		slog.Warn("idem: purge failed, and is tried again", "error", err)

@@ -25,7 +25,7 @@ func (h *house) newStandby(t *testing.T, name string) *standby {
 	}
 	config.RuntimeParams["replication"] = "database"
 	config.RuntimeParams["application_name"] = name
-	config.RuntimeParams["wal_sender_timeout"] = "0" // nobody answers what the server asks in between
+	config.RuntimeParams["wal_sender_timeout"] = "0" // what the server asks in between is not answered
 	conn, err := pgconn.ConnectConfig(context.Background(), config)
 	if err != nil {
 		t.Fatal(err)

@@ -148,7 +148,7 @@ func (s *sweep) finish(ctx context.Context) error {
 	return ended(Finished)
 }
 
-// leaveLimit is how long it may take to say that nobody sweeps any more. If it does not work, the next run waits for absence.
+// leaveLimit is how long it may take to say that no process sweeps any more. If it does not work, the next run waits for absence.
 const leaveLimit = 2 * time.Second
 
 // leave lets another run go on at once.

@@ -8,7 +8,7 @@ type table struct {
 	relation string // as schema.table; it may be partitioned
 
 	// due is what has to be true of a row r that may go, when it has rested for $1, an interval, by the database's clock. It must
-	// be false of whatever is in progress, or waits for somebody. It is checked when the row is found and again when it is
+	// be false of whatever is in progress, or waits for an event. It is checked when the row is found and again when it is
 	// deleted, so no other plan may come of it: an indexed column is written in a way that no index serves.
 	due string
 
@@ -23,7 +23,7 @@ type table struct {
 // tables are swept in this order.
 var tables = []table{records, operations, messages, published, acts}
 
-// A record in state processing was committed by an fn that ended its transaction. It is a trace for whoever repairs that,
+// A record in state processing was committed by an fn that ended its transaction. It is a trace for the person who repairs that,
 // and the next claim of the key takes it over. One in state running is that of an operation that goes on.
 var records = table{
 	name: "records", relation: "idem.records",

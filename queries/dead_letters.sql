@@ -21,7 +21,7 @@ WHERE d.side = @side AND d.consumer = @consumer
   AND d.source = @source AND d.id = @id;
 
 -- name: TakeDeadLetter :one
--- TakeDeadLetter reads a dead letter and removes it, for whoever does something else with it in the same transaction.
+-- TakeDeadLetter reads a dead letter and removes it, for what else is done with it in the same transaction.
 DELETE FROM idem.dead_letters d
 WHERE d.side = @side AND d.consumer = @consumer
   AND d.source = @source AND d.id = @id

@@ -25,7 +25,7 @@ RETURNING m.source, m.id, m.since;
 
 -- name: LoadMessages :many
 -- LoadMessages tells what is known of messages. It is a statement of its own because the snapshot of the claim may be older than
--- the commit of whoever has them; and asks only for those that were not claimed, which is what keeps strangers apart under
+-- the commit of the call that has them; and asks only for those that were not claimed, which is what keeps strangers apart under
 -- SERIALIZABLE. Each is sought by the index: OFFSET keeps the planner from reading the table.
 SELECT m.source, m.id, m.same_hash::bool AS same_hash, m.state, m.attempts::int4 AS attempts,
        m.begun::int4 AS begun, m.alone::int4 AS alone, m.hindered::int4 AS hindered, m.remaining::int8 AS remaining, m.since
@@ -175,7 +175,7 @@ WHERE m.consumer = due.consumer AND m.source = due.source AND m.id = due.id
 RETURNING m.source, m.id;
 
 -- name: WithdrawMessages :exec
--- WithdrawMessages takes back what was announced: the attempts have ended, and nobody is to blame.
+-- WithdrawMessages takes back what was announced: the attempts have ended, and no message is to blame.
 UPDATE idem.inbox m
 SET begun = m.begun - (NOT @alone::bool)::int4,
     alone = m.alone - (@alone::bool)::int4

@@ -20,7 +20,7 @@ WHERE r.relay = @relay AND r.lane = ANY ((@lanes::text)::int4[])
        OR NOT pg_try_advisory_xact_lock_shared(1768187247, r.instance));
 
 -- name: TakeLanes :many
--- TakeLanes takes those of the lanes that nobody has who is there.
+-- TakeLanes takes those of the lanes that no living process has.
 INSERT INTO idem.relays AS r (relay, lane, instance, since, generation)
 SELECT @relay, l.lane, @instance, clock_timestamp(), @generation
 FROM (SELECT unnest((@lanes::text)::int4[]) AS lane) l
@@ -34,7 +34,7 @@ RETURNING r.lane;
 
 -- name: KeepLanes :one
 -- KeepLanes fences a transaction: it divides by zero unless the instance has as many lanes as it should, and keeps them until
--- the transaction is over. They are locked in the order in which somebody else takes them.
+-- the transaction is over. They are locked in the order in which another process takes them.
 SELECT (1 / (CASE WHEN count(*) = @lanes::int8 THEN 1 ELSE 0 END)::int4) AS _
 FROM (SELECT r.lane FROM idem.relays r WHERE r.instance = @instance ORDER BY r.relay, r.lane FOR SHARE) mine;
 

@@ -1,7 +1,7 @@
 -- name: TakeSweep :one
 -- TakeSweep makes a run the sweeper of a table: of the sweep that is under way, or of a new one. No row: another run is at it,
 -- and has not been silent for as long as absence; or none is under way, and the last one began less than rest ago. A moment
--- that is yet to come is none: the clock was set back. Whoever takes over a sweep goes on where it was.
+-- that is yet to come is none: the clock was set back. A process that takes over a sweep goes on where it was.
 INSERT INTO idem.sweeps AS s (name, sweeper, seen_at, started_at, total_pages)
 VALUES (@name, (@sweeper::text)::uuid,
         clock_timestamp(), clock_timestamp(), @total_pages)

@@ -4,8 +4,8 @@
 //	idem.WithSealer(seal.New(seal.Keys{Primary: "2026-11", Secrets: map[string][]byte{"2026-11": secret}}))
 //
 // A secret is 32 random bytes, and its id a name that is not secret: it is stored beside every response. What is sealed is
-// bound to its record, so that a response which somebody has moved to another record, exchanged, cut short or altered does
-// not open, and is [ErrTampered]. A key that is not among the Keys is [ErrUnknownKey], and a response that nobody has sealed is
+// bound to its record, so that a response which was moved to another record, exchanged, cut short or altered does
+// not open, and is [ErrTampered]. A key that is not among the Keys is [ErrUnknownKey], and a response that was not sealed is
 // [ErrPlain], unless [AcceptPlain] is given.
 //
 // The cipher is XAES-256-GCM (https://c2sp.org/XAES-256-GCM) from the parts of the standard library: each response has an

@@ -8,11 +8,11 @@ var (
 	// this process has not been given yet.
 	ErrUnknownKey = errors.New("seal: unknown key")
 
-	// ErrTampered says that the key is known and what was sealed is not as it was, or not where it was: somebody has changed,
+	// ErrTampered says that the key is known and what was sealed is not as it was, or not where it was: a person has changed,
 	// cut short or moved it, or has given another secret the same id.
 	ErrTampered = errors.New("seal: this is not what was sealed here")
 
-	// ErrPlain says that it was not sealed, or that somebody has taken away the mark that it was. AcceptPlain lets what was not
+	// ErrPlain says that it was not sealed, or that the mark that it was is gone. AcceptPlain lets what was not
 	// sealed pass.
 	ErrPlain = errors.New("seal: this was not sealed")
 )

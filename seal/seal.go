@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Sealer seals with one key and opens with several. It is an idem.Sealer, safe for concurrent use, and asks nobody: a
+// Sealer seals with one key and opens with several. It is an idem.Sealer, safe for concurrent use, and asks no server: a
 // program that has its secrets from a key service asks that when it starts.
 type Sealer struct {
 	primary     string
@@ -19,7 +19,7 @@ type Sealer struct {
 type Option func(*Sealer)
 
 // AcceptPlain lets what was not sealed pass: for as long as there are records from before the sealing. What it gives up is
-// that a response which somebody has put in the place of a sealed one is noticed.
+// that a response which was put in the place of a sealed one is noticed.
 func AcceptPlain() Option { return func(s *Sealer) { s.acceptPlain = true } }
 
 // WritePlain leaves everything plain, and lets what is plain pass, as AcceptPlain does, but opens what is sealed: for the

@@ -127,7 +127,7 @@ func TestUnknownKeyPlainAndTamperedAreThreeErrors(t *testing.T) {
 	other := seal.New(seal.Keys{Primary: "a", Secrets: map[string][]byte{"a": secret('x')}})
 	wantError(t, other, keyID, text, bound, seal.ErrTampered)
 	if _, err := sealerOf("b").Open(strings.Repeat("x", 1<<20), text, bound); len(err.Error()) > 200 {
-		t.Errorf("an id that somebody has put there makes an error of %d bytes", len(err.Error()))
+		t.Errorf("an id that a stranger has put there makes an error of %d bytes", len(err.Error()))
 	}
 }
 

@@ -14,14 +14,14 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-// answer tells the provider, and the log, what has become of a request. The log has the endpoint and never an ID.
+// answer tells the provider, and the log, the outcome of a request. The log has the endpoint and never an ID.
 type answer struct {
 	w   http.ResponseWriter
 	r   *http.Request
 	log *slog.Logger
 }
 
-// validName reports whether the inbox can know an event by its ID, which may come from a field that nobody has signed.
+// validName reports whether the inbox can know an event by its ID, which may come from a field that is not signed.
 func validName(id string) bool {
 	return id != "" && len(id) <= 255 && utf8.ValidString(id) && !strings.ContainsFunc(id, unicode.IsControl)
 }
@@ -51,7 +51,7 @@ func (a answer) withoutID() {
 	http.Error(a.w, "the event has no valid id", http.StatusBadRequest)
 }
 
-// taken says what has become of an event. What the inbox says of it holds beside an error, too.
+// taken says the outcome of an event. What the inbox says of it holds beside an error, too.
 func (a answer) taken(outcome inbox.Outcome, err error) {
 	why := cmp.Or(outcome.Err, err)
 	switch {

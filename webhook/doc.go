@@ -21,6 +21,6 @@
 // # Sending them
 //
 // A [Publisher] is what an outbox.Relay needs to send webhooks signed as Standard Webhooks says. It keeps the order of a key,
-// lets an endpoint that is away hold back nobody else's messages, and by default connects to no address that is not public:
+// lets an endpoint that is away hold back no other's messages, and by default connects to no address that is not public:
 // the URLs are those of strangers.
 package webhook

@@ -230,7 +230,7 @@ func TestWhatIsInTheOutboxArrivesOnceAndInOrder(t *testing.T) {
 	}
 }
 
-// 410 says that nobody wants them any more. The other topic has the same keys, and waits for nothing.
+// 410 says that they are not wanted any more. The other topic has the same keys, and waits for nothing.
 func TestWebhooksThatNobodyWantsAreDeadLettersAndHoldBackNobodyElse(t *testing.T) {
 	t.Parallel()
 	gone, works := newReceiver(t, status(http.StatusGone)), newReceiver(t, nil)

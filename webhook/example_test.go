@@ -20,7 +20,7 @@ type acme struct{ secret []byte }
 
 func (a acme) Verify(r *http.Request, body []byte) (webhook.Event, error) {
 	ids, signatures := r.Header["Acme-Event"], r.Header["Acme-Signature"]
-	if len(ids) != 1 || len(signatures) != 1 { // there twice, nobody can say which counts
+	if len(ids) != 1 || len(signatures) != 1 { // there twice, it cannot be said which counts
 		return webhook.Event{}, webhook.ErrSignature
 	}
 	mac := hmac.New(sha256.New, a.secret)

@@ -10,7 +10,7 @@ import (
 // same when GitHub delivers again, and its Type X-GitHub-Event.
 //
 // GitHub signs the body and nothing else. There is no time to be too old, so an old delivery that comes again is known for as
-// long as the inbox remembers it. And whoever has got hold of a delivery could deliver it under another ID, or Type: TLS keeps it from
+// long as the inbox remembers it. And a stranger who has got hold of a delivery could deliver it under another ID, or Type: TLS keeps it from
 // strangers. If that is not enough, ByContent knows such an event by its body.
 func GitHub(secrets ...string) (Verifier, error) {
 	read, err := newSecrets(secrets, asWritten)

@@ -32,10 +32,10 @@ type HandlerConfig struct {
 	Verifier Verifier
 
 	// Tolerance is how far the signed time may be from this machine's clock, in the past or in the future. The default is 5
-	// minutes. It bounds for how long a delivery that somebody has got hold of can be repeated.
+	// minutes. It bounds for how long a delivery that a stranger has got hold of can be repeated.
 	Tolerance time.Duration
 
-	// MaxBody limits the body of a request, in bytes: above it, 413. The body is held in memory, and whoever knows the URL
+	// MaxBody limits the body of a request, in bytes: above it, 413. The body is held in memory, and a stranger who knows the URL
 	// can send one. The default is 1 MiB; GitHub sends up to 25 MB.
 	MaxBody int64
 
@@ -63,7 +63,7 @@ func NewHandler(pool *pgxpool.Pool, config HandlerConfig, handle HandlerFunc) (*
 	case !validName(config.Consumer) || !validName(config.Source):
 		return nil, errors.New("webhook: HandlerConfig: Consumer and Source have 1 to 255 bytes of text")
 	case config.Verifier == nil:
-		return nil, errors.New("webhook: HandlerConfig.Verifier has to be set: whoever knows the URL could deliver anything")
+		return nil, errors.New("webhook: HandlerConfig.Verifier has to be set: a stranger who knows the URL could deliver anything")
 	case config.Tolerance < 0 || config.MaxBody < 0:
 		return nil, fmt.Errorf("webhook: HandlerConfig: Tolerance %v or MaxBody %d is negative", config.Tolerance, config.MaxBody)
 	}

@@ -247,7 +247,7 @@ func TestEventWithoutAnIDIsRefused(t *testing.T) {
 	s.want(0)
 }
 
-// Nobody has signed the id, so whoever has a delivery can make another of it.
+// The id is not signed, so a stranger who has a delivery can make another of it.
 func TestDeliveryUnderAnotherIDIsFoundOutByItsContent(t *testing.T) {
 	t.Parallel()
 	s := newTill(t)
@@ -369,7 +369,7 @@ func TestEventIsTriedHoweverManyOthersHaveFailed(t *testing.T) {
 	s.want(1)
 }
 
-// What nobody can handle is for a person to decide, and the provider has done its part.
+// What cannot be handled is for a person to decide, and the provider has done its part.
 func TestEventThatFailsTooOftenIsADeadLetterAndAcknowledged(t *testing.T) {
 	t.Parallel()
 	s := newTill(t)

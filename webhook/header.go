@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// field returns the value of a header field. Of one that is there twice nobody can say which the provider has sent.
+// field returns the value of a header field. Of one that is there twice it cannot be said which the provider has sent.
 func field(header http.Header, name string) (string, error) {
 	switch values := header.Values(name); len(values) {
 	case 0:

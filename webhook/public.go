@@ -34,7 +34,7 @@ func refuseNotPublic(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// isPublic reports whether an address is one that everybody can reach. One with a zone is in no network.
+// isPublic reports whether an address is one that all can reach. One with a zone is in no network.
 func isPublic(address netip.Addr) bool {
 	address = address.Unmap()
 	if address.Is6() && !global.Contains(address) {
@@ -51,7 +51,7 @@ func isPublic(address netip.Addr) bool {
 // global is all of IPv6 that is given out to networks.
 var global = netip.MustParsePrefix("2000::/3")
 
-// notPublic is what IANA's registries of special-purpose addresses have that is not for everybody, and of IPv6 what may lead
+// notPublic is what IANA's registries of special-purpose addresses have that is not for all, and of IPv6 what may lead
 // to an address of IPv4.
 var notPublic = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
@@ -67,7 +67,7 @@ func prefixes(texts ...string) []netip.Prefix {
 	return parsed
 }
 
-// onlyHTTPS refuses what would be sent for everybody to read.
+// onlyHTTPS refuses what would be sent for all to read.
 type onlyHTTPS struct{ http.RoundTripper }
 
 func (o onlyHTTPS) RoundTrip(request *http.Request) (*http.Response, error) {

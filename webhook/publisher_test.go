@@ -101,7 +101,7 @@ func newPublisher(t testing.TB, endpoints map[string]webhook.Endpoint, configure
 	return p
 }
 
-var errNoEndpoint = errors.New("nobody listens")
+var errNoEndpoint = errors.New("no server listens")
 
 // message has an id of the form topic/key/n.
 func message(topic, key string, n int) outbox.Message {

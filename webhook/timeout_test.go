@@ -42,7 +42,7 @@ func publishTo(t *testing.T, base http.RoundTripper, timeout, call time.Duration
 	return failedOf(t, p.Publish(ctx, messages)), time.Since(begin)
 }
 
-// The relay would take an error that says so for the end of its own context, and blame nobody.
+// The relay would take an error that says so for the end of its own context, and blame no message.
 func TestEndpointThatDoesNotAnswerIsToBlame(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestEndpointThatDoesNotAnswerIsNamedBeforeTheCallEnds(t *testing.T) {
 	})
 }
 
-// What might be cut off in the middle is left for the next call, and nobody is to blame for it.
+// What might be cut off in the middle is left for the next call, and no message is to blame for it.
 func TestNothingBeginsThatTheCallHasNoTimeFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -237,7 +237,7 @@ func TestEndOfTheIDCannotBeMoved(t *testing.T) {
 	wantRefused(t, v, r.request(), r.body)
 }
 
-// One that is good counts among others, up to a number that nobody who changes a secret needs.
+// One that is good counts among others, up to a number that no change of a secret needs.
 func TestNumberOfSignaturesIsBounded(t *testing.T) {
 	t.Parallel()
 	const bad = "v1,Ceo5qEr07ixe2NLpvHk3FH9bwy/WavXrAFQ/9tdO6mc= "
@@ -267,7 +267,7 @@ func TestSecretThatWouldVerifyNothingOrEverythingIsRefused(t *testing.T) {
 	}
 }
 
-// Nothing of a body is read that nobody has signed; what is signed may be anything.
+// Nothing of a body is read that is not signed; what is signed may be anything.
 func TestSignedBodyThatIsNoEventHasNoID(t *testing.T) {
 	t.Parallel()
 	v := verifier(t, webhook.Stripe, stripeSecret)

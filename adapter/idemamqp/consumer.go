@@ -56,7 +56,7 @@ const (
 	maxPause = 5 * time.Second
 )
 
-// NewConsumer returns a Consumer of a queue, which has to exist. name is the consumer's in the inbox: whoever has the same name
+// NewConsumer returns a Consumer of a queue, which has to exist. name is the consumer's in the inbox: a consumer that has the same name
 // does not handle the same message again. The Source of a message is the name of the queue.
 func NewConsumer(pool *pgxpool.Pool, name, url, queue string, handle Handler, config ConsumerConfig) (*Consumer, error) {
 	if handle == nil {

@@ -10,7 +10,7 @@
 // Its id is the message-id in each try, its key the header idem-key. A confirmed message is in every queue that its route leads to: it is sent
 // as mandatory, and one that no queue takes is blamed, as is one that the broker refuses (a full queue with
 // overflow=reject-publish), one for whose sake it closes the channel (no such exchange, too large), and one that AMQP cannot carry. A broker
-// that is away, or short of memory, blames nobody. Only a quorum queue on several nodes keeps what it has confirmed when one of
+// that is away, or short of memory, blames no message. Only a quorum queue on several nodes keeps what it has confirmed when one of
 // them is lost; the Publisher cannot know what kind of queue it is.
 //
 // Messages of one topic and key are in a queue in their order, counted by the first time that each is there. RabbitMQ may refuse one
@@ -36,7 +36,7 @@
 // A quorum queue says how often it has delivered a message, and a message that kills its process is found out by that, and becomes a dead
 // letter. A classic queue says only that it has, which is enough. But a limit of deliveries of the queue's own (x-delivery-limit,
 // which is 20 by default from RabbitMQ 4 on) throws messages away, or into a dead letter exchange, that were merely in hand as often as
-// their consumers lost the connection: raise it, or have a dead letter exchange that somebody looks into. x-message-ttl and
-// x-max-length throw away what nobody has handled. The retention of the inbox, [inbox.WithRetention], has to exceed the longest time
+// their consumers lost the connection: raise it, or have a dead letter exchange that a person looks into. x-message-ttl and
+// x-max-length throw away what is not handled yet. The retention of the inbox, [inbox.WithRetention], has to exceed the longest time
 // for which a message may stay in the queue.
 package idemamqp

@@ -34,7 +34,7 @@ func Example() {
 	relay := outbox.NewRelay(pool, idemamqp.NewPublisher(url, idemamqp.PublisherConfig{}), outbox.RelayConfig{})
 	go relay.Run(ctx)
 
-	// In each process of whoever bills.
+	// In each process that bills.
 	billed := make(chan string)
 	handle := func(tx pgx.Tx, m inbox.Message, d amqp.Delivery) error {
 		_, err := tx.Exec(ctx, `INSERT INTO invoices (customer, body) VALUES ($1, $2)`, m.Key, string(m.Payload))

@@ -88,7 +88,7 @@ func (p *Publisher) sendEach(ctx context.Context, messages []outbox.Message, fai
 	return nil
 }
 
-// send sends messages at once and waits for what becomes of them. An error says nothing about any of them.
+// send sends messages at once and waits for what happens to them. An error says nothing about any of them.
 func (p *Publisher) send(ctx context.Context, messages []outbox.Message, failed map[string]error) error {
 	if err := p.open(ctx); err != nil {
 		return err

@@ -12,7 +12,7 @@
 // is stored: the relay hands on the next one when all replicas in sync have the one before, which costs one round trip for each
 // message of the same key. Different keys do not wait for one another. Partitions that are added to a topic move keys, and then nothing
 // keeps their order. Only a message that can never be stored, because of its size, its topic or its headers, is blamed, and holds back its
-// key. What is about the cluster, such as too few replicas, blames nobody and stops the relay.
+// key. What is about the cluster, such as too few replicas, blames no message and stops the relay.
 // A client of franz-go that was refused a producer id, for want of a right, does not ask again: start the process again when it has the right.
 //
 // What Kafka has confirmed is as safe as the topic's min.insync.replicas says: set it to 2 at least.

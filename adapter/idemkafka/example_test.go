@@ -28,7 +28,7 @@ func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan error, 2)
 
-	// Whoever places orders runs a relay.
+	// The service that places orders runs a relay.
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ProducerLinger(0))
 	if err != nil {
 		log.Fatal(err)
@@ -41,7 +41,7 @@ func Example() {
 	relay := outbox.NewRelay(pool, publisher, outbox.RelayConfig{})
 	go func() { stopped <- relay.Run(ctx) }()
 
-	// Whoever bills them is a consumer of the topic.
+	// The service that bills them is a consumer of the topic.
 	handled := make(chan string, 10)
 	billing, err := idemkafka.NewConsumer(pool, "billing", func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
 		handled <- m.Type + ": " + m.Key + ", " + string(m.Payload)

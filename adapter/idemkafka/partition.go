@@ -39,7 +39,7 @@ func (r *run) put(record *kgo.Record) {
 		Headers: ownHeaders(record), Payload: record.Value, Deliveries: 1,
 	}
 	if record.Offset < p.first+int64(r.config.Window+r.config.Batch) {
-		message.Deliveries = 2 // maybe: whoever had the partition before may have died of it
+		message.Deliveries = 2 // maybe: the process that had the partition before may have died of it
 	}
 	r.hand.Put(&held{Part: name, Seq: uint64(record.Offset), Delivery: record, Message: message})
 }

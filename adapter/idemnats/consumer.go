@@ -49,7 +49,7 @@ type Consumer struct {
 	config ConsumerConfig
 }
 
-// NewConsumer returns a Consumer that handles what source delivers. name is the consumer's in the inbox: whoever has the
+// NewConsumer returns a Consumer that handles what source delivers. name is the consumer's in the inbox: a consumer that has the
 // same name does not handle the same message again. The Source of a message is the name of its stream.
 //
 // source has to want explicit acknowledgements, and to deliver a message as often as it takes: the inbox counts attempts,

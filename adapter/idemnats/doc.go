@@ -3,12 +3,12 @@
 // # What a Publisher guarantees
 //
 // Every message whose transaction has committed is stored in its stream at least once, and none whose transaction has not.
-// Its id is the header Nats-Msg-Id in each try: within the stream's duplicate window (two minutes, if nobody has set it) a
+// Its id is the header Nats-Msg-Id in each try: within the stream's duplicate window (two minutes, if it is not set) a
 // second try is not stored again, after it the inbox of the consumer knows it. Messages of one topic and key are stored
 // in their order, counted by the first time that each is stored: the relay hands on the next one when the stream has the one before, which costs
 // one round trip for each message of the same key. Different keys do not wait for one another. Only a
 // message that can never be stored, because of its size, its subject or its headers, is blamed, and holds back its key. A stream
-// that is full blames nobody: it stops the relay until there is room, unless it discards old messages, which loses them.
+// that is full blames no message: it stops the relay until there is room, unless it discards old messages, which loses them.
 //
 // What JetStream has confirmed and then loses is lost: a file store that is flushed every two minutes (sync_interval) loses that
 // much when the power fails and there is one replica. Three replicas, or sync_interval: always, keep it.
@@ -26,7 +26,7 @@
 // a short AckWait, such as 5 s, keeps that short. A Consumer that stops gives back what it has in hand at once. Without
 // Ordered there is no order, and as many processes as are wanted share the work.
 //
-// Limits of a stream (MaxAge, MaxMsgs, MaxBytes) drop what nobody has handled yet, and the retention of the inbox,
+// Limits of a stream (MaxAge, MaxMsgs, MaxBytes) drop what is not handled yet, and the retention of the inbox,
 // [inbox.WithRetention], has to exceed the longest time after which a message may be delivered again. A dead
 // letter is terminated: it is redriven from the inbox, not from the stream.
 package idemnats

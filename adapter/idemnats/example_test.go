@@ -28,11 +28,11 @@ func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan error, 2)
 
-	// Whoever places orders runs a relay.
+	// The service that places orders runs a relay.
 	relay := outbox.NewRelay(pool, idemnats.NewPublisher(js, idemnats.PublisherConfig{}), outbox.RelayConfig{})
 	go func() { stopped <- relay.Run(ctx) }()
 
-	// Whoever bills them has a consumer of the stream.
+	// The service that bills them has a consumer of the stream.
 	source, err := js.CreateOrUpdateConsumer(ctx, "ORDERS", jetstream.ConsumerConfig{Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1})
 	if err != nil {
 		log.Fatal(err)

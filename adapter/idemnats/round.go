@@ -45,7 +45,7 @@ func (r *run) batch(ctx context.Context, messages []inbox.Message) ([]inbox.Outc
 	}, r.config.Options...)
 }
 
-// settle tells the broker what became of a message. The effect, or the dead letter, is committed. What the broker does not
+// settle tells the broker the outcome of a message. The effect, or the dead letter, is committed. What the broker does not
 // hear it delivers again, as a duplicate.
 func (r *run) settle(h *held, outcome inbox.Outcome) {
 	msg := h.Delivery.msg

@@ -41,7 +41,7 @@ func (d *Definition[In]) Do(ctx context.Context, pool *pgxpool.Pool, scope, key 
 	return d.operation.Do(ctx, pool, scope, key, hash, in, opts...)
 }
 
-// Resolve says what became of the call that has parked an operation of this definition, as the Resolve of package operation.
+// Resolve says the outcome of the call that has parked an operation of this definition, as the Resolve of package operation.
 func (d *Definition[In]) Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding operation.Finding, opts ...idem.Option) error {
 	return d.operation.Resolve(ctx, pool, id, finding, opts...)
 }

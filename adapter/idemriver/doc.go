@@ -22,7 +22,7 @@
 //
 // River notices that a job has stopped when it has run for RescueStuckJobsAfter, which is an hour by default, and may not be
 // shorter than its longest job. Package operation notices that a process is gone by its presence, within milliseconds. Watch looks for
-// operations that are due and nobody works on, about once a second, and inserts another job for each: the first free worker on any
+// operations that are due and no process works on, about once a second, and inserts another job for each: the first free worker on any
 // machine goes on. If a process is killed after River has given it a job and before it has begun with the operation, it takes some two
 // seconds longer to notice. The job of the killed process stays behind as running until River rescues it, and is completed then, because
 // there is nothing left to do. RescueStuckJobsAfter need not be changed.

@@ -58,7 +58,7 @@ func Example() {
 	})
 	fmt.Println(err)
 
-	// Whoever wants to know calls with the same key, and waits.
+	// A program that wants to know calls with the same key, and waits.
 	res, err := checkout.Do(ctx, pool, "tenant-1/checkout", "7f3c9a52-0d1e", idem.HashBytes([]byte("teapot")), "teapot", idem.WithWait(time.Minute))
 	fmt.Println(res.Status, string(res.Body), err)
 

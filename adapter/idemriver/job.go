@@ -4,7 +4,7 @@ package idemriver
 type Job struct {
 	Operation string `json:"operation"`
 	Name      string `json:"name"`
-	Epoch     int    `json:"epoch"` // in which nobody worked on it
+	Epoch     int    `json:"epoch"` // in which no process worked on it
 	Round     int    `json:"round"` // how often a job was made of that
 }
 

@@ -108,7 +108,7 @@ func TestOperationsOfKilledProcessesEndExactlyOnceAndSoon(t *testing.T) {
 	}
 	started := 0
 	for i := range kills {
-		if i == kills/2 { // so far, whoever was in a call was in it when it was killed; from here on, anywhere
+		if i == kills/2 { // so far, a process that was in a call was in it when it was killed; from here on, anywhere
 			if _, err := pool.Exec(t.Context(), `DELETE FROM gate`); err != nil {
 				t.Fatal(err)
 			}

@@ -19,7 +19,7 @@ type OnceConfig struct {
 	Options []inbox.Option
 	// Timeout is how long one attempt may take. The default is the client's JobTimeout.
 	Timeout time.Duration
-	// Logger is told why an attempt was undone that nobody is to blame for. The default is slog.Default().
+	// Logger is told why an attempt was undone for which no message is to blame. The default is slog.Default().
 	Logger *slog.Logger
 }
 

@@ -73,7 +73,7 @@ func TestMessageBecomesOneJobHoweverOftenItIsPublished(t *testing.T) {
 	pool := newMessages(t)
 	client := consume(t, pool, effect)
 	p := idemriver.NewPublisher(client, idemriver.PublisherConfig{InsertOpts: func(m outbox.Message) river.InsertOpts {
-		return river.InsertOpts{Queue: "of_" + m.Topic, Priority: 3} // which nobody works on
+		return river.InsertOpts{Queue: "of_" + m.Topic, Priority: 3} // which no process works on
 	}})
 	want := idemriver.Message{ID: ada, Topic: "orders", Key: "customer 7", Type: "Ordered", Payload: []byte("\x00\xff"), Headers: map[string]string{"traceparent": "00-a-b-01"}}
 	said := outbox.Message{ID: want.ID, Topic: want.Topic, Key: want.Key, Type: want.Type, Payload: want.Payload, Headers: want.Headers}

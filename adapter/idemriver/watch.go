@@ -17,10 +17,10 @@ import (
 // atOnce bounds what one look makes jobs of.
 const atOnce = 1000
 
-// Watch makes a job of every operation that is due and that nobody works on, until ctx ends: of what a killed process has left, what
+// Watch makes a job of every operation that is due and that no process works on, until ctx ends: of what a killed process has left, what
 // has slept long enough, and what was sent a signal. Run it in every process that has a River client. It goes on through outages.
 //
-// All processes make the same job, of which River takes one. If that has begun, and two seconds later nobody works on the operation,
+// All processes make the same job, of which River takes one. If that has begun, and two seconds later no process works on the operation,
 // the job's process was killed before it came to it: then there is another job.
 func (w *Worker) Watch(ctx context.Context, client *river.Client[pgx.Tx]) {
 	made := map[operation.Pending]round{}
@@ -39,10 +39,10 @@ func (w *Worker) Watch(ctx context.Context, client *river.Client[pgx.Tx]) {
 type round struct {
 	number int
 	looks  int
-	until  time.Time // when to look what has become of it
+	until  time.Time // when to look at it again
 }
 
-// patience is how long a job may take, once it has begun, until somebody works on its operation.
+// patience is how long a job may take, once it has begun, until a process works on its operation.
 const patience = 2 * time.Second
 
 // look makes jobs. made has an entry for each operation and epoch that one was made for.

@@ -59,7 +59,7 @@ func NewWorker(pool *pgxpool.Pool, config Config, definitions ...Runnable) *Work
 // Timeout is that of the Config.
 func (w *Worker) Timeout(*river.Job[Job]) time.Duration { return w.config.Timeout }
 
-// Work goes on with the operation until it ends or waits. Somebody else's it leaves alone. The job is completed then, whatever is
+// Work goes on with the operation until it ends or waits. Another process's it leaves alone. The job is completed then, whatever is
 // left to do: Watch makes another one when it is due.
 func (w *Worker) Work(ctx context.Context, job *river.Job[Job]) error {
 	d := w.definitions[job.Args.Name]
@@ -78,7 +78,7 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[Job]) error {
 	return err
 }
 
-// again puts a job back that could not take its operation up, and that nobody else has taken up since the job was made: a killed
+// again puts a job back that could not take its operation up, and that no other process has taken up since the job was made: a killed
 // process may have left a transaction that the server is still ending.
 func (w *Worker) again(ctx context.Context, job *river.Job[Job]) error {
 	if ctx.Err() != nil {

@@ -95,7 +95,7 @@ func TestChildAndItsParentAreDoneByJobsThatWatchMakes(t *testing.T) {
 	}
 }
 
-// Whoever looks, one job is made of an operation that nobody works on, and another one if nothing has come of it.
+// Whichever process looks, one job is made of an operation that no process works on, and another one if nothing has come of it.
 func TestAllProcessesMakeOneJobOfWhatIsDue(t *testing.T) {
 	t.Parallel()
 	_, pool := newDatabase(t)
@@ -288,7 +288,7 @@ func TestJobThatFindsItsOperationLockedIsPutBackUntilItIsNot(t *testing.T) {
 	}
 }
 
-// However long a call takes, nobody makes a job of its operation, and a job that there is leaves it alone.
+// However long a call takes, no job is made of its operation, and a job that there is leaves it alone.
 func TestOperationThatSomebodyPresentWorksOnIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	dsn, pool := newDatabase(t)

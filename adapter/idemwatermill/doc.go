@@ -14,7 +14,7 @@
 //
 // Watermill's errors do not say whether a message or the broker is to blame. A message is blamed if the broker takes another one after it;
 // at the end of a call, up to two in a row are, if any was published. Three errors in a row with nothing published after them, or ten seconds
-// of errors, say that the broker is away, which blames nobody. Where every message of a topic is refused and there are no others, that
+// of errors, say that the broker is away, which blames no message. Where every message of a topic is refused and there are no others, that
 // holds up the relay: PublisherConfig.Blames tells it which errors are a message's own.
 //
 // # What a Handler guarantees

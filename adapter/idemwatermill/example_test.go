@@ -28,7 +28,7 @@ func Example() {
 	defer cancel()
 	broker := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{}) // any that Watermill knows; this one forgets
 
-	// In each process of whoever bills.
+	// In each process that bills.
 	billed := make(chan string)
 	handle := func(tx pgx.Tx, msg *message.Message) error {
 		customer := msg.Metadata.Get(idemwatermill.MetadataKey)

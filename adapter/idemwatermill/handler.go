@@ -37,7 +37,7 @@ type HandlerConfig struct {
 const pause = time.Second
 
 // Handler returns a handler for a router of Watermill's: router.AddConsumerHandler(name, topic, subscriber, idemwatermill.Handler(…)).
-// name is the consumer's in the inbox: whoever has the same name does not handle the same message again.
+// name is the consumer's in the inbox: a consumer that has the same name does not handle the same message again.
 //
 // handle has the effect of a message, in tx. The message that it gets is a copy, which it cannot acknowledge.
 //

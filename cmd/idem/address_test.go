@@ -25,7 +25,7 @@ func TestAddressIsFoundAsPsqlFindsIt(t *testing.T) {
 	if err := os.WriteFile(passfile, fmt.Appendf(nil, "%s:%s:*:%s:%s\n", host, port, user, password), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wrong := "postgres://nobody@127.0.0.1:1/nowhere"
+	wrong := "postgres://stranger@127.0.0.1:1/nowhere"
 	for name, tt := range map[string]struct {
 		env, args []string
 	}{

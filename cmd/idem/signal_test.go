@@ -68,7 +68,7 @@ func TestSignalEndsEveryCommandAtAnyStatement(t *testing.T) {
 }
 
 // TestMigrationThatIsInterruptedIsNeverHalfDone: once it has begun, it comes to its end if the server answers, and leaves
-// nobody's lock.
+// no other's lock.
 func TestMigrationThatIsInterruptedIsNeverHalfDone(t *testing.T) {
 	t.Parallel()
 	for _, nth := range []int{4, 8, 12, 16, 20, 24} {

@@ -1,4 +1,4 @@
-// Command ent places an order twice, with ent on top of database/sql: the second time it is told what became of the first.
+// Command ent places an order twice, with ent on top of database/sql: the second time it is told the outcome of the first.
 //
 //	DATABASE_URL=postgres://… go run .
 //

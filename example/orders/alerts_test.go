@@ -283,7 +283,7 @@ func stuckHolder(ctx context.Context, s *unruly) {
 	<-ctx.Done()
 }
 
-// lostCommits takes the answer to a COMMIT away, and the database with it for longer than a call asks what became of it.
+// lostCommits takes the answer to a COMMIT away, and the database with it for longer than a call asks for the outcome of it.
 func lostCommits(ctx context.Context, s *unruly) {
 	for pause(ctx, 20*time.Millisecond) {
 		s.calmly(ctx)
@@ -350,7 +350,7 @@ func (s *unruly) do(ctx context.Context, statements ...string) {
 func stoppedOperations(ctx context.Context, s *unruly) {
 	s.do(ctx,
 		`INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, epoch, state, undoing, step, seq, since, wake_at, tries, attempts, reason)
-		 SELECT gen_random_uuid(), 's', state, '', 'forgotten', 1, now(), 1, state, false, 'charge', 1, now(), now() - interval '1 hour', 0, 0, 'nobody knows'
+		 SELECT gen_random_uuid(), 's', state, '', 'forgotten', 1, now(), 1, state, false, 'charge', 1, now(), now() - interval '1 hour', 0, 0, 'it is not known'
 		 FROM unnest(ARRAY['parked', 'running']) AS state`)
 	quietly(ctx, s)
 }

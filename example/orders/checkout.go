@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// cart is what a checkout is about. It is stored until the checkout has ended: whoever goes on with it after a crash has
+// cart is what a checkout is about. It is stored until the checkout has ended: the process that goes on with it after a crash has
 // nothing else.
 type cart struct {
 	Tenant string
@@ -27,7 +27,7 @@ type cart struct {
 const bankRemembers = 23 * time.Hour
 
 // newCheckouts returns the operation behind POST /checkouts: reserve, charge, confirm. No transaction is open while the bank is
-// asked, so the stock is taken before and the order written after. A crash anywhere in between ends nothing: whoever asks again, or
+// asked, so the stock is taken before and the order written after. A crash anywhere in between ends nothing: the client that asks again, or
 // the Worker of some process, goes on from the last step on record. If the bank says no the stock is given back.
 func newCheckouts(payments *payments) *operation.Definition[cart] {
 	return operation.Define("checkout", func(op *operation.Op, in cart) (idem.Response, error) {

@@ -111,7 +111,7 @@ func TestCheckoutNeedsACardAndAnOrderOnAccountTakesNone(t *testing.T) {
 	wantProblem(t, s.checkout("", withBody(twoTeapots)), http.StatusBadRequest, ourType+"bad-request")
 	wantProblem(t, s.checkout("4242 4242 4242 4242"), http.StatusBadRequest, ourType+"bad-request")
 	wantProblem(t, s.order(withBody(paidWith(bank.CardGood))), http.StatusBadRequest, ourType+"bad-request")
-	wantProblem(t, s.checkout(bank.CardGood, withCredential("nobody")), http.StatusUnauthorized, ourType+"unauthorized")
+	wantProblem(t, s.checkout(bank.CardGood, withCredential("stranger")), http.StatusUnauthorized, ourType+"unauthorized")
 	s.wantOrders(0)
 	s.wantCharges()
 }
@@ -125,7 +125,7 @@ func TestTenantIsToldNothingOfAnothersCheckout(t *testing.T) {
 	wantProblem(t, s.get(path, withCredential("globex-key")), http.StatusNotFound, idemhttp.TypeNoSuchOperation)
 }
 
-// operationID returns what acme is told when it asks what became of a key.
+// operationID returns what acme is told when it asks for the outcome of a key.
 func (s *shop) operationID(key string) string {
 	s.t.Helper()
 	var told struct {

@@ -82,7 +82,7 @@ func TestRefusedRequestChangesNothing(t *testing.T) {
 		kind   string
 	}{
 		{"no credential", withHeader("Authorization"), 401, ourType + "unauthorized"},
-		{"unknown credential", withCredential("nobody"), 401, ourType + "unauthorized"},
+		{"unknown credential", withCredential("stranger"), 401, ourType + "unauthorized"},
 		{"other scheme", withHeader("Authorization", "Basic acme-key"), 401, ourType + "unauthorized"},
 		{"no key", withHeader("Idempotency-Key"), 400, idemhttp.TypeMissingKey},
 		{"several keys", withHeader("Idempotency-Key", "k1", "k2"), 400, idemhttp.TypeInvalidKey},
@@ -225,7 +225,7 @@ func TestFailureIsNotExplainedAndLeavesTheKeyFree(t *testing.T) {
 
 func TestUnreachableDatabaseIsWorthARetry(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.Open(t, "postgres://nobody@127.0.0.1:1/nothing", func(c *pgxpool.Config) { c.MinConns = 0 })
+	pool := pgtest.Open(t, "postgres://stranger@127.0.0.1:1/nothing", func(c *pgxpool.Config) { c.MinConns = 0 })
 	s := shopOn(t, pool)
 	away := s.order()
 	wantProblem(t, away, http.StatusServiceUnavailable, idemhttp.TypeUnavailable)

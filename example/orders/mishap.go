@@ -91,7 +91,7 @@ func parseMishap(header string) (mishap, error) {
 	return m, nil
 }
 
-// nowhere is where an answer goes that nobody gets.
+// nowhere is where an answer goes that does not arrive.
 type nowhere struct{ header http.Header }
 
 func (n nowhere) Header() http.Header       { return n.header }

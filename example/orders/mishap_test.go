@@ -60,7 +60,7 @@ func TestSlowOrderStandsStillInsideItsTransaction(t *testing.T) {
 	wantStatus(t, s.order(withCredential("globex-key"), within(soon)), http.StatusCreated) // is not held up
 	hangUp()
 	if got := <-answer; got.Code == http.StatusCreated {
-		t.Error("the order was placed although nobody waited for it")
+		t.Error("the order was placed although no caller waited for it")
 	}
 	wantStatus(t, s.order(within(soon)), http.StatusCreated) // nothing is locked any more
 }

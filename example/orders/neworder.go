@@ -15,7 +15,7 @@ type newOrder struct {
 	AmountCents int64  `json:"amount_cents"`
 	Currency    string `json:"currency"`
 	Note        string `json:"note"`
-	ClientTime  string `json:"client_time"` // for whoever reads the client's logs: no part of the order
+	ClientTime  string `json:"client_time"` // for readers of the client's logs: no part of the order
 }
 
 // newCheckout is an order that is paid by card.

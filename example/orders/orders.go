@@ -28,7 +28,7 @@ var errOutOfStock = errors.New("not enough in stock")
 
 // placeOrder writes the order, books it and takes it from the stock. It may run more than once, and all of its writes are
 // on tx: those of a run that is not committed are gone. The stock comes last because its row is the one that others wait
-// for; if it does not suffice, the order and its entry are undone by whoever ends tx.
+// for; if it does not suffice, the order and its entry are undone with tx.
 func placeOrder(ctx context.Context, tx pgx.Tx, tenant, operationID string, wanted newOrder) (order, error) {
 	const onAccount = "" // no charge
 	placed, err := insertOrder(ctx, tx, tenant, operationID, wanted, onAccount)

@@ -21,7 +21,7 @@ type payments struct {
 	http *http.Client
 }
 
-// paymentLimit is how long the bank may take to answer. After that nobody knows, and it is asked again.
+// paymentLimit is how long the bank may take to answer. After that the outcome is unknown, and it is asked again.
 const paymentLimit = 30 * time.Second
 
 func newPayments(url string) *payments {
@@ -30,7 +30,7 @@ func newPayments(url string) *payments {
 
 var errDeclined = errors.New("the card is declined")
 
-// charge returns the id of the charge. It says one of four things: done, declined for good, not sent, or nobody knows. Whatever is not
+// charge returns the id of the charge. It says one of four things: done, declined for good, not sent, or unknown. Whatever is not
 // clearly one of the first three is the fourth, and then the call is made again with the same key.
 func (p *payments) charge(ctx context.Context, key string, c bank.Charge) (id string, err error) {
 	body, err := json.Marshal(c)

@@ -12,27 +12,27 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// What was not sent may be sent, also where nobody could tell whether it has been.
+// What was not sent may be sent, also where it could not be told whether it was.
 func TestChargeIsOnlyNotSentIfTheBankWasNotReached(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := "http://" + listener.Addr().String()
+	closed := "http://" + listener.Addr().String()
 	listener.Close()
 	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	defer silent.Close()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, nobody+"/charges", http.StatusTemporaryRedirect) // which cannot be reached
+		http.Redirect(w, r, closed+"/charges", http.StatusTemporaryRedirect) // which cannot be reached
 	}))
 	defer elsewhere.Close()
 	for _, test := range []struct {
 		name, url string
 		want      error
 	}{
-		{"nobody listens", nobody, operation.NotSent(errors.New("any"))},
-		{"nobody answers", silent.URL, operation.Unknown(errors.New("any"))},
+		{"no server listens", closed, operation.NotSent(errors.New("any"))},
+		{"no answer comes", silent.URL, operation.Unknown(errors.New("any"))},
 		{"the connection to another is refused", elsewhere.URL, operation.Unknown(errors.New("any"))},
 	} {
 		_, err := newPayments(test.url).charge(t.Context(), "key", bank.Charge{Card: bank.CardGood})

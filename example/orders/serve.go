@@ -65,7 +65,7 @@ func serve(ctx context.Context, databaseURL, address string, slow time.Duration,
 const serveHint = "\nOpen it in a browser: a shop, what it leaves in Postgres, and the books of its bank. Or by hand:\n"
 
 // inFrontOf passes requests on to a server. If that is not there, or dies in the middle, the connection to the client is cut: it sees
-// what it would see without anybody in front.
+// what it would see without anything in front.
 func inFrontOf(server string) http.Handler {
 	target, err := url.Parse(server)
 	if err != nil {

@@ -41,7 +41,7 @@ func TestOnlyWhoHasACredentialKillsTheService(t *testing.T) {
 		return response.StatusCode
 	}
 	for _, stranger := range []struct{ method, path string }{{"POST", "/kill"}, {"GET", "/charges"}} {
-		if got := send(stranger.method, stranger.path, "nobody"); got != http.StatusUnauthorized {
+		if got := send(stranger.method, stranger.path, "stranger"); got != http.StatusUnauthorized {
 			t.Errorf("%s: a stranger was answered %d", stranger.path, got)
 		}
 	}

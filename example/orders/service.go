@@ -23,7 +23,7 @@ import (
 type addresses struct{ database, bank, broker, webhookSecret string }
 
 // runService is one process of the service, until ctx ends. Then it lets what it has begun finish: requests first, and behind them
-// the checkouts that nobody waits for any more.
+// the checkouts that no client waits for any more.
 func runService(ctx context.Context, at addresses, address string, out io.Writer) error {
 	pool, err := open(ctx, at.database)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *service) startWorking(ctx context.Context, publisher outbox.Publisher) 
 	return func() { cancel(); working.Wait() }
 }
 
-// finish waits for the checkouts under way. What is not finished in time is for whoever goes on with it.
+// finish waits for the checkouts under way. What is not finished in time is for whichever process goes on with it.
 func (s *service) finish(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
 	defer cancel()

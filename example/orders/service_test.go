@@ -88,8 +88,8 @@ func TestServiceDeletesRecordsThatHaveHadTheirTime(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	const nobody = "127.0.0.1:1" // is there
-	at := addresses{database: pool.Config().ConnString(), bank: "http://" + nobody, broker: "nats://" + nobody, webhookSecret: webhookSecret}
+	const closed = "127.0.0.1:1" // is there
+	at := addresses{database: pool.Config().ConnString(), bank: "http://" + closed, broker: "nats://" + closed, webhookSecret: webhookSecret}
 	served := make(chan error, 1)
 	go func() { served <- runService(ctx, at, "127.0.0.1:0", io.Discard) }()
 	for deadline, left := time.Now().Add(time.Minute), ""; left != "live"; time.Sleep(time.Millisecond) {

@@ -1,4 +1,4 @@
-// Command sqlc places an order twice, with sqlc on top of database/sql: the second time it is told what became of the first.
+// Command sqlc places an order twice, with sqlc on top of database/sql: the second time it is told the outcome of the first.
 //
 //	DATABASE_URL=postgres://… go run .
 //

@@ -189,7 +189,7 @@ var TakeDeadLetterStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary},
 })
 
-// TakeDeadLetter reads a dead letter and removes it, for whoever does something else with it in the same transaction.
+// TakeDeadLetter reads a dead letter and removes it, for what else is done with it in the same transaction.
 type TakeDeadLetter struct {
 	Side     string
 	Consumer string

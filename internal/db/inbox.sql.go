@@ -159,7 +159,7 @@ var LoadMessagesStatement = roundtrip.New(roundtrip.Statement{
 })
 
 // LoadMessages tells what is known of messages. It is a statement of its own because the snapshot of the claim may be older than
-// the commit of whoever has them; and asks only for those that were not claimed, which is what keeps strangers apart under
+// the commit of the call that has them; and asks only for those that were not claimed, which is what keeps strangers apart under
 // SERIALIZABLE. Each is sought by the index: OFFSET keeps the planner from reading the table.
 type LoadMessages struct {
 	Sources  string
@@ -688,7 +688,7 @@ var WithdrawMessagesStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam},
 })
 
-// WithdrawMessages takes back what was announced: the attempts have ended, and nobody is to blame.
+// WithdrawMessages takes back what was announced: the attempts have ended, and no message is to blame.
 type WithdrawMessages struct {
 	Alone    bool
 	Sources  string

@@ -72,7 +72,7 @@ var BeginOperationStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam},
 })
 
-// BeginOperation writes down an operation with its first commit. Without an owner it is for whoever comes, after pause. When
+// BeginOperation writes down an operation with its first commit. Without an owner it is for the next process, after pause. When
 // the key was claimed travels as the time since 1970, because no setting of a session reads that in another way; NULL is now. The
 // parent is the operation that awaits it, NULL if it is no child.
 type BeginOperation struct {
@@ -1039,7 +1039,7 @@ var ReviveOperationStatement = roundtrip.New(roundtrip.Statement{
 
 // ReviveOperation lets an operation go on that is parked: forgetting which call was begun, if that has not happened, or towards
 // its end, if it is cancelled. Cancelled again where it is parked because nothing takes a call back, it ends without that. Of an
-// operation that runs only the cancellation is noted: its owner finds out at its next commit, and anybody else at once. With an
+// operation that runs only the cancellation is noted: its owner finds out at its next commit, and every other process at once. With an
 // epoch it is let go on only if no process has taken it up since. With fresh it is let go on only if it was not cancelled before.
 // Unknown asks for a call or an undo that was begun and has no end: the one of this row, or calls that were begun together, which
 // BegunCalls lists, or for a call whose value does not fit as a person has given it, which is listed as well.
@@ -1231,7 +1231,7 @@ var SendSignalStatement = roundtrip.New(roundtrip.Statement{
 })
 
 // SendSignal leaves a value for an operation that has not ended, unless there is one of that name. It keeps the operation from
-// being purged, and hinders nothing else of it, at whatever point of its course it is: whoever looks for operations that are due
+// being purged, and hinders nothing else of it, at whatever point of its course it is: a process that looks for operations that are due
 // finds the signal.
 type SendSignal struct {
 	OperationID string
@@ -1359,7 +1359,7 @@ var DropSignalsStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam},
 })
 
-// DropSignals says that the operation has ended without what was sent to it besides: nobody looks at that any more.
+// DropSignals says that the operation has ended without what was sent to it besides: that is not looked at any more.
 type DropSignals struct {
 	OperationID string
 }

@@ -103,7 +103,7 @@ var ClaimAtOnceStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Binary, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// ClaimAtOnce is Claim for whoever may not wait: the insert would, for another transaction that is deleting the record, or
+// ClaimAtOnce is Claim for a caller that may not wait: the insert would, for another transaction that is deleting the record, or
 // that holds the key without the lock. It also bounds the locks of one transaction, which idem.locks counts: a claim beyond
 // them asks for the lock and does not keep it. And it tells the claim that this one follows on, so that it can be put back.
 // CASE fixes the order. If nothing was claimed, lock_timeout stays as it is set here until a rollback, to a savepoint at
@@ -237,8 +237,8 @@ var TakeOverStatement = roundtrip.New(roundtrip.Statement{
 })
 
 // TakeOver claims a key whose record has expired, in place. A record of our own is never taken over: then the call is asking
-// what became of a COMMIT, and the record is the answer however old it is. It follows a claim, which has taken the lock if it
-// takes any; here it is only asked whether somebody else has it. It waits no longer than patience for somebody who is deleting
+// the outcome of a COMMIT, and the record is the answer however old it is. It follows a claim, which has taken the lock if it
+// takes any; here it is only asked whether another session has it. It waits no longer than patience for a session that is deleting
 // the record.
 type TakeOver struct {
 	Scope       string
@@ -313,7 +313,7 @@ var LoadStatement = roundtrip.New(roundtrip.Statement{
 
 // Load reads the record of the key, unless this transaction has just claimed it: then nothing is read, which is what keeps
 // strangers apart under SERIALIZABLE. It is a statement of its own because the snapshot of the claim may be older than the
-// commit of whoever won the key. Of a record with another hash no part of the response is read.
+// commit of the call that won the key. Of a record with another hash no part of the response is read.
 type Load struct {
 	Hash        []byte
 	OperationID string

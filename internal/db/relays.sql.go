@@ -130,7 +130,7 @@ var TakeLanesStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text},
 })
 
-// TakeLanes takes those of the lanes that nobody has who is there.
+// TakeLanes takes those of the lanes that no living process has.
 type TakeLanes struct {
 	Relay      string
 	Instance   int
@@ -187,7 +187,7 @@ var KeepLanesStatement = roundtrip.New(roundtrip.Statement{
 })
 
 // KeepLanes fences a transaction: it divides by zero unless the instance has as many lanes as it should, and keeps them until
-// the transaction is over. They are locked in the order in which somebody else takes them.
+// the transaction is over. They are locked in the order in which another process takes them.
 type KeepLanes struct {
 	Lanes    int64
 	Instance int

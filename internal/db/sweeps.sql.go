@@ -35,7 +35,7 @@ var TakeSweepStatement = roundtrip.New(roundtrip.Statement{
 
 // TakeSweep makes a run the sweeper of a table: of the sweep that is under way, or of a new one. No row: another run is at it,
 // and has not been silent for as long as absence; or none is under way, and the last one began less than rest ago. A moment
-// that is yet to come is none: the clock was set back. Whoever takes over a sweep goes on where it was.
+// that is yet to come is none: the clock was set back. A process that takes over a sweep goes on where it was.
 type TakeSweep struct {
 	Name       string
 	Sweeper    string

@@ -122,7 +122,7 @@ func (f *Flight[K, V]) Abandon() {
 // Leave ends a follower's part without a wait.
 func (f *Flight[K, V]) Leave() { f.leave(false) }
 
-// leave takes a follower that goes off the flight, and the flight off the group if nobody is left to lead it.
+// leave takes a follower that goes off the flight, and the flight off the group if no follower is left to lead it.
 func (f *Flight[K, V]) leave(leads bool) {
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()

@@ -34,7 +34,7 @@ func lead(t *testing.T, g *group) *flight {
 	t.Helper()
 	f, leads := g.Join("k", new(flight))
 	if !leads {
-		t.Fatal("a flight without anybody has a leader")
+		t.Fatal("a flight without callers has a leader")
 	}
 	return f
 }
@@ -112,7 +112,7 @@ func TestLeaderThatAbandonsWakesExactlyOneFollower(t *testing.T) {
 		leader := lead(t, g)
 		followers := follow(t, t.Context(), g, n, time.Hour)
 		for i := range int64(n) {
-			leader.Abandon() // for whoever leads
+			leader.Abandon() // for the one that leads next
 			synctest.Wait()
 			followers.want(t, 0, i+1, 0, 0)
 		}

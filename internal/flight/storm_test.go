@@ -19,7 +19,7 @@ func join(t *testing.T, group *flight.Group[string, int], n int, lead func(*flig
 	var own flight.Flight[string, int]
 	leader, leads := group.Join("k", &own)
 	if !leads {
-		t.Fatal("somebody else leads")
+		t.Fatal("another one leads")
 	}
 	endings = make(chan flight.Ending, n)
 	var joined sync.WaitGroup

@@ -1,7 +1,7 @@
 // Package hold is what package operation asks of package idem: a call whose key stays taken after its first transaction.
 //
-// Package idem sees to the key, as for any call: it claims it, answers duplicates, waits for whoever has it, resolves what
-// became of a COMMIT, and records the answer. What happens under the key is up to a Runner.
+// Package idem does what belongs to the key, as for any call: it claims it, answers duplicates, waits for the call that has it, finds out what
+// a COMMIT has done, and records the answer. What happens under the key is up to a Runner.
 package hold
 
 import (
@@ -27,7 +27,7 @@ type Runner interface {
 	// Begin executes the call from its beginning, in the transaction that has claimed the key.
 	Begin(ctx context.Context, e Execution, tx *txn.Tx) Ending
 
-	// Resume goes on with the operation that has the key, unless somebody else does.
+	// Resume goes on with the operation that has the key, unless another process does.
 	Resume(ctx context.Context, e Execution, operationID string) Ending
 }
 
@@ -62,7 +62,7 @@ const (
 	Undone                   // nothing is committed, for the reason Err, which makes it worth another run
 	Unknown                  // the first COMMIT was not acknowledged, because of Err
 	Recorded                 // the answer is on record
-	Elsewhere                // the operation is somebody else's to go on with, or nobody's for the time being
+	Elsewhere                // the operation is another's to go on with, or without an owner for the time being
 	Ended                    // the operation has: its record tells
 	Freed                    // the operation has, and its key is free
 	Failed                   // Err is the answer of this call

@@ -5,7 +5,7 @@
 //	Idempotency-Key: "8e03978e-40d5-43dd-bc93-6894a57f9324"
 //
 // Most clients leave the quotes out. Both forms spell the same key. Parameters after the string are refused: the draft's
-// grammar has none, and a client that sends some means something by them that nobody here would heed.
+// grammar has none, and a client that sends some means something by them that is not heeded here.
 package keyheader
 
 import (

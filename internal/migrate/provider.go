@@ -16,7 +16,7 @@ const (
 	lockTable    = "idem_goose_lock"
 )
 
-// What the lock does: a holder that has died holds it for as long as the lease, and whoever waits asks often, because
+// What the lock does: a holder that has died holds it for as long as the lease, and a process that waits asks often, because
 // our migrations are short.
 const (
 	lease     = 15 * time.Second

@@ -9,7 +9,7 @@ import (
 )
 
 // Status lists every migration in order. It changes nothing, not even where no migration has ever run, and waits for
-// nobody.
+// no lock.
 func Status(ctx context.Context, db *sql.DB, files fs.FS) ([]Migration, error) {
 	provider, err := newProvider(db, files)
 	if err != nil {

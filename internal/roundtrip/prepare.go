@@ -74,7 +74,7 @@ func Prepare(ctx context.Context, conn *pgx.Conn, statements []*Statement, ahead
 	return replace(ctx, conn, ahead, nil, cold)
 }
 
-// knownTo is preparedOn for whoever is going to add to it.
+// knownTo is preparedOn for a caller that is going to add to it.
 func knownTo(conn *pgx.Conn) preparedSet {
 	known := preparedOn(conn)
 	if known == nil {
@@ -85,7 +85,7 @@ func knownTo(conn *pgx.Conn) preparedSet {
 }
 
 // text is the SQL that is prepared. PgBouncer prepares a text once for all who send it, however often they discard it: to have a plan
-// made anew takes another text, which is the same for everybody, or each of them would push out what others have prepared.
+// made anew takes another text, which is the same for all, or each of them would push out what others have prepared.
 func (s *Statement) text() string {
 	if !s.Replan {
 		return s.SQL
@@ -116,7 +116,7 @@ func Replan(ctx context.Context, conn *pgx.Conn, ahead ...*Ahead) error {
 	return replace(ctx, conn, ahead, due, due)
 }
 
-// Renew prepares statements on a connection that may have lost what it has prepared: somebody has discarded that, or has
+// Renew prepares statements on a connection that may have lost what it has prepared: the program has discarded that, or has
 // changed the table under it. Whatever else the connection knew is forgotten. It costs one round trip.
 func Renew(ctx context.Context, conn *pgx.Conn, statements []*Statement) error {
 	if execMode(conn) != pgx.QueryExecModeCacheStatement {

@@ -29,7 +29,7 @@ type Appearance interface {
 
 var (
 	errPooler = errors.New("a pooler is in front of the server")
-	errLocked = errors.New("the number of this process is locked by somebody else")
+	errLocked = errors.New("the number of this process is locked by another session")
 )
 
 const dialLimit = 10 * time.Second

@@ -47,7 +47,7 @@ func (a *AnnounceMessages) Read(trip *roundtrip.Trip) {
 	})
 }
 
-// WithdrawMessages takes back what was announced: nobody is to blame for how it ended.
+// WithdrawMessages takes back what was announced: no message is to blame for how it ended.
 type WithdrawMessages struct {
 	Messages *Messages
 	Alone    bool // as they were announced

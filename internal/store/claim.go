@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// patience is how long a claim that may not wait does wait for somebody who is deleting the record. It lets a purge pass.
+// patience is how long a claim that may not wait does wait for a session that is deleting the record. It lets a purge pass.
 const patience = "20ms"
 
 // MaxLocks is how many advisory locks the claims of one transaction take at most. The server has room for some thousands in
@@ -17,7 +17,7 @@ const MaxLocks = 32
 // Claim takes a key. What it finds, if it does not, a Load after it tells.
 type Claim struct {
 	Key    *Key
-	AtOnce bool // for whoever may not wait for anybody, and for any number of claims in one transaction
+	AtOnce bool // for a caller that may not wait for another, and for any number of claims in one transaction
 
 	Claimed   bool
 	CreatedAt time.Time

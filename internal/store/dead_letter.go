@@ -62,7 +62,7 @@ func (c Contents) Open(s Sealer, name LetterName) (Contents, error) {
 	case s == nil:
 		return c, fmt.Errorf("it is sealed with the key %.64q, and there is no Sealer", c.SealedBy)
 	case c.Headers != "":
-		return c, errors.New("it is sealed, and somebody has put headers beside it")
+		return c, errors.New("it is sealed, and headers were put beside it")
 	}
 	plain, err := s.Open(c.SealedBy, c.Payload, name.bound())
 	if err != nil {

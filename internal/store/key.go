@@ -51,7 +51,7 @@ func (k *Key) claimsLock() *int64 {
 	return &k.Lock
 }
 
-// LockOf returns the advisory lock that a claim takes. It is a hash that nobody can find a key for, or a client could take
+// LockOf returns the advisory lock that a claim takes. It is a hash for which no key can be found, or a client could take
 // a lock of the application's, or another tenant's.
 func LockOf(scope, key string) int64 {
 	buf := make([]byte, 0, 256)

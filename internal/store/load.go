@@ -43,8 +43,8 @@ func recordOf(row *db.LoadRow) Record {
 // Ours reports whether the record that was found is of this call's own execution.
 func (l *Load) Ours() bool { return l.Found && l.Record.OperationID == l.Key.OperationID }
 
-// Expired reports whether the record that was found counts as none. Our own never does: whoever asks for it asks what
-// became of a COMMIT.
+// Expired reports whether the record that was found counts as none. Our own never does: a caller that asks for it asks how
+// a COMMIT has ended.
 func (l *Load) Expired() bool {
 	return l.Found && !l.Ours() && !l.Record.ExpiresAt.After(l.Record.LoadedAt)
 }

@@ -169,7 +169,7 @@ func (k *KeepMessages) Read(trip *roundtrip.Trip) {
 	k.Kept = q.Found
 }
 
-// ReleaseMessages forgets what was claimed at a moment, and committed by whoever was not to.
+// ReleaseMessages forgets what was claimed at a moment, and committed by a call that was not to.
 type ReleaseMessages struct {
 	Messages *Messages
 	At       time.Time

@@ -57,8 +57,8 @@ type At struct {
 	Kind  StepKind
 	Step  string
 	Seq   int           // 0 if no step is under way, also where nothing of the step was sent
-	Pause time.Duration // until somebody has to look at it
-	Owner int           // 0 if it is for whoever comes
+	Pause time.Duration // until a process has to look at it
+	Owner int           // 0 if it is for the next process
 	Tries int
 }
 
@@ -90,7 +90,7 @@ func (b *BeginOperation) Read(trip *roundtrip.Trip) {
 	trip.Skip()
 }
 
-// AdvanceOperation is in every later commit of an operation. Where somebody else has taken it up, the server answers with the
+// AdvanceOperation is in every later commit of an operation. Where another process has taken it up, the server answers with the
 // SQLSTATE Gone, and Advanced is false.
 type AdvanceOperation struct {
 	OperationID string

@@ -73,7 +73,7 @@ func (r *Record) open(s Sealer, bound []byte) error {
 		}
 		return err
 	}
-	if r.Header != nil || r.HeaderErr != nil { // somebody has put it there, beside a response that has its own
+	if r.Header != nil || r.HeaderErr != nil { // it was put there, beside a response that has its own
 		bound = append(bound, "header"...)
 	}
 	plain, err := s.Open(r.SealedBy, r.Body, bound)

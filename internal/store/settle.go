@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// What becomes of messages after an attempt to publish them.
+// What happens to messages after an attempt to publish them.
 
 // DeletePublished removes messages that were published.
 type DeletePublished struct{ Seqs []int64 }

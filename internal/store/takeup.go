@@ -46,7 +46,7 @@ func takenOf(row *db.TakeOperationsRow) Taken {
 	}
 }
 
-// TakeOperation takes one operation up if it is due and nobody works on it. The process asks only for an operation that it
+// TakeOperation takes one operation up if it is due and no process works on it. The process asks only for an operation that it
 // does not work on itself.
 type TakeOperation struct {
 	OperationID string
@@ -101,7 +101,7 @@ func (t *TakeOperations) Read(trip *roundtrip.Trip) {
 	q.Each(trip, func(row *db.TakeOperationsRow) { t.Taken = append(t.Taken, takenOf(row)) })
 }
 
-// Due is an operation that is due, or was sent the signal that it awaits, and that nobody works on.
+// Due is an operation that is due, or was sent the signal that it awaits, and that no process works on.
 type Due = db.DueOperationsRow
 
 // DueOperations tells what is due.

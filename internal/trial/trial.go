@@ -5,7 +5,7 @@ import "time"
 
 // Settings are those of a call.
 type Settings interface {
-	// SetLimits sets how long a call waits for a connection, and for the answer to COMMIT, and how long it asks what became of one.
+	// SetLimits sets how long a call waits for a connection, and for the answer to COMMIT, and how long it asks for the outcome of one.
 	SetLimits(acquire, commit, resolve time.Duration)
 	// SetLock makes a call take another advisory lock than that of its key, or none if lock returns nil.
 	SetLock(lock func(scope, key string) *int64)

@@ -52,7 +52,7 @@ func TestCommitAnsweredByRollbackIsNoSuccess(t *testing.T) {
 	b.wantMade("k", 0)
 }
 
-// The same error, whether COMMIT has happened or not: nobody but the database can tell.
+// The same error, whether COMMIT has happened or not: the database alone can tell.
 func TestCommitWithoutAnAnswerIsUnknown(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -209,7 +209,7 @@ func awaitAnswered(t *testing.T, pool *pgxpool.Pool) {
 	}
 }
 
-// Of an answer that has begun nobody knows whether the rest comes. The caller is not kept by it.
+// Of an answer that has begun it is not known whether the rest comes. The caller is not kept by it.
 func TestAnswerToCommitThatStopsHalfwayIsUnknown(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -234,7 +234,7 @@ func TestAnswerToCommitThatStopsHalfwayIsUnknown(t *testing.T) {
 	}
 }
 
-// The grace of one COMMIT must not reach the connection when somebody else has it.
+// The grace of one COMMIT must not reach the connection when another caller has it.
 func TestContextThatEndsAfterCommitLeavesTheConnectionAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -257,7 +257,7 @@ func TestContextThatEndsAfterCommitLeavesTheConnectionAlone(t *testing.T) {
 	}
 }
 
-// While a write takes long, pgx reads in the background: the answer may have been read before anybody waits for it.
+// While a write takes long, pgx reads in the background: the answer may have been read before a caller waits for it.
 func TestAnswerToCommitThatWasReadAheadIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -365,7 +365,7 @@ func TestHandlerOfANotificationKeepsNobodyFromLeaving(t *testing.T) {
 	b.wantMade("k", 1)
 }
 
-// Whoever is left to read the answer reads on the same socket, and later that belongs to somebody else.
+// The goroutine that is left to read the answer reads on the same socket, and later that belongs to another caller.
 func TestSocketIsOfUseWhenTheGraceIsOver(t *testing.T) {
 	t.Parallel()
 	here, there := net.Pipe()
@@ -393,7 +393,7 @@ func TestSocketIsOfUseWhenTheGraceIsOver(t *testing.T) {
 	if err := read(); err != nil {
 		t.Errorf("the next read ended with %v", err)
 	}
-	if err := here.SetDeadline(time.Unix(1, 0)); err != nil { // somebody else's
+	if err := here.SetDeadline(time.Unix(1, 0)); err != nil { // another's
 		t.Fatal(err)
 	}
 	g.end()

@@ -36,7 +36,7 @@ type Limits struct {
 	Commit   time.Duration // how long the caller waits for a COMMIT under way after the end of its context
 }
 
-// DefaultLimits are fit for everybody.
+// DefaultLimits are fit for all.
 var DefaultLimits = Limits{Acquire: 30 * time.Second, Rollback: 5 * time.Second, Commit: 5 * time.Second}
 
 // acquire takes a connection from the pool. The wait for one is bounded even if the caller's context is not: a Do inside

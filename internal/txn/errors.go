@@ -18,7 +18,7 @@ var (
 	ErrEnded   = errors.New("idem: fn must not end the transaction")
 )
 
-// UnknownError says that COMMIT was sent, and that the database alone knows what became of it.
+// UnknownError says that COMMIT was sent, and that the database alone knows the outcome of it.
 type UnknownError struct {
 	Err error // what came instead of an acknowledgement
 }

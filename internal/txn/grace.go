@@ -17,7 +17,7 @@ type grace struct {
 	mu    sync.Mutex
 	timer *time.Timer
 	begun time.Time // zero: the context lives
-	over  bool      // nobody says anything any more
+	over  bool      // nothing is said any more
 	ended bool      // by this
 }
 

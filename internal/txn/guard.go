@@ -10,7 +10,7 @@ import (
 
 // guard is the tx that fn is given. It is the real transaction with two differences: it cannot be committed or rolled
 // back, and it is dead once fn has returned, so that a tx that was kept cannot reach a connection that by then belongs to
-// somebody else. It embeds pgx.Tx because pgx adds methods to that interface.
+// another caller. It embeds pgx.Tx because pgx adds methods to that interface.
 type guard struct {
 	pgx.Tx
 	access *access

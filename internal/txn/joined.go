@@ -85,7 +85,7 @@ func (j *Joined) borrow(tx pgx.Tx) error {
 }
 
 // usable returns the connection of a transaction that can be joined. A tx that is over must be found out through the tx
-// itself: its connection may be in somebody else's transaction by then. An empty batch asks without a round trip.
+// itself: its connection may be in another's transaction by then. An empty batch asks without a round trip.
 func usable(ctx context.Context, tx pgx.Tx) (*pgx.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

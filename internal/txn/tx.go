@@ -199,7 +199,7 @@ func within(conn *pgx.Conn, limit time.Duration, f func(context.Context) error) 
 // txOnConn is the name under which a connection remembers its pgx.Tx.
 const txOnConn = "github.com/idem-go/idem: tx"
 
-// On returns the pgx.Tx through which the transaction of a connection can be used, whoever has begun it. It is not to be committed or
+// On returns the pgx.Tx through which the transaction of a connection can be used, wherever it was begun. It is not to be committed or
 // rolled back.
 func On(conn *pgx.Conn) pgx.Tx { return txOf(conn) }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Whoever looks for goroutines at the end of a test or of a process finds none of ours.
+// A program that looks for goroutines at the end of a test or of a process finds none of ours.
 func TestNobodyWatchesAPoolForLongerThanACommitGoesOn(t *testing.T) {
 	t.Parallel()
 	pool, err := pgxpool.New(t.Context(), "host=127.0.0.1 port=1") // is asked for nothing

@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idem/internal/vitals/db"
 )
 
-// turnLock is the advisory lock of whoever reads for everybody: the beginning of the SHA-256 of "idem.vitals/1".
+// turnLock is the advisory lock of the process that reads for all: the beginning of the SHA-256 of "idem.vitals/1".
 const turnLock int64 = -7292804970750936636
 
 // rollbackLimit is how long a server that has fallen silent is waited for.

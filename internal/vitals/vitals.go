@@ -76,7 +76,7 @@ type Operations struct {
 	Running   int64         `json:"running"`
 	Parked    int64         `json:"parked"`
 	ParkedFor time.Duration `json:"parked_for"` // since the earliest step was begun at which one is parked; 0 if none is
-	Late      time.Duration `json:"late"`       // for how long one has been due that nobody works on; 0 if there is none
+	Late      time.Duration `json:"late"`       // for how long one has been due that no process works on; 0 if there is none
 }
 
 // MaxMessages is how far messages are counted: a count of MaxMessages says that there are at least so many.
@@ -102,7 +102,7 @@ type Sweep struct {
 	TotalPages   int64         `json:"total_pages"`
 	Deleted      int64         `json:"deleted"`
 	Took         time.Duration `json:"took"`           // so far
-	Silent       time.Duration `json:"silent"`         // since the last sign of life of whoever sweeps; 0 if nobody does
+	Silent       time.Duration `json:"silent"`         // since the last sign of life of the purge; 0 if none sweeps
 	Began        time.Time     `json:"began,omitzero"` // of the one under way
 	LastBegan    time.Time     `json:"last_began,omitzero"`
 	LastEnded    time.Time     `json:"last_ended,omitzero"`

@@ -126,7 +126,7 @@ func TestMomentsThatManyRecordsShareAreCounted(t *testing.T) {
 	}
 }
 
-// By SQL, somebody has made records ones that never expire, or that always had.
+// By SQL, a person has made records ones that never expire, or that always had.
 func TestRecordsThatNeverExpireKeepNobodyFromTheFigures(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
@@ -367,14 +367,14 @@ func TestOneReadsAtATime(t *testing.T) {
 		t.Errorf("the first: mine %t, %v", mine, err)
 	}
 	if !meanwhile.done {
-		t.Error("nobody read meanwhile")
+		t.Error("no reading meanwhile")
 	}
 	if _, mine, err := vitals.ReadInTurn(ctx, second); !mine || err != nil {
 		t.Errorf("afterwards: mine %t, %v", mine, err)
 	}
 }
 
-// A server that has fallen silent must not keep it, nor whoever waits for it, for good.
+// A server that has fallen silent must not keep it, nor a caller that waits for it, for good.
 func TestReadingThatIsNotAnsweredAtItsVeryEndEnds(t *testing.T) {
 	t.Parallel()
 	proxy := pgtest.Proxy(t, pgtest.DSN(t))
@@ -449,7 +449,7 @@ func TestMessagesThatAreNotPublishedOrHandledAreFigures(t *testing.T) {
 	}
 }
 
-// Whoever may read the operations and no message learns all but these.
+// A role that may read the operations and no message learns all but these.
 func TestRoleThatMayReadNoMessageIsToldSo(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)

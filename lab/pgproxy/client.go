@@ -49,7 +49,7 @@ func (n *names) forget() {
 	}
 }
 
-// fromClient understands a message of the client, and decides what becomes of it.
+// fromClient understands a message of the client, and decides what happens to it.
 func (c *Conn) fromClient(m message) error {
 	if !c.dialogue.isStarted() {
 		c.up.draft.add(m)

@@ -17,7 +17,7 @@ type mark struct {
 	event   *Event // a statement has reached its next stage
 }
 
-// draft is what a reader has made of the stream so far. It can hold back its tail until it is known what becomes of it.
+// draft is what a reader has made of the stream so far. It can hold back its tail until it is known what happens to it.
 type draft struct {
 	ready []parcel
 	data  []byte

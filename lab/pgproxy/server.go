@@ -1,6 +1,6 @@
 package pgproxy
 
-// fromServer understands a message of the server, and decides what becomes of it. The answer to a statement in a trap is
+// fromServer understands a message of the server, and decides what happens to it. The answer to a statement in a trap is
 // held back from its first row on, until it is complete.
 func (c *Conn) fromServer(m message) error {
 	d := &c.down.draft

@@ -48,7 +48,7 @@ func (s *Server) follow(ctx context.Context, primary *Server, name string) error
 	return s.Start(ctx)
 }
 
-// setPrimary writes where to stream from, into a file rather than onto the command line, which everybody can read.
+// setPrimary writes where to stream from, into a file rather than onto the command line, which all can read.
 func (s *Server) setPrimary(primary *Server, name string) error {
 	file, err := os.OpenFile(filepath.Join(s.opts.Data, "postgresql.auto.conf"), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {

@@ -139,7 +139,7 @@ func TestTxInUseWhenFnReturnsNeverReachesTheNextUserOfTheConnection(t *testing.T
 		err := pgx.BeginFunc(ctx, l.pool, func(pgx.Tx) error { // the connection's next user
 			close(late.sent)
 			if err := await(t, "the stray statement to end", stray); err == nil {
-				t.Errorf("after %v: the stray statement was executed in somebody else's transaction", end)
+				t.Errorf("after %v: the stray statement was executed in another's transaction", end)
 			}
 			return nil
 		})

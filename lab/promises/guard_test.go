@@ -117,7 +117,7 @@ func TestTxThatFnKeptIsDeadAndNeverReachesTheNextUserOfTheConnection(t *testing.
 				if _, err := next.Exec(ctx, "insert into ledger (key) values ('next')"); err != nil {
 					return err
 				}
-				k.wantDead(ctx, t) // the connection is somebody else's
+				k.wantDead(ctx, t) // the connection is another's
 				if status := next.Conn().PgConn().TxStatus(); status != 'T' {
 					t.Errorf("the next user's transaction is in state %c", status)
 				}

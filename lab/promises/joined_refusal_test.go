@@ -82,7 +82,7 @@ func TestJoinedCallRefusesATransactionThatCannotBeUsed(t *testing.T) {
 	l.wantHealthy()
 }
 
-// A transaction that is over still knows its connection, which is somebody else's by then.
+// A transaction that is over still knows its connection, which is another's by then.
 func TestJoinedCallOnAnEndedTransactionNeverReachesTheNextUserOfTheConnection(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -17,7 +17,7 @@ import (
 // nowhere returns a pool on an address where nobody listens: whoever uses it gets an error of the network.
 func nowhere(t *testing.T) *pgxpool.Pool {
 	t.Helper()
-	pool, err := pgxpool.New(context.Background(), "postgres://nobody@127.0.0.1:1/none?sslmode=disable&connect_timeout=5")
+	pool, err := pgxpool.New(context.Background(), "postgres://stranger@127.0.0.1:1/none?sslmode=disable&connect_timeout=5")
 	if err != nil {
 		t.Fatal(err)
 	}

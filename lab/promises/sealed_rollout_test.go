@@ -120,7 +120,7 @@ func (i *instance) want(key, want string) {
 	}
 }
 
-// executes and replays make a call and fail the test unless that is what becomes of it.
+// executes and replays make a call and fail the test unless that is what happens to it.
 func (i *instance) executes(key string) {
 	i.t.Helper()
 	i.want(key, fmt.Sprintf("%s, answered [%s] replayed=false <nil>", key, key))

@@ -120,7 +120,7 @@ func TestSettingsOfTheSessionDoNotChangeTheOutcome(t *testing.T) {
 	}
 }
 
-// wantSameOutcome makes calls on a pool whose sessions are set in some way, and compares what becomes of them.
+// wantSameOutcome makes calls on a pool whose sessions are set in some way, and compares what happens to them.
 func wantSameOutcome(t *testing.T, l *ledger, pool *pgxpool.Pool, name string) {
 	t.Helper()
 	ctx := context.Background()

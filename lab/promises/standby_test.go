@@ -217,7 +217,7 @@ func TestUnansweredCommitsDialOneAtATimeInAnOutage(t *testing.T) {
 	pool.Reset() // whatever the calls have left
 	eventually(t, "the pool to have done with the calls", func() bool { return pool.Stat().ConstructingConns() == 0 })
 	for len(dialled) > 0 {
-		<-dialled // of the calls, which have asked what became of their COMMITs
+		<-dialled // of the calls, which have asked for the outcome of their COMMITs
 	}
 	first := await(t, "a look", dialled)
 	if second := await(t, "another look", dialled); second.Sub(first) < pause {

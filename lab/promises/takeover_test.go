@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// The record answers what became of a COMMIT as long as it is there. When it may have expired and been taken over while
+// The record answers the outcome of a COMMIT as long as it is there. When it may have expired and been taken over while
 // nobody could ask, a call does not claim to know: neither that nothing was committed, nor that it may be run again.
 func TestCommitWhoseRecordWasTakenOverMeanwhileIsUnknown(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// The database's clock alone counts, at the end of fn: whatever became of the expiry that the claim wrote, the record
+// The database's clock alone counts, at the end of fn: whatever happens to the expiry that the claim wrote, the record
 // lives for the TTL from when its response is recorded.
 func TestRecordLivesItsTTLFromTheEndOfFn(t *testing.T) {
 	t.Parallel()

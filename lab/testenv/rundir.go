@@ -88,7 +88,7 @@ func (d *runDir) remove() {
 }
 
 // reapRunDirs removes the directories of runs that are over. A server that still runs in one of them notices within a
-// minute that its directory is gone, and ends: no process has to be found by an id that may be somebody else's by then.
+// minute that its directory is gone, and ends: no process has to be found by an id that may be another's by then.
 func reapRunDirs(parent string) {
 	paths, _ := filepath.Glob(filepath.Join(parent, runDirPrefix+"*"))
 	for _, path := range paths {

@@ -105,9 +105,9 @@ func (l *leg) calm(ctx context.Context, workers *crew.Crew) {
 }
 
 const (
-	forLost  = 20 * time.Second        // is a leg that is long enough to find out what becomes of lost answers
+	forLost  = 20 * time.Second        // is a leg that is long enough to find out what happens to lost answers
 	losing   = 1500 * time.Millisecond // for how long they are lost
-	lostCalm = 12 * time.Second        // until it has shown what becomes of them
+	lostCalm = 12 * time.Second        // until it has shown what happens to them
 )
 
 // loseTakings loses answers that operations are taken up, while nothing else is broken and nobody is killed any more.

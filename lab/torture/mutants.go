@@ -143,7 +143,7 @@ func possible(faults []fault.Name) error {
 	return nil
 }
 
-// inParallel does as many tasks at a time as there are jobs, all of them whatever becomes of any.
+// inParallel does as many tasks at a time as there are jobs, all of them whatever happens to any.
 func inParallel(jobs int, tasks []func() error) error {
 	errs := make([]error, len(tasks))
 	next := make(chan int)

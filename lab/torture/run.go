@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string) error {
 	return os.RemoveAll(c.dir)
 }
 
-// runAll runs the legs, so many at a time, whatever becomes of any. Its error is the end of ctx.
+// runAll runs the legs, so many at a time, whatever happens to any. Its error is the end of ctx.
 func runAll(ctx context.Context, legs []*leg, together int) (*report.Total, error) {
 	total := new(report.Total)
 	var mu sync.Mutex // of the total, and of what is printed

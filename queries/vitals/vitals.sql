@@ -95,7 +95,7 @@ FROM idem.sweeps s
 ORDER BY s.name;
 
 -- name: TryTurn :one
--- TryTurn makes this transaction the one that reads for everybody, unless another one is at it.
+-- TryTurn makes this transaction the one that reads for all, unless another one is at it.
 SELECT pg_try_advisory_xact_lock(@lock::int8)::bool AS mine;
 
 -- name: Operations :one
@@ -120,7 +120,7 @@ SELECT (SELECT count(*) FROM idem.operations o WHERE o.state = 'running')::int8 
 -- name: Messages :one
 -- Messages tells how far the outbox is behind, what is dead on either side, and for how long a consumer has tried a message in
 -- vain. It counts up to a limit, and reads neither what was published nor what was handled. What is delayed waits from when it is due. A dead letter that is to be tried
--- again waits for nobody.
+-- again waits for no other.
 SELECT (SELECT count(*) FROM (SELECT FROM idem.outbox o WHERE o.held = false LIMIT @most) w)::int8 AS waiting,
        (SELECT count(*) FROM (SELECT FROM idem.delayed l
             WHERE l.not_before <= (SELECT clock_timestamp()) LIMIT @most) w)::int8 AS due,

@@ -15,7 +15,7 @@
 //
 // Nothing depends on the settings of a session (gotype.go): a moment is selected as it is, and travels as timestamptz_send gives it,
 // which is added to the text; a bytea travels in binary format, all else as text, which no setting changes for numbers, booleans, text
-// and UUIDs. A column of any other type is an error: the query says what becomes of it. A column that is named _ is not read.
+// and UUIDs. A column of any other type is an error: the query says what happens to it. A column that is named _ is not read.
 //
 // # The Go
 //

@@ -24,7 +24,7 @@ func main() {
 	together := flag.Int("together", 1, "how `many` modules at a time")
 	verbose := flag.Bool("v", false, "show what every test says")
 	flag.Parse()
-	// Whoever interrupts tally interrupts the commands as well, and wants to hear what came of them.
+	// A person who interrupts tally interrupts the commands as well, and wants to hear what came of them.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
 	ok, err := tally(os.Stdout, *allow, *verbose, *together, flag.Args())
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// runAll runs the command in each of the directories, so many at a time, in all of them whatever becomes of any.
+// runAll runs the command in each of the directories, so many at a time, in all of them whatever happens to any.
 func runAll(c *count, together int, dirs, command []string) {
 	places := make(chan struct{}, together)
 	var running sync.WaitGroup

@@ -125,7 +125,7 @@ func (d *desk) attempts(change func(*http.Request)) (all []answer) {
 func TestPageThatOnlyReadsChangesNothing(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*ui.Config){
-		"no one may act":     nil,
+		"no person may act":  nil,
 		"a token to read":    func(c *ui.Config) { c.Token, c.ReadOnly = token, true },
 		"a login that reads": func(c *ui.Config) { c.Person, c.ReadOnly = func(*http.Request) string { return "ann" }, true },
 	} {

@@ -22,7 +22,7 @@ const (
 
 // visitor is who looks at the page.
 type visitor struct {
-	Person string // empty: nobody knows
+	Person string // empty: not known
 	Acts   bool   // may change something
 	Login  bool   // can give the token
 }

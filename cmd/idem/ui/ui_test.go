@@ -65,7 +65,7 @@ func TestEmptyDatabaseIsToldOfInSentences(t *testing.T) {
 	d := newDesk(t, nil)
 	for path, sentence := range map[string]string{
 		"": "no operation is parked", "operations": "No operation is parked.", "operations?state=running": "No operation runs.", "operations?state=failed": "No operation is failed.",
-		"messages": "No message waits to be published.", "dead": "There are no dead letters.", "flight": "No transaction holds a key.", "acts": "Nobody has done anything by hand.",
+		"messages": "No message waits to be published.", "dead": "There are no dead letters.", "flight": "No transaction holds a key.", "acts": "Nothing was done by hand.",
 	} {
 		d.get(path).want(t, 200, sentence, "Read-only")
 	}

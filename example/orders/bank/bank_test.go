@@ -94,7 +94,7 @@ func TestLedgerOutlivesTheBank(t *testing.T) {
 	after.wantEntries(t, Entry{Asked: 2, Declined: true}, Entry{Asked: 2})
 }
 
-// A process that is killed while it writes leaves such a line. Nobody was told of it.
+// A process that is killed while it writes leaves such a line. No client was told of it.
 func TestLineWithoutAnEndIsDropped(t *testing.T) {
 	t.Parallel()
 	path := ledgerPath(t)
@@ -127,7 +127,7 @@ func TestKeyOfAnotherChargeIsRefused(t *testing.T) {
 	b.wantEntries(t, Entry{Asked: 1})
 }
 
-// The connection is cut, or nobody answers for an hour; asked again, the bank answers at once.
+// The connection is cut, or there is no answer for an hour; asked again, the bank answers at once.
 func TestAnswerThatIsLostOrLateIsInTheLedgerAlready(t *testing.T) {
 	t.Parallel()
 	for _, card := range []string{CardLostAnswer, CardSlow} {

@@ -15,7 +15,7 @@ import (
 )
 
 // stream is what the broker keeps. It does know a message again that is published twice, but for no longer than this: what is
-// published again after a crash is also delivered again, and whoever consumes it has to know it.
+// published again after a crash is also delivered again, and its consumer has to know it.
 var stream = jetstream.StreamConfig{
 	Name: "ORDERS", Subjects: []string{event.Orders}, Storage: jetstream.FileStorage, Duplicates: 100 * time.Millisecond,
 }
@@ -87,7 +87,7 @@ func Connect(url string) (jetstream.JetStream, error) {
 }
 
 // Consumer returns the consumer of a name, which is made if there is none. What is not acknowledged is delivered again after a
-// while that is short, so that nobody has to wait for it here.
+// while that is short, so that no caller has to wait for it here.
 func Consumer(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Consumer, error) {
 	return js.CreateOrUpdateConsumer(ctx, stream.Name, jetstream.ConsumerConfig{
 		Durable: name, AckPolicy: jetstream.AckExplicitPolicy, AckWait: 2 * time.Second, MaxDeliver: -1,

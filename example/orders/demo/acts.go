@@ -23,7 +23,7 @@ var acts = []act{
 	{"kill -9 after the commit", count{attempts: 2, created: 1, replays: 1}, killedAfter},
 	{"out of stock, asked twice", count{attempts: 2, replays: 1, refused: 1}, soldOut},
 	{"the bank charges, its answer is lost", count{attempts: 1, created: 1, charges: 1}, bankLosesAnswer},
-	{"kill -9 in the charge, nobody retries", count{attempts: 2, created: 1, charges: 1, replays: 1}, killedInCharge},
+	{"kill -9 in the charge, no retry", count{attempts: 2, created: 1, charges: 1, replays: 1}, killedInCharge},
 	{"kill -9 of the bank behind the charge", count{attempts: 1, created: 1, charges: 1}, bankKilled},
 	{"the card is declined, asked twice", count{attempts: 2, replays: 1, refused: 1}, declined},
 	{"kill -9 of the relay that has published", count{attempts: 2, created: 2}, killedRelay},
@@ -31,7 +31,7 @@ var acts = []act{
 	{"an order that fits into no parcel", count{attempts: 3, created: 3}, poisoned},
 }
 
-// count is what became of the attempts of an act. An answer counts once: as a replay, or as a refusal, or as neither if it
+// count is the outcome of the attempts of an act. An answer counts once: as a replay, or as a refusal, or as neither if it
 // is the first to tell of an order.
 type count struct {
 	attempts int

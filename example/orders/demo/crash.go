@@ -38,7 +38,7 @@ func killedInside(ctx context.Context, s *stage) (string, error) {
 	return fmt.Sprintf("placed %d ms after the crash", took.Milliseconds()), got.answer.expect(http.StatusCreated, false)
 }
 
-// result is what became of a call, and when.
+// result is the outcome of a call, and when.
 type result struct {
 	answer answer
 	err    error
@@ -57,7 +57,7 @@ func inTurn(instances ...*process.Process) func(ctx context.Context, network, ad
 }
 
 // freezeBeforeCommit freezes the first instance inside the transaction of the order that waits for the hold. Released, the
-// row lets Postgres execute the last statement of the order, and nobody is there to go on.
+// row lets Postgres execute the last statement of the order, and no process is there to go on.
 func (s *stage) freezeBeforeCommit(ctx context.Context, hold *hold) error {
 	backend, err := hold.waiter(ctx)
 	if err != nil {

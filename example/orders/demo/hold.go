@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// hold is a lock that somebody else has. What needs it stands still inside its transaction until the hold is released.
+// hold is a lock that another session has. What needs it stands still inside its transaction until the hold is released.
 type hold struct {
 	stage *stage
 	pool  *pgxpool.Pool

@@ -54,7 +54,7 @@ func killedInCharge(ctx context.Context, s *stage) (string, error) {
 		return "", err
 	}
 	if err := s.waitForRow(ctx, s.pool, &ours, `SELECT (charge_id = $1)::integer FROM orders WHERE id > $2 LIMIT 1`, charge.ID, latest); err != nil {
-		return "", fmt.Errorf("nobody has confirmed the order: %w", err)
+		return "", fmt.Errorf("the order was not confirmed: %w", err)
 	}
 	took := time.Since(died)
 	if ours != 1 {

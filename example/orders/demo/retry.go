@@ -8,7 +8,7 @@ import (
 	"github.com/idem-go/idem/idemclient"
 )
 
-// lostAnswer is the oldest trouble of all: the order is placed, and nobody has told the client.
+// lostAnswer is the oldest trouble of all: the order is placed, and the client was not told.
 func lostAnswer(ctx context.Context, s *stage) (string, error) {
 	relay, err := s.newRelay(ctx, nil)
 	if err != nil {

@@ -86,7 +86,7 @@ func killedRelay(ctx context.Context, s *stage) (string, error) {
 func (s *stage) waitUntilPublished(ctx context.Context) error {
 	var found int32
 	if err := s.waitForRow(ctx, s.pool, &found, `SELECT 1 WHERE NOT EXISTS (SELECT FROM idem.outbox)`); err != nil {
-		return fmt.Errorf("there are messages that nobody publishes: %w", err)
+		return fmt.Errorf("there are messages that are not published: %w", err)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (s *stage) shippedOnce(ctx context.Context, order int64) error {
 }
 
 // killedFulfilment kills fulfilment between its commit and its acknowledgement, which it cannot send because the broker is dead, too.
-// The broker delivers again what nobody has acknowledged.
+// The broker delivers again what was not acknowledged.
 func killedFulfilment(ctx context.Context, s *stage) (string, error) {
 	hold, err := s.holdBy(ctx, s.fulfilmentDB, `LOCK TABLE shipments IN SHARE ROW EXCLUSIVE MODE`)
 	if err != nil {

@@ -1,4 +1,4 @@
-// The service, as this tenant reaches it. A page of yours has a session instead of a credential that everybody can read.
+// The service, as this tenant reaches it. A page of yours has a session instead of a credential that all can read.
 
 const credential = "Bearer acme-key";
 

@@ -59,7 +59,7 @@ function showAmount() {
   form.amount.value = form.checkValidity() ? euros(wanted().amount_cents) : "";
 }
 
-// The bank does one thing at a time, and none if nobody asks it.
+// The bank does one thing at a time, and none if it is not asked.
 function showBank({ target }) {
   for (const [one, other] of [[form.bankLoses, form.bankSlow], [form.bankSlow, form.bankLoses]]) {
     one.disabled = form.paid.value !== "card";

@@ -3,7 +3,7 @@
 import { read } from "./service.js";
 import { element } from "./text.js";
 
-// showSteps looks how far each purchase is, until it has ended. Who has the key may ask what became of it.
+// showSteps looks how far each purchase is, until it has ended. Who has the key may ask for the outcome of it.
 export async function showSteps(purchases) {
   await Promise.all(purchases.filter((purchase) => purchase.hasSteps).map(async (purchase) => {
     const status = await read("/orders/status", { "Idempotency-Key": purchase.key });

@@ -6,7 +6,7 @@ import (
 	"runtime"
 )
 
-// Host returns an address of this machine at which hardly anybody else listens, so that whoever is started again there finds
+// Host returns an address of this machine at which hardly any other program listens, so that one that is started again there finds
 // its port free. Of such addresses Linux has a network. Elsewhere there is one for all, and another program may be given the
 // port meanwhile.
 func Host() string {

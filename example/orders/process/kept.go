@@ -50,7 +50,7 @@ func (k *Kept) start(ctx context.Context, address string) error {
 	return nil
 }
 
-// restartPause is for how long nobody is there.
+// restartPause is for how long no process is there.
 const restartPause = 500 * time.Millisecond
 
 func (k *Kept) keep(ctx context.Context) {

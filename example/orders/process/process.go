@@ -51,7 +51,7 @@ func (p *Process) follow(stdout io.Reader) {
 		}
 	}
 	_, _ = io.Copy(io.Discard, stdout)
-	_ = p.cmd.Wait() // how it ended is known to whoever ended it
+	_ = p.cmd.Wait() // how it ended is known to the one that ended it
 }
 
 // WaitUntilReady returns when the process listens, with an error if it does not.

@@ -26,7 +26,7 @@ type Fault struct {
 	Then func() // called when it is done, before anything is cut
 }
 
-// Shot is what has become of a Fault.
+// Shot is the outcome of a Fault.
 type Shot struct {
 	Fired  bool
 	SQL    string // what the flight asked for

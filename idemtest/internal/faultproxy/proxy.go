@@ -55,7 +55,7 @@ func (p *Proxy) Arm(f Fault) {
 	p.fault, p.shot, p.flights = &f, Shot{}, 0
 }
 
-// Disarm lets everything pass again, and returns what has become of the fault.
+// Disarm lets everything pass again, and returns the outcome of the fault.
 func (p *Proxy) Disarm() Shot {
 	p.mu.Lock()
 	defer p.mu.Unlock()

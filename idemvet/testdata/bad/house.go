@@ -1,4 +1,4 @@
-// Package bad has programs that lose a promise, each as somebody has reported it, rebuilt with idem.
+// Package bad has programs that lose a promise, each as it was reported, rebuilt with idem.
 package bad
 
 import (

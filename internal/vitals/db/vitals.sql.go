@@ -221,7 +221,7 @@ type TryTurnRow struct {
 	Mine bool
 }
 
-// TryTurn makes this transaction the one that reads for everybody, unless another one is at it.
+// TryTurn makes this transaction the one that reads for all, unless another one is at it.
 func TryTurn(ctx context.Context, db DBTX, lock int64) (TryTurnRow, error) {
 	var r TryTurnRow
 	err := db.QueryRow(ctx, tryTurn, lock).Scan(&r.Mine)
@@ -299,7 +299,7 @@ type MessagesRow struct {
 
 // Messages tells how far the outbox is behind, what is dead on either side, and for how long a consumer has tried a message in
 // vain. It counts up to a limit, and reads neither what was published nor what was handled. What is delayed waits from when it is due. A dead letter that is to be tried
-// again waits for nobody.
+// again waits for no other.
 func Messages(ctx context.Context, db DBTX, most int) (MessagesRow, error) {
 	var r MessagesRow
 	err := db.QueryRow(ctx, messages, most).Scan(&r.Waiting, &r.Due, &r.Delayed, &r.Held, &r.Oldest, &r.Unpublished, &r.Unhandled, &r.FailingFor)

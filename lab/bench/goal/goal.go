@@ -26,7 +26,7 @@ type finding struct {
 	against  string // who idem was compared with, where that is found out by measuring
 }
 
-// Verdict says what became of a goal.
+// Verdict says the outcome of a goal.
 type Verdict string
 
 // The verdicts.
@@ -44,7 +44,7 @@ func verdict(ok bool) Verdict {
 	return Missed
 }
 
-// Judgement is what became of a goal in one place.
+// Judgement is the outcome of a goal in one place.
 type Judgement struct {
 	Goal            Goal
 	Where, Measured string

@@ -84,7 +84,7 @@ func (e *entry) effects(ctx context.Context, c in.Contestant, dsn string, p plan
 	return nil
 }
 
-// tallied is what became of messages that were to have one effect each.
+// tallied is the outcome of messages that were to have one effect each.
 type tallied struct{ lost, doubled int }
 
 func tally(ctx context.Context, dsn string, made int) (tallied, error) {

@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idem/lab/sidebyside"
 )
 
-// casualty is what became of the messages of a contestant whose process was killed, several times.
+// casualty is the outcome of the messages of a contestant whose process was killed, several times.
 type casualty struct {
 	name, promises string
 	in             bool

@@ -183,7 +183,7 @@ func (e *entry) lag(ctx context.Context, b *booth, dsn string, p plan) error {
 	return err
 }
 
-// paced places so many orders a second, each when its time has come, whatever became of those before.
+// paced places so many orders a second, each when its time has come, whatever happens to those before.
 func paced(ctx context.Context, r out.Runner, pace int, during time.Duration) (*turn, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -25,7 +25,7 @@ func (r *results) String() string {
 	}
 	if len(r.saving)+len(r.costs) > 0 {
 		say("### Out: what telling costs the transaction\n")
-		say("An order is one INSERT, and an UPDATE of its customer's row with an INSERT behind it. One client, and nobody relays. Round trips and bytes of write-ahead log are those")
+		say("An order is one INSERT, and an UPDATE of its customer's row with an INSERT behind it. One client, and no relay. Round trips and bytes of write-ahead log are those")
 		say("of one order. The latency is the p50 as a multiple of that of the plain transaction in the same round (median, least and greatest of %d rounds), then p50 and p99 of", p.rounds)
 		say("all rounds. Those that send their statements in one batch are compared with each other.\n")
 		say("%s", r.savingTable())
@@ -33,7 +33,7 @@ func (r *results) String() string {
 	if len(r.through)+len(r.lag)+len(r.stock) > 0 {
 		say("### Out: from the commit to the broker\n")
 		say("End to end: %d clients place orders of %d customers as fast as they can, beside the relay in the same process, until all is published; as a multiple of the plain", p.clients, p.customers)
-		say("transaction's orders in the same round. Out of order are messages that were first published after a later one of their customer, although nobody was killed. Lag: from")
+		say("transaction's orders in the same round. Out of order are messages that were first published after a later one of their customer, although no process was killed. Lag: from")
 		say("the commit to the broker, at %d orders a second. Found: a relay is started in front of %s messages, with a broker that does nothing but write down what comes.\n", p.pace, number(p.stock))
 		say("%s", r.relayTable())
 		say("Watermill's subscriber reads in the order of transaction ids, which a transaction gets at its first write: here before it has the customer's row. Jobs of River")
@@ -43,7 +43,7 @@ func (r *results) String() string {
 		say("### In: an effect for each message\n")
 		say("An effect is one row. Of 100 messages five come twice in a row, so that both may be in hand at once, and five come again a thousand messages later. Messages")
 		say("a second, each counted once, and as a multiple of the plain transaction's in the same round, which remembers nothing. Doubled are messages with more than one effect, in all")
-		say("rounds; nobody was killed. None has lost one: that fails the run.\n")
+		say("rounds; no process was killed. None has lost one: that fails the run.\n")
 		say("%s", r.effectTable())
 	}
 	if len(r.killed) > 0 {
@@ -88,7 +88,7 @@ func (r *results) saySettings(say func(string, ...any)) {
 		say("- %s (in): %s.", c.Name, c.Settings)
 	}
 	say("\nWhat this does not show: several machines, a network between them, a broker that is the bottleneck, more than two cores, hours under load. The clients, the relay and the")
-	say("server share the cores, so whoever leaves more to the server or to the client leaves less for the others.")
+	say("server share the cores, so one that leaves more to the server or to the client leaves less for the others.")
 }
 
 func (r *results) savingTable() string {

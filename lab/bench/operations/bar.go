@@ -44,7 +44,7 @@ func (r *results) bars() (all []sidebyside.Bar) {
 			add(met, "resume after kill -9: p99 at most 1.5 s, and all go on", "%v, %d of %d", p99.Round(time.Millisecond), len(k.after), k.victims)
 			add(k.charged == 0 && k.confirmed == k.orders, "no order charged twice, all confirmed", "%d twice, %d of %d confirmed", k.charged, k.confirmed, k.orders)
 		case k.contestant.Parks != "":
-			add(k.charged == 0 && k.parked == k.victims, "bank without keys, Once: no order charged twice, those that nobody knows of are parked", "%d twice, %d of %d parked", k.charged, k.parked, k.victims)
+			add(k.charged == 0 && k.parked == k.victims, "bank without keys, Once: no order charged twice, those of unknown outcome are parked", "%d twice, %d of %d parked", k.charged, k.parked, k.victims)
 		}
 	}
 	return all

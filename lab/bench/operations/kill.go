@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/lab/sidebyside"
 )
 
-// resumption is what became of the operations of a process that was killed while the bank was charging.
+// resumption is the outcome of the operations of a process that was killed while the bank was charging.
 type resumption struct {
 	contestant contestant.Contestant
 	victims    int             // operations that were under way in it

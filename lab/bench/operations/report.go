@@ -37,7 +37,7 @@ func (r *results) String() string {
 		say("%d processes with %d operations under way, all of them in their call, one killed by `kill -9`: how long after the kill the bank is called again for each\noperation of the one that is dead. The bank answers those of the others within %v.\n", p.workers, p.workers*p.each, p.slow())
 		say("%s", r.killTable())
 		say("Who needs a timeout to see that a process is dead has it set to %v here, as if no call took longer; by default it is as the table says. The process of DBOS\n"+
-			"is started again at once, as by a supervisor that needs no time to notice; nobody goes on otherwise, short of its Conductor. The last column is how many\n"+
+			"is started again at once, as by a supervisor that needs no time to notice; nothing goes on otherwise, short of its Conductor. The last column is how many\n"+
 			"orders were asked for more than once, which a bank without keys would have charged as often.\n", p.patience)
 	}
 	if len(r.contestants) > 0 {

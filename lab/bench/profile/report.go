@@ -107,7 +107,7 @@ func (r row) ratio(base row, of func(turn) float64) string {
 // meaning says what the table bounds: a machine whose processors are all busy does so many calls as they have time for.
 func (a *account) meaning() string {
 	if a.work.again {
-		return "A replay that nobody expects is begun as a first run is: BEGIN, a claim that finds a record, and the load. The caller has the answer after that; the ROLLBACK, a second\n" +
+		return "A replay that is not expected is begun as a first run is: BEGIN, a claim that finds a record, and the load. The caller has the answer after that; the ROLLBACK, a second\n" +
 			"round trip, goes on without it, and is among the processor time. One that is expected is the load alone.\n"
 	}
 	find := func(name string) *row {

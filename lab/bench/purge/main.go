@@ -1,4 +1,4 @@
-// Command purge measures a sweep over many records, half of them expired, beside calls in the foreground, and what becomes of
+// Command purge measures a sweep over many records, half of them expired, beside calls in the foreground, and what happens to
 // the table when its records are renewed again and again. It prints what was measured and whether the bars were met.
 //
 //	make bench/purge                                   ten million records, a quarter of an hour

@@ -128,7 +128,7 @@ type Held struct {
 	Waiting int `json:"waiting"` // by 20 duplicates of it
 }
 
-// Duplicates is what became of races of 32 calls with the same key.
+// Duplicates is the outcome of races of 32 calls with the same key.
 type Duplicates struct {
 	Races    int `json:"races"`
 	Executed int `json:"executed"`

@@ -220,8 +220,8 @@ func TestEveryPromiseThatIsBrokenIsFoundOut(t *testing.T) {
 		{"it is parked for ever", rule.Mended, "completed", func(r *told) { r.operation.State, r.record.State = "parked", "running" }},
 		{"it goes on for ever", rule.Ends, "completed", func(r *told) { r.operation.State = "running" }},
 		{"an untrue reason", rule.Reason, "completed", park("the code has changed")},
-		{"a window that is not over", rule.Reason, "completed", park(`nobody knows whether step "charge-1" has happened, and after 1h0m0s the other side no longer knows its key`)},
-		{"a call that is not Once", rule.Reason, "completed", park(`nobody knows whether step "charge-1" has happened, and it must not happen twice`)},
+		{"a window that is not over", rule.Reason, "completed", park(`it is not known whether step "charge-1" has happened, and after 1h0m0s the other side no longer knows its key`)},
+		{"a call that is not Once", rule.Reason, "completed", park(`it is not known whether step "charge-1" has happened, and it must not happen twice`)},
 		{"an answer of what is undone", rule.Acknowledge, "completed", func(r *told) { r.operation.State = "undone" }},
 		{"it is said to be parked", rule.Acknowledge, "completed", func(r *told) {
 			r.events = append(r.events, journal.Event{Kind: journal.KindReturn, Operation: "id", Parked: true})
@@ -256,7 +256,7 @@ func TestTrueReasonsAreAccepted(t *testing.T) {
 	key := keyOf(t, func(p journal.Plan) bool { return p.Rounds[0].Call == journal.Once && p.Rounds[0].Day == journal.Day{} })
 	r := &told{operation: &journal.Operation{ID: "id", Key: key, State: "undone"}, record: &journal.Record{ID: "another"}}
 	for _, reason := range []string{
-		`nobody knows whether step "charge-1" has happened, and it must not happen twice`,
+		`it is not known whether step "charge-1" has happened, and it must not happen twice`,
 	} {
 		m := r.moved("parked", reason, 0)
 		m.Known = nil

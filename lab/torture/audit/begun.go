@@ -11,7 +11,7 @@ import (
 // clocks is by how much a time of the database may differ from one of the bank.
 const clocks = 20 * time.Millisecond
 
-// checkBegun checks what has become of the calls for which the bank was asked: each has to be on record in the end, behind nothing
+// checkBegun checks the outcome of the calls for which the bank was asked: each has to be on record in the end, behind nothing
 // that was recorded later, and under the key of its beginning.
 func (b *book) checkBegun(o *operation) {
 	first := map[string]journal.Entry{} // by step

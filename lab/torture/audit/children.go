@@ -153,7 +153,7 @@ func (b *book) checkInFront(o, child *operation, step *journal.Step) {
 	}
 }
 
-// checkPart checks how the parent has ended for what has become of its child, and whether it has taken that back.
+// checkPart checks how the parent has ended for the outcome of its child, and whether it has taken that back.
 func (b *book) checkPart(o, child *operation, step *journal.Step, n int) {
 	part := &o.plan.Rounds[n-1].Part
 	undo := journal.Round{}.Unpart(n)

@@ -99,7 +99,7 @@ func TestACancelThatDoesNotWaitIsFoundOut(t *testing.T) {
 			{Operation: "id", State: "running", Epoch: 1, Owner: 1, At: time.Second, Step: "charge-1"},
 			{Operation: "id", State: "running", Epoch: 2, Cancelled: true, By: 9, At: 2 * time.Second, Step: "charge-1"},
 			{Operation: "id", State: "parked", Epoch: 3, Cancelled: true, By: 9, At: 5 * time.Second, Step: "charge-1",
-				Reason: `nobody knows whether step "charge-1" has happened, and it must not happen twice`},
+				Reason: `it is not known whether step "charge-1" has happened, and it must not happen twice`},
 		},
 	}
 	if found := r.audited(t); !slices.Contains(found, rule.Waits) {

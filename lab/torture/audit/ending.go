@@ -57,7 +57,7 @@ func (o *operation) remembers(step, value string) bool {
 	return false
 }
 
-// checkSignals checks what has become of the signals that were sent.
+// checkSignals checks the outcome of the signals that were sent.
 func (b *book) checkSignals(o *operation) {
 	for _, s := range o.steps {
 		if s.Kind != "await" {

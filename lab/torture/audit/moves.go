@@ -155,7 +155,7 @@ func (o *operation) isBlamed(taken *journal.Move, until time.Duration) bool {
 }
 
 var (
-	unknown  = regexp.MustCompile(`^nobody knows whether step "([^"]+)" has happened, and (it must not happen twice|after .* the other side no longer knows its key)$`)
+	unknown  = regexp.MustCompile(`^it is not known whether step "([^"]+)" has happened, and (it must not happen twice|after .* the other side no longer knows its key)$`)
 	otherOne = regexp.MustCompile(`^the code has changed: .*"([^"]+)".* asks for [a-z ]*"([^"]+)"`)
 	unbacked = regexp.MustCompile(`^it was cancelled, and (?:call|child) "([^"]+)" has happened, which no undo takes back`)
 	gone     = regexp.MustCompile(`^the code has changed: it no longer asks for step "([^"]+)"`)

@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// noticed is until when somebody has noticed that an operation was taken up and nobody works on it: the process that has taken it up
+// noticed is until when somebody has noticed that an operation was taken up and no process works on it: the process that has taken it up
 // looks for that after five seconds. On a slow machine that takes as much
 // longer as the longest way from a taking to its run.
 const noticed = 7 * time.Second

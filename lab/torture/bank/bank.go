@@ -18,7 +18,7 @@ type Request struct {
 	Operation  string
 	Step       string
 	Safety     journal.Safety
-	Generation int           // of an Asked one: how often its sender has asked what became of the key
+	Generation int           // of an Asked one: how often its sender has asked for the outcome of the key
 	Declined   bool          // the bank does not want to
 	Slow       bool          // it takes its time
 	Sent       time.Duration // by the history's clock
@@ -37,7 +37,7 @@ type Bank struct {
 	receipts int
 	known    map[string]string        // the receipts, by key
 	steps    map[string]string        // the receipts, by operation and step
-	asked    map[string]int           // how often somebody has asked what became of a key
+	asked    map[string]int           // how often somebody has asked for the outcome of a key
 	places   map[string]bool          // what was charged ever, by operation and place
 	closed   map[string]time.Duration // when a person was told that it has not happened, by operation and step
 }
@@ -116,7 +116,7 @@ func (b *Bank) enter(q *Request) (receipt string, status int) {
 	return receipt, http.StatusOK
 }
 
-// ask tells what became of a key. What was not booked by now, under that key, is refused from here on, unless its sender
+// ask tells the outcome of a key. What was not booked by now, under that key, is refused from here on, unless its sender
 // knows of this answer.
 func (b *Bank) ask(w http.ResponseWriter, r *http.Request) {
 	var q Request

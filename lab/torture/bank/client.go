@@ -38,7 +38,7 @@ func (c *Client) Book(ctx context.Context, q Request) (receipt string, err error
 	return reply.Receipt, err
 }
 
-// Ask asks what became of a key.
+// Ask asks for the outcome of a key.
 func (c *Client) Ask(ctx context.Context, q Request) (Reply, error) { return c.post(ctx, "ask", q) }
 
 // LookUp asks what is in the books about a step.

@@ -155,7 +155,7 @@ func (b *Broker) fetch(q *Wish) []Delivery {
 // forgery is what a forged letter differs by.
 const forgery = 1 << 20
 
-// settle is told what became of deliveries.
+// settle is told the outcome of deliveries.
 func (b *Broker) settle(q *Settlement) bool {
 	of := b.queues[q.Consumer]
 	acked, again := map[int]bool{}, map[int]time.Time{}

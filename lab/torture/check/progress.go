@@ -60,7 +60,7 @@ const longWait = 2 * time.Second
 
 // heldTowardsEnd reports whether another call can have had the key in the second half of a long wait. Those that were told
 // that they do not have it had not; but one of the same process, for which this one waited in memory, may itself have waited
-// for a connection all the time. What became of a call that ended by its context, or without an answer, the server may have
+// for a connection all the time. The outcome of a call that ended by its context, or without an answer, the server may have
 // noticed later.
 func (k *key) heldTowardsEnd(o *history.Operation) bool {
 	if o.Verb == history.DoTx || o.Wait < longWait {

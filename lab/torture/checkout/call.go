@@ -196,7 +196,7 @@ func (c *customer) heard(what string) {
 	c.note(journal.Event{Kind: journal.KindHeard, Op: c.name, Operation: c.ID(), Name: c.step, Value: what})
 }
 
-// find asks what became of a key. After that the bank refuses what was sent before.
+// find asks for the outcome of a key. After that the bank refuses what was sent before.
 func (c *customer) find(ctx context.Context, key string) (string, bool, error) {
 	reply, err := c.bank.Ask(ctx, c.request(key))
 	if err != nil {

@@ -68,7 +68,7 @@ func (s *shop) seeTo(ctx context.Context, pool *pgxpool.Pool, id string) {
 	case isHarmless(status.Step) && strings.Contains(status.Reason, "which no undo takes back"):
 		s.cancel(ctx, pool, id)
 	case strings.HasPrefix(status.Reason, "undo ") && rand.IntN(2) == 0,
-		!strings.HasPrefix(status.Reason, "undo ") && !strings.Contains(status.Reason, "nobody knows") &&
+		!strings.HasPrefix(status.Reason, "undo ") && !strings.Contains(status.Reason, "not known") &&
 			!(strings.Contains(status.Reason, "Resolve the step") && rand.IntN(2) == 0):
 		s.meddles("retry", id)
 		_ = operation.Retry(ctx, pool, id)

@@ -21,7 +21,7 @@ type disk struct {
 	guard *child.Guard // takes it away
 }
 
-// newDisk makes and mounts a disk. It is taken away when this process is over, whatever becomes of it.
+// newDisk makes and mounts a disk. It is taken away when this process is over, whatever happens to it.
 func newDisk(mebibytes int64) (_ *disk, err error) {
 	dir, err := os.MkdirTemp("", "idem-disk-")
 	if err != nil {
@@ -49,7 +49,7 @@ func newDisk(mebibytes int64) (_ *disk, err error) {
 	if err := os.Truncate(d.image(), mebibytes<<20); err != nil {
 		return nil, err
 	}
-	// No blocks are kept for root, so that a full disk is as full for everybody.
+	// No blocks are kept for root, so that a full disk is as full for all.
 	if err := program("mkfs.ext4", "-q", "-F", "-m", "0", d.image()); err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func stalledFailover() Leg {
 }
 
 // stall is longer than a worker's deadline, the time that the library gives a COMMIT after it, and the one in which it asks
-// what became of it.
+// the outcome of it.
 const stall = (4 + 5 + 2) * time.Second
 
 // takeOverStalled stops what receives the log on the standby, so that every COMMIT waits. Nothing of what the primary has

@@ -12,7 +12,7 @@ import (
 func deliveryKinds() []Kind {
 	return []Kind{
 		{Name: KillBeforeDelivery, Group: Delivery, weight: 4, inject: killAt(pgproxy.Before(isDelivery)),
-			About: "SIGKILL of a worker that is about to read the outbox, or to write what became of messages"},
+			About: "SIGKILL of a worker that is about to read the outbox, or to write the outcome of messages"},
 		{Name: KillAfterDelivery, Group: Delivery, weight: 4, inject: killAt(pgproxy.AfterAnswer(isDelivery)),
 			About: "SIGKILL when that is done, before the worker is told"},
 		{Name: LoseDelivery, Group: Delivery, weight: 6, inject: loseAt(pgproxy.AfterAnswer(isDelivery)),

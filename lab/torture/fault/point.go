@@ -34,7 +34,7 @@ func pointKinds() []Kind {
 			About: "the connection is lost together with the answer to COMMIT"},
 
 		{Name: LateCommit, Group: Connection, weight: 2, inject: holdAt(pgproxy.Before(pgproxy.IsCommit)),
-			About: "COMMIT arrives up to 7 s late, when the caller may have gone to ask what became of it"},
+			About: "COMMIT arrives up to 7 s late, when the caller may have gone to ask for the outcome of it"},
 		{Name: LateCommitAnswer, Group: Connection, weight: 2, inject: holdAt(pgproxy.AfterAnswer(pgproxy.IsCommit, committed...)),
 			About: "the answer to COMMIT arrives up to 7 s late"},
 	}
@@ -117,7 +117,7 @@ func holdAt(at pgproxy.Point) func(context.Context, *injection) error {
 			return err
 		}
 		defer conn.Resume()
-		// The library asks for 5 s what became of a COMMIT.
+		// The library asks for 5 s the outcome of a COMMIT.
 		sleep(ctx, choose(i.rng, i.between(50*time.Millisecond, time.Second), i.between(time.Second, 7*time.Second)))
 		return nil
 	}

@@ -3,7 +3,7 @@
 //
 //	take.go      what is in the database
 //	file.go      all that is known of a run, by letter
-//	publish.go   what has become of what was put into the outbox
-//	effect.go    what has become of what was published
+//	publish.go   the outcome of what was put into the outbox
+//	effect.go    the outcome of what was published
 //	told.go      what consumers were told
 package inquiry

@@ -8,7 +8,7 @@ import (
 // MaxAttempts is how often a message may fail, on both sides.
 const MaxAttempts = 5
 
-// checkPublished checks what has become of a letter of the outbox.
+// checkPublished checks the outcome of a letter of the outbox.
 func (f *file) checkPublished(id string, k *known) {
 	if len(k.said) == 0 {
 		if len(k.taken) > 0 {

@@ -12,9 +12,9 @@ type Kind string
 // The kinds of lines.
 const (
 	KindSay    Kind = "say"    // somebody is about to put letters into the outbox
-	KindSaid   Kind = "said"   // and is told what became of that
+	KindSaid   Kind = "said"   // and is told the outcome of that
 	KindHandle Kind = "handle" // a consumer is about to handle deliveries
-	KindTold   Kind = "told"   // and is told what became of each
+	KindTold   Kind = "told"   // and is told the outcome of each
 	KindRun    Kind = "run"    // a handler runs, for so many letters
 	KindProbe  Kind = "probe"  // how long a process, the database and the broker took for nothing, with nothing broken
 	KindExit   Kind = "exit"   // the worker has ended in order

@@ -107,7 +107,7 @@ func (s *Server) Do(w http.ResponseWriter, what string, slot int, do func()) (te
 	return true
 }
 
-// lose has the caller never learn what became of its request.
+// lose has the caller never learn the outcome of its request.
 func lose(w http.ResponseWriter) {
 	if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
 		conn.Close()

@@ -87,7 +87,7 @@ func commitMutants() []Mutant {
 	}
 }
 
-// lostCommits are faults after which nobody but the record knows what became of a COMMIT.
+// lostCommits are faults after which nobody but the record knows the outcome of a COMMIT.
 var lostCommits = []fault.Name{fault.LoseCommitAnswer, fault.LoseCommitRace, fault.GhostStandby, fault.Terminate}
 
 // resolves is where a call asks the record.

@@ -6,7 +6,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// Broken: what becomes of what fn wrote.
+// Broken: what happens to what fn wrote.
 func fnMutants() []Mutant {
 	return []Mutant{
 		{

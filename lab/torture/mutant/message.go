@@ -58,7 +58,7 @@ func messageMutants() []Mutant {
 			Edits: []Edit{{"outbox/worker.go", "		case m.Key != \"\" && w.holds.has(keyOf(m)):\n", "		case m.Key != \"\" && w.holds.has(keyOf(m)) && m.Seq < 0:\n"}},
 		},
 		{
-			Name: "done-before-commit", About: "a consumer is told that messages are done, whatever becomes of the COMMIT",
+			Name: "done-before-commit", About: "a consumer is told that messages are done, whatever happens to the COMMIT",
 			Rules: []rule.Rule{rule.DoneTold, rule.Effect},
 			Edits: []Edit{{"inbox/attempt.go", "	err := a.tx.Commit(ctx, &keep)\n", "	_ = a.tx.Commit(ctx, &keep)\n	var err error\n"}},
 		},

@@ -90,7 +90,7 @@ func newShownAct(a *record.Act) shownAct {
 
 func tellActs(p *page.Page, found []record.Act, more bool) {
 	if len(found) == 0 {
-		p.Printf("nobody has done anything by hand\n")
+		p.Printf("nothing was done by hand\n")
 		return
 	}
 	var rows [][]string

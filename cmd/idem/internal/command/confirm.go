@@ -12,17 +12,17 @@ type consent struct {
 	Yes bool `short:"y" help:"Do it without asking."`
 }
 
-// ask says what will be done and returns nil if somebody agrees to it.
+// ask says what will be done and returns nil if the person agrees to it.
 func (c consent) ask(s *session, will string) error {
 	if c.Yes {
 		return nil
 	}
 	if !s.InIsTerminal {
-		return refusedError{"nothing was changed: this " + will + "; there is nobody to ask, so say --yes"}
+		return refusedError{"nothing was changed: this " + will + "; there is no terminal to ask at, so say --yes"}
 	}
 	fmt.Fprintf(s.Stderr, "This %s.\nGo on? [y/N] ", will)
 	answer, err := readLine(s.ctx, s)
-	if !strings.HasSuffix(answer, "\n") { // nobody has ended the line
+	if !strings.HasSuffix(answer, "\n") { // the line was not ended
 		fmt.Fprintln(s.Stderr)
 	}
 	if err != nil {

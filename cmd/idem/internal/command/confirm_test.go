@@ -47,7 +47,7 @@ func TestNothingIsChangedUntilSomebodyAgrees(t *testing.T) {
 	d.idem(append(evict, "--yes")...).want(t, 4, "no record")
 }
 
-// A signal while the question is open ends the command, though nobody has answered.
+// A signal while the question is open ends the command, though there is no answer.
 func TestSignalEndsTheQuestion(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

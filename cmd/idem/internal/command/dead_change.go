@@ -54,7 +54,7 @@ func (c *chosenLetters) choose(s *session) ([]record.Letter, error) {
 	return found, err
 }
 
-// change asks, and does something to each of the letters until one fails. One that somebody else has changed meanwhile is passed
+// change asks, and does something to each of the letters until one fails. One that was changed meanwhile is passed
 // over.
 func (c *chosenLetters) change(s *session, found []record.Letter, verb, done string, do func(ctx context.Context, l *record.Letter) (bool, error)) error {
 	will := fmt.Sprintf("%s %d dead letters", verb, len(found))
@@ -90,7 +90,7 @@ func (c *chosenLetters) change(s *session, found []record.Letter, verb, done str
 		return err
 	}
 	if len(changed) == 0 {
-		return noRecordError{"somebody else has changed them meanwhile: nothing was done"}
+		return noRecordError{"they were changed meanwhile: nothing was done"}
 	}
 	return s.show(shownLetterChange{Done: true, Letters: newShownLetters(changed, false)}, func(p *page.Page) { p.Printf("%d %s\n", len(changed), done) })
 }
@@ -171,7 +171,7 @@ type deadDropCommand struct{ chosenLetters }
 
 // Help says more.
 func (deadDropCommand) Help() string {
-	return `For dead letters that nobody wants any more. What they say is gone for good. One that has died again since it was listed is left alone.
+	return `For dead letters that are not wanted any more. What they say is gone for good. One that has died again since it was listed is left alone.
 
 Example: idem dead drop 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --side outbox --dry-run`
 }

@@ -21,7 +21,7 @@ const (
 	exitUsage    = 2   // it was not understood
 	exitFound    = 3   // doctor, verify, stuck, migrate status and conform found something
 	exitNoRecord = 4   // there is no such record
-	exitRefused  = 5   // nothing was changed, because nobody agreed to it
+	exitRefused  = 5   // nothing was changed, because it was not agreed to
 	exitUnknown  = 6   // doctor, verify or stuck found nothing, and could not look everywhere; or a standby was asked for what only the primary knows
 	exitSignal   = 128 // plus the number of the signal
 )
@@ -120,7 +120,7 @@ func remedyOf(err *pgconn.PgError) string {
 	case "57014":
 		return "the statement took longer than --timeout allows: narrow it down with --scope, or raise --timeout"
 	case "55P03":
-		return "somebody holds a lock on it: try again, or see who with idem stuck"
+		return "another session holds a lock on it: try again, or see who with idem stuck"
 	case "25006":
 		return "this is a standby or a read-only connection: connect to the primary"
 	case "57P01", "57P02", "57P03":

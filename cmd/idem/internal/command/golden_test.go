@@ -28,7 +28,7 @@ func TestOutputIsAsTheGoldenFilesHaveIt(t *testing.T) {
 		"show":                {"show", scope, placed},
 		"show-full-reveal":    {"show", scope, placed, "--full", "--reveal"},
 		"show-escapes":        {"show", scope, declined, "--reveal"},
-		"show-none":           {"show", scope, "nobody-has-used-this"},
+		"show-none":           {"show", scope, "never-used"},
 		"list":                {"list"},
 		"list-more":           {"list", "--limit", "2", "--full"},
 		"list-after":          {"list", "--after-scope", scope, "--after-key", declined},

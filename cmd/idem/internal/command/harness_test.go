@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// desk is where somebody calls idem, with a database.
+// desk is where a test calls idem, with a database.
 type desk struct {
 	t    *testing.T
 	pool *pgxpool.Pool
@@ -32,7 +32,7 @@ type said struct {
 	stdout, stderr string
 }
 
-// idem calls the command in this process. Nobody is at a terminal, unless change says so.
+// idem calls the command in this process. There is no terminal, unless change says so.
 func (d *desk) idem(args ...string) said { return d.call(context.Background(), nil, args...) }
 
 func (d *desk) call(ctx context.Context, change func(*command.World), args ...string) said {

@@ -86,13 +86,13 @@ func TestMessagesAreShownAsTheGoldenFilesHaveIt(t *testing.T) {
 		"inbox-list":           "inbox list",
 		"inbox-list-more":      "inbox list --limit 1 --full",
 		"inbox-list-filtered":  "inbox list --consumer shipping --source stripe",
-		"inbox-list-none":      "inbox list --consumer nobody",
+		"inbox-list-none":      "inbox list --consumer unknown",
 		"dead-list":            "dead list",
 		"dead-list-more":       "dead list --limit 1 --full",
 		"dead-list-after":      "dead list --after inbox/billing/stripe/evt_2P",
 		"dead-list-filtered":   "dead list --side inbox --consumer billing --source stripe --class 40001 --older 1d",
 		"dead-list-topic":      "dead list --topic orders",
-		"dead-list-none":       "dead list --consumer nobody",
+		"dead-list-none":       "dead list --consumer unknown",
 		"dead-show":            "dead show " + deadOutID,
 		"dead-show-reveal":     "dead show " + deadInID + " --reveal --full",
 		"dead-show-several":    "dead show " + twiceID,
@@ -199,7 +199,7 @@ func TestOnlyTheDeadLetterThatWasLookedAtIsDropped(t *testing.T) {
 	}
 }
 
-// From a real message that nobody could publish to the outbox again, with what it says sealed.
+// From a real message that could not be published to the outbox again, with what it says sealed.
 func TestSealedDeadLetterOfTheOutboxIsShownAndGoesBack(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -18,7 +18,7 @@ type operationCommand struct {
 	List    operationListCommand    `cmd:"" help:"Operations, the latest first."`
 	Show    operationShowCommand    `cmd:"" help:"One operation, with a timeline of its steps."`
 	Retry   operationRetryCommand   `cmd:"" help:"Let a parked operation go on as it is."`
-	Resolve operationResolveCommand `cmd:"" help:"Say what became of the call that has parked an operation."`
+	Resolve operationResolveCommand `cmd:"" help:"Say the outcome of the call that has parked an operation."`
 	Cancel  operationCancelCommand  `cmd:"" help:"End an operation, and take back what it has done."`
 }
 

@@ -22,7 +22,7 @@ type operationRetryCommand struct{ chosenOperations }
 // Help says more.
 func (operationRetryCommand) Help() string {
 	return `For an operation that is parked and whose reason is gone: the code is mended, the other side is back. It goes on when a Worker, or a call
-with its key, comes. If nobody knows whether a call that is Once has happened, it is parked again: see resolve. --all retries many at once: say what they have in common.
+with its key, comes. If it is not known whether a call that is Once has happened, it is parked again: see resolve. --all retries many at once: say what they have in common.
 
 Example: idem operation retry --all --name checkout --step charge --dry-run`
 }
@@ -94,7 +94,7 @@ type operationResolveCommand struct {
 
 // Help says more.
 func (operationResolveCommand) Help() string {
-	return `For an operation that is parked because nobody knows whether a call has happened. Ask the other side first, by the key of the call: what
+	return `For an operation that is parked because it is not known whether a call has happened. Ask the other side first, by the key of the call: what
 is said here is believed. A value is sealed if the operation's are, which takes the keys.
 
 Example: idem operation resolve 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --happened --value '{"charge":"ch_1"}' --yes`

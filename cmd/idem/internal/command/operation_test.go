@@ -35,7 +35,7 @@ func (d *desk) keepOperations() {
 		reason, wake, ended        any
 	}{
 		{doneID, placed, "checkout", "completed", "", 0, 0, false, nil, "0", "2.5 s"},
-		{parkedID, declined, "checkout", "parked", "charge", 3, 1, false, `nobody knows whether step "charge" has happened`, "0", nil},
+		{parkedID, declined, "checkout", "parked", "charge", 3, 1, false, `it is not known whether step "charge" has happened`, "0", nil},
 		{waitsID, forgotten, "refund", "running", "approval", 2, 0, false, nil, "10 days", nil},
 		{undoneID, left, "checkout\x1b[2J", "failed", "", 0, 0, true, nil, "0", "3 s"},
 	} {
@@ -241,7 +241,7 @@ func TestOperatorResolvesCallsThatWereMadeAtTheSameTimeByTheirNames(t *testing.T
 		t.Fatal(err)
 	}
 	air, room := operation.CallKey(id, "call", "air"), operation.CallKey(id, "call", "room")
-	d.idem("operation", "show", id, "--full").want(t, 0, "call's key    "+air, room, "is that of room", "begun", "nobody knows")
+	d.idem("operation", "show", id, "--full").want(t, 0, "call's key    "+air, room, "is that of room", "begun", "not known")
 	d.idem("operation", "resolve", id, "--not-happened", "--step", "sea", "--yes").want(t, 5, "")
 	d.idem("operation", "resolve", id, "--happened", "--value", `"a room"`, "--step", "room", "--yes").want(t, 0, "it goes on")
 	if _, err := call(); !errors.Is(err, operation.ErrParked) {
@@ -253,7 +253,7 @@ func TestOperatorResolvesCallsThatWereMadeAtTheSameTimeByTheirNames(t *testing.T
 	}
 }
 
-// Who is asked may take long to answer, and somebody else may let the operation go on meanwhile.
+// Who is asked may take long to answer, and another person may let the operation go on meanwhile.
 func TestOnlyTheCallThatWasLookedAtIsResolved(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -29,7 +29,7 @@ func (c *operationShowCommand) text(p *page.Page, t *timeline) {
 func remedyOfParked(o *record.Operation) string {
 	unknown := ""
 	if o.InDoubt() {
-		unknown = " If the reason is that nobody knows whether the call has happened, ask the other side, then: idem operation resolve " + o.ID +
+		unknown = " If the reason is that it is not known whether the call has happened, ask the other side, then: idem operation resolve " + o.ID +
 			" --happened --value JSON, --not-happened, or --refused TEXT."
 	}
 	return "see to the reason, then: idem operation retry " + o.ID + ", or cancel." + unknown
@@ -67,7 +67,7 @@ func (t *timeline) facts(p *page.Page, wholeKey bool) []page.Pair {
 	case o.State == record.Running && awaited != "":
 		facts = append(facts, page.Pair{Name: "waits for", Value: p.Yellow("operation "+awaited) + ", its child, to end"})
 	case o.State == record.Running:
-		facts = append(facts, page.Pair{Name: "worked on", Value: p.Yellow("by nobody") + "; due " + relative(o.WakeAt, o.Now)})
+		facts = append(facts, page.Pair{Name: "worked on", Value: p.Yellow("by no process") + "; due " + relative(o.WakeAt, o.Now)})
 	}
 	if o.Input.SealedBy != "" {
 		facts = append(facts, page.Pair{Name: "sealed with", Value: page.Safe(o.Input.SealedBy)})

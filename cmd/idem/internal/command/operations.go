@@ -66,7 +66,7 @@ func (e *explanation) explainOperation(o *record.Operation) {
 		e.Verdict, e.Error = waits, "ErrInProgress"
 		e.Reason = "operation " + o.ID + " (" + page.Safe(o.Name) + ") is under way, at step " + page.Safe(o.Step) + " since " + page.Time(o.Since)
 		if !o.Attended {
-			e.Reason += "; nobody works on it"
+			e.Reason += "; no process works on it"
 			e.Hint = "it goes on when a process that knows it asks for work, or when this call is made; it is due at " + page.Time(o.WakeAt)
 		}
 	}

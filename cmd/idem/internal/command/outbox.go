@@ -1,7 +1,7 @@
 package command
 
 type outboxCommand struct {
-	Stats outboxStatsCommand `cmd:"" help:"How far the outbox is behind, and whether somebody relays it."`
+	Stats outboxStatsCommand `cmd:"" help:"How far the outbox is behind, and whether a relay is there."`
 	List  outboxListCommand  `cmd:"" help:"Messages that are not published yet, in the order in which they were added."`
 
 	Forget outboxForgetCommand `cmd:"" help:"Take its topics from a relay that is not deployed any more."`

@@ -90,7 +90,7 @@ func (c *outboxStatsCommand) text(p *page.Page, o *shownOutbox) {
 	}
 	relayed := fmt.Sprintf("%d of %d lanes", o.RelayedLanes, o.Lanes)
 	if o.RelayedLanes == 0 {
-		relayed = p.Yellow("by nobody")
+		relayed = p.Yellow("by no process")
 	}
 	p.Pairs([]page.Pair{
 		{Name: "oldest", Value: oldest}, {Name: "waiting", Value: count(o.Waiting)}, {Name: "held back", Value: held},

@@ -61,7 +61,7 @@ func (c *purgeCommand) Run(s *session) error {
 	return early(report)
 }
 
-// early is an error if something kept the sweep from its end that nobody has asked for.
+// early is an error if something kept the sweep from its end that was not asked for.
 func early(report purge.Report) error {
 	for _, sweep := range report.Tables {
 		switch sweep.Ended {

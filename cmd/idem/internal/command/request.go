@@ -93,7 +93,7 @@ func (r *request) fingerprint(body []byte) (idem.Hash, error) {
 	return idemhttp.FingerprintWithout(r.Without...)(req, body)
 }
 
-// maxRequest bounds what is read: nobody sends more to be hashed.
+// maxRequest bounds what is read: no request that is hashed has more.
 const maxRequest = 64 << 20
 
 func (r *request) read() ([]byte, error) {

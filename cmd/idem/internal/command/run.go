@@ -14,7 +14,7 @@ import (
 const description = "Operates what github.com/idem-go/idem keeps in Postgres. Keys are abridged and stored responses are not " +
 	"shown unless you ask. What changes data says what it will do, and asks. " +
 	"Exit codes: 0 done, 1 failed, 2 not understood, 3 found something (doctor, verify, stuck, migrate status), 4 no such record, " +
-	"5 nothing changed because nobody agreed, 6 not everything could be checked, 130 interrupted."
+	"5 nothing changed because it was not agreed to, 6 not everything could be checked, 130 interrupted."
 
 // Run does what the arguments say, and returns the exit code.
 func Run(ctx context.Context, w World) int {

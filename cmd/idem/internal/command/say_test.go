@@ -121,7 +121,7 @@ func TestScopesCannotSteerATerminal(t *testing.T) {
 	}
 }
 
-// A command waits for nobody for long, and for nothing at all where it need not.
+// A command waits for no lock for long, and for none where it need not.
 func TestCommandsSayWhoTheyWouldHaveWaitedFor(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -135,7 +135,7 @@ func TestCommandsSayWhoTheyWouldHaveWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.idem("show", scope, left).want(t, 0)
-	d.idem("evict", scope, left, "--operation", leftID, "--yes").want(t, 1, "somebody holds a lock")
+	d.idem("evict", scope, left, "--operation", leftID, "--yes").want(t, 1, "another session holds a lock")
 }
 
 func TestKeyMayBeReadFromStandardInput(t *testing.T) {
@@ -187,13 +187,13 @@ func TestOperationsThatDoNotGoOnAreStuckAndExplained(t *testing.T) {
 	}
 	d.idem("stuck", "--older", "1h").want(t, 0, "nothing is stuck")
 	d.exec("UPDATE idem.operations SET wake_at = now() - interval '2 h'")
-	d.exec("UPDATE idem.operations SET state = 'parked', step = 'charge', reason = 'nobody knows whether it happened' WHERE key = 'parked'")
-	d.idem("stuck", "--older", "1h").want(t, 3, "Operations that are parked", ids["parked"], "charge", "nobody knows whether it happened",
-		"Operations that are due, and nobody's", ids["due"])
+	d.exec("UPDATE idem.operations SET state = 'parked', step = 'charge', reason = 'it is not known whether it happened' WHERE key = 'parked'")
+	d.idem("stuck", "--older", "1h").want(t, 3, "Operations that are parked", ids["parked"], "charge", "it is not known whether it happened",
+		"Operations that are due, and without an owner", ids["due"])
 	d.idem("stuck", "--json").want(t, 3, `"name": "refund"`, `"parked": [`, `"unattended": [`)
 
-	d.idem("explain", scope, "due").want(t, 0, "waits", "operation "+ids["due"]+" (refund) is under way", "nobody works on it")
-	d.idem("explain", scope, "parked").want(t, 0, "refused", "operation.ErrParked", "parked at step charge: nobody knows")
+	d.idem("explain", scope, "due").want(t, 0, "waits", "operation "+ids["due"]+" (refund) is under way", "no process works on it")
+	d.idem("explain", scope, "parked").want(t, 0, "refused", "operation.ErrParked", "parked at step charge: it is not")
 	d.idem("list", "--state", "running").want(t, 0, ids["due"], ids["parked"])
 	d.idem("evict", scope, "due", "--operation", ids["due"], "--yes").want(t, 5, "nothing was changed", "idem operation cancel")
 }
@@ -205,7 +205,7 @@ func TestRecordIsFoundByWhatLogsTell(t *testing.T) {
 	d.keep()
 	d.idem("list", "--operation", placedID, "--full").want(t, 0, placed, placedID)
 	d.idem("list", "--key", placed, "--full").want(t, 0, scope, placedID)
-	d.idem("list", "--key", "of nobody").want(t, 0, "no records")
+	d.idem("list", "--key", "never used").want(t, 0, "no records")
 	d.idem("list", "--operation", "nonsense").want(t, 1, "nonsense")
 }
 

@@ -61,7 +61,7 @@ func (k sealKeys) open(s *session, r *record.Record) error {
 		SameHash: true, OperationID: r.OperationID, State: store.State(r.State), Status: status, Body: r.Body, SealedBy: r.SealedBy, Closed: true,
 	}
 	if len(r.Header) > 0 {
-		stored.Header = map[string][]string{} // a sealed response has none: what is there is somebody else's
+		stored.Header = map[string][]string{} // a sealed response has none: what is there is another's
 	}
 	err = stored.Open(&key, seal.New(seal.Keys{Primary: anyOf(secrets), Secrets: secrets}))
 	switch {
@@ -77,7 +77,7 @@ func (k sealKeys) open(s *session, r *record.Record) error {
 	return err
 }
 
-// anyOf is the id to seal with, which nobody does here.
+// anyOf is the id to seal with, which is not done here.
 func anyOf(secrets map[string][]byte) string {
 	for id := range secrets {
 		return id

@@ -83,7 +83,7 @@ func (s *session) show(result any, text func(*page.Page)) error {
 	return encoder.Encode(result)
 }
 
-// progress tells a person at a terminal how far something is. It is nothing for anybody else. The last call takes it away.
+// progress tells a person at a terminal how far something is. It is nothing for a program. The last call takes it away.
 func (s *session) progress(format string, args ...any) {
 	if s.ErrIsTerminal && s.Getenv("TERM") != "dumb" {
 		fmt.Fprintf(s.Stderr, "\r\x1b[K"+format, args...)

@@ -51,7 +51,7 @@ func TestStatsAreAsTheGoldenFilesHaveIt(t *testing.T) {
 	}
 }
 
-// The figures come in a line for each reading, until somebody interrupts.
+// The figures come in a line for each reading, until it is interrupted.
 func TestWatchWritesALineForEachReadingInJSON(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

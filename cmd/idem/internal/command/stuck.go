@@ -19,7 +19,7 @@ type stuckCommand struct {
 
 // Help says more.
 func (stuckCommand) Help() string {
-	return `Lists what does not go on by itself: keys that a transaction holds for long, operations that are parked, or due and nobody's, and records
+	return `Lists what does not go on by itself: keys that a transaction holds for long, operations that are parked, or due and without an owner, and records
 that an fn has left behind by ending its transaction itself. No index leads to what is left behind: a table above 64 MB is walked only
 with --scan. The exit code is 3 if something was found, and otherwise 6 if the table was not walked.
 
@@ -127,7 +127,7 @@ func newShownHolder(h record.Holder) shownHolder {
 func (c *stuckCommand) text(p *page.Page, found *stuck) {
 	tellHolders(p, found.held)
 	tellOperations(p, "Operations that are parked", "Callers of their keys get operation.ErrParked. See to the reason, then: idem operation retry, resolve or cancel.", found.parked)
-	tellOperations(p, "Operations that are due, and nobody's", "Is a process there that has these operations, and asks for work?", found.unattended)
+	tellOperations(p, "Operations that are due, and without an owner", "Is a process there that has these operations, and asks for work?", found.unattended)
 	c.tellLeft(p, found.left)
 	if !found.scanned {
 		p.Printf("%s\n", page.Wrap(fmt.Sprintf("The table has %s and was not walked for what was left behind: --scan.", page.Bytes(found.size)), "", 100))

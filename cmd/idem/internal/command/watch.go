@@ -24,7 +24,7 @@ and needs no terminal.
 Example: idem watch --every 5s`
 }
 
-// Run watches until somebody leaves.
+// Run watches until the person leaves.
 func (c *watchCommand) Run(s *session) error {
 	every := max(time.Duration(c.Every), 100*time.Millisecond)
 	if _, err := readVitals(s); err != nil {

@@ -195,7 +195,7 @@ func (e *exam) adviceOn(code string) string {
 	case "42P01", "42703":
 		return "run idem migrate up"
 	case "57014", "55P03":
-		return "try again when the server has less to do, or nobody holds a lock on the table"
+		return "try again when the server has less to do, or no session holds a lock on the table"
 	}
 	return "see the log of the server"
 }

@@ -54,7 +54,7 @@ func TestDatabaseWithoutTheSchemaIsExaminedAsWell(t *testing.T) {
 	w.finds("primary-key", doctor.Unknown, "not checked")
 }
 
-// Whoever may not see is told so, instead of being told that all is well.
+// A role that may not see is told so, instead of being told that all is well.
 func TestRoleThatMaySeeNothingIsToldWhatWasNotChecked(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)

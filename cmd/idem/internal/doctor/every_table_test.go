@@ -53,7 +53,7 @@ var sicknesses = []sickness{
 	{"the purge lacks a privilege for rows that are there", "privileges", doctor.Problem, []string{"INSERTROWS", "ANALYZE idem.TABLE", "REVOKE SELECT ON idem.TABLE FROM ROLE"},
 		[]string{"GRANT SELECT ON idem.TABLE TO ROLE", "TRUNCATE idem.TABLE"}, []string{"ROLE lacks SELECT", "on idem.TABLE", "GRANT SELECT"},
 		func(table string) bool { return table == "audit" }},
-	{"everybody may read", "public-access", doctor.Warning, []string{"GRANT SELECT ON idem.TABLE TO PUBLIC"}, []string{"REVOKE SELECT ON idem.TABLE FROM PUBLIC"},
+	{"all may read", "public-access", doctor.Warning, []string{"GRANT SELECT ON idem.TABLE TO PUBLIC"}, []string{"REVOKE SELECT ON idem.TABLE FROM PUBLIC"},
 		[]string{"SELECT on idem.TABLE", "REVOKE ALL ON idem.TABLE FROM PUBLIC"}, nil},
 	{"autovacuum is off", "autovacuum", doctor.Problem, []string{"ALTER TABLE idem.TABLE SET (autovacuum_enabled = off)"}, []string{"ALTER TABLE idem.TABLE RESET (autovacuum_enabled)"},
 		[]string{"off for idem.TABLE", "ALTER TABLE idem.TABLE RESET (autovacuum_enabled)"}, nil},

@@ -26,7 +26,7 @@ func outboxAge(e *exam) error {
 	return nil
 }
 
-// relay looks for somebody who publishes what waits.
+// relay looks for a relay that publishes what waits.
 func relay(e *exam) error {
 	oldest, err := record.Oldest(e.ctx, e.tx)
 	if err != nil || oldest == 0 {

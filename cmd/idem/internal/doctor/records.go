@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 )
 
-// mayWalk tells whether the table is small enough, or somebody has asked for it.
+// mayWalk tells whether the table is small enough, or the person has asked for it.
 func (e *exam) mayWalk() (bool, error) {
 	if e.opts.Scan {
 		return true, nil
@@ -47,7 +47,7 @@ func operations(e *exam) error {
 		return err
 	}
 	if len(unattended) > 0 {
-		e.warn(fmt.Sprintf("%s operations are due and nobody works on them, the first of them for %s", atLeast(int64(len(unattended))), page.Age(unattended[0].Now.Sub(unattended[0].WakeAt))),
+		e.warn(fmt.Sprintf("%s operations are due and no process works on them, the first of them for %s", atLeast(int64(len(unattended))), page.Age(unattended[0].Now.Sub(unattended[0].WakeAt))),
 			"start a process that has these operations and asks for work; see which with idem stuck")
 	}
 	parked, err := record.ParkedOperations(e.ctx, e.tx)

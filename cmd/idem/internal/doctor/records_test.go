@@ -65,7 +65,7 @@ func TestDoctorFindsOperationsThatDoNotGoOn(t *testing.T) {
 		}
 	}
 	w.quiet("operations")
-	w.exec("UPDATE idem.operations SET wake_at = now() - interval '1 h'", "UPDATE idem.operations SET state = 'parked', reason = 'nobody knows' WHERE key = 'parked'")
-	w.finds("operations", doctor.Warning, "1 operations are due and nobody works on them, the first of them for 1 h", "idem stuck")
+	w.exec("UPDATE idem.operations SET wake_at = now() - interval '1 h'", "UPDATE idem.operations SET state = 'parked', reason = 'it is not known' WHERE key = 'parked'")
+	w.finds("operations", doctor.Warning, "1 operations are due and no process works on them, the first of them for 1 h", "idem stuck")
 	w.finds("operations", doctor.Warning, "1 operations are parked", "idem stuck")
 }

@@ -41,7 +41,7 @@ func TestDoctorFindsWhatIsWrongWithTheSchema(t *testing.T) {
 		"a rule":                        {"rules", []string{"CREATE RULE away AS ON INSERT TO idem.records DO INSTEAD NOTHING"}, doctor.Problem, []string{"away", "DROP RULE"}},
 		"published without an identity": {"replica-identity", []string{"CREATE PUBLICATION p FOR TABLE idem.records", "ALTER TABLE idem.records REPLICA IDENTITY NOTHING"}, doctor.Problem, []string{"55000", "REPLICA IDENTITY DEFAULT"}},
 		"published":                     {"replica-identity", []string{"CREATE PUBLICATION p FOR ALL TABLES"}, doctor.Note, []string{"published"}},
-		"everybody may read":            {"public-access", []string{"GRANT SELECT ON idem.records TO PUBLIC"}, doctor.Warning, []string{"SELECT", "REVOKE"}},
+		"all may read":                  {"public-access", []string{"GRANT SELECT ON idem.records TO PUBLIC"}, doctor.Warning, []string{"SELECT", "REVOKE"}},
 		"autovacuum is off":             {"autovacuum", []string{"ALTER TABLE idem.records SET (autovacuum_enabled = no)"}, doctor.Problem, []string{"RESET (autovacuum_enabled)"}},
 	} {
 		t.Run(name, func(t *testing.T) {

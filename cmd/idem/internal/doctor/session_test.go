@@ -142,7 +142,7 @@ func TestDoctorFindsTransactionsThatHoldBackVacuumOrKeys(t *testing.T) {
 	w.quiet("held-keys")
 }
 
-// To end somebody else's session in another database would harm its service, and help nobody.
+// To end another's session in another database would harm its service, and help none.
 func TestDoctorBlamesNoTransactionOfAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)

@@ -241,5 +241,5 @@ func (e *exam) neverPurged(table, remedy string) error {
 	return nil
 }
 
-// had says what became of a row before it may go.
+// had says the outcome of a row before it may go.
 var had = map[string]string{"records": "expired", "operations": "ended", "inbox": "expired", "published": "expired"}

@@ -15,7 +15,7 @@ const (
 	firstBlocks = 128
 	mostBlocks  = 2048
 	short, long = 50 * time.Millisecond, 200 * time.Millisecond // the next one has more blocks, or fewer
-	portionLock = 500 * time.Millisecond                        // it may wait for a record that somebody deletes
+	portionLock = 500 * time.Millisecond                        // it may wait for a record that is being deleted
 )
 
 // errMoved says that the table was written anew, so that its rows are in other blocks.

@@ -71,7 +71,7 @@ func config(table string) partition.Config {
 	return partition.Config{Table: table, Parts: 8, Share: 1, Patience: time.Minute, Blocks: 3}
 }
 
-// Clients call, a purge deletes, keys expire and are new again, and somebody evicts, at every isolation level, while the table is partitioned.
+// Clients call, a purge deletes, keys expire and are new again, and a person evicts, at every isolation level, while the table is partitioned.
 func TestRecordsArePartitionedWhileEverythingGoesOn(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
@@ -294,7 +294,7 @@ func TestInterruptedPartitioningGoesOnOrIsTakenBack(t *testing.T) {
 	}
 }
 
-// A session without triggers writes to one table alone: that is found before anybody relies on the other.
+// A session without triggers writes to one table alone: that is found before a reader relies on the other.
 func TestNewTableThatDiffersIsNotTaken(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{

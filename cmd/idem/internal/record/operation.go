@@ -92,7 +92,7 @@ func ParkedOperations(ctx context.Context, tx pgx.Tx) ([]Operation, error) {
 	return pgx.CollectRows(rows, scanOperation)
 }
 
-// UnattendedOperations returns those that have been due for longer than old and that nobody works on: no process is there that
+// UnattendedOperations returns those that have been due for longer than old and that no process works on: no process is there that
 // knows them by name, or none at all.
 func UnattendedOperations(ctx context.Context, tx pgx.Tx, old time.Duration) ([]Operation, error) {
 	rows, err := tx.Query(ctx, operations+`WHERE o.state = 'running' AND o.wake_at < clock_timestamp() - make_interval(secs => $1)

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// LockTimeout is how long a statement waits for somebody who changes the table or a record.
+// LockTimeout is how long a statement waits for a session that changes the table or a record.
 const LockTimeout = 2 * time.Second
 
 // Tx runs work in a transaction that depends on no setting of the session and leaves none behind, also behind a pooler that
@@ -55,7 +55,7 @@ func Change(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration, work
 	return commit(ctx, tx)
 }
 
-// commit waits for the answer to COMMIT, and asks nobody to cancel it: to a server that waits for a standby, that would mean to wait no
+// commit waits for the answer to COMMIT, and does not ask to cancel it: to a server that waits for a standby, that would mean to wait no
 // longer, and to tell of a success that the standby has not got. A connection whose answer is not awaited any more is left to itself.
 func commit(ctx context.Context, tx pgx.Tx) error {
 	answered := make(chan error, 1)

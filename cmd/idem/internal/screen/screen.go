@@ -27,7 +27,7 @@ type Options struct {
 // ErrInterrupted is the end by Ctrl-C.
 var ErrInterrupted = errors.New("interrupted")
 
-// Run shows the screen until somebody leaves it or ctx ends.
+// Run shows the screen until the person leaves it or ctx ends.
 func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends a reading under way

@@ -111,7 +111,7 @@ type Told struct {
 	N   int64
 }
 
-// Account is what became of messages that were to be published.
+// Account is the outcome of messages that were to be published.
 type Account struct {
 	Committed int // that were to be published
 	Lost      int // that never came

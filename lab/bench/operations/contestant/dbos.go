@@ -16,7 +16,7 @@ import (
 func DBOS() Contestant {
 	return Contestant{
 		Name: "DBOS Transact", Settings: "system database in the application's own, over the same pool; RunAsTransaction, RunAsStep, RunAsTransaction; no Conductor",
-		Resumes: "the same executor, when somebody starts it again", Restarts: true,
+		Resumes: "the same executor, when an operator starts it again", Restarts: true,
 		Prepare: func(ctx context.Context, dsn string) error {
 			pool, err := pgxpool.New(ctx, dsn)
 			if err != nil {

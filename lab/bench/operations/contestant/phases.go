@@ -121,7 +121,7 @@ func (p *phases) complete(ctx context.Context) {
 	}
 }
 
-// abandoned is a key that nobody works on.
+// abandoned is a key that no process works on.
 type abandoned struct {
 	ID           int64
 	Order, Point string
