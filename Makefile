@@ -23,7 +23,7 @@ IN_ORDER = $(LONGEST) $(filter-out $(LONGEST),$(MODULES))
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
 .PHONY: help demo serve test short idemtest torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/partition bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
-	lint tidy fresh release build clean testenv staticcheck tally sqlc-gen-idem
+	lint tidy fresh apidiff release build clean testenv staticcheck tally sqlc-gen-idem
 
 help: ## list the targets
 	@sed -n 's/^\([a-z/]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -118,6 +118,10 @@ lint: staticcheck ## gofmt, go vet, staticcheck
 
 tidy: ## check that go.mod and go.sum are tidy
 	@$(call each,$(CURDIR)/tools/tidy.sh)
+
+apidiff: ## what importers have to change since the last release (BASE=v0.1.0: since that one)
+	@tools/apidiff.sh $(BASE)
+
 
 release: ## prepare a release of every module: one commit, a tag for each (VERSION=v0.2.0)
 	@tools/release.sh $(VERSION)
