@@ -130,6 +130,29 @@ func TestProgramInTheReadmeRuns(t *testing.T) {
 	}
 }
 
+// Each program of the start prints what the block after it says, in a database that has nothing yet.
+func TestProgramsOfTheStartRun(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("runs the compiler")
+	}
+	start := documents(t)["docs/start.md"]
+	wanted := blocks(start, "text")
+	for n, block := range blocks(start, "go") {
+		t.Run(fmt.Sprint(n+1), func(t *testing.T) {
+			t.Parallel()
+			source := filepath.Join(t.TempDir(), "main.go")
+			write(t, source, block)
+			cmd := exec.Command("go", "run", source)
+			cmd.Env = append(os.Environ(), "DATABASE_URL="+pgtest.EmptyDSN(t))
+			out, err := cmd.CombinedOutput()
+			if diff := cmp.Diff(wanted[n], string(out)); err != nil || diff != "" {
+				t.Errorf("%v (-docs/start.md +run)\n%s", err, diff)
+			}
+		})
+	}
+}
+
 // The line that the README gives to those without goose selects a schema that works.
 func TestMigrationsArePlainSQLAsTheReadmeSays(t *testing.T) {
 	t.Parallel()
