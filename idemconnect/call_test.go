@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/idemconnect"
+	rpc "github.com/idem-go/idem/idemconnect/internal/grpc_testingconnect"
 	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
 )
@@ -519,4 +521,45 @@ func TestDeadlineOfACallLeavesTheKeyFree(t *testing.T) {
 			s.wantOrders(t, 1)
 		})
 	}
+}
+
+// Many callers of one key, by all protocols at once, some of whom leave: one effect, and one reply for those who stay.
+func TestManyCallersOfOneKeyHaveOneEffect(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	urls := []string{s.serve(t, config()), s.serve(t, config())}
+	var clients []rpc.TestServiceClient
+	for _, options := range protocols {
+		for _, url := range urls {
+			clients = append(clients, dial(t, url, append([]connect.ClientOption{connect.WithSendGzip()}, options...)...))
+		}
+	}
+	replies := make(chan string, 60)
+	var wg sync.WaitGroup
+	for n := range 60 {
+		wg.Go(func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if n%6 == 5 {
+				go cancel()
+			}
+			reply, err := clients[n%len(clients)].UnaryCall(ctx, order("teapot", "k"))
+			switch {
+			case err == nil:
+				replies <- reply.Msg.GetUsername()
+			case n%6 != 5:
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	close(replies)
+	different := map[string]bool{}
+	for reply := range replies {
+		different[reply] = true
+	}
+	if len(different) != 1 || different[""] {
+		t.Errorf("the replies %v", different)
+	}
+	s.wantOrders(t, 1)
 }
