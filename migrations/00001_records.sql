@@ -92,7 +92,7 @@ COMMENT ON COLUMN idem.sweeps.part IS
 COMMENT ON COLUMN idem.sweeps.block IS
     'The block of that part at which the sweep goes on. Blocks before it have been walked.';
 COMMENT ON COLUMN idem.sweeps.sweeper IS
-    'Names the run that sweeps. NULL if nobody does; then the next run goes on from block. It is no lock: deleting is correct whoever does it.';
+    'Names the run that sweeps. NULL if none does; then the next run goes on from block. It is no lock: deleting is correct in any process.';
 COMMENT ON COLUMN idem.sweeps.seen_at IS
     'The last sign of life of the sweeper (database clock). When it is too old, another run takes over.';
 COMMENT ON COLUMN idem.sweeps.waiting_for IS
@@ -110,7 +110,7 @@ COMMENT ON COLUMN idem.sweeps.deleted IS
 COMMENT ON COLUMN idem.sweeps.kept IS
     'How many rows it has met that may not go yet.';
 COMMENT ON COLUMN idem.sweeps.skipped IS
-    'How many rows it has met that may go but were locked or just changed by somebody else; the next sweep meets them again.';
+    'How many rows it has met that may go but were locked or just changed by others; the next sweep meets them again.';
 COMMENT ON COLUMN idem.sweeps.last_started_at IS
     'When the last whole sweep began (database clock): what had had its time by then is gone, except what was skipped.';
 COMMENT ON COLUMN idem.sweeps.last_finished_at IS
@@ -122,7 +122,7 @@ COMMENT ON COLUMN idem.sweeps.last_deleted IS
 COMMENT ON COLUMN idem.sweeps.last_kept IS
     'How many rows the last whole sweep left because they may not go yet.';
 COMMENT ON COLUMN idem.sweeps.last_skipped IS
-    'How many rows the last whole sweep left because somebody held them.';
+    'How many rows the last whole sweep left because they were held.';
 COMMENT ON COLUMN idem.sweeps.deleted_total IS
     'How many rows all sweeps have deleted since the table was made.';
 

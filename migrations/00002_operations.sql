@@ -75,9 +75,9 @@ COMMENT ON COLUMN idem.operations.ttl IS
 COMMENT ON COLUMN idem.operations.parent IS
     'The operation that has begun this one as a child, and awaits its end; NULL for all others.';
 COMMENT ON COLUMN idem.operations.epoch IS
-    'Grows whenever somebody takes the operation up. Every commit names the epoch it belongs to, and is refused in another one.';
+    'Grows whenever a process takes the operation up. Every commit names the epoch it belongs to, and is refused in another one.';
 COMMENT ON COLUMN idem.operations.owner IS
-    'The instance that works on it. NULL, or one that is not there any more: whoever comes may take it up.';
+    'The instance that works on it. NULL, or one that is not there any more: the next process may take it up.';
 COMMENT ON COLUMN idem.operations.state IS
     'running; parked: waits for a person, see reason; completed: answered; failed: rejected and undone; undone: ended in an error, its key is free.';
 COMMENT ON COLUMN idem.operations.undoing IS
@@ -91,7 +91,7 @@ COMMENT ON COLUMN idem.operations.kind IS
 COMMENT ON COLUMN idem.operations.step IS
     'The step that was begun, or is waited for, when the operation was last committed; seq is its place, 0 if there is none, and since the moment.';
 COMMENT ON COLUMN idem.operations.wake_at IS
-    'Nobody has to look at it before (database clock).';
+    'No process has to look at it before (database clock).';
 COMMENT ON COLUMN idem.operations.tries IS
     'How often that step was tried before the pause that goes on until wake_at.';
 COMMENT ON COLUMN idem.operations.attempts IS
@@ -109,7 +109,7 @@ COMMENT ON COLUMN idem.steps.outcome IS
 COMMENT ON TABLE idem.signals IS
     'What was sent to an operation from outside. The first of a name counts. "#" and the id of a child is the name of that child''s outcome.';
 COMMENT ON COLUMN idem.signals.taken IS
-    'The operation has recorded it, or has ended without it: nobody looks for it.';
+    'The operation has recorded it, or has ended without it: it is not looked for.';
 COMMENT ON TABLE idem.leases IS
     'Until when an instance counts as there although it holds no lock.';
 COMMENT ON COLUMN idem.records.state IS

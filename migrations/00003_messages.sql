@@ -2,7 +2,7 @@
 
 -- What leaves: read in the order of seq, and gone (or in idem.published) once the broker has it. The columns that have no
 -- name of ours are those of Debezium's outbox event router. What is held back is at the end of the key, so that the others
--- are read without it; it alone has a second index, which nobody else has to write. The identity of a message is never
+-- are read without it; it alone has a second index, which no other has to write. The identity of a message is never
 -- looked up here.
 CREATE TABLE idem.outbox (
     seq                bigint           GENERATED ALWAYS AS IDENTITY,
@@ -96,7 +96,7 @@ COMMENT ON COLUMN idem.outbox.created_at IS
 COMMENT ON TABLE idem.delayed IS
     'Messages that are not to be published before a moment. A relay, of whatever topics, inserts them in idem.outbox when they are due.';
 COMMENT ON TABLE idem.relays IS
-    'A key belongs to one of 16 lanes by its hash. Whoever relays a lane is the instance here, for as long as that is there: as in idem.operations.';
+    'A key belongs to one of 16 lanes by its hash. The relay of a lane is the instance here, for as long as that is there: as in idem.operations.';
 COMMENT ON COLUMN idem.relays.generation IS
     'That of the topics by which it works. Another relay that has been given some of them waits until it works by the new ones.';
 COMMENT ON TABLE idem.relay_topics IS
@@ -138,7 +138,7 @@ COMMENT ON COLUMN idem.inbox.alone IS
 COMMENT ON COLUMN idem.inbox.hindered IS
     'How many attempts something else has hindered, a lock for example: they do not count, and make the pauses grow.';
 
--- What nobody could publish, or handle, after as many attempts as it may have. A person decides.
+-- What could not be published, or handled, after as many attempts as it may have. A person decides.
 CREATE TABLE idem.dead_letters (
     side         text COLLATE "C" NOT NULL,
     consumer     text COLLATE "C" NOT NULL,
