@@ -27,7 +27,7 @@ type exchange struct {
 var (
 	errForgotten = errors.New("idemhttp: the answer is not remembered")
 	errNested    = errors.New("idemhttp: the middleware is applied twice to this route")
-	errGRPC      = errors.New("idemhttp: gRPC tells its status in trailers, which this middleware does not see: use the interceptor of module idemgrpc")
+	errGRPC      = errors.New("idemhttp: gRPC tells its status in trailers, which this middleware does not see: use the interceptor of module idemgrpc or idemconnect")
 )
 
 // start returns the exchange of a request. It has to be ended.
