@@ -17,13 +17,20 @@ import (
 func (s *shop) elapse() {
 	s.t.Helper()
 	const day = ` - interval '1 day'`
-	for _, sql := range []string{
-		`update idem.operations set wake_at = wake_at` + day + `, since = since` + day,
-		`update idem.steps set due_at = due_at` + day,
-	} {
-		if _, err := s.pool.Exec(context.Background(), sql); err != nil {
-			s.t.Fatal(err)
+	// Both at once: a worker that saw the first alone would put the operation to sleep anew, until a moment that is not moved any more.
+	err := pgx.BeginFunc(context.Background(), s.pool, func(tx pgx.Tx) error {
+		for _, sql := range []string{
+			`update idem.operations set wake_at = wake_at` + day + `, since = since` + day,
+			`update idem.steps set due_at = due_at` + day,
+		} {
+			if _, err := tx.Exec(context.Background(), sql); err != nil {
+				return err
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
 	}
 }
 
