@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ const orderKey = "8e03978e-40d5-43dd-bc93-6894a57f9324"
 type funcCase struct {
 	name   string
 	breaks string
+	also   string // what it breaks as well, if two requests lie in two seconds
 	buy    buy
 	change func(s *idemtest.FuncSuite)
 }
@@ -56,7 +58,10 @@ func TestEveryBadFunctionIsFoundForTheRightReason(t *testing.T) {
 			if bad.change != nil {
 				bad.change(&suite)
 			}
-			requireFound(t, bad.breaks, record(t, func(t testing.TB) { idemtest.Func(t, suite) }))
+			found := record(t, func(t testing.TB) { idemtest.Func(t, suite) })
+			requireFound(t, bad.breaks, slices.DeleteFunc(found, func(text string) bool {
+				return bad.also != "" && strings.HasPrefix(text, "idemtest: "+bad.also+": ")
+			}))
 		})
 	}
 }
@@ -235,7 +240,7 @@ var badFuncs = []funcCase{
 	{name: "a key for each call", breaks: "one-key", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, rand.Text(), idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
 	}},
-	{name: "a key from the time", breaks: "one-key", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+	{name: "a key from the time", breaks: "one-key", also: "payload-refused", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, "order "+time.Now().Format(time.DateTime), idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
 	}},
 	{name: "a key for each attempt behind a lost answer", breaks: "one-key", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
