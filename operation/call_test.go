@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -306,5 +308,32 @@ func TestCallThatRunsOutIsTheFunctionsOnlyIfItIsKnownNotToHaveHappened(t *testin
 				t.Errorf("got %q, %v, want %q", res.Body, err, test.want)
 			}
 		})
+	}
+}
+
+// What a COMMIT without an answer has recorded is recorded once more. Since when it is on record stays true.
+func TestStepThatIsRecordedAgainIsOnRecordSinceTheFirstTime(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	c := newCalling(operation.Keyed(time.Hour), failFirst(0, nil))
+	if _, err := c.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
+		t.Fatal(err)
+	}
+	id := s.text(`select id::text from idem.operations`)
+	recorded := func() string { return s.text(`select recorded_at::text from idem.steps where operation_id = $1`, id) }
+	record := func(outcome store.StepOutcome) {
+		t.Helper()
+		engine := txn.Engine{Pool: s.pool, Limits: txn.DefaultLimits}
+		step := store.Step{Seq: 1, Kind: store.CallStep, Name: "call", Outcome: outcome, Value: []byte(`"done"`)}
+		if err := engine.Query(t.Context(), &store.RecordStep{OperationID: id, Step: step}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := recorded()
+	if record(store.StepDone); recorded() != first {
+		t.Errorf("it is on record since %s, and again since %s", first, recorded())
+	}
+	if record(store.StepFailed); recorded() == first {
+		t.Error("another outcome is on record since that of before")
 	}
 }

@@ -52,14 +52,15 @@ RETURNING (1 / (CASE
 
 -- name: RecordStep :exec
 -- RecordStep remembers a step. It travels behind AdvanceOperation or BeginOperation, which say whether it may. Where the new row has
--- no due_at, that of the old one stays.
+-- no due_at, that of the old one stays; and recorded_at is since when its outcome is on record, however often that was recorded.
 -- @prepared
 INSERT INTO idem.steps AS s (operation_id, seq, kind, name, due_at, recorded_at, outcome, value)
 VALUES ((@operation_id::text)::uuid, @seq, @kind, @name,
         clock_timestamp() + sqlc.narg(pause)::interval, clock_timestamp(),
         @outcome, @value::bytea)
 ON CONFLICT (operation_id, seq) DO UPDATE
-SET due_at = COALESCE(EXCLUDED.due_at, s.due_at), recorded_at = EXCLUDED.recorded_at, outcome = EXCLUDED.outcome, value = EXCLUDED.value;
+SET due_at = COALESCE(EXCLUDED.due_at, s.due_at), outcome = EXCLUDED.outcome, value = EXCLUDED.value,
+    recorded_at = CASE WHEN s.outcome = EXCLUDED.outcome THEN s.recorded_at ELSE EXCLUDED.recorded_at END;
 
 -- name: LoadSteps :many
 -- LoadSteps reads all that an operation remembers: the steps that have a row, and the call that was begun alone and has none. Calls that

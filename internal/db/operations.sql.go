@@ -192,7 +192,8 @@ VALUES (($1::pg_catalog.text)::pg_catalog.uuid, $2::pg_catalog.int4, $3::pg_cata
         pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $5::pg_catalog.interval, pg_catalog.clock_timestamp(),
         $6::pg_catalog.text, $7::pg_catalog.bytea)
 ON CONFLICT (operation_id, seq) DO UPDATE
-SET due_at = COALESCE(EXCLUDED.due_at, s.due_at), recorded_at = EXCLUDED.recorded_at, outcome = EXCLUDED.outcome, value = EXCLUDED.value
+SET due_at = COALESCE(EXCLUDED.due_at, s.due_at), outcome = EXCLUDED.outcome, value = EXCLUDED.value,
+    recorded_at = CASE WHEN s.outcome OPERATOR(pg_catalog.=) EXCLUDED.outcome THEN s.recorded_at ELSE EXCLUDED.recorded_at END
 `
 
 // RecordStepStatement is RecordStep as connections know it.
@@ -202,7 +203,7 @@ var RecordStepStatement = roundtrip.New(roundtrip.Statement{
 })
 
 // RecordStep remembers a step. It travels behind AdvanceOperation or BeginOperation, which say whether it may. Where the new row has
-// no due_at, that of the old one stays.
+// no due_at, that of the old one stays; and recorded_at is since when its outcome is on record, however often that was recorded.
 type RecordStep struct {
 	OperationID string
 	Seq         int

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,6 +22,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/inquiry"
 	"github.com/idem-go/idem/lab/torture/ledger"
 	"github.com/idem-go/idem/lab/torture/report"
+	"github.com/idem-go/idem/lab/torture/rule"
 )
 
 // leg is a run on one set of servers.
@@ -36,6 +38,8 @@ type leg struct {
 	ready  func(ctx context.Context) error // returns when the server takes writes
 	about  about
 	beside counterpart // nil if its work needs none
+
+	servers *cluster.Cluster // nil if a database was given
 
 	// inject does harm until ctx ends, tells of it, and heals everything before it returns. It may be nil.
 	inject func(ctx context.Context, workers fault.Workers, log func(fault.Event)) error
@@ -191,8 +195,21 @@ func (l *leg) takeState(ctx context.Context) error {
 	if err == nil {
 		err = take(ctx, conn, writer)
 	}
+	if l.about.Work == fault.MessageWork && l.servers != nil {
+		for _, said := range l.deadlocks() {
+			writer.Append(ledger.Row{Finding: &ledger.Finding{Rule: rule.NoDeadlock, Detail: said}})
+		}
+	}
 	return errors.Join(err, writer.Close())
 }
+
+// deadlocks returns what the server has said of each.
+func (l *leg) deadlocks() []string {
+	log, _ := os.ReadFile(l.servers.Primary().Log()) // that there were some is known without it
+	return deadlock.FindAllString(string(log), -1)
+}
+
+var deadlock = regexp.MustCompile(`(?m)^.*ERROR:  deadlock detected\n(?:.*DETAIL:.*\n(?:\t.*\n)*)?(?:.*(?:HINT|CONTEXT):.*\n(?:\t.*\n)*)*`)
 
 func (l *leg) writeAbout() error {
 	encoded, err := json.MarshalIndent(l.about, "", "\t")

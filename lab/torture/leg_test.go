@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -155,5 +156,22 @@ func TestWhatRunsBesideAFailureEnds(t *testing.T) {
 	}
 	if err := both(t.Context(), lasts, fails); !errors.Is(err, broken) {
 		t.Error(err)
+	}
+}
+
+func TestWhatAServerSaysOfADeadlockIsFoundInItsLog(t *testing.T) {
+	t.Parallel()
+	const said = `2026-11-24 17:09:13.749 UTC [17177] ERROR:  deadlock detected
+2026-11-24 17:09:13.749 UTC [17177] DETAIL:  Process 17177 waits for ShareLock on transaction 737; blocked by process 17181.
+	Process 17181 waits for ShareLock on transaction 736; blocked by process 17177.
+	Process 17177: update a set v=0
+	 where n=2;
+	Process 17181: update a set v=0 where n=1;
+2026-11-24 17:09:13.749 UTC [17177] HINT:  See server log for query details.
+2026-11-24 17:09:13.749 UTC [17177] CONTEXT:  while updating tuple (0,2) in relation "a"
+`
+	const other = "2026-11-24 17:09:13.749 UTC [17177] ERROR:  division by zero\n"
+	if found := deadlock.FindAllString(other+said+other+said, -1); !slices.Equal(found, []string{said, said}) {
+		t.Errorf("found %q", found)
 	}
 }

@@ -162,7 +162,11 @@ func (c *config) scenario(of fault.Leg, duration time.Duration) *leg {
 	l := &leg{config: c, name: string(of.Name), dir: filepath.Join(c.dir, string(of.Name)), duration: duration}
 	l.about.Work, l.about.Quiet = of.Work, of.Quiet
 	l.stage = func(ctx context.Context) error {
-		scene, err := of.Start(ctx, fault.LegOptions{Bouncer: hasBouncer(), Settings: c.settings, Duration: duration})
+		settings := c.settings
+		if of.Work == fault.MessageWork { // a server tells its log alone which transactions have deadlocked
+			settings = append([]string{"log_min_messages=error"}, settings...)
+		}
+		scene, err := of.Start(ctx, fault.LegOptions{Bouncer: hasBouncer(), Settings: settings, Duration: duration})
 		if err != nil {
 			return err
 		}
@@ -214,7 +218,7 @@ func both(ctx context.Context, first, second func(context.Context) error) error 
 
 // on runs the leg on a cluster.
 func (l *leg) on(ctx context.Context, servers *cluster.Cluster) error {
-	l.direct, l.pooled, l.ready = servers.DSN(), servers.BouncerDSN(), servers.AwaitReady
+	l.direct, l.pooled, l.ready, l.servers = servers.DSN(), servers.BouncerDSN(), servers.AwaitReady, servers
 	return l.run(ctx)
 }
 

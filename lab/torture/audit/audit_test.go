@@ -52,6 +52,7 @@ type told struct {
 	signals   []*journal.Signal
 	record    *journal.Record
 	events    []journal.Event
+	stop      time.Duration // when the workers were told to end
 }
 
 // kept is a run of one operation.
@@ -174,7 +175,7 @@ func (r *told) audited(t *testing.T) (found []rule.Rule) {
 			w.Append(e)
 		}
 	})
-	result, err := audit.Files(dir, audit.Options{Seed: seed, Calm: time.Second})
+	result, err := audit.Files(dir, audit.Options{Seed: seed, Calm: time.Second, Stop: r.stop})
 	if err != nil {
 		t.Fatal(err)
 	}

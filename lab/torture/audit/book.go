@@ -36,6 +36,7 @@ type book struct {
 	events     []journal.Event
 	records    []*journal.Record
 	calls      map[history.Op]*call
+	alive      map[uint32]time.Duration // until when a process has told of itself
 	found      []check.Violation
 }
 
@@ -83,7 +84,7 @@ type call struct {
 // Files audits a run from its files.
 func Files(dir string, options Options) (*check.Result, error) {
 	begin := time.Now()
-	b := &book{options: options, operations: map[string]*operation{}, calls: map[history.Op]*call{}}
+	b := &book{options: options, operations: map[string]*operation{}, calls: map[history.Op]*call{}, alive: map[uint32]time.Duration{}}
 	tally := check.Tally{ByVerb: map[string]map[history.Outcome]int{}}
 	if err := b.readState(filepath.Join(dir, "state.jsonl")); err != nil {
 		return nil, err
@@ -176,6 +177,7 @@ func (b *book) readBank(path string) error {
 func (b *book) readWorker(path string, tally *check.Tally) error {
 	return history.Lines(path, func(line []byte) error {
 		e, err := history.Decode[journal.Event](line)
+		b.alive[e.Op.Process()] = max(b.alive[e.Op.Process()], e.At)
 		switch e.Kind {
 		case journal.KindCall, journal.KindReturn:
 			b.events = append(b.events, e)

@@ -106,3 +106,43 @@ func TestACancelThatDoesNotWaitIsFoundOut(t *testing.T) {
 		t.Errorf("found %q", found)
 	}
 }
+
+// A call that was declined was not heard if the context of the run had ended: the error may say no more than that. A receipt was.
+func TestAnErrorAtTheEndOfARunIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		value string
+		left  bool
+		found bool
+	}{
+		{journal.Declined, true, false}, {journal.Declined, false, true}, {"receipt", true, true},
+	} {
+		r := kept(t, journal.OK, "completed")
+		run := history.NewOp(0, 0, 500)
+		r.events = append(r.events, journal.Event{Kind: journal.KindBegin, Op: run, Operation: "id", At: 20 * time.Second},
+			journal.Event{Kind: journal.KindHeard, Op: run, At: 30 * time.Second, Operation: "id", Name: "charge-2", Value: test.value},
+			journal.Event{Kind: journal.KindEnd, Op: run, Operation: "id", At: 31 * time.Second, Left: test.left})
+		m := r.moved("running", "", 0)
+		delete(m.Known, "charge-2")
+		r.owned(m)
+		if found := slices.Contains(r.audited(t), rule.Kept); found != test.found {
+			t.Errorf("%q, left: %v: found: %v", test.value, test.left, found)
+		}
+	}
+}
+
+// What a server has taken up for a process that is gone is nothing that this process has to work on.
+func TestWhoIsGoneNeedNotWorkOnWhatItHasTakenUp(t *testing.T) {
+	t.Parallel()
+	for _, last := range []time.Duration{time.Minute, 10 * time.Minute} { // the last line of the process
+		r := kept(t, journal.OK, "completed")
+		r.stop = 9 * time.Minute
+		r.events = append(r.events, journal.Event{Kind: journal.KindExit, Op: history.NewOp(0, 0, 900), At: last})
+		taken := r.moved("running", "", 1)
+		taken.At, taken.Attempts = 2*time.Minute, 1
+		r.moves = append(r.moves, taken)
+		if found := slices.Contains(r.audited(t), rule.Woken); found != (last > taken.At) {
+			t.Errorf("after a last line at %v: found: %v", last, found)
+		}
+	}
+}

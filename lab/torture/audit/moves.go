@@ -54,7 +54,7 @@ func (b *book) checkKept(o *operation, i int) {
 	for _, e := range o.heard {
 		outcome := given.Known[e.Name]
 		kept := outcome != "" && outcome != "registered" && !isOpen(outcome)
-		heard := e.Op.Process() == given.By && o.moves[i].At < e.At && e.At < given.At
+		heard := e.Op.Process() == given.By && o.moves[i].At < e.At && e.At < given.At && o.isAnswer(e)
 		if heard && !kept && !b.harmed(e.Op.Slot(), e.At, given.At) { // or else it may have tried in vain
 			b.violates(o, rule.Kept, "%v has heard %q of %s, and gave the operation up at %v without that on record: %s",
 				e.Op, e.Value, e.Name, given.At-b.options.Start, given.Reason)
@@ -77,13 +77,19 @@ func (b *book) checkWaited(o *operation, i int) {
 		}
 		for _, e := range o.heard {
 			r := o.run(e.Op)
-			if e.Name == found[1] && e.Op.Process() == owner.By && owner.At < e.At && r.end != 0 && r.begin < cancel.At &&
+			if e.Name == found[1] && e.Op.Process() == owner.By && owner.At < e.At && r.end != 0 && r.begin < cancel.At && o.isAnswer(e) &&
 				!b.harmed(e.Op.Slot(), r.begin, o.moves[i].At) && !o.isTakenInVain(c, i) {
 				b.violates(o, rule.Waits, "%v has heard %q of %s, for which it was parked after it was cancelled at %v", e.Op, e.Value, e.Name, cancel.At-b.options.Start)
 				return
 			}
 		}
 	}
+}
+
+// isAnswer reports whether a run had to take what it has heard for an answer. An error is none once the context of the run has ended: it
+// may say no more than that.
+func (o *operation) isAnswer(heard journal.Event) bool {
+	return heard.Value != journal.Declined || !o.run(heard.Op).left
 }
 
 // isTakenInVain reports whether the operation was taken up between two moves by a process that has not run it: the answer was lost.

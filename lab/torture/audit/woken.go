@@ -28,12 +28,13 @@ func (b *book) checkWoken() {
 	})
 }
 
-// eachTaking calls visit for each taking up while nothing was broken, with when its run was begun, 0 if it was not, and until when
-// nothing else has become of it.
+// eachTaking calls visit for each taking up while nothing was broken, by a process that was there, with when its run was begun, 0 if it
+// was not, and until when nothing else has become of it. A server may take an operation up for a process that was killed since it has
+// asked for that: it is for others to find out that this one is gone.
 func (b *book) eachTaking(visit func(o *operation, m *journal.Move, run, until time.Duration)) {
 	for _, o := range b.operations {
 		for i, m := range o.moves {
-			if m.Owner == 0 || m.Attempts == 0 || m.At < b.options.Calm || m.At > b.options.Stop {
+			if m.Owner == 0 || m.Attempts == 0 || m.At < b.options.Calm || m.At > b.options.Stop || b.alive[m.By] < m.At {
 				continue
 			}
 			until := b.options.Stop

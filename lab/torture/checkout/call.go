@@ -170,10 +170,10 @@ func (c *customer) book(ctx context.Context, key string) (string, error) {
 	c.doubt = c.doubt || err != nil && !errors.Is(err, bank.ErrDeclined)
 	switch {
 	case errors.Is(err, bank.ErrDeclined) && c.refusal != journal.NoRefusal:
-		c.heard("declined")
+		c.heard(journal.Declined)
 		return "", operation.Final(refusalOf(c.refusal))
 	case errors.Is(err, bank.ErrDeclined):
-		c.heard("declined")
+		c.heard(journal.Declined)
 		return "", operation.Final(bank.ErrDeclined)
 	case err != nil && rand.IntN(2) == 0:
 		return "", operation.Unknown(err)

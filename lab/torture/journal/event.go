@@ -25,6 +25,9 @@ const (
 	KindExit   Kind = "exit"   // the worker has ended in order
 )
 
+// Declined is what an operation has heard of a call that the other side refuses, which is an error. Anything else is a receipt.
+const Declined = "declined"
+
 // Event is a line of a worker.
 type Event struct {
 	Shard     uint8         `json:"p"` // always 0: the lines of a history begin with it

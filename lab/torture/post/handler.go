@@ -80,7 +80,8 @@ func (r *reader) suffer(ctx context.Context, tx pgx.Tx, l letter.Letter) error {
 	case letter.Swallows:
 		_, _ = tx.Exec(ctx, "SELECT 1 / 0")
 	case letter.BrokenCommit:
-		_, err := tx.Exec(ctx, "INSERT INTO torture.once VALUES ($1::text), ($1::text)", l.ID)
+		// By its consumer as well: at their COMMITs, two that have each inserted the same twice, by turns, wait for each other.
+		_, err := tx.Exec(ctx, "INSERT INTO torture.once VALUES ($1::text), ($1::text)", r.consumer.Name+" "+l.ID)
 		return err
 	}
 	return nil
