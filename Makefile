@@ -59,13 +59,13 @@ torture/sample: ## the same for one broken library per promise, as .ci/run does
 	@go -C lab/torture build -o ../../bin/torture .
 	@bin/torture mutants -source lab/torture -sample
 
-bench: ## idem beside what people use instead; writes docs/benchmarks.md (ten minutes)
+bench: ## idem beside what people use instead; writes docs/benchmarks.md and the report behind it (ten minutes)
 	@cd lab/bench && go run . -report ../../docs/benchmarks.md $(BENCH)
 
 bench/quick: ## the same in two minutes, without the report
 	@cd lab/bench && go run . -quick $(BENCH)
 
-bench/report: ## write docs/benchmarks.md from the results of the last run
+bench/report: ## write docs/benchmarks.md, and the report behind it, from the results of the last run
 	@cd lab/bench && go run . -render -report ../../docs/benchmarks.md
 
 bench/library: testenv ## the benchmarks of the library alone, with their allocations
@@ -73,15 +73,15 @@ bench/library: testenv ## the benchmarks of the library alone, with their alloca
 	@go -C idemotel test -run '^$$' -bench . -benchmem $$GOTEST .
 
 # go run leaves the names of functions out, unless it is told not to.
-bench/profile: ## where the time of a call goes, statement by statement and program by program; writes its section of docs/benchmarks.md (four minutes)
+bench/profile: ## where the time of a call goes, statement by statement and program by program; writes its section of docs/benchmarks/report.md (four minutes)
 	@cd lab/bench/profile && go run -ldflags='-s=0 -w=0' . -report results.md $(BENCH)
 	@$(MAKE) --no-print-directory bench/report >/dev/null
 
-bench/operations: ## work of several steps that calls out, beside what people use instead; writes its section of docs/benchmarks.md (five minutes)
+bench/operations: ## work of several steps that calls out, beside what people use instead; writes its section of docs/benchmarks/report.md (five minutes)
 	@cd lab/bench/operations && go run . -report results.md $(BENCH)
 	@$(MAKE) --no-print-directory bench/report >/dev/null
 
-bench/messages: ## messages out of and into Postgres, beside what people use instead, with what is lost and doubled; writes its section of docs/benchmarks.md (six minutes)
+bench/messages: ## messages out of and into Postgres, beside what people use instead, with what is lost and doubled; writes its section of docs/benchmarks/report.md (six minutes)
 	@cd lab/bench/messages && go run . -report results.md $(BENCH)
 	@$(MAKE) --no-print-directory bench/report >/dev/null
 

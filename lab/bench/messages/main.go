@@ -2,7 +2,7 @@
 // message that has one row for its effect. It counts what is lost, doubled and out of order, also when processes are killed. It
 // prints what was measured and whether the bars were met.
 //
-//	make bench/messages                           everything, in six minutes, into docs/benchmarks.md
+//	make bench/messages                           everything, in six minutes, into docs/benchmarks/report.md
 //	make bench/messages BENCH='-quick'            that it runs: these figures say nothing
 //	make bench/messages BENCH='-only "idem|plain" -steps stock'  some of it, and nothing is written
 //

@@ -1,7 +1,7 @@
 // Command operations measures package operation beside what people use instead for work that calls out: reserve in Postgres,
 // charge at a bank, confirm in Postgres. It prints what was measured and whether the bars were met.
 //
-//	make bench/operations                           everything, in five minutes, into docs/benchmarks.md
+//	make bench/operations                           everything, in five minutes, into docs/benchmarks/report.md
 //	make bench/operations BENCH='-quick'            that it runs: these figures say nothing
 //	make bench/operations BENCH='-only "idem|plain" -steps kills'  some of it, and nothing is written
 //

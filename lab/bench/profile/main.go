@@ -1,7 +1,7 @@
 // Command profile tells where the time of a call goes: what each thing that idem.Do says to the server adds to a plain
 // transaction, in latency, in processor time of the server and of the client, and in bytes of the write-ahead log.
 //
-//	make bench/profile                       everything, in three minutes, into docs/benchmarks.md
+//	make bench/profile                       everything, in three minutes, into docs/benchmarks/report.md
 //	make bench/profile BENCH='-quick'        that it runs: these figures say nothing
 //	make bench/profile BENCH='-steps calls'  some of it, and nothing is written
 //

@@ -23,7 +23,7 @@ func fixture() *result.Results { return resulttest.Run() }
 
 func TestReportShowsMissesAndNotes(t *testing.T) {
 	t.Parallel()
-	text, err := render(fixture(), "benchmarks", map[string]bool{"hot-key": true})
+	text, err := render(document, fixture(), "benchmarks/", map[string]bool{"hot-key": true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestReportHasTheSectionsOfOtherRunsWhereThereAreSome(t *testing.T) {
 		for _, said := range []string{"", "what it costs\n"} {
 			r := fixture()
 			*section(r) = said
-			text, err := render(r, "benchmarks", nil)
+			text, err := render(document, r, "benchmarks/", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +68,7 @@ func TestPlotsAreDrawnAndLinked(t *testing.T) {
 	if err := Write(path, fixture()); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(path), "benchmarks", "report.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestPlotsAreDrawnAndLinked(t *testing.T) {
 		t.Fatal(plots)
 	}
 	for _, plot := range plots {
-		if !strings.Contains(string(text), "(benchmarks/"+filepath.Base(plot)+")") {
+		if !strings.Contains(string(text), "("+filepath.Base(plot)+")") {
 			t.Errorf("%s is not linked to", plot)
 		}
 		if seen := picture(t, plot); dots(seen, blank(seen)) < 1000 {
@@ -191,12 +191,14 @@ func TestReportInTheDocsIsFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	const remedy = "is not that of the results: make bench/report"
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := os.ReadFile("../../../docs/benchmarks.md"); err != nil || string(got) != string(want) {
-		t.Errorf("docs/benchmarks.md %s (%v)", remedy, err)
+	for _, name := range []string{"benchmarks.md", "benchmarks/report.md"} {
+		want, err := os.ReadFile(filepath.Join(filepath.Dir(path), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join("../../../docs", name)); err != nil || string(got) != string(want) {
+			t.Errorf("docs/%s %s (%v)", name, remedy, err)
+		}
 	}
 	for _, made := range glob(t, filepath.Join(filepath.Dir(path), "benchmarks", "*.png")) {
 		name := filepath.Join("../../../docs/benchmarks", filepath.Base(made))

@@ -15,10 +15,13 @@ import (
 	"github.com/idem-go/idem/lab/bench/result"
 )
 
+//go:embed page.md.tmpl
+var page string
+
 //go:embed document.md.tmpl
 var document string
 
-// Write writes the document, and its plots into a folder beside it that has its name.
+// Write writes the page that is read first, and into a folder beside it that has its name the whole report and its plots.
 func Write(path string, r *result.Results) error {
 	folder := strings.TrimSuffix(path, filepath.Ext(path))
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -35,21 +38,28 @@ func Write(path string, r *result.Results) error {
 		}
 		drawn[f.name] = true
 	}
-	text, err := render(r, filepath.Base(folder), drawn)
-	if err != nil {
-		return err
+	for _, d := range []struct{ path, text, folder string }{
+		{path, page, filepath.Base(folder) + "/"}, {filepath.Join(folder, "report.md"), document, ""},
+	} {
+		text, err := render(d.text, r, d.folder, drawn)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(d.path, text, 0o644); err != nil {
+			return err
+		}
 	}
-	return os.WriteFile(path, text, 0o644)
+	return nil
 }
 
-// render fills the document in. It links to the plots that were drawn, in the folder.
-func render(r *result.Results, folder string, drawn map[string]bool) ([]byte, error) {
+// render fills a document in. It links to the plots that were drawn, in the folder.
+func render(document string, r *result.Results, folder string, drawn map[string]bool) ([]byte, error) {
 	tmpl, err := template.New("document").Funcs(template.FuncMap{
 		"plot": func(name, alt string) string {
 			if !drawn[name] {
 				return ""
 			}
-			return fmt.Sprintf("![%s](%s/%s.png)\n", alt, folder, name)
+			return fmt.Sprintf("![%s](%s%s.png)\n", alt, folder, name)
 		},
 	}).Parse(document)
 	if err != nil {
