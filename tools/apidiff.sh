@@ -1,5 +1,5 @@
 #!/bin/sh
-# Says what an importer of each module has to change since the last release, or since TAG: an incompatible change needs a line in CHANGELOG.md.
+# Says what an importer of each module has to change since the last release, or since TAG: an incompatible change needs a line in docs/changelog.md.
 # There is nothing to say before the first release.
 set -eu
 cd "$(dirname "$0")/.."

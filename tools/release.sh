@@ -17,8 +17,8 @@ if git rev-parse -q --verify "refs/tags/$version" >/dev/null; then
 	echo "$version is there already: a tag that was published is never moved" >&2
 	exit 1
 fi
-if ! grep -q "^## \[${version#v}\]" CHANGELOG.md; then
-	echo "CHANGELOG.md has no heading for ${version#v}" >&2
+if ! grep -q "^## \[${version#v}\]" docs/changelog.md; then
+	echo "docs/changelog.md has no heading for ${version#v}" >&2
 	exit 1
 fi
 
@@ -26,7 +26,7 @@ find . -name go.mod -not -path './.*' -exec sed -i -E "s#($library(/[a-z/]+)?) v
 find . -name go.work -exec sed -i -E "s#^replace ($library(/[a-z/]+)?) v[^ ]+ =>#replace \1 $version =>#" {} +
 sed -i -E "s#^(\tversion += )\"v[^\"]+\"#\1\"$version\"#" lab/house/release_test.go
 today=$(date -u +%Y-%m-%d)
-sed -i "s#^\(\#\# \[${version#v}\] - \)unreleased#\1$today#" CHANGELOG.md
+sed -i "s#^\(\#\# \[${version#v}\] - \)unreleased#\1$today#" docs/changelog.md
 
 make --no-print-directory tidy
 go test -count=1 -run 'Release|Module|GoInstall' ./lab/house

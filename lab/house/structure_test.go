@@ -16,7 +16,7 @@ import (
 
 // The packages that a reader goes through from the front door to the database. Not internal/canon: values, arrays and
 // objects contain one another.
-var rooms = []string{".", "operation", "internal/txn", "internal/store", "internal/roundtrip", "purge", "inbox", "outbox", "direct", "webhook", "idemtest", "idemsql"}
+var rooms = []string{".", "operation", "internal/txn", "internal/store", "internal/roundtrip", "purge", "inbox", "outbox", "adapter/direct", "webhook", "idemtest", "idemsql"}
 
 func TestFilesOfAPackageNeverKnowEachOtherInACircle(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/direct"
+	"github.com/idem-go/idem/adapter/direct"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
