@@ -17,8 +17,10 @@ import (
 // What package operation alone gets of this one: calls that hold their key across several transactions.
 
 func init() {
-	hold.Do, hold.Start, hold.Settings, hold.Sealer = doHeld, startHeld, settingsHeld, sealerHeld
-	hold.From = func(source txn.Source) any { return Option(func(s *settings) { s.source = source }) }
+	hold.Leave(hold.Door[Option, Result]{
+		Do: doHeld, Start: startHeld, Settings: settingsHeld, Sealer: sealerHeld,
+		From: func(source txn.Source) Option { return func(s *settings) { s.source = source } },
+	})
 }
 
 // heldCall is a call as package operation sees it.
@@ -96,14 +98,13 @@ func (c *call) traced(ctx context.Context, scope, key string, joined bool, run f
 }
 
 // newHeld checks the arguments of a call that a Runner executes, or that has its key already.
-func newHeld(scope, key string, hash Hash, options any) (*call, error) {
-	opts, _ := options.([]Option)
+func newHeld(scope, key string, hash Hash, opts []Option) (*call, error) {
 	never := func(pgx.Tx) (Response, error) { return Response{}, errors.New("idem: an operation has no fn") }
 	return newCall(scope, key, hash, never, opts)
 }
 
-func doHeld(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash [32]byte, options any, runner hold.Runner) (any, error) {
-	c, err := newHeld(scope, key, hash, options)
+func doHeld(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash [32]byte, opts []Option, runner hold.Runner) (Result, error) {
+	c, err := newHeld(scope, key, hash, opts)
 	return c.traced(ctx, scope, key, false, func() (Result, error) {
 		if err != nil || pool == nil {
 			return Result{}, cmp.Or(err, errors.New("idem: pool is nil"))
@@ -113,8 +114,8 @@ func doHeld(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash [32
 	})
 }
 
-func startHeld(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, options any, requests func(hold.Execution, *store.Key, time.Time) ([]txn.Request, error)) (string, error) {
-	c, err := newHeld(scope, key, hash, options)
+func startHeld(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, opts []Option, requests func(hold.Execution, *store.Key, time.Time) ([]txn.Request, error)) (string, error) {
+	c, err := newHeld(scope, key, hash, opts)
 	result, err := c.traced(ctx, scope, key, true, func() (Result, error) {
 		if err != nil || tx == nil {
 			return Result{}, cmp.Or(err, errors.New("idem: tx is nil"))
@@ -131,8 +132,8 @@ func startHeld(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte,
 	return result.OperationID, err
 }
 
-func settingsHeld(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time.Duration, options any) (hold.Execution, error) {
-	c, err := newHeld(scope, key, hash, options)
+func settingsHeld(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time.Duration, opts []Option) (hold.Execution, error) {
+	c, err := newHeld(scope, key, hash, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -142,8 +143,7 @@ func settingsHeld(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time
 	return heldCall{c}, nil
 }
 
-func sealerHeld(options any) (store.Sealer, error) {
-	opts, _ := options.([]Option)
+func sealerHeld(opts []Option) (store.Sealer, error) {
 	c := &call{}
 	err := c.settings.set(opts)
 	return heldCall{c}.Sealer(), err

@@ -13,6 +13,8 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
+var door = hold.Open[idem.Option, idem.Result]()
+
 // Do is idem.Do for a fn that uses database/sql.
 //
 // fn makes its writes on tx and nowhere else, does not keep tx, does not commit it or roll it back, and may be called more than once.
@@ -79,5 +81,5 @@ func (s source) among(opts []idem.Option) []idem.Option {
 		return opts
 	}
 	var from txn.Source = s
-	return slices.Concat([]idem.Option{hold.From(from).(idem.Option)}, opts)
+	return slices.Concat([]idem.Option{door.From(from)}, opts)
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/hold"
 	"github.com/idem-go/idem/internal/store"
 )
 
@@ -129,7 +128,7 @@ func Signal(ctx context.Context, db interface {
 	case len(stored) > maxValue:
 		return fmt.Errorf("%w: %d bytes, limit %d", ErrValueTooLarge, len(stored), maxValue)
 	}
-	sealer, err := hold.Sealer(opts)
+	sealer, err := door.Sealer(opts)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,9 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
+// door is what package idem does of a call that keeps its key.
+var door = hold.Open[idem.Option, idem.Result]()
+
 // Definition is a kind of operation: a name, and the function that is its code.
 type Definition[In any] struct {
 	definition
@@ -159,9 +162,7 @@ func (d *Definition[In]) Do(ctx context.Context, pool *pgxpool.Pool, scope, key 
 	if err != nil {
 		return idem.Result{}, err
 	}
-	r, err := hold.Do(ctx, pool, scope, key, hash, d.options(opts), &caller{definition: &d.definition, input: input})
-	result, _ := r.(idem.Result)
-	return result, err
+	return door.Do(ctx, pool, scope, key, hash, d.options(opts), &caller{definition: &d.definition, input: input})
 }
 
 // Start makes the operation part of tx: it begins when that is committed, and a Worker does its work. What it returns is the id
@@ -172,7 +173,7 @@ func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string
 	if err != nil {
 		return "", err
 	}
-	return hold.Start(ctx, tx, scope, key, hash, d.options(opts), func(e hold.Execution, k *store.Key, claimedAt time.Time) ([]txn.Request, error) {
+	return door.Start(ctx, tx, scope, key, hash, d.options(opts), func(e hold.Execution, k *store.Key, claimedAt time.Time) ([]txn.Request, error) {
 		sealed, err := seal(e.Sealer(), input, store.BoundInput(k.OperationID))
 		return []txn.Request{
 			&store.Hold{Key: k, Room: store.Held},

@@ -12,7 +12,6 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/act"
-	"github.com/idem-go/idem/internal/hold"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -174,7 +173,7 @@ func (d *Definition[In]) Resolve(ctx context.Context, pool *pgxpool.Pool, id str
 
 // resolve records a finding. A definition without a name is one that is not known.
 func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, d *definition, opts []idem.Option) error {
-	sealer, err := hold.Sealer(opts)
+	sealer, err := door.Sealer(opts)
 	if err != nil {
 		return err
 	}

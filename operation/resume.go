@@ -73,7 +73,7 @@ func (w *work) resume(ctx context.Context, pool *pgxpool.Pool, opts []idem.Optio
 	if t == nil {
 		return end
 	}
-	call, err := hold.Settings(pool, t.Scope, t.Key, t.Hash, t.TTL, opts)
+	call, err := door.Settings(pool, t.Scope, t.Key, t.Hash, t.TTL, opts)
 	if err != nil { // the options were checked before
 		w.instance.leave(w.operation, true)
 		return w.abandon(hold.Ending{Outcome: hold.Failed, Err: err})

@@ -58,8 +58,7 @@ func answerOf(ctx context.Context, pool *pgxpool.Pool, found *store.FindOperatio
 	case found.State == store.OperationUndone:
 		return idem.Result{}, ErrUndone
 	}
-	r, err := hold.Do(ctx, pool, found.Scope, found.Key, found.Hash, opts, onlyReplay{})
-	result, _ := r.(idem.Result)
+	result, err := door.Do(ctx, pool, found.Scope, found.Key, found.Hash, opts, onlyReplay{})
 	switch {
 	case errors.Is(err, idem.ErrMismatch), errors.Is(err, idem.ErrInProgress), err == nil && result.OperationID != found.OperationID:
 		return idem.Result{}, ErrAnswerGone

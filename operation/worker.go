@@ -392,7 +392,7 @@ func (r *running) goOn(i *instance, t *takenUp, suspected bool) {
 // execute goes on with an operation that was taken up.
 func (r *running) execute(i *instance, t *takenUp, suspected bool) hold.Ending {
 	w := &work{definition: r.definitions[t.Name], instance: i, operation: t.OperationID, epoch: t.Epoch, suspected: suspected}
-	call, err := hold.Settings(r.pool, t.Scope, t.Key, t.Hash, t.TTL, r.config.Options)
+	call, err := door.Settings(r.pool, t.Scope, t.Key, t.Hash, t.TTL, r.config.Options)
 	if err != nil { // the options were checked before
 		i.leave(t.OperationID, true)
 		return w.abandon(hold.Ending{Err: err})

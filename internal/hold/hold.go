@@ -101,21 +101,30 @@ type Execution interface {
 	Rejection(err error) (Response, bool)
 }
 
-// What package idem leaves here. The options are idem.Option, the result is an idem.Result.
-var (
+// Door is what package idem lets in by: the types of its options and results are its own, which this package cannot name.
+type Door[Option, Result any] struct {
 	// Do is idem.Do with a Runner in the place of fn.
-	Do func(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash [32]byte, options any, runner Runner) (result any, err error)
+	Do func(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash [32]byte, options []Option, runner Runner) (Result, error)
 
 	// Start claims the key inside tx, and sends requests that make it an operation's. It returns the id of the operation that
 	// has the key, be it this one or an earlier one.
-	Start func(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, options any, requests func(e Execution, key *store.Key, claimedAt time.Time) ([]txn.Request, error)) (operationID string, err error)
+	Start func(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, options []Option, requests func(e Execution, key *store.Key, claimedAt time.Time) ([]txn.Request, error)) (operationID string, err error)
 
-	// From is an idem.Option, of package idemsql: the connections of the call are those of source.
-	From func(source txn.Source) any
+	// From is an option, of package idemsql: the connections of the call are those of source.
+	From func(source txn.Source) Option
 
 	// Sealer returns the Sealer that is among the options, nil if none is.
-	Sealer func(options any) (store.Sealer, error)
+	Sealer func(options []Option) (store.Sealer, error)
 
 	// Settings returns the Execution of an operation that has its key already.
-	Settings func(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time.Duration, options any) (Execution, error)
-)
+	Settings func(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time.Duration, options []Option) (Execution, error)
+}
+
+var door any
+
+// Leave is called by package idem, when the program begins.
+func Leave[Option, Result any](d Door[Option, Result]) { door = d }
+
+// Open returns what package idem has left. Other types than it has left are a mistake of this repository, which no program outlives the
+// beginning of.
+func Open[Option, Result any]() Door[Option, Result] { return door.(Door[Option, Result]) }

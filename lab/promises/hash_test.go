@@ -210,11 +210,11 @@ func TestZeroHashIsRefusedBeforeAnythingIsSent(t *testing.T) {
 			return err
 		},
 		"an operation": func() error {
-			_, err := hold.Do(ctx, pool, scope, "k", ignored, nil, nil)
+			_, err := hold.Open[idem.Option, idem.Result]().Do(ctx, pool, scope, "k", ignored, nil, nil)
 			return err
 		},
 		"an operation inside a transaction": func() error {
-			_, err := hold.Start(ctx, unusable{}, scope, "k", ignored, nil, nil)
+			_, err := hold.Open[idem.Option, idem.Result]().Start(ctx, unusable{}, scope, "k", ignored, nil, nil)
 			return err
 		},
 	} {
