@@ -3,6 +3,7 @@ package operation
 import (
 	"context"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -11,120 +12,173 @@ import (
 	"github.com/idem-go/idem/internal/store"
 )
 
-// Of the processes that run a Worker two are guards: while operations are under way elsewhere, they ask many times a second whether
-// the locks of the processes that own them are still held, so that what a killed process has left is gone on with at once. There are
-// two, so that one sees the end of the other. Nothing is asked so often while nothing is under way. To wait for such a lock instead
-// would keep a snapshot, and so would keep vacuum from its work.
+// Of the processes that run a Worker two are guards. They take turns to look, once a second in all, for operations that are due and for
+// processes that work on some. What is due the guard's own Worker takes up, or, if it has no room or lacks the definition, the guard
+// tells those that listen. While operations are under way elsewhere, both guards ask many times a second whether the locks of the
+// processes that own them are still held, so that what a killed process has left is gone on with at once. There are two, so that one sees
+// the end of the other. Nothing is asked so often while nothing is under way. To wait for such a lock instead would keep a snapshot, and
+// so would keep vacuum from its work.
 
 const (
 	guardTick   = 50 * time.Millisecond // between two looks at the locks of those who own operations
-	guardLists  = time.Second           // between two looks for who does
+	guardLists  = time.Second           // between two looks for what is due and who works on it
 	guardMemory = 30 * time.Second      // for how long a process is watched that owns none any more
-	guardWish   = 5 * time.Second       // between two tries to become a guard
+	guardLimit  = 5 * time.Second       // for one of those looks: a guard that cannot look is none
+	seldom      = 4                     // of all processes together, how many seconds pass between two that do something just in case
 )
 
 // guard is what a session does as one of the guards, or to become one.
 type guard struct {
-	mu      sync.Mutex
-	workers map[chan<- struct{}]bool // to be woken
-	slot    int                      // 0 if it is no guard
-	owners  map[int]time.Time        // by instance: when it was last seen to own an operation
+	mu        sync.Mutex
+	workers   map[*sentry]bool
+	slot      int               // 0 if it is no guard
+	resigned  bool              // it cannot look
+	owners    map[int]time.Time // by instance: when it was last seen to own an operation
+	processes int               // how many are there; 0 if that is not known
+	wish      time.Time         // when it tries to become a guard
 
 	// These are the keeper's of the session.
-	wished time.Time
-	late   int // how often to wake the Workers still: what is being rolled back is locked at first
+	listens bool
+	late    int // how often to wake the Workers still: what is being rolled back is locked at first
 }
 
 func newGuard() *guard {
-	return &guard{workers: map[chan<- struct{}]bool{}, owners: map[int]time.Time{}}
+	return &guard{workers: map[*sentry]bool{}, owners: map[int]time.Time{}}
 }
 
-// join has a Worker woken when a process has died, or this one has begun a child or ended one.
-func (g *guard) join(worker chan<- struct{}) {
+func (g *guard) join(worker *sentry) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.workers[worker] = true
 }
 
-func (g *guard) leave(worker chan<- struct{}) {
+func (g *guard) leave(worker *sentry) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.workers, worker)
 }
 
-// stands reports whether the session is a guard.
-func (g *guard) stands() bool {
+// stands returns which guard the session is, 0 if it is none.
+func (g *guard) stands() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.slot > 0
+	return g.slot
 }
 
-// watch is told who owns operations that are under way.
-func (g *guard) watch(owners []int) {
+// resign leaves the place to another process.
+func (g *guard) resign() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.resigned = true
+}
+
+// watch is told who owns operations that are under way, and how many processes are there.
+func (g *guard) watch(owners []int, processes int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
+	g.processes = processes
 	for _, owner := range owners {
 		g.owners[owner] = now
 	}
 	maps.DeleteFunc(g.owners, func(_ int, seen time.Time) bool { return now.Sub(seen) > guardMemory })
 }
 
+// hear is told what a guard has told.
+func (g *guard) hear(names string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if names == wantedNames && g.slot == 0 { // a guard that stands down is heard of first
+		g.wish = time.Now().Add(guardLists/2 + jitter(guardLists/2))
+	}
+	for worker := range g.workers {
+		worker.hear(names)
+	}
+}
+
+// wake has the Workers of this process look for what is due.
 func (g *guard) wake() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for worker := range g.workers {
-		select {
-		case worker <- struct{}{}:
-		default:
-		}
+		poke(worker.due)
 	}
 }
 
-// pause is how long it is until the guard has something to ask. most is what the session allows.
+// rarely is a pause between two things that a process does in case that the guards do not, or unit if it is not known how many do so:
+// the more there are the more rarely each does. unit is what counts as a second.
+func (g *guard) rarely(unit time.Duration) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.pauseOf(unit)
+}
+
+func (g *guard) pauseOf(unit time.Duration) time.Duration {
+	if g.processes == 0 {
+		return unit
+	}
+	pause := min(unit, 24*time.Hour) * seldom * time.Duration(g.processes)
+	return pause*3/4 + jitter(pause/2)
+}
+
+// jitter is some pause shorter than most.
+func jitter(most time.Duration) time.Duration { return rand.N(max(most, 1)) }
+
+// pause is how long it is until the session has something to ask. most is what the session allows.
 func (g *guard) pause(most time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case g.slot > 0 && (len(g.owners) > 0 || g.late > 0):
 		return guardTick
-	case g.slot > 0 || g.wished.IsZero():
+	case g.slot > 0 || g.wish.IsZero(): // this may change without a word on the session
 		return min(most, guardLists/4)
 	}
-	return most
+	return max(min(most, time.Until(g.wish)), time.Millisecond)
 }
 
-// stand does what is due of a guard.
-func (g *guard) stand(ctx context.Context, s *session.Session) error {
+// stand does what is due of a guard. It reports whether that was something to ask.
+func (g *guard) stand(ctx context.Context, s *session.Session) (asked bool, err error) {
 	g.mu.Lock()
-	slot, wanted, owners := g.slot, len(g.workers) > 0, slices.Sorted(maps.Keys(g.owners))
+	slot, wanted, resigned, wish := g.slot, len(g.workers) > 0, g.resigned, g.wish
+	owners := slices.Sorted(maps.Keys(g.owners))
 	g.mu.Unlock()
 	switch {
-	case slot > 0 && !wanted: // the last Worker has ended: another process may be the guard
-		g.stood(0)
-		return s.Query(ctx, store.StandDown{Slot: slot})
-	case !wanted, slot == 0 && time.Since(g.wished) < guardWish:
-		return nil
+	case slot > 0 && (!wanted || resigned): // another process may be the guard
+		g.stood(&store.StandGuard{})
+		return true, s.Query(ctx, store.StandDown{Slot: slot})
+	case wanted && !g.listens:
+		g.listens = true
+		return true, s.Query(ctx, store.Listen{})
+	case !wanted, slot == 0 && time.Now().Before(wish):
+		return false, nil
 	case slot == 0:
-		g.wished = time.Now()
 		stand := &store.StandGuard{}
 		err := s.Query(ctx, stand)
-		g.stood(stand.Slot)
-		return err
+		g.stood(stand)
+		return true, err
 	case g.late > 0:
 		g.late--
 		g.wake()
 	}
 	if len(owners) == 0 {
-		return nil
+		return false, nil
 	}
-	return g.see(ctx, s, owners)
+	return true, g.see(ctx, s, owners)
 }
 
-func (g *guard) stood(slot int) {
+// stood is told which guard the session has become, or that it is none.
+func (g *guard) stood(stand *store.StandGuard) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.slot, g.owners = slot, map[int]time.Time{}
+	g.slot, g.resigned, g.owners = stand.Slot, false, map[int]time.Time{}
+	if stand.Processes > 0 {
+		g.processes = stand.Processes
+	}
+	g.wish = time.Now().Add(g.pauseOf(time.Second))
+	for worker := range g.workers {
+		poke(worker.watch)
+	}
 }
 
 // see asks which of the owners are gone.
@@ -136,6 +190,9 @@ func (g *guard) see(ctx context.Context, s *session.Session, owners []int) error
 	g.mu.Lock()
 	for _, owner := range see.Gone {
 		delete(g.owners, owner)
+	}
+	for worker := range g.workers {
+		poke(worker.watch)
 	}
 	g.mu.Unlock()
 	g.late = 2

@@ -2,10 +2,17 @@ package operation_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -68,4 +75,86 @@ func TestTwoOfTheProcessesWithAWorkerAreGuards(t *testing.T) {
 	if err := await(t, "the last worker to end", ended); err != nil {
 		t.Error(err)
 	}
+}
+
+// aside is the shop as another process sees it, with a pool and a presence of its own.
+func (s *shop) aside(configure ...func(*pgxpool.Config)) *shop {
+	s.t.Helper()
+	return &shop{t: s.t, pool: pgtest.Open(s.t, s.dsn, configure...), dsn: s.dsn, bank: s.bank}
+}
+
+// startSome begins operations as a caller does that runs no Worker.
+func (s *shop) startSome(t *testing.T, d *operation.Definition[string], n int) {
+	t.Helper()
+	err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+		for i := range n {
+			if _, err := d.Start(t.Context(), tx, scope, fmt.Sprint("started ", i), hashA, ""); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a guard finds and has no room for is told to the others, which take it up although they do not look by themselves.
+func TestWhatIsDueIsTakenUpByAllProcessesThatHaveRoom(t *testing.T) {
+	t.Parallel()
+	const processes = 8
+	s := newShop(t)
+	var together sync.WaitGroup
+	together.Add(processes)
+	d := operation.Define("together", func(op *operation.Op, _ string) (idem.Response, error) {
+		together.Done()
+		together.Wait() // until there is one in each process
+		return created, localStep(op, "book")
+	}, operation.WithConcurrency(1))
+	for range processes {
+		s.aside().workRarely(t, d)
+	}
+	eventually(t, "all processes and two guards", func() bool { return s.count(presences) == processes && s.count(guards) == 2 })
+	s.startSome(t, d, processes)
+	eventually(t, "all operations to end", s.completed(processes))
+}
+
+// Neither of the guards has the definition: a process that has it is told.
+func TestWhatNoGuardHasTheDefinitionOfIsTakenUpByAProcessThatHasIt(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	known := operation.Define("known", func(op *operation.Op, _ string) (idem.Response, error) { return created, localStep(op, "book") })
+	s.aside().workRarely(t, s.checkout())
+	s.aside().workRarely(t, s.checkout())
+	eventually(t, "two guards", func() bool { return s.count(guards) == 2 })
+	s.aside().workRarely(t, known)
+	eventually(t, "all processes", func() bool { return s.count(presences) == 3 })
+	time.Sleep(time.Second) // its own first look is over: a slower one makes the test say less, and never fail
+	s.startSome(t, known, 1)
+	eventually(t, "the operation to end", s.completed(1))
+}
+
+// A guard whose pool has no connection for it finds nothing: another process becomes one.
+func TestGuardThatCannotLookLeavesItsPlaceToAnotherProcess(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := operation.Define("checkout", func(op *operation.Op, _ string) (idem.Response, error) { return created, localStep(op, "book") })
+	for n := range 2 {
+		starved := s.aside(maxConns(1))
+		starved.workRarely(t, d)
+		eventually(t, "another guard", func() bool { return s.count(guards) == n+1 })
+		c, err := starved.pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Release()
+	}
+	s.aside().workRarely(t, d)
+	eventually(t, "all processes", func() bool { return s.count(presences) == 3 })
+	eventually(t, "the third process to be a guard", func() bool {
+		return s.count(`select count(*) from pg_locks g join pg_locks p using (database, pid) where g.classid = 1768187248 and p.classid = 1768187247
+			and p.objid::int8 = (select last_value from idem.instances) and database = (select oid from pg_database where datname = current_database())`) == 1
+	})
+	s.startSome(t, d, 1)
+	eventually(t, "the operation to end", s.completed(1))
 }

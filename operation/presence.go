@@ -198,6 +198,7 @@ func (p *presence) inSession(ctx context.Context) (*instance, error) {
 		return nil, nil
 	}
 	i := newInstance(p, s.Instance, s)
+	s.busy = i.works
 	if other := p.show(i); other != nil {
 		s.Close()
 		return other, nil
@@ -350,6 +351,13 @@ func (i *instance) leak() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.leaked = looks
+}
+
+// works reports whether it works on operations.
+func (i *instance) works() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.running) > 0
 }
 
 // List returns the operations that are worked on.

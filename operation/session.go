@@ -2,6 +2,7 @@ package operation
 
 import (
 	"context"
+	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -16,7 +17,8 @@ import (
 type watched struct {
 	*session.Session
 	guard *guard
-	asked time.Time // when it was last known to answer
+	busy  func() bool // whether operations are under way in this process
+	asked time.Time   // when it was last known to answer
 }
 
 const (
@@ -29,7 +31,19 @@ func openSession(ctx context.Context, pool *pgxpool.Pool) (*watched, error) {
 	if err != nil {
 		return nil, err
 	}
+	keepAlive(s.Conn.PgConn().Conn())
 	return &watched{Session: s, guard: newGuard(), asked: time.Now()}, nil
+}
+
+// keepAlive has the kernel notice that the server is gone without a word, as AppearInSession has the server's notice: a session that is
+// idle need not ask.
+func keepAlive(conn net.Conn) {
+	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
+		conn = wrapped.NetConn()
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3})
+	}
 }
 
 // keep watches the connection until it is lost, or done is closed.
@@ -56,11 +70,15 @@ func (s *watched) keep(done <-chan struct{}) {
 	}
 }
 
-// listen waits until it is time to speak. Nothing else speaks on the connection, so that all it can hear is its end.
+// listen waits until it is time to speak, and hears what guards tell. Nothing else speaks on the connection, so that all it can hear
+// besides is its end.
 func (s *watched) listen(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, s.guard.pause(pingPause))
 	defer cancel()
-	_, err := s.Conn.WaitForNotification(bounded)
+	told, err := s.Conn.WaitForNotification(bounded)
+	if err == nil {
+		s.guard.hear(told.Payload)
+	}
 	if err != nil && bounded.Err() != nil && pgconn.Timeout(err) && !s.Conn.IsClosed() {
 		return nil
 	}
@@ -71,8 +89,17 @@ func (s *watched) listen(ctx context.Context) error {
 func (s *watched) speak(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, pingLimit)
 	defer cancel()
-	if err := s.guard.stand(bounded, s.Session); err != nil || time.Since(s.asked) < pingPause {
+	asked, err := s.guard.stand(bounded, s.Session)
+	if err != nil || asked {
+		s.asked = time.Now()
 		return err
+	}
+	quiet := pingPause
+	if !s.busy() {
+		quiet = max(pingPause, s.guard.rarely(time.Second))
+	}
+	if time.Since(s.asked) < quiet {
+		return nil
 	}
 	s.asked = time.Now()
 	return s.Conn.Ping(bounded)

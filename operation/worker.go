@@ -23,8 +23,9 @@ type WorkerConfig struct {
 	// Concurrency is how many operations the Worker works on at a time. The default is 16.
 	Concurrency int
 
-	// Poll is how often it looks for operations that are due. The default is a second, with some jitter; more often than
-	// twice a second is refused, because every look takes locks that the whole server shares.
+	// Poll is how often it looks for operations that are due, where no guard does so for it, as behind a pooler: docs/operations.md says who
+	// looks. The default is a second, with some jitter; more often than twice a second is refused, because every look takes locks that
+	// the whole server shares. Of the processes that have a session each looks by itself the more rarely the more there are.
 	Poll time.Duration
 
 	// Drain is for how long operations may go on after the end of the context of Run, before theirs end, too. The default is
@@ -109,12 +110,15 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer stop()
 	r := &running{Worker: w, working: working, slots: make(chan struct{}, w.config.Concurrency), freed: make(chan struct{}, 1), busy: map[string]int{}}
 	r.engine = &txn.Engine{Pool: w.pool, Limits: txn.DefaultLimits}
-	r.died = make(chan struct{}, 1)
+	r.sentry = newSentry(func(name string) bool { return w.definitions[name] != nil })
 	var guarding sync.WaitGroup
-	guarding.Go(func() { r.standGuard(ctx) })
+	guarding.Go(func() { (&lookout{r.engine, r.sentry, min(guardLists, w.config.Poll)}).run(ctx) })
 	defer guarding.Wait()
-	for full := false; ctx.Err() == nil; {
-		full = r.look(ctx)
+	for ctx.Err() == nil {
+		full := r.look(ctx)
+		if !r.sentry.full.Swap(full) && full {
+			poke(r.sentry.watch)
+		}
 		r.pause(ctx, full)
 	}
 	drained := make(chan struct{})
@@ -135,17 +139,17 @@ type running struct {
 	working    context.Context
 	slots      chan struct{}
 	freed      chan struct{}
-	died       chan struct{} // has a value if a process has died, or this one has begun a child or ended one
+	sentry     *sentry
+	rest       time.Duration // until the next look, if nothing wakes it
 	operations sync.WaitGroup
 
 	mu   sync.Mutex
 	busy map[string]int // how many it works on, by the names of their definitions
 }
 
-// pause pauses between two looks: for as long as Poll says, or, if there was more than there was room for, until there is room.
+// pause pauses between two looks: until a guard has found something, or, if there was more than there was room for, until there is room.
 func (r *running) pause(ctx context.Context, full bool) {
-	pause := r.config.Poll - rand.N(r.config.Poll/4)
-	timer := time.NewTimer(pause)
+	timer := time.NewTimer(r.rest)
 	defer timer.Stop()
 	var freed chan struct{}
 	if full {
@@ -155,7 +159,7 @@ func (r *running) pause(ctx context.Context, full bool) {
 	case <-timer.C:
 	case <-freed:
 		r.gather(ctx)
-	case <-r.died:
+	case <-r.sentry.due:
 	case <-ctx.Done():
 	}
 }
@@ -179,61 +183,13 @@ func (r *running) gather(ctx context.Context) {
 	}
 }
 
-// standGuard has the process be one of those that notice at once when another one dies.
-func (r *running) standGuard(ctx context.Context) {
-	for ctx.Err() == nil {
-		i, err := adopt(ctx, r.engine)
-		if err != nil { // the look complains of it
-			_ = txn.Sleep(ctx, r.config.Poll)
-			continue
-		}
-		if g := i.guard(); g != nil {
-			g.join(r.died)
-			r.watch(ctx, i, g)
-			g.leave(r.died)
-		} else {
-			r.wait(ctx, i, leaseTTL)
-		}
-		i.release()
-	}
-}
-
-// watch tells a guard whom to watch, until the instance is lost.
-func (r *running) watch(ctx context.Context, i *instance, g *guard) {
-	for r.wait(ctx, i, guardLists) {
-		if !g.stands() {
-			continue
-		}
-		owners := store.ListOwners{Instance: i.number}
-		if r.engine.Query(ctx, &owners) != nil { // the look complains of it
-			continue
-		}
-		g.watch(owners.Owners)
-		if owners.Abandoned {
-			g.wake()
-		}
-	}
-}
-
-// wait pauses, unless ctx ends or the instance is lost.
-func (r *running) wait(ctx context.Context, i *instance, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-i.gone:
-	case <-ctx.Done():
-	}
-	return false
-}
-
 // look takes up what is due, and reports whether there may be more.
 func (r *running) look(ctx context.Context) (full bool) {
 	room := cap(r.slots) - len(r.slots)
 	if room == 0 {
 		return true
 	}
+	r.rest = r.config.Poll - jitter(r.config.Poll/4)
 	i, err := adopt(ctx, r.engine)
 	if err != nil {
 		r.complain(ctx, "operation: a worker cannot show that it is there", err)
@@ -245,6 +201,8 @@ func (r *running) look(ctx context.Context) (full bool) {
 	if err != nil {
 		i.leak()
 		r.complain(ctx, "operation: a worker cannot look for work", err)
+	} else if g := i.guard(); g != nil {
+		r.rest = g.rarely(r.config.Poll)
 	}
 	works := r.load(ctx, i, taken)
 	for n := range works {

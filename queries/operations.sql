@@ -424,35 +424,74 @@ SELECT pg_try_advisory_lock(1768187247, @instance::int4)::bool AS held,
        set_config('application_name', 'idem presence', false) AS _;
 
 -- name: StandGuard :one
--- StandGuard makes this session one of two guards of the database, unless it is one already or both are there. Like all that is asked on
--- such a session it reads no table: there, it could have to wait.
+-- StandGuard makes this session one of two guards of the database, unless it is one already or both are there, and tells how many
+-- processes show themselves by a session. Like all that is asked on such a session it reads no table: there, it could have to wait.
 SELECT CASE WHEN @slot::int4 > 0 THEN @slot
             WHEN pg_try_advisory_lock(1768187248, 1) THEN 1
             WHEN pg_try_advisory_lock(1768187248, 2) THEN 2
-            ELSE 0 END::int4 AS slot;
+            ELSE 0 END::int4 AS slot,
+       (SELECT count(*) FROM pg_catalog.pg_locks l
+        WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
+          AND l.classid = (1768187247::int8)::oid
+          AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()))::int4 AS processes;
 
--- name: ListOwners :one
--- ListOwners tells who owns operations that are under way: other instances that are there, and whether there is one that has neither a
--- lock nor a lease. What sleeps is not looked at.
-WITH owners AS MATERIALIZED (
-    SELECT DISTINCT owned.owner FROM (
-        SELECT o.owner FROM idem.operations o
-        WHERE o.state = 'running' AND o.wake_at <= (SELECT clock_timestamp())
-          AND o.owner <> @instance::int4
-        LIMIT 10000) owned
-), present AS MATERIALIZED (
-    SELECT l.objid::int8::int4 AS instance FROM pg_catalog.pg_locks l
-    WHERE EXISTS (SELECT 1 FROM owners)
-      AND l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
-      AND l.classid = (1768187247::int8)::oid
+-- name: Listen :exec
+-- Listen has this session told when a guard finds work that its own process does not take up.
+LISTEN idem_operations;
+
+-- name: Tell :exec
+-- Tell tells the processes that listen of which names operations are due, divided by newlines; of none, that a guard is wanted, or has
+-- something to watch. No commit of a caller's does so: a transaction that notifies waits for all others that do.
+SELECT pg_notify('idem_operations', @names::text);
+
+-- name: Watch :one
+-- Watch tells a guard what there is to watch: the other instances that own operations under way and have a session, the names of the
+-- operations that TakeOperations would take up, and who else is there. What sleeps is not looked at. It reads so many rows at most; if
+-- there are more, it says so.
+WITH locks AS MATERIALIZED (
+    SELECT l.classid::int8 AS class, l.objid::int8::int4 AS instance FROM pg_catalog.pg_locks l
+    WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
+      AND l.classid = ANY (ARRAY[(1768187247::int8)::oid, (1768187248::int8)::oid])
       AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
+), present AS MATERIALIZED (
+    SELECT locks.instance FROM locks WHERE locks.class = 1768187247
+    UNION ALL
+    SELECT e.instance FROM idem.leases e
+    WHERE e.expires_at > clock_timestamp()
+), due AS MATERIALIZED (
+    SELECT o.owner, o.name FROM idem.operations o
+    WHERE o.state = 'running'
+      AND o.wake_at >= '-infinity'::timestamptz AND o.wake_at <= (SELECT clock_timestamp())
+    LIMIT @room::int4
+), signalled AS MATERIALIZED (
+    SELECT c.name FROM idem.operations c
+    WHERE c.id = ANY (ARRAY(SELECT w.operation_id FROM idem.signals w WHERE NOT w.taken))
+      AND c.state = 'running'
+      AND c.wake_at > (SELECT clock_timestamp())
+      AND (c.owner IS NULL OR c.owner <> ALL (ARRAY(SELECT present.instance FROM present)))
+      AND EXISTS (SELECT 1 FROM idem.signals s
+                  JOIN idem.steps a ON a.operation_id = s.operation_id
+                  WHERE s.operation_id = c.id AND NOT s.taken
+                    AND a.seq = c.seq AND a.outcome = 'waiting'
+                    AND (a.kind = 'await' AND s.name = c.step
+                         OR a.kind = 'child' AND starts_with(s.name, '#'))
+                    AND (c.attempts = 0 OR c.taken_at IS NULL OR s.sent_at > c.taken_at
+                         OR c.owner IS NOT NULL AND COALESCE(c.deaths, 0) < 3))
 )
-SELECT array_to_string(ARRAY(SELECT owners.owner FROM owners
-                                        WHERE owners.owner = ANY (ARRAY(SELECT present.instance FROM present))), ',')::text AS owners,
-       EXISTS (SELECT 1 FROM owners
-               WHERE owners.owner <> ALL (ARRAY(SELECT present.instance FROM present))
-                 AND NOT EXISTS (SELECT 1 FROM idem.leases e WHERE e.instance = owners.owner
-                                    AND e.expires_at > clock_timestamp()))::bool AS abandoned;
+SELECT array_to_string(ARRAY(
+           SELECT DISTINCT due.owner FROM due
+           WHERE due.owner <> @instance::int4
+             AND due.owner = ANY (ARRAY(SELECT locks.instance FROM locks WHERE locks.class = 1768187247))), ',')::text AS owners,
+       array_to_string(ARRAY(
+           SELECT due.name FROM due
+           WHERE due.owner IS NULL OR due.owner <> ALL (ARRAY(SELECT present.instance FROM present))
+           UNION
+           SELECT signalled.name FROM signalled), E'\n')::text AS names,
+       EXISTS (SELECT 1 FROM due WHERE due.owner IS NOT NULL)::bool AS busy,
+       ((SELECT count(*) FROM due) >= @room::int4)::bool AS more,
+       (SELECT count(*) FROM locks WHERE locks.class = 1768187248)::int4 AS guards,
+       (SELECT count(*) FROM locks WHERE locks.class = 1768187247)::int4 AS processes,
+       clock_timestamp() AS watched_at;
 
 -- name: SeeGone :one
 -- SeeGone tells which of these instances no longer hold the lock on their number. It takes it for as long as the statement, and

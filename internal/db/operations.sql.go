@@ -1474,18 +1474,22 @@ const StandGuardSQL = `-- name: StandGuard :one
 SELECT CASE WHEN $1::pg_catalog.int4 OPERATOR(pg_catalog.>) 0 THEN $1::pg_catalog.int4
             WHEN pg_catalog.pg_try_advisory_lock(1768187248, 1) THEN 1
             WHEN pg_catalog.pg_try_advisory_lock(1768187248, 2) THEN 2
-            ELSE 0 END::pg_catalog.int4 AS slot
+            ELSE 0 END::pg_catalog.int4 AS slot,
+       (SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks l
+        WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
+          AND l.classid OPERATOR(pg_catalog.=) (1768187247::pg_catalog.int8)::pg_catalog.oid
+          AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()))::pg_catalog.int4 AS processes
 `
 
 // StandGuardStatement is StandGuard as connections know it.
 var StandGuardStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     StandGuardSQL,
 	Params:  []roundtrip.Param{roundtrip.PlainParam},
-	Results: []int16{roundtrip.Text},
+	Results: []int16{roundtrip.Text, roundtrip.Text},
 })
 
-// StandGuard makes this session one of two guards of the database, unless it is one already or both are there. Like all that is asked on
-// such a session it reads no table: there, it could have to wait.
+// StandGuard makes this session one of two guards of the database, unless it is one already or both are there, and tells how many
+// processes show themselves by a session. Like all that is asked on such a session it reads no table: there, it could have to wait.
 type StandGuard struct {
 	Slot int
 
@@ -1507,73 +1511,162 @@ func (q *StandGuard) Read(trip *roundtrip.Trip) {
 
 // StandGuardRow is a row of StandGuard.
 type StandGuardRow struct {
-	Slot int
+	Slot      int
+	Processes int
 }
 
 func (r *StandGuardRow) read(row *roundtrip.Row) {
 	r.Slot = row.Int()
+	r.Processes = row.Int()
 }
 
-// ListOwnersSQL is the text of ListOwners.
-const ListOwnersSQL = `-- name: ListOwners :one
-WITH owners AS MATERIALIZED (
-    SELECT DISTINCT owned.owner FROM (
-        SELECT o.owner FROM idem.operations o
-        WHERE o.state OPERATOR(pg_catalog.=) 'running' AND o.wake_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp())
-          AND o.owner OPERATOR(pg_catalog.<>) $1::pg_catalog.int4
-        LIMIT 10000) owned
-), present AS MATERIALIZED (
-    SELECT l.objid::pg_catalog.int8::pg_catalog.int4 AS instance FROM pg_catalog.pg_locks l
-    WHERE EXISTS (SELECT 1 FROM owners)
-      AND l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
-      AND l.classid OPERATOR(pg_catalog.=) (1768187247::pg_catalog.int8)::pg_catalog.oid
-      AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
-)
-SELECT pg_catalog.array_to_string(ARRAY(SELECT owners.owner FROM owners
-                                        WHERE owners.owner OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT present.instance FROM present))), ',')::pg_catalog.text AS owners,
-       EXISTS (SELECT 1 FROM owners
-               WHERE owners.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present))
-                 AND NOT EXISTS (SELECT 1 FROM idem.leases e WHERE e.instance OPERATOR(pg_catalog.=) owners.owner
-                                    AND e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()))::pg_catalog.bool AS abandoned
+// ListenSQL is the text of Listen.
+const ListenSQL = `-- name: Listen :exec
+LISTEN idem_operations
 `
 
-// ListOwnersStatement is ListOwners as connections know it.
-var ListOwnersStatement = roundtrip.New(roundtrip.Statement{
-	SQL:     ListOwnersSQL,
-	Params:  []roundtrip.Param{roundtrip.PlainParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text},
+// ListenStatement is Listen as connections know it.
+var ListenStatement = roundtrip.New(roundtrip.Statement{
+	SQL: ListenSQL,
 })
 
-// ListOwners tells who owns operations that are under way: other instances that are there, and whether there is one that has neither a
-// lock nor a lease. What sleeps is not looked at.
-type ListOwners struct {
-	Instance int
-
-	Found bool
-	Row   ListOwnersRow
+// Listen has this session told when a guard finds work that its own process does not take up.
+type Listen struct {
 }
 
 // Queue adds the statement.
-func (q *ListOwners) Queue(trip *roundtrip.Trip) {
-	values := trip.Values()
-	values.Int(q.Instance)
-	trip.Add(ListOwnersStatement, values.List()...)
+func (q Listen) Queue(trip *roundtrip.Trip) {
+	trip.Add(ListenStatement)
 }
 
 // Read reads the answer.
-func (q *ListOwners) Read(trip *roundtrip.Trip) {
+func (Listen) Read(trip *roundtrip.Trip) { trip.Skip() }
+
+// TellSQL is the text of Tell.
+const TellSQL = `-- name: Tell :exec
+SELECT pg_catalog.pg_notify('idem_operations', $1::pg_catalog.text)
+`
+
+// TellStatement is Tell as connections know it.
+var TellStatement = roundtrip.New(roundtrip.Statement{
+	SQL:    TellSQL,
+	Params: []roundtrip.Param{roundtrip.TextParam},
+})
+
+// Tell tells the processes that listen of which names operations are due, divided by newlines; of none, that a guard is wanted, or has
+// something to watch. No commit of a caller's does so: a transaction that notifies waits for all others that do.
+type Tell struct {
+	Names string
+}
+
+// Queue adds the statement.
+func (q Tell) Queue(trip *roundtrip.Trip) {
+	values := trip.Values()
+	values.Text(q.Names)
+	trip.Add(TellStatement, values.List()...)
+}
+
+// Read reads the answer.
+func (Tell) Read(trip *roundtrip.Trip) { trip.Skip() }
+
+// WatchSQL is the text of Watch.
+const WatchSQL = `-- name: Watch :one
+WITH locks AS MATERIALIZED (
+    SELECT l.classid::pg_catalog.int8 AS class, l.objid::pg_catalog.int8::pg_catalog.int4 AS instance FROM pg_catalog.pg_locks l
+    WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 2
+      AND l.classid OPERATOR(pg_catalog.=) ANY (ARRAY[(1768187247::pg_catalog.int8)::pg_catalog.oid, (1768187248::pg_catalog.int8)::pg_catalog.oid])
+      AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+), present AS MATERIALIZED (
+    SELECT locks.instance FROM locks WHERE locks.class OPERATOR(pg_catalog.=) 1768187247
+    UNION ALL
+    SELECT e.instance FROM idem.leases e
+    WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()
+), due AS MATERIALIZED (
+    SELECT o.owner, o.name FROM idem.operations o
+    WHERE o.state OPERATOR(pg_catalog.=) 'running'
+      AND o.wake_at OPERATOR(pg_catalog.>=) '-infinity'::pg_catalog.timestamptz AND o.wake_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp())
+    LIMIT $2::pg_catalog.int4
+), signalled AS MATERIALIZED (
+    SELECT c.name FROM idem.operations c
+    WHERE c.id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT w.operation_id FROM idem.signals w WHERE NOT w.taken))
+      AND c.state OPERATOR(pg_catalog.=) 'running'
+      AND c.wake_at OPERATOR(pg_catalog.>) (SELECT pg_catalog.clock_timestamp())
+      AND (c.owner IS NULL OR c.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present)))
+      AND EXISTS (SELECT 1 FROM idem.signals s
+                  JOIN idem.steps a ON a.operation_id OPERATOR(pg_catalog.=) s.operation_id
+                  WHERE s.operation_id OPERATOR(pg_catalog.=) c.id AND NOT s.taken
+                    AND a.seq OPERATOR(pg_catalog.=) c.seq AND a.outcome OPERATOR(pg_catalog.=) 'waiting'
+                    AND (a.kind OPERATOR(pg_catalog.=) 'await' AND s.name OPERATOR(pg_catalog.=) c.step
+                         OR a.kind OPERATOR(pg_catalog.=) 'child' AND pg_catalog.starts_with(s.name, '#'))
+                    AND (c.attempts OPERATOR(pg_catalog.=) 0 OR c.taken_at IS NULL OR s.sent_at OPERATOR(pg_catalog.>) c.taken_at
+                         OR c.owner IS NOT NULL AND COALESCE(c.deaths, 0) OPERATOR(pg_catalog.<) 3))
+)
+SELECT pg_catalog.array_to_string(ARRAY(
+           SELECT DISTINCT due.owner FROM due
+           WHERE due.owner OPERATOR(pg_catalog.<>) $1::pg_catalog.int4
+             AND due.owner OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT locks.instance FROM locks WHERE locks.class OPERATOR(pg_catalog.=) 1768187247))), ',')::pg_catalog.text AS owners,
+       pg_catalog.array_to_string(ARRAY(
+           SELECT due.name FROM due
+           WHERE due.owner IS NULL OR due.owner OPERATOR(pg_catalog.<>) ALL (ARRAY(SELECT present.instance FROM present))
+           UNION
+           SELECT signalled.name FROM signalled), E'\n')::pg_catalog.text AS names,
+       EXISTS (SELECT 1 FROM due WHERE due.owner IS NOT NULL)::pg_catalog.bool AS busy,
+       ((SELECT pg_catalog.count(*) FROM due) OPERATOR(pg_catalog.>=) $2::pg_catalog.int4)::pg_catalog.bool AS more,
+       (SELECT pg_catalog.count(*) FROM locks WHERE locks.class OPERATOR(pg_catalog.=) 1768187248)::pg_catalog.int4 AS guards,
+       (SELECT pg_catalog.count(*) FROM locks WHERE locks.class OPERATOR(pg_catalog.=) 1768187247)::pg_catalog.int4 AS processes,
+       pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS watched_at
+`
+
+// WatchStatement is Watch as connections know it.
+var WatchStatement = roundtrip.New(roundtrip.Statement{
+	SQL:     WatchSQL,
+	Params:  []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary},
+})
+
+// Watch tells a guard what there is to watch: the other instances that own operations under way and have a session, the names of the
+// operations that TakeOperations would take up, and who else is there. What sleeps is not looked at. It reads so many rows at most; if
+// there are more, it says so.
+type Watch struct {
+	Instance int
+	Room     int
+
+	Found bool
+	Row   WatchRow
+}
+
+// Queue adds the statement.
+func (q *Watch) Queue(trip *roundtrip.Trip) {
+	values := trip.Values()
+	values.Int(q.Instance)
+	values.Int(q.Room)
+	trip.Add(WatchStatement, values.List()...)
+}
+
+// Read reads the answer.
+func (q *Watch) Read(trip *roundtrip.Trip) {
 	q.Found = trip.Row(q.Row.read)
 }
 
-// ListOwnersRow is a row of ListOwners.
-type ListOwnersRow struct {
+// WatchRow is a row of Watch.
+type WatchRow struct {
 	Owners    string
-	Abandoned bool
+	Names     string
+	Busy      bool
+	More      bool
+	Guards    int
+	Processes int
+	WatchedAt time.Time
 }
 
-func (r *ListOwnersRow) read(row *roundtrip.Row) {
+func (r *WatchRow) read(row *roundtrip.Row) {
 	r.Owners = row.Text(r.Owners)
-	r.Abandoned = row.Bool()
+	r.Names = row.Text(r.Names)
+	r.Busy = row.Bool()
+	r.More = row.Bool()
+	r.Guards = row.Int()
+	r.Processes = row.Int()
+	r.WatchedAt = row.Time()
 }
 
 // SeeGoneSQL is the text of SeeGone.

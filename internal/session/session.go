@@ -44,6 +44,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, appearance func(instance int)
 			return nil, err
 		}
 	}
+	config.ConnConfig.OnNotification = nil // that of the pool is for its own connections; what is told to this one waits to be read
 	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
 		return nil, err

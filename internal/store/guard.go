@@ -3,13 +3,17 @@ package store
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/idem-go/idem/internal/db"
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
 // StandGuard makes a session one of the guards of the database, if one is wanted.
-type StandGuard struct{ Slot int } // which the session has as a guard; 0 if it is none
+type StandGuard struct {
+	Slot      int // which the session has as a guard; 0 if it is none
+	Processes int // that have a session
+}
 
 // Queue adds the statement.
 func (g *StandGuard) Queue(trip *roundtrip.Trip) {
@@ -21,29 +25,41 @@ func (g *StandGuard) Queue(trip *roundtrip.Trip) {
 func (g *StandGuard) Read(trip *roundtrip.Trip) {
 	var q db.StandGuard
 	if q.Read(trip); q.Found {
-		g.Slot = q.Row.Slot
+		g.Slot, g.Processes = q.Row.Slot, q.Row.Processes
 	}
 }
 
-// ListOwners tells who owns operations that are under way.
-type ListOwners struct {
-	Instance int // that is left out
+// WatchRoom is how many operations that are due a guard reads at most.
+const WatchRoom = 10_000
 
-	Owners    []int // that are there
-	Abandoned bool  // one is not there
+// Watch tells a guard what there is to watch.
+type Watch struct {
+	Instance int // the guard's own
+
+	Owners    []int    // other instances that own operations under way, and have a session
+	Busy      bool     // an operation is under way, of whatever instance
+	Names     []string // of the operations that are due and that no process works on
+	More      bool     // there may be others
+	Guards    int
+	Processes int
+	WatchedAt time.Time
 }
 
 // Queue adds the statement.
-func (l *ListOwners) Queue(trip *roundtrip.Trip) {
-	q := db.ListOwners{Instance: l.Instance}
+func (w *Watch) Queue(trip *roundtrip.Trip) {
+	q := db.Watch{Instance: w.Instance, Room: WatchRoom}
 	q.Queue(trip)
 }
 
 // Read reads the answer.
-func (l *ListOwners) Read(trip *roundtrip.Trip) {
-	var q db.ListOwners
+func (w *Watch) Read(trip *roundtrip.Trip) {
+	var q db.Watch
 	q.Read(trip)
-	l.Owners, l.Abandoned = listed(q.Row.Owners), q.Row.Abandoned
+	w.Owners, w.Busy, w.More = listed(q.Row.Owners), q.Row.Busy, q.Row.More
+	w.Guards, w.Processes, w.WatchedAt = q.Row.Guards, q.Row.Processes, q.Row.WatchedAt
+	if q.Row.Names != "" {
+		w.Names = strings.Split(q.Row.Names, "\n")
+	}
 }
 
 // SeeGone tells which instances do not hold the lock on their number any more.

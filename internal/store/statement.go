@@ -29,6 +29,8 @@ type (
 	TakeSignal       = db.TakeSignal
 	DropSignals      = db.DropSignals
 	StandDown        = db.StandDown
+	Listen           = db.Listen
+	Tell             = db.Tell
 	RenewLease       = db.RenewLease
 	EndLease         = db.EndLease
 	LimitRelay       = db.LimitRelay
