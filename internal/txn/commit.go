@@ -83,7 +83,7 @@ type sight int
 
 const (
 	atHand     sight = iota // it begins to arrive; or none will, and there is an error to read
-	outOfSight              // pgx may be reading it in the background, since the write was slow
+	outOfSight              // pgx may be reading it in the background, since the write was slow; or TLS may have read the end of the connection ahead
 	missing                 // nothing of it has arrived, and the grace is over
 )
 
@@ -96,14 +96,27 @@ func waitForAnswer(pg *pgconn.PgConn, w *wire.Wire, g *grace, slow bool) sight {
 		}
 		return outOfSight
 	}
-	if nothingSent := !pg.IsBusy(); nothingSent || w.Arrives() {
+	if nothingSent := !pg.IsBusy(); nothingSent {
 		return atHand
 	}
-	if !g.end() { // it was not the grace that has ended the wait: the socket was closed
-		return atHand
+	if w.ReadAhead {
+		g.bound(readAhead)
 	}
-	return missing
+	switch {
+	case w.Arrives():
+		g.unbound()
+		return atHand
+	case g.end():
+		return missing
+	case w.ReadAhead:
+		return outOfSight
+	}
+	return atHand // the socket was closed
 }
+
+// readAhead is how long a COMMIT over TLS waits for its socket alone. TLS may have taken the end of the connection from the socket together
+// with the answer before: then nothing arrives there, and only a read through TLS tells.
+const readAhead = 200 * time.Millisecond
 
 // isQuiet reports whether pgx neither reads in the background, as it may since an earlier write, nor has read ahead. SyncConn
 // only looks if its context has ended.

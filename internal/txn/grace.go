@@ -14,11 +14,12 @@ type grace struct {
 	limit time.Duration
 	stop  func() bool
 
-	mu    sync.Mutex
-	timer *time.Timer
-	begun time.Time // zero: the context lives
-	over  bool      // nothing is said any more
-	ended bool      // by this
+	mu      sync.Mutex
+	timer   *time.Timer
+	begun   time.Time // zero: the context lives
+	over    bool      // nothing is said any more
+	ended   bool      // by this
+	bounded bool      // the socket has a deadline for reading, set by bound
 }
 
 func newGrace(ctx context.Context, limit time.Duration, conn net.Conn) *grace {
@@ -52,7 +53,26 @@ func (g *grace) interrupt() {
 	}
 }
 
-// end makes the socket usable again, and reports whether it was not. It may be called more than once.
+// bound ends what waits for the socket to be read after d, also if the context lives. It takes back no interrupt.
+func (g *grace) bound(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.ended {
+		g.bounded = g.conn.SetReadDeadline(time.Now().Add(d)) == nil
+	}
+}
+
+// unbound clears the deadline of bound, unless an interrupt has replaced it.
+func (g *grace) unbound() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.bounded && !g.ended {
+		_ = g.conn.SetReadDeadline(time.Time{})
+	}
+	g.bounded = false
+}
+
+// end clears the deadline of the socket, and reports whether the grace was over. It may be called more than once.
 func (g *grace) end() bool {
 	g.stop()
 	g.mu.Lock()
@@ -60,7 +80,7 @@ func (g *grace) end() bool {
 	if g.timer != nil {
 		g.timer.Stop()
 	}
-	if g.ended && !g.over {
+	if (g.ended || g.bounded) && !g.over {
 		_ = g.conn.SetDeadline(time.Time{})
 	}
 	g.over = true

@@ -10,6 +10,10 @@ import (
 
 // Wire is a socket.
 type Wire struct {
+	// ReadAhead says that the connection is TLS, which takes from the socket whatever has come with an answer, its close_notify too: Arrives
+	// does not see that any more.
+	ReadAhead bool
+
 	raw   syscall.RawConn
 	first [1]byte
 	look  func(fd uintptr) bool // w.peek, made once
@@ -18,7 +22,8 @@ type Wire struct {
 // Of returns the socket of a connection that is one, as it is or under TLS, and nil of any other: something in between may
 // have read ahead.
 func Of(conn net.Conn) *Wire {
-	if over, ok := conn.(*tls.Conn); ok {
+	over, isTLS := conn.(*tls.Conn)
+	if isTLS {
 		conn = over.NetConn()
 	}
 	var raw syscall.RawConn
@@ -34,7 +39,7 @@ func Of(conn net.Conn) *Wire {
 	if err != nil {
 		return nil
 	}
-	w := &Wire{raw: raw}
+	w := &Wire{raw: raw, ReadAhead: isTLS}
 	w.look = w.peek
 	return w
 }

@@ -5,7 +5,7 @@ package wire
 import "net"
 
 // Wire is a socket.
-type Wire struct{}
+type Wire struct{ ReadAhead bool }
 
 // Of returns nil: nothing is known here of sockets.
 func Of(net.Conn) *Wire { return nil }

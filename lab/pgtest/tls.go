@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -22,6 +23,18 @@ import (
 // is reset for the client.
 func TLS(t testing.TB, dsn string) string {
 	t.Helper()
+	return tlsInFrontOf(t, dsn, nil)
+}
+
+// TLSThatTakesLeave is TLS that sends close_notify in the same packet as an answer with text in it, and leaves the socket open: it goes on
+// reading what the client sends, and answers no more.
+func TLSThatTakesLeave(t testing.TB, dsn, text string) string {
+	t.Helper()
+	return tlsInFrontOf(t, dsn, []byte(text))
+}
+
+func tlsInFrontOf(t testing.TB, dsn string, leave []byte) string {
+	t.Helper()
 	server, err := pgconn.ParseConfig(dsn)
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
@@ -40,6 +53,7 @@ func TLS(t testing.TB, dsn string) string {
 		config:   &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}},
 		dial:     func() (net.Conn, error) { return net.Dial(network, to) },
 		conns:    map[net.Conn]bool{},
+		leave:    leave,
 	}
 	front.running.Go(front.serve)
 	t.Cleanup(front.close)
@@ -58,6 +72,7 @@ type tlsFront struct {
 	config   *tls.Config
 	dial     func() (net.Conn, error)
 	running  sync.WaitGroup
+	leave    []byte // in the answer behind which it takes leave, nil if it never does
 
 	mu    sync.Mutex
 	over  bool
@@ -118,7 +133,8 @@ func (f *tlsFront) carry(conn net.Conn) {
 	if _, err := conn.Write([]byte{'S'}); err != nil {
 		return
 	}
-	client := tls.Server(conn, f.config)
+	packets := &packets{Conn: conn}
+	client := tls.Server(packets, f.config)
 	server, err := f.dial()
 	if err != nil || !f.keep(server) {
 		return
@@ -130,12 +146,69 @@ func (f *tlsFront) carry(conn net.Conn) {
 		io.Copy(server, client)
 		server.(*net.TCPConn).CloseWrite()
 	})
+	if f.leave != nil {
+		f.leaveBehind(client, packets, server)
+		return
+	}
 	if _, err := io.Copy(client, server); err != nil {
 		conn.(*net.TCPConn).SetLinger(0)
 		conn.Close()
 		return
 	}
 	client.CloseWrite()
+}
+
+// leaveBehind carries answers up to the one that has f.leave in it, and sends close_notify with that.
+func (f *tlsFront) leaveBehind(client *tls.Conn, packets *packets, server net.Conn) {
+	ready := []byte{'Z', 0, 0, 0, 5} // ReadyForQuery, up to its last byte
+	met := false
+	for answer := make([]byte, 64<<10); ; {
+		n, err := server.Read(answer)
+		if err != nil {
+			client.Close()
+			return
+		}
+		met = met || bytes.Contains(answer[:n], f.leave)
+		packets.hold(met)
+		if _, err := client.Write(answer[:n]); err != nil {
+			return
+		}
+		if met && bytes.HasSuffix(answer[:max(n-1, 0)], ready) {
+			client.CloseWrite()
+			client.SetWriteDeadline(time.Time{}) // CloseWrite has ended all writing, also of what is held back
+			packets.hold(false)
+			io.Copy(io.Discard, server)
+			return
+		}
+	}
+}
+
+// packets is a connection whose writes can be held back, to go together.
+type packets struct {
+	net.Conn
+	mu      sync.Mutex
+	holds   bool
+	waiting []byte
+}
+
+func (p *packets) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.holds {
+		p.waiting = append(p.waiting, b...)
+		return len(b), nil
+	}
+	return p.Conn.Write(b)
+}
+
+func (p *packets) hold(holds bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.holds && !holds {
+		p.Conn.Write(p.waiting)
+		p.waiting = nil
+	}
+	p.holds = holds
 }
 
 func selfSigned(t testing.TB) tls.Certificate {

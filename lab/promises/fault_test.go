@@ -39,6 +39,7 @@ func newProxied(t *testing.T) *proxied {
 var transports = map[string]func(t testing.TB, dsn string) string{
 	"plain": func(_ testing.TB, dsn string) string { return dsn },
 	"TLS":   pgtest.TLS,
+	"Unix":  pgtest.Unix,
 }
 
 var isClaim = pgproxy.Contains("-- name: Claim")
@@ -72,6 +73,35 @@ func TestLostAnswerToCommitIsResolvedAsCommitted(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TLS may read the end of a connection together with the answer to a statement of fn. Nothing more arrives on the socket then, and a COMMIT
+// that waits for it would wait for as long as its context lives.
+func TestEndOfAConnectionThatTLSHasReadAheadIsNoticed(t *testing.T) {
+	t.Parallel()
+	p := newProxied(t)
+	pool := pgtest.Open(t, pgtest.TLSThatTakesLeave(t, p.proxy.DSN(), "it takes leave"), maxConns(1))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	taken := false
+	_, err := idemDo(ctx, pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
+		resp, err := p.charge("k")(tx)
+		if err == nil && !taken {
+			taken = true
+			_, err = tx.Exec(context.Background(), "select 'it ' || 'takes leave'")
+		}
+		return resp, err
+	}, idem.WithObserver(p.watch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ctx.Err() != nil {
+		t.Error("the COMMIT was waited for until the end of the context")
+	}
+	if diff := cmp.Diff([]string{"outcome_unknown", "resolved_committed", "executed"}, p.watch.all()); diff != "" {
+		t.Error(diff)
+	}
+	p.wantOnce("k")
 }
 
 // atEvent is an observer that does something when an event is told.
