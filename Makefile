@@ -22,7 +22,7 @@ IN_ORDER = $(LONGEST) $(filter-out $(LONGEST),$(MODULES))
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
-.PHONY: help demo serve test short idemtest torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/partition bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
+.PHONY: help demo serve test short idemtest portability torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/partition bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
 	lint tidy fresh apidiff release build clean testenv staticcheck tally sqlc-gen-idem
 
 help: ## list the targets
@@ -43,6 +43,9 @@ short: testenv ## run the tests of the root module alone, without the race detec
 
 idemtest: testenv ## does package idemtest find every program that is known to be bad? (make test tries one of five)
 	@IDEM_TEST_ALL=1 bin/testenv $(TESTENV) go test -timeout 60m $$GOTEST ./idemtest
+
+portability: testenv ## the promises behind what other servers and poolers refuse and do: the tests of Do, and 100,000 calls of each (CALLS=1000000)
+	@IDEM_TEST_ALL=1 bin/testenv $(TESTENV) go test -timeout 120m -v -run 'Promises|NoKey' $$GOTEST ./lab/personality -calls $(if $(CALLS),$(CALLS),100000)
 
 torture: ## two minutes of faults, then every promise is checked (DURATION=10m SEED=1)
 	@go -C lab/torture build -o ../../bin/torture .

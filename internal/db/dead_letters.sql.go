@@ -11,7 +11,7 @@ import (
 // ListDeadLettersSQL is the text of ListDeadLetters.
 const ListDeadLettersSQL = `-- name: ListDeadLetters :many
 SELECT d.side, d.consumer, d.source, d.id, d.key, d.type, coalesce(d.sealed_by, '')::pg_catalog.text AS sealed_by, d.class, d.reason, d.attempts,
-       pg_catalog.timestamptz_send(d.created_at)::pg_catalog.bytea AS created_at, pg_catalog.timestamptz_send(d.died_at)::pg_catalog.bytea AS died_at
+       /*moment*/d.created_at/**/ AS created_at, /*moment*/d.died_at/**/ AS died_at
 FROM idem.dead_letters d
 WHERE ($1::pg_catalog.text OPERATOR(pg_catalog.=) '' OR d.side OPERATOR(pg_catalog.=) $1::pg_catalog.text)
   AND ($2::pg_catalog.text OPERATOR(pg_catalog.=) '' OR d.consumer OPERATOR(pg_catalog.=) $2::pg_catalog.text)
@@ -106,7 +106,7 @@ func (r *ListDeadLettersRow) read(row *roundtrip.Row) {
 const ShowDeadLetterSQL = `-- name: ShowDeadLetter :one
 SELECT d.key, d.type, d.payload, coalesce(d.headers::pg_catalog.text, '')::pg_catalog.text AS headers,
        coalesce(d.sealed_by, '')::pg_catalog.text AS sealed_by, d.class, d.reason, d.attempts,
-       pg_catalog.timestamptz_send(d.created_at)::pg_catalog.bytea AS created_at, pg_catalog.timestamptz_send(d.died_at)::pg_catalog.bytea AS died_at
+       /*moment*/d.created_at/**/ AS created_at, /*moment*/d.died_at/**/ AS died_at
 FROM idem.dead_letters d
 WHERE d.side OPERATOR(pg_catalog.=) $1::pg_catalog.text AND d.consumer OPERATOR(pg_catalog.=) $2::pg_catalog.text
   AND d.source OPERATOR(pg_catalog.=) $3::pg_catalog.text AND d.id OPERATOR(pg_catalog.=) $4::pg_catalog.text
@@ -179,7 +179,7 @@ WHERE d.side OPERATOR(pg_catalog.=) $1::pg_catalog.text AND d.consumer OPERATOR(
   AND d.source OPERATOR(pg_catalog.=) $3::pg_catalog.text AND d.id OPERATOR(pg_catalog.=) $4::pg_catalog.text
 RETURNING d.key, d.type, d.payload, coalesce(d.headers::pg_catalog.text, '')::pg_catalog.text AS headers,
           coalesce(d.sealed_by, '')::pg_catalog.text AS sealed_by, d.class, d.reason, d.attempts,
-          pg_catalog.timestamptz_send(d.created_at)::pg_catalog.bytea AS created_at, pg_catalog.timestamptz_send(d.died_at)::pg_catalog.bytea AS died_at
+          /*moment*/d.created_at/**/ AS created_at, /*moment*/d.died_at/**/ AS died_at
 `
 
 // TakeDeadLetterStatement is TakeDeadLetter as connections know it.

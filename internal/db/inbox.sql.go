@@ -69,7 +69,7 @@ FROM ROWS FROM (pg_catalog.unnest(($4::pg_catalog.text)::pg_catalog.text[]),
                 pg_catalog.unnest(($5::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, n)
 ORDER BY u.source COLLATE pg_catalog."C", u.id COLLATE pg_catalog."C"
 ON CONFLICT (consumer, source, id) DO NOTHING
-RETURNING m.source, m.id, pg_catalog.timestamptz_send(m.since)::pg_catalog.bytea AS since
+RETURNING m.source, m.id, /*moment*/m.since/**/ AS since
 `
 
 // ClaimMessagesStatement is ClaimMessages as connections know it.
@@ -133,7 +133,7 @@ func (r *ClaimMessagesRow) read(row *roundtrip.Row) {
 // LoadMessagesSQL is the text of LoadMessages.
 const LoadMessagesSQL = `-- name: LoadMessages :many
 SELECT m.source, m.id, m.same_hash::pg_catalog.bool AS same_hash, m.state, m.attempts::pg_catalog.int4 AS attempts,
-       m.begun::pg_catalog.int4 AS begun, m.alone::pg_catalog.int4 AS alone, m.hindered::pg_catalog.int4 AS hindered, m.remaining::pg_catalog.int8 AS remaining, pg_catalog.timestamptz_send(m.since)::pg_catalog.bytea AS since
+       m.begun::pg_catalog.int4 AS begun, m.alone::pg_catalog.int4 AS alone, m.hindered::pg_catalog.int4 AS hindered, m.remaining::pg_catalog.int8 AS remaining, /*moment*/m.since/**/ AS since
 FROM ROWS FROM (pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.text[]),
                 pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, n)
 CROSS JOIN LATERAL (
@@ -251,7 +251,7 @@ SET state = 'handled', since = pg_catalog.statement_timestamp(),
     attempts = NULL, begun = NULL, alone = NULL, hindered = NULL, retry_at = NULL, key = NULL
 FROM due
 WHERE m.consumer OPERATOR(pg_catalog.=) due.consumer AND m.source OPERATOR(pg_catalog.=) due.source AND m.id OPERATOR(pg_catalog.=) due.id
-RETURNING m.source, m.id, pg_catalog.timestamptz_send(m.since)::pg_catalog.bytea AS since
+RETURNING m.source, m.id, /*moment*/m.since/**/ AS since
 `
 
 // ResumeMessagesStatement is ResumeMessages as connections know it.
@@ -711,7 +711,7 @@ func (WithdrawMessages) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // FailingMessagesSQL is the text of FailingMessages.
 const FailingMessagesSQL = `-- name: FailingMessages :many
-SELECT f.source, f.key::pg_catalog.text AS key, f.id, f.remaining::pg_catalog.int8 AS remaining, pg_catalog.timestamptz_send(f.since)::pg_catalog.bytea AS since
+SELECT f.source, f.key::pg_catalog.text AS key, f.id, f.remaining::pg_catalog.int8 AS remaining, /*moment*/f.since/**/ AS since
 FROM ROWS FROM (pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.text[]),
                 pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.text[])) AS u (source, key)
 CROSS JOIN LATERAL (
@@ -954,9 +954,9 @@ func (ForgetRedriven) Read(trip *roundtrip.Trip) { trip.Skip() }
 // InboxStatsSQL is the text of InboxStats.
 const InboxStatsSQL = `-- name: InboxStats :many
 SELECT s.consumer::pg_catalog.text AS consumer, pg_catalog.sum(s.failing)::pg_catalog.int8 AS failing,
-       pg_catalog.timestamptz_send(pg_catalog.min(s.failing_since)::pg_catalog.timestamptz)::pg_catalog.bytea AS failing_since,
+       /*moment*/pg_catalog.min(s.failing_since)::pg_catalog.timestamptz/**/ AS failing_since,
        pg_catalog.sum(s.dead)::pg_catalog.int8 AS dead,
-       pg_catalog.timestamptz_send(pg_catalog.min(s.died_at)::pg_catalog.timestamptz)::pg_catalog.bytea AS died_at
+       /*moment*/pg_catalog.min(s.died_at)::pg_catalog.timestamptz/**/ AS died_at
 FROM (
     SELECT m.consumer, pg_catalog.count(*) AS failing, pg_catalog.min(m.since) AS failing_since, 0 AS dead, NULL::pg_catalog.timestamptz AS died_at
     FROM idem.inbox m

@@ -233,8 +233,8 @@ func (RecordStep) Read(trip *roundtrip.Trip) { trip.Skip() }
 // LoadStepsSQL is the text of LoadSteps.
 const LoadStepsSQL = `-- name: LoadSteps :many
 SELECT s.seq, s.kind, s.name, s.outcome, s.value,
-       pg_catalog.timestamptz_send(s.due_at)::pg_catalog.bytea AS due_at,
-       pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
+       /*moment*/s.due_at/**/ AS due_at,
+       /*moment*/pg_catalog.clock_timestamp()/**/ AS loaded_at
 FROM (
     SELECT r.seq, r.kind, r.name, r.outcome, r.value, r.due_at FROM idem.steps r
     WHERE r.operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
@@ -342,9 +342,9 @@ FROM (
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
 RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
           coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
-          pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
-          pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
-          pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
+          /*moment*/o.created_at/**/ AS created_at,
+          /*moment*/o.since/**/ AS since,
+          /*moment*/pg_catalog.clock_timestamp()/**/ AS loaded_at
 `
 
 // TakeOperationStatement is TakeOperation as connections know it.
@@ -507,9 +507,9 @@ FROM taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
 RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
           coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
-          pg_catalog.timestamptz_send(o.created_at)::pg_catalog.bytea AS created_at,
-          pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
-          pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
+          /*moment*/o.created_at/**/ AS created_at,
+          /*moment*/o.since/**/ AS since,
+          /*moment*/pg_catalog.clock_timestamp()/**/ AS loaded_at
 `
 
 // TakeOperationsStatement is TakeOperations as connections know it.
@@ -712,9 +712,9 @@ func (r *DueOperationsRow) read(row *roundtrip.Row) {
 const ShowOperationSQL = `-- name: ShowOperation :one
 SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.cancelled, o.kind, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
        coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
-       pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since,
-       pg_catalog.timestamptz_send(o.wake_at)::pg_catalog.bytea AS wake_at,
-       pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
+       /*moment*/o.since/**/ AS since,
+       /*moment*/o.wake_at/**/ AS wake_at,
+       /*moment*/pg_catalog.clock_timestamp()/**/ AS loaded_at
 FROM idem.operations o
 WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
 `
@@ -786,8 +786,8 @@ func (r *ShowOperationRow) read(row *roundtrip.Row) {
 // LoadStepsOfSQL is the text of LoadStepsOf.
 const LoadStepsOfSQL = `-- name: LoadStepsOf :many
 SELECT (s.operation_id::pg_catalog.text)::pg_catalog.text AS operation_id, s.seq, s.kind, s.name, s.outcome, s.value,
-       pg_catalog.timestamptz_send(s.due_at)::pg_catalog.bytea AS due_at,
-       pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
+       /*moment*/s.due_at/**/ AS due_at,
+       /*moment*/pg_catalog.clock_timestamp()/**/ AS loaded_at
 FROM (
     SELECT r.operation_id, r.seq, r.kind, r.name, r.outcome, r.value, r.due_at FROM idem.steps r
     WHERE r.operation_id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.uuid[])))
@@ -861,8 +861,8 @@ func (r *LoadStepsOfRow) read(row *roundtrip.Row) {
 // ListStepsSQL is the text of ListSteps.
 const ListStepsSQL = `-- name: ListSteps :many
 SELECT s.kind, s.name, s.outcome,
-       pg_catalog.timestamptz_send(s.due_at)::pg_catalog.bytea AS due_at,
-       pg_catalog.timestamptz_send(s.recorded_at)::pg_catalog.bytea AS recorded_at
+       /*moment*/s.due_at/**/ AS due_at,
+       /*moment*/s.recorded_at/**/ AS recorded_at
 FROM (
     SELECT r.seq, r.kind, r.name, r.outcome, r.due_at, r.recorded_at FROM idem.steps r
     WHERE r.operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
@@ -1273,7 +1273,7 @@ func (r *SendSignalRow) read(row *roundtrip.Row) {
 
 // ReadSignalSQL is the text of ReadSignal.
 const ReadSignalSQL = `-- name: ReadSignal :one
-SELECT value, pg_catalog.timestamptz_send(sent_at)::pg_catalog.bytea AS sent_at FROM idem.signals
+SELECT value, /*moment*/sent_at/**/ AS sent_at FROM idem.signals
 WHERE operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
   AND name OPERATOR(pg_catalog.=) $2::pg_catalog.text
 `
@@ -1801,9 +1801,9 @@ func (EndLease) Read(trip *roundtrip.Trip) { trip.Skip() }
 const ListOperationsSQL = `-- name: ListOperations :many
 SELECT found.id::pg_catalog.text AS operation_id, found.scope, found.name, found.state, found.undoing, found.step,
        found.attempts, coalesce(found.reason, '')::pg_catalog.text AS reason,
-       pg_catalog.timestamptz_send(found.created_at)::pg_catalog.bytea AS created_at,
-       pg_catalog.timestamptz_send(found.since)::pg_catalog.bytea AS since,
-       pg_catalog.timestamptz_send(found.ended_at)::pg_catalog.bytea AS ended_at
+       /*moment*/found.created_at/**/ AS created_at,
+       /*moment*/found.since/**/ AS since,
+       /*moment*/found.ended_at/**/ AS ended_at
 FROM (
     (SELECT o.id, o.scope, o.name, o.state, o.undoing, o.step, o.attempts, o.reason, o.created_at, o.since, o.ended_at FROM idem.operations o
      WHERE o.state OPERATOR(pg_catalog.=) 'parked' AND $1::pg_catalog.text OPERATOR(pg_catalog.=) 'parked'
@@ -1917,7 +1917,7 @@ func (r *ListOperationsRow) read(row *roundtrip.Row) {
 // FindOperationSQL is the text of FindOperation.
 const FindOperationSQL = `-- name: FindOperation :one
 SELECT o.scope, o.key, o.hash, o.name, o.state, o.step, coalesce(o.reason, '')::pg_catalog.text AS reason,
-       pg_catalog.timestamptz_send(o.since)::pg_catalog.bytea AS since
+       /*moment*/o.since/**/ AS since
 FROM idem.operations o
 WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
 `

@@ -152,7 +152,7 @@ WITH now AS MATERIALIZED (
     RETURNING 1
 )
 SELECT n.mine, (SELECT pg_catalog.count(*) FROM put)::pg_catalog.int8 AS moved,
-       pg_catalog.timestamptz_send(((SELECT l.not_before FROM last l))::pg_catalog.timestamptz)::pg_catalog.bytea AS until
+       /*moment*/((SELECT l.not_before FROM last l))::pg_catalog.timestamptz/**/ AS until
 FROM now n
 `
 
@@ -285,7 +285,7 @@ func (r *ListWritersRow) read(row *roundtrip.Row) {
 // ReadMessagesSQL is the text of ReadMessages.
 const ReadMessagesSQL = `-- name: ReadMessages :many
 SELECT m.seq, m.mine, m.id, m.topic, m.key, m.type, (CASE WHEN m.mine THEN m.payload END)::pg_catalog.bytea AS payload,
-       (CASE WHEN m.mine THEN coalesce(m.headers::pg_catalog.text, '') ELSE '' END)::pg_catalog.text AS headers, pg_catalog.timestamptz_send(m.created_at)::pg_catalog.bytea AS created_at
+       (CASE WHEN m.mine THEN coalesce(m.headers::pg_catalog.text, '') ELSE '' END)::pg_catalog.text AS headers, /*moment*/m.created_at/**/ AS created_at
 FROM (
     SELECT o.seq, o.mine, o.id, o.topic, o.key, o.type, o.payload, o.headers, o.created_at,
            pg_catalog.sum(o.octets) OVER (ORDER BY o.seq ROWS UNBOUNDED PRECEDING) OPERATOR(pg_catalog.-) o.octets AS before
@@ -409,7 +409,7 @@ func (r *ReadMessagesRow) read(row *roundtrip.Row) {
 
 // ReadHeldSQL is the text of ReadHeld.
 const ReadHeldSQL = `-- name: ReadHeld :many
-SELECT m.seq, m.id, m.topic, m.key, m.type, m.payload, m.headers, pg_catalog.timestamptz_send(m.created_at)::pg_catalog.bytea AS created_at, m.attempts
+SELECT m.seq, m.id, m.topic, m.key, m.type, m.payload, m.headers, /*moment*/m.created_at/**/ AS created_at, m.attempts
 FROM (
     SELECT o.seq, o.id, o.topic, o.key, o.type, o.payload, o.headers, o.created_at, o.attempts,
            pg_catalog.sum(o.octets) OVER (ORDER BY o.seq ROWS UNBOUNDED PRECEDING) OPERATOR(pg_catalog.-) o.octets AS before
@@ -776,13 +776,13 @@ func (BuryUnpublished) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // OutboxStatsSQL is the text of OutboxStats.
 const OutboxStatsSQL = `-- name: OutboxStats :one
-SELECT pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS read_at,
-       pg_catalog.timestamptz_send(((SELECT r.created_at FROM idem.outbox r WHERE NOT r.held ORDER BY r.seq LIMIT 1))::pg_catalog.timestamptz)::pg_catalog.bytea AS oldest,
-       pg_catalog.timestamptz_send(((SELECT pg_catalog.min(r.created_at) FROM (
-            SELECT h.created_at FROM idem.outbox h WHERE h.held LIMIT $1::pg_catalog.int4) r))::pg_catalog.timestamptz)::pg_catalog.bytea AS oldest_held,
-       pg_catalog.timestamptz_send(((SELECT d.not_before FROM idem.delayed d ORDER BY d.not_before LIMIT 1))::pg_catalog.timestamptz)::pg_catalog.bytea AS overdue,
-       pg_catalog.timestamptz_send(((SELECT d.not_before FROM idem.delayed d
-            WHERE d.not_before OPERATOR(pg_catalog.>) (SELECT pg_catalog.clock_timestamp()) ORDER BY d.not_before LIMIT 1))::pg_catalog.timestamptz)::pg_catalog.bytea AS next_due,
+SELECT /*moment*/pg_catalog.clock_timestamp()/**/ AS read_at,
+       /*moment*/((SELECT r.created_at FROM idem.outbox r WHERE NOT r.held ORDER BY r.seq LIMIT 1))::pg_catalog.timestamptz/**/ AS oldest,
+       /*moment*/((SELECT pg_catalog.min(r.created_at) FROM (
+            SELECT h.created_at FROM idem.outbox h WHERE h.held LIMIT $1::pg_catalog.int4) r))::pg_catalog.timestamptz/**/ AS oldest_held,
+       /*moment*/((SELECT d.not_before FROM idem.delayed d ORDER BY d.not_before LIMIT 1))::pg_catalog.timestamptz/**/ AS overdue,
+       /*moment*/((SELECT d.not_before FROM idem.delayed d
+            WHERE d.not_before OPERATOR(pg_catalog.>) (SELECT pg_catalog.clock_timestamp()) ORDER BY d.not_before LIMIT 1))::pg_catalog.timestamptz/**/ AS next_due,
        (SELECT pg_catalog.count(*) FROM (SELECT FROM idem.outbox r WHERE NOT r.held LIMIT $1::pg_catalog.int4) w)::pg_catalog.int8 AS waiting,
        (SELECT pg_catalog.count(*) FROM (SELECT FROM idem.delayed d
             WHERE d.not_before OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp()) LIMIT $1::pg_catalog.int4) w)::pg_catalog.int8 AS due,

@@ -15,8 +15,8 @@ SELECT $1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.bytea, ($4::pg_c
        pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $5::pg_catalog.interval, 'processing'
 WHERE $6::pg_catalog.int8 IS NULL OR pg_catalog.pg_try_advisory_xact_lock($6::pg_catalog.int8)
 ON CONFLICT (scope, key) DO NOTHING
-RETURNING pg_catalog.timestamptz_send(r.created_at)::pg_catalog.bytea AS created_at,
-          pg_catalog.timestamptz_send(r.expires_at)::pg_catalog.bytea AS expires_at,
+RETURNING /*moment*/r.created_at/**/ AS created_at,
+          /*moment*/r.expires_at/**/ AS expires_at,
           pg_catalog.set_config('idem.claim', $4::pg_catalog.text, true) AS _
 `
 
@@ -89,8 +89,8 @@ WHERE CASE
     ELSE pg_catalog.pg_try_advisory_xact_lock($7::pg_catalog.int8)
 END
 ON CONFLICT (scope, key) DO NOTHING
-RETURNING pg_catalog.timestamptz_send(r.created_at)::pg_catalog.bytea AS created_at,
-          pg_catalog.timestamptz_send(r.expires_at)::pg_catalog.bytea AS expires_at,
+RETURNING /*moment*/r.created_at/**/ AS created_at,
+          /*moment*/r.expires_at/**/ AS expires_at,
           coalesce(pg_catalog.current_setting('idem.claim', true), '')::pg_catalog.text AS previous,
           pg_catalog.set_config('idem.claim', $4::pg_catalog.text, true) AS _,
           pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('idem.lock_timeout'), true) AS _
@@ -222,8 +222,8 @@ SET hash = EXCLUDED.hash, operation_id = EXCLUDED.operation_id,
     status = NULL, completed_at = NULL, header = NULL, body = NULL, sealed_by = NULL
 WHERE r.expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
   AND r.operation_id OPERATOR(pg_catalog.<>) EXCLUDED.operation_id
-RETURNING pg_catalog.timestamptz_send(r.created_at)::pg_catalog.bytea AS created_at,
-          pg_catalog.timestamptz_send(r.expires_at)::pg_catalog.bytea AS expires_at,
+RETURNING /*moment*/r.created_at/**/ AS created_at,
+          /*moment*/r.expires_at/**/ AS expires_at,
           coalesce(pg_catalog.current_setting('idem.claim', true), '')::pg_catalog.text AS previous,
           pg_catalog.set_config('idem.claim', $4::pg_catalog.text, true) AS _,
           pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('idem.lock_timeout'), true) AS _
@@ -295,10 +295,10 @@ SELECT (hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea)::pg_catalog.bool AS sa
              THEN pg_catalog.convert_to(header::pg_catalog.text, 'UTF8') END)::pg_catalog.bytea AS header,
        (CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea THEN body END)::pg_catalog.bytea AS body,
        coalesce(CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea THEN sealed_by END, '')::pg_catalog.text AS sealed_by,
-       pg_catalog.timestamptz_send(created_at)::pg_catalog.bytea AS created_at,
-       pg_catalog.timestamptz_send(completed_at)::pg_catalog.bytea AS completed_at,
-       pg_catalog.timestamptz_send(expires_at)::pg_catalog.bytea AS expires_at,
-       pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS loaded_at
+       /*moment*/created_at/**/ AS created_at,
+       /*moment*/completed_at/**/ AS completed_at,
+       /*moment*/expires_at/**/ AS expires_at,
+       /*moment*/pg_catalog.clock_timestamp()/**/ AS loaded_at
 FROM idem.records
 WHERE coalesce(pg_catalog.current_setting('idem.claim', true), '') OPERATOR(pg_catalog.<>) $2::pg_catalog.text
   AND scope OPERATOR(pg_catalog.=) $3::pg_catalog.text AND key OPERATOR(pg_catalog.=) $4::pg_catalog.text
@@ -382,8 +382,8 @@ ON CONFLICT (scope, key) DO UPDATE
 SET state = EXCLUDED.state, status = EXCLUDED.status, completed_at = EXCLUDED.completed_at,
     expires_at = EXCLUDED.completed_at OPERATOR(pg_catalog.+) $9::pg_catalog.interval,
     header = EXCLUDED.header, body = EXCLUDED.body, sealed_by = EXCLUDED.sealed_by
-RETURNING pg_catalog.timestamptz_send(r.completed_at)::pg_catalog.bytea AS completed_at,
-          pg_catalog.timestamptz_send(r.expires_at)::pg_catalog.bytea AS expires_at,
+RETURNING /*moment*/r.completed_at/**/ AS completed_at,
+          /*moment*/r.expires_at/**/ AS expires_at,
           (1 OPERATOR(pg_catalog./) (CASE
             WHEN r.operation_id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
              AND pg_catalog.length(r.hash) OPERATOR(pg_catalog.>) 0 THEN 1 ELSE 0 END)::pg_catalog.int4) AS _
@@ -492,7 +492,7 @@ func (r *HoldsRow) read(row *roundtrip.Row) {
 // HolderSQL is the text of Holder.
 const HolderSQL = `-- name: Holder :one
 SELECT (pg_catalog.count(*) OPERATOR(pg_catalog.>) 0)::pg_catalog.bool AS held,
-       pg_catalog.timestamptz_send(pg_catalog.min(activity.xact_start)::pg_catalog.timestamptz)::pg_catalog.bytea AS since
+       /*moment*/pg_catalog.min(activity.xact_start)::pg_catalog.timestamptz/**/ AS since
 FROM pg_catalog.pg_locks held
 LEFT JOIN pg_catalog.pg_stat_activity activity ON activity.pid OPERATOR(pg_catalog.=) held.pid
 WHERE held.locktype OPERATOR(pg_catalog.=) 'advisory' AND held.granted AND held.objsubid OPERATOR(pg_catalog.=) 1
@@ -545,9 +545,9 @@ func (r *HolderRow) read(row *roundtrip.Row) {
 // LiveSQL is the text of Live.
 const LiveSQL = `-- name: Live :one
 SELECT state, (operation_id::pg_catalog.text)::pg_catalog.text AS operation_id,
-       pg_catalog.timestamptz_send(created_at)::pg_catalog.bytea AS created_at,
-       pg_catalog.timestamptz_send(completed_at)::pg_catalog.bytea AS completed_at,
-       pg_catalog.timestamptz_send(expires_at)::pg_catalog.bytea AS expires_at
+       /*moment*/created_at/**/ AS created_at,
+       /*moment*/completed_at/**/ AS completed_at,
+       /*moment*/expires_at/**/ AS expires_at
 FROM idem.records
 WHERE scope OPERATOR(pg_catalog.=) $1::pg_catalog.text AND key OPERATOR(pg_catalog.=) $2::pg_catalog.text
   AND expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()

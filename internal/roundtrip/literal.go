@@ -13,8 +13,8 @@ var placeholder = regexp.MustCompile(`"[^"]*"|\$\d+`)
 // whose encoding is not UTF-8. Every parameter is cast in the SQL,
 // so a literal is of the type that a parameter would be of. What is not plain travels in hexadecimal digits, which no
 // setting of the session reads in another way.
-func interpolate(s *Statement, values [][]byte) string {
-	return placeholder.ReplaceAllStringFunc(s.SQL, func(name string) string {
+func interpolate(sql string, params []Param, values [][]byte) string {
+	return placeholder.ReplaceAllStringFunc(sql, func(name string) string {
 		if name[0] == '"' {
 			return name
 		}
@@ -23,9 +23,9 @@ func interpolate(s *Statement, values [][]byte) string {
 		switch {
 		case value == nil:
 			return "NULL"
-		case s.Params[n-1] == BytesParam:
+		case params[n-1] == BytesParam:
 			return "pg_catalog.decode('" + hex.EncodeToString(value) + "', 'hex')"
-		case s.Params[n-1] == TextParam:
+		case params[n-1] == TextParam:
 			return "pg_catalog.convert_from(pg_catalog.decode('" + hex.EncodeToString(value) + "', 'hex'), 'UTF8')"
 		}
 		return "'" + string(value) + "'"

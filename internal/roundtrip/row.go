@@ -76,10 +76,10 @@ func (r *Row) Bytes() []byte {
 	return decoded
 }
 
-// microsecondsTo2000 is where timestamptz_send counts from.
+// microsecondsTo2000 is where the binary format of a moment counts from.
 const microsecondsTo2000 = 946684800 * 1_000_000
 
-// Time returns a moment that travels as timestamptz_send gives it, the zero time if it is NULL.
+// Time returns a moment in binary format, or as timestamptz_send gives that, the zero time if it is NULL.
 func (r *Row) Time() time.Time {
 	value, isBinary := r.take()
 	if value == nil {

@@ -1,6 +1,10 @@
 package roundtrip
 
-import "github.com/jackc/pgx/v5"
+import (
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
 
 // Statement is a query together with the formats in which its parameters and results travel.
 type Statement struct {
@@ -17,7 +21,12 @@ type Statement struct {
 	Replan bool
 
 	formats []int16
+	simple  string // the text as it travels by the simple protocol
 }
+
+// moments makes of the marks around each moment of a result what gives it a form that no setting of the session changes. By the
+// extended protocol it travels in binary format, which is the same.
+var moments = strings.NewReplacer("/*moment*/", "pg_catalog.timestamptz_send(", "/**/", ")::pg_catalog.bytea")
 
 // Param is the form in which a parameter travels.
 type Param int
@@ -43,6 +52,7 @@ func New(s Statement) *Statement {
 			s.formats[i] = Binary
 		}
 	}
+	s.simple = moments.Replace(s.SQL)
 	return &s
 }
 

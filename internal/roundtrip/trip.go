@@ -39,11 +39,11 @@ func On(conn *pgx.Conn) *Trip {
 // Add adds a statement. The values are in the order of its parameters; nil is NULL.
 func (t *Trip) Add(s *Statement, values ...[]byte) {
 	if t.mode == pgx.QueryExecModeSimpleProtocol {
-		t.addSimple(interpolate(s, values))
+		t.addSimple(interpolate(s.simple, s.Params, values))
 		return
 	}
 	if t.foreign && len(values) > 0 {
-		t.batch.ExecParams(interpolate(s, values), nil, nil, nil, s.Results)
+		t.batch.ExecParams(interpolate(s.SQL, s.Params, values), nil, nil, nil, s.Results)
 		return
 	}
 	p := t.known[s]

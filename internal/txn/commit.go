@@ -156,11 +156,11 @@ func (t *Tx) unanswered(ctx context.Context) error {
 
 // committed tells what the answer to COMMIT means. An ordinary error of the server means that nothing was committed. Any
 // other says nothing about the COMMIT: the server reports a session that it ends, or even its own crash, after the commit has
-// become durable. pgconn.SafeToRetry is no help: of a connection that broke while the answers of a batch were read it says
+// become durable; and some servers say by an ordinary error that they do not know. pgconn.SafeToRetry is no help: of a connection that broke while the answers of a batch were read it says
 // that nothing was sent (pgx 5.12).
 func (t *Tx) committed(c *commitStatement, err error) error {
 	switch {
-	case refused(err):
+	case refused(err) && !(c.reached && uncertain(err)):
 		return err
 	case err != nil:
 		return &UnknownError{Err: err}

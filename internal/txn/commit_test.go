@@ -88,6 +88,21 @@ func TestCommitAnsweredByTheEndOfTheSessionIsUnknown(t *testing.T) {
 	}
 }
 
+// A server that is several, or a pooler, may lose sight of a COMMIT and stay there to say so.
+func TestCommitOfWhichTheServerIsNotCertainIsUnknown(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[string]bool{"40003": true, "XX000": true, "08007": true, "08006": true, "40001": false, "40002": false, "23505": false} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			e := b.withEngine(pgx.TxOptions{CommitQuery: "do $$ begin raise exception using errcode = '" + code + "'; end $$"}, DefaultLimits)
+			if err := e.Do(t.Context(), 0, write("k", false, nil)); isUnknown(err) != want || !HasCode(err, code) {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+}
+
 func TestOrdinaryErrorsAreRefusalsAndFatalOnesAreNot(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

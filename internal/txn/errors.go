@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -159,4 +160,12 @@ func fatal(pgErr *pgconn.PgError) bool {
 func refused(err error) bool {
 	pgErr := pgError(err)
 	return pgErr != nil && !fatal(pgErr)
+}
+
+// uncertain reports whether a server says by an error, as the answer to COMMIT, that it does not know the outcome of the transaction.
+// CockroachDB says statement_completion_unknown, Aurora DSQL internal_error, and a pooler whose own connection broke says one
+// of class 08. PostgreSQL says none of them there.
+func uncertain(err error) bool {
+	pgErr := pgError(err)
+	return pgErr != nil && (pgErr.Code == "40003" || strings.HasPrefix(pgErr.Code, "XX") || strings.HasPrefix(pgErr.Code, "08"))
 }

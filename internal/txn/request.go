@@ -65,8 +65,9 @@ func beginSQL(options pgx.TxOptions) string {
 
 // commitStatement queues the COMMIT of a transaction.
 type commitStatement struct {
-	sql string // of the caller's own, if there is one
-	tag pgconn.CommandTag
+	sql     string // of the caller's own, if there is one
+	tag     pgconn.CommandTag
+	reached bool // everything ahead of it was answered without an error
 }
 
 func (c *commitStatement) Queue(trip *roundtrip.Trip) {
@@ -86,4 +87,7 @@ func (c *commitStatement) chain(requests []Request) []Request {
 	return append(requests, command("begin"))
 }
 
-func (c *commitStatement) Read(trip *roundtrip.Trip) { c.tag = trip.Skip() }
+func (c *commitStatement) Read(trip *roundtrip.Trip) {
+	c.reached = trip.Err() == nil
+	c.tag = trip.Skip()
+}

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// upstream returns where the server of a DSN listens, to be dialled without encryption.
-func upstream(dsn string) (network, address string, err error) {
+// Upstream returns where the server of a DSN listens, to be dialled without encryption.
+func Upstream(dsn string) (network, address string, err error) {
 	config, err := pgconn.ParseConfig(dsn)
 	if err != nil {
 		return "", "", err
@@ -27,9 +27,9 @@ func upstream(dsn string) (network, address string, err error) {
 	return network, address, nil
 }
 
-// redirect returns the DSN with its host and port replaced. In both spellings of a DSN the last value of a key counts,
+// Redirect returns the DSN with its host and port replaced. In both spellings of a DSN the last value of a key counts,
 // and a key counts more than the authority of a URL: adding to the end is enough, and keeps everything else.
-func redirect(dsn string, to *net.TCPAddr) (string, error) {
+func Redirect(dsn string, to *net.TCPAddr) (string, error) {
 	keys := []string{"host=" + to.IP.String(), "port=" + strconv.Itoa(to.Port), "sslmode=disable"}
 	redirected := dsn + " " + strings.Join(keys, " ")
 	if isURL(dsn) {

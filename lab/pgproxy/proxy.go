@@ -37,7 +37,7 @@ type Proxy struct {
 
 // New starts a proxy in front of the server that dsn leads to, over TCP or over a unix socket. It does not connect.
 func New(dsn string) (*Proxy, error) {
-	network, address, err := upstream(dsn)
+	network, address, err := Upstream(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("pgproxy: %w", err)
 	}
@@ -45,7 +45,7 @@ func New(dsn string) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pgproxy: %w", err)
 	}
-	redirected, err := redirect(dsn, listener.Addr().(*net.TCPAddr))
+	redirected, err := Redirect(dsn, listener.Addr().(*net.TCPAddr))
 	if err != nil {
 		listener.Close()
 		return nil, fmt.Errorf("pgproxy: %w", err)

@@ -9,7 +9,7 @@
 //
 // Without them a test is skipped, loudly; with IDEM_TEST_REQUIRE=1, it fails instead. With IDEM_TEST_KEEP=1, a failed
 // test leaves its database and logs its address. With IDEM_TEST_SAMPLE=1, tests that kill a process at each of its statements take
-// some of them.
+// some of them. With IDEM_TEST_PERSONALITY, the name of one in package personality, each database is behind a proxy that plays it.
 package pgtest
 
 import (
@@ -33,7 +33,7 @@ func New(t testing.TB, configure ...func(*pgxpool.Config)) *pgxpool.Pool {
 func DSN(t testing.TB) string {
 	t.Helper()
 	srv := requireServer(t)
-	return srv.createFor(t, srv.template)
+	return played(t, srv.createFor(t, srv.template))
 }
 
 // EmptyDSN returns the address of a fresh database that has no schema at all, dropped when the test is over.

@@ -2,8 +2,14 @@ package qualify
 
 import "fmt"
 
-// Send has the columns of these indices, which are moments, travel as timestamptz_send gives them: in a form that no setting of the
-// session changes.
+// What stands on both sides of a moment in the text. Package roundtrip makes timestamptz_send of them where a statement travels by the
+// simple protocol, whose only form of a moment depends on settings of the session.
+const (
+	momentBegins = "/*moment*/"
+	momentEnds   = "/**/"
+)
+
+// Send marks the columns of these indices, which are moments.
 func Send(sql string, columns []int) (string, error) {
 	if len(columns) == 0 {
 		return sql, nil
@@ -40,7 +46,7 @@ func Send(sql string, columns []int) (string, error) {
 	return sent, err
 }
 
-// send wraps one column. What has no name of its own gets the one that it had.
+// send marks one column. What has no name of its own gets the one that it had.
 func (q *qualifier) send(target node) {
 	start := location(target)
 	stop := end(q.tokens, q.at(start), false)
@@ -54,8 +60,8 @@ func (q *qualifier) send(target node) {
 		fields := column["fields"].([]any)
 		named = " AS " + nameOf(fields)
 	}
-	q.insert(start, openRank, System+".timestamptz_send(")
-	q.insert(stop, closeRank, ")::"+System+".bytea"+named)
+	q.insert(start, openRank, momentBegins)
+	q.insert(stop, closeRank, momentEnds+named)
 }
 
 // results returns the columns of the result of a statement.

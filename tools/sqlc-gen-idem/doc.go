@@ -13,9 +13,9 @@
 //
 // # What travels, and how
 //
-// Nothing depends on the settings of a session (gotype.go): a moment is selected as it is, and travels as timestamptz_send gives it,
-// which is added to the text; a bytea travels in binary format, all else as text, which no setting changes for numbers, booleans, text
-// and UUIDs. A column of any other type is an error: the query says what happens to it. A column that is named _ is not read.
+// Nothing depends on the settings of a session (gotype.go): a moment and a bytea travel in binary format, all else as text, which no
+// setting changes for numbers, booleans, text and UUIDs. The simple protocol knows no binary format: a moment is marked in the text,
+// and package roundtrip writes timestamptz_send around it there. A column of any other type is an error: the query says what happens to it. A column that is named _ is not read.
 //
 // # The Go
 //

@@ -32,8 +32,8 @@ func TestAQueryBecomesAStruct(t *testing.T) {
 	t.Parallel()
 	written := generated(t, read())
 	for _, want := range []string{
-		"const ReadThingSQL = `-- name: ReadThing :one\nSELECT t.id, pg_catalog.timestamptz_send(t.at)::pg_catalog.bytea AS at, " +
-			"pg_catalog.timestamptz_send(pg_catalog.now())::pg_catalog.bytea AS read_at, t.body, pg_catalog.set_config('a', 'b', true) AS _\n" +
+		"const ReadThingSQL = `-- name: ReadThing :one\nSELECT t.id, /*moment*/t.at/**/ AS at, " +
+			"/*moment*/pg_catalog.now()/**/ AS read_at, t.body, pg_catalog.set_config('a', 'b', true) AS _\n" +
 			"FROM idem.things t WHERE t.id OPERATOR(pg_catalog.=) $1::pg_catalog.uuid AND t.at OPERATOR(pg_catalog.<) " +
 			"(pg_catalog.now() OPERATOR(pg_catalog.-) $2::pg_catalog.interval) AND t.n OPERATOR(pg_catalog.=) $3::pg_catalog.int4\n`\n",
 		`Name: "idem_read_thing", SQL: ReadThingSQL, Replan: true,`,

@@ -1,0 +1,141 @@
+package personality
+
+// All are the personalities that are known.
+var All = []*Personality{CockroachDB, OldCockroachDB, Yugabyte, AuroraDSQL, Multigres, PgDog, RDSProxy}
+
+// CockroachDB plays version 26.2, in which locks of a transaction have become real. Those of a session are granted, always.
+var CockroachDB = &Personality{
+	Name: "CockroachDB",
+	Sources: []string{
+		"https://github.com/cockroachdb/cockroach/pull/168353 (locks of a transaction)",
+		"https://github.com/cockroachdb/cockroach/issues/169981 (locks of a session are not implemented)",
+		"https://github.com/cockroachdb/cockroach/issues/36664 (functions such as timestamptz_send are not implemented)",
+		"https://www.cockroachlabs.com/docs/stable/transactions (SERIALIZABLE by default)",
+		"https://github.com/cockroachdb/cockroach/pull/37791 (40003, statement completion unknown)",
+	},
+	Settings: "-c default_transaction_isolation=serializable",
+	Functions: map[string]Refusal{
+		"timestamptz_send": {"42883", "unknown function: pg_catalog.timestamptz_send()"},
+	},
+	Instead: merge(grantedForSessions, version("CockroachDB CCL v26.2.1 (x86_64-pc-linux-gnu, built 2026/08/03 12:00:00, go1.26)")),
+}
+
+// OldCockroachDB plays versions up to 26.1: no lock is real.
+var OldCockroachDB = &Personality{
+	Name: "CockroachDB up to 26.1",
+	Sources: append([]string{
+		"https://github.com/blagerweij/liquibase-sessionlock/issues/32 (the functions return true and do nothing)",
+	}, CockroachDB.Sources[1:]...),
+	Settings:  CockroachDB.Settings,
+	Functions: CockroachDB.Functions,
+	Instead: merge(grantedForSessions, grantedForTransactions,
+		version("CockroachDB CCL v25.4.2 (x86_64-pc-linux-gnu, built 2026/01/12 12:00:00, go1.25)")),
+}
+
+// Yugabyte plays 2025.1 and later, as it is set up by default.
+var Yugabyte = &Personality{
+	Name: "YugabyteDB",
+	Sources: []string{
+		"https://docs.yugabyte.com/stable/explore/transactions/explicit-locking/ (advisory locks)",
+		"https://docs.yugabyte.com/stable/api/ysql/the-sql-language/statements/cmd_listen_notify/ (LISTEN is there since 2025.2.3, and off)",
+	},
+	Settings: "-c default_transaction_isolation=repeatable\\ read",
+	Commands: map[string]Refusal{"listen": {"0A000", "LISTEN not supported yet"}},
+	Instead:  version("PostgreSQL 15.12-YB-2025.1.2.0-b0 on x86_64-pc-linux-gnu, compiled by clang version 17.0.6, 64-bit"),
+}
+
+// AuroraDSQL plays Amazon Aurora DSQL.
+var AuroraDSQL = &Personality{
+	Name: "Aurora DSQL",
+	Sources: []string{
+		"https://docs.aws.amazon.com/aurora-dsql/latest/userguide/working-with-postgresql-compatibility-unsupported-features.html",
+		"https://docs.aws.amazon.com/aurora-dsql/latest/userguide/working-with-concurrency-control.html (40001 at COMMIT)",
+		"https://github.com/pressly/goose/pull/971 (function pg_try_advisory_lock not supported, 0A000)",
+		"https://github.com/ariga/atlas/issues/3539 (the same)",
+	},
+	Settings:  "-c default_transaction_isolation=repeatable\\ read",
+	Functions: notSupported("0A000", advisory...),
+	Commands: map[string]Refusal{
+		"savepoint": {"0A000", "unsupported statement: Savepoint"}, "rollback to": {"0A000", "unsupported statement: RollbackTo"},
+		"release": {"0A000", "unsupported statement: Release"}, "truncate": {"0A000", "unsupported statement: Truncate"},
+		"listen": {"0A000", "unsupported statement: Listen"}, "do": {"0A000", "unsupported statement: Do"},
+		"create trigger": {"0A000", "unsupported statement: CreateTrigger"}, "lock": {"0A000", "unsupported statement: Lock"},
+	},
+	Instead: version("PostgreSQL 16.9 on aarch64-unknown-linux-gnu, compiled by gcc, 64-bit (Aurora DSQL)"),
+}
+
+// Multigres plays the gateway of Multigres, which Supabase is building.
+var Multigres = &Personality{
+	Name: "Multigres",
+	Sources: []string{
+		"https://github.com/multigres/multigres/pull/1088 (set_config of synchronous_commit, 0A000)",
+		"https://github.com/multigres/multigres/pull/1121 (locks of a session pin its connection)",
+	},
+	Sets: map[string]Refusal{
+		"synchronous_commit": {"0A000", `setting "synchronous_commit" is managed by the cluster and cannot be changed`},
+	},
+	Commands: map[string]Refusal{
+		"set synchronous_commit":       {"0A000", `setting "synchronous_commit" is managed by the cluster and cannot be changed`},
+		"set local synchronous_commit": {"0A000", `setting "synchronous_commit" is managed by the cluster and cannot be changed`},
+	},
+}
+
+// PgDog plays PgDog in front of one database, in transaction mode: it refuses nothing that idem asks for. Put it in front of a
+// PgBouncer, which shares sessions among clients in the same way.
+var PgDog = &Personality{
+	Name:    "PgDog",
+	Sources: []string{"https://docs.pgdog.dev/features/transaction-mode"},
+}
+
+// RDSProxy plays Amazon RDS Proxy: what changes a session pins its connection, which is no refusal, and there are no options. Put it in
+// front of a PgBouncer.
+var RDSProxy = &Personality{
+	Name: "RDS Proxy",
+	Sources: []string{
+		"https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy-pinning.html",
+	},
+	Startup: map[string]Refusal{
+		"options": {"0A000", "Feature not supported: RDS Proxy currently doesn't support command-line options."},
+	},
+}
+
+var (
+	ofSessions     = []string{"pg_advisory_lock", "pg_advisory_lock_shared", "pg_try_advisory_lock", "pg_try_advisory_lock_shared", "pg_advisory_unlock", "pg_advisory_unlock_shared", "pg_advisory_unlock_all"}
+	ofTransactions = []string{"pg_advisory_xact_lock", "pg_advisory_xact_lock_shared", "pg_try_advisory_xact_lock", "pg_try_advisory_xact_lock_shared"}
+	advisory       = append(append([]string{}, ofSessions...), ofTransactions...)
+
+	grantedForSessions     = granted(ofSessions)
+	grantedForTransactions = granted(ofTransactions)
+)
+
+// granted are locks that are always granted, and hold nothing.
+func granted(names []string) map[string][]string {
+	made := map[string][]string{}
+	for _, name := range names {
+		const body = " returns boolean language sql volatile as 'select true'"
+		made[name] = []string{"(bigint)" + body, "(integer, integer)" + body, "()" + body}
+	}
+	return made
+}
+
+func version(text string) map[string][]string {
+	return map[string][]string{"version": {"() returns text language sql stable as $$select '" + text + "'$$"}}
+}
+
+func notSupported(code string, names ...string) map[string]Refusal {
+	made := map[string]Refusal{}
+	for _, name := range names {
+		made[name] = Refusal{code, "function " + name + " not supported"}
+	}
+	return made
+}
+
+func merge(maps ...map[string][]string) map[string][]string {
+	all := map[string][]string{}
+	for _, m := range maps {
+		for name, forms := range m {
+			all[name] = forms
+		}
+	}
+	return all
+}

@@ -1,0 +1,72 @@
+package personality_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/idem-go/idem/lab/personality"
+)
+
+// What holds behind every personality that serves idem: tests of package lab/promises.
+var held = []string{
+	"TestFirstCallExecutesAndRetryReplaysTheSameBytes", "TestReplayReadsACommitMadeJustBefore", "TestExpiredKeyIsNewAgainForExactlyOneCaller",
+	"TestAnotherHashIsAMismatchAndRevealsNothing", "TestConcurrentDuplicatesWithRightAndWrongHashesAreToldApart",
+	"TestKeyOfAnOpenTransactionIsInProgressForAllOthersAtOnce", "TestNoWaitAnswersAtOnceThatTheKeyIsInProgress",
+	"TestErrorOfFnRollsBackAndFreesTheKeyAtOnce", "TestRejectUndoesTheWritesAndIsFinal", "TestIgnoredSQLErrorCommitsNothing",
+	"TestPanicAndGoexitOfFnRollBackAndGoOn", "TestCommitAndRollbackOnTheTxAreRefused", "TestEndingTheTransactionBySQLIsNeverASuccess",
+	"TestLostAnswerToCommitIsResolvedAsCommitted", "TestAnswerToCommitThatNeverComesIsResolvedWhenTheContextEnds",
+	"TestCommitThatOutlastsContextAndGraceIsUnknownAndNeverCancelled", "TestContextThatEndsAtAnyMomentLeavesTheTruth",
+	"TestConnectionCutBeforeCommitIsRunAgain", "TestConnectionCutInsideFnRollsBackAndFreesTheKey",
+	"TestConnectionCutAtAnyByteKeepsEffectAndAnswerTogether", "TestLostAnswerToTheClaimIsNotMistakenForAnotherCaller",
+	"TestKeyOfAKilledProcessIsFreeOnceItsSessionHasEnded",
+	"TestLoserOfTheInsertRaceSeesWhatBecameOfTheWinner", "TestConcurrentCallsExecuteOnceAtEveryIsolationLevelWithAnyLock",
+	"TestEveryKeyHasOneEffectAndOneAnswerUnderContentionAndFailures",
+	"TestSerializationFailureRunsTheWholeTransactionAgain", "TestRerunsAreBoundedAndEndInTheServersOwnError",
+	"TestOperationIDStaysTheSameWhenFnIsRunAgain",
+	"TestConcurrentJoinedCallsExecuteOnce", "TestJoinedCallReplaysWhatDoRecorded", "TestJoinedCallVanishesWithTheCallersRollback",
+}
+
+// Tests that do themselves what a personality refuses.
+var without = map[*personality.Personality][]string{
+	personality.Multigres: {"TestCommitThatOutlastsContextAndGraceIsUnknownAndNeverCancelled"}, // its fn sets synchronous_commit
+}
+
+// The same bodies: IDEM_TEST_PERSONALITY puts the proxy in front of the database of each test (lab/pgtest). The one that has no lock at
+// all stands for the others, unless IDEM_TEST_ALL is set, as make portability does.
+func TestPromisesAreKeptBehindEachPersonality(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	if os.Getenv("IDEM_TEST_SAMPLE") != "" {
+		return // the personality is that of the proxy, and not of the server behind it
+	}
+	tests := filepath.Join(t.TempDir(), "promises.test")
+	if out, err := exec.Command("go", "test", "-c", "-o", tests, "../promises").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	serving := []*personality.Personality{personality.OldCockroachDB}
+	if os.Getenv("IDEM_TEST_ALL") != "" {
+		serving = append(serving, personality.CockroachDB, personality.Yugabyte, personality.Multigres)
+	}
+	for _, p := range serving {
+		t.Run(p.Name, func(t *testing.T) {
+			names := slices.DeleteFunc(slices.Clone(held), func(name string) bool { return slices.Contains(without[p], name) })
+			run := exec.Command(tests, "-test.short", "-test.v", "-test.timeout=10m", "-test.run=^("+strings.Join(names, "|")+")$")
+			run.Dir = "../promises"
+			run.Env = append(os.Environ(), "IDEM_TEST_PERSONALITY="+p.Name)
+			out, err := run.CombinedOutput()
+			if err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+			for _, name := range names {
+				if !strings.Contains(string(out), "--- PASS: "+name+" (") {
+					t.Errorf("%s has not passed", name)
+				}
+			}
+		})
+	}
+}
