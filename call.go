@@ -44,7 +44,7 @@ func newCall(scope, key string, hash Hash, fn func(pgx.Tx) (Response, error), op
 	}
 	c.waiting = waiting{key: key, wait: c.wait, trace: &c.trace}
 	c.execution = execution{fn: fn, wait: c.wait, maxResponse: c.maxResponse, sealer: c.sealer, trace: &c.trace}
-	c.execution.key = store.NewKey(scope, key, hash, newOperationID(), c.ttl)
+	c.execution.key = store.NewKey(scope, key, hash, newExecutionID(), c.ttl)
 	if c.lock != nil {
 		c.execution.key.UseLock(c.lock(scope, key))
 	}
@@ -157,7 +157,7 @@ func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) 
 			f.MarkBusy()
 		}
 		if found == running {
-			f.Note(string(c.hash[:]) + x.record.OperationID)
+			f.Note(string(c.hash[:]) + x.record.ExecutionID)
 		}
 		ending := elsewhere
 		switch {
@@ -167,7 +167,7 @@ func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) 
 			ending, err = x.run(ctx)
 		case found == running && x.runner != nil && time.Since(c.triedAt) > resumePause:
 			x.askedAt = time.Now()
-			ending, err = x.after(x.runner.Resume(ctx, x.asHeld, x.record.OperationID))
+			ending, err = x.after(x.runner.Resume(ctx, x.asHeld, x.record.ExecutionID))
 			c.triedAt = time.Now()
 		}
 		if ending == unknown {
@@ -206,7 +206,7 @@ func (c *call) inherits(f *flight.Flight[flightID, outcome]) bool {
 	if operation == "" || !same {
 		return false
 	}
-	c.execution.record.OperationID = operation
+	c.execution.record.ExecutionID = operation
 	return true
 }
 

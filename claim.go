@@ -47,7 +47,7 @@ type execution struct {
 	record    store.Record // found, or just written
 	claimedAt time.Time    // by the clock of the database
 	askedAt   time.Time    // by the clock of this process: before the record was read, or written, for the last time
-	previous  string       // the operation id of the claim that the transaction had made before, if it is a caller's
+	previous  string       // the execution id of the claim that the transaction had made before, if it is a caller's
 	rejection *Response    // the final answer of a fn whose writes are undone, to be recorded
 	sent      *Response    // what the latest COMMIT was to record, nil if it was to record no response
 }

@@ -109,13 +109,13 @@ func (e *ResponseTooLargeError) Unwrap() error { return ErrResponseTooLarge }
 // UnreadableError is the ErrUnreadable of one call. It says nothing of the response.
 type UnreadableError struct {
 	Key         string // abridged, fit for a log
-	OperationID string // of the execution that recorded the response
+	ExecutionID string // of the execution that recorded the response
 	SealedBy    string // the id of the key that it is sealed with, empty if it is plain
 	Err         error  // of the Sealer, as a rule
 }
 
 func (e *UnreadableError) Error() string {
-	return fmt.Sprintf("%v: %s, operation %s: %v", ErrUnreadable, e.Key, e.OperationID, e.Err)
+	return fmt.Sprintf("%v: %s, execution %s: %v", ErrUnreadable, e.Key, e.ExecutionID, e.Err)
 }
 
 // Unwrap makes errors.Is(err, ErrUnreadable) true and keeps the error of the Sealer within reach.
@@ -123,13 +123,13 @@ func (e *UnreadableError) Unwrap() []error { return []error{ErrUnreadable, e.Err
 
 // OutcomeUnknownError is the ErrOutcomeUnknown of one call.
 type OutcomeUnknownError struct {
-	OperationID string // the execution whose fate is unknown: its record, if there is one, carries this id
+	ExecutionID string // the execution whose fate is unknown: its record, if there is one, carries this id
 	Err         error  // what COMMIT answered instead of an acknowledgement
 }
 
 func (e *OutcomeUnknownError) Error() string {
-	return fmt.Sprintf("%v: operation %s: COMMIT was not acknowledged (%v); retry with the same key",
-		ErrOutcomeUnknown, e.OperationID, e.Err)
+	return fmt.Sprintf("%v: execution %s: COMMIT was not acknowledged (%v); retry with the same key",
+		ErrOutcomeUnknown, e.ExecutionID, e.Err)
 }
 
 // Unwrap makes errors.Is(err, ErrOutcomeUnknown) true and keeps the cause within reach of errors.As.

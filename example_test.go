@@ -117,11 +117,11 @@ func ExampleReject() {
 
 // An event that is written in the same transaction carries the id of the operation. The program that delivers it to another system
 // uses the id as the key of that request.
-func ExampleOperationID() {
+func ExampleExecutionID() {
 	hash := idem.HashBytes([]byte("teapot"))
 	res, err := idem.Do(ctx, pool, "orders", "7f3c9a52-0d1e", hash, func(tx pgx.Tx) (idem.Response, error) {
-		id, _ := idem.OperationID(tx)
-		_, err := tx.Exec(ctx, "insert into events (operation_id, kind) values ($1, 'order placed')", id)
+		id, _ := idem.ExecutionID(tx)
+		_, err := tx.Exec(ctx, "insert into events (execution_id, kind) values ($1, 'order placed')", id)
 		return idem.Response{Status: 201}, err
 	})
 	if err != nil {
@@ -129,7 +129,7 @@ func ExampleOperationID() {
 		return
 	}
 	var kind string
-	err = pool.QueryRow(ctx, "select kind from events where operation_id = $1", res.OperationID).Scan(&kind)
+	err = pool.QueryRow(ctx, "select kind from events where execution_id = $1", res.ExecutionID).Scan(&kind)
 	fmt.Println(kind, err)
 	// Prints: order placed <nil>
 }
@@ -181,7 +181,7 @@ func ExampleWithSealer() {
 func ExampleLogObserver() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		switch a.Key {
-		case "time", "duration", "age", "operation_id":
+		case "time", "duration", "age", "execution_id":
 			return slog.Attr{}
 		}
 		return a
@@ -238,7 +238,7 @@ func Example_migrate() {
 func TestExamples(t *testing.T) {
 	run := map[string]func(){
 		"Do": ExampleDo, "DoTx": ExampleDoTx, "DoJSON": ExampleDoJSON, "Reject": ExampleReject,
-		"OperationID": ExampleOperationID, "WithWait": ExampleWithWait, "LogObserver": ExampleLogObserver,
+		"ExecutionID": ExampleExecutionID, "WithWait": ExampleWithWait, "LogObserver": ExampleLogObserver,
 		"WithSealer": ExampleWithSealer,
 		"_mismatch":  Example_mismatch, "_migrate": Example_migrate,
 	}
@@ -269,7 +269,7 @@ func shop(t *testing.T) *pgxpool.Pool {
 	t.Helper()
 	pool := pgtest.New(t)
 	_, err := pool.Exec(t.Context(), `create table orders (id serial, sku text); create table jobs (id serial);
-		create table events (operation_id uuid, kind text)`)
+		create table events (execution_id uuid, kind text)`)
 	if err != nil {
 		t.Fatal(err)
 	}

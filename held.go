@@ -46,11 +46,11 @@ func (h heldCall) Engine() *txn.Engine {
 	return &engine
 }
 
-func (h heldCall) Key(operationID string) store.Key {
-	if operationID == "" {
+func (h heldCall) Key(executionID string) store.Key {
+	if executionID == "" {
 		return h.execution.key
 	}
-	return h.execution.key.Of(operationID)
+	return h.execution.key.Of(executionID)
 }
 
 // StepTaken tells the observer of a step.
@@ -129,7 +129,7 @@ func startHeld(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte,
 		}
 		return c.join(ctx, tx)
 	})
-	return result.OperationID, err
+	return result.ExecutionID, err
 }
 
 func settingsHeld(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time.Duration, opts []Option) (hold.Execution, error) {

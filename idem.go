@@ -23,7 +23,7 @@
 // [HashBytes] hashes anything.
 //
 // The function may return an error, which rolls everything back and leaves the key free, or [Reject], which undoes its writes
-// and makes the answer final all the same. It can ask [OperationID] for a name of this execution, to carry into events and
+// and makes the answer final all the same. It can ask [ExecutionID] for a name of this execution, to carry into events and
 // other systems.
 //
 // The table comes from the migrations in package migrations.
@@ -179,11 +179,11 @@ func DoTx(ctx context.Context, tx pgx.Tx, scope, key string, hash Hash, fn func(
 	return result, err
 }
 
-// OperationID returns the id of the execution that tx belongs to, where tx is the one that fn was given or a savepoint
+// ExecutionID returns the id of the execution that tx belongs to, where tx is the one that fn was given or a savepoint
 // begun on it. It knows no other: not a tx that the program has wrapped in a type of its own, and not that of an HTTP request
 // without a key, which has no record. The id stays the same when fn is run again within one call, and is recorded with the
 // response: carry it into events, and into other systems as the key of a request that follows from this one.
-func OperationID(tx pgx.Tx) (string, bool) { return txn.OperationID(tx) }
+func ExecutionID(tx pgx.Tx) (string, bool) { return txn.ExecutionID(tx) }
 
 // DoJSON is Do for a fn that answers with a value instead of a response. The value is stored as JSON, with status 200, and
 // what is returned is always decoded from what is stored, so that the first caller and its duplicates get the same. If

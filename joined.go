@@ -106,7 +106,7 @@ func (j *joined) execute(ctx context.Context) (store.Record, error) {
 	j.trace.event(EventExecuting, nil)
 	var resp Response
 	var rejected *rejection
-	undo, err := j.part.Run(j.key.OperationID, func(tx pgx.Tx) (bool, error) {
+	undo, err := j.part.Run(j.key.ExecutionID, func(tx pgx.Tx) (bool, error) {
 		var err error
 		resp, err = j.fn(tx)
 		if errors.As(err, &rejected) && !errors.Is(err, ErrTxEnded) {
@@ -130,12 +130,12 @@ func (j *joined) hold(ctx context.Context) (store.Record, error) {
 		return store.Record{}, err
 	}
 	if j.previous != "" {
-		requests = append(requests, store.Reclaim{OperationID: j.previous})
+		requests = append(requests, store.Reclaim{ExecutionID: j.previous})
 	}
 	if err := j.part.Complete(ctx, requests...); err != nil {
 		return store.Record{}, completeError(err)
 	}
-	return store.Record{SameHash: true, OperationID: j.key.OperationID, State: store.Running, CreatedAt: j.claimedAt}, nil
+	return store.Record{SameHash: true, ExecutionID: j.key.ExecutionID, State: store.Running, CreatedAt: j.claimedAt}, nil
 }
 
 // reject undoes what fn did, and records the answer under a claim of its own.
@@ -174,7 +174,7 @@ func (j *joined) complete(ctx context.Context, resp Response, state store.State)
 	j.trace.event(EventRecording, nil)
 	requests := []txn.Request{c}
 	if j.previous != "" {
-		requests = append(requests, store.Reclaim{OperationID: j.previous})
+		requests = append(requests, store.Reclaim{ExecutionID: j.previous})
 	}
 	if err := j.part.Complete(ctx, requests...); err != nil {
 		return store.Record{}, completeError(err)

@@ -63,9 +63,9 @@ func checkNames(scope, key string) error {
 // abridged returns as much of a key as a log may carry: enough to find it again, too little to use it.
 func abridged(key string) string { return store.Abridged(key) }
 
-// newOperationID returns a random UUID. It comes from the client because the call must know it even if it never hears
+// newExecutionID returns a random UUID. It comes from the client because the call must know it even if it never hears
 // from the server again.
-func newOperationID() string {
+func newExecutionID() string {
 	id := pgtype.UUID{Valid: true}
 	rand.Read(id.Bytes[:]) // never fails
 	id.Bytes[6] = id.Bytes[6]&0x0f | 0x40

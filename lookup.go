@@ -24,7 +24,7 @@ const (
 // Entry is what Lookup tells of a key. It has nothing of the stored response.
 type Entry struct {
 	State       State
-	OperationID string    // of the execution that is recorded, or of the operation that is under way; empty while a transaction is
+	ExecutionID string    // of the execution that is recorded, or of the operation that is under way; empty while a transaction is
 	Since       time.Time // when the key was claimed; while it is held, when its transaction began, zero if the role may not see that
 	CompletedAt time.Time
 	ExpiresAt   time.Time
@@ -55,10 +55,10 @@ func Lookup(ctx context.Context, pool *pgxpool.Pool, scope, key string) (Entry, 
 	}
 	switch r := &live.Record; {
 	case live.Found && r.State == store.Running: // until its last commit nothing is completed, and nothing expires
-		return Entry{State: StateProcessing, OperationID: r.OperationID, Since: r.CreatedAt}, nil
+		return Entry{State: StateProcessing, ExecutionID: r.ExecutionID, Since: r.CreatedAt}, nil
 	case live.Found:
 		return Entry{
-			State: State(r.State), OperationID: r.OperationID,
+			State: State(r.State), ExecutionID: r.ExecutionID,
 			Since: r.CreatedAt, CompletedAt: r.CompletedAt, ExpiresAt: r.ExpiresAt,
 		}, nil
 	case holder.Held:

@@ -81,7 +81,7 @@ type TraceEndData struct {
 	Outcome     Outcome
 	Err         error         // what the call returned
 	Cause       Cause         // what kind of error that is
-	OperationID string        // of the execution that was committed, if there is one
+	ExecutionID string        // of the execution that was committed, if there is one
 	Duration    time.Duration // of the whole call
 	Waited      time.Duration // part of Duration: for the holder of the key, with no connection
 	Attempts    int           // how many transactions fn was run in
@@ -189,7 +189,7 @@ func (t *trace) end(ended bool, result Result, err error) {
 		return
 	}
 	t.observer.TraceEnd(t.context, TraceEndData{
-		Outcome: outcomeOf(ended, result, err), Err: err, Cause: CauseOf(err), OperationID: result.OperationID,
+		Outcome: outcomeOf(ended, result, err), Err: err, Cause: CauseOf(err), ExecutionID: result.ExecutionID,
 		Duration: time.Since(t.started), Waited: t.waited, Attempts: t.attempts, Age: t.age,
 	})
 }
@@ -221,7 +221,7 @@ func outcomeOf(ended bool, result Result, err error) Outcome {
 //	Warn    mismatch, in progress, failed; a COMMIT, or a step, of unknown outcome
 //	Error   panicked; an outcome that stayed unknown; a recorded response that cannot be read
 //
-// It writes the name of the call, its key abridged, the operation id, which leads to the record, and the names of steps. It writes neither the
+// It writes the name of the call, its key abridged, the execution id, which leads to the record, and the names of steps. It writes neither the
 // scope nor the text of an error, either of which may tell of a person: of an error it writes the Cause. The call returns it.
 //
 // The context that the logger is given is that of the call, with what the observers before this one have added, such as a span.
@@ -280,8 +280,8 @@ func (o logObserver) TraceEvent(ctx context.Context, data TraceEventData) {
 
 func (o logObserver) TraceEnd(ctx context.Context, data TraceEndData) {
 	o.log(ctx, levelOf(&data), "idem: call "+string(data.Outcome), func(attrs []slog.Attr) []slog.Attr {
-		if data.OperationID != "" {
-			attrs = append(attrs, slog.String("operation_id", data.OperationID))
+		if data.ExecutionID != "" {
+			attrs = append(attrs, slog.String("execution_id", data.ExecutionID))
 		}
 		attrs = append(attrs, slog.Duration("duration", data.Duration), slog.Int("attempts", data.Attempts))
 		if data.Waited > 0 {

@@ -32,8 +32,8 @@ type Result struct {
 	// Rejected is true if the execution ended with Reject: its effect was undone and the response is final all the same.
 	Rejected bool
 
-	// OperationID names the execution.
-	OperationID string
+	// ExecutionID names the execution.
+	ExecutionID string
 
 	// CreatedAt is when the execution claimed the key, CompletedAt when it recorded its response, and ExpiresAt from when the
 	// key counts as new. All three are times of the database's clock.
@@ -141,11 +141,11 @@ func answerFrom(r *store.Record, key string, own *store.Key, sealer Sealer) (Res
 			ErrTxEnded, abridged(key))
 	}
 	if err := r.Open(own, sealer); err != nil {
-		return Result{}, &UnreadableError{Key: abridged(key), OperationID: r.OperationID, SealedBy: r.SealedBy, Err: err}
+		return Result{}, &UnreadableError{Key: abridged(key), ExecutionID: r.ExecutionID, SealedBy: r.SealedBy, Err: err}
 	}
 	return Result{
 		Response: Response{Status: r.Status, Header: r.Header, Body: r.Body},
-		Replayed: r.OperationID != own.OperationID, Rejected: r.State == store.Failed, OperationID: r.OperationID,
+		Replayed: r.ExecutionID != own.ExecutionID, Rejected: r.State == store.Failed, ExecutionID: r.ExecutionID,
 		CreatedAt: r.CreatedAt, CompletedAt: r.CompletedAt, ExpiresAt: r.ExpiresAt,
 	}, nil
 }

@@ -36,7 +36,7 @@ func (x *execution) run(ctx context.Context) (ending, error) {
 	x.trace.event(EventExecuting, nil)
 	var resp Response
 	var rejected *rejection
-	undo, err := x.tx.Run(x.key.OperationID, func(tx pgx.Tx) (bool, error) {
+	undo, err := x.tx.Run(x.key.ExecutionID, func(tx pgx.Tx) (bool, error) {
 		var err error
 		resp, err = x.fn(tx)
 		if errors.As(err, &rejected) && !errors.Is(err, ErrTxEnded) && !errors.Is(err, ErrTxAborted) {
@@ -81,14 +81,14 @@ func (x *execution) after(end hold.Ending) (ending, error) {
 		return unknown, end.Err
 	case hold.Recorded:
 		x.record = *end.Record
-		x.key = x.key.Of(end.Record.OperationID)
+		x.key = x.key.Of(end.Record.ExecutionID)
 		return recorded, nil
 	case hold.Elsewhere:
 		return elsewhere, nil
 	case hold.Ended:
 		return holding, nil
 	case hold.Freed:
-		x.key = x.key.Of(newOperationID()) // a new operation is not the one that was undone
+		x.key = x.key.Of(newExecutionID()) // a new execution is not the one that was undone
 		return holding, nil
 	case hold.Failed:
 		return failed, end.Err
@@ -183,7 +183,7 @@ func tooSlow(cause error) error {
 
 func completedRecord(c *store.Complete, resp Response, claimedAt time.Time) store.Record {
 	return store.Record{
-		SameHash: true, OperationID: c.Key.OperationID, State: c.State,
+		SameHash: true, ExecutionID: c.Key.ExecutionID, State: c.State,
 		Status: resp.Status, Header: resp.Header, Body: resp.Body,
 		CreatedAt: claimedAt, CompletedAt: c.CompletedAt, ExpiresAt: c.ExpiresAt,
 	}
@@ -201,7 +201,7 @@ func completeError(err error) error {
 }
 
 // resolve asks the record the outcome of a COMMIT that was not acknowledged because of cause. It makes the same claim again.
-// A record with our operation id says that it was committed. A claim that succeeds says that it was not and never will be,
+// A record with our execution id says that it was committed. A claim that succeeds says that it was not and never will be,
 // because the transaction that held the key is over. A key that is held says that it is still under way.
 //
 // It goes on, within limit, after the end of the caller's context: the caller is better served by the truth than by speed.
@@ -264,5 +264,5 @@ func (x *execution) notOurs(found finding, expiry time.Time, cause error) (endin
 }
 
 func (x *execution) unknownBecause(cause error) error {
-	return &OutcomeUnknownError{OperationID: x.key.OperationID, Err: cause}
+	return &OutcomeUnknownError{ExecutionID: x.key.ExecutionID, Err: cause}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Tx returns the transaction of the call that ctx belongs to. The rules of [idem.Do] apply: it is neither committed nor rolled back by the
-// handler, and it is dead once the handler has returned. [idem.OperationID] knows it.
+// handler, and it is dead once the handler has returned. [idem.ExecutionID] knows it.
 //
 // Tx panics outside of a handler that runs under an Interceptor, which a method that Config.Methods leaves out does not.
 func Tx(ctx context.Context) pgx.Tx {

@@ -39,7 +39,7 @@ func newShop(t testing.TB, configure ...func(*pgxpool.Config)) *shop {
 func shopOn(t testing.TB, pool *pgxpool.Pool) *shop {
 	t.Helper()
 	_, err := pool.Exec(context.Background(), `create table if not exists orders
-		(id bigint generated always as identity primary key, tenant text not null, operation_id uuid)`)
+		(id bigint generated always as identity primary key, tenant text not null, execution_id uuid)`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,9 +82,9 @@ func (s *shop) place(tx pgx.Tx) int64 {
 
 func (s *shop) tryPlace(tx pgx.Tx) (id int64, err error) {
 	s.runs.Add(1)
-	operationID, _ := idem.OperationID(tx)
-	err = tx.QueryRow(context.Background(), `insert into orders (tenant, operation_id) values ('t', nullif($1, '')::uuid) returning id`,
-		operationID).Scan(&id)
+	executionID, _ := idem.ExecutionID(tx)
+	err = tx.QueryRow(context.Background(), `insert into orders (tenant, execution_id) values ('t', nullif($1, '')::uuid) returning id`,
+		executionID).Scan(&id)
 	return id, err
 }
 

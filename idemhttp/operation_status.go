@@ -54,10 +54,10 @@ func (h *OperationHandler) held(r *http.Request, c *claim) (*operationStatus, er
 		ctx = bounded
 	}
 	entry, err := idem.Lookup(ctx, h.pool, c.scope, c.key)
-	if err != nil || entry.State != idem.StateProcessing || entry.OperationID == "" {
+	if err != nil || entry.State != idem.StateProcessing || entry.ExecutionID == "" {
 		return nil, err
 	}
-	status, err := h.load(ctx, entry.OperationID)
+	status, err := h.load(ctx, entry.ExecutionID)
 	if err == nil && status != nil && status.hash != c.hash {
 		return nil, idem.ErrMismatch
 	}

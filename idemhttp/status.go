@@ -12,7 +12,7 @@ import (
 // keyStatus is the answer of Status.
 type keyStatus struct {
 	State       idem.State `json:"state"`
-	OperationID string     `json:"operation_id,omitempty"`
+	ExecutionID string     `json:"execution_id,omitempty"`
 	Since       time.Time  `json:"since,omitzero"`
 	CompletedAt time.Time  `json:"completed_at,omitzero"`
 	ExpiresAt   time.Time  `json:"expires_at,omitzero"`
@@ -22,7 +22,7 @@ type keyStatus struct {
 // request is a GET with the key in the same header, and Config.Scope is asked for it as for the operation itself: it has to
 // return the same scope, so it must not take the name of the operation from the method or route of the request alone.
 //
-// The answer is JSON: state ("processing", "completed", or "failed" if it was rejected), operation_id, since, completed_at
+// The answer is JSON: state ("processing", "completed", or "failed" if it was rejected), execution_id, since, completed_at
 // and expires_at. A key that is not in use is a problem with status 404. Nothing of the recorded answer is told.
 func (m *Middleware) Status() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +37,7 @@ func (m *Middleware) Status() http.Handler {
 		case found.State == idem.StateUnused:
 			m.config.Render(w, r, noSuchKey())
 		default:
-			sendStatus(w, keyStatus{found.State, found.OperationID, found.Since, found.CompletedAt, found.ExpiresAt})
+			sendStatus(w, keyStatus{found.State, found.ExecutionID, found.Since, found.CompletedAt, found.ExpiresAt})
 		}
 	})
 }

@@ -39,7 +39,7 @@ func TestStatusTellsHowFarAKeyIs(t *testing.T) {
 	close(release)
 	<-done
 	state, members = statusOf(t, m, withKey(`"k"`))
-	if state != "completed" || members["operation_id"] == "" {
+	if state != "completed" || members["execution_id"] == "" {
 		t.Errorf("after the commit: %v", members)
 	}
 	var times []time.Time

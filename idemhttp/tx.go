@@ -9,7 +9,7 @@ import (
 type attemptKey struct{}
 
 // Tx returns the transaction of the request that ctx belongs to. The rules of [idem.Do] apply: it is neither committed nor
-// rolled back by the handler, and it is dead once the handler has returned. [idem.OperationID] knows it.
+// rolled back by the handler, and it is dead once the handler has returned. [idem.ExecutionID] knows it.
 //
 // Tx panics outside of a handler that runs under a Middleware, which a method that is not in Config.Methods does not.
 func Tx(ctx context.Context) pgx.Tx {

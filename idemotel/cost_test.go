@@ -97,7 +97,7 @@ func BenchmarkObserved(b *testing.B) {
 				ctx := o.TraceStart(context.Background(), idem.TraceStartData{Name: "place-order", Scope: "s", Key: string(append(abridged, " bytes"...))})
 				o.TraceEvent(ctx, idem.TraceEventData{Event: idem.EventExecuting, Attempt: 1})
 				o.TraceEvent(ctx, idem.TraceEventData{Event: idem.EventRecording, Attempt: 1})
-				o.TraceEnd(ctx, idem.TraceEndData{Outcome: idem.OutcomeExecuted, OperationID: "2d0a3c1e", Duration: time.Since(begun), Attempts: 1})
+				o.TraceEnd(ctx, idem.TraceEndData{Outcome: idem.OutcomeExecuted, ExecutionID: "2d0a3c1e", Duration: time.Since(begun), Attempts: 1})
 			}
 		})
 	}

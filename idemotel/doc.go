@@ -40,8 +40,8 @@
 // # Spans
 //
 // The span of a call is called "idem" and its name. It has children, claim, wait, fn, commit (record in a DoTx) and resolve, one
-// after the other. It carries the operation id, which is in the record and, through idem.OperationID, wherever fn has written
-// it. A replay is linked to the execution whose response it was given: by its operation id, and to its span if this process
+// after the other. It carries the execution id, which is in the record and, through idem.ExecutionID, wherever fn has written
+// it. A replay is linked to the execution whose response it was given: by its execution id, and to its span if this process
 // has executed it of late. The spans that fn makes are not children of these: fn has the context of its caller.
 //
 // Each step that an operation takes, and each attempt at one, has a span that is called "idem" and its kind: idem tx, idem call, idem undo tx,

@@ -199,11 +199,11 @@ func TestReplayIsLinkedToTheExecutionWhoseResponseItIsGiven(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		operation = res.OperationID
+		operation = res.ExecutionID
 	}
 	spans := s.ended("idem")
 	execution, here := spans[0], spans[1]
-	if attributeOf(execution, "idem.operation.id") != operation || len(execution.Links()) != 0 {
+	if attributeOf(execution, "idem.execution.id") != operation || len(execution.Links()) != 0 {
 		t.Errorf("the execution: %v, links %v", execution.Attributes(), execution.Links())
 	}
 	links := append(here.Links(), elsewhere.ended("idem")[0].Links()...)
@@ -211,7 +211,7 @@ func TestReplayIsLinkedToTheExecutionWhoseResponseItIsGiven(t *testing.T) {
 		t.Fatalf("links %v", links)
 	}
 	for _, link := range links {
-		if got := attributes(link.Attributes); got != "idem.operation.id="+operation {
+		if got := attributes(link.Attributes); got != "idem.execution.id="+operation {
 			t.Errorf("the link says %q", got)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 // The attributes of spans alone.
 const (
+	executionKey = attribute.Key("idem.execution.id")
 	operationKey = attribute.Key("idem.operation.id")
 	attemptsKey  = attribute.Key("idem.attempts")
 	waitedKey    = attribute.Key("idem.waited") // seconds
@@ -86,8 +87,8 @@ func (o *Observer) proceed(c *call, data *idem.TraceEventData) {
 func (o *Observer) finish(c *call, data *idem.TraceEndData) {
 	c.leave(data.Cause)
 	attrs := []attribute.KeyValue{outcomeKey.String(string(data.Outcome)), attemptsKey.Int(data.Attempts)}
-	if data.OperationID != "" {
-		attrs = append(attrs, operationKey.String(data.OperationID))
+	if data.ExecutionID != "" {
+		attrs = append(attrs, executionKey.String(data.ExecutionID))
 	}
 	if data.Waited > 0 {
 		attrs = append(attrs, waitedKey.Float64(data.Waited.Seconds()))
@@ -98,11 +99,11 @@ func (o *Observer) finish(c *call, data *idem.TraceEndData) {
 	c.span.SetAttributes(caused(attrs, data.Cause)...)
 	switch data.Outcome {
 	case idem.OutcomeExecuted, idem.OutcomeRejected:
-		o.origins.add(data.OperationID, c.span.SpanContext())
+		o.origins.add(data.ExecutionID, c.span.SpanContext())
 	case idem.OutcomeReplayed:
 		c.span.AddLink(trace.Link{
-			SpanContext: o.origins.of(data.OperationID),
-			Attributes:  []attribute.KeyValue{operationKey.String(data.OperationID)},
+			SpanContext: o.origins.of(data.ExecutionID),
+			Attributes:  []attribute.KeyValue{executionKey.String(data.ExecutionID)},
 		})
 	case idem.OutcomeFailed, idem.OutcomeUnknown, idem.OutcomePanicked:
 		c.span.SetStatus(codes.Error, string(data.Cause)) // not a refusal, which is the client's doing

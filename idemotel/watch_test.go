@@ -52,7 +52,7 @@ func TestGaugesShowTheDatabaseAndThePool(t *testing.T) {
 	t.Parallel()
 	s, pool := newSeen(t), pgtest.New(t, func(c *pgxpool.Config) { c.MaxConns = 7 })
 	execSQL(t, pool, `alter table idem.records set (autovacuum_enabled = off)`)
-	execSQL(t, pool, `insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+	execSQL(t, pool, `insert into idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 		select 's', 'k' || i, '\x00', gen_random_uuid(), now(), now() + i * interval '1 minute', 'completed' from generate_series(-249, 750) i`)
 	execSQL(t, pool, "analyze idem.records")
 	execSQL(t, pool, `insert into idem.sweeps (name, last_started_at, last_finished_at, last_deleted, deleted_total, waiting_for)
@@ -136,7 +136,7 @@ func TestFiguresThatARoleMayNotSeeAreLeftOut(t *testing.T) {
 		}
 	})
 	owner := pgtest.Open(t, pool.Config().ConnString())
-	execSQL(t, owner, `insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+	execSQL(t, owner, `insert into idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 		values ('s', 'k', '\x00', gen_random_uuid(), now(), now(), 'completed')`)
 	execSQL(t, owner, "analyze idem.records")
 	s.watch(pool)

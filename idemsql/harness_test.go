@@ -85,7 +85,7 @@ func newShop(t *testing.T, way opened, conns int32) *shop {
 	t.Helper()
 	dsn := pgtest.DSN(t)
 	s := &shop{TB: t, dsn: dsn, pool: pgtest.Open(t, dsn), proxy: pgtest.Proxy(t, dsn)}
-	_, err := s.pool.Exec(t.Context(), `create table ledger (id bigint generated always as identity primary key, key text not null, operation_id uuid)`)
+	_, err := s.pool.Exec(t.Context(), `create table ledger (id bigint generated always as identity primary key, key text not null, execution_id uuid)`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,9 +107,9 @@ func (s *shop) charge(key string) func(*sql.Tx) (idem.Response, error) {
 		if err != nil {
 			return idem.Response{}, err
 		}
-		operation, _ := idem.OperationID(own)
+		operation, _ := idem.ExecutionID(own)
 		var id int64
-		err = tx.QueryRow(`insert into ledger (key, operation_id) values ($1, $2) returning id`, key, operation).Scan(&id)
+		err = tx.QueryRow(`insert into ledger (key, execution_id) values ($1, $2) returning id`, key, operation).Scan(&id)
 		return idem.Response{Status: 201, Body: fmt.Appendf(nil, `{"entry":%d}`, id)}, err
 	}
 }
@@ -132,7 +132,7 @@ func (s *shop) records(key string) int {
 // wantOnce fails the test unless the key has one effect and one record, of the same operation.
 func (s *shop) wantOnce(key string) {
 	s.Helper()
-	n := s.count(`select count(*) from ledger join idem.records using (key, operation_id) where key = $1`, key)
+	n := s.count(`select count(*) from ledger join idem.records using (key, execution_id) where key = $1`, key)
 	if e, r := s.entries(key), s.records(key); e != 1 || r != 1 || n != 1 {
 		s.Errorf("key %q: %d effects, %d records, %d pairs of them: want one of each", key, e, r, n)
 	}

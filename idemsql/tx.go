@@ -12,7 +12,7 @@ import (
 )
 
 // Tx returns a transaction of database/sql as one of pgx, for outbox.Add, inbox.HandleTx and operation.Start, and for what pgx can do
-// and database/sql cannot. idem.OperationID knows it, if tx is that of a fn. It is not committed or rolled back, and ends with tx.
+// and database/sql cannot. idem.ExecutionID knows it, if tx is that of a fn. It is not committed or rolled back, and ends with tx.
 //
 // tx itself may be used in between, and inside of what is called with the pgx.Tx. Like any pgx.Tx, it is for one goroutine at a time, and what it opens is to
 // be closed: rows that are left open keep tx from its end.

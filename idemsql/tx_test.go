@@ -221,7 +221,7 @@ func TestExecutionIsKnownByWhatTxReturnsInFnAlone(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			known, _ := idem.OperationID(own)
+			known, _ := idem.ExecutionID(own)
 			return known
 		}
 		var inner, joined string
@@ -235,8 +235,8 @@ func TestExecutionIsKnownByWhatTxReturnsInFnAlone(t *testing.T) {
 			inner = id(tx)
 			return ok, err
 		})
-		if err != nil || inner != res.OperationID || joined != of.OperationID || inner == joined {
-			t.Errorf("%v: %q of %q, %q of %q", err, inner, res.OperationID, joined, of.OperationID)
+		if err != nil || inner != res.ExecutionID || joined != of.ExecutionID || inner == joined {
+			t.Errorf("%v: %q of %q, %q of %q", err, inner, res.ExecutionID, joined, of.ExecutionID)
 		}
 		tx := s.begin(t.Context())
 		if known := id(tx); known != "" {

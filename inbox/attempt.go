@@ -25,7 +25,7 @@ type attempt struct {
 	settings    *settings
 	engine      *txn.Engine
 	consumer    string
-	operationID string
+	executionID string
 	patience    time.Duration
 	handler     handler
 	group       []*delivery
@@ -96,7 +96,7 @@ func (a *attempt) claim(ctx context.Context) error {
 }
 
 func (a *attempt) begin() *store.BeginMessages {
-	return &store.BeginMessages{OperationID: a.operationID, Patience: a.patience}
+	return &store.BeginMessages{ExecutionID: a.executionID, Patience: a.patience}
 }
 
 func (a *attempt) messages(group []*delivery) *store.Messages {
@@ -240,7 +240,7 @@ func (a *attempt) give(ctx context.Context, e *ending, group []*delivery, fn fun
 
 // commit commits what was handled, together with the memory of it.
 func (a *attempt) commit(ctx context.Context) ending {
-	keep := store.KeepMessages{OperationID: a.operationID}
+	keep := store.KeepMessages{ExecutionID: a.executionID}
 	err := a.tx.Commit(ctx, &keep)
 	var unacknowledged *txn.UnknownError
 	switch {

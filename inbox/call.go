@@ -191,7 +191,7 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 func (c *call) attempt(group []*delivery) *attempt {
 	return &attempt{
 		settings: &c.settings, engine: &c.engine, consumer: c.consumer, handler: c.handler, group: group,
-		operationID: newOperationID(), patience: c.patience(),
+		executionID: newExecutionID(), patience: c.patience(),
 	}
 }
 
@@ -323,8 +323,8 @@ func (c *call) postpone(group []*delivery, err error) {
 	}
 }
 
-// newOperationID returns a random UUID.
-func newOperationID() string {
+// newExecutionID returns a random UUID.
+func newExecutionID() string {
 	id := pgtype.UUID{Valid: true}
 	rand.Read(id.Bytes[:])
 	id.Bytes[6] = id.Bytes[6]&0x0f | 0x40

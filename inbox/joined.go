@@ -104,7 +104,7 @@ func (j *joined) handle(ctx context.Context, consumer string, fn func(pgx.Tx) er
 	if _, err = j.part.Run("", func(tx pgx.Tx) (bool, error) {
 		return false, j.settings.handle(ctx, consumer, []*delivery{d}, tx, fn)
 	}); err == nil {
-		err = j.part.Complete(ctx, store.Reclaim{OperationID: j.previous})
+		err = j.part.Complete(ctx, store.Reclaim{ExecutionID: j.previous})
 	}
 	if err != nil {
 		d.putOff(j.minPause, err)
@@ -126,7 +126,7 @@ func mismatchOf(o Outcome) error {
 func (j *joined) claim(ctx context.Context, consumer string) (claimed bool, err error) {
 	d := j.delivery
 	group := store.NewMessages(consumer, 1, func(int) (store.MessageID, [32]byte) { return d.id(), d.hash })
-	begin := &store.BeginMessages{OperationID: newOperationID(), Patience: patienceJoined}
+	begin := &store.BeginMessages{ExecutionID: newExecutionID(), Patience: patienceJoined}
 	claim := &store.ClaimMessages{Messages: group, Retention: j.retention}
 	if err := j.part.Open(ctx, store.MessageStatements, begin, claim, store.Calm{}); err != nil {
 		return false, err
@@ -151,7 +151,7 @@ func (j *joined) claim(ctx context.Context, consumer string) (claimed bool, err 
 		return false, nil
 	}
 	resume := &store.ResumeMessages{Messages: group, Retention: j.retention}
-	again := &store.BeginMessages{OperationID: begin.OperationID, Patience: patienceJoined}
+	again := &store.BeginMessages{ExecutionID: begin.ExecutionID, Patience: patienceJoined}
 	if err := j.part.Ask(ctx, again, resume, store.Calm{}); err != nil {
 		return false, err
 	}

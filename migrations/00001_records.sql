@@ -9,7 +9,7 @@ CREATE TABLE idem.records (
     scope        text COLLATE "C"  NOT NULL,
     key          text COLLATE "C"  NOT NULL,
     hash         bytea             NOT NULL,
-    operation_id uuid              NOT NULL,
+    execution_id uuid              NOT NULL,
     created_at   timestamptz       NOT NULL,
     expires_at   timestamptz       NOT NULL,
     state        text COLLATE "C"  NOT NULL,
@@ -64,7 +64,7 @@ COMMENT ON COLUMN idem.records.key IS
     'The idempotency key as the caller sent it. Treat it as a credential: it gives access to the stored response.';
 COMMENT ON COLUMN idem.records.hash IS
     'Fingerprint of the request, 32 bytes. The same key with another hash is refused, not replayed.';
-COMMENT ON COLUMN idem.records.operation_id IS
+COMMENT ON COLUMN idem.records.execution_id IS
     'Names the one execution whose effect was committed: look for it in events and in downstream systems.';
 COMMENT ON COLUMN idem.records.created_at IS
     'When the execution claimed the key (database clock).';

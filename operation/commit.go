@@ -45,7 +45,7 @@ func (op *Op) begin() error {
 
 // open begins a transaction of the operation.
 func (op *Op) open(requests ...txn.Request) error {
-	requests = append([]txn.Request{store.Reclaim{OperationID: op.work.operation}}, requests...)
+	requests = append([]txn.Request{store.Reclaim{ExecutionID: op.work.operation}}, requests...)
 	tx, err := op.work.call.Engine().Open(op.ctx, requests...)
 	if err != nil {
 		return op.failed(err)

@@ -110,7 +110,7 @@ func (st *story) tell(t *testing.T, s, behind *shop) {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	again, err := st.definition(s).Do(t.Context(), s.pool, scope, "k", hashA, "book")
-	if err != nil || string(again.Body) != string(res.Body) || again.OperationID != res.OperationID {
+	if err != nil || string(again.Body) != string(res.Body) || again.ExecutionID != res.ExecutionID {
 		t.Errorf("first %+v, then %+v, %v", res, again, err)
 	}
 	if did := fmt.Sprint(slices.Compact(s.did())); did != st.did { // a refund is repeated, with its key

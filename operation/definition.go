@@ -174,7 +174,7 @@ func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string
 		return "", err
 	}
 	return door.Start(ctx, tx, scope, key, hash, d.options(opts), func(e hold.Execution, k *store.Key, claimedAt time.Time) ([]txn.Request, error) {
-		sealed, err := seal(e.Sealer(), input, store.BoundInput(k.OperationID))
+		sealed, err := seal(e.Sealer(), input, store.BoundInput(k.ExecutionID))
 		return []txn.Request{
 			&store.Hold{Key: k, Room: store.Held},
 			&store.BeginOperation{Key: k, Name: d.name, TTL: e.TTL(), ClaimedAt: claimedAt, Input: sealed},
@@ -225,7 +225,7 @@ func (c *caller) wasCancelled(ctx context.Context, tx *txn.Tx) (hold.Ending, boo
 // Begin executes the operation from its beginning, in the transaction that has claimed the key.
 func (c *caller) Begin(ctx context.Context, e hold.Execution, tx *txn.Tx) hold.Ending {
 	w := &work{definition: c.definition, call: e, key: e.Key(""), input: c.input, ttl: e.TTL(), createdAt: e.ClaimedAt()}
-	w.operation = w.key.OperationID
+	w.operation = w.key.ExecutionID
 	if c.met != "" {
 		if end, ok := c.wasCancelled(ctx, tx); ok {
 			return end

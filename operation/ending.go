@@ -98,7 +98,7 @@ func (op *Op) complete(complete *store.Complete, resp hold.Response, c commit) h
 	}
 	w.instance.leave(w.operation, false)
 	return w.abandon(hold.Ending{Outcome: hold.Recorded, Record: &store.Record{
-		SameHash: true, OperationID: w.operation, State: complete.State,
+		SameHash: true, ExecutionID: w.operation, State: complete.State,
 		Status: resp.Status, Header: resp.Header, Body: resp.Body,
 		CreatedAt: w.createdAt, CompletedAt: complete.CompletedAt, ExpiresAt: complete.ExpiresAt,
 	}})

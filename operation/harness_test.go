@@ -86,7 +86,7 @@ func (s *shop) through(proxy *pgproxy.Proxy, configure ...func(*pgxpool.Config))
 // write returns the fn of a Tx that leaves a row, and answers with the name of the step.
 func write(step string) func(pgx.Tx) (string, error) {
 	return func(tx pgx.Tx) (string, error) {
-		id, _ := idem.OperationID(tx)
+		id, _ := idem.ExecutionID(tx)
 		_, err := tx.Exec(context.Background(), `insert into done (step, operation_id) values ($1, $2)`, step, id)
 		return step + " is done", err
 	}

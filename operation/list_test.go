@@ -173,7 +173,7 @@ func TestWaitReturnsTheAnswerThatAWorkerHasRecorded(t *testing.T) {
 	}()
 	s.work(t, s.checkout())
 	a := await(t, "the answer", answers)
-	if a.err != nil || a.res.Status != 201 || a.res.OperationID != id || !strings.HasPrefix(string(a.res.Body), "book: charged") {
+	if a.err != nil || a.res.Status != 201 || a.res.ExecutionID != id || !strings.HasPrefix(string(a.res.Body), "book: charged") {
 		t.Errorf("%+v, %v", a.res, a.err)
 	}
 }
@@ -199,7 +199,7 @@ func TestWaitSaysWhyThereIsNoAnswer(t *testing.T) {
 		{"expired", func(op *operation.Op) (idem.Response, error) { return created, op.Checkpoint() },
 			`update idem.records set expires_at = clock_timestamp()`, operation.ErrAnswerGone},
 		{"used again", func(op *operation.Op) (idem.Response, error) { return created, op.Checkpoint() },
-			`update idem.records set operation_id = gen_random_uuid()`, operation.ErrAnswerGone},
+			`update idem.records set execution_id = gen_random_uuid()`, operation.ErrAnswerGone},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

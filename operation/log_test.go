@@ -45,12 +45,13 @@ func TestLogHasEachStepAtTheLevelThatItDeservesAndNoTextOfAnError(t *testing.T) 
 		var l struct {
 			Level, Msg, Name, Key, Step, Kind, Cause string
 			OperationID                              string `json:"operation_id"`
+			ExecutionID                              string `json:"execution_id"`
 			Duration                                 *int64
 		}
 		if err := json.Unmarshal([]byte(line), &l); err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, fmt.Sprintf("%s %s: %s %s %s %s, %t %t", l.Level, l.Msg, l.Name, l.Kind, l.Step, l.Cause, len(l.OperationID) == 36, l.Duration != nil))
+		got = append(got, fmt.Sprintf("%s %s: %s %s %s %s, %t %t", l.Level, l.Msg, l.Name, l.Kind, l.Step, l.Cause, len(l.OperationID+l.ExecutionID) == 36, l.Duration != nil))
 	}
 	want := []string{
 		"DEBUG idem: step done: checkout tx reserve , true true",

@@ -26,7 +26,7 @@ func TestOperationIsDoneOnceAndReplayedToEveryCallOfItsKey(t *testing.T) {
 	}
 	s.wantOnce("book")
 	entry, err := idem.Lookup(t.Context(), s.pool, scope, "k")
-	if err != nil || entry.State != idem.StateCompleted || entry.OperationID != first.OperationID {
+	if err != nil || entry.State != idem.StateCompleted || entry.ExecutionID != first.ExecutionID {
 		t.Error(entry, err)
 	}
 }

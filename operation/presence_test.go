@@ -111,7 +111,7 @@ func TestOperationUnderWayIsInProgressForEveryOtherCallOfItsKey(t *testing.T) {
 		}
 	}
 	entry, err := idem.Lookup(t.Context(), s.pool, scope, "k")
-	if err != nil || entry.State != idem.StateProcessing || entry.OperationID == "" || !entry.ExpiresAt.IsZero() {
+	if err != nil || entry.State != idem.StateProcessing || entry.ExecutionID == "" || !entry.ExpiresAt.IsZero() {
 		t.Errorf("%+v, %v", entry, err)
 	}
 	waiting := b.call(t.Context(), elsewhere, idem.WithWait(limit))

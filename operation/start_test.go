@@ -49,7 +49,7 @@ func TestStartIsPartOfTheTransactionAndAWorkerDoesTheRest(t *testing.T) {
 		t.Errorf("another request: %v", err)
 	}
 	entry, err := idem.Lookup(t.Context(), s.pool, scope, "k")
-	if err != nil || entry.State != idem.StateProcessing || entry.OperationID != id {
+	if err != nil || entry.State != idem.StateProcessing || entry.ExecutionID != id {
 		t.Errorf("%+v, %v", entry, err)
 	}
 	s.work(t, checkout)
@@ -58,7 +58,7 @@ func TestStartIsPartOfTheTransactionAndAWorkerDoesTheRest(t *testing.T) {
 		return err == nil && entry.State == idem.StateCompleted
 	})
 	res, err := checkout.Do(t.Context(), s.pool, scope, "k", hashA, "book")
-	if err != nil || !res.Replayed || res.OperationID != id {
+	if err != nil || !res.Replayed || res.ExecutionID != id {
 		t.Errorf("%+v, %v", res, err)
 	}
 	if after, err := s.start(checkout, "k", hashA, true); err != nil || after != id {

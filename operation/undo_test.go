@@ -111,7 +111,7 @@ func TestErrorThatIsFinalUndoesAndFreesTheKey(t *testing.T) {
 	first := s.text(`select id::text from idem.operations where state = 'undone'`)
 	fail = false
 	res, err := d.Do(t.Context(), s.pool, scope, "k", hashB, "")
-	if err != nil || res.Replayed || res.OperationID == first {
+	if err != nil || res.Replayed || res.ExecutionID == first {
 		t.Errorf("the key is not free: %+v, %v", res, err)
 	}
 	if n, asked := s.bank.keys(); n != 3 || asked != 3 { // pay, refund, and pay of the second operation

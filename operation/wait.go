@@ -60,7 +60,7 @@ func answerOf(ctx context.Context, pool *pgxpool.Pool, found *store.FindOperatio
 	}
 	result, err := door.Do(ctx, pool, found.Scope, found.Key, found.Hash, opts, onlyReplay{})
 	switch {
-	case errors.Is(err, idem.ErrMismatch), errors.Is(err, idem.ErrInProgress), err == nil && result.OperationID != found.OperationID:
+	case errors.Is(err, idem.ErrMismatch), errors.Is(err, idem.ErrInProgress), err == nil && result.ExecutionID != found.OperationID:
 		return idem.Result{}, ErrAnswerGone
 	case err != nil:
 		return idem.Result{}, err

@@ -60,7 +60,7 @@ func (h *house) count(sql string, args ...any) int64 {
 // records adds n records, which have expired for the time that is given, or will.
 func (h *house) records(n int, name, state, expired string) {
 	h.t.Helper()
-	h.exec(`insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state, status, completed_at, header, body)
+	h.exec(`insert into idem.records (scope, key, hash, execution_id, created_at, expires_at, state, status, completed_at, header, body)
 		select 'a scope', format('%s %s', $2::text, i), sha256(i::text::bytea), gen_random_uuid(), now() - '1 day'::interval,
 		       now() - $4::interval, $3, 201, now() - '1 day'::interval, '{"A":["b"]}', repeat('x', 100)::bytea
 		from generate_series(1, $1) i`, n, name, state, expired)

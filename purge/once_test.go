@@ -81,7 +81,7 @@ func TestEachPartitionIsSwept(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.exec(`drop table idem.records;
-		create table idem.records (scope text collate "C", key text collate "C", hash bytea, operation_id uuid, created_at timestamptz,
+		create table idem.records (scope text collate "C", key text collate "C", hash bytea, execution_id uuid, created_at timestamptz,
 			expires_at timestamptz, state text, status int, completed_at timestamptz, header jsonb, body bytea, primary key (scope, key))
 			partition by hash (scope, key);
 		create schema "else where";

@@ -19,7 +19,7 @@ func TestTableStaysAsLargeAsWhatIsRetainedAfterTenTurnovers(t *testing.T) {
 			BEGIN
 				FOR i IN 1..%d LOOP
 					name := gen_random_uuid();
-					INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+					INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 					VALUES ('a scope', name, sha256(name::bytea), gen_random_uuid(), now(), '%s', 'processing');
 					UPDATE idem.records SET state = 'completed', status = 201, completed_at = now(), header = '{"A":["b"]}',
 						body = convert_to(rpad(name, 200, 'x'), 'UTF8') WHERE scope = 'a scope' AND key = name;

@@ -3,7 +3,7 @@
 -- follow wait for a lock: until Calm.
 -- @prepared
 SELECT coalesce(current_setting('idem.claim', true), '')::text AS previous,
-       set_config('idem.claim', @operation_id, true) AS _,
+       set_config('idem.claim', @execution_id, true) AS _,
        set_config('idem.lock_timeout', current_setting('lock_timeout'), true) AS _,
        set_config('lock_timeout', @patience, true) AS _;
 
@@ -83,7 +83,7 @@ RETURNING m.source, m.id, m.since;
 -- has claimed: a handler ended that, and began another one.
 -- @prepared
 SELECT (1 / (CASE
-    WHEN current_setting('idem.claim', true) = @operation_id::text THEN 1 ELSE 0
+    WHEN current_setting('idem.claim', true) = @execution_id::text THEN 1 ELSE 0
     END)::int4) AS _;
 
 -- name: CountFailure :one

@@ -3,14 +3,14 @@
 -- transaction, for as long as room says. No room at all frees the key. Like Complete it is an upsert, and divides by zero
 -- where there is nothing to hold.
 -- @prepared
-INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state)
-VALUES (@scope, @key, ''::bytea, (@operation_id::text)::uuid,
+INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state)
+VALUES (@scope, @key, ''::bytea, (@execution_id::text)::uuid,
         clock_timestamp(), clock_timestamp(), 'running')
 ON CONFLICT (scope, key) DO UPDATE
 SET state = EXCLUDED.state, expires_at = EXCLUDED.expires_at + (@room::text)::interval
 RETURNING (1 / (CASE
-            WHEN current_setting('idem.claim', true) = @operation_id
-             AND r.operation_id = (@operation_id::text)::uuid
+            WHEN current_setting('idem.claim', true) = @execution_id
+             AND r.execution_id = (@execution_id::text)::uuid
              AND length(r.hash) > 0 THEN 1 ELSE 0 END)::int4) AS _;
 
 -- name: BeginOperation :exec

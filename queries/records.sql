@@ -6,14 +6,14 @@
 --
 -- JSON travels as its UTF-8 bytes, here as below: its text depends on the encoding of the session.
 -- @prepared
-INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state)
-SELECT @scope, @key, @hash, (@operation_id::text)::uuid,
+INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state)
+SELECT @scope, @key, @hash, (@execution_id::text)::uuid,
        clock_timestamp(), clock_timestamp() + @ttl::interval, 'processing'
 WHERE sqlc.narg(lock)::int8 IS NULL OR pg_try_advisory_xact_lock(sqlc.narg(lock)::int8)
 ON CONFLICT (scope, key) DO NOTHING
 RETURNING r.created_at,
           r.expires_at,
-          set_config('idem.claim', @operation_id::text, true) AS _;
+          set_config('idem.claim', @execution_id::text, true) AS _;
 
 -- name: ClaimAtOnce :one
 -- ClaimAtOnce is Claim for a caller that may not wait: the insert would, for another transaction that is deleting the record, or
@@ -22,8 +22,8 @@ RETURNING r.created_at,
 -- CASE fixes the order. If nothing was claimed, lock_timeout stays as it is set here until a rollback, to a savepoint at
 -- least, or Calm.
 -- @prepared
-INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state)
-SELECT @scope, @key, @hash, (@operation_id::text)::uuid,
+INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state)
+SELECT @scope, @key, @hash, (@execution_id::text)::uuid,
        clock_timestamp(), clock_timestamp() + @ttl::interval, 'processing'
 WHERE CASE
     WHEN set_config('idem.lock_timeout', current_setting('lock_timeout'), true) IS NULL THEN false
@@ -38,7 +38,7 @@ ON CONFLICT (scope, key) DO NOTHING
 RETURNING r.created_at,
           r.expires_at,
           coalesce(current_setting('idem.claim', true), '')::text AS previous,
-          set_config('idem.claim', @operation_id::text, true) AS _,
+          set_config('idem.claim', @execution_id::text, true) AS _,
           set_config('lock_timeout', current_setting('idem.lock_timeout'), true) AS _;
 
 -- name: Calm :exec
@@ -49,15 +49,15 @@ SELECT set_config('lock_timeout', current_setting('idem.lock_timeout'), true);
 -- name: Reclaim :exec
 -- Reclaim puts back the claim that this transaction had made before another one inside it.
 -- @prepared
-SELECT set_config('idem.claim', @operation_id, true);
+SELECT set_config('idem.claim', @execution_id, true);
 
 -- name: TakeOver :one
 -- TakeOver claims a key whose record has expired, in place. A record of our own is never taken over: then the call is asking
 -- the outcome of a COMMIT, and the record is the answer however old it is. It follows a claim, which has taken the lock if it
 -- takes any; here it is only asked whether another session has it. It waits no longer than patience for a session that is deleting
 -- the record.
-INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state)
-SELECT @scope, @key, @hash, (@operation_id::text)::uuid,
+INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state)
+SELECT @scope, @key, @hash, (@execution_id::text)::uuid,
        clock_timestamp(), clock_timestamp() + @ttl::interval, 'processing'
 WHERE CASE
     WHEN set_config('idem.lock_timeout', current_setting('lock_timeout'), true) IS NULL THEN false
@@ -67,15 +67,15 @@ WHERE CASE
     ELSE false
 END
 ON CONFLICT (scope, key) DO UPDATE
-SET hash = EXCLUDED.hash, operation_id = EXCLUDED.operation_id,
+SET hash = EXCLUDED.hash, execution_id = EXCLUDED.execution_id,
     created_at = EXCLUDED.created_at, expires_at = EXCLUDED.expires_at, state = EXCLUDED.state,
     status = NULL, completed_at = NULL, header = NULL, body = NULL, sealed_by = NULL
 WHERE r.expires_at <= clock_timestamp()
-  AND r.operation_id <> EXCLUDED.operation_id
+  AND r.execution_id <> EXCLUDED.execution_id
 RETURNING r.created_at,
           r.expires_at,
           coalesce(current_setting('idem.claim', true), '')::text AS previous,
-          set_config('idem.claim', @operation_id::text, true) AS _,
+          set_config('idem.claim', @execution_id::text, true) AS _,
           set_config('lock_timeout', current_setting('idem.lock_timeout'), true) AS _;
 
 -- name: Load :one
@@ -85,7 +85,7 @@ RETURNING r.created_at,
 -- @prepared
 -- @replan
 SELECT (hash = @hash::bytea)::bool AS same_hash,
-       (operation_id::text)::text AS operation_id, state,
+       (execution_id::text)::text AS execution_id, state,
        coalesce(CASE WHEN hash = @hash THEN status END, 0)::int4 AS status,
        (CASE WHEN hash = @hash
              THEN convert_to(header::text, 'UTF8') END)::bytea AS header,
@@ -96,7 +96,7 @@ SELECT (hash = @hash::bytea)::bool AS same_hash,
        expires_at,
        clock_timestamp() AS loaded_at
 FROM idem.records
-WHERE coalesce(current_setting('idem.claim', true), '') <> @operation_id::text
+WHERE coalesce(current_setting('idem.claim', true), '') <> @execution_id::text
   AND scope = @scope::text AND key = @key::text;
 
 -- name: Complete :one
@@ -105,11 +105,11 @@ WHERE coalesce(current_setting('idem.claim', true), '') <> @operation_id::text
 -- not reached, if this is not the transaction that claimed (fn ended that and began another one), or if the row is gone or
 -- another's: the row that is inserted then has no hash.
 -- @prepared
-INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state, status, completed_at, header, body, sealed_by)
-VALUES (@scope, @key, ''::bytea, (@operation_id::text)::uuid,
+INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state, status, completed_at, header, body, sealed_by)
+VALUES (@scope, @key, ''::bytea, (@execution_id::text)::uuid,
         clock_timestamp(), clock_timestamp(), @state,
         (@status::int4) / (CASE
-            WHEN current_setting('idem.claim', true) = @operation_id THEN 1 ELSE 0 END)::int4,
+            WHEN current_setting('idem.claim', true) = @execution_id THEN 1 ELSE 0 END)::int4,
         clock_timestamp(),
         (convert_from(@header::bytea, 'UTF8'))::jsonb, @body::bytea,
         sqlc.narg(sealed_by)::text)
@@ -120,13 +120,13 @@ SET state = EXCLUDED.state, status = EXCLUDED.status, completed_at = EXCLUDED.co
 RETURNING r.completed_at,
           r.expires_at,
           (1 / (CASE
-            WHEN r.operation_id = (@operation_id::text)::uuid
+            WHEN r.execution_id = (@execution_id::text)::uuid
              AND length(r.hash) > 0 THEN 1 ELSE 0 END)::int4) AS _;
 
 -- name: Holds :one
 -- Holds tells whether this transaction is still the one that claimed the key. It is asked when fn fails, where a statement
 -- of fn may have ended the transaction and begun another one.
-SELECT (coalesce(current_setting('idem.claim', true), '') = @operation_id::text)::bool AS holds;
+SELECT (coalesce(current_setting('idem.claim', true), '') = @execution_id::text)::bool AS holds;
 
 -- name: Holder :one
 -- Holder tells whether a transaction holds the key, and since when. What it has claimed is not visible; the advisory lock
@@ -142,7 +142,7 @@ WHERE held.locktype = 'advisory' AND held.granted AND held.objsubid = 1
 
 -- name: Live :one
 -- Live reads all but the response of the live record of a key.
-SELECT state, (operation_id::text)::text AS operation_id,
+SELECT state, (execution_id::text)::text AS execution_id,
        created_at,
        completed_at,
        expires_at

@@ -12,7 +12,7 @@
 // AES-256-GCM key of its own, which is derived from the secret and random bytes. That is good for 2^80 responses by one key,
 // where AES-GCM alone should end at 2^32. It is at work under GODEBUG=fips140=only as well. What is sealed is 41 bytes longer than it was.
 //
-// Not hidden are scope, key, hash, operation id, state, status and times of a record, and how long its response is. Nothing
+// Not hidden are scope, key, hash, execution id, state, status and times of a record, and how long its response is. Nothing
 // is compressed, so that a length tells nothing about contents.
 //
 // docs/sealing.md has the steps by which sealing is rolled out, and keys are rotated, while old and new processes run at once.

@@ -135,7 +135,7 @@ func TestSignalNeverLeavesAnEvictionInDoubt(t *testing.T) {
 			dsn := pgtest.DSN(t)
 			pool := pgtest.Open(t, dsn)
 			const id = "0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10"
-			_, err := pool.Exec(t.Context(), `INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+			_, err := pool.Exec(t.Context(), `INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 				VALUES ('s', 'k', '', $1, now(), now() + '1 h', 'completed')`, id)
 			if err != nil {
 				t.Fatal(err)
@@ -146,7 +146,7 @@ func TestSignalNeverLeavesAnEvictionInDoubt(t *testing.T) {
 				deleting = deleting || strings.Contains(s.SQL, "DELETE")
 				return deleting && match(s)
 			}), pgproxy.Freeze)
-			cmd := start(t, proxy.DSN(), "evict", "s", "k", "--operation", id, "--yes")
+			cmd := start(t, proxy.DSN(), "evict", "s", "k", "--execution", id, "--yes")
 			held := <-trap.Fired()
 			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)

@@ -90,7 +90,7 @@ func TestWatchIsALiveScreenInEightyColumns(t *testing.T) {
 	term := newTerminal(t, fmt.Sprintf("DATABASE_URL='%s' %s watch --every 200ms", proxy.DSN(), program))
 	term.shows("idem watch", "records", "keys in flight", "none has finished yet", "q quit")
 
-	exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+	exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 		SELECT 's', n::text, '', gen_random_uuid(), now(), now() + '1 h', 'completed' FROM generate_series(1, 1234) n`)
 	exec("ANALYZE idem.records")
 	term.shows("1,234")

@@ -401,7 +401,7 @@ func deliveredOften(ctx context.Context, s *unruly) {
 // purgeStandsStill has records that should be gone for long, and a purge that gets no further.
 func purgeStandsStill(ctx context.Context, s *unruly) {
 	s.do(ctx,
-		`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+		`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 		 SELECT 's', 'k' || i, '\x00', gen_random_uuid(), now() - interval '4 days', now() - interval '3 days' + i * interval '1 second',
 		        'completed' FROM generate_series(1, 1000) i`,
 		`ANALYZE idem.records`,
@@ -418,7 +418,7 @@ func purgeStandsStill(ctx context.Context, s *unruly) {
 func noVacuum(ctx context.Context, s *unruly) {
 	s.do(ctx,
 		`ALTER TABLE idem.records SET (autovacuum_enabled = off)`,
-		`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+		`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 		 SELECT 's', 'k' || i, '\x00', gen_random_uuid(), now(), now() + interval '1 day', 'completed' FROM generate_series(1, 20000) i`,
 		`DELETE FROM idem.records WHERE scope = 's'`)
 	quietly(ctx, s)

@@ -45,9 +45,9 @@ SELECT CASE WHEN o.id IS NOT NULL THEN json_build_object(
        CASE WHEN r.key IS NOT NULL THEN json_build_object(
            'key', CASE WHEN length(r.key) < 16 THEN '…' ELSE left(r.key, 4) || '…' END,
            'state', r.state, 'status', r.status, 'xmin', r.xmin::text) END
-FROM (SELECT orders.*, orders.xmin, operation_id
+FROM (SELECT orders.*, orders.xmin, execution_id
       FROM orders LEFT JOIN ledger ON order_id = orders.id WHERE orders.tenant = $1) o
-FULL JOIN (SELECT *, xmin FROM idem.records WHERE scope = $2) r USING (operation_id)
+FULL JOIN (SELECT *, xmin FROM idem.records WHERE scope = $2) r USING (execution_id)
 ORDER BY coalesce(r.created_at, o.created_at) DESC
 LIMIT 12`
 

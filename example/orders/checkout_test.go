@@ -120,21 +120,21 @@ func TestTenantIsToldNothingOfAnothersCheckout(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	wantStatus(t, s.checkout(bank.CardGood), http.StatusCreated)
-	path := "/checkouts/" + s.operationID("k")
+	path := "/checkouts/" + s.executionID("k")
 	wantStatus(t, s.get(path), http.StatusOK)
 	wantProblem(t, s.get(path, withCredential("globex-key")), http.StatusNotFound, idemhttp.TypeNoSuchOperation)
 }
 
-// operationID returns what acme is told when it asks for the outcome of a key.
-func (s *shop) operationID(key string) string {
+// executionID returns what acme is told when it asks for the outcome of a key.
+func (s *shop) executionID(key string) string {
 	s.t.Helper()
 	var told struct {
-		OperationID string `json:"operation_id"`
+		ExecutionID string `json:"execution_id"`
 	}
-	if err := json.Unmarshal(s.get("/orders/status", withKey(key)).Body.Bytes(), &told); err != nil || told.OperationID == "" {
+	if err := json.Unmarshal(s.get("/orders/status", withKey(key)).Body.Bytes(), &told); err != nil || told.ExecutionID == "" {
 		s.t.Fatal(told, err)
 	}
-	return told.OperationID
+	return told.ExecutionID
 }
 
 // steps returns what acme is told of the steps behind a key.
@@ -143,7 +143,7 @@ func (s *shop) steps(key string) string {
 	var told struct {
 		Steps []struct{ Name, Outcome string }
 	}
-	if err := json.Unmarshal(s.get("/checkouts/"+s.operationID(key)).Body.Bytes(), &told); err != nil {
+	if err := json.Unmarshal(s.get("/checkouts/"+s.executionID(key)).Body.Bytes(), &told); err != nil {
 		s.t.Fatal(err)
 	}
 	var said []string

@@ -105,8 +105,8 @@ func (s *service) create(tx pgx.Tx, w http.ResponseWriter, r *http.Request) erro
 	if err != nil {
 		return err
 	}
-	operationID, _ := idem.OperationID(tx)
-	placed, err := placeOrder(r.Context(), tx, tenant, operationID, wanted)
+	executionID, _ := idem.ExecutionID(tx)
+	placed, err := placeOrder(r.Context(), tx, tenant, executionID, wanted)
 	if errors.Is(err, errOutOfStock) {
 		return outOfStock(wanted)
 	}

@@ -38,7 +38,7 @@ func TestOrderIsPlacedAndBooked(t *testing.T) {
 	if want := "[" + strings.TrimSpace(placed.Body.String()) + "]\n"; listed.Body.String() != want {
 		t.Errorf("listed %s, want %s", listed.Body, want)
 	}
-	if n := s.count(`SELECT count(*) FROM ledger JOIN idem.records USING (operation_id)`); n != 1 {
+	if n := s.count(`SELECT count(*) FROM ledger JOIN idem.records USING (execution_id)`); n != 1 {
 		t.Errorf("%d entries lead to a record, want 1", n)
 	}
 }

@@ -29,9 +29,9 @@ var errOutOfStock = errors.New("not enough in stock")
 // placeOrder writes the order, books it and takes it from the stock. It may run more than once, and all of its writes are
 // on tx: those of a run that is not committed are gone. The stock comes last because its row is the one that others wait
 // for; if it does not suffice, the order and its entry are undone with tx.
-func placeOrder(ctx context.Context, tx pgx.Tx, tenant, operationID string, wanted newOrder) (order, error) {
+func placeOrder(ctx context.Context, tx pgx.Tx, tenant, executionID string, wanted newOrder) (order, error) {
 	const onAccount = "" // no charge
-	placed, err := insertOrder(ctx, tx, tenant, operationID, wanted, onAccount)
+	placed, err := insertOrder(ctx, tx, tenant, executionID, wanted, onAccount)
 	if err != nil {
 		return order{}, err
 	}
@@ -39,7 +39,7 @@ func placeOrder(ctx context.Context, tx pgx.Tx, tenant, operationID string, want
 }
 
 // insertOrder writes the order, books it, and has fulfilment told.
-func insertOrder(ctx context.Context, tx pgx.Tx, tenant, operationID string, wanted newOrder, chargeID string) (order, error) {
+func insertOrder(ctx context.Context, tx pgx.Tx, tenant, executionID string, wanted newOrder, chargeID string) (order, error) {
 	rows, _ := tx.Query(ctx, `
 		INSERT INTO orders (tenant, sku, quantity, amount_cents, currency, note, charge_id)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -50,9 +50,9 @@ func insertOrder(ctx context.Context, tx pgx.Tx, tenant, operationID string, wan
 		return order{}, fmt.Errorf("insert order: %w", err)
 	}
 	_, err = tx.Exec(ctx, `
-		INSERT INTO ledger (tenant, order_id, operation_id, amount_cents, currency)
+		INSERT INTO ledger (tenant, order_id, execution_id, amount_cents, currency)
 		VALUES ($1, $2, $3, $4, $5)`,
-		tenant, placed.ID, operationID, wanted.AmountCents, wanted.Currency)
+		tenant, placed.ID, executionID, wanted.AmountCents, wanted.Currency)
 	if err != nil {
 		return order{}, fmt.Errorf("insert ledger entry: %w", err)
 	}

@@ -80,7 +80,7 @@ func TestAddressInUseIsAnError(t *testing.T) {
 func TestServiceDeletesRecordsThatHaveHadTheirTime(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
-	_, err := pool.Exec(t.Context(), `insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+	_, err := pool.Exec(t.Context(), `insert into idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 		values ('s', 'expired', '', gen_random_uuid(), now(), now() - '2 hours'::interval, 'completed'),
 		       ('s', 'live', '', gen_random_uuid(), now(), now() + '2 hours'::interval, 'completed')`)
 	if err != nil {

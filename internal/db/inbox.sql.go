@@ -26,7 +26,7 @@ var BeginMessagesStatement = roundtrip.New(roundtrip.Statement{
 // BeginMessages says, until this transaction ends, whose it is, as a claim of a key does, and bounds how long the statements that
 // follow wait for a lock: until Calm.
 type BeginMessages struct {
-	OperationID string
+	ExecutionID string
 	Patience    string
 
 	Found bool
@@ -36,7 +36,7 @@ type BeginMessages struct {
 // Queue adds the statement.
 func (q *BeginMessages) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
-	values.Text(q.OperationID)
+	values.Text(q.ExecutionID)
 	values.Text(q.Patience)
 	trip.Add(BeginMessagesStatement, values.List()...)
 }
@@ -326,7 +326,7 @@ var KeepMessagesStatement = roundtrip.New(roundtrip.Statement{
 // KeepMessages goes ahead of COMMIT. It divides by zero, so that the COMMIT is not reached, if this is not the transaction that
 // has claimed: a handler ended that, and began another one.
 type KeepMessages struct {
-	OperationID string
+	ExecutionID string
 
 	Found bool
 }
@@ -334,7 +334,7 @@ type KeepMessages struct {
 // Queue adds the statement.
 func (q *KeepMessages) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
-	values.Text(q.OperationID)
+	values.Text(q.ExecutionID)
 	trip.Add(KeepMessagesStatement, values.List()...)
 }
 

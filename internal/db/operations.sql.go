@@ -10,14 +10,14 @@ import (
 
 // HoldSQL is the text of Hold.
 const HoldSQL = `-- name: Hold :one
-INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state)
+INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state)
 VALUES ($1::pg_catalog.text, $2::pg_catalog.text, ''::pg_catalog.bytea, ($3::pg_catalog.text)::pg_catalog.uuid,
         pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp(), 'running')
 ON CONFLICT (scope, key) DO UPDATE
 SET state = EXCLUDED.state, expires_at = EXCLUDED.expires_at OPERATOR(pg_catalog.+) ($4::pg_catalog.text)::pg_catalog.interval
 RETURNING (1 OPERATOR(pg_catalog./) (CASE
             WHEN pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) $3::pg_catalog.text
-             AND r.operation_id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
+             AND r.execution_id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
              AND pg_catalog.length(r.hash) OPERATOR(pg_catalog.>) 0 THEN 1 ELSE 0 END)::pg_catalog.int4) AS _
 `
 
@@ -34,7 +34,7 @@ var HoldStatement = roundtrip.New(roundtrip.Statement{
 type Hold struct {
 	Scope       string
 	Key         string
-	OperationID string
+	ExecutionID string
 	Room        string
 
 	Found bool
@@ -45,7 +45,7 @@ func (q *Hold) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Scope)
 	values.Text(q.Key)
-	values.Text(q.OperationID)
+	values.Text(q.ExecutionID)
 	values.Text(q.Room)
 	trip.Add(HoldStatement, values.List()...)
 }
@@ -1614,7 +1614,7 @@ SELECT pg_catalog.array_to_string(ARRAY(
        ((SELECT pg_catalog.count(*) FROM due) OPERATOR(pg_catalog.>=) $2::pg_catalog.int4)::pg_catalog.bool AS more,
        (SELECT pg_catalog.count(*) FROM locks WHERE locks.class OPERATOR(pg_catalog.=) 1768187248)::pg_catalog.int4 AS guards,
        (SELECT pg_catalog.count(*) FROM locks WHERE locks.class OPERATOR(pg_catalog.=) 1768187247)::pg_catalog.int4 AS processes,
-       pg_catalog.timestamptz_send(pg_catalog.clock_timestamp())::pg_catalog.bytea AS watched_at
+       /*moment*/pg_catalog.clock_timestamp()/**/ AS watched_at
 `
 
 // WatchStatement is Watch as connections know it.

@@ -10,7 +10,7 @@ import (
 
 // ClaimSQL is the text of Claim.
 const ClaimSQL = `-- name: Claim :one
-INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state)
+INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state)
 SELECT $1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.bytea, ($4::pg_catalog.text)::pg_catalog.uuid,
        pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $5::pg_catalog.interval, 'processing'
 WHERE $6::pg_catalog.int8 IS NULL OR pg_catalog.pg_try_advisory_xact_lock($6::pg_catalog.int8)
@@ -37,7 +37,7 @@ type Claim struct {
 	Scope       string
 	Key         string
 	Hash        []byte
-	OperationID string
+	ExecutionID string
 	TTL         time.Duration
 	Lock        *int64
 
@@ -51,7 +51,7 @@ func (q *Claim) Queue(trip *roundtrip.Trip) {
 	values.Text(q.Scope)
 	values.Text(q.Key)
 	values.Bytes(q.Hash)
-	values.Text(q.OperationID)
+	values.Text(q.ExecutionID)
 	values.Interval(q.TTL)
 	values.NullInt64(q.Lock)
 	trip.Add(ClaimStatement, values.List()...)
@@ -76,7 +76,7 @@ func (r *ClaimRow) read(row *roundtrip.Row) {
 
 // ClaimAtOnceSQL is the text of ClaimAtOnce.
 const ClaimAtOnceSQL = `-- name: ClaimAtOnce :one
-INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state)
+INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state)
 SELECT $1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.bytea, ($4::pg_catalog.text)::pg_catalog.uuid,
        pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $5::pg_catalog.interval, 'processing'
 WHERE CASE
@@ -112,7 +112,7 @@ type ClaimAtOnce struct {
 	Scope       string
 	Key         string
 	Hash        []byte
-	OperationID string
+	ExecutionID string
 	TTL         time.Duration
 	Patience    string
 	Lock        *int64
@@ -128,7 +128,7 @@ func (q *ClaimAtOnce) Queue(trip *roundtrip.Trip) {
 	values.Text(q.Scope)
 	values.Text(q.Key)
 	values.Bytes(q.Hash)
-	values.Text(q.OperationID)
+	values.Text(q.ExecutionID)
 	values.Interval(q.TTL)
 	values.Text(q.Patience)
 	values.NullInt64(q.Lock)
@@ -191,13 +191,13 @@ var ReclaimStatement = roundtrip.New(roundtrip.Statement{
 
 // Reclaim puts back the claim that this transaction had made before another one inside it.
 type Reclaim struct {
-	OperationID string
+	ExecutionID string
 }
 
 // Queue adds the statement.
 func (q Reclaim) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
-	values.Text(q.OperationID)
+	values.Text(q.ExecutionID)
 	trip.Add(ReclaimStatement, values.List()...)
 }
 
@@ -206,7 +206,7 @@ func (Reclaim) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // TakeOverSQL is the text of TakeOver.
 const TakeOverSQL = `-- name: TakeOver :one
-INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state)
+INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state)
 SELECT $1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.bytea, ($4::pg_catalog.text)::pg_catalog.uuid,
        pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $5::pg_catalog.interval, 'processing'
 WHERE CASE
@@ -217,11 +217,11 @@ WHERE CASE
     ELSE false
 END
 ON CONFLICT (scope, key) DO UPDATE
-SET hash = EXCLUDED.hash, operation_id = EXCLUDED.operation_id,
+SET hash = EXCLUDED.hash, execution_id = EXCLUDED.execution_id,
     created_at = EXCLUDED.created_at, expires_at = EXCLUDED.expires_at, state = EXCLUDED.state,
     status = NULL, completed_at = NULL, header = NULL, body = NULL, sealed_by = NULL
 WHERE r.expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
-  AND r.operation_id OPERATOR(pg_catalog.<>) EXCLUDED.operation_id
+  AND r.execution_id OPERATOR(pg_catalog.<>) EXCLUDED.execution_id
 RETURNING /*moment*/r.created_at/**/ AS created_at,
           /*moment*/r.expires_at/**/ AS expires_at,
           coalesce(pg_catalog.current_setting('idem.claim', true), '')::pg_catalog.text AS previous,
@@ -244,7 +244,7 @@ type TakeOver struct {
 	Scope       string
 	Key         string
 	Hash        []byte
-	OperationID string
+	ExecutionID string
 	TTL         time.Duration
 	Patience    string
 	Lock        *int64
@@ -259,7 +259,7 @@ func (q *TakeOver) Queue(trip *roundtrip.Trip) {
 	values.Text(q.Scope)
 	values.Text(q.Key)
 	values.Bytes(q.Hash)
-	values.Text(q.OperationID)
+	values.Text(q.ExecutionID)
 	values.Interval(q.TTL)
 	values.Text(q.Patience)
 	values.NullInt64(q.Lock)
@@ -289,7 +289,7 @@ func (r *TakeOverRow) read(row *roundtrip.Row) {
 // LoadSQL is the text of Load.
 const LoadSQL = `-- name: Load :one
 SELECT (hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea)::pg_catalog.bool AS same_hash,
-       (operation_id::pg_catalog.text)::pg_catalog.text AS operation_id, state,
+       (execution_id::pg_catalog.text)::pg_catalog.text AS execution_id, state,
        coalesce(CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea THEN status END, 0)::pg_catalog.int4 AS status,
        (CASE WHEN hash OPERATOR(pg_catalog.=) $1::pg_catalog.bytea
              THEN pg_catalog.convert_to(header::pg_catalog.text, 'UTF8') END)::pg_catalog.bytea AS header,
@@ -316,7 +316,7 @@ var LoadStatement = roundtrip.New(roundtrip.Statement{
 // commit of the call that won the key. Of a record with another hash no part of the response is read.
 type Load struct {
 	Hash        []byte
-	OperationID string
+	ExecutionID string
 	Scope       string
 	Key         string
 
@@ -328,7 +328,7 @@ type Load struct {
 func (q *Load) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Bytes(q.Hash)
-	values.Text(q.OperationID)
+	values.Text(q.ExecutionID)
 	values.Text(q.Scope)
 	values.Text(q.Key)
 	trip.Add(LoadStatement, values.List()...)
@@ -342,7 +342,7 @@ func (q *Load) Read(trip *roundtrip.Trip) {
 // LoadRow is a row of Load.
 type LoadRow struct {
 	SameHash    bool
-	OperationID string
+	ExecutionID string
 	State       string
 	Status      int
 	Header      []byte
@@ -356,7 +356,7 @@ type LoadRow struct {
 
 func (r *LoadRow) read(row *roundtrip.Row) {
 	r.SameHash = row.Bool()
-	r.OperationID = row.Text(r.OperationID)
+	r.ExecutionID = row.Text(r.ExecutionID)
 	r.State = row.Text(r.State)
 	r.Status = row.Int()
 	r.Header = row.Bytes()
@@ -370,7 +370,7 @@ func (r *LoadRow) read(row *roundtrip.Row) {
 
 // CompleteSQL is the text of Complete.
 const CompleteSQL = `-- name: Complete :one
-INSERT INTO idem.records AS r (scope, key, hash, operation_id, created_at, expires_at, state, status, completed_at, header, body, sealed_by)
+INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state, status, completed_at, header, body, sealed_by)
 VALUES ($1::pg_catalog.text, $2::pg_catalog.text, ''::pg_catalog.bytea, ($3::pg_catalog.text)::pg_catalog.uuid,
         pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp(), $4::pg_catalog.text,
         ($5::pg_catalog.int4) OPERATOR(pg_catalog./) (CASE
@@ -385,7 +385,7 @@ SET state = EXCLUDED.state, status = EXCLUDED.status, completed_at = EXCLUDED.co
 RETURNING /*moment*/r.completed_at/**/ AS completed_at,
           /*moment*/r.expires_at/**/ AS expires_at,
           (1 OPERATOR(pg_catalog./) (CASE
-            WHEN r.operation_id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
+            WHEN r.execution_id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
              AND pg_catalog.length(r.hash) OPERATOR(pg_catalog.>) 0 THEN 1 ELSE 0 END)::pg_catalog.int4) AS _
 `
 
@@ -403,7 +403,7 @@ var CompleteStatement = roundtrip.New(roundtrip.Statement{
 type Complete struct {
 	Scope       string
 	Key         string
-	OperationID string
+	ExecutionID string
 	State       string
 	Status      int
 	Header      []byte
@@ -420,7 +420,7 @@ func (q *Complete) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Scope)
 	values.Text(q.Key)
-	values.Text(q.OperationID)
+	values.Text(q.ExecutionID)
 	values.Text(q.State)
 	values.Int(q.Status)
 	values.Bytes(q.Header)
@@ -462,7 +462,7 @@ var HoldsStatement = roundtrip.New(roundtrip.Statement{
 // Holds tells whether this transaction is still the one that claimed the key. It is asked when fn fails, where a statement
 // of fn may have ended the transaction and begun another one.
 type Holds struct {
-	OperationID string
+	ExecutionID string
 
 	Found bool
 	Row   HoldsRow
@@ -471,7 +471,7 @@ type Holds struct {
 // Queue adds the statement.
 func (q *Holds) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
-	values.Text(q.OperationID)
+	values.Text(q.ExecutionID)
 	trip.Add(HoldsStatement, values.List()...)
 }
 
@@ -544,7 +544,7 @@ func (r *HolderRow) read(row *roundtrip.Row) {
 
 // LiveSQL is the text of Live.
 const LiveSQL = `-- name: Live :one
-SELECT state, (operation_id::pg_catalog.text)::pg_catalog.text AS operation_id,
+SELECT state, (execution_id::pg_catalog.text)::pg_catalog.text AS execution_id,
        /*moment*/created_at/**/ AS created_at,
        /*moment*/completed_at/**/ AS completed_at,
        /*moment*/expires_at/**/ AS expires_at
@@ -585,7 +585,7 @@ func (q *Live) Read(trip *roundtrip.Trip) {
 // LiveRow is a row of Live.
 type LiveRow struct {
 	State       string
-	OperationID string
+	ExecutionID string
 	CreatedAt   time.Time
 	CompletedAt time.Time
 	ExpiresAt   time.Time
@@ -593,7 +593,7 @@ type LiveRow struct {
 
 func (r *LiveRow) read(row *roundtrip.Row) {
 	r.State = row.Text(r.State)
-	r.OperationID = row.Text(r.OperationID)
+	r.ExecutionID = row.Text(r.ExecutionID)
 	r.CreatedAt = row.Time()
 	r.CompletedAt = row.Time()
 	r.ExpiresAt = row.Time()

@@ -22,19 +22,19 @@ type Claim struct {
 	Claimed   bool
 	CreatedAt time.Time
 	ExpiresAt time.Time
-	Previous  string // the operation id of the claim that the transaction had made before, if it is AtOnce
+	Previous  string // the execution id of the claim that the transaction had made before, if it is AtOnce
 }
 
 // Queue adds the statement.
 func (c *Claim) Queue(trip *roundtrip.Trip) {
 	k := c.Key
 	if c.AtOnce {
-		q := db.ClaimAtOnce{Scope: k.scope, Key: k.key, Hash: k.hash[:], OperationID: k.OperationID, TTL: k.ttl,
+		q := db.ClaimAtOnce{Scope: k.scope, Key: k.key, Hash: k.hash[:], ExecutionID: k.ExecutionID, TTL: k.ttl,
 			Patience: patience, Lock: k.claimsLock(), MaxLocks: MaxLocks}
 		q.Queue(trip)
 		return
 	}
-	q := db.Claim{Scope: k.scope, Key: k.key, Hash: k.hash[:], OperationID: k.OperationID, TTL: k.ttl, Lock: k.claimsLock()}
+	q := db.Claim{Scope: k.scope, Key: k.key, Hash: k.hash[:], ExecutionID: k.ExecutionID, TTL: k.ttl, Lock: k.claimsLock()}
 	q.Queue(trip)
 }
 
@@ -64,7 +64,7 @@ type TakeOver struct {
 // Queue adds the statement.
 func (c *TakeOver) Queue(trip *roundtrip.Trip) {
 	k := c.Key
-	q := db.TakeOver{Scope: k.scope, Key: k.key, Hash: k.hash[:], OperationID: k.OperationID, TTL: k.ttl,
+	q := db.TakeOver{Scope: k.scope, Key: k.key, Hash: k.hash[:], ExecutionID: k.ExecutionID, TTL: k.ttl,
 		Patience: patience, Lock: k.claimsLock()}
 	q.Queue(trip)
 }

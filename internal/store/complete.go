@@ -29,7 +29,7 @@ const Gone = "22012"
 // Queue adds the statement.
 func (c *Complete) Queue(trip *roundtrip.Trip) {
 	k := c.Key
-	q := db.Complete{Scope: k.scope, Key: k.key, OperationID: k.OperationID, State: string(c.State), Status: c.Status,
+	q := db.Complete{Scope: k.scope, Key: k.key, ExecutionID: k.ExecutionID, State: string(c.State), Status: c.Status,
 		Header: c.Header, Body: c.Body, SealedBy: orNull(c.SealedBy), TTL: k.ttl}
 	q.Queue(trip)
 }

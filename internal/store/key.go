@@ -8,7 +8,7 @@ import (
 
 // Key is one call's view of one key. It is made by NewKey.
 type Key struct {
-	OperationID string // of the call
+	ExecutionID string // of the call
 	Lock        int64
 
 	scope, key  string
@@ -18,20 +18,20 @@ type Key struct {
 }
 
 // NewKey returns the Key of a call. The TTL is that of the record which the call would write.
-func NewKey(scope, key string, hash [32]byte, operationID string, ttl time.Duration) Key {
-	return Key{OperationID: operationID, Lock: LockOf(scope, key), scope: scope, key: key, hash: hash, ttl: ttl}
+func NewKey(scope, key string, hash [32]byte, executionID string, ttl time.Duration) Key {
+	return Key{ExecutionID: executionID, Lock: LockOf(scope, key), scope: scope, key: key, hash: hash, ttl: ttl}
 }
 
 // Of returns the key as the call of another execution has it.
-func (k *Key) Of(operationID string) Key {
+func (k *Key) Of(executionID string) Key {
 	of := *k
-	of.OperationID = operationID
+	of.ExecutionID = executionID
 	return of
 }
 
 // Beside returns the key of another call in the same scope, whose claims take no advisory lock.
-func (k *Key) Beside(key string, hash [32]byte, operationID string, ttl time.Duration) Key {
-	beside := NewKey(k.scope, key, hash, operationID, ttl)
+func (k *Key) Beside(key string, hash [32]byte, executionID string, ttl time.Duration) Key {
+	beside := NewKey(k.scope, key, hash, executionID, ttl)
 	beside.UseLock(nil)
 	return beside
 }

@@ -16,14 +16,14 @@ type Load struct {
 // Queue adds the statement.
 func (l *Load) Queue(trip *roundtrip.Trip) {
 	k := l.Key
-	q := db.Load{Hash: k.hash[:], OperationID: k.OperationID, Scope: k.scope, Key: k.key}
+	q := db.Load{Hash: k.hash[:], ExecutionID: k.ExecutionID, Scope: k.scope, Key: k.key}
 	q.Queue(trip)
 }
 
 // Read reads the answer.
 func (l *Load) Read(trip *roundtrip.Trip) {
 	var q db.Load
-	q.Row.OperationID, q.Row.State = l.Key.OperationID, string(Completed) // what they mostly are, which is not copied then
+	q.Row.ExecutionID, q.Row.State = l.Key.ExecutionID, string(Completed) // what they mostly are, which is not copied then
 	q.Read(trip)
 	if l.Found = q.Found; l.Found {
 		l.Record = recordOf(&q.Row)
@@ -34,14 +34,14 @@ func (l *Load) Read(trip *roundtrip.Trip) {
 func recordOf(row *db.LoadRow) Record {
 	header, err := decodeHeader(row.Header)
 	return Record{
-		SameHash: row.SameHash, OperationID: row.OperationID, State: State(row.State), Status: row.Status,
+		SameHash: row.SameHash, ExecutionID: row.ExecutionID, State: State(row.State), Status: row.Status,
 		Header: header, HeaderErr: err, Body: row.Body, SealedBy: row.SealedBy, Closed: true,
 		CreatedAt: row.CreatedAt, CompletedAt: row.CompletedAt, ExpiresAt: row.ExpiresAt, LoadedAt: row.LoadedAt,
 	}
 }
 
 // Ours reports whether the record that was found is of this call's own execution.
-func (l *Load) Ours() bool { return l.Found && l.Record.OperationID == l.Key.OperationID }
+func (l *Load) Ours() bool { return l.Found && l.Record.ExecutionID == l.Key.ExecutionID }
 
 // Expired reports whether the record that was found counts as none. Our own never does: a caller that asks for it asks how
 // a COMMIT has ended.
@@ -58,7 +58,7 @@ type Holds struct {
 
 // Queue adds the statement.
 func (h *Holds) Queue(trip *roundtrip.Trip) {
-	q := db.Holds{OperationID: h.Key.OperationID}
+	q := db.Holds{ExecutionID: h.Key.ExecutionID}
 	q.Queue(trip)
 }
 

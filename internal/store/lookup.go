@@ -47,7 +47,7 @@ func (l *Live) Read(trip *roundtrip.Trip) {
 	var q db.Live
 	q.Read(trip)
 	if l.Found = q.Found; l.Found {
-		l.Record = Record{State: State(q.Row.State), OperationID: q.Row.OperationID,
+		l.Record = Record{State: State(q.Row.State), ExecutionID: q.Row.ExecutionID,
 			CreatedAt: q.Row.CreatedAt, CompletedAt: q.Row.CompletedAt, ExpiresAt: q.Row.ExpiresAt}
 	}
 }

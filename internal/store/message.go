@@ -43,7 +43,7 @@ func NewMessages(consumer string, n int, get func(i int) (MessageID, [32]byte)) 
 
 // BeginMessages begins a transaction that handles messages.
 type BeginMessages struct {
-	OperationID string
+	ExecutionID string
 	Patience    time.Duration // for each lock that the statements up to Calm wait for
 
 	Previous string // the claim that the transaction had made before
@@ -51,7 +51,7 @@ type BeginMessages struct {
 
 // Queue adds the statement.
 func (b *BeginMessages) Queue(trip *roundtrip.Trip) {
-	q := db.BeginMessages{OperationID: b.OperationID, Patience: strconv.FormatInt(b.Patience.Milliseconds(), 10)}
+	q := db.BeginMessages{ExecutionID: b.ExecutionID, Patience: strconv.FormatInt(b.Patience.Milliseconds(), 10)}
 	q.Queue(trip)
 }
 
@@ -151,14 +151,14 @@ func (r *ResumeMessages) Read(trip *roundtrip.Trip) {
 
 // KeepMessages goes ahead of COMMIT. If this is not the transaction that has claimed, the server answers with the SQLSTATE Gone.
 type KeepMessages struct {
-	OperationID string
+	ExecutionID string
 
 	Kept bool
 }
 
 // Queue adds the statement.
 func (k *KeepMessages) Queue(trip *roundtrip.Trip) {
-	q := db.KeepMessages{OperationID: k.OperationID}
+	q := db.KeepMessages{ExecutionID: k.ExecutionID}
 	q.Queue(trip)
 }
 

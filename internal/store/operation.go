@@ -38,7 +38,7 @@ type Hold struct {
 // Queue adds the statement.
 func (h *Hold) Queue(trip *roundtrip.Trip) {
 	k := h.Key
-	q := db.Hold{Scope: k.scope, Key: k.key, OperationID: k.OperationID, Room: h.Room}
+	q := db.Hold{Scope: k.scope, Key: k.key, ExecutionID: k.ExecutionID, Room: h.Room}
 	q.Queue(trip)
 }
 
@@ -76,7 +76,7 @@ type BeginOperation struct {
 // Queue adds the statement.
 func (b *BeginOperation) Queue(trip *roundtrip.Trip) {
 	k, at := b.Key, &b.At
-	q := db.BeginOperation{OperationID: k.OperationID, Scope: k.scope, Key: k.key, Hash: k.hash[:], Name: b.Name, TTL: b.TTL.Microseconds(),
+	q := db.BeginOperation{OperationID: k.ExecutionID, Scope: k.scope, Key: k.key, Hash: k.hash[:], Name: b.Name, TTL: b.TTL.Microseconds(),
 		Input: b.Input, Parent: orNull(b.Parent), Owner: orNullNumber(at.Owner), Kind: string(at.Kind), Step: at.Step, Seq: at.Seq, Pause: at.Pause}
 	if !b.ClaimedAt.IsZero() {
 		claimed := b.ClaimedAt.Sub(time.Unix(0, 0))

@@ -20,7 +20,7 @@ const (
 // Record is the record of a key as one transaction sees it. It has a response only if the hash is the caller's.
 type Record struct {
 	SameHash    bool
-	OperationID string
+	ExecutionID string
 	State       State
 	Status      int
 	Header      map[string][]string

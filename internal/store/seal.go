@@ -20,11 +20,11 @@ const sealTag = "idem.response/1\n"
 
 // bound is what a sealed response is bound to: all that the record says besides, except for its times, of which the server
 // makes the last ones. What may be of any length comes after its length.
-func (k *Key) bound(operationID string, state State, status int) []byte {
-	buf := make([]byte, 0, len(sealTag)+len(k.scope)+len(k.key)+len(k.hash)+len(operationID)+len(state)+6*8)
+func (k *Key) bound(executionID string, state State, status int) []byte {
+	buf := make([]byte, 0, len(sealTag)+len(k.scope)+len(k.key)+len(k.hash)+len(executionID)+len(state)+6*8)
 	buf = append(buf, sealTag...)
 	add := func(length int) { buf = binary.BigEndian.AppendUint64(buf, uint64(length)) }
-	for _, part := range []string{k.scope, k.key, string(k.hash[:]), operationID, string(state)} {
+	for _, part := range []string{k.scope, k.key, string(k.hash[:]), executionID, string(state)} {
 		add(len(part))
 		buf = append(buf, part...)
 	}
@@ -33,7 +33,7 @@ func (k *Key) bound(operationID string, state State, status int) []byte {
 
 // Seal seals the response that c is about to record, unless the Sealer leaves it plain.
 func (c *Complete) Seal(s Sealer) error {
-	keyID, sealed, err := s.Seal(joinResponse(c.Header, c.Body), c.Key.bound(c.Key.OperationID, c.State, c.Status))
+	keyID, sealed, err := s.Seal(joinResponse(c.Header, c.Body), c.Key.bound(c.Key.ExecutionID, c.State, c.Status))
 	switch {
 	case err != nil:
 		return err
@@ -57,7 +57,7 @@ func (r *Record) Open(key *Key, s Sealer) error {
 	case s == nil && r.SealedBy != "":
 		return fmt.Errorf("it is sealed with the key %.64q, and the call has no Sealer: give it WithSealer with that key", r.SealedBy)
 	case s != nil:
-		if err := r.open(s, key.bound(r.OperationID, r.State, r.Status)); err != nil {
+		if err := r.open(s, key.bound(r.ExecutionID, r.State, r.Status)); err != nil {
 			return err
 		}
 	}

@@ -52,9 +52,9 @@ func TestWhatIsBoundIsNeverTheSameForTwoRecords(t *testing.T) {
 	t.Parallel()
 	const id = "11111111-2222-4333-8444-555555555555"
 	seen := map[string]string{}
-	add := func(name, scope, key string, hash byte, operationID string, state State, status int) {
-		k := NewKey(scope, key, [32]byte{hash}, operationID, 0)
-		bound := string(k.bound(operationID, state, status))
+	add := func(name, scope, key string, hash byte, executionID string, state State, status int) {
+		k := NewKey(scope, key, [32]byte{hash}, executionID, 0)
+		bound := string(k.bound(executionID, state, status))
 		if other, ok := seen[bound]; ok {
 			t.Errorf("%q and %q are bound alike", name, other)
 		}

@@ -40,8 +40,8 @@ func story(t *testing.T, dsn string, mode pgx.QueryExecMode) []request {
 	pool := pgtest.Open(t, dsn, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
 	scope, name := `s'co"p\e $1`, "k'\\ey\u2028 $2 '; drop table idem.records --"
 	key := func(n byte, hash byte) *Key {
-		operationID := pgtype.UUID{Bytes: [16]byte{n}, Valid: true}
-		k := NewKey(scope, name, [32]byte{'\\', '\'', 0, hash}, operationID.String(), time.Duration(n)*time.Hour)
+		executionID := pgtype.UUID{Bytes: [16]byte{n}, Valid: true}
+		k := NewKey(scope, name, [32]byte{'\\', '\'', 0, hash}, executionID.String(), time.Duration(n)*time.Hour)
 		return &k
 	}
 	first, second, third := key(1, 1), key(2, 1), key(3, 9)
@@ -89,11 +89,11 @@ func story(t *testing.T, dsn string, mode pgx.QueryExecMode) []request {
 		t.Fatal(err)
 	}
 	transaction(func(conn *pgx.Conn) {
-		elsewhere := NewKey(scope, "another key", [32]byte{}, second.OperationID, time.Hour)
+		elsewhere := NewKey(scope, "another key", [32]byte{}, second.ExecutionID, time.Hour)
 		in(conn, &Live{Scope: scope, Key: name}, &Load{Key: second}, &Claim{Key: &elsewhere, AtOnce: true},
 			&TakeOver{Key: third}, &Load{Key: third}, &Load{Key: second},
 			&Complete{Key: third, State: Failed, Status: 409, Body: body, SealedBy: `k'e"y\ $3`},
-			Reclaim{OperationID: second.OperationID}, &Complete{Key: &elsewhere, State: Completed})
+			Reclaim{ExecutionID: second.ExecutionID}, &Complete{Key: &elsewhere, State: Completed})
 	})
 	transaction(func(conn *pgx.Conn) { in(conn, &Load{Key: second}, &Load{Key: third}) })
 	return told
@@ -104,12 +104,12 @@ func story(t *testing.T, dsn string, mode pgx.QueryExecMode) []request {
 func relate(ctx context.Context, t *testing.T, conn *pgx.Conn, r request) {
 	t.Helper()
 	moments := func(key *Key, read ...*time.Time) {
-		if key.OperationID == "" { // nothing was found
+		if key.ExecutionID == "" { // nothing was found
 			return
 		}
 		columns := make([]*time.Time, 3)
-		err := conn.QueryRow(ctx, "select created_at, completed_at, expires_at from idem.records where operation_id = $1 and key = $2",
-			key.OperationID, key.key).Scan(&columns[0], &columns[1], &columns[2])
+		err := conn.QueryRow(ctx, "select created_at, completed_at, expires_at from idem.records where execution_id = $1 and key = $2",
+			key.ExecutionID, key.key).Scan(&columns[0], &columns[1], &columns[2])
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			t.Fatal(err)
 		}
@@ -151,10 +151,10 @@ func relate(ctx context.Context, t *testing.T, conn *pgx.Conn, r request) {
 		}
 		r.Record.LoadedAt = time.Time{}
 		stored := *r.Key
-		stored.OperationID = r.Record.OperationID
+		stored.ExecutionID = r.Record.ExecutionID
 		moments(&stored, &r.Record.CreatedAt, &r.Record.CompletedAt, &r.Record.ExpiresAt)
 	case *Live:
-		moments(&Key{OperationID: r.Record.OperationID, key: r.Key}, &r.Record.CreatedAt, &r.Record.CompletedAt, &r.Record.ExpiresAt)
+		moments(&Key{ExecutionID: r.Record.ExecutionID, key: r.Key}, &r.Record.CreatedAt, &r.Record.CompletedAt, &r.Record.ExpiresAt)
 	case *Holder:
 		if r.Held == r.Since.IsZero() {
 			t.Errorf("held %t since %v", r.Held, r.Since)

@@ -8,7 +8,7 @@ import (
 
 // access is the time during which fn may use the transaction. The savepoints begun on it share it.
 type access struct {
-	name string          // what OperationID tells of it
+	name string          // what ExecutionID tells of it
 	ctx  context.Context // what ContextOf tells of it, nil if there is none
 
 	mu        sync.Mutex

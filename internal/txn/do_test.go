@@ -136,11 +136,11 @@ func TestTransactionHasTheOptionsOfTheEngine(t *testing.T) {
 	}
 }
 
-func TestTransactionWithoutANameHasNoOperationID(t *testing.T) {
+func TestTransactionWithoutANameHasNoExecutionID(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	err := b.engine.Do(t.Context(), 0, func(tx pgx.Tx) (bool, error) {
-		if id, ok := OperationID(tx); ok || id != "" {
+		if id, ok := ExecutionID(tx); ok || id != "" {
 			t.Errorf("it has %q", id)
 		}
 		return false, nil

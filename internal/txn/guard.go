@@ -127,9 +127,9 @@ func (g *guard) Conn() *pgx.Conn {
 	return tx.Conn()
 }
 
-// OperationID returns the name of the transaction that tx belongs to, if tx is one that a fn was given or a savepoint begun
+// ExecutionID returns the name of the transaction that tx belongs to, if tx is one that a fn was given or a savepoint begun
 // on it.
-func OperationID(tx pgx.Tx) (string, bool) {
+func ExecutionID(tx pgx.Tx) (string, bool) {
 	g, ok := tx.(*guard)
 	if !ok || g.access.name == "" {
 		return "", false

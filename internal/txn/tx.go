@@ -26,7 +26,7 @@ func (t *Tx) PID() uint32 { return t.conn.PgConn().PID() }
 // Ask makes a round trip inside the transaction.
 func (t *Tx) Ask(ctx context.Context, requests ...Request) error { return ask(ctx, t.conn, requests) }
 
-// Run gives the transaction to fn, under a name that OperationID tells. fn reports whether its writes are to be undone. The
+// Run gives the transaction to fn, under a name that ExecutionID tells. fn reports whether its writes are to be undone. The
 // error is that of fn, or the one that follows from the state in which fn left the transaction.
 func (t *Tx) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo bool, err error) {
 	tx := txOf(t.conn)

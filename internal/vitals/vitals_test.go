@@ -21,7 +21,7 @@ import (
 // fill writes records of which the given share has expired, evenly over the last ten hours. The others do so in the next ten.
 func fill(t *testing.T, on querier, n int, expired float64) {
 	t.Helper()
-	exec(t, on, `insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+	exec(t, on, `insert into idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 		select 's', 'k' || i, '\x00', gen_random_uuid(), now() - interval '20 hours',
 		       now() + case when i <= $1::float8 * $2::float8 then interval '10 hours' * (i / ($1 * $2) - 1)
 		                    else interval '10 hours' * i / $1 + interval '1 minute' end, 'completed'

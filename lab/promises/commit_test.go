@@ -183,8 +183,8 @@ func TestOutcomeIsUnknownOnlyIfPostgresCannotBeReached(t *testing.T) {
 		t.Fatal(err)
 	}
 	res, err := idemDo(ctx, pool, scope, "k", hashA, l.charge("k"))
-	if err != nil || !res.Replayed || res.OperationID != unknown.OperationID {
-		t.Errorf("res = %+v, err = %v, want operation %s", res, err, unknown.OperationID)
+	if err != nil || !res.Replayed || res.ExecutionID != unknown.ExecutionID {
+		t.Errorf("res = %+v, err = %v, want operation %s", res, err, unknown.ExecutionID)
 	}
 	l.wantOnce("k")
 }

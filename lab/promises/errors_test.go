@@ -111,7 +111,7 @@ func TestTypedErrorsAreFoundByIsAndAs(t *testing.T) {
 		{&idem.InProgressError{Key: "key", RetryAfter: 3 * time.Second}, []error{idem.ErrInProgress}, []string{"key", "3s"}},
 		{&idem.MismatchError{Key: "key", CreatedAt: time.Date(2026, 11, 21, 2, 0, 0, 0, time.FixedZone("", 7200))}, []error{idem.ErrMismatch}, []string{"key", "2026-11-21T00:00:00Z"}},
 		{&idem.ResponseTooLargeError{Size: 11, Limit: 10}, []error{idem.ErrResponseTooLarge}, []string{"11", "10"}},
-		{&idem.OutcomeUnknownError{OperationID: "operation", Err: cause}, []error{idem.ErrOutcomeUnknown, cause}, []string{"operation", "57P01"}},
+		{&idem.OutcomeUnknownError{ExecutionID: "operation", Err: cause}, []error{idem.ErrOutcomeUnknown, cause}, []string{"operation", "57P01"}},
 	} {
 		for _, is := range test.is {
 			if err := fmt.Errorf("wrapped: %w", test.err); !errors.Is(err, is) {

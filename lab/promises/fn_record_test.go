@@ -19,7 +19,7 @@ func TestTamperingWithTheRecordInsideFnCommitsNothing(t *testing.T) {
 	for name, sql := range map[string]string{
 		"delete":          "delete from idem.records",
 		"truncate":        "truncate idem.records",
-		"other operation": "update idem.records set operation_id = gen_random_uuid()",
+		"other operation": "update idem.records set execution_id = gen_random_uuid()",
 		"other key":       "update idem.records set key = 'other'",
 		"other scope":     "update idem.records set scope = 'other'",
 	} {

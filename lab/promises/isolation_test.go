@@ -202,15 +202,15 @@ func TestRerunsAreBoundedAndEndInTheServersOwnError(t *testing.T) {
 	}
 }
 
-func TestOperationIDStaysTheSameWhenFnIsRunAgain(t *testing.T) {
+func TestExecutionIDStaysTheSameWhenFnIsRunAgain(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t)
 	var ids []string
 	res, err := idemDo(ctx, l.pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {
-		id, ok := idem.OperationID(tx)
+		id, ok := idem.ExecutionID(tx)
 		if !ok {
-			t.Error("no operation id")
+			t.Error("no execution id")
 		}
 		if ids = append(ids, id); len(ids) < 3 {
 			return idem.Response{}, &pgconn.PgError{Code: "40001"}
@@ -221,8 +221,8 @@ func TestOperationIDStaysTheSameWhenFnIsRunAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range ids {
-		if id != res.OperationID {
-			t.Errorf("ids %v, result has %s", ids, res.OperationID)
+		if id != res.ExecutionID {
+			t.Errorf("ids %v, result has %s", ids, res.ExecutionID)
 		}
 	}
 	l.wantOnce("k")
@@ -239,7 +239,7 @@ func TestReplayReadsACommitMadeJustBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 		second, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), idem.WithTxOptions(pgx.TxOptions{IsoLevel: level}))
-		if err != nil || !second.Replayed || second.OperationID != first.OperationID {
+		if err != nil || !second.Replayed || second.ExecutionID != first.ExecutionID {
 			t.Errorf("%s: %+v, %v", level, second, err)
 		}
 	}

@@ -92,7 +92,7 @@ func TestDoWaitsForAJoinedCallAndReplaysOrTakesOver(t *testing.T) {
 			tx.Rollback(ctx)
 		}
 		await(t, "Do to return", done)
-		if err != nil || res.Replayed != commit || (res.OperationID == first.OperationID) != commit {
+		if err != nil || res.Replayed != commit || (res.ExecutionID == first.ExecutionID) != commit {
 			t.Errorf("after %s: %+v, %v", name, res, err)
 		}
 		l.wantOnce(name)

@@ -44,13 +44,13 @@ func TestJoinedCallInsideFnIsPartOfTheOuterCall(t *testing.T) {
 			l := newLedger(t, maxConns(1))
 			nest := func(innerEnd, outerEnd error) (inner, result idem.Result, err error) {
 				result, err = outer(ctx, l, "outer", func(tx pgx.Tx) (idem.Response, error) {
-					outerID, _ := idem.OperationID(tx)
+					outerID, _ := idem.ExecutionID(tx)
 					resp, err := l.charge("outer")(tx)
 					if err != nil {
 						return resp, err
 					}
 					inner, err = idem.DoTx(ctx, tx, scope, "inner", hashA, func(tx pgx.Tx) (idem.Response, error) {
-						if innerID, ok := idem.OperationID(tx); !ok || innerID == outerID {
+						if innerID, ok := idem.ExecutionID(tx); !ok || innerID == outerID {
 							t.Errorf("inner operation %q, outer %q", innerID, outerID)
 						}
 						resp, err := l.charge("inner")(tx)
@@ -62,7 +62,7 @@ func TestJoinedCallInsideFnIsPartOfTheOuterCall(t *testing.T) {
 					if err := note(ctx, tx, "after"); err != nil {
 						return resp, err
 					}
-					if id, _ := idem.OperationID(tx); id != outerID {
+					if id, _ := idem.ExecutionID(tx); id != outerID {
 						t.Errorf("the operation of the outer tx became %q", id)
 					}
 					return resp, outerEnd
@@ -85,7 +85,7 @@ func TestJoinedCallInsideFnIsPartOfTheOuterCall(t *testing.T) {
 				t.Fatal(err)
 			}
 			inner, result, err := nest(nil, nil)
-			if err != nil || inner.OperationID == result.OperationID {
+			if err != nil || inner.ExecutionID == result.ExecutionID {
 				t.Errorf("%+v, %+v, %v", inner, result, err)
 			}
 			l.wantOnce("outer")

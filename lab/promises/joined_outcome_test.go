@@ -34,7 +34,7 @@ func TestJoinedCallThatFailsLeavesTheCallersTransactionAsItWas(t *testing.T) {
 				"error in an open savepoint": {end: func(tx pgx.Tx) error { tx.Begin(ctx); return errBusiness }, want: errBusiness},
 				"record deleted":             {end: func(tx pgx.Tx) error { _, err := tx.Exec(ctx, "delete from idem.records"); return err }, want: idem.ErrTxEnded},
 				"record of another operation": {end: func(tx pgx.Tx) error {
-					_, err := tx.Exec(ctx, "update idem.records set operation_id = gen_random_uuid()")
+					_, err := tx.Exec(ctx, "update idem.records set execution_id = gen_random_uuid()")
 					return err
 				}, want: idem.ErrTxEnded},
 				"response too large":           {end: func(pgx.Tx) error { return nil }, resp: idem.Response{Body: make([]byte, 2<<20)}, want: idem.ErrResponseTooLarge},

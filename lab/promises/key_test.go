@@ -239,7 +239,7 @@ func TestMismatchRevealsNothingOfTheRecord(t *testing.T) {
 	var mismatch *idem.MismatchError
 	errors.As(err, &mismatch)
 	for _, text := range []string{fmt.Sprintf("%+v", err), fmt.Sprintf("%#v", mismatch)} {
-		for _, secret := range []string{"987654321", "X-Secret", "token", "confidential", first.OperationID} {
+		for _, secret := range []string{"987654321", "X-Secret", "token", "confidential", first.ExecutionID} {
 			if strings.Contains(text, secret) {
 				t.Errorf("%s reveals %q", text, secret)
 			}

@@ -32,7 +32,7 @@ func newLedger(t testing.TB, configure ...func(*pgxpool.Config)) *ledger {
 func ledgerOn(t testing.TB, pool *pgxpool.Pool) *ledger {
 	t.Helper()
 	_, err := pool.Exec(context.Background(),
-		`create table if not exists ledger (id bigint generated always as identity primary key, key text not null, operation_id uuid)`)
+		`create table if not exists ledger (id bigint generated always as identity primary key, key text not null, execution_id uuid)`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,10 +43,10 @@ func ledgerOn(t testing.TB, pool *pgxpool.Pool) *ledger {
 func (l *ledger) charge(key string) func(pgx.Tx) (idem.Response, error) {
 	return func(tx pgx.Tx) (idem.Response, error) {
 		l.runs.Add(1)
-		operationID, _ := idem.OperationID(tx)
+		executionID, _ := idem.ExecutionID(tx)
 		var id int64
 		err := tx.QueryRow(context.Background(),
-			`insert into ledger (key, operation_id) values ($1, $2) returning id`, key, operationID).Scan(&id)
+			`insert into ledger (key, execution_id) values ($1, $2) returning id`, key, executionID).Scan(&id)
 		return idem.Response{
 			Status: 201,
 			Header: map[string][]string{"Location": {fmt.Sprintf("/entries/%d", id)}},
@@ -79,7 +79,7 @@ func (l *ledger) count(sql string, args ...any) int {
 // wantOnce fails the test unless the key has exactly one effect and one record, of the same operation.
 func (l *ledger) wantOnce(key string) {
 	l.t.Helper()
-	if n := l.count(`select count(*) from ledger l full join idem.records r using (key, operation_id) where key = $1`, key); n != 1 {
+	if n := l.count(`select count(*) from ledger l full join idem.records r using (key, execution_id) where key = $1`, key); n != 1 {
 		l.t.Errorf("key %q: %d effects and records that do not pair up to one", key, n)
 	}
 	if e, r := l.entries(key), l.records(key); e != 1 || r != 1 {

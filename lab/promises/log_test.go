@@ -51,7 +51,7 @@ func (j *journal) lines(t *testing.T) []string {
 		for _, name := range []string{"time", "level", "msg"} {
 			delete(logged, name)
 		}
-		for _, name := range []string{"duration", "waited", "age", "operation_id"} {
+		for _, name := range []string{"duration", "waited", "age", "execution_id"} {
 			if _, ok := logged[name]; ok {
 				logged[name] = "…"
 			}
@@ -79,14 +79,14 @@ func TestLogHasEachCallAtTheLevelThatItDeserves(t *testing.T) {
 		want []string
 	}{
 		{func() { idemDo(ctx, l.pool, scope, "k", hashA, answer(ok), observer, idem.WithName("n")) },
-			[]string{"DEBUG idem: call executed {attempts:1,duration:…,key:key of 1 bytes,name:n,operation_id:…}"}},
+			[]string{"DEBUG idem: call executed {attempts:1,duration:…,execution_id:…,key:key of 1 bytes,name:n}"}},
 		{func() { idemDo(ctx, l.pool, scope, "k", hashA, answer(ok), observer) },
-			[]string{"INFO idem: call replayed {age:…,attempts:0,duration:…,key:key of 1 bytes,operation_id:…}"}},
+			[]string{"INFO idem: call replayed {age:…,attempts:0,duration:…,execution_id:…,key:key of 1 bytes}"}},
 		{func() { idem.DoTx(ctx, l.begin(ctx), scope, "k", hashB, answer(ok), observer) },
 			[]string{"WARN idem: call mismatch {attempts:0,cause:mismatch,duration:…,joined:true,key:key of 1 bytes}"}},
 		{func() {
 			idemDo(ctx, l.pool, scope, "r", hashA, func(pgx.Tx) (idem.Response, error) { return ok, idem.Reject(ok) }, observer)
-		}, []string{"INFO idem: call rejected {attempts:1,duration:…,key:key of 1 bytes,operation_id:…}"}},
+		}, []string{"INFO idem: call rejected {attempts:1,duration:…,execution_id:…,key:key of 1 bytes}"}},
 		{func() {
 			idemDo(ctx, l.pool, scope, "busy", hashA, answer(ok), observer, idem.WithWait(50*time.Millisecond))
 		},

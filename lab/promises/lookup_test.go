@@ -55,7 +55,7 @@ func TestLookupTellsTheStateOfAKeyAndWritesNothing(t *testing.T) {
 	close(leave)
 	res := <-done
 	want := idem.Entry{
-		State: idem.StateCompleted, OperationID: res.OperationID,
+		State: idem.StateCompleted, ExecutionID: res.ExecutionID,
 		Since: res.CreatedAt, CompletedAt: res.CompletedAt, ExpiresAt: res.ExpiresAt,
 	}
 	if diff := cmp.Diff(want, look("paid")); diff != "" {

@@ -145,7 +145,7 @@ func (l *log) check(test observed, joined bool, res idem.Result, err error, took
 		t.Errorf("%s: %+v", test.name, start)
 	}
 	end := l.ends[0]
-	if end.Err != err || end.Cause != idem.CauseOf(err) || end.OperationID != res.OperationID || end.Attempts != test.attempts {
+	if end.Err != err || end.Cause != idem.CauseOf(err) || end.ExecutionID != res.ExecutionID || end.Attempts != test.attempts {
 		t.Errorf("%s: ended with %+v; the call returned %+v, %v after %d attempts", test.name, end, res, err, test.attempts)
 	}
 	if end.Duration <= 0 || end.Duration > took || end.Waited < 0 || end.Waited > end.Duration {
@@ -329,7 +329,7 @@ func TestObserverSeesPanicAndGoexit(t *testing.T) {
 				t.Errorf("%s, %s: %s", name, how, diff)
 				continue
 			}
-			if end := o.ends[0]; end.Err != nil || end.OperationID != "" || end.Attempts != 1 || end.Duration <= 0 {
+			if end := o.ends[0]; end.Err != nil || end.ExecutionID != "" || end.Attempts != 1 || end.Duration <= 0 {
 				t.Errorf("%s, %s: %+v", name, how, end)
 			}
 		}

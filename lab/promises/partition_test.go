@@ -62,7 +62,7 @@ func TestRecordsMayBePartitionedWhileCallsAreUnderWay(t *testing.T) {
 	if twice := l.count("select count(*) from (select key from ledger group by key having count(*) > 1) _"); twice > 0 {
 		t.Errorf("%d keys were executed twice", twice)
 	}
-	if odd := l.count("select count(*) from ledger full join idem.records using (key, operation_id) where ledger.id is null or records.key is null"); odd > 0 {
+	if odd := l.count("select count(*) from ledger full join idem.records using (key, execution_id) where ledger.id is null or records.key is null"); odd > 0 {
 		t.Errorf("%d effects and records do not pair up", odd)
 	}
 	records := l.count("select count(*) from idem.records")

@@ -118,7 +118,7 @@ func TestExpiredKeyIsNewAgainForExactlyOneCaller(t *testing.T) {
 				if !res.Replayed {
 					executed.Add(1)
 				}
-				if res.OperationID == old.OperationID || string(res.Body) == string(old.Body) {
+				if res.ExecutionID == old.ExecutionID || string(res.Body) == string(old.Body) {
 					t.Errorf("%s: the expired response was replayed", key)
 				}
 			})

@@ -38,7 +38,7 @@ func BenchmarkSealing(b *testing.B) {
 			b.Fatal(err)
 		}
 		loaded := store.Record{
-			OperationID: key.OperationID, State: c.State, Status: c.Status, Body: c.Body, SealedBy: c.SealedBy, Closed: true,
+			ExecutionID: key.ExecutionID, State: c.State, Status: c.Status, Body: c.Body, SealedBy: c.SealedBy, Closed: true,
 		}
 		b.Run(fmt.Sprintf("replay/%d", size), func(b *testing.B) {
 			b.ReportAllocs()

@@ -19,12 +19,12 @@ var tampering = map[string]struct {
 	want error
 }{
 	"the body of another record": {`update idem.records r set body = o.body from idem.records o where r.key = 'k' and o.key = 'other'`, seal.ErrTampered},
-	"all of another record's outcome": {`update idem.records r set operation_id = o.operation_id, state = o.state, status = o.status, body = o.body,
+	"all of another record's outcome": {`update idem.records r set execution_id = o.execution_id, state = o.state, status = o.status, body = o.body,
 		sealed_by = o.sealed_by, completed_at = o.completed_at, created_at = o.created_at from idem.records o where r.key = 'k' and o.key = 'other'`, seal.ErrTampered},
 	"another record, under this key": {`delete from idem.records where key = 'k'; update idem.records set key = 'k' where key = 'other'`, seal.ErrTampered},
 	"a record of another scope": {`delete from idem.records where key = 'k' and scope <> 'elsewhere';
 		update idem.records set scope = 'tenant-1/POST orders' where scope = 'elsewhere'`, seal.ErrTampered},
-	"another operation id":     {`update idem.records set operation_id = '11111111-1111-4111-8111-111111111111' where key = 'k'`, seal.ErrTampered},
+	"another execution id":     {`update idem.records set execution_id = '11111111-1111-4111-8111-111111111111' where key = 'k'`, seal.ErrTampered},
 	"rejected, not completed":  {`update idem.records set state = 'failed' where key = 'k'`, seal.ErrTampered},
 	"another status":           {`update idem.records set status = 200 where key = 'k'`, seal.ErrTampered},
 	"no status":                {`update idem.records set status = null where key = 'k'`, seal.ErrTampered},
@@ -95,7 +95,7 @@ func wantSealError(t *testing.T, l *ledger, want error, opts ...idem.Option) {
 	ctx := context.Background()
 	check := func(how string, res idem.Result, err error) {
 		t.Helper()
-		if !errors.Is(err, idem.ErrUnreadable) || res.Body != nil || res.Header != nil || res.OperationID != "" {
+		if !errors.Is(err, idem.ErrUnreadable) || res.Body != nil || res.Header != nil || res.ExecutionID != "" {
 			t.Errorf("%s: %+v, %v", how, res, err)
 		}
 		for _, known := range []error{seal.ErrUnknownKey, seal.ErrTampered, seal.ErrPlain} {

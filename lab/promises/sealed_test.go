@@ -142,9 +142,9 @@ func TestSealedRecordWithoutASealerIsAnErrorThatSaysWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, do := range outers {
-		wantUnreadable(t, name, first.OperationID, func() (idem.Result, error) { return do(ctx, l, "k", l.charge("k")) })
+		wantUnreadable(t, name, first.ExecutionID, func() (idem.Result, error) { return do(ctx, l, "k", l.charge("k")) })
 	}
-	wantUnreadable(t, "likely replay", first.OperationID, func() (idem.Result, error) {
+	wantUnreadable(t, "likely replay", first.ExecutionID, func() (idem.Result, error) {
 		return idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), idem.WithReplayLikely())
 	})
 	if _, err := idemDo(ctx, l.pool, scope, "k", hashB, l.charge("k")); !errors.Is(err, idem.ErrMismatch) {
@@ -161,14 +161,14 @@ func TestSealedRecordWithoutASealerIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func wantUnreadable(t *testing.T, name, operationID string, do func() (idem.Result, error)) {
+func wantUnreadable(t *testing.T, name, executionID string, do func() (idem.Result, error)) {
 	t.Helper()
 	res, err := do()
 	var unreadable *idem.UnreadableError
 	if !errors.As(err, &unreadable) || !errors.Is(err, idem.ErrUnreadable) || idem.Retryable(err) || res.Body != nil {
 		t.Fatalf("%s: %+v, %v", name, res, err)
 	}
-	if unreadable.OperationID != operationID || unreadable.SealedBy != "a" || !containsAll(err.Error(), "WithSealer", `"a"`, operationID) {
+	if unreadable.ExecutionID != executionID || unreadable.SealedBy != "a" || !containsAll(err.Error(), "WithSealer", `"a"`, executionID) {
 		t.Errorf("%s: %#v: %v", name, unreadable, err)
 	}
 }

@@ -72,7 +72,7 @@ func TestStrangersDoNotAbortEachOtherUnderSerializable(t *testing.T) {
 func (l *ledger) seed(n int, prefix string) {
 	l.t.Helper()
 	_, err := l.pool.Exec(context.Background(), `
-		insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state, status, completed_at)
+		insert into idem.records (scope, key, hash, execution_id, created_at, expires_at, state, status, completed_at)
 		select $1, $2 || '-' || i, '\x01', gen_random_uuid(), now(), now() + interval '1 day', 'completed', 200, now()
 		from generate_series(1, $3::int) i`, scope, prefix, n)
 	if err != nil {

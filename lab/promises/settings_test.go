@@ -127,9 +127,9 @@ func wantSameOutcome(t *testing.T, l *ledger, pool *pgxpool.Pool, name string) {
 	stored := idem.Response{Status: -7, Header: map[string][]string{"X": {hostile, "ß"}}, Body: []byte("\x00\\'\xffé" + hostile)}
 	fn := func(key string) func(pgx.Tx) (idem.Response, error) {
 		return func(tx pgx.Tx) (idem.Response, error) { // without parameters: pgx refuses them in some of these sessions
-			operationID, _ := idem.OperationID(tx)
+			executionID, _ := idem.ExecutionID(tx)
 			return stored, tx.Conn().PgConn().Exec(ctx, fmt.Sprintf(
-				"insert into public.ledger (key, operation_id) values ('%s', pg_catalog.uuid '%s')", key, operationID)).Close()
+				"insert into public.ledger (key, execution_id) values ('%s', pg_catalog.uuid '%s')", key, executionID)).Close()
 		}
 	}
 	key, joined := name+"/é'\\$1", name+"/joined"
@@ -157,7 +157,7 @@ func wantSameOutcome(t *testing.T, l *ledger, pool *pgxpool.Pool, name string) {
 		t.Errorf("%s: mismatch: %v", name, err)
 	}
 	found, err := idem.Lookup(ctx, pool, scope, key)
-	want := idem.Entry{State: idem.StateCompleted, OperationID: first.OperationID, Since: first.CreatedAt, CompletedAt: first.CompletedAt, ExpiresAt: first.CompletedAt.Add(time.Hour)}
+	want := idem.Entry{State: idem.StateCompleted, ExecutionID: first.ExecutionID, Since: first.CreatedAt, CompletedAt: first.CompletedAt, ExpiresAt: first.CompletedAt.Add(time.Hour)}
 	if diff := cmp.Diff(want, found, cmpWithin(time.Minute)); err != nil || diff != "" {
 		t.Errorf("%s: Lookup: %v\n%s", name, err, diff)
 	}

@@ -69,8 +69,8 @@ func (l *ledger) releaseParked() {
 func (l *ledger) wantReplayed(pool *pgxpool.Pool, key string, unknown *idem.OutcomeUnknownError) {
 	l.t.Helper()
 	res, err := idemDo(context.Background(), pool, scope, key, hashA, l.charge(key), idem.WithWait(limit))
-	if err != nil || !res.Replayed || res.OperationID != unknown.OperationID {
-		l.t.Errorf("%+v, %v, want a replay of %s", res, err, unknown.OperationID)
+	if err != nil || !res.Replayed || res.ExecutionID != unknown.ExecutionID {
+		l.t.Errorf("%+v, %v, want a replay of %s", res, err, unknown.ExecutionID)
 	}
 	l.wantOnce(key)
 }

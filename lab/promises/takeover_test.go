@@ -130,8 +130,8 @@ func TestExecutionsOfAKeyBeginWhenTheRecordBeforeHasExpired(t *testing.T) {
 				t.Parallel()
 				l := newLedger(t, maxConns(6))
 				expiries := takeOverInTurns(t, l, level, append([]idem.Option{idem.WithTTL(10 * time.Millisecond)}, locks[lock]...))
-				for operationID, expiresAt := range expiries {
-					if _, err := l.pool.Exec(t.Context(), "update runs set expires = $2 where operation_id = $1", operationID, expiresAt); err != nil {
+				for executionID, expiresAt := range expiries {
+					if _, err := l.pool.Exec(t.Context(), "update runs set expires = $2 where execution_id = $1", executionID, expiresAt); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -139,7 +139,7 @@ func TestExecutionsOfAKeyBeginWhenTheRecordBeforeHasExpired(t *testing.T) {
 					t.Errorf("%d executions that no caller was told of", n)
 				}
 				if n := l.count(`select count(*) from runs a join runs b using (key)
-					where a.operation_id <> b.operation_id and b.began >= a.began and b.began < a.expires`); n != 0 {
+					where a.execution_id <> b.execution_id and b.began >= a.began and b.began < a.expires`); n != 0 {
 					t.Errorf("%d of %d executions began in the time of another", n, len(expiries))
 				}
 			})
@@ -152,7 +152,7 @@ func takeOverInTurns(t *testing.T, l *ledger, level pgx.TxIsoLevel, opts []idem.
 	t.Helper()
 	ctx := t.Context()
 	const rounds = 100
-	_, err := l.pool.Exec(ctx, "create table runs (key text, operation_id text, began timestamptz, expires timestamptz)")
+	_, err := l.pool.Exec(ctx, "create table runs (key text, execution_id text, began timestamptz, expires timestamptz)")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func takeOverInTurns(t *testing.T, l *ledger, level pgx.TxIsoLevel, opts []idem.
 					t.Error(err)
 				case err == nil && !res.Replayed:
 					mu.Lock()
-					expiries[res.OperationID] = res.ExpiresAt
+					expiries[res.ExecutionID] = res.ExpiresAt
 					mu.Unlock()
 				}
 			}
@@ -200,8 +200,8 @@ func takeOverInTurns(t *testing.T, l *ledger, level pgx.TxIsoLevel, opts []idem.
 // began is a fn that notes when it began.
 func began(ctx context.Context, key string) func(pgx.Tx) (idem.Response, error) {
 	return func(tx pgx.Tx) (idem.Response, error) {
-		operationID, _ := idem.OperationID(tx)
-		_, err := tx.Exec(ctx, "insert into runs values ($1, $2, clock_timestamp())", key, operationID)
+		executionID, _ := idem.ExecutionID(tx)
+		_, err := tx.Exec(ctx, "insert into runs values ($1, $2, clock_timestamp())", key, executionID)
 		return ok, err
 	}
 }

@@ -80,12 +80,12 @@ func TestTakenOverRecordKeepsNothingOfTheExpiredOne(t *testing.T) {
 		empty := func(tx pgx.Tx) (idem.Response, error) { return idem.Response{}, end }
 		res, err := idemDo(ctx, l.pool, scope, name, hashB, empty)
 		if end == errBusiness {
-			if err != errBusiness || l.count("select count(*) from idem.records where key = $1 and operation_id = $2", name, old.OperationID) != 1 {
+			if err != errBusiness || l.count("select count(*) from idem.records where key = $1 and execution_id = $2", name, old.ExecutionID) != 1 {
 				t.Errorf("a failed execution touched the expired record: %v", err)
 			}
 			continue
 		}
-		if err != nil || res.OperationID == old.OperationID || !res.CreatedAt.After(old.CreatedAt) {
+		if err != nil || res.ExecutionID == old.ExecutionID || !res.CreatedAt.After(old.CreatedAt) {
 			t.Errorf("%s: %+v, %v", name, res, err)
 		}
 		again, err := idemDo(ctx, l.pool, scope, name, hashB, l.charge(name))
@@ -112,7 +112,7 @@ func TestRecordUntilInfinityIsReplayed(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0))
-	if err != nil || !again.Replayed || again.OperationID != first.OperationID || again.ExpiresAt.Year() < 9999 {
+	if err != nil || !again.Replayed || again.ExecutionID != first.ExecutionID || again.ExpiresAt.Year() < 9999 {
 		t.Errorf("%+v, %v", again, err)
 	}
 	if entry, err := idem.Lookup(ctx, l.pool, scope, "k"); err != nil || entry.State != idem.StateCompleted || entry.ExpiresAt.Year() < 9999 {

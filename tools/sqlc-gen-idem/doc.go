@@ -21,7 +21,7 @@
 //
 // A statement is one struct, which has its parameters, and what was read:
 //
-//	claim := db.Claim{Scope: "payments", Key: key, Hash: hash, OperationID: id, TTL: ttl}
+//	claim := db.Claim{Scope: "payments", Key: key, Hash: hash, ExecutionID: id, TTL: ttl}
 //	claim.Queue(trip)                  // onto a round trip, with others
 //	trip.Send(ctx)
 //	claim.Read(trip)                   // its answer, in the same order

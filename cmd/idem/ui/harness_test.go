@@ -167,7 +167,7 @@ func (d *desk) keep(stranger, key, secret string) {
 		d.exec(`INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, epoch, state, undoing, step, seq, kind, since, wake_at, tries, attempts, reason, ended_at)
 			VALUES ($1, $2, $3, '', $2, 86400000000, `+begun+`, convert_to($4, 'UTF8'), 1, $5, false, CASE $5 WHEN 'completed' THEN '' ELSE $2 END, CASE $5 WHEN 'completed' THEN 0 ELSE 2 END,
 				$6, `+begun+`, `+begun+`, 0, 1, nullif($7, ''), CASE $5 WHEN 'completed' THEN now() END)`, o.id, stranger, key, secret, o.state, o.kind, o.reason)
-		d.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state) VALUES ($1, $2 || $3, '', $3::text::uuid, now(), now() + '1 day', 'running')`, stranger, key, o.id)
+		d.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state) VALUES ($1, $2 || $3, '', $3::text::uuid, now(), now() + '1 day', 'running')`, stranger, key, o.id)
 		d.exec(`INSERT INTO idem.steps (operation_id, seq, kind, name, outcome, value, recorded_at) VALUES ($1::text::uuid, 1, 'tx', $2, 'done', convert_to($3, 'UTF8'), `+begun+`)`, o.id, stranger, secret)
 		d.exec(`INSERT INTO idem.signals (operation_id, name, value, sent_at, taken) VALUES ($1::text::uuid, $2, convert_to($3, 'UTF8'), now(), false)`, o.id, stranger, secret)
 	}

@@ -39,7 +39,7 @@ SELECT (SELECT count(*) FROM orders),
        (SELECT count(*)
         FROM orders o
         FULL JOIN ledger l ON l.order_id = o.id
-        FULL JOIN (SELECT operation_id, xmin FROM idem.records WHERE state = 'completed') r USING (operation_id)
+        FULL JOIN (SELECT execution_id, xmin FROM idem.records WHERE state = 'completed') r USING (execution_id)
         WHERE (o.xmin = l.xmin AND l.xmin = r.xmin) IS NOT TRUE),
        (SELECT count(*) FROM unnest($1::text[])),
        (SELECT coalesce(sum(cents), 0)::bigint FROM unnest($2::bigint[]) AS cents),

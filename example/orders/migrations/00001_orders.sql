@@ -24,7 +24,7 @@ CREATE TABLE ledger (
     id           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant       text        NOT NULL,
     order_id     bigint      NOT NULL REFERENCES orders,
-    operation_id uuid        NOT NULL,
+    execution_id uuid        NOT NULL,
     amount_cents bigint      NOT NULL,
     currency     text        NOT NULL,
     booked_at    timestamptz NOT NULL DEFAULT now()
@@ -44,8 +44,8 @@ CREATE INDEX shipped_order_id_idx ON shipped (order_id);
 
 COMMENT ON COLUMN orders.charge_id IS
     'What the bank calls the charge of an order that was paid by card. Empty if the order is on account.';
-COMMENT ON COLUMN ledger.operation_id IS
-    'The execution that booked the entry: the operation_id of its row in idem.records. It outlives that row as the trace from money back to a request.';
+COMMENT ON COLUMN ledger.execution_id IS
+    'The execution that booked the entry: the execution_id of its row in idem.records. It outlives that row as the trace from money back to a request.';
 
 -- +goose Down
 DROP TABLE shipped;

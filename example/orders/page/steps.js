@@ -7,8 +7,8 @@ import { element } from "./text.js";
 export async function showSteps(purchases) {
   await Promise.all(purchases.filter((purchase) => purchase.hasSteps).map(async (purchase) => {
     const status = await read("/orders/status", { "Idempotency-Key": purchase.key });
-    if (!status?.operation_id) return;
-    const operation = await read(`/checkouts/${status.operation_id}`);
+    if (!status?.execution_id) return;
+    const operation = await read(`/checkouts/${status.execution_id}`);
     if (operation) purchase.showSteps(operation);
     if (status.state !== "processing") purchase.hasSteps = purchase.waiting > 0;
   }));

@@ -23,7 +23,7 @@ const (
 		where indrelid = 'idem.records'::regclass and not exists (select from pg_constraint where conindid = i.indexrelid)`
 	copiesOf = `select case attname
 			when 'key' then 'gen_random_uuid()::text'
-			when 'operation_id' then 'gen_random_uuid()'
+			when 'execution_id' then 'gen_random_uuid()'
 			when 'expires_at' then 'expires_at + n * interval ''1 millisecond'''
 			else quote_ident(attname)
 		end from pg_attribute where attrelid = 'idem.records'::regclass and attnum > 0 and not attisdropped order by attnum`

@@ -61,7 +61,7 @@ func of(c contestant.Contestant) course {
 	}}
 }
 
-// operation is the operation id of all calls here: nothing compares those of different keys.
+// operation is the execution id of all calls here: nothing compares those of different keys.
 const operation = "00000000-0000-4000-8000-000000000000"
 
 // inPieces is a transaction of idem's engine with these requests behind BEGIN and before COMMIT.

@@ -33,7 +33,7 @@ func complete(key *store.Key, call contestant.Call) []txn.Request {
 var (
 	insert = roundtrip.New(roundtrip.Statement{
 		Name: "profile_insert",
-		SQL: `insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+		SQL: `insert into idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 			values ($1, $2, $3, $4, now(), now() + interval '24 hours', 'processing')`,
 		Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.PlainParam},
 	})

@@ -53,7 +53,7 @@ func (h *house) fill(ctx context.Context, records int64) error {
 	const portion = 500_000
 	for from := int64(1); from <= records; from += portion {
 		err := h.exec(ctx, `
-			insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state, status, completed_at, header, body)
+			insert into idem.records (scope, key, hash, execution_id, created_at, expires_at, state, status, completed_at, header, body)
 			select 'tenant-1/POST orders', gen_random_uuid(), sha256(int8send(i)), gen_random_uuid(), now() - interval '1 day',
 			       now() + case when i % 2 = 0 then interval '1 day' else interval '-2 hours' end, 'completed', 201, now() - interval '1 day',
 			       '{"Content-Type":["application/json"]}', convert_to(rpad(i::text, 200, 'x'), 'UTF8')

@@ -80,7 +80,7 @@ BEGIN
     PERFORM set_config('synchronous_commit', 'off', false);
     FOR i IN 1..%[1]d LOOP
         name := gen_random_uuid();
-        INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+        INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
         VALUES ('tenant-1/POST orders', name, sha256(name::bytea), gen_random_uuid(), now(), '2020-01-01 00:00Z'::timestamptz + %[2]d * interval '1 hour', 'processing');
         UPDATE idem.records SET state = 'completed', status = 201, completed_at = now(), header = '{"Content-Type":["application/json"]}',
             body = convert_to(rpad(name, 200, 'x'), 'UTF8') WHERE scope = 'tenant-1/POST orders' AND key = name;

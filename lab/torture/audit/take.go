@@ -97,7 +97,7 @@ func effects(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
 }
 
 func records(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
-	const query = `SELECT operation_id::text, key, state, body FROM idem.records`
+	const query = `SELECT execution_id::text, key, state, body FROM idem.records`
 	return each(ctx, tx, writer, query, func(r pgx.CollectableRow) (journal.Row, error) {
 		k := &journal.Record{}
 		var body []byte

@@ -69,11 +69,11 @@ func TestHistoriesThatKeepThePromisesAreAccepted(t *testing.T) {
 			s.record(first)
 		},
 		"a call that failed, and whoever took over": func(s *story) {
-			s.call(1, 0, 10, answers(history.FnFailed), func(o *history.Operation) { o.Runs = []history.Run{{At: ms(5), OperationID: "x"}} })
+			s.call(1, 0, 10, answers(history.FnFailed), func(o *history.Operation) { o.Runs = []history.Run{{At: ms(5), ExecutionID: "x"}} })
 			s.record(s.call(2, 1, 20, s.executes("y")))
 		},
 		"killed before COMMIT": func(s *story) {
-			s.call(1, 0, 10, func(o *history.Operation) { o.Runs = []history.Run{{At: ms(5), OperationID: "x"}} }, neverReturns)
+			s.call(1, 0, 10, func(o *history.Operation) { o.Runs = []history.Run{{At: ms(5), ExecutionID: "x"}} }, neverReturns)
 			s.record(s.call(2, 20, 30, s.executes("y")))
 		},
 		"killed after COMMIT, and nobody asked again": func(s *story) {
@@ -97,7 +97,7 @@ func TestHistoriesThatKeepThePromisesAreAccepted(t *testing.T) {
 			first := s.call(1, 0, 10, s.executes("x"))
 			s.record(first)
 			s.call(2, 20, 30, replays(first))
-			first.Return = history.Return{Outcome: history.Unknown, OperationID: "x"}
+			first.Return = history.Return{Outcome: history.Unknown, ExecutionID: "x"}
 		},
 		"in progress while somebody else is": func(s *story) {
 			s.options.Undisturbed = true
@@ -137,8 +137,8 @@ func TestHistoriesThatKeepThePromisesAreAccepted(t *testing.T) {
 			s.call(1, 0, 10, answers(history.InProgress))
 		},
 		"a DoTx that was committed, one that was not, one that failed in a transaction that went on": func(s *story) {
-			s.call(1, 0, 10, verb("DoTx"), answers(history.Undone), func(o *history.Operation) { o.Runs = []history.Run{{At: ms(5), OperationID: "w"}} })
-			failed := s.call(2, 10, 20, verb("DoTx"), answers(history.FnFailed), func(o *history.Operation) { o.Runs = []history.Run{{At: ms(15), OperationID: "v"}} })
+			s.call(1, 0, 10, verb("DoTx"), answers(history.Undone), func(o *history.Operation) { o.Runs = []history.Run{{At: ms(5), ExecutionID: "w"}} })
+			failed := s.call(2, 10, 20, verb("DoTx"), answers(history.FnFailed), func(o *history.Operation) { o.Runs = []history.Run{{At: ms(15), ExecutionID: "v"}} })
 			s.outer(failed, "before", "refused")
 			first := s.call(3, 20, 30, verb("DoTx"), s.executes("x"))
 			s.outer(first, "before", "executed")
@@ -532,7 +532,7 @@ func TestTheTimeUntilAKeyIsFreeIsThatOfWhoeverAsks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := &story{options: Options{Kills: []Kill{{Slot: 1, At: ms(100)}}}}
-			s.call(1, 50, 60, func(o *history.Operation) { o.Runs = []history.Run{{At: ms(55), OperationID: "x"}} }, neverReturns)
+			s.call(1, 50, 60, func(o *history.Operation) { o.Runs = []history.Run{{At: ms(55), ExecutionID: "x"}} }, neverReturns)
 			other := s.call(2, test.begin, test.end, s.executes("y"))
 			if name == "asked and had no answer" {
 				other.Return = history.Return{Outcome: history.InProgress}

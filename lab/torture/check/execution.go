@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// execution is one operation id: what the calls, the effects and the record say of it.
+// execution is one execution id: what the calls, the effects and the record say of it.
 type execution struct {
 	index   int
 	id      string
@@ -34,29 +34,29 @@ func (k *key) trace() {
 	k.byID, k.maker = make(map[string]*execution), make(map[string]*history.Operation)
 	for _, o := range k.operations {
 		for _, run := range o.Runs {
-			k.maker[run.OperationID] = o
+			k.maker[run.ExecutionID] = o
 		}
 	}
 	for _, e := range k.effects {
-		x := k.execution(e.OperationID)
+		x := k.execution(e.ExecutionID)
 		x.effects, x.digest, x.payload, x.certain = append(x.effects, e), e.Digest, e.Payload, true
 	}
 	for _, o := range k.operations {
 		if o.Outcome.Answered() {
-			x := k.execution(o.OperationID)
+			x := k.execution(o.ExecutionID)
 			x.seen, x.certain = append(x.seen, o), true
 			k.sight(x, &o.Return, o)
 		}
 	}
 	if r := k.record; r != nil {
-		x := k.execution(r.OperationID)
+		x := k.execution(r.ExecutionID)
 		x.record, x.certain = r, true
 		k.sight(x, &history.Return{
 			Rejected: r.State == "failed", Digest: r.Digest, Created: r.Created, Completed: r.Completed, Expires: r.Expires,
 		}, nil)
 	}
 	for _, p := range k.purged {
-		x := k.execution(p.OperationID)
+		x := k.execution(p.ExecutionID)
 		x.purged, x.certain = true, true
 		if x.created == 0 {
 			x.created, x.completed, x.expires, x.rejected = p.Created, p.Completed, p.Expires, p.State == "failed"
@@ -82,10 +82,10 @@ func (k *key) addPossible() {
 		for _, run := range o.Runs {
 			switch {
 			case o.Fn == history.Reject:
-				x := k.execution(run.OperationID)
+				x := k.execution(run.ExecutionID)
 				x.rejected = x.rejected || !x.certain
 			case len(k.options.Losses) > 0:
-				k.execution(run.OperationID)
+				k.execution(run.ExecutionID)
 			}
 		}
 	}

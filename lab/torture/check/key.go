@@ -26,7 +26,7 @@ type key struct {
 
 	executions []*execution
 	byID       map[string]*execution
-	maker      map[string]*history.Operation // of the operation ids that were given to some fn
+	maker      map[string]*history.Operation // of the execution ids that were given to some fn
 	violations []Violation
 }
 

@@ -95,7 +95,7 @@ func (k *key) reads() []*step {
 		s := &step{payload: o.Payload, call: o, from: k.leader(o).Begin, to: o.End}
 		switch o.Outcome {
 		case history.Replayed:
-			s.kind, s.x = read, k.byID[o.OperationID]
+			s.kind, s.x = read, k.byID[o.ExecutionID]
 		case history.Mismatch:
 			s.kind, s.created = refuse, o.Created
 		default:

@@ -75,7 +75,7 @@ func appendCall(w *history.Writer, o *history.Operation, key string, ops map[his
 	shard := history.ShardOf(c.Scope, c.Key)
 	w.Append(history.Event{Shard: shard, At: o.Begin, Kind: history.KindCall, Op: ops[o.Op], Call: &c})
 	for _, run := range o.Runs {
-		w.Append(history.Event{Shard: shard, At: run.At, Kind: history.KindRun, Op: ops[o.Op], Run: run.OperationID})
+		w.Append(history.Event{Shard: shard, At: run.At, Kind: history.KindRun, Op: ops[o.Op], Run: run.ExecutionID})
 	}
 	if r := o.Return; r.Outcome != history.Open {
 		r.Maker = ops[r.Maker]

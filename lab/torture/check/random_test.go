@@ -48,11 +48,11 @@ func (e *executor) step(n uint32) {
 	id := fmt.Sprint("operation ", n)
 	switch e.r.IntN(6) {
 	case 0:
-		o.Runs = []history.Run{{At: ms(e.now), OperationID: id}}
+		o.Runs = []history.Run{{At: ms(e.now), ExecutionID: id}}
 		o.Return = history.Return{Outcome: choose(e.r, history.FnFailed, history.Aborted, history.Cancelled, history.Failed)}
 		return
 	case 1:
-		o.Runs = []history.Run{{At: ms(e.now), OperationID: id}}
+		o.Runs = []history.Run{{At: ms(e.now), ExecutionID: id}}
 		neverReturns(o)
 		return
 	case 2:
@@ -67,7 +67,7 @@ func (e *executor) step(n uint32) {
 	case 0:
 		neverReturns(o)
 	case 1:
-		o.Return = history.Return{Outcome: history.Unknown, OperationID: id}
+		o.Return = history.Return{Outcome: history.Unknown, ExecutionID: id}
 	}
 }
 
@@ -100,7 +100,7 @@ var corruptions = map[string]func(*executor) bool{
 	"an effect is gone": func(e *executor) bool {
 		o := e.some(func(o *history.Operation) bool { return o.Outcome == history.Executed && !o.Rejected })
 		if o != nil {
-			e.without(o.OperationID)
+			e.without(o.ExecutionID)
 		}
 		return o != nil
 	},
@@ -130,7 +130,7 @@ var corruptions = map[string]func(*executor) bool{
 			o.Digest = "another"
 			// If nobody else has seen the response, this is the only one there is.
 			return slices.ContainsFunc(e.operations, func(p *history.Operation) bool {
-				return p != o && p.Outcome.Answered() && p.OperationID == o.OperationID
+				return p != o && p.Outcome.Answered() && p.ExecutionID == o.ExecutionID
 			})
 		}
 		return false

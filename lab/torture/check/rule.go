@@ -35,7 +35,7 @@ func (k *key) applyRules() {
 
 // checkExecuted: a call that was told that it executed has.
 func (k *key) checkExecuted(o *history.Operation) {
-	x := k.byID[o.OperationID]
+	x := k.byID[o.ExecutionID]
 	if x.maker != o || o.Maker != o.Op {
 		k.violate(rule.OwnAnswer, "operation "+x.id, o, x.maker)
 	}
@@ -49,7 +49,7 @@ func (k *key) checkExecuted(o *history.Operation) {
 
 // checkReplayed: a replay is of an execution of the same key and the same request, that is still retained.
 func (k *key) checkReplayed(o *history.Operation) {
-	x := k.byID[o.OperationID]
+	x := k.byID[o.ExecutionID]
 	switch {
 	case x.maker == nil:
 		k.violate(rule.OwnKey, "operation "+x.id+" is of none", o)
@@ -92,7 +92,7 @@ func (k *key) checkLeftNothing(o *history.Operation) {
 		return
 	}
 	for _, run := range o.Runs {
-		if x := k.byID[run.OperationID]; x != nil && x.certain {
+		if x := k.byID[run.ExecutionID]; x != nil && x.certain {
 			k.violate(rule.Nothing,
 				fmt.Sprintf("operation %s of %v has %d effects, record %v", x.id, o.Op, len(x.effects), x.record != nil),
 				append(slices.Clone(x.seen), o)...)
@@ -153,12 +153,12 @@ func (k *key) checkRecord() {
 			last = x
 		}
 	}
-	if last == nil || k.record == nil && last.purged || k.record != nil && k.record.OperationID == last.id || k.clockUncertain(k.executions...) {
+	if last == nil || k.record == nil && last.purged || k.record != nil && k.record.ExecutionID == last.id || k.clockUncertain(k.executions...) {
 		return
 	}
 	detail := fmt.Sprintf("the key has no record, its last execution is %s", last.id)
 	if k.record != nil {
-		detail = fmt.Sprintf("the record is of %s, the last execution is %s", k.record.OperationID, last.id)
+		detail = fmt.Sprintf("the record is of %s, the last execution is %s", k.record.ExecutionID, last.id)
 	}
 	k.violate(rule.LastRecord, detail, last.maker)
 }
@@ -171,7 +171,7 @@ func (k *key) checkOuter(o *history.Operation) {
 	parts := k.outers[o.Op]
 	joined := slices.Contains(parts, string(history.Executed))
 	effect := slices.ContainsFunc(o.Runs, func(run history.Run) bool {
-		x := k.byID[run.OperationID]
+		x := k.byID[run.ExecutionID]
 		return x != nil && len(x.effects) > 0
 	})
 	switch {

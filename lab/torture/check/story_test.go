@@ -46,13 +46,13 @@ func (s *story) call(n uint32, from, to int, change ...func(*history.Operation))
 func (s *story) executes(id string) func(*history.Operation) {
 	return func(o *history.Operation) {
 		at := int(o.Begin+o.End) / 2 / int(time.Millisecond)
-		o.Runs = append(o.Runs, history.Run{At: ms(at), OperationID: id})
+		o.Runs = append(o.Runs, history.Run{At: ms(at), ExecutionID: id})
 		o.Return = history.Return{
-			Outcome: history.Executed, OperationID: id, Digest: "digest of " + id, Maker: o.Op,
+			Outcome: history.Executed, ExecutionID: id, Digest: "digest of " + id, Maker: o.Op,
 			Created: us(at) - 1, Completed: us(at) + 1, Expires: us(at+ttl) + 1,
 		}
 		s.rows = append(s.rows, ledger.Row{Effect: &ledger.Effect{
-			OperationID: id, Op: o.Op, Scope: o.Scope, Key: o.Key, Payload: o.Payload, Digest: o.Digest,
+			ExecutionID: id, Op: o.Op, Scope: o.Scope, Key: o.Key, Payload: o.Payload, Digest: o.Digest,
 			TTL: us(ttl), Noted: us(at),
 		}})
 	}
@@ -61,7 +61,7 @@ func (s *story) executes(id string) func(*history.Operation) {
 // record is the record of an execution, as the key has it in the end.
 func (s *story) record(of *history.Operation) *ledger.Record {
 	r := &ledger.Record{
-		OperationID: of.OperationID, Scope: of.Scope, Key: of.Key, State: "completed", Digest: of.Digest,
+		ExecutionID: of.ExecutionID, Scope: of.Scope, Key: of.Key, State: "completed", Digest: of.Digest,
 		Created: of.Created, Completed: of.Completed, Expires: of.Expires,
 	}
 	if of.Rejected {
@@ -74,7 +74,7 @@ func (s *story) record(of *history.Operation) *ledger.Record {
 // purge is the record of an execution, as it was when it was purged.
 func (s *story) purge(of *history.Operation) *ledger.Purged {
 	p := &ledger.Purged{
-		OperationID: of.OperationID, Scope: of.Scope, Key: of.Key, State: "completed",
+		ExecutionID: of.ExecutionID, Scope: of.Scope, Key: of.Key, State: "completed",
 		Created: of.Created, Completed: of.Completed, Expires: of.Expires,
 	}
 	if of.Rejected {
@@ -151,7 +151,7 @@ func waits(milliseconds int) func(*history.Operation) {
 // without takes the effect of an execution out of the database.
 func (s *story) without(id string) {
 	for i, row := range s.rows {
-		if row.Effect != nil && row.Effect.OperationID == id {
+		if row.Effect != nil && row.Effect.ExecutionID == id {
 			s.rows = append(s.rows[:i], s.rows[i+1:]...)
 			return
 		}

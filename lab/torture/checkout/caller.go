@@ -131,7 +131,7 @@ func (c *caller) begin(ctx context.Context, pool *pgxpool.Pool, plan *journal.Pl
 
 // answerOf turns what a call returned into what is written of it.
 func answerOf(result idem.Result, err error) journal.Event {
-	e := journal.Event{Outcome: outcomeOf(result, err), Operation: result.OperationID, Rejected: result.Rejected}
+	e := journal.Event{Outcome: outcomeOf(result, err), Operation: result.ExecutionID, Rejected: result.Rejected}
 	if err != nil {
 		e.Err = err.Error()
 	}

@@ -54,7 +54,7 @@ type Event struct {
 	Kind   Kind          `json:"e"`
 	Op     Op            `json:"o"`
 	Call   *Call         `json:"c,omitempty"`
-	Run    string        `json:"i,omitempty"` // the operation id that fn sees
+	Run    string        `json:"i,omitempty"` // the execution id that fn sees
 	Return *Return       `json:"r,omitempty"`
 	Leaks  string        `json:"leaks,omitempty"`  // at exit: goroutines that should not be there
 	Memory int64         `json:"memory,omitempty"` // at exit: the most that the worker took, in bytes
@@ -155,7 +155,7 @@ func (o Outcome) Orderly() bool {
 type Return struct {
 	Outcome     Outcome `json:"a"`
 	Rejected    bool    `json:"rejected,omitempty"`
-	OperationID string  `json:"i,omitempty"`
+	ExecutionID string  `json:"i,omitempty"`
 	Digest      string  `json:"d,omitempty"` // of the whole response
 	Maker       Op      `json:"m,omitempty"` // the call whose response it is, as the response says
 	Created     int64   `json:"cr,omitempty"`

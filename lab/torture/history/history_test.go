@@ -23,7 +23,7 @@ func call(n uint32, at time.Duration, key string) history.Event {
 func ret(n uint32, at time.Duration, key string) history.Event {
 	return history.Event{
 		Shard: history.ShardOf("s", key), At: at, Kind: history.KindReturn, Op: history.NewOp(0, 0, n),
-		Return: &history.Return{Outcome: history.Executed, OperationID: "x", Digest: "d"},
+		Return: &history.Return{Outcome: history.Executed, ExecutionID: "x", Digest: "d"},
 	}
 }
 
@@ -61,7 +61,7 @@ func TestOperationsComeInTheOrderInWhichTheyBeganFromAllFiles(t *testing.T) {
 	if diff := cmp.Diff([]string{"k w0.0#1 1ns 7ns", "k w0.0#3 3ns 4ns", "l w0.0#2 5ns 9ns"}, got); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]history.Run{{At: 2, OperationID: "x"}}, operations[0].Runs); diff != "" {
+	if diff := cmp.Diff([]history.Run{{At: 2, ExecutionID: "x"}}, operations[0].Runs); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -24,7 +24,7 @@ type Operation struct {
 // Run is one execution of fn.
 type Run struct {
 	At          time.Duration
-	OperationID string
+	ExecutionID string
 }
 
 func (o *Operation) String() string {
@@ -36,8 +36,8 @@ func (o *Operation) String() string {
 	if o.Rejected {
 		s += " (rejected)"
 	}
-	if o.OperationID != "" {
-		s += fmt.Sprintf(" operation=%.8s made by %v digest=%s", o.OperationID, o.Maker, o.Digest)
+	if o.ExecutionID != "" {
+		s += fmt.Sprintf(" execution=%.8s made by %v digest=%s", o.ExecutionID, o.Maker, o.Digest)
 	}
 	if o.Err != "" {
 		s += ": " + o.Err

@@ -11,7 +11,7 @@ import (
 
 // Effect is the first row of an execution's effect.
 type Effect struct {
-	OperationID string     `json:"i"`
+	ExecutionID string     `json:"i"`
 	Op          history.Op `json:"o"`
 	Scope       string     `json:"s"`
 	Key         string     `json:"k"`
@@ -35,14 +35,14 @@ const (
 
 // Note writes the first row.
 func (e *Effect) Note(ctx context.Context, tx pgx.Tx, hash idem.Hash) error {
-	_, err := tx.Exec(ctx, `insert into torture.effects (operation_id, op, scope, key, payload, hash, digest, ttl_us)
+	_, err := tx.Exec(ctx, `insert into torture.effects (execution_id, op, scope, key, payload, hash, digest, ttl_us)
 		values ($1::uuid, $2::bigint, $3::text, $4::text, $5::text, $6::bytea, $7::text, $8::bigint)`,
-		e.OperationID, int64(e.Op), e.Scope, e.Key, e.Payload, hash[:], e.Digest, e.TTL)
+		e.ExecutionID, int64(e.Op), e.Scope, e.Key, e.Payload, hash[:], e.Digest, e.TTL)
 	return err
 }
 
 // Write makes the transfer. Two that take the same accounts in opposite order are a deadlock, which is intended.
-func (t Transfer) Write(ctx context.Context, tx pgx.Tx, operationID string) error {
+func (t Transfer) Write(ctx context.Context, tx pgx.Tx, executionID string) error {
 	for _, leg := range []struct {
 		account int
 		amount  int64
@@ -51,8 +51,8 @@ func (t Transfer) Write(ctx context.Context, tx pgx.Tx, operationID string) erro
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, `insert into torture.entries (operation_id, account, amount) values ($1::uuid, $2::integer, $3::bigint)`,
-			operationID, leg.account, leg.amount)
+		_, err = tx.Exec(ctx, `insert into torture.entries (execution_id, account, amount) values ($1::uuid, $2::integer, $3::bigint)`,
+			executionID, leg.account, leg.amount)
 		if err != nil {
 			return err
 		}

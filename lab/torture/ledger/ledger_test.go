@@ -48,9 +48,9 @@ func (b *books) execute(key string, fail error) idem.Result {
 	b.t.Helper()
 	ctx := b.t.Context()
 	res, err := idem.Do(ctx, b.pool, "s", key, hash, func(tx pgx.Tx) (idem.Response, error) {
-		id, _ := idem.OperationID(tx)
+		id, _ := idem.ExecutionID(tx)
 		resp := idem.Response{Status: 201, Header: map[string][]string{"A": {"b", "c"}}, Body: []byte(key)}
-		e := ledger.Effect{OperationID: id, Op: 1, Scope: "s", Key: key, Payload: "A", Digest: ledger.Digest(resp), TTL: time.Hour.Microseconds()}
+		e := ledger.Effect{ExecutionID: id, Op: 1, Scope: "s", Key: key, Payload: "A", Digest: ledger.Digest(resp), TTL: time.Hour.Microseconds()}
 		if err := e.Note(ctx, tx, hash); err != nil {
 			return resp, err
 		}
@@ -126,14 +126,14 @@ func TestTheStateHasEffectAndRecordOfAnExecution(t *testing.T) {
 	}
 	digest := ledger.Digest(res.Response)
 	wantRecord := &ledger.Record{
-		OperationID: res.OperationID, Scope: "s", Key: "k", State: "completed", Digest: digest,
+		ExecutionID: res.ExecutionID, Scope: "s", Key: "k", State: "completed", Digest: digest,
 		Created: res.CreatedAt.UnixMicro(), Completed: res.CompletedAt.UnixMicro(), Expires: res.ExpiresAt.UnixMicro(),
 	}
 	if diff := cmp.Diff(wantRecord, record); diff != "" {
 		t.Error(diff)
 	}
 	wantEffect := &ledger.Effect{
-		OperationID: res.OperationID, Op: 1, Scope: "s", Key: "k", Payload: "A", Digest: digest, TTL: time.Hour.Microseconds(),
+		ExecutionID: res.ExecutionID, Op: 1, Scope: "s", Key: "k", Payload: "A", Digest: digest, TTL: time.Hour.Microseconds(),
 	}
 	if effect == nil || effect.Noted < record.Created || effect.Noted > record.Completed {
 		t.Fatalf("%+v", effect)

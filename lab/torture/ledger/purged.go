@@ -14,7 +14,7 @@ const Grace = 100 * time.Millisecond
 
 // Purged is a record that was deleted. Its times are in microseconds.
 type Purged struct {
-	OperationID string `json:"i"`
+	ExecutionID string `json:"i"`
 	Scope       string `json:"s"`
 	Key         string `json:"k"`
 	State       string `json:"state"`
@@ -24,14 +24,14 @@ type Purged struct {
 }
 
 func takePurged(ctx context.Context, tx pgx.Tx, to *history.Writer) error {
-	rows, err := tx.Query(ctx, `select operation_id::text, scope, key, state, created_at, coalesce(completed_at, 'epoch'), expires_at
+	rows, err := tx.Query(ctx, `select execution_id::text, scope, key, state, created_at, coalesce(completed_at, 'epoch'), expires_at
 		from torture.purged`)
 	if err != nil {
 		return err
 	}
 	var p Purged
 	var created, completed, expires time.Time
-	_, err = pgx.ForEachRow(rows, []any{&p.OperationID, &p.Scope, &p.Key, &p.State, &created, &completed, &expires}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&p.ExecutionID, &p.Scope, &p.Key, &p.State, &created, &completed, &expires}, func() error {
 		p.Created, p.Completed, p.Expires = created.UnixMicro(), completed.UnixMicro(), expires.UnixMicro()
 		to.Append(Row{Shard: history.ShardOf(p.Scope, p.Key), Purged: &p})
 		return nil

@@ -4,7 +4,7 @@ CREATE SCHEMA torture;
 
 -- The effect of one execution, written by fn.
 CREATE TABLE torture.effects (
-    operation_id uuid        NOT NULL,
+    execution_id uuid        NOT NULL,
     op           bigint      NOT NULL, -- the call that executed
     scope        text        NOT NULL COLLATE "C",
     key          text        NOT NULL COLLATE "C",
@@ -14,7 +14,7 @@ CREATE TABLE torture.effects (
     ttl_us       bigint      NOT NULL,
     noted_at     timestamptz NOT NULL DEFAULT clock_timestamp() -- while the execution held the key
 );
-CREATE INDEX effects_operation_id_idx ON torture.effects (operation_id);
+CREATE INDEX effects_execution_id_idx ON torture.effects (execution_id);
 CREATE INDEX effects_key_idx ON torture.effects (scope, key, noted_at);
 
 -- The other half of an effect: money that goes from one account to another.
@@ -24,15 +24,15 @@ CREATE TABLE torture.accounts (
 ) WITH (fillfactor = 50);
 
 CREATE TABLE torture.entries (
-    operation_id uuid    NOT NULL,
+    execution_id uuid    NOT NULL,
     account      integer NOT NULL,
     amount       bigint  NOT NULL
 );
-CREATE INDEX entries_operation_id_idx ON torture.entries (operation_id);
+CREATE INDEX entries_execution_id_idx ON torture.entries (execution_id);
 
 -- Every record that was deleted. Nothing but a purge deletes any.
 CREATE TABLE torture.purged (
-    operation_id uuid        NOT NULL,
+    execution_id uuid        NOT NULL,
     scope        text        NOT NULL COLLATE "C",
     key          text        NOT NULL COLLATE "C",
     state        text        NOT NULL,
@@ -45,8 +45,8 @@ CREATE INDEX purged_key_idx ON torture.purged (scope, key);
 
 CREATE FUNCTION torture.note_purged() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO torture.purged (operation_id, scope, key, state, created_at, completed_at, expires_at)
-    VALUES (OLD.operation_id, OLD.scope, OLD.key, OLD.state, OLD.created_at, OLD.completed_at, OLD.expires_at);
+    INSERT INTO torture.purged (execution_id, scope, key, state, created_at, completed_at, expires_at)
+    VALUES (OLD.execution_id, OLD.scope, OLD.key, OLD.state, OLD.created_at, OLD.completed_at, OLD.expires_at);
     RETURN NULL;
 END $$;
 CREATE TRIGGER note_purged AFTER DELETE ON idem.records FOR EACH ROW EXECUTE FUNCTION torture.note_purged();

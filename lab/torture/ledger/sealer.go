@@ -32,6 +32,6 @@ const unreadable = "unreadable"
 
 // open opens the response of a record.
 func open(record *store.Record, scope, key string, hash [32]byte) error {
-	of := store.NewKey(scope, key, hash, record.OperationID, 0)
+	of := store.NewKey(scope, key, hash, record.ExecutionID, 0)
 	return record.Open(&of, Sealers[0])
 }

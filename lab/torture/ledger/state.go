@@ -14,7 +14,7 @@ import (
 
 // Record is a row of idem.records. Its times are in microseconds.
 type Record struct {
-	OperationID string `json:"i"`
+	ExecutionID string `json:"i"`
 	Scope       string `json:"s"`
 	Key         string `json:"k"`
 	State       string `json:"state"`
@@ -54,14 +54,14 @@ func Take(ctx context.Context, conn *pgx.Conn, to *history.Writer) error {
 }
 
 func takeEffects(ctx context.Context, tx pgx.Tx, to *history.Writer) error {
-	rows, err := tx.Query(ctx, `select operation_id::text, op, scope, key, payload, digest, ttl_us, noted_at from torture.effects`)
+	rows, err := tx.Query(ctx, `select execution_id::text, op, scope, key, payload, digest, ttl_us, noted_at from torture.effects`)
 	if err != nil {
 		return err
 	}
 	var e Effect
 	var op int64
 	var noted time.Time
-	_, err = pgx.ForEachRow(rows, []any{&e.OperationID, &op, &e.Scope, &e.Key, &e.Payload, &e.Digest, &e.TTL, &noted}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&e.ExecutionID, &op, &e.Scope, &e.Key, &e.Payload, &e.Digest, &e.TTL, &noted}, func() error {
 		e.Op, e.Noted = history.Op(op), noted.UnixMicro()
 		to.Append(Row{Shard: history.ShardOf(e.Scope, e.Key), Effect: &e})
 		return nil
@@ -70,7 +70,7 @@ func takeEffects(ctx context.Context, tx pgx.Tx, to *history.Writer) error {
 }
 
 func takeRecords(ctx context.Context, tx pgx.Tx, to *history.Writer) error {
-	rows, err := tx.Query(ctx, `select operation_id::text, scope, key, hash, state::text, coalesce(status, 0), header::text, body,
+	rows, err := tx.Query(ctx, `select execution_id::text, scope, key, hash, state::text, coalesce(status, 0), header::text, body,
 		coalesce(sealed_by, ''), created_at, coalesce(completed_at, 'epoch'), expires_at from idem.records`)
 	if err != nil {
 		return err
@@ -80,10 +80,10 @@ func takeRecords(ctx context.Context, tx pgx.Tx, to *history.Writer) error {
 	var hash []byte
 	var header *string
 	var created, completed, expires time.Time
-	into := []any{&r.OperationID, &r.Scope, &r.Key, &hash, &r.State, &stored.Status, &header, &stored.Body,
+	into := []any{&r.ExecutionID, &r.Scope, &r.Key, &hash, &r.State, &stored.Status, &header, &stored.Body,
 		&stored.SealedBy, &created, &completed, &expires}
 	_, err = pgx.ForEachRow(rows, into, func() error {
-		stored.OperationID, stored.State, stored.Header, stored.Closed = r.OperationID, store.State(r.State), nil, true
+		stored.ExecutionID, stored.State, stored.Header, stored.Closed = r.ExecutionID, store.State(r.State), nil, true
 		if header != nil {
 			if err := json.Unmarshal([]byte(*header), &stored.Header); err != nil {
 				return err

@@ -14,10 +14,10 @@ func claimMutants() []Mutant {
 			Name: "no-key", About: "a claim is an insert without a unique key and without the lock",
 			Rules: []rule.Rule{rule.Once, rule.Order},
 			Edits: []Edit{
-				{migration, "PRIMARY KEY (scope, key)", "PRIMARY KEY (scope, key, operation_id)"},
+				{migration, "PRIMARY KEY (scope, key)", "PRIMARY KEY (scope, key, execution_id)"},
 				{queries, claimsLocked + doNothing, "WHERE true OR $6::pg_catalog.int8 IS NULL\n"},
 				{queries, claimsLockedAtOnce + doNothing, "    ELSE true\nEND\n"},
-				{queries, "ON CONFLICT (scope, key) DO UPDATE\nSET state = ", "ON CONFLICT (scope, key, operation_id) DO UPDATE\nSET state = "},
+				{queries, "ON CONFLICT (scope, key) DO UPDATE\nSET state = ", "ON CONFLICT (scope, key, execution_id) DO UPDATE\nSET state = "},
 			},
 		},
 		{
@@ -78,7 +78,7 @@ const (
 	claimsLockedAtOnce = "    ELSE pg_catalog.pg_try_advisory_xact_lock($7::pg_catalog.int8)\nEND\n"
 	doNothing          = "ON CONFLICT (scope, key) DO NOTHING\n"
 	replaceRecord      = `ON CONFLICT (scope, key) DO UPDATE
-SET hash = EXCLUDED.hash, operation_id = EXCLUDED.operation_id,
+SET hash = EXCLUDED.hash, execution_id = EXCLUDED.execution_id,
     created_at = EXCLUDED.created_at, expires_at = EXCLUDED.expires_at, state = EXCLUDED.state,
     status = NULL, completed_at = NULL, header = NULL, body = NULL, sealed_by = NULL
 `

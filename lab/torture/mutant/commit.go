@@ -17,7 +17,7 @@ func commitMutants() []Mutant {
 			Rules:    []rule.Rule{rule.Once, rule.OneEffect, rule.Record, rule.Nothing},
 			Edits: []Edit{{"internal/txn/commit.go", "	c := &t.commit\n", `	if len(requests) > 0 {
 		var row, claim string
-		err := t.conn.QueryRow(ctx, "with gone as (delete from idem.records where operation_id = current_setting('idem.claim')::uuid returning *)"+
+		err := t.conn.QueryRow(ctx, "with gone as (delete from idem.records where execution_id = current_setting('idem.claim')::uuid returning *)"+
 			" select row_to_json(gone)::text, current_setting('idem.claim') from gone").Scan(&row, &claim)
 		for _, step := range []struct{ sql, arg string }{
 			{"commit", ""}, {"begin", ""}, {"insert into idem.records select * from json_populate_record(null::idem.records, $1::text::json)", row},
@@ -46,7 +46,7 @@ func commitMutants() []Mutant {
 			Duration: 5 * time.Second,
 			Faults:   lostCommits, Rules: []rule.Rule{rule.Once, rule.OneEffect, rule.Nothing, rule.Order},
 			Edits: []Edit{{"call.go", resolves, `			_, _ = x.engine.Pool.Exec(context.WithoutCancel(ctx), "delete from idem.records where scope = $1 and key = $2", c.scope, c.key)
-			x.key = store.NewKey(c.scope, c.key, c.hash, newOperationID(), c.ttl)
+			x.key = store.NewKey(c.scope, c.key, c.hash, newExecutionID(), c.ttl)
 			ending = undone
 `}},
 		},
@@ -79,8 +79,8 @@ func commitMutants() []Mutant {
 			Name: "forgotten-record", About: "a success is answered, and one record in fifty is not kept",
 			Rules: []rule.Rule{rule.Record, rule.Once},
 			Edits: []Edit{{"tx.go", "		x.record = completedRecord(c, resp, x.claimedAt)\n", `		x.record = completedRecord(c, resp, x.claimedAt)
-		if x.key.OperationID < "05" {
-			_, _ = x.engine.Pool.Exec(ctx, "delete from idem.records where operation_id = $1::uuid", x.key.OperationID)
+		if x.key.ExecutionID < "05" {
+			_, _ = x.engine.Pool.Exec(ctx, "delete from idem.records where execution_id = $1::uuid", x.key.ExecutionID)
 		}
 `}},
 		},

@@ -28,7 +28,7 @@ func fnMutants() []Mutant {
 			Rules: []rule.Rule{rule.Nothing},
 			Edits: []Edit{{"internal/txn/tx.go", "	held := true\n	if pg.TxStatus() == 'T' {\n", `	held := true
 	if pg.TxStatus() == 'T' {
-		_, _ = pg.Exec(context.Background(), "delete from idem.records where operation_id = current_setting('idem.claim')::uuid; commit").ReadAll()
+		_, _ = pg.Exec(context.Background(), "delete from idem.records where execution_id = current_setting('idem.claim')::uuid; commit").ReadAll()
 	}
 	if pg.TxStatus() == 'T' {
 `}},

@@ -88,7 +88,7 @@ func operationMutants() []Mutant {
 				{"operation/commit.go", "		requests = append(requests, &r)\n", "		later = append(later, &r)\n"},
 				{"operation/commit.go", "	requests := []txn.Request{&advance}\n", "	var later []txn.Request\n	requests := []txn.Request{&advance}\n"},
 				{"operation/commit.go", "	w.epoch = max(w.epoch, 1)\n", `	w.epoch = max(w.epoch, 1)
-	if tx, err := w.call.Engine().Open(op.ctx, store.Reclaim{OperationID: w.operation}); err == nil {
+	if tx, err := w.call.Engine().Open(op.ctx, store.Reclaim{ExecutionID: w.operation}); err == nil {
 		_ = tx.Commit(op.ctx, later...)
 	}
 `},

@@ -148,6 +148,6 @@ func afterOwnCommit(answer *history.Return, err error) *history.Return {
 	if maybeCommitted(err) {
 		failed.Outcome = history.Unknown
 	}
-	failed.OperationID = answer.OperationID
+	failed.ExecutionID = answer.ExecutionID
 	return failed
 }

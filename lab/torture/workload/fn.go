@@ -57,12 +57,12 @@ func (c *call) response(run int) idem.Response {
 
 // do is the function of the call.
 func (c *call) do(ctx context.Context, tx pgx.Tx) (idem.Response, error) {
-	operationID, _ := idem.OperationID(tx)
+	executionID, _ := idem.ExecutionID(tx)
 	c.runs++
-	c.history.Append(history.Event{Shard: c.shard, At: history.Now(), Kind: history.KindRun, Op: c.op, Run: operationID})
+	c.history.Append(history.Event{Shard: c.shard, At: history.Now(), Kind: history.KindRun, Op: c.op, Run: executionID})
 	resp := c.response(c.runs)
 	effect := ledger.Effect{
-		OperationID: operationID, Op: c.op, Scope: c.scope, Key: c.key, Payload: c.payload,
+		ExecutionID: executionID, Op: c.op, Scope: c.scope, Key: c.key, Payload: c.payload,
 		Digest: ledger.Digest(resp), TTL: c.ttl.Microseconds(),
 	}
 	if err := c.makeEffect(ctx, tx, &effect); err != nil {
@@ -72,7 +72,7 @@ func (c *call) do(ctx context.Context, tx pgx.Tx) (idem.Response, error) {
 }
 
 func (c *call) makeEffect(ctx context.Context, tx pgx.Tx, effect *ledger.Effect) error {
-	transfer := func() error { return c.transfer.Write(ctx, tx, effect.OperationID) }
+	transfer := func() error { return c.transfer.Write(ctx, tx, effect.ExecutionID) }
 	note := func() error { return effect.Note(ctx, tx, c.hash()) }
 	steps := []func() error{note, transfer}
 	if c.early {

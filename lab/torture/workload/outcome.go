@@ -22,13 +22,13 @@ func answerOf(result idem.Result, err error) *history.Return {
 		answer.Created = mismatch.CreatedAt.UnixMicro()
 	}
 	if unknown, ok := errors.AsType[*idem.OutcomeUnknownError](err); ok {
-		answer.OperationID = unknown.OperationID
+		answer.ExecutionID = unknown.ExecutionID
 	}
 	if !answer.Outcome.Answered() {
 		return answer
 	}
 	body, _ := decode(result.Body) // the checker finds out if it does not
-	answer.Rejected, answer.OperationID = result.Rejected, result.OperationID
+	answer.Rejected, answer.ExecutionID = result.Rejected, result.ExecutionID
 	answer.Digest, answer.Maker = ledger.Digest(result.Response), body.Maker
 	answer.Created, answer.Completed, answer.Expires =
 		result.CreatedAt.UnixMicro(), result.CompletedAt.UnixMicro(), result.ExpiresAt.UnixMicro()

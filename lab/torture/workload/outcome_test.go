@@ -58,8 +58,8 @@ func TestAnOwnCommitWithoutAnAnswerMayHaveHappened(t *testing.T) {
 		{pgx.ErrTxCommitRollback, false},
 		{fmt.Errorf("tx is closed: %w", pgx.ErrTxClosed), false},
 	} {
-		answer := afterOwnCommit(&history.Return{Outcome: history.Executed, OperationID: "x"}, test.err)
-		if got := answer.Outcome == history.Unknown; got != test.want || answer.OperationID != "x" {
+		answer := afterOwnCommit(&history.Return{Outcome: history.Executed, ExecutionID: "x"}, test.err)
+		if got := answer.Outcome == history.Unknown; got != test.want || answer.ExecutionID != "x" {
 			t.Errorf("%v: %+v", test.err, answer)
 		}
 	}

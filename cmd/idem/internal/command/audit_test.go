@@ -28,7 +28,7 @@ func (d *desk) acts() string {
 func TestEachCommandThatChangesSomethingLeavesOneRowThatSaysWhoAndWhy(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"evict --operation " + leftID + " " + left:                      "evict|processing|t|ann|INC-7|" + leftID,
+		"evict --execution " + leftID + " " + left:                      "evict|processing|t|ann|INC-7|" + leftID,
 		"operation retry " + parkedID:                                   "retry|running|t|ann|INC-7|" + parkedID,
 		"operation retry --all --name checkout":                         "retry|running|t|ann|INC-7|" + parkedID,
 		"operation cancel " + waitsID:                                   "cancel|to be undone|t|ann|INC-7|" + waitsID,
@@ -40,9 +40,9 @@ func TestEachCommandThatChangesSomethingLeavesOneRowThatSaysWhoAndWhy(t *testing
 		"dead drop --all --side outbox --class *broker.Refused":         "drop|deleted|t|ann|INC-7|outbox//orders/" + deadOutID,
 		"dead drop --all --side outbox --dry-run":                       "",
 		"operation retry --all --name checkout --dry-run":               "",
-		"evict --dry-run --operation " + leftID + " " + left:            "",
+		"evict --dry-run --execution " + leftID + " " + left:            "",
 		"operation retry --all --name no-such-definition":               "",
-		"evict --operation " + placedID + " " + left:                    "",
+		"evict --execution " + placedID + " " + left:                    "",
 		"operation resolve --not-happened --step elsewhere " + parkedID: "",
 	} {
 		t.Run(args, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestPersonIsTheOneOfTheEnvironmentUnlessOneIsNamed(t *testing.T) {
 		d.keep()
 		env["DATABASE_URL"] = d.dsn
 		d.call(context.Background(), func(w *command.World) { w.Getenv = func(name string) string { return env[name] } },
-			"evict", scope, left, "--operation", leftID, "--yes").want(t, 0)
+			"evict", scope, left, "--execution", leftID, "--yes").want(t, 0)
 		if got, want := d.acts(), "evict|processing|t|ann||"+leftID; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -94,7 +94,7 @@ func TestChangeByARoleThatCannotPutItOnRecordIsNotMade(t *testing.T) {
 	muted := func(name string) string {
 		return map[string]string{"DATABASE_URL": d.dsn + "&options=" + url.QueryEscape("-crole="+role)}[name]
 	}
-	for _, args := range [][]string{{"evict", scope, left, "--operation", leftID}, {"dead", "drop", "--side", "outbox", deadOutID}, {"dead", "redrive", "--side", "outbox", deadOutID}} {
+	for _, args := range [][]string{{"evict", scope, left, "--execution", leftID}, {"dead", "drop", "--side", "outbox", deadOutID}, {"dead", "redrive", "--side", "outbox", deadOutID}} {
 		d.call(context.Background(), func(w *command.World) { w.Getenv = muted }, append(args, "--yes")...).want(t, 1, "INSERT on idem.audit")
 	}
 	if got := d.acts(); got != "" {

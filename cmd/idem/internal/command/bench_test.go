@@ -21,7 +21,7 @@ func BenchmarkCommands(b *testing.B) {
 	pool := pgtest.Open(b, dsn)
 	for _, sql := range []string{
 		"ALTER TABLE idem.records SET (autovacuum_enabled = off)",
-		`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state, status, completed_at, body)
+		`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state, status, completed_at, body)
 			SELECT 'tenant-' || n % 100, md5(n::text), decode(md5(n::text) || md5(n::text), 'hex'), md5(n::text)::uuid,
 				now() - interval '1 d', now() + interval '12 h' * (1 - 2 * (n % 2)), 'completed', 201, now() - interval '1 d', convert_to(repeat('x', 100), 'UTF8')
 			FROM generate_series(1, $1) n`,

@@ -30,7 +30,7 @@ func TestNothingIsChangedUntilSomebodyAgrees(t *testing.T) {
 	d := newDesk(t)
 	d.keep()
 	before := d.count()
-	evict := []string{"evict", scope, placed, "--operation", placedID}
+	evict := []string{"evict", scope, placed, "--execution", placedID}
 	ctx := context.Background()
 	for answer, code := range map[string]int{"": 5, "\n": 5, "n\n": 5, "yep\n": 5, "yes please\n": 5} {
 		d.call(ctx, typed(answer), evict...).want(t, code, "its effect is committed and stays", "nothing was changed")
@@ -59,7 +59,7 @@ func TestSignalEndsTheQuestion(t *testing.T) {
 	asked := &notifying{until: "[y/N]", done: func() { cancel(command.Interrupted{Signal: syscall.SIGINT}) }}
 	got := d.call(ctx, func(w *command.World) {
 		w.Stdin, w.InIsTerminal, w.Stderr = silent, true, asked
-	}, "evict", scope, placed, "--operation", placedID)
+	}, "evict", scope, placed, "--execution", placedID)
 	if got.code != 130 || d.count() != before {
 		t.Errorf("exit code %d, %d records of %d, said %q", got.code, d.count(), before, asked.text.String())
 	}
@@ -89,11 +89,11 @@ func TestOnlyTheRecordThatWasNamedIsEvicted(t *testing.T) {
 	change := func(w *command.World) {
 		typed("")(w)
 		w.Stdin = readerFunc(func(p []byte) (int, error) {
-			d.exec("UPDATE idem.records SET operation_id = gen_random_uuid() WHERE key = $1", placed)
+			d.exec("UPDATE idem.records SET execution_id = gen_random_uuid() WHERE key = $1", placed)
 			return copy(p, "y\n"), io.EOF
 		})
 	}
-	got := d.call(context.Background(), change, "evict", scope, placed, "--operation", placedID)
+	got := d.call(context.Background(), change, "evict", scope, placed, "--execution", placedID)
 	if got.code != 4 || !strings.Contains(got.stderr, "changed meanwhile") || d.count() != before {
 		t.Errorf("%+v", got)
 	}

@@ -14,7 +14,7 @@ import (
 
 type evictCommand struct {
 	name
-	Operation string `required:"" placeholder:"ID" help:"Operation id of the record, as idem show tells it: another execution's record is left alone."`
+	Execution string `required:"" aliases:"operation" placeholder:"ID" help:"Execution id of the record, as idem show tells it: another execution's record is left alone."`
 	DryRun    bool   `help:"Say what would be done, and do nothing."`
 	accountable
 }
@@ -23,7 +23,7 @@ type evictCommand struct {
 func (evictCommand) Help() string {
 	return `Deletes one record. Its effect stays: the next call with the key executes again, so first see to what the execution has done.
 
-Example: idem evict tenant-1/payout 7f3c9a52-0d1e --operation 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10`
+Example: idem evict tenant-1/payout 7f3c9a52-0d1e --execution 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10`
 }
 
 // changeTimeout bounds a change of one record or operation.
@@ -38,7 +38,7 @@ func (c *evictCommand) Run(s *session) error {
 	var operation *record.Operation
 	err := s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
 		if found, err = record.Find(ctx, tx, c.Scope, c.Key, false); err == nil && found != nil && found.State == record.Running {
-			operation, err = record.FindOperation(ctx, tx, found.OperationID)
+			operation, err = record.FindOperation(ctx, tx, found.ExecutionID)
 		}
 		return err
 	})
@@ -47,12 +47,12 @@ func (c *evictCommand) Run(s *session) error {
 		return err
 	case found == nil:
 		return noRecordError{"there is no record of " + c.name.String() + scopeHint(c.Scope)}
-	case found.OperationID != c.Operation:
-		return noRecordError{fmt.Sprintf("the record of %s is that of operation %s, and --operation says another: nothing was changed",
-			c.name.String(), found.OperationID)}
+	case found.ExecutionID != c.Execution:
+		return noRecordError{fmt.Sprintf("the record of %s is that of execution %s, and --execution says another: nothing was changed",
+			c.name.String(), found.ExecutionID)}
 	}
 	if operation != nil && (operation.State == record.Running || operation.State == record.Parked) {
-		return refusedError{fmt.Sprintf("nothing was changed: the key is that of operation %s, which is not over; idem operation cancel ends and undoes it", found.OperationID)}
+		return refusedError{fmt.Sprintf("nothing was changed: the key is that of operation %s, which is not over; idem operation cancel ends and undoes it", found.ExecutionID)}
 	}
 	will := fmt.Sprintf("deletes the %s of %s, created %s; %s", describe(found), c.name.String(), relative(found.CreatedAt, found.Now), consequence(found))
 	if c.DryRun {
@@ -68,7 +68,7 @@ func (c *evictCommand) evict(s *session, found *record.Record) error {
 	gone := false
 	ctx := c.onRecord(s)
 	err := record.Change(ctx, s.pool, changeTimeout, func(tx pgx.Tx) (err error) {
-		gone, err = record.Evict(ctx, tx, c.Scope, c.Key, c.Operation)
+		gone, err = record.Evict(ctx, tx, c.Scope, c.Key, c.Execution)
 		return err
 	})
 	if errors.Is(err, record.ErrUnknown) {

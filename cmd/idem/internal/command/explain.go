@@ -61,7 +61,7 @@ func (c *explainCommand) Run(s *session) error {
 			return err
 		}
 		if found, err = record.Find(ctx, tx, c.Scope, c.Key, false); err == nil && found != nil && found.State == record.Running {
-			operation, err = record.FindOperation(ctx, tx, found.OperationID)
+			operation, err = record.FindOperation(ctx, tx, found.ExecutionID)
 		}
 		return err
 	})
@@ -101,7 +101,7 @@ func explain(r *record.Record, entry idem.Entry, hashes []*hashed, operation *re
 	}
 	live := r != nil && !r.Expired()
 	switch {
-	case !live && entry.State == idem.StateProcessing && entry.OperationID == "":
+	case !live && entry.State == idem.StateProcessing && entry.ExecutionID == "":
 		e.Verdict, e.Error = waits, "ErrInProgress"
 		e.Reason = "a transaction holds the key" + since(entry)
 		e.Hint = "the call waits up to WithWait (5 s by default) and then gets ErrInProgress; it takes over if that transaction fails"
@@ -128,9 +128,9 @@ func explain(r *record.Record, entry idem.Entry, hashes []*hashed, operation *re
 }
 
 func (e *explanation) replay(r *record.Record) {
-	e.Verdict, e.Reason = replays, "the effect of operation "+r.OperationID+" is committed"
+	e.Verdict, e.Reason = replays, "the effect of execution "+r.ExecutionID+" is committed"
 	if r.State == record.Failed {
-		e.Reason = "operation " + r.OperationID + " was rejected for good, and its effect undone"
+		e.Reason = "execution " + r.ExecutionID + " was rejected for good, and its effect undone"
 	}
 	if len(e.Hashes) == 0 {
 		e.Hint = "a call with another hash gets ErrMismatch instead: compare a request with --request"

@@ -45,10 +45,10 @@ func TestOutputIsAsTheGoldenFilesHaveIt(t *testing.T) {
 		"explain-left-behind": {"explain", scope, left},
 		"explain-invalid":     {"explain", scope, strings.Repeat("k", 256)},
 		"stuck":               {"stuck"},
-		"evict-dry-run":       {"evict", scope, left, "--operation", leftID, "--dry-run"},
-		"evict":               {"evict", scope, left, "--operation", leftID, "--yes"},
-		"evict-another":       {"evict", scope, left, "--operation", placedID, "--yes"},
-		"evict-unasked":       {"evict", scope, placed, "--operation", placedID},
+		"evict-dry-run":       {"evict", scope, left, "--execution", leftID, "--dry-run"},
+		"evict":               {"evict", scope, left, "--execution", leftID, "--yes"},
+		"evict-another":       {"evict", scope, left, "--execution", placedID, "--yes"},
+		"evict-unasked":       {"evict", scope, placed, "--execution", placedID},
 	} {
 		for kind, further := range map[string][]string{"txt": nil, "json": {"--json"}} {
 			t.Run(name+"."+kind, func(t *testing.T) {

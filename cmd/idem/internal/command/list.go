@@ -17,7 +17,7 @@ import (
 type listCommand struct {
 	Scope     string `placeholder:"PREFIX" help:"Scopes that begin like this."`
 	Key       string `placeholder:"KEY" help:"Records of this key, in any scope."`
-	Operation string `placeholder:"ID" help:"The record of this operation id, as logs tell it."`
+	Execution string `aliases:"operation" placeholder:"ID" help:"The record of this execution id, as logs tell it."`
 	State     string `enum:",completed,failed,running,processing,expired" default:"" placeholder:"STATE" help:"completed, failed, running, processing or expired. All but the last are live."`
 	Older     span   `placeholder:"SPAN" help:"Claimed longer ago than this."`
 	Limit     int    `default:"50" help:"How many at most, up to 10000. Default: ${default}."`
@@ -32,14 +32,14 @@ func (listCommand) Help() string {
 	return `Reads records in the order of the primary key, and ends at --limit. --scope is a range of the index. The other filters are
 looked at row by row, so without --scope they may walk the whole table until --limit or --timeout ends it.
 
-A log tells an operation id: idem list --operation ID finds its record.
+A log tells an execution id: idem list --execution ID finds its record.
 
 Example: idem list --scope tenant-1/ --state failed --older 1h`
 }
 
 // Run lists.
 func (c *listCommand) Run(s *session) error {
-	filter := record.Filter{ScopePrefix: c.Scope, Key: c.Key, OperationID: c.Operation, State: c.State, Older: time.Duration(c.Older), Limit: c.Limit}
+	filter := record.Filter{ScopePrefix: c.Scope, Key: c.Key, ExecutionID: c.Execution, State: c.State, Older: time.Duration(c.Older), Limit: c.Limit}
 	if c.Limit < 1 || c.Limit > 10000 {
 		return usage("--limit is between 1 and 10000: go on with --after-scope and --after-key")
 	}
@@ -94,11 +94,11 @@ func (c *listCommand) text(p *page.Page, found []record.Record, more bool) {
 		}
 		rows = append(rows, []string{
 			page.Safe(r.Scope), shownKey(r.Key, c.Full), stateOf(p, r), status, page.Age(r.Now.Sub(r.CreatedAt)),
-			expires(r), page.Bytes(r.HeaderBytes + r.BodyBytes), r.OperationID,
+			expires(r), page.Bytes(r.HeaderBytes + r.BodyBytes), r.ExecutionID,
 		})
 	}
 	p.Table([]page.Column{{Name: "SCOPE"}, {Name: "KEY"}, {Name: "STATE"}, {Name: "STATUS", Right: true}, {Name: "AGE", Right: true},
-		{Name: "EXPIRES"}, {Name: "RESPONSE", Right: true}, {Name: "OPERATION ID"}}, rows)
+		{Name: "EXPIRES"}, {Name: "RESPONSE", Right: true}, {Name: "EXECUTION ID"}}, rows)
 	if more {
 		p.Printf("%s\n", p.Dim(fmt.Sprintf("there are more: raise --limit, or narrow it down with --scope (%d shown)", len(found))))
 	}

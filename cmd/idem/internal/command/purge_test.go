@@ -53,7 +53,7 @@ func spaced(text string) string { return regexp.MustCompile(` +`).ReplaceAllStri
 func TestPurgeIsInterruptedBetweenPortions(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state, body)
+	d.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state, body)
 		SELECT 's', n::text, '', gen_random_uuid(), now() - interval '2 d', now() - interval '1 d', 'completed', convert_to(repeat(md5(n::text), 50), 'UTF8')
 		FROM generate_series(1, 8000) n`)
 	ctx, cancel := context.WithCancelCause(context.Background())

@@ -35,7 +35,7 @@ func (d *desk) keep() {
 		{scope, left, leftID, "1 day", "3 days", "processing", nil, nil, nil},
 		{"tenant-2/refund", brief, "0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a14", "5 hours", "3 days", "completed", 200, nil, "ok"},
 	} {
-		d.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state, status, completed_at, header, body)
+		d.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state, status, completed_at, header, body)
 			VALUES ($1, $2, $3, $4, now() - interval '30 min' - $5::interval, now() + interval '30 min' - $5::interval + $6::interval,
 				$7, $8, CASE WHEN $7 <> 'processing' THEN now() - $5::interval END, $9::text::jsonb, convert_to($10::text, 'UTF8'))`,
 			r.scope, r.key, hash[:], r.id, r.age, r.ttl, r.state, r.status, r.header, r.body)

@@ -30,7 +30,7 @@ func TestErrorsAreOneLineThatSaysWhatToDo(t *testing.T) {
 		"no such state":      {[]string{"list", "--state", "done"}, 2, []string{"completed", "done"}},
 		"no span":            {[]string{"list", "--older", "yesterday"}, 2, []string{"yesterday", "7d"}},
 		"no limit":           {[]string{"list", "--limit", "0"}, 2, []string{"--limit"}},
-		"no operation":       {[]string{"evict", "s", "k"}, 2, []string{"--operation"}},
+		"no execution":       {[]string{"evict", "s", "k"}, 2, []string{"--execution"}},
 		"no hash":            {[]string{"explain", "s", "k", "--hash", "abc"}, 2, []string{"64 hexadecimal digits"}},
 		"no body":            {[]string{"explain", "s", "k", "--without", "/x"}, 2, []string{"--request"}},
 		"no file":            {[]string{"explain", "s", "k", "--request", "/nowhere"}, 1, []string{"/nowhere"}},
@@ -66,8 +66,8 @@ func TestKeysAndResponsesAreNotShownUnlessAskedFor(t *testing.T) {
 	for _, args := range [][]string{
 		{"list"}, {"list", "--json"}, {"show", scope, placed}, {"show", scope, placed, "--json"}, {"show", scope, declined, "--json"},
 		{"explain", scope, placed}, {"explain", scope, placed, "--json"}, {"stuck"}, {"stuck", "--json"},
-		{"evict", scope, left, "--operation", placedID}, {"evict", scope, left, "--operation", leftID},
-		{"evict", scope, left, "--operation", leftID, "--dry-run", "--json"}, {"show", "nowhere", placed},
+		{"evict", scope, left, "--execution", placedID}, {"evict", scope, left, "--execution", leftID},
+		{"evict", scope, left, "--execution", leftID, "--dry-run", "--json"}, {"show", "nowhere", placed},
 	} {
 		got := d.idem(args...)
 		for _, secret := range secrets {
@@ -110,7 +110,7 @@ func TestColoursAreForTerminalsOnly(t *testing.T) {
 func TestScopesCannotSteerATerminal(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+	d.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 		VALUES (E'a\u202Eb\u200Bc\x1b[2J', E'\x1b]0;x\x07abcdefghijklmnop', '', gen_random_uuid(), now(), now() + '1 h', 'completed')`)
 	for _, args := range [][]string{{"list"}, {"list", "--full"}} {
 		got := d.idem(args...)
@@ -135,7 +135,7 @@ func TestCommandsSayWhoTheyWouldHaveWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.idem("show", scope, left).want(t, 0)
-	d.idem("evict", scope, left, "--operation", leftID, "--yes").want(t, 1, "another session holds a lock")
+	d.idem("evict", scope, left, "--execution", leftID, "--yes").want(t, 1, "another session holds a lock")
 }
 
 func TestKeyMayBeReadFromStandardInput(t *testing.T) {
@@ -195,18 +195,18 @@ func TestOperationsThatDoNotGoOnAreStuckAndExplained(t *testing.T) {
 	d.idem("explain", scope, "due").want(t, 0, "waits", "operation "+ids["due"]+" (refund) is under way", "no process works on it")
 	d.idem("explain", scope, "parked").want(t, 0, "refused", "operation.ErrParked", "parked at step charge: it is not")
 	d.idem("list", "--state", "running").want(t, 0, ids["due"], ids["parked"])
-	d.idem("evict", scope, "due", "--operation", ids["due"], "--yes").want(t, 5, "nothing was changed", "idem operation cancel")
+	d.idem("evict", scope, "due", "--execution", ids["due"], "--yes").want(t, 5, "nothing was changed", "idem operation cancel")
 }
 
-// Logs have operation ids, and people have keys without their scope.
+// Logs have execution ids, and people have keys without their scope.
 func TestRecordIsFoundByWhatLogsTell(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.keep()
-	d.idem("list", "--operation", placedID, "--full").want(t, 0, placed, placedID)
+	d.idem("list", "--execution", placedID, "--full").want(t, 0, placed, placedID)
 	d.idem("list", "--key", placed, "--full").want(t, 0, scope, placedID)
 	d.idem("list", "--key", "never used").want(t, 0, "no records")
-	d.idem("list", "--operation", "nonsense").want(t, 1, "nonsense")
+	d.idem("list", "--execution", "nonsense").want(t, 1, "nonsense")
 }
 
 func TestVerifyComparesTwoDatabases(t *testing.T) {

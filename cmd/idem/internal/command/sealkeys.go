@@ -56,9 +56,9 @@ func (k sealKeys) open(s *session, r *record.Record) error {
 	if r.Status != nil {
 		status = int(*r.Status)
 	}
-	key := store.NewKey(r.Scope, r.Key, [32]byte(append(r.Hash, make([]byte, 32)...)), r.OperationID, 0)
+	key := store.NewKey(r.Scope, r.Key, [32]byte(append(r.Hash, make([]byte, 32)...)), r.ExecutionID, 0)
 	stored := store.Record{
-		SameHash: true, OperationID: r.OperationID, State: store.State(r.State), Status: status, Body: r.Body, SealedBy: r.SealedBy, Closed: true,
+		SameHash: true, ExecutionID: r.ExecutionID, State: store.State(r.State), Status: status, Body: r.Body, SealedBy: r.SealedBy, Closed: true,
 	}
 	if len(r.Header) > 0 {
 		stored.Header = map[string][]string{} // a sealed response has none: what is there is another's

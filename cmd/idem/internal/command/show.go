@@ -64,7 +64,7 @@ type shownRecord struct {
 	KeyBytes    int        `json:"key_bytes"`
 	State       string     `json:"state"`
 	Expired     bool       `json:"expired"`
-	OperationID string     `json:"operation_id"`
+	ExecutionID string     `json:"execution_id"`
 	Status      *int32     `json:"status"`
 	CreatedAt   time.Time  `json:"created_at"`
 	CompletedAt *time.Time `json:"completed_at"`
@@ -82,7 +82,7 @@ type shownRecord struct {
 func newShownRecord(r *record.Record, wholeKey bool) *shownRecord {
 	shown := &shownRecord{
 		Scope: r.Scope, Key: jsonKey(r.Key, wholeKey), KeyBytes: len(r.Key), State: r.State, Expired: r.Expired(),
-		OperationID: r.OperationID, Status: r.Status, CreatedAt: r.CreatedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
+		ExecutionID: r.ExecutionID, Status: r.Status, CreatedAt: r.CreatedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
 		Hash: hex.EncodeToString(r.Hash), SealedBy: r.SealedBy, HeaderBytes: r.HeaderBytes, BodyBytes: r.BodyBytes,
 	}
 	if r.CompletedAt != nil {
@@ -137,7 +137,7 @@ func facts(p *page.Page, r *record.Record) []page.Pair {
 	}
 	pairs := []page.Pair{
 		{Name: "state", Value: stateOf(p, r)},
-		{Name: "operation id", Value: r.OperationID},
+		{Name: "execution id", Value: r.ExecutionID},
 		{Name: "status", Value: status},
 		{Name: "created", Value: page.Time(r.CreatedAt) + p.Dim(" ("+relative(r.CreatedAt, r.Now)+")")},
 		{Name: "completed", Value: completed},

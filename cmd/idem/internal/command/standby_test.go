@@ -77,7 +77,7 @@ func TestEvictionNeverCancelsTheWaitForAStandby(t *testing.T) {
 	primary, standby := newPair(t)
 	d := &desk{t: t, dsn: primary.DSN(), pool: pgtest.Open(t, primary.DSN())}
 	const id = "0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10"
-	d.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state) VALUES ('s', 'k', '', $1, now(), now() + '1 h', 'completed')`, id)
+	d.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state) VALUES ('s', 'k', '', $1, now(), now() + '1 h', 'completed')`, id)
 	d.exec("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
 	d.exec("SELECT pg_reload_conf()")
 	if err := standby.Stop(pgserver.Fast); err != nil {
@@ -88,7 +88,7 @@ func TestEvictionNeverCancelsTheWaitForAStandby(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d.idem("evict", "s", "k", "--operation", id, "--yes").want(t, 1, "the server has not answered COMMIT")
+	d.idem("evict", "s", "k", "--execution", id, "--yes").want(t, 1, "the server has not answered COMMIT")
 	var waiting, records int
 	err := d.pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'), (SELECT count(*) FROM idem.records)`).Scan(&waiting, &records)
 	if err != nil || waiting != 1 || records != 1 {

@@ -36,7 +36,7 @@ func TestStatsAreAsTheGoldenFilesHaveIt(t *testing.T) {
 			t.Parallel()
 			d := newDesk(t)
 			d.exec("ALTER TABLE idem.records SET (autovacuum_enabled = off)")
-			d.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state, body)
+			d.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state, body)
 				SELECT 's', n::text, '', gen_random_uuid(), now() - interval '3 d', now() - interval '2 d 30 min' + interval '4 d' * (n > 100)::int, 'completed', 'ok'
 				FROM generate_series(1, 300) n`)
 			d.exec("ANALYZE idem.records")
@@ -138,7 +138,7 @@ func TestStuckSaysByItsExitCodeThatItHasNotWalkedALargeTable(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.exec("ALTER TABLE idem.records ALTER body SET STORAGE PLAIN")
-	d.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state, body)
+	d.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state, body)
 		SELECT 's', n::text, '', gen_random_uuid(), now(), now() + '1 h', 'completed', convert_to(repeat('x', 7900), 'UTF8') FROM generate_series(1, 8300) n`)
 	d.idem("stuck").want(t, 6, "was not walked", "--scan")
 	d.idem("stuck", "--scan").want(t, 0, "nothing is stuck")

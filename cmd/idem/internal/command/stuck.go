@@ -163,9 +163,9 @@ func (c *stuckCommand) tellLeft(p *page.Page, left []record.Record) {
 	var rows [][]string
 	for i := range left {
 		r := &left[i]
-		rows = append(rows, []string{page.Safe(r.Scope), shownKey(r.Key, c.Full), page.Age(r.Now.Sub(r.CreatedAt)), relative(r.ExpiresAt, r.Now), r.OperationID})
+		rows = append(rows, []string{page.Safe(r.Scope), shownKey(r.Key, c.Full), page.Age(r.Now.Sub(r.CreatedAt)), relative(r.ExpiresAt, r.Now), r.ExecutionID})
 	}
-	p.Table([]page.Column{{Name: "SCOPE"}, {Name: "KEY"}, {Name: "AGE", Right: true}, {Name: "EXPIRES"}, {Name: "OPERATION ID"}}, rows)
+	p.Table([]page.Column{{Name: "SCOPE"}, {Name: "KEY"}, {Name: "AGE", Right: true}, {Name: "EXPIRES"}, {Name: "EXECUTION ID"}}, rows)
 	p.Printf("%s\n\n", page.Wrap("An fn ended its transaction itself, so a part of its effect may be committed without a response. The key is refused with "+
-		"ErrTxEnded until the record expires. See to the effect by the operation id, then: idem evict.", "  ", 100))
+		"ErrTxEnded until the record expires. See to the effect by the execution id, then: idem evict.", "  ", 100))
 }

@@ -108,7 +108,7 @@ func sameSequences(e *exam) error {
 // tally is what is compared of each table, beside the number of its rows: a sum that depends on each row and not on their order. Of
 // times, settings of the session decide nothing here.
 var tally = map[string]string{
-	"records":      "scope, key, operation_id, state, status",
+	"records":      "scope, key, execution_id, state, status",
 	"operations":   "id, state, epoch, seq, kind, step",
 	"steps":        "operation_id, seq, kind, outcome",
 	"signals":      "operation_id, name, taken",

@@ -56,7 +56,7 @@ func (n *node) read() (rows float64) {
 func TestDoctorReadsFewRowsOfLargeTables(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
-	w.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+	w.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 			SELECT 's', n::text, '', gen_random_uuid(), now(), now() + '1 h', 'completed' FROM generate_series(1, 100000) n`,
 		`INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, epoch, state, undoing, step, seq, since, wake_at, tries, attempts, ended_at)
 			SELECT gen_random_uuid(), 's', n::text, '', 'n', 1, now(), 1, (ARRAY['completed', 'parked', 'running'])[1 + n % 3], false, '', 0, now(), now() - interval '1 h', 0, 0, now() FROM generate_series(1, 30000) n`,

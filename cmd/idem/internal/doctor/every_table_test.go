@@ -118,7 +118,7 @@ func (w *ward) wordsOf(table string) *strings.Replacer {
 		w.t.Fatal(err)
 	}
 	rows := map[string]string{
-		"records":    `INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state) VALUES ('s', 'k', '', gen_random_uuid(), now(), now(), 'completed')`,
+		"records":    `INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state) VALUES ('s', 'k', '', gen_random_uuid(), now(), now(), 'completed')`,
 		"operations": `INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, epoch, state, undoing, step, seq, since, wake_at, tries, attempts, ended_at) VALUES (gen_random_uuid(), 's', 'k', '', 'n', 1, now(), 1, 'completed', false, '', 0, now(), now(), 0, 0, now())`,
 		"inbox":      `INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at) VALUES ('c', 's', 'i', '', 'handled', now(), now())`,
 		"audit":      `INSERT INTO idem.audit VALUES (now(), gen_random_uuid(), 'retry', 'running', 'r', '', '', NULL, '', '', '', '', '', '', '')`,

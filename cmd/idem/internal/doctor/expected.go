@@ -16,7 +16,7 @@ type expected struct {
 var tables = []expected{
 	{
 		name: "records", key: "scope, key", purged: "expires_at",
-		columns: "scope text, key text, hash bytea, operation_id uuid, created_at timestamp with time zone, expires_at timestamp with time zone, " +
+		columns: "scope text, key text, hash bytea, execution_id uuid, created_at timestamp with time zone, expires_at timestamp with time zone, " +
 			"state text, status integer, completed_at timestamp with time zone, header jsonb, body bytea, sealed_by text",
 		lost: "a retry executes again",
 	},

@@ -39,7 +39,7 @@ func TestNothingIsUnknownToTheRoleForPeopleOnCall(t *testing.T) {
 			w.exec("CREATE TABLE IF NOT EXISTS public.idem_goose_version (id serial, version_id bigint, is_applied bool, tstamp timestamp)")
 			address := w.role("")
 			w.exec(onCall(t, roleOf(t, address))...)
-			w.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+			w.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 				SELECT 's', n::text, '', gen_random_uuid(), now(), now() + '1 h', 'completed' FROM generate_series(1, 1000) n`, "ANALYZE")
 			looking := wardAt(t, address)
 			looking.opts.Limits.BloatedSize = 1 // so that all that statistics tell is looked at

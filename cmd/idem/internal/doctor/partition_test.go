@@ -31,7 +31,7 @@ func TestDoctorFindsWhatIsWrongWithASinglePartition(t *testing.T) {
 	w.finds("autovacuum", doctor.Problem, "off for idem.records_2", "ALTER TABLE idem.records_2 RESET")
 	w.exec("CREATE INDEX of_ours ON idem.records_3 (expires_at)")
 	w.finds("indexes", doctor.Warning, "idem.of_ours is not of idem")
-	w.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+	w.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 		SELECT 's', n::text, '', gen_random_uuid(), now(), now(), 'completed' FROM generate_series(1, 2000) n`, "DELETE FROM idem.records_2")
 	w.eventuallyFinds("dead-rows", doctor.Warning, "idem.records_2 has about", "VACUUM idem.records_2")
 }
@@ -41,7 +41,7 @@ func TestDoctorWalksALargePartitionedTableOnlyIfItIsAsked(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
 	w.partition()
-	w.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+	w.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 		SELECT 's', n::text, '', gen_random_uuid(), now(), now() + '1 h', CASE n WHEN 77 THEN 'processing' ELSE 'completed' END FROM generate_series(1, 100) n`)
 	w.finds("left-behind", doctor.Warning, "1 records are left")
 	w.opts.Limits.ScanUpTo = 1

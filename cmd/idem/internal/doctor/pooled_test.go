@@ -30,7 +30,7 @@ func TestEveryCommandWorksBehindPgBouncerInTransactionMode(t *testing.T) {
 	call(0, "migrate", "up", "--yes")
 	w := wardAt(t, dsn)
 	for range 3 {
-		w.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+		w.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 			VALUES ('s', 'k', '', '` + id + `', now(), now() + '1 h', 'completed'), ('s', 'old', '', '` + id + `', now(), now() - interval '1 d', 'completed')`)
 		call(0, "migrate", "status")
 		call(3, "doctor")
@@ -41,6 +41,6 @@ func TestEveryCommandWorksBehindPgBouncerInTransactionMode(t *testing.T) {
 		call(0, "explain", "s", "k")
 		call(0, "purge", "--yes", "--share", "1")
 		call(4, "show", "s", "old")
-		call(0, "evict", "s", "k", "--operation", id, "--yes")
+		call(0, "evict", "s", "k", "--execution", id, "--yes")
 	}
 }

@@ -36,7 +36,7 @@ func TestDoctorFindsRecordsThatTheKeysAtHandDoNotOpen(t *testing.T) {
 	w := newWard(t)
 	w.quiet("seal-keys")
 	for key, n := range map[string]int{"NULL": 100, "'2026-10'": 300, "'2026-11'": 600} {
-		w.exec(fmt.Sprintf(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state, sealed_by)
+		w.exec(fmt.Sprintf(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state, sealed_by)
 			SELECT 's', %[1]d::text || '/' || n, '', gen_random_uuid(), now(), now() + '1 h', 'completed', %[2]s FROM generate_series(1, %[1]d) n`, n, key))
 	}
 	w.exec("ANALYZE idem.records")

@@ -58,7 +58,7 @@ func TestDoctorFindsWhatIsWrongWithTheSchema(t *testing.T) {
 func TestDoctorFindsAnIndexThatFailedToBeBuilt(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
-	w.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+	w.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 		SELECT 's', n::text, '', '0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10', now(), now(), 'completed' FROM generate_series(1, 2) n`)
 	if _, err := w.pool.Exec(t.Context(), "CREATE UNIQUE INDEX CONCURRENTLY broken ON idem.records (scope)"); err == nil {
 		t.Fatal("it was built")

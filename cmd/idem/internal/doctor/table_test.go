@@ -13,7 +13,7 @@ func TestDoctorFindsATableThatIsMostlyEmptyOrDead(t *testing.T) {
 	w.opts.Limits.BloatedSize = 1
 	w.opts.Limits.DeadRows = 1000
 	w.exec("ALTER TABLE idem.records SET (autovacuum_enabled = off)", `
-		INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state, status, body)
+		INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state, status, body)
 		SELECT 'tenant', md5(n::text), '\x00', gen_random_uuid(), now(), now(), 'completed', 200, convert_to(repeat(md5(n::text), 3), 'UTF8')
 		FROM generate_series(1, 20000) n`, "ANALYZE idem.records")
 	w.quiet("bloat")
@@ -21,7 +21,7 @@ func TestDoctorFindsATableThatIsMostlyEmptyOrDead(t *testing.T) {
 	w.quiet("dead-rows")
 	w.exec("DELETE FROM idem.records WHERE key > '2'")
 	w.eventuallyFinds("dead-rows", doctor.Warning, "last vacuumed: never", "VACUUM idem.records")
-	w.exec("INSERT INTO idem.records SELECT 'z', 'z', hash, operation_id, created_at, expires_at, state FROM idem.records LIMIT 1", "VACUUM (ANALYZE) idem.records")
+	w.exec("INSERT INTO idem.records SELECT 'z', 'z', hash, execution_id, created_at, expires_at, state FROM idem.records LIMIT 1", "VACUUM (ANALYZE) idem.records")
 	w.finds("bloat", doctor.Warning, "VACUUM FULL")
 	w.finds("index-bloat", doctor.Warning, "REINDEX INDEX CONCURRENTLY")
 }
@@ -31,7 +31,7 @@ func TestBloatIsUnknownWithoutStatistics(t *testing.T) {
 	w := newWard(t)
 	w.opts.Limits.BloatedSize = 1
 	w.exec("ALTER TABLE idem.records SET (autovacuum_enabled = off)", `
-		INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+		INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 		VALUES ('s', 'k', '', gen_random_uuid(), now(), now(), 'completed')`)
 	w.finds("bloat", doctor.Unknown, "ANALYZE idem.records")
 }
@@ -41,7 +41,7 @@ func TestDoctorFindsASweepThatDoesNotFinish(t *testing.T) {
 	w := newWard(t)
 	w.quiet("purge-lag")
 	w.exec("ALTER TABLE idem.records SET (autovacuum_enabled = off)", `
-		INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+		INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 		SELECT 's', n::text, '', gen_random_uuid(), now(), now() + '1 h', 'completed' FROM generate_series(1, 100) n`, "ANALYZE idem.records")
 	w.quiet("purge-lag")
 	w.exec("UPDATE idem.records SET expires_at = now() - interval '3 days' + interval '1 s' * key::int", "ANALYZE idem.records")

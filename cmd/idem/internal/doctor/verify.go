@@ -71,18 +71,18 @@ func (e *exam) orphans(sql string) (count int64, ids string, err error) {
 const restoreTogether = "idem.records and idem.operations have to be of the same moment: restore both from the same backup, or see that both were replicated to the end"
 
 func recordsWithoutOperation(e *exam) error {
-	count, ids, err := e.orphans(`SELECT r.operation_id FROM idem.records r WHERE r.state = 'running'
-		AND NOT EXISTS (SELECT FROM idem.operations o WHERE o.id = r.operation_id AND o.state IN ('running', 'parked'))`)
+	count, ids, err := e.orphans(`SELECT r.execution_id FROM idem.records r WHERE r.state = 'running'
+		AND NOT EXISTS (SELECT FROM idem.operations o WHERE o.id = r.execution_id AND o.state IN ('running', 'parked'))`)
 	if count > 0 {
 		e.problem(fmt.Sprintf("%s keys are in progress for an operation that is not there, or has ended: their callers get ErrInProgress, and no process goes on (operations %s)", page.Count(count), ids),
-			restoreTogether+"; if that cannot be, find out by the operation id what has happened outside, and idem evict")
+			restoreTogether+"; if that cannot be, find out by the execution id what has happened outside, and idem evict")
 	}
 	return err
 }
 
 func operationsWithoutRecord(e *exam) error {
 	count, ids, err := e.orphans(`SELECT o.id FROM idem.operations o WHERE o.state IN ('running', 'parked')
-		AND NOT EXISTS (SELECT FROM idem.records r WHERE r.scope = o.scope AND r.key = o.key AND r.operation_id = o.id AND r.state = 'running')`)
+		AND NOT EXISTS (SELECT FROM idem.records r WHERE r.scope = o.scope AND r.key = o.key AND r.execution_id = o.id AND r.state = 'running')`)
 	if count > 0 {
 		e.problem(fmt.Sprintf("%s operations are under way whose key does not say so: a caller who asks again begins another one, and what they have called may be called again under another key (operations %s)",
 			page.Count(count), ids), restoreTogether+", before a process works on them")

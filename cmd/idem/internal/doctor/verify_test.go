@@ -73,7 +73,7 @@ func (w *ward) eventually(what string, done func() bool) {
 
 // written are rows as a program leaves them: two keys, an operation in a call, three messages of which the last has left.
 const written = `
-	INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state, status) VALUES
+	INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state, status) VALUES
 		('s', 'a', '', 'aaaaaaaa-0000-0000-0000-000000000001', now(), now() + '1 h', 'completed', 201),
 		('s', 'b', '', 'aaaaaaaa-0000-0000-0000-000000000002', now(), now() + '1 h', 'running', NULL);
 	INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, epoch, owner, state, undoing, kind, step, seq, since, wake_at, tries, attempts)
@@ -130,7 +130,7 @@ func TestTakeoverByLogicalReplicationIsVerified(t *testing.T) {
 	green.wantVerified(blue, "sequences: places in idem.outbox go up to 2 and the sequence idem.outbox_seq_seq is at 0", "sequences: numbers of instances go up to 1",
 		"same-sequences: the sequence idem.outbox_seq_seq is at 0, and that of the other database at 3", "same-sequences: the sequence idem.instances is at 0")
 
-	blue.exec("INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state) VALUES ('s', 'late', '', gen_random_uuid(), now(), now() + '1 h', 'completed')")
+	blue.exec("INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state) VALUES ('s', 'late', '', gen_random_uuid(), now(), now() + '1 h', 'completed')")
 	green.eventually("what comes later", func() bool { return green.count("SELECT count(*) FROM idem.records") == 3 })
 	for _, statement := range statements(t, "SELECT setval('idem.outbox_seq_seq'") {
 		green.exec(strings.ReplaceAll(statement, "1234567", "3"))
@@ -237,9 +237,9 @@ func TestRestoreToAPointInTimeIsVerified(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	w.exec(`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state) VALUES ('s', 'before noon', '', gen_random_uuid(), now(), now() + '1 h', 'completed')`,
+	w.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state) VALUES ('s', 'before noon', '', gen_random_uuid(), now(), now() + '1 h', 'completed')`,
 		"SELECT pg_create_restore_point('noon')",
-		`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state) VALUES ('s', 'after noon', '', gen_random_uuid(), now(), now() + '1 h', 'completed')`)
+		`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state) VALUES ('s', 'after noon', '', gen_random_uuid(), now(), now() + '1 h', 'completed')`)
 	r := wardAt(t, restored.DSN())
 	r.eventually("the restore to be open", func() bool { return r.count("SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE 1 END") == 1 })
 	if n := r.count("SELECT count(*) FROM idem.records WHERE key LIKE '% noon'"); n != 1 {

@@ -25,8 +25,8 @@ func BenchmarkPartition(b *testing.B) {
 	pool := pgtest.New(b)
 	calling := func(do func()) []time.Duration { return calling(b, pool, do) }
 	for _, sql := range []string{
-		`create table ledger (key text not null, operation_id uuid not null)`,
-		fmt.Sprintf(`insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state, status, completed_at, body)
+		`create table ledger (key text not null, execution_id uuid not null)`,
+		fmt.Sprintf(`insert into idem.records (scope, key, hash, execution_id, created_at, expires_at, state, status, completed_at, body)
 			select 'tenant-' || n %% 100, md5(n::text), decode(md5(n::text) || md5(n::text), 'hex'), md5(n::text)::uuid,
 				now(), now() + interval '12 h', 'completed', 201, now(), convert_to(repeat('x', 100), 'UTF8') from generate_series(1, %d) n`, *records),
 		"vacuum analyze idem.records", "checkpoint",

@@ -33,7 +33,7 @@ func newHouse(t *testing.T) *house {
 	t.Helper()
 	h := &house{t: t, dsn: pgtest.DSN(t)}
 	h.pool = pgtest.Open(t, h.dsn)
-	h.exec(`create table ledger (key text not null, operation_id uuid not null)`)
+	h.exec(`create table ledger (key text not null, execution_id uuid not null)`)
 	return h
 }
 
@@ -55,14 +55,14 @@ func (h *house) count(sql string, args ...any) (n int64) {
 // records makes records that were there before, the first of them expired.
 func (h *house) records(n, expired int) {
 	h.t.Helper()
-	h.exec(`insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state, status, completed_at, header, body)
+	h.exec(`insert into idem.records (scope, key, hash, execution_id, created_at, expires_at, state, status, completed_at, header, body)
 		select 'old', n::text, sha256(n::text::bytea), gen_random_uuid(), now(), now() + case when n <= $2 then -interval '2 h' else interval '1 h' end,
 			'completed', 201, now(), '{"A":["b"]}', convert_to(repeat('x', n % 500), 'UTF8') from generate_series(1, $1::int) n`, n, expired)
 }
 
 func charge(ctx context.Context, pool *pgxpool.Pool, key string) (idem.Result, error) {
 	return idem.Do(ctx, pool, "s", key, sha256.Sum256([]byte(key)), func(tx pgx.Tx) (idem.Response, error) {
-		_, err := tx.Exec(ctx, `insert into ledger select $1, operation_id from idem.records where scope = 's' and key = $1`, key)
+		_, err := tx.Exec(ctx, `insert into ledger select $1, execution_id from idem.records where scope = 's' and key = $1`, key)
 		return idem.Response{Status: 201, Body: []byte(key)}, err
 	})
 }
@@ -156,7 +156,7 @@ func TestRecordsArePartitionedWhileEverythingGoesOn(t *testing.T) {
 			if twice := h.count("select count(*) from (select key from ledger group by key having count(*) > 1) _"); twice > 0 {
 				t.Errorf("%d keys were executed twice", twice)
 			}
-			if odd := h.count(`select count(*) from ledger full join (select * from idem.records where scope = 's') r using (key, operation_id) where ledger.key is null or r.key is null`); odd > 0 {
+			if odd := h.count(`select count(*) from ledger full join (select * from idem.records where scope = 's') r using (key, execution_id) where ledger.key is null or r.key is null`); odd > 0 {
 				t.Errorf("%d effects and records do not pair up", odd)
 			}
 			if left := h.count(`select count(*) from pg_class c join pg_namespace n on n.oid = relnamespace where nspname = 'idem' and (relname like '%parted%' or relname like '%whole%')`) +
@@ -298,7 +298,7 @@ func TestInterruptedPartitioningGoesOnOrIsTakenBack(t *testing.T) {
 func TestNewTableThatDiffersIsNotTaken(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{
-		"a row less":    "insert into idem.records (scope, key, hash, operation_id, created_at, expires_at, state) values ('unseen', 'k', '', gen_random_uuid(), now(), now(), 'completed')",
+		"a row less":    "insert into idem.records (scope, key, hash, execution_id, created_at, expires_at, state) values ('unseen', 'k', '', gen_random_uuid(), now(), now(), 'completed')",
 		"another value": "update idem.records set status = 500 where key = '7'",
 		"a row more":    "delete from idem.records where key = '7'",
 	} {

@@ -28,10 +28,10 @@ func Find(ctx context.Context, tx pgx.Tx, scope, key string, reveal bool) (*Reco
 }
 
 // Evict deletes the record of one execution, puts that on record, and reports whether it was there. Another execution's is left alone.
-func Evict(ctx context.Context, tx pgx.Tx, scope, key, operationID string) (bool, error) {
+func Evict(ctx context.Context, tx pgx.Tx, scope, key, executionID string) (bool, error) {
 	var state string
-	err := tx.QueryRow(ctx, "DELETE FROM idem.records WHERE scope = $1 AND key = $2 AND operation_id = $3::text::uuid RETURNING state",
-		scope, key, operationID).Scan(&state)
+	err := tx.QueryRow(ctx, "DELETE FROM idem.records WHERE scope = $1 AND key = $2 AND execution_id = $3::text::uuid RETURNING state",
+		scope, key, executionID).Scan(&state)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
@@ -39,6 +39,6 @@ func Evict(ctx context.Context, tx pgx.Tx, scope, key, operationID string) (bool
 		return false, err
 	}
 	note := act.Of(ctx, store.Evict, state)
-	note.OperationID, note.Scope, note.Key = operationID, scope, store.Abridged(key)
+	note.OperationID, note.Scope, note.Key = executionID, scope, store.Abridged(key)
 	return true, note.In(ctx, tx)
 }

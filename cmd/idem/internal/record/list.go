@@ -16,7 +16,7 @@ type Filter struct {
 	After       *Name // not before this one and not itself
 	State       string
 	Key         string // in any scope
-	OperationID string
+	ExecutionID string
 	Older       time.Duration
 	Limit       int
 }
@@ -57,8 +57,8 @@ func (f Filter) where(args []any) (string, []any) {
 	if f.Key != "" {
 		add("key = ?", f.Key)
 	}
-	if f.OperationID != "" {
-		add("operation_id = ?::text::uuid", f.OperationID)
+	if f.ExecutionID != "" {
+		add("execution_id = ?::text::uuid", f.ExecutionID)
 	}
 	switch f.State {
 	case "":

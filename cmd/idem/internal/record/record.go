@@ -8,7 +8,7 @@ import (
 
 // Record is a row of idem.records. Header and Body are there only if they were asked for.
 type Record struct {
-	Scope, Key, OperationID, State string
+	Scope, Key, ExecutionID, State string
 	Hash                           []byte
 	Status                         *int32
 	SealedBy                       string // the id of a key, empty if the response is plain
@@ -32,13 +32,13 @@ const (
 	Expired    = "expired"
 )
 
-const columns = `scope, key, operation_id::text, state, hash, status, coalesce(sealed_by, ''), created_at, expires_at, completed_at,
+const columns = `scope, key, execution_id::text, state, hash, status, coalesce(sealed_by, ''), created_at, expires_at, completed_at,
 	coalesce(length(convert_to(header::text, 'UTF8')), 0)::int8, coalesce(length(body), 0)::int8,
 	CASE WHEN $1 THEN convert_to(header::text, 'UTF8') END, CASE WHEN $1 THEN body END, clock_timestamp()`
 
 func scan(row pgx.CollectableRow) (Record, error) {
 	var r Record
-	err := row.Scan(&r.Scope, &r.Key, &r.OperationID, &r.State, &r.Hash, &r.Status, &r.SealedBy, &r.CreatedAt, &r.ExpiresAt, &r.CompletedAt,
+	err := row.Scan(&r.Scope, &r.Key, &r.ExecutionID, &r.State, &r.Hash, &r.Status, &r.SealedBy, &r.CreatedAt, &r.ExpiresAt, &r.CompletedAt,
 		&r.HeaderBytes, &r.BodyBytes, &r.Header, &r.Body, &r.Now)
 	return r, err
 }

@@ -11,7 +11,7 @@ import (
 func TestWalkFindsWhatWasLeftBehindAnywhere(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
-	_, err := pool.Exec(t.Context(), `INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+	_, err := pool.Exec(t.Context(), `INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 		SELECT 'walked', n::text, '', gen_random_uuid(), now(), now() + '1 h', CASE WHEN n % 7 = 1 THEN 'processing' ELSE 'completed' END
 		FROM generate_series(1, 700) n`)
 	if err != nil {
@@ -47,7 +47,7 @@ func TestWalkFindsWhatWasLeftBehindInAnyPartition(t *testing.T) {
 		"CREATE TABLE idem.parted (LIKE idem.records, CONSTRAINT parted_pkey PRIMARY KEY (scope, key)) PARTITION BY LIST (scope)",
 		"DROP TABLE idem.records", "ALTER TABLE idem.parted RENAME TO records",
 		"CREATE TABLE idem.large PARTITION OF idem.records FOR VALUES IN ('large')", "CREATE TABLE idem.small PARTITION OF idem.records FOR VALUES IN ('small')",
-		`INSERT INTO idem.records (scope, key, hash, operation_id, created_at, expires_at, state)
+		`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 			SELECT CASE WHEN n % 10 = 1 THEN 'small' ELSE 'large' END, n::text, '', gen_random_uuid(), now(), now() + '1 h', CASE WHEN n % 7 = 1 THEN 'processing' ELSE 'completed' END
 			FROM generate_series(1, 7000) n`,
 	} {

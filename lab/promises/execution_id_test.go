@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idem"
 )
 
-func TestOperationIDIsTheSameInFnItsSavepointsTheResultAndTheRecord(t *testing.T) {
+func TestExecutionIDIsTheSameInFnItsSavepointsTheResultAndTheRecord(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t)
@@ -17,9 +17,9 @@ func TestOperationIDIsTheSameInFnItsSavepointsTheResultAndTheRecord(t *testing.T
 	for _, key := range []string{"a", "b", "rejected"} {
 		var ids []string
 		note := func(tx pgx.Tx) {
-			id, ok := idem.OperationID(tx)
+			id, ok := idem.ExecutionID(tx)
 			if !ok || id == "" {
-				t.Error("no operation id")
+				t.Error("no execution id")
 			}
 			ids = append(ids, id)
 		}
@@ -43,16 +43,16 @@ func TestOperationIDIsTheSameInFnItsSavepointsTheResultAndTheRecord(t *testing.T
 			t.Fatal(err)
 		}
 		var recorded string
-		if err := l.pool.QueryRow(ctx, "select operation_id::text from idem.records where key = $1", key).Scan(&recorded); err != nil {
+		if err := l.pool.QueryRow(ctx, "select execution_id::text from idem.records where key = $1", key).Scan(&recorded); err != nil {
 			t.Fatal(err)
 		}
-		for _, id := range append(ids, res.OperationID, replay.OperationID) {
+		for _, id := range append(ids, res.ExecutionID, replay.ExecutionID) {
 			if id != recorded {
-				t.Errorf("%s: operation ids %q, %q, %q differ from the recorded %q", key, ids, res.OperationID, replay.OperationID, recorded)
+				t.Errorf("%s: execution ids %q, %q, %q differ from the recorded %q", key, ids, res.ExecutionID, replay.ExecutionID, recorded)
 			}
 		}
 		if seen[recorded] {
-			t.Error("two operations have one id")
+			t.Error("two executions have one id")
 		}
 		seen[recorded] = true
 	}
@@ -61,15 +61,15 @@ func TestOperationIDIsTheSameInFnItsSavepointsTheResultAndTheRecord(t *testing.T
 		t.Fatal(err)
 	}
 	defer tx.Rollback(ctx)
-	if id, ok := idem.OperationID(tx); ok || id != "" {
-		t.Errorf("a transaction without an operation has the id %q", id)
+	if id, ok := idem.ExecutionID(tx); ok || id != "" {
+		t.Errorf("a transaction without an execution has the id %q", id)
 	}
-	if id, ok := idem.OperationID(nil); ok || id != "" {
+	if id, ok := idem.ExecutionID(nil); ok || id != "" {
 		t.Errorf("no transaction has the id %q", id)
 	}
 }
 
-func TestOperationIDOfAJoinedCallIsRecorded(t *testing.T) {
+func TestExecutionIDOfAJoinedCallIsRecorded(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t)
@@ -81,7 +81,7 @@ func TestOperationIDOfAJoinedCallIsRecorded(t *testing.T) {
 	if err := tx.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if n := l.count("select count(*) from ledger join idem.records using (key, operation_id) where operation_id = $1", res.OperationID); n != 1 {
-		t.Error("fn, the result and the record do not agree on the operation id")
+	if n := l.count("select count(*) from ledger join idem.records using (key, execution_id) where execution_id = $1", res.ExecutionID); n != 1 {
+		t.Error("fn, the result and the record do not agree on the execution id")
 	}
 }
