@@ -85,7 +85,7 @@ func (op *Op) childBegins(s *step, name string, input []byte) ([]txn.Request, er
 	return []txn.Request{
 		&store.Claim{Key: &key},
 		&store.Hold{Key: &key, Room: store.Held},
-		&store.BeginOperation{Key: &key, Name: name, TTL: ttl, Input: sealed, Parent: w.operation},
+		&store.BeginOperation{Key: &key, Name: name, TTL: ttl, Input: sealed, Parent: w.operation, At: store.At{Kind: store.Started}},
 	}, nil
 }
 

@@ -177,7 +177,7 @@ func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string
 		sealed, err := seal(e.Sealer(), input, store.BoundInput(k.ExecutionID))
 		return []txn.Request{
 			&store.Hold{Key: k, Room: store.Held},
-			&store.BeginOperation{Key: k, Name: d.name, TTL: e.TTL(), ClaimedAt: claimedAt, Input: sealed},
+			&store.BeginOperation{Key: k, Name: d.name, TTL: e.TTL(), ClaimedAt: claimedAt, Input: sealed, At: store.At{Kind: store.Started}},
 		}, err
 	})
 }

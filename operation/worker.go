@@ -109,7 +109,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	r := &running{Worker: w, working: working, slots: make(chan struct{}, w.config.Concurrency), freed: make(chan struct{}, 1), busy: map[string]int{}}
-	r.engine = &txn.Engine{Pool: w.pool, Limits: txn.DefaultLimits}
+	r.engine = &txn.Engine{Pool: w.pool, Limits: txn.DefaultLimits, Prepared: txn.WithOwn(store.WorkerStatements)}
 	r.sentry = newSentry(func(name string) bool { return w.definitions[name] != nil })
 	var guarding sync.WaitGroup
 	guarding.Go(func() { (&lookout{r.engine, r.sentry, min(guardLists, w.config.Poll)}).run(ctx) })
@@ -221,16 +221,23 @@ func (r *running) look(ctx context.Context) (full bool) {
 	return full
 }
 
-// load reads what operations remember that were taken up. If that cannot be had, they are released.
+// load reads what operations remember that were taken up; those that were only started remember nothing. If that cannot be had, they are
+// released.
 func (r *running) load(ctx context.Context, i *instance, taken []store.Taken) []takenUp {
 	if len(taken) == 0 {
 		return nil
 	}
 	load := store.LoadStepsOf{}
 	for n := range taken {
-		load.OperationIDs = append(load.OperationIDs, taken[n].OperationID)
+		if taken[n].Kind != store.Started {
+			load.OperationIDs = append(load.OperationIDs, taken[n].OperationID)
+		}
 	}
-	if err := ask(context.WithoutCancel(ctx), r.engine, &load); err != nil {
+	var err error
+	if len(load.OperationIDs) > 0 {
+		err = ask(context.WithoutCancel(ctx), r.engine, &load)
+	}
+	if err != nil {
 		r.complain(ctx, "operation: a worker cannot read what it has taken up", err)
 		r.release(i, taken)
 		return nil

@@ -3,11 +3,14 @@ package operation_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -50,5 +53,25 @@ func TestWorkerWorksOnNoMoreOfADefinitionAtATimeThanItSays(t *testing.T) {
 	}
 	if n := most[1].Load(); n > few+many {
 		t.Errorf("%d of the others at a time, and there is room for %d in all", n, few+many)
+	}
+}
+
+// What was only started remembers nothing: a look takes it up, and reads no steps.
+func TestOperationsThatWereOnlyStartedAreTakenUpWithoutReadingSteps(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := operation.Define("checkout", func(op *operation.Op, _ string) (idem.Response, error) { return created, localStep(op, "book") })
+	s.startSome(t, d, 20)
+	proxy := pgtest.Proxy(t, s.dsn)
+	var read atomic.Int64
+	t.Cleanup(proxy.Observe(func(e pgproxy.Event) {
+		if e.Stage == pgproxy.Seen && strings.Contains(e.Statement.SQL, "LoadStepsOf :many") {
+			read.Add(1)
+		}
+	}))
+	s.through(proxy).work(t, d)
+	eventually(t, "all operations to end", s.completed(20))
+	if n := read.Load(); n > 0 {
+		t.Errorf("steps were read %d times", n)
 	}
 }

@@ -121,7 +121,7 @@ FROM (
                         WHERE e.expires_at > clock_timestamp())))))
     FOR NO KEY UPDATE OF c SKIP LOCKED) taken
 WHERE o.id = taken.id
-RETURNING (o.id::text)::text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.step, o.seq, o.tries, o.attempts, taken.deaths::int4 AS deaths,
+RETURNING (o.id::text)::text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.kind, o.step, o.seq, o.tries, o.attempts, taken.deaths::int4 AS deaths,
           coalesce(o.parent::text, '')::text AS parent,
           o.created_at,
           o.since,
@@ -136,6 +136,7 @@ RETURNING (o.id::text)::text AS operation_id, o.scope, o.key, o.hash, o.name, o.
 -- index is asked for what is due, and what sleeps is not looked at. The lower bound tells the planner that little is due: then it walks
 -- the index in the order of wake_at and stops when it has room no more, where it would otherwise sort all that an outage has left. The lists
 -- are queries, which are made an array or a hash table once: one that is cast in the condition would be parsed again for every row.
+-- @prepared
 WITH present AS (
     SELECT l.objid::int8::int4 AS instance FROM pg_catalog.pg_locks l
     WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
@@ -206,7 +207,7 @@ SET epoch = o.epoch + 1, owner = @owner::int4, attempts = o.attempts + 1,
                         power(2::float8, LEAST(taken.deaths - 3, 6)::float8)) END
 FROM taken
 WHERE o.id = taken.id
-RETURNING (o.id::text)::text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.step, o.seq, o.tries, o.attempts, taken.deaths::int4 AS deaths,
+RETURNING (o.id::text)::text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.kind, o.step, o.seq, o.tries, o.attempts, taken.deaths::int4 AS deaths,
           coalesce(o.parent::text, '')::text AS parent,
           o.created_at,
           o.since,
@@ -270,6 +271,7 @@ WHERE o.id = (@operation_id::text)::uuid;
 
 -- name: LoadStepsOf :many
 -- LoadStepsOf reads all that these operations remember.
+-- @prepared
 SELECT (s.operation_id::text)::text AS operation_id, s.seq, s.kind, s.name, s.outcome, s.value,
        s.due_at,
        clock_timestamp() AS loaded_at

@@ -340,7 +340,7 @@ FROM (
                         WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))))
     FOR NO KEY UPDATE OF c SKIP LOCKED) taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.kind, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
           coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
           /*moment*/o.created_at/**/ AS created_at,
           /*moment*/o.since/**/ AS since,
@@ -351,7 +351,7 @@ RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.k
 var TakeOperationStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     TakeOperationSQL,
 	Params:  []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
 })
 
 // TakeOperation takes one operation up, in an epoch of its own, if it is due and no process that is there works on it: if its owner
@@ -399,6 +399,7 @@ type TakeOperationRow struct {
 	Undoing     bool
 	Cancelled   bool
 	Accepted    bool
+	Kind        string
 	Step        string
 	Seq         int
 	Tries       int
@@ -422,6 +423,7 @@ func (r *TakeOperationRow) read(row *roundtrip.Row) {
 	r.Undoing = row.Bool()
 	r.Cancelled = row.Bool()
 	r.Accepted = row.Bool()
+	r.Kind = row.Text(r.Kind)
 	r.Step = row.Text(r.Step)
 	r.Seq = row.Int()
 	r.Tries = row.Int()
@@ -505,7 +507,7 @@ SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attem
                         pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END
 FROM taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.kind, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
           coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
           /*moment*/o.created_at/**/ AS created_at,
           /*moment*/o.since/**/ AS since,
@@ -514,9 +516,9 @@ RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.k
 
 // TakeOperationsStatement is TakeOperations as connections know it.
 var TakeOperationsStatement = roundtrip.New(roundtrip.Statement{
-	SQL:     TakeOperationsSQL,
+	Name: "idem_take_operations", SQL: TakeOperationsSQL,
 	Params:  []roundtrip.Param{roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
 })
 
 // TakeOperations takes up what is due of these names, and what was sent the signal that it awaits, or the outcome of the child that it
@@ -575,6 +577,7 @@ type TakeOperationsRow struct {
 	Undoing     bool
 	Cancelled   bool
 	Accepted    bool
+	Kind        string
 	Step        string
 	Seq         int
 	Tries       int
@@ -598,6 +601,7 @@ func (r *TakeOperationsRow) read(row *roundtrip.Row) {
 	r.Undoing = row.Bool()
 	r.Cancelled = row.Bool()
 	r.Accepted = row.Bool()
+	r.Kind = row.Text(r.Kind)
 	r.Step = row.Text(r.Step)
 	r.Seq = row.Int()
 	r.Tries = row.Int()
@@ -802,7 +806,7 @@ ORDER BY s.operation_id, s.seq
 
 // LoadStepsOfStatement is LoadStepsOf as connections know it.
 var LoadStepsOfStatement = roundtrip.New(roundtrip.Statement{
-	SQL:     LoadStepsOfSQL,
+	Name: "idem_load_steps_of", SQL: LoadStepsOfSQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam},
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
 })

@@ -160,6 +160,9 @@ func (s *ShowOperation) Read(trip *roundtrip.Trip) {
 	if s.Kind == ChildStep && s.WakeAt.Sub(s.LoadedAt) > Endless/2 {
 		s.WakeAt = time.Time{}
 	}
+	if s.Kind == Started {
+		s.Kind = ""
+	}
 }
 
 // ParkOperation stops an operation until a person has seen to it.

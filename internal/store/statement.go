@@ -16,6 +16,9 @@ var OperationStatements = []*roundtrip.Statement{
 	db.ReclaimStatement, savepoint, db.HoldStatement, db.BeginOperationStatement, db.AdvanceOperationStatement, db.RecordStepStatement,
 }
 
+// WorkerStatements are what a connection prepares to take operations up.
+var WorkerStatements = []*roundtrip.Statement{db.TakeOperationsStatement, db.LoadStepsOfStatement}
+
 // MessageStatements are what a connection prepares to handle messages. What failing ones need is rare.
 var MessageStatements = []*roundtrip.Statement{
 	db.BeginMessagesStatement, db.ClaimMessagesStatement, db.CalmStatement, db.KeepMessagesStatement,

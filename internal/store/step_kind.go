@@ -13,4 +13,7 @@ const (
 	AwaitStep   StepKind = "await"
 	ChildStep   StepKind = "child"
 	ChangedStep StepKind = "changed"
+
+	// Started is of no step: the operation was started inside a transaction of another's, and remembers nothing yet.
+	Started StepKind = "started"
 )
