@@ -1,0 +1,63 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// DifferenceError says that the copy of a table differs. Nothing was moved.
+type DifferenceError struct{ Table string }
+
+func (e *DifferenceError) Error() string { return "fleet: the copy of " + e.Table + " differs" }
+
+// digest sums up rows of a part, whatever their order.
+func digest(p *part) string {
+	columns := slices.DeleteFunc(slices.Clone(p.columns), func(c string) bool { return p.values[c] != "" })
+	return "concat(count(*), ' ', sum(hashtextextended(ROW(t." + strings.Join(columns, ", t.") + ")::text, 0)))"
+}
+
+// count counts them.
+func count(*part) string { return "count(*)::text" }
+
+// compare compares what sum says of the lasting rows of a part on both sides. If there is a difference, rows that have been deleted on
+// the one side are deleted on the other, and it compares again.
+func compare(ctx context.Context, from, to pgx.Tx, p *part, sum func(*part) string, moment time.Time) error {
+	query := "SELECT " + sum(p) + p.from(strings.ReplaceAll(p.lasting, now, literal(moment.UTC().Format(time.RFC3339Nano))+"::timestamptz"))
+	for forgotten := false; ; forgotten = true {
+		var want, got string
+		counted := make(chan error, 1)
+		go func() { counted <- from.QueryRow(ctx, query).Scan(&want) }()
+		err := errors.Join(to.QueryRow(ctx, query).Scan(&got), <-counted)
+		switch {
+		case err != nil:
+			return fmt.Errorf("fleet: compare %s: %w", p.name, err)
+		case got == want:
+			return nil
+		case forgotten:
+			return &DifferenceError{p.name}
+		}
+		if err := forget(ctx, from, to, p); err != nil {
+			return err
+		}
+	}
+}
+
+// forget deletes copies of rows that are no more.
+func forget(ctx context.Context, from, to pgx.Tx, p *part) error {
+	keys := strings.Join(p.keys, ", ")
+	if err := stream(ctx, from, to, p.query(p.keys, ""), "SELECT "+keys+" FROM "+p.name); err != nil {
+		return fmt.Errorf("fleet: compare %s: %w", p.name, err)
+	}
+	same := make([]string, len(p.keys))
+	for i, k := range p.keys {
+		same[i] = "a." + k + " = t." + k
+	}
+	_, err := to.Exec(ctx, "DELETE FROM "+p.name+" t WHERE "+p.rows+" AND NOT EXISTS (SELECT FROM pg_temp.arriving a WHERE "+strings.Join(same, " AND ")+")")
+	return err
+}

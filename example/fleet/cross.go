@@ -1,0 +1,174 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// busyPause is between two tries of the fence.
+const busyPause = time.Second
+
+// cross takes the tenant over, as soon as the old home can be fenced.
+func (m *move) cross(ctx context.Context, left bool) error {
+	for {
+		m.report.Tries++
+		err := m.tryCross(ctx, left)
+		if !busy(err) && (!errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil) {
+			return err
+		}
+		if m.fence.IsClosed() || m.reader.IsClosed() || m.target.IsClosed() {
+			return err // Move again
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(busyPause):
+		}
+		if err := m.round(ctx, nil); err != nil {
+			return err
+		}
+	}
+}
+
+// busy says that a transaction of the tenant took too long.
+func busy(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && refused.Code == "55P03"
+}
+
+// tryCross is one transaction of the old home, which holds the fence, around one of the new one. The old home commits first: if this
+// process dies between the two there is no home, and never are there two.
+func (m *move) tryCross(ctx context.Context, left bool) error {
+	began := time.Now()
+	fence, err := m.fence.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer fence.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it is over
+	if !left {
+		if err := m.raise(ctx, fence); err != nil {
+			return err
+		}
+	}
+	m.tell(Fenced)
+	return m.between(ctx, func(from, to pgx.Tx, _ int64, moment time.Time) error {
+		for i := range m.parts {
+			p := &m.parts[i]
+			p.values = nil
+			if p.name == "idem.operations" {
+				p.values = handedOver
+			}
+			if err := m.copyPart(ctx, from, to, p); err != nil {
+				return err
+			}
+			if p.late {
+				continue
+			}
+			if err := compare(ctx, from, to, p, count, moment); err != nil {
+				return err
+			}
+		}
+		_, err := to.Exec(ctx, `UPDATE fleet.tenants SET state = 'home', cluster = $2, copied = NULL WHERE tenant = $1`, m.tenant, m.toName)
+		if err == nil && time.Since(began) > m.MaxPause && !left {
+			err = context.DeadlineExceeded
+		}
+		if err == nil {
+			m.tell(Checked)
+		}
+		return err
+	}, func(to pgx.Tx, _ int64) error {
+		if err := m.fence.commit(ctx, fence); err != nil {
+			return err
+		}
+		m.tell(Left)
+		if err := m.target.commit(ctx, to); err != nil {
+			return err
+		}
+		m.report.Pause = time.Since(began)
+		m.tell(Arrived)
+		return nil
+	})
+}
+
+// onTheWay is how operations are copied while the old home works on them: no process of the new one does.
+var onTheWay = map[string]string{
+	`"state"`: `CASE WHEN ` + open("t") + ` THEN 'arriving' ELSE t.state END`, `"epoch"`: "t.epoch", `"owner"`: "NULL::int4",
+}
+
+// handedOver is what becomes of an operation that has not ended: an epoch that no process at the old home has, and no owner.
+var handedOver = map[string]string{
+	`"state"`: `CASE WHEN starts_with(t.state, '` + left + `') THEN substr(t.state, ` + lengthOfLeft + `) ELSE t.state END`,
+	`"epoch"`: `CASE WHEN t.state IN ('running', 'parked') THEN t.epoch + 1 ELSE t.epoch END`,
+	`"owner"`: `CASE WHEN ` + open("t") + ` THEN NULL ELSE t.owner END`,
+}
+
+const lengthOfLeft = "6" // and one
+
+// raise waits until no transaction of the tenant's is under way, and lets no other commit until the fence is over. Operations are
+// fenced by their epoch, because most of their commits claim nothing.
+func (m *move) raise(ctx context.Context, fence pgx.Tx) error {
+	batch := &pgx.Batch{}
+	batch.Queue(`SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true),
+		set_config('fleet.moving', 'on', true)`, milliseconds(m.Patience), milliseconds(2*m.MaxPause))
+	batch.Queue(`SELECT pg_advisory_xact_lock(1718379892, hashtext($1))`, m.tenant)
+	for _, state := range []string{"running", "parked"} { // each has an index
+		batch.Queue(`UPDATE idem.operations SET epoch = epoch + 1, owner = NULL, state = '`+left+state+`'
+			WHERE state = '`+state+`' AND scope >= $1 AND scope < $2`, m.tenant+"/", m.tenant+"0")
+	}
+	batch.Queue(`UPDATE fleet.tenants SET state = 'left', cluster = $2 WHERE tenant = $1 AND state = 'home'`, m.tenant, m.toName)
+	return fence.SendBatch(ctx, batch).Close()
+}
+
+// clean deletes what the tenant has left behind. That it has arrived is confirmed by a commit, which waits for the standby of the new home.
+func (m *move) clean(ctx context.Context) error {
+	confirm, err := m.target.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer confirm.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it is over
+	if _, err := confirm.Exec(ctx, `UPDATE fleet.tenants SET state = 'home' WHERE tenant = $1 AND state = 'home'`, m.tenant); err != nil {
+		return err
+	}
+	if err := m.target.commit(ctx, confirm); err != nil {
+		return err
+	}
+	if err := m.clear(ctx, m.fence); err != nil {
+		return err
+	}
+	if _, err := m.fence.Exec(ctx, `UPDATE fleet.tenants SET state = 'gone' WHERE tenant = $1 AND state = 'left'`, m.tenant); err != nil {
+		return err
+	}
+	m.tell(Cleaned)
+	return nil
+}
+
+// portion is how many rows one transaction deletes.
+const portion = "5000"
+
+// clear deletes the rows of the tenant. Messages go first, so that the relay finds few of them; operations behind their steps.
+func (m *move) clear(ctx context.Context, c *connection) error {
+	for i := len(m.parts) - 1; i >= 0; i-- {
+		p := &m.parts[i]
+		keys := strings.Join(p.keys, ", ")
+		statement := "DELETE FROM " + p.name + " WHERE (" + keys + ") IN (SELECT " + keys + p.from("") + " LIMIT " + portion + ")"
+		for deleted := int64(1); deleted > 0; {
+			err := pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+				if _, err := tx.Exec(ctx, `SET LOCAL fleet.moving = 'on'`); err != nil {
+					return err
+				}
+				tag, err := tx.Exec(ctx, statement)
+				deleted = tag.RowsAffected()
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,24 @@
+module github.com/idem-go/idem/example/fleet
+
+go 1.26.0
+
+replace (
+	github.com/idem-go/idem => ../..
+	github.com/idem-go/idem/adapter/idemnats => ../../adapter/idemnats
+	github.com/idem-go/idem/example/orders => ../orders
+	github.com/idem-go/idem/idemotel => ../../idemotel
+)
+
+require (
+	github.com/idem-go/idem v0.1.0
+	github.com/idem-go/idem/example/orders v0.1.0
+	github.com/jackc/pgx/v5 v5.12.0
+)
+
+require (
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+)
