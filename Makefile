@@ -14,6 +14,8 @@ PACKAGES ?= ./...
 # Further flags for torture and bench, as in: make torture TORTURE='-workers 8', make bench BENCH='-only storm'
 TORTURE ?=
 BENCH ?=
+# Flags for fleet, as in: make fleet FLEET='-runs 3 -keys 1000'
+FLEET ?=
 
 MODULES := $(patsubst ./%go.mod,./%,$(sort $(shell find . -name go.mod -not -path './.*/*')))
 # Those that take longest come first.
@@ -22,7 +24,7 @@ IN_ORDER = $(LONGEST) $(filter-out $(LONGEST),$(MODULES))
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
-.PHONY: help demo serve test short idemtest portability torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/partition bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
+.PHONY: help demo serve fleet test short idemtest portability torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/partition bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
 	lint tidy fresh apidiff release build clean testenv staticcheck tally sqlc-gen-idem
 
 help: ## list the targets
@@ -33,6 +35,10 @@ demo: testenv ## tell the whole story on one screen
 
 serve: testenv ## run the example's server until Ctrl-C
 	@bin/testenv $(TESTENV) go -C example/orders run . serve
+
+fleet: ## clusters under Patroni are broken and a tenant moves between them, told on one screen; FLEET='-runs 3' (three minutes and more)
+	@go -C example/fleet build -o ../../bin/fleet ./show
+	@bin/fleet $(FLEET)
 
 test: testenv tally ## run every test with the race detector
 	@bin/testenv $(TESTENV) sh -c 'bin/tally -together 2 $(if $(filter -v,$(GOTEST)),-v) $(TALLY) $(IN_ORDER) -- \

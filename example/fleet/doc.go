@@ -8,7 +8,7 @@
 //
 // Every name begins with the tenant, as idem.Scope writes it: the scope of a key and of an operation, the key of an outgoing message,
 // the consumer of an incoming one. Rows of the service's own tables name the tenant in a column. Their keys have to be unique
-// in the whole fleet, so they come from no sequence of a cluster: [idem.OperationID] is such a key.
+// in the whole fleet, so they come from no sequence of a cluster: [idem.ExecutionID] is such a key.
 //
 // # One home
 //

@@ -357,7 +357,9 @@ func (w *world) fill(c fleet.Cluster, keys int) {
 	if err := fleet.Place(w.t.Context(), c, "other"); err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := c.Pool.Exec(w.t.Context(), fmt.Sprintf(fill, keys)); err != nil {
-		w.t.Fatal(err)
+	for _, of := range []string{tenant, "other"} {
+		if err := shop.Fill(w.t.Context(), c, of, keys); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 }

@@ -83,7 +83,7 @@ func (s *Shop) serve(c fleet.Cluster) (http.Handler, error) {
 		if err != nil {
 			return err
 		}
-		id, _ := idem.OperationID(tx)
+		id, _ := idem.ExecutionID(tx)
 		if err := place(r.Context(), tx, id, o, ""); err != nil {
 			return err
 		}

@@ -1,0 +1,77 @@
+// Package patroni runs clusters of Postgres under Patroni, with three nodes of etcd, on the loopback interface of this machine.
+package patroni
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/pgserver/child"
+)
+
+// ErrMissing says which program is not installed.
+var ErrMissing = errors.New("patroni: a program is not installed; on Debian: apt-get install --no-install-recommends patroni python3-etcd etcd-server postgresql")
+
+// programs are where the parts are.
+type programs struct {
+	patroni, etcd string
+	postgres      string // a directory
+	user          *syscall.Credential
+	dir           string
+	password      string
+}
+
+func find() (programs, error) {
+	var p programs
+	var err error
+	for name, at := range map[string]*string{"patroni": &p.patroni, "etcd": &p.etcd} {
+		if *at, err = exec.LookPath(name); err != nil {
+			return p, fmt.Errorf("%w: %s", ErrMissing, name)
+		}
+	}
+	found, err := pgserver.Find("")
+	if err != nil {
+		return p, fmt.Errorf("%w: %w", ErrMissing, err)
+	}
+	p.postgres = found[0].Dir
+	p.user, err = pgserver.Unprivileged(os.Getuid())
+	return p, err
+}
+
+// own makes a directory, or a file, the property of whoever runs the programs.
+func (p programs) own(path string) error {
+	if p.user == nil {
+		return nil
+	}
+	return os.Chown(path, int(p.user.Uid), int(p.user.Gid))
+}
+
+// start runs a program, which ends with this process. What it says is in a log of that name.
+func (p programs) start(name, program string, args ...string) (*child.Process, error) {
+	log, err := os.OpenFile(filepath.Join(p.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(program, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
+	cmd.Env = []string{"HOME=" + p.dir, "PATH=" + p.postgres + ":/usr/bin:/bin", "LC_ALL=C.UTF-8"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: p.user, Setsid: true}
+	return child.Start(cmd, syscall.SIGTERM)
+}
+
+// ports finds ports that nobody listens on.
+func ports(n int) ([]int, error) {
+	found := make([]int, n)
+	for i := range found {
+		var err error
+		if found[i], err = pgserver.FreePort(); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}

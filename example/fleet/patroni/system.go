@@ -1,0 +1,81 @@
+package patroni
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"syscall"
+)
+
+// System is etcd, and the clusters that are coordinated by it.
+type System struct {
+	programs
+	etcd     *etcd
+	clusters []*Cluster
+}
+
+// Start starts etcd. Close ends it and all clusters, and removes what they have written.
+func Start(ctx context.Context) (*System, error) {
+	p, err := find()
+	if err != nil {
+		return nil, err
+	}
+	if p.dir, err = os.MkdirTemp("", "idem-fleet-"); err != nil {
+		return nil, err
+	}
+	p.password = rand.Text()
+	s := &System{programs: p}
+	if err := p.own(p.dir); err != nil {
+		s.Close()
+		return nil, err
+	}
+	if s.etcd, err = startEtcd(ctx, p); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Clusters starts clusters, with as many nodes each as it says, and returns when they are whole.
+func (s *System) Clusters(ctx context.Context, nodes map[string]int) (map[string]*Cluster, error) {
+	clusters := map[string]*Cluster{}
+	for name, n := range nodes {
+		c, err := s.cluster(ctx, name, n)
+		if err != nil {
+			return nil, err
+		}
+		clusters[name] = c
+	}
+	var failed error
+	for _, c := range clusters {
+		failed = errors.Join(failed, c.Whole(ctx))
+	}
+	return clusters, failed
+}
+
+// KillEtcdLeader kills the node of etcd that leads, and returns what starts it again.
+func (s *System) KillEtcdLeader(ctx context.Context) (revive func() error, err error) {
+	i, err := s.etcd.leader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.etcd.nodes[i].Kill()
+	return func() error { return s.etcd.run(i) }, nil
+}
+
+// Dir has the logs.
+func (s *System) Dir() string { return s.dir }
+
+// Close ends everything.
+func (s *System) Close() {
+	for _, c := range s.clusters {
+		for i := range c.patronis {
+			c.kill(i, syscall.SIGQUIT)
+		}
+	}
+	if s.etcd != nil {
+		s.etcd.stop()
+	}
+	_ = os.RemoveAll(s.dir) // what is left is in the directory for temporary files
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/example/fleet"
+	"github.com/idem-go/idem/example/orders/bank"
+)
+
+// books is what the clients of a scene were told, held to what is there.
+type books struct {
+	attempts, orders, charges, bills, lost, doubled int
+	silence                                         time.Duration
+}
+
+func (s *stage) readBooks(ctx context.Context, c *crowd) (b books, err error) {
+	charges, err := s.charges()
+	if err != nil {
+		return b, err
+	}
+	var wrong []error
+	for _, tenant := range tenants {
+		home, other, err := s.homes(ctx, tenant)
+		if err != nil {
+			return b, err
+		}
+		if err := billed(ctx, tenant, home, other); err != nil {
+			return b, err
+		}
+		made, err := ordersOf(ctx, home, tenant)
+		if err != nil {
+			return b, err
+		}
+		b.attempts += c.sent[tenant]
+		b.silence = max(b.silence, c.silence[tenant])
+		for request, told := range c.answers[tenant] {
+			orders := made[request]
+			b.orders += len(orders)
+			b.doubled += max(0, len(orders)-1) + max(0, charges[request]-1)
+			b.charges += charges[request]
+			if len(orders) == 0 || orders[0].ID != told {
+				b.lost++
+			}
+			for _, o := range orders {
+				b.bills += o.Bills
+				if o.Bills != 1 || (o.Charge != "") != (charges[request] == 1) {
+					wrong = append(wrong, fmt.Errorf("an order of %s has %d bills and %d charges", tenant, o.Bills, charges[request]))
+				}
+			}
+		}
+		wrong = append(wrong, clean(ctx, tenant, home, other))
+	}
+	if b.lost+b.doubled > 0 {
+		wrong = append(wrong, errors.New("something was lost or doubled"))
+	}
+	return b, errors.Join(wrong...)
+}
+
+type order struct {
+	Request, ID, Charge string
+	Bills               int
+}
+
+func ordersOf(ctx context.Context, home fleet.Cluster, tenant string) (map[string][]order, error) {
+	rows, _ := home.Pool.Query(ctx, `SELECT o.request, o.id::text, o.charge,
+		(SELECT count(*) FROM bills b WHERE b.tenant = o.tenant AND b.customer = o.customer AND b.number = o.number)
+		FROM orders o WHERE o.tenant = $1 AND o.customer <> 'filled'`, tenant)
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[order])
+	made := map[string][]order{}
+	for _, o := range all {
+		made[o.Request] = append(made[o.Request], o)
+	}
+	return made, err
+}
+
+// charges counts them by what they are for.
+func (s *stage) charges() (map[string]int, error) {
+	answer := httptest.NewRecorder()
+	s.bank.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/charges", nil))
+	var entries []bank.Entry
+	if err := json.Unmarshal(answer.Body.Bytes(), &entries); err != nil {
+		return nil, err
+	}
+	made := map[string]int{}
+	for _, e := range entries {
+		if !e.Declined {
+			made[e.Reference]++
+		}
+	}
+	return made, nil
+}
+
+// billed returns when no message of the tenant is on its way.
+func billed(ctx context.Context, tenant string, clusters ...fleet.Cluster) error {
+	for {
+		left := 0
+		for _, c := range clusters {
+			var n int
+			err := c.Pool.QueryRow(ctx, `SELECT count(*) FROM idem.outbox WHERE starts_with(aggregateid, $1)`, tenant+"/").Scan(&n)
+			if err != nil {
+				return err
+			}
+			left += n
+		}
+		if left == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d messages of %s are not delivered: %w", left, tenant, ctx.Err())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// clean says whether something is where it should not be, or in the wrong order.
+func clean(ctx context.Context, tenant string, home, other fleet.Cluster) error {
+	var wrong []error
+	for _, q := range []struct {
+		in          fleet.Cluster
+		what, query string
+	}{
+		{home, "bills out of order", `SELECT count(*) FROM bills WHERE tenant = $1 AND NOT in_order`},
+		{home, "operations without an end", `SELECT count(*) FROM idem.operations WHERE starts_with(scope, $1 || '/') AND ended_at IS NULL`},
+		{home, "dead letters", `SELECT count(*) FROM idem.dead_letters WHERE starts_with(consumer, $1 || '/')`},
+		{other, "orders in the other cluster", `SELECT count(*) FROM orders WHERE tenant = $1`},
+		{other, "keys in the other cluster", `SELECT count(*) FROM idem.records WHERE starts_with(scope, $1 || '/')`},
+	} {
+		var n int
+		if err := q.in.Pool.QueryRow(ctx, q.query, tenant).Scan(&n); err != nil || n != 0 {
+			wrong = append(wrong, errors.Join(err, fmt.Errorf("%s has %d %s", tenant, n, q.what)))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// forgetWaits begins to count how long calls take.
+func (c *crowd) forgetWaits() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waits = map[string][]time.Duration{}
+}
+
+// wait is how long that share of the tenant's calls took at most.
+func (c *crowd) wait(tenant string, share float64) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := slices.Clone(c.waits[tenant])
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return all[min(len(all)-1, int(float64(len(all))*share))]
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/example/fleet"
+	"github.com/idem-go/idem/example/fleet/shop"
+)
+
+// scene is one thing that happens while clients order.
+type scene struct {
+	name string
+	play func(ctx context.Context, s *stage, c *crowd) (note string, err error)
+}
+
+var scenes = []scene{
+	{"kill -9 of an instance", killedInstance},
+	{"kill -9 of etcd's leader", killedEtcd},
+	{"kill -9 of a cluster's leader", killedLeader},
+	{"a tenant moves under load", moved},
+	{"kill -9 of a mover that has left", killedMover},
+}
+
+func play(ctx context.Context, runs, keys int, only string) error {
+	began := time.Now()
+	fmt.Printf("starting etcd (3 nodes), Postgres under Patroni (west with 3 nodes, east with 2), a bank, and %d instances\n", instanceCount)
+	s, err := newStage(ctx, keys)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	fmt.Printf("%s has %d keys in west, %s is at home in east, %d clients each (%.0f s)\n\n", mover, keys, stays, clientsOfATenant, time.Since(began).Seconds())
+	fmt.Printf("%-33s%9s%8s%9s%7s%6s%9s%12s  %s\n", "", "attempts", "orders", "charges", "bills", "lost", "doubled", "no answer", "verdict")
+	failed := 0
+	for range runs {
+		for _, scene := range scenes {
+			if !strings.Contains(scene.name, only) {
+				continue
+			}
+			b, note, err := s.perform(ctx, scene)
+			verdict := "holds"
+			if err != nil {
+				verdict, failed = "FAILS: "+err.Error(), failed+1
+			}
+			fmt.Printf("%-33s%9d%8d%9d%7d%6d%9d%10.1f s  %s\n", scene.name, b.attempts, b.orders, b.charges, b.bills, b.lost, b.doubled, b.silence.Seconds(), verdict)
+			if note != "" {
+				fmt.Println("    " + note)
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+	}
+	fmt.Printf("\n%.0f s\n", time.Since(began).Seconds())
+	if failed > 0 {
+		return fmt.Errorf("%d scenes do not hold", failed)
+	}
+	return nil
+}
+
+// perform plays a scene between two times at which clients are served, and holds the books to what they were told.
+func (s *stage) perform(ctx context.Context, scene scene) (b books, note string, err error) {
+	c := newCrowd(ctx, s.addresses)
+	if err = c.answered(ctx, 10); err == nil {
+		note, err = scene.play(ctx, s, c)
+	}
+	if err == nil {
+		err = c.answered(ctx, 10)
+	}
+	if left := c.leave(); err == nil {
+		err = left
+	}
+	if err == nil {
+		b, err = s.readBooks(ctx, c)
+	}
+	return b, note, err
+}
+
+func killedInstance(ctx context.Context, s *stage, c *crowd) (string, error) {
+	revive := s.killInstance(ctx)
+	if err := c.answered(ctx, 20); err != nil {
+		return "", err
+	}
+	return "", revive()
+}
+
+func killedEtcd(ctx context.Context, s *stage, c *crowd) (string, error) {
+	revive, err := s.system.KillEtcdLeader(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := c.answered(ctx, 20); err != nil {
+		return "", err
+	}
+	return "", revive()
+}
+
+// killedLeader kills the leader of west, where there is a second standby: without one, a synchronous cluster takes no write.
+func killedLeader(ctx context.Context, s *stage, c *crowd) (string, error) {
+	revive, err := s.nodes["west"].KillLeader(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := c.answered(ctx, 20); err != nil {
+		return "", err
+	}
+	if err := revive(); err != nil {
+		return "", err
+	}
+	return "", s.nodes["west"].Whole(ctx)
+}
+
+func moved(ctx context.Context, s *stage, c *crowd) (string, error) {
+	from, to, err := s.homes(ctx, mover)
+	if err != nil {
+		return "", err
+	}
+	c.forgetWaits()
+	report, err := fleet.Move(ctx, from, to, mover, fleet.MoveConfig{Tables: shop.Tables})
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d rows from %s to %s in %d rounds, pause %d ms; of the tenant's calls meanwhile 99%% took less than %d ms, the longest %d ms",
+		report.Rows, from.Name, to.Name, report.Rounds, report.Pause.Milliseconds(), c.wait(mover, 0.99).Milliseconds(), c.wait(mover, 1).Milliseconds()), nil
+}
+
+// killedMover kills a mover where it hurts most: the old home is none any more, and the new one not yet.
+func killedMover(ctx context.Context, s *stage, _ *crowd) (string, error) {
+	from, to, err := s.homes(ctx, mover)
+	if err != nil {
+		return "", err
+	}
+	p, err := s.run(ctx, "move", string(fleet.Left), from.Name)
+	if err != nil {
+		return "", err
+	}
+	p.Kill()
+	began := time.Now()
+	for { // the server notices that the other one is gone
+		_, err = fleet.Move(ctx, from, to, mover, fleet.MoveConfig{Tables: shop.Tables})
+		if err != fleet.ErrMoving { //nolint:errorlint // it is returned as it is
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return fmt.Sprintf("moved again, from %s to %s, in %.1f s", from.Name, to.Name, time.Since(began).Seconds()), err
+}
