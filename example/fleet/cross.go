@@ -24,6 +24,7 @@ func (m *move) cross(ctx context.Context, left bool) error {
 		if m.fence.IsClosed() || m.reader.IsClosed() || m.target.IsClosed() {
 			return err // Move again
 		}
+		m.tell(Waiting)
 		select {
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), err)
@@ -100,7 +101,7 @@ var onTheWay = map[string]string{
 	`"state"`: `CASE WHEN ` + open("t") + ` THEN 'arriving' ELSE t.state END`, `"epoch"`: "t.epoch", `"owner"`: "NULL::int4",
 }
 
-// handedOver is what becomes of an operation that has not ended: an epoch that no process at the old home has, and no owner.
+// handedOver is how an operation that has not ended is given to the new home: with an epoch that no process at the old home has, and no owner.
 var handedOver = map[string]string{
 	`"state"`: `CASE WHEN starts_with(t.state, '` + left + `') THEN substr(t.state, ` + lengthOfLeft + `) ELSE t.state END`,
 	`"epoch"`: `CASE WHEN t.state IN ('running', 'parked') THEN t.epoch + 1 ELSE t.epoch END`,

@@ -158,16 +158,15 @@ func TestCallersGoOnWhileTheMoveWaitsForALongTransaction(t *testing.T) {
 		ended <- err
 	}()
 	<-executing
-	rounds, moved := make(chan struct{}, 100), make(chan fleet.Report, 1)
+	waiting, moved := make(chan struct{}, 100), make(chan fleet.Report, 1)
 	go func() {
 		moved <- w.move(w.west, w.east, fleet.MoveConfig{Patience: 50 * time.Millisecond, Progress: func(s fleet.Stage, _ int64) {
-			if s == fleet.Copied {
-				rounds <- struct{}{}
+			if s == fleet.Waiting {
+				waiting <- struct{}{}
 			}
 		}})
 	}()
-	<-rounds
-	<-rounds // one more, because the fence was not to be had
+	<-waiting
 	router := fleet.NewRouter(w.west, w.east)
 	err := router.Do(t.Context(), tenant, func(ctx context.Context, home fleet.Cluster) error {
 		_, err := idem.Do(ctx, home.Pool, scope, "quick", hash("quick"), insert(ctx))

@@ -14,9 +14,10 @@ import (
 // Stage is how far a Move is.
 type Stage string
 
-// The stages of a move, in their order. Copied comes once for each round.
+// The stages of a move, in their order. Copied comes once for each round, Waiting once for each try of the fence that is given up.
 const (
 	Copied  Stage = "copied"  // what had been committed when the round began is at the new home, and was compared
+	Waiting Stage = "waiting" // a transaction of the tenant's takes too long: its callers go on, and the fence is tried again
 	Fenced  Stage = "fenced"  // no transaction of the tenant's commits any more: its callers wait
 	Checked Stage = "checked" // the rest is at the new home as well, not yet committed
 	Left    Stage = "left"    // the old home has committed that it is none: from now on a move only goes forward
@@ -55,7 +56,7 @@ var (
 	ErrNotHere       = errors.New("fleet: the tenant is not in the cluster that it is to leave, nor on its way from there")
 )
 
-// ErrUnconfirmed says that a COMMIT did not wait for its standby because somebody has cancelled that. Move again.
+// ErrUnconfirmed says that a COMMIT did not wait for its standby because a person or a program has cancelled that. Move again.
 var ErrUnconfirmed = errors.New("fleet: a standby has not confirmed the commit")
 
 // Move makes another cluster the home of a tenant. It returns when no row of the tenant's is left in the old one. If it returns an

@@ -42,7 +42,7 @@ func find() (programs, error) {
 	return p, err
 }
 
-// own makes a directory, or a file, the property of whoever runs the programs.
+// own makes a directory, or a file, the property of the user who runs the programs.
 func (p programs) own(path string) error {
 	if p.user == nil {
 		return nil
@@ -64,7 +64,7 @@ func (p programs) start(name, program string, args ...string) (*child.Process, e
 	return child.Start(cmd, syscall.SIGTERM)
 }
 
-// ports finds ports that nobody listens on.
+// ports finds ports on which no program listens.
 func ports(n int) ([]int, error) {
 	found := make([]int, n)
 	for i := range found {
