@@ -60,6 +60,10 @@ var (
 	// a response, and the key is refused with this error until the record expires or is removed by hand.
 	ErrTxEnded = txn.ErrEnded
 
+	// ErrUnsupported says that the server, or a pooler in front of it, has not got what the call needs, such as advisory locks, or
+	// savepoints for DoTx. docs/portability.md says which servers have what. Nothing was done. Its type is *UnsupportedError.
+	ErrUnsupported = txn.ErrUnsupported
+
 	// ErrPoolExhausted says that no connection of the pool became free within 30 seconds, while the caller's context went on.
 	// Nothing was done. Its type is *PoolExhaustedError.
 	ErrPoolExhausted = errors.New("idem: no connection became free")
@@ -146,6 +150,9 @@ func (e *PoolExhaustedError) Error() string {
 
 // Unwrap makes errors.Is(err, ErrPoolExhausted) true.
 func (e *PoolExhaustedError) Unwrap() error { return ErrPoolExhausted }
+
+// UnsupportedError is the ErrUnsupported of one call.
+type UnsupportedError = txn.UnsupportedError
 
 // Retryable reports whether the same call, with the same key, may succeed if it is made again after a pause. It is true
 // for a key in progress, an unknown outcome, a pool without a free connection, a serialization failure or deadlock that

@@ -120,5 +120,5 @@ func hint(err error) error {
 	case "42501":
 		return fmt.Errorf("outbox: the role lacks a privilege, docs/operate.md has them: %w", err)
 	}
-	return fmt.Errorf("outbox: %w", err)
+	return fmt.Errorf("outbox: %w", txn.Lacking(err))
 }

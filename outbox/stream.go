@@ -57,6 +57,9 @@ func (s *stream) run(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
+		if errors.Is(err, txn.ErrUnsupported) {
+			return err
+		}
 		if errors.Is(err, errTopics) {
 			continue
 		}

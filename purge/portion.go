@@ -80,6 +80,7 @@ type portion struct {
 	limits    store.LimitPortion
 	rest      time.Duration
 	from, to  int64
+	waits     bool // its COMMIT waits for the disk and for standbys, as any other
 
 	counts Counts
 	took   time.Duration // by the server's clock
@@ -108,7 +109,11 @@ var limits = store.LimitPortion{
 func (p *portion) delete(ctx context.Context, engine *txn.Engine, sweeper store.Sweeper, to store.Position) (*store.AdvanceSweep, error) {
 	bounded, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	tx, err := engine.Open(bounded, p.limits, p)
+	requests := []txn.Request{p.limits, store.HurryPortion{}, p}
+	if p.waits {
+		requests = []txn.Request{p.limits, p}
+	}
+	tx, err := engine.Open(bounded, requests...)
 	if err != nil {
 		return nil, err
 	}
@@ -132,6 +137,9 @@ func (p *portion) count(ctx context.Context, engine *txn.Engine) error {
 	p.counts.Deleted, p.counts.Skipped = p.counts.Skipped, 0
 	return nil
 }
+
+// hurryRefused reports whether a server has refused HurryPortion, as one does that is a cluster and keeps the setting to itself.
+func hurryRefused(err error) bool { return txn.HasCode(err, "0A000") }
 
 // answerLimit is how long the server may take to answer: longer than it may work.
 const answerLimit = workLimit + 10*time.Second

@@ -17,6 +17,7 @@ type walker struct {
 	limits  store.LimitPortion
 
 	taken  bool // it has the row in idem.sweeps
+	waits  bool // the server refuses to hurry
 	whole  store.TakeSweep
 	pace   pace
 	holder holder
@@ -33,7 +34,7 @@ func (w *walker) walkPart(ctx context.Context, part *store.Part, block int64) er
 	}
 	for block < part.Pages {
 		p := &portion{
-			statement: statement, limits: w.limits, rest: w.table.rest(w.options),
+			statement: statement, limits: w.limits, rest: w.table.rest(w.options), waits: w.waits,
 			from: block, to: min(block+w.pace.pages, part.Pages),
 		}
 		pause, err := w.step(ctx, part, p)
@@ -69,6 +70,9 @@ func (w *walker) step(ctx context.Context, part *store.Part, p *portion) (time.D
 	switch err := w.do(ctx, part, p); {
 	case txn.LockTimedOut(err):
 		return 0, w.holder.wait(ctx, Lock)
+	case hurryRefused(err) && !w.waits:
+		w.waits = true
+		return 0, nil
 	case tookTooLong(err) && ctx.Err() == nil && w.pace.halve():
 		return w.pace.pause(workLimit), nil
 	case err != nil:

@@ -18,19 +18,22 @@ WHERE (s.sweeper IS NULL OR s.sweeper = EXCLUDED.sweeper OR s.seen_at IS NULL
 RETURNING s.part, s.block, s.total_pages, s.pages;
 
 -- name: LimitPortion :exec
--- LimitPortion bounds what a portion may do to others: how long it waits for a lock, works, and lets its client be silent. It
--- need not survive a crash, so its COMMIT waits neither for the disk nor for a standby. Only a scan of the blocks that are
--- named is left to the planner.
+-- LimitPortion bounds what a portion may do to others: how long it waits for a lock, works, and lets its client be silent. Only a scan
+-- of the blocks that are named is left to the planner.
 SELECT set_config('lock_timeout', @lock_limit, true),
        set_config('statement_timeout', @work_limit, true),
        set_config('idle_in_transaction_session_timeout', @idle_limit, true),
-       set_config('synchronous_commit', 'off', true),
        set_config('enable_tidscan', 'on', true),
        set_config('enable_seqscan', 'off', true),
        set_config('enable_indexscan', 'off', true),
        set_config('enable_indexonlyscan', 'off', true),
        set_config('enable_bitmapscan', 'off', true),
        set_config('jit', 'off', true);
+
+-- name: HurryPortion :exec
+-- HurryPortion has the COMMIT of a portion wait neither for the disk nor for a standby: a portion need not survive a crash. It is a
+-- statement of its own because some servers refuse it.
+SELECT set_config('synchronous_commit', 'off', true);
 
 -- name: AdvanceSweep :one
 -- AdvanceSweep notes a portion, in the transaction that has deleted it. No row: another run has taken over.

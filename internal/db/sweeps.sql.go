@@ -83,7 +83,6 @@ const LimitPortionSQL = `-- name: LimitPortion :exec
 SELECT pg_catalog.set_config('lock_timeout', $1::pg_catalog.text, true),
        pg_catalog.set_config('statement_timeout', $2::pg_catalog.text, true),
        pg_catalog.set_config('idle_in_transaction_session_timeout', $3::pg_catalog.text, true),
-       pg_catalog.set_config('synchronous_commit', 'off', true),
        pg_catalog.set_config('enable_tidscan', 'on', true),
        pg_catalog.set_config('enable_seqscan', 'off', true),
        pg_catalog.set_config('enable_indexscan', 'off', true),
@@ -98,9 +97,8 @@ var LimitPortionStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam},
 })
 
-// LimitPortion bounds what a portion may do to others: how long it waits for a lock, works, and lets its client be silent. It
-// need not survive a crash, so its COMMIT waits neither for the disk nor for a standby. Only a scan of the blocks that are
-// named is left to the planner.
+// LimitPortion bounds what a portion may do to others: how long it waits for a lock, works, and lets its client be silent. Only a scan
+// of the blocks that are named is left to the planner.
 type LimitPortion struct {
 	LockLimit string
 	WorkLimit string
@@ -118,6 +116,29 @@ func (q LimitPortion) Queue(trip *roundtrip.Trip) {
 
 // Read reads the answer.
 func (LimitPortion) Read(trip *roundtrip.Trip) { trip.Skip() }
+
+// HurryPortionSQL is the text of HurryPortion.
+const HurryPortionSQL = `-- name: HurryPortion :exec
+SELECT pg_catalog.set_config('synchronous_commit', 'off', true)
+`
+
+// HurryPortionStatement is HurryPortion as connections know it.
+var HurryPortionStatement = roundtrip.New(roundtrip.Statement{
+	SQL: HurryPortionSQL,
+})
+
+// HurryPortion has the COMMIT of a portion wait neither for the disk nor for a standby: a portion need not survive a crash. It is a
+// statement of its own because some servers refuse it.
+type HurryPortion struct {
+}
+
+// Queue adds the statement.
+func (q HurryPortion) Queue(trip *roundtrip.Trip) {
+	trip.Add(HurryPortionStatement)
+}
+
+// Read reads the answer.
+func (HurryPortion) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // AdvanceSweepSQL is the text of AdvanceSweep.
 const AdvanceSweepSQL = `-- name: AdvanceSweep :one

@@ -96,7 +96,7 @@ func (s *Session) Query(ctx context.Context, requests ...txn.Request) error {
 	if err != nil {
 		s.Close()
 	}
-	return err
+	return txn.Lacking(err)
 }
 
 // Close gives the lock up.

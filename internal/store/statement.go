@@ -38,6 +38,7 @@ type (
 	EndLease         = db.EndLease
 	LimitRelay       = db.LimitRelay
 	LimitPortion     = db.LimitPortion
+	HurryPortion     = db.HurryPortion
 	LeaveLanes       = db.LeaveLanes
 	LockTopics       = db.LockTopics
 )

@@ -142,7 +142,7 @@ func (j *Joined) underSavepoint(f func(...*roundtrip.Ahead) error) error {
 	savepoint := &roundtrip.Ahead{SQL: setSavepoint}
 	err := f(savepoint)
 	j.open = savepoint.Done
-	return err
+	return Lacking(err)
 }
 
 // Begin sends the savepoint, if it is not set yet, and requests: one round trip. If prepared turn out to be stale, they are
@@ -177,7 +177,7 @@ func (j *Joined) sendOpen(ctx context.Context, requests []Request) error {
 		j.open = trip.Err() == nil
 	}
 	read(trip, requests)
-	return trip.End()
+	return Lacking(trip.End())
 }
 
 // Ask makes a round trip inside the transaction.

@@ -34,7 +34,7 @@ func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 			(t.conn.IsClosed() && dead.skip(t.conn) || wasAlive(t.conn) && Stale(err) && dead.another())
 		t.CloseAfter(err)
 		if !skip {
-			return nil, err
+			return nil, Lacking(err)
 		}
 	}
 }
@@ -153,5 +153,5 @@ func (e *Engine) Query(ctx context.Context, requests ...Request) error {
 		}
 	}
 	t.CloseAfter(err)
-	return err
+	return Lacking(err) // also where nothing could be prepared
 }

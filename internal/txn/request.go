@@ -21,7 +21,7 @@ func ask(ctx context.Context, conn *pgx.Conn, requests []Request) error {
 	queue(trip, requests)
 	trip.Send(ctx)
 	read(trip, requests)
-	return trip.End()
+	return Lacking(trip.End())
 }
 
 func queue(trip *roundtrip.Trip, requests []Request) {

@@ -10,6 +10,8 @@ var CockroachDB = &Personality{
 		"https://github.com/cockroachdb/cockroach/pull/168353 (locks of a transaction)",
 		"https://github.com/cockroachdb/cockroach/issues/169981 (locks of a session are not implemented)",
 		"https://github.com/cockroachdb/cockroach/issues/36664 (functions such as timestamptz_send are not implemented)",
+		"https://github.com/cockroachdb/cockroach/issues/41522 (LISTEN and NOTIFY are not supported)",
+		"https://github.com/cockroachdb/cockroach/issues/12970 (pg_backend_pid is a constant, as it is for a pooler)",
 		"https://www.cockroachlabs.com/docs/stable/transactions (SERIALIZABLE by default)",
 		"https://github.com/cockroachdb/cockroach/pull/37791 (40003, statement completion unknown)",
 	},
@@ -17,7 +19,8 @@ var CockroachDB = &Personality{
 	Functions: map[string]Refusal{
 		"timestamptz_send": {"42883", "unknown function: pg_catalog.timestamptz_send()"},
 	},
-	Instead: merge(grantedForSessions, version("CockroachDB CCL v26.2.1 (x86_64-pc-linux-gnu, built 2026/08/03 12:00:00, go1.26)")),
+	Commands: map[string]Refusal{"listen": {"0A000", "LISTEN is not supported"}, "notify": {"0A000", "NOTIFY is not supported"}},
+	Instead:  merge(grantedForSessions, version("CockroachDB CCL v26.2.1 (x86_64-pc-linux-gnu, built 2026/08/03 12:00:00, go1.26)")),
 }
 
 // OldCockroachDB plays versions up to 26.1: no lock is real.
@@ -28,6 +31,7 @@ var OldCockroachDB = &Personality{
 	}, CockroachDB.Sources[1:]...),
 	Settings:  CockroachDB.Settings,
 	Functions: CockroachDB.Functions,
+	Commands:  CockroachDB.Commands,
 	Instead: merge(grantedForSessions, grantedForTransactions,
 		version("CockroachDB CCL v25.4.2 (x86_64-pc-linux-gnu, built 2026/01/12 12:00:00, go1.25)")),
 }
@@ -58,8 +62,7 @@ var AuroraDSQL = &Personality{
 	Commands: map[string]Refusal{
 		"savepoint": {"0A000", "unsupported statement: Savepoint"}, "rollback to": {"0A000", "unsupported statement: RollbackTo"},
 		"release": {"0A000", "unsupported statement: Release"}, "truncate": {"0A000", "unsupported statement: Truncate"},
-		"listen": {"0A000", "unsupported statement: Listen"}, "do": {"0A000", "unsupported statement: Do"},
-		"create trigger": {"0A000", "unsupported statement: CreateTrigger"}, "lock": {"0A000", "unsupported statement: Lock"},
+		"do": {"0A000", "unsupported statement: Do"}, "create trigger": {"0A000", "unsupported statement: CreateTrigger"},
 	},
 	Instead: version("PostgreSQL 16.9 on aarch64-unknown-linux-gnu, compiled by gcc, 64-bit (Aurora DSQL)"),
 }

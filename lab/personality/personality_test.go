@@ -34,7 +34,7 @@ func TestARefusalIsTheErrorOfItsStatementAndAbortsTheTransaction(t *testing.T) {
 			ctx := context.Background()
 			proxy := pgtest.Personality(t, personality.AuroraDSQL, pgtest.DSN(t), personality.Faults{})
 			pool := pgtest.Open(t, proxy.DSN(), withMode(mode))
-			for _, sql := range []string{"select pg_try_advisory_xact_lock(1)", "savepoint a", "truncate idem.records", "listen a"} {
+			for _, sql := range []string{"select pg_try_advisory_xact_lock(1)", "savepoint a", "truncate idem.records", "do $$ begin end $$"} {
 				tx, err := pool.Begin(ctx)
 				if err != nil {
 					t.Fatal(err)

@@ -96,6 +96,9 @@ func Only(ctx context.Context, pool *pgxpool.Pool, opts Options, names ...string
 func examine(ctx context.Context, pool *pgxpool.Pool, opts Options, checks []check, progress func(name string, done, of int)) ([]Result, error) {
 	patient := &patient{pool: pool, opts: opts.withDefaults()}
 	if err := record.Tx(ctx, pool, patient.opts.Limits.Statement, func(tx pgx.Tx) error { return patient.meet(ctx, tx) }); err != nil {
+		if result, ok := patient.stranger(ctx, err); ok {
+			return []Result{result}, nil
+		}
 		return nil, err
 	}
 	var results []Result

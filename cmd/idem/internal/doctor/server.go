@@ -6,6 +6,7 @@ import (
 )
 
 var serverChecks = []check{
+	{name: kindCheck, run: serverKind, withoutTable: true},
 	{name: "server-version", run: serverVersion, withoutTable: true},
 	{name: "primary", run: primary, withoutTable: true},
 	{name: "encoding", run: encoding, withoutTable: true},

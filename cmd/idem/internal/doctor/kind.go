@@ -1,0 +1,79 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// kind is a server that speaks the protocol of Postgres and is not PostgreSQL.
+type kind struct {
+	name  string
+	is    func(version string, jobs bool) bool
+	level Level
+	what  string // idem cannot do there, or does otherwise
+}
+
+// kinds are those that docs/portability.md has.
+var kinds = []kind{
+	{"CockroachDB", func(version string, _ bool) bool { return strings.HasPrefix(version, "CockroachDB") }, Warning,
+		"Do and DoTx work, but for the simple protocol; up to 26.1 no advisory lock is real, and a key in flight is waited for by the statement; " +
+			"relays and purge ask for settings that it refuses, and lookups and gauges rest on tables of the system"},
+	{"YugabyteDB", func(version string, _ bool) bool { return strings.Contains(version, "-YB-") }, Warning,
+		"Do, DoTx, operations and inbox work from 2025.1 on, where advisory locks are on; the order of the outbox, purge and gauges rest on what a table is in PostgreSQL"},
+	{"Aurora DSQL", func(_ string, jobs bool) bool { return jobs }, Problem,
+		"it has no advisory locks and no savepoints: every call ends with ErrUnsupported"},
+}
+
+// serverKind recognises servers that are not PostgreSQL, and a gateway that keeps a setting to itself.
+func serverKind(e *exam) error {
+	var version string
+	var jobs bool
+	if err := e.one("SELECT version(), to_regclass('sys.jobs') IS NOT NULL", nil, &version, &jobs); err != nil {
+		return err
+	}
+	for _, k := range kinds {
+		if k.is(version, jobs) {
+			e.add(k.level, "this is "+k.name+": "+k.what, "docs/portability.md")
+			return nil
+		}
+	}
+	return e.managed()
+}
+
+// managed finds out whether synchronous_commit may be set, as purge does for its own transactions.
+func (e *exam) managed() error {
+	err := pgx.BeginFunc(e.ctx, e.tx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(e.ctx, "SELECT set_config('synchronous_commit', current_setting('synchronous_commit'), true)")
+		return err
+	})
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == "0A000" {
+		e.note("a gateway is in front of the server that keeps synchronous_commit to itself, as that of Multigres does: a purge waits for the disk and for standbys",
+			"nothing; docs/portability.md")
+		return nil
+	}
+	return err
+}
+
+// stranger is what is said of a server that cannot even be asked what the other checks begin with. It reports false if that is not for
+// want of anything.
+func (p *patient) stranger(ctx context.Context, err error) (Result, bool) {
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || refused.Code != "42883" && refused.Code != "0A000" && refused.Code != "42704" {
+		return Result{}, false
+	}
+	result := Result{Check: kindCheck, Findings: []Finding{}}
+	var version string
+	if p.pool.QueryRow(ctx, "SELECT version()").Scan(&version) != nil {
+		version = "a server that does not say what it is"
+	}
+	what := fmt.Sprintf("nothing else was checked: this is %s, and it refuses what the checks begin with: %s (SQLSTATE %s)", version, refused.Message, refused.Code)
+	result.Findings = append(result.Findings, Finding{Problem, what, "docs/portability.md"})
+	return result, true
+}
+
+const kindCheck = "server"

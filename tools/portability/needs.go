@@ -1,0 +1,207 @@
+// Package portability tells what the statements of idem need of a server, and which servers refuse that. docs/portability.md has what it
+// finds: go test ./portability -update, in tools, writes it there.
+package portability
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/wasilibs/go-pgquery/parser"
+)
+
+// Need is something that not every server has.
+type Need string
+
+// The needs, as the page names them.
+const (
+	TransactionLocks Need = "locks of a transaction"
+	SessionLocks     Need = "locks of a session"
+	LocalSettings    Need = "local settings"
+	SessionSettings  Need = "settings of a session"
+	Durability       Need = "synchronous_commit"
+	LockTable        Need = "pg_locks"
+	Sessions         Need = "pg_stat tables"
+	Catalog          Need = "system tables"
+	TransactionIDs   Need = "transaction ids"
+	RowLocks         Need = "row locks"
+	SkipLocked       Need = "SKIP LOCKED"
+	OnConflict       Need = "ON CONFLICT"
+	WritingWith      Need = "WITH that writes"
+	Collation        Need = "COLLATE"
+	Listening        Need = "LISTEN, NOTIFY"
+	Division         Need = "integer division"
+	Lateral          Need = "LATERAL, ROWS FROM"
+	PlannerSettings  Need = "settings of the planner"
+	RelationSizes    Need = "sizes of tables"
+)
+
+// Needs are all of them, in the order of the page.
+var Needs = []Need{
+	TransactionLocks, SessionLocks, LockTable, LocalSettings, SessionSettings, Durability, PlannerSettings, TransactionIDs, OnConflict, RowLocks, SkipLocked,
+	WritingWith, Lateral, Collation, Division, Listening, Sessions, Catalog, RelationSizes,
+}
+
+// of functions, by their names.
+var ofFunctions = map[string]Need{
+	"pg_try_advisory_xact_lock": TransactionLocks, "pg_advisory_xact_lock": TransactionLocks,
+	"pg_try_advisory_xact_lock_shared": TransactionLocks, "pg_advisory_xact_lock_shared": TransactionLocks,
+	"pg_try_advisory_lock": SessionLocks, "pg_advisory_lock": SessionLocks, "pg_advisory_unlock": SessionLocks,
+	"pg_try_advisory_lock_shared": SessionLocks, "pg_advisory_unlock_all": SessionLocks, "pg_advisory_unlock_shared": SessionLocks,
+	"pg_current_xact_id": TransactionIDs, "pg_current_snapshot": TransactionIDs, "pg_snapshot_xmin": TransactionIDs, "pg_snapshot_xmax": TransactionIDs,
+	"pg_visible_in_snapshot": TransactionIDs, "pg_current_xact_id_if_assigned": TransactionIDs, "age": TransactionIDs,
+	"pg_notify": Listening, "pg_stat_get_dead_tuples": Sessions, "pg_current_wal_lsn": Sessions, "pg_wal_lsn_diff": Sessions,
+	"pg_relation_size": RelationSizes, "pg_partition_tree": RelationSizes, "to_regclass": RelationSizes, "pg_total_relation_size": RelationSizes,
+}
+
+// of a setting that set_config changes, by its name; of any other, whether it is local says.
+func ofSetting(name string, local bool) Need {
+	switch {
+	case name == "synchronous_commit":
+		return Durability
+	case strings.HasPrefix(name, "enable_"), name == "jit", name == "plan_cache_mode":
+		return PlannerSettings
+	case local:
+		return LocalSettings
+	}
+	return SessionSettings
+}
+
+type node = map[string]any
+
+// Of returns what a statement needs, in the order of Needs.
+func Of(sql string) ([]Need, error) {
+	encoded, err := parser.ParseToJSON(sql)
+	if err != nil {
+		return nil, err
+	}
+	var tree any
+	if err := json.Unmarshal([]byte(encoded), &tree); err != nil {
+		return nil, err
+	}
+	found := map[Need]bool{}
+	each(tree, func(n node) { find(n, found) })
+	var needs []Need
+	for _, need := range Needs {
+		if found[need] {
+			needs = append(needs, need)
+		}
+	}
+	if len(needs) != len(found) {
+		return nil, fmt.Errorf("a need is not among Needs: %v", found)
+	}
+	return needs, nil
+}
+
+// each calls f with every object of a tree.
+func each(tree any, f func(node)) {
+	switch tree := tree.(type) {
+	case []any:
+		for _, element := range tree {
+			each(element, f)
+		}
+	case node:
+		f(tree)
+		for _, field := range tree {
+			each(field, f)
+		}
+	}
+}
+
+// find adds what one object of the tree needs.
+func find(n node, found map[Need]bool) {
+	for kind, field := range n {
+		inner, _ := field.(node)
+		switch kind {
+		case "FuncCall":
+			call(inner, found)
+		case "RangeVar":
+			table(inner, found)
+		case "LockingClause":
+			found[RowLocks] = true
+			if inner["waitPolicy"] == "LockWaitSkip" {
+				found[SkipLocked] = true
+			}
+		case "onConflictClause":
+			found[OnConflict] = true
+		case "CommonTableExpr":
+			for statement := range inner["ctequery"].(node) {
+				if statement != "SelectStmt" {
+					found[WritingWith] = true
+				}
+			}
+		case "CollateClause":
+			found[Collation] = true
+		case "ListenStmt", "NotifyStmt":
+			found[Listening] = true
+		case "RangeSubselect", "RangeFunction":
+			if inner["lateral"] == true || inner["is_rowsfrom"] == true {
+				found[Lateral] = true
+			}
+		case "A_Expr":
+			if name := last(inner["name"]); name == "/" {
+				found[Division] = true
+			}
+		}
+	}
+}
+
+func call(n node, found map[Need]bool) {
+	name := last(n["funcname"])
+	if need, ok := ofFunctions[name]; ok {
+		found[need] = true
+	}
+	if args, _ := n["args"].([]any); name == "set_config" && len(args) == 3 {
+		found[ofSetting(constant(args[0]), isTrue(args[2]))] = true
+	}
+}
+
+func table(n node, found map[Need]bool) {
+	name, _ := n["relname"].(string)
+	switch {
+	case n["schemaname"] != "pg_catalog":
+	case name == "pg_locks":
+		found[LockTable] = true
+	case strings.HasPrefix(name, "pg_stat"):
+		found[Sessions] = true
+	default:
+		found[Catalog] = true
+	}
+}
+
+// last is the last part of a name.
+func last(names any) string {
+	list, _ := names.([]any)
+	if len(list) == 0 {
+		return ""
+	}
+	text, _ := list[len(list)-1].(node)["String"].(node)
+	name, _ := text["sval"].(string)
+	return name
+}
+
+// constant is the value of a string constant.
+func constant(n any) string {
+	c, _ := n.(node)["A_Const"].(node)
+	text, _ := c["sval"].(node)
+	value, _ := text["sval"].(string)
+	return value
+}
+
+func isTrue(n any) bool {
+	c, _ := n.(node)["A_Const"].(node)
+	value, _ := c["boolval"].(node)
+	return value["boolval"] == true
+}
+
+// RefusedBy are the servers that refuse one of needs.
+func RefusedBy(needs []Need) []string {
+	var names []string
+	for _, s := range Servers {
+		if slices.ContainsFunc(needs, func(n Need) bool { return strings.HasPrefix(s.Has[n], "refused") }) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
