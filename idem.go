@@ -159,6 +159,9 @@ func Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash Hash, f
 // caller's own, by tx.Begin. The response counts for others once tx is committed; until then the key
 // is in progress for them. A serialization failure is for the caller to handle, who has to run the whole of tx again.
 //
+// The record expires 24 hours after the call unless [WithTTL] says otherwise, and the key is then new. A monthly job that a person may
+// run again a week later needs a TTL of more than that week.
+//
 // WithWait, WithTxOptions and WithRetries have no meaning here and are refused.
 func DoTx(ctx context.Context, tx pgx.Tx, scope, key string, hash Hash, fn func(tx pgx.Tx) (Response, error), opts ...Option) (result Result, err error) {
 	c, err := newCall(scope, key, hash, fn, opts)

@@ -65,44 +65,63 @@ func (x *exchange) asked() *http.Request {
 	return &x.hook
 }
 
-// answer executes the request, or finds its answer, and sends it. A failure means that nothing has been sent.
-func (x *exchange) answer(ctx context.Context) *failure {
+// claim is the key that a request is to be executed under, and what it is a key of.
+type claim struct {
+	scope, key string
+	hash       idem.Hash
+}
+
+// claim reads the request: who asks, under which key, and for what. One that key gives no key has no hash. A failure means that nothing
+// has been sent.
+func (x *exchange) claim(ctx context.Context, key func() (string, error)) (*claim, *failure) {
 	if f := x.misplaced(ctx); f != nil {
-		return f
+		return nil, f
 	}
 	scope, f := x.scope()
 	if f != nil {
-		return f
+		return nil, f
 	}
-	key, err := x.key()
-	if err != nil {
-		return &failure{inKey, err}
+	c := &claim{scope: scope}
+	var err error
+	if c.key, err = key(); err != nil {
+		return nil, &failure{inKey, err}
 	}
 	body, err := x.body.whole()
 	if err != nil {
-		return &failure{inBody, err}
+		return nil, &failure{inBody, err}
 	}
-	if key == "" {
-		if err := x.runKeyless(ctx, scope); err != nil {
-			return failureOf(err)
-		}
-		x.sendOwn()
-		return nil
+	if c.key == "" {
+		return c, nil
 	}
-	hash, err := x.config.Fingerprint(x.asked(), body)
-	if err != nil {
-		return &failure{inFingerprint, err}
+	if c.hash, err = x.config.Fingerprint(x.asked(), body); err != nil {
+		return nil, &failure{inFingerprint, err}
 	}
-	return x.answerKeyed(ctx, scope, key, hash)
+	return c, nil
 }
 
-func (x *exchange) answerKeyed(ctx context.Context, scope, key string, hash idem.Hash) *failure {
-	name := x.answered.nameOf(scope, key)
+// answer executes the request, or finds its answer, and sends it. A failure means that nothing has been sent.
+func (x *exchange) answer(ctx context.Context) *failure {
+	c, f := x.claim(ctx, x.key)
+	switch {
+	case f != nil:
+		return f
+	case c.key != "":
+		return x.answerKeyed(ctx, c)
+	}
+	if err := x.runKeyless(ctx, c.scope); err != nil {
+		return failureOf(err)
+	}
+	x.sendOwn()
+	return nil
+}
+
+func (x *exchange) answerKeyed(ctx context.Context, c *claim) *failure {
+	name := x.answered.nameOf(c.scope, c.key)
 	options := x.options
 	if likelyReplay(x.r) || x.answered.has(name) {
 		options = x.replayOptions
 	}
-	result, err := x.do(ctx, x.pool, scope, key, hash, x.runKeyed, options...)
+	result, err := x.do(ctx, x.pool, c.scope, c.key, c.hash, x.runKeyed, options...)
 	switch {
 	case err == errForgotten: // an error that wraps it says more
 		x.sendOwn()
@@ -132,12 +151,15 @@ func (x *exchange) scope() (string, *failure) {
 	return "", &failure{inScope, err}
 }
 
+// sentKey returns the key that the client has sent.
+func (x *exchange) sentKey() (string, error) { return keyheader.Parse(x.r.Header[x.config.Header]) }
+
 // key returns the key of the request, or "" if it needs none.
 func (x *exchange) key() (string, error) {
 	if !x.covers(x.r.Method) {
 		return "", nil
 	}
-	key, err := keyheader.Parse(x.r.Header[x.config.Header])
+	key, err := x.sentKey()
 	if x.config.Optional && errors.Is(err, keyheader.ErrMissing) {
 		return "", nil
 	}

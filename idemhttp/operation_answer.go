@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/keyheader"
 )
 
 // ServeHTTP answers a request by the operation. Every method needs a key.
@@ -23,30 +22,14 @@ func (h *OperationHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answer starts the operation, or finds it, and sends what there is to say. A failure means that nothing has been sent.
 func (h *OperationHandler) answer(x *exchange) *failure {
-	if f := x.misplaced(x.r.Context()); f != nil {
-		return f
-	}
-	scope, f := x.scope()
+	c, f := x.claim(x.r.Context(), x.sentKey)
 	if f != nil {
 		return f
-	}
-	key, err := keyheader.Parse(x.r.Header[h.config.Header])
-	if err != nil {
-		return &failure{inKey, err}
-	}
-	body, err := x.body.whole()
-	if err != nil {
-		return &failure{inBody, err}
-	}
-	hash, err := h.config.Fingerprint(x.asked(), body)
-	if err != nil {
-		return &failure{inFingerprint, err}
 	}
 	p, err := h.prepare(x.asked())
 	if err != nil {
 		return &failure{inInput, err}
 	}
-	c := &claim{scope, key, hash}
 	run := h.runs.begin(x.r.Context(), h.most, func(ctx context.Context) (idem.Result, error) { return p.do(ctx, c) })
 	if run == nil {
 		return h.leave(x, p, c)

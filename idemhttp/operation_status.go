@@ -38,12 +38,6 @@ type stepStatus struct {
 // statusLimit bounds the look at an operation whose request has run out of time.
 const statusLimit = time.Second
 
-// claim is the key that a request is to be executed under, and what it is a key of.
-type claim struct {
-	scope, key string
-	hash       idem.Hash
-}
-
 // held returns the status of the operation that has the key, nil if none has it, and idem.ErrMismatch if it belongs to another
 // request.
 func (h *OperationHandler) held(r *http.Request, c *claim) (*operationStatus, error) {

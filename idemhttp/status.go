@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/keyheader"
 )
 
 // keyStatus is the answer of Status.
@@ -49,7 +48,7 @@ func (m *Middleware) lookup(w http.ResponseWriter, r *http.Request) (idem.Entry,
 	if f != nil {
 		return idem.Entry{}, f
 	}
-	key, err := keyheader.Parse(r.Header[m.config.Header])
+	key, err := x.sentKey()
 	if err != nil {
 		return idem.Entry{}, &failure{inKey, err}
 	}

@@ -109,9 +109,9 @@ func ExampleConsumer() {
 
 func ExampleOperation() {
 	checkout := operation.Define("example checkout", func(op *operation.Op, item string) (idem.Response, error) {
-		_, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (bool, error) {
+		err := operation.Exec(op, "reserve", func(tx pgx.Tx) error {
 			_, err := tx.Exec(op.Context(), "INSERT INTO orders (item) VALUES ($1)", item)
-			return true, err
+			return err
 		})
 		if err != nil {
 			return idem.Response{}, err

@@ -9,7 +9,7 @@
 //	...
 //	_, err = provider.Up(ctx)
 //
-// The part of each file between "-- +goose Up" and "-- +goose Down" is plain SQL for another tool.
+// psql.sh applies them with psql alone. The part of each file between "-- +goose Up" and "-- +goose Down" is plain SQL for another tool.
 package migrations
 
 import "embed"

@@ -24,7 +24,7 @@
 // What a step returns is stored, a value or an error, and what is stored is what the function sees, in its first run as in every later one: a
 // value as its codec gives it back, and an error as [WithErrors] says.
 //
-// [Tx] is a step in Postgres: its writes and the memory of its value are committed together. Neighbouring Tx share a transaction.
+// [Tx] is a step in Postgres: its writes and the memory of its value are committed together. Neighbouring Tx share a transaction. [Exec] is a Tx without a value.
 // [Call] is a step elsewhere: made in no transaction and with no connection held, never before all that came earlier is durable,
 // and always under the same key. What happens when it is not known whether a Call was made is said for each one: [Keyed], [Asked]
 // or [Once]. [Parallel] makes several Calls at the same time, each a step of its own. [Undo] and [UndoTx] say how to take steps back. [Sleep] and [Await] pause; [Signal] answers an Await.

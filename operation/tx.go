@@ -43,6 +43,12 @@ func Tx[T any](op *Op, name string, fn func(tx pgx.Tx) (T, error)) (T, error) {
 	})
 }
 
+// Exec is Tx for a step that has no value. A step that was a Tx with a value, and is on record as that, cannot go on as an Exec.
+func Exec(op *Op, name string, fn func(tx pgx.Tx) error) error {
+	_, err := Tx(op, name, func(tx pgx.Tx) (struct{}, error) { return struct{}{}, fn(tx) })
+	return err
+}
+
 // inTx runs a step in the transaction.
 func (op *Op) inTx(s *step, fn func(pgx.Tx) ([]byte, error), outcome store.StepOutcome) error {
 	if err := op.begin(); err != nil {

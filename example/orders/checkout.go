@@ -31,8 +31,8 @@ const bankRemembers = 23 * time.Hour
 // the Worker of some process, goes on from the last step on record. If the bank says no the stock is given back.
 func newCheckouts(payments *payments) *operation.Definition[cart] {
 	return operation.Define("checkout", func(op *operation.Op, in cart) (idem.Response, error) {
-		_, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (struct{}, error) {
-			return struct{}{}, takeFromStock(op.Context(), tx, in.Tenant, in.newOrder)
+		err := operation.Exec(op, "reserve", func(tx pgx.Tx) error {
+			return takeFromStock(op.Context(), tx, in.Tenant, in.newOrder)
 		})
 		if errors.Is(err, errOutOfStock) {
 			return idem.Response{}, reject(outOfStock(in.newOrder))

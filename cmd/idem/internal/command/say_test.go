@@ -204,6 +204,8 @@ func TestRecordIsFoundByWhatLogsTell(t *testing.T) {
 	d := newDesk(t)
 	d.keep()
 	d.idem("list", "--execution", placedID, "--full").want(t, 0, placed, placedID)
+	d.idem("list", "--operation", placedID, "--full").want(t, 0, placed, placedID) // the flag as it was called first
+	d.idem("evict", scope, left, "--operation", leftID, "--dry-run").want(t, 0, "deletes the processing record")
 	d.idem("list", "--key", placed, "--full").want(t, 0, scope, placedID)
 	d.idem("list", "--key", "never used").want(t, 0, "no records")
 	d.idem("list", "--execution", "nonsense").want(t, 1, "nonsense")
