@@ -60,14 +60,6 @@ func TestManyMessagesThatFailWithoutBeingNamedAreFound(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
 	b := &broker{}
-	publisher := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
-		for _, m := range messages {
-			if strings.HasPrefix(m.Type, "bad") {
-				return errors.New("no")
-			}
-		}
-		return b.Publish(ctx, messages)
-	})
 	for i := range 40 {
 		o.add(message(fmt.Sprint("bad ", i), "bad"))
 	}
@@ -76,7 +68,7 @@ func TestManyMessagesThatFailWithoutBeingNamedAreFound(t *testing.T) {
 	}
 	config := swift()
 	config.MaxAttempts = 2
-	o.relay(publisher, config)
+	o.relay(b.unless("bad"), config)
 	if more := o.addUntilDead(40); b.number() != 60+more {
 		t.Errorf("%d messages of %d were published", b.number(), 60+more)
 	}
@@ -139,6 +131,56 @@ func TestManyMessagesThatFailInFrontOfOthersAreNotAllTriedBeforeThem(t *testing.
 		t.Errorf("%d messages of %d were published", b.number(), 200+more)
 	}
 	t.Logf("%d calls have failed", misses)
+}
+
+// Not even the shortest pause of the relay lies between two that fail, while the broker is seen to take others: with one for each of them,
+// the last of the others would be half an hour late.
+func TestManyMessagesThatFailWithoutBeingNamedDoNotEachHoldUpTheOthers(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	for i := range 200 {
+		o.add(message(fmt.Sprint("bad ", i), "bad"))
+	}
+	for i := range 50 {
+		o.add(message(fmt.Sprint(i), fmt.Sprint(i)))
+	}
+	config := swift()
+	config.MinPause, config.MaxPause = 10*time.Second, time.Minute
+	o.relay(b.unless("bad"), config)
+	eventually(t, "the others to leave", func() bool { return b.number() == 50 })
+	if n := o.count(`select count(*) from idem.dead_letters`); n > 0 {
+		t.Errorf("%d are dead", n)
+	}
+}
+
+// More bad ones than are read at a time: if all of them fail, the broker may be away, or only what is behind them goes.
+func TestMessageFarBehindThoseThatFailWithoutBeingNamedLeaves(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	for i := range 400 {
+		o.add(message(fmt.Sprint("bad ", i), "bad"))
+	}
+	config := swift()
+	config.BatchSize = 20
+	o.relay(b.unless("bad"), config)
+	for i := range 20 {
+		o.add(message(fmt.Sprint(i), fmt.Sprint(i)))
+		eventually(t, "another message to leave", func() bool { return b.number() == i+1 })
+	}
+}
+
+// unless is a broker that does not say that it fails because of messages of a type.
+func (b *broker) unless(bad string) outbox.PublisherFunc {
+	return func(ctx context.Context, messages []outbox.Message) error {
+		for _, m := range messages {
+			if strings.HasPrefix(m.Type, bad) {
+				return errors.New("no")
+			}
+		}
+		return b.Publish(ctx, messages)
+	}
 }
 
 // A client of HTTP has a timeout of its own. The call's context is not over.

@@ -79,8 +79,9 @@ func (r *round) all(ctx context.Context) {
 	if r.did.err == nil {
 		clear(r.trial.suspects)
 	}
+	began = time.Now()
 	for i := range r.messages {
-		if r.alone[r.messages[i].Seq] && r.did.err == nil && ctx.Err() == nil && !r.isStuck(i) {
+		if r.alone[r.messages[i].Seq] && r.did.err == nil && ctx.Err() == nil && time.Since(began) < turnOfTrial && !r.isStuck(i) {
 			r.part(ctx, []int{i})
 			r.blame(i)
 		}

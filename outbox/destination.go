@@ -16,6 +16,7 @@ type destination struct {
 	caller caller
 	pauses txn.Pauses
 	rest   time.Time // nothing is published before
+	told   time.Time // when the log was told that it is away, zero if it is not
 	busy   bool      // a call is under way
 	left   int64     // the first place of what was read and not taken, 0 if there is none: nothing else is taken before it is read again
 }
@@ -111,7 +112,7 @@ func (d *destinations) take(ctx context.Context, b *batch) {
 		to := d.get(m.Topic)
 		part, key := next[to], keyOf(m)
 		switch {
-		case part == nil && (!to.isFree(now) || d.busy+len(next) >= mostAtOnce), part != nil && (len(part.messages) >= shareOfOne || keys[key] >= shareOfKey):
+		case part == nil && (!to.isFree(now) || d.busy+len(next) >= mostAtOnce), part != nil && (len(part.messages) >= to.share() || keys[key] >= shareOfKey):
 			if i >= b.held {
 				to.leave(m.Seq)
 				keys[key] = shareOfKey // nor anything behind it
@@ -221,10 +222,46 @@ func (d *destinations) end(l delivery, c *RelayConfig) (pause time.Duration) {
 		return 0
 	}
 	if len(o.published)+len(o.failed) == 0 {
-		pause = max(to.pauses.Next(), o.rest)
+		if pause = max(to.pauses.Next(), o.rest); !isAway(o.err) {
+			pause = min(pause, max(inDoubt, c.MinPause))
+		}
 	}
 	to.rest = time.Now().Add(pause)
 	return pause
+}
+
+// inDoubt is how long a destination is left alone at most that does not say that it is away: it may be there, and what was tried is bad.
+const inDoubt = 1500 * time.Millisecond
+
+// isNews reports whether an error that blames none is to be logged: the first one is, and then one now and then.
+func (to *destination) isNews(err error) bool {
+	if err == nil {
+		to.told = time.Time{}
+		return false
+	}
+	is := time.Since(to.told) > longestRest
+	if is {
+		to.told = time.Now()
+	}
+	return is
+}
+
+// isWide reports whether one of them is in search of a message that goes, far behind those that do not.
+func (d *destinations) isWide() bool {
+	for _, to := range d.all {
+		if !to.busy && to.caller.trial.isWide() {
+			return true
+		}
+	}
+	return false
+}
+
+// share is how many messages a destination may have in hand.
+func (to *destination) share() int {
+	if to.caller.trial.isWide() {
+		return inHandAtOnce
+	}
+	return shareOfOne
 }
 
 // pausesOf are those while a destination is away.

@@ -1,25 +1,54 @@
 package outbox
 
-// trial finds out, after an error that blames no message, whether the destination is away or a message is bad. Messages are
-// published one at a time. One that fails alone is suspected; when another one is published after it, it is tried again, and is to
-// blame if it fails again, unless the Publisher says that its destination is away. As long as everything fails the destination is away, and no attempt is counted.
+// trial finds out, after an error that blames no message, whether the destination is away or a message is bad. Messages are published one at a
+// time. One that fails alone is suspected. It is to blame once it has failed, another one was published, it has failed again, and again another one
+// was published: so the destination was there before and after. As long as everything fails the destination is away, and no attempt is counted.
 type trial struct {
 	on       bool
-	rounds   int                // since something was published
+	rounds   int                // since a message was published
+	far      bool               // the first that was published was one far behind
+	went     int                // how many messages were published
 	suspects map[int64]*suspect // by their places
 }
 
 // suspect is a message that has failed alone.
 type suspect struct {
-	outlived bool // another message was published after that
-	again    int  // how often it has failed since
-	tries    int
+	err      error
+	failures int // between any two of which another message was published
+	went     int // how many messages were published when the last of these happened
 }
 
 // outlive notes that a message was published.
 func (t *trial) outlive(place int64) {
 	delete(t.suspects, place)
-	for _, s := range t.suspects {
-		s.outlived = true
+	t.went++
+}
+
+// fail notes that a message has failed alone, and reports whether it is only left to publish another one to find it guilty.
+func (t *trial) fail(place int64, err error) bool {
+	if t.suspects == nil {
+		t.suspects = map[int64]*suspect{}
 	}
+	s := t.suspects[place]
+	if s == nil {
+		s = &suspect{}
+		t.suspects[place] = s
+	}
+	if s.failures == 0 || t.went > s.went {
+		s.failures, s.went = s.failures+1, t.went
+	}
+	s.err = err
+	return s.failures > 1
+}
+
+func (t *trial) isGuilty(place int64) bool {
+	s := t.suspects[place]
+	return s != nil && s.failures > 1 && t.went > s.went
+}
+
+// isWide reports whether more than usual is to be read: if all that was read fails, it may be that only what is behind it goes. That is done
+// seldom, because the destination may be away.
+func (t *trial) isWide() bool {
+	n := t.rounds
+	return t.on && (t.far || n > 0 && (n&(n-1) == 0 || n%16 == 0))
 }

@@ -7,159 +7,213 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/internal/store"
-	"github.com/idem-go/idem/internal/txn"
 )
 
 const (
-	mostMisses = 32 // how many messages fail alone before there is a pause
-	mostAgain  = 2  // after so many failures since another message was published, a suspect is to blame
-	calm       = 32 // after so many messages in a row that were published, none is looked for any more
+	mostMisses  = 32 // how many messages fail in a row before others are read
+	mostUnheard = 8  // and as long as none was published at all, before there is a pause
+	calm        = 32 // after so many messages in a row that were published, none is looked for any more
 )
+
+// turnOfTrial is for how long messages are published one at a time before those are read that have come meanwhile.
+const turnOfTrial = time.Second
 
 // publish hands a batch to the Publisher.
 func (b *batch) publish(ctx context.Context, c *caller) *outcome {
 	r := &round{batch: b, caller: c, stuck: map[store.HeldKey]bool{}, later: map[store.HeldKey]bool{}, dealt: make([]bool, len(b.messages)), did: &outcome{behind: b.behind}}
-	if c.trial.on {
-		r.try(ctx)
-	} else {
+	if !c.trial.on {
 		r.all(ctx)
+	}
+	if c.trial.on || r.isInDoubt() {
+		r.try(ctx)
 	}
 	r.close()
 	return r.did
 }
 
+// isInDoubt reports whether a call has failed and it is not known why.
+func (r *round) isInDoubt() bool {
+	return r.did.err != nil && r.did.hung == nil && !errors.Is(r.did.err, errLost) && !isAway(r.did.err)
+}
+
+func isAway(err error) bool {
+	_, is := errors.AsType[*AwayError](err)
+	return is
+}
+
 // try publishes messages one at a time. More of them are tried from one round to the next, as long as all fail.
 func (r *round) try(ctx context.Context) {
-	t, began := &r.trial, time.Now()
-	if t.suspects == nil {
-		t.suspects = map[int64]*suspect{}
-	}
-	heads := r.heads()
-	went, ever, found, row := false, false, false, 0
-	var last error
-	var rest time.Duration
-	for misses, most := 0, min(2<<min(t.rounds, 8), mostMisses); misses < most && ctx.Err() == nil; {
-		i, ok := r.pick(heads, went)
-		if !ok || r.isCalm(row, began) && !r.suspectsLeft(heads) || misses >= 2 && time.Since(began) > r.config.PublishTimeout {
+	s := searchOf(r)
+	for ctx.Err() == nil && !s.isOver() {
+		i, ok := s.pick()
+		if !ok {
 			break
 		}
-		if misses > 0 && txn.Sleep(ctx, r.config.MinPause) != nil {
-			break
-		}
-		published := len(r.did.published)
-		r.part(ctx, []int{i})
-		switch {
-		case r.did.hung != nil || errors.Is(r.did.err, errLost):
+		if s.publish(ctx, i); r.did.hung != nil || errors.Is(r.did.err, errLost) {
 			return
-		case len(r.did.published) > published:
-			t.outlive(r.messages[i].Seq)
-			went, ever, misses = true, true, 0
-			row++
-		case r.did.err == nil && r.dealt[i]: // it was named
-			delete(t.suspects, r.messages[i].Seq)
-		case r.miss(i, went):
-			went, found, row = false, true, 0
-		default:
-			last, rest = r.did.err, max(rest, r.did.rest)
-			if last == nil {
-				last = ErrUnsent
-			}
-			went, row = false, 0
-			misses++
-		}
-		r.did.err, r.did.rest = nil, 0
-		if rest > 0 { // the destination asks to be left alone
-			break
 		}
 	}
-	if ever || found {
-		t.on, t.rounds, r.size = false, 0, 1
-		return
-	}
-	t.rounds++
-	r.did.err, r.did.rest = last, rest
+	s.end()
 }
 
-// isCalm reports whether so many messages have left in a row that the others may leave together again. Bad messages that are left to themselves
-// cannot be told from a destination that is away: as long as there are others among which to find them, it is worth looking.
-func (r *round) isCalm(row int, began time.Time) bool {
-	return row >= calm || row > 0 && time.Since(began) > r.config.PublishTimeout
-}
-
-// heads returns the first message of each key. Those of other topics than the first one's come early: it may be the topic. The others come in no
-// order, so that bad messages in a row are not all tried before the first one behind them. One that has failed alone before says nothing of its
-// destination: it waits until the trial is over, if there are others.
-func (r *round) heads() []int {
-	keys, topics := map[store.HeldKey]bool{}, map[string]bool{}
-	var early, late, found []int
+// searchOf is a search in which the first message of each key is tried. Those of other topics than the first one's come early: it may be the topic.
+// Then come the newest and any others in turn, so that bad messages in a row are not all tried before the first one behind or before them. One that was found before says nothing of the destination: it waits until the trial is over, if there are others.
+func searchOf(r *round) *search {
+	s := &search{round: r, began: time.Now(), next: make([]int, len(r.messages)), last: r.did.err}
+	r.did.err, r.did.rest = nil, 0
+	last, topics := map[store.HeldKey]int{}, map[string]bool{}
+	var late, found []int
 	for i := range r.messages {
 		m := &r.messages[i]
 		key := keyOf(m)
-		if keys[key] {
-			continue
-		}
-		keys[key] = true
-		if r.alone[m.Seq] {
-			found = append(found, i)
-			continue
-		}
-		if topics[m.Topic] {
-			late = append(late, i)
-		} else {
-			topics[m.Topic], early = true, append(early, i)
-		}
-	}
-	rand.Shuffle(len(late), func(i, j int) { late[i], late[j] = late[j], late[i] })
-	if len(early) == 0 {
-		return found
-	}
-	return append(early, late...)
-}
-
-// pick chooses what is tried next: just after another message was published one that is suspected, and otherwise one that is not.
-func (r *round) pick(heads []int, went bool) (int, bool) {
-	fresh, tried := -1, -1
-	for _, i := range heads {
-		s := r.trial.suspects[r.messages[i].Seq]
+		before, isBehind := last[key]
+		last[key] = i
 		switch {
-		case r.dealt[i] || r.stuck[keyOf(&r.messages[i])] || r.later[keyOf(&r.messages[i])]:
-		case s == nil && fresh < 0:
-			fresh = i
-		case s != nil && (tried < 0 || s.tries < r.trial.suspects[r.messages[tried].Seq].tries):
-			tried = i
+		case isBehind:
+			s.next[before] = i
+		case r.dealt[i]:
+		case r.alone[m.Seq]:
+			found = append(found, i)
+		case r.trial.suspects[m.Seq] != nil:
+			s.suspected = append(s.suspected, i)
+		case topics[m.Topic]:
+			late = append(late, i)
+		default:
+			topics[m.Topic], s.fresh = true, append(s.fresh, i)
 		}
 	}
-	if fresh >= 0 && (!went || tried < 0) {
-		return fresh, true
+	if s.fresh = append(s.fresh, mixed(late)...); len(s.fresh)+len(s.suspected) == 0 {
+		s.fresh = found
 	}
-	return tried, tried >= 0
+	return s
 }
 
-func (r *round) suspectsLeft(heads []int) bool {
-	for _, i := range heads {
-		if !r.dealt[i] && r.trial.suspects[r.messages[i].Seq] != nil {
-			return true
+// mixed takes the last and any other in turn.
+func mixed(late []int) []int {
+	mixed, any := make([]int, 0, len(late)), rand.Perm(len(late))
+	taken := make([]bool, len(late))
+	take := func(n int) {
+		if !taken[n] {
+			taken[n], mixed = true, append(mixed, late[n])
 		}
 	}
-	return false
+	for n := range late {
+		take(len(late) - 1 - n)
+		take(any[n])
+	}
+	return mixed
 }
 
-// miss notes that a message has failed alone, and reports whether it is to blame.
-func (r *round) miss(i int, went bool) bool {
-	place := r.messages[i].Seq
-	s := r.trial.suspects[place]
-	if s == nil {
-		s = &suspect{}
-		r.trial.suspects[place] = s
+// search is one round of a trial.
+type search struct {
+	*round
+	began     time.Time
+	fresh     []int // the first messages of their keys, by index, in the order in which they are tried
+	suspected []int // those that have failed alone
+	next      []int // the next message of the key of another one, 0 if there is none
+
+	ever        bool // a message was published
+	again       bool // what was picked last is one that is suspected, if there was one
+	row, misses int  // how many were, or have failed, since one has failed, or was published
+	last        error
+	rest        time.Duration
+}
+
+// pick chooses what is tried next: once a message was published, one that is suspected and one that is not in turn.
+func (s *search) pick() (int, bool) {
+	from := []*[]int{&s.fresh, &s.suspected}
+	if s.again = s.ever && !s.again; s.again {
+		from[0], from[1] = from[1], from[0]
 	}
-	s.tries++
-	if s.outlived {
-		s.again++
+	for _, line := range from {
+		for len(*line) > 0 {
+			i := (*line)[0]
+			*line = (*line)[1:]
+			if m := &s.messages[i]; !s.dealt[i] && !s.stuck[keyOf(m)] && !s.later[keyOf(m)] && !s.trial.isGuilty(m.Seq) {
+				return i, true
+			}
+		}
 	}
-	if s.outlived && (went || s.again > mostAgain) {
-		r.blame(i)
-		delete(r.trial.suspects, place)
-		return r.dealt[i]
+	return 0, false
+}
+
+// publish publishes a message alone, and notes what that says of it and of others.
+func (s *search) publish(ctx context.Context, i int) {
+	m, published := &s.messages[i], len(s.did.published)
+	s.part(ctx, []int{i})
+	switch {
+	case s.did.hung != nil || errors.Is(s.did.err, errLost):
+		return
+	case len(s.did.published) > published:
+		s.trial.outlive(m.Seq)
+		s.ever, s.misses = true, 0
+		s.row++
+		if s.next[i] > 0 {
+			s.fresh = append(s.fresh, s.next[i])
+		}
+	case s.did.err == nil && s.dealt[i]: // it was named
+		delete(s.trial.suspects, m.Seq)
+	case s.did.err == nil:
+		s.miss(ErrUnsent)
+	default:
+		s.miss(s.did.err)
+		if !s.trial.fail(m.Seq, s.did.err) {
+			s.suspected = append(s.suspected, i)
+		}
 	}
-	return false
+	s.rest = max(s.rest, s.did.rest)
+	s.did.err, s.did.rest = nil, 0
+}
+
+func (s *search) miss(err error) {
+	s.last, s.row = err, 0
+	s.misses++
+}
+
+// isOver reports whether it is time to read what has come meanwhile, or to leave the destination alone. Bad messages that are left to themselves
+// cannot be told from a destination that is away: as long as there are others among which to find them, it is worth looking.
+func (s *search) isOver() bool {
+	most := mostMisses
+	if !s.ever {
+		most = min(2<<min(s.trial.rounds, 8), mostUnheard)
+	}
+	enough := s.ever || s.misses >= 2
+	return s.misses >= most || s.rest > 0 || s.isCalm() || enough && time.Since(s.began) > turnOfTrial
+}
+
+// isCalm reports whether so many messages have left in a row that the others may leave together again.
+func (s *search) isCalm() bool { return s.row >= calm && len(s.suspected) == 0 }
+
+// end decides whether there is another round, and whether the destination is left alone before that.
+func (s *search) end() {
+	t := &s.trial
+	convicted, suspected := s.convict()
+	switch {
+	case s.ever && suspected == 0 && (len(s.fresh) == 0 || s.isCalm()):
+		t.on, t.far, t.rounds, s.size = false, false, 0, 1
+	case s.ever || convicted > 0:
+		t.on, t.far, t.rounds = true, t.far || t.isWide(), 0
+	default:
+		t.on = true
+		t.rounds++
+		s.did.err, s.did.rest = s.last, s.rest
+	}
+}
+
+// convict holds back the messages that are to blame. It counts them and those that are suspected still.
+func (s *search) convict() (convicted, suspected int) {
+	for i := range s.messages {
+		place := s.messages[i].Seq
+		as := s.trial.suspects[place]
+		switch {
+		case as == nil || s.dealt[i]:
+		case !s.trial.isGuilty(place):
+			suspected++
+		default:
+			s.fail(i, as.err).alone = true
+			delete(s.trial.suspects, place)
+			convicted++
+		}
+	}
+	return convicted, suspected
 }
