@@ -15,7 +15,7 @@ import (
 func (r *registry) groups(ctx context.Context, round []*delivery) ([][]*delivery, error) {
 	var again []*delivery
 	for _, d := range round {
-		if d.Deliveries > 1 && !d.settled {
+		if d.Deliveries > 1 && !d.isSettled() {
 			again = append(again, d)
 		}
 	}
@@ -23,7 +23,7 @@ func (r *registry) groups(ctx context.Context, round []*delivery) ([][]*delivery
 		return [][]*delivery{round}, nil
 	}
 	for _, d := range again {
-		d.toAnnounce = true
+		d.notice = due
 	}
 	if err := r.know(ctx, again); err != nil {
 		return nil, err
@@ -41,8 +41,9 @@ func (r *registry) know(ctx context.Context, group []*delivery) error {
 	for i := range load.Known {
 		k := &load.Known[i]
 		d := byID[k.MessageID]
-		if d.toAnnounce, _ = d.learn(k); d.toAnnounce {
-			d.suspicion = suspicionOf(k)
+		d.notice = needless
+		if again, _ := d.learn(k); again {
+			d.notice, d.suspicion = due, suspicionOf(k)
 		}
 	}
 	return nil
@@ -55,7 +56,7 @@ func (r *registry) announce(ctx context.Context, group []*delivery, patience tim
 	var wanted []*delivery
 	var keys []string
 	for _, d := range group {
-		if d.toAnnounce && !d.announced && d.alone < r.settings.maxAttempts {
+		if d.notice == due && d.alone < r.settings.maxAttempts {
 			wanted = append(wanted, d)
 			keys = append(keys, storable(d.Key))
 		}
@@ -72,8 +73,12 @@ func (r *registry) announce(ctx context.Context, group []*delivery, patience tim
 		}
 		return err
 	}
+	announced := together
+	if alone {
+		announced = byItself
+	}
 	for _, id := range announce.Announced {
-		byID[id].announced, byID[id].counted = true, alone
+		byID[id].notice = announced
 	}
 	return nil
 }
@@ -84,10 +89,10 @@ const withdrawLimit = time.Second
 
 // withdraw takes back what was announced of messages that have not been handled, through no fault of theirs.
 func (r *registry) withdraw(ctx context.Context, group []*delivery) {
-	for _, alone := range []bool{false, true} {
+	for _, as := range []notice{together, byItself} {
 		var announced []*delivery
 		for _, d := range group {
-			if d.announced && d.counted == alone && d.outcome.State == Retry && d.blameless {
+			if d.notice == as && d.state == putOff {
 				announced = append(announced, d)
 			}
 		}
@@ -96,7 +101,7 @@ func (r *registry) withdraw(ctx context.Context, group []*delivery) {
 		}
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
 		_, messages := r.messages(announced)
-		_ = r.engine.Query(bounded, store.WithdrawMessages{Messages: messages, Alone: alone})
+		_ = r.engine.Query(bounded, store.WithdrawMessages{Messages: messages, Alone: as == byItself})
 		cancel()
 	}
 }

@@ -74,7 +74,7 @@ func (a *attempt) run(ctx context.Context) ending {
 func (a *attempt) claim(ctx context.Context) error {
 	a.byID = make(map[store.MessageID]*delivery, len(a.group))
 	for _, d := range a.group {
-		d.claimed = false
+		d.reopen()
 		a.byID[d.id()] = d
 	}
 	claim := store.ClaimMessages{Messages: a.messages(a.group), Retention: a.settings.retention}
@@ -88,7 +88,7 @@ func (a *attempt) claim(ctx context.Context) error {
 		err = a.lookUp(ctx)
 	}
 	for _, d := range a.group {
-		if d.claimed {
+		if d.state == claimed {
 			a.claimed = append(a.claimed, d)
 		}
 	}
@@ -105,8 +105,7 @@ func (a *attempt) messages(group []*delivery) *store.Messages {
 
 func (a *attempt) take(ids []store.MessageID, at time.Time) {
 	for _, id := range ids {
-		d := a.byID[id]
-		d.claimed, d.since, d.unknown = true, at, false
+		a.byID[id].claim(at)
 	}
 }
 
@@ -115,7 +114,7 @@ func (a *attempt) take(ids []store.MessageID, at time.Time) {
 func (a *attempt) lookUp(ctx context.Context) error {
 	var rest, due []*delivery
 	for _, d := range a.group {
-		if !d.claimed {
+		if d.state != claimed {
 			rest = append(rest, d)
 		}
 	}
@@ -159,9 +158,9 @@ func (a *attempt) overtakes() bool {
 		key, ok := d.key()
 		switch {
 		case !ok:
-		case d.claimed && behind[key]:
+		case d.state == claimed && behind[key]:
 			return true
-		case !d.claimed && (!d.settled || d.outcome.State == Retry):
+		case d.state != claimed && (!d.isSettled() || d.outcome.State == Retry):
 			behind[key] = true
 		}
 	}
@@ -251,7 +250,7 @@ func (a *attempt) commit(ctx context.Context) ending {
 		return ending{kind: through}
 	case errors.As(err, &unacknowledged):
 		for _, d := range a.claimed {
-			d.unknown = true
+			d.state = unclear
 		}
 		if ctx.Err() != nil {
 			return ending{kind: stopped, err: err, unacknowledged: true}

@@ -12,21 +12,16 @@ import (
 type delivery struct {
 	Message
 	hash    [32]byte
-	settled bool
-	outcome Outcome
 	twins   []int // where in the call the message is, first of all itself
+	state   state
+	notice  notice
+	since   time.Time // when it was claimed last, by the database's clock
+	outcome Outcome   // once it is settled
 
-	attempts   int       // that have failed in earlier deliveries
-	hindered   int       // that something else has hindered
-	alone      int       // and such that it made alone, and that have not told how they ended
-	suspicion  int       // that it kills its process, at the beginning of the call
-	toAnnounce bool      // it was delivered before, and is to be tried
-	announced  bool      // this attempt is on record as begun
-	counted    bool      // among those that it makes alone
-	blameless  bool      // it is to come again through no fault of its own
-	claimed    bool      // by the attempt under way, or by the last one
-	since      time.Time // when that was, by the database's clock
-	unknown    bool      // the outcome of the last COMMIT is not known
+	attempts  int // that have failed in earlier deliveries
+	hindered  int // that something else has hindered
+	alone     int // and such that it made alone, and that have not told how they ended
+	suspicion int // that it kills its process, at the beginning of the call
 }
 
 func (d *delivery) id() store.MessageID { return store.MessageID{Source: d.Source, ID: d.ID} }
@@ -46,34 +41,13 @@ func (d *delivery) isBehind(others []*delivery) bool {
 	})
 }
 
-func (d *delivery) settle(o Outcome) { d.outcome, d.settled = o, true }
-
-// postpone settles a delivery that is to come again, after a pause.
-func (d *delivery) postpone(pause time.Duration, err error) {
-	d.settle(Outcome{State: Retry, RetryAt: time.Now().Add(pause), Err: err})
-}
-
-// putOff postpones a delivery through no fault of its own.
-func (d *delivery) putOff(pause time.Duration, err error) {
-	d.postpone(pause, err)
-	d.blameless = true
-}
-
-// unfinished returns how many earlier attempts, that it made alone, have not told how they ended.
-func (d *delivery) unfinished() int {
-	if d.counted {
-		return d.alone - 1
-	}
-	return d.alone
-}
-
 // learn settles what is known of the message, unless it is to be tried again, or is not the one that is known.
 func (d *delivery) learn(k *store.KnownMessage) (due bool, mismatch error) {
 	d.attempts, d.alone, d.hindered = k.Attempts, k.Alone, k.Hindered
 	switch {
 	case !k.SameHash:
 		return false, &MismatchError{Source: d.Source, Message: abridged(d.ID), Since: k.Since}
-	case k.State == store.MessageHandled && d.unknown && k.Since.Equal(d.since):
+	case k.State == store.MessageHandled && d.state == unclear && k.Since.Equal(d.since):
 		d.settle(Outcome{State: Done})
 	case k.State == store.MessageHandled:
 		d.settle(Outcome{State: Duplicate})
@@ -91,7 +65,7 @@ func (d *delivery) learn(k *store.KnownMessage) (due bool, mismatch error) {
 func unsettled(group []*delivery) []*delivery {
 	var open []*delivery
 	for _, d := range group {
-		if !d.settled {
+		if !d.isSettled() {
 			open = append(open, d)
 		}
 	}

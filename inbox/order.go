@@ -83,7 +83,7 @@ func waitsFor(d *delivery, earlier, later []*delivery, failing []store.FailingMe
 		}
 		passed := slices.ContainsFunc(later, func(l *delivery) bool { return l.id() == f.MessageID })
 		for _, e := range earlier {
-			passed = passed || e.id() == f.MessageID && !e.settled && f.Pause <= 0
+			passed = passed || e.id() == f.MessageID && !e.isSettled() && f.Pause <= 0
 		}
 		if !passed {
 			return f.Pause, true
@@ -99,11 +99,10 @@ func (o *order) holdBack() {
 		key, ok := d.key()
 		switch before := held[key]; {
 		case !ok:
-		case d.settled && d.outcome.State == Retry && before == nil:
+		case d.isSettled() && d.outcome.State == Retry && before == nil:
 			held[key] = d
-		case !d.settled && before != nil:
-			d.settle(Outcome{State: Retry, RetryAt: before.outcome.RetryAt, Err: ErrBehind})
-			d.blameless = true
+		case !d.isSettled() && before != nil:
+			d.putOffUntil(before.outcome.RetryAt, ErrBehind)
 		}
 	}
 }
