@@ -41,6 +41,39 @@ func (d *delivery) isBehind(others []*delivery) bool {
 	})
 }
 
+func (d *delivery) isSettled() bool { return d.state >= settled }
+
+// reopen begins another attempt.
+func (d *delivery) reopen() {
+	if d.state == claimed {
+		d.state = untried
+	}
+}
+
+func (d *delivery) claim(at time.Time) { d.state, d.since = claimed, at }
+
+func (d *delivery) settle(o Outcome) { d.outcome, d.state = o, settled }
+
+// postpone settles a delivery that is to come again, after a pause.
+func (d *delivery) postpone(pause time.Duration, err error) {
+	d.settle(Outcome{State: Retry, RetryAt: time.Now().Add(pause), Err: err})
+}
+
+// putOff postpones a delivery through no fault of its own.
+func (d *delivery) putOff(pause time.Duration, err error) { d.putOffUntil(time.Now().Add(pause), err) }
+
+func (d *delivery) putOffUntil(at time.Time, err error) {
+	d.outcome, d.state = Outcome{State: Retry, RetryAt: at, Err: err}, putOff
+}
+
+// unfinished returns how many earlier attempts, that it made alone, have not told how they ended.
+func (d *delivery) unfinished() int {
+	if d.notice == byItself {
+		return d.alone - 1
+	}
+	return d.alone
+}
+
 // learn settles what is known of the message, unless it is to be tried again, or is not the one that is known.
 func (d *delivery) learn(k *store.KnownMessage) (due bool, mismatch error) {
 	d.attempts, d.alone, d.hindered = k.Attempts, k.Alone, k.Hindered

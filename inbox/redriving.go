@@ -30,7 +30,7 @@ const (
 // RunRedriven handles the dead letters of a consumer that Redrive lets be tried again, until ctx ends. The consumers of the adapters that
 // have a Run call it. It returns an error only if the arguments make no sense.
 func RunRedriven(ctx context.Context, pool *pgxpool.Pool, consumer string, fn func(tx pgx.Tx, m Message) error, config RedriveConfig) error {
-	c := &call{settings: newSettings(config.Options), consumer: consumer, handler: handler{each: fn}}
+	c := &call{course: course{settings: newSettings(config.Options)}, consumer: consumer, handler: handler{each: fn}}
 	if err := c.check(pool, nil); err != nil {
 		return err
 	}

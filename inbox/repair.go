@@ -2,8 +2,6 @@ package inbox
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -14,32 +12,6 @@ import (
 // A handler can commit its transaction by a statement, and begin another one that looks the same. Then every message that the attempt
 // has claimed is on record as handled, also those whose handler has not run, or has run in a transaction that was rolled back. So an
 // attempt that has failed, however that was, is asked for on the record before anything is made of its error.
-
-// repair takes back what the record says of messages that were not handled, if a handler of the attempt has committed. It reports
-// whether one has. Its error says that this could not be found out, or taken back.
-func (c *call) repair(ctx context.Context, a *attempt, e *ending) (done bool, err error) {
-	committed, err := a.committed(ctx)
-	if err != nil || !committed {
-		return false, err
-	}
-	handled, suspects := a.enders()
-	if err := a.release(ctx, a.claimed[len(handled):]); err != nil {
-		return false, err
-	}
-	for _, d := range handled {
-		d.settle(Outcome{State: Done})
-	}
-	if !errors.Is(e.err, ErrTxEnded) {
-		e.err = fmt.Errorf("%w: a statement of a handler did; and then: %v", ErrTxEnded, e.err)
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.limits.resolve)
-	defer cancel()
-	for _, d := range suspects {
-		c.registered(ctx, c.registry.bury(ctx, d, d.ID, d.attempts+1, e.err))
-		c.pace.failed(0)
-	}
-	return true, nil
-}
 
 // enders returns the messages whose handlers may have committed the transaction, and those before them, which are committed with their
 // effects. It is the last handler if its connection was left without a transaction, or if it was the only one: otherwise it may be any

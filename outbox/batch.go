@@ -81,7 +81,7 @@ func (r *round) all(ctx context.Context) {
 	}
 	began = time.Now()
 	for i := range r.messages {
-		if r.alone[r.messages[i].Seq] && r.did.err == nil && ctx.Err() == nil && time.Since(began) < turnOfTrial && !r.isStuck(i) {
+		if r.alone[r.messages[i].Seq] && r.did.err == nil && ctx.Err() == nil && time.Since(began) < turnOfKeys && !r.isStuck(i) {
 			r.part(ctx, []int{i})
 			r.blame(i)
 		}

@@ -45,10 +45,12 @@ type destinations struct {
 
 // What one destination may have in hand, and how many may have something.
 const (
-	mostAtOnce = 64
+	mostAtOnce = 512
 	shareOfOne = 128
 	shareOfKey = 16
 	readAgain  = 100 * time.Millisecond
+
+	inHandAtOnce = max(32_000, mostAtOnce*shareOfOne) // messages that a process may have in hand, at most
 )
 
 func newDestinations(publisher Publisher, open func(name string) *destination) *destinations {

@@ -68,6 +68,32 @@ func TestDestinationThatIsSlowHoldsUpNoOther(t *testing.T) {
 	}
 }
 
+// As many as there are tenants whose endpoints have a bad day.
+func TestHundredsOfDestinationsThatAreSlowHoldUpNoOther(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	slow, answer := make(chan struct{}, 1000), make(chan struct{})
+	publisher := divided{func(ctx context.Context, messages []outbox.Message) error {
+		if messages[0].Key == "k" {
+			slow <- struct{}{}
+			<-answer
+		}
+		return b.Publish(ctx, messages)
+	}}
+	for i := range 300 {
+		o.add(to(fmt.Sprint("slow ", i), "k", fmt.Sprint(i)))
+	}
+	o.relay(publisher, swift())
+	for range 60 {
+		await(t, "slow ones to be asked", slow)
+	}
+	o.add(to("fast", "f", "1"))
+	eventually(t, "the other", func() bool { return len(b.types("f")) == 1 })
+	close(answer)
+	o.empty()
+}
+
 // Nor does one for which the Publisher never returns.
 func TestDestinationThatHangsHoldsUpNoOtherAndIsNotAskedASecondTime(t *testing.T) {
 	t.Parallel()

@@ -86,7 +86,7 @@ func (s *stream) take(ctx context.Context) (*post, store.Stream, error) {
 }
 
 func (s *stream) workAt(ctx context.Context, post *post, share store.Stream) error {
-	w := &worker{share: share, bell: s.bell, config: s.config, post: post}
+	w := &worker{lookout: lookout{clerk: clerk{config: s.config, post: post}, share: share}, bell: s.bell}
 	err := w.work(ctx, s.publisher)
 	post.leave()
 	for _, hung := range w.stuck {

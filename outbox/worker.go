@@ -5,37 +5,15 @@ import (
 	"errors"
 	"time"
 
-	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
 // worker relays a stream, for as long as it has the post.
 type worker struct {
-	share  store.Stream
-	bell   bell
-	config *RelayConfig
-	post   *post
-	to     *destinations
-	reach  reach
-	holds  holds
-	later  later
-
-	delayed delayed
-	met     int // how many messages were read that are not held back
-
-	topicsSeen time.Time // when the topics of all relays were last seen to be those of the post
-	stuck      []*call   // after errHung: what the Publisher has not returned from
+	lookout
+	bell  bell
+	stuck []*call // after errHung: what the Publisher has not returned from
 }
-
-const (
-	readLimit   = 6 * time.Minute // whatever is in the way of the index, and more than the server may work
-	settleLimit = 30 * time.Second
-
-	farAhead     = 32                                 // times as much is read in search of a message that goes
-	inHandAtOnce = max(32_000, mostAtOnce*shareOfOne) // messages that a process may have in hand, at most
-
-	topicsPause = 250 * time.Millisecond // another relay that is given topics waits for as long
-)
 
 // work relays until ctx ends or the post is lost.
 func (w *worker) work(ctx context.Context, publisher Publisher) error {
@@ -188,17 +166,4 @@ func (w *worker) fail(f *failure) {
 		f.die(w.config)
 	}
 	w.holds.fail(f, w.config)
-}
-
-func (w *worker) ask(ctx context.Context, limit time.Duration, requests ...txn.Request) error {
-	if err := w.post.signIfDue(ctx); err != nil {
-		return err
-	}
-	bounded, cancel := context.WithTimeoutCause(ctx, limit, errSlow)
-	defer cancel()
-	err := w.post.db.Query(bounded, requests...)
-	if err == nil && w.post.session != nil {
-		w.post.seen.Store(time.Now().UnixNano())
-	}
-	return err
 }

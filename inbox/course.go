@@ -2,14 +2,27 @@ package inbox
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 )
 
+// course is how a call goes on after what has happened in its attempts.
+type course struct {
+	settings
+	registry registry
+	order    order
+	pace     pace
+	searched time.Time // since when groups are divided in search of messages that others have
+	stopped  error     // why no other message is tried
+	data     TraceHandledData
+}
+
 // blame registers the outcome of the culprit, and returns what came before it and what comes behind it. If it is not known who it
 // is, it returns two halves. In order, what is on record as failed holds its key back: if others of that are before it, it is
 // tried once more when they are done, and not blamed if they are not.
-func (c *call) blame(ctx context.Context, group []*delivery, a *attempt, e ending) [][]*delivery {
+func (c *course) blame(ctx context.Context, group []*delivery, a *attempt, e ending) [][]*delivery {
 	if e.unacknowledged {
 		return c.resolve(ctx, group, a, e)
 	}
@@ -29,7 +42,7 @@ func (c *call) blame(ctx context.Context, group []*delivery, a *attempt, e endin
 }
 
 // resolve looks up the outcome of a COMMIT that is not to be made again: only if it has not happened, a message was tried in vain.
-func (c *call) resolve(ctx context.Context, group []*delivery, a *attempt, e ending) [][]*delivery {
+func (c *course) resolve(ctx context.Context, group []*delivery, a *attempt, e ending) [][]*delivery {
 	committed, err := a.committed(ctx)
 	switch {
 	case err != nil:
@@ -49,7 +62,7 @@ func (c *call) resolve(ctx context.Context, group []*delivery, a *attempt, e end
 
 // fail registers that a message was tried in vain, behind so many that were handled in the attempt. If the database does not take
 // that, it is away, and no message was to blame.
-func (c *call) fail(ctx context.Context, e ending, handled int) {
+func (c *course) fail(ctx context.Context, e ending, handled int) {
 	if e.kind == hindered {
 		c.data.Hindered++
 		c.registered(ctx, c.registry.hinder(ctx, e.culprit, e.err))
@@ -63,7 +76,7 @@ func (c *call) fail(ctx context.Context, e ending, handled int) {
 }
 
 // refuse makes dead letters of messages that are not to be tried.
-func (c *call) refuse(ctx context.Context, refused []refusal) {
+func (c *course) refuse(ctx context.Context, refused []refusal) {
 	for _, r := range refused {
 		c.registered(ctx, c.registry.refuse(ctx, r.delivery, r.err))
 	}
@@ -71,14 +84,14 @@ func (c *call) refuse(ctx context.Context, refused []refusal) {
 
 // registered stops the call if the database did not take what was to be registered, unless that was for a message that another process
 // else is handling.
-func (c *call) registered(ctx context.Context, err error) {
+func (c *course) registered(ctx context.Context, err error) {
 	if err != nil && judgeDatabase(ctx, err) == stopped {
 		c.stopped = err
 	}
 }
 
 // divide parts a group one of whose messages another consumer is handling, so that the others need not wait for it.
-func (c *call) divide(group []*delivery) [][]*delivery {
+func (c *course) divide(group []*delivery) [][]*delivery {
 	if c.searched.IsZero() {
 		c.searched = time.Now()
 	}
@@ -94,8 +107,34 @@ func halves(group []*delivery) [][]*delivery {
 	return [][]*delivery{group[:half], group[half:]}
 }
 
-func (c *call) postpone(group []*delivery, err error) {
+func (c *course) postpone(group []*delivery, err error) {
 	for _, d := range unsettled(group) {
 		d.putOff(c.minPause, err)
 	}
+}
+
+// repair takes back what the record says of messages that were not handled, if a handler of the attempt has committed. It reports
+// whether one has. Its error says that this could not be found out, or taken back.
+func (c *course) repair(ctx context.Context, a *attempt, e *ending) (done bool, err error) {
+	committed, err := a.committed(ctx)
+	if err != nil || !committed {
+		return false, err
+	}
+	handled, suspects := a.enders()
+	if err := a.release(ctx, a.claimed[len(handled):]); err != nil {
+		return false, err
+	}
+	for _, d := range handled {
+		d.settle(Outcome{State: Done})
+	}
+	if !errors.Is(e.err, ErrTxEnded) {
+		e.err = fmt.Errorf("%w: a statement of a handler did; and then: %v", ErrTxEnded, e.err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.limits.resolve)
+	defer cancel()
+	for _, d := range suspects {
+		c.registered(ctx, c.registry.bury(ctx, d, d.ID, d.attempts+1, e.err))
+		c.pace.failed(0)
+	}
+	return true, nil
 }
