@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// A first run with one INSERT: by package idem, by OpenDB, and by a plain *sql.Tx. They take turns, so that what else the machine does meets all
-// of them; the medians are told.
+// A first run with one INSERT: by package idem, by OpenDB, and the plain transaction of pgx and of database/sql. They take turns, so that what
+// else the machine does meets all of them; the medians are told.
 func BenchmarkFirstRun(b *testing.B) {
 	pool := pgtest.New(b)
 	if _, err := pool.Exec(b.Context(), "create table ledger (key text not null)"); err != nil {
@@ -39,6 +39,12 @@ func BenchmarkFirstRun(b *testing.B) {
 				return ok, err
 			})
 			return err
+		},
+		"pgx": func(key string) error {
+			return pgx.BeginFunc(b.Context(), pool, func(tx pgx.Tx) error {
+				_, err := tx.Exec(b.Context(), insert, key)
+				return err
+			})
 		},
 		"plain": func(key string) error {
 			tx, err := db.BeginTx(b.Context(), nil)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) { os.Exit(arenatest.Run(m, &server)) }
 // each runs a test for every contestant that is chosen, at a booth of its own.
 func each(t *testing.T, chosen func(contestant.Contestant) bool, test func(*testing.T, *arena.Booth)) {
 	t.Helper()
-	for _, c := range append(contestant.All(), contestant.Hinted()...) {
+	for _, c := range slices.Concat(contestant.All(), contestant.Hinted(), contestant.DatabaseSQL()) {
 		if !chosen(c) {
 			continue
 		}

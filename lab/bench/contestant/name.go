@@ -7,6 +7,8 @@ const (
 	NameIdem             = "idem.Do"
 	NameIdemBatch        = "idem.Do, batch in fn"
 	NameIdemHinted       = "idem.Do, replay likely"
+	NameIdemSQL          = "idemsql.Do, OpenDB"
+	NamePlainSQL         = "plain, database/sql"
 	NameTextbook         = "textbook, by hand"
 	NameSelectInsert     = "SELECT, then INSERT"
 	NamePhases           = "atomic phases (Leach)"

@@ -109,9 +109,9 @@ func (v view) compare(ratios func(*result.Cell, string, string) []float64, colum
 	return table(header, rows)
 }
 
-// everybody are the contestants, the one with a hint behind those that have none.
+// everybody are the contestants, those that are in some cells alone behind the others.
 func everybody() []contestant.Contestant {
-	return append(contestant.All(), contestant.Hinted()...)
+	return slices.Concat(contestant.All(), contestant.Hinted(), contestant.DatabaseSQL())
 }
 
 // Costs is the table of what an operation costs apart from time.
