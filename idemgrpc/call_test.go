@@ -368,6 +368,27 @@ func TestCallWithoutAKeyHasATransactionIfKeysAreOptional(t *testing.T) {
 	}
 }
 
+func TestHandlerIsRunAgainAsOftenWithoutAKeyAsWithOne(t *testing.T) {
+	t.Parallel()
+	for _, optional := range []bool{false, true} {
+		s := newShop(t)
+		runs := 0
+		s.then = func(context.Context, pgx.Tx, *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+			runs++
+			return nil, fmt.Errorf("the order: %w", &pgconn.PgError{Code: "40001"})
+		}
+		c := config()
+		c.Optional = optional
+		ctx := t.Context()
+		if !optional {
+			ctx = key(ctx, "k")
+		}
+		if _, err := s.serve(t, c).UnaryCall(ctx, order("teapot")); idemgrpc.ReasonOf(err) != idemgrpc.NotExecuted || runs != 1+idem.DefaultRetries {
+			t.Errorf("optional %t: %d runs, %v", optional, runs, err)
+		}
+	}
+}
+
 // The text of a status may be anything: its code counts.
 func TestFinalStatusWhoseTextIsNoUTF8IsRecorded(t *testing.T) {
 	t.Parallel()

@@ -127,8 +127,7 @@ func (c *call) run(ctx context.Context, tx pgx.Tx) (idem.Response, error) {
 
 // withoutKey runs the handler in a transaction that records nothing, again after a serialization failure or a deadlock.
 func (c *call) withoutKey(ctx context.Context) Answer {
-	const most = 4 // as often as idem.Do by default
-	for tried := 1; ; tried++ {
+	for retries := idem.DefaultRetries; ; retries-- {
 		sent, err := c.once(ctx)
 		if err == nil {
 			return Answer{Reply: c.reply, Ran: true}
@@ -138,7 +137,7 @@ func (c *call) withoutKey(ctx context.Context) Answer {
 			return Answer{Said: Say(code.Code_UNKNOWN, OutcomeUnknown, "it is not known whether the call was executed, and it has no key to ask by")}
 		}
 		refused, ok := errors.AsType[*pgconn.PgError](err)
-		if !ok || refused.Code != "40001" && refused.Code != "40P01" || tried == most {
+		if !ok || refused.Code != "40001" && refused.Code != "40P01" || retries == 0 {
 			return c.failed(ctx, err)
 		}
 	}
