@@ -26,6 +26,12 @@ import (
 // place puts an item into a cart, which the router has found in the path. An error is not yet an answer.
 type place func(w http.ResponseWriter, r *http.Request, cart string) error
 
+// answer is place for a handler that returns its answer.
+func (p place) answer(ctx context.Context, cart string) (*httptest.ResponseRecorder, error) {
+	w := httptest.NewRecorder()
+	return w, p(w, (&http.Request{}).WithContext(ctx), cart)
+}
+
 // routers put the middleware in front of a route, in the ways in which their routers have it. Each recovers from a panic.
 var routers = map[string]func(*idemhttp.Middleware, place) http.Handler{
 	"chi": func(m *idemhttp.Middleware, place place) http.Handler {
@@ -82,6 +88,10 @@ var routers = map[string]func(*idemhttp.Middleware, place) http.Handler{
 		router.POST("/carts/:cart/items", echoHandler(place))
 		return m.Wrap(router)
 	},
+	"huma, as a whole":                 humaAsAWhole,
+	"huma, on a group of chi's routes": humaOnAGroup,
+	"oapi-codegen, as a whole":         oapiAsAWhole,
+	"oapi-codegen, by its middlewares": oapiByItsMiddlewares,
 }
 
 // recovering answers 500 if a handler has panicked, as net/http's server ends the connection.
@@ -243,6 +253,7 @@ func (c *carts) wantItems(want int) {
 func TestBehindARouterWhatTheMiddlewareDoesNotSeeIsRefused(t *testing.T) {
 	t.Parallel()
 	obvious := map[string]func(*idemhttp.Middleware, place) http.Handler{
+		"huma, by its own middleware": humaByItsMiddleware,
 		"gin, in front of one route": func(m *idemhttp.Middleware, place place) http.Handler {
 			router := gin.New()
 			router.POST("/carts/:cart/items", func(c *gin.Context) {
