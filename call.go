@@ -51,6 +51,17 @@ func newCall(scope, key string, hash Hash, fn func(pgx.Tx) (Response, error), op
 	return c, nil
 }
 
+// fits says if the call cannot have its connections from pool.
+func (c *call) fits(pool *pgxpool.Pool) error {
+	switch {
+	case pool == nil && c.source == nil:
+		return errors.New("idem: pool is nil")
+	case c.source != nil && c.source.Pool() != pool:
+		return errors.New("idem: pool is not the one beneath the *sql.DB of idemsql.Through")
+	}
+	return nil
+}
+
 // do answers the call as the leader of its key, or as a follower of another call.
 func (c *call) do(ctx context.Context, pool *pgxpool.Pool) (Result, error) {
 	c.begin(pool)

@@ -19,8 +19,25 @@ import (
 func init() {
 	hold.Leave(hold.Door[Option, Result]{
 		Do: doHeld, Start: startHeld, Settings: settingsHeld, Sealer: sealerHeld,
-		From: func(source txn.Source) Option { return func(s *settings) { s.source = source } },
+		From: fromSource, Source: sourceHeld,
 	})
+}
+
+// fromSource is the option that package idemsql makes of a *sql.DB.
+func fromSource(source txn.Source) Option {
+	return func(s *settings) {
+		s.doOnly("idemsql.Through")
+		if source == nil {
+			s.refuse("idemsql.Through: the *sql.DB is none of idemsql.OpenDB")
+		}
+		s.source = source
+	}
+}
+
+func sourceHeld(opts []Option) (txn.Source, error) {
+	var s settings
+	err := s.set(opts)
+	return s.source, err
 }
 
 // heldCall is a call as package operation sees it.
@@ -100,7 +117,11 @@ func (c *call) traced(ctx context.Context, scope, key string, joined bool, run f
 // newHeld checks the arguments of a call that a Runner executes, or that has its key already.
 func newHeld(scope, key string, hash Hash, opts []Option) (*call, error) {
 	never := func(pgx.Tx) (Response, error) { return Response{}, errors.New("idem: an operation has no fn") }
-	return newCall(scope, key, hash, never, opts)
+	c, err := newCall(scope, key, hash, never, opts)
+	if err == nil && c.source != nil {
+		err = errors.New("idem: idemsql.Through has no meaning for an operation: idemsql.Tx makes a *sql.Tx fit for Start")
+	}
+	return c, err
 }
 
 func doHeld(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash [32]byte, opts []Option, runner hold.Runner) (Result, error) {

@@ -139,8 +139,8 @@ func Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash Hash, f
 	c.trace.start(ctx, c.name, scope, key, false)
 	ended := false
 	defer func() { c.trace.end(ended, result, err) }()
-	if err == nil && pool == nil && c.source == nil {
-		err = errors.New("idem: pool is nil")
+	if err == nil {
+		err = c.fits(pool)
 	}
 	if err == nil {
 		result, err = c.do(ctx, pool)

@@ -85,6 +85,10 @@ type Config struct {
 	Retries   int // negative: none
 	TxOptions pgx.TxOptions
 
+	// Through is idemsql.Through(db) for handlers that use database/sql: idemsql.SQLTx returns the *sql.Tx of the transaction, also of a request
+	// without a key. An operation is not made through it.
+	Through idem.Option
+
 	// MaxResponse limits an answer, in bytes: its body, and the header fields that are recorded, as the JSON in which they are
 	// stored. It holds for every answer, also one that is not remembered. A Write that would exceed it fails with
 	// idem.ErrResponseTooLarge, and whatever the handler answers then, the client gets 500 and nothing is committed. The

@@ -40,7 +40,7 @@ type keyless struct {
 }
 
 func (k *keyless) do(ctx context.Context) error {
-	engine := txn.Engine{Pool: k.pool, Options: k.config.TxOptions, Limits: txn.DefaultLimits}
+	engine := txn.Engine{Pool: k.pool, Source: k.source, Options: k.config.TxOptions, Limits: txn.DefaultLimits}
 	err := engine.Do(ctx, k.config.Retries, func(tx pgx.Tx) (undo bool, err error) {
 		if k.attempts > 0 {
 			k.tell(idem.EventRetried, idem.CauseConflict) // the only one for which the engine runs anything again

@@ -30,6 +30,9 @@ func New(pool *pgxpool.Pool, config Config) (*Middleware, error) {
 	if err != nil {
 		return nil, err
 	}
+	if settings.source != nil && settings.source.Pool() != pool {
+		return nil, errors.New("idemhttp: Config.Through: pool is not the one beneath its *sql.DB")
+	}
 	return &Middleware{pool: pool, settings: settings, answered: newAnswered(), do: idem.Do}, nil
 }
 

@@ -107,7 +107,7 @@ func Operate[In any](m *Middleware, operation Operation[In], config OperationCon
 
 func prepare[In any](m *Middleware, operation Operation[In], in In) *prepared {
 	p := &prepared{do: func(ctx context.Context, c *claim) (idem.Result, error) {
-		return operation.Do(ctx, m.pool, c.scope, c.key, c.hash, in, m.options...)
+		return operation.Do(ctx, m.pool, c.scope, c.key, c.hash, in, m.doOptions...)
 	}}
 	if s, ok := operation.(starter[In]); ok {
 		p.start = func(ctx context.Context, tx pgx.Tx, c *claim) error {

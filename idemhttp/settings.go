@@ -9,7 +9,11 @@ import (
 	"strings"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/txn"
 )
+
+var door = hold.Open[idem.Option, idem.Result]()
 
 const (
 	defaultHeader   = "Idempotency-Key"
@@ -22,15 +26,25 @@ type settings struct {
 	filter        *headerFilter
 	options       []idem.Option // for idem.Do
 	replayOptions []idem.Option // for idem.Do, if the request is likely to be a repetition
+	doOptions     []idem.Option // for the Do of an operation
 	startOptions  []idem.Option // for the Start of an operation
+	source        txn.Source    // of Config.Through, nil without one
 }
 
 // settle is the one place where a Config is checked and its defaults are filled in.
 func (c Config) settle() (settings, error) {
 	c.setDefaults()
-	options, startOptions, err := c.options()
+	doOptions, startOptions, err := c.options()
 	if err == nil {
 		err = c.check()
+	}
+	options := doOptions
+	var source txn.Source
+	if err == nil && c.Through != nil {
+		options = slices.Clip(append(doOptions, c.Through))
+		if source, err = door.Source(options); err != nil {
+			err = fmt.Errorf("idemhttp: Config.Through: %w", err)
+		}
 	}
 	if err == nil {
 		err = c.Statuses.settle()
@@ -47,7 +61,7 @@ func (c Config) settle() (settings, error) {
 	}
 	return settings{
 		config: c, filter: filter, options: options,
-		replayOptions: append(options, idem.WithReplayLikely()), startOptions: startOptions,
+		replayOptions: append(options, idem.WithReplayLikely()), doOptions: doOptions, startOptions: startOptions, source: source,
 	}, nil
 }
 

@@ -63,16 +63,7 @@ func leased[T any](fn func(*sql.Tx) (T, error)) func(pgx.Tx) (T, error) {
 	if fn == nil {
 		return nil
 	}
-	return func(tx pgx.Tx) (value T, err error) {
-		share := shareOf(tx)
-		share.pass(tx)
-		defer func() { // also if fn panics
-			if taken := share.taker.take(tx); err == nil {
-				err = taken
-			}
-		}()
-		return fn(share.tx)
-	}
+	return func(tx pgx.Tx) (T, error) { return fn(shareOf(tx).tx) }
 }
 
 // among returns opts together with the source. Without a *sql.DB there is none, which idem.Do refuses.

@@ -66,9 +66,22 @@ func (l *lease) Lend(tx pgx.Tx) (pgx.Tx, error) {
 		}
 	}
 	l.share = newShare(l.conn, l.tx, tx)
-	l.share.taker = l
+	l.share.isLent = true
 	l.ctx.blown.Store(true)
 	return l.share.own, nil
+}
+
+// Around lets fn have the *sql.Tx, and takes it back.
+func (l *lease) Around(fn func(pgx.Tx) (bool, error)) func(pgx.Tx) (bool, error) {
+	return func(tx pgx.Tx) (undo bool, err error) {
+		l.share.pass(tx)
+		defer func() { // also if fn panics
+			if taken := l.take(tx); err == nil && !undo {
+				err = taken
+			}
+		}()
+		return fn(tx)
+	}
 }
 
 // patience is how long a statement of a goroutine that fn has left behind may go on after fn has returned.

@@ -112,9 +112,9 @@ func (s *sharedTx) QueryRow(ctx context.Context, query string, args ...any) pgx.
 
 // share is a *sql.Tx with the pgx.Tx of the same transaction.
 type share struct {
-	tx    *sql.Tx
-	own   *sharedTx
-	taker taker // if the transaction is that of a Do
+	tx     *sql.Tx
+	own    *sharedTx
+	isLent bool // the transaction is that of a Do
 
 	mu    sync.Mutex
 	given pgx.Tx // to the fn that is running, nil if none is
@@ -122,9 +122,6 @@ type share struct {
 	grip  *grip
 	over  bool
 }
-
-// taker takes the transaction back from a fn.
-type taker interface{ take(tx pgx.Tx) error }
 
 // shareOnConn is the name under which a connection remembers its share.
 const shareOnConn = "github.com/idem-go/idem/idemsql: share"
@@ -201,7 +198,7 @@ func (s *share) revoke() (open bool) {
 func (s *share) isGiven() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.taker == nil && s.given != nil
+	return !s.isLent && s.given != nil
 }
 
 // refuse lets the tx of the running fn refuse its end, by which the call is told.

@@ -37,6 +37,9 @@ func (s source) IsFull() bool {
 // Idle returns how many connections are not in use.
 func (s source) Idle() int { return s.db.Stats().Idle }
 
+// Pool is that of OpenDB.
+func (s source) Pool() *pgxpool.Pool { return s.pool }
+
 // Acquire takes a connection from database/sql.
 func (s source) Acquire(ctx context.Context) (txn.Sublease, error) {
 	conn, err := s.db.Conn(ctx)

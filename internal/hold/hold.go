@@ -110,8 +110,11 @@ type Door[Option, Result any] struct {
 	// has the key, be it this one or an earlier one.
 	Start func(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, options []Option, requests func(e Execution, key *store.Key, claimedAt time.Time) ([]txn.Request, error)) (operationID string, err error)
 
-	// From is an option, of package idemsql: the connections of the call are those of source.
+	// From is an option, of package idemsql: the connections of the call are those of source. Without one it is refused.
 	From func(source txn.Source) Option
+
+	// Source returns that of the options, nil if they have none.
+	Source func(options []Option) (txn.Source, error)
 
 	// Sealer returns the Sealer that is among the options, nil if none is.
 	Sealer func(options []Option) (store.Sealer, error)

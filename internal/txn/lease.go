@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Lease is a connection that an engine has until it releases it. A *pgxpool.Conn is one.
@@ -21,6 +22,9 @@ type Source interface {
 
 	// Idle returns how many connections are not in use.
 	Idle() int
+
+	// Pool is what the connections are of, nil if it is no pool of pgx.
+	Pool() *pgxpool.Pool
 }
 
 // Sublease is a Lease of a connection that has another owner than pgx's pool, such as database/sql. fn uses the transaction
@@ -36,6 +40,9 @@ type Sublease interface {
 
 	// Lend makes tx, which is not guarded, fit for a fn that uses the owner as well.
 	Lend(tx pgx.Tx) (pgx.Tx, error)
+
+	// Around returns fn such that the owner has no use of the connection before fn begins, and none after it has returned.
+	Around(fn func(pgx.Tx) (undo bool, err error)) func(pgx.Tx) (undo bool, err error)
 
 	// IsLost reports whether fn has left something behind that may be using the connection. It is not to be touched then.
 	IsLost() bool

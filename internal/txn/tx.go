@@ -34,6 +34,7 @@ func (t *Tx) Run(name string, fn func(pgx.Tx) (undo bool, err error)) (undo bool
 		if tx, err = sub.Lend(tx); err != nil {
 			return false, err
 		}
+		fn = sub.Around(fn)
 	}
 	g := newGuard(tx, name)
 	if t.access != nil {

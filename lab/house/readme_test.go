@@ -56,7 +56,7 @@ var imports = map[string]string{
 	"base64": "encoding/base64", "os": "os", "seal": "github.com/idem-go/idem/seal",
 	"httptrace": "net/http/httptrace", "atomic": "sync/atomic",
 	"pgx": "github.com/jackc/pgx/v5", "pgconn": "github.com/jackc/pgx/v5/pgconn", "pgxpool": "github.com/jackc/pgx/v5/pgxpool", "goose": "github.com/pressly/goose/v3",
-	"idem": "github.com/idem-go/idem", "idemsql": "github.com/idem-go/idem/idemsql", "migrations": "github.com/idem-go/idem/migrations", "idemclient": "github.com/idem-go/idem/idemclient",
+	"idem": "github.com/idem-go/idem", "idemsql": "github.com/idem-go/idem/idemsql", "idemhttp": "github.com/idem-go/idem/idemhttp", "migrations": "github.com/idem-go/idem/migrations", "idemclient": "github.com/idem-go/idem/idemclient",
 	"purge": "github.com/idem-go/idem/purge", "operation": "github.com/idem-go/idem/operation",
 	"outbox": "github.com/idem-go/idem/outbox", "inbox": "github.com/idem-go/idem/inbox", "direct": "github.com/idem-go/idem/adapter/direct",
 }
