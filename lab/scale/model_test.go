@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/pgtest"
+)
+
+// What a record takes does not depend on the machine. It is measured beside a snapshot, because without one it depends on chance how many
+// of the first versions are gone: the model says what it takes at most.
+func TestModelIsWhatPostgresStores(t *testing.T) {
+	for _, size := range []struct{ names, response int }{{45, 0}, {45, 200}, {45, 1200}, {150, 200}} {
+		t.Run(fmt.Sprintf("%d bytes of names, response of %d", size.names, size.response), func(t *testing.T) {
+			pool := pgtest.New(t)
+			ctx := context.Background()
+			const calls, clients = 2000, 4
+			snapshot, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}) // nothing is removed that it may see
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer snapshot.Rollback(ctx) //nolint:errcheck // it writes nothing
+			if _, err := snapshot.Exec(ctx, "select from idem.records"); err != nil {
+				t.Fatal(err)
+			}
+			body := []byte(strings.Repeat("b", size.response))
+			var group sync.WaitGroup
+			for client := range clients {
+				group.Go(func() {
+					for n := range calls / clients {
+						key := fmt.Sprintf("%0*d", size.names-20, n*clients+client)
+						_, err := idem.Do(ctx, pool, "tenant-1/POST orders", key, idem.HashBytes(body), func(pgx.Tx) (idem.Response, error) {
+							return idem.Response{Status: 201, Body: body}, nil
+						})
+						if err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			group.Wait()
+			var heap, index float64
+			err = pool.QueryRow(ctx, `select pg_table_size('idem.records')::float8, pg_indexes_size('idem.records')::float8`).Scan(&heap, &index)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("heap %.0f, index %.0f", heap/calls, index/calls)
+			near(t, "heap", heap/calls, heapOf(float64(size.names), float64(size.response)), 0.1)
+			near(t, "index", index/calls, indexOf(float64(size.names)), 0.25)
+		})
+	}
+}
+
+// Other tests write to the log of the same server, and a page that is touched for the first time is logged whole: the call that has left least
+// counts.
+func TestModelIsWhatPostgresLogs(t *testing.T) {
+	for _, size := range []struct{ names, response int }{{45, 0}, {45, 200}, {45, 1200}, {150, 200}} {
+		pool := pgtest.New(t)
+		ctx := t.Context()
+		body := []byte(strings.Repeat("b", size.response))
+		least := math.Inf(1)
+		for n := range 300 {
+			written := func() (lsn float64) {
+				if err := pool.QueryRow(ctx, `select (pg_current_wal_insert_lsn() - '0/0')::float8`).Scan(&lsn); err != nil {
+					t.Fatal(err)
+				}
+				return lsn
+			}
+			before := written()
+			key := fmt.Sprintf("%0*d", size.names-20, n)
+			_, err := idem.Do(ctx, pool, "tenant-1/POST orders", key, idem.HashBytes(body), func(pgx.Tx) (idem.Response, error) {
+				return idem.Response{Status: 201, Body: body}, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			least = min(least, written()-before)
+		}
+		t.Logf("names of %d bytes, response of %d: %.0f bytes of log", size.names, size.response, least)
+		near(t, "log", least, walOf(float64(size.names), float64(size.response)), 0.1)
+	}
+}
+
+// near allows for pages that are not full.
+func near(t *testing.T, what string, got, want, share float64) {
+	t.Helper()
+	if math.Abs(got-want) > want*share {
+		t.Errorf("%s: %.0f bytes a record, and the model says %.0f", what, got, want)
+	}
+}
+
+func TestTableOfTheDocsIsTheModel(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/scale.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table strings.Builder
+	printTable(&table)
+	if !strings.Contains(string(page), table.String()) {
+		t.Errorf("docs/scale.md does not have the table of go run ./lab/scale -table:\n%s", table.String())
+	}
+}
