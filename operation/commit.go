@@ -167,6 +167,9 @@ func (op *Op) committed(advance *store.AdvanceOperation, begun time.Time) {
 	w := op.work
 	for i := range op.pending {
 		s := op.pending[i].Step
+		if s.Seq == w.unrecorded {
+			w.unrecorded = 0
+		}
 		if old, ok := w.recorded[s.Seq]; ok {
 			s.DueAt = old.DueAt
 		}
@@ -176,6 +179,7 @@ func (op *Op) committed(advance *store.AdvanceOperation, begun time.Time) {
 	if at := &advance.At; at.Kind == store.CallStep {
 		if _, ok := w.recorded[at.Seq]; !ok {
 			w.recorded[at.Seq] = store.Step{Seq: at.Seq, Kind: at.Kind, Name: at.Step, Outcome: store.StepBegun}
+			w.unrecorded = at.Seq
 		}
 	}
 	same := w.at.Seq == advance.At.Seq && w.at.Seq != 0

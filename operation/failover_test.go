@@ -26,21 +26,8 @@ type pair struct {
 
 func newPair(t *testing.T) *pair {
 	t.Helper()
-	found, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))
-	if err != nil {
-		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	p := &pair{}
-	if p.primary, err = pgserver.Start(t.Context(), pgserver.Options{Bin: found[0].Dir}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.primary.Close() })
-	if err := schema.UpAt(t.Context(), p.primary.DSN()); err != nil {
-		t.Fatal(err)
-	}
+	p := &pair{primary: ownServer(t)}
+	var err error
 	if p.standby, err = p.primary.Standby(t.Context(), "second", pgserver.Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +43,27 @@ func newPair(t *testing.T) *pair {
 		return s.count(`select count(*) from pg_stat_replication where sync_state = 'sync'`) == 1
 	})
 	return p
+}
+
+// ownServer starts a server that no other test writes to.
+func ownServer(t *testing.T, settings ...string) *pgserver.Server {
+	t.Helper()
+	found, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))
+	if err != nil {
+		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	server, err := pgserver.Start(t.Context(), pgserver.Options{Bin: found[0].Dir, Settings: settings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	if err := schema.UpAt(t.Context(), server.DSN()); err != nil {
+		t.Fatal(err)
+	}
+	return server
 }
 
 // open returns a pool whose connections go to where the writes are taken.

@@ -75,18 +75,19 @@ type work struct {
 	createdAt time.Time
 
 	// As last committed. The epoch is 0 as long as nothing is.
-	epoch     int
-	attempts  int  // how often it was taken up without getting on
-	suspected bool // it has the turn of this process
-	undoing   bool
-	cancelled bool
-	accepted  bool // it may be undone although nothing takes back some of its calls
-	at        store.At
-	elapsed   func() time.Duration // since that step was begun
-	recorded  map[int]store.Step   // with the call that was begun and has no end on record
-	given     map[int]bool         // those of them whose value a person has given
-	loadedAt  time.Time            // when that was read, by the database's clock
-	loaded    time.Time            // and here
+	epoch      int
+	attempts   int  // how often it was taken up without getting on
+	suspected  bool // it has the turn of this process
+	undoing    bool
+	cancelled  bool
+	accepted   bool // it may be undone although nothing takes back some of its calls
+	at         store.At
+	elapsed    func() time.Duration // since that step was begun
+	recorded   map[int]store.Step   // with the call that was begun and has no end on record
+	unrecorded int                  // the place of that call if it was begun alone, and so has no row of its own; 0 if there is none
+	given      map[int]bool         // those of them whose value a person has given
+	loadedAt   time.Time            // when that was read, by the database's clock
+	loaded     time.Time            // and here
 
 	cause error // for which it was undone, and its key freed
 
@@ -273,6 +274,7 @@ func (op *Op) remember(s *step, outcome store.StepOutcome, value []byte) {
 	r := store.RecordStep{
 		OperationID: op.work.operation,
 		Step:        store.Step{Seq: s.seq, Kind: s.kind, Name: s.name, Outcome: outcome, Value: value},
+		First:       op.work.hasNoRow(s.seq),
 	}
 	for i := range op.pending {
 		if op.pending[i].Step.Seq == s.seq { // an undo that was registered, and its outcome
@@ -281,6 +283,12 @@ func (op *Op) remember(s *step, outcome store.StepOutcome, value []byte) {
 		}
 	}
 	op.pending = append(op.pending, r)
+}
+
+// hasNoRow reports whether it is known that a step has no row in idem.steps.
+func (w *work) hasNoRow(seq int) bool {
+	_, recorded := w.recorded[seq]
+	return !recorded || seq == w.unrecorded
 }
 
 // replay returns what is on record of a step that is over.

@@ -140,8 +140,8 @@ func TestDueTellsWhatAWorkerWouldTakeUpTheLongestDueFirst(t *testing.T) {
 			"asleep":   `wake_at = clock_timestamp() + interval '1 hour'`,
 			"parked":   `state = 'parked'`,
 			"left":     `owner = 2147483647, wake_at = clock_timestamp() - interval '3 minutes'`, // by a process that is not there any more
-			"signal":   `step = 'approve', seq = 1, wake_at = clock_timestamp() + interval '1 hour'`,
-			"calling":  `step = 'approve', seq = 1, wake_at = clock_timestamp() + interval '1 hour'`,
+			"signal":   `kind = 'await', step = 'approve', seq = 1, wake_at = clock_timestamp() + interval '1 hour'`,
+			"calling":  `kind = 'await', step = 'approve', seq = 1, wake_at = clock_timestamp() + interval '1 hour'`,
 			"stranger": `wake_at = clock_timestamp() - interval '4 minutes'`,
 		}[is]+` where id = $1`, id); err != nil {
 			t.Fatal(err)

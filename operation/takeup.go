@@ -159,6 +159,7 @@ func (w *work) adopted(t *store.Taken, steps *store.LoadSteps) (err error) {
 	w.loaded, w.loadedAt = time.Now(), t.LoadedAt
 	loaded := w.loaded
 	w.elapsed = func() time.Duration { return t.LoadedAt.Sub(t.Since) + time.Since(loaded) }
+	w.unrecorded = 0
 	w.recorded, w.given = make(map[int]store.Step, len(steps.Steps)), map[int]bool{}
 	if w.input, err = open(w.call.Sealer(), t.Input, store.BoundInput(w.operation)); err != nil {
 		return err
@@ -172,6 +173,9 @@ func (w *work) adopted(t *store.Taken, steps *store.LoadSteps) (err error) {
 			w.given[s.Seq] = true
 		}
 		w.recorded[s.Seq] = s
+		if s.Outcome == store.StepBegun && s.DueAt.IsZero() {
+			w.unrecorded = s.Seq
+		}
 		if s.Outcome == store.StepBegun || s.Seq == w.at.Seq {
 			w.at.Kind = s.Kind
 		}

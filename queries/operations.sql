@@ -62,6 +62,14 @@ ON CONFLICT (operation_id, seq) DO UPDATE
 SET due_at = COALESCE(EXCLUDED.due_at, s.due_at), outcome = EXCLUDED.outcome, value = EXCLUDED.value,
     recorded_at = CASE WHEN s.outcome = EXCLUDED.outcome THEN s.recorded_at ELSE EXCLUDED.recorded_at END;
 
+-- name: InsertStep :exec
+-- InsertStep is RecordStep where the run knows that the step has no row: an upsert writes more. It is refused if there is one.
+-- @prepared
+INSERT INTO idem.steps (operation_id, seq, kind, name, due_at, recorded_at, outcome, value)
+VALUES ((@operation_id::text)::uuid, @seq, @kind, @name,
+        clock_timestamp() + sqlc.narg(pause)::interval, clock_timestamp(),
+        @outcome, @value::bytea);
+
 -- name: LoadSteps :many
 -- LoadSteps reads all that an operation remembers: the steps that have a row, and the call that was begun alone and has none. Calls that
 -- were begun together have rows.

@@ -230,6 +230,47 @@ func (q RecordStep) Queue(trip *roundtrip.Trip) {
 // Read reads the answer.
 func (RecordStep) Read(trip *roundtrip.Trip) { trip.Skip() }
 
+// InsertStepSQL is the text of InsertStep.
+const InsertStepSQL = `-- name: InsertStep :exec
+INSERT INTO idem.steps (operation_id, seq, kind, name, due_at, recorded_at, outcome, value)
+VALUES (($1::pg_catalog.text)::pg_catalog.uuid, $2::pg_catalog.int4, $3::pg_catalog.text, $4::pg_catalog.text,
+        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $5::pg_catalog.interval, pg_catalog.clock_timestamp(),
+        $6::pg_catalog.text, $7::pg_catalog.bytea)
+`
+
+// InsertStepStatement is InsertStep as connections know it.
+var InsertStepStatement = roundtrip.New(roundtrip.Statement{
+	Name: "idem_insert_step", SQL: InsertStepSQL,
+	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.BytesParam},
+})
+
+// InsertStep is RecordStep where the run knows that the step has no row: an upsert writes more. It is refused if there is one.
+type InsertStep struct {
+	OperationID string
+	Seq         int
+	Kind        string
+	Name        string
+	Pause       *time.Duration
+	Outcome     string
+	Value       []byte
+}
+
+// Queue adds the statement.
+func (q InsertStep) Queue(trip *roundtrip.Trip) {
+	values := trip.Values()
+	values.Text(q.OperationID)
+	values.Int(q.Seq)
+	values.Text(q.Kind)
+	values.Text(q.Name)
+	values.NullInterval(q.Pause)
+	values.Text(q.Outcome)
+	values.Bytes(q.Value)
+	trip.Add(InsertStepStatement, values.List()...)
+}
+
+// Read reads the answer.
+func (InsertStep) Read(trip *roundtrip.Trip) { trip.Skip() }
+
 // LoadStepsSQL is the text of LoadSteps.
 const LoadStepsSQL = `-- name: LoadSteps :many
 SELECT s.seq, s.kind, s.name, s.outcome, s.value,

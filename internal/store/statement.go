@@ -14,6 +14,7 @@ var (
 // OperationStatements are what a connection prepares for operations, besides Statements.
 var OperationStatements = []*roundtrip.Statement{
 	db.ReclaimStatement, savepoint, db.HoldStatement, db.BeginOperationStatement, db.AdvanceOperationStatement, db.RecordStepStatement,
+	db.InsertStepStatement,
 }
 
 // WorkerStatements are what a connection prepares to take operations up.

@@ -39,6 +39,7 @@ type RecordStep struct {
 	Step        Step
 	Pause       time.Duration // until it is due, if it waits; of a call that was begun, how long ago that was, as a negative number
 	Keeps       bool          // when it was begun stays what is on record
+	First       bool          // it has no row yet
 }
 
 // Queue adds the statement.
@@ -47,6 +48,10 @@ func (r *RecordStep) Queue(trip *roundtrip.Trip) {
 	q := db.RecordStep{OperationID: r.OperationID, Seq: s.Seq, Kind: string(s.Kind), Name: s.Name, Outcome: string(s.Outcome), Value: s.Value}
 	if s.Outcome == StepWaiting && s.Kind != ChildStep || s.Outcome == StepBegun && !r.Keeps { // a child is waited for however long it takes
 		q.Pause = &r.Pause
+	}
+	if r.First {
+		db.InsertStep(q).Queue(trip)
+		return
 	}
 	q.Queue(trip)
 }
