@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -213,4 +214,33 @@ func TestMoveThatMakesNoSenseIsRefused(t *testing.T) {
 		}
 	}})
 	w.move(w.west, w.east, fleet.MoveConfig{}) // again: there is nothing left to do
+}
+
+// What comes behind the fence takes too long each time, so that nothing is decided, and callers have their turn in between.
+func TestMoveWhosePauseWouldBeTooLongGoesBackEachTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var waited, left int
+	_, err := fleet.Move(ctx, w.west, w.east, tenant, fleet.MoveConfig{MaxPause: 1, Progress: func(s fleet.Stage, _ int64) {
+		switch s {
+		case fleet.Left:
+			left++
+		case fleet.Waiting:
+			if _, err := idem.Do(t.Context(), w.west.Pool, scope, strconv.Itoa(waited), hash("k"), insert(t.Context())); err != nil {
+				t.Errorf("a caller after try %d: %v", waited, err)
+			}
+			if waited++; waited == 2 {
+				stop()
+			}
+		}
+	}})
+	if !errors.Is(err, context.Canceled) || waited != 2 || left != 0 {
+		t.Errorf("%d tries, and it has left %d times: %v", waited, left, err)
+	}
+	w.move(w.west, w.east, fleet.MoveConfig{})
+	if n := number(t, w.east.Pool, "select count(*) from orders"); n != 2 {
+		t.Errorf("%d orders have arrived", n)
+	}
 }

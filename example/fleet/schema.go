@@ -18,7 +18,8 @@ type Table struct {
 	Tenant string // the column that names the tenant
 }
 
-// Install makes what a cluster needs, and puts the tables under guard. It may be done again.
+// Install makes what a cluster needs, and puts the tables under guard. It may be done again. The role of the service then needs USAGE on
+// the schema fleet, SELECT on fleet.tenants, and UPDATE on its column copied, which is for a row lock; a mover owns the tables.
 func Install(ctx context.Context, c Cluster, tables []Table) error {
 	return pgx.BeginFunc(ctx, c.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, schema); err != nil {

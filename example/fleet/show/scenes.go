@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/idem-go/idem/example/fleet"
@@ -22,6 +24,7 @@ var scenes = []scene{
 	{"kill -9 of a cluster's leader", killedLeader},
 	{"a tenant moves under load", moved},
 	{"kill -9 of a mover that has left", killedMover},
+	{"kill -9 of a leader in a move", killedInMove},
 }
 
 func play(ctx context.Context, runs, keys int, only string) error {
@@ -147,4 +150,33 @@ func killedMover(ctx context.Context, s *stage, _ *crowd) (string, error) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	return fmt.Sprintf("moved again, from %s to %s, in %.1f s", from.Name, to.Name, time.Since(began).Seconds()), err
+}
+
+// killedInMove kills the leader of west, which the tenant leaves or comes to, while it moves. The mover asks again until it has moved.
+func killedInMove(ctx context.Context, s *stage, _ *crowd) (string, error) {
+	from, to, err := s.homes(ctx, mover)
+	if err != nil {
+		return "", err
+	}
+	var once sync.Once
+	var revive func() error
+	var killing error
+	tries := 0
+	for err = errors.New("not begun"); err != nil && killing == nil && ctx.Err() == nil; tries++ {
+		_, err = fleet.Move(ctx, from, to, mover, fleet.MoveConfig{Tables: shop.Tables, Progress: func(stage fleet.Stage, _ int64) {
+			if stage == fleet.Fenced {
+				once.Do(func() { revive, killing = s.nodes["west"].KillLeader(ctx) })
+			}
+		}})
+		if err != nil {
+			time.Sleep(200 * time.Millisecond) // there is no leader yet
+		}
+	}
+	if err = errors.Join(err, killing); err != nil {
+		return "", err
+	}
+	if err := revive(); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("from %s to %s, behind the fence; moved at try %d", from.Name, to.Name, tries), s.nodes["west"].Whole(ctx)
 }
