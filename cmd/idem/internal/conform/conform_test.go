@@ -2,6 +2,7 @@ package conform_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -158,6 +159,42 @@ func TestCredentialsAreNotShown(t *testing.T) {
 		if shown := fmt.Sprintf("%+v", got); strings.Contains(shown, "secret") {
 			t.Errorf("%s: %s", name, shown)
 		}
+	}
+}
+
+func TestPartsOfACredentialAreNotShown(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		credential http.Header
+		says       func(r *http.Request) string
+		secret     string
+	}{
+		"across the end of what is shown": {
+			http.Header{"Authorization": {"Bearer sk_live_0123456789"}},
+			func(r *http.Request) string { return strings.Repeat(" ", 285) + r.Header.Get("Authorization") }, "sk_",
+		},
+		"one of the cookies": {
+			http.Header{"Cookie": {"theme=dark; session=sk_live_0123456789"}},
+			func(r *http.Request) string { c, _ := r.Cookie("session"); return c.Value }, "sk_",
+		},
+		"the password of Basic": {
+			http.Header{"Authorization": {"Basic " + base64.StdEncoding.EncodeToString([]byte("alice:sk_live_0123456789"))}},
+			func(r *http.Request) string { _, password, _ := r.BasicAuth(); return password }, "sk_",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, test.says(r)) }))
+			t.Cleanup(server.Close)
+			o := options(t, "ietf", server.URL)
+			o.Credential = test.credential
+			o.Other = nil
+			for rule, got := range verdicts(t, o) {
+				if shown := fmt.Sprintf("%+v", got); strings.Contains(shown, test.secret) {
+					t.Errorf("%s: %s", rule, shown)
+				}
+			}
+		})
 	}
 }
 

@@ -3,12 +3,14 @@ package conform
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -81,17 +83,33 @@ func newClient(o *Options) *client {
 	for _, header := range []http.Header{o.Credential, o.Other} {
 		for _, values := range header {
 			for _, value := range values {
-				c.secrets = append(c.secrets, value)
-				if _, token, ok := strings.Cut(value, " "); ok {
-					c.secrets = append(c.secrets, token)
-				}
+				c.secrets = append(c.secrets, secretsOf(value)...)
 			}
 		}
 	}
+	slices.SortFunc(c.secrets, func(a, b string) int { return len(b) - len(a) }) // what is a part of another one is hidden behind it
 	if password, ok := o.URL.User.Password(); ok {
 		c.secrets = append(c.secrets, password)
 	}
 	return c
+}
+
+// secretsOf returns what a server may send back of a field: all of it, its parts, as of a list of cookies, and what is beneath Basic.
+func secretsOf(value string) []string {
+	secrets := []string{value}
+	if _, token, ok := strings.Cut(value, " "); ok {
+		secrets = append(secrets, token)
+		if plain, err := base64.StdEncoding.DecodeString(token); err == nil {
+			_, password, _ := strings.Cut(string(plain), ":")
+			secrets = append(secrets, string(plain), password)
+		}
+	}
+	for part := range strings.FieldsFuncSeq(value, func(r rune) bool { return strings.ContainsRune(" ;,=\"", r) }) {
+		if len(part) > len("Bearer") {
+			secrets = append(secrets, part)
+		}
+	}
+	return secrets
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }
@@ -179,12 +197,13 @@ func (c *client) exchange(ctx context.Context, s sending, a *answer) error {
 	return err
 }
 
-// shorten makes something fit to be shown.
+// shorten makes something fit to be shown. A credential is hidden before the end is cut off, which would leave a part of it.
 func (c *client) shorten(text string) string {
+	text = c.hide(text)
 	if len(text) > shownBody {
 		text = text[:shownBody] + "…"
 	}
-	return strings.ToValidUTF8(c.hide(text), "\uFFFD")
+	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
 // hide takes out credentials, which a server may have sent back.
