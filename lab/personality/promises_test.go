@@ -26,7 +26,7 @@ var held = []string{
 	"TestLoserOfTheInsertRaceSeesWhatBecameOfTheWinner", "TestConcurrentCallsExecuteOnceAtEveryIsolationLevelWithAnyLock",
 	"TestEveryKeyHasOneEffectAndOneAnswerUnderContentionAndFailures",
 	"TestSerializationFailureRunsTheWholeTransactionAgain", "TestRerunsAreBoundedAndEndInTheServersOwnError",
-	"TestOperationIDStaysTheSameWhenFnIsRunAgain",
+	"TestExecutionIDStaysTheSameWhenFnIsRunAgain",
 	"TestConcurrentJoinedCallsExecuteOnce", "TestJoinedCallReplaysWhatDoRecorded", "TestJoinedCallVanishesWithTheCallersRollback",
 }
 
