@@ -122,16 +122,48 @@ func TestWhatIsDueIsTakenUpByAllProcessesThatHaveRoom(t *testing.T) {
 // Neither of the guards has the definition: a process that has it is told.
 func TestWhatNoGuardHasTheDefinitionOfIsTakenUpByAProcessThatHasIt(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	known := operation.Define("known", func(op *operation.Op, _ string) (idem.Response, error) { return created, localStep(op, "book") })
-	s.aside().workRarely(t, s.checkout())
-	s.aside().workRarely(t, s.checkout())
-	eventually(t, "two guards", func() bool { return s.count(guards) == 2 })
-	s.aside().workRarely(t, known)
-	eventually(t, "all processes", func() bool { return s.count(presences) == 3 })
-	time.Sleep(time.Second) // its own first look is over: a slower one makes the test say less, and never fail
-	s.startSome(t, known, 1)
-	eventually(t, "the operation to end", s.completed(1))
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			inMode := func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode }
+			known := operation.Define("known", func(op *operation.Op, _ string) (idem.Response, error) { return created, localStep(op, "book") })
+			s.aside(inMode).workRarely(t, s.checkout())
+			s.aside(inMode).workRarely(t, s.checkout())
+			eventually(t, "two guards", func() bool { return s.count(guards) == 2 })
+			s.aside(inMode).workRarely(t, known)
+			eventually(t, "all processes", func() bool { return s.count(presences) == 3 })
+			time.Sleep(time.Second) // its own first look is over: a slower one makes the test say less, and never fail
+			s.startSome(t, known, 1)
+			eventually(t, "the operation to end", s.completed(1))
+		})
+	}
+}
+
+// More operations are due of a definition that is gone than a guard reads: what is due of others is found all the same, by the only
+// process and by one of several.
+func TestDefinitionThatIsGoneHidesNothingOfOthers(t *testing.T) {
+	t.Parallel()
+	for _, processes := range []int{1, 3} {
+		t.Run(fmt.Sprint(processes, " processes"), func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			s.sleepers(t, 10_001)
+			if _, err := s.pool.Exec(t.Context(), `update idem.operations set wake_at = clock_timestamp() - interval '1 hour'`); err != nil {
+				t.Fatal(err)
+			}
+			known := operation.Define("known", func(op *operation.Op, _ string) (idem.Response, error) { return created, localStep(op, "book") })
+			for range processes {
+				s.aside().workRarely(t, known)
+			}
+			eventually(t, "all processes", func() bool { return s.count(presences) == processes && s.count(guards) > 0 })
+			time.Sleep(time.Second) // the first looks are over: slower ones make the test say less, and never fail
+			s.startSome(t, known, 1)
+			eventually(t, "the operation to end", s.completed(1))
+		})
+	}
 }
 
 // A guard whose pool has no connection for it finds nothing: another process becomes one.
