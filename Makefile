@@ -24,7 +24,7 @@ IN_ORDER = $(LONGEST) $(filter-out $(LONGEST),$(MODULES))
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
-.PHONY: help demo serve fleet test short idemtest portability torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/partition bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
+.PHONY: chaos help demo serve fleet test short idemtest portability torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/partition bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
 	lint tidy fresh apidiff release build clean testenv staticcheck tally sqlc-gen-idem
 
 help: ## list the targets
@@ -89,6 +89,10 @@ bench/profile: ## where the time of a call goes, statement by statement and prog
 bench/operations: ## work of several steps that calls out, beside what people use instead; writes its section of docs/benchmarks/report.md (five minutes)
 	@cd lab/bench/operations && go run . -report results.md $(BENCH)
 	@$(MAKE) --no-print-directory bench/report >/dev/null
+
+chaos: testenv ## a hundred thousand messages through each broker while all that takes part is killed: what is lost, doubled, out of order (MESSAGES=100000; ten to forty minutes)
+	@for a in $(or $(ADAPTERS),idemnats idemkafka idemamqp idemwatermill idemriver); do \
+		bin/testenv go -C adapter/$$a test -count=1 -timeout 1h -run Chaos -v . -args -messages $(or $(MESSAGES),100000) || exit 1; done
 
 bench/messages: ## messages out of and into Postgres, beside what people use instead, with what is lost and doubled; writes its section of docs/benchmarks/report.md (six minutes)
 	@cd lab/bench/messages && go run . -report results.md $(BENCH)

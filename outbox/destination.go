@@ -260,7 +260,7 @@ func (d *destinations) isWide() bool {
 
 // share is how many messages a destination may have in hand.
 func (to *destination) share() int {
-	if to.caller.trial.isWide() {
+	if to.caller.trial.on {
 		return inHandAtOnce
 	}
 	return shareOfOne

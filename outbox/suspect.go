@@ -6,7 +6,6 @@ package outbox
 type trial struct {
 	on       bool
 	rounds   int                // since a message was published
-	far      bool               // the first that was published was one far behind
 	went     int                // how many messages were published
 	suspects map[int64]*suspect // by their places
 }
@@ -47,8 +46,8 @@ func (t *trial) isGuilty(place int64) bool {
 }
 
 // isWide reports whether more than usual is to be read: if all that was read fails, it may be that only what is behind it goes. That is done
-// seldom, because the destination may be away.
+// ever less often while nothing is heard from the destination, because it may be away.
 func (t *trial) isWide() bool {
 	n := t.rounds
-	return t.on && (t.far || n > 0 && (n&(n-1) == 0 || n%16 == 0))
+	return t.on && (n&(n-1) == 0 || n%16 == 0)
 }

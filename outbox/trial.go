@@ -15,8 +15,8 @@ const (
 	calm        = 32 // after so many messages in a row that were published, none is looked for any more
 )
 
-// turnOfTrial is for how long messages are published one at a time before those are read that have come meanwhile.
-const turnOfTrial = time.Second
+// turnOfTrial is for how long messages are tried before those are read that have come meanwhile.
+const turnOfTrial = time.Second / 2
 
 // publish hands a batch to the Publisher.
 func (b *batch) publish(ctx context.Context, c *caller) *outcome {
@@ -41,15 +41,15 @@ func isAway(err error) bool {
 	return is
 }
 
-// try publishes messages one at a time. More of them are tried from one round to the next, as long as all fail.
+// try publishes few messages at a time: one at first, and more as long as no call fails.
 func (r *round) try(ctx context.Context) {
 	s := searchOf(r)
 	for ctx.Err() == nil && !s.isOver() {
-		i, ok := s.pick()
-		if !ok {
+		part := s.pick()
+		if len(part) == 0 {
 			break
 		}
-		if s.publish(ctx, i); r.did.hung != nil || errors.Is(r.did.err, errLost) {
+		if s.publish(ctx, part); r.did.hung != nil || errors.Is(r.did.err, errLost) {
 			return
 		}
 	}
@@ -59,7 +59,7 @@ func (r *round) try(ctx context.Context) {
 // searchOf is a search in which the first message of each key is tried. Those of other topics than the first one's come early: it may be the topic.
 // Then come the newest and any others in turn, so that bad messages in a row are not all tried before the first one behind or before them. One that was found before says nothing of the destination: it waits until the trial is over, if there are others.
 func searchOf(r *round) *search {
-	s := &search{round: r, began: time.Now(), next: make([]int, len(r.messages)), last: r.did.err}
+	s := &search{round: r, began: time.Now(), next: make([]int, len(r.messages)), most: 1, last: r.did.err}
 	r.did.err, r.did.rest = nil, 0
 	last, topics := map[store.HeldKey]int{}, map[string]bool{}
 	var late, found []int
@@ -112,53 +112,78 @@ type search struct {
 	suspected []int // those that have failed alone
 	next      []int // the next message of the key of another one, 0 if there is none
 
+	most        int  // how many are tried at a time
 	ever        bool // a message was published
+	answered    bool // or was named
 	again       bool // what was picked last is one that is suspected, if there was one
 	row, misses int  // how many were, or have failed, since one has failed, or was published
 	last        error
 	rest        time.Duration
 }
 
-// pick chooses what is tried next: once a message was published, one that is suspected and one that is not in turn.
-func (s *search) pick() (int, bool) {
-	from := []*[]int{&s.fresh, &s.suspected}
+// pick chooses what is tried next: once a message was published, one that is suspected and some that are not in turn.
+func (s *search) pick() []int {
 	if s.again = s.ever && !s.again; s.again {
-		from[0], from[1] = from[1], from[0]
+		if part := s.draw(&s.suspected, 1); len(part) > 0 {
+			return part
+		}
 	}
-	for _, line := range from {
-		for len(*line) > 0 {
-			i := (*line)[0]
-			*line = (*line)[1:]
-			if m := &s.messages[i]; !s.dealt[i] && !s.stuck[keyOf(m)] && !s.later[keyOf(m)] && !s.trial.isGuilty(m.Seq) {
-				return i, true
+	if part := s.draw(&s.fresh, s.most); len(part) > 0 {
+		return part
+	}
+	return s.draw(&s.suspected, 1)
+}
+
+// draw takes up to n messages from a line that are still to be tried.
+func (s *search) draw(line *[]int, n int) (part []int) {
+	for len(*line) > 0 && len(part) < n {
+		i := (*line)[0]
+		*line = (*line)[1:]
+		if m := &s.messages[i]; !s.dealt[i] && !s.stuck[keyOf(m)] && !s.later[keyOf(m)] && !s.trial.isGuilty(m.Seq) {
+			part = append(part, i)
+		}
+	}
+	return part
+}
+
+// publish makes a call, and notes what that says of its messages and of others.
+func (s *search) publish(ctx context.Context, part []int) {
+	published, failed := len(s.did.published), len(s.did.failed)
+	s.part(ctx, part)
+	err := s.did.err
+	if s.did.hung != nil || errors.Is(err, errLost) {
+		return
+	}
+	went := len(s.did.published) - published
+	s.answered = s.answered || went > 0 || len(s.did.failed) > failed
+	for _, place := range s.did.published[published:] {
+		s.trial.outlive(place)
+	}
+	if went > 0 {
+		s.ever, s.misses = true, 0
+		s.row += went
+	}
+	for _, i := range part {
+		if s.dealt[i] {
+			delete(s.trial.suspects, s.messages[i].Seq)
+			if s.next[i] > 0 {
+				s.fresh = append(s.fresh, s.next[i])
 			}
 		}
 	}
-	return 0, false
-}
-
-// publish publishes a message alone, and notes what that says of it and of others.
-func (s *search) publish(ctx context.Context, i int) {
-	m, published := &s.messages[i], len(s.did.published)
-	s.part(ctx, []int{i})
 	switch {
-	case s.did.hung != nil || errors.Is(s.did.err, errLost):
-		return
-	case len(s.did.published) > published:
-		s.trial.outlive(m.Seq)
-		s.ever, s.misses = true, 0
-		s.row++
-		if s.next[i] > 0 {
-			s.fresh = append(s.fresh, s.next[i])
-		}
-	case s.did.err == nil && s.dealt[i]: // it was named
-		delete(s.trial.suspects, m.Seq)
-	case s.did.err == nil:
+	case err == nil && went == 0 && len(s.did.failed) == failed:
 		s.miss(ErrUnsent)
+	case err == nil:
+		s.most = min(2*s.most, s.config.BatchSize)
+	case len(part) > 1: // it is one of them
+		s.miss(err)
+		s.fresh, s.most = append(part, s.fresh...), max(len(part)/4, 1)
 	default:
-		s.miss(s.did.err)
-		if !s.trial.fail(m.Seq, s.did.err) {
-			s.suspected = append(s.suspected, i)
+		s.miss(err)
+		s.most = 1
+		if !s.trial.fail(s.messages[part[0]].Seq, err) {
+			s.suspected = append(s.suspected, part[0])
 		}
 	}
 	s.rest = max(s.rest, s.did.rest)
@@ -177,7 +202,7 @@ func (s *search) isOver() bool {
 	if !s.ever {
 		most = min(2<<min(s.trial.rounds, 8), mostUnheard)
 	}
-	enough := s.ever || s.misses >= 2
+	enough := s.answered || s.misses >= 2
 	return s.misses >= most || s.rest > 0 || s.isCalm() || enough && time.Since(s.began) > turnOfTrial
 }
 
@@ -189,10 +214,10 @@ func (s *search) end() {
 	t := &s.trial
 	convicted, suspected := s.convict()
 	switch {
-	case s.ever && suspected == 0 && (len(s.fresh) == 0 || s.isCalm()):
-		t.on, t.far, t.rounds, s.size = false, false, 0, 1
-	case s.ever || convicted > 0:
-		t.on, t.far, t.rounds = true, t.far || t.isWide(), 0
+	case s.answered && suspected == 0 && (len(s.fresh) == 0 || s.isCalm()):
+		t.on, t.rounds, s.size = false, 0, 1
+	case s.answered || convicted > 0:
+		t.on, t.rounds = true, 0
 	default:
 		t.on = true
 		t.rounds++

@@ -111,7 +111,7 @@ func (b *Broker) publish(q *Publication) Refusals {
 
 func (b *Broker) refuses(l letter.Letter) bool {
 	switch l.Fate {
-	case letter.Unwanted:
+	case letter.Unwanted, letter.Unnamed:
 		return true
 	case letter.Stubborn:
 		return b.refused[l.ID] < 2

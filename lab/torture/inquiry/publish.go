@@ -27,6 +27,9 @@ func (f *file) checkPublished(id string, k *known) {
 		f.checkDeadOfOutbox(id, k, dead)
 	}
 	for _, e := range k.taken {
+		if e.Letter.Topic == letter.Nowhere && e.At < f.options.Until {
+			f.violates(rule.Dead, id, "it has no destination, and the broker has taken it")
+		}
 		if e.Altered || e.Letter != k.said[0] {
 			f.violates(rule.AsAdded, id, "it was added as %+v and published as %+v", k.said[0], e.Letter)
 			return
@@ -37,7 +40,7 @@ func (f *file) checkPublished(id string, k *known) {
 // checkDeadOfOutbox checks that a dead letter was refused as often as it may be, itself, not one before it.
 func (f *file) checkDeadOfOutbox(id string, k *known, dead *letter.Dead) {
 	switch {
-	case dead.Attempts < MaxAttempts || k.refusals < MaxAttempts:
+	case dead.Attempts < MaxAttempts || k.refusals < MaxAttempts && k.said[0].Topic != letter.Nowhere:
 		f.violates(rule.Dead, id, "it has died after %d attempts, and was refused %d times", dead.Attempts, k.refusals)
 	case dead.Reason == "" || dead.Source != k.said[0].Topic || dead.Key != k.said[0].Key || string(dead.Payload) != string(k.said[0].Encode()):
 		f.violates(rule.Dead, id, "what is said of it is not true: %+v", *dead)

@@ -7,10 +7,12 @@ import (
 	"time"
 )
 
-// The topics. A worker puts letters into Orders; whoever bills an order puts one into Bills.
+// The topics. A worker puts letters into Orders; whoever bills an order puts one into Bills. Nobody reads the others.
 const (
-	Orders = "orders"
-	Bills  = "bills"
+	Orders  = "orders"
+	Bills   = "bills"
+	Slow    = "slow"    // its destination takes its time for each letter
+	Nowhere = "nowhere" // whoever asks for its destination panics
 )
 
 // Consumer is who reads a topic.
@@ -39,6 +41,7 @@ type Fate string
 const (
 	Plain        Fate = ""
 	Unwanted     Fate = "unwanted"        // the broker never takes it: it becomes a dead letter of the outbox
+	Unnamed      Fate = "unnamed"         // the same, and whoever publishes it does not say which letter it is about
 	Stubborn     Fate = "stubborn"        // the broker does not take it twice
 	Poison       Fate = "poison"          // no consumer can handle it: it becomes a dead letter of each
 	BrokenSQL    Fate = "broken SQL"      // the same, by an error of the database

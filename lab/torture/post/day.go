@@ -33,14 +33,75 @@ func (o *office) takeTime() int {
 	} else if rand.IntN(8) == 0 { // its key has no order: it leaves when it is due
 		l.Key, l.Delay = "", 500*time.Millisecond+rand.N(2*time.Second)
 	}
-	o.note(letter.Event{Kind: letter.KindSay, Op: op, Verb: "Add", Letters: 1, IDs: []string{l.ID}, Took: l.Delay})
+	judged := []string{l.ID} // whether it is early or late
+	if rand.IntN(6) == 0 {
+		l, judged = trouble(rand.IntN(len(troubles))), nil
+	}
+	o.note(letter.Event{Kind: letter.KindSay, Op: op, Verb: "Add", Letters: 1, IDs: judged, Took: l.Delay})
 	outcome, err := o.sayLater(ctx, &l, pause)
-	e := letter.Event{Kind: letter.KindSaid, Op: op, Verb: "Add", Outcome: outcome, IDs: []string{l.ID}, Took: l.Delay}
+	e := letter.Event{Kind: letter.KindSaid, Op: op, Verb: "Add", Outcome: outcome, IDs: judged, Took: l.Delay}
 	if err != nil {
 		e.Err = err.Error()
 	}
 	o.note(e)
 	return 1
+}
+
+// troubles are letters that may be late, or never leave, and may make no other late.
+var troubles = []struct {
+	letter letter.Letter
+	first  int // how many of them there are from the first moment on
+}{
+	{letter.Letter{Topic: letter.Orders, Fate: letter.Unwanted}, 1000},
+	{letter.Letter{Topic: letter.Orders, Fate: letter.Unnamed}, 30},
+	{letter.Letter{Topic: letter.Slow, Key: "tenant"}, 10},
+	{letter.Letter{Topic: letter.Nowhere}, 5},
+}
+
+func trouble(n int) letter.Letter {
+	l := troubles[n].letter
+	l.ID = letter.NewID()
+	return l
+}
+
+// begin puts letters of each trouble into the outbox.
+func (o *office) begin() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for n := range troubles {
+		var letters []letter.Letter
+		for range troubles[n].first {
+			letters = append(letters, trouble(n))
+		}
+		op := o.next()
+		o.note(letter.Event{Kind: letter.KindSay, Op: op, Verb: "Add", Letters: len(letters)})
+		outcome, err := o.sayAll(ctx, letters)
+		e := letter.Event{Kind: letter.KindSaid, Op: op, Verb: "Add", Outcome: outcome}
+		if err != nil {
+			e.Err = err.Error()
+		}
+		o.note(e)
+	}
+}
+
+func (o *office) sayAll(ctx context.Context, letters []letter.Letter) (history.Outcome, error) {
+	tx, err := o.pools[1].Begin(ctx)
+	if err != nil {
+		return history.Failed, err
+	}
+	defer tx.Rollback(context.Background())
+	for i := range letters {
+		if err := number(ctx, tx, &letters[i]); err != nil {
+			return history.Failed, err
+		}
+	}
+	if err := put(ctx, tx, letters...); err != nil {
+		return history.Failed, err
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return history.Unknown, err
+	}
+	return history.Executed, nil
 }
 
 // isQuiet is so most of the time. Every other worker writes nothing then: many that write at a time may hide from each other what they do to

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/idem-go/idem/lab/torture/broker"
 	"github.com/idem-go/idem/lab/torture/letter"
@@ -27,15 +28,47 @@ func (s *sender) Publish(ctx context.Context, messages []outbox.Message) error {
 	if !s.calm && !s.Quiet && rand.IntN(200) == 0 {
 		return blameless()
 	}
+	if messages[0].Topic == letter.Slow && !s.calm {
+		time.Sleep(slowness)
+	}
 	refused, err := s.broker.Publish(ctx, sent)
 	if err != nil || len(refused) == 0 {
 		return err
 	}
 	failed := map[string]error{}
+	for _, l := range sent {
+		if l.Fate == letter.Unnamed && !s.calm {
+			return errUnnamed
+		}
+	}
 	for id, why := range refused {
 		failed[id] = errors.New(why)
 	}
 	return &outbox.PublishError{Failed: failed}
+}
+
+var errUnnamed = errors.New("the broker does not want something")
+
+// slowness is how long a slow destination takes for a call.
+const slowness = 3 * time.Second
+
+// divider is a sender that has a destination for each topic, or panics.
+type divider struct{ *sender }
+
+// Destination names it.
+func (d divider) Destination(topic string) string {
+	if topic == letter.Nowhere && !d.calm {
+		panic("there is no such tenant")
+	}
+	return topic
+}
+
+// publisher is a divider on an ordinary day, and otherwise in every other process.
+func (o *office) publisher() outbox.Publisher {
+	if o.Quiet || o.Slot%2 == 0 {
+		return divider{&sender{o}}
+	}
+	return &sender{o}
 }
 
 // blameless is an error of a Publisher that blames no message.

@@ -58,7 +58,7 @@ const (
 // relay relays until ctx ends.
 func (o *office) relay(ctx context.Context) error {
 	config := outbox.RelayConfig{MaxAttempts: inquiry.MaxAttempts, MinPause: shortestPause, MaxPause: longestPause}
-	err := outbox.NewRelay(o.pools[0], &sender{o}, config).Run(ctx)
+	err := outbox.NewRelay(o.pools[0], o.publisher(), config).Run(ctx)
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
@@ -84,6 +84,9 @@ func Work(stop context.Context, c Config, pools []*pgxpool.Pool, writer *history
 	}
 	for range c.Writers {
 		writers.Go(func() {
+			if c.Quiet && c.Slot == 0 {
+				o.begin()
+			}
 			for made := 0; stop.Err() == nil && (c.Calls == 0 || made < c.Calls/c.Writers); {
 				if c.Quiet {
 					made += o.takeTime()
