@@ -33,7 +33,7 @@ func TestNothingIsLostOrDoubledUnderPatroni(t *testing.T) {
 	}
 	defer s.close()
 	for _, scene := range scenes {
-		if !strings.Contains(scene.name, "leader") && !strings.Contains(scene.name, "left") {
+		if !strings.Contains(scene.name, "cluster's leader") && !strings.Contains(scene.name, "left") {
 			continue
 		}
 		b, note, err := s.perform(ctx, scene)
