@@ -2,6 +2,7 @@ package house_test
 
 import (
 	"archive/zip"
+	"cmp"
 	"io"
 	"io/fs"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -47,6 +49,7 @@ func TestEachModuleIsInstalledAloneOnceReleased(t *testing.T) {
 		publish(t, proxy, path.Join(library, filepath.ToSlash(dir)), dir)
 	}
 	env := alone(t, proxy)
+	told := rowsOf(t, "docs/versioning.md", "| module | modules in the graph |")
 	for _, dir := range released(t) {
 		if strings.HasPrefix(dir, "cmd") {
 			continue // below
@@ -61,8 +64,17 @@ func TestEachModuleIsInstalledAloneOnceReleased(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Errorf("%s: go %q: %v\n%s", dir, args, err, out)
-			} else if args[1] == "-m" && !strings.Contains(string(out), library+" "+version+"\n") {
+				continue
+			}
+			if args[1] != "-m" {
+				continue
+			}
+			if !strings.Contains(string(out), library+" "+version+"\n") {
 				t.Errorf("%s: its library is not that of its release:\n%s", dir, out)
+			}
+			row := told[cmp.Or(strings.TrimPrefix(dir, "."), "idem")]
+			if graph := strconv.Itoa(strings.Count(string(out), "\n") - 1); !slices.Equal(row, []string{graph}) { // without the importer
+				t.Errorf("an importer of %s has %s modules in its graph, docs/versioning.md says %v:\n%s", dir, graph, row, out)
 			}
 		}
 	}
