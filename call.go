@@ -24,7 +24,6 @@ type call struct {
 	waiting    waiting
 	trace      trace
 	own        flight.Flight[flightID, outcome]
-	triedAt    time.Time // when the runner was last asked to go on with an operation
 }
 
 // newCall checks the arguments of Do and DoTx.
@@ -43,7 +42,7 @@ func newCall(scope, key string, hash Hash, fn func(pgx.Tx) (Response, error), op
 		return c, err
 	}
 	c.waiting = waiting{key: key, wait: c.wait, trace: &c.trace}
-	c.execution = execution{fn: fn, wait: c.wait, maxResponse: c.maxResponse, sealer: c.sealer, trace: &c.trace}
+	c.execution = execution{work: function(fn), wait: c.wait, maxResponse: c.maxResponse, sealer: c.sealer, trace: &c.trace}
 	c.execution.key = store.NewKey(scope, key, hash, newExecutionID(), c.ttl)
 	if c.lock != nil {
 		c.execution.key.UseLock(c.lock(scope, key))
@@ -90,13 +89,7 @@ func (c *call) do(ctx context.Context, pool *pgxpool.Pool) (Result, error) {
 // begin makes the engine of the call.
 func (c *call) begin(pool *pgxpool.Pool) {
 	c.execution.engine = txn.Engine{
-		Pool: pool, Source: c.source, Options: c.txOptions, Limits: c.limits.txn, Prepared: prepared,
-	}
-	switch {
-	case c.execution.runner != nil:
-		c.execution.engine.Prepared = preparedHeld
-	case c.wait == 0:
-		c.execution.engine.Prepared = preparedAtOnce
+		Pool: pool, Source: c.source, Options: c.txOptions, Limits: c.limits.txn, Prepared: c.execution.work.prepared(c.wait == 0),
 	}
 }
 
@@ -134,7 +127,7 @@ func (c *call) lead(ctx context.Context, f *flight.Flight[flightID, outcome]) (R
 // isForDuplicates reports whether an error is the answer of those, too, who have waited for this call.
 func (c *call) isForDuplicates(err error) bool {
 	_, is := errors.AsType[hold.ForDuplicates](err)
-	return is && c.execution.runner != nil
+	return is && c.execution.work.outlasts()
 }
 
 // settle claims the key and executes, or finds the record, or gives up waiting for another holder.
@@ -161,29 +154,14 @@ func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) 
 			}
 			continue
 		}
-		switch found {
-		case answered:
+		if found == answered {
 			return x.record, nil
-		case claimed, held, running:
-			f.MarkBusy()
 		}
+		f.MarkBusy()
 		if found == running {
 			f.Note(string(c.hash[:]) + x.record.ExecutionID)
 		}
-		ending := elsewhere
-		switch {
-		case found == claimed && x.runner != nil:
-			ending, err = x.runHeld(ctx)
-		case found == claimed:
-			ending, err = x.run(ctx)
-		case found == running && x.runner != nil && time.Since(c.triedAt) > resumePause:
-			x.askedAt = time.Now()
-			ending, err = x.after(x.runner.Resume(ctx, x.asHeld, x.record.ExecutionID))
-			c.triedAt = time.Now()
-		}
-		if ending == unknown {
-			ending, err = x.resolve(ctx, c.limits.resolve, c.ttl, err)
-		}
+		ending, err := c.proceed(ctx, found)
 		switch ending {
 		case recorded:
 			return x.record, nil
@@ -207,10 +185,26 @@ func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) 
 	}
 }
 
+// proceed does what follows from a finding that is no answer, and asks the record the outcome of a COMMIT that was not acknowledged.
+func (c *call) proceed(ctx context.Context, found finding) (ending, error) {
+	x, ending, err := &c.execution, elsewhere, error(nil)
+	switch found {
+	case claimed:
+		ending, err = x.begin(ctx)
+	case running:
+		ending, err = x.work.resume(ctx, x)
+	case answered, held: // by a transaction: it has to be waited for
+	}
+	if ending == unknown {
+		ending, err = x.resolve(ctx, c.limits.resolve, c.ttl, err)
+	}
+	return ending, err
+}
+
 // inherits makes the operation that the leader before has found under way the one that this call has waited for, too: if it was cancelled
 // meanwhile, the work is not begun anew.
 func (c *call) inherits(f *flight.Flight[flightID, outcome]) bool {
-	if c.execution.runner == nil {
+	if !c.execution.work.outlasts() {
 		return false
 	}
 	operation, same := strings.CutPrefix(f.Noted(), string(c.hash[:]))
@@ -220,9 +214,6 @@ func (c *call) inherits(f *flight.Flight[flightID, outcome]) bool {
 	c.execution.record.ExecutionID = operation
 	return true
 }
-
-// resumePause is the pause between two attempts to go on with an operation that waits, or that another process works on.
-const resumePause = time.Second
 
 // reruns counts how often a call may begin again.
 type reruns struct {

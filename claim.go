@@ -5,9 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/roundtrip"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -28,14 +26,38 @@ const (
 	running                 // the record of an operation, which holds the key between its transactions
 )
 
-// execution is the part of a call that talks to the database: it claims the key, runs fn and records its response.
+// ending is what the transaction that ran fn came to.
+type ending int
+
+const (
+	failed    ending = iota // rolled back; the error is the answer
+	undone                  // rolled back, for a reason that makes it worth another run
+	rejecting               // rolled back; the rejection is to be recorded by another claim
+	recorded                // the outcome is on record
+	unknown                 // COMMIT was sent and not acknowledged
+	elsewhere               // nothing: the key is to be waited for
+	holding                 // the key has to be looked at again, at once: it is an operation's, or was
+)
+
+// work is what a call does once it has its key: the fn of Do, or an operation.
+type work interface {
+	// prepared are the statements that a connection is to know.
+	prepared(atOnce bool) []*roundtrip.Statement
+	// behindClaim are requests that travel behind the claim.
+	behindClaim() []txn.Request
+	// begin works in the transaction of the claim.
+	begin(ctx context.Context, x *execution) (ending, error)
+	// resume goes on with an operation that has the key.
+	resume(ctx context.Context, x *execution) (ending, error)
+	// outlasts reports whether the work goes on behind its transaction, and is then shared with the duplicates that have waited for it.
+	outlasts() bool
+}
+
+// execution is the part of a call that talks to the database: it claims the key, has the work done and records its response.
 type execution struct {
 	engine      txn.Engine
 	key         store.Key
-	fn          func(pgx.Tx) (Response, error)
-	runner      hold.Runner                                      // executes the call instead of fn, in several transactions: package operation
-	asHeld      hold.Execution                                   // what the runner sees of the call
-	start       func(claimedAt time.Time) ([]txn.Request, error) // makes the claimed key an operation's, instead of fn
+	work        work
 	maxResponse int
 	sealer      Sealer        // nil to store responses plain
 	wait        time.Duration // for the call that holds the key; zero is to claim at once or not at all
@@ -72,8 +94,8 @@ func (x *execution) claim(ctx context.Context) (finding, error) {
 	x.loading = store.Load{Key: &x.key}
 	x.engine.Patience = x.patience()
 	x.askedAt = time.Now()
-	requests := [3]txn.Request{&x.claiming, &x.loading, store.Savepoint{}}
-	tx, err := x.engine.Open(ctx, requests[:x.travelling()]...)
+	requests := append([]txn.Request{&x.claiming, &x.loading}, x.work.behindClaim()...)
+	tx, err := x.engine.Open(ctx, requests...)
 	if err != nil {
 		return heldIfLocked(err)
 	}
@@ -90,14 +112,6 @@ func (x *execution) claim(ctx context.Context) (finding, error) {
 	return found, nil
 }
 
-// travelling is how many requests the claim consists of. Only the first step of an operation wants a savepoint.
-func (x *execution) travelling() int {
-	if x.runner != nil {
-		return 3
-	}
-	return 2
-}
-
 // find tells what a claim and the load behind it have found. An expired record is taken over, for which ask makes another
 // round trip in the same transaction.
 func (x *execution) find(ctx context.Context, ask func(context.Context, ...txn.Request) error) (finding, error) {
@@ -109,10 +123,7 @@ func (x *execution) find(ctx context.Context, ask func(context.Context, ...txn.R
 		if x.claiming.AtOnce {
 			requests = []txn.Request{store.Calm{}, &takeover, &x.loading}
 		}
-		if x.runner != nil {
-			requests = append(requests, store.Savepoint{}) // behind the claim, which no step may undo
-		}
-		if err := ask(ctx, requests...); err != nil {
+		if err := ask(ctx, append(requests, x.work.behindClaim()...)...); err != nil {
 			return held, err
 		}
 		ours, createdAt, previous = takeover.Claimed, takeover.CreatedAt, takeover.Previous

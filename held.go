@@ -130,7 +130,7 @@ func doHeld(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash [32
 		if err != nil || pool == nil {
 			return Result{}, cmp.Or(err, errors.New("idem: pool is nil"))
 		}
-		c.execution.runner, c.execution.asHeld = runner, heldCall{c}
+		c.execution.work = &operation{runner: runner, seen: heldCall{c}}
 		return c.do(ctx, pool)
 	})
 }
@@ -145,10 +145,9 @@ func startHeld(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte,
 			return Result{}, errors.New("idem: " + c.forDoOnly + " has no meaning for Start: the transaction is the caller's")
 		}
 		c.waiting.wait = 0
-		c.execution.start = func(claimedAt time.Time) ([]txn.Request, error) {
+		return c.join(ctx, tx, start(func(claimedAt time.Time) ([]txn.Request, error) {
 			return requests(heldCall{c}, &c.execution.key, claimedAt)
-		}
-		return c.join(ctx, tx)
+		}))
 	})
 	return result.ExecutionID, err
 }

@@ -176,7 +176,7 @@ func DoTx(ctx context.Context, tx pgx.Tx, scope, key string, hash Hash, fn func(
 	}
 	if err == nil {
 		c.waiting.wait = 0
-		result, err = c.join(ctx, tx)
+		result, err = c.join(ctx, tx, function(fn))
 	}
 	ended = true
 	return result, err

@@ -3,6 +3,7 @@ package idem
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,18 +14,43 @@ import (
 // joined is one DoTx: a claim, fn's writes and a response inside a transaction of the caller's.
 type joined struct {
 	execution
+	does   joinedWork
 	inVain func() error
 	part   *txn.Joined
 }
 
-// join runs the call inside tx.
-func (c *call) join(ctx context.Context, tx pgx.Tx) (result Result, err error) {
+// joinedWork is what a call does with its key in a transaction of the caller's: the fn of DoTx, or the Start of an operation.
+type joinedWork interface {
+	// execute works behind the claim.
+	execute(ctx context.Context, j *joined) (store.Record, error)
+	// meet answers where an operation has the key.
+	meet(j *joined) (store.Record, error)
+}
+
+func (fn function) execute(ctx context.Context, j *joined) (store.Record, error) {
+	return j.execute(ctx, fn)
+}
+
+func (function) meet(j *joined) (store.Record, error) { return store.Record{}, j.inVain() }
+
+// start makes the claimed key an operation's, from the commit of the caller's transaction on.
+type start func(claimedAt time.Time) ([]txn.Request, error)
+
+func (s start) execute(ctx context.Context, j *joined) (store.Record, error) { return j.hold(ctx, s) }
+
+func (start) meet(j *joined) (store.Record, error) {
+	j.record.Closed = false // it has no response yet
+	return j.record, nil
+}
+
+// join does the work of the call inside tx.
+func (c *call) join(ctx context.Context, tx pgx.Tx, work joinedWork) (result Result, err error) {
 	part, err := txn.Join(ctx, tx, c.limits.txn)
 	if err != nil {
 		return Result{}, err
 	}
 	defer part.Leave()
-	j := &joined{execution: c.execution, inVain: c.waiting.inProgress, part: part}
+	j := &joined{execution: c.execution, does: work, inVain: c.waiting.inProgress, part: part}
 	returned := false
 	defer func() {
 		if !returned { // fn has panicked
@@ -49,21 +75,16 @@ func (j *joined) run(ctx context.Context) (store.Record, error) {
 	switch {
 	case err != nil:
 		return store.Record{}, j.part.Undo(hint(err))
-	case found == running && j.start != nil:
-		j.record.Closed = false // it has no response yet
-		return j.record, nil
-	case found == held, found == running:
+	case found == running:
+		return j.does.meet(j)
+	case found == held:
 		return store.Record{}, j.inVain()
 	case found == answered && j.record.State == store.Processing && j.record.SameHash:
 		return store.Record{}, j.inVain() // as a rule, that of a DoTx or Do further up in the same transaction
 	case found == answered:
 		return j.record, nil
 	}
-	run := j.execute
-	if j.start != nil {
-		run = j.hold
-	}
-	r, err := run(ctx)
+	r, err := j.does.execute(ctx, j)
 	if err != nil {
 		return store.Record{}, j.part.Undo(err)
 	}
@@ -101,14 +122,14 @@ func (j *joined) found(ctx context.Context, err error) (finding, error) {
 }
 
 // execute runs fn and records its response.
-func (j *joined) execute(ctx context.Context) (store.Record, error) {
+func (j *joined) execute(ctx context.Context, fn func(pgx.Tx) (Response, error)) (store.Record, error) {
 	j.trace.attempts++
 	j.trace.event(EventExecuting, nil)
 	var resp Response
 	var rejected *rejection
 	undo, err := j.part.Run(j.key.ExecutionID, func(tx pgx.Tx) (bool, error) {
 		var err error
-		resp, err = j.fn(tx)
+		resp, err = fn(tx)
 		if errors.As(err, &rejected) && !errors.Is(err, ErrTxEnded) {
 			return true, nil
 		}
@@ -124,8 +145,8 @@ func (j *joined) execute(ctx context.Context) (store.Record, error) {
 }
 
 // hold makes the key an operation's, from the commit of the caller's transaction on.
-func (j *joined) hold(ctx context.Context) (store.Record, error) {
-	requests, err := j.start(j.claimedAt)
+func (j *joined) hold(ctx context.Context, start start) (store.Record, error) {
+	requests, err := start(j.claimedAt)
 	if err != nil {
 		return store.Record{}, err
 	}

@@ -13,32 +13,24 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// ending is what the transaction that ran fn came to.
-type ending int
-
-const (
-	failed    ending = iota // rolled back; the error is the answer
-	undone                  // rolled back, for a reason that makes it worth another run
-	rejecting               // rolled back; the rejection is to be recorded by another claim
-	recorded                // the outcome is on record
-	unknown                 // COMMIT was sent and not acknowledged
-	elsewhere               // nothing: the key is to be waited for
-	holding                 // the key has to be looked at again, at once: it is an operation's, or was
-)
-
-// run runs fn in the transaction of the claim, and commits its writes together with its response.
-func (x *execution) run(ctx context.Context) (ending, error) {
-	defer x.tx.Close() // also if fn panics
+// begin has the work done in the transaction of the claim, or records the rejection that it has come to before.
+func (x *execution) begin(ctx context.Context) (ending, error) {
+	defer x.tx.Close() // also if the work panics
 	if x.rejection != nil {
 		return x.complete(ctx, *x.rejection, store.Failed)
 	}
 	x.trace.attempts++
 	x.trace.event(EventExecuting, nil)
+	return x.work.begin(ctx, x)
+}
+
+// run runs fn in the transaction of the claim, and commits its writes together with its response.
+func (x *execution) run(ctx context.Context, fn func(pgx.Tx) (Response, error)) (ending, error) {
 	var resp Response
 	var rejected *rejection
 	undo, err := x.tx.Run(x.key.ExecutionID, func(tx pgx.Tx) (bool, error) {
 		var err error
-		resp, err = x.fn(tx)
+		resp, err = fn(tx)
 		if errors.As(err, &rejected) && !errors.Is(err, ErrTxEnded) && !errors.Is(err, ErrTxAborted) {
 			return true, nil
 		}
@@ -48,27 +40,6 @@ func (x *execution) run(ctx context.Context) (ending, error) {
 		return x.complete(ctx, resp, store.Completed)
 	}
 	return x.rollback(rejected, undo, err)
-}
-
-// runHeld gives the transaction of the claim to the Runner.
-func (x *execution) runHeld(ctx context.Context) (ending, error) {
-	defer x.tx.Close() // also if the function panics
-	if x.rejection != nil {
-		return x.complete(ctx, *x.rejection, store.Failed)
-	}
-	x.trace.attempts++
-	x.trace.event(EventExecuting, nil)
-	x.askedAt = time.Now()
-	end := x.runner.Begin(ctx, x.asHeld, x.tx)
-	if end.Outcome != hold.Unheld {
-		return x.after(end)
-	}
-	if end.Err == nil {
-		return x.complete(ctx, Response(end.Response), store.Completed)
-	}
-	var rejected *rejection
-	undo := errors.As(end.Err, &rejected) && !errors.Is(end.Err, ErrTxEnded) && !errors.Is(end.Err, ErrTxAborted)
-	return x.rollback(rejected, undo, end.Err)
 }
 
 // after turns what a Runner came to into the ending of the call.

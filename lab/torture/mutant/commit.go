@@ -91,4 +91,4 @@ func commitMutants() []Mutant {
 var lostCommits = []fault.Name{fault.LoseCommitAnswer, fault.LoseCommitRace, fault.GhostStandby, fault.Terminate}
 
 // resolves is where a call asks the record.
-const resolves = "			ending, err = x.resolve(ctx, c.limits.resolve, c.ttl, err)\n"
+const resolves = "		ending, err = x.resolve(ctx, c.limits.resolve, c.ttl, err)\n"
