@@ -64,7 +64,7 @@ func TestPageSaysWhatTheStatementsNeed(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("%s is not what the statements need: go -C tools test ./portability -update", page)
+		t.Fatalf("%s is not what the statements need: make generate", page)
 	}
 	if err := os.WriteFile(page, []byte(written), 0o644); err != nil {
 		t.Fatal(err)
