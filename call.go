@@ -11,6 +11,7 @@ import (
 
 	"github.com/idem-go/idem/internal/flight"
 	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/roundtrip"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -234,3 +235,21 @@ func (a *reruns) after(ctx context.Context, err error, worthIt bool) error {
 	}
 	return nil
 }
+
+// function is the fn of a Do or a DoTx.
+type function func(pgx.Tx) (Response, error)
+
+func (function) prepared(atOnce bool) []*roundtrip.Statement {
+	if atOnce {
+		return preparedAtOnce
+	}
+	return prepared
+}
+
+func (function) behindClaim() []txn.Request { return nil }
+
+func (fn function) begin(ctx context.Context, x *execution) (ending, error) { return x.run(ctx, fn) }
+
+func (function) resume(context.Context, *execution) (ending, error) { return elsewhere, nil }
+
+func (function) outlasts() bool { return false }

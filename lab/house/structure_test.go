@@ -159,3 +159,16 @@ func pathBetween(uses map[string][]string, from, to string, tried map[string]boo
 	}
 	return nil
 }
+
+// The listing of the root fits on one screen.
+func TestRootHasAtMostFortyFiveEntries(t *testing.T) {
+	t.Parallel()
+	entries, err := filepath.Glob("[^.]*") // without what is hidden
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries = slices.DeleteFunc(entries, func(name string) bool { return name == "bin" }) // what is built
+	if len(entries) > 45 {
+		t.Errorf("the root has %d entries: %v", len(entries), entries)
+	}
+}
