@@ -4,15 +4,17 @@
 -- in flight answer at once; lock is NULL where it is not wanted. idem.claim says, until this transaction ends, which claim
 -- it has made: Load and Complete ask for it.
 --
+-- statement_timestamp is the moment at which the statement arrived. clock_timestamp is volatile, for which the planner puts a subquery in
+-- front of the insert.
+--
 -- JSON travels as its UTF-8 bytes, here as below: its text depends on the encoding of the session.
 -- @prepared
 INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state)
 SELECT @scope, @key, @hash, (@execution_id::text)::uuid,
-       clock_timestamp(), clock_timestamp() + @ttl::interval, 'processing'
+       statement_timestamp(), statement_timestamp() + @ttl::interval, 'processing'
 WHERE sqlc.narg(lock)::int8 IS NULL OR pg_try_advisory_xact_lock(sqlc.narg(lock)::int8)
 ON CONFLICT (scope, key) DO NOTHING
 RETURNING r.created_at,
-          r.expires_at,
           set_config('idem.claim', @execution_id::text, true) AS _;
 
 -- name: ClaimAtOnce :one
@@ -24,7 +26,7 @@ RETURNING r.created_at,
 -- @prepared
 INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state)
 SELECT @scope, @key, @hash, (@execution_id::text)::uuid,
-       clock_timestamp(), clock_timestamp() + @ttl::interval, 'processing'
+       statement_timestamp(), statement_timestamp() + @ttl::interval, 'processing'
 WHERE CASE
     WHEN set_config('idem.lock_timeout', current_setting('lock_timeout'), true) IS NULL THEN false
     WHEN set_config('lock_timeout', @patience, true) IS NULL THEN false
@@ -36,7 +38,6 @@ WHERE CASE
 END
 ON CONFLICT (scope, key) DO NOTHING
 RETURNING r.created_at,
-          r.expires_at,
           coalesce(current_setting('idem.claim', true), '')::text AS previous,
           set_config('idem.claim', @execution_id::text, true) AS _,
           set_config('lock_timeout', current_setting('idem.lock_timeout'), true) AS _;
@@ -73,7 +74,6 @@ SET hash = EXCLUDED.hash, execution_id = EXCLUDED.execution_id,
 WHERE r.expires_at <= clock_timestamp()
   AND r.execution_id <> EXCLUDED.execution_id
 RETURNING r.created_at,
-          r.expires_at,
           coalesce(current_setting('idem.claim', true), '')::text AS previous,
           set_config('idem.claim', @execution_id::text, true) AS _,
           set_config('lock_timeout', current_setting('idem.lock_timeout'), true) AS _;

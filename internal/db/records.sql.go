@@ -12,11 +12,10 @@ import (
 const ClaimSQL = `-- name: Claim :one
 INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state)
 SELECT $1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.bytea, ($4::pg_catalog.text)::pg_catalog.uuid,
-       pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $5::pg_catalog.interval, 'processing'
+       pg_catalog.statement_timestamp(), pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) $5::pg_catalog.interval, 'processing'
 WHERE $6::pg_catalog.int8 IS NULL OR pg_catalog.pg_try_advisory_xact_lock($6::pg_catalog.int8)
 ON CONFLICT (scope, key) DO NOTHING
 RETURNING /*moment*/r.created_at/**/ AS created_at,
-          /*moment*/r.expires_at/**/ AS expires_at,
           pg_catalog.set_config('idem.claim', $4::pg_catalog.text, true) AS _
 `
 
@@ -24,13 +23,16 @@ RETURNING /*moment*/r.created_at/**/ AS created_at,
 var ClaimStatement = roundtrip.New(roundtrip.Statement{
 	Name: "idem_claim", SQL: ClaimSQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam},
-	Results: []int16{roundtrip.Binary, roundtrip.Binary, roundtrip.Text},
+	Results: []int16{roundtrip.Binary, roundtrip.Text},
 })
 
 // Claim takes the key for this transaction, or touches nothing: no row where a record exists, and none where another
 // transaction holds the key. That a key is claimed once rests on the primary key alone. The advisory lock only makes a key
 // in flight answer at once; lock is NULL where it is not wanted. idem.claim says, until this transaction ends, which claim
 // it has made: Load and Complete ask for it.
+//
+// statement_timestamp is the moment at which the statement arrived. clock_timestamp is volatile, for which the planner puts a subquery in
+// front of the insert.
 //
 // JSON travels as its UTF-8 bytes, here as below: its text depends on the encoding of the session.
 type Claim struct {
@@ -65,12 +67,10 @@ func (q *Claim) Read(trip *roundtrip.Trip) {
 // ClaimRow is a row of Claim.
 type ClaimRow struct {
 	CreatedAt time.Time
-	ExpiresAt time.Time
 }
 
 func (r *ClaimRow) read(row *roundtrip.Row) {
 	r.CreatedAt = row.Time()
-	r.ExpiresAt = row.Time()
 	row.Skip()
 }
 
@@ -78,7 +78,7 @@ func (r *ClaimRow) read(row *roundtrip.Row) {
 const ClaimAtOnceSQL = `-- name: ClaimAtOnce :one
 INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state)
 SELECT $1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.bytea, ($4::pg_catalog.text)::pg_catalog.uuid,
-       pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $5::pg_catalog.interval, 'processing'
+       pg_catalog.statement_timestamp(), pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) $5::pg_catalog.interval, 'processing'
 WHERE CASE
     WHEN pg_catalog.set_config('idem.lock_timeout', pg_catalog.current_setting('lock_timeout'), true) IS NULL THEN false
     WHEN pg_catalog.set_config('lock_timeout', $6::pg_catalog.text, true) IS NULL THEN false
@@ -90,7 +90,6 @@ WHERE CASE
 END
 ON CONFLICT (scope, key) DO NOTHING
 RETURNING /*moment*/r.created_at/**/ AS created_at,
-          /*moment*/r.expires_at/**/ AS expires_at,
           coalesce(pg_catalog.current_setting('idem.claim', true), '')::pg_catalog.text AS previous,
           pg_catalog.set_config('idem.claim', $4::pg_catalog.text, true) AS _,
           pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('idem.lock_timeout'), true) AS _
@@ -100,7 +99,7 @@ RETURNING /*moment*/r.created_at/**/ AS created_at,
 var ClaimAtOnceStatement = roundtrip.New(roundtrip.Statement{
 	Name: "idem_claim_at_once", SQL: ClaimAtOnceSQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam},
-	Results: []int16{roundtrip.Binary, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text},
+	Results: []int16{roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
 // ClaimAtOnce is Claim for a caller that may not wait: the insert would, for another transaction that is deleting the record, or
@@ -144,13 +143,11 @@ func (q *ClaimAtOnce) Read(trip *roundtrip.Trip) {
 // ClaimAtOnceRow is a row of ClaimAtOnce.
 type ClaimAtOnceRow struct {
 	CreatedAt time.Time
-	ExpiresAt time.Time
 	Previous  string
 }
 
 func (r *ClaimAtOnceRow) read(row *roundtrip.Row) {
 	r.CreatedAt = row.Time()
-	r.ExpiresAt = row.Time()
 	r.Previous = row.Text(r.Previous)
 	row.Skip()
 	row.Skip()
@@ -223,7 +220,6 @@ SET hash = EXCLUDED.hash, execution_id = EXCLUDED.execution_id,
 WHERE r.expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
   AND r.execution_id OPERATOR(pg_catalog.<>) EXCLUDED.execution_id
 RETURNING /*moment*/r.created_at/**/ AS created_at,
-          /*moment*/r.expires_at/**/ AS expires_at,
           coalesce(pg_catalog.current_setting('idem.claim', true), '')::pg_catalog.text AS previous,
           pg_catalog.set_config('idem.claim', $4::pg_catalog.text, true) AS _,
           pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('idem.lock_timeout'), true) AS _
@@ -233,7 +229,7 @@ RETURNING /*moment*/r.created_at/**/ AS created_at,
 var TakeOverStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     TakeOverSQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam},
-	Results: []int16{roundtrip.Binary, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text},
+	Results: []int16{roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
 // TakeOver claims a key whose record has expired, in place. A record of our own is never taken over: then the call is asking
@@ -274,13 +270,11 @@ func (q *TakeOver) Read(trip *roundtrip.Trip) {
 // TakeOverRow is a row of TakeOver.
 type TakeOverRow struct {
 	CreatedAt time.Time
-	ExpiresAt time.Time
 	Previous  string
 }
 
 func (r *TakeOverRow) read(row *roundtrip.Row) {
 	r.CreatedAt = row.Time()
-	r.ExpiresAt = row.Time()
 	r.Previous = row.Text(r.Previous)
 	row.Skip()
 	row.Skip()

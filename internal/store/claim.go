@@ -21,7 +21,6 @@ type Claim struct {
 
 	Claimed   bool
 	CreatedAt time.Time
-	ExpiresAt time.Time
 	Previous  string // the execution id of the claim that the transaction had made before, if it is AtOnce
 }
 
@@ -43,12 +42,12 @@ func (c *Claim) Read(trip *roundtrip.Trip) {
 	if c.AtOnce {
 		var q db.ClaimAtOnce
 		q.Read(trip)
-		c.Claimed, c.CreatedAt, c.ExpiresAt, c.Previous = q.Found, q.Row.CreatedAt, q.Row.ExpiresAt, q.Row.Previous
+		c.Claimed, c.CreatedAt, c.Previous = q.Found, q.Row.CreatedAt, q.Row.Previous
 		return
 	}
 	var q db.Claim
 	q.Read(trip)
-	c.Claimed, c.CreatedAt, c.ExpiresAt = q.Found, q.Row.CreatedAt, q.Row.ExpiresAt
+	c.Claimed, c.CreatedAt = q.Found, q.Row.CreatedAt
 }
 
 // TakeOver claims a key whose record has expired.
@@ -57,7 +56,6 @@ type TakeOver struct {
 
 	Claimed   bool
 	CreatedAt time.Time
-	ExpiresAt time.Time
 	Previous  string
 }
 
@@ -73,5 +71,5 @@ func (c *TakeOver) Queue(trip *roundtrip.Trip) {
 func (c *TakeOver) Read(trip *roundtrip.Trip) {
 	var q db.TakeOver
 	q.Read(trip)
-	c.Claimed, c.CreatedAt, c.ExpiresAt, c.Previous = q.Found, q.Row.CreatedAt, q.Row.ExpiresAt, q.Row.Previous
+	c.Claimed, c.CreatedAt, c.Previous = q.Found, q.Row.CreatedAt, q.Row.Previous
 }

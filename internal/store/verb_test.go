@@ -136,10 +136,10 @@ func relate(ctx context.Context, t *testing.T, conn *pgx.Conn, r request) {
 	}
 	switch r := r.(type) {
 	case *Claim:
-		moments(r.Key, &r.CreatedAt, &r.ExpiresAt)
+		moments(r.Key, &r.CreatedAt)
 		patient(r.Claimed || !r.AtOnce)
 	case *TakeOver:
-		moments(r.Key, &r.CreatedAt, &r.ExpiresAt)
+		moments(r.Key, &r.CreatedAt)
 		patient(r.Claimed)
 	case Calm:
 		patient(true)
