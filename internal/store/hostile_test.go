@@ -31,6 +31,9 @@ func TestStatementsFindNothingInASchemaInFrontOfTheSystems(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, sql := range statements {
+		if strings.Contains(sql, "\nLISTEN ") { // it names a channel and nothing that has a schema, and no function may have it
+			continue
+		}
 		if found := foundBy(t, conn, i, sql); len(found) > 0 {
 			t.Errorf("it has found %q:\n%s", found, sql)
 		}
