@@ -20,7 +20,7 @@ import (
 // that of this operation. It is begun once: from then on neither in nor another definition at this place changes anything.
 //
 // If the child does not complete, the error is Final and wraps a *ChildError: it was rejected, or it is undone. The function may go
-// another way. If it returns the error as it is, this operation is undone for that error, and its key is free. A child that is parked
+// another way. If it returns the error as it is, this operation ends in that error: what has an undo is undone, and its key is free. A child that is parked
 // keeps this operation waiting until a person has seen to the child. There is no timeout: Cancel the child.
 //
 // A child that has completed is taken back, like a Call that has happened, by the Undo or UndoTx that stands behind it. If this operation is

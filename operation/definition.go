@@ -125,7 +125,8 @@ func WithConcurrency(n int) Option {
 // Steps are taken one after the other, except for the calls of Parallel. An error of a step that the function does not expect is returned as it is, or wrapped.
 //
 // What it returns ends the operation. A response is recorded and answers the key, as one of idem.Do does. idem.Reject undoes
-// what was done, in reverse, and is as final. So is an error that is Final, but the key is free after that. Any other error
+// what was done, in reverse, and is as final. An error that is Final undoes it, too: the calls that have waited are told the error, and the key is
+// free after that. Any other error
 // ends this run alone: if nothing is committed yet, everything is rolled back and the key is free, as with idem.Do; otherwise
 // the operation goes on later, from what is on record.
 func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), opts ...Option) *Definition[In] {
@@ -148,12 +149,15 @@ func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), 
 
 // Do executes the operation under the key, as idem.Do does with a fn: a call whose key is answered gets that answer, one with
 // another hash idem.ErrMismatch, and one whose key is another's waits for it, up to idem.WithWait, and then gets
-// idem.ErrInProgress. If the operation was begun and no process works on it any more, this call goes on with it, whatever in is.
+// idem.ErrInProgress. If the operation was begun and no process works on it any more, this call goes on with it, whatever in is. If the
+// operation that it has waited for ends in an error that is Final, or is cancelled, this call returns that error, whichever process has
+// ended it, and begins nothing anew.
 //
 // If ctx ends, the call lets go of the operation, between steps or by ending the Call under way. Its error is then both
 // idem.ErrInProgress and that of the context, unless nothing is committed yet. The next one goes on: a call with the same
-// key, or a Worker. An operation that sleeps, waits for a signal or for another attempt is in progress, too: the call waits for it as for
-// another's, and if ctx ends meanwhile its error is that of the context alone, as with idem.Do.
+// key, or a Worker. An operation that sleeps, waits for a signal, a child or another attempt is in progress, too: the call waits for it, up to
+// idem.WithWait, and goes on with it when that is over, unless another process does. If ctx ends meanwhile its error is that of the
+// context alone, as with idem.Do.
 //
 // A Result means what it means with idem.Do. ErrParked says that a person has to see to the operation. Any other error ends
 // this call alone, where something is committed already, and a call with the same key goes on.
@@ -208,26 +212,13 @@ type caller struct {
 	met        string // an operation that had the key when this call came
 }
 
-// wasCancelled tells whether the operation that this call has waited for, or worked on, was cancelled meanwhile. Then the work is not
-// begun anew: who cancelled it did not want it done.
-func (c *caller) wasCancelled(ctx context.Context, tx *txn.Tx) (hold.Ending, bool) {
-	show := store.ShowOperation{OperationID: c.met}
-	err := tx.Ask(ctx, &show)
-	switch {
-	case err != nil && txn.Transient(err):
-		return hold.Ending{Outcome: hold.Undone, Err: err}, true
-	case err != nil:
-		return hold.Ending{Outcome: hold.Failed, Err: err}, true
-	}
-	return hold.Ending{Outcome: hold.Unheld, Err: ErrCancelled}, show.Found && show.Cancelled && show.State == store.OperationUndone
-}
-
 // Begin executes the operation from its beginning, in the transaction that has claimed the key.
 func (c *caller) Begin(ctx context.Context, e hold.Execution, tx *txn.Tx) hold.Ending {
 	w := &work{definition: c.definition, call: e, key: e.Key(""), input: c.input, ttl: e.TTL(), createdAt: e.ClaimedAt()}
 	w.operation = w.key.ExecutionID
 	if c.met != "" {
-		if end, ok := c.wasCancelled(ctx, tx); ok {
+		met := work{definition: c.definition, call: e, operation: c.met}
+		if end, ok := met.endedIn(ctx, tx.Ask); ok {
 			return end
 		}
 	}
@@ -237,6 +228,16 @@ func (c *caller) Begin(ctx context.Context, e hold.Execution, tx *txn.Tx) hold.E
 	}
 	if end.Outcome == hold.Unknown {
 		c.begun = w
+	}
+	return c.freed(ctx, w, end)
+}
+
+// freed is the ending of a call whose operation another process has ended without an answer.
+func (c *caller) freed(ctx context.Context, w *work, end hold.Ending) hold.Ending {
+	if end.Outcome == hold.Freed {
+		if told, ok := w.endedIn(ctx, w.call.Engine().Query); ok {
+			return told
+		}
 	}
 	return end
 }
@@ -249,8 +250,8 @@ func (c *caller) Resume(ctx context.Context, e hold.Execution, operation string)
 		w.epoch = c.begun.epoch
 	}
 	end, taken := w.takeUp(ctx)
-	if !taken {
-		return end
+	if taken {
+		end = w.work(ctx, nil)
 	}
-	return w.work(ctx, nil)
+	return c.freed(ctx, w, end)
 }

@@ -57,6 +57,15 @@ func (*cancelledError) Error() string { return "operation: cancelled, and undone
 // ForDuplicates makes it one of hold.ForDuplicates.
 func (*cancelledError) ForDuplicates() {}
 
+// endedError is the error of an operation that has ended in it.
+type endedError struct{ cause error }
+
+func (e *endedError) Error() string { return e.cause.Error() }
+func (e *endedError) Unwrap() error { return e.cause }
+
+// ForDuplicates makes it one of hold.ForDuplicates.
+func (*endedError) ForDuplicates() {}
+
 // ParkedError is the ErrParked of one operation.
 type ParkedError struct {
 	OperationID string

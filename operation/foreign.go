@@ -6,13 +6,14 @@ import (
 	"github.com/idem-go/idem/internal/hold"
 )
 
-// foreignError is an error of the function about another operation, which was cancelled, or is parked. The operation of the function goes
-// on, so nothing may find in the error that this one was, or is.
+// foreignError is an error of the function about another operation, which has ended, or is parked. The operation of the function goes
+// on, so nothing may find in the error that this one has, or is.
 type foreignError struct{ cause error }
 
 // ofFunction returns an error with which the function has ended a run, and not the operation.
 func ofFunction(err error) error {
-	if errors.Is(err, ErrCancelled) || errors.Is(err, ErrParked) {
+	var ended hold.ForDuplicates
+	if errors.As(err, &ended) || errors.Is(err, ErrCancelled) || errors.Is(err, ErrParked) {
 		return &foreignError{cause: err}
 	}
 	return err
@@ -26,7 +27,7 @@ func (e *foreignError) Is(target error) bool {
 
 func (e *foreignError) As(target any) bool {
 	switch target.(type) {
-	case **ParkedError, **cancelledError, *hold.ForDuplicates:
+	case **ParkedError, **cancelledError, **endedError, *hold.ForDuplicates:
 		return false
 	}
 	return errors.As(e.cause, target)

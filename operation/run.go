@@ -112,7 +112,7 @@ func (op *Op) end(resp idem.Response, err error) hold.Ending {
 		return op.endStopped(s)
 	}
 	if w.epoch == 0 {
-		return w.unheld(hold.Ending{Outcome: hold.Unheld, Response: hold.Response(resp), Err: err})
+		return w.unheld(hold.Ending{Outcome: hold.Unheld, Response: hold.Response(resp), Err: ofFunction(err)})
 	}
 	if w.cancelled && (op.stopped != nil || err == nil || op.cut) { // also if nothing was left to do but to settle a call
 		if call, ok := op.unbacked(); ok && !w.accepted && !w.undoing {

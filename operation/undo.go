@@ -85,7 +85,7 @@ func (op *Op) undo(resp hold.Response, rejected bool, cause error) hold.Ending {
 	if rejected {
 		return op.complete(complete, resp, last)
 	}
-	last.state, w.cause = store.OperationUndone, cause
+	last.state, w.cause = store.OperationUndone, op.endsIn(cause)
 	told, err := w.tells(&childEnd{State: last.state, Cancelled: w.cancelled})
 	if err != nil {
 		op.close(nil)
@@ -96,7 +96,7 @@ func (op *Op) undo(resp hold.Response, rejected bool, cause error) hold.Ending {
 		return op.endStopped(op.stopped)
 	}
 	w.instance.leave(w.operation, false)
-	return w.abandon(hold.Ending{Outcome: hold.Failed, Err: cause})
+	return w.abandon(hold.Ending{Outcome: hold.Failed, Err: w.cause})
 }
 
 // dropRolledBack marks the steps that were rolled back with the transaction, which has not been committed. They are recorded

@@ -13,6 +13,7 @@ const (
 	AwaitStep   StepKind = "await"
 	ChildStep   StepKind = "child"
 	ChangedStep StepKind = "changed"
+	EndStep     StepKind = "end" // of an operation that has ended in an error: no step, but its last row
 
 	// Started is of no step: the operation was started inside a transaction of another's, and remembers nothing yet.
 	Started StepKind = "started"
