@@ -90,14 +90,13 @@ func (w *work) until(due time.Time) time.Duration {
 }
 
 // leadsBack reports whether a cancelled operation takes a step that is not on record: what says how to undo, and what lies between a
-// call that has happened and its undo, as far as it is in Postgres.
+// step that is done for good and its undo, as far as it is in Postgres.
 func (op *Op) leadsBack(kind store.StepKind) bool {
 	switch kind {
 	case store.UndoStep, store.UndoTxStep:
 		return true
 	case store.TxStep:
-		_, unbacked := op.unbacked()
-		return unbacked && !op.work.accepted
+		return len(op.unbacked(false)) > 0 && !op.work.accepted
 	}
 	return false
 }

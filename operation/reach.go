@@ -2,7 +2,8 @@ package operation
 
 import "github.com/idem-go/idem/internal/store"
 
-// What an undo takes back: the steps between the undo before it and itself, or, if it takes nothing back there, those that follow.
+// What an undo takes back: the steps between the undo before it and itself, or, if there are none, those that follow. Undos right behind one
+// another take back the same steps.
 
 // known returns what this run knows of a step.
 func (op *Op) known(seq int) store.Step {
@@ -104,34 +105,18 @@ func (op *Op) isBehindItsKind(u *undo) bool {
 	return false
 }
 
-// isSecond reports whether the ith undo, right behind others, is for the same steps: for what the others, being of another kind, do not
-// take back.
-func (op *Op) isSecond(i int) bool {
-	u := &op.undos[i]
-	for j := i - 1; j >= 0 && op.undos[j].covers == u.covers; j-- {
-		if (op.undos[j].tx == nil) == (u.tx == nil) {
-			return false
-		}
-	}
-	return op.isBehindItsKind(u)
-}
-
-// isAhead reports whether an undo was registered before what it takes back: no step is between it and the undo before it, and it takes back
-// none with that one, or only such as have failed, and that the undo before it was registered ahead of.
+// isAhead reports whether an undo was registered before what it takes back: it stands behind no step, or behind such as have failed, and the
+// undo before it was registered ahead of those. One right behind another takes back the same steps, if there are any.
 func (op *Op) isAhead(u *undo) bool {
-	ahead, from := true, 1
+	ahead := false
 	for i := range op.undos {
 		covers, at := op.undos[i].covers, op.undos[i].step.seq
-		if behind := op.between(from, at); behind.empty() { // right behind others, it may be for what they take back
-			shared := op.between(covers, at)
-			ahead = shared.empty() || op.undos[i].tx == nil && !op.isSecond(i)
-		} else {
-			ahead = behind == (reach{failed: true}) && i > 0 && ahead
-		}
+		second := i > 0 && covers == op.undos[i-1].covers
+		behind := op.between(covers, at)
+		ahead = behind.empty() || behind == (reach{failed: true}) && ahead && !second
 		if at == u.step.seq {
 			return ahead
 		}
-		from = at + 1
 	}
 	return false
 }
@@ -161,23 +146,29 @@ func (op *Op) isMixedAhead() bool {
 	return false
 }
 
-// unbacked returns a call that has happened, or a child that has completed, and that no undo takes back for sure: one behind the last undo.
-// If that was registered ahead, it is for the first call that follows it, and the undo of another one may still be to come.
-func (op *Op) unbacked() (call store.Step, is bool) {
-	from, spared := 1, false
+// unbacked returns what a cancelled operation has done for good and no undo takes back for sure: the calls that have happened, and the children
+// that have completed, behind the last undo. If that was registered ahead, it is for the first call that follows it, and the undo of another one may
+// still be to come. Of a Tx that is committed there the undo may be to come, too, unless the function has ended: then it has none.
+func (op *Op) unbacked(ended bool) (left []store.Step) {
+	from, ahead := 1, false
 	if n := len(op.undos); n > 0 {
 		last := &op.undos[n-1]
-		from, spared = last.step.seq+1, op.isAhead(last)
+		from, ahead = last.step.seq+1, op.isAhead(last)
 	}
-	for seq := from; seq <= op.seq; seq++ {
+	for seq, spared := from, ahead; seq <= op.seq; seq++ {
 		s := op.known(seq)
+		_, committed := op.work.recorded[seq]
 		switch {
+		case s.Kind == store.TxStep:
+			if s.Outcome == store.StepDone && committed && !ahead && !ended {
+				left = append(left, s)
+			}
 		case s.Kind != store.CallStep && s.Kind != store.ChildStep:
 		case spared:
 			spared = op.pairs[seq] // one that is made together with the next one
 		case s.Outcome == store.StepDone:
-			return s, true
+			left = append(left, s)
 		}
 	}
-	return store.Step{}, false
+	return left
 }

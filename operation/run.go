@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idem"
@@ -114,10 +115,12 @@ func (op *Op) end(resp idem.Response, err error) hold.Ending {
 	if w.epoch == 0 {
 		return w.unheld(hold.Ending{Outcome: hold.Unheld, Response: hold.Response(resp), Err: ofFunction(err)})
 	}
-	if w.cancelled && (op.stopped != nil || err == nil || op.cut) { // also if nothing was left to do but to settle a call
-		if call, ok := op.unbacked(); ok && !w.accepted && !w.undoing {
-			return op.endUnbacked(call)
+	if w.cancelled && (op.stopped != nil || !passes || op.cut) { // also if nothing was left to do but to settle a call
+		if left := op.unbacked(op.stopped == nil); len(left) > 0 && !w.accepted && !w.undoing {
+			return op.endUnbacked(left)
 		}
+	}
+	if w.cancelled && (op.stopped != nil || err == nil || op.cut) {
 		return op.undo(hold.Response{}, false, ErrCancelled)
 	}
 	switch {
@@ -174,7 +177,7 @@ func (op *Op) isPast() bool {
 func (op *Op) endFailing(cause error) hold.Ending {
 	w := op.work
 	begun, inDoubt := w.begun()
-	switch call, unbacked := op.unbacked(); {
+	switch left := op.unbacked(false); {
 	case inDoubt && begun.Seq > op.seq:
 		op.current = begun.Name
 		_ = op.parkFor(cause, "it was cancelled, and its function fails before it asks for step %q, which was begun: Retry it with code that does not, or Resolve the step",
@@ -187,22 +190,45 @@ func (op *Op) endFailing(cause error) hold.Ending {
 			"by hand what was done, and Cancel again, which leaves it as it is", op.firstUnread())
 		op.stopped.unbacked = true
 		return op.endStopped(op.stopped)
-	case unbacked && !w.undoing:
-		return op.endUnbacked(call)
+	case len(left) > 0 && !w.undoing:
+		return op.endUnbacked(left)
 	}
 	return op.undo(hold.Response{}, false, ErrCancelled)
 }
 
-// endUnbacked parks an operation that is cancelled, and has a call that nothing takes back. Code with an undo can be had where no later step
+// endUnbacked parks an operation that is cancelled, and has done what nothing takes back. Code with an undo can be had where no later step
 // is on record: that has the place.
-func (op *Op) endUnbacked(s store.Step) hold.Ending {
-	way := "take the %[1]s back by hand, and Cancel again, which leaves the %[1]s as it is"
-	if len(op.work.recorded) <= s.Seq {
+func (op *Op) endUnbacked(left []store.Step) hold.Ending {
+	what, has := "it", "has"
+	if len(left) > 1 {
+		what, has = "them", "have"
+	}
+	way := fmt.Sprintf("take %[1]s back by hand, and Cancel again, which leaves %[1]s as done", what)
+	if len(op.work.recorded) <= left[len(left)-1].Seq {
 		way = "Retry it with code that has one, or " + way
 	}
-	op.stopped = &stop{why: parked, step: s.Name, unbacked: true,
-		reason: fmt.Sprintf("it was cancelled, and %[1]s %[2]q has happened, which no undo takes back: "+way, s.Kind, s.Name)}
+	op.stopped = &stop{why: parked, step: left[0].Name, unbacked: true,
+		reason: fmt.Sprintf("it was cancelled, and %s %s happened, which no undo takes back: %s", named(left), has, way)}
 	return op.endStopped(op.stopped)
+}
+
+// maxNamed is how many steps a reason names.
+const maxNamed = 20
+
+// named names steps.
+func named(steps []store.Step) string {
+	var names []string
+	for i := range steps[:min(len(steps), maxNamed)] {
+		names = append(names, fmt.Sprintf("%s %q", steps[i].Kind, steps[i].Name))
+	}
+	if more := len(steps) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	last := len(names) - 1
+	if last == 0 {
+		return names[0]
+	}
+	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
 func (op *Op) firstUnread() string { return op.work.recorded[op.seq+1].Name }

@@ -11,11 +11,12 @@ import (
 )
 
 // UndoTx registers what takes back, in Postgres, the steps since the last Undo or UndoTx; if none of these is a Tx, a Call or a Child, the
-// steps that follow, up to the next Undo or UndoTx. It is run if the operation ends in
+// steps that follow, up to the next Undo or UndoTx. Where one stands right behind another, both take back the same steps: those behind which
+// the first one stands, and only if there are none, those that follow. It is run if the operation ends in
 // idem.Reject or in an error that is Final: in reverse order, as a step like any other, once. Steps that were never committed
 // are rolled back, and what would undo them is not run, nor what would undo steps that have all failed: the Undo behind a Call that was
 // declined is not run, whatever follows, nor the UndoTx behind a Tx that has failed. An Undo behind nothing but failed Tx may be run for a Call
-// that follows, and an UndoTx behind failed calls for a Tx. Two right behind one another take back the same steps. What an undo takes back is
+// that follows, and an UndoTx behind failed calls for a Tx. What an undo takes back is
 // committed as a whole or not at all: where some of it is committed, as before a Call, UndoTx and Undo commit the rest. If fn returns an error that does not pass, the operation is parked.
 func UndoTx(op *Op, name string, fn func(tx pgx.Tx) error) error {
 	return op.registerUndo(store.UndoTxStep, name, undo{tx: fn})

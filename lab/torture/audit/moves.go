@@ -163,7 +163,7 @@ func (o *operation) isBlamed(taken *journal.Move, until time.Duration) bool {
 var (
 	unknown  = regexp.MustCompile(`^it is not known whether step "([^"]+)" has happened, and (it must not happen twice|after .* the other side no longer knows its key)$`)
 	otherOne = regexp.MustCompile(`^the code has changed: .*"([^"]+)".* asks for [a-z ]*"([^"]+)"`)
-	unbacked = regexp.MustCompile(`^it was cancelled, and (?:call|child) "([^"]+)" has happened, which no undo takes back`)
+	unbacked = regexp.MustCompile(`^it was cancelled, and (?:tx|call|child) "([^"]+)".* ha(?:s|ve) happened, which no undo takes back`)
 	gone     = regexp.MustCompile(`^the code has changed: it no longer asks for step "([^"]+)"`)
 	fails    = regexp.MustCompile(`^it was cancelled, and its function fails before it asks for step "([^"]+)", which (?:was begun|is recorded)`)
 

@@ -65,6 +65,8 @@ func (s *shop) seeTo(ctx context.Context, pool *pgxpool.Pool, id string) {
 	status, err := operation.Show(ctx, pool, id)
 	switch {
 	case err != nil || status.State != "parked":
+	case strings.HasPrefix(status.Reason, "it was cancelled, and tx ") && !strings.Contains(status.Reason, ` call "`) && !strings.Contains(status.Reason, ` child "`):
+		s.cancel(ctx, pool, id)
 	case isHarmless(status.Step) && strings.Contains(status.Reason, "which no undo takes back"):
 		s.cancel(ctx, pool, id)
 	case strings.HasPrefix(status.Reason, "undo ") && rand.IntN(2) == 0,

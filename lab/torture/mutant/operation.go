@@ -67,7 +67,7 @@ func operationMutants() []Mutant {
 			Rules: []rule.Rule{rule.Cancelled},
 			Edits: []Edit{
 				{"operation/enter.go", "op.work.cancelled && !op.leadsBack(kind):", "op.work.cancelled:"},
-				{"operation/run.go", "		if call, ok := op.unbacked(); ok && !w.accepted && !w.undoing {", "		if call, ok := op.unbacked(); ok && !w.accepted && !w.undoing && w.epoch < 0 {"},
+				{"operation/run.go", "		if left := op.unbacked(op.stopped == nil); len(left) > 0 && !w.accepted && !w.undoing {", "		if left := op.unbacked(op.stopped == nil); len(left) > 0 && !w.accepted && !w.undoing && w.epoch < 0 {"},
 			},
 		},
 		{
