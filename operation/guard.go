@@ -131,7 +131,7 @@ func (g *guard) pause(most time.Duration) time.Duration {
 	switch {
 	case g.slot > 0 && (len(g.owners) > 0 || g.late > 0):
 		return guardTick
-	case g.slot > 0 || g.wish.IsZero(): // this may change without a word on the session
+	case g.slot > 0 || g.wish.IsZero() || len(g.workers) == 0: // this may change without a word on the session
 		return min(most, guardLists/4)
 	}
 	return max(min(most, time.Until(g.wish)), time.Millisecond)

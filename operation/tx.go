@@ -63,7 +63,7 @@ func (op *Op) inTx(s *step, fn func(pgx.Tx) ([]byte, error), outcome store.StepO
 		return false, err
 	})
 	if err == nil && op.work.checked[s.seq] {
-		err = op.tx.Ask(op.ctx, store.CheckConstraints{})
+		err = txn.Answered(op.tx.Ask(op.ctx, store.CheckConstraints{})) // by what the program has deferred, too
 	}
 	op.work.taken(op.ctx, s, began, err, false)
 	if err != nil {

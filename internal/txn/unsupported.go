@@ -30,3 +30,12 @@ func Lacking(err error) error {
 	}
 	return &UnsupportedError{Err: err}
 }
+
+// Answered takes back what Lacking has made of an error: it is for requests that have the server run what is not the library's, such as a
+// trigger that is deferred.
+func Answered(err error) error {
+	if lacking, is := errors.AsType[*UnsupportedError](err); is {
+		return lacking.Err
+	}
+	return err
+}
