@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -256,3 +257,37 @@ type panicking struct{}
 func (panicking) TracePublished(context.Context, outbox.TracePublishedData) { panic("TracePublished") }
 func (panicking) Seal([]byte, []byte) (string, []byte, error)               { panic("Seal") }
 func (panicking) Open(string, []byte, []byte) ([]byte, error)               { panic("Open") }
+
+// A stop that does not wait for the end of a call is no fault of the message that it was about, also if that has failed before.
+func TestStopInTheMidstOfACallCountsNoAttempt(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	var hang atomic.Bool
+	entered := make(chan struct{}, 1000)
+	publisher := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+		for _, m := range messages {
+			if m.Type == "bad" && hang.Load() {
+				entered <- struct{}{}
+				<-ctx.Done()
+				return ctx.Err()
+			} else if m.Type == "bad" {
+				return errors.New("no")
+			}
+		}
+		return b.Publish(ctx, messages)
+	})
+	config := swift()
+	config.MaxAttempts, config.Drain = 1000, time.Millisecond
+	o.add(withBad(50)...)
+	_, stop := o.relay(publisher, config)
+	attempts := func() int { return o.count(`select coalesce(max(attempts), 0) from idem.outbox`) }
+	eventually(t, "it to be found", func() bool { return attempts() > 1 })
+	hang.Store(true)
+	await(t, "a call", entered)
+	before := attempts()
+	stop()
+	if after := attempts(); after != before {
+		t.Errorf("%d attempts are counted, %d before the stop", after, before)
+	}
+}

@@ -83,7 +83,7 @@ func (r *round) all(ctx context.Context) {
 	for i := range r.messages {
 		if r.alone[r.messages[i].Seq] && r.did.err == nil && ctx.Err() == nil && time.Since(began) < turnOfKeys && !r.isStuck(i) {
 			r.part(ctx, []int{i})
-			r.blame(i)
+			r.blame(ctx, i)
 		}
 	}
 }
@@ -210,8 +210,9 @@ func (r *round) fail(i int, err error) *failure {
 }
 
 // blame has the message of the last call, which had no other, held back for an error that names none. An [AwayError] counts no attempt.
-func (r *round) blame(i int) {
-	if r.did.err == nil || r.dealt[i] || r.did.hung != nil || errors.Is(r.did.err, errLost) {
+// Behind a stop, which ends the context of the call, the error may be that of the stop.
+func (r *round) blame(ctx context.Context, i int) {
+	if r.did.err == nil || r.dealt[i] || r.did.hung != nil || errors.Is(r.did.err, errLost) || ctx.Err() != nil {
 		return
 	}
 	f := r.fail(i, r.did.err)
