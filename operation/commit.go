@@ -201,6 +201,9 @@ func (op *Op) uncommitted(err error, advanced bool) error {
 		return op.halt(unknown, unacknowledged.Err)
 	case errors.As(err, &unacknowledged):
 		op.close(nil)
+		if txn.Internal(unacknowledged.Err) && op.blame(unacknowledged.Err) { // it may be that of a Tx; what is on record tells first
+			return op.haltFree(unacknowledged.Err)
+		}
 		return op.halt(again, unacknowledged.Err)
 	case op.ctx.Err() != nil && errors.Is(err, op.ctx.Err()):
 		return op.interrupted()

@@ -162,6 +162,10 @@ func refused(err error) bool {
 	return pgErr != nil && !fatal(pgErr)
 }
 
+// Internal reports whether the server has answered with an internal error. To a COMMIT, PostgreSQL gives one as it does any other, as from a
+// trigger that is deferred; other servers say by it that they do not know the outcome.
+func Internal(err error) bool { return refused(err) && strings.HasPrefix(pgError(err).Code, "XX") }
+
 // uncertain reports whether a server says by an error, as the answer to COMMIT, that it does not know the outcome of the transaction.
 // CockroachDB says statement_completion_unknown, Aurora DSQL internal_error, and a pooler whose own connection broke says one
 // of class 08. PostgreSQL says none of them there.
