@@ -16,7 +16,6 @@ import (
 type batch struct {
 	messages []store.Queued // first those that were held back
 	held     int            // how many those are
-	behind   []int64        // places of others that were read, and are to be held back
 	alone    map[int64]bool // places of messages that have failed without being named: each is published alone
 	again    bool           // another process may have had them in hand, and not only what was held back
 	more     bool           // there may be more to read
@@ -92,9 +91,10 @@ func (r *round) all(ctx context.Context) {
 func (r *round) isStuck(i int) bool {
 	m := &r.messages[i]
 	stuck := r.stuck[keyOf(m)]
-	if stuck && !r.dealt[i] {
-		r.did.behind, r.dealt[i] = append(r.did.behind, m.Seq), true
+	if stuck && !r.dealt[i] && i >= r.held {
+		r.did.behind = append(r.did.behind, behind{m.Seq, keyOf(m)})
 	}
+	r.dealt[i] = r.dealt[i] || stuck
 	return stuck || r.later[keyOf(m)]
 }
 

@@ -26,7 +26,8 @@ type hold struct {
 	awaySince time.Time // since when its destination is away
 	pause     time.Duration
 
-	index int // in the queue
+	unwritten int // how much of it the table does not have: until then it is not due
+	index     int // in the queue, if nothing is unwritten
 }
 
 // How many messages of how many keys are read at a time.
@@ -45,12 +46,18 @@ func newHolds(held []store.HeldBack, now time.Time) holds {
 	return h
 }
 
-// anew returns what the table holds back. Since when a destination is away is in no table.
+// anew returns what the table holds back, and what is to be written there. Since when a destination is away is in no table.
 func (h *holds) anew(held []store.HeldBack, now time.Time) holds {
 	next := newHolds(held, now)
 	for key, as := range next.keys {
 		if was := h.keys[key]; was != nil {
 			as.failed, as.alone, as.awaySince, as.pause = as.failed || was.failed, was.alone, was.awaySince, was.pause
+		}
+	}
+	for key, was := range h.keys {
+		if was.unwritten > 0 { // the table does not know
+			next.remove(key)
+			next.keys[key] = was
 		}
 	}
 	return next
@@ -66,9 +73,10 @@ func keyOf(m *store.Queued) store.HeldKey {
 
 func (h *holds) put(as hold) {
 	if was := h.keys[as.key]; was != nil {
-		as.index = was.index
-		*was = as
-		heap.Fix(&h.queue, was.index)
+		as.index, as.unwritten = was.index, was.unwritten
+		if *was = as; as.unwritten == 0 {
+			heap.Fix(&h.queue, was.index)
+		}
 		return
 	}
 	heap.Push(&h.queue, &as)
@@ -77,8 +85,30 @@ func (h *holds) put(as hold) {
 
 func (h *holds) remove(key store.HeldKey) {
 	if was := h.keys[key]; was != nil {
-		heap.Remove(&h.queue, was.index)
+		if was.unwritten == 0 {
+			heap.Remove(&h.queue, was.index)
+		}
 		delete(h.keys, key)
+	}
+}
+
+// waits says that something of a key, which is held back, is to be written down.
+func (h *holds) waits(key store.HeldKey) {
+	if !h.has(key) {
+		h.put(hold{key: key, due: time.Now()})
+	}
+	as := h.keys[key]
+	if as.unwritten++; as.unwritten == 1 {
+		heap.Remove(&h.queue, as.index)
+	}
+}
+
+// written says that something of a key is written down.
+func (h *holds) written(key store.HeldKey) {
+	if as := h.keys[key]; as != nil {
+		if as.unwritten--; as.unwritten == 0 {
+			heap.Push(&h.queue, as)
+		}
 	}
 }
 
@@ -91,12 +121,12 @@ func (h *holds) goOn(key store.HeldKey) {
 	h.put(hold{key: key, due: time.Now()})
 }
 
-// fail says that the first message of a key has failed. While its destination is away, it says for how long that pauses.
-func (h *holds) fail(f *failure, c *RelayConfig) {
+// fail says that the first message of a key has failed, and returns when it is due. While its destination is away, it says for how long that pauses.
+func (h *holds) fail(f *failure, c *RelayConfig) (due time.Time) {
 	key := keyOf(&f.message)
 	if f.bury != nil {
 		h.goOn(key)
-		return
+		return due
 	}
 	now := time.Now()
 	as := hold{key: key, failed: true, alone: f.alone}
@@ -109,6 +139,7 @@ func (h *holds) fail(f *failure, c *RelayConfig) {
 	}
 	as.due = now.Add(f.pause)
 	h.put(as)
+	return as.due
 }
 
 func (h *holds) has(key store.HeldKey) bool {
@@ -117,10 +148,10 @@ func (h *holds) has(key store.HeldKey) bool {
 }
 
 // due returns what to read of the keys that are due. Those that are not free are looked at again a little later.
-func (h *holds) due(now time.Time, free func(topic string) bool) *store.ReadHeld {
+func (h *holds) due(now time.Time, free func(topic string) bool, room int) *store.ReadHeld {
 	read := &store.ReadHeld{Octets: octetsAtATime}
 	var met []*hold
-	for room, looks := heldAtATime, 0; room > 0 && looks < heldAtATime && len(h.queue) > 0 && !h.queue[0].due.After(now); looks++ {
+	for looks := 0; room > 0 && looks < heldAtATime && len(h.queue) > 0 && !h.queue[0].due.After(now); looks++ {
 		as := heap.Pop(&h.queue).(*hold)
 		met = append(met, as)
 		if !free(as.key.Topic) {

@@ -14,7 +14,6 @@ type lookout struct {
 	share   store.Stream
 	to      *destinations
 	reach   reach
-	holds   holds
 	later   later
 	delayed delayed
 
@@ -51,10 +50,10 @@ func (l *lookout) turn(ctx context.Context, done *outcome) (*batch, error) {
 		}
 		done = &outcome{}
 	}
-	written := l.written(done)
+	written, n := l.written(done)
 	began := time.Now()
 	reach, free := l.from(began)
-	held := l.holds.due(began, l.to.free)
+	held := l.holds.due(began, l.to.free, l.heldRoom())
 	list, read := reach.next(began)
 	if reach != &l.reach { // what is read again closes no gap
 		list = nil
@@ -83,7 +82,7 @@ func (l *lookout) turn(ctx context.Context, done *outcome) (*batch, error) {
 	if err := l.ask(asking, readLimit, append(requests, read, commit)...); err != nil {
 		return nil, err
 	}
-	l.tell(done)
+	l.wrote(done, n)
 	if asksTopics && topics.Generation != l.post.generation {
 		return nil, errTopics
 	}
@@ -95,6 +94,14 @@ func (l *lookout) turn(ctx context.Context, done *outcome) (*batch, error) {
 	}
 	reach.note(list, read, time.Since(began), time.Now())
 	return l.sortRead(held, read, free), nil
+}
+
+// heldRoom is how many messages are read that are held back. They leave room for what is new.
+func (l *lookout) heldRoom() int {
+	if l.full {
+		return heldAtATime / 4
+	}
+	return heldAtATime
 }
 
 // room is how many messages are read at a time.
@@ -143,9 +150,9 @@ func (l *lookout) sortRead(held *store.ReadHeld, read *store.ReadMessages, free 
 	for i := range read.Messages {
 		m := &read.Messages[i]
 		switch {
-		case l.to.inHand[m.Seq]:
+		case l.to.inHand[m.Seq], l.unwritten.places[m.Seq]:
 		case m.Key != "" && l.holds.has(keyOf(m)):
-			b.behind = append(b.behind, m.Seq)
+			l.hold(behind{m.Seq, keyOf(m)})
 		case l.later.has(m):
 		default:
 			b.messages = append(b.messages, *m)
@@ -159,6 +166,7 @@ func (l *lookout) sortRead(held *store.ReadHeld, read *store.ReadMessages, free 
 func (l *lookout) isMore(b *batch, read *store.ReadMessages, free []*destination) bool {
 	n := len(read.Seqs)
 	full := n > 0 && n >= read.Room
+	l.full = full
 	if l.to.again = nil; full {
 		l.to.again, l.to.next = free, read.Seqs[n-1]+1
 	}

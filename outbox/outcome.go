@@ -14,7 +14,7 @@ import (
 // outcome is the outcome of messages that were read.
 type outcome struct {
 	published []int64 // by their places
-	behind    []int64 // one of their key that has failed
+	behind    []behind
 	failed    []failure
 	gone      []store.HeldKey // keys whose first message was held back, and is published
 	left      int64           // the first place of what was not dealt with and is not held back, 0 if there is none
@@ -24,6 +24,12 @@ type outcome struct {
 	err       error           // that blames none
 	rest      time.Duration   // for how long the destination asks to be left alone
 	hung      *call
+}
+
+// behind is a message of which one of its key, that has failed, is in front.
+type behind struct {
+	place int64
+	key   store.HeldKey
 }
 
 // For how long a destination is left alone, if it asks for it and if it does not.
@@ -51,10 +57,14 @@ func notAway(err error) error {
 	return err
 }
 
-// merge adds the outcome of other messages.
+// merge adds what of the outcome of other messages is to be written down at once: those that were published, and dead letters.
 func (o *outcome) merge(other *outcome) {
-	o.published, o.behind = append(o.published, other.published...), append(o.behind, other.behind...)
-	o.failed, o.gone = append(o.failed, other.failed...), append(o.gone, other.gone...)
+	o.published = append(o.published, other.published...)
+	for i := range other.failed {
+		if f := &other.failed[i]; f.bury != nil {
+			o.failed = append(o.failed, *f)
+		}
+	}
 }
 
 // failure is an attempt that has failed.
@@ -125,7 +135,7 @@ func pauseAfter(c *RelayConfig, attempts int) time.Duration {
 	return max(pause-rand.N(pause/4+1), c.MinPause)
 }
 
-// requests writes it down.
+// requests writes down which messages were published, and which are dead letters. Those that are held back are unwritten at first.
 func (o *outcome) requests(c *RelayConfig) []txn.Request {
 	var requests []txn.Request
 	switch {
@@ -135,23 +145,8 @@ func (o *outcome) requests(c *RelayConfig) []txn.Request {
 	default:
 		requests = append(requests, store.DeletePublished{Seqs: o.published})
 	}
-	var blame store.BlameMessages
 	for i := range o.failed {
-		f := &o.failed[i]
-		if f.bury != nil {
-			requests = append(requests, f.bury)
-			continue
-		}
-		blame.Seqs, blame.Pauses = append(blame.Seqs, f.message.Seq), append(blame.Pauses, f.pause)
-		blame.Counts = append(blame.Counts, f.count)
-		blame.Classes = append(blame.Classes, deadletter.ClassOf(f.err))
-		blame.Reasons = append(blame.Reasons, deadletter.ReasonOf(f.err))
-	}
-	if len(blame.Seqs) > 0 {
-		requests = append(requests, blame)
-	}
-	if len(o.behind) > 0 {
-		requests = append(requests, store.HoldMessages{Seqs: o.behind})
+		requests = append(requests, o.failed[i].bury)
 	}
 	return requests
 }

@@ -20,7 +20,7 @@ const turnOfTrial = time.Second / 2
 
 // publish hands a batch to the Publisher.
 func (b *batch) publish(ctx context.Context, c *caller) *outcome {
-	r := &round{batch: b, caller: c, stuck: map[store.HeldKey]bool{}, later: map[store.HeldKey]bool{}, dealt: make([]bool, len(b.messages)), did: &outcome{behind: b.behind}}
+	r := &round{batch: b, caller: c, stuck: map[store.HeldKey]bool{}, later: map[store.HeldKey]bool{}, dealt: make([]bool, len(b.messages)), did: &outcome{}}
 	if !c.trial.on {
 		r.all(ctx)
 	}

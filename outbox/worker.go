@@ -36,7 +36,7 @@ func (w *worker) work(ctx context.Context, publisher Publisher) error {
 		}
 	}
 	if err == nil || errors.Is(err, errTopics) {
-		err = errors.Join(err, w.settle(ctx, done))
+		err = errors.Join(err, w.settleAll(ctx, done))
 	}
 	return err
 }
@@ -66,11 +66,11 @@ func (w *worker) relay(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if done = (&outcome{behind: b.behind}); len(b.messages) > 0 {
+		if done = (&outcome{}); len(b.messages) > 0 {
 			idle.Current = firstLook
 		}
 		w.to.take(ctx, b)
-		if b.more || len(b.behind) > 0 && w.to.isOpen(time.Now()) {
+		if b.more {
 			continue
 		}
 		if err := w.wait(ctx, done, &idle); err != nil {
@@ -97,7 +97,9 @@ const firstLook = 50 * time.Millisecond
 func (w *worker) wait(ctx context.Context, done *outcome, idle *txn.Pauses) error {
 	var look <-chan time.Time
 	var bell bell
-	if now := time.Now(); w.to.isOpen(now) {
+	if now := time.Now(); len(w.unwritten.line) > 0 && (w.to.busy == 0 || w.to.isOpen(now)) {
+		look = time.After(0)
+	} else if w.to.isOpen(now) {
 		timer := time.NewTimer(w.to.until(now, w.delayed.until(now, w.holds.until(now, idle.Next()))))
 		defer timer.Stop()
 		look, bell = timer.C, w.bell
@@ -136,6 +138,9 @@ func (w *worker) end(ctx context.Context, l delivery, done *outcome) error {
 	for i := range o.failed {
 		w.fail(&o.failed[i])
 	}
+	for _, b := range o.behind {
+		w.hold(b)
+	}
 	if w.to.of == nil {
 		w.later.end(o)
 	}
@@ -150,7 +155,7 @@ func (w *worker) end(ctx context.Context, l delivery, done *outcome) error {
 	case errors.Is(o.err, errLost):
 		return errLost
 	case o.hung != nil:
-		if err := w.settle(ctx, done); err != nil {
+		if err := w.settleAll(ctx, done); err != nil {
 			return err
 		}
 		return errHung
@@ -165,5 +170,5 @@ func (w *worker) fail(f *failure) {
 		time.Since(f.message.CreatedAt) > limit && time.Since(was.awaySince) >= min(limit, givenUpAfter) {
 		f.die(w.config)
 	}
-	w.holds.fail(f, w.config)
+	w.clerk.fail(f)
 }
