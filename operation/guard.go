@@ -25,6 +25,7 @@ const (
 	guardMemory = 30 * time.Second      // for how long a process is watched that owns none any more
 	guardLimit  = 5 * time.Second       // for one of those looks: a guard that cannot look is none
 	seldom      = 4                     // of all processes together, how many seconds pass between two that do something just in case
+	longest     = 5 * time.Minute       // for one of them, however many there were
 )
 
 // guard is what a session does as one of the guards, or to become one.
@@ -117,7 +118,8 @@ func (g *guard) pauseOf(unit time.Duration) time.Duration {
 	if g.processes == 0 {
 		return unit
 	}
-	pause := min(unit, 24*time.Hour) * seldom * time.Duration(g.processes)
+	unit = min(unit, 24*time.Hour)
+	pause := min(unit*seldom*time.Duration(g.processes), max(unit, longest))
 	return pause*3/4 + jitter(pause/2)
 }
 

@@ -26,19 +26,21 @@ func poke(c chan<- struct{}) {
 }
 
 // What a guard finds and its own Worker does not take up, it tells all processes that listen: the names of the operations, everyNames if
-// they are too many, and wantedNames if a guard is wanted or has something to watch. Only a guard does so, about once a second at most:
-// Postgres commits transactions that notify one after the other, so no commit of an operation is one of them.
+// they are too many, busyNames if operations are under way again, which the other guard watches too, and wantedNames if a guard is wanted.
+// Only a guard does so, about once a second at most: Postgres commits transactions that notify one after the other, so no commit of an
+// operation is one of them.
 
 const (
 	wantedNames = ""
 	everyNames  = "#" // no definition has that name
+	busyNames   = "#busy"
 	tellable    = 7900
 )
 
 // hear is told what a guard has told.
 func (s *sentry) hear(names string) {
 	switch {
-	case names == wantedNames:
+	case names == wantedNames, names == busyNames:
 		poke(s.watch)
 	case names == everyNames || slices.ContainsFunc(strings.Split(names, "\n"), s.knows):
 		poke(s.due)

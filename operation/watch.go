@@ -54,8 +54,12 @@ func (l *lookout) watch(ctx context.Context, i *instance, g *guard) {
 		}
 		g.watch(seen.Owners, seen.Processes)
 		l.find(ctx, g, seen)
-		if seen.Processes > 1 && (seen.Busy && !last.Busy || seen.Guards < last.Guards) {
+		switch {
+		case seen.Processes < 2:
+		case seen.Guards < last.Guards:
 			l.tell(ctx, wantedNames)
+		case seen.Busy && !last.Busy:
+			l.tell(ctx, busyNames)
 		}
 		pause, last = untilTurn(seen, slot, l.turn), *seen
 	}
