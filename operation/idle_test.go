@@ -2,6 +2,7 @@ package operation_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -35,11 +36,14 @@ func (s *shop) fleet(t *testing.T, n int, definitions ...operation.Runnable) {
 	})
 }
 
-// A hundred processes that have nothing to do, and ten thousand operations that sleep, cost little more than a statement a second in
+var idleProcesses = flag.Int("processes", 30, "how many processes with a Worker TestManyIdleProcessesLookAboutOnceASecondInAll has")
+
+// Many processes that have nothing to do, and ten thousand operations that sleep, cost little more than a statement a second in
 // all: two guards take turns to look, and the others look rarely.
 func TestManyIdleProcessesLookAboutOnceASecondInAll(t *testing.T) {
 	t.Parallel()
-	const processes, watched, enough = 100, 5 * time.Second, 8
+	const watched, enough = 5 * time.Second, 8
+	processes := *idleProcesses
 	s := newShop(t)
 	s.sleepers(t, 10_000)
 	proxy := pgtest.Proxy(t, s.dsn)
