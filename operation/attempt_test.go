@@ -249,6 +249,7 @@ func TestOptionsOfACallThatMakeNoSenseAreRefused(t *testing.T) {
 		"Pauses(0s, 1s)":     operation.Pauses(0, time.Second),
 		"Pauses(2s, 1s)":     operation.Pauses(2*time.Second, time.Second),
 		"window of Keyed":    operation.AttemptTimeout(time.Hour),
+		"nil CallOption":     nil,
 	} {
 		c := newCalling(operation.Keyed(time.Hour), script(), opt)
 		undo := define(func(op *operation.Op) error {
@@ -259,6 +260,10 @@ func TestOptionsOfACallThatMakeNoSenseAreRefused(t *testing.T) {
 				t.Errorf("%s: %v, want %q, after %d calls", kind, err, want, len(c.keys))
 			}
 		}
+	}
+	d := operation.Define("nil", func(*operation.Op, int) (idem.Response, error) { return created, nil }, nil)
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err == nil || !strings.Contains(err.Error(), "nil Option") {
+		t.Errorf("a nil Option of a definition: %v", err)
 	}
 }
 

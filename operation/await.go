@@ -110,7 +110,7 @@ func (op *Op) look(signal *store.ReadSignal) error {
 // Signal sends a value to an operation that awaits it, or will: the first of a name counts, and all others are dropped without
 // a word, as are those for an operation that has ended. db is a pool, or a transaction that the signal is to be part of. Values are
 // JSON. Of the options only idem.WithSealer matters: a signal is as secret as what the operation keeps, so give it the Sealer that
-// the operation has. Where transactions are serializable by default the database may refuse it with 40001: send it again.
+// the operation has. Without one it is refused with ErrUnsealed where the operation is sealed and has not ended. Where transactions are serializable by default the database may refuse it with 40001: send it again.
 func Signal(ctx context.Context, db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, id, name string, value any, opts ...idem.Option) error {
@@ -135,12 +135,15 @@ func Signal(ctx context.Context, db interface {
 	if stored, err = seal(sealer, stored, store.BoundSignal(id, name)); err != nil {
 		return err
 	}
-	signal := store.SendSignal{OperationID: id, Name: name, Value: stored}
-	if err := signal.In(ctx, db); err != nil {
+	signal := store.SendSignal{OperationID: id, Name: name, Value: stored, Unsealed: sealer == nil}
+	err = signal.In(ctx, db)
+	switch {
+	case err != nil:
 		return err
-	}
-	if !signal.Known {
+	case !signal.Known:
 		return ErrUnknownOperation
+	case signal.Refused:
+		return ErrUnsealed
 	}
 	return nil
 }

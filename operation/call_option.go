@@ -2,6 +2,7 @@ package operation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -60,6 +61,10 @@ func Pauses(first, most time.Duration) CallOption {
 func callOptionsOf(opts []CallOption) callOptions {
 	o := callOptions{first: firstPause, most: maxPause}
 	for _, opt := range opts {
+		if opt == nil {
+			o.err = errors.New("operation: nil CallOption")
+			continue
+		}
 		opt(&o)
 	}
 	return o

@@ -135,6 +135,10 @@ func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), 
 		d.err = errors.New("operation: the function is nil")
 	}
 	for _, opt := range opts {
+		if opt == nil {
+			d.err = errors.New("operation: nil Option")
+			continue
+		}
 		opt(&d.definition)
 	}
 	d.run = func(op *Op, input []byte) (idem.Response, error) {

@@ -37,6 +37,10 @@ var (
 	// ErrUnknownOperation says that there is no operation of that id.
 	ErrUnknownOperation = errors.New("operation: there is no such operation")
 
+	// ErrUnsealed says that a Signal without a Sealer is for an operation whose input is sealed. Nothing was sent: a process that has the Sealer of the
+	// operation could not read it. Give it that one, by idem.WithSealer.
+	ErrUnsealed = errors.New("operation: it is sealed, and the signal is not: give Signal the Sealer of the operation")
+
 	// ErrInvalidName says that the name of an operation, a step or a signal breaks a rule: 1 to 200 bytes of valid UTF-8
 	// without control characters and without "#".
 	ErrInvalidName = errors.New("operation: invalid name")

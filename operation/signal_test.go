@@ -87,6 +87,34 @@ func TestSignalIsSealedAndBoundToItsOperationAndName(t *testing.T) {
 	}
 }
 
+// Else it would be taken for sent, and the operation would wait for a value that it cannot read, with no word of why.
+func TestSignalThatIsNotSealedIsRefusedByAnOperationThatIs(t *testing.T) {
+	t.Parallel()
+	s, sealed := newShop(t), sealerOf(7)
+	d := decision("approve")
+	id, plain := s.waits(t, d, "sealed", sealed), s.waits(t, d, "plain")
+	if err := operation.Signal(t.Context(), s.pool, id, "approve", "plain"); !errors.Is(err, operation.ErrUnsealed) {
+		t.Errorf("got %v", err)
+	}
+	if err := operation.Signal(t.Context(), s.pool, id, "approve", "sealed", sealed); err != nil {
+		t.Error(err)
+	}
+	if err := operation.Signal(t.Context(), s.pool, plain, "approve", "plain"); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.pool.Exec(t.Context(), `update idem.operations set wake_at = clock_timestamp()`); err != nil {
+		t.Fatal(err)
+	}
+	for key, opts := range map[string][]idem.Option{"sealed": {sealed}, "plain": nil} {
+		if res, err := d.Do(t.Context(), s.pool, scope, key, hashA, "", opts...); err != nil || string(res.Body) != key {
+			t.Errorf("%s: %s, %v", key, res.Body, err)
+		}
+	}
+	if err := operation.Signal(t.Context(), s.pool, id, "approve", "plain"); err != nil {
+		t.Errorf("for an operation that has ended: %v", err)
+	}
+}
+
 // While an operation pauses elsewhere, a signal that it will await later is no reason to wake it, whatever its name is.
 func TestEarlySignalWakesNobodyBeforeItIsAwaited(t *testing.T) {
 	t.Parallel()

@@ -385,19 +385,21 @@ WHERE o.id = taken.id AND o.epoch = taken.epoch AND o.state = 'running';
 -- name: SendSignal :one
 -- SendSignal leaves a value for an operation that has not ended, unless there is one of that name. It keeps the operation from
 -- being purged, and hinders nothing else of it, at whatever point of its course it is: a process that looks for operations that are due
--- finds the signal.
+-- finds the signal. It is refused where the input of the operation begins with what is given, if that is not NULL: a signal that was sent without
+-- a Sealer, where the operation is sealed.
 -- @pgx
 WITH target AS (
-    SELECT o.id, o.ended_at FROM idem.operations o
+    SELECT o.id, o.ended_at, coalesce(substr(o.input, 1, octet_length(sqlc.narg(unless)::bytea)) = sqlc.narg(unless)::bytea, false) AS refused
+    FROM idem.operations o
     WHERE o.id = (@operation_id::text)::uuid
     FOR KEY SHARE
 ), sent AS (
     INSERT INTO idem.signals (operation_id, name, sent_at, value, taken)
     SELECT target.id, @name, clock_timestamp(), @value, false FROM target
-    WHERE target.ended_at IS NULL
+    WHERE target.ended_at IS NULL AND NOT target.refused
     ON CONFLICT (operation_id, name) DO NOTHING
 )
-SELECT (count(*) > 0)::bool AS known FROM target;
+SELECT (count(*) > 0)::bool AS known, (count(*) FILTER (WHERE target.refused AND target.ended_at IS NULL) > 0)::bool AS refused FROM target;
 
 -- name: ReadSignal :one
 -- ReadSignal reads what was sent, and when.

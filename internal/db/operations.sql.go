@@ -1257,29 +1257,32 @@ func (ReleaseOperations) Read(trip *roundtrip.Trip) { trip.Skip() }
 // SendSignalSQL is the text of SendSignal.
 const SendSignalSQL = `-- name: SendSignal :one
 WITH target AS (
-    SELECT o.id, o.ended_at FROM idem.operations o
-    WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
+    SELECT o.id, o.ended_at, coalesce(pg_catalog.substr(o.input, 1, pg_catalog.octet_length($1::pg_catalog.bytea)) OPERATOR(pg_catalog.=) $1::pg_catalog.bytea, false) AS refused
+    FROM idem.operations o
+    WHERE o.id OPERATOR(pg_catalog.=) ($2::pg_catalog.text)::pg_catalog.uuid
     FOR KEY SHARE
 ), sent AS (
     INSERT INTO idem.signals (operation_id, name, sent_at, value, taken)
-    SELECT target.id, $2::pg_catalog.text, pg_catalog.clock_timestamp(), $3::pg_catalog.bytea, false FROM target
-    WHERE target.ended_at IS NULL
+    SELECT target.id, $3::pg_catalog.text, pg_catalog.clock_timestamp(), $4::pg_catalog.bytea, false FROM target
+    WHERE target.ended_at IS NULL AND NOT target.refused
     ON CONFLICT (operation_id, name) DO NOTHING
 )
-SELECT (pg_catalog.count(*) OPERATOR(pg_catalog.>) 0)::pg_catalog.bool AS known FROM target
+SELECT (pg_catalog.count(*) OPERATOR(pg_catalog.>) 0)::pg_catalog.bool AS known, (pg_catalog.count(*) FILTER (WHERE target.refused AND target.ended_at IS NULL) OPERATOR(pg_catalog.>) 0)::pg_catalog.bool AS refused FROM target
 `
 
 // SendSignalStatement is SendSignal as connections know it.
 var SendSignalStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     SendSignalSQL,
-	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.BytesParam},
-	Results: []int16{roundtrip.Text},
+	Params:  []roundtrip.Param{roundtrip.BytesParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.BytesParam},
+	Results: []int16{roundtrip.Text, roundtrip.Text},
 })
 
 // SendSignal leaves a value for an operation that has not ended, unless there is one of that name. It keeps the operation from
 // being purged, and hinders nothing else of it, at whatever point of its course it is: a process that looks for operations that are due
-// finds the signal.
+// finds the signal. It is refused where the input of the operation begins with what is given, if that is not NULL: a signal that was sent without
+// a Sealer, where the operation is sealed.
 type SendSignal struct {
+	Unless      []byte
 	OperationID string
 	Name        string
 	Value       []byte
@@ -1290,12 +1293,13 @@ type SendSignal struct {
 
 // Args returns the parameters, in the order of the text.
 func (q *SendSignal) Args() []any {
-	return []any{q.OperationID, q.Name, q.Value}
+	return []any{q.Unless, q.OperationID, q.Name, q.Value}
 }
 
 // Queue adds the statement.
 func (q *SendSignal) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
+	values.Bytes(q.Unless)
 	values.Text(q.OperationID)
 	values.Text(q.Name)
 	values.Bytes(q.Value)
@@ -1309,11 +1313,13 @@ func (q *SendSignal) Read(trip *roundtrip.Trip) {
 
 // SendSignalRow is a row of SendSignal.
 type SendSignalRow struct {
-	Known bool
+	Known   bool
+	Refused bool
 }
 
 func (r *SendSignalRow) read(row *roundtrip.Row) {
 	r.Known = row.Bool()
+	r.Refused = row.Bool()
 }
 
 // ReadSignalSQL is the text of ReadSignal.

@@ -15,29 +15,39 @@ type SendSignal struct {
 	OperationID string
 	Name        string
 	Value       []byte
+	Unsealed    bool // no Sealer has seen it
 
-	Known bool // there is such an operation
+	Known   bool // there is such an operation
+	Refused bool // it has not ended, is sealed, and the value is not
 }
 
 // Queue adds the statement.
 func (s *SendSignal) Queue(trip *roundtrip.Trip) {
-	q := db.SendSignal{OperationID: s.OperationID, Name: s.Name, Value: s.Value}
+	q := s.statement()
 	q.Queue(trip)
+}
+
+func (s *SendSignal) statement() db.SendSignal {
+	q := db.SendSignal{OperationID: s.OperationID, Name: s.Name, Value: s.Value}
+	if s.Unsealed {
+		q.Unless = []byte(valueTag)
+	}
+	return q
 }
 
 // Read reads the answer.
 func (s *SendSignal) Read(trip *roundtrip.Trip) {
 	var q db.SendSignal
 	q.Read(trip)
-	s.Known = q.Row.Known
+	s.Known, s.Refused = q.Row.Known, q.Row.Refused
 }
 
 // In sends the signal through what the caller has: a pool, or a transaction of its own.
 func (s *SendSignal) In(ctx context.Context, in interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }) error {
-	q := db.SendSignal{OperationID: s.OperationID, Name: s.Name, Value: s.Value}
-	return in.QueryRow(ctx, db.SendSignalSQL, q.Args()...).Scan(&s.Known)
+	q := s.statement()
+	return in.QueryRow(ctx, db.SendSignalSQL, q.Args()...).Scan(&s.Known, &s.Refused)
 }
 
 // ReadSignal reads what was sent.
