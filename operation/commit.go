@@ -35,7 +35,9 @@ func (op *Op) begin() error {
 	case op.tx == nil:
 		return op.open(store.Savepoint{})
 	case op.used:
-		if err := op.tx.Ask(op.ctx, store.KeepStep{}, store.Savepoint{}); err != nil {
+		if err := op.tx.Ask(op.ctx, store.KeepStep{}, store.Savepoint{}); lacksSavepoint(err) {
+			return op.txEnded(txn.Ended("its savepoint is gone", nil), nil)
+		} else if err != nil {
 			return op.failed(err)
 		}
 		op.used = false
@@ -208,7 +210,7 @@ func (op *Op) uncommitted(err error, advanced bool) error {
 	case op.ctx.Err() != nil && errors.Is(err, op.ctx.Err()):
 		return op.interrupted()
 	case txn.HasCode(err, store.Gone) && first, txn.HasCode(err, store.Gone) && advanced:
-		return op.halt(broken, txn.Ended("the claimed record is gone, or the transaction is another one", nil))
+		return op.txEnded(txn.Ended("the claimed record is gone, or the transaction is another one", nil), nil)
 	case txn.HasCode(err, store.Gone):
 		return op.refused(err)
 	}
@@ -231,7 +233,7 @@ func (op *Op) refused(err error) error {
 		return op.haltFree(errCancelNoticed)
 	}
 	if ours {
-		return op.halt(broken, txn.Ended("a statement of fn did, and began another", nil))
+		return op.txEnded(txn.Ended("a statement of fn did, and began another", nil), nil)
 	}
 	return op.halt(lost, nil)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/idem-go/idem"
@@ -210,25 +209,6 @@ func (op *Op) endUnbacked(left []store.Step) hold.Ending {
 	op.stopped = &stop{why: parked, step: left[0].Name, unbacked: true,
 		reason: fmt.Sprintf("it was cancelled, and %s %s happened, which no undo takes back: %s", named(left), has, way)}
 	return op.endStopped(op.stopped)
-}
-
-// maxNamed is how many steps a reason names.
-const maxNamed = 20
-
-// named names steps.
-func named(steps []store.Step) string {
-	var names []string
-	for i := range steps[:min(len(steps), maxNamed)] {
-		names = append(names, fmt.Sprintf("%s %q", steps[i].Kind, steps[i].Name))
-	}
-	if more := len(steps) - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("%d more", more))
-	}
-	last := len(names) - 1
-	if last == 0 {
-		return names[0]
-	}
-	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
 func (op *Op) firstUnread() string { return op.work.recorded[op.seq+1].Name }

@@ -13,7 +13,8 @@ import (
 
 // Tx is a step in Postgres: what fn writes through its tx, and the memory of its value, are committed together. Neighbouring Tx
 // share one transaction, which is committed when something needs it to be: a Call, a Sleep, an Await, the end of the operation,
-// or Checkpoint. What is true of the fn of idem.Do is true of this one.
+// or Checkpoint. What is true of the fn of idem.Do is true of this one. One that ends the transaction itself parks the operation, if anything of it is
+// on record: another run would write again what is committed without its memory.
 //
 // If fn returns an error its writes are undone, and the error goes to the function, which may go another way; those of the steps
 // before it stay. So does the error of a constraint that is deferred to a COMMIT: the function is run again from what is on record, and the
@@ -76,17 +77,19 @@ func (op *Op) inTx(s *step, fn func(pgx.Tx) ([]byte, error), outcome store.StepO
 // undoStep undoes what a step has written that returned err, if the transaction goes on without it.
 func (op *Op) undoStep(s *step, err error) error {
 	switch {
+	case errors.Is(err, idem.ErrTxEnded):
+		return op.txEnded(err, s)
 	case op.ctx.Err() != nil:
 		return op.interrupted()
-	case errors.Is(err, idem.ErrTxEnded), txn.TooSlow(err):
+	case txn.TooSlow(err):
 		return op.halt(broken, err)
 	case txn.Transient(err), txn.Stale(err):
 		return op.halt(again, err)
 	}
 	if undone := op.tx.Ask(op.ctx, store.UndoStepWrites{}); undone != nil {
 		switch {
-		case txn.HasCode(undone, "3B001", "25P01"):
-			return op.halt(broken, txn.Ended("its savepoint is gone", err))
+		case lacksSavepoint(undone):
+			return op.txEnded(txn.Ended("its savepoint is gone", err), s)
 		case errors.Is(err, idem.ErrTxAborted):
 			return op.halt(again, err)
 		}
