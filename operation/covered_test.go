@@ -20,6 +20,7 @@ import (
 //	X a Call in which the operation is cancelled
 //	N a Call that cannot be sent, and in which it is cancelled
 //	D a Call that is declined, which the function accepts
+//	P hotel, air and car in one Parallel, in which it is cancelled
 //	O a Call that is Once and has no answer
 //	R, F the function ends in a rejection, or in an error that is Final
 type route struct {
@@ -57,6 +58,17 @@ func (r *route) run(op *operation.Op, _ int) (idem.Response, error) {
 			err = call(operation.Keyed(time.Hour), nil, true)
 		case 'N':
 			err = call(operation.Keyed(time.Hour), operation.NotSent(errTimeout), true)
+		case 'P':
+			calls := operation.Parallel(op)
+			for _, what := range []string{"hotel", "air", "car"} {
+				operation.Go(calls, what, operation.Keyed(time.Hour), func(ctx context.Context, _ string) (string, error) {
+					if what == "air" {
+						return what, operation.Cancel(ctx, r.pool, op.ID())
+					}
+					return what, nil
+				})
+			}
+			err = calls.Wait()
 		case 'O':
 			err = call(operation.Once, errTimeout, false)
 		case 'D':
@@ -97,6 +109,10 @@ func TestCancelledOperationIsUndoneAsAWholeOrNamesWhatNoUndoTakesBack(t *testing
 		"AXF":    {`call "A1" and call "X2"`, nil},
 		"TX":     {`call "X2"`, nil},
 		"TXU":    {"", []string{"U3"}},
+		"PAU":    {`call "hotel", call "air" and call "car"`, nil},
+		"P":      {`call "hotel", call "air" and call "car"`, nil},
+		"PU":     {"", []string{"U2"}},
+		"UPA":    {"", []string{"U1"}},
 		"TVTVXU": {"", []string{"V2", "V4", "U6"}},
 	} {
 		t.Run(steps, func(t *testing.T) {

@@ -107,9 +107,18 @@ func (o *operation) isTakenInVain(from, to int) bool {
 // isLeftTo reports whether it was parked because nothing takes a call of a round back, which a person has accepted then.
 func (o *operation) isLeftTo(round *journal.Round) bool {
 	return o.row.Cancelled && slices.ContainsFunc(o.moves, func(m *journal.Move) bool {
-		found := unbacked.FindStringSubmatch(m.Reason)
-		return m.State == "parked" && found != nil && o.roundOf(found[1]) == round
+		return m.State == "parked" && slices.ContainsFunc(left(m.Reason), func(call string) bool { return o.roundOf(call) == round })
 	})
+}
+
+// left returns the steps that a reason names as what nothing takes back.
+func left(reason string) (names []string) {
+	if named := unbacked.FindString(reason); named != "" {
+		for _, found := range quoted.FindAllStringSubmatch(named, -1) {
+			names = append(names, found[1])
+		}
+	}
+	return names
 }
 
 // harmed reports whether a worker was, or all were.
@@ -164,6 +173,7 @@ var (
 	unknown  = regexp.MustCompile(`^it is not known whether step "([^"]+)" has happened, and (it must not happen twice|after .* the other side no longer knows its key)$`)
 	otherOne = regexp.MustCompile(`^the code has changed: .*"([^"]+)".* asks for [a-z ]*"([^"]+)"`)
 	unbacked = regexp.MustCompile(`^it was cancelled, and (?:tx|call|child) "([^"]+)".* ha(?:s|ve) happened, which no undo takes back`)
+	quoted   = regexp.MustCompile(`(?:tx|call|child) "([^"]+)"`)
 	gone     = regexp.MustCompile(`^the code has changed: it no longer asks for step "([^"]+)"`)
 	fails    = regexp.MustCompile(`^it was cancelled, and its function fails before it asks for step "([^"]+)", which (?:was begun|is recorded)`)
 
