@@ -45,3 +45,24 @@ func TestWorkThatComesAndGoesHasNoProcessTryToBecomeAGuard(t *testing.T) {
 		}
 	})
 }
+
+// A Worker that works on no more of a definition at a time, or on no other operation that may kill its process, leaves others due.
+func TestWhatAGuardsOwnWorkerLeavesDueIsToldToOthers(t *testing.T) {
+	t.Parallel()
+	l := &lookout{worker: newSentry(func(name string) bool { return name != "strange" })}
+	first := &store.Watch{Names: []string{"known", "strange"}}
+	if rest := l.rest(first, &store.Watch{}); rest != "strange" {
+		t.Errorf("at first the others are told %q", rest)
+	}
+	<-l.worker.due // its own Worker is woken first
+	second := &store.Watch{Names: []string{"known", "new"}}
+	if rest := l.rest(second, first); rest != "known" {
+		t.Errorf("of what is still due the others are told %q", rest)
+	}
+	if l.worker.full.Store(true); l.rest(second, &store.Watch{}) != "known\nnew" {
+		t.Error("a Worker that has no room keeps some for itself")
+	}
+	if rest := l.rest(&store.Watch{More: true}, &store.Watch{}); rest != everyNames || len(l.worker.due) != 1 {
+		t.Errorf("of more than can be said the others are told %q", rest)
+	}
+}

@@ -2,6 +2,7 @@ package operation
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,7 +54,7 @@ func (l *lookout) watch(ctx context.Context, i *instance, g *guard) {
 			continue
 		}
 		g.watch(seen.Owners, seen.Processes)
-		l.find(ctx, g, seen)
+		l.find(ctx, g, seen, &last)
 		switch {
 		case seen.Processes < 2:
 		case seen.Guards < last.Guards:
@@ -84,28 +85,35 @@ func (l *lookout) see(ctx context.Context, i *instance) (*store.Watch, error) {
 }
 
 // find wakes the Worker if it can take up what is due, and tells the others of the rest.
-func (l *lookout) find(ctx context.Context, g *guard, seen *store.Watch) {
+func (l *lookout) find(ctx context.Context, g *guard, seen, last *store.Watch) {
+	rest := l.rest(seen, last)
+	switch {
+	case rest == "":
+	case seen.Processes > 1:
+		l.tell(ctx, rest)
+	default:
+		g.hear(rest)
+	}
+}
+
+// rest wakes the Worker if it can take up what is due, and returns the names of what others have to take up. What was due in the look
+// before as well is among it: the Worker may be one that works on no more of a definition, or on no other suspect, at a time.
+func (l *lookout) rest(seen, last *store.Watch) string {
+	if seen.More {
+		poke(l.worker.due)
+		return everyNames
+	}
 	var rest []string
 	for _, name := range seen.Names {
-		if l.worker.knows(name) {
+		knows := l.worker.knows(name)
+		if knows {
 			poke(l.worker.due)
 		}
-		if !l.worker.knows(name) || l.worker.full.Load() {
+		if !knows || l.worker.full.Load() || slices.Contains(last.Names, name) {
 			rest = append(rest, name)
 		}
 	}
-	names := strings.Join(rest, "\n")
-	switch {
-	case seen.More:
-		names = everyNames
-	case len(rest) == 0:
-		return
-	}
-	if seen.Processes > 1 {
-		l.tell(ctx, names)
-	} else {
-		g.hear(names)
-	}
+	return strings.Join(rest, "\n")
 }
 
 // wait pauses, unless there is something to watch, ctx ends or the instance is lost.
