@@ -48,11 +48,46 @@ func TestMessageThatFailsWithoutBeingNamedIsFoundAndTheOthersLeave(t *testing.T)
 			o.add(withBad(50)...)
 			o.relay(publisher, config)
 			eventually(t, "the others to leave", func() bool { return b.number() == 50 })
+			o.addUntilDead(1)
 			if d := await(t, "the dead letter", dead); d.Type != "bad" || d.Attempts != 3 || len(dead) > 0 {
 				t.Errorf("%+v", d)
 			}
-			o.empty()
 		})
+	}
+}
+
+// It waits alone, so nothing tells a broker that is away from one that does not take it.
+func TestMessageThatWasFoundCountsNothingWhileNoCallSucceeds(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	var away atomic.Bool
+	calls := make(chan struct{}, 1000)
+	publisher := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+		if away.Load() {
+			calls <- struct{}{}
+			return errors.New("the broker is away")
+		}
+		return b.unless("bad")(ctx, messages)
+	})
+	config := swift()
+	config.MaxAttempts = 1000
+	o.add(withBad(50)...)
+	o.relay(publisher, config)
+	attempts := func() int { return o.count(`select coalesce(max(attempts), 0) from idem.outbox`) }
+	for i := 0; attempts() < 3; i++ {
+		o.add(message(fmt.Sprint("more ", i), "more"))
+	}
+	eventually(t, "the others to leave", func() bool { return o.waiting() == 1 })
+	away.Store(true)
+	await(t, "a call", calls)
+	await(t, "another call", calls)
+	before := attempts() // with the last failure before
+	for range 10 {
+		await(t, "a call", calls)
+	}
+	if after := attempts(); after > before+1 {
+		t.Errorf("%d attempts are counted, %d before the broker went away", after, before)
 	}
 }
 
@@ -282,7 +317,10 @@ func TestStopInTheMidstOfACallCountsNoAttempt(t *testing.T) {
 	o.add(withBad(50)...)
 	_, stop := o.relay(publisher, config)
 	attempts := func() int { return o.count(`select coalesce(max(attempts), 0) from idem.outbox`) }
-	eventually(t, "it to be found", func() bool { return attempts() > 1 })
+	for i := 0; attempts() < 2; i++ {
+		o.add(message(fmt.Sprint("more ", i), "more"))
+	}
+	eventually(t, "the others to leave", func() bool { return o.waiting() == 1 })
 	hang.Store(true)
 	await(t, "a call", entered)
 	before := attempts()

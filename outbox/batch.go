@@ -14,11 +14,11 @@ import (
 
 // batch are messages that were read together.
 type batch struct {
-	messages []store.Queued // first those that were held back
-	held     int            // how many those are
-	alone    map[int64]bool // places of messages that have failed without being named: each is published alone
-	again    bool           // another process may have had them in hand, and not only what was held back
-	more     bool           // there may be more to read
+	messages []store.Queued  // first those that were held back
+	held     int             // how many those are
+	alone    map[int64]*lone // places of messages that have failed without being named: each is published alone
+	again    bool            // another process may have had them in hand, and not only what was held back
+	more     bool            // there may be more to read
 }
 
 // waves splits a batch into parts that may be published together. Unless the Publisher keeps the order of a key by itself, a
@@ -27,7 +27,7 @@ func (b *batch) waves(keepsOrder bool) [][]int {
 	var waves [][]int
 	met := make(map[store.HeldKey]int, len(b.messages))
 	for i := range b.messages {
-		if b.alone[b.messages[i].Seq] {
+		if b.alone[b.messages[i].Seq] != nil {
 			continue
 		}
 		wave := 0
@@ -80,7 +80,7 @@ func (r *round) all(ctx context.Context) {
 	}
 	began = time.Now()
 	for i := range r.messages {
-		if r.alone[r.messages[i].Seq] && r.did.err == nil && ctx.Err() == nil && time.Since(began) < turnOfKeys && !r.isStuck(i) {
+		if r.alone[r.messages[i].Seq] != nil && r.did.err == nil && ctx.Err() == nil && time.Since(began) < turnOfKeys && !r.isStuck(i) {
 			r.part(ctx, []int{i})
 			r.blame(ctx, i)
 		}
@@ -178,7 +178,7 @@ func (r *round) sort(ctx context.Context, part []int, messages []Message, a answ
 		v.err = r.did.away(v.err, nil)
 	}
 	if len(r.did.published) > published {
-		r.awaySince = time.Time{}
+		r.awaySince, r.publishedAt = time.Time{}, time.Now()
 	}
 	r.did.err = v.err
 	r.fit(v.err)
@@ -209,14 +209,22 @@ func (r *round) fail(i int, err error) *failure {
 	return f
 }
 
-// blame has the message of the last call, which had no other, held back for an error that names none. An [AwayError] counts no attempt.
-// Behind a stop, which ends the context of the call, the error may be that of the stop.
+// blame has the message of the last call, which had no other, held back for an error that names none. It counts an attempt for the failure
+// before, if another message was published since then: otherwise the destination may be away. An [AwayError] counts none. Behind a stop, which
+// ends the context of the call, the error may be that of the stop.
 func (r *round) blame(ctx context.Context, i int) {
 	if r.did.err == nil || r.dealt[i] || r.did.hung != nil || errors.Is(r.did.err, errLost) || ctx.Err() != nil {
 		return
 	}
-	f := r.fail(i, r.did.err)
-	f.alone, r.did.err, r.did.rest = true, nil, 0
+	err, was, is := r.did.err, r.alone[r.messages[i].Seq], &lone{failed: time.Now()}
+	switch {
+	case isAway(err):
+		is = was
+	case was.failed.IsZero() || !r.publishedAt.After(was.failed):
+		err = &AwayError{Err: err}
+	}
+	f := r.fail(i, err)
+	f.alone, r.did.err, r.did.rest = is, nil, 0
 	r.fit(nil)
 }
 

@@ -33,14 +33,15 @@ func startCall(ctx context.Context, publisher Publisher, messages []Message) *ca
 
 // caller calls a Publisher for one destination.
 type caller struct {
-	publisher Publisher
-	config    *RelayConfig
-	post      *post
-	abort     context.Context // ends when this process has lost its post
-	sole      bool            // it is the only destination: a call that hangs is left to another process
-	size      int             // how many messages the Publisher gets at a time
-	trial     trial
-	awaySince time.Time // since when nothing was published; zero if the last call has published something
+	publisher   Publisher
+	config      *RelayConfig
+	post        *post
+	abort       context.Context // ends when this process has lost its post
+	sole        bool            // it is the only destination: a call that hangs is left to another process
+	size        int             // how many messages the Publisher gets at a time
+	trial       trial
+	awaySince   time.Time // since when nothing was published; zero if the last call has published something
+	publishedAt time.Time // when a message was last published
 }
 
 // keepsOrder reports whether the Publisher does, and says so.

@@ -23,7 +23,8 @@ type RelayConfig struct {
 	Topics []string
 
 	// MaxAttempts is how often a message may fail before it is a dead letter. The default is 10. An attempt counts if the
-	// Publisher has named the message, or the relay has found it out. That a destination is away counts nothing.
+	// Publisher has named the message, or the relay has found it out, by others that were published before and after it has failed.
+	// That a destination is away counts nothing.
 	MaxAttempts int
 
 	// MaxAway is how long a message may wait for a destination that is away, from when it was added, before it is a dead letter of

@@ -32,7 +32,8 @@
 // A [Publisher] names the messages that it could not publish by a [PublishError]. Each is tried again after a pause that doubles, and is a
 // dead letter after [RelayConfig.MaxAttempts]; then its key goes on. After an error that names none, or a call whose context has ended,
 // messages are published one at a time, more of them from one pause to the next. If all fail the broker is away, and no attempt is
-// counted. A message that fails alone before and after another one is published is to blame, and from then on is tried alone.
+// counted. A message that fails alone before and after another one is published is to blame, and from then on is tried alone. It never counts an
+// attempt unless another message was published before and after that: without any, it waits as for a broker that is away.
 // A Publisher that panics is given the messages one by one, and the one at which it panics has failed.
 //
 // A destination that is away counts no attempt either: the Publisher says so by an [AwayError]. [RelayConfig.MaxAway] bounds for how

@@ -20,8 +20,8 @@ type holds struct {
 type hold struct {
 	key    store.HeldKey
 	due    time.Time
-	failed bool // its first message has failed; otherwise that is only behind one that is gone
-	alone  bool // it has failed without being named
+	failed bool  // its first message has failed; otherwise that is only behind one that is gone
+	alone  *lone // it has failed without being named
 
 	awaySince time.Time // since when its destination is away
 	pause     time.Duration

@@ -131,7 +131,7 @@ func (l *lookout) from(now time.Time) (*reach, []*destination) {
 
 // sortRead makes a batch of what was read. Free are the destinations for which it was read again.
 func (l *lookout) sortRead(held *store.ReadHeld, read *store.ReadMessages, free []*destination) *batch {
-	b := &batch{alone: map[int64]bool{}, again: l.met < inHandAtOnce}
+	b := &batch{alone: map[int64]*lone{}, again: l.met < inHandAtOnce}
 	l.met += len(read.Messages)
 	if held != nil {
 		l.holds.met(held)
@@ -140,8 +140,8 @@ func (l *lookout) sortRead(held *store.ReadHeld, read *store.ReadMessages, free 
 			if l.to.inHand[m.Seq] {
 				continue
 			}
-			if as := l.holds.keys[keyOf(m)]; as != nil && as.alone {
-				b.alone[m.Seq] = true
+			if as := l.holds.keys[keyOf(m)]; as != nil && as.alone != nil {
+				b.alone[m.Seq] = as.alone
 			}
 			b.messages = append(b.messages, *m)
 		}

@@ -49,6 +49,11 @@ func (o *outcome) away(err, other error) error {
 	return err
 }
 
+func isAway(err error) bool {
+	_, is := errors.AsType[*AwayError](err)
+	return is
+}
+
 // notAway is an error without what says that a destination is away, because that is not so.
 func notAway(err error) error {
 	if away, ok := errors.AsType[*AwayError](err); ok && away.Err != nil {
@@ -75,7 +80,7 @@ type failure struct {
 	count    int // 0 if its destination is away, or later
 	pause    time.Duration
 	later    bool                   // its Publisher says when
-	alone    bool                   // it was not named: it was found out by publishing it alone
+	alone    *lone                  // it was not named: it was found out by publishing it alone
 	bury     *store.BuryUnpublished // if it is a dead letter
 }
 

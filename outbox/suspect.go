@@ -1,5 +1,7 @@
 package outbox
 
+import "time"
+
 // trial finds out, after an error that blames no message, whether the destination is away or a message is bad. Messages are published one at a
 // time. One that fails alone is suspected. It is to blame once it has failed, another one was published, it has failed again, and again another one
 // was published: so the destination was there before and after. As long as everything fails the destination is away, and no attempt is counted.
@@ -43,6 +45,11 @@ func (t *trial) fail(place int64, err error) bool {
 func (t *trial) isGuilty(place int64) bool {
 	s := t.suspects[place]
 	return s != nil && s.failures > 1 && t.went > s.went
+}
+
+// lone is a message that was found to be to blame. Each attempt that it counts from then on has failed alone between two publications of others.
+type lone struct {
+	failed time.Time // when it last failed, and may count once another one was published; zero if it has not since it was found
 }
 
 // isWide reports whether more than usual is to be read: if all that was read fails, it may be that only what is behind it goes. That is done

@@ -36,11 +36,6 @@ func (r *round) isInDoubt() bool {
 	return r.did.err != nil && r.did.hung == nil && !errors.Is(r.did.err, errLost) && !isAway(r.did.err)
 }
 
-func isAway(err error) bool {
-	_, is := errors.AsType[*AwayError](err)
-	return is
-}
-
 // try publishes few messages at a time: one at first, and more as long as no call fails.
 func (r *round) try(ctx context.Context) {
 	s := searchOf(r)
@@ -72,7 +67,7 @@ func searchOf(r *round) *search {
 		case isBehind:
 			s.next[before] = i
 		case r.dealt[i]:
-		case r.alone[m.Seq]:
+		case r.alone[m.Seq] != nil:
 			found = append(found, i)
 		case r.trial.suspects[m.Seq] != nil:
 			s.suspected = append(s.suspected, i)
@@ -235,7 +230,7 @@ func (s *search) convict() (convicted, suspected int) {
 		case !s.trial.isGuilty(place):
 			suspected++
 		default:
-			s.fail(i, as.err).alone = true
+			s.fail(i, as.err).alone = &lone{}
 			delete(s.trial.suspects, place)
 			convicted++
 		}
