@@ -79,7 +79,7 @@ func (o *Observer) TracePublished(ctx context.Context, data outbox.TracePublishe
 		left = data.Given - data.Published - data.Failed
 	}
 	m.count(ctx, m.published, messageLabels{outcome: away}, left)
-	if m.publishTimes.Enabled(ctx) {
+	if data.Given > 0 && m.publishTimes.Enabled(ctx) { // otherwise it is no call
 		m.publishTimes.Record(ctx, data.Duration.Seconds(), m.timed.get(messageLabels{outcome: outcome}, timedSet)...)
 	}
 }

@@ -61,6 +61,13 @@ func TestMessagesThatAreRelayedAreCountedByWhatBecameOfThem(t *testing.T) {
 	if n := s.values()["idem.outbox.messages idem.outcome=away"]; n != 5 {
 		t.Errorf("%v messages wait for what is away", n)
 	}
+	before := s.values()
+	s.observer().TracePublished(t.Context(), outbox.TracePublishedData{Failed: 1}) // found by a search, after its calls
+	after := s.values()
+	const calls, attempts = "idem.outbox.publish.duration idem.outcome=failed", "idem.outbox.messages idem.outcome=failed"
+	if after[calls] != before[calls] || after[attempts] != before[attempts]+1 {
+		t.Errorf("an attempt without a call makes %v calls of %v, %v attempts of %v", after[calls], before[calls], after[attempts], before[attempts])
+	}
 }
 
 func TestMessagesThatAConsumerIsGivenAreCountedByTheirOutcome(t *testing.T) {

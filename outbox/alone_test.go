@@ -91,6 +91,28 @@ func TestMessageThatWasFoundCountsNothingWhileNoCallSucceeds(t *testing.T) {
 	}
 }
 
+// By the search, when it is found, and afterwards, when it fails alone.
+func TestObserverIsToldOfEachAttemptOfAMessageThatIsNotNamed(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	config, observer, dead := swift(), &seen{some: make(chan struct{})}, make(chan outbox.DeadLetter, 1)
+	config.MaxAttempts, config.Observer, config.OnDead = 4, observer, func(d outbox.DeadLetter) { dead <- d }
+	o.add(withBad(5)...)
+	_, stop := o.relay(b.unless("bad"), config)
+	o.addUntilDead(1)
+	stop()
+	counted := await(t, "the dead letter", dead).Attempts
+	observer.mu.Lock()
+	defer observer.mu.Unlock()
+	for i := range observer.all {
+		counted -= observer.all[i].Failed
+	}
+	if counted != 0 {
+		t.Errorf("%d attempts more are counted than the observer was told of", counted)
+	}
+}
+
 // More bad ones than the first look finds, and none of them is in front of the others for long.
 func TestManyMessagesThatFailWithoutBeingNamedAreFound(t *testing.T) {
 	t.Parallel()

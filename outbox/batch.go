@@ -201,6 +201,13 @@ func (r *round) observe(ctx context.Context, given, published int, failed []fail
 	guard.Do(r.config.Logger, "outbox: the Observer", func() { r.config.Observer.TracePublished(ctx, data) })
 }
 
+// observeFound tells the Observer of an attempt that was counted after the call in which it has failed, because no message was named in that.
+func (r *round) observeFound(ctx context.Context, f *failure) {
+	if f.count > 0 {
+		r.observe(ctx, 0, 0, []failure{*f}, 0, nil)
+	}
+}
+
 // fail notes that a message has failed.
 func (r *round) fail(i int, err error) *failure {
 	guard.Log(r.config.Logger.With("message", r.messages[i].ID), "outbox: a function of the Publisher's", err)
@@ -225,6 +232,7 @@ func (r *round) blame(ctx context.Context, i int) {
 	}
 	f := r.fail(i, err)
 	f.alone, r.did.err, r.did.rest = is, nil, 0
+	r.observeFound(ctx, f)
 	r.fit(nil)
 }
 

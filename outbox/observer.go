@@ -12,13 +12,14 @@ import (
 //
 // [LogObserver] is one, and package idemotel has one for OpenTelemetry.
 type RelayObserver interface {
-	// TracePublished is told of each call of the Publisher.
+	// TracePublished is told of each call of the Publisher, and of each attempt that counts against a message that none has named: then
+	// Given and Duration are 0, because the calls in which it has failed were told before.
 	TracePublished(ctx context.Context, data TracePublishedData)
 }
 
 // TracePublishedData tells of a call of the Publisher.
 type TracePublishedData struct {
-	Given     int // messages that it was given
+	Given     int // messages that it was given; 0 if this is no call
 	Published int // of these
 	Failed    int // that have failed, and counted an attempt: what is neither comes again, uncounted
 

@@ -48,7 +48,7 @@ func (r *round) try(ctx context.Context) {
 			return
 		}
 	}
-	s.end()
+	s.end(ctx)
 }
 
 // searchOf is a search in which the first message of each key is tried. Those of other topics than the first one's come early: it may be the topic.
@@ -205,9 +205,9 @@ func (s *search) isOver() bool {
 func (s *search) isCalm() bool { return s.row >= calm && len(s.suspected) == 0 }
 
 // end decides whether there is another round, and whether the destination is left alone before that.
-func (s *search) end() {
+func (s *search) end(ctx context.Context) {
 	t := &s.trial
-	convicted, suspected := s.convict()
+	convicted, suspected := s.convict(ctx)
 	switch {
 	case s.answered && suspected == 0 && (len(s.fresh) == 0 || s.isCalm()):
 		t.on, t.rounds, s.size = false, 0, 1
@@ -221,7 +221,7 @@ func (s *search) end() {
 }
 
 // convict holds back the messages that are to blame. It counts them and those that are suspected still.
-func (s *search) convict() (convicted, suspected int) {
+func (s *search) convict(ctx context.Context) (convicted, suspected int) {
 	for i := range s.messages {
 		place := s.messages[i].Seq
 		as := s.trial.suspects[place]
@@ -230,7 +230,9 @@ func (s *search) convict() (convicted, suspected int) {
 		case !s.trial.isGuilty(place):
 			suspected++
 		default:
-			s.fail(i, as.err).alone = &lone{}
+			f := s.fail(i, as.err)
+			f.alone = &lone{}
+			s.observeFound(ctx, f)
 			delete(s.trial.suspects, place)
 			convicted++
 		}
