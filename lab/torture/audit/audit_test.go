@@ -267,3 +267,26 @@ func TestTrueReasonsAreAccepted(t *testing.T) {
 		t.Errorf("%q", found)
 	}
 }
+
+// A process that is frozen in front of its run goes on with it, of whatever release, when the operation is another's.
+func TestCodeThatHasChangedIsThatOfTheProcessThatHasParked(t *testing.T) {
+	t.Parallel()
+	key := keyOf(t, func(p journal.Plan) bool {
+		return p.Knows(0, "charge-1") && !p.Knows(1, "charge-1") && p.Knows(0, "card-2") && p.Knows(1, "card-2")
+	})
+	for _, test := range []struct {
+		parker, other int // their releases
+		want          bool
+	}{{1, 0, false}, {0, 1, true}} {
+		r := &told{operation: &journal.Operation{ID: "id", Key: key, State: "undone"}, record: &journal.Record{ID: "another"}}
+		r.runs(10*time.Second, 11*time.Second, 0)
+		r.runs(12*time.Second, 13*time.Second, 1)
+		r.events[0].Release, r.events[2].Release = test.parker, test.other
+		m := r.moved("parked", `the code has changed: step 1 is recorded as call "charge-1", and the code asks for call "card-2"`, 0)
+		m.By, m.Known = r.events[0].Op.Process(), map[string]string{"charge-1": "done"}
+		r.moves = append(r.moves, m)
+		if found := slices.Contains(r.audited(t), rule.Reason); found != test.want {
+			t.Errorf("parked by release %d, behind a run of release %d: found out: %t", test.parker, test.other, found)
+		}
+	}
+}

@@ -182,7 +182,7 @@ var (
 
 // parkedWrongly says why the reason for which an operation was parked cannot be true.
 func (o *operation) parkedWrongly(m *journal.Move) string {
-	release := o.releaseAt(m.At)
+	release := o.releaseOf(m)
 	if found := otherOne.FindStringSubmatch(m.Reason); found != nil {
 		return o.unchanged(m, release, found[1], found[2])
 	}
@@ -260,11 +260,12 @@ func (o *operation) unchanged(m *journal.Move, release int, recorded, asked stri
 	return ""
 }
 
-// releaseAt is the release of the last run that was begun before.
-func (o *operation) releaseAt(at time.Duration) (release int) {
+// releaseOf is the release of the process that made a move: of its last run before. A process that has lost the operation may begin a run of
+// its own release meanwhile.
+func (o *operation) releaseOf(m *journal.Move) (release int) {
 	var last time.Duration
 	for _, r := range o.runs {
-		if last <= r.begin && r.begin < at {
+		if r.op.Process() == m.By && last <= r.begin && r.begin < m.At {
 			last, release = r.begin, r.release
 		}
 	}
