@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -88,6 +89,27 @@ func TestMessageThatWasFoundCountsNothingWhileNoCallSucceeds(t *testing.T) {
 	}
 	if after := attempts(); after > before+1 {
 		t.Errorf("%d attempts are counted, %d before the broker went away", after, before)
+	}
+}
+
+// Nine calls of ten fail, whatever they are given: that a message has failed time after time says nothing of it.
+func TestNothingDiesOfCallsThatFailByChance(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	publisher := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+		if rand.IntN(10) > 0 {
+			return errors.New("the broker is unwell")
+		}
+		return b.Publish(ctx, messages)
+	})
+	config := swift()
+	config.MaxAttempts = 5
+	o.add(withBad(200)...)
+	o.relay(publisher, config)
+	o.empty()
+	if n := o.count(`select count(*) from idem.dead_letters`); n > 0 {
+		t.Errorf("%d are dead", n)
 	}
 }
 

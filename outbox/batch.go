@@ -70,7 +70,9 @@ func (r *round) all(ctx context.Context) {
 			}
 			size := min(r.size, len(wave))
 			if part := slices.DeleteFunc(slices.Clone(wave[:size]), r.isStuck); len(part) > 0 {
-				r.part(ctx, part)
+				if r.part(ctx, part); r.did.err == nil {
+					r.trial.succeed()
+				}
 			}
 			wave = wave[size:]
 		}
@@ -227,7 +229,7 @@ func (r *round) blame(ctx context.Context, i int) {
 	switch {
 	case isAway(err):
 		is = was
-	case was.failed.IsZero() || !r.publishedAt.After(was.failed):
+	case was.failed.IsZero() || r.trial.isUnwell() || !r.publishedAt.After(was.failed):
 		err = &AwayError{Err: err}
 	}
 	f := r.fail(i, err)

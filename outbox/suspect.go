@@ -10,20 +10,40 @@ type trial struct {
 	rounds   int                // since a message was published
 	went     int                // how many messages were published
 	suspects map[int64]*suspect // by their places
+
+	// Of the last calls that were about one message which was published in the end: how many have published it, and how many have failed.
+	fine, chance int
 }
 
 // suspect is a message that has failed alone.
 type suspect struct {
 	err      error
+	misses   int // how often it has failed
 	failures int // between any two of which another message was published
 	went     int // how many messages were published when the last of these happened
 }
 
 // outlive notes that a message was published.
 func (t *trial) outlive(place int64) {
+	if s := t.suspects[place]; s != nil {
+		t.chance += s.misses
+	}
 	delete(t.suspects, place)
 	t.went++
 }
+
+// lastCalls bounds for how long a destination is remembered to have failed by chance.
+const lastCalls = 64
+
+// succeed notes a call that has succeeded.
+func (t *trial) succeed() {
+	if t.fine++; t.fine+t.chance > lastCalls {
+		t.fine, t.chance = t.fine/2, t.chance/2
+	}
+}
+
+// isUnwell reports whether more than about a quarter of the calls fail by chance: then a failure says nothing of its message.
+func (t *trial) isUnwell() bool { return 3*(t.chance+1) > t.fine }
 
 // fail notes that a message has failed alone, and reports whether it is only left to publish another one to find it guilty.
 func (t *trial) fail(place int64, err error) bool {
@@ -39,12 +59,13 @@ func (t *trial) fail(place int64, err error) bool {
 		s.failures, s.went = s.failures+1, t.went
 	}
 	s.err = err
+	s.misses++
 	return s.failures > 1
 }
 
 func (t *trial) isGuilty(place int64) bool {
 	s := t.suspects[place]
-	return s != nil && s.failures > 1 && t.went > s.went
+	return s != nil && s.failures > 1 && t.went > s.went && !t.isUnwell()
 }
 
 // lone is a message that was found to be to blame. Each attempt that it counts from then on has failed alone between two publications of others.

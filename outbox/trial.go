@@ -155,6 +155,9 @@ func (s *search) publish(ctx context.Context, part []int) {
 		s.trial.outlive(place)
 	}
 	if went > 0 {
+		if len(part) == 1 {
+			s.trial.succeed()
+		}
 		s.ever, s.misses = true, 0
 		s.row += went
 	}
