@@ -134,15 +134,24 @@ func TestAnErrorAtTheEndOfARunIsNoAnswer(t *testing.T) {
 // What a server has taken up for a process that is gone is nothing that this process has to work on.
 func TestWhoIsGoneNeedNotWorkOnWhatItHasTakenUp(t *testing.T) {
 	t.Parallel()
-	for _, last := range []time.Duration{time.Minute, 10 * time.Minute} { // the last line of the process
+	const at = 2 * time.Minute
+	for _, test := range []struct {
+		last   time.Duration // the last line of the process
+		pooled bool
+		found  bool
+	}{
+		{time.Minute, false, false}, {10 * time.Minute, false, true}, {10 * time.Minute, true, true},
+		{at + time.Second, false, true}, // others see that it is gone
+		{at + time.Second, true, false}, // others see that its lease is over
+	} {
 		r := kept(t, journal.OK, "completed")
 		r.stop = 9 * time.Minute
-		r.events = append(r.events, journal.Event{Kind: journal.KindExit, Op: history.NewOp(0, 0, 900), At: last})
+		r.events = append(r.events, journal.Event{Kind: journal.KindExit, Op: history.NewOp(0, 0, 900), At: test.last})
 		taken := r.moved("running", "", 1)
-		taken.At, taken.Attempts = 2*time.Minute, 1
+		taken.At, taken.Attempts, taken.Pooled = at, 1, test.pooled
 		r.moves = append(r.moves, taken)
-		if found := slices.Contains(r.audited(t), rule.Woken); found != (last > taken.At) {
-			t.Errorf("after a last line at %v: found: %v", last, found)
+		if found := slices.Contains(r.audited(t), rule.Woken); found != test.found {
+			t.Errorf("after a last line at %v, pooled: %t: found: %t", test.last, test.pooled, found)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (b *book) checkWoken() {
 
 // eachTaking calls visit for each taking up while nothing was broken, by a process that was there, with when its run was begun, 0 if it
 // was not, and until when nothing else has become of it. A server may take an operation up for a process that was killed since it has
-// asked for that: it is for others to find out that this one is gone.
+// asked for that: it is for others to find out that this one is gone, which they do when its lease is over, if it shows itself by one.
 func (b *book) eachTaking(visit func(o *operation, m *journal.Move, run, until time.Duration)) {
 	for _, o := range b.operations {
 		for i, m := range o.moves {
@@ -40,6 +40,9 @@ func (b *book) eachTaking(visit func(o *operation, m *journal.Move, run, until t
 			until := b.options.Stop
 			if i+1 < len(o.moves) {
 				until = min(until, o.moves[i+1].At)
+			}
+			if m.Pooled {
+				until = min(until, b.alive[m.By])
 			}
 			var begun time.Duration
 			for _, r := range o.runs {

@@ -148,5 +148,6 @@ type Move struct {
 	Since           time.Duration     // that step was begun, by the history's clock
 	At              time.Duration     // by the history's clock
 	By              uint32            // the process that has made it; none if it was no worker
+	Pooled          bool              // behind a pooler: it shows itself by a lease
 	Known           map[string]string // where nobody has it: the outcomes of its steps, by name
 }
