@@ -166,9 +166,9 @@ const rollbackName = "personality_rollback"
 
 func (s *session) bind(message []byte) []byte {
 	parts := bytes.SplitN(message[headerLen:], []byte{0}, 3)
-	portal, name := string(parts[0]), string(parts[1])
+	portal := string(parts[0])
 	s.portals[portal] = plain
-	if !s.commits[name] {
+	if !s.commits[string(parts[1])] {
 		return message
 	}
 	f := s.fate()
