@@ -48,7 +48,7 @@ func (p *partner) knows(secrets ...string) {
 
 func (p *partner) events() []string {
 	p.t.Helper()
-	rows, err := p.pool.Query(context.Background(), "select event from payments order by ctid")
+	rows, err := p.pool.Query(context.Background(), "select event from payments order by n")
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestWhatIsInTheOutboxArrivesOnceAndInOrder(t *testing.T) {
 	relay(func() bool { return p.payments() == keys*each })
 
 	got := map[string][]string{}
-	rows, err := p.pool.Query(t.Context(), "select convert_from(payload, 'UTF8') from payments order by ctid")
+	rows, err := p.pool.Query(t.Context(), "select convert_from(payload, 'UTF8') from payments order by n")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func newTill(t testing.TB) *till {
 
 func tillOn(t testing.TB, pool *pgxpool.Pool) *till {
 	t.Helper()
-	if _, err := pool.Exec(context.Background(), "create table if not exists payments (event text not null, payload bytea not null)"); err != nil {
+	if _, err := pool.Exec(context.Background(), "create table if not exists payments (n bigint generated always as identity, event text not null, payload bytea not null)"); err != nil {
 		t.Fatal(err)
 	}
 	return &till{t: t, pool: pool}

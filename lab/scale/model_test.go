@@ -55,7 +55,10 @@ func TestModelIsWhatPostgresStores(t *testing.T) {
 			}
 			t.Logf("heap %.0f, index %.0f", heap/calls, index/calls)
 			near(t, "heap", heap/calls, heapOf(float64(size.names), float64(size.response)), 0.1)
-			near(t, "index", index/calls, indexOf(float64(size.names)), 0.25)
+			// Entries that came in their order have left full pages behind, others half of them.
+			if most := indexOf(float64(size.names)) * 1.25; index/calls > most || index/calls < most/2.5 {
+				t.Errorf("index: %.0f bytes a record, and the model says %.0f to %.0f", index/calls, most/2.5, most)
+			}
 		})
 	}
 }
