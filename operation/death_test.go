@@ -105,7 +105,7 @@ func (p *process) dies(d death) {
 		return
 	}
 	p.trap = trap
-	p.proxy.ArmEach(pgproxy.Before(from(d.at)), pgproxy.Reset) // whatever it would say later: the trap before it has kept one
+	p.proxy.ArmEach(pgproxy.Before(from(d.at)), pgproxy.Reset) // what it would say before it is noticed that it is dead
 }
 
 // from matches the n-th statement, from 0, and all that follow.
@@ -165,6 +165,8 @@ func (c *till) run(t *testing.T, p *process, d *operation.Definition[int]) {
 		select {
 		case <-p.trap.Fired():
 			cancel()
+			_ = p.proxy.Close() // the dead reach nobody, and do not go on trying
+			p.pool.Close()
 		case <-done:
 		}
 	}
