@@ -99,7 +99,7 @@ func newServer(opts Options, password string) (*Server, error) {
 
 func (s *Server) initdb(ctx context.Context) error {
 	password := filepath.Join(s.opts.Dir, "password")
-	if err := os.WriteFile(password, []byte(s.password), 0o600); err != nil {
+	if err := os.WriteFile(password, []byte(verifier(s.password)), 0o600); err != nil {
 		return err
 	}
 	defer os.Remove(password)
