@@ -165,7 +165,7 @@ func (c *till) run(t *testing.T, p *process, d *operation.Definition[int]) {
 		select {
 		case <-p.trap.Fired():
 			cancel()
-			_ = p.proxy.Close() // the dead reach nobody, and do not go on trying
+			_ = p.proxy.Close() // the dead reach no server, and do not go on trying
 			p.pool.Close()
 		case <-done:
 		}
