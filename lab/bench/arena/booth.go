@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/lab/bench/contestant"
+	"github.com/idem-go/idem/lab/bench/measure"
 )
 
 // Booth is one contestant on its own database.
@@ -18,6 +19,12 @@ type Booth struct {
 // Settle returns when a connection is free. Where the pool has only one, whatever a call has left to do is done then.
 func (b *Booth) Settle(ctx context.Context) error {
 	return b.Pool.AcquireFunc(ctx, func(*pgxpool.Conn) error { return nil })
+}
+
+// Clock reads the processor time of the contestant. It takes the numbers that the server has for its processes as those of this
+// machine, which they are unless the server is in a container.
+func (b *Booth) Clock() measure.Clock {
+	return measure.Clock{Admin: b.Pool, Database: b.Pool.Config().ConnConfig.Database}
 }
 
 // WAL is how many bytes the server has written to its log.

@@ -17,5 +17,6 @@ const (
 	NameFiber            = "fiber idempotency"
 	NameRedisAlways      = "Redis SET NX, always"
 	NameRedisEverySecond = "Redis SET NX, everysec"
+	NameBareWrites       = "two bare writes of a record"
 	NameLookup           = "SELECT by primary key"
 )

@@ -55,6 +55,11 @@ func fastest(name, rule string, limit float64, of, to string, points ...result.P
 	return compared(name, rule, bound{limit, true}, (*result.Cell).Throughputs, of, to, points)
 }
 
+// cheapest is a goal for processor times.
+func cheapest(name, rule string, limit float64, of, to string, points ...result.Point) Goal {
+	return compared(name, rule, bound{limit: limit}, (*result.Cell).Processors, of, to, points)
+}
+
 func compared(name, rule string, b bound, ratios func(*result.Cell, string, string) []float64, of, to string, points []result.Point) Goal {
 	g := Goal{Name: name, Rule: fmt.Sprintf(rule, b.limit)}
 	for _, point := range points {

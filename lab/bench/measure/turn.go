@@ -3,6 +3,7 @@ package measure
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"sync"
@@ -17,7 +18,8 @@ type Turn struct {
 	Elapsed           time.Duration
 	Replayed, Refused int
 	Allocs, Bytes     uint64
-	Err               error // the first
+	Processor         time.Duration // of server and client together, if RunOn has read it
+	Err               error         // the first
 }
 
 // Limit ends a turn, by time or by the number of operations of each client.
@@ -31,6 +33,20 @@ func Run(ctx context.Context, runner contestant.Runner, source *Source, clients 
 	return run(ctx, runner, source, clients, func(n int, elapsed time.Duration) bool {
 		return (limit.Ops == 0 || n < limit.Ops) && (limit.Time == 0 || elapsed < limit.Time)
 	})
+}
+
+// RunOn is Run with the processor time by a clock. Where no clock can be read there is none.
+func RunOn(ctx context.Context, clock Clock, runner contestant.Runner, source *Source, clients int, limit Limit) Turn {
+	before, err := clock.Read(ctx)
+	turn := Run(ctx, runner, source, clients, limit)
+	if turn.Err != nil || errors.Is(err, ErrNoClock) {
+		return turn
+	}
+	after, errAfter := clock.Read(ctx)
+	turn.Err = errors.Join(err, errAfter)
+	used := after.Minus(before)
+	turn.Processor = used.Client + used.Server
+	return turn
 }
 
 // run makes calls for as long as goOn, which is told how many a client has made and how long the turn has been, says so.
@@ -115,3 +131,6 @@ func (t Turn) PerSecond() float64 { return float64(len(t.Latencies)) / t.Elapsed
 
 // P is the q-th quantile of the latencies in microseconds.
 func (t Turn) P(q float64) float64 { return Quantile(t.Latencies, q) / 1e3 }
+
+// ProcessorEach is the processor time of a call in microseconds.
+func (t Turn) ProcessorEach() float64 { return float64(t.Processor) / float64(len(t.Latencies)) / 1e3 }

@@ -43,7 +43,7 @@ func (c cell) statements() contestant.Business {
 
 // first is a cell of first runs by everybody.
 func first(business string, clients int) cell {
-	return cell{result.Point{Work: result.First, Business: business, Clients: clients}, append(contestant.All(), contestant.DatabaseSQL()...)}
+	return cell{result.Point{Work: result.First, Business: business, Clients: clients}, slices.Concat(contestant.All(), contestant.DatabaseSQL(), []contestant.Contestant{contestant.BareWrites()})}
 }
 
 // replay is a cell of replays by those who have something to replay.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -63,6 +64,24 @@ func TestCellComparesContestantsAndCountsWhatTheyDid(t *testing.T) {
 				t.Errorf("%+v", idem)
 			}
 		})
+	}
+}
+
+func TestProcessorTimeOfServerAndClientIsReadOnLoopback(t *testing.T) {
+	t.Parallel()
+	who := []contestant.Contestant{contestant.BareWrites(), contestant.Idem()}
+	for _, leg := range []string{result.Loopback, result.RTT} {
+		done := measured(t, cell{result.Point{Work: result.First, Business: result.Insert, Leg: leg, Clients: 2}, who})
+		for _, e := range done.Entries {
+			if e.Error != "" || e.Unverified != "" || len(e.Rounds) != 3 {
+				t.Fatalf("%+v", e)
+			}
+			for _, r := range e.Rounds {
+				if (r.Processor > 0) != (leg == result.Loopback && runtime.GOOS == "linux") {
+					t.Errorf("%s: %s: %+v", leg, e.Name, r)
+				}
+			}
+		}
 	}
 }
 

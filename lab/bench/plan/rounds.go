@@ -68,7 +68,7 @@ func (s *Session) interleave(ctx context.Context, seats []*seat, c cell, pace pa
 				continue
 			}
 			runtime.GC() // the garbage of the one before is not this one's
-			turn := measure.Run(ctx, each.booth.Runner, each.source, c.Clients, measure.Limit{Time: pace.turn})
+			turn := each.take(ctx, c, measure.Limit{Time: pace.turn})
 			if each.err = turn.Err; each.err == nil {
 				each.turns = append(each.turns, turn)
 			}
@@ -78,6 +78,15 @@ func (s *Session) interleave(ctx context.Context, seats []*seat, c cell, pace pa
 		}
 	}
 	return nil
+}
+
+// take makes one turn. The processor time is read where nothing is between client and server that has some of its own, and where
+// the server is in no container.
+func (each *seat) take(ctx context.Context, c cell, limit measure.Limit) measure.Turn {
+	if c.Leg != result.Loopback {
+		return measure.Run(ctx, each.booth.Runner, each.source, c.Clients, limit)
+	}
+	return measure.RunOn(ctx, each.booth.Clock(), each.booth.Runner, each.source, c.Clients, limit)
 }
 
 // cell measures one cell.
@@ -149,7 +158,9 @@ func (each *seat) entry(ctx context.Context, c cell) result.Entry {
 		all = append(all, turn.Latencies...)
 		e.Replayed += turn.Replayed
 		e.Refused += turn.Refused
-		e.Rounds = append(e.Rounds, result.Round{Ops: len(turn.Latencies), P50: round(turn.P(0.5)), PerSecond: round(turn.PerSecond())})
+		e.Rounds = append(e.Rounds, result.Round{
+			Ops: len(turn.Latencies), P50: round(turn.P(0.5)), PerSecond: round(turn.PerSecond()), Processor: round(turn.ProcessorEach()),
+		})
 	}
 	slices.Sort(all)
 	e.Ops, e.P50, e.P99 = len(all), round(measure.Quantile(all, 0.5)/1e3), round(measure.Quantile(all, 0.99)/1e3)

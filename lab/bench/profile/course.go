@@ -31,7 +31,7 @@ var writes = []course{
 	of(contestant.Plain()),
 	inPieces(inEngine, nil, nil),
 	inPieces("+ one bare INSERT of a record", bareInsert, nil),
-	inPieces(twoWrites, bareInsert, bareUpdate),
+	{twoWrites, of(contestant.BareWrites()).open},
 	inPieces("idem's claim in place of that INSERT", claim, bareUpdate),
 	inPieces("+ the load behind it, for replays", claimAndLoad, bareUpdate),
 	inPieces("idem's completion in place of that UPDATE", claimAndLoad, complete),
@@ -61,14 +61,10 @@ func of(c contestant.Contestant) course {
 	}}
 }
 
-// operation is the execution id of all calls here: nothing compares those of different keys.
-const operation = "00000000-0000-4000-8000-000000000000"
-
 // inPieces is a transaction of idem's engine with these requests behind BEGIN and before COMMIT.
 func inPieces(name string, behindBegin, beforeCommit func(*store.Key, contestant.Call) []txn.Request) course {
 	return course{name, func(_ context.Context, pool *pgxpool.Pool) (func(context.Context, contestant.Call) error, error) {
-		prepared := append(store.Statements[:len(store.Statements):len(store.Statements)], insert, update)
-		engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits, Prepared: txn.WithOwn(prepared)}
+		engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits, Prepared: contestant.BareStatements}
 		return func(ctx context.Context, call contestant.Call) error {
 			key := keyOf(call)
 			tx, err := engine.Open(ctx, queued(behindBegin, &key, call)...)
@@ -76,7 +72,7 @@ func inPieces(name string, behindBegin, beforeCommit func(*store.Key, contestant
 				return err
 			}
 			defer tx.Close()
-			_, err = tx.Run(operation, func(tx pgx.Tx) (bool, error) { return false, call.Execute(ctx, tx) })
+			_, err = tx.Run(contestant.Operation, func(tx pgx.Tx) (bool, error) { return false, call.Execute(ctx, tx) })
 			if err != nil {
 				return err
 			}

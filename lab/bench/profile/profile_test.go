@@ -49,7 +49,7 @@ func TestEveryCourseHasItsEffectAndItsRecordOnce(t *testing.T) {
 				keys = append(keys, keys...)
 			}
 			_, err = st.take(t.Context(), source.Template, keys)
-			if errors.Is(err, errNoClock) {
+			if errors.Is(err, measure.ErrNoClock) {
 				t.Skip(err)
 			}
 			if err != nil {
@@ -74,7 +74,7 @@ func TestEveryCourseHasItsEffectAndItsRecordOnce(t *testing.T) {
 func TestQuickRunHasEverySection(t *testing.T) {
 	t.Parallel()
 	text, err := profile(t.Context(), testServer(t), sidebyside.Options{Quick: true, Seed: 1})
-	if errors.Is(err, errNoClock) {
+	if errors.Is(err, measure.ErrNoClock) {
 		t.Skip(err)
 	}
 	if err != nil {
@@ -183,7 +183,7 @@ func TestSessionsAreThoseOfTheDatabase(t *testing.T) {
 	}
 	diff := ""
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // the one that has made the schema is on its way out
-		pids, err := st.clock.sessions(t.Context())
+		pids, err := st.clock.Sessions(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -112,7 +112,7 @@ func sample(ctx context.Context, s *sidebyside.Server, c course, p plan) (one sa
 
 // record begins to sample this process and those of the server that work for the stand. What it returns ends that.
 func record(ctx context.Context, perf, data string, s *stand) (stop func() error, err error) {
-	pids, err := s.clock.sessions(ctx)
+	pids, err := s.clock.Sessions(ctx)
 	if err != nil {
 		return nil, err
 	}

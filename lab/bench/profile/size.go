@@ -74,7 +74,7 @@ func filled(ctx context.Context, lane *arena.Lane, source *measure.Source, recor
 		return nil, err
 	}
 	one.stand = &stand{
-		course: course{name: contestant.NameIdem}, pool: booth.Pool, clock: clock{booth.Pool, booth.Pool.Config().ConnConfig.Database},
+		course: course{name: contestant.NameIdem}, pool: booth.Pool, clock: booth.Clock(),
 		do: func(ctx context.Context, call contestant.Call) error {
 			_, err := booth.Runner.Do(ctx, call)
 			return err

@@ -19,7 +19,7 @@ type stand struct {
 	course course
 	pool   *pgxpool.Pool
 	do     func(context.Context, contestant.Call) error
-	clock  clock
+	clock  measure.Clock
 }
 
 // poolSize leaves room for a rollback that goes on behind a replay.
@@ -45,7 +45,7 @@ func open(ctx context.Context, s *sidebyside.Server, c course) (*stand, error) {
 		pool.Close()
 		return nil, fmt.Errorf("%s: %w", c.name, err)
 	}
-	return &stand{course: c, pool: pool, do: do, clock: clock{s.Admin, config.ConnConfig.Database}}, nil
+	return &stand{course: c, pool: pool, do: do, clock: measure.Clock{Admin: s.Admin, Database: config.ConnConfig.Database}}, nil
 }
 
 // openWarm opens a stand and makes first runs of one INSERT there: connections are open then, plans are made, and pages were touched,
@@ -87,7 +87,7 @@ type turn struct{ p50, client, server float64 } // microseconds
 
 // take makes calls one after the other, one with each key.
 func (s *stand) take(ctx context.Context, call contestant.Call, keys []string) (turn, error) {
-	before, err := s.clock.read(ctx)
+	before, err := s.clock.Read(ctx)
 	if err != nil {
 		return turn{}, err
 	}
@@ -100,14 +100,14 @@ func (s *stand) take(ctx context.Context, call contestant.Call, keys []string) (
 		}
 		all = append(all, time.Since(begin))
 	}
-	after, err := s.clock.read(ctx)
+	after, err := s.clock.Read(ctx)
 	if err != nil {
 		return turn{}, err
 	}
 	slices.Sort(all)
-	used := after.minus(before)
+	used := after.Minus(before)
 	each := func(d time.Duration) float64 { return float64(d) / float64(len(keys)) / 1e3 }
 	return turn{
-		p50: float64(sidebyside.Quantile(all, 0.5)) / 1e3, client: each(used.client), server: each(used.server),
+		p50: float64(sidebyside.Quantile(all, 0.5)) / 1e3, client: each(used.Client), server: each(used.Server),
 	}, nil
 }

@@ -65,8 +65,12 @@ func (v view) Score() string {
 	for _, j := range goal.Judge(v.Results) {
 		count[j.Verdict]++
 	}
-	return fmt.Sprintf("Of the goals that were set before they were measured %d are met, %d missed, and %d undecided: their spread crosses the bound.",
+	score := fmt.Sprintf("Of the goals that were set before they were measured %d are met, %d missed, and %d undecided: their spread crosses the bound.",
 		count[goal.Met], count[goal.Missed], count[goal.Undecided])
+	if absent := count[goal.Absent]; absent > 0 {
+		score += fmt.Sprintf(" %d are newer than this run, or could not be measured here.", absent)
+	}
+	return score
 }
 
 // Missed are the goals that were.

@@ -111,7 +111,7 @@ func (v view) compare(ratios func(*result.Cell, string, string) []float64, colum
 
 // everybody are the contestants, those that are in some cells alone behind the others.
 func everybody() []contestant.Contestant {
-	return slices.Concat(contestant.All(), contestant.Hinted(), contestant.DatabaseSQL())
+	return slices.Concat(contestant.All(), contestant.Hinted(), contestant.DatabaseSQL(), []contestant.Contestant{contestant.BareWrites()})
 }
 
 // Costs is the table of what an operation costs apart from time.

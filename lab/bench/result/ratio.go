@@ -12,6 +12,11 @@ func (c *Cell) Throughputs(of, to string) []float64 {
 	return c.ratios(of, to, func(r Round) float64 { return r.PerSecond })
 }
 
+// Processors are the ratios of the processor times of two entries, round by round.
+func (c *Cell) Processors(of, to string) []float64 {
+	return c.ratios(of, to, func(r Round) float64 { return r.Processor })
+}
+
 func (c *Cell) ratios(of, to string, figure func(Round) float64) []float64 {
 	a, b := c.Entry(of), c.Entry(to)
 	if a == nil || b == nil {

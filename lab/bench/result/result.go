@@ -94,6 +94,7 @@ type Round struct {
 	Ops       int     `json:"n"`
 	P50       float64 `json:"p50_us"`
 	PerSecond float64 `json:"per_s"`
+	Processor float64 `json:"cpu_us,omitempty"` // that a call takes, of server and client together; 0: nobody has read it
 }
 
 // Profile is what one operation of a contestant costs, apart from time.
