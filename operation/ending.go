@@ -34,6 +34,7 @@ func (op *Op) endStopped(s *stop) hold.Ending {
 	switch s.why {
 	case lost:
 		op.close(nil)
+		w.hide()
 		w.instance.leave(w.operation, false)
 		return w.abandon(hold.Ending{Outcome: hold.Elsewhere})
 	case suspended:

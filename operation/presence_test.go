@@ -202,6 +202,30 @@ func TestValueOfACallWhoseCallerHasLeftIsKept(t *testing.T) {
 	s.wantBlocked()
 }
 
+// A call has answered a process that had lost the operation meanwhile. What it knows is not on record, and not forgotten: when it has the
+// operation again, the call is neither made nor in doubt.
+func TestValueOfACallWhoseProcessHadLostTheOperationIsKept(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	b := newBlocked(s, operation.Once)
+	answers := b.call(t.Context(), s, idem.WithWait(0))
+	await(t, "the call", b.begun)
+	if _, err := s.pool.Exec(t.Context(), `update idem.operations set epoch = epoch + 1, owner = null`); err != nil { // another one, which has let go of it
+		t.Fatal(err)
+	}
+	b.release <- nil
+	if a := await(t, "the caller", answers); !errors.Is(a.err, idem.ErrInProgress) {
+		t.Errorf("the caller was told %v", a.err)
+	}
+	if _, err := b.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.calls.Load(); n != 1 {
+		t.Errorf("%d calls", n)
+	}
+	s.wantBlocked()
+}
+
 const presences = `select count(*) from pg_stat_activity where application_name = 'idem presence' and datname = current_database()`
 
 // The session is gone and the process is not: as after a failover. It stops what it was doing, and comes back under a new number.

@@ -33,9 +33,7 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, hold.End
 		return nil, w.unavailable(ctx, err)
 	}
 	w.instance = instance
-	take := store.TakeOperation{OperationID: w.operation, Owner: instance.number, Epoch: w.epoch, Alone: takeTurn()}
-	var taken *store.Taken
-	defer func() { w.keepTurn(take.Alone, taken) }()
+	take := store.TakeOperation{OperationID: w.operation, Owner: instance.number, Epoch: w.epoch}
 	steps := store.LoadSteps{OperationID: w.operation}
 	show := store.ShowOperation{OperationID: w.operation}
 	reserved := false
@@ -50,15 +48,20 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, hold.End
 		return nil, w.abandon(hold.Ending{Outcome: hold.Elsewhere})
 	}
 	err = ask(ctx, engine, &take, &steps, &show)
+	if err == nil && show.MayBeSuspect() && !take.Found && takeTurn() {
+		take.Alone = true
+		defer func() { w.keepTurn(take.Found, &take.Taken) }()
+		err = ask(ctx, engine, &take, &steps, &show)
+	}
 	switch {
 	case err != nil:
+		take.Found = false
 		instance.leave(w.operation, true)
 		return nil, w.abandon(w.unavailable(ctx, err))
 	case !take.Found:
 		instance.leave(w.operation, false)
 		return nil, w.abandon(w.elsewhere(&show))
 	}
-	taken = &take.Taken
 	return &takenUp{take.Taken, steps}, hold.Ending{}
 }
 

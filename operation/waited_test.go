@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,7 +130,11 @@ func TestCallerWhoseOperationAWorkerEndsInAnErrorIsToldItAndBeginsNothingAnew(t 
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
+			var first atomic.Value // the operation
 			d := operation.Define("ordering", func(op *operation.Op, _ int) (idem.Response, error) {
+				if !first.CompareAndSwap(nil, op.ID()) && first.Load() != op.ID() {
+					return idem.Response{}, operation.Final(errors.New("it was begun anew"))
+				}
 				if _, err := operation.Call(op, "charge", operation.Once, s.bank.charge); err != nil {
 					return idem.Response{}, err
 				}

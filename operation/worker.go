@@ -114,12 +114,16 @@ func (w *Worker) Run(ctx context.Context) error {
 	var guarding sync.WaitGroup
 	guarding.Go(func() { (&lookout{r.engine, r.sentry, min(guardLists, w.config.Poll)}).run(ctx) })
 	defer guarding.Wait()
+	turn := takeTurn()
 	for ctx.Err() == nil {
-		full := r.look(ctx)
+		full := r.look(ctx, turn)
 		if !r.sentry.full.Swap(full) && full {
 			poke(r.sentry.watch)
 		}
-		r.pause(ctx, full)
+		turn = r.pause(ctx, full)
+	}
+	if turn {
+		endTurn()
 	}
 	drained := make(chan struct{})
 	go func() { r.operations.Wait(); close(drained) }()
@@ -141,27 +145,37 @@ type running struct {
 	freed      chan struct{}
 	sentry     *sentry
 	rest       time.Duration // until the next look, if nothing wakes it
+	turnless   bool          // the last look was made without the turn of a suspect, or has given it to one
 	operations sync.WaitGroup
 
 	mu   sync.Mutex
 	busy map[string]int // how many it works on, by the names of their definitions
 }
 
-// pause pauses between two looks: until a guard has found something, or, if there was more than there was room for, until there is room.
-func (r *running) pause(ctx context.Context, full bool) {
+// pause pauses between two looks: until a guard has found something, or, if there was more than there was room for, until there is room, or,
+// if the look was made without the turn of a suspect, until this Worker has that. It reports whether it has.
+func (r *running) pause(ctx context.Context, full bool) (turnTaken bool) {
 	timer := time.NewTimer(r.rest)
 	defer timer.Stop()
 	var freed chan struct{}
 	if full {
 		freed = r.freed
 	}
+	var wanted chan<- struct{}
+	if r.turnless {
+		wanted = turn
+	}
 	select {
+	case wanted <- struct{}{}:
+		return true
 	case <-timer.C:
 	case <-freed:
 		r.gather(ctx)
 	case <-r.sentry.due:
 	case <-ctx.Done():
+		return false
 	}
+	return takeTurn()
 }
 
 // gathering is for how long a look waits for more room, once there is some: one look for ten operations costs little more than one for
@@ -183,20 +197,29 @@ func (r *running) gather(ctx context.Context) {
 	}
 }
 
-// look takes up what is due, and reports whether there may be more.
-func (r *running) look(ctx context.Context) (full bool) {
+// look takes up what is due, and reports whether there may be more. With the turn of this process, that may be a suspect.
+func (r *running) look(ctx context.Context, turn bool) (full bool) {
 	room := cap(r.slots) - len(r.slots)
-	if room == 0 {
-		return true
+	r.rest, r.turnless = r.config.Poll-jitter(r.config.Poll/4), room > 0
+	if room > 0 {
+		full, turn = r.takeUp(ctx, room, turn)
 	}
-	r.rest = r.config.Poll - jitter(r.config.Poll/4)
+	if turn {
+		r.turnless = false
+		endTurn()
+	}
+	return full || room == 0
+}
+
+// takeUp takes up as many operations as there is room for, and works on them. It reports whether there may be more, and whether the turn is
+// left. Behind a suspect it is looked again at once, without the turn: other suspects may have hidden what is due.
+func (r *running) takeUp(ctx context.Context, room int, turn bool) (full, turnLeft bool) {
 	i, err := adopt(ctx, r.engine)
 	if err != nil {
 		r.complain(ctx, "operation: a worker cannot show that it is there", err)
-		return false
+		return false, turn
 	}
 	defer i.release()
-	turn := takeTurn()
 	taken, full, err := r.take(ctx, i, room, turn)
 	if err != nil {
 		i.leak()
@@ -208,17 +231,16 @@ func (r *running) look(ctx context.Context) (full bool) {
 	for n := range works {
 		w := &works[n]
 		suspected := turn && w.Deaths >= store.Suspected
-		turn = turn && !suspected
+		if suspected {
+			turn, r.rest = false, 0
+		}
 		r.slots <- struct{}{}
 		r.operations.Add(1)
 		r.count(w.Name, 1)
 		i.presence.use(1)
 		go r.goOn(i, w, suspected)
 	}
-	if turn {
-		endTurn()
-	}
-	return full
+	return full, turn
 }
 
 // load reads what operations remember that were taken up; those that were only started remember nothing. If that cannot be had, they are

@@ -269,7 +269,7 @@ LIMIT @room::int4;
 
 -- name: ShowOperation :one
 -- ShowOperation tells how far an operation is.
-SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.cancelled, o.kind, o.step, o.attempts, coalesce(o.reason, '')::text AS reason,
+SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.cancelled, o.kind, o.step, o.attempts, coalesce(o.deaths, 0) AS deaths, coalesce(o.reason, '')::text AS reason,
        coalesce(o.parent::text, '')::text AS parent,
        o.since,
        o.wake_at,
@@ -367,17 +367,20 @@ ORDER BY s.outcome COLLATE "C" DESC, s.seq;
 
 -- name: Disown :exec
 -- Disown releases the operations that have the number of this process without its working on them, unless they were taken up or
--- begun so lately that they may have come on its list after this was sent.
+-- begun so lately that they may have come on its list after this was sent. A suspect is due at once: its process has not died.
 UPDATE idem.operations
-SET owner = NULL, taken_at = NULL
+SET owner = NULL, taken_at = NULL,
+    wake_at = CASE WHEN attempts > 0 AND deaths >= 3 THEN LEAST(wake_at, clock_timestamp()) ELSE wake_at END
 WHERE state = 'running' AND owner = @owner::int4
   AND NOT id = ANY (SELECT unnest((@running::text)::uuid[]))
   AND COALESCE(taken_at, since) < (SELECT clock_timestamp() - '5 seconds'::interval);
 
 -- name: ReleaseOperations :exec
--- ReleaseOperations releases operations that this process has taken up in these epochs, and has not begun to work on.
+-- ReleaseOperations releases operations that this process has taken up in these epochs, and has not begun to work on. A suspect is due at
+-- once, as any other is.
 UPDATE idem.operations AS o
-SET owner = NULL, taken_at = NULL
+SET owner = NULL, taken_at = NULL,
+    wake_at = CASE WHEN o.attempts > 0 AND o.deaths >= 3 THEN LEAST(o.wake_at, clock_timestamp()) ELSE o.wake_at END
 FROM (SELECT unnest((@operation_ids::text)::uuid[]) AS id,
              unnest((@epochs::text)::int4[]) AS epoch) taken
 WHERE o.id = taken.id AND o.epoch = taken.epoch AND o.state = 'running';

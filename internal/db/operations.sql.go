@@ -755,7 +755,7 @@ func (r *DueOperationsRow) read(row *roundtrip.Row) {
 
 // ShowOperationSQL is the text of ShowOperation.
 const ShowOperationSQL = `-- name: ShowOperation :one
-SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.cancelled, o.kind, o.step, o.attempts, coalesce(o.reason, '')::pg_catalog.text AS reason,
+SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.cancelled, o.kind, o.step, o.attempts, coalesce(o.deaths, 0) AS deaths, coalesce(o.reason, '')::pg_catalog.text AS reason,
        coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
        /*moment*/o.since/**/ AS since,
        /*moment*/o.wake_at/**/ AS wake_at,
@@ -768,7 +768,7 @@ WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
 var ShowOperationStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     ShowOperationSQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam},
-	Results: []int16{roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
+	Results: []int16{roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
 })
 
 // ShowOperation tells how far an operation is.
@@ -803,6 +803,7 @@ type ShowOperationRow struct {
 	Kind      string
 	Step      string
 	Attempts  int
+	Deaths    int
 	Reason    string
 	Parent    string
 	Since     time.Time
@@ -821,6 +822,7 @@ func (r *ShowOperationRow) read(row *roundtrip.Row) {
 	r.Kind = row.Text(r.Kind)
 	r.Step = row.Text(r.Step)
 	r.Attempts = row.Int()
+	r.Deaths = row.Int()
 	r.Reason = row.Text(r.Reason)
 	r.Parent = row.Text(r.Parent)
 	r.Since = row.Time()
@@ -1192,7 +1194,8 @@ func (r *BegunCallsRow) read(row *roundtrip.Row) {
 // DisownSQL is the text of Disown.
 const DisownSQL = `-- name: Disown :exec
 UPDATE idem.operations
-SET owner = NULL, taken_at = NULL
+SET owner = NULL, taken_at = NULL,
+    wake_at = CASE WHEN attempts OPERATOR(pg_catalog.>) 0 AND deaths OPERATOR(pg_catalog.>=) 3 THEN LEAST(wake_at, pg_catalog.clock_timestamp()) ELSE wake_at END
 WHERE state OPERATOR(pg_catalog.=) 'running' AND owner OPERATOR(pg_catalog.=) $1::pg_catalog.int4
   AND NOT id OPERATOR(pg_catalog.=) ANY (SELECT pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.uuid[]))
   AND COALESCE(taken_at, since) OPERATOR(pg_catalog.<) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) '5 seconds'::pg_catalog.interval)
@@ -1205,7 +1208,7 @@ var DisownStatement = roundtrip.New(roundtrip.Statement{
 })
 
 // Disown releases the operations that have the number of this process without its working on them, unless they were taken up or
-// begun so lately that they may have come on its list after this was sent.
+// begun so lately that they may have come on its list after this was sent. A suspect is due at once: its process has not died.
 type Disown struct {
 	Owner   int
 	Running string
@@ -1225,7 +1228,8 @@ func (Disown) Read(trip *roundtrip.Trip) { trip.Skip() }
 // ReleaseOperationsSQL is the text of ReleaseOperations.
 const ReleaseOperationsSQL = `-- name: ReleaseOperations :exec
 UPDATE idem.operations AS o
-SET owner = NULL, taken_at = NULL
+SET owner = NULL, taken_at = NULL,
+    wake_at = CASE WHEN o.attempts OPERATOR(pg_catalog.>) 0 AND o.deaths OPERATOR(pg_catalog.>=) 3 THEN LEAST(o.wake_at, pg_catalog.clock_timestamp()) ELSE o.wake_at END
 FROM (SELECT pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.uuid[]) AS id,
              pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.int4[]) AS epoch) taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id AND o.epoch OPERATOR(pg_catalog.=) taken.epoch AND o.state OPERATOR(pg_catalog.=) 'running'
@@ -1237,7 +1241,8 @@ var ReleaseOperationsStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam},
 })
 
-// ReleaseOperations releases operations that this process has taken up in these epochs, and has not begun to work on.
+// ReleaseOperations releases operations that this process has taken up in these epochs, and has not begun to work on. A suspect is due at
+// once, as any other is.
 type ReleaseOperations struct {
 	OperationIDs string
 	Epochs       string

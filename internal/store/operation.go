@@ -134,6 +134,7 @@ type ShowOperation struct {
 	Kind      StepKind
 	Step      string
 	Attempts  int
+	Deaths    int // of processes that worked on it, those that no process has noticed yet left out
 	Reason    string
 	Parent    string // the operation that awaits it; empty if it is no child
 	Since     time.Time
@@ -155,7 +156,7 @@ func (s *ShowOperation) Read(trip *roundtrip.Trip) {
 	s.Found, s.Scope, s.Name, s.State, s.Epoch = q.Found, row.Scope, row.Name, OperationState(row.State), row.Epoch
 	copy(s.Hash[:], row.Hash)
 	s.Undoing, s.Cancelled, s.Kind, s.Step = row.Undoing, row.Cancelled, StepKind(row.Kind), row.Step
-	s.Attempts, s.Reason, s.Parent = row.Attempts, row.Reason, row.Parent
+	s.Attempts, s.Deaths, s.Reason, s.Parent = row.Attempts, row.Deaths, row.Reason, row.Parent
 	s.Since, s.WakeAt, s.LoadedAt = row.Since, row.WakeAt, row.LoadedAt
 	if s.Kind == ChildStep && s.WakeAt.Sub(s.LoadedAt) > Endless/2 {
 		s.WakeAt = time.Time{}
@@ -163,6 +164,11 @@ func (s *ShowOperation) Read(trip *roundtrip.Trip) {
 	if s.Kind == Started {
 		s.Kind = ""
 	}
+}
+
+// MayBeSuspect reports whether the operation is one, or will be when it turns out that its owner is gone.
+func (s *ShowOperation) MayBeSuspect() bool {
+	return s.Found && s.State == OperationRunning && s.Deaths >= Suspected-1
 }
 
 // ParkOperation stops an operation until a person has seen to it.

@@ -131,27 +131,64 @@ func TestAnErrorAtTheEndOfARunIsNoAnswer(t *testing.T) {
 	}
 }
 
+// A process has two pools, and so two instances. When a lease is ended both may run an operation at a time, one of them in vain: what that one
+// hears is nothing that the other one has to put on record.
+func TestWhatARunHasHeardThatHadLostTheOperationIsNotForTheOtherRunToKeep(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		begin, end time.Duration // of another run of the same process
+		found      bool
+	}{
+		{2 * time.Second, 32 * time.Second, false},
+		{2 * time.Second, 3 * time.Second, true}, {40 * time.Second, 41 * time.Second, true}, {2 * time.Second, 0, false},
+	} {
+		r := kept(t, journal.OK, "completed")
+		run := history.NewOp(0, 0, 500)
+		r.runs(test.begin, test.end, 0)
+		r.events = append(r.events, journal.Event{Kind: journal.KindBegin, Op: run, Operation: "id", At: 20 * time.Second},
+			journal.Event{Kind: journal.KindHeard, Op: run, At: 30 * time.Second, Operation: "id", Name: "charge-2", Value: "receipt"},
+			journal.Event{Kind: journal.KindEnd, Op: run, Operation: "id", At: 31 * time.Second})
+		m := r.moved("running", "", 0)
+		delete(m.Known, "charge-2")
+		r.owned(m)
+		if found := slices.Contains(r.audited(t), rule.Kept); found != test.found {
+			t.Errorf("beside a run from %v to %v: found: %t", test.begin, test.end, found)
+		}
+	}
+}
+
 // What a server has taken up for a process that is gone is nothing that this process has to work on.
 func TestWhoIsGoneNeedNotWorkOnWhatItHasTakenUp(t *testing.T) {
 	t.Parallel()
 	const at = 2 * time.Minute
+	walkIn := func(p journal.Plan) bool { return p.WalkIn }
 	for _, test := range []struct {
 		last   time.Duration // the last line of the process
 		pooled bool
+		plan   func(journal.Plan) bool
+		rest   time.Duration // until others may have it, if the process dies
 		found  bool
 	}{
-		{time.Minute, false, false}, {10 * time.Minute, false, true}, {10 * time.Minute, true, true},
-		{at + time.Second, false, true}, // others see that it is gone
-		{at + time.Second, true, false}, // others see that its lease is over
+		{last: time.Minute}, {last: 10 * time.Minute, found: true}, {last: 10 * time.Minute, pooled: true, found: true},
+		{last: at + time.Second, found: true},               // others see that it is gone
+		{last: at + time.Second, pooled: true},              // others see that its lease is over
+		{last: at + time.Second, plan: walkIn},              // no Worker has it, and nobody need call
+		{last: 10 * time.Minute, plan: walkIn, found: true}, // its process lets go of it
+		{last: at + time.Second, rest: time.Hour},           // a suspect is not for others at once
+		{last: at + time.Second, rest: time.Second, found: true},
+		{last: 10 * time.Minute, rest: time.Hour, found: true}, // unless its process lives, which lets go of it
 	} {
 		r := kept(t, journal.OK, "completed")
+		if test.plan != nil {
+			r = keptOf(keyOf(t, test.plan), "completed")
+		}
 		r.stop = 9 * time.Minute
 		r.events = append(r.events, journal.Event{Kind: journal.KindExit, Op: history.NewOp(0, 0, 900), At: test.last})
 		taken := r.moved("running", "", 1)
-		taken.At, taken.Attempts, taken.Pooled = at, 1, test.pooled
+		taken.At, taken.Attempts, taken.Pooled, taken.Rest = at, 1, test.pooled, test.rest
 		r.moves = append(r.moves, taken)
 		if found := slices.Contains(r.audited(t), rule.Woken); found != test.found {
-			t.Errorf("after a last line at %v, pooled: %t: found: %t", test.last, test.pooled, found)
+			t.Errorf("%+v: found: %t", test, found)
 		}
 	}
 }

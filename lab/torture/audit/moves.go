@@ -55,12 +55,20 @@ func (b *book) checkKept(o *operation, i int) {
 		outcome := given.Known[e.Name]
 		kept := outcome != "" && outcome != "registered" && !isOpen(outcome)
 		heard := e.Op.Process() == given.By && o.moves[i].At < e.At && e.At < given.At && o.isAnswer(e)
-		if heard && !kept && !b.harmed(e.Op.Slot(), e.At, given.At) { // or else it may have tried in vain
+		if heard && !kept && !o.isRunTwice(e) && !b.harmed(e.Op.Slot(), e.At, given.At) { // or else it may have tried in vain
 			b.violates(o, rule.Kept, "%v has heard %q of %s, and gave the operation up at %v without that on record: %s",
 				e.Op, e.Value, e.Name, given.At-b.options.Start, given.Reason)
 			return
 		}
 	}
+}
+
+// isRunTwice reports whether the process that has heard an answer ran the operation twice just then, by two pools of its own: one of the runs
+// had lost it.
+func (o *operation) isRunTwice(heard journal.Event) bool {
+	return slices.ContainsFunc(o.runs, func(r run) bool {
+		return r.op != heard.Op && r.op.Process() == heard.Op.Process() && r.begin < heard.At && (heard.At < r.end || r.end == 0)
+	})
 }
 
 // checkWaited checks the ith move, which has parked an operation because nobody knows of a call: not if it was cancelled while a process

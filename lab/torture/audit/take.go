@@ -65,14 +65,15 @@ func onHistory(wall time.Time) time.Duration { return history.Now() - time.Since
 func moves(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
 	const query = `SELECT operation_id::text, (m.row->>'epoch')::int, (m.row->>'attempts')::int, coalesce((m.row->>'owner')::int, 0), m.row->>'state',
 		coalesce(m.row->>'reason', ''), m.row->>'step', (m.row->>'cancelled')::bool,
-		(m.row->>'wake_at')::timestamptz > moved_at + interval '1 year', (m.row->>'since')::timestamptz, moved_at,
+		(m.row->>'wake_at')::timestamptz > moved_at + interval '1 year',
+		CASE WHEN (m.row->>'deaths')::int >= 3 THEN greatest(0, extract(epoch FROM (m.row->>'wake_at')::timestamptz - moved_at) * 1000000000)::int8 ELSE 0 END, (m.row->>'since')::timestamptz, moved_at,
 		coalesce(nullif(regexp_replace(by, '^torture (direct|pooled) ', ''), by), '4294967295')::int8, starts_with(by, 'torture pooled '), known
 		FROM torture.moves m ORDER BY place`
 	return each(ctx, tx, writer, query, func(r pgx.CollectableRow) (journal.Row, error) {
 		m := &journal.Move{}
 		var since, at time.Time
 		var by int64
-		err := r.Scan(&m.Operation, &m.Epoch, &m.Attempts, &m.Owner, &m.State, &m.Reason, &m.Step, &m.Cancelled, &m.Endless, &since, &at, &by, &m.Pooled, &m.Known)
+		err := r.Scan(&m.Operation, &m.Epoch, &m.Attempts, &m.Owner, &m.State, &m.Reason, &m.Step, &m.Cancelled, &m.Endless, &m.Rest, &since, &at, &by, &m.Pooled, &m.Known)
 		m.Since, m.At, m.By = onHistory(since), onHistory(at), uint32(by)
 		return journal.Row{Move: m}, err
 	})

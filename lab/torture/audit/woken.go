@@ -30,7 +30,8 @@ func (b *book) checkWoken() {
 
 // eachTaking calls visit for each taking up while nothing was broken, by a process that was there, with when its run was begun, 0 if it
 // was not, and until when nothing else has become of it. A server may take an operation up for a process that was killed since it has
-// asked for that: it is for others to find out that this one is gone, which they do when its lease is over, if it shows itself by one.
+// asked for that: it is for others to find out that this one is gone, which they do when its lease is over, if it shows itself by one, and
+// when a suspect has had its rest. What no Worker knows is for callers, who need not come.
 func (b *book) eachTaking(visit func(o *operation, m *journal.Move, run, until time.Duration)) {
 	for _, o := range b.operations {
 		for i, m := range o.moves {
@@ -41,8 +42,8 @@ func (b *book) eachTaking(visit func(o *operation, m *journal.Move, run, until t
 			if i+1 < len(o.moves) {
 				until = min(until, o.moves[i+1].At)
 			}
-			if m.Pooled {
-				until = min(until, b.alive[m.By])
+			if gone := b.alive[m.By]; gone < until && (m.Pooled || o.plan.WalkIn || m.At+m.Rest > until-noticed) {
+				until = gone
 			}
 			var begun time.Duration
 			for _, r := range o.runs {

@@ -145,6 +145,7 @@ type Move struct {
 	Step            string // at which it is
 	Cancelled       bool
 	Endless         bool              // nothing is due but what wakes it
+	Rest            time.Duration     // of a suspect: until it is due for others, if its process dies
 	Since           time.Duration     // that step was begun, by the history's clock
 	At              time.Duration     // by the history's clock
 	By              uint32            // the process that has made it; none if it was no worker
