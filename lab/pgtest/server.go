@@ -69,7 +69,14 @@ func (s *server) createFor(t testing.TB, template string) string {
 
 func (s *server) create(ctx context.Context, name, template string) error {
 	return whileInUse(ctx, func() error {
-		return s.exec(ctx, "CREATE DATABASE "+ident(name)+" TEMPLATE "+ident(template))
+		return s.on(ctx, func(conn *pgx.Conn) error {
+			sql := "CREATE DATABASE " + ident(name) + " TEMPLATE " + ident(template)
+			if !strings.HasPrefix(conn.PgConn().ParameterStatus("server_version"), "14") {
+				sql += " STRATEGY FILE_COPY" // which is all that 14 knows, and takes half of the time
+			}
+			_, err := conn.Exec(ctx, sql)
+			return err
+		})
 	})
 }
 
@@ -92,15 +99,21 @@ func whileInUse(ctx context.Context, clone func() error) error {
 // objectInUse: source database is being accessed by other users.
 const objectInUse = "55006"
 
-// exec runs one statement on a connection of its own: nothing of pgtest is left open between tests.
 func (s *server) exec(ctx context.Context, sql string) error {
+	return s.on(ctx, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, sql)
+		return err
+	})
+}
+
+// on does something on a connection of its own: nothing of pgtest is left open between tests.
+func (s *server) on(ctx context.Context, do func(*pgx.Conn) error) error {
 	conn, err := pgx.Connect(ctx, s.url.String())
 	if err != nil {
 		return err
 	}
 	defer conn.Close(ctx)
-	_, err = conn.Exec(ctx, sql)
-	return err
+	return do(conn)
 }
 
 // nameFor names a database so that it is recognised in pg_stat_activity, and so that testenv, which drops whatever
