@@ -82,7 +82,7 @@ bench/library: testenv ## the benchmarks of the library alone, with their alloca
 	@go -C idemotel test -run '^$$' -bench . -benchmem $$GOTEST .
 
 # go run leaves the names of functions out, unless it is told not to.
-bench/profile: ## where the time of a call goes, statement by statement and program by program; writes its section of docs/benchmarks/report.md (four minutes)
+bench/profile: ## where the time of a call goes, statement by statement and program by program; writes its section of docs/benchmarks/report.md (five minutes)
 	@cd lab/bench/profile && go run -ldflags='-s=0 -w=0' . -report results.md $(BENCH)
 	@$(MAKE) --no-print-directory bench/report >/dev/null
 

@@ -91,6 +91,7 @@ func TestQuickRunHasEverySection(t *testing.T) {
 	}
 	for _, either := range [][2]string{
 		{"### What is in the log", "Left out: what is in the log"}, {"### In which programs", "Left out: in which programs"},
+		{"### How many instructions", "Left out: how many instructions"},
 	} {
 		if strings.Contains(report, either[0]) == strings.Contains(report, either[1]) {
 			t.Errorf("want one of %q", either)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/lab/bench/contestant"
+	"github.com/idem-go/idem/lab/bench/result"
 	"github.com/idem-go/idem/lab/sidebyside"
 )
 
@@ -21,11 +22,12 @@ type results struct {
 	flush   time.Duration
 	took    time.Duration
 
-	accounts []*account
-	logs     []logged
-	samples  []sampled
-	sizes    []*size
-	absent   []string
+	accounts     []*account
+	logs         []logged
+	samples      []sampled
+	instructions []counted
+	sizes        []*size
+	absent       []string
 }
 
 func newResults(o sidebyside.Options) (*results, error) {
@@ -61,6 +63,10 @@ func (r *results) String() string {
 		say("### In which programs the time is spent\n\nProcessor time of a first run of one INSERT, in microseconds, and its share: what perf has found, applied to the time without it.\n")
 		say("%s", r.programTable())
 		say("%s", r.hottest())
+	}
+	if len(r.instructions) > 0 {
+		say("### How many instructions the server executes\n\nInstructions of PostgreSQL's own, without the kernel's, in a first run of one INSERT: what callgrind has counted in a session of %d calls less one of %d, for each call.\n", settled+r.plan.counted, settled)
+		say("%s", r.instructionTable())
 	}
 	if len(r.sizes) > 0 {
 		say("### By the size of the table\n\nidem.Do with random keys, one INSERT, 1 client. Processor time of the server, as a multiple of that with the fewest records in the same round, and in microseconds;\nand the pages of table and index that one record is found with.\n")
@@ -188,6 +194,23 @@ func (r *results) hottest() string {
 		all = append(all, fmt.Sprintf("`%s` with %.0f %% (%s)", s.first.name, 100*s.first.share, s.course))
 	}
 	return "Of PostgreSQL's own functions that have a name here, the one with the most of its part is " + strings.Join(all, ", ") + ".\n"
+}
+
+func (r *results) instructionTable() string {
+	bare, rows := 0.0, [][]string{}
+	for _, c := range r.instructions {
+		if c.course == twoWrites {
+			bare = c.each
+		}
+	}
+	for _, c := range r.instructions {
+		ratio := "-"
+		if bare > 0 {
+			ratio = fmt.Sprintf("%.2f", c.each/bare)
+		}
+		rows = append(rows, []string{c.course, result.Grouped(c.each), ratio})
+	}
+	return sidebyside.Table(1, []string{"", "instructions", "as a multiple of two bare writes"}, rows)
 }
 
 func (r *results) sizeTable() string {
