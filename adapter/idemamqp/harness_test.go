@@ -13,7 +13,7 @@ import (
 )
 
 // limit is how long a test waits for what has to come.
-const limit = time.Minute
+const limit = 2 * time.Minute
 
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()

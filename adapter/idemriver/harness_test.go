@@ -25,7 +25,7 @@ var (
 )
 
 // limit is how long a test waits for a signal that has to come.
-const limit = time.Minute
+const limit = 2 * time.Minute
 
 // eventually asks until the answer is yes.
 func eventually(t testing.TB, what string, is func() bool) {

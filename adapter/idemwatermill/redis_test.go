@@ -69,7 +69,7 @@ func (s *server) start(ctx context.Context) (err error) {
 	if s.process, err = child.Start(cmd, syscall.SIGKILL); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	client := redis.NewClient(&redis.Options{Addr: s.address(), MaxRetries: -1})
 	defer client.Close()

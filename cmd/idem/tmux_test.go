@@ -54,7 +54,7 @@ func (term *terminal) tmux(args ...string) string {
 // shows waits until all parts are on the screen, and returns it.
 func (term *terminal) shows(parts ...string) string {
 	term.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(30 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(30 * time.Millisecond) {
 		screen := term.tmux("capture-pane", "-p")
 		missing := ""
 		for _, part := range parts {
@@ -99,7 +99,7 @@ func TestWatchIsALiveScreenInEightyColumns(t *testing.T) {
 	proxy.Cut(pgproxy.Reset)
 	term.shows("cannot read", "1,234")
 	proxy.Admit()
-	for deadline := time.Now().Add(time.Minute); strings.Contains(term.shows("1,234"), "cannot read"); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); strings.Contains(term.shows("1,234"), "cannot read"); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it does not recover")
 		}

@@ -45,7 +45,7 @@ func TestLostAnswerWasCommitted(t *testing.T) {
 func TestSlowOrderStandsStillInsideItsTransaction(t *testing.T) {
 	t.Parallel()
 	s := newPagedShop(t)
-	soon, cancel := context.WithTimeout(t.Context(), slowest/2)
+	soon, cancel := context.WithTimeout(t.Context(), slowest) // is over before the slow order is
 	defer cancel()
 	ctx, hangUp := context.WithCancel(soon)
 	answer := make(chan *httptest.ResponseRecorder, 1)

@@ -92,7 +92,7 @@ func TestServiceDeletesRecordsThatHaveHadTheirTime(t *testing.T) {
 	at := addresses{database: pool.Config().ConnString(), bank: "http://" + closed, broker: "nats://" + closed, webhookSecret: webhookSecret}
 	served := make(chan error, 1)
 	go func() { served <- runService(ctx, at, "127.0.0.1:0", io.Discard) }()
-	for deadline, left := time.Now().Add(time.Minute), ""; left != "live"; time.Sleep(time.Millisecond) {
+	for deadline, left := time.Now().Add(2*time.Minute), ""; left != "live"; time.Sleep(time.Millisecond) {
 		if err := pool.QueryRow(t.Context(), "select string_agg(key, ', ' order by key) from idem.records").Scan(&left); err != nil {
 			t.Fatal(err)
 		}

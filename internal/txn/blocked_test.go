@@ -122,7 +122,7 @@ func TestBlockedTransactionIsGivenUpInTimeThoughItsCancelIsNotAnswered(t *testin
 		if !errors.Is(err, ErrUnanswered) || errors.Is(err, ErrBlocked) || !Transient(err) {
 			t.Errorf("the error is %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(limit):
 		late.letGo()
 		unlock()
 		t.Errorf("it waits for more than its patience; then the answer is %v", await(t, "the answer", answer))

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // pair returns both ends of a connection.
 func pair(t *testing.T, network, address string) (here, there net.Conn) {

@@ -22,7 +22,7 @@ import (
 )
 
 // patience is how long a test waits for what must come. It decides nothing but how soon a hanging test fails.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // TestMain fails if a proxy that was closed has left a goroutine.
 func TestMain(m *testing.M) {

@@ -33,7 +33,7 @@ func startAndWait() int {
 }
 
 // patience is for what should take a moment.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // bin skips a test where PostgreSQL is not installed, unless tests must not be skipped.
 func bin(t *testing.T) string {

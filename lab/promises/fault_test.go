@@ -81,7 +81,7 @@ func TestEndOfAConnectionThatTLSHasReadAheadIsNoticed(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
 	pool := pgtest.Open(t, pgtest.TLSThatTakesLeave(t, p.proxy.DSN(), "it takes leave"), maxConns(1))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	taken := false
 	_, err := idemDo(ctx, pool, scope, "k", hashA, func(tx pgx.Tx) (idem.Response, error) {

@@ -104,7 +104,7 @@ func (p *process) wait(t *testing.T) int {
 }
 
 // patience is for what should take a moment.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // checkGone waits until neither the command nor the server is there.
 func (p *process) checkGone(t *testing.T) {

@@ -84,7 +84,7 @@ func TestTurnEndsWhenItsTimeIsOver(t *testing.T) {
 		return contestant.Answer{}, nil
 	})
 	turn := measure.Run(t.Context(), runner, measure.NewSource(1, contestant.OneInsert, 100), 2, measure.Limit{Time: 20 * time.Millisecond})
-	if turn.Err != nil || turn.Elapsed < 20*time.Millisecond || time.Since(begin) > 10*time.Second || turn.P(0.5) < 1000 {
+	if turn.Err != nil || turn.Elapsed < 20*time.Millisecond || time.Since(begin) > time.Minute || turn.P(0.5) < 1000 {
 		t.Errorf("%v, p50 %v µs, %v", turn.Elapsed, turn.P(0.5), turn.Err)
 	}
 }

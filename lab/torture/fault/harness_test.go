@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 func within(t *testing.T) context.Context {
 	t.Helper()

@@ -225,7 +225,7 @@ func TestSessionsAndLocksThatAreLeftOverAreFound(t *testing.T) {
 	}
 	defer watching.Close(context.Background())
 	b.pool.Close()
-	if left, err := ledger.Leftovers(t.Context(), watching, 10*time.Second); err != nil || len(left) > 0 {
+	if left, err := ledger.Leftovers(t.Context(), watching, 2*time.Minute); err != nil || len(left) > 0 {
 		t.Fatalf("%v, %v", left, err)
 	}
 	worker, err := pgx.Connect(t.Context(), b.dsn+"&application_name="+"torture%20direct")

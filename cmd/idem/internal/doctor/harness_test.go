@@ -109,7 +109,7 @@ func (w *ward) finds(name string, level doctor.Level, parts ...string) {
 // eventuallyFinds is finds for what the server takes a moment to show, such as its statistics.
 func (w *ward) eventuallyFinds(name string, level doctor.Level, parts ...string) {
 	w.t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		for _, f := range w.findings(name) {
 			if f.Level == level {
 				w.finds(name, level, parts...)

@@ -64,7 +64,7 @@ func (w *ward) count(sql string) (n int) {
 
 func (w *ward) eventually(what string, done func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("in vain: %s", what)
 		}
