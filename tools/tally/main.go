@@ -1,6 +1,6 @@
 // Tally runs "go test -json" in modules, some of them at a time, and says what it comes to.
 //
-//	tally [-allow file] [-together n] [-v] module... -- go test -json [flag]... [package]...
+//	tally [-allow file] [-together n] [-unraced modules] [-v] module... -- go test -json [flag]... [package]...
 //
 // It shows each package as it ends, all that a failed test had to say, every skipped test with its reason, and now and then
 // which tests are running. It ends with a line "N passed, N failed, N skipped", and with exit code 1 unless everything passed.
@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -22,11 +23,12 @@ import (
 func main() {
 	allow := flag.String("allow", "", "`file` of the tests that may be skipped, and no other ones")
 	together := flag.Int("together", 1, "how `many` modules at a time")
+	unraced := flag.String("unraced", "", "`modules`, with a space between them, whose command has no -race")
 	verbose := flag.Bool("v", false, "show what every test says")
 	flag.Parse()
 	// A person who interrupts tally interrupts the commands as well, and wants to hear what came of them.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
-	ok, err := tally(os.Stdout, *allow, *verbose, *together, flag.Args())
+	ok, err := tally(os.Stdout, *allow, *verbose, *together, strings.Fields(*unraced), flag.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "tally:", err)
 		os.Exit(2)
@@ -39,7 +41,7 @@ func main() {
 // lookEvery is how often it is told which tests are running, if nothing else is.
 const lookEvery = 15 * time.Second
 
-func tally(out io.Writer, allow string, verbose bool, together int, args []string) (ok bool, err error) {
+func tally(out io.Writer, allow string, verbose bool, together int, unraced, args []string) (ok bool, err error) {
 	dashes := slices.Index(args, "--")
 	if dashes < 1 || dashes == len(args)-1 || together < 1 {
 		return false, errors.New("want modules, and a command behind --")
@@ -56,6 +58,6 @@ func tally(out io.Writer, allow string, verbose bool, together int, args []strin
 			c.showRunning(lookEvery)
 		}
 	}()
-	runAll(c, together, args[:dashes], args[dashes+1:])
+	runAll(c, together, unraced, args[:dashes], args[dashes+1:])
 	return c.sum(), nil
 }

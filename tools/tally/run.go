@@ -2,18 +2,26 @@ package main
 
 import (
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"sync"
 )
 
-// runAll runs the command in each of the directories, so many at a time, in all of them whatever happens to any.
-func runAll(c *count, together int, dirs, command []string) {
+// runAll runs the command in each of the directories, so many at a time, in all of them whatever happens to any, and
+// without -race in those that are unraced.
+func runAll(c *count, together int, unraced, dirs, command []string) {
+	plain := slices.DeleteFunc(slices.Clone(command), func(arg string) bool { return arg == "-race" })
 	places := make(chan struct{}, together)
 	var running sync.WaitGroup
 	for _, dir := range dirs {
 		places <- struct{}{}
 		running.Go(func() {
 			defer func() { <-places }()
-			run(c, dir, command)
+			if slices.Contains(unraced, filepath.Clean(dir)) {
+				run(c, dir, plain)
+			} else {
+				run(c, dir, command)
+			}
 		})
 	}
 	running.Wait()

@@ -40,7 +40,7 @@ func TestTally(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			ok, err := tally(&out, file(t, test.allowed), false, 1, []string{".", "--", "cat", file(t, test.in)})
+			ok, err := tally(&out, file(t, test.allowed), false, 1, nil, []string{".", "--", "cat", file(t, test.in)})
 			if err != nil || ok != test.ok {
 				t.Errorf("ok is %v, %v; want %v", ok, err, test.ok)
 			}
@@ -55,7 +55,7 @@ func TestTally(t *testing.T) {
 
 func TestAllowedSkipsNeedAReason(t *testing.T) {
 	t.Parallel()
-	if _, err := tally(&strings.Builder{}, file(t, "p.TestC\n"), false, 1, []string{".", "--", "true"}); err == nil {
+	if _, err := tally(&strings.Builder{}, file(t, "p.TestC\n"), false, 1, nil, []string{".", "--", "true"}); err == nil {
 		t.Error("no error")
 	}
 }
@@ -76,7 +76,7 @@ const passes, skips = `{"Action":"pass","Package":"p","Test":"TestA"}` + "\n",
 func TestWithoutAListAnyTestMayBeSkipped(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	ok, err := tally(&out, "", false, 1, []string{".", "--", "cat", file(t, passes+skips)})
+	ok, err := tally(&out, "", false, 1, nil, []string{".", "--", "cat", file(t, passes+skips)})
 	if err != nil || !ok || !strings.Contains(out.String(), "SKIP p.TestB: no database") {
 		t.Errorf("%v, %v:\n%s", ok, err, &out)
 	}
@@ -87,7 +87,7 @@ func TestCommandThatFailsIsNoSuccessWhateverItSays(t *testing.T) {
 	t.Parallel()
 	for _, command := range [][]string{{"sh", "-c", `cat "$0"; exit 3`, file(t, passes)}, {"/nowhere/program"}} {
 		var out strings.Builder
-		if ok, err := tally(&out, "", false, 1, append([]string{".", "--"}, command...)); ok || err != nil || !strings.Contains(out.String(), "not a success: .: ") {
+		if ok, err := tally(&out, "", false, 1, nil, append([]string{".", "--"}, command...)); ok || err != nil || !strings.Contains(out.String(), "not a success: .: ") {
 			t.Errorf("%q: %v, %v:\n%s", command, ok, err, &out)
 		}
 	}
@@ -104,7 +104,7 @@ func TestCommandsRunTogetherInAllDirectories(t *testing.T) {
 	}
 	const meet = `touch here; until [ -e ../a/here ] && [ -e ../b/here ]; do sleep 0.01; done; cat "$0"; echo complaint >&2`
 	var out strings.Builder
-	ok, err := tally(&out, "", false, 2, []string{filepath.Join(top, "a"), filepath.Join(top, "b"), "--", "sh", "-c", meet, file(t, passes)})
+	ok, err := tally(&out, "", false, 2, nil, []string{filepath.Join(top, "a"), filepath.Join(top, "b"), "--", "sh", "-c", meet, file(t, passes)})
 	if err != nil || !ok || !strings.HasSuffix(out.String(), "2 passed, 0 failed, 0 skipped\n") || strings.Count(out.String(), "complaint\n") != 2 {
 		t.Errorf("%v, %v:\n%s", ok, err, &out)
 	}
@@ -147,8 +147,22 @@ func TestVerboseShowsWhatEveryTestSays(t *testing.T) {
 	const says = `{"Action":"output","Package":"p","Test":"TestA","Output":"hello\n"}` + "\n" + passes
 	for _, verbose := range []bool{false, true} {
 		var out strings.Builder
-		if _, err := tally(&out, "", verbose, 1, []string{".", "--", "cat", file(t, says)}); err != nil || strings.Contains(out.String(), "hello") != verbose {
+		if _, err := tally(&out, "", verbose, 1, nil, []string{".", "--", "cat", file(t, says)}); err != nil || strings.Contains(out.String(), "hello") != verbose {
 			t.Errorf("verbose %v: %v\n%s", verbose, err, &out)
+		}
+	}
+}
+
+func TestModulesWithoutConcurrencyAreTestedWithoutTheRaceDetector(t *testing.T) {
+	t.Parallel()
+	raced, plain := t.TempDir(), t.TempDir()
+	note := `for arg; do [ "$arg" = -race ] && touch raced; done; echo '{"Action":"pass","Package":"p","Test":"T"}'`
+	if ok, err := tally(&strings.Builder{}, "", false, 1, []string{plain}, []string{raced, plain, "--", "sh", "-c", note, "sh", "-race", "./..."}); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	for dir, want := range map[string]bool{raced: true, plain: false} {
+		if _, err := os.Stat(filepath.Join(dir, "raced")); (err == nil) != want {
+			t.Errorf("-race: %t, want %t", err == nil, want)
 		}
 	}
 }
