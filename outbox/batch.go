@@ -264,7 +264,7 @@ func (r *round) close() {
 	if o.err == nil && !moved && o.isLeft && !o.turnOver {
 		o.err = ErrUnsent
 	}
-	if o.err != nil {
+	if r.trial.heard = len(o.published) > 0; o.err != nil {
 		r.trial.on = true
 	}
 }

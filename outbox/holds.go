@@ -35,6 +35,8 @@ const (
 	heldAtATime = 1024
 	runOfAKey   = 16
 
+	lonesAtATime = 64 // of those that have failed without being named, and are tried one by one
+
 	octetsAtATime = 16 << 20 // however many messages that is
 )
 
@@ -151,12 +153,16 @@ func (h *holds) has(key store.HeldKey) bool {
 func (h *holds) due(now time.Time, free func(topic string) bool, room int) *store.ReadHeld {
 	read := &store.ReadHeld{Octets: octetsAtATime}
 	var met []*hold
+	lones := 0
 	for looks := 0; room > 0 && looks < heldAtATime && len(h.queue) > 0 && !h.queue[0].due.After(now); looks++ {
 		as := heap.Pop(&h.queue).(*hold)
 		met = append(met, as)
-		if !free(as.key.Topic) {
+		if !free(as.key.Topic) || as.alone != nil && lones == lonesAtATime {
 			as.due = now.Add(notFree)
 			continue
+		}
+		if as.alone != nil {
+			lones++
 		}
 		run := 1
 		if !as.failed && as.key.Key != "" {

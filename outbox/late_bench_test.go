@@ -59,18 +59,21 @@ func BenchmarkLate(b *testing.B) {
 		number int
 		of     func(i int) outbox.Message
 		answer outbox.PublisherFunc
+		more   int // how many more come with each of the others, which have seven keys then
 	}{
-		{"nothing in the way", 0, keyless, nil},
-		{"named without a key", 20_000, keyless, refuse},
-		{"named without a key", 200_000, keyless, refuse},
-		{"named of own keys", 20_000, ofOwnKey, refuse},
-		{"not named", 200, ofOwnKey, unnamed},
-		{"not named", 2_000, ofOwnKey, unnamed},
-		{"not named", 20_000, ofOwnKey, unnamed},
-		{"for one slow destination", 150, oneSlow, second},
-		{"for a hundred slow destinations", 1000, slow, second},
+		{"nothing in the way", 0, keyless, nil, 0},
+		{"named without a key", 20_000, keyless, refuse, 0},
+		{"named without a key", 200_000, keyless, refuse, 0},
+		{"named of own keys", 20_000, ofOwnKey, refuse, 0},
+		{"not named", 200, ofOwnKey, unnamed, 0},
+		{"not named", 2_000, ofOwnKey, unnamed, 0},
+		{"not named", 20_000, ofOwnKey, unnamed, 0},
+		{"not named, and one more with each", 300, ofOwnKey, unnamed, 1},
+		{"not named, and four more with each", 1, ofOwnKey, unnamed, 4},
+		{"for one slow destination", 150, oneSlow, second, 0},
+		{"for a hundred slow destinations", 1000, slow, second, 0},
 	} {
-		b.Run(fmt.Sprintf("%s/%d", c.name, c.number), func(b *testing.B) { late(b, c.number, c.of, c.answer) })
+		b.Run(fmt.Sprintf("%s/%d", c.name, c.number), func(b *testing.B) { late(b, c.number, c.more, c.of, c.answer) })
 	}
 }
 
@@ -100,7 +103,7 @@ type tenants struct{ *watch }
 
 func (tenants) Destination(topic string) string { return topic }
 
-func late(b *testing.B, number int, of func(i int) outbox.Message, answer outbox.PublisherFunc) {
+func late(b *testing.B, number, more int, of func(i int) outbox.Message, answer outbox.PublisherFunc) {
 	o := newOffice(b)
 	for i := 0; i < number; {
 		var some []outbox.Message
@@ -121,7 +124,13 @@ func late(b *testing.B, number int, of func(i int) outbox.Message, answer outbox
 		w.mu.Lock()
 		w.added[what] = time.Now()
 		w.mu.Unlock()
-		o.add(outbox.Message{Topic: "orders", Key: what, Type: what})
+		m := outbox.Message{Topic: "orders", Key: what, Type: what}
+		var some []outbox.Message
+		for range more {
+			m.Key, some = fmt.Sprint(i%7), append(some, of(number))
+			number++
+		}
+		o.add(append(some, m)...)
 		time.Sleep(50 * time.Millisecond)
 	}
 	eventually(b, "all of them to leave", func() bool {

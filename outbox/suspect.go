@@ -1,15 +1,21 @@
 package outbox
 
-import "time"
+import (
+	"time"
+
+	"github.com/idem-go/idem/internal/store"
+)
 
 // trial finds out, after an error that blames no message, whether the destination is away or a message is bad. Messages are published one at a
 // time. One that fails alone is suspected. It is to blame once it has failed, another one was published, it has failed again, and again another one
 // was published: so the destination was there before and after. As long as everything fails the destination is away, and no attempt is counted.
 type trial struct {
 	on       bool
-	rounds   int                // since a message was published
-	went     int                // how many messages were published
-	suspects map[int64]*suspect // by their places
+	rounds   int                    // since a message was published
+	went     int                    // how many messages were published
+	suspects map[int64]*suspect     // by their places
+	known    map[store.HeldKey]bool // keys of which a message was published, and none has failed since
+	heard    bool                   // the last batch had a message that was published
 
 	// Of the last calls that were about one message which was published in the end: how many have published it, and how many have failed.
 	fine, chance int
@@ -30,6 +36,16 @@ func (t *trial) outlive(place int64) {
 	}
 	delete(t.suspects, place)
 	t.went++
+}
+
+// mostKnown bounds how many keys are known.
+const mostKnown = 32_000
+
+func (t *trial) know(key store.HeldKey) {
+	if t.known == nil || len(t.known) >= mostKnown {
+		t.known = map[store.HeldKey]bool{}
+	}
+	t.known[key] = true
 }
 
 // lastCalls bounds for how long a destination is remembered to have failed by chance.

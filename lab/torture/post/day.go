@@ -34,8 +34,11 @@ func (o *office) takeTime() int {
 		l.Key, l.Delay = "", 500*time.Millisecond+rand.N(2*time.Second)
 	}
 	judged := []string{l.ID} // whether it is early or late
-	if rand.IntN(6) == 0 {
+	switch rand.IntN(6) {
+	case 0:
 		l, judged = trouble(rand.IntN(len(troubles))), nil
+	case 1, 2: // so that they never end
+		l, judged = trouble(unnamed), nil
 	}
 	o.note(letter.Event{Kind: letter.KindSay, Op: op, Verb: "Add", Letters: 1, IDs: judged, Took: l.Delay})
 	outcome, err := o.sayLater(ctx, &l, pause)
@@ -47,13 +50,15 @@ func (o *office) takeTime() int {
 	return 1
 }
 
+const unnamed = 1
+
 // troubles are letters that may be late, or never leave, and may make no other late.
 var troubles = []struct {
 	letter letter.Letter
 	first  int // how many of them there are from the first moment on
 }{
 	{letter.Letter{Topic: letter.Orders, Fate: letter.Unwanted}, 1000},
-	{letter.Letter{Topic: letter.Orders, Fate: letter.Unnamed}, 30},
+	unnamed: {letter.Letter{Topic: letter.Orders, Fate: letter.Unnamed}, 100},
 	{letter.Letter{Topic: letter.Slow, Key: "tenant"}, 10},
 	{letter.Letter{Topic: letter.Nowhere}, 5},
 }
