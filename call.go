@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/internal/flight"
-	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/roundtrip"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
@@ -127,7 +127,7 @@ func (c *call) lead(ctx context.Context, f *flight.Flight[flightID, outcome]) (R
 
 // isForDuplicates reports whether an error is the answer of those, too, who have waited for this call.
 func (c *call) isForDuplicates(err error) bool {
-	_, is := errors.AsType[hold.ForDuplicates](err)
+	_, is := errors.AsType[longcall.ForDuplicates](err)
 	return is && c.execution.work.outlasts()
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/roundtrip"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
@@ -18,7 +18,7 @@ import (
 // What package operation alone gets of this one: calls that hold their key across several transactions.
 
 func init() {
-	hold.Leave(hold.Door[Option, Result]{
+	longcall.Leave(longcall.Door[Option, Result]{
 		Do: doHeld, Start: startHeld, Settings: settingsHeld, Sealer: sealerHeld,
 		From: fromSource, Source: sourceHeld,
 	})
@@ -72,7 +72,7 @@ func (h heldCall) Key(executionID string) store.Key {
 }
 
 // StepTaken tells the observer of a step.
-func (h heldCall) StepTaken(ctx context.Context, s hold.Step) {
+func (h heldCall) StepTaken(ctx context.Context, s longcall.Step) {
 	observer, ok := h.observer.(StepObserver)
 	if !ok {
 		return
@@ -93,16 +93,16 @@ func (h heldCall) StepTaken(ctx context.Context, s hold.Step) {
 	})
 }
 
-func (h heldCall) Completion(key *store.Key, resp hold.Response, state store.State) (*store.Complete, error) {
+func (h heldCall) Completion(key *store.Key, resp longcall.Response, state store.State) (*store.Complete, error) {
 	return h.execution.completionOf(key, Response(resp).normal(), state)
 }
 
-func (h heldCall) Rejection(err error) (hold.Response, bool) {
+func (h heldCall) Rejection(err error) (longcall.Response, bool) {
 	var rejected *rejection
 	if !errors.As(err, &rejected) {
-		return hold.Response{}, false
+		return longcall.Response{}, false
 	}
-	return hold.Response(rejected.response), true
+	return longcall.Response(rejected.response), true
 }
 
 // traced runs the call under the eyes of its observer.
@@ -125,7 +125,7 @@ func newHeld(scope, key string, hash Hash, opts []Option) (*call, error) {
 	return c, err
 }
 
-func doHeld(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash [32]byte, opts []Option, runner hold.Runner) (Result, error) {
+func doHeld(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash [32]byte, opts []Option, runner longcall.Runner) (Result, error) {
 	c, err := newHeld(scope, key, hash, opts)
 	return c.traced(ctx, scope, key, false, func() (Result, error) {
 		if err != nil || pool == nil {
@@ -136,7 +136,7 @@ func doHeld(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash [32
 	})
 }
 
-func startHeld(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, opts []Option, requests func(hold.Execution, *store.Key, time.Time) ([]txn.Request, error)) (string, error) {
+func startHeld(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte, opts []Option, requests func(longcall.Execution, *store.Key, time.Time) ([]txn.Request, error)) (string, error) {
 	c, err := newHeld(scope, key, hash, opts)
 	result, err := c.traced(ctx, scope, key, true, func() (Result, error) {
 		if err != nil || tx == nil {
@@ -153,7 +153,7 @@ func startHeld(ctx context.Context, tx pgx.Tx, scope, key string, hash [32]byte,
 	return result.ExecutionID, err
 }
 
-func settingsHeld(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time.Duration, opts []Option) (hold.Execution, error) {
+func settingsHeld(pool *pgxpool.Pool, scope, key string, hash [32]byte, ttl time.Duration, opts []Option) (longcall.Execution, error) {
 	c, err := newHeld(scope, key, hash, opts)
 	if err != nil {
 		return nil, err
@@ -172,9 +172,9 @@ func sealerHeld(opts []Option) (store.Sealer, error) {
 
 // operation is the work of several transactions of package operation.
 type operation struct {
-	runner  hold.Runner
-	seen    hold.Execution // what the runner sees of the call
-	triedAt time.Time      // when the runner was last asked to go on with an operation
+	runner  longcall.Runner
+	seen    longcall.Execution // what the runner sees of the call
+	triedAt time.Time          // when the runner was last asked to go on with an operation
 }
 
 // resumePause is the pause between two attempts to go on with an operation that waits, or that another process works on.
@@ -189,7 +189,7 @@ func (*operation) behindClaim() []txn.Request { return []txn.Request{store.Savep
 func (o *operation) begin(ctx context.Context, x *execution) (ending, error) {
 	x.askedAt = time.Now()
 	end := o.runner.Begin(ctx, o.seen, x.tx)
-	if end.Outcome != hold.Unheld {
+	if end.Outcome != longcall.Unheld {
 		return x.after(end)
 	}
 	if end.Err == nil {

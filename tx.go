@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -43,25 +43,25 @@ func (x *execution) run(ctx context.Context, fn func(pgx.Tx) (Response, error)) 
 }
 
 // after turns what a Runner came to into the ending of the call.
-func (x *execution) after(end hold.Ending) (ending, error) {
+func (x *execution) after(end longcall.Ending) (ending, error) {
 	switch end.Outcome {
-	case hold.Undone:
+	case longcall.Undone:
 		return undone, end.Err
-	case hold.Unknown: // the process that may have gone on from there has given the response
+	case longcall.Unknown: // the process that may have gone on from there has given the response
 		x.sent = nil
 		return unknown, end.Err
-	case hold.Recorded:
+	case longcall.Recorded:
 		x.record = *end.Record
 		x.key = x.key.Of(end.Record.ExecutionID)
 		return recorded, nil
-	case hold.Elsewhere:
+	case longcall.Elsewhere:
 		return elsewhere, nil
-	case hold.Ended:
+	case longcall.Ended:
 		return holding, nil
-	case hold.Freed:
+	case longcall.Freed:
 		x.key = x.key.Of(newExecutionID()) // a new execution is not the one that was undone
 		return holding, nil
-	case hold.Failed:
+	case longcall.Failed:
 		return failed, end.Err
 	}
 	return failed, fmt.Errorf("idem: outcome %d of an operation", end.Outcome)

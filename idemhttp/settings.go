@@ -9,11 +9,11 @@ import (
 	"strings"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-var door = hold.Open[idem.Option, idem.Result]()
+var door = longcall.Open[idem.Option, idem.Result]()
 
 const (
 	defaultHeader   = "Idempotency-Key"

@@ -9,11 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-var door = hold.Open[idem.Option, idem.Result]()
+var door = longcall.Open[idem.Option, idem.Result]()
 
 // Do is idem.Do for a fn that uses database/sql.
 //

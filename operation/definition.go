@@ -10,13 +10,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
 // door is what package idem does of a call that keeps its key.
-var door = hold.Open[idem.Option, idem.Result]()
+var door = longcall.Open[idem.Option, idem.Result]()
 
 // Definition is a kind of operation: a name, and the function that is its code.
 type Definition[In any] struct {
@@ -181,7 +181,7 @@ func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string
 	if err != nil {
 		return "", err
 	}
-	return door.Start(ctx, tx, scope, key, hash, d.options(opts), func(e hold.Execution, k *store.Key, claimedAt time.Time) ([]txn.Request, error) {
+	return door.Start(ctx, tx, scope, key, hash, d.options(opts), func(e longcall.Execution, k *store.Key, claimedAt time.Time) ([]txn.Request, error) {
 		sealed, err := seal(e.Sealer(), input, store.BoundInput(k.ExecutionID))
 		return []txn.Request{
 			&store.Hold{Key: k, Room: store.Held},
@@ -217,7 +217,7 @@ type caller struct {
 }
 
 // Begin executes the operation from its beginning, in the transaction that has claimed the key.
-func (c *caller) Begin(ctx context.Context, e hold.Execution, tx *txn.Tx) hold.Ending {
+func (c *caller) Begin(ctx context.Context, e longcall.Execution, tx *txn.Tx) longcall.Ending {
 	w := &work{definition: c.definition, call: e, key: e.Key(""), input: c.input, ttl: e.TTL(), createdAt: e.ClaimedAt()}
 	w.operation = w.key.ExecutionID
 	if c.met != "" {
@@ -230,15 +230,15 @@ func (c *caller) Begin(ctx context.Context, e hold.Execution, tx *txn.Tx) hold.E
 	if w.epoch > 0 {
 		c.met = w.operation
 	}
-	if end.Outcome == hold.Unknown {
+	if end.Outcome == longcall.Unknown {
 		c.begun = w
 	}
 	return c.freed(ctx, w, end)
 }
 
 // freed is the ending of a call whose operation another process has ended without an answer.
-func (c *caller) freed(ctx context.Context, w *work, end hold.Ending) hold.Ending {
-	if end.Outcome == hold.Freed {
+func (c *caller) freed(ctx context.Context, w *work, end longcall.Ending) longcall.Ending {
+	if end.Outcome == longcall.Freed {
 		if told, ok := w.endedIn(ctx, w.call.Engine().Query); ok {
 			return told
 		}
@@ -247,7 +247,7 @@ func (c *caller) freed(ctx context.Context, w *work, end hold.Ending) hold.Endin
 }
 
 // Resume goes on with an operation that no process works on.
-func (c *caller) Resume(ctx context.Context, e hold.Execution, operation string) hold.Ending {
+func (c *caller) Resume(ctx context.Context, e longcall.Execution, operation string) longcall.Ending {
 	c.met = operation
 	w := &work{definition: c.definition, call: e, operation: operation}
 	if c.begun != nil && c.begun.operation == operation {

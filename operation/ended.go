@@ -3,7 +3,7 @@ package operation
 import (
 	"context"
 
-	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -22,20 +22,20 @@ func (op *Op) endsIn(cause error) error {
 }
 
 // endedIn returns the ending of a call that has waited for the operation, if that is undone.
-func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Request) error) (hold.Ending, bool) {
+func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Request) error) (longcall.Ending, bool) {
 	show, steps := store.ShowOperation{OperationID: w.operation}, store.LoadSteps{OperationID: w.operation}
 	if err := ask(ctx, &show, &steps); err != nil {
 		return w.unavailable(ctx, err), true
 	}
 	switch {
 	case !show.Found || show.State != store.OperationUndone:
-		return hold.Ending{}, false
+		return longcall.Ending{}, false
 	case show.Cancelled:
-		return hold.Ending{Outcome: hold.Failed, Err: ErrCancelled}, true
+		return longcall.Ending{Outcome: longcall.Failed, Err: ErrCancelled}, true
 	case len(steps.Steps) > 0 && steps.Steps[len(steps.Steps)-1].Kind == store.EndStep:
-		return hold.Ending{Outcome: hold.Failed, Err: w.endOnRecord(steps.Steps[len(steps.Steps)-1])}, true
+		return longcall.Ending{Outcome: longcall.Failed, Err: w.endOnRecord(steps.Steps[len(steps.Steps)-1])}, true
 	}
-	return hold.Ending{Outcome: hold.Failed, Err: &endedError{cause: ErrUndone}}, true
+	return longcall.Ending{Outcome: longcall.Failed, Err: &endedError{cause: ErrUndone}}, true
 }
 
 // endOnRecord returns the error that is on record of the end.

@@ -3,7 +3,7 @@ package operation
 import (
 	"errors"
 
-	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/longcall"
 )
 
 // foreignError is an error of the function about another operation, which has ended, or is parked. The operation of the function goes
@@ -12,7 +12,7 @@ type foreignError struct{ cause error }
 
 // ofFunction returns an error with which the function has ended a run, and not the operation.
 func ofFunction(err error) error {
-	var ended hold.ForDuplicates
+	var ended longcall.ForDuplicates
 	if errors.As(err, &ended) || errors.Is(err, ErrCancelled) || errors.Is(err, ErrParked) {
 		return &foreignError{cause: err}
 	}
@@ -27,7 +27,7 @@ func (e *foreignError) Is(target error) bool {
 
 func (e *foreignError) As(target any) bool {
 	switch target.(type) {
-	case **ParkedError, **cancelledError, **endedError, *hold.ForDuplicates:
+	case **ParkedError, **cancelledError, **endedError, *longcall.ForDuplicates:
 		return false
 	}
 	return errors.As(e.cause, target)

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -64,7 +64,7 @@ type definition struct {
 // work is an operation that this process works on.
 type work struct {
 	definition *definition
-	call       hold.Execution
+	call       longcall.Execution
 	instance   *instance
 
 	key       store.Key

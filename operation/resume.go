@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -68,7 +68,7 @@ func (d *Definition[In]) Resume(ctx context.Context, pool *pgxpool.Pool, id stri
 }
 
 // resume takes the operation up, and goes on with it.
-func (w *work) resume(ctx context.Context, pool *pgxpool.Pool, opts []idem.Option) hold.Ending {
+func (w *work) resume(ctx context.Context, pool *pgxpool.Pool, opts []idem.Option) longcall.Ending {
 	t, end := w.take(ctx, &txn.Engine{Pool: pool, Limits: txn.DefaultLimits})
 	if t == nil {
 		return end
@@ -76,18 +76,18 @@ func (w *work) resume(ctx context.Context, pool *pgxpool.Pool, opts []idem.Optio
 	call, err := door.Settings(pool, t.Scope, t.Key, t.Hash, t.TTL, opts)
 	if err != nil { // the options were checked before
 		w.instance.leave(w.operation, true)
-		return w.abandon(hold.Ending{Outcome: hold.Failed, Err: err})
+		return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: err})
 	}
 	w.call = call
 	return w.goOn(ctx, &t.Taken, &t.steps)
 }
 
 // resumed is what a Resume says.
-func resumed(id string, end hold.Ending) error {
+func resumed(id string, end longcall.Ending) error {
 	switch {
-	case end.Outcome == hold.Recorded, end.Outcome == hold.Ended, end.Outcome == hold.Freed:
+	case end.Outcome == longcall.Recorded, end.Outcome == longcall.Ended, end.Outcome == longcall.Freed:
 		return nil
-	case end.Outcome == hold.Elsewhere && end.Err == nil:
+	case end.Outcome == longcall.Elsewhere && end.Err == nil:
 		return &idem.InProgressError{Key: "that of operation " + id, RetryAfter: time.Second}
 	}
 	return end.Err

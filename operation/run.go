@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
 // goOn goes on with an operation that was taken up.
-func (w *work) goOn(ctx context.Context, t *store.Taken, steps *store.LoadSteps) hold.Ending {
+func (w *work) goOn(ctx context.Context, t *store.Taken, steps *store.LoadSteps) longcall.Ending {
 	if end, ok := w.own(ctx, t, steps); !ok {
 		return end
 	}
@@ -22,7 +22,7 @@ func (w *work) goOn(ctx context.Context, t *store.Taken, steps *store.LoadSteps)
 
 // work runs the function until the operation has ended, or goes on elsewhere. tx is the transaction that has claimed the key, if
 // nothing is committed yet.
-func (w *work) work(ctx context.Context, tx *txn.Tx) hold.Ending {
+func (w *work) work(ctx context.Context, tx *txn.Tx) longcall.Ending {
 	if w.recorded == nil {
 		w.recorded = map[int]store.Step{}
 	}
@@ -47,7 +47,7 @@ func (w *work) work(ctx context.Context, tx *txn.Tx) hold.Ending {
 }
 
 // run runs the function once.
-func (w *work) run(ctx context.Context, tx *txn.Tx) (op *Op, end hold.Ending) {
+func (w *work) run(ctx context.Context, tx *txn.Tx) (op *Op, end longcall.Ending) {
 	op = &Op{work: w, tx: tx}
 	op.ctx, op.cancel = context.WithCancelCause(ctx)
 	defer op.cancel(nil)
@@ -85,16 +85,16 @@ func (w *work) dropped(op *Op) {
 	}
 	if w.epoch == 0 {
 		w.instance.leave(w.operation, false)
-		w.abandon(hold.Ending{})
+		w.abandon(longcall.Ending{})
 		return
 	}
-	w.letGo(backoff(w.attempts), hold.Ending{})
+	w.letGo(backoff(w.attempts), longcall.Ending{})
 }
 
 // end tells what the run has come to, and says so to the database.
-func (op *Op) end(resp idem.Response, err error) hold.Ending {
+func (op *Op) end(resp idem.Response, err error) longcall.Ending {
 	w := op.work
-	rejected, isRejected := hold.Response{}, false
+	rejected, isRejected := longcall.Response{}, false
 	if err != nil {
 		rejected, isRejected = w.call.Rejection(err)
 	}
@@ -112,7 +112,7 @@ func (op *Op) end(resp idem.Response, err error) hold.Ending {
 		return op.endStopped(s)
 	}
 	if w.epoch == 0 {
-		return w.unheld(hold.Ending{Outcome: hold.Unheld, Response: hold.Response(resp), Err: ofFunction(err)})
+		return w.unheld(longcall.Ending{Outcome: longcall.Unheld, Response: longcall.Response(resp), Err: ofFunction(err)})
 	}
 	if w.cancelled && (op.stopped != nil || !passes || op.cut) { // also if nothing was left to do but to settle a call
 		if left := op.unbacked(op.stopped == nil); len(left) > 0 && !w.accepted && !w.undoing {
@@ -120,13 +120,13 @@ func (op *Op) end(resp idem.Response, err error) hold.Ending {
 		}
 	}
 	if w.cancelled && (op.stopped != nil || err == nil || op.cut) {
-		return op.undo(hold.Response{}, false, ErrCancelled)
+		return op.undo(longcall.Response{}, false, ErrCancelled)
 	}
 	switch {
 	case err == nil && w.undoing, err == nil && op.stopped != nil:
 		return op.endChanged("the function no longer says so")
 	case err == nil:
-		return op.finish(hold.Response(resp))
+		return op.finish(longcall.Response(resp))
 	case isRejected, IsFinal(err):
 		return op.undo(rejected, isRejected, ofFunction(err))
 	case op.stopped != nil:
@@ -136,7 +136,7 @@ func (op *Op) end(resp idem.Response, err error) hold.Ending {
 		return op.endFailing(err)
 	}
 	op.close(nil)
-	return w.letGo(backoff(w.attempts), hold.Ending{Outcome: hold.Failed, Err: ofFunction(err)})
+	return w.letGo(backoff(w.attempts), longcall.Ending{Outcome: longcall.Failed, Err: ofFunction(err)})
 }
 
 // unread reports whether something is on record that the function has not asked for.
@@ -173,7 +173,7 @@ func (op *Op) isPast() bool {
 
 // endFailing ends an operation that is cancelled and whose function fails in each run: it is undone, unless the function fails in front of
 // what is on record, whose undos are not known then, or behind a call that nothing takes back. A call that was begun is never left out.
-func (op *Op) endFailing(cause error) hold.Ending {
+func (op *Op) endFailing(cause error) longcall.Ending {
 	w := op.work
 	begun, inDoubt := w.begun()
 	switch left := op.unbacked(false); {
@@ -192,12 +192,12 @@ func (op *Op) endFailing(cause error) hold.Ending {
 	case len(left) > 0 && !w.undoing:
 		return op.endUnbacked(left)
 	}
-	return op.undo(hold.Response{}, false, ErrCancelled)
+	return op.undo(longcall.Response{}, false, ErrCancelled)
 }
 
 // endUnbacked parks an operation that is cancelled, and has done what nothing takes back. Code with an undo can be had where no later step
 // is on record: that has the place.
-func (op *Op) endUnbacked(left []store.Step) hold.Ending {
+func (op *Op) endUnbacked(left []store.Step) longcall.Ending {
 	what, has := "it", "has"
 	if len(left) > 1 {
 		what, has = "them", "have"
@@ -215,10 +215,10 @@ func (op *Op) firstUnread() string { return op.work.recorded[op.seq+1].Name }
 
 // restart takes the operation up again that this process was working on, and reads what is on record. Another process may have it
 // by now. What a call has returned that is not on record yet outlasts the caller, who may leave meanwhile.
-func (w *work) restart(ctx context.Context) (hold.Ending, bool) {
+func (w *work) restart(ctx context.Context) (longcall.Ending, bool) {
 	at := w.at
 	w.instance.leave(w.operation, true)
-	w.abandon(hold.Ending{})
+	w.abandon(longcall.Ending{})
 	taking := ctx
 	if len(w.returned) > 0 {
 		lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), letGoLimit)
@@ -234,21 +234,21 @@ func (w *work) restart(ctx context.Context) (hold.Ending, bool) {
 		w.at.Tries = max(w.at.Tries, at.Tries)
 	}
 	if ctx.Err() != nil {
-		return w.letGo(0, hold.Ending{Outcome: hold.Failed, Err: w.leaving(ctx)}), false
+		return w.letGo(0, longcall.Ending{Outcome: longcall.Failed, Err: w.leaving(ctx)}), false
 	}
 	return end, true
 }
 
 // giveUp ends the call of an operation that cannot go on because of cause.
-func (w *work) giveUp(ctx context.Context, cause error) hold.Ending {
+func (w *work) giveUp(ctx context.Context, cause error) longcall.Ending {
 	if ctx.Err() != nil {
-		return w.letGo(0, hold.Ending{Outcome: hold.Failed, Err: w.leaving(ctx)})
+		return w.letGo(0, longcall.Ending{Outcome: longcall.Failed, Err: w.leaving(ctx)})
 	}
-	return w.letGo(time.Second, hold.Ending{Outcome: hold.Failed, Err: cause})
+	return w.letGo(time.Second, longcall.Ending{Outcome: longcall.Failed, Err: cause})
 }
 
 // endChanged parks an operation that is to be undone, and whose function goes another way now.
-func (op *Op) endChanged(how string) hold.Ending {
+func (op *Op) endChanged(how string) longcall.Ending {
 	op.stopped = nil // which said that the end of what is on record was reached
 	_ = op.park("the code has changed: it was decided that the operation is undone, and %s", how)
 	return op.endStopped(op.stopped)

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
 // takeUp makes the operation this process's own, if it has no owner. Otherwise the ending says why.
-func (w *work) takeUp(ctx context.Context) (hold.Ending, bool) {
+func (w *work) takeUp(ctx context.Context) (longcall.Ending, bool) {
 	t, end := w.take(ctx, w.call.Engine())
 	if t == nil {
 		return end, false
@@ -27,7 +27,7 @@ type takenUp struct {
 }
 
 // take takes the operation up, if it has no owner. Otherwise the ending says why, and nothing is held.
-func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, hold.Ending) {
+func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, longcall.Ending) {
 	instance, err := adopt(ctx, engine)
 	if err != nil {
 		return nil, w.unavailable(ctx, err)
@@ -45,7 +45,7 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, hold.End
 	case err != nil:
 		return nil, w.abandon(w.unavailable(ctx, err))
 	case !reserved: // another goroutine of this process works on it
-		return nil, w.abandon(hold.Ending{Outcome: hold.Elsewhere})
+		return nil, w.abandon(longcall.Ending{Outcome: longcall.Elsewhere})
 	}
 	err = ask(ctx, engine, &take, &steps, &show)
 	if err == nil && show.MayBeSuspect() && !take.Found && takeTurn() {
@@ -62,7 +62,7 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, hold.End
 		instance.leave(w.operation, false)
 		return nil, w.abandon(w.elsewhere(&show))
 	}
-	return &takenUp{take.Taken, steps}, hold.Ending{}
+	return &takenUp{take.Taken, steps}, longcall.Ending{}
 }
 
 // ask makes a round trip, and makes it again if the server asks for that: where transactions are serializable by default, a process that
@@ -79,29 +79,29 @@ func ask(ctx context.Context, engine *txn.Engine, requests ...txn.Request) error
 }
 
 // own takes over what is on record of an operation that was taken up. It reports whether that may be gone on with.
-func (w *work) own(ctx context.Context, t *store.Taken, steps *store.LoadSteps) (hold.Ending, bool) {
+func (w *work) own(ctx context.Context, t *store.Taken, steps *store.LoadSteps) (longcall.Ending, bool) {
 	w.attempts = t.Attempts
 	owned := false
 	defer func() {
 		if !owned { // a Sealer has panicked
-			w.letGo(backoff(t.Attempts), hold.Ending{})
+			w.letGo(backoff(t.Attempts), longcall.Ending{})
 		}
 	}()
 	err := w.adopted(t, steps)
 	owned = true
 	switch {
 	case err != nil:
-		return w.letGo(backoff(t.Attempts), hold.Ending{Outcome: hold.Failed, Err: err}), false
+		return w.letGo(backoff(t.Attempts), longcall.Ending{Outcome: longcall.Failed, Err: err}), false
 	case t.Name != w.definition.name:
-		return w.letGo(0, hold.Ending{Outcome: hold.Failed, Err: fmt.Errorf("operation: it is an operation %q, not %q", t.Name, w.definition.name)}), false
+		return w.letGo(0, longcall.Ending{Outcome: longcall.Failed, Err: fmt.Errorf("operation: it is an operation %q, not %q", t.Name, w.definition.name)}), false
 	}
 	return w.survives(ctx, t.Deaths)
 }
 
 // survives parks an operation that too many processes have not survived.
-func (w *work) survives(ctx context.Context, deaths int) (hold.Ending, bool) {
+func (w *work) survives(ctx context.Context, deaths int) (longcall.Ending, bool) {
 	if deaths < w.definition.maxDeaths {
-		return hold.Ending{}, true
+		return longcall.Ending{}, true
 	}
 	reason := fmt.Sprintf("%d processes in a row have ended without a word while they worked on it", deaths)
 	if alone := deaths - store.Suspected; alone > 0 {
@@ -111,7 +111,7 @@ func (w *work) survives(ctx context.Context, deaths int) (hold.Ending, bool) {
 }
 
 // abandon gives the instance back, and the turn of a suspect.
-func (w *work) abandon(end hold.Ending) hold.Ending {
+func (w *work) abandon(end longcall.Ending) longcall.Ending {
 	w.instance.release()
 	w.instance = nil
 	if w.suspected {
@@ -122,35 +122,35 @@ func (w *work) abandon(end hold.Ending) hold.Ending {
 }
 
 // elsewhere tells of an operation that is not to be had.
-func (w *work) elsewhere(show *store.ShowOperation) hold.Ending {
+func (w *work) elsewhere(show *store.ShowOperation) longcall.Ending {
 	switch {
 	case !show.Found:
-		return hold.Ending{Outcome: hold.Elsewhere, Err: ErrUnknownOperation}
+		return longcall.Ending{Outcome: longcall.Elsewhere, Err: ErrUnknownOperation}
 	case show.State == store.OperationRunning:
-		return hold.Ending{Outcome: hold.Elsewhere}
+		return longcall.Ending{Outcome: longcall.Elsewhere}
 	case show.State == store.OperationParked:
-		return hold.Ending{Outcome: hold.Failed, Err: &ParkedError{
+		return longcall.Ending{Outcome: longcall.Failed, Err: &ParkedError{
 			OperationID: w.operation, Step: show.Step, Reason: show.Reason, Since: show.Since,
 		}}
 	case show.State == store.OperationUndone && show.Cancelled:
-		return hold.Ending{Outcome: hold.Failed, Err: ErrCancelled}
+		return longcall.Ending{Outcome: longcall.Failed, Err: ErrCancelled}
 	case show.State == store.OperationUndone && w.cause != nil: // by this very run, whose COMMIT was not acknowledged
-		return hold.Ending{Outcome: hold.Failed, Err: w.cause}
+		return longcall.Ending{Outcome: longcall.Failed, Err: w.cause}
 	case show.State == store.OperationUndone:
-		return hold.Ending{Outcome: hold.Freed}
+		return longcall.Ending{Outcome: longcall.Freed}
 	}
-	return hold.Ending{Outcome: hold.Ended}
+	return longcall.Ending{Outcome: longcall.Ended}
 }
 
 // unavailable is the ending of a call that could not ask the database.
-func (w *work) unavailable(ctx context.Context, err error) hold.Ending {
+func (w *work) unavailable(ctx context.Context, err error) longcall.Ending {
 	if ctx.Err() != nil {
-		return hold.Ending{Outcome: hold.Failed, Err: w.leaving(ctx)}
+		return longcall.Ending{Outcome: longcall.Failed, Err: w.leaving(ctx)}
 	}
 	if txn.Transient(err) {
-		return hold.Ending{Outcome: hold.Undone, Err: err}
+		return longcall.Ending{Outcome: longcall.Undone, Err: err}
 	}
-	return hold.Ending{Outcome: hold.Failed, Err: err}
+	return longcall.Ending{Outcome: longcall.Failed, Err: err}
 }
 
 // adopted takes over what is on record.
@@ -187,7 +187,7 @@ func (w *work) adopted(t *store.Taken, steps *store.LoadSteps) (err error) {
 }
 
 // letGo lets the next process go on, after pause, and gives the instance back.
-func (w *work) letGo(pause time.Duration, end hold.Ending) hold.Ending {
+func (w *work) letGo(pause time.Duration, end longcall.Ending) longcall.Ending {
 	if w.keep(commit{free: true, at: store.At{Pause: pause}}) {
 		w.instance.leave(w.operation, false)
 		return w.abandon(end)
@@ -211,11 +211,11 @@ func backoff(attempts int) time.Duration {
 }
 
 // parkNow stops the operation until a person has seen to it.
-func (w *work) parkNow(ctx context.Context, step, reason string, args ...any) hold.Ending {
+func (w *work) parkNow(ctx context.Context, step, reason string, args ...any) longcall.Ending {
 	return w.parkAs(ctx, store.ParkOperation{Step: step, Reason: fmt.Sprintf(reason, args...)})
 }
 
-func (w *work) parkAs(ctx context.Context, park store.ParkOperation) hold.Ending {
+func (w *work) parkAs(ctx context.Context, park store.ParkOperation) longcall.Ending {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), letGoLimit)
 	defer cancel()
 	park.OperationID, park.Epoch, park.Reason = w.operation, w.epoch, storable(park.Reason)
@@ -223,9 +223,9 @@ func (w *work) parkAs(ctx context.Context, park store.ParkOperation) hold.Ending
 	w.instance.leave(w.operation, err != nil)
 	switch {
 	case err != nil:
-		return w.abandon(hold.Ending{Outcome: hold.Failed, Err: err})
+		return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: err})
 	case !park.Parked: // another process has it
-		return w.abandon(hold.Ending{Outcome: hold.Elsewhere})
+		return w.abandon(longcall.Ending{Outcome: longcall.Elsewhere})
 	}
-	return w.abandon(hold.Ending{Outcome: hold.Failed, Err: &ParkedError{OperationID: w.operation, Step: park.Step, Reason: park.Reason}})
+	return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: &ParkedError{OperationID: w.operation, Step: park.Step, Reason: park.Reason}})
 }

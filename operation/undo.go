@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/store"
 )
 
@@ -59,7 +59,7 @@ func (op *Op) registerUndo(kind store.StepKind, name string, u undo) error {
 }
 
 // undo takes back what was done, in reverse order, and ends the operation.
-func (op *Op) undo(resp hold.Response, rejected bool, cause error) hold.Ending {
+func (op *Op) undo(resp longcall.Response, rejected bool, cause error) longcall.Ending {
 	w := op.work
 	op.stopped = nil
 	if op.isMixedAhead() {
@@ -73,7 +73,7 @@ func (op *Op) undo(resp hold.Response, rejected bool, cause error) hold.Ending {
 	if rejected {
 		var err error
 		if complete, err = w.call.Completion(&w.key, resp, store.Failed); err != nil {
-			return w.letGo(backoff(w.attempts), hold.Ending{Outcome: hold.Failed, Err: err})
+			return w.letGo(backoff(w.attempts), longcall.Ending{Outcome: longcall.Failed, Err: err})
 		}
 	}
 	op.dropRolledBack()
@@ -90,14 +90,14 @@ func (op *Op) undo(resp hold.Response, rejected bool, cause error) hold.Ending {
 	told, err := w.tells(&childEnd{State: last.state, Cancelled: w.cancelled})
 	if err != nil {
 		op.close(nil)
-		return w.letGo(backoff(w.attempts), hold.Ending{Outcome: hold.Failed, Err: err})
+		return w.letGo(backoff(w.attempts), longcall.Ending{Outcome: longcall.Failed, Err: err})
 	}
 	last.with, last.rouses = append(told, &store.Hold{Key: &w.key, Room: store.Free}), len(told) > 0
 	if err := op.commit(last); err != nil {
 		return op.endStopped(op.stopped)
 	}
 	w.instance.leave(w.operation, false)
-	return w.abandon(hold.Ending{Outcome: hold.Failed, Err: w.cause})
+	return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: w.cause})
 }
 
 // dropRolledBack marks the steps that were rolled back with the transaction, which has not been committed. They are recorded

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -71,10 +71,10 @@ func answerOf(ctx context.Context, pool *pgxpool.Pool, found *store.FindOperatio
 // onlyReplay is the Runner of a call that is to replay an answer, and to do nothing if there is none.
 type onlyReplay struct{}
 
-func (onlyReplay) Begin(context.Context, hold.Execution, *txn.Tx) hold.Ending {
-	return hold.Ending{Outcome: hold.Unheld, Err: ErrAnswerGone}
+func (onlyReplay) Begin(context.Context, longcall.Execution, *txn.Tx) longcall.Ending {
+	return longcall.Ending{Outcome: longcall.Unheld, Err: ErrAnswerGone}
 }
 
-func (onlyReplay) Resume(context.Context, hold.Execution, string) hold.Ending {
-	return hold.Ending{Outcome: hold.Failed, Err: ErrAnswerGone}
+func (onlyReplay) Resume(context.Context, longcall.Execution, string) longcall.Ending {
+	return longcall.Ending{Outcome: longcall.Failed, Err: ErrAnswerGone}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/hold"
+	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -377,12 +377,12 @@ func (r *running) goOn(i *instance, t *takenUp, suspected bool) {
 }
 
 // execute goes on with an operation that was taken up.
-func (r *running) execute(i *instance, t *takenUp, suspected bool) hold.Ending {
+func (r *running) execute(i *instance, t *takenUp, suspected bool) longcall.Ending {
 	w := &work{definition: r.definitions[t.Name], instance: i, operation: t.OperationID, epoch: t.Epoch, suspected: suspected}
 	call, err := door.Settings(r.pool, t.Scope, t.Key, t.Hash, t.TTL, r.config.Options)
 	if err != nil { // the options were checked before
 		i.leave(t.OperationID, true)
-		return w.abandon(hold.Ending{Err: err})
+		return w.abandon(longcall.Ending{Err: err})
 	}
 	w.call = call
 	return w.goOn(r.working, &t.Taken, &t.steps)

@@ -1,8 +1,8 @@
-// Package hold is what package operation asks of package idem: a call whose key stays taken after its first transaction.
+// Package longcall is what package operation asks of package idem: a call whose key stays taken after its first transaction.
 //
 // Package idem does what belongs to the key, as for any call: it claims it, answers duplicates, waits for the call that has it, finds out what
 // a COMMIT has done, and records the answer. What happens under the key is up to a Runner.
-package hold
+package longcall
 
 import (
 	"context"
