@@ -18,36 +18,36 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// crewOf makes the test binary a process with a Worker for operations of which one kind kills it.
-const crewOf = "IDEM_TEST_CREW_OF"
+// companyOf makes the test binary a process with a Worker for operations of which one kind kills it.
+const companyOf = "IDEM_TEST_COMPANY_OF"
 
-const crewDeaths = 5
+const companyDeaths = 5
 
-// crew are the definitions of such a process: a killer, and operations that take longer than it lets them live.
-func crew(pool *pgxpool.Pool) []operation.Runnable {
+// company are the definitions of such a process: a killer, and operations that take longer than it lets them live.
+func company(pool *pgxpool.Pool) []operation.Runnable {
 	killer := operation.Define("killer", func(op *operation.Op, in string) (idem.Response, error) {
 		_, err := operation.Call(op, "kill", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
 			time.Sleep(300 * time.Millisecond)
 			return 0, syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		})
 		return created, err
-	}, operation.WithMaxDeaths(crewDeaths))
+	}, operation.WithMaxDeaths(companyDeaths))
 	innocent := operation.Define("innocent", func(op *operation.Op, in string) (idem.Response, error) {
 		_, err := operation.Call(op, "slow", operation.Keyed(time.Hour), func(ctx context.Context, key string) (string, error) {
 			time.Sleep(600 * time.Millisecond)
 			return bankTable(ctx, pool, "slow", key)
 		})
 		return created, err
-	}, operation.WithMaxDeaths(crewDeaths))
+	}, operation.WithMaxDeaths(companyDeaths))
 	return []operation.Runnable{killer, innocent}
 }
 
-func beCrew(dsn string) {
+func beCompany(dsn string) {
 	pool, err := pgxpool.New(context.Background(), dsn)
 	if err != nil {
 		panic(err)
 	}
-	_ = operation.NewWorker(pool, operation.WorkerConfig{Poll: time.Second / 2}, crew(pool)...).Run(context.Background())
+	_ = operation.NewWorker(pool, operation.WorkerConfig{Poll: time.Second / 2}, company(pool)...).Run(context.Background())
 }
 
 // Eleven operations go on in one process, which one of them kills whenever it runs.
@@ -74,7 +74,7 @@ func TestOperationThatKillsItsProcessesIsParkedAndNoneThatWasBesideIt(t *testing
 			t.Fatalf("it is not over after %d processes: %s", processes, s.text(`select string_agg(name || ' ' || state || ' ' || coalesce(deaths, 0), ', ') from idem.operations`))
 		}
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), crewOf+"="+s.dsn)
+		cmd.Env = append(os.Environ(), companyOf+"="+s.dsn)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}

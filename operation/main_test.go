@@ -29,8 +29,8 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if dsn := os.Getenv(crewOf); dsn != "" {
-		beCrew(dsn)
+	if dsn := os.Getenv(companyOf); dsn != "" {
+		beCompany(dsn)
 	}
 	if dsn := os.Getenv(victimOf); dsn != "" {
 		beVictim(dsn, os.Getenv(victimAt), os.Getenv(victimIn))

@@ -16,10 +16,10 @@ import (
 	"github.com/idem-go/idem/lab/torture/audit"
 	"github.com/idem-go/idem/lab/torture/bank"
 	"github.com/idem-go/idem/lab/torture/broker"
-	"github.com/idem-go/idem/lab/torture/crew"
 	"github.com/idem-go/idem/lab/torture/fault"
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/inquiry"
+	"github.com/idem-go/idem/lab/torture/workerset"
 	"github.com/idem-go/idem/lab/torture/workload"
 )
 
@@ -75,7 +75,7 @@ func (l *leg) closeBeside() {
 }
 
 // kills is how the counterpart kills whoever calls it.
-func (l *leg) kills(workers *crew.Crew, log func(fault.Event)) func(slot int, when string) {
+func (l *leg) kills(workers *workerset.Set, log func(fault.Event)) func(slot int, when string) {
 	kind := fault.BankKill
 	if l.about.Work == fault.MessageWork {
 		kind = fault.BrokerKill
@@ -88,7 +88,7 @@ func (l *leg) kills(workers *crew.Crew, log func(fault.Event)) func(slot int, wh
 
 // calm cuts all connections once more, so that every process has lost its presence, and lets the workers work with nothing
 // broken.
-func (l *leg) calm(ctx context.Context, workers *crew.Crew) {
+func (l *leg) calm(ctx context.Context, workers *workerset.Set) {
 	l.beside.Calm()
 	for i := range workers.Len() {
 		workers.Proxy(i).Cut(pgproxy.Reset)
@@ -111,7 +111,7 @@ const (
 )
 
 // loseTakings loses answers that operations are taken up, while nothing else is broken and nobody is killed any more.
-func (l *leg) loseTakings(ctx context.Context, workers *crew.Crew) {
+func (l *leg) loseTakings(ctx context.Context, workers *workerset.Set) {
 	bounded, cancel := context.WithTimeout(ctx, losing)
 	defer cancel()
 	mix := fault.Mix{Only: []fault.Name{fault.LoseTaking}, Pause: 50 * time.Millisecond}

@@ -16,13 +16,13 @@ import (
 	"github.com/idem-go/idem/lab/torture/audit"
 	"github.com/idem-go/idem/lab/torture/check"
 	"github.com/idem-go/idem/lab/torture/cluster"
-	"github.com/idem-go/idem/lab/torture/crew"
 	"github.com/idem-go/idem/lab/torture/fault"
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/inquiry"
 	"github.com/idem-go/idem/lab/torture/ledger"
 	"github.com/idem-go/idem/lab/torture/report"
 	"github.com/idem-go/idem/lab/torture/rule"
+	"github.com/idem-go/idem/lab/torture/workerset"
 )
 
 // leg is a run on one set of servers.
@@ -78,7 +78,7 @@ func (l *leg) run(ctx context.Context) error {
 		return err
 	}
 	defer l.closeBeside()
-	workers, err := crew.Start(l.crewOptions())
+	workers, err := workerset.Start(l.setOptions())
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ const (
 )
 
 // torture returns when time is up, or the workers have made all their calls, or faults cannot be injected.
-func (l *leg) torture(ctx context.Context, workers *crew.Crew) error {
+func (l *leg) torture(ctx context.Context, workers *workerset.Set) error {
 	ctx, cancel := context.WithTimeout(ctx, l.duration)
 	defer cancel()
 	over := make(chan time.Duration, 1)
@@ -153,8 +153,8 @@ func (l *leg) torture(ctx context.Context, workers *crew.Crew) error {
 	return errors.Join(err, writer.Close())
 }
 
-func (l *leg) crewOptions() crew.Options {
-	options := crew.Options{
+func (l *leg) setOptions() workerset.Options {
+	options := workerset.Options{
 		Dir: l.dir, Seed: l.seed, Goroutines: l.goroutines, Keys: l.keys, KeyLife: l.keyLife, Ops: l.ops,
 	}
 	options.Bank, options.Broker = l.addresses()

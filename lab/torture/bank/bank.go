@@ -9,7 +9,7 @@ import (
 
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/journal"
-	"github.com/idem-go/idem/lab/torture/mischief"
+	"github.com/idem-go/idem/lab/torture/unreliable"
 )
 
 // Request is what is asked of the bank.
@@ -31,7 +31,7 @@ type Request struct {
 
 // Bank is the server.
 type Bank struct {
-	*mischief.Server
+	*unreliable.Server
 
 	mu       sync.Mutex
 	receipts int
@@ -43,9 +43,9 @@ type Bank struct {
 }
 
 // odds are how often things go wrong with a request.
-var odds = mischief.Odds{
+var odds = unreliable.Odds{
 	Stream: 7,
-	Slow: []mischief.Slow{
+	Slow: []unreliable.Slow{
 		{Requests: 6, Most: 20 * time.Millisecond}, {Requests: 2, Most: 200 * time.Millisecond}, {Requests: 1, Most: time.Second},
 	},
 	Of: 100, Refused: 8, Dropped: 4, Lost: 10, KilledBefore: 2, Killed: 2, KilledSoon: 1,
@@ -53,7 +53,7 @@ var odds = mischief.Odds{
 
 // Open opens the bank. books is the file of its books.
 func Open(books string, seed uint64) (*Bank, error) {
-	server, err := mischief.Open(books, seed, odds)
+	server, err := unreliable.Open(books, seed, odds)
 	if err != nil {
 		return nil, err
 	}

@@ -9,12 +9,12 @@ import (
 
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/letter"
-	"github.com/idem-go/idem/lab/torture/mischief"
+	"github.com/idem-go/idem/lab/torture/unreliable"
 )
 
 // Broker is the server.
 type Broker struct {
-	*mischief.Server
+	*unreliable.Server
 
 	mu      sync.Mutex
 	calm    bool
@@ -26,14 +26,14 @@ type Broker struct {
 }
 
 // odds are how often things go wrong with a request.
-var odds = mischief.Odds{
-	Stream: 11, Slow: []mischief.Slow{{Requests: 5, Most: 10 * time.Millisecond}, {Requests: 1, Most: 200 * time.Millisecond}},
+var odds = unreliable.Odds{
+	Stream: 11, Slow: []unreliable.Slow{{Requests: 5, Most: 10 * time.Millisecond}, {Requests: 1, Most: 200 * time.Millisecond}},
 	Of: 400, Refused: 8, Dropped: 8, Lost: 14, KilledBefore: 2, Killed: 2, KilledSoon: 1,
 }
 
 // Open opens the broker. books is the file of its books.
 func Open(books string, seed uint64) (*Broker, error) {
-	server, err := mischief.Open(books, seed, odds)
+	server, err := unreliable.Open(books, seed, odds)
 	if err != nil {
 		return nil, err
 	}

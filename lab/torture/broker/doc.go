@@ -6,6 +6,5 @@
 //
 //	broker.go    the server
 //	topic.go     what was taken, and what a consumer has of it
-//	mischief.go  what goes wrong
-//	client.go    who calls it
+// client.go    who calls it
 package broker

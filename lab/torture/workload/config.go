@@ -18,7 +18,7 @@ type Config struct {
 	Ops               int           // after which the worker ends by itself, without limit if 0
 
 	Bank   string        // the address of the bank, of a worker that works on operations: see package checkout
-	Broker string        // the address of the broker, of a worker that works on messages: see package post
+	Broker string        // the address of the broker, of a worker that works on messages: see package messaging
 	Quiet  bool          // of one that works on messages: it does as on an ordinary day
 	Finish time.Duration // for how long at most it is to finish what others have left, and nothing else
 }

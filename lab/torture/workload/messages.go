@@ -6,10 +6,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/lab/torture/history"
-	"github.com/idem-go/idem/lab/torture/post"
+	"github.com/idem-go/idem/lab/torture/messaging"
 )
 
-// workOnMessages is the life of a worker of package post, on the pools that any worker has. A presence outlives who needs it
+// workOnMessages is the life of a worker of package messaging, on the pools that any worker has. A presence outlives who needs it
 // by some seconds, so nobody looks for goroutines that are left over.
 func workOnMessages(stop context.Context, c *Config, writer *history.Writer) error {
 	pools, err := openPools(context.Background(), c)
@@ -21,13 +21,13 @@ func workOnMessages(stop context.Context, c *Config, writer *history.Writer) err
 		plain = append(plain, p.Pool)
 		defer p.Close()
 	}
-	config := post.Config{
+	config := messaging.Config{
 		Slot: c.Slot, Incarnation: c.Incarnation, Pooled: c.Pooled, Broker: c.Broker, Writers: max(c.Goroutines/4, 1), Keys: c.Keys, Calls: c.Ops, Quiet: c.Quiet,
 	}
 	if c.Finish > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), c.Finish)
 		defer cancel()
-		return post.Finish(ctx, config, plain, writer)
+		return messaging.Finish(ctx, config, plain, writer)
 	}
-	return post.Work(stop, config, plain, writer)
+	return messaging.Work(stop, config, plain, writer)
 }

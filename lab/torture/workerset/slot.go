@@ -1,4 +1,4 @@
-package crew
+package workerset
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 
 // slot is the place of one worker after the other.
 type slot struct {
-	crew        *Crew
+	set         *Set
 	number      int
 	incarnation int
 	remaining   int // calls to make, if there is a limit
@@ -33,7 +33,7 @@ type slot struct {
 
 // launch starts a worker: this program again, with the command worker.
 func (s *slot) launch() error {
-	config := s.crew.config(s)
+	config := s.set.config(s)
 	encoded, err := json.Marshal(config)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (s *slot) launch() error {
 	return nil
 }
 
-// keep replaces the worker whenever it is killed, until the crew is stopped or the worker has made all its calls.
+// keep replaces the worker whenever it is killed, until the set is stopped or the worker has made all its calls.
 func (s *slot) keep() {
 	for {
 		err := s.cmd.Wait()
@@ -93,7 +93,7 @@ func wasKilled(err error) bool {
 
 // count takes what the worker has done from what remains, and reports whether there is more to do.
 func (s *slot) count() bool {
-	if s.crew.options.Ops == 0 {
+	if s.set.options.Ops == 0 {
 		return true
 	}
 	begun := []byte(fmt.Sprintf(`"e":"%s"`, history.KindCall))
@@ -110,7 +110,7 @@ func (s *slot) count() bool {
 
 func (s *slot) stopping() bool {
 	select {
-	case <-s.crew.stopping:
+	case <-s.set.stopping:
 		return true
 	default:
 		return false

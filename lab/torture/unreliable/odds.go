@@ -1,4 +1,4 @@
-package mischief
+package unreliable
 
 import "time"
 
@@ -29,13 +29,13 @@ type Slow struct {
 	Most     time.Duration
 }
 
-type mischief struct {
+type trouble struct {
 	slow time.Duration
 	act  act
 }
 
 // draw draws what goes wrong next.
-func (s *Server) draw() (m mischief) {
+func (s *Server) draw() (m trouble) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.rng.IntN(20)

@@ -1,4 +1,4 @@
-package mischief
+package unreliable
 
 import (
 	"math/rand/v2"

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package crew
+package workerset
 
 import "syscall"
 

@@ -1,4 +1,4 @@
-package crew
+package workerset
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/workload"
 )
 
-// Options say what a crew does.
+// Options say what a set does.
 type Options struct {
 	Dir        string   // where the histories go
 	Seed       uint64   //
@@ -30,8 +30,8 @@ type Options struct {
 	Quiet      bool   // they do as on an ordinary day
 }
 
-// Crew is the workers of a run.
-type Crew struct {
+// Set is the workers of a run.
+type Set struct {
 	options  Options
 	start    time.Duration
 	slots    []*slot
@@ -41,14 +41,14 @@ type Crew struct {
 }
 
 // Start starts the workers.
-func Start(options Options) (*Crew, error) {
-	c := &Crew{options: options, start: history.Now(), stopping: make(chan struct{})}
+func Start(options Options) (*Set, error) {
+	c := &Set{options: options, start: history.Now(), stopping: make(chan struct{})}
 	for i, dsn := range options.DSNs {
 		proxy, err := pgproxy.New(dsn)
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
-		c.slots = append(c.slots, &slot{crew: c, number: i, proxy: proxy, remaining: share(options.Ops, len(options.DSNs), i)})
+		c.slots = append(c.slots, &slot{set: c, number: i, proxy: proxy, remaining: share(options.Ops, len(options.DSNs), i)})
 	}
 	for _, s := range c.slots {
 		if err := s.launch(); err != nil {
@@ -68,19 +68,19 @@ func share(ops, n, i int) int {
 }
 
 // Started is when the first worker was started, by the history's clock.
-func (c *Crew) Started() time.Duration { return c.start }
+func (c *Set) Started() time.Duration { return c.start }
 
 // Len is the number of slots.
-func (c *Crew) Len() int { return len(c.slots) }
+func (c *Set) Len() int { return len(c.slots) }
 
 // Signal sends a signal to the process that is in a slot.
-func (c *Crew) Signal(i int, sig syscall.Signal) error { return c.slots[i].signal(sig) }
+func (c *Set) Signal(i int, sig syscall.Signal) error { return c.slots[i].signal(sig) }
 
 // Proxy is what stands between the workers of a slot and the server.
-func (c *Crew) Proxy(i int) *pgproxy.Proxy { return c.slots[i].proxy }
+func (c *Set) Proxy(i int) *pgproxy.Proxy { return c.slots[i].proxy }
 
 // Done is closed when every worker has made its share of the calls.
-func (c *Crew) Done() <-chan struct{} {
+func (c *Set) Done() <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		c.watching.Wait()
@@ -91,7 +91,7 @@ func (c *Crew) Done() <-chan struct{} {
 
 // Stop asks the workers to end in order, and returns when they have. If ctx ends before, they are killed, and that is an
 // error: a worker that does not end hangs in a call.
-func (c *Crew) Stop(ctx context.Context) error {
+func (c *Set) Stop(ctx context.Context) error {
 	c.stopOnce.Do(func() { close(c.stopping) })
 	var errs []error
 	for _, s := range c.slots {
@@ -116,7 +116,7 @@ func (c *Crew) Stop(ctx context.Context) error {
 }
 
 // Close ends the proxies. The workers must have been stopped.
-func (c *Crew) Close() error {
+func (c *Set) Close() error {
 	var errs []error
 	for _, s := range c.slots {
 		errs = append(errs, s.proxy.Close())
@@ -125,13 +125,13 @@ func (c *Crew) Close() error {
 }
 
 // Histories are the files that the workers have written.
-func (c *Crew) Histories() []string {
+func (c *Set) Histories() []string {
 	files, _ := filepath.Glob(filepath.Join(c.options.Dir, "worker-*.jsonl"))
 	return files
 }
 
 // config is for the next worker of a slot.
-func (c *Crew) config(s *slot) workload.Config {
+func (c *Set) config(s *slot) workload.Config {
 	o := c.options
 	return workload.Config{
 		Slot: s.number, Incarnation: s.incarnation, Seed: o.Seed, Start: c.start,

@@ -1,4 +1,4 @@
-package crew_test
+package workerset_test
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/lab/pgtest"
-	"github.com/idem-go/idem/lab/torture/crew"
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/ledger"
+	"github.com/idem-go/idem/lab/torture/workerset"
 	"github.com/idem-go/idem/lab/torture/workload"
 )
 
@@ -26,15 +26,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func start(t *testing.T, change func(*crew.Options)) *crew.Crew {
+func start(t *testing.T, change func(*workerset.Options)) *workerset.Set {
 	t.Helper()
 	dsn := pgtest.DSN(t)
 	if err := ledger.Install(t.Context(), dsn); err != nil {
 		t.Fatal(err)
 	}
-	options := crew.Options{Dir: t.TempDir(), Seed: 1, DSNs: []string{dsn, dsn}, Goroutines: 4, Keys: 4, KeyLife: time.Second}
+	options := workerset.Options{Dir: t.TempDir(), Seed: 1, DSNs: []string{dsn, dsn}, Goroutines: 4, Keys: 4, KeyLife: time.Second}
 	change(&options)
-	c, err := crew.Start(options)
+	c, err := workerset.Start(options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-func operations(t *testing.T, c *crew.Crew) []*history.Operation {
+func operations(t *testing.T, c *workerset.Set) []*history.Operation {
 	t.Helper()
 	operations, err := history.Operations(c.Histories())
 	if err != nil {
@@ -65,7 +65,7 @@ func operations(t *testing.T, c *crew.Crew) []*history.Operation {
 }
 
 // await waits until calls of some kind are in the history.
-func await(t *testing.T, c *crew.Crew, what string, fits func(*history.Operation) bool) {
+func await(t *testing.T, c *workerset.Set, what string, fits func(*history.Operation) bool) {
 	t.Helper()
 	for ctx := within(t); !slices.ContainsFunc(operations(t, c), fits); {
 		select {
@@ -80,7 +80,7 @@ func returned(o *history.Operation) bool { return o.Outcome != history.Open }
 
 func TestAKilledWorkerIsReplacedAndItsHistoryKept(t *testing.T) {
 	t.Parallel()
-	c := start(t, func(*crew.Options) {})
+	c := start(t, func(*workerset.Options) {})
 	await(t, c, "the first worker", func(o *history.Operation) bool { return returned(o) && o.Op.Slot() == 1 })
 	if err := c.Signal(1, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestAKilledWorkerIsReplacedAndItsHistoryKept(t *testing.T) {
 
 func TestWorkersEndInOrderWithoutLeavingAnything(t *testing.T) {
 	t.Parallel()
-	c := start(t, func(*crew.Options) {})
+	c := start(t, func(*workerset.Options) {})
 	await(t, c, "a call", returned)
 	if err := c.Signal(0, syscall.SIGSTOP); err != nil { // it is told to go on
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestWorkersEndInOrderWithoutLeavingAnything(t *testing.T) {
 
 func TestTheWorkersMakeAsManyCallsAsTheyShould(t *testing.T) {
 	t.Parallel()
-	c := start(t, func(o *crew.Options) { o.Ops = 301 })
+	c := start(t, func(o *workerset.Options) { o.Ops = 301 })
 	select {
 	case <-c.Done():
 	case <-within(t).Done():
