@@ -39,7 +39,7 @@ func Add(ctx context.Context, tx pgx.Tx, messages ...Message) error {
 	if err := add.In(ctx, tx); err != nil {
 		return hint(err)
 	}
-	txn.WhenCommitted(tx, ringAll{})
+	txn.WhenCommitted(tx, wakeAll{})
 	return nil
 }
 

@@ -21,26 +21,26 @@ type batch struct {
 	more     bool            // there may be more to read
 }
 
-// waves splits a batch into parts that may be published together. Unless the Publisher keeps the order of a key by itself, a
+// groups splits a batch into parts that may be published together. Unless the Publisher keeps the order of a key by itself, a
 // part has one message of each key: then whatever happens to one, the next was not yet given to it.
-func (b *batch) waves(keepsOrder bool) [][]int {
-	var waves [][]int
+func (b *batch) groups(keepsOrder bool) [][]int {
+	var groups [][]int
 	met := make(map[store.HeldKey]int, len(b.messages))
 	for i := range b.messages {
 		if b.alone[b.messages[i].Seq] != nil {
 			continue
 		}
-		wave := 0
+		group := 0
 		if key := keyOf(&b.messages[i]); key.Key != "" && !keepsOrder {
-			wave = met[key]
+			group = met[key]
 			met[key]++
 		}
-		if wave == len(waves) {
-			waves = append(waves, nil)
+		if group == len(groups) {
+			groups = append(groups, nil)
 		}
-		waves[wave] = append(waves[wave], i)
+		groups[group] = append(groups[group], i)
 	}
-	return waves
+	return groups
 }
 
 // round is a batch on its way to the Publisher.
@@ -59,8 +59,8 @@ const turnOfKeys = time.Second
 // all publishes all that there is, until something is wrong.
 func (r *round) all(ctx context.Context) {
 	began := time.Now()
-	for n, wave := range r.waves(r.keepsOrder()) {
-		for len(wave) > 0 {
+	for n, group := range r.groups(r.keepsOrder()) {
+		for len(group) > 0 {
 			if r.did.err != nil || ctx.Err() != nil {
 				return
 			}
@@ -68,13 +68,13 @@ func (r *round) all(ctx context.Context) {
 				r.did.turnOver = true
 				return
 			}
-			size := min(r.size, len(wave))
-			if part := slices.DeleteFunc(slices.Clone(wave[:size]), r.isStuck); len(part) > 0 {
+			size := min(r.size, len(group))
+			if part := slices.DeleteFunc(slices.Clone(group[:size]), r.isStuck); len(part) > 0 {
 				if r.part(ctx, part); r.did.err == nil {
 					r.trial.succeed()
 				}
 			}
-			wave = wave[size:]
+			group = group[size:]
 		}
 	}
 	if r.did.err == nil {

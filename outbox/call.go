@@ -35,8 +35,8 @@ func startCall(ctx context.Context, publisher Publisher, messages []Message) *ca
 type caller struct {
 	publisher   Publisher
 	config      *RelayConfig
-	post        *post
-	abort       context.Context // ends when this process has lost its post
+	ownership   *ownership
+	abort       context.Context // ends when this process has lost its ownership
 	sole        bool            // it is the only destination: a call that hangs is left to another process
 	size        int             // how many messages the Publisher gets at a time
 	trial       trial
@@ -68,7 +68,7 @@ type answer struct {
 
 // publish makes a call. Behind a pooler it makes none unless this process was seen lately.
 func (c *caller) publish(ctx context.Context, messages []Message) answer {
-	if !c.post.trusted() {
+	if !c.ownership.trusted() {
 		return answer{err: errLost}
 	}
 	calling, cancel := context.WithTimeout(repeat.With(c.abort, repeat.Of(ctx)), c.config.PublishTimeout)

@@ -12,7 +12,7 @@ import (
 // clerk is where a worker asks the database, and writes down what came of messages.
 type clerk struct {
 	config    *RelayConfig
-	post      *post
+	ownership *ownership
 	holds     holds
 	unwritten unwritten
 	full      bool // what was read last was as much as one reads at a time
@@ -54,7 +54,7 @@ func (c *clerk) written(o *outcome) (requests []txn.Request, n int) {
 	if len(requests) == 0 {
 		return nil, 0
 	}
-	return append(c.post.fence(), requests...), n
+	return append(c.ownership.fence(), requests...), n
 }
 
 // wrote notes that it is written down.
@@ -92,14 +92,14 @@ func (c *clerk) tell(o *outcome) {
 }
 
 func (c *clerk) ask(ctx context.Context, limit time.Duration, requests ...txn.Request) error {
-	if err := c.post.signIfDue(ctx); err != nil {
+	if err := c.ownership.signIfDue(ctx); err != nil {
 		return err
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, limit, errSlow)
 	defer cancel()
-	err := c.post.db.Query(bounded, requests...)
-	if err == nil && c.post.session != nil {
-		c.post.seen.Store(time.Now().UnixNano())
+	err := c.ownership.db.Query(bounded, requests...)
+	if err == nil && c.ownership.session != nil {
+		c.ownership.seen.Store(time.Now().UnixNano())
 	}
 	return err
 }

@@ -11,14 +11,14 @@ import (
 // lookout is what a worker knows of a stream, and by which it reads what is to be published next.
 type lookout struct {
 	clerk
-	share   store.Stream
-	to      *destinations
-	reach   reach
-	later   later
-	delayed delayed
+	share    store.Stream
+	to       *destinations
+	progress progress
+	later    later
+	delayed  delayed
 
 	met        int       // how many messages were read that are not held back
-	topicsSeen time.Time // when the topics of all relays were last seen to be those of the post
+	topicsSeen time.Time // when the topics of all relays were last seen to be those of the ownership
 }
 
 const (
@@ -52,10 +52,10 @@ func (l *lookout) turn(ctx context.Context, done *outcome) (*batch, error) {
 	}
 	written, n := l.written(done)
 	began := time.Now()
-	reach, free := l.from(began)
+	progress, free := l.from(began)
 	held := l.holds.due(began, l.to.free, l.heldRoom())
-	list, read := reach.next(began)
-	if reach != &l.reach { // what is read again closes no gap
+	list, read := progress.next(began)
+	if progress != &l.progress { // what is read again closes no gap
 		list = nil
 	}
 	topics := &store.SeeTopics{}
@@ -83,7 +83,7 @@ func (l *lookout) turn(ctx context.Context, done *outcome) (*batch, error) {
 		return nil, err
 	}
 	l.wrote(done, n)
-	if asksTopics && topics.Generation != l.post.generation {
+	if asksTopics && topics.Generation != l.ownership.generation {
 		return nil, errTopics
 	}
 	if asksTopics {
@@ -92,7 +92,7 @@ func (l *lookout) turn(ctx context.Context, done *outcome) (*batch, error) {
 	if next != nil {
 		l.delayed.told(next, time.Now())
 	}
-	reach.note(list, read, time.Since(began), time.Now())
+	progress.note(list, read, time.Since(began), time.Now())
 	return l.sortRead(held, read, free), nil
 }
 
@@ -115,16 +115,16 @@ func (l *lookout) room() int {
 
 // from returns from where to read. What destinations have left that are free is read from its first place on, while the others
 // have been read further.
-func (l *lookout) from(now time.Time) (*reach, []*destination) {
+func (l *lookout) from(now time.Time) (*progress, []*destination) {
 	free, place := l.to.back(now)
 	switch {
 	case place == 0:
-		return &l.reach, nil
+		return &l.progress, nil
 	case l.to.of == nil:
-		l.reach.back(place)
-		return &l.reach, nil
+		l.progress.back(place)
+		return &l.progress, nil
 	}
-	again := l.reach.fork(now)
+	again := l.progress.fork(now)
 	again.back(place)
 	return again, free
 }
@@ -174,7 +174,7 @@ func (l *lookout) isMore(b *batch, read *store.ReadMessages, free []*destination
 		l.to.backDue = time.Now().Add(readAgain)
 	}
 	if place := l.later.over(b, full); place > 0 {
-		l.reach.back(place)
+		l.progress.back(place)
 		return len(b.messages) == 0
 	}
 	return full && (l.to.of != nil || len(b.messages) == 0)

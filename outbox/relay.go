@@ -76,6 +76,6 @@ func (r *Relay) Run(ctx context.Context) error {
 // RelayConfig.Poll. Inside of idem.Do it is not needed: relays of the same process are told when Do has committed.
 func (r *Relay) Wake() {
 	for _, s := range r.streams {
-		s.bell.ring()
+		s.waker.wake()
 	}
 }

@@ -18,18 +18,18 @@ type stream struct {
 	config    *RelayConfig
 	share     store.Stream
 	lanes     []int
-	bell      bell
+	waker     waker
 }
 
 func newStream(pool *pgxpool.Pool, publisher Publisher, config *RelayConfig, number int) *stream {
-	s := &stream{pool: pool, publisher: publisher, config: config, share: store.Stream{Number: number, Of: config.Streams}, bell: newBell()}
+	s := &stream{pool: pool, publisher: publisher, config: config, share: store.Stream{Number: number, Of: config.Streams}, waker: newWaker()}
 	for lane := number; lane < store.Lanes; lane += config.Streams {
 		s.lanes = append(s.lanes, lane)
 	}
 	return s
 }
 
-// How long a relay that has no post waits before it looks for one again.
+// How long a relay that has no ownership waits before it looks for one again.
 const (
 	lookForPost = time.Second
 	firstTrial  = 50 * time.Millisecond
@@ -38,21 +38,21 @@ const (
 
 // run relays the stream whenever no other process does, until ctx ends. Its error says that it never will.
 func (s *stream) run(ctx context.Context) error {
-	defer s.bell.hang()()
+	defer s.waker.listen()()
 	trouble := txn.Pauses{Current: firstTrial, Limit: lastTrial}
 	for ctx.Err() == nil {
-		post, share, err := s.take(ctx)
+		ownership, share, err := s.take(ctx)
 		if errors.Is(err, ErrTopicTaken) {
 			return err
 		}
-		if err == nil && post == nil {
+		if err == nil && ownership == nil {
 			elsewhere := txn.Pauses{Current: 2 * lookForPost, Limit: 2 * lookForPost}
 			_ = txn.Sleep(ctx, elsewhere.Next()-lookForPost/2)
 			continue
 		}
 		began := time.Now()
 		if err == nil {
-			err = s.workAt(ctx, post, share)
+			err = s.workAt(ctx, ownership, share)
 		}
 		if err == nil || ctx.Err() != nil {
 			return nil
@@ -73,22 +73,22 @@ func (s *stream) run(ctx context.Context) error {
 	return nil
 }
 
-// take takes the post of the stream, and finds out of which topics it is.
-func (s *stream) take(ctx context.Context) (*post, store.Stream, error) {
+// take takes the ownership of the stream, and finds out of which topics it is.
+func (s *stream) take(ctx context.Context) (*ownership, store.Stream, error) {
 	share := s.share
 	own, err := ownTopics(ctx, s.pool, s.config)
 	if err != nil || own == nil {
 		return nil, share, err
 	}
 	share.Topics, share.Foreign = own.like, own.foreign
-	post, err := takePost(ctx, s.pool, s.config.Name, own.generation, s.lanes)
-	return post, share, err
+	ownership, err := takeOwnership(ctx, s.pool, s.config.Name, own.generation, s.lanes)
+	return ownership, share, err
 }
 
-func (s *stream) workAt(ctx context.Context, post *post, share store.Stream) error {
-	w := &worker{lookout: lookout{clerk: clerk{config: s.config, post: post}, share: share}, bell: s.bell}
+func (s *stream) workAt(ctx context.Context, ownership *ownership, share store.Stream) error {
+	w := &worker{lookout: lookout{clerk: clerk{config: s.config, ownership: ownership}, share: share}, waker: s.waker}
 	err := w.work(ctx, s.publisher)
-	post.leave()
+	ownership.leave()
 	for _, hung := range w.stuck {
 		s.await(ctx, hung)
 	}

@@ -23,7 +23,7 @@ var (
 	ErrNoRelay   = errors.New("outbox: there is no such relay on record")
 )
 
-// errTopics says that the topics of some relay have changed: each relay leaves its post, and takes it again by the new ones.
+// errTopics says that the topics of some relay have changed: each relay leaves its ownership, and takes it again by the new ones.
 var errTopics = errors.New("the topics of a relay have changed")
 
 // topics are those of a relay, as the database has them.

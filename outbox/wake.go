@@ -2,46 +2,46 @@ package outbox
 
 import "sync"
 
-// bell wakes a stream. To ring it costs next to nothing and never waits.
-type bell chan struct{}
+// waker wakes a stream. To use it costs next to nothing and never waits.
+type waker chan struct{}
 
-func newBell() bell { return make(bell, 1) }
+func newWaker() waker { return make(waker, 1) }
 
-func (b bell) ring() {
+func (b waker) wake() {
 	select {
 	case b <- struct{}{}:
 	default:
 	}
 }
 
-// The bells of the relays that run in this process, for Add inside of idem.Do: they are rung after the commit.
+// The wakers of the relays that run in this process, for Add inside of idem.Do: each commit wakes them.
 var (
-	bellsMu sync.Mutex
-	bells   = map[bell]int{}
+	wakersMu sync.Mutex
+	wakers   = map[waker]int{}
 )
 
-// hang has the bell rung by each commit, until the function that it returns is called.
-func (b bell) hang() (takeDown func()) {
-	bellsMu.Lock()
-	defer bellsMu.Unlock()
-	bells[b]++
+// listen has each commit wake the stream, until the function that it returns is called.
+func (b waker) listen() (end func()) {
+	wakersMu.Lock()
+	defer wakersMu.Unlock()
+	wakers[b]++
 	return func() {
-		bellsMu.Lock()
-		defer bellsMu.Unlock()
-		if bells[b]--; bells[b] == 0 {
-			delete(bells, b)
+		wakersMu.Lock()
+		defer wakersMu.Unlock()
+		if wakers[b]--; wakers[b] == 0 {
+			delete(wakers, b)
 		}
 	}
 }
 
-// ringAll rings them when a transaction that has used Add is committed.
-type ringAll struct{}
+// wakeAll wakes the streams when a transaction that has used Add is committed.
+type wakeAll struct{}
 
-// Committed rings them.
-func (ringAll) Committed() {
-	bellsMu.Lock()
-	defer bellsMu.Unlock()
-	for b := range bells {
-		b.ring()
+// Committed wakes them.
+func (wakeAll) Committed() {
+	wakersMu.Lock()
+	defer wakersMu.Unlock()
+	for b := range wakers {
+		b.wake()
 	}
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// worker relays a stream, for as long as it has the post.
+// worker relays a stream, for as long as it has the ownership.
 type worker struct {
 	lookout
-	bell  bell
+	waker waker
 	stuck []*call // after errHung: what the Publisher has not returned from
 }
 
-// work relays until ctx ends or the post is lost.
+// work relays until ctx ends or the ownership is lost.
 func (w *worker) work(ctx context.Context, publisher Publisher) error {
 	abort, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	_, divided := publisher.(Divider)
 	w.to = newDestinations(publisher, func(name string) *destination {
-		c := caller{publisher: publisher, config: w.config, post: w.post, abort: abort, sole: !divided, size: w.config.BatchSize}
+		c := caller{publisher: publisher, config: w.config, ownership: w.ownership, abort: abort, sole: !divided, size: w.config.BatchSize}
 		return &destination{name: name, caller: c, pauses: pausesOf(w.config)}
 	})
 	err := w.relay(ctx)
@@ -49,7 +49,7 @@ func (w *worker) await(ctx context.Context, done *outcome) error {
 	case l := <-w.to.ended:
 		return w.end(ctx, l, done)
 	case <-sign.C:
-		return w.post.signIfDue(context.WithoutCancel(ctx))
+		return w.ownership.signIfDue(context.WithoutCancel(ctx))
 	}
 }
 
@@ -96,13 +96,13 @@ const firstLook = 50 * time.Millisecond
 // wait waits until a call has ended, or there may be something to do.
 func (w *worker) wait(ctx context.Context, done *outcome, idle *txn.Pauses) error {
 	var look <-chan time.Time
-	var bell bell
+	var waker waker
 	if now := time.Now(); len(w.unwritten.line) > 0 && (w.to.busy == 0 || w.to.isOpen(now)) {
 		look = time.After(0)
 	} else if w.to.isOpen(now) {
 		timer := time.NewTimer(w.to.until(now, w.delayed.until(now, w.holds.until(now, idle.Next()))))
 		defer timer.Stop()
-		look, bell = timer.C, w.bell
+		look, waker = timer.C, w.waker
 	} else if w.to.busy == 0 {
 		timer := time.NewTimer(w.to.until(now, signPause))
 		defer timer.Stop()
@@ -119,8 +119,8 @@ func (w *worker) wait(ctx context.Context, done *outcome, idle *txn.Pauses) erro
 		}
 		return err
 	case <-sign.C:
-		return w.post.sign(context.WithoutCancel(ctx))
-	case <-bell:
+		return w.ownership.sign(context.WithoutCancel(ctx))
+	case <-waker:
 		idle.Current = firstLook
 	case <-look:
 	case <-ctx.Done():

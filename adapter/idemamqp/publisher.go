@@ -60,10 +60,10 @@ func (p *Publisher) Publish(ctx context.Context, messages []outbox.Message) erro
 		return ctx.Err()
 	}
 	failed := map[string]error{}
-	for wave := range slices.Chunk(messages, window) {
-		err := p.send(ctx, wave, failed)
+	for some := range slices.Chunk(messages, window) {
+		err := p.send(ctx, some, failed)
 		if fault(err) { // one of them has closed the channel, and the broker does not say which
-			err = p.sendEach(ctx, wave, failed)
+			err = p.sendEach(ctx, some, failed)
 		}
 		if err != nil {
 			return err

@@ -18,7 +18,7 @@ func Outgoing(topic string, incoming []inbox.Message) []outbox.Message {
 // Publish gives messages to a Publisher as a relay does: one of each key at a time.
 func Publish(ctx context.Context, p outbox.Publisher, messages []outbox.Message) error {
 	for len(messages) > 0 {
-		var wave, rest []outbox.Message
+		var group, rest []outbox.Message
 		met := map[string]bool{}
 		for _, m := range messages {
 			if m.Key != "" && met[m.Key] {
@@ -26,9 +26,9 @@ func Publish(ctx context.Context, p outbox.Publisher, messages []outbox.Message)
 				continue
 			}
 			met[m.Key] = true
-			wave = append(wave, m)
+			group = append(group, m)
 		}
-		if err := p.Publish(ctx, wave); err != nil {
+		if err := p.Publish(ctx, group); err != nil {
 			return err
 		}
 		messages = rest

@@ -48,12 +48,12 @@ func arrivesOnce(t testing.TB, s Suite) {
 			given = append(given, m)
 		}
 	}
-	for _, wave := range waves(given) {
-		a.publish(wave...)
-		for i := range wave {
-			copy(wave[i].Payload, bytes.Repeat([]byte("kept"), len(wave[i].Payload)/4+1))
-			clear(wave[i].Headers)
-			wave[i] = outbox.Message{}
+	for _, group := range groups(given) {
+		a.publish(group...)
+		for i := range group {
+			copy(group[i].Payload, bytes.Repeat([]byte("kept"), len(group[i].Payload)/4+1))
+			clear(group[i].Headers)
+			group[i] = outbox.Message{}
 		}
 	}
 	a.await(sent...)
@@ -67,8 +67,8 @@ func arrivesOnce(t testing.TB, s Suite) {
 	}
 }
 
-// waves divides messages so that no two of a wave have the same key, as the relay does.
-func waves(messages []outbox.Message) (waves [][]outbox.Message) {
+// groups divides messages so that no two of a group have the same key, as the relay does.
+func groups(messages []outbox.Message) (groups [][]outbox.Message) {
 	met := map[string]int{}
 	for _, m := range messages {
 		n := 0
@@ -76,12 +76,12 @@ func waves(messages []outbox.Message) (waves [][]outbox.Message) {
 			n = met[m.Key]
 			met[m.Key]++
 		}
-		if n == len(waves) {
-			waves = append(waves, nil)
+		if n == len(groups) {
+			groups = append(groups, nil)
 		}
-		waves[n] = append(waves[n], m)
+		groups[n] = append(groups[n], m)
 	}
-	return waves
+	return groups
 }
 
 func arrivesAgain(t testing.TB, s Suite) {

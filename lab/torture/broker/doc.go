@@ -6,5 +6,6 @@
 //
 //	broker.go    the server
 //	topic.go     what was taken, and what a consumer has of it
+//
 // client.go    who calls it
 package broker

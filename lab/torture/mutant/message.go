@@ -14,19 +14,19 @@ func messageMutants() []Mutant {
 			Name: "relay-by-cursor", About: "the relay reads behind the last place that it has met, and never before it",
 			Rules: []rule.Rule{rule.Published, rule.PublishOrder},
 			Edits: []Edit{
-				{"outbox/reach.go", "	for _, g := range r.gaps {\n		read.Lows", "	for _, g := range r.gaps[:0] {\n		read.Lows"},
-				{"outbox/reach.go", "	if !now.Before(r.wholeDue) {\n", "	if !now.Before(r.wholeDue) && r.top == 0 {\n"},
+				{"outbox/progress.go", "	for _, g := range r.gaps {\n		read.Lows", "	for _, g := range r.gaps[:0] {\n		read.Lows"},
+				{"outbox/progress.go", "	if !now.Before(r.wholeDue) {\n", "	if !now.Before(r.wholeDue) && r.top == 0 {\n"},
 			},
 		},
 		{
 			Name: "late-behind-the-next", About: "what is committed late is looked for now and then, and what comes after it at once",
 			Rules: []rule.Rule{rule.PublishOrder},
-			Edits: []Edit{{"outbox/reach.go", "	for _, g := range r.gaps {\n		read.Lows", "	for _, g := range r.gaps[:len(r.gaps)*int(now.UnixMilli()/10%2)] {\n		read.Lows"}},
+			Edits: []Edit{{"outbox/progress.go", "	for _, g := range r.gaps {\n		read.Lows", "	for _, g := range r.gaps[:len(r.gaps)*int(now.UnixMilli()/10%2)] {\n		read.Lows"}},
 		},
 		{
 			Name: "gap-forgotten", About: "a place without a message is forgotten although a transaction may still put one there",
 			Rules: []rule.Rule{rule.Published, rule.PublishOrder},
-			Edits: []Edit{{"outbox/reach.go", "		if g.writers.over() && verified >= g.high {\n", "		if g.writers != nil && verified >= g.high {\n"}},
+			Edits: []Edit{{"outbox/progress.go", "		if g.writers.over() && verified >= g.high {\n", "		if g.writers != nil && verified >= g.high {\n"}},
 		},
 		{
 			Name: "delayed-at-once", About: "a message that is held back leaves at once",

@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem/internal/store"
 )
 
-// reach is how far a stream has been read. Places are not taken in the order of commits: a transaction may commit a message
+// progress is how far a stream has been read. Places are not taken in the order of commits: a transaction may commit a message
 // with a place far behind others that have left long ago. So a place that was passed without a message in it is a gap, and is
 // read again in every read, together with what is beyond top. A read is one statement with one snapshot. A transaction that
 // waited for a row lock adds its message after the commit that released the lock, so a snapshot that shows its message shows
@@ -15,7 +15,7 @@ import (
 // index entries stay for as long as some transaction has an old snapshot.
 //
 // A gap is forgotten when none of its writers is left: see writers.
-type reach struct {
+type progress struct {
 	top      int64 // every place up to here has been dealt with, unless it is in a gap
 	gaps     []gap // in order
 	listDue  time.Time
@@ -39,7 +39,7 @@ const (
 )
 
 // next returns where to read, and what is to be asked before that, or nil.
-func (r *reach) next(now time.Time) (*store.ListWriters, *store.ReadMessages) {
+func (r *progress) next(now time.Time) (*store.ListWriters, *store.ReadMessages) {
 	var list *store.ListWriters
 	if len(r.gaps) > 0 && !now.Before(r.listDue) {
 		list = &store.ListWriters{}
@@ -57,7 +57,7 @@ func (r *reach) next(now time.Time) (*store.ListWriters, *store.ReadMessages) {
 }
 
 // note notes what was read. The list, if there is one, is from before that.
-func (r *reach) note(list *store.ListWriters, read *store.ReadMessages, took time.Duration, now time.Time) {
+func (r *progress) note(list *store.ListWriters, read *store.ReadMessages, took time.Duration, now time.Time) {
 	octets := int64(0)
 	for i := range read.Messages {
 		octets += int64(len(read.Messages[i].Payload))
@@ -85,7 +85,7 @@ func (r *reach) note(list *store.ListWriters, read *store.ReadMessages, took tim
 }
 
 // watch takes a list of writers to the gaps.
-func (r *reach) watch(list *store.ListWriters) {
+func (r *progress) watch(list *store.ListWriters) {
 	listed, prepared := make(writers, len(list.Writers)), map[string]bool{}
 	var fresh []string
 	for _, w := range list.Writers {
@@ -108,7 +108,7 @@ func (r *reach) watch(list *store.ListWriters) {
 }
 
 // close takes out of the gaps what was seen in them, and forgets those in which nothing is to come.
-func (r *reach) close(seen []int64, verified int64) {
+func (r *progress) close(seen []int64, verified int64) {
 	left := make([]gap, 0, len(r.gaps)+1)
 	for _, g := range r.gaps {
 		if g.writers.over() && verified >= g.high {
@@ -132,7 +132,7 @@ func (r *reach) close(seen []int64, verified int64) {
 }
 
 // merge makes one gap of two if there are too many. The writers of both are listed again.
-func (r *reach) merge() {
+func (r *progress) merge() {
 	if len(r.gaps) <= maxGaps {
 		return
 	}
@@ -148,7 +148,7 @@ func (r *reach) merge() {
 }
 
 // back notes that what is at a place was not dealt with.
-func (r *reach) back(place int64) {
+func (r *progress) back(place int64) {
 	r.top = min(r.top, place-1)
 	r.gaps = slices.DeleteFunc(r.gaps, func(g gap) bool { return g.low > r.top })
 	if n := len(r.gaps); n > 0 {
@@ -156,8 +156,8 @@ func (r *reach) back(place int64) {
 	}
 }
 
-// fork returns a reach to read something again with, while r stays where it is.
-func (r *reach) fork(now time.Time) *reach {
+// fork returns a progress to read something again with, while r stays where it is.
+func (r *progress) fork(now time.Time) *progress {
 	again := *r
 	again.gaps, again.wholeDue = slices.Clone(r.gaps), now.Add(wholePause)
 	return &again

@@ -108,7 +108,7 @@ func (t *traffic) remove(gone []int64) {
 }
 
 // gapsOnly makes the next read one of gaps and what is beyond them: a read of everything would hide what a gap has lost.
-func (t *traffic) gapsOnly(r *reach) {
+func (t *traffic) gapsOnly(r *progress) {
 	if r.top > 0 {
 		r.wholeDue = t.now.Add(time.Hour)
 	}
@@ -138,7 +138,7 @@ func (t *traffic) check(test *testing.T, seed uint64, read []int64, destinations
 func TestEverythingThatIsCommittedIsReadOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(80) {
-		var r reach
+		var r progress
 		var read []int64
 		traffic := newTraffic(seed)
 		look := func(between func()) {
@@ -186,7 +186,7 @@ func TestForkClosesNoGapAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	forks := 0
 	for seed := range uint64(200) {
-		var r reach
+		var r progress
 		var read []int64
 		traffic, desks := newTraffic(seed), [3]desk{}
 		end := func(d *desk) {
@@ -270,7 +270,7 @@ func TestForkClosesNoGapAndLosesNothing(t *testing.T) {
 // However many transactions are rolled back beside one that goes on.
 func TestGapsAreBounded(t *testing.T) {
 	t.Parallel()
-	var r reach
+	var r progress
 	for i := range int64(3000) {
 		_, request := r.next(time.Unix(0, 0))
 		request.Room, request.Octets, request.Seqs = 10, 1, []int64{2*i + 2}

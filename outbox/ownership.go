@@ -14,9 +14,9 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// post is the right to relay some lanes, for as long as this process is seen to be there: by a session, or, where none is to be
+// ownership is the right to relay some lanes, for as long as this process is seen to be there: by a session, or, where none is to be
 // had, by a lease.
-type post struct {
+type ownership struct {
 	db interface {
 		Query(ctx context.Context, requests ...txn.Request) error
 	}
@@ -37,8 +37,8 @@ const (
 
 var errLost = errors.New("this process has not been seen for too long, and others may relay")
 
-// takePost returns nil if another process has a lane.
-func takePost(ctx context.Context, pool *pgxpool.Pool, relay string, generation int64, lanes []int) (*post, error) {
+// takeOwnership returns nil if another process has a lane.
+func takeOwnership(ctx context.Context, pool *pgxpool.Pool, relay string, generation int64, lanes []int) (*ownership, error) {
 	engine := &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
 	see := store.SeeLanes{Relay: relay, Lanes: lanes}
 	bounded, cancel := context.WithTimeout(ctx, lookLimit)
@@ -47,7 +47,7 @@ func takePost(ctx context.Context, pool *pgxpool.Pool, relay string, generation 
 	if err == nil && !see.Free || ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	p := &post{lanes: lanes, generation: generation}
+	p := &ownership{lanes: lanes, generation: generation}
 	if err := p.appear(ctx, engine); err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func takePost(ctx context.Context, pool *pgxpool.Pool, relay string, generation 
 
 func appearance(instance int) session.Appearance { return &store.AppearAsRelay{Instance: instance} }
 
-func (p *post) appear(ctx context.Context, engine *txn.Engine) error {
+func (p *ownership) appear(ctx context.Context, engine *txn.Engine) error {
 	p.seen.Store(time.Now().UnixNano())
 	s, err := session.Open(ctx, engine.Pool, appearance)
 	if err == nil {
@@ -82,7 +82,7 @@ func (p *post) appear(ctx context.Context, engine *txn.Engine) error {
 }
 
 // sign shows that this process is there. A session that has been idle for a minute is ended by the server.
-func (p *post) sign(ctx context.Context) error {
+func (p *ownership) sign(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, signLimit)
 	defer cancel()
 	sent := time.Now()
@@ -98,14 +98,14 @@ func (p *post) sign(ctx context.Context) error {
 	return err
 }
 
-func (p *post) unseen() time.Duration { return time.Since(time.Unix(0, p.seen.Load())) }
+func (p *ownership) unseen() time.Duration { return time.Since(time.Unix(0, p.seen.Load())) }
 
 // trusted reports whether this process may still believe in its lease. A session is believed in until it is lost. It is safe for
 // concurrent use.
-func (p *post) trusted() bool { return p.session != nil || p.unseen() <= leaseTrust }
+func (p *ownership) trusted() bool { return p.session != nil || p.unseen() <= leaseTrust }
 
 // signIfDue does so now and then. It is called often enough, and before messages are published.
-func (p *post) signIfDue(ctx context.Context) error {
+func (p *ownership) signIfDue(ctx context.Context) error {
 	if p.unseen() < signPause {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (p *post) signIfDue(ctx context.Context) error {
 }
 
 // fence is what a transaction begins with that changes something.
-func (p *post) fence() []txn.Request {
+func (p *ownership) fence() []txn.Request {
 	if p.session != nil { // no other can have the lanes while it answers
 		return nil
 	}
@@ -124,7 +124,7 @@ func (p *post) fence() []txn.Request {
 }
 
 // leave lets another one have the lanes at once.
-func (p *post) leave() {
+func (p *ownership) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), signLimit)
 	defer cancel()
 	if p.session == nil {
