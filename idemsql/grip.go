@@ -23,7 +23,7 @@ type grip struct {
 
 // gripOf waits until the connection of tx is not in use. The error is sql.ErrTxDone if tx is over, and ErrDriver if it is not pgx's.
 func gripOf(ctx context.Context, tx *sql.Tx) (*grip, error) {
-	r := &reach{conn: make(chan *pgx.Conn), released: make(chan struct{})}
+	r := &revealer{conn: make(chan *pgx.Conn), released: make(chan struct{})}
 	failed := make(chan error, 1)
 	gone := make(chan struct{})
 	go func() {
@@ -54,20 +54,20 @@ func notGripped(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrDriver, err)
 }
 
-// reach is the argument of a statement that is never sent. pgx shows it the connection first. Any other driver is told that it has no value.
-type reach struct {
+// revealer is the argument of a statement that is never sent. pgx shows it the connection first. Any other driver is told that it has no value.
+type revealer struct {
 	conn     chan *pgx.Conn
 	released chan struct{}
 }
 
 var errReached = errors.New("idemsql: no statement")
 
-// RewriteQuery makes reach a pgx.QueryRewriter.
-func (r *reach) RewriteQuery(_ context.Context, conn *pgx.Conn, _ string, _ []any) (string, []any, error) {
+// RewriteQuery makes revealer a pgx.QueryRewriter.
+func (r *revealer) RewriteQuery(_ context.Context, conn *pgx.Conn, _ string, _ []any) (string, []any, error) {
 	r.conn <- conn
 	<-r.released
 	return "", nil, errReached
 }
 
-// Value makes reach a driver.Valuer.
-func (r *reach) Value() (driver.Value, error) { return nil, ErrDriver }
+// Value makes revealer a driver.Valuer.
+func (r *revealer) Value() (driver.Value, error) { return nil, ErrDriver }

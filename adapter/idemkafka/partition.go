@@ -81,26 +81,26 @@ func (r *run) commit(ctx context.Context) {
 func (r *run) moved() map[string]map[int32]kgo.EpochOffset {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	floors := map[string]kgo.EpochOffset{}
+	first := map[string]kgo.EpochOffset{}
 	for _, h := range r.hand.All() { // in the order of their offsets
-		if _, known := floors[h.Part]; !known {
-			floors[h.Part] = kgo.EpochOffset{Epoch: h.Delivery.LeaderEpoch, Offset: h.Delivery.Offset}
+		if _, known := first[h.Part]; !known {
+			first[h.Part] = kgo.EpochOffset{Epoch: h.Delivery.LeaderEpoch, Offset: h.Delivery.Offset}
 		}
 	}
 	moved := map[string]map[int32]kgo.EpochOffset{}
 	for name, p := range r.partitions {
-		floor, waits := floors[name]
+		lowest, waits := first[name]
 		if !waits {
-			floor = p.next
+			lowest = p.next
 		}
-		r.pace(p, p.next.Offset-floor.Offset)
-		if floor.Offset == p.committed {
+		r.pace(p, p.next.Offset-lowest.Offset)
+		if lowest.Offset == p.committed {
 			continue
 		}
 		if moved[p.topic] == nil {
 			moved[p.topic] = map[int32]kgo.EpochOffset{}
 		}
-		moved[p.topic][p.number] = floor
+		moved[p.topic][p.number] = lowest
 	}
 	return moved
 }
@@ -129,10 +129,10 @@ func (r *run) committed(moved map[string]map[int32]kgo.EpochOffset, answer *kmsg
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for topic, floors := range moved {
-		for number, floor := range floors {
+	for topic, partitions := range moved {
+		for number, next := range partitions {
 			if p := r.partitions[nameOf(topic, number)]; p != nil {
-				p.committed = floor.Offset
+				p.committed = next.Offset
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // round handles what is ready, or waits until something is.
 func (r *run) round(ctx context.Context) {
-	ready, next := r.hand.Ready(r.onFloor(ctx), time.Now(), r.config.Batch)
+	ready, next := r.hand.Ready(r.inOrder(ctx), time.Now(), r.config.Batch)
 	if len(ready) == 0 {
 		r.idle(ctx, next)
 		return
@@ -84,8 +84,8 @@ func (r *run) idle(ctx context.Context, next time.Time) {
 	if !next.IsZero() {
 		wait = min(wait, time.Until(next))
 	}
-	if r.floor.lost() {
-		wait = min(wait, r.floor.pause())
+	if r.predecessors.lost() {
+		wait = min(wait, r.predecessors.pause())
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

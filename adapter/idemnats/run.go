@@ -24,17 +24,17 @@ const (
 // one of Run handles.
 type run struct {
 	*Consumer
-	ackWait time.Duration
-	hand    inbox.Buffer[delivery]
-	changed chan struct{}   // something came into the hand, or left it
-	floor   floor           // in order
-	trouble time.Duration   // how long to rest after the next error
-	handled []jetstream.Msg // to be acknowledged
+	ackWait      time.Duration
+	hand         inbox.Buffer[delivery]
+	changed      chan struct{}   // something came into the hand, or left it
+	predecessors predecessors    // in order
+	trouble      time.Duration   // how long to rest after the next error
+	handled      []jetstream.Msg // to be acknowledged
 }
 
 type delivery struct {
 	msg  jetstream.Msg
-	sure *atomic.Bool // see floor
+	sure *atomic.Bool // see predecessors
 }
 
 type held = inbox.Buffered[delivery]
@@ -73,7 +73,7 @@ func (r *run) fetch(ctx context.Context) error {
 		opts = append(opts, jetstream.FetchPriorityGroup(r.config.Group))
 	}
 	for pause := minRest; ctx.Err() == nil; {
-		if r.floor.yields(time.Now()) || !r.hasRoom() {
+		if r.predecessors.yields(time.Now()) || !r.hasRoom() {
 			sleep(ctx, 5*time.Millisecond)
 			continue
 		}
@@ -98,7 +98,7 @@ func (r *run) fetch(ctx context.Context) error {
 	return nil
 }
 
-// hasRoom says whether there is less in hand than the next batch takes. Not everything that waits for the floor is: what
+// hasRoom says whether there is less in hand than the next batch takes. Not everything that waits for the predecessors is: what
 // it waits for has to be fetched as well.
 func (r *run) hasRoom() bool {
 	all := r.hand.All()

@@ -35,7 +35,7 @@ func dayMutants() []Mutant {
 		{
 			Name: "undo-mixed", About: "an undo is run for all that it covers, of which some is committed and some rolled back",
 			Rules: []rule.Rule{rule.Covered, rule.UndoneOnce}, Duration: 9 * time.Second,
-			Edits: []Edit{{"operation/reach.go", "	return r.lasting && r.pending\n", "	return r.lasting && r.pending && to < 0\n"}},
+			Edits: []Edit{{"operation/takenback.go", "	return r.lasting && r.pending\n", "	return r.lasting && r.pending && to < 0\n"}},
 		},
 		{
 			Name: "taken-in-vain", About: "what a process has taken up without being told is left to it, also by itself",
@@ -56,12 +56,12 @@ func dayMutants() []Mutant {
 		{
 			Name: "child-not-taken-back", About: "the undo behind a child is not run for it",
 			Rules: []rule.Rule{rule.ChildBack}, Duration: 9 * time.Second,
-			Edits: []Edit{{"operation/reach.go", "	return kind == store.TxStep || kind == store.CallStep || kind == store.ChildStep\n", "	return kind == store.TxStep || kind == store.CallStep\n"}},
+			Edits: []Edit{{"operation/takenback.go", "	return kind == store.TxStep || kind == store.CallStep || kind == store.ChildStep\n", "	return kind == store.TxStep || kind == store.CallStep\n"}},
 		},
 		{
 			Name: "child-left", About: "a parent that is cancelled is undone over a child that nothing takes back, and asks nobody",
 			Rules: []rule.Rule{rule.ChildBack}, Duration: 9 * time.Second,
-			Edits: []Edit{{"operation/reach.go", "		case s.Kind != store.CallStep && s.Kind != store.ChildStep:\n", "		case s.Kind != store.CallStep:\n"}},
+			Edits: []Edit{{"operation/takenback.go", "		case s.Kind != store.CallStep && s.Kind != store.ChildStep:\n", "		case s.Kind != store.CallStep:\n"}},
 		},
 		{
 			Name: "child-uncancelled", About: "a parent that is cancelled waits for its child as if nothing had happened",

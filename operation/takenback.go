@@ -15,17 +15,17 @@ func (op *Op) known(seq int) store.Step {
 	return op.work.recorded[seq]
 }
 
-// reach is what has come of the steps, Tx, Call and Child, in some places.
-type reach struct {
+// takenBack is what has come of the steps, Tx, Call and Child, in some places.
+type takenBack struct {
 	lasting    bool // some are done, and cannot be rolled back
 	pending    bool // some are done, and are not committed
 	rolledBack bool
 	failed     bool
 }
 
-func (r *reach) empty() bool { return *r == reach{} }
+func (r *takenBack) empty() bool { return *r == takenBack{} }
 
-func (r *reach) add(op *Op, s store.Step) {
+func (r *takenBack) add(op *Op, s store.Step) {
 	if !isTakenBack(s.Kind) {
 		return
 	}
@@ -43,7 +43,7 @@ func (r *reach) add(op *Op, s store.Step) {
 }
 
 // between returns what has come of the places from, and before to.
-func (op *Op) between(from, to int) (r reach) {
+func (op *Op) between(from, to int) (r takenBack) {
 	for seq := from; seq < to; seq++ {
 		r.add(op, op.known(seq))
 	}
@@ -52,7 +52,7 @@ func (op *Op) between(from, to int) (r reach) {
 
 // ahead returns what has come of the steps that follow u, up to the next undo that has a step before it, and whether there is one.
 // Of an undo that stands behind a step that has failed, only what it could take back counts, as u.takesBack tells.
-func (op *Op) ahead(u *undo, failed bool) (r reach, closed bool) {
+func (op *Op) ahead(u *undo, failed bool) (r takenBack, closed bool) {
 	tried := false
 	for seq := u.step.seq + 1; seq <= op.seq; seq++ {
 		s := op.known(seq)
@@ -113,7 +113,7 @@ func (op *Op) isAhead(u *undo) bool {
 		covers, at := op.undos[i].covers, op.undos[i].step.seq
 		second := i > 0 && covers == op.undos[i-1].covers
 		behind := op.between(covers, at)
-		ahead = behind.empty() || behind == (reach{failed: true}) && ahead && !second
+		ahead = behind.empty() || behind == (takenBack{failed: true}) && ahead && !second
 		if at == u.step.seq {
 			return ahead
 		}

@@ -9,24 +9,24 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// floor is what an ordered consumer stands on: it handles a message when all that comes before it in the stream is settled,
-// or in its own hand. JetStream does not see to that: what a process had in hand when it died is delivered again after
-// AckWait, behind all that is delivered meanwhile.
+// predecessors are what comes before a message in the stream: an ordered consumer handles it when all of that is settled, or in
+// its own hand. JetStream does not do that: what a process had in hand when it died is delivered again after AckWait, behind
+// all that is delivered meanwhile.
 //
 // The broker says how many messages are pending, and how far it has delivered. If as many of those are in this hand, no
 // other hand has one.
-type floor struct {
-	since time.Time // something has no floor; zero if everything has
+type predecessors struct {
+	since time.Time // when something began to wait for what comes before it; zero if nothing does
 	asked time.Time
 	info  *jetstream.ConsumerInfo
 	until atomic.Int64 // others come first, in Unix nanoseconds
 	ceded int          // how often in a row that was decided
 }
 
-// onFloor returns what may be handled.
-func (r *run) onFloor(ctx context.Context) []*held {
+// inOrder returns what may be handled.
+func (r *run) inOrder(ctx context.Context) []*held {
 	all := r.hand.All()
-	f := &r.floor
+	f := &r.predecessors
 	if len(sure(all)) == len(all) {
 		f.since, f.info = time.Time{}, nil
 		return all
@@ -59,11 +59,11 @@ func (r *run) onFloor(ctx context.Context) []*held {
 	return sure(all)
 }
 
-// lost says whether something waits for its floor.
-func (f *floor) lost() bool { return !f.since.IsZero() }
+// lost says whether something waits for its predecessors.
+func (f *predecessors) lost() bool { return !f.since.IsZero() }
 
 // pause is how long to wait before the broker is asked again.
-func (f *floor) pause() time.Duration {
+func (f *predecessors) pause() time.Duration {
 	return min(max(time.Since(f.since)/4, 2*time.Millisecond), 200*time.Millisecond)
 }
 
@@ -77,7 +77,7 @@ func concession(ackWait time.Duration, ceded int) time.Duration {
 }
 
 // yields says whether others are to have what was given back.
-func (f *floor) yields(now time.Time) bool { return now.UnixNano() < f.until.Load() }
+func (f *predecessors) yields(now time.Time) bool { return now.UnixNano() < f.until.Load() }
 
 // delivered counts what the broker had delivered at the time of info.
 func delivered(all []*held, info *jetstream.ConsumerInfo) (n int) {
@@ -89,8 +89,8 @@ func delivered(all []*held, info *jetstream.ConsumerInfo) (n int) {
 	return n
 }
 
-// sure returns what stands on the floor, but for what is behind something of its key that does not: what is delivered again
-// while it is in hand has to find its floor again.
+// sure returns what has no predecessor left, but for what is behind something of its key that does not: what is delivered again
+// while it is in hand has to find out about its predecessors again.
 func sure(all []*held) []*held {
 	var standing []*held
 	floating := map[string]bool{}
