@@ -78,7 +78,7 @@ func TestDeadLettersThatAreRedrivenAreHandledByWhoRuns(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended, handled := make(chan error, 1), make(chan string, 2)
 	go func() {
-		ended <- inbox.RunRedriven(ctx, b.pool, consumer, func(tx pgx.Tx, m inbox.Message) error {
+		ended <- inbox.RunRedrives(ctx, b.pool, consumer, func(tx pgx.Tx, m inbox.Message) error {
 			defer func() { handled <- m.ID }()
 			return b.enter(tx, m)
 		}, inbox.RedriveConfig{Every: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
@@ -101,10 +101,10 @@ func TestDeadLettersThatAreRedrivenAreHandledByWhoRuns(t *testing.T) {
 		t.Error(err)
 	}
 	b.wantOnce(2)
-	if err := inbox.RunRedriven(t.Context(), b.pool, "", b.enter, inbox.RedriveConfig{}); !errors.Is(err, inbox.ErrInvalidName) {
+	if err := inbox.RunRedrives(t.Context(), b.pool, "", b.enter, inbox.RedriveConfig{}); !errors.Is(err, inbox.ErrInvalidName) {
 		t.Errorf("without a consumer: %v", err)
 	}
-	if err := inbox.RunRedriven(t.Context(), nil, consumer, b.enter, inbox.RedriveConfig{}); err == nil || !strings.Contains(err.Error(), "pool") {
+	if err := inbox.RunRedrives(t.Context(), nil, consumer, b.enter, inbox.RedriveConfig{}); err == nil || !strings.Contains(err.Error(), "pool") {
 		t.Errorf("without a pool: %v", err)
 	}
 }

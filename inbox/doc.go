@@ -48,7 +48,7 @@
 // # Dead letters
 //
 // They are in idem.dead_letters and stay until a person decides. [List] and [Show] show them, [Drop] removes one. [Redrive] lets one be
-// tried again: by [RunRedriven], from the payload that it has, which the consumers of the adapters do by themselves, or by a delivery.
+// tried again: by [RunRedrives], from the payload that it has, which the consumers of the adapters do by themselves, or by a delivery.
 //
 // # Retention
 //

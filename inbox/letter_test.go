@@ -42,7 +42,7 @@ func TestWhateverAMessageCarriesItBecomesADeadLetter(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got inbox.Message
-			_, _, err := inbox.Redriven(t.Context(), b.pool, consumer, 10, func(_ pgx.Tx, m inbox.Message) error {
+			_, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, func(_ pgx.Tx, m inbox.Message) error {
 				got = m
 				return nil
 			})

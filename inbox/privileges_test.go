@@ -51,7 +51,7 @@ func TestConsumerNeedsNoMoreThanThePrivilegesOfTheDocs(t *testing.T) {
 	if err := inbox.Redrive(t.Context(), granted.pool, consumer, "orders", "m-0001"); err != nil {
 		t.Error(err)
 	}
-	if _, outcomes, err := inbox.Redriven(t.Context(), granted.pool, consumer, 10, granted.enter, opts...); err != nil {
+	if _, outcomes, err := inbox.HandleRedrives(t.Context(), granted.pool, consumer, 10, granted.enter, opts...); err != nil {
 		t.Error(err)
 	} else {
 		granted.wantStates("D", outcomes)

@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Redrive lets a dead letter be tried again, with as many attempts as any message: by RunRedriven, from the payload that it has, or
+// Redrive lets a dead letter be tried again, with as many attempts as any message: by RunRedrives, from the payload that it has, or
 // by a delivery of the message, whichever comes first. It stays on record until that works. The dead letter of a message whose id
 // belongs to another payload is then handled under the id that it has as a dead letter.
 func Redrive(ctx context.Context, pool *pgxpool.Pool, consumer, source, id string) error {
@@ -34,21 +34,21 @@ func Redrive(ctx context.Context, pool *pgxpool.Pool, consumer, source, id strin
 	return hint(tx.Commit(ctx, &note))
 }
 
-// Redriven handles the dead letters of a consumer that are to be tried again, up to a number of them, as Batch does. It returns
-// the messages as well. RunRedriven calls it now and then: as a rule there is none, which costs one query.
-func Redriven(ctx context.Context, pool *pgxpool.Pool, consumer string, atMost int, fn func(tx pgx.Tx, m Message) error, opts ...Option) ([]Message, []Outcome, error) {
+// HandleRedrives handles the dead letters of a consumer that are to be tried again, up to a number of them, as Batch does. It returns
+// the messages as well. RunRedrives calls it now and then: as a rule there is none, which costs one query.
+func HandleRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, atMost int, fn func(tx pgx.Tx, m Message) error, opts ...Option) ([]Message, []Outcome, error) {
 	s := newSettings(opts)
 	if s.err != nil {
 		return nil, nil, s.err
 	}
-	redriven := store.RedrivenMessages{Consumer: consumer, Room: atMost}
-	if err := query(ctx, pool, &redriven); err != nil || len(redriven.Redriven) == 0 {
+	redrives := store.MessageRedrives{Consumer: consumer, Room: atMost}
+	if err := query(ctx, pool, &redrives); err != nil || len(redrives.Redrives) == 0 {
 		return nil, nil, err
 	}
 	var messages []Message
 	var unreadable []error
-	for i := range redriven.Redriven {
-		m, err := opened(&s, consumer, &redriven.Redriven[i])
+	for i := range redrives.Redrives {
+		m, err := opened(&s, consumer, &redrives.Redrives[i])
 		if err != nil {
 			unreadable = append(unreadable, err)
 			continue
@@ -64,13 +64,13 @@ func Redriven(ctx context.Context, pool *pgxpool.Pool, consumer string, atMost i
 	}
 	if len(handled) > 0 { // those of which idem.inbox has known nothing any more are still there
 		group := store.NewMessages(consumer, len(handled), func(i int) (store.MessageID, [32]byte) { return handled[i], [32]byte{} })
-		err = errors.Join(err, query(ctx, pool, store.ForgetRedriven{Messages: group}))
+		err = errors.Join(err, query(ctx, pool, store.ForgetRedrives{Messages: group}))
 	}
 	return messages, outcomes, errors.Join(append(unreadable, err)...)
 }
 
 // opened makes a message of what is stored.
-func opened(s *settings, consumer string, r *store.RedrivenMessage) (Message, error) {
+func opened(s *settings, consumer string, r *store.MessageRedrive) (Message, error) {
 	m := Message{Source: r.Source, ID: r.ID, Key: r.Key, Type: r.Type, Deliveries: 2} // it may have killed its process
 	var err error
 	m.Payload, m.Headers, err = open(r.Contents, s.sealer, nameOf(consumer, r.Source, r.ID))

@@ -31,7 +31,7 @@ func TestRedrivenDeadLetterIsHandledFromItsOwnPayload(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got, outcomes, err := inbox.Redriven(t.Context(), b.pool, consumer, 10, b.poisoned("m-0002"), opts...)
+			got, outcomes, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, b.poisoned("m-0002"), opts...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,7 +43,7 @@ func TestRedrivenDeadLetterIsHandledFromItsOwnPayload(t *testing.T) {
 			if n := b.count(`select count(*) from idem.dead_letters where redrive_at is null`); n != 2 {
 				t.Errorf("%d dead letters are left, want 2", n)
 			}
-			if got, _, err := inbox.Redriven(t.Context(), b.pool, consumer, 10, b.enter, opts...); err != nil || len(got) != 0 {
+			if got, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, b.enter, opts...); err != nil || len(got) != 0 {
 				t.Errorf("%v, %v", got, err)
 			}
 			b.wantStates("XdX", b.batch(ms, b.enter, opts...))
@@ -52,7 +52,7 @@ func TestRedrivenDeadLetterIsHandledFromItsOwnPayload(t *testing.T) {
 }
 
 // Otherwise a process would die of it again and again, without end.
-func TestAttemptsAtRedrivenMessagesAreAnnounced(t *testing.T) {
+func TestAttemptsAtMessageRedrivesAreAnnounced(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
 	b.batch(messages("m", 1), b.poisoned("m-0000"), once...)
@@ -60,7 +60,7 @@ func TestAttemptsAtRedrivenMessagesAreAnnounced(t *testing.T) {
 		t.Fatal(err)
 	}
 	announced := 0
-	_, outcomes, err := inbox.Redriven(t.Context(), b.pool, consumer, 10, func(tx pgx.Tx, m inbox.Message) error {
+	_, outcomes, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, func(tx pgx.Tx, m inbox.Message) error {
 		announced = b.count(`select count(*) from idem.inbox where begun = 1`)
 		return b.enter(tx, m)
 	})
@@ -92,7 +92,7 @@ func TestRedrivenDeadLetterIsHandledOnceAlsoAfterItsRowWasPurged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []int{1, 0} {
-		got, _, err := inbox.Redriven(t.Context(), b.pool, consumer, 10, b.enter)
+		got, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, b.enter)
 		if err != nil || len(got) != want {
 			t.Errorf("%v, %v", got, err)
 		}

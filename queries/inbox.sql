@@ -227,8 +227,8 @@ WITH marked AS (
 )
 SELECT (count(*) > 0)::bool AS known FROM marked;
 
--- name: RedrivenMessages :many
--- RedrivenMessages reads the dead letters of a consumer that are to be tried again, in the order in which a person has wanted it.
+-- name: MessageRedrives :many
+-- MessageRedrives reads the dead letters of a consumer that are to be tried again, in the order in which a person has wanted it.
 SELECT l.source, l.id, l.key, l.type, l.payload, coalesce(l.headers::text, '')::text AS headers,
        coalesce(l.sealed_by, '')::text AS sealed_by
 FROM idem.dead_letters l
@@ -236,8 +236,8 @@ WHERE l.side = 'inbox' AND l.consumer = @consumer AND l.redrive_at IS NOT NULL
 ORDER BY l.redrive_at, l.source, l.id
 LIMIT @room;
 
--- name: ForgetRedriven :exec
--- ForgetRedriven removes dead letters that were tried again, and are handled.
+-- name: ForgetRedrives :exec
+-- ForgetRedrives removes dead letters that were tried again, and are handled.
 DELETE FROM idem.dead_letters l
 USING (
     SELECT o.consumer, o.source, o.id

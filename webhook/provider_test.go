@@ -91,7 +91,7 @@ func (p *provider) send(ctx context.Context, pool *pgxpool.Pool, handle inboxtes
 			}
 		}
 	})
-	return inbox.RunRedriven(ctx, pool, "billing", handle, inbox.RedriveConfig{Options: options})
+	return inbox.RunRedrives(ctx, pool, "billing", handle, inbox.RedriveConfig{Options: options})
 }
 
 func (p *provider) post(ctx context.Context, server *httptest.Server, event *inbox.Message) {

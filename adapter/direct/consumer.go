@@ -49,7 +49,7 @@ func (c *Consumer) KeepsOrder() bool { return true }
 // RunBeside handles dead letters that are to be tried again. A Relay calls it.
 func (c *Consumer) RunBeside(ctx context.Context) {
 	config := &c.to.config
-	err := inbox.RunRedriven(ctx, c.to.pool, c.to.name, c.to.handle, inbox.RedriveConfig{Options: config.Options, Logger: config.Logger})
+	err := inbox.RunRedrives(ctx, c.to.pool, c.to.name, c.to.handle, inbox.RedriveConfig{Options: config.Options, Logger: config.Logger})
 	if err != nil {
 		config.Logger.Error("direct: cannot handle dead letters again", "consumer", c.to.name, "error", err)
 	}

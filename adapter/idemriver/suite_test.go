@@ -126,6 +126,6 @@ func runWorker(ctx context.Context, pool *pgxpool.Pool, handle inboxtest.Handle,
 	if err != nil {
 		return err
 	}
-	err = worker.RunRedriven(ctx)
+	err = worker.RunRedrives(ctx)
 	return errors.Join(err, client.StopAndCancel(context.WithoutCancel(ctx)))
 }

@@ -131,6 +131,6 @@ func runHandler(ctx context.Context, s *server, topic string, pool *pgxpool.Pool
 		return err
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- idemwatermill.RunRedriven(ctx, pool, "books", enter, config) }()
+	go func() { ended <- idemwatermill.RunRedrives(ctx, pool, "books", enter, config) }()
 	return errors.Join(router.Run(ctx), <-ended)
 }

@@ -29,7 +29,7 @@ func (q queue) send(ctx context.Context, messages ...inbox.Message) error {
 
 // consume is the consumer that is tested.
 func (q queue) consume(ctx context.Context, pool *pgxpool.Pool, handle inboxtest.Handle, options ...inbox.Option) error {
-	go func() { _ = inbox.RunRedriven(ctx, pool, "billing", handle, inbox.RedriveConfig{Options: options}) }()
+	go func() { _ = inbox.RunRedrives(ctx, pool, "billing", handle, inbox.RedriveConfig{Options: options}) }()
 	for {
 		select {
 		case <-ctx.Done():

@@ -77,7 +77,7 @@ func (c *consumer) run(ctx context.Context, handle Handle, options ...inbox.Opti
 		redriving, stop := context.WithCancel(ctx)
 		go func() {
 			defer close(ended)
-			_ = inbox.RunRedriven(redriving, c.pool, "billing", handle, inbox.RedriveConfig{Options: options})
+			_ = inbox.RunRedrives(redriving, c.pool, "billing", handle, inbox.RedriveConfig{Options: options})
 		}()
 		defer func() { stop(); <-ended }()
 	}

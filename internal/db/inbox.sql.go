@@ -841,8 +841,8 @@ func (r *RedriveMessageRow) read(row *roundtrip.Row) {
 	r.Known = row.Bool()
 }
 
-// RedrivenMessagesSQL is the text of RedrivenMessages.
-const RedrivenMessagesSQL = `-- name: RedrivenMessages :many
+// MessageRedrivesSQL is the text of MessageRedrives.
+const MessageRedrivesSQL = `-- name: MessageRedrives :many
 SELECT l.source, l.id, l.key, l.type, l.payload, coalesce(l.headers::pg_catalog.text, '')::pg_catalog.text AS headers,
        coalesce(l.sealed_by, '')::pg_catalog.text AS sealed_by
 FROM idem.dead_letters l
@@ -851,45 +851,45 @@ ORDER BY l.redrive_at, l.source, l.id
 LIMIT $2::pg_catalog.int4
 `
 
-// RedrivenMessagesStatement is RedrivenMessages as connections know it.
-var RedrivenMessagesStatement = roundtrip.New(roundtrip.Statement{
-	SQL:     RedrivenMessagesSQL,
+// MessageRedrivesStatement is MessageRedrives as connections know it.
+var MessageRedrivesStatement = roundtrip.New(roundtrip.Statement{
+	SQL:     MessageRedrivesSQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.PlainParam},
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text},
 })
 
-// RedrivenMessages reads the dead letters of a consumer that are to be tried again, in the order in which a person has wanted it.
-type RedrivenMessages struct {
+// MessageRedrives reads the dead letters of a consumer that are to be tried again, in the order in which a person has wanted it.
+type MessageRedrives struct {
 	Consumer string
 	Room     int
 
-	Rows []RedrivenMessagesRow
+	Rows []MessageRedrivesRow
 }
 
 // Queue adds the statement.
-func (q *RedrivenMessages) Queue(trip *roundtrip.Trip) {
+func (q *MessageRedrives) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Consumer)
 	values.Int(q.Room)
-	trip.Add(RedrivenMessagesStatement, values.List()...)
+	trip.Add(MessageRedrivesStatement, values.List()...)
 }
 
 // Read reads the answer.
-func (q *RedrivenMessages) Read(trip *roundtrip.Trip) {
-	q.Each(trip, func(r *RedrivenMessagesRow) { q.Rows = append(q.Rows, *r) })
+func (q *MessageRedrives) Read(trip *roundtrip.Trip) {
+	q.Each(trip, func(r *MessageRedrivesRow) { q.Rows = append(q.Rows, *r) })
 }
 
 // Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *RedrivenMessages) Each(trip *roundtrip.Trip, f func(*RedrivenMessagesRow)) {
-	var r RedrivenMessagesRow
+func (q *MessageRedrives) Each(trip *roundtrip.Trip, f func(*MessageRedrivesRow)) {
+	var r MessageRedrivesRow
 	trip.Rows(func(row *roundtrip.Row) {
 		r.read(row)
 		f(&r)
 	})
 }
 
-// RedrivenMessagesRow is a row of RedrivenMessages.
-type RedrivenMessagesRow struct {
+// MessageRedrivesRow is a row of MessageRedrives.
+type MessageRedrivesRow struct {
 	Source   string
 	ID       string
 	Key      string
@@ -899,7 +899,7 @@ type RedrivenMessagesRow struct {
 	SealedBy string
 }
 
-func (r *RedrivenMessagesRow) read(row *roundtrip.Row) {
+func (r *MessageRedrivesRow) read(row *roundtrip.Row) {
 	r.Source = row.Text(r.Source)
 	r.ID = row.Text(r.ID)
 	r.Key = row.Text(r.Key)
@@ -909,8 +909,8 @@ func (r *RedrivenMessagesRow) read(row *roundtrip.Row) {
 	r.SealedBy = row.Text(r.SealedBy)
 }
 
-// ForgetRedrivenSQL is the text of ForgetRedriven.
-const ForgetRedrivenSQL = `-- name: ForgetRedriven :exec
+// ForgetRedrivesSQL is the text of ForgetRedrives.
+const ForgetRedrivesSQL = `-- name: ForgetRedrives :exec
 DELETE FROM idem.dead_letters l
 USING (
     SELECT o.consumer, o.source, o.id
@@ -926,30 +926,30 @@ WHERE l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=
   AND l.source OPERATOR(pg_catalog.=) dead.source AND l.id OPERATOR(pg_catalog.=) dead.id
 `
 
-// ForgetRedrivenStatement is ForgetRedriven as connections know it.
-var ForgetRedrivenStatement = roundtrip.New(roundtrip.Statement{
-	SQL:    ForgetRedrivenSQL,
+// ForgetRedrivesStatement is ForgetRedrives as connections know it.
+var ForgetRedrivesStatement = roundtrip.New(roundtrip.Statement{
+	SQL:    ForgetRedrivesSQL,
 	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam},
 })
 
-// ForgetRedriven removes dead letters that were tried again, and are handled.
-type ForgetRedriven struct {
+// ForgetRedrives removes dead letters that were tried again, and are handled.
+type ForgetRedrives struct {
 	Sources  string
 	IDs      string
 	Consumer string
 }
 
 // Queue adds the statement.
-func (q ForgetRedriven) Queue(trip *roundtrip.Trip) {
+func (q ForgetRedrives) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Sources)
 	values.Text(q.IDs)
 	values.Text(q.Consumer)
-	trip.Add(ForgetRedrivenStatement, values.List()...)
+	trip.Add(ForgetRedrivesStatement, values.List()...)
 }
 
 // Read reads the answer.
-func (ForgetRedriven) Read(trip *roundtrip.Trip) { trip.Skip() }
+func (ForgetRedrives) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // InboxStatsSQL is the text of InboxStats.
 const InboxStatsSQL = `-- name: InboxStats :many

@@ -28,16 +28,16 @@ func (r *RedriveMessage) Read(trip *roundtrip.Trip) {
 	r.Known = q.Row.Known
 }
 
-// RedrivenMessages reads the dead letters that are to be tried again.
-type RedrivenMessages struct {
+// MessageRedrives reads the dead letters that are to be tried again.
+type MessageRedrives struct {
 	Consumer string
 	Room     int
 
-	Redriven []RedrivenMessage
+	Redrives []MessageRedrive
 }
 
-// RedrivenMessage is a dead letter that is to be tried again, as it is stored.
-type RedrivenMessage struct {
+// MessageRedrive is a dead letter that is to be tried again, as it is stored.
+type MessageRedrive struct {
 	MessageID
 	Key      string
 	Type     string
@@ -45,33 +45,33 @@ type RedrivenMessage struct {
 }
 
 // Queue adds the statement.
-func (r *RedrivenMessages) Queue(trip *roundtrip.Trip) {
-	q := db.RedrivenMessages{Consumer: r.Consumer, Room: r.Room}
+func (r *MessageRedrives) Queue(trip *roundtrip.Trip) {
+	q := db.MessageRedrives{Consumer: r.Consumer, Room: r.Room}
 	q.Queue(trip)
 }
 
 // Read reads the answer.
-func (r *RedrivenMessages) Read(trip *roundtrip.Trip) {
-	var q db.RedrivenMessages
-	q.Each(trip, func(row *db.RedrivenMessagesRow) {
-		r.Redriven = append(r.Redriven, RedrivenMessage{
+func (r *MessageRedrives) Read(trip *roundtrip.Trip) {
+	var q db.MessageRedrives
+	q.Each(trip, func(row *db.MessageRedrivesRow) {
+		r.Redrives = append(r.Redrives, MessageRedrive{
 			MessageID: MessageID{row.Source, row.ID}, Key: row.Key, Type: row.Type,
 			Contents: Contents{Payload: row.Payload, Headers: row.Headers, SealedBy: row.SealedBy},
 		})
 	})
 }
 
-// ForgetRedriven removes dead letters that were tried again, and are handled.
-type ForgetRedriven struct{ Messages *Messages }
+// ForgetRedrives removes dead letters that were tried again, and are handled.
+type ForgetRedrives struct{ Messages *Messages }
 
 // Queue adds the statement.
-func (f ForgetRedriven) Queue(trip *roundtrip.Trip) {
+func (f ForgetRedrives) Queue(trip *roundtrip.Trip) {
 	m := f.Messages
-	db.ForgetRedriven{Sources: m.sources, IDs: m.ids, Consumer: m.consumer}.Queue(trip)
+	db.ForgetRedrives{Sources: m.sources, IDs: m.ids, Consumer: m.consumer}.Queue(trip)
 }
 
 // Read reads the answer.
-func (ForgetRedriven) Read(trip *roundtrip.Trip) { trip.Skip() }
+func (ForgetRedrives) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // InboxStats tells what consumers have yet to handle.
 type InboxStats struct {

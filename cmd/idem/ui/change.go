@@ -25,7 +25,7 @@ const changeTimeout = 10 * time.Second
 var said = map[string]string{
 	"retried":   "It goes on: a Worker, or a call with its key, takes it up.",
 	"cancelled": "It is being ended, and what it has done is taken back: by a Worker, or by a call with its key.",
-	"redriven":  "It is to be tried again.",
+	"redrive":   "It is to be tried again.",
 	"dropped":   "The dead letter is deleted.",
 }
 
@@ -104,14 +104,14 @@ func redrive(ctx context.Context, s *site, r *http.Request) (string, error) {
 	case err != nil:
 		return "", err
 	case l.Side == deadletter.Inbox:
-		return "./letter?" + linkOf(l) + "&said=redriven", inbox.Redrive(ctx, s.Pool, l.Consumer, l.Source, l.ID)
+		return "./letter?" + linkOf(l) + "&said=redrive", inbox.Redrive(ctx, s.Pool, l.Consumer, l.Source, l.ID)
 	case l.Side != deadletter.Outbox:
 		return "", problemError{noLetter}
 	}
 	if err := s.canOpen(ctx, l); err != nil {
 		return "", err
 	}
-	return "./dead?said=redriven", outbox.Redrive(ctx, s.Pool, s.Sealer, l.Source, l.ID)
+	return "./dead?said=redrive", outbox.Redrive(ctx, s.Pool, s.Sealer, l.Source, l.ID)
 }
 
 // canOpen returns an error if a dead letter of the outbox is sealed, and the page has no Sealer.

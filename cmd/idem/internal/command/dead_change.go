@@ -125,7 +125,7 @@ type deadRedriveCommand struct {
 // Help says more.
 func (deadRedriveCommand) Help() string {
 	return `For dead letters whose cause is gone. One of the outbox is given to it again, under the same id, as the last of its key; it is opened for
-that, which takes the keys if it is sealed. One of the inbox is handled by the program that consumes (inbox.RunRedriven) or when a broker
+that, which takes the keys if it is sealed. One of the inbox is handled by the program that consumes (inbox.RunRedrives) or when a broker
 delivers it again, and stays on the list until then.
 
 Example: idem dead redrive --all --side inbox --consumer billing --class 40001 --dry-run`

@@ -36,7 +36,7 @@ func (c *inboxStatsCommand) Run(s *session) error {
 		c := &consumers[i]
 		shown.Consumers = append(shown.Consumers, shownConsumer{
 			Consumer: c.Name, Failing: c.Failing, FailingSince: inUTC(c.FailingSince), NextAt: inUTC(c.NextAt), MostAttempts: c.Attempts,
-			DeadLetters: c.Dead, Redriven: c.Redriven, DeadSince: inUTC(c.DeadSince),
+			DeadLetters: c.Dead, Redrives: c.Redrives, DeadSince: inUTC(c.DeadSince),
 		})
 	}
 	return s.show(shown, func(p *page.Page) { c.text(p, consumers) })
@@ -54,7 +54,7 @@ type shownConsumer struct {
 	NextAt       *time.Time `json:"next_at"`
 	MostAttempts int        `json:"most_attempts"`
 	DeadLetters  int64      `json:"dead_letters"`
-	Redriven     int64      `json:"redriven"`
+	Redrives     int64      `json:"redrives"`
 	DeadSince    *time.Time `json:"dead_since"`
 }
 
@@ -73,8 +73,8 @@ func (c *inboxStatsCommand) text(p *page.Page, consumers []record.Consumer) {
 		if c.Dead > 0 {
 			dead = p.Red(dead)
 		}
-		if c.Redriven > 0 {
-			dead += p.Dim(fmt.Sprintf(" (%s tried again)", page.Count(c.Redriven)))
+		if c.Redrives > 0 {
+			dead += p.Dim(fmt.Sprintf(" (%s tried again)", page.Count(c.Redrives)))
 		}
 		rows = append(rows, []string{page.Safe(c.Name), failing, ageOf(c.FailingSince, c.Now), attempts, nextTry(c.NextAt, c.Now), dead, ageOf(c.DeadSince, c.Now)})
 	}

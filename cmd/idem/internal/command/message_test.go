@@ -283,7 +283,7 @@ func TestSealedDeadLetterOfTheInboxIsShownAndHandledAgain(t *testing.T) {
 	d.call(context.Background(), keys, "dead", "show", "evt_1", "--reveal").want(t, 0, "the payload")
 	d.idem("dead", "redrive", "evt_1", "--yes").want(t, 0, "1 to be tried again")
 	d.idem("dead", "list").want(t, 0, "to be tried again")
-	messages, outcomes, err := inbox.Redriven(t.Context(), d.pool, "billing", 10, func(pgx.Tx, inbox.Message) error { return nil }, sealed)
+	messages, outcomes, err := inbox.HandleRedrives(t.Context(), d.pool, "billing", 10, func(pgx.Tx, inbox.Message) error { return nil }, sealed)
 	if err != nil || len(messages) != 1 || outcomes[0].State != inbox.Done {
 		t.Fatal(messages, outcomes, err)
 	}

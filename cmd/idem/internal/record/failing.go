@@ -15,7 +15,7 @@ type Consumer struct {
 	NextAt       *time.Time // when the first of them is tried again
 	Attempts     int        // the most that one of them has had
 	Dead         int64
-	Redriven     int64 // those of them that are to be tried again
+	Redrives     int64 // those of them that are to be tried again
 	DeadSince    *time.Time
 
 	Now time.Time // by the clock of the database
@@ -23,18 +23,18 @@ type Consumer struct {
 
 // Consumers returns each consumer that has failing messages or dead letters, by name. What is handled is not read.
 func Consumers(ctx context.Context, tx pgx.Tx) ([]Consumer, error) {
-	rows, err := tx.Query(ctx, `SELECT consumer, coalesce(failing, 0), failing_since, next_at, coalesce(attempts, 0), coalesce(dead, 0), coalesce(redriven, 0),
+	rows, err := tx.Query(ctx, `SELECT consumer, coalesce(failing, 0), failing_since, next_at, coalesce(attempts, 0), coalesce(dead, 0), coalesce(redrives, 0),
 			dead_since, clock_timestamp()
 		FROM (SELECT consumer, count(*) AS failing, min(since) AS failing_since, min(retry_at) AS next_at, max(coalesce(attempts, 0) + coalesce(alone, 0)) AS attempts
 			FROM idem.inbox WHERE state = 'failing' GROUP BY consumer) AS m
-		FULL JOIN (SELECT consumer, count(*) AS dead, count(redrive_at) AS redriven, min(died_at) AS dead_since
+		FULL JOIN (SELECT consumer, count(*) AS dead, count(redrive_at) AS redrives, min(died_at) AS dead_since
 			FROM idem.dead_letters WHERE side = 'inbox' GROUP BY consumer) AS l USING (consumer)
 		ORDER BY consumer`)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Consumer, err error) {
-		err = row.Scan(&c.Name, &c.Failing, &c.FailingSince, &c.NextAt, &c.Attempts, &c.Dead, &c.Redriven, &c.DeadSince, &c.Now)
+		err = row.Scan(&c.Name, &c.Failing, &c.FailingSince, &c.NextAt, &c.Attempts, &c.Dead, &c.Redrives, &c.DeadSince, &c.Now)
 		return c, err
 	})
 }

@@ -27,7 +27,7 @@ func TestDeadLetterThatIsRedrivenIsHandledBesideTheRouter(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	given, ended := make(chan *message.Message, 1), make(chan error, 1)
 	go func() {
-		ended <- idemwatermill.RunRedriven(ctx, pool, "books", func(tx pgx.Tx, msg *message.Message) error {
+		ended <- idemwatermill.RunRedrives(ctx, pool, "books", func(tx pgx.Tx, msg *message.Message) error {
 			given <- msg
 			return record(tx, msg)
 		}, config)

@@ -39,7 +39,7 @@ func redrive[T river.JobArgs](t *testing.T, m inbox.Message) *river.Job[T] {
 	}, idemriver.OnceConfig{Options: once, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- worker.RunRedriven(ctx) }()
+	go func() { ended <- worker.RunRedrives(ctx) }()
 	eventually(t, "no dead letter", func() bool { return count(t, pool, `SELECT count(*) FROM idem.dead_letters`) == 0 })
 	stop()
 	if err := <-ended; err != nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-// RunRedriven handles dead letters that are to be tried again, until ctx ends: their jobs are cancelled, and River does not work on them
+// RunRedrives handles dead letters that are to be tried again, until ctx ends: their jobs are cancelled, and River does not work on them
 // any more. It runs beside the client. The job that fn gets has the arguments and, if it is no [Message], the ID of the one that died.
-func (w *OnceWorker[T]) RunRedriven(ctx context.Context) error {
-	return inbox.RunRedriven(ctx, w.pool, w.name, func(tx pgx.Tx, m inbox.Message) error {
+func (w *OnceWorker[T]) RunRedrives(ctx context.Context) error {
+	return inbox.RunRedrives(ctx, w.pool, w.name, func(tx pgx.Tx, m inbox.Message) error {
 		job, err := redriven[T](m)
 		if err != nil {
 			return err

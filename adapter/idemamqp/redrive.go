@@ -12,7 +12,7 @@ import (
 
 // redrive handles the dead letters that are to be tried again.
 func (c *Consumer) redrive(ctx context.Context) {
-	err := inbox.RunRedriven(ctx, c.pool, c.name, func(tx pgx.Tx, m inbox.Message) error {
+	err := inbox.RunRedrives(ctx, c.pool, c.name, func(tx pgx.Tx, m inbox.Message) error {
 		return c.handle(tx, m, redriven(m))
 	}, inbox.RedriveConfig{Options: c.config.Options, Logger: c.config.Logger})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // redrive handles the dead letters that are to be tried again.
 func (r *run) redrive(ctx context.Context) {
-	err := inbox.RunRedriven(ctx, r.pool, r.name, func(tx pgx.Tx, m inbox.Message) error {
+	err := inbox.RunRedrives(ctx, r.pool, r.name, func(tx pgx.Tx, m inbox.Message) error {
 		return r.handle(tx, m, redriven(m))
 	}, inbox.RedriveConfig{Options: r.config.Options, Logger: r.config.Logger})
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-// RunRedriven handles dead letters that are to be tried again, which the broker does not deliver any more, until ctx ends. It takes the
+// RunRedrives handles dead letters that are to be tried again, which the broker does not deliver any more, until ctx ends. It takes the
 // arguments of Handler, and runs beside the router. A message that handle gets has the UUID, the payload and the metadata of the dead letter.
-func RunRedriven(ctx context.Context, pool *pgxpool.Pool, name string, handle func(tx pgx.Tx, msg *message.Message) error, config HandlerConfig) error {
-	return inbox.RunRedriven(ctx, pool, name, func(tx pgx.Tx, m inbox.Message) error {
+func RunRedrives(ctx context.Context, pool *pgxpool.Pool, name string, handle func(tx pgx.Tx, msg *message.Message) error, config HandlerConfig) error {
+	return inbox.RunRedrives(ctx, pool, name, func(tx pgx.Tx, m inbox.Message) error {
 		msg := redriven(m)
 		msg.SetContext(inbox.Context(tx))
 		return handle(tx, msg)

@@ -27,9 +27,9 @@ const (
 	redriveBatch = 100
 )
 
-// RunRedriven handles the dead letters of a consumer that Redrive lets be tried again, until ctx ends. The consumers of the adapters that
+// RunRedrives handles the dead letters of a consumer that Redrive lets be tried again, until ctx ends. The consumers of the adapters that
 // have a Run call it. It returns an error only if the arguments make no sense.
-func RunRedriven(ctx context.Context, pool *pgxpool.Pool, consumer string, fn func(tx pgx.Tx, m Message) error, config RedriveConfig) error {
+func RunRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, fn func(tx pgx.Tx, m Message) error, config RedriveConfig) error {
 	c := &call{course: course{settings: newSettings(config.Options)}, consumer: consumer, handler: handler{each: fn}}
 	if err := c.check(pool, nil); err != nil {
 		return err
@@ -42,7 +42,7 @@ func RunRedriven(ctx context.Context, pool *pgxpool.Pool, consumer string, fn fu
 		logger = slog.Default()
 	}
 	for pause := every; ; {
-		messages, _, err := Redriven(ctx, pool, consumer, redriveBatch, fn, config.Options...)
+		messages, _, err := HandleRedrives(ctx, pool, consumer, redriveBatch, fn, config.Options...)
 		switch {
 		case ctx.Err() != nil:
 			return nil
