@@ -85,9 +85,9 @@ COMMENT ON COLUMN idem.operations.undoing IS
 COMMENT ON COLUMN idem.operations.cancelled IS
     'It was asked to be undone: no call or pause is begun any more.';
 COMMENT ON COLUMN idem.operations.accepted IS
-    'It was cancelled again, where it was parked because nothing takes a call back: it is undone without that.';
+    'It was cancelled again, where it was parked because nothing takes a call back, or because its function fails in front of what is on record: it is undone without that.';
 COMMENT ON COLUMN idem.operations.kind IS
-    'Of that step. A call without a row in idem.steps, and an undo whose row says registered, were begun and have no end on record. Calls that were begun together have rows. unbacked: a call that nothing takes back. unfit: a call whose value does not fit, as a person has given it. started: it was started, and has not been committed since: there is nothing in idem.steps.';
+    'Of that step. A call without a row in idem.steps, and an undo whose row says registered, were begun and have no end on record. Calls that were begun together have rows. unbacked: a call that nothing takes back. unread: a step in front of which the function of a cancelled operation fails. unfit: a call whose value does not fit, as a person has given it. started: it was started, and has not been committed since: there is nothing in idem.steps.';
 COMMENT ON COLUMN idem.operations.step IS
     'The step that was begun, or is waited for, when the operation was last committed; seq is its place, 0 if there is none, and since the moment.';
 COMMENT ON COLUMN idem.operations.wake_at IS

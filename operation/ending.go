@@ -61,7 +61,7 @@ func (op *Op) endParked(s *stop) longcall.Ending {
 	if begun, ok := w.begun(); ok && !s.unfit { // Resolve is about this one
 		step = begun.Name
 	}
-	end := w.parkAs(op.ctx, store.ParkOperation{Step: step, Reason: s.reason, Unbacked: s.unbacked, Unfit: s.unfit})
+	end := w.parkAs(op.ctx, store.ParkOperation{Step: step, Reason: s.reason, Unread: s.unread, Unbacked: s.unbacked, Unfit: s.unfit})
 	if parked, ok := end.Err.(*ParkedError); ok {
 		parked.Cause = s.cause
 	}

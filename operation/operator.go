@@ -105,7 +105,8 @@ func Retry(ctx context.Context, pool *pgxpool.Pool, id string) error {
 // operation is parked rather than called undone. Then Retry it, with code that registers an undo at that place, if no later step is on record,
 // or take the call back by hand, if that is needed, and Cancel it again: that leaves such calls as they are. If the function fails instead, in
 // three runs, the operation is undone as far as the function has come. Where that would leave out a step that is on record, it is parked after
-// eight runs, which is some minutes; a call that was begun is to be settled then by Resolve.
+// eight runs, which is some minutes, also if it was cancelled again before for another reason; a call that was begun is to be settled then by
+// Resolve.
 //
 // If the operation awaits a Child that has not ended, that is cancelled, too, and the operation is undone when the child has ended.
 func Cancel(ctx context.Context, pool *pgxpool.Pool, id string) error {

@@ -165,14 +165,15 @@ const (
 // isPast reports whether the operation is cancelled, and its function has failed often enough.
 func (op *Op) isPast() bool {
 	most := patience
-	if op.unread() && !op.work.accepted {
+	if op.unread() && !op.work.leaves {
 		most = stamina
 	}
 	return op.work.cancelled && op.work.attempts >= most && op.ctx.Err() == nil
 }
 
 // endFailing ends an operation that is cancelled and whose function fails in each run: it is undone, unless the function fails in front of
-// what is on record, whose undos are not known then, or behind a call that nothing takes back. A call that was begun is never left out.
+// what is on record, whose undos are not known then, or behind a call that nothing takes back: a person decides, of either by itself. A call that
+// was begun is never left out.
 func (op *Op) endFailing(cause error) longcall.Ending {
 	w := op.work
 	begun, inDoubt := w.begun()
@@ -182,14 +183,13 @@ func (op *Op) endFailing(cause error) longcall.Ending {
 		_ = op.parkFor(cause, "it was cancelled, and its function fails before it asks for step %q, which was begun: Retry it with code that does not, or Resolve the step",
 			begun.Name)
 		return op.endStopped(op.stopped)
-	case w.accepted:
-	case op.unread():
+	case op.unread() && !w.leaves:
 		op.current = op.firstUnread()
 		_ = op.parkFor(cause, "it was cancelled, and its function fails before it asks for step %q, which is recorded: Retry it with code that does not, or take back "+
 			"by hand what was done, and Cancel again, which leaves it as it is", op.firstUnread())
-		op.stopped.unbacked = true
+		op.stopped.unread = true
 		return op.endStopped(op.stopped)
-	case len(left) > 0 && !w.undoing:
+	case len(left) > 0 && !w.undoing && !w.accepted:
 		return op.endUnbacked(left)
 	}
 	return op.undo(longcall.Response{}, false, ErrCancelled)

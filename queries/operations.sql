@@ -317,25 +317,27 @@ WHERE id = (@operation_id::text)::uuid
   AND epoch = @epoch AND state = 'running';
 
 -- name: ParkOperation :execrows
--- ParkOperation stops an operation until a person has seen to it. Unbacked says that the step is a call which nothing takes back, unfit
--- that it is one whose value a person has given, and which does not fit.
+-- ParkOperation stops an operation until a person has seen to it. Unread says that its function fails in front of the step, which is on
+-- record, unbacked that the step is a call which nothing takes back, unfit that it is one whose value a person has given, and which does not
+-- fit.
 UPDATE idem.operations
 SET state = 'parked', owner = NULL, reason = @reason::text, step = @step,
-    kind = CASE WHEN @unbacked::bool THEN 'unbacked' WHEN @unfit::bool THEN 'unfit'
+    kind = CASE WHEN @unread::bool THEN 'unread' WHEN @unbacked::bool THEN 'unbacked' WHEN @unfit::bool THEN 'unfit'
                 WHEN kind = 'unfit' THEN 'call' ELSE kind END
 WHERE id = (@operation_id::text)::uuid
   AND epoch = @epoch AND state = 'running';
 
 -- name: ReviveOperation :one
 -- ReviveOperation lets an operation go on that is parked: forgetting which call was begun, if that has not happened, or towards
--- its end, if it is cancelled. Cancelled again where it is parked because nothing takes a call back, it ends without that. Of an
+-- its end, if it is cancelled. Cancelled again where it is parked because nothing takes a call back, or because its function fails in front
+-- of what is on record, it ends without that. Of an
 -- operation that runs only the cancellation is noted: its owner finds out at its next commit, and every other process at once. With an
 -- epoch it is let go on only if no process has taken it up since. With fresh it is let go on only if it was not cancelled before.
 -- Unknown asks for a call or an undo that was begun and has no end: the one of this row, or calls that were begun together, which
 -- BegunCalls lists, or for a call whose value does not fit as a person has given it, which is listed as well.
 UPDATE idem.operations AS o
 SET state = 'running', reason = NULL, cancelled = o.cancelled OR @cancel,
-    accepted = o.accepted OR o.cancelled AND @cancel AND o.state = 'parked' AND o.kind = 'unbacked',
+    accepted = o.accepted OR o.cancelled AND @cancel AND o.state = 'parked' AND o.kind = ANY (ARRAY['unbacked', 'unread']),
     wake_at = CASE WHEN o.wake_at < clock_timestamp() THEN o.wake_at ELSE clock_timestamp() END,
     owner = CASE WHEN o.state = 'running' THEN o.owner END,
     epoch = CASE WHEN o.state = 'running' THEN o.epoch ELSE o.epoch + 1 END,

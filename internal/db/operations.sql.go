@@ -1012,23 +1012,25 @@ func (ReleaseOperation) Read(trip *roundtrip.Trip) { trip.Skip() }
 const ParkOperationSQL = `-- name: ParkOperation :execrows
 UPDATE idem.operations
 SET state = 'parked', owner = NULL, reason = $1::pg_catalog.text, step = $2::pg_catalog.text,
-    kind = CASE WHEN $3::pg_catalog.bool THEN 'unbacked' WHEN $4::pg_catalog.bool THEN 'unfit'
+    kind = CASE WHEN $3::pg_catalog.bool THEN 'unread' WHEN $4::pg_catalog.bool THEN 'unbacked' WHEN $5::pg_catalog.bool THEN 'unfit'
                 WHEN kind OPERATOR(pg_catalog.=) 'unfit' THEN 'call' ELSE kind END
-WHERE id OPERATOR(pg_catalog.=) ($5::pg_catalog.text)::pg_catalog.uuid
-  AND epoch OPERATOR(pg_catalog.=) $6::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
+WHERE id OPERATOR(pg_catalog.=) ($6::pg_catalog.text)::pg_catalog.uuid
+  AND epoch OPERATOR(pg_catalog.=) $7::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
 `
 
 // ParkOperationStatement is ParkOperation as connections know it.
 var ParkOperationStatement = roundtrip.New(roundtrip.Statement{
 	SQL:    ParkOperationSQL,
-	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam},
+	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam},
 })
 
-// ParkOperation stops an operation until a person has seen to it. Unbacked says that the step is a call which nothing takes back, unfit
-// that it is one whose value a person has given, and which does not fit.
+// ParkOperation stops an operation until a person has seen to it. Unread says that its function fails in front of the step, which is on
+// record, unbacked that the step is a call which nothing takes back, unfit that it is one whose value a person has given, and which does not
+// fit.
 type ParkOperation struct {
 	Reason      string
 	Step        string
+	Unread      bool
 	Unbacked    bool
 	Unfit       bool
 	OperationID string
@@ -1042,6 +1044,7 @@ func (q *ParkOperation) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Reason)
 	values.Text(q.Step)
+	values.Bool(q.Unread)
 	values.Bool(q.Unbacked)
 	values.Bool(q.Unfit)
 	values.Text(q.OperationID)
@@ -1056,7 +1059,7 @@ func (q *ParkOperation) Read(trip *roundtrip.Trip) { q.Affected = trip.Skip().Ro
 const ReviveOperationSQL = `-- name: ReviveOperation :one
 UPDATE idem.operations AS o
 SET state = 'running', reason = NULL, cancelled = o.cancelled OR $1::pg_catalog.bool,
-    accepted = o.accepted OR o.cancelled AND $1::pg_catalog.bool AND o.state OPERATOR(pg_catalog.=) 'parked' AND o.kind OPERATOR(pg_catalog.=) 'unbacked',
+    accepted = o.accepted OR o.cancelled AND $1::pg_catalog.bool AND o.state OPERATOR(pg_catalog.=) 'parked' AND o.kind OPERATOR(pg_catalog.=) ANY (ARRAY['unbacked', 'unread']),
     wake_at = CASE WHEN o.wake_at OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() THEN o.wake_at ELSE pg_catalog.clock_timestamp() END,
     owner = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.owner END,
     epoch = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.epoch ELSE o.epoch OPERATOR(pg_catalog.+) 1 END,
@@ -1086,7 +1089,8 @@ var ReviveOperationStatement = roundtrip.New(roundtrip.Statement{
 })
 
 // ReviveOperation lets an operation go on that is parked: forgetting which call was begun, if that has not happened, or towards
-// its end, if it is cancelled. Cancelled again where it is parked because nothing takes a call back, it ends without that. Of an
+// its end, if it is cancelled. Cancelled again where it is parked because nothing takes a call back, or because its function fails in front
+// of what is on record, it ends without that. Of an
 // operation that runs only the cancellation is noted: its owner finds out at its next commit, and every other process at once. With an
 // epoch it is let go on only if no process has taken it up since. With fresh it is let go on only if it was not cancelled before.
 // Unknown asks for a call or an undo that was begun and has no end: the one of this row, or calls that were begun together, which

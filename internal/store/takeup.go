@@ -21,7 +21,7 @@ type Taken struct {
 	Undoing     bool
 	Cancelled   bool
 	Accepted    bool     // that a call is not taken back
-	Kind        StepKind // of Step, or Started
+	Kind        StepKind // of Step, or Started or Unread
 	Step        string   // the one that was under way
 	Seq         int
 	Tries       int
