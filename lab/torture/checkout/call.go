@@ -155,6 +155,9 @@ func (c *customer) request(key string) bank.Request {
 // errUnsent is the error of an attempt that has failed before anything was sent.
 var errUnsent = errors.New("the bank cannot be dialled")
 
+// errLost is the error of a charge that was made, and whose answer is lost on its way.
+var errLost = errors.New("the answer of the bank is lost")
+
 func (c *customer) book(ctx context.Context, key string) (string, error) {
 	if c.unsent && !c.calm && (rand.IntN(3) == 0 || c.doubt && rand.IntN(2) == 0) {
 		c.note(journal.Event{Kind: journal.KindUnsent, Op: c.name, Operation: c.ID(), Name: c.step})
@@ -167,6 +170,9 @@ func (c *customer) book(ctx context.Context, key string) (string, error) {
 		go c.cancelSoon(c.ID())
 	}
 	receipt, err := c.bank.Book(ctx, c.request(key))
+	if err == nil && c.unsent && !c.calm && rand.IntN(3) == 0 { // what is not sent has to follow what has no answer
+		receipt, err = "", errLost
+	}
 	c.doubt = c.doubt || err != nil && !errors.Is(err, bank.ErrDeclined)
 	switch {
 	case errors.Is(err, bank.ErrDeclined) && c.refusal != journal.NoRefusal:

@@ -26,7 +26,7 @@ func (r *running) leave(in *journal.Plan, round *journal.Round, n int, at journa
 	case err == nil:
 		r.saw(name, journal.ChildSaid("completed", false, answer.Body))
 		if part.Cancel && r.halfTheTime() {
-			go r.cancelSoon(r.ID())
+			r.cancelBehind(part)
 		}
 		r.die(200)
 		return r.takeBack(round, n)
@@ -45,6 +45,16 @@ func (r *running) leave(in *journal.Plan, round *journal.Round, n int, at journa
 		return idem.Reject(r.response(409))
 	}
 	return nil
+}
+
+// cancelBehind cancels the operation behind a child that has completed: soon, or, where nothing takes that back, at once, before the function
+// has come to its end.
+func (r *running) cancelBehind(part *journal.Part) {
+	if part.Undo != journal.NoUndo {
+		go r.cancelSoon(r.ID())
+		return
+	}
+	r.cancelSoon(r.ID())
 }
 
 // takeBack says how what a child has done is taken back.
