@@ -3,8 +3,6 @@ package mutant
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -32,19 +30,6 @@ type Mutant struct {
 	Duration time.Duration
 }
 
-// Edit replaces a piece of a file, which must be there exactly once.
-type Edit struct {
-	File     string // from the root of the repository
-	Old, New string
-}
-
-func (e Edit) apply(source string) (string, error) {
-	if n := strings.Count(source, e.Old); n != 1 {
-		return "", fmt.Errorf("%w: %s has %d times %q", errStale, e.File, n, e.Old)
-	}
-	return strings.Replace(source, e.Old, e.New, 1), nil
-}
-
 // errStale is the error of a mutant of a library that has changed since.
 var errStale = errors.New("the mutant no longer applies")
 
@@ -53,16 +38,7 @@ var errStale = errors.New("the mutant no longer applies")
 func (m *Mutant) Apply(root string) (map[string]string, error) {
 	edited := make(map[string]string)
 	for _, e := range m.Edits {
-		source, ok := edited[e.File]
-		if !ok {
-			read, err := os.ReadFile(filepath.Join(root, e.File))
-			if err != nil {
-				return nil, fmt.Errorf("%w: %w", errStale, err)
-			}
-			source = string(read)
-		}
-		var err error
-		if edited[e.File], err = e.apply(source); err != nil {
+		if err := e.apply(root, edited); err != nil {
 			return nil, err
 		}
 	}

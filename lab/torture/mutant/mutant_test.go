@@ -5,6 +5,7 @@ import (
 	"errors"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -41,6 +42,28 @@ func TestAnEditThatNoLongerAppliesIsAnError(t *testing.T) {
 		if !errors.Is(err, errStale) {
 			t.Errorf("%q: %v", old, err)
 		}
+	}
+}
+
+func TestEditFollowsItsCodeToAnotherLayoutAndToAnotherFileOfItsPackage(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for name, source := range map[string]string{
+		"here.go":  "package p\n\nfunc f() {}\n",
+		"there.go": "package p\n\nfunc g(a, b int) bool {\n\treturn a < b && // why\n\t\tb < 7\n}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(source), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := &Mutant{Edits: []Edit{{"here.go", "\treturn a < b && b < 7\n", "\treturn a < b\n"}}}
+	edited, err := m.Apply(root)
+	if want := "package p\n\nfunc g(a, b int) bool {\n\treturn a < b\n}\n"; err != nil || len(edited) != 1 || edited["there.go"] != want {
+		t.Errorf("%q, %v", edited, err)
+	}
+	m.Edits[0].Old = "return b < a"
+	if _, err := m.Apply(root); !errors.Is(err, errStale) {
+		t.Errorf("code that has gone: %v", err)
 	}
 }
 
