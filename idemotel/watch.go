@@ -116,7 +116,7 @@ func (g *Gauges) refresh() (<-chan struct{}, time.Duration) {
 func (g *Gauges) read() {
 	ctx, cancel := context.WithTimeout(g.ended, readLimit)
 	defer cancel()
-	figures, mine, err := vitals.ReadInTurn(ctx, g.pool)
+	figures, mine, err := vitals.ReadAlone(ctx, g.pool)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err == nil && mine {

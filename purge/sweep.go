@@ -30,19 +30,19 @@ func newSweep(pool *pgxpool.Pool, o *Options, t table, sweeper string, every tim
 	if o.DryRun {
 		s.engine.Options = readsOnly
 	}
-	s.holder = holder{engine: &s.engine, options: o, sweeper: s.sweeper, tell: s.tell, waited: s.did.Waited}
+	s.brake = brake{engine: &s.engine, options: o, sweeper: s.sweeper, tell: s.tell, waited: s.did.Waited}
 	return s
 }
 
 // run sweeps, and goes on after what passes by itself. Whatever happens, it says in s.did what was done.
 func (s *sweep) run(ctx context.Context) error {
 	defer func() {
-		s.did.Duration, s.did.Hidden = time.Since(s.began), s.holder.backlog.Hidden
+		s.did.Duration, s.did.Hidden = time.Since(s.began), s.brake.backlog.Hidden
 		s.leave(ctx)
 	}()
 	for {
 		err := s.walk(ctx)
-		if s.taken && passes(err) && ctx.Err() == nil && s.holder.wait(ctx, Server) == nil {
+		if s.taken && passes(err) && ctx.Err() == nil && s.brake.wait(ctx, Server) == nil {
 			continue
 		}
 		var end ended
@@ -69,7 +69,7 @@ func (s *sweep) walk(ctx context.Context) error {
 	var last int64
 	for from := at.Part; ; {
 		part := store.Part{Relation: s.table.relation, From: from}
-		if err := s.holder.find(ctx, &part, s.taken); err != nil {
+		if err := s.brake.find(ctx, &part, s.taken); err != nil {
 			return err
 		}
 		switch {
@@ -101,7 +101,7 @@ const absence = 2 * (workLimit + maxPause)
 // take makes this run the sweeper.
 func (s *sweep) take(ctx context.Context) error {
 	first := store.Part{Relation: s.table.relation}
-	if err := s.holder.find(ctx, &first, s.taken); err != nil {
+	if err := s.brake.find(ctx, &first, s.taken); err != nil {
 		return err
 	}
 	if !first.Found {

@@ -16,14 +16,14 @@ type walker struct {
 	sweeper store.Sweeper
 	limits  store.LimitPortion
 
-	taken  bool // it has the row in idem.sweeps
-	waits  bool // the server refuses to hurry
-	whole  store.TakeSweep
-	pace   pace
-	holder holder
-	began  time.Time
-	first  time.Time // when the sweep of the first table began
-	did    Sweep
+	taken bool // it has the row in idem.sweeps
+	waits bool // the server refuses to hurry
+	whole store.TakeSweep
+	pace  pace
+	brake brake
+	began time.Time
+	first time.Time // when the sweep of the first table began
+	did   Sweep
 }
 
 // walkPart walks a part from a block to its present end. What is appended meanwhile has not expired.
@@ -56,20 +56,20 @@ func (w *walker) step(ctx context.Context, part *store.Part, p *portion) (time.D
 	if w.options.Max > 0 && time.Since(w.first) >= w.options.Max {
 		return 0, ended(TimeIsUp)
 	}
-	reason, err := w.holder.mayGoOn(ctx, part.OID)
+	reason, err := w.brake.mayGoOn(ctx, part.OID)
 	switch {
 	case err != nil:
 		return 0, err
 	case reason == Replication:
-		w.did.Standby = w.holder.backlog.Standby
+		w.did.Standby = w.brake.backlog.Standby
 		fallthrough
 	case reason != "":
-		return 0, w.holder.wait(ctx, reason)
+		return 0, w.brake.wait(ctx, reason)
 	}
 	begin := time.Now()
 	switch err := w.do(ctx, part, p); {
 	case txn.LockTimedOut(err):
-		return 0, w.holder.wait(ctx, Lock)
+		return 0, w.brake.wait(ctx, Lock)
 	case hurryRefused(err) && !w.waits:
 		w.waits = true
 		return 0, nil
@@ -78,7 +78,7 @@ func (w *walker) step(ctx context.Context, part *store.Part, p *portion) (time.D
 	case err != nil:
 		return 0, err
 	}
-	w.holder.goOn()
+	w.brake.goOn()
 	w.tell("")
 	return w.pace.after(p.took, time.Since(begin)-p.took), nil
 }

@@ -359,17 +359,17 @@ func TestOneReadsAtATime(t *testing.T) {
 	dsn := pgtest.DSN(t)
 	first, second := pgtest.Open(t, dsn), pgtest.Open(t, dsn)
 	meanwhile := &reading{pool: first, then: func() {
-		if _, mine, err := vitals.ReadInTurn(ctx, second); mine || err != nil {
+		if _, mine, err := vitals.ReadAlone(ctx, second); mine || err != nil {
 			t.Errorf("while another one reads: mine %t, %v", mine, err)
 		}
 	}}
-	if v, mine, err := vitals.ReadInTurn(ctx, meanwhile); !mine || err != nil || v.At.IsZero() {
+	if v, mine, err := vitals.ReadAlone(ctx, meanwhile); !mine || err != nil || v.At.IsZero() {
 		t.Errorf("the first: mine %t, %v", mine, err)
 	}
 	if !meanwhile.done {
 		t.Error("no reading meanwhile")
 	}
-	if _, mine, err := vitals.ReadInTurn(ctx, second); !mine || err != nil {
+	if _, mine, err := vitals.ReadAlone(ctx, second); !mine || err != nil {
 		t.Errorf("afterwards: mine %t, %v", mine, err)
 	}
 }
@@ -382,7 +382,7 @@ func TestReadingThatIsNotAnsweredAtItsVeryEndEnds(t *testing.T) {
 	trap := proxy.Arm(pgproxy.Before(pgproxy.Contains("rollback")), pgproxy.BlackHole)
 	ended := make(chan error, 1)
 	go func() {
-		_, mine, err := vitals.ReadInTurn(context.Background(), pool)
+		_, mine, err := vitals.ReadAlone(context.Background(), pool)
 		if !mine {
 			err = errors.Join(err, errors.New("another one reads"))
 		}

@@ -9,14 +9,14 @@ import (
 	"github.com/idem-go/idem/internal/vitals/db"
 )
 
-// turnLock is the advisory lock of the process that reads for all: the beginning of the SHA-256 of "idem.vitals/1".
-const turnLock int64 = -7292804970750936636
+// readLock is the advisory lock of the process that reads for all: the beginning of the SHA-256 of "idem.vitals/1".
+const readLock int64 = -7292804970750936636
 
 // rollbackLimit is how long a server that has fallen silent is waited for.
 const rollbackLimit = time.Second
 
-// ReadInTurn is Read for the many that would read the same: if another one is at it, it reads nothing, and mine is false.
-func ReadInTurn(ctx context.Context, pool interface {
+// ReadAlone is Read for the many that would read the same: if another one is at it, it reads nothing, and mine is false.
+func ReadAlone(ctx context.Context, pool interface {
 	BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
 }) (v Vitals, mine bool, err error) {
 	tx, err := pool.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
@@ -28,7 +28,7 @@ func ReadInTurn(ctx context.Context, pool interface {
 		defer cancel()
 		tx.Rollback(bounded)
 	}()
-	turn, err := db.TryTurn(ctx, tx, turnLock)
+	turn, err := db.TryTurn(ctx, tx, readLock)
 	if err != nil || !turn.Mine {
 		return Vitals{}, false, err
 	}

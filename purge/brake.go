@@ -21,8 +21,8 @@ const (
 	serverLimit = time.Minute // a server that is not there
 )
 
-// holder keeps a sweep from going on while it would harm others.
-type holder struct {
+// brake keeps a sweep from going on while it would harm others.
+type brake struct {
 	engine  *txn.Engine
 	options *Options
 	sweeper store.Sweeper
@@ -37,7 +37,7 @@ type holder struct {
 }
 
 // mayGoOn returns why a sweep has to wait, empty if it need not. The server is asked now and then.
-func (h *holder) mayGoOn(ctx context.Context, part int64) (Reason, error) {
+func (h *brake) mayGoOn(ctx context.Context, part int64) (Reason, error) {
 	if err := h.giveWay(ctx); err != nil || h.options.DryRun {
 		return "", err
 	}
@@ -59,7 +59,7 @@ func (h *holder) mayGoOn(ctx context.Context, part int64) (Reason, error) {
 }
 
 // giveWay waits while every connection of the pool is in use.
-func (h *holder) giveWay(ctx context.Context) error {
+func (h *brake) giveWay(ctx context.Context) error {
 	begin := time.Now()
 	defer func() {
 		if waited := time.Since(begin); waited > time.Millisecond {
@@ -80,7 +80,7 @@ func (h *holder) giveWay(ctx context.Context) error {
 
 // wait waits a little for what keeps the sweep from going on, and says so to all. When it has waited for as long as it
 // may, the sweep ends.
-func (h *holder) wait(ctx context.Context, reason Reason) error {
+func (h *brake) wait(ctx context.Context, reason Reason) error {
 	limit := h.options.Patience
 	if reason == Server {
 		limit = min(limit, serverLimit)
@@ -108,7 +108,7 @@ func (h *holder) wait(ctx context.Context, reason Reason) error {
 }
 
 // find asks for a part. Its size cannot be read while it is locked against all others, as VACUUM FULL does.
-func (h *holder) find(ctx context.Context, part *store.Part, taken bool) error {
+func (h *brake) find(ctx context.Context, part *store.Part, taken bool) error {
 	for {
 		err := peek(ctx, h.engine, part)
 		switch {
@@ -124,4 +124,4 @@ func (h *holder) find(ctx context.Context, part *store.Part, taken bool) error {
 }
 
 // goOn notes that the sweep does.
-func (h *holder) goOn() { h.reason = "" }
+func (h *brake) goOn() { h.reason = "" }
