@@ -13,7 +13,7 @@ import (
 type clerk struct {
 	config    *RelayConfig
 	ownership *ownership
-	holds     holds
+	heldKeys  heldKeys
 	unwritten unwritten
 	full      bool // what was read last was as much as one reads at a time
 }
@@ -60,23 +60,23 @@ func (c *clerk) written(o *outcome) (requests []txn.Request, n int) {
 // wrote notes that it is written down.
 func (c *clerk) wrote(o *outcome, n int) {
 	for _, e := range c.unwritten.take(n) {
-		c.holds.written(e.key)
+		c.heldKeys.written(e.key)
 	}
 	c.tell(o)
 }
 
 // fail notes that a message is held back, or is a dead letter.
 func (c *clerk) fail(f *failure) {
-	if due := c.holds.fail(f, c.config); f.bury == nil {
+	if due := c.heldKeys.fail(f, c.config); f.bury == nil {
 		c.unwritten.fail(f, due)
-		c.holds.waits(keyOf(&f.message))
+		c.heldKeys.waits(keyOf(&f.message))
 	}
 }
 
 // hold notes that a message is held back because it is behind another one.
 func (c *clerk) hold(b behind) {
 	c.unwritten.add(entry{place: b.place, key: b.key})
-	c.holds.waits(b.key)
+	c.heldKeys.waits(b.key)
 }
 
 // tell tells of dead letters, once they are.

@@ -34,14 +34,14 @@ func (l *lookout) lookUpHeld(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	l.holds = l.holds.anew(held.Held, now)
-	l.holds.lookUp = now.Add(max(wholePause, wholeShare*now.Sub(began)))
+	l.heldKeys = l.heldKeys.anew(held.Held, now)
+	l.heldKeys.lookUp = now.Add(max(wholePause, wholeShare*now.Sub(began)))
 	return nil
 }
 
 // turn writes down the outcome of the last batches, and reads the next one. It is one round trip.
 func (l *lookout) turn(ctx context.Context, done *outcome) (*batch, error) {
-	if len(l.holds.keys) > 0 && time.Now().After(l.holds.lookUp) { // a person may have helped what is held back
+	if len(l.heldKeys.keys) > 0 && time.Now().After(l.heldKeys.lookUp) { // a person may have helped what is held back
 		if err := l.settle(ctx, done); err != nil {
 			return nil, err
 		}
@@ -53,7 +53,7 @@ func (l *lookout) turn(ctx context.Context, done *outcome) (*batch, error) {
 	written, n := l.written(done)
 	began := time.Now()
 	progress, free := l.from(began)
-	held := l.holds.due(began, l.to.free, l.heldRoom())
+	held := l.heldKeys.due(began, l.to.free, l.heldRoom())
 	list, read := progress.next(began)
 	if progress != &l.progress { // what is read again closes no gap
 		list = nil
@@ -134,13 +134,13 @@ func (l *lookout) sortRead(held *store.ReadHeld, read *store.ReadMessages, free 
 	b := &batch{alone: map[int64]*lone{}, again: l.met < inHandAtOnce}
 	l.met += len(read.Messages)
 	if held != nil {
-		l.holds.met(held)
+		l.heldKeys.met(held)
 		for i := range held.Messages {
 			m := &held.Messages[i]
 			if l.to.inHand[m.Seq] {
 				continue
 			}
-			if as := l.holds.keys[keyOf(m)]; as != nil && as.alone != nil {
+			if as := l.heldKeys.keys[keyOf(m)]; as != nil && as.alone != nil {
 				b.alone[m.Seq] = as.alone
 			}
 			b.messages = append(b.messages, *m)
@@ -151,7 +151,7 @@ func (l *lookout) sortRead(held *store.ReadHeld, read *store.ReadMessages, free 
 		m := &read.Messages[i]
 		switch {
 		case l.to.inHand[m.Seq], l.unwritten.places[m.Seq]:
-		case m.Key != "" && l.holds.has(keyOf(m)):
+		case m.Key != "" && l.heldKeys.has(keyOf(m)):
 			l.hold(behind{m.Seq, keyOf(m)})
 		case l.later.has(m):
 		default:

@@ -100,7 +100,7 @@ func (w *worker) wait(ctx context.Context, done *outcome, idle *txn.Pauses) erro
 	if now := time.Now(); len(w.unwritten.line) > 0 && (w.to.busy == 0 || w.to.isOpen(now)) {
 		look = time.After(0)
 	} else if w.to.isOpen(now) {
-		timer := time.NewTimer(w.to.until(now, w.delayed.until(now, w.holds.until(now, idle.Next()))))
+		timer := time.NewTimer(w.to.until(now, w.delayed.until(now, w.heldKeys.until(now, idle.Next()))))
 		defer timer.Stop()
 		look, waker = timer.C, w.waker
 	} else if w.to.busy == 0 {
@@ -133,7 +133,7 @@ func (w *worker) end(ctx context.Context, l delivery, done *outcome) error {
 	o := l.did
 	pause := w.to.end(l, w.config)
 	for _, key := range o.gone {
-		w.holds.goOn(key)
+		w.heldKeys.goOn(key)
 	}
 	for i := range o.failed {
 		w.fail(&o.failed[i])
@@ -166,7 +166,7 @@ func (w *worker) end(ctx context.Context, l delivery, done *outcome) error {
 // fail notes that a message is held back, or that its destination has been away for so long that it is a dead letter.
 func (w *worker) fail(f *failure) {
 	limit := w.config.MaxAway
-	if was := w.holds.keys[keyOf(&f.message)]; f.count == 0 && f.bury == nil && limit > 0 && was != nil && !was.awaySince.IsZero() &&
+	if was := w.heldKeys.keys[keyOf(&f.message)]; f.count == 0 && f.bury == nil && limit > 0 && was != nil && !was.awaySince.IsZero() &&
 		time.Since(f.message.CreatedAt) > limit && time.Since(was.awaySince) >= min(limit, givenUpAfter) {
 		f.die(w.config)
 	}

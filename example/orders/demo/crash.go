@@ -17,7 +17,7 @@ import (
 // first.
 func killedInside(ctx context.Context, s *stage) (string, error) {
 	order := teapots()
-	hold, err := s.hold(ctx, order.SKU)
+	lock, err := s.lock(ctx, order.SKU)
 	if err != nil {
 		return "", err
 	}
@@ -26,8 +26,8 @@ func killedInside(ctx context.Context, s *stage) (string, error) {
 		got, err := s.customer(inTurn(s.first, s.second)).order(ctx, s.first.URL, idemclient.NewKey(), order)
 		answered <- result{got, err, time.Now()}
 	}()
-	err = s.freezeBeforeCommit(ctx, hold)
-	hold.release()
+	err = s.freezeBeforeCommit(ctx, lock)
+	lock.release()
 	died := time.Now()
 	s.first.Kill()
 	got := <-answered
@@ -56,17 +56,17 @@ func inTurn(instances ...*process.Process) func(ctx context.Context, network, ad
 	}
 }
 
-// freezeBeforeCommit freezes the first instance inside the transaction of the order that waits for the hold. Released, the
+// freezeBeforeCommit freezes the first instance inside the transaction of the order that waits for the lock. Released, the
 // row lets Postgres execute the last statement of the order, and no process is there to go on.
-func (s *stage) freezeBeforeCommit(ctx context.Context, hold *hold) error {
-	backend, err := hold.waiter(ctx)
+func (s *stage) freezeBeforeCommit(ctx context.Context, lock *lock) error {
+	backend, err := lock.waiter(ctx)
 	if err != nil {
 		return fmt.Errorf("no order got as far as its transaction: %w", err)
 	}
 	if err := s.first.Freeze(); err != nil {
 		return err
 	}
-	hold.release()
+	lock.release()
 	if err := s.waitUntilIdle(ctx, backend); err != nil {
 		return fmt.Errorf("the transaction is not open: %w", err)
 	}

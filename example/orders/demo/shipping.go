@@ -51,23 +51,23 @@ func killedRelay(ctx context.Context, s *stage) (string, error) {
 		return "", err
 	}
 	defer s.pool.Exec(context.WithoutCancel(ctx), `DROP FUNCTION IF EXISTS public.stand_still() CASCADE`)
-	hold, err := s.holdBy(ctx, s.pool, `SELECT pg_advisory_xact_lock(1)`)
+	lock, err := s.lockBy(ctx, s.pool, `SELECT pg_advisory_xact_lock(1)`)
 	if err != nil {
 		return "", err
 	}
-	defer hold.release()
+	defer lock.release()
 	order, err := s.place(ctx, s.first, teapots())
 	if err != nil {
 		return "", err
 	}
-	_, err = hold.waiter(ctx)
+	_, err = lock.waiter(ctx)
 	if err = errors.Join(err, s.waitUntilShipped(ctx, order)); err != nil {
 		return "", err
 	}
 	s.first.Kill()
 	s.second.Kill()
 	err = s.endRelaySessions(ctx)
-	hold.release()
+	lock.release()
 	var left int32
 	if err := errors.Join(err, s.pool.QueryRow(ctx, `SELECT count(*) FROM idem.outbox`).Scan(&left)); err != nil {
 		return "", err
@@ -117,20 +117,20 @@ func (s *stage) shippedOnce(ctx context.Context, order int64) error {
 // killedFulfilment kills fulfilment between its commit and its acknowledgement, which it cannot send because the broker is dead, too.
 // The broker delivers again what was not acknowledged.
 func killedFulfilment(ctx context.Context, s *stage) (string, error) {
-	hold, err := s.holdBy(ctx, s.fulfilmentDB, `LOCK TABLE shipments IN SHARE ROW EXCLUSIVE MODE`)
+	lock, err := s.lockBy(ctx, s.fulfilmentDB, `LOCK TABLE shipments IN SHARE ROW EXCLUSIVE MODE`)
 	if err != nil {
 		return "", err
 	}
-	defer hold.release()
+	defer lock.release()
 	order, err := s.place(ctx, s.first, teapots())
 	if err != nil {
 		return "", err
 	}
-	if _, err := hold.waiter(ctx); err != nil {
+	if _, err := lock.waiter(ctx); err != nil {
 		return "", fmt.Errorf("fulfilment was not told: %w", err)
 	}
 	s.broker.Kill()
-	hold.release()
+	lock.release()
 	err = s.waitUntilShipped(ctx, order)
 	s.fulfilment.Kill()
 	if err := errors.Join(err, s.revive(ctx)); err != nil {

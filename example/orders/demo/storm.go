@@ -16,15 +16,15 @@ import (
 // twice. None is answered before all of them are sent.
 func storm(ctx context.Context, s *stage) (string, error) {
 	order := teapots()
-	hold, err := s.hold(ctx, order.SKU)
+	lock, err := s.lock(ctx, order.SKU)
 	if err != nil {
 		return "", err
 	}
-	defer hold.release()
+	defer lock.release()
 	flood := s.flood(ctx, order)
 	flood.written.Wait()
-	_, err = hold.waiter(ctx)
-	hold.release()
+	_, err = lock.waiter(ctx)
+	lock.release()
 	flood.answered.Wait()
 	if err != nil {
 		return "", fmt.Errorf("no order got as far as its transaction: %w", errors.Join(err, flood.err))

@@ -70,7 +70,7 @@ func messageMutants() []Mutant {
 		{
 			Name: "nothing-held-back", About: "what comes after a message that was not published is published before it",
 			Rules: []rule.Rule{rule.PublishOrder},
-			Edits: []Edit{{"outbox/lookout.go", "		case m.Key != \"\" && l.holds.has(keyOf(m)):\n", "		case m.Key != \"\" && l.holds.has(keyOf(m)) && m.Seq < 0:\n"}},
+			Edits: []Edit{{"outbox/lookout.go", "		case m.Key != \"\" && l.heldKeys.has(keyOf(m)):\n", "		case m.Key != \"\" && l.heldKeys.has(keyOf(m)) && m.Seq < 0:\n"}},
 		},
 		{
 			Name: "done-before-commit", About: "a consumer is told that messages are done, whatever happens to the COMMIT",

@@ -9,25 +9,25 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// hold is a lock that another session has. What needs it stands still inside its transaction until the hold is released.
-type hold struct {
+// lock is one that another session has. What needs it stands still inside its transaction until the lock is released.
+type lock struct {
 	stage *stage
 	pool  *pgxpool.Pool
 	tx    pgx.Tx
 }
 
-// hold is busy with a row of the stock.
-func (s *stage) hold(ctx context.Context, sku string) (*hold, error) {
-	return s.holdBy(ctx, s.pool, `SELECT FROM stock WHERE sku = $1 FOR UPDATE`, sku)
+// lock is busy with a row of the stock.
+func (s *stage) lock(ctx context.Context, sku string) (*lock, error) {
+	return s.lockBy(ctx, s.pool, `SELECT FROM stock WHERE sku = $1 FOR UPDATE`, sku)
 }
 
-// holdBy has the locks that a statement takes.
-func (s *stage) holdBy(ctx context.Context, pool *pgxpool.Pool, sql string, args ...any) (*hold, error) {
+// lockBy has the locks that a statement takes.
+func (s *stage) lockBy(ctx context.Context, pool *pgxpool.Pool, sql string, args ...any) (*lock, error) {
 	tx, err := pool.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	h := &hold{stage: s, pool: pool, tx: tx}
+	h := &lock{stage: s, pool: pool, tx: tx}
 	if _, err := tx.Exec(ctx, sql, args...); err != nil {
 		h.release()
 		return nil, err
@@ -36,7 +36,7 @@ func (s *stage) holdBy(ctx context.Context, pool *pgxpool.Pool, sql string, args
 }
 
 // waiter returns the process of Postgres that waits for it, as soon as there is one.
-func (h *hold) waiter(ctx context.Context) (pid int32, err error) {
+func (h *lock) waiter(ctx context.Context) (pid int32, err error) {
 	err = h.stage.waitForRow(ctx, h.pool, &pid,
 		`SELECT pid FROM pg_stat_activity WHERE $1::integer = ANY (pg_blocking_pids(pid)) LIMIT 1`,
 		h.tx.Conn().PgConn().PID())
@@ -50,7 +50,7 @@ func (s *stage) waitUntilIdle(ctx context.Context, pid int32) error {
 }
 
 // release lets go of it. It may be called twice.
-func (h *hold) release() {
+func (h *lock) release() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = h.tx.Rollback(ctx) // if it fails, the connection is closed, which releases the row as well

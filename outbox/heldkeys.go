@@ -7,17 +7,17 @@ import (
 	"github.com/idem-go/idem/internal/store"
 )
 
-// holds are the keys of a stream that are held back, by the time at which they are due. The table has them as well; only the
+// heldKeys are the keys of a stream that are held back, by the time at which they are due. The table has them as well; only the
 // relay changes them.
-type holds struct {
-	keys  map[store.HeldKey]*hold
+type heldKeys struct {
+	keys  map[store.HeldKey]*heldKey
 	queue queue
 
 	lookUp time.Time // when the table is to be asked again
 }
 
-// hold is how a key is held back.
-type hold struct {
+// heldKey is how a key is held back.
+type heldKey struct {
 	key    store.HeldKey
 	due    time.Time
 	failed bool  // its first message has failed; otherwise that is only behind one that is gone
@@ -40,17 +40,17 @@ const (
 	octetsAtATime = 16 << 20 // however many messages that is
 )
 
-func newHolds(held []store.HeldBack, now time.Time) holds {
-	h := holds{keys: make(map[store.HeldKey]*hold, len(held))}
+func newHeldKeys(held []store.HeldBack, now time.Time) heldKeys {
+	h := heldKeys{keys: make(map[store.HeldKey]*heldKey, len(held))}
 	for _, key := range held {
-		h.put(hold{key: key.HeldKey, due: now.Add(key.Due), failed: key.Attempts > 0 || key.Due > 0})
+		h.put(heldKey{key: key.HeldKey, due: now.Add(key.Due), failed: key.Attempts > 0 || key.Due > 0})
 	}
 	return h
 }
 
 // anew returns what the table holds back, and what is to be written there. Since when a destination is away is in no table.
-func (h *holds) anew(held []store.HeldBack, now time.Time) holds {
-	next := newHolds(held, now)
+func (h *heldKeys) anew(held []store.HeldBack, now time.Time) heldKeys {
+	next := newHeldKeys(held, now)
 	for key, as := range next.keys {
 		if was := h.keys[key]; was != nil {
 			as.failed, as.alone, as.awaySince, as.pause = as.failed || was.failed, was.alone, was.awaySince, was.pause
@@ -73,7 +73,7 @@ func keyOf(m *store.Queued) store.HeldKey {
 	return store.HeldKey{Topic: m.Topic, Key: m.Key}
 }
 
-func (h *holds) put(as hold) {
+func (h *heldKeys) put(as heldKey) {
 	if was := h.keys[as.key]; was != nil {
 		as.index, as.unwritten = was.index, was.unwritten
 		if *was = as; as.unwritten == 0 {
@@ -85,7 +85,7 @@ func (h *holds) put(as hold) {
 	h.keys[as.key] = &as
 }
 
-func (h *holds) remove(key store.HeldKey) {
+func (h *heldKeys) remove(key store.HeldKey) {
 	if was := h.keys[key]; was != nil {
 		if was.unwritten == 0 {
 			heap.Remove(&h.queue, was.index)
@@ -95,9 +95,9 @@ func (h *holds) remove(key store.HeldKey) {
 }
 
 // waits says that something of a key, which is held back, is to be written down.
-func (h *holds) waits(key store.HeldKey) {
+func (h *heldKeys) waits(key store.HeldKey) {
 	if !h.has(key) {
-		h.put(hold{key: key, due: time.Now()})
+		h.put(heldKey{key: key, due: time.Now()})
 	}
 	as := h.keys[key]
 	if as.unwritten++; as.unwritten == 1 {
@@ -106,7 +106,7 @@ func (h *holds) waits(key store.HeldKey) {
 }
 
 // written says that something of a key is written down.
-func (h *holds) written(key store.HeldKey) {
+func (h *heldKeys) written(key store.HeldKey) {
 	if as := h.keys[key]; as != nil {
 		if as.unwritten--; as.unwritten == 0 {
 			heap.Push(&h.queue, as)
@@ -115,23 +115,23 @@ func (h *holds) written(key store.HeldKey) {
 }
 
 // goOn says that the first message of a key is gone: the next of the key are due.
-func (h *holds) goOn(key store.HeldKey) {
+func (h *heldKeys) goOn(key store.HeldKey) {
 	if key.Key == "" {
 		h.remove(key)
 		return
 	}
-	h.put(hold{key: key, due: time.Now()})
+	h.put(heldKey{key: key, due: time.Now()})
 }
 
 // fail says that the first message of a key has failed, and returns when it is due. While its destination is away, it says for how long that pauses.
-func (h *holds) fail(f *failure, c *RelayConfig) (due time.Time) {
+func (h *heldKeys) fail(f *failure, c *RelayConfig) (due time.Time) {
 	key := keyOf(&f.message)
 	if f.bury != nil {
 		h.goOn(key)
 		return due
 	}
 	now := time.Now()
-	as := hold{key: key, failed: true, alone: f.alone}
+	as := heldKey{key: key, failed: true, alone: f.alone}
 	if was := h.keys[key]; f.count == 0 && !f.later {
 		as.awaySince, as.pause = now, c.MinPause
 		if was != nil && !was.awaySince.IsZero() {
@@ -144,18 +144,18 @@ func (h *holds) fail(f *failure, c *RelayConfig) (due time.Time) {
 	return as.due
 }
 
-func (h *holds) has(key store.HeldKey) bool {
+func (h *heldKeys) has(key store.HeldKey) bool {
 	_, ok := h.keys[key]
 	return ok
 }
 
 // due returns what to read of the keys that are due. Those that are not free are looked at again a little later.
-func (h *holds) due(now time.Time, free func(topic string) bool, room int) *store.ReadHeld {
+func (h *heldKeys) due(now time.Time, free func(topic string) bool, room int) *store.ReadHeld {
 	read := &store.ReadHeld{Octets: octetsAtATime}
-	var met []*hold
+	var met []*heldKey
 	lones := 0
 	for looks := 0; room > 0 && looks < heldAtATime && len(h.queue) > 0 && !h.queue[0].due.After(now); looks++ {
-		as := heap.Pop(&h.queue).(*hold)
+		as := heap.Pop(&h.queue).(*heldKey)
 		met = append(met, as)
 		if !free(as.key.Topic) || as.alone != nil && lones == lonesAtATime {
 			as.due = now.Add(notFree)
@@ -183,7 +183,7 @@ func (h *holds) due(now time.Time, free func(topic string) bool, room int) *stor
 const notFree = 100 * time.Millisecond
 
 // until returns how long it is until one is due, at most limit.
-func (h *holds) until(now time.Time, limit time.Duration) time.Duration {
+func (h *heldKeys) until(now time.Time, limit time.Duration) time.Duration {
 	if len(h.queue) == 0 {
 		return limit
 	}
@@ -191,7 +191,7 @@ func (h *holds) until(now time.Time, limit time.Duration) time.Duration {
 }
 
 // met forgets the keys of which nothing was read although it was asked for: nothing of them is held back any more.
-func (h *holds) met(read *store.ReadHeld) {
+func (h *heldKeys) met(read *store.ReadHeld) {
 	met, octets := map[store.HeldKey]bool{}, int64(0)
 	for i := range read.Messages {
 		met[keyOf(&read.Messages[i])] = true
@@ -205,7 +205,7 @@ func (h *holds) met(read *store.ReadHeld) {
 }
 
 // queue is a heap of holds: the first is due first.
-type queue []*hold
+type queue []*heldKey
 
 func (q queue) Len() int           { return len(q) }
 func (q queue) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
@@ -213,7 +213,7 @@ func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i]; q[i].index, q[j].i
 
 // Push implements heap.Interface.
 func (q *queue) Push(x any) {
-	as := x.(*hold)
+	as := x.(*heldKey)
 	as.index = len(*q)
 	*q = append(*q, as)
 }
