@@ -51,6 +51,8 @@ type round struct {
 	later map[store.HeldKey]bool // keys of which a message was not sent: it comes first in the next batch
 	dealt []bool                 // with which messages, by their index
 	did   *outcome
+
+	answered bool // a message was published, or was named
 }
 
 // turnOfKeys is for how long one message of each key after the other is published before other messages are read.
@@ -179,6 +181,9 @@ func (r *round) sort(ctx context.Context, part []int, messages []Message, a answ
 	if v.unknown {
 		v.err = r.did.away(v.err, nil)
 	}
+	if len(r.did.published) > published || len(r.did.failed) > blamed {
+		r.answered, r.answeredAt = true, time.Now()
+	}
 	if len(r.did.published) > published {
 		r.awaySince, r.publishedAt = time.Time{}, time.Now()
 	}
@@ -264,7 +269,7 @@ func (r *round) close() {
 	if o.err == nil && !moved && o.isLeft && !o.turnOver {
 		o.err = ErrUnsent
 	}
-	if r.trial.heard = len(o.published) > 0; o.err != nil {
+	if o.err != nil {
 		r.trial.on = true
 	}
 }

@@ -42,6 +42,7 @@ type caller struct {
 	trial       trial
 	awaySince   time.Time // since when nothing was published; zero if the last call has published something
 	publishedAt time.Time // when a message was last published
+	answeredAt  time.Time // or was named
 }
 
 // keepsOrder reports whether the Publisher does, and says so.
@@ -58,6 +59,11 @@ func (c *caller) fit(err error) {
 	}
 	c.size = min(2*c.size, c.config.BatchSize)
 }
+
+// lately is for how long a destination that has answered is taken to be there: so what fails meanwhile is likely to be bad.
+const lately = 5 * time.Second
+
+func (c *caller) isThere() bool { return time.Since(c.answeredAt) < lately }
 
 // answer is what came of a call.
 type answer struct {

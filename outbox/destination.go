@@ -226,6 +226,9 @@ func (d *destinations) end(l delivery, c *RelayConfig) (pause time.Duration) {
 	if len(o.published)+len(o.failed) == 0 {
 		if pause = max(to.pauses.Next(), o.rest); !isAway(o.err) {
 			pause = min(pause, max(inDoubt, c.MinPause))
+			if to.caller.isThere() {
+				pause = min(pause, readAgain)
+			}
 		}
 	}
 	to.rest = time.Now().Add(pause)

@@ -26,7 +26,6 @@ type search struct {
 	turn                           int
 
 	ever        bool // a message was published
-	answered    bool // or was named
 	row, misses int  // how many were, or have failed, since one has failed, or was published
 	last        error
 	rest        time.Duration
@@ -83,7 +82,7 @@ func searchOf(r *round) *search {
 
 // pick chooses what is tried next. What has failed before comes last until a message was published.
 func (s *search) pick() (*line, []int) {
-	lines := []*line{&s.known, &s.fresh, &s.suspected, &s.found}
+	lines := []*line{&s.known, &s.fresh, &s.suspected, &s.known, &s.fresh, &s.found}
 	for range lines {
 		l := lines[s.turn]
 		s.turn = (s.turn + 1) % len(lines)
@@ -125,7 +124,6 @@ func (s *search) publish(ctx context.Context, l *line, part []int) {
 		return
 	}
 	went := len(s.did.published) - published
-	s.answered = s.answered || went > 0 || len(s.did.failed) > failed && l != &s.found
 	s.went(part, s.did.published[published:])
 	switch {
 	case l == &s.found && went == 0:
@@ -185,7 +183,7 @@ func (s *search) miss(err error) {
 // cannot be told from a destination that is away: as long as there are others among which to find them, it is worth looking.
 func (s *search) isOver() bool {
 	most := mostMisses
-	if !s.ever && !s.trial.heard {
+	if !s.isThere() {
 		most = min(2<<min(s.trial.rounds, 8), mostUnheard)
 	}
 	enough := s.answered || s.misses >= 2

@@ -15,7 +15,6 @@ type trial struct {
 	went     int                    // how many messages were published
 	suspects map[int64]*suspect     // by their places
 	known    map[store.HeldKey]bool // keys of which a message was published, and none has failed since
-	heard    bool                   // the last batch had a message that was published
 
 	// Of the last calls that were about one message which was published in the end: how many have published it, and how many have failed.
 	fine, chance int
