@@ -69,7 +69,7 @@ func (x *execution) after(end longcall.Ending) (ending, error) {
 
 // rollback ends the transaction of a fn that returned an error, or a rejection.
 func (x *execution) rollback(rejected *rejection, undo bool, err error) (ending, error) {
-	holds, after := store.Holds{Key: &x.key}, store.Load{Key: &x.key}
+	holds, after := store.StillClaimed{Key: &x.key}, store.Load{Key: &x.key}
 	isHeld := x.tx.Held(
 		txn.Question{Request: &holds, Answer: func() bool { return holds.Held }},
 		txn.Question{Request: &after, Answer: func() bool { return !after.Ours() }}, // a record of ours that a rollback does not undo was committed by fn

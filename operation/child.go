@@ -84,7 +84,7 @@ func (op *Op) childBegins(s *step, name string, input []byte) ([]txn.Request, er
 	key := w.key.Beside(text, sha256.Sum256([]byte(text)), id, ttl)
 	return []txn.Request{
 		&store.Claim{Key: &key},
-		&store.Hold{Key: &key, Room: store.Held},
+		&store.HoldKey{Key: &key, Room: store.Held},
 		&store.BeginOperation{Key: &key, Name: name, TTL: ttl, Input: sealed, Parent: w.operation, At: store.At{Kind: store.Started}},
 	}, nil
 }

@@ -114,7 +114,7 @@ func (op *Op) commit(c commit) error {
 		if first.Input, err = seal(w.call.Sealer(), w.input, store.BoundInput(w.operation)); err != nil {
 			return op.halt(broken, err)
 		}
-		requests = []txn.Request{&store.Hold{Key: &w.key, Room: store.Held}, &first}
+		requests = []txn.Request{&store.HoldKey{Key: &w.key, Room: store.Held}, &first}
 	}
 	for _, r := range op.pending {
 		var err error

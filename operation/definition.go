@@ -184,7 +184,7 @@ func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string
 	return door.Start(ctx, tx, scope, key, hash, d.options(opts), func(e longcall.Execution, k *store.Key, claimedAt time.Time) ([]txn.Request, error) {
 		sealed, err := seal(e.Sealer(), input, store.BoundInput(k.ExecutionID))
 		return []txn.Request{
-			&store.Hold{Key: k, Room: store.Held},
+			&store.HoldKey{Key: k, Room: store.Held},
 			&store.BeginOperation{Key: k, Name: d.name, TTL: e.TTL(), ClaimedAt: claimedAt, Input: sealed, At: store.At{Kind: store.Started}},
 		}, err
 	})

@@ -92,7 +92,7 @@ func (op *Op) undo(resp longcall.Response, rejected bool, cause error) longcall.
 		op.close(nil)
 		return w.letGo(backoff(w.attempts), longcall.Ending{Outcome: longcall.Failed, Err: err})
 	}
-	last.with, last.rouses = append(told, &store.Hold{Key: &w.key, Room: store.Free}), len(told) > 0
+	last.with, last.rouses = append(told, &store.HoldKey{Key: &w.key, Room: store.Free}), len(told) > 0
 	if err := op.commit(last); err != nil {
 		return op.endStopped(op.stopped)
 	}

@@ -1,5 +1,5 @@
--- name: Hold :one
--- Hold makes the record that this transaction has claimed, or holds, one of an operation: the key is in progress without a
+-- name: HoldKey :one
+-- HoldKey makes the record that this transaction has claimed, or holds, one of an operation: the key is in progress without a
 -- transaction, for as long as room says. No room at all frees the key. Like Complete it is an upsert, and divides by zero
 -- where there is nothing to hold.
 -- @prepared

@@ -123,8 +123,8 @@ RETURNING r.completed_at,
             WHEN r.execution_id = (@execution_id::text)::uuid
              AND length(r.hash) > 0 THEN 1 ELSE 0 END)::int4) AS _;
 
--- name: Holds :one
--- Holds tells whether this transaction is still the one that claimed the key. It is asked when fn fails, where a statement
+-- name: StillClaimed :one
+-- StillClaimed tells whether this transaction is still the one that claimed the key. It is asked when fn fails, where a statement
 -- of fn may have ended the transaction and begun another one.
 SELECT (coalesce(current_setting('idem.claim', true), '') = @execution_id::text)::bool AS holds;
 

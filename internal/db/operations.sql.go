@@ -8,8 +8,8 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// HoldSQL is the text of Hold.
-const HoldSQL = `-- name: Hold :one
+// HoldKeySQL is the text of HoldKey.
+const HoldKeySQL = `-- name: HoldKey :one
 INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state)
 VALUES ($1::pg_catalog.text, $2::pg_catalog.text, ''::pg_catalog.bytea, ($3::pg_catalog.text)::pg_catalog.uuid,
         pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp(), 'running')
@@ -21,17 +21,17 @@ RETURNING (1 OPERATOR(pg_catalog./) (CASE
              AND pg_catalog.length(r.hash) OPERATOR(pg_catalog.>) 0 THEN 1 ELSE 0 END)::pg_catalog.int4) AS _
 `
 
-// HoldStatement is Hold as connections know it.
-var HoldStatement = roundtrip.New(roundtrip.Statement{
-	Name: "idem_hold", SQL: HoldSQL,
+// HoldKeyStatement is HoldKey as connections know it.
+var HoldKeyStatement = roundtrip.New(roundtrip.Statement{
+	Name: "idem_hold_key", SQL: HoldKeySQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam},
 	Results: []int16{roundtrip.Text},
 })
 
-// Hold makes the record that this transaction has claimed, or holds, one of an operation: the key is in progress without a
+// HoldKey makes the record that this transaction has claimed, or holds, one of an operation: the key is in progress without a
 // transaction, for as long as room says. No room at all frees the key. Like Complete it is an upsert, and divides by zero
 // where there is nothing to hold.
-type Hold struct {
+type HoldKey struct {
 	Scope       string
 	Key         string
 	ExecutionID string
@@ -41,17 +41,17 @@ type Hold struct {
 }
 
 // Queue adds the statement.
-func (q *Hold) Queue(trip *roundtrip.Trip) {
+func (q *HoldKey) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Scope)
 	values.Text(q.Key)
 	values.Text(q.ExecutionID)
 	values.Text(q.Room)
-	trip.Add(HoldStatement, values.List()...)
+	trip.Add(HoldKeyStatement, values.List()...)
 }
 
 // Read reads the answer.
-func (q *Hold) Read(trip *roundtrip.Trip) {
+func (q *HoldKey) Read(trip *roundtrip.Trip) {
 	q.Found = trip.Row(func(*roundtrip.Row) {})
 }
 

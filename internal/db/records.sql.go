@@ -441,45 +441,45 @@ func (r *CompleteRow) read(row *roundtrip.Row) {
 	row.Skip()
 }
 
-// HoldsSQL is the text of Holds.
-const HoldsSQL = `-- name: Holds :one
+// StillClaimedSQL is the text of StillClaimed.
+const StillClaimedSQL = `-- name: StillClaimed :one
 SELECT (coalesce(pg_catalog.current_setting('idem.claim', true), '') OPERATOR(pg_catalog.=) $1::pg_catalog.text)::pg_catalog.bool AS holds
 `
 
-// HoldsStatement is Holds as connections know it.
-var HoldsStatement = roundtrip.New(roundtrip.Statement{
-	SQL:     HoldsSQL,
+// StillClaimedStatement is StillClaimed as connections know it.
+var StillClaimedStatement = roundtrip.New(roundtrip.Statement{
+	SQL:     StillClaimedSQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam},
 	Results: []int16{roundtrip.Text},
 })
 
-// Holds tells whether this transaction is still the one that claimed the key. It is asked when fn fails, where a statement
+// StillClaimed tells whether this transaction is still the one that claimed the key. It is asked when fn fails, where a statement
 // of fn may have ended the transaction and begun another one.
-type Holds struct {
+type StillClaimed struct {
 	ExecutionID string
 
 	Found bool
-	Row   HoldsRow
+	Row   StillClaimedRow
 }
 
 // Queue adds the statement.
-func (q *Holds) Queue(trip *roundtrip.Trip) {
+func (q *StillClaimed) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.ExecutionID)
-	trip.Add(HoldsStatement, values.List()...)
+	trip.Add(StillClaimedStatement, values.List()...)
 }
 
 // Read reads the answer.
-func (q *Holds) Read(trip *roundtrip.Trip) {
+func (q *StillClaimed) Read(trip *roundtrip.Trip) {
 	q.Found = trip.Row(q.Row.read)
 }
 
-// HoldsRow is a row of Holds.
-type HoldsRow struct {
+// StillClaimedRow is a row of StillClaimed.
+type StillClaimedRow struct {
 	Holds bool
 }
 
-func (r *HoldsRow) read(row *roundtrip.Row) {
+func (r *StillClaimedRow) read(row *roundtrip.Row) {
 	r.Holds = row.Bool()
 }
 

@@ -49,22 +49,22 @@ func (l *Load) Expired() bool {
 	return l.Found && !l.Ours() && !l.Record.ExpiresAt.After(l.Record.LoadedAt)
 }
 
-// Holds asks whether the transaction is still the one that made the claim.
-type Holds struct {
+// StillClaimed asks whether the transaction is still the one that made the claim.
+type StillClaimed struct {
 	Key *Key
 
 	Held bool
 }
 
 // Queue adds the statement.
-func (h *Holds) Queue(trip *roundtrip.Trip) {
-	q := db.Holds{ExecutionID: h.Key.ExecutionID}
+func (h *StillClaimed) Queue(trip *roundtrip.Trip) {
+	q := db.StillClaimed{ExecutionID: h.Key.ExecutionID}
 	q.Queue(trip)
 }
 
 // Read reads the answer.
-func (h *Holds) Read(trip *roundtrip.Trip) {
-	var q db.Holds
+func (h *StillClaimed) Read(trip *roundtrip.Trip) {
+	var q db.StillClaimed
 	q.Read(trip)
 	h.Held = q.Row.Holds
 }

@@ -19,16 +19,16 @@ const (
 	OperationUndone    OperationState = "undone" // ended in an error; its key is free
 )
 
-// The room of a Hold. A record that is held has to expire some day, because it has to have a moment; no call outlives that
+// The room of a HoldKey. A record that is held has to expire some day, because it has to have a moment; no call outlives that
 // one.
 const (
 	Held = "1000 years"
 	Free = "0"
 )
 
-// Hold makes the record that the transaction has claimed one of an operation. Where there is none, the server answers with
+// HoldKey makes the record that the transaction has claimed one of an operation. Where there is none, the server answers with
 // the SQLSTATE Gone.
-type Hold struct {
+type HoldKey struct {
 	Key  *Key
 	Room string // Held or Free
 
@@ -36,15 +36,15 @@ type Hold struct {
 }
 
 // Queue adds the statement.
-func (h *Hold) Queue(trip *roundtrip.Trip) {
+func (h *HoldKey) Queue(trip *roundtrip.Trip) {
 	k := h.Key
-	q := db.Hold{Scope: k.scope, Key: k.key, ExecutionID: k.ExecutionID, Room: h.Room}
+	q := db.HoldKey{Scope: k.scope, Key: k.key, ExecutionID: k.ExecutionID, Room: h.Room}
 	q.Queue(trip)
 }
 
 // Read reads the answer.
-func (h *Hold) Read(trip *roundtrip.Trip) {
-	var q db.Hold
+func (h *HoldKey) Read(trip *roundtrip.Trip) {
+	var q db.HoldKey
 	q.Read(trip)
 	h.Done = q.Found
 }

@@ -13,7 +13,7 @@ var (
 
 // OperationStatements are what a connection prepares for operations, besides Statements.
 var OperationStatements = []*roundtrip.Statement{
-	db.ReclaimStatement, savepoint, db.HoldStatement, db.BeginOperationStatement, db.AdvanceOperationStatement, db.RecordStepStatement,
+	db.ReclaimStatement, savepoint, db.HoldKeyStatement, db.BeginOperationStatement, db.AdvanceOperationStatement, db.RecordStepStatement,
 	db.InsertStepStatement,
 }
 

@@ -74,7 +74,7 @@ func story(t *testing.T, dsn string, mode pgx.QueryExecMode) []request {
 		body[i] = byte(i)
 	}
 	transaction(func(conn *pgx.Conn) {
-		in(conn, &Claim{Key: first}, &Load{Key: first}, &Holds{Key: first}, &Holds{Key: second})
+		in(conn, &Claim{Key: first}, &Load{Key: first}, &StillClaimed{Key: first}, &StillClaimed{Key: second})
 		transaction(func(other *pgx.Conn) {
 			in(other, &Claim{Key: second}, &Holder{Lock: first.Lock}, &Holder{Lock: 1}, &Load{Key: second},
 				&Claim{Key: second, AtOnce: true}, Calm{}, &Live{Scope: scope, Key: name})

@@ -58,7 +58,7 @@ func TestStatementsOfTheLibraryAndOfFnAreToldApart(t *testing.T) {
 		db.CompleteSQL:                        {}, // also an INSERT
 		db.CalmSQL:                            {},
 		db.ReclaimSQL:                         {},
-		db.HoldsSQL:                           {},
+		db.StillClaimedSQL:                    {},
 		db.HolderSQL:                          {},
 		db.LiveSQL:                            {},
 		"deallocate idem_load":                {},
