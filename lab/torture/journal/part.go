@@ -93,10 +93,10 @@ func (p *Plan) addParts(r *rand.Rand) {
 			continue
 		}
 		round.Part = Part{
-			At: pick(r, Front, Between, Behind, Behind), Then: pick(r, GoesOn, GoesOn, GivesUp, Rejected), Undo: pick(r, NoUndo, UndoTx, UndoCall),
+			At: pick(r, Front, Between, Behind, Behind), Then: pick(r, GoesOn, GoesOn, GivesUp, Rejected), Undo: pick(r, NoUndo, NoUndo, UndoTx, UndoCall),
 			Varies: r.IntN(4) == 0, Cancel: r.IntN(4) == 0, Safety: pick(r, Keyed, Asked),
 		}
-		if round.Part.Undo == NoUndo && r.IntN(2) == 0 { // there a person has to be asked
+		if round.Part.Undo == NoUndo { // there a person has to be asked
 			round.Part.Cancel = true
 		}
 		if r.IntN(4) == 0 {

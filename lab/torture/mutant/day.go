@@ -60,7 +60,7 @@ func dayMutants() []Mutant {
 		},
 		{
 			Name: "child-left", About: "a parent that is cancelled is undone over a child that nothing takes back, and asks nobody",
-			Rules: []rule.Rule{rule.ChildBack}, Duration: 20 * time.Second,
+			Rules: []rule.Rule{rule.ChildBack}, Duration: 27 * time.Second,
 			Edits: []Edit{{"operation/takenback.go", "		case s.Kind != store.CallStep && s.Kind != store.ChildStep:\n", "		case s.Kind != store.CallStep:\n"}},
 		},
 		{
