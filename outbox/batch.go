@@ -238,7 +238,7 @@ func (r *round) blame(ctx context.Context, i int) {
 		err = &AwayError{Err: err}
 	}
 	f := r.fail(i, err)
-	f.alone, r.did.err, r.did.rest = is, nil, 0
+	f.alone, r.loneAt, r.did.err, r.did.rest = is, time.Now(), nil, 0
 	r.observeFound(ctx, f)
 	r.fit(nil)
 }
@@ -281,6 +281,11 @@ const givenUpAfter = time.Hour
 func (c *caller) isGivenUp(m *store.Queued) bool {
 	limit := c.config.MaxAway
 	return limit > 0 && time.Since(m.CreatedAt) > limit && !c.awaySince.IsZero() && time.Since(c.awaySince) >= min(limit, givenUpAfter)
+}
+
+// hasLones reports whether a message that was found to be to blame may be due again. Whether that counts depends on what was published meanwhile.
+func (c *caller) hasLones(now time.Time) bool {
+	return now.Sub(c.loneAt) < 2*max(c.config.MaxPause, maxRest)
 }
 
 func messageOf(m *store.Queued) Message {

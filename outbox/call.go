@@ -43,6 +43,7 @@ type caller struct {
 	awaySince   time.Time // since when nothing was published; zero if the last call has published something
 	publishedAt time.Time // when a message was last published
 	answeredAt  time.Time // or was named
+	loneAt      time.Time // when a message was last found to be to blame, or one that was has failed again
 }
 
 // keepsOrder reports whether the Publisher does, and says so.

@@ -185,7 +185,7 @@ func (d *destinations) leaveTopics(to *destination) {
 // tidy forgets destinations of which nothing is to be known.
 func (d *destinations) tidy(now time.Time) {
 	for name, to := range d.all {
-		if to.isFree(now) && !to.caller.trial.on && len(to.caller.trial.suspects) == 0 {
+		if to.isFree(now) && !to.caller.trial.on && len(to.caller.trial.suspects) == 0 && !to.caller.hasLones(now) {
 			delete(d.all, name)
 			d.leaveTopics(to)
 		}

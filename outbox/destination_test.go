@@ -27,6 +27,35 @@ type divided struct {
 
 func (divided) Destination(topic string) string { return topic }
 
+// Between two of its attempts the destination has nothing in hand, time after time.
+func TestMessageThatWasFoundDiesAtADestinationOfADividerThatIsIdleMostOfTheTime(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	publisher := divided{b.unless("bad")}
+	config, dead := swift(), make(chan outbox.DeadLetter, 1)
+	config.MaxAttempts, config.OnDead = 4, func(d outbox.DeadLetter) { dead <- d }
+	o.add(withBad(50)...)
+	o.relay(publisher, config)
+	eventually(t, "the bad one to be found", func() bool {
+		o.add(message("more", "more"))
+		return o.count(`select coalesce(max(attempts), 0) from idem.outbox`) > 0
+	})
+	for range 200 {
+		eventually(t, "the others to leave", func() bool { return o.waiting() <= 1 })
+		select {
+		case d := <-dead:
+			if d.Type != "bad" || d.Attempts != 4 {
+				t.Errorf("%+v", d)
+			}
+			return
+		case <-time.After(50 * time.Millisecond): // it fails meanwhile, and nothing else is there
+			o.add(message("few", "few"))
+		}
+	}
+	t.Error("it lives")
+}
+
 // One answer at a time comes from it, when the test says so.
 func TestDestinationThatIsSlowHoldsUpNoOther(t *testing.T) {
 	t.Parallel()

@@ -220,7 +220,7 @@ func (s *search) convict(ctx context.Context) (convicted, suspected int) {
 			suspected++
 		default:
 			f := s.fail(i, as.err)
-			f.alone = &lone{}
+			f.alone, s.loneAt = &lone{}, time.Now()
 			s.observeFound(ctx, f)
 			delete(s.trial.suspects, place)
 			convicted++
