@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idem"
@@ -142,6 +143,15 @@ func (op *Op) end(resp idem.Response, err error) longcall.Ending {
 // unread reports whether something is on record that the function has not asked for.
 func (op *Op) unread() bool { return len(op.work.recorded) > op.seq }
 
+// leaves reports whether the operation may be undone although its function fails in front of what is on record: a person has accepted that, or an
+// undo that the function asks for was tried before, which comes behind all that are to be done of what is on record there.
+func (op *Op) leaves() bool {
+	w := op.work
+	return w.leaves || w.undoing && slices.ContainsFunc(op.undos, func(u undo) bool {
+		return isOpen(op.known(u.step.seq).Outcome) && (w.at.Seq == u.step.seq || w.at.Seq == 0 && w.at.Step == u.step.name)
+	})
+}
+
 // leavesBegun reports whether the run came to the end of what is on record in front of a call that was begun together with others.
 func (op *Op) leavesBegun() bool {
 	if op.stopped == nil || op.stopped.why != ended {
@@ -165,7 +175,7 @@ const (
 // isPast reports whether the operation is cancelled, and its function has failed often enough.
 func (op *Op) isPast() bool {
 	most := patience
-	if op.unread() && !op.work.leaves {
+	if op.unread() && !op.leaves() {
 		most = stamina
 	}
 	return op.work.cancelled && op.work.attempts >= most && op.ctx.Err() == nil
@@ -183,7 +193,7 @@ func (op *Op) endFailing(cause error) longcall.Ending {
 		_ = op.parkFor(cause, "it was cancelled, and its function fails before it asks for step %q, which was begun: Retry it with code that does not, or Resolve the step",
 			begun.Name)
 		return op.endStopped(op.stopped)
-	case op.unread() && !w.leaves:
+	case op.unread() && !op.leaves():
 		op.current = op.firstUnread()
 		_ = op.parkFor(cause, "it was cancelled, and its function fails before it asks for step %q, which is recorded: Retry it with code that does not, or take back "+
 			"by hand what was done, and Cancel again, which leaves it as it is", op.firstUnread())
