@@ -22,13 +22,10 @@ func digest(p *part) string {
 	return "concat(count(*), ' ', sum(hashtextextended(ROW(t." + strings.Join(columns, ", t.") + ")::text, 0)))"
 }
 
-// count counts them.
-func count(*part) string { return "count(*)::text" }
-
-// compare compares what sum says of the lasting rows of a part on both sides. If there is a difference, rows that have been deleted on
+// compare compares the digest of the lasting rows of a part on both sides. If there is a difference, rows that have been deleted on
 // the one side are deleted on the other, and it compares again.
-func compare(ctx context.Context, from, to pgx.Tx, p *part, sum func(*part) string, moment time.Time) error {
-	query := "SELECT " + sum(p) + p.from(strings.ReplaceAll(p.lasting, now, literal(moment.UTC().Format(time.RFC3339Nano))+"::timestamptz"))
+func compare(ctx context.Context, from, to pgx.Tx, p *part, moment time.Time) error {
+	query := "SELECT " + digest(p) + p.from(strings.ReplaceAll(p.lasting, now, literal(moment.UTC().Format(time.RFC3339Nano))+"::timestamptz"))
 	for forgotten := false; ; forgotten = true {
 		var want, got string
 		counted := make(chan error, 1)

@@ -16,17 +16,27 @@ func copyRows(ctx context.Context, from, to pgx.Tx, p *part, condition string) (
 	if err := stream(ctx, from, to, p.query(p.columns, condition), "SELECT "+strings.Join(p.columns, ", ")+" FROM "+p.name); err != nil {
 		return 0, fmt.Errorf("fleet: copy %s: %w", p.name, err)
 	}
+	return insert(ctx, to, p)
+}
+
+// insert puts what has arrived into the table, and compares how many rows that are with how many have arrived.
+func insert(ctx context.Context, to pgx.Tx, p *part) (rows int64, err error) {
 	columns := slices.DeleteFunc(slices.Clone(p.columns), func(c string) bool { return slices.Contains(p.numbers, c) })
 	list := strings.Join(columns, ", ")
-	into := "INSERT INTO " + p.name + " (" + list + ") SELECT " + list + " FROM arriving ORDER BY " + strings.Join(p.keys, ", ")
+	arrived := " FROM pg_temp.arriving WHERE " + p.keys[0] + " IS NOT NULL"
+	into := "INSERT INTO " + p.name + " (" + list + ") SELECT " + list + arrived + " ORDER BY " + strings.Join(p.keys, ", ")
 	if !p.late {
-		into += " ON CONFLICT (" + strings.Join(p.keys, ", ") + ") DO " + overwrite(columns, p.keys)
+		into += " ON CONFLICT (" + strings.Join(p.keys, ", ") + ") DO UPDATE SET " + overwrite(columns, p.keys)
 	}
-	tag, err := to.Exec(ctx, into)
+	var want int64
+	err = to.QueryRow(ctx, "WITH inserted AS ("+into+" RETURNING 1) SELECT (SELECT count(*) FROM inserted), count(*)"+arrived).Scan(&rows, &want)
 	if err != nil {
 		return 0, fmt.Errorf("fleet: copy %s: %w", p.name, err)
 	}
-	return tag.RowsAffected(), nil
+	if rows != want {
+		return 0, &DifferenceError{p.name}
+	}
+	return rows, nil
 }
 
 func overwrite(columns, keys []string) string {
@@ -37,17 +47,15 @@ func overwrite(columns, keys []string) string {
 		}
 	}
 	if len(set) == 0 {
-		return "NOTHING"
+		set = append(set, keys[0]+" = EXCLUDED."+keys[0])
 	}
-	return "UPDATE SET " + strings.Join(set, ", ")
+	return strings.Join(set, ", ")
 }
 
 // stream makes a temporary table arriving, of the columns that shape selects, and fills it with what query finds in the other cluster.
 func stream(ctx context.Context, from, to pgx.Tx, query, shape string) error {
-	if _, err := to.Exec(ctx, "DROP TABLE IF EXISTS pg_temp.arriving"); err != nil {
-		return err
-	}
-	if _, err := to.Exec(ctx, "CREATE TEMPORARY TABLE arriving ON COMMIT DROP AS "+shape+" WITH NO DATA"); err != nil {
+	if _, err := to.Exec(ctx, "DROP TABLE IF EXISTS pg_temp.arriving; CREATE TEMPORARY TABLE arriving ON COMMIT DROP AS "+shape+" WITH NO DATA",
+		pgx.QueryExecModeSimpleProtocol); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)

@@ -30,7 +30,7 @@ func (m *move) cross(ctx context.Context, left bool) error {
 			return errors.Join(ctx.Err(), err)
 		case <-time.After(busyPause):
 		}
-		if err := m.round(ctx, nil); err != nil {
+		if err := m.follow(ctx); err != nil {
 			return err
 		}
 	}
@@ -57,20 +57,15 @@ func (m *move) tryCross(ctx context.Context, left bool) error {
 		}
 	}
 	m.tell(Fenced)
-	return m.between(ctx, func(from, to pgx.Tx, _ int64, moment time.Time) error {
+	return m.between(ctx, func(from, to pgx.Tx, _ snapshot) error {
+		if err := m.copyChanges(ctx, from, to, handedOver); err != nil {
+			return err
+		}
 		for i := range m.parts {
-			p := &m.parts[i]
-			p.values = nil
-			if p.name == "idem.operations" {
-				p.values = handedOver
-			}
-			if err := m.copyPart(ctx, from, to, p); err != nil {
-				return err
-			}
-			if p.late {
+			if !m.parts[i].late {
 				continue
 			}
-			if err := compare(ctx, from, to, p, count, moment); err != nil {
+			if err := m.copyPart(ctx, from, to, &m.parts[i], ""); err != nil {
 				return err
 			}
 		}
@@ -82,7 +77,7 @@ func (m *move) tryCross(ctx context.Context, left bool) error {
 			m.tell(Checked)
 		}
 		return err
-	}, func(to pgx.Tx, _ int64) error {
+	}, func(ctx context.Context, to pgx.Tx, _ snapshot) error {
 		if err := m.fence.commit(ctx, fence); err != nil {
 			return err
 		}

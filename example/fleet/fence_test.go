@@ -108,62 +108,95 @@ func TestWhatWritesForATenantWithoutAClaimIsRefusedAtTheOldHomeAsWell(t *testing
 	}
 }
 
-// The list of a snapshot has transactions, and not their savepoints, whose numbers are on the rows.
-func TestRowOfASavepointThatIsOpenWhileTheBulkIsCopiedArrives(t *testing.T) {
+// A note has the number of its transaction, and rows of a savepoint have one of their own. The mover looks twice before such a transaction commits.
+func TestRowOfASavepointThatIsOpenWhileTheRestIsCopiedArrives(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	tx, err := w.west.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(t.Context()) //nolint:errcheck
-	first, err := idem.DoTx(t.Context(), tx, scope, "k", hash("k"), insert(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.west.Pool.Exec(t.Context(), "create table later (); drop table later"); err != nil { // so that a later transaction has committed
-		t.Fatal(err)
-	}
-	rounds := 0
-	w.move(w.west, w.east, fleet.MoveConfig{Progress: func(s fleet.Stage, _ int64) {
-		if s == fleet.Copied {
-			rounds++
-		}
-		if s == fleet.Copied && rounds == 3 { // behind the comparison of all, so that this does not find it
-			if err := tx.Commit(t.Context()); err != nil {
-				t.Error(err)
+	for when, step := range map[string]func(stage fleet.Stage, round int) (begins, ends bool){
+		"begun before the mover listens": func(stage fleet.Stage, round int) (bool, bool) {
+			return stage == fleet.Copied && round == 1, stage == fleet.Waiting
+		},
+		"begun behind the comparison of all": func(stage fleet.Stage, round int) (bool, bool) {
+			return stage == fleet.Copied && round == 2, stage == fleet.Copied && round == 3
+		},
+	} {
+		t.Run(when, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			var tx pgx.Tx
+			var first idem.Result
+			round, ended := 0, false
+			w.move(w.west, w.east, fleet.MoveConfig{Patience: 50 * time.Millisecond, Progress: func(s fleet.Stage, _ int64) {
+				if s == fleet.Copied {
+					round++
+				}
+				var err error
+				begins, ends := step(s, round)
+				switch {
+				case begins:
+					if tx, err = w.west.Pool.Begin(t.Context()); err == nil {
+						first, err = idem.DoTx(t.Context(), tx, scope, "k", hash("k"), insert(t.Context()))
+					}
+					if err == nil { // so that a later transaction has committed
+						_, err = w.west.Pool.Exec(t.Context(), "create table later (); drop table later")
+					}
+				case ends && !ended:
+					err, ended = tx.Commit(t.Context()), true
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}})
+			again, err := idem.Do(t.Context(), w.east.Pool, scope, "k", hash("k"), insert(t.Context()))
+			if err != nil || !again.Replayed || string(again.Body) != string(first.Body) {
+				t.Errorf("the new home says %v, %v; the old one said %s", again, err, first.Body)
 			}
-		}
-	}})
-	again, err := idem.Do(t.Context(), w.east.Pool, scope, "k", hash("k"), insert(t.Context()))
-	if err != nil || !again.Replayed || string(again.Body) != string(first.Body) {
-		t.Errorf("the new home says %v, %v; the old one said %s", again, err, first.Body)
-	}
-	if n := number(t, w.east.Pool, "select count(*) from orders"); n != 1 {
-		t.Errorf("the new home has %d orders", n)
+			if n := number(t, w.east.Pool, "select count(*) from orders"); n != 1 {
+				t.Errorf("the new home has %d orders", n)
+			}
+		})
 	}
 }
 
 // A transaction that takes long holds up the move, and not the callers.
 func TestCallersGoOnWhileTheMoveWaitsForALongTransaction(t *testing.T) {
 	t.Parallel()
+	for when, begun := range map[string]int{"from before the move": 0, "from behind the comparison of all": 2} {
+		t.Run(when, func(t *testing.T) { t.Parallel(); callersGoOnBesideALongTransaction(t, begun) })
+	}
+}
+
+func callersGoOnBesideALongTransaction(t *testing.T, round int) {
 	w := newWorld(t)
 	executing, end := make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
-	go func() {
-		_, err := idem.Do(t.Context(), w.west.Pool, scope, "long", hash("long"), func(tx pgx.Tx) (idem.Response, error) {
-			close(executing)
-			<-end
-			return insert(t.Context())(tx)
-		})
-		ended <- err
-	}()
-	<-executing
+	long := func() {
+		go func() {
+			_, err := idem.Do(t.Context(), w.west.Pool, scope, "long", hash("long"), func(tx pgx.Tx) (idem.Response, error) {
+				close(executing)
+				<-end
+				return insert(t.Context())(tx)
+			})
+			ended <- err
+		}()
+		<-executing
+	}
+	if round == 0 {
+		long()
+	}
 	waiting, moved := make(chan struct{}, 100), make(chan fleet.Report, 1)
 	go func() {
+		rounds := 0
 		moved <- w.move(w.west, w.east, fleet.MoveConfig{Patience: 50 * time.Millisecond, Progress: func(s fleet.Stage, _ int64) {
-			if s == fleet.Waiting {
-				waiting <- struct{}{}
+			switch s {
+			case fleet.Copied:
+				if rounds++; rounds == round {
+					long()
+				}
+			case fleet.Waiting:
+				select {
+				case waiting <- struct{}{}:
+				default:
+				}
 			}
 		}})
 	}()
@@ -183,7 +216,7 @@ func TestCallersGoOnWhileTheMoveWaitsForALongTransaction(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("the long one: %v", err)
 	}
-	if report := <-moved; report.Tries < 2 {
+	if report := <-moved; round != 0 && report.Tries < 2 {
 		t.Errorf("the fence was tried %d times", report.Tries)
 	}
 	for _, key := range []string{"long", "quick"} {

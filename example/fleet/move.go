@@ -71,7 +71,7 @@ func Move(ctx context.Context, from, to Cluster, tenant string, config MoveConfi
 	if config.MaxPause <= 0 {
 		config.MaxPause = 5 * time.Second
 	}
-	m := &move{MoveConfig: config, fromName: from.Name, toName: to.Name, tenant: tenant, report: &report, parts: partsOf(tenant, config.Tables)}
+	m := &move{MoveConfig: config, fromName: from.Name, toName: to.Name, tenant: tenant, report: &report}
 	for _, c := range []struct {
 		at   **connection
 		pool Cluster
@@ -106,12 +106,17 @@ func (m *move) run(ctx context.Context) error {
 			return ErrMoving
 		}
 	}
-	if err := describe(ctx, m.reader.Conn, m.parts); err != nil {
+	if err := m.list(ctx); err != nil {
 		return err
 	}
 	stage, err := m.begin(ctx)
 	if err != nil {
 		return err
+	}
+	if stage == Left {
+		if err := m.list(ctx, left+"running", left+"parked"); err != nil {
+			return err
+		}
 	}
 	if stage != Arrived {
 		if err := m.copy(ctx); err != nil {
@@ -122,6 +127,12 @@ func (m *move) run(ctx context.Context) error {
 		}
 	}
 	return m.clean(ctx)
+}
+
+// list lists what is the tenant's.
+func (m *move) list(ctx context.Context, states ...string) error {
+	m.parts = partsOf(m.tenant, m.Tables, append(states, "running", "parked"))
+	return describe(ctx, m.reader.Conn, m.parts)
 }
 
 // begin finds out how far the move is.
@@ -155,82 +166,101 @@ func (m *move) begin(ctx context.Context) (Stage, error) {
 	return "", err
 }
 
-// enough is how long a round may take to be the last one before the copy is compared.
+// enough is how long a round may take to be the last one before all is compared, or before the fence.
 const (
 	enough    = 300 * time.Millisecond
 	maxRounds = 4
 )
 
-// copy copies in rounds while the old home is serving, each what has changed since the one before. Then it compares all, and the last
-// round is what has changed meanwhile.
+// copy copies in rounds while the old home is serving, each what has changed since the one before. As soon as changes are noted it compares all, and
+// what is noted from then on is all that the copy lacks.
 func (m *move) copy(ctx context.Context) error {
 	for rounds := 1; ; rounds++ {
 		began := time.Now()
-		if err := m.round(ctx, nil); err != nil {
+		if err := m.round(ctx, false); err != nil {
 			return err
 		}
 		if time.Since(began) < enough || rounds == maxRounds {
 			break
 		}
 	}
-	err := m.round(ctx, digest)
+	if err := m.listen(ctx); err != nil {
+		return err
+	}
+	err := m.round(ctx, true)
 	var differs *DifferenceError
 	if errors.As(err, &differs) { // as after a failover that has lost transactions: what was copied of them is not there
 		m.since = 0
 		if err := m.clear(ctx, m.target); err != nil {
 			return err
 		}
-		err = m.round(ctx, digest)
+		err = m.round(ctx, true)
 	}
-	if err != nil {
-		return err
+	for rounds := 1; err == nil; rounds++ {
+		began := time.Now()
+		if err = m.follow(ctx); time.Since(began) < enough || rounds == maxRounds {
+			break
+		}
 	}
-	return m.round(ctx, nil)
+	return err
 }
 
-// round copies what has changed, and compares what sum says of all.
-func (m *move) round(ctx context.Context, sum func(*part) string) error {
-	return m.between(ctx, func(from, to pgx.Tx, horizon int64, moment time.Time) error {
+// round looks at each row, copies what has changed, and compares all if it is told to.
+func (m *move) round(ctx context.Context, compares bool) error {
+	return m.between(ctx, func(from, to pgx.Tx, s snapshot) error {
 		for i := range m.parts {
 			p := &m.parts[i]
 			if p.late {
 				continue
 			}
 			p.values = nil
-			if p.name == "idem.operations" {
+			if p.name == operations {
 				p.values = onTheWay
 			}
-			if err := m.copyPart(ctx, from, to, p); err != nil {
+			condition := ""
+			if m.since != 0 {
+				condition = m.changed("t")
+				if p.delta != nil {
+					condition = p.delta(m.changed)
+				}
+			}
+			if err := m.copyPart(ctx, from, to, p, condition); err != nil {
 				return err
 			}
-			if sum == nil {
+			if !compares {
 				continue
 			}
-			if err := compare(ctx, from, to, p, sum, moment); err != nil {
+			if err := compare(ctx, from, to, p, s.moment); err != nil {
 				return err
 			}
 		}
-		_, err := to.Exec(ctx, `UPDATE fleet.tenants SET copied = $2 WHERE tenant = $1`, m.tenant, horizon)
-		return err
-	}, func(to pgx.Tx, horizon int64) error {
-		err := to.Commit(ctx)
-		if err == nil {
-			m.since = horizon
-			m.report.Rounds++
-			m.tell(Copied)
-		}
-		return err
-	})
+		return nil
+	}, m.copied)
 }
 
-func (m *move) copyPart(ctx context.Context, from, to pgx.Tx, p *part) error {
-	condition := ""
-	if m.since != 0 && !p.late {
-		condition = m.changed("t")
-		if p.delta != nil {
-			condition = p.delta(m.changed)
-		}
+// follow copies what is noted.
+func (m *move) follow(ctx context.Context) error {
+	return m.between(ctx, func(from, to pgx.Tx, _ snapshot) error { return m.copyChanges(ctx, from, to, onTheWay) }, m.copied)
+}
+
+// copied ends a round.
+func (m *move) copied(ctx context.Context, to pgx.Tx, s snapshot) error {
+	if _, err := to.Exec(ctx, `UPDATE fleet.tenants SET copied = $2 WHERE tenant = $1`, m.tenant, s.horizon); err != nil {
+		return err
 	}
+	if err := to.Commit(ctx); err != nil {
+		return err
+	}
+	m.since = s.horizon
+	if err := m.forgetChanges(ctx, s.text); err != nil {
+		return err
+	}
+	m.report.Rounds++
+	m.tell(Copied)
+	return nil
+}
+
+func (m *move) copyPart(ctx context.Context, from, to pgx.Tx, p *part, condition string) error {
 	rows, err := copyRows(ctx, from, to, p, condition)
 	m.report.Rows += rows
 	return err
@@ -243,16 +273,23 @@ func (m *move) changed(alias string) string {
 	return fmt.Sprintf("((%s.xmin::text::bigint - %d) & 4294967295) < 2147483648", alias, m.since)
 }
 
+// snapshot is what a round sees of the old home.
+type snapshot struct {
+	text    string
+	horizon int64 // the oldest transaction that was not over
+	moment  time.Time
+}
+
 // between reads in one snapshot of the old home, and writes in one transaction of the new one, which commit ends.
-func (m *move) between(ctx context.Context, do func(from, to pgx.Tx, horizon int64, moment time.Time) error, commit func(to pgx.Tx, horizon int64) error) error {
+func (m *move) between(ctx context.Context, do func(from, to pgx.Tx, s snapshot) error, commit func(ctx context.Context, to pgx.Tx, s snapshot) error) error {
 	from, err := m.reader.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
 		return err
 	}
 	defer from.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it has written nothing
-	var horizon int64
-	var moment time.Time
-	if err := from.QueryRow(ctx, `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, clock_timestamp()`).Scan(&horizon, &moment); err != nil {
+	var s snapshot
+	if err := from.QueryRow(ctx, `SELECT pg_current_snapshot()::text, pg_snapshot_xmin(pg_current_snapshot())::text::bigint, clock_timestamp()`).
+		Scan(&s.text, &s.horizon, &s.moment); err != nil {
 		return err
 	}
 	to, err := m.target.Begin(ctx)
@@ -263,10 +300,10 @@ func (m *move) between(ctx context.Context, do func(from, to pgx.Tx, horizon int
 	if _, err := to.Exec(ctx, `SET LOCAL fleet.moving = 'on'`); err != nil {
 		return err
 	}
-	if err := do(from, to, horizon, moment); err != nil {
+	if err := do(from, to, s); err != nil {
 		return err
 	}
-	return commit(to, horizon)
+	return commit(ctx, to, s)
 }
 
 func (m *move) tell(s Stage) {

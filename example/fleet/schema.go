@@ -19,14 +19,19 @@ type Table struct {
 }
 
 // Install makes what a cluster needs, and puts the tables under guard. It may be done again. The role of the service then needs USAGE on
-// the schema fleet, SELECT on fleet.tenants, and UPDATE on its column copied, which is for a row lock; a mover owns the tables.
+// the schema fleet, SELECT on fleet.tenants, UPDATE on its column copied, which is for a row lock, and INSERT on fleet.changes; a mover owns the
+// tables.
 func Install(ctx context.Context, c Cluster, tables []Table) error {
 	return pgx.BeginFunc(ctx, c.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, schema); err != nil {
 			return err
 		}
 		for _, t := range tables {
-			if _, err := tx.Exec(ctx, guardOf(t)); err != nil {
+			p := part{name: qualified(t.Name)}
+			if err := p.describe(ctx, tx.Conn()); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, guardOf(t, &p)); err != nil {
 				return fmt.Errorf("fleet: guard %s: %w", t.Name, err)
 			}
 		}
@@ -34,20 +39,29 @@ func Install(ctx context.Context, c Cluster, tables []Table) error {
 	})
 }
 
-// guardOf is a trigger of a table. A function that finds its column by name would be several times slower.
-func guardOf(t Table) string {
-	function := "fleet." + identifier("enter_"+t.Name)
+// guardOf is a trigger of a table. A function that finds its columns by name would be several times slower.
+func guardOf(t Table, p *part) string {
+	entered := func(row string) string {
+		tenant := row + "." + identifier(t.Tenant)
+		key := row + "." + strings.Join(p.keys, ", "+row+".")
+		return fmt.Sprintf("PERFORM fleet.enter(%s, true); PERFORM fleet.note(%[1]s, %s, jsonb_build_array(%s));", tenant, literal(p.name), key)
+	}
 	return fmt.Sprintf(`
 CREATE OR REPLACE FUNCTION %[1]s() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF TG_OP <> 'INSERT' THEN PERFORM fleet.enter(OLD.%[3]s, true); END IF;
+    IF TG_OP <> 'INSERT' THEN %[3]s END IF;
     IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
-    IF TG_OP = 'INSERT' OR NEW.%[3]s <> OLD.%[3]s THEN PERFORM fleet.enter(NEW.%[3]s, true); END IF;
+    IF TG_OP = 'INSERT' OR (%[5]s) IS DISTINCT FROM (%[6]s) THEN %[4]s END IF;
     RETURN NEW;
 END $$;
 CREATE OR REPLACE TRIGGER fleet BEFORE INSERT OR UPDATE OR DELETE ON %[2]s
     FOR EACH ROW WHEN (current_setting('fleet.moving', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION %[1]s()`,
-		function, qualified(t.Name), identifier(t.Tenant))
+		"fleet."+identifier("enter_"+t.Name), qualified(t.Name), entered("OLD"), entered("NEW"), named("NEW", t, p), named("OLD", t, p))
+}
+
+// named is what a row is found by, and whose it is.
+func named(row string, t Table, p *part) string {
+	return row + "." + identifier(t.Tenant) + ", " + row + "." + strings.Join(p.keys, ", "+row+".")
 }
 
 func identifier(name string) string { return pgx.Identifier{name}.Sanitize() }

@@ -10,6 +10,23 @@ CREATE TABLE IF NOT EXISTS fleet.tenants (
 );
 COMMENT ON COLUMN fleet.tenants.cluster IS 'Where the home is, or where the rows come from.';
 
+-- What transactions of a tenant have written while a mover listens, by the primary key. A row of idem.records brings its execution_id along.
+CREATE TABLE IF NOT EXISTS fleet.changes (
+    tenant text COLLATE "C" NOT NULL,
+    part   text COLLATE "C" NOT NULL,
+    key    jsonb            NOT NULL,
+    at     xid8             NOT NULL DEFAULT pg_current_xact_id()
+);
+
+-- A mover listens as soon as it asks for this lock. It has it when all transactions that were there before and noted nothing are over. When the
+-- mover ends, so does the lock.
+CREATE OR REPLACE FUNCTION fleet.note(name text, part text, key jsonb) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT pg_try_advisory_xact_lock_shared(1718379894, hashtext(name)) THEN
+        INSERT INTO fleet.changes (tenant, part, key) VALUES (name, part, key);
+    END IF;
+END $$;
+
 -- A claim does not wait for a move: it fails, and its caller asks again without holding a connection. What is in the middle of its
 -- transaction waits. A statement of its own reads the row, after the lock: at READ COMMITTED it sees what the mover has
 -- committed. A transaction that keeps a snapshot locks the row, and gets a serialization failure if that has changed.
@@ -37,6 +54,7 @@ END $$;
 CREATE OR REPLACE FUNCTION fleet.enter_records() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM fleet.enter(split_part(NEW.scope, '/', 1), false);
+    PERFORM fleet.note(split_part(NEW.scope, '/', 1), 'idem.records', jsonb_build_array(NEW.scope, NEW.key, NEW.execution_id));
     RETURN NEW;
 END $$;
 CREATE OR REPLACE TRIGGER fleet BEFORE INSERT ON idem.records
@@ -45,12 +63,13 @@ CREATE OR REPLACE TRIGGER fleet BEFORE INSERT ON idem.records
 CREATE OR REPLACE FUNCTION fleet.enter_inbox() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM fleet.enter(split_part(NEW.consumer, '/', 1), true);
+    PERFORM fleet.note(split_part(NEW.consumer, '/', 1), 'idem.inbox', jsonb_build_array(NEW.consumer, NEW.source, NEW.id));
     RETURN NEW;
 END $$;
 CREATE OR REPLACE TRIGGER fleet BEFORE INSERT ON idem.inbox
     FOR EACH ROW WHEN (current_setting('fleet.moving', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION fleet.enter_inbox();
 
--- A signal to an operation that has left would wait here for ever.
+-- A signal to an operation that has left would wait here for ever. Steps and signals are copied with their operation.
 CREATE OR REPLACE FUNCTION fleet.enter_signals() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM fleet.enter(split_part(o.scope, '/', 1), true) FROM idem.operations o WHERE o.id = NEW.operation_id;
@@ -58,3 +77,51 @@ BEGIN
 END $$;
 CREATE OR REPLACE TRIGGER fleet BEFORE INSERT ON idem.signals
     FOR EACH ROW WHEN (current_setting('fleet.moving', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION fleet.enter_signals();
+
+-- The rest is noted. What a transaction claims and completes it has noted with the claim, and what a purge deletes the new home purges.
+-- A key that a person frees meanwhile is freed at the home, or not at all.
+CREATE OR REPLACE FUNCTION fleet.note_records() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'DELETE' THEN PERFORM fleet.enter(split_part(OLD.scope, '/', 1), true); END IF;
+    PERFORM fleet.note(split_part(OLD.scope, '/', 1), 'idem.records', jsonb_build_array(OLD.scope, OLD.key, OLD.execution_id));
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER fleet_note AFTER UPDATE ON idem.records
+    FOR EACH ROW WHEN (OLD.state = 'running' AND current_setting('fleet.moving', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION fleet.note_records();
+CREATE OR REPLACE TRIGGER fleet_note_delete AFTER DELETE ON idem.records
+    FOR EACH ROW WHEN (OLD.expires_at > now() AND current_setting('fleet.moving', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION fleet.note_records();
+
+CREATE OR REPLACE FUNCTION fleet.note_inbox() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM fleet.note(split_part(OLD.consumer, '/', 1), 'idem.inbox', jsonb_build_array(OLD.consumer, OLD.source, OLD.id));
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER fleet_note AFTER UPDATE OR DELETE ON idem.inbox
+    FOR EACH ROW WHEN (OLD.expires_at > now() AND current_setting('fleet.moving', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION fleet.note_inbox();
+
+CREATE OR REPLACE FUNCTION fleet.note_published() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM fleet.note(split_part(NEW.aggregateid, '/', 1), 'idem.published', jsonb_build_array(NEW.id));
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER fleet_note AFTER INSERT ON idem.published
+    FOR EACH ROW WHEN (current_setting('fleet.moving', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION fleet.note_published();
+
+CREATE OR REPLACE FUNCTION fleet.note_audit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM fleet.note(split_part(NEW.scope, '/', 1), 'idem.audit', jsonb_build_array(NEW.at, NEW.id));
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER fleet_note AFTER INSERT ON idem.audit
+    FOR EACH ROW WHEN (current_setting('fleet.moving', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION fleet.note_audit();
+
+CREATE OR REPLACE FUNCTION fleet.note_dead_letters() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    l idem.dead_letters := CASE WHEN TG_OP = 'INSERT' THEN NEW ELSE OLD END;
+BEGIN
+    PERFORM fleet.note(split_part(CASE WHEN l.side = 'outbox' THEN l.key ELSE l.consumer END, '/', 1),
+        'idem.dead_letters', jsonb_build_array(l.side, l.consumer, l.source, l.id));
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER fleet_note AFTER INSERT OR UPDATE OR DELETE ON idem.dead_letters
+    FOR EACH ROW WHEN (current_setting('fleet.moving', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION fleet.note_dead_letters();

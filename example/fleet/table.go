@@ -14,8 +14,10 @@ type part struct {
 	rows    string                                 // which rows are the tenant's
 	delta   func(since func(string) string) string // which of these may have changed; since is a condition on a row of that alias
 	lasting string                                 // which of these no purge deletes during a move; "" is all
+	changes string                                 // a query for what has changed, by the first columns of the key; "" is what was noted of the table
 	columns []string
 	keys    []string
+	types   []string          // of the keys
 	numbers []string          // columns that get the next numbers of the new cluster
 	values  map[string]string // what is written instead of a column
 	late    bool              // copied behind the fence alone, in the order of its key
@@ -23,6 +25,8 @@ type part struct {
 
 // now stands for a moment that is the same on both sides.
 const now = "$now"
+
+const operations = "idem.operations"
 
 // left is in front of the state of an operation that was under way when its tenant left.
 const left = "left "
@@ -33,7 +37,8 @@ func open(alias string) string {
 }
 
 // partsOf lists what is the tenant's. Operations come before their steps, so that no purge takes these for orphans.
-func partsOf(tenant string, tables []Table) []part {
+// Operations that are under way are found by their states.
+func partsOf(tenant string, tables []Table, states []string) []part {
 	within := func(column string) string { // "0" is next to "/"
 		return fmt.Sprintf(`%s >= %s AND %[1]s < %[3]s`, column, literal(tenant+"/"), literal(tenant+"0"))
 	}
@@ -42,14 +47,15 @@ func partsOf(tenant string, tables []Table) []part {
 	}
 	// A step is written in a commit that writes the row of its operation as well, and a signal is sent only to one that has not ended.
 	ofChanged := func(since func(string) string) string { return of(" AND (" + open("o") + " OR " + since("o") + ")") }
+	changed := changedOperations(tenant, within("o.scope"), states)
 	const kept = `t.expires_at > ` + now + ` + interval '5 minutes'`
 
 	parts := []part{
 		{name: "idem.records", rows: within("t.scope"), lasting: kept},
-		{name: "idem.operations", rows: within("t.scope"), lasting: open("t"),
+		{name: operations, rows: within("t.scope"), lasting: open("t"), changes: changed,
 			delta: func(since func(string) string) string { return "(" + open("t") + " OR " + since("t") + ")" }},
-		{name: "idem.steps", rows: of(""), delta: ofChanged, lasting: of(" AND " + open("o"))},
-		{name: "idem.signals", rows: of(""), delta: ofChanged, lasting: of(" AND " + open("o"))},
+		{name: "idem.steps", rows: of(""), delta: ofChanged, changes: changed, lasting: of(" AND " + open("o"))},
+		{name: "idem.signals", rows: of(""), delta: ofChanged, changes: changed, lasting: of(" AND " + open("o"))},
 		{name: "idem.inbox", rows: within("t.consumer"), lasting: kept},
 		{name: "idem.published", rows: within("t.aggregateid"), lasting: kept},
 		{name: "idem.audit", rows: within("t.scope"), lasting: `t.at > ` + now + ` - interval '1 day'`},
@@ -61,6 +67,16 @@ func partsOf(tenant string, tables []Table) []part {
 	return append(parts,
 		part{name: "idem.delayed", rows: within("t.aggregateid"), late: true},
 		part{name: "idem.outbox", rows: within("t.aggregateid"), late: true})
+}
+
+// changedOperations is a query for the operations of a tenant whose record has changed, or whose state is one of these. There is an index of those
+// that run and of those that are parked.
+func changedOperations(tenant, within string, states []string) string {
+	query := `SELECT (c.key->>2)::uuid FROM fleet.changes c WHERE c.part = 'idem.records' AND c.tenant = ` + literal(tenant)
+	for _, state := range states {
+		query += ` UNION SELECT o.id FROM idem.operations o WHERE o.state = '` + state + `' AND ` + within
+	}
+	return query
 }
 
 // describe reads the columns of the tables.
@@ -76,13 +92,13 @@ func describe(ctx context.Context, conn *pgx.Conn, parts []part) error {
 func (p *part) describe(ctx context.Context, conn *pgx.Conn) error {
 	rows, _ := conn.Query(ctx, `
 		SELECT a.attname, a.attidentity <> '' OR coalesce(starts_with(pg_get_expr(d.adbin, d.adrelid), 'nextval('), false),
-		       coalesce(a.attnum = ANY (i.indkey), false)
+		       coalesce(a.attnum = ANY (i.indkey), false), format_type(a.atttypid, a.atttypmod)
 		FROM pg_attribute a LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
 		LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 		WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum`, p.name)
-	var column string
+	var column, of string
 	var numbered, key bool
-	_, err := pgx.ForEachRow(rows, []any{&column, &numbered, &key}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&column, &numbered, &key, &of}, func() error {
 		column := identifier(column)
 		p.columns = append(p.columns, column)
 		switch {
@@ -92,7 +108,7 @@ func (p *part) describe(ctx context.Context, conn *pgx.Conn) error {
 			return fmt.Errorf("fleet: the key of %s comes from a sequence of the cluster, so that another one may have it as well", p.name)
 		}
 		if key {
-			p.keys = append(p.keys, column)
+			p.keys, p.types = append(p.keys, column), append(p.types, of)
 		}
 		return nil
 	})

@@ -1,0 +1,126 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// listen has every transaction of the tenant note what it writes, from now on until the connection ends. It waits for those that note
+// nothing because they began before; others go on meanwhile.
+func (m *move) listen(ctx context.Context) error {
+	for {
+		_, err := m.fence.Exec(ctx, `SELECT set_config('lock_timeout', $1, false)`, milliseconds(m.Patience))
+		if err == nil {
+			_, err = m.fence.Exec(ctx, `SELECT pg_advisory_lock(1718379894, hashtext($1))`, m.tenant)
+		}
+		if err == nil {
+			_, err = m.fence.Exec(ctx, `RESET lock_timeout`)
+		}
+		if !busy(err) {
+			return err
+		}
+		m.tell(Waiting)
+	}
+}
+
+// forgetChanges deletes notes of what a snapshot has shown. What a transaction wrote that it did not show stays noted.
+func (m *move) forgetChanges(ctx context.Context, snapshot string) error {
+	_, err := m.fence.Exec(ctx, `DELETE FROM fleet.changes WHERE tenant = $1 AND pg_visible_in_snapshot(at, $2::text::pg_snapshot)`, m.tenant, snapshot)
+	return err
+}
+
+// noted lists the tables in which changes are noted.
+func (m *move) noted(ctx context.Context, from pgx.Tx) (map[string]bool, error) {
+	rows, _ := from.Query(ctx, `SELECT DISTINCT part FROM fleet.changes WHERE tenant = $1`, m.tenant)
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	noted := map[string]bool{}
+	for _, name := range names {
+		noted[name] = true
+	}
+	return noted, err
+}
+
+// copyChanges copies what has changed since the last round. No plan of it reads a table of the tenant's as a whole.
+func (m *move) copyChanges(ctx context.Context, from, to pgx.Tx, operationsAs map[string]string) error {
+	noted, err := m.noted(ctx, from)
+	if err != nil {
+		return err
+	}
+	// With what is off, each plan is thought to be dear enough for jit, which takes seconds.
+	const lookUp = `SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off`
+	for _, side := range []pgx.Tx{from, to} {
+		if _, err := side.Exec(ctx, lookUp, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
+	}
+	for i := range m.parts {
+		p := &m.parts[i]
+		if p.late || p.changes == "" && !noted[p.name] {
+			continue
+		}
+		if p.values = nil; p.name == operations {
+			p.values = operationsAs
+		}
+		rows, err := copyChanged(ctx, from, to, p, m.tenant)
+		if err != nil {
+			return fmt.Errorf("fleet: copy %s: %w", p.name, err)
+		}
+		m.report.Rows += rows
+	}
+	return nil
+}
+
+// copyChanged makes what has changed the same on both sides. A row of arriving says what has changed, and has the row of the table if there is one.
+func copyChanged(ctx context.Context, from, to pgx.Tx, p *part, tenant string) (int64, error) {
+	names, changes := p.changed(tenant)
+	one := *p
+	if len(names) < len(p.keys) {
+		one.rows = "true" // they are those of an operation of the tenant's
+	}
+	var shape, same, columns []string
+	for i, name := range names {
+		shape = append(shape, "t."+p.keys[i]+" AS "+name)
+		same = append(same, "t."+p.keys[i]+" = c."+name)
+		columns = append(columns, "c."+name)
+	}
+	for _, c := range p.columns {
+		shape, columns = append(shape, "t."+c), append(columns, "t."+c)
+	}
+	matches := strings.Join(same, " AND ")
+	query := "SELECT " + strings.Join(columns, ", ") + " FROM (" + changes + ") c (" + strings.Join(names, ", ") +
+		") LEFT JOIN LATERAL (" + one.query(p.columns, matches) + " OFFSET 0) t ON true" // OFFSET 0 has the planner look up each by its key
+	if err := stream(ctx, from, to, query, "SELECT "+strings.Join(shape, ", ")+" FROM "+p.name+" t"); err != nil {
+		return 0, err
+	}
+	if err := deleteGone(ctx, to, p, names, matches); err != nil {
+		return 0, err
+	}
+	return insert(ctx, to, p)
+}
+
+// deleteGone deletes rows that have changed and have not arrived. They are looked up one by one; rows of different partitions may
+// have the same ctid. IS TRUE keeps the planner from joining what it should filter by.
+func deleteGone(ctx context.Context, to pgx.Tx, p *part, names []string, matches string) error {
+	changed := "SELECT " + strings.Join(names, ", ") + " FROM pg_temp.arriving"
+	keys := strings.Join(p.keys, ", ")
+	_, err := to.Exec(ctx, "DELETE FROM "+p.name+" WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM ("+changed+" GROUP BY "+strings.Join(names, ", ")+
+		") c CROSS JOIN LATERAL (SELECT t.ctid FROM "+p.name+" t WHERE "+matches+" OFFSET 0) t)) AND (("+
+		strings.Join(p.keys[:len(names)], ", ")+") IN ("+changed+")) IS TRUE AND ("+keys+") NOT IN (SELECT "+keys+" FROM pg_temp.arriving WHERE "+p.keys[0]+" IS NOT NULL)")
+	return err
+}
+
+// changed is a query for what has changed, and the names of its columns.
+func (p *part) changed(tenant string) (names []string, query string) {
+	if p.changes != "" {
+		return []string{"changed_0"}, p.changes
+	}
+	var values []string
+	for i, of := range p.types {
+		names = append(names, fmt.Sprintf("changed_%d", i))
+		values = append(values, fmt.Sprintf("(c.key->>%d)::%s", i, of))
+	}
+	return names, "SELECT DISTINCT " + strings.Join(values, ", ") + " FROM fleet.changes c WHERE c.tenant = " + literal(tenant) + " AND c.part = " + literal(p.name)
+}
