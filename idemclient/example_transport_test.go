@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/idem-go/idem/idemclient"
@@ -16,9 +17,12 @@ import (
 
 // orders is a service that loses the answer to the first request with a key, and replays it to the second.
 func orders() *httptest.Server {
+	var mu sync.Mutex // requests come on connections of their own
 	placed := map[string]int{}
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
+		mu.Lock()
+		defer mu.Unlock()
 		key := r.Header.Get("Idempotency-Key")
 		if placed[key] == 0 {
 			placed[key] = len(placed) + 1

@@ -151,6 +151,9 @@ func (c *count) waitsForParts(t test) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Keys(c.running)), isPart) || slices.ContainsFunc(slices.Collect(maps.Keys(c.paused)), isPart)
 }
 
+// race begins what the race detector says.
+const race = "WARNING: DATA RACE"
+
 func (c *count) end(t test, action string) {
 	if t.name == "" {
 		maps.DeleteFunc(c.running, func(r test, _ time.Time) bool { return r.pkg == t.pkg }) // that a panic has ended
@@ -164,6 +167,9 @@ func (c *count) end(t test, action string) {
 	switch action {
 	case "pass":
 		c.passed++
+		if strings.Contains(c.output[t], race) { // which fails the package, and none of its tests if it was found between two of them
+			fmt.Fprintf(c.out, "RACE %v\n%s", t, c.output[t])
+		}
 	case "fail":
 		c.failed++
 		fmt.Fprintf(c.out, "FAIL %v\n%s", t, c.output[t])

@@ -20,6 +20,7 @@ func TestTally(t *testing.T) {
 			`{"Action":"skip","Package":"p","Test":"TestC"}` + "\n"
 		empty    = `{"Action":"skip","Package":"without/tests"}` + "\n"
 		broken   = `{"ImportPath":"q","Action":"build-output","Output":"q.go:1: syntax error\n"}` + "\n" + `{"ImportPath":"q","Action":"build-fail"}` + "\n"
+		raced    = `{"Action":"output","Package":"p","Test":"TestE","Output":"WARNING: DATA RACE\n"}` + "\n" + `{"Action":"pass","Package":"p","Test":"TestE"}` + "\n" + `{"Action":"fail","Package":"p"}` + "\n"
 		panicked = `{"Action":"output","Package":"p","Test":"TestD","Output":"panic: oh\n"}` + "\n" + `{"Action":"fail","Package":"p"}` + "\n"
 	)
 	for _, test := range []struct {
@@ -34,6 +35,7 @@ func TestTally(t *testing.T) {
 		{name: "another one allowed", in: pass + skip, allowed: "p.TestD: only on Windows\n", want: []string{"p.TestC was skipped"}},
 		{name: "a package does not build", in: broken + pass, want: []string{"q.go:1: syntax error", "q does not build"}},
 		{name: "a panic ends the package", in: pass + panicked, want: []string{"UNFINISHED p.TestD\npanic: oh", "p failed"}},
+		{name: "a race is found behind a test", in: pass + raced, want: []string{"RACE p.TestE\nWARNING: DATA RACE", "p failed"}},
 		{name: "nothing has run", in: empty, want: []string{"no test has run"}},
 		{name: "other lines pass through", in: "make: hello\n" + pass + "no newline", ok: true, want: []string{"make: hello\n", "no newline"}},
 	} {
