@@ -8,12 +8,6 @@ type line struct {
 	most int // how many are tried at a time
 }
 
-func (l *line) add(i int, isThere bool) {
-	if !isThere {
-		l.of = append(l.of, i)
-	}
-}
-
 // mixed takes the last and any other in turn, each once.
 func mixed(messages []int) []int {
 	mixed, any := make([]int, 0, len(messages)), rand.Perm(len(messages))
@@ -32,8 +26,9 @@ func mixed(messages []int) []int {
 
 func inTurn(a, b []int) []int {
 	both := make([]int, 0, len(a)+len(b))
-	for n := range max(len(a), len(b)) {
-		both = append(append(both, a[min(n, len(a)):min(n+1, len(a))]...), b[min(n, len(b)):min(n+1, len(b))]...)
+	for len(a) > 0 && len(b) > 0 {
+		both = append(both, a[0], b[0])
+		a, b = a[1:], b[1:]
 	}
-	return both
+	return append(append(both, a...), b...)
 }

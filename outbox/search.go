@@ -57,14 +57,8 @@ func searchOf(r *round) *search {
 			head, first[key] = i, i
 		}
 		last[key] = i
-		switch place := r.messages[head].Seq; {
-		case r.alone[place] != nil:
-			s.found.add(head, isBehind)
-		case r.trial.suspects[place] != nil:
-			s.suspected.add(head, isBehind)
-		case r.trial.known[key]:
-			s.known.add(head, isBehind)
-		default:
+		switch line := s.lineOf(head, key); {
+		case line == nil:
 			topic, isMet := topics[m.Topic]
 			if !isMet {
 				topic, topics[m.Topic] = head, head
@@ -74,10 +68,26 @@ func searchOf(r *round) *search {
 			} else {
 				others = append(others, head)
 			}
+		case !isBehind:
+			line.of = append(line.of, head)
 		}
 	}
 	s.fresh.of = inTurn(mixed(ofTopics), mixed(others))
 	return s
+}
+
+// lineOf returns the line of a key whose first message is this one, or nil if nothing is known of it.
+func (s *search) lineOf(head int, key store.HeldKey) *line {
+	place := s.messages[head].Seq
+	switch {
+	case s.alone[place] != nil:
+		return &s.found
+	case s.trial.suspects[place] != nil:
+		return &s.suspected
+	case s.trial.known[key]:
+		return &s.known
+	}
+	return nil
 }
 
 // pick chooses what is tried next. What has failed before comes last until a message was published.

@@ -41,7 +41,7 @@ func (t *trial) outlive(place int64) {
 const mostKnown = 32_000
 
 func (t *trial) know(key store.HeldKey) {
-	if t.known == nil || len(t.known) >= mostKnown {
+	if t.known == nil || len(t.known) >= mostKnown && !t.known[key] {
 		t.known = map[store.HeldKey]bool{}
 	}
 	t.known[key] = true

@@ -1,0 +1,56 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem/internal/store"
+)
+
+// A key of which messages leave is in front of a thousand bad ones of other keys: a call in three at least is about it, whatever becomes of the others.
+func TestKeyOfWhichMessagesLeaveHasACallInThree(t *testing.T) {
+	t.Parallel()
+	const good, bad = 10, 1000
+	config := RelayConfig{}
+	if err := config.set(); err != nil {
+		t.Fatal(err)
+	}
+	calls, left, since := 0, 0, 0
+	publisher := PublisherFunc(func(_ context.Context, messages []Message) error {
+		calls++
+		since++
+		if messages[0].Type == "bad" {
+			return errors.New("no word of which")
+		}
+		if left > 0 && since > 3 {
+			t.Errorf("%d calls were made before the next message of the key", since)
+		}
+		left += len(messages)
+		since = 0
+		return nil
+	})
+	busy := store.HeldKey{Topic: "t", Key: "busy"}
+	c := &caller{publisher: publisher, config: &config, ownership: &ownership{}, abort: t.Context()}
+	c.ownership.seen.Store(time.Now().UnixNano())
+	c.trial.on, c.trial.known = true, map[store.HeldKey]bool{busy: true}
+	b := &batch{}
+	for seq := range good + bad {
+		m := store.Queued{Seq: int64(seq + 1), ID: fmt.Sprint(seq), Topic: "t", Key: fmt.Sprint("bad ", seq), Type: "bad"}
+		if seq < good {
+			m.Key, m.Type = busy.Key, "good"
+		}
+		b.messages = append(b.messages, m)
+	}
+	r := &round{batch: b, caller: c, stuck: map[store.HeldKey]bool{}, later: map[store.HeldKey]bool{}, dealt: make([]bool, len(b.messages)), did: &outcome{}}
+	s := searchOf(r)
+	for left < good && calls < bad {
+		line, part := s.pick()
+		s.publish(t.Context(), line, part)
+	}
+	if left != good {
+		t.Errorf("%d of %d have left in %d calls", left, good, calls)
+	}
+}
