@@ -55,7 +55,7 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, longcall
 	}
 	switch {
 	case err != nil:
-		take.Found = false
+		take.Found = false // the turn is not kept for what is not worked on
 		instance.leave(w.operation, true)
 		return nil, w.abandon(w.unavailable(ctx, err))
 	case !take.Found:
