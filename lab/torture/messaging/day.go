@@ -95,12 +95,7 @@ func (o *office) sayAll(ctx context.Context, letters []letter.Letter) (history.O
 		return history.Failed, err
 	}
 	defer tx.Rollback(context.Background())
-	for i := range letters {
-		if err := number(ctx, tx, &letters[i]); err != nil {
-			return history.Failed, err
-		}
-	}
-	if err := put(ctx, tx, letters...); err != nil {
+	if err := putNext(ctx, tx, letters); err != nil {
 		return history.Failed, err
 	}
 	if err := tx.Commit(ctx); err != nil {

@@ -94,12 +94,7 @@ func (o *office) say(ctx context.Context, letters []letter.Letter) (history.Outc
 		return history.Failed, err
 	}
 	defer tx.Rollback(context.Background())
-	for i := range letters {
-		if err := number(ctx, tx, &letters[i]); err != nil {
-			return history.Failed, err
-		}
-	}
-	if err := put(ctx, tx, letters...); err != nil {
+	if err := putNext(ctx, tx, letters); err != nil {
 		return history.Failed, err
 	}
 	switch n := rand.IntN(100); {
@@ -112,6 +107,16 @@ func (o *office) say(ctx context.Context, letters []letter.Letter) (history.Outc
 		return history.Unknown, err
 	}
 	return history.Executed, nil
+}
+
+// putNext puts letters into the outbox that have the next places of their keys.
+func putNext(ctx context.Context, tx pgx.Tx, letters []letter.Letter) error {
+	for i := range letters {
+		if err := number(ctx, tx, &letters[i]); err != nil {
+			return err
+		}
+	}
+	return put(ctx, tx, letters...)
 }
 
 // number gives a letter the next place of its key, which stays locked until the transaction ends.
