@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/lab/schema"
 	"github.com/idem-go/idem/operation"
 )
@@ -45,21 +45,10 @@ func newPair(t *testing.T) *pair {
 	return p
 }
 
-// ownServer starts a server that no other test writes to.
+// ownServer starts a server with the schema that no other test writes to.
 func ownServer(t *testing.T, settings ...string) *pgserver.Server {
 	t.Helper()
-	found, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))
-	if err != nil {
-		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	server, err := pgserver.Start(t.Context(), pgserver.Options{Bin: found[0].Dir, Settings: settings})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Close() })
+	server := pgtest.Server(t, settings...)
 	if err := schema.UpAt(t.Context(), server.DSN()); err != nil {
 		t.Fatal(err)
 	}

@@ -21,12 +21,9 @@ import (
 // then says what happens to each row.
 func TestLogHasWhatTheDocsConfigureDebeziumToRead(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts a server of its own")
-	}
 	docs, config := debeziumDocs(t)
 	o := &office{t: t}
-	o.dsn = newServer(t, "fsync=off", "wal_level=logical").DSN()
+	o.dsn = pgtest.Server(t, "wal_level=logical").DSN()
 	if err := schema.UpAt(t.Context(), o.dsn); err != nil {
 		t.Fatal(err)
 	}

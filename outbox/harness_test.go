@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/lab/pgproxy"
-	"github.com/idem-go/idem/lab/pgserver"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/outbox"
 )
@@ -56,24 +54,6 @@ func newOffice(t testing.TB, configure ...func(*pgxpool.Config)) *office {
 	t.Helper()
 	dsn := pgtest.DSN(t)
 	return &office{t: t, dsn: dsn, pool: pgtest.Open(t, dsn, configure...)}
-}
-
-// newServer starts a server of the test's own.
-func newServer(t *testing.T, settings ...string) *pgserver.Server {
-	t.Helper()
-	found, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))
-	if err != nil {
-		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	server, err := pgserver.Start(t.Context(), pgserver.Options{Bin: found[0].Dir, Settings: settings})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Close() })
-	return server
 }
 
 // through returns the office as a client behind a proxy sees it.

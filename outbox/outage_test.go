@@ -38,10 +38,7 @@ func TestRelayOutlivesAnOutageOfTheDatabase(t *testing.T) {
 // The primary dies, what is there instead is read-only for a while, and then a primary.
 func TestRelayGoesOnAfterAFailover(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts servers of its own")
-	}
-	primary := newServer(t, "fsync=off")
+	primary := pgtest.Server(t)
 	if err := schema.UpAt(t.Context(), primary.DSN()); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/internal/store"
 )
 
-// A key of which messages leave is in front of a thousand bad ones of other keys: a call in three at least is about it, whatever becomes of the others.
+// A key of which messages leave is in front of a thousand bad ones of other keys: a call in three at least is about it, whichever of the others fail.
 func TestKeyOfWhichMessagesLeaveHasACallInThree(t *testing.T) {
 	t.Parallel()
 	const good, bad = 10, 1000

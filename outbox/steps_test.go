@@ -49,7 +49,7 @@ type steps struct {
 // newSteps starts a server that has prepared transactions.
 func newSteps(t *testing.T, seed uint64) *steps {
 	t.Helper()
-	o := &office{t: t, dsn: newServer(t, "fsync=off", "max_prepared_transactions=20").DSN()}
+	o := &office{t: t, dsn: pgtest.Server(t, "max_prepared_transactions=20").DSN()}
 	if err := schema.UpAt(t.Context(), o.dsn); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package purge
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -16,21 +15,7 @@ import (
 // ownServer starts a server that the test has to itself.
 func ownServer(t *testing.T, settings ...string) (*pgxpool.Pool, *pgserver.Server) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("starts a server of its own")
-	}
-	found, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))
-	if err != nil {
-		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	s, err := pgserver.Start(t.Context(), pgserver.Options{Bin: found[0].Dir, Settings: append(settings, "fsync=off")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	s := pgtest.Server(t, settings...)
 	if err := schema.UpAt(t.Context(), s.DSN()); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/migrate"
-	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/migrations"
 )
 
@@ -28,7 +28,7 @@ func TestFilesOfTheServerHaveNothingOfASealedResponse(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a server of its own")
 	}
-	server := startServer(t, "log_statement=all", "full_page_writes=on", "wal_compression=off")
+	server := pgtest.Server(t, "log_statement=all", "full_page_writes=on", "wal_compression=off")
 	ctx := context.Background()
 	db, err := migrate.Open(server.DSN())
 	if err != nil {
@@ -148,26 +148,4 @@ func contains(text, secret []byte) bool {
 		}
 	}
 	return false
-}
-
-// startServer starts a server of this test's own.
-func startServer(t *testing.T, settings ...string) *pgserver.Server {
-	t.Helper()
-	found, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))
-	if err != nil {
-		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	server, err := pgserver.Start(t.Context(), pgserver.Options{Bin: found[0].Dir, Settings: settings})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return server
 }

@@ -131,14 +131,5 @@ func (w *ward) quiet(name string) {
 // hospital is a server of its own, for what a server that others use should not have.
 func hospital(t *testing.T, settings ...string) *pgserver.Server {
 	t.Helper()
-	server, err := pgserver.Start(t.Context(), pgserver.Options{Settings: append([]string{"fsync=off", "max_connections=20"}, settings...)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return server
+	return pgtest.Server(t, append([]string{"max_connections=20"}, settings...)...)
 }
