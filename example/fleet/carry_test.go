@@ -250,12 +250,8 @@ func TestKeyThatIsEvictedDuringTheMoveIsFreeAtTheNewHome(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rounds := 0
 	w.move(w.west, w.east, fleet.MoveConfig{Progress: func(s fleet.Stage, _ int64) {
-		if s == fleet.Copied {
-			rounds++
-		}
-		if s == fleet.Copied && rounds == 3 { // behind the comparison of all
+		if s == fleet.Compared {
 			if _, err := w.west.Pool.Exec(t.Context(), "delete from idem.records where key = 'evicted'"); err != nil {
 				t.Error(err)
 			}

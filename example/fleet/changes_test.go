@@ -44,12 +44,11 @@ func TestWhatChangesBehindTheComparisonOfAllArrives(t *testing.T) {
 	if _, err := ends.Do(ctx, w.west.Pool, scope, "ends", hash("k"), 1, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
 		t.Fatal(err)
 	}
-	rounds := 0
+	compared, changes := false, false
 	w.move(w.west, w.east, fleet.MoveConfig{Progress: func(s fleet.Stage, _ int64) {
-		if s != fleet.Copied {
-			return
-		}
-		if rounds++; rounds == 3 {
+		compared = compared || s == fleet.Compared
+		if compared && s == fleet.Copied && !changes { // what comes now is copied behind the fence
+			changes = true
 			if err := errors.Join(changed(ctx, w.west, meanwhile), endIt(ctx, w.west, ends)); err != nil {
 				t.Error(err)
 			}

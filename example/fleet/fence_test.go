@@ -111,35 +111,27 @@ func TestWhatWritesForATenantWithoutAClaimIsRefusedAtTheOldHomeAsWell(t *testing
 // A note has the number of its transaction, and rows of a savepoint have one of their own. The mover looks twice before such a transaction commits.
 func TestRowOfASavepointThatIsOpenWhileTheRestIsCopiedArrives(t *testing.T) {
 	t.Parallel()
-	for when, step := range map[string]func(stage fleet.Stage, round int) (begins, ends bool){
-		"begun before the mover listens": func(stage fleet.Stage, round int) (bool, bool) {
-			return stage == fleet.Copied && round == 1, stage == fleet.Waiting
-		},
-		"begun behind the comparison of all": func(stage fleet.Stage, round int) (bool, bool) {
-			return stage == fleet.Copied && round == 2, stage == fleet.Copied && round == 3
-		},
+	for when, stages := range map[string]struct{ begins, ends fleet.Stage }{
+		"begun before the mover listens":     {fleet.Copied, fleet.Waiting},
+		"begun behind the comparison of all": {fleet.Compared, fleet.Copied},
 	} {
 		t.Run(when, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			var tx pgx.Tx
 			var first idem.Result
-			round, ended := 0, false
+			ended := false
 			w.move(w.west, w.east, fleet.MoveConfig{Patience: 50 * time.Millisecond, Progress: func(s fleet.Stage, _ int64) {
-				if s == fleet.Copied {
-					round++
-				}
 				var err error
-				begins, ends := step(s, round)
 				switch {
-				case begins:
+				case tx == nil && s == stages.begins:
 					if tx, err = w.west.Pool.Begin(t.Context()); err == nil {
 						first, err = idem.DoTx(t.Context(), tx, scope, "k", hash("k"), insert(t.Context()))
 					}
 					if err == nil { // so that a later transaction has committed
 						_, err = w.west.Pool.Exec(t.Context(), "create table later (); drop table later")
 					}
-				case ends && !ended:
+				case tx != nil && !ended && s == stages.ends:
 					err, ended = tx.Commit(t.Context()), true
 				}
 				if err != nil {
@@ -160,12 +152,12 @@ func TestRowOfASavepointThatIsOpenWhileTheRestIsCopiedArrives(t *testing.T) {
 // A transaction that takes long holds up the move, and not the callers.
 func TestCallersGoOnWhileTheMoveWaitsForALongTransaction(t *testing.T) {
 	t.Parallel()
-	for when, begun := range map[string]int{"from before the move": 0, "from behind the comparison of all": 2} {
+	for when, begun := range map[string]fleet.Stage{"from before the move": "", "from behind the comparison of all": fleet.Compared} {
 		t.Run(when, func(t *testing.T) { t.Parallel(); callersGoOnBesideALongTransaction(t, begun) })
 	}
 }
 
-func callersGoOnBesideALongTransaction(t *testing.T, round int) {
+func callersGoOnBesideALongTransaction(t *testing.T, begun fleet.Stage) {
 	w := newWorld(t)
 	executing, end := make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
@@ -180,19 +172,18 @@ func callersGoOnBesideALongTransaction(t *testing.T, round int) {
 		}()
 		<-executing
 	}
-	if round == 0 {
+	if begun == "" {
 		long()
 	}
 	waiting, moved := make(chan struct{}, 100), make(chan fleet.Report, 1)
 	go func() {
-		rounds := 0
+		began := begun == ""
 		moved <- w.move(w.west, w.east, fleet.MoveConfig{Patience: 50 * time.Millisecond, Progress: func(s fleet.Stage, _ int64) {
-			switch s {
-			case fleet.Copied:
-				if rounds++; rounds == round {
-					long()
-				}
-			case fleet.Waiting:
+			switch {
+			case s == begun:
+				long()
+				began = true
+			case s == fleet.Waiting && began:
 				select {
 				case waiting <- struct{}{}:
 				default:
@@ -216,7 +207,7 @@ func callersGoOnBesideALongTransaction(t *testing.T, round int) {
 	if err := <-ended; err != nil {
 		t.Errorf("the long one: %v", err)
 	}
-	if report := <-moved; round != 0 && report.Tries < 2 {
+	if report := <-moved; begun != "" && report.Tries < 2 {
 		t.Errorf("the fence was tried %d times", report.Tries)
 	}
 	for _, key := range []string{"long", "quick"} {

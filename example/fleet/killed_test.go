@@ -13,7 +13,7 @@ import (
 func TestMoveThatIsKilledAtAnyStageLeavesOneHomeAndGoesOn(t *testing.T) {
 	t.Parallel()
 	for stage, homes := range map[fleet.Stage][2]int{ // of west and east
-		fleet.Copied: {1, 0}, fleet.Fenced: {1, 0}, fleet.Checked: {1, 0}, fleet.Left: {0, 0}, fleet.Arrived: {0, 1}, fleet.Cleaned: {0, 1},
+		fleet.Copied: {1, 0}, fleet.Compared: {1, 0}, fleet.Fenced: {1, 0}, fleet.Checked: {1, 0}, fleet.Left: {0, 0}, fleet.Arrived: {0, 1}, fleet.Cleaned: {0, 1},
 	} {
 		t.Run(string(stage), func(t *testing.T) {
 			t.Parallel()

@@ -16,13 +16,14 @@ type Stage string
 
 // The stages of a move, in their order. Copied comes once for each round, Waiting once for each try of the fence that is given up.
 const (
-	Copied  Stage = "copied"  // what had been committed when the round began is at the new home, and was compared
-	Waiting Stage = "waiting" // a transaction of the tenant's takes too long: its callers go on, and the fence is tried again
-	Fenced  Stage = "fenced"  // no transaction of the tenant's commits any more: its callers wait
-	Checked Stage = "checked" // the rest is at the new home as well, not yet committed
-	Left    Stage = "left"    // the old home has committed that it is none: from now on a move only goes forward
-	Arrived Stage = "arrived" // the new home answers
-	Cleaned Stage = "cleaned" // the old home has no row of the tenant's
+	Copied   Stage = "copied"   // what had been committed when the round began is at the new home, and was compared
+	Compared Stage = "compared" // all was compared; from now on what changes is noted, and copied alone
+	Waiting  Stage = "waiting"  // a transaction of the tenant's takes too long: its callers go on, and the fence is tried again
+	Fenced   Stage = "fenced"   // no transaction of the tenant's commits any more: its callers wait
+	Checked  Stage = "checked"  // the rest is at the new home as well, not yet committed
+	Left     Stage = "left"     // the old home has committed that it is none: from now on a move only goes forward
+	Arrived  Stage = "arrived"  // the new home answers
+	Cleaned  Stage = "cleaned"  // the old home has no row of the tenant's
 )
 
 // MoveConfig says what moves, and how.
@@ -195,6 +196,9 @@ func (m *move) copy(ctx context.Context) error {
 			return err
 		}
 		err = m.round(ctx, true)
+	}
+	if err == nil {
+		m.tell(Compared)
 	}
 	for rounds := 1; err == nil; rounds++ {
 		began := time.Now()
