@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -38,9 +39,16 @@ func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
+// click tries again if the page has replaced the element between the look for it and the mouse: nothing was clicked then.
 func (p *page) click(selector string) {
 	p.t.Helper()
-	p.do(chromedp.Click(chromedp.CSS(selector)))
+	err := chromedp.Do(p.tab, chromedp.Click(chromedp.CSS(selector)))
+	for err != nil && strings.Contains(err.Error(), "Could not find node with given id") {
+		err = chromedp.Do(p.tab, chromedp.Click(chromedp.CSS(selector)))
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // doubleClick sends what a mouse sends: a first click, and a second that says so.
