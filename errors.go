@@ -76,7 +76,7 @@ type InProgressError struct {
 }
 
 func (e *InProgressError) Error() string {
-	return fmt.Sprintf("%v: %s, retry after %v", ErrInProgress, e.Key, e.RetryAfter)
+	return fmt.Sprintf("%v: key %s, retry after %v", ErrInProgress, e.Key, e.RetryAfter)
 }
 
 // Unwrap makes errors.Is(err, ErrInProgress) true.
@@ -89,7 +89,7 @@ type MismatchError struct {
 }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("%v: %s was first used at %s; a new request needs a new key",
+	return fmt.Sprintf("%v: key %s was first used at %s; a new request needs a new key",
 		ErrMismatch, e.Key, e.CreatedAt.UTC().Format(time.RFC3339))
 }
 
@@ -119,7 +119,7 @@ type UnreadableError struct {
 }
 
 func (e *UnreadableError) Error() string {
-	return fmt.Sprintf("%v: %s, execution %s: %v", ErrUnreadable, e.Key, e.ExecutionID, e.Err)
+	return fmt.Sprintf("%v: key %s, execution %s: %v", ErrUnreadable, e.Key, e.ExecutionID, e.Err)
 }
 
 // Unwrap makes errors.Is(err, ErrUnreadable) true and keeps the error of the Sealer within reach.

@@ -192,8 +192,8 @@ func ExampleLogObserver() {
 		_, _ = idem.Do(ctx, pool, "orders", "7f3c9a52-0d1e-4b6f", idem.HashBytes([]byte(wanted)), answer, options...)
 	}
 	// Prints:
-	// level=INFO msg="idem: call replayed" name=place-order key="key \"7f3c\"… of 18 bytes" attempts=0
-	// level=WARN msg="idem: call mismatch" name=place-order key="key \"7f3c\"… of 18 bytes" attempts=0 cause=mismatch
+	// level=INFO msg="idem: call replayed" name=place-order key=7f3c…(18) attempts=0
+	// level=WARN msg="idem: call mismatch" name=place-order key=7f3c…(18) attempts=0 cause=mismatch
 }
 
 func Example_mismatch() {
@@ -208,7 +208,7 @@ func Example_mismatch() {
 	}
 	// Prints:
 	// false false
-	// key "7f3c"… of 18 bytes is taken
+	// 7f3c…(18) is taken
 	// true false
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/idem-go/idem/internal/store"
 )
 
 const (
@@ -60,8 +59,6 @@ func checkNames(scope, key string) error {
 	return errors.Join(checkName(scope, maxScope, ErrInvalidScope), checkName(key, maxKey, ErrInvalidKey))
 }
 
-// abridged returns as much of a key as a log may carry: enough to find it again, too little to use it.
-func abridged(key string) string { return store.Abridged(key) }
 
 // newExecutionID returns a random UUID. It comes from the client because the call must know it even if it never hears
 // from the server again.

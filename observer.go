@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/idem-go/idem/internal/abridge"
 )
 
 // Observer sees how calls end, for metrics, traces and logs. Its methods are called in the goroutine of the call
@@ -173,7 +175,7 @@ type trace struct {
 
 func (t *trace) start(ctx context.Context, name, scope, key string, joined bool) {
 	if t.observer != nil {
-		t.context = t.observer.TraceStart(ctx, TraceStartData{Name: name, Scope: scope, Key: abridged(key), Joined: joined})
+		t.context = t.observer.TraceStart(ctx, TraceStartData{Name: name, Scope: scope, Key: abridge.Key(key), Joined: joined})
 	}
 }
 

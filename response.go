@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/idem-go/idem/internal/abridge"
 	"github.com/idem-go/idem/internal/store"
 )
 
@@ -135,13 +136,13 @@ func (r Response) check(limit int) ([]byte, error) {
 func answerFrom(r *store.Record, key string, own *store.Key, sealer Sealer) (Result, error) {
 	switch {
 	case !r.SameHash:
-		return Result{}, &MismatchError{Key: abridged(key), CreatedAt: r.CreatedAt}
+		return Result{}, &MismatchError{Key: abridge.Key(key), CreatedAt: r.CreatedAt}
 	case r.State == store.Processing:
-		return Result{}, fmt.Errorf("%w: an earlier fn for %s did, without a response; see to its effect, then remove the record",
-			ErrTxEnded, abridged(key))
+		return Result{}, fmt.Errorf("%w: an earlier fn for key %s did, without a response; see to its effect, then remove the record",
+			ErrTxEnded, abridge.Key(key))
 	}
 	if err := r.Open(own, sealer); err != nil {
-		return Result{}, &UnreadableError{Key: abridged(key), ExecutionID: r.ExecutionID, SealedBy: r.SealedBy, Err: err}
+		return Result{}, &UnreadableError{Key: abridge.Key(key), ExecutionID: r.ExecutionID, SealedBy: r.SealedBy, Err: err}
 	}
 	return Result{
 		Response: Response{Status: r.Status, Header: r.Header, Body: r.Body},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/internal/abridge"
 	"github.com/idem-go/idem/internal/flight"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -58,7 +59,7 @@ func (o *outcome) share(key string, hash Hash) (result Result, err error, ok boo
 	case o.mismatch != nil:
 		return Result{}, o.mismatch, true
 	case o.hash != hash:
-		return Result{}, &MismatchError{Key: abridged(key), CreatedAt: o.result.CreatedAt}, true
+		return Result{}, &MismatchError{Key: abridge.Key(key), CreatedAt: o.result.CreatedAt}, true
 	}
 	result = o.result
 	result.Response = result.Response.clone()
@@ -142,7 +143,7 @@ const (
 // inProgress suggests a pause as long as the wait that was in vain: a holder that has outlasted it is not about to end as a
 // rule. There is no lease to sit out: the key may be free, or answered, at any moment.
 func (w *waiting) inProgress() error {
-	return &InProgressError{Key: abridged(w.key), RetryAfter: min(max(w.wait, minRetryAfter), maxRetryAfter)}
+	return &InProgressError{Key: abridge.Key(w.key), RetryAfter: min(max(w.wait, minRetryAfter), maxRetryAfter)}
 }
 
 // pollPause is the pause between two looks at a key that is in progress elsewhere.

@@ -54,7 +54,7 @@ func (e *Error) Error() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "idemclient: %s; attempts: %d", e.Stop.text(), e.Attempts)
 	if e.Key != "" {
-		text.WriteString(", " + e.Key)
+		text.WriteString(", key " + e.Key)
 	}
 	if e.Status != 0 {
 		fmt.Fprintf(&text, ", last status %d", e.Status)

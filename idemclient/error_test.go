@@ -23,7 +23,7 @@ func TestErrorSaysWhyItStopped(t *testing.T) {
 		{idemclient.Error{Stop: idemclient.StopPermanent, Attempts: 1, Err: io.EOF}, "idemclient: an error that would be the same again; attempts: 1: EOF", io.EOF},
 		{idemclient.Error{Stop: idemclient.StopUnsafe}, "idemclient: not safe to repeat without a key; attempts: 0", nil},
 		{idemclient.Error{Stop: idemclient.StopBody}, "idemclient: the body cannot be sent again; attempts: 0", nil},
-		{idemclient.Error{Stop: idemclient.StopBroken, Attempts: 2, Key: `key "b194"… of 35 bytes`, Status: 201, Err: io.EOF}, `idemclient: the response broke off; attempts: 2, key "b194"… of 35 bytes, last status 201: EOF`, io.EOF},
+		{idemclient.Error{Stop: idemclient.StopBroken, Attempts: 2, Key: `b194…(35)`, Status: 201, Err: io.EOF}, `idemclient: the response broke off; attempts: 2, key b194…(35), last status 201: EOF`, io.EOF},
 		{idemclient.Error{Stop: idemclient.StopEnded}, "idemclient: the context ended; attempts: 0", nil},
 		{idemclient.Error{Stop: idemclient.StopDeadline}, "idemclient: no time left for another attempt; attempts: 0", nil},
 		{idemclient.Error{Stop: idemclient.StopAttempts, Attempts: 5}, "idemclient: gave up; attempts: 5", nil},

@@ -190,7 +190,7 @@ func TestNothingThatIsPrintedHasAKeyInFull(t *testing.T) {
 			if full, _ := stopped.FullKey(); full != key || stopped.Key == "" || stopped.Attempts != 5 || !errors.Is(stopped, io.EOF) {
 				t.Fatalf("error %#v", stopped)
 			}
-			if !strings.Contains(stopped.Error(), "attempts: 5, "+stopped.Key+": ") {
+			if !strings.Contains(stopped.Error(), "attempts: 5, key "+stopped.Key+": ") {
 				t.Errorf("the error is %q", stopped)
 			}
 			client.Transport = &idemclient.Transport{Base: &script{answers: []answer{brokenOff(200)}}}

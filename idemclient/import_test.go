@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A program that calls a service should not have to take a database driver for it. The one other package has the name of a header,
+// A program that calls a service should not have to take a database driver for it. The other packages have the name of a header and the form of a key,
 // and may import no more than this one.
 func TestPackageNeedsOnlyTheStandardLibrary(t *testing.T) {
 	t.Parallel()
@@ -16,7 +16,7 @@ func TestPackageNeedsOnlyTheStandardLibrary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"github.com/idem-go/idem/internal/keyheader", "github.com/idem-go/idem/idemclient"}
+	want := []string{"github.com/idem-go/idem/internal/abridge", "github.com/idem-go/idem/internal/keyheader", "github.com/idem-go/idem/idemclient"}
 	if diff := cmp.Diff(want, strings.Fields(string(out))); diff != "" {
 		t.Errorf("what it is made of (-want +got):\n%s", diff)
 	}

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/idem-go/idem/internal/abridge"
 )
 
 // NewKey returns a random UUID. Make it before the first attempt and store it with what is to be done: then the same key
@@ -154,14 +156,10 @@ func (k callKey) ageAt(now time.Time) time.Duration {
 	return max(0, now.Sub(k.made), now.Round(0).Sub(k.made.Round(0)))
 }
 
-// abridged returns as much of the key as a log may carry.
+// abridged returns as much of the key as a log may carry, empty if there is none.
 func (k callKey) abridged() string {
-	const shown = 4
-	switch {
-	case k.value == "":
+	if k.value == "" {
 		return ""
-	case len(k.text) < 4*shown:
-		return fmt.Sprintf("key of %d bytes", len(k.text))
 	}
-	return fmt.Sprintf("key %q… of %d bytes", k.text[:shown], len(k.text))
+	return abridge.Key(k.text)
 }

@@ -39,7 +39,7 @@ func TestEveryAttemptIsObserved(t *testing.T) {
 			t.Fatal(err)
 		}
 		finish(t, resp)
-		one := idemclient.Attempt{Method: "POST", Host: "orders.example", Key: `key "b194"… of 35 bytes`, Sent: 1}
+		one := idemclient.Attempt{Method: "POST", Host: "orders.example", Key: `b194…(35)`, Sent: 1}
 		first, second, third := one, one, one
 		first.Number, first.Err = 1, io.EOF
 		second.Number, second.Status = 2, 503

@@ -92,9 +92,9 @@ func BenchmarkObserved(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				begun := time.Now()
-				abridged := strconv.AppendQuote(append(make([]byte, 0, 64), "key "...), key[:4])
-				abridged = strconv.AppendInt(append(abridged, "… of "...), int64(len(key)), 10)
-				ctx := o.TraceStart(context.Background(), idem.TraceStartData{Name: "place-order", Scope: "s", Key: string(append(abridged, " bytes"...))})
+				abridged := strconv.AppendQuote(make([]byte, 0, 64), key[:4])
+				abridged = strconv.AppendInt(append(abridged, "…("...), int64(len(key)), 10)
+				ctx := o.TraceStart(context.Background(), idem.TraceStartData{Name: "place-order", Scope: "s", Key: string(append(abridged, ')'))})
 				o.TraceEvent(ctx, idem.TraceEventData{Event: idem.EventExecuting, Attempt: 1})
 				o.TraceEvent(ctx, idem.TraceEventData{Event: idem.EventRecording, Attempt: 1})
 				o.TraceEnd(ctx, idem.TraceEndData{Outcome: idem.OutcomeExecuted, ExecutionID: "2d0a3c1e", Duration: time.Since(begun), Attempts: 1})

@@ -90,7 +90,7 @@ func TestCommitsThatWereNotAcknowledgedAreCountedByWhatBecameOfThem(t *testing.T
 		{idem.EventExecuting, idem.EventRecording, idem.EventOutcomeUnknown},
 		{idem.EventExecuting, idem.EventRecording},
 	} {
-		ctx := o.TraceStart(context.Background(), idem.TraceStartData{Key: "key of 1 bytes"})
+		ctx := o.TraceStart(context.Background(), idem.TraceStartData{Key: "…(1)"})
 		for _, event := range story {
 			o.TraceEvent(ctx, idem.TraceEventData{Event: event, Cause: idem.CauseConnectionLost})
 		}
@@ -112,7 +112,7 @@ func TestReplaysThatAreRefusedAreCountedFromZero(t *testing.T) {
 	s := newSeen(t)
 	o := s.observer()
 	end := func(data idem.TraceEndData) {
-		ctx := o.TraceStart(context.Background(), idem.TraceStartData{Name: "n", Key: "key of 1 bytes"})
+		ctx := o.TraceStart(context.Background(), idem.TraceStartData{Name: "n", Key: "…(1)"})
 		o.TraceEnd(ctx, data)
 	}
 	counted := func() float64 {

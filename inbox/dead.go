@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/abridge"
 	"github.com/idem-go/idem/internal/deadletter"
 	"github.com/idem-go/idem/internal/store"
 )
@@ -95,7 +96,7 @@ func open(c store.Contents, sealer idem.Sealer, name deadletter.Name) (payload [
 		headers, err = store.ReadHeaders(contents.Headers)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("inbox: a dead letter cannot be read: %s: %w", abridged(name.ID), err)
+		return nil, nil, fmt.Errorf("inbox: a dead letter cannot be read: message %s: %w", abridge.ID(name.ID), err)
 	}
 	return contents.Payload, headers, nil
 }

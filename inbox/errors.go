@@ -54,7 +54,7 @@ type MismatchError struct {
 }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("%v: %s, since %s", ErrMismatch, e.Message, e.Since.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%v: message %s, since %s", ErrMismatch, e.Message, e.Since.UTC().Format(time.RFC3339))
 }
 
 // Unwrap makes errors.Is(err, ErrMismatch) true.

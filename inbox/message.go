@@ -50,19 +50,6 @@ func checkName(name string) error {
 	return nil
 }
 
-// abridged returns as much of an id as a log may carry: enough to find it again.
-func abridged(id string) string {
-	const shown = 8
-	if len(id) < 3*shown {
-		return fmt.Sprintf("message of %d bytes of id", len(id))
-	}
-	end := shown
-	for end > 0 && !utf8.RuneStart(id[end]) {
-		end--
-	}
-	return fmt.Sprintf("message %q… of %d bytes of id", id[:end], len(id))
-}
-
 // storable is a key as it is stored: it comes from strangers, and is not held to any rule.
 func storable(key string) string {
 	if utf8.ValidString(key) && len(key) <= maxName && !strings.Contains(key, "\x00") {

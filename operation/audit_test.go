@@ -67,7 +67,7 @@ func TestEachActOnAnOperationLeavesOneRowThatSaysWhoAndWhy(t *testing.T) {
 			if err := test.do(ctx, s, id); err != nil {
 				t.Fatal(err)
 			}
-			want := test.want + "|t|ann\uFFFD@example.com|" + strings.Repeat("é", 500) + "|call|" + scope + `|key "a-ke"… of 20 bytes`
+			want := test.want + "|t|ann\uFFFD@example.com|" + strings.Repeat("é", 500) + "|call|" + scope + `|a-ke…(20)`
 			if diff := cmp.Diff(want, s.acts()); diff != "" {
 				t.Error(diff)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/abridge"
 	"github.com/idem-go/idem/internal/act"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
@@ -277,7 +278,7 @@ func revive(ctx context.Context, pool *pgxpool.Pool, r *store.ReviveOperation, n
 			recorded = append(recorded, step)
 		}
 	}
-	note.OperationID, note.Step, note.Scope, note.Key = r.OperationID, r.Step, show.Scope, store.Abridged(r.Key)
+	note.OperationID, note.Step, note.Scope, note.Key = r.OperationID, r.Step, show.Scope, abridge.Key(r.Key)
 	return hint(tx.Commit(ctx, append(recorded, &note)...))
 }
 

@@ -88,7 +88,7 @@ func resumed(id string, end longcall.Ending) error {
 	case end.Outcome == longcall.Recorded, end.Outcome == longcall.Ended, end.Outcome == longcall.Freed:
 		return nil
 	case end.Outcome == longcall.Elsewhere && end.Err == nil:
-		return &idem.InProgressError{Key: "that of operation " + id, RetryAfter: time.Second}
+		return &idem.InProgressError{Key: "of operation " + id, RetryAfter: time.Second}
 	}
 	return end.Err
 }

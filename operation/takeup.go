@@ -203,7 +203,7 @@ func (w *work) letGo(pause time.Duration, end longcall.Ending) longcall.Ending {
 // leaving is the error of a caller that leaves an operation to others.
 func (w *work) leaving(ctx context.Context) error {
 	return fmt.Errorf("operation: its caller has left: %w: %w",
-		&idem.InProgressError{Key: "that of operation " + w.operation, RetryAfter: time.Second}, context.Cause(ctx))
+		&idem.InProgressError{Key: "of operation " + w.operation, RetryAfter: time.Second}, context.Cause(ctx))
 }
 
 // backoff is the pause before an operation is gone on with whose function has returned an error.

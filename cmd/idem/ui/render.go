@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/internal/abridge"
 )
 
 //go:embed pages/*.html static/*
@@ -55,7 +56,7 @@ var words = template.FuncMap{
 		if key == "" {
 			return "–"
 		}
-		return page.Abridge(key)
+		return abridge.Key(key)
 	},
 	"count": page.Count,
 	"size":  page.Bytes,

@@ -118,5 +118,5 @@ func actedOn(a *record.Act) string {
 	case a.Step != "":
 		return "operation " + a.OperationID + " at step " + page.Safe(a.Step)
 	}
-	return fmt.Sprintf("operation %s (%s in scope %s)", a.OperationID, page.Safe(a.Key), page.Safe(a.Scope))
+	return fmt.Sprintf("operation %s (key %s in scope %s)", a.OperationID, page.Safe(a.Key), page.Safe(a.Scope))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/cmd/idem/internal/page"
+	"github.com/idem-go/idem/internal/abridge"
 )
 
 // name is the key that a command is about.
@@ -28,7 +29,7 @@ func (n *name) resolve(s *session) error {
 
 // String says it for a message.
 func (n *name) String() string {
-	return fmt.Sprintf("key %s in scope %s", page.Abridge(n.Key), page.Safe(n.Scope))
+	return fmt.Sprintf("key %s in scope %s", abridge.Key(n.Key), page.Safe(n.Scope))
 }
 
 // shownKey is a key as a result shows it.
@@ -36,7 +37,7 @@ func shownKey(key string, whole bool) string {
 	if whole {
 		return page.Safe(key)
 	}
-	return page.Abridge(key)
+	return abridge.Key(key)
 }
 
 // jsonKey is the same for JSON, which escapes by itself.
@@ -44,7 +45,7 @@ func jsonKey(key string, whole bool) string {
 	if whole {
 		return key
 	}
-	return page.Abridge(key)
+	return abridge.Key(key)
 }
 
 // scopeHint tells a scope that was perhaps given in parts.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem/internal/abridge"
 	"github.com/idem-go/idem/internal/act"
 	"github.com/idem-go/idem/internal/store"
 )
@@ -39,6 +40,6 @@ func Evict(ctx context.Context, tx pgx.Tx, scope, key, executionID string) (bool
 		return false, err
 	}
 	note := act.Of(ctx, store.Evict, state)
-	note.OperationID, note.Scope, note.Key = executionID, scope, store.Abridged(key)
+	note.OperationID, note.Scope, note.Key = executionID, scope, abridge.Key(key)
 	return true, note.In(ctx, tx)
 }

@@ -8,19 +8,6 @@ import (
 	"unicode/utf8"
 )
 
-// Abridge returns as much of a key as may be read over a shoulder: enough to find it again, too little to use it.
-func Abridge(key string) string {
-	const shown = 4
-	if len(key) < 4*shown {
-		return fmt.Sprintf("…(%d)", len(key))
-	}
-	end := shown
-	for end > 0 && !utf8.RuneStart(key[end]) {
-		end--
-	}
-	return fmt.Sprintf("%s…(%d)", Safe(key[:end]), len(key))
-}
-
 // Safe returns text that comes from strangers so that it cannot steer a terminal, nor turn a line around: what is not a
 // letter, a mark, a number, punctuation, a symbol or a plain space is written as an escape.
 func Safe(text string) string {
