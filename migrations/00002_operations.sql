@@ -31,6 +31,8 @@ CREATE TABLE idem.operations (
     deaths       integer,
     taken_at     timestamptz,
     reason       text COLLATE "C",
+    unread       integer,
+    left_from    integer,
     ended_at     timestamptz
 );
 CREATE INDEX operations_due ON idem.operations (wake_at) WHERE state = 'running';
@@ -86,6 +88,10 @@ COMMENT ON COLUMN idem.operations.cancelled IS
     'It was asked to be undone: no call or pause is begun any more.';
 COMMENT ON COLUMN idem.operations.accepted IS
     'It was cancelled again, where it was parked because nothing takes a call back, or because its function fails in front of what is on record: it is undone without that.';
+COMMENT ON COLUMN idem.operations.unread IS
+    'The place of that step, where kind is unread.';
+COMMENT ON COLUMN idem.operations.left_from IS
+    'From this place on what is on record is left as it is, as was accepted by a person who has cancelled it again; NULL if there is none.';
 COMMENT ON COLUMN idem.operations.kind IS
     'Of that step. A call without a row in idem.steps, and an undo whose row says registered, were begun and have no end on record. Calls that were begun together have rows. unbacked: a call that nothing takes back. unread: a step in front of which the function of a cancelled operation fails. unfit: a call whose value does not fit, as a person has given it. started: it was started, and has not been committed since: there is nothing in idem.steps.';
 COMMENT ON COLUMN idem.operations.step IS

@@ -66,3 +66,43 @@ func TestAcceptingThatACallIsNotTakenBackLeavesOutNoUndoOfOthers(t *testing.T) {
 		t.Errorf("(-want +committed):\n%s", diff)
 	}
 }
+
+// A person is asked whether a call that nothing takes back stays as it is, has the operation go on with other code instead, and cancels it again
+// where that has parked it for a reason of its own: of the call nothing was accepted.
+func TestCancelOfWhatIsParkedForAnotherReasonAcceptsNothing(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	charge := "charge"
+	d := operation.Define("renamed", func(op *operation.Op, _ int) (idem.Response, error) {
+		return created, steps(
+			func() error { return outsideStep(op, charge) },
+			func() error { return operation.Sleep(op, "cool-off", 24*time.Hour) })
+	})
+	parkedFor := func(reason string) {
+		t.Helper()
+		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0))
+		if parked := (*operation.ParkedError)(nil); !errors.As(err, &parked) || !strings.Contains(parked.Reason, reason) {
+			t.Fatalf("%v", err)
+		}
+	}
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+		t.Fatal(err)
+	}
+	id := s.operationID()
+	cancel := func() {
+		t.Helper()
+		if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	parkedFor("no undo takes back")
+	charge = "pay"
+	if err := operation.Retry(t.Context(), s.pool, id); err != nil {
+		t.Fatal(err)
+	}
+	parkedFor("the code has changed")
+	cancel()
+	charge = "charge"
+	parkedFor("no undo takes back")
+}

@@ -81,7 +81,7 @@ type work struct {
 	undoing    bool
 	cancelled  bool
 	accepted   bool // it may be undone although nothing takes back some of its calls
-	leaves     bool // it may be undone although its function fails in front of what is on record
+	leftFrom   int  // the place from which on a person leaves what is on record as it is; 0 if there is none
 	at         store.At
 	elapsed    func() time.Duration // since that step was begun
 	recorded   map[int]store.Step   // with the call that was begun and has no end on record
@@ -125,7 +125,7 @@ type stop struct {
 	err    error
 
 	unbacked bool  // it is parked because nothing takes that step back
-	unread   bool  // it is parked because the function fails in front of that step, which is on record
+	unread   int   // the place of that step, if it is parked because the function fails in front of it, and it is on record
 	unfit    bool  // it is parked because the value that a person has given for that step does not fit
 	free     bool  // to run again because of it is no retry
 	cause    error // of the program, or of another system, for which it is parked

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/idem-go/idem"
@@ -143,13 +142,19 @@ func (op *Op) end(resp idem.Response, err error) longcall.Ending {
 // unread reports whether something is on record that the function has not asked for.
 func (op *Op) unread() bool { return len(op.work.recorded) > op.seq }
 
-// leaves reports whether the operation may be undone although its function fails in front of what is on record: a person has accepted that, or an
-// undo that the function asks for was tried before, which comes behind all that are to be done of what is on record there.
+// leaves reports whether the operation may be undone although its function fails in front of what is on record: a person has accepted that, or it
+// is being undone, and no undo that is still to be done is among it.
 func (op *Op) leaves() bool {
 	w := op.work
-	return w.leaves || w.undoing && slices.ContainsFunc(op.undos, func(u undo) bool {
-		return isOpen(op.known(u.step.seq).Outcome) && (w.at.Seq == u.step.seq || w.at.Seq == 0 && w.at.Step == u.step.name)
-	})
+	if w.isLeft(op.seq + 1) {
+		return true
+	}
+	for seq := op.seq + 1; seq <= len(w.recorded) && !w.isLeft(seq); seq++ {
+		if w.recorded[seq].Outcome == store.StepRegistered {
+			return false
+		}
+	}
+	return w.undoing
 }
 
 // leavesBegun reports whether the run came to the end of what is on record in front of a call that was begun together with others.
@@ -197,7 +202,7 @@ func (op *Op) endFailing(cause error) longcall.Ending {
 		op.current = op.firstUnread()
 		_ = op.parkFor(cause, "it was cancelled, and its function fails before it asks for step %q, which is recorded: Retry it with code that does not, or take back "+
 			"by hand what was done, and Cancel again, which leaves it as it is", op.firstUnread())
-		op.stopped.unread = true
+		op.stopped.unread = op.seq + 1
 		return op.endStopped(op.stopped)
 	case len(left) > 0 && !w.undoing && !w.accepted:
 		return op.endUnbacked(left)

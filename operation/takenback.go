@@ -25,8 +25,11 @@ type takenBack struct {
 
 func (r *takenBack) empty() bool { return *r == takenBack{} }
 
+// isLeft reports whether a person has accepted that the step in this place is left as it is.
+func (w *work) isLeft(seq int) bool { return w.leftFrom > 0 && seq >= w.leftFrom }
+
 func (r *takenBack) add(op *Op, s store.Step) {
-	if !isTakenBack(s.Kind) {
+	if !isTakenBack(s.Kind) || op.work.isLeft(s.Seq) {
 		return
 	}
 	_, committed := op.work.recorded[s.Seq]

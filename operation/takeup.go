@@ -157,8 +157,7 @@ func (w *work) unavailable(ctx context.Context, err error) longcall.Ending {
 func (w *work) adopted(t *store.Taken, steps *store.LoadSteps) (err error) {
 	w.key = w.call.Key(t.OperationID)
 	w.createdAt, w.parent = t.CreatedAt, t.Parent
-	w.epoch, w.undoing, w.cancelled, w.accepted = t.Epoch, t.Undoing, t.Cancelled, t.Accepted
-	w.leaves = t.Accepted && t.Kind == store.Unread
+	w.epoch, w.undoing, w.cancelled, w.accepted, w.leftFrom = t.Epoch, t.Undoing, t.Cancelled, t.Accepted, t.LeftFrom
 	w.at = store.At{Step: t.Step, Seq: t.Seq, Tries: t.Tries}
 	w.loaded, w.loadedAt = time.Now(), t.LoadedAt
 	loaded := w.loaded

@@ -111,16 +111,21 @@ func (op *Op) dropRolledBack() {
 	}
 	for i := range op.undos {
 		u := &op.undos[i].step
-		if op.known(u.seq).Outcome != store.StepUndone && !op.isNeeded(&op.undos[i]) {
+		if op.isToDo(u) && !op.isNeeded(&op.undos[i]) {
 			op.remember(u, store.StepUndone, nil)
 		}
 	}
 }
 
-// runUndo runs one undo, unless that was done.
+// isToDo reports whether an undo is neither done nor left as it is: a person may have taken back by hand what it takes back.
+func (op *Op) isToDo(u *step) bool {
+	return op.known(u.seq).Outcome != store.StepUndone && !op.work.isLeft(u.seq)
+}
+
+// runUndo runs one undo, unless it is not to be done.
 func (op *Op) runUndo(u *undo) error {
 	op.current = u.step.name
-	if op.known(u.step.seq).Outcome == store.StepUndone {
+	if !op.isToDo(&u.step) {
 		return nil
 	}
 	if u.tx == nil {

@@ -129,7 +129,7 @@ FROM (
                         WHERE e.expires_at > clock_timestamp())))))
     FOR NO KEY UPDATE OF c SKIP LOCKED) taken
 WHERE o.id = taken.id
-RETURNING (o.id::text)::text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.kind, o.step, o.seq, o.tries, o.attempts, taken.deaths::int4 AS deaths,
+RETURNING (o.id::text)::text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, coalesce(o.left_from, 0) AS left_from, o.kind, o.step, o.seq, o.tries, o.attempts, taken.deaths::int4 AS deaths,
           coalesce(o.parent::text, '')::text AS parent,
           o.created_at,
           o.since,
@@ -215,7 +215,7 @@ SET epoch = o.epoch + 1, owner = @owner::int4, attempts = o.attempts + 1,
                         power(2::float8, LEAST(taken.deaths - 3, 6)::float8)) END
 FROM taken
 WHERE o.id = taken.id
-RETURNING (o.id::text)::text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.kind, o.step, o.seq, o.tries, o.attempts, taken.deaths::int4 AS deaths,
+RETURNING (o.id::text)::text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, coalesce(o.left_from, 0) AS left_from, o.kind, o.step, o.seq, o.tries, o.attempts, taken.deaths::int4 AS deaths,
           coalesce(o.parent::text, '')::text AS parent,
           o.created_at,
           o.since,
@@ -317,13 +317,13 @@ WHERE id = (@operation_id::text)::uuid
   AND epoch = @epoch AND state = 'running';
 
 -- name: ParkOperation :execrows
--- ParkOperation stops an operation until a person has seen to it. Unread says that its function fails in front of the step, which is on
--- record, unbacked that the step is a call which nothing takes back, unfit that it is one whose value a person has given, and which does not
--- fit.
+-- ParkOperation stops an operation until a person has seen to it. Unread is the place of the step if the function fails in front of it
+-- and it is on record, unbacked says that the step is a call which nothing takes back, unfit that it is one
+-- whose value a person has given, and which does not fit. What was asked of a person before is not asked any more.
 UPDATE idem.operations
-SET state = 'parked', owner = NULL, reason = @reason::text, step = @step,
-    kind = CASE WHEN @unread::bool THEN 'unread' WHEN @unbacked::bool THEN 'unbacked' WHEN @unfit::bool THEN 'unfit'
-                WHEN kind = 'unfit' THEN 'call' ELSE kind END
+SET state = 'parked', owner = NULL, reason = @reason::text, step = @step, unread = sqlc.narg(unread)::int4,
+    kind = CASE WHEN sqlc.narg(unread)::int4 IS NOT NULL THEN 'unread' WHEN @unbacked::bool THEN 'unbacked' WHEN @unfit::bool THEN 'unfit'
+                WHEN kind = 'unfit' THEN 'call' WHEN kind = ANY (ARRAY['unread', 'unbacked']) THEN '' ELSE kind END
 WHERE id = (@operation_id::text)::uuid
   AND epoch = @epoch AND state = 'running';
 
@@ -338,6 +338,7 @@ WHERE id = (@operation_id::text)::uuid
 UPDATE idem.operations AS o
 SET state = 'running', reason = NULL, cancelled = o.cancelled OR @cancel,
     accepted = o.accepted OR o.cancelled AND @cancel AND o.state = 'parked' AND o.kind = ANY (ARRAY['unbacked', 'unread']),
+    left_from = CASE WHEN o.cancelled AND @cancel AND o.state = 'parked' AND o.kind = 'unread' THEN o.unread ELSE o.left_from END,
     wake_at = CASE WHEN o.wake_at < clock_timestamp() THEN o.wake_at ELSE clock_timestamp() END,
     owner = CASE WHEN o.state = 'running' THEN o.owner END,
     epoch = CASE WHEN o.state = 'running' THEN o.epoch ELSE o.epoch + 1 END,

@@ -381,7 +381,7 @@ FROM (
                         WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))))
     FOR NO KEY UPDATE OF c SKIP LOCKED) taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.kind, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, coalesce(o.left_from, 0) AS left_from, o.kind, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
           coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
           /*moment*/o.created_at/**/ AS created_at,
           /*moment*/o.since/**/ AS since,
@@ -392,7 +392,7 @@ RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.k
 var TakeOperationStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     TakeOperationSQL,
 	Params:  []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
 })
 
 // TakeOperation takes one operation up, in an epoch of its own, if it is due and no process that is there works on it: if its owner
@@ -440,6 +440,7 @@ type TakeOperationRow struct {
 	Undoing     bool
 	Cancelled   bool
 	Accepted    bool
+	LeftFrom    int
 	Kind        string
 	Step        string
 	Seq         int
@@ -464,6 +465,7 @@ func (r *TakeOperationRow) read(row *roundtrip.Row) {
 	r.Undoing = row.Bool()
 	r.Cancelled = row.Bool()
 	r.Accepted = row.Bool()
+	r.LeftFrom = row.Int()
 	r.Kind = row.Text(r.Kind)
 	r.Step = row.Text(r.Step)
 	r.Seq = row.Int()
@@ -548,7 +550,7 @@ SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attem
                         pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END
 FROM taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, o.kind, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, coalesce(o.left_from, 0) AS left_from, o.kind, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
           coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
           /*moment*/o.created_at/**/ AS created_at,
           /*moment*/o.since/**/ AS since,
@@ -559,7 +561,7 @@ RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.k
 var TakeOperationsStatement = roundtrip.New(roundtrip.Statement{
 	Name: "idem_take_operations", SQL: TakeOperationsSQL,
 	Params:  []roundtrip.Param{roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
 })
 
 // TakeOperations takes up what is due of these names, and what was sent the signal that it awaits, or the outcome of the child that it
@@ -618,6 +620,7 @@ type TakeOperationsRow struct {
 	Undoing     bool
 	Cancelled   bool
 	Accepted    bool
+	LeftFrom    int
 	Kind        string
 	Step        string
 	Seq         int
@@ -642,6 +645,7 @@ func (r *TakeOperationsRow) read(row *roundtrip.Row) {
 	r.Undoing = row.Bool()
 	r.Cancelled = row.Bool()
 	r.Accepted = row.Bool()
+	r.LeftFrom = row.Int()
 	r.Kind = row.Text(r.Kind)
 	r.Step = row.Text(r.Step)
 	r.Seq = row.Int()
@@ -1011,9 +1015,9 @@ func (ReleaseOperation) Read(trip *roundtrip.Trip) { trip.Skip() }
 // ParkOperationSQL is the text of ParkOperation.
 const ParkOperationSQL = `-- name: ParkOperation :execrows
 UPDATE idem.operations
-SET state = 'parked', owner = NULL, reason = $1::pg_catalog.text, step = $2::pg_catalog.text,
-    kind = CASE WHEN $3::pg_catalog.bool THEN 'unread' WHEN $4::pg_catalog.bool THEN 'unbacked' WHEN $5::pg_catalog.bool THEN 'unfit'
-                WHEN kind OPERATOR(pg_catalog.=) 'unfit' THEN 'call' ELSE kind END
+SET state = 'parked', owner = NULL, reason = $1::pg_catalog.text, step = $2::pg_catalog.text, unread = $3::pg_catalog.int4,
+    kind = CASE WHEN $3::pg_catalog.int4 IS NOT NULL THEN 'unread' WHEN $4::pg_catalog.bool THEN 'unbacked' WHEN $5::pg_catalog.bool THEN 'unfit'
+                WHEN kind OPERATOR(pg_catalog.=) 'unfit' THEN 'call' WHEN kind OPERATOR(pg_catalog.=) ANY (ARRAY['unread', 'unbacked']) THEN '' ELSE kind END
 WHERE id OPERATOR(pg_catalog.=) ($6::pg_catalog.text)::pg_catalog.uuid
   AND epoch OPERATOR(pg_catalog.=) $7::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
 `
@@ -1024,13 +1028,13 @@ var ParkOperationStatement = roundtrip.New(roundtrip.Statement{
 	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam},
 })
 
-// ParkOperation stops an operation until a person has seen to it. Unread says that its function fails in front of the step, which is on
-// record, unbacked that the step is a call which nothing takes back, unfit that it is one whose value a person has given, and which does not
-// fit.
+// ParkOperation stops an operation until a person has seen to it. Unread is the place of the step if the function fails in front of it
+// and it is on record, unbacked says that the step is a call which nothing takes back, unfit that it is one
+// whose value a person has given, and which does not fit. What was asked of a person before is not asked any more.
 type ParkOperation struct {
 	Reason      string
 	Step        string
-	Unread      bool
+	Unread      *int
 	Unbacked    bool
 	Unfit       bool
 	OperationID string
@@ -1044,7 +1048,7 @@ func (q *ParkOperation) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Reason)
 	values.Text(q.Step)
-	values.Bool(q.Unread)
+	values.NullInt(q.Unread)
 	values.Bool(q.Unbacked)
 	values.Bool(q.Unfit)
 	values.Text(q.OperationID)
@@ -1060,6 +1064,7 @@ const ReviveOperationSQL = `-- name: ReviveOperation :one
 UPDATE idem.operations AS o
 SET state = 'running', reason = NULL, cancelled = o.cancelled OR $1::pg_catalog.bool,
     accepted = o.accepted OR o.cancelled AND $1::pg_catalog.bool AND o.state OPERATOR(pg_catalog.=) 'parked' AND o.kind OPERATOR(pg_catalog.=) ANY (ARRAY['unbacked', 'unread']),
+    left_from = CASE WHEN o.cancelled AND $1::pg_catalog.bool AND o.state OPERATOR(pg_catalog.=) 'parked' AND o.kind OPERATOR(pg_catalog.=) 'unread' THEN o.unread ELSE o.left_from END,
     wake_at = CASE WHEN o.wake_at OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() THEN o.wake_at ELSE pg_catalog.clock_timestamp() END,
     owner = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.owner END,
     epoch = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.epoch ELSE o.epoch OPERATOR(pg_catalog.+) 1 END,

@@ -177,7 +177,7 @@ type ParkOperation struct {
 	Epoch       int
 	Reason      string
 	Step        string
-	Unread      bool // the function fails in front of that step, which is on record
+	Unread      int  // the place of that step, if the function fails in front of it, and it is on record
 	Unbacked    bool // that step is a call, and nothing takes it back
 	Unfit       bool // that step is a call, and the value that a person has given for it does not fit
 
@@ -186,7 +186,7 @@ type ParkOperation struct {
 
 // Queue adds the statement.
 func (p *ParkOperation) Queue(trip *roundtrip.Trip) {
-	q := db.ParkOperation{Reason: p.Reason, Step: p.Step, Unread: p.Unread, Unbacked: p.Unbacked, Unfit: p.Unfit, OperationID: p.OperationID, Epoch: p.Epoch}
+	q := db.ParkOperation{Reason: p.Reason, Step: p.Step, Unread: orNullNumber(p.Unread), Unbacked: p.Unbacked, Unfit: p.Unfit, OperationID: p.OperationID, Epoch: p.Epoch}
 	q.Queue(trip)
 }
 

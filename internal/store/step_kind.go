@@ -17,6 +17,4 @@ const (
 
 	// Started is of no step: the operation was started inside a transaction of another's, and remembers nothing yet.
 	Started StepKind = "started"
-	// Unread is of no step: the function of a cancelled operation fails in front of the one on record, which a person may leave as it is.
-	Unread StepKind = "unread"
 )

@@ -21,7 +21,8 @@ type Taken struct {
 	Undoing     bool
 	Cancelled   bool
 	Accepted    bool     // that a call is not taken back
-	Kind        StepKind // of Step, or Started or Unread
+	LeftFrom    int      // the place from which on a person leaves what is on record as it is; 0 if there is none
+	Kind        StepKind // of Step, or Started
 	Step        string   // the one that was under way
 	Seq         int
 	Tries       int
@@ -41,7 +42,7 @@ func takenOf(row *db.TakeOperationsRow) Taken {
 	return Taken{
 		OperationID: row.OperationID, Scope: row.Scope, Key: row.Key, Hash: [32]byte(row.Hash), Name: row.Name,
 		TTL: time.Duration(row.TTL) * time.Microsecond, Input: row.Input, Epoch: row.Epoch,
-		Undoing: row.Undoing, Cancelled: row.Cancelled, Accepted: row.Accepted, Kind: StepKind(row.Kind), Step: row.Step, Seq: row.Seq,
+		Undoing: row.Undoing, Cancelled: row.Cancelled, Accepted: row.Accepted, LeftFrom: row.LeftFrom, Kind: StepKind(row.Kind), Step: row.Step, Seq: row.Seq,
 		Tries: row.Tries, Attempts: row.Attempts, Deaths: row.Deaths, Parent: row.Parent,
 		CreatedAt: row.CreatedAt, Since: row.Since, LoadedAt: row.LoadedAt,
 	}

@@ -111,7 +111,7 @@ func operationMutants() []Mutant {
 			Name: "undo-unremembered", About: "an undo is run again by whoever takes the operation up",
 			Duration: 6 * time.Second,
 			Rules:    []rule.Rule{rule.UndoneOnce, rule.StepOnce},
-			Edits:    []Edit{{"operation/undo.go", "	if op.known(u.step.seq).Outcome == store.StepUndone {\n", "	if op.known(u.step.seq).Outcome == store.StepUndone && len(op.pending) > 0 {\n"}},
+			Edits:    []Edit{{"operation/undo.go", "	if !op.isToDo(&u.step) {\n", "	if !op.isToDo(&u.step) && len(op.pending) > 0 {\n"}},
 		},
 		{
 			Name: "presence-kept", About: "a process that is not seen any more goes on under its number",

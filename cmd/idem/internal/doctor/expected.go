@@ -33,7 +33,7 @@ var tables = []expected{
 		columns: "id uuid, scope text, key text, hash bytea, name text, ttl bigint, created_at timestamp with time zone, input bytea, parent uuid, epoch integer, " +
 			"owner integer, state text, undoing boolean, cancelled boolean, accepted boolean, kind text, step text, seq integer, since timestamp with time zone, " +
 			"wake_at timestamp with time zone, tries integer, attempts integer, deaths integer, taken_at timestamp with time zone, reason text, " +
-			"ended_at timestamp with time zone",
+			"unread integer, left_from integer, ended_at timestamp with time zone",
 		indexes: []string{"operations_due btree (wake_at) WHERE (state = 'running'::text)", "operations_parked btree (since) WHERE (state = 'parked'::text)"},
 		lost:    "an operation stops half done, or runs twice",
 	},
