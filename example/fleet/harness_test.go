@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 func moveUntil(stage fleet.Stage) {
 	ctx := context.Background()
 	from, to := cluster("west", os.Getenv("FLEET_WEST")), cluster("east", os.Getenv("FLEET_EAST"))
-	_, err := fleet.Move(ctx, from, to, tenant, fleet.MoveConfig{Tables: shop.Tables, Progress: func(s fleet.Stage, _ int64) {
+	_, err := fleet.Move(ctx, from, to, tenant, fleet.MoveConfig{Tables: shop.Tables, MaxPause: time.Minute, Progress: func(s fleet.Stage, _ int64) {
 		if s == stage {
 			fmt.Println("reached")
 			select {}
@@ -133,6 +133,9 @@ func (w *world) move(from, to fleet.Cluster, config fleet.MoveConfig) fleet.Repo
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
 	config.Tables = shop.Tables
+	if config.MaxPause == 0 {
+		config.MaxPause = time.Minute // the machine may be busy with other tests
+	}
 	report, err := fleet.Move(ctx, from, to, tenant, config)
 	if err != nil {
 		w.t.Fatal(err)
