@@ -37,11 +37,12 @@ func TestPromisesOfDoAreKeptThroughDatabaseSQL(t *testing.T) {
 	}
 	for _, way := range []string{"OpenDB", "stdlib"} {
 		t.Run(way, func(t *testing.T) {
+			t.Parallel()
 			skipped := names(notOfEither)
 			if way == "stdlib" {
 				skipped = append(skipped, names(notOfOthers)...)
 			}
-			run := exec.Command(tests, "-test.short", "-test.timeout=15m", "-test.skip=^("+strings.Join(skipped, "|")+")$")
+			run := exec.Command(tests, "-test.short", "-test.parallel=4", "-test.timeout=15m", "-test.skip=^("+strings.Join(skipped, "|")+")$")
 			run.Dir = "../lab/promises"
 			run.Env = append(os.Environ(), "IDEM_TEST_THROUGH="+way)
 			if out, err := run.CombinedOutput(); err != nil {

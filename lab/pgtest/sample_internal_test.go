@@ -1,0 +1,32 @@
+package pgtest
+
+import "testing"
+
+func TestThreeSamplesTakeEachPoint(t *testing.T) {
+	t.Parallel()
+	for n := range 12 {
+		for point := range 30 {
+			one, next, last := sampled(n, point), sampled(n+2, point), sampled(n+4, point)
+			if !one && !next && !last {
+				t.Errorf("point %d is taken by none of %d, %d and %d", point, n, n+2, n+4)
+			}
+			if one && next {
+				t.Errorf("point %d is taken by both %d and %d", point, n, n+2)
+			}
+		}
+	}
+}
+
+func TestSampleIsANumberOrAll(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		said  string
+		short bool
+		n     int
+		all   bool
+	}{{"", false, 0, true}, {"", true, 0, false}, {"0", false, 0, false}, {"3", true, 3, false}} {
+		if n, all := sample(row.said, row.short); n != row.n || all != row.all {
+			t.Errorf("%+v: %d, %v", row, n, all)
+		}
+	}
+}
