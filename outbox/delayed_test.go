@@ -49,15 +49,23 @@ func TestDelayedMessageLeavesWhenItIsDueAndNotBefore(t *testing.T) {
 		}
 		return nil
 	}}
+	tomorrow := o.now().Add(24 * time.Hour)
 	var messages []outbox.Message
 	for i := range 4 {
-		what := fmt.Sprint(i)
-		due[what] = o.now().Add(time.Duration(300*(4-i)) * time.Millisecond)
-		messages = append(messages, delayed("a", what, due[what]))
+		messages = append(messages, delayed("a", fmt.Sprint(i), tomorrow))
 	}
 	o.add(append(messages, message("a", "at once"), delayed("a", "past", o.now().Add(-time.Hour)))...)
 	if n := o.waiting(); n != 2 {
 		t.Errorf("%d messages wait to leave at once", n)
+	}
+	// They are given their moments here: a machine that takes long to add them would have some in the past.
+	o.exec(`update idem.delayed set not_before = statement_timestamp() + (4 - type::int) * interval '300 ms'`)
+	for i := range 4 {
+		var at time.Time
+		if err := o.pool.QueryRow(t.Context(), `select not_before from idem.delayed where type = $1`, fmt.Sprint(i)).Scan(&at); err != nil {
+			t.Fatal(err)
+		}
+		due[fmt.Sprint(i)] = at
 	}
 	o.relay(b, swift())
 	eventually(t, "all of them", func() bool { return b.number() == 6 })
@@ -258,10 +266,14 @@ func TestDelayedMessageThatIsCommittedAfterItIsDueLeavesThen(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
 	b := &broker{}
-	due := o.now().Add(100 * time.Millisecond)
+	tomorrow := o.now().Add(24 * time.Hour)
 	tx := o.begin()
-	o.in(tx, delayed("a", "late", due))
-	o.add(delayed("a", "in time", due.Add(50*time.Millisecond)))
+	o.in(tx, delayed("a", "late", tomorrow))
+	o.add(delayed("a", "in time", tomorrow))
+	if _, err := tx.Exec(t.Context(), `update idem.delayed set not_before = clock_timestamp() where type = 'late'`); err != nil {
+		t.Fatal(err)
+	}
+	o.becomeDue() // the other one, because only its own transaction sees "late"
 	r, _ := o.relay(b, swift())
 	eventually(t, "the one that is committed", func() bool { return b.number() == 1 })
 	o.commit(tx)

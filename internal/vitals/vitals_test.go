@@ -297,7 +297,7 @@ func TestLagAndSpeedOfThePurgeAreThoseOfItsSweeps(t *testing.T) {
 	exec(t, pool, `update idem.sweeps set started_at = null, sweeper = null, seen_at = null, last_started_at = now() - interval '2 hours',
 		last_finished_at = now() - interval '2 hours' + interval '100 seconds', last_deleted = 500`)
 	v = read(t, pool)
-	if v.PurgeLag.Quality != vitals.Exact || v.PurgeLag.Value.Round(time.Minute) != 2*time.Hour || !near(v.PurgeSpeed.Value, 5, 0.01) {
+	if v.PurgeLag.Quality != vitals.Exact || v.PurgeLag.Value.Round(time.Minute) < 2*time.Hour || v.PurgeLag.Value > 3*time.Hour || !near(v.PurgeSpeed.Value, 5, 0.01) {
 		t.Errorf("after a sweep: lag %+v, speed %+v", v.PurgeLag, v.PurgeSpeed)
 	}
 }

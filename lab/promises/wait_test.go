@@ -280,7 +280,9 @@ func TestNoWaitIsReplayedWhileOthersReplay(t *testing.T) {
 	for range 16 {
 		calls.Go(func() {
 			for range 50 {
-				if _, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); err != nil {
+				begun := time.Now()
+				_, err := idemDo(ctx, l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0))
+				if err != nil && !(errors.Is(err, idem.ErrInProgress) && time.Since(begun) >= tired) { // a leader may get no processor for a second
 					t.Error(err)
 					return
 				}
