@@ -57,7 +57,10 @@ func TestEveryBadConsumerIsFoundForTheRightReason(t *testing.T) {
 			if bad.change != nil {
 				bad.change(&suite)
 			}
-			requireFound(t, bad.breaks, record(t, func(t testing.TB) { idemtest.Consumer(t, suite) }))
+			requireFound(t, bad.breaks, func(times time.Duration) []string {
+				suite.Patience *= times
+				return record(t, func(t testing.TB) { idemtest.Consumer(t, suite) })
+			})
 		})
 	}
 }
@@ -202,7 +205,7 @@ var badConsumers = []consumerCase{
 	{name: "effect in the background", breaks: "effect-with-record", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		return settled(inbox.Handle(ctx, pool, "books", m, func(pgx.Tx) error {
 			go func() {
-				time.Sleep(300 * time.Millisecond) // a slow queue
+				time.Sleep(2 * time.Second) // a slow queue
 				enterOn(context.Background(), pool, m)
 			}()
 			return nil

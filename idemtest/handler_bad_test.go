@@ -152,7 +152,7 @@ var badHandlers = []handlerCase{
 		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
 			item, tenant := itemOf(r), r.Header.Get("Authorization")
 			inBackground(t, func() {
-				time.Sleep(300 * time.Millisecond) // a slow queue
+				time.Sleep(2 * time.Second) // a slow queue
 				pool.Exec(context.Background(), "INSERT INTO orders (tenant, item) VALUES ($1, $2)", tenant, item)
 			})
 			w.WriteHeader(http.StatusAccepted)

@@ -95,7 +95,10 @@ func TestEveryBadOperationIsFoundForTheRightReason(t *testing.T) {
 			if bad.change != nil {
 				bad.change(&suite)
 			}
-			requireFound(t, bad.breaks, record(t, func(t testing.TB) { idemtest.Operation(t, suite) }))
+			requireFound(t, bad.breaks, func(times time.Duration) []string {
+				suite.Patience *= times
+				return record(t, func(t testing.TB) { idemtest.Operation(t, suite) })
+			})
 		})
 	}
 }

@@ -58,7 +58,7 @@ func TestEachRuleIsFoundBrokenAlone(t *testing.T) {
 				t.Parallel()
 				o := options(t, profile, newServer(t, profile, rule.Name).URL)
 				if rule.Name == "after-a-cut" {
-					o.Timeout = 2 * time.Second // for so long it is asked for
+					o.Timeout = 10 * time.Second // for so long it is asked for, and all else has to be answered in that
 				}
 				for name, got := range verdicts(t, o) {
 					want := conform.Kept
