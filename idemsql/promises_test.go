@@ -42,7 +42,7 @@ func TestPromisesOfDoAreKeptThroughDatabaseSQL(t *testing.T) {
 			if way == "stdlib" {
 				skipped = append(skipped, names(notOfOthers)...)
 			}
-			run := exec.Command(tests, "-test.short", "-test.parallel=4", "-test.timeout=15m", "-test.skip=^("+strings.Join(skipped, "|")+")$")
+			run := exec.Command(tests, "-test.short", "-test.parallel=4", "-test.timeout=1h", "-test.skip=^("+strings.Join(skipped, "|")+")$")
 			run.Dir = "../lab/promises"
 			run.Env = append(os.Environ(), "IDEM_TEST_THROUGH="+way)
 			if out, err := run.CombinedOutput(); err != nil {

@@ -55,7 +55,7 @@ func TestPromisesAreKeptBehindEachPersonality(t *testing.T) {
 	for _, p := range serving {
 		t.Run(p.Name, func(t *testing.T) {
 			names := slices.DeleteFunc(slices.Clone(held), func(name string) bool { return slices.Contains(without[p], name) })
-			run := exec.Command(tests, "-test.short", "-test.v", "-test.timeout=10m", "-test.run=^("+strings.Join(names, "|")+")$")
+			run := exec.Command(tests, "-test.short", "-test.v", "-test.timeout=1h", "-test.run=^("+strings.Join(names, "|")+")$")
 			run.Dir = "../promises"
 			run.Env = append(os.Environ(), "IDEM_TEST_PERSONALITY="+p.Name)
 			out, err := run.CombinedOutput()
