@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgtype"
-
 )
 
 const (
@@ -58,7 +57,6 @@ func checkName(name string, limit int, kind error) error {
 func checkNames(scope, key string) error {
 	return errors.Join(checkName(scope, maxScope, ErrInvalidScope), checkName(key, maxKey, ErrInvalidKey))
 }
-
 
 // newExecutionID returns a random UUID. It comes from the client because the call must know it even if it never hears
 // from the server again.
