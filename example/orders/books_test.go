@@ -17,8 +17,8 @@ func TestBooksShowOrderAndRecordOfOneTransaction(t *testing.T) {
 	wantStatus(t, s.order(withKey("8e03978e40d543dd"), withBody(aSamovar)), http.StatusUnprocessableEntity)
 	got := s.books(t)
 	want := []entry{
-		{Record: &bookedRecord{Key: "8e03…", State: "failed", Status: 422}},
-		{Order: &bookedOrder{ID: 1, SKU: "teapot", Quantity: 2, AmountCents: 9800}, Record: &bookedRecord{Key: "…", State: "completed", Status: 201}},
+		{Record: &bookedRecord{Key: "8e03…(16)", State: "failed", Status: 422}},
+		{Order: &bookedOrder{ID: 1, SKU: "teapot", Quantity: 2, AmountCents: 9800}, Record: &bookedRecord{Key: "…(12)", State: "completed", Status: 201}},
 	}
 	ignored := cmp.Options{cmpopts.IgnoreFields(bookedOrder{}, "Xmin"), cmpopts.IgnoreFields(bookedRecord{}, "Xmin")}
 	if diff := cmp.Diff(want, got, ignored); diff != "" {
