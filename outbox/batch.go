@@ -19,6 +19,9 @@ type batch struct {
 	alone    map[int64]*lone // places of messages that have failed without being named: each is published alone
 	again    bool            // another process may have had them in hand, and not only what was held back
 	more     bool            // there may be more to read
+	load     load            // what it takes of the memory
+
+	readAgain int // how much was read because destinations have left it
 }
 
 // groups splits a batch into parts that may be published together. Unless the Publisher keeps the order of a key by itself, a

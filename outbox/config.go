@@ -40,6 +40,12 @@ type RelayConfig struct {
 	// message that was published is removed with its batch: it is published again if the relay dies before.
 	BatchSize int
 
+	// MaxInHand is how many bytes of payloads and headers the calls of a Publisher that is a Divider have in hand at once, those of all
+	// destinations and streams together, and one message more. A call has no more than a thirty-second of what is left, so that large messages of one
+	// destination hold up no other. The default is 256 MiB. What is read at a time is an eighth of it, divided among the streams, 16 MiB at most, of
+	// new messages and of those that are tried again.
+	MaxInHand int
+
 	// Poll is how often the outbox is looked at when there is nothing in it: after 50 ms at first, and then up to Poll. The
 	// default is a second, the limit 10 seconds.
 	Poll time.Duration
@@ -85,6 +91,8 @@ func (c *RelayConfig) set() error {
 	switch {
 	case c.MaxAttempts < 0, c.BatchSize < 0, c.BatchSize > 10_000:
 		return errors.New("outbox: RelayConfig: MaxAttempts is not negative, and BatchSize is up to 10,000")
+	case c.MaxInHand < 0:
+		return errors.New("outbox: RelayConfig: MaxInHand is negative")
 	case c.Streams < 0, c.Streams > store.Lanes:
 		return fmt.Errorf("outbox: RelayConfig: Streams is between 1 and %d", store.Lanes)
 	case c.Poll > 10*time.Second:
@@ -94,6 +102,7 @@ func (c *RelayConfig) set() error {
 	orElse(&c.MinPause, 500*time.Millisecond)
 	orElse(&c.MaxPause, max(5*time.Minute, c.MinPause))
 	orElse(&c.BatchSize, 1000)
+	orElse(&c.MaxInHand, 256<<20)
 	orElse(&c.Poll, time.Second)
 	orElse(&c.PublishTimeout, 30*time.Second)
 	orElse(&c.Drain, 5*time.Second)
@@ -108,6 +117,14 @@ func (c *RelayConfig) set() error {
 		return checked.Check()
 	}
 	return nil
+}
+
+// octetsAtATime is what is read at a time, however many messages that is.
+const octetsAtATime = 16 << 20
+
+// octetsAtATime is less with little memory.
+func (c *RelayConfig) octetsAtATime() int64 {
+	return int64(min(octetsAtATime, max(c.MaxInHand/(8*c.Streams), 1)))
 }
 
 func orElse[T comparable](value *T, otherwise T) {

@@ -19,12 +19,16 @@ type destination struct {
 	told   time.Time // when the log was told that it is away, zero if it is not
 	busy   bool      // a call is under way
 	left   int64     // the first place of what was read and not taken, 0 if there is none: nothing else is taken before it is read again
+	wants  int       // octets of a message for which there was no memory, 0 if there is none
+	most   int       // how many messages a call may have
 }
 
 // delivery is what came of a batch at a destination.
 type delivery struct {
 	to     *destination
 	places []int64
+	load   load
+	took   time.Duration
 	did    *outcome
 }
 
@@ -37,24 +41,31 @@ type destinations struct {
 	ended  chan delivery
 	busy   int
 	inHand map[int64]bool // the places of what is under way
+	memory *memory
 
 	backDue time.Time      // when what was left may be read again
+	isTurn  bool           // of what was not read before that
+	wide    int            // how many times as much is read again as otherwise
 	again   []*destination // for these it was just read again, up to the place next
 	next    int64
 }
 
-// What one destination may have in hand, and how many may have something.
+// What one destination may have in hand at first, and how many may have something.
 const (
 	mostAtOnce = 512
 	shareOfOne = 128
-	shareOfKey = 16
+	shareOfKey = 8 // an eighth of that
 	readAgain  = 100 * time.Millisecond
+	mostBusy   = 1024 // topics
+	worthwhile = 4    // to read again at once, if one of so many messages is taken
 
+	farAhead     = 32                                 // times as much is read in search of a message that goes, or behind many of others
 	inHandAtOnce = max(32_000, mostAtOnce*shareOfOne) // messages that a process may have in hand, at most
 )
 
-func newDestinations(publisher Publisher, open func(name string) *destination) *destinations {
-	d := &destinations{all: map[string]*destination{}, at: map[string]*destination{}, open: open, ended: make(chan delivery, mostAtOnce), inHand: map[int64]bool{}}
+func newDestinations(publisher Publisher, memory *memory, open func(name string) *destination) *destinations {
+	d := &destinations{all: map[string]*destination{}, at: map[string]*destination{}, open: open, ended: make(chan delivery, mostAtOnce), inHand: map[int64]bool{},
+		memory: memory, wide: 1}
 	if divider, ok := publisher.(Divider); ok {
 		d.of = divider.Destination
 	}
@@ -86,7 +97,20 @@ func (d *destinations) free(topic string) bool {
 		name, _ := d.name(topic)
 		to = d.all[name]
 	}
-	return d.busy < mostAtOnce && (to == nil || to.isFree(time.Now()))
+	return d.busy < mostAtOnce && (to == nil || d.isFree(to, time.Now()))
+}
+
+// busyTopics are topics whose destinations take nothing now. What is read of them is left.
+func (d *destinations) busyTopics(now time.Time) (topics []string) {
+	if d.of == nil {
+		return nil
+	}
+	for topic, to := range d.at {
+		if len(topics) < mostBusy && !d.isFree(to, now) {
+			topics = append(topics, topic)
+		}
+	}
+	return topics
 }
 
 // isOpen reports whether there is any use in reading.
@@ -95,8 +119,12 @@ func (d *destinations) isOpen(now time.Time) bool {
 	return d.busy < mostAtOnce && (d.of != nil || to == nil || !to.busy && !now.Before(to.rest))
 }
 
-func (to *destination) isFree(now time.Time) bool {
-	return !to.busy && to.left == 0 && !now.Before(to.rest)
+func (d *destinations) isFree(to *destination, now time.Time) bool {
+	return to.left == 0 && d.mayCall(to, now)
+}
+
+func (d *destinations) mayCall(to *destination, now time.Time) bool {
+	return !to.busy && !now.Before(to.rest) && d.memory.fits(to.wants)
 }
 
 // take divides a batch, and starts to publish what the destinations have room for.
@@ -107,27 +135,36 @@ func (d *destinations) take(ctx context.Context, b *batch) {
 		}
 		return
 	}
-	now, keys := time.Now(), map[store.HeldKey]int{}
+	now, keys, taken := time.Now(), map[store.HeldKey]int{}, 0
 	next := map[*destination]*batch{}
 	for i := range b.messages {
 		m := &b.messages[i]
 		to := d.get(m.Topic)
 		part, key := next[to], keyOf(m)
-		switch {
-		case part == nil && (!to.isFree(now) || d.busy+len(next) >= mostAtOnce), part != nil && (len(part.messages) >= to.share() || keys[key] >= shareOfKey):
-			if i >= b.held {
+		if part == nil && !m.Bare && d.busy+len(next) < mostAtOnce && d.isFree(to, now) {
+			if load, ok := d.memory.begin(m.Octets); ok {
+				part = &batch{alone: b.alone, again: b.again, load: load}
+				next[to] = part
+			} else {
+				to.wants = m.Octets
+			}
+		} else if part != nil && (m.Bare || len(part.messages) >= to.share() || keys[key] >= to.usual()/shareOfKey || !d.memory.add(&part.load, m.Octets)) {
+			part = nil
+		}
+		if part == nil {
+			if keys[key] = inHandAtOnce; i >= b.held { // nor anything behind it
 				to.leave(m.Seq)
-				keys[key] = shareOfKey // nor anything behind it
 			}
 			continue
-		case part == nil:
-			part = &batch{alone: b.alone, again: b.again}
-			next[to] = part
 		}
 		if keys[key]++; i < b.held {
 			part.held++
 		}
 		part.messages = append(part.messages, *m)
+		taken++
+	}
+	if b.readAgain > 0 {
+		d.readAgain(b, taken, now)
 	}
 	for to, part := range next {
 		d.start(ctx, to, part)
@@ -137,6 +174,25 @@ func (d *destinations) take(ctx context.Context, b *batch) {
 	}
 	d.again = nil
 	d.tidy(now)
+}
+
+// readAgain decides when what was left is read again the next time, and how much. Destinations that take much of it go on at once, in turn with
+// what was not read before. Where most of it is of others, of which the payloads are not read, it is passed over by larger steps.
+func (d *destinations) readAgain(b *batch, taken int, now time.Time) {
+	whole := 0
+	for i := range b.messages {
+		if !b.messages[i].Bare {
+			whole++
+		}
+	}
+	if len(b.messages) == 0 || worthwhile*taken >= b.readAgain {
+		d.isTurn = true
+	} else {
+		d.backDue = now.Add(readAgain)
+	}
+	if d.wide = min(2*d.wide, farAhead); 2*whole > b.readAgain {
+		d.wide = 1
+	}
 }
 
 func (to *destination) leave(place int64) {
@@ -185,7 +241,7 @@ func (d *destinations) leaveTopics(to *destination) {
 // tidy forgets destinations of which nothing is to be known.
 func (d *destinations) tidy(now time.Time) {
 	for name, to := range d.all {
-		if to.isFree(now) && !to.caller.trial.on && len(to.caller.trial.suspects) == 0 && !to.caller.hasLones(now) {
+		if d.isFree(to, now) && !to.caller.trial.on && len(to.caller.trial.suspects) == 0 && !to.caller.hasLones(now) {
 			delete(d.all, name)
 			d.leaveTopics(to)
 		}
@@ -193,7 +249,7 @@ func (d *destinations) tidy(now time.Time) {
 }
 
 func (d *destinations) start(ctx context.Context, to *destination, b *batch) {
-	to.busy = true
+	to.busy, to.wants = true, 0
 	d.busy++
 	places := make([]int64, len(b.messages))
 	for i := range b.messages {
@@ -202,7 +258,11 @@ func (d *destinations) start(ctx context.Context, to *destination, b *batch) {
 			d.inHand[places[i]] = true
 		}
 	}
-	go func() { d.ended <- delivery{to, places, b.publish(ctx, &to.caller)} }()
+	began := time.Now()
+	go func() {
+		did := b.publish(ctx, &to.caller)
+		d.ended <- delivery{to, places, b.load, time.Since(began), did}
+	}()
 }
 
 // end notes that a batch is no longer under way. It returns after which pause there is another one, and whether something is wrong.
@@ -213,6 +273,8 @@ func (d *destinations) end(l delivery, c *RelayConfig) (pause time.Duration) {
 	for _, place := range l.places {
 		delete(d.inHand, place)
 	}
+	d.memory.end(l.load)
+	to.fit(l, c)
 	if o.left > 0 && (d.of != nil || !o.turnOver) {
 		to.leave(o.left)
 	}
@@ -266,7 +328,19 @@ func (to *destination) share() int {
 	if to.caller.trial.on {
 		return inHandAtOnce
 	}
-	return shareOfOne
+	return to.usual()
+}
+
+func (to *destination) usual() int { return max(to.most, shareOfOne) }
+
+// fit lets a destination have more in hand while it is quick.
+func (to *destination) fit(l delivery, c *RelayConfig) {
+	switch {
+	case l.took > readAgain:
+		to.most = shareOfOne
+	case len(l.places) >= to.usual()/2:
+		to.most = min(2*to.usual(), c.BatchSize)
+	}
 }
 
 // pausesOf are those while a destination is away.
@@ -276,11 +350,12 @@ func pausesOf(c *RelayConfig) txn.Pauses {
 
 // back returns the destinations that have left something and are free now, and the place from which to read it again.
 func (d *destinations) back(now time.Time) (free []*destination, place int64) {
-	if now.Before(d.backDue) || d.busy >= mostAtOnce {
+	if d.isTurn || now.Before(d.backDue) || d.busy >= mostAtOnce {
+		d.isTurn = false
 		return nil, 0
 	}
 	for _, to := range d.all {
-		if to.left == 0 || to.busy || now.Before(to.rest) {
+		if to.left == 0 || !d.mayCall(to, now) {
 			continue
 		}
 		if free = append(free, to); place == 0 || to.left < place {
@@ -294,7 +369,7 @@ func (d *destinations) back(now time.Time) (free []*destination, place int64) {
 // until returns how long it is until a destination is free that has left something, at most limit.
 func (d *destinations) until(now time.Time, limit time.Duration) time.Duration {
 	for _, to := range d.all {
-		if (to.left > 0 || d.of == nil) && !to.busy && (to.left > 0 || now.Before(to.rest)) {
+		if (to.left > 0 || d.of == nil) && !to.busy && (to.left > 0 || now.Before(to.rest)) && d.memory.fits(to.wants) {
 			due := to.rest
 			if d.backDue.After(due) {
 				due = d.backDue

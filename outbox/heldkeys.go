@@ -36,8 +36,6 @@ const (
 	runOfAKey   = 16
 
 	lonesAtATime = 64 // of those that have failed without being named, and are tried one by one
-
-	octetsAtATime = 16 << 20 // however many messages that is
 )
 
 func newHeldKeys(held []store.HeldBack, now time.Time) heldKeys {
@@ -150,8 +148,8 @@ func (h *heldKeys) has(key store.HeldKey) bool {
 }
 
 // due returns what to read of the keys that are due. Those that are not free are looked at again a little later.
-func (h *heldKeys) due(now time.Time, free func(topic string) bool, room int) *store.ReadHeld {
-	read := &store.ReadHeld{Octets: octetsAtATime}
+func (h *heldKeys) due(now time.Time, free func(topic string) bool, room int, octets int64) *store.ReadHeld {
+	read := &store.ReadHeld{Octets: octets}
 	var met []*heldKey
 	lones := 0
 	for looks := 0; room > 0 && looks < heldAtATime && len(h.queue) > 0 && !h.queue[0].due.After(now); looks++ {
@@ -195,7 +193,7 @@ func (h *heldKeys) met(read *store.ReadHeld) {
 	met, octets := map[store.HeldKey]bool{}, int64(0)
 	for i := range read.Messages {
 		met[keyOf(&read.Messages[i])] = true
-		octets += int64(len(read.Messages[i].Payload))
+		octets += int64(read.Messages[i].Octets)
 	}
 	for _, key := range read.Keys {
 		if !met[key] && octets < read.Octets {

@@ -21,10 +21,8 @@ type lookout struct {
 	topicsSeen time.Time // when the topics of all relays were last seen to be those of the ownership
 }
 
-const (
-	farAhead    = 32                     // times as much is read in search of a message that goes
-	topicsPause = 250 * time.Millisecond // another relay that is given topics waits for as long
-)
+// topicsPause is for how long another relay that is given topics waits.
+const topicsPause = 250 * time.Millisecond
 
 // lookUpHeld reads which keys are held back.
 func (l *lookout) lookUpHeld(ctx context.Context) error {
@@ -53,13 +51,14 @@ func (l *lookout) turn(ctx context.Context, done *outcome) (*batch, error) {
 	written, n := l.written(done)
 	began := time.Now()
 	progress, free := l.from(began)
-	held := l.heldKeys.due(began, l.to.free, l.heldRoom())
+	held := l.heldKeys.due(began, l.to.free, l.heldRoom(), l.config.octetsAtATime())
 	list, read := progress.next(began)
-	if progress != &l.progress { // what is read again closes no gap
+	again := progress != &l.progress
+	if again { // what is read again closes no gap
 		list = nil
 	}
 	topics := &store.SeeTopics{}
-	read.Stream, read.Room, read.Octets = l.share, l.room(), octetsAtATime
+	read.Stream, read.Room, read.Octets, read.Busy = l.share, l.room(again), l.config.octetsAtATime(), l.to.busyTopics(began)
 	requests := append([]txn.Request{begin, &store.LimitRelay{}}, written...)
 	asksTopics := began.Sub(l.topicsSeen) >= topicsPause
 	if asksTopics {
@@ -105,12 +104,15 @@ func (l *lookout) heldRoom() int {
 }
 
 // room is how many messages are read at a time.
-func (l *lookout) room() int {
-	usual := l.config.BatchSize * l.share.Of
-	if l.to.isWide() {
-		return max(usual, min(farAhead*usual, inHandAtOnce*l.share.Of))
+func (l *lookout) room(again bool) int {
+	usual, times := l.config.BatchSize*l.share.Of, 1
+	if again {
+		times = l.to.wide
 	}
-	return usual
+	if l.to.isWide() {
+		times = farAhead
+	}
+	return max(usual, min(times*usual, inHandAtOnce*l.share.Of))
 }
 
 // from returns from where to read. What destinations have left that are free is read from its first place on, while the others
@@ -132,6 +134,9 @@ func (l *lookout) from(now time.Time) (*progress, []*destination) {
 // sortRead makes a batch of what was read. Free are the destinations for which it was read again.
 func (l *lookout) sortRead(held *store.ReadHeld, read *store.ReadMessages, free []*destination) *batch {
 	b := &batch{alone: map[int64]*lone{}, again: l.met < inHandAtOnce}
+	if len(free) > 0 {
+		b.readAgain = len(read.Seqs)
+	}
 	l.met += len(read.Messages)
 	if held != nil {
 		l.heldKeys.met(held)
@@ -164,14 +169,10 @@ func (l *lookout) sortRead(held *store.ReadHeld, read *store.ReadMessages, free 
 
 // isMore reports whether there is more to read at once.
 func (l *lookout) isMore(b *batch, read *store.ReadMessages, free []*destination) bool {
-	n := len(read.Seqs)
-	full := n > 0 && n >= read.Room
+	full := read.IsFull()
 	l.full = full
 	if l.to.again = nil; full {
-		l.to.again, l.to.next = free, read.Seqs[n-1]+1
-	}
-	if len(free) > 0 && len(b.messages) > 0 {
-		l.to.backDue = time.Now().Add(readAgain)
+		l.to.again, l.to.next = free, read.Seqs[len(read.Seqs)-1]+1
 	}
 	if place := l.later.over(b, full); place > 0 {
 		l.progress.back(place)

@@ -58,13 +58,9 @@ func (r *progress) next(now time.Time) (*store.ListWriters, *store.ReadMessages)
 
 // note notes what was read. The list, if there is one, is from before that.
 func (r *progress) note(list *store.ListWriters, read *store.ReadMessages, took time.Duration, now time.Time) {
-	octets := int64(0)
-	for i := range read.Messages {
-		octets += int64(len(read.Messages[i].Payload))
-	}
 	verified := int64(1<<63 - 1) // up to where it has read
-	if n := len(read.Seqs); n >= read.Room || octets >= read.Octets {
-		verified = read.Seqs[n-1]
+	if read.IsFull() {
+		verified = read.Seqs[len(read.Seqs)-1]
 	}
 	if read.After == 0 {
 		r.wholeDue = now.Add(max(wholePause, wholeShare*took))

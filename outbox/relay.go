@@ -30,8 +30,9 @@ func NewRelay(pool *pgxpool.Pool, publisher Publisher, config RelayConfig) *Rela
 		r.err = errors.New("outbox: publisher is nil")
 	}
 	r.beside, _ = publisher.(Companion)
+	memory := &memory{most: r.config.MaxInHand}
 	for i := range r.config.Streams {
-		r.streams = append(r.streams, newStream(pool, publisher, &r.config, i))
+		r.streams = append(r.streams, newStream(pool, publisher, &r.config, memory, i))
 	}
 	return r
 }

@@ -16,13 +16,14 @@ type stream struct {
 	pool      *pgxpool.Pool
 	publisher Publisher
 	config    *RelayConfig
+	memory    *memory
 	share     store.Stream
 	lanes     []int
 	waker     waker
 }
 
-func newStream(pool *pgxpool.Pool, publisher Publisher, config *RelayConfig, number int) *stream {
-	s := &stream{pool: pool, publisher: publisher, config: config, share: store.Stream{Number: number, Of: config.Streams}, waker: newWaker()}
+func newStream(pool *pgxpool.Pool, publisher Publisher, config *RelayConfig, memory *memory, number int) *stream {
+	s := &stream{pool: pool, publisher: publisher, config: config, memory: memory, share: store.Stream{Number: number, Of: config.Streams}, waker: newWaker()}
 	for lane := number; lane < store.Lanes; lane += config.Streams {
 		s.lanes = append(s.lanes, lane)
 	}
@@ -87,7 +88,7 @@ func (s *stream) take(ctx context.Context) (*ownership, store.Stream, error) {
 
 func (s *stream) workAt(ctx context.Context, ownership *ownership, share store.Stream) error {
 	w := &worker{lookout: lookout{clerk: clerk{config: s.config, ownership: ownership}, share: share}, waker: s.waker}
-	err := w.work(ctx, s.publisher)
+	err := w.work(ctx, s.publisher, s.memory)
 	ownership.leave()
 	for _, hung := range w.stuck {
 		s.await(ctx, hung)

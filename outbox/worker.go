@@ -16,11 +16,11 @@ type worker struct {
 }
 
 // work relays until ctx ends or the ownership is lost.
-func (w *worker) work(ctx context.Context, publisher Publisher) error {
+func (w *worker) work(ctx context.Context, publisher Publisher, memory *memory) error {
 	abort, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	_, divided := publisher.(Divider)
-	w.to = newDestinations(publisher, func(name string) *destination {
+	w.to = newDestinations(publisher, memory, func(name string) *destination {
 		c := caller{publisher: publisher, config: w.config, ownership: w.ownership, abort: abort, sole: !divided, size: w.config.BatchSize}
 		return &destination{name: name, caller: c, pauses: pausesOf(w.config)}
 	})

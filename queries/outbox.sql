@@ -102,16 +102,16 @@ WHERE l.locktype = 'relation' AND l.relation = 'idem.outbox'::regclass::oid
 
 -- name: ReadMessages :many
 -- ReadMessages reads what is not held back, in gaps and beyond a place: as much as room says, or as have so many octets. What is
--- of another stream or relay comes without what it says, so that it is no gap.
-SELECT m.seq, m.mine, m.id, m.topic, m.key, m.type, (CASE WHEN m.mine THEN m.payload END)::bytea AS payload,
-       (CASE WHEN m.mine THEN coalesce(m.headers::text, '') ELSE '' END)::text AS headers, m.created_at
+-- of another stream or relay comes without what it says, so that it is no gap, and so does what is of a topic that takes none.
+SELECT m.seq, m.mine, m.whole, m.octets, m.id, m.topic, m.key, m.type, (CASE WHEN m.whole THEN m.payload END)::bytea AS payload,
+       (CASE WHEN m.whole THEN coalesce(m.headers::text, '') ELSE '' END)::text AS headers, m.created_at
 FROM (
-    SELECT o.seq, o.mine, o.id, o.topic, o.key, o.type, o.payload, o.headers, o.created_at,
+    SELECT o.seq, o.mine, o.whole, o.octets, o.id, o.topic, o.key, o.type, o.payload, o.headers, o.created_at,
            sum(o.octets) OVER (ORDER BY o.seq ROWS UNBOUNDED PRECEDING) - o.octets AS before
     FROM (
-        SELECT x.seq, x.mine, (x.id::text)::text AS id, x.aggregatetype AS topic, x.aggregateid AS key, x.type, x.payload, x.headers,
+        SELECT x.seq, x.mine, (x.mine AND x.free)::bool AS whole, (x.id::text)::text AS id, x.aggregatetype AS topic, x.aggregateid AS key, x.type, x.payload, x.headers,
                x.created_at,
-               (CASE WHEN x.mine THEN coalesce(octet_length(x.payload), 0) ELSE 0 END)::int4 AS octets
+               (CASE WHEN x.mine AND x.free THEN coalesce(octet_length(x.payload), 0) + coalesce(octet_length(x.headers::text), 0) ELSE 0 END)::int4 AS octets
         FROM (
             SELECT u.seq, u.id, u.aggregatetype, u.aggregateid, u.type, u.payload, u.headers, u.created_at,
                    ((@streams::int4 = 1
@@ -120,7 +120,8 @@ FROM (
                          & 15::int8) % @streams) = @stream::int4)::bool
                    AND (@every
                         OR u.aggregatetype ~~ ANY ((@topics::text)::text[])
-                           AND NOT u.aggregatetype ~~ ANY ((@foreign_topics::text)::text[])))::bool AS mine
+                           AND NOT u.aggregatetype ~~ ANY ((@foreign_topics::text)::text[])))::bool AS mine,
+                   (u.aggregatetype <> ALL ((@busy::text)::text[]))::bool AS free
             FROM (
                 SELECT i.seq, i.id, i.aggregatetype, i.aggregateid, i.type, i.payload, i.headers, i.created_at
                 FROM (SELECT unnest((@lows::text)::int8[]) AS low, unnest((@highs::text)::int8[]) AS high) g
@@ -149,9 +150,9 @@ ORDER BY m.seq;
 -- name: ReadHeld :many
 -- ReadHeld reads the first messages of keys that are held back, as many of each as its run says. A message without a key is
 -- known by its place: low and high are that place, and of a key they are everything.
-SELECT m.seq, m.id, m.topic, m.key, m.type, m.payload, m.headers, m.created_at, m.attempts
+SELECT m.seq, m.id, m.topic, m.key, m.type, m.payload, m.headers, m.created_at, m.attempts, m.octets
 FROM (
-    SELECT o.seq, o.id, o.topic, o.key, o.type, o.payload, o.headers, o.created_at, o.attempts,
+    SELECT o.seq, o.id, o.topic, o.key, o.type, o.payload, o.headers, o.created_at, o.attempts, o.octets,
            sum(o.octets) OVER (ORDER BY o.seq ROWS UNBOUNDED PRECEDING) - o.octets AS before
     FROM (
         SELECT unnest((@topics::text)::text[]) AS topic, unnest((@keys::text)::text[]) AS key,
@@ -163,7 +164,7 @@ FROM (
                coalesce(r.headers::text, '')::text AS headers,
                r.created_at,
                coalesce(r.attempts, 0)::int4 AS attempts,
-               coalesce(octet_length(r.payload), 0)::int4 AS octets
+               (coalesce(octet_length(r.payload), 0) + coalesce(octet_length(r.headers::text), 0))::int4 AS octets
         FROM idem.outbox r
         WHERE r.held AND r.aggregatetype = k.topic AND r.aggregateid = k.key
           AND r.seq >= k.low AND r.seq <= k.high

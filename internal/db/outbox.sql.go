@@ -284,15 +284,15 @@ func (r *ListWritersRow) read(row *roundtrip.Row) {
 
 // ReadMessagesSQL is the text of ReadMessages.
 const ReadMessagesSQL = `-- name: ReadMessages :many
-SELECT m.seq, m.mine, m.id, m.topic, m.key, m.type, (CASE WHEN m.mine THEN m.payload END)::pg_catalog.bytea AS payload,
-       (CASE WHEN m.mine THEN coalesce(m.headers::pg_catalog.text, '') ELSE '' END)::pg_catalog.text AS headers, /*moment*/m.created_at/**/ AS created_at
+SELECT m.seq, m.mine, m.whole, m.octets, m.id, m.topic, m.key, m.type, (CASE WHEN m.whole THEN m.payload END)::pg_catalog.bytea AS payload,
+       (CASE WHEN m.whole THEN coalesce(m.headers::pg_catalog.text, '') ELSE '' END)::pg_catalog.text AS headers, /*moment*/m.created_at/**/ AS created_at
 FROM (
-    SELECT o.seq, o.mine, o.id, o.topic, o.key, o.type, o.payload, o.headers, o.created_at,
+    SELECT o.seq, o.mine, o.whole, o.octets, o.id, o.topic, o.key, o.type, o.payload, o.headers, o.created_at,
            pg_catalog.sum(o.octets) OVER (ORDER BY o.seq ROWS UNBOUNDED PRECEDING) OPERATOR(pg_catalog.-) o.octets AS before
     FROM (
-        SELECT x.seq, x.mine, (x.id::pg_catalog.text)::pg_catalog.text AS id, x.aggregatetype AS topic, x.aggregateid AS key, x.type, x.payload, x.headers,
+        SELECT x.seq, x.mine, (x.mine AND x.free)::pg_catalog.bool AS whole, (x.id::pg_catalog.text)::pg_catalog.text AS id, x.aggregatetype AS topic, x.aggregateid AS key, x.type, x.payload, x.headers,
                x.created_at,
-               (CASE WHEN x.mine THEN coalesce(pg_catalog.octet_length(x.payload), 0) ELSE 0 END)::pg_catalog.int4 AS octets
+               (CASE WHEN x.mine AND x.free THEN coalesce(pg_catalog.octet_length(x.payload), 0) OPERATOR(pg_catalog.+) coalesce(pg_catalog.octet_length(x.headers::pg_catalog.text), 0) ELSE 0 END)::pg_catalog.int4 AS octets
         FROM (
             SELECT u.seq, u.id, u.aggregatetype, u.aggregateid, u.type, u.payload, u.headers, u.created_at,
                    (($1::pg_catalog.int4 OPERATOR(pg_catalog.=) 1
@@ -301,48 +301,50 @@ FROM (
                          OPERATOR(pg_catalog.&) 15::pg_catalog.int8) OPERATOR(pg_catalog.%) $1::pg_catalog.int4) OPERATOR(pg_catalog.=) $2::pg_catalog.int4)::pg_catalog.bool
                    AND ($3::pg_catalog.bool
                         OR u.aggregatetype OPERATOR(pg_catalog.~~) ANY (($4::pg_catalog.text)::pg_catalog.text[])
-                           AND NOT u.aggregatetype OPERATOR(pg_catalog.~~) ANY (($5::pg_catalog.text)::pg_catalog.text[])))::pg_catalog.bool AS mine
+                           AND NOT u.aggregatetype OPERATOR(pg_catalog.~~) ANY (($5::pg_catalog.text)::pg_catalog.text[])))::pg_catalog.bool AS mine,
+                   (u.aggregatetype OPERATOR(pg_catalog.<>) ALL (($6::pg_catalog.text)::pg_catalog.text[]))::pg_catalog.bool AS free
             FROM (
                 SELECT i.seq, i.id, i.aggregatetype, i.aggregateid, i.type, i.payload, i.headers, i.created_at
-                FROM (SELECT pg_catalog.unnest(($6::pg_catalog.text)::pg_catalog.int8[]) AS low, pg_catalog.unnest(($7::pg_catalog.text)::pg_catalog.int8[]) AS high) g
+                FROM (SELECT pg_catalog.unnest(($7::pg_catalog.text)::pg_catalog.int8[]) AS low, pg_catalog.unnest(($8::pg_catalog.text)::pg_catalog.int8[]) AS high) g
                 CROSS JOIN LATERAL (
                     SELECT r.seq, r.id, r.aggregatetype, r.aggregateid, r.type, r.payload, r.headers, r.created_at
                     FROM idem.outbox r
                     WHERE NOT r.held AND r.seq OPERATOR(pg_catalog.>=) g.low AND r.seq OPERATOR(pg_catalog.<=) g.high
                     ORDER BY r.seq
-                    LIMIT $8::pg_catalog.int4
+                    LIMIT $9::pg_catalog.int4
                 ) i
                 UNION ALL
                 (SELECT r.seq, r.id, r.aggregatetype, r.aggregateid, r.type, r.payload, r.headers, r.created_at
                  FROM idem.outbox r
-                 WHERE NOT r.held AND r.seq OPERATOR(pg_catalog.>) $9::pg_catalog.int8
+                 WHERE NOT r.held AND r.seq OPERATOR(pg_catalog.>) $10::pg_catalog.int8
                  ORDER BY r.seq
-                 LIMIT $8::pg_catalog.int4)
+                 LIMIT $9::pg_catalog.int4)
             ) u
             ORDER BY u.seq
-            LIMIT $8::pg_catalog.int4
+            LIMIT $9::pg_catalog.int4
         ) x
     ) o
 ) m
-WHERE m.before OPERATOR(pg_catalog.<) $10::pg_catalog.int8
+WHERE m.before OPERATOR(pg_catalog.<) $11::pg_catalog.int8
 ORDER BY m.seq
 `
 
 // ReadMessagesStatement is ReadMessages as connections know it.
 var ReadMessagesStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     ReadMessagesSQL,
-	Params:  []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Binary},
+	Params:  []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Binary},
 })
 
 // ReadMessages reads what is not held back, in gaps and beyond a place: as much as room says, or as have so many octets. What is
-// of another stream or relay comes without what it says, so that it is no gap.
+// of another stream or relay comes without what it says, so that it is no gap, and so does what is of a topic that takes none.
 type ReadMessages struct {
 	Streams       int
 	Stream        int
 	Every         bool
 	Topics        string
 	ForeignTopics string
+	Busy          string
 	Lows          string
 	Highs         string
 	Room          int
@@ -360,6 +362,7 @@ func (q *ReadMessages) Queue(trip *roundtrip.Trip) {
 	values.Bool(q.Every)
 	values.Text(q.Topics)
 	values.Text(q.ForeignTopics)
+	values.Text(q.Busy)
 	values.Text(q.Lows)
 	values.Text(q.Highs)
 	values.Int(q.Room)
@@ -386,6 +389,8 @@ func (q *ReadMessages) Each(trip *roundtrip.Trip, f func(*ReadMessagesRow)) {
 type ReadMessagesRow struct {
 	Seq       int64
 	Mine      bool
+	Whole     bool
+	Octets    int
 	ID        string
 	Topic     string
 	Key       string
@@ -398,6 +403,8 @@ type ReadMessagesRow struct {
 func (r *ReadMessagesRow) read(row *roundtrip.Row) {
 	r.Seq = row.Int64()
 	r.Mine = row.Bool()
+	r.Whole = row.Bool()
+	r.Octets = row.Int()
 	r.ID = row.Text(r.ID)
 	r.Topic = row.Text(r.Topic)
 	r.Key = row.Text(r.Key)
@@ -409,9 +416,9 @@ func (r *ReadMessagesRow) read(row *roundtrip.Row) {
 
 // ReadHeldSQL is the text of ReadHeld.
 const ReadHeldSQL = `-- name: ReadHeld :many
-SELECT m.seq, m.id, m.topic, m.key, m.type, m.payload, m.headers, /*moment*/m.created_at/**/ AS created_at, m.attempts
+SELECT m.seq, m.id, m.topic, m.key, m.type, m.payload, m.headers, /*moment*/m.created_at/**/ AS created_at, m.attempts, m.octets
 FROM (
-    SELECT o.seq, o.id, o.topic, o.key, o.type, o.payload, o.headers, o.created_at, o.attempts,
+    SELECT o.seq, o.id, o.topic, o.key, o.type, o.payload, o.headers, o.created_at, o.attempts, o.octets,
            pg_catalog.sum(o.octets) OVER (ORDER BY o.seq ROWS UNBOUNDED PRECEDING) OPERATOR(pg_catalog.-) o.octets AS before
     FROM (
         SELECT pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.text[]) AS topic, pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.text[]) AS key,
@@ -423,7 +430,7 @@ FROM (
                coalesce(r.headers::pg_catalog.text, '')::pg_catalog.text AS headers,
                r.created_at,
                coalesce(r.attempts, 0)::pg_catalog.int4 AS attempts,
-               coalesce(pg_catalog.octet_length(r.payload), 0)::pg_catalog.int4 AS octets
+               (coalesce(pg_catalog.octet_length(r.payload), 0) OPERATOR(pg_catalog.+) coalesce(pg_catalog.octet_length(r.headers::pg_catalog.text), 0))::pg_catalog.int4 AS octets
         FROM idem.outbox r
         WHERE r.held AND r.aggregatetype OPERATOR(pg_catalog.=) k.topic AND r.aggregateid OPERATOR(pg_catalog.=) k.key
           AND r.seq OPERATOR(pg_catalog.>=) k.low AND r.seq OPERATOR(pg_catalog.<=) k.high
@@ -439,7 +446,7 @@ ORDER BY m.seq
 var ReadHeldStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     ReadHeldSQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Binary, roundtrip.Text},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text},
 })
 
 // ReadHeld reads the first messages of keys that are held back, as many of each as its run says. A message without a key is
@@ -492,6 +499,7 @@ type ReadHeldRow struct {
 	Headers   string
 	CreatedAt time.Time
 	Attempts  int
+	Octets    int
 }
 
 func (r *ReadHeldRow) read(row *roundtrip.Row) {
@@ -504,6 +512,7 @@ func (r *ReadHeldRow) read(row *roundtrip.Row) {
 	r.Headers = row.Text(r.Headers)
 	r.CreatedAt = row.Time()
 	r.Attempts = row.Int()
+	r.Octets = row.Int()
 }
 
 // ListHeldSQL is the text of ListHeld.

@@ -20,7 +20,9 @@ type Queued struct {
 	Payload   []byte
 	Headers   map[string]string
 	CreatedAt time.Time
-	Attempts  int // that have failed
+	Attempts  int  // that have failed
+	Octets    int  // of Payload and Headers, as they are stored
+	Bare      bool // it was read without Payload and Headers
 }
 
 // WriteHeaders returns the headers of a message as they are stored: a JSON object, or nothing if there are none.
@@ -86,8 +88,9 @@ func (l *ListWriters) Read(trip *roundtrip.Trip) {
 // ReadMessages reads what is not held back.
 type ReadMessages struct {
 	Stream      Stream
-	Lows, Highs []int64 // gaps, from one place to another
-	After       int64   // the place beyond which it reads as well
+	Lows, Highs []int64  // gaps, from one place to another
+	After       int64    // the place beyond which it reads as well
+	Busy        []string // topics whose messages come bare
 	Room        int
 	Octets      int64
 
@@ -99,7 +102,7 @@ type ReadMessages struct {
 func (r *ReadMessages) Queue(trip *roundtrip.Trip) {
 	s := &r.Stream
 	q := db.ReadMessages{Streams: s.Of, Stream: s.Number, Every: s.every(), Topics: s.topics(), ForeignTopics: array(s.Foreign),
-		Lows: numbers(r.Lows), Highs: numbers(r.Highs), Room: r.Room, After: r.After, Octets: r.Octets}
+		Lows: numbers(r.Lows), Highs: numbers(r.Highs), Busy: array(r.Busy), Room: r.Room, After: r.After, Octets: r.Octets}
 	q.Queue(trip)
 }
 
@@ -115,8 +118,18 @@ func (r *ReadMessages) Read(trip *roundtrip.Trip) {
 		trip.Fail(err)
 		r.Messages = append(r.Messages, Queued{
 			Seq: row.Seq, ID: row.ID, Topic: row.Topic, Key: row.Key, Type: row.Type, Payload: row.Payload, Headers: headers, CreatedAt: row.CreatedAt,
+			Octets: row.Octets, Bare: !row.Whole,
 		})
 	})
+}
+
+// IsFull reports whether it has read as much as it may: there may be more.
+func (r *ReadMessages) IsFull() bool {
+	octets := int64(0)
+	for i := range r.Messages {
+		octets += int64(r.Messages[i].Octets)
+	}
+	return len(r.Seqs) > 0 && (len(r.Seqs) >= r.Room || octets >= r.Octets)
 }
 
 // HeldKey names what is held back together: the messages of a topic and key, or one message without a key, by its place.
@@ -155,7 +168,7 @@ func (r *ReadHeld) Read(trip *roundtrip.Trip) {
 		trip.Fail(err)
 		r.Messages = append(r.Messages, Queued{
 			Seq: row.Seq, ID: row.ID, Topic: row.Topic, Key: row.Key, Type: row.Type, Payload: row.Payload, Headers: headers, CreatedAt: row.CreatedAt,
-			Attempts: row.Attempts,
+			Attempts: row.Attempts, Octets: row.Octets,
 		})
 	})
 }

@@ -1,0 +1,52 @@
+package outbox
+
+import (
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem/internal/store"
+)
+
+func TestWhatDestinationsHaveLeftIsReadAgainAtOnceIfTheyTakeMuchOfIt(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for what, c := range map[string]struct {
+		whole, bare, taken int
+		atOnce             bool
+		wide               int
+	}{
+		"one takes all":                    {1000, 0, 1000, true, 1},
+		"one takes its share":              {1000, 0, 128, false, 1},
+		"it is all of one that is busy":    {0, 1000, 0, false, 4},
+		"it is mostly of one that is":      {300, 700, 300, true, 4},
+		"it is all in hand":                {0, 0, 0, true, 4},
+		"few are of one that takes them":   {100, 900, 100, false, 4},
+		"many are, and more than it takes": {600, 400, 128, false, 1},
+	} {
+		d := newDestinations(PublisherFunc(nil), &memory{}, nil)
+		d.wide = 2
+		b := &batch{readAgain: 1000}
+		for i := range c.whole + c.bare {
+			b.messages = append(b.messages, store.Queued{Bare: i >= c.whole})
+		}
+		if d.readAgain(b, c.taken, now); d.backDue.After(now) == c.atOnce || d.isTurn != c.atOnce || d.wide != c.wide {
+			t.Errorf("%s: a pause of %v, others first is %v, %d times as much", what, d.backDue.Sub(now), d.isTurn, d.wide)
+		}
+	}
+}
+
+func TestDestinationThatIsQuickIsGivenMoreAtATime(t *testing.T) {
+	t.Parallel()
+	to, c := &destination{}, &RelayConfig{BatchSize: 1000}
+	for i, step := range []struct {
+		places int
+		took   time.Duration
+		want   int
+	}{
+		{10, 0, 128}, {128, readAgain + 1, 128}, {128, readAgain, 256}, {256, 0, 512}, {512, 0, 1000}, {1000, 0, 1000}, {20, readAgain, 1000}, {1000, readAgain + 1, 128},
+	} {
+		if to.fit(delivery{places: make([]int64, step.places), took: step.took}, c); to.share() != step.want {
+			t.Errorf("step %d: %d", i, to.share())
+		}
+	}
+}

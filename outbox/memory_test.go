@@ -1,0 +1,148 @@
+package outbox_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/outbox"
+)
+
+// vault is a Publisher that has a destination for each topic, holds what it is given until it is told to go on, and weighs it. Only the topic
+// "quick" is not held up.
+type vault struct {
+	broker
+	open chan struct{} // closed: go on
+
+	mu         sync.Mutex
+	held, most int // octets
+	calls      int // that are held up
+}
+
+func (*vault) Destination(topic string) string { return topic }
+
+func (v *vault) Publish(ctx context.Context, messages []outbox.Message) error {
+	octets := 0
+	for _, m := range messages {
+		octets += len(m.Payload)
+		for _, header := range m.Headers {
+			octets += len(header)
+		}
+	}
+	v.hold(octets, 1)
+	if messages[0].Topic != "quick" {
+		<-v.open
+	}
+	v.hold(-octets, -1)
+	return v.broker.Publish(ctx, messages)
+}
+
+func (v *vault) hold(octets, calls int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.held += octets
+	v.calls += calls
+	v.most = max(v.most, v.held)
+}
+
+func (v *vault) seen() (calls, most int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.calls, v.most
+}
+
+// Forty destinations are slow, and each has messages of half a megabyte.
+func TestMessagesInHandTakeNoMoreMemoryThanTheyMayAndOthersLeave(t *testing.T) {
+	t.Parallel()
+	const destinations, each, large, limit = 24, 4, 512 << 10, 4 << 20
+	for what, of := range map[string]func(topic string, i int) outbox.Message{
+		"payloads": func(topic string, i int) outbox.Message {
+			return outbox.Message{Topic: topic, Key: "k", Type: fmt.Sprint(i), Payload: make([]byte, large)}
+		},
+		"headers": func(topic string, i int) outbox.Message {
+			return outbox.Message{Topic: topic, Key: "k", Type: fmt.Sprint(i), Payload: make([]byte, large-60_000), Headers: map[string]string{"h": strings.Repeat("x", 60_000)}}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			o, v := newOffice(t), &vault{open: make(chan struct{})}
+			var all []outbox.Message
+			for i := range each {
+				for to := range destinations {
+					all = append(all, of(fmt.Sprint("slow ", to), i))
+				}
+			}
+			o.add(all...)
+			config := swift()
+			config.MaxInHand, config.Streams = limit, 4
+			o.relay(v, config)
+			eventually(t, "some calls to be under way", func() bool { calls, _ := v.seen(); return calls >= 3 })
+			for i := range 50 {
+				o.add(outbox.Message{Topic: "quick", Key: "k", Type: fmt.Sprint(i), Payload: bytes.Repeat([]byte("x"), 1000)})
+				eventually(t, "another destination's to leave", func() bool { return v.number() > i })
+			}
+			close(v.open)
+			o.empty()
+			if _, most := v.seen(); most > limit+large || most < limit/2 {
+				t.Errorf("%d bytes were in hand", most)
+			}
+			for to := range destinations {
+				var got []string
+				for _, m := range v.all() {
+					if m.Topic == fmt.Sprint("slow ", to) {
+						got = append(got, m.Type)
+					}
+				}
+				if len(got) != each || !slices.IsSorted(got) {
+					t.Errorf("of destination %d came %v", to, got)
+				}
+			}
+		})
+	}
+}
+
+// A message that is larger than all there is leaves all the same, and one of its destination behind the other.
+func TestMessageThatIsLargerThanTheMemoryLeaves(t *testing.T) {
+	t.Parallel()
+	o, v := newOffice(t), &vault{open: make(chan struct{})}
+	for i := range 10 {
+		o.add(outbox.Message{Topic: fmt.Sprint(i % 5), Key: "k", Type: fmt.Sprint(i), Payload: make([]byte, 1<<20)})
+	}
+	config := swift()
+	config.MaxInHand = 1
+	o.relay(v, config)
+	eventually(t, "a call", func() bool { calls, _ := v.seen(); return calls > 0 })
+	close(v.open)
+	o.empty()
+	if _, most := v.seen(); most > 1<<20 {
+		t.Errorf("%d bytes were in hand", most)
+	}
+}
+
+// What is read in vain, because its destination is busy, comes without its payload: large messages of one keep no other waiting until they were read.
+func TestPayloadsOfADestinationThatIsBusyAreNotRead(t *testing.T) {
+	t.Parallel()
+	const number, large = 200, 512 << 10
+	o, v := newOffice(t), &vault{open: make(chan struct{})}
+	proxy := pgtest.Proxy(t, o.dsn)
+	o.exec(`insert into idem.outbox (created_at, id, aggregatetype, aggregateid, type, payload)
+		select now(), gen_random_uuid(), CASE WHEN i % 10 = 0 THEN 'quick' ELSE 'slow' END, 'k', i::text, CASE WHEN i % 10 <> 0 THEN convert_to(repeat('x', $1), 'UTF8') END
+		from generate_series(1, $2) i`, large, number)
+	o.through(proxy).relay(v, swift())
+	eventually(t, "those of another destination to leave", func() bool { return v.number() == number/10 })
+	octets := int64(0)
+	for _, conn := range proxy.Conns() {
+		octets += conn.Bytes(pgproxy.ToClient)
+	}
+	if octets > 80*large {
+		t.Errorf("%d messages of %d bytes were read", octets/large, large)
+	}
+	close(v.open)
+	o.empty()
+}
