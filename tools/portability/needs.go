@@ -3,12 +3,11 @@
 package portability
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/wasilibs/go-pgquery/parser"
+	"github.com/idem-go/idem/tools/syntax"
 )
 
 // Need is something that not every server has.
@@ -68,20 +67,16 @@ func ofSetting(name string, local bool) Need {
 	return SessionSettings
 }
 
-type node = map[string]any
+type node = syntax.Node
 
 // Of returns what a statement needs, in the order of Needs.
 func Of(sql string) ([]Need, error) {
-	encoded, err := parser.ParseToJSON(sql)
+	tree, err := syntax.Parse(sql)
 	if err != nil {
 		return nil, err
 	}
-	var tree any
-	if err := json.Unmarshal([]byte(encoded), &tree); err != nil {
-		return nil, err
-	}
 	found := map[Need]bool{}
-	each(tree, func(n node) { find(n, found) })
+	syntax.Each(tree, func(n node) { find(n, found) })
 	var needs []Need
 	for _, need := range Needs {
 		if found[need] {
@@ -92,21 +87,6 @@ func Of(sql string) ([]Need, error) {
 		return nil, fmt.Errorf("a need is not among Needs: %v", found)
 	}
 	return needs, nil
-}
-
-// each calls f with every object of a tree.
-func each(tree any, f func(node)) {
-	switch tree := tree.(type) {
-	case []any:
-		for _, element := range tree {
-			each(element, f)
-		}
-	case node:
-		f(tree)
-		for _, field := range tree {
-			each(field, f)
-		}
-	}
 }
 
 // find adds what one object of the tree needs.
@@ -140,7 +120,7 @@ func find(n node, found map[Need]bool) {
 				found[Lateral] = true
 			}
 		case "A_Expr":
-			if name := last(inner["name"]); name == "/" {
+			if name := syntax.Name(inner["name"]); name == "/" {
 				found[Division] = true
 			}
 		}
@@ -148,7 +128,7 @@ func find(n node, found map[Need]bool) {
 }
 
 func call(n node, found map[Need]bool) {
-	name := last(n["funcname"])
+	name := syntax.Name(n["funcname"])
 	if need, ok := ofFunctions[name]; ok {
 		found[need] = true
 	}
@@ -170,23 +150,10 @@ func table(n node, found map[Need]bool) {
 	}
 }
 
-// last is the last part of a name.
-func last(names any) string {
-	list, _ := names.([]any)
-	if len(list) == 0 {
-		return ""
-	}
-	text, _ := list[len(list)-1].(node)["String"].(node)
-	name, _ := text["sval"].(string)
-	return name
-}
-
 // constant is the value of a string constant.
 func constant(n any) string {
 	c, _ := n.(node)["A_Const"].(node)
-	text, _ := c["sval"].(node)
-	value, _ := text["sval"].(string)
-	return value
+	return syntax.Text(c["sval"])
 }
 
 func isTrue(n any) bool {

@@ -1,13 +1,12 @@
 package qualify
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"sort"
 	"strings"
 
-	"github.com/wasilibs/go-pgquery/parser"
+	"github.com/idem-go/idem/tools/syntax"
 )
 
 // System is the schema of what has none.
@@ -17,7 +16,7 @@ const System = "pg_catalog"
 // not cast get them.
 func Statement(sql string, types map[int]string) (string, error) {
 	q := &qualifier{sql: sql, types: types, queries: map[string]bool{}}
-	tree, err := parse(sql)
+	tree, err := syntax.Parse(sql)
 	if err != nil {
 		return "", err
 	}
@@ -32,17 +31,7 @@ func Statement(sql string, types map[int]string) (string, error) {
 	return qualified, same(tree, qualified)
 }
 
-// node is an object of the tree: a node of its own, or the name of its kind and the node.
-type node = map[string]any
-
-func parse(sql string) (tree any, err error) {
-	first()
-	encoded, err := parser.ParseToJSON(sql)
-	if err == nil {
-		err = json.Unmarshal([]byte(encoded), &tree)
-	}
-	return tree, err
-}
+type node = syntax.Node
 
 // qualifier walks through a tree, in which it changes what it changes in the text.
 type qualifier struct {
@@ -99,26 +88,11 @@ func (q *qualifier) edited() string {
 
 // nameQueries finds the names that WITH gives to queries, which are looked up before tables.
 func (q *qualifier) nameQueries(tree any) {
-	each(tree, func(n node) {
+	syntax.Each(tree, func(n node) {
 		if name, ok := n["ctename"].(string); ok {
 			q.queries[name] = true
 		}
 	})
-}
-
-// each calls f with every object of a tree.
-func each(tree any, f func(node)) {
-	switch tree := tree.(type) {
-	case []any:
-		for _, element := range tree {
-			each(element, f)
-		}
-	case node:
-		f(tree)
-		for _, field := range tree {
-			each(field, f)
-		}
-	}
 }
 
 // visit qualifies a part of the tree and returns it as it is then. field is which one of a cast it is.
@@ -154,7 +128,7 @@ func (q *qualifier) rename(n node) {
 		q.operator(e)
 	}
 	if s, ok := n["SubLink"].(node); ok && s["operName"] != nil {
-		q.named(s, "operName", func(at int) { q.replaceOperator(at, nameOf(s["operName"])) })
+		q.named(s, "operName", func(at int) { q.replaceOperator(at, syntax.Name(s["operName"])) })
 	}
 	prefix := func(at int) { q.insert(at, nameRank, System+".") }
 	q.named(n, "funcname", prefix)
@@ -203,7 +177,7 @@ func (q *qualifier) operator(e node) {
 			q.insert(q.endOf(inner, first), closeRank, ")")
 		}
 	}
-	q.named(e, "name", func(at int) { q.replaceOperator(at, nameOf(e["name"])) })
+	q.named(e, "name", func(at int) { q.replaceOperator(at, syntax.Name(e["name"])) })
 }
 
 // endOf returns where an operand ends that is an operator with operands, and has no parentheses of its own.
@@ -257,15 +231,9 @@ func location(n node) int {
 	return int(at)
 }
 
-func nameOf(parts any) string {
-	last := parts.([]any)[len(parts.([]any))-1].(node)
-	name, _ := last["String"].(node)["sval"].(string)
-	return name
-}
-
 // same returns an error unless a text has this tree.
 func same(tree any, text string) error {
-	read, err := parse(text)
+	read, err := syntax.Parse(text)
 	if err != nil {
 		return fmt.Errorf("what was made of the statement is not understood: %w\n%s", err, text)
 	}
@@ -279,7 +247,7 @@ func same(tree any, text string) error {
 
 // unplace takes out of a tree where its nodes are in the text.
 func unplace(tree any) {
-	each(tree, func(n node) {
+	syntax.Each(tree, func(n node) {
 		for field := range n {
 			if strings.HasSuffix(field, "location") || field == "stmt_len" {
 				delete(n, field)

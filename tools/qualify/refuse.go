@@ -1,6 +1,10 @@
 package qualify
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/idem-go/idem/tools/syntax"
+)
 
 // refuse fails on what looks up a name that cannot be qualified.
 func (q *qualifier) refuse(n node) {
@@ -55,7 +59,7 @@ func refusals(n node) []refusal {
 
 // Unqualified lists what a statement looks up without a schema, and which of its parameters are not cast.
 func Unqualified(sql string) ([]string, error) {
-	tree, err := parse(sql)
+	tree, err := syntax.Parse(sql)
 	if err != nil {
 		return nil, err
 	}
@@ -63,14 +67,14 @@ func Unqualified(sql string) ([]string, error) {
 	queries.nameQueries(tree)
 	var found []string
 	cast, parameters := 0, 0
-	each(tree, func(n node) {
+	syntax.Each(tree, func(n node) {
 		delete(n, "lockedRels") // FOR UPDATE OF has the names of what FROM has
 		for _, r := range refusals(n) {
 			found = append(found, r.text)
 		}
 		for _, field := range []string{"name", "operName", "funcname", "names", "collname"} {
 			if parts, ok := n[field].([]any); ok && len(parts) == 1 {
-				found = append(found, nameOf(parts))
+				found = append(found, syntax.Name(parts))
 			}
 		}
 		if name, ok := n["relname"].(string); ok && n["schemaname"] == nil && !queries.queries[name] {

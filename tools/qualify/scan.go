@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
-	"github.com/wasilibs/go-pgquery/parser"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/idem-go/idem/tools/syntax"
 )
 
 // token is a token of the text, with how many parentheses, brackets and CASEs it is in.
@@ -20,13 +20,9 @@ type token struct {
 
 func (t *token) isOperator() bool { return strings.Trim(t.text, "+-*/<>=~!@#%^&|`?") == "" }
 
-// first makes the parser's first use that of one caller: its runtime then finds out its own version, and keeps that without a lock.
-var first = sync.OnceFunc(func() { _, _ = parser.ScanToProtobuf("SELECT 1") })
-
 // tokens returns the tokens of a text but for its comments. What opens and closes a group is as deep as what is around it.
 func tokens(sql string) ([]token, error) {
-	first()
-	encoded, err := parser.ScanToProtobuf(sql)
+	encoded, err := syntax.Scan(sql)
 	if err != nil {
 		return nil, err
 	}

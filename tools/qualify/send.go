@@ -1,6 +1,10 @@
 package qualify
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/idem-go/idem/tools/syntax"
+)
 
 // What stands on both sides of a moment in the text. Package roundtrip makes timestamptz_send of them where a statement travels by the
 // simple protocol, whose only form of a moment depends on settings of the session.
@@ -14,7 +18,7 @@ func Send(sql string, columns []int) (string, error) {
 	if len(columns) == 0 {
 		return sql, nil
 	}
-	tree, err := parse(sql)
+	tree, err := syntax.Parse(sql)
 	if err != nil {
 		return "", err
 	}
@@ -36,7 +40,7 @@ func Send(sql string, columns []int) (string, error) {
 		return "", q.err
 	}
 	sent := q.edited()
-	if tree, err = parse(sent); err != nil {
+	if tree, err = syntax.Parse(sent); err != nil {
 		return "", fmt.Errorf("what was made of the statement is not understood: %w\n%s", err, sent)
 	}
 	again, err := results(tree)
@@ -58,7 +62,7 @@ func (q *qualifier) send(target node) {
 			return
 		}
 		fields := column["fields"].([]any)
-		named = " AS " + nameOf(fields)
+		named = " AS " + syntax.Name(fields)
 	}
 	q.insert(start, openRank, momentBegins)
 	q.insert(stop, closeRank, momentEnds+named)
