@@ -25,10 +25,15 @@ func (s *shop) completed(n int) func() bool {
 // The signal has taken the operation up long before its wake_at. What the worker hears of that, or reads behind it, is lost.
 func TestWakeUpThatIsLostOnTheWayIsMadeUpForWithinSeconds(t *testing.T) {
 	t.Parallel()
-	for name, point := range map[string]pgproxy.Point{
-		"the answer of the statement that takes it up": pgproxy.AfterAnswer(pgproxy.Contains("TakeOperations"), "UPDATE 1"),
-		"what is asked for behind it":                  pgproxy.Before(pgproxy.Contains("LoadSteps")),
-		"the answer to that":                           pgproxy.AfterAnswer(pgproxy.Contains("LoadSteps")),
+	for name, lost := range map[string]struct {
+		at  pgproxy.Point
+		how pgproxy.Action
+	}{
+		"the answer of the statement that takes it up": {pgproxy.AfterAnswer(pgproxy.Contains("TakeOperations"), "UPDATE 1"), pgproxy.Reset},
+		"that answer, without a word":                  {pgproxy.AfterAnswer(pgproxy.Contains("TakeOperations"), "UPDATE 1"), pgproxy.BlackHole},
+		"what is asked for behind it":                  {pgproxy.Before(pgproxy.Contains("LoadSteps")), pgproxy.Reset},
+		"the answer to that":                           {pgproxy.AfterAnswer(pgproxy.Contains("LoadSteps")), pgproxy.Reset},
+		"the answer to that, without a word":           {pgproxy.AfterAnswer(pgproxy.Contains("LoadSteps")), pgproxy.BlackHole},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -36,7 +41,7 @@ func TestWakeUpThatIsLostOnTheWayIsMadeUpForWithinSeconds(t *testing.T) {
 			d := decision("approve")
 			id := s.waits(t, d, "k")
 			proxy := pgtest.Proxy(t, s.dsn)
-			trap := proxy.Arm(point, pgproxy.Reset)
+			trap := proxy.Arm(lost.at, lost.how)
 			s.through(proxy, maxConns(1)).work(t, d)
 			if err := operation.Signal(t.Context(), s.pool, id, "approve", "yes"); err != nil {
 				t.Fatal(err)

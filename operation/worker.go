@@ -243,6 +243,13 @@ func (r *running) takeUp(ctx context.Context, room int, turn bool) (full, turnLe
 	return full, turn
 }
 
+// lookLimit bounds a look, and readLimit, for each operation, what is read of those that it has taken up: where a connection is gone without a
+// word, all that was taken up on it is left to the process meanwhile, and no process works on it.
+const (
+	lookLimit = 15 * time.Second
+	readLimit = 15 * time.Second
+)
+
 // load reads what operations remember that were taken up; those that were only started remember nothing. If that cannot be had, they are
 // released.
 func (r *running) load(ctx context.Context, i *instance, taken []store.Taken) []takenUp {
@@ -257,7 +264,9 @@ func (r *running) load(ctx context.Context, i *instance, taken []store.Taken) []
 	}
 	var err error
 	if len(load.OperationIDs) > 0 {
-		err = ask(context.WithoutCancel(ctx), r.engine, &load)
+		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(len(load.OperationIDs))*readLimit)
+		err = ask(reading, r.engine, &load)
+		cancel()
 	}
 	if err != nil {
 		r.complain(ctx, "operation: a worker cannot read what it has taken up", err)
@@ -287,6 +296,8 @@ func (r *running) take(ctx context.Context, i *instance, room int, turn bool) (t
 	if len(looks) == 0 {
 		return nil, full, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
 	err = i.alone(ctx, func() error {
 		requests := make([]txn.Request, len(looks))
 		for n, look := range looks {
