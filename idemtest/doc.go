@@ -16,6 +16,8 @@
 // What is broken is reported by t.Errorf, each promise once. The first line names it, and is the same for every program; what has
 // happened and how to mend it follows. docs/testing.md explains them all, and what this cannot see.
 //
+// [Replay] holds operations to histories in files, with no database.
+//
 // [Pool] gives each trial a database of its own, on the server at DATABASE_URL or one that it starts. It connects through a proxy of
 // this package, which knows the protocol and breaks it where a suite says.
 //

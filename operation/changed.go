@@ -39,6 +39,9 @@ func (op *Op) Changed(name string) bool {
 		return false
 	}
 	op.seq = next
+	if op.work.replays {
+		return true
+	}
 	op.remember(&step{seq: next, kind: store.ChangedStep, name: name}, store.StepDone, nil)
 	return true
 }

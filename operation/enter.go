@@ -57,11 +57,13 @@ func (op *Op) find(kind store.StepKind, name string) (*step, error) {
 		return nil, op.halt(ended, nil)
 	case ok && recorded.Outcome == store.StepNotSent && !op.grouped && (op.work.undoing || op.work.cancelled):
 		return nil, op.halt(ended, nil)
+	case ok && op.work.replays && !op.grouped && op.work.isUnderWay(&recorded):
+		return nil, op.halt(suspended, nil)
 	case ok && (recorded.Outcome == store.StepBegun || recorded.Outcome == store.StepNotSent): // its end is still to be found out
 	case ok:
 		s.found = &recorded
 	case op.grouped: // Wait looks at all of them
-	case op.work.undoing, op.work.cancelled && !op.leadsBack(kind):
+	case op.work.undoing, op.work.replays, op.work.cancelled && !op.leadsBack(kind):
 		op.seq--
 		return nil, op.halt(ended, nil)
 	}
@@ -77,6 +79,11 @@ func (w *work) pauses(s *store.Step) bool {
 		return s.Kind == store.AwaitStep || w.until(s.DueAt) > 0
 	}
 	return w.at.Seq == s.Seq
+}
+
+// isUnderWay reports whether it is not on record what has come of a step.
+func (w *work) isUnderWay(s *store.Step) bool {
+	return s.Outcome == store.StepBegun || s.Outcome == store.StepNotSent || s.Outcome == store.StepWaiting && s.Seq == len(w.recorded)
 }
 
 // since returns what tells how long ago a moment of the database's clock was.

@@ -97,6 +97,8 @@ type work struct {
 
 	// The Tx behind whose fn constraints are checked, by their place, because the commit behind them has failed.
 	checked map[int]bool
+
+	replays bool // nothing but what is on record is to be had: see Replay
 }
 
 // undo is an undo that the function has registered.

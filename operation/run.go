@@ -99,15 +99,7 @@ func (op *Op) end(resp idem.Response, err error) longcall.Ending {
 		rejected, isRejected = w.call.Rejection(err)
 	}
 	passes := err != nil && !isRejected && !IsFinal(err) // it decides nothing: the function may have failed anywhere
-	if op.grouped && !passes && op.stopped == nil {
-		_ = op.misuse("Go without Wait")
-	}
-	_ = op.halted()
-	if op.stopped == nil && !passes && op.unread() || op.leavesBegun() {
-		op.stopped = nil
-		op.current = op.firstUnread()
-		_ = op.park("the code has changed: it no longer asks for step %q, which is recorded", op.firstUnread())
-	}
+	op.check(passes)
 	if s := op.stopped; s != nil && s.why != ended {
 		return op.endStopped(s)
 	}
@@ -137,6 +129,19 @@ func (op *Op) end(resp idem.Response, err error) longcall.Ending {
 	}
 	op.close(nil)
 	return w.letGo(backoff(w.attempts), longcall.Ending{Outcome: longcall.Failed, Err: ofFunction(err)})
+}
+
+// check holds what the function has asked for, now that it has returned, against what is on record.
+func (op *Op) check(passes bool) {
+	if op.grouped && !passes && op.stopped == nil {
+		_ = op.misuse("Go without Wait")
+	}
+	_ = op.halted()
+	if op.stopped == nil && !passes && op.unread() || op.leavesBegun() {
+		op.stopped = nil
+		op.current = op.firstUnread()
+		_ = op.park("the code has changed: it no longer asks for step %q, which is recorded", op.firstUnread())
+	}
 }
 
 // unread reports whether something is on record that the function has not asked for.
@@ -264,7 +269,11 @@ func (w *work) giveUp(ctx context.Context, cause error) longcall.Ending {
 
 // endChanged parks an operation that is to be undone, and whose function goes another way now.
 func (op *Op) endChanged(how string) longcall.Ending {
+	op.parkChanged(how)
+	return op.endStopped(op.stopped)
+}
+
+func (op *Op) parkChanged(how string) {
 	op.stopped = nil // which said that the end of what is on record was reached
 	_ = op.park("the code has changed: it was decided that the operation is undone, and %s", how)
-	return op.endStopped(op.stopped)
 }

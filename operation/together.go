@@ -89,6 +89,9 @@ func (op *Op) recall(call *parallelCall) {
 	recorded, onRecord := w.recorded[s.seq]
 	call.doubt = recorded.Outcome == store.StepBegun
 	switch {
+	case w.replays:
+		_ = op.halt(suspended, nil)
+		return
 	case !call.doubt && w.undoing && !w.cancelled:
 		_ = op.halt(ended, nil)
 		return

@@ -309,6 +309,23 @@ FROM (
                       WHERE e.operation_id = o.id AND e.seq = o.seq)) s
 ORDER BY s.seq;
 
+-- name: LoadHistory :many
+-- LoadHistory reads an operation with all that it remembers, in one statement, so that both are of one moment. In front of the steps, which are
+-- those of LoadSteps, stands the operation, in place 0: its name, its state and its input.
+SELECT h.seq, h.kind, h.name, h.outcome, h.value, h.undoing, h.cancelled
+FROM (
+    SELECT 0 AS seq, '' AS kind, w.name, w.state AS outcome, w.input AS value, w.undoing, w.cancelled FROM idem.operations w
+    WHERE w.id = (@operation_id::text)::uuid
+    UNION ALL
+    SELECT r.seq, r.kind, r.name, r.outcome, r.value, false, false FROM idem.steps r
+    WHERE r.operation_id = (@operation_id::text)::uuid
+    UNION ALL
+    SELECT o.seq, o.kind, o.step, 'begun', NULL, false, false FROM idem.operations o
+    WHERE o.id = (@operation_id::text)::uuid AND o.kind = 'call'
+      AND NOT EXISTS (SELECT 1 FROM idem.steps e
+                      WHERE e.operation_id = o.id AND e.seq = o.seq)) h
+ORDER BY h.seq;
+
 -- name: ReleaseOperation :exec
 -- ReleaseOperation lets go of an operation: the next caller or worker goes on, after pause, and knows how often its call was tried.
 UPDATE idem.operations

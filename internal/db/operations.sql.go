@@ -977,6 +977,80 @@ func (r *ListStepsRow) read(row *roundtrip.Row) {
 	r.RecordedAt = row.Time()
 }
 
+// LoadHistorySQL is the text of LoadHistory.
+const LoadHistorySQL = `-- name: LoadHistory :many
+SELECT h.seq, h.kind, h.name, h.outcome, h.value, h.undoing, h.cancelled
+FROM (
+    SELECT 0 AS seq, '' AS kind, w.name, w.state AS outcome, w.input AS value, w.undoing, w.cancelled FROM idem.operations w
+    WHERE w.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
+    UNION ALL
+    SELECT r.seq, r.kind, r.name, r.outcome, r.value, false, false FROM idem.steps r
+    WHERE r.operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
+    UNION ALL
+    SELECT o.seq, o.kind, o.step, 'begun', NULL, false, false FROM idem.operations o
+    WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid AND o.kind OPERATOR(pg_catalog.=) 'call'
+      AND NOT EXISTS (SELECT 1 FROM idem.steps e
+                      WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) h
+ORDER BY h.seq
+`
+
+// LoadHistoryStatement is LoadHistory as connections know it.
+var LoadHistoryStatement = roundtrip.New(roundtrip.Statement{
+	SQL:     LoadHistorySQL,
+	Params:  []roundtrip.Param{roundtrip.TextParam},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text},
+})
+
+// LoadHistory reads an operation with all that it remembers, in one statement, so that both are of one moment. In front of the steps, which are
+// those of LoadSteps, stands the operation, in place 0: its name, its state and its input.
+type LoadHistory struct {
+	OperationID string
+
+	Rows []LoadHistoryRow
+}
+
+// Queue adds the statement.
+func (q *LoadHistory) Queue(trip *roundtrip.Trip) {
+	values := trip.Values()
+	values.Text(q.OperationID)
+	trip.Add(LoadHistoryStatement, values.List()...)
+}
+
+// Read reads the answer.
+func (q *LoadHistory) Read(trip *roundtrip.Trip) {
+	q.Each(trip, func(r *LoadHistoryRow) { q.Rows = append(q.Rows, *r) })
+}
+
+// Each reads the answer and calls f with one row after the other, which is the same one each time.
+func (q *LoadHistory) Each(trip *roundtrip.Trip, f func(*LoadHistoryRow)) {
+	var r LoadHistoryRow
+	trip.Rows(func(row *roundtrip.Row) {
+		r.read(row)
+		f(&r)
+	})
+}
+
+// LoadHistoryRow is a row of LoadHistory.
+type LoadHistoryRow struct {
+	Seq       int
+	Kind      string
+	Name      string
+	Outcome   string
+	Value     []byte
+	Undoing   bool
+	Cancelled bool
+}
+
+func (r *LoadHistoryRow) read(row *roundtrip.Row) {
+	r.Seq = row.Int()
+	r.Kind = row.Text(r.Kind)
+	r.Name = row.Text(r.Name)
+	r.Outcome = row.Text(r.Outcome)
+	r.Value = row.Bytes()
+	r.Undoing = row.Bool()
+	r.Cancelled = row.Bool()
+}
+
 // ReleaseOperationSQL is the text of ReleaseOperation.
 const ReleaseOperationSQL = `-- name: ReleaseOperation :exec
 UPDATE idem.operations

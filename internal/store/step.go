@@ -171,3 +171,37 @@ func (l *LoadStepsOf) Read(trip *roundtrip.Trip) {
 		})
 	})
 }
+
+// LoadHistory reads an operation with all that it remembers, as of one moment.
+type LoadHistory struct {
+	OperationID string
+
+	Found     bool
+	Name      string
+	State     OperationState
+	Undoing   bool
+	Cancelled bool
+	Input     []byte
+	Steps     []Step
+}
+
+// Queue adds the statement.
+func (l *LoadHistory) Queue(trip *roundtrip.Trip) {
+	q := db.LoadHistory{OperationID: l.OperationID}
+	q.Queue(trip)
+}
+
+// Read reads the answer.
+func (l *LoadHistory) Read(trip *roundtrip.Trip) {
+	l.Found, l.Steps = false, nil
+	var q db.LoadHistory
+	q.Each(trip, func(row *db.LoadHistoryRow) {
+		if row.Seq == 0 {
+			l.Found, l.Name, l.State, l.Undoing, l.Cancelled, l.Input = true, row.Name, OperationState(row.Outcome), row.Undoing, row.Cancelled, row.Value
+			return
+		}
+		l.Steps = append(l.Steps, Step{
+			Seq: row.Seq, Kind: StepKind(row.Kind), Name: row.Name, Outcome: StepOutcome(row.Outcome), Value: row.Value,
+		})
+	})
+}

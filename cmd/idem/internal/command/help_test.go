@@ -22,7 +22,7 @@ func commands(t *testing.T) []string {
 
 // below are the commands of commands.
 var below = []string{"migrate up", "migrate down", "migrate status",
-	"operation list", "operation show", "operation retry", "operation resolve", "operation cancel",
+	"operation list", "operation show", "operation history", "operation retry", "operation resolve", "operation cancel",
 	"outbox stats", "outbox list", "outbox forget", "inbox stats", "inbox list", "dead list", "dead show", "dead redrive", "dead drop"}
 
 func TestEveryCommandHasHelpWithAnExample(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 type operationCommand struct {
 	List    operationListCommand    `cmd:"" help:"Operations, the latest first."`
 	Show    operationShowCommand    `cmd:"" help:"One operation, with a timeline of its steps."`
+	History operationHistoryCommand `cmd:"" help:"The history of one operation, for idemtest.Replay."`
 	Retry   operationRetryCommand   `cmd:"" help:"Let a parked operation go on as it is."`
 	Resolve operationResolveCommand `cmd:"" help:"Say the outcome of the call that has parked an operation."`
 	Cancel  operationCancelCommand  `cmd:"" help:"End an operation, and take back what it has done."`

@@ -85,6 +85,9 @@ func TestOperationsAreShownAsTheGoldenFilesHaveIt(t *testing.T) {
 		"operation-show-waits":      {"show", waitsID},
 		"operation-show-undone":     {"show", undoneID, "--reveal"},
 		"operation-show-none":       {"show", leftID},
+		"operation-history":         {"history", undoneID},
+		"operation-history-doubt":   {"history", parkedID},
+		"operation-history-none":    {"history", leftID},
 		"operation-retry":           {"retry", parkedID, "--yes"},
 		"operation-retry-unasked":   {"retry", parkedID},
 		"operation-retry-waits":     {"retry", waitsID, "--yes"},
@@ -307,6 +310,8 @@ func TestOperatorShowsAndResolvesASealedOperation(t *testing.T) {
 	keys := "2026-11=" + base64.StdEncoding.EncodeToString(secret)
 	other := "2026-11=" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("o", 32)))
 	with("", "show", id).want(t, 0, "sealed with   2026-11", "charge", "begun", "parked", "call's key")
+	with("", "history", id).want(t, 1, `sealed with the key "2026-11"`, "--seal-keys")
+	with(keys, "history", id).want(t, 0, `"the input"`, `"begun"`)
 	with("", "show", id, "--reveal").want(t, 1, `sealed with the key "2026-11"`, "--seal-keys")
 	with(other, "show", id, "--reveal").want(t, 1, "does not open")
 	with(keys, "show", id, "--reveal").want(t, 0, "the input", "the value", "the signal")

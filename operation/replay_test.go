@@ -1,0 +1,356 @@
+package operation_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/operation"
+)
+
+// code is the function of an operation, of one release or the next.
+type code func(op *operation.Op) error
+
+func (c code) define(opts ...operation.Option) *operation.Definition[string] {
+	return operation.Define("replayed", func(op *operation.Op, _ string) (idem.Response, error) { return created, c(op) }, opts...)
+}
+
+// history is what is on record of the only operation.
+func (s *shop) history(t *testing.T, opts ...idem.Option) []byte {
+	t.Helper()
+	file, err := operation.History(t.Context(), s.pool, s.text(`select id::text from idem.operations`), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// takes are steps one after the other. A step is ended by a colon and its kind.
+func takes(op *operation.Op, names ...string) error {
+	for _, name := range names {
+		name, kind, _ := strings.Cut(name, ":")
+		var err error
+		switch kind {
+		case "tx":
+			err = localStep(op, name)
+		case "call":
+			err = outsideStep(op, name)
+		case "undo":
+			err = operation.UndoTx(op, name, writeUndo(name))
+		case "changed":
+			op.Changed(name)
+		case "pause":
+			err = operation.Sleep(op, name, time.Millisecond)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func taking(names ...string) code {
+	return func(op *operation.Op) error { return takes(op, names...) }
+}
+
+// What Replay says of an operation that another release has begun, and that is still under way, is what happens to it.
+func TestReplayTellsWhatNewCodeMakesOfAnOperation(t *testing.T) {
+	t.Parallel()
+	errDown := errors.New("down")
+	old := func(op *operation.Op) error { // it comes no further than the pause
+		return errors.Join(takes(op, "reserve:tx", "release:undo", "charge:call", "pause:pause"), errDown)
+	}
+	for _, test := range []struct {
+		name string
+		old  code
+		next code
+		want string // what the reason has in it; nothing if the operation goes on
+	}{
+		{"the same steps", old, taking("reserve:tx", "release:undo", "charge:call", "pause:pause"), ""},
+		{"a step behind them", old, taking("reserve:tx", "release:undo", "charge:call", "pause:pause", "note:tx", "tell:call"), ""},
+		{"a step among them", old, taking("reserve:tx", "check:tx", "release:undo", "charge:call", "pause:pause"), `asks for tx "check"`},
+		{"a step that asks whether it is new", old, func(op *operation.Op) error {
+			if err := takes(op, "reserve:tx"); err != nil {
+				return err
+			}
+			if op.Changed("check") {
+				return takes(op, "check:tx", "release:undo", "charge:call")
+			}
+			return takes(op, "release:undo", "charge:call", "pause:pause")
+		}, ""},
+		{"a question that has no step on record", old, taking("reserve:tx", "release:undo", "charge:call", "pause:pause", "note:changed", "note:tx"), ""},
+		{"a question that is on record is asked no more", taking("one:tx", "new:changed", "two:call", "three:call"), taking("one:tx", "two:call", "three:call"), `asks for call "two"`},
+		{"a pause that is over", taking("one:tx", "pause:pause", "two:call", "three:call"), taking("one:tx", "pause:pause", "two:call"), "no longer asks for step \"three\""},
+		{"a step is gone", old, taking("reserve:tx", "release:undo", "charge:call"), `no longer asks for step "pause"`},
+		{"a step is renamed", old, taking("reserve:tx", "release:undo", "pay:call", "pause:pause"), `asks for call "pay"`},
+		{"a step is another kind", old, taking("reserve:tx", "release:undo", "charge:tx", "pause:pause"), `asks for tx "charge"`},
+		{"an undo is gone", old, taking("reserve:tx", "charge:call", "pause:pause"), `asks for call "charge"`},
+		{"a value is another type", old, func(op *operation.Op) error {
+			_, err := operation.Tx(op, "reserve", func(pgx.Tx) (map[string]bool, error) { return nil, nil })
+			return err
+		}, "does not decode"},
+		{"two at the same time", old, func(op *operation.Op) error {
+			err := takes(op, "reserve:tx", "release:undo")
+			calls := operation.Parallel(op)
+			for _, name := range []string{"charge", "tell"} {
+				operation.Go(calls, name, operation.Keyed(time.Hour), func(context.Context, string) (int, error) { return 7, nil })
+			}
+			return errors.Join(err, calls.Wait(), takes(op, "pause:pause"))
+		}, `asks for call "tell"`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			stops := func(op *operation.Op) error { return errors.Join(test.old(op), errDown) }
+			if _, err := code(stops).define().Do(t.Context(), s.pool, scope, "k", hashA, "in"); !errors.Is(err, errDown) {
+				t.Fatal(err)
+			}
+			history := s.history(t)
+			next := test.next.define()
+			replayed := operation.Replay(t.Context(), history, next)
+			_, lived := next.Do(t.Context(), s.pool, scope, "k", hashA, "in")
+			for what, err := range map[string]error{"replayed": replayed, "lived": lived} {
+				if test.want == "" && err != nil || test.want != "" && (!errors.Is(err, operation.ErrParked) || !strings.Contains(err.Error(), test.want)) {
+					t.Errorf("%s: %v, want %q\n%s", what, err, test.want, history)
+				}
+			}
+		})
+	}
+}
+
+// Nothing is done by a replay: no step is taken that is not on record, and none that is.
+func TestReplayTakesNoStep(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	travel := newJourney(operation.Keyed(time.Hour), operation.Once)
+	travel.room.fn = func(context.Context, int) (string, error) { return "", errTimeout } // it is in doubt, and parks
+	if _, err := travel.define().Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) {
+		t.Fatal(err)
+	}
+	history := s.history(t)
+	s.pool.Close() // a replay that asked it would fail
+	again := newJourney(operation.Keyed(time.Hour), operation.Once)
+	if err := operation.Replay(t.Context(), history, again.define()); err != nil {
+		t.Error(err)
+	}
+	if n := again.air.times() + again.room.times(); n > 0 {
+		t.Errorf("%d calls were made", n)
+	}
+	asks := operation.Define("travel", func(op *operation.Op, _ int) (idem.Response, error) {
+		if err := takes(op, "reserve:tx", "new:changed"); err != nil {
+			return idem.Response{}, err
+		}
+		return created, errors.Join(op.Checkpoint(), takes(op, "new:tx"))
+	})
+	if err := operation.Replay(t.Context(), firstSteps(t, history, 1), asks); err != nil {
+		t.Errorf("the question of new code: %v", err)
+	}
+	var h struct{ Steps []json.RawMessage }
+	if err := json.Unmarshal(history, &h); err != nil {
+		t.Fatal(err)
+	}
+	for n := range h.Steps { // every state that it has come through
+		if err := operation.Replay(t.Context(), firstSteps(t, history, n), again.define()); err != nil || again.air.times()+again.room.times() > 0 {
+			t.Errorf("with %d steps: %v", n, err)
+		}
+	}
+}
+
+// firstSteps is a history of an operation that has come less far.
+func firstSteps(t *testing.T, history []byte, n int) []byte {
+	t.Helper()
+	var h map[string]any
+	if err := json.Unmarshal(history, &h); err != nil {
+		t.Fatal(err)
+	}
+	h["steps"] = h["steps"].([]any)[:n]
+	cut, err := json.Marshal(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cut
+}
+
+func TestReplayOfAnOperationThatWaitsEndsWhereItWaits(t *testing.T) {
+	t.Parallel()
+	packs := operation.Define("packs", func(*operation.Op, int) (idem.Response, error) { return created, nil })
+	for name, waits := range map[string]code{
+		"sleep": func(op *operation.Op) error { return operation.Sleep(op, "wait", time.Hour) },
+		"await": func(op *operation.Op) error { _, err := operation.Await[int](op, "wait", time.Hour); return err },
+		"child": func(op *operation.Op) error { _, err := operation.Child(op, "wait", packs, 1); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			d := code(func(op *operation.Op) error { return errors.Join(takes(op, "first:tx"), waits(op)) }).define()
+			s.waits(t, d, "k")
+			history := s.history(t)
+			s.pool.Close()
+			if err := operation.Replay(t.Context(), history, d); err != nil {
+				t.Errorf("%v\n%s", err, history)
+			}
+			if err := operation.Replay(t.Context(), history, taking("first:tx", "another:tx").define()); !errors.Is(err, operation.ErrParked) {
+				t.Errorf("other code: %v", err)
+			}
+		})
+	}
+}
+
+// An operation that has ended tells of all its steps. Its end is to stay what it was.
+func TestReplayOfAnOperationThatHasEndedHoldsItsEnd(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		end  error
+		next error
+		want string
+	}{
+		{"completed", nil, nil, ""},
+		{"completed, and now it is rejected", nil, idem.Reject(declined), "it was completed"},
+		{"completed, and now it fails", nil, errTimeout, "the function fails"},
+		{"rejected", idem.Reject(declined), idem.Reject(declined), ""},
+		{"rejected, and now it is completed", idem.Reject(declined), nil, "no longer says so"},
+		{"undone", operation.Final(errDeclined), operation.Final(errDeclined), ""},
+		{"undone, and now it fails", operation.Final(errDeclined), errTimeout, "the function fails"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			ends := func(end error) *operation.Definition[string] {
+				return code(func(op *operation.Op) error {
+					if err := takes(op, "one:tx", "back:undo", "two:call", "three:tx"); err != nil {
+						return err
+					}
+					return end
+				}).define()
+			}
+			_, _ = ends(test.end).Do(t.Context(), s.pool, scope, "k", hashA, "in")
+			history := s.history(t)
+			s.pool.Close()
+			err := operation.Replay(t.Context(), history, ends(test.next))
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %q\n%s", err, test.want, history)
+			}
+			if test.want != "" {
+				return
+			}
+			more := code(func(op *operation.Op) error {
+				return errors.Join(takes(op, "one:tx", "back:undo", "two:call", "three:tx", "four:tx"), test.next)
+			})
+			if test.end == nil {
+				if err := operation.Replay(t.Context(), history, more.define()); err != nil {
+					t.Errorf("with a step behind: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// One that is cancelled is undone: its function need not come to its end.
+func TestReplayOfACancelledOperationEndsWhereItWasUndone(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := code(func(op *operation.Op) error {
+		return errors.Join(takes(op, "one:tx", "back:undo"), operation.Sleep(op, "wait", time.Hour), takes(op, "two:tx"))
+	}).define()
+	id := s.waits(t, d, "k")
+	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
+		t.Fatal(err)
+	}
+	asked := s.history(t)
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit)); !errors.Is(err, operation.ErrCancelled) {
+		t.Fatal(err)
+	}
+	for what, history := range map[string][]byte{"before it is undone": asked, "undone": s.history(t)} {
+		if err := operation.Replay(t.Context(), history, d); err != nil {
+			t.Errorf("%s: %v\n%s", what, err, history)
+		}
+	}
+	if state := s.text(`select state from idem.operations`); state != "undone" {
+		t.Errorf("it is %s", state)
+	}
+}
+
+// What is in the file is what is on record, whatever codec has made it and whoever has laid the file out anew.
+func TestHistoryKeepsInputsAndValuesByteForByte(t *testing.T) {
+	t.Parallel()
+	type row struct{ N int }
+	for name, opts := range map[string][]operation.Option{"JSON": nil, "gob": {operation.WithCodec(gobCodec{})}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			const text = "<a href=\"x\">&\u2028é</a>"
+			var seen string
+			d := operation.Define("kept", func(op *operation.Op, in row) (idem.Response, error) {
+				value, err := operation.Tx(op, "value", func(pgx.Tx) (string, error) { return text, nil })
+				seen = fmt.Sprint(in.N, value)
+				_, failed := operation.Call(op, "fails", operation.Once, func(context.Context, string) (int, error) { return 0, operation.Final(errDeclined) })
+				seen += fmt.Sprint(failed)
+				return created, errors.Join(err, operation.Sleep(op, "wait", time.Hour))
+			}, opts...)
+			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, row{7}, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+				t.Fatal(err)
+			}
+			want, history := seen, s.history(t)
+			var laidOut, compact bytes.Buffer
+			if err := errors.Join(json.Indent(&laidOut, history, "", "\t"), json.Compact(&compact, history)); err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range [][]byte{history, laidOut.Bytes(), compact.Bytes()} {
+				seen = ""
+				if err := operation.Replay(t.Context(), file, d); err != nil || seen != want {
+					t.Errorf("%v: it saw %q, want %q\n%s", err, seen, want, file)
+				}
+			}
+			if strings.Contains(string(history), "tenant-1") || strings.Contains(string(history), `"k"`) {
+				t.Errorf("it tells the key or the scope: %s", history)
+			}
+			if name == "JSON" && !strings.Contains(string(history), `"N": 7`) {
+				t.Errorf("a person cannot read it: %s", history)
+			}
+		})
+	}
+}
+
+func TestHistoryOfASealedOperationTakesItsSealer(t *testing.T) {
+	t.Parallel()
+	s, d := newShop(t), decision("approve")
+	id := s.waits(t, d, "k", sealerOf(7))
+	if file, err := operation.History(t.Context(), s.pool, id); !errors.Is(err, idem.ErrUnreadable) || file != nil {
+		t.Errorf("without a Sealer: %s, %v", file, err)
+	}
+	if err := operation.Replay(t.Context(), s.history(t, sealerOf(7)), d); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatIsNoHistoryOrOfNoDefinitionIsSaid(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d := decision("approve")
+	id := s.waits(t, d, "k")
+	for name, err := range map[string]error{
+		"no JSON":       operation.Replay(t.Context(), []byte("x"), d),
+		"other JSON":    operation.Replay(t.Context(), []byte(`{"name":"decision"}`), d),
+		"another name":  operation.Replay(t.Context(), s.history(t), s.checkout()),
+		"no definition": operation.Replay(t.Context(), s.history(t)),
+	} {
+		if err == nil || errors.Is(err, operation.ErrParked) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := operation.History(t.Context(), s.pool, "00000000-0000-0000-0000-000000000001"); !errors.Is(err, operation.ErrUnknownOperation) {
+		t.Error(err)
+	}
+	if _, err := operation.History(t.Context(), nil, id); err == nil {
+		t.Error("a nil pool is taken")
+	}
+}
