@@ -15,7 +15,7 @@ func commitMutants() []Mutant {
 			Duration: 5 * time.Second,
 			Faults:   []fault.Name{fault.LoseCommit, fault.LoseCommitAnswer, fault.LoseCommitRace, fault.KillBeforeCommit, fault.KillAfterCommit, fault.KillDuringCommit},
 			Rules:    []rule.Rule{rule.Once, rule.OneEffect, rule.Record, rule.Nothing},
-			Edits: []Edit{{"internal/txn/commit.go", "	c := &t.commit\n", `	if len(requests) > 0 {
+			Edits: []Edit{{"internal/txn.Tx.Commit", "c := &t.commit", `if len(requests) > 0 {
 		var row, claim string
 		err := t.conn.QueryRow(ctx, "with gone as (delete from idem.records where execution_id = current_setting('idem.claim')::uuid returning *)"+
 			" select row_to_json(gone)::text, current_setting('idem.claim') from gone").Scan(&row, &claim)
@@ -38,31 +38,29 @@ func commitMutants() []Mutant {
 			return err
 		}
 	}
-	c := &t.commit
-`}},
+	c := &t.commit`}},
 		},
 		{
 			Name: "lost-is-rolled-back", About: "an answer to COMMIT that is lost counts as a rollback: clean up and run again",
 			Duration: 5 * time.Second,
 			Faults:   lostCommits, Rules: []rule.Rule{rule.Once, rule.OneEffect, rule.Nothing, rule.Order},
-			Edits: []Edit{{"call.go", resolves, `			_, _ = x.engine.Pool.Exec(context.WithoutCancel(ctx), "delete from idem.records where scope = $1 and key = $2", c.scope, c.key)
+			Edits: []Edit{{"idem.call.proceed", "ending, err = x.resolve(ctx, c.limits.resolve, c.ttl, err)", `_, _ = x.engine.Pool.Exec(context.WithoutCancel(ctx), "delete from idem.records where scope = $1 and key = $2", c.scope, c.key)
 			x.key = store.NewKey(c.scope, c.key, c.hash, newExecutionID(), c.ttl)
-			ending = undone
-`}},
+			ending = undone`}},
 		},
 		{
 			Name: "lost-is-an-error", About: "an answer to COMMIT that is lost is reported as a failure",
 			Duration: 5 * time.Second,
 			Faults:   lostCommits, Rules: []rule.Rule{rule.Nothing},
-			Edits: []Edit{{"call.go", resolves, "			ending = failed\n"}},
+			Edits: []Edit{{"idem.call.proceed", "ending, err = x.resolve(ctx, c.limits.resolve, c.ttl, err)", "ending = failed"}},
 		},
 		{
 			Name: "context-abandons-commit", About: "the end of the context during COMMIT counts as a failure",
 			Duration: 5 * time.Second,
 			Faults:   []fault.Name{fault.Delay, fault.GhostStandby, fault.Freeze}, Rules: []rule.Rule{rule.Nothing},
 			Edits: []Edit{
-				{"internal/txn/grace.go", "time.AfterFunc(g.limit, g.interrupt)", "time.AfterFunc(0, g.interrupt)"},
-				{"internal/txn/commit.go", "		t.leaveAlone(answers)\n		return t.unanswered(ctx)\n", "		t.leaveAlone(answers)\n		return ctx.Err()\n"},
+				{"internal/txn.grace.begin", "g.limit", "0"},
+				{"internal/txn.Tx.commitHere", "t.unanswered(ctx)", "ctx.Err()"},
 			},
 		},
 		{
@@ -70,25 +68,24 @@ func commitMutants() []Mutant {
 			Slow:   true,
 			Faults: []fault.Name{fault.FailoverStalled}, Rules: []rule.Rule{rule.Success, rule.Replayed},
 			Edits: []Edit{
-				{"internal/txn/uncancelled.go", "	scramble(conn.PgConn().SecretKey())\n", ""},
-				{"internal/txn/uncancelled.go", "	if !u.conn.IsClosed() {\n		scramble(u.conn.PgConn().SecretKey())\n	}\n", ""},
-				{"internal/txn/commit.go", "		t.leaveAlone(answers)\n", "		_ = t.conn.PgConn().CancelRequest(context.Background())\n		t.leaveAlone(answers)\n"},
+				{"internal/txn.sendUncancelled", "scramble(conn.PgConn().SecretKey())", ""},
+				{"internal/txn.uncancelled.read", `if !u.conn.IsClosed() {
+		scramble(u.conn.PgConn().SecretKey())
+	}`, ""},
+				{"internal/txn.Tx.commitHere", "t.leaveAlone(answers)", `_ = t.conn.PgConn().CancelRequest(context.Background())
+		t.leaveAlone(answers)`},
 			},
 		},
 		{
 			Name: "forgotten-record", About: "a success is answered, and one record in fifty is not kept",
 			Rules: []rule.Rule{rule.Record, rule.Once},
-			Edits: []Edit{{"tx.go", "		x.record = completedRecord(c, resp, x.claimedAt)\n", `		x.record = completedRecord(c, resp, x.claimedAt)
+			Edits: []Edit{{"idem.execution.complete", "x.record = completedRecord(c, resp, x.claimedAt)", `x.record = completedRecord(c, resp, x.claimedAt)
 		if x.key.ExecutionID < "05" {
 			_, _ = x.engine.Pool.Exec(ctx, "delete from idem.records where execution_id = $1::uuid", x.key.ExecutionID)
-		}
-`}},
+		}`}},
 		},
 	}
 }
 
 // lostCommits are faults after which nobody but the record knows the outcome of a COMMIT.
 var lostCommits = []fault.Name{fault.LoseCommitAnswer, fault.LoseCommitRace, fault.GhostStandby, fault.Terminate}
-
-// resolves is where a call asks the record.
-const resolves = "		ending, err = x.resolve(ctx, c.limits.resolve, c.ttl, err)\n"

@@ -13,65 +13,72 @@ func dayMutants() []Mutant {
 			Name: "first-error-itself", About: "the function is given the error itself in the first run, and what is left of it in every later one",
 			Rules: []rule.Rule{rule.SameError},
 			Edits: []Edit{
-				{"operation/op.go", "	if seen, failed := decodeFailure(known, stored); failed == nil {\n		return stored, seen\n	}\n", ""},
-				{"operation/failure.go", "		if l.Known == \"\" {\n			continue\n		}\n		err := k.again(l)\n", "		if l.Known != \"\" {\n			continue\n		}\n		err := k.again(l)\n"},
+				{"operation.Op.failure", `if seen, failed := decodeFailure(known, stored); failed == nil {
+		return stored, seen
+	}`, ""},
+				{"operation.decodeFailure", `l.Known == ""`, `l.Known != ""`},
 			},
 		},
 		{
 			Name: "number-rounded", About: "a large number comes back from the record as a float64",
 			Rules: []rule.Rule{rule.SameValue},
-			Edits: []Edit{{"operation/value.go", "	d.UseNumber()\n", ""}},
+			Edits: []Edit{{"operation.jsonCodec.Decode", "d.UseNumber()", ""}},
 		},
 		{
 			Name: "unsent-settles", About: "an attempt that was not sent, and never will be, settles one that has no answer",
 			Rules: []rule.Rule{rule.Unsent}, Duration: 9 * time.Second,
-			Edits: []Edit{{"operation/call.go", "	return s.final && !(o.doubt && s.unsent)\n", "	return s.final\n"}},
+			Edits: []Edit{{"operation.outside.isSettledBy", "s.final && !(o.doubt && s.unsent)", "s.final"}},
 		},
 		{
 			Name: "unsent-clears-doubt", About: "after an attempt that was not sent, one without an answer before it is forgotten",
 			Rules: []rule.Rule{rule.CallOnce, rule.Unsent}, Duration: 9 * time.Second,
-			Edits: []Edit{{"operation/call.go", "	o.doubt = o.doubt || unanswered\n", "	o.doubt = o.doubt && !answer.unsent || unanswered\n"}},
+			Edits: []Edit{{"operation.Op.attempt", "o.doubt || unanswered", "o.doubt && !answer.unsent || unanswered"}},
 		},
 		{
 			Name: "undo-mixed", About: "an undo is run for all that it covers, of which some is committed and some rolled back",
 			Rules: []rule.Rule{rule.Covered, rule.UndoneOnce}, Duration: 9 * time.Second,
-			Edits: []Edit{{"operation/takenback.go", "	return r.lasting && r.pending\n", "	return r.lasting && r.pending && to < 0\n"}},
+			Edits: []Edit{{"operation.Op.isMixed", "r.pending", "r.pending && to < 0"}},
 		},
 		{
 			Name: "taken-in-vain", About: "what a process has taken up without being told is left to it, also by itself",
 			Rules: []rule.Rule{rule.Woken}, Duration: 20 * time.Second,
 			Edits: []Edit{
-				{"operation/presence.go", "	if i.leaked == 0 && time.Since(i.looked) < rareLooks {\n", "	if i.leaked >= 0 {\n"},
-				{operationQueries, ownTaking + "c.wake_at\n", ownTakingNever + "c.wake_at\n"},
-				{operationQueries, ownTaking + "awaited.sent_at\n", ownTakingNever + "awaited.sent_at\n"},
+				{"operation.instance.isToLook", "i.leaked == 0 && time.Since(i.looked) < rareLooks", "i.leaked >= 0"},
+				{"internal/db.TakeOperationsSQL", ownTaking + "c.wake_at\n", ownTakingNever + "c.wake_at\n"},
+				{"internal/db.TakeOperationsSQL", ownTaking + "awaited.sent_at\n", ownTakingNever + "awaited.sent_at\n"},
 			},
 		},
 		{
 			Name: "child-apart", About: "a child is begun in a commit before that which says that its parent awaits it",
 			Rules: []rule.Rule{rule.Child}, Duration: 6 * time.Second,
-			Edits: []Edit{{"operation/child.go",
-				"		op.remember(s, store.StepWaiting, nil)\n		return idem.Response{}, op.untilChildEnds(s, requests...)\n",
-				"		if err := op.commit(commit{with: requests}); err != nil {\n			return idem.Response{}, err\n		}\n		op.remember(s, store.StepWaiting, nil)\n		return idem.Response{}, op.untilChildEnds(s)\n"}},
+			Edits: []Edit{{"operation.Op.child",
+				`op.remember(s, store.StepWaiting, nil)
+		return idem.Response{}, op.untilChildEnds(s, requests...)`,
+				`if err := op.commit(commit{with: requests}); err != nil {
+			return idem.Response{}, err
+		}
+		op.remember(s, store.StepWaiting, nil)
+		return idem.Response{}, op.untilChildEnds(s)`}},
 		},
 		{
 			Name: "child-not-taken-back", About: "the undo behind a child is not run for it",
 			Rules: []rule.Rule{rule.ChildBack}, Duration: 9 * time.Second,
-			Edits: []Edit{{"operation/takenback.go", "	return kind == store.TxStep || kind == store.CallStep || kind == store.ChildStep\n", "	return kind == store.TxStep || kind == store.CallStep\n"}},
+			Edits: []Edit{{"operation.isTakenBack", "kind == store.TxStep || kind == store.CallStep || kind == store.ChildStep", "kind == store.TxStep || kind == store.CallStep"}},
 		},
 		{
 			Name: "child-left", About: "a parent that is cancelled is undone over a child that nothing takes back, and asks nobody",
 			Rules: []rule.Rule{rule.ChildBack}, Duration: 27 * time.Second,
-			Edits: []Edit{{"operation/takenback.go", "		case s.Kind != store.CallStep && s.Kind != store.ChildStep:\n", "		case s.Kind != store.CallStep:\n"}},
+			Edits: []Edit{{"operation.Op.unbacked", "s.Kind != store.CallStep && s.Kind != store.ChildStep", "s.Kind != store.CallStep"}},
 		},
 		{
 			Name: "child-uncancelled", About: "a parent that is cancelled waits for its child as if nothing had happened",
 			Rules: []rule.Rule{rule.ChildCut}, Duration: 9 * time.Second,
-			Edits: []Edit{{"operation/child.go", "	case !signal.Found && op.work.cancelled:\n", "	case !signal.Found && op.work.cancelled && op.work.epoch < 0:\n"}},
+			Edits: []Edit{{"operation.Op.childTold", "op.work.cancelled", "op.work.cancelled && op.work.epoch < 0"}},
 		},
 		{
 			Name: "child-taken-for-done", About: "a child that was cancelled counts as one that has completed",
 			Rules: []rule.Rule{rule.ChildTold}, Duration: 9 * time.Second,
-			Edits: []Edit{{"operation/child.go", "		return idem.Response{}, Final(&ChildError{OperationID: id, Cancelled: end.Cancelled})\n", "		return idem.Response{Status: 200}, nil\n"}},
+			Edits: []Edit{{"operation.Op.childAnswer", "return idem.Response{}, Final(&ChildError{OperationID: id, Cancelled: end.Cancelled})", "return idem.Response{Status: 200}, nil"}},
 		},
 	}
 }

@@ -2,106 +2,162 @@ package mutant
 
 import (
 	"fmt"
-	"go/scanner"
+	"go/ast"
+	"go/parser"
 	"go/token"
-	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
 
-// Edit replaces a piece of a file, which must be there exactly once. It follows its Go when that is laid out in another way, or is
-// commented otherwise, and when it moves to another file of its package.
+// Edit replaces a piece of a declaration, which must be there exactly once. It follows the declaration to another file of its package,
+// and the piece to another place and another layout. In Go the piece is an expression or statements, in SQL some words.
 type Edit struct {
-	File     string // from the root of the repository
+	In       string // the package and the declaration, as in internal/txn.Tx.Commit or internal/db.ClaimSQL; or a file of SQL
 	Old, New string
 }
 
 // apply makes the edit, in the files as earlier edits have left them.
 func (e Edit) apply(root string, edited map[string]string) error {
-	sources, err := e.sources(root, edited)
+	found, err := e.find(root, edited)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errStale, err)
+		return fmt.Errorf("%w: %s: %w", errStale, e.In, err)
 	}
-	if n := strings.Count(sources[e.File], e.Old); n == 1 {
-		edited[e.File] = strings.Replace(sources[e.File], e.Old, e.New, 1)
-		return nil
+	places := found.pieces(e.Old)
+	if len(places) != 1 {
+		return fmt.Errorf("%w: %s has %d times %q", errStale, e.In, len(places), e.Old)
 	}
-	found := 0
-	for file, source := range sources {
-		for _, at := range occurrences(source, e.Old) {
-			found++
-			edited[file] = source[:at.begin] + strings.TrimSpace(e.New) + source[at.end:]
-		}
-	}
-	if found != 1 {
-		return fmt.Errorf("%w: %s has %d times %q", errStale, filepath.Dir(e.File), found, e.Old)
-	}
+	at := places[0]
+	edited[found.file] = found.source[:at.begin] + strings.TrimSpace(e.New) + found.source[at.end:]
 	return nil
 }
 
-// sources are the file of the edit and, if it is Go, the others of its package.
-func (e Edit) sources(root string, edited map[string]string) (map[string]string, error) {
-	files := []string{e.File}
-	if filepath.Ext(e.File) == ".go" {
-		all, err := filepath.Glob(filepath.Join(root, filepath.Dir(e.File), "*.go"))
-		if err != nil {
-			return nil, err
-		}
-		files = nil
-		for _, path := range all {
-			if !strings.HasSuffix(path, "_test.go") {
-				files = append(files, filepath.ToSlash(filepath.Join(filepath.Dir(e.File), filepath.Base(path))))
-			}
-		}
-	}
-	sources := make(map[string]string)
-	maps.Copy(sources, edited)
-	maps.DeleteFunc(sources, func(file, _ string) bool { return !slices.Contains(files, file) })
-	for _, file := range files {
-		if _, ok := sources[file]; !ok {
-			read, err := os.ReadFile(filepath.Join(root, file))
-			if err != nil {
-				return nil, err
-			}
-			sources[file] = string(read)
-		}
-	}
-	return sources, nil
+// declared is the part of a file that an edit is in.
+type declared struct {
+	file, source string
+	span
+	node  ast.Node // nil in a file of SQL
+	files *token.FileSet
 }
 
 type span struct{ begin, end int }
 
-// occurrences returns where a source has the tokens of a piece, whatever white space and comments are between them.
-func occurrences(source, piece string) (found []span) {
-	texts, places := tokens(source)
-	wanted, _ := tokens(piece)
-	for i := 0; len(wanted) > 0 && i+len(wanted) <= len(texts); i++ {
-		if slices.Equal(texts[i:i+len(wanted)], wanted) {
-			found = append(found, span{places[i].begin, places[i+len(wanted)-1].end})
+// find returns the declaration of the edit, in whatever file of its package it is.
+func (e Edit) find(root string, edited map[string]string) (*declared, error) {
+	read := func(file string) (string, error) {
+		if source, ok := edited[file]; ok {
+			return source, nil
+		}
+		source, err := os.ReadFile(filepath.Join(root, file))
+		return string(source), err
+	}
+	if path.Ext(e.In) == ".sql" {
+		source, err := read(e.In)
+		return &declared{file: e.In, source: source, span: span{0, len(source)}}, err
+	}
+	dir, base := path.Split(e.In)
+	name, declaration, _ := strings.Cut(base, ".")
+	if dir += name; dir == "idem" {
+		dir = "."
+	}
+	all, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	var found []*declared
+	for _, one := range all {
+		if strings.HasSuffix(one, "_test.go") {
+			continue
+		}
+		d := &declared{file: path.Join(dir, filepath.Base(one)), files: token.NewFileSet()}
+		if d.source, err = read(d.file); err != nil {
+			return nil, err
+		}
+		parsed, err := parser.ParseFile(d.files, d.file, d.source, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		if d.node = declarationOf(parsed, declaration); d.node != nil {
+			d.span = d.spanOf(d.node.Pos(), d.node.End())
+			found = append(found, d)
+		}
+	}
+	if len(found) != 1 {
+		return nil, fmt.Errorf("it is declared %d times", len(found))
+	}
+	return found[0], nil
+}
+
+// declarationOf returns the declaration of a function, of a method with its type in front, or of a value.
+func declarationOf(file *ast.File, name string) (found ast.Node) {
+	for _, d := range file.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if nameOf(d) == name {
+				found = d
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				value, ok := spec.(*ast.ValueSpec)
+				if ok && slices.ContainsFunc(value.Names, func(n *ast.Ident) bool { return n.Name == name }) {
+					found = value
+				}
+			}
 		}
 	}
 	return found
 }
 
-// tokens returns those of a piece of Go, without the semicolons that are not written.
-func tokens(piece string) (texts []string, places []span) {
-	var s scanner.Scanner
-	files := token.NewFileSet()
-	file := files.AddFile("", -1, len(piece))
-	s.Init(file, []byte(piece), func(token.Position, string) {}, 0)
-	for {
-		pos, tok, text := s.Scan()
-		switch {
-		case tok == token.EOF:
-			return texts, places
-		case tok == token.SEMICOLON && text != ";":
-			continue
-		case text == "":
-			text = tok.String()
-		}
-		begin := file.Offset(pos)
-		texts, places = append(texts, text), append(places, span{begin, begin + len(text)})
+func nameOf(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return f.Name.Name
 	}
+	of := f.Recv.List[0].Type
+	if pointer, ok := of.(*ast.StarExpr); ok {
+		of = pointer.X
+	}
+	switch generic := of.(type) {
+	case *ast.IndexExpr:
+		of = generic.X
+	case *ast.IndexListExpr:
+		of = generic.X
+	}
+	return fmt.Sprintf("%s.%s", of, f.Name.Name)
+}
+
+func (d *declared) spanOf(begin, end token.Pos) span {
+	file := d.files.File(begin)
+	return span{file.Offset(begin), file.Offset(end)}
+}
+
+// pieces returns where the declaration has a piece: nodes of the syntax tree, or words of SQL.
+func (d *declared) pieces(piece string) (found []span) {
+	if d.node != nil {
+		found = d.nodes(piece)
+	}
+	words := strings.Fields(piece)
+	if _, isFunc := d.node.(*ast.FuncDecl); isFunc || len(found) > 0 || len(words) == 0 {
+		return found
+	}
+	for i := range words {
+		words[i] = regexp.QuoteMeta(words[i])
+	}
+	for _, at := range regexp.MustCompile(strings.Join(words, `\s+`)).FindAllStringIndex(d.source[d.begin:d.end], -1) {
+		found = append(found, span{d.begin + at[0], d.begin + at[1]})
+	}
+	return found
+}
+
+// nodes returns the expressions and the runs of statements that have the tokens of a piece.
+func (d *declared) nodes(piece string) (found []span) {
+	wanted := tokens(piece)
+	for _, at := range d.places() {
+		if !slices.Contains(found, at) && slices.Equal(tokens(d.source[at.begin:at.end]), wanted) {
+			found = append(found, at)
+		}
+	}
+	return found
 }

@@ -12,18 +12,18 @@ func memoryMutants() []Mutant {
 		{
 			Name: "no-hash-in-memory", About: "whoever waits in memory is given the answer without a look at its hash",
 			Rules: []rule.Rule{rule.Hash},
-			Edits: []Edit{{"wait.go", "	case o.hash != hash:\n", "	case false:\n"}},
+			Edits: []Edit{{"idem.outcome.share", "case o.hash != hash", "case false"}},
 		},
 		{
 			Name: "wrong-key", About: "whoever waits in memory is given the answer of another key of its scope",
 			Rules: []rule.Rule{rule.OwnKey},
-			Edits: []Edit{{"call.go", "flightID{pool: pool, scope: c.scope, key: c.key}", "flightID{pool: pool, scope: c.scope}"}},
+			Edits: []Edit{{"idem.call.do", "flightID{pool: pool, scope: c.scope, key: c.key}", "flightID{pool: pool, scope: c.scope}"}},
 		},
 		{
 			Name: "no-handover", About: "a leader that fails hands over to nobody: those who wait for it do so in vain",
 			Duration: 6 * time.Second,
 			Rules:    []rule.Rule{rule.Holder},
-			Edits:    []Edit{{"internal/flight/flight.go", "	f.asked.Store(false)\n	f.next <- struct{}{}\n", "	f.asked.Store(false)\n"}},
+			Edits:    []Edit{{"internal/flight.Flight.Abandon", "f.next <- struct{}{}", ""}},
 		},
 	}
 }

@@ -8,9 +8,9 @@ func purgeMutants() []Mutant {
 		{
 			Name: "purge-unchecked", About: "a purge waits for a record that it has seen to be expired, and does not check it again before it deletes it",
 			Rules: []rule.Rule{rule.Retained},
-			Edits: []Edit{{"purge/portion.go", `WHERE r.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(
+			Edits: []Edit{{"purge.deletion", `WHERE r.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(
             SELECT r.ctid FROM`, `WHERE (r.scope, r.key) IN (
-            SELECT r.scope, r.key FROM`}, {"purge/portion.go", `              AND (%[2]s)
+            SELECT r.scope, r.key FROM`}, {"purge.deletion", `              AND (%[2]s)
             FOR UPDATE SKIP LOCKED))
       AND (%[2]s)
 `, "              AND (%[2]s))\n"}},
@@ -18,12 +18,12 @@ func purgeMutants() []Mutant {
 		{
 			Name: "purge-without-grace", About: "a purge deletes a record as soon as it has expired",
 			Rules: []rule.Rule{rule.Grace},
-			Edits: []Edit{{"purge/table.go", "return o.Grace }", "return 0 }"}},
+			Edits: []Edit{{"purge.records", "o.Grace", "0"}},
 		},
 		{
 			Name: "purge-processing", About: "a purge deletes records in state processing",
 			Rules: []rule.Rule{rule.PurgedProcessing},
-			Edits: []Edit{{"purge/table.go", "'{completed,failed}'", "'{completed,failed,processing}'"}},
+			Edits: []Edit{{"purge.records", "'{completed,failed}'", "'{completed,failed,processing}'"}},
 		},
 	}
 }

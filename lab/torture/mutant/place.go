@@ -1,0 +1,75 @@
+package mutant
+
+import (
+	"go/ast"
+	"go/scanner"
+	"go/token"
+	"strings"
+)
+
+// places are where a piece of a declaration can be: an expression, statements that follow one another in a block, and what a block
+// begins with, without its brace or colon.
+func (d *declared) places() (places []span) {
+	names := map[ast.Node]bool{} // of fields and methods, which are a part of what they are of
+	ast.Inspect(d.node, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			names[n.Sel] = true
+			places = append(places, d.spanOf(n.Pos(), n.End()))
+		case ast.Expr:
+			if !names[n] {
+				places = append(places, d.spanOf(n.Pos(), n.End()))
+			}
+		case *ast.BlockStmt:
+			places = append(places, d.runs(n.List)...)
+		case *ast.CaseClause:
+			places = append(append(places, d.head(n.Pos(), n.Colon)), d.runs(n.Body)...)
+		case *ast.CommClause:
+			places = append(append(places, d.head(n.Pos(), n.Colon)), d.runs(n.Body)...)
+		case *ast.IfStmt:
+			places = append(places, d.head(n.Pos(), n.Body.Lbrace))
+		case *ast.ForStmt:
+			places = append(places, d.head(n.Pos(), n.Body.Lbrace))
+		case *ast.RangeStmt:
+			places = append(places, d.head(n.Pos(), n.Body.Lbrace))
+		}
+		return true
+	})
+	return places
+}
+
+// head is what a block begins with.
+func (d *declared) head(begin, opens token.Pos) span {
+	at := d.spanOf(begin, opens)
+	at.end = at.begin + len(strings.TrimSpace(d.source[at.begin:at.end]))
+	return at
+}
+
+// runs are the statements of a block that follow one another.
+func (d *declared) runs(list []ast.Stmt) (runs []span) {
+	for i, first := range list {
+		for _, last := range list[i:] {
+			runs = append(runs, d.spanOf(first.Pos(), last.End()))
+		}
+	}
+	return runs
+}
+
+// tokens returns those of a piece of Go, without comments and the semicolons that are not written.
+func tokens(piece string) (texts []string) {
+	var s scanner.Scanner
+	file := token.NewFileSet().AddFile("", -1, len(piece))
+	s.Init(file, []byte(piece), func(token.Position, string) {}, 0)
+	for {
+		_, tok, text := s.Scan()
+		switch {
+		case tok == token.EOF:
+			return texts
+		case tok == token.SEMICOLON && text != ";":
+			continue
+		case text == "":
+			text = tok.String()
+		}
+		texts = append(texts, text)
+	}
+}
