@@ -279,7 +279,7 @@ func TestReplayOfACancelledOperationEndsWhereItWasUndone(t *testing.T) {
 	}
 }
 
-// What is in the file is what is on record, whatever codec has made it and whoever has laid the file out anew.
+// What is in the file is what is on record: the codec does not matter, nor how the file is laid out.
 func TestHistoryKeepsInputsAndValuesByteForByte(t *testing.T) {
 	t.Parallel()
 	type row struct{ N int }
