@@ -9,58 +9,226 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/idemtest"
+	comingredis "github.com/idem-go/idem/lab/house/testdata/coming/redis"
+	comingtable "github.com/idem-go/idem/lab/house/testdata/coming/table"
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
-// The statements of docs/coming-from.md, in their order, on a service that has a table of its own.
+// The code of docs/coming-from.md is what runs here.
+func TestCodeForComersIsThatOfTheirTests(t *testing.T) {
+	t.Parallel()
+	told := blocks(documents(t)["docs/coming-from.md"], "go")
+	for n, name := range []string{"table", "redis"} {
+		code, err := os.ReadFile("lab/house/testdata/coming/" + name + "/place.go")
+		if diff := cmp.Diff(string(code), told[n]); err != nil || diff != "" {
+			t.Errorf("%v (-%s +page)\n%s", err, name, diff)
+		}
+	}
+}
+
+// comer is a service that comes from a table of its own.
+type comer struct {
+	*testing.T
+	pool       *pgxpool.Pool
+	statements []string // of docs/coming-from.md
+}
+
+func newComer(t *testing.T) *comer {
+	t.Helper()
+	c := &comer{t, pgtest.New(t), blocks(documents(t)["docs/coming-from.md"], "sql")}
+	if len(c.statements) != 2 {
+		t.Fatalf("%d blocks of SQL", len(c.statements))
+	}
+	c.exec(c.statements[0])
+	c.exec(`CREATE TABLE orders (tenant text, wanted bytea)`)
+	return c
+}
+
+func (c *comer) exec(sql string, args ...any) {
+	c.Helper()
+	if _, err := c.pool.Exec(c.Context(), sql, args...); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// left is what the old code has left of a key: its row and, if it was answered with 201, its order. The body is the key.
+func (c *comer) left(key string, status any) {
+	c.Helper()
+	c.exec(`INSERT INTO idempotency_keys (tenant, key, request, status, response) VALUES ('tenant-1', $1::text, sha256($1::text::bytea), $2, 'of the old code')`, key, status)
+	if status == 201 {
+		c.exec(`INSERT INTO orders VALUES ('tenant-1', $1::text::bytea)`, key)
+	}
+}
+
+func (c *comer) place(key string) (idem.Result, error) {
+	return comingtable.Place(c.Context(), c.pool, "tenant-1", key, []byte(key))
+}
+
+// placeAlone is the code of step 3.
+func (c *comer) placeAlone(key string, body []byte) (idem.Result, error) {
+	return idem.Do(c.Context(), c.pool, idem.Scope("tenant-1", "POST /orders"), key, idem.Hash(sha256.Sum256(body)), func(tx pgx.Tx) (idem.Response, error) {
+		_, err := tx.Exec(c.Context(), `INSERT INTO orders VALUES ('tenant-1', $1)`, body)
+		return idem.Response{Status: 201, Body: []byte("of step 3")}, err
+	}, idem.WithTTL(7*24*time.Hour))
+}
+
+// pass lets time pass for both tables.
+func (c *comer) pass(d time.Duration) {
+	c.Helper()
+	idemtest.Advance(c.T, c.pool, d)
+	c.exec(`UPDATE idempotency_keys SET created_at = created_at - $1::interval`, d)
+}
+
+func (c *comer) want(key string, status int, body string, orders int) {
+	c.Helper()
+	result, err := c.placeAlone(key, []byte(key))
+	if err != nil || !result.Replayed || result.Status != status || string(result.Body) != body {
+		c.Errorf("%s: %+v, %v; want a replay of %d %q", key, result, err, status, body)
+	}
+	var n int
+	if err := c.pool.QueryRow(c.Context(), `SELECT count(*) FROM orders WHERE wanted = $1::text::bytea`, key).Scan(&n); err != nil || n != orders {
+		c.Errorf("%s has %d orders, %v; want %d", key, n, err, orders)
+	}
+}
+
+// The steps of docs/coming-from.md, in their order: no key is executed again for as long as the service keeps keys, whichever code has executed
+// it and whenever it was asked for.
 func TestServiceMovesFromATableOfItsOwn(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.New(t)
-	statements := blocks(documents(t)["docs/coming-from.md"], "sql")
-	if len(statements) != 2 {
-		t.Fatalf("%d blocks of SQL", len(statements))
+	c := newComer(t)
+	for key, status := range map[string]any{"answered": 201, "refused": 402, "asked": 201, "in progress": nil} {
+		c.left(key, status)
 	}
-	exec := func(sql string, args ...any) int64 {
-		t.Helper()
-		tag, err := pool.Exec(t.Context(), sql, args...)
-		if err != nil {
-			t.Fatal(err)
+	for _, key := range []string{"asked", "new"} {
+		if result, err := c.place(key); err != nil || result.Status != 201 {
+			t.Fatal(key, result, err)
 		}
-		return tag.RowsAffected()
 	}
-	exec(statements[0])
-	body := []byte(`{"sku":"teapot"}`)
-	for key, status := range map[string]any{"answered": 201, "refused": 402, "in progress": nil} {
-		exec(`INSERT INTO idempotency_keys (tenant, key, request, status, response) VALUES ('tenant-1', $1, sha256($2), $3, 'of the old code')`, key, body, status)
+	if _, err := c.place("in progress"); !errors.Is(err, comingtable.ErrInProgress) {
+		t.Errorf("what may be in progress at an old instance: %v", err)
+	}
+	c.pass(36 * time.Hour)
+	if result, err := c.place("new"); err != nil || !result.Replayed {
+		t.Errorf("in step 1, a day later: %+v, %v", result, err)
+	}
+	var silent int
+	err := c.pool.QueryRow(t.Context(), `SELECT count(*) FROM idempotency_keys WHERE key = 'new' AND (status, response) IS DISTINCT FROM (201, '{"placed":true}'::bytea)`).Scan(&silent)
+	if err != nil || silent > 0 {
+		t.Errorf("the row of a key of step 1 does not say its answer: %v", err)
 	}
 	scope := idem.Scope("tenant-1", "POST /orders")
-	if want := strings.Split(statements[1], "'"); want[1]+want[3] != scope {
+	if want := strings.Split(c.statements[1], "'"); want[1]+want[3] != scope {
 		t.Fatalf("idem.Scope returns %q", scope)
 	}
-	if n := exec(statements[1]); n != 2 {
-		t.Fatalf("%d records were moved", n)
+	c.exec(c.statements[1])
+	c.pass(4 * 24 * time.Hour)
+	c.exec(`DROP TABLE idempotency_keys`)
+	c.want("answered", 201, "of the old code", 1)
+	c.want("asked", 201, "of the old code", 1)
+	c.want("refused", 402, "of the old code", 0)
+	c.want("new", 201, `{"placed":true}`, 1)
+	if _, err := c.placeAlone("answered", []byte("another request")); !errors.Is(err, idem.ErrMismatch) {
+		t.Errorf("another request: %v", err)
 	}
-	do := func(key string, body []byte) (idem.Result, error) {
-		return idem.Do(context.WithoutCancel(t.Context()), pool, scope, key, idem.Hash(sha256.Sum256(body)), func(pgx.Tx) (idem.Response, error) {
-			return idem.Response{Status: 201, Body: []byte("of the new code")}, nil
-		})
-	}
-	for key, status := range map[string]int{"answered": 201, "refused": 402} {
-		if result, err := do(key, body); err != nil || !result.Replayed || result.Status != status || string(result.Body) != "of the old code" {
-			t.Errorf("%s: %+v, %v", key, result, err)
-		}
-		if _, err := do(key, []byte(`{"sku":"kettle"}`)); !errors.Is(err, idem.ErrMismatch) {
-			t.Errorf("%s with another request: %v", key, err)
-		}
-	}
-	if result, err := do("new", body); err != nil || result.Replayed || string(result.Body) != "of the new code" {
+	if result, err := c.placeAlone("later", []byte("later")); err != nil || result.Replayed || string(result.Body) != "of step 3" {
 		t.Errorf("%+v, %v", result, err)
 	}
+}
+
+// A record of step 1 that expires sooner than the row, or has expired already, is kept as long as the row.
+func TestMoveKeepsARecordOfStep1AsLongAsTheRow(t *testing.T) {
+	t.Parallel()
+	c := newComer(t)
+	for _, key := range []string{"expires", "has expired"} {
+		c.left(key, 201)
+		if _, err := c.place(key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.exec(`UPDATE idem.records SET expires_at = now() + CASE key WHEN 'expires' THEN interval '1 hour' ELSE interval '-1 hour' END`)
+	c.exec(c.statements[1])
+	c.exec(`UPDATE idempotency_keys SET response = NULL`) // which is not asked again
+	idemtest.Advance(t, c.pool, 48*time.Hour)
+	c.want("expires", 201, "of the old code", 1)
+	c.want("has expired", 201, "of the old code", 1)
+}
+
+// redisOfTest has what the page needs of Redis.
+type redisOfTest struct{ values sync.Map }
+
+func (r *redisOfTest) SetNX(_ context.Context, key, value string, _ time.Duration) (bool, error) {
+	_, taken := r.values.LoadOrStore(key, value)
+	return !taken, nil
+}
+
+func (r *redisOfTest) Set(_ context.Context, key, value string, _ time.Duration) error {
+	r.values.Store(key, value)
+	return nil
+}
+
+func (r *redisOfTest) Get(_ context.Context, key string) (string, error) {
+	value, _ := r.values.Load(key)
+	text, _ := value.(string)
+	return text, nil
+}
+
+// What an old instance has claimed in Redis is never executed by the new code.
+func TestServiceMovesFromRedis(t *testing.T) {
+	t.Parallel()
+	pool, redis := pgtest.New(t), &redisOfTest{}
+	if _, err := pool.Exec(t.Context(), `CREATE TABLE orders (tenant text, wanted bytea)`); err != nil {
+		t.Fatal(err)
+	}
+	place := func(key string) (idem.Result, error) {
+		return comingredis.Place(t.Context(), pool, redis, "t", key, []byte(key))
+	}
+	want := func(key, body string, replayed bool, orders int) {
+		t.Helper()
+		result, err := place(key)
+		if err != nil || string(result.Body) != body || result.Replayed != replayed {
+			t.Errorf("%s: %+v, %v", key, result, err)
+		}
+		var n int
+		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM orders WHERE wanted = $1::text::bytea`, key).Scan(&n); err != nil || n != orders {
+			t.Errorf("%s has %d orders, %v; want %d", key, n, err, orders)
+		}
+	}
+	want("new", `{"placed":true}`, false, 1)
+	want("new", `{"placed":true}`, true, 1)
+	if claimed, _ := redis.SetNX(t.Context(), "t:new", "in progress", 0); claimed {
+		t.Error("an old instance can claim what the new code has executed")
+	}
+
+	redis.SetNX(t.Context(), "t:old", "in progress", 0) // by an old instance, which executes it or has died in it
+	if _, err := place("old"); !errors.Is(err, comingredis.ErrInProgress) {
+		t.Errorf("beside an old instance: %v", err)
+	}
+	redis.Set(t.Context(), "t:old", "by the old code", 0)
+	want("old", "by the old code", false, 0)
+	want("old", "by the old code", true, 0)
+
+	// Redis has lost the claim of the new code, and an old instance has it now
+	redis.values.Clear()
+	redis.SetNX(t.Context(), "t:new", "in progress", 0)
+	want("new", `{"placed":true}`, true, 1)
+
+	// what the new code has claimed, and failed on, is executed when it is asked again
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if _, err := comingredis.Place(gone, pool, redis, "t", "failed", []byte("failed")); err == nil {
+		t.Fatal("a call whose context is over has worked")
+	}
+	want("failed", `{"placed":true}`, false, 1)
 }
 
 // What the page does to the files of the module makes pairs that bring a database to the schema and back.
