@@ -16,12 +16,22 @@ import (
 // What the old home writes and deletes behind the comparison of all is compared by no digest: each table has to note it.
 func TestWhatChangesBehindTheComparisonOfAllArrives(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	for name, parted := range map[string][]string{"whole tables": nil, "partitions": {"west", "east"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			changesBehind(t, newWorld(t, parted...))
+		})
+	}
+}
+
+func changesBehind(t *testing.T, w *world) {
 	ctx := t.Context()
 	const before, meanwhile = `
 		INSERT INTO orders VALUES ('acme', gen_random_uuid(), 'changed', 1, 'r', 1), ('acme', gen_random_uuid(), 'deleted', 2, 'r', 1);
 		INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at)
 			SELECT 'acme/c', 's', id, '', 'failing', now(), now() + interval '1 day' FROM unnest(ARRAY['changed', 'deleted']) id;
+		INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at)
+			SELECT 'acme/c', 's', 'stays-' || n, '', 'failing', now(), now() + interval '1 day' FROM generate_series(1, 8) n;
 		INSERT INTO idem.dead_letters (side, consumer, source, id, key, type, class, reason, attempts, created_at, died_at)
 			SELECT 'inbox', 'acme/c', 's', id, '', '', '', '', 1, now(), now() FROM unnest(ARRAY['changed', 'deleted']) id`, `
 		UPDATE orders SET cents = 2 WHERE customer = 'changed';
@@ -57,6 +67,7 @@ func TestWhatChangesBehindTheComparisonOfAllArrives(t *testing.T) {
 	for what, query := range map[string]string{
 		"a row that was changed":                  `SELECT count(*) FROM orders WHERE customer = 'changed' AND cents = 2`,
 		"a message whose attempt has failed":      `SELECT count(*) FROM idem.inbox WHERE id = 'changed' AND attempts = 2`,
+		"each message beside it":                  `SELECT count(*) / 8 FROM idem.inbox WHERE id LIKE 'stays-%'`,
 		"a dead letter that is to be tried again": `SELECT count(*) FROM idem.dead_letters WHERE id = 'changed' AND redrive_at IS NOT NULL`,
 		"a message that has left":                 `SELECT count(*) FROM idem.published WHERE aggregateid = 'acme/c'`,
 		"what a person did":                       `SELECT count(*) FROM idem.audit WHERE scope = 'acme/x'`,

@@ -77,13 +77,35 @@ type world struct {
 	url, bankURL     string
 }
 
-func newWorld(t *testing.T) *world {
+// partitions divide the tables that idem partition divides.
+const partitions = `
+	DROP TABLE idem.records_whole, idem.inbox_whole;
+	DO $$ BEGIN
+		FOR part IN 0 .. 3 LOOP
+			EXECUTE format('CREATE TABLE idem.records_%s PARTITION OF idem.records FOR VALUES WITH (MODULUS 4, REMAINDER %s)', part, part);
+			EXECUTE format('CREATE TABLE idem.inbox_%s PARTITION OF idem.inbox FOR VALUES WITH (MODULUS 4, REMAINDER %s)', part, part);
+		END LOOP;
+	END $$`
+
+// divided are those tables, without their partitions.
+const divided = `
+	ALTER TABLE idem.records RENAME TO records_whole;
+	ALTER TABLE idem.inbox RENAME TO inbox_whole;
+	CREATE TABLE idem.records (LIKE idem.records_whole INCLUDING ALL EXCLUDING INDEXES, PRIMARY KEY (scope, key)) PARTITION BY HASH (scope, key);
+	CREATE TABLE idem.inbox (LIKE idem.inbox_whole INCLUDING ALL EXCLUDING INDEXES, PRIMARY KEY (consumer, source, id)) PARTITION BY HASH (consumer, source, id);`
+
+// newWorld makes the clusters, of which those that are named have tables with partitions.
+func newWorld(t *testing.T, parted ...string) *world {
 	t.Helper()
 	w := &world{t: t, westDSN: pgtest.DSN(t), eastDSN: pgtest.DSN(t)}
 	few := func(c *pgxpool.Config) { c.MaxConns = 12 }
 	w.west, w.east = fleet.Cluster{Name: "west", Pool: pgtest.Open(t, w.westDSN, few)}, fleet.Cluster{Name: "east", Pool: pgtest.Open(t, w.eastDSN, few)}
 	for _, c := range []fleet.Cluster{w.west, w.east} {
-		if _, err := c.Pool.Exec(t.Context(), shop.Schema); err != nil {
+		schema := shop.Schema
+		if slices.Contains(parted, c.Name) {
+			schema += ";" + divided + partitions
+		}
+		if _, err := c.Pool.Exec(t.Context(), schema); err != nil {
 			t.Fatal(err)
 		}
 		if err := fleet.Install(t.Context(), c, shop.Tables); err != nil {

@@ -83,18 +83,24 @@ func (c *Cluster) members(ctx context.Context) []member {
 
 // KillLeader kills Patroni and Postgres of the leading node at once, and returns what starts it again.
 func (c *Cluster) KillLeader(ctx context.Context) (revive func() error, err error) {
-	for _, m := range c.members(ctx) {
-		if m.Role != "leader" {
-			continue
+	var leader member
+	err = await(ctx, c.name+" has a leader", func() bool {
+		members := c.members(ctx)
+		i := slices.IndexFunc(members, func(m member) bool { return m.Role == "leader" })
+		if i >= 0 {
+			leader = members[i]
 		}
-		i, err := strconv.Atoi(m.Name[len(m.Name)-1:])
-		if err != nil {
-			return nil, err
-		}
-		c.kill(i, syscall.SIGKILL)
-		return func() error { return c.run(i) }, nil
+		return i >= 0
+	})
+	if err != nil {
+		return nil, err
 	}
-	return nil, errors.New("patroni: " + c.name + " has no leader")
+	i, err := strconv.Atoi(leader.Name[len(leader.Name)-1:])
+	if err != nil {
+		return nil, err
+	}
+	c.kill(i, syscall.SIGKILL)
+	return func() error { return c.run(i) }, nil
 }
 
 // kill ends a node: its Patroni, which would start Postgres again, and then Postgres with its children.

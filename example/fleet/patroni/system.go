@@ -56,7 +56,12 @@ func (s *System) Clusters(ctx context.Context, nodes map[string]int) (map[string
 
 // KillEtcdLeader kills the node of etcd that leads, and returns what starts it again.
 func (s *System) KillEtcdLeader(ctx context.Context) (revive func() error, err error) {
-	i, err := s.etcd.leader(ctx)
+	i := 0
+	err = await(ctx, "etcd has a leader", func() (led bool) {
+		at, failed := s.etcd.leader(ctx)
+		i = at
+		return failed == nil
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -71,9 +71,10 @@ type order struct {
 }
 
 func ordersOf(ctx context.Context, home fleet.Cluster, tenant string) (map[string][]order, error) {
-	rows, _ := home.Pool.Query(ctx, `SELECT o.request, o.id::text, o.charge,
-		(SELECT count(*) FROM bills b WHERE b.tenant = o.tenant AND b.customer = o.customer AND b.number = o.number)
-		FROM orders o WHERE o.tenant = $1 AND o.customer <> 'filled'`, tenant)
+	rows, _ := home.Pool.Query(ctx, `SELECT o.request, o.id::text, o.charge, coalesce(b.bills, 0)
+		FROM orders o LEFT JOIN (SELECT customer, number, count(*) AS bills FROM bills WHERE tenant = $1 GROUP BY customer, number) b
+		     ON b.customer = o.customer AND b.number = o.number
+		WHERE o.tenant = $1 AND o.customer <> 'filled'`, tenant)
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[order])
 	made := map[string][]order{}
 	for _, o := range all {

@@ -138,8 +138,14 @@ func (s *stage) run(ctx context.Context, command ...string) (*process.Process, e
 		return nil, err
 	}
 	s.closers = append(s.closers, p.Stop)
-	return p, p.WaitUntilReady(ctx)
+	if err := p.WaitUntilReady(ctx); err != nil {
+		return nil, fmt.Errorf("%w: %w", errNotStarted, err)
+	}
+	return p, nil
 }
+
+// errNotStarted says that a process ended before it was ready.
+var errNotStarted = errors.New("it did not come as far as to be killed, or to serve")
 
 // addresses are those of the instances, also of one that was killed: clients find out.
 func (s *stage) addresses() (all []string) {
@@ -169,7 +175,10 @@ func (s *stage) killInstance(ctx context.Context) (revive func() error) {
 
 // homes returns where the tenant is at home, and the other cluster.
 func (s *stage) homes(ctx context.Context, tenant string) (home, other fleet.Cluster, err error) {
-	home, err = fleet.Home(ctx, []fleet.Cluster{s.west, s.east}, tenant)
+	err = insist(ctx, func() (err error) {
+		home, err = fleet.Home(ctx, []fleet.Cluster{s.west, s.east}, tenant)
+		return err
+	})
 	if err != nil {
 		return home, other, fmt.Errorf("%s: %w", tenant, err)
 	}
