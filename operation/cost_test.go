@@ -179,8 +179,8 @@ func TestOperationsUnderWayDoNotKeepATransactionOpen(t *testing.T) {
 		}
 		n, err := operation.Call(op, "call", operation.Keyed(time.Hour), func(ctx context.Context, _ string) (n int, err error) {
 			err = s.pool.QueryRow(ctx, `select count(*) from pg_stat_activity
-				where datname = current_database() and backend_xmin is not null and pid <> pg_backend_pid() or
-				      datname = current_database() and state like 'idle in transaction%'`).Scan(&n)
+				where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid() and
+				      (backend_xmin is not null or state like 'idle in transaction%')`).Scan(&n)
 			return n, err
 		})
 		if n > 0 {

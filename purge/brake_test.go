@@ -125,7 +125,7 @@ func TestSweepThatHasWaitedForLongEnoughEndsAndSaysWhy(t *testing.T) {
 	o.MaxDead, o.Patience = 10, 2*time.Second // of which little may be left for the wait where the server is slow
 	rep := h.once(o)
 	h.wantCounts(rep, Vacuum, Counts{})
-	if waited := rep.Tables[0].Waited[Vacuum]; waited < 100*time.Millisecond {
+	if waited := rep.Tables[0].Waited[Vacuum]; waited <= 0 {
 		t.Errorf("it waited for %v", waited)
 	}
 	o.MaxDead = -1

@@ -3,6 +3,7 @@ package fault
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,19 +49,28 @@ func TestDelayMakesEverythingSlowForAWhile(t *testing.T) {
 	c := startCluster(t)
 	p := proxies(t, c, 1)
 	conn := connect(t, p.slots[0].proxy.DSN())
-	var slowest time.Duration
-	event := whileInjecting(t, Target{c, p}, "delay", 3, func(int) bool {
-		begin := time.Now()
-		if err := query(t, conn, "select 1"); err != nil {
+	var latency time.Duration
+	untilSeen(t, 3, func(uint64) bool { // the same seed each time: with another one the delay may be short, and what else makes a query slow taken for it
+		var took []time.Duration
+		event := whileInjecting(t, Target{c, p}, "delay", 3, func(int) bool {
+			begin := time.Now()
+			if err := query(t, conn, "select 1"); err != nil {
+				t.Error(err)
+			}
+			took = append(took, time.Since(begin))
+			return true
+		})
+		var slowest time.Duration // of four in a row the fastest: another reason makes one slow
+		for some := range slices.Chunk(took[:len(took)/4*4], 4) {
+			slowest = max(slowest, slices.Min(some))
+		}
+		var err error
+		if latency, err = time.ParseDuration(strings.TrimSuffix(event.Detail, " each way")); err != nil {
 			t.Error(err)
 		}
-		slowest = max(slowest, time.Since(begin))
-		return true
+		t.Logf("%v each way; of four in a row the fastest took up to %v", latency, slowest)
+		return slowest >= 2*latency-time.Millisecond && latency >= 2*time.Millisecond
 	})
-	latency, err := time.ParseDuration(strings.TrimSuffix(event.Detail, " each way"))
-	if err != nil || slowest < 2*latency-time.Millisecond || latency < 2*time.Millisecond {
-		t.Errorf("the slowest query took %v, with %v each way (%v)", slowest, latency, err)
-	}
 	eventually(t, "it is fast again", func() bool {
 		begin := time.Now()
 		return query(t, conn, "select 1") == nil && time.Since(begin) < 2*latency
@@ -72,27 +82,28 @@ func TestBlackHoleIsSilentUntilItIsClosed(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	p := proxies(t, c, 1)
-	conn := connect(t, p.slots[0].proxy.DSN())
-	link := p.slots[0].proxy.Conns()[0]
-	var err error
-	var silent time.Duration
-	event := whileInjecting(t, Target{c, p}, "black-hole", 2, func(int) bool {
-		begin := time.Now()
-		err = query(t, conn, "select 1")
-		silent = time.Since(begin)
-		return err == nil
+	untilSeen(t, 2, func(seed uint64) bool {
+		conn := connect(t, p.slots[0].proxy.DSN())
+		links := p.slots[0].proxy.Conns()
+		link := links[len(links)-1]
+		var err error
+		var silent time.Duration
+		event := whileInjecting(t, Target{c, p}, "black-hole", seed, func(int) bool {
+			begin := time.Now()
+			err = query(t, conn, "select 1")
+			silent = time.Since(begin)
+			return err == nil
+		})
+		if errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the client got %v", err)
+		}
+		select {
+		case <-link.Done():
+		case <-time.After(patience):
+			t.Error("the hole was not closed")
+		}
+		return err != nil && silent > event.For/2
 	})
-	if err == nil || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the client got %v", err)
-	}
-	if silent < 20*time.Millisecond {
-		t.Errorf("it was silent for %v of %v", silent, event.For)
-	}
-	select {
-	case <-link.Done():
-	case <-time.After(patience):
-		t.Error("the hole was not closed")
-	}
 }
 
 // untilSeen tries again with other seeds where the fault was over before a busy machine came to look.
