@@ -58,7 +58,7 @@ type round struct {
 	answered bool // a message was published, or was named
 }
 
-// turnOfKeys is for how long one message of each key after the other is published before other messages are read.
+// turnOfKeys is for how long messages are published before others are read. If it is one message of each key after the other, those have their turn.
 const turnOfKeys = time.Second
 
 // all publishes all that there is, until something is wrong.
@@ -69,8 +69,8 @@ func (r *round) all(ctx context.Context) {
 			if r.did.err != nil || ctx.Err() != nil {
 				return
 			}
-			if n > 0 && time.Since(began) > turnOfKeys {
-				r.did.turnOver = true
+			if (n > 0 || r.answered) && time.Since(began) > turnOfKeys || len(r.did.published) > 2*r.config.BatchSize+heldAtATime {
+				r.did.turnOver = n > 0
 				return
 			}
 			size := min(r.size, len(group))
@@ -220,7 +220,7 @@ func (r *round) observeFound(ctx context.Context, f *failure) {
 
 // fail notes that a message has failed.
 func (r *round) fail(i int, err error) *failure {
-	guard.Log(r.config.Logger.With("message", r.messages[i].ID), "outbox: a function of the Publisher's", err)
+	guard.Log(r.config.Logger, "outbox: a function of the Publisher's", err, "message", r.messages[i].ID)
 	f := r.did.fail(r.config, &r.messages[i], err)
 	r.stuck[keyOf(&r.messages[i])], r.dealt[i] = true, true
 	return f

@@ -36,8 +36,8 @@ type RelayConfig struct {
 	// defaults are half a second and 5 minutes.
 	MinPause, MaxPause time.Duration
 
-	// BatchSize is how many messages the Publisher is given at most, and how many are read at a time. The default is 1,000. A
-	// message that was published is removed with its batch: it is published again if the relay dies before.
+	// BatchSize is how many messages the Publisher is given at most, and how many are read at a time, if not all that was read before is
+	// refused. The default is 1,000. A message that was published is removed with its batch: it is published again if the relay dies before.
 	BatchSize int
 
 	// MaxInHand is how many bytes of payloads and headers the calls of a Publisher that is a Divider have in hand at once, those of all

@@ -45,7 +45,7 @@ type destinations struct {
 
 	backDue time.Time      // when what was left may be read again
 	isTurn  bool           // of what was not read before that
-	wide    int            // how many times as much is read again as otherwise
+	wide    int            // how many times as much is read again as otherwise, or by the one destination if all that it is given is refused
 	again   []*destination // for these it was just read again, up to the place next
 	next    int64
 }
@@ -195,6 +195,13 @@ func (d *destinations) readAgain(b *batch, taken int, now time.Time) {
 	}
 }
 
+// widen has more read at a time while all that is read is refused by name. What is behind it does not wait then for thousands of reads.
+func (d *destinations) widen(o *outcome) {
+	if d.wide = min(2*d.wide, farAhead); o.err != nil || o.isLeft || len(o.published) > 0 || len(o.failed) == 0 {
+		d.wide = 1
+	}
+}
+
 func (to *destination) leave(place int64) {
 	if to.left == 0 || place < to.left {
 		to.left = place
@@ -275,6 +282,9 @@ func (d *destinations) end(l delivery, c *RelayConfig) (pause time.Duration) {
 	}
 	d.memory.end(l.load)
 	to.fit(l, c)
+	if d.of == nil {
+		d.widen(o)
+	}
 	if o.left > 0 && (d.of != nil || !o.turnOver) {
 		to.leave(o.left)
 	}

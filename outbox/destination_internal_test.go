@@ -50,3 +50,25 @@ func TestDestinationThatIsQuickIsGivenMoreAtATime(t *testing.T) {
 		}
 	}
 }
+
+// A read of a thousand that are all refused by name is followed by a larger one, however slow the machine is.
+func TestMoreIsReadAtATimeWhileAllIsRefused(t *testing.T) {
+	t.Parallel()
+	d := newDestinations(PublisherFunc(nil), &memory{}, nil)
+	l := lookout{clerk: clerk{config: &RelayConfig{BatchSize: 1000}}, share: store.Stream{Of: 1}, to: d}
+	refused := outcome{failed: make([]failure, 1000)}
+	for i, step := range []struct {
+		did  outcome
+		want int
+	}{
+		{refused, 2000}, {refused, 4000}, {refused, 8000}, {refused, 16_000}, {refused, 32_000}, {refused, 32_000},
+		{outcome{failed: refused.failed, published: []int64{1}}, 1000}, {refused, 2000},
+		{outcome{failed: refused.failed, isLeft: true}, 1000}, {refused, 2000},
+		{outcome{failed: refused.failed, err: errHung}, 1000}, {refused, 2000},
+		{outcome{}, 1000},
+	} {
+		if d.widen(&step.did); l.room(false) != step.want {
+			t.Errorf("step %d: %d are read", i, l.room(false))
+		}
+	}
+}

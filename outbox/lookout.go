@@ -106,7 +106,7 @@ func (l *lookout) heldRoom() int {
 // room is how many messages are read at a time.
 func (l *lookout) room(again bool) int {
 	usual, times := l.config.BatchSize*l.share.Of, 1
-	if again {
+	if again || l.to.of == nil {
 		times = l.to.wide
 	}
 	if l.to.isWide() {

@@ -48,9 +48,9 @@ func Do(logger *slog.Logger, what string, f func()) {
 	Log(logger, what, err)
 }
 
-// Log logs the stack if an error is a panic.
-func Log(logger *slog.Logger, what string, err error) {
+// Log logs the stack if an error is a panic, with args as of [slog.Logger.Error].
+func Log(logger *slog.Logger, what string, err error, args ...any) {
 	if p, ok := errors.AsType[*Panic](err); ok {
-		logger.Error(what+" has panicked", "type", p.Type, "stack", string(p.Stack))
+		logger.Error(what+" has panicked", append(args, "type", p.Type, "stack", string(p.Stack))...)
 	}
 }
