@@ -132,6 +132,8 @@ func (d *destinations) take(ctx context.Context, b *batch) {
 	if d.of == nil {
 		if len(b.messages) > 0 {
 			d.start(ctx, d.get(""), b)
+		} else if to := d.all[""]; to != nil && d.isFree(to, time.Now()) {
+			to.caller.trial.end()
 		}
 		return
 	}
@@ -248,7 +250,10 @@ func (d *destinations) leaveTopics(to *destination) {
 // tidy forgets destinations of which nothing is to be known.
 func (d *destinations) tidy(now time.Time) {
 	for name, to := range d.all {
-		if d.isFree(to, now) && !to.caller.trial.on && len(to.caller.trial.suspects) == 0 && !to.caller.hasLones(now) {
+		if !d.isFree(to, now) {
+			continue
+		}
+		if to.caller.trial.end(); !to.caller.hasLones(now) {
 			delete(d.all, name)
 			d.leaveTopics(to)
 		}
@@ -295,7 +300,7 @@ func (d *destinations) end(l delivery, c *RelayConfig) (pause time.Duration) {
 		to.pauses = pausesOf(c)
 		return 0
 	}
-	if len(o.published)+len(o.failed) == 0 {
+	if !o.isAnswered() {
 		if pause = max(to.pauses.Next(), o.rest); !isAway(o.err) {
 			pause = min(pause, max(inDoubt, c.MinPause))
 			if to.caller.isThere() {

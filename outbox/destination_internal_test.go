@@ -72,3 +72,45 @@ func TestMoreIsReadAtATimeWhileAllIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// A destination that is away has a pause also if one of the messages that have failed was found to be bad before.
+func TestDestinationThatIsAwayHasAPauseAlthoughAMessageThatWasFoundHasFailedAsWell(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t, nil)
+	for what, step := range map[string]struct {
+		did   outcome
+		pause bool
+	}{
+		"all have failed":                      {outcome{err: errHung}, true},
+		"and one that was found":               {outcome{err: errHung, failed: []failure{{alone: &lone{}}}}, true},
+		"one was named":                        {outcome{err: errHung, failed: []failure{{}}}, false},
+		"one was published, and one was found": {outcome{err: errHung, published: []int64{1}, failed: []failure{{alone: &lone{}}}}, false},
+		"one that was found has failed":        {outcome{failed: []failure{{alone: &lone{}}}}, false},
+	} {
+		d := newDestinations(PublisherFunc(nil), &memory{}, nil)
+		to := &destination{caller: *c, pauses: pausesOf(c.config)}
+		if pause := d.end(delivery{to: to, did: &step.did}, c.config); (pause > 0) != step.pause {
+			t.Errorf("%s: a pause of %v", what, pause)
+		}
+	}
+}
+
+// What was looked for may be gone, because a person has removed it or it is held back.
+func TestTrialIsOverOnceItsDestinationHasNothingLeft(t *testing.T) {
+	t.Parallel()
+	for what, publisher := range map[string]Publisher{"one destination": PublisherFunc(nil), "a Divider": Route(nil)} {
+		c := newCaller(t, nil)
+		d := newDestinations(publisher, &memory{}, func(name string) *destination { return &destination{name: name, caller: *c} })
+		to := d.get("")
+		to.caller.trial.on, to.left = true, 7
+		if d.take(t.Context(), &batch{}); !d.isWide() {
+			t.Errorf("%s: the trial is over while something is left", what)
+		}
+		if free, place := d.back(time.Now()); len(free) != 1 || place != 7 {
+			t.Errorf("%s: %d are free, from %d on", what, len(free), place)
+		}
+		if d.take(t.Context(), &batch{}); d.isWide() {
+			t.Errorf("%s: the trial goes on", what)
+		}
+	}
+}

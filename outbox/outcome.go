@@ -3,6 +3,7 @@ package outbox
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idem/internal/deadletter"
@@ -60,6 +61,11 @@ func notAway(err error) error {
 		return away.Err
 	}
 	return err
+}
+
+// isAnswered reports whether the destination was there: a message was published or named.
+func (o *outcome) isAnswered() bool {
+	return len(o.published) > 0 || slices.ContainsFunc(o.failed, func(f failure) bool { return f.alone == nil })
 }
 
 // merge adds what of the outcome of other messages is to be written down at once: those that were published, and dead letters.

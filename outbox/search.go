@@ -24,6 +24,7 @@ type search struct {
 	known, fresh, suspected, found line
 	next                           []int // the next message of the key of another one, 0 if there is none
 	turn                           int
+	tried                          map[int]int // messages that have failed alone, and how many were published by then
 
 	ever        bool // a message was published
 	row, misses int  // how many were, or have failed, since one has failed, or was published
@@ -39,7 +40,7 @@ type search struct {
 //     about a good one if one of n messages that wait is good. Each is tried once, and is known or suspected then.
 //   - suspected have failed alone, and found are known to be bad. Both wait until a message was published.
 func searchOf(r *round) *search {
-	s := &search{round: r, began: time.Now(), next: make([]int, len(r.messages)), last: r.did.err}
+	s := &search{round: r, began: time.Now(), next: make([]int, len(r.messages)), tried: map[int]int{}, last: r.did.err}
 	s.known.most, s.fresh.most, s.suspected.most, s.found.most = 1, 1, 1, 1
 	r.did.err, r.did.rest = nil, 0
 	first, last, topics := map[store.HeldKey]int{}, map[store.HeldKey]int{}, map[string]int{}
@@ -110,12 +111,18 @@ func (s *search) pick() (*line, []int) {
 	return nil, nil
 }
 
-// draw takes messages from a line that are still to be tried.
+// draw takes messages from a line that are still to be tried. One that has failed alone has to wait until another one was published: to try it at
+// once says nothing new.
 func (s *search) draw(l *line) (part []int) {
-	for len(l.of) > 0 && len(part) < l.most {
+	for n := len(l.of); n > 0 && len(part) < l.most; n-- {
 		i := l.of[0]
 		l.of = l.of[1:]
-		if m := &s.messages[i]; !s.dealt[i] && !s.stuck[keyOf(m)] && !s.later[keyOf(m)] && !s.trial.isGuilty(m.Seq) {
+		went, failed := s.tried[i]
+		switch m := &s.messages[i]; {
+		case s.dealt[i], s.stuck[keyOf(m)], s.later[keyOf(m)], s.trial.isGuilty(m.Seq):
+		case failed && went == s.trial.went:
+			l.of = append(l.of, i)
+		default:
 			part = append(part, i)
 		}
 	}
@@ -148,7 +155,7 @@ func (s *search) publish(ctx context.Context, l *line, part []int) {
 		l.of, l.most = append(part, l.of...), max(len(part)/4, 1)
 	default:
 		s.miss(err)
-		l.most = 1
+		l.most, s.tried[part[0]] = 1, s.trial.went
 		delete(s.trial.known, keyOf(&s.messages[part[0]]))
 		if !s.trial.fail(s.messages[part[0]].Seq, err) {
 			s.suspected.of = append(s.suspected.of, part[0])

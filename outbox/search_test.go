@@ -14,12 +14,8 @@ import (
 func TestKeyOfWhichMessagesLeaveHasACallInThree(t *testing.T) {
 	t.Parallel()
 	const good, bad = 10, 1000
-	config := RelayConfig{}
-	if err := config.set(); err != nil {
-		t.Fatal(err)
-	}
 	calls, left, since := 0, 0, 0
-	publisher := PublisherFunc(func(_ context.Context, messages []Message) error {
+	c := newCaller(t, func(_ context.Context, messages []Message) error {
 		calls++
 		since++
 		if messages[0].Type == "bad" {
@@ -33,8 +29,6 @@ func TestKeyOfWhichMessagesLeaveHasACallInThree(t *testing.T) {
 		return nil
 	})
 	busy := store.HeldKey{Topic: "t", Key: "busy"}
-	c := &caller{publisher: publisher, config: &config, ownership: &ownership{}, abort: t.Context()}
-	c.ownership.seen.Store(time.Now().UnixNano())
 	c.trial.on, c.trial.known = true, map[store.HeldKey]bool{busy: true}
 	b := &batch{}
 	for seq := range good + bad {
@@ -53,4 +47,42 @@ func TestKeyOfWhichMessagesLeaveHasACallInThree(t *testing.T) {
 	if left != good {
 		t.Errorf("%d of %d have left in %d calls", left, good, calls)
 	}
+}
+
+// Whether it is bad or its destination is away, to try it again at once says nothing: nothing else was published meanwhile.
+func TestMessageThatFailsAloneIsTriedOnceBetweenTwoPauses(t *testing.T) {
+	t.Parallel()
+	for _, number := range []int{1, 3} {
+		calls := 0
+		c := newCaller(t, func(context.Context, []Message) error {
+			calls++
+			return errors.New("no word of which")
+		})
+		c.answeredAt, c.trial.on = time.Now(), true
+		b := &batch{}
+		for i := range number {
+			b.messages = append(b.messages, store.Queued{Seq: int64(i + 1), ID: fmt.Sprint(i), Topic: "t", Key: fmt.Sprint(i)})
+		}
+		for round := range 3 {
+			o := b.publish(t.Context(), c)
+			if o.err == nil || !o.isLeft {
+				t.Errorf("%+v", o)
+			}
+			if want := number * (round + 1); calls != want {
+				t.Errorf("%d messages, round %d: %d calls", number, round, calls)
+			}
+		}
+	}
+}
+
+// newCaller is one that works, with the configuration of every day.
+func newCaller(t *testing.T, publisher PublisherFunc) *caller {
+	t.Helper()
+	config := &RelayConfig{}
+	if err := config.set(); err != nil {
+		t.Fatal(err)
+	}
+	c := &caller{publisher: publisher, config: config, ownership: &ownership{}, abort: t.Context(), size: config.BatchSize}
+	c.ownership.seen.Store(time.Now().UnixNano())
+	return c
 }

@@ -83,6 +83,9 @@ func (t *trial) isGuilty(place int64) bool {
 	return s != nil && s.failures > 1 && t.went > s.went && !t.isUnwell()
 }
 
+// end ends it, because nothing is left of what was looked for.
+func (t *trial) end() { t.on, t.rounds, t.suspects = false, 0, nil }
+
 // lone is a message that was found to be to blame. Each attempt that it counts from then on has failed alone between two publications of others.
 type lone struct {
 	failed time.Time // when it last failed, and may count once another one was published; zero if it has not since it was found
