@@ -111,7 +111,7 @@ COMMENT ON TABLE idem.steps IS
 COMMENT ON COLUMN idem.steps.seq IS
     'The place of the step in the course of the operation, from 1.';
 COMMENT ON COLUMN idem.steps.outcome IS
-    'done; resolved: done, as a person says, who has given the value; failed: the value is the error; waiting: until due_at, for a signal, or for the end of a child; registered, undone: of an undo; begun, not sent: of a call that was begun together with others, since due_at, the value being how often it was tried.';
+    'done; resolved: done, as a person says, who has given the value; failed: the value is the error; waiting: until due_at, for a signal, or for the end of a child; registered, undone, not needed: of an undo; begun, not sent: of a call that was begun together with others, since due_at, the value being how often it was tried.';
 COMMENT ON TABLE idem.signals IS
     'What was sent to an operation from outside. The first of a name counts. "#" and the id of a child is the name of that child''s outcome.';
 COMMENT ON COLUMN idem.signals.taken IS

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +120,29 @@ func TestUndoOfACallThatWasDeclinedIsNotRunWhateverFollows(t *testing.T) {
 			return errors.Join(err, c.card("deposit", true), operation.UndoTx(c.op, "release", func(pgx.Tx) error { return nil }), c.refund("deposit"),
 				c.card("A", false), c.refund("A"), c.card("B", true), c.refund("B"))
 		}, []string{"B", "deposit"}},
+		"nor the one behind it that is of another kind": {func(c *charges) error {
+			return errors.Join(c.card("A", false), c.refund("A"), operation.UndoTx(c.op, "release", func(pgx.Tx) error { return errors.New("it is run") }),
+				c.card("mail", true))
+		}, nil},
+		"but a second one of its kind, which is for what follows": {func(c *charges) error {
+			return errors.Join(c.card("A", false), c.refund("A"), c.refund("ahead"), c.card("B", true))
+		}, []string{"ahead"}},
+		"a second one in front of calls that are made together": {func(c *charges) error {
+			err := errors.Join(c.card("A", false), c.refund("A"), c.refund("ahead"))
+			calls := operation.Parallel(c.op)
+			for _, name := range []string{"B", "C"} {
+				operation.Go(calls, name, operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
+					if name == "C" {
+						return 0, operation.Final(errDeclined)
+					}
+					return 1, nil
+				})
+			}
+			if failed := calls.Wait(); !errors.Is(failed, errDeclined) {
+				return errors.Join(err, failed)
+			}
+			return err
+		}, []string{"ahead"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -135,6 +159,11 @@ func TestUndoOfACallThatWasDeclinedIsNotRunWhateverFollows(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.want, c.done); diff != "" {
 				t.Errorf("refunded (-want +got):\n%s", diff)
+			}
+			for _, name := range strings.Fields(c.text(`select coalesce(string_agg(replace(name, 'refund ', ''), ' '), '') from idem.steps where kind = 'undo' and outcome = 'undone'`)) {
+				if !slices.Contains(test.want, name) {
+					t.Errorf("it is on record that the refund of %s was run", name)
+				}
 			}
 		})
 	}

@@ -108,17 +108,29 @@ func (op *Op) isBehindItsKind(u *undo) bool {
 	return false
 }
 
-// isAhead reports whether an undo was registered before what it takes back: it stands behind no step, or behind such as have failed, and the
-// undo before it was registered ahead of those. One right behind another takes back the same steps, if there are any.
+// isAhead reports whether an undo was registered before what it takes back: it stands behind no step, or behind such as have failed, which have
+// another undo: the one before them, which was registered ahead, or one of the same kind right before it. One right behind another of another kind
+// takes back the same steps, if there are any.
 func (op *Op) isAhead(u *undo) bool {
 	ahead := false
 	for i := range op.undos {
 		covers, at := op.undos[i].covers, op.undos[i].step.seq
 		second := i > 0 && covers == op.undos[i-1].covers
 		behind := op.between(covers, at)
-		ahead = behind.empty() || behind == (takenBack{failed: true}) && ahead && !second
+		ahead = behind.empty() || behind == (takenBack{failed: true}) && (ahead && !second || op.hasTwin(i))
 		if at == u.step.seq {
 			return ahead
+		}
+	}
+	return false
+}
+
+// hasTwin reports whether an undo of the same kind stands before this one, with no step between them.
+func (op *Op) hasTwin(i int) bool {
+	u := &op.undos[i]
+	for j := i - 1; j >= 0 && op.undos[j].covers == u.covers; j-- {
+		if (op.undos[j].tx == nil) == (u.tx == nil) {
+			return true
 		}
 	}
 	return false

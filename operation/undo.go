@@ -15,7 +15,8 @@ import (
 // the first one stands, and only if there are none, those that follow. It is run if the operation ends in
 // idem.Reject or in an error that is Final: in reverse order, as a step like any other, once. Steps that were never committed
 // are rolled back, and what would undo them is not run, nor what would undo steps that have all failed: the Undo behind a Call that was
-// declined is not run, whatever follows, nor the UndoTx behind a Tx that has failed. An Undo behind nothing but failed Tx may be run for a Call
+// declined is not run, whatever follows, nor the UndoTx behind a Tx that has failed. A second Undo right behind that Undo is for what follows, and so
+// is a second UndoTx. An Undo behind nothing but failed Tx may be run for a Call
 // that follows, and an UndoTx behind failed calls for a Tx. What an undo takes back is
 // committed as a whole or not at all: where some of it is committed, as before a Call, UndoTx and Undo commit the rest. If fn returns an error that does not pass, the operation is parked.
 func UndoTx(op *Op, name string, fn func(tx pgx.Tx) error) error {
@@ -112,14 +113,15 @@ func (op *Op) dropRolledBack() {
 	for i := range op.undos {
 		u := &op.undos[i].step
 		if op.isToDo(u) && !op.isNeeded(&op.undos[i]) {
-			op.remember(u, store.StepUndone, nil)
+			op.remember(u, store.StepNotNeeded, nil)
 		}
 	}
 }
 
-// isToDo reports whether an undo is neither done nor left as it is: a person may have taken back by hand what it takes back.
+// isToDo reports whether an undo is not done yet, has something to take back, and is not left as it is: a person may have taken back by hand what it takes back.
 func (op *Op) isToDo(u *step) bool {
-	return op.known(u.seq).Outcome != store.StepUndone && !op.work.isLeft(u.seq)
+	outcome := op.known(u.seq).Outcome
+	return outcome != store.StepUndone && outcome != store.StepNotNeeded && !op.work.isLeft(u.seq)
 }
 
 // runUndo runs one undo, unless it is not to be done.

@@ -21,6 +21,7 @@ const (
 	StepWaiting    StepOutcome = "waiting"     // until DueAt, or for a signal
 	StepRegistered StepOutcome = "registered"  // an undo that may have to be run
 	StepUndone     StepOutcome = "undone"      // an undo that was run
+	StepNotNeeded  StepOutcome = "not needed"  // an undo that was not run: none of what it takes back is done
 )
 
 // Step is what is remembered of a step.

@@ -94,7 +94,7 @@ func (b *book) whyStanding(o *operation, n int) rule.Rule {
 		switch {
 		case !o.isRecorded(step):
 			return rule.InDoubt
-		case o.plan.Rounds[n-1].Day.Early && o.outcome(undo) == "undone": // without having been run
+		case o.plan.Rounds[n-1].Day.Early && o.outcome(undo) == "not needed":
 			return rule.Covered
 		case slices.ContainsFunc(o.unsent, func(u journal.Event) bool { return u.Name == step }) && o.outcome(step) == "failed":
 			return rule.Unsent
