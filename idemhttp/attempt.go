@@ -107,7 +107,25 @@ func (x *exchange) decide(a *attempt, w *recorder) (Decision, error) {
 		return Forget, &failure{inAnswer, err}
 	}
 	a.answer = answer{Response: response, passing: w.passing}
-	return x.config.Decide(response.Status), nil
+	decision := x.config.Decide(response.Status)
+	x.logTwice(w)
+	if w.failed != 0 && decision == Commit {
+		decision = Undo // an error never commits
+	}
+	return decision, nil
+}
+
+// logTwice tells of a handler that has answered more than once.
+func (x *exchange) logTwice(w *recorder) {
+	ctx, path := x.r.Context(), x.r.URL.Path
+	if w.failed != 0 {
+		x.config.Logger.ErrorContext(ctx, "the handler has failed behind its answer, so nothing is committed",
+			"method", x.r.Method, "path", path, "status", w.failed, "failure", w.status)
+	}
+	if w.second != 0 {
+		x.config.Logger.WarnContext(ctx, "the handler has answered twice, and the first answer counts",
+			"method", x.r.Method, "path", path, "status", w.status, "second", w.second)
+	}
 }
 
 func (x *exchange) prepare(w *recorder) {

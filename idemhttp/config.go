@@ -71,7 +71,7 @@ type Config struct {
 	Render func(w http.ResponseWriter, r *http.Request, p *Problem)
 
 	// Logger is told the cause of every problem that is not the client's, with where it arose. What the handler answers
-	// itself is not logged. A key is never shown in full. The default is slog.Default().
+	// itself is not logged, unless it answers twice. A key is never shown in full. The default is slog.Default().
 	Logger *slog.Logger
 
 	// What follows is for idem.Do: see the option of the same name. Zero is its default.

@@ -28,6 +28,8 @@ type recorder struct {
 	mu       sync.Mutex
 	header   http.Header // the handler's to change; nil until it asks for it
 	status   int         // 0 until it is known
+	failed   int         // the status of the answer in whose place a failure behind it is, or 0
+	second   int         // the first status behind the answer that does not count, or 0
 	declared int         // what Content-Length says, or -1
 	offered  int         // bytes of body that the handler has tried to write
 	sniffs   bool
@@ -59,7 +61,8 @@ func (r *recorder) touched() bool {
 	return r.status != 0 || r.header != nil
 }
 
-// WriteHeader takes the first status that is not informational, and the header as it is at that moment.
+// WriteHeader takes the first status that is not informational, and the header as it is at that moment. A status of 5xx behind another answer
+// says that the handler has failed, and takes its place: nothing has been sent.
 func (r *recorder) WriteHeader(status int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,7 +71,10 @@ func (r *recorder) WriteHeader(status int) {
 
 func (r *recorder) writeHeader(status int) {
 	switch {
-	case r.over, r.status != 0:
+	case r.over:
+		return
+	case r.status != 0:
+		r.writeHeaderAgain(status)
 		return
 	case status < 100 || status > 999:
 		panic(fmt.Sprintf("invalid WriteHeader code %v", status))
@@ -80,6 +86,21 @@ func (r *recorder) writeHeader(status int) {
 	r.status = status
 	r.takeHeader()
 	r.bound = r.headerBound()
+}
+
+func (r *recorder) writeHeaderAgain(status int) {
+	switch {
+	case status < 200:
+	case status >= http.StatusInternalServerError && r.status < http.StatusInternalServerError:
+		r.failed, r.status = r.status, status
+		r.body, r.offered, r.recorded, r.passing = nil, 0, nil, nil
+		r.takeHeader()
+		r.declared = -1 // it was that of the other answer
+		delete(r.recorded, "Content-Length")
+		r.bound = r.headerBound()
+	case r.second == 0:
+		r.second = status
+	}
 }
 
 // Write adds to the body. It fails if the answer gets larger than Config.MaxResponse.
@@ -207,7 +228,9 @@ func (r *recorder) declare(values []string) bool {
 func (r *recorder) finish(head bool) (idem.Response, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.writeHeader(http.StatusOK)
+	if r.status == 0 {
+		r.writeHeader(http.StatusOK)
+	}
 	for name := range r.header {
 		if strings.HasPrefix(name, http.TrailerPrefix) && r.base[name] == nil {
 			r.refuse("it has a trailer")

@@ -75,6 +75,37 @@ func (p program) refusable() bool {
 	return false
 }
 
+// statuses is a writer that notices a failure behind an answer.
+type statuses struct {
+	http.ResponseWriter
+	first  int
+	failed bool
+}
+
+func (s *statuses) WriteHeader(status int) {
+	switch {
+	case status < 200:
+	case s.first == 0:
+		s.first = status
+	case status >= 500 && s.first < 500:
+		s.failed = true
+	}
+}
+
+func (s *statuses) Write(p []byte) (int, error) {
+	if s.first == 0 {
+		s.WriteHeader(http.StatusOK)
+	}
+	return len(p), nil
+}
+
+// fails reports whether the program says behind its answer that it has failed. net/http does not notice that.
+func (p program) fails() bool {
+	w := &statuses{ResponseWriter: httptest.NewRecorder()}
+	p.ServeHTTP(w, nil)
+	return w.failed
+}
+
 // exchanged is what a client makes of an answer.
 type exchanged struct {
 	Status  int
@@ -148,6 +179,12 @@ func (a *arena) play(t testing.TB, run program, method string) {
 
 	first := a.ask(t, method, "/idem", key)
 	if first.Status == http.StatusInternalServerError && run.refusable() && first.Header.Get("Content-Type") == "application/problem+json" {
+		return
+	}
+	if run.fails() {
+		if again := a.ask(t, method, "/idem", key); first.Status < 500 || again.Status != first.Status || again.Header.Get("Idempotency-Replayed") != "" {
+			t.Errorf("program %v, %s: it fails behind its answer, and was answered %d and %d %v", []byte(run), method, first.Status, again.Status, again.Header)
+		}
 		return
 	}
 	plain := a.ask(t, method, "/plain", key)

@@ -72,7 +72,7 @@ func TestReplayIsExactToTheByte(t *testing.T) {
 		}, exchanged{Status: 200, Header: http.Header{"Link": {`</a>; rel="next", </b>`, "</c>"}, "X-Empty": {""}}}},
 		{"the first status counts", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(202)
-			w.WriteHeader(500)
+			w.WriteHeader(404)
 			header(w, "X-Late", "1")
 		}, exchanged{Status: 202, Header: http.Header{}}},
 		{"an informational one does not count", func(w http.ResponseWriter, _ *http.Request) {

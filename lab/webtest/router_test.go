@@ -59,22 +59,29 @@ var routers = map[string]func(*idemhttp.Middleware, place) http.Handler{
 	},
 	"echo": func(m *idemhttp.Middleware, place place) http.Handler {
 		router := echo.New()
+		router.HTTPErrorHandler = failing(router)
 		router.Use(echomiddleware.Recover(), wrapEcho(m))
 		router.POST("/carts/:cart/items", echoHandler(place))
 		return router
 	},
+	"chi, as a whole": func(m *idemhttp.Middleware, place place) http.Handler {
+		router := chi.NewRouter()
+		router.Use(chimiddleware.Recoverer)
+		router.Post("/carts/{cart}/items", chiHandler(place))
+		return m.Wrap(router)
+	},
 	"gin, as a whole": func(m *idemhttp.Middleware, place place) http.Handler {
-		router := gin.New()
-		router.Use(gin.Recovery())
+		router := gin.New() // not gin.Default, whose Recovery is inside
 		router.POST("/carts/:cart/items", func(c *gin.Context) {
 			if err := place(c.Writer, c.Request, c.Param("cart")); err != nil {
-				c.AbortWithStatus(http.StatusInternalServerError)
+				panic(err)
 			}
 		})
 		return recovering(m.Wrap(router))
 	},
 	"net/http, some routes of any router": func(m *idemhttp.Middleware, place place) http.Handler {
 		router := echo.New()
+		router.HTTPErrorHandler = failing(router)
 		router.Use(echomiddleware.Recover())
 		router.POST("/carts/:cart/items", echoHandler(place))
 		routes := http.NewServeMux()
@@ -84,6 +91,7 @@ var routers = map[string]func(*idemhttp.Middleware, place) http.Handler{
 	},
 	"echo, as a whole": func(m *idemhttp.Middleware, place place) http.Handler { // which any router can be that is a handler
 		router := echo.New()
+		router.HTTPErrorHandler = failing(router)
 		router.Use(echomiddleware.Recover())
 		router.POST("/carts/:cart/items", echoHandler(place))
 		return m.Wrap(router)
@@ -137,6 +145,17 @@ func wrapEcho(m *idemhttp.Middleware) echo.MiddlewareFunc {
 	}
 }
 
+// failing makes an error win over the success that Echo's handler has answered with before: Echo would leave that as it is.
+func failing(e *echo.Echo) echo.HTTPErrorHandler {
+	return func(err error, c echo.Context) {
+		if answer := c.Response(); answer.Committed && answer.Status < http.StatusBadRequest {
+			answer.Writer.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		e.DefaultHTTPErrorHandler(err, c)
+	}
+}
+
 func TestBehindARouterARetryIsReplayed(t *testing.T) {
 	t.Parallel()
 	for name, build := range routers {
@@ -174,7 +193,7 @@ func TestBehindARouterTheValuesInThePathCount(t *testing.T) {
 func TestBehindARouterAFailureLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for name, build := range routers {
-		for _, cart := range []string{"panics", "fails"} {
+		for _, cart := range []string{"panics", "fails", "panics-late", "fails-late"} {
 			t.Run(name+", "+cart, func(t *testing.T) {
 				t.Parallel()
 				c := newCarts(t, build)
@@ -198,7 +217,7 @@ type carts struct {
 	t       *testing.T
 	pool    *pgxpool.Pool
 	handler http.Handler
-	broken  bool // the carts "panics" and "fails" do, after the write
+	broken  bool // the carts "panics" and "fails" do, after the write, and those that are late behind their answer
 }
 
 func newCarts(t *testing.T, build func(*idemhttp.Middleware, place) http.Handler) *carts {
@@ -229,6 +248,12 @@ func (c *carts) place(w http.ResponseWriter, r *http.Request, cart string) error
 	w.Header().Set("Location", fmt.Sprintf("/carts/%s/items/%d", cart, id))
 	w.WriteHeader(http.StatusCreated)
 	_, err = fmt.Fprintf(w, "item %d\n", id)
+	switch {
+	case c.broken && cart == "panics-late":
+		panic("broken")
+	case c.broken && cart == "fails-late":
+		return errors.New("broken")
+	}
 	return err
 }
 

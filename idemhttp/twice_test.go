@@ -1,0 +1,93 @@
+package idemhttp_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/idem-go/idem/idemhttp"
+)
+
+// failsBehind answers with status, and says 500 behind it, as a handler does whose recovery is inside of Wrap.
+func failsBehind(status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", "15")
+		w.WriteHeader(status)
+		fmt.Fprint(w, `{"placed":true}`)
+		w.WriteHeader(http.StatusInternalServerError)
+		fmt.Fprint(w, "broken")
+	}
+}
+
+func TestHandlerThatFailsBehindItsAnswerHasFailed(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{201, 404} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			h := s.middleware(func(c *idemhttp.Config) { c.Optional = true }).Wrap(s.answering(failsBehind(status)))
+			for _, edit := range []edit{withKey("k"), withKey("k"), withoutKey()} {
+				response := ask(h, edit)
+				wantStatus(t, response, http.StatusInternalServerError)
+				if got := body(t, response); got != "broken" || response.Header.Get("Content-Length") == "15" || response.Header.Get("Idempotency-Replayed") != "" {
+					t.Errorf("answered %v %q", response.Header, got)
+				}
+			}
+			s.want(0, 0)
+			if said := s.logs.String(); strings.Count(said, "the handler has failed behind its answer") != 3 || !strings.Contains(said, fmt.Sprint("status=", status)) {
+				t.Errorf("the log says %s", said)
+			}
+		})
+	}
+}
+
+// The success is not committed whatever Decide says of the failure, which it may have recorded.
+func TestFailureBehindAnAnswerIsNeverCommitted(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		decide  func(int) idemhttp.Decision
+		records int
+	}{
+		"like Stripe": {idemhttp.StripeConfig().Decide, 1},
+		"all commit":  {func(int) idemhttp.Decision { return idemhttp.Commit }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			h := s.middleware(func(c *idemhttp.Config) { c.Decide = test.decide }).Wrap(s.answering(failsBehind(201)))
+			first := ask(h)
+			wantStatus(t, first, http.StatusInternalServerError)
+			wantReplay(t, first, ask(h))
+			s.want(0, test.records)
+		})
+	}
+}
+
+// As in net/http the first answer counts. There the second one is logged, and here too.
+func TestSecondAnswerThatIsNoFailureIsLoggedAndNotSent(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		first, second  int
+		orders, logged int
+	}{{201, 200, 1, 1}, {201, 404, 1, 1}, {404, 201, 0, 1}, {503, 500, 0, 1}, {201, 103, 1, 0}} {
+		t.Run(fmt.Sprint(test.first, " ", test.second), func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			h := s.middleware().Wrap(s.answering(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(test.first)
+				for range 2 {
+					w.WriteHeader(test.second)
+				}
+			}))
+			wantStatus(t, ask(h), test.first)
+			if n := s.orders(); n != test.orders {
+				t.Errorf("%d orders", n)
+			}
+			if said := s.logs.String(); strings.Count(said, "the handler has answered twice") != test.logged {
+				t.Errorf("the log says %s", said)
+			}
+		})
+	}
+}
