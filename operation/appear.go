@@ -32,16 +32,17 @@ func (p *presence) getIn(ctx context.Context, tx *txn.Tx) (*instance, error) {
 	if err := tx.Ask(ctx, &number); err != nil {
 		return nil, err
 	}
-	if uint32(number.Backend) == tx.PID() { // no pooler is in front of the server
+	pooled := uint32(number.Backend) != tx.PID()
+	if !pooled {
 		if i, err := p.inSession(ctx); i != nil || err != nil {
 			return i, err
 		}
 	}
-	l := newLease(p.engine, number.Instance)
+	l := newLease(p.engine, number.Instance, pooled)
 	if err := tx.Ask(ctx, l.renewal()); err != nil {
 		return nil, err
 	}
-	i := newInstance(p, l.instance, l)
+	i := p.leased(l)
 	i.single = true
 	return i, nil
 }

@@ -4,16 +4,19 @@ import (
 	"context"
 	"time"
 
+	"github.com/idem-go/idem/internal/session"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
 // lease shows that a process is there by a moment that it puts off: for processes behind a pooler, which gives no session to
-// any process.
+// any process, and for one that was refused a session, until it has one.
 type lease struct {
 	engine   *txn.Engine
 	instance int
-	renewed  time.Time // when it was last sent that it goes on
+	renewed  time.Time              // when it was last sent that it goes on
+	denied   bool                   // there will be no session, because a pooler is in front of the server
+	session  func() (keeper, error) // asks for one that shows the same instance
 }
 
 const (
@@ -23,35 +26,36 @@ const (
 	leaseTrust = 20 * time.Second // how long after a renewal this process still believes in it
 )
 
-func openLease(ctx context.Context, engine *txn.Engine) (*lease, error) {
+func openLease(ctx context.Context, engine *txn.Engine, denied bool) (*lease, error) {
 	number := store.NewInstance{}
 	if err := engine.Query(ctx, &number); err != nil {
 		return nil, err
 	}
-	l := newLease(engine, number.Instance)
+	l := newLease(engine, number.Instance, denied)
 	return l, engine.Query(ctx, l.renewal())
 }
 
-func newLease(engine *txn.Engine, instance int) *lease {
-	return &lease{engine: engine, instance: instance, renewed: time.Now()}
+func newLease(engine *txn.Engine, instance int, denied bool) *lease {
+	return &lease{engine: engine, instance: instance, renewed: time.Now(), denied: denied}
 }
 
 func (l *lease) renewal() txn.Request { return store.RenewLease{Instance: l.instance, TTL: leaseTTL} }
 
-// keep renews the lease until that has failed for too long, or done is closed. What counts is when a renewal was sent.
-func (l *lease) keep(done <-chan struct{}) {
+// keep renews the lease until that has failed for too long, a session takes its place, or done is closed. What counts is when a renewal
+// was sent.
+func (l *lease) keep(done <-chan struct{}) (next keeper) {
 	for {
-		timer := time.NewTimer(renewPause)
+		timer := time.NewTimer(renewPause - time.Since(l.renewed))
 		select {
 		case <-done:
 			timer.Stop()
 			l.end()
-			return
+			return nil
 		case <-timer.C:
 		}
 		for sent := time.Now(); ; sent = time.Now() {
 			if sent.Sub(l.renewed) > leaseTrust { // this process has slept: others may have what was its own
-				return
+				return nil
 			}
 			if l.bounded(l.renewal()) == nil {
 				l.renewed = sent
@@ -59,7 +63,24 @@ func (l *lease) keep(done <-chan struct{}) {
 			}
 			time.Sleep(time.Second)
 		}
+		if next := l.handOver(); next != nil {
+			return next
+		}
 	}
+}
+
+// handOver ends the lease if a session is to be had that takes its place: others see the lock before that. If the server does not hear of
+// it, the lease is over by itself.
+func (l *lease) handOver() keeper {
+	if l.denied {
+		return nil
+	}
+	s, err := l.session()
+	l.denied = session.IsDenied(err)
+	if s != nil {
+		l.end()
+	}
+	return s
 }
 
 func (l *lease) end() { _ = l.bounded(store.EndLease{Instance: l.instance}) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/internal/session"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -18,7 +19,6 @@ import (
 type instance struct {
 	presence  *presence
 	number    int
-	keeper    keeper
 	done      chan struct{} // closed when it is needed no more
 	gone      chan struct{} // closed when it is not seen any more
 	taking    chan struct{} // holds a token unless something is taken up that is not on the list yet
@@ -26,6 +26,7 @@ type instance struct {
 	confirmed bool          // what has shown it is committed; only asked of one that is single
 
 	mu      sync.Mutex
+	keeper  keeper
 	lost    bool
 	leaked  int       // how often to look still whether the database takes what was let go of for this instance's
 	looked  time.Time // when that was last looked for
@@ -45,15 +46,30 @@ func newInstance(p *presence, number int, k keeper) *instance {
 func (i *instance) live() {
 	go i.tidy()
 	go func() {
-		i.keeper.keep(i.done)
+		for k := i.keptBy(); k != nil; {
+			k = k.keep(i.done)
+			i.keep(k)
+		}
 		i.presence.forget(i)
 		i.lose()
 	}()
 }
 
+func (i *instance) keptBy() keeper {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.keeper
+}
+
+func (i *instance) keep(k keeper) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.keeper = k
+}
+
 // guard returns the guard that the session of the instance is, or may be; nil where there is no session.
 func (i *instance) guard() *guard {
-	if s, ok := i.keeper.(*watched); ok {
+	if s, ok := i.keptBy().(*watched); ok {
 		return s.guard
 	}
 	return nil
@@ -66,12 +82,6 @@ func (i *instance) rouse() {
 	}
 }
 
-// keeper keeps an instance visible.
-type keeper interface {
-	// keep returns when that is over. done says that it may end.
-	keep(done <-chan struct{})
-}
-
 // presence is what this process shows to one database.
 type presence struct {
 	engine *txn.Engine
@@ -82,6 +92,7 @@ type presence struct {
 	users   int
 	idle    *time.Timer
 	refused time.Time // when no session was to be had
+	denied  bool      // because a pooler is in front of the server
 }
 
 // lingering is for how long a presence is kept that no operation needs.
@@ -154,22 +165,44 @@ func (p *presence) end() {
 }
 
 // get returns the current instance, or makes one: by a lock on a session of its own, or, where there are no sessions to be had, by
-// a lease.
+// a lease. Where that is not to be had either, it is the server that is away, and a session is asked for as soon as it is back.
 func (p *presence) get(ctx context.Context) (*instance, error) {
 	if i, err := p.inSession(ctx); i != nil || err != nil {
 		return i, err
 	}
-	l, err := openLease(ctx, p.engine)
+	l, err := openLease(ctx, p.engine, p.isDenied())
 	if err != nil {
+		p.refuse(time.Time{}, false)
 		return nil, err
 	}
-	i := newInstance(p, l.instance, l)
+	i := p.leased(l)
 	if other := p.show(i); other != nil { // which was made meanwhile
 		l.end()
 		return other, nil
 	}
 	i.live()
 	return i, nil
+}
+
+// leased returns the instance that a lease shows.
+func (p *presence) leased(l *lease) *instance {
+	i := newInstance(p, l.instance, l)
+	l.session = i.session
+	return i
+}
+
+// session opens the session that is to show the instance in place of its lease: with the number that the process has, so that what it works
+// on stays its own. It returns nil for the lease of one operation, which ends with that, beside the one of the process.
+func (i *instance) session() (keeper, error) {
+	if i.presence.seen() != i {
+		return nil, nil
+	}
+	s, err := openSession(context.Background(), i.presence.engine.Pool, i.number)
+	if err != nil {
+		return nil, err
+	}
+	s.busy = i.works
+	return s, nil
 }
 
 // refusal is for how long no further session is asked for where none was to be had.
@@ -189,12 +222,12 @@ func (p *presence) inSession(ctx context.Context) (*instance, error) {
 	if i := p.seen(); i != nil || p.isRefused() {
 		return i, nil
 	}
-	s, err := openSession(ctx, p.engine.Pool)
+	s, err := openSession(ctx, p.engine.Pool, 0)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		p.refuse()
+		p.refuse(time.Now(), session.IsDenied(err))
 		return nil, nil
 	}
 	i := newInstance(p, s.Instance, s)
@@ -213,10 +246,16 @@ func (p *presence) isRefused() bool {
 	return time.Since(p.refused) < refusal
 }
 
-func (p *presence) refuse() {
+func (p *presence) refuse(at time.Time, denied bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.refused = time.Now()
+	p.refused, p.denied = at, denied
+}
+
+func (p *presence) isDenied() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.denied
 }
 
 // show makes an instance the current one, unless there is one already, which is returned.

@@ -26,8 +26,9 @@ const (
 	pingLimit = 5 * time.Second
 )
 
-func openSession(ctx context.Context, pool *pgxpool.Pool) (*watched, error) {
-	s, err := session.Open(ctx, pool, func(instance int) session.Appearance { return &store.AppearInSession{Instance: instance} })
+// openSession opens a session that shows an instance, a new one if it is 0.
+func openSession(ctx context.Context, pool *pgxpool.Pool, instance int) (*watched, error) {
+	s, err := session.Open(ctx, pool, instance, func(instance int) session.Appearance { return &store.AppearInSession{Instance: instance} })
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +48,7 @@ func keepAlive(conn net.Conn) {
 }
 
 // keep watches the connection until it is lost, or done is closed.
-func (s *watched) keep(done <-chan struct{}) {
+func (s *watched) keep(done <-chan struct{}) (next keeper) {
 	defer s.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -62,10 +63,10 @@ func (s *watched) keep(done <-chan struct{}) {
 	}()
 	for {
 		if err := s.listen(ctx); err != nil || ctx.Err() != nil {
-			return
+			return nil
 		}
 		if err := s.speak(ctx); err != nil {
-			return
+			return nil
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (l *lookout) run(ctx context.Context) {
 				l.tell(ctx, wantedNames)
 			}
 		} else {
-			l.wait(ctx, i, leaseTTL)
+			l.wait(ctx, i, guardLists) // a session may take the place of the lease
 		}
 		i.release()
 	}

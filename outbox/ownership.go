@@ -63,7 +63,7 @@ func appearance(instance int) session.Appearance { return &store.AppearAsRelay{I
 
 func (p *ownership) appear(ctx context.Context, engine *txn.Engine) error {
 	p.seen.Store(time.Now().UnixNano())
-	s, err := session.Open(ctx, engine.Pool, appearance)
+	s, err := session.Open(ctx, engine.Pool, 0, appearance)
 	if err == nil {
 		p.db, p.session, p.instance = s, s, s.Instance
 		return nil

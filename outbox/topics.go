@@ -40,7 +40,7 @@ func ownTopics(ctx context.Context, pool *pgxpool.Pool, c *RelayConfig) (*topics
 	if err == nil || ctx.Err() != nil || errors.Is(err, ErrTopicTaken) {
 		return own, err
 	}
-	beside, openErr := session.Open(ctx, pool, appearance) // the pool may be used up
+	beside, openErr := session.Open(ctx, pool, 0, appearance) // the pool may be used up
 	if openErr != nil {
 		return nil, err
 	}

@@ -32,10 +32,15 @@ var (
 	errLocked = errors.New("the number of this process is locked by another session")
 )
 
+// IsDenied reports whether an error of Open is there to stay: no session of the server is this process's own, or it lacks the locks.
+func IsDenied(err error) bool {
+	return errors.Is(err, errPooler) || errors.Is(err, txn.ErrUnsupported)
+}
+
 const dialLimit = 10 * time.Second
 
-// Open connects beside the pool, as the pool does.
-func Open(ctx context.Context, pool *pgxpool.Pool, appearance func(instance int) Appearance) (*Session, error) {
+// Open connects beside the pool, as the pool does. The session shows the instance, a new one if it is 0.
+func Open(ctx context.Context, pool *pgxpool.Pool, instance int, appearance func(instance int) Appearance) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	config := pool.Config()
@@ -49,7 +54,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, appearance func(instance int)
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{Conn: conn}
+	s := &Session{Conn: conn, Instance: instance}
 	if config.AfterConnect != nil {
 		err = config.AfterConnect(ctx, conn)
 	}
@@ -71,8 +76,10 @@ func (s *Session) appear(ctx context.Context, appearance func(instance int) Appe
 	if uint32(number.Backend) != s.Conn.PgConn().PID() {
 		return errPooler // a lock would stay with a session that is not ours
 	}
-	s.Instance = number.Instance
-	appeared := appearance(number.Instance)
+	if s.Instance == 0 {
+		s.Instance = number.Instance
+	}
+	appeared := appearance(s.Instance)
 	if err := s.Query(ctx, appeared); err != nil {
 		return err
 	}
