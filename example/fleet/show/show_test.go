@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 
 // A failover of the cluster that a tenant is at home in, and a move whose mover dies between the two commits.
 func TestNothingIsLostOrDoubledUnderPatroni(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	s, err := newStage(ctx, 1000)
 	if errors.Is(err, patroni.ErrMissing) && os.Getenv("IDEM_TEST_REQUIRE") == "" {
