@@ -72,23 +72,26 @@ func (w *work) run(ctx context.Context, tx *txn.Tx) (op *Op, end longcall.Ending
 	return op, end
 }
 
-// dropped lets go of an operation whose function has panicked.
+// dropped ends a run whose function, or whose undo, has panicked.
 func (w *work) dropped(op *Op) {
-	if w.epoch > 0 && op.isPast() {
+	defer w.drop(op) // also if an undo panics, too, or is to be tried again
+	if w.epoch > 0 && op.isPast() && !op.undoing {
 		op.stopped = nil
 		op.endFailing(errors.New("operation: its function has panicked"))
-		return
 	}
+}
+
+// drop lets go of an operation that this process still has.
+func (w *work) drop(op *Op) {
 	op.close(nil)
-	if w.instance == nil {
-		return
-	}
-	if w.epoch == 0 {
+	switch {
+	case w.instance == nil:
+	case w.epoch == 0:
 		w.instance.leave(w.operation, false)
 		w.abandon(longcall.Ending{})
-		return
+	default:
+		w.letGo(backoff(w.attempts), longcall.Ending{})
 	}
-	w.letGo(backoff(w.attempts), longcall.Ending{})
 }
 
 // end tells what the run has come to, and says so to the database.
