@@ -241,7 +241,7 @@ func TestRedeliveryOfAMessageThatAnotherHasInHandKeepsNobodyFromTheRest(t *testi
 		ms[i].Deliveries = 2
 	}
 	// It is waited for once. A call that waited as long for each half would be at the end of the search before it is over.
-	outcomes := b.batch(ms, b.enter, inbox.WithLimits(5*time.Second, 30*time.Second, limit))
+	outcomes := b.batch(ms, b.enter, inbox.WithLimits(10*time.Second, time.Minute, limit))
 	b.wantStates(strings.Repeat("D", 255)+"R", outcomes)
 	if o := outcomes[255]; !errors.Is(o.Err, inbox.ErrElsewhere) {
 		t.Errorf("%+v", o)

@@ -156,6 +156,7 @@ func TestWhatHasNotComeWhenNothingComesAnyMoreIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	sink := broker.NewSink()
 	const rest = 50 * time.Millisecond
+	sink.Publish(t.Context(), "again")
 	for i := range 10 { // what comes again is a sign of life as well
 		time.AfterFunc(time.Duration(i)*rest/2, func() { sink.Publish(t.Context(), "again") })
 	}
