@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/idem-go/idem/lab/pgproxy"
@@ -145,4 +146,37 @@ func TestPayloadsOfADestinationThatIsBusyAreNotRead(t *testing.T) {
 	}
 	close(v.open)
 	o.empty()
+}
+
+// While the relay reads past very many messages of a destination that is slow, calls of others end, and they are given more.
+func TestDestinationGoesOnWhileVeryManyMessagesOfAnotherAreReadPast(t *testing.T) {
+	t.Parallel()
+	const thousands = 60
+	o, v := newOffice(t), &vault{open: make(chan struct{})}
+	proxy := pgtest.Proxy(t, o.dsn)
+	var reads atomic.Int64
+	isRead := pgproxy.Contains("ReadMessages")
+	defer proxy.Observe(func(e pgproxy.Event) {
+		if e.Stage == pgproxy.Answered && isRead(e.Statement) {
+			reads.Add(1)
+		}
+	})()
+	o.exec(`insert into idem.outbox (created_at, id, aggregatetype, aggregateid, type)
+		select now(), gen_random_uuid(), CASE WHEN i % 100 = 0 THEN 'quick' ELSE 'slow' END, '', '' from generate_series(1, 1000 * $1::int) i`, thousands)
+	after := make(chan int64, 1)
+	v.before = func(messages []outbox.Message) error {
+		if messages[0].Topic == "quick" && v.number() > 0 {
+			select {
+			case after <- reads.Load():
+			default:
+			}
+		}
+		return nil
+	}
+	o.through(proxy).relay(v, swift())
+	n := await(t, "a second call", after)
+	close(v.open)
+	if n > thousands*2/3 {
+		t.Errorf("it came after %d reads", n)
+	}
 }

@@ -71,9 +71,11 @@ func (w *worker) relay(ctx context.Context) error {
 		}
 		w.to.take(ctx, b)
 		if b.more {
-			continue
+			err = w.endAll(ctx, done)
+		} else {
+			err = w.wait(ctx, done, &idle)
 		}
-		if err := w.wait(ctx, done, &idle); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -113,11 +115,10 @@ func (w *worker) wait(ctx context.Context, done *outcome, idle *txn.Pauses) erro
 	select {
 	case l := <-w.to.ended:
 		idle.Current = firstLook
-		err := w.end(ctx, l, done)
-		for err == nil && len(w.to.ended) > 0 {
-			err = w.end(ctx, <-w.to.ended, done)
+		if err := w.end(ctx, l, done); err != nil {
+			return err
 		}
-		return err
+		return w.endAll(ctx, done)
 	case <-sign.C:
 		return w.ownership.sign(context.WithoutCancel(ctx))
 	case <-waker:
@@ -126,6 +127,14 @@ func (w *worker) wait(ctx context.Context, done *outcome, idle *txn.Pauses) erro
 	case <-ctx.Done():
 	}
 	return nil
+}
+
+// endAll adds what came of all batches that have ended.
+func (w *worker) endAll(ctx context.Context, done *outcome) (err error) {
+	for err == nil && len(w.to.ended) > 0 {
+		err = w.end(ctx, <-w.to.ended, done)
+	}
+	return err
 }
 
 // end adds what came of a batch to the outcome of others.
