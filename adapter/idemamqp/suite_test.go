@@ -24,7 +24,7 @@ import (
 func TestPublisherKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	rabbit(t)
-	outboxtest.Run(t, outboxtest.Suite{Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: newTarget})
+	outboxtest.Run(t, outboxtest.Suite{Patience: ledger.Limit, Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: newTarget})
 }
 
 func newTarget(t testing.TB) outboxtest.Target {
@@ -84,7 +84,7 @@ func reader(ch *amqp.Channel, queue string) func(context.Context) ([]outbox.Mess
 func TestConsumerKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	n := rabbit(t)
-	inboxtest.Run(t, inboxtest.Suite{Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: func(t testing.TB, pool *pgxpool.Pool) inboxtest.Source {
+	inboxtest.Run(t, inboxtest.Suite{Patience: ledger.Limit, Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: func(t testing.TB, pool *pgxpool.Pool) inboxtest.Source {
 		q, ch, p := queue(t, n, amqp.Table{"x-single-active-consumer": true}), channel(t, n), publisher(t, n.url(), idemamqp.PublisherConfig{})
 		config := idemamqp.ConsumerConfig{Ordered: true, Batch: 7, Logger: slog.New(slog.DiscardHandler)}
 		return inboxtest.Source{

@@ -27,7 +27,7 @@ func newPool(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }
 
 func TestPublisherKeepsItsPromises(t *testing.T) {
 	t.Parallel()
-	outboxtest.Run(t, outboxtest.Suite{Pool: newPool, New: func(t testing.TB) outboxtest.Target {
+	outboxtest.Run(t, outboxtest.Suite{Patience: ledger.Limit, Pool: newPool, New: func(t testing.TB) outboxtest.Target {
 		c := newCluster(t, 1)
 		target := c.target()
 		target.Away = c.outages()
@@ -40,7 +40,7 @@ func TestPublisherKeepsItsPromisesOnRealBrokers(t *testing.T) {
 	if os.Getenv(brokersVariable) == "" {
 		return // TestPublisherKeepsItsPromises is the same on kfake
 	}
-	outboxtest.Run(t, outboxtest.Suite{Pool: newPool, New: func(t testing.TB) outboxtest.Target { return realCluster(t, 1).target() }})
+	outboxtest.Run(t, outboxtest.Suite{Patience: ledger.Limit, Pool: newPool, New: func(t testing.TB) outboxtest.Target { return realCluster(t, 1).target() }})
 }
 
 func (c *cluster) target() outboxtest.Target {
@@ -94,7 +94,7 @@ func (c *cluster) outages() map[string]func() func() {
 
 func TestConsumerKeepsItsPromises(t *testing.T) {
 	t.Parallel()
-	inboxtest.Run(t, inboxtest.Suite{Pool: newPool, New: func(t testing.TB, pool *pgxpool.Pool) inboxtest.Source {
+	inboxtest.Run(t, inboxtest.Suite{Patience: ledger.Limit, Pool: newPool, New: func(t testing.TB, pool *pgxpool.Pool) inboxtest.Source {
 		return newCluster(t, 3, kfake.GroupMinSessionTimeout(time.Second)).source(pool)
 	}})
 }

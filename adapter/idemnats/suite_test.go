@@ -23,7 +23,7 @@ import (
 
 func TestPublisherKeepsItsPromises(t *testing.T) {
 	t.Parallel()
-	outboxtest.Run(t, outboxtest.Suite{Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: newTarget})
+	outboxtest.Run(t, outboxtest.Suite{Patience: ledger.Limit, Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: newTarget})
 }
 
 func newTarget(t testing.TB) outboxtest.Target {
@@ -117,7 +117,7 @@ func TestConsumerKeepsItsPromises(t *testing.T) {
 	for name, ordered := range map[string]bool{"in order": true, "without order": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inboxtest.Run(t, inboxtest.Suite{Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: func(t testing.TB, pool *pgxpool.Pool) inboxtest.Source {
+			inboxtest.Run(t, inboxtest.Suite{Patience: ledger.Limit, Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: func(t testing.TB, pool *pgxpool.Pool) inboxtest.Source {
 				return newConsumerSource(t, pool, ordered)
 			}})
 		})

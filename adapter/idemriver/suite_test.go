@@ -24,7 +24,7 @@ import (
 
 func TestPublisherKeepsItsPromises(t *testing.T) {
 	t.Parallel()
-	outboxtest.Run(t, outboxtest.Suite{Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: newTarget})
+	outboxtest.Run(t, outboxtest.Suite{Patience: ledger.Limit, Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: newTarget})
 }
 
 func newTarget(t testing.TB) outboxtest.Target {
@@ -80,7 +80,8 @@ func reader(pool *pgxpool.Pool) func(context.Context) ([]outbox.Message, error) 
 func TestConsumerKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	inboxtest.Run(t, inboxtest.Suite{
-		Pool: func(t testing.TB) *pgxpool.Pool { _, pool := newDatabase(t); return pool },
+		Patience: ledger.Limit,
+		Pool:     func(t testing.TB) *pgxpool.Pool { _, pool := newDatabase(t); return pool },
 		New: func(t testing.TB, pool *pgxpool.Pool) inboxtest.Source {
 			client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{})
 			if err != nil {

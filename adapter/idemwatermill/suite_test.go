@@ -24,7 +24,7 @@ import (
 
 func TestPublisherKeepsItsPromises(t *testing.T) {
 	t.Parallel()
-	outboxtest.Run(t, outboxtest.Suite{Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: newTarget})
+	outboxtest.Run(t, outboxtest.Suite{Patience: ledger.Limit, Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: newTarget})
 }
 
 // choosy is a publisher of Watermill's that refuses some messages, as some do.
@@ -96,7 +96,7 @@ func messageOf(msg *message.Message) outbox.Message {
 
 func TestConsumerKeepsItsPromises(t *testing.T) {
 	t.Parallel()
-	inboxtest.Run(t, inboxtest.Suite{Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: func(t testing.TB, pool *pgxpool.Pool) inboxtest.Source {
+	inboxtest.Run(t, inboxtest.Suite{Patience: ledger.Limit, Pool: func(t testing.TB) *pgxpool.Pool { return pgtest.New(t) }, New: func(t testing.TB, pool *pgxpool.Pool) inboxtest.Source {
 		s, topic := broker(t), uuid.NewString()
 		p := publisher(t, s.address())
 		return inboxtest.Source{

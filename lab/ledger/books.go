@@ -80,7 +80,7 @@ func (b *Books) WaitForLines(n int) {
 }
 
 // Limit is for whatever has to happen.
-const Limit = time.Minute
+const Limit = 5 * time.Minute
 
 // Within ends with the test, or when its time is over.
 func Within(t testing.TB) context.Context {

@@ -146,7 +146,7 @@ func (c *Chaos) team(t *testing.T, n int, role string) *Team {
 // patience waits for what takes as long as there are messages. It does not look all the time: that counts them.
 func (c *Chaos) patience(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	last := time.Now().Add(3*time.Minute + time.Duration(c.Messages)*10*time.Millisecond)
+	last := time.Now().Add(10*time.Minute + time.Duration(c.Messages)*10*time.Millisecond)
 	for {
 		began := time.Now()
 		if is() {
