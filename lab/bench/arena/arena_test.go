@@ -52,8 +52,8 @@ func TestRedisIsAsFarAwayAsPostgres(t *testing.T) {
 	lane.Turns()
 	const calls = 5
 	got := fastest(t, calls, func() error { _, err := booth.Runner.Do(t.Context(), call); return err })
-	if turns := lane.Turns(); turns != 2*calls || got < 2*rtt {
-		t.Errorf("a replay, which asks twice, takes %v and %d round trips in %d calls", got, turns, calls)
+	if roundTrips := lane.Turns(); roundTrips != 2*calls || got < 2*rtt {
+		t.Errorf("a replay, which asks twice, takes %v and %d round trips in %d calls", got, roundTrips, calls)
 	}
 }
 
@@ -66,8 +66,8 @@ func TestLaneCountsRoundTrips(t *testing.T) {
 		if _, err := booth.Runner.Do(t.Context(), call); err != nil {
 			t.Fatal(err)
 		}
-		if turns := lane.Turns(); i > 0 && turns != 3 { // the first one prepares
-			t.Errorf("BEGIN, INSERT and COMMIT took %d round trips", turns)
+		if roundTrips := lane.Turns(); i > 0 && roundTrips != 3 { // the first one prepares
+			t.Errorf("BEGIN, INSERT and COMMIT took %d round trips", roundTrips)
 		}
 	}
 }

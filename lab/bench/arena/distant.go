@@ -11,8 +11,8 @@ import (
 // distance makes a server that is asked one thing at a time look as far away as the proxy makes Postgres, and counts how
 // often it is asked. It is for Redis, whose protocol the proxy does not speak: each write of the client is a question.
 type distance struct {
-	rtt   time.Duration
-	turns atomic.Int64
+	rtt        time.Duration
+	roundTrips atomic.Int64
 }
 
 func (d *distance) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -29,7 +29,7 @@ type distantConn struct {
 }
 
 func (c *distantConn) Write(b []byte) (int, error) {
-	c.distance.turns.Add(1)
+	c.distance.roundTrips.Add(1)
 	if c.distance.rtt > 0 {
 		// The runtime's own timers are a millisecond late when nothing else happens.
 		ts := syscall.NsecToTimespec(int64(c.distance.rtt))

@@ -39,11 +39,11 @@ func NewLane(server *Server, rtt time.Duration, counted bool, pool int) (*Lane, 
 // Turns is how many round trips were made through the lane since it was last asked. Only a lane that counts knows those
 // to Postgres.
 func (l *Lane) Turns() int {
-	turns := int(l.redis.turns.Swap(0))
+	roundTrips := int(l.redis.roundTrips.Swap(0))
 	if l.proxy != nil {
-		turns += l.proxy.ResetTally().Turns
+		roundTrips += l.proxy.ResetTally().Turns
 	}
-	return turns
+	return roundTrips
 }
 
 // Booth returns the contestant's place on this lane, and opens it the first time.

@@ -62,7 +62,7 @@ type fake func(contestant.Call) (contestant.Answer, error)
 func (f fake) Do(_ context.Context, call contestant.Call) (contestant.Answer, error) { return f(call) }
 func (fake) Close()                                                                  {}
 
-func TestTurnCountsCallsAndAnswers(t *testing.T) {
+func TestSampleCountsCallsAndAnswers(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
 	runner := fake(func(contestant.Call) (contestant.Answer, error) {
@@ -70,31 +70,31 @@ func TestTurnCountsCallsAndAnswers(t *testing.T) {
 		return contestant.Answer{Replayed: at%2 == 0, Refused: at%5 == 0}, nil
 	})
 	source := measure.NewSource(1, contestant.OneInsert, 100)
-	turn := measure.Run(t.Context(), runner, source, 4, measure.Limit{Ops: 25})
-	if turn.Err != nil || len(turn.Latencies) != 100 || turn.Replayed != 50 || turn.Refused != 20 || source.Fresh() != 100 {
-		t.Errorf("%d calls, %d replayed, %d refused, %d keys, %v", len(turn.Latencies), turn.Replayed, turn.Refused, source.Fresh(), turn.Err)
+	sample := measure.Run(t.Context(), runner, source, 4, measure.Limit{Ops: 25})
+	if sample.Err != nil || len(sample.Latencies) != 100 || sample.Replayed != 50 || sample.Refused != 20 || source.Fresh() != 100 {
+		t.Errorf("%d calls, %d replayed, %d refused, %d keys, %v", len(sample.Latencies), sample.Replayed, sample.Refused, source.Fresh(), sample.Err)
 	}
 }
 
-func TestTurnEndsWhenItsTimeIsOver(t *testing.T) {
+func TestSampleEndsWhenItsTimeIsOver(t *testing.T) {
 	t.Parallel()
 	begin := time.Now()
 	runner := fake(func(contestant.Call) (contestant.Answer, error) {
 		time.Sleep(time.Millisecond)
 		return contestant.Answer{}, nil
 	})
-	turn := measure.Run(t.Context(), runner, measure.NewSource(1, contestant.OneInsert, 100), 2, measure.Limit{Time: 20 * time.Millisecond})
-	if turn.Err != nil || turn.Elapsed < 20*time.Millisecond || time.Since(begin) > time.Minute || turn.P(0.5) < 1000 {
-		t.Errorf("%v, p50 %v µs, %v", turn.Elapsed, turn.P(0.5), turn.Err)
+	sample := measure.Run(t.Context(), runner, measure.NewSource(1, contestant.OneInsert, 100), 2, measure.Limit{Time: 20 * time.Millisecond})
+	if sample.Err != nil || sample.Elapsed < 20*time.Millisecond || time.Since(begin) > time.Minute || sample.P(0.5) < 1000 {
+		t.Errorf("%v, p50 %v µs, %v", sample.Elapsed, sample.P(0.5), sample.Err)
 	}
 }
 
-func TestFailedCallEndsTheTurn(t *testing.T) {
+func TestFailedCallEndsTheSample(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	runner := fake(func(contestant.Call) (contestant.Answer, error) { return contestant.Answer{}, broken })
-	if turn := measure.Run(t.Context(), runner, measure.NewSource(1, contestant.OneInsert, 100), 4, measure.Limit{}); !errors.Is(turn.Err, broken) {
-		t.Errorf("got %v", turn.Err)
+	if sample := measure.Run(t.Context(), runner, measure.NewSource(1, contestant.OneInsert, 100), 4, measure.Limit{}); !errors.Is(sample.Err, broken) {
+		t.Errorf("got %v", sample.Err)
 	}
 }
 
@@ -105,9 +105,9 @@ func TestUntilFinishesWhatIsUnderWay(t *testing.T) {
 		cancel()
 		return contestant.Answer{}, nil
 	})
-	turn := measure.Until(ctx, runner, measure.NewSource(1, contestant.OneInsert, 100), 1)
-	if turn.Err != nil || len(turn.Latencies) == 0 {
-		t.Errorf("%d calls, %v", len(turn.Latencies), turn.Err)
+	sample := measure.Until(ctx, runner, measure.NewSource(1, contestant.OneInsert, 100), 1)
+	if sample.Err != nil || len(sample.Latencies) == 0 {
+		t.Errorf("%d calls, %v", len(sample.Latencies), sample.Err)
 	}
 }
 

@@ -67,7 +67,7 @@ func (e *entry) effects(ctx context.Context, c in.Contestant, dsn string, p plan
 	}
 	runtime.GC()
 	begin := time.Now()
-	source := broker.NewSource(1<<30, p.turn)
+	source := broker.NewSource(1<<30, p.sample)
 	if err := c.Consume(ctx, in.Place{Pool: pool, Source: source.Open(), Workers: workers, Batch: p.batch}); err != nil {
 		return err
 	}

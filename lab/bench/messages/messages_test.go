@@ -66,7 +66,7 @@ func TestEveryContestantPublishesWhatItHasSavedAndNothingElse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := runTurn(t.Context(), b, clients, 2, 0, each); err != nil {
+			if _, err := takeSample(t.Context(), b, clients, 2, 0, each); err != nil {
 				t.Fatal(closing(b, err))
 			}
 			if n := b.sink.Distinct(); c.Relays && n != 0 {
@@ -179,7 +179,7 @@ func TestRunMeasuresEverythingAndSaysSo(t *testing.T) {
 	}
 }
 
-func TestTurnFailsIfAMessageIsLost(t *testing.T) {
+func TestSampleFailsIfAMessageIsLost(t *testing.T) {
 	t.Parallel()
 	s := testServer(t)
 	dsn, err := s.Database(t.Context(), out.Schema, nil)
@@ -191,7 +191,7 @@ func TestTurnFailsIfAMessageIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if _, err := runTurn(t.Context(), b, 1, 1, 0, 2); err != nil {
+	if _, err := takeSample(t.Context(), b, 1, 1, 0, 2); err != nil {
 		t.Fatal(err)
 	}
 	if a, err := b.audit(t.Context(), dsn); err == nil || a.Lost != 2 {

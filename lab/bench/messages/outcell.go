@@ -16,7 +16,7 @@ import (
 
 // outCell gives each of some contestants a database of its own, and a turn in each round.
 func outCell(ctx context.Context, s *sidebyside.Server, r *results, what string, chosen func(out.Contestant) bool,
-	turn func(ctx context.Context, e *entry, c out.Contestant, dsn string) error) ([]*entry, error) {
+	sample func(ctx context.Context, e *entry, c out.Contestant, dsn string) error) ([]*entry, error) {
 	var contestants []out.Contestant
 	var entries []*entry
 	var databases []string
@@ -36,7 +36,7 @@ func outCell(ctx context.Context, s *sidebyside.Server, r *results, what string,
 			if err := fresh(ctx, databases[i]); err != nil {
 				return nil, err
 			}
-			if err := turn(ctx, entries[i], contestants[i], databases[i]); err != nil {
+			if err := sample(ctx, entries[i], contestants[i], databases[i]); err != nil {
 				return nil, fmt.Errorf("%s: %w", contestants[i].Name, err)
 			}
 		}
@@ -72,12 +72,12 @@ func saving(ctx context.Context, s *sidebyside.Server, r *results) (err error) {
 			return err
 		}
 		defer b.Close()
-		warm, err := runTurn(ctx, b, 1, out.Customers, 0, r.plan.warm)
+		warm, err := takeSample(ctx, b, 1, out.Customers, 0, r.plan.warm)
 		if err != nil {
 			return err
 		}
 		runtime.GC()
-		t, err := runTurn(ctx, b, 1, out.Customers, r.plan.turn, 0)
+		t, err := takeSample(ctx, b, 1, out.Customers, r.plan.sample, 0)
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func through(ctx context.Context, s *sidebyside.Server, r *results) (err error) 
 }
 
 func (e *entry) through(ctx context.Context, b *booth, c out.Contestant, dsn string, p plan) error {
-	warm, err := runTurn(ctx, b, p.clients, p.customers, 0, p.warm)
+	warm, err := takeSample(ctx, b, p.clients, p.customers, 0, p.warm)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (e *entry) through(ctx context.Context, b *booth, c out.Contestant, dsn str
 	}
 	runtime.GC()
 	begin := time.Now()
-	t, err := runTurn(ctx, b, p.clients, p.customers, p.turn, 0)
+	t, err := takeSample(ctx, b, p.clients, p.customers, p.sample, 0)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func lags(ctx context.Context, s *sidebyside.Server, r *results) (err error) {
 }
 
 func (e *entry) lag(ctx context.Context, b *booth, dsn string, p plan) error {
-	warm, err := runTurn(ctx, b, 1, out.Customers, 0, p.warm)
+	warm, err := takeSample(ctx, b, 1, out.Customers, 0, p.warm)
 	if err != nil {
 		return err
 	}
@@ -184,10 +184,10 @@ func (e *entry) lag(ctx context.Context, b *booth, dsn string, p plan) error {
 }
 
 // paced places so many orders a second, each when its time has come, whatever happens to those before.
-func paced(ctx context.Context, r out.Runner, pace int, during time.Duration) (*turn, error) {
+func paced(ctx context.Context, r out.Runner, pace int, during time.Duration) (*sample, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	t := &turn{committed: map[string]time.Time{}}
+	t := &sample{committed: map[string]time.Time{}}
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	ticker := time.NewTicker(time.Second / time.Duration(pace))

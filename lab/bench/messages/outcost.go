@@ -45,7 +45,7 @@ func costOf(ctx context.Context, s *sidebyside.Server, p plan, c out.Contestant)
 	}
 	defer b.Close()
 	place := func(orders int) error {
-		_, err := runTurn(ctx, b, 1, out.Customers, 0, orders)
+		_, err := takeSample(ctx, b, 1, out.Customers, 0, orders)
 		return err
 	}
 	if err := place(p.warm); err != nil {

@@ -6,8 +6,8 @@ import "time"
 type plan struct {
 	ops    int // of which the cost is counted
 	rounds int
-	turn   time.Duration
-	warm   int // orders of each client before a turn
+	sample time.Duration
+	warm   int // orders of each client before a sample
 	pool   int32
 	// clients are how many orders are placed at once, of so few customers that two of one are often under way.
 	clients, customers int
@@ -38,12 +38,12 @@ type kill struct {
 
 func planOf(quick bool) plan {
 	p := plan{
-		ops: 200, rounds: 3, turn: 800 * time.Millisecond, warm: 25, pool: 20,
+		ops: 200, rounds: 3, sample: 800 * time.Millisecond, warm: 25, pool: 20,
 		clients: 8, customers: 20, pace: 200, pacing: 2 * time.Second, stock: 20_000, workers: []int{1, 8}, batch: 1000,
 		kills: kill{times: 6, between: 1000, messages: 12_000, workers: 4, batch: 100, confirm: 2 * time.Millisecond, pause: 10 * time.Millisecond, patience: 2 * time.Second, rest: time.Minute, limit: 5 * time.Minute},
 	}
 	if quick {
-		p.ops, p.rounds, p.turn, p.warm = 3, 1, 50*time.Millisecond, 1
+		p.ops, p.rounds, p.sample, p.warm = 3, 1, 50*time.Millisecond, 1
 		p.pacing, p.stock, p.workers = 200*time.Millisecond, 200, []int{1, 4}
 		p.kills.times, p.kills.between, p.kills.messages, p.kills.batch, p.kills.rest = 2, 20, 400, 5, 2*time.Minute
 	}

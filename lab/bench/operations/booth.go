@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/lab/bench/operations/contestant"
 )
 
-// booth is one contestant at work on its database. It is opened for a turn and closed behind it, so that nobody polls in
+// booth is one contestant at work on its database. It is opened for a sample and closed behind it, so that nobody polls in
 // another's turn.
 type booth struct {
 	contestant.Runner

@@ -57,7 +57,7 @@ func measureCell(ctx context.Context, p plan, contestants []contestant.Contestan
 	}
 	for range p.rounds {
 		for _, i := range random.Perm(len(contestants)) {
-			if err := c.entries[i].turn(ctx, p, contestants[i], databases[i], setting); err != nil {
+			if err := c.entries[i].sample(ctx, p, contestants[i], databases[i], setting); err != nil {
 				return nil, fmt.Errorf("%s: %w", contestants[i].Name, err)
 			}
 		}
@@ -69,8 +69,8 @@ func measureCell(ctx context.Context, p plan, contestants []contestant.Contestan
 	return c, nil
 }
 
-// turn gives a contestant one turn, and then compares its effects with the bank's books.
-func (e *entry) turn(ctx context.Context, p plan, c contestant.Contestant, dsn string, setting setting) error {
+// sample gives a contestant one turn, and then compares its effects with the bank's books.
+func (e *entry) sample(ctx context.Context, p plan, c contestant.Contestant, dsn string, setting setting) error {
 	if err := sidebyside.Execute(ctx, dsn, "truncate orders"); err != nil {
 		return err
 	}
@@ -87,12 +87,12 @@ func (e *entry) turn(ctx context.Context, p plan, c contestant.Contestant, dsn s
 		return err
 	}
 	defer b.Close()
-	warm, err := runTurn(ctx, b, setting.clients, p.warm, p.warmUp(setting.clients))
+	warm, err := takeSample(ctx, b, setting.clients, p.warm, p.warmUp(setting.clients))
 	if err != nil {
 		return err
 	}
 	runtime.GC()
-	t, err := runTurn(ctx, b, setting.clients, p.turn, 0)
+	t, err := takeSample(ctx, b, setting.clients, p.sample, 0)
 	if err != nil {
 		return err
 	}

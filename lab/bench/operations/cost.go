@@ -79,14 +79,14 @@ func oneLife(ctx context.Context, s *server, c contestant.Contestant, place cont
 		return err
 	}
 	defer b.Close()
-	if _, err := runTurn(ctx, b, 1, 0, warm); err != nil || counted == 0 {
+	if _, err := takeSample(ctx, b, 1, 0, warm); err != nil || counted == 0 {
 		return err
 	}
 	if _, err := s.Admin.Exec(ctx, "checkpoint"); err != nil {
 		return err
 	}
 	// The pages that are written are in the log as a whole once after a checkpoint: touch them first.
-	if _, err := runTurn(ctx, b, 1, 0, min(warm, counted)); err != nil {
+	if _, err := takeSample(ctx, b, 1, 0, min(warm, counted)); err != nil {
 		return err
 	}
 	begin, err := s.Position(ctx)
@@ -94,7 +94,7 @@ func oneLife(ctx context.Context, s *server, c contestant.Contestant, place cont
 		return err
 	}
 	proxy.ResetTally()
-	if _, err := runTurn(ctx, b, 1, 0, counted); err != nil {
+	if _, err := takeSample(ctx, b, 1, 0, counted); err != nil {
 		return err
 	}
 	trips := proxy.ResetTally().Turns

@@ -36,7 +36,7 @@ func crowd(ctx context.Context, s *server, r *results) error {
 			return err
 		}
 		defer b.Close()
-		t, err := runTurn(ctx, b, crowdSize, 0, 1)
+		t, err := takeSample(ctx, b, crowdSize, 0, 1)
 		if err != nil {
 			return err
 		}

@@ -69,7 +69,7 @@ func TestEveryContestantChargesAndConfirmsEachOrderOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer b.Close()
-			made, err := runTurn(t.Context(), b, 3, 0, 2)
+			made, err := takeSample(t.Context(), b, 3, 0, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +98,7 @@ func TestRunMeasuresEverythingAndSaysSo(t *testing.T) {
 	}
 }
 
-func TestOrderThatIsChargedTwiceOrNotConfirmedFailsTheTurn(t *testing.T) {
+func TestOrderThatIsChargedTwiceOrNotConfirmedFailsTheSample(t *testing.T) {
 	t.Parallel()
 	s := testServer(t)
 	ctx := t.Context()

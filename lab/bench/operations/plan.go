@@ -9,7 +9,7 @@ import (
 type plan struct {
 	ops     int // of which the cost is counted
 	rounds  int
-	turn    time.Duration
+	sample  time.Duration
 	warm    time.Duration // at most, until connections have their statements prepared and planned
 	pool    int32
 	cells   []setting
@@ -53,12 +53,12 @@ const far = 20 * time.Millisecond
 
 func planOf(quick bool) plan {
 	p := plan{
-		ops: 200, rounds: 4, turn: 900 * time.Millisecond, warm: 1500 * time.Millisecond, pool: 20,
+		ops: 200, rounds: 4, sample: 900 * time.Millisecond, warm: 1500 * time.Millisecond, pool: 20,
 		cells:   []setting{{0, 1}, {0, 8}, {far, 1}, {far, 64}},
 		workers: 10, each: 100, patience: 15 * time.Second, limit: 70 * time.Second,
 	}
 	if quick {
-		p.ops, p.rounds, p.turn, p.warm = 3, 1, 50*time.Millisecond, 0
+		p.ops, p.rounds, p.sample, p.warm = 3, 1, 50*time.Millisecond, 0
 		p.cells = []setting{{0, 1}, {far, 8}}
 		p.workers, p.each, p.patience, p.limit = 3, 3, time.Second, time.Minute
 	}

@@ -14,8 +14,8 @@ import (
 func (s *Session) held(ctx context.Context, b *bench, p *result.Profile) error {
 	const duplicates = 20
 	// The connections are there before they are needed: what is to be seen is whether they are taken, not how fast they open.
-	if turn := measure.Run(ctx, b.booth.Runner, b.source, duplicates+1, measure.Limit{Ops: 5}); turn.Err != nil {
-		return turn.Err
+	if sample := measure.Run(ctx, b.booth.Runner, b.source, duplicates+1, measure.Limit{Ops: 5}); sample.Err != nil {
+		return sample.Err
 	}
 	atRest := int(b.booth.Pool.Stat().AcquiredConns())
 	call := b.source.Template
@@ -66,11 +66,11 @@ func (s *Session) races(ctx context.Context, b *bench, p *result.Profile) error 
 	for _, key := range b.source.Take(races) {
 		source := b.source.Fork()
 		source.Keys = []string{key}
-		turn := measure.Run(ctx, b.booth.Runner, source, calls, measure.Limit{Ops: 1})
-		if turn.Err != nil {
-			return turn.Err
+		sample := measure.Run(ctx, b.booth.Runner, source, calls, measure.Limit{Ops: 1})
+		if sample.Err != nil {
+			return sample.Err
 		}
-		p.Duplicates.Refused += turn.Refused
+		p.Duplicates.Refused += sample.Refused
 	}
 	effects, err := arena.Count(ctx, b.booth.Pool)
 	p.Duplicates.Races, p.Duplicates.Executed = races, effects.Orders

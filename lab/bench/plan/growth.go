@@ -37,7 +37,7 @@ func (s *Session) growth(ctx context.Context, lane *arena.Lane, l leg) error {
 func (s *Session) grown(ctx context.Context, l leg, c cell, seats []*seat) error {
 	done := result.Cell{Name: c.Name(), Setting: c.setting(l), Unit: seats[0].name}
 	for _, each := range seats {
-		each.turns, each.err = nil, arena.Clear(ctx, each.booth.Pool)
+		each.samples, each.err = nil, arena.Clear(ctx, each.booth.Pool)
 		each.source = measure.NewSource(s.seed(c.Name()), c.statements(), c.Bytes())
 		if c.Work == result.Replay && each.err == nil {
 			each.source.Keys, each.err = each.booth.Sample(ctx, 20000)

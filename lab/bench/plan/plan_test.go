@@ -182,7 +182,7 @@ func TestStormWaitsForEveryDuplicate(t *testing.T) {
 	b := &bench{booth, measure.NewSource(3, contestant.OneInsert, result.Small)}
 	const duplicates = 50
 	w, err := b.window(t.Context(), duplicates)
-	if err != nil || w.answers != 1+duplicates || w.executed != 1 || w.refused != 0 || w.settled < firstRun || len(w.turn.Latencies) == 0 {
+	if err != nil || w.answers != 1+duplicates || w.executed != 1 || w.refused != 0 || w.settled < firstRun || len(w.sample.Latencies) == 0 {
 		t.Errorf("%+v, %v", w, err)
 	}
 	effects, err := arena.Count(t.Context(), booth.Pool)

@@ -45,9 +45,9 @@ type bench struct {
 }
 
 // calls makes some calls, one after the other.
-func (b *bench) calls(ctx context.Context, n int) (measure.Turn, error) {
-	turn := measure.Run(ctx, b.booth.Runner, b.source, 1, measure.Limit{Ops: n})
-	return turn, turn.Err
+func (b *bench) calls(ctx context.Context, n int) (measure.Sample, error) {
+	sample := measure.Run(ctx, b.booth.Runner, b.source, 1, measure.Limit{Ops: n})
+	return sample, sample.Err
 }
 
 // replays is the same contestant at keys that are recorded; nil if it keeps none.
@@ -107,8 +107,8 @@ func (s *Session) allocs(ctx context.Context, b *bench, p *result.Profile) error
 	const calls = 200
 	idle := &bench{&arena.Booth{Runner: nothing{}}, b.source.Fork()}
 	count := func(b *bench) (allocs, bytes float64, err error) {
-		turn, err := b.calls(ctx, calls)
-		return float64(turn.Allocs) / calls, float64(turn.Bytes) / calls, err
+		sample, err := b.calls(ctx, calls)
+		return float64(sample.Allocs) / calls, float64(sample.Bytes) / calls, err
 	}
 	ownAllocs, ownBytes, err := count(idle)
 	if err != nil {
@@ -143,9 +143,9 @@ func (s *Session) storage(ctx context.Context, b *bench, p *result.Profile) erro
 	if err != nil {
 		return err
 	}
-	turn := measure.Run(ctx, b.booth.Runner, b.source, clients, measure.Limit{Ops: records / clients})
-	if turn.Err != nil {
-		return turn.Err
+	sample := measure.Run(ctx, b.booth.Runner, b.source, clients, measure.Limit{Ops: records / clients})
+	if sample.Err != nil {
+		return sample.Err
 	}
 	after, err := b.booth.Size(ctx)
 	p.Storage = round(float64(after-before) / records)

@@ -20,15 +20,15 @@ type seat struct {
 	records int // in the table, where seats differ in that
 	booth   *arena.Booth
 	source  *measure.Source
-	turns   []measure.Turn
+	samples []measure.Sample
 	err     error
 }
 
-// pace is how long a turn is, and how many of them everybody has. Many short turns find more out than few long ones of
+// pace is how long a sample is, and how many of them everybody has. Many short samples find more out than few long ones of
 // the same sum: what is compared is closer together, and the median has more to choose from. An odd number has a middle.
 type pace struct {
 	rounds int
-	turn   time.Duration
+	sample time.Duration
 }
 
 func (s *Session) pace(c cell) pace {
@@ -53,7 +53,7 @@ func (s *Session) usualPace(c cell) pace {
 }
 
 func (p pace) total(seats int) time.Duration {
-	return time.Duration(p.rounds*seats)*p.turn*5/4 + time.Duration(seats)*100*time.Millisecond
+	return time.Duration(p.rounds*seats)*p.sample*5/4 + time.Duration(seats)*100*time.Millisecond
 }
 
 // interleave lets all seats have one turn in every round, in another order each time: what disturbs the machine for some
@@ -68,9 +68,9 @@ func (s *Session) interleave(ctx context.Context, seats []*seat, c cell, pace pa
 				continue
 			}
 			runtime.GC() // the garbage of the one before is not this one's
-			turn := each.take(ctx, c, measure.Limit{Time: pace.turn})
-			if each.err = turn.Err; each.err == nil {
-				each.turns = append(each.turns, turn)
+			sample := each.take(ctx, c, measure.Limit{Time: pace.sample})
+			if each.err = sample.Err; each.err == nil {
+				each.samples = append(each.samples, sample)
 			}
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -80,9 +80,9 @@ func (s *Session) interleave(ctx context.Context, seats []*seat, c cell, pace pa
 	return nil
 }
 
-// take makes one turn. The processor time is read where nothing is between client and server that has some of its own, and where
+// take makes one sample. The processor time is read where nothing is between client and server that has some of its own, and where
 // the server is in no container.
-func (each *seat) take(ctx context.Context, c cell, limit measure.Limit) measure.Turn {
+func (each *seat) take(ctx context.Context, c cell, limit measure.Limit) measure.Sample {
 	if c.Leg != result.Loopback {
 		return measure.Run(ctx, each.booth.Runner, each.source, c.Clients, limit)
 	}
@@ -114,7 +114,7 @@ func (s *Session) cell(ctx context.Context, lane *arena.Lane, l leg, c cell) err
 }
 
 // warmUp is how many calls each client makes before it is measured. PostgreSQL plans a statement anew for the first five times on a
-// connection: with fewer calls the first turn measured that, and said of three rounds 1.0 where the others said 1.7.
+// connection: with fewer calls the first sample measured that, and said of three rounds 1.0 where the others said 1.7.
 const warmUp = 12
 
 // prepare warms the connections up, and records what is to be replayed.
@@ -146,7 +146,7 @@ func prime(ctx context.Context, runner contestant.Runner, source *measure.Source
 	return nil
 }
 
-// entry sums the turns up, and looks at what they have left in the database.
+// entry sums the samples up, and looks at what they have left in the database.
 func (each *seat) entry(ctx context.Context, c cell) result.Entry {
 	e := result.Entry{Name: each.name, Records: each.records}
 	if each.err != nil {
@@ -154,12 +154,12 @@ func (each *seat) entry(ctx context.Context, c cell) result.Entry {
 		return e
 	}
 	var all []time.Duration
-	for _, turn := range each.turns {
-		all = append(all, turn.Latencies...)
-		e.Replayed += turn.Replayed
-		e.Refused += turn.Refused
+	for _, sample := range each.samples {
+		all = append(all, sample.Latencies...)
+		e.Replayed += sample.Replayed
+		e.Refused += sample.Refused
 		e.Rounds = append(e.Rounds, result.Round{
-			Ops: len(turn.Latencies), P50: round(turn.P(0.5)), PerSecond: round(turn.PerSecond()), Processor: round(turn.ProcessorEach()),
+			Ops: len(sample.Latencies), P50: round(sample.P(0.5)), PerSecond: round(sample.PerSecond()), Processor: round(sample.ProcessorEach()),
 		})
 	}
 	slices.Sort(all)

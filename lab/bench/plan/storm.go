@@ -48,8 +48,8 @@ func (s *Session) weather(ctx context.Context, near *arena.Lane, c contestant.Co
 		return err
 	}
 	b := &bench{booth, measure.NewSource(s.seed(result.StormOf(c.Name)), contestant.OneInsert, result.Small)}
-	if turn := measure.Run(ctx, booth.Runner, b.source, stormPoolSize, measure.Limit{Ops: 10}); turn.Err != nil {
-		return turn.Err
+	if sample := measure.Run(ctx, booth.Runner, b.source, stormPoolSize, measure.Limit{Ops: 10}); sample.Err != nil {
+		return sample.Err
 	}
 	var calm, stormy []time.Duration
 	var settled []float64
@@ -62,8 +62,8 @@ func (s *Session) weather(ctx context.Context, near *arena.Lane, c contestant.Co
 		if err != nil {
 			return err
 		}
-		done.Calm, done.Stormy = append(done.Calm, round(quiet.turn.P(0.99))), append(done.Stormy, round(wild.turn.P(0.99)))
-		calm, stormy = append(calm, quiet.turn.Latencies...), append(stormy, wild.turn.Latencies...)
+		done.Calm, done.Stormy = append(done.Calm, round(quiet.sample.P(0.99))), append(done.Stormy, round(wild.sample.P(0.99)))
+		calm, stormy = append(calm, quiet.sample.Latencies...), append(stormy, wild.sample.Latencies...)
 		settled = append(settled, float64(wild.settled.Microseconds())/1e3)
 		done.Refused += wild.refused
 		done.Executed += wild.executed
@@ -77,7 +77,7 @@ func (s *Session) weather(ctx context.Context, near *arena.Lane, c contestant.Co
 
 // window is what was seen while one key was hot.
 type window struct {
-	turn              measure.Turn // of the bystanders
+	sample            measure.Sample // of the bystanders
 	settled           time.Duration
 	refused, executed int
 	answers           int
@@ -111,7 +111,7 @@ func (b *bench) window(ctx context.Context, duplicates int) (w window, err error
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	seen := make(chan measure.Turn, 1)
+	seen := make(chan measure.Sample, 1)
 	go func() {
 		seen <- measure.Until(ctx, b.booth.Runner, b.source, bystanders)
 	}()
@@ -120,9 +120,9 @@ func (b *bench) window(ctx context.Context, duplicates int) (w window, err error
 	waiting.Wait()
 	w.settled = time.Since(begin)
 	cancel()
-	w.turn = <-seen
+	w.sample = <-seen
 	if failed == nil {
-		failed = w.turn.Err
+		failed = w.sample.Err
 	}
 	return w, failed
 }

@@ -3,7 +3,7 @@ package main
 // plan is how much is measured.
 type plan struct {
 	seed          uint64
-	calls, rounds int   // in a turn; of turns
+	calls, rounds int   // of a timing; timings of each course
 	sampled       int   // calls under perf
 	counted       int   // calls under valgrind
 	sizes         []int // records in the table

@@ -82,31 +82,31 @@ func (a *account) table() string {
 	for _, row := range a.rows {
 		rows = append(rows, []string{
 			row.course.name,
-			row.ratio(base, turn.latency), row.median(turn.latency),
-			row.median(turn.onServer), row.median(turn.onClient),
-			row.ratio(base, turn.processor),
+			row.ratio(base, timing.latency), row.median(timing.latency),
+			row.median(timing.onServer), row.median(timing.onClient),
+			row.ratio(base, timing.processor),
 		})
 	}
 	return sidebyside.Table(1, []string{"", "p50, as a multiple", "p50, µs", "server, µs", "client, µs", "both together, as a multiple"}, rows)
 }
 
-func (t turn) latency() float64   { return t.p50 }
-func (t turn) onServer() float64  { return t.server }
-func (t turn) onClient() float64  { return t.client }
-func (t turn) processor() float64 { return t.server + t.client }
+func (t timing) latency() float64   { return t.p50 }
+func (t timing) onServer() float64  { return t.server }
+func (t timing) onClient() float64  { return t.client }
+func (t timing) processor() float64 { return t.server + t.client }
 
-func (r row) all(of func(turn) float64) (all []float64) {
-	for _, t := range r.turns {
+func (r row) all(of func(timing) float64) (all []float64) {
+	for _, t := range r.timings {
 		all = append(all, of(t))
 	}
 	return all
 }
 
-func (r row) median(of func(turn) float64) string {
+func (r row) median(of func(timing) float64) string {
 	return fmt.Sprintf("%.1f", sidebyside.SpreadOf(r.all(of)).Median)
 }
 
-func (r row) ratio(base row, of func(turn) float64) string {
+func (r row) ratio(base row, of func(timing) float64) string {
 	return sidebyside.SpreadOf(sidebyside.Ratios(r.all(of), base.all(of))).String()
 }
 
@@ -127,12 +127,12 @@ func (a *account) meaning() string {
 	if plain == nil || bare == nil || do == nil {
 		return ""
 	}
-	share := func(of func(turn) float64, r *row) float64 {
+	share := func(of func(timing) float64, r *row) float64 {
 		return 1 / sidebyside.SpreadOf(sidebyside.Ratios(r.all(of), plain.all(of))).Median
 	}
 	return fmt.Sprintf("Two bare writes of a record beside the effect leave %.2f of the plain transaction's throughput to one client that waits, and %.2f where the processors\n"+
 		"are what all wait for. With idem.Do it is %.2f and %.2f.\n",
-		share(turn.latency, bare), share(turn.processor, bare), share(turn.latency, do), share(turn.processor, do))
+		share(timing.latency, bare), share(timing.processor, bare), share(timing.latency, do), share(timing.processor, do))
 }
 
 func (r *results) logTable() string {
@@ -215,12 +215,12 @@ func (r *results) instructionTable() string {
 
 func (r *results) sizeTable() string {
 	least, rows := r.sizes[0], [][]string{}
-	firsts, replays := row{turns: least.firsts}, row{turns: least.replay}
+	firsts, replays := row{timings: least.firsts}, row{timings: least.replay}
 	for _, s := range r.sizes {
-		first, replay := row{turns: s.firsts}, row{turns: s.replay}
+		first, replay := row{timings: s.firsts}, row{timings: s.replay}
 		rows = append(rows, []string{
-			fmt.Sprint(s.records), fmt.Sprint(s.pages), first.ratio(firsts, turn.onServer), first.median(turn.onServer),
-			replay.ratio(replays, turn.onServer), replay.median(turn.onServer),
+			fmt.Sprint(s.records), fmt.Sprint(s.pages), first.ratio(firsts, timing.onServer), first.median(timing.onServer),
+			replay.ratio(replays, timing.onServer), replay.median(timing.onServer),
 		})
 	}
 	return sidebyside.Table(0, []string{"records", "pages", "first run", "µs", "replay", "µs"}, rows)

@@ -21,7 +21,7 @@ type size struct {
 	pages          int // of table and index that one key is found with
 	stand          *stand
 	keys           []string // that have a record
-	firsts, replay []turn
+	firsts, replay []timing
 }
 
 // sizes measures calls of idem.Do on tables of several sizes, on a server of its own that does not log how they are filled.
@@ -53,7 +53,7 @@ func sizes(ctx context.Context, s *sidebyside.Server, r *results) (err error) {
 		}
 		r.sizes = append(r.sizes, one)
 	}
-	return turnsBySize(ctx, r.sizes, source, r.plan)
+	return timingsBySize(ctx, r.sizes, source, r.plan)
 }
 
 func filled(ctx context.Context, lane *arena.Lane, source *measure.Source, records int) (*size, error) {
@@ -85,8 +85,8 @@ func filled(ctx context.Context, lane *arena.Lane, source *measure.Source, recor
 
 const sampledKeys = 20_000
 
-// turnsBySize lets all sizes take turns, in another order each round, and first runs and replays with each.
-func turnsBySize(ctx context.Context, all []*size, source *measure.Source, p plan) error {
+// timingsBySize lets all sizes take turns, in another order each round, and first runs and replays with each.
+func timingsBySize(ctx context.Context, all []*size, source *measure.Source, p plan) error {
 	random := rand.New(rand.NewPCG(p.seed, 1))
 	for round := -1; round < p.rounds; round++ { // the first is not counted
 		for _, i := range random.Perm(len(all)) {

@@ -82,32 +82,32 @@ func closeAll(all []*stand) {
 	}
 }
 
-// turn is what some calls took, each.
-type turn struct{ p50, client, server float64 } // microseconds
+// timing is what some calls took, each.
+type timing struct{ p50, client, server float64 } // microseconds
 
 // take makes calls one after the other, one with each key.
-func (s *stand) take(ctx context.Context, call contestant.Call, keys []string) (turn, error) {
+func (s *stand) take(ctx context.Context, call contestant.Call, keys []string) (timing, error) {
 	before, err := s.clock.Read(ctx)
 	if err != nil {
-		return turn{}, err
+		return timing{}, err
 	}
 	all := make([]time.Duration, 0, len(keys))
 	for _, key := range keys {
 		call.Key = key
 		begin := time.Now()
 		if err := s.do(ctx, call); err != nil {
-			return turn{}, fmt.Errorf("%s: %w", s.course.name, err)
+			return timing{}, fmt.Errorf("%s: %w", s.course.name, err)
 		}
 		all = append(all, time.Since(begin))
 	}
 	after, err := s.clock.Read(ctx)
 	if err != nil {
-		return turn{}, err
+		return timing{}, err
 	}
 	slices.Sort(all)
 	used := after.Minus(before)
 	each := func(d time.Duration) float64 { return float64(d) / float64(len(keys)) / 1e3 }
-	return turn{
+	return timing{
 		p50: float64(sidebyside.Quantile(all, 0.5)) / 1e3, client: each(used.Client), server: each(used.Server),
 	}, nil
 }

@@ -32,8 +32,8 @@ type account struct {
 }
 
 type row struct {
-	course course
-	turns  []turn
+	course  course
+	timings []timing
 }
 
 const (
@@ -78,7 +78,7 @@ func measureWork(ctx context.Context, s *sidebyside.Server, w work, p plan) (*ac
 				return nil, err
 			}
 			if round >= 0 {
-				a.rows[i].turns = append(a.rows[i].turns, t)
+				a.rows[i].timings = append(a.rows[i].timings, t)
 			}
 		}
 	}

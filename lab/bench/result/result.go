@@ -53,7 +53,7 @@ type Server struct {
 	FlushUS  float64  `json:"flush_us"` // how long a COMMIT waits for the disk
 }
 
-// Cell is one point of the plan: all its entries took turns in the same rounds.
+// Cell is one point of the plan: all its entries were measured in the same rounds.
 type Cell struct {
 	Name    string  `json:"name"`
 	Setting Setting `json:"setting"`
@@ -89,7 +89,7 @@ type Entry struct {
 	Unverified string  `json:"unverified,omitempty"` // what is wrong with the effects
 }
 
-// Round is one turn of an entry.
+// Round is one sample of an entry.
 type Round struct {
 	Ops       int     `json:"n"`
 	P50       float64 `json:"p50_us"`

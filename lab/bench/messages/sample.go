@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idem/lab/sidebyside"
 )
 
-// booth is one contestant at work on its database, with a broker of its own. It is opened for a turn and closed behind it, so that
+// booth is one contestant at work on its database, with a broker of its own. It is opened for a sample and closed behind it, so that
 // nobody polls in another's turn.
 type booth struct {
 	out.Runner
@@ -83,18 +83,18 @@ func (b *booth) published(ctx context.Context, n int) error {
 	return b.sink.Await(ctx, n)
 }
 
-// turn is what one contestant did in one go.
-type turn struct {
+// sample is what one contestant did in one go.
+type sample struct {
 	latencies []time.Duration // sorted
 	committed map[string]time.Time
 	elapsed   time.Duration
 }
 
-// runTurn places orders from some clients at once until the time is over, or each has placed so many.
-func runTurn(ctx context.Context, r out.Runner, clients, customers int, limit time.Duration, orders int) (*turn, error) {
+// takeSample places orders from some clients at once until the time is over, or each has placed so many.
+func takeSample(ctx context.Context, r out.Runner, clients, customers int, limit time.Duration, orders int) (*sample, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	t := &turn{committed: map[string]time.Time{}}
+	t := &sample{committed: map[string]time.Time{}}
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	begin := time.Now()
@@ -155,7 +155,7 @@ func (b *booth) audit(ctx context.Context, dsn string) (broker.Account, error) {
 	return a, nil
 }
 
-// closing closes the booth of a turn that has failed. If its relay has ended by itself, that is why.
+// closing closes the booth of a sample that has failed. If its relay has ended by itself, that is why.
 func closing(b *booth, err error) error {
 	if failed := b.Close(); failed != nil {
 		return fmt.Errorf("%w; its relay: %w", err, failed)

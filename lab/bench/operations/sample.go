@@ -11,18 +11,18 @@ import (
 	"github.com/idem-go/idem/lab/bench/operations/contestant"
 )
 
-// turn is what one contestant did in one go.
-type turn struct {
+// sample is what one contestant did in one go.
+type sample struct {
 	latencies []time.Duration // sorted
 	elapsed   time.Duration
 }
 
-// runTurn makes operations from some clients at once until the time is over, or each has made so many.
-func runTurn(ctx context.Context, r contestant.Runner, clients int, limit time.Duration, ops int) (turn, error) {
+// takeSample makes operations from some clients at once until the time is over, or each has made so many.
+func takeSample(ctx context.Context, r contestant.Runner, clients int, limit time.Duration, ops int) (sample, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var mu sync.Mutex
-	var t turn
+	var t sample
 	var group sync.WaitGroup
 	begin := time.Now()
 	for range clients {
@@ -47,7 +47,7 @@ func runTurn(ctx context.Context, r contestant.Runner, clients int, limit time.D
 	return t, context.Cause(ctx)
 }
 
-func (t turn) perSecond() float64 { return float64(len(t.latencies)) / t.elapsed.Seconds() }
+func (t sample) perSecond() float64 { return float64(len(t.latencies)) / t.elapsed.Seconds() }
 
 // newOrder returns a random UUID.
 func newOrder() string {

@@ -12,8 +12,8 @@ import (
 	"github.com/idem-go/idem/lab/bench/contestant"
 )
 
-// Turn is what a contestant did in one go.
-type Turn struct {
+// Sample is what a contestant did in one go.
+type Sample struct {
 	Latencies         []time.Duration // sorted
 	Elapsed           time.Duration
 	Replayed, Refused int
@@ -22,35 +22,35 @@ type Turn struct {
 	Err               error         // the first
 }
 
-// Limit ends a turn, by time or by the number of operations of each client.
+// Limit ends a sample, by time or by the number of operations of each client.
 type Limit struct {
 	Time time.Duration
 	Ops  int
 }
 
 // Run makes calls from some clients at once until the limit is reached, or one of them fails.
-func Run(ctx context.Context, runner contestant.Runner, source *Source, clients int, limit Limit) Turn {
+func Run(ctx context.Context, runner contestant.Runner, source *Source, clients int, limit Limit) Sample {
 	return run(ctx, runner, source, clients, func(n int, elapsed time.Duration) bool {
 		return (limit.Ops == 0 || n < limit.Ops) && (limit.Time == 0 || elapsed < limit.Time)
 	})
 }
 
 // RunOn is Run with the processor time by a clock. Where no clock can be read there is none.
-func RunOn(ctx context.Context, clock Clock, runner contestant.Runner, source *Source, clients int, limit Limit) Turn {
+func RunOn(ctx context.Context, clock Clock, runner contestant.Runner, source *Source, clients int, limit Limit) Sample {
 	before, err := clock.Read(ctx)
-	turn := Run(ctx, runner, source, clients, limit)
-	if turn.Err != nil || errors.Is(err, ErrNoClock) {
-		return turn
+	sample := Run(ctx, runner, source, clients, limit)
+	if sample.Err != nil || errors.Is(err, ErrNoClock) {
+		return sample
 	}
 	after, errAfter := clock.Read(ctx)
-	turn.Err = errors.Join(err, errAfter)
+	sample.Err = errors.Join(err, errAfter)
 	used := after.Minus(before)
-	turn.Processor = used.Client + used.Server
-	return turn
+	sample.Processor = used.Client + used.Server
+	return sample
 }
 
-// run makes calls for as long as goOn, which is told how many a client has made and how long the turn has been, says so.
-func run(ctx context.Context, runner contestant.Runner, source *Source, clients int, goOn func(int, time.Duration) bool) Turn {
+// run makes calls for as long as goOn, which is told how many a client has made and how long the sample has been, says so.
+func run(ctx context.Context, runner contestant.Runner, source *Source, clients int, goOn func(int, time.Duration) bool) Sample {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	logs := make([]log, clients)
@@ -70,20 +70,20 @@ func run(ctx context.Context, runner contestant.Runner, source *Source, clients 
 		})
 	}
 	group.Wait()
-	turn := Turn{Elapsed: time.Since(begin), Err: context.Cause(ctx)}
+	sample := Sample{Elapsed: time.Since(begin), Err: context.Cause(ctx)}
 	runtime.ReadMemStats(&after)
-	turn.Allocs, turn.Bytes = after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
+	sample.Allocs, sample.Bytes = after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
 	for _, l := range logs {
-		turn.Latencies = append(turn.Latencies, l.latencies...)
-		turn.Replayed += l.replayed
-		turn.Refused += l.refused
+		sample.Latencies = append(sample.Latencies, l.latencies...)
+		sample.Replayed += l.replayed
+		sample.Refused += l.refused
 	}
-	slices.Sort(turn.Latencies)
-	return turn
+	slices.Sort(sample.Latencies)
+	return sample
 }
 
 // Until is Run until the context ends, which is no failure. The calls under way are finished.
-func Until(ctx context.Context, runner contestant.Runner, source *Source, clients int) Turn {
+func Until(ctx context.Context, runner contestant.Runner, source *Source, clients int) Sample {
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { close(over) })
 	defer stop()
@@ -127,10 +127,12 @@ func (l *log) note(answer contestant.Answer) {
 }
 
 // PerSecond is the throughput.
-func (t Turn) PerSecond() float64 { return float64(len(t.Latencies)) / t.Elapsed.Seconds() }
+func (t Sample) PerSecond() float64 { return float64(len(t.Latencies)) / t.Elapsed.Seconds() }
 
 // P is the q-th quantile of the latencies in microseconds.
-func (t Turn) P(q float64) float64 { return Quantile(t.Latencies, q) / 1e3 }
+func (t Sample) P(q float64) float64 { return Quantile(t.Latencies, q) / 1e3 }
 
 // ProcessorEach is the processor time of a call in microseconds.
-func (t Turn) ProcessorEach() float64 { return float64(t.Processor) / float64(len(t.Latencies)) / 1e3 }
+func (t Sample) ProcessorEach() float64 {
+	return float64(t.Processor) / float64(len(t.Latencies)) / 1e3
+}
