@@ -3,17 +3,22 @@ package conform
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/idem-go/idem"
 )
 
 const keyField = "Idempotency-Key"
@@ -43,14 +48,26 @@ type answer struct {
 	header http.Header
 	body   []byte
 	err    error
+	exact  bool // the body counts by its bytes
 	shown  Exchange
 }
 
 func (a *answer) ok() bool { return a.err == nil && a.status >= 200 && a.status < 300 }
 
-// same reports whether two answers say the same.
+// same reports whether two answers say the same. JSON counts by what it says, unless the profile has it by its bytes.
 func (a *answer) same(b *answer) bool {
-	return a.err == nil && b.err == nil && a.status == b.status && bytes.Equal(a.body, b.body)
+	if a.err != nil || b.err != nil || a.status != b.status {
+		return false
+	}
+	if bytes.Equal(a.body, b.body) || a.exact {
+		return bytes.Equal(a.body, b.body)
+	}
+	one, err := idem.HashJSON(a.body)
+	if err != nil {
+		return false
+	}
+	other, err := idem.HashJSON(b.body)
+	return err == nil && one == other
 }
 
 // isMarked reports whether a server says that an answer is a replay.
@@ -67,6 +84,7 @@ type client struct {
 	other   http.Header // another principal's
 	secrets []string
 	timeout time.Duration
+	exact   bool
 
 	mu   sync.Mutex
 	sent int
@@ -78,7 +96,7 @@ func newClient(o *Options) *client {
 	c := &client{
 		http:    &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		url:     o.URL,
-		request: o.Request, first: o.Credential, other: o.Other, timeout: o.Timeout,
+		request: o.Request, first: o.Credential, other: o.Other, timeout: o.Timeout, exact: o.Profile.exact,
 	}
 	for _, header := range []http.Header{o.Credential, o.Other} {
 		for _, values := range header {
@@ -122,13 +140,20 @@ type sending struct {
 	cut     bool // the connection is cut once the request is sent
 }
 
+var errEnded = errors.New("the connection ended ahead of an answer")
+
+func isHTTP2(conn net.Conn) bool {
+	secure, ok := conn.(*tls.Conn)
+	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
+}
+
 // errCut is how a request ends whose connection is cut on purpose.
 var errCut = errors.New("the connection was cut, as was meant")
 
 var errLimit = fmt.Errorf("more than %d requests would be needed", MaxRequests)
 
 func (c *client) send(ctx context.Context, s sending) *answer {
-	a := &answer{shown: Exchange{Key: s.keys, Request: c.shorten(s.body)}}
+	a := &answer{exact: c.exact, shown: Exchange{Key: s.keys, Request: c.shorten(s.body)}}
 	if s.asOther {
 		a.shown.As = "another principal"
 	}
@@ -161,9 +186,15 @@ func (c *client) count() error {
 func (c *client) exchange(ctx context.Context, s sending, a *answer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %v", c.timeout))
 	defer cancel()
-	if s.cut {
-		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { cancel() }})
+	var bodyAgain atomic.Bool
+	trace := httptrace.ClientTrace{
+		GotConn:              func(got httptrace.GotConnInfo) { bodyAgain.Store(isHTTP2(got.Conn)) },
+		GotFirstResponseByte: func() { bodyAgain.Store(true) }, // it may be a redirect, for which net/http asks for the body before it is refused
 	}
+	if s.cut {
+		trace.WroteRequest = func(httptrace.WroteRequestInfo) { cancel() }
+	}
+	ctx = httptrace.WithClientTrace(ctx, &trace)
 	req, err := http.NewRequestWithContext(ctx, c.request.Method, c.url.String(), strings.NewReader(s.body))
 	if err != nil {
 		return err
@@ -180,7 +211,14 @@ func (c *client) exchange(ctx context.Context, s sending, a *answer) error {
 	if len(s.keys) > 0 {
 		req.Header[keyField] = s.keys
 	}
-	req.GetBody = nil // net/http would send a request with a key again by itself
+	// net/http sends a request with a key again by itself. Over HTTP/2 it does so only where the server has said that it has not processed the
+	// request, as by REFUSED_STREAM.
+	req.GetBody = func() (io.ReadCloser, error) {
+		if bodyAgain.Load() {
+			return io.NopCloser(strings.NewReader(s.body)), nil
+		}
+		return nil, errEnded
+	}
 	response, err := c.http.Do(req)
 	if err != nil {
 		if s.cut {

@@ -9,6 +9,7 @@ type Profile struct {
 
 	quoted    bool              // a key is a string of RFC 9651
 	inBody    bool              // the key is the field request_id of the body
+	exact     bool              // the body of a repetition is the same to the byte; elsewhere JSON counts by what it says
 	required  bool              // a request without a key is refused
 	reused    []int             // what another request with a key is answered
 	codes     map[string]string // in the body of a refusal, by the rule
@@ -61,13 +62,13 @@ func profiles() []*Profile {
 				{"no-key", "a request without a key is 400", draft + "section 2.7", noKey},
 				{"two-keys", "two keys are refused: the field is one string", draft + "section 2.1", twoKeys},
 				{"empty-key", "an empty key is refused", draft + "section 2.1, by RFC 9651", emptyKey},
-				{"long-key", "a key of 5,000 characters is refused, or taken as any other", draft + "section 2.2", longKey},
+				{"long-key", "a key of 5,000 characters is refused, or taken as any other, to its last character", draft + "section 2.2", longKey},
 				{"documented-refusal", "a refusal has a link to documentation", draft + "section 2.7", documentedRefusal},
 				{"principal", "another principal with the same key is not given the answer", draft + "section 5", principal},
 			},
 		},
 		{
-			Name: "stripe", reused: []int{400}, refusedAs: []int{400},
+			Name: "stripe", exact: true, reused: []int{400}, refusedAs: []int{400},
 			Rules: []Rule{
 				{"repetition", "a request that comes again has the same status and body", stripe, repetition},
 				{"replay-mark", "a replay has Idempotent-Replayed: true, and a first answer has not", stripe, replayMark("Idempotent-Replayed")},

@@ -46,6 +46,8 @@ func afterACut(p *probe) finding {
 	switch {
 	case !second.ok():
 		return verdict(fmt.Sprintf("the repetition of a request whose caller has gone was answered %d", second.status), gone, second)
+	case len(second.body) == 0 && len(p.first.body) > 0:
+		return verdict("the repetition of a request whose caller has gone has an empty body, unlike the answer to the first request", p.first, gone, second)
 	case !third.same(second):
 		return verdict("two repetitions of a request whose caller has gone have different answers", gone, second, third)
 	}
@@ -117,14 +119,16 @@ func emptyKey(p *probe) finding {
 	return verdict(p.isRefusal(a, p.profile.refusedAs), a)
 }
 
-// longKey sends a key that is longer than allowed, or, where nothing is said of that, one that is very long.
+// longKey sends a key that is longer than allowed, or, where nothing is said of that, two that are very long and differ at the end.
 func longKey(p *probe) finding {
+	start := p.newKey()
 	if !p.profile.quoted {
-		a := p.ask(strings.Repeat("k", 256), newUnique())
+		a := p.ask(start+strings.Repeat("k", 256-len(start)), newUnique())
 		return verdict(p.isRefusal(a, p.profile.refusedAs), a)
 	}
-	key, unique := strings.Repeat("k", 5000), newUnique()
-	a := p.ask(key, unique)
+	start += strings.Repeat("k", 4999-len(start))
+	unique := newUnique()
+	a := p.ask(start+"a", unique)
 	switch {
 	case a.err != nil:
 		return verdict("there was no answer: "+a.shown.Error, a)
@@ -133,10 +137,14 @@ func longKey(p *probe) finding {
 	case !a.ok():
 		return verdict(fmt.Sprintf("it was answered %d", a.status), a)
 	}
-	if again := p.ask(key, unique); !again.same(a) {
+	if again := p.ask(start+"a", unique); !again.same(a) {
 		return verdict("it was taken, and its repetition was answered otherwise", a, again)
 	}
-	return verdict("", a)
+	other := p.ask(start+"b", unique)
+	if other.isMarked() || p.tells && other.same(a) {
+		return verdict("another key that begins like it was given its answer", a, other)
+	}
+	return verdict("", a, other)
 }
 
 func documentedRefusal(p *probe) finding {
