@@ -55,7 +55,9 @@ type round struct {
 	dealt []bool                 // with which messages, by their index
 	did   *outcome
 
-	answered bool // a message was published, or was named
+	answered bool          // a message was published, or was named
+	failing  []int         // what was in a call of all that has failed, and is not known why
+	took     time.Duration // the last call
 }
 
 // turnOfKeys is for how long messages are published before others are read. If it is one message of each key after the other, those have their turn.
@@ -77,6 +79,8 @@ func (r *round) all(ctx context.Context) {
 			if part := slices.DeleteFunc(slices.Clone(group[:size]), r.isStuck); len(part) > 0 {
 				if r.part(ctx, part); r.did.err == nil {
 					r.trial.succeed()
+				} else {
+					r.failing = part
 				}
 			}
 			group = group[size:]
@@ -113,7 +117,7 @@ func (r *round) part(ctx context.Context, part []int) {
 	}
 	began := time.Now()
 	a := r.caller.publish(repeat.With(ctx, r.repeats(part)), messages)
-	took := time.Since(began)
+	r.took = time.Since(began)
 	if isPanic(a.err) {
 		if len(part) > 1 {
 			r.oneByOne(ctx, part)
@@ -121,7 +125,7 @@ func (r *round) part(ctx context.Context, part []int) {
 		}
 		a.err = &PublishError{Failed: map[string]error{messages[0].ID: a.err}}
 	}
-	r.sort(ctx, part, messages, a, took)
+	r.sort(ctx, part, messages, a)
 	r.did.hung = a.hung
 }
 
@@ -157,14 +161,14 @@ func (r *round) oneByOne(ctx context.Context, part []int) {
 }
 
 // sort notes the outcome of the messages of a call. Those of which nothing is noted are left for another one.
-func (r *round) sort(ctx context.Context, part []int, messages []Message, a answer, took time.Duration) {
+func (r *round) sort(ctx context.Context, part []int, messages []Message, a answer) {
 	v := sortOut(messages, a)
 	published, blamed := len(r.did.published), len(r.did.failed)
 	for n, i := range part {
 		m := &r.messages[i]
 		failed, isAway := v.failed[n], v.away[n]
 		switch {
-		case (failed != nil || isAway != nil || v.unsent[n] || v.unknown) && r.isStuck(i):
+		case (failed != nil || isAway != nil || v.unsent[n] || v.open[n] || v.unknown) && r.isStuck(i):
 		case isAway != nil && !r.sole:
 			v.err = r.did.away(isAway, v.err)
 		case isAway != nil:
@@ -173,7 +177,7 @@ func (r *round) sort(ctx context.Context, part []int, messages []Message, a answ
 			r.fail(i, failed)
 		case v.unsent[n]:
 			r.later[keyOf(m)] = true
-		case v.unknown:
+		case v.unknown, v.open[n]:
 		default:
 			r.did.published, r.dealt[i] = append(r.did.published, m.Seq), true
 			if i < r.held {
@@ -192,7 +196,7 @@ func (r *round) sort(ctx context.Context, part []int, messages []Message, a answ
 	}
 	r.did.err = v.err
 	r.fit(v.err)
-	r.observe(ctx, len(part), len(r.did.published)-published, r.did.failed[blamed:], took, v.err)
+	r.observe(ctx, len(part), len(r.did.published)-published, r.did.failed[blamed:], r.took, v.err)
 }
 
 // observe tells the Observer of a call. Those of its messages that count no attempt have not failed for it, and one that is to come later is no
@@ -242,8 +246,22 @@ func (r *round) blame(ctx context.Context, i int) {
 	}
 	f := r.fail(i, err)
 	f.alone, r.loneAt, r.did.err, r.did.rest = is, time.Now(), nil, 0
+	r.space(f, r.took)
 	r.observeFound(ctx, f)
 	r.fit(nil)
+}
+
+// shareOfLones is of how much of the time a destination has that for messages which were found to be to blame.
+const shareOfLones = 5
+
+// space prolongs the pause of such a message, so that all of them together take no more than their share of the time, however long a call takes.
+func (c *caller) space(f *failure, took time.Duration) {
+	now := time.Now()
+	if c.lonesFrom.Before(now) {
+		c.lonesFrom = now
+	}
+	c.lonesFrom = c.lonesFrom.Add(shareOfLones * took)
+	f.pause = max(f.pause, min(c.lonesFrom.Sub(now), maxRest))
 }
 
 // close notes what was not dealt with, and whether the destination is away for good.

@@ -43,6 +43,7 @@ type caller struct {
 	awaySince   time.Time // since when nothing was published; zero if the last call has published something
 	publishedAt time.Time // when a message was last published
 	answeredAt  time.Time // or was named
+	lonesFrom   time.Time // when another message may be tried again that was found to be to blame
 	loneAt      time.Time // when a message was last found to be to blame, or one that was has failed again
 }
 
@@ -110,8 +111,9 @@ type verdict struct {
 	failed  map[int]error // they are to blame
 	away    map[int]error
 	unsent  map[int]bool
-	err     error // blames none
-	unknown bool  // whether those were published that are not named
+	open    map[int]bool // they are not published, and the context of the call has ended
+	err     error        // blames none
+	unknown bool         // whether those were published that are not named
 }
 
 // sortOut sorts out what a Publisher has answered. That a context has ended is no message's fault if it is that of the call.
@@ -120,7 +122,7 @@ func sortOut(messages []Message, a answer) verdict {
 	if !ok || len(named.Failed) == 0 {
 		return verdict{err: a.err, unknown: a.err != nil}
 	}
-	v := verdict{failed: map[int]error{}, away: map[int]error{}, unsent: map[int]bool{}}
+	v := verdict{failed: map[int]error{}, away: map[int]error{}, unsent: map[int]bool{}, open: map[int]bool{}}
 	met := 0
 	for i, m := range messages {
 		reason, ok := named.Failed[m.ID]
@@ -137,7 +139,7 @@ func sortOut(messages []Message, a answer) verdict {
 		case isAway:
 			v.away[i] = reason
 		case a.over && ended(reason):
-			v.unsent[i], v.err = true, errors.Join(v.err, reason)
+			v.open[i], v.err = true, errors.Join(v.err, reason)
 		default:
 			v.failed[i] = reason
 		}

@@ -33,7 +33,8 @@ type RelayConfig struct {
 	MaxAway time.Duration
 
 	// MinPause and MaxPause bound the pause after an attempt that has failed: it doubles from one attempt to the next. The
-	// defaults are half a second and 5 minutes.
+	// defaults are half a second and 5 minutes. Messages that were found out are left alone for longer, up to an hour, where calls with
+	// them take more than a fifth of the time.
 	MinPause, MaxPause time.Duration
 
 	// BatchSize is how many messages the Publisher is given at most, and how many are read at a time, if not all that was read before is

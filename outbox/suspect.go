@@ -11,9 +11,11 @@ import (
 // was published: so the destination was there before and after. As long as everything fails the destination is away, and no attempt is counted.
 type trial struct {
 	on       bool
-	rounds   int                    // since a message was published
-	went     int                    // how many messages were published
-	suspects map[int64]*suspect     // by their places
+	rounds   int                // since a message was published
+	went     int                // how many messages were published
+	suspects map[int64]*suspect // by their places
+	doubted  map[int64]int      // places of messages that have failed together, and in which order they are tried
+	lines    lines
 	known    map[store.HeldKey]bool // keys of which a message was published, and none has failed since
 
 	// Of the last calls that were about one message which was published in the end: how many have published it, and how many have failed.
@@ -26,6 +28,7 @@ type suspect struct {
 	misses   int // how often it has failed
 	failures int // between any two of which another message was published
 	went     int // how many messages were published when the last of these happened
+	took     time.Duration
 }
 
 // outlive notes that a message was published.
@@ -61,7 +64,7 @@ func (t *trial) succeed() {
 func (t *trial) isUnwell() bool { return 3*(t.chance+1) > t.fine }
 
 // fail notes that a message has failed alone, and reports whether it is only left to publish another one to find it guilty.
-func (t *trial) fail(place int64, err error) bool {
+func (t *trial) fail(place int64, err error, took time.Duration) bool {
 	if t.suspects == nil {
 		t.suspects = map[int64]*suspect{}
 	}
@@ -73,7 +76,7 @@ func (t *trial) fail(place int64, err error) bool {
 	if s.failures == 0 || t.went > s.went {
 		s.failures, s.went = s.failures+1, t.went
 	}
-	s.err = err
+	s.err, s.took = err, took
 	s.misses++
 	return s.failures > 1
 }
@@ -84,7 +87,7 @@ func (t *trial) isGuilty(place int64) bool {
 }
 
 // end ends it, because nothing is left of what was looked for.
-func (t *trial) end() { t.on, t.rounds, t.suspects = false, 0, nil }
+func (t *trial) end() { t.on, t.rounds, t.suspects, t.doubted = false, 0, nil, nil }
 
 // lone is a message that was found to be to blame. Each attempt that it counts from then on has failed alone between two publications of others.
 type lone struct {
