@@ -1,6 +1,7 @@
 package idemvet
 
 import (
+	"cmp"
 	"go/ast"
 	"go/types"
 	"strings"
@@ -25,10 +26,11 @@ one for each attempt, and nothing is recognised. A client makes it once for a re
 			if key == nil {
 				return true
 			}
-			switch chance := k.find(key, isChance, 0); {
-			case k.find(key, isTime, 0) != nil:
+			chance, moment := k.find(key, isChance, 0), k.find(key, isTime, 0)
+			switch made := cmp.Or(moment, chance); {
+			case made == nil || k.isStored(in, key, made):
+			case moment != nil:
 				pass.ReportRangef(key, "this key is made of the time: the next attempt has another one, and is executed as well")
-			case chance == nil:
 			case executes && !k.isBetween(stack, chance):
 				pass.ReportRangef(key, "this key is made of chance where it is used: a retry has another one, and is executed as well. Take the key that the client has sent, or the id of what is to be done")
 			case !executes && k.isRetried(stack, chance):

@@ -29,6 +29,7 @@ type replays struct {
 	*functions
 	pass *analysis.Pass
 	met  map[ast.Node]bool
+	told *told // of the function that is looked at
 }
 
 // look looks at a function that takes steps, outside of those.
@@ -38,6 +39,9 @@ func (r *replays) look(node ast.Node) {
 		return
 	}
 	r.met[node] = true
+	outer := r.told
+	defer func() { r.told = outer }()
+	r.told = r.toldIn(block)
 	ast.Inspect(block, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
@@ -68,7 +72,7 @@ func (r *replays) call(call *ast.CallExpr) (deeper bool) {
 		}
 		return false
 	}
-	if path := to.Pkg().Path(); path == "log" || path == "log/slog" || path == "fmt" && (to.Name() == "Println" || to.Name() == "Printf") {
+	if logs(to) {
 		return false
 	}
 	if decl := r.declared[to]; decl != nil && r.passesOp(call) {
@@ -91,6 +95,9 @@ func (r *replays) within(e ast.Expr) {
 
 func (r *replays) differs(call *ast.CallExpr) {
 	to := callee(r.info, call)
+	if r.told.has(call, 0) {
+		return
+	}
 	if chance, _ := isChance(r.info, call); chance || isFunc(to, "time", "Now", "Since", "Until") {
 		r.pass.ReportRangef(call, "%s.%s is another value when the operation is run again: take it in a step, such as operation.Tx, whose value is on record", to.Pkg().Name(), to.Name())
 	}

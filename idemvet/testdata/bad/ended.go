@@ -48,3 +48,17 @@ func commitsInAHandler(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no", http.StatusInternalServerError)
 	}
 }
+
+func (s *service) commitsInFrontOfTheSavepoint(ctx context.Context, scope, key string, hash idem.Hash) error {
+	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+		if err := tx.Commit(ctx); err != nil { // want idemended
+			return idem.Response{}, err
+		}
+		tx, err := tx.Begin(ctx)
+		if err != nil {
+			return idem.Response{}, err
+		}
+		return created, tx.Commit(ctx)
+	})
+	return err
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -85,5 +86,22 @@ func (s *service) keyOfTheTimeInTheServer(ctx context.Context, scope, user strin
 
 func (s *service) operationOfTheTime(ctx context.Context, d *operation.Definition[string], hash idem.Hash) error {
 	_, err := d.Do(ctx, s.pool, "orders", time.Now().String(), hash, "teapot") // want idemkey
+	return err
+}
+
+func (s *service) newKeyThatIsOnlyLogged(ctx context.Context, scope string, hash idem.Hash) error {
+	key := uuid.NewString()
+	slog.InfoContext(ctx, "places", "key", key)
+	ctx = context.WithValue(ctx, "key", key)
+	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(pgx.Tx) (idem.Response, error) { return created, nil }) // want idemkey
+	return err
+}
+
+func (s *service) newKeyThatIsStoredTooLate(ctx context.Context, scope string, hash idem.Hash) error {
+	key := uuid.NewString()
+	if _, err := idem.Do(ctx, s.pool, scope, key, hash, func(pgx.Tx) (idem.Response, error) { return created, nil }); err != nil { // want idemkey
+		return err
+	}
+	_, err := s.pool.Exec(ctx, "INSERT INTO intents (key) VALUES ($1)", key)
 	return err
 }

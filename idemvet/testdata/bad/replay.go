@@ -1,7 +1,9 @@
 package bad
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -70,3 +72,18 @@ func pay(op *operation.Op) error {
 	}
 	return step(op, "pay")
 }
+
+var givesUpByTheTime = operation.Define("gives up", func(op *operation.Op, item string) (idem.Response, error) {
+	start := time.Now() // want idemreplay
+	defer func() { slog.Info("done", "took", time.Since(start)) }()
+	if time.Since(start) > time.Second { // want idemreplay
+		return idem.Response{}, context.DeadlineExceeded
+	}
+	return created, step(op, item)
+})
+
+var answersTheTime = operation.Define("answers", func(op *operation.Op, item string) (r idem.Response, err error) {
+	start := time.Now()                                            // want idemreplay
+	defer func() { r.Body = []byte(time.Since(start).String()) }() // want idemreplay
+	return created, step(op, item)
+})

@@ -317,3 +317,51 @@ var picks = operation.Define("picks", func(op *operation.Op, in map[string]int) 
 	_, err := operation.Tx(op, fmt.Sprint("most ", most), func(tx pgx.Tx) (int, error) { return cmp.Or(most, 1), nil })
 	return created, err
 })
+
+func (s *service) namesTheSavepointTx(ctx context.Context, scope, key string, hash idem.Hash) error {
+	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+		tx, err := tx.Begin(ctx)
+		if err != nil {
+			return idem.Response{}, err
+		}
+		if _, err := tx.Exec(ctx, "INSERT INTO customers DEFAULT VALUES"); err != nil {
+			return created, tx.Rollback(ctx)
+		}
+		return created, tx.Commit(ctx)
+	})
+	return err
+}
+
+func (s *service) storesItsKeyBefore(ctx context.Context, scope string, hash idem.Hash) error {
+	ticker := time.NewTicker(time.Minute)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+		key := uuid.NewString()
+		if _, err := s.pool.Exec(ctx, "INSERT INTO intents (key) VALUES ($1)", key); err != nil {
+			return err
+		}
+		if _, err := idem.Do(ctx, s.pool, scope, key, hash, func(pgx.Tx) (idem.Response, error) { return created, nil }); err != nil {
+			return err
+		}
+	}
+}
+
+var measures = operation.Define("measures", func(op *operation.Op, items []string) (idem.Response, error) {
+	start := time.Now()
+	defer func() {
+		took := time.Since(start)
+		slog.Info("measured", "took", took)
+	}()
+	for _, item := range items {
+		if err := operation.Exec(op, item, func(pgx.Tx) error { return nil }); err != nil {
+			return idem.Response{}, err
+		}
+	}
+	fmt.Println("it took", time.Since(start))
+	return created, nil
+})
