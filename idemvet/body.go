@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/types"
 	"reflect"
+	"slices"
 
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/analysis/passes/inspect"
@@ -31,6 +32,7 @@ var bodies = &analysis.Analyzer{
 		if ofIdem(pass.Pkg) {
 			return f.found, nil // it has rules of its own
 		}
+		f.through = throughOf(f.functions)
 		in := pass.ResultOf[inspect.Analyzer].(*inspector.Inspector)
 		in.Preorder([]ast.Node{(*ast.CallExpr)(nil), (*ast.CompositeLit)(nil)}, f.visit)
 		for i := 0; i < len(f.found); i++ { // it grows
@@ -42,8 +44,9 @@ var bodies = &analysis.Analyzer{
 
 type finder struct {
 	*functions
-	met   map[ast.Node]bool
-	found []*body
+	met     map[ast.Node]bool
+	found   []*body
+	through *through
 }
 
 func (f *finder) visit(n ast.Node) {
@@ -63,6 +66,9 @@ func (f *finder) visit(n ast.Node) {
 // call finds functions that are given to idem, and those that ask for the transaction that they run in.
 func (f *finder) call(call *ast.CallExpr) {
 	to := callee(f.info, call)
+	if set, ok := f.only(call.Fun); ok && to == nil {
+		to, _ = f.info.Uses[nameOf(set)].(*types.Func) // do := idem.Do
+	}
 	if to == nil || !ofIdem(to.Pkg()) {
 		return
 	}
@@ -100,6 +106,9 @@ func (f *finder) given(e ast.Expr, by string, shares bool) {
 	for _, node := range f.resolve(e) {
 		f.add(node, f.param(node, at), by, shares, false)
 	}
+	for _, passed := range f.through.passed(f.variable(e)) {
+		f.given(passed, by, shares)
+	}
 }
 
 func (f *finder) add(node ast.Node, tx types.Object, by string, shares, helper bool) {
@@ -119,44 +128,50 @@ func (f *finder) helpersOf(b *body) {
 		if !ok {
 			return
 		}
-		decl := f.declared[callee(f.info, call)]
-		if decl == nil {
-			return
+		if decl := f.declared[callee(f.info, call)]; decl != nil {
+			f.add(decl, f.txOf(b, call, decl), b.by, b.shares, true)
 		}
-		var tx types.Object
-		for i, arg := range call.Args {
-			if id, ok := ast.Unparen(arg).(*ast.Ident); ok && b.tx != nil && f.info.Uses[id] == b.tx {
-				tx = f.param(decl, i)
-			}
-		}
-		f.add(decl, tx, b.by, b.shares, true)
+		f.calledAs(b, call)
 	})
 }
 
 // walk visits what runs while the body does: not a function that is kept for later, nor one that is a step of an operation.
 func (b *body) walk(info *types.Info, visit func(ast.Node)) {
-	runs := map[*ast.FuncLit]bool{}
-	ast.Inspect(b.block, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.CallExpr:
-			if literal, ok := ast.Unparen(n.Fun).(*ast.FuncLit); ok {
-				runs[literal] = true
-			}
-			if tv, ok := info.Types[n.Fun]; !ok || !tv.IsBuiltin() { // append keeps it
-				for _, arg := range n.Args {
-					if literal, ok := ast.Unparen(arg).(*ast.FuncLit); ok {
-						runs[literal] = true
-					}
+	runs, blocks := map[*ast.FuncLit]bool{}, []*ast.BlockStmt{b.block}
+	for i := 0; i < len(blocks); i++ { // it grows
+		ast.Inspect(blocks[i], func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				for _, literal := range literalsOf(info, n) {
+					runs[literal] = true
+				}
+				if literal := b.closure(n.Fun); literal != nil && within(literal, b.block) && !runs[literal] {
+					runs[literal] = true
+					blocks = append(blocks, literal.Body)
+				}
+			case *ast.FuncLit:
+				if !runs[n] || slices.Contains(blocks, n.Body) {
+					return false
 				}
 			}
-		case *ast.FuncLit:
-			if !runs[n] {
-				return false
+			if n != nil {
+				visit(n)
 			}
+			return true
+		})
+	}
+}
+
+// literalsOf returns the function that is called where it is written, and those that a call is given.
+func literalsOf(info *types.Info, call *ast.CallExpr) (literals []*ast.FuncLit) {
+	exprs := []ast.Expr{call.Fun}
+	if tv, ok := info.Types[call.Fun]; !ok || !tv.IsBuiltin() { // append keeps it
+		exprs = append(exprs, call.Args...)
+	}
+	for _, e := range exprs {
+		if literal, ok := ast.Unparen(e).(*ast.FuncLit); ok {
+			literals = append(literals, literal)
 		}
-		if n != nil {
-			visit(n)
-		}
-		return true
-	})
+	}
+	return literals
 }

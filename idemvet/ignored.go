@@ -28,12 +28,32 @@ says nothing, and one of Add that no message will leave.`,
 				if call == nil {
 					return
 				}
-				if to, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok && !tellsLater[to.Sel.Name] && isTx(pass.TypesInfo.TypeOf(to.X)) {
+				if scanned := scannedRow(pass.TypesInfo, call); scanned != nil {
+					call = scanned
+				}
+				to, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+				if !ok || tellsLater[to.Sel.Name] || !isTx(pass.TypesInfo.TypeOf(to.X)) {
+					return
+				}
+				if id, ok := ast.Unparen(to.X).(*ast.Ident); !ok || !b.isSavepoint(id) {
 					pass.ReportRangef(call, "an error of the tx is ignored, and the transaction has failed with it: return it, or do this in a savepoint (tx.Begin)")
 				}
 			})
 		}
 	})
+
+// scannedRow returns the call whose row is scanned at once: tx.QueryRow(ctx, sql).Scan(&id).
+func scannedRow(info *types.Info, call *ast.CallExpr) *ast.CallExpr {
+	to, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+	if !ok || to.Sel.Name != "Scan" {
+		return nil
+	}
+	row, ok := ast.Unparen(to.X).(*ast.CallExpr)
+	if f := callee(info, call); !ok || !isFunc(f, pgx, "Scan") && !isFunc(f, "database/sql", "Scan") {
+		return nil
+	}
+	return row
+}
 
 // tellsLater are methods of a transaction whose error is told again: Query has it in its rows.
 var tellsLater = map[string]bool{"Commit": true, "Rollback": true, "Query": true, "QueryContext": true}

@@ -38,7 +38,7 @@ The transaction is over when the function has returned, and it is one connection
 			}
 		case *ast.ReturnStmt:
 			for _, result := range n.Results {
-				if holds(info, result, b.tx) && !b.helper {
+				if holds(info, result, b.tx) && !b.helper && b.around(n) == b.node {
 					pass.ReportRangef(n, "the tx of %s is returned, and is over then", b.by)
 				}
 			}

@@ -27,8 +27,12 @@ func outside(pass *analysis.Pass, b *body, n ast.Node) {
 	if b.fine[call] {
 		return
 	}
-	if to, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok {
-		if _, isMethod := info.Selections[to]; isMethod && isBeside(pass, b, to.X) && to.Sel.Name != "WithTx" && !isHarmless[to.Sel.Name] {
+	fun := ast.Unparen(call.Fun)
+	if set, ok := b.only(fun); ok {
+		fun = ast.Unparen(set) // exec := pool.Exec
+	}
+	if to, ok := fun.(*ast.SelectorExpr); ok {
+		if method, ok := info.Selections[to]; ok && (isOfPool(method) || isBeside(pass, b, to.X)) && to.Sel.Name != "WithTx" && !isHarmless[to.Sel.Name] {
 			pass.ReportRangef(call, "%s is not in the transaction of %s: do it by the tx that the function is given, or it stays when that is rolled back", to.Sel.Name, b.by)
 			return
 		}
@@ -61,11 +65,21 @@ func chain(call *ast.CallExpr) []*ast.CallExpr {
 // isHarmless are methods of a pool that touch no data.
 var isHarmless = map[string]bool{"Config": true, "Stat": true, "Stats": true, "TypeMap": true, "IsClosed": true, "PgConn": true}
 
+// isOfPool reports whether a method is one of a pool that is embedded. A connection that is embedded may be that of the transaction.
+func isOfPool(method *types.Selection) bool {
+	f, ok := method.Obj().(*types.Func)
+	if !ok || len(method.Index()) < 2 || f.Signature().Recv() == nil {
+		return false
+	}
+	_, name := named(f.Signature().Recv().Type())
+	return name != "Conn" && opensItsOwn(f.Signature().Recv().Type())
+}
+
 // isBeside reports whether what is done by a value is not in the transaction of a body.
 func isBeside(pass *analysis.Pass, b *body, e ast.Expr) bool {
 	info := pass.TypesInfo
 	t := info.TypeOf(e)
-	if t == nil || mentions(info, e, b.tx) {
+	if t == nil || mentions(info, e, b.tx) || b.isGiven(e) {
 		return false
 	}
 	from := root(info, e)
@@ -77,6 +91,20 @@ func isBeside(pass *analysis.Pass, b *body, e ast.Expr) bool {
 		return false
 	}
 	return takesTx(t) || isTx(t) && !b.shares && b.tx != nil
+}
+
+// isGiven reports whether a call is given a transaction of the body's own, such as a savepoint: queries.WithTx(savepoint).
+func (b *body) isGiven(e ast.Expr) (found bool) {
+	ast.Inspect(e, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			for _, arg := range call.Args {
+				object := b.variable(arg)
+				found = found || object != nil && isTx(object.Type()) && isWithin(object, b.node)
+			}
+		}
+		return !found
+	})
+	return found
 }
 
 // isOfTx reports whether a connection is that of the transaction: tx.Conn(), or a variable that has it.

@@ -71,7 +71,7 @@ func (t *told) sets(n ast.Node) (found bool) {
 // has reports whether the value of a node goes nowhere else, not by the variable that is set to it either.
 func (t *told) has(n ast.Node, deep int) bool {
 	for _, place := range t.places {
-		if n.Pos() >= place.Pos() && n.End() <= place.End() {
+		if within(n, place) {
 			return true
 		}
 	}
@@ -91,7 +91,7 @@ func (t *told) has(n ast.Node, deep int) bool {
 func (t *told) setBy(n ast.Node) map[types.Object]bool {
 	variables, from := map[types.Object]bool{}, token.NoPos
 	for object, set := range t.set {
-		if len(set) != 1 || n.Pos() < set[0].Pos() || n.End() > set[0].End() || !isWithin(object, t.block) || t.takesSteps(set[0]) {
+		if len(set) != 1 || !within(n, set[0]) || !isWithin(object, t.block) || t.takesSteps(set[0]) {
 			continue
 		}
 		if set[0].Pos() > from {

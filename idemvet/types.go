@@ -146,3 +146,6 @@ func mentions(info *types.Info, e ast.Node, object types.Object) (found bool) {
 func isWithin(object types.Object, node ast.Node) bool {
 	return object != nil && object.Pos() >= node.Pos() && object.Pos() < node.End()
 }
+
+// within reports whether a node is a part of another.
+func within(n, outer ast.Node) bool { return n.Pos() >= outer.Pos() && n.End() <= outer.End() }
