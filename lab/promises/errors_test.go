@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strings"
@@ -200,7 +201,7 @@ func TestMissingPrivilegeIsExplained(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	l := newLedger(t, maxConns(1))
-	role := strings.ReplaceAll("idem_"+l.pool.Config().ConnConfig.Database, "-", "_")
+	role := fmt.Sprintf("idem_bare_%08x", rand.Uint32()) // roles are the server's, and this test may run twice at once
 	if _, err := l.pool.Exec(ctx, "create role "+role); err != nil {
 		t.Fatal(err)
 	}

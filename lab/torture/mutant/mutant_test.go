@@ -1,26 +1,18 @@
 package mutant
 
 import (
-	"context"
 	"errors"
-	"github.com/google/go-cmp/cmp"
 	"go/parser"
 	"go/token"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const module = ".." // the source of the torture
-
-func within(t *testing.T, limit time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // A promise of which no mutant is tried before every change lands is one that can be forgotten.
 func TestTheSampleHasEveryPromiseThatIsSoonFoundBroken(t *testing.T) {
