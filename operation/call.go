@@ -11,7 +11,7 @@ import (
 )
 
 // Call is a step outside of Postgres. It is made in no transaction and holds no connection, and never before all that came
-// earlier is durable. The key that fn is given names this call of this operation: it is the same in every attempt and in every
+// earlier is committed. The key that fn is given names this call of this operation: it is the same in every attempt and in every
 // process, and goes to the other side.
 //
 // safety says what to do when it is not known whether the call has happened. An error of fn is tried again after a pause that

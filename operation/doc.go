@@ -25,7 +25,7 @@
 // value as its codec gives it back, and an error as [WithErrors] says.
 //
 // [Tx] is a step in Postgres: its writes and the memory of its value are committed together. Neighbouring Tx share a transaction. [Exec] is a Tx without a value.
-// [Call] is a step elsewhere: made in no transaction and with no connection held, never before all that came earlier is durable,
+// [Call] is a step elsewhere: made in no transaction and with no connection held, never before all that came earlier is committed,
 // and always under the same key. What happens when it is not known whether a Call was made is said for each one: [Keyed], [Asked]
 // or [Once]. [Parallel] makes several Calls at the same time, each a step of its own. [Undo] and [UndoTx] say how to take steps back. [Sleep] and [Await] pause; [Signal] answers an Await.
 // [Child] begins an operation of another definition, in the same commit, and awaits its answer.
@@ -35,7 +35,7 @@
 //   - An operation has one outcome, which every call with its key gets: that of idem.Do.
 //   - A Tx step is committed once, together with the memory of its value, or not at all.
 //   - A Call is made under one key, which is the same in every attempt and in every process. One that is Once is made once.
-//   - A Call is made when all that came before it is durable, and what comes after it sees the value that it has returned.
+//   - A Call is made when all that came before it is committed, which is durable unless synchronous_commit is off, and what comes after it sees the value that it has returned.
 //   - What was done is undone in reverse, each undo once, before the answer says that the operation was rejected. What was not
 //     committed is rolled back.
 //   - What cannot go on safely is parked, with the reason: [ErrParked]. Nothing is guessed.

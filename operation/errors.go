@@ -125,7 +125,7 @@ func Final(err error) error {
 // answer, and does not say why. To take it for a call that has not happened would be to guess.
 //
 // The outermost of Unknown, Final and NotSent counts: Unknown of an error that is Final is unknown. Where errors are joined and one is
-// Unknown, they are.
+// Unknown, they are; one that is none of the three leaves that to the others.
 func Unknown(err error) error {
 	if err == nil {
 		return nil

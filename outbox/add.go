@@ -23,7 +23,8 @@ import (
 // changed it.
 //
 // A message without an ID gets one. Given a slice, as in Add(ctx, tx, messages...), Add writes the IDs into it, so that a
-// transaction that is tried again says the same under the same ID. NewID makes one beforehand.
+// transaction that is tried again says the same under the same ID. NewID makes one beforehand. One Add has no two messages of the same ID,
+// also of two topics.
 //
 // If a header is called traceparent, its value, and that of tracestate, are also in the column tracingspancontext, from which
 // Debezium takes it. With a context of WithCarrier, Add writes them into what it stores, so that consumers know the trace in which
