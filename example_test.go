@@ -5,22 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"go/doc"
-	"go/parser"
-	"go/token"
-	"io"
 	"log/slog"
 	"os"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/examples"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/migrations"
 	"github.com/idem-go/idem/seal"
@@ -234,7 +229,6 @@ func Example_migrate() {
 	// Prints: 201 <nil>
 }
 
-// TestExamples is not parallel: it puts a pipe in the place of standard output.
 func TestExamples(t *testing.T) {
 	run := map[string]func(){
 		"Do": ExampleDo, "DoTx": ExampleDoTx, "DoJSON": ExampleDoJSON, "Reject": ExampleReject,
@@ -242,68 +236,16 @@ func TestExamples(t *testing.T) {
 		"WithSealer": ExampleWithSealer,
 		"_mismatch":  Example_mismatch, "_migrate": Example_migrate,
 	}
-	file, err := parser.ParseFile(token.NewFileSet(), "example_test.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, example := range doc.Examples(file) {
-		t.Run(example.Name, func(t *testing.T) {
-			f, ok := run[example.Name]
-			if !ok {
-				t.Fatal("this example is never run")
-			}
-			if example.Name == "_migrate" {
-				pool = pgtest.Open(t, pgtest.EmptyDSN(t))
-			} else {
-				pool = shop(t)
-			}
-			if diff := cmp.Diff(prints(t, example), printed(t, f)); diff != "" {
-				t.Errorf("(-comment +run)\n%s", diff)
-			}
-		})
-	}
-}
-
-// shop returns a pool on a database with the tables of the examples.
-func shop(t *testing.T) *pgxpool.Pool {
-	t.Helper()
-	pool := pgtest.New(t)
-	_, err := pool.Exec(t.Context(), `create table orders (id serial, sku text); create table jobs (id serial);
-		create table events (execution_id uuid, kind text)`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pool
-}
-
-// prints returns what the comment at the end of an example says that it prints.
-func prints(t *testing.T, example *doc.Example) string {
-	t.Helper()
-	for _, comment := range example.Comments { // those of the whole file
-		inside := example.Code.Pos() < comment.Pos() && comment.End() < example.Code.End()
-		if text, ok := strings.CutPrefix(comment.Text(), "Prints:"); ok && inside {
-			return strings.TrimSpace(text)
+	examples.Run(t, run, func(t *testing.T, name string) {
+		if name == "_migrate" {
+			pool = pgtest.Open(t, pgtest.EmptyDSN(t))
+			return
 		}
-	}
-	t.Fatal("the example does not say what it prints")
-	return ""
-}
-
-// printed returns what f writes to standard output.
-func printed(t *testing.T, f func()) string {
-	t.Helper()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout := os.Stdout
-	defer func() { os.Stdout = stdout }()
-	os.Stdout = w
-	f()
-	w.Close()
-	out, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(out))
+		pool = pgtest.New(t)
+		_, err := pool.Exec(t.Context(), `create table orders (id serial, sku text); create table jobs (id serial);
+			create table events (execution_id uuid, kind text)`)
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
 }

@@ -3,23 +3,18 @@ package idemhttp_test
 import (
 	"context"
 	"fmt"
-	"go/doc"
-	"go/parser"
-	"go/token"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/idemhttp"
+	"github.com/idem-go/idem/lab/examples"
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
@@ -115,53 +110,12 @@ func ExampleMiddleware_Handle() {
 	// 0 orders <nil>
 }
 
-// TestExamples is not parallel: it puts a pipe in the place of standard output.
 func TestExamples(t *testing.T) {
 	run := map[string]func(){"Middleware_Wrap": ExampleMiddleware_Wrap, "Middleware_Handle": ExampleMiddleware_Handle}
-	file, err := parser.ParseFile(token.NewFileSet(), "example_test.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
-	examples := doc.Examples(file)
-	if len(examples) != len(run) {
-		t.Errorf("there are %d examples, and %d are run", len(examples), len(run))
-	}
-	for _, example := range examples {
-		t.Run(example.Name, func(t *testing.T) {
-			pool = pgtest.New(t)
-			if _, err := pool.Exec(t.Context(), "create table orders (id serial, sku text)"); err != nil {
-				t.Fatal(err)
-			}
-			var want string
-			for _, comment := range example.Comments { // those of the whole file
-				if example.Code.Pos() < comment.Pos() && comment.End() < example.Code.End() {
-					if text, ok := strings.CutPrefix(comment.Text(), "Prints:"); ok {
-						want = strings.TrimSpace(text)
-					}
-				}
-			}
-			if diff := cmp.Diff(want, printed(t, run[example.Name])); diff != "" {
-				t.Errorf("(-comment +run)\n%s", diff)
-			}
-		})
-	}
-}
-
-// printed returns what f writes to standard output, without the spaces at the ends of lines, which a comment cannot have.
-func printed(t *testing.T, f func()) string {
-	t.Helper()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout := os.Stdout
-	defer func() { os.Stdout = stdout }()
-	os.Stdout = w
-	f()
-	w.Close()
-	out, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.ReplaceAll(strings.TrimSpace(string(out)), " \n", "\n")
+	examples.Run(t, run, func(t *testing.T, _ string) {
+		pool = pgtest.New(t)
+		if _, err := pool.Exec(t.Context(), "create table orders (id serial, sku text)"); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

@@ -4,12 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"io"
-	"os"
 	"testing"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/idemsql"
+	"github.com/idem-go/idem/lab/examples"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/outbox"
 )
@@ -56,39 +55,11 @@ func ExampleTx() {
 }
 
 func TestExamples(t *testing.T) {
-	db = idemsql.OpenDB(pgtest.New(t))
-	defer db.Close()
-	if _, err := db.Exec("create table orders (id integer generated always as identity primary key, sku text not null)"); err != nil {
-		t.Fatal(err)
-	}
-	for name, example := range map[string]struct {
-		run  func()
-		want string
-	}{
-		"Do": {ExampleDo, "201 {\"order\":1} false <nil>\n201 {\"order\":1} true <nil>\n"},
-		"Tx": {ExampleTx, "1 <nil>\n"},
-	} {
-		if got := printed(t, example.run); got != example.want {
-			t.Errorf("%s prints %q, want %q", name, got, example.want)
+	examples.Run(t, map[string]func(){"Do": ExampleDo, "Tx": ExampleTx}, func(t *testing.T, _ string) {
+		db = idemsql.OpenDB(pgtest.New(t))
+		t.Cleanup(func() { db.Close() })
+		if _, err := db.Exec("create table orders (id integer generated always as identity primary key, sku text not null)"); err != nil {
+			t.Fatal(err)
 		}
-	}
-}
-
-// printed returns what f prints.
-func printed(t *testing.T, f func()) string {
-	t.Helper()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout := os.Stdout
-	defer func() { os.Stdout = stdout }()
-	os.Stdout = w
-	f()
-	w.Close()
-	out, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
+	})
 }

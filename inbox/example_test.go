@@ -3,16 +3,13 @@ package inbox_test
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/lab/examples"
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
@@ -57,39 +54,10 @@ func Example() {
 }
 
 func TestExamplePrintsWhatItSays(t *testing.T) {
-	source, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool = pgtest.New(t)
-	if _, err := pool.Exec(ctx, "create table invoices (amount int)"); err != nil {
-		t.Fatal(err)
-	}
-	_, want, _ := strings.Cut(string(source), "// Prints:\n")
-	want, _, _ = strings.Cut(want, "\n}\n")
-	want = strings.ReplaceAll(want, "\t// ", "")
-	if diff := cmp.Diff(want, strings.TrimSpace(printed(t, Example))); diff != "" {
-		t.Errorf("(-want +printed):\n%s", diff)
-	}
-}
-
-// printed returns what f prints.
-func printed(t *testing.T, f func()) string {
-	t.Helper()
-	out, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout := os.Stdout
-	os.Stdout = in
-	func() {
-		defer func() { os.Stdout = stdout }()
-		f()
-	}()
-	in.Close()
-	text, err := io.ReadAll(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	examples.Run(t, map[string]func(){"": Example}, func(t *testing.T, _ string) {
+		pool = pgtest.New(t)
+		if _, err := pool.Exec(ctx, "create table invoices (amount int)"); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

@@ -4,17 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/examples"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
@@ -212,42 +209,10 @@ func ExampleHeartbeat() {
 }
 
 func TestExamplesPrintWhatTheySay(t *testing.T) {
-	source, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, example := range map[string]func(){"Example": Example, "ExampleDefinition_Start": ExampleDefinition_Start, "ExampleParallel": ExampleParallel, "ExampleChild": ExampleChild, "ExampleHeartbeat": ExampleHeartbeat} {
-		t.Run(name, func(t *testing.T) {
-			pool = pgtest.New(t)
-			if _, err := pool.Exec(t.Context(), "create table orders (id int generated always as identity, sku text, receipt text)"); err != nil {
-				t.Fatal(err)
-			}
-			_, body, _ := strings.Cut(string(source), "func "+name+"() {")
-			body, _, _ = strings.Cut(body, "\n}\n")
-			_, want, _ := strings.Cut(body, "// Prints:\n")
-			want = strings.ReplaceAll(want, "\t// ", "")
-			if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(printed(t, example))); diff != "" {
-				t.Errorf("(-want +printed):\n%s", diff)
-			}
-		})
-	}
-}
-
-// printed returns what f prints.
-func printed(t *testing.T, f func()) string {
-	t.Helper()
-	out, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout := os.Stdout
-	os.Stdout = in
-	defer func() { os.Stdout = stdout }()
-	f()
-	in.Close()
-	text, err := io.ReadAll(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	examples.Run(t, map[string]func(){"": Example, "Definition_Start": ExampleDefinition_Start, "Parallel": ExampleParallel, "Child": ExampleChild, "Heartbeat": ExampleHeartbeat}, func(t *testing.T, _ string) {
+		pool = pgtest.New(t)
+		if _, err := pool.Exec(t.Context(), "create table orders (id int generated always as identity, sku text, receipt text)"); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

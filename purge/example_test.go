@@ -3,16 +3,14 @@ package purge_test
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/examples"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/purge"
 )
@@ -55,53 +53,22 @@ func ExampleOnce() {
 	// false 1 1 finished
 }
 
-// TestExamples is not parallel: it puts a pipe in the place of standard output.
 func TestExamples(t *testing.T) {
-	for name, example := range map[string]struct {
-		run    func()
-		prints string
-	}{
-		"Run":  {ExampleRun, "0 deleted, 2 kept <nil>\n<nil>\n"},
-		"Once": {ExampleOnce, "true 1 1 finished\nfalse 1 1 finished\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			pool = pgtest.New(t)
-			for key, ttl := range map[string]time.Duration{"short": time.Millisecond, "long": time.Hour} {
-				_, err := idem.Do(ctx, pool, "orders", key, idem.HashBytes(), func(pgx.Tx) (idem.Response, error) {
-					return idem.Response{Status: 201}, nil
-				}, idem.WithTTL(ttl))
-				if err != nil {
-					t.Fatal(err)
-				}
+	examples.Run(t, map[string]func(){"Run": ExampleRun, "Once": ExampleOnce}, func(t *testing.T, _ string) {
+		pool = pgtest.New(t)
+		for key, ttl := range map[string]time.Duration{"short": time.Millisecond, "long": time.Hour} {
+			_, err := idem.Do(ctx, pool, "orders", key, idem.HashBytes(), func(pgx.Tx) (idem.Response, error) {
+				return idem.Response{Status: 201}, nil
+			}, idem.WithTTL(ttl))
+			if err != nil {
+				t.Fatal(err)
 			}
-			for expired := 0; expired == 0; {
-				err := pool.QueryRow(ctx, "select count(*) from idem.records where expires_at < now() - '1 ms'::interval").Scan(&expired)
-				if err != nil {
-					t.Fatal(err)
-				}
+		}
+		for expired := 0; expired == 0; {
+			err := pool.QueryRow(ctx, "select count(*) from idem.records where expires_at < now() - '1 ms'::interval").Scan(&expired)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if diff := cmp.Diff(example.prints, printed(t, example.run)); diff != "" {
-				t.Errorf("(-comment +run)\n%s", diff)
-			}
-		})
-	}
-}
-
-// printed returns what f writes to standard output.
-func printed(t *testing.T, f func()) string {
-	t.Helper()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout := os.Stdout
-	defer func() { os.Stdout = stdout }()
-	os.Stdout = w
-	f()
-	w.Close()
-	out, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
+		}
+	})
 }

@@ -3,18 +3,15 @@ package idemamqp_test
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/idem-go/idem/adapter/idemamqp"
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/lab/examples"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/outbox"
 )
@@ -60,38 +57,11 @@ func Example() {
 }
 
 func TestExamplePrintsWhatItSays(t *testing.T) {
-	source, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := rabbit(t)
-	pool, url, orders = pgtest.New(t), n.url(), queue(t, n, nil)
-	if _, err := pool.Exec(t.Context(), `CREATE TABLE invoices (customer text, body text)`); err != nil {
-		t.Fatal(err)
-	}
-	_, want, _ := strings.Cut(string(source), "// Prints:\n")
-	want, _, _ = strings.Cut(want, "}\n")
-	want = strings.ReplaceAll(want, "\t// ", "")
-	if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(printed(t, Example))); diff != "" {
-		t.Errorf("(-want +printed):\n%s", diff)
-	}
-}
-
-// printed returns what f prints.
-func printed(t *testing.T, f func()) string {
-	t.Helper()
-	out, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout := os.Stdout
-	os.Stdout = in
-	f()
-	os.Stdout = stdout
-	in.Close()
-	text, err := io.ReadAll(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	examples.Run(t, map[string]func(){"": Example}, func(t *testing.T, _ string) {
+		n := rabbit(t)
+		pool, url, orders = pgtest.New(t), n.url(), queue(t, n, nil)
+		if _, err := pool.Exec(t.Context(), `CREATE TABLE invoices (customer text, body text)`); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

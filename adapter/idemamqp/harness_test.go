@@ -2,11 +2,11 @@ package idemamqp_test
 
 import (
 	"context"
+	"crypto/rand"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/idem-go/idem/outbox"
@@ -46,7 +46,7 @@ func queue(t testing.TB, n *node, args amqp.Table) string {
 	for name, value := range args {
 		all[name] = value
 	}
-	name := strings.ReplaceAll(t.Name(), "/", ".") + "." + uuid.NewString()[:8]
+	name := strings.ReplaceAll(t.Name(), "/", ".") + "." + rand.Text()[:8]
 	if _, err := channel(t, n).QueueDeclare(name, true, false, false, false, all); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func queue(t testing.TB, n *node, args amqp.Table) string {
 
 // message is one with an id of its own.
 func message(topic, key, body string) outbox.Message {
-	return outbox.Message{ID: uuid.NewString(), Topic: topic, Key: key, Type: "Said", Payload: []byte(body)}
+	return outbox.Message{ID: rand.Text(), Topic: topic, Key: key, Type: "Said", Payload: []byte(body)}
 }
 
 // within is a context that ends if a test hangs.

@@ -2,12 +2,12 @@ package idemamqp_test
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -36,7 +36,7 @@ func newTarget(t testing.TB) outboxtest.Target {
 		case "panics":
 			panic("a bug")
 		case "no exchange":
-			return uuid.NewString(), m.Topic
+			return rand.Text(), m.Topic
 		}
 		return "", m.Topic
 	}})
@@ -47,7 +47,7 @@ func newTarget(t testing.TB) outboxtest.Target {
 	return outboxtest.Target{
 		Publisher: p, Topic: q, Arrived: reader(channel(t, n), q),
 		Bad: map[string]func(*outbox.Message){
-			"no queue": topic(uuid.NewString()), "no exchange": topic("no exchange"), "its route panics": topic("panics"), "a full queue": topic(full),
+			"no queue": topic(rand.Text()), "no exchange": topic("no exchange"), "its route panics": topic("panics"), "a full queue": topic(full),
 			"a long name": func(m *outbox.Message) { m.Headers = map[string]string{strings.Repeat("x", 256): ""} },
 		},
 		Away: map[string]func() func(){

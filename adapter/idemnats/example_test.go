@@ -4,11 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"os"
-	"strings"
-	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go/jetstream"
@@ -59,31 +55,4 @@ func Example() {
 	// <nil>
 	// OrderPlaced: customer 7, a teapot
 	// <nil> <nil>
-}
-
-func TestExamplePrintsWhatItSays(t *testing.T) {
-	source, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	js = newBroker(t).connect()
-	newStream(t, js)
-	pool = newBooks(t).Pool
-	_, want, _ := strings.Cut(string(source), "// Prints:\n")
-	want, _, _ = strings.Cut(want, "}\n")
-	want = strings.ReplaceAll(want, "\t// ", "")
-	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout := os.Stdout
-	os.Stdout = write
-	Example()
-	os.Stdout = stdout
-	write.Close()
-	printed := make([]byte, 1000)
-	n, _ := read.Read(printed)
-	if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(string(printed[:n]))); diff != "" {
-		t.Errorf("(-want +printed):\n%s", diff)
-	}
 }

@@ -3,13 +3,9 @@ package idemriver_test
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
@@ -17,6 +13,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/adapter/idemriver"
+	"github.com/idem-go/idem/lab/examples"
 	"github.com/idem-go/idem/operation"
 )
 
@@ -72,34 +69,5 @@ func Example() {
 }
 
 func TestExamplePrintsWhatItSays(t *testing.T) {
-	source, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, pool = newDatabase(t)
-	_, want, _ := strings.Cut(string(source), "// Prints:\n")
-	want, _, _ = strings.Cut(want, "}\n")
-	want = strings.ReplaceAll(want, "\t// ", "")
-	if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(printed(t, Example))); diff != "" {
-		t.Errorf("(-want +printed):\n%s", diff)
-	}
-}
-
-// printed returns what f prints.
-func printed(t *testing.T, f func()) string {
-	t.Helper()
-	out, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout := os.Stdout
-	os.Stdout = in
-	f()
-	os.Stdout = stdout
-	in.Close()
-	text, err := io.ReadAll(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	examples.Run(t, map[string]func(){"": Example}, func(t *testing.T, _ string) { _, pool = newDatabase(t) })
 }

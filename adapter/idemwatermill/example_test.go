@@ -3,20 +3,14 @@ package idemwatermill_test
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
-	"strings"
-	"testing"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/adapter/idemwatermill"
-	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -58,40 +52,4 @@ func Example() {
 	// Prints:
 	// <nil>
 	// OrderPlaced of customer 7: a teapot
-}
-
-func TestExamplePrintsWhatItSays(t *testing.T) {
-	source, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool = pgtest.New(t)
-	if _, err := pool.Exec(t.Context(), `CREATE TABLE invoices (customer text, body text)`); err != nil {
-		t.Fatal(err)
-	}
-	_, want, _ := strings.Cut(string(source), "// Prints:\n")
-	want, _, _ = strings.Cut(want, "}\n")
-	want = strings.ReplaceAll(want, "\t// ", "")
-	if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(printed(t, Example))); diff != "" {
-		t.Errorf("(-want +printed):\n%s", diff)
-	}
-}
-
-// printed returns what f prints.
-func printed(t *testing.T, f func()) string {
-	t.Helper()
-	out, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout := os.Stdout
-	os.Stdout = in
-	f()
-	os.Stdout = stdout
-	in.Close()
-	text, err := io.ReadAll(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

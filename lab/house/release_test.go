@@ -21,6 +21,9 @@ const (
 	version = "v0.1.0" // that of this repository, which every go.mod asks for
 )
 
+// What runs in tests alone is in modules that are not released, such as lab/brokers.
+var ofTestsAlone = []string{"nats-server", "kfake", "kadm", "redisstream", "go-redis", "testcontainers"}
+
 // released returns the folders of the modules that people install.
 func released(t *testing.T) []string {
 	t.Helper()
@@ -75,6 +78,11 @@ func TestEachModuleIsInstalledAloneOnceReleased(t *testing.T) {
 			row := told[cmp.Or(strings.TrimPrefix(dir, "."), "idem")]
 			if graph := strconv.Itoa(strings.Count(string(out), "\n") - 1); !slices.Equal(row, []string{graph}) { // without the importer
 				t.Errorf("an importer of %s has %s modules in its graph, docs/versioning.md says %v:\n%s", dir, graph, row, out)
+			}
+			for _, server := range ofTestsAlone {
+				if strings.Contains(string(out), server) {
+					t.Errorf("an importer of %s has %s in its graph, which its tests alone need", dir, server)
+				}
 			}
 		}
 	}

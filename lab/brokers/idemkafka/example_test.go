@@ -1,0 +1,1 @@
+../../../adapter/idemkafka/example_test.go

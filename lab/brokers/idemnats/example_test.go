@@ -1,0 +1,1 @@
+../../../adapter/idemnats/example_test.go

@@ -1,0 +1,1 @@
+../../../adapter/idemwatermill/example_test.go
