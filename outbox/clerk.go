@@ -97,8 +97,8 @@ func (c *clerk) ask(ctx context.Context, limit time.Duration, requests ...txn.Re
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, limit, errSlow)
 	defer cancel()
-	err := c.ownership.db.Query(bounded, requests...)
-	if err == nil && c.ownership.session != nil {
+	err := c.ownership.ask(bounded, requests...)
+	if err == nil && c.ownership.session.Load() != nil {
 		c.ownership.seen.Store(time.Now().UnixNano())
 	}
 	return err

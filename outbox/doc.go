@@ -21,7 +21,8 @@
 //
 // A [Relay] is run in every process, and of each stream one works. It has a connection of its own, which holds an advisory lock
 // on its number; one that is killed is followed within about a second, one that is frozen after a minute. Behind a pooler in
-// transaction mode, which is recognised, there is a lease of 30 seconds instead, and transactions that are fenced by it.
+// transaction mode, which is recognised, there is a lease of 30 seconds instead, and transactions that are fenced by it. So there is
+// while a server without a pooler refuses the connection: the relay asks again every 8 seconds.
 //
 // It looks again as soon as there is something in its hands, at once when it is woken ([Relay.Wake], or the commit of an idem.Do in
 // the same process whose function has called Add), and after 50 ms up to [RelayConfig.Poll] otherwise. There is no NOTIFY in your transaction: that makes all

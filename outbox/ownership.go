@@ -14,17 +14,16 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// ownership is the right to relay some lanes, for as long as this process is seen to be there: by a session, or, where none is to be
-// had, by a lease.
+// ownership is the right to relay some lanes, for as long as this process is seen to be there: by a session, or, for as long as none is
+// to be had, by a lease.
 type ownership struct {
-	db interface {
-		Query(ctx context.Context, requests ...txn.Request) error
-	}
+	engine     *txn.Engine
 	instance   int
 	lanes      []int
-	generation int64            // of the topics of all relays
-	session    *session.Session // nil with a lease
-	seen       atomic.Int64     // when, in nanoseconds
+	generation int64                           // of the topics of all relays
+	session    atomic.Pointer[session.Session] // nil with a lease
+	denied     bool                            // there will be no session, because a pooler is in front of the server
+	seen       atomic.Int64                    // when, in nanoseconds
 }
 
 const (
@@ -47,12 +46,12 @@ func takeOwnership(ctx context.Context, pool *pgxpool.Pool, relay string, genera
 	if err == nil && !see.Free || ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	p := &ownership{lanes: lanes, generation: generation}
-	if err := p.appear(ctx, engine); err != nil {
+	p := &ownership{engine: engine, lanes: lanes, generation: generation}
+	if err := p.appear(ctx); err != nil {
 		return nil, err
 	}
 	take := store.TakeLanes{Relay: relay, Instance: p.instance, Generation: generation, Lanes: lanes}
-	if err := p.db.Query(ctx, &take); err != nil || len(take.Taken) < len(lanes) {
+	if err := p.ask(ctx, &take); err != nil || len(take.Taken) < len(lanes) {
 		p.leave()
 		return nil, err
 	}
@@ -61,48 +60,88 @@ func takeOwnership(ctx context.Context, pool *pgxpool.Pool, relay string, genera
 
 func appearance(instance int) session.Appearance { return &store.AppearAsRelay{Instance: instance} }
 
-func (p *ownership) appear(ctx context.Context, engine *txn.Engine) error {
+func (p *ownership) appear(ctx context.Context) error {
 	p.seen.Store(time.Now().UnixNano())
-	s, err := session.Open(ctx, engine.Pool, 0, appearance)
+	s, err := session.Open(ctx, p.engine.Pool, 0, appearance)
 	if err == nil {
-		p.db, p.session, p.instance = s, s, s.Instance
+		p.instance = s.Instance
+		p.session.Store(s)
 		return nil
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	p.denied = session.IsDenied(err)
 	bounded, cancel := context.WithTimeout(ctx, signLimit)
 	defer cancel()
 	number := store.NewInstance{}
-	if err := engine.Query(bounded, &number); err != nil {
+	if err := p.engine.Query(bounded, &number); err != nil {
 		return err
 	}
-	p.db, p.instance = engine, number.Instance
-	return p.sign(ctx)
+	p.instance = number.Instance
+	return p.renew(ctx)
+}
+
+// ask makes a round trip on the session, or with a lease on a connection of the pool.
+func (p *ownership) ask(ctx context.Context, requests ...txn.Request) error {
+	if s := p.session.Load(); s != nil {
+		return s.Query(ctx, requests...)
+	}
+	return p.engine.Query(ctx, requests...)
 }
 
 // sign shows that this process is there. A session that has been idle for a minute is ended by the server.
 func (p *ownership) sign(ctx context.Context) error {
+	if p.session.Load() != nil {
+		return p.show(ctx, command("select 1"))
+	}
+	if err := p.renew(ctx); err != nil {
+		return err
+	}
+	return p.handOver(ctx)
+}
+
+func (p *ownership) renew(ctx context.Context) error {
+	return p.show(ctx, store.RenewLease{Instance: p.instance, TTL: leaseTTL})
+}
+
+// show makes a round trip after which this process is seen to have been there when it began.
+func (p *ownership) show(ctx context.Context, r txn.Request) error {
 	bounded, cancel := context.WithTimeout(ctx, signLimit)
 	defer cancel()
 	sent := time.Now()
-	var err error
-	if p.session != nil {
-		err = p.db.Query(bounded, command("select 1"))
-	} else {
-		err = p.db.Query(bounded, store.RenewLease{Instance: p.instance, TTL: leaseTTL})
-	}
+	err := p.ask(bounded, r)
 	if err == nil {
 		p.seen.Store(sent.UnixNano())
 	}
 	return err
 }
 
+// handOver asks for a session in place of the lease. The session shows the same instance, and takes over if all lanes are still this
+// instance's: from then on no other can take them. An error says that the ownership is lost, or that the lease may have ended.
+func (p *ownership) handOver(ctx context.Context) error {
+	if p.denied {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	s, err := session.Open(bounded, p.engine.Pool, p.instance, appearance)
+	if err != nil {
+		p.denied = session.IsDenied(err)
+		return nil
+	}
+	if err := s.Query(bounded, p.keepLanes(), store.EndLease{Instance: p.instance}); err != nil {
+		return err
+	}
+	p.session.Store(s)
+	return nil
+}
+
 func (p *ownership) unseen() time.Duration { return time.Since(time.Unix(0, p.seen.Load())) }
 
 // trusted reports whether this process may still believe in its lease. A session is believed in until it is lost. It is safe for
 // concurrent use.
-func (p *ownership) trusted() bool { return p.session != nil || p.unseen() <= leaseTrust }
+func (p *ownership) trusted() bool { return p.session.Load() != nil || p.unseen() <= leaseTrust }
 
 // signIfDue does so now and then. It is called often enough, and before messages are published.
 func (p *ownership) signIfDue(ctx context.Context) error {
@@ -117,24 +156,29 @@ func (p *ownership) signIfDue(ctx context.Context) error {
 
 // fence is what a transaction begins with that changes something.
 func (p *ownership) fence() []txn.Request {
-	if p.session != nil { // no other can have the lanes while it answers
+	if p.session.Load() != nil { // no other can have the lanes while it answers
 		return nil
 	}
-	return []txn.Request{store.KeepLanes{Instance: p.instance, Lanes: len(p.lanes)}}
+	return []txn.Request{p.keepLanes()}
+}
+
+func (p *ownership) keepLanes() txn.Request {
+	return store.KeepLanes{Instance: p.instance, Lanes: len(p.lanes)}
 }
 
 // leave lets another one have the lanes at once.
 func (p *ownership) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), signLimit)
 	defer cancel()
-	if p.session == nil {
-		_ = p.db.Query(ctx, store.LeaveLanes{Instance: p.instance}, store.EndLease{Instance: p.instance})
+	s := p.session.Load()
+	if s == nil {
+		_ = p.engine.Query(ctx, store.LeaveLanes{Instance: p.instance}, store.EndLease{Instance: p.instance})
 		return
 	}
-	if !p.session.Conn.IsClosed() {
-		_ = p.db.Query(ctx, store.LeaveLanes{Instance: p.instance})
+	if !s.Conn.IsClosed() {
+		_ = s.Query(ctx, store.LeaveLanes{Instance: p.instance})
 	}
-	p.session.Close()
+	s.Close()
 }
 
 var errSlow = errors.New("the server has not answered in time")

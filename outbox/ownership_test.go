@@ -1,0 +1,206 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/outbox"
+)
+
+const (
+	lanesByLease   = `select count(*) from idem.relays r join idem.leases e using (instance) where e.expires_at > clock_timestamp()`
+	lanesBySession = `select count(*) from idem.relays r join pg_locks l on l.objid::int8::int4 = r.instance where l.locktype = 'advisory' and l.granted
+		and l.objsubid = 2 and l.classid = 1768187247::oid and l.database = (select oid from pg_database where datname = current_database())`
+)
+
+// room is what a server has for a process that connects.
+type room struct {
+	full  atomic.Bool
+	dials atomic.Int64
+}
+
+func (r *room) door(c *pgxpool.Config) {
+	c.MaxConns = 4
+	dial := c.ConnConfig.DialFunc
+	c.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		r.dials.Add(1)
+		if r.full.Load() {
+			return nil, errors.New("the server has no room")
+		}
+		return dial(ctx, network, addr)
+	}
+}
+
+// withLease runs a relay that shows itself by a lease, because it was refused a session. The pool has its connections.
+func withLease(t *testing.T, o *office, dsn string, publisher outbox.Publisher, configure ...func(*pgxpool.Config)) *room {
+	t.Helper()
+	r := &room{}
+	there := &office{t: t, dsn: dsn, pool: pgtest.Open(t, dsn, append(configure, r.door)...)}
+	var warm []*pgxpool.Conn
+	for range there.pool.Config().MaxConns {
+		conn, err := there.pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		warm = append(warm, conn)
+	}
+	for _, conn := range warm {
+		conn.Release()
+	}
+	r.full.Store(true)
+	there.relay(publisher, swift())
+	eventually(t, "a lease", func() bool { return o.count(lanesByLease) == 16 })
+	return r
+}
+
+// There is no pooler, and the relay gets a session later. It shows the number that the process has, so that what the Publisher has in hand
+// is not given to another one, and at its end the lanes are free at once.
+func TestRelayThatWasRefusedASessionHasOneLater(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	entered, release := make(chan struct{}, 10), make(chan struct{})
+	hold := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) error {
+		entered <- struct{}{}
+		<-release
+		return b.Publish(ctx, messages)
+	})
+	r := withLease(t, o, o.dsn, hold)
+	instance := o.count(`select min(instance) from idem.relays`)
+	o.add(message("a", "1"))
+	await(t, "a call", entered)
+	other := &broker{}
+	o.relay(other, swift())
+	r.full.Store(false)
+	eventually(t, "a session in place of the lease", func() bool { return o.count(lanesBySession) == 16 && o.count(lanesByLease) == 0 })
+	if n := o.count(`select min(instance) from idem.relays`); n != instance {
+		t.Errorf("the relay was instance %d, and is %d", instance, n)
+	}
+	close(release)
+	o.empty()
+	if b.number() != 1 || other.number() != 0 {
+		t.Errorf("it was published %d times, and by another relay %d times", b.number(), other.number())
+	}
+	r.full.Store(true)
+	o.exec(`select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'idem relay' and datname = current_database()`)
+	o.add(message("a", "2"))
+	o.empty()
+}
+
+// Wherever the connection is lost while the session takes the place of the lease, nothing is lost, keys keep their order, and there
+// is a session in the end.
+func TestConnectionOfARelayThatIsLostWhileASessionTakesThePlaceOfALeaseLosesNothing(t *testing.T) {
+	t.Parallel()
+	for name, point := range map[string]pgproxy.Point{
+		"before the lock":             pgproxy.Before(pgproxy.Contains("AppearAsRelay")),
+		"behind the lock":             pgproxy.AfterAnswer(pgproxy.Contains("AppearAsRelay")),
+		"before the end of the lease": pgproxy.Before(pgproxy.Contains("EndLease")),
+		"behind the end of the lease": pgproxy.AfterAnswer(pgproxy.Contains("EndLease")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOffice(t)
+			proxy := pgtest.Proxy(t, o.dsn)
+			b := &broker{}
+			r := withLease(t, o, proxy.DSN(), b)
+			trap := proxy.Arm(point, pgproxy.Reset)
+			var want []string
+			add := func() {
+				want = append(want, fmt.Sprint(len(want)))
+				o.add(message("a", want[len(want)-1]))
+			}
+			r.full.Store(false)
+			eventually(t, "the loss", func() bool {
+				add()
+				o.empty()
+				return trap.Count() > 0
+			})
+			for range 10 {
+				add()
+			}
+			eventually(t, "a session", func() bool { return o.count(lanesBySession) == 16 && o.count(lanesByLease) == 0 })
+			add()
+			o.empty()
+			if diff := cmp.Diff(want, firsts(b.types("a"))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A process that was frozen behind its look at the lease may have lost its lanes to another one when it has the lock.
+func TestRelayWhoseLanesAreAnothersWhenItGetsItsSessionLeavesThem(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	b := &broker{}
+	stolen := make(chan error, 1)
+	var armed atomic.Bool
+	freeze := func(c *pgxpool.Config) {
+		c.AfterConnect = func(ctx context.Context, _ *pgx.Conn) error {
+			if armed.CompareAndSwap(true, false) {
+				const another = `with gone as (update idem.leases set expires_at = clock_timestamp()),
+					come as (insert into idem.leases values (1000000, clock_timestamp() + interval '1 hour'))
+					update idem.relays set instance = 1000000`
+				_, err := o.pool.Exec(ctx, another)
+				stolen <- err
+			}
+			return nil
+		}
+	}
+	var looks atomic.Int64
+	proxy := pgtest.Proxy(t, o.dsn)
+	sees := pgproxy.Contains("SeeLanes")
+	defer proxy.Observe(func(e pgproxy.Event) {
+		if e.Stage == pgproxy.Answered && sees(e.Statement) {
+			looks.Add(1)
+		}
+	})()
+	r := withLease(t, o, proxy.DSN(), b, freeze)
+	before := looks.Load()
+	armed.Store(true)
+	r.full.Store(false)
+	if err := await(t, "the loss of the lanes", stolen); err != nil {
+		t.Fatal(err)
+	}
+	o.add(message("a", "1"))
+	eventually(t, "two looks", func() bool { return looks.Load() >= before+2 || b.number() > 0 })
+	if n := b.number(); n > 0 {
+		t.Error("it was published although another process has the lanes")
+	}
+	o.exec(`delete from idem.leases where instance = 1000000`)
+	o.empty()
+}
+
+// A pooler in front of the server is known by the first connection, and asked no more.
+func TestRelayBehindAPoolerAsksForNoSessionAgain(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	r := &room{}
+	behind := &office{t: t, dsn: o.dsn, pool: pgtest.Open(t, o.dsn, behindPooler, r.door, func(c *pgxpool.Config) {
+		c.MaxConnLifetime, c.MaxConnIdleTime = 0, 0
+	})}
+	behind.relay(&broker{}, swift())
+	eventually(t, "a lease", func() bool { return o.count(lanesByLease) == 16 })
+	until := o.text(`select expires_at::text from idem.leases`)
+	var seen []int64
+	for range 3 {
+		eventually(t, "a renewal", func() bool { return o.text(`select expires_at::text from idem.leases`) != until })
+		until = o.text(`select expires_at::text from idem.leases`)
+		seen = append(seen, r.dials.Load())
+	}
+	if slices.Max(seen) != slices.Min(seen) {
+		t.Errorf("at each renewal it had connected so often: %s", strings.Trim(fmt.Sprint(seen), "[]"))
+	}
+}
