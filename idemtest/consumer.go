@@ -46,12 +46,12 @@ func Consumer(t testing.TB, s ConsumerSuite) {
 		t.Fatal("idemtest: Deliver and Effects are required")
 	}
 	u := newSuite(t, s.Patience, s.Within)
-	u.early, u.mixedUp, u.forgotten = acknowledgedBehind, everyMessage, onRecordMessage
+	u.early, u.taken, u.forgotten = acknowledgedBehind, everyMessage, onRecordMessage
 	u.swallowed = letterless
 	u.open = func(sc *scene) *subject {
 		on := u.poolFor(sc, s.New, s.Effects)
 		on.memory = messagesSQL
-		on.request, on.other, on.stranger = on.calls(delivered(s.Deliver)), on.calls(delivered(s.Other)), on.calls(delivered(s.Next))
+		on.request, on.other, on.next = on.calls(delivered(s.Deliver)), on.calls(delivered(s.Other)), on.calls(delivered(s.Next))
 		return on
 	}
 	u.run()

@@ -178,6 +178,21 @@ var badConsumers = []consumerCase{
 		}
 		return err
 	}},
+	{name: "acknowledged on a timer", breaks: "acknowledged-behind-effect", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+		handled := make(chan error, 1)
+		go func() {
+			ctx := context.WithoutCancel(ctx)
+			handled <- settled(inbox.Handle(ctx, pool, "books", m, enter(ctx, m)))
+		}()
+		select {
+		case err := <-handled:
+			return err
+		case <-ctx.Done():
+			return nil
+		case <-time.After(20 * time.Millisecond): // the caller waits no longer
+			return nil
+		}
+	}, change: func(s *idemtest.ConsumerSuite) { s.Other = nil }},
 	{name: "known by the payload", breaks: "every-message", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		m.ID = idem.HashBytes(m.Payload).String()
 		return settled(inbox.Handle(ctx, pool, "books", m, enter(ctx, m)))

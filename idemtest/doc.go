@@ -9,7 +9,7 @@
 //	})
 //
 // [Handler], [Func], [Consumer] and [Operation] run it under duplicates one after another and at once, with another payload, as another
-// principal, and late; they cut its connection at every statement, lose the answer of each one, COMMIT included, answer with SQLSTATE
+// principal, under another key, and late; they cut its connection at every statement, lose the answer of each one, COMMIT included, answer with SQLSTATE
 // 40001, and have its caller leave. Of an operation the process dies at each statement, and may have been one of the last release.
 // Then they count the effects, and hold them against the records and against what the caller was told.
 //

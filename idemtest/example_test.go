@@ -70,9 +70,9 @@ func ExampleHandler() {
 }
 
 func ExampleFunc() {
-	place := func(tenant, item string) idemtest.Call {
+	place := func(tenant, key, item string) idemtest.Call {
 		return func(ctx context.Context, pool *pgxpool.Pool) (any, error) {
-			id, _, err := idem.DoJSON(ctx, pool, tenant, "key-1", idem.HashBytes([]byte(item)), func(tx pgx.Tx) (id int, err error) {
+			id, _, err := idem.DoJSON(ctx, pool, tenant, key, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (id int, err error) {
 				err = tx.QueryRow(ctx, "INSERT INTO orders (tenant, item) VALUES ($1, $2) RETURNING id", tenant, item).Scan(&id)
 				return id, err
 			})
@@ -81,7 +81,8 @@ func ExampleFunc() {
 	}
 	idemtest.Func(t, idemtest.FuncSuite{
 		New:  newDatabase,
-		Call: place("ada", "teapot"), Other: place("ada", "samovar"), Stranger: place("bob", "teapot"),
+		Call: place("ada", "key-1", "teapot"), Other: place("ada", "key-1", "samovar"),
+		Stranger: place("bob", "key-1", "teapot"), Next: place("ada", "key-2", "teapot"),
 		Effects: countOrders,
 	})
 }

@@ -12,25 +12,36 @@ import (
 // mostPoints bounds the statements of one execution that are broken one by one.
 const mostPoints = 64
 
-// faults are what is done to each statement of an execution.
-var faults = []struct {
-	kind faultproxy.Kind
-	says string
-}{
-	{faultproxy.Cut, "the connection was cut before statement %d (%s)"},
-	{faultproxy.Lose, "the answer to statement %d (%s) was lost"},
-	{faultproxy.Conflict, "statement %d in the transaction (%s) was answered with SQLSTATE 40001"},
-	{faultproxy.Tell, "the caller went away at statement %d (%s)"},
+// fault is what is done to each statement of an execution, or to those that commit alone.
+type fault struct {
+	kind    faultproxy.Kind
+	says    string
+	leaves  bool // the caller goes away with it
+	commits bool
+}
+
+var faults = []fault{
+	{kind: faultproxy.Cut, says: "the connection was cut before statement %d (%s)"},
+	{kind: faultproxy.Lose, says: "the answer to statement %d (%s) was lost"},
+	{kind: faultproxy.Conflict, says: "statement %d in the transaction (%s) was answered with SQLSTATE 40001"},
+	{kind: faultproxy.Tell, leaves: true, says: "the caller went away at statement %d (%s)"},
+	{kind: faultproxy.Cut, leaves: true, commits: true, says: "the connection was cut before statement %d (%s; COMMIT), and the caller went away"},
 }
 
 // underFaults breaks each statement in each way, and has the caller try again. A way that has found something is over.
 func (u *suite) underFaults() {
 	u.Helper()
+	commits := map[int]bool{} // by the number of the statement
 	for _, fault := range faults {
 		for n := range mostPoints {
-			if fired, sound := u.underFault(fault.kind, fault.says, n); !fired || !sound {
+			if fault.commits && !commits[n] {
+				continue
+			}
+			shot, sound := u.underFault(fault, n)
+			if !shot.Fired || !sound {
 				break
 			}
+			commits[n] = commits[n] || shot.Commit
 		}
 		if u.isBroken(keyFree) {
 			return // the others would wait for as long, and say the same
@@ -39,24 +50,23 @@ func (u *suite) underFaults() {
 }
 
 // underFault breaks the statement behind n others. It has not fired if there were not that many.
-func (u *suite) underFault(kind faultproxy.Kind, says string, n int) (fired, sound bool) {
+func (u *suite) underFault(f fault, n int) (shot faultproxy.Shot, sound bool) {
 	u.Helper()
 	u.stage(0, func(s *subject) {
 		base := u.balance(s)
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		fault := faultproxy.Fault{Kind: kind, At: n}
-		if kind == faultproxy.Tell {
-			fault.Then = cancel
+		armed := faultproxy.Fault{Kind: f.kind, At: n}
+		if f.leaves {
+			armed.Then = cancel
 		}
-		s.proxy.Arm(fault)
+		s.proxy.Arm(armed)
 		first := u.call(ctx, s.request)
-		shot := s.proxy.Disarm()
-		if fired = shot.Fired; fired {
-			sound = u.survives(s, fmt.Sprintf(says, n+1, brief(shot)), base, first)
+		if shot = s.proxy.Disarm(); shot.Fired {
+			sound = u.survives(s, fmt.Sprintf(f.says, n+1, brief(shot)), base, first)
 		}
 	})
-	return fired, sound
+	return shot, sound
 }
 
 func brief(shot faultproxy.Shot) string {

@@ -35,6 +35,10 @@ type FuncSuite struct {
 	// Without it that is not tried.
 	Stranger Call
 
+	// Next makes a call with another key, which is to succeed with an effect of its own. Without it that is not tried, and a
+	// function that uses one key for all is not found.
+	Next Call
+
 	// Effects counts the effects that there are by now: rows, and calls of the fakes of other systems.
 	Effects func(ctx context.Context, pool *pgxpool.Pool) (int, error)
 
@@ -52,7 +56,7 @@ func Func(t testing.TB, s FuncSuite) {
 	u := newSuite(t, s.Patience, s.Within)
 	u.open = func(sc *scene) *subject {
 		on := u.poolFor(sc, s.New, s.Effects)
-		on.request, on.other, on.stranger = on.calls(s.Call), on.calls(s.Other), on.calls(s.Stranger)
+		on.request, on.other, on.stranger, on.next = on.calls(s.Call), on.calls(s.Other), on.calls(s.Stranger), on.calls(s.Next)
 		return on
 	}
 	u.run()
@@ -105,9 +109,9 @@ func told(value any, err error) answer {
 	if result, ok := value.(idem.Result); ok {
 		text := spellValue(result.Response)
 		if result.Rejected {
-			return answer{fate: refused, brief: "by the rejection " + short(text)}
+			return answer{fate: refused, brief: fmt.Sprintf("by the rejection %d %.60q", result.Status, result.Body)}
 		}
-		return answer{text: text, empty: result.Status == 0 && len(result.Body) == 0, brief: "by " + short(text)}
+		return answer{text: text, empty: result.Status == 0 && len(result.Body) == 0, brief: fmt.Sprintf("by %d %.60q", result.Status, result.Body)}
 	}
 	text := spellValue(value)
 	empty := value == nil || reflect.ValueOf(value).IsZero()

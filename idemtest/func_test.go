@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -153,6 +154,17 @@ var goodFuncs = []funcCase{
 		_, _, err = idem.DoJSON(ctx, pool, tenant, orderKey+" packed", hash, inserts(ctx, tenant, "box"))
 		return id, err
 	}},
+	{name: "remembered in memory behind the commit", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		cache, _ := seen.LoadOrStore(pool, &sync.Map{})
+		if id, there := cache.(*sync.Map).Load(tenant + item); there {
+			return id, nil
+		}
+		id, err := value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
+		if err == nil {
+			cache.(*sync.Map).Store(tenant+item, id)
+		}
+		return id, err
+	}, change: func(s *idemtest.FuncSuite) { s.Within = time.Minute }},
 	{name: "errors with text added", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
 			id, err := insert(ctx, tx, tenant, item)
@@ -277,6 +289,22 @@ var badFuncs = []funcCase{
 	}},
 	{name: "one scope for all", breaks: "own-scope", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return value(idem.DoJSON(ctx, pool, "orders", orderKey, idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
+	}},
+	{name: "one key for all orders", breaks: "every-key", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		return value(idem.DoJSON(ctx, pool, tenant, "order", idem.HashBytes([]byte(item)), inserts(ctx, tenant, item)))
+	}, change: func(s *idemtest.FuncSuite) { s.Next = s.Call }},
+	{name: "remembered in memory ahead of the commit", breaks: "answer-after-commit", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
+		cache, _ := seen.LoadOrStore(pool, &sync.Map{})
+		if id, there := cache.(*sync.Map).Load(tenant + item); there {
+			return id, nil
+		}
+		return value(idem.DoJSON(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (int, error) {
+			id, err := insert(ctx, tx, tenant, item)
+			if err == nil {
+				cache.(*sync.Map).Store(tenant+item, id)
+			}
+			return id, err
+		}))
 	}},
 	{name: "every error is a rejection", breaks: "failure-not-final", buy: func(ctx context.Context, pool *pgxpool.Pool, tenant, item string) (any, error) {
 		return idem.Do(ctx, pool, tenant, orderKey, idem.HashBytes([]byte(item)), func(tx pgx.Tx) (idem.Response, error) {

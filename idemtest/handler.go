@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -29,6 +30,10 @@ type HandlerSuite struct {
 	// Stranger returns a request with the same key and payload from another principal, which is to succeed with an effect of
 	// its own. Without it that is not tried.
 	Stranger func() *http.Request
+
+	// Next returns a request with another key, which is to succeed with an effect of its own. Without it Request is sent with
+	// its field Idempotency-Key changed, if there is one, and that must not be taken for a duplicate.
+	Next func() *http.Request
 
 	// Effects counts the effects that there are by now: rows, and calls of the fakes of other systems.
 	Effects func(ctx context.Context, pool *pgxpool.Pool) (int, error)
@@ -59,6 +64,8 @@ func Handler(t testing.TB, s HandlerSuite) {
 			echo:     serve(handler, func() *http.Request { return hopped(s.Request()) }),
 			other:    serve(handler, s.Other),
 			stranger: serve(handler, s.Stranger),
+			next:     serve(handler, s.Next),
+			sibling:  serve(handler, s.sibling()),
 			effects:  func(ctx context.Context) (int, error) { return s.Effects(ctx, pool) },
 		}
 		return subject
@@ -105,6 +112,24 @@ func hopped(r *http.Request) *http.Request {
 	r.Header.Set("Idempotency-Attempt", "2")
 	r.RemoteAddr = "198.51.100.8:4711"
 	return r
+}
+
+// sibling returns Request with another key in its header, or nil if Next says what that is, or there is no key to change.
+func (s HandlerSuite) sibling() func() *http.Request {
+	key := s.Request().Header.Get("Idempotency-Key")
+	last := strings.LastIndexFunc(key, func(r rune) bool { return r < unicode.MaxASCII && (unicode.IsDigit(r) || unicode.IsLetter(r)) })
+	if s.Next != nil || last < 0 {
+		return nil
+	}
+	other := byte('1') // a digit of a UUID as well
+	if key[last] == other {
+		other = '2'
+	}
+	return func() *http.Request {
+		r := s.Request()
+		r.Header.Set("Idempotency-Key", key[:last]+string(other)+key[last+1:])
+		return r
+	}
 }
 
 // serve has a handler answer a request, as a server would.

@@ -132,6 +132,20 @@ var badHandlers = []handlerCase{
 			return idem.Scope(r.Header.Get("Authorization"), itemOf(r)), nil
 		}}, throughTx)
 	}},
+	{name: "one key for a session", breaks: "every-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		next := good(t, pool)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Header.Set("Idempotency-Key", r.Header.Get("Authorization"))
+			next.ServeHTTP(w, r)
+		})
+	}},
+	{name: "long keys are cut off", breaks: "every-key", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		next := good(t, pool)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Header.Set("Idempotency-Key", r.Header.Get("Idempotency-Key")[:32])
+			next.ServeHTTP(w, r)
+		})
+	}},
 	{name: "scope is shared by all principals", breaks: "own-scope", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Scope: func(r *http.Request) (string, error) { return "POST /orders", nil }}, throughTx)
 	}},

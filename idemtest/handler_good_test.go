@@ -24,6 +24,18 @@ var goodHandlers = []handlerCase{
 	{name: "at serializable", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{TxOptions: pgx.TxOptions{IsoLevel: pgx.Serializable}, Retries: 10}, throughTx)
 	}},
+	{name: "an order that is there already", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
+		return wrapped(t, pool, idemhttp.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			_, err := idemhttp.Tx(r.Context()).Exec(r.Context(), `INSERT INTO orders (id, tenant) SELECT coalesce(max(id), 0) + 1, $1 FROM orders
+				HAVING count(*) FILTER (WHERE tenant = $1) = 0`, r.Header.Get("Authorization"))
+			if err != nil {
+				http.Error(w, "", http.StatusInternalServerError)
+				return
+			}
+			w.WriteHeader(http.StatusCreated)
+			io.WriteString(w, "there is an order")
+		})
+	}},
 	{name: "without waiting", make: func(t testing.TB, pool *pgxpool.Pool) http.Handler {
 		return wrapped(t, pool, idemhttp.Config{Wait: -1}, throughTx)
 	}},

@@ -22,8 +22,8 @@ type OperationSuite struct {
 	// Call calls Do of the operation, with a payload with which it succeeds: always the same, key included.
 	Call Call
 
-	// Other and Stranger are those of FuncSuite.
-	Other, Stranger Call
+	// Other, Stranger and Next are those of FuncSuite.
+	Other, Stranger, Next Call
 
 	// Previous is Call by the code of the last release. The operations that it has begun, and that a crash has left at any of
 	// their steps, are gone on with by Call. Without it that is not tried.
@@ -52,7 +52,7 @@ func Operation(t testing.TB, s OperationSuite) {
 	u.open = func(sc *scene) *subject {
 		on := u.poolFor(sc, s.New, s.Effects)
 		on.memory = completedSQL
-		on.request, on.other, on.stranger = on.calls(s.Call), on.calls(s.Other), on.calls(s.Stranger)
+		on.request, on.other, on.stranger, on.next = on.calls(s.Call), on.calls(s.Other), on.calls(s.Stranger), on.calls(s.Next)
 		on.previous = on.calls(s.Previous)
 		on.renew = func() {
 			on.pool, on.proxy = another(sc, on.pool, on.proxy)
@@ -132,7 +132,7 @@ func (u *suite) underCrash(kind faultproxy.Kind, says string, n int, repeats, pa
 		shot := proxy.Disarm()
 		s.renew()
 		what := fmt.Sprintf(says, n+1, brief(shot))
-		sound = u.goesOn(s, what, base, repeats, parks)
+		sound = u.goesOn(s, what, base, repeats, parks, !shot.Open && parks == goesOn)
 		end() // what was dead is back, and finds that another has gone on
 		proxy.Thaw()
 		<-returned
@@ -144,7 +144,7 @@ func (u *suite) underCrash(kind faultproxy.Kind, says string, n int, repeats, pa
 }
 
 // goesOn holds what the next process makes of an operation against the promises.
-func (u *suite) goesOn(s *subject, what string, base books, repeats, parks promise) bool {
+func (u *suite) goesOn(s *subject, what string, base books, repeats, parks promise, alike bool) bool {
 	u.Helper()
 	last, ended := u.insist(s.request)
 	what += "; the next one was answered " + last.brief
@@ -163,6 +163,8 @@ func (u *suite) goesOn(s *subject, what string, base books, repeats, parks promi
 		return u.breaks(failureNotFinal, "%s", what)
 	case effects < u.effects:
 		return u.breaks(noEffectLost, "%s: there were %d effects instead of %d", what, effects, u.effects)
+	case alike && !u.varies && last.text != u.first.text:
+		return u.breaks(fromSteps, "%s; with nothing in its way it is answered %s", what, u.first.brief)
 	}
 	duplicate, _ := u.insist(s.request)
 	return u.repeats(what+"; then", last, duplicate)

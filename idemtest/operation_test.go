@@ -156,6 +156,31 @@ func whole(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, er
 }
 
 var goodOperations = []operationCase{
+	{name: "calls at the same time, and ids of rows in the answer", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		id, err := reserve(op, item)
+		if err != nil {
+			return idem.Response{}, err
+		}
+		calls := operation.Parallel(op)
+		var receipts []*operation.Future[string]
+		for _, name := range []string{"air", "room", "car"} {
+			receipts = append(receipts, operation.Go(calls, name, day, func(_ context.Context, key string) (string, error) {
+				return acquirerOf(pool).charge(key), nil
+			}))
+		}
+		if err := calls.Wait(); err != nil {
+			return idem.Response{}, err
+		}
+		body := fmt.Append(nil, id)
+		for _, receipt := range receipts {
+			text, err := receipt.Value()
+			if err != nil {
+				return idem.Response{}, err
+			}
+			body = append(body, ", "+text...)
+		}
+		return idem.Response{Status: 201, Body: body}, nil
+	}},
 	{name: "reserve, charge, confirm", code: whole, previous: whole},
 	{name: "a call that is made once", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		receipt, err := charge(op, pool, "charge", operation.Once)
@@ -242,6 +267,23 @@ var badOperations = []operationCase{
 		receipt, err := charge(op, pool, "charge", operation.Once)
 		return idem.Response{Status: 201, Body: []byte(receipt)}, err
 	}},
+	{name: "a step sets a variable", breaks: "answer-from-steps", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
+		var fee int
+		err := operation.Exec(op, "reserve", func(tx pgx.Tx) error {
+			fee = 5
+			_, err := insert(op.Context(), tx, "", item)
+			return err
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+		charged, err := operation.Call(op, "charge", day, func(ctx context.Context, key string) (int, error) {
+			acquirerOf(pool).charge(key)
+			return fee, nil
+		})
+		return idem.Response{Status: 201, Body: fmt.Append(nil, charged)}, err
+	}},
+	{name: "one key for all checkouts", breaks: "every-key", code: whole, change: func(s *idemtest.OperationSuite) { s.Next = s.Call }},
 	{name: "passing failures are rejections", breaks: "failure-not-final", code: func(op *operation.Op, pool *pgxpool.Pool, item string) (idem.Response, error) {
 		_, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (int, error) {
 			id, err := insert(op.Context(), tx, "", item)

@@ -36,6 +36,8 @@ var (
 		"make the payload part of the hash: it is left out of it, or the hash of all payloads is the same"}
 	payloadRefused = promise{"payload-refused", "another payload under the same key is executed",
 		"keep the payload out of scope and key: the key alone says which request it is, and the hash that it is the same"}
+	everyKey = promise{"every-key", "a request under another key is taken for a duplicate of the first",
+		"pass on the key that the caller has sent, all of it: not a constant, a part of it, or the key of a session"}
 	ownScope = promise{"own-scope", "another principal with the same key is not served as a caller of their own",
 		"make the principal part of the scope, as idem.Scope(tenant, operation): callers that share a scope share the answers"}
 	atOnce = promise{"once-at-once", "duplicates at the same time have more than one effect",
@@ -45,7 +47,7 @@ var (
 	inTransaction = promise{"effect-in-transaction", "an effect is not in the transaction of its record",
 		"make every write on the tx that idem gives, not on the pool or another connection; put calls to other systems behind the commit (outbox) or into a step of package operation, whose key the other system knows again"}
 	afterCommit = promise{"answer-after-commit", "success was answered before anything was committed",
-		"answer when idem has returned without an error: its function ends before COMMIT, which may still fail"}
+		"answer, and fill a cache, when idem has returned without an error: its function ends before COMMIT, which may still fail"}
 	noEffectLost = promise{"effect-with-record", "the key is on record as done and the effect is missing",
 		"make the effect inside of the function that idem runs, on its tx, in every run of it: not behind the commit, not in a goroutine, and not only the first time that it is run"}
 	failureNotFinal = promise{"failure-not-final", "a passing failure was made the final answer",
@@ -78,6 +80,8 @@ var (
 		"have every effect in a step, and nothing between the steps; pass the key of each Call on to the other system, and have its fake know the key again"}
 	goesOn = promise{"goes-on", "after a failure the operation is parked instead of going on",
 		"take the same steps in every run: no time, random number, order of a map or state of the process may decide which; take such a thing in a step, whose value is on record, and a call that may be made again as Keyed or Asked"}
+	fromSteps = promise{"answer-from-steps", "an operation that another process goes on with has another answer",
+		"have a step return what is needed behind it, and use its value: a variable that the function of a step sets is not set where the step is on record"}
 	oldGoesOn = promise{"new-code-goes-on", "the new code parks an operation that the last release has begun",
 		"let steps that are on record keep their place, their name and their type, and ask Op.Changed before new ones; or give the operation another name, and keep the old one as long as any of it is under way"}
 	oldOnce = promise{"new-code-repeats-nothing", "the new code repeats an effect of an operation that the last release has begun",

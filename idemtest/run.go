@@ -14,7 +14,7 @@ func newSuite(t testing.TB, patience, within time.Duration) *suite {
 	}
 	return &suite{
 		report: newReport(t), patience: patience, within: within,
-		forgotten: onRecord, early: afterCommit, mixedUp: ownScope, repeated: inTransaction, swallowed: answered,
+		forgotten: onRecord, early: afterCommit, taken: everyKey, repeated: inTransaction, swallowed: answered,
 	}
 }
 
@@ -22,7 +22,7 @@ func newSuite(t testing.TB, patience, within time.Duration) *suite {
 func (u *suite) run() {
 	u.Helper()
 	for _, stage := range [][]func(){
-		{u.alone}, {u.inTurn}, {u.payload, u.principal, u.later, u.together}, {u.underFaults, u.oneByOne},
+		{u.alone}, {u.inTurn}, {u.payload, u.principal, u.another, u.later, u.together}, {u.underFaults, u.oneByOne},
 	} {
 		for _, trial := range stage {
 			trial()

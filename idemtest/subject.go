@@ -38,6 +38,8 @@ type subject struct {
 	echo     ask // the same request, as another hop may have changed it; nil if there is none
 	other    ask // the same key, another payload; nil if there is none
 	stranger ask // the same key and payload, another principal; nil if there is none
+	next     ask // another key; nil if there is none
+	sibling  ask // the same request with its key changed, where next is nil; nil if it cannot be made
 	effects  func(ctx context.Context) (int, error)
 	memory   string // the SQL that counts what is on record
 
@@ -58,8 +60,10 @@ type suite struct {
 	steps bool // an execution is several transactions: its effects may be ahead of its record
 	parks bool // it may stop, and wait for a person
 
-	forgotten, early, mixedUp, repeated promise                                  // what it means here
-	swallowed                           func(u *suite, s *subject, given answer) // judges the answer to another payload
+	forgotten, early, taken, repeated promise                                  // what it means here
+	swallowed                         func(u *suite, s *subject, given answer) // judges the answer to another payload
+
+	varies bool // executions with nothing in their way have different answers
 }
 
 const (

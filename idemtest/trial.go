@@ -23,8 +23,8 @@ func (u *suite) alone() {
 			u.breaks(errorsKept, "it was answered %s", u.first.brief)
 		case u.first.fate != done:
 			u.breaks(firstAnswer, "it was answered %s", u.first.brief)
-		case u.effects < 1 && b.behind > base.before && u.comeLater(s, b):
-			u.breaks(noEffectLost, "the effect came when the answer, %s, was given and on record", u.first.brief)
+		case u.effects < 1 && u.comeLater(s, b):
+			u.breaks(u.late(base, b), "the effect came when the answer, %s, was given", u.first.brief)
 		case u.effects < 1:
 			u.breaks(hasEffect, "Effects returned %d before and %d behind it; the answer was %s", base.effects, b.effects, u.first.brief)
 		case b.behind == base.before:
@@ -50,9 +50,10 @@ func (u *suite) comeLater(s *subject, than books) bool {
 func (u *suite) inTurn() {
 	u.Helper()
 	u.stage(0, func(s *subject) {
-		base := u.balance(s)
-		first, _ := u.insist(s.request)
-		one := u.balance(s)
+		first, base, one, sound := u.undisturbed(s)
+		if !sound {
+			return
+		}
 		for _, way := range []struct {
 			name string
 			ask  ask
@@ -75,8 +76,10 @@ func (u *suite) payload() {
 		if s.other == nil {
 			return
 		}
-		u.insist(s.request)
-		one := u.balance(s)
+		_, _, one, sound := u.undisturbed(s)
+		if !sound {
+			return
+		}
 		given := u.call(context.Background(), s.other)
 		switch now := u.balance(s); {
 		case now.effects != one.effects:
@@ -90,17 +93,36 @@ func (u *suite) payload() {
 // principal sends the same key and payload as another principal.
 func (u *suite) principal() {
 	u.Helper()
+	u.stage(0, func(s *subject) { u.servedApart(s, s.stranger, ownScope) })
+}
+
+// another sends another key.
+func (u *suite) another() {
+	u.Helper()
 	u.stage(0, func(s *subject) {
-		if s.stranger == nil {
+		u.servedApart(s, s.next, u.taken)
+		if s.sibling == nil {
 			return
 		}
-		u.insist(s.request)
-		one := u.balance(s)
-		given, _ := u.insist(s.stranger)
-		if now := u.balance(s); given.fate != done || now.effects != one.effects+u.effects {
-			u.breaks(u.mixedUp, "it was answered %s, and there are %d effects more instead of %d", given.brief, now.effects-one.effects, u.effects)
+		_, _, one, sound := u.undisturbed(s)
+		given := u.call(context.Background(), s.sibling)
+		if sound && given.fate == done && u.balance(s) == one {
+			u.breaks(u.taken, "with its key changed it was answered %s, and there is neither an effect nor a record of it", given.brief)
 		}
 	})
+}
+
+// servedApart makes a request behind the first, which is to succeed with an effect of its own.
+func (u *suite) servedApart(s *subject, what ask, broken promise) {
+	u.Helper()
+	if what == nil {
+		return
+	}
+	_, _, one, sound := u.undisturbed(s)
+	given, _ := u.insist(what)
+	if now := u.balance(s); sound && (given.fate != done || now.effects != one.effects+u.effects) {
+		u.breaks(broken, "it was answered %s, and there are %d effects more instead of %d", given.brief, now.effects-one.effects, u.effects)
+	}
 }
 
 const tick = 1100 * time.Millisecond // more than a second, which is what clocks in keys and hashes are cut to
@@ -109,9 +131,10 @@ const tick = 1100 * time.Millisecond // more than a second, which is what clocks
 func (u *suite) later() {
 	u.Helper()
 	u.stage(0, func(s *subject) {
-		base := u.balance(s)
-		first, _ := u.insist(s.request)
-		one := u.balance(s)
+		first, base, one, sound := u.undisturbed(s)
+		if !sound {
+			return
+		}
 		time.Sleep(tick)
 		duplicate, _ := u.insist(s.request)
 		if !u.unchanged("a second later", base, one, u.balance(s)) || !u.repeats("a second later", first, duplicate) {
@@ -171,8 +194,11 @@ func (u *suite) together() {
 		}
 		s.proxy.Delay(0)
 		now := u.balance(s)
-		if n := now.effects - base.effects; n != u.effects {
+		switch n := now.effects - base.effects; {
+		case n > u.effects:
 			u.breaks(atOnce, "%d duplicates at once had %d effects instead of %d", duplicates, n, u.effects)
+		case n < u.effects:
+			u.breaks(u.late(base, now), "%d duplicates at once, all of which were answered, had %d effects instead of %d", duplicates, n, u.effects)
 		}
 		for _, a := range given {
 			switch {

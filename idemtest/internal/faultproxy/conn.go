@@ -65,6 +65,13 @@ func (c *conn) isFrozen() bool {
 	return c.frozen
 }
 
+// isOpen reports whether a transaction is under way.
+func (c *conn) isOpen() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.status == 'T' || c.status == 'E' || c.awaited > 0
+}
+
 func (c *conn) carry() {
 	fromClient := bufio.NewReaderSize(c.client, 1<<16)
 	if c.isFrozen() || !c.start(fromClient) {
@@ -148,11 +155,15 @@ func (c *conn) append(out []byte, m message) []byte {
 
 // suffer does a fault to the flight that begins. It is false if the connection is over by that.
 func (c *conn) suffer(f *Fault) bool {
+	if f.Kind.freezes() {
+		c.proxy.found(c.isOpen())
+		c.proxy.each(c, func(other *conn) {
+			c.proxy.found(other.isOpen())
+			other.freeze()
+		})
+	}
 	if f.Then != nil {
 		f.Then()
-	}
-	if f.Kind.freezes() {
-		c.proxy.each(c, (*conn).freeze)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

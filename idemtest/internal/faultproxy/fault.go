@@ -31,6 +31,7 @@ type Shot struct {
 	Fired  bool
 	SQL    string // what the flight asked for
 	Commit bool   // the flight was answered by COMMIT
+	Open   bool   // a freeze met a transaction, which it has undone
 }
 
 func (k Kind) freezes() bool { return k == Freeze || k == FreezeBehind }

@@ -165,6 +165,13 @@ func (p *Proxy) committed() {
 	p.shot.Commit = true
 }
 
+// found is told of each connection that a freeze meets whether a transaction is under way on it.
+func (p *Proxy) found(open bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shot.Open = p.shot.Open || open
+}
+
 // reset closes a socket so that the other side notices at once.
 func reset(socket net.Conn) {
 	if tcp, ok := socket.(*net.TCPConn); ok {
