@@ -563,3 +563,54 @@ func TestManyCallersOfOneKeyHaveOneEffect(t *testing.T) {
 	}
 	s.wantOrders(t, 1)
 }
+
+// A status is recorded in protobuf, which has no text that is no valid UTF-8: the first caller is told what a replay says.
+func TestStatusIsTheSameInAReplayWhateverItsTextIs(t *testing.T) {
+	t.Parallel()
+	for name, options := range protocols {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			s.then = func(context.Context, pgx.Tx, *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error) {
+				said := connect.NewError(connect.CodeNotFound, errors.New("no \xff in stock"))
+				said.Meta().Set("Left", "2")
+				return nil, said
+			}
+			client := dial(t, s.serve(t, config()), options...)
+			var told []string
+			for range 2 {
+				_, err := client.UnaryCall(t.Context(), order("teapot", "k"))
+				told = append(told, fmt.Sprint(err))
+				if n := len(told); connect.CodeOf(err) != connect.CodeNotFound || isReplay(metaOf(err)) != (n == 2) || n == 1 && metaOf(err).Get("Left") != "2" {
+					t.Errorf("answer %d is %v, with %v", n, err, metaOf(err))
+				}
+			}
+			if told[0] != told[1] || told[0] != "not_found: no \uFFFD in stock" {
+				t.Errorf("%q", told)
+			}
+			s.wantOrders(t, 0)
+		})
+	}
+}
+
+// Connect sends an empty message in the place of a nil pointer.
+func TestNilReplyIsAnEmptyOne(t *testing.T) {
+	t.Parallel()
+	for name, options := range protocols {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			s.then = func(context.Context, pgx.Tx, *connect.Request[pb.SimpleRequest]) (*connect.Response[pb.SimpleResponse], error) {
+				return connect.NewResponse[pb.SimpleResponse](nil), nil
+			}
+			client := dial(t, s.serve(t, config()), options...)
+			for n := range 2 {
+				reply, err := client.UnaryCall(t.Context(), order("teapot", "k"))
+				if err != nil || !proto.Equal(reply.Msg, &pb.SimpleResponse{}) || isReplay(reply.Header()) != (n == 1) {
+					t.Errorf("%v, %v", reply, err)
+				}
+			}
+			s.wantOrders(t, 1)
+		})
+	}
+}

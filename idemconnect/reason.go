@@ -2,6 +2,7 @@ package idemconnect
 
 import (
 	"errors"
+	"maps"
 
 	"connectrpc.com/connect"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
@@ -54,6 +55,9 @@ func errorOf(answer unary.Answer) error {
 		if detail, invalid := connect.NewErrorDetail(packed); invalid == nil {
 			err.AddDetail(detail)
 		}
+	}
+	if told, ok := errors.AsType[*connect.Error](answer.Err); ok {
+		maps.Copy(err.Meta(), told.Meta())
 	}
 	if answer.Replayed {
 		err.Meta().Set(ReplayedHeader, "true")

@@ -31,11 +31,11 @@ func (i *Interceptor) Unary() grpc.UnaryServerInterceptor {
 		if answer.Replayed {
 			_ = grpc.SetHeader(ctx, metadata.Pairs(ReplayedMetadata, "true")) // it fails outside of a server alone
 		}
-		switch {
-		case answer.Said != nil:
-			return nil, status.ErrorProto(answer.Said)
-		case answer.Ran:
+		if answer.Ran {
 			last.release()
+		}
+		if answer.Said != nil {
+			return nil, status.ErrorProto(answer.Said)
 		}
 		return answer.Reply, answer.Err
 	}

@@ -320,7 +320,6 @@ func TestLostConnectionToTheDatabaseIsUnavailable(t *testing.T) {
 func TestReplyThatCannotBeRecordedIsNotCommitted(t *testing.T) {
 	t.Parallel()
 	for name, then := range map[string]func(context.Context, pgx.Tx) (*pb.SimpleResponse, error){
-		"no reply": func(context.Context, pgx.Tx) (*pb.SimpleResponse, error) { return nil, nil },
 		"a transaction that has failed": func(ctx context.Context, tx pgx.Tx) (*pb.SimpleResponse, error) {
 			_, _ = tx.Exec(ctx, "SELECT 1/0")
 			return &pb.SimpleResponse{}, nil
@@ -587,4 +586,65 @@ func TestDeadlineOfACallLeavesTheKeyFree(t *testing.T) {
 		t.Error(err)
 	}
 	s.wantOrders(t, 1)
+}
+
+// A status is recorded in protobuf, which has no text that is no valid UTF-8: the first caller is told what a replay says.
+func TestStatusIsTheSameInAReplayWhateverItsTextIs(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.then = func(ctx context.Context, _ pgx.Tx, _ *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+		_ = grpc.SetTrailer(ctx, metadata.Pairs("left", "2"))
+		said, err := status.New(codes.NotFound, "no \xff in stock").WithDetails(&errdetails.ErrorInfo{Reason: "SOLD_OUT"})
+		if err != nil {
+			return nil, err
+		}
+		return nil, said.Err()
+	}
+	client := s.serve(t, config())
+	var trailer metadata.MD
+	_, first := client.UnaryCall(key(t.Context(), "k"), order("teapot"), grpc.Trailer(&trailer))
+	_, again := client.UnaryCall(key(t.Context(), "k"), order("teapot"))
+	if !proto.Equal(status.Convert(first).Proto(), status.Convert(again).Proto()) || status.Code(first) != codes.NotFound {
+		t.Errorf("%v, and then %v", first, again)
+	}
+	if text := status.Convert(first).Message(); text != "no \uFFFD in stock" || len(status.Convert(first).Details()) != 1 || len(trailer.Get("left")) != 1 {
+		t.Errorf("the first caller was told %q, with %v and %v", text, status.Convert(first).Details(), trailer)
+	}
+	s.wantOrders(t, 0)
+}
+
+// gRPC sends an empty message in the place of a nil pointer.
+func TestNilReplyIsAnEmptyOne(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.then = func(context.Context, pgx.Tx, *pb.SimpleRequest) (*pb.SimpleResponse, error) { return nil, nil }
+	client := s.serve(t, config())
+	for n := range 2 {
+		var header metadata.MD
+		reply, err := client.UnaryCall(key(t.Context(), "k"), order("teapot"), grpc.Header(&header))
+		if err != nil || !proto.Equal(reply, &pb.SimpleResponse{}) || isReplay(header) != (n == 1) {
+			t.Errorf("%v, %v, %v", reply, err, header)
+		}
+	}
+	s.wantOrders(t, 1)
+}
+
+func TestReplyThatIsNoMessageIsNotCommitted(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	keyed, err := idemgrpc.New(s.pool, config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		_, err := handler(ctx, req)
+		return nil, err
+	}
+	client := dial(t, listen(t, s, grpc.ChainUnaryInterceptor(keyed.Unary(), behind)))
+	for range 2 {
+		if _, err := client.UnaryCall(key(t.Context(), "k"), order("teapot")); idemgrpc.ReasonOf(err) != idemgrpc.Broken {
+			t.Error(err)
+		}
+	}
+	s.wantOrders(t, 0)
 }

@@ -1,6 +1,7 @@
 package unary
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -33,7 +34,7 @@ type Call struct {
 type Answer struct {
 	Reply    any
 	Err      error       // of the handler or of Scope, as it is
-	Said     *spb.Status // what was recorded, or what the server says itself
+	Said     *spb.Status // what is recorded where that is not Err, or what the server says itself
 	Replayed bool        // it was recorded by an earlier call
 	Ran      bool        // Reply and Err are those of the last run of the handler
 }
@@ -45,9 +46,10 @@ type call struct {
 	method  *Method
 	request proto.Message
 
-	reply any   // of the last run
-	err   error // and its error
-	lost  bool  // and whether its connection to the database was closed behind it
+	reply any         // of the last run
+	err   error       // and its error
+	said  *spb.Status // and what is recorded in the place of a status that cannot be recorded as it is
+	lost  bool        // and whether its connection to the database was closed behind it
 }
 
 // Do executes a call, or answers it with what was recorded.
@@ -57,7 +59,7 @@ func (s *Server) Do(ctx context.Context, of Call) Answer {
 		return c.broken(ctx, "the method", c.method.absent)
 	}
 	var err error
-	if c.request, err = message("request", c.method, of.Request); err != nil {
+	if c.request, err = requestOf(c.method, of.Request); err != nil {
 		return c.broken(ctx, "the request", err)
 	}
 	scope, err := c.Scope()
@@ -81,7 +83,7 @@ func (s *Server) Do(ctx context.Context, of Call) Answer {
 	case err != nil:
 		return c.failed(ctx, err)
 	case !result.Replayed:
-		return Answer{Reply: c.reply, Err: c.err, Ran: true}
+		return Answer{Reply: c.reply, Err: c.err, Said: c.said, Ran: true}
 	}
 	reply, said, err := replay(c.method, &result)
 	if err != nil {
@@ -101,6 +103,7 @@ func (c *call) refused(ctx context.Context, err error) Answer {
 
 // handle is one run of the handler, with a request of its own.
 func (c *call) handle(ctx context.Context, tx pgx.Tx) {
+	c.said = nil
 	c.reply, c.err = c.Handle(context.WithValue(ctx, txKey{}, tx), proto.Clone(c.request))
 	c.lost = tx.Conn().IsClosed()
 }
@@ -118,7 +121,10 @@ func (c *call) run(ctx context.Context, tx pgx.Tx) (idem.Response, error) {
 	if !ok || !isFinal(said) {
 		return idem.Response{}, &failure{c.err}
 	}
-	response, err := recordStatus(said)
+	if c.said = readable(said); c.said == said {
+		c.said = nil
+	}
+	response, err := recordStatus(cmp.Or(c.said, said))
 	if err != nil {
 		return response, &unrecordable{err}
 	}

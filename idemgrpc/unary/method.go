@@ -67,10 +67,14 @@ func (ms *Methods) MayHaveEffect(fullMethod string) bool {
 	return ms.Find(fullMethod).level != descriptorpb.MethodOptions_NO_SIDE_EFFECTS
 }
 
-// message returns what a framework calls any as a message.
-func message(what string, of *Method, m any) (proto.Message, error) {
+// requestOf returns what a framework calls any as a message.
+func requestOf(of *Method, m any) (proto.Message, error) {
 	if message, ok := m.(proto.Message); ok && message != nil && message.ProtoReflect().IsValid() {
 		return message, nil
 	}
-	return nil, fmt.Errorf("the %s of %s is %T, and no message of protobuf", what, of.name, m)
+	return nil, foreign("request", of, m)
+}
+
+func foreign(what string, of *Method, m any) error {
+	return fmt.Errorf("the %s of %s is %T, and no message of protobuf", what, of.name, m)
 }

@@ -3,6 +3,7 @@ package unary
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/genproto/googleapis/rpc/code"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
@@ -14,11 +15,11 @@ import (
 // typeHeader is the field of a record that names the message in its body.
 const typeHeader = "grpc-message-type"
 
-// recordReply returns a reply as it is recorded.
+// recordReply returns a reply as it is recorded. A nil pointer is an empty message, as it is to the codecs of gRPC and Connect.
 func recordReply(m *Method, reply any) (idem.Response, error) {
-	message, err := message("reply", m, reply)
-	if err != nil {
-		return idem.Response{}, err
+	message, ok := reply.(proto.Message)
+	if !ok {
+		return idem.Response{}, foreign("reply", m, reply)
 	}
 	name := message.ProtoReflect().Descriptor().FullName()
 	if want := m.reply.Descriptor().FullName(); name != want {
@@ -28,11 +29,19 @@ func recordReply(m *Method, reply any) (idem.Response, error) {
 	return idem.Response{Status: int(code.Code_OK), Header: map[string][]string{typeHeader: {string(name)}}, Body: body}, err
 }
 
+// readable returns a status that can be encoded: its text is valid UTF-8.
+func readable(s *spb.Status) *spb.Status {
+	if utf8.ValidString(s.GetMessage()) {
+		return s
+	}
+	told := proto.CloneOf(s)
+	told.Message = strings.ToValidUTF8(told.Message, "\uFFFD")
+	return told
+}
+
 // recordStatus returns a final status as it is recorded.
 func recordStatus(s *spb.Status) (idem.Response, error) {
-	told := proto.CloneOf(s)
-	told.Message = strings.ToValidUTF8(told.Message, "\uFFFD") // or it could not be encoded
-	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(told)
+	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(s)
 	return idem.Response{Status: int(s.GetCode()), Header: map[string][]string{typeHeader: {string((&spb.Status{}).ProtoReflect().Descriptor().FullName())}}, Body: body}, err
 }
 
