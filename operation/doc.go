@@ -35,7 +35,7 @@
 //   - An operation has one outcome, which every call with its key gets: that of idem.Do.
 //   - A Tx step is committed once, together with the memory of its value, or not at all.
 //   - A Call is made under one key, which is the same in every attempt and in every process. One that is Once is made once.
-//   - A Call is made when all that came before it is committed, which is durable unless synchronous_commit is off, and what comes after it sees the value that it has returned.
+//   - A Call is made when all that came before it is committed, which is durable also where synchronous_commit is off, and what comes after it sees the value that it has returned.
 //   - What was done is undone in reverse, each undo once, before the answer says that the operation was rejected. What was not
 //     committed is rolled back.
 //   - What cannot go on safely is parked, with the reason: [ErrParked]. Nothing is guessed.

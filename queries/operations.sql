@@ -1,7 +1,10 @@
 -- name: HoldKey :one
 -- HoldKey makes the record that this transaction has claimed, or holds, one of an operation: the key is in progress without a
 -- transaction, for as long as room says. No room at all frees the key. Like Complete it is an upsert, and divides by zero
--- where there is nothing to hold.
+-- where there is nothing to hold. Where commits do not wait for the disk, this one does: a call may follow, which a crash of the server
+-- must not forget. So do those of AdvanceOperation; of what takes operations up, whose epochs fence; and of ReviveOperation and SendSignal, of
+-- which somebody is told that they are done. The name of the setting is in two parts, so that a gateway that refuses to have it set does not
+-- refuse what seldom sets it.
 -- @prepared
 INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state)
 VALUES (@scope, @key, ''::bytea, (@execution_id::text)::uuid,
@@ -11,7 +14,8 @@ SET state = EXCLUDED.state, expires_at = EXCLUDED.expires_at + (@room::text)::in
 RETURNING (1 / (CASE
             WHEN current_setting('idem.claim', true) = @execution_id
              AND r.execution_id = (@execution_id::text)::uuid
-             AND length(r.hash) > 0 THEN 1 ELSE 0 END)::int4) AS _;
+             AND length(r.hash) > 0 THEN 1 ELSE 0 END)::int4) AS _,
+          CASE WHEN current_setting('synchronous_commit', true) = 'off' THEN set_config('synchronous' || '_commit', 'on', true) END AS _;
 
 -- name: BeginOperation :exec
 -- BeginOperation writes down an operation with its first commit. Without an owner it is for the next process, after pause. When
@@ -48,7 +52,8 @@ RETURNING (1 / (CASE
             WHEN o.epoch = @epoch::int4
              AND o.cancelled = coalesce(sqlc.narg(cancelled)::bool, o.cancelled)
              AND current_setting('idem.claim', true) = @operation_id::text
-            THEN 1 ELSE 0 END)::int4) AS _;
+            THEN 1 ELSE 0 END)::int4) AS _,
+          CASE WHEN current_setting('synchronous_commit', true) = 'off' THEN set_config('synchronous' || '_commit', 'on', true) END AS _;
 
 -- name: RecordStep :exec
 -- RecordStep remembers a step. It travels behind AdvanceOperation or BeginOperation, which say whether it may. Where the new row has
@@ -133,7 +138,8 @@ RETURNING (o.id::text)::text AS operation_id, o.scope, o.key, o.hash, o.name, o.
           coalesce(o.parent::text, '')::text AS parent,
           o.created_at,
           o.since,
-          clock_timestamp() AS loaded_at;
+          clock_timestamp() AS loaded_at,
+          CASE WHEN current_setting('synchronous_commit', true) = 'off' THEN set_config('synchronous' || '_commit', 'on', true) END AS _;
 
 -- name: TakeOperations :many
 -- TakeOperations takes up what is due of these names, and what was sent the signal that it awaits, or the outcome of the child that it
@@ -219,7 +225,8 @@ RETURNING (o.id::text)::text AS operation_id, o.scope, o.key, o.hash, o.name, o.
           coalesce(o.parent::text, '')::text AS parent,
           o.created_at,
           o.since,
-          clock_timestamp() AS loaded_at;
+          clock_timestamp() AS loaded_at,
+          CASE WHEN current_setting('synchronous_commit', true) = 'off' THEN set_config('synchronous' || '_commit', 'on', true) END AS _;
 
 -- name: DueOperations :many
 -- DueOperations tells what TakeOperations would take up, but for what is listed as id/epoch.
@@ -374,7 +381,8 @@ WHERE o.id = (@operation_id::text)::uuid
           AND (b.outcome = 'begun' OR b.outcome = 'resolved' AND o.kind = 'unfit' AND b.name = o.step)))
   AND (@epoch::int4 = 0 OR o.epoch = @epoch::int4)
   AND NOT (@fresh::bool AND o.cancelled)
-RETURNING o.seq, o.kind, o.step, o.key;
+RETURNING o.seq, o.kind, o.step, o.key,
+          CASE WHEN current_setting('synchronous_commit', true) = 'off' THEN set_config('synchronous' || '_commit', 'on', true) END AS _;
 
 -- name: BegunCalls :many
 -- BegunCalls tells which of the calls that were begun together have no end on record, behind the call whose value does not fit as a
@@ -422,7 +430,9 @@ WITH target AS (
     WHERE target.ended_at IS NULL AND NOT target.refused
     ON CONFLICT (operation_id, name) DO NOTHING
 )
-SELECT (count(*) > 0)::bool AS known, (count(*) FILTER (WHERE target.refused AND target.ended_at IS NULL) > 0)::bool AS refused FROM target;
+SELECT (count(*) > 0)::bool AS known, (count(*) FILTER (WHERE target.refused AND target.ended_at IS NULL) > 0)::bool AS refused,
+       CASE WHEN current_setting('synchronous_commit', true) = 'off' THEN set_config('synchronous' || '_commit', 'on', true) END AS _
+FROM target;
 
 -- name: ReadSignal :one
 -- ReadSignal reads what was sent, and when.

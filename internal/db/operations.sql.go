@@ -18,19 +18,23 @@ SET state = EXCLUDED.state, expires_at = EXCLUDED.expires_at OPERATOR(pg_catalog
 RETURNING (1 OPERATOR(pg_catalog./) (CASE
             WHEN pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) $3::pg_catalog.text
              AND r.execution_id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
-             AND pg_catalog.length(r.hash) OPERATOR(pg_catalog.>) 0 THEN 1 ELSE 0 END)::pg_catalog.int4) AS _
+             AND pg_catalog.length(r.hash) OPERATOR(pg_catalog.>) 0 THEN 1 ELSE 0 END)::pg_catalog.int4) AS _,
+          CASE WHEN pg_catalog.current_setting('synchronous_commit', true) OPERATOR(pg_catalog.=) 'off' THEN pg_catalog.set_config('synchronous' OPERATOR(pg_catalog.||) '_commit', 'on', true) END AS _
 `
 
 // HoldKeyStatement is HoldKey as connections know it.
 var HoldKeyStatement = roundtrip.New(roundtrip.Statement{
 	Name: "idem_hold_key", SQL: HoldKeySQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam},
-	Results: []int16{roundtrip.Text},
+	Results: []int16{roundtrip.Text, roundtrip.Text},
 })
 
 // HoldKey makes the record that this transaction has claimed, or holds, one of an operation: the key is in progress without a
 // transaction, for as long as room says. No room at all frees the key. Like Complete it is an upsert, and divides by zero
-// where there is nothing to hold.
+// where there is nothing to hold. Where commits do not wait for the disk, this one does: a call may follow, which a crash of the server
+// must not forget. So do those of AdvanceOperation; of what takes operations up, whose epochs fence; and of ReviveOperation and SendSignal, of
+// which somebody is told that they are done. The name of the setting is in two parts, so that a gateway that refuses to have it set does not
+// refuse what seldom sets it.
 type HoldKey struct {
 	Scope       string
 	Key         string
@@ -134,14 +138,15 @@ RETURNING (1 OPERATOR(pg_catalog./) (CASE
             WHEN o.epoch OPERATOR(pg_catalog.=) $10::pg_catalog.int4
              AND o.cancelled OPERATOR(pg_catalog.=) coalesce($11::pg_catalog.bool, o.cancelled)
              AND pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) $1::pg_catalog.text
-            THEN 1 ELSE 0 END)::pg_catalog.int4) AS _
+            THEN 1 ELSE 0 END)::pg_catalog.int4) AS _,
+          CASE WHEN pg_catalog.current_setting('synchronous_commit', true) OPERATOR(pg_catalog.=) 'off' THEN pg_catalog.set_config('synchronous' OPERATOR(pg_catalog.||) '_commit', 'on', true) END AS _
 `
 
 // AdvanceOperationStatement is AdvanceOperation as connections know it.
 var AdvanceOperationStatement = roundtrip.New(roundtrip.Statement{
 	Name: "idem_advance_operation", SQL: AdvanceOperationSQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam},
-	Results: []int16{roundtrip.Text},
+	Results: []int16{roundtrip.Text, roundtrip.Text},
 })
 
 // AdvanceOperation is in every later commit of an operation, and fences it: it divides by zero, so that a COMMIT behind it is
@@ -385,14 +390,15 @@ RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.k
           coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
           /*moment*/o.created_at/**/ AS created_at,
           /*moment*/o.since/**/ AS since,
-          /*moment*/pg_catalog.clock_timestamp()/**/ AS loaded_at
+          /*moment*/pg_catalog.clock_timestamp()/**/ AS loaded_at,
+          CASE WHEN pg_catalog.current_setting('synchronous_commit', true) OPERATOR(pg_catalog.=) 'off' THEN pg_catalog.set_config('synchronous' OPERATOR(pg_catalog.||) '_commit', 'on', true) END AS _
 `
 
 // TakeOperationStatement is TakeOperation as connections know it.
 var TakeOperationStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     TakeOperationSQL,
 	Params:  []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary, roundtrip.Text},
 })
 
 // TakeOperation takes one operation up, in an epoch of its own, if it is due and no process that is there works on it: if its owner
@@ -476,6 +482,7 @@ func (r *TakeOperationRow) read(row *roundtrip.Row) {
 	r.CreatedAt = row.Time()
 	r.Since = row.Time()
 	r.LoadedAt = row.Time()
+	row.Skip()
 }
 
 // TakeOperationsSQL is the text of TakeOperations.
@@ -554,14 +561,15 @@ RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.k
           coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
           /*moment*/o.created_at/**/ AS created_at,
           /*moment*/o.since/**/ AS since,
-          /*moment*/pg_catalog.clock_timestamp()/**/ AS loaded_at
+          /*moment*/pg_catalog.clock_timestamp()/**/ AS loaded_at,
+          CASE WHEN pg_catalog.current_setting('synchronous_commit', true) OPERATOR(pg_catalog.=) 'off' THEN pg_catalog.set_config('synchronous' OPERATOR(pg_catalog.||) '_commit', 'on', true) END AS _
 `
 
 // TakeOperationsStatement is TakeOperations as connections know it.
 var TakeOperationsStatement = roundtrip.New(roundtrip.Statement{
 	Name: "idem_take_operations", SQL: TakeOperationsSQL,
 	Params:  []roundtrip.Param{roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary, roundtrip.Text},
 })
 
 // TakeOperations takes up what is due of these names, and what was sent the signal that it awaits, or the outcome of the child that it
@@ -656,6 +664,7 @@ func (r *TakeOperationsRow) read(row *roundtrip.Row) {
 	r.CreatedAt = row.Time()
 	r.Since = row.Time()
 	r.LoadedAt = row.Time()
+	row.Skip()
 }
 
 // DueOperationsSQL is the text of DueOperations.
@@ -1157,14 +1166,15 @@ WHERE o.id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
           AND (b.outcome OPERATOR(pg_catalog.=) 'begun' OR b.outcome OPERATOR(pg_catalog.=) 'resolved' AND o.kind OPERATOR(pg_catalog.=) 'unfit' AND b.name OPERATOR(pg_catalog.=) o.step)))
   AND ($5::pg_catalog.int4 OPERATOR(pg_catalog.=) 0 OR o.epoch OPERATOR(pg_catalog.=) $5::pg_catalog.int4)
   AND NOT ($6::pg_catalog.bool AND o.cancelled)
-RETURNING o.seq, o.kind, o.step, o.key
+RETURNING o.seq, o.kind, o.step, o.key,
+          CASE WHEN pg_catalog.current_setting('synchronous_commit', true) OPERATOR(pg_catalog.=) 'off' THEN pg_catalog.set_config('synchronous' OPERATOR(pg_catalog.||) '_commit', 'on', true) END AS _
 `
 
 // ReviveOperationStatement is ReviveOperation as connections know it.
 var ReviveOperationStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     ReviveOperationSQL,
 	Params:  []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
 // ReviveOperation lets an operation go on that is parked: forgetting which call was begun, if that has not happened, or towards
@@ -1216,6 +1226,7 @@ func (r *ReviveOperationRow) read(row *roundtrip.Row) {
 	r.Kind = row.Text(r.Kind)
 	r.Step = row.Text(r.Step)
 	r.Key = row.Text(r.Key)
+	row.Skip()
 }
 
 // BegunCallsSQL is the text of BegunCalls.
@@ -1355,14 +1366,16 @@ WITH target AS (
     WHERE target.ended_at IS NULL AND NOT target.refused
     ON CONFLICT (operation_id, name) DO NOTHING
 )
-SELECT (pg_catalog.count(*) OPERATOR(pg_catalog.>) 0)::pg_catalog.bool AS known, (pg_catalog.count(*) FILTER (WHERE target.refused AND target.ended_at IS NULL) OPERATOR(pg_catalog.>) 0)::pg_catalog.bool AS refused FROM target
+SELECT (pg_catalog.count(*) OPERATOR(pg_catalog.>) 0)::pg_catalog.bool AS known, (pg_catalog.count(*) FILTER (WHERE target.refused AND target.ended_at IS NULL) OPERATOR(pg_catalog.>) 0)::pg_catalog.bool AS refused,
+       CASE WHEN pg_catalog.current_setting('synchronous_commit', true) OPERATOR(pg_catalog.=) 'off' THEN pg_catalog.set_config('synchronous' OPERATOR(pg_catalog.||) '_commit', 'on', true) END AS _
+FROM target
 `
 
 // SendSignalStatement is SendSignal as connections know it.
 var SendSignalStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     SendSignalSQL,
 	Params:  []roundtrip.Param{roundtrip.BytesParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.BytesParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
 // SendSignal leaves a value for an operation that has not ended, unless there is one of that name. It keeps the operation from
@@ -1408,6 +1421,7 @@ type SendSignalRow struct {
 func (r *SendSignalRow) read(row *roundtrip.Row) {
 	r.Known = row.Bool()
 	r.Refused = row.Bool()
+	row.Skip()
 }
 
 // ReadSignalSQL is the text of ReadSignal.

@@ -47,7 +47,7 @@ func (s *SendSignal) In(ctx context.Context, in interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }) error {
 	q := s.statement()
-	return in.QueryRow(ctx, db.SendSignalSQL, q.Args()...).Scan(&s.Known, &s.Refused)
+	return in.QueryRow(ctx, db.SendSignalSQL, q.Args()...).Scan(&s.Known, &s.Refused, nil)
 }
 
 // ReadSignal reads what was sent.
