@@ -10,23 +10,14 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/lab/pgserver"
-	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/operation"
 )
 
 // asynchronous returns a server, and a shop on it, whose commits do not wait for the disk, and come there late.
 func asynchronous(t *testing.T) (*pgserver.Server, *shop) {
 	t.Helper()
-	server := ownServer(t, "wal_writer_delay=10s")
-	admin := shopOn(t, server.DSN())
-	database := pgx.Identifier{admin.pool.Config().ConnConfig.Database}.Sanitize()
-	if _, err := admin.pool.Exec(t.Context(), `alter database `+database+` set synchronous_commit = off`); err != nil {
-		t.Fatal(err)
-	}
-	s := &shop{t: t, pool: pgtest.Open(t, server.DSN()), dsn: server.DSN(), bank: admin.bank}
-	if got := s.text(`select current_setting('synchronous_commit')`); got != "off" {
-		t.Fatalf("synchronous_commit is %s", got)
-	}
+	server := ownServer(t, "wal_writer_delay=10s", "synchronous_commit=off")
+	s := shopOn(t, server.DSN())
 	s.flush()
 	return server, s
 }
@@ -36,17 +27,6 @@ func (s *shop) flush() {
 	if _, err := s.pool.Exec(s.t.Context(), `checkpoint`); err != nil {
 		s.t.Fatal(err)
 	}
-}
-
-// crash kills the server, and returns a shop on what is left.
-func crash(t *testing.T, server *pgserver.Server) *shop {
-	t.Helper()
-	server.Kill()
-	await(t, "the end of the server", server.Done())
-	if err := server.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return shopOn(t, server.DSN())
 }
 
 // The server crashes while a call is made, and commits of the database do not wait for the disk: that the call was begun is on record all
@@ -132,10 +112,12 @@ func TestCallIsOnRecordThoughTheServerCrashesThatCommitsAsynchronously(t *testin
 	}
 }
 
-// Of an act on an operation somebody is told that it is done: a provider does not send its signal again, and a person does not look again. It is
-// done, although the server crashes right behind it, and commits of the database do not wait for the disk.
+// A provider whose signal was taken does not send it again, and a person who is told that an operation is cancelled does not look again. What they
+// were told holds, although the server crashes right behind it, and commits of the database do not wait for the disk.
 func TestWhatIsDoneAboutAnOperationIsOnRecordThoughTheServerCrashesThatCommitsAsynchronously(t *testing.T) {
 	t.Parallel()
+	server, s := asynchronous(t)
+	d := operation.Define("told", func(*operation.Op, string) (idem.Response, error) { return created, nil })
 	for name, c := range map[string]struct {
 		act  func(s *shop, id string) error
 		want string // what it leaves
@@ -166,10 +148,7 @@ func TestWhatIsDoneAboutAnOperationIsOnRecordThoughTheServerCrashesThatCommitsAs
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server, s := asynchronous(t)
-			d := operation.Define("told", func(*operation.Op, string) (idem.Response, error) { return created, nil })
-			id, err := s.start(d, "k", hashA, true)
+			id, err := s.start(d, name, hashA, true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,7 +156,12 @@ func TestWhatIsDoneAboutAnOperationIsOnRecordThoughTheServerCrashesThatCommitsAs
 			if err := c.act(s, id); err != nil {
 				t.Fatal(err)
 			}
-			s = crash(t, server)
+			server.Kill()
+			await(t, "the end of the server", server.Done())
+			if err := server.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s.pool.Reset()
 			if n := s.count(c.want, id); n != 1 {
 				t.Errorf("%d of what was done is on record", n)
 			}

@@ -1,11 +1,13 @@
 -- name: BeginMessages :one
 -- BeginMessages says, until this transaction ends, whose it is, as a claim of a key does, and bounds how long the statements that
--- follow wait for a lock: until Calm.
+-- follow wait for a lock: until Calm. Where commits do not wait for the disk, that of this transaction does: a broker forgets a message of which
+-- it is told that it is done. The name of the setting is in two parts, as in HoldKey.
 -- @prepared
 SELECT coalesce(current_setting('idem.claim', true), '')::text AS previous,
        set_config('idem.claim', @execution_id, true) AS _,
        set_config('idem.lock_timeout', current_setting('lock_timeout'), true) AS _,
-       set_config('lock_timeout', @patience, true) AS _;
+       set_config('lock_timeout', @patience, true) AS _,
+       CASE WHEN current_setting('synchronous_commit', true) = 'off' THEN set_config('synchronous' || '_commit', 'on', true) END AS _;
 
 -- name: ClaimMessages :many
 -- ClaimMessages writes down as handled those messages of which nothing is known, and returns them. That a message is handled once

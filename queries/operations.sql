@@ -2,8 +2,8 @@
 -- HoldKey makes the record that this transaction has claimed, or holds, one of an operation: the key is in progress without a
 -- transaction, for as long as room says. No room at all frees the key. Like Complete it is an upsert, and divides by zero
 -- where there is nothing to hold. Where commits do not wait for the disk, this one does: a call may follow, which a crash of the server
--- must not forget. So do those of AdvanceOperation; of what takes operations up, whose epochs fence; and of ReviveOperation and SendSignal, of
--- which somebody is told that they are done. The name of the setting is in two parts, so that a gateway that refuses to have it set does not
+-- must not forget. So do those of AdvanceOperation; of what takes operations up, whose epochs fence; and of ReviveOperation and SendSignal,
+-- whose callers are told that they are done. The name of the setting is in two parts, so that a gateway that refuses to have it set does not
 -- refuse what seldom sets it.
 -- @prepared
 INSERT INTO idem.records AS r (scope, key, hash, execution_id, created_at, expires_at, state)

@@ -1,6 +1,7 @@
 -- name: AddMessages :exec
 -- AddMessages adds messages in the order of the arrays. The transaction has its id before the first message has its place: a
--- relay waits for what is missing by the transactions that were under way.
+-- relay waits for what is missing by the transactions that were under way. Where commits do not wait for the disk, that of this transaction does: a
+-- relay publishes what is committed, and a crash of the server must not take it back. The name of the setting is in two parts, as in HoldKey.
 -- @pgx
 INSERT INTO idem.outbox (created_at, id, aggregatetype, aggregateid, type, payload, headers, tracingspancontext)
 SELECT clock_timestamp(), m.id::uuid, m.topic, m.key, m.type, m.payload,
@@ -10,7 +11,8 @@ FROM (SELECT unnest(@ids::text[]) AS id, unnest(@topics::text[]) AS topic,
              unnest(@keys::text[]) AS key, unnest(@types::text[]) AS type,
              unnest(@payloads::bytea[]) AS payload, unnest(@headers::text[]) AS headers,
              unnest(@traces::text[]) AS trace, pg_current_xact_id() AS xid) m
-WHERE m.xid IS NOT NULL;
+WHERE m.xid IS NOT NULL
+  AND (SELECT coalesce(CASE WHEN current_setting('synchronous_commit', true) = 'off' THEN set_config('synchronous' || '_commit', 'on', true) END, '') IS NOT NULL);
 
 -- name: AddDelayed :exec
 -- AddDelayed is AddMessages for messages of which some are not to be published before a moment. What is due at once goes where it
@@ -26,6 +28,7 @@ WITH m AS MATERIALIZED (
                  unnest(@payloads::bytea[]) AS payload, unnest(@headers::text[]) AS headers,
                  unnest(@traces::text[]) AS trace, unnest(@moments::text[]) AS moment) u
     CROSS JOIN (SELECT clock_timestamp() AS at OFFSET 0) c
+    WHERE (SELECT coalesce(CASE WHEN current_setting('synchronous_commit', true) = 'off' THEN set_config('synchronous' || '_commit', 'on', true) END, '') IS NOT NULL)
 ), later AS (
     INSERT INTO idem.delayed (not_before, created_at, id, aggregatetype, aggregateid, type, payload, headers, tracingspancontext)
     SELECT m.not_before, m.at, m.id, m.topic, m.key, m.type, m.payload, m.headers, m.trace

@@ -13,18 +13,20 @@ const BeginMessagesSQL = `-- name: BeginMessages :one
 SELECT coalesce(pg_catalog.current_setting('idem.claim', true), '')::pg_catalog.text AS previous,
        pg_catalog.set_config('idem.claim', $1::pg_catalog.text, true) AS _,
        pg_catalog.set_config('idem.lock_timeout', pg_catalog.current_setting('lock_timeout'), true) AS _,
-       pg_catalog.set_config('lock_timeout', $2::pg_catalog.text, true) AS _
+       pg_catalog.set_config('lock_timeout', $2::pg_catalog.text, true) AS _,
+       CASE WHEN pg_catalog.current_setting('synchronous_commit', true) OPERATOR(pg_catalog.=) 'off' THEN pg_catalog.set_config('synchronous' OPERATOR(pg_catalog.||) '_commit', 'on', true) END AS _
 `
 
 // BeginMessagesStatement is BeginMessages as connections know it.
 var BeginMessagesStatement = roundtrip.New(roundtrip.Statement{
 	Name: "idem_begin_messages", SQL: BeginMessagesSQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
 // BeginMessages says, until this transaction ends, whose it is, as a claim of a key does, and bounds how long the statements that
-// follow wait for a lock: until Calm.
+// follow wait for a lock: until Calm. Where commits do not wait for the disk, that of this transaction does: a broker forgets a message of which
+// it is told that it is done. The name of the setting is in two parts, as in HoldKey.
 type BeginMessages struct {
 	ExecutionID string
 	Patience    string
@@ -53,6 +55,7 @@ type BeginMessagesRow struct {
 
 func (r *BeginMessagesRow) read(row *roundtrip.Row) {
 	r.Previous = row.Text(r.Previous)
+	row.Skip()
 	row.Skip()
 	row.Skip()
 	row.Skip()

@@ -19,10 +19,12 @@ FROM (SELECT pg_catalog.unnest($1::pg_catalog.text[]) AS id, pg_catalog.unnest($
              pg_catalog.unnest($5::pg_catalog.bytea[]) AS payload, pg_catalog.unnest($6::pg_catalog.text[]) AS headers,
              pg_catalog.unnest($7::pg_catalog.text[]) AS trace, pg_catalog.pg_current_xact_id() AS xid) m
 WHERE m.xid IS NOT NULL
+  AND (SELECT coalesce(CASE WHEN pg_catalog.current_setting('synchronous_commit', true) OPERATOR(pg_catalog.=) 'off' THEN pg_catalog.set_config('synchronous' OPERATOR(pg_catalog.||) '_commit', 'on', true) END, '') IS NOT NULL)
 `
 
 // AddMessages adds messages in the order of the arrays. The transaction has its id before the first message has its place: a
-// relay waits for what is missing by the transactions that were under way.
+// relay waits for what is missing by the transactions that were under way. Where commits do not wait for the disk, that of this transaction does: a
+// relay publishes what is committed, and a crash of the server must not take it back. The name of the setting is in two parts, as in HoldKey.
 type AddMessages struct {
 	IDs      []string
 	Topics   []string
@@ -50,6 +52,7 @@ WITH m AS MATERIALIZED (
                  pg_catalog.unnest($5::pg_catalog.bytea[]) AS payload, pg_catalog.unnest($6::pg_catalog.text[]) AS headers,
                  pg_catalog.unnest($7::pg_catalog.text[]) AS trace, pg_catalog.unnest($8::pg_catalog.text[]) AS moment) u
     CROSS JOIN (SELECT pg_catalog.clock_timestamp() AS at OFFSET 0) c
+    WHERE (SELECT coalesce(CASE WHEN pg_catalog.current_setting('synchronous_commit', true) OPERATOR(pg_catalog.=) 'off' THEN pg_catalog.set_config('synchronous' OPERATOR(pg_catalog.||) '_commit', 'on', true) END, '') IS NOT NULL)
 ), later AS (
     INSERT INTO idem.delayed (not_before, created_at, id, aggregatetype, aggregateid, type, payload, headers, tracingspancontext)
     SELECT m.not_before, m.at, m.id, m.topic, m.key, m.type, m.payload, m.headers, m.trace
