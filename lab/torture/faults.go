@@ -81,5 +81,6 @@ func listFaults() error {
 	for _, l := range fault.Legs() {
 		print(l.Name, l.About, l.Possible)
 	}
+	print(fault.Fleet, fleetAbout, impossible(fault.Fleet))
 	return nil
 }

@@ -86,7 +86,7 @@ func (c *config) mix() (mix fault.Mix, any bool) {
 }
 
 func isLeg(name fault.Name) bool {
-	return slices.ContainsFunc(fault.Legs(), func(l fault.Leg) bool { return l.Name == name })
+	return name == fault.Fleet || slices.ContainsFunc(fault.Legs(), func(l fault.Leg) bool { return l.Name == name })
 }
 
 // longestScenario is for a leg beside the main one: a long run is a long main leg.
@@ -108,21 +108,32 @@ func (c *config) legs() ([]*leg, error) {
 			fmt.Printf("not possible here: %s: %v\n", l.Name, l.Possible)
 		}
 	}
+	withFleet := c.database == "" && slices.Contains(c.only, string(fault.Fleet))
+	if err := impossible(fault.Fleet); withFleet && err != nil {
+		return nil, fmt.Errorf("%s: %w", fault.Fleet, err)
+	}
+	beside := len(scenarios)
+	if withFleet {
+		beside++
+	}
 	_, faults := c.mix()
 	hasMain := c.database != "" || faults || slices.Contains(c.only, string(fault.None))
 	each := c.duration
 	if hasMain {
 		each = min(max(c.duration/18, 4*time.Second), longestScenario)
-	} else if len(scenarios) > 0 {
-		each = c.duration / time.Duration(len(scenarios))
+	} else if beside > 0 {
+		each = c.duration / time.Duration(beside)
 	}
 	var legs []*leg
 	if hasMain {
-		rest := c.duration - each*time.Duration(len(scenarios))
+		rest := c.duration - each*time.Duration(beside)
 		legs = append(legs, c.mainLeg(max(rest, c.duration/4)))
 	}
 	for _, s := range scenarios {
 		legs = append(legs, c.scenario(s, each))
+	}
+	if withFleet {
+		legs = append(legs, c.fleetLeg(each))
 	}
 	return legs, nil
 }

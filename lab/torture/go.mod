@@ -2,17 +2,25 @@ module github.com/idem-go/idem/lab/torture
 
 go 1.26.0
 
-replace github.com/idem-go/idem => ../..
+replace (
+	github.com/idem-go/idem => ../..
+	github.com/idem-go/idem/adapter/idemnats => ../../adapter/idemnats
+	github.com/idem-go/idem/example/fleet => ../../example/fleet
+	github.com/idem-go/idem/example/orders => ../../example/orders
+	github.com/idem-go/idem/idemotel => ../../idemotel
+)
 
 require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/google/go-cmp v0.7.0
 	github.com/idem-go/idem v0.1.0
+	github.com/idem-go/idem/example/fleet v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
 	go.uber.org/goleak v1.3.0
 )
 
 require (
+	github.com/idem-go/idem/example/orders v0.1.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect

@@ -31,7 +31,8 @@ type leg struct {
 	name     string
 	dir      string
 	duration time.Duration
-	stage    func(ctx context.Context) error // starts what is needed, runs the leg, and takes it down
+	stage    func(ctx context.Context) error                // starts what is needed, runs the leg, and takes it down
+	whole    func(ctx context.Context) (*report.Leg, error) // does all of that and judges, in the place of stage, where it is not nil
 
 	direct string                          // address of the server
 	pooled string                          // address of its pooler, empty if there is none

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/idem-go/idem/example/fleet/scene"
 	"github.com/idem-go/idem/lab/torture/report"
 	"github.com/idem-go/idem/lab/torture/workload"
 )
@@ -50,6 +51,9 @@ func exitCode(err error) int {
 func command(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if scene.IsCommand(args) {
+		return scene.Command(ctx, args)
+	}
 	name := "run"
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		name, args = args[0], args[1:]

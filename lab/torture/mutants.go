@@ -134,10 +134,8 @@ func (t *trials) tell(name, how, about string, verdict *mutant.Verdict) {
 // possible is nil, or why this machine cannot do one of the legs among faults.
 func possible(faults []fault.Name) error {
 	for _, name := range faults {
-		for _, l := range fault.Legs() {
-			if l.Name == name && l.Possible != nil {
-				return l.Possible
-			}
+		if err := impossible(name); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -25,6 +25,12 @@ type programs struct {
 	password      string
 }
 
+// Possible is nil, or says which program is missing.
+func Possible() error {
+	_, err := find()
+	return err
+}
+
 func find() (programs, error) {
 	var p programs
 	var err error

@@ -3,22 +3,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/idem-go/idem/example/fleet"
-	"github.com/idem-go/idem/example/fleet/shop"
+	"github.com/idem-go/idem/example/fleet/scene"
 )
 
 func main() {
@@ -31,90 +24,55 @@ func main() {
 }
 
 func run(ctx context.Context) error {
+	if scene.IsCommand(os.Args[1:]) {
+		return scene.Command(ctx, os.Args[1:])
+	}
 	runs := flag.Int("runs", 1, "how often each scenario is played")
 	keys := flag.Int("keys", 100_000, "how many keys the tenant has that moves")
 	limit := flag.Duration("limit", 10*time.Minute, "for how long all of it may take")
 	only := flag.String("only", "", "play only scenarios whose name has this in it")
 	flag.Parse()
-	switch flag.Arg(0) {
-	case "":
-		ctx, cancel := context.WithTimeout(ctx, *limit)
-		defer cancel()
-		return play(ctx, *runs, *keys, *only)
-	case "serve":
-		return serve(ctx)
-	case "move":
-		return move(ctx, fleet.Stage(flag.Arg(1)), flag.Arg(2))
+	if flag.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
 	}
-	return errors.New("there is no command of that name: serve, move, or none")
+	ctx, cancel := context.WithTimeout(ctx, *limit)
+	defer cancel()
+	return play(ctx, *runs, *keys, *only)
 }
 
-// The settings of the processes that are started here.
-const (
-	westVariable = "FLEET_WEST"
-	eastVariable = "FLEET_EAST"
-	bankVariable = "FLEET_BANK"
-)
-
-func clusters() (west, east fleet.Cluster, err error) {
-	if west, err = open("west", os.Getenv(westVariable)); err == nil {
-		east, err = open("east", os.Getenv(eastVariable))
-	}
-	return west, east, err
-}
-
-func open(name, dsn string) (fleet.Cluster, error) {
-	config, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		return fleet.Cluster{}, err
-	}
-	config.MaxConns = 10
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	return fleet.Cluster{Name: name, Pool: pool}, err
-}
-
-// serve is one instance of the service.
-func serve(ctx context.Context) error {
-	west, east, err := clusters()
+func play(ctx context.Context, runs, keys int, only string) error {
+	began := time.Now()
+	fmt.Printf("starting etcd (3 nodes), Postgres under Patroni (west with 3 nodes, east with 2), a bank, and %d instances\n", scene.Instances)
+	s, err := scene.Start(ctx, keys)
 	if err != nil {
 		return err
 	}
-	s, err := shop.New([]fleet.Cluster{west, east}, os.Getenv(bankVariable), slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if err != nil {
-		return err
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	server := &http.Server{Handler: s, ReadHeaderTimeout: 5 * time.Second}
-	fmt.Println("listening on http://" + listener.Addr().String())
-	go func() {
-		<-ctx.Done()
-		_ = server.Close()
-	}()
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return <-ended
-}
-
-// move moves the tenant away from a cluster. At the stage it says so, and goes no further.
-func move(ctx context.Context, until fleet.Stage, from string) error {
-	here, there, err := clusters()
-	if err != nil {
-		return err
-	}
-	if from == there.Name {
-		here, there = there, here
-	}
-	_, err = fleet.Move(ctx, here, there, mover, fleet.MoveConfig{Tables: shop.Tables, Progress: func(s fleet.Stage, _ int64) {
-		if s == until {
-			fmt.Println("listening on " + string(s))
-			<-ctx.Done()
+	defer s.Close()
+	fmt.Printf("%s has %d keys in west, %s is at home in east, %d clients each (%.0f s)\n\n", scene.Mover, keys, scene.Stays, scene.Clients, time.Since(began).Seconds())
+	fmt.Printf("%-33s%9s%8s%9s%7s%6s%9s%12s  %s\n", "", "attempts", "orders", "charges", "bills", "lost", "doubled", "no answer", "verdict")
+	failed := 0
+	for range runs {
+		for _, scene := range scene.All {
+			if !strings.Contains(scene.Name, only) {
+				continue
+			}
+			b, note, err := s.Perform(ctx, scene)
+			verdict := "holds"
+			if err != nil {
+				verdict, failed = "FAILS: "+err.Error(), failed+1
+			}
+			fmt.Printf("%-33s%9d%8d%9d%7d%6d%9d%10.1f s  %s\n", scene.Name, b.Attempts, b.Orders, b.Charges, b.Bills, b.Lost, b.Doubled, b.Silence.Seconds(), verdict)
+			if note != "" {
+				fmt.Println("    " + note)
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 		}
-	}})
-	return err
+	}
+	fmt.Printf("\n%.0f s\n", time.Since(began).Seconds())
+	if failed > 0 {
+		return fmt.Errorf("%d scenes do not hold", failed)
+	}
+	return nil
 }

@@ -75,6 +75,8 @@ const (
 	Messages         Name = "messages"
 	MessagesFailover Name = "messages-failover"
 	MessagesDay      Name = "messages-day"
+
+	Fleet Name = "fleet" // of many clusters: only where it is asked for
 )
 
 // What the bank of the operations, and the broker of the messages, do besides.

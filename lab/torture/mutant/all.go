@@ -7,7 +7,7 @@ import (
 
 // All are the mutants.
 func All() []Mutant {
-	return slices.Concat(claimMutants(), commitMutants(), fnMutants(), memoryMutants(), sealMutants(), serverMutants(), purgeMutants(), operationMutants(), messageMutants())
+	return slices.Concat(claimMutants(), commitMutants(), fnMutants(), memoryMutants(), sealMutants(), serverMutants(), purgeMutants(), operationMutants(), messageMutants(), fleetMutants())
 }
 
 // Sample is one mutant for each promise, as far as one is soon found out: those whose first rule no earlier one has.

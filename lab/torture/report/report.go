@@ -33,6 +33,14 @@ func Print(w io.Writer, leg *Leg) {
 		return
 	}
 	took := leg.End - leg.Start
+	if leg.Tally.ByVerb == nil { // it has no workers whose calls are told apart
+		fmt.Fprintf(w, "\n%s: seed %d, %v, %d calls (%.0f/s) on %d keys\n", leg.Name, leg.Seed,
+			took.Round(time.Millisecond), leg.Tally.Operations, rate(leg.Tally.Operations, took), leg.Keys)
+		printFaults(w, leg.Faults)
+		printFailures(w, leg.Failures)
+		printViolations(w, leg.Violations)
+		return
+	}
 	fmt.Fprintf(w, "\n%s: seed %d, %v, %d calls (%.0f/s) on %d keys, %d runs of a function\n", leg.Name, leg.Seed,
 		took.Round(time.Millisecond), leg.Tally.Operations, rate(leg.Tally.Operations, took), leg.Keys, leg.Tally.Runs)
 	printOutcomes(w, &leg.Tally)
@@ -57,7 +65,12 @@ func printFailures(w io.Writer, failures []string) {
 	}
 }
 
-func rate(n int, took time.Duration) float64 { return float64(n) / max(took.Seconds(), 1e-9) }
+func rate(n int, took time.Duration) float64 {
+	if took <= 0 {
+		return 0
+	}
+	return float64(n) / took.Seconds()
+}
 
 func megabytes(bytes int64) string { return fmt.Sprintf("%d MB", bytes/1e6) }
 

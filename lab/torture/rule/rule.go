@@ -57,6 +57,7 @@ const (
 // What a run finds out in other ways.
 const (
 	NoGoroutine Rule = "no goroutine is left over"
+	Tenant      Rule = "what a tenant was answered is at its home once, and nowhere else"
 	Recovers    Rule = "the server recovers, with what was acknowledged" // if not, there is no state to check
 )
 

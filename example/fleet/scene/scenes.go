@@ -1,10 +1,9 @@
-package main
+package scene
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,60 +13,27 @@ import (
 	"github.com/idem-go/idem/example/orders/process"
 )
 
-// scene is one thing that happens while clients order.
-type scene struct {
-	name string
-	play func(ctx context.Context, s *stage, c *crowd) (note string, err error)
+// Scene is one thing that happens while clients order.
+type Scene struct {
+	Name string
+	play func(ctx context.Context, s *Stage, c *crowd) (note string, err error)
 }
 
-var scenes = []scene{
+// Moves is what a fleet is about.
+var Moves = Scene{"a tenant moves under load", moved}
+
+// All are the scenes, in the order in which they are told.
+var All = []Scene{
 	{"kill -9 of an instance", killedInstance},
 	{"kill -9 of etcd's leader", killedEtcd},
 	{"kill -9 of a cluster's leader", killedLeader},
-	{"a tenant moves under load", moved},
+	Moves,
 	{"kill -9 of a mover that has left", killedMover},
 	{"kill -9 of a leader in a move", killedInMove},
 }
 
-func play(ctx context.Context, runs, keys int, only string) error {
-	began := time.Now()
-	fmt.Printf("starting etcd (3 nodes), Postgres under Patroni (west with 3 nodes, east with 2), a bank, and %d instances\n", instanceCount)
-	s, err := newStage(ctx, keys)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	fmt.Printf("%s has %d keys in west, %s is at home in east, %d clients each (%.0f s)\n\n", mover, keys, stays, clientsOfATenant, time.Since(began).Seconds())
-	fmt.Printf("%-33s%9s%8s%9s%7s%6s%9s%12s  %s\n", "", "attempts", "orders", "charges", "bills", "lost", "doubled", "no answer", "verdict")
-	failed := 0
-	for range runs {
-		for _, scene := range scenes {
-			if !strings.Contains(scene.name, only) {
-				continue
-			}
-			b, note, err := s.perform(ctx, scene)
-			verdict := "holds"
-			if err != nil {
-				verdict, failed = "FAILS: "+err.Error(), failed+1
-			}
-			fmt.Printf("%-33s%9d%8d%9d%7d%6d%9d%10.1f s  %s\n", scene.name, b.attempts, b.orders, b.charges, b.bills, b.lost, b.doubled, b.silence.Seconds(), verdict)
-			if note != "" {
-				fmt.Println("    " + note)
-			}
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-		}
-	}
-	fmt.Printf("\n%.0f s\n", time.Since(began).Seconds())
-	if failed > 0 {
-		return fmt.Errorf("%d scenes do not hold", failed)
-	}
-	return nil
-}
-
-// perform plays a scene between two times at which clients are served, and holds the books to what they were told.
-func (s *stage) perform(ctx context.Context, scene scene) (b books, note string, err error) {
+// Perform plays a scene between two times at which clients are served, and holds the books to what they were told.
+func (s *Stage) Perform(ctx context.Context, scene Scene) (b Books, note string, err error) {
 	c := newCrowd(ctx, s.addresses)
 	if err = c.answered(ctx, 10); err == nil {
 		note, err = scene.play(ctx, s, c)
@@ -99,7 +65,7 @@ func insist(ctx context.Context, ask func() error) error {
 	}
 }
 
-func killedInstance(ctx context.Context, s *stage, c *crowd) (string, error) {
+func killedInstance(ctx context.Context, s *Stage, c *crowd) (string, error) {
 	revive := s.killInstance(ctx)
 	if err := c.answered(ctx, 20); err != nil {
 		return "", err
@@ -107,7 +73,7 @@ func killedInstance(ctx context.Context, s *stage, c *crowd) (string, error) {
 	return "", revive()
 }
 
-func killedEtcd(ctx context.Context, s *stage, c *crowd) (string, error) {
+func killedEtcd(ctx context.Context, s *Stage, c *crowd) (string, error) {
 	revive, err := s.system.KillEtcdLeader(ctx)
 	if err != nil {
 		return "", err
@@ -120,11 +86,11 @@ func killedEtcd(ctx context.Context, s *stage, c *crowd) (string, error) {
 
 // killedLeader kills the leader of west, where there is a second standby: without one, a synchronous cluster takes no write. The tenant that a
 // scene before has moved comes back for that.
-func killedLeader(ctx context.Context, s *stage, c *crowd) (string, error) {
-	home, other, err := s.homes(ctx, mover)
+func killedLeader(ctx context.Context, s *Stage, c *crowd) (string, error) {
+	home, other, err := s.homes(ctx, Mover)
 	if err == nil && home.Name != s.west.Name {
 		err = insist(ctx, func() error {
-			_, err := fleet.Move(ctx, home, other, mover, fleet.MoveConfig{Tables: shop.Tables})
+			_, err := fleet.Move(ctx, home, other, Mover, fleet.MoveConfig{Tables: shop.Tables})
 			return err
 		})
 	}
@@ -144,27 +110,27 @@ func killedLeader(ctx context.Context, s *stage, c *crowd) (string, error) {
 	return "", s.nodes["west"].Whole(ctx)
 }
 
-func moved(ctx context.Context, s *stage, c *crowd) (string, error) {
-	from, to, err := s.homes(ctx, mover)
+func moved(ctx context.Context, s *Stage, c *crowd) (string, error) {
+	from, to, err := s.homes(ctx, Mover)
 	if err != nil {
 		return "", err
 	}
 	var report fleet.Report
 	err = insist(ctx, func() (err error) {
 		c.forgetWaits()
-		report, err = fleet.Move(ctx, from, to, mover, fleet.MoveConfig{Tables: shop.Tables})
+		report, err = fleet.Move(ctx, from, to, Mover, fleet.MoveConfig{Tables: shop.Tables})
 		return err
 	})
 	if err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("%d rows from %s to %s in %d rounds, pause %d ms; of the tenant's calls meanwhile 99%% took less than %d ms, the longest %d ms",
-		report.Rows, from.Name, to.Name, report.Rounds, report.Pause.Milliseconds(), c.wait(mover, 0.99).Milliseconds(), c.wait(mover, 1).Milliseconds()), nil
+		report.Rows, from.Name, to.Name, report.Rounds, report.Pause.Milliseconds(), c.wait(Mover, 0.99).Milliseconds(), c.wait(Mover, 1).Milliseconds()), nil
 }
 
 // killedMover kills a mover where it hurts most: the old home is none any more, and the new one not yet.
-func killedMover(ctx context.Context, s *stage, _ *crowd) (string, error) {
-	from, to, err := s.homes(ctx, mover)
+func killedMover(ctx context.Context, s *Stage, _ *crowd) (string, error) {
+	from, to, err := s.homes(ctx, Mover)
 	if err != nil {
 		return "", err
 	}
@@ -176,15 +142,15 @@ func killedMover(ctx context.Context, s *stage, _ *crowd) (string, error) {
 	p.Kill()
 	began := time.Now()
 	err = insist(ctx, func() error { // the server notices that the other one is gone
-		_, err := fleet.Move(ctx, from, to, mover, fleet.MoveConfig{Tables: shop.Tables})
+		_, err := fleet.Move(ctx, from, to, Mover, fleet.MoveConfig{Tables: shop.Tables})
 		return err
 	})
 	return fmt.Sprintf("moved again, from %s to %s, in %.1f s", from.Name, to.Name, time.Since(began).Seconds()), err
 }
 
 // killedInMove kills the leader of west, which the tenant leaves or comes to, while it moves. The mover asks again until it has moved.
-func killedInMove(ctx context.Context, s *stage, _ *crowd) (string, error) {
-	from, to, err := s.homes(ctx, mover)
+func killedInMove(ctx context.Context, s *Stage, _ *crowd) (string, error) {
+	from, to, err := s.homes(ctx, Mover)
 	if err != nil {
 		return "", err
 	}
@@ -193,7 +159,7 @@ func killedInMove(ctx context.Context, s *stage, _ *crowd) (string, error) {
 	var killing error
 	tries := 0
 	for err = errors.New("not begun"); err != nil && killing == nil && ctx.Err() == nil; tries++ {
-		_, err = fleet.Move(ctx, from, to, mover, fleet.MoveConfig{Tables: shop.Tables, Progress: func(stage fleet.Stage, _ int64) {
+		_, err = fleet.Move(ctx, from, to, Mover, fleet.MoveConfig{Tables: shop.Tables, Progress: func(stage fleet.Stage, _ int64) {
 			if stage == fleet.Fenced {
 				once.Do(func() { revive, killing = s.nodes["west"].KillLeader(ctx) })
 			}

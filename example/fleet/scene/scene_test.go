@@ -1,8 +1,9 @@
-package main
+package scene
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -14,7 +15,10 @@ import (
 // TestMain is also the program: the stage starts it with the commands of its processes.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && (os.Args[1] == "serve" || os.Args[1] == "move") {
-		main()
+		if err := Command(context.Background(), os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 		return
 	}
 	os.Exit(m.Run())
@@ -24,22 +28,22 @@ func TestMain(m *testing.M) {
 func TestNothingIsLostOrDoubledUnderPatroni(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
-	s, err := newStage(ctx, 1000)
+	s, err := Start(ctx, 1000)
 	if errors.Is(err, patroni.ErrMissing) && os.Getenv("IDEM_TEST_REQUIRE") == "" {
 		t.Skip(err)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close()
-	for _, scene := range scenes {
-		if !strings.Contains(scene.name, "cluster's leader") && !strings.Contains(scene.name, "left") {
+	defer s.Close()
+	for _, scene := range All {
+		if !strings.Contains(scene.Name, "cluster's leader") && !strings.Contains(scene.Name, "left") {
 			continue
 		}
-		b, note, err := s.perform(ctx, scene)
+		b, note, err := s.Perform(ctx, scene)
 		if err != nil {
-			t.Errorf("%s: %v", scene.name, err)
+			t.Errorf("%s: %v", scene.Name, err)
 		}
-		t.Logf("%s: %+v %s", scene.name, b, note)
+		t.Logf("%s: %+v %s", scene.Name, b, note)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package scene
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,18 +17,22 @@ import (
 	"github.com/idem-go/idem/example/orders/bank"
 )
 
-// books is what the clients of a scene were told, held to what is there.
-type books struct {
-	attempts, orders, charges, bills, lost, doubled int
-	silence                                         time.Duration
+// Books are what the clients of a scene were told, held to what is there.
+type Books struct {
+	Attempts, Orders, Charges, Bills int
+	Lost, Doubled                    int
+	Silence                          time.Duration // the longest time in which a tenant had no answer
 }
 
-func (s *stage) readBooks(ctx context.Context, c *crowd) (b books, err error) {
+// ErrBroken says that a promise was not kept. Any other error is of the fleet, which could not be run or read.
+var ErrBroken = errors.New("a promise is broken")
+
+func (s *Stage) readBooks(ctx context.Context, c *crowd) (b Books, err error) {
 	charges, err := s.charges()
 	if err != nil {
 		return b, err
 	}
-	var wrong []error
+	var wrong []string
 	for _, tenant := range tenants {
 		home, other, err := s.homes(ctx, tenant)
 		if err != nil {
@@ -40,29 +45,36 @@ func (s *stage) readBooks(ctx context.Context, c *crowd) (b books, err error) {
 		if err != nil {
 			return b, err
 		}
-		b.attempts += c.sent[tenant]
-		b.silence = max(b.silence, c.silence[tenant])
+		b.Attempts += c.sent[tenant]
+		b.Silence = max(b.Silence, c.silence[tenant])
 		for request, told := range c.answers[tenant] {
 			orders := made[request]
-			b.orders += len(orders)
-			b.doubled += max(0, len(orders)-1) + max(0, charges[request]-1)
-			b.charges += charges[request]
+			b.Orders += len(orders)
+			b.Doubled += max(0, len(orders)-1) + max(0, charges[request]-1)
+			b.Charges += charges[request]
 			if len(orders) == 0 || orders[0].ID != told {
-				b.lost++
+				b.Lost++
 			}
 			for _, o := range orders {
-				b.bills += o.Bills
+				b.Bills += o.Bills
 				if o.Bills != 1 || (o.Charge != "") != (charges[request] == 1) {
-					wrong = append(wrong, fmt.Errorf("an order of %s has %d bills and %d charges", tenant, o.Bills, charges[request]))
+					wrong = append(wrong, fmt.Sprintf("an order of %s has %d bills and %d charges", tenant, o.Bills, charges[request]))
 				}
 			}
 		}
-		wrong = append(wrong, clean(ctx, tenant, home, other))
+		misplaced, err := clean(ctx, tenant, home, other)
+		if err != nil {
+			return b, err
+		}
+		wrong = append(wrong, misplaced...)
 	}
-	if b.lost+b.doubled > 0 {
-		wrong = append(wrong, errors.New("something was lost or doubled"))
+	if b.Lost+b.Doubled > 0 {
+		wrong = append(wrong, "something was lost or doubled")
 	}
-	return b, errors.Join(wrong...)
+	if len(wrong) > 0 {
+		err = fmt.Errorf("%w: %s", ErrBroken, strings.Join(wrong, "; "))
+	}
+	return b, err
 }
 
 type order struct {
@@ -71,7 +83,7 @@ type order struct {
 }
 
 func ordersOf(ctx context.Context, home fleet.Cluster, tenant string) (map[string][]order, error) {
-	rows, _ := home.Pool.Query(ctx, `SELECT o.request, o.id::text, o.charge, coalesce(b.bills, 0)
+	rows, _ := home.Pool.Query(ctx, `SELECT o.request, o.id::text, o.charge, coalesce(b.Bills, 0)
 		FROM orders o LEFT JOIN (SELECT customer, number, count(*) AS bills FROM bills WHERE tenant = $1 GROUP BY customer, number) b
 		     ON b.customer = o.customer AND b.number = o.number
 		WHERE o.tenant = $1 AND o.customer <> 'filled'`, tenant)
@@ -84,7 +96,7 @@ func ordersOf(ctx context.Context, home fleet.Cluster, tenant string) (map[strin
 }
 
 // charges counts them by what they are for.
-func (s *stage) charges() (map[string]int, error) {
+func (s *Stage) charges() (map[string]int, error) {
 	answer := httptest.NewRecorder()
 	s.bank.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/charges", nil))
 	var entries []bank.Entry
@@ -124,8 +136,7 @@ func billed(ctx context.Context, tenant string, clusters ...fleet.Cluster) error
 }
 
 // clean says whether something is where it should not be, or in the wrong order.
-func clean(ctx context.Context, tenant string, home, other fleet.Cluster) error {
-	var wrong []error
+func clean(ctx context.Context, tenant string, home, other fleet.Cluster) (wrong []string, err error) {
 	for _, q := range []struct {
 		in          fleet.Cluster
 		what, query string
@@ -137,11 +148,14 @@ func clean(ctx context.Context, tenant string, home, other fleet.Cluster) error 
 		{other, "keys in the other cluster", `SELECT count(*) FROM idem.records WHERE starts_with(scope, $1 || '/')`},
 	} {
 		var n int
-		if err := q.in.Pool.QueryRow(ctx, q.query, tenant).Scan(&n); err != nil || n != 0 {
-			wrong = append(wrong, errors.Join(err, fmt.Errorf("%s has %d %s", tenant, n, q.what)))
+		if err := q.in.Pool.QueryRow(ctx, q.query, tenant).Scan(&n); err != nil {
+			return nil, err
+		}
+		if n != 0 {
+			wrong = append(wrong, fmt.Sprintf("%s has %d %s", tenant, n, q.what))
 		}
 	}
-	return errors.Join(wrong...)
+	return wrong, nil
 }
 
 // forgetWaits begins to count how long calls take.

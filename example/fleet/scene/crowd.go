@@ -1,4 +1,4 @@
-package main
+package scene
 
 import (
 	"bytes"
@@ -31,7 +31,8 @@ type crowd struct {
 	clients   sync.WaitGroup
 }
 
-const clientsOfATenant = 3
+// Clients is how many each tenant has.
+const Clients = 3
 
 func newCrowd(ctx context.Context, instances func() []string) *crowd {
 	c := &crowd{
@@ -40,7 +41,7 @@ func newCrowd(ctx context.Context, instances func() []string) *crowd {
 	}
 	for _, tenant := range tenants {
 		c.answers[tenant], c.last[tenant] = map[string]string{}, time.Now()
-		for client := range clientsOfATenant {
+		for client := range Clients {
 			c.clients.Go(func() { c.run(ctx, tenant, client) })
 		}
 	}
@@ -71,7 +72,7 @@ func (c *crowd) run(ctx context.Context, tenant string, client int) {
 		case err != nil:
 			c.failed = err
 		case again != first:
-			c.failed = fmt.Errorf("a client was told of order %s, and then of %s", first, again)
+			c.failed = fmt.Errorf("%w: a client was told of order %s, and then of %s", ErrBroken, first, again)
 		default:
 			c.answers[tenant][o.Request] = first
 			c.waits[tenant] = append(c.waits[tenant], time.Since(began))

@@ -1,4 +1,4 @@
-package main
+package scene
 
 import (
 	"context"
@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	mover = "acme" // the tenant that moves
-	stays = "globex"
+	Mover = "acme"   // the tenant that moves, at home in west at first
+	Stays = "globex" // at home in east
 )
 
-var tenants = []string{mover, stays}
+var tenants = []string{Mover, Stays}
 
-// stage is all that runs.
-type stage struct {
+// Stage is all that runs: clusters under Patroni with etcd, a bank, and instances of the service.
+type Stage struct {
 	system     *patroni.System
 	west, east fleet.Cluster
 	nodes      map[string]*patroni.Cluster
@@ -40,18 +40,19 @@ type stage struct {
 	closers    []func()
 }
 
-const instanceCount = 3
+// Instances is how many of the service are running.
+const Instances = 3
 
-func newStage(ctx context.Context, keys int) (*stage, error) {
-	s := &stage{keys: keys}
+func Start(ctx context.Context, keys int) (*Stage, error) {
+	s := &Stage{keys: keys}
 	err := s.build(ctx)
 	if err != nil {
-		s.close()
+		s.Close()
 	}
 	return s, err
 }
 
-func (s *stage) build(ctx context.Context) (err error) {
+func (s *Stage) build(ctx context.Context) (err error) {
 	if s.system, err = patroni.Start(ctx); err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func (s *stage) build(ctx context.Context) (err error) {
 	for _, c := range []struct {
 		name, tenant string
 		at           *fleet.Cluster
-	}{{"west", mover, &s.west}, {"east", stays, &s.east}} {
+	}{{"west", Mover, &s.west}, {"east", Stays, &s.east}} {
 		if *c.at, err = open(c.name, s.nodes[c.name].DSN()); err != nil {
 			return err
 		}
@@ -71,14 +72,14 @@ func (s *stage) build(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := shop.Fill(ctx, s.west, mover, s.keys); err != nil {
+	if err := shop.Fill(ctx, s.west, Mover, s.keys); err != nil {
 		return err
 	}
 	if err := s.openBank(); err != nil {
 		return err
 	}
 	s.env = append(s.env, westVariable+"="+s.nodes["west"].DSN(), eastVariable+"="+s.nodes["east"].DSN())
-	for range instanceCount {
+	for range Instances {
 		if err := s.startInstance(ctx); err != nil {
 			return err
 		}
@@ -96,7 +97,7 @@ func prepare(ctx context.Context, c fleet.Cluster, tenant string) error {
 	return errors.Join(fleet.Install(ctx, c, shop.Tables), fleet.Place(ctx, c, tenant))
 }
 
-func (s *stage) openBank() (err error) {
+func (s *Stage) openBank() (err error) {
 	dir, err := os.MkdirTemp("", "idem-fleet-bank-")
 	if err != nil {
 		return err
@@ -116,7 +117,7 @@ func (s *stage) openBank() (err error) {
 	return nil
 }
 
-func (s *stage) startInstance(ctx context.Context) error {
+func (s *Stage) startInstance(ctx context.Context) error {
 	p, err := s.run(ctx, "serve")
 	if err != nil {
 		return err
@@ -128,7 +129,7 @@ func (s *stage) startInstance(ctx context.Context) error {
 }
 
 // run starts this program with another command.
-func (s *stage) run(ctx context.Context, command ...string) (*process.Process, error) {
+func (s *Stage) run(ctx context.Context, command ...string) (*process.Process, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -148,7 +149,7 @@ func (s *stage) run(ctx context.Context, command ...string) (*process.Process, e
 var errNotStarted = errors.New("it did not come as far as to be killed, or to serve")
 
 // addresses are those of the instances, also of one that was killed: clients find out.
-func (s *stage) addresses() (all []string) {
+func (s *Stage) addresses() (all []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.instances {
@@ -157,7 +158,7 @@ func (s *stage) addresses() (all []string) {
 	return all
 }
 
-func (s *stage) killInstance(ctx context.Context) (revive func() error) {
+func (s *Stage) killInstance(ctx context.Context) (revive func() error) {
 	s.mu.Lock()
 	first := s.instances[0]
 	s.mu.Unlock()
@@ -174,7 +175,7 @@ func (s *stage) killInstance(ctx context.Context) (revive func() error) {
 }
 
 // homes returns where the tenant is at home, and the other cluster.
-func (s *stage) homes(ctx context.Context, tenant string) (home, other fleet.Cluster, err error) {
+func (s *Stage) homes(ctx context.Context, tenant string) (home, other fleet.Cluster, err error) {
 	err = insist(ctx, func() (err error) {
 		home, err = fleet.Home(ctx, []fleet.Cluster{s.west, s.east}, tenant)
 		return err
@@ -188,7 +189,8 @@ func (s *stage) homes(ctx context.Context, tenant string) (home, other fleet.Clu
 	return home, s.west, nil
 }
 
-func (s *stage) close() {
+// Close ends all that runs, and removes what was made for it.
+func (s *Stage) Close() {
 	for i := len(s.closers) - 1; i >= 0; i-- {
 		s.closers[i]()
 	}
