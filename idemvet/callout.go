@@ -20,7 +20,7 @@ the pool, and the key, for as long as it takes.`,
 		if !ok {
 			return
 		}
-		if what := calledOut(callee(pass.TypesInfo, call)); what != "" {
+		if what := calledOut(b.calleeOf(call)); what != "" {
 			pass.ReportRangef(call, "%s inside of the transaction of %s: it is not undone with it, and is done again by the next attempt. "+
 				"Add a message to the outbox, or make it a Call of an operation", what, b.by)
 		}

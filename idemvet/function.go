@@ -13,11 +13,13 @@ type functions struct {
 	info     *types.Info
 	files    []*ast.File
 	declared map[*types.Func]*ast.FuncDecl
-	set      map[types.Object][]ast.Expr // what a variable is set to, everywhere
+	set      map[types.Object][]ast.Expr    // what a variable is set to, everywhere
+	filled   map[types.Object]*ast.CallExpr // by what a variable is filled with bytes of chance
 }
 
 func functionsOf(pass *analysis.Pass) *functions {
-	f := &functions{pkg: pass.Pkg, info: pass.TypesInfo, files: pass.Files, declared: map[*types.Func]*ast.FuncDecl{}, set: map[types.Object][]ast.Expr{}}
+	f := &functions{pkg: pass.Pkg, info: pass.TypesInfo, files: pass.Files, declared: map[*types.Func]*ast.FuncDecl{}, set: map[types.Object][]ast.Expr{},
+		filled: map[types.Object]*ast.CallExpr{}}
 	for _, file := range pass.Files {
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
@@ -27,6 +29,8 @@ func functionsOf(pass *analysis.Pass) *functions {
 				}
 			case *ast.AssignStmt:
 				f.assign(n.Lhs, n.Rhs)
+			case *ast.CallExpr:
+				f.fill(n)
 			case *ast.ValueSpec:
 				names := make([]ast.Expr, len(n.Names))
 				for i, name := range n.Names {
@@ -38,6 +42,37 @@ func functionsOf(pass *analysis.Pass) *functions {
 		})
 	}
 	return f
+}
+
+// fill notes a call of rand.Read.
+func (f *functions) fill(call *ast.CallExpr) {
+	to := callee(f.info, call)
+	if !isFunc(to, "crypto/rand", "Read") && !isFunc(to, "math/rand", "Read") || len(call.Args) != 1 {
+		return
+	}
+	into := ast.Unparen(call.Args[0])
+	if part, ok := into.(*ast.SliceExpr); ok {
+		into = ast.Unparen(part.X)
+	}
+	if id, ok := into.(*ast.Ident); ok {
+		f.filled[f.info.Uses[id]] = call
+	}
+}
+
+// calleeOf is callee, also by a variable that is set to a function or a method in one place.
+func (f *functions) calleeOf(call *ast.CallExpr) *types.Func {
+	if to := callee(f.info, call); to != nil {
+		return to
+	}
+	set, ok := f.only(call.Fun)
+	if !ok {
+		return nil
+	}
+	if name := nameOf(ast.Unparen(set)); name != nil {
+		to, _ := f.info.Uses[name].(*types.Func)
+		return to
+	}
+	return nil
 }
 
 func (f *functions) assign(to, from []ast.Expr) {

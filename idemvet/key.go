@@ -93,6 +93,12 @@ func (k *keys) find(e ast.Expr, is func(info *types.Info, call *ast.CallExpr) (f
 				return false
 			}
 		case *ast.Ident:
+			if call := k.filled[k.info.Uses[n]]; call != nil {
+				if hit, _ := is(k.info, call); hit {
+					found = call
+					return false
+				}
+			}
 			if set, ok := k.only(n); ok && deep < 8 {
 				found = k.find(set, is, deep+1)
 			}

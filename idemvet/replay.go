@@ -42,6 +42,7 @@ func (r *replays) look(node ast.Node) {
 	outer := r.told
 	defer func() { r.told = outer }()
 	r.told = r.toldIn(block)
+	r.variables(block)
 	ast.Inspect(block, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
@@ -51,12 +52,25 @@ func (r *replays) look(node ast.Node) {
 				r.pass.ReportRangef(n, "a goroutine takes steps of the operation: their order is not the same when it is run again. Calls that are under way at once are for operation.Go")
 			}
 		case *ast.RangeStmt:
-			if _, isMap := r.info.TypeOf(n.X).Underlying().(*types.Map); isMap && r.takesSteps(n.Body) {
+			if r.isUnordered(n.X) && r.takesSteps(n.Body) {
 				r.pass.ReportRangef(n.X, "the order of a map decides the order of steps, and is another one when the operation is run again: sort the keys")
 			}
 		}
 		return true
 	})
+}
+
+// isUnordered reports whether what is ranged over has the order of a map.
+func (r *replays) isUnordered(e ast.Expr) bool {
+	if _, isMap := r.info.TypeOf(e).Underlying().(*types.Map); isMap {
+		return true
+	}
+	call, ok := ast.Unparen(e).(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	to := callee(r.info, call)
+	return isFunc(to, "maps", "Keys", "Values", "All") || isFunc(to, "slices", "Collect") && r.isUnordered(call.Args[0])
 }
 
 func (r *replays) call(call *ast.CallExpr) (deeper bool) {

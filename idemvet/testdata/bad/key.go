@@ -3,6 +3,7 @@ package bad
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -103,5 +104,12 @@ func (s *service) newKeyThatIsStoredTooLate(ctx context.Context, scope string, h
 		return err
 	}
 	_, err := s.pool.Exec(ctx, "INSERT INTO intents (key) VALUES ($1)", key)
+	return err
+}
+
+func (s *service) keyOfBytesByTheServer(ctx context.Context, scope string, hash idem.Hash) error {
+	var b [16]byte
+	rand.Read(b[:])
+	_, err := idem.Do(ctx, s.pool, scope, hex.EncodeToString(b[:]), hash, func(pgx.Tx) (idem.Response, error) { return created, nil }) // want idemkey
 	return err
 }

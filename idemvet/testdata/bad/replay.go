@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -86,4 +87,33 @@ var answersTheTime = operation.Define("answers", func(op *operation.Op, item str
 	start := time.Now()                                            // want idemreplay
 	defer func() { r.Body = []byte(time.Since(start).String()) }() // want idemreplay
 	return created, step(op, item)
+})
+
+var stepsOfTheKeysOfAMap = operation.Define("keys of a map", func(op *operation.Op, in map[string]int) (idem.Response, error) {
+	for item := range maps.Keys(in) { // want idemreplay
+		if err := step(op, item); err != nil {
+			return idem.Response{}, err
+		}
+	}
+	return created, nil
+})
+
+var setsAVariableInAStep = operation.Define("a variable", func(op *operation.Op, in string) (idem.Response, error) {
+	var fee int
+	if err := operation.Exec(op, "order", func(tx pgx.Tx) error {
+		fee = 5 // want idemreplay
+		_, err := tx.Exec(op.Context(), "INSERT INTO orders (id) VALUES ($1)", in)
+		return err
+	}); err != nil {
+		return idem.Response{}, err
+	}
+	return idem.Response{Status: 201, Body: fmt.Append(nil, fee)}, nil
+})
+
+var scansInAStep = operation.Define("a scan", func(op *operation.Op, in string) (idem.Response, error) {
+	var id string
+	err := operation.Exec(op, "order", func(tx pgx.Tx) error {
+		return tx.QueryRow(op.Context(), "INSERT INTO orders DEFAULT VALUES RETURNING id").Scan(&id) // want idemreplay
+	})
+	return idem.Response{Status: 201, Body: []byte(id)}, err
 })

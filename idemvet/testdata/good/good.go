@@ -365,3 +365,48 @@ var measures = operation.Define("measures", func(op *operation.Op, items []strin
 	fmt.Println("it took", time.Since(start))
 	return created, nil
 })
+
+var setsAVariableForItself = operation.Define("for itself", func(op *operation.Op, in string) (idem.Response, error) {
+	var fee, rows int
+	var err error
+	for _, name := range []string{"one", "two"} {
+		err = operation.Exec(op, name, func(tx pgx.Tx) error {
+			rows = len(name)
+			_, err := tx.Exec(op.Context(), "INSERT INTO orders (id, n) VALUES ($1, $2)", in, rows)
+			return err
+		})
+		if err != nil {
+			return idem.Response{}, err
+		}
+	}
+	fee, err = operation.Tx(op, "fee", func(tx pgx.Tx) (int, error) {
+		fee = 5
+		rows = 1
+		_, err := tx.Exec(op.Context(), "INSERT INTO fees (id, n) VALUES ($1, $2)", in, rows)
+		return fee, err
+	})
+	return idem.Response{Status: 201, Body: fmt.Append(nil, fee)}, err
+})
+
+var collectsTheKeysOfAMap = operation.Define("collects", func(op *operation.Op, in map[string]int) (idem.Response, error) {
+	sum := 0
+	for n := range maps.Values(in) {
+		sum += n
+	}
+	for _, item := range slices.Sorted(maps.Keys(in)) {
+		if _, err := operation.Tx(op, item, func(pgx.Tx) (int, error) { return sum, nil }); err != nil {
+			return idem.Response{}, err
+		}
+	}
+	return created, nil
+})
+
+func (s *service) readsByAMethodValue(ctx context.Context, scope, key string, hash idem.Hash) error {
+	say := slog.Default().InfoContext
+	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
+		say(ctx, "places")
+		_, err := tx.Exec(ctx, "INSERT INTO orders DEFAULT VALUES")
+		return created, err
+	})
+	return err
+}

@@ -1,0 +1,105 @@
+package idemvet
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+)
+
+// variables finds those of a function of steps that the function of a step sets, and that are read behind it: where the step is on record, its
+// function is not called, and the variable has not got its value.
+func (r *replays) variables(block *ast.BlockStmt) {
+	ast.Inspect(block, func(n ast.Node) bool {
+		statement, ok := n.(ast.Stmt)
+		if !ok {
+			return true
+		}
+		for step := range r.stepsOf(statement) {
+			for _, arg := range step.Args {
+				if literal, ok := ast.Unparen(arg).(*ast.FuncLit); ok {
+					r.setIn(literal, statement, block)
+				}
+			}
+		}
+		return true
+	})
+}
+
+// stepsOf are the steps of a statement, without those of the statements in it.
+func (r *replays) stepsOf(statement ast.Stmt) func(yield func(*ast.CallExpr) bool) {
+	return func(yield func(*ast.CallExpr) bool) {
+		ast.Inspect(statement, func(n ast.Node) bool {
+			if inner, ok := n.(ast.Stmt); ok && inner != statement {
+				return false
+			}
+			call, ok := n.(*ast.CallExpr)
+			return !ok || !r.isStep(call) || yield(call)
+		})
+	}
+}
+
+func (r *replays) setIn(literal *ast.FuncLit, statement ast.Stmt, block *ast.BlockStmt) {
+	ast.Inspect(literal.Body, func(n ast.Node) bool {
+		var targets []ast.Expr
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			targets = n.Lhs
+		case *ast.IncDecStmt:
+			targets = []ast.Expr{n.X}
+		case *ast.UnaryExpr: // it is scanned into
+			if n.Op == token.AND {
+				targets = []ast.Expr{n.X}
+			}
+		}
+		for _, target := range targets {
+			id, ok := ast.Unparen(target).(*ast.Ident)
+			if !ok {
+				continue
+			}
+			v, ok := r.info.Uses[id].(*types.Var)
+			isOuter := ok && block.Pos() < v.Pos() && v.Pos() < literal.Pos()
+			if isOuter && !types.Identical(v.Type(), types.Universe.Lookup("error").Type()) && !sets(r.info, statement, v) && r.isReadBehind(v, literal, block) {
+				r.pass.ReportRangef(id, "%s is set by the function of a step, which is not called again where the step is on record: have the step return it", id.Name)
+			}
+		}
+		return true
+	})
+}
+
+// sets reports whether a statement itself sets a variable, as by what a step returns.
+func sets(info *types.Info, statement ast.Stmt, v *types.Var) bool {
+	assignment, ok := statement.(*ast.AssignStmt)
+	if !ok {
+		return false
+	}
+	for _, target := range assignment.Lhs {
+		if id, ok := target.(*ast.Ident); ok && (info.Uses[id] == v || info.Defs[id] == v) {
+			return true
+		}
+	}
+	return false
+}
+
+// isReadBehind reports whether a variable is used behind the function that sets it, by other code than a function that sets it as well.
+func (r *replays) isReadBehind(v *types.Var, literal *ast.FuncLit, block *ast.BlockStmt) (read bool) {
+	ast.Inspect(block, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return n.End() > literal.End() && !r.setsIn(n, v)
+		case *ast.Ident:
+			read = read || n.Pos() > literal.End() && r.info.Uses[n] == v
+		}
+		return !read
+	})
+	return read
+}
+
+func (r *replays) setsIn(literal *ast.FuncLit, v *types.Var) (found bool) {
+	ast.Inspect(literal.Body, func(n ast.Node) bool {
+		if statement, ok := n.(ast.Stmt); ok && sets(r.info, statement, v) {
+			found = true
+		}
+		return !found
+	})
+	return found
+}
