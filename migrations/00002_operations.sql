@@ -93,7 +93,7 @@ COMMENT ON COLUMN idem.operations.unread IS
 COMMENT ON COLUMN idem.operations.left_from IS
     'From this place on what is on record is left as it is, as was accepted by a person who has cancelled it again; NULL if there is none.';
 COMMENT ON COLUMN idem.operations.kind IS
-    'Of that step. A call without a row in idem.steps, and an undo whose row says registered, were begun and have no end on record. Calls that were begun together have rows. unbacked: a call that nothing takes back. unread: a step in front of which the function of a cancelled operation fails. unfit: a call whose value does not fit, as a person has given it. started: it was started, and has not been committed since: there is nothing in idem.steps.';
+    'Of that step. A call without a row in idem.steps, and an undo whose row says registered, were begun and have no end on record. Calls that were begun together have rows. unbacked: a call that nothing takes back. unread: a step in front of which the function of a cancelled operation fails. unfit: a call whose value does not fit, as a person has given it. undecoded: an Await whose signal does not decode, and is replaced by the next of its name. started: it was started, and has not been committed since: there is nothing in idem.steps.';
 COMMENT ON COLUMN idem.operations.step IS
     'The step that was begun, or is waited for, when the operation was last committed; seq is its place, 0 if there is none, and since the moment.';
 COMMENT ON COLUMN idem.operations.wake_at IS

@@ -31,10 +31,21 @@ func Await[T any](op *Op, name string, timeout time.Duration) (T, error) {
 		}
 		value, err := decode[T](jsonCodec{}, stored)
 		if err != nil {
-			return none, op.park("the signal %q does not decode into %T", s.name, none)
+			return none, op.parkUndecoded(s, none)
 		}
 		return value, nil
 	})
+}
+
+// parkUndecoded parks the operation because a signal does not decode. If it was not received yet, which makes it a value on record, another one
+// may be sent.
+func (op *Op) parkUndecoded(s *step, wanted any) error {
+	if s.found != nil && s.found.Outcome != store.StepWaiting {
+		return op.parkUnfit(s, wanted)
+	}
+	_ = op.park("the signal %q does not decode into %T: send another one of that name, and Retry it", s.name, wanted)
+	op.stopped.step, op.stopped.undecoded = s.name, true
+	return op.stopped
 }
 
 // signalPause is the pause between two looks for a signal that has to come soon, if it is to come in time.
@@ -108,7 +119,8 @@ func (op *Op) look(signal *store.ReadSignal) error {
 }
 
 // Signal sends a value to an operation that awaits it, or will: the first of a name counts, and all others are dropped without
-// a word, as are those for an operation that has ended. db is a pool, or a transaction that the signal is to be part of. Values are
+// a word, as are those for an operation that has ended. Where the first one has parked the operation, because it does not decode into the type of the
+// Await, another one takes its place, and counts as sent when the first one was: send it, and then Retry the operation. db is a pool, or a transaction that the signal is to be part of. Values are
 // JSON. Of the options only idem.WithSealer matters: a signal is as secret as what the operation keeps, so give it the Sealer that
 // the operation has. Without one it is refused with ErrUnsealed where the operation is sealed and has not ended. Where transactions are serializable by default the database may refuse it with 40001: send it again.
 func Signal(ctx context.Context, db interface {

@@ -32,7 +32,11 @@ func TestLastWordOnAnAttemptIsThatOfTheOutermostError(t *testing.T) {
 		"joined, not sent first":   {errors.Join(operation.NotSent(refused), operation.Unknown(refused)), "parked"},
 		"final of unknown":         {operation.Final(operation.Unknown(refused)), "failed"},
 		"final of joined unknowns": {operation.Final(errors.Join(operation.Unknown(refused), refused)), "failed"},
-		"final and a remark":       {errors.Join(errors.New("while charging"), operation.Final(refused)), "failed"},
+		"final and a remark":       {fmt.Errorf("%w: %w", errors.New("while charging"), operation.Final(refused)), "failed"},
+		"joined, final twice":      {errors.Join(operation.Final(refused), nil, operation.Final(errDeclined)), "failed"},
+		"joined, no answer first":  {errors.Join(errTimeout, operation.Final(refused)), "parked"},
+		"joined, no answer last":   {errors.Join(operation.NotSent(refused), errTimeout), "parked"},
+		"a remark on joined":       {fmt.Errorf("both providers: %w", errors.Join(operation.NotSent(refused), errTimeout)), "parked"},
 		"final of not sent":        {operation.Final(operation.NotSent(refused)), "failed"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -58,10 +58,11 @@ func (op *Op) endParked(s *stop) longcall.Ending {
 	op.close(nil)
 	w.keep(commit{at: w.at})
 	step := s.step
+	undecoded := s.undecoded
 	if begun, ok := w.begun(); ok && !s.unfit { // Resolve is about this one
-		step = begun.Name
+		step, undecoded = begun.Name, false
 	}
-	end := w.parkAs(op.ctx, store.ParkOperation{Step: step, Reason: s.reason, Unread: s.unread, Unbacked: s.unbacked, Unfit: s.unfit})
+	end := w.parkAs(op.ctx, store.ParkOperation{Step: step, Reason: s.reason, Unread: s.unread, Unbacked: s.unbacked, Unfit: s.unfit, Undecoded: undecoded})
 	if parked, ok := end.Err.(*ParkedError); ok {
 		parked.Cause = s.cause
 	}

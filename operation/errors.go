@@ -3,6 +3,7 @@ package operation
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/idem-go/idem"
@@ -124,8 +125,9 @@ func Final(err error) error {
 // is up to the safety of the Call. An error that is neither Final nor NotSent nor Unknown is treated alike: it says that there was no
 // answer, and does not say why. To take it for a call that has not happened would be to guess.
 //
-// The outermost of Unknown, Final and NotSent counts: Unknown of an error that is Final is unknown. Where errors are joined and one is
-// Unknown, they are; one that is none of the three leaves that to the others.
+// The outermost of Unknown, Final and NotSent counts: Unknown of an error that is Final is unknown. Where errors are joined, as those of two
+// requests of one attempt are, and one of them is Unknown or none of the three, they are unknown: what one of the requests has come to says nothing of
+// the other. fmt.Errorf makes one error, of however many: what it wraps may say what sort of error it is.
 func Unknown(err error) error {
 	if err == nil {
 		return nil
@@ -155,7 +157,7 @@ func (e *notSentError) Unwrap() error { return e.cause }
 type said struct{ final, unsent, unknown bool }
 
 // saidBy returns what an error says. The outermost word counts: an Unknown hides what it wraps, and, where errors are joined, what it
-// stands beside.
+// stands beside. So does an error that says nothing, unless fmt.Errorf has made one error of them.
 func saidBy(err error) (s said) {
 	switch e := err.(type) {
 	case *unknownError:
@@ -169,14 +171,17 @@ func saidBy(err error) (s said) {
 	case interface{ Unwrap() []error }:
 		for _, joined := range e.Unwrap() {
 			one := saidBy(joined)
-			if one.unknown {
-				return one
+			if one.unknown || one == (said{}) && reflect.TypeOf(err) != remarkType {
+				return said{unknown: true}
 			}
 			s.final, s.unsent = s.final || one.final, s.unsent || one.unsent
 		}
 	}
 	return s
 }
+
+// remarkType is the type of what fmt.Errorf makes of several errors.
+var remarkType = reflect.TypeOf(fmt.Errorf("%w%w", ErrParked, ErrParked))
 
 type unknownError struct{ cause error }
 

@@ -9,11 +9,12 @@ type stop struct {
 	step   string // at which it is parked
 	err    error
 
-	unbacked bool  // it is parked because nothing takes that step back
-	unread   int   // the place of that step, if it is parked because the function fails in front of it, and it is on record
-	unfit    bool  // it is parked because the value that a person has given for that step does not fit
-	free     bool  // to run again because of it is no retry
-	cause    error // of the program, or of another system, for which it is parked
+	unbacked  bool  // it is parked because nothing takes that step back
+	unread    int   // the place of that step, if it is parked because the function fails in front of it, and it is on record
+	unfit     bool  // it is parked because the value that a person has given for that step does not fit
+	undecoded bool  // it is parked because the signal of that name does not decode
+	free      bool  // to run again because of it is no retry
+	cause     error // of the program, or of another system, for which it is parked
 }
 
 type why int

@@ -343,11 +343,12 @@ WHERE id = (@operation_id::text)::uuid
 -- name: ParkOperation :execrows
 -- ParkOperation stops an operation until a person has seen to it. Unread is the place of the step if the function fails in front of it
 -- and it is on record, unbacked says that the step is a call which nothing takes back, unfit that it is one
--- whose value a person has given, and which does not fit. What was asked of a person before is not asked any more.
+-- whose value a person has given, and which does not fit, undecoded that it awaits a signal, and what was sent does not decode. What was asked of a person before is not asked any more.
 UPDATE idem.operations
 SET state = 'parked', owner = NULL, reason = @reason::text, step = @step, unread = sqlc.narg(unread)::int4,
     kind = CASE WHEN sqlc.narg(unread)::int4 IS NOT NULL THEN 'unread' WHEN @unbacked::bool THEN 'unbacked' WHEN @unfit::bool THEN 'unfit'
-                WHEN kind = 'unfit' THEN 'call' WHEN kind = ANY (ARRAY['unread', 'unbacked']) THEN '' ELSE kind END
+                WHEN @undecoded::bool THEN 'undecoded'
+                WHEN kind = 'unfit' THEN 'call' WHEN kind = ANY (ARRAY['unread', 'unbacked', 'undecoded']) THEN '' ELSE kind END
 WHERE id = (@operation_id::text)::uuid
   AND epoch = @epoch AND state = 'running';
 
@@ -414,13 +415,15 @@ FROM (SELECT unnest((@operation_ids::text)::uuid[]) AS id,
 WHERE o.id = taken.id AND o.epoch = taken.epoch AND o.state = 'running';
 
 -- name: SendSignal :one
--- SendSignal leaves a value for an operation that has not ended, unless there is one of that name. It keeps the operation from
+-- SendSignal leaves a value for an operation that has not ended, unless there is one of that name. One that has parked the operation, because it
+-- does not decode, is replaced: the operation has not received it. When it was sent stays, so that the new one is in time if that was. It keeps the operation from
 -- being purged, and hinders nothing else of it, at whatever point of its course it is: a process that looks for operations that are due
 -- finds the signal. It is refused where the input of the operation begins with what is given, if that is not NULL: a signal that was sent without
 -- a Sealer, where the operation is sealed.
 -- @pgx
 WITH target AS (
-    SELECT o.id, o.ended_at, coalesce(substr(o.input, 1, octet_length(sqlc.narg(unless)::bytea)) = sqlc.narg(unless)::bytea, false) AS refused
+    SELECT o.id, o.ended_at, coalesce(substr(o.input, 1, octet_length(sqlc.narg(unless)::bytea)) = sqlc.narg(unless)::bytea, false) AS refused,
+           o.state = 'parked' AND o.kind = 'undecoded' AND o.step = @name AS undecoded
     FROM idem.operations o
     WHERE o.id = (@operation_id::text)::uuid
     FOR KEY SHARE
@@ -429,6 +432,11 @@ WITH target AS (
     SELECT target.id, @name, clock_timestamp(), @value, false FROM target
     WHERE target.ended_at IS NULL AND NOT target.refused
     ON CONFLICT (operation_id, name) DO NOTHING
+), replaced AS (
+    UPDATE idem.signals s SET value = @value
+    FROM target
+    WHERE s.operation_id = target.id AND s.name = @name AND NOT s.taken
+      AND target.undecoded AND NOT target.refused
 )
 SELECT (count(*) > 0)::bool AS known, (count(*) FILTER (WHERE target.refused AND target.ended_at IS NULL) > 0)::bool AS refused,
        CASE WHEN current_setting('synchronous_commit', true) = 'off' THEN set_config('synchronous' || '_commit', 'on', true) END AS _

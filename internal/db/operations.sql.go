@@ -1100,26 +1100,28 @@ const ParkOperationSQL = `-- name: ParkOperation :execrows
 UPDATE idem.operations
 SET state = 'parked', owner = NULL, reason = $1::pg_catalog.text, step = $2::pg_catalog.text, unread = $3::pg_catalog.int4,
     kind = CASE WHEN $3::pg_catalog.int4 IS NOT NULL THEN 'unread' WHEN $4::pg_catalog.bool THEN 'unbacked' WHEN $5::pg_catalog.bool THEN 'unfit'
-                WHEN kind OPERATOR(pg_catalog.=) 'unfit' THEN 'call' WHEN kind OPERATOR(pg_catalog.=) ANY (ARRAY['unread', 'unbacked']) THEN '' ELSE kind END
-WHERE id OPERATOR(pg_catalog.=) ($6::pg_catalog.text)::pg_catalog.uuid
-  AND epoch OPERATOR(pg_catalog.=) $7::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
+                WHEN $6::pg_catalog.bool THEN 'undecoded'
+                WHEN kind OPERATOR(pg_catalog.=) 'unfit' THEN 'call' WHEN kind OPERATOR(pg_catalog.=) ANY (ARRAY['unread', 'unbacked', 'undecoded']) THEN '' ELSE kind END
+WHERE id OPERATOR(pg_catalog.=) ($7::pg_catalog.text)::pg_catalog.uuid
+  AND epoch OPERATOR(pg_catalog.=) $8::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
 `
 
 // ParkOperationStatement is ParkOperation as connections know it.
 var ParkOperationStatement = roundtrip.New(roundtrip.Statement{
 	SQL:    ParkOperationSQL,
-	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam},
+	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam},
 })
 
 // ParkOperation stops an operation until a person has seen to it. Unread is the place of the step if the function fails in front of it
 // and it is on record, unbacked says that the step is a call which nothing takes back, unfit that it is one
-// whose value a person has given, and which does not fit. What was asked of a person before is not asked any more.
+// whose value a person has given, and which does not fit, undecoded that it awaits a signal, and what was sent does not decode. What was asked of a person before is not asked any more.
 type ParkOperation struct {
 	Reason      string
 	Step        string
 	Unread      *int
 	Unbacked    bool
 	Unfit       bool
+	Undecoded   bool
 	OperationID string
 	Epoch       int
 
@@ -1134,6 +1136,7 @@ func (q *ParkOperation) Queue(trip *roundtrip.Trip) {
 	values.NullInt(q.Unread)
 	values.Bool(q.Unbacked)
 	values.Bool(q.Unfit)
+	values.Bool(q.Undecoded)
 	values.Text(q.OperationID)
 	values.Int(q.Epoch)
 	trip.Add(ParkOperationStatement, values.List()...)
@@ -1356,15 +1359,21 @@ func (ReleaseOperations) Read(trip *roundtrip.Trip) { trip.Skip() }
 // SendSignalSQL is the text of SendSignal.
 const SendSignalSQL = `-- name: SendSignal :one
 WITH target AS (
-    SELECT o.id, o.ended_at, coalesce(pg_catalog.substr(o.input, 1, pg_catalog.octet_length($1::pg_catalog.bytea)) OPERATOR(pg_catalog.=) $1::pg_catalog.bytea, false) AS refused
+    SELECT o.id, o.ended_at, coalesce(pg_catalog.substr(o.input, 1, pg_catalog.octet_length($1::pg_catalog.bytea)) OPERATOR(pg_catalog.=) $1::pg_catalog.bytea, false) AS refused,
+           o.state OPERATOR(pg_catalog.=) 'parked' AND o.kind OPERATOR(pg_catalog.=) 'undecoded' AND o.step OPERATOR(pg_catalog.=) $2::pg_catalog.text AS undecoded
     FROM idem.operations o
-    WHERE o.id OPERATOR(pg_catalog.=) ($2::pg_catalog.text)::pg_catalog.uuid
+    WHERE o.id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
     FOR KEY SHARE
 ), sent AS (
     INSERT INTO idem.signals (operation_id, name, sent_at, value, taken)
-    SELECT target.id, $3::pg_catalog.text, pg_catalog.clock_timestamp(), $4::pg_catalog.bytea, false FROM target
+    SELECT target.id, $2::pg_catalog.text, pg_catalog.clock_timestamp(), $4::pg_catalog.bytea, false FROM target
     WHERE target.ended_at IS NULL AND NOT target.refused
     ON CONFLICT (operation_id, name) DO NOTHING
+), replaced AS (
+    UPDATE idem.signals s SET value = $4::pg_catalog.bytea
+    FROM target
+    WHERE s.operation_id OPERATOR(pg_catalog.=) target.id AND s.name OPERATOR(pg_catalog.=) $2::pg_catalog.text AND NOT s.taken
+      AND target.undecoded AND NOT target.refused
 )
 SELECT (pg_catalog.count(*) OPERATOR(pg_catalog.>) 0)::pg_catalog.bool AS known, (pg_catalog.count(*) FILTER (WHERE target.refused AND target.ended_at IS NULL) OPERATOR(pg_catalog.>) 0)::pg_catalog.bool AS refused,
        CASE WHEN pg_catalog.current_setting('synchronous_commit', true) OPERATOR(pg_catalog.=) 'off' THEN pg_catalog.set_config('synchronous' OPERATOR(pg_catalog.||) '_commit', 'on', true) END AS _
@@ -1378,14 +1387,15 @@ var SendSignalStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// SendSignal leaves a value for an operation that has not ended, unless there is one of that name. It keeps the operation from
+// SendSignal leaves a value for an operation that has not ended, unless there is one of that name. One that has parked the operation, because it
+// does not decode, is replaced: the operation has not received it. When it was sent stays, so that the new one is in time if that was. It keeps the operation from
 // being purged, and hinders nothing else of it, at whatever point of its course it is: a process that looks for operations that are due
 // finds the signal. It is refused where the input of the operation begins with what is given, if that is not NULL: a signal that was sent without
 // a Sealer, where the operation is sealed.
 type SendSignal struct {
 	Unless      []byte
-	OperationID string
 	Name        string
+	OperationID string
 	Value       []byte
 
 	Found bool
@@ -1394,15 +1404,15 @@ type SendSignal struct {
 
 // Args returns the parameters, in the order of the text.
 func (q *SendSignal) Args() []any {
-	return []any{q.Unless, q.OperationID, q.Name, q.Value}
+	return []any{q.Unless, q.Name, q.OperationID, q.Value}
 }
 
 // Queue adds the statement.
 func (q *SendSignal) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Bytes(q.Unless)
-	values.Text(q.OperationID)
 	values.Text(q.Name)
+	values.Text(q.OperationID)
 	values.Bytes(q.Value)
 	trip.Add(SendSignalStatement, values.List()...)
 }

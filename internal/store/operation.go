@@ -180,13 +180,14 @@ type ParkOperation struct {
 	Unread      int  // the place of that step, if the function fails in front of it, and it is on record
 	Unbacked    bool // that step is a call, and nothing takes it back
 	Unfit       bool // that step is a call, and the value that a person has given for it does not fit
+	Undecoded   bool // that step awaits a signal, and what was sent does not decode
 
 	Parked bool
 }
 
 // Queue adds the statement.
 func (p *ParkOperation) Queue(trip *roundtrip.Trip) {
-	q := db.ParkOperation{Reason: p.Reason, Step: p.Step, Unread: orNullNumber(p.Unread), Unbacked: p.Unbacked, Unfit: p.Unfit, OperationID: p.OperationID, Epoch: p.Epoch}
+	q := db.ParkOperation{Reason: p.Reason, Step: p.Step, Unread: orNullNumber(p.Unread), Unbacked: p.Unbacked, Unfit: p.Unfit, Undecoded: p.Undecoded, OperationID: p.OperationID, Epoch: p.Epoch}
 	q.Queue(trip)
 }
 
