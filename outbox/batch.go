@@ -237,7 +237,8 @@ func (r *round) blame(ctx context.Context, i int) {
 	if r.did.err == nil || r.dealt[i] || r.did.hung != nil || errors.Is(r.did.err, errLost) || ctx.Err() != nil {
 		return
 	}
-	err, was, is := r.did.err, r.alone[r.messages[i].Seq], &lone{failed: time.Now()}
+	err, was := r.did.err, r.alone[r.messages[i].Seq]
+	is := &lone{failed: time.Now(), misses: was.misses + 1}
 	switch {
 	case isAway(err):
 		is = was

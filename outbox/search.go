@@ -226,7 +226,7 @@ func (s *search) fault(l *line, part []int, err error) {
 // went notes which messages of a call were published. Those that are next of their keys are to be tried.
 func (s *search) went(part []int, published []int64) {
 	for _, place := range published {
-		s.trial.outlive(place)
+		s.trial.outlive(place, s.alone[place])
 	}
 	if len(published) > 0 {
 		if len(part) == 1 {
@@ -303,7 +303,7 @@ func (s *search) convict(ctx context.Context) (convicted, suspected int) {
 			suspected++
 		default:
 			f := s.fail(i, as.err)
-			f.alone, s.loneAt = &lone{}, time.Now()
+			f.alone, s.loneAt = &lone{misses: as.misses}, time.Now()
 			s.space(f, as.took)
 			s.observeFound(ctx, f)
 			delete(s.trial.suspects, place)

@@ -31,10 +31,13 @@ type suspect struct {
 	took     time.Duration
 }
 
-// outlive notes that a message was published.
-func (t *trial) outlive(place int64) {
+// outlive notes that a message was published. That it has failed before was by chance, also if it was found to be to blame.
+func (t *trial) outlive(place int64, found *lone) {
 	if s := t.suspects[place]; s != nil {
 		t.chance += s.misses
+	}
+	if found != nil {
+		t.chance += found.misses
 	}
 	delete(t.suspects, place)
 	t.went++
@@ -92,6 +95,7 @@ func (t *trial) end() { t.on, t.rounds, t.suspects, t.doubted = false, 0, nil, n
 // lone is a message that was found to be to blame. Each attempt that it counts from then on has failed alone between two publications of others.
 type lone struct {
 	failed time.Time // when it last failed, and may count once another one was published; zero if it has not since it was found
+	misses int       // how often it has failed
 }
 
 // isWide reports whether more than usual is to be read: if all that was read fails, it may be that only what is behind it goes. That is done
