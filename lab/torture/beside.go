@@ -34,7 +34,8 @@ type counterpart interface {
 
 const (
 	calmFor     = 2500 * time.Millisecond // for how long nothing is broken before the end
-	finishLimit = time.Minute             // for what was begun to end, and as long as the leg has taken besides
+	finishLimit = time.Minute             // for what was begun to end, and some times as long as the leg has taken besides
+	finishTimes = 4                       // because one process does what several have left
 	finishSlot  = 1000                    // of the worker that finishes
 )
 
@@ -130,7 +131,7 @@ func (l *leg) finish(ctx context.Context) error {
 	bank, broker := l.addresses()
 	config, err := json.Marshal(workload.Config{
 		Slot: finishSlot, Seed: l.seed, File: filepath.Join(l.dir, "worker-finish.jsonl"), DSN: l.direct,
-		Bank: bank, Broker: broker, Finish: finishLimit + l.duration,
+		Bank: bank, Broker: broker, Direct: l.about.Direct, Finish: finishLimit + finishTimes*l.duration,
 	})
 	if err != nil {
 		return err

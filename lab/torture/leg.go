@@ -55,10 +55,11 @@ type about struct {
 	Schedules  []fault.Schedule
 	Failures   []string // what of the leg did not work, although it can be judged
 
-	Work  fault.Work
-	Quiet bool          // nothing is broken at all
-	Stop  time.Duration // until which nothing was broken, and the workers worked
-	Calm  time.Duration // from when nothing was broken any more, where the work has a counterpart
+	Work   fault.Work
+	Quiet  bool          // nothing is broken at all
+	Direct bool          // messages have their effects without a broker
+	Stop   time.Duration // until which nothing was broken, and the workers worked
+	Calm   time.Duration // from when nothing was broken any more, where the work has a counterpart
 }
 
 // errUnreadable says that the server is there, and what should be in it is not.
@@ -159,7 +160,7 @@ func (l *leg) setOptions() workerset.Options {
 		Dir: l.dir, Seed: l.seed, Goroutines: l.goroutines, Keys: l.keys, KeyLife: l.keyLife, Ops: l.ops,
 	}
 	options.Bank, options.Broker = l.addresses()
-	options.Quiet = l.about.Quiet
+	options.Quiet, options.Direct = l.about.Quiet, l.about.Direct
 	options.Prepares = l.pooled != "" && cluster.BouncerPrepares()
 	for i := range l.workers {
 		dsn, pooled := l.direct, false
@@ -252,7 +253,7 @@ func resultOf(dir string, a *about, faults []fault.Event) (*check.Result, error)
 	case fault.OperationWork:
 		return audit.Files(dir, audit.Options{Seed: a.Seed, Start: a.Start, Calm: a.Calm, Stop: a.Stop, Faults: harms(faults)})
 	case fault.MessageWork:
-		return inquiry.Files(dir, inquiry.Options{Start: a.Start, Quiet: a.Quiet, Until: a.Until})
+		return inquiry.Files(dir, inquiry.Options{Start: a.Start, Quiet: a.Quiet, Direct: a.Direct, Until: a.Until})
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "worker-*.jsonl"))
 	if err != nil {

@@ -163,7 +163,7 @@ func (c *config) mainLeg(duration time.Duration) *leg {
 // scenario is a leg of package fault, with faults of workers and connections besides, and of those who resume operations.
 func (c *config) scenario(of fault.Leg, duration time.Duration) *leg {
 	l := &leg{config: c, name: string(of.Name), dir: filepath.Join(c.dir, string(of.Name)), duration: duration}
-	l.about.Work, l.about.Quiet = of.Work, of.Quiet
+	l.about.Work, l.about.Quiet, l.about.Direct = of.Work, of.Quiet, of.Direct
 	l.stage = func(ctx context.Context) error {
 		settings := c.settings
 		if of.Work == fault.MessageWork { // a server tells its log alone which transactions have deadlocked

@@ -32,6 +32,8 @@ type Leg struct {
 	Work Work
 	// Quiet says that nothing is broken: what is looked for happens on an ordinary day.
 	Quiet bool
+	// Direct says that messages have their effects by package direct, without a broker.
+	Direct bool
 
 	stage func(context.Context, *Scene, LegOptions) error
 }
@@ -51,7 +53,7 @@ func (o LegOptions) growth() int64 { return int64(o.Duration/time.Second) / 2 }
 func Legs() []Leg {
 	return []Leg{
 		synchronousFailover(), asynchronousFailover(), stalledFailover(), dataDiskFull(), walDiskFull(), syncFails(), powerLoss(), clockJumps(),
-		operations(), operationsFailover(), messages(), messagesFailover(), messagesDay(),
+		operations(), operationsFailover(), messages(), messagesFailover(), messagesDay(), messagesDirect(), messagesDirectDay(),
 	}
 }
 

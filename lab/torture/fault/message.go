@@ -58,3 +58,17 @@ func messagesDay() Leg {
 		},
 	}
 }
+
+func messagesDirect() Leg {
+	l := messages()
+	l.Name, l.Direct = MessagesDirect, true
+	l.About = "messages to consumers without a broker: the same"
+	return l
+}
+
+func messagesDirectDay() Leg {
+	l := messagesDay()
+	l.Name, l.Direct = MessagesDirectDay, true
+	l.About = "messages to consumers without a broker, with nothing broken"
+	return l
+}

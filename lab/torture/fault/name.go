@@ -76,6 +76,9 @@ const (
 	MessagesFailover Name = "messages-failover"
 	MessagesDay      Name = "messages-day"
 
+	MessagesDirect    Name = "messages-direct"
+	MessagesDirectDay Name = "messages-direct-day"
+
 	Fleet Name = "fleet" // of many clusters: only where it is asked for
 )
 

@@ -6,4 +6,5 @@
 //	publish.go   the outcome of what was put into the outbox
 //	effect.go    the outcome of what was published
 //	told.go      what consumers were told
+//	direct.go    the same of a run without a broker
 package inquiry

@@ -10,7 +10,7 @@ func (f *file) checkEffects(id string, k *known) {
 	if len(k.said) == 0 {
 		return // a letter that nobody has committed, which is a violation by itself
 	}
-	for _, c := range letter.Consumers() {
+	for _, c := range f.consumers() {
 		if c.Topic != k.said[0].Topic {
 			continue
 		}

@@ -17,6 +17,8 @@ type Options struct {
 	// Quiet says that nothing was broken, so that nothing may be late, and Until to when that was so.
 	Quiet bool
 	Until time.Duration
+	// Direct says that there was no broker: what has its effect is published.
+	Direct bool
 }
 
 // BooksFile is the name of the broker's books.
@@ -65,6 +67,9 @@ func Files(dir string, options Options) (*check.Result, error) {
 		}
 	}
 	f.tellOutcomes(&tally)
+	if options.Direct {
+		f.takeEffects()
+	}
 	for id, k := range f.letters {
 		f.checkPublished(id, k)
 		f.checkEffects(id, k)

@@ -67,7 +67,7 @@ func (f *file) checkOrder() {
 		}
 		last[at] = l
 	}
-	for _, c := range letter.Consumers() {
+	for _, c := range f.consumers() {
 		if c.Ordered {
 			f.checkEffectOrder(c)
 		}

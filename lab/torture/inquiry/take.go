@@ -49,10 +49,10 @@ func said(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
 }
 
 func effects(ctx context.Context, tx pgx.Tx, writer *history.Writer) error {
-	const query = `SELECT consumer, id, place FROM torture.heard ORDER BY place`
+	const query = `SELECT consumer, id, place, at FROM torture.heard ORDER BY place`
 	return each(ctx, tx, writer, query, func(r pgx.CollectableRow) (letter.Row, error) {
 		e := &letter.Effect{}
-		return letter.Row{Effect: e}, r.Scan(&e.Consumer, &e.ID, &e.Place)
+		return letter.Row{Effect: e}, r.Scan(&e.Consumer, &e.ID, &e.Place, &e.At)
 	})
 }
 

@@ -113,7 +113,8 @@ CREATE TABLE torture.said (
 CREATE TABLE torture.heard (
     place    bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     consumer text   NOT NULL COLLATE "C",
-    id       text   NOT NULL COLLATE "C"
+    id       text   NOT NULL COLLATE "C",
+    at       bigint NOT NULL
 );
 
 CREATE TABLE torture.once (

@@ -25,6 +25,15 @@ type Consumer struct {
 	Answers bool
 }
 
+// Direct are the consumers of a run without a broker: each topic has one.
+func Direct() []Consumer {
+	return []Consumer{
+		{Name: "billing", Topic: Orders, Ordered: true, Answers: true},
+		{Name: "mail", Topic: Bills, Ordered: true},
+		{Name: "tenant", Topic: Slow, Ordered: true},
+	}
+}
+
 // Consumers are all there are.
 func Consumers() []Consumer {
 	return []Consumer{
@@ -43,6 +52,7 @@ const (
 	Unwanted     Fate = "unwanted"        // the broker never takes it: it becomes a dead letter of the outbox
 	Unnamed      Fate = "unnamed"         // the same, and whoever publishes it does not say which letter it is about
 	Stubborn     Fate = "stubborn"        // the broker does not take it twice
+	Severed      Fate = "severed"         // whoever has it in hand loses its connection meanwhile, a few times
 	Poison       Fate = "poison"          // no consumer can handle it: it becomes a dead letter of each
 	BrokenSQL    Fate = "broken SQL"      // the same, by an error of the database
 	BrokenCommit Fate = "fails at commit" // the same, by one that COMMIT tells

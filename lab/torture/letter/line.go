@@ -73,7 +73,8 @@ type Said struct{ Letter Letter }
 // Effect is what a consumer has written when it handled a letter.
 type Effect struct {
 	Consumer, ID string
-	Place        int64 // among all effects, in the order in which they were written
+	Place        int64         // among all effects, in the order in which they were written
+	At           time.Duration // when it was written; it was committed later
 }
 
 // Waiting is a letter that is still in the outbox.

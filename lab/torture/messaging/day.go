@@ -36,9 +36,9 @@ func (o *office) takeTime() int {
 	judged := []string{l.ID} // whether it is early or late
 	switch rand.IntN(6) {
 	case 0:
-		l, judged = trouble(rand.IntN(len(troubles))), nil
+		l, judged = o.trouble(rand.IntN(len(troubles))), nil
 	case 1, 2: // so that they never end
-		l, judged = trouble(unnamed), nil
+		l, judged = o.trouble(unnamed), nil
 	}
 	o.note(letter.Event{Kind: letter.KindSay, Op: op, Verb: "Add", Letters: 1, IDs: judged, Took: l.Delay})
 	outcome, err := o.sayLater(ctx, &l, pause)
@@ -63,9 +63,9 @@ var troubles = []struct {
 	{letter.Letter{Topic: letter.Nowhere}, 5},
 }
 
-func trouble(n int) letter.Letter {
+func (o *office) trouble(n int) letter.Letter {
 	l := troubles[n].letter
-	l.ID = letter.NewID()
+	l.ID, l.Fate = letter.NewID(), o.fit(l.Fate)
 	return l
 }
 
@@ -75,8 +75,12 @@ func (o *office) begin() {
 	defer cancel()
 	for n := range troubles {
 		var letters []letter.Letter
-		for range troubles[n].first {
-			letters = append(letters, trouble(n))
+		first := troubles[n].first
+		if o.Direct { // a consumer of which all that it tries fails pauses
+			first = min(first, 5)
+		}
+		for range first {
+			letters = append(letters, o.trouble(n))
 		}
 		op := o.next()
 		o.note(letter.Event{Kind: letter.KindSay, Op: op, Verb: "Add", Letters: len(letters)})

@@ -16,6 +16,7 @@ func (o *office) consumers() (outbox.Publisher, error) {
 	routes := map[string]outbox.Publisher{}
 	for _, consumer := range letter.Direct() {
 		r := &reader{o, consumer}
+		r.consumer.Ordered = false // a consumer of package direct is so by itself
 		config := direct.ConsumerConfig{Options: r.options()}
 		if o.Slot%2 == 1 {
 			config.Options = append(config.Options, inbox.WithLanes(2+rand.IntN(4)))

@@ -23,8 +23,10 @@ func Finish(ctx context.Context, c Config, pools []*pgxpool.Pool, writer *histor
 	relayed := make(chan error, 1)
 	go func() { relayed <- o.relay(working) }()
 	var readers sync.WaitGroup
-	for _, consumer := range letter.Consumers() {
-		readers.Go(func() { (&reader{o, consumer}).read(working) })
+	if !c.Direct {
+		for _, consumer := range letter.Consumers() {
+			readers.Go(func() { (&reader{o, consumer}).read(working) })
+		}
 	}
 	err := o.awaitEnd(ctx)
 	stop()

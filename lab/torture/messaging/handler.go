@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/letter"
 )
 
@@ -45,17 +46,19 @@ func (r *reader) hear(ctx context.Context, tx pgx.Tx, m inbox.Message) error {
 	if err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, "INSERT INTO torture.heard (consumer, id) VALUES ($1::text, $2::text)", r.consumer.Name, l.ID); err != nil {
+	if _, err := tx.Exec(ctx, "INSERT INTO torture.heard (consumer, id, at) VALUES ($1::text, $2::text, $3::int8)", r.consumer.Name, l.ID, int64(history.Now())); err != nil {
 		return err
 	}
-	if rand.IntN(100) == 0 {
+	if l.Topic == letter.Slow && !r.calm {
+		time.Sleep(slowness)
+	} else if rand.IntN(100) == 0 {
 		time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
 	}
 	if err := r.suffer(ctx, tx, l); err != nil {
 		return err
 	}
 	if r.consumer.Answers && l.IsAnswered() {
-		answer := letter.Letter{ID: letter.NewID(), Topic: letter.Bills, Key: l.Key, N: l.N, Fate: fate(), Cause: l.ID}
+		answer := letter.Letter{ID: letter.NewID(), Topic: letter.Bills, Key: l.Key, N: l.N, Fate: r.fate(), Cause: l.ID}
 		return put(ctx, tx, answer)
 	}
 	return nil
@@ -73,6 +76,10 @@ func (r *reader) suffer(ctx context.Context, tx pgx.Tx, l letter.Letter) error {
 	case letter.Passing:
 		if !r.calm && rand.IntN(2) == 0 {
 			return pass(ctx, tx)
+		}
+	case letter.Severed:
+		if !r.calm && rand.IntN(8) > 0 {
+			return sever(ctx, tx)
 		}
 	case letter.BrokenSQL:
 		_, err := tx.Exec(ctx, "SELECT 1 / 0")
@@ -99,5 +106,14 @@ func fail() error {
 func pass(ctx context.Context, tx pgx.Tx) error {
 	codes := []string{"55P03", "53200", "53400", "08006", "57014", "40001", "40P01"}
 	_, err := tx.Exec(ctx, "DO $$BEGIN RAISE EXCEPTION 'it passes' USING ERRCODE = '"+codes[rand.IntN(len(codes))]+"'; END$$")
+	return err
+}
+
+// sever has the server end the session of a handler, which says so or does not.
+func sever(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, "SELECT pg_terminate_backend(pg_backend_pid())")
+	if rand.IntN(4) == 0 {
+		return nil
+	}
 	return err
 }

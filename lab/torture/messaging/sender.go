@@ -32,6 +32,9 @@ func (s *sender) Publish(ctx context.Context, messages []outbox.Message) error {
 		time.Sleep(slowness)
 	}
 	refused, err := s.broker.Publish(ctx, sent)
+	if err == nil && s.isToSever(sent) {
+		return lose(ctx)
+	}
 	if err != nil || len(refused) == 0 {
 		return err
 	}
@@ -45,6 +48,27 @@ func (s *sender) Publish(ctx context.Context, messages []outbox.Message) error {
 		failed[id] = errors.New(why)
 	}
 	return &outbox.PublishError{Failed: failed}
+}
+
+// isToSever reports whether the answer to a call is lost: because of a letter for which this process has lost none.
+func (s *sender) isToSever(sent []broker.Sent) bool {
+	for _, l := range sent {
+		if l.Fate == letter.Severed && !s.calm {
+			if _, was := s.severed.LoadOrStore(l.ID, true); !was {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// lose returns an error although the broker has what it was sent, or nothing until ctx ends.
+func lose(ctx context.Context) error {
+	if rand.IntN(4) == 0 {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return io.ErrUnexpectedEOF
 }
 
 var errUnnamed = errors.New("the broker does not want something")
@@ -63,12 +87,15 @@ func (d divider) Destination(topic string) string {
 	return topic
 }
 
-// publisher is a divider on an ordinary day, and otherwise in every other process.
-func (o *office) publisher() outbox.Publisher {
-	if o.Quiet || o.Slot%2 == 0 {
-		return divider{&sender{o}}
+// publisher is a divider on an ordinary day, and otherwise in every other process. Without a broker it is whoever reads the topics.
+func (o *office) publisher() (outbox.Publisher, error) {
+	if o.Direct {
+		return o.consumers()
 	}
-	return &sender{o}
+	if o.Quiet || o.Slot%2 == 0 {
+		return divider{&sender{o}}, nil
+	}
+	return &sender{o}, nil
 }
 
 // blameless is an error of a Publisher that blames no message.

@@ -26,6 +26,7 @@ type Config struct {
 	Keys              int
 	Calls             int  // letters to write, without limit if 0
 	Quiet             bool // nothing is broken, and transactions take their time
+	Direct            bool // letters have their effects by package direct
 }
 
 // office is a process.
@@ -35,6 +36,7 @@ type office struct {
 	broker  *broker.Client
 	history *history.Writer
 	numbers atomic.Uint32 // of what it does
+	severed sync.Map      // the letters for which an answer of the broker was lost
 	calm    bool          // its handlers fail only where they must
 }
 
@@ -53,12 +55,16 @@ func (o *office) note(e letter.Event) {
 const (
 	shortestPause = 5 * time.Millisecond // of what has failed
 	longestPause  = 100 * time.Millisecond
+	patience      = 5 * time.Second // with an answer
 )
 
 // relay relays until ctx ends.
 func (o *office) relay(ctx context.Context) error {
-	config := outbox.RelayConfig{MaxAttempts: inquiry.MaxAttempts, MinPause: shortestPause, MaxPause: longestPause}
-	err := outbox.NewRelay(o.pools[0], o.publisher(), config).Run(ctx)
+	config := outbox.RelayConfig{MaxAttempts: inquiry.MaxAttempts, MinPause: shortestPause, MaxPause: longestPause, PublishTimeout: patience}
+	publisher, err := o.publisher()
+	if err == nil {
+		err = outbox.NewRelay(o.pools[0], publisher, config).Run(ctx)
+	}
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
@@ -74,7 +80,7 @@ func Work(stop context.Context, c Config, pools []*pgxpool.Pool, writer *history
 	var readers, writers sync.WaitGroup
 	if c.Quiet {
 		readers.Go(func() { o.probe(working) })
-	} else {
+	} else if !c.Direct {
 		for _, consumer := range letter.Consumers() {
 			readers.Go(func() { (&reader{o, consumer}).read(working) })
 		}

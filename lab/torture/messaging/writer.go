@@ -16,7 +16,7 @@ import (
 
 // write puts some letters into the outbox in one transaction, or gives that up, and returns how many.
 func (o *office) write() int {
-	op, letters := o.next(), draw(o.Keys)
+	op, letters := o.next(), o.draw(o.Keys)
 	o.note(letter.Event{Kind: letter.KindSay, Op: op, Verb: "Add", Letters: len(letters)})
 	limit := 2 * time.Second
 	if rand.IntN(20) == 0 {
@@ -36,14 +36,14 @@ func (o *office) write() int {
 }
 
 // draw makes letters. Their keys are in order, so that nobody who holds one waits for who waits for it.
-func draw(keys int) []letter.Letter {
+func (o *office) draw(keys int) []letter.Letter {
 	n := 1 + rand.IntN(4)
 	if rand.IntN(40) == 0 {
 		n = 100
 	}
 	var letters []letter.Letter
 	for range n {
-		l := letter.Letter{ID: letter.NewID(), Topic: letter.Orders, N: rand.IntN(1000), Fate: fate()}
+		l := letter.Letter{ID: letter.NewID(), Topic: letter.Orders, N: rand.IntN(1000), Fate: o.fate()}
 		if rand.IntN(5) > 0 {
 			l.Key = fmt.Sprintf("key %d", rand.IntN(2*keys))
 		} else if rand.IntN(5) == 0 {
@@ -65,6 +65,20 @@ func compare(a, b string) int {
 	return 0
 }
 
+func (o *office) fate() letter.Fate { return o.fit(fate()) }
+
+// fit returns a fate that a letter can have without a broker, where there is none.
+func (o *office) fit(f letter.Fate) letter.Fate {
+	switch {
+	case !o.Direct:
+	case f == letter.Unwanted, f == letter.Unnamed:
+		return letter.Poison
+	case f == letter.Stubborn:
+		return letter.Flaky
+	}
+	return f
+}
+
 func fate() letter.Fate {
 	switch n := rand.IntN(1000); {
 	case n < 10:
@@ -83,6 +97,8 @@ func fate() letter.Fate {
 		return letter.Flaky
 	case n < 78:
 		return letter.Passing
+	case n < 82:
+		return letter.Severed
 	}
 	return letter.Plain
 }

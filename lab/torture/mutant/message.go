@@ -44,6 +44,24 @@ func messageMutants() []Mutant {
 			Edits: []Edit{{"outbox.batch.publish", "!c.trial.on", "true"}, {"outbox.batch.publish", "if c.trial.on || r.isInDoubt()", "if c.trial.on = false; c.trial.on"}},
 		},
 		{
+			Name: "lost-session-counts", About: "a session that is lost in a handler is an attempt of its message",
+			Rules: []rule.Rule{rule.Dead},
+			Edits: []Edit{{"inbox.judge", "return hindered", "return failed"}},
+		},
+		{
+			Name: "direct-overtakes", About: "without a broker, what comes after a message whose handler has failed is handled before it",
+			Rules: []rule.Rule{rule.PublishOrder},
+			Edits: []Edit{
+				{"adapter/direct.call.later", `m.Key != ""`, `m.Key == "-"`},
+				{"adapter/direct.NewConsumer", "config.Options = append(config.Options[:len(config.Options):len(config.Options)], inbox.WithOrder())", ""},
+			},
+		},
+		{
+			Name: "direct-forgets", About: "without a broker, a message whose handler has failed is removed from the outbox like one that was handled",
+			Rules: []rule.Rule{rule.Published},
+			Edits: []Edit{{"adapter/direct.call.later", "p.failed[m.ID] = err", "p.handled++"}},
+		},
+		{
 			Name: "slow-in-front", About: "all destinations are one, which waits for the slowest",
 			Rules: []rule.Rule{rule.InTime},
 			Edits: []Edit{{"outbox.newDestinations", "if divider, ok := publisher.(Divider); ok", "if divider, ok := publisher.(Divider); ok && divider == nil"}},
@@ -137,6 +155,8 @@ ON CONFLICT (consumer, source, id) DO NOTHING
 		all[i].Faults, all[i].Duration = []fault.Name{fault.Messages}, 6*time.Second
 		all[i].Slow = all[i].Name != "payload-not-compared"
 		switch all[i].Name {
+		case "direct-overtakes", "direct-forgets":
+			all[i].Faults = []fault.Name{fault.MessagesDirect}
 		case "delayed-at-once", "unnamed-in-front", "slow-in-front", "panic-overlooked": // these are seen where nothing is broken
 			all[i].Faults = []fault.Name{fault.MessagesDay}
 		}

@@ -28,6 +28,7 @@ type Options struct {
 	Bank       string // address of the bank, if they work on operations
 	Broker     string // address of the broker, if they work on messages
 	Quiet      bool   // they do as on an ordinary day
+	Direct     bool   // messages have their effects without a broker
 }
 
 // Set is the workers of a run.
@@ -137,6 +138,6 @@ func (c *Set) config(s *slot) workload.Config {
 		Slot: s.number, Incarnation: s.incarnation, Seed: o.Seed, Start: c.start,
 		File: filepath.Join(o.Dir, fmt.Sprintf("worker-%d-%04d.jsonl", s.number, s.incarnation)),
 		DSN:  s.proxy.DSN(), Pooled: s.number < len(o.Pooled) && o.Pooled[s.number], Prepares: o.Prepares,
-		Goroutines: o.Goroutines, Keys: o.Keys, KeyLife: o.KeyLife, Ops: s.remaining, Bank: o.Bank, Broker: o.Broker, Quiet: o.Quiet,
+		Goroutines: o.Goroutines, Keys: o.Keys, KeyLife: o.KeyLife, Ops: s.remaining, Bank: o.Bank, Broker: o.Broker, Quiet: o.Quiet, Direct: o.Direct,
 	}
 }

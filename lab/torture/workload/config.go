@@ -20,5 +20,6 @@ type Config struct {
 	Bank   string        // the address of the bank, of a worker that works on operations: see package checkout
 	Broker string        // the address of the broker, of a worker that works on messages: see package messaging
 	Quiet  bool          // of one that works on messages: it does as on an ordinary day
+	Direct bool          // the same: without a broker
 	Finish time.Duration // for how long at most it is to finish what others have left, and nothing else
 }

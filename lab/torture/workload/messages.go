@@ -22,7 +22,7 @@ func workOnMessages(stop context.Context, c *Config, writer *history.Writer) err
 		defer p.Close()
 	}
 	config := messaging.Config{
-		Slot: c.Slot, Incarnation: c.Incarnation, Pooled: c.Pooled, Broker: c.Broker, Writers: max(c.Goroutines/4, 1), Keys: c.Keys, Calls: c.Ops, Quiet: c.Quiet,
+		Slot: c.Slot, Incarnation: c.Incarnation, Pooled: c.Pooled, Broker: c.Broker, Writers: max(c.Goroutines/4, 1), Keys: c.Keys, Calls: c.Ops, Quiet: c.Quiet, Direct: c.Direct,
 	}
 	if c.Finish > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), c.Finish)
