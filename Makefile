@@ -9,8 +9,8 @@ TESTENV ?=
 # tests of a package.
 TALLY ?=
 # How tests are built, and which packages are tested, as in: make test MODULES=. RACE= PACKAGES='./outbox ./inbox'. With the race
-# detector, tests that kill a process at each of its statements take some of them; without, all (IDEM_TEST_SAMPLE=2 says otherwise:
-# two of five, from the second on).
+# detector, tests that kill a process at each of its statements take one of five; without, all (IDEM_TEST_SAMPLE=2 says otherwise:
+# two of five, from the second on). A program with the race detector sleeps for a second at its end, unless it is told how long.
 RACE ?= -race
 # Programs that read and write text, one thing after the other: the race detector has nothing to find, and takes ten times as long.
 UNRACED := idemvet tools
@@ -45,7 +45,7 @@ fleet: ## clusters under Patroni are broken and a tenant moves between them, tol
 	@bin/fleet $(FLEET)
 
 test: testenv tally ## run every test with the race detector
-	@IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-$(if $(RACE),0)} bin/testenv $(TESTENV) sh -c 'bin/tally -together 2 -unraced "$(UNRACED)" $(if $(filter -v,$(GOTEST)),-v) $(TALLY) $(IN_ORDER) -- \
+	@GORACE=$${GORACE-atexit_sleep_ms=50} IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-$(if $(RACE),0)} bin/testenv $(TESTENV) sh -c 'bin/tally -together 2 -unraced "$(UNRACED)" $(if $(filter -v,$(GOTEST)),-v) $(TALLY) $(IN_ORDER) -- \
 		go test -json $(RACE) -parallel 4 -timeout 60m $$GOTEST $(PACKAGES)'
 
 short: testenv ## run the tests of the root module alone, without the race detector

@@ -163,10 +163,9 @@ func (s *street) run(lasts time.Duration, tick func(n int)) {
 		for ; time.Since(began) >= time.Duration(n)*time.Second/4; n++ {
 			tick(n)
 		}
-		for _, m := range s.waiting {
-			if m.Type != "bad" && !s.gone[m.ID] {
-				s.latest = max(s.latest, time.Since(m.CreatedAt))
-			}
+		oldest := slices.IndexFunc(s.waiting, func(m store.Queued) bool { return m.Type != "bad" && !s.gone[m.ID] })
+		if oldest >= 0 {
+			s.latest = max(s.latest, time.Since(s.waiting[oldest].CreatedAt))
 		}
 		var next *batch
 		if s.to.isOpen(time.Now()) {

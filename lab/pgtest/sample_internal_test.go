@@ -6,12 +6,15 @@ func TestThreeSamplesTakeEachPoint(t *testing.T) {
 	t.Parallel()
 	for n := range 12 {
 		for point := range 30 {
-			one, next, last := sampled(n, point), sampled(n+2, point), sampled(n+4, point)
+			one, next, last := sampled(n, point, true), sampled(n+2, point, false), sampled(n+4, point, false)
 			if !one && !next && !last {
 				t.Errorf("point %d is taken by none of %d, %d and %d", point, n, n+2, n+4)
 			}
-			if one && next {
-				t.Errorf("point %d is taken by both %d and %d", point, n, n+2)
+			if one && (next || last) || next && last {
+				t.Errorf("point %d is taken twice by %d, %d and %d", point, n, n+2, n+4)
+			}
+			if one && !sampled(n, point, false) {
+				t.Errorf("point %d is taken by %d with the race detector alone", point, n)
 			}
 		}
 	}

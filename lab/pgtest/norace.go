@@ -1,0 +1,5 @@
+//go:build !race
+
+package pgtest
+
+const raced = false
