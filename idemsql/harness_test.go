@@ -16,10 +16,11 @@ import (
 	"github.com/idem-go/idem/idemsql"
 	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 // limit is how long a test waits for a signal that has to come.
-const limit = 2 * time.Minute
+const limit = waiting.Limit
 
 const scope = "tenant-1/POST orders"
 
@@ -176,30 +177,14 @@ func (s *shop) wantNoneInUse() {
 	}
 }
 
+// await returns once the channel is closed or has a value.
 func await[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(limit):
-		t.Fatalf("waited in vain for: %s", what)
-		panic("unreachable")
-	}
+	return waiting.For(t, what, c)
 }
 
-// escape runs f in a goroutine of its own and tells what it panicked with, and whether it returned.
-func escape(t *testing.T, f func()) (recovered any, returned bool) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer func() { recovered = recover() }()
-		f()
-		returned = true
-	}()
-	await(t, "the goroutine to end", done)
-	return recovered, returned
-}
+// escape runs f in a goroutine of its own.
+var escape = waiting.Escape
 
 // do runs fn under a key, and returns the error alone.
 func (s *shop) do(key string, fn func(*sql.Tx) (idem.Response, error), opts ...idem.Option) error {

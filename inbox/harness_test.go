@@ -15,10 +15,11 @@ import (
 
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 // limit is how long a test waits for a signal that has to come.
-const limit = 2 * time.Minute
+const limit = waiting.Limit
 
 const consumer = "billing"
 
@@ -186,13 +187,7 @@ func (b *books) wantStates(want string, outcomes []inbox.Outcome) {
 // await returns once the channel is closed or has a value.
 func await[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(limit):
-		t.Fatalf("waited in vain for: %s", what)
-		panic("unreachable")
-	}
+	return waiting.For(t, what, c)
 }
 
 // awaitBlocked returns once n backends of the database wait for another transaction.

@@ -16,32 +16,21 @@ import (
 
 	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/waiting"
 	"github.com/idem-go/idem/outbox"
 )
 
 // limit is how long a test waits for a signal that has to come.
-const limit = 2 * time.Minute
+const limit = waiting.Limit
 
+// await returns once the channel is closed or has a value.
 func await[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(limit):
-		t.Fatalf("waited in vain for: %s", what)
-		panic("unreachable")
-	}
+	return waiting.For(t, what, c)
 }
 
 // eventually asks until the answer is yes.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(limit); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for: %s", what)
-		}
-	}
-}
+var eventually = waiting.Until
 
 // office is a database with an outbox.
 type office struct {

@@ -3,27 +3,22 @@ package purge
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 // limit is how long a test waits for a signal that has to come.
-const limit = 2 * time.Minute
+const limit = waiting.Limit
 
-func await[T any](t *testing.T, what string, c <-chan T) T {
+// await returns once the channel is closed or has a value.
+func await[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(limit):
-		t.Fatalf("waited in vain for: %s", what)
-		panic("unreachable")
-	}
+	return waiting.For(t, what, c)
 }
 
 // house is a database with records.

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/waiting"
 	"github.com/idem-go/idem/outbox"
 	"github.com/idem-go/idem/webhook"
 )
@@ -52,14 +53,8 @@ func of(topic, key string, n int) []outbox.Message {
 	return messages
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for: %s", what)
-		}
-	}
-}
+// eventually asks until the answer is yes.
+var eventually = waiting.Until
 
 // It answers when the test says so. The others' messages are added while it is waited for.
 func TestEndpointThatIsSlowHoldsUpNoOtherAndNoneOfItsMessagesHasFailed(t *testing.T) {

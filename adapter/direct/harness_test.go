@@ -14,11 +14,12 @@ import (
 	"github.com/idem-go/idem/adapter/direct"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/waiting"
 	"github.com/idem-go/idem/outbox"
 )
 
 // limit is how long a test waits for a signal that has to come.
-const limit = 2 * time.Minute
+const limit = waiting.Limit
 
 const consumer = "billing"
 
@@ -101,11 +102,7 @@ func count(t testing.TB, pool *pgxpool.Pool, sql string, args ...any) int {
 
 func (tr *trade) eventually(what string, is func() bool) {
 	tr.t.Helper()
-	for deadline := time.Now().Add(limit); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			tr.t.Fatalf("waited in vain for: %s", what)
-		}
-	}
+	waiting.Until(tr.t, what, is)
 }
 
 // empty waits until everything has left the outbox.

@@ -1,28 +1,18 @@
 package idemamqp_test
 
 import (
-	"context"
 	"crypto/rand"
 	"strings"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/idem-go/idem/lab/waiting"
 	"github.com/idem-go/idem/outbox"
 )
 
-// limit is how long a test waits for what has to come.
-const limit = 2 * time.Minute
-
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(limit); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for: %s", what)
-		}
-	}
-}
+// eventually asks until the answer is yes.
+var eventually = waiting.Until
 
 // channel is a connection of the test's own.
 func channel(t testing.TB, n *node) *amqp.Channel {
@@ -68,9 +58,5 @@ func message(topic, key, body string) outbox.Message {
 	return outbox.Message{ID: rand.Text(), Topic: topic, Key: key, Type: "Said", Payload: []byte(body)}
 }
 
-// within is a context that ends if a test hangs.
-func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	t.Cleanup(cancel)
-	return ctx
-}
+// within is a context that ends with the test, or when its time is over.
+var within = waiting.Within

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,6 +14,7 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/adapter/idemriver"
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 const scope = "tenant-1/POST orders"
@@ -25,17 +25,10 @@ var (
 )
 
 // limit is how long a test waits for a signal that has to come.
-const limit = 2 * time.Minute
+const limit = waiting.Limit
 
 // eventually asks until the answer is yes.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(limit); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for: %s", what)
-		}
-	}
-}
+var eventually = waiting.Until
 
 // newDatabase returns the address of a database with the tables of idem and of River.
 func newDatabase(t testing.TB) (string, *pgxpool.Pool) {

@@ -26,11 +26,12 @@ import (
 	"github.com/idem-go/idem/example/orders/bank"
 	"github.com/idem-go/idem/idemclient"
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 const (
 	tenant   = "acme"
-	patience = 2 * time.Minute
+	patience = waiting.Limit
 )
 
 // TestMain runs a mover instead, where that is asked for, which is there to be killed.
@@ -366,14 +367,8 @@ func number(t *testing.T, pool *pgxpool.Pool, query string, args ...any) (n int)
 	return n
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
-}
+// eventually asks until the answer is yes.
+var eventually = waiting.Until
 
 func hash(s string) idem.Hash { return idem.HashBytes([]byte(s)) }
 

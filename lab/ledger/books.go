@@ -12,6 +12,7 @@ import (
 
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 // Books have a line for each effect of a message, in the order of the effects.
@@ -80,7 +81,7 @@ func (b *Books) WaitForLines(n int) {
 }
 
 // Limit is for whatever has to happen.
-const Limit = 5 * time.Minute
+const Limit = waiting.Limit
 
 // Within ends with the test, or when its time is over.
 func Within(t testing.TB) context.Context {

@@ -19,10 +19,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem/lab/pgproxy"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 // patience is how long a test waits for what must come. It decides nothing but how soon a hanging test fails.
-const patience = 2 * time.Minute
+const patience = waiting.Limit
 
 // TestMain fails if a proxy that was closed has left a goroutine.
 func TestMain(m *testing.M) {
@@ -55,11 +56,8 @@ func database(t testing.TB) string {
 	return dsn
 }
 
-func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
+// within is a context that ends with the test, or when its time is over.
+var within = waiting.Within
 
 // start returns a proxy in front of the test database.
 func start(t testing.TB) *pgproxy.Proxy {

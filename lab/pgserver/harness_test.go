@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 // The test binary is also a program that starts a server and waits to be killed.
@@ -33,7 +33,7 @@ func startAndWait() int {
 }
 
 // patience is for what should take a moment.
-const patience = 2 * time.Minute
+const patience = waiting.Limit
 
 // bin skips a test where PostgreSQL is not installed, unless tests must not be skipped.
 func bin(t *testing.T) string {
@@ -115,11 +115,5 @@ func text(t *testing.T, server *pgserver.Server, sql string) string {
 	return s
 }
 
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
-}
+// eventually asks until the answer is yes.
+var eventually = waiting.Until

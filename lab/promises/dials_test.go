@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 // dials are the connections that a pool has made, those for a CancelRequest among them.
@@ -113,12 +115,5 @@ func (c *dialed) lastDeadline() time.Time {
 	return c.deadline
 }
 
-// eventually returns once ok does, which nothing announces.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(limit); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for: %s", what)
-		}
-	}
-}
+// eventually is for what nothing announces.
+var eventually = waiting.Until

@@ -13,36 +13,20 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 // limit is how long a test waits for a signal that has to come.
-const limit = 2 * time.Minute
+const limit = waiting.Limit
 
 // await returns once the channel is closed or has a value.
 func await[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(limit):
-		t.Fatalf("waited in vain for: %s", what)
-		panic("unreachable")
-	}
+	return waiting.For(t, what, c)
 }
 
-// escape runs f in a goroutine of its own and tells how it ended: what it panicked with, and whether it returned.
-func escape(t *testing.T, f func()) (recovered any, returned bool) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer func() { recovered = recover() }()
-		f()
-		returned = true
-	}()
-	await(t, "the goroutine to end", done)
-	return recovered, returned
-}
+// escape runs f in a goroutine of its own.
+var escape = waiting.Escape
 
 func must[T any](value T, err error) T {
 	if err != nil {

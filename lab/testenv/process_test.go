@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 // testenv prepares to run this program as testenv, on local programs and with nothing else in its environment that
@@ -104,7 +105,7 @@ func (p *process) wait(t *testing.T) int {
 }
 
 // patience is for what should take a moment.
-const patience = 2 * time.Minute
+const patience = waiting.Limit
 
 // checkGone waits until neither the command nor the server is there.
 func (p *process) checkGone(t *testing.T) {
@@ -206,11 +207,5 @@ func alive(pid int) bool {
 	return syscall.Kill(pid, 0) == nil
 }
 
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
-}
+// eventually asks until the answer is yes.
+var eventually = waiting.Until

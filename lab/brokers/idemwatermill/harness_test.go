@@ -20,20 +20,12 @@ import (
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/lab/ledger"
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/waiting"
 	"github.com/idem-go/idem/outbox"
 )
 
-// limit is how long a test waits for what has to come.
-const limit = 2 * time.Minute
-
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(limit); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for: %s", what)
-		}
-	}
-}
+// eventually asks until the answer is yes.
+var eventually = waiting.Until
 
 // effects has a row for each time that a message took effect. Nothing but the inbox keeps it at one.
 const effects = `CREATE TABLE effects (seq bigint GENERATED ALWAYS AS IDENTITY, id text, key text, body text)`

@@ -16,6 +16,7 @@ import (
 	"github.com/idem-go/idem/lab/pgbouncer"
 	"github.com/idem-go/idem/lab/pgserver"
 	"github.com/idem-go/idem/lab/torture/cluster"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 // The test binary is also a process that has a cluster, and is killed.
@@ -32,14 +33,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const patience = 2 * time.Minute
+const patience = waiting.Limit
 
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
+// within is a context that ends with the test, or when its time is over.
+var within = waiting.Within
 
 // require skips a test where programs are not installed, unless tests must not be skipped.
 func require(t *testing.T, lacks error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/idem-go/idem/lab/pgserver"
 	"github.com/idem-go/idem/lab/torture/cluster"
 	"github.com/idem-go/idem/lab/torture/ledger"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 // The test binary is also the worker that is tortured.
@@ -25,14 +26,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const patience = 2 * time.Minute
+const patience = waiting.Limit
 
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
+// within is a context that ends with the test, or when its time is over.
+var within = waiting.Within
 
 // require skips a test where the machine lacks something. If it only had to be installed, and tests must not be skipped,
 // the test fails.
@@ -109,14 +106,8 @@ func log(t *testing.T, c *cluster.Cluster) string {
 	return string(text)
 }
 
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
-}
+// eventually asks until the answer is yes.
+var eventually = waiting.Until
 
 // kind is the one with the name.
 func kind(t *testing.T, name Name) Kind {

@@ -1,7 +1,6 @@
 package workerset_test
 
 import (
-	"context"
 	"os"
 	"slices"
 	"syscall"
@@ -13,6 +12,7 @@ import (
 	"github.com/idem-go/idem/lab/torture/ledger"
 	"github.com/idem-go/idem/lab/torture/workerset"
 	"github.com/idem-go/idem/lab/torture/workload"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 // The test binary is also the worker.
@@ -49,11 +49,8 @@ func start(t *testing.T, change func(*workerset.Options)) *workerset.Set {
 	return c
 }
 
-func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
+// within is a context that ends with the test, or when its time is over.
+var within = waiting.Within
 
 func operations(t *testing.T, c *workerset.Set) []*history.Operation {
 	t.Helper()

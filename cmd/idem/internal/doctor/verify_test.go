@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/idem-go/idem/cmd/idem/internal/doctor"
 	"github.com/idem-go/idem/lab/pgserver"
 	"github.com/idem-go/idem/lab/schema"
+	"github.com/idem-go/idem/lab/waiting"
 )
 
 // verified are the findings of Verify, without notes, as "check: what".
@@ -64,11 +64,7 @@ func (w *ward) count(sql string) (n int) {
 
 func (w *ward) eventually(what string, done func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("in vain: %s", what)
-		}
-	}
+	waiting.Until(w.t, what, done)
 }
 
 // written are rows as a program leaves them: two keys, an operation in a call, three messages of which the last has left.

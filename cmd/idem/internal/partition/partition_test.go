@@ -19,6 +19,7 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/partition"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/waiting"
 	"github.com/idem-go/idem/purge"
 )
 
@@ -177,11 +178,7 @@ func again(err error) error {
 
 func await(t *testing.T, done <-chan struct{}) {
 	t.Helper()
-	select {
-	case <-done:
-	case <-time.After(2 * time.Minute):
-		t.Fatal("nothing happens")
-	}
+	waiting.For(t, "something to happen", done)
 }
 
 func (h *house) wantParts(n int64) {
