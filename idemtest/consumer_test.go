@@ -193,6 +193,18 @@ var badConsumers = []consumerCase{
 			return nil
 		}
 	}, change: func(s *idemtest.ConsumerSuite) { s.Other = nil }},
+	{name: "a slow message is acknowledged on a timer", breaks: "acknowledged-behind-effect", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
+		handle := func() error { return settled(inbox.Handle(ctx, pool, "books", m, enter(ctx, m))) }
+		if m.ID == "p-1" {
+			return handle()
+		}
+		ctx = context.WithoutCancel(ctx)
+		go func() {
+			time.Sleep(200 * time.Millisecond) // what makes it slow
+			_ = handle()
+		}()
+		return nil
+	}, change: func(s *idemtest.ConsumerSuite) { s.Other = nil }},
 	{name: "known by the payload", breaks: "every-message", consume: func(ctx context.Context, pool *pgxpool.Pool, m inbox.Message) error {
 		m.ID = idem.HashBytes(m.Payload).String()
 		return settled(inbox.Handle(ctx, pool, "books", m, enter(ctx, m)))

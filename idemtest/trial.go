@@ -120,9 +120,15 @@ func (u *suite) servedApart(s *subject, what ask, broken promise) {
 	}
 	_, _, one, sound := u.undisturbed(s)
 	given, _ := u.insist(what)
-	if now := u.balance(s); sound && (given.fate != done || now.effects != one.effects+u.effects) {
-		u.breaks(broken, "it was answered %s, and there are %d effects more instead of %d", given.brief, now.effects-one.effects, u.effects)
+	now := u.balance(s)
+	more := now.effects - one.effects
+	switch {
+	case !sound, given.fate == done && more == u.effects:
+		return
+	case given.fate == done && more < u.effects && u.comeLater(s, now):
+		broken = u.late(one, now)
 	}
+	u.breaks(broken, "it was answered %s, and there were %d effects more instead of %d", given.brief, more, u.effects)
 }
 
 const tick = 1100 * time.Millisecond // more than a second, which is what clocks in keys and hashes are cut to
