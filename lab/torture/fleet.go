@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -30,7 +31,7 @@ type player interface {
 
 // fleetLeg is the leg on many clusters. Its clients are those of example/fleet, and so are its books.
 func (c *config) fleetLeg(duration time.Duration) *leg {
-	l := &leg{config: c, name: string(fault.Fleet), duration: duration}
+	l := &leg{config: c, name: string(fault.Fleet), dir: filepath.Join(c.dir, string(fault.Fleet)), duration: duration}
 	l.whole = func(ctx context.Context) (*report.Leg, error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*duration+stageLimit)
 		defer cancel()

@@ -99,11 +99,11 @@ func again(args []string) error {
 
 // runAndJudge runs the leg, on servers of its own as a rule, and checks it from its files.
 func (l *leg) runAndJudge(ctx context.Context) (*report.Leg, error) {
-	if l.whole != nil {
-		return l.whole(ctx)
-	}
 	if err := os.MkdirAll(l.dir, 0o755); err != nil {
 		return nil, err
+	}
+	if l.whole != nil {
+		return l.whole(ctx)
 	}
 	err := within(2*l.duration+stageLimit, func() error { return l.stage(ctx) })
 	if errors.Is(err, fault.ErrNotRecovered) || errors.Is(err, errUnreadable) { // there is nothing left to check
