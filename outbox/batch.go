@@ -109,8 +109,36 @@ func (r *round) isStuck(i int) bool {
 	return stuck || r.later[keyOf(m)]
 }
 
-// part makes one call of the Publisher.
+// part publishes messages in one call of the Publisher, or in several if some have one ID: a Publisher names messages by their IDs.
 func (r *round) part(ctx context.Context, part []int) {
+	for n := r.untilRepeated(part); n < len(part); n = r.untilRepeated(part) {
+		r.call(ctx, part[:n])
+		if part = slices.DeleteFunc(slices.Clone(part[n:]), r.isStuck); len(part) == 0 || r.did.err != nil || r.did.hung != nil || ctx.Err() != nil {
+			return
+		}
+	}
+	r.call(ctx, part)
+}
+
+// untilRepeated is how many messages there are in front of the first one whose ID is that of one before, of another topic as a rule.
+func (r *round) untilRepeated(part []int) int {
+	topic := r.messages[part[0]].Topic
+	if !slices.ContainsFunc(part, func(i int) bool { return r.messages[i].Topic != topic }) {
+		return len(part)
+	}
+	met := make(map[string]bool, len(part))
+	for n, i := range part {
+		id := r.messages[i].ID
+		if met[id] {
+			return n
+		}
+		met[id] = true
+	}
+	return len(part)
+}
+
+// call makes one call of the Publisher.
+func (r *round) call(ctx context.Context, part []int) {
 	messages := make([]Message, len(part))
 	for n, i := range part {
 		messages[n] = messageOf(&r.messages[i])

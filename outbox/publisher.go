@@ -53,7 +53,7 @@ func (f PublisherFunc) Publish(ctx context.Context, messages []Message) error {
 // PublishError names the messages of a call that were not published, and why not. All others of the call were. A reason that is
 // an [*AwayError], a [*LaterError] or [ErrUnsent] counts no attempt.
 type PublishError struct {
-	Failed map[string]error // by the ID of the message
+	Failed map[string]error // by the ID of the message: no call has two of one ID, also of two topics
 }
 
 // AwayError says that the destination of a message is away. No attempt is counted, however long that lasts, up to
