@@ -81,14 +81,7 @@ func ask(ctx context.Context, engine *txn.Engine, requests ...txn.Request) error
 // own takes over what is on record of an operation that was taken up. It reports whether that may be gone on with.
 func (w *work) own(ctx context.Context, t *store.Taken, steps *store.LoadSteps) (longcall.Ending, bool) {
 	w.attempts = t.Attempts
-	owned := false
-	defer func() {
-		if !owned { // a Sealer has panicked
-			w.letGo(backoff(t.Attempts), longcall.Ending{})
-		}
-	}()
 	err := w.adopted(t, steps)
-	owned = true
 	switch {
 	case err != nil:
 		return w.letGo(backoff(t.Attempts), longcall.Ending{Outcome: longcall.Failed, Err: err}), false
