@@ -186,6 +186,7 @@ func (u *suite) together() {
 	u.Helper()
 	u.stage(0, func(s *subject) {
 		base := u.balance(s)
+		u.warm(s)
 		s.proxy.Delay(slowness)
 		given := make([]answer, duplicates)
 		ended := make(chan struct{})
@@ -215,6 +216,20 @@ func (u *suite) together() {
 			}
 		}
 	})
+}
+
+// warm opens the connections that duplicates at once will want: the first of them would be done before the others have one.
+func (u *suite) warm(s *subject) {
+	ctx, cancel := context.WithTimeout(context.Background(), u.patience)
+	defer cancel()
+	free := s.pool.Config().MaxConns - s.pool.Stat().AcquiredConns()
+	for range min(duplicates, free) {
+		conn, err := s.pool.Acquire(ctx)
+		if err != nil {
+			return
+		}
+		defer conn.Release()
+	}
 }
 
 // oneByOne gives the code a single connection.
