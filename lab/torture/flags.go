@@ -120,7 +120,7 @@ func (c *config) legs() ([]*leg, error) {
 	hasMain := c.database != "" || faults || slices.Contains(c.only, string(fault.None))
 	each := c.duration
 	if hasMain {
-		each = min(max(c.duration/18, 4*time.Second), longestScenario)
+		each = min(max(c.duration/20, 4*time.Second), longestScenario)
 	} else if beside > 0 {
 		each = c.duration / time.Duration(beside)
 	}
