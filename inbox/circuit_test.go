@@ -263,3 +263,29 @@ func TestConsumerThatIsHinderedAtEverythingPauses(t *testing.T) {
 		t.Errorf("%d are hindered after %d runs", n, runs)
 	}
 }
+
+// Many bad messages in front of a good one open the circuit, and do not keep it back until each of them is dead, or was tried behind a pause
+// of its own.
+func TestGoodMessageBehindManyBadOnesIsHandledThoughTheConsumerPauses(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	ms := messages("bad", 300)
+	var poison []string
+	for _, m := range ms {
+		poison = append(poison, m.ID)
+	}
+	ms = append(ms, messages("good", 1)...)
+	opts := []inbox.Option{inbox.WithPause(200*time.Millisecond, time.Hour), inbox.WithCircuit(5, 200*time.Millisecond), inbox.WithMaxAttempts(1000)}
+	for deadline := time.Now().Add(limit); b.count(`select count(*) from books`) == 0; {
+		b.batch(ms, b.poisoned(poison...), opts...)
+		if time.Now().After(deadline) {
+			t.Fatal("it is not handled")
+		}
+	}
+	if n := b.count(`select sum(attempts) from idem.inbox`); n > 150 {
+		t.Errorf("%d attempts are counted against the bad ones until then", n)
+	}
+	if n := b.count(`select sum(hindered) from idem.inbox`); n == 0 {
+		t.Error("each failure was counted")
+	}
+}

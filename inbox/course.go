@@ -63,7 +63,7 @@ func (c *course) resolve(ctx context.Context, group []*delivery, a *attempt, e e
 // fail registers that a message was tried in vain, behind so many that were handled in the attempt. If the database does not take
 // that, it is away, and no message was to blame.
 func (c *course) fail(ctx context.Context, e ending, handled int) {
-	if e.kind == hindered {
+	if e.kind == hindered || !c.pace.counts() {
 		c.data.Hindered++
 		c.registered(ctx, c.registry.hinder(ctx, e.culprit, e.err))
 	} else {

@@ -25,7 +25,7 @@ type TraceHandledData struct {
 	Done, Duplicates, Retried, Died int // the outcomes
 	Mismatches                      int // of those that died
 	Failures                        int // attempts that were counted
-	Hindered                        int // attempts that something else has hindered, and that were not counted
+	Hindered                        int // attempts that something else has hindered, or that were made to see whether anything goes; not counted
 	Paused                          int // messages that were put off because the consumer pauses: see WithCircuit
 	Runs                            int // of the handler, committed or not
 	Transactions                    int

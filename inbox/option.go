@@ -114,8 +114,9 @@ func WithPause(min, max time.Duration) Option {
 // WithCircuit sets after how many failures in a row, of whatever messages, the consumer pauses in this process, and for how long at
 // most. A message that is handled in between begins the row anew, so a few that are poison among others open no circuit. While it is
 // open the messages of all calls for this consumer and pool are put off, which counts no attempt: their Outcome is Retry with
-// ErrPaused. After each pause one message is tried. If it is handled, the others are. If it fails, that attempt counts, and the next
-// pause is twice as long. So messages that are all poison become dead letters, by one attempt for each pause.
+// ErrPaused. After each pause messages are tried one by one: 1, 8, 64, 512 and then 1,000 at most, for as long as the pause has taken at
+// most. If one is handled, the others are. If all fail, the attempt of the first one counts, and the next pause is twice as long. So messages that are
+// all poison become dead letters, by one attempt for each pause, and many of them do not keep back what is behind them.
 //
 // The first pause is that of WithPause. The defaults are 20 failures and a minute, or the longest pause of WithPause if that is less. With
 // 0 failures the consumer never pauses.

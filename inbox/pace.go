@@ -9,7 +9,7 @@ type pace struct {
 	settings *settings
 	circuit  *circuit
 	room     int  // of a group
-	probing  bool // the call tries one message, to see whether the others are worth it
+	probing  bool // the call tries messages one by one, to see whether the others are worth it
 }
 
 // admit tells until when no message is to be tried: the zero time, if one may be.
@@ -27,9 +27,11 @@ func (p *pace) admit() time.Time {
 // failed is told of a message that was tried in vain, behind so many of its group that were handled.
 func (p *pace) failed(handled int) {
 	p.room = max(2*handled, p.room/8, 1)
-	p.circuit.failed(p.settings, handled > 0, p.probing, time.Now())
-	p.probing = false
+	p.probing = p.circuit.failed(p.settings, handled > 0, p.probing, time.Now())
 }
+
+// counts reports whether a failure counts against its message: of a probe only the first one does.
+func (p *pace) counts() bool { return !p.probing || p.circuit.counts() }
 
 // passed is told of a group none of which has failed: that was committed, or in which there was nothing to handle. That leaves a probe
 // to the next one.

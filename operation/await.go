@@ -12,7 +12,8 @@ import (
 )
 
 // Await waits for a signal: a webhook, a person's approval. It returns the value that was sent first under that name, also if
-// it was sent before, and ErrTimeout if nothing was sent within timeout, by the database's clock, however late either is found. It
+// it was sent before, and ErrTimeout if nothing was sent within timeout, by the database's clock, however late either is found. A signal of a
+// transaction has to be committed by then: one that is not there when the timeout is found is not waited for. It
 // holds nothing meanwhile: neither a connection, nor the caller, nor a worker. A name is awaited once in an operation.
 func Await[T any](op *Op, name string, timeout time.Duration) (T, error) {
 	var none T

@@ -171,7 +171,7 @@ func (r *round) repeats(part []int) map[string]bool {
 // isPanic reports whether a call has panicked. If a Publisher names the messages at which a function of its own has, it has published
 // the others.
 func isPanic(err error) bool {
-	if _, named := errors.AsType[*PublishError](err); named {
+	if named, _ := namedIn(err); named != nil {
 		return false
 	}
 	_, panicked := errors.AsType[*guard.Panic](err)

@@ -118,11 +118,11 @@ type verdict struct {
 
 // sortOut sorts out what a Publisher has answered. That a context has ended is no message's fault if it is that of the call.
 func sortOut(messages []Message, a answer) verdict {
-	named, ok := errors.AsType[*PublishError](a.err)
-	if !ok || len(named.Failed) == 0 {
+	named, rest := namedIn(a.err)
+	if named == nil || len(named.Failed) == 0 {
 		return verdict{err: a.err, unknown: a.err != nil}
 	}
-	v := verdict{failed: map[int]error{}, away: map[int]error{}, unsent: map[int]bool{}, open: map[int]bool{}}
+	v := verdict{err: rest, unknown: rest != nil, failed: map[int]error{}, away: map[int]error{}, unsent: map[int]bool{}, open: map[int]bool{}}
 	met := 0
 	for i, m := range messages {
 		reason, ok := named.Failed[m.ID]
@@ -145,7 +145,8 @@ func sortOut(messages []Message, a answer) verdict {
 		}
 	}
 	if met < len(named.Failed) { // whatever it takes for the ID of a message: of the others it may be one that has failed
-		v.err, v.unknown = fmt.Errorf("the Publisher has named %d messages that it was not given", len(named.Failed)-met), true
+		strangers := fmt.Errorf("the Publisher has named %d messages that it was not given", len(named.Failed)-met)
+		v.err, v.unknown = errors.Join(rest, strangers), true
 	}
 	return v
 }

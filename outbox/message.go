@@ -17,7 +17,7 @@ type Message struct {
 	Headers map[string]string
 
 	// NotBefore delays the message: it is not published before that moment, by the clock of the database, and leaves then as if it had
-	// been added at that moment. So it holds back no message of its key meanwhile. Delayed messages of a key that are due leave in the
-	// order of NotBefore. The zero Time, and one that is past, delay nothing. A Publisher is not told of it.
+	// been added when a relay finds it due: moments behind NotBefore where one runs. So it holds back no message of its key meanwhile, and what is
+	// added while no relay runs leaves before it. Delayed messages of a key that are due leave in the order of NotBefore. The zero Time, and one that is past, delay nothing. A Publisher is not told of it.
 	NotBefore time.Time
 }

@@ -8,7 +8,8 @@ import (
 )
 
 // Publisher hands messages to a broker. All of a call are published when it returns nil. A [*PublishError] names those that
-// were not. Any other error blames none: the broker is away, or one of the messages is bad and the Publisher cannot tell which.
+// were not. Any other error blames none: the broker is away, or one of the messages is bad and the Publisher cannot tell which. Where both are
+// joined, as of two brokers, those that are named have failed, and the others are published again.
 // The relay then publishes messages one at a time until it knows: a message that fails alone although another one is
 // published before and after it has failed. A message may come twice, under the same ID.
 //
@@ -50,7 +51,8 @@ func (f PublisherFunc) Publish(ctx context.Context, messages []Message) error {
 	return f(ctx, messages)
 }
 
-// PublishError names the messages of a call that were not published, and why not. All others of the call were. A reason that is
+// PublishError names the messages of a call that were not published, and why not. All others of the call were, unless it is joined with an error
+// that names none, or is inside of an [*AwayError]. A reason that is
 // an [*AwayError], a [*LaterError] or [ErrUnsent] counts no attempt.
 type PublishError struct {
 	Failed map[string]error // by the ID of the message: no call has two of one ID, also of two topics

@@ -95,12 +95,14 @@ func (r *routes) Publish(ctx context.Context, messages []Message) error {
 			err := startCall(ctx, PublisherFunc(func(ctx context.Context, part []Message) error { return r.publish(ctx, name, part) }), part).wait()
 			mu.Lock()
 			defer mu.Unlock()
-			if named, ok := errors.AsType[*PublishError](err); ok {
-				maps.Copy(failed, named.Failed)
-			} else if err != nil {
+			named, rest := namedIn(err)
+			if rest != nil {
 				for _, m := range part {
-					failed[m.ID] = &AwayError{Err: err}
+					failed[m.ID] = &AwayError{Err: rest}
 				}
+			}
+			if named != nil {
+				maps.Copy(failed, named.Failed)
 			}
 		})
 	}
