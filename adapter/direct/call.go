@@ -92,7 +92,9 @@ func (p *call) handle(ctx context.Context) {
 	}
 	p.tried = true
 	began := time.Now()
-	outcomes, err := inbox.Batch(ctx, p.pool, p.name, group, p.target.handle, p.config.Options...)
+	longer, over := beyond(ctx, p.length)
+	defer over()
+	outcomes, err := inbox.Batch(longer, p.pool, p.name, group, timed(p.target.handle, p.began, p.length), p.config.Options...)
 	p.size.took(len(group), time.Since(began), p.length)
 	if p.err = err; len(outcomes) < len(group) {
 		p.todo = append(group, p.todo...)
@@ -110,7 +112,11 @@ func (p *call) handle(ctx context.Context) {
 			p.pausedAt = o.RetryAt
 			left = append(left, *m)
 		default:
-			p.later(m, &outbox.LaterError{After: time.Until(o.RetryAt), Err: o.Err})
+			reason := o.Err
+			if errors.Is(reason, context.DeadlineExceeded) { // the handler's own: for a relay it would be that of the call
+				reason = errors.New(reason.Error())
+			}
+			p.later(m, &outbox.LaterError{After: time.Until(o.RetryAt), Err: reason})
 		}
 	}
 	p.todo = append(p.withoutBehind(left), p.todo...)
@@ -159,8 +165,6 @@ func (p *call) result(ctx context.Context) error {
 	}
 	return &outbox.PublishError{Failed: p.failed}
 }
-
-var errNoTime = errors.New("there was no time for it")
 
 func outcomeOf(err error) error {
 	if err != nil {

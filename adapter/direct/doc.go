@@ -16,6 +16,8 @@
 //     alone, until it is handled or dead.
 //   - Attempts, pauses and dead letters are the inbox's, by the options of the consumer: its dead letters are those of the consumer, and one
 //     that is redriven is handled by the Relay's process. The relay's MaxAttempts count for nothing but a topic that is no name for an inbox.
+//   - A handler has half of the relay's PublishTimeout, 15 seconds by default: then its context ends, and if it fails, that is an attempt. Others of
+//     the call wait for that long. Raise PublishTimeout for handlers that take longer.
 //   - A consumer whose handlers all fail pauses, by its circuit. A database of the consumer that is away counts nothing.
 //
 // # Several consumers
