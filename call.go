@@ -155,6 +155,9 @@ func (c *call) settle(ctx context.Context, f *flight.Flight[flightID, outcome]) 
 			}
 			continue
 		}
+		if err, ended := x.work.waited(ctx, x, found); ended {
+			return store.Record{}, err
+		}
 		if found == answered {
 			return x.record, nil
 		}
@@ -251,5 +254,7 @@ func (function) behindClaim() []txn.Request { return nil }
 func (fn function) begin(ctx context.Context, x *execution) (ending, error) { return x.run(ctx, fn) }
 
 func (function) resume(context.Context, *execution) (ending, error) { return elsewhere, nil }
+
+func (function) waited(context.Context, *execution, finding) (error, bool) { return nil, false }
 
 func (function) outlasts() bool { return false }

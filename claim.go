@@ -49,6 +49,9 @@ type work interface {
 	begin(ctx context.Context, x *execution) (ending, error)
 	// resume goes on with an operation that has the key.
 	resume(ctx context.Context, x *execution) (ending, error)
+	// waited returns the error of an operation that the call has waited for, and that has ended in it. What the call has found since is
+	// another's.
+	waited(ctx context.Context, x *execution, found finding) (error, bool)
 	// outlasts reports whether the work goes on behind its transaction, and is then shared with the duplicates that have waited for it.
 	outlasts() bool
 }

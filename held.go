@@ -97,14 +97,6 @@ func (h heldCall) Completion(key *store.Key, resp longcall.Response, state store
 	return h.execution.completionOf(key, Response(resp).normal(), state)
 }
 
-func (h heldCall) Rejection(err error) (longcall.Response, bool) {
-	var rejected *rejection
-	if !errors.As(err, &rejected) {
-		return longcall.Response{}, false
-	}
-	return longcall.Response(rejected.response), true
-}
-
 // traced runs the call under the eyes of its observer.
 func (c *call) traced(ctx context.Context, scope, key string, joined bool, run func() (Result, error)) (result Result, err error) {
 	c.trace.start(ctx, c.name, scope, key, joined)
@@ -174,6 +166,7 @@ func sealerHeld(opts []Option) (store.Sealer, error) {
 type operation struct {
 	runner  longcall.Runner
 	seen    longcall.Execution // what the runner sees of the call
+	met     string             // the operation that the call waits for
 	triedAt time.Time          // when the runner was last asked to go on with an operation
 }
 
@@ -189,6 +182,9 @@ func (*operation) behindClaim() []txn.Request { return []txn.Request{store.Savep
 func (o *operation) begin(ctx context.Context, x *execution) (ending, error) {
 	x.askedAt = time.Now()
 	end := o.runner.Begin(ctx, o.seen, x.tx)
+	if end.Outcome == longcall.Elsewhere {
+		o.met = x.key.ExecutionID
+	}
 	if end.Outcome != longcall.Unheld {
 		return x.after(end)
 	}
@@ -208,6 +204,33 @@ func (o *operation) resume(ctx context.Context, x *execution) (ending, error) {
 	end, err := x.after(o.runner.Resume(ctx, o.seen, x.record.ExecutionID))
 	o.triedAt = time.Now()
 	return end, err
+}
+
+// waited asks how the operation has ended that this call has waited for, once the key is free or another's.
+func (o *operation) waited(ctx context.Context, x *execution, found finding) (error, bool) {
+	switch {
+	case found == held:
+		return nil, false
+	case found != claimed && (o.met == "" || o.met == x.record.ExecutionID):
+		if found == running {
+			o.met = x.record.ExecutionID
+		}
+		return nil, false
+	case o.met == "":
+		return nil, false
+	}
+	ask := o.seen.Engine().Query
+	if found == claimed {
+		ask = x.tx.Ask
+	}
+	end, ended := o.runner.Ended(ctx, o.seen, o.met, ask)
+	if ended && found == claimed {
+		x.tx.Close()
+	}
+	if o.met = ""; found == running {
+		o.met = x.record.ExecutionID
+	}
+	return end.Err, ended
 }
 
 func (*operation) outlasts() bool { return true }

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/idem-go/idem/internal/abridge"
+	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/store"
 )
 
@@ -57,6 +58,9 @@ type Sealer interface {
 type rejection struct{ response Response }
 
 func (*rejection) Error() string { return "idem: rejected" }
+
+// Rejection returns the answer, for package operation.
+func (r *rejection) Rejection() longcall.Response { return longcall.Response(r.response) }
 
 // Reject returns an error for fn to return when the answer is final but its writes must not stay: a payment that is
 // declined, an order that can never be filled. Do rolls fn's writes back, records resp, and gives it to this call and to

@@ -19,8 +19,7 @@ CREATE TABLE idem.operations (
     owner        integer,
     state        text COLLATE "C"  NOT NULL,
     undoing      boolean           NOT NULL,
-    cancelled    boolean           NOT NULL DEFAULT false,
-    accepted     boolean           NOT NULL DEFAULT false,
+    canceled     boolean           NOT NULL DEFAULT false,
     kind         text COLLATE "C"  NOT NULL DEFAULT '',
     step         text COLLATE "C"  NOT NULL,
     seq          integer           NOT NULL,
@@ -30,10 +29,19 @@ CREATE TABLE idem.operations (
     attempts     integer           NOT NULL,
     deaths       integer,
     taken_at     timestamptz,
+    ended_at     timestamptz,
+    undos        integer,
+    policy       text COLLATE "C",
+    without_calling boolean,
+    without_code boolean,
     reason       text COLLATE "C",
-    unread       integer,
-    left_from    integer,
-    ended_at     timestamptz
+    reason_step  text COLLATE "C",
+    reason_text  text COLLATE "C",
+    error_step   text COLLATE "C",
+    error_attempt integer,
+    error_text   bytea,
+    error_at     timestamptz,
+    error_next_at timestamptz
 );
 CREATE INDEX operations_due ON idem.operations (wake_at) WHERE state = 'running';
 CREATE INDEX operations_parked ON idem.operations (since) WHERE state = 'parked';
@@ -47,6 +55,8 @@ CREATE TABLE idem.steps (
     recorded_at  timestamptz       NOT NULL,
     outcome      text COLLATE "C"  NOT NULL,
     value        bytea,
+    undos        integer,
+    policy       text COLLATE "C",
     PRIMARY KEY (operation_id, seq)
 );
 
@@ -81,19 +91,13 @@ COMMENT ON COLUMN idem.operations.epoch IS
 COMMENT ON COLUMN idem.operations.owner IS
     'The instance that works on it. NULL, or one that is not there any more: the next process may take it up.';
 COMMENT ON COLUMN idem.operations.state IS
-    'running; parked: waits for a person, see reason; completed: answered; failed: rejected and undone; undone: ended in an error, its key is free.';
+    'running; parked: waits for a person, see reason; completed: answered; failed: rejected and undone; undone: ended in an error or canceled, its key is free.';
 COMMENT ON COLUMN idem.operations.undoing IS
-    'It is decided that its steps are taken back.';
-COMMENT ON COLUMN idem.operations.cancelled IS
-    'It was asked to be undone: no call or pause is begun any more.';
-COMMENT ON COLUMN idem.operations.accepted IS
-    'It was cancelled again, where it was parked because nothing takes a call back, or because its function fails in front of what is on record: it is undone without that.';
-COMMENT ON COLUMN idem.operations.unread IS
-    'The place of that step, where kind is unread.';
-COMMENT ON COLUMN idem.operations.left_from IS
-    'From this place on what is on record is left as it is, as was accepted by a person who has cancelled it again; NULL if there is none.';
+    'It is decided that the operation is undone. Its row of kind end in idem.steps has the error or the rejection in which it ends; there is none if Cancel ends it.';
+COMMENT ON COLUMN idem.operations.canceled IS
+    'A person has canceled it: no further step is begun, and what is done is undone. without_calling: a call in doubt is not repeated. without_code: steps that the code no longer asks for are left as they are.';
 COMMENT ON COLUMN idem.operations.kind IS
-    'Of that step. A call without a row in idem.steps, and an undo whose row says registered, were begun and have no end on record. Calls that were begun together have rows. unbacked: a call that nothing takes back. unread: a step in front of which the function of a cancelled operation fails. unfit: a call whose value does not fit, as a person has given it. undecoded: an Await whose signal does not decode, and is replaced by the next of its name. started: it was started, and has not been committed since: there is nothing in idem.steps.';
+    'The kind of that step; empty if none is under way. A call, or the call of an undo, that has no row in idem.steps was begun alone and has no recorded outcome; undos and policy are those of that call. started: no step is recorded yet.';
 COMMENT ON COLUMN idem.operations.step IS
     'The step that was begun, or is waited for, when the operation was last committed; seq is its place, 0 if there is none, and since the moment.';
 COMMENT ON COLUMN idem.operations.wake_at IS
@@ -104,14 +108,24 @@ COMMENT ON COLUMN idem.operations.attempts IS
     'How often the operation was taken up since it last got on.';
 COMMENT ON COLUMN idem.operations.deaths IS
     'How many processes have died while they worked on it, without releasing it, since it last got on. It counts only while attempts is above 0; NULL if it was never taken up.';
+COMMENT ON COLUMN idem.operations.reason IS
+    'Why it is parked, as a code: call_in_doubt, attempts_exhausted, code_changed, value_unreadable, signal_unreadable, undo_failed, tx_ended, function_failed, too_many_deaths. reason_step is the step at which it stopped, reason_text the sentence.';
+COMMENT ON COLUMN idem.operations.error_text IS
+    'The last error, sealed as values are: of an attempt at error_step, or of the function if that is empty. error_attempt counts the attempts, or the runs. The next commit that makes progress clears it.';
 COMMENT ON COLUMN idem.operations.taken_at IS
     'When it was last taken up; NULL if it never was.';
 COMMENT ON TABLE idem.steps IS
-    'What an operation remembers: one row for each step that is over, and for each pause and each undo that is registered.';
+    'The recorded steps of an operation: one row for each step that is over, for each pause, for each call of several that were begun together, and for each undo that is done.';
 COMMENT ON COLUMN idem.steps.seq IS
-    'The place of the step in the course of the operation, from 1.';
+    'The position of the step in the operation, from 1. Rows of kind end and undo follow all others.';
+COMMENT ON COLUMN idem.steps.name IS
+    'Of an undo: the name of the step that it undoes, with ##2 for the second undo of a step.';
 COMMENT ON COLUMN idem.steps.outcome IS
-    'done; resolved: done, as a person says, who has given the value; failed: the value is the error; waiting: until due_at, for a signal, or for the end of a child; registered, undone, not needed: of an undo; begun, not sent: of a call that was begun together with others, since due_at, the value being how often it was tried.';
+    'done; resolved: done, with the value that a person has given; failed: the value is the error; rolled back: done, and rolled back when it was decided to undo the operation; waiting: until due_at, for a signal, or for the end of a child; begun, not sent: of a call that was begun together with others, since due_at, the value being the number of attempts.';
+COMMENT ON COLUMN idem.steps.undos IS
+    'How many undos the step has; NULL is none.';
+COMMENT ON COLUMN idem.steps.policy IS
+    'Of a call that was begun: keyed with its window, asked, or once.';
 COMMENT ON TABLE idem.signals IS
     'What was sent to an operation from outside. The first of a name counts. "#" and the id of a child is the name of that child''s outcome.';
 COMMENT ON COLUMN idem.signals.taken IS

@@ -4,51 +4,75 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Call is a step outside of Postgres. It is made in no transaction and holds no connection, and never before all that came
-// earlier is committed. The key that fn is given names this call of this operation: it is the same in every attempt and in every
-// process, and goes to the other side.
+// Call takes a step outside of Postgres. do runs in no transaction and holds no connection, and never before all that came earlier is
+// committed. The key that do gets names this call of this operation: it is the same in every attempt and in every process, and goes to the
+// other side.
 //
-// safety says what to do when it is not known whether the call has happened. An error of fn is tried again after a pause that
-// grows, as safety allows; Final ends that, and goes to the function of the operation; NotSent is tried again in any case. Pauses
-// of more than some seconds free the caller, or the worker, and are known to the process that goes on.
+// policy says what happens when the outcome is in doubt, and how the call is retried. An error of do is followed by another attempt after a
+// backoff, as policy allows. A Final error ends the call, and the function of the operation gets it. A backoff of more than some seconds frees
+// the caller or the worker.
 //
-// The value is on record with the next commit, or with the end of the run, however that ends. If the process dies before that, the call
-// is made again, or asked about, or the operation is parked, as safety says.
-func Call[T any](op *Op, name string, safety Safety, fn func(ctx context.Context, key string) (T, error), opts ...CallOption) (T, error) {
-	s, err := op.enter(store.CallStep, name)
+// The value is recorded with the next commit, or with the end of the run, however that ends. If the process dies before that, the call is in
+// doubt: it is made again, or asked about, or the operation parks, as policy says.
+//
+// Each undo undoes the step: see [Undo].
+func Call[T any](op *Op, name string, policy Policy, do func(ctx context.Context, key string) (T, error), undo ...Undo[T]) (T, error) {
+	var none T
+	s, err := op.enter(callRequest(name, &policy, undo))
 	if err != nil {
-		var none T
 		return none, err
 	}
 	return inStep(op, s.name, func() (T, error) {
-		if s.found != nil {
-			stored, err := op.replay(s)
-			return result[T](op, s, stored, err)
+		var stored []byte
+		var err error
+		if s.do == replay {
+			stored, err = op.replay(s)
+		} else {
+			stored, err = op.callOut(outsideOf(op, s, policy, do))
 		}
-		stored, err := op.callOut(outsideOf(op, s, safety, fn, opts))
-		return result[T](op, s, stored, err)
+		return planned(op, s, stored, err, undo)
 	})
 }
 
-func outsideOf[T any](op *Op, s *step, safety Safety, fn func(ctx context.Context, key string) (T, error), opts []CallOption) *outside {
+// callRequest returns what is asked for by a call.
+func callRequest[T any](name string, policy *Policy, undo []Undo[T]) request {
+	err := policy.check()
+	if err == nil {
+		err = checkUndos(undo)
+	}
+	return request{kind: store.CallStep, name: name, policy: policy, undos: len(undo), invalid: err}
+}
+
+// planned decodes the value of a call, and keeps its undos.
+func planned[T any](op *Op, s *step, stored []byte, err error, undo []Undo[T]) (T, error) {
+	value, err := result[T](op, s, stored, err)
+	if err != nil {
+		return value, err
+	}
+	return value, plan(op, s, undo, func() (T, error) { return decode[T](op.work.definition.codec, stored) })
+}
+
+func outsideOf[T any](op *Op, s *step, policy Policy, do func(ctx context.Context, key string) (T, error)) *outside {
+	codec := op.work.definition.codec
 	return &outside{
-		step: s, safety: safety, options: callOptionsOf(opts), key: derivedKey(op.work.operation, s.kind, s.name),
+		step: s, policy: policy, what: fmt.Sprintf("step %q", s.name), of: s.name, key: derivedKey(op.work.operation, s.kind, s.name),
 		call: func(ctx context.Context, key string) ([]byte, error) {
-			value, err := fn(ctx, key)
-			return encoded(op, value, err)
+			value, err := do(ctx, key)
+			return encoded(codec, value, err)
 		},
 		encode: func(found any) ([]byte, error) {
 			value, ok := found.(T)
 			if !ok {
 				return nil, &unusable{fmt.Errorf("find returns %T, and the call %T", found, value)}
 			}
-			return encoded(op, value, nil)
+			return encoded(codec, value, nil)
 		},
 	}
 }
@@ -56,59 +80,77 @@ func outsideOf[T any](op *Op, s *step, safety Safety, fn func(ctx context.Contex
 // unusable is the error of a call that has happened, and whose value cannot be recorded.
 type unusable struct{ error }
 
-func encoded[T any](op *Op, value T, err error) ([]byte, error) {
+func encoded[T any](codec Codec, value T, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	stored, _, err := encode(op.work.definition.codec, value)
+	stored, _, err := encode(codec, value)
 	if err != nil {
 		return nil, &unusable{err}
 	}
 	return stored, nil
 }
 
-// outside is a call as it is made.
+// outside is a call that is made, or the call of an undo.
 type outside struct {
-	step    *step
-	safety  Safety
-	options callOptions
-	tries   int
-	doubt   bool // an attempt may have been sent, and has no answer
-	key     string
-	call    func(ctx context.Context, key string) ([]byte, error)
-	encode  func(found any) ([]byte, error)
-	pauses  func(d time.Duration) error // a long pause, of one that is made together with others
+	step   *step
+	policy Policy
+	what   string // it is, for a person
+	of     string // the step that it is, or undoes
+	tries  int
+	doubt  bool // an attempt may have been sent, and has no answer
+	key    string
+	call   func(ctx context.Context, key string) ([]byte, error)
+	encode func(found any) ([]byte, error)
+	pauses func(d time.Duration) error // a long pause, of a call that is made together with others
+
+	last  error     // of the last attempt
+	noted time.Time // when an error was last stored
 }
 
-// check holds the call to the rules.
-func (o *outside) check() error {
-	if !o.safety.isValid() {
-		return fmt.Errorf("operation: Call %q has no safety: give it Keyed with a window, Asked, or Once", o.step.name)
+// lastError is the last error of an operation, before it is stored.
+type lastError struct {
+	step    string // empty for the function
+	attempt int
+	err     error
+}
+
+// failure returns the last error, nil if there is none.
+func (o *outside) failure() *lastError {
+	if o.last == nil {
+		return nil
 	}
-	return o.options.check(&o.safety)
+	return &lastError{step: o.of, attempt: o.tries, err: o.last}
 }
-
-// longPause is a pause that frees the worker or the caller.
-const longPause = 5 * time.Second
 
 // callOut brings a call to an outcome.
 func (op *Op) callOut(o *outside) ([]byte, error) {
-	w := op.work
-	if known, ok := w.returned[o.step.seq]; ok && known.Kind == o.step.kind && known.Name == o.step.name { // in an earlier run of this process
-		op.remember(o.step, known.Outcome, known.Value)
-		o.step.found = &known
-		return op.replay(o.step)
+	w, s := op.work, o.step
+	if known, ok := w.returned[s.seq]; ok && known.Kind == s.kind && known.Name == s.name { // in an earlier run of this process
+		op.remember(s, known.Outcome, known.Value)
+		s.recorded = &known
+		return op.replay(s)
 	}
-	if err := o.check(); err != nil {
-		return nil, op.halt(broken, err)
-	}
-	o.doubt = w.epoch > 0 && w.at.Seq == o.step.seq // a process that is gone has begun it
-	if o.doubt || w.at.Seq == 0 && w.at.Step == o.step.name {
+	begun := s.do == settle
+	o.doubt = begun && !w.unsent[s.seq]
+	if w.at.Seq == s.seq || w.at.Seq == 0 && w.at.Step == s.name {
 		o.tries = w.at.Tries
 	}
-	op.wasParallel(o)
-	if !o.doubt {
-		if err := op.commit(commit{at: store.At{Kind: o.step.kind, Step: o.step.name, Seq: o.step.seq, Tries: o.tries}}); err != nil {
+	if s.recorded != nil && (s.recorded.Outcome == store.StepNotSent || !s.recorded.DueAt.IsZero()) { // older code has made it together with others
+		o.tries = triesOf(s.recorded.Value)
+		if o.doubt {
+			w.elapsed = w.clock.since(s.recorded.DueAt)
+		} else {
+			op.remember(s, store.StepBegun, s.recorded.Value)
+			begun = false
+		}
+	}
+	if w.journal.canceled && o.isSpent() { // one attempt more: see decide
+		o.tries = o.policy.attempts - 1
+	}
+	if !begun {
+		at := store.At{Kind: s.kind, Step: s.name, Seq: s.seq, Tries: o.tries, Undos: s.undos, Policy: s.policy}
+		if err := op.commit(commit{at: at}); err != nil {
 			return nil, err
 		}
 	}
@@ -120,26 +162,12 @@ func (op *Op) callOut(o *outside) ([]byte, error) {
 	return value, err
 }
 
-// wasParallel takes over what is on record of a Call that older code has made together with others.
-func (op *Op) wasParallel(o *outside) {
-	recorded, ok := op.work.recorded[o.step.seq]
-	switch {
-	case !ok || o.step.kind != store.CallStep:
-	case recorded.Outcome == store.StepNotSent:
-		o.doubt, o.tries = false, triesOf(recorded.Value)
-		op.remember(o.step, store.StepBegun, recorded.Value)
-	case recorded.Outcome == store.StepBegun && !recorded.DueAt.IsZero():
-		o.doubt, o.tries = true, triesOf(recorded.Value)
-		op.work.elapsed = op.work.since(recorded.DueAt)
-	}
-}
-
 // tryOut makes attempts until one settles the call, or no other may follow.
 func (op *Op) tryOut(o *outside) ([]byte, error) {
 	w := op.work
-	for last := errBrokenOff; ; {
+	for {
 		if o.isSpent() {
-			return op.runOut(o, last, "step %q did not succeed in %d attempts", o.step.name, o.tries)
+			return op.runOut(o, fmt.Sprintf("%s did not succeed in %d attempts", o.what, o.tries))
 		}
 		value, err := op.attempt(o)
 		switch limit := w.definition.limit; {
@@ -148,34 +176,39 @@ func (op *Op) tryOut(o *outside) ([]byte, error) {
 		case err == nil, o.isSettledBy(err):
 			return op.returned(o.step, value, err)
 		case limit > 0 && o.step.kind == store.CallStep && w.elapsed() > limit:
-			return op.runOut(o, err, "step %q did not succeed within %v of its beginning", o.step.name, limit)
-		case o.isSpent(): // without a pause
-		case op.pauseCall(o) != nil:
+			o.last = err
+			return op.runOut(o, fmt.Sprintf("%s did not succeed within %v of its beginning", o.what, limit))
+		}
+		o.last = err
+		if o.isSpent() { // without a pause
+			continue
+		}
+		if op.pauseCall(o) != nil || op.noticeCancel(o) != nil {
 			return nil, op.stopped
 		}
-		last = err
 	}
 }
 
-var errBrokenOff = errors.New("its last attempt was broken off")
-
 // isSpent reports whether there were as many attempts as there may be.
-func (o *outside) isSpent() bool { return o.options.attempts > 0 && o.tries >= o.options.attempts }
+func (o *outside) isSpent() bool { return o.policy.attempts > 0 && o.tries >= o.policy.attempts }
 
-// isSettledBy reports whether an error is the outcome of the call. One that was not sent says nothing of an attempt before it.
+// isSettledBy reports whether an error is the outcome of the call. An attempt that was not sent says nothing of those before it.
 func (o *outside) isSettledBy(err error) bool {
 	s := saidBy(err)
 	return s.final && !(o.doubt && s.unsent)
 }
 
-// runOut ends a call that is not tried again. If no attempt was sent, or the other side says that it has not happened, and can not any
-// more, its last error is final, and goes to the function. Otherwise that is not known: going on could mean to pay twice, or for nothing.
-func (op *Op) runOut(o *outside, last error, format string, args ...any) ([]byte, error) {
-	notHappened := Final(fmt.Errorf("operation: "+format+", and has not happened: %w", append(args, last)...))
-	if !o.doubt {
-		return op.returned(o.step, nil, notHappened)
+var errBrokenOff = errors.New("its last attempt was broken off")
+
+// runOut ends a call that is not tried again. If no attempt was sent, or the other side says that it has not happened and can no longer, the
+// function gets its last error as a Final. Otherwise the operation parks: to go on could mean to pay twice, or for nothing.
+func (op *Op) runOut(o *outside, what string) ([]byte, error) {
+	last := o.last
+	if last == nil {
+		last = errBrokenOff
 	}
-	if o.safety.find != nil {
+	isUndo := o.step.kind == store.UndoStep
+	if o.doubt && o.policy.find != nil {
 		found, done, err := o.find(op.ctx)
 		switch {
 		case op.ctx.Err() != nil:
@@ -187,25 +220,33 @@ func (op *Op) runOut(o *outside, last error, format string, args ...any) ([]byte
 			}
 			return op.returned(o.step, value, nil)
 		case err == nil:
-			return op.returned(o.step, nil, notHappened)
+			o.doubt = false
 		case o.isSettledBy(err):
 			return op.returned(o.step, nil, err)
 		}
 	}
-	return nil, op.park(format+", and it is not known whether it has happened", args...)
+	switch {
+	case !o.doubt && !isUndo:
+		return op.returned(o.step, nil, Final(fmt.Errorf("operation: %s, and has not happened: %w", what, last)))
+	case !o.doubt:
+		return nil, op.parkFor(last, o.tries, o.of, ReasonAttemptsExhausted, "%s, and has not happened", what)
+	}
+	return nil, op.parkFor(last, o.tries, o.of, ReasonAttemptsExhausted, "%s, and may have happened", what)
 }
 
-// attempt makes a call once, or asks for the outcome of the one before.
+// attempt makes a call once, or asks for the outcome of the attempt before.
 func (op *Op) attempt(o *outside) ([]byte, error) {
 	if op.ctx.Err() != nil {
 		return nil, op.interrupted()
 	}
+	j := &op.work.journal
+	if o.doubt && o.policy.once {
+		return nil, op.park(o.of, ReasonCallInDoubt, "%s may have happened, and must not happen twice: ask the other side, and Resolve the step", o.what)
+	}
 	o.tries++
 	op.work.at.Tries = o.tries
 	switch {
-	case o.doubt && o.safety.once:
-		return nil, op.park("it is not known whether step %q has happened, and it must not happen twice", o.step.name)
-	case o.doubt && o.safety.find != nil:
+	case o.doubt && o.policy.find != nil:
 		found, done, err := o.find(op.ctx)
 		if err != nil {
 			return nil, err
@@ -215,8 +256,14 @@ func (op *Op) attempt(o *outside) ([]byte, error) {
 			return value, op.usable(o, err)
 		}
 		o.doubt = false
-	case o.doubt && op.work.elapsed() > o.safety.window:
-		return nil, op.park("it is not known whether step %q has happened, and after %v the other side no longer knows its key", o.step.name, o.safety.window)
+		if j.canceled && o.step.kind == store.CallStep { // it has not happened, and is not made
+			if o.pauses == nil {
+				delete(j.steps, o.step.seq)
+			}
+			return nil, op.halt(unwound, nil)
+		}
+	case o.doubt && op.work.elapsed() > o.policy.window:
+		return nil, op.park(o.of, ReasonCallInDoubt, "%s may have happened, and after %v the other side no longer knows its key: ask there, and Resolve the step", o.what, o.policy.window)
 	}
 	began := time.Now()
 	value, err := o.try(op.ctx)
@@ -230,8 +277,8 @@ func (op *Op) attempt(o *outside) ([]byte, error) {
 		return value, err
 	case op.usable(o, err) != err:
 		return nil, op.stopped
-	case o.doubt && o.safety.once:
-		return nil, op.park("it is not known whether step %q has happened, and it must not happen twice", o.step.name)
+	case o.doubt && o.policy.once:
+		return nil, op.parkFor(err, o.tries, o.of, ReasonCallInDoubt, "%s may have happened, and must not happen twice: ask the other side, and Resolve the step", o.what)
 	case op.ctx.Err() != nil:
 		return nil, op.interrupted()
 	}
@@ -240,34 +287,34 @@ func (op *Op) attempt(o *outside) ([]byte, error) {
 
 // try makes a call once.
 func (o *outside) try(ctx context.Context) ([]byte, error) {
-	bounded, cancel := o.options.bounded(ctx)
+	bounded, cancel := o.policy.bounded(ctx)
 	defer cancel()
-	bounded, stop := o.options.watched(bounded)
+	bounded, stop := o.policy.watched(bounded)
 	defer stop()
 	value, err := o.call(bounded, o.key)
-	return value, o.options.unbeaten(bounded, answered(bounded, err))
+	return value, o.unbeaten(bounded, answerOf(bounded, err))
 }
 
 // find asks the other side the outcome of a call.
 func (o *outside) find(ctx context.Context) (found any, done bool, err error) {
-	bounded, cancel := o.options.bounded(ctx)
+	bounded, cancel := o.policy.bounded(ctx)
 	defer cancel()
-	found, done, err = o.safety.find(bounded, o.key)
-	return found, done, answered(bounded, err)
+	found, done, err = o.policy.find(bounded, o.key)
+	return found, done, answerOf(bounded, err)
 }
 
 // unbeaten returns the error of an attempt whose context has ended because no beat came: that is no answer.
-func (o *callOptions) unbeaten(ctx context.Context, err error) error {
+func (o *outside) unbeaten(ctx context.Context, err error) error {
 	answer := saidBy(err)
 	if _, happened := err.(*unusable); err == nil || happened || answer.unsent || answer.final || !errors.Is(context.Cause(ctx), ErrNoBeat) {
 		return err
 	}
-	return Unknown(fmt.Errorf("%w: none for %v: %w", ErrNoBeat, o.silence, err))
+	return Unknown(fmt.Errorf("%w: none for %v: %w", ErrNoBeat, o.policy.heartbeat, err))
 }
 
-// answered returns the error of an attempt. Behind the end of its context an error is no answer, whatever was made of it: text alone does not
+// answerOf returns the error of an attempt. Behind the end of its context an error is no answer, whatever was made of it: text alone does not
 // tell what the other side has said from the outcome of the context.
-func answered(ctx context.Context, err error) error {
+func answerOf(ctx context.Context, err error) error {
 	said := saidBy(err)
 	if said.final && ctx.Err() != nil && (!said.unsent || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
 		return Unknown(errors.New(textOf(err)))
@@ -275,70 +322,138 @@ func answered(ctx context.Context, err error) error {
 	return err
 }
 
-// usable parks the operation if a call has happened and its value is of no use.
+// usable parks the operation if a call has happened and its value cannot be recorded.
 func (op *Op) usable(o *outside, err error) error {
 	if u, ok := err.(*unusable); ok {
-		return op.parkFor(u.error, "step %q has happened, and its value cannot be recorded", o.step.name)
+		return op.parkFor(u.error, o.tries, o.of, ReasonValueUnreadable, "%s has happened, and its value cannot be recorded", o.what)
 	}
 	return err
 }
 
-// returned has the outcome of a call recorded. It goes with the next commit.
+// returned has the outcome of a call recorded by the next commit.
 func (op *Op) returned(s *step, value []byte, err error) ([]byte, error) {
 	outcome := store.StepDone
 	switch {
-	case err != nil && s.kind == store.UndoStep: // the operation is parked, and the undo still to be done
+	case err != nil && s.kind == store.UndoStep: // the operation parks, and the undo is still to run
 		return nil, err
 	case err != nil:
 		outcome = store.StepFailed
 		value, err = op.failure(err)
-	case s.kind == store.UndoStep:
-		outcome = store.StepUndone
 	}
-	op.work.returned[s.seq] = store.Step{Seq: s.seq, Kind: s.kind, Name: s.name, Outcome: outcome, Value: value}
-	op.remember(s, outcome, value)
+	op.work.returned[s.seq] = op.remember(s, outcome, value).Step
 	return value, err
 }
 
-// pauseCall pauses between two attempts: in memory if that is short. A suspect has survived an attempt, which is put on record: it gives
-// back its turn, or it would keep all others from theirs for as long as the other side does not answer.
+// pauseCall pauses between two attempts: in memory if the pause is short. A suspect has survived an attempt, which is recorded: it gives its
+// turn back.
 func (op *Op) pauseCall(o *outside) error {
-	d := o.options.pause(o.tries)
+	d := o.policy.backoff(o.tries)
+	op.work.warn(op.ctx, o)
 	if d < longPause && !op.work.suspected {
+		op.noteFailure(o, d)
 		if txn.Sleep(op.ctx, d) != nil {
 			return op.interrupted()
 		}
 		return nil
 	}
 	if o.pauses != nil {
+		op.noteFailure(o, d)
 		return o.pauses(d)
 	}
-	if err := op.commit(commit{free: true, at: o.waiting(d)}); err != nil {
+	if err := op.commit(commit{free: true, at: o.waiting(d), failure: o.failure()}); err != nil {
 		return err
 	}
 	return op.halt(suspended, nil)
 }
 
-// waiting is where the operation is between two attempts. Without a doubt no step is under way: the next process may begin it.
+// notePause is the pause between two errors of attempts that are stored while the pauses of the call are short.
+const notePause = time.Second
+
+// noteFailure stores the error of an attempt, for a person who asks why the operation does not get on. It is no matter if that fails.
+func (op *Op) noteFailure(o *outside, pause time.Duration) {
+	if time.Since(o.noted) < notePause {
+		return
+	}
+	o.noted = time.Now()
+	w := op.work
+	note := store.NoteFailure{OperationID: w.operation, Epoch: w.epoch, Pause: pause, Error: *w.stepError(o.failure())}
+	if o.pauses == nil { // or else the row of the call has the number
+		note.Tries = o.tries
+	}
+	_ = w.call.Engine().Query(op.ctx, &note)
+}
+
+// warn logs the error of an attempt: the first of a run, and then ever more sparsely.
+func (w *work) warn(ctx context.Context, o *outside) {
+	if o.tries&(o.tries-1) == 0 {
+		w.log().WarnContext(ctx, "operation: an attempt has failed", "operation", w.operation, "name", w.definition.name,
+			"step", o.of, "kind", string(o.step.kind), "attempt", o.tries, "error", w.told(o.last))
+	}
+}
+
+// noticeCancel ends the run if the operation was canceled, or canceled otherwise, during a pause between two attempts. Where the database cannot be
+// asked, no attempt is made until it can. The calls of undos do not depend on it.
+func (op *Op) noticeCancel(o *outside) error {
+	if o.step.kind == store.UndoStep {
+		return nil
+	}
+	j := &op.work.journal
+	asked := store.IsCanceled{OperationID: op.work.operation}
+	for pause := txn.RetryPause; ; {
+		err := op.work.call.Engine().Query(op.ctx, &asked)
+		switch {
+		case err == nil && (asked.Canceled != j.canceled || asked.WithoutCalling != j.withoutCalling):
+			return op.haltFree(errCancelNoticed)
+		case err == nil:
+			return nil
+		case op.ctx.Err() == nil && !txn.Transient(err):
+			return op.failed(err)
+		case txn.Sleep(op.ctx, pause.Next()) != nil:
+			return op.interrupted()
+		}
+	}
+}
+
+// waiting is where the operation is between two attempts. If the call is not in doubt no step is under way: the next process may begin it.
 func (o *outside) waiting(pause time.Duration) store.At {
 	at := store.At{Step: o.step.name, Pause: pause, Tries: o.tries}
 	if o.doubt {
-		at.Kind, at.Seq = o.step.kind, o.step.seq
+		at.Kind, at.Seq, at.Undos, at.Policy = o.step.kind, o.step.seq, o.step.undos, o.step.policy
 	}
 	return at
 }
 
-// withdraw records, for a run that stops, that nothing of a call was sent, or else the next process could not make one that is Once. If
-// that fails, the next process takes the call for one that was sent.
+// withdraw records, for a run that stops, that no attempt of a call was sent, or else the next process could not make a call that is Once. If
+// that fails, the next process takes the call for one in doubt.
 func (op *Op) withdraw(o *outside) {
 	stopped, running := op.stopped, op.ctx
 	if stopped.why != left && stopped.why != again || len(op.pending) > 0 || o.doubt {
 		return
 	}
-	op.close(nil)
+	op.putDown(commit{always: true, at: o.waiting(0), failure: o.failure()})
+	op.ctx, op.stopped = running, stopped
+}
+
+// putDown commits for a run that stops, also if its context has ended.
+func (op *Op) putDown(c commit) {
+	running := op.ctx
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(running), letGoLimit)
 	defer cancel()
+	op.close(nil)
 	op.ctx, op.stopped = ctx, nil
-	_ = op.commit(commit{always: true, at: o.waiting(0)})
-	op.ctx, op.stopped = running, stopped
+	_ = op.commit(c)
+	op.ctx = running
+}
+
+// How often a call of several was tried, as the value of its row.
+func triesValue(tries int) []byte {
+	if tries == 0 {
+		return nil
+	}
+	return strconv.AppendInt(nil, int64(tries), 10)
+}
+
+func triesOf(value []byte) int {
+	tries, _ := strconv.Atoi(string(value))
+	return tries
 }

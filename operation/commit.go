@@ -1,16 +1,21 @@
 package operation
 
 import (
+	"cmp"
+	"context"
 	"errors"
+	"slices"
+	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Checkpoint commits what the steps so far have done, where nothing else would: before something long, or something that
-// others wait for, or between groups of Tx where there are hundreds. What is committed is rolled back no more: register the undo of a
-// step before Checkpoint.
+// Checkpoint commits what the steps so far have done, where nothing else would: before something long, or something that others wait for, or
+// between groups of Tx where there are hundreds.
 func (op *Op) Checkpoint() error {
 	if !op.taking.TryLock() {
 		return ErrMisused
@@ -56,7 +61,7 @@ func (op *Op) open(requests ...txn.Request) error {
 	return nil
 }
 
-// close gives up the transaction, if there is one.
+// close rolls the transaction back, if there is one.
 func (op *Op) close(err error) {
 	if op.tx != nil {
 		op.tx.CloseAfter(err)
@@ -75,18 +80,19 @@ func (op *Op) failed(err error) error {
 	return op.halt(broken, err)
 }
 
-// commit is what a commit is to say besides the steps that it records.
+// commit is what a commit says besides the steps that it records.
 type commit struct {
-	at     store.At
-	free   bool                 // no process owns the operation after it
-	always bool                 // also if the operation was cancelled, and this run does not know
-	state  store.OperationState // running if it is empty
-	with   []txn.Request
-	rouses bool // another operation is due by it
+	at      store.At
+	free    bool                 // no process owns the operation after it
+	always  bool                 // also if the operation was canceled, and this run does not know
+	state   store.OperationState // running if it is empty
+	failure *lastError           // the last error stays; without one it is cleared
+	with    []txn.Request
+	rouses  bool // another operation is due by it
 }
 
-// commit makes durable what the steps have done, together with the memory of them. It fences: if another process has taken the
-// operation up, nothing of it is committed.
+// commit makes durable what the steps have done, together with their rows. It fences: if another process has taken the operation up, nothing
+// of it is committed.
 func (op *Op) commit(c commit) error {
 	if op.tx == nil {
 		if err := op.open(); err != nil {
@@ -100,26 +106,48 @@ func (op *Op) commit(c commit) error {
 	if !c.free {
 		c.at.Owner = w.instance.number
 	}
-	advance := store.AdvanceOperation{OperationID: w.operation, Epoch: w.epoch, State: c.state, Undoing: op.undoing || w.undoing, At: c.at}
+	advance := store.AdvanceOperation{
+		OperationID: w.operation, Epoch: w.epoch, State: cmp.Or(c.state, store.OperationRunning), Undoing: op.unwinds || w.journal.undoing,
+		At: c.at, Error: w.stepError(c.failure),
+	}
 	if !c.always {
-		advance.Cancelled = &w.cancelled
+		advance.Canceled, advance.WithoutCalling = &w.journal.canceled, w.journal.withoutCalling
 	}
-	if advance.State == "" {
-		advance.State = store.OperationRunning
+	requests, err := op.requests(&advance, c)
+	if err != nil {
+		return op.halt(broken, err)
 	}
-	first := store.BeginOperation{Key: &w.key, Name: w.definition.name, TTL: w.ttl, ClaimedAt: w.createdAt, At: c.at}
-	requests := []txn.Request{&advance}
+	begun := time.Now()
+	if err := op.tx.Commit(op.ctx, requests...); err != nil {
+		return op.uncommitted(err, &advance)
+	}
+	w.epoch = max(w.epoch, 1)
+	w.instance.confirm()
+	op.committed(&advance, begun)
+	if c.rouses {
+		w.instance.rouse()
+	}
+	return nil
+}
+
+// requests are what a commit sends: the fence, the steps, the signals.
+func (op *Op) requests(advance *store.AdvanceOperation, c commit) ([]txn.Request, error) {
+	w := op.work
+	requests := []txn.Request{advance}
 	if w.epoch == 0 {
-		var err error
-		if first.Input, err = seal(w.call.Sealer(), w.input, store.BoundInput(w.operation)); err != nil {
-			return op.halt(broken, err)
+		input, err := seal(w.call.Sealer(), w.input, store.BoundInput(w.operation))
+		if err != nil {
+			return nil, err
 		}
-		requests = []txn.Request{&store.HoldKey{Key: &w.key, Room: store.Held}, &first}
+		requests = []txn.Request{
+			&store.HoldKey{Key: &w.key, Room: store.Held},
+			&store.BeginOperation{Key: &w.key, Name: w.definition.name, TTL: w.ttl, ClaimedAt: w.createdAt, Input: input, At: c.at},
+		}
 	}
 	for _, r := range op.pending {
 		var err error
 		if r.Step.Value, err = seal(w.call.Sealer(), r.Step.Value, store.BoundStep(w.operation, &r.Step)); err != nil {
-			return op.halt(broken, err)
+			return nil, err
 		}
 		requests = append(requests, &r)
 	}
@@ -129,19 +157,7 @@ func (op *Op) commit(c commit) error {
 	if op.awaits && advance.State != store.OperationRunning {
 		requests = append(requests, store.DropSignals{OperationID: w.operation})
 	}
-	requests = append(requests, c.with...)
-	begun := time.Now()
-	err := op.tx.Commit(op.ctx, requests...)
-	if err != nil {
-		return op.uncommitted(err, advance.Advanced)
-	}
-	w.epoch = max(w.epoch, 1)
-	w.instance.confirm()
-	op.committed(&advance, begun)
-	if c.rouses {
-		w.instance.rouse()
-	}
-	return nil
+	return append(requests, c.with...), nil
 }
 
 // appear makes sure that this process is seen by others before it owns anything.
@@ -165,6 +181,7 @@ func (op *Op) register() error {
 	return nil
 }
 
+// committed takes over into the journal what a commit has recorded.
 func (op *Op) committed(advance *store.AdvanceOperation, begun time.Time) {
 	w := op.work
 	for i := range op.pending {
@@ -172,44 +189,46 @@ func (op *Op) committed(advance *store.AdvanceOperation, begun time.Time) {
 		if s.Seq == w.unrecorded {
 			w.unrecorded = 0
 		}
-		if old, ok := w.recorded[s.Seq]; ok {
+		if old, ok := w.journal.row(s.Seq); ok {
 			s.DueAt = old.DueAt
 		}
-		w.recorded[s.Seq] = s
+		w.journal.add(s)
 		delete(w.returned, s.Seq)
 	}
-	if at := &advance.At; at.Kind == store.CallStep {
-		if _, ok := w.recorded[at.Seq]; !ok {
-			w.recorded[at.Seq] = store.Step{Seq: at.Seq, Kind: at.Kind, Name: at.Step, Outcome: store.StepBegun}
+	if at := &advance.At; at.Seq > 0 && (at.Kind == store.CallStep || at.Kind == store.UndoStep) {
+		if _, ok := w.journal.row(at.Seq); !ok {
+			w.journal.add(store.Step{Seq: at.Seq, Kind: at.Kind, Name: at.Step, Outcome: store.StepBegun, Undos: at.Undos, Policy: at.Policy})
 			w.unrecorded = at.Seq
 		}
 	}
 	same := w.at.Seq == advance.At.Seq && w.at.Seq != 0
-	w.at, w.undoing, w.attempts = advance.At, advance.Undoing, 0
+	w.at, w.journal.undoing, w.journal.runs = advance.At, advance.Undoing, 0
 	if !same {
 		w.elapsed = func() time.Duration { return time.Since(begun) }
 	}
 	op.tx, op.pending, op.signals = nil, nil, nil
 }
 
-// uncommitted tells what follows from a COMMIT that did not succeed.
-func (op *Op) uncommitted(err error, advanced bool) error {
+// uncommitted ends the run, as follows from a COMMIT that did not succeed.
+func (op *Op) uncommitted(err error, advance *store.AdvanceOperation) error {
 	var unacknowledged *txn.UnknownError
 	first := op.work.epoch == 0
-	switch {
-	case errors.As(err, &unacknowledged) && first:
+	if errors.As(err, &unacknowledged) {
 		op.close(nil)
-		op.work.epoch = 1 // if it has happened
-		return op.halt(unknown, unacknowledged.Err)
-	case errors.As(err, &unacknowledged):
-		op.close(nil)
-		if txn.Internal(unacknowledged.Err) && op.blame(unacknowledged.Err) { // it may be that of a Tx; what is on record tells first
+		op.noteUnsent(advance)
+		if first {
+			op.work.epoch = 1 // if it has happened
+			return op.halt(unknown, unacknowledged.Err)
+		}
+		if txn.Internal(unacknowledged.Err) && op.blame(unacknowledged.Err) { // it may be that of a Tx; the record is read first
 			return op.haltFree(unacknowledged.Err)
 		}
 		return op.halt(again, unacknowledged.Err)
+	}
+	switch {
 	case op.ctx.Err() != nil && errors.Is(err, op.ctx.Err()):
 		return op.interrupted()
-	case txn.HasCode(err, store.Gone) && first, txn.HasCode(err, store.Gone) && advanced:
+	case txn.HasCode(err, store.Gone) && (first || advance.Advanced):
 		return op.txEnded(txn.Ended("the claimed record is gone, or the transaction is another one", nil), nil)
 	case txn.HasCode(err, store.Gone):
 		return op.refused(err)
@@ -220,8 +239,27 @@ func (op *Op) uncommitted(err error, advanced bool) error {
 	return op.failed(err)
 }
 
-// refused tells why a commit was fenced off: because another process has the operation, or because fn has ended the transaction
-// that was begun for it, and begun another one.
+// noteUnsent remembers which calls were to be begun by a COMMIT whose acknowledgement was lost. If it has happened they are recorded as begun,
+// and this process knows that no attempt was sent.
+func (op *Op) noteUnsent(advance *store.AdvanceOperation) {
+	w := op.work
+	note := func(seq int) {
+		if s, begun := w.journal.row(seq); !begun || s.Outcome == store.StepNotSent {
+			w.unsent[seq] = true
+		}
+	}
+	if advance.At.Kind == store.CallStep || advance.At.Kind == store.UndoStep {
+		note(advance.At.Seq)
+	}
+	for i := range op.pending {
+		if s := &op.pending[i].Step; s.Outcome == store.StepBegun {
+			note(s.Seq)
+		}
+	}
+}
+
+// refused ends the run because a commit was fenced off: because the operation was canceled, because another process has it, or because fn has
+// ended the transaction that was begun for it, and begun another one.
 func (op *Op) refused(err error) error {
 	op.close(err)
 	show := store.ShowOperation{OperationID: op.work.operation}
@@ -229,11 +267,177 @@ func (op *Op) refused(err error) error {
 		return op.failed(err)
 	}
 	ours := show.State == store.OperationRunning && show.Epoch == op.work.epoch
-	if ours && show.Cancelled && !op.work.cancelled {
+	if ours && (show.Canceled != op.work.journal.canceled || show.WithoutCalling != op.work.journal.withoutCalling) {
 		return op.haltFree(errCancelNoticed)
 	}
 	if ours {
 		return op.txEnded(txn.Ended("a statement of fn did, and began another", nil), nil)
 	}
 	return op.halt(lost, nil)
+}
+
+// blame prepares another run after a COMMIT that the server has refused, as because of a deferred constraint: constraints are checked behind
+// the last Tx of that transaction, which gets the error. If they have been, the one before it is next. It reports whether there is such a Tx.
+func (op *Op) blame(err error) bool {
+	var refused *pgconn.PgError
+	if !errors.As(err, &refused) || op.work.epoch == 0 {
+		return false
+	}
+	w := op.work
+	for i := len(op.pending) - 1; i >= 0; i-- {
+		s := &op.pending[i].Step
+		if !isInTx(s) || w.checked[s.Seq] {
+			continue
+		}
+		if w.checked == nil {
+			w.checked = map[int]bool{}
+		}
+		w.checked[s.Seq] = true
+		return true
+	}
+	return false
+}
+
+// What calls have returned is known to this process before it is recorded. It is recorded however the run ends, and stays in the memory of the
+// process where the database cannot be reached.
+
+// letGoLimit bounds statements behind the end of a caller's context.
+const letGoLimit = 5 * time.Second
+
+// keepLimit bounds for how long it is tried to record what calls have returned, in an outage too: what is not recorded when the operation is
+// released is a call in doubt for every other process.
+const keepLimit = 15 * time.Second
+
+// unkept has what calls have returned that this process could not record yet.
+var unkept memory
+
+// memory remembers what calls have returned, by the ids of operations. It forgets the oldest of too many.
+type memory struct {
+	mu       sync.Mutex
+	returned map[string]map[int]store.Step
+	ids      []string // in the order in which they came
+}
+
+const maxUnkept = 1000
+
+func (m *memory) put(operation string, returned map[int]store.Step) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.returned == nil {
+		m.returned = map[string]map[int]store.Step{}
+	}
+	m.drop(operation) // it is the latest again
+	m.returned[operation] = returned
+	m.ids = append(m.ids, operation)
+	if len(m.ids) > maxUnkept {
+		m.drop(m.ids[0])
+	}
+}
+
+// take returns what is remembered of an operation, and forgets it.
+func (m *memory) take(operation string) (map[int]store.Step, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	returned, ok := m.returned[operation]
+	m.drop(operation)
+	return returned, ok
+}
+
+func (m *memory) drop(operation string) {
+	if _, ok := m.returned[operation]; ok {
+		delete(m.returned, operation)
+		m.ids = slices.DeleteFunc(m.ids, func(id string) bool { return id == operation })
+	}
+}
+
+// keep records what calls have returned since the last commit, and nothing else of the run. It reports whether that was needed, and done. The
+// run is over, and its transaction closed. The commit is made whether or not this run knows of a cancellation.
+func (w *work) keep(c commit) bool {
+	learned := w.learned()
+	if len(learned) == 0 || w.instance == nil {
+		w.hide()
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), keepLimit)
+	defer cancel()
+	c.always = true
+	c.at = w.remaining(learned, c.at)
+	for pause := txn.RetryPause; ; {
+		op := &Op{work: w, ctx: ctx, cancel: func(error) {}, pending: learned}
+		if op.commit(c) == nil {
+			unkept.take(w.operation)
+			return true
+		}
+		op.close(nil)
+		if op.stopped.why != again || txn.Sleep(ctx, pause.Next()) != nil {
+			w.hide()
+			return false
+		}
+	}
+}
+
+// learned returns what calls have returned that is not recorded, in their order.
+func (w *work) learned() []store.RecordStep {
+	var learned []store.RecordStep
+	for seq, s := range w.returned {
+		if begun, ok := w.journal.row(seq); ok && begun.Name == s.Name && begun.Kind == s.Kind && begun.Outcome == store.StepBegun {
+			learned = append(learned, store.RecordStep{OperationID: w.operation, Step: s})
+		}
+	}
+	slices.SortFunc(learned, func(a, b store.RecordStep) int { return cmp.Compare(a.Step.Seq, b.Step.Seq) })
+	return learned
+}
+
+// remaining returns where the operation is when these calls have ended: at one that was begun together with them and has not, if there is one.
+func (w *work) remaining(learned []store.RecordStep, at store.At) store.At {
+	for seq := 1; seq <= len(w.journal.steps); seq++ {
+		s := w.journal.steps[seq]
+		ended := slices.ContainsFunc(learned, func(r store.RecordStep) bool { return r.Step.Seq == seq })
+		if s.Outcome == store.StepBegun && !ended {
+			at.Kind, at.Step, at.Seq, at.Undos, at.Policy = s.Kind, s.Name, s.Seq, s.Undos, s.Policy
+			return at
+		}
+	}
+	return at
+}
+
+// hide keeps in the memory of the process what could not be recorded.
+func (w *work) hide() {
+	if len(w.returned) > 0 {
+		unkept.put(w.operation, w.returned)
+	}
+}
+
+// bringBack brings back what hide has kept.
+func (w *work) bringBack() {
+	w.returned = map[int]store.Step{}
+	if known, ok := unkept.take(w.operation); ok {
+		w.returned = known
+	}
+}
+
+// hasNoRow reports whether it is known that a step has no row in idem.steps.
+func (w *work) hasNoRow(seq int) bool {
+	_, recorded := w.journal.row(seq)
+	return !recorded || seq == w.unrecorded
+}
+
+// told returns the text of an error as the log and the reason of a parked operation may have it: with a Sealer only its types.
+func (w *work) told(err error) string {
+	if w.call.Sealer() != nil {
+		return typesOf(err)
+	}
+	return storable(textOf(err))
+}
+
+// stepError returns an error as the record has it, nil for none. A text that cannot be sealed is left out.
+func (w *work) stepError(f *lastError) *store.StepError {
+	if f == nil {
+		return nil
+	}
+	text, err := seal(w.call.Sealer(), []byte(storable(textOf(f.err))), store.BoundError(w.operation, f.step))
+	if err != nil {
+		text = nil
+	}
+	return &store.StepError{Step: f.step, Attempt: max(f.attempt, 1), Text: text}
 }

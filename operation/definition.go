@@ -1,12 +1,23 @@
 package operation
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"runtime"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
@@ -23,6 +34,19 @@ type Definition[In any] struct {
 	definition
 }
 
+// definition is what is the same for all types of input.
+type definition struct {
+	name      string
+	codec     Codec
+	known     known         // errors that the function gets as they were
+	limit     time.Duration // for how long calls are tried again, 0 for ever
+	maxDeaths int           // of processes that work on one of it, until it is parked
+	atOnce    int           // how many a Worker works on at a time, 0 for as many as it may
+	err       error         // why it cannot be used
+	// run calls the function with an input as it is stored.
+	run func(op *Op, input []byte) (idem.Response, error)
+}
+
 // Runnable is a Definition, for a Worker.
 type Runnable interface{ defined() *definition }
 
@@ -31,9 +55,8 @@ func (d *definition) defined() *definition { return d }
 // Option changes a Definition.
 type Option func(*definition)
 
-// WithCodec sets how inputs and values are stored. The default is JSON, which makes a json.Number of a number that goes into an interface, so
-// that it keeps its digits. The function is given what Decode makes of what Encode has stored, in its first run as in every later one.
-// Signals and errors are JSON in any case.
+// WithCodec sets how inputs and values are stored. The default is JSON, which decodes a number into an interface as a json.Number, so that it
+// keeps its digits. Signals and errors are JSON in any case.
 func WithCodec(codec Codec) Option {
 	return func(d *definition) {
 		if codec == nil {
@@ -45,19 +68,19 @@ func WithCodec(codec Codec) Option {
 }
 
 // WithDeadline sets for how long each call of the operation is tried again, counted from the commit before its first attempt, by the
-// database's clock where the operation changes hands. Nothing else counts: not Sleep, not Await, not the steps before the call. A
-// call that has not succeeded by then ends as Attempts says. An undo has no deadline. The default is no limit.
+// database's clock where the operation changes hands. A call that has not succeeded by then ends as after its last attempt: see
+// [Policy.WithMaxAttempts]. An undo has no deadline. There is no limit by default.
 func WithDeadline(d time.Duration) Option {
 	return func(def *definition) {
 		if d <= 0 {
-			def.err = fmt.Errorf("operation: WithDeadline(%v): a deadline is positive", d)
+			def.err = fmt.Errorf("operation: WithDeadline(%v): the deadline must be positive", d)
 		}
 		def.limit = d
 	}
 }
 
-// WithErrors names errors of the program which the function of the operation is given as what they were, so that their own Is, As and
-// interfaces work: sentinel errors, each by its value, and types, each by an example.
+// WithErrors names errors of the program which the function of the operation gets as what they were, so that their own Is, As and interfaces
+// work: sentinel errors, each by its value, and types, each by an example.
 //
 //	operation.WithErrors(ErrInsufficientFunds, &DeclinedError{})
 //
@@ -66,15 +89,15 @@ func WithDeadline(d time.Duration) Option {
 //   - Its text, up to 4 KiB, whether it is Final, and idem.Reject.
 //   - errors.Is finds what it is or wraps by the type and the text of the target.
 //   - errors.As finds what JSON shows: the exported fields of a type, or that it has none.
-//   - An Is or As of its own, an interface, ==, a field that is not exported and what is wrapped in a field are not there, unless the
-//     error is named here.
+//   - An Is or As of its own, an interface, ==, a field that is not exported and what is wrapped in a field are not there, unless the error is
+//     named here.
 //
-// Known to every definition, as if they were named, are *pgconn.PgError, *net.DNSError, syscall.Errno, the errors of this module, and
-// context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, os.ErrDeadlineExceeded, sql.ErrNoRows,
-// those of package io/fs, and ErrNoRows, ErrTooManyRows, ErrTxClosed and ErrTxCommitRollback of pgx.
+// Every definition knows, as if they were named, *pgconn.PgError, *net.DNSError, syscall.Errno, the errors of this module, and
+// context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, os.ErrDeadlineExceeded,
+// sql.ErrNoRows, those of package io/fs, and ErrNoRows, ErrTooManyRows, ErrTxClosed and ErrTxCommitRollback of pgx.
 //
-// A type that is named has to come back from JSON with the same text, and otherwise counts as one that is not. An error stays named, and a
-// sentinel error keeps its text, for as long as operations under way may have met it: they are parked if the program no longer knows it.
+// A type that is named must come back from JSON with the same text, and otherwise counts as one that is not. An error stays named, and a
+// sentinel error keeps its text, for as long as operations in progress may have met it: they park if the program no longer knows it.
 func WithErrors(errs ...error) Option {
 	return func(d *definition) {
 		for _, err := range errs {
@@ -83,7 +106,7 @@ func WithErrors(errs ...error) Option {
 				return
 			}
 			if d.known.confuse(err) {
-				d.err = fmt.Errorf("operation: WithErrors: nothing tells two errors %T %q apart", err, textOf(err))
+				d.err = fmt.Errorf("operation: WithErrors: two errors %T %q cannot be told apart", err, textOf(err))
 				return
 			}
 			d.known = append(d.known, knownError{error: err})
@@ -91,44 +114,43 @@ func WithErrors(errs ...error) Option {
 	}
 }
 
-// WithMaxDeaths sets after how many deaths of its process an operation is parked: of processes that have ended, one after the other,
-// while they worked on it, without releasing it and without a commit in between, as if it were what kills them. From the third one
-// on it is worked on with no other such operation beside it in the process, so that one that dies with others is not taken for the
-// guilty one; a number below 4 parks those, too. Callers that leave, errors and panics do not count. The default is 10.
+// WithMaxDeaths sets after how many deaths of its process an operation parks with ReasonTooManyDeaths: processes that have ended, one after the
+// other, while they worked on it, without releasing it and without a commit in between. From the third death on it runs with no other such
+// operation beside it in the process, so that one that dies with others is not taken for the cause; a number below 4 parks those, too. Callers
+// that leave, errors and panics do not count. The default is 10.
 func WithMaxDeaths(n int) Option {
 	return func(d *definition) {
 		if n < 1 {
-			d.err = fmt.Errorf("operation: WithMaxDeaths(%d): the number is positive", n)
+			d.err = fmt.Errorf("operation: WithMaxDeaths(%d): the number must be positive", n)
 		}
 		d.maxDeaths = n
 	}
 }
 
-// WithConcurrency sets how many operations of this kind one Worker works on at a time, at most. The default is as many as
-// WorkerConfig.Concurrency allows. Calls of Do and Resume are not limited.
+// WithConcurrency sets how many operations of this kind one Worker works on at a time. The default is as many as WorkerConfig.Concurrency
+// allows. Calls of Do and Resume are not limited.
 func WithConcurrency(n int) Option {
 	return func(d *definition) {
 		if n < 1 {
-			d.err = fmt.Errorf("operation: WithConcurrency(%d): the number is positive", n)
+			d.err = fmt.Errorf("operation: WithConcurrency(%d): the number must be positive", n)
 		}
 		d.atOnce = n
 	}
 }
 
-// Define names a function whose steps are remembered. The name is stored: a program that is to go on with an operation has to
-// have a definition of that name. All programs that use one database share its operations: services that are not to go on with each other's
-// name theirs after themselves, such as "billing/checkout".
+// Define names a function whose steps are recorded. The name is stored: a program that is to go on with an operation must have a definition
+// of that name. All programs that use one database share its operations: services that are not to go on with each other's name theirs after
+// themselves, such as "billing/checkout".
 //
-// The function is ordinary Go, with branches and loops between its steps. It is run again from its top whenever the operation
-// goes on after a crash or a pause: each step that is on record returns what it returned, and is not taken again. So what
-// decides which step comes next has to come from in and from steps, and not from a clock, a random number or a map's order.
-// Steps are taken one after the other, except for the calls of Parallel. An error of a step that the function does not expect is returned as it is, or wrapped.
+// The function is ordinary Go, with branches and loops between its steps. It is run again from its top whenever the operation goes on after a
+// crash or a pause: each recorded step returns what it returned, and is not taken again. So what decides which step comes next must come from
+// in and from steps, and not from a clock, a random number or a map's order. Steps are taken one after the other, except for the calls of
+// Parallel. An error of a step that the function does not expect is returned as it is, or wrapped.
 //
-// What it returns ends the operation. A response is recorded and answers the key, as one of idem.Do does. idem.Reject undoes
-// what was done, in reverse, and is as final. An error that is Final undoes it, too: the calls that have waited are told the error, and the key is
-// free after that. Any other error
-// ends this run alone: if nothing is committed yet, everything is rolled back and the key is free, as with idem.Do; otherwise
-// the operation goes on later, from what is on record.
+// What the function returns ends the operation. A response is recorded and answers the key, as one of idem.Do does. After idem.Reject the
+// operation is undone, and the rejection answers the key. After a Final error it is undone, too: the calls that have waited get the error, and
+// the key is free. Any other error ends this run alone: if nothing is committed yet, everything is rolled back and the key is free, as with
+// idem.Do; otherwise the operation goes on later, from its record.
 func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), opts ...Option) *Definition[In] {
 	d := &Definition[In]{definition{name: name, codec: jsonCodec{}, known: everywhere, maxDeaths: maxDeaths, err: checkName(name)}}
 	if fn == nil {
@@ -144,27 +166,25 @@ func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), 
 	d.run = func(op *Op, input []byte) (idem.Response, error) {
 		in, err := decode[In](d.codec, input)
 		if err != nil {
-			return idem.Response{}, op.park("the recorded input does not decode into %T: the code has changed", in)
+			return idem.Response{}, op.park("", ReasonValueUnreadable, "the recorded input does not decode into %T: the code has changed", in)
 		}
 		return fn(op, in)
 	}
 	return d
 }
 
-// Do executes the operation under the key, as idem.Do does with a fn: a call whose key is answered gets that answer, one with
-// another hash idem.ErrMismatch, and one whose key is another's waits for it, up to idem.WithWait, and then gets
-// idem.ErrInProgress. If the operation was begun and no process works on it any more, this call goes on with it, whatever in is. If the
-// operation that it has waited for ends in an error that is Final, or is cancelled, this call returns that error, whichever process has
-// ended it, and begins nothing anew.
+// Do executes the operation under the key, as idem.Do does with a fn: a call whose key is answered gets that answer, one with another hash
+// idem.ErrMismatch, and one whose key is in progress waits for it, up to idem.WithWait, and then gets idem.ErrInProgress. If the operation was
+// begun and no process works on it any more, this call goes on with it, whatever in is. If the operation that it has waited for ends in a
+// Final error, or is canceled, this call returns that error, whichever process has ended it, and begins nothing anew.
 //
-// If ctx ends, the call lets go of the operation, between steps or by ending the Call under way. Its error is then both
-// idem.ErrInProgress and that of the context, unless nothing is committed yet. The next one goes on: a call with the same
-// key, or a Worker. An operation that sleeps, waits for a signal, a child or another attempt is in progress, too: the call waits for it, up to
-// idem.WithWait, and goes on with it when that is over, unless another process does. If ctx ends meanwhile its error is that of the
-// context alone, as with idem.Do.
+// If ctx ends, the call releases the operation, between steps or by ending the Call in progress. Its error is then both idem.ErrInProgress and
+// that of the context, unless nothing is committed yet. The next one goes on: a call with the same key, or a Worker. An operation that sleeps,
+// waits for a signal, a child or another attempt is in progress, too: the call waits for it, up to idem.WithWait, and goes on with it when that
+// is over, unless another process does.
 //
-// A Result means what it means with idem.Do. ErrParked says that a person has to see to the operation. Any other error ends
-// this call alone, where something is committed already, and a call with the same key goes on.
+// A Result means what it means with idem.Do. ErrParked says that a person must decide. Any other error ends this call alone, where something
+// is committed already, and a call with the same key goes on.
 func (d *Definition[In]) Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (idem.Result, error) {
 	input, err := d.input(in)
 	if err != nil {
@@ -173,27 +193,38 @@ func (d *Definition[In]) Do(ctx context.Context, pool *pgxpool.Pool, scope, key 
 	return door.Do(ctx, pool, scope, key, hash, d.options(opts), &caller{definition: &d.definition, input: input})
 }
 
-// Start makes the operation part of tx: it begins when that is committed, and a Worker does its work. What it returns is the id
-// of the operation. Start with the same key again returns the id that it has already, whether or not the operation has ended.
-// A key that another call is claiming is idem.ErrInProgress, at once.
+// Start makes the operation part of tx: it begins when that is committed, and a Worker does its work. Start returns the id of the operation.
+// Start with the same key again returns the same id, whether or not the operation has ended. A key that another call is claiming is
+// idem.ErrInProgress, at once. A key that was answered in a single transaction, by idem.Do or by a Do that had only Tx steps, belongs to no
+// operation: the error is ErrUnknownOperation, and Do returns the answer.
 func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (id string, err error) {
 	input, err := d.input(in)
 	if err != nil {
 		return "", err
 	}
-	return door.Start(ctx, tx, scope, key, hash, d.options(opts), func(e longcall.Execution, k *store.Key, claimedAt time.Time) ([]txn.Request, error) {
+	begun := false
+	id, err = door.Start(ctx, tx, scope, key, hash, d.options(opts), func(e longcall.Execution, k *store.Key, claimedAt time.Time) ([]txn.Request, error) {
+		begun = true
 		sealed, err := seal(e.Sealer(), input, store.BoundInput(k.ExecutionID))
 		return []txn.Request{
 			&store.HoldKey{Key: k, Room: store.Held},
 			&store.BeginOperation{Key: k, Name: d.name, TTL: e.TTL(), ClaimedAt: claimedAt, Input: sealed, At: store.At{Kind: store.Started}},
 		}, err
 	})
+	if err != nil || begun {
+		return id, err
+	}
+	known, err := store.IsOperation(ctx, tx, id)
+	if err == nil && !known {
+		return "", fmt.Errorf("%w: the key was answered in a single transaction: Do returns the answer", ErrUnknownOperation)
+	}
+	return id, err
 }
 
 // options are those of a call, which is named after its definition unless it has another name.
 func (d *Definition[In]) options(opts []idem.Option) []idem.Option {
 	name := idem.WithName(d.name)
-	if idem.CheckOptions(name) != nil { // it is none that a metric could carry
+	if idem.CheckOptions(name) != nil { // no metric could carry it
 		return opts
 	}
 	return append([]idem.Option{name}, opts...)
@@ -212,50 +243,219 @@ func (d *Definition[In]) input(in In) ([]byte, error) {
 type caller struct {
 	definition *definition
 	input      []byte
-	begun      *work  // an operation of which it is not known whether its first commit has happened
-	met        string // an operation that had the key when this call came
+	begun      *work // an operation of which it is not known whether its first commit has happened
 }
 
 // Begin executes the operation from its beginning, in the transaction that has claimed the key.
 func (c *caller) Begin(ctx context.Context, e longcall.Execution, tx *txn.Tx) longcall.Ending {
-	w := &work{definition: c.definition, call: e, key: e.Key(""), input: c.input, ttl: e.TTL(), createdAt: e.ClaimedAt()}
+	w := &work{definition: c.definition, call: e, key: e.Key(""), input: c.input, ttl: e.TTL(), createdAt: e.ClaimedAt(), journal: newJournal(nil)}
 	w.operation = w.key.ExecutionID
-	if c.met != "" {
-		met := work{definition: c.definition, call: e, operation: c.met}
-		if end, ok := met.endedIn(ctx, tx.Ask); ok {
-			return end
-		}
-	}
 	end := w.work(ctx, tx)
-	if w.epoch > 0 {
-		c.met = w.operation
-	}
 	if end.Outcome == longcall.Unknown {
 		c.begun = w
 	}
-	return c.freed(ctx, w, end)
-}
-
-// freed is the ending of a call whose operation another process has ended without an answer.
-func (c *caller) freed(ctx context.Context, w *work, end longcall.Ending) longcall.Ending {
-	if end.Outcome == longcall.Freed {
-		if told, ok := w.endedIn(ctx, w.call.Engine().Query); ok {
-			return told
-		}
-	}
-	return end
+	return c.ended(ctx, w, end)
 }
 
 // Resume goes on with an operation that no process works on.
 func (c *caller) Resume(ctx context.Context, e longcall.Execution, operation string) longcall.Ending {
-	c.met = operation
 	w := &work{definition: c.definition, call: e, operation: operation}
 	if c.begun != nil && c.begun.operation == operation {
-		w.epoch = c.begun.epoch
+		w.epoch, w.unsent = c.begun.epoch, c.begun.unsent
 	}
 	end, taken := w.takeUp(ctx)
 	if taken {
 		end = w.work(ctx, nil)
 	}
-	return c.freed(ctx, w, end)
+	return c.ended(ctx, w, end)
+}
+
+// ended is the ending of a call whose operation another process may have ended without an answer.
+func (c *caller) ended(ctx context.Context, w *work, end longcall.Ending) longcall.Ending {
+	if end.Outcome == longcall.Freed {
+		if ended, ok := w.endedIn(ctx, w.call.Engine().Query); ok {
+			return ended
+		}
+	}
+	return end
+}
+
+// Ended returns the ending of a call that has waited for an operation, if that has ended without an answer.
+func (c *caller) Ended(ctx context.Context, e longcall.Execution, operation string, ask func(context.Context, ...txn.Request) error) (longcall.Ending, bool) {
+	return (&work{definition: c.definition, call: e, operation: operation}).endedIn(ctx, ask)
+}
+
+// endedIn returns the error in which an operation has ended, if that is undone: it is recorded behind the steps.
+func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Request) error) (longcall.Ending, bool) {
+	show, steps := store.ShowOperation{OperationID: w.operation}, store.LoadSteps{OperationID: w.operation}
+	if err := ask(ctx, &show, &steps); err != nil {
+		return w.unavailable(ctx, err), true
+	}
+	switch {
+	case !show.Found || show.State != store.OperationUndone:
+		return longcall.Ending{}, false
+	case show.Canceled:
+		return longcall.Ending{Outcome: longcall.Failed, Err: ErrCanceled}, true
+	}
+	end := error(&endedError{cause: ErrUndone})
+	for i := range steps.Steps {
+		s := &steps.Steps[i]
+		if s.Kind != store.EndStep {
+			continue
+		}
+		stored, err := open(w.call.Sealer(), s.Value, store.BoundStep(w.operation, s))
+		if err != nil {
+			return longcall.Ending{Outcome: longcall.Failed, Err: err}, true
+		}
+		if ended, err := decodeFailure(w.definition.known, stored); err == nil { // or else the code no longer names it
+			end = &endedError{cause: ofFunction(ended)}
+		}
+	}
+	return longcall.Ending{Outcome: longcall.Failed, Err: end}, true
+}
+
+const (
+	maxValue = 1 << 20
+	maxName  = 200
+)
+
+// Codec says how inputs and values of steps are stored. Decode gets what Encode has returned, maybe by an older program.
+type Codec interface {
+	Encode(value any) ([]byte, error)
+	Decode(stored []byte, value any) error
+}
+
+type jsonCodec struct{}
+
+func (jsonCodec) Encode(value any) ([]byte, error) { return json.Marshal(value) }
+
+// Decode decodes a number that goes into an interface into a json.Number. A float64 would silently change what is above 2^53.
+func (jsonCodec) Decode(stored []byte, value any) error {
+	d := json.NewDecoder(bytes.NewReader(stored))
+	d.UseNumber()
+	if err := d.Decode(value); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("there is more behind the value")
+	}
+	return nil
+}
+
+// encode returns a value as it is stored, and as the function sees it. A value that does not decode must not be committed.
+func encode[T any](codec Codec, value T) (stored []byte, shown T, err error) {
+	if stored, err = codec.Encode(value); err != nil {
+		return nil, shown, fmt.Errorf("operation: a value of type %T cannot be encoded: %w", value, err)
+	}
+	if len(stored) > maxValue {
+		return nil, shown, fmt.Errorf("%w: %d bytes, limit %d", ErrValueTooLarge, len(stored), maxValue)
+	}
+	if stored == nil {
+		stored = []byte{}
+	}
+	shown, err = decode[T](codec, stored)
+	return stored, shown, err
+}
+
+func decode[T any](codec Codec, stored []byte) (value T, err error) {
+	if err = codec.Decode(stored, &value); err != nil {
+		var none T
+		return none, fmt.Errorf("operation: a stored value does not decode into %T: %w", value, err)
+	}
+	return value, nil
+}
+
+// checkName returns why a name is invalid. "#" marks the second use of a name.
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: it is empty", ErrInvalidName)
+	case len(name) > maxName:
+		return fmt.Errorf("%w: it has %d bytes, the limit is %d", ErrInvalidName, len(name), maxName)
+	case !utf8.ValidString(name), strings.ContainsRune(name, '#'), strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Errorf("%w: it is not valid UTF-8, or has a control character or a \"#\"", ErrInvalidName)
+	}
+	return nil
+}
+
+// seal returns a value as it is stored.
+func seal(s store.Sealer, plain, bound []byte) (stored []byte, err error) {
+	defer panicked(&err)
+	stored, err = store.SealValue(s, plain, bound)
+	if err != nil {
+		return nil, fmt.Errorf("operation: %w", err)
+	}
+	return stored, nil
+}
+
+// open returns the value that was stored.
+func open(s store.Sealer, stored, bound []byte) (plain []byte, err error) {
+	defer panicked(&err)
+	plain, err = store.OpenValue(s, stored, bound)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", idem.ErrUnreadable, err)
+	}
+	return plain, nil
+}
+
+// panicked makes a panic of a Sealer its error. The value of the panic may be a secret, unless it is of the runtime.
+func panicked(err *error) {
+	switch value := recover().(type) {
+	case nil:
+	case runtime.Error:
+		*err = fmt.Errorf("operation: the Sealer has panicked: %w", value)
+	default:
+		*err = fmt.Errorf("operation: the Sealer has panicked with a %T", value)
+	}
+}
+
+// keyTag begins what is hashed. It is frozen: other systems hold the keys.
+const keyTag = "idem.operation.key/1\n"
+
+// keyLength is how many characters a derived key has: 160 bits.
+const keyLength = 32
+
+// derivedKey returns the key by which the other side knows a call. It is the same in every attempt and in every process.
+func derivedKey(operationID string, kind store.StepKind, name string) string {
+	h := sha256.New()
+	h.Write([]byte(keyTag))
+	var length [8]byte
+	for _, part := range []string{operationID, string(kind), name} {
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		h.Write(length[:])
+		h.Write([]byte(part))
+	}
+	return lower.EncodeToString(h.Sum(nil))[:keyLength]
+}
+
+var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// CallKey returns the key by which the other side knows a call, for a person who has to ask there. kind is "call", or "undo" for the undo of
+// the step. index is the StepStatus.Index of an undo, where a step has several.
+func CallKey(operationID, kind, step string, index ...int) string {
+	if kind == string(store.UndoStep) && len(index) > 0 {
+		step = undoName(step, index[0])
+	}
+	return derivedKey(operationID, store.StepKind(kind), step)
+}
+
+// childTag begins what is hashed for the id of a child. It is frozen: a parent that waits finds its child by it.
+const childTag = "idem.operation.child/1\n"
+
+// ChildID returns the id of the operation that a Child has begun. step is its name in the operation, as in a StepStatus.
+func ChildID(operationID, step string) string {
+	key := sha256.Sum256([]byte(childTag + operationID + "\n" + step))
+	id := pgtype.UUID{Valid: true}
+	copy(id.Bytes[:], key[:])
+	id.Bytes[6] = id.Bytes[6]&0x0f | 0x80 // version 8
+	id.Bytes[8] = id.Bytes[8]&0x3f | 0x80
+	return id.String()
+}
+
+func parsedID(id string) (string, error) {
+	var parsed pgtype.UUID
+	if parsed.Scan(id) != nil {
+		return "", ErrUnknownOperation
+	}
+	return parsed.String(), nil
 }

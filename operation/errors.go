@@ -7,60 +7,78 @@ import (
 	"time"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/longcall"
 )
 
-// Every way in which an operation can say no, besides those of package idem.
+// Errors of operations, besides those of package idem.
 var (
-	// ErrParked says that the operation has stopped, and waits for a person. Its type is *ParkedError.
+	// ErrParked is the error of an operation that has stopped and waits for a person. Its type is *ParkedError.
 	ErrParked = errors.New("operation: parked")
 
-	// ErrTimeout says that no signal has come within the timeout of an Await.
+	// ErrTimeout is the error of an Await whose signal has not come within its timeout.
 	ErrTimeout = errors.New("operation: no signal came in time")
 
-	// ErrNoBeat is the cause of the end of an attempt's context when its function has not called Beat for as long as Heartbeat allows.
+	// ErrNoBeat is the cause of the end of an attempt's context when its function has not called Beat in time: see Policy.WithHeartbeat.
 	ErrNoBeat = errors.New("operation: no beat came in time")
 
-	// ErrCancelled says that the operation was cancelled, and is undone.
-	ErrCancelled error = &cancelledError{}
+	// ErrNotHappened is the Final error of a call of which a person has said NotHappened.
+	ErrNotHappened = errors.New("operation: the call has not happened, and is not made")
 
-	// ErrUndone says that the operation that was waited for has ended without an answer: it was cancelled, or ended in an error that
-	// is Final. What it had done is undone, and its key is free.
+	// ErrCanceled is the error of an operation that was canceled and is undone.
+	ErrCanceled error = &canceledError{}
+
+	// ErrUndone is the error of waiting for an operation that has ended without an answer: it was canceled, or ended in a Final error. What
+	// was done is undone, and its key is free.
 	ErrUndone = errors.New("operation: it has ended in an error, and is undone")
 
-	// ErrAnswerGone says that the operation that was waited for has ended, and that its answer is no longer kept: it has
-	// expired.
+	// ErrAnswerGone is the error of waiting for an operation that has ended, and whose answer has expired.
 	ErrAnswerGone = errors.New("operation: it has ended, and its answer has expired")
 
-	// ErrNotParked says that Retry or Resolve was asked for an operation that is not parked, or not at a step whose outcome is
-	// unknown; or Cancel, for one that has ended.
+	// ErrNotParked is the error of Retry or Resolve for an operation that is not parked, or not at a call in doubt; and of Cancel for one
+	// that has ended otherwise.
 	ErrNotParked = errors.New("operation: it is not parked, or not at that step")
 
-	// ErrUnknownOperation says that there is no operation of that id.
+	// ErrUnknownOperation is the error for an id that no operation has.
 	ErrUnknownOperation = errors.New("operation: there is no such operation")
 
-	// ErrUnsealed says that a Signal without a Sealer is for an operation whose input is sealed. Nothing was sent: a process that has the Sealer of the
-	// operation could not read it. Give it that one, by idem.WithSealer.
-	ErrUnsealed = errors.New("operation: it is sealed, and the signal is not: give Signal the Sealer of the operation")
+	// ErrUnsealed is the error of a Signal without a Sealer to an operation whose input is sealed. Nothing was sent.
+	ErrUnsealed = errors.New("operation: the operation is sealed, and the signal is not: give Signal the Sealer of the operation, by idem.WithSealer")
 
-	// ErrInvalidName says that the name of an operation, a step or a signal breaks a rule: 1 to 200 bytes of valid UTF-8
-	// without control characters and without "#".
+	// ErrInvalidName is the error for the name of an operation, a step or a signal that is not 1 to 200 bytes of valid UTF-8 without control
+	// characters and without "#".
 	ErrInvalidName = errors.New("operation: invalid name")
 
-	// ErrValueTooLarge says that an input or the value of a step is above 1 MiB once it is encoded.
+	// ErrValueTooLarge is the error for an input or a value of a step that is above 1 MiB once it is encoded.
 	ErrValueTooLarge = errors.New("operation: the value is too large")
 
-	// ErrMisused says that an Op was used outside of its function, by two goroutines at once, or inside of a step; or that Calls were,
-	// in another order than Go, Wait and Value.
+	// ErrMisused is the error of an Op that is used outside of its function, by two goroutines at once, or inside of a step; and of Calls
+	// that are used in another order than Go, Wait, Value.
 	ErrMisused = errors.New("operation: steps are taken one after the other, inside the function of the operation")
 )
 
-// cancelledError is the answer of every call that has waited for the operation: none of them begins the work anew.
-type cancelledError struct{}
+// Reason is why an operation is parked, as a code for programs and alerts. docs/operations.md says what to do about each.
+type Reason string
 
-func (*cancelledError) Error() string { return "operation: cancelled, and undone" }
+// The reasons.
+const (
+	ReasonCallInDoubt       Reason = "call_in_doubt"      // a call may have happened, and its policy does not allow to repeat it
+	ReasonAttemptsExhausted Reason = "attempts_exhausted" // a call or an undo had all its attempts, or its deadline, and may have happened
+	ReasonCodeChanged       Reason = "code_changed"       // the code asks for another step than the recorded one
+	ReasonValueUnreadable   Reason = "value_unreadable"   // a recorded value does not decode, or the value of a call cannot be stored
+	ReasonSignalUnreadable  Reason = "signal_unreadable"  // a signal does not decode
+	ReasonUndoFailed        Reason = "undo_failed"        // an undo has failed for good
+	ReasonTxEnded           Reason = "tx_ended"           // the fn of a step has ended its transaction
+	ReasonFunctionFailed    Reason = "function_failed"    // it was canceled, and its function fails before its last recorded step
+	ReasonTooManyDeaths     Reason = "too_many_deaths"    // too many processes have died while they worked on it
+)
 
-// ForDuplicates makes it one of hold.ForDuplicates.
-func (*cancelledError) ForDuplicates() {}
+// canceledError is the answer of every call that has waited for the operation: none of them begins the work anew.
+type canceledError struct{}
+
+func (*canceledError) Error() string { return "operation: canceled, and undone" }
+
+// ForDuplicates makes it one of longcall.ForDuplicates.
+func (*canceledError) ForDuplicates() {}
 
 // endedError is the error of an operation that has ended in it.
 type endedError struct{ cause error }
@@ -68,39 +86,67 @@ type endedError struct{ cause error }
 func (e *endedError) Error() string { return e.cause.Error() }
 func (e *endedError) Unwrap() error { return e.cause }
 
-// ForDuplicates makes it one of hold.ForDuplicates.
+// ForDuplicates makes it one of longcall.ForDuplicates.
 func (*endedError) ForDuplicates() {}
+
+// foreignError is an error of the function about another operation, which has ended, or is parked. The operation of the function goes on, so
+// errors.Is and errors.As must not find that this one has.
+type foreignError struct{ cause error }
+
+// ofFunction returns an error with which the function has ended a run, and not the operation.
+func ofFunction(err error) error {
+	var ended longcall.ForDuplicates
+	if errors.As(err, &ended) || errors.Is(err, ErrCanceled) || errors.Is(err, ErrParked) {
+		return &foreignError{cause: err}
+	}
+	return err
+}
+
+func (e *foreignError) Error() string { return e.cause.Error() }
+
+func (e *foreignError) Is(target error) bool {
+	return target != ErrCanceled && target != ErrParked && errors.Is(e.cause, target)
+}
+
+func (e *foreignError) As(target any) bool {
+	switch target.(type) {
+	case **ParkedError, **canceledError, **endedError, *longcall.ForDuplicates:
+		return false
+	}
+	return errors.As(e.cause, target)
+}
 
 // ParkedError is the ErrParked of one operation.
 type ParkedError struct {
 	OperationID string
-	Step        string // where it has stopped
-	Reason      string
+	Step        string // at which it has stopped
+	Reason      Reason
+	ReasonText  string
 	Since       time.Time // when that step was begun, by the database's clock; zero if that is not known
 	Cause       error     // the error of the program, or of another system, that has parked it; nil in calls that find it parked
 }
 
 func (e *ParkedError) Error() string {
-	return fmt.Sprintf("%v: operation %s at step %q: %s", ErrParked, e.OperationID, e.Step, e.Reason)
+	return fmt.Sprintf("%v: operation %s at step %q: %s", ErrParked, e.OperationID, e.Step, e.ReasonText)
 }
 
 // Unwrap makes errors.Is(err, ErrParked) true.
 func (e *ParkedError) Unwrap() error { return ErrParked }
 
 // ChildError is the error of a Child that has not completed: it was rejected, or it is undone. errors.Is finds ErrUndone in it if the child
-// was cancelled, or has ended in an error that is Final.
+// was canceled, or has ended in a Final error.
 type ChildError struct {
 	OperationID string         // of the child
-	Cancelled   bool           // it was cancelled
-	Rejected    *idem.Response // it has ended in idem.Reject, with this answer; nil if it is undone
+	Canceled    bool           // it was canceled
+	Rejected    *idem.Response // the answer if it ended in idem.Reject; nil if it is undone
 }
 
 func (e *ChildError) Error() string {
 	switch {
 	case e.Rejected != nil:
 		return fmt.Sprintf("operation: child %s was rejected with status %d", e.OperationID, e.Rejected.Status)
-	case e.Cancelled:
-		return fmt.Sprintf("operation: child %s was cancelled, and is undone", e.OperationID)
+	case e.Canceled:
+		return fmt.Sprintf("operation: child %s was canceled, and is undone", e.OperationID)
 	}
 	return fmt.Sprintf("operation: child %s has ended in an error, and is undone", e.OperationID)
 }
@@ -108,12 +154,12 @@ func (e *ChildError) Error() string {
 // Is reports whether target is ErrUndone, and the child is.
 func (e *ChildError) Is(target error) bool { return target == ErrUndone && e.Rejected == nil }
 
-// Final returns an error that ends a Call at once, because it will be the same next time: a card that is declined. It goes to
-// the function of the operation, which may go another way. If the function returns it, what was done is undone, the key is
-// free, and the error is the answer.
+// Final returns an error that ends a Call at once, because the next attempt would have the same outcome: a card that is declined. The
+// function of the operation gets it, and may go on another way. If the function returns it, the operation is undone, its key is free, and
+// the error is the answer.
 //
-// Final is the answer of the other side for the key of the call, and so it also settles an attempt before it that has no answer. An error
-// that did not come from the other side, as that of a check before the request, is Final(NotSent(err)).
+// Final is the answer of the other side for the key of the call. It settles earlier attempts in doubt. An error that does not come from the
+// other side, such as that of a check before the request, is Final(NotSent(err)).
 func Final(err error) error {
 	if err == nil {
 		return nil
@@ -121,13 +167,11 @@ func Final(err error) error {
 	return &finalError{cause: err}
 }
 
-// Unknown returns an error that says that it is not known whether a Call has happened: its answer was lost. What happens to that
-// is up to the safety of the Call. An error that is neither Final nor NotSent nor Unknown is treated alike: it says that there was no
-// answer, and does not say why. To take it for a call that has not happened would be to guess.
+// Unknown returns an error that says that the outcome of an attempt is in doubt: its answer was lost. The Policy of the call says what
+// follows. An error that is neither Final nor NotSent nor Unknown is treated alike.
 //
-// The outermost of Unknown, Final and NotSent counts: Unknown of an error that is Final is unknown. Where errors are joined, as those of two
-// requests of one attempt are, and one of them is Unknown or none of the three, they are unknown: what one of the requests has come to says nothing of
-// the other. fmt.Errorf makes one error, of however many: what it wraps may say what sort of error it is.
+// The outermost of Unknown, Final and NotSent counts. An error that joins several is in doubt if one of them is Unknown, or none of the
+// three. An error of fmt.Errorf is one error, however many it wraps.
 func Unknown(err error) error {
 	if err == nil {
 		return nil
@@ -135,12 +179,11 @@ func Unknown(err error) error {
 	return &unknownError{cause: err}
 }
 
-// NotSent returns an error that says that this attempt at a Call has not left: no connection came about, a circuit breaker was open. The
-// call is tried again after a pause, whatever its safety is, also one that is Once. An attempt that was not sent says nothing about
-// those before it: if one of them has no answer, that stays so, also with Final(NotSent(err)).
+// NotSent returns an error that says that this attempt was not sent: no connection came about, a circuit breaker was open. The call is tried
+// again after its backoff, whatever its policy is. It says nothing of earlier attempts: if one of them is in doubt, it stays so.
 //
-// Final(NotSent(err)) is an attempt that has not left, and will not the next time: an amount that the program itself refuses. It goes to the
-// function, unless an attempt before it has no answer. That one is settled first, as the safety of the call says.
+// Final(NotSent(err)) is an attempt that was not sent, and will not be: an amount that the program itself refuses. The function gets it,
+// unless an earlier attempt is in doubt. That attempt is settled first, as the policy says.
 func NotSent(err error) error {
 	if err == nil {
 		return nil
@@ -153,11 +196,21 @@ type notSentError struct{ cause error }
 func (e *notSentError) Error() string { return e.cause.Error() }
 func (e *notSentError) Unwrap() error { return e.cause }
 
-// said is what an error says of an attempt. If it says nothing, or that the outcome is unknown, there was no answer.
+type unknownError struct{ cause error }
+
+func (e *unknownError) Error() string { return fmt.Sprintf("the outcome is unknown: %v", e.cause) }
+func (e *unknownError) Unwrap() error { return e.cause }
+
+type finalError struct{ cause error }
+
+func (e *finalError) Error() string { return e.cause.Error() }
+func (e *finalError) Unwrap() error { return e.cause }
+
+// said is what an error says of an attempt. The zero value says nothing: the attempt is in doubt.
 type said struct{ final, unsent, unknown bool }
 
-// saidBy returns what an error says. The outermost word counts: an Unknown hides what it wraps, and, where errors are joined, what it
-// stands beside. So does an error that says nothing, unless fmt.Errorf has made one error of them.
+// saidBy returns what an error says. The outermost word counts: an Unknown hides what it wraps, and what it is joined with. So does a joined
+// error that says nothing, unless fmt.Errorf has made one error of them.
 func saidBy(err error) (s said) {
 	switch e := err.(type) {
 	case *unknownError:
@@ -171,7 +224,7 @@ func saidBy(err error) (s said) {
 	case interface{ Unwrap() []error }:
 		for _, joined := range e.Unwrap() {
 			one := saidBy(joined)
-			if one.unknown || one == (said{}) && reflect.TypeOf(err) != remarkType {
+			if one.unknown || one == (said{}) && reflect.TypeOf(err) != wrapsType {
 				return said{unknown: true}
 			}
 			s.final, s.unsent = s.final || one.final, s.unsent || one.unsent
@@ -180,18 +233,8 @@ func saidBy(err error) (s said) {
 	return s
 }
 
-// remarkType is the type of what fmt.Errorf makes of several errors.
-var remarkType = reflect.TypeOf(fmt.Errorf("%w%w", ErrParked, ErrParked))
-
-type unknownError struct{ cause error }
-
-func (e *unknownError) Error() string { return fmt.Sprintf("the outcome is unknown: %v", e.cause) }
-func (e *unknownError) Unwrap() error { return e.cause }
-
-type finalError struct{ cause error }
-
-func (e *finalError) Error() string { return e.cause.Error() }
-func (e *finalError) Unwrap() error { return e.cause }
+// wrapsType is the type of what fmt.Errorf makes of several errors.
+var wrapsType = reflect.TypeOf(fmt.Errorf("%w%w", ErrParked, ErrParked))
 
 // IsFinal reports whether err is, or wraps, an error made by Final.
 func IsFinal(err error) bool {
@@ -199,6 +242,6 @@ func IsFinal(err error) bool {
 	return errors.As(err, &final)
 }
 
-var errCancelNoticed = errors.New("operation: it was cancelled meanwhile")
+var errCancelNoticed = errors.New("operation: it was canceled meanwhile")
 
-var errPresenceLost = errors.New("operation: this process is not seen by others any more")
+var errPresenceLost = errors.New("operation: other processes no longer see this one")

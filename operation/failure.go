@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/longcall"
 )
 
 // failure is how the error of a step is stored. The function is given what is stored, also the first time: if it found in an error what
@@ -19,8 +20,11 @@ type failure struct {
 }
 
 // encodeFailure returns what is stored of err.
-func encodeFailure(k known, err error, rejection *idem.Response) []byte {
-	f := failure{Text: textOf(err), Final: IsFinal(err), Reject: rejection}
+func encodeFailure(k known, err error) []byte {
+	f := failure{Text: textOf(err), Final: IsFinal(err)}
+	if rejected, ok := longcall.RejectionOf(err); ok {
+		f.Reject = (*idem.Response)(&rejected)
+	}
 	walk(err, func(e error) {
 		switch e := e.(type) {
 		case *finalError, *unknownError, *notSentError:

@@ -1,7 +1,9 @@
 package operation
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,34 +11,35 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/store"
-	"github.com/idem-go/idem/internal/txn"
 )
 
 // Filter selects operations. Its zero value selects all of them, 100 at a time.
 type Filter struct {
-	State string        // running, parked, completed, failed or undone; empty: any
+	State State         // empty: any
 	Name  string        // of the definition; empty: any
-	Step  string        // the one under way, or waited for; empty: any
+	Step  string        // the one in progress, or waited for, or at which it is parked; empty: any
 	Scope string        // what the scope begins with
 	Older time.Duration // begun at least that long ago, by the database's clock
 	After string        // the id of the last operation of the page before
 	Limit int           // operations in a page; 0 means 100, and 1,000 is the most
 }
 
-// Listed is an operation of a List, without its input and its steps: Show tells more.
+// Listed is an operation of a List. Show returns more of it.
 type Listed struct {
-	ID        string
-	Scope     string
-	Name      string
-	State     string
-	Undoing   bool
-	Step      string
-	Attempts  int
-	Reason    string // why it is parked
-	CreatedAt time.Time
-	Since     time.Time // when the step was begun
-	EndedAt   time.Time // zero until it has ended
+	ID         string
+	Scope      string
+	Name       string
+	State      State
+	Undoing    bool
+	Step       string
+	Attempts   int
+	Reason     Reason // why it is parked
+	ReasonText string // the same as a sentence
+	CreatedAt  time.Time
+	Since      time.Time // when the step was begun
+	EndedAt    time.Time // zero until it has ended
 }
 
 const (
@@ -47,10 +50,7 @@ const (
 // firstID is below the id of every operation.
 const firstID = "00000000-0000-0000-0000-000000000000"
 
-var states = []string{
-	"", string(store.OperationRunning), string(store.OperationParked), string(store.OperationCompleted),
-	string(store.OperationFailed), string(store.OperationUndone),
-}
+var states = []State{"", StateRunning, StateParked, StateCompleted, StateFailed, StateUndone}
 
 // List returns a page of operations, in the order of their ids, which says nothing about time. The next page is the same
 // filter with After set to the last id; a page with fewer than Limit operations is the last. Operations that run or are parked
@@ -61,17 +61,16 @@ func List(ctx context.Context, pool *pgxpool.Pool, f Filter) ([]Listed, error) {
 		return nil, err
 	}
 	if pool == nil {
-		return nil, errors.New("operation: pool is nil")
+		return nil, errNoPool
 	}
-	engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
-	if err := engine.Query(ctx, query); err != nil {
+	if err := engineOf(pool).Query(ctx, query); err != nil {
 		return nil, err
 	}
 	page := make([]Listed, len(query.Listed))
 	for i, o := range query.Listed {
 		page[i] = Listed{
-			ID: o.OperationID, Scope: o.Scope, Name: o.Name, State: string(o.State), Undoing: o.Undoing, Step: o.Step,
-			Attempts: o.Attempts, Reason: o.Reason, CreatedAt: o.CreatedAt, Since: o.Since, EndedAt: o.EndedAt,
+			ID: o.OperationID, Scope: o.Scope, Name: o.Name, State: State(o.State), Undoing: o.Undoing, Step: o.Step,
+			Attempts: o.Attempts, Reason: Reason(o.Reason), ReasonText: o.ReasonText, CreatedAt: o.CreatedAt, Since: o.Since, EndedAt: o.EndedAt,
 		}
 	}
 	return page, nil
@@ -103,26 +102,25 @@ func (f *Filter) query() (*store.ListOperations, error) {
 	}, nil
 }
 
-// RetryAll retries the parked operations that f selects, each in a transaction of its own, and returns how many. An error ends it:
-// what was retried before stays so, and another RetryAll goes on with the rest. f.State is parked, or empty; f.Limit is the
-// size of a page, and bounds nothing.
+// RetryAll retries the parked operations that f selects, each in a transaction of its own, and returns how many. An error ends it: what was
+// retried before stays so, and another RetryAll goes on with the rest. f.State is parked, or empty; f.Limit is the size of a page, and bounds
+// nothing.
 func RetryAll(ctx context.Context, pool *pgxpool.Pool, f Filter) (int, error) {
 	if f.State == "" {
-		f.State = string(store.OperationParked)
+		f.State = StateParked
 	}
-	if f.State != string(store.OperationParked) {
+	if f.State != StateParked {
 		return 0, fmt.Errorf("operation: RetryAll is for parked operations, and Filter.State is %.40q", f.State)
 	}
 	return forEach(ctx, pool, f, Retry)
 }
 
-// CancelAll cancels the operations that f selects, as RetryAll retries them. f.State is running or parked: it has to be
-// said.
-func CancelAll(ctx context.Context, pool *pgxpool.Pool, f Filter) (int, error) {
-	if f.State != string(store.OperationParked) && f.State != string(store.OperationRunning) {
+// CancelAll cancels the operations that f selects, as RetryAll retries them. f.State is running or parked.
+func CancelAll(ctx context.Context, pool *pgxpool.Pool, f Filter, opts ...CancelOption) (int, error) {
+	if f.State != StateParked && f.State != StateRunning {
 		return 0, fmt.Errorf("operation: CancelAll is for operations that are running or parked, and Filter.State is %.40q", f.State)
 	}
-	return forEach(ctx, pool, f, Cancel)
+	return forEach(ctx, pool, f, func(ctx context.Context, pool *pgxpool.Pool, id string) error { return Cancel(ctx, pool, id, opts...) })
 }
 
 // forEach does something to every operation that f selects, once. An operation that has changed its state since it was listed
@@ -144,4 +142,193 @@ func forEach(ctx context.Context, pool *pgxpool.Pool, f Filter, do func(context.
 		}
 		f.After = page[len(page)-1].ID
 	}
+}
+
+// history is the document that History returns and Replay reads.
+type history struct {
+	Format   int                  `json:"format"`
+	ID       string               `json:"id"`
+	Name     string               `json:"name"`
+	State    store.OperationState `json:"state"`
+	Undoing  bool                 `json:"undoing,omitempty"`
+	Canceled bool                 `json:"canceled,omitempty"`
+	Input    shown                `json:"input"`
+	Steps    []historyStep        `json:"steps"`
+}
+
+// historyStep is a row of the record, in order: a step, an undo, or the end that was decided. A call in doubt is one of them.
+type historyStep struct {
+	Kind    store.StepKind    `json:"kind"`
+	Name    string            `json:"name"`
+	Outcome store.StepOutcome `json:"outcome"`
+	shown
+}
+
+// format is what this version writes, and the only one that there is.
+const format = 1
+
+// shown is an input or a value as it is stored. JSON is shown as JSON, so that a person can read and change it; what another Codec has made is
+// in base64.
+type shown struct {
+	Value  json.RawMessage `json:"value,omitempty"`
+	Base64 []byte          `json:"base64,omitempty"`
+}
+
+func shownAs(stored []byte) shown {
+	var compact bytes.Buffer
+	if json.Compact(&compact, stored) == nil && bytes.Equal(compact.Bytes(), stored) {
+		return shown{Value: stored}
+	}
+	return shown{Base64: stored}
+}
+
+// stored returns the value as it was, however the file is laid out.
+func (e *shown) stored() []byte {
+	var compact bytes.Buffer
+	if e.Value != nil && json.Compact(&compact, e.Value) == nil {
+		return compact.Bytes()
+	}
+	return e.Base64
+}
+
+// History returns the record of an operation, in progress or ended: its input and its steps with their values, as a JSON document for a file.
+// Replay runs new code on it. It has no key and no scope; input and values are there in clear, and may be changed by hand before
+// the file is shared. Those that are sealed are opened with the Sealer among opts, the only option that matters: without it the error is
+// idem.ErrUnreadable. ErrUnknownOperation is also the error for one that was a single transaction, of which nothing is recorded.
+func History(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Option) ([]byte, error) {
+	id, err := parsedID(id)
+	if err != nil {
+		return nil, err
+	}
+	sealer, err := door.Sealer(opts)
+	if err != nil {
+		return nil, err
+	}
+	if pool == nil {
+		return nil, errNoPool
+	}
+	found := store.LoadHistory{OperationID: id}
+	if err := engineOf(pool).Query(ctx, &found); err != nil {
+		return nil, err
+	}
+	if !found.Found {
+		return nil, ErrUnknownOperation
+	}
+	h := history{Format: format, ID: id, Name: found.Name, State: found.State, Undoing: found.Undoing, Canceled: found.Canceled, Steps: []historyStep{}}
+	input, err := open(sealer, found.Input, store.BoundInput(id))
+	if err != nil {
+		return nil, fmt.Errorf("operation: its input: %w", err)
+	}
+	h.Input = shownAs(input)
+	for i := range found.Steps {
+		s := &found.Steps[i]
+		value, err := open(sealer, s.Value, store.BoundStep(id, s))
+		if err != nil {
+			return nil, fmt.Errorf("operation: step %q: %w", s.Name, err)
+		}
+		h.Steps = append(h.Steps, historyStep{s.Kind, s.Name, s.Outcome, shownAs(value)})
+	}
+	return h.encode()
+}
+
+func (h *history) encode() ([]byte, error) {
+	var file bytes.Buffer
+	encoder := json.NewEncoder(&file)
+	encoder.SetEscapeHTML(false) // a value is to come back byte for byte
+	encoder.SetIndent("", "  ")
+	err := encoder.Encode(h)
+	return file.Bytes(), err
+}
+
+// readHistory reads a document of History.
+func readHistory(file []byte) (*history, error) {
+	h := &history{}
+	decoder := json.NewDecoder(bytes.NewReader(file))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(h); err != nil {
+		return nil, fmt.Errorf("operation: it is no history: %w", err)
+	}
+	if h.Format != format {
+		return nil, fmt.Errorf("operation: it is no history, or one of another version of idem: its format is %d", h.Format)
+	}
+	return h, nil
+}
+
+// Replay runs the function of an operation on what History has returned of it, without a database: each recorded step returns what is recorded,
+// and the run ends where the record ends. No step is taken and no call is made. The definition is the one whose name is in the history.
+//
+// It returns nil if a process with this code goes on with the operation, or ends it as it has ended. An error that is ErrParked, a *ParkedError,
+// says why the operation parks by this code instead: the code asks for other steps than the recorded ones, or for fewer, or a value does not
+// decode. Any other error is that of a document that is no history, a name without a definition, or a function that fails, or ends otherwise than
+// the operation has.
+//
+// Of an operation that has ended all steps count as recorded, also those that were committed together with its end: code that no longer asks for
+// one of those is reported, although no operation in progress has it.
+func Replay(ctx context.Context, history []byte, definitions ...Runnable) error {
+	h, err := readHistory(history)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(definitions, func(d Runnable) bool { return d.defined().name == h.Name })
+	if i < 0 {
+		return fmt.Errorf("operation: no definition is called %q: operations of that name are left alone", h.Name)
+	}
+	d := definitions[i].defined()
+	if d.err != nil {
+		return d.err
+	}
+	call, err := door.Settings(nil, h.ID, h.ID, [32]byte{1}, 0, nil)
+	if err != nil {
+		return err
+	}
+	w := &work{definition: d, call: call, operation: h.ID, input: h.Input.stored(), epoch: 1, journal: h.journal()}
+	w.clock = clock{loadedAt: time.Now(), loaded: time.Now()}
+	op := &Op{work: w}
+	op.ctx, op.cancel = context.WithCancelCause(ctx)
+	defer op.cancel(nil)
+	_, err = d.run(op, w.input)
+	op.over = true
+	return op.replayed(h, err)
+}
+
+// journal makes a journal of a history. A pause in front of another step is over.
+func (h *history) journal() journal {
+	rows := make([]store.Step, len(h.Steps))
+	for i, s := range h.Steps {
+		rows[i] = store.Step{Seq: i + 1, Kind: s.Kind, Name: s.Name, Outcome: s.Outcome, Value: s.stored(), DueAt: time.Now()}
+	}
+	j := newJournal(rows)
+	j.undoing, j.canceled, j.replays = h.Undoing, h.Canceled, true
+	return j
+}
+
+// replayed returns what a run on a history has come to.
+func (op *Op) replayed(h *history, err error) error {
+	how := endingOf(err)
+	if op.grouped && how != failed && op.stopped == nil {
+		_ = op.misuse("Go without Wait")
+	}
+	_ = op.halted()
+	s := op.stopped
+	if s == nil {
+		v := decide(&op.work.journal, request{seq: op.seq, end: how})
+		if v.do == park {
+			s = &stop{why: parked, step: v.at, reason: v.reason, text: v.text}
+		}
+	}
+	switch {
+	case s != nil && s.why == parked:
+		return &ParkedError{OperationID: h.ID, Step: s.step, Reason: s.reason, ReasonText: s.text, Cause: s.cause}
+	case s != nil && (s.why == unwound || s.why == suspended):
+		return nil // how the function goes on depends on what is not recorded
+	case s != nil:
+		return s.err
+	case how == failed && !op.work.journal.unwinding():
+		return fmt.Errorf("operation: the function fails: %w", err)
+	case how == failed && op.work.journal.left(op.seq) != nil:
+		return fmt.Errorf("operation: the function fails: %w", err)
+	case err != nil && h.State == store.OperationCompleted:
+		return fmt.Errorf("operation: it was completed, and the function ends it in an error: %w", err)
+	}
+	return nil
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
@@ -17,155 +15,318 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// What a person does about an operation.
+// State is how far an operation is.
+type State string
 
-// Status tells how far an operation is.
+// The states of an operation.
+const (
+	StateRunning   = State(store.OperationRunning)
+	StateParked    = State(store.OperationParked)    // a person must decide: see Status.Reason
+	StateCompleted = State(store.OperationCompleted) // answered
+	StateFailed    = State(store.OperationFailed)    // rejected, and undone
+	StateUndone    = State(store.OperationUndone)    // ended in an error or canceled, and undone; its key is free
+)
+
+// Status is the state of an operation.
 type Status struct {
-	Scope   string // of its key: whose operation it is
-	Name    string
-	State   string // running, parked, completed, failed (rejected, and undone) or undone (ended in an error)
-	Undoing bool
+	Scope    string // of its key: whose operation it is
+	Name     string
+	State    State
+	Undoing  bool // it is decided that the operation is undone
+	Canceled bool
 
-	Cancelled bool
-	Kind      string // of Step: call or undo if that was begun, which CallKey asks for, or sleep, await or child if it is waited for; otherwise empty
-	Step      string // the one under way, or waited for, as of the last commit; of a parked operation, the one at which it has stopped
-	Since     time.Time
-	WakeAt    time.Time // when a process looks at it again, if it waits; zero if it waits for a child
-	Attempts  int       // how often it was taken up since it last got on
-	Reason    string    // why it is parked
-	Epoch     int       // grows whenever a process takes it up
-	Parent    string    // the id of the operation that has begun it as a child, and awaits it; empty if it is no child
+	Kind     string // of Step: call or undo if that was begun, for CallKey; sleep, await or child if it is waited for; otherwise empty
+	Step     string // the one in progress, or waited for, as of the last commit; of a parked operation, the one at which it has stopped
+	Since    time.Time
+	WakeAt   time.Time // when a process looks at it again, if it waits; zero if it waits for a child
+	Attempts int       // how often it was taken up since its last progress
 
-	Steps []StepStatus // that are on record, in their order
+	Reason     Reason     // why it is parked
+	ReasonText string     // the same as a sentence
+	LastError  *StepError // nil if there was none since its last progress
+	Undos      []string   // the steps whose undos are still to run, in that order, once the operation is being undone
+	Kept       []string   // the steps that are done and have no undo, once the operation is being undone or is undone
+
+	Epoch  int    // grows whenever a process takes it up
+	Parent string // the id of the operation that awaits it as a child; empty if it is no child
+	Steps  []StepStatus
 }
 
-// StepStatus tells of a step that is on record.
+// StepError is the last error of a call, an undo, or the function of an operation.
+type StepError struct {
+	Step    string // empty if the function has returned it
+	Attempt int
+	Text    string // up to 4 KiB; "sealed" if Show cannot open it
+	At      time.Time
+	NextAt  time.Time // of the next attempt; zero if there is none
+}
+
+// StepStatus is the state of a recorded step.
 type StepStatus struct {
-	Kind       string // tx, call, undo tx, undo, sleep, await, child or changed
+	Kind       string // tx, call, undo, sleep, await, child or changed
+	Name       string // of an undo: that of its step
+	Index      int    // of an undo: its position among the undos of its step, from 0
 	Child      string // the id of the operation that a child is; empty for others
-	Name       string
-	Outcome    string // done, resolved (as a person says), failed, rolled back, waiting; of an undo: registered or undone; of a call without an answer on record: begun, or not sent
+	Outcome    string // done, resolved (as a person says), failed, rolled back, waiting; of a call without a recorded outcome: begun, or not sent
+	Undos      int    // how many undos the step has
 	RecordedAt time.Time
-	DueAt      time.Time // when a pause is over, or an Await is given up; zero for others
+	DueAt      time.Time // when a pause is over, or an Await times out; zero for others
 }
 
-// Show returns the status of an operation. The times are those of the database's clock.
-func Show(ctx context.Context, pool *pgxpool.Pool, id string) (Status, error) {
+// Show returns the status of an operation. The times are those of the database's clock. Of the options only idem.WithSealer matters: it opens
+// the last error.
+func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Option) (Status, error) {
 	id, err := parsedID(id)
 	if err != nil {
 		return Status{}, err
 	}
-	engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
-	s := store.ShowOperation{OperationID: id}
-	steps := store.ListSteps{OperationID: id}
-	if err := engine.Query(ctx, &s, &steps); err != nil {
+	sealer, err := door.Sealer(opts)
+	if err != nil {
+		return Status{}, err
+	}
+	s, steps := store.ShowOperation{OperationID: id}, store.ListSteps{OperationID: id}
+	if err := engineOf(pool).Query(ctx, &s, &steps); err != nil {
 		return Status{}, err
 	}
 	if !s.Found {
 		return Status{}, ErrUnknownOperation
 	}
 	status := Status{
-		Scope: s.Scope, Name: s.Name, Epoch: s.Epoch, State: string(s.State), Undoing: s.Undoing, Cancelled: s.Cancelled, Kind: string(s.Kind), Step: s.Step,
-		Since: s.Since, WakeAt: s.WakeAt, Attempts: s.Attempts, Reason: s.Reason, Parent: s.Parent,
+		Scope: s.Scope, Name: s.Name, Epoch: s.Epoch, State: State(s.State), Undoing: s.Undoing, Canceled: s.Canceled,
+		Since: s.Since, WakeAt: s.WakeAt, Attempts: s.Attempts, Reason: Reason(s.Reason), ReasonText: s.ReasonText, Parent: s.Parent,
 	}
-	if (s.Kind == store.CallStep || s.Kind == store.UndoStep || s.State == store.OperationParked) && !isBegun(steps.Steps, s.Kind, s.Step) {
-		status.Kind = ""
+	status.Kind, status.Step = underWay(&s, steps.Steps)
+	status.LastError = lastErrorOf(&s, sealer)
+	if s.Undoing || s.Canceled {
+		status.Undos, status.Kept = undoPlan(steps.Steps)
 	}
-	for _, step := range steps.Steps {
-		told := StepStatus{
-			Kind: string(step.Kind), Name: step.Name, Outcome: string(step.Outcome), RecordedAt: step.RecordedAt, DueAt: step.PauseEnd(),
+	switch status.State {
+	case StateCompleted:
+		status.Undos, status.Kept = nil, nil
+	case StateFailed, StateUndone:
+		status.Undos = nil
+	}
+	for i := range steps.Steps {
+		if steps.Steps[i].Kind != store.EndStep {
+			status.Steps = append(status.Steps, stepStatus(id, &steps.Steps[i]))
 		}
-		if step.Kind == store.ChildStep {
-			told.Child = ChildID(id, step.Name)
-		}
-		status.Steps = append(status.Steps, told)
 	}
 	return status, nil
 }
 
-// isBegun reports whether a step was begun and has no end on record. An undo that is under way is one that is registered.
-func isBegun(steps []store.Remembered, kind store.StepKind, name string) bool {
-	return slices.ContainsFunc(steps, func(s store.Remembered) bool {
-		return s.Kind == kind && s.Name == name && (s.Outcome == store.StepBegun || s.Outcome == store.StepRegistered)
-	})
+// underWay returns the kind and the name of the step at which an operation is. The kind is empty unless the step has no outcome yet.
+func underWay(s *store.ShowOperation, steps []store.StepSummary) (kind, step string) {
+	step, _ = splitUndoName(s.Step)
+	if s.State == store.OperationParked {
+		step = s.ReasonStep
+	}
+	for i := range steps {
+		if of, _ := splitUndoName(steps[i].Name); of == step && steps[i].Outcome == store.StepBegun {
+			return string(steps[i].Kind), step
+		}
+	}
+	if s.State == store.OperationRunning && s.Kind != store.CallStep && s.Kind != store.UndoStep {
+		kind = string(s.Kind)
+	}
+	return kind, step
 }
 
-// Retry lets a parked operation go on as it is: because the code or the other side has changed. If a call that is Once is what
-// has no known outcome, it is parked again: see Resolve.
+// lastErrorOf opens the last error. Where it cannot be opened the rest of it is told.
+func lastErrorOf(s *store.ShowOperation, sealer store.Sealer) *StepError {
+	if s.Error == nil {
+		return nil
+	}
+	e := &StepError{Step: s.Error.Step, Attempt: s.Error.Attempt, Text: "sealed", At: s.ErrorAt, NextAt: s.ErrorNextAt}
+	if text, err := open(sealer, s.Error.Text, store.BoundError(s.OperationID, s.Error.Step)); err == nil {
+		e.Text = string(text)
+	}
+	return e
+}
+
+func stepStatus(id string, s *store.StepSummary) StepStatus {
+	status := StepStatus{Kind: string(s.Kind), Name: s.Name, Outcome: string(s.Outcome), Undos: s.Undos, RecordedAt: s.RecordedAt, DueAt: s.PauseEnd()}
+	switch s.Kind {
+	case store.ChildStep:
+		status.Child = ChildID(id, s.Name)
+	case store.UndoStep:
+		status.Name, status.Index = splitUndoName(s.Name)
+	}
+	return status
+}
+
+// Retry lets a parked operation go on: because the code or the other side has changed. A call in doubt is repeated if its policy is Keyed. If
+// it is Once, the operation parks again: see Resolve.
 func Retry(ctx context.Context, pool *pgxpool.Pool, id string) error {
 	return revive(ctx, pool, &store.ReviveOperation{OperationID: id}, act.Of(ctx, store.Retry, "running"), nil)
 }
 
-// Cancel ends an operation that runs or is parked: it begins no call and no pause any more, waits no longer, settles the call that is
-// under way, and is undone. Its key is free after that. A call that is working on it, or waits for it, gets ErrCancelled or
-// idem.ErrInProgress, and does not begin the work anew.
-//
-// A process that works on the operation is not cut off: the call that it is making ends, its value is kept, and the next commit
-// finds the cancellation. The function goes on from a call that has happened to the undo that takes it back, through any Tx in
-// between. If nothing takes the call back, because another Call, a Sleep, an Await or the end of the function comes first, the
-// operation is parked rather than called undone. Then Retry it, with code that registers an undo at that place, if no later step is on record,
-// or take the call back by hand, if that is needed, and Cancel it again: that leaves such calls as they are. If the function fails instead, in
-// three runs, the operation is undone as far as the function has come. Where that would leave out a step that is on record, it is parked after
-// eight runs, which is some minutes, also if it was cancelled again before for another reason; a call that was begun is to be settled then by
-// Resolve.
-//
-// If the operation awaits a Child that has not ended, that is cancelled, too, and the operation is undone when the child has ended.
-func Cancel(ctx context.Context, pool *pgxpool.Pool, id string) error {
-	return revive(ctx, pool, &store.ReviveOperation{OperationID: id, Cancel: true}, act.Of(ctx, store.Cancel, "to be undone"), nil)
+// CancelOption changes a Cancel.
+type CancelOption func(*store.CancelOperation)
+
+// WithoutCalling has Cancel repeat no call: a Keyed call in doubt parks the operation with ReasonCallInDoubt, for Resolve.
+func WithoutCalling() CancelOption {
+	return func(c *store.CancelOperation) { c.WithoutCalling = true }
 }
 
-// Finding is what a person has found out about a call: Happened, NotHappened or Refused.
+// WithoutCode has Cancel end the operation by its recorded steps alone, where its code has changed or fails: steps that the function does not
+// ask for any more are not undone, and Status.Kept lists them.
+func WithoutCode() CancelOption {
+	return func(c *store.CancelOperation) { c.WithoutCode = true }
+}
+
+// Cancel ends an operation that runs or is parked: no step is begun any more, and what is done is undone. Its key is free after that, also if
+// its function rejects meanwhile. A call that waits for it gets ErrCanceled. Canceling an operation again changes nothing and is no error,
+// unless the options differ.
+//
+// Cancel takes effect at the next step or attempt; a call that is being made is not cut off. A call of which no attempt was sent is never sent.
+// An Asked call in doubt is asked about. A Keyed call in doubt is repeated under its key if its step has an undo, which then runs. Any other
+// call in doubt parks the operation with ReasonCallInDoubt: see [Resolve]. A Child in progress is canceled and awaited. The function is run up to
+// its last recorded step, so that the undos are known. If it fails before that, in eight runs, the operation parks with ReasonFunctionFailed.
+// PreviewCancel says what Cancel would do.
+func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOption) (err error) {
+	c := &store.CancelOperation{}
+	for _, opt := range opts {
+		opt(c)
+	}
+	if c.OperationID, err = parsedID(id); err != nil {
+		return err
+	}
+	show := store.ShowOperation{OperationID: c.OperationID}
+	tx, err := engineOf(pool).Open(ctx, c, &show) // behind the lock on the row of the operation
+	if err != nil {
+		return err
+	}
+	defer tx.Close()
+	switch {
+	case !show.Found:
+		return ErrUnknownOperation
+	case c.Changed:
+	case show.Canceled && (show.State == store.OperationUndone || show.State == store.OperationRunning || show.State == store.OperationParked):
+		return nil
+	default:
+		return fmt.Errorf("%w: it is %s", ErrNotParked, show.State)
+	}
+	outcome := "to be undone"
+	if c.WithoutCalling {
+		outcome += ", without calling"
+	}
+	if c.WithoutCode {
+		outcome += ", without code"
+	}
+	note := act.Of(ctx, store.Cancel, outcome)
+	note.OperationID, note.Step, note.Scope, note.Key = c.OperationID, c.Step, show.Scope, abridge.Key(c.Key)
+	return hint(tx.Commit(ctx, &note))
+}
+
+// CancelPreview is what Cancel would do, by the record of the operation. A process that works on it may have come further by then.
+type CancelPreview struct {
+	InDoubt []string // the steps whose calls are in doubt
+	Asks    bool     // an Asked call in doubt is asked about; Undos and Kept count it as done
+	Repeats bool     // a Keyed call in doubt is repeated; Undos counts it as done
+	Parks   Reason   // why the operation parks before anything is undone; empty if it does not
+	Undos   []string // the steps whose undos run, in that order
+	Kept    []string // the steps that are done and stay
+}
+
+// PreviewCancel returns what Cancel with these options would do, and changes nothing.
+func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOption) (CancelPreview, error) {
+	id, err := parsedID(id)
+	if err != nil {
+		return CancelPreview{}, err
+	}
+	var c store.CancelOperation
+	for _, opt := range opts {
+		opt(&c)
+	}
+	show, steps := store.ShowOperation{OperationID: id}, store.ListSteps{OperationID: id}
+	if err := engineOf(pool).Query(ctx, &show, &steps); err != nil {
+		return CancelPreview{}, err
+	}
+	switch {
+	case !show.Found:
+		return CancelPreview{}, ErrUnknownOperation
+	case show.State != store.OperationRunning && show.State != store.OperationParked:
+		return CancelPreview{}, fmt.Errorf("%w: it is %s", ErrNotParked, show.State)
+	}
+	var p CancelPreview
+	j := journal{canceled: true, withoutCalling: c.WithoutCalling}
+	for i := range steps.Steps {
+		s := &steps.Steps[i]
+		if s.Outcome != store.StepBegun || s.Kind != store.CallStep {
+			continue
+		}
+		p.InDoubt = append(p.InDoubt, s.Name)
+		policy, begun := storedPolicy(s.Policy), s.RecordedAt
+		if !s.DueAt.IsZero() {
+			begun = s.DueAt
+		}
+		v := decideDoubt(&j, request{policy: &policy, undos: s.Undos}, &store.Step{Name: s.Name})
+		switch {
+		case v.do == park, policy.window > 0 && show.LoadedAt.Sub(begun) > policy.window:
+			p.Parks = ReasonCallInDoubt
+			continue
+		case policy.find != nil:
+			p.Asks = true
+		default:
+			p.Repeats = true
+		}
+		s.Outcome = store.StepDone
+	}
+	p.Undos, p.Kept = undoPlan(steps.Steps)
+	return p, nil
+}
+
+// Finding is what a person has found out about a call in doubt: Happened, NotHappened or Refused.
 type Finding struct {
 	happened bool
 	value    any
 	refused  error
-	epoch    int    // in which it was found; 0 if it is not given
+	epoch    int    // in which it was found; 0 if that is not given
 	step     string // that it is about; empty: the first one in doubt
 }
 
-// NotHappened says that the call was not made, and can not be any more: the operation makes it, or takes whatever step its code asks
-// for at that place.
+// NotHappened says that the call has not happened and will not be made: the function gets a Final error that is ErrNotHappened. To have the call
+// made again, Retry the operation instead. An undo is made again: it must be done.
 var NotHappened = Finding{}
 
-// Happened says that the call was made, and what it has returned, which is stored as JSON. It has to decode into the type of the Call: the
-// operation is parked again if it does not, and Resolve takes another one. For an Undo the value is nil.
+// Happened says that the call has happened, and what it has returned, which is stored as JSON. The value must decode into the type of the Call:
+// the operation parks again if it does not, and Resolve takes another one. For an undo the value is nil.
 func Happened(value any) Finding { return Finding{happened: true, value: value} }
 
-// Refused says that the other side has refused the call, and will not make it any more: the function is given err as one that is Final.
-// It finds in it what WithErrors says of errors, those that are named there only by the Resolve of the Definition. An Undo cannot be refused:
-// it has to be done, and parks until it is.
+// Refused says that the other side has refused the call, and will not make it any more: the function gets err as a Final, or as idem.Reject if it
+// is that. It finds in err what WithErrors says of errors, those that are named there only by the Resolve of the Definition. An undo cannot be
+// refused: the operation stays parked until it is done.
 func Refused(err error) Finding {
 	if err == nil {
 		err = errors.New("refused")
 	}
-	return Finding{happened: true, refused: Final(err)}
+	return Finding{refused: Final(err)}
 }
 
-// As returns the finding as one about the operation as s shows it: Resolve refuses it, with ErrNotParked, if a process has taken
-// the operation up since, and it may be at another call by now.
+// As returns the finding as one about the operation as s shows it: Resolve refuses it, with ErrNotParked, if a process has taken the operation
+// up since.
 func (f Finding) As(s Status) Finding {
 	f.epoch = s.Epoch
 	return f
 }
 
-// Of returns the finding as one about the step of that name. Where several Calls were made at the same time and more than one is in doubt,
-// Resolve takes it for one about the first of them otherwise. It is ErrNotParked if no step of that name is in doubt.
+// Of returns the finding as one about the step of that name, where several calls are in doubt. Resolve refuses it, with ErrNotParked, if no step of
+// that name is in doubt.
 func (f Finding) Of(step string) Finding {
 	f.step = step
 	return f
 }
 
-// Resolve says the outcome of the call, or of the undo, that was begun and has no outcome on record, and lets the operation go on
-// from there. It is ErrNotParked if there is none: what is on record stays as it is. If several calls are in doubt it is about one of
-// them, and the operation may be parked again for the next. Of the options only idem.WithSealer matters. It
-// is for definitions whose codec is JSON; see the Resolve of a Definition for others.
+// Resolve says the outcome of a call in doubt, or of an undo in doubt, and lets the operation go on from there. It is ErrNotParked if there is
+// none. If several are in doubt it is about the first of them, unless the finding names one, and the operation may park again for the next. Of
+// the options only idem.WithSealer matters. It is for definitions whose codec is JSON; see the Resolve of a Definition for others.
 func Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, opts ...idem.Option) error {
 	return resolve(ctx, pool, id, finding, &definition{codec: jsonCodec{}, known: everywhere}, opts)
 }
 
-// Resolve says the outcome of the call that has parked an operation of this definition, as the function Resolve does. The value is encoded
-// by the codec of the definition, and an error of Refused is what it is if WithErrors names it. For an operation of another definition it
-// returns ErrUnknownOperation.
+// Resolve says the outcome of a call in doubt of an operation of this definition, as the function Resolve does. The value is encoded by the codec
+// of the definition, and an error of Refused is what it is if WithErrors names it. For an operation of another definition it returns
+// ErrUnknownOperation.
 func (d *Definition[In]) Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, opts ...idem.Option) error {
 	if d.err != nil {
 		return d.err
@@ -179,27 +340,28 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding
 	if err != nil {
 		return err
 	}
-	request := &store.ReviveOperation{OperationID: id, Unknown: true, Forget: !finding.happened, Epoch: finding.epoch}
-	return revive(ctx, pool, request, act.Of(ctx, store.Resolve, finding.outcome()), func(show *store.ShowOperation, begun []store.Step) (txn.Request, error) {
+	request := &store.ReviveOperation{OperationID: id, Epoch: finding.epoch}
+	return revive(ctx, pool, request, act.Of(ctx, store.Resolve, finding.outcome()), func(show *store.ShowOperation, inDoubt []store.InDoubt) (txn.Request, string, error) {
 		if d.name != "" && d.name != show.Name {
-			return nil, fmt.Errorf("%w: it is an operation %q, not %q", ErrUnknownOperation, show.Name, d.name)
+			return nil, "", fmt.Errorf("%w: it is an operation %q, not %q", ErrUnknownOperation, show.Name, d.name)
 		}
-		if err := finding.choose(request, begun); err != nil {
-			return nil, err
-		}
-		if !finding.happened && len(begun) == 0 {
-			return nil, nil
-		}
-		s, err := finding.recorded(request, d)
+		call, err := finding.choose(inDoubt)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
-		s.Value, err = seal(sealer, s.Value, store.BoundStep(request.OperationID, &s))
-		return &store.RecordStep{OperationID: request.OperationID, Step: s}, err
+		s, err := finding.recorded(&call.Step, d)
+		if err != nil {
+			return nil, "", err
+		}
+		if s == nil { // an undo that is made again
+			return nil, call.Name, nil
+		}
+		s.Value, err = seal(sealer, s.Value, store.BoundStep(request.OperationID, s))
+		return &store.RecordStep{OperationID: request.OperationID, Step: *s}, call.Name, err
 	})
 }
 
-// outcome is what is put on record of the finding.
+// outcome is what the audit says of the finding.
 func (f *Finding) outcome() string {
 	switch {
 	case f.refused != nil:
@@ -210,54 +372,56 @@ func (f *Finding) outcome() string {
 	return "not happened"
 }
 
-// choose makes the request one about the step that the finding is about. Begun are the calls in doubt that were begun together.
-func (f *Finding) choose(r *store.ReviveOperation, begun []store.Step) error {
-	if len(begun) == 0 && (f.step == "" || f.step == r.Step) {
-		return nil
-	}
-	for i := range begun {
-		if f.step == "" || f.step == begun[i].Name {
-			r.Seq, r.Kind, r.Step = begun[i].Seq, begun[i].Kind, begun[i].Name
-			return nil
+// choose returns the call that the finding is about.
+func (f *Finding) choose(inDoubt []store.InDoubt) (*store.InDoubt, error) {
+	for i := range inDoubt {
+		if of, _ := splitUndoName(inDoubt[i].Name); f.step == "" || f.step == of || f.step == inDoubt[i].Name {
+			return &inDoubt[i], nil
 		}
 	}
-	return fmt.Errorf("%w: no step %.200q is in doubt", ErrNotParked, f.step)
+	if f.step == "" {
+		return nil, fmt.Errorf("%w: no call is in doubt", ErrNotParked)
+	}
+	return nil, fmt.Errorf("%w: no step %.200q is in doubt", ErrNotParked, f.step)
 }
 
-// recorded is what is recorded of a finding. A call that was begun together with others keeps its place if it has not happened.
-func (f *Finding) recorded(r *store.ReviveOperation, d *definition) (s store.Step, err error) {
-	s = store.Step{Seq: r.Seq, Kind: r.Kind, Name: r.Step, Outcome: store.StepDone}
+// recorded is what is recorded of a finding, nil for an undo that is made again.
+func (f *Finding) recorded(call *store.Step, d *definition) (*store.Step, error) {
+	s := &store.Step{Seq: call.Seq, Kind: call.Kind, Name: call.Name, Undos: call.Undos, Outcome: store.StepDone}
+	isUndo := s.Kind == store.UndoStep
 	switch {
-	case !f.happened:
-		s.Outcome = store.StepNotSent
+	case isUndo && f.refused != nil:
+		return nil, fmt.Errorf("%w: an undo cannot be refused", ErrNotParked)
+	case isUndo && !f.happened:
+		return nil, nil
+	case isUndo:
+		s.Policy = call.Policy
 		return s, nil
-	case s.Kind == store.UndoStep && f.refused != nil:
-		return s, fmt.Errorf("%w: an undo cannot be refused", ErrNotParked)
-	case s.Kind == store.UndoStep:
-		s.Outcome = store.StepUndone
+	case !f.happened && f.refused == nil:
+		s.Outcome, s.Value = store.StepFailed, encodeFailure(d.known, Final(ErrNotHappened))
 		return s, nil
 	case f.refused != nil:
-		s.Outcome, s.Value = store.StepFailed, encodeFailure(d.known, f.refused, nil)
+		s.Outcome, s.Value = store.StepFailed, encodeFailure(d.known, f.refused)
 		return s, nil
 	}
 	s.Outcome = store.StepResolved
+	var err error
 	if s.Value, err = d.codec.Encode(f.value); err != nil {
-		return s, fmt.Errorf("operation: a value of type %T cannot be encoded: %w", f.value, err)
+		return nil, fmt.Errorf("operation: a value of type %T cannot be encoded: %w", f.value, err)
 	}
 	return s, nil
 }
 
-// revive lets an operation go on, together with what is recorded for it and of the person who wants it.
+// revive lets a parked operation go on, together with what is recorded for it and of the person who wants it.
 func revive(ctx context.Context, pool *pgxpool.Pool, r *store.ReviveOperation, note store.NoteAct,
-	record func(*store.ShowOperation, []store.Step) (txn.Request, error),
+	record func(*store.ShowOperation, []store.InDoubt) (row txn.Request, step string, err error),
 ) (err error) {
 	if r.OperationID, err = parsedID(r.OperationID); err != nil {
 		return err
 	}
-	engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
-	show := store.ShowOperation{OperationID: r.OperationID}
-	begun := store.BegunCalls{OperationID: r.OperationID}
-	tx, err := engine.Open(ctx, r, &show, &begun) // behind the lock on the row of the operation
+	show, inDoubt := store.ShowOperation{OperationID: r.OperationID}, store.CallsInDoubt{OperationID: r.OperationID}
+	r.Forget = record != nil
+	tx, err := engineOf(pool).Open(ctx, &inDoubt, &show, r)
 	if err != nil {
 		return err
 	}
@@ -265,46 +429,30 @@ func revive(ctx context.Context, pool *pgxpool.Pool, r *store.ReviveOperation, n
 	switch {
 	case !show.Found:
 		return ErrUnknownOperation
-	case !r.Revived:
-		return fmt.Errorf("%w: %s", ErrNotParked, whyNotRevived(r, &show))
+	case !r.Revived && show.State != store.OperationParked:
+		return fmt.Errorf("%w: it is %s", ErrNotParked, show.State)
+	case !r.Revived, r.RevivedFrom != show.Epoch:
+		return fmt.Errorf("%w: a process has taken it up since it was looked at", ErrNotParked)
 	}
-	var recorded []txn.Request
+	var rows []txn.Request
+	note.Step = show.ReasonStep
 	if record != nil {
-		step, err := record(&show, begun.Calls)
+		row, step, err := record(&show, inDoubt.Calls)
 		if err != nil {
 			return err
 		}
-		if step != nil {
-			recorded = append(recorded, step)
+		if note.Step = step; row != nil {
+			rows = append(rows, row)
 		}
 	}
-	note.OperationID, note.Step, note.Scope, note.Key = r.OperationID, r.Step, show.Scope, abridge.Key(r.Key)
-	return hint(tx.Commit(ctx, append(recorded, &note)...))
+	note.OperationID, note.Scope, note.Key = r.OperationID, show.Scope, abridge.Key(r.Key)
+	return hint(tx.Commit(ctx, append(rows, &note)...))
 }
 
 // hint adds to an error of the database what its reader can do about it.
 func hint(err error) error {
 	if txn.HasCode(err, "42501") {
-		return fmt.Errorf("operation: nothing was changed: the role needs INSERT on idem.audit, where acts are put on record, and docs/operate.md has the rest: %w", err)
+		return fmt.Errorf("operation: nothing was changed: the role needs INSERT on idem.audit, where acts are recorded, and docs/operate.md has the rest: %w", err)
 	}
 	return err
-}
-
-// whyNotRevived tells why an operation that is there was left as it is.
-func whyNotRevived(r *store.ReviveOperation, show *store.ShowOperation) string {
-	switch {
-	case show.State != store.OperationParked:
-		return "it is " + string(show.State)
-	case r.Epoch != 0 && r.Epoch != show.Epoch:
-		return "a process has taken it up since it was looked at"
-	}
-	return "it is at no call or undo that was begun and has no outcome on record"
-}
-
-func parsedID(id string) (string, error) {
-	var parsed pgtype.UUID
-	if parsed.Scan(id) != nil {
-		return "", ErrUnknownOperation
-	}
-	return parsed.String(), nil
 }

@@ -3,6 +3,7 @@ package operation
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -10,88 +11,114 @@ import (
 	"github.com/idem-go/idem/internal/store"
 )
 
-// UndoTx registers what takes back, in Postgres, the steps since the last Undo or UndoTx; if none of these is a Tx, a Call or a Child, the
-// steps that follow, up to the next Undo or UndoTx. Where one stands right behind another, both take back the same steps: those behind which
-// the first one stands, and only if there are none, those that follow. It is run if the operation ends in
-// idem.Reject or in an error that is Final: in reverse order, as a step like any other, once. Steps that were never committed
-// are rolled back, and what would undo them is not run, nor what would undo steps that have all failed: the Undo behind a Call that was
-// declined is not run, whatever follows, nor the UndoTx behind a Tx that has failed. A second Undo right behind that Undo is for what follows, and so
-// is a second UndoTx. An Undo behind nothing but failed Tx may be run for a Call
-// that follows, and an UndoTx behind failed calls for a Tx. What an undo takes back is
-// committed as a whole or not at all: where some of it is committed, as before a Call, UndoTx and Undo commit the rest. If fn returns an error that does not pass, the operation is parked.
-func UndoTx(op *Op, name string, fn func(tx pgx.Tx) error) error {
-	return op.registerUndo(store.UndoTxStep, name, undo{tx: fn})
+// None is the value of a step that has none.
+type None = struct{}
+
+// Undo undoes a step whose value is a T. It is made by [UndoTx] or [UndoCall], and is an argument of the step that it undoes:
+//
+//   - It runs if and only if its step is recorded as done and the operation ends in idem.Reject, in a Final error, or by Cancel. A step that
+//     has failed, that was rolled back or that never ran is not undone.
+//   - Undos run in the reverse order of their steps, and several of one step in the reverse of their order. Each is recorded, and runs once.
+//   - Before the first undo runs, each call in doubt is settled as its Policy says, or the operation parks.
+//   - A step that is done and has no undo stays: Status.Kept lists it.
+//   - An undo that fails for good parks the operation. Status.Undos lists the undos that are still to run.
+//   - The code of an undo is that of the running release, and it gets the recorded value of its step.
+type Undo[T any] struct {
+	policy *Policy // of an UndoCall
+	tx     func(tx pgx.Tx, done T) error
+	call   func(ctx context.Context, key string, done T) error
 }
 
-// Undo registers what takes back, outside of Postgres, the steps since the last Undo or UndoTx: a refund for a charge. What
-// is said of UndoTx and of Call is true of it, too. An error that is Final parks the operation.
-func Undo(op *Op, name string, safety Safety, fn func(ctx context.Context, key string) error, opts ...CallOption) error {
-	return op.registerUndo(store.UndoStep, name, undo{safety: safety, options: callOptionsOf(opts), call: fn})
+// UndoTx returns an undo in Postgres. Neighboring UndoTx share a transaction. If fn returns an error that is not transient, the operation
+// parks with ReasonUndoFailed.
+func UndoTx[T any](fn func(tx pgx.Tx, done T) error) Undo[T] { return Undo[T]{tx: fn} }
+
+// UndoCall returns an undo outside of Postgres: a refund for a charge. It is made as a Call is, under a key of its own. If fn returns a Final
+// error, the operation parks with ReasonUndoFailed.
+func UndoCall[T any](policy Policy, fn func(ctx context.Context, key string, done T) error) Undo[T] {
+	return Undo[T]{policy: &policy, call: fn}
 }
 
-func (op *Op) registerUndo(kind store.StepKind, name string, u undo) error {
-	s, err := op.enter(kind, name)
-	if err != nil {
-		return err
-	}
-	defer op.leave()
-	if kind == store.UndoStep && !u.safety.isValid() {
-		return op.halt(broken, errors.New("operation: Undo needs a safety: Keyed with a window, Asked, or Once"))
-	}
-	if err := u.options.check(&u.safety); err != nil {
-		return op.halt(broken, err)
-	}
-	u.step, u.covers = *s, 1
-	if n := len(op.undos); n > 0 {
-		u.covers = op.undos[n-1].step.seq + 1
-		if u.covers == s.seq { // nothing has come between: both take back the same
-			u.covers = op.undos[n-1].covers
+// checkUndos returns why undos cannot be used.
+func checkUndos[T any](undos []Undo[T]) error {
+	for i := range undos {
+		switch u := &undos[i]; {
+		case u.tx == nil && u.call == nil:
+			return errors.New("operation: an undo has no function: make it by UndoTx or UndoCall")
+		case u.policy != nil && u.policy.check() != nil:
+			return fmt.Errorf("%w (of an undo)", u.policy.check())
 		}
-	}
-	op.undos = append(op.undos, u)
-	if s.found != nil {
-		return nil
-	}
-	op.remember(s, store.StepRegistered, nil)
-	if op.isMixed(u.covers, s.seq) {
-		return op.commit(commit{})
 	}
 	return nil
 }
 
-// undo takes back what was done, in reverse order, and ends the operation.
-func (op *Op) undo(resp longcall.Response, rejected bool, cause error) longcall.Ending {
+// plannedUndo is an undo of a step that the function has come past.
+type plannedUndo struct {
+	seq    int    // of the step
+	of     string // its name
+	index  int    // among the undos of the step
+	policy *Policy
+	// prepare reads the value of the step, and returns one of the two functions.
+	prepare func() (func(pgx.Tx) error, func(ctx context.Context, key string) error, error)
+}
+
+// plan keeps the undos of a step that is done.
+func plan[T any](op *Op, s *step, undos []Undo[T], value func() (T, error)) error {
+	for i := range undos {
+		u := &undos[i]
+		op.undos = append(op.undos, plannedUndo{seq: s.seq, of: s.name, index: i, policy: u.policy,
+			prepare: func() (func(pgx.Tx) error, func(context.Context, string) error, error) {
+				done, err := value()
+				if u.tx != nil {
+					return func(tx pgx.Tx) error { return u.tx(tx, done) }, nil, err
+				}
+				return nil, func(ctx context.Context, key string) error { return u.call(ctx, key, done) }, err
+			}})
+	}
+	return nil
+}
+
+// unwind undoes what is done, and ends the operation: by Cancel, as its record says, or, if that says nothing, by err of the function.
+func (op *Op) unwind(err error) longcall.Ending {
 	w := op.work
 	op.stopped = nil
-	if op.isMixedAhead() {
-		if err := op.commit(commit{}); err != nil {
-			return op.endStopped(op.stopped)
-		}
-	}
 	op.close(nil)
+	op.markRolledBack()
+	if op.awaitChildren() != nil || op.reconcile() != nil {
+		return op.endStopped(op.stopped)
+	}
+	end, rejected, failed := op.decideOutcome(err)
+	if failed != nil {
+		return op.endStopped(op.stopped)
+	}
 	last := commit{free: true, state: store.OperationFailed}
 	var complete *store.Complete
-	if rejected {
+	if rejected != nil {
 		var err error
-		if complete, err = w.call.Completion(&w.key, resp, store.Failed); err != nil {
-			return w.letGo(backoff(w.attempts), longcall.Ending{Outcome: longcall.Failed, Err: err})
+		if complete, err = w.call.Completion(&w.key, *rejected, store.Failed); err != nil {
+			return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: err}, err)
 		}
 	}
-	op.dropRolledBack()
-	op.undoing = true
+	op.unwinds = true
 	for i := len(op.undos) - 1; i >= 0; i-- {
 		if err := op.runUndo(&op.undos[i]); err != nil {
 			return op.endStopped(op.stopped)
 		}
 	}
-	if rejected {
-		return op.complete(complete, resp, last)
+	if rejected != nil {
+		return op.complete(complete, *rejected, last)
 	}
-	last.state, w.cause = store.OperationUndone, op.endsIn(cause)
-	told, err := w.tells(&childEnd{State: last.state, Cancelled: w.cancelled})
+	return op.endUndone(end, last)
+}
+
+// endUndone makes the last commit of an operation that ends in an error: it frees the key.
+func (op *Op) endUndone(end error, last commit) longcall.Ending {
+	w := op.work
+	last.state, w.cause = store.OperationUndone, end
+	told, err := w.tellParent(&childEnd{State: last.state, Canceled: w.journal.canceled})
 	if err != nil {
 		op.close(nil)
-		return w.letGo(backoff(w.attempts), longcall.Ending{Outcome: longcall.Failed, Err: err})
+		return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: err}, err)
 	}
 	last.with, last.rouses = append(told, &store.HoldKey{Key: &w.key, Room: store.Free}), len(told) > 0
 	if err := op.commit(last); err != nil {
@@ -101,55 +128,121 @@ func (op *Op) undo(resp longcall.Response, rejected bool, cause error) longcall.
 	return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: w.cause})
 }
 
-// dropRolledBack marks the steps that were rolled back with the transaction, which has not been committed. They are recorded
-// all the same, or the function would not come as far again, and so would not register its undos.
-func (op *Op) dropRolledBack() {
+// decideOutcome returns in what the operation ends: an error, or the answer of a rejection. What the function has decided is recorded with
+// the next commit, and counts from then on, whatever the function returns in later runs. Cancel comes before it.
+func (op *Op) decideOutcome(err error) (end error, rejected *longcall.Response, stopped error) {
+	w := op.work
+	if w.journal.canceled {
+		return ErrCanceled, nil, nil
+	}
+	stored := []byte(nil)
+	if w.journal.end != nil {
+		stored = w.journal.end.Value
+	} else {
+		stored, _ = op.failure(err)
+		op.remember(&step{seq: op.nextSeq(), kind: store.EndStep, name: "error"}, store.StepFailed, stored)
+	}
+	seen, failed := decodeFailure(w.definition.known, stored)
+	if failed != nil {
+		return nil, nil, op.park("", ReasonValueUnreadable, "the recorded error in which it ends %v", failed)
+	}
+	if resp, isRejected := longcall.RejectionOf(seen); isRejected {
+		return nil, &resp, nil
+	}
+	return &endedError{cause: ofFunction(seen)}, nil, nil
+}
+
+// nextSeq returns the first position behind all steps, recorded or about to be.
+func (op *Op) nextSeq() int {
+	last := op.work.journal.last
 	for i := range op.pending {
-		s := &op.pending[i].Step
-		if s.Kind == store.TxStep && s.Outcome == store.StepDone {
+		last = max(last, op.pending[i].Step.Seq)
+	}
+	return last + 1
+}
+
+// markRolledBack marks the Tx that were rolled back with the transaction, which was not committed. They are recorded all the same: the steps
+// behind them keep their positions.
+func (op *Op) markRolledBack() {
+	for i := range op.pending {
+		if s := &op.pending[i].Step; s.Kind == store.TxStep && s.Outcome == store.StepDone {
 			s.Outcome = store.StepRolledBack
 		}
 	}
+}
+
+// reconcile compares the undos of the running code with those that the rows of done steps have, and corrects the rows: Status and PreviewCancel
+// read them. A step that has lost an undo parks the operation, unless it was canceled without its code; and so does one that has another number of
+// undos than when the first of them was begun.
+func (op *Op) reconcile() error {
+	count := map[int]int{}
 	for i := range op.undos {
-		u := &op.undos[i].step
-		if op.isToDo(u) && !op.isNeeded(&op.undos[i]) {
-			op.remember(u, store.StepNotNeeded, nil)
+		count[op.undos[i].seq]++
+	}
+	j := &op.work.journal
+	for seq := 1; seq <= len(j.steps); seq++ {
+		s, n := j.steps[seq], count[seq]
+		if s.Outcome != store.StepDone || s.Undos == n || op.outcomeOf(seq) != store.StepDone {
+			continue
+		}
+		_, begun := j.undos[undoName(s.Name, s.Undos-1)]
+		if (n < s.Undos || begun) && !j.withoutCode {
+			return op.park(s.Name, ReasonCodeChanged, "the code has changed: step %q is recorded with %d undos, and the code has %d: Retry it with code that has "+
+				"as many, or Cancel it WithoutCode, which runs those that the code has", s.Name, s.Undos, n)
+		}
+		op.remember(&step{seq: seq, kind: s.Kind, name: s.Name, undos: n}, store.StepDone, s.Value)
+	}
+	return nil
+}
+
+// awaitChildren waits for children that the function does not ask for any more, and that are canceled.
+func (op *Op) awaitChildren() error {
+	for seq := 1; seq <= len(op.work.journal.steps); seq++ {
+		s := op.work.journal.steps[seq]
+		if s.Kind != store.ChildStep || s.Outcome != store.StepWaiting || op.outcomeOf(seq) != store.StepWaiting {
+			continue
+		}
+		op.awaits = true
+		if _, err := op.child(&step{seq: seq, kind: s.Kind, name: s.Name, do: wait, recorded: &s}, nil); op.stopped != nil {
+			return err
 		}
 	}
+	return nil
 }
 
-// isToDo reports whether an undo is not done yet, has something to take back, and is not left as it is: a person may have taken back by hand what it takes back.
-func (op *Op) isToDo(u *step) bool {
-	outcome := op.known(u.seq).Outcome
-	return outcome != store.StepUndone && outcome != store.StepNotNeeded && !op.work.isLeft(u.seq)
-}
-
-// runUndo runs one undo, unless it is not to be done.
-func (op *Op) runUndo(u *undo) error {
-	op.current = u.step.name
-	if !op.isToDo(&u.step) {
+// runUndo runs an undo, unless its step is not done, or the undo is.
+func (op *Op) runUndo(u *plannedUndo) error {
+	name := undoName(u.of, u.index)
+	recorded, begun := op.work.journal.undos[name]
+	if op.outcomeOf(u.seq) != store.StepDone || begun && recorded.Outcome == store.StepDone {
 		return nil
 	}
-	if u.tx == nil {
-		return op.undoOutside(u)
+	op.current = u.of
+	tx, call, err := u.prepare()
+	if err != nil {
+		return op.park(u.of, ReasonValueUnreadable, "the recorded value of step %q does not decode for its undo: the code has changed", u.of)
 	}
-	err := op.inTx(&u.step, func(tx pgx.Tx) ([]byte, error) { return nil, u.tx(tx) }, store.StepUndone)
-	if err != nil && op.stopped == nil {
-		return op.parkFor(err, "undo %q has failed", u.step.name)
+	s := &step{seq: op.nextSeq(), kind: store.UndoStep, name: name, do: run}
+	if begun {
+		s.seq, s.do, s.recorded = recorded.Seq, settle, &recorded
 	}
-	return err
-}
-
-// undoOutside makes a call that takes something back.
-func (op *Op) undoOutside(u *undo) error {
-	s := u.step
-	_, err := op.callOut(&outside{
-		step: &s, safety: u.safety, options: u.options, key: derivedKey(op.work.operation, s.kind, s.name),
-		call:   func(ctx context.Context, key string) ([]byte, error) { return nil, u.call(ctx, key) },
+	if u.policy == nil {
+		if begun {
+			return op.park(u.of, ReasonCodeChanged, "the code has changed: the undo of step %q was begun as an UndoCall, and is an UndoTx", u.of)
+		}
+		if err := op.inTx(s, func(t pgx.Tx) ([]byte, error) { return nil, tx(t) }); err != nil && op.stopped == nil {
+			return op.parkFor(err, 0, u.of, ReasonUndoFailed, "the undo of step %q has failed", u.of)
+		}
+		return op.halted()
+	}
+	s.policy = u.policy.stored()
+	o := &outside{
+		step: s, policy: *u.policy, what: fmt.Sprintf("the undo of step %q", u.of), of: u.of, key: derivedKey(op.work.operation, store.UndoStep, name),
+		call:   func(ctx context.Context, key string) ([]byte, error) { return nil, call(ctx, key) },
 		encode: func(any) ([]byte, error) { return nil, nil },
-	})
-	if err != nil && op.stopped == nil {
-		return op.parkFor(err, "undo %q has failed", u.step.name)
 	}
-	return err
+	if _, err := op.callOut(o); err != nil && op.stopped == nil {
+		return op.parkFor(err, o.tries, u.of, ReasonUndoFailed, "the undo of step %q has failed", u.of)
+	}
+	return op.halted()
 }

@@ -79,7 +79,7 @@ func NewWorker(pool *pgxpool.Pool, config WorkerConfig, definitions ...Runnable)
 	w := &Worker{pool: pool, config: config, definitions: map[string]*definition{}}
 	w.err = w.config.set()
 	if pool == nil {
-		w.err = errors.New("operation: pool is nil")
+		w.err = errNoPool
 	}
 	w.err = errors.Join(w.err, idem.CheckOptions(config.Options...))
 	for _, r := range definitions {
@@ -109,7 +109,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	r := &running{Worker: w, working: working, slots: make(chan struct{}, w.config.Concurrency), freed: make(chan struct{}, 1), busy: map[string]int{}}
-	r.engine = &txn.Engine{Pool: w.pool, Limits: txn.DefaultLimits, Prepared: txn.WithOwn(store.WorkerStatements)}
+	r.engine = engineOf(w.pool)
+	r.engine.Prepared = txn.WithOwn(store.WorkerStatements)
 	r.sentry = newSentry(func(name string) bool { return w.definitions[name] != nil })
 	var guarding sync.WaitGroup
 	guarding.Go(func() { (&lookout{r.engine, r.sentry, min(guardLists, w.config.Poll)}).run(ctx) })
@@ -122,9 +123,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 		turn = r.pause(ctx, full)
 	}
-	if turn {
-		endTurn()
-	}
+	turn.end()
 	drained := make(chan struct{})
 	go func() { r.operations.Wait(); close(drained) }()
 	select {
@@ -154,7 +153,7 @@ type running struct {
 
 // pause pauses between two looks: until a guard has found something, or, if there was more than there was room for, until there is room, or,
 // if the look was made without the turn of a suspect, until this Worker has that. It reports whether it has.
-func (r *running) pause(ctx context.Context, full bool) (turnTaken bool) {
+func (r *running) pause(ctx context.Context, full bool) *turn {
 	timer := time.NewTimer(r.rest)
 	defer timer.Stop()
 	var freed chan struct{}
@@ -163,17 +162,17 @@ func (r *running) pause(ctx context.Context, full bool) (turnTaken bool) {
 	}
 	var wanted chan<- struct{}
 	if r.turnless {
-		wanted = turn
+		wanted = turns
 	}
 	select {
 	case wanted <- struct{}{}:
-		return true
+		return &turn{}
 	case <-timer.C:
 	case <-freed:
 		r.gather(ctx)
 	case <-r.sentry.due:
 	case <-ctx.Done():
-		return false
+		return nil
 	}
 	return takeTurn()
 }
@@ -198,29 +197,29 @@ func (r *running) gather(ctx context.Context) {
 }
 
 // look takes up what is due, and reports whether there may be more. With the turn of this process, that may be a suspect.
-func (r *running) look(ctx context.Context, turn bool) (full bool) {
+func (r *running) look(ctx context.Context, t *turn) (full bool) {
 	room := cap(r.slots) - len(r.slots)
 	r.rest, r.turnless = r.config.Poll-jitter(r.config.Poll/4), room > 0
 	if room > 0 {
-		full, turn = r.takeUp(ctx, room, turn)
+		full, t = r.takeUp(ctx, room, t)
 	}
-	if turn {
+	if t != nil {
 		r.turnless = false
-		endTurn()
+		t.end()
 	}
 	return full || room == 0
 }
 
 // takeUp takes up as many operations as there is room for, and works on them. It reports whether there may be more, and whether the turn is
 // left. Behind a suspect it is looked again at once, without the turn: other suspects may have hidden what is due.
-func (r *running) takeUp(ctx context.Context, room int, turn bool) (full, turnLeft bool) {
+func (r *running) takeUp(ctx context.Context, room int, t *turn) (full bool, left *turn) {
 	i, err := adopt(ctx, r.engine)
 	if err != nil {
 		r.complain(ctx, "operation: a worker cannot show that it is there", err)
-		return false, turn
+		return false, t
 	}
 	defer i.release()
-	taken, full, err := r.take(ctx, i, room, turn)
+	taken, full, err := r.take(ctx, i, room, t != nil)
 	if err != nil {
 		i.leak()
 		r.complain(ctx, "operation: a worker cannot look for work", err)
@@ -230,17 +229,17 @@ func (r *running) takeUp(ctx context.Context, room int, turn bool) (full, turnLe
 	works := r.load(ctx, i, taken)
 	for n := range works {
 		w := &works[n]
-		suspected := turn && w.Deaths >= store.Suspected
-		if suspected {
-			turn, r.rest = false, 0
+		var held *turn
+		if t != nil && w.Deaths >= store.Suspected {
+			held, t, r.rest = t, nil, 0
 		}
 		r.slots <- struct{}{}
 		r.operations.Add(1)
 		r.count(w.Name, 1)
 		i.presence.use(1)
-		go r.goOn(i, w, suspected)
+		go r.goOn(i, w, held)
 	}
-	return full, turn
+	return full, t
 }
 
 // lookLimit bounds a look, and readLimit, for each operation, what is read of those that it has taken up: where a connection is gone without a
@@ -361,7 +360,7 @@ func (r *running) complain(ctx context.Context, what string, err error) {
 }
 
 // goOn works on one operation.
-func (r *running) goOn(i *instance, t *takenUp, suspected bool) {
+func (r *running) goOn(i *instance, t *takenUp, held *turn) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.config.Logger.Error("operation: its function has panicked", "operation", t.OperationID, "name", t.Name,
@@ -375,7 +374,7 @@ func (r *running) goOn(i *instance, t *takenUp, suspected bool) {
 		}
 		r.operations.Done()
 	}()
-	end := r.execute(i, t, suspected)
+	end := r.execute(i, t, held)
 	switch {
 	case end.Err == nil, errors.Is(end.Err, idem.ErrInProgress) && r.working.Err() != nil:
 	default:
@@ -388,13 +387,79 @@ func (r *running) goOn(i *instance, t *takenUp, suspected bool) {
 }
 
 // execute goes on with an operation that was taken up.
-func (r *running) execute(i *instance, t *takenUp, suspected bool) longcall.Ending {
-	w := &work{definition: r.definitions[t.Name], instance: i, operation: t.OperationID, epoch: t.Epoch, suspected: suspected}
+func (r *running) execute(i *instance, t *takenUp, held *turn) longcall.Ending {
+	w := &work{definition: r.definitions[t.Name], instance: i, operation: t.OperationID, epoch: t.Epoch, logger: r.config.Logger}
+	if held != nil {
+		w.hold(held)
+	}
 	call, err := door.Settings(r.pool, t.Scope, t.Key, t.Hash, t.TTL, r.config.Options)
 	if err != nil { // the options were checked before
 		i.leave(t.OperationID, true)
 		return w.abandon(longcall.Ending{Err: err})
 	}
 	w.call = call
-	return w.goOn(r.working, &t.Taken, &t.steps)
+	return w.goOn(r.working, t)
+}
+
+// Pending is an operation that is due, or was sent the signal that it awaits, and that no process works on who is there.
+type Pending struct {
+	ID    string
+	Name  string
+	Epoch int // grows whenever a process takes it up
+}
+
+// Due returns the operations of these names that a Worker would take up, the longest due first, and limit of them at most. Those
+// of but are left out, in the epochs that are given, so that some that do not get on do not hide the others. It takes none of
+// them up: by the time of a Resume another process may have.
+func Due(ctx context.Context, pool *pgxpool.Pool, names []string, limit int, but ...Pending) ([]Pending, error) {
+	if pool == nil {
+		return nil, errNoPool
+	}
+	due := store.DueOperations{Names: names, Room: limit}
+	for _, p := range but {
+		due.But = append(due.But, store.Due{OperationID: p.ID, Epoch: p.Epoch})
+	}
+	engine := engineOf(pool)
+	if err := engine.Query(ctx, &due); err != nil {
+		return nil, err
+	}
+	pending := make([]Pending, len(due.Due))
+	for i, d := range due.Due {
+		pending[i] = Pending{ID: d.OperationID, Name: d.Name, Epoch: d.Epoch}
+	}
+	return pending, nil
+}
+
+// Resume goes on with the operation of that id, from what is on record, if it is due and no process works on it. It begins none, and
+// waits for no other call. The options are those that matter to work that no caller waits for: idem.WithSealer above all.
+//
+// It returns nil if the operation has ended, by this call or before, whatever its answer is. The error is idem.ErrInProgress if
+// another process works on it, or if it waits; ErrParked if a person has to decide; ErrUnknownOperation if there is none of that id.
+// An error that is Final, and ErrCancelled, have ended it: it is undone, and its key is free. After any other error it goes on later.
+func (d *Definition[In]) Resume(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Option) error {
+	if d.err != nil {
+		return d.err
+	}
+	if pool == nil {
+		return errNoPool
+	}
+	if err := idem.CheckOptions(opts...); err != nil {
+		return err
+	}
+	id, err := parsedID(id)
+	if err != nil {
+		return err
+	}
+	return resumed(id, (&work{definition: &d.definition, operation: id}).resume(ctx, pool, opts))
+}
+
+// resumed is what a Resume says.
+func resumed(id string, end longcall.Ending) error {
+	switch {
+	case end.Outcome == longcall.Recorded, end.Outcome == longcall.Ended, end.Outcome == longcall.Freed:
+		return nil
+	case end.Outcome == longcall.Elsewhere && end.Err == nil:
+		return &idem.InProgressError{Key: "of operation " + id, RetryAfter: time.Second}
+	}
+	return end.Err
 }

@@ -23,34 +23,44 @@ RETURNING (1 / (CASE
 -- parent is the operation that awaits it, NULL if it is no child.
 -- @prepared
 INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, parent, epoch, owner, state, undoing, kind, step, seq,
-                             since, wake_at, tries, attempts)
+                             since, wake_at, tries, attempts, undos, policy)
 VALUES ((@operation_id::text)::uuid, @scope, @key, @hash,
         @name, @ttl, coalesce('1970-01-01 00:00:00+00'::timestamptz + sqlc.narg(claimed)::interval, clock_timestamp()),
         @input::bytea, (sqlc.narg(parent)::text)::uuid, 1, sqlc.narg(owner)::int4,
         'running', false, @kind::text, @step::text, @seq::int4, clock_timestamp(),
-        clock_timestamp() + @pause::interval, 0, 0);
+        clock_timestamp() + @pause::interval, 0, 0, sqlc.narg(undos)::int4, sqlc.narg(policy)::text);
 
 -- name: AdvanceOperation :one
 -- AdvanceOperation is in every later commit of an operation, and fences it: it divides by zero, so that a COMMIT behind it is
--- not reached, if another process has taken the operation up, if it does not run, if it was cancelled and this run does not know
--- (NULL: that does not matter), or if this is not the transaction that was begun for it. Like Complete it is an upsert, because that needs no plan that could be a bad one.
+-- not reached, if another process has taken the operation up, if it does not run, if it was canceled otherwise than this run knows
+-- (NULL: that does not matter), or if this is not the transaction that was begun for it. Like Complete it is an upsert, because that
+-- needs no plan that could be a bad one. Without an error of its own it clears the last one: the operation has made progress.
 -- @prepared
 INSERT INTO idem.operations AS o (id, scope, key, hash, name, ttl, created_at, epoch, owner, state, undoing, kind, step, seq,
-                                  since, wake_at, tries, attempts, ended_at)
+                                  since, wake_at, tries, attempts, ended_at, undos, policy,
+                                  error_step, error_attempt, error_text, error_at, error_next_at)
 VALUES ((@operation_id::text)::uuid, '', '', ''::bytea, '', 0, clock_timestamp(), 0,
         sqlc.narg(owner), @state, @undoing, @kind, @step,
         @seq::int4, clock_timestamp(),
         clock_timestamp() + @pause::interval, @tries::int4, 0,
-        CASE WHEN @state::text <> 'running' THEN clock_timestamp() END)
+        CASE WHEN @state::text <> 'running' THEN clock_timestamp() END,
+        sqlc.narg(undos)::int4, sqlc.narg(policy)::text,
+        sqlc.narg(error_step)::text, sqlc.narg(error_attempt)::int4, sqlc.narg(error_text)::bytea,
+        CASE WHEN sqlc.narg(error_attempt)::int4 IS NOT NULL THEN clock_timestamp() END,
+        CASE WHEN sqlc.narg(error_attempt)::int4 IS NOT NULL THEN clock_timestamp() + @pause::interval END)
 ON CONFLICT (id) DO UPDATE
 SET epoch = CASE WHEN o.state = 'running' THEN o.epoch ELSE 0 END,
     owner = EXCLUDED.owner, state = EXCLUDED.state, undoing = EXCLUDED.undoing, kind = EXCLUDED.kind, step = EXCLUDED.step,
     seq = EXCLUDED.seq,
     since = CASE WHEN o.seq = EXCLUDED.seq THEN o.since ELSE EXCLUDED.since END,
-    wake_at = EXCLUDED.wake_at, tries = EXCLUDED.tries, attempts = EXCLUDED.attempts, ended_at = EXCLUDED.ended_at
+    wake_at = EXCLUDED.wake_at, tries = EXCLUDED.tries, attempts = EXCLUDED.attempts, ended_at = EXCLUDED.ended_at,
+    undos = EXCLUDED.undos, policy = EXCLUDED.policy,
+    error_step = EXCLUDED.error_step, error_attempt = EXCLUDED.error_attempt, error_text = EXCLUDED.error_text,
+    error_at = EXCLUDED.error_at, error_next_at = EXCLUDED.error_next_at
 RETURNING (1 / (CASE
             WHEN o.epoch = @epoch::int4
-             AND o.cancelled = coalesce(sqlc.narg(cancelled)::bool, o.cancelled)
+             AND (sqlc.narg(canceled)::bool IS NULL
+                  OR o.canceled = sqlc.narg(canceled)::bool AND coalesce(o.without_calling, false) = @without_calling::bool)
              AND current_setting('idem.claim', true) = @operation_id::text
             THEN 1 ELSE 0 END)::int4) AS _,
           CASE WHEN current_setting('synchronous_commit', true) = 'off' THEN set_config('synchronous' || '_commit', 'on', true) END AS _;
@@ -59,34 +69,36 @@ RETURNING (1 / (CASE
 -- RecordStep remembers a step. It travels behind AdvanceOperation or BeginOperation, which say whether it may. Where the new row has
 -- no due_at, that of the old one stays; and recorded_at is since when its outcome is on record, however often that was recorded.
 -- @prepared
-INSERT INTO idem.steps AS s (operation_id, seq, kind, name, due_at, recorded_at, outcome, value)
+INSERT INTO idem.steps AS s (operation_id, seq, kind, name, due_at, recorded_at, outcome, value, undos, policy)
 VALUES ((@operation_id::text)::uuid, @seq, @kind, @name,
         clock_timestamp() + sqlc.narg(pause)::interval, clock_timestamp(),
-        @outcome, @value::bytea)
+        @outcome, @value::bytea, sqlc.narg(undos)::int4, sqlc.narg(policy)::text)
 ON CONFLICT (operation_id, seq) DO UPDATE
 SET due_at = COALESCE(EXCLUDED.due_at, s.due_at), outcome = EXCLUDED.outcome, value = EXCLUDED.value,
+    undos = EXCLUDED.undos, policy = EXCLUDED.policy,
     recorded_at = CASE WHEN s.outcome = EXCLUDED.outcome THEN s.recorded_at ELSE EXCLUDED.recorded_at END;
 
 -- name: InsertStep :exec
 -- InsertStep is RecordStep where the run knows that the step has no row: an upsert writes more. It is refused if there is one.
 -- @prepared
-INSERT INTO idem.steps (operation_id, seq, kind, name, due_at, recorded_at, outcome, value)
+INSERT INTO idem.steps (operation_id, seq, kind, name, due_at, recorded_at, outcome, value, undos, policy)
 VALUES ((@operation_id::text)::uuid, @seq, @kind, @name,
         clock_timestamp() + sqlc.narg(pause)::interval, clock_timestamp(),
-        @outcome, @value::bytea);
+        @outcome, @value::bytea, sqlc.narg(undos)::int4, sqlc.narg(policy)::text);
 
 -- name: LoadSteps :many
--- LoadSteps reads all that an operation remembers: the steps that have a row, and the call that was begun alone and has none. Calls that
--- were begun together have rows.
+-- LoadSteps reads the recorded steps of an operation: those that have a row, and the call, or the call of an undo, that was begun alone
+-- and has none. Calls that were begun together have rows.
 SELECT s.seq, s.kind, s.name, s.outcome, s.value,
        s.due_at,
+       s.undos, s.policy,
        clock_timestamp() AS loaded_at
 FROM (
-    SELECT r.seq, r.kind, r.name, r.outcome, r.value, r.due_at FROM idem.steps r
+    SELECT r.seq, r.kind, r.name, r.outcome, r.value, r.due_at, coalesce(r.undos, 0) AS undos, coalesce(r.policy, '') AS policy FROM idem.steps r
     WHERE r.operation_id = (@operation_id::text)::uuid
     UNION ALL
-    SELECT o.seq, o.kind, o.step, 'begun', NULL, NULL FROM idem.operations o
-    WHERE o.id = (@operation_id::text)::uuid AND o.kind = 'call'
+    SELECT o.seq, o.kind, o.step, 'begun', NULL, NULL, coalesce(o.undos, 0), coalesce(o.policy, '') FROM idem.operations o
+    WHERE o.id = (@operation_id::text)::uuid AND o.kind = ANY (ARRAY['call', 'undo'])
       AND NOT EXISTS (SELECT 1 FROM idem.steps e
                       WHERE e.operation_id = o.id AND e.seq = o.seq)) s
 ORDER BY s.seq;
@@ -134,7 +146,7 @@ FROM (
                         WHERE e.expires_at > clock_timestamp())))))
     FOR NO KEY UPDATE OF c SKIP LOCKED) taken
 WHERE o.id = taken.id
-RETURNING (o.id::text)::text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, coalesce(o.left_from, 0) AS left_from, o.kind, o.step, o.seq, o.tries, o.attempts, taken.deaths::int4 AS deaths,
+RETURNING (o.id::text)::text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.canceled, coalesce(o.without_calling, false) AS without_calling, coalesce(o.without_code, false) AS without_code, o.kind, o.step, o.seq, o.tries, o.attempts, taken.deaths::int4 AS deaths,
           coalesce(o.parent::text, '')::text AS parent,
           o.created_at,
           o.since,
@@ -221,7 +233,7 @@ SET epoch = o.epoch + 1, owner = @owner::int4, attempts = o.attempts + 1,
                         power(2::float8, LEAST(taken.deaths - 3, 6)::float8)) END
 FROM taken
 WHERE o.id = taken.id
-RETURNING (o.id::text)::text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, coalesce(o.left_from, 0) AS left_from, o.kind, o.step, o.seq, o.tries, o.attempts, taken.deaths::int4 AS deaths,
+RETURNING (o.id::text)::text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.canceled, coalesce(o.without_calling, false) AS without_calling, coalesce(o.without_code, false) AS without_code, o.kind, o.step, o.seq, o.tries, o.attempts, taken.deaths::int4 AS deaths,
           coalesce(o.parent::text, '')::text AS parent,
           o.created_at,
           o.since,
@@ -276,8 +288,13 @@ LIMIT @room::int4;
 
 -- name: ShowOperation :one
 -- ShowOperation tells how far an operation is.
-SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.cancelled, o.kind, o.step, o.attempts, coalesce(o.deaths, 0) AS deaths, coalesce(o.reason, '')::text AS reason,
+SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.canceled, coalesce(o.without_calling, false) AS without_calling,
+       coalesce(o.without_code, false) AS without_code, o.kind, o.step, o.attempts, coalesce(o.deaths, 0) AS deaths,
+       coalesce(o.reason, '')::text AS reason, coalesce(o.reason_step, '')::text AS reason_step, coalesce(o.reason_text, '')::text AS reason_text,
        coalesce(o.parent::text, '')::text AS parent,
+       coalesce(o.error_step, '')::text AS error_step, coalesce(o.error_attempt, 0) AS error_attempt, o.error_text,
+       o.error_at,
+       o.error_next_at,
        o.since,
        o.wake_at,
        clock_timestamp() AS loaded_at
@@ -285,33 +302,35 @@ FROM idem.operations o
 WHERE o.id = (@operation_id::text)::uuid;
 
 -- name: LoadStepsOf :many
--- LoadStepsOf reads all that these operations remember.
+-- LoadStepsOf reads the recorded steps of these operations.
 -- @prepared
 SELECT (s.operation_id::text)::text AS operation_id, s.seq, s.kind, s.name, s.outcome, s.value,
        s.due_at,
+       s.undos, s.policy,
        clock_timestamp() AS loaded_at
 FROM (
-    SELECT r.operation_id, r.seq, r.kind, r.name, r.outcome, r.value, r.due_at FROM idem.steps r
+    SELECT r.operation_id, r.seq, r.kind, r.name, r.outcome, r.value, r.due_at, coalesce(r.undos, 0) AS undos, coalesce(r.policy, '') AS policy FROM idem.steps r
     WHERE r.operation_id = ANY (ARRAY(SELECT unnest((@operation_ids::text)::uuid[])))
     UNION ALL
-    SELECT o.id, o.seq, o.kind, o.step, 'begun', NULL, NULL FROM idem.operations o
+    SELECT o.id, o.seq, o.kind, o.step, 'begun', NULL, NULL, coalesce(o.undos, 0), coalesce(o.policy, '') FROM idem.operations o
     WHERE o.id = ANY (ARRAY(SELECT unnest((@operation_ids::text)::uuid[])))
-      AND o.kind = 'call'
+      AND o.kind = ANY (ARRAY['call', 'undo'])
       AND NOT EXISTS (SELECT 1 FROM idem.steps e
                       WHERE e.operation_id = o.id AND e.seq = o.seq)) s
 ORDER BY s.operation_id, s.seq;
 
 -- name: ListSteps :many
--- ListSteps tells what an operation remembers, as LoadSteps does, without the values.
-SELECT s.kind, s.name, s.outcome,
+-- ListSteps reads the recorded steps as LoadSteps does, without their values.
+SELECT s.seq, s.kind, s.name, s.outcome,
        s.due_at,
-       s.recorded_at
+       s.recorded_at,
+       s.undos, s.policy
 FROM (
-    SELECT r.seq, r.kind, r.name, r.outcome, r.due_at, r.recorded_at FROM idem.steps r
+    SELECT r.seq, r.kind, r.name, r.outcome, r.due_at, r.recorded_at, coalesce(r.undos, 0) AS undos, coalesce(r.policy, '') AS policy FROM idem.steps r
     WHERE r.operation_id = (@operation_id::text)::uuid
     UNION ALL
-    SELECT o.seq, o.kind, o.step, 'begun', NULL, o.since FROM idem.operations o
-    WHERE o.id = (@operation_id::text)::uuid AND o.kind = 'call'
+    SELECT o.seq, o.kind, o.step, 'begun', NULL, o.since, coalesce(o.undos, 0), coalesce(o.policy, '') FROM idem.operations o
+    WHERE o.id = (@operation_id::text)::uuid AND o.kind = ANY (ARRAY['call', 'undo'])
       AND NOT EXISTS (SELECT 1 FROM idem.steps e
                       WHERE e.operation_id = o.id AND e.seq = o.seq)) s
 ORDER BY s.seq;
@@ -319,79 +338,106 @@ ORDER BY s.seq;
 -- name: LoadHistory :many
 -- LoadHistory reads an operation with all that it remembers, in one statement, so that both are of one moment. In front of the steps, which are
 -- those of LoadSteps, stands the operation, in place 0: its name, its state and its input.
-SELECT h.seq, h.kind, h.name, h.outcome, h.value, h.undoing, h.cancelled
+SELECT h.seq, h.kind, h.name, h.outcome, h.value, h.undoing, h.canceled
 FROM (
-    SELECT 0 AS seq, '' AS kind, w.name, w.state AS outcome, w.input AS value, w.undoing, w.cancelled FROM idem.operations w
+    SELECT 0 AS seq, '' AS kind, w.name, w.state AS outcome, w.input AS value, w.undoing, w.canceled FROM idem.operations w
     WHERE w.id = (@operation_id::text)::uuid
     UNION ALL
     SELECT r.seq, r.kind, r.name, r.outcome, r.value, false, false FROM idem.steps r
     WHERE r.operation_id = (@operation_id::text)::uuid
     UNION ALL
     SELECT o.seq, o.kind, o.step, 'begun', NULL, false, false FROM idem.operations o
-    WHERE o.id = (@operation_id::text)::uuid AND o.kind = 'call'
+    WHERE o.id = (@operation_id::text)::uuid AND o.kind = ANY (ARRAY['call', 'undo'])
       AND NOT EXISTS (SELECT 1 FROM idem.steps e
                       WHERE e.operation_id = o.id AND e.seq = o.seq)) h
 ORDER BY h.seq;
 
 -- name: ReleaseOperation :exec
--- ReleaseOperation lets go of an operation: the next caller or worker goes on, after pause, and knows how often its call was tried.
+-- ReleaseOperation leaves an operation to the next caller or worker, after pause. The number of attempts at its call stays known, and so
+-- does the error of the run, if there is one.
 UPDATE idem.operations
-SET owner = NULL, tries = @tries, wake_at = clock_timestamp() + @pause::interval
+SET owner = NULL, tries = @tries, wake_at = clock_timestamp() + @pause::interval,
+    error_step = CASE WHEN sqlc.narg(error_attempt)::int4 IS NULL THEN error_step ELSE sqlc.narg(error_step)::text END,
+    error_text = CASE WHEN sqlc.narg(error_attempt)::int4 IS NULL THEN error_text ELSE sqlc.narg(error_text)::bytea END,
+    error_at = CASE WHEN sqlc.narg(error_attempt)::int4 IS NULL THEN error_at ELSE clock_timestamp() END,
+    error_next_at = CASE WHEN sqlc.narg(error_attempt)::int4 IS NULL THEN error_next_at ELSE clock_timestamp() + @pause::interval END,
+    error_attempt = coalesce(sqlc.narg(error_attempt)::int4, error_attempt)
 WHERE id = (@operation_id::text)::uuid
   AND epoch = @epoch AND state = 'running';
 
--- name: ParkOperation :execrows
--- ParkOperation stops an operation until a person has seen to it. Unread is the place of the step if the function fails in front of it
--- and it is on record, unbacked says that the step is a call which nothing takes back, unfit that it is one
--- whose value a person has given, and which does not fit, undecoded that it awaits a signal, and what was sent does not decode. What was asked of a person before is not asked any more.
+-- name: NoteFailure :exec
+-- NoteFailure stores the error of an attempt, how many attempts there were, and when the next follows. The operation stays its owner's.
 UPDATE idem.operations
-SET state = 'parked', owner = NULL, reason = @reason::text, step = @step, unread = sqlc.narg(unread)::int4,
-    kind = CASE WHEN sqlc.narg(unread)::int4 IS NOT NULL THEN 'unread' WHEN @unbacked::bool THEN 'unbacked' WHEN @unfit::bool THEN 'unfit'
-                WHEN @undecoded::bool THEN 'undecoded'
-                WHEN kind = 'unfit' THEN 'call' WHEN kind = ANY (ARRAY['unread', 'unbacked', 'undecoded']) THEN '' ELSE kind END
+SET tries = @tries::int4, error_step = @error_step::text, error_attempt = @attempt::int4, error_text = @error_text::bytea,
+    error_at = clock_timestamp(), error_next_at = clock_timestamp() + @pause::interval
+WHERE id = (@operation_id::text)::uuid
+  AND epoch = @epoch AND state = 'running';
+
+-- name: IsCanceled :one
+-- IsCanceled reads whether and how an operation was canceled, in front of an attempt at a call.
+SELECT canceled, coalesce(without_calling, false) AS without_calling FROM idem.operations
+WHERE id = (@operation_id::text)::uuid;
+
+-- name: ParkOperation :execrows
+-- ParkOperation stops an operation until a person has decided. What was under way stays as it is. The last error is replaced if there is one.
+UPDATE idem.operations
+SET state = 'parked', owner = NULL, reason = @reason::text, reason_step = @reason_step::text, reason_text = @reason_text::text,
+    error_step = CASE WHEN sqlc.narg(error_attempt)::int4 IS NULL THEN error_step ELSE sqlc.narg(error_step)::text END,
+    error_text = CASE WHEN sqlc.narg(error_attempt)::int4 IS NULL THEN error_text ELSE sqlc.narg(error_text)::bytea END,
+    error_at = CASE WHEN sqlc.narg(error_attempt)::int4 IS NULL THEN error_at ELSE clock_timestamp() END,
+    error_next_at = NULL,
+    error_attempt = coalesce(sqlc.narg(error_attempt)::int4, error_attempt)
 WHERE id = (@operation_id::text)::uuid
   AND epoch = @epoch AND state = 'running';
 
 -- name: ReviveOperation :one
--- ReviveOperation lets an operation go on that is parked: forgetting which call was begun, if that has not happened, or towards
--- its end, if it is cancelled. Cancelled again where it is parked because nothing takes a call back, or because its function fails in front
--- of what is on record, it ends without that. Of an
--- operation that runs only the cancellation is noted: its owner finds out at its next commit, and every other process at once. With an
--- epoch it is let go on only if no process has taken it up since. With fresh it is let go on only if it was not cancelled before.
--- Unknown asks for a call or an undo that was begun and has no end: the one of this row, or calls that were begun together, which
--- BegunCalls lists, or for a call whose value does not fit as a person has given it, which is listed as well.
+-- ReviveOperation lets a parked operation go on. With an epoch it does so only if no process has taken the operation up since. Forget says
+-- that the call that was begun alone is not under way any more: a step that the caller records says what has come of it.
 UPDATE idem.operations AS o
-SET state = 'running', reason = NULL, cancelled = o.cancelled OR @cancel,
-    accepted = o.accepted OR o.cancelled AND @cancel AND o.state = 'parked' AND o.kind = ANY (ARRAY['unbacked', 'unread']),
-    left_from = CASE WHEN o.cancelled AND @cancel AND o.state = 'parked' AND o.kind = 'unread' THEN o.unread ELSE o.left_from END,
+SET state = 'running', reason = NULL, reason_step = NULL, reason_text = NULL,
+    wake_at = CASE WHEN o.wake_at < clock_timestamp() THEN o.wake_at ELSE clock_timestamp() END,
+    owner = NULL, epoch = o.epoch + 1, attempts = 0, tries = 0,
+    kind = CASE WHEN @forget::bool THEN '' ELSE o.kind END,
+    seq = CASE WHEN @forget::bool THEN 0 ELSE o.seq END
+WHERE o.id = (@operation_id::text)::uuid
+  AND o.state = 'parked'
+  AND (@epoch::int4 = 0 OR o.epoch = @epoch::int4)
+RETURNING o.key, o.epoch,
+          CASE WHEN current_setting('synchronous_commit', true) = 'off' THEN set_config('synchronous' || '_commit', 'on', true) END AS _;
+
+-- name: CancelOperation :one
+-- CancelOperation has an operation undone that runs or is parked. Of one that runs only the cancellation is noted: its owner finds out at
+-- its next commit or attempt. A cancellation with the same options changes nothing. Runs that began before the
+-- first do not count.
+UPDATE idem.operations AS o
+SET state = 'running', canceled = true, without_calling = @without_calling::bool,
+    without_code = coalesce(o.without_code, false) OR @without_code::bool, reason = NULL, reason_step = NULL, reason_text = NULL,
     wake_at = CASE WHEN o.wake_at < clock_timestamp() THEN o.wake_at ELSE clock_timestamp() END,
     owner = CASE WHEN o.state = 'running' THEN o.owner END,
     epoch = CASE WHEN o.state = 'running' THEN o.epoch ELSE o.epoch + 1 END,
-    attempts = CASE WHEN o.state = 'running' THEN o.attempts ELSE 0 END,
-    tries = CASE WHEN o.state = 'running' THEN o.tries ELSE 0 END,
-    kind = CASE WHEN @forget::bool AND o.kind <> 'unfit' THEN '' ELSE o.kind END,
-    seq = CASE WHEN @forget AND o.kind <> 'unfit' THEN 0 ELSE o.seq END
+    attempts = CASE WHEN o.reason = 'function_failed' THEN o.attempts ELSE 0 END,
+    tries = CASE WHEN o.state = 'running' THEN o.tries ELSE 0 END
 WHERE o.id = (@operation_id::text)::uuid
-  AND (o.state = 'parked' OR o.state = 'running' AND @cancel)
-  AND (NOT @unknown::bool OR o.kind = ANY (ARRAY['call', 'undo']) AND NOT EXISTS (
-        SELECT 1 FROM idem.steps s
-        WHERE s.operation_id = o.id AND s.seq = o.seq AND s.outcome <> 'registered')
-       OR EXISTS (
-        SELECT 1 FROM idem.steps b
-        WHERE b.operation_id = o.id
-          AND (b.outcome = 'begun' OR b.outcome = 'resolved' AND o.kind = 'unfit' AND b.name = o.step)))
-  AND (@epoch::int4 = 0 OR o.epoch = @epoch::int4)
-  AND NOT (@fresh::bool AND o.cancelled)
-RETURNING o.seq, o.kind, o.step, o.key,
+  AND (o.state = 'parked' OR o.state = 'running')
+  AND NOT (o.canceled AND coalesce(o.without_calling, false) = @without_calling::bool
+           AND (coalesce(o.without_code, false) OR NOT @without_code::bool))
+RETURNING o.step, o.key,
           CASE WHEN current_setting('synchronous_commit', true) = 'off' THEN set_config('synchronous' || '_commit', 'on', true) END AS _;
 
--- name: BegunCalls :many
--- BegunCalls tells which of the calls that were begun together have no end on record, behind the call whose value does not fit as a
--- person has given it.
-SELECT s.seq, s.name FROM idem.steps s
-JOIN idem.operations o ON o.id = s.operation_id
-WHERE s.operation_id = (@operation_id::text)::uuid
-  AND (s.outcome = 'begun' OR s.outcome = 'resolved' AND o.kind = 'unfit' AND s.name = o.step)
+-- name: CallsInDoubt :many
+-- CallsInDoubt lists the calls, and the calls of undos, that were begun and have no recorded outcome; in front of them stands the call whose
+-- value, as a person has given it, does not decode. has_row says whether the call has a row in idem.steps.
+SELECT s.seq, s.kind, s.name, s.outcome, s.undos, s.policy, s.has_row
+FROM (
+    SELECT r.seq, r.kind, r.name, r.outcome, coalesce(r.undos, 0) AS undos, coalesce(r.policy, '') AS policy, true AS has_row FROM idem.steps r
+    JOIN idem.operations p ON p.id = r.operation_id
+    WHERE r.operation_id = (@operation_id::text)::uuid
+      AND (r.outcome = 'begun' OR r.outcome = 'resolved' AND p.reason = 'value_unreadable' AND r.name = p.reason_step)
+    UNION ALL
+    SELECT o.seq, o.kind, o.step, 'begun', coalesce(o.undos, 0), coalesce(o.policy, ''), false FROM idem.operations o
+    WHERE o.id = (@operation_id::text)::uuid AND o.kind = ANY (ARRAY['call', 'undo'])
+      AND NOT EXISTS (SELECT 1 FROM idem.steps e
+                      WHERE e.operation_id = o.id AND e.seq = o.seq)) s
 ORDER BY s.outcome COLLATE "C" DESC, s.seq;
 
 -- name: Disown :exec
@@ -423,7 +469,7 @@ WHERE o.id = taken.id AND o.epoch = taken.epoch AND o.state = 'running';
 -- @pgx
 WITH target AS (
     SELECT o.id, o.ended_at, coalesce(substr(o.input, 1, octet_length(sqlc.narg(unless)::bytea)) = sqlc.narg(unless)::bytea, false) AS refused,
-           o.state = 'parked' AND o.kind = 'undecoded' AND o.step = @name AS undecoded
+           o.state = 'parked' AND coalesce(o.reason = 'signal_unreadable' AND o.reason_step = @name::text, false) AS undecoded
     FROM idem.operations o
     WHERE o.id = (@operation_id::text)::uuid
     FOR KEY SHARE
@@ -573,21 +619,21 @@ WHERE instance = @instance
 -- ListOperations tells of operations in the order of their ids, which is stable and has an index. Those that run or are parked have
 -- indexes of their own, and there are few of them beside those that have ended: each branch is executed only if its state is asked for.
 SELECT found.id::text AS operation_id, found.scope, found.name, found.state, found.undoing, found.step,
-       found.attempts, coalesce(found.reason, '')::text AS reason,
+       found.attempts, coalesce(found.reason, '')::text AS reason, coalesce(found.reason_text, '')::text AS reason_text,
        found.created_at,
        found.since,
        found.ended_at
 FROM (
-    (SELECT o.id, o.scope, o.name, o.state, o.undoing, o.step, o.attempts, o.reason, o.created_at, o.since, o.ended_at FROM idem.operations o
+    (SELECT o.id, o.scope, o.name, o.state, o.undoing, o.reason_step AS step, o.attempts, o.reason, o.reason_text, o.created_at, o.since, o.ended_at FROM idem.operations o
      WHERE o.state = 'parked' AND @state::text = 'parked'
        AND o.id > (@after_operation::text)::uuid
        AND starts_with(o.scope, @scope)
        AND (@name::text = '' OR o.name = @name)
-       AND (@step::text = '' OR o.step = @step::text)
+       AND (@step::text = '' OR o.reason_step = @step::text)
        AND o.created_at <= (SELECT clock_timestamp() - @age::interval)
      ORDER BY o.id LIMIT @room::int4)
     UNION ALL
-    (SELECT o.id, o.scope, o.name, o.state, o.undoing, o.step, o.attempts, o.reason, o.created_at, o.since, o.ended_at FROM idem.operations o
+    (SELECT o.id, o.scope, o.name, o.state, o.undoing, CASE WHEN o.state = 'parked' THEN o.reason_step ELSE o.step END, o.attempts, o.reason, o.reason_text, o.created_at, o.since, o.ended_at FROM idem.operations o
      WHERE o.state = 'running' AND @state::text = 'running'
        AND o.id > (@after_operation::text)::uuid
        AND starts_with(o.scope, @scope::text)
@@ -596,13 +642,13 @@ FROM (
        AND o.created_at <= (SELECT clock_timestamp() - @age::interval)
      ORDER BY o.id LIMIT @room::int4)
     UNION ALL
-    (SELECT o.id, o.scope, o.name, o.state, o.undoing, o.step, o.attempts, o.reason, o.created_at, o.since, o.ended_at FROM idem.operations o
+    (SELECT o.id, o.scope, o.name, o.state, o.undoing, CASE WHEN o.state = 'parked' THEN o.reason_step ELSE o.step END, o.attempts, o.reason, o.reason_text, o.created_at, o.since, o.ended_at FROM idem.operations o
      WHERE @state::text <> 'parked' AND @state::text <> 'running'
        AND (@state::text = '' OR o.state = @state::text)
        AND o.id > (@after_operation::text)::uuid
        AND starts_with(o.scope, @scope::text)
        AND (@name::text = '' OR o.name = @name::text)
-       AND (@step::text = '' OR o.step = @step::text)
+       AND (@step::text = '' OR (CASE WHEN o.state = 'parked' THEN o.reason_step ELSE o.step END) = @step::text)
        AND o.created_at <= (SELECT clock_timestamp() - @age::interval)
      ORDER BY o.id LIMIT @room::int4)
 ) found
@@ -611,7 +657,8 @@ LIMIT @room::int4;
 
 -- name: FindOperation :one
 -- FindOperation tells whose key an operation has, and how far it is.
-SELECT o.scope, o.key, o.hash, o.name, o.state, o.step, coalesce(o.reason, '')::text AS reason,
+SELECT o.scope, o.key, o.hash, o.name, o.state, coalesce(o.reason_step, '')::text AS step, coalesce(o.reason, '')::text AS reason,
+       coalesce(o.reason_text, '')::text AS reason_text,
        o.since
 FROM idem.operations o
 WHERE o.id = (@operation_id::text)::uuid;

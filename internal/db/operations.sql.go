@@ -62,18 +62,18 @@ func (q *HoldKey) Read(trip *roundtrip.Trip) {
 // BeginOperationSQL is the text of BeginOperation.
 const BeginOperationSQL = `-- name: BeginOperation :exec
 INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, parent, epoch, owner, state, undoing, kind, step, seq,
-                             since, wake_at, tries, attempts)
+                             since, wake_at, tries, attempts, undos, policy)
 VALUES (($1::pg_catalog.text)::pg_catalog.uuid, $2::pg_catalog.text, $3::pg_catalog.text, $4::pg_catalog.bytea,
         $5::pg_catalog.text, $6::pg_catalog.int8, coalesce('1970-01-01 00:00:00+00'::pg_catalog.timestamptz OPERATOR(pg_catalog.+) $7::pg_catalog.interval, pg_catalog.clock_timestamp()),
         $8::pg_catalog.bytea, ($9::pg_catalog.text)::pg_catalog.uuid, 1, $10::pg_catalog.int4,
         'running', false, $11::pg_catalog.text, $12::pg_catalog.text, $13::pg_catalog.int4, pg_catalog.clock_timestamp(),
-        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $14::pg_catalog.interval, 0, 0)
+        pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $14::pg_catalog.interval, 0, 0, $15::pg_catalog.int4, $16::pg_catalog.text)
 `
 
 // BeginOperationStatement is BeginOperation as connections know it.
 var BeginOperationStatement = roundtrip.New(roundtrip.Statement{
 	Name: "idem_begin_operation", SQL: BeginOperationSQL,
-	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam},
+	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam},
 })
 
 // BeginOperation writes down an operation with its first commit. Without an owner it is for the next process, after pause. When
@@ -94,6 +94,8 @@ type BeginOperation struct {
 	Step        string
 	Seq         int
 	Pause       time.Duration
+	Undos       *int
+	Policy      *string
 }
 
 // Queue adds the statement.
@@ -113,6 +115,8 @@ func (q BeginOperation) Queue(trip *roundtrip.Trip) {
 	values.Text(q.Step)
 	values.Int(q.Seq)
 	values.Interval(q.Pause)
+	values.NullInt(q.Undos)
+	values.NullText(q.Policy)
 	trip.Add(BeginOperationStatement, values.List()...)
 }
 
@@ -122,21 +126,30 @@ func (BeginOperation) Read(trip *roundtrip.Trip) { trip.Skip() }
 // AdvanceOperationSQL is the text of AdvanceOperation.
 const AdvanceOperationSQL = `-- name: AdvanceOperation :one
 INSERT INTO idem.operations AS o (id, scope, key, hash, name, ttl, created_at, epoch, owner, state, undoing, kind, step, seq,
-                                  since, wake_at, tries, attempts, ended_at)
+                                  since, wake_at, tries, attempts, ended_at, undos, policy,
+                                  error_step, error_attempt, error_text, error_at, error_next_at)
 VALUES (($1::pg_catalog.text)::pg_catalog.uuid, '', '', ''::pg_catalog.bytea, '', 0, pg_catalog.clock_timestamp(), 0,
         $2::pg_catalog.int4, $3::pg_catalog.text, $4::pg_catalog.bool, $5::pg_catalog.text, $6::pg_catalog.text,
         $7::pg_catalog.int4, pg_catalog.clock_timestamp(),
         pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $8::pg_catalog.interval, $9::pg_catalog.int4, 0,
-        CASE WHEN $3::pg_catalog.text OPERATOR(pg_catalog.<>) 'running' THEN pg_catalog.clock_timestamp() END)
+        CASE WHEN $3::pg_catalog.text OPERATOR(pg_catalog.<>) 'running' THEN pg_catalog.clock_timestamp() END,
+        $10::pg_catalog.int4, $11::pg_catalog.text,
+        $12::pg_catalog.text, $13::pg_catalog.int4, $14::pg_catalog.bytea,
+        CASE WHEN $13::pg_catalog.int4 IS NOT NULL THEN pg_catalog.clock_timestamp() END,
+        CASE WHEN $13::pg_catalog.int4 IS NOT NULL THEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $8::pg_catalog.interval END)
 ON CONFLICT (id) DO UPDATE
 SET epoch = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.epoch ELSE 0 END,
     owner = EXCLUDED.owner, state = EXCLUDED.state, undoing = EXCLUDED.undoing, kind = EXCLUDED.kind, step = EXCLUDED.step,
     seq = EXCLUDED.seq,
     since = CASE WHEN o.seq OPERATOR(pg_catalog.=) EXCLUDED.seq THEN o.since ELSE EXCLUDED.since END,
-    wake_at = EXCLUDED.wake_at, tries = EXCLUDED.tries, attempts = EXCLUDED.attempts, ended_at = EXCLUDED.ended_at
+    wake_at = EXCLUDED.wake_at, tries = EXCLUDED.tries, attempts = EXCLUDED.attempts, ended_at = EXCLUDED.ended_at,
+    undos = EXCLUDED.undos, policy = EXCLUDED.policy,
+    error_step = EXCLUDED.error_step, error_attempt = EXCLUDED.error_attempt, error_text = EXCLUDED.error_text,
+    error_at = EXCLUDED.error_at, error_next_at = EXCLUDED.error_next_at
 RETURNING (1 OPERATOR(pg_catalog./) (CASE
-            WHEN o.epoch OPERATOR(pg_catalog.=) $10::pg_catalog.int4
-             AND o.cancelled OPERATOR(pg_catalog.=) coalesce($11::pg_catalog.bool, o.cancelled)
+            WHEN o.epoch OPERATOR(pg_catalog.=) $15::pg_catalog.int4
+             AND ($16::pg_catalog.bool IS NULL
+                  OR o.canceled OPERATOR(pg_catalog.=) $16::pg_catalog.bool AND coalesce(o.without_calling, false) OPERATOR(pg_catalog.=) $17::pg_catalog.bool)
              AND pg_catalog.current_setting('idem.claim', true) OPERATOR(pg_catalog.=) $1::pg_catalog.text
             THEN 1 ELSE 0 END)::pg_catalog.int4) AS _,
           CASE WHEN pg_catalog.current_setting('synchronous_commit', true) OPERATOR(pg_catalog.=) 'off' THEN pg_catalog.set_config('synchronous' OPERATOR(pg_catalog.||) '_commit', 'on', true) END AS _
@@ -145,25 +158,32 @@ RETURNING (1 OPERATOR(pg_catalog./) (CASE
 // AdvanceOperationStatement is AdvanceOperation as connections know it.
 var AdvanceOperationStatement = roundtrip.New(roundtrip.Statement{
 	Name: "idem_advance_operation", SQL: AdvanceOperationSQL,
-	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam},
+	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.BytesParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam},
 	Results: []int16{roundtrip.Text, roundtrip.Text},
 })
 
 // AdvanceOperation is in every later commit of an operation, and fences it: it divides by zero, so that a COMMIT behind it is
-// not reached, if another process has taken the operation up, if it does not run, if it was cancelled and this run does not know
-// (NULL: that does not matter), or if this is not the transaction that was begun for it. Like Complete it is an upsert, because that needs no plan that could be a bad one.
+// not reached, if another process has taken the operation up, if it does not run, if it was canceled otherwise than this run knows
+// (NULL: that does not matter), or if this is not the transaction that was begun for it. Like Complete it is an upsert, because that
+// needs no plan that could be a bad one. Without an error of its own it clears the last one: the operation has made progress.
 type AdvanceOperation struct {
-	OperationID string
-	Owner       *int
-	State       string
-	Undoing     bool
-	Kind        string
-	Step        string
-	Seq         int
-	Pause       time.Duration
-	Tries       int
-	Epoch       int
-	Cancelled   *bool
+	OperationID    string
+	Owner          *int
+	State          string
+	Undoing        bool
+	Kind           string
+	Step           string
+	Seq            int
+	Pause          time.Duration
+	Tries          int
+	Undos          *int
+	Policy         *string
+	ErrorStep      *string
+	ErrorAttempt   *int
+	ErrorText      []byte
+	Epoch          int
+	Canceled       *bool
+	WithoutCalling bool
 
 	Found bool
 }
@@ -180,8 +200,14 @@ func (q *AdvanceOperation) Queue(trip *roundtrip.Trip) {
 	values.Int(q.Seq)
 	values.Interval(q.Pause)
 	values.Int(q.Tries)
+	values.NullInt(q.Undos)
+	values.NullText(q.Policy)
+	values.NullText(q.ErrorStep)
+	values.NullInt(q.ErrorAttempt)
+	values.Bytes(q.ErrorText)
 	values.Int(q.Epoch)
-	values.NullBool(q.Cancelled)
+	values.NullBool(q.Canceled)
+	values.Bool(q.WithoutCalling)
 	trip.Add(AdvanceOperationStatement, values.List()...)
 }
 
@@ -192,19 +218,20 @@ func (q *AdvanceOperation) Read(trip *roundtrip.Trip) {
 
 // RecordStepSQL is the text of RecordStep.
 const RecordStepSQL = `-- name: RecordStep :exec
-INSERT INTO idem.steps AS s (operation_id, seq, kind, name, due_at, recorded_at, outcome, value)
+INSERT INTO idem.steps AS s (operation_id, seq, kind, name, due_at, recorded_at, outcome, value, undos, policy)
 VALUES (($1::pg_catalog.text)::pg_catalog.uuid, $2::pg_catalog.int4, $3::pg_catalog.text, $4::pg_catalog.text,
         pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $5::pg_catalog.interval, pg_catalog.clock_timestamp(),
-        $6::pg_catalog.text, $7::pg_catalog.bytea)
+        $6::pg_catalog.text, $7::pg_catalog.bytea, $8::pg_catalog.int4, $9::pg_catalog.text)
 ON CONFLICT (operation_id, seq) DO UPDATE
 SET due_at = COALESCE(EXCLUDED.due_at, s.due_at), outcome = EXCLUDED.outcome, value = EXCLUDED.value,
+    undos = EXCLUDED.undos, policy = EXCLUDED.policy,
     recorded_at = CASE WHEN s.outcome OPERATOR(pg_catalog.=) EXCLUDED.outcome THEN s.recorded_at ELSE EXCLUDED.recorded_at END
 `
 
 // RecordStepStatement is RecordStep as connections know it.
 var RecordStepStatement = roundtrip.New(roundtrip.Statement{
 	Name: "idem_record_step", SQL: RecordStepSQL,
-	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.BytesParam},
+	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.PlainParam, roundtrip.TextParam},
 })
 
 // RecordStep remembers a step. It travels behind AdvanceOperation or BeginOperation, which say whether it may. Where the new row has
@@ -217,6 +244,8 @@ type RecordStep struct {
 	Pause       *time.Duration
 	Outcome     string
 	Value       []byte
+	Undos       *int
+	Policy      *string
 }
 
 // Queue adds the statement.
@@ -229,6 +258,8 @@ func (q RecordStep) Queue(trip *roundtrip.Trip) {
 	values.NullInterval(q.Pause)
 	values.Text(q.Outcome)
 	values.Bytes(q.Value)
+	values.NullInt(q.Undos)
+	values.NullText(q.Policy)
 	trip.Add(RecordStepStatement, values.List()...)
 }
 
@@ -237,16 +268,16 @@ func (RecordStep) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // InsertStepSQL is the text of InsertStep.
 const InsertStepSQL = `-- name: InsertStep :exec
-INSERT INTO idem.steps (operation_id, seq, kind, name, due_at, recorded_at, outcome, value)
+INSERT INTO idem.steps (operation_id, seq, kind, name, due_at, recorded_at, outcome, value, undos, policy)
 VALUES (($1::pg_catalog.text)::pg_catalog.uuid, $2::pg_catalog.int4, $3::pg_catalog.text, $4::pg_catalog.text,
         pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $5::pg_catalog.interval, pg_catalog.clock_timestamp(),
-        $6::pg_catalog.text, $7::pg_catalog.bytea)
+        $6::pg_catalog.text, $7::pg_catalog.bytea, $8::pg_catalog.int4, $9::pg_catalog.text)
 `
 
 // InsertStepStatement is InsertStep as connections know it.
 var InsertStepStatement = roundtrip.New(roundtrip.Statement{
 	Name: "idem_insert_step", SQL: InsertStepSQL,
-	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.BytesParam},
+	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.PlainParam, roundtrip.TextParam},
 })
 
 // InsertStep is RecordStep where the run knows that the step has no row: an upsert writes more. It is refused if there is one.
@@ -258,6 +289,8 @@ type InsertStep struct {
 	Pause       *time.Duration
 	Outcome     string
 	Value       []byte
+	Undos       *int
+	Policy      *string
 }
 
 // Queue adds the statement.
@@ -270,6 +303,8 @@ func (q InsertStep) Queue(trip *roundtrip.Trip) {
 	values.NullInterval(q.Pause)
 	values.Text(q.Outcome)
 	values.Bytes(q.Value)
+	values.NullInt(q.Undos)
+	values.NullText(q.Policy)
 	trip.Add(InsertStepStatement, values.List()...)
 }
 
@@ -280,13 +315,14 @@ func (InsertStep) Read(trip *roundtrip.Trip) { trip.Skip() }
 const LoadStepsSQL = `-- name: LoadSteps :many
 SELECT s.seq, s.kind, s.name, s.outcome, s.value,
        /*moment*/s.due_at/**/ AS due_at,
+       s.undos, s.policy,
        /*moment*/pg_catalog.clock_timestamp()/**/ AS loaded_at
 FROM (
-    SELECT r.seq, r.kind, r.name, r.outcome, r.value, r.due_at FROM idem.steps r
+    SELECT r.seq, r.kind, r.name, r.outcome, r.value, r.due_at, coalesce(r.undos, 0) AS undos, coalesce(r.policy, '') AS policy FROM idem.steps r
     WHERE r.operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
     UNION ALL
-    SELECT o.seq, o.kind, o.step, 'begun', NULL, NULL FROM idem.operations o
-    WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid AND o.kind OPERATOR(pg_catalog.=) 'call'
+    SELECT o.seq, o.kind, o.step, 'begun', NULL, NULL, coalesce(o.undos, 0), coalesce(o.policy, '') FROM idem.operations o
+    WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid AND o.kind OPERATOR(pg_catalog.=) ANY (ARRAY['call', 'undo'])
       AND NOT EXISTS (SELECT 1 FROM idem.steps e
                       WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) s
 ORDER BY s.seq
@@ -296,11 +332,11 @@ ORDER BY s.seq
 var LoadStepsStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     LoadStepsSQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Binary},
 })
 
-// LoadSteps reads all that an operation remembers: the steps that have a row, and the call that was begun alone and has none. Calls that
-// were begun together have rows.
+// LoadSteps reads the recorded steps of an operation: those that have a row, and the call, or the call of an undo, that was begun alone
+// and has none. Calls that were begun together have rows.
 type LoadSteps struct {
 	OperationID string
 
@@ -336,6 +372,8 @@ type LoadStepsRow struct {
 	Outcome  string
 	Value    []byte
 	DueAt    time.Time
+	Undos    int
+	Policy   string
 	LoadedAt time.Time
 }
 
@@ -346,6 +384,8 @@ func (r *LoadStepsRow) read(row *roundtrip.Row) {
 	r.Outcome = row.Text(r.Outcome)
 	r.Value = row.Bytes()
 	r.DueAt = row.Time()
+	r.Undos = row.Int()
+	r.Policy = row.Text(r.Policy)
 	r.LoadedAt = row.Time()
 }
 
@@ -386,7 +426,7 @@ FROM (
                         WHERE e.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())))))
     FOR NO KEY UPDATE OF c SKIP LOCKED) taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, coalesce(o.left_from, 0) AS left_from, o.kind, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.canceled, coalesce(o.without_calling, false) AS without_calling, coalesce(o.without_code, false) AS without_code, o.kind, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
           coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
           /*moment*/o.created_at/**/ AS created_at,
           /*moment*/o.since/**/ AS since,
@@ -435,28 +475,28 @@ func (q *TakeOperation) Read(trip *roundtrip.Trip) {
 
 // TakeOperationRow is a row of TakeOperation.
 type TakeOperationRow struct {
-	OperationID string
-	Scope       string
-	Key         string
-	Hash        []byte
-	Name        string
-	TTL         int64
-	Input       []byte
-	Epoch       int
-	Undoing     bool
-	Cancelled   bool
-	Accepted    bool
-	LeftFrom    int
-	Kind        string
-	Step        string
-	Seq         int
-	Tries       int
-	Attempts    int
-	Deaths      int
-	Parent      string
-	CreatedAt   time.Time
-	Since       time.Time
-	LoadedAt    time.Time
+	OperationID    string
+	Scope          string
+	Key            string
+	Hash           []byte
+	Name           string
+	TTL            int64
+	Input          []byte
+	Epoch          int
+	Undoing        bool
+	Canceled       bool
+	WithoutCalling bool
+	WithoutCode    bool
+	Kind           string
+	Step           string
+	Seq            int
+	Tries          int
+	Attempts       int
+	Deaths         int
+	Parent         string
+	CreatedAt      time.Time
+	Since          time.Time
+	LoadedAt       time.Time
 }
 
 func (r *TakeOperationRow) read(row *roundtrip.Row) {
@@ -469,9 +509,9 @@ func (r *TakeOperationRow) read(row *roundtrip.Row) {
 	r.Input = row.Bytes()
 	r.Epoch = row.Int()
 	r.Undoing = row.Bool()
-	r.Cancelled = row.Bool()
-	r.Accepted = row.Bool()
-	r.LeftFrom = row.Int()
+	r.Canceled = row.Bool()
+	r.WithoutCalling = row.Bool()
+	r.WithoutCode = row.Bool()
 	r.Kind = row.Text(r.Kind)
 	r.Step = row.Text(r.Step)
 	r.Seq = row.Int()
@@ -557,7 +597,7 @@ SET epoch = o.epoch OPERATOR(pg_catalog.+) 1, owner = $1::pg_catalog.int4, attem
                         pg_catalog.power(2::pg_catalog.float8, LEAST(taken.deaths OPERATOR(pg_catalog.-) 3, 6)::pg_catalog.float8)) END
 FROM taken
 WHERE o.id OPERATOR(pg_catalog.=) taken.id
-RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.cancelled, o.accepted, coalesce(o.left_from, 0) AS left_from, o.kind, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
+RETURNING (o.id::pg_catalog.text)::pg_catalog.text AS operation_id, o.scope, o.key, o.hash, o.name, o.ttl, o.input, o.epoch, o.undoing, o.canceled, coalesce(o.without_calling, false) AS without_calling, coalesce(o.without_code, false) AS without_code, o.kind, o.step, o.seq, o.tries, o.attempts, taken.deaths::pg_catalog.int4 AS deaths,
           coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
           /*moment*/o.created_at/**/ AS created_at,
           /*moment*/o.since/**/ AS since,
@@ -617,28 +657,28 @@ func (q *TakeOperations) Each(trip *roundtrip.Trip, f func(*TakeOperationsRow)) 
 
 // TakeOperationsRow is a row of TakeOperations.
 type TakeOperationsRow struct {
-	OperationID string
-	Scope       string
-	Key         string
-	Hash        []byte
-	Name        string
-	TTL         int64
-	Input       []byte
-	Epoch       int
-	Undoing     bool
-	Cancelled   bool
-	Accepted    bool
-	LeftFrom    int
-	Kind        string
-	Step        string
-	Seq         int
-	Tries       int
-	Attempts    int
-	Deaths      int
-	Parent      string
-	CreatedAt   time.Time
-	Since       time.Time
-	LoadedAt    time.Time
+	OperationID    string
+	Scope          string
+	Key            string
+	Hash           []byte
+	Name           string
+	TTL            int64
+	Input          []byte
+	Epoch          int
+	Undoing        bool
+	Canceled       bool
+	WithoutCalling bool
+	WithoutCode    bool
+	Kind           string
+	Step           string
+	Seq            int
+	Tries          int
+	Attempts       int
+	Deaths         int
+	Parent         string
+	CreatedAt      time.Time
+	Since          time.Time
+	LoadedAt       time.Time
 }
 
 func (r *TakeOperationsRow) read(row *roundtrip.Row) {
@@ -651,9 +691,9 @@ func (r *TakeOperationsRow) read(row *roundtrip.Row) {
 	r.Input = row.Bytes()
 	r.Epoch = row.Int()
 	r.Undoing = row.Bool()
-	r.Cancelled = row.Bool()
-	r.Accepted = row.Bool()
-	r.LeftFrom = row.Int()
+	r.Canceled = row.Bool()
+	r.WithoutCalling = row.Bool()
+	r.WithoutCode = row.Bool()
 	r.Kind = row.Text(r.Kind)
 	r.Step = row.Text(r.Step)
 	r.Seq = row.Int()
@@ -768,8 +808,13 @@ func (r *DueOperationsRow) read(row *roundtrip.Row) {
 
 // ShowOperationSQL is the text of ShowOperation.
 const ShowOperationSQL = `-- name: ShowOperation :one
-SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.cancelled, o.kind, o.step, o.attempts, coalesce(o.deaths, 0) AS deaths, coalesce(o.reason, '')::pg_catalog.text AS reason,
+SELECT o.scope, o.hash, o.name, o.state, o.epoch, o.undoing, o.canceled, coalesce(o.without_calling, false) AS without_calling,
+       coalesce(o.without_code, false) AS without_code, o.kind, o.step, o.attempts, coalesce(o.deaths, 0) AS deaths,
+       coalesce(o.reason, '')::pg_catalog.text AS reason, coalesce(o.reason_step, '')::pg_catalog.text AS reason_step, coalesce(o.reason_text, '')::pg_catalog.text AS reason_text,
        coalesce(o.parent::pg_catalog.text, '')::pg_catalog.text AS parent,
+       coalesce(o.error_step, '')::pg_catalog.text AS error_step, coalesce(o.error_attempt, 0) AS error_attempt, o.error_text,
+       /*moment*/o.error_at/**/ AS error_at,
+       /*moment*/o.error_next_at/**/ AS error_next_at,
        /*moment*/o.since/**/ AS since,
        /*moment*/o.wake_at/**/ AS wake_at,
        /*moment*/pg_catalog.clock_timestamp()/**/ AS loaded_at
@@ -781,7 +826,7 @@ WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
 var ShowOperationStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     ShowOperationSQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam},
-	Results: []int16{roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
+	Results: []int16{roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
 })
 
 // ShowOperation tells how far an operation is.
@@ -806,22 +851,31 @@ func (q *ShowOperation) Read(trip *roundtrip.Trip) {
 
 // ShowOperationRow is a row of ShowOperation.
 type ShowOperationRow struct {
-	Scope     string
-	Hash      []byte
-	Name      string
-	State     string
-	Epoch     int
-	Undoing   bool
-	Cancelled bool
-	Kind      string
-	Step      string
-	Attempts  int
-	Deaths    int
-	Reason    string
-	Parent    string
-	Since     time.Time
-	WakeAt    time.Time
-	LoadedAt  time.Time
+	Scope          string
+	Hash           []byte
+	Name           string
+	State          string
+	Epoch          int
+	Undoing        bool
+	Canceled       bool
+	WithoutCalling bool
+	WithoutCode    bool
+	Kind           string
+	Step           string
+	Attempts       int
+	Deaths         int
+	Reason         string
+	ReasonStep     string
+	ReasonText     string
+	Parent         string
+	ErrorStep      string
+	ErrorAttempt   int
+	ErrorText      []byte
+	ErrorAt        time.Time
+	ErrorNextAt    time.Time
+	Since          time.Time
+	WakeAt         time.Time
+	LoadedAt       time.Time
 }
 
 func (r *ShowOperationRow) read(row *roundtrip.Row) {
@@ -831,13 +885,22 @@ func (r *ShowOperationRow) read(row *roundtrip.Row) {
 	r.State = row.Text(r.State)
 	r.Epoch = row.Int()
 	r.Undoing = row.Bool()
-	r.Cancelled = row.Bool()
+	r.Canceled = row.Bool()
+	r.WithoutCalling = row.Bool()
+	r.WithoutCode = row.Bool()
 	r.Kind = row.Text(r.Kind)
 	r.Step = row.Text(r.Step)
 	r.Attempts = row.Int()
 	r.Deaths = row.Int()
 	r.Reason = row.Text(r.Reason)
+	r.ReasonStep = row.Text(r.ReasonStep)
+	r.ReasonText = row.Text(r.ReasonText)
 	r.Parent = row.Text(r.Parent)
+	r.ErrorStep = row.Text(r.ErrorStep)
+	r.ErrorAttempt = row.Int()
+	r.ErrorText = row.Bytes()
+	r.ErrorAt = row.Time()
+	r.ErrorNextAt = row.Time()
 	r.Since = row.Time()
 	r.WakeAt = row.Time()
 	r.LoadedAt = row.Time()
@@ -847,14 +910,15 @@ func (r *ShowOperationRow) read(row *roundtrip.Row) {
 const LoadStepsOfSQL = `-- name: LoadStepsOf :many
 SELECT (s.operation_id::pg_catalog.text)::pg_catalog.text AS operation_id, s.seq, s.kind, s.name, s.outcome, s.value,
        /*moment*/s.due_at/**/ AS due_at,
+       s.undos, s.policy,
        /*moment*/pg_catalog.clock_timestamp()/**/ AS loaded_at
 FROM (
-    SELECT r.operation_id, r.seq, r.kind, r.name, r.outcome, r.value, r.due_at FROM idem.steps r
+    SELECT r.operation_id, r.seq, r.kind, r.name, r.outcome, r.value, r.due_at, coalesce(r.undos, 0) AS undos, coalesce(r.policy, '') AS policy FROM idem.steps r
     WHERE r.operation_id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.uuid[])))
     UNION ALL
-    SELECT o.id, o.seq, o.kind, o.step, 'begun', NULL, NULL FROM idem.operations o
+    SELECT o.id, o.seq, o.kind, o.step, 'begun', NULL, NULL, coalesce(o.undos, 0), coalesce(o.policy, '') FROM idem.operations o
     WHERE o.id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.uuid[])))
-      AND o.kind OPERATOR(pg_catalog.=) 'call'
+      AND o.kind OPERATOR(pg_catalog.=) ANY (ARRAY['call', 'undo'])
       AND NOT EXISTS (SELECT 1 FROM idem.steps e
                       WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) s
 ORDER BY s.operation_id, s.seq
@@ -864,10 +928,10 @@ ORDER BY s.operation_id, s.seq
 var LoadStepsOfStatement = roundtrip.New(roundtrip.Statement{
 	Name: "idem_load_steps_of", SQL: LoadStepsOfSQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Binary},
 })
 
-// LoadStepsOf reads all that these operations remember.
+// LoadStepsOf reads the recorded steps of these operations.
 type LoadStepsOf struct {
 	OperationIDs string
 
@@ -904,6 +968,8 @@ type LoadStepsOfRow struct {
 	Outcome     string
 	Value       []byte
 	DueAt       time.Time
+	Undos       int
+	Policy      string
 	LoadedAt    time.Time
 }
 
@@ -915,20 +981,23 @@ func (r *LoadStepsOfRow) read(row *roundtrip.Row) {
 	r.Outcome = row.Text(r.Outcome)
 	r.Value = row.Bytes()
 	r.DueAt = row.Time()
+	r.Undos = row.Int()
+	r.Policy = row.Text(r.Policy)
 	r.LoadedAt = row.Time()
 }
 
 // ListStepsSQL is the text of ListSteps.
 const ListStepsSQL = `-- name: ListSteps :many
-SELECT s.kind, s.name, s.outcome,
+SELECT s.seq, s.kind, s.name, s.outcome,
        /*moment*/s.due_at/**/ AS due_at,
-       /*moment*/s.recorded_at/**/ AS recorded_at
+       /*moment*/s.recorded_at/**/ AS recorded_at,
+       s.undos, s.policy
 FROM (
-    SELECT r.seq, r.kind, r.name, r.outcome, r.due_at, r.recorded_at FROM idem.steps r
+    SELECT r.seq, r.kind, r.name, r.outcome, r.due_at, r.recorded_at, coalesce(r.undos, 0) AS undos, coalesce(r.policy, '') AS policy FROM idem.steps r
     WHERE r.operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
     UNION ALL
-    SELECT o.seq, o.kind, o.step, 'begun', NULL, o.since FROM idem.operations o
-    WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid AND o.kind OPERATOR(pg_catalog.=) 'call'
+    SELECT o.seq, o.kind, o.step, 'begun', NULL, o.since, coalesce(o.undos, 0), coalesce(o.policy, '') FROM idem.operations o
+    WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid AND o.kind OPERATOR(pg_catalog.=) ANY (ARRAY['call', 'undo'])
       AND NOT EXISTS (SELECT 1 FROM idem.steps e
                       WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) s
 ORDER BY s.seq
@@ -938,10 +1007,10 @@ ORDER BY s.seq
 var ListStepsStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     ListStepsSQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Text, roundtrip.Text},
 })
 
-// ListSteps tells what an operation remembers, as LoadSteps does, without the values.
+// ListSteps reads the recorded steps as LoadSteps does, without their values.
 type ListSteps struct {
 	OperationID string
 
@@ -971,33 +1040,39 @@ func (q *ListSteps) Each(trip *roundtrip.Trip, f func(*ListStepsRow)) {
 
 // ListStepsRow is a row of ListSteps.
 type ListStepsRow struct {
+	Seq        int
 	Kind       string
 	Name       string
 	Outcome    string
 	DueAt      time.Time
 	RecordedAt time.Time
+	Undos      int
+	Policy     string
 }
 
 func (r *ListStepsRow) read(row *roundtrip.Row) {
+	r.Seq = row.Int()
 	r.Kind = row.Text(r.Kind)
 	r.Name = row.Text(r.Name)
 	r.Outcome = row.Text(r.Outcome)
 	r.DueAt = row.Time()
 	r.RecordedAt = row.Time()
+	r.Undos = row.Int()
+	r.Policy = row.Text(r.Policy)
 }
 
 // LoadHistorySQL is the text of LoadHistory.
 const LoadHistorySQL = `-- name: LoadHistory :many
-SELECT h.seq, h.kind, h.name, h.outcome, h.value, h.undoing, h.cancelled
+SELECT h.seq, h.kind, h.name, h.outcome, h.value, h.undoing, h.canceled
 FROM (
-    SELECT 0 AS seq, '' AS kind, w.name, w.state AS outcome, w.input AS value, w.undoing, w.cancelled FROM idem.operations w
+    SELECT 0 AS seq, '' AS kind, w.name, w.state AS outcome, w.input AS value, w.undoing, w.canceled FROM idem.operations w
     WHERE w.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
     UNION ALL
     SELECT r.seq, r.kind, r.name, r.outcome, r.value, false, false FROM idem.steps r
     WHERE r.operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
     UNION ALL
     SELECT o.seq, o.kind, o.step, 'begun', NULL, false, false FROM idem.operations o
-    WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid AND o.kind OPERATOR(pg_catalog.=) 'call'
+    WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid AND o.kind OPERATOR(pg_catalog.=) ANY (ARRAY['call', 'undo'])
       AND NOT EXISTS (SELECT 1 FROM idem.steps e
                       WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) h
 ORDER BY h.seq
@@ -1041,13 +1116,13 @@ func (q *LoadHistory) Each(trip *roundtrip.Trip, f func(*LoadHistoryRow)) {
 
 // LoadHistoryRow is a row of LoadHistory.
 type LoadHistoryRow struct {
-	Seq       int
-	Kind      string
-	Name      string
-	Outcome   string
-	Value     []byte
-	Undoing   bool
-	Cancelled bool
+	Seq      int
+	Kind     string
+	Name     string
+	Outcome  string
+	Value    []byte
+	Undoing  bool
+	Canceled bool
 }
 
 func (r *LoadHistoryRow) read(row *roundtrip.Row) {
@@ -1057,29 +1132,38 @@ func (r *LoadHistoryRow) read(row *roundtrip.Row) {
 	r.Outcome = row.Text(r.Outcome)
 	r.Value = row.Bytes()
 	r.Undoing = row.Bool()
-	r.Cancelled = row.Bool()
+	r.Canceled = row.Bool()
 }
 
 // ReleaseOperationSQL is the text of ReleaseOperation.
 const ReleaseOperationSQL = `-- name: ReleaseOperation :exec
 UPDATE idem.operations
-SET owner = NULL, tries = $1::pg_catalog.int4, wake_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $2::pg_catalog.interval
-WHERE id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
-  AND epoch OPERATOR(pg_catalog.=) $4::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
+SET owner = NULL, tries = $1::pg_catalog.int4, wake_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $2::pg_catalog.interval,
+    error_step = CASE WHEN $3::pg_catalog.int4 IS NULL THEN error_step ELSE $4::pg_catalog.text END,
+    error_text = CASE WHEN $3::pg_catalog.int4 IS NULL THEN error_text ELSE $5::pg_catalog.bytea END,
+    error_at = CASE WHEN $3::pg_catalog.int4 IS NULL THEN error_at ELSE pg_catalog.clock_timestamp() END,
+    error_next_at = CASE WHEN $3::pg_catalog.int4 IS NULL THEN error_next_at ELSE pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $2::pg_catalog.interval END,
+    error_attempt = coalesce($3::pg_catalog.int4, error_attempt)
+WHERE id OPERATOR(pg_catalog.=) ($6::pg_catalog.text)::pg_catalog.uuid
+  AND epoch OPERATOR(pg_catalog.=) $7::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
 `
 
 // ReleaseOperationStatement is ReleaseOperation as connections know it.
 var ReleaseOperationStatement = roundtrip.New(roundtrip.Statement{
 	SQL:    ReleaseOperationSQL,
-	Params: []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam},
+	Params: []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam},
 })
 
-// ReleaseOperation lets go of an operation: the next caller or worker goes on, after pause, and knows how often its call was tried.
+// ReleaseOperation leaves an operation to the next caller or worker, after pause. The number of attempts at its call stays known, and so
+// does the error of the run, if there is one.
 type ReleaseOperation struct {
-	Tries       int
-	Pause       time.Duration
-	OperationID string
-	Epoch       int
+	Tries        int
+	Pause        time.Duration
+	ErrorAttempt *int
+	ErrorStep    *string
+	ErrorText    []byte
+	OperationID  string
+	Epoch        int
 }
 
 // Queue adds the statement.
@@ -1087,6 +1171,9 @@ func (q ReleaseOperation) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Int(q.Tries)
 	values.Interval(q.Pause)
+	values.NullInt(q.ErrorAttempt)
+	values.NullText(q.ErrorStep)
+	values.Bytes(q.ErrorText)
 	values.Text(q.OperationID)
 	values.Int(q.Epoch)
 	trip.Add(ReleaseOperationStatement, values.List()...)
@@ -1095,13 +1182,101 @@ func (q ReleaseOperation) Queue(trip *roundtrip.Trip) {
 // Read reads the answer.
 func (ReleaseOperation) Read(trip *roundtrip.Trip) { trip.Skip() }
 
+// NoteFailureSQL is the text of NoteFailure.
+const NoteFailureSQL = `-- name: NoteFailure :exec
+UPDATE idem.operations
+SET tries = $1::pg_catalog.int4, error_step = $2::pg_catalog.text, error_attempt = $3::pg_catalog.int4, error_text = $4::pg_catalog.bytea,
+    error_at = pg_catalog.clock_timestamp(), error_next_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $5::pg_catalog.interval
+WHERE id OPERATOR(pg_catalog.=) ($6::pg_catalog.text)::pg_catalog.uuid
+  AND epoch OPERATOR(pg_catalog.=) $7::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
+`
+
+// NoteFailureStatement is NoteFailure as connections know it.
+var NoteFailureStatement = roundtrip.New(roundtrip.Statement{
+	SQL:    NoteFailureSQL,
+	Params: []roundtrip.Param{roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.BytesParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam},
+})
+
+// NoteFailure stores the error of an attempt, how many attempts there were, and when the next follows. The operation stays its owner's.
+type NoteFailure struct {
+	Tries       int
+	ErrorStep   string
+	Attempt     int
+	ErrorText   []byte
+	Pause       time.Duration
+	OperationID string
+	Epoch       int
+}
+
+// Queue adds the statement.
+func (q NoteFailure) Queue(trip *roundtrip.Trip) {
+	values := trip.Values()
+	values.Int(q.Tries)
+	values.Text(q.ErrorStep)
+	values.Int(q.Attempt)
+	values.Bytes(q.ErrorText)
+	values.Interval(q.Pause)
+	values.Text(q.OperationID)
+	values.Int(q.Epoch)
+	trip.Add(NoteFailureStatement, values.List()...)
+}
+
+// Read reads the answer.
+func (NoteFailure) Read(trip *roundtrip.Trip) { trip.Skip() }
+
+// IsCanceledSQL is the text of IsCanceled.
+const IsCanceledSQL = `-- name: IsCanceled :one
+SELECT canceled, coalesce(without_calling, false) AS without_calling FROM idem.operations
+WHERE id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
+`
+
+// IsCanceledStatement is IsCanceled as connections know it.
+var IsCanceledStatement = roundtrip.New(roundtrip.Statement{
+	SQL:     IsCanceledSQL,
+	Params:  []roundtrip.Param{roundtrip.TextParam},
+	Results: []int16{roundtrip.Text, roundtrip.Text},
+})
+
+// IsCanceled reads whether and how an operation was canceled, in front of an attempt at a call.
+type IsCanceled struct {
+	OperationID string
+
+	Found bool
+	Row   IsCanceledRow
+}
+
+// Queue adds the statement.
+func (q *IsCanceled) Queue(trip *roundtrip.Trip) {
+	values := trip.Values()
+	values.Text(q.OperationID)
+	trip.Add(IsCanceledStatement, values.List()...)
+}
+
+// Read reads the answer.
+func (q *IsCanceled) Read(trip *roundtrip.Trip) {
+	q.Found = trip.Row(q.Row.read)
+}
+
+// IsCanceledRow is a row of IsCanceled.
+type IsCanceledRow struct {
+	Canceled       bool
+	WithoutCalling bool
+}
+
+func (r *IsCanceledRow) read(row *roundtrip.Row) {
+	r.Canceled = row.Bool()
+	r.WithoutCalling = row.Bool()
+}
+
 // ParkOperationSQL is the text of ParkOperation.
 const ParkOperationSQL = `-- name: ParkOperation :execrows
 UPDATE idem.operations
-SET state = 'parked', owner = NULL, reason = $1::pg_catalog.text, step = $2::pg_catalog.text, unread = $3::pg_catalog.int4,
-    kind = CASE WHEN $3::pg_catalog.int4 IS NOT NULL THEN 'unread' WHEN $4::pg_catalog.bool THEN 'unbacked' WHEN $5::pg_catalog.bool THEN 'unfit'
-                WHEN $6::pg_catalog.bool THEN 'undecoded'
-                WHEN kind OPERATOR(pg_catalog.=) 'unfit' THEN 'call' WHEN kind OPERATOR(pg_catalog.=) ANY (ARRAY['unread', 'unbacked', 'undecoded']) THEN '' ELSE kind END
+SET state = 'parked', owner = NULL, reason = $1::pg_catalog.text, reason_step = $2::pg_catalog.text, reason_text = $3::pg_catalog.text,
+    error_step = CASE WHEN $4::pg_catalog.int4 IS NULL THEN error_step ELSE $5::pg_catalog.text END,
+    error_text = CASE WHEN $4::pg_catalog.int4 IS NULL THEN error_text ELSE $6::pg_catalog.bytea END,
+    error_at = CASE WHEN $4::pg_catalog.int4 IS NULL THEN error_at ELSE pg_catalog.clock_timestamp() END,
+    error_next_at = NULL,
+    error_attempt = coalesce($4::pg_catalog.int4, error_attempt)
 WHERE id OPERATOR(pg_catalog.=) ($7::pg_catalog.text)::pg_catalog.uuid
   AND epoch OPERATOR(pg_catalog.=) $8::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
 `
@@ -1109,21 +1284,19 @@ WHERE id OPERATOR(pg_catalog.=) ($7::pg_catalog.text)::pg_catalog.uuid
 // ParkOperationStatement is ParkOperation as connections know it.
 var ParkOperationStatement = roundtrip.New(roundtrip.Statement{
 	SQL:    ParkOperationSQL,
-	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam},
+	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam},
 })
 
-// ParkOperation stops an operation until a person has seen to it. Unread is the place of the step if the function fails in front of it
-// and it is on record, unbacked says that the step is a call which nothing takes back, unfit that it is one
-// whose value a person has given, and which does not fit, undecoded that it awaits a signal, and what was sent does not decode. What was asked of a person before is not asked any more.
+// ParkOperation stops an operation until a person has decided. What was under way stays as it is. The last error is replaced if there is one.
 type ParkOperation struct {
-	Reason      string
-	Step        string
-	Unread      *int
-	Unbacked    bool
-	Unfit       bool
-	Undecoded   bool
-	OperationID string
-	Epoch       int
+	Reason       string
+	ReasonStep   string
+	ReasonText   string
+	ErrorAttempt *int
+	ErrorStep    *string
+	ErrorText    []byte
+	OperationID  string
+	Epoch        int
 
 	Affected int64
 }
@@ -1132,11 +1305,11 @@ type ParkOperation struct {
 func (q *ParkOperation) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Reason)
-	values.Text(q.Step)
-	values.NullInt(q.Unread)
-	values.Bool(q.Unbacked)
-	values.Bool(q.Unfit)
-	values.Bool(q.Undecoded)
+	values.Text(q.ReasonStep)
+	values.Text(q.ReasonText)
+	values.NullInt(q.ErrorAttempt)
+	values.NullText(q.ErrorStep)
+	values.Bytes(q.ErrorText)
 	values.Text(q.OperationID)
 	values.Int(q.Epoch)
 	trip.Add(ParkOperationStatement, values.List()...)
@@ -1148,52 +1321,31 @@ func (q *ParkOperation) Read(trip *roundtrip.Trip) { q.Affected = trip.Skip().Ro
 // ReviveOperationSQL is the text of ReviveOperation.
 const ReviveOperationSQL = `-- name: ReviveOperation :one
 UPDATE idem.operations AS o
-SET state = 'running', reason = NULL, cancelled = o.cancelled OR $1::pg_catalog.bool,
-    accepted = o.accepted OR o.cancelled AND $1::pg_catalog.bool AND o.state OPERATOR(pg_catalog.=) 'parked' AND o.kind OPERATOR(pg_catalog.=) ANY (ARRAY['unbacked', 'unread']),
-    left_from = CASE WHEN o.cancelled AND $1::pg_catalog.bool AND o.state OPERATOR(pg_catalog.=) 'parked' AND o.kind OPERATOR(pg_catalog.=) 'unread' THEN o.unread ELSE o.left_from END,
+SET state = 'running', reason = NULL, reason_step = NULL, reason_text = NULL,
     wake_at = CASE WHEN o.wake_at OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() THEN o.wake_at ELSE pg_catalog.clock_timestamp() END,
-    owner = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.owner END,
-    epoch = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.epoch ELSE o.epoch OPERATOR(pg_catalog.+) 1 END,
-    attempts = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.attempts ELSE 0 END,
-    tries = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.tries ELSE 0 END,
-    kind = CASE WHEN $2::pg_catalog.bool AND o.kind OPERATOR(pg_catalog.<>) 'unfit' THEN '' ELSE o.kind END,
-    seq = CASE WHEN $2::pg_catalog.bool AND o.kind OPERATOR(pg_catalog.<>) 'unfit' THEN 0 ELSE o.seq END
-WHERE o.id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
-  AND (o.state OPERATOR(pg_catalog.=) 'parked' OR o.state OPERATOR(pg_catalog.=) 'running' AND $1::pg_catalog.bool)
-  AND (NOT $4::pg_catalog.bool OR o.kind OPERATOR(pg_catalog.=) ANY (ARRAY['call', 'undo']) AND NOT EXISTS (
-        SELECT 1 FROM idem.steps s
-        WHERE s.operation_id OPERATOR(pg_catalog.=) o.id AND s.seq OPERATOR(pg_catalog.=) o.seq AND s.outcome OPERATOR(pg_catalog.<>) 'registered')
-       OR EXISTS (
-        SELECT 1 FROM idem.steps b
-        WHERE b.operation_id OPERATOR(pg_catalog.=) o.id
-          AND (b.outcome OPERATOR(pg_catalog.=) 'begun' OR b.outcome OPERATOR(pg_catalog.=) 'resolved' AND o.kind OPERATOR(pg_catalog.=) 'unfit' AND b.name OPERATOR(pg_catalog.=) o.step)))
-  AND ($5::pg_catalog.int4 OPERATOR(pg_catalog.=) 0 OR o.epoch OPERATOR(pg_catalog.=) $5::pg_catalog.int4)
-  AND NOT ($6::pg_catalog.bool AND o.cancelled)
-RETURNING o.seq, o.kind, o.step, o.key,
+    owner = NULL, epoch = o.epoch OPERATOR(pg_catalog.+) 1, attempts = 0, tries = 0,
+    kind = CASE WHEN $1::pg_catalog.bool THEN '' ELSE o.kind END,
+    seq = CASE WHEN $1::pg_catalog.bool THEN 0 ELSE o.seq END
+WHERE o.id OPERATOR(pg_catalog.=) ($2::pg_catalog.text)::pg_catalog.uuid
+  AND o.state OPERATOR(pg_catalog.=) 'parked'
+  AND ($3::pg_catalog.int4 OPERATOR(pg_catalog.=) 0 OR o.epoch OPERATOR(pg_catalog.=) $3::pg_catalog.int4)
+RETURNING o.key, o.epoch,
           CASE WHEN pg_catalog.current_setting('synchronous_commit', true) OPERATOR(pg_catalog.=) 'off' THEN pg_catalog.set_config('synchronous' OPERATOR(pg_catalog.||) '_commit', 'on', true) END AS _
 `
 
 // ReviveOperationStatement is ReviveOperation as connections know it.
 var ReviveOperationStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     ReviveOperationSQL,
-	Params:  []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.PlainParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text},
+	Params:  []roundtrip.Param{roundtrip.PlainParam, roundtrip.TextParam, roundtrip.PlainParam},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// ReviveOperation lets an operation go on that is parked: forgetting which call was begun, if that has not happened, or towards
-// its end, if it is cancelled. Cancelled again where it is parked because nothing takes a call back, or because its function fails in front
-// of what is on record, it ends without that. Of an
-// operation that runs only the cancellation is noted: its owner finds out at its next commit, and every other process at once. With an
-// epoch it is let go on only if no process has taken it up since. With fresh it is let go on only if it was not cancelled before.
-// Unknown asks for a call or an undo that was begun and has no end: the one of this row, or calls that were begun together, which
-// BegunCalls lists, or for a call whose value does not fit as a person has given it, which is listed as well.
+// ReviveOperation lets a parked operation go on. With an epoch it does so only if no process has taken the operation up since. Forget says
+// that the call that was begun alone is not under way any more: a step that the caller records says what has come of it.
 type ReviveOperation struct {
-	Cancel      bool
 	Forget      bool
 	OperationID string
-	Unknown     bool
 	Epoch       int
-	Fresh       bool
 
 	Found bool
 	Row   ReviveOperationRow
@@ -1202,12 +1354,9 @@ type ReviveOperation struct {
 // Queue adds the statement.
 func (q *ReviveOperation) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
-	values.Bool(q.Cancel)
 	values.Bool(q.Forget)
 	values.Text(q.OperationID)
-	values.Bool(q.Unknown)
 	values.Int(q.Epoch)
-	values.Bool(q.Fresh)
 	trip.Add(ReviveOperationStatement, values.List()...)
 }
 
@@ -1218,74 +1367,150 @@ func (q *ReviveOperation) Read(trip *roundtrip.Trip) {
 
 // ReviveOperationRow is a row of ReviveOperation.
 type ReviveOperationRow struct {
-	Seq  int
-	Kind string
+	Key   string
+	Epoch int
+}
+
+func (r *ReviveOperationRow) read(row *roundtrip.Row) {
+	r.Key = row.Text(r.Key)
+	r.Epoch = row.Int()
+	row.Skip()
+}
+
+// CancelOperationSQL is the text of CancelOperation.
+const CancelOperationSQL = `-- name: CancelOperation :one
+UPDATE idem.operations AS o
+SET state = 'running', canceled = true, without_calling = $1::pg_catalog.bool,
+    without_code = coalesce(o.without_code, false) OR $2::pg_catalog.bool, reason = NULL, reason_step = NULL, reason_text = NULL,
+    wake_at = CASE WHEN o.wake_at OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() THEN o.wake_at ELSE pg_catalog.clock_timestamp() END,
+    owner = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.owner END,
+    epoch = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.epoch ELSE o.epoch OPERATOR(pg_catalog.+) 1 END,
+    attempts = CASE WHEN o.reason OPERATOR(pg_catalog.=) 'function_failed' THEN o.attempts ELSE 0 END,
+    tries = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.tries ELSE 0 END
+WHERE o.id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
+  AND (o.state OPERATOR(pg_catalog.=) 'parked' OR o.state OPERATOR(pg_catalog.=) 'running')
+  AND NOT (o.canceled AND coalesce(o.without_calling, false) OPERATOR(pg_catalog.=) $1::pg_catalog.bool
+           AND (coalesce(o.without_code, false) OR NOT $2::pg_catalog.bool))
+RETURNING o.step, o.key,
+          CASE WHEN pg_catalog.current_setting('synchronous_commit', true) OPERATOR(pg_catalog.=) 'off' THEN pg_catalog.set_config('synchronous' OPERATOR(pg_catalog.||) '_commit', 'on', true) END AS _
+`
+
+// CancelOperationStatement is CancelOperation as connections know it.
+var CancelOperationStatement = roundtrip.New(roundtrip.Statement{
+	SQL:     CancelOperationSQL,
+	Params:  []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text},
+})
+
+// CancelOperation has an operation undone that runs or is parked. Of one that runs only the cancellation is noted: its owner finds out at
+// its next commit or attempt. A cancellation with the same options changes nothing. Runs that began before the
+// first do not count.
+type CancelOperation struct {
+	WithoutCalling bool
+	WithoutCode    bool
+	OperationID    string
+
+	Found bool
+	Row   CancelOperationRow
+}
+
+// Queue adds the statement.
+func (q *CancelOperation) Queue(trip *roundtrip.Trip) {
+	values := trip.Values()
+	values.Bool(q.WithoutCalling)
+	values.Bool(q.WithoutCode)
+	values.Text(q.OperationID)
+	trip.Add(CancelOperationStatement, values.List()...)
+}
+
+// Read reads the answer.
+func (q *CancelOperation) Read(trip *roundtrip.Trip) {
+	q.Found = trip.Row(q.Row.read)
+}
+
+// CancelOperationRow is a row of CancelOperation.
+type CancelOperationRow struct {
 	Step string
 	Key  string
 }
 
-func (r *ReviveOperationRow) read(row *roundtrip.Row) {
-	r.Seq = row.Int()
-	r.Kind = row.Text(r.Kind)
+func (r *CancelOperationRow) read(row *roundtrip.Row) {
 	r.Step = row.Text(r.Step)
 	r.Key = row.Text(r.Key)
 	row.Skip()
 }
 
-// BegunCallsSQL is the text of BegunCalls.
-const BegunCallsSQL = `-- name: BegunCalls :many
-SELECT s.seq, s.name FROM idem.steps s
-JOIN idem.operations o ON o.id OPERATOR(pg_catalog.=) s.operation_id
-WHERE s.operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
-  AND (s.outcome OPERATOR(pg_catalog.=) 'begun' OR s.outcome OPERATOR(pg_catalog.=) 'resolved' AND o.kind OPERATOR(pg_catalog.=) 'unfit' AND s.name OPERATOR(pg_catalog.=) o.step)
+// CallsInDoubtSQL is the text of CallsInDoubt.
+const CallsInDoubtSQL = `-- name: CallsInDoubt :many
+SELECT s.seq, s.kind, s.name, s.outcome, s.undos, s.policy, s.has_row
+FROM (
+    SELECT r.seq, r.kind, r.name, r.outcome, coalesce(r.undos, 0) AS undos, coalesce(r.policy, '') AS policy, true AS has_row FROM idem.steps r
+    JOIN idem.operations p ON p.id OPERATOR(pg_catalog.=) r.operation_id
+    WHERE r.operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
+      AND (r.outcome OPERATOR(pg_catalog.=) 'begun' OR r.outcome OPERATOR(pg_catalog.=) 'resolved' AND p.reason OPERATOR(pg_catalog.=) 'value_unreadable' AND r.name OPERATOR(pg_catalog.=) p.reason_step)
+    UNION ALL
+    SELECT o.seq, o.kind, o.step, 'begun', coalesce(o.undos, 0), coalesce(o.policy, ''), false FROM idem.operations o
+    WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid AND o.kind OPERATOR(pg_catalog.=) ANY (ARRAY['call', 'undo'])
+      AND NOT EXISTS (SELECT 1 FROM idem.steps e
+                      WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) s
 ORDER BY s.outcome COLLATE pg_catalog."C" DESC, s.seq
 `
 
-// BegunCallsStatement is BegunCalls as connections know it.
-var BegunCallsStatement = roundtrip.New(roundtrip.Statement{
-	SQL:     BegunCallsSQL,
+// CallsInDoubtStatement is CallsInDoubt as connections know it.
+var CallsInDoubtStatement = roundtrip.New(roundtrip.Statement{
+	SQL:     CallsInDoubtSQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// BegunCalls tells which of the calls that were begun together have no end on record, behind the call whose value does not fit as a
-// person has given it.
-type BegunCalls struct {
+// CallsInDoubt lists the calls, and the calls of undos, that were begun and have no recorded outcome; in front of them stands the call whose
+// value, as a person has given it, does not decode. has_row says whether the call has a row in idem.steps.
+type CallsInDoubt struct {
 	OperationID string
 
-	Rows []BegunCallsRow
+	Rows []CallsInDoubtRow
 }
 
 // Queue adds the statement.
-func (q *BegunCalls) Queue(trip *roundtrip.Trip) {
+func (q *CallsInDoubt) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.OperationID)
-	trip.Add(BegunCallsStatement, values.List()...)
+	trip.Add(CallsInDoubtStatement, values.List()...)
 }
 
 // Read reads the answer.
-func (q *BegunCalls) Read(trip *roundtrip.Trip) {
-	q.Each(trip, func(r *BegunCallsRow) { q.Rows = append(q.Rows, *r) })
+func (q *CallsInDoubt) Read(trip *roundtrip.Trip) {
+	q.Each(trip, func(r *CallsInDoubtRow) { q.Rows = append(q.Rows, *r) })
 }
 
 // Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *BegunCalls) Each(trip *roundtrip.Trip, f func(*BegunCallsRow)) {
-	var r BegunCallsRow
+func (q *CallsInDoubt) Each(trip *roundtrip.Trip, f func(*CallsInDoubtRow)) {
+	var r CallsInDoubtRow
 	trip.Rows(func(row *roundtrip.Row) {
 		r.read(row)
 		f(&r)
 	})
 }
 
-// BegunCallsRow is a row of BegunCalls.
-type BegunCallsRow struct {
-	Seq  int
-	Name string
+// CallsInDoubtRow is a row of CallsInDoubt.
+type CallsInDoubtRow struct {
+	Seq     int
+	Kind    string
+	Name    string
+	Outcome string
+	Undos   int
+	Policy  string
+	HasRow  bool
 }
 
-func (r *BegunCallsRow) read(row *roundtrip.Row) {
+func (r *CallsInDoubtRow) read(row *roundtrip.Row) {
 	r.Seq = row.Int()
+	r.Kind = row.Text(r.Kind)
 	r.Name = row.Text(r.Name)
+	r.Outcome = row.Text(r.Outcome)
+	r.Undos = row.Int()
+	r.Policy = row.Text(r.Policy)
+	r.HasRow = row.Bool()
 }
 
 // DisownSQL is the text of Disown.
@@ -1360,7 +1585,7 @@ func (ReleaseOperations) Read(trip *roundtrip.Trip) { trip.Skip() }
 const SendSignalSQL = `-- name: SendSignal :one
 WITH target AS (
     SELECT o.id, o.ended_at, coalesce(pg_catalog.substr(o.input, 1, pg_catalog.octet_length($1::pg_catalog.bytea)) OPERATOR(pg_catalog.=) $1::pg_catalog.bytea, false) AS refused,
-           o.state OPERATOR(pg_catalog.=) 'parked' AND o.kind OPERATOR(pg_catalog.=) 'undecoded' AND o.step OPERATOR(pg_catalog.=) $2::pg_catalog.text AS undecoded
+           o.state OPERATOR(pg_catalog.=) 'parked' AND coalesce(o.reason OPERATOR(pg_catalog.=) 'signal_unreadable' AND o.reason_step OPERATOR(pg_catalog.=) $2::pg_catalog.text, false) AS undecoded
     FROM idem.operations o
     WHERE o.id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
     FOR KEY SHARE
@@ -1963,21 +2188,21 @@ func (EndLease) Read(trip *roundtrip.Trip) { trip.Skip() }
 // ListOperationsSQL is the text of ListOperations.
 const ListOperationsSQL = `-- name: ListOperations :many
 SELECT found.id::pg_catalog.text AS operation_id, found.scope, found.name, found.state, found.undoing, found.step,
-       found.attempts, coalesce(found.reason, '')::pg_catalog.text AS reason,
+       found.attempts, coalesce(found.reason, '')::pg_catalog.text AS reason, coalesce(found.reason_text, '')::pg_catalog.text AS reason_text,
        /*moment*/found.created_at/**/ AS created_at,
        /*moment*/found.since/**/ AS since,
        /*moment*/found.ended_at/**/ AS ended_at
 FROM (
-    (SELECT o.id, o.scope, o.name, o.state, o.undoing, o.step, o.attempts, o.reason, o.created_at, o.since, o.ended_at FROM idem.operations o
+    (SELECT o.id, o.scope, o.name, o.state, o.undoing, o.reason_step AS step, o.attempts, o.reason, o.reason_text, o.created_at, o.since, o.ended_at FROM idem.operations o
      WHERE o.state OPERATOR(pg_catalog.=) 'parked' AND $1::pg_catalog.text OPERATOR(pg_catalog.=) 'parked'
        AND o.id OPERATOR(pg_catalog.>) ($2::pg_catalog.text)::pg_catalog.uuid
        AND pg_catalog.starts_with(o.scope, $3::pg_catalog.text)
        AND ($4::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.name OPERATOR(pg_catalog.=) $4::pg_catalog.text)
-       AND ($5::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.step OPERATOR(pg_catalog.=) $5::pg_catalog.text)
+       AND ($5::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.reason_step OPERATOR(pg_catalog.=) $5::pg_catalog.text)
        AND o.created_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) $6::pg_catalog.interval)
      ORDER BY o.id LIMIT $7::pg_catalog.int4)
     UNION ALL
-    (SELECT o.id, o.scope, o.name, o.state, o.undoing, o.step, o.attempts, o.reason, o.created_at, o.since, o.ended_at FROM idem.operations o
+    (SELECT o.id, o.scope, o.name, o.state, o.undoing, CASE WHEN o.state OPERATOR(pg_catalog.=) 'parked' THEN o.reason_step ELSE o.step END, o.attempts, o.reason, o.reason_text, o.created_at, o.since, o.ended_at FROM idem.operations o
      WHERE o.state OPERATOR(pg_catalog.=) 'running' AND $1::pg_catalog.text OPERATOR(pg_catalog.=) 'running'
        AND o.id OPERATOR(pg_catalog.>) ($2::pg_catalog.text)::pg_catalog.uuid
        AND pg_catalog.starts_with(o.scope, $3::pg_catalog.text)
@@ -1986,13 +2211,13 @@ FROM (
        AND o.created_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) $6::pg_catalog.interval)
      ORDER BY o.id LIMIT $7::pg_catalog.int4)
     UNION ALL
-    (SELECT o.id, o.scope, o.name, o.state, o.undoing, o.step, o.attempts, o.reason, o.created_at, o.since, o.ended_at FROM idem.operations o
+    (SELECT o.id, o.scope, o.name, o.state, o.undoing, CASE WHEN o.state OPERATOR(pg_catalog.=) 'parked' THEN o.reason_step ELSE o.step END, o.attempts, o.reason, o.reason_text, o.created_at, o.since, o.ended_at FROM idem.operations o
      WHERE $1::pg_catalog.text OPERATOR(pg_catalog.<>) 'parked' AND $1::pg_catalog.text OPERATOR(pg_catalog.<>) 'running'
        AND ($1::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.state OPERATOR(pg_catalog.=) $1::pg_catalog.text)
        AND o.id OPERATOR(pg_catalog.>) ($2::pg_catalog.text)::pg_catalog.uuid
        AND pg_catalog.starts_with(o.scope, $3::pg_catalog.text)
        AND ($4::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.name OPERATOR(pg_catalog.=) $4::pg_catalog.text)
-       AND ($5::pg_catalog.text OPERATOR(pg_catalog.=) '' OR o.step OPERATOR(pg_catalog.=) $5::pg_catalog.text)
+       AND ($5::pg_catalog.text OPERATOR(pg_catalog.=) '' OR (CASE WHEN o.state OPERATOR(pg_catalog.=) 'parked' THEN o.reason_step ELSE o.step END) OPERATOR(pg_catalog.=) $5::pg_catalog.text)
        AND o.created_at OPERATOR(pg_catalog.<=) (SELECT pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) $6::pg_catalog.interval)
      ORDER BY o.id LIMIT $7::pg_catalog.int4)
 ) found
@@ -2004,7 +2229,7 @@ LIMIT $7::pg_catalog.int4
 var ListOperationsStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     ListOperationsSQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Binary, roundtrip.Binary},
 })
 
 // ListOperations tells of operations in the order of their ids, which is stable and has an index. Those that run or are parked have
@@ -2058,6 +2283,7 @@ type ListOperationsRow struct {
 	Step        string
 	Attempts    int
 	Reason      string
+	ReasonText  string
 	CreatedAt   time.Time
 	Since       time.Time
 	EndedAt     time.Time
@@ -2072,6 +2298,7 @@ func (r *ListOperationsRow) read(row *roundtrip.Row) {
 	r.Step = row.Text(r.Step)
 	r.Attempts = row.Int()
 	r.Reason = row.Text(r.Reason)
+	r.ReasonText = row.Text(r.ReasonText)
 	r.CreatedAt = row.Time()
 	r.Since = row.Time()
 	r.EndedAt = row.Time()
@@ -2079,7 +2306,8 @@ func (r *ListOperationsRow) read(row *roundtrip.Row) {
 
 // FindOperationSQL is the text of FindOperation.
 const FindOperationSQL = `-- name: FindOperation :one
-SELECT o.scope, o.key, o.hash, o.name, o.state, o.step, coalesce(o.reason, '')::pg_catalog.text AS reason,
+SELECT o.scope, o.key, o.hash, o.name, o.state, coalesce(o.reason_step, '')::pg_catalog.text AS step, coalesce(o.reason, '')::pg_catalog.text AS reason,
+       coalesce(o.reason_text, '')::pg_catalog.text AS reason_text,
        /*moment*/o.since/**/ AS since
 FROM idem.operations o
 WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
@@ -2089,7 +2317,7 @@ WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
 var FindOperationStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     FindOperationSQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary},
 })
 
 // FindOperation tells whose key an operation has, and how far it is.
@@ -2114,14 +2342,15 @@ func (q *FindOperation) Read(trip *roundtrip.Trip) {
 
 // FindOperationRow is a row of FindOperation.
 type FindOperationRow struct {
-	Scope  string
-	Key    string
-	Hash   []byte
-	Name   string
-	State  string
-	Step   string
-	Reason string
-	Since  time.Time
+	Scope      string
+	Key        string
+	Hash       []byte
+	Name       string
+	State      string
+	Step       string
+	Reason     string
+	ReasonText string
+	Since      time.Time
 }
 
 func (r *FindOperationRow) read(row *roundtrip.Row) {
@@ -2132,5 +2361,6 @@ func (r *FindOperationRow) read(row *roundtrip.Row) {
 	r.State = row.Text(r.State)
 	r.Step = row.Text(r.Step)
 	r.Reason = row.Text(r.Reason)
+	r.ReasonText = row.Text(r.ReasonText)
 	r.Since = row.Time()
 }

@@ -6,6 +6,7 @@ package longcall
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,6 +30,9 @@ type Runner interface {
 
 	// Resume goes on with the operation that has the key, unless another process does.
 	Resume(ctx context.Context, e Execution, operationID string) Ending
+
+	// Ended returns the ending of this call if an operation has ended that the call has waited for, and has left its key free or to others.
+	Ended(ctx context.Context, e Execution, operationID string, ask func(context.Context, ...txn.Request) error) (Ending, bool)
 }
 
 // Step is a step that was taken, or an attempt at one.
@@ -51,6 +55,20 @@ type Ending struct {
 type ForDuplicates interface {
 	error
 	ForDuplicates()
+}
+
+// rejecter is an error of idem.Reject.
+type rejecter interface {
+	error
+	Rejection() Response
+}
+
+// RejectionOf returns the answer that an error of idem.Reject carries.
+func RejectionOf(err error) (Response, bool) {
+	if rejected, ok := errors.AsType[rejecter](err); ok {
+		return rejected.Rejection(), true
+	}
+	return Response{}, false
 }
 
 // Outcome says what to do with the key.
@@ -96,9 +114,6 @@ type Execution interface {
 
 	// Completion returns the request that records an answer.
 	Completion(key *store.Key, resp Response, state store.State) (*store.Complete, error)
-
-	// Rejection returns the final answer that an error carries.
-	Rejection(err error) (Response, bool)
 }
 
 // Door is what package idem lets in by: the types of its options and results are its own, which this package cannot name.

@@ -30,6 +30,7 @@ type ListedOperation struct {
 	Step        string
 	Attempts    int
 	Reason      string
+	ReasonText  string
 	CreatedAt   time.Time
 	Since       time.Time
 	EndedAt     time.Time
@@ -64,6 +65,7 @@ type FindOperation struct {
 	State      OperationState
 	Step       string
 	Reason     string
+	ReasonText string
 	Since      time.Time
 }
 
@@ -80,5 +82,5 @@ func (f *FindOperation) Read(trip *roundtrip.Trip) {
 	row := &q.Row
 	f.Found, f.Scope, f.Key, f.Name, f.State = q.Found, row.Scope, row.Key, row.Name, OperationState(row.State)
 	copy(f.Hash[:], row.Hash)
-	f.Step, f.Reason, f.Since = row.Step, row.Reason, row.Since
+	f.Step, f.Reason, f.ReasonText, f.Since = row.Step, row.Reason, row.ReasonText, row.Since
 }

@@ -12,19 +12,16 @@ type StepOutcome string
 
 // The outcomes of steps.
 const (
-	StepBegun      StepOutcome = "begun"    // a call that has no end on record; it has a row only if it was begun together with others
-	StepNotSent    StepOutcome = "not sent" // a call that was begun together with others, and has certainly not left
+	StepBegun      StepOutcome = "begun"    // a call without a recorded outcome; it has a row only if it was begun together with others
+	StepNotSent    StepOutcome = "not sent" // a call that was begun together with others, and of which no attempt was sent
 	StepDone       StepOutcome = "done"
-	StepResolved   StepOutcome = "resolved"    // a call that is done as a person says, who has given the value
+	StepResolved   StepOutcome = "resolved"    // done, with the value that a person has given
 	StepFailed     StepOutcome = "failed"      // the value is the error
-	StepRolledBack StepOutcome = "rolled back" // done, and undone with its transaction when the operation was rejected
-	StepWaiting    StepOutcome = "waiting"     // until DueAt, or for a signal
-	StepRegistered StepOutcome = "registered"  // an undo that may have to be run
-	StepUndone     StepOutcome = "undone"      // an undo that was run
-	StepNotNeeded  StepOutcome = "not needed"  // an undo that was not run: none of what it takes back is done
+	StepRolledBack StepOutcome = "rolled back" // done, and rolled back when it was decided to undo the operation
+	StepWaiting    StepOutcome = "waiting"     // until DueAt, for a signal, or for the end of a child
 )
 
-// Step is what is remembered of a step.
+// Step is a recorded step.
 type Step struct {
 	Seq     int
 	Kind    StepKind
@@ -32,9 +29,11 @@ type Step struct {
 	Outcome StepOutcome
 	Value   []byte
 	DueAt   time.Time // of a pause; of a call that was begun together with others, when that was; zero if there is none
+	Undos   int       // how many undos the step has
+	Policy  string    // of a call that was begun
 }
 
-// RecordStep remembers a step.
+// RecordStep records a step.
 type RecordStep struct {
 	OperationID string
 	Step        Step
@@ -46,7 +45,8 @@ type RecordStep struct {
 // Queue adds the statement.
 func (r *RecordStep) Queue(trip *roundtrip.Trip) {
 	s := &r.Step
-	q := db.RecordStep{OperationID: r.OperationID, Seq: s.Seq, Kind: string(s.Kind), Name: s.Name, Outcome: string(s.Outcome), Value: s.Value}
+	q := db.RecordStep{OperationID: r.OperationID, Seq: s.Seq, Kind: string(s.Kind), Name: s.Name, Outcome: string(s.Outcome), Value: s.Value,
+		Undos: orNullNumber(s.Undos), Policy: orNull(s.Policy)}
 	if s.Outcome == StepWaiting && s.Kind != ChildStep || s.Outcome == StepBegun && !r.Keeps { // a child is waited for however long it takes
 		q.Pause = &r.Pause
 	}
@@ -60,51 +60,62 @@ func (r *RecordStep) Queue(trip *roundtrip.Trip) {
 // Read reads the answer.
 func (r *RecordStep) Read(trip *roundtrip.Trip) { trip.Skip() }
 
-// BegunCalls tells which of the calls that were begun together have no end on record, and the call whose value, as a person has given it,
-// does not fit.
-type BegunCalls struct {
+// CallsInDoubt lists the calls that were begun and have no recorded outcome, behind the call whose value, as a person has given it, does
+// not decode.
+type CallsInDoubt struct {
 	OperationID string
 
-	Calls []Step
+	Calls []InDoubt
+}
+
+// InDoubt is one of them.
+type InDoubt struct {
+	Step
+	HasRow bool
 }
 
 // Queue adds the statement.
-func (b *BegunCalls) Queue(trip *roundtrip.Trip) {
-	q := db.BegunCalls{OperationID: b.OperationID}
+func (c *CallsInDoubt) Queue(trip *roundtrip.Trip) {
+	q := db.CallsInDoubt{OperationID: c.OperationID}
 	q.Queue(trip)
 }
 
 // Read reads the answer.
-func (b *BegunCalls) Read(trip *roundtrip.Trip) {
-	b.Calls = nil
-	var q db.BegunCalls
-	q.Each(trip, func(row *db.BegunCallsRow) {
-		b.Calls = append(b.Calls, Step{Seq: row.Seq, Kind: CallStep, Name: row.Name, Outcome: StepBegun})
+func (c *CallsInDoubt) Read(trip *roundtrip.Trip) {
+	c.Calls = nil
+	var q db.CallsInDoubt
+	q.Each(trip, func(row *db.CallsInDoubtRow) {
+		c.Calls = append(c.Calls, InDoubt{HasRow: row.HasRow, Step: Step{
+			Seq: row.Seq, Kind: StepKind(row.Kind), Name: row.Name, Outcome: StepOutcome(row.Outcome), Undos: row.Undos, Policy: row.Policy,
+		}})
 	})
 }
 
-// Remembered is what is told of a step to who has no use for its value.
-type Remembered struct {
+// StepSummary is a step without its value.
+type StepSummary struct {
+	Seq        int
 	Kind       StepKind
 	Name       string
 	Outcome    StepOutcome
 	DueAt      time.Time // of a pause; zero if there is none
 	RecordedAt time.Time
+	Undos      int
+	Policy     string
 }
 
 // PauseEnd returns when a pause is over, zero if the step is none.
-func (r *Remembered) PauseEnd() time.Time {
+func (r *StepSummary) PauseEnd() time.Time {
 	if r.Kind == CallStep {
 		return time.Time{}
 	}
 	return r.DueAt
 }
 
-// ListSteps tells what an operation remembers.
+// ListSteps reads the recorded steps without their values.
 type ListSteps struct {
 	OperationID string
 
-	Steps []Remembered
+	Steps []StepSummary
 }
 
 // Queue adds the statement.
@@ -115,15 +126,17 @@ func (l *ListSteps) Queue(trip *roundtrip.Trip) {
 
 // Read reads the answer.
 func (l *ListSteps) Read(trip *roundtrip.Trip) {
+	l.Steps = nil
 	var q db.ListSteps
 	q.Each(trip, func(row *db.ListStepsRow) {
-		l.Steps = append(l.Steps, Remembered{
-			Kind: StepKind(row.Kind), Name: row.Name, Outcome: StepOutcome(row.Outcome), DueAt: row.DueAt, RecordedAt: row.RecordedAt,
+		l.Steps = append(l.Steps, StepSummary{
+			Seq: row.Seq, Kind: StepKind(row.Kind), Name: row.Name, Outcome: StepOutcome(row.Outcome), DueAt: row.DueAt, RecordedAt: row.RecordedAt,
+			Undos: row.Undos, Policy: row.Policy,
 		})
 	})
 }
 
-// LoadSteps reads all that an operation remembers.
+// LoadSteps reads the recorded steps of an operation.
 type LoadSteps struct {
 	OperationID string
 
@@ -144,12 +157,13 @@ func (l *LoadSteps) Read(trip *roundtrip.Trip) {
 	q.Each(trip, func(row *db.LoadStepsRow) {
 		l.Steps = append(l.Steps, Step{
 			Seq: row.Seq, Kind: StepKind(row.Kind), Name: row.Name, Outcome: StepOutcome(row.Outcome), Value: row.Value, DueAt: row.DueAt,
+			Undos: row.Undos, Policy: row.Policy,
 		})
 		l.LoadedAt = row.LoadedAt
 	})
 }
 
-// LoadStepsOf reads all that some operations remember.
+// LoadStepsOf reads the recorded steps of some operations.
 type LoadStepsOf struct {
 	OperationIDs []string
 
@@ -169,21 +183,22 @@ func (l *LoadStepsOf) Read(trip *roundtrip.Trip) {
 	q.Each(trip, func(row *db.LoadStepsOfRow) {
 		l.Steps[row.OperationID] = append(l.Steps[row.OperationID], Step{
 			Seq: row.Seq, Kind: StepKind(row.Kind), Name: row.Name, Outcome: StepOutcome(row.Outcome), Value: row.Value, DueAt: row.DueAt,
+			Undos: row.Undos, Policy: row.Policy,
 		})
 	})
 }
 
-// LoadHistory reads an operation with all that it remembers, as of one moment.
+// LoadHistory reads an operation with its recorded steps, as of one moment.
 type LoadHistory struct {
 	OperationID string
 
-	Found     bool
-	Name      string
-	State     OperationState
-	Undoing   bool
-	Cancelled bool
-	Input     []byte
-	Steps     []Step
+	Found    bool
+	Name     string
+	State    OperationState
+	Undoing  bool
+	Canceled bool
+	Input    []byte
+	Steps    []Step
 }
 
 // Queue adds the statement.
@@ -198,7 +213,7 @@ func (l *LoadHistory) Read(trip *roundtrip.Trip) {
 	var q db.LoadHistory
 	q.Each(trip, func(row *db.LoadHistoryRow) {
 		if row.Seq == 0 {
-			l.Found, l.Name, l.State, l.Undoing, l.Cancelled, l.Input = true, row.Name, OperationState(row.Outcome), row.Undoing, row.Cancelled, row.Value
+			l.Found, l.Name, l.State, l.Undoing, l.Canceled, l.Input = true, row.Name, OperationState(row.Outcome), row.Undoing, row.Canceled, row.Value
 			return
 		}
 		l.Steps = append(l.Steps, Step{

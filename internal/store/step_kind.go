@@ -7,14 +7,13 @@ type StepKind string
 const (
 	TxStep      StepKind = "tx"
 	CallStep    StepKind = "call"
-	UndoTxStep  StepKind = "undo tx"
 	UndoStep    StepKind = "undo"
 	SleepStep   StepKind = "sleep"
 	AwaitStep   StepKind = "await"
 	ChildStep   StepKind = "child"
 	ChangedStep StepKind = "changed"
-	EndStep     StepKind = "end" // of an operation that has ended in an error: no step, but its last row
+	EndStep     StepKind = "end" // no step: the error or the rejection in which an operation ends
 
-	// Started is of no step: the operation was started inside a transaction of another's, and remembers nothing yet.
+	// Started is the kind of an operation that was started inside a transaction of another's, and has no recorded step.
 	Started StepKind = "started"
 )

@@ -11,27 +11,26 @@ import (
 
 // Taken is an operation that was taken up.
 type Taken struct {
-	OperationID string
-	Scope, Key  string
-	Hash        [32]byte
-	Name        string
-	TTL         time.Duration
-	Input       []byte
-	Epoch       int
-	Undoing     bool
-	Cancelled   bool
-	Accepted    bool     // that a call is not taken back
-	LeftFrom    int      // the place from which on a person leaves what is on record as it is; 0 if there is none
-	Kind        StepKind // of Step, or Started
-	Step        string   // the one that was under way
-	Seq         int
-	Tries       int
-	Attempts    int
-	Deaths      int    // processes that have died while they worked on it, since it last got on
-	Parent      string // the operation that awaits it; empty if it is no child
-	CreatedAt   time.Time
-	Since       time.Time
-	LoadedAt    time.Time
+	OperationID                 string
+	Scope, Key                  string
+	Hash                        [32]byte
+	Name                        string
+	TTL                         time.Duration
+	Input                       []byte
+	Epoch                       int
+	Undoing                     bool
+	Canceled                    bool
+	WithoutCalling, WithoutCode bool     // how it was canceled
+	Kind                        StepKind // of Step, or Started
+	Step                        string   // the one that was under way
+	Seq                         int
+	Tries                       int
+	Attempts                    int
+	Deaths                      int    // processes that have died while they worked on it, since it last got on
+	Parent                      string // the operation that awaits it; empty if it is no child
+	CreatedAt                   time.Time
+	Since                       time.Time
+	LoadedAt                    time.Time
 }
 
 // Suspected is the number of deaths from which on an operation is a suspect: it may be the one that kills its processes.
@@ -42,7 +41,7 @@ func takenOf(row *db.TakeOperationsRow) Taken {
 	return Taken{
 		OperationID: row.OperationID, Scope: row.Scope, Key: row.Key, Hash: [32]byte(row.Hash), Name: row.Name,
 		TTL: time.Duration(row.TTL) * time.Microsecond, Input: row.Input, Epoch: row.Epoch,
-		Undoing: row.Undoing, Cancelled: row.Cancelled, Accepted: row.Accepted, LeftFrom: row.LeftFrom, Kind: StepKind(row.Kind), Step: row.Step, Seq: row.Seq,
+		Undoing: row.Undoing, Canceled: row.Canceled, WithoutCalling: row.WithoutCalling, WithoutCode: row.WithoutCode, Kind: StepKind(row.Kind), Step: row.Step, Seq: row.Seq,
 		Tries: row.Tries, Attempts: row.Attempts, Deaths: row.Deaths, Parent: row.Parent,
 		CreatedAt: row.CreatedAt, Since: row.Since, LoadedAt: row.LoadedAt,
 	}

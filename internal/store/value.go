@@ -81,6 +81,11 @@ func BoundSignal(operation, name string) []byte {
 	return boundTo("idem.operation.signal/1", operation, name)
 }
 
+// BoundError is what the text of the last error is bound to.
+func BoundError(operation, step string) []byte {
+	return boundTo("idem.operation.error/1", operation, step)
+}
+
 func boundTo(parts ...string) []byte {
 	var buf []byte
 	for _, part := range parts {

@@ -1,0 +1,99 @@
+package operation
+
+import (
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem/internal/store"
+)
+
+// TestDecide holds decide to its table.
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	keyed, once := Keyed(time.Hour), Once
+	asked := storedPolicy("asked")
+	tx := func(seq int, o store.StepOutcome) store.Step {
+		return store.Step{Seq: seq, Kind: store.TxStep, Name: "reserve", Outcome: o}
+	}
+	call := func(seq int, o store.StepOutcome) store.Step {
+		return store.Step{Seq: seq, Kind: store.CallStep, Name: "charge", Outcome: o}
+	}
+	sleep := store.Step{Seq: 1, Kind: store.SleepStep, Name: "nap", Outcome: store.StepWaiting}
+	child := store.Step{Seq: 1, Kind: store.ChildStep, Name: "ship", Outcome: store.StepWaiting}
+	type flags struct{ undoing, canceled, withoutCalling, withoutCode bool }
+	canceled, undoing := flags{canceled: true}, flags{undoing: true}
+	charge := request{seq: 1, kind: store.CallStep, name: "charge", policy: &keyed, undos: 1}
+	with := func(p *Policy, undos int) request {
+		r := charge
+		r.policy, r.undos = p, undos
+		return r
+	}
+	end := func(seq int, how ending) request { return request{seq: seq, end: how} }
+	for _, test := range []struct {
+		name   string
+		rows   []store.Step
+		flags  flags
+		runs   int
+		ask    request
+		want   action
+		reason Reason
+	}{
+		{"a new step runs", nil, flags{}, 0, charge, run, ""},
+		{"a new step after Cancel", nil, canceled, 0, charge, unwind, ""},
+		{"a new step after a rejection", nil, undoing, 0, charge, unwind, ""},
+		{"a step that is done", []store.Step{call(1, store.StepDone)}, flags{}, 0, charge, replay, ""},
+		{"a step that is done, after Cancel", []store.Step{call(1, store.StepDone)}, canceled, 0, charge, replay, ""},
+		{"a step that has failed", []store.Step{call(1, store.StepFailed)}, canceled, 0, charge, replay, ""},
+		{"another kind", []store.Step{tx(1, store.StepDone)}, flags{}, 0, charge, park, ReasonCodeChanged},
+		{"another name", []store.Step{{Seq: 1, Kind: store.CallStep, Name: "pay", Outcome: store.StepDone}}, canceled, 0, charge, park, ReasonCodeChanged},
+		{"another name, WithoutCode", []store.Step{{Seq: 1, Kind: store.CallStep, Name: "pay", Outcome: store.StepDone}}, flags{canceled: true, withoutCode: true}, 0, charge, unwind, ""},
+		{"another name, WithoutCode, in doubt", []store.Step{{Seq: 1, Kind: store.CallStep, Name: "pay", Outcome: store.StepBegun}}, flags{canceled: true, withoutCode: true}, 0, charge, park, ReasonCallInDoubt},
+		{"in doubt", []store.Step{call(1, store.StepBegun)}, flags{}, 0, charge, settle, ""},
+		{"in doubt, Once", []store.Step{call(1, store.StepBegun)}, flags{}, 0, with(&once, 0), settle, ""},
+		{"in doubt, canceled, Keyed with an undo", []store.Step{call(1, store.StepBegun)}, canceled, 0, charge, settle, ""},
+		{"in doubt, canceled, Keyed without an undo", []store.Step{call(1, store.StepBegun)}, canceled, 0, with(&keyed, 0), park, ReasonCallInDoubt},
+		{"in doubt, canceled, Once", []store.Step{call(1, store.StepBegun)}, canceled, 0, with(&once, 1), park, ReasonCallInDoubt},
+		{"in doubt, canceled, Asked", []store.Step{call(1, store.StepBegun)}, canceled, 0, with(&asked, 0), settle, ""},
+		{"in doubt, WithoutCalling", []store.Step{call(1, store.StepBegun)}, flags{canceled: true, withoutCalling: true}, 0, charge, park, ReasonCallInDoubt},
+		{"in doubt, WithoutCalling, Asked", []store.Step{call(1, store.StepBegun)}, flags{canceled: true, withoutCalling: true}, 0, with(&asked, 1), settle, ""},
+		{"in doubt, after a rejection", []store.Step{call(1, store.StepBegun)}, undoing, 0, with(&keyed, 0), settle, ""},
+		{"not sent", []store.Step{call(1, store.StepNotSent)}, flags{}, 0, charge, run, ""},
+		{"not sent, canceled", []store.Step{call(1, store.StepNotSent)}, canceled, 0, charge, unwind, ""},
+		{"a pause", []store.Step{sleep}, flags{}, 0, request{seq: 1, kind: store.SleepStep, name: "nap"}, wait, ""},
+		{"a pause, canceled", []store.Step{sleep}, canceled, 0, request{seq: 1, kind: store.SleepStep, name: "nap"}, unwind, ""},
+		{"a pause in front of another step", []store.Step{sleep, tx(2, store.StepDone)}, canceled, 0, request{seq: 1, kind: store.SleepStep, name: "nap"}, replay, ""},
+		{"a child, canceled", []store.Step{child}, canceled, 0, request{seq: 1, kind: store.ChildStep, name: "ship"}, wait, ""},
+
+		{"an answer", []store.Step{tx(1, store.StepDone)}, flags{}, 0, end(1, answered), finish, ""},
+		{"a rejection", []store.Step{tx(1, store.StepDone)}, flags{}, 0, end(1, ruled), unwind, ""},
+		{"an error", []store.Step{tx(1, store.StepDone)}, flags{}, 99, end(1, failed), retry, ""},
+		{"an error in front of a step", []store.Step{tx(1, store.StepDone)}, flags{}, 99, end(0, failed), retry, ""},
+		{"an answer in front of a step", []store.Step{tx(1, store.StepDone)}, flags{}, 0, end(0, answered), park, ReasonCodeChanged},
+		{"a rejection in front of a step", []store.Step{tx(1, store.StepDone)}, flags{}, 0, end(0, ruled), park, ReasonCodeChanged},
+		{"an answer, canceled", []store.Step{tx(1, store.StepDone)}, canceled, 0, end(1, answered), unwind, ""},
+		{"a rejection, canceled", []store.Step{tx(1, store.StepDone)}, canceled, 0, end(1, ruled), unwind, ""},
+		{"an error, canceled", []store.Step{tx(1, store.StepDone)}, canceled, 0, end(1, failed), unwind, ""},
+		{"an error in front of a step, canceled", []store.Step{tx(1, store.StepDone)}, canceled, 7, end(0, failed), retry, ""},
+		{"the eighth error in front of a step, canceled", []store.Step{tx(1, store.StepDone)}, canceled, 8, end(0, failed), park, ReasonFunctionFailed},
+		{"an error in front of a step, WithoutCode", []store.Step{tx(1, store.StepDone)}, flags{canceled: true, withoutCode: true}, 7, end(0, failed), retry, ""},
+		{"the eighth error in front of a step, WithoutCode", []store.Step{tx(1, store.StepDone)}, flags{canceled: true, withoutCode: true}, 8, end(0, failed), unwind, ""},
+		{"an answer in front of a step, WithoutCode", []store.Step{tx(1, store.StepDone)}, flags{canceled: true, withoutCode: true}, 0, end(0, answered), unwind, ""},
+		{"an answer in front of a call in doubt, WithoutCode", []store.Step{call(1, store.StepBegun)}, flags{canceled: true, withoutCode: true}, 0, end(0, answered), park, ReasonCallInDoubt},
+		{"an error in front of a step, after a rejection", []store.Step{tx(1, store.StepDone)}, undoing, 99, end(0, failed), retry, ""},
+		{"an answer in front of a call that was not sent, canceled", []store.Step{call(1, store.StepNotSent)}, canceled, 0, end(0, answered), unwind, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			j := newJournal(test.rows)
+			j.runs, j.undoing, j.canceled = test.runs, test.flags.undoing, test.flags.canceled
+			j.withoutCalling, j.withoutCode = test.flags.withoutCalling, test.flags.withoutCode
+			v := decide(&j, test.ask)
+			if v.do != test.want || v.reason != test.reason {
+				t.Errorf("%+v, want action %d and reason %q", v, test.want, test.reason)
+			}
+			if v.do == park && (v.at == "" || v.text == "") {
+				t.Errorf("it parks without a step or a text: %+v", v)
+			}
+		})
+	}
+}

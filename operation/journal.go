@@ -1,0 +1,276 @@
+package operation
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/internal/store"
+)
+
+// journal is the record of an operation as a run knows it. It is loaded once for each run, and the commits of the run add to it.
+type journal struct {
+	steps map[int]store.Step    // steps of the function by their positions, which begin at 1 and have no gap
+	undos map[string]store.Step // begun or done, by the names of their rows
+	end   *store.Step           // the error or the rejection in which the operation ends; nil if that is not decided, or Cancel ends it
+	last  int                   // the highest position of all rows
+	given map[int]bool          // steps whose value a person has given
+
+	undoing        bool // it is decided that the operation is undone
+	canceled       bool
+	withoutCalling bool // Cancel may not repeat a call in doubt
+	withoutCode    bool // Cancel leaves steps that the code does not ask for
+	runs           int  // how often the operation was taken up since its last progress, or since Cancel
+	replays        bool // it is a history, and no step may be taken: see Replay
+}
+
+func newJournal(rows []store.Step) journal {
+	j := journal{steps: make(map[int]store.Step, len(rows)), undos: map[string]store.Step{}, given: map[int]bool{}}
+	for _, s := range rows {
+		if s.Outcome == store.StepResolved {
+			s.Outcome = store.StepDone
+			j.given[s.Seq] = true
+		}
+		j.add(s)
+	}
+	return j
+}
+
+// add adds a row, or replaces it.
+func (j *journal) add(s store.Step) {
+	j.last = max(j.last, s.Seq)
+	switch s.Kind {
+	case store.UndoStep:
+		j.undos[s.Name] = s
+	case store.EndStep:
+		j.end = &s
+	default:
+		j.steps[s.Seq] = s
+	}
+}
+
+// row returns the row at a position, of whatever kind.
+func (j *journal) row(seq int) (store.Step, bool) {
+	if s, ok := j.steps[seq]; ok {
+		return s, true
+	}
+	for _, s := range j.undos {
+		if s.Seq == seq {
+			return s, true
+		}
+	}
+	if j.end != nil && j.end.Seq == seq {
+		return *j.end, true
+	}
+	return store.Step{}, false
+}
+
+// unwinding reports whether the function is run no further than its last recorded step, and what is done is undone.
+func (j *journal) unwinding() bool { return j.undoing || j.canceled }
+
+// left returns the first recorded step behind a position, nil if there is none. While the operation unwinds, a call that was never sent is
+// as if it was not recorded.
+func (j *journal) left(seq int) *store.Step {
+	for seq++; seq <= len(j.steps); seq++ {
+		if s := j.steps[seq]; s.Outcome != store.StepNotSent || !j.unwinding() {
+			return &s
+		}
+	}
+	return nil
+}
+
+// inDoubt returns the first call of the function, from a position on, that was begun and has no recorded outcome.
+func (j *journal) inDoubt(from int) *store.Step {
+	for seq := max(from, 1); seq <= len(j.steps); seq++ {
+		if s := j.steps[seq]; s.Outcome == store.StepBegun {
+			return &s
+		}
+	}
+	return nil
+}
+
+// action is what follows from the journal for a step, or for the end of the function.
+type action int
+
+const (
+	replay action = iota // the recorded outcome is the outcome
+	run                  // the step is taken
+	settle               // a call is in doubt: its policy says what to do
+	wait                 // a pause, a signal or a child
+	unwind               // the function is run no further, and what is done is undone
+	finish               // the answer is recorded
+	retry                // the run has failed, and another one follows
+	park                 // a person decides
+)
+
+// request is what the function of an operation asks for: a step, or its end.
+type request struct {
+	seq    int
+	kind   store.StepKind // empty: the function has ended, and seq is the position of the last step that it has asked for
+	name   string
+	policy *Policy // of a call
+	undos  int     // how many the step has
+	end    ending  // how the function has ended
+
+	invalid error // why the step cannot be taken; decide does not look at it
+}
+
+// ending is how a function has ended.
+type ending int
+
+const (
+	answered ending = iota
+	ruled           // by a rejection, or an error that is Final
+	failed          // by any other error, which decides nothing
+)
+
+// verdict is what decide says.
+type verdict struct {
+	do     action
+	step   *store.Step // recorded at the position of the request, if there is any
+	reason Reason      // of park
+	at     string      // the step at which the operation parks
+	text   string
+}
+
+func parkAt(step string, reason Reason, format string, args ...any) verdict {
+	return verdict{do: park, at: step, reason: reason, text: fmt.Sprintf(format, args...)}
+}
+
+// maxCanceledRuns is how many failing runs a canceled operation gets before it parks.
+const maxCanceledRuns = 8
+
+// decide says what follows from a journal for a request. It is the only place where that is decided, also for Replay, and has no effect.
+func decide(j *journal, r request) verdict {
+	if r.kind == "" {
+		return decideEnd(j, r)
+	}
+	s, recorded := j.steps[r.seq]
+	switch {
+	case !recorded && j.unwinding():
+		return verdict{do: unwind}
+	case !recorded:
+		return verdict{do: run}
+	case s.Kind != r.kind || s.Name != r.name:
+		if j.withoutCode {
+			return leaveRest(j, r.seq)
+		}
+		return parkAt(s.Name, ReasonCodeChanged, "the code has changed: step %d is recorded as %s %q, and the code asks for %s %q", s.Seq, s.Kind, s.Name, r.kind, r.name)
+	case s.Outcome == store.StepBegun:
+		return decideDoubt(j, r, &s)
+	case s.Outcome == store.StepNotSent && j.unwinding():
+		return verdict{do: unwind, step: &s}
+	case s.Outcome == store.StepNotSent:
+		return verdict{do: run, step: &s}
+	case s.Outcome != store.StepWaiting, s.Kind == store.SleepStep && r.seq < len(j.steps):
+		return verdict{do: replay, step: &s}
+	case s.Kind != store.ChildStep && j.unwinding():
+		return verdict{do: unwind, step: &s}
+	}
+	return verdict{do: wait, step: &s}
+}
+
+// decideDoubt decides about a call in doubt. If the operation is canceled, an answer that would only be thrown away is no reason to call.
+func decideDoubt(j *journal, r request, s *store.Step) verdict {
+	switch {
+	case !j.canceled || r.policy == nil || r.policy.find != nil:
+		return verdict{do: settle, step: s}
+	case r.policy.once:
+		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled, step %q may have happened, and it must not happen twice: ask the other side, and Resolve the step", s.Name)
+	case r.undos == 0:
+		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled, step %q may have happened, and it has no undo: ask the other side, and Resolve the step", s.Name)
+	case j.withoutCalling:
+		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled without calling, and step %q may have happened: ask the other side, and Resolve the step", s.Name)
+	}
+	return verdict{do: settle, step: s}
+}
+
+// decideEnd decides what follows from the end of the function.
+func decideEnd(j *journal, r request) verdict {
+	left := j.left(r.seq)
+	switch {
+	case j.unwinding() && left == nil:
+		return verdict{do: unwind}
+	case r.end == failed && (!j.canceled || j.runs < maxCanceledRuns):
+		return verdict{do: retry}
+	case j.withoutCode:
+		return leaveRest(j, r.seq+1)
+	case r.end == failed:
+		return parkAt(left.Name, ReasonFunctionFailed, "it was canceled, and its function has failed %d times before it asks for step %q, which is recorded: "+
+			"Retry it with code that does not, or Cancel it WithoutCode, which leaves the steps from there on as they are", j.runs, left.Name)
+	case left != nil:
+		return parkAt(left.Name, ReasonCodeChanged, "the code has changed: it no longer asks for step %q, which is recorded", left.Name)
+	case r.end == answered:
+		return verdict{do: finish}
+	}
+	return verdict{do: unwind}
+}
+
+// leaveRest unwinds an operation without the steps from a position on. What has come of a call in doubt must be known.
+func leaveRest(j *journal, from int) verdict {
+	if s := j.inDoubt(from); s != nil {
+		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled without its code, and step %q may have happened: ask the other side, and Resolve the step", s.Name)
+	}
+	return verdict{do: unwind}
+}
+
+// undoName returns the name of the row of an undo. index is its position among the undos of its step, from 0.
+func undoName(step string, index int) string {
+	if index == 0 {
+		return step
+	}
+	return fmt.Sprintf("%s##%d", step, index+1)
+}
+
+// splitUndoName returns the step and the index of the name of an undo.
+func splitUndoName(name string) (step string, index int) {
+	step, number, numbered := strings.Cut(name, "##")
+	if numbered {
+		_, _ = fmt.Sscan(number, &index)
+		index--
+	}
+	return step, index
+}
+
+// undoPlan returns which undos are still to run, in their order, and which steps that are done are kept, by the rows of an operation.
+func undoPlan(rows []store.StepSummary) (undos, kept []string) {
+	done := map[string]bool{}
+	for _, s := range rows {
+		if s.Kind == store.UndoStep && s.Outcome == store.StepDone {
+			done[s.Name] = true
+		}
+	}
+	for i := len(rows) - 1; i >= 0; i-- {
+		s := &rows[i]
+		if !isDone(s.Outcome) || s.Kind != store.TxStep && s.Kind != store.CallStep && s.Kind != store.ChildStep {
+			continue
+		}
+		if s.Undos == 0 {
+			kept = append([]string{s.Name}, kept...)
+		}
+		for index := s.Undos - 1; index >= 0; index-- {
+			if !done[undoName(s.Name, index)] {
+				undos = append(undos, s.Name)
+			}
+		}
+	}
+	return undos, kept
+}
+
+func isDone(o store.StepOutcome) bool { return o == store.StepDone || o == store.StepResolved }
+
+// clock tells how long ago moments of the database's clock were.
+type clock struct {
+	loadedAt time.Time // when the journal was read, by the clock of the database
+	loaded   time.Time // and by that of this process
+}
+
+// until returns how long it is until a moment of the database's clock.
+func (c clock) until(due time.Time) time.Duration {
+	return due.Sub(c.loadedAt) - time.Since(c.loaded)
+}
+
+// since returns a function that tells how long ago a moment of the database's clock was.
+func (c clock) since(begun time.Time) func() time.Duration {
+	return func() time.Duration { return -c.until(begun) }
+}
