@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/storederror"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -317,7 +318,7 @@ func (o *outside) unbeaten(ctx context.Context, err error) error {
 func answerOf(ctx context.Context, err error) error {
 	said := saidBy(err)
 	if said.final && ctx.Err() != nil && (!said.unsent || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
-		return Unknown(errors.New(textOf(err)))
+		return Unknown(errors.New(storederror.Text(err)))
 	}
 	return err
 }

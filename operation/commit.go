@@ -10,7 +10,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/idem-go/idem/internal/presence"
 	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/storederror"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -104,7 +106,7 @@ func (op *Op) commit(c commit) error {
 		return err
 	}
 	if !c.free {
-		c.at.Owner = w.instance.number
+		c.at.Owner = w.instance.Number
 	}
 	advance := store.AdvanceOperation{
 		OperationID: w.operation, Epoch: w.epoch, State: cmp.Or(c.state, store.OperationRunning), Undoing: op.unwinds || w.journal.undoing,
@@ -122,10 +124,10 @@ func (op *Op) commit(c commit) error {
 		return op.uncommitted(err, &advance)
 	}
 	w.epoch = max(w.epoch, 1)
-	w.instance.confirm()
+	w.instance.Confirm()
 	op.committed(&advance, begun)
 	if c.rouses {
-		w.instance.rouse()
+		w.instance.Rouse()
 	}
 	return nil
 }
@@ -165,7 +167,7 @@ func (op *Op) appear() error {
 	if op.work.instance != nil {
 		return nil
 	}
-	instance, err := adoptIn(op.ctx, op.work.call.Engine(), op.tx)
+	instance, err := presence.AdoptIn(op.ctx, op.work.call.Engine(), op.tx)
 	if err != nil {
 		return op.failed(err)
 	}
@@ -175,8 +177,8 @@ func (op *Op) appear() error {
 
 // register puts the operation on the list of those that this process works on.
 func (op *Op) register() error {
-	if !op.work.instance.enter(op.work.operation, op.cancel) {
-		return op.halt(again, errPresenceLost)
+	if !op.work.instance.Enter(op.work.operation, op.cancel) {
+		return op.halt(again, presence.ErrLost)
 	}
 	return nil
 }
@@ -425,9 +427,9 @@ func (w *work) hasNoRow(seq int) bool {
 // told returns the text of an error as the log and the reason of a parked operation may have it: with a Sealer only its types.
 func (w *work) told(err error) string {
 	if w.call.Sealer() != nil {
-		return typesOf(err)
+		return storederror.Types(err)
 	}
-	return storable(textOf(err))
+	return storederror.Storable(storederror.Text(err))
 }
 
 // stepError returns an error as the record has it, nil for none. A text that cannot be sealed is left out.
@@ -435,7 +437,7 @@ func (w *work) stepError(f *lastError) *store.StepError {
 	if f == nil {
 		return nil
 	}
-	text, err := seal(w.call.Sealer(), []byte(storable(textOf(f.err))), store.BoundError(w.operation, f.step))
+	text, err := seal(w.call.Sealer(), []byte(storederror.Storable(storederror.Text(f.err))), store.BoundError(w.operation, f.step))
 	if err != nil {
 		text = nil
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/storederror"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -38,11 +39,11 @@ type Definition[In any] struct {
 type definition struct {
 	name      string
 	codec     Codec
-	known     known         // errors that the function gets as they were
-	limit     time.Duration // for how long calls are tried again, 0 for ever
-	maxDeaths int           // of processes that work on one of it, until it is parked
-	atOnce    int           // how many a Worker works on at a time, 0 for as many as it may
-	err       error         // why it cannot be used
+	known     storederror.Set // errors that the function gets as they were
+	limit     time.Duration   // for how long calls are tried again, 0 for ever
+	maxDeaths int             // of processes that work on one of it, until it is parked
+	atOnce    int             // how many a Worker works on at a time, 0 for as many as it may
+	err       error           // why it cannot be used
 	// run calls the function with an input as it is stored.
 	run func(op *Op, input []byte) (idem.Response, error)
 }
@@ -105,11 +106,11 @@ func WithErrors(errs ...error) Option {
 				d.err = fmt.Errorf("operation: WithErrors: an error is nil")
 				return
 			}
-			if d.known.confuse(err) {
-				d.err = fmt.Errorf("operation: WithErrors: two errors %T %q cannot be told apart", err, textOf(err))
+			if d.known.Confuses(err) {
+				d.err = fmt.Errorf("operation: WithErrors: two errors %T %q cannot be told apart", err, storederror.Text(err))
 				return
 			}
-			d.known = append(d.known, knownError{error: err})
+			d.known = append(d.known, storederror.Name("", err))
 		}
 	}
 }
@@ -307,7 +308,7 @@ func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Req
 		if err != nil {
 			return longcall.Ending{Outcome: longcall.Failed, Err: err}, true
 		}
-		if ended, err := decodeFailure(w.definition.known, stored); err == nil { // or else the code no longer names it
+		if ended, err := w.definition.known.Decode(stored, Final); err == nil { // or else the code no longer names it
 			end = &endedError{cause: ofFunction(ended)}
 		}
 	}

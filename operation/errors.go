@@ -8,6 +8,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/longcall"
+	"github.com/idem-go/idem/internal/storederror"
 )
 
 // Errors of operations, besides those of package idem.
@@ -55,6 +56,15 @@ var (
 	// that are used in another order than Go, Wait, Value.
 	ErrMisused = errors.New("operation: steps are taken one after the other, inside the function of the operation")
 )
+
+// everywhere are the errors that every definition knows.
+var everywhere = append(storederror.Common[:len(storederror.Common):len(storederror.Common)],
+	storederror.Name("operation.ErrTimeout", ErrTimeout), storederror.Name("operation.ErrNoBeat", ErrNoBeat),
+	storederror.Name("operation.ErrParked", ErrParked), storederror.Name("operation.ErrCanceled", ErrCanceled),
+	storederror.Name("operation.ErrNotHappened", ErrNotHappened), storederror.Name("operation.ErrUndone", ErrUndone),
+	storederror.Name("operation.ErrUnknownOperation", ErrUnknownOperation), storederror.Name("operation.ErrInvalidName", ErrInvalidName),
+	storederror.Name("operation.ErrValueTooLarge", ErrValueTooLarge), storederror.Name("operation.ErrMisused", ErrMisused),
+	storederror.Name("", &ChildError{}))
 
 // Reason is why an operation is parked, as a code for programs and alerts. docs/operations.md says what to do about each.
 type Reason string
@@ -195,16 +205,19 @@ type notSentError struct{ cause error }
 
 func (e *notSentError) Error() string { return e.cause.Error() }
 func (e *notSentError) Unwrap() error { return e.cause }
+func (e *notSentError) IsFinal() bool { return false }
 
 type unknownError struct{ cause error }
 
 func (e *unknownError) Error() string { return fmt.Sprintf("the outcome is unknown: %v", e.cause) }
 func (e *unknownError) Unwrap() error { return e.cause }
+func (e *unknownError) IsFinal() bool { return false }
 
 type finalError struct{ cause error }
 
 func (e *finalError) Error() string { return e.cause.Error() }
 func (e *finalError) Unwrap() error { return e.cause }
+func (e *finalError) IsFinal() bool { return true }
 
 // said is what an error says of an attempt. The zero value says nothing: the attempt is in doubt.
 type said struct{ final, unsent, unknown bool }
@@ -243,5 +256,3 @@ func IsFinal(err error) bool {
 }
 
 var errCancelNoticed = errors.New("operation: it was canceled meanwhile")
-
-var errPresenceLost = errors.New("operation: other processes no longer see this one")

@@ -398,10 +398,10 @@ func (f *Finding) recorded(call *store.Step, d *definition) (*store.Step, error)
 		s.Policy = call.Policy
 		return s, nil
 	case !f.happened && f.refused == nil:
-		s.Outcome, s.Value = store.StepFailed, encodeFailure(d.known, Final(ErrNotHappened))
+		s.Outcome, s.Value = store.StepFailed, d.known.Encode(Final(ErrNotHappened))
 		return s, nil
 	case f.refused != nil:
-		s.Outcome, s.Value = store.StepFailed, encodeFailure(d.known, f.refused)
+		s.Outcome, s.Value = store.StepFailed, d.known.Encode(f.refused)
 		return s, nil
 	}
 	s.Outcome = store.StepResolved

@@ -12,7 +12,9 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/longcall"
+	"github.com/idem-go/idem/internal/presence"
 	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/storederror"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -20,7 +22,7 @@ import (
 type work struct {
 	definition *definition
 	call       longcall.Execution
-	instance   *instance
+	instance   *presence.Instance
 	logger     *slog.Logger // nil: that of the program
 	turn       *turn        // of a suspect
 
@@ -114,7 +116,7 @@ func (w *work) dropped(op *Op) {
 	case w.instance == nil:
 		return
 	case w.epoch == 0:
-		w.instance.leave(w.operation, false)
+		w.instance.Leave(w.operation, false)
 		w.abandon(longcall.Ending{})
 		return
 	}
@@ -181,7 +183,7 @@ func (op *Op) end(resp idem.Response, err error) longcall.Ending {
 // unheld gives back what an operation that is a transaction like any other has not needed.
 func (w *work) unheld(end longcall.Ending) longcall.Ending {
 	if w.instance != nil {
-		w.instance.leave(w.operation, false)
+		w.instance.Leave(w.operation, false)
 		return w.abandon(end)
 	}
 	return end
@@ -192,7 +194,7 @@ func (op *Op) endStopped(s *stop) longcall.Ending {
 	w := op.work
 	switch {
 	case s.why == unknown:
-		w.instance.leave(w.operation, true)
+		w.instance.Leave(w.operation, true)
 		return w.abandon(longcall.Ending{Outcome: longcall.Unknown, Err: s.err})
 	case w.epoch == 0 && s.why == again:
 		return w.unheld(longcall.Ending{Outcome: longcall.Undone, Err: s.err})
@@ -205,10 +207,10 @@ func (op *Op) endStopped(s *stop) longcall.Ending {
 	case lost:
 		op.close(nil)
 		w.hide()
-		w.instance.leave(w.operation, false)
+		w.instance.Leave(w.operation, false)
 		return w.abandon(longcall.Ending{Outcome: longcall.Elsewhere})
 	case suspended:
-		w.instance.leave(w.operation, false)
+		w.instance.Leave(w.operation, false)
 		return w.abandon(longcall.Ending{Outcome: longcall.Elsewhere})
 	case parked:
 		op.close(nil)
@@ -253,7 +255,7 @@ func (op *Op) complete(complete *store.Complete, resp longcall.Response, c commi
 	if err := op.commit(c); err != nil {
 		return op.endStopped(op.stopped)
 	}
-	w.instance.leave(w.operation, false)
+	w.instance.Leave(w.operation, false)
 	return w.abandon(longcall.Ending{Outcome: longcall.Recorded, Record: &store.Record{
 		SameHash: true, ExecutionID: w.operation, State: complete.State,
 		Status: resp.Status, Header: resp.Header, Body: resp.Body,
@@ -265,7 +267,7 @@ func (op *Op) complete(complete *store.Complete, resp longcall.Response, c commi
 // has returned that is not recorded yet outlasts the caller, who may leave meanwhile.
 func (w *work) restart(ctx context.Context) (longcall.Ending, bool) {
 	at := w.at
-	w.instance.leave(w.operation, true)
+	w.instance.Leave(w.operation, true)
 	w.abandon(longcall.Ending{})
 	taking := ctx
 	if len(w.returned) > 0 {
@@ -302,7 +304,7 @@ func (w *work) release(pause time.Duration, end longcall.Ending, err error) long
 		last = &lastError{attempt: w.journal.runs, err: err}
 	}
 	if w.keep(commit{free: true, at: store.At{Pause: pause}, failure: last}) {
-		w.instance.leave(w.operation, false)
+		w.instance.Leave(w.operation, false)
 		return w.abandon(end)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), letGoLimit)
@@ -310,7 +312,7 @@ func (w *work) release(pause time.Duration, end longcall.Ending, err error) long
 	failed := w.call.Engine().Query(ctx, &store.ReleaseOperation{
 		OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Pause: pause, Error: w.stepError(last),
 	})
-	w.instance.leave(w.operation, failed != nil)
+	w.instance.Leave(w.operation, failed != nil)
 	return w.abandon(end)
 }
 
@@ -329,7 +331,7 @@ func backoff(runs int) time.Duration {
 func (w *work) parkAs(ctx context.Context, s *stop) longcall.Ending {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), letGoLimit)
 	defer cancel()
-	p := &store.ParkOperation{OperationID: w.operation, Epoch: w.epoch, Reason: string(s.reason), Step: s.step, Text: storable(s.text)}
+	p := &store.ParkOperation{OperationID: w.operation, Epoch: w.epoch, Reason: string(s.reason), Step: s.step, Text: storederror.Storable(s.text)}
 	if s.cause != nil {
 		last := &lastError{step: s.step, attempt: s.tries, err: s.cause}
 		if s.reason == ReasonFunctionFailed {
@@ -338,7 +340,7 @@ func (w *work) parkAs(ctx context.Context, s *stop) longcall.Ending {
 		p.Error = w.stepError(last)
 	}
 	err := w.call.Engine().Query(ctx, p)
-	w.instance.leave(w.operation, err != nil)
+	w.instance.Leave(w.operation, err != nil)
 	switch {
 	case err != nil:
 		return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: err})
@@ -352,7 +354,7 @@ func (w *work) parkAs(ctx context.Context, s *stop) longcall.Ending {
 
 // abandon gives the instance back, and the turn of a suspect.
 func (w *work) abandon(end longcall.Ending) longcall.Ending {
-	w.instance.release()
+	w.instance.Release()
 	w.instance = nil
 	if w.suspected {
 		w.suspected = false
@@ -378,17 +380,17 @@ type takenUp struct {
 
 // take takes the operation up, if it has no owner. Otherwise the ending says why, and nothing is held.
 func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, longcall.Ending) {
-	instance, err := adopt(ctx, engine)
+	instance, err := presence.Adopt(ctx, engine)
 	if err != nil {
 		return nil, w.unavailable(ctx, err)
 	}
 	w.instance = instance
-	take := store.TakeOperation{OperationID: w.operation, Owner: instance.number, Epoch: w.epoch}
+	take := store.TakeOperation{OperationID: w.operation, Owner: instance.Number, Epoch: w.epoch}
 	steps := store.LoadSteps{OperationID: w.operation}
 	show := store.ShowOperation{OperationID: w.operation}
 	reserved := false
-	err = instance.alone(ctx, func() error {
-		reserved = instance.reserve(w.operation)
+	err = instance.Alone(ctx, func() error {
+		reserved = instance.Reserve(w.operation)
 		return nil
 	})
 	switch {
@@ -397,37 +399,24 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, longcall
 	case !reserved: // another goroutine of this process works on it
 		return nil, w.abandon(longcall.Ending{Outcome: longcall.Elsewhere})
 	}
-	err = ask(ctx, engine, &take, &steps, &show)
+	err = engine.Requery(ctx, &take, &steps, &show)
 	if err == nil && show.MayBeSuspect() && !take.Found {
 		if t := takeTurn(); t != nil {
 			take.Alone = true
 			defer func() { w.keepTurn(t, take.Found, &take.Taken) }()
-			err = ask(ctx, engine, &take, &steps, &show)
+			err = engine.Requery(ctx, &take, &steps, &show)
 		}
 	}
 	switch {
 	case err != nil:
 		take.Found = false // the turn is not kept for what is not worked on
-		instance.leave(w.operation, true)
+		instance.Leave(w.operation, true)
 		return nil, w.abandon(w.unavailable(ctx, err))
 	case !take.Found:
-		instance.leave(w.operation, false)
+		instance.Leave(w.operation, false)
 		return nil, w.abandon(w.elsewhere(&show))
 	}
 	return &takenUp{take.Taken, steps}, longcall.Ending{}
-}
-
-// ask makes a round trip, and makes it again if the server asks for that: where transactions are serializable by default, a process that takes
-// an operation up may be refused because others do, too.
-func ask(ctx context.Context, engine *txn.Engine, requests ...txn.Request) error {
-	err := engine.Query(ctx, requests...)
-	for pause, left := txn.RetryPause, 5; txn.Rerunnable(err) && left > 0; left-- {
-		if txn.Sleep(ctx, pause.Next()) != nil {
-			return err
-		}
-		err = engine.Query(ctx, requests...)
-	}
-	return err
 }
 
 // goOn goes on with an operation that was taken up.
@@ -533,7 +522,7 @@ func (w *work) resume(ctx context.Context, pool *pgxpool.Pool, opts []idem.Optio
 	}
 	call, err := door.Settings(pool, t.Scope, t.Key, t.Hash, t.TTL, opts)
 	if err != nil { // the options were checked before
-		w.instance.leave(w.operation, true)
+		w.instance.Leave(w.operation, true)
 		return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: err})
 	}
 	w.call = call

@@ -15,6 +15,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/longcall"
+	"github.com/idem-go/idem/internal/presence"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -126,7 +127,7 @@ func (op *Op) parkFor(cause error, attempt int, step string, reason Reason, form
 
 // interrupted ends the run because its context has ended.
 func (op *Op) interrupted() error {
-	if cause := context.Cause(op.ctx); errors.Is(cause, errPresenceLost) {
+	if cause := context.Cause(op.ctx); errors.Is(cause, presence.ErrLost) {
 		return op.halt(again, cause)
 	}
 	return op.halt(left, context.Cause(op.ctx))
@@ -286,7 +287,7 @@ func (op *Op) replay(s *step) (value []byte, err error) {
 	if s.recorded.Outcome != store.StepFailed {
 		return s.recorded.Value, nil
 	}
-	failed, err := decodeFailure(op.work.definition.known, s.recorded.Value)
+	failed, err := op.work.definition.known.Decode(s.recorded.Value, Final)
 	if err != nil {
 		return nil, op.park(s.name, ReasonValueUnreadable, "the recorded error of step %q %v", s.name, err)
 	}
@@ -296,8 +297,8 @@ func (op *Op) replay(s *step) (value []byte, err error) {
 // failure returns the error of a step as it is stored, and as the function sees it: in this run as in every later one.
 func (op *Op) failure(err error) (stored []byte, seen error) {
 	known := op.work.definition.known
-	stored = encodeFailure(known, err)
-	if seen, failed := decodeFailure(known, stored); failed == nil {
+	stored = known.Encode(err)
+	if seen, failed := known.Decode(stored, Final); failed == nil {
 		return stored, seen
 	}
 	return stored, err

@@ -124,7 +124,7 @@ func (op *Op) endUndone(end error, last commit) longcall.Ending {
 	if err := op.commit(last); err != nil {
 		return op.endStopped(op.stopped)
 	}
-	w.instance.leave(w.operation, false)
+	w.instance.Leave(w.operation, false)
 	return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: w.cause})
 }
 
@@ -142,7 +142,7 @@ func (op *Op) decideOutcome(err error) (end error, rejected *longcall.Response, 
 		stored, _ = op.failure(err)
 		op.remember(&step{seq: op.nextSeq(), kind: store.EndStep, name: "error"}, store.StepFailed, stored)
 	}
-	seen, failed := decodeFailure(w.definition.known, stored)
+	seen, failed := w.definition.known.Decode(stored, Final)
 	if failed != nil {
 		return nil, nil, op.park("", ReasonValueUnreadable, "the recorded error in which it ends %v", failed)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/longcall"
+	"github.com/idem-go/idem/internal/presence"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
@@ -111,16 +112,14 @@ func (w *Worker) Run(ctx context.Context) error {
 	r := &running{Worker: w, working: working, slots: make(chan struct{}, w.config.Concurrency), freed: make(chan struct{}, 1), busy: map[string]int{}}
 	r.engine = engineOf(w.pool)
 	r.engine.Prepared = txn.WithOwn(store.WorkerStatements)
-	r.sentry = newSentry(func(name string) bool { return w.definitions[name] != nil })
+	r.watcher = presence.NewWatcher(func(name string) bool { return w.definitions[name] != nil })
 	var guarding sync.WaitGroup
-	guarding.Go(func() { (&lookout{r.engine, r.sentry, min(guardLists, w.config.Poll)}).run(ctx) })
+	guarding.Go(func() { r.watcher.Run(ctx, r.engine, w.config.Poll) })
 	defer guarding.Wait()
 	turn := takeTurn()
 	for ctx.Err() == nil {
 		full := r.look(ctx, turn)
-		if !r.sentry.full.Swap(full) && full {
-			poke(r.sentry.watch)
-		}
+		r.watcher.SetFull(full)
 		turn = r.pause(ctx, full)
 	}
 	turn.end()
@@ -142,7 +141,7 @@ type running struct {
 	working    context.Context
 	slots      chan struct{}
 	freed      chan struct{}
-	sentry     *sentry
+	watcher    *presence.Watcher
 	rest       time.Duration // until the next look, if nothing wakes it
 	turnless   bool          // the last look was made without the turn of a suspect, or has given it to one
 	operations sync.WaitGroup
@@ -170,7 +169,7 @@ func (r *running) pause(ctx context.Context, full bool) *turn {
 	case <-timer.C:
 	case <-freed:
 		r.gather(ctx)
-	case <-r.sentry.due:
+	case <-r.watcher.Due():
 	case <-ctx.Done():
 		return nil
 	}
@@ -199,7 +198,7 @@ func (r *running) gather(ctx context.Context) {
 // look takes up what is due, and reports whether there may be more. With the turn of this process, that may be a suspect.
 func (r *running) look(ctx context.Context, t *turn) (full bool) {
 	room := cap(r.slots) - len(r.slots)
-	r.rest, r.turnless = r.config.Poll-jitter(r.config.Poll/4), room > 0
+	r.rest, r.turnless = r.config.Poll-rand.N(r.config.Poll/4), room > 0
 	if room > 0 {
 		full, t = r.takeUp(ctx, room, t)
 	}
@@ -213,18 +212,18 @@ func (r *running) look(ctx context.Context, t *turn) (full bool) {
 // takeUp takes up as many operations as there is room for, and works on them. It reports whether there may be more, and whether the turn is
 // left. Behind a suspect it is looked again at once, without the turn: other suspects may have hidden what is due.
 func (r *running) takeUp(ctx context.Context, room int, t *turn) (full bool, left *turn) {
-	i, err := adopt(ctx, r.engine)
+	i, err := presence.Adopt(ctx, r.engine)
 	if err != nil {
 		r.complain(ctx, "operation: a worker cannot show that it is there", err)
 		return false, t
 	}
-	defer i.release()
+	defer i.Release()
 	taken, full, err := r.take(ctx, i, room, t != nil)
 	if err != nil {
-		i.leak()
+		i.Leak()
 		r.complain(ctx, "operation: a worker cannot look for work", err)
-	} else if g := i.guard(); g != nil {
-		r.rest = g.rarely(r.config.Poll)
+	} else if pause, guarded := i.Rarely(r.config.Poll); guarded {
+		r.rest = pause
 	}
 	works := r.load(ctx, i, taken)
 	for n := range works {
@@ -236,7 +235,7 @@ func (r *running) takeUp(ctx context.Context, room int, t *turn) (full bool, lef
 		r.slots <- struct{}{}
 		r.operations.Add(1)
 		r.count(w.Name, 1)
-		i.presence.use(1)
+		i.Retain()
 		go r.goOn(i, w, held)
 	}
 	return full, t
@@ -251,7 +250,7 @@ const (
 
 // load reads what operations remember that were taken up; those that were only started remember nothing. If that cannot be had, they are
 // released.
-func (r *running) load(ctx context.Context, i *instance, taken []store.Taken) []takenUp {
+func (r *running) load(ctx context.Context, i *presence.Instance, taken []store.Taken) []takenUp {
 	if len(taken) == 0 {
 		return nil
 	}
@@ -264,7 +263,7 @@ func (r *running) load(ctx context.Context, i *instance, taken []store.Taken) []
 	var err error
 	if len(load.OperationIDs) > 0 {
 		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(len(load.OperationIDs))*readLimit)
-		err = ask(reading, r.engine, &load)
+		err = r.engine.Requery(reading, &load)
 		cancel()
 	}
 	if err != nil {
@@ -280,33 +279,33 @@ func (r *running) load(ctx context.Context, i *instance, taken []store.Taken) []
 }
 
 // release releases what was taken up and is not gone on with.
-func (r *running) release(i *instance, taken []store.Taken) {
+func (r *running) release(i *presence.Instance, taken []store.Taken) {
 	ctx, cancel := context.WithTimeout(context.Background(), letGoLimit)
 	defer cancel()
 	err := r.engine.Query(ctx, store.ReleaseOperations{Taken: taken})
 	for n := range taken {
-		i.leave(taken[n].OperationID, err != nil)
+		i.Leave(taken[n].OperationID, err != nil)
 	}
 }
 
 // take takes operations up, as many as there is room for, and reserves them.
-func (r *running) take(ctx context.Context, i *instance, room int, turn bool) (taken []store.Taken, full bool, err error) {
+func (r *running) take(ctx context.Context, i *presence.Instance, room int, turn bool) (taken []store.Taken, full bool, err error) {
 	looks, full := r.looks(room)
 	if len(looks) == 0 {
 		return nil, full, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
-	err = i.alone(ctx, func() error {
+	err = i.Alone(ctx, func() error {
 		requests := make([]txn.Request, len(looks))
 		for n, look := range looks {
-			look.Owner, look.Running = i.number, i
+			look.Owner, look.Running = i.Number, i
 			requests[n] = look
 		}
 		if turn {
 			looks[rand.N(len(looks))].Alone = true
 		}
-		if err := ask(ctx, r.engine, requests...); err != nil {
+		if err := r.engine.Requery(ctx, requests...); err != nil {
 			return err
 		}
 		for _, look := range looks {
@@ -314,7 +313,7 @@ func (r *running) take(ctx context.Context, i *instance, room int, turn bool) (t
 			taken = append(taken, look.Taken...)
 		}
 		for n := range taken {
-			i.reserve(taken[n].OperationID)
+			i.Reserve(taken[n].OperationID)
 		}
 		return nil
 	})
@@ -360,7 +359,7 @@ func (r *running) complain(ctx context.Context, what string, err error) {
 }
 
 // goOn works on one operation.
-func (r *running) goOn(i *instance, t *takenUp, held *turn) {
+func (r *running) goOn(i *presence.Instance, t *takenUp, held *turn) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.config.Logger.Error("operation: its function has panicked", "operation", t.OperationID, "name", t.Name,
@@ -387,14 +386,14 @@ func (r *running) goOn(i *instance, t *takenUp, held *turn) {
 }
 
 // execute goes on with an operation that was taken up.
-func (r *running) execute(i *instance, t *takenUp, held *turn) longcall.Ending {
+func (r *running) execute(i *presence.Instance, t *takenUp, held *turn) longcall.Ending {
 	w := &work{definition: r.definitions[t.Name], instance: i, operation: t.OperationID, epoch: t.Epoch, logger: r.config.Logger}
 	if held != nil {
 		w.hold(held)
 	}
 	call, err := door.Settings(r.pool, t.Scope, t.Key, t.Hash, t.TTL, r.config.Options)
 	if err != nil { // the options were checked before
-		i.leave(t.OperationID, true)
+		i.Leave(t.OperationID, true)
 		return w.abandon(longcall.Ending{Err: err})
 	}
 	w.call = call

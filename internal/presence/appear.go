@@ -1,4 +1,4 @@
-package operation
+package presence
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 // not wait for another one, which may be held by an operation that waits for the same; nor may it, behind a pooler, wait for a
 // session of the server.
 
-// adoptIn is adopt for the holder of a transaction. Where no session is to be had, the instance is that of one operation, and its
+// AdoptIn is Adopt for the holder of a transaction. Where no session is to be had, the instance is that of one operation, and its
 // lease becomes visible together with what the transaction commits: then it is told so by confirm.
-func adoptIn(ctx context.Context, engine *txn.Engine, tx *txn.Tx) (*instance, error) {
+func AdoptIn(ctx context.Context, engine *txn.Engine, tx *txn.Tx) (*Instance, error) {
 	p := presenceOf(engine)
 	p.use(1)
 	i, err := p.getIn(ctx, tx)
@@ -24,7 +24,7 @@ func adoptIn(ctx context.Context, engine *txn.Engine, tx *txn.Tx) (*instance, er
 	return i, nil
 }
 
-func (p *presence) getIn(ctx context.Context, tx *txn.Tx) (*instance, error) {
+func (p *presence) getIn(ctx context.Context, tx *txn.Tx) (*Instance, error) {
 	if i := p.seen(); i != nil {
 		return i, nil
 	}
@@ -48,7 +48,7 @@ func (p *presence) getIn(ctx context.Context, tx *txn.Tx) (*instance, error) {
 }
 
 // confirm says that what has shown the instance is committed. If no other one is there, it becomes that of the process.
-func (i *instance) confirm() {
+func (i *Instance) Confirm() {
 	if !i.single || i.confirmed {
 		return
 	}

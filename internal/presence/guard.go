@@ -1,4 +1,4 @@
-package operation
+package presence
 
 import (
 	"context"
@@ -31,7 +31,7 @@ const (
 // guard is what a session does as one of the guards, or to become one.
 type guard struct {
 	mu        sync.Mutex
-	workers   map[*sentry]bool
+	workers   map[*Watcher]bool
 	slot      int               // 0 if it is no guard
 	resigned  bool              // it cannot look
 	owners    map[int]time.Time // by instance: when it was last seen to own an operation
@@ -44,16 +44,16 @@ type guard struct {
 }
 
 func newGuard() *guard {
-	return &guard{workers: map[*sentry]bool{}, owners: map[int]time.Time{}}
+	return &guard{workers: map[*Watcher]bool{}, owners: map[int]time.Time{}}
 }
 
-func (g *guard) join(worker *sentry) {
+func (g *guard) join(worker *Watcher) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.workers[worker] = true
 }
 
-func (g *guard) leave(worker *sentry) {
+func (g *guard) leave(worker *Watcher) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.workers, worker)

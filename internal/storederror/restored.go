@@ -1,4 +1,4 @@
-package operation
+package storederror
 
 import (
 	"encoding/json"
@@ -14,20 +14,20 @@ type link struct {
 	Known string          `json:"known,omitempty"` // how it is made again: itself, or likeIt; "" if it is not known
 }
 
-// rememberedError is what a function sees of an error that a step has returned, in its first run and in every later one. errors.Is finds
-// in it the errors that it has wrapped, by type and text; errors.As, those that JSON can show. What is known is there itself.
-type rememberedError struct {
+// restored is what a function sees of an error that a step has returned, in its first run and in every later one. errors.Is finds in it the
+// errors that it has wrapped, by type and text; errors.As, those that JSON can show. What is known is there itself.
+type restored struct {
 	text  string
 	chain []link
 	known []error
 }
 
-func (e *rememberedError) Error() string { return e.text }
+func (e *restored) Error() string { return e.text }
 
-func (e *rememberedError) Unwrap() []error { return e.known }
+func (e *restored) Unwrap() []error { return e.known }
 
 // Is reports whether target was among the errors.
-func (e *rememberedError) Is(target error) bool {
+func (e *restored) Is(target error) bool {
 	if target == nil {
 		return false
 	}
@@ -40,11 +40,11 @@ func (e *rememberedError) Is(target error) bool {
 }
 
 func (l *link) is(target error) bool {
-	return l.Type == nameOf(reflect.TypeOf(target)) && l.Text == textOf(target)
+	return l.Type == nameOf(reflect.TypeOf(target)) && l.Text == Text(target)
 }
 
 // As sets target to the error of its type, if there was one.
-func (e *rememberedError) As(target any) bool {
+func (e *restored) As(target any) bool {
 	value := reflect.ValueOf(target)
 	if value.Kind() != reflect.Pointer || value.IsNil() {
 		return false
@@ -66,7 +66,7 @@ func (e *rememberedError) As(target any) bool {
 // decode returns the error as one of its type, as far as JSON shows it.
 func (l *link) decode(as reflect.Type) (reflect.Value, bool) {
 	decoded := reflect.New(as)
-	if l.Value == nil || (jsonCodec{}).Decode(l.Value, decoded.Interface()) != nil {
+	if l.Value == nil || decodeJSON(l.Value, decoded.Interface()) != nil {
 		return reflect.Value{}, false
 	}
 	return decoded.Elem(), true
@@ -75,7 +75,7 @@ func (l *link) decode(as reflect.Type) (reflect.Value, bool) {
 // same reports whether an error that was decoded says what it said.
 func (l *link) same(decoded reflect.Value) bool {
 	err, ok := decoded.Interface().(error)
-	return ok && textOf(err) == l.Text
+	return ok && Text(err) == l.Text
 }
 
 // isEmpty reports whether nothing was decoded.
@@ -100,8 +100,8 @@ func nameOf(t reflect.Type) string {
 // maxText bounds what is stored of the text of an error.
 const maxText = 4096
 
-// textOf returns the text of an error as JSON gives it back. An error that was decoded in part may not be able to say anything.
-func textOf(err error) (text string) {
+// Text returns the text of an error as JSON gives it back. An error that was decoded in part may not be able to say anything.
+func Text(err error) (text string) {
 	defer func() {
 		if recover() != nil {
 			text = ""

@@ -1,9 +1,11 @@
-package operation
+package storederror
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"io"
 	"io/fs"
 	"net"
@@ -17,18 +19,21 @@ import (
 	"github.com/idem-go/idem"
 )
 
-// known are errors that are made again as they were.
-type known []knownError
+// Set are errors that are restored as they were.
+type Set []Named
 
-// knownError is a value, or an example of a type. What is stored of a value is its name; of one that has none, which is the program's, its type and
+// Named is a value, or an example of a type. What is stored of a value is its name; of one that has none, which is the program's, its type and
 // text.
-type knownError struct {
-	name string
+type Named struct {
+	Name string
 	error
 }
 
-// everywhere are the errors that are known to every definition. Their names are stored: what they stand for never changes.
-var everywhere = known{
+// Name returns an error with the name under which it is stored. What a name stands for never changes.
+func Name(name string, err error) Named { return Named{name, err} }
+
+// Common are the errors of other packages that every definition knows.
+var Common = Set{
 	{"context.Canceled", context.Canceled}, {"context.DeadlineExceeded", context.DeadlineExceeded},
 	{"io.EOF", io.EOF}, {"io.ErrUnexpectedEOF", io.ErrUnexpectedEOF}, {"io.ErrClosedPipe", io.ErrClosedPipe},
 	{"fs.ErrInvalid", fs.ErrInvalid}, {"fs.ErrPermission", fs.ErrPermission}, {"fs.ErrExist", fs.ErrExist},
@@ -37,11 +42,7 @@ var everywhere = known{
 	{"pgx.ErrTxClosed", pgx.ErrTxClosed}, {"pgx.ErrTxCommitRollback", pgx.ErrTxCommitRollback},
 	{"idem.ErrMismatch", idem.ErrMismatch}, {"idem.ErrInProgress", idem.ErrInProgress},
 	{"idem.ErrTxEnded", idem.ErrTxEnded}, {"idem.ErrTxAborted", idem.ErrTxAborted},
-	{"operation.ErrTimeout", ErrTimeout}, {"operation.ErrNoBeat", ErrNoBeat}, {"operation.ErrParked", ErrParked}, {"operation.ErrCanceled", ErrCanceled},
-	{"operation.ErrNotHappened", ErrNotHappened},
-	{"operation.ErrUndone", ErrUndone}, {"operation.ErrUnknownOperation", ErrUnknownOperation}, {"operation.ErrInvalidName", ErrInvalidName},
-	{"operation.ErrValueTooLarge", ErrValueTooLarge}, {"operation.ErrMisused", ErrMisused},
-	{"", syscall.Errno(0)}, {"", &pgconn.PgError{}}, {"", &ChildError{}}, {"", &net.DNSError{}},
+	{"", syscall.Errno(0)}, {"", &pgconn.PgError{}}, {"", &net.DNSError{}},
 }
 
 // How an error that has no name is made again.
@@ -50,33 +51,33 @@ const (
 	likeIt = "like"   // it is decoded into its type
 )
 
-// confuse reports whether an error could not be told from one that is known.
-func (k known) confuse(err error) bool {
+// Confuses reports whether an error could not be told from one of the set.
+func (k Set) Confuses(err error) bool {
 	l := k.link(err)
 	other := k.byText(l.Type, l.Text)
 	return other != nil && !isSame(other, err) && (l.Known != likeIt || !reflect.DeepEqual(other, err))
 }
 
 // link returns an error as it is stored.
-func (k known) link(err error) link {
-	l := link{Type: nameOf(reflect.TypeOf(err)), Text: textOf(err)}
+func (k Set) link(err error) link {
+	l := link{Type: nameOf(reflect.TypeOf(err)), Text: Text(err)}
 	for _, one := range k {
 		if isSame(one.error, err) {
-			l.Known = cmp.Or(one.name, itself)
+			l.Known = cmp.Or(one.Name, itself)
 			return l
 		}
 	}
 	if l.Value = jsonOf(shortened(err)); l.Value == nil {
 		return l
 	}
-	if like := k.like(&l); like != nil && textOf(like) == l.Text {
+	if like := k.like(&l); like != nil && Text(like) == l.Text {
 		l.Known = likeIt
 	}
 	return l
 }
 
 // again returns the error that a link was made of, nil if the program does not know it any more.
-func (k known) again(l *link) error {
+func (k Set) again(l *link) error {
 	switch l.Known {
 	case itself:
 		return k.byText(l.Type, l.Text)
@@ -84,16 +85,16 @@ func (k known) again(l *link) error {
 		return k.like(l)
 	}
 	for _, one := range k {
-		if one.name == l.Known {
+		if one.Name == l.Known {
 			return one.error
 		}
 	}
 	return nil
 }
 
-func (k known) byText(typeName, text string) error {
+func (k Set) byText(typeName, text string) error {
 	for _, one := range k {
-		if nameOf(reflect.TypeOf(one.error)) == typeName && textOf(one.error) == text {
+		if nameOf(reflect.TypeOf(one.error)) == typeName && Text(one.error) == text {
 			return one.error
 		}
 	}
@@ -101,7 +102,7 @@ func (k known) byText(typeName, text string) error {
 }
 
 // like decodes an error into its type, if that is known.
-func (k known) like(l *link) error {
+func (k Set) like(l *link) error {
 	for _, one := range k {
 		t := reflect.TypeOf(one.error)
 		if t = variant(t, l.Type); t == nil {
@@ -145,7 +146,7 @@ func jsonOf(err error) (value []byte) {
 			value = nil
 		}
 	}()
-	value, failed := (jsonCodec{}).Encode(err)
+	value, failed := json.Marshal(err)
 	if failed != nil || len(value) > maxShown {
 		return nil
 	}
@@ -164,4 +165,11 @@ func shortened(err error) error {
 		*text = (*text)[:min(len(*text), 1024)]
 	}
 	return &short
+}
+
+// decodeJSON decodes a number that goes into an interface into a json.Number, so that it keeps its digits.
+func decodeJSON(text []byte, value any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	return d.Decode(value)
 }

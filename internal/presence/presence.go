@@ -1,7 +1,8 @@
-package operation
+package presence
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -12,13 +13,13 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Each process shows that it is there, so that what it works on is left to it: as an instance, a number that no other has.
-// Nothing that is safe rests on it: every commit is fenced by its epoch. It only says who need not wait.
+// ErrLost is the cause of the end of the contexts of a process that others no longer see.
+var ErrLost = errors.New("operation: other processes no longer see this one")
 
-// instance is a process as others see it, until that is lost.
-type instance struct {
+// Instance is a process as others see it, until that is lost.
+type Instance struct {
 	presence  *presence
-	number    int
+	Number    int
 	done      chan struct{} // closed when it is needed no more
 	gone      chan struct{} // closed when it is not seen any more
 	taking    chan struct{} // holds a token unless something is taken up that is not on the list yet
@@ -33,9 +34,9 @@ type instance struct {
 	running map[string]context.CancelCauseFunc
 }
 
-func newInstance(p *presence, number int, k keeper) *instance {
-	i := &instance{
-		presence: p, number: number, keeper: k, looked: time.Now(), running: map[string]context.CancelCauseFunc{},
+func newInstance(p *presence, number int, k keeper) *Instance {
+	i := &Instance{
+		presence: p, Number: number, keeper: k, looked: time.Now(), running: map[string]context.CancelCauseFunc{},
 		done: make(chan struct{}), gone: make(chan struct{}), taking: make(chan struct{}, 1),
 	}
 	i.taking <- struct{}{}
@@ -43,7 +44,7 @@ func newInstance(p *presence, number int, k keeper) *instance {
 }
 
 // live keeps the instance visible until it is needed no more, or is lost.
-func (i *instance) live() {
+func (i *Instance) live() {
 	go i.tidy()
 	go func() {
 		for k := i.keptBy(); k != nil; {
@@ -55,20 +56,20 @@ func (i *instance) live() {
 	}()
 }
 
-func (i *instance) keptBy() keeper {
+func (i *Instance) keptBy() keeper {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.keeper
 }
 
-func (i *instance) keep(k keeper) {
+func (i *Instance) keep(k keeper) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.keeper = k
 }
 
 // guard returns the guard that the session of the instance is, or may be; nil where there is no session.
-func (i *instance) guard() *guard {
+func (i *Instance) guard() *guard {
 	if s, ok := i.keptBy().(*watched); ok {
 		return s.guard
 	}
@@ -76,7 +77,7 @@ func (i *instance) guard() *guard {
 }
 
 // rouse has the Workers of this process look for what is due, where there is a session.
-func (i *instance) rouse() {
+func (i *Instance) Rouse() {
 	if g := i.guard(); g != nil {
 		g.wake()
 	}
@@ -88,7 +89,7 @@ type presence struct {
 	making chan struct{} // holds a token unless a session is being opened
 
 	mu      sync.Mutex
-	current *instance
+	current *Instance
 	users   int
 	idle    *time.Timer
 	refused time.Time // when no session was to be had
@@ -115,8 +116,8 @@ func presenceOf(engine *txn.Engine) *presence {
 	return p
 }
 
-// adopt returns the instance that this process is, having made it one if it is none. release must follow.
-func adopt(ctx context.Context, engine *txn.Engine) (*instance, error) {
+// Adopt returns the instance that this process is, having made it one if it is none. release must follow.
+func Adopt(ctx context.Context, engine *txn.Engine) (*Instance, error) {
 	p := presenceOf(engine)
 	p.use(1)
 	i, err := p.get(ctx)
@@ -127,7 +128,20 @@ func adopt(ctx context.Context, engine *txn.Engine) (*instance, error) {
 	return i, nil
 }
 
-func (i *instance) release() {
+// Retain counts one more that uses the instance. Release must follow.
+func (i *Instance) Retain() { i.presence.use(1) }
+
+// Rarely returns the pause between two looks that this process makes in case that no guard does, and whether there is a guard that may.
+func (i *Instance) Rarely(unit time.Duration) (time.Duration, bool) {
+	g := i.guard()
+	if g == nil {
+		return 0, false
+	}
+	return g.rarely(unit), true
+}
+
+// Release gives the instance back.
+func (i *Instance) Release() {
 	if i.single {
 		close(i.done)
 	}
@@ -166,7 +180,7 @@ func (p *presence) end() {
 
 // get returns the current instance, or makes one: by a lock on a session of its own, or, where there are no sessions to be had, by
 // a lease. Where that is not to be had either, it is the server that is away, and a session is asked for as soon as it is back.
-func (p *presence) get(ctx context.Context) (*instance, error) {
+func (p *presence) get(ctx context.Context) (*Instance, error) {
 	if i, err := p.inSession(ctx); i != nil || err != nil {
 		return i, err
 	}
@@ -185,7 +199,7 @@ func (p *presence) get(ctx context.Context) (*instance, error) {
 }
 
 // leased returns the instance that a lease shows.
-func (p *presence) leased(l *lease) *instance {
+func (p *presence) leased(l *lease) *Instance {
 	i := newInstance(p, l.instance, l)
 	l.session = i.session
 	return i
@@ -193,11 +207,11 @@ func (p *presence) leased(l *lease) *instance {
 
 // session opens the session that is to show the instance in place of its lease: with the number that the process has, so that what it works
 // on stays its own. It returns nil for the lease of one operation, which ends with that, beside the one of the process.
-func (i *instance) session() (keeper, error) {
+func (i *Instance) session() (keeper, error) {
 	if i.presence.seen() != i {
 		return nil, nil
 	}
-	s, err := openSession(context.Background(), i.presence.engine.Pool, i.number)
+	s, err := openSession(context.Background(), i.presence.engine.Pool, i.Number)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +223,7 @@ func (i *instance) session() (keeper, error) {
 const refusal = 10 * time.Second
 
 // inSession returns the current instance, or makes one that has a session. It returns nil where none is to be had.
-func (p *presence) inSession(ctx context.Context) (*instance, error) {
+func (p *presence) inSession(ctx context.Context) (*Instance, error) {
 	if i := p.seen(); i != nil {
 		return i, nil
 	}
@@ -259,7 +273,7 @@ func (p *presence) isDenied() bool {
 }
 
 // show makes an instance the current one, unless there is one already, which is returned.
-func (p *presence) show(i *instance) (other *instance) {
+func (p *presence) show(i *Instance) (other *Instance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.current != nil {
@@ -270,13 +284,13 @@ func (p *presence) show(i *instance) (other *instance) {
 	return nil
 }
 
-func (p *presence) seen() *instance {
+func (p *presence) seen() *Instance {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.current
 }
 
-func (p *presence) forget(i *instance) {
+func (p *presence) forget(i *Instance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.current == i {
@@ -285,14 +299,14 @@ func (p *presence) forget(i *instance) {
 }
 
 // lose takes everything from the instance: all that work under its number have to stop.
-func (i *instance) lose() {
+func (i *Instance) lose() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.lost = true
 	close(i.gone)
 	for _, cancel := range i.running {
 		if cancel != nil {
-			cancel(errPresenceLost)
+			cancel(ErrLost)
 		}
 	}
 }
@@ -308,7 +322,7 @@ const (
 
 // tidy releases operations that have the number of this instance and that it does not work on, because the statement that was to
 // release them has failed, or the answer of the one that has taken them up was lost.
-func (i *instance) tidy() {
+func (i *Instance) tidy() {
 	ticker := time.NewTicker(tidyPause)
 	defer ticker.Stop()
 	for {
@@ -321,17 +335,17 @@ func (i *instance) tidy() {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), tidyLimit)
-		err := i.alone(ctx, func() error {
-			return i.presence.engine.Query(ctx, store.Disown{Owner: i.number, Running: i})
+		err := i.Alone(ctx, func() error {
+			return i.presence.engine.Query(ctx, store.Disown{Owner: i.Number, Running: i})
 		})
 		if err != nil {
-			i.leak()
+			i.Leak()
 		}
 		cancel()
 	}
 }
 
-func (i *instance) isToLook() bool {
+func (i *Instance) isToLook() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.leaked == 0 && time.Since(i.looked) < rareLooks {
@@ -342,7 +356,7 @@ func (i *instance) isToLook() bool {
 }
 
 // enter puts an operation on the list of those that are worked on. It reports false if the instance is lost.
-func (i *instance) enter(operation string, cancel context.CancelCauseFunc) bool {
+func (i *Instance) Enter(operation string, cancel context.CancelCauseFunc) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.lost {
@@ -354,7 +368,7 @@ func (i *instance) enter(operation string, cancel context.CancelCauseFunc) bool 
 
 // alone runs f while no other goroutine of this process takes anything up: what the database says of this instance and the list do
 // not fit in between.
-func (i *instance) alone(ctx context.Context, f func() error) error {
+func (i *Instance) Alone(ctx context.Context, f func() error) error {
 	select {
 	case <-i.taking:
 	case <-ctx.Done():
@@ -365,7 +379,7 @@ func (i *instance) alone(ctx context.Context, f func() error) error {
 }
 
 // reserve puts an operation on the list that is about to be taken up. It reports false if it is worked on already.
-func (i *instance) reserve(operation string) bool {
+func (i *Instance) Reserve(operation string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if _, ok := i.running[operation]; ok {
@@ -376,7 +390,7 @@ func (i *instance) reserve(operation string) bool {
 }
 
 // leave takes it off. leaked says that the database may still take it for this instance's.
-func (i *instance) leave(operation string, leaked bool) {
+func (i *Instance) Leave(operation string, leaked bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.running, operation)
@@ -386,21 +400,21 @@ func (i *instance) leave(operation string, leaked bool) {
 }
 
 // leak says that the database may take operations for this instance's that are not on the list.
-func (i *instance) leak() {
+func (i *Instance) Leak() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.leaked = looks
 }
 
 // works reports whether it works on operations.
-func (i *instance) works() bool {
+func (i *Instance) works() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return len(i.running) > 0
 }
 
 // List returns the operations that are worked on.
-func (i *instance) List() []string {
+func (i *Instance) List() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	ids := make([]string, 0, len(i.running))

@@ -1,4 +1,4 @@
-package operation
+package presence
 
 import (
 	"context"
@@ -13,14 +13,14 @@ import (
 // lookout is what a Worker does as one of the guards.
 type lookout struct {
 	engine *txn.Engine
-	worker *sentry
+	worker *Watcher
 	turn   time.Duration // between two looks of both guards
 }
 
 // run has the process be one of those that look for what is due, and that notice at once when another one dies.
 func (l *lookout) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		i, err := adopt(ctx, l.engine)
+		i, err := Adopt(ctx, l.engine)
 		if err != nil { // the look complains of it
 			_ = txn.Sleep(ctx, guardLists)
 			continue
@@ -35,12 +35,12 @@ func (l *lookout) run(ctx context.Context) {
 		} else {
 			l.wait(ctx, i, guardLists) // a session may take the place of the lease
 		}
-		i.release()
+		i.Release()
 	}
 }
 
 // watch looks what there is to watch, while the session is a guard and until the instance is lost.
-func (l *lookout) watch(ctx context.Context, i *instance, g *guard) {
+func (l *lookout) watch(ctx context.Context, i *Instance, g *guard) {
 	var last store.Watch
 	for pause := guardLists; l.wait(ctx, i, pause); {
 		pause = guardLists
@@ -77,11 +77,11 @@ func untilTurn(seen *store.Watch, slot int, turn time.Duration) time.Duration {
 }
 
 // see looks what there is to watch. The look of the Worker complains of errors.
-func (l *lookout) see(ctx context.Context, i *instance) (*store.Watch, error) {
+func (l *lookout) see(ctx context.Context, i *Instance) (*store.Watch, error) {
 	ctx, cancel := context.WithTimeout(ctx, guardLimit)
 	defer cancel()
-	seen := &store.Watch{Instance: i.number}
-	return seen, ask(ctx, l.engine, seen)
+	seen := &store.Watch{Instance: i.Number}
+	return seen, l.engine.Requery(ctx, seen)
 }
 
 // find wakes the Worker if it can take up what is due, and tells the others of the rest.
@@ -117,7 +117,7 @@ func (l *lookout) rest(seen, last *store.Watch) string {
 }
 
 // wait pauses, unless there is something to watch, ctx ends or the instance is lost.
-func (l *lookout) wait(ctx context.Context, i *instance, pause time.Duration) bool {
+func (l *lookout) wait(ctx context.Context, i *Instance, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {

@@ -1,4 +1,4 @@
-package operation
+package presence
 
 import (
 	"testing"
@@ -12,7 +12,7 @@ import (
 func TestSessionWhoseWorkersHaveLeftHasNothingToAsk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g, worker := newGuard(), newSentry(func(string) bool { return false })
+		g, worker := newGuard(), NewWatcher(func(string) bool { return false })
 		g.join(worker)
 		g.stood(&store.StandGuard{Processes: 1})
 		g.leave(worker)
@@ -30,7 +30,7 @@ func TestSessionWhoseWorkersHaveLeftHasNothingToAsk(t *testing.T) {
 func TestWorkThatComesAndGoesHasNoProcessTryToBecomeAGuard(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g, worker := newGuard(), newSentry(func(string) bool { return false })
+		g, worker := newGuard(), NewWatcher(func(string) bool { return false })
 		g.join(worker)
 		g.stood(&store.StandGuard{Processes: 100_000})
 		<-worker.watch
@@ -49,7 +49,7 @@ func TestWorkThatComesAndGoesHasNoProcessTryToBecomeAGuard(t *testing.T) {
 // A Worker that works on no more of a definition at a time, or on no other operation that may kill its process, leaves others due.
 func TestWhatAGuardsOwnWorkerLeavesDueIsToldToOthers(t *testing.T) {
 	t.Parallel()
-	l := &lookout{worker: newSentry(func(name string) bool { return name != "strange" })}
+	l := &lookout{worker: NewWatcher(func(name string) bool { return name != "strange" })}
 	first := &store.Watch{Names: []string{"known", "strange"}}
 	if rest := l.rest(first, &store.Watch{}); rest != "strange" {
 		t.Errorf("at first the others are told %q", rest)
