@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// card says no, and how the program finds out that it may try another.
+// card is a card that is declined, and how the program recognizes that.
 type card struct {
 	no       error
 	declined func(error) bool
@@ -63,9 +63,9 @@ func (c card) twoCards(pool *pgxpool.Pool, at func(string)) *operation.Definitio
 	}, operation.WithErrors(c.named...))
 }
 
-// A process that is killed behind the charge of card B is followed by one that knows why card B was charged. Where the error of card A
-// does not survive, no process has charged card B.
-func TestProcessThatIsKilledBehindTheSecondCardIsFollowedByOneThatGoesTheSameWay(t *testing.T) {
+// TestError_SameInNextProcess kills a process behind the charge of card B. The next process gets the same error of card A, and takes
+// the same branch. Where the record cannot hold that error, the first process has not seen it either.
+func TestError_SameInNextProcess(t *testing.T) {
 	t.Parallel()
 	for in, card := range cards {
 		t.Run(in, func(t *testing.T) {

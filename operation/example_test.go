@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// The examples need a database, so go test does not run them as examples: TestExamplesPrintWhatTheySay does.
+// The examples need a database, so TestExamples runs them, and go test does not.
 var (
 	ctx  = context.Background()
 	pool *pgxpool.Pool
@@ -26,7 +26,7 @@ type cart struct{ SKU, Card string }
 
 var errCardDeclined = errors.New("the card is declined")
 
-// charge asks the bank, which knows a key again.
+// charge asks the bank, which recognizes a key.
 func charge(_ context.Context, key, card string) (string, error) {
 	if card == "expired" {
 		return "", operation.Final(errCardDeclined)
@@ -40,14 +40,10 @@ func Example() {
 		order, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (id int, err error) {
 			err = tx.QueryRow(ctx, "insert into orders (sku) values ($1) returning id", in.SKU).Scan(&id)
 			return id, err
-		})
-		if err != nil {
-			return idem.Response{}, err
-		}
-		err = operation.UndoTx(op, "release", func(tx pgx.Tx) error {
+		}, operation.UndoTx(func(tx pgx.Tx, order int) error {
 			_, err := tx.Exec(ctx, "delete from orders where id = $1", order)
 			return err
-		})
+		}))
 		if err != nil {
 			return idem.Response{}, err
 		}
@@ -78,7 +74,7 @@ func Example() {
 	// 402 declined false true <nil>
 }
 
-// An order that is started together with its row waits until a person approves of it.
+// An order is started together with its row, and waits until a person approves it.
 func ExampleDefinition_Start() {
 	order := operation.Define("order", func(op *operation.Op, sku string) (idem.Response, error) {
 		by, err := operation.Await[string](op, "approved", 24*time.Hour)
@@ -110,14 +106,17 @@ func ExampleDefinition_Start() {
 	// <nil>
 }
 
-// A flight and a room are booked at the same time. If one of them is not to be had, the other is cancelled.
+// A flight and a room are booked at the same time. If one of them is not available, the other is canceled.
 func ExampleParallel() {
 	errFull := errors.New("full")
 	travel := operation.Define("travel", func(op *operation.Op, nights int) (idem.Response, error) {
 		calls := operation.Parallel(op)
 		air := operation.Go(calls, "air", operation.Keyed(23*time.Hour), func(ctx context.Context, key string) (string, error) {
 			return "flight 7", nil
-		})
+		}, operation.UndoCall(operation.Keyed(23*time.Hour), func(ctx context.Context, key, flight string) error {
+			fmt.Println("canceled:", flight)
+			return nil
+		}))
 		room := operation.Go(calls, "room", operation.Keyed(23*time.Hour), func(ctx context.Context, key string) (string, error) {
 			if nights > 3 {
 				return "", operation.Final(errFull)
@@ -125,16 +124,6 @@ func ExampleParallel() {
 			return "room 12", nil
 		})
 		failed := calls.Wait()
-		if flight, err := air.Value(); err == nil {
-			err := operation.Undo(op, "cancel air", operation.Keyed(23*time.Hour), func(ctx context.Context, key string) error {
-				fmt.Println("cancelled:", flight)
-				return nil
-			})
-			if err != nil {
-				return idem.Response{}, err
-			}
-		}
-		// The same for the room, if anything follows that may fail.
 		if errors.Is(failed, errFull) {
 			return idem.Response{}, idem.Reject(idem.Response{Status: 409, Body: []byte("full")})
 		}
@@ -152,11 +141,11 @@ func ExampleParallel() {
 	}
 	// Prints:
 	// 201 flight 7, room 12 <nil>
-	// cancelled: flight 7
+	// canceled: flight 7
 	// 409 full <nil>
 }
 
-// An order is shipped by an operation of its own, which a Worker does. What that has come to decides what happens to the order.
+// An order is shipped by a child, on which a Worker works. The outcome of the child decides about the order.
 func ExampleChild() {
 	ship := operation.Define("ship", func(op *operation.Op, number int) (idem.Response, error) {
 		if number > 1 {
@@ -188,10 +177,11 @@ func ExampleChild() {
 	// <nil>
 }
 
-// An export takes as long as it takes, and says with each page that it is getting on.
-func ExampleHeartbeat() {
+// A long call reports its progress with each page.
+func ExamplePolicy_WithHeartbeat() {
 	export := operation.Define("export", func(op *operation.Op, pages int) (idem.Response, error) {
-		done, err := operation.Call(op, "export", operation.Keyed(23*time.Hour), func(ctx context.Context, key string) (int, error) {
+		slow := operation.Keyed(23 * time.Hour).WithHeartbeat(time.Minute).WithAttemptTimeout(6 * time.Hour)
+		done, err := operation.Call(op, "export", slow, func(ctx context.Context, key string) (int, error) {
 			for page := range pages {
 				if err := ctx.Err(); err != nil {
 					return page, operation.Unknown(err)
@@ -199,7 +189,7 @@ func ExampleHeartbeat() {
 				operation.Beat(ctx) // the other side has taken this page under key
 			}
 			return pages, nil
-		}, operation.Heartbeat(time.Minute), operation.AttemptTimeout(6*time.Hour))
+		})
 		return idem.Response{Status: 201, Body: fmt.Appendf(nil, "%d pages", done)}, err
 	})
 	res, err := export.Do(ctx, pool, "tenant-1/export", "k", idem.HashBytes(), 3)
@@ -208,8 +198,8 @@ func ExampleHeartbeat() {
 	// 201 3 pages <nil>
 }
 
-func TestExamplesPrintWhatTheySay(t *testing.T) {
-	examples.Run(t, map[string]func(){"": Example, "Definition_Start": ExampleDefinition_Start, "Parallel": ExampleParallel, "Child": ExampleChild, "Heartbeat": ExampleHeartbeat}, func(t *testing.T, _ string) {
+func TestExamples(t *testing.T) {
+	examples.Run(t, map[string]func(){"": Example, "Definition_Start": ExampleDefinition_Start, "Parallel": ExampleParallel, "Child": ExampleChild, "Policy_WithHeartbeat": ExamplePolicy_WithHeartbeat}, func(t *testing.T, _ string) {
 		pool = pgtest.New(t)
 		if _, err := pool.Exec(t.Context(), "create table orders (id int generated always as identity, sku text, receipt text)"); err != nil {
 			t.Fatal(err)

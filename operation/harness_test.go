@@ -25,19 +25,19 @@ var (
 	hashB = idem.Hash{2}
 )
 
-// limit is how long a test waits for a signal that has to come.
+// limit is how long a test waits for a signal.
 const limit = waiting.Limit
 
-// await returns once the channel is closed or has a value.
+// await returns when the channel is closed or has a value.
 func await[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
 	return waiting.For(t, what, c)
 }
 
-// eventually asks until the answer is yes.
+// eventually polls a condition until it holds.
 var eventually = waiting.Until
 
-// shop is what the operations of the tests write to: one row per step that is committed.
+// shop is the database of a test: the operations insert one row for each committed step.
 type shop struct {
 	t    testing.TB
 	pool *pgxpool.Pool
@@ -65,13 +65,13 @@ func maxConns(n int32) func(*pgxpool.Config) {
 	return func(c *pgxpool.Config) { c.MaxConns = n }
 }
 
-// through returns the shop as a client behind a proxy sees it.
+// through returns the shop with a pool that connects through the proxy.
 func (s *shop) through(proxy *pgproxy.Proxy, configure ...func(*pgxpool.Config)) *shop {
 	s.t.Helper()
 	return &shop{t: s.t, pool: pgtest.Open(s.t, proxy.DSN(), configure...), dsn: proxy.DSN(), bank: s.bank}
 }
 
-// write returns the fn of a Tx that leaves a row, and answers with the name of the step.
+// write returns the fn of a Tx that inserts a row, and returns the name of the step.
 func write(step string) func(pgx.Tx) (string, error) {
 	return func(tx pgx.Tx) (string, error) {
 		id, _ := idem.ExecutionID(tx)
@@ -87,7 +87,12 @@ func writeUndo(step string) func(pgx.Tx) error {
 	}
 }
 
-// did returns the steps that are committed, in order.
+// undoTx returns an undo that leaves a row.
+func undoTx(step string) operation.Undo[string] {
+	return operation.UndoTx(func(tx pgx.Tx, _ string) error { return writeUndo(step)(tx) })
+}
+
+// did returns the committed steps, in order.
 func (s *shop) did() []string {
 	s.t.Helper()
 	rows, err := s.pool.Query(context.Background(), `select step from done order by id`)
@@ -119,7 +124,7 @@ func (s *shop) text(sql string, args ...any) string {
 	return text
 }
 
-// bank is another system. It keeps books of its own, and knows a key again.
+// bank is another system, with books of its own. It recognizes a key.
 type bank struct {
 	mu      sync.Mutex
 	charges map[string]int // attempts by key
@@ -139,7 +144,7 @@ func (b *bank) charge(_ context.Context, key string) (string, error) {
 	return "charged " + key, nil
 }
 
-// keys returns how many different keys the bank has seen, and how often it was asked.
+// keys returns how many different keys the bank has seen, and how many requests.
 func (b *bank) keys() (different, asked int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,10 +161,7 @@ var created = idem.Response{Status: 201, Body: []byte(`"created"`)}
 // checkout reserves, charges and confirms.
 func (s *shop) checkout() *operation.Definition[string] {
 	return operation.Define("checkout", func(op *operation.Op, in string) (idem.Response, error) {
-		if _, err := operation.Tx(op, "reserve", write("reserve "+in)); err != nil {
-			return idem.Response{}, err
-		}
-		if err := operation.UndoTx(op, "release", writeUndo("release "+in)); err != nil {
+		if _, err := operation.Tx(op, "reserve", write("reserve "+in), undoTx("release "+in)); err != nil {
 			return idem.Response{}, err
 		}
 		charged, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge)

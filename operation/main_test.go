@@ -18,8 +18,8 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// The test binary is also the process that gets killed: with these variables set it works on one operation, says when it has
-// come to the point, and stays there until it is told to go on.
+// The test binary is also the process that a test kills. With these variables set it works on one operation, reports when it
+// has come to the point, and stays there until it reads a line.
 const (
 	victimOf     = "IDEM_TEST_VICTIM_OF"
 	victimAt     = "IDEM_TEST_VICTIM_AT"
@@ -95,39 +95,30 @@ var points = []string{
 	"before the refund", "refunded", "in release",
 }
 
-// pointed is an operation that charges a bank which is a table, and ends in a rejection if it is asked to: then refund and
-// release undo it.
+// pointed is an operation that charges a bank table. With the input "reject" it ends in a rejection, and is undone.
 func pointed(pool *pgxpool.Pool, at func(string)) *operation.Definition[string] {
 	return operation.Define("pointed", func(op *operation.Op, in string) (idem.Response, error) {
 		_, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (string, error) {
 			at("in reserve")
 			return write("reserve")(tx)
-		})
+		}, operation.UndoTx(func(tx pgx.Tx, _ string) error {
+			at("in release")
+			return writeUndo("release")(tx)
+		}))
 		if err != nil {
 			return idem.Response{}, err
 		}
 		at("behind reserve")
-		err = operation.UndoTx(op, "release", func(tx pgx.Tx) error {
-			at("in release")
-			return writeUndo("release")(tx)
-		})
-		if err != nil {
-			return idem.Response{}, err
-		}
 		charged, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(ctx context.Context, key string) (string, error) {
 			at("before the charge")
 			defer at("charged")
 			return bankTable(ctx, pool, "charge", key)
-		})
-		if err != nil {
-			return idem.Response{}, err
-		}
-		err = operation.Undo(op, "refund", operation.Keyed(time.Hour), func(ctx context.Context, key string) error {
+		}, operation.UndoCall(operation.Keyed(time.Hour), func(ctx context.Context, key, _ string) error {
 			at("before the refund")
 			defer at("refunded")
 			_, err := bankTable(ctx, pool, "refund", key)
 			return err
-		})
+		}))
 		if err != nil {
 			return idem.Response{}, err
 		}
@@ -147,7 +138,7 @@ func pointed(pool *pgxpool.Pool, at func(string)) *operation.Definition[string] 
 	})
 }
 
-// bankTable is another system, which all processes reach: it knows a key again.
+// bankTable makes a request to another system, which all processes reach. It recognizes a key.
 func bankTable(ctx context.Context, pool *pgxpool.Pool, what, key string) (string, error) {
 	_, err := pool.Exec(ctx, `insert into bank (what, key) values ($1, $2) on conflict (key) do update set asked = bank.asked + 1`, what, key)
 	return what + "d " + key, err
