@@ -16,20 +16,20 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// calling is an operation of one call, whose attempts it notes.
+// calling is an operation of one call. It records the keys of the attempts.
 type calling struct {
 	*operation.Definition[int]
 	keys []string
-	err  error // what the function was given
+	err  error // what the call returned
 }
 
-func newCalling(safety operation.Safety, fn func(attempt int, key string) (string, error), opts ...operation.CallOption) *calling {
+func newCalling(policy operation.Policy, fn func(attempt int, key string) (string, error)) *calling {
 	c := &calling{}
 	c.Definition = operation.Define("calling", func(op *operation.Op, _ int) (idem.Response, error) {
-		value, err := operation.Call(op, "call", safety, func(_ context.Context, key string) (string, error) {
+		value, err := operation.Call(op, "call", policy, func(_ context.Context, key string) (string, error) {
 			c.keys = append(c.keys, key)
 			return fn(len(c.keys), key)
-		}, opts...)
+		})
 		c.err = err
 		return idem.Response{Status: 200, Body: []byte(value)}, err
 	})
@@ -48,7 +48,7 @@ func failFirst(n int, err error) func(int, string) (string, error) {
 
 var errTimeout = errors.New("the gateway did not answer")
 
-func TestKeyedCallIsRepeatedWithTheSameKey(t *testing.T) {
+func TestCall_KeyedRepeatsTheKey(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	c := newCalling(operation.Keyed(time.Hour), failFirst(3, operation.Unknown(errTimeout)))
@@ -65,7 +65,7 @@ func TestKeyedCallIsRepeatedWithTheSameKey(t *testing.T) {
 	}
 }
 
-func TestFinalErrorGoesToTheFunctionAtOnceAndIsReplayedAsItWas(t *testing.T) {
+func TestCall_FinalErrorIsReplayed(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var seen []string
@@ -97,26 +97,26 @@ type refusal struct{ Code int }
 
 func (r *refusal) Error() string { return fmt.Sprint("refused with ", r.Code) }
 
-// parks fails the test unless the operation is parked, for a reason that says this.
-func parks(t *testing.T, s *shop, c *calling, reason string) {
+// parks fails the test unless the operation is parked at its call, for this reason.
+func parks(t *testing.T, s *shop, c *calling, reason operation.Reason) {
 	t.Helper()
 	for range 2 {
 		_, err := c.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0))
 		var parked *operation.ParkedError
-		if !errors.As(err, &parked) || !strings.Contains(parked.Reason, reason) || parked.Step != "call" {
-			t.Fatalf("%v, want a reason like %q", err, reason)
+		if !errors.As(err, &parked) || parked.Reason != reason || parked.Step != "call" {
+			t.Fatalf("%v, want %s", err, reason)
 		}
 	}
 }
 
-func TestOnceIsNeverCalledTwice(t *testing.T) {
+func TestCall_OnceIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{"unknown": operation.Unknown(errTimeout), "any error": errTimeout} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			c := newCalling(operation.Once, failFirst(1, err))
-			parks(t, s, c, "not known")
+			parks(t, s, c, operation.ReasonCallInDoubt)
 			if len(c.keys) != 1 {
 				t.Errorf("%d calls", len(c.keys))
 			}
@@ -124,7 +124,7 @@ func TestOnceIsNeverCalledTwice(t *testing.T) {
 	}
 }
 
-func TestOnceThatWasUnderWayWhenItsProcessWasKilledIsParked(t *testing.T) {
+func TestCall_OnceParksAfterAKill(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := newBlocked(s, operation.Once)
@@ -143,7 +143,7 @@ func TestOnceThatWasUnderWayWhenItsProcessWasKilledIsParked(t *testing.T) {
 	}
 }
 
-func TestCallAfterItsWindowIsParkedAndNotMade(t *testing.T) {
+func TestCall_KeyedParksAfterItsWindow(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	c := newCalling(operation.Keyed(time.Hour), failFirst(1, errTimeout))
@@ -155,13 +155,13 @@ func TestCallAfterItsWindowIsParkedAndNotMade(t *testing.T) {
 	if _, err := s.pool.Exec(t.Context(), `update idem.operations set since = since - interval '2 hours', kind = 'call', step = 'call', seq = 1`); err != nil {
 		t.Fatal(err)
 	}
-	parks(t, s, c, "no longer knows its key")
+	parks(t, s, c, operation.ReasonCallInDoubt)
 	if len(c.keys) != 0 {
 		t.Errorf("%d calls", len(c.keys))
 	}
 }
 
-func TestAskedIsCalledAgainOnlyIfItHasNotHappened(t *testing.T) {
+func TestCall_AskedRepeatsWhatHasNotHappened(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string
@@ -194,17 +194,17 @@ func TestAskedIsCalledAgainOnlyIfItHasNotHappened(t *testing.T) {
 	}
 }
 
-func TestAttemptsOfACallAreBoundedIfItIsAskedFor(t *testing.T) {
+func TestPolicy_WithMaxAttempts(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	c := newCalling(operation.Keyed(time.Hour), failFirst(9, errTimeout), operation.Attempts(2))
-	parks(t, s, c, "2 attempts")
+	c := newCalling(operation.Keyed(time.Hour).WithMaxAttempts(2), failFirst(9, errTimeout))
+	parks(t, s, c, operation.ReasonAttemptsExhausted)
 	if len(c.keys) != 2 {
 		t.Errorf("%d calls", len(c.keys))
 	}
 }
 
-func TestCallIsNotTriedAgainAfterTheDeadlineOfItsOperation(t *testing.T) {
+func TestWithDeadline_EndsACall(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	calls := 0
@@ -220,13 +220,13 @@ func TestCallIsNotTriedAgainAfterTheDeadlineOfItsOperation(t *testing.T) {
 	}
 }
 
-func TestCallWithoutASafetyIsRefused(t *testing.T) {
+func TestCall_NeedsAPolicy(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	for _, safety := range []operation.Safety{{}, operation.Keyed(0), operation.Asked[string](nil)} {
-		c := newCalling(safety, failFirst(0, nil))
+	for _, policy := range []operation.Policy{{}, operation.Keyed(0), operation.Asked[string](nil)} {
+		c := newCalling(policy, failFirst(0, nil))
 		if _, err := c.Do(t.Context(), s.pool, scope, "k", hashA, 0); err == nil || len(c.keys) != 0 {
-			t.Errorf("%+v: %v after %d calls", safety, err, len(c.keys))
+			t.Errorf("%+v: %v after %d calls", policy, err, len(c.keys))
 		}
 	}
 	if n := s.count(`select count(*) from idem.records`); n != 0 {
@@ -234,8 +234,7 @@ func TestCallWithoutASafetyIsRefused(t *testing.T) {
 	}
 }
 
-// A call that cannot have an outcome soon frees the caller that waits for it.
-func TestLongPauseOfACallFreesTheCaller(t *testing.T) {
+func TestCall_LongBackoffFreesTheCaller(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := newBlocked(s, operation.Keyed(100*time.Hour))
@@ -271,24 +270,25 @@ func TestLongPauseOfACallFreesTheCaller(t *testing.T) {
 	}
 }
 
-// When a call is not tried again, only the other side can say that it has not happened. Then the function goes another way, or ends.
-func TestCallThatRunsOutIsTheFunctionsOnlyIfItIsKnownNotToHaveHappened(t *testing.T) {
+// TestCall_ExhaustedGoesToTheFunctionIfNotHappened: the function gets the last error only if the other side reports that the call has
+// not happened. Otherwise the operation parks.
+func TestCall_ExhaustedGoesToTheFunctionIfNotHappened(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
-		safety operation.Safety
-		want   string // of the response, or of the reason
+		policy operation.Policy
+		want   string // the response, or "parked"
 	}{
 		{"it has not happened", operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, nil }), ""},
 		{"it has", operation.Asked(func(context.Context, string) (string, bool, error) { return "found", true, nil }), "found"},
-		{"the other side cannot say", operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, errTimeout }), "not known"},
-		{"no side can be asked", operation.Keyed(time.Hour), "not known"},
+		{"the other side cannot say", operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, errTimeout }), "parked"},
+		{"no side can be asked", operation.Keyed(time.Hour), "parked"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			d := s.trip(func(op *operation.Op) (idem.Response, error) {
-				value, err := operation.Call(op, "seat", test.safety, func(context.Context, string) (string, error) { return "", errTimeout }, operation.Attempts(1))
+				value, err := operation.Call(op, "seat", test.policy.WithMaxAttempts(1), func(context.Context, string) (string, error) { return "", errTimeout })
 				return idem.Response{Status: 200, Body: []byte(value)}, err
 			})
 			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
@@ -301,7 +301,7 @@ func TestCallThatRunsOutIsTheFunctionsOnlyIfItIsKnownNotToHaveHappened(t *testin
 					t.Errorf("(-want +got):\n%s", diff)
 				}
 			case errors.Is(err, operation.ErrParked):
-				if !strings.Contains(err.Error(), test.want) {
+				if parked := (*operation.ParkedError)(nil); test.want != "parked" || !errors.As(err, &parked) || parked.Reason != operation.ReasonAttemptsExhausted {
 					t.Errorf("got %v, want %q", err, test.want)
 				}
 			case err != nil || string(res.Body) != test.want:
@@ -311,8 +311,8 @@ func TestCallThatRunsOutIsTheFunctionsOnlyIfItIsKnownNotToHaveHappened(t *testin
 	}
 }
 
-// What a COMMIT without an answer has recorded is recorded once more. Since when it is on record stays true.
-func TestStepThatIsRecordedAgainIsOnRecordSinceTheFirstTime(t *testing.T) {
+// A COMMIT whose answer was lost is repeated. The time of the row stays that of the first one.
+func TestRecordStep_KeepsItsTime(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	c := newCalling(operation.Keyed(time.Hour), failFirst(0, nil))
@@ -331,9 +331,9 @@ func TestStepThatIsRecordedAgainIsOnRecordSinceTheFirstTime(t *testing.T) {
 	}
 	first := recorded()
 	if record(store.StepDone); recorded() != first {
-		t.Errorf("it is on record since %s, and again since %s", first, recorded())
+		t.Errorf("recorded at %s, and again at %s", first, recorded())
 	}
 	if record(store.StepFailed); recorded() == first {
-		t.Error("another outcome is on record since that of before")
+		t.Error("another outcome has the time of the one before")
 	}
 }
