@@ -11,10 +11,13 @@ import (
 var Ignored = analyzer("idemignored", `find errors of idem that are ignored
 
 An error of DoTx says that the caller's transaction must not be committed, one of a step that an operation has to stop, one of HashJSON that the hash
-says nothing, and one of Add that no message will leave.`,
+says nothing, and one of Add that no message will leave. An undo that is given to no step never runs.`,
 	func(pass *analysis.Pass) {
 		in := inspectorOf(pass)
 		look := func(statement ast.Node) {
+			if call := ignoredCall(statement); call != nil && isFunc(callee(pass.TypesInfo, call), library+"/operation", "UndoTx", "UndoCall") {
+				pass.ReportRangef(call, "this undo is given to no step, and never runs: make it an argument of the step that it undoes")
+			}
 			if call := ignores(pass.TypesInfo, statement); call != nil {
 				if to := callee(pass.TypesInfo, call); to != nil && ofIdem(to.Pkg()) && to.Pkg() != pass.Pkg && matters(to) {
 					pass.ReportRangef(call, "the error of %s.%s is ignored: %s", to.Pkg().Name(), to.Name(), why(to.Name()))
@@ -60,7 +63,18 @@ var tellsLater = map[string]bool{"Commit": true, "Rollback": true, "Query": true
 
 // ignores returns the call whose error a statement ignores.
 func ignores(info *types.Info, n ast.Node) *ast.CallExpr {
-	var call *ast.CallExpr
+	call := ignoredCall(n)
+	if call == nil {
+		return nil
+	}
+	if f := callee(info, call); f == nil || !returnsError(f) {
+		return nil
+	}
+	return call
+}
+
+// ignoredCall returns the call whose last result a statement ignores.
+func ignoredCall(n ast.Node) (call *ast.CallExpr) {
 	switch n := n.(type) {
 	case *ast.ExprStmt:
 		call, _ = ast.Unparen(n.X).(*ast.CallExpr)
@@ -73,12 +87,6 @@ func ignores(info *types.Info, n ast.Node) *ast.CallExpr {
 		if ok && last.Name == "_" && len(n.Rhs) == 1 {
 			call, _ = ast.Unparen(n.Rhs[0]).(*ast.CallExpr)
 		}
-	}
-	if call == nil {
-		return nil
-	}
-	if f := callee(info, call); f == nil || !returnsError(f) {
-		return nil
 	}
 	return call
 }

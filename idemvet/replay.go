@@ -78,7 +78,7 @@ func (r *replays) call(call *ast.CallExpr) (deeper bool) {
 	if to == nil || to.Pkg() == nil {
 		return true
 	}
-	if r.isStep(call) {
+	if r.isStep(call) || isFunc(to, library+"/operation", "UndoTx", "UndoCall", "Asked") { // their functions run in steps
 		for _, arg := range call.Args {
 			if _, ok := ast.Unparen(arg).(*ast.FuncLit); !ok {
 				r.within(arg)

@@ -108,6 +108,17 @@ var chargesInAStep = operation.Define("charge", func(op *operation.Op, in string
 	return created, err
 })
 
+var refundsInAnUndoTx = operation.Define("refund", func(op *operation.Op, in string) (idem.Response, error) {
+	err := operation.Exec(op, "order", func(tx pgx.Tx) error { return nil }, operation.UndoTx(func(tx pgx.Tx, _ operation.None) error {
+		resp, err := http.Post("https://bank.example/refunds", "application/json", nil) // want idemcallout
+		if err != nil {
+			return err
+		}
+		return resp.Body.Close()
+	}))
+	return created, err
+})
+
 func (s *service) publishesInADefer(ctx context.Context, js *nats.Conn, scope, key string, hash idem.Hash) error {
 	_, err := idem.Do(ctx, s.pool, scope, key, hash, func(tx pgx.Tx) (idem.Response, error) {
 		defer func() {

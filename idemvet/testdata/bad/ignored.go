@@ -24,7 +24,7 @@ func (s *service) ignoresTheHash(ctx context.Context, scope, key string, body []
 }
 
 var ignoresTheUndo = operation.Define("undo", func(op *operation.Op, in string) (idem.Response, error) {
-	operation.UndoTx(op, "order", func(tx pgx.Tx) error { return nil }) // want idemignored
+	operation.UndoTx(func(tx pgx.Tx, _ operation.None) error { return nil }) // want idemignored
 	return created, step(op, "order")
 })
 

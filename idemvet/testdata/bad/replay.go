@@ -117,3 +117,15 @@ var scansInAStep = operation.Define("a scan", func(op *operation.Op, in string) 
 	})
 	return idem.Response{Status: 201, Body: []byte(id)}, err
 })
+
+var readsAVariableInAnUndo = operation.Define("a variable of an undo", func(op *operation.Op, in string) (idem.Response, error) {
+	var id string
+	err := operation.Exec(op, "order", func(tx pgx.Tx) error {
+		id = in // want idemreplay
+		return nil
+	}, operation.UndoTx(func(tx pgx.Tx, _ operation.None) error {
+		_, err := tx.Exec(op.Context(), "DELETE FROM orders WHERE id = $1", id)
+		return err
+	}))
+	return created, err
+})

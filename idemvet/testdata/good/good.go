@@ -410,3 +410,26 @@ func (s *service) readsByAMethodValue(ctx context.Context, scope, key string, ha
 	})
 	return err
 }
+
+var undoesByTheClock = operation.Define("undoes", func(op *operation.Op, in string) (idem.Response, error) {
+	refund := operation.UndoCall(operation.Keyed(time.Hour), func(ctx context.Context, key, charge string) error {
+		slog.Info("refunds", "key", key, "charge", charge)
+		if time.Now().Weekday() == time.Sunday {
+			return context.DeadlineExceeded
+		}
+		return nil
+	})
+	_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(context.Context, string) (string, error) { return in, nil }, refund)
+	if err != nil {
+		return idem.Response{}, err
+	}
+	_, err = operation.Tx(op, "order", func(tx pgx.Tx) (time.Time, error) {
+		now := time.Now()
+		_, err := tx.Exec(op.Context(), "INSERT INTO orders (at) VALUES ($1)", now)
+		return now, err
+	}, operation.UndoTx(func(tx pgx.Tx, at time.Time) error {
+		_, err := tx.Exec(op.Context(), "UPDATE orders SET canceled = $1 WHERE at = $2", time.Now(), at)
+		return err
+	}))
+	return created, err
+})
