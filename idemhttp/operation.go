@@ -43,8 +43,8 @@ type OperationConfig[In any] struct {
 	// run one; where the Operation has no Start, such a request is 503. The default is 1000.
 	MaxRunning int
 
-	// Reasons tells clients why an operation is parked. A reason names steps, and may quote the error of an undo. By default only the
-	// log and the tools of the operator have it.
+	// Reasons adds to the status of a parked operation its reason: the code and the text. The text names steps, and may quote the
+	// beginning of an error. By default clients do not get it; the log and the tools of the operator have it.
 	Reasons bool
 }
 

@@ -3,6 +3,7 @@ package idemhttp
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idem"
@@ -21,7 +22,8 @@ type operationStatus struct {
 	Attempts   int          `json:"attempts,omitempty"`
 	WaitsFor   string       `json:"waits_for,omitempty"`
 	WaitsUntil time.Time    `json:"waits_until,omitzero"`
-	Reason     string       `json:"reason,omitempty"`
+	Reason     string       `json:"reason,omitempty"`      // the code
+	ReasonText string       `json:"reason_text,omitempty"` // the same as a sentence
 	Steps      []stepStatus `json:"steps"`
 	retryAfter time.Duration
 	hash       idem.Hash
@@ -69,24 +71,32 @@ func (h *OperationHandler) load(ctx context.Context, id string) (*operationStatu
 		ID: id, Name: show.Name, State: string(show.State), Steps: []stepStatus{}, scope: show.Scope, hash: show.Hash,
 	}
 	for _, s := range steps.Steps {
-		status.Steps = append(status.Steps, stepStatus{string(s.Kind), s.Name, string(s.Outcome), s.RecordedAt})
+		if s.Kind != store.EndStep {
+			status.Steps = append(status.Steps, stepStatus{string(s.Kind), withoutNumber(s.Name), string(s.Outcome), s.RecordedAt})
+		}
 	}
 	if show.State != store.OperationRunning && show.State != store.OperationParked {
 		return status, nil
 	}
-	status.Undoing, status.Step, status.Since, status.Attempts = show.Undoing, show.Step, show.Since, show.Attempts
+	status.Undoing, status.Step, status.Since, status.Attempts = show.Undoing, withoutNumber(show.Step), show.Since, show.Attempts
 	status.retryAfter = time.Second
 	switch pause := show.WakeAt.Sub(show.LoadedAt); {
 	case show.State == store.OperationRunning && show.WakeAt.IsZero(): // until its child has ended
-		status.WaitsFor = show.Step
+		status.WaitsFor = status.Step
 	case show.State == store.OperationParked:
-		status.retryAfter = time.Minute
+		status.retryAfter, status.Step = time.Minute, show.ReasonStep
 		if h.reasons {
-			status.Reason = show.Reason
+			status.Reason, status.ReasonText = show.Reason, show.ReasonText
 		}
 	case pause > 0:
-		status.WaitsFor, status.WaitsUntil = show.Step, show.WakeAt
+		status.WaitsFor, status.WaitsUntil = status.Step, show.WakeAt
 		status.retryAfter = min(max(pause, time.Second), time.Minute)
 	}
 	return status, nil
+}
+
+// withoutNumber returns the step that an undo undoes: the second undo of a step is stored as "name##2".
+func withoutNumber(name string) string {
+	step, _, _ := strings.Cut(name, "##")
+	return step
 }

@@ -23,19 +23,16 @@ type cart struct {
 }
 
 // checkout is an operation that reserves in Postgres, charges by charge, and confirms.
-func (s *shop) checkout(safety operation.Safety, charge func(ctx context.Context) (string, error)) *operation.Definition[cart] {
+func (s *shop) checkout(policy operation.Policy, charge func(ctx context.Context) (string, error)) *operation.Definition[cart] {
 	return operation.Define("checkout", func(op *operation.Op, in cart) (idem.Response, error) {
-		order, err := operation.Tx(op, "reserve", s.tryPlace)
+		order, err := operation.Tx(op, "reserve", s.tryPlace, operation.UndoTx(func(tx pgx.Tx, order int64) error {
+			_, err := tx.Exec(op.Context(), `delete from orders where id = $1`, order)
+			return err
+		}))
 		if err != nil {
 			return idem.Response{}, err
 		}
-		if err := operation.UndoTx(op, "release", func(tx pgx.Tx) error {
-			_, err := tx.Exec(context.Background(), `delete from orders where id = $1`, order)
-			return err
-		}); err != nil {
-			return idem.Response{}, err
-		}
-		charged, err := operation.Call(op, "charge", safety, func(ctx context.Context, _ string) (string, error) { return charge(ctx) })
+		charged, err := operation.Call(op, "charge", policy, func(ctx context.Context, _ string) (string, error) { return charge(ctx) })
 		if errors.Is(err, errDeclined) {
 			return idem.Response{}, idem.Reject(idem.Response{Status: http.StatusPaymentRequired, Body: []byte("declined")})
 		}
@@ -98,7 +95,8 @@ type status struct {
 	Name       string
 	State      string
 	Step       string
-	Reason     string
+	Reason     operation.Reason
+	ReasonText string    `json:"reason_text"`
 	WaitsFor   string    `json:"waits_for"`
 	WaitsUntil time.Time `json:"waits_until"`
 	Since      time.Time
@@ -167,7 +165,7 @@ func TestOperationThatTakesLongIsAcceptedAndEndsWithoutItsRequest(t *testing.T) 
 	if location != "/operations/"+told.ID || accepted.Header.Get("Retry-After") != "1" || told.Step != "charge" || told.Since.IsZero() {
 		t.Errorf("%v: %+v", accepted.Header, told)
 	}
-	if diff := cmp.Diff([]string{"tx reserve done", "undo tx release registered", "call charge begun"}, told.steps()); diff != "" {
+	if diff := cmp.Diff([]string{"tx reserve done", "call charge begun"}, told.steps()); diff != "" {
 		t.Errorf("steps (-want +told):\n%s", diff)
 	}
 	if again := wantOperation(t, ask(h), http.StatusAccepted, "running"); again.ID != told.ID {
@@ -178,7 +176,7 @@ func TestOperationThatTakesLongIsAcceptedAndEndsWithoutItsRequest(t *testing.T) 
 	close(release)
 	shutdown(t, h)
 	ended := wantOperation(t, statusAt(t, h, location), http.StatusOK, "completed")
-	if steps := ended.steps(); len(steps) != 3 || steps[2] != "call charge done" {
+	if steps := ended.steps(); len(steps) != 2 || steps[1] != "call charge done" {
 		t.Errorf("%v", steps)
 	}
 	answer := ask(s.operate(s.checkout(operation.Once, charged)))
@@ -212,21 +210,22 @@ func TestNothingIsAcceptedBeforeItIsDurable(t *testing.T) {
 	wantStatus(t, ask(h), http.StatusCreated)
 }
 
-func TestParkedOperationIsToldOfAndItsReasonOnlyWhereThatIsWanted(t *testing.T) {
+func TestOperate_ReasonOfAParkedOperationIsOptIn(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := s.checkout(operation.Once, func(context.Context) (string, error) { return "", errors.New("no answer") })
 	h := s.operate(d)
 	accepted := ask(h)
 	told := wantOperation(t, accepted, http.StatusAccepted, "parked")
-	if told.Step != "charge" || told.Reason != "" || accepted.Header.Get("Retry-After") != "60" {
+	if told.Step != "charge" || told.Reason != "" || told.ReasonText != "" || accepted.Header.Get("Retry-After") != "60" {
 		t.Errorf("%+v %v", told, accepted.Header)
 	}
 	if logged := s.logs.String(); !strings.Contains(logged, "must not happen twice") || !strings.Contains(logged, told.ID) {
 		t.Errorf("the log: %s", logged)
 	}
 	open := s.operate(d, func(c *idemhttp.OperationConfig[cart]) { c.Reasons = true })
-	if told := wantOperation(t, statusAt(t, open, accepted.Header.Get("Location")), http.StatusOK, "parked"); !strings.Contains(told.Reason, `"charge"`) {
+	told = wantOperation(t, statusAt(t, open, accepted.Header.Get("Location")), http.StatusOK, "parked")
+	if told.Reason != operation.ReasonCallInDoubt || !strings.Contains(told.ReasonText, `"charge"`) {
 		t.Errorf("%+v", told)
 	}
 }

@@ -22,7 +22,7 @@
 //	idem.retries            {retry}    counter     runs after the first: idem.name, error.type
 //	idem.commit.unknown     {commit}   counter     not acknowledged: idem.name, idem.resolution (committed, rolled_back, unresolved)
 //	idem.replay.unreadable  {replay}   counter     refused because the recorded response cannot be read: idem.name
-//	idem.step.duration      s          histogram   of operations, each attempt by itself: idem.name, idem.step, idem.step.kind (tx, call, undo tx, undo),
+//	idem.step.duration      s          histogram   of operations, each attempt by itself: idem.name, idem.step, idem.step.kind (tx, call, undo),
 //	                                               idem.outcome (done, failed, unknown), error.type
 //
 // # What is told of messages
@@ -44,7 +44,7 @@
 // it. A replay is linked to the execution whose response it was given: by its execution id, and to its span if this process
 // has executed it of late. The spans that fn makes are not children of these: fn has the context of its caller.
 //
-// Each step that an operation takes, and each attempt at one, has a span that is called "idem" and its kind: idem tx, idem call, idem undo tx,
+// Each step that an operation takes, and each attempt at one, has a span that is called "idem" and its kind: idem tx, idem call,
 // idem undo. It has the labels of idem.step.duration and the operation id, and is a child of the call's, or of whatever the context of a
 // Worker holds.
 //

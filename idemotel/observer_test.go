@@ -328,7 +328,8 @@ func TestNothingPersonalIsExported(t *testing.T) {
 	}
 	calls := 0
 	checkout := operation.Define("checkout", func(op *operation.Op, in string) (idem.Response, error) {
-		_, err := operation.Tx(op, "reserve", func(pgx.Tx) (string, error) { return body, nil })
+		_, err := operation.Tx(op, "reserve", func(pgx.Tx) (string, error) { return body, nil },
+			operation.UndoTx(func(pgx.Tx, string) error { return errors.New("no way back for " + in) }))
 		_, failed := operation.Tx(op, "reserve", func(pgx.Tx) (string, error) { return "", errors.New("no room for " + in) })
 		_, declined := operation.Call(op, "charge", operation.Keyed(time.Hour), func(context.Context, string) (string, error) {
 			if calls++; calls == 1 {
@@ -336,7 +337,6 @@ func TestNothingPersonalIsExported(t *testing.T) {
 			}
 			return "", operation.Final(errors.New("no money left for " + in))
 		})
-		_ = operation.UndoTx(op, "release", func(pgx.Tx) error { return errors.New("no way back for " + in) })
 		return idem.Response{}, errors.Join(err, failed, declined)
 	})
 	checkout.Do(ctx, pool, scope, key+"-2", hashA, body, observed[0])
@@ -349,7 +349,7 @@ func TestNothingPersonalIsExported(t *testing.T) {
 	for _, span := range s.spans.Ended() {
 		text += fmt.Sprintf("%s %+v %+v %+v %+v\n", span.Name(), span.Attributes(), span.Events(), span.Links(), span.Status())
 	}
-	if len(s.spans.Ended()) < 16 || len(s.ended("idem call")) != 2 || len(s.ended("idem undo tx")) != 1 || !strings.Contains(text, "place-order") || !strings.Contains(text, "billing") || !strings.Contains(text, "idem.outbox.messages") || !strings.Contains(text, "idem.storage.size") {
+	if len(s.spans.Ended()) < 16 || len(s.ended("idem call")) != 2 || len(s.ended("idem undo")) != 1 || !strings.Contains(text, "place-order") || !strings.Contains(text, "billing") || !strings.Contains(text, "idem.outbox.messages") || !strings.Contains(text, "idem.storage.size") {
 		t.Fatalf("the test sees too little:\n%s", text)
 	}
 	for _, secret := range []string{"Ada", "key-", scope, body, hex.EncodeToString(hashA[:]), fmt.Sprint(hashA[:])} {

@@ -69,8 +69,8 @@ func (o *Observer) traceStep(ctx context.Context, labels stepLabels, data *idem.
 	_, span := o.tracer.Start(ctx, "idem "+data.Kind, append(options[:len(options):len(options)], trace.WithTimestamp(end.Add(-data.Duration)))...)
 	if span.IsRecording() {
 		span.SetAttributes(operationKey.String(data.OperationID))
-		if data.Outcome == idem.StepUnknown || data.Outcome == idem.StepFailed && undoes(data.Kind) {
-			span.SetStatus(codes.Error, string(data.Cause)) // not a refusal, which may be what the function asks for
+		if data.Outcome == idem.StepUnknown || data.Outcome == idem.StepFailed && data.Kind == "undo" {
+			span.SetStatus(codes.Error, string(data.Cause)) // a failed undo parks the operation; a failed call may be a refusal
 		}
 	}
 	span.End(trace.WithTimestamp(end))
@@ -81,6 +81,3 @@ func stepBeginning(l stepLabels) []trace.SpanStartOption {
 		trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(caused(stepAttributes(l), l.cause)...),
 	}
 }
-
-// undoes reports whether a step takes something back. One that fails parks its operation.
-func undoes(kind string) bool { return kind == "undo" || kind == "undo tx" }

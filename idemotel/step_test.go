@@ -23,11 +23,11 @@ func TestStepsOfOperationsAreMeasuredByNameKindAndOutcome(t *testing.T) {
 	attempts := 0
 	d := operation.Define("checkout", func(op *operation.Op, _ int) (idem.Response, error) {
 		for range 2 {
-			if _, err := operation.Tx(op, "reserve", func(pgx.Tx) (int, error) { return 0, nil }); err != nil {
+			release := operation.UndoTx(func(pgx.Tx, int) error { return nil })
+			if _, err := operation.Tx(op, "reserve", func(pgx.Tx) (int, error) { return 0, nil }, release); err != nil {
 				return idem.Response{}, err
 			}
 		}
-		_ = operation.UndoTx(op, "release", func(pgx.Tx) error { return nil })
 		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
 			if attempts++; attempts == 1 {
 				return 0, errors.New("secret")
@@ -49,7 +49,7 @@ func TestStepsOfOperationsAreMeasuredByNameKindAndOutcome(t *testing.T) {
 		"idem.step.duration idem.name=checkout idem.outcome=done idem.step.kind=tx idem.step=reserve":                      2,
 		"idem.step.duration error.type=other idem.name=checkout idem.outcome=unknown idem.step.kind=call idem.step=charge": 1,
 		"idem.step.duration error.type=other idem.name=checkout idem.outcome=failed idem.step.kind=call idem.step=charge":  1,
-		"idem.step.duration idem.name=checkout idem.outcome=done idem.step.kind=undo tx idem.step=release":                 1,
+		"idem.step.duration idem.name=checkout idem.outcome=done idem.step.kind=undo idem.step=reserve":                    2,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +measured)\n%s", diff)
@@ -127,10 +127,10 @@ func TestStepsHaveSpansUnderThatOfTheirCallAndUnknownOnesAreErrors(t *testing.T)
 	s, pool := newSeen(t), pgtest.New(t)
 	attempts := 0
 	d := operation.Define("checkout", func(op *operation.Op, _ int) (idem.Response, error) {
-		if _, err := operation.Tx(op, "reserve", func(pgx.Tx) (int, error) { return 0, nil }); err != nil {
+		release := operation.UndoTx(func(pgx.Tx, int) error { return nil })
+		if _, err := operation.Tx(op, "reserve", func(pgx.Tx) (int, error) { return 0, nil }, release); err != nil {
 			return idem.Response{}, err
 		}
-		_ = operation.UndoTx(op, "release", func(pgx.Tx) error { return nil })
 		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
 			if attempts++; attempts == 1 {
 				return 0, errors.New("secret")
@@ -147,7 +147,7 @@ func TestStepsHaveSpansUnderThatOfTheirCallAndUnknownOnesAreErrors(t *testing.T)
 		"idem tx reserve done Unset of the call, 36",
 		"idem call charge unknown Error of the call, 36",
 		"idem call charge failed Unset of the call, 36",
-		"idem undo tx release done Unset of the call, 36",
+		"idem undo reserve done Unset of the call, 36",
 	}
 	if diff := cmp.Diff(want, s.stepSpans("idem checkout")); diff != "" {
 		t.Errorf("(-want +spans)\n%s", diff)

@@ -127,8 +127,8 @@ func reserveAs(op *operation.Op, name, item string) (int, error) {
 	return operation.Tx(op, name, func(tx pgx.Tx) (int, error) { return insert(op.Context(), tx, "", item) })
 }
 
-func charge(op *operation.Op, pool *pgxpool.Pool, name string, safety operation.Safety) (string, error) {
-	return operation.Call(op, name, safety, func(ctx context.Context, key string) (string, error) {
+func charge(op *operation.Op, pool *pgxpool.Pool, name string, policy operation.Policy) (string, error) {
+	return operation.Call(op, name, policy, func(ctx context.Context, key string) (string, error) {
 		return acquirerOf(pool).charge(key), nil
 	})
 }
@@ -162,7 +162,7 @@ var goodOperations = []operationCase{
 			return idem.Response{}, err
 		}
 		calls := operation.Parallel(op)
-		var receipts []*operation.Future[string]
+		var receipts []*operation.Value[string]
 		for _, name := range []string{"air", "room", "car"} {
 			receipts = append(receipts, operation.Go(calls, name, day, func(_ context.Context, key string) (string, error) {
 				return acquirerOf(pool).charge(key), nil

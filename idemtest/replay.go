@@ -44,9 +44,9 @@ func replay(t testing.TB, name string, history []byte, definitions []operation.R
 		case !errors.As(err, &parked):
 			t.Errorf("idemtest: %s: %v", name, err)
 		case n > 0:
-			r.breaks(goesOn, "%s was replayed %d times, and then it is parked at step %q: %s", name, n, parked.Step, parked.Reason)
+			r.breaks(goesOn, "%s was replayed %d times, and then it is parked at step %q: %s: %s", name, n, parked.Step, parked.Reason, parked.ReasonText)
 		default:
-			r.breaks(oldGoesOn, "%s is parked at step %q: %s", name, parked.Step, parked.Reason)
+			r.breaks(oldGoesOn, "%s is parked at step %q: %s: %s", name, parked.Step, parked.Reason, parked.ReasonText)
 		}
 		return
 	}

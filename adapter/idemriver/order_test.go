@@ -30,18 +30,13 @@ func order(pool *pgxpool.Pool, process string) *idemriver.Definition[string] {
 			return err
 		}
 	}
-	take := func(op *operation.Op, step string) error {
-		_, err := operation.Tx(op, step, func(tx pgx.Tx) (bool, error) { return true, write(op, step)(tx) })
-		return err
-	}
 	return idemriver.Define("order", func(op *operation.Op, in string) (idem.Response, error) {
-		if err := take(op, "reserve"); err != nil {
+		release := write(op, "release")
+		err := operation.Exec(op, "reserve", write(op, "reserve"), operation.UndoTx(func(tx pgx.Tx, _ operation.None) error { return release(tx) }))
+		if err != nil {
 			return idem.Response{}, err
 		}
-		if err := operation.UndoTx(op, "release", write(op, "release")); err != nil {
-			return idem.Response{}, err
-		}
-		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(_ context.Context, key string) (string, error) {
+		_, err = operation.Call(op, "charge", operation.Keyed(time.Hour), func(_ context.Context, key string) (string, error) {
 			return charge(pool, op.ID(), process, key)
 		})
 		if err != nil {
@@ -50,7 +45,7 @@ func order(pool *pgxpool.Pool, process string) *idemriver.Definition[string] {
 		if strings.HasPrefix(in, "reject") {
 			return idem.Response{}, idem.Reject(idem.Response{Status: 402})
 		}
-		return created, take(op, "confirm")
+		return created, operation.Exec(op, "confirm", write(op, "confirm"))
 	})
 }
 

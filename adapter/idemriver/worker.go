@@ -72,7 +72,7 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[Job]) error {
 		return nil
 	case errors.Is(err, idem.ErrInProgress):
 		return w.again(ctx, job)
-	case errors.Is(err, operation.ErrParked), errors.Is(err, operation.ErrCancelled), operation.IsFinal(err):
+	case errors.Is(err, operation.ErrParked), errors.Is(err, operation.ErrCanceled), operation.IsFinal(err):
 		return river.JobCancel(err) // another attempt of River's would find nothing to do
 	}
 	return err
@@ -85,7 +85,7 @@ func (w *Worker) again(ctx context.Context, job *river.Job[Job]) error {
 		return nil
 	}
 	o, err := operation.Show(ctx, w.pool, job.Args.Operation)
-	if err == nil && o.State == "running" && o.Epoch == job.Args.Epoch {
+	if err == nil && o.State == operation.StateRunning && o.Epoch == job.Args.Epoch {
 		return river.JobSnooze(time.Second / 2)
 	}
 	return nil

@@ -33,16 +33,12 @@ func newCheckouts(payments *payments) *operation.Definition[cart] {
 	return operation.Define("checkout", func(op *operation.Op, in cart) (idem.Response, error) {
 		err := operation.Exec(op, "reserve", func(tx pgx.Tx) error {
 			return takeFromStock(op.Context(), tx, in.Tenant, in.newOrder)
-		})
+		}, operation.UndoTx(func(tx pgx.Tx, _ operation.None) error {
+			return giveBack(op.Context(), tx, in.Tenant, in.newOrder)
+		}))
 		if errors.Is(err, errOutOfStock) {
 			return idem.Response{}, reject(outOfStock(in.newOrder))
 		}
-		if err != nil {
-			return idem.Response{}, err
-		}
-		err = operation.UndoTx(op, "release", func(tx pgx.Tx) error {
-			return giveBack(op.Context(), tx, in.Tenant, in.newOrder)
-		})
 		if err != nil {
 			return idem.Response{}, err
 		}

@@ -21,10 +21,11 @@ import (
 // newCheckout is an order that is paid before it is placed.
 func newCheckout(bankURL string) *operation.Definition[Order] {
 	client := &http.Client{Timeout: 10 * time.Second}
+	keyed := operation.Keyed(23*time.Hour).WithBackoff(20*time.Millisecond, time.Second)
 	return operation.Define("checkout", func(op *operation.Op, in Order) (idem.Response, error) {
-		charge, err := operation.Call(op, "charge", operation.Keyed(23*time.Hour), func(ctx context.Context, key string) (string, error) {
+		charge, err := operation.Call(op, "charge", keyed, func(ctx context.Context, key string) (string, error) {
 			return pay(ctx, client, bankURL, key, bank.Charge{Customer: in.Tenant, Card: in.Card, AmountCents: in.Cents, Currency: "EUR", Reference: in.Request})
-		}, operation.Pauses(20*time.Millisecond, time.Second))
+		})
 		if err != nil {
 			return idem.Response{}, err
 		}
