@@ -35,7 +35,7 @@ const guards = `select count(*) from pg_locks where locktype = 'advisory' and cl
 	and database = (select oid from pg_database where datname = current_database())`
 
 // A killed process is noticed by another one that runs a Worker, and not by its next look.
-func TestEndOfAProcessIsNoticedBeforeTheNextLookOfAWorker(t *testing.T) {
+func TestGuard_NoticesADeadProcess(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
 	d := pointed(s.pool, func(string) {})
@@ -50,7 +50,7 @@ func TestEndOfAProcessIsNoticedBeforeTheNextLookOfAWorker(t *testing.T) {
 }
 
 // There are two guards at most, however many Workers run, and one that ends leaves its place to another.
-func TestTwoOfTheProcessesWithAWorkerAreGuards(t *testing.T) {
+func TestGuard_TwoAtMost(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := s.checkout()
@@ -100,7 +100,7 @@ func (s *shop) startSome(t *testing.T, d *operation.Definition[string], n int) {
 }
 
 // What a guard finds and has no room for is told to the others, which take it up although they do not look by themselves.
-func TestWhatIsDueIsTakenUpByAllProcessesThatHaveRoom(t *testing.T) {
+func TestGuard_NotifiesProcessesWithRoom(t *testing.T) {
 	t.Parallel()
 	const processes = 8
 	s := newShop(t)
@@ -120,7 +120,7 @@ func TestWhatIsDueIsTakenUpByAllProcessesThatHaveRoom(t *testing.T) {
 }
 
 // Neither of the guards has the definition: a process that has it is told.
-func TestWhatNoGuardHasTheDefinitionOfIsTakenUpByAProcessThatHasIt(t *testing.T) {
+func TestGuard_NotifiesProcessesWithTheDefinition(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{
 		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
@@ -144,7 +144,7 @@ func TestWhatNoGuardHasTheDefinitionOfIsTakenUpByAProcessThatHasIt(t *testing.T)
 
 // More operations are due of a definition that is gone than a guard reads: what is due of others is found all the same, by the only
 // process and by one of several.
-func TestDefinitionThatIsGoneHidesNothingOfOthers(t *testing.T) {
+func TestGuard_FindsOthersBehindAMissingDefinition(t *testing.T) {
 	t.Parallel()
 	for _, processes := range []int{1, 3} {
 		t.Run(fmt.Sprint(processes, " processes"), func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestDefinitionThatIsGoneHidesNothingOfOthers(t *testing.T) {
 }
 
 // A guard whose pool has no connection for it finds nothing: another process becomes one.
-func TestGuardThatCannotLookLeavesItsPlaceToAnotherProcess(t *testing.T) {
+func TestGuard_ResignsWithoutAConnection(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := operation.Define("checkout", func(op *operation.Op, _ string) (idem.Response, error) { return created, localStep(op, "book") })

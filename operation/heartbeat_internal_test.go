@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// The attempt takes many times as long as it may be silent, and then falls silent.
-func TestAttemptThatBeatsGoesOnForAsLongAsItTakes(t *testing.T) {
+// The attempt takes many times as long as the time between two beats, and then falls silent.
+func TestBeat_KeepsTheAttemptAlive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := callOptionsOf([]CallOption{Heartbeat(time.Minute)})
-		ctx, stop := o.watched(t.Context())
+		p := Keyed(time.Hour).WithHeartbeat(time.Minute)
+		ctx, stop := p.watched(t.Context())
 		defer stop()
 		derived, cancel := context.WithTimeout(ctx, 100*time.Hour)
 		defer cancel()
@@ -33,10 +33,10 @@ func TestAttemptThatBeatsGoesOnForAsLongAsItTakes(t *testing.T) {
 	})
 }
 
-func TestBeatWithoutAHeartbeatIsNothing(t *testing.T) {
+func TestBeat_WithoutHeartbeatDoesNothing(t *testing.T) {
 	t.Parallel()
-	o := callOptionsOf(nil)
-	ctx, stop := o.watched(t.Context())
+	p := Keyed(time.Hour)
+	ctx, stop := p.watched(t.Context())
 	defer stop()
 	Beat(ctx)
 	if ctx != t.Context() {

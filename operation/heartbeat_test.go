@@ -11,8 +11,8 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// The first attempt stands still, and its context says why it has ended.
-func TestAttemptThatDoesNotBeatIsOneWithoutAnAnswer(t *testing.T) {
+// The first attempt blocks, and the cause of its context is ErrNoBeat.
+func TestHeartbeat_MissedLeavesTheCallInDoubt(t *testing.T) {
 	t.Parallel()
 	silent := func(t *testing.T, attempts *int) func(context.Context, string) (string, error) {
 		return func(ctx context.Context, _ string) (string, error) {
@@ -26,9 +26,9 @@ func TestAttemptThatDoesNotBeatIsOneWithoutAnAnswer(t *testing.T) {
 			return "", operation.Final(ctx.Err()) // whatever its error says
 		}
 	}
-	beats := operation.Heartbeat(10 * time.Millisecond)
+	const silence = 10 * time.Millisecond
 	for name, test := range map[string]struct {
-		safety operation.Safety
+		policy operation.Policy
 		parks  bool
 	}{
 		"Keyed": {operation.Keyed(time.Hour), false},
@@ -37,12 +37,12 @@ func TestAttemptThatDoesNotBeatIsOneWithoutAnAnswer(t *testing.T) {
 	} {
 		for kind, step := range map[string]func(op *operation.Op, fn func(context.Context, string) (string, error)) error{
 			"Call": func(op *operation.Op, fn func(context.Context, string) (string, error)) error {
-				_, err := operation.Call(op, "call", test.safety, fn, beats)
+				_, err := operation.Call(op, "call", test.policy.WithHeartbeat(silence), fn)
 				return err
 			},
 			"Go": func(op *operation.Op, fn func(context.Context, string) (string, error)) error {
 				calls := operation.Parallel(op)
-				operation.Go(calls, "call", test.safety, fn, beats)
+				operation.Go(calls, "call", test.policy.WithHeartbeat(silence), fn)
 				return calls.Wait()
 			},
 		} {
@@ -60,17 +60,16 @@ func TestAttemptThatDoesNotBeatIsOneWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// The error that is left when the attempts run out says that it was the beat.
-func TestCallThatRunsOutOfAttemptsWithoutABeatSaysSo(t *testing.T) {
+func TestHeartbeat_MissedIsTheLastError(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var seen error
 	d := define(func(op *operation.Op) error {
-		find := operation.Asked(func(context.Context, string) (int, bool, error) { return 0, false, nil })
+		find := operation.Asked(func(context.Context, string) (int, bool, error) { return 0, false, nil }).WithHeartbeat(time.Millisecond).WithMaxAttempts(1)
 		_, seen = operation.Call(op, "call", find, func(ctx context.Context, _ string) (int, error) {
 			<-ctx.Done()
 			return 0, ctx.Err()
-		}, operation.Heartbeat(time.Millisecond), operation.Attempts(1))
+		})
 		return seen
 	})
 	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(seen, operation.ErrNoBeat) || !errors.Is(err, operation.ErrNoBeat) || !strings.Contains(err.Error(), "no beat") {
@@ -78,21 +77,19 @@ func TestCallThatRunsOutOfAttemptsWithoutABeatSaysSo(t *testing.T) {
 	}
 }
 
-func TestUndoMayHaveToBeat(t *testing.T) {
+func TestHeartbeat_OfAnUndo(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	attempts := 0
 	d := define(func(op *operation.Op) error {
-		if err := outsideStep(op, "call"); err != nil {
-			return err
-		}
-		err := operation.Undo(op, "refund", operation.Keyed(time.Hour), func(ctx context.Context, _ string) error {
-			if attempts++; attempts > 1 {
-				return nil
-			}
-			<-ctx.Done()
-			return ctx.Err()
-		}, operation.Heartbeat(time.Millisecond))
+		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge,
+			operation.UndoCall(operation.Keyed(time.Hour).WithHeartbeat(time.Millisecond), func(ctx context.Context, _, _ string) error {
+				if attempts++; attempts > 1 {
+					return nil
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			}))
 		return errors.Join(err, idem.Reject(declined))
 	})
 	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || attempts != 2 {
@@ -100,13 +97,13 @@ func TestUndoMayHaveToBeat(t *testing.T) {
 	}
 }
 
-func TestHeartbeatIsPositiveAndShorterThanTheWindow(t *testing.T) {
+func TestHeartbeat_IsPositiveAndShorterThanTheWindow(t *testing.T) {
 	t.Parallel()
 	for _, d := range []time.Duration{0, -1, time.Hour} {
 		s := newShop(t)
 		made := false
 		d := define(func(op *operation.Op) error {
-			_, err := operation.Call(op, "call", operation.Keyed(time.Hour), func(context.Context, string) (int, error) { made = true; return 1, nil }, operation.Heartbeat(d))
+			_, err := operation.Call(op, "call", operation.Keyed(time.Hour).WithHeartbeat(d), func(context.Context, string) (int, error) { made = true; return 1, nil })
 			return err
 		})
 		if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err == nil || made {

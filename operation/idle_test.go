@@ -36,11 +36,11 @@ func (s *shop) fleet(t *testing.T, n int, definitions ...operation.Runnable) {
 	})
 }
 
-var idleProcesses = flag.Int("processes", 30, "how many processes with a Worker TestManyIdleProcessesLookAboutOnceASecondInAll has")
+var idleProcesses = flag.Int("processes", 30, "how many processes with a Worker TestWorker_ManyIdleProcessesLookRarely has")
 
 // Many processes that have nothing to do, and ten thousand operations that sleep, cost little more than a statement a second in
 // all: two guards take turns to look, and the others look rarely.
-func TestManyIdleProcessesLookAboutOnceASecondInAll(t *testing.T) {
+func TestWorker_ManyIdleProcessesLookRarely(t *testing.T) {
 	t.Parallel()
 	const watched, enough = 5 * time.Second, 8
 	processes := *idleProcesses

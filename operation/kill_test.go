@@ -53,7 +53,7 @@ func (s *shop) wantBooks(in string) {
 }
 
 // Wherever a process is killed, a call with the same key goes on: with the same key for the bank.
-func TestOperationOfAKilledProcessIsFinishedByTheNextCallOfItsKey(t *testing.T) {
+func TestDo_FinishesTheOperationOfAKilledProcess(t *testing.T) {
 	t.Parallel()
 	forEachPoint(t, points, func(t *testing.T, s *shop, point, in string) {
 		newVictim(t, s, point, in).kill()
@@ -68,7 +68,7 @@ func TestOperationOfAKilledProcessIsFinishedByTheNextCallOfItsKey(t *testing.T) 
 }
 
 // What is on record is finished by a Worker, if no caller comes again.
-func TestOperationOfAKilledProcessIsFinishedByAWorker(t *testing.T) {
+func TestWorker_FinishesTheOperationOfAKilledProcess(t *testing.T) {
 	t.Parallel()
 	forEachPoint(t, points[2:], func(t *testing.T, s *shop, point, in string) {
 		newVictim(t, s, point, in).kill()
@@ -81,7 +81,7 @@ func TestOperationOfAKilledProcessIsFinishedByAWorker(t *testing.T) {
 }
 
 // Two deaths in a row, the second while going on.
-func TestOperationWhoseProcessIsKilledWhileGoingOnIsFinishedAllTheSame(t *testing.T) {
+func TestDo_FinishesAfterTwoDeaths(t *testing.T) {
 	t.Parallel()
 	for _, second := range points[2:] {
 		t.Run(second, func(t *testing.T) {
@@ -121,7 +121,7 @@ func forEachPoint(t *testing.T, points []string, f func(t *testing.T, s *shop, p
 }
 
 // A process that is there is left alone, however long its call takes.
-func TestWorkerLeavesAloneWhatSomebodyPresentWorksOn(t *testing.T) {
+func TestWorker_LeavesOperationsInProgressAlone(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
 	v := newVictim(t, s, "charged", "book")
@@ -142,7 +142,7 @@ func TestWorkerLeavesAloneWhatSomebodyPresentWorksOn(t *testing.T) {
 
 // A process that is there and has lost an operation from its own list, as by a release that never arrived, counts as absent
 // for it.
-func TestProcessThatHasLostAnOperationFromItsListTakesItUpAgain(t *testing.T) {
+func TestWorker_ReclaimsAnOperationItHasLost(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := newBlocked(s, operation.Keyed(time.Hour))
@@ -177,11 +177,11 @@ func TestProcessThatHasLostAnOperationFromItsListTakesItUpAgain(t *testing.T) {
 	}
 }
 
-func TestWorkerLeavesAloneWhatIsParkedAndWhatItDoesNotKnow(t *testing.T) {
+func TestWorker_LeavesParkedAndUnknownOperationsAlone(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	c := newCalling(operation.Once, failFirst(1, errTimeout))
-	parks(t, s, c, "not known")
+	parks(t, s, c, operation.ReasonCallInDoubt)
 	if _, err := s.start(s.checkout(), "unknown", hashA, true); err != nil {
 		t.Fatal(err)
 	}

@@ -47,11 +47,11 @@ func newLeased(t *testing.T, s *shop, dsn string, withWorker bool) *leased {
 	return r
 }
 
-// wantUndisturbed fails the test if another one has the operation, or the call was cancelled.
+// wantUndisturbed fails the test if another one has the operation, or the call was canceled.
 func (r *leased) wantUndisturbed(t *testing.T, s *shop) {
 	t.Helper()
 	if err := r.running.Err(); err != nil {
-		t.Errorf("the call was cancelled: %v", err)
+		t.Errorf("the call was canceled: %v", err)
 	}
 	if n := s.count(`select owner from idem.operations where epoch = 1`); n != r.owner {
 		t.Errorf("the operation was that of instance %d, and is that of %d", r.owner, n)
@@ -60,7 +60,7 @@ func (r *leased) wantUndisturbed(t *testing.T, s *shop) {
 
 // There is no pooler, and the process gets a session later. It shows the number that the process has, so that nothing of what is under way
 // changes, and at its end the operation is gone on with at once.
-func TestProcessThatWasRefusedASessionHasOneLater(t *testing.T) {
+func TestLease_IsReplacedByASession(t *testing.T) {
 	t.Parallel()
 	for name, ownGuards := range map[string]int{"with a Worker": 1, "without": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestProcessThatWasRefusedASessionHasOneLater(t *testing.T) {
 
 // Wherever the connection is lost while the session takes the place of the lease, the process is seen all the time, and has a session
 // in the end.
-func TestConnectionThatIsLostWhileASessionTakesThePlaceOfALeaseChangesNothing(t *testing.T) {
+func TestLease_ConnectionLostWhileItIsReplaced(t *testing.T) {
 	t.Parallel()
 	for name, point := range map[string]pgproxy.Point{
 		"before the lock":             pgproxy.Before(pgproxy.Contains("AppearInSession")),
@@ -124,7 +124,7 @@ func TestConnectionThatIsLostWhileASessionTakesThePlaceOfALeaseChangesNothing(t 
 }
 
 // A process may not be refused all its sessions for good by a server that starts.
-func TestProcessesHaveSessionsAgainBehindARestartOfTheServer(t *testing.T) {
+func TestPresence_ReturnsAfterAServerRestart(t *testing.T) {
 	t.Parallel()
 	const processes = 3
 	server := ownServer(t)
@@ -159,7 +159,7 @@ func TestProcessesHaveSessionsAgainBehindARestartOfTheServer(t *testing.T) {
 }
 
 // A pooler in front of the server is known by the first connection, and asked no more.
-func TestProcessBehindAPoolerKeepsItsLease(t *testing.T) {
+func TestLease_IsRenewedBehindAPooler(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var dials atomic.Int64

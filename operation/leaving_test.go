@@ -15,7 +15,7 @@ import (
 )
 
 // Who leaves still has recorded what its calls have returned. That may fail, too.
-func TestWhoeverLeavesIsToldSoWhateverBecomesOfWhatItHasRecorded(t *testing.T) {
+func TestDo_CanceledContextWithALostCommit(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	proxy, err := pgproxy.New(s.dsn)
@@ -48,7 +48,7 @@ func TestWhoeverLeavesIsToldSoWhateverBecomesOfWhatItHasRecorded(t *testing.T) {
 }
 
 // The connection is cut while a caller leaves whose call was answered. A call that is Once must not be in doubt for that.
-func TestAnswerOfACallIsOnRecordBeforeTheOperationIsLetGo(t *testing.T) {
+func TestDo_RecordsTheCallBeforeItReleases(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	proxy := pgtest.Proxy(t, s.dsn)
@@ -72,7 +72,7 @@ func TestAnswerOfACallIsOnRecordBeforeTheOperationIsLetGo(t *testing.T) {
 }
 
 // The run behind a cancellation reads the operation anew. Its caller may leave just then, with an answer that is not on record yet.
-func TestCallerThatLeavesWhenACancellationIsNoticedKeepsTheAnswerOfItsCall(t *testing.T) {
+func TestCancel_CallerThatLeavesKeepsTheOutcome(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	proxy := pgtest.Proxy(t, s.dsn)
@@ -85,11 +85,8 @@ func TestCallerThatLeavesWhenACancellationIsNoticedKeepsTheAnswerOfItsCall(t *te
 			}
 			traps <- proxy.Arm(pgproxy.Before(pgproxy.Contains("TakeOperation")), pgproxy.Freeze)
 			return s.bank.charge(ctx, key)
-		})
-		if err != nil {
-			return idem.Response{}, err
-		}
-		return created, operation.Undo(op, "repay", operation.Keyed(time.Hour), func(context.Context, string) error { return nil })
+		}, operation.UndoCall(operation.Keyed(time.Hour), func(context.Context, string, string) error { return nil }))
+		return created, err
 	})
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()

@@ -17,14 +17,15 @@ import (
 )
 
 // fill puts n operations of a name and a state on record, one begun a minute after the other, the first one an hour ago.
-func (s *shop) fill(name, state string, n int) {
+func (s *shop) fill(name string, state operation.State, n int) {
 	s.t.Helper()
 	_, err := s.pool.Exec(s.t.Context(), `
-		insert into idem.operations (id, scope, key, hash, name, ttl, created_at, epoch, state, undoing, step, seq, since, wake_at, tries, attempts, reason, ended_at)
+		insert into idem.operations (id, scope, key, hash, name, ttl, created_at, epoch, state, undoing, step, seq, since, wake_at, tries, attempts, reason, reason_step, reason_text, ended_at)
 		select gen_random_uuid(), $1 || '/' || n, n::text, '', $1, 0, clock_timestamp() - interval '1 hour' + n * interval '1 minute', 1, $2, false,
-		       'step ' || n % 2, 1, clock_timestamp(), clock_timestamp() + interval '1 day', 0, 0, case when $2 = 'parked' then 'the reason' end,
+		       'step ' || n % 2, 1, clock_timestamp(), clock_timestamp() + interval '1 day', 0, 0, case when $2 = 'parked' then 'call_in_doubt' end,
+		       case when $2 = 'parked' then 'step ' || n % 2 end, case when $2 = 'parked' then 'the text' end,
 		       case when $2 not in ('running', 'parked') then clock_timestamp() end
-		from generate_series(0, $3 - 1) n`, name, state, n)
+		from generate_series(0, $3 - 1) n`, name, string(state), n)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func (s *shop) list(f operation.Filter) (all []operation.Listed) {
 	}
 }
 
-func TestListGivesEveryOperationThatIsAskedForOncePageByPage(t *testing.T) {
+func TestList_PagesThroughTheFilter(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.fill("checkout", "parked", 20)
@@ -76,7 +77,7 @@ func TestListGivesEveryOperationThatIsAskedForOncePageByPage(t *testing.T) {
 		for _, o := range got {
 			ids[o.ID] = true
 			if f := test.filter; f.State != "" && o.State != f.State || f.Name != "" && o.Name != f.Name || !strings.HasPrefix(o.Scope, f.Scope) ||
-				o.CreatedAt.IsZero() || o.EndedAt.IsZero() == (o.State != "running" && o.State != "parked") || (o.Reason != "") != (o.State == "parked") {
+				o.CreatedAt.IsZero() || o.EndedAt.IsZero() == (o.State != "running" && o.State != "parked") || (o.Reason == operation.ReasonCallInDoubt) != (o.State == operation.StateParked) || (o.ReasonText == "the text") != (o.State == operation.StateParked) {
 				t.Errorf("%s: %+v", test.name, o)
 			}
 		}
@@ -86,7 +87,7 @@ func TestListGivesEveryOperationThatIsAskedForOncePageByPage(t *testing.T) {
 	}
 }
 
-func TestListRefusesAFilterThatMeansNothing(t *testing.T) {
+func TestList_RefusesAnInvalidFilter(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	for _, f := range []operation.Filter{{State: "broken"}, {Limit: -1}, {Limit: 1001}, {After: "'"}, {Older: -1}} {
@@ -97,7 +98,7 @@ func TestListRefusesAFilterThatMeansNothing(t *testing.T) {
 	if _, err := operation.RetryAll(t.Context(), s.pool, operation.Filter{State: "running"}); err == nil {
 		t.Error("RetryAll of what runs")
 	}
-	for _, state := range []string{"", "completed"} {
+	for _, state := range []operation.State{"", operation.StateCompleted} {
 		if _, err := operation.CancelAll(t.Context(), s.pool, operation.Filter{State: state}); err == nil {
 			t.Errorf("CancelAll of state %q", state)
 		}
@@ -105,7 +106,7 @@ func TestListRefusesAFilterThatMeansNothing(t *testing.T) {
 }
 
 // Beside many operations that have ended, those that are parked or run are found by their own indexes.
-func TestListOfWhatIsParkedReadsNothingOfWhatHasEnded(t *testing.T) {
+func TestList_UsesTheIndexes(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.fill("checkout", "completed", 5000)
@@ -129,7 +130,7 @@ func TestListOfWhatIsParkedReadsNothingOfWhatHasEnded(t *testing.T) {
 	}
 }
 
-func TestAllThatAFilterSelectsIsRetriedOrCancelledOnce(t *testing.T) {
+func TestRetryAllCancelAll_ActOnceOnEach(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.fill("checkout", "parked", 7)
@@ -145,17 +146,17 @@ func TestAllThatAFilterSelectsIsRetriedOrCancelledOnce(t *testing.T) {
 	}
 	n, err = operation.CancelAll(t.Context(), s.pool, operation.Filter{Name: "refund", State: "running", Limit: 3})
 	if n != 4 || err != nil {
-		t.Errorf("%d were cancelled, %v", n, err)
+		t.Errorf("%d were canceled, %v", n, err)
 	}
-	if got := s.count(`select count(*) from idem.operations where cancelled`); got != 4 {
-		t.Errorf("%d are cancelled, want 4", got)
+	if got := s.count(`select count(*) from idem.operations where canceled`); got != 4 {
+		t.Errorf("%d are canceled, want 4", got)
 	}
 	if got := s.count(`select count(*) from idem.operations where name = 'refund' and state = 'parked'`); got != 2 {
 		t.Errorf("%d are left parked, want 2", got)
 	}
 }
 
-func TestWaitReturnsTheAnswerThatAWorkerHasRecorded(t *testing.T) {
+func TestWait_ReturnsTheAnswer(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	id, err := s.start(s.checkout(), "k", hashA, true)
@@ -178,7 +179,7 @@ func TestWaitReturnsTheAnswerThatAWorkerHasRecorded(t *testing.T) {
 	}
 }
 
-func TestWaitSaysWhyThereIsNoAnswer(t *testing.T) {
+func TestWait_SaysWhyThereIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
@@ -239,7 +240,7 @@ func TestWaitSaysWhyThereIsNoAnswer(t *testing.T) {
 	}
 }
 
-func TestWaitEndsWithItsContext(t *testing.T) {
+func TestWait_EndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.fill("checkout", "running", 1)
@@ -251,8 +252,8 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		answers <- err
 	}()
 	leave()
-	if err := await(t, "the end of Wait", answers); err == nil {
-		t.Error("Wait has returned no error")
+	if err := await(t, "the end of Wait", answers); !errors.Is(err, context.Canceled) || !errors.Is(err, cause) {
+		t.Errorf("Wait has returned %v", err)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // A list that is cast within a condition is parsed for every row: with a thousand operations under way, a hundred of them this
 // process's own, every look would take fifty times as long, and with ten times as many a hundred times that.
-func TestListsOfALookAreReadOnceAndNotForEveryOperation(t *testing.T) {
+func TestStatements_HashTheirLists(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	id := "00000000-0000-4000-8000-000000000000"

@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-func TestLogHasEachStepAtTheLevelThatItDeservesAndNoTextOfAnError(t *testing.T) {
+func TestLogObserver_LogsStepsWithoutErrorTexts(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var text bytes.Buffer // written to by one goroutine

@@ -23,7 +23,7 @@ func (s *shop) completed(n int) func() bool {
 }
 
 // The signal has taken the operation up long before its wake_at. What the worker hears of that, or reads behind it, is lost.
-func TestWakeUpThatIsLostOnTheWayIsMadeUpForWithinSeconds(t *testing.T) {
+func TestWorker_RecoversAClaimWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]struct {
 		at  pgproxy.Point
@@ -53,7 +53,7 @@ func TestWakeUpThatIsLostOnTheWayIsMadeUpForWithinSeconds(t *testing.T) {
 }
 
 // A process without a Worker has lost what it took up, and works on something else: its presence goes on.
-func TestProcessWithoutAWorkerLetsGoOfWhatItHasLost(t *testing.T) {
+func TestResume_ReleasesAClaimWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := decision("approve")
@@ -86,7 +86,7 @@ func TestProcessWithoutAWorkerLetsGoOfWhatItHasLost(t *testing.T) {
 	}
 }
 
-func TestSignalsWakeTheirOperationsWhereTransactionsAreSerializable(t *testing.T) {
+func TestSignal_WakesUnderSerializable(t *testing.T) {
 	t.Parallel()
 	const n = 40
 	s := newShop(t)
@@ -127,7 +127,7 @@ func (e *erratic) Open(keyID string, sealed, bound []byte) ([]byte, error) {
 }
 
 // What runs before the function may panic, too.
-func TestOperationIsNotLostIfItsSealerPanics(t *testing.T) {
+func TestSealer_PanicsOnOpen(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	sealer := seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": bytes.Repeat([]byte{7}, 32)}})
@@ -147,7 +147,7 @@ func TestOperationIsNotLostIfItsSealerPanics(t *testing.T) {
 }
 
 // Signals count by the moment at which they were sent: neither how late they are found decides, nor who finds them.
-func TestSignalThatIsSentAfterTheTimeoutIsTooLateHoweverLateTheTimeoutIsFound(t *testing.T) {
+func TestSignal_CountsByWhenItWasSent(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := operation.Define("decision", func(op *operation.Op, _ string) (idem.Response, error) {

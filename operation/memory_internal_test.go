@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem/internal/store"
 )
 
-func TestMemoryOfWhatCouldNotBeRecordedIsBounded(t *testing.T) {
+func TestMemory_IsBounded(t *testing.T) {
 	t.Parallel()
 	var m memory
 	for i := range 3 * maxUnkept {
@@ -29,7 +29,7 @@ func TestMemoryOfWhatCouldNotBeRecordedIsBounded(t *testing.T) {
 }
 
 // In an outage the same operation is put in again after each attempt.
-func TestOperationThatIsTriedAgainAndAgainIsNotForgotten(t *testing.T) {
+func TestMemory_KeepsWhatIsPutAgain(t *testing.T) {
 	t.Parallel()
 	var m memory
 	m.put("another", map[int]store.Step{1: {Seq: 7}})

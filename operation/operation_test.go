@@ -8,7 +8,7 @@ import (
 	"github.com/idem-go/idem"
 )
 
-func TestOperationIsDoneOnceAndReplayedToEveryCallOfItsKey(t *testing.T) {
+func TestDo_ExecutesOnceAndReplays(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	checkout := s.checkout()

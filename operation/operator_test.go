@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,23 +15,17 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// unsure is an operation that is parked at a call that is Once. Its undo writes, and so does its end.
+// unsure is an operation that parks at a call that is Once. Its undo writes, and so does its end.
 func unsure(s *shop, calls *int, fail *error) *operation.Definition[int] {
 	return operation.Define("unsure", func(op *operation.Op, _ int) (idem.Response, error) {
-		if err := localStep(op, "before"); err != nil {
-			return idem.Response{}, err
-		}
-		if err := operation.UndoTx(op, "undo before", writeUndo("undo before")); err != nil {
+		if _, err := operation.Tx(op, "before", write("before"), undoBy[string]("undo before")); err != nil {
 			return idem.Response{}, err
 		}
 		value, err := operation.Call(op, "call", operation.Once, func(context.Context, string) (string, error) {
 			*calls++
 			return "by the call", *fail
-		})
+		}, undoBy[string]("undo call"))
 		if err != nil {
-			return idem.Response{}, err
-		}
-		if err := operation.UndoTx(op, "undo call", writeUndo("undo call")); err != nil {
 			return idem.Response{}, err
 		}
 		_, err = operation.Tx(op, "after", write(value))
@@ -39,7 +33,7 @@ func unsure(s *shop, calls *int, fail *error) *operation.Definition[int] {
 	})
 }
 
-func TestPersonResolvesRetriesOrCancelsWhatIsParked(t *testing.T) {
+func TestParked_ResolveRetryCancel(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string
@@ -53,16 +47,25 @@ func TestPersonResolvesRetriesOrCancelsWhatIsParked(t *testing.T) {
 		}, 1, []string{"before", "by a person"}, nil},
 		{"it has not happened", func(ctx context.Context, s *shop, id string) error {
 			return operation.Resolve(ctx, s.pool, id, operation.NotHappened)
-		}, 2, []string{"before", "by the call"}, nil},
+		}, 1, []string{"before", "undo before"}, operation.ErrNotHappened},
+		{"it was refused", func(ctx context.Context, s *shop, id string) error {
+			return operation.Resolve(ctx, s.pool, id, operation.Refused(errDeclined))
+		}, 1, []string{"before", "undo before"}, errDeclined},
+		{"it was rejected", func(ctx context.Context, s *shop, id string) error {
+			return operation.Resolve(ctx, s.pool, id, operation.Refused(idem.Reject(declined)))
+		}, 1, []string{"before", "undo before"}, nil},
 		{"not known", func(ctx context.Context, s *shop, id string) error {
 			return operation.Retry(ctx, s.pool, id)
 		}, 1, []string{"before"}, operation.ErrParked},
+		{"not known, and not wanted any more", func(ctx context.Context, s *shop, id string) error {
+			return operation.Cancel(ctx, s.pool, id)
+		}, 1, []string{"before"}, operation.ErrParked},
 		{"it has happened, and is not wanted any more", func(ctx context.Context, s *shop, id string) error {
 			return errors.Join(operation.Resolve(ctx, s.pool, id, operation.Happened("by a person")), operation.Cancel(ctx, s.pool, id))
-		}, 1, []string{"before", "undo call", "undo before"}, operation.ErrCancelled},
+		}, 1, []string{"before", "undo call", "undo before"}, operation.ErrCanceled},
 		{"it has not happened, and is not wanted any more", func(ctx context.Context, s *shop, id string) error {
 			return errors.Join(operation.Resolve(ctx, s.pool, id, operation.NotHappened), operation.Cancel(ctx, s.pool, id))
-		}, 1, []string{"before", "undo before"}, operation.ErrCancelled},
+		}, 1, []string{"before", "undo before"}, operation.ErrCanceled},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -74,15 +77,16 @@ func TestPersonResolvesRetriesOrCancelsWhatIsParked(t *testing.T) {
 			}
 			id := s.text(`select id::text from idem.operations`)
 			status, err := operation.Show(t.Context(), s.pool, id)
-			if err != nil || status.State != "parked" || status.Step != "call" || status.Reason == "" || status.Name != "unsure" {
+			if err != nil || status.State != operation.StateParked || status.Step != "call" || status.Reason != operation.ReasonCallInDoubt || status.Name != "unsure" {
 				t.Errorf("%+v, %v", status, err)
 			}
 			fail = nil
 			if err := test.do(t.Context(), s, id); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, test.err) {
-				t.Errorf("got %v, want %v", err, test.err)
+			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			if !errors.Is(err, test.err) || res.Rejected != (test.name == "it was rejected") {
+				t.Errorf("got %+v, %v, want %v", res, err, test.err)
 			}
 			if calls != test.calls {
 				t.Errorf("%d calls, want %d", calls, test.calls)
@@ -94,42 +98,42 @@ func TestPersonResolvesRetriesOrCancelsWhatIsParked(t *testing.T) {
 	}
 }
 
-func TestCancelEndsAnOperationThatRunsAndSettlesItsCallFirst(t *testing.T) {
+// The call in progress when Cancel comes ends, and its outcome is recorded, although the commit behind it is refused.
+func TestCancel_RecordsTheCallInProgress(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	b := newBlocked(s, operation.Keyed(time.Hour))
-	answers := b.call(t.Context(), s, idem.WithWait(limit))
-	await(t, "the call", b.begun)
-	id := s.text(`select id::text from idem.operations`)
-	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
-		t.Fatal(err)
-	}
-	b.release <- nil // the call ends, and its value is kept, although its commit is refused
-	var parked *operation.ParkedError
-	if a := await(t, "the answer", answers); !errors.As(a.err, &parked) || !strings.Contains(parked.Reason, "no undo takes back") || parked.Step != "call" {
-		t.Errorf("the caller was told %v", a.err)
-	}
-	if n, asked := s.bank.keys(); n != 1 || asked != 1 {
-		t.Errorf("the bank saw %d keys in %d requests", n, asked)
-	}
-	if err := operation.Resolve(t.Context(), s.pool, id, operation.Happened(1)); !errors.Is(err, operation.ErrNotParked) {
-		t.Errorf("Resolve of a call that is on record: %v", err)
-	}
-	if err := operation.Cancel(t.Context(), s.pool, id); err != nil { // the call stays as it is
-		t.Fatal(err)
-	}
-	if a := await(t, "the answer", b.call(t.Context(), s)); !errors.Is(a.err, operation.ErrCancelled) {
-		t.Errorf("the next caller was told %v", a.err)
-	}
-	if did := fmt.Sprint(s.did()); did != "[before]" { // it has no undo
-		t.Errorf("%s is committed", did)
-	}
-	if entry, err := idem.Lookup(t.Context(), s.pool, scope, "k"); err != nil || entry.State != idem.StateUnused {
-		t.Errorf("the key is %+v, %v", entry, err)
+	for name, policy := range map[string]operation.Policy{"Keyed": operation.Keyed(time.Hour), "Once": operation.Once} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			b := newBlocked(s, policy)
+			answers := b.call(t.Context(), s, idem.WithWait(limit))
+			await(t, "the call", b.begun)
+			id := s.operationID()
+			if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
+				t.Fatal(err)
+			}
+			b.release <- nil
+			if a := await(t, "the answer", answers); !errors.Is(a.err, operation.ErrCanceled) {
+				t.Errorf("the caller got %v", a.err)
+			}
+			if n, asked := s.bank.keys(); n != 1 || asked != 1 {
+				t.Errorf("the bank saw %d keys in %d requests", n, asked)
+			}
+			status, err := operation.Show(t.Context(), s.pool, id)
+			if err != nil || status.State != operation.StateUndone || !slices.Equal(status.Kept, []string{"before", "call"}) {
+				t.Errorf("%+v, %v", status, err)
+			}
+			if did := fmt.Sprint(s.did()); did != "[before]" {
+				t.Errorf("%s is committed", did)
+			}
+			if entry, err := idem.Lookup(t.Context(), s.pool, scope, "k"); err != nil || entry.State != idem.StateUnused {
+				t.Errorf("the key is %+v, %v", entry, err)
+			}
+		})
 	}
 }
 
-func TestOperatorIsToldWhatCannotBe(t *testing.T) {
+func TestOperator_RefusesUnknownAndEnded(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	if _, err := s.checkout().Do(t.Context(), s.pool, scope, "k", hashA, "book"); err != nil {
@@ -152,30 +156,27 @@ func TestOperatorIsToldWhatCannotBe(t *testing.T) {
 	}
 }
 
-// The call has ended, and the step that has parked it is another: there is no key to ask for.
-func TestStatusNamesNoCallWhereTheStepIsNone(t *testing.T) {
+// The call has ended, and its undo has parked the operation: there is no key to ask for.
+func TestStatus_HasNoKindWhereNothingIsInDoubt(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := define(func(op *operation.Op) error {
-		if err := outsideStep(op, "call"); err != nil {
-			return err
-		}
-		_ = operation.UndoTx(op, "bad", func(pgx.Tx) error { return errors.New("it cannot be taken back") })
-		return operation.Final(errors.New("no"))
+		_, err := operation.Call(op, "call", operation.Keyed(time.Hour), s.bank.charge,
+			operation.UndoTx(func(pgx.Tx, string) error { return errors.New("it cannot be undone") }))
+		return errors.Join(err, operation.Final(errDeclined))
 	})
 	_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
 	parked := (*operation.ParkedError)(nil)
 	if !errors.As(err, &parked) {
 		t.Fatal(err)
 	}
-	if status, err := operation.Show(t.Context(), s.pool, parked.OperationID); err != nil || status.Step != "bad" || status.Kind != "" {
+	if status, err := operation.Show(t.Context(), s.pool, parked.OperationID); err != nil || status.Step != "call" || status.Kind != "" {
 		t.Errorf("%+v, %v", status, err)
 	}
 }
 
-// What a person has found out is about what that person has looked at. Meanwhile another person may have let the operation go on,
-// which has come to the same call again: it was made a second time, and what is known of the first says nothing of that one.
-func TestFindingIsRefusedOnceTheOperationHasGoneOn(t *testing.T) {
+// A finding is about the record that the person has seen. Meanwhile another person may have had the operation go on.
+func TestResolve_RefusesAStaleFinding(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	calls, fail := 0, errTimeout
@@ -187,12 +188,12 @@ func TestFindingIsRefusedOnceTheOperationHasGoneOn(t *testing.T) {
 		}
 	}
 	run()
-	id := s.text(`select id::text from idem.operations`)
+	id := s.operationID()
 	first, err := operation.Show(t.Context(), s.pool, id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := operation.Resolve(t.Context(), s.pool, id, operation.NotHappened.As(first)); err != nil {
+	if err := operation.Retry(t.Context(), s.pool, id); err != nil {
 		t.Fatal(err)
 	}
 	run()
@@ -202,7 +203,7 @@ func TestFindingIsRefusedOnceTheOperationHasGoneOn(t *testing.T) {
 		}
 	}
 	second, err := operation.Show(t.Context(), s.pool, id)
-	if err != nil || second.State != "parked" || calls != 2 {
+	if err != nil || second.State != operation.StateParked || calls != 1 {
 		t.Fatalf("%+v, %v, %d calls", second, err, calls)
 	}
 	if err := operation.Resolve(t.Context(), s.pool, id, operation.Happened("by a person").As(second)); err != nil {
@@ -210,7 +211,7 @@ func TestFindingIsRefusedOnceTheOperationHasGoneOn(t *testing.T) {
 	}
 }
 
-func TestStatusShowsWhoseOperationItIsAndItsSteps(t *testing.T) {
+func TestShow_HasScopeAndSteps(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	calls, fail := 0, errTimeout
@@ -226,44 +227,39 @@ func TestStatusShowsWhoseOperationItIsAndItsSteps(t *testing.T) {
 		if age := status.WakeAt.Sub(step.RecordedAt); age < -time.Minute || age > time.Minute {
 			t.Errorf("%s was recorded at %v", step.Name, step.RecordedAt)
 		}
-		steps = append(steps, step.Kind+" "+step.Name+" "+step.Outcome)
+		steps = append(steps, fmt.Sprint(step.Kind, " ", step.Name, " ", step.Outcome, " ", step.Undos))
 	}
-	if diff := cmp.Diff([]string{"tx before done", "undo tx undo before registered", "call call begun"}, steps); diff != "" || status.Scope != scope {
+	if diff := cmp.Diff([]string{"tx before done 1", "call call begun 1"}, steps); diff != "" || status.Scope != scope {
 		t.Errorf("scope %q; steps (-want +got):\n%s", status.Scope, diff)
 	}
 }
 
-// Who cancels an operation does not want its work done: a call that was working on it meanwhile does not begin it anew.
-func TestCallWhoseOperationWasCancelledMeanwhileDoesNotBeginAnother(t *testing.T) {
+// A call that was working on the operation, and has lost it, does not begin the work anew when the operation is canceled.
+func TestCancel_EndsACallThatHasLostTheOperation(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	slow, quick := newBlocked(s, operation.Keyed(time.Hour)), newBlocked(s, operation.Keyed(time.Hour))
+	asked := operation.Asked(func(context.Context, string) (string, bool, error) { return "", false, nil })
+	slow, quick := newBlocked(s, asked), newBlocked(s, asked)
 	answers := slow.call(t.Context(), s, idem.WithWait(limit))
 	await(t, "the call", slow.begun)
-	id := s.text(`select id::text from idem.operations`)
 	if _, err := s.pool.Exec(t.Context(), `update idem.operations set owner = null, epoch = epoch + 1`); err != nil { // as if it were dead
 		t.Fatal(err)
 	}
-	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
+	if err := operation.Cancel(t.Context(), s.pool, s.operationID()); err != nil {
 		t.Fatal(err)
 	}
-	quick.release <- nil
 	shopOn(t, s.dsn).work(t, quick)
-	eventually(t, "the operation to be parked", func() bool { return s.count(`select count(*) from idem.operations where state = 'parked'`) == 1 })
-	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
-		t.Fatal(err)
-	}
 	eventually(t, "the operation to be undone", func() bool { return s.count(`select count(*) from idem.operations where state = 'undone'`) == 1 })
 	slow.release <- nil // its commit is refused
-	if a := await(t, "the answer", answers); !errors.Is(a.err, operation.ErrCancelled) {
+	if a := await(t, "the answer", answers); !errors.Is(a.err, operation.ErrCanceled) {
 		t.Errorf("%+v", a)
 	}
-	if n, _ := s.bank.keys(); n != 1 || s.count(`select count(*) from idem.operations`) != 1 {
-		t.Errorf("the bank saw %d keys", n)
+	if n := quick.calls.Load(); n > 0 || s.count(`select count(*) from idem.operations`) != 1 {
+		t.Errorf("%d calls behind Cancel", n)
 	}
 }
 
-func TestPersonCanTellTheKeyThatTheOtherSideWasAskedWith(t *testing.T) {
+func TestCallKey_IsTheKeyOfTheCall(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	asked := ""

@@ -13,7 +13,7 @@ import (
 
 // The database is away when a call returns, and while a Worker looks for work. Neither forgets the operation, and the caller
 // is not told that it is over.
-func TestOperationAndWorkerOutliveAnOutageOfTheDatabase(t *testing.T) {
+func TestWorker_SurvivesADatabaseOutage(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	proxy := pgtest.Proxy(t, s.dsn)
@@ -24,7 +24,7 @@ func TestOperationAndWorkerOutliveAnOutageOfTheDatabase(t *testing.T) {
 	proxy.Refuse(pgproxy.Reset)
 	proxy.Cut(pgproxy.Reset)
 	await(t, "the end of the call's context: no other process sees this one any more", running.Done())
-	b.release <- errors.New("cancelled")
+	b.release <- errors.New("canceled")
 	a := await(t, "the caller", answers)
 	if a.err == nil || !idem.Retryable(a.err) {
 		t.Errorf("the caller was told %v", a.err)

@@ -27,7 +27,7 @@ func (b *broken) Seal(plain, bound []byte) (string, []byte, error) {
 
 // A Sealer that panics has failed. The process lets go of the operation, with what its call has returned, and goes on with it when the Sealer works
 // again: the call is not made again.
-func TestOperationWhoseSealerPanicsEachTimeGoesOnWhenThatWorksAgain(t *testing.T) {
+func TestSealer_PanicsOnSeal(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	sealer := &broken{Sealer: seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": bytes.Repeat([]byte{7}, 32)}})}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -12,9 +13,9 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// An operation that is cancelled is undone although its function panics, or fails, in each run. If its undo does not come to its end either, the process
-// lets go of the operation: it would count as worked on for as long as the process lives, and would never be undone.
-func TestCancelledOperationWhoseUndoFailsAsWellIsLetGo(t *testing.T) {
+// A canceled operation is undone although its function fails or panics behind its last recorded step. If its undo panics as well, the
+// process releases the operation, and a later run undoes it.
+func TestCancel_UndoThatPanicsReleasesTheOperation(t *testing.T) {
 	t.Parallel()
 	panics := func() error { panic("a mistake of the program") }
 	fails := func() error { return errors.New("a mistake of the program") }
@@ -31,16 +32,12 @@ func TestCancelledOperationWhoseUndoFailsAsWellIsLetGo(t *testing.T) {
 			var mistaken atomic.Bool
 			var undos atomic.Int64
 			d := operation.Define("mistaken", func(op *operation.Op, _ int) (idem.Response, error) {
-				err := steps(
-					func() error { return outsideStep(op, "charge") },
-					func() error {
-						return operation.UndoTx(op, "refund", func(tx pgx.Tx) error {
-							if undos.Add(1); mistaken.Load() {
-								return in.undo()
-							}
-							return writeUndo("refund")(tx)
-						})
-					})
+				_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge, operation.UndoTx(func(tx pgx.Tx, _ string) error {
+					if undos.Add(1); mistaken.Load() {
+						return in.undo()
+					}
+					return writeUndo("refund")(tx)
+				}))
 				switch {
 				case err != nil:
 				case mistaken.Load():

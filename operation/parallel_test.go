@@ -46,13 +46,12 @@ func (c *counted) times() int {
 // journey is an operation that makes two calls together, each of which has an undo.
 type journey struct {
 	air, room             counted
-	airSafety, roomSafety operation.Safety
-	options               []operation.CallOption
+	airPolicy, roomPolicy operation.Policy
 	seen                  []error // by the last run: what Wait has returned, and each call
 }
 
-func newJourney(air, room operation.Safety) *journey {
-	return &journey{airSafety: air, roomSafety: room}
+func newJourney(air, room operation.Policy) *journey {
+	return &journey{airPolicy: air, roomPolicy: room}
 }
 
 func (p *journey) define(opts ...operation.Option) *operation.Definition[int] {
@@ -61,21 +60,12 @@ func (p *journey) define(opts ...operation.Option) *operation.Definition[int] {
 			return idem.Response{}, err
 		}
 		calls := operation.Parallel(op)
-		air := operation.Go(calls, "air", p.airSafety, p.air.call, p.options...)
-		room := operation.Go(calls, "room", p.roomSafety, p.room.call, p.options...)
+		air := operation.Go(calls, "air", p.airPolicy, p.air.call, undoBy[string]("cancel air"))
+		room := operation.Go(calls, "room", p.roomPolicy, p.room.call, undoBy[string]("cancel room"))
 		failed := calls.Wait()
 		ticket, noTicket := air.Value()
 		bed, noBed := room.Value()
 		p.seen = []error{failed, noTicket, noBed}
-		for i, err := range []error{noTicket, noBed} {
-			if err != nil {
-				continue
-			}
-			name := "cancel " + []string{"air", "room"}[i]
-			if err := operation.UndoTx(op, name, writeUndo(name)); err != nil {
-				return idem.Response{}, err
-			}
-		}
 		if failed != nil {
 			return idem.Response{}, failed
 		}
@@ -97,7 +87,7 @@ func (s *shop) outcomes() string {
 }
 
 // Both calls wait until the other one is under way.
-func TestParallelCallsAreUnderWayAtOnceAndTheirValuesAreReplayed(t *testing.T) {
+func TestParallel_CallsRunAtOnceAndReplay(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	p := newJourney(operation.Keyed(time.Hour), operation.Once)
@@ -107,8 +97,8 @@ func TestParallelCallsAreUnderWayAtOnceAndTheirValuesAreReplayed(t *testing.T) {
 	fails := true
 	d := operation.Define("twice", func(op *operation.Op, _ int) (idem.Response, error) {
 		calls := operation.Parallel(op)
-		air := operation.Go(calls, "air", p.airSafety, p.air.call)
-		room := operation.Go(calls, "room", p.roomSafety, p.room.call)
+		air := operation.Go(calls, "air", p.airPolicy, p.air.call)
+		room := operation.Go(calls, "room", p.roomPolicy, p.room.call)
 		if err := calls.Wait(); err != nil {
 			return idem.Response{}, err
 		}
@@ -135,7 +125,7 @@ func TestParallelCallsAreUnderWayAtOnceAndTheirValuesAreReplayed(t *testing.T) {
 	}
 }
 
-func TestParallelCallsCostTheCommitsOfOneCall(t *testing.T) {
+func TestParallel_CostsTheCommitsOfOneCall(t *testing.T) {
 	t.Parallel()
 	direct := newShop(t)
 	c, s := newTraffic(t, direct)
@@ -159,7 +149,7 @@ func TestParallelCallsCostTheCommitsOfOneCall(t *testing.T) {
 	}
 }
 
-func TestParallelCallThatFailsLetsTheOthersEnd(t *testing.T) {
+func TestParallel_FailureLetsTheOthersEnd(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	p := newJourney(operation.Keyed(time.Hour), operation.Once)
@@ -179,7 +169,7 @@ func TestParallelCallThatFailsLetsTheOthersEnd(t *testing.T) {
 }
 
 // The error is the same for the function when it runs again.
-func TestErrorsOfParallelCallsAreTheSameInEveryRun(t *testing.T) {
+func TestParallel_ErrorsAreTheSameInEveryRun(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var runs [][]string
@@ -210,14 +200,13 @@ func TestErrorsOfParallelCallsAreTheSameInEveryRun(t *testing.T) {
 }
 
 // The room is in doubt: the air ticket is on record before a person is asked, and is not booked again.
-func TestParallelCallInDoubtParksWhenTheOthersHaveEnded(t *testing.T) {
+func TestParallel_ParksWhenTheOthersHaveEnded(t *testing.T) {
 	t.Parallel()
 	for name, finding := range map[string]operation.Finding{"it has happened": operation.Happened("bed"), "it has not": operation.NotHappened} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
-			p := newJourney(operation.Keyed(time.Hour), operation.Once)
-			p.options = []operation.CallOption{operation.Pauses(time.Millisecond, time.Millisecond)}
+			p := newJourney(operation.Keyed(time.Hour).WithBackoff(time.Millisecond, time.Millisecond), operation.Once)
 			lost := make(chan struct{})
 			p.room.fn = func(_ context.Context, attempt int) (string, error) {
 				if attempt == 1 {
@@ -236,7 +225,7 @@ func TestParallelCallInDoubtParksWhenTheOthersHaveEnded(t *testing.T) {
 			d := p.define()
 			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
 			var parked *operation.ParkedError
-			if !errors.As(err, &parked) || parked.Step != "room" || !strings.Contains(parked.Reason, "not known") {
+			if !errors.As(err, &parked) || parked.Step != "room" || !strings.Contains(parked.ReasonText, "not known") {
 				t.Fatal(err)
 			}
 			if got := s.outcomes(); got != "air done, room begun" {
@@ -249,18 +238,27 @@ func TestParallelCallInDoubtParksWhenTheOthersHaveEnded(t *testing.T) {
 				t.Fatal(err)
 			}
 			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
-			if err != nil || string(res.Body) != "ticket bed" || p.air.times() != 4 {
-				t.Errorf("%s, %v, %d attempts", res.Body, err, p.air.times())
+			if p.air.times() != 4 || p.room.times() != 1 {
+				t.Errorf("%d and %d attempts", p.air.times(), p.room.times())
 			}
-			if want := map[string]int{"it has happened": 1, "it has not": 2}[name]; p.room.times() != want {
-				t.Errorf("%d rooms, want %d", p.room.times(), want)
+			want := "[reserve confirm]"
+			if name == "it has not" {
+				want = "[reserve cancel air]"
+				if !errors.Is(err, operation.ErrNotHappened) {
+					t.Error(err)
+				}
+			} else if err != nil || string(res.Body) != "ticket bed" {
+				t.Errorf("%s, %v", res.Body, err)
+			}
+			if did := fmt.Sprint(s.did()); did != want {
+				t.Errorf("%s is committed, want %s", did, want)
 			}
 		})
 	}
 }
 
 // Both are in doubt: a person says the outcome of each, by its name or in their order.
-func TestParallelCallsInDoubtAreResolvedOneByOne(t *testing.T) {
+func TestParallel_ResolveOneByOne(t *testing.T) {
 	t.Parallel()
 	for _, byName := range []bool{false, true} {
 		t.Run(fmt.Sprint("by name: ", byName), func(t *testing.T) {
@@ -277,7 +275,7 @@ func TestParallelCallsInDoubtAreResolvedOneByOne(t *testing.T) {
 			for i, step := range order {
 				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
 				var parked *operation.ParkedError
-				if !errors.As(err, &parked) || i == 0 && (parked.Step != "air" || !strings.Contains(parked.Reason, `"air"`) || !strings.Contains(parked.Reason, `"room"`)) || i == 1 && parked.Step != step {
+				if !errors.As(err, &parked) || i == 0 && (parked.Step != "air" || !strings.Contains(parked.ReasonText, `"air"`) || !strings.Contains(parked.ReasonText, `"room"`)) || i == 1 && parked.Step != step {
 					t.Fatal(err)
 				}
 				status, err := operation.Show(t.Context(), s.pool, parked.OperationID)
@@ -303,8 +301,8 @@ func TestParallelCallsInDoubtAreResolvedOneByOne(t *testing.T) {
 	}
 }
 
-// doubtful leaves an operation behind of which both calls were begun, and have no answer.
-func doubtful(t *testing.T, s *shop, p *journey) (id string) {
+// leaveInDoubt leaves an operation both of whose calls were begun and have no answer.
+func leaveInDoubt(t *testing.T, s *shop, p *journey) (id string) {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
 	var under sync.WaitGroup
@@ -319,11 +317,11 @@ func doubtful(t *testing.T, s *shop, p *journey) (id string) {
 	return s.operationID()
 }
 
-func TestChangedIsFalseInFrontOfParallelCallsInDoubt(t *testing.T) {
+func TestChanged_FalseBeforeParallelCallsInDoubt(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	p := newJourney(operation.Keyed(time.Hour), operation.Keyed(time.Hour))
-	doubtful(t, s, p)
+	leaveInDoubt(t, s, p)
 	d := operation.Define("travel", func(op *operation.Op, _ int) (idem.Response, error) {
 		if err := localStep(op, "reserve"); err != nil {
 			return idem.Response{}, err
@@ -332,8 +330,8 @@ func TestChangedIsFalseInFrontOfParallelCallsInDoubt(t *testing.T) {
 			t.Error("it has changed for an operation that has come past it")
 		}
 		calls := operation.Parallel(op)
-		operation.Go(calls, "air", p.airSafety, p.air.call)
-		operation.Go(calls, "room", p.roomSafety, p.room.call)
+		operation.Go(calls, "air", p.airPolicy, p.air.call)
+		operation.Go(calls, "room", p.roomPolicy, p.room.call)
 		return created, calls.Wait()
 	})
 	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
@@ -345,11 +343,11 @@ func TestChangedIsFalseInFrontOfParallelCallsInDoubt(t *testing.T) {
 }
 
 // Code that no longer asks for one of the calls in doubt makes none of them under another key, and forgets none.
-func TestCodeThatDropsAParallelCallInDoubtParksTheOperation(t *testing.T) {
+func TestParallel_DroppedCallInDoubtParks(t *testing.T) {
 	t.Parallel()
 	room := func(op *operation.Op, p *journey) error {
 		calls := operation.Parallel(op)
-		operation.Go(calls, "room", p.roomSafety, p.room.call)
+		operation.Go(calls, "room", p.roomPolicy, p.room.call)
 		return calls.Wait()
 	}
 	for name, test := range map[string]struct {
@@ -359,12 +357,12 @@ func TestCodeThatDropsAParallelCallInDoubtParksTheOperation(t *testing.T) {
 		"the first": {[]string{`"air"`, `"room"`}, room},
 		"the second": {[]string{`"room"`}, func(op *operation.Op, p *journey) error {
 			calls := operation.Parallel(op)
-			operation.Go(calls, "air", p.airSafety, p.air.call)
+			operation.Go(calls, "air", p.airPolicy, p.air.call)
 			return calls.Wait()
 		}},
 		"the second, for a Tx": {[]string{`"room"`, `"confirm"`}, func(op *operation.Op, p *journey) error {
 			calls := operation.Parallel(op)
-			operation.Go(calls, "air", p.airSafety, p.air.call)
+			operation.Go(calls, "air", p.airPolicy, p.air.call)
 			return errors.Join(calls.Wait(), localStep(op, "confirm"))
 		}},
 		"both": {[]string{`"air"`}, func(op *operation.Op, p *journey) error { return nil }},
@@ -376,7 +374,7 @@ func TestCodeThatDropsAParallelCallInDoubtParksTheOperation(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			p := newJourney(operation.Keyed(time.Hour), operation.Keyed(time.Hour))
-			doubtful(t, s, p)
+			leaveInDoubt(t, s, p)
 			d := operation.Define("travel", func(op *operation.Op, _ int) (idem.Response, error) {
 				if err := localStep(op, "reserve"); err != nil {
 					return idem.Response{}, err
@@ -389,8 +387,8 @@ func TestCodeThatDropsAParallelCallInDoubtParksTheOperation(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, part := range test.reason {
-				if !strings.Contains(parked.Reason, part) {
-					t.Errorf("the reason %q lacks %s", parked.Reason, part)
+				if !strings.Contains(parked.ReasonText, part) {
+					t.Errorf("the reason %q lacks %s", parked.ReasonText, part)
 				}
 			}
 			if p.room.times() != 1 {
@@ -401,14 +399,14 @@ func TestCodeThatDropsAParallelCallInDoubtParksTheOperation(t *testing.T) {
 }
 
 // Code may make one after the other what older code has made together: what was begun stays begun.
-func TestParallelCallsInDoubtAreKnownToCodeThatMakesThemOneByOne(t *testing.T) {
+func TestParallel_InDoubtThenMadeOneByOne(t *testing.T) {
 	t.Parallel()
-	for name, safety := range map[string]operation.Safety{"Keyed": operation.Keyed(time.Hour), "Once": operation.Once} {
+	for name, policy := range map[string]operation.Policy{"Keyed": operation.Keyed(time.Hour), "Once": operation.Once} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
-			p := newJourney(operation.Keyed(time.Hour), safety)
-			id := doubtful(t, s, p)
+			p := newJourney(operation.Keyed(time.Hour), policy)
+			id := leaveInDoubt(t, s, p)
 			if name == "Once" {
 				if err := operation.Retry(t.Context(), s.pool, id); err != nil && !errors.Is(err, operation.ErrNotParked) {
 					t.Fatal(err)
@@ -418,10 +416,10 @@ func TestParallelCallsInDoubtAreKnownToCodeThatMakesThemOneByOne(t *testing.T) {
 				if err := localStep(op, "reserve"); err != nil {
 					return idem.Response{}, err
 				}
-				if _, err := operation.Call(op, "air", p.airSafety, p.air.call); err != nil {
+				if _, err := operation.Call(op, "air", p.airPolicy, p.air.call); err != nil {
 					return idem.Response{}, err
 				}
-				_, err := operation.Call(op, "room", p.roomSafety, p.room.call)
+				_, err := operation.Call(op, "room", p.roomPolicy, p.room.call)
 				return created, err
 			})
 			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
@@ -433,7 +431,7 @@ func TestParallelCallsInDoubtAreKnownToCodeThatMakesThemOneByOne(t *testing.T) {
 }
 
 // A call that was begun alone is one of two now.
-func TestCallInDoubtIsKnownToCodeThatMakesItTogetherWithAnother(t *testing.T) {
+func TestParallel_IncludesACallInDoubtMadeAlone(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	inDoubt(t, s, operation.Once)
@@ -461,7 +459,7 @@ func TestCallInDoubtIsKnownToCodeThatMakesItTogetherWithAnother(t *testing.T) {
 }
 
 // The caller leaves when one has returned, one has certainly not left, and one is in doubt.
-func TestCallerThatLeavesParallelCallsKeepsWhatIsKnownOfEach(t *testing.T) {
+func TestParallel_CallerThatLeavesKeepsEachOutcome(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	ctx, leave := context.WithCancel(t.Context())
@@ -481,8 +479,8 @@ func TestCallerThatLeavesParallelCallsKeepsWhatIsKnownOfEach(t *testing.T) {
 	d := operation.Define("three", func(op *operation.Op, _ int) (idem.Response, error) {
 		calls := operation.Parallel(op)
 		a := operation.Go(calls, "done", operation.Once, done.call)
-		b := operation.Go(calls, "unsent", operation.Once, unsent.call, operation.Pauses(4*time.Second, 4*time.Second))
-		c := operation.Go(calls, "lost", operation.Keyed(time.Hour), lost.call, operation.Pauses(4*time.Second, 4*time.Second))
+		b := operation.Go(calls, "unsent", operation.Once.WithBackoff(4*time.Second, 4*time.Second), unsent.call)
+		c := operation.Go(calls, "lost", operation.Keyed(time.Hour).WithBackoff(4*time.Second, 4*time.Second), lost.call)
 		if err := calls.Wait(); err != nil {
 			return idem.Response{}, err
 		}
@@ -503,7 +501,7 @@ func TestCallerThatLeavesParallelCallsKeepsWhatIsKnownOfEach(t *testing.T) {
 	}
 }
 
-func TestAttemptsOfAParallelCallAreCountedAcrossCallersAndAnewAfterARetry(t *testing.T) {
+func TestParallel_CountsAttemptsAcrossCallers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var leave context.CancelFunc
@@ -515,7 +513,7 @@ func TestAttemptsOfAParallelCallAreCountedAcrossCallersAndAnewAfterARetry(t *tes
 	}}
 	d := define(func(op *operation.Op) error {
 		calls := operation.Parallel(op)
-		operation.Go(calls, "lost", operation.Keyed(time.Hour), lost.call, operation.Attempts(3), operation.Pauses(time.Millisecond, time.Millisecond))
+		operation.Go(calls, "lost", operation.Keyed(time.Hour).WithMaxAttempts(3).WithBackoff(time.Millisecond, time.Millisecond), lost.call)
 		operation.Go(calls, "done", operation.Once, func(context.Context, string) (int, error) { return 1, nil })
 		return calls.Wait()
 	})
@@ -538,7 +536,7 @@ func TestAttemptsOfAParallelCallAreCountedAcrossCallersAndAnewAfterARetry(t *tes
 }
 
 // A long pause of one frees the caller only when no other call is under way.
-func TestLongPauseOfAParallelCallFreesTheCallerWhenNoOtherIsUnderWay(t *testing.T) {
+func TestParallel_LongBackoffFreesTheCaller(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	pauses, released := make(chan struct{}), make(chan struct{})
@@ -553,7 +551,7 @@ func TestLongPauseOfAParallelCallFreesTheCallerWhenNoOtherIsUnderWay(t *testing.
 	slow := counted{fn: func(context.Context, int) (string, error) { <-released; ended.Store(true); return "slow", nil }}
 	d := define(func(op *operation.Op) error {
 		calls := operation.Parallel(op)
-		operation.Go(calls, "down", operation.Keyed(30*time.Hour), down.call, operation.Pauses(100*time.Hour, 100*time.Hour))
+		operation.Go(calls, "down", operation.Keyed(30*time.Hour).WithBackoff(100*time.Hour, 100*time.Hour), down.call)
 		operation.Go(calls, "slow", operation.Once, slow.call)
 		return calls.Wait()
 	})
@@ -582,15 +580,15 @@ func TestLongPauseOfAParallelCallFreesTheCallerWhenNoOtherIsUnderWay(t *testing.
 }
 
 // The window of each counts from the commit before its first attempt, across processes.
-func TestParallelCallAfterItsWindowIsParkedAndNotMade(t *testing.T) {
+func TestParallel_ParksAfterTheWindow(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	p := newJourney(operation.Keyed(time.Hour), operation.Keyed(100*time.Hour))
-	doubtful(t, s, p)
+	leaveInDoubt(t, s, p)
 	s.elapse()
 	_, err := p.define().Do(t.Context(), s.pool, scope, "k", hashA, 0)
 	var parked *operation.ParkedError
-	if !errors.As(err, &parked) || parked.Step != "air" || !strings.Contains(parked.Reason, "no longer knows its key") {
+	if !errors.As(err, &parked) || parked.Step != "air" || !strings.Contains(parked.ReasonText, "no longer knows its key") {
 		t.Error(err)
 	}
 	if p.air.times() != 1 || p.room.times() != 2 {
@@ -598,85 +596,78 @@ func TestParallelCallAfterItsWindowIsParkedAndNotMade(t *testing.T) {
 	}
 }
 
-// One call has returned when the cancellation comes, and the other settles; the function goes on to the undo.
-func TestCancelDuringParallelCallsSettlesThemAndGoesOnToTheirUndo(t *testing.T) {
+// Cancel comes while both calls are made: each comes to its outcome, and what has happened is undone. A call that was not sent stays so.
+func TestCancel_DuringParallelCallsUndoesThoseThatHappened(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		room error
 		did  []string
 	}{
-		"both have happened":           {nil, []string{"reserve", "cancel both"}},
-		"one has failed":               {operation.Final(errDeclined), []string{"reserve", "cancel both"}},
-		"one was not sent when it was": {operation.NotSent(errTimeout), []string{"reserve", "cancel both"}},
+		"both have happened":   {nil, []string{"reserve", "cancel room", "cancel air"}},
+		"one has failed":       {operation.Final(errDeclined), []string{"reserve", "cancel air"}},
+		"one was not sent yet": {operation.NotSent(errTimeout), []string{"reserve", "cancel air"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
-			rooms := 0
-			d := define(func(op *operation.Op) error {
-				if err := localStep(op, "reserve"); err != nil {
-					return err
-				}
-				calls := operation.Parallel(op)
-				operation.Go(calls, "air", operation.Once, func(ctx context.Context, _ string) (int, error) { return 1, nil })
-				operation.Go(calls, "room", operation.Once, func(ctx context.Context, _ string) (int, error) {
-					rooms++
-					return 2, errors.Join(operation.Cancel(ctx, s.pool, op.ID()), test.room)
-				}, operation.Pauses(100*time.Hour, 100*time.Hour))
-				failed := calls.Wait()
-				if err := operation.UndoTx(op, "cancel both", writeUndo("cancel both")); err != nil {
-					return err
-				}
-				return errors.Join(failed, localStep(op, "confirm"))
-			})
-			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrCancelled) && !errors.Is(err, errDeclined) {
+			p := newJourney(operation.Once, operation.Once.WithBackoff(100*time.Hour, 100*time.Hour))
+			p.room.fn = func(ctx context.Context, _ int) (string, error) {
+				return "bed", errors.Join(operation.Cancel(ctx, s.pool, s.operationID()), test.room)
+			}
+			if _, err := p.define().Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrCanceled) {
 				t.Error(err)
 			}
-			if diff := cmp.Diff(test.did, s.did()); diff != "" || rooms != 1 {
-				t.Errorf("%d rooms, and it is %s; (-want +committed):\n%s", rooms, s.text(`select state from idem.operations`), diff)
+			if diff := cmp.Diff(test.did, s.did()); diff != "" || p.air.times() != 1 || p.room.times() != 1 {
+				t.Errorf("%d and %d calls, and it is %s; (-want +committed):\n%s", p.air.times(), p.room.times(), s.text(`select state from idem.operations`), diff)
 			}
 		})
 	}
 }
 
-// Nothing takes the calls back that have happened: it is not called undone.
-func TestCancelParksWhereNothingTakesAParallelCallBack(t *testing.T) {
+// A call that was never sent does not hide the recorded calls behind it.
+func TestCancel_UndoesParallelCallsBehindOneThatWasNotSent(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	d := define(func(op *operation.Op) error {
-		calls := operation.Parallel(op)
-		operation.Go(calls, "air", operation.Once, func(ctx context.Context, _ string) (int, error) { return 1, nil })
-		operation.Go(calls, "room", operation.Once, func(ctx context.Context, _ string) (int, error) {
-			return 2, errors.Join(operation.Cancel(ctx, s.pool, op.ID()), operation.NotSent(errTimeout))
-		}, operation.Pauses(100*time.Hour, 100*time.Hour))
-		return calls.Wait()
-	})
-	_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
-	var parked *operation.ParkedError
-	if !errors.As(err, &parked) || !strings.Contains(parked.Reason, `call "air" has happened`) {
+	p := newJourney(operation.Keyed(time.Hour).WithBackoff(100*time.Hour, 100*time.Hour), operation.Once)
+	p.air.fn = func(context.Context, int) (string, error) { return "", operation.NotSent(errTimeout) }
+	d := p.define()
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+		t.Fatal(err)
+	}
+	if got := s.outcomes(); got != "air not sent, room done" {
+		t.Error(got)
+	}
+	preview, err := operation.PreviewCancel(t.Context(), s.pool, s.operationID())
+	if err != nil || preview.InDoubt != nil || !slices.Equal(preview.Undos, []string{"room"}) || !slices.Equal(preview.Kept, []string{"reserve"}) {
+		t.Errorf("%+v, %v", preview, err)
+	}
+	if err := operation.Cancel(t.Context(), s.pool, s.operationID()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrCanceled) {
 		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"reserve", "cancel room"}, s.did()); diff != "" || p.air.times() != 1 {
+		t.Errorf("%d calls; (-want +committed):\n%s", p.air.times(), diff)
 	}
 }
 
-func TestCancelledOperationBeginsNoParallelCalls(t *testing.T) {
+func TestCancel_BeginsNoParallelCalls(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	p := newJourney(operation.Once, operation.Once)
 	d := operation.Define("travel", func(op *operation.Op, _ int) (idem.Response, error) {
-		if _, err := operation.Call(op, "pay", operation.Once, func(ctx context.Context, _ string) (int, error) {
-			return 1, operation.Cancel(ctx, s.pool, op.ID())
-		}); err != nil {
-			return idem.Response{}, err
-		}
-		if err := operation.UndoTx(op, "refund", writeUndo("refund")); err != nil {
+		if _, err := operation.Call(op, "pay", operation.Once, func(ctx context.Context, _ string) (string, error) {
+			return "paid", operation.Cancel(ctx, s.pool, op.ID())
+		}, undoBy[string]("refund")); err != nil {
 			return idem.Response{}, err
 		}
 		calls := operation.Parallel(op)
-		operation.Go(calls, "air", p.airSafety, p.air.call)
-		operation.Go(calls, "room", p.roomSafety, p.room.call)
+		operation.Go(calls, "air", p.airPolicy, p.air.call)
+		operation.Go(calls, "room", p.roomPolicy, p.room.call)
 		return created, calls.Wait()
 	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrCancelled) {
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrCanceled) {
 		t.Error(err)
 	}
 	if diff := cmp.Diff([]string{"refund"}, s.did()); diff != "" || p.air.times()+p.room.times() > 0 {
@@ -684,39 +675,8 @@ func TestCancelledOperationBeginsNoParallelCalls(t *testing.T) {
 	}
 }
 
-// An undo that is registered ahead takes back what has happened of all the calls behind it.
-func TestUndoAheadOfParallelCallsTakesBackWhatHasHappenedOfThem(t *testing.T) {
-	t.Parallel()
-	for _, cancels := range []bool{false, true} {
-		t.Run(fmt.Sprint("cancelled: ", cancels), func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			d := define(func(op *operation.Op) error {
-				if err := operation.UndoTx(op, "cancel trip", writeUndo("cancel trip")); err != nil {
-					return err
-				}
-				calls := operation.Parallel(op)
-				operation.Go(calls, "air", operation.Once, func(ctx context.Context, _ string) (int, error) { return 1, nil })
-				operation.Go(calls, "room", operation.Once, func(ctx context.Context, _ string) (int, error) {
-					if cancels {
-						return 2, operation.Cancel(ctx, s.pool, op.ID())
-					}
-					return 0, operation.Final(errDeclined)
-				})
-				return calls.Wait()
-			})
-			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrCancelled) && !errors.Is(err, errDeclined) {
-				t.Error(err)
-			}
-			if diff := cmp.Diff([]string{"cancel trip"}, s.did()); diff != "" {
-				t.Errorf("(-want +committed):\n%s", diff)
-			}
-		})
-	}
-}
-
 // The other call is kept, and the process lives.
-func TestPanicOfAParallelCallIsThatOfTheFunctionAndTheOthersAreKept(t *testing.T) {
+func TestParallel_PanicKeepsTheOthers(t *testing.T) {
 	t.Parallel()
 	for name, escape := range map[string]func(){"a panic": func() { panic("for once") }, "Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
@@ -749,9 +709,9 @@ func TestPanicOfAParallelCallIsThatOfTheFunctionAndTheOthersAreKept(t *testing.T
 	}
 }
 
-func TestParallelCallsOutOfTurnAreRefused(t *testing.T) {
+func TestParallel_RefusesMisuse(t *testing.T) {
 	t.Parallel()
-	one := func(calls *operation.Calls, name string) *operation.Future[int] {
+	one := func(calls *operation.Calls, name string) *operation.Value[int] {
 		return operation.Go(calls, name, operation.Keyed(time.Hour), func(context.Context, string) (int, error) { return 1, nil })
 	}
 	for name, test := range map[string]func(op *operation.Op) error{
@@ -813,7 +773,6 @@ func TestParallelCallsOutOfTurnAreRefused(t *testing.T) {
 	}
 	for name, step := range map[string]func(*operation.Op) error{
 		"a Tx": func(op *operation.Op) error { return localStep(op, "b") }, "a Call": func(op *operation.Op) error { return outsideStep(op, "b") },
-		"an undo":      func(op *operation.Op) error { return operation.UndoTx(op, "b", writeUndo("b")) },
 		"a Checkpoint": func(op *operation.Op) error { return op.Checkpoint() },
 	} {
 		t.Run(name+" in between", func(t *testing.T) {
@@ -837,7 +796,7 @@ func TestParallelCallsOutOfTurnAreRefused(t *testing.T) {
 // ignore is what a function does that does not look at an error.
 func ignore(error) error { return nil }
 
-func TestWaitOfNoCallsIsNothing(t *testing.T) {
+func TestParallel_WaitWithoutCalls(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := define(func(op *operation.Op) error { return errors.Join(operation.Parallel(op).Wait(), localStep(op, "do")) })
@@ -849,15 +808,15 @@ func TestWaitOfNoCallsIsNothing(t *testing.T) {
 	}
 }
 
-func TestParallelCallNeedsASafetyAndAName(t *testing.T) {
+func TestParallel_NeedsAPolicyAndAName(t *testing.T) {
 	t.Parallel()
-	for name, safety := range map[string]operation.Safety{"a": {}, "": operation.Once} {
+	for name, policy := range map[string]operation.Policy{"a": {}, "": operation.Once} {
 		s := newShop(t)
 		made := false
 		d := define(func(op *operation.Op) error {
 			calls := operation.Parallel(op)
 			operation.Go(calls, "other", operation.Once, func(context.Context, string) (int, error) { made = true; return 1, nil })
-			operation.Go(calls, name, safety, func(context.Context, string) (int, error) { made = true; return 1, nil })
+			operation.Go(calls, name, policy, func(context.Context, string) (int, error) { made = true; return 1, nil })
 			return calls.Wait()
 		})
 		if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err == nil || made {
@@ -866,12 +825,11 @@ func TestParallelCallNeedsASafetyAndAName(t *testing.T) {
 	}
 }
 
-func TestParallelCallsAreSealedWhereASealerIsSet(t *testing.T) {
+func TestParallel_SealsValues(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	p := newJourney(operation.Keyed(time.Hour), operation.Keyed(time.Hour))
+	p := newJourney(operation.Keyed(time.Hour).WithBackoff(time.Millisecond, time.Millisecond), operation.Keyed(time.Hour))
 	ctx, leave := context.WithCancel(t.Context())
-	p.options = []operation.CallOption{operation.Pauses(time.Millisecond, time.Millisecond)}
 	p.air.fn = func(_ context.Context, attempt int) (string, error) {
 		if attempt == 3 {
 			leave()
@@ -893,7 +851,7 @@ func TestParallelCallsAreSealedWhereASealerIsSet(t *testing.T) {
 }
 
 // The window counts from the commit before the first attempt, through however many processes the operation goes.
-func TestWindowOfAParallelCallIsNotMovedByCallersThatLeave(t *testing.T) {
+func TestParallel_WindowIsNotMovedByCallers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	p := newJourney(operation.Keyed(time.Hour), operation.Keyed(time.Hour))

@@ -12,7 +12,7 @@ import (
 )
 
 // An approval has come, and what is behind the Await fails: the pauses between its runs grow as they do for any other function that fails.
-func TestSignalThatARunHasSeenDoesNotEndThePauseBehindItsFailure(t *testing.T) {
+func TestSignal_DoesNotEndALaterBackoff(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]bool{"in time": false, "too late": true} {
 		t.Run(name, func(t *testing.T) {

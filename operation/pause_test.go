@@ -40,7 +40,7 @@ func (s *shop) isFree(step string) bool {
 	return s.count(`select count(*) from idem.operations where step = $1 and owner is null and wake_at > clock_timestamp() and state = 'running'`, step) == 1
 }
 
-func TestLongSleepFreesTheCallerAndEndsByTheClockOfTheDatabase(t *testing.T) {
+func TestSleep_LongFreesTheCaller(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := operation.Define("sleep", func(op *operation.Op, _ int) (idem.Response, error) {
@@ -70,7 +70,7 @@ func TestLongSleepFreesTheCallerAndEndsByTheClockOfTheDatabase(t *testing.T) {
 	}
 }
 
-func TestShortSleepIsSleptWhereItIs(t *testing.T) {
+func TestSleep_Short(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := operation.Define("nap", func(op *operation.Op, _ int) (idem.Response, error) {
@@ -98,7 +98,7 @@ func approval() *operation.Definition[int] {
 	})
 }
 
-func TestFirstSignalWinsAndOneThatIsEarlyWaits(t *testing.T) {
+func TestSignal_FirstWinsAndEarlyOnesWait(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	start := func(key string) string {
@@ -145,7 +145,7 @@ func TestFirstSignalWinsAndOneThatIsEarlyWaits(t *testing.T) {
 }
 
 // The signal comes when the operation has looked for it, and has not yet said that it waits.
-func TestSignalBetweenTheLookAndTheWaitIsNotLost(t *testing.T) {
+func TestSignal_BetweenLookAndWait(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	c, behind := newTraffic(t, s)
@@ -169,7 +169,7 @@ func TestSignalBetweenTheLookAndTheWaitIsNotLost(t *testing.T) {
 	}
 }
 
-func TestAwaitThatNobodyAnswersTimesOutByTheClockOfTheDatabase(t *testing.T) {
+func TestAwait_TimesOut(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	if _, err := approval().Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {

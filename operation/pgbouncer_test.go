@@ -26,7 +26,7 @@ const (
 )
 
 // A pooler gives a session to no client for good, so that processes are seen by their leases: in life, and in death once the lease is over.
-func TestOperationOfAKilledProcessBehindPgBouncerIsFinishedOnceItsLeaseIsOver(t *testing.T) {
+func TestPgBouncer_KilledProcessIsFollowedAfterItsLease(t *testing.T) {
 	t.Parallel()
 	forEachPoint(t, []string{"before the charge", "in confirm", "refunded"}, func(t *testing.T, s *shop, point, in string) {
 		if in == "reject" && inputOf(point) != "reject" {
@@ -54,7 +54,7 @@ func TestOperationOfAKilledProcessBehindPgBouncerIsFinishedOnceItsLeaseIsOver(t 
 	})
 }
 
-func TestEveryStepWorksBehindPgBouncerInEveryModeThatItBears(t *testing.T) {
+func TestPgBouncer_EveryStepInEveryMode(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	dsn := pgtest.PgBouncer(t, s.dsn)
@@ -92,7 +92,7 @@ func TestEveryStepWorksBehindPgBouncerInEveryModeThatItBears(t *testing.T) {
 }
 
 // The first operations of a process hold a connection each when they first have to show themselves. They need no other one.
-func TestFirstOperationsOfAProcessNeedNoConnectionBesideTheirOwn(t *testing.T) {
+func TestPresence_NeedsNoConnectionOfThePool(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int32{1, 4} {
 		for _, where := range []string{"directly", "behind PgBouncer", "where no further session is to be had"} {

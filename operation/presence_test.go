@@ -18,15 +18,15 @@ import (
 // blocked is an operation whose call goes on until it is let go.
 type blocked struct {
 	*operation.Definition[int]
-	safety  operation.Safety
+	policy  operation.Policy
 	calls   atomic.Int64
 	begun   chan context.Context
 	release chan error
 }
 
-func newBlocked(s *shop, safety operation.Safety) *blocked {
+func newBlocked(s *shop, policy operation.Policy) *blocked {
 	b := &blocked{begun: make(chan context.Context, 8), release: make(chan error, 8)}
-	b.safety = safety
+	b.policy = policy
 	b.Definition = operation.Define("blocked", b.function(s))
 	return b
 }
@@ -36,7 +36,7 @@ func (b *blocked) function(s *shop) func(op *operation.Op, _ int) (idem.Response
 		if err := localStep(op, "before"); err != nil {
 			return idem.Response{}, err
 		}
-		_, err := operation.Call(op, "call", b.safety, func(ctx context.Context, key string) (string, error) {
+		_, err := operation.Call(op, "call", b.policy, func(ctx context.Context, key string) (string, error) {
 			b.calls.Add(1)
 			b.begun <- ctx
 			if err := <-b.release; err != nil {
@@ -76,7 +76,7 @@ func (s *shop) wantBlocked() {
 	}
 }
 
-func TestOperationUnderWayIsInProgressForEveryOtherCallOfItsKey(t *testing.T) {
+func TestDo_InProgressForOtherCalls(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	elsewhere := shopOn(t, s.dsn) // as another process would see it
@@ -126,7 +126,7 @@ func TestOperationUnderWayIsInProgressForEveryOtherCallOfItsKey(t *testing.T) {
 func nothing(pgxTx) (idem.Response, error) { return created, nil }
 
 // A process that has lost the epoch commits nothing any more, and says nothing either: its caller gets the answer of the one that has it.
-func TestZombieThatWakesUpCommitsNothing(t *testing.T) {
+func TestFence_ZombieCommitsNothing(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := newBlocked(s, operation.Keyed(time.Hour))
@@ -156,7 +156,7 @@ func TestZombieThatWakesUpCommitsNothing(t *testing.T) {
 	s.wantBlocked()
 }
 
-func TestCallerThatLeavesLetsGoAtOnce(t *testing.T) {
+func TestDo_CallerThatLeavesReleases(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := newBlocked(s, operation.Keyed(time.Hour))
@@ -165,7 +165,7 @@ func TestCallerThatLeavesLetsGoAtOnce(t *testing.T) {
 	running := await(t, "the call", b.begun)
 	leave()
 	await(t, "the end of the call's context", running.Done())
-	b.release <- errors.New("cancelled")
+	b.release <- errors.New("canceled")
 	a := await(t, "the caller", answers)
 	if !errors.Is(a.err, context.Canceled) || !errors.Is(a.err, idem.ErrInProgress) {
 		t.Errorf("the caller was told %v", a.err)
@@ -181,7 +181,7 @@ func TestCallerThatLeavesLetsGoAtOnce(t *testing.T) {
 }
 
 // What a call has returned is kept although its caller has left meanwhile: it is not made again.
-func TestValueOfACallWhoseCallerHasLeftIsKept(t *testing.T) {
+func TestCall_OutcomeIsKeptWhenTheCallerLeaves(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := newBlocked(s, operation.Once)
@@ -204,7 +204,7 @@ func TestValueOfACallWhoseCallerHasLeftIsKept(t *testing.T) {
 
 // A call has answered a process that had lost the operation meanwhile. What it knows is not on record, and not forgotten: when it has the
 // operation again, the call is neither made nor in doubt.
-func TestValueOfACallWhoseProcessHadLostTheOperationIsKept(t *testing.T) {
+func TestCall_OutcomeIsKeptWhenTheOperationWasLost(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := newBlocked(s, operation.Once)
@@ -229,7 +229,7 @@ func TestValueOfACallWhoseProcessHadLostTheOperationIsKept(t *testing.T) {
 const presences = `select count(*) from pg_stat_activity where application_name = 'idem presence' and datname = current_database()`
 
 // The session is gone and the process is not: as after a failover. It stops what it was doing, and comes back under a new number.
-func TestProcessThatLosesItsPresenceComesBackAsANewInstance(t *testing.T) {
+func TestPresence_LostComesBackAsANewInstance(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := newBlocked(s, operation.Keyed(time.Hour))
@@ -241,7 +241,7 @@ func TestProcessThatLosesItsPresenceComesBackAsANewInstance(t *testing.T) {
 	first := s.count(`select owner from idem.operations`)
 	s.count(`select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name = 'idem presence' and datname = current_database()`)
 	await(t, "the end of the call's context", running.Done())
-	b.release <- errors.New("cancelled")
+	b.release <- errors.New("canceled")
 	await(t, "the second call", b.begun)
 	if second := s.count(`select owner from idem.operations`); second == first || s.count(presences) != 1 {
 		t.Errorf("the process was instance %d, and is %d", first, second)
@@ -253,7 +253,7 @@ func TestProcessThatLosesItsPresenceComesBackAsANewInstance(t *testing.T) {
 	s.wantBlocked()
 }
 
-func TestPresenceThatNobodyNeedsIsGivenUp(t *testing.T) {
+func TestPresence_EndsWhenIdle(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	if _, err := s.checkout().Do(t.Context(), s.pool, scope, "k", hashA, "book"); err != nil {
@@ -266,7 +266,7 @@ func TestPresenceThatNobodyNeedsIsGivenUp(t *testing.T) {
 }
 
 // Work in one transaction needs no presence.
-func TestOperationOfOneTransactionOpensNoSession(t *testing.T) {
+func TestPresence_NotNeededForOneTransaction(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := operation.Define("one", func(op *operation.Op, _ int) (idem.Response, error) { return created, localStep(op, "only") })
@@ -302,7 +302,7 @@ func behindPooler(c *pgxpool.Config) {
 }
 
 // Behind a pooler a session has no owner, and a lock on it would outlive the process: there is a lease instead.
-func TestProcessBehindAPoolerShowsItselfByALease(t *testing.T) {
+func TestLease_BehindAPooler(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	behind := shopOn(t, s.dsn, behindPooler)
@@ -333,7 +333,7 @@ func TestProcessBehindAPoolerShowsItselfByALease(t *testing.T) {
 }
 
 // A process that takes an operation up fences off the one before, which may be anywhere in it.
-func TestTakingAnOperationUpFencesOffWhoeverHadIt(t *testing.T) {
+func TestFence_ClaimFencesOffTheOwnerBefore(t *testing.T) {
 	t.Parallel()
 	for name, takeUp := range map[string]func(t *testing.T, s *shop, b *blocked){
 		"a call":   func(t *testing.T, s *shop, b *blocked) { b.call(t.Context(), s, idem.WithWait(limit)) },

@@ -17,7 +17,7 @@ import (
 )
 
 // A service needs no more for its operations than docs/operate.md grants it.
-func TestOperationNeedsNoMoreThanThePrivilegesOfTheDocs(t *testing.T) {
+func TestPrivileges_OfTheDocsSuffice(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	role := fmt.Sprintf("idem_call_%08x", rand.Uint32())

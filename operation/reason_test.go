@@ -6,14 +6,16 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/operation"
 )
 
-// What another system says may tell of a person. The reason of a parked operation is stored plain, and is read by many.
-func TestReasonQuotesAnErrorBrieflyAndNotAtAllWhereASealerIsSet(t *testing.T) {
+// The reason of a parked operation is stored plain, and read by many. The last error is stored in full, and sealed.
+func TestParkedReason_QuotesTheErrorUnlessSealed(t *testing.T) {
 	t.Parallel()
+	const failed = `the undo of step "charge" has failed: `
 	failure := fmt.Errorf("the bank says: %w", &refusal{Code: 51})
 	long := fmt.Errorf("%s: %w", strings.Repeat("é", 3000), failure)
 	for name, test := range map[string]struct {
@@ -21,30 +23,33 @@ func TestReasonQuotesAnErrorBrieflyAndNotAtAllWhereASealerIsSet(t *testing.T) {
 		opts []idem.Option
 		want string
 	}{
-		"plain":  {failure, nil, `undo "refund" has failed: the bank says: refused with 51`},
-		"long":   {long, nil, `undo "refund" has failed: ` + strings.Repeat("é", 200)},
-		"sealed": {failure, []idem.Option{sealerOf(7)}, `undo "refund" has failed: *fmt.wrapError, *operation_test.refusal`},
+		"plain":  {failure, nil, failed + `the bank says: refused with 51`},
+		"long":   {long, nil, failed + strings.Repeat("é", 200)},
+		"sealed": {failure, []idem.Option{sealerOf(7)}, failed + `*fmt.wrapError, *operation_test.refusal`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			d := operation.Define("stuck", func(op *operation.Op, _ int) (idem.Response, error) {
-				if err := outsideStep(op, "charge"); err != nil {
-					return idem.Response{}, err
-				}
-				err := operation.UndoTx(op, "refund", func(pgxTx) error { return test.err })
-				if err != nil {
-					return idem.Response{}, err
-				}
-				return idem.Response{}, idem.Reject(declined)
+				_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge,
+					operation.UndoTx(func(pgxTx, string) error { return test.err }))
+				return idem.Response{}, errors.Join(err, idem.Reject(declined))
 			})
 			_, err := d.Do(context.Background(), s.pool, scope, "k", hashA, 0, append(test.opts, idem.WithWait(0))...)
 			var parked *operation.ParkedError
-			if !errors.As(err, &parked) || parked.Reason != test.want || !errors.Is(parked.Cause, failure) {
-				t.Errorf("%v, because of %v; want %q", err, parked, test.want)
+			if !errors.As(err, &parked) || parked.Reason != operation.ReasonUndoFailed || parked.ReasonText != test.want || !errors.Is(parked.Cause, failure) {
+				t.Fatalf("%v, because of %v; want %q", err, parked, test.want)
 			}
-			if got := s.text(`select reason from idem.operations`); got != test.want {
-				t.Errorf("stored is %q", got)
+			status, err := operation.Show(t.Context(), s.pool, parked.OperationID, test.opts...)
+			if err != nil || status.Reason != parked.Reason || status.ReasonText != test.want {
+				t.Errorf("%+v, %v", status, err)
+			}
+			text := test.err.Error()
+			if e := status.LastError; e == nil || e.Step != "charge" || e.Text != strings.ToValidUTF8(text[:min(len(text), 4096)], "") || e.At.IsZero() {
+				t.Errorf("the last error is %.80v", e)
+			}
+			if plain, err := operation.Show(t.Context(), s.pool, parked.OperationID); err != nil || (plain.LastError.Text == "sealed") != (test.opts != nil) {
+				t.Errorf("without a Sealer the last error is %.80v, %v", plain.LastError, err)
 			}
 		})
 	}

@@ -26,7 +26,7 @@ func safely(step func()) (recovered any) {
 }
 
 // What the function may make of a panic that it has recovered from: nothing that ends the operation.
-func TestFunctionThatRecoversFromThePanicOfAStepGoesOnInAnotherRun(t *testing.T) {
+func TestRecoveredPanic_EndsTheRun(t *testing.T) {
 	t.Parallel()
 	for escapeName, escape := range map[string]func(){"a panic": func() { panic("behind the answer") }, "Goexit": runtime.Goexit} {
 		for next, goOn := range map[string]func(op *operation.Op) (idem.Response, error){
@@ -36,7 +36,6 @@ func TestFunctionThatRecoversFromThePanicOfAStepGoesOnInAnotherRun(t *testing.T)
 			},
 			"makes the step again": func(op *operation.Op) (idem.Response, error) { return created, outsideStep(op, "charge") },
 			"rejects": func(op *operation.Op) (idem.Response, error) {
-				_ = operation.Undo(op, "refund", operation.Once, func(context.Context, string) error { return nil })
 				return idem.Response{}, idem.Reject(created)
 			},
 			"fails for good": func(*operation.Op) (idem.Response, error) {
@@ -73,7 +72,7 @@ func TestFunctionThatRecoversFromThePanicOfAStepGoesOnInAnotherRun(t *testing.T)
 	}
 }
 
-func TestTxThatPanicsLeavesNothingThoughTheFunctionRecovers(t *testing.T) {
+func TestRecoveredPanic_OfATxLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, outside := range []bool{false, true} {
 		s := newShop(t)
@@ -116,7 +115,7 @@ func TestTxThatPanicsLeavesNothingThoughTheFunctionRecovers(t *testing.T) {
 	}
 }
 
-func TestFunctionThatRecoversFromAPanicOfParallelCallsGoesOnInAnotherRun(t *testing.T) {
+func TestRecoveredPanic_OfParallelCallsEndsTheRun(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	angry := true

@@ -43,8 +43,8 @@ func takes(op *operation.Op, names ...string) error {
 			err = localStep(op, name)
 		case "call":
 			err = outsideStep(op, name)
-		case "undo":
-			err = operation.UndoTx(op, name, writeUndo(name))
+		case "undone":
+			_, err = operation.Tx(op, name, write(name), undoBy[string]("undo "+name))
 		case "changed":
 			op.Changed(name)
 		case "pause":
@@ -62,11 +62,11 @@ func taking(names ...string) code {
 }
 
 // What Replay says of an operation that another release has begun, and that is still under way, is what happens to it.
-func TestReplayTellsWhatNewCodeMakesOfAnOperation(t *testing.T) {
+func TestReplay_ReportsWhatNewCodeParks(t *testing.T) {
 	t.Parallel()
 	errDown := errors.New("down")
 	old := func(op *operation.Op) error { // it comes no further than the pause
-		return errors.Join(takes(op, "reserve:tx", "release:undo", "charge:call", "pause:pause"), errDown)
+		return errors.Join(takes(op, "reserve:undone", "charge:call", "pause:pause"), errDown)
 	}
 	for _, test := range []struct {
 		name string
@@ -74,31 +74,30 @@ func TestReplayTellsWhatNewCodeMakesOfAnOperation(t *testing.T) {
 		next code
 		want string // what the reason has in it; nothing if the operation goes on
 	}{
-		{"the same steps", old, taking("reserve:tx", "release:undo", "charge:call", "pause:pause"), ""},
-		{"a step behind them", old, taking("reserve:tx", "release:undo", "charge:call", "pause:pause", "note:tx", "tell:call"), ""},
-		{"a step among them", old, taking("reserve:tx", "check:tx", "release:undo", "charge:call", "pause:pause"), `asks for tx "check"`},
+		{"the same steps", old, taking("reserve:undone", "charge:call", "pause:pause"), ""},
+		{"a step behind them", old, taking("reserve:undone", "charge:call", "pause:pause", "note:tx", "tell:call"), ""},
+		{"a step among them", old, taking("reserve:undone", "check:tx", "charge:call", "pause:pause"), `asks for tx "check"`},
 		{"a step that asks whether it is new", old, func(op *operation.Op) error {
-			if err := takes(op, "reserve:tx"); err != nil {
+			if err := takes(op, "reserve:undone"); err != nil {
 				return err
 			}
 			if op.Changed("check") {
-				return takes(op, "check:tx", "release:undo", "charge:call")
+				return takes(op, "check:tx", "charge:call")
 			}
-			return takes(op, "release:undo", "charge:call", "pause:pause")
+			return takes(op, "charge:call", "pause:pause")
 		}, ""},
-		{"a question that has no step on record", old, taking("reserve:tx", "release:undo", "charge:call", "pause:pause", "note:changed", "note:tx"), ""},
+		{"a question that has no step on record", old, taking("reserve:undone", "charge:call", "pause:pause", "note:changed", "note:tx"), ""},
 		{"a question that is on record is asked no more", taking("one:tx", "new:changed", "two:call", "three:call"), taking("one:tx", "two:call", "three:call"), `asks for call "two"`},
 		{"a pause that is over", taking("one:tx", "pause:pause", "two:call", "three:call"), taking("one:tx", "pause:pause", "two:call"), "no longer asks for step \"three\""},
-		{"a step is gone", old, taking("reserve:tx", "release:undo", "charge:call"), `no longer asks for step "pause"`},
-		{"a step is renamed", old, taking("reserve:tx", "release:undo", "pay:call", "pause:pause"), `asks for call "pay"`},
-		{"a step is another kind", old, taking("reserve:tx", "release:undo", "charge:tx", "pause:pause"), `asks for tx "charge"`},
-		{"an undo is gone", old, taking("reserve:tx", "charge:call", "pause:pause"), `asks for call "charge"`},
+		{"a step is gone", old, taking("reserve:undone", "charge:call"), `no longer asks for step "pause"`},
+		{"a step is renamed", old, taking("reserve:undone", "pay:call", "pause:pause"), `asks for call "pay"`},
+		{"a step is another kind", old, taking("reserve:undone", "charge:tx", "pause:pause"), `asks for tx "charge"`},
 		{"a value is another type", old, func(op *operation.Op) error {
 			_, err := operation.Tx(op, "reserve", func(pgx.Tx) (map[string]bool, error) { return nil, nil })
 			return err
 		}, "does not decode"},
 		{"two at the same time", old, func(op *operation.Op) error {
-			err := takes(op, "reserve:tx", "release:undo")
+			err := takes(op, "reserve:undone")
 			calls := operation.Parallel(op)
 			for _, name := range []string{"charge", "tell"} {
 				operation.Go(calls, name, operation.Keyed(time.Hour), func(context.Context, string) (int, error) { return 7, nil })
@@ -127,7 +126,7 @@ func TestReplayTellsWhatNewCodeMakesOfAnOperation(t *testing.T) {
 }
 
 // Nothing is done by a replay: no step is taken that is not on record, and none that is.
-func TestReplayTakesNoStep(t *testing.T) {
+func TestReplay_TakesNoStep(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	travel := newJourney(operation.Keyed(time.Hour), operation.Once)
@@ -179,7 +178,7 @@ func firstSteps(t *testing.T, history []byte, n int) []byte {
 	return cut
 }
 
-func TestReplayOfAnOperationThatWaitsEndsWhereItWaits(t *testing.T) {
+func TestReplay_EndsWhereTheOperationWaits(t *testing.T) {
 	t.Parallel()
 	packs := operation.Define("packs", func(*operation.Op, int) (idem.Response, error) { return created, nil })
 	for name, waits := range map[string]code{
@@ -205,7 +204,7 @@ func TestReplayOfAnOperationThatWaitsEndsWhereItWaits(t *testing.T) {
 }
 
 // An operation that has ended tells of all its steps. Its end is to stay what it was.
-func TestReplayOfAnOperationThatHasEndedHoldsItsEnd(t *testing.T) {
+func TestReplay_ComparesTheEnd(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
@@ -217,16 +216,16 @@ func TestReplayOfAnOperationThatHasEndedHoldsItsEnd(t *testing.T) {
 		{"completed, and now it is rejected", nil, idem.Reject(declined), "it was completed"},
 		{"completed, and now it fails", nil, errTimeout, "the function fails"},
 		{"rejected", idem.Reject(declined), idem.Reject(declined), ""},
-		{"rejected, and now it is completed", idem.Reject(declined), nil, "no longer says so"},
+		{"rejected, and now it is completed", idem.Reject(declined), nil, ""}, // its end is recorded
 		{"undone", operation.Final(errDeclined), operation.Final(errDeclined), ""},
-		{"undone, and now it fails", operation.Final(errDeclined), errTimeout, "the function fails"},
+		{"undone, and now it fails", operation.Final(errDeclined), errTimeout, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			ends := func(end error) *operation.Definition[string] {
 				return code(func(op *operation.Op) error {
-					if err := takes(op, "one:tx", "back:undo", "two:call", "three:tx"); err != nil {
+					if err := takes(op, "one:undone", "two:call", "three:tx"); err != nil {
 						return err
 					}
 					return end
@@ -243,7 +242,7 @@ func TestReplayOfAnOperationThatHasEndedHoldsItsEnd(t *testing.T) {
 				return
 			}
 			more := code(func(op *operation.Op) error {
-				return errors.Join(takes(op, "one:tx", "back:undo", "two:call", "three:tx", "four:tx"), test.next)
+				return errors.Join(takes(op, "one:undone", "two:call", "three:tx", "four:tx"), test.next)
 			})
 			if test.end == nil {
 				if err := operation.Replay(t.Context(), history, more.define()); err != nil {
@@ -254,19 +253,19 @@ func TestReplayOfAnOperationThatHasEndedHoldsItsEnd(t *testing.T) {
 	}
 }
 
-// One that is cancelled is undone: its function need not come to its end.
-func TestReplayOfACancelledOperationEndsWhereItWasUndone(t *testing.T) {
+// One that is canceled is undone: its function need not come to its end.
+func TestReplay_OfACanceledOperation(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := code(func(op *operation.Op) error {
-		return errors.Join(takes(op, "one:tx", "back:undo"), operation.Sleep(op, "wait", time.Hour), takes(op, "two:tx"))
+		return errors.Join(takes(op, "one:undone"), operation.Sleep(op, "wait", time.Hour), takes(op, "two:tx"))
 	}).define()
 	id := s.waits(t, d, "k")
 	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
 		t.Fatal(err)
 	}
 	asked := s.history(t)
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit)); !errors.Is(err, operation.ErrCancelled) {
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit)); !errors.Is(err, operation.ErrCanceled) {
 		t.Fatal(err)
 	}
 	for what, history := range map[string][]byte{"before it is undone": asked, "undone": s.history(t)} {
@@ -280,7 +279,7 @@ func TestReplayOfACancelledOperationEndsWhereItWasUndone(t *testing.T) {
 }
 
 // What is in the file is what is on record: the codec does not matter, nor how the file is laid out.
-func TestHistoryKeepsInputsAndValuesByteForByte(t *testing.T) {
+func TestHistory_KeepsValuesByteForByte(t *testing.T) {
 	t.Parallel()
 	type row struct{ N int }
 	for name, opts := range map[string][]operation.Option{"JSON": nil, "gob": {operation.WithCodec(gobCodec{})}} {
@@ -320,7 +319,7 @@ func TestHistoryKeepsInputsAndValuesByteForByte(t *testing.T) {
 	}
 }
 
-func TestHistoryOfASealedOperationTakesItsSealer(t *testing.T) {
+func TestHistory_NeedsTheSealer(t *testing.T) {
 	t.Parallel()
 	s, d := newShop(t), decision("approve")
 	id := s.waits(t, d, "k", sealerOf(7))
@@ -332,7 +331,7 @@ func TestHistoryOfASealedOperationTakesItsSealer(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoHistoryOrOfNoDefinitionIsSaid(t *testing.T) {
+func TestReplay_RefusesOtherDocuments(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := decision("approve")

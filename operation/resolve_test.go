@@ -6,6 +6,7 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +53,7 @@ func (gobCodec) Decode(stored []byte, value any) error {
 	return gob.NewDecoder(bytes.NewReader(stored)).Decode(value)
 }
 
-func TestPersonSaysThatTheOtherSideHasRefused(t *testing.T) {
+func TestResolve_RefusedKeepsNamedErrors(t *testing.T) {
 	t.Parallel()
 	for _, sealed := range [][]idem.Option{nil, {sealerOf(7)}} {
 		s := newShop(t)
@@ -75,7 +76,7 @@ func TestPersonSaysThatTheOtherSideHasRefused(t *testing.T) {
 	}
 }
 
-func TestRefusalThatNamesNoDefinitionIsOneByTypeAndText(t *testing.T) {
+func TestResolve_RefusedWithoutADefinition(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	c, id := stuck(t, s, "stuck", operation.WithErrors(errDeclined))
@@ -87,36 +88,61 @@ func TestRefusalThatNamesNoDefinitionIsOneByTypeAndText(t *testing.T) {
 	}
 }
 
-func TestUndoCannotBeRefused(t *testing.T) {
+func TestResolve_OfAnUndo(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	d := define(func(op *operation.Op) error {
-		err := operation.Undo(op, "refund", operation.Once, func(context.Context, string) error { return errTimeout })
-		return errors.Join(err, outsideStep(op, "charge"), idem.Reject(declined))
-	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) {
-		t.Fatal(err)
-	}
-	id := s.text(`select id::text from idem.operations`)
-	if err := operation.Resolve(t.Context(), s.pool, id, operation.Refused(nil)); !errors.Is(err, operation.ErrNotParked) {
-		t.Error(err)
-	}
-	if state := s.text(`select state from idem.operations`); state != "parked" {
-		t.Errorf("it is %s", state)
+	for name, test := range map[string]struct {
+		finding operation.Finding
+		undos   int
+		refused bool
+	}{
+		"Happened":    {operation.Happened(nil), 1, false},
+		"NotHappened": {operation.NotHappened, 2, false},
+		"Refused":     {operation.Refused(nil), 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			undos := 0
+			d := define(func(op *operation.Op) error {
+				_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge,
+					operation.UndoCall(operation.Once, func(context.Context, string, string) error {
+						if undos++; undos == 1 {
+							return errTimeout
+						}
+						return nil
+					}))
+				return errors.Join(err, idem.Reject(declined))
+			})
+			var parked *operation.ParkedError
+			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
+			if !errors.As(err, &parked) || parked.Reason != operation.ReasonCallInDoubt || parked.Step != "charge" {
+				t.Fatal(err)
+			}
+			if status, err := operation.Show(t.Context(), s.pool, parked.OperationID); err != nil || status.Kind != "undo" || !slices.Equal(status.Undos, []string{"charge"}) {
+				t.Errorf("%+v, %v", status, err)
+			}
+			err = operation.Resolve(t.Context(), s.pool, parked.OperationID, test.finding)
+			if test.refused {
+				if !errors.Is(err, operation.ErrNotParked) {
+					t.Error(err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || !res.Rejected || undos != test.undos {
+				t.Errorf("%+v, %v after %d undos", res, err, undos)
+			}
+		})
 	}
 }
 
 // The value of a person is one of the function: it has to be stored as the function's are.
-func TestResolveOfADefinitionUsesItsCodec(t *testing.T) {
+func TestResolve_OfADefinitionUsesItsCodec(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	c, id := stuck(t, s, "stuck", operation.WithCodec(gobCodec{}))
-	if err := c.Resolve(t.Context(), s.pool, id, operation.NotHappened); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Do(t.Context(), s.pool, scope, "stuck", hashA, 0); !errors.Is(err, operation.ErrParked) { // it was made, and not answered again
-		t.Fatal(err)
-	}
 	if err := c.Resolve(t.Context(), s.pool, id, operation.Happened(inner{7})); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +151,7 @@ func TestResolveOfADefinitionUsesItsCodec(t *testing.T) {
 	}
 }
 
-func TestResolveOfADefinitionLeavesOperationsOfOthersAlone(t *testing.T) {
+func TestResolve_OfADefinitionRefusesOthers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	other, _ := stuck(t, s, "other")
@@ -141,7 +167,7 @@ func TestResolveOfADefinitionLeavesOperationsOfOthersAlone(t *testing.T) {
 }
 
 // A person who gives a value of another type is told, and gives it again. Nothing else of the record changes by that.
-func TestValueOfAPersonThatDoesNotFitIsGivenAgain(t *testing.T) {
+func TestResolve_BadValueIsGivenAgain(t *testing.T) {
 	t.Parallel()
 	for name, sealed := range map[string][]idem.Option{"plain": nil, "sealed": {sealerOf(7)}} {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +195,7 @@ func TestValueOfAPersonThatDoesNotFitIsGivenAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 				var parked *operation.ParkedError
-				if err := do(); !errors.As(err, &parked) || parked.Step != "call" || !strings.Contains(parked.Reason, "a person has given") {
+				if err := do(); !errors.As(err, &parked) || parked.Step != "call" || parked.Reason != operation.ReasonValueUnreadable || !strings.Contains(parked.ReasonText, "a person has given") {
 					t.Fatal(err)
 				}
 			}
@@ -187,7 +213,7 @@ func TestValueOfAPersonThatDoesNotFitIsGivenAgain(t *testing.T) {
 }
 
 // A step of the same name, of another kind, is another step: what it has written itself is no person's to give again.
-func TestValueOfATxThatSharesTheNameOfAResolvedCallIsNotGivenAgain(t *testing.T) {
+func TestResolve_NotOfATxWithTheNameOfACall(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	call := func(op *operation.Op) error {
@@ -211,7 +237,7 @@ func TestValueOfATxThatSharesTheNameOfAResolvedCallIsNotGivenAgain(t *testing.T)
 		return call(op)
 	})
 	var parked *operation.ParkedError
-	if _, err := changed.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.As(err, &parked) || !strings.Contains(parked.Reason, "the code has changed") {
+	if _, err := changed.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.As(err, &parked) || !strings.Contains(parked.ReasonText, "the code has changed") {
 		t.Fatal(err)
 	}
 	if err := operation.Resolve(t.Context(), s.pool, s.text(`select id::text from idem.operations`), operation.Happened(inner{8})); !errors.Is(err, operation.ErrNotParked) {
@@ -219,37 +245,32 @@ func TestValueOfATxThatSharesTheNameOfAResolvedCallIsNotGivenAgain(t *testing.T)
 	}
 }
 
-func TestCallWhoseValueDoesNotFitIsMadeIfItHasNotHappened(t *testing.T) {
+// Where the value that a person has given does not decode, the person may say NotHappened after all.
+func TestResolve_NotHappenedAfterABadValue(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	made := 0
 	d := define(func(op *operation.Op) error {
 		_, err := operation.Call(op, "call", operation.Once, func(context.Context, string) (inner, error) {
-			if made++; made == 1 {
-				return inner{}, errTimeout
-			}
-			return inner{7}, nil
+			made++
+			return inner{}, errTimeout
 		})
 		return err
 	})
-	do := func() error {
-		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
-		return err
-	}
 	for _, finding := range []operation.Finding{operation.Happened("seven"), operation.NotHappened} {
-		if err := do(); !errors.Is(err, operation.ErrParked) {
+		if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) {
 			t.Fatal(err)
 		}
-		if err := operation.Resolve(t.Context(), s.pool, s.text(`select id::text from idem.operations`), finding); err != nil {
+		if err := operation.Resolve(t.Context(), s.pool, s.operationID(), finding); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := do(); err != nil || made != 2 {
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrNotHappened) || made != 1 {
 		t.Errorf("made %d times, %v", made, err)
 	}
 }
 
-func TestValueThatDoesNotFitIsGivenAgainBesideOtherCallsInDoubt(t *testing.T) {
+func TestResolve_BadValueBesideOtherCallsInDoubt(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var hotel, flight inner
@@ -285,8 +306,8 @@ func TestValueThatDoesNotFitIsGivenAgainBesideOtherCallsInDoubt(t *testing.T) {
 	}
 }
 
-// What a call has returned itself is not a person's to change, also where it does not decode any more.
-func TestValueOfACallIsNotResolvedThoughItDoesNotDecode(t *testing.T) {
+// The value that a call has returned itself stays, also where it no longer decodes.
+func TestResolve_NotOfAnUnreadableOutcome(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	if _, err := define(func(op *operation.Op) error {

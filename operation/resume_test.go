@@ -18,7 +18,7 @@ import (
 
 const unknownID = "11111111-2222-4333-8444-555555555555"
 
-func TestResumeGoesOnWithTheOperationOfAnIDAndBeginsNone(t *testing.T) {
+func TestResume_GoesOnAndBeginsNone(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := s.checkout()
@@ -44,7 +44,7 @@ func TestResumeGoesOnWithTheOperationOfAnIDAndBeginsNone(t *testing.T) {
 	}
 }
 
-func TestResumeSaysWhyAnOperationDoesNotGoOn(t *testing.T) {
+func TestResume_ReportsWhyItDoesNotGoOn(t *testing.T) {
 	t.Parallel()
 	sealed := idem.WithSealer(seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": bytes.Repeat([]byte{7}, 32)}}))
 	for _, test := range []struct {
@@ -88,7 +88,7 @@ func TestResumeSaysWhyAnOperationDoesNotGoOn(t *testing.T) {
 	}
 }
 
-func TestResumeLeavesAloneWhatSomebodyWorksOnOrIsOfAnotherName(t *testing.T) {
+func TestResume_LeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := newBlocked(s, operation.Keyed(time.Hour))
@@ -119,7 +119,7 @@ func TestResumeLeavesAloneWhatSomebodyWorksOnOrIsOfAnotherName(t *testing.T) {
 	}
 }
 
-func TestDueTellsWhatAWorkerWouldTakeUpTheLongestDueFirst(t *testing.T) {
+func TestDue_ListsWhatAWorkerWouldClaim(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := newBlocked(s, operation.Keyed(time.Hour))

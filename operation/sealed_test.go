@@ -11,7 +11,7 @@ import (
 )
 
 // What an operation keeps is as secret as its answer, whichever process goes on with it.
-func TestInputsAndValuesAreSealedWhereASealerIsSet(t *testing.T) {
+func TestSealer_SealsInputsAndValues(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	sealer := seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": bytes.Repeat([]byte{7}, 32)}})

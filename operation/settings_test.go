@@ -49,7 +49,7 @@ func hostile() string {
 }
 
 // Nothing that an operation sends depends on what a session is set to: neither what names mean, nor how values are written.
-func TestSettingsOfTheSessionDoNotChangeTheCourseOfAnOperation(t *testing.T) {
+func TestSession_SettingsDoNotMatter(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -65,10 +65,7 @@ func TestSettingsOfTheSessionDoNotChangeTheCourseOfAnOperation(t *testing.T) {
 			})
 			behind := &shop{t: t, pool: pool}
 			d := operation.Define("travel", func(op *operation.Op, _ string) (idem.Response, error) {
-				if err := localStep(op, "first"); err != nil {
-					return idem.Response{}, err
-				}
-				if err := operation.UndoTx(op, "undo first", writeUndo("undo first")); err != nil {
+				if _, err := operation.Tx(op, "first", write("first"), undoBy[string]("undo first")); err != nil {
 					return idem.Response{}, err
 				}
 				if _, err := operation.Await[string](op, "go on", time.Hour); err != nil {

@@ -13,7 +13,7 @@ import (
 
 // An operation that is parked because a signal does not decode has received nothing yet: who sends another one of the name mends that, as often as it takes.
 // What an operation has received stays as it is, and so does what waits for one that is parked for another reason.
-func TestSignalThatDoesNotDecodeIsReplacedByTheNextOfItsName(t *testing.T) {
+func TestSignal_UnreadableIsReplacedByTheNext(t *testing.T) {
 	t.Parallel()
 	for name, early := range map[string]bool{"sent while it is awaited": false, "sent before": true} {
 		t.Run(name, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestSignalThatDoesNotDecodeIsReplacedByTheNextOfItsName(t *testing.T) {
 }
 
 // At a step that has the name of the signal, too.
-func TestSignalOfAnOperationThatIsParkedForAnotherReasonIsNotReplaced(t *testing.T) {
+func TestSignal_NotReplacedWhereParkedOtherwise(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	charge := func(op *operation.Op) error {

@@ -37,7 +37,7 @@ func sealerOf(key byte) idem.Option {
 }
 
 // A signal is as secret as what the operation makes of it.
-func TestSignalIsSealedAndBoundToItsOperationAndName(t *testing.T) {
+func TestSignal_IsSealedAndBound(t *testing.T) {
 	t.Parallel()
 	s, sealed := newShop(t), sealerOf(7)
 	d := decision("approve")
@@ -88,7 +88,7 @@ func TestSignalIsSealedAndBoundToItsOperationAndName(t *testing.T) {
 }
 
 // Else it would be taken for sent, and the operation would wait for a value that it cannot read, with no word of why.
-func TestSignalThatIsNotSealedIsRefusedByAnOperationThatIs(t *testing.T) {
+func TestSignal_UnsealedIsRefusedByASealedOperation(t *testing.T) {
 	t.Parallel()
 	s, sealed := newShop(t), sealerOf(7)
 	d := decision("approve")
@@ -116,7 +116,7 @@ func TestSignalThatIsNotSealedIsRefusedByAnOperationThatIs(t *testing.T) {
 }
 
 // While an operation pauses elsewhere, a signal that it will await later is no reason to wake it, whatever its name is.
-func TestEarlySignalWakesNobodyBeforeItIsAwaited(t *testing.T) {
+func TestSignal_EarlyWakesNobody(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	const name = "approve" // of a pause, and of the signal that comes after it
@@ -147,7 +147,7 @@ func TestEarlySignalWakesNobodyBeforeItIsAwaited(t *testing.T) {
 }
 
 // The wait is over when the answer to a look arrives, before which the signal has come. It came in time.
-func TestSignalThatComesInTimeIsReceivedHoweverLateItIsFound(t *testing.T) {
+func TestSignal_InTimeCountsHoweverLateItIsFound(t *testing.T) {
 	t.Parallel()
 	for range 20 { // until the machine is quick enough for a signal in time
 		s := newShop(t)
@@ -185,7 +185,7 @@ func TestSignalThatComesInTimeIsReceivedHoweverLateItIsFound(t *testing.T) {
 }
 
 // What is sent to an operation that has ended is not kept, and what it has not asked for is of no interest any more.
-func TestSignalsOfAnOperationThatHasEndedAreLookedAtByNobody(t *testing.T) {
+func TestSignal_DroppedAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := decision("approve")
@@ -207,7 +207,7 @@ func TestSignalsOfAnOperationThatHasEndedAreLookedAtByNobody(t *testing.T) {
 }
 
 // A signal may be sent in a transaction that takes longer than an operation is kept.
-func TestSignalUnderWayLeavesNothingBehindWhenItsOperationIsPurged(t *testing.T) {
+func TestSignal_UncommittedDelaysThePurge(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := decision("approve")
@@ -223,7 +223,7 @@ func TestSignalUnderWayLeavesNothingBehindWhenItsOperationIsPurged(t *testing.T)
 	if err := operation.Cancel(t.Context(), s.pool, id); err != nil { // which the signal does not hinder
 		t.Fatal(err)
 	}
-	if err := d.Resume(t.Context(), s.pool, id); !errors.Is(err, operation.ErrCancelled) {
+	if err := d.Resume(t.Context(), s.pool, id); !errors.Is(err, operation.ErrCanceled) {
 		t.Fatal(err)
 	}
 	if _, err := s.pool.Exec(t.Context(), `update idem.operations set ended_at = ended_at - interval '1 year'`); err != nil {

@@ -28,7 +28,7 @@ func speechless() map[string]error {
 }
 
 // An answer is an answer, also if its error cannot say a word.
-func TestErrorWhoseTextPanicsIsOneLikeOthers(t *testing.T) {
+func TestError_WhoseTextPanics(t *testing.T) {
 	t.Parallel()
 	for name, mute := range speechless() {
 		t.Run("refused by a call, "+name, func(t *testing.T) {
@@ -47,10 +47,10 @@ func TestErrorWhoseTextPanicsIsOneLikeOthers(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
 			d := define(func(op *operation.Op) error {
-				_, err := operation.Call(op, "charge", operation.Once, func(ctx context.Context, _ string) (int, error) {
+				_, err := operation.Call(op, "charge", operation.Once.WithAttemptTimeout(time.Millisecond), func(ctx context.Context, _ string) (int, error) {
 					<-ctx.Done()
 					return 0, operation.Final(mute)
-				}, operation.AttemptTimeout(time.Millisecond))
+				})
 				return err
 			})
 			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) {
@@ -113,7 +113,7 @@ type quiet struct{}
 
 func (*quiet) Error() string { return "quiet" }
 
-func TestNilPointerThatSpeaksIsTheErrorThatItIs(t *testing.T) {
+func TestError_NilPointerWithAText(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var none *quiet
@@ -128,7 +128,7 @@ func TestNilPointerThatSpeaksIsTheErrorThatItIs(t *testing.T) {
 }
 
 // What the function wants recorded is not lost in the company of an error that cannot speak.
-func TestRejectionBesideAnErrorThatCannotSpeakRejects(t *testing.T) {
+func TestReject_JoinedWithAnErrorWhoseTextPanics(t *testing.T) {
 	t.Parallel()
 	var none *pgconn.PgError
 	for name, inTx := range map[string]bool{"of a Tx": true, "of the function": false} {

@@ -30,7 +30,7 @@ func (s *shop) start(d *operation.Definition[string], key string, hash idem.Hash
 	return id, err
 }
 
-func TestStartIsPartOfTheTransactionAndAWorkerDoesTheRest(t *testing.T) {
+func TestStart_IsPartOfTheTransaction(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	checkout := s.checkout()
@@ -72,7 +72,7 @@ func TestStartIsPartOfTheTransactionAndAWorkerDoesTheRest(t *testing.T) {
 	}
 }
 
-func TestStartOfAKeyThatIsHeldIsInProgressAndLeavesTheTransactionUsable(t *testing.T) {
+func TestStart_OfAHeldKeyIsInProgress(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	checkout := s.checkout()
@@ -96,7 +96,7 @@ func TestStartOfAKeyThatIsHeldIsInProgressAndLeavesTheTransactionUsable(t *testi
 	}
 }
 
-func TestThousandOperationsThatAreDueAtOnceAreAllDoneOnce(t *testing.T) {
+func TestWorker_ThousandDueAtOnceAreDoneOnce(t *testing.T) {
 	t.Parallel()
 	const many = 1000
 	s := newShop(t, maxConns(8))

@@ -43,7 +43,7 @@ func (s *shop) workBlindly(concurrency int, definitions ...operation.Runnable) {
 }
 
 // A process works on one suspect at a time, and on the next one as soon as that has ended: not at its next look, of which there is one a second.
-func TestSuspectsAreWorkedOnOneRightBehindTheOther(t *testing.T) {
+func TestSuspect_NextFollowsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	quick := operation.Define("quick", func(op *operation.Op, _ string) (idem.Response, error) { return created, outsideStep(op, "ask") })
@@ -53,7 +53,7 @@ func TestSuspectsAreWorkedOnOneRightBehindTheOther(t *testing.T) {
 }
 
 // What is due behind a dozen suspects goes on while one of them is worked on.
-func TestSuspectsDoNotHideWhatIsDueBehindThem(t *testing.T) {
+func TestSuspect_DoesNotHideOthers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	release := make(chan struct{})
@@ -79,7 +79,7 @@ func TestSuspectsDoNotHideWhatIsDueBehindThem(t *testing.T) {
 }
 
 // A caller that takes up an operation which is no suspect keeps no suspect from its turn, however long that takes.
-func TestCallerThatTakesUpWhatIsNoSuspectLeavesTheTurnToOthers(t *testing.T) {
+func TestSuspect_TurnIsNotTakenByOthers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	quick := operation.Define("quick", func(op *operation.Op, _ string) (idem.Response, error) { return created, outsideStep(op, "ask") })
@@ -102,7 +102,7 @@ func TestCallerThatTakesUpWhatIsNoSuspectLeavesTheTurnToOthers(t *testing.T) {
 }
 
 // A process that has taken a suspect up without being told lets go of it, and goes on with it then: the pause is for those whose process has died.
-func TestSuspectWhoseTakingUpWasLostIsGoneOnWithWithinSeconds(t *testing.T) {
+func TestSuspect_ClaimWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	for name, point := range map[string]pgproxy.Point{
 		"the answer of the statement that takes it up": pgproxy.AfterAnswer(pgproxy.Contains("TakeOperations"), "UPDATE 1"),

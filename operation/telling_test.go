@@ -16,7 +16,7 @@ import (
 )
 
 // More is due than a guard reads, none of which any process knows: the end of a process is noticed all the same, and what it has left is gone on with.
-func TestEndOfAProcessIsNoticedAlsoWhereMoreIsDueThanAGuardReads(t *testing.T) {
+func TestGuard_NoticesADeadProcessBehindABacklog(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
 	s.sleepers(t, 10_001)
@@ -33,7 +33,7 @@ func TestEndOfAProcessIsNoticedAlsoWhereMoreIsDueThanAGuardReads(t *testing.T) {
 }
 
 // A guard dies when it is about to tell the others what is due: the other guard tells them.
-func TestWhatAGuardWasAboutToTellWhenItDiedIsToldByTheOther(t *testing.T) {
+func TestGuard_OtherGuardNotifiesAfterADeath(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	known := operation.Define("known", func(op *operation.Op, _ string) (idem.Response, error) { return created, localStep(op, "book") })
@@ -66,7 +66,7 @@ func TestWhatAGuardWasAboutToTellWhenItDiedIsToldByTheOther(t *testing.T) {
 }
 
 // Operations of more definitions are due than there is room for in what a guard may tell: a process that has one of them hears of it.
-func TestMoreNamesThanAGuardCanTellAreToldAsAll(t *testing.T) {
+func TestGuard_NotifiesOfMoreNamesThanFit(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	known := operation.Define("known", func(op *operation.Op, _ string) (idem.Response, error) { return created, localStep(op, "book") })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -72,7 +71,7 @@ func (l *ledger) requests() int {
 type till struct {
 	*shop
 	number int
-	safety string // Keyed, Asked or Once
+	policy string // Keyed, Asked or Once
 	bank   ledger
 	mu     sync.Mutex
 	id     string // of the operation that was begun last
@@ -91,12 +90,12 @@ func newTills(t *testing.T) *shop {
 	return s
 }
 
-func (s *shop) till(t *testing.T, number int, safety string) *till {
+func (s *shop) till(t *testing.T, number int, policy string) *till {
 	t.Helper()
 	if _, err := s.pool.Exec(t.Context(), `insert into stock (number) values ($1)`, number); err != nil {
 		t.Fatal(err)
 	}
-	return &till{shop: s, number: number, safety: safety, bank: ledger{forgets: safety != "Keyed"}}
+	return &till{shop: s, number: number, policy: policy, bank: ledger{forgets: policy != "Keyed"}}
 }
 
 func (c *till) key() string { return fmt.Sprint("order ", c.number) }
@@ -118,21 +117,22 @@ func (c *till) move(sql string) func(pgx.Tx) (bool, error) {
 	}
 }
 
-func (c *till) tx(op *operation.Op, name, sql string) error {
-	_, err := operation.Tx(op, name, c.move(sql))
+// tx moves the stock. Each of undo is an undo of it.
+func (c *till) tx(op *operation.Op, name, sql string, undo ...string) error {
+	var undos []operation.Undo[bool]
+	for _, sql := range undo {
+		undos = append(undos, operation.UndoTx(func(tx pgx.Tx, _ bool) error {
+			_, err := c.move(sql)(tx)
+			return err
+		}))
+	}
+	_, err := operation.Tx(op, name, c.move(sql), undos...)
 	return err
 }
 
-func (c *till) undoTx(op *operation.Op, name, sql string) error {
-	return operation.UndoTx(op, name, func(tx pgx.Tx) error {
-		_, err := c.move(sql)(tx)
-		return err
-	})
-}
-
-func (c *till) charge(op *operation.Op, name string) error {
-	safety := map[string]operation.Safety{"Keyed": operation.Keyed(time.Hour), "Asked": operation.Asked(c.bank.find), "Once": operation.Once}[c.safety]
-	_, err := operation.Call(op, name, safety, func(ctx context.Context, key string) (string, error) {
+func (c *till) charge(op *operation.Op, name string, undo ...operation.Undo[string]) error {
+	policy := map[string]operation.Policy{"Keyed": operation.Keyed(time.Hour), "Asked": operation.Asked(c.bank.find), "Once": operation.Once}[c.policy]
+	_, err := operation.Call(op, name, policy, func(ctx context.Context, key string) (string, error) {
 		if ctx.Err() != nil {
 			return "", operation.NotSent(ctx.Err())
 		}
@@ -141,12 +141,13 @@ func (c *till) charge(op *operation.Op, name string) error {
 			c.broken()
 		}
 		return receipt, nil
-	})
+	}, undo...)
 	return err
 }
 
-func (c *till) refund(op *operation.Op) error {
-	return operation.Undo(op, "refund", operation.Keyed(time.Hour), func(_ context.Context, key string) error {
+// refund is the undo of a charge.
+func (c *till) refund() operation.Undo[string] {
+	return operation.UndoCall(operation.Keyed(time.Hour), func(_ context.Context, key, _ string) error {
 		c.bank.refund(key)
 		return nil
 	})
@@ -166,8 +167,8 @@ func answers(text string, err error) (idem.Response, error) {
 	return idem.Response{Status: 200, Body: []byte(text)}, err
 }
 
-// state tells of the operation that was begun last, if it has a row.
-func (c *till) state() (state, id, reason string) {
+// state returns the state of the operation that was begun last, if it has a row.
+func (c *till) state() (state operation.State, id string, reason operation.Reason) {
 	c.t.Helper()
 	err := c.pool.QueryRow(context.Background(), `select state, id::text, coalesce(reason, '') from idem.operations where key = $1 order by created_at desc limit 1`,
 		c.key()).Scan(&state, &id, &reason)
@@ -183,7 +184,7 @@ func (c *till) goOn(d *operation.Definition[int]) (idem.Result, error) {
 	err := errTimeout
 	for deadline := time.Now().Add(limit); err != nil && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		res, err = d.Do(c.t.Context(), c.pool, scope, c.key(), hashA, 0, idem.WithWait(limit))
-		if errors.Is(err, operation.ErrParked) || errors.Is(err, operation.ErrCancelled) {
+		if errors.Is(err, operation.ErrParked) || errors.Is(err, operation.ErrCanceled) {
 			break
 		}
 	}
@@ -191,8 +192,8 @@ func (c *till) goOn(d *operation.Definition[int]) (idem.Result, error) {
 }
 
 // person does what a person does who reads the bank's books: says the outcome of a call, or has the code of before go on.
-func (c *till) person(id, reason string) error {
-	if !strings.Contains(reason, "not known") {
+func (c *till) person(id string, reason operation.Reason) error {
+	if reason != operation.ReasonCallInDoubt {
 		return operation.Retry(c.t.Context(), c.pool, id)
 	}
 	finding := operation.NotHappened

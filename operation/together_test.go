@@ -27,8 +27,8 @@ var travels = map[string][]string{
 	"three, rejected": {"air", "room", "taxi"},
 }
 
-// booking is how a call of that name may be made again.
-func booking(pool *pgxpool.Pool, name string) operation.Safety {
+// booking is the policy of the call of that name.
+func booking(pool *pgxpool.Pool, name string) operation.Policy {
 	switch name {
 	case "air":
 		return operation.Keyed(time.Hour)
@@ -47,33 +47,26 @@ func booking(pool *pgxpool.Pool, name string) operation.Safety {
 // travel reserves, books everything at the same time, and confirms.
 func travel(pool *pgxpool.Pool, names []string, at func(string)) *operation.Definition[string] {
 	return operation.Define("travel", func(op *operation.Op, in string) (idem.Response, error) {
-		if _, err := operation.Tx(op, "reserve", write("reserve")); err != nil {
-			return idem.Response{}, err
-		}
-		if err := operation.UndoTx(op, "release", writeUndo("release")); err != nil {
+		if _, err := operation.Tx(op, "reserve", write("reserve"), undoBy[string]("release")); err != nil {
 			return idem.Response{}, err
 		}
 		at("before all")
 		calls := operation.Parallel(op)
-		var booked []*operation.Future[string]
+		var booked []*operation.Value[string]
 		for _, name := range names {
 			booked = append(booked, operation.Go(calls, name, booking(pool, name), func(ctx context.Context, key string) (string, error) {
 				at("before " + name)
 				defer at("booked " + name)
 				return bankTable(context.WithoutCancel(ctx), pool, name, key) // once it is sent it happens now or never
-			}))
+			}, operation.UndoCall(operation.Keyed(time.Hour), func(ctx context.Context, key, _ string) error {
+				_, err := bankTable(ctx, pool, "cancel "+name, key)
+				return err
+			})))
 		}
 		if err := calls.Wait(); err != nil {
 			return idem.Response{}, err
 		}
 		at("behind all")
-		err := operation.Undo(op, "cancel all", operation.Keyed(time.Hour), func(ctx context.Context, key string) error {
-			_, err := bankTable(ctx, pool, "cancel all", key)
-			return err
-		})
-		if err != nil {
-			return idem.Response{}, err
-		}
 		if _, err := operation.Tx(op, "confirm", write("confirm")); err != nil {
 			return idem.Response{}, err
 		}
@@ -108,7 +101,7 @@ func (s *shop) gone(application string) {
 func (s *shop) asksTheBank(t *testing.T) {
 	t.Helper()
 	var id, step string
-	err := s.pool.QueryRow(t.Context(), `select id::text, step from idem.operations where state = 'parked'`).Scan(&id, &step)
+	err := s.pool.QueryRow(t.Context(), `select id::text, reason_step from idem.operations where state = 'parked'`).Scan(&id, &step)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return
 	}
@@ -116,7 +109,7 @@ func (s *shop) asksTheBank(t *testing.T) {
 		t.Fatal(err)
 	}
 	if step != "taxi" {
-		t.Fatalf("it is parked at %q: %s", step, s.text(`select reason from idem.operations`))
+		t.Fatalf("it is parked at %q: %s", step, s.text(`select reason_text from idem.operations`))
 	}
 	finding, key := operation.NotHappened, operation.CallKey(id, "call", step)
 	if s.count(`select count(*) from bank where key = $1`, key) == 1 {
@@ -155,7 +148,14 @@ func (s *shop) finish(t *testing.T, in string, byWorker bool) {
 	}
 	did := "[reserve confirm]"
 	if strings.Contains(in, "rejected") {
-		body, did, books = string(declined.Body), "[reserve confirm release]", books+1
+		body, did, books = string(declined.Body), "[reserve confirm release]", 2*books
+		var undone string
+		for _, name := range travels[in] {
+			undone = "cancel " + name + " " + undone
+		}
+		if got := s.text(`select string_agg(what, ' ' order by id) || ' ' from bank where what like 'cancel%'`); got != undone {
+			t.Errorf("undone is %q, want %q", got, undone)
+		}
 	}
 	if string(res.Body) != body {
 		t.Errorf("the answer is %s, want %s", res.Body, body)
@@ -172,7 +172,7 @@ func (s *shop) finish(t *testing.T, in string, byWorker bool) {
 }
 
 // A process is killed while some of the calls have returned, and others have not.
-func TestParallelCallsOfAKilledProcessAreEachSettledAsTheirSafetySays(t *testing.T) {
+func TestParallel_KilledProcessSettlesEachByItsPolicy(t *testing.T) {
 	t.Parallel()
 	for in, names := range travels {
 		points := []string{"before all", "behind all", "behind confirm"}
@@ -197,7 +197,7 @@ func TestParallelCallsOfAKilledProcessAreEachSettledAsTheirSafetySays(t *testing
 }
 
 // A process is killed in front of a statement, or behind its answer.
-func TestProcessKilledAtAnyStatementOfParallelCallsLeavesOneOutcome(t *testing.T) {
+func TestParallel_ProcessKilledAtAnyStatement(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{"two", "three, rejected"} {
 		statements := travelStatements(t, in)
@@ -219,7 +219,7 @@ func TestProcessKilledAtAnyStatementOfParallelCallsLeavesOneOutcome(t *testing.T
 }
 
 // The connection breaks, and the process lives.
-func TestConnectionCutAtAnyStatementOfParallelCallsLeavesOneOutcome(t *testing.T) {
+func TestParallel_ConnectionCutAtAnyStatement(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{"two", "three, rejected"} {
 		statements := travelStatements(t, in)

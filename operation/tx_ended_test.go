@@ -15,8 +15,8 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// Another run would write again what is committed without its memory: that of the Tx whose fn has ended the transaction, and of its neighbours.
-func TestTxThatEndsItsTransactionParksTheOperationBeforeItsNeighboursAreCommittedTwice(t *testing.T) {
+// What the Tx since the last commit have written may be committed without their rows. Another run would write it again.
+func TestTxEnded_Parks(t *testing.T) {
 	t.Parallel()
 	ends := func(sql string, err error) func(pgx.Tx) error {
 		return func(tx pgx.Tx) error {
@@ -53,18 +53,14 @@ func TestTxThatEndsItsTransactionParksTheOperationBeforeItsNeighboursAreCommitte
 			}
 			d := operation.Define("guilty", func(op *operation.Op, _ int) (idem.Response, error) {
 				if test.undone {
-					if err := operation.UndoTx(op, "bad", guilty); err != nil {
-						return idem.Response{}, err
+					_, err := operation.Call(op, "bad", operation.Keyed(time.Hour), s.bank.charge, operation.UndoTx(func(tx pgx.Tx, _ string) error { return guilty(tx) }))
+					if err == nil {
+						_, err = operation.Call(op, "book", operation.Keyed(time.Hour), s.bank.charge, undoBy[string]("book"))
 					}
-					if err := operation.UndoTx(op, "book", writeUndo("book")); err != nil {
-						return idem.Response{}, err
-					}
+					return idem.Response{}, errors.Join(err, idem.Reject(declined))
 				}
 				if err := outsideStep(op, "call"); err != nil {
 					return idem.Response{}, err
-				}
-				if test.undone {
-					return idem.Response{}, idem.Reject(declined)
 				}
 				if _, err := operation.Tx(op, "book", write("book")); err != nil {
 					return idem.Response{}, err
@@ -83,8 +79,8 @@ func TestTxThatEndsItsTransactionParksTheOperationBeforeItsNeighboursAreCommitte
 				t.Fatalf("got %v, want that it is parked", err)
 			}
 			for _, name := range []string{`tx "book"`, `tx "bad"`} {
-				if !strings.Contains(parked.Reason, name) {
-					t.Errorf("the reason %q lacks %s", parked.Reason, name)
+				if !strings.Contains(parked.ReasonText, name) {
+					t.Errorf("the reason %q lacks %s", parked.ReasonText, name)
 				}
 			}
 			for range 3 {
@@ -113,7 +109,7 @@ func TestTxThatEndsItsTransactionParksTheOperationBeforeItsNeighboursAreCommitte
 }
 
 // Before anything of the operation is on record, it is the record of the key that shows what has happened, as with idem.Do.
-func TestTxThatEndsTheFirstTransactionLeavesTheKeyRefused(t *testing.T) {
+func TestTxEnded_InTheFirstTransaction(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := define(func(op *operation.Op) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,29 +18,25 @@ import (
 
 var declined = idem.Response{Status: 402, Body: []byte(`"declined"`)}
 
+// undoBy returns an UndoTx that leaves a row.
+func undoBy[T any](step string) operation.Undo[T] {
+	return operation.UndoTx(func(tx pgx.Tx, _ T) error { return writeUndo(step)(tx) })
+}
+
 // trip books three things and then comes to an end that the test chooses.
 func (s *shop) trip(end func(op *operation.Op) (idem.Response, error)) *operation.Definition[string] {
 	return operation.Define("trip", func(op *operation.Op, _ string) (idem.Response, error) {
-		if _, err := operation.Tx(op, "flight", write("flight")); err != nil {
+		if _, err := operation.Tx(op, "flight", write("flight"), undoBy[string]("cancel flight")); err != nil {
 			return idem.Response{}, err
 		}
-		if err := operation.UndoTx(op, "cancel flight", writeUndo("cancel flight")); err != nil {
-			return idem.Response{}, err
-		}
-		if _, err := operation.Call(op, "pay", operation.Keyed(time.Hour), s.bank.charge); err != nil {
-			return idem.Response{}, err
-		}
-		err := operation.Undo(op, "refund", operation.Keyed(time.Hour), func(ctx context.Context, key string) error {
+		refund := operation.UndoCall(operation.Keyed(time.Hour), func(ctx context.Context, key, _ string) error {
 			_, err := s.bank.charge(ctx, key)
 			return errors.Join(err, writeOutside(ctx, s, "refund"))
 		})
-		if err != nil {
+		if _, err := operation.Call(op, "pay", operation.Keyed(time.Hour), s.bank.charge, refund); err != nil {
 			return idem.Response{}, err
 		}
-		if _, err := operation.Tx(op, "hotel", write("hotel")); err != nil {
-			return idem.Response{}, err
-		}
-		if err := operation.UndoTx(op, "cancel hotel", writeUndo("cancel hotel")); err != nil {
+		if _, err := operation.Tx(op, "hotel", write("hotel"), undoBy[string]("cancel hotel")); err != nil {
 			return idem.Response{}, err
 		}
 		return end(op)
@@ -52,44 +49,30 @@ func writeOutside(ctx context.Context, s *shop, step string) error {
 	return err
 }
 
-func TestRejectUndoesWhatIsCommittedInReverseAndIsFinal(t *testing.T) {
+func TestReject_UndoesAndIsReplayed(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct {
-		name       string
-		checkpoint bool
-		want       []string
-	}{
-		{"what was not committed is rolled back, and needs no undo", false, []string{"flight", "refund", "cancel flight"}},
-		{"what was committed is undone", true, []string{"flight", "hotel", "cancel hotel", "refund", "cancel flight"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			d := s.trip(func(op *operation.Op) (idem.Response, error) {
-				if test.checkpoint {
-					if err := op.Checkpoint(); err != nil {
-						return idem.Response{}, err
-					}
-				}
-				return idem.Response{}, idem.Reject(declined)
-			})
-			for _, replayed := range []bool{false, true} {
-				res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
-				if err != nil || !res.Rejected || res.Replayed != replayed || res.Status != 402 {
-					t.Fatalf("%+v, %v", res, err)
-				}
-			}
-			if diff := cmp.Diff(test.want, s.did()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			if state := s.text(`select state || ' ' || undoing from idem.operations`); state != "failed true" {
-				t.Errorf("the operation is %s", state)
-			}
-		})
+	s := newShop(t)
+	d := s.trip(func(op *operation.Op) (idem.Response, error) {
+		if err := op.Checkpoint(); err != nil {
+			return idem.Response{}, err
+		}
+		return idem.Response{}, idem.Reject(declined)
+	})
+	for _, replayed := range []bool{false, true} {
+		res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
+		if err != nil || !res.Rejected || res.Replayed != replayed || res.Status != 402 {
+			t.Fatalf("%+v, %v", res, err)
+		}
+	}
+	if diff := cmp.Diff([]string{"flight", "hotel", "cancel hotel", "refund", "cancel flight"}, s.did()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if state := s.text(`select state || ' ' || undoing from idem.operations`); state != "failed true" {
+		t.Errorf("the operation is %s", state)
 	}
 }
 
-func TestErrorThatIsFinalUndoesAndFreesTheKey(t *testing.T) {
+func TestFinal_UndoesAndFreesTheKey(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	fail := true
@@ -119,152 +102,88 @@ func TestErrorThatIsFinalUndoesAndFreesTheKey(t *testing.T) {
 	}
 }
 
-// With Tx alone nothing is committed that would have to be undone.
-func TestRejectBeforeAnythingIsCommittedRollsBack(t *testing.T) {
+// The undos run from the last step to the first. One that fails for good parks the operation. After Retry it runs again with those behind it.
+func TestUndo_ThatFailsParksUntilRetry(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	d := operation.Define("reject", func(op *operation.Op, _ int) (idem.Response, error) {
-		if err := localStep(op, "reserve"); err != nil {
-			return idem.Response{}, err
-		}
-		if err := operation.UndoTx(op, "release", writeUndo("release")); err != nil {
-			return idem.Response{}, err
-		}
-		return idem.Response{}, idem.Reject(declined)
-	})
-	for range 2 {
-		if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || !res.Rejected {
-			t.Fatal(res, err)
-		}
-	}
-	if did := s.did(); len(did) != 0 {
-		t.Errorf("%v is committed", did)
-	}
-}
-
-func TestUndoThatFailsForGoodParksTheOperation(t *testing.T) {
-	t.Parallel()
-	for name, undo := range map[string]func(*operation.Op) error{
-		"Undo": func(op *operation.Op) error {
-			return operation.Undo(op, "refund", operation.Keyed(time.Hour), func(context.Context, string) error { return operation.Final(errDeclined) })
+	failed := fmt.Errorf("\x00%w\xff", errDeclined)
+	for name, undo := range map[string]func(fails *bool) operation.Undo[string]{
+		"UndoCall": func(fails *bool) operation.Undo[string] {
+			return operation.UndoCall(operation.Keyed(time.Hour), func(context.Context, string, string) error {
+				if *fails {
+					return operation.Final(failed)
+				}
+				return nil
+			})
 		},
-		"UndoTx": func(op *operation.Op) error {
-			return operation.UndoTx(op, "refund", func(pgxTx) error { return fmt.Errorf("\x00%w\xff", errDeclined) })
+		"UndoTx": func(fails *bool) operation.Undo[string] {
+			return operation.UndoTx(func(pgxTx, string) error {
+				if *fails {
+					return failed
+				}
+				return nil
+			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
+			fails := true
 			d := operation.Define("stuck", func(op *operation.Op, _ int) (idem.Response, error) {
-				if err := outsideStep(op, "charge"); err != nil {
+				_, err := operation.Call(op, "reserve", operation.Keyed(time.Hour), s.bank.charge, undoBy[string]("release"))
+				if err != nil {
 					return idem.Response{}, err
 				}
-				if err := undo(op); err != nil {
+				if _, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge, undo(&fails)); err != nil {
 					return idem.Response{}, err
 				}
-				return idem.Response{}, idem.Reject(declined)
+				_, err = operation.Call(op, "ship", operation.Keyed(time.Hour), s.bank.charge, undoBy[string]("unship"))
+				return idem.Response{}, errors.Join(err, idem.Reject(declined))
 			})
 			for range 2 {
 				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(0))
 				var parked *operation.ParkedError
-				if !errors.As(err, &parked) || !errors.Is(err, operation.ErrParked) || idem.Retryable(err) {
+				if !errors.As(err, &parked) || parked.Reason != operation.ReasonUndoFailed || parked.Step != "charge" || idem.Retryable(err) {
 					t.Fatal(err)
 				}
+				if !strings.HasPrefix(parked.ReasonText, `the undo of step "charge" has failed: the card is declined`) {
+					t.Error(parked.ReasonText)
+				}
 			}
-			if state := s.text(`select state || ': ' || reason from idem.operations`); !strings.HasPrefix(state, `parked: undo "refund" has failed: the card is declined`) {
-				t.Error(state)
+			status, err := operation.Show(t.Context(), s.pool, s.operationID())
+			if err != nil || !slices.Equal(status.Undos[max(0, len(status.Undos)-2):], []string{"charge", "reserve"}) || status.Kept != nil {
+				t.Errorf("%+v, %v", status, err)
+			}
+			fails = false
+			if err := operation.Retry(t.Context(), s.pool, s.operationID()); err != nil {
+				t.Fatal(err)
+			}
+			if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || !res.Rejected {
+				t.Errorf("%+v, %v", res, err)
+			}
+			if diff := cmp.Diff([]string{"unship", "release"}, s.did()); diff != "" {
+				t.Errorf("(-want +committed):\n%s", diff)
 			}
 		})
 	}
 }
 
-// What takes a call back is registered behind it, and is on record no sooner than the next commit. A run that ends before that
-// must not leave word that the operation is undone: the process that goes on would no longer ask what else there is to undo.
-func TestUndoIsNotLostIfTheRunEndsBeforeItIsOnRecord(t *testing.T) {
-	t.Parallel()
-	type run struct {
-		*shop
-		*operation.Op
-		leave func()
-	}
-	for _, test := range []struct {
-		name string
-		end  func(r *run) error // what goes wrong once, between the decision and its commit
-	}{
-		{"the caller leaves", func(r *run) error { r.leave(); return nil }},
-		{"an undo behind it fails, and the operation is parked", func(r *run) error {
-			return operation.UndoTx(r.Op, "not yet", func(pgx.Tx) error { return errDeclined })
-		}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			ctx, leave := context.WithCancel(t.Context())
-			defer leave()
-			runs := 0
-			d := operation.Define("charge", func(op *operation.Op, _ string) (idem.Response, error) {
-				runs++
-				if _, err := operation.Call(op, "pay", operation.Keyed(time.Hour), s.bank.charge); err != nil {
-					return idem.Response{}, err
-				}
-				err := operation.Undo(op, "refund", operation.Keyed(time.Hour), func(ctx context.Context, _ string) error {
-					return writeOutside(ctx, s, "refund")
-				})
-				if err == nil && runs == 1 {
-					err = test.end(&run{s, op, leave})
-				}
-				if err != nil {
-					return idem.Response{}, err
-				}
-				return idem.Response{}, idem.Reject(declined)
-			})
-			if res, err := d.Do(ctx, s.pool, scope, "k", hashA, ""); err == nil {
-				t.Fatalf("%+v", res)
-			}
-			id := s.text(`select id::text from idem.operations`)
-			if s.text(`select state from idem.operations`) == "parked" {
-				if err := operation.Retry(t.Context(), s.pool, id); err != nil {
-					t.Fatal(err)
-				}
-			}
-			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit))
-			if err != nil || !res.Rejected {
-				t.Fatalf("%+v, %v", res, err)
-			}
-			if diff := cmp.Diff([]string{"refund"}, s.did()); diff != "" {
-				t.Errorf("what was paid is not paid back: (-want +got):\n%s", diff)
-			}
-			if n, asked := s.bank.keys(); n != 1 || asked != 1 {
-				t.Errorf("the bank was asked %d times under %d keys", asked, n)
-			}
-		})
-	}
-}
-
-// What an undo outside has done is kept like what a call has returned: otherwise one that is Once would be in doubt.
-func TestUndoThatHasHappenedIsNotForgottenWhenItsCallerLeaves(t *testing.T) {
+// The outcome of an UndoCall is recorded although its caller leaves: otherwise one that is Once would be in doubt.
+func TestUndo_OutcomeIsKeptWhenTheCallerLeaves(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	d := operation.Define("trip", func(op *operation.Op, _ string) (idem.Response, error) {
-		if _, err := operation.Call(op, "flight", operation.Keyed(time.Hour), s.bank.charge); err != nil {
-			return idem.Response{}, err
-		}
-		if err := operation.UndoTx(op, "cancel flight", writeUndo("cancel flight")); err != nil {
-			return idem.Response{}, err
-		}
-		if _, err := operation.Call(op, "hotel", operation.Keyed(time.Hour), s.bank.charge); err != nil {
-			return idem.Response{}, err
-		}
-		err := operation.Undo(op, "cancel hotel", operation.Once, func(ctx context.Context, _ string) error {
-			defer leave()
-			return writeOutside(ctx, s, "cancel hotel")
-		})
+		_, err := operation.Call(op, "flight", operation.Keyed(time.Hour), s.bank.charge, undoBy[string]("cancel flight"))
 		if err != nil {
 			return idem.Response{}, err
 		}
-		return idem.Response{}, idem.Reject(declined)
+		_, err = operation.Call(op, "hotel", operation.Keyed(time.Hour), s.bank.charge,
+			operation.UndoCall(operation.Once, func(ctx context.Context, _, _ string) error {
+				defer leave()
+				return writeOutside(ctx, s, "cancel hotel")
+			}))
+		return idem.Response{}, errors.Join(err, idem.Reject(declined))
 	})
 	if _, err := d.Do(ctx, s.pool, scope, "k", hashA, ""); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 )
 
 // The answer to the first COMMIT of an operation is lost, and it takes its caller some time to ask for the outcome of it.
-func TestACallerWhoseOperationWasCompletedByAnotherBeforeItCouldAskGetsTheAnswer(t *testing.T) {
+func TestDo_LostCommitCompletedByAnother(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	proxy, err := pgproxy.New(s.dsn)

@@ -55,7 +55,7 @@ func shown(v everything, err error) string {
 }
 
 // The function goes its way by values, too. What it sees is what is stored, from the first run on, and no number changes on its way.
-func TestValuesAndInputAreTheSameInTheFirstRunAndInEveryLaterOne(t *testing.T) {
+func TestValues_AreTheSameInEveryRun(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var seen []map[string]string
@@ -66,7 +66,7 @@ func TestValuesAndInputAreTheSameInTheFirstRunAndInEveryLaterOne(t *testing.T) {
 		saw["call"] = shown(operation.Call(op, "call", operation.Keyed(time.Hour), func(context.Context, string) (everything, error) { return wide(), nil }))
 		saw["found"] = shown(operation.Call(op, "found", operation.Asked(func(context.Context, string) (everything, bool, error) {
 			return wide(), true, nil
-		}), func(context.Context, string) (everything, error) { return everything{}, errTimeout }, quickly()...))
+		}).WithBackoff(time.Millisecond, time.Millisecond), func(context.Context, string) (everything, error) { return everything{}, errTimeout }))
 		if err := operation.Signal(t.Context(), s.pool, op.ID(), "signal", wide()); err != nil {
 			return idem.Response{}, err
 		}
@@ -91,7 +91,7 @@ func TestValuesAndInputAreTheSameInTheFirstRunAndInEveryLaterOne(t *testing.T) {
 	}
 }
 
-func TestNumberInAnInterfaceKeepsItsDigits(t *testing.T) {
+func TestValues_NumberInAnInterfaceKeepsItsDigits(t *testing.T) {
 	t.Parallel()
 	for _, n := range []any{beyond, -beyond, uint64(math.MaxUint64), int64(math.MinInt64), 7, 1.5} {
 		s := newShop(t)
@@ -108,7 +108,7 @@ func TestNumberInAnInterfaceKeepsItsDigits(t *testing.T) {
 }
 
 // What cannot be stored is not seen by the function either.
-func TestValueThatCannotBeStoredIsAnErrorOfItsStep(t *testing.T) {
+func TestValues_UnstorableIsAnErrorOfTheStep(t *testing.T) {
 	t.Parallel()
 	first := sameTwice(t, func(op *operation.Op) map[string]string {
 		_, err := operation.Tx(op, "tx", func(tx pgx.Tx) (float64, error) { return math.NaN(), nil })

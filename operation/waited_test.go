@@ -55,7 +55,7 @@ func (s *shop) approval(end error, inside chan<- struct{}, release <-chan struct
 }
 
 // Each of them was given the key of one request. To begin the work anew would be to charge as often as there are callers, and ends.
-func TestEveryCallerOfAnOperationThatEndsInAnErrorIsToldItAndBeginsNothingAnew(t *testing.T) {
+func TestWaiters_GetTheErrorAndBeginNothing(t *testing.T) {
 	t.Parallel()
 	for name, test := range ends {
 		for _, sealed := range [][]idem.Option{nil, {sealerOf(7)}} {
@@ -105,7 +105,7 @@ func TestEveryCallerOfAnOperationThatEndsInAnErrorIsToldItAndBeginsNothingAnew(t
 }
 
 // The caller has begun the operation itself, and a Worker ends it.
-func TestCallerWhoseOperationAWorkerEndsInAnErrorIsToldItAndBeginsNothingAnew(t *testing.T) {
+func TestWaiters_GetTheErrorOfAWorker(t *testing.T) {
 	t.Parallel()
 	rejecting := operation.Define("shipping", func(*operation.Op, int) (idem.Response, error) {
 		return idem.Response{}, idem.Reject(declined)
@@ -161,7 +161,7 @@ func TestCallerWhoseOperationAWorkerEndsInAnErrorIsToldItAndBeginsNothingAnew(t 
 }
 
 // The error of the inner operation is for those who have waited for that one. The outer one has committed nothing.
-func TestCallersOfAFunctionWhoseErrorIsTheEndOfAnotherOperationAreNotToldIt(t *testing.T) {
+func TestWaiters_NotTheErrorOfAnotherOperation(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	inner := operation.Define("inner", func(op *operation.Op, _ int) (idem.Response, error) {

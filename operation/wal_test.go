@@ -12,7 +12,7 @@ import (
 
 // What Tx, Call, Tx writes to the write-ahead log beyond two plain transactions with the same rows, far from a checkpoint. The server is
 // this test's own, and nothing else writes.
-func TestTxCallTxWritesLittleToTheLogBeyondPlainTransactions(t *testing.T) {
+func TestCost_WALOfTxCallTx(t *testing.T) {
 	t.Parallel()
 	const times, most = 200, 2150 // bytes
 	s := shopOn(t, ownServer(t, "full_page_writes=off", "autovacuum=off").DSN(), maxConns(1))

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-func TestWorkerWorksOnNoMoreOfADefinitionAtATimeThanItSays(t *testing.T) {
+func TestWorker_HoldsWithConcurrency(t *testing.T) {
 	t.Parallel()
 	const few, many, each = 2, 4, 6
 	s := newShop(t)
@@ -57,7 +57,7 @@ func TestWorkerWorksOnNoMoreOfADefinitionAtATimeThanItSays(t *testing.T) {
 }
 
 // What was only started remembers nothing: a look takes it up, and reads no steps.
-func TestOperationsThatWereOnlyStartedAreTakenUpWithoutReadingSteps(t *testing.T) {
+func TestWorker_ReadsNoStepsOfStartedOperations(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := operation.Define("checkout", func(op *operation.Op, _ string) (idem.Response, error) { return created, localStep(op, "book") })

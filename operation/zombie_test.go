@@ -36,7 +36,7 @@ func (v *victim) wake(t *testing.T) {
 
 // A process is stopped in the midst of an operation for longer than any patience lasts. Another one goes on with it. Then the first
 // one wakes up where it was: nothing of it is committed any more, and its caller is told what the other one has done.
-func TestProcessThatWasStoppedBeyondEveryPatienceIsRefusedWhenItWakesUp(t *testing.T) {
+func TestFence_StoppedProcessIsRefused(t *testing.T) {
 	t.Parallel()
 	asleep := []string{"charged", "in confirm", "behind confirm", "before the refund", "in release"}
 	t.Run("its session is gone", func(t *testing.T) {

@@ -69,7 +69,7 @@ func operationsOf(t *testing.T, pool *pgxpool.Pool) (exec func(sql string, args 
 	return exec, insert
 }
 
-func TestLookForWhatIsDueReadsNothingOfWhatSleeps(t *testing.T) {
+func TestDueOperations_ReadNothingOfWhatSleeps(t *testing.T) {
 	t.Parallel()
 	const asleep, due, signalled, early, room = 100_000, 20, 20, 20, 16
 	pool := pgtest.New(t)
@@ -102,7 +102,7 @@ func TestLookForWhatIsDueReadsNothingOfWhatSleeps(t *testing.T) {
 }
 
 // The statistics are of a day when little was under way, or there are none.
-func TestLookAfterAnOutageReadsNoMoreThanItHasRoomFor(t *testing.T) {
+func TestDueOperations_ReadNoMoreThanTheLimit(t *testing.T) {
 	t.Parallel()
 	const ended, due, room = 20_000, 3_000, 16
 	for _, usual := range []int{0, 3, 100} {
