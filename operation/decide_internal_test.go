@@ -18,6 +18,10 @@ func TestDecide(t *testing.T) {
 	call := func(seq int, o store.StepOutcome) store.Step {
 		return store.Step{Seq: seq, Kind: store.CallStep, Name: "charge", Outcome: o}
 	}
+	undone := func(s store.Step, undos int) store.Step {
+		s.Undos = undos
+		return s
+	}
 	sleep := store.Step{Seq: 1, Kind: store.SleepStep, Name: "nap", Outcome: store.StepWaiting}
 	child := store.Step{Seq: 1, Kind: store.ChildStep, Name: "ship", Outcome: store.StepWaiting}
 	type flags struct{ undoing, canceled, withoutCalling, withoutCode bool }
@@ -44,6 +48,11 @@ func TestDecide(t *testing.T) {
 		{"a step that is done", []store.Step{call(1, store.StepDone)}, flags{}, 0, charge, replay, ""},
 		{"a step that is done, after Cancel", []store.Step{call(1, store.StepDone)}, canceled, 0, charge, replay, ""},
 		{"a step that has failed", []store.Step{call(1, store.StepFailed)}, canceled, 0, charge, replay, ""},
+		{"a step that has lost its undo", []store.Step{undone(call(1, store.StepDone), 1)}, canceled, 0, with(&keyed, 0), park, ReasonCodeChanged},
+		{"a step that has lost its undo, going on", []store.Step{undone(call(1, store.StepDone), 1)}, flags{}, 0, with(&keyed, 0), replay, ""},
+		{"a step that has lost its undo, WithoutCode", []store.Step{undone(call(1, store.StepDone), 1)}, flags{canceled: true, withoutCode: true}, 0, with(&keyed, 0), replay, ""},
+		{"a step that has got an undo", []store.Step{undone(call(1, store.StepDone), 1)}, canceled, 0, with(&keyed, 2), replay, ""},
+		{"a step that has got an undo, when another was begun", []store.Step{undone(call(1, store.StepDone), 1), {Seq: 2, Kind: store.UndoStep, Name: "charge", Outcome: store.StepBegun}}, canceled, 0, with(&keyed, 2), park, ReasonCodeChanged},
 		{"another kind", []store.Step{tx(1, store.StepDone)}, flags{}, 0, charge, park, ReasonCodeChanged},
 		{"another name", []store.Step{{Seq: 1, Kind: store.CallStep, Name: "pay", Outcome: store.StepDone}}, canceled, 0, charge, park, ReasonCodeChanged},
 		{"another name, WithoutCode", []store.Step{{Seq: 1, Kind: store.CallStep, Name: "pay", Outcome: store.StepDone}}, flags{canceled: true, withoutCode: true}, 0, charge, unwind, ""},

@@ -89,6 +89,13 @@ func (j *journal) inDoubt(from int) *store.Step {
 	return nil
 }
 
+// undosChanged reports whether the undos of the running code cannot take the place of the recorded ones: there are fewer, or there is another number
+// than when the first of them was begun.
+func (j *journal) undosChanged(s *store.Step, undos int) bool {
+	_, begun := j.undos[undoName(s.Name, s.Undos-1)]
+	return s.Outcome == store.StepDone && (undos < s.Undos || undos > s.Undos && begun)
+}
+
 // action is what follows from the journal for a step, or for the end of the function.
 type action int
 
@@ -162,6 +169,9 @@ func decide(j *journal, r request) verdict {
 		return verdict{do: unwind, step: &s}
 	case s.Outcome == store.StepNotSent:
 		return verdict{do: run, step: &s}
+	case j.unwinding() && j.undosChanged(&s, r.undos) && !j.withoutCode:
+		return parkAt(s.Name, ReasonCodeChanged, "the code has changed: step %q is recorded with %d undos, and the code has %d: Retry it with code that has as many, "+
+			"or Cancel it WithoutCode, which runs those that the code has", s.Name, s.Undos, r.undos)
 	case s.Outcome != store.StepWaiting, s.Kind == store.SleepStep && r.seq < len(j.steps):
 		return verdict{do: replay, step: &s}
 	case s.Kind != store.ChildStep && j.unwinding():

@@ -161,6 +161,7 @@ type historyStep struct {
 	Kind    store.StepKind    `json:"kind"`
 	Name    string            `json:"name"`
 	Outcome store.StepOutcome `json:"outcome"`
+	Undos   int               `json:"undos,omitempty"`
 	shown
 }
 
@@ -226,7 +227,7 @@ func History(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Op
 		if err != nil {
 			return nil, fmt.Errorf("operation: step %q: %w", s.Name, err)
 		}
-		h.Steps = append(h.Steps, historyStep{s.Kind, s.Name, s.Outcome, shownAs(value)})
+		h.Steps = append(h.Steps, historyStep{s.Kind, s.Name, s.Outcome, s.Undos, shownAs(value)})
 	}
 	return h.encode()
 }
@@ -295,7 +296,7 @@ func Replay(ctx context.Context, history []byte, definitions ...Runnable) error 
 func (h *history) journal() journal {
 	rows := make([]store.Step, len(h.Steps))
 	for i, s := range h.Steps {
-		rows[i] = store.Step{Seq: i + 1, Kind: s.Kind, Name: s.Name, Outcome: s.Outcome, Value: s.stored(), DueAt: time.Now()}
+		rows[i] = store.Step{Seq: i + 1, Kind: s.Kind, Name: s.Name, Outcome: s.Outcome, Value: s.stored(), Undos: s.Undos, DueAt: time.Now()}
 	}
 	j := newJournal(rows)
 	j.undoing, j.canceled, j.replays = h.Undoing, h.Canceled, true

@@ -130,7 +130,7 @@ func (op *Op) interrupted() error {
 	if cause := context.Cause(op.ctx); errors.Is(cause, presence.ErrLost) {
 		return op.halt(again, cause)
 	}
-	return op.halt(left, context.Cause(op.ctx))
+	return op.halt(left, endOf(op.ctx))
 }
 
 // halted returns why no step is taken any more, nil if steps are.

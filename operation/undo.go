@@ -84,9 +84,10 @@ func (op *Op) unwind(err error) longcall.Ending {
 	op.stopped = nil
 	op.close(nil)
 	op.markRolledBack()
-	if op.awaitChildren() != nil || op.reconcile() != nil {
+	if op.awaitChildren() != nil {
 		return op.endStopped(op.stopped)
 	}
+	op.correctUndos()
 	end, rejected, failed := op.decideOutcome(err)
 	if failed != nil {
 		return op.endStopped(op.stopped)
@@ -171,28 +172,19 @@ func (op *Op) markRolledBack() {
 	}
 }
 
-// reconcile compares the undos of the running code with those that the rows of done steps have, and corrects the rows: Status and PreviewCancel
-// read them. A step that has lost an undo parks the operation, unless it was canceled without its code; and so does one that has another number of
-// undos than when the first of them was begun.
-func (op *Op) reconcile() error {
+// correctUndos has the rows of done steps say how many undos they have by the running code, where decide allows another number than the recorded one.
+// Status and PreviewCancel read it there.
+func (op *Op) correctUndos() {
 	count := map[int]int{}
 	for i := range op.undos {
 		count[op.undos[i].seq]++
 	}
 	j := &op.work.journal
 	for seq := 1; seq <= len(j.steps); seq++ {
-		s, n := j.steps[seq], count[seq]
-		if s.Outcome != store.StepDone || s.Undos == n || op.outcomeOf(seq) != store.StepDone {
-			continue
+		if s := j.steps[seq]; s.Outcome == store.StepDone && s.Undos != count[seq] && op.outcomeOf(seq) == store.StepDone {
+			op.remember(&step{seq: seq, kind: s.Kind, name: s.Name, undos: count[seq]}, store.StepDone, s.Value)
 		}
-		_, begun := j.undos[undoName(s.Name, s.Undos-1)]
-		if (n < s.Undos || begun) && !j.withoutCode {
-			return op.park(s.Name, ReasonCodeChanged, "the code has changed: step %q is recorded with %d undos, and the code has %d: Retry it with code that has "+
-				"as many, or Cancel it WithoutCode, which runs those that the code has", s.Name, s.Undos, n)
-		}
-		op.remember(&step{seq: seq, kind: s.Kind, name: s.Name, undos: n}, store.StepDone, s.Value)
 	}
-	return nil
 }
 
 // awaitChildren waits for children that the function does not ask for any more, and that are canceled.

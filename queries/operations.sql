@@ -338,15 +338,15 @@ ORDER BY s.seq;
 -- name: LoadHistory :many
 -- LoadHistory reads an operation with all that it remembers, in one statement, so that both are of one moment. In front of the steps, which are
 -- those of LoadSteps, stands the operation, in place 0: its name, its state and its input.
-SELECT h.seq, h.kind, h.name, h.outcome, h.value, h.undoing, h.canceled
+SELECT h.seq, h.kind, h.name, h.outcome, h.value, h.undos, h.undoing, h.canceled
 FROM (
-    SELECT 0 AS seq, '' AS kind, w.name, w.state AS outcome, w.input AS value, w.undoing, w.canceled FROM idem.operations w
+    SELECT 0 AS seq, '' AS kind, w.name, w.state AS outcome, w.input AS value, 0 AS undos, w.undoing, w.canceled FROM idem.operations w
     WHERE w.id = (@operation_id::text)::uuid
     UNION ALL
-    SELECT r.seq, r.kind, r.name, r.outcome, r.value, false, false FROM idem.steps r
+    SELECT r.seq, r.kind, r.name, r.outcome, r.value, coalesce(r.undos, 0), false, false FROM idem.steps r
     WHERE r.operation_id = (@operation_id::text)::uuid
     UNION ALL
-    SELECT o.seq, o.kind, o.step, 'begun', NULL, false, false FROM idem.operations o
+    SELECT o.seq, o.kind, o.step, 'begun', NULL, coalesce(o.undos, 0), false, false FROM idem.operations o
     WHERE o.id = (@operation_id::text)::uuid AND o.kind = ANY (ARRAY['call', 'undo'])
       AND NOT EXISTS (SELECT 1 FROM idem.steps e
                       WHERE e.operation_id = o.id AND e.seq = o.seq)) h

@@ -1063,15 +1063,15 @@ func (r *ListStepsRow) read(row *roundtrip.Row) {
 
 // LoadHistorySQL is the text of LoadHistory.
 const LoadHistorySQL = `-- name: LoadHistory :many
-SELECT h.seq, h.kind, h.name, h.outcome, h.value, h.undoing, h.canceled
+SELECT h.seq, h.kind, h.name, h.outcome, h.value, h.undos, h.undoing, h.canceled
 FROM (
-    SELECT 0 AS seq, '' AS kind, w.name, w.state AS outcome, w.input AS value, w.undoing, w.canceled FROM idem.operations w
+    SELECT 0 AS seq, '' AS kind, w.name, w.state AS outcome, w.input AS value, 0 AS undos, w.undoing, w.canceled FROM idem.operations w
     WHERE w.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
     UNION ALL
-    SELECT r.seq, r.kind, r.name, r.outcome, r.value, false, false FROM idem.steps r
+    SELECT r.seq, r.kind, r.name, r.outcome, r.value, coalesce(r.undos, 0), false, false FROM idem.steps r
     WHERE r.operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
     UNION ALL
-    SELECT o.seq, o.kind, o.step, 'begun', NULL, false, false FROM idem.operations o
+    SELECT o.seq, o.kind, o.step, 'begun', NULL, coalesce(o.undos, 0), false, false FROM idem.operations o
     WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid AND o.kind OPERATOR(pg_catalog.=) ANY (ARRAY['call', 'undo'])
       AND NOT EXISTS (SELECT 1 FROM idem.steps e
                       WHERE e.operation_id OPERATOR(pg_catalog.=) o.id AND e.seq OPERATOR(pg_catalog.=) o.seq)) h
@@ -1082,7 +1082,7 @@ ORDER BY h.seq
 var LoadHistoryStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     LoadHistorySQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
 // LoadHistory reads an operation with all that it remembers, in one statement, so that both are of one moment. In front of the steps, which are
@@ -1121,6 +1121,7 @@ type LoadHistoryRow struct {
 	Name     string
 	Outcome  string
 	Value    []byte
+	Undos    int
 	Undoing  bool
 	Canceled bool
 }
@@ -1131,6 +1132,7 @@ func (r *LoadHistoryRow) read(row *roundtrip.Row) {
 	r.Name = row.Text(r.Name)
 	r.Outcome = row.Text(r.Outcome)
 	r.Value = row.Bytes()
+	r.Undos = row.Int()
 	r.Undoing = row.Bool()
 	r.Canceled = row.Bool()
 }

@@ -217,7 +217,7 @@ func (l *LoadHistory) Read(trip *roundtrip.Trip) {
 			return
 		}
 		l.Steps = append(l.Steps, Step{
-			Seq: row.Seq, Kind: StepKind(row.Kind), Name: row.Name, Outcome: StepOutcome(row.Outcome), Value: row.Value,
+			Seq: row.Seq, Kind: StepKind(row.Kind), Name: row.Name, Outcome: StepOutcome(row.Outcome), Value: row.Value, Undos: row.Undos,
 		})
 	})
 }

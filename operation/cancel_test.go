@@ -1,0 +1,377 @@
+package operation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/operation"
+)
+
+// only is the id of the one operation that there is.
+func (s *shop) only() string { return s.text(`select id::text from idem.operations`) }
+
+// wantParked fails the test unless the operation is parked for a reason.
+func (s *shop) wantParked(id string, reason operation.Reason) operation.Status {
+	s.t.Helper()
+	status, err := operation.Show(s.t.Context(), s.pool, id)
+	if err != nil || status.State != operation.StateParked || status.Reason != reason {
+		s.t.Fatalf("it is %s for %q (%s), %v, want %q", status.State, status.Reason, status.ReasonText, err, reason)
+	}
+	return status
+}
+
+// doubtful is an operation whose call is in doubt, as its process has died, and how often the other side was charged and refunded.
+type doubtful struct {
+	*operation.Definition[string]
+	charges, refunds, asks atomic.Int32
+	done                   bool // what the other side says if it is asked
+}
+
+// inDoubt leaves an operation whose call is in doubt.
+func (s *shop) inDoubt(policy operation.Policy, undone bool) (d *doubtful, id string) {
+	s.t.Helper()
+	d = &doubtful{}
+	lost := errors.New("the answer is lost")
+	first := true
+	d.Definition = operation.Define("doubtful", func(op *operation.Op, _ string) (idem.Response, error) {
+		var undo []operation.Undo[string]
+		if undone {
+			undo = append(undo, operation.UndoCall(operation.Keyed(time.Hour), func(_ context.Context, _ string, charge string) error {
+				d.refunds.Add(1)
+				return nil
+			}))
+		}
+		_, err := operation.Call(op, "charge", policy, func(ctx context.Context, _ string) (string, error) {
+			if first {
+				first = false
+				return "", operation.Unknown(lost)
+			}
+			d.charges.Add(1)
+			return "charged", nil
+		}, undo...)
+		return created, err
+	})
+	ctx, cancel := context.WithCancelCause(s.t.Context())
+	defer cancel(nil)
+	go func() { // the caller leaves during the backoff
+		eventually(s.t, "the first attempt", func() bool { return s.count(`select count(*) from idem.operations where error_attempt = 1`) == 1 })
+		cancel(errors.New("closing time"))
+	}()
+	if _, err := d.Do(ctx, s.pool, scope, "k", hashA, ""); !errors.Is(err, idem.ErrInProgress) || !errors.Is(err, context.Canceled) {
+		s.t.Fatal(err)
+	}
+	return d, s.only()
+}
+
+func (d *doubtful) counts() string {
+	return fmt.Sprintf("%d charges, %d refunds, %d asks", d.charges.Load(), d.refunds.Load(), d.asks.Load())
+}
+
+func TestCancel_CallInDoubt(t *testing.T) {
+	t.Parallel()
+	slowly := func(p operation.Policy) operation.Policy { return p.WithBackoff(4*time.Second, 4*time.Second) }
+	for _, test := range []struct {
+		name   string
+		policy operation.Policy
+		undone bool
+		opts   []operation.CancelOption
+		parks  bool
+		want   string
+	}{
+		{"Keyed with an undo is repeated and undone", slowly(operation.Keyed(time.Hour)), true, nil, false, "1 charges, 1 refunds, 0 asks"},
+		{"Keyed without an undo parks", slowly(operation.Keyed(time.Hour)), false, nil, true, "0 charges, 0 refunds, 0 asks"},
+		{"Keyed with an undo, WithoutCalling, parks", slowly(operation.Keyed(time.Hour)), true, []operation.CancelOption{operation.WithoutCalling()}, true, "0 charges, 0 refunds, 0 asks"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			d, id := s.inDoubt(test.policy, test.undone)
+			preview, err := operation.PreviewCancel(t.Context(), s.pool, id, test.opts...)
+			if err != nil || fmt.Sprint(preview.InDoubt) != "[charge]" || preview.Repeats == test.parks || preview.Parks != "" != test.parks {
+				t.Errorf("the preview is %+v, %v", preview, err)
+			}
+			for range 3 { // a double click, and a retry after a lost answer
+				if err := operation.Cancel(t.Context(), s.pool, id, test.opts...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err = d.Do(t.Context(), s.pool, scope, "k", hashA, "")
+			if d.counts() != test.want {
+				t.Errorf("%s, want %s", d.counts(), test.want)
+			}
+			if !test.parks {
+				if !errors.Is(err, operation.ErrCanceled) {
+					t.Error(err)
+				}
+				return
+			}
+			if !errors.Is(err, operation.ErrParked) {
+				t.Fatal(err)
+			}
+			s.wantParked(id, operation.ReasonCallInDoubt)
+			if err := operation.Cancel(t.Context(), s.pool, id, test.opts...); err != nil {
+				t.Fatal(err)
+			}
+			s.wantParked(id, operation.ReasonCallInDoubt) // it is no decision about the charge
+			if err := operation.Resolve(t.Context(), s.pool, id, operation.NotHappened); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrCanceled) {
+				t.Error(err)
+			}
+			if d.counts() != test.want {
+				t.Errorf("behind NotHappened: %s, want %s", d.counts(), test.want)
+			}
+		})
+	}
+}
+
+// What a person says has happened is undone, with the value that the person gives.
+func TestCancel_UndoesWhatHasHappened(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	d, id := s.inDoubt(operation.Keyed(time.Hour).WithBackoff(4*time.Second, 4*time.Second), true)
+	if err := operation.Cancel(t.Context(), s.pool, id, operation.WithoutCalling()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrParked) {
+		t.Fatal(err)
+	}
+	if err := operation.Resolve(t.Context(), s.pool, id, operation.Happened("charged")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrCanceled) {
+		t.Error(err)
+	}
+	if d.counts() != "0 charges, 1 refunds, 0 asks" {
+		t.Error(d.counts())
+	}
+}
+
+// The other side of an Asked call is asked, and a call that has not happened is not made.
+func TestCancel_AskedCallInDoubt(t *testing.T) {
+	t.Parallel()
+	for _, happened := range []bool{false, true} {
+		t.Run(fmt.Sprint(happened), func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			var d *doubtful
+			asked := operation.Asked(func(context.Context, string) (string, bool, error) {
+				d.asks.Add(1)
+				return "charged", happened, nil
+			}).WithBackoff(4*time.Second, 4*time.Second)
+			var id string
+			d, id = s.inDoubt(asked, true)
+			preview, err := operation.PreviewCancel(t.Context(), s.pool, id)
+			if err != nil || !preview.Asks || preview.Repeats || fmt.Sprint(preview.Undos) != "[charge]" {
+				t.Errorf("the preview is %+v, %v", preview, err)
+			}
+			if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrCanceled) {
+				t.Fatal(err)
+			}
+			want := "0 charges, 0 refunds, 1 asks"
+			if happened {
+				want = "0 charges, 1 refunds, 1 asks"
+			}
+			if d.counts() != want {
+				t.Errorf("%s, want %s", d.counts(), want)
+			}
+		})
+	}
+}
+
+// A call of which no attempt was sent is never sent, however soon the provider comes back, and whatever the pauses between the attempts are.
+func TestCancel_CallThatWasNotSentIsNeverSent(t *testing.T) {
+	t.Parallel()
+	for name, together := range map[string]bool{"alone": false, "together": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			var open atomic.Bool
+			var sent atomic.Int32
+			tried := make(chan struct{}, 1000)
+			charge := func(context.Context, string) (string, error) {
+				if open.Load() {
+					sent.Add(1)
+					return "charged", nil
+				}
+				select {
+				case tried <- struct{}{}:
+				default:
+				}
+				return "", operation.NotSent(errors.New("the breaker is open"))
+			}
+			policy := operation.Keyed(time.Hour).WithBackoff(20*time.Millisecond, 20*time.Millisecond)
+			d := operation.Define("charge", func(op *operation.Op, _ string) (idem.Response, error) {
+				if !together {
+					_, err := operation.Call(op, "charge", policy, charge)
+					return created, err
+				}
+				calls := operation.Parallel(op)
+				operation.Go(calls, "charge", policy, charge)
+				operation.Go(calls, "charge again", policy, charge)
+				return created, calls.Wait()
+			})
+			ended := make(chan error, 1)
+			go func() {
+				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
+				ended <- err
+			}()
+			await(t, "an attempt", tried)
+			if err := operation.Cancel(t.Context(), s.pool, s.only()); err != nil {
+				t.Fatal(err)
+			}
+			open.Store(true)
+			if err := await(t, "the end", ended); !errors.Is(err, operation.ErrCanceled) {
+				t.Error(err)
+			}
+			// An attempt may have looked at the record right before Cancel: then it has found the breaker open, or this is a lost race.
+			if n := sent.Load(); n > 0 {
+				t.Errorf("the call was sent %d times behind Cancel", n)
+			}
+		})
+	}
+}
+
+// Cancel wins over a function that rejects: its key is free.
+func TestCancel_WinsOverARejection(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	inUndo, goOn := make(chan struct{}), make(chan struct{})
+	rejects := true
+	d := operation.Define("rejects", func(op *operation.Op, _ string) (idem.Response, error) {
+		_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(context.Context, string) (int, error) { return 1, nil },
+			operation.UndoCall(operation.Keyed(time.Hour), func(context.Context, string, int) error {
+				close(inUndo)
+				<-goOn
+				return nil
+			}))
+		if err == nil && rejects {
+			err = errRejected
+		}
+		return created, err
+	})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "")
+		ended <- err
+	}()
+	await(t, "the undo", inUndo)
+	id := s.only()
+	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
+		t.Fatal(err)
+	}
+	close(goOn)
+	if err := await(t, "the end", ended); !errors.Is(err, operation.ErrCanceled) {
+		t.Error(err)
+	}
+	if status, err := operation.Show(t.Context(), s.pool, id); err != nil || status.State != operation.StateUndone {
+		t.Errorf("%+v, %v", status, err)
+	}
+	rejects = false
+	if res, err := d.Do(t.Context(), s.pool, scope, "k", hashB, ""); err != nil || res.Replayed || res.Rejected {
+		t.Errorf("the key is not free: %+v, %v", res, err)
+	}
+}
+
+// An operation whose code has changed is ended by its recorded steps.
+func TestCancel_WithoutCode(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	program := func(names ...string) *operation.Definition[string] {
+		return operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
+			for _, name := range names {
+				if err := (book{s}).call(op, name, "undo "+name); err != nil {
+					return idem.Response{}, err
+				}
+			}
+			return created, operation.Sleep(op, "nap", time.Hour)
+		})
+	}
+	if _, err := program("a", "b", "c").Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, idem.ErrInProgress) {
+		t.Fatal(err)
+	}
+	id, changed := s.only(), program("a", "x", "c")
+	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := changed.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrParked) {
+		t.Fatal(err)
+	}
+	s.wantParked(id, operation.ReasonCodeChanged)
+	if err := operation.Cancel(t.Context(), s.pool, id, operation.WithoutCode()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := changed.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrCanceled) {
+		t.Fatal(err)
+	}
+	status, err := operation.Show(t.Context(), s.pool, id)
+	if err != nil || status.State != operation.StateUndone || fmt.Sprint(status.Kept) != "[b c]" {
+		t.Errorf("%+v, %v", status, err)
+	}
+	if got := strings.Join(s.did(), ", "); got != "a, b, c, undo a" {
+		t.Error(got)
+	}
+}
+
+// Runs that have failed before Cancel do not count; eight that have failed since park the operation, and WithoutCode ends it.
+func TestCancel_FunctionThatFails(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	broken := errors.New("the template is broken")
+	fails := false
+	d := operation.Define("fails", func(op *operation.Op, _ string) (idem.Response, error) {
+		if fails {
+			return idem.Response{}, broken
+		}
+		return created, first((book{s}).call(op, "charge", "refund"), operation.Sleep(op, "nap", time.Hour))
+	})
+	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, idem.ErrInProgress) {
+		t.Fatal(err)
+	}
+	id := s.only()
+	fails = true
+	again := func() error {
+		s.elapse()
+		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit))
+		return err
+	}
+	for range 9 {
+		if err := again(); !errors.Is(err, broken) {
+			t.Fatal(err)
+		}
+	}
+	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 7 {
+		if err := again(); !errors.Is(err, broken) {
+			t.Fatalf("run %d behind Cancel: %v", n+1, err)
+		}
+	}
+	if err := again(); !errors.Is(err, operation.ErrParked) {
+		t.Fatal(err)
+	}
+	status := s.wantParked(id, operation.ReasonFunctionFailed)
+	if e := status.LastError; e == nil || e.Step != "" || e.Text != broken.Error() || e.Attempt != 8 {
+		t.Errorf("the last error is %+v", e)
+	}
+	if err := operation.Cancel(t.Context(), s.pool, id, operation.WithoutCode()); err != nil {
+		t.Fatal(err)
+	}
+	if err := again(); !errors.Is(err, operation.ErrCanceled) {
+		t.Fatal(err)
+	}
+	if status, err := operation.Show(t.Context(), s.pool, id); err != nil || fmt.Sprint(status.Kept) != "[charge]" {
+		t.Errorf("%+v, %v", status, err)
+	}
+}
