@@ -17,13 +17,13 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// acts returns what is on record of people, an act to a line.
+// acts returns the audit, one act a line.
 func (s *shop) acts() string {
 	s.t.Helper()
 	return s.text(`select coalesce(string_agg(concat_ws('|', act, outcome, role = session_user, person, reason, step, scope, key), e'\n' order by at), '') from idem.audit`)
 }
 
-// parkedAtCall parks an operation whose key is too long to be shown whole, and returns its id.
+// parkedAtCall parks an operation whose key is abridged in the audit, and returns its id.
 func parkedAtCall(t *testing.T, s *shop) string {
 	t.Helper()
 	calls, fail := 0, errTimeout
@@ -33,7 +33,7 @@ func parkedAtCall(t *testing.T, s *shop) string {
 	return s.text(`select id::text from idem.operations`)
 }
 
-func TestEachActOnAnOperationLeavesOneRowThatSaysWhoAndWhy(t *testing.T) {
+func TestAudit_OneRowForEachAct(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name, want string
@@ -41,6 +41,12 @@ func TestEachActOnAnOperationLeavesOneRowThatSaysWhoAndWhy(t *testing.T) {
 	}{
 		{"retry", "retry|running", func(ctx context.Context, s *shop, id string) error { return operation.Retry(ctx, s.pool, id) }},
 		{"cancel", "cancel|to be undone", func(ctx context.Context, s *shop, id string) error { return operation.Cancel(ctx, s.pool, id) }},
+		{"cancel without calling", "cancel|to be undone, without calling", func(ctx context.Context, s *shop, id string) error {
+			return operation.Cancel(ctx, s.pool, id, operation.WithoutCalling())
+		}},
+		{"cancel without code", "cancel|to be undone, without code", func(ctx context.Context, s *shop, id string) error {
+			return operation.Cancel(ctx, s.pool, id, operation.WithoutCode())
+		}},
 		{"happened", "resolve|happened", func(ctx context.Context, s *shop, id string) error {
 			return operation.Resolve(ctx, s.pool, id, operation.Happened("by a person"))
 		}},
@@ -78,7 +84,7 @@ func TestEachActOnAnOperationLeavesOneRowThatSaysWhoAndWhy(t *testing.T) {
 	}
 }
 
-func TestActThatIsRefusedOrUndoneLeavesNoRow(t *testing.T) {
+func TestAudit_NoRowForARefusedAct(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	id := parkedAtCall(t, s)
@@ -98,14 +104,14 @@ func TestActThatIsRefusedOrUndoneLeavesNoRow(t *testing.T) {
 		}
 	}
 	if got := s.acts(); got != "" {
-		t.Errorf("on record: %s", got)
+		t.Errorf("recorded: %s", got)
 	}
 	if state := s.text(`select state from idem.operations`); state != "parked" {
 		t.Errorf("the operation is %s", state)
 	}
 }
 
-func TestActIsRefusedToARoleThatCannotPutItOnRecord(t *testing.T) {
+func TestAudit_ActNeedsInsertPrivilege(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	id := parkedAtCall(t, s)
@@ -128,7 +134,7 @@ func TestActIsRefusedToARoleThatCannotPutItOnRecord(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "INSERT on idem.audit") {
 		t.Errorf("%v", err)
 	}
-	if state := s.text(`select state || cancelled from idem.operations`); state != "parkedfalse" {
+	if state := s.text(`select state || canceled from idem.operations`); state != "parkedfalse" {
 		t.Errorf("the operation is %s", state)
 	}
 }

@@ -3,6 +3,7 @@ package operation_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,66 +16,75 @@ import (
 
 // route is a function of few kinds of steps, one letter each:
 //
-//	T a Tx          V an UndoTx
-//	A a Call        U an Undo
-//	X a Call in which the operation is cancelled
-//	N a Call that cannot be sent, and in which it is cancelled
-//	D a Call that is declined, which the function accepts
-//	P hotel, air and car in one Parallel, in which it is cancelled
-//	O a Call that is Once and has no answer
-//	R, F the function ends in a rejection, or in an error that is Final
+//	T a Tx, t a Tx with an undo
+//	A a Call, a a Call with an undo
+//	X a Call during which a person cancels, x the same with an undo
+//	o x that is Once
+//	n x that is not sent
+//	d x that is declined, which the function accepts
+//	p three calls of one Parallel, each with an undo; a person cancels during the second
+//	R, F the function ends in a rejection, or in a Final error
 type route struct {
 	*shop
-	steps string
-	done  []string
+	steps    string
+	canceled bool
+	late     []string // calls that were made after Cancel
+}
+
+func (r *route) call(ctx context.Context, op *operation.Op, name string, cancels bool, err error) (string, error) {
+	if r.canceled {
+		r.late = append(r.late, name)
+	}
+	if cancels {
+		r.canceled = true
+		err = errors.Join(err, operation.Cancel(ctx, r.pool, op.ID()))
+	}
+	return name, err
 }
 
 func (r *route) run(op *operation.Op, _ int) (idem.Response, error) {
 	for i, kind := range r.steps {
 		name := string(kind) + string(rune('1'+i))
-		call := func(safety operation.Safety, value error, cancels bool) error {
-			_, err := operation.Call(op, name, safety, func(ctx context.Context, _ string) (string, error) {
-				if cancels {
-					return name, errors.Join(value, operation.Cancel(ctx, r.pool, op.ID()))
-				}
-				return name, value
-			}, operation.Pauses(100*time.Hour, 100*time.Hour)) // which is recorded, and so finds the cancellation
+		call := func(policy operation.Policy, cancels bool, answer error, undo ...operation.Undo[string]) error {
+			_, err := operation.Call(op, name, policy, func(ctx context.Context, _ string) (string, error) {
+				return r.call(ctx, op, name, cancels, answer)
+			}, undo...)
 			return err
 		}
+		keyed, undo := operation.Keyed(time.Hour), undoBy[string]("undo")
 		var err error
 		switch kind {
 		case 'T':
 			_, err = operation.Tx(op, name, write(name))
-		case 'V':
-			err = operation.UndoTx(op, name, writeUndo(name))
-		case 'U':
-			err = operation.Undo(op, name, operation.Keyed(time.Hour), func(context.Context, string) error {
-				r.done = append(r.done, name)
-				return nil
-			})
+		case 't':
+			_, err = operation.Tx(op, name, write(name), undo)
 		case 'A':
-			err = call(operation.Keyed(time.Hour), nil, false)
+			err = call(keyed, false, nil)
+		case 'a':
+			err = call(keyed, false, nil, undo)
 		case 'X':
-			err = call(operation.Keyed(time.Hour), nil, true)
-		case 'N':
-			err = call(operation.Keyed(time.Hour), operation.NotSent(errTimeout), true)
-		case 'P':
+			err = call(keyed, true, nil)
+		case 'x':
+			err = call(keyed, true, nil, undo)
+		case 'o':
+			err = call(operation.Once, true, nil, undo)
+		case 'n':
+			err = call(quickly(keyed), true, operation.NotSent(errTimeout), undo)
+		case 'd':
+			if err = call(keyed, true, operation.Final(errDeclined), undo); errors.Is(err, errDeclined) {
+				err = nil
+			}
+		case 'p':
 			calls := operation.Parallel(op)
 			for _, what := range []string{"hotel", "air", "car"} {
-				operation.Go(calls, what, operation.Keyed(time.Hour), func(ctx context.Context, _ string) (string, error) {
+				operation.Go(calls, what, keyed, func(ctx context.Context, _ string) (string, error) {
 					if what == "air" {
 						return what, operation.Cancel(ctx, r.pool, op.ID())
 					}
 					return what, nil
-				})
+				}, undo)
 			}
 			err = calls.Wait()
-		case 'O':
-			err = call(operation.Once, errTimeout, false)
-		case 'D':
-			if err = call(operation.Keyed(time.Hour), operation.Final(errDeclined), true); errors.Is(err, errDeclined) {
-				err = nil
-			}
 		case 'R':
 			return idem.Response{}, idem.Reject(declined)
 		case 'F':
@@ -87,76 +97,44 @@ func (r *route) run(op *operation.Op, _ int) (idem.Response, error) {
 	return created, nil
 }
 
-// It says undone, or a person is asked: never the one over something that has happened, and that no undo has taken back.
-func TestCancelledOperationIsUndoneAsAWholeOrNamesWhatNoUndoTakesBack(t *testing.T) {
+// A person cancels during a call. Its answer is recorded, no call follows, and what is done is undone.
+func TestCancel_DuringACall(t *testing.T) {
 	t.Parallel()
 	for steps, test := range map[string]struct {
-		left string   // what the reason names
-		undo []string // which undos were run; nil if a person is asked
+		undone string // the steps whose undos ran, in that order
+		kept   string
 	}{
-		"TVUXTU": {"", []string{"V2", "U3", "U6"}},
-		"TVUX":   {`call "X4"`, nil},
-		"TVUXAU": {`call "X4"`, nil},
-		"TUVXTV": {"", []string{"U2", "V3", "V6"}},
-		"TVXTU":  {"", []string{"V2", "U5"}},
-		"UX":     {"", []string{"U1"}},
-		"VUX":    {"", []string{"V1", "U2"}},
-		"TNV":    {`tx "T1"`, nil},
-		"TDAV":   {`tx "T1"`, nil},
-		"TVNU":   {"", []string{"V2"}},
-		"TVANV":  {`call "A3"`, nil},
-		"TAAXR":  {`call "A2", call "A3" and call "X4"`, nil},
-		"AXF":    {`call "A1" and call "X2"`, nil},
-		"TX":     {`call "X2"`, nil},
-		"TXU":    {"", []string{"U3"}},
-		"PAU":    {`call "hotel", call "air" and call "car"`, nil},
-		"P":      {`call "hotel", call "air" and call "car"`, nil},
-		"PU":     {"", []string{"U2"}},
-		"UPA":    {"", []string{"U1"}},
-		"TVTVXU": {"", []string{"V2", "V4", "U6"}},
+		"taxt": {"x3 a2 t1", ""},
+		"tax":  {"x3 a2 t1", ""},
+		"TX":   {"", "T1 X2"},
+		"tXa":  {"t1", "X2"},
+		"to":   {"o2 t1", ""},
+		"tan":  {"a2 t1", ""},
+		"Tn":   {"", "T1"},
+		"td":   {"t1", ""},
+		"tda":  {"t1", ""},
+		"aAxR": {"x3 a1", "A2"},
+		"axF":  {"x2 a1", ""},
+		"tp":   {"car air hotel t1", ""},
+		"pa":   {"car air hotel", ""},
 	} {
 		t.Run(steps, func(t *testing.T) {
 			t.Parallel()
 			r := &route{shop: newShop(t), steps: steps}
-			_, err := operation.Define("route", r.run).Do(t.Context(), r.pool, scope, "k", hashA, 0)
-			if test.undo == nil {
-				var parked *operation.ParkedError
-				if !errors.As(err, &parked) || !strings.HasPrefix(parked.Reason, "it was cancelled, and "+test.left+" ha") {
-					t.Errorf("got %v, want that %s is left", err, test.left)
-				}
-				return
+			if _, err := operation.Define("route", r.run).Do(t.Context(), r.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrCanceled) {
+				t.Errorf("got %v, want ErrCanceled", err)
 			}
-			if !errors.Is(err, operation.ErrCancelled) {
-				t.Errorf("got %v, want that it is cancelled", err)
+			undone := strings.Fields(r.text(`select coalesce(string_agg(name, ' ' order by seq), '') from idem.steps where kind = 'undo' and outcome = 'done'`))
+			if diff := cmp.Diff(strings.Fields(test.undone), undone); diff != "" {
+				t.Errorf("(-want +undone):\n%s", diff)
 			}
-			ran := strings.Fields(r.text(`select coalesce(string_agg(name, ' ' order by seq), '') from idem.steps where kind like 'undo%' and outcome = 'undone'`))
-			if diff := cmp.Diff(test.undo, ran); diff != "" {
-				t.Errorf("(-want +run):\n%s", diff)
+			status, err := operation.Show(t.Context(), r.pool, r.operationID())
+			if err != nil || !slices.Equal(status.Kept, strings.Fields(test.kept)) {
+				t.Errorf("kept are %v, %v", status.Kept, err)
+			}
+			if len(r.late) > 0 {
+				t.Errorf("%v were made after Cancel", r.late)
 			}
 		})
-	}
-}
-
-// A person finds out that the call has not happened: what was committed before it stays committed.
-func TestCancelBehindACallThatHasNotHappenedNamesTheCommittedTx(t *testing.T) {
-	t.Parallel()
-	r := &route{shop: newShop(t), steps: "TOV"}
-	d := operation.Define("route", r.run)
-	if _, err := d.Do(t.Context(), r.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrParked) {
-		t.Fatal(err)
-	}
-	id := r.operationID()
-	if err := errors.Join(operation.Resolve(t.Context(), r.pool, id, operation.NotHappened), operation.Cancel(t.Context(), r.pool, id)); err != nil {
-		t.Fatal(err)
-	}
-	_, err := d.Do(t.Context(), r.pool, scope, "k", hashA, 0)
-	if !errors.Is(err, operation.ErrParked) || !strings.Contains(err.Error(), `tx "T1" has happened, which no undo takes back: Retry it with code that has one, or take it back by hand`) {
-		t.Errorf("got %v, want that nothing takes the Tx back", err)
-	}
-	if err := operation.Cancel(t.Context(), r.pool, id); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.Do(t.Context(), r.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrCancelled) {
-		t.Errorf("cancelled again: %v", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// asleep runs an operation until it sleeps, and wakes it up.
+// asleep runs an operation until it sleeps, and ends the pause.
 func asleep(t *testing.T, s *shop, steps ...stepOf) {
 	t.Helper()
 	d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
@@ -36,21 +36,22 @@ func named(step stepOf, name string) stepOf {
 
 func longSleep(op *operation.Op, _ string) error { return operation.Sleep(op, "pause", 20*time.Hour) }
 
-func TestChangedCodeParksTheOperationAndNamesBothSteps(t *testing.T) {
+func TestChanged_OtherStepsPark(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		code   []stepOf
-		reason []string
+		reason operation.Reason
+		text   []string
 	}{
-		{"another name", []stepOf{named(localStep, "fetch"), named(outsideStep, "charge"), longSleep}, []string{`"reserve"`, `"fetch"`}},
-		{"another kind", []stepOf{named(outsideStep, "reserve"), named(outsideStep, "charge"), longSleep}, []string{`tx "reserve"`, `call "reserve"`}},
-		{"another order", []stepOf{named(outsideStep, "charge"), named(localStep, "reserve"), longSleep}, []string{`"reserve"`, `"charge"`}},
-		{"a step less", []stepOf{named(localStep, "reserve"), named(outsideStep, "charge")}, []string{`"pause"`}},
+		{"another name", []stepOf{named(localStep, "fetch"), named(outsideStep, "charge"), longSleep}, operation.ReasonCodeChanged, []string{`"reserve"`, `"fetch"`}},
+		{"another kind", []stepOf{named(outsideStep, "reserve"), named(outsideStep, "charge"), longSleep}, operation.ReasonCodeChanged, []string{`tx "reserve"`, `call "reserve"`}},
+		{"another order", []stepOf{named(outsideStep, "charge"), named(localStep, "reserve"), longSleep}, operation.ReasonCodeChanged, []string{`"reserve"`, `"charge"`}},
+		{"a step less", []stepOf{named(localStep, "reserve"), named(outsideStep, "charge")}, operation.ReasonCodeChanged, []string{`"pause"`}},
 		{"a value of another type", []stepOf{func(op *operation.Op, _ string) error {
 			_, err := operation.Tx(op, "reserve", func(pgx.Tx) (int, error) { return 1, nil })
 			return err
-		}}, []string{`"reserve"`, "decode into int"}},
+		}}, operation.ReasonValueUnreadable, []string{`"reserve"`, "decode into int"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -66,19 +67,19 @@ func TestChangedCodeParksTheOperationAndNamesBothSteps(t *testing.T) {
 			})
 			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
 			var parked *operation.ParkedError
-			if !errors.As(err, &parked) {
+			if !errors.As(err, &parked) || parked.Reason != test.reason {
 				t.Fatal(err)
 			}
-			for _, part := range test.reason {
-				if !strings.Contains(parked.Reason, part) {
-					t.Errorf("the reason %q lacks %s", parked.Reason, part)
+			for _, part := range test.text {
+				if !strings.Contains(parked.ReasonText, part) {
+					t.Errorf("the reason %q lacks %s", parked.ReasonText, part)
 				}
 			}
 		})
 	}
 }
 
-func TestInputThatNoLongerDecodesParksTheOperation(t *testing.T) {
+func TestChanged_InputUnreadableParks(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	asleep(t, s, named(localStep, "reserve"), longSleep)
@@ -88,7 +89,7 @@ func TestInputThatNoLongerDecodesParksTheOperation(t *testing.T) {
 	}
 }
 
-func TestChangedIsFalseForAnOperationThatHasComePastIt(t *testing.T) {
+func TestChanged_FalseBehindRecordedSteps(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	asleep(t, s, named(localStep, "reserve"), named(outsideStep, "charge"), longSleep)
@@ -127,8 +128,8 @@ func TestChangedIsFalseForAnOperationThatHasComePastIt(t *testing.T) {
 	}
 }
 
-// An error that passes decides nothing: the function may fail anywhere, also while it repeats what is on record.
-func TestAnErrorInTheMidstOfWhatIsOnRecordIsNoChangeOfTheCode(t *testing.T) {
+// An ordinary error decides nothing, also before the last recorded step.
+func TestChanged_ErrorBeforeRecordedSteps(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	asleep(t, s, named(localStep, "reserve"), named(outsideStep, "charge"), longSleep)
@@ -147,60 +148,53 @@ func TestAnErrorInTheMidstOfWhatIsOnRecordIsNoChangeOfTheCode(t *testing.T) {
 	}
 }
 
-// Once it is on record that an operation is undone, its function has to come to the same decision again.
-func TestFunctionThatNoLongerRejectsWhatIsBeingUndoneIsParked(t *testing.T) {
+// The first run rejects, and its undo fails. From then on the operation ends in that rejection, whatever the function returns.
+func TestChanged_RecordedRejectionCounts(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct {
-		name, reason string
-		goOn         func(op *operation.Op) (idem.Response, error)
-	}{
-		{"it takes another step", "asks for more", func(op *operation.Op) (idem.Response, error) {
-			return created, localStep(op, "another")
-		}},
-		{"it takes another step, whatever that says", "no longer says so", func(op *operation.Op) (idem.Response, error) {
+	for name, end := range map[string]func(op *operation.Op) (idem.Response, error){
+		"another step": func(op *operation.Op) (idem.Response, error) { return created, localStep(op, "another") },
+		"another step, whose error is dropped": func(op *operation.Op) (idem.Response, error) {
 			_ = localStep(op, "another")
 			return created, nil
-		}},
-		{"it succeeds", "no longer says so", func(*operation.Op) (idem.Response, error) { return created, nil }},
+		},
+		"an answer": func(*operation.Op) (idem.Response, error) { return created, nil },
+		"an error":  func(*operation.Op) (idem.Response, error) { return created, errTimeout },
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
-			broken := true
-			end := func(*operation.Op) (idem.Response, error) { return idem.Response{}, idem.Reject(declined) }
+			first := true
 			d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
-				if err := outsideStep(op, "charge"); err != nil {
+				_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge,
+					operation.UndoCall(operation.Keyed(time.Hour), func(context.Context, string, string) error {
+						if first {
+							return operation.Final(errDeclined)
+						}
+						return nil
+					}))
+				switch {
+				case err != nil:
 					return idem.Response{}, err
-				}
-				err := operation.Undo(op, "refund", operation.Keyed(time.Hour), func(context.Context, string) error {
-					if broken {
-						return operation.Final(errDeclined)
-					}
-					return nil
-				})
-				if err != nil {
-					return idem.Response{}, err
+				case first:
+					return idem.Response{}, idem.Reject(declined)
 				}
 				return end(op)
 			})
-			call := func() error {
-				_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit))
-				return err
+			call := func() (idem.Result, error) {
+				return d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit))
 			}
-			if err := call(); !errors.Is(err, operation.ErrParked) {
+			if _, err := call(); !errors.Is(err, operation.ErrParked) {
 				t.Fatal(err)
 			}
-			retry := func() error {
-				return operation.Retry(t.Context(), s.pool, s.text(`select id::text from idem.operations`))
+			first = false
+			if err := operation.Retry(t.Context(), s.pool, s.operationID()); err != nil {
+				t.Fatal(err)
 			}
-			same := end
-			broken, end = false, test.goOn
-			if err := errors.Join(retry(), call()); !errors.Is(err, operation.ErrParked) || !strings.Contains(err.Error(), test.reason) {
-				t.Errorf("%v, and it is %s", err, s.text(`select state from idem.operations`))
+			if res, err := call(); err != nil || !res.Rejected || res.Status != declined.Status {
+				t.Errorf("%+v, %v", res, err)
 			}
-			end = same
-			if err := errors.Join(retry(), call()); err != nil {
-				t.Error("with the code as it was:", err)
+			if got := s.text(`select coalesce(string_agg(kind || ' ' || name || ' ' || outcome, ', ' order by seq), '') from idem.steps where kind not in ('end')`); got != "call charge done, undo charge done" {
+				t.Errorf("recorded: %s", got)
 			}
 		})
 	}

@@ -25,7 +25,7 @@ var families = map[string][]string{
 	"family":                 {"[reserve pack label confirm] fetch"},
 	"family, child rejects":  {"[reserve pack unpack release] fetch return"},
 	"family, parent rejects": {"[reserve pack label confirm recall release] fetch"},
-	"family, cancelled": { // before the child has begun its work, under way, and when it has completed
+	"family, canceled": { // before the child has begun its work, under way, and when it has completed
 		"[reserve release] ", "[reserve pack unpack release] fetch return", "[reserve pack label recall release] fetch",
 	},
 }
@@ -40,7 +40,7 @@ func family(ctx context.Context, pool, books *pgxpool.Pool, in string) {
 	if books.QueryRow(ctx, `select o.id::text, c.id::text from idem.operations o join idem.operations c on c.parent = o.id`).Scan(&id, &childID) != nil {
 		return
 	}
-	if in == "family, cancelled" {
+	if in == "family, canceled" {
 		if operation.Cancel(ctx, pool, id) != nil {
 			return
 		}
@@ -57,12 +57,12 @@ func (s *shop) endFamily(t *testing.T, in string, byWorker bool) {
 	if steps, children := s.count(`select count(*) from idem.steps where kind = 'child'`), s.count(`select count(*) from idem.operations where name = 'shipping'`); steps != children {
 		t.Fatalf("%d steps await %d children", steps, children)
 	}
-	if in == "family, cancelled" && begun == 0 {
+	if in == "family, canceled" && begun == 0 {
 		return
 	}
-	isCancelled := in == "family, cancelled"
-	if isCancelled && s.count(`select count(*) from idem.operations where name = 'ordering' and cancelled`) == 0 { // it has come to nothing
-		in, isCancelled = "family", false
+	isCanceled := in == "family, canceled"
+	if isCanceled && s.count(`select count(*) from idem.operations where name = 'ordering' and canceled`) == 0 { // it has come to nothing
+		in, isCanceled = "family", false
 	}
 	child := shipping(s.pool)
 	parent := ordering(child, unseen)
@@ -93,7 +93,7 @@ func (s *shop) endFamily(t *testing.T, in string, byWorker bool) {
 	if n := s.count(`select count(*) from idem.operations`) + s.count(`select count(*) from idem.signals where not taken`); n != 2 {
 		t.Errorf("%d operations and signals are left", n)
 	}
-	if isCancelled {
+	if isCanceled {
 		return
 	}
 	res, err := parent.Do(t.Context(), s.pool, scope, "k", hashA, in)
@@ -165,8 +165,8 @@ func TestConnectionCutAtAnyStatementOfAParentAndItsChildLeavesOneOutcomeOfBoth(t
 	}
 }
 
-// The parent is cancelled, its child, or both, at whatever moment: what is undone is undone from the inside out.
-func TestParentsAndChildrenThatAreCancelledAtAnyMomentEndTogether(t *testing.T) {
+// The parent is canceled, or its child, or both, at any moment. The child is undone before the parent.
+func TestCancel_FamilyAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	const orders = 60
 	s := newBankShop(t)

@@ -16,26 +16,18 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// shipping is a child: it packs, and has a carrier fetch the parcel.
+// shipping is a child: it packs, and lets a carrier fetch the parcel.
 func shipping(bank *pgxpool.Pool) *operation.Definition[string] {
 	return operation.Define("shipping", func(op *operation.Op, in string) (idem.Response, error) {
-		err := steps(
-			func() error { _, err := operation.Tx(op, "pack", write("pack")); return err },
-			func() error { return operation.UndoTx(op, "unpack", writeUndo("unpack")) },
-		)
-		if err != nil {
+		if _, err := operation.Tx(op, "pack", write("pack"), undoBy[string]("unpack")); err != nil {
 			return idem.Response{}, err
 		}
 		fetched, err := operation.Call(op, "fetch", operation.Keyed(time.Hour), func(ctx context.Context, key string) (string, error) {
 			return bankTable(ctx, bank, "fetch", key)
-		})
-		if err != nil {
-			return idem.Response{}, err
-		}
-		err = operation.Undo(op, "return", operation.Keyed(time.Hour), func(ctx context.Context, key string) error {
+		}, operation.UndoCall(operation.Keyed(time.Hour), func(ctx context.Context, key, _ string) error {
 			_, err := bankTable(ctx, bank, "return", key)
 			return err
-		})
+		}))
 		switch {
 		case err != nil:
 			return idem.Response{}, err
@@ -49,16 +41,13 @@ func shipping(bank *pgxpool.Pool) *operation.Definition[string] {
 	})
 }
 
-// ordering is its parent: what a child has come to decides what it does.
+// ordering is the parent: the outcome of its child decides what it does.
 func ordering(child *operation.Definition[string], saw func(idem.Response, error)) *operation.Definition[string] {
 	return operation.Define("ordering", func(op *operation.Op, in string) (idem.Response, error) {
-		if _, err := operation.Tx(op, "reserve", write("reserve")); err != nil {
+		if _, err := operation.Tx(op, "reserve", write("reserve"), undoBy[string]("release")); err != nil {
 			return idem.Response{}, err
 		}
-		if err := operation.UndoTx(op, "release", writeUndo("release")); err != nil {
-			return idem.Response{}, err
-		}
-		shipped, err := operation.Child(op, "ship", child, in)
+		shipped, err := operation.Child(op, "ship", child, in, undoBy[idem.Response]("recall"))
 		var failed *operation.ChildError
 		if err == nil || errors.As(err, &failed) {
 			saw(shipped, err)
@@ -67,9 +56,6 @@ func ordering(child *operation.Definition[string], saw func(idem.Response, error
 		case failed != nil && failed.Rejected != nil:
 			return idem.Response{}, idem.Reject(*failed.Rejected)
 		case err != nil:
-			return idem.Response{}, err
-		}
-		if err := operation.UndoTx(op, "recall", writeUndo("recall")); err != nil {
 			return idem.Response{}, err
 		}
 		if _, err := operation.Tx(op, "confirm", write("confirm")); err != nil {
@@ -115,7 +101,7 @@ func (s *shop) state(t *testing.T, id string) operation.Status {
 	return status
 }
 
-func TestChildBeginsInTheCommitOfItsParentAndItsEndWakesTheParent(t *testing.T) {
+func TestChild_BeginsWithItsParentsCommit(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
 	child := shipping(s.pool)
@@ -148,8 +134,8 @@ func TestChildBeginsInTheCommitOfItsParentAndItsEndWakesTheParent(t *testing.T) 
 	}
 }
 
-// Another engine than a Worker finds both by Due.
-func TestDueTellsOfAChildThatHasBegunAndOfAParentWhoseChildHasEnded(t *testing.T) {
+// Due returns a child that has begun, and then the parent whose child has ended.
+func TestDue_ChildAndParent(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
 	child := shipping(s.pool)
@@ -171,19 +157,19 @@ func TestDueTellsOfAChildThatHasBegunAndOfAParentWhoseChildHasEnded(t *testing.T
 	}
 }
 
-// What the function is given of the end of a child is the same in every run, and its own undo covers the child that has completed.
-func TestParentIsToldHowItsChildHasEndedInEveryRun(t *testing.T) {
+// The outcome of a child is the same in every run of the parent. The undo of the parent undoes a child that has completed.
+func TestChild_OutcomeIsReplayed(t *testing.T) {
 	t.Parallel()
 	for in, test := range map[string]struct {
 		want  operation.ChildError
 		did   string
-		state string
+		state operation.State
 	}{
-		"book":               {did: "[reserve pack label confirm]", state: "completed"},
-		"parent rejects":     {did: "[reserve pack label confirm recall release]", state: "failed"},
-		"child rejects":      {operation.ChildError{Rejected: &declined}, "[reserve pack unpack release]", "failed"},
-		"child fails":        {operation.ChildError{}, "[reserve pack unpack release]", "undone"},
-		"child is cancelled": {operation.ChildError{Cancelled: true}, "[reserve release]", "undone"},
+		"book":              {did: "[reserve pack label confirm]", state: "completed"},
+		"parent rejects":    {did: "[reserve pack label confirm recall release]", state: "failed"},
+		"child rejects":     {operation.ChildError{Rejected: &declined}, "[reserve pack unpack release]", "failed"},
+		"child fails":       {operation.ChildError{}, "[reserve pack unpack release]", "undone"},
+		"child is canceled": {operation.ChildError{Canceled: true}, "[reserve release]", "undone"},
 	} {
 		t.Run(in, func(t *testing.T) {
 			t.Parallel()
@@ -194,7 +180,7 @@ func TestParentIsToldHowItsChildHasEndedInEveryRun(t *testing.T) {
 				var failed *operation.ChildError
 				errors.As(err, &failed)
 				seen = append(seen, fmt.Sprintf("%+v %v %v %v", res, err, operation.IsFinal(err), errors.Is(err, operation.ErrUndone)))
-				if diff := cmp.Diff(test.want.Rejected, rejectionIn(failed)); diff != "" || failed != nil && failed.Cancelled != test.want.Cancelled {
+				if diff := cmp.Diff(test.want.Rejected, rejectionIn(failed)); diff != "" || failed != nil && failed.Canceled != test.want.Canceled {
 					t.Errorf("%+v: %s", failed, diff)
 				}
 				if fails {
@@ -203,7 +189,7 @@ func TestParentIsToldHowItsChildHasEndedInEveryRun(t *testing.T) {
 				}
 			})
 			id, childID := s.awaits(t, parent, in)
-			if in == "child is cancelled" {
+			if in == "child is canceled" {
 				if err := operation.Cancel(t.Context(), s.pool, childID); err != nil {
 					t.Fatal(err)
 				}
@@ -239,8 +225,8 @@ func rejectionIn(err *operation.ChildError) *idem.Response {
 	return err.Rejected
 }
 
-// The error of a child is known when it comes back through another step.
-func TestErrorOfAChildIsItselfWhenAnotherStepReturnsIt(t *testing.T) {
+// A ChildError is itself behind another step that returns it.
+func TestChildError_BehindAnotherStep(t *testing.T) {
 	t.Parallel()
 	seen := sameTwice(t, func(op *operation.Op) map[string]string {
 		_, err := operation.Tx(op, "through", func(pgx.Tx) (int, error) {
@@ -254,8 +240,8 @@ func TestErrorOfAChildIsItselfWhenAnotherStepReturnsIt(t *testing.T) {
 	}
 }
 
-// A child that waits for a person keeps its parent waiting.
-func TestParkedChildKeepsItsParentWaitingUntilAPersonHasSeenToIt(t *testing.T) {
+// A parked child keeps its parent waiting until a person has decided.
+func TestChild_Parked(t *testing.T) {
 	t.Parallel()
 	for does, test := range map[string]struct {
 		act  func(ctx context.Context, pool *pgxpool.Pool, id string) error
@@ -267,9 +253,9 @@ func TestParkedChildKeepsItsParentWaitingUntilAPersonHasSeenToIt(t *testing.T) {
 		"refuse": {func(ctx context.Context, pool *pgxpool.Pool, id string) error {
 			return operation.Resolve(ctx, pool, id, operation.Refused(errDeclined))
 		}, "undone"},
-		"retry": {func(ctx context.Context, pool *pgxpool.Pool, id string) error {
+		"not happened": {func(ctx context.Context, pool *pgxpool.Pool, id string) error {
 			return operation.Resolve(ctx, pool, id, operation.NotHappened)
-		}, "completed"},
+		}, "undone"},
 	} {
 		t.Run(does, func(t *testing.T) {
 			t.Parallel()
@@ -296,14 +282,13 @@ func TestParkedChildKeepsItsParentWaitingUntilAPersonHasSeenToIt(t *testing.T) {
 	}
 }
 
-// The parent ends when the child has: what is undone is undone from the inside out.
-func TestCancelOfAParentCancelsTheChildThatItAwaits(t *testing.T) {
+// Cancel of a parent cancels the child that it awaits. The child is undone before the parent.
+func TestCancel_ChildInProgress(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
 	child := operation.Define("slow", func(op *operation.Op, _ string) (idem.Response, error) {
 		return created, steps(
-			func() error { _, err := operation.Tx(op, "pack", write("pack")); return err },
-			func() error { return operation.UndoTx(op, "unpack", writeUndo("unpack")) },
+			func() error { _, err := operation.Tx(op, "pack", write("pack"), undoBy[string]("unpack")); return err },
 			func() error { return operation.Sleep(op, "pause", time.Hour) },
 		)
 	})
@@ -314,45 +299,42 @@ func TestCancelOfAParentCancelsTheChildThatItAwaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.resume(t, parent, id, idem.ErrInProgress)
-	if got := fmt.Sprint(s.did()); got != "[reserve pack]" || !s.state(t, childID).Cancelled {
+	if got := fmt.Sprint(s.did()); got != "[reserve pack]" || !s.state(t, childID).Canceled {
 		t.Errorf("%s is committed, and the child is %+v", got, s.state(t, childID))
 	}
-	s.resume(t, child, childID, operation.ErrCancelled)
-	s.resume(t, parent, id, operation.ErrCancelled)
+	s.resume(t, child, childID, operation.ErrCanceled)
+	s.resume(t, parent, id, operation.ErrCanceled)
 	if got := fmt.Sprint(s.did()); got != "[reserve pack unpack release]" {
 		t.Errorf("%s is committed", got)
 	}
 }
 
-// To cancel a child again where it is parked means to leave a call as it is: that is for a person to say of the child.
-func TestSecondCancelOfAParentSaysNothingToItsParkedChild(t *testing.T) {
+// The child gets the options of the Cancel of its parent: WithoutCalling does not repeat its call either.
+func TestCancel_ChildGetsTheOptions(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
-	child := operation.Define("careless", func(op *operation.Op, _ string) (idem.Response, error) {
-		return created, steps(
-			func() error { return outsideStep(op, "charge") },
-			func() error { return operation.Sleep(op, "pause", time.Hour) },
-		)
+	calls := 0
+	child := operation.Define("paying", func(op *operation.Op, _ string) (idem.Response, error) {
+		_, err := operation.Call(op, "charge", operation.Keyed(1000*time.Hour).WithBackoff(100*time.Hour, 100*time.Hour), func(context.Context, string) (string, error) {
+			calls++
+			return "", errTimeout
+		}, undoBy[string]("refund"))
+		return created, err
 	})
 	parent := ordering(child, unseen)
 	id, childID := s.awaits(t, parent, "")
 	s.resume(t, child, childID, idem.ErrInProgress)
-	for range 2 {
-		if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
-			t.Fatal(err)
-		}
-		s.resume(t, parent, id, idem.ErrInProgress)
-		s.resume(t, child, childID, operation.ErrParked)
-	}
-	if err := operation.Cancel(t.Context(), s.pool, childID); err != nil {
+	if err := operation.Cancel(t.Context(), s.pool, id, operation.WithoutCalling()); err != nil {
 		t.Fatal(err)
 	}
-	s.resume(t, child, childID, operation.ErrCancelled)
-	s.resume(t, parent, id, operation.ErrCancelled)
+	s.resume(t, parent, id, idem.ErrInProgress)
+	s.resume(t, child, childID, operation.ErrParked)
+	if status := s.state(t, childID); status.Reason != operation.ReasonCallInDoubt || calls != 1 {
+		t.Errorf("after %d calls it is %+v", calls, status)
+	}
 }
 
-// A cancelled operation is not called undone over a child that has completed: its undo is run, or it is parked.
-func TestCancelOfAParentWhoseChildHasCompletedGoesOnToTheUndoOfTheChild(t *testing.T) {
+func TestCancel_UndoesACompletedChild(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
 	child := shipping(s.pool)
@@ -362,54 +344,45 @@ func TestCancelOfAParentWhoseChildHasCompletedGoesOnToTheUndoOfTheChild(t *testi
 	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
 		t.Fatal(err)
 	}
-	s.resume(t, parent, id, operation.ErrCancelled)
+	s.resume(t, parent, id, operation.ErrCanceled)
 	if got := fmt.Sprint(s.did()); got != "[reserve pack label recall release]" {
 		t.Errorf("%s is committed", got)
 	}
 }
 
-func TestCancelOfAParentParksItIfNothingTakesItsCompletedChildBack(t *testing.T) {
+func TestCancel_KeepsACompletedChildWithoutAnUndo(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
 	child := shipping(s.pool)
 	parent := operation.Define("careless", func(op *operation.Op, in string) (idem.Response, error) {
-		res, err := operation.Child(op, "ship", child, in)
-		return res, err
+		return operation.Child(op, "ship", child, in)
 	})
 	id, childID := s.awaits(t, parent, "")
 	s.resume(t, child, childID, nil)
 	if err := operation.Cancel(t.Context(), s.pool, id); err != nil {
 		t.Fatal(err)
 	}
-	s.resume(t, parent, id, operation.ErrParked)
-	if reason := s.state(t, id).Reason; !strings.Contains(reason, `child "ship" has happened, which no undo takes back`) {
-		t.Error(reason)
-	}
-	if err := operation.Cancel(t.Context(), s.pool, id); err != nil { // which leaves it as it is
-		t.Fatal(err)
-	}
-	s.resume(t, parent, id, operation.ErrCancelled)
-	if s.state(t, childID).State != "completed" {
-		t.Error(s.state(t, childID))
+	s.resume(t, parent, id, operation.ErrCanceled)
+	if kept := fmt.Sprint(s.state(t, id).Kept); kept != "[ship]" || s.state(t, childID).State != operation.StateCompleted {
+		t.Errorf("kept is %s, and the child is %+v", kept, s.state(t, childID))
 	}
 }
 
-// The code of the parent changes while the child is under way.
-func TestChildThatWasBegunIsAwaitedWhateverTheCodeSaysOfIt(t *testing.T) {
+// The code of the parent changes while the child is in progress.
+func TestChild_CodeOfTheParentChanges(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
 	child := shipping(s.pool)
 	id, childID := s.awaits(t, ordering(child, unseen), "book")
 	s.resume(t, child, childID, nil)
 	renamed := operation.Define("ordering", func(op *operation.Op, in string) (idem.Response, error) {
-		if err := steps(func() error { _, err := operation.Tx(op, "reserve", write("reserve")); return err },
-			func() error { return operation.UndoTx(op, "release", writeUndo("release")) }); err != nil {
+		if _, err := operation.Tx(op, "reserve", write("reserve"), undoBy[string]("release")); err != nil {
 			return idem.Response{}, err
 		}
 		return operation.Child(op, "send", child, in)
 	})
 	s.resume(t, renamed, id, operation.ErrParked)
-	if reason := s.state(t, id).Reason; !strings.Contains(reason, `recorded as child "ship", and the code asks for child "send"`) {
+	if reason := s.state(t, id).ReasonText; !strings.Contains(reason, `recorded as child "ship", and the code asks for child "send"`) {
 		t.Error(reason)
 	}
 	if err := operation.Retry(t.Context(), s.pool, id); err != nil {
@@ -417,12 +390,11 @@ func TestChildThatWasBegunIsAwaitedWhateverTheCodeSaysOfIt(t *testing.T) {
 	}
 	another := operation.Define("another", func(*operation.Op, string) (idem.Response, error) { return created, nil })
 	changed := operation.Define("ordering", func(op *operation.Op, in string) (idem.Response, error) {
-		if err := steps(func() error { _, err := operation.Tx(op, "reserve", write("reserve")); return err },
-			func() error { return operation.UndoTx(op, "release", writeUndo("release")) }); err != nil {
+		if _, err := operation.Tx(op, "reserve", write("reserve"), undoBy[string]("release")); err != nil {
 			return idem.Response{}, err
 		}
 		if op.Changed("a check") {
-			return idem.Response{}, errors.New("it has come past this point")
+			return idem.Response{}, errors.New("Changed is true behind a recorded step")
 		}
 		return operation.Child(op, "ship", another, "something else")
 	})
@@ -436,8 +408,8 @@ func TestChildThatWasBegunIsAwaitedWhateverTheCodeSaysOfIt(t *testing.T) {
 	}
 }
 
-// A child is a parent, the same name is used twice, and one connection is all there is.
-func TestChildrenOfChildrenComeToAnEndInOneProcessWithOneConnection(t *testing.T) {
+// A child is a parent, the same name is used twice, and the process has one connection.
+func TestChild_NestedOnOneConnection(t *testing.T) {
 	t.Parallel()
 	for name, isolation := range map[string]string{"": "", "serializable by default": "serializable"} {
 		t.Run(name, func(t *testing.T) {
@@ -479,8 +451,8 @@ func TestChildrenOfChildrenComeToAnEndInOneProcessWithOneConnection(t *testing.T
 	}
 }
 
-// The process that begins a child need not be able to work on it, and that which ends it knows nothing of the parent.
-func TestChildIsDoneByAWorkerThatHasItsDefinition(t *testing.T) {
+// The process of the parent does not have the code of the child, and the Worker of the child does not have that of the parent.
+func TestChild_InAnotherProcess(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
 	elsewhere := operation.Define("shipping", func(*operation.Op, string) (idem.Response, error) {
@@ -493,7 +465,7 @@ func TestChildIsDoneByAWorkerThatHasItsDefinition(t *testing.T) {
 	}
 }
 
-func TestInputAndEndOfAChildAreSealed(t *testing.T) {
+func TestChild_IsSealed(t *testing.T) {
 	t.Parallel()
 	s, sealed := newBankShop(t), sealerOf(7)
 	child := operation.Define("secretive", func(op *operation.Op, in string) (idem.Response, error) {
@@ -523,7 +495,7 @@ func TestInputAndEndOfAChildAreSealed(t *testing.T) {
 	}
 }
 
-func TestChildOutOfTurnIsRefused(t *testing.T) {
+func TestChild_Misused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		begin func(op *operation.Op, child *operation.Definition[string]) error
@@ -566,15 +538,15 @@ func TestChildOutOfTurnIsRefused(t *testing.T) {
 	}
 }
 
-// A Worker of the process that begins a child, or ends one, does not wait for its next look.
-func TestWorkerOfTheSameProcessGoesOnAtOnceWhenAChildBeginsAndWhenItEnds(t *testing.T) {
+// The Worker of a process in which a child begins, or ends, does not wait for its next poll.
+func TestWorker_WakesForAChild(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
 	child := shipping(s.pool)
 	parent := ordering(child, unseen)
 	s.workRarely(t, child, parent)
 	keys := 0
-	eventually(t, "a parent to end", func() bool { // none of those that begin before the Worker has its session need end
+	eventually(t, "a parent to end", func() bool { // a parent that begins before the Worker has its session waits for the next poll
 		keys++
 		_, err := parent.Do(t.Context(), s.pool, scope, fmt.Sprint("k", keys), hashA, "book", idem.WithWait(0))
 		if !errors.Is(err, idem.ErrInProgress) {
@@ -584,8 +556,8 @@ func TestWorkerOfTheSameProcessGoesOnAtOnceWhenAChildBeginsAndWhenItEnds(t *test
 	})
 }
 
-// The commit that is to begin a child does not succeed: the function is told so like of any other, and no child has begun.
-func TestConstraintThatFailsAtTheCommitOfAChildsBeginningLeavesNoChild(t *testing.T) {
+// The commit that begins a child violates a deferred constraint. The Tx gets the error, and no child begins.
+func TestChild_ConstraintFailsAtItsCommit(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)
 	if _, err := s.pool.Exec(t.Context(), `create table once (number int unique deferrable initially deferred); insert into once values (1)`); err != nil {

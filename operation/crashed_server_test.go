@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// asynchronous returns a server, and a shop on it, whose commits do not wait for the disk, and come there late.
+// asynchronous returns a server with synchronous_commit off, and a shop on it. Commits reach the disk late.
 func asynchronous(t *testing.T) (*pgserver.Server, *shop) {
 	t.Helper()
 	server := ownServer(t, "wal_writer_delay=10s", "synchronous_commit=off")
@@ -22,45 +22,44 @@ func asynchronous(t *testing.T) (*pgserver.Server, *shop) {
 	return server, s
 }
 
-// flush brings all that is committed to the disk.
+// flush writes all commits to the disk.
 func (s *shop) flush() {
 	if _, err := s.pool.Exec(s.t.Context(), `checkpoint`); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// The server crashes while a call is made, and commits of the database do not wait for the disk: that the call was begun is on record all
-// the same, be it by the first commit, by a later one, or by what has taken the operation up. What the caller is told, and the next key,
-// follow from it.
-func TestCallIsOnRecordThoughTheServerCrashesThatCommitsAsynchronously(t *testing.T) {
+// A server with synchronous_commit off crashes during a call. The call is recorded as begun, by the first commit, a later one, or the
+// takeover.
+func TestCall_SurvivesAnAsynchronousServer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		safety  operation.Safety
+		policy  operation.Policy
 		started bool // in a transaction of the program's
 		later   bool // the call is behind another one
 		parks   bool
 	}{
-		"keyed":            {safety: operation.Keyed(time.Hour)},
-		"keyed, the later": {safety: operation.Keyed(time.Hour), later: true},
-		"keyed, started":   {safety: operation.Keyed(time.Hour), started: true},
-		"once":             {safety: operation.Once, parks: true},
-		"once, started":    {safety: operation.Once, started: true, parks: true},
+		"keyed":            {policy: operation.Keyed(time.Hour)},
+		"keyed, the later": {policy: operation.Keyed(time.Hour), later: true},
+		"keyed, started":   {policy: operation.Keyed(time.Hour), started: true},
+		"once":             {policy: operation.Once, parks: true},
+		"once, started":    {policy: operation.Once, started: true, parks: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, s := asynchronous(t)
-			b := newBlocked(s, c.safety)
+			b := newBlocked(s, c.policy)
 			keys := make(chan string, 8)
 			d := operation.Define("crashed", func(op *operation.Op, _ string) (idem.Response, error) {
 				if err := localStep(op, "before"); err != nil {
 					return idem.Response{}, err
 				}
 				if c.later {
-					if _, err := operation.Call(op, "first", c.safety, func(context.Context, string) (string, error) { return "", nil }); err != nil {
+					if _, err := operation.Call(op, "first", c.policy, func(context.Context, string) (string, error) { return "", nil }); err != nil {
 						return idem.Response{}, err
 					}
 				}
-				_, err := operation.Call(op, "call", c.safety, func(ctx context.Context, key string) (string, error) {
+				_, err := operation.Call(op, "call", c.policy, func(ctx context.Context, key string) (string, error) {
 					keys <- key
 					b.begun <- ctx
 					return key, <-b.release
@@ -91,7 +90,7 @@ func TestCallIsOnRecordThoughTheServerCrashesThatCommitsAsynchronously(t *testin
 			}
 			s = shopOn(t, server.DSN())
 			if n := s.count(`select count(*) from idem.records r join idem.operations o on o.id = r.execution_id where o.step = 'call'`); n != 1 {
-				t.Fatalf("%d operations are on record with their call", n)
+				t.Fatalf("%d operations are recorded with their call", n)
 			}
 			b.release <- nil
 			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, "", idem.WithWait(limit))
@@ -112,9 +111,8 @@ func TestCallIsOnRecordThoughTheServerCrashesThatCommitsAsynchronously(t *testin
 	}
 }
 
-// A provider whose signal was taken does not send it again, and a person who is told that an operation is cancelled does not look again. What they
-// were told holds, although the server crashes right behind it, and commits of the database do not wait for the disk.
-func TestWhatIsDoneAboutAnOperationIsOnRecordThoughTheServerCrashesThatCommitsAsynchronously(t *testing.T) {
+// A server with synchronous_commit off crashes behind Signal, Cancel or Resolve. What they have reported is recorded.
+func TestOperator_SurvivesAnAsynchronousServer(t *testing.T) {
 	t.Parallel()
 	server, s := asynchronous(t)
 	d := operation.Define("told", func(*operation.Op, string) (idem.Response, error) { return created, nil })
@@ -134,11 +132,11 @@ func TestWhatIsDoneAboutAnOperationIsOnRecordThoughTheServerCrashesThatCommitsAs
 		},
 		"cancel": {
 			func(s *shop, id string) error { return operation.Cancel(s.t.Context(), s.pool, id) },
-			`select count(*) from idem.operations where id = $1 and cancelled`,
+			`select count(*) from idem.operations where id = $1 and canceled`,
 		},
 		"resolve": {
 			func(s *shop, id string) error {
-				if _, err := s.pool.Exec(s.t.Context(), `update idem.operations set state = 'parked', kind = 'call', seq = 1, step = 'charge' where id = $1`, id); err != nil {
+				if _, err := s.pool.Exec(s.t.Context(), `update idem.operations set state = 'parked', reason = 'call_in_doubt', reason_step = 'charge', kind = 'call', seq = 1, step = 'charge' where id = $1`, id); err != nil {
 					return err
 				}
 				s.flush()
@@ -163,7 +161,7 @@ func TestWhatIsDoneAboutAnOperationIsOnRecordThoughTheServerCrashesThatCommitsAs
 			}
 			s.pool.Reset()
 			if n := s.count(c.want, id); n != 1 {
-				t.Errorf("%d of what was done is on record", n)
+				t.Errorf("%d rows, want 1", n)
 			}
 		})
 	}

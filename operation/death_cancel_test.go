@@ -14,31 +14,29 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// cancelled is an order that is cancelled while its process is at a statement, at which the process may die.
-type cancelled struct {
+// canceling is an order that a person cancels while its process executes a statement, at which the process may die.
+type canceling struct {
 	*till
 	persons *pgxpool.Pool // of those who cancel
 	at      death         // the statement; cut: the process lives
-	row     bool          // it was on record at that moment
+	row     bool          // the operation had a row at that moment
 	cancel  error
-	told    chan error // what a caller was told that has waited
-	own     error      // what the caller was told whose process it was
+	told    chan error // what a waiting caller got
+	own     error      // what the caller in the process got
 }
 
-func (c *cancelled) code() *operation.Definition[int] {
+func (c *canceling) code() *operation.Definition[int] {
 	return c.define(func(op *operation.Op) (idem.Response, error) {
 		err := steps(
-			func() error { return c.tx(op, "reserve", "reserved = reserved + 1") },
-			func() error { return c.undoTx(op, "release", "reserved = reserved - 1") },
-			func() error { return c.charge(op, "charge") },
-			func() error { return c.refund(op) },
+			func() error { return c.tx(op, "reserve", "reserved = reserved + 1", "reserved = reserved - 1") },
+			func() error { return c.charge(op, "charge", c.refund()) },
 			func() error { return c.tx(op, "confirm", "reserved = reserved - 1, sold = sold + 1") })
 		return answers("sold", err)
 	})
 }
 
-// work works on the order, and has it cancelled on the way.
-func (c *cancelled) work(t *testing.T) {
+// work works on the order, and has a person cancel it meanwhile.
+func (c *canceling) work(t *testing.T) {
 	p := c.process(t)
 	ctx, die := context.WithCancel(t.Context())
 	defer die()
@@ -62,7 +60,7 @@ func (c *cancelled) work(t *testing.T) {
 }
 
 // meanwhile has another caller wait for the order, and cancels it. It returns when that is done, or waits for the process.
-func (c *cancelled) meanwhile(t *testing.T) {
+func (c *canceling) meanwhile(t *testing.T) {
 	state, id, _ := c.state()
 	if c.row = state != ""; !c.row {
 		return
@@ -93,41 +91,40 @@ func (c *cancelled) meanwhile(t *testing.T) {
 	})
 }
 
-// Wherever a process is when its order is cancelled, and whether it dies there or not, the order is done, or undone with all of its
-// money and stock.
-func TestOrderThatIsCancelledAtAnyStatementIsDoneOrUndoneAsAWhole(t *testing.T) {
+// A person cancels an order at each of its statements, at which its process may die. The order completes, or is undone as a whole.
+func TestCancel_AtAnyStatement(t *testing.T) {
 	t.Parallel()
-	for _, safety := range []string{"Keyed", "Asked", "Once"} {
-		t.Run(safety, func(t *testing.T) {
+	for _, policy := range []string{"Keyed", "Asked", "Once"} {
+		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			s := newTills(t)
 			persons := pgtest.Open(t, s.dsn, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = "person" })
-			first := &cancelled{till: s.till(t, 0, safety), persons: persons}
-			var all []*cancelled
+			first := &canceling{till: s.till(t, 0, policy), persons: persons}
+			var all []*canceling
 			for i, d := range deaths(first.statements(t, first.code()), 0) {
-				d.cut = i%3 > 0 != (safety == "Once")
-				all = append(all, &cancelled{till: s.till(t, i+1, safety), persons: persons, at: d})
+				d.cut = i%3 > 0 != (policy == "Once")
+				all = append(all, &canceling{till: s.till(t, i+1, policy), persons: persons, at: d})
 			}
-			forAll(all, func(c *cancelled) { c.work(t) })
-			forAll(all, func(c *cancelled) { c.settle(t) })
+			forAll(all, func(c *canceling) { c.work(t) })
+			forAll(all, func(c *canceling) { c.settle(t) })
 		})
 	}
 }
 
-func (c *cancelled) String() string { return fmt.Sprint("cancelled ", c.at) }
+func (c *canceling) String() string { return fmt.Sprint("canceled ", c.at) }
 
-func (c *cancelled) settle(t *testing.T) {
+func (c *canceling) settle(t *testing.T) {
 	if !c.row {
 		if res, err := c.settled(c.code()); err != nil || c.books() != sold {
-			t.Errorf("%v, before it was on record: %+v, %v: %s", c, res, err, c.books())
+			t.Errorf("%v, before it had a row: %+v, %v: %s", c, res, err, c.books())
 		}
 		return
 	}
 	told := await(t, "the caller that waits", c.told)
 	for _, err := range []error{told, c.own} {
-		if err != nil && !errors.Is(err, operation.ErrCancelled) && !errors.Is(err, idem.ErrInProgress) && !errors.Is(err, operation.ErrParked) &&
+		if err != nil && !errors.Is(err, operation.ErrCanceled) && !errors.Is(err, idem.ErrInProgress) && !errors.Is(err, operation.ErrParked) &&
 			!(err == c.own && !c.at.cut) {
-			t.Errorf("%v: a caller was told %v", c, err)
+			t.Errorf("%v: a caller got %v", c, err)
 		}
 	}
 	state, id, reason := c.state()
@@ -135,7 +132,7 @@ func (c *cancelled) settle(t *testing.T) {
 		if state != "parked" {
 			break
 		}
-		if c.safety != "Once" {
+		if c.policy != "Once" {
 			t.Errorf("%v: parked: %s", c, reason)
 		}
 		if err := c.person(id, reason); err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// learning is an order whose function fails behind an answered charge, for as long as it does.
+// learning is an order whose function fails behind an answered charge while fails is true.
 type learning struct {
 	*till
 	death    death
 	end      string
 	fails    atomic.Bool
 	recorded bool // the charge, when the process was dead
-	asked    int  // the bank, by then
+	asked    int  // how often the bank was asked by then
 }
 
 var learningEnds = []string{"an error", "a panic", "an immediate constraint", "a deferred constraint"}
@@ -28,8 +28,7 @@ func (l *learning) code() *operation.Definition[int] {
 	return l.define(func(op *operation.Op) (idem.Response, error) {
 		err := steps(
 			func() error { return l.tx(op, "reserve", "reserved = reserved + 1") },
-			func() error { return l.charge(op, "charge") },
-			func() error { return l.refund(op) },
+			func() error { return l.charge(op, "charge", l.refund()) },
 			func() error { return l.confirm(op) })
 		if err == nil && l.fails.Load() {
 			switch l.end {
@@ -62,24 +61,24 @@ func (l *learning) confirm(op *operation.Op) error {
 func (l *learning) ends() (*till, death) { return l.till, l.death }
 func (l *learning) String() string       { return fmt.Sprint(l.end, ": ", l.death) }
 
-// A run fails behind a charge, and its process dies wherever it may: what was on record then is not asked for again, nor is what a
-// process still knows that is alive.
-func TestWhatACallHasReturnedOutlivesAFailureAndADeathBehindIt(t *testing.T) {
+// A run fails behind a charge, and its process dies at any statement. The charge is not made again if it was recorded, or if a process
+// that lives still knows its answer.
+func TestCall_AnswerOutlivesAFailure(t *testing.T) {
 	t.Parallel()
-	for i, safety := range []string{"Keyed", "Once"} {
-		t.Run(safety, func(t *testing.T) {
+	for i, policy := range []string{"Keyed", "Once"} {
+		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			s := newTills(t)
 			var all []*learning
 			order := func(number int, end string, d death) *learning {
-				l := &learning{till: s.till(t, number, safety), death: d, end: end}
+				l := &learning{till: s.till(t, number, policy), death: d, end: end}
 				l.fails.Store(true)
 				return l
 			}
 			for j, end := range learningEnds {
 				first := order(-1-j, end, death{})
 				for k, d := range deaths(first.statements(t, first.code()), j) {
-					if (i+j+k)%2 == 0 { // the others are those of the other safety
+					if (i+j+k)%2 == 0 { // the others belong to the other policy
 						all = append(all, order(len(all), end, d))
 					}
 				}
@@ -104,7 +103,7 @@ func (l *learning) settle(t *testing.T) {
 	state, _, reason := l.state()
 	known := l.recorded || l.death.cut && l.asked > 0
 	asked := l.bank.requests()
-	if known && (state == "parked" || asked != 1) || l.safety == "Once" && asked > 1 {
+	if known && (state == "parked" || asked != 1) || l.policy == "Once" && asked > 1 {
 		t.Errorf("%v: %s %s, and the bank was asked %d times, of a charge that is known: %v", l, state, reason, asked, known)
 	}
 	res, err := l.settled(l.code())

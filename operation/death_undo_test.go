@@ -1,7 +1,6 @@
 package operation_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/idem-go/idem"
@@ -16,45 +15,35 @@ type undoing struct {
 }
 
 var undoingWays = map[string]func(*undoing, *operation.Op) error{
-	"33 reservations and one undo": func(u *undoing, op *operation.Op) error {
+	"Call, and many Tx": func(u *undoing, op *operation.Op) error {
 		return steps(
-			func() error { return u.charge(op, "charge") },
-			func() error { return u.refund(op) },
-			func() error { return u.reserve(op, 33) },
-			func() error { return u.undoTx(op, "release", "reserved = reserved - 33") })
-	},
-	"Tx, Call, Tx, and two undos": func(u *undoing, op *operation.Op) error {
-		return steps(
-			func() error { return u.reserve(op, 1) },
-			func() error { return u.charge(op, "charge") },
-			func() error { return u.reserve(op, 1) },
-			func() error { return u.undoTx(op, "release", "reserved = reserved - 2") },
-			func() error { return u.refund(op) })
-	},
-	"both undos before their steps": func(u *undoing, op *operation.Op) error {
-		return steps(
-			func() error { return u.refund(op) },
-			func() error { return u.undoTx(op, "release", "reserved = reserved - 33") },
-			func() error { return u.charge(op, "charge") },
+			func() error { return u.charge(op, "charge", u.refund()) },
 			func() error { return u.reserve(op, 33) })
 	},
-	"40 undos in a row": func(u *undoing, op *operation.Op) error {
-		for i := range 40 {
-			err := steps(
-				func() error { return u.reserve(op, 1) },
-				func() error { return u.undoTx(op, fmt.Sprint("release ", i), "reserved = reserved - 1") })
-			if err != nil {
-				return err
-			}
-		}
-		return steps(func() error { return u.charge(op, "charge") }, func() error { return u.refund(op) })
+	"Tx, Call, Tx": func(u *undoing, op *operation.Op) error {
+		return steps(
+			func() error { return u.reserve(op, 1) },
+			func() error { return u.charge(op, "charge", u.refund()) },
+			func() error { return u.reserve(op, 1) })
+	},
+	"many Tx, and Call": func(u *undoing, op *operation.Op) error {
+		return steps(
+			func() error { return u.reserve(op, 40) },
+			func() error { return u.charge(op, "charge", u.refund()) })
+	},
+	"several undos of one step": func(u *undoing, op *operation.Op) error {
+		return steps(
+			func() error {
+				return u.tx(op, "reserve", "reserved = reserved + 2", "reserved = reserved - 1", "reserved = reserved - 1")
+			},
+			func() error { return u.charge(op, "charge", u.refund(), u.refund()) })
 	},
 }
 
-// reserve takes so many steps, of one each.
+// reserve takes n steps, each with an undo.
 func (u *undoing) reserve(op *operation.Op, n int) error {
 	for range n {
-		if err := u.tx(op, "reserve", "reserved = reserved + 1"); err != nil {
+		if err := u.tx(op, "reserve", "reserved = reserved + 1", "reserved = reserved - 1"); err != nil {
 			return err
 		}
 	}
@@ -72,8 +61,8 @@ func (u *undoing) code() *operation.Definition[int] {
 
 func (u *undoing) ends() (*till, death) { return u.till, u.death }
 
-// What was reserved and paid is released and refunded, all of it and once, wherever the process dies.
-func TestOrderThatIsRejectedIsUndoneAsAWholeWhereverItsProcessDies(t *testing.T) {
+// The process of a rejected order dies at each of its statements. What was reserved and paid is released and refunded once.
+func TestUndo_BehindADeath(t *testing.T) {
 	t.Parallel()
 	for way := range undoingWays {
 		t.Run(way, func(t *testing.T) {

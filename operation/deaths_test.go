@@ -166,7 +166,7 @@ func TestOnlyDeathsOfProcessesCountTowardsParkingAnOperation(t *testing.T) {
 	}
 }
 
-func TestOperationWhoseProcessesDieIsParkedAfterAsManyAsItsDefinitionSays(t *testing.T) {
+func TestWithMaxDeaths_Parks(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	ran := 0
@@ -185,7 +185,7 @@ func TestOperationWhoseProcessesDieIsParkedAfterAsManyAsItsDefinitionSays(t *tes
 		err = d.Resume(t.Context(), s.pool, id)
 	}
 	var parked *operation.ParkedError
-	if !errors.As(err, &parked) || !strings.HasPrefix(parked.Reason, "2 processes in a row have ended without a word") || ran != 1 {
+	if !errors.As(err, &parked) || parked.Reason != operation.ReasonTooManyDeaths || ran != 1 {
 		t.Errorf("%v, after %d runs", err, ran)
 	}
 	if err := operation.Retry(t.Context(), s.pool, id); err != nil { // which begins the count anew
@@ -196,14 +196,14 @@ func TestOperationWhoseProcessesDieIsParkedAfterAsManyAsItsDefinitionSays(t *tes
 	}
 }
 
-// One suspect goes on at a time in a process. One that gets no answer gives the others their turn.
-func TestSuspectThatGetsNoAnswerDoesNotKeepOthersFromTheirTurn(t *testing.T) {
+// A process works on one suspect at a time. A suspect whose attempt has failed passes its turn on.
+func TestSuspect_PassesItsTurnOn(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	silent := operation.Define("silent", func(op *operation.Op, _ string) (idem.Response, error) {
-		_, err := operation.Call(op, "ask", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
+		_, err := operation.Call(op, "ask", operation.Keyed(time.Hour).WithBackoff(time.Millisecond, 20*time.Millisecond), func(context.Context, string) (int, error) {
 			return 0, errors.New("no answer")
-		}, operation.Pauses(time.Millisecond, 20*time.Millisecond))
+		})
 		return created, err
 	})
 	quick := operation.Define("quick", func(op *operation.Op, _ string) (idem.Response, error) {

@@ -15,15 +15,15 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// inDoubt leaves an operation behind whose call "charge" was begun, and has no answer.
-func inDoubt(t *testing.T, s *shop, safety operation.Safety) (id string) {
+// inDoubt leaves an operation whose call "charge" is in doubt.
+func inDoubt(t *testing.T, s *shop, policy operation.Policy) (id string) {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
 	d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
 		if err := localStep(op, "reserve"); err != nil {
 			return idem.Response{}, err
 		}
-		_, err := operation.Call(op, "charge", safety, func(context.Context, string) (string, error) {
+		_, err := operation.Call(op, "charge", policy, func(context.Context, string) (string, error) {
 			leave()
 			return "", errTimeout
 		})
@@ -35,8 +35,8 @@ func inDoubt(t *testing.T, s *shop, safety operation.Safety) (id string) {
 	return s.text(`select id::text from idem.operations`)
 }
 
-// The function may change while a call is in doubt, and the call is neither made twice, nor under another key, nor forgotten.
-func TestCallInDoubtIsOnRecordWhateverTheCodeAsksForNext(t *testing.T) {
+// The code changes while a call is in doubt. The call is neither made twice, nor under another key, nor forgotten.
+func TestCall_InDoubtBehindChangedCode(t *testing.T) {
 	t.Parallel()
 	charge := func(op *operation.Op, s *shop, name string) error {
 		_, err := operation.Call(op, name, operation.Keyed(time.Hour), s.bank.charge)
@@ -69,7 +69,7 @@ func TestCallInDoubtIsOnRecordWhateverTheCodeAsksForNext(t *testing.T) {
 			})
 			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
 			var parked *operation.ParkedError
-			if !errors.As(err, &parked) || !strings.Contains(parked.Reason, `"charge"`) || parked.Step != "charge" {
+			if !errors.As(err, &parked) || parked.Reason != operation.ReasonCodeChanged || parked.Step != "charge" {
 				t.Errorf("got %v", err)
 			}
 			if n, _ := s.bank.keys(); n != 0 {
@@ -79,22 +79,22 @@ func TestCallInDoubtIsOnRecordWhateverTheCodeAsksForNext(t *testing.T) {
 	}
 }
 
-func TestChangedIsFalseInFrontOfACallInDoubt(t *testing.T) {
+func TestChanged_FalseBeforeACallInDoubt(t *testing.T) {
 	t.Parallel()
-	for name, safety := range map[string]operation.Safety{"Keyed": operation.Keyed(time.Hour), "Once": operation.Once} {
+	for name, policy := range map[string]operation.Policy{"Keyed": operation.Keyed(time.Hour), "Once": operation.Once} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
-			inDoubt(t, s, safety)
+			inDoubt(t, s, policy)
 			calls := 0
 			d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
 				if err := localStep(op, "reserve"); err != nil {
 					return idem.Response{}, err
 				}
 				if op.Changed("check") {
-					t.Error("it has changed for an operation that has come past it")
+					t.Error("Changed is true before a recorded call")
 				}
-				_, err := operation.Call(op, "charge", safety, func(context.Context, string) (string, error) { calls++; return "", nil })
+				_, err := operation.Call(op, "charge", policy, func(context.Context, string) (string, error) { calls++; return "", nil })
 				return created, err
 			})
 			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
@@ -105,32 +105,13 @@ func TestChangedIsFalseInFrontOfACallInDoubt(t *testing.T) {
 	}
 }
 
-// A person says that the call has not happened: its place is free for other code.
-func TestCallThatHasNotHappenedFreesItsPlace(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	id := inDoubt(t, s, operation.Once)
-	if err := operation.Resolve(t.Context(), s.pool, id, operation.NotHappened); err != nil {
-		t.Fatal(err)
-	}
-	d := operation.Define("evolving", func(op *operation.Op, _ int) (idem.Response, error) {
-		return created, errors.Join(localStep(op, "reserve"), localStep(op, "free"))
-	})
-	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// An undo has parked, and the charge before it is on record.
-func TestFindingNeverOverwritesWhatIsOnRecord(t *testing.T) {
+// An UndoTx has failed. Resolve does not change the recorded call that it undoes.
+func TestResolve_NoCallInDoubt(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := operation.Define("stuck", func(op *operation.Op, _ int) (idem.Response, error) {
-		value, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge)
+		value, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge, operation.UndoTx(func(pgx.Tx, string) error { return errDeclined }))
 		if err != nil {
-			return idem.Response{}, err
-		}
-		if err := operation.UndoTx(op, "refund", func(pgx.Tx) error { return errDeclined }); err != nil {
 			return idem.Response{}, err
 		}
 		if err := op.Checkpoint(); err != nil {
@@ -140,7 +121,7 @@ func TestFindingNeverOverwritesWhatIsOnRecord(t *testing.T) {
 	})
 	_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
 	var parked *operation.ParkedError
-	if !errors.As(err, &parked) || parked.Step != "refund" {
+	if !errors.As(err, &parked) || parked.Step != "charge" || parked.Reason != operation.ReasonUndoFailed {
 		t.Fatal(err)
 	}
 	before := s.text(`select string_agg(encode(value, 'hex') || outcome, ' ' order by seq) from idem.steps where kind = 'call'`)
@@ -154,8 +135,8 @@ func TestFindingNeverOverwritesWhatIsOnRecord(t *testing.T) {
 	}
 }
 
-// Whatever comes behind a call that is Once, its answer is known.
-func TestWhatACallHasReturnedIsKeptHoweverTheRunEnds(t *testing.T) {
+// The answer of a Once call is recorded, however the run ends behind it.
+func TestCall_AnswerIsRecordedHoweverTheRunEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(op *operation.Op, s *shop) error{
 		"an error": func(*operation.Op, *shop) error { return errTimeout },
@@ -204,7 +185,7 @@ func TestWhatACallHasReturnedIsKeptHoweverTheRunEnds(t *testing.T) {
 			}()
 			await(t, "the first run", done)
 			if n := s.count(`select count(*) from idem.steps where kind = 'call' and outcome = 'done'`); n != 1 {
-				t.Error("what the call has returned is not on record")
+				t.Error("the answer of the call is not recorded")
 			}
 			fails = false
 			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil || calls != 1 {
@@ -214,8 +195,8 @@ func TestWhatACallHasReturnedIsKeptHoweverTheRunEnds(t *testing.T) {
 	}
 }
 
-// The function is given the error of a deferred constraint, and may go another way.
-func TestErrorOfADeferredConstraintGoesToTheFunction(t *testing.T) {
+// The Tx gets the error of a deferred constraint, and the function may take another branch.
+func TestTx_ErrorOfADeferredConstraint(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	if _, err := s.pool.Exec(t.Context(), `create table once (id int unique deferrable initially deferred)`); err != nil {
@@ -248,9 +229,9 @@ func TestErrorOfADeferredConstraintGoesToTheFunction(t *testing.T) {
 	}
 }
 
-// The error of a trigger that is deferred is the program's own, whatever its SQLSTATE: the server lacks nothing that the library needs, and has
-// an answer to the COMMIT.
-func TestErrorOfADeferredTriggerGoesToTheFunctionWhateverItsState(t *testing.T) {
+// The error of a deferred trigger belongs to the program, whatever its SQLSTATE. It does not count as a server that lacks a feature, or
+// as a lost answer.
+func TestTx_ErrorOfADeferredTrigger(t *testing.T) {
 	t.Parallel()
 	for state, body := range map[string]string{
 		"42883": `perform no_such_function()`,
@@ -280,133 +261,25 @@ func TestErrorOfADeferredTriggerGoesToTheFunctionWhateverItsState(t *testing.T) 
 			}
 			if refused == nil || !strings.Contains(refused.Error(), state) || errors.Is(refused, idem.ErrUnsupported) ||
 				strings.Contains(refused.Error(), idem.ErrUnsupported.Error()) {
-				t.Errorf("the function was given %v", refused)
+				t.Errorf("the Tx returned %v", refused)
 			}
 		})
 	}
 }
 
-// Either all that an undo takes back is committed, or nothing of it.
-func TestUndoIsForAllOfItsStepsOrForNone(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		name  string
-		steps func(op *operation.Op, s *shop, add func(string) error) error
-	}{
-		{"33 steps", func(op *operation.Op, s *shop, add func(string) error) error {
-			for i := range 33 {
-				if err := add(fmt.Sprint("add ", i)); err != nil {
-					return err
-				}
-			}
-			return nil
-		}},
-		{"a call between two", func(op *operation.Op, s *shop, add func(string) error) error {
-			return errors.Join(add("first"), outsideStep(op, "call"), add("second"))
-		}},
-	} {
-		for _, pause := range []bool{false, true} {
-			t.Run(fmt.Sprint(test.name, pause), func(t *testing.T) {
-				t.Parallel()
-				s := newShop(t)
-				n := 0
-				d := operation.Define("stock", func(op *operation.Op, _ int) (idem.Response, error) {
-					n = 0
-					add := func(name string) error {
-						n++
-						_, err := operation.Tx(op, name, write("add"))
-						return err
-					}
-					if err := test.steps(op, s, add); err != nil {
-						return idem.Response{}, err
-					}
-					all := n
-					err := operation.UndoTx(op, "take all", func(tx pgx.Tx) error {
-						_, err := tx.Exec(context.Background(), `insert into done (step) select 'take' from generate_series(1, $1)`, all)
-						return err
-					})
-					if err != nil {
-						return idem.Response{}, err
-					}
-					if pause {
-						if err := op.Checkpoint(); err != nil {
-							return idem.Response{}, err
-						}
-					}
-					return idem.Response{}, idem.Reject(declined)
-				})
-				if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || !res.Rejected {
-					t.Fatal(res, err)
-				}
-				if added, taken := s.count(`select count(*) from done where step = 'add'`), s.count(`select count(*) from done where step = 'take'`); added != taken {
-					t.Errorf("%d added, and %d taken back", added, taken)
-				}
-			})
-		}
-	}
-}
-
-func TestUndoRegisteredBeforeItsCallIsRunIfTheCallHasHappened(t *testing.T) {
-	t.Parallel()
-	for name, before := range map[string]func(op *operation.Op) error{
-		"behind nothing": func(*operation.Op) error { return nil },
-		"behind Changed": func(op *operation.Op) error { op.Changed("new"); return nil },
-		"behind a failed step": func(op *operation.Op) error {
-			_, _ = operation.Tx(op, "failed", func(pgx.Tx) (int, error) { return 0, errDeclined })
-			return nil
-		},
-	} {
-		for _, declines := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, declines), func(t *testing.T) {
-				t.Parallel()
-				s := newShop(t)
-				refunds := 0
-				d := operation.Define("early", func(op *operation.Op, _ int) (idem.Response, error) {
-					if err := before(op); err != nil {
-						return idem.Response{}, err
-					}
-					err := operation.Undo(op, "refund", operation.Keyed(time.Hour), func(context.Context, string) error { refunds++; return nil })
-					if err != nil {
-						return idem.Response{}, err
-					}
-					_, err = operation.Call(op, "charge", operation.Keyed(time.Hour), func(ctx context.Context, key string) (string, error) {
-						if declines {
-							return "", operation.Final(errDeclined)
-						}
-						return s.bank.charge(ctx, key)
-					})
-					if err != nil && !declines {
-						return idem.Response{}, err
-					}
-					return idem.Response{}, idem.Reject(declined)
-				})
-				if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || !res.Rejected {
-					t.Fatal(res, err)
-				}
-				if want := map[bool]int{false: 1, true: 0}[declines]; refunds != want {
-					t.Errorf("%d refunds, want %d", refunds, want)
-				}
-			})
-		}
-	}
-}
-
-// Many undos need more than one transaction. A run that is cut off between them leaves no place without a row.
-func TestManyUndosLeaveNoHoleWhenTheyAreCutOff(t *testing.T) {
+// One of many UndoTx fails. The positions of the rows have no gap, and Retry runs each undo once.
+func TestUndoTx_FailsAmongMany(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	fails := true
 	d := operation.Define("many", func(op *operation.Op, _ int) (idem.Response, error) {
 		for i := range 40 {
-			if err := localStep(op, fmt.Sprint("step ", i)); err != nil {
-				return idem.Response{}, err
-			}
-			err := operation.UndoTx(op, fmt.Sprint("undo ", i), func(tx pgx.Tx) error {
+			_, err := operation.Tx(op, fmt.Sprint("step ", i), write(fmt.Sprint("step ", i)), operation.UndoTx(func(tx pgx.Tx, _ string) error {
 				if fails && i == 3 {
 					return errTimeout
 				}
 				return writeUndo(fmt.Sprint("undo ", i))(tx)
-			})
+			}))
 			if err != nil {
 				return idem.Response{}, err
 			}
@@ -420,7 +293,7 @@ func TestManyUndosLeaveNoHoleWhenTheyAreCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	if holes := s.count(`select max(seq) - count(*) from idem.steps`); holes != 0 {
-		t.Errorf("%d places have no row", holes)
+		t.Errorf("%d positions have no row", holes)
 	}
 	fails = false
 	if err := operation.Retry(t.Context(), s.pool, s.text(`select id::text from idem.operations`)); err != nil {
@@ -434,53 +307,18 @@ func TestManyUndosLeaveNoHoleWhenTheyAreCutOff(t *testing.T) {
 	}
 }
 
-// A cancel during a call waits for its answer, keeps it, and goes on to the undo that takes it back, through what is in Postgres.
-func TestCancelDuringACallGoesOnToItsUndo(t *testing.T) {
-	t.Parallel()
-	for name, safety := range map[string]operation.Safety{"Keyed": operation.Keyed(time.Hour), "Once": operation.Once} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
-			calls, refunds := 0, 0
-			d := operation.Define("cancelled", func(op *operation.Op, _ int) (idem.Response, error) {
-				_, err := operation.Call(op, "charge", safety, func(ctx context.Context, _ string) (string, error) {
-					calls++
-					return "", operation.Cancel(ctx, s.pool, op.ID())
-				})
-				if err != nil {
-					return idem.Response{}, err
-				}
-				if err := localStep(op, "paid"); err != nil {
-					return idem.Response{}, err
-				}
-				err = operation.Undo(op, "refund", operation.Keyed(time.Hour), func(context.Context, string) error { refunds++; return nil })
-				if err != nil {
-					return idem.Response{}, err
-				}
-				return created, outsideStep(op, "ship")
-			})
-			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); !errors.Is(err, operation.ErrCancelled) || calls != 1 || refunds != 1 {
-				t.Errorf("%v after %d calls and %d refunds", err, calls, refunds)
-			}
-		})
-	}
-}
-
-// Sleep and the undos do not count.
-func TestDeadlineIsForCallsAlone(t *testing.T) {
+// WithDeadline does not count a Sleep, and is no deadline for undos.
+func TestWithDeadline_CountsCallsOnly(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	calls, refunds := 0, 0
 	d := operation.Define("bounded", func(op *operation.Op, _ int) (idem.Response, error) {
-		if err := outsideStep(op, "first"); err != nil {
-			return idem.Response{}, err
-		}
-		err := operation.Undo(op, "refund", operation.Keyed(100*time.Hour), func(context.Context, string) error {
+		_, err := operation.Call(op, "first", operation.Keyed(time.Hour), s.bank.charge, operation.UndoCall(operation.Keyed(100*time.Hour), func(context.Context, string, string) error {
 			if refunds++; refunds == 1 {
 				return errTimeout
 			}
 			return nil
-		})
+		}))
 		if err != nil {
 			return idem.Response{}, err
 		}
@@ -510,26 +348,7 @@ func TestDeadlineIsForCallsAlone(t *testing.T) {
 	}
 }
 
-func TestAttemptsAreCountedAlsoWhereCallersLeave(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	leave := func() {}
-	c := newCalling(operation.Keyed(time.Hour), func(int, string) (string, error) { leave(); return "", errTimeout }, operation.Attempts(3))
-	for range 6 {
-		ctx, cancel := context.WithCancel(t.Context())
-		leave = cancel
-		if _, err := c.Do(ctx, s.pool, scope, "k", hashA, 0); err == nil {
-			t.Fatal("it has ended")
-		}
-		cancel()
-	}
-	parks(t, s, c, "3 attempts")
-	if len(c.keys) != 3 {
-		t.Errorf("%d attempts", len(c.keys))
-	}
-}
-
-func TestChangedThatIsMisusedEndsTheRun(t *testing.T) {
+func TestChanged_Misused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		ask  func(op *operation.Op)

@@ -287,8 +287,8 @@ func TestEveryCallHasAKeyOfItsOwn(t *testing.T) {
 	}
 }
 
-// Tx in a row are one transaction, however many they are: nothing of them is committed unless something asks for it.
-func TestTxInARowAreOneTransactionHoweverMany(t *testing.T) {
+// Neighboring Tx share one transaction, however many they are.
+func TestTx_ShareATransaction(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		end  func(op *operation.Op) error
@@ -297,8 +297,9 @@ func TestTxInARowAreOneTransactionHoweverMany(t *testing.T) {
 		"they end well":     {func(*operation.Op) error { return nil }, 100},
 		"they are rejected": {func(*operation.Op) error { return idem.Reject(declined) }, 0},
 		"an error is final": {func(*operation.Op) error { return operation.Final(errors.New("no")) }, 0},
-		"they are followed by an undo that is not needed": {func(op *operation.Op) error {
-			return errors.Join(operation.UndoTx(op, "undo", writeUndo("undo")), idem.Reject(declined))
+		"one has an undo, and they are rejected": {func(op *operation.Op) error {
+			_, err := operation.Tx(op, "one more", write("one more"), undoBy[string]("undo"))
+			return errors.Join(err, idem.Reject(declined))
 		}, 0},
 		"one fails, and the function goes on": {func(op *operation.Op) error {
 			_, err := operation.Tx(op, "refused", func(pgx.Tx) (int, error) { return 0, errors.New("refused") })

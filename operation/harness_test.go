@@ -87,11 +87,6 @@ func writeUndo(step string) func(pgx.Tx) error {
 	}
 }
 
-// undoTx returns an undo that leaves a row.
-func undoTx(step string) operation.Undo[string] {
-	return operation.UndoTx(func(tx pgx.Tx, _ string) error { return writeUndo(step)(tx) })
-}
-
 // did returns the committed steps, in order.
 func (s *shop) did() []string {
 	s.t.Helper()
@@ -161,7 +156,7 @@ var created = idem.Response{Status: 201, Body: []byte(`"created"`)}
 // checkout reserves, charges and confirms.
 func (s *shop) checkout() *operation.Definition[string] {
 	return operation.Define("checkout", func(op *operation.Op, in string) (idem.Response, error) {
-		if _, err := operation.Tx(op, "reserve", write("reserve "+in), undoTx("release "+in)); err != nil {
+		if _, err := operation.Tx(op, "reserve", write("reserve "+in), undoBy[string]("release "+in)); err != nil {
 			return idem.Response{}, err
 		}
 		charged, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge)
