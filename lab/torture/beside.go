@@ -34,10 +34,15 @@ type counterpart interface {
 
 const (
 	calmFor     = 2500 * time.Millisecond // for how long nothing is broken before the end
-	finishLimit = time.Minute             // for what was begun to end, and some times as long as the leg has taken besides
+	finishLimit = time.Minute             // for the operations in progress to end, besides finishTimes the duration of the leg
 	finishTimes = 4                       // because one process does what several have left
+	finishMax   = 20 * time.Minute        // for all of it: whatever is left then is reported as it is
+	finishExit  = time.Minute             // for the worker to exit after that
 	finishSlot  = 1000                    // of the worker that finishes
 )
+
+// finishWithin is how long the worker that finishes may take.
+func (l *leg) finishWithin() time.Duration { return min(finishLimit+finishTimes*l.duration, finishMax) }
 
 // openBeside opens the counterpart of the leg's work, if that has one.
 func (l *leg) openBeside() (err error) {
@@ -125,18 +130,20 @@ func (l *leg) loseTakings(ctx context.Context, workers *workerset.Set) {
 	}
 }
 
-// finish has all that the workers have left come to its end.
+// finish starts a worker that brings what the others have left to its end, and kills it if it does not exit in time.
 func (l *leg) finish(ctx context.Context) error {
 	l.beside.Calm()
 	bank, broker := l.addresses()
 	config, err := json.Marshal(workload.Config{
 		Slot: finishSlot, Seed: l.seed, File: filepath.Join(l.dir, "worker-finish.jsonl"), DSN: l.direct,
-		Bank: bank, Broker: broker, Direct: l.about.Direct, Finish: finishLimit + finishTimes*l.duration,
+		Bank: bank, Broker: broker, Direct: l.about.Direct, Finish: l.finishWithin(),
 	})
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, os.Args[0], "worker")
+	bounded, cancel := context.WithTimeout(ctx, l.finishWithin()+finishExit)
+	defer cancel()
+	cmd := exec.CommandContext(bounded, os.Args[0], "worker")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	input, err := cmd.StdinPipe()

@@ -99,7 +99,9 @@ func (l *leg) run(ctx context.Context) error {
 	defer cancel()
 	err = errors.Join(err, workers.Stop(bounded), workers.Close())
 	if l.beside != nil && err == nil && !lost {
-		err = l.finish(ctx)
+		if unfinished := l.finish(ctx); unfinished != nil { // the checker says what is left
+			l.about.Failures = append(l.about.Failures, unfinished.Error())
+		}
 	}
 	l.about.End = history.Now()
 	if err != nil || lost {

@@ -78,10 +78,8 @@ func getIntoTrouble(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	ctx := t.Context()
 	checkout := operation.Define("checkout", func(op *operation.Op, in string) (idem.Response, error) {
-		if _, err := operation.Tx(op, "reserve", func(pgx.Tx) (int, error) { return 17, nil }); err != nil {
-			return idem.Response{}, err
-		}
-		if err := operation.UndoTx(op, "release", func(pgx.Tx) error { return nil }); err != nil {
+		release := operation.UndoTx(func(pgx.Tx, int) error { return nil })
+		if _, err := operation.Tx(op, "reserve", func(pgx.Tx) (int, error) { return 17, nil }, release); err != nil {
 			return idem.Response{}, err
 		}
 		_, err := operation.Call(op, "charge", operation.Once, func(context.Context, string) (string, error) {
@@ -268,7 +266,7 @@ func TestPageReadsItselfAgainAndLeavesFormsAlone(t *testing.T) {
 	p.open("operations")
 	p.says("it is not known whether step")
 	p.fill("[name=name]", "half typed")
-	if _, err := p.pool.Exec(t.Context(), "UPDATE idem.operations SET reason = 'another reason' WHERE state = 'parked'"); err != nil {
+	if _, err := p.pool.Exec(t.Context(), "UPDATE idem.operations SET reason_text = 'another reason' WHERE state = 'parked'"); err != nil {
 		t.Fatal(err)
 	}
 	p.says("another reason")

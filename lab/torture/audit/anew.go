@@ -7,11 +7,11 @@ import (
 	"github.com/idem-go/idem/lab/torture/rule"
 )
 
-// checkAnew checks that no call begins another operation that had a part in one that was cancelled meanwhile: because it has run that
+// checkAnew checks that no call begins another operation that had a part in one that was canceled meanwhile: because it has run that
 // one, or has waited for it.
 func (b *book) checkAnew() {
 	begun := map[history.Op][]*operation{} // by the call that was the first to run them
-	cancelled := map[string][]*operation{} // by key
+	canceled := map[string][]*operation{}  // by key
 	for _, o := range b.operations {
 		if o.row == nil {
 			continue
@@ -19,8 +19,8 @@ func (b *book) checkAnew() {
 		if by := o.firstRun().by; by != 0 {
 			begun[by] = append(begun[by], o)
 		}
-		if o.row.Cancelled {
-			cancelled[o.row.Key] = append(cancelled[o.row.Key], o)
+		if o.row.Canceled {
+			canceled[o.row.Key] = append(canceled[o.row.Key], o)
 		}
 	}
 	for by, operations := range begun {
@@ -29,13 +29,37 @@ func (b *book) checkAnew() {
 			if c == nil {
 				continue
 			}
-			for _, former := range cancelled[c.key] {
-				at := former.cancelledAt()
+			for _, former := range canceled[c.key] {
+				at := former.canceledAt()
 				if former == o || at == 0 || o.firstRun().begin < at {
 					continue
 				}
 				if former.ranBy(by, at) || c.waited > 0 && former.moves[0].At < c.waited && c.waited < at {
-					b.violates(o, rule.Anew, "%v has begun it, which was part of %s when that was cancelled at %v", by, former.id, at-b.options.Start)
+					b.violates(o, rule.Anew, "%v has begun it, which was part of %s when that was canceled at %v", by, former.id, at-b.options.Start)
+				}
+			}
+		}
+	}
+}
+
+// checkAwaited checks that no call which has waited for an operation that was canceled is told of another one.
+func (b *book) checkAwaited() {
+	canceled := map[string][]*operation{} // by key
+	for _, o := range b.operations {
+		if o.row != nil && o.row.Canceled && o.row.State == "undone" && len(o.moves) > 0 {
+			canceled[o.row.Key] = append(canceled[o.row.Key], o)
+		}
+	}
+	for _, o := range b.operations {
+		for _, a := range o.answers {
+			c := b.calls[a.Op]
+			if c == nil || c.waited == 0 {
+				continue
+			}
+			for _, former := range canceled[c.key] {
+				begun, ended := former.moves[0].At, former.moves[len(former.moves)-1].At
+				if former != o && begun+clocks < c.waited && c.waited < ended-clocks {
+					b.violates(o, rule.Awaited, "%v has waited for %s at %v, and was told of this one", a.Op, former.id, c.waited-b.options.Start)
 				}
 			}
 		}
@@ -60,10 +84,10 @@ func (o *operation) ranBy(call history.Op, before time.Duration) bool {
 	return false
 }
 
-// cancelledAt is when it is first seen to be cancelled, 0 if that is not known.
-func (o *operation) cancelledAt() time.Duration {
+// canceledAt is when it is first seen to be canceled, 0 if that is not known.
+func (o *operation) canceledAt() time.Duration {
 	for _, m := range o.moves {
-		if m.Cancelled {
+		if m.Canceled {
 			return m.At
 		}
 	}

@@ -32,7 +32,7 @@ func keyOf(t *testing.T, wanted func(journal.Plan) bool) string {
 func plain(end journal.End) func(journal.Plan) bool {
 	return func(p journal.Plan) bool {
 		for _, r := range p.Rounds {
-			if r.Day != (journal.Day{}) || r.Part != (journal.Part{}) || !r.Tx || r.Call != journal.Keyed || r.Window != journal.LongWindow {
+			if r.Day != (journal.Day{}) || r.Part != (journal.Part{}) || !r.Tx || r.KeepTx || r.Undos != 1 || r.Call != journal.Keyed || r.Window != journal.LongWindow {
 				return false
 			}
 		}
@@ -80,10 +80,6 @@ func keptOf(key, state string) *told {
 			Operation: id, Step: name, Booked: true, Receipt: "receipt " + name, At: at, Key: name, Place: place, Refunds: refunds,
 		})
 	}
-	undo := "registered"
-	if state != "completed" {
-		undo = "undone"
-	}
 	var round journal.Round
 	for n := 1; n <= 2; n++ {
 		write(round.Reserve(n), 1)
@@ -91,13 +87,16 @@ func keptOf(key, state string) *told {
 		paid[journal.Place(n)] = "receipt " + round.Charge(n)
 		values[round.Reserve(n)], values[round.Charge(n)] = "nonce "+round.Reserve(n), "receipt "+round.Charge(n)
 		step("tx", round.Reserve(n), "done", values[round.Reserve(n)])
-		step("undo tx", round.Release(n), undo, "")
 		step("call", round.Charge(n), "done", values[round.Charge(n)])
-		step("undo", round.Repay(n), undo, "")
+		r.steps[len(r.steps)-2].Undos, r.steps[len(r.steps)-1].Undos = 1, 1
 	}
 	for n := 2; n >= 1 && state != "completed"; n-- {
-		book(round.Repay(n), "refund of "+journal.Place(n), journal.Place(n))
-		write(round.Release(n), -1)
+		book(journal.UndoOf(round.Charge(n), 0), "refund of "+journal.Place(n), journal.Place(n))
+		r.entries[len(r.entries)-1].Given = values[round.Charge(n)]
+		write(journal.UndoOf(round.Reserve(n), 0), -1)
+		r.effects[len(r.effects)-1].Given = values[round.Reserve(n)]
+		step("undo", journal.UndoOf(round.Charge(n), 0), "done", "")
+		step("undo", journal.UndoOf(round.Reserve(n), 0), "done", "")
 	}
 	answer := &journal.Answer{Operation: id, Rejected: state == "failed", Values: values, Paid: paid}
 	r.record = &journal.Record{ID: id, Key: key, State: state, Answer: answer}
@@ -120,7 +119,7 @@ func (r *told) runs(begin, end time.Duration, slot int) {
 
 // moved is a move of the operation after all that was done, with what is on record of it.
 func (r *told) moved(state, reason string, owner int) *journal.Move {
-	m := &journal.Move{Operation: "id", State: state, Reason: reason, Owner: owner, Epoch: 1, At: time.Minute, Known: map[string]string{}}
+	m := &journal.Move{Operation: "id", State: state, Reason: reason, ReasonStep: "charge-1", Owner: owner, Epoch: 1, At: time.Minute, Known: map[string]string{}}
 	for _, s := range r.steps {
 		m.Known[s.Name] = s.Outcome
 	}
@@ -185,7 +184,7 @@ func (r *told) audited(t *testing.T) (found []rule.Rule) {
 	return found
 }
 
-func TestARunThatKeepsEveryPromiseIsAccepted(t *testing.T) {
+func TestFiles_AcceptsARunThatKeepsEveryPromise(t *testing.T) {
 	t.Parallel()
 	for end, state := range map[journal.End]string{journal.OK: "completed", journal.Reject: "failed"} {
 		if found := kept(t, end, state).audited(t); len(found) > 0 {
@@ -194,7 +193,7 @@ func TestARunThatKeepsEveryPromiseIsAccepted(t *testing.T) {
 	}
 }
 
-func TestEveryPromiseThatIsBrokenIsFoundOut(t *testing.T) {
+func TestFiles_FindsEachBrokenPromise(t *testing.T) {
 	t.Parallel()
 	park := func(reason string) func(*told) {
 		return func(r *told) {
@@ -213,21 +212,28 @@ func TestEveryPromiseThatIsBrokenIsFoundOut(t *testing.T) {
 		{"a step is committed twice", rule.StepOnce, "completed", func(r *told) { r.effects = append(r.effects, r.effects[0]) }},
 		{"a step is remembered and not committed", rule.StepWhole, "completed", func(r *told) { r.effects = r.effects[1:] }},
 		{"a step is committed and not remembered", rule.StepWhole, "completed", func(r *told) { r.steps = r.steps[1:] }},
-		{"a call is not taken back", rule.UndoneOnce, "failed", func(r *told) { r.entries = r.entries[:len(r.entries)-1] }},
-		{"what is completed is taken back", rule.UndoneOnce, "completed", func(r *told) {
-			r.entries = append(r.entries, journal.Entry{Operation: "id", Step: "repay-1", Booked: true, Refunds: journal.Place(1)})
+		{"an undo has not run", rule.UndoneOnce, "failed", func(r *told) { r.entries = r.entries[:len(r.entries)-1] }},
+		{"an undo of what is completed", rule.UndoneOnce, "completed", func(r *told) {
+			r.entries = append(r.entries, journal.Entry{Operation: "id", Step: journal.UndoOf("charge-1", 0), Booked: true, Refunds: journal.Place(1)})
 		}},
-		{"taken back in order", rule.UndoneOrder, "failed", func(r *told) { r.entries[2].At, r.entries[3].At = r.entries[3].At, r.entries[2].At }},
+		{"an undo of a step that has failed", rule.UndoneOnce, "failed", func(r *told) { r.steps[1].Outcome = "failed" }},
+		{"an undo that has run twice", rule.UndoneOnce, "failed", func(r *told) { r.effects = append(r.effects, r.effects[2]) }},
+		{"undos in the order of their steps", rule.UndoneOrder, "failed", func(r *told) { r.entries[2].At, r.entries[3].At = r.entries[3].At, r.entries[2].At }},
+		{"an undo with another value", rule.UndoneValue, "failed", func(r *told) { r.entries[2].Given = "receipt 7" }},
+		{"a step behind an undo", rule.UndoneLast, "failed", func(r *told) { r.entries[1].At = time.Hour }},
+		{"a call that is begun behind Cancel", rule.Canceled, "failed", func(r *told) {
+			r.operation.Canceled = true
+			r.moves = append(r.moves, &journal.Move{Operation: "id", State: "running", Canceled: true, Step: "reserve-1", At: time.Millisecond})
+		}},
 		{"it is parked for ever", rule.Mended, "completed", func(r *told) { r.operation.State, r.record.State = "parked", "running" }},
 		{"it goes on for ever", rule.Ends, "completed", func(r *told) { r.operation.State = "running" }},
-		{"an untrue reason", rule.Reason, "completed", park("the code has changed")},
-		{"a window that is not over", rule.Reason, "completed", park(`it is not known whether step "charge-1" has happened, and after 1h0m0s the other side no longer knows its key`)},
-		{"a call that is not Once", rule.Reason, "completed", park(`it is not known whether step "charge-1" has happened, and it must not happen twice`)},
+		{"an untrue reason", rule.Reason, "completed", park("code_changed")},
+		{"a window that is not over", rule.Reason, "completed", park("call_in_doubt")},
 		{"an answer of what is undone", rule.Acknowledge, "completed", func(r *told) { r.operation.State = "undone" }},
 		{"it is said to be parked", rule.Acknowledge, "completed", func(r *told) {
 			r.events = append(r.events, journal.Event{Kind: journal.KindReturn, Operation: "id", Parked: true})
 		}},
-		{"it was cancelled", rule.Acknowledge, "completed", func(r *told) { r.operation.Cancelled = true }},
+		{"it was canceled", rule.Acknowledge, "completed", func(r *told) { r.operation.Canceled = true }},
 		{"a start that is lost", rule.Acknowledge, "completed", func(r *told) {
 			r.events = append(r.events, journal.Event{Kind: journal.KindReturn, Verb: journal.Start, Operation: "another"})
 		}},
@@ -252,24 +258,20 @@ func TestEveryPromiseThatIsBrokenIsFoundOut(t *testing.T) {
 	}
 }
 
-func TestTrueReasonsAreAccepted(t *testing.T) {
+func TestFiles_AcceptsTrueReasons(t *testing.T) {
 	t.Parallel()
 	key := keyOf(t, func(p journal.Plan) bool { return p.Rounds[0].Call == journal.Once && p.Rounds[0].Day == journal.Day{} })
 	r := &told{operation: &journal.Operation{ID: "id", Key: key, State: "undone"}, record: &journal.Record{ID: "another"}}
-	for _, reason := range []string{
-		`it is not known whether step "charge-1" has happened, and it must not happen twice`,
-	} {
-		m := r.moved("parked", reason, 0)
-		m.Known = nil
-		r.moves = append(r.moves, m)
-	}
+	m := r.moved("parked", "call_in_doubt", 0)
+	m.Known = nil
+	r.moves = append(r.moves, m)
 	if found := r.audited(t); len(found) > 0 {
 		t.Errorf("%q", found)
 	}
 }
 
-// A process that is frozen in front of its run goes on with it, of whatever release, when the operation is another's.
-func TestCodeThatHasChangedIsThatOfTheProcessThatHasParked(t *testing.T) {
+// A process that is stopped before its run goes on with it later, with its own release, although another process has the operation.
+func TestFiles_TakesChangedCodeForThatOfTheParkingProcess(t *testing.T) {
 	t.Parallel()
 	key := keyOf(t, func(p journal.Plan) bool {
 		return p.Knows(0, "charge-1") && !p.Knows(1, "charge-1") && p.Knows(0, "card-2") && p.Knows(1, "card-2")
@@ -282,7 +284,8 @@ func TestCodeThatHasChangedIsThatOfTheProcessThatHasParked(t *testing.T) {
 		r.runs(10*time.Second, 11*time.Second, 0)
 		r.runs(12*time.Second, 13*time.Second, 1)
 		r.events[0].Release, r.events[2].Release = test.parker, test.other
-		m := r.moved("parked", `the code has changed: step 1 is recorded as call "charge-1", and the code asks for call "card-2"`, 0)
+		m := r.moved("parked", "code_changed", 0)
+		m.ReasonText = `the code has changed: step 1 is recorded as call "charge-1", and the code asks for call "card-2"`
 		m.By, m.Known = r.events[0].Op.Process(), map[string]string{"charge-1": "done"}
 		r.moves = append(r.moves, m)
 		if found := slices.Contains(r.audited(t), rule.Reason); found != test.want {

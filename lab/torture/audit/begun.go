@@ -26,9 +26,8 @@ func (b *book) checkBegun(o *operation) {
 		keys[e.Place] = e.Key
 	}
 	for step, e := range first {
-		ended := o.row.State != "parked" && o.row.State != "running"
-		unwanted := o.row.Cancelled && len(o.booked[step]) == 0 // a person may have said that it has not happened, and it was not made
-		if ended && !unwanted && !o.isRecorded(step) && !(o.isSettled(step) && len(o.booked[step]) == 0) {
+		unwanted := o.row.Canceled && len(o.booked[step]) == 0 // a person may have said that it has not happened, and it was not made
+		if o.hasEnded() && !unwanted && !o.isRecorded(step) && !(o.isSettled(step) && len(o.booked[step]) == 0) {
 			b.violates(o, rule.InDoubt, "the bank was asked for %s at %v, and that is not on record", step, e.At-b.options.Start)
 		}
 		if e.Refunds == "" && !o.isSettled(step) {
@@ -40,11 +39,7 @@ func (b *book) checkBegun(o *operation) {
 // isSettled reports whether a person may have said of a call that it has not happened, and what comes of that is up to the code.
 func (o *operation) isSettled(call string) bool {
 	return slices.ContainsFunc(o.moves, func(m *journal.Move) bool {
-		found := unknown.FindStringSubmatch(m.Reason)
-		if found == nil {
-			found = begunUnasked.FindStringSubmatch(m.Reason)
-		}
-		return m.State == "parked" && found != nil && found[1] == call
+		return m.State == "parked" && m.Reason == callInDoubt && m.ReasonStep == call
 	})
 }
 

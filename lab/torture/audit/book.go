@@ -111,6 +111,7 @@ func Files(dir string, options Options) (*check.Result, error) {
 	}
 	b.checkKeys()
 	b.checkAnew()
+	b.checkAwaited()
 	b.checkWoken()
 	return &check.Result{Violations: b.found, Keys: len(keys), Tally: tally, Took: time.Since(begin)}, nil
 }

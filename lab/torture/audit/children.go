@@ -28,7 +28,7 @@ func (b *book) checkChildren(o *operation) {
 			b.violates(o, rule.Child, "part %d is on record: %t, and has %d children", n, step != nil, len(children))
 		case step != nil:
 			b.checkChild(o, children[0], step)
-			b.checkPart(o, children[0], step, n)
+			b.checkPart(o, children[0], n)
 		case o.row.State == "completed" && round.Part.At != journal.Nowhere:
 			b.violates(o, rule.Child, "it is completed without a child for part %d", n)
 		}
@@ -53,9 +53,9 @@ func (o *operation) isPart(step string, round *journal.Round, n int) bool {
 
 // childEnd is what is on record of the end of a child, in the step of its parent.
 type childEnd struct {
-	State     string
-	Cancelled bool
-	Response  *struct{ Body []byte }
+	State    string
+	Canceled bool
+	Response *struct{ Body []byte }
 }
 
 func (e *childEnd) String() string {
@@ -63,7 +63,7 @@ func (e *childEnd) String() string {
 	if e.Response != nil {
 		body = e.Response.Body
 	}
-	return journal.ChildSaid(e.State, e.Cancelled, body)
+	return journal.ChildSaid(e.State, e.Canceled, body)
 }
 
 // end is how an operation has ended, as its parent is to see it.
@@ -71,7 +71,7 @@ func (o *operation) end() string {
 	e := childEnd{State: o.row.State}
 	switch {
 	case o.row.State == "undone":
-		e.Cancelled = o.row.Cancelled
+		e.Canceled = o.row.Canceled
 	case o.record != nil && o.record.Answer != nil:
 		body, _ := json.Marshal(o.record.Answer)
 		e.Response = &struct{ Body []byte }{body}
@@ -82,9 +82,8 @@ func (o *operation) end() string {
 // checkChild compares what the parent knows of the end of a child with what is on record of the child.
 func (b *book) checkChild(o, child *operation, step *journal.Step) {
 	var end childEnd
-	ended := o.row.State != "running" && o.row.State != "parked"
 	if step.Outcome == "waiting" {
-		if ended {
+		if o.hasEnded() {
 			b.violates(o, rule.ChildTold, "it has ended, and still waits for child %s, which is %s", child.id, child.row.State)
 		}
 	} else if err := json.Unmarshal([]byte(step.Value), &end); err != nil || end.String() != child.end() {
@@ -102,17 +101,17 @@ func (b *book) checkChild(o, child *operation, step *journal.Step) {
 	b.checkCut(o, child, step)
 }
 
-// checkCut checks that a child was cancelled that its parent, being cancelled, has gone on to await: it is told so by the commit with which the parent
+// checkCut checks that a child was canceled that its parent, being canceled, has gone on to await: it is told so by the commit with which the parent
 // does that.
 func (b *book) checkCut(o, child *operation, step *journal.Step) {
 	last := len(child.moves) - 1
-	if last < 0 || child.row.Cancelled {
+	if last < 0 || child.row.Canceled {
 		return
 	}
 	for _, m := range o.moves {
-		if m.Cancelled && m.Owner == 0 && m.Endless && m.Attempts == 0 && m.Known[step.Name] == "waiting" && m.At+clocks < child.moves[last].At &&
-			o.ranSince(o.cancelledAt(), m.At) {
-			b.violates(o, rule.ChildCut, "it was cancelled, awaits child %s since %v, and that was not cancelled", child.id, m.At-b.options.Start)
+		if m.Canceled && m.Owner == 0 && m.Endless && m.Attempts == 0 && m.Known[step.Name] == "waiting" && m.At+clocks < child.moves[last].At &&
+			o.ranSince(o.canceledAt(), m.At) {
+			b.violates(o, rule.ChildCut, "it was canceled, awaits child %s since %v, and that was not canceled", child.id, m.At-b.options.Start)
 			return
 		}
 	}
@@ -121,20 +120,6 @@ func (b *book) checkCut(o, child *operation, step *journal.Step) {
 // ranSince reports whether it was taken up and let go of in that time.
 func (o *operation) ranSince(from, until time.Duration) bool {
 	return slices.ContainsFunc(o.moves, func(m *journal.Move) bool { return m.Owner != 0 && from < m.At && m.At < until })
-}
-
-// isLeftSilently reports whether a cancelled operation was undone although a child has completed that nothing takes back, and no person was asked.
-func (o *operation) isLeftSilently(child *operation, step *journal.Step) bool {
-	if !o.row.Cancelled || o.row.State != "undone" || o.plan.End != journal.OK || child.row.State != "completed" || step.Outcome != "done" {
-		return false
-	}
-	for _, s := range o.steps {
-		isUndo := s.Kind == "undo" || s.Kind == "undo tx"
-		if isUndo && s.Seq > step.Seq || s.Outcome == "failed" { // or else it may be undone for that
-			return false
-		}
-	}
-	return !slices.ContainsFunc(o.moves, func(m *journal.Move) bool { return m.State == "parked" && unbacked.MatchString(m.Reason) })
 }
 
 // checkInFront checks that nothing was put in front of a child that was begun.
@@ -153,46 +138,12 @@ func (b *book) checkInFront(o, child *operation, step *journal.Step) {
 	}
 }
 
-// checkPart checks how the parent has ended for the outcome of its child, and whether it has taken that back.
-func (b *book) checkPart(o, child *operation, step *journal.Step, n int) {
+// checkPart checks how the parent has ended for the outcome of its child.
+func (b *book) checkPart(o, child *operation, n int) {
 	part := &o.plan.Rounds[n-1].Part
-	undo := journal.Round{}.Unpart(n)
-	times := len(o.effects[undo]) + len(o.booked[undo])
-	completed := child.row.State == "completed"
-	if part.Undo == journal.NoUndo && o.isLeftSilently(child, step) {
-		b.violates(o, rule.ChildBack, "it was cancelled and is undone, child %s is completed, and nobody was asked", child.id)
+	if o.row.State == "completed" && child.row.State != "completed" && part.Then != journal.GoesOn {
+		b.violates(o, rule.ChildTold, "it is completed, child %s is %s, and then %s", child.id, child.row.State, part.Then)
 	}
-	switch o.row.State {
-	case "completed":
-		if !completed && part.Then != journal.GoesOn {
-			b.violates(o, rule.ChildTold, "it is completed, child %s is %s, and then %s", child.id, child.row.State, part.Then)
-		}
-		if times > 0 {
-			b.violates(o, rule.ChildBack, "it is completed, and has taken child %s back", child.id)
-		}
-	case "failed", "undone":
-		want := 0
-		if completed && part.Undo != journal.NoUndo {
-			want = 1
-		}
-		if times != want {
-			b.violates(o, rule.ChildBack, "child %s is %s, and was taken back %d times, not %d", child.id, child.row.State, times, want)
-		}
-	}
-}
-
-// hasCompleted reports whether the child of a step had by then. Its parent may not have recorded that yet.
-func (o *operation) hasCompleted(step string, by time.Duration) bool {
-	for i := range o.plan.Rounds {
-		if !o.isPart(step, &o.plan.Rounds[i], i+1) {
-			continue
-		}
-		return slices.ContainsFunc(o.children, func(c *operation) bool {
-			last := slices.IndexFunc(c.moves, func(m *journal.Move) bool { return m.State == "completed" && m.At < by+clocks })
-			return last >= 0 && strings.HasPrefix(c.plan.Key, journal.PartKey(o.plan.Key, i+1))
-		})
-	}
-	return false
 }
 
 // awaitsParked reports whether an operation runs only because a child is parked that it awaits.

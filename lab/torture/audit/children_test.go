@@ -14,7 +14,7 @@ func ofParent(t *testing.T) string {
 	t.Helper()
 	return keyOf(t, func(p journal.Plan) bool {
 		first := p.Rounds[0].Part
-		if first.At == journal.Nowhere || first.Then != journal.GoesOn || first.Undo != journal.UndoTx || first.Since > 0 || len(p.Rounds) != 2 {
+		if first.At == journal.Nowhere || first.Then != journal.GoesOn || first.Undo != journal.NoUndo || first.Since > 0 || len(p.Rounds) != 2 {
 			return false
 		}
 		p.Rounds[0].Part = journal.Part{}
@@ -31,7 +31,7 @@ func keptByParent(key string) *told {
 	return r
 }
 
-func TestEveryPromiseOfAChildThatIsBrokenIsFoundOut(t *testing.T) {
+func TestFiles_FindsEachBrokenPromiseOfAChild(t *testing.T) {
 	t.Parallel()
 	key := ofParent(t)
 	if found := keptByParent(key).audited(t); len(found) > 0 {
@@ -52,22 +52,22 @@ func TestEveryPromiseOfAChildThatIsBrokenIsFoundOut(t *testing.T) {
 		{"a child that no step has begun", rule.Child, func(r *told) { r.steps = r.steps[:len(r.steps)-1] }},
 		{"a child of nothing that is to be done", rule.Child, func(r *told) { r.children[0].Plan = "another" }},
 		{"a parent that is not there", rule.Durable, func(r *told) { r.children[0].Parent = "nowhere" }},
-		{"another end is on record", rule.ChildTold, func(r *told) { childStep(r).Value = `{"state":"undone","cancelled":true}` }},
+		{"another end is on record", rule.ChildTold, func(r *told) { childStep(r).Value = `{"state":"undone","canceled":true}` }},
 		{"another outcome is on record", rule.ChildTold, func(r *told) { childStep(r).Outcome = "done" }},
 		{"the function sees another end", rule.ChildTold, func(r *told) { r.events[len(r.events)-1].Value = journal.ChildSaid("completed", false, nil) }},
 		{"it has ended before its child", rule.ChildTold, func(r *told) { childStep(r).Outcome = "waiting" }},
-		{"a child is taken back that is undone", rule.ChildBack, func(r *told) {
-			r.effects = append(r.effects, &journal.Effect{Operation: "id", Step: "unpart-1", Nonce: "nonce", Amount: -1})
+		{"an undo of a child that has not completed", rule.UndoneOnce, func(r *told) {
+			r.effects = append(r.effects, &journal.Effect{Operation: "id", Step: journal.UndoOf("part-1", 0), Nonce: "nonce", Amount: -1})
 		}},
 		{"a step is put in front of it", rule.InDoubt, func(r *told) {
 			r.moves = append(r.moves, &journal.Move{Operation: "child", State: "running", At: time.Second})
 			r.steps[0].Recorded = 2 * time.Second
 		}},
-		{"it is not cancelled", rule.ChildCut, func(r *told) {
+		{"it is not canceled", rule.ChildCut, func(r *told) {
 			waits := map[string]string{"part-1": "waiting"}
-			r.moves = append(r.moves, &journal.Move{Operation: "id", State: "running", Cancelled: true, At: time.Second},
-				&journal.Move{Operation: "id", State: "running", Cancelled: true, At: 2 * time.Second, Owner: 1},
-				&journal.Move{Operation: "id", State: "running", Cancelled: true, At: 3 * time.Second, Endless: true, Known: waits},
+			r.moves = append(r.moves, &journal.Move{Operation: "id", State: "running", Canceled: true, At: time.Second},
+				&journal.Move{Operation: "id", State: "running", Canceled: true, At: 2 * time.Second, Owner: 1},
+				&journal.Move{Operation: "id", State: "running", Canceled: true, At: 3 * time.Second, Endless: true, Known: waits},
 				&journal.Move{Operation: "child", State: "undone", At: 4 * time.Second})
 		}},
 	} {

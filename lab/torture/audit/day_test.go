@@ -17,7 +17,7 @@ func (r *told) owned(given *journal.Move) {
 	r.moves = append(r.moves, &taken, given)
 }
 
-func TestEveryPromiseOfAnOrdinaryDayThatIsBrokenIsFoundOut(t *testing.T) {
+func TestFiles_FindsEachBrokenPromiseOfADay(t *testing.T) {
 	t.Parallel()
 	ask := func(r *told, step, place, key string, at time.Duration) {
 		r.entries = append(r.entries, journal.Entry{Operation: "id", Step: step, Place: place, Key: key, At: at})
@@ -48,29 +48,34 @@ func TestEveryPromiseOfAnOrdinaryDayThatIsBrokenIsFoundOut(t *testing.T) {
 			r.events = append(r.events, journal.Event{Kind: journal.KindSaw, Operation: "id", Name: "count-1", Value: "as it was: false"})
 		}},
 		{"an attempt that was not made is final", rule.Unsent, "failed", func(r *told) {
-			r.entries = r.entries[:len(r.entries)-1]
-			r.steps[2].Outcome = "failed"
+			r.steps[1].Outcome = "failed"
 			r.events = append(r.events, journal.Event{Kind: journal.KindUnsent, Operation: "id", Name: "charge-1"})
 		}},
-		{"a charge of what is cancelled", rule.Cancelled, "failed", func(r *told) {
-			r.entries = r.entries[:len(r.entries)-1]
-			r.operation.Cancelled = true
-		}},
 		{"parked by a bound while callers left", rule.Innocent, "completed", func(r *told) {
-			r.owned(r.moved("parked", "20 processes in a row have ended without a word while they worked on it: it may be the operation that kills them", 0))
+			m := r.moved("parked", "too_many_deaths", 0)
+			m.ReasonText = "20 processes in a row have died while they worked on it: it may be the operation that kills them"
+			r.owned(m)
 		}},
 		{"a code that has not changed", rule.Reason, "completed", func(r *told) {
-			r.owned(r.moved("parked", `the code has changed: it no longer asks for step "charge-1", which is recorded`, 0))
+			m := r.moved("parked", "code_changed", 0)
+			m.ReasonText = `the code has changed: it no longer asks for step "charge-1", which is recorded`
+			r.owned(m)
 		}},
-		{"what is cancelled is begun anew", rule.Anew, "completed", func(r *told) {
+		{"what is canceled is begun anew", rule.Anew, "completed", func(r *told) {
 			call := history.NewOp(0, 0, 900)
 			r.events = append(r.events, journal.Event{Kind: journal.KindCall, Op: call, Key: r.operation.Key},
 				journal.Event{Kind: journal.KindWait, Op: call, At: 2 * time.Second},
 				journal.Event{Kind: journal.KindBegin, Op: history.NewOp(0, 0, 901), Operation: "id", By: call, At: 5 * time.Second})
-			former := &journal.Operation{ID: "former", Key: r.operation.Key, State: "undone", Cancelled: true}
+			former := &journal.Operation{ID: "former", Key: r.operation.Key, State: "undone", Canceled: true}
 			r.former = former
 			r.moves = append(r.moves, &journal.Move{Operation: "former", State: "running", Owner: 1, At: time.Second},
-				&journal.Move{Operation: "former", State: "running", Cancelled: true, At: 3 * time.Second})
+				&journal.Move{Operation: "former", State: "running", Canceled: true, At: 3 * time.Second})
+		}},
+		{"a call is told of another operation", rule.Awaited, "completed", func(r *told) {
+			r.events = append(r.events, journal.Event{Kind: journal.KindWait, Op: r.events[0].Op, At: 2 * time.Second})
+			r.former = &journal.Operation{ID: "former", Key: r.operation.Key, State: "undone", Canceled: true}
+			r.moves = append(r.moves, &journal.Move{Operation: "former", State: "running", At: time.Second},
+				&journal.Move{Operation: "former", State: "undone", Canceled: true, At: 3 * time.Second})
 		}},
 	} {
 		end := map[string]journal.End{"completed": journal.OK, "failed": journal.Reject}[test.state]
@@ -82,13 +87,13 @@ func TestEveryPromiseOfAnOrdinaryDayThatIsBrokenIsFoundOut(t *testing.T) {
 	}
 }
 
-// A cancel that has taken a call from a process that lived to hear the answer is found out, unless that process was harmed.
-func TestACancelThatDoesNotWaitIsFoundOut(t *testing.T) {
+// Cancel waits for the answer of a call in progress, unless its process was harmed.
+func TestFiles_FindsACancelThatDoesNotWait(t *testing.T) {
 	t.Parallel()
 	key := keyOf(t, func(p journal.Plan) bool { return p.Rounds[0].Call == journal.Once && p.Rounds[0].Day == journal.Day{} })
 	run := history.NewOp(0, 0, 1)
 	r := &told{
-		operation: &journal.Operation{ID: "id", Key: key, State: "undone", Cancelled: true},
+		operation: &journal.Operation{ID: "id", Key: key, State: "undone", Canceled: true},
 		record:    &journal.Record{ID: "another"},
 		events: []journal.Event{
 			{Kind: journal.KindBegin, Op: run, Operation: "id", At: time.Second},
@@ -97,9 +102,9 @@ func TestACancelThatDoesNotWaitIsFoundOut(t *testing.T) {
 		},
 		moves: []*journal.Move{
 			{Operation: "id", State: "running", Epoch: 1, Owner: 1, At: time.Second, Step: "charge-1"},
-			{Operation: "id", State: "running", Epoch: 2, Cancelled: true, By: 9, At: 2 * time.Second, Step: "charge-1"},
-			{Operation: "id", State: "parked", Epoch: 3, Cancelled: true, By: 9, At: 5 * time.Second, Step: "charge-1",
-				Reason: `it is not known whether step "charge-1" has happened, and it must not happen twice`},
+			{Operation: "id", State: "running", Epoch: 2, Canceled: true, By: 9, At: 2 * time.Second, Step: "charge-1"},
+			{Operation: "id", State: "parked", Epoch: 3, Canceled: true, By: 9, At: 5 * time.Second, Step: "charge-1",
+				Reason: "call_in_doubt", ReasonStep: "charge-1"},
 		},
 	}
 	if found := r.audited(t); !slices.Contains(found, rule.Waits) {
@@ -107,8 +112,8 @@ func TestACancelThatDoesNotWaitIsFoundOut(t *testing.T) {
 	}
 }
 
-// A call that was declined was not heard if the context of the run had ended: the error may say no more than that. A receipt was.
-func TestAnErrorAtTheEndOfARunIsNoAnswer(t *testing.T) {
+// Behind the end of the context of a run an error is no answer. A receipt is.
+func TestFiles_TakesNoErrorBehindTheEndOfARun(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		value string
@@ -131,9 +136,8 @@ func TestAnErrorAtTheEndOfARunIsNoAnswer(t *testing.T) {
 	}
 }
 
-// A process has two pools, and so two instances. When a lease is ended both may run an operation at a time, one of them in vain: what that one
-// hears is nothing that the other one has to put on record.
-func TestWhatARunHasHeardThatHadLostTheOperationIsNotForTheOtherRunToKeep(t *testing.T) {
+// A process has two pools, and so two instances. When a lease ends both may run an operation at a time. The one that has lost it records nothing.
+func TestFiles_AcceptsAnAnswerToARunThatLostTheOperation(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		begin, end time.Duration // of another run of the same process
@@ -157,8 +161,8 @@ func TestWhatARunHasHeardThatHadLostTheOperationIsNotForTheOtherRunToKeep(t *tes
 	}
 }
 
-// What a server has taken up for a process that is gone is nothing that this process has to work on.
-func TestWhoIsGoneNeedNotWorkOnWhatItHasTakenUp(t *testing.T) {
+// A server may take an operation up for a process that has died.
+func TestFiles_WantsNoWorkOfADeadProcess(t *testing.T) {
 	t.Parallel()
 	const at = 2 * time.Minute
 	walkIn := func(p journal.Plan) bool { return p.WalkIn }

@@ -3,8 +3,9 @@
 //
 //	take.go     what is in the database
 //	book.go     all that is known of a run, by operation
-//	effects.go  what was done, and taken back: by the bank, and in Postgres
-//	charge.go   whether each charge must stand
+//	effects.go  what was done: by the bank, and in Postgres
+//	undo.go     which undos must have run, in which order, and what may not be done any more
+//	charge.go   which charges stand, and what the answer says of them
 //	begun.go    calls that were begun, and what functions make of what steps return
 //	moves.go    how operations change hands: what is kept, and why they are parked
 //	anew.go     what calls begin

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/idem-go/idem/lab/torture/check"
@@ -17,14 +16,15 @@ func (b *book) violates(o *operation, r rule.Rule, format string, args ...any) {
 	v := check.Violation{Rule: r, Scope: "operation " + o.id, Detail: fmt.Sprintf(format, args...)}
 	if o.row != nil {
 		v.Key = o.row.Key
-		v.History = append(v.History, fmt.Sprintf("it is %s at %q, in epoch %d, cancelled: %t: %s", o.row.State, o.row.Step, o.row.Epoch, o.row.Cancelled, o.row.Reason))
+		v.History = append(v.History, fmt.Sprintf("it is %s at %q, in epoch %d, undoing: %t, canceled: %t, parked: %s at %q: %s; last error: %s",
+			o.row.State, o.row.Step, o.row.Epoch, o.row.Undoing, o.row.Canceled, o.row.Reason, o.row.ReasonStep, o.row.ReasonText, o.row.LastError))
 	}
 	for _, s := range o.steps {
-		v.History = append(v.History, fmt.Sprintf("recorded %d: %s %s %s %s", s.Seq, s.Kind, s.Name, s.Outcome, s.Value))
+		v.History = append(v.History, fmt.Sprintf("recorded %d: %s %s %s, %d undos: %s", s.Seq, s.Kind, s.Name, s.Outcome, s.Undos, s.Value))
 	}
 	for _, m := range o.moves {
-		v.History = append(v.History, fmt.Sprintf("%v moved by %s: %s at %q, in epoch %d, owner %d, taken %d times: %s",
-			m.At-b.options.Start, process(m.By), m.State, m.Step, m.Epoch, m.Owner, m.Attempts, m.Reason))
+		v.History = append(v.History, fmt.Sprintf("%v moved by %s: %s at %s %q, canceled: %t, in epoch %d, owner %d, taken %d times: %s",
+			m.At-b.options.Start, process(m.By), m.State, m.Kind, m.Step, m.Canceled, m.Epoch, m.Owner, m.Attempts, m.ReasonText))
 	}
 	for _, e := range slices.Concat(o.heard, o.unsent, o.saw) {
 		v.History = append(v.History, fmt.Sprintf("%v %v %s of %s: %s", e.At-b.options.Start, e.Op, e.Kind, e.Name, e.Value))
@@ -47,6 +47,7 @@ func (b *book) violates(o *operation, r rule.Rule, format string, args ...any) {
 // doing is something that was done, by the bank or in Postgres.
 type doing struct {
 	step, value string
+	given       string // of an undo: the value of its step
 	at          time.Duration
 }
 
@@ -55,12 +56,12 @@ func (o *operation) doings() []doing {
 	var all []doing
 	for step, effects := range o.effects {
 		for _, e := range effects {
-			all = append(all, doing{step, e.Nonce, e.At})
+			all = append(all, doing{step, e.Nonce, e.Given, e.At})
 		}
 	}
 	for step, entries := range o.booked {
 		for _, e := range entries {
-			all = append(all, doing{step, e.Receipt, e.At})
+			all = append(all, doing{step, e.Receipt, e.Given, e.At})
 		}
 	}
 	slices.SortFunc(all, func(a, b doing) int { return int(a.at - b.at) })
@@ -92,12 +93,12 @@ func (b *book) audit(o *operation) {
 	b.checkBegun(o)
 	b.checkChildren(o)
 	b.checkMoves(o)
-	switch o.row.State {
-	case "completed":
+	if o.row.State == "completed" {
 		b.checkDone(o)
-	case "failed", "undone":
-		b.checkUndone(o)
 	}
+	b.checkMade(o)
+	b.checkUndos(o)
+	b.checkCanceled(o)
 	b.checkEnding(o)
 	b.checkSignals(o)
 	b.checkOwners(o)
@@ -123,7 +124,7 @@ func (b *book) checkSteps(o *operation) {
 		}
 	}
 	for step := range o.effects {
-		if !slices.ContainsFunc(o.steps, func(s *journal.Step) bool { return s.Name == step && s.Outcome != "registered" }) {
+		if !o.isRecorded(step) {
 			b.violates(o, rule.StepWhole, "%s was committed, and is not remembered", step)
 		}
 	}
@@ -134,7 +135,7 @@ func (o *operation) leavesNoTrace(step string) bool {
 	for i := range o.plan.Rounds {
 		round, n := &o.plan.Rounds[i], i+1
 		isCall := round.Day.Change == journal.PutInCall || round.Day.Change == journal.ChangedCall
-		if step == round.Count(n) || isCall && step == round.PutIn(n) || strings.HasSuffix(step, journal.Beside("")) {
+		if step == round.Count(n) || isCall && step == round.PutIn(n) {
 			return true
 		}
 	}
@@ -145,19 +146,49 @@ func (o *operation) leavesNoTrace(step string) bool {
 func (b *book) checkDone(o *operation) {
 	for n, round := range o.plan.Rounds {
 		n++
-		taken, given := o.stock(&round, n)
+		taken := 0
+		for _, name := range slices.Concat(round.ReserveIn(0, n), round.ReserveIn(journal.Releases-1, n)) {
+			if o.isDone(name) {
+				taken++
+			}
+		}
+		if round.Day.Change != journal.RenamedReserve {
+			taken /= 2
+		}
 		if want := len(round.ReserveIn(0, n)); taken != want {
 			b.violates(o, rule.StepWhole, "it is completed, and has done %d of %d steps like %s", taken, want, round.Reserve(n))
 		}
-		charged, refunded := o.charges(n)
-		if round.Call != "" && round.Day.Change != journal.TakenOut && charged == 0 {
+		if round.Call != "" && round.Day.Change != journal.TakenOut && !o.isCharged(n) {
 			b.violates(o, rule.CallMade, "it is completed without %s", round.Charge(n))
-		}
-		if given+refunded > 0 {
-			b.violates(o, rule.UndoneOnce, "it is completed, and round %d was taken back", n)
 		}
 	}
 	b.checkPaid(o)
+}
+
+// checkMade checks what the bank has booked for an operation that has ended: each call is recorded as done. One that was rejected at its end has
+// made all of its calls.
+func (b *book) checkMade(o *operation) {
+	if !o.hasEnded() {
+		return
+	}
+	for step, entries := range o.booked {
+		switch {
+		case o.isDone(step):
+		case o.outcome(step) == "":
+			b.violates(o, rule.InDoubt, "the bank has booked %s at %v, and that is not recorded", step, entries[0].At-b.options.Start)
+		case slices.ContainsFunc(o.unsent, func(u journal.Event) bool { return u.Name == step }):
+			b.violates(o, rule.Unsent, "the bank has booked %s at %v, and it is recorded as %s", step, entries[0].At-b.options.Start, o.outcome(step))
+		default:
+			b.violates(o, rule.CallMade, "the bank has booked %s at %v, and it is recorded as %s", step, entries[0].At-b.options.Start, o.outcome(step))
+		}
+	}
+	for n, round := range o.plan.Rounds {
+		n++
+		declined := o.plan.End == journal.Decline && n == len(o.plan.Rounds)
+		if !o.row.Canceled && !declined && o.row.State == "failed" && round.Call != "" && round.Day.Change != journal.TakenOut && !o.isCharged(n) && !o.isRefused(n) {
+			b.violates(o, rule.CallMade, "it has ended without %s", round.Charge(n))
+		}
+	}
 }
 
 // isRefused reports whether the bank has refused a charge of the first n rounds, as a person may have said, or a child has not completed: it
@@ -171,38 +202,4 @@ func (o *operation) isRefused(n int) bool {
 		}
 	}
 	return false
-}
-
-// checkUndone checks an operation that was taken back.
-func (b *book) checkUndone(o *operation) {
-	places := map[string]int{}
-	for n, round := range o.plan.Rounds {
-		n++
-		half := round.Day.Bulk == journal.Across && o.row.Cancelled && !o.isRecorded(round.Release(n)) // it has not said yet how to undo that
-		if taken, given := o.stock(&round, n); taken != given && !half {
-			b.violates(o, whichUndo(&round), "%s: %d were taken, and %d given back", round.Reserve(n), taken, given)
-		}
-		charged, refunded := o.charges(n)
-		if charged != refunded && !o.isLeftTo(&o.plan.Rounds[n-1]) {
-			b.violates(o, b.whyStanding(o, n), "place %d was charged %d times, and that was taken back %d times", n, charged, refunded)
-		}
-		if declined := o.plan.End == journal.Decline && n == len(o.plan.Rounds); !o.row.Cancelled && !declined && o.row.State == "failed" &&
-			round.Call != "" && round.Day.Change != journal.TakenOut && charged == 0 && !o.isRefused(n) {
-			b.violates(o, rule.CallMade, "it has ended without %s", round.Charge(n))
-		}
-		if round.Day != (journal.Day{}) { // what takes it back is registered in another order, or was in a release
-			continue
-		}
-		places[round.Release(n)], places[round.Repay(n)] = 2*n, 2*n+1
-	}
-	last := 1 << 30
-	for _, d := range o.doings() {
-		place, isUndo := places[d.step]
-		if isUndo && place > last {
-			b.violates(o, rule.UndoneOrder, "%s was taken back after what came before it", d.step)
-		}
-		if isUndo {
-			last = place
-		}
-	}
 }

@@ -18,18 +18,15 @@ func (b *book) checkEnding(o *operation) {
 		if o.awaitsParked() {
 			break
 		}
-		b.violates(o, rule.Ends, "it has neither ended nor is it parked")
+		b.violates(o, rule.Ends, "it runs at %q; last error: %s", o.row.Step, o.row.LastError)
 	case "parked":
-		wasUnbacked := slices.ContainsFunc(o.moves, func(m *journal.Move) bool { return unbacked.MatchString(m.Reason) })
-		if !wasUnbacked { // or else a person has only let it go on, and did not take the call back by hand
-			b.violates(o, rule.Mended, "nothing that a person has said lets it go on: %s", o.row.Reason)
-		}
+		b.violates(o, rule.Mended, "nothing that a person has said lets it go on: %s at %q: %s", o.row.Reason, o.row.ReasonStep, o.row.ReasonText)
 	}
 	if len(o.parked) > 0 && !slices.ContainsFunc(o.moves, func(m *journal.Move) bool { return m.State == "parked" }) {
 		b.violates(o, rule.Acknowledge, "%v was told that it is parked", o.parked[0])
 	}
-	if o.row.Cancelled && o.row.State == "completed" {
-		b.violates(o, rule.Acknowledge, "it was cancelled")
+	if o.row.Canceled && o.row.State == "completed" {
+		b.violates(o, rule.Acknowledge, "it was canceled")
 	}
 	for _, a := range o.answers {
 		want := map[bool]string{false: "completed", true: "failed"}[a.Rejected]

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,13 +21,14 @@ func (b *book) checkMoves(o *operation) {
 		if m.State != "parked" {
 			continue
 		}
-		if found := neverGetsOn.FindStringSubmatch(m.Reason); found != nil {
-			most, _ := strconv.Atoi(found[1])
-			if blamed := o.blamed(i); blamed < most {
-				b.violates(o, rule.Innocent, "%s: %d of these have failed, or ended without a word", m.Reason, blamed)
+		if m.Reason == tooManyDeaths {
+			most := 0
+			_, _ = fmt.Sscan(m.ReasonText, &most)
+			if blamed := o.blamed(i); most == 0 || blamed < most {
+				b.violates(o, rule.Innocent, "%s: %d of these have failed, or ended without a word", m.ReasonText, blamed)
 			}
 		} else if why := o.parkedWrongly(m); why != "" {
-			b.violates(o, rule.Reason, "%s: %s", m.Reason, why)
+			b.violates(o, rule.Reason, "%s at %q: %s: %s", m.Reason, m.ReasonStep, m.ReasonText, why)
 		} else {
 			b.checkWaited(o, i)
 		}
@@ -53,11 +53,11 @@ func (b *book) checkKept(o *operation, i int) {
 	}
 	for _, e := range o.heard {
 		outcome := given.Known[e.Name]
-		kept := outcome != "" && outcome != "registered" && !isOpen(outcome)
+		kept := outcome != "" && !isOpen(outcome)
 		heard := e.Op.Process() == given.By && o.moves[i].At < e.At && e.At < given.At && o.isAnswer(e)
 		if heard && !kept && !o.isRunTwice(e) && !b.harmed(e.Op.Slot(), e.At, given.At) { // or else it may have tried in vain
 			b.violates(o, rule.Kept, "%v has heard %q of %s, and gave the operation up at %v without that on record: %s",
-				e.Op, e.Value, e.Name, given.At-b.options.Start, given.Reason)
+				e.Op, e.Value, e.Name, given.At-b.options.Start, given.ReasonText)
 			return
 		}
 	}
@@ -71,23 +71,23 @@ func (o *operation) isRunTwice(heard journal.Event) bool {
 	})
 }
 
-// checkWaited checks the ith move, which has parked an operation because nobody knows of a call: not if it was cancelled while a process
+// checkWaited checks the ith move, which has parked an operation because nobody knows of a call: not if it was canceled while a process
 // made that call which lived to hear the answer.
 func (b *book) checkWaited(o *operation, i int) {
-	found := unknown.FindStringSubmatch(o.moves[i].Reason)
-	if found == nil {
+	call := o.moves[i].ReasonStep
+	if o.moves[i].Reason != callInDoubt || isOfUndo(o.moves[i]) {
 		return
 	}
 	for c := i - 1; c > 0; c-- {
 		owner, cancel := o.moves[c-1], o.moves[c]
-		if !cancel.Cancelled || owner.Cancelled || owner.Owner == 0 {
+		if !cancel.Canceled || owner.Canceled || owner.Owner == 0 {
 			continue
 		}
 		for _, e := range o.heard {
 			r := o.run(e.Op)
-			if e.Name == found[1] && e.Op.Process() == owner.By && owner.At < e.At && r.end != 0 && r.begin < cancel.At && o.isAnswer(e) &&
+			if e.Name == call && e.Op.Process() == owner.By && owner.At < e.At && r.end != 0 && r.begin < cancel.At && o.isAnswer(e) &&
 				!b.harmed(e.Op.Slot(), r.begin, o.moves[i].At) && !o.isTakenInVain(c, i) {
-				b.violates(o, rule.Waits, "%v has heard %q of %s, for which it was parked after it was cancelled at %v", e.Op, e.Value, e.Name, cancel.At-b.options.Start)
+				b.violates(o, rule.Waits, "%v has heard %q of %s, for which it was parked after it was canceled at %v", e.Op, e.Value, e.Name, cancel.At-b.options.Start)
 				return
 			}
 		}
@@ -112,23 +112,6 @@ func (o *operation) isTakenInVain(from, to int) bool {
 	return false
 }
 
-// isLeftTo reports whether it was parked because nothing takes a call of a round back, which a person has accepted then.
-func (o *operation) isLeftTo(round *journal.Round) bool {
-	return o.row.Cancelled && slices.ContainsFunc(o.moves, func(m *journal.Move) bool {
-		return m.State == "parked" && slices.ContainsFunc(left(m.Reason), func(call string) bool { return o.roundOf(call) == round })
-	})
-}
-
-// left returns the steps that a reason names as what nothing takes back.
-func left(reason string) (names []string) {
-	if named := unbacked.FindString(reason); named != "" {
-		for _, found := range quoted.FindAllStringSubmatch(named, -1) {
-			names = append(names, found[1])
-		}
-	}
-	return names
-}
-
 // harmed reports whether a worker was, or all were.
 func (b *book) harmed(slot int, from, until time.Duration) bool {
 	return slices.ContainsFunc(b.options.Faults, func(f Fault) bool {
@@ -144,8 +127,6 @@ func (o *operation) run(op history.Op) (found run) {
 	}
 	return found
 }
-
-var neverGetsOn = regexp.MustCompile(`^(\d+) processes in a row have ended without a word while they worked on it`)
 
 // blamed is how often the operation was taken up, up to the ith move, by a process that ended without a word or whose function failed,
 // since it has last got on.
@@ -177,54 +158,117 @@ func (o *operation) isBlamed(taken *journal.Move, until time.Duration) bool {
 	return true // it has not come as far as that
 }
 
-var (
-	unknown  = regexp.MustCompile(`^it is not known whether step "([^"]+)" has happened, and (it must not happen twice|after .* the other side no longer knows its key)$`)
-	otherOne = regexp.MustCompile(`^the code has changed: .*"([^"]+)".* asks for [a-z ]*"([^"]+)"`)
-	unbacked = regexp.MustCompile(`^it was cancelled, and (?:tx|call|child) "([^"]+)".* ha(?:s|ve) happened, which no undo takes back`)
-	quoted   = regexp.MustCompile(`(?:tx|call|child) "([^"]+)"`)
-	gone     = regexp.MustCompile(`^the code has changed: it no longer asks for step "([^"]+)"`)
-	fails    = regexp.MustCompile(`^it was cancelled, and its function fails before it asks for step "([^"]+)", which (?:was begun|is recorded)`)
-
-	begunUnasked = regexp.MustCompile(`^it was cancelled, and its function fails before it asks for step "([^"]+)", which was begun`)
+// The reasons for which an operation of this program may be parked.
+const (
+	callInDoubt    = "call_in_doubt"
+	codeChanged    = "code_changed"
+	undoFailed     = "undo_failed"
+	functionFailed = "function_failed"
+	tooManyDeaths  = "too_many_deaths"
 )
+
+var (
+	otherOne = regexp.MustCompile(`^the code has changed: .*"([^"]+)".* asks for [a-z ]*"([^"]+)"`)
+	gone     = regexp.MustCompile(`^the code has changed: it no longer asks for step "([^"]+)"`)
+	undoGone = regexp.MustCompile(`^the code has changed: (?:step "([^"]+)" is recorded with \d+ undos|the undo of step "([^"]+)" was begun)`)
+)
+
+// isOfUndo reports whether an operation was parked at the undo of a step, and not at the step.
+func isOfUndo(m *journal.Move) bool { return strings.HasPrefix(m.ReasonText, "the undo of step ") }
 
 // parkedWrongly says why the reason for which an operation was parked cannot be true.
 func (o *operation) parkedWrongly(m *journal.Move) string {
+	switch m.Reason {
+	case codeChanged:
+		return o.changedWrongly(m)
+	case functionFailed:
+		return o.parkedFailing(m, m.ReasonStep)
+	case undoFailed:
+		if !slices.ContainsFunc(o.plan.Rounds, func(r journal.Round) bool { return r.Day.Refuses }) {
+			return "no undo fails"
+		}
+		return ""
+	case callInDoubt:
+		return o.doubtedWrongly(m)
+	}
+	return "nothing of that kind has happened"
+}
+
+// changedWrongly says why the code cannot have changed as the reason says.
+func (o *operation) changedWrongly(m *journal.Move) string {
 	release := o.releaseOf(m)
-	if found := otherOne.FindStringSubmatch(m.Reason); found != nil {
+	if found := otherOne.FindStringSubmatch(m.ReasonText); found != nil {
 		return o.unchanged(m, release, found[1], found[2])
 	}
-	if found := gone.FindStringSubmatch(m.Reason); found != nil {
+	if found := gone.FindStringSubmatch(m.ReasonText); found != nil {
 		return o.unchanged(m, release, found[1], "")
 	}
-	if found := unbacked.FindStringSubmatch(m.Reason); found != nil {
-		happened := m.Known[found[1]] == "done" || m.Known[found[1]] == "resolved" || o.hasCompleted(found[1], m.At)
-		return map[bool]string{false: "it was not cancelled, or there is no such call on record"}[m.Cancelled && happened]
+	if undoGone.MatchString(m.ReasonText) && o.plan.ChangesUndos() {
+		return ""
 	}
-	if found := fails.FindStringSubmatch(m.Reason); found != nil {
-		return o.parkedFailing(m, found[1])
-	}
-	found := unknown.FindStringSubmatch(m.Reason)
-	if found == nil {
-		return "nothing of that kind has happened"
-	}
-	round := o.roundOf(found[1])
-	if round == nil {
-		return "there is no such call"
+	return "no release differs from another one by that"
+}
+
+// doubtedWrongly says why a call cannot be in doubt, or why it need not wait for a person.
+func (o *operation) doubtedWrongly(m *journal.Move) string {
+	step := m.ReasonStep
+	policy, window, undos, ok := o.policyOf(step)
+	if isOfUndo(m) {
+		step, undos = journal.UndoOf(step, 0), 0
+		policy, window = o.undoPolicyOf(m.ReasonStep), journal.LongWindow
 	}
 	lasted := m.At - m.Since
 	switch {
-	case m.Known[found[1]] != "" && !isOpen(m.Known[found[1]]):
+	case !ok:
+		return "there is no such call"
+	case m.Known[step] != "" && !isOpen(m.Known[step]):
 		return "it is on record"
-	case strings.HasSuffix(found[2], "twice") && round.Call == journal.Once:
+	case policy == journal.Once, policy == journal.Keyed && lasted > window-clocks:
 		return ""
-	case !strings.HasSuffix(found[2], "twice") && round.Call == journal.Keyed && lasted > round.Window-clocks:
+	case m.Canceled && m.WithoutCode:
+		return ""
+	case m.Canceled && policy == journal.Keyed && !isOfUndo(m) && (undos == 0 || m.WithoutCalling):
 		return ""
 	}
-	return fmt.Sprintf("the call is %s, with a window of %v, and took %v", round.Call, round.Window, lasted)
+	return fmt.Sprintf("the call is %s, with a window of %v and %d undos, and took %v", policy, window, undos, lasted)
 }
 
-// parkedFailing says why an operation was not parked because it was cancelled and its function failed in front of a step.
+// policyOf is what the code says of a call: the least number of its undos in any release.
+func (o *operation) policyOf(call string) (policy journal.Safety, window time.Duration, undos int, ok bool) {
+	undos = o.plan.Undos(0, call)
+	for release := range journal.Releases {
+		if o.plan.Knows(release, call) {
+			undos = min(undos, o.plan.Undos(release, call))
+		}
+	}
+	if round := o.roundOf(call); round != nil {
+		return round.Call, round.Window, undos, true
+	}
+	for release := range journal.Releases {
+		if o.plan.Knows(release, call) { // a check that was put in, a charge beside another one, or a child
+			return journal.Keyed, journal.LongWindow, undos, true
+		}
+	}
+	return "", 0, 0, false
+}
+
+// undoPolicyOf is what the code says of the call of an undo.
+func (o *operation) undoPolicyOf(step string) journal.Safety {
+	for i := range o.plan.Rounds {
+		round, n := &o.plan.Rounds[i], i+1
+		if o.isPart(step, round, n) {
+			return round.Part.Safety
+		}
+		for release := range journal.Releases {
+			if charge := round.ChargeIn(release, n); slices.Contains([]string{charge, round.Card(n), journal.Beside(charge), journal.Beside(round.Card(n))}, step) {
+				return round.Refund
+			}
+		}
+	}
+	return ""
+}
+
+// parkedFailing says why an operation was not parked because it was canceled and its function failed in front of a step.
 func (o *operation) parkedFailing(m *journal.Move, step string) string {
 	failed := false
 	var last time.Duration
@@ -234,8 +278,8 @@ func (o *operation) parkedFailing(m *journal.Move, step string) string {
 		}
 	}
 	switch {
-	case !m.Cancelled:
-		return "it was not cancelled"
+	case !m.Canceled:
+		return "it was not canceled"
 	case m.Known[step] == "" && m.Step != step:
 		return "there is no such step on record"
 	case !failed:

@@ -14,7 +14,7 @@ const settled = time.Second
 // checkOwners checks that nobody begins to run an operation while another process does. That is promised where nothing is
 // broken, of processes that can be seen: one behind a pooler has a lease, which may have been ended for it.
 func (b *book) checkOwners(o *operation) {
-	if o.row.Cancelled { // whoever works on it finds out with its next commit
+	if o.row.Canceled { // whoever works on it finds out with its next commit
 		return
 	}
 	for _, first := range o.runs {

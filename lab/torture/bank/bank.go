@@ -24,7 +24,7 @@ type Request struct {
 	Sent       time.Duration // by the history's clock
 	Place      string        // what is charged
 	Refunds    string        // the place whose charge is taken back, of a refund
-	Elsewhere  bool          // and that is one of another operation
+	Given      string        // of an undo: the value of its step
 	Process    uint32
 	Slot       int
 }
@@ -38,7 +38,6 @@ type Bank struct {
 	known    map[string]string        // the receipts, by key
 	steps    map[string]string        // the receipts, by operation and step
 	asked    map[string]int           // how often somebody has asked for the outcome of a key
-	places   map[string]bool          // what was charged ever, by operation and place
 	closed   map[string]time.Duration // when a person was told that it has not happened, by operation and step
 }
 
@@ -59,7 +58,7 @@ func Open(books string, seed uint64) (*Bank, error) {
 	}
 	b := &Bank{
 		Server: server, known: map[string]string{}, steps: map[string]string{}, asked: map[string]int{},
-		places: map[string]bool{}, closed: map[string]time.Duration{},
+		closed: map[string]time.Duration{},
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /book", b.book)
@@ -91,7 +90,7 @@ func (b *Bank) book(w http.ResponseWriter, r *http.Request) {
 // slow is how long a request takes beside the others that is slow.
 const slow = 150 * time.Millisecond
 
-// enter books a request, once for each key that it knows again. A refund of what was never charged is no booking.
+// enter books a request, once for each key that it knows again.
 func (b *Bank) enter(q *Request) (receipt string, status int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,13 +104,10 @@ func (b *Bank) enter(q *Request) (receipt string, status int) {
 		return "", http.StatusConflict // somebody was told that it has not happened, and can not any more
 	case q.Sent < b.closed[q.Operation+" "+q.Step]:
 		return "", http.StatusConflict // a person was told so
-	case q.Refunds != "" && !q.Elsewhere && !b.places[q.Operation+" "+q.Refunds]:
-		return "nothing", http.StatusOK
 	}
 	b.receipts++
 	receipt = fmt.Sprint("receipt ", b.receipts)
 	b.known[q.Key], b.steps[q.Operation+" "+q.Step] = receipt, receipt
-	b.places[q.Operation+" "+q.Place] = true
 	b.note(q, receipt, true)
 	return receipt, http.StatusOK
 }
@@ -157,6 +153,6 @@ func (b *Bank) lookUp(w http.ResponseWriter, r *http.Request) {
 func (b *Bank) note(q *Request, receipt string, booked bool) {
 	b.Books.Append(journal.Entry{
 		At: history.Now(), Booked: booked, Key: q.Key, Operation: q.Operation, Step: q.Step, Receipt: receipt, Process: q.Process,
-		Place: q.Place, Refunds: q.Refunds,
+		Place: q.Place, Refunds: q.Refunds, Given: q.Given,
 	})
 }

@@ -7,15 +7,13 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/idem-go/idem/lab/torture/bank"
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/journal"
 	"github.com/idem-go/idem/operation"
 )
 
-// charge has the bank pay, by card A if there is one, and else, or if that is declined, by card B. It says how that is taken back.
+// charge has the bank pay: by card A if there is one, and by card B if there is none or that is declined.
 func (r *running) charge(in *journal.Plan, round *journal.Round, n int) error {
 	if cards := round.Day.Cards; cards != journal.NoRefusal {
 		paid, err := r.byCardA(round, n)
@@ -27,7 +25,7 @@ func (r *running) charge(in *journal.Plan, round *journal.Round, n int) error {
 	c.place, c.window = journal.Place(n), round.Window
 	c.declined = in.End == journal.Decline && n == len(in.Rounds)
 	c.slow, c.unsent = in.WalkIn, round.Day.Unsent
-	return r.pay(c, round.Repay(n), round, n)
+	return r.pay(c, round)
 }
 
 // byCardA tries card A, and reports whether it has paid.
@@ -38,11 +36,11 @@ func (r *running) byCardA(round *journal.Round, n int) (paid bool, err error) {
 		c.declined, c.refusal = true, round.Day.Cards
 	}
 	c.unsent = round.Day.Unsent
-	err = r.pay(c, round.Repay(n)+"-card", round, n)
+	err = r.pay(c, round)
 	if err == nil {
 		return true, nil
 	}
-	if !operation.IsFinal(err) || errors.Is(err, errUnsent) || errors.Is(err, operation.ErrCancelled) {
+	if !operation.IsFinal(err) || errors.Is(err, errUnsent) || errors.Is(err, operation.ErrCanceled) || errors.Is(err, operation.ErrNotHappened) {
 		return false, err
 	}
 	declined := says(c.refusal, err)
@@ -53,74 +51,56 @@ func (r *running) byCardA(round *journal.Round, n int) (paid bool, err error) {
 	return false, nil
 }
 
-// pay makes a charge, and says how it is taken back: behind it, or before.
-func (r *running) pay(c *customer, repay string, round *journal.Round, n int) error {
-	undo := func() error {
-		r.bare = false
-		back := r.customer(repay, round.Refund)
-		back.place, back.refunds, back.window = "refund of "+c.place, c.place, journal.LongWindow
-		return operation.Undo(r.Op, back.step, back.safetyWithin(), func(ctx context.Context, key string) error {
-			_, err := back.book(ctx, key)
-			return err
-		})
+// pay makes a charge, alone or together with another one.
+func (r *running) pay(c *customer, round *journal.Round) error {
+	if !round.Day.Beside {
+		return r.paidBy(c)(operation.Call(r.Op, c.step, c.policy(), c.book, r.chargeUndos(c, round)...))
 	}
-	// Behind a card that was declined, or a child that has not completed, an undo in front of its call takes back what has failed: nothing.
-	early := !r.bare && round.Day.Early && round.Day.Bulk != journal.Across && (round.Day.Cards == journal.NoRefusal || round.Day.Cards == journal.Accepted)
-	if early {
-		if err := undo(); err != nil {
-			return err
-		}
+	beside := r.customer(journal.Beside(c.step), journal.Keyed)
+	beside.place, beside.window = journal.BesidePlace(c.place), journal.LongWindow
+	calls := operation.Parallel(r.Op)
+	first := operation.Go(calls, c.step, c.policy(), c.book, r.chargeUndos(c, round)...)
+	second := operation.Go(calls, beside.step, beside.policy(), beside.book, r.chargeUndos(beside, round)...)
+	failed := calls.Wait()
+	err := r.paidBy(beside)(second.Value())
+	if failed := r.paidBy(c)(first.Value()); failed != nil {
+		return failed
 	}
-	receipt, err := r.make(c, round)
 	if err != nil {
 		return err
 	}
-	r.values[c.step], r.paid[c.place] = receipt, receipt
-	if early {
-		return nil
-	}
-	if round.Day.Bulk == journal.Across { // it follows what takes back the Tx on both sides
-		r.later = append(r.later, undo)
-		return nil
-	}
-	if round.Day.Trouble == journal.Fails && r.halfTheTime() {
-		return errFlaky
-	}
-	if note := round.Note(n); round.Day.Late {
-		_, err := operation.Tx(r.Op, note, func(tx pgx.Tx) (string, error) { return r.write(tx, note, 0) })
-		if err != nil {
-			return err
-		}
-	}
-	return undo()
+	return failed
 }
 
-// make makes a charge, alone or together with a call that the bank does not hear of.
-func (r *running) make(c *customer, round *journal.Round) (string, error) {
-	if !round.Day.Beside {
-		return operation.Call(r.Op, c.step, c.safetyWithin(), c.book)
+// paidBy keeps the receipt of a charge for the answer.
+func (r *running) paidBy(c *customer) func(receipt string, err error) error {
+	return func(receipt string, err error) error {
+		if err == nil {
+			r.values[c.step], r.paid[c.place] = receipt, receipt
+		}
+		return err
 	}
-	calls := operation.Parallel(r.Op)
-	charge := operation.Go(calls, c.step, c.safetyWithin(), c.book)
-	operation.Go(calls, journal.Beside(c.step), operation.Keyed(journal.LongWindow), func(context.Context, string) (string, error) {
-		time.Sleep(time.Duration(rand.IntN(10)) * time.Millisecond)
-		return "beside", nil
-	})
-	failed := calls.Wait()
-	receipt, err := charge.Value()
-	if err != nil {
-		return "", err
-	}
-	return receipt, failed
+}
+
+// chargeUndos returns the undos of a charge in this release: the bank pays it back, and a row says so.
+func (r *running) chargeUndos(c *customer, round *journal.Round) []operation.Undo[string] {
+	back := r.customer(journal.UndoOf(c.step, 0), round.Refund)
+	back.place, back.refunds, back.window = "refund of "+c.place, c.place, journal.LongWindow
+	undos := []operation.Undo[string]{operation.UndoCall(back.policy(), func(ctx context.Context, key, receipt string) error {
+		back.given = receipt
+		_, err := back.book(ctx, key)
+		return err
+	}), r.undoTx(journal.UndoOf(c.step, 1), 0, round)}
+	return undos[:round.ChargeUndos(r.release)]
 }
 
 // customer makes one call of the bank.
 type customer struct {
 	*running
 	step       string
-	elsewhere  bool   // what it takes back was done by another operation
 	place      string // what it charges
-	refunds    string // the place whose charge it takes back
+	refunds    string // the place whose charge it refunds
+	given      string // of an undo: the value of its step
 	safety     journal.Safety
 	window     time.Duration
 	generation int // how often it has asked
@@ -135,7 +115,7 @@ func (r *running) customer(step string, safety journal.Safety) *customer {
 	return &customer{running: r, step: step, safety: safety}
 }
 
-func (c *customer) safetyWithin() operation.Safety {
+func (c *customer) policy() operation.Policy {
 	switch c.safety {
 	case journal.Once:
 		return operation.Once
@@ -148,7 +128,7 @@ func (c *customer) safetyWithin() operation.Safety {
 func (c *customer) request(key string) bank.Request {
 	return bank.Request{
 		Key: key, Operation: c.ID(), Step: c.step, Safety: c.safety, Generation: c.generation, Declined: c.declined,
-		Slow: c.slow, Sent: history.Now(), Place: c.place, Refunds: c.refunds, Elsewhere: c.elsewhere, Process: c.process(), Slot: c.slot,
+		Slow: c.slow, Sent: history.Now(), Place: c.place, Refunds: c.refunds, Given: c.given, Process: c.process(), Slot: c.slot,
 	}
 }
 

@@ -151,7 +151,7 @@ func outcomeOf(result idem.Result, err error) history.Outcome {
 		return history.Replayed
 	case err == nil:
 		return history.Executed
-	case operation.IsFinal(err), errors.Is(err, operation.ErrCancelled):
+	case operation.IsFinal(err), errors.Is(err, operation.ErrCanceled):
 		return history.Undone
 	case errors.Is(err, errFlaky):
 		return history.FnFailed

@@ -38,7 +38,7 @@ func (r *running) putIn(round *journal.Round, n int) error {
 	}
 	switch d.Change {
 	case journal.PutInTx, journal.ChangedTx:
-		nonce, err := operation.Tx(r.Op, name, func(tx pgx.Tx) (string, error) { return r.write(tx, name, 0) })
+		nonce, err := operation.Tx(r.Op, name, func(tx pgx.Tx) (string, error) { return r.write(tx, name, 0, "") })
 		r.values[name] = nonce
 		return err
 	case journal.PutInCall, journal.ChangedCall:
@@ -52,65 +52,30 @@ func (r *running) putIn(round *journal.Round, n int) error {
 	return nil
 }
 
-// reserve takes the Tx of a round, and says how they are taken back: one by one, or together behind the last.
+// reserve takes the Tx of a round, before the charge or behind it.
 func (r *running) reserve(round *journal.Round, n int, behind bool) error {
-	names := round.ReserveIn(r.release, n)
-	if round.Day.Bulk == journal.Across && round.Call != "" && len(names) > 0 {
-		if behind {
-			names = names[1:]
-		} else {
-			names = names[:1]
-		}
-	} else if behind != round.Day.Behind {
+	if behind != round.Day.Behind {
 		return nil
 	}
-	for k, name := range names {
-		nonce, err := operation.Tx(r.Op, name, func(tx pgx.Tx) (string, error) { return r.write(tx, name, 1) })
+	for _, name := range round.ReserveIn(r.release, n) {
+		undos := []operation.Undo[string]{r.undoTx(journal.UndoOf(name, 0), 1, round)}
+		nonce, err := operation.Tx(r.Op, name, func(tx pgx.Tx) (string, error) { return r.write(tx, name, 1, "") }, undos[:round.ReserveUndos()]...)
 		if err != nil {
 			return err
 		}
 		r.values[name] = nonce
-		if round.Day.Bulk == journal.Each {
-			if err := r.giveBack(round.ReleaseOf(n, k), 1); err != nil {
-				return err
-			}
-		}
-	}
-	switch {
-	case len(names) == 0, round.Day.Bulk == journal.Each:
-		return nil
-	case round.Day.Bulk != journal.Across || round.Call == "":
-		return r.giveBack(round.Release(n), len(names))
-	case behind:
-		return r.giveBack(round.Release(n), 2)
 	}
 	return nil
 }
 
-// giveUp says how a Tx is taken back whose other half, behind the charge, will not be done.
-func (r *running) giveUp(round *journal.Round, n int) {
-	if round.Day.Bulk == journal.Across && round.Tx {
-		_ = r.giveBack(round.Release(n), 1)
-	}
-}
-
-// registerLater says how charges are taken back of which that was not said yet.
-func (r *running) registerLater() error {
-	for _, register := range r.later {
-		if err := register(); err != nil {
-			return err
-		}
-	}
-	r.later = nil
-	return nil
-}
-
-// giveBack says that a step gives back what was taken of the stock.
-func (r *running) giveBack(name string, amount int) error {
-	r.bare = false
-	return operation.UndoTx(r.Op, name, func(tx pgx.Tx) error {
-		_, err := r.write(tx, name, -amount)
+// undoTx returns an undo that gives back what its step took of the stock.
+func (r *running) undoTx(name string, amount int, round *journal.Round) operation.Undo[string] {
+	return operation.UndoTx(func(tx pgx.Tx, given string) error {
+		_, err := r.write(tx, name, -amount, given)
 		r.die(100)
+		if err == nil && round.Day.Refuses && r.halfTheTime() {
+			return errFlaky
+		}
 		return err
 	})
 }
@@ -149,7 +114,7 @@ func (r *running) trouble(round *journal.Round, n int) error {
 	switch kind {
 	case journal.Violates, journal.Deferred:
 		nonce, err := operation.Tx(r.Op, name, func(tx pgx.Tx) (string, error) {
-			nonce, err := r.write(tx, name, 0)
+			nonce, err := r.write(tx, name, 0, "")
 			if err == nil && r.halfTheTime() {
 				err = violate(r.Context(), tx, kind, nonce)
 			}

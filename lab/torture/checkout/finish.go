@@ -14,10 +14,11 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// Finish works on what is left when all workers have ended, until every operation has ended, or ctx ends: with one release of
-// the code after the other, each of which is deployed when nothing runs any more and a person has let go on what is parked. One of
-// them knows all that is on record of an operation: the one with which it has come so far. The database is told that the workers are
-// gone whose leases go on, and that what was to be looked at later is due. What has not ended when ctx does is for the auditor to say.
+// Finish works on what is left when all workers have ended, until every operation has ended, or ctx ends. It runs one release of the code after the
+// other. Between two of them a person sees to all that is parked. One of the releases has all steps that are recorded of an operation: the one
+// that took the last of them. The database is told that the leases of the workers are over, and that what was due later is due. What has not ended
+// when ctx does is for the audit to report. No release takes more than half of the time that is left, so an operation that never gets on does not
+// keep the others from being seen to.
 func Finish(ctx context.Context, c Config, pool *pgxpool.Pool, writer *history.Writer) error {
 	if _, err := pool.Exec(ctx, "DELETE FROM idem.leases"); err != nil {
 		return err
@@ -48,8 +49,13 @@ func Finish(ctx context.Context, c Config, pool *pgxpool.Pool, writer *history.W
 	return nil
 }
 
-// finish runs a Worker until no operation runs any more.
+// finish runs a Worker until no operation runs any more, or half of the time of ctx is over.
 func (s *shop) finish(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		bounded, cancel := context.WithTimeout(ctx, time.Until(deadline)/2)
+		defer cancel()
+		ctx = bounded
+	}
 	working, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {

@@ -55,55 +55,58 @@ func (s *shop) meddles(what, id string) {
 	s.note(journal.Event{Kind: journal.KindMeddle, Operation: id, Name: what})
 }
 
-func (s *shop) cancel(ctx context.Context, pool *pgxpool.Pool, id string) {
-	s.meddles("cancel", id)
-	_ = operation.Cancel(ctx, pool, id)
-}
-
-// seeTo settles what is parked because nobody knows of a call, by what the bank says, and lets anything else go on.
-func (s *shop) seeTo(ctx context.Context, pool *pgxpool.Pool, id string) {
-	status, err := operation.Show(ctx, pool, id)
-	switch {
-	case err != nil || status.State != "parked":
-	case strings.HasPrefix(status.Reason, "it was cancelled, and tx ") && !strings.Contains(status.Reason, ` call "`) && !strings.Contains(status.Reason, ` child "`):
-		s.cancel(ctx, pool, id)
-	case isHarmless(status.Step) && strings.Contains(status.Reason, "which no undo takes back"):
-		s.cancel(ctx, pool, id)
-	case strings.HasPrefix(status.Reason, "undo ") && rand.IntN(2) == 0,
-		!strings.HasPrefix(status.Reason, "undo ") && !strings.Contains(status.Reason, "not known") &&
-			!(strings.Contains(status.Reason, "Resolve the step") && rand.IntN(2) == 0):
-		s.meddles("retry", id)
-		_ = operation.Retry(ctx, pool, id)
-	default:
-		s.settle(ctx, pool, id, status)
+// cancel cancels an operation, without calling now and then, and sends the same Cancel again now and then: that changes nothing.
+func (s *shop) cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...operation.CancelOption) {
+	if rand.IntN(3) == 0 {
+		opts = append(opts, operation.WithoutCalling())
+	}
+	for range 1 + rand.IntN(4)/3 {
+		s.meddles("cancel", id)
+		_ = operation.Cancel(ctx, pool, id, opts...)
 	}
 }
 
-// isHarmless reports whether a person leaves what a step has done: a check, or a child that stands by itself.
-func isHarmless(step string) bool {
-	return strings.HasPrefix(step, "put-in") || strings.HasPrefix(step, "part-") || strings.HasPrefix(step, "portion-")
+// seeTo settles a call in doubt by what the bank says, and lets anything else go on. An operation that was canceled and whose code has changed
+// may be ended without the code, before the end of the run.
+func (s *shop) seeTo(ctx context.Context, pool *pgxpool.Pool, id string) {
+	status, err := operation.Show(ctx, pool, id)
+	switch {
+	case err != nil || status.State != operation.StateParked:
+	case status.Reason == operation.ReasonCallInDoubt && (s.calm || rand.IntN(4) > 0):
+		s.settle(ctx, pool, id, &status)
+	case status.Canceled && status.Reason != operation.ReasonCallInDoubt && !s.calm && rand.IntN(8) == 0:
+		s.cancel(ctx, pool, id, operation.WithoutCode())
+	default:
+		s.meddles("retry", id)
+		_ = operation.Retry(ctx, pool, id)
+	}
 }
 
 // errRefused is what a person hears who is told that something was refused.
 var errRefused = operation.Final(bank.ErrDeclined)
 
 // settle says what the bank says. What the bank does not know of by now it refuses from here on.
-func (s *shop) settle(ctx context.Context, pool *pgxpool.Pool, id string, status operation.Status) {
-	reply, err := s.bank.LookUp(ctx, bank.Request{Operation: id, Step: status.Step, Slot: s.slot, Process: s.process()})
+func (s *shop) settle(ctx context.Context, pool *pgxpool.Pool, id string, status *operation.Status) {
+	isUndo := status.Kind == "undo"
+	step := status.Step
+	if isUndo {
+		step = journal.UndoOf(status.Step, 0) // the other one is a Tx
+	}
+	reply, err := s.bank.LookUp(ctx, bank.Request{Operation: id, Step: step, Slot: s.slot, Process: s.process()})
 	if err != nil {
 		return
 	}
 	finding := operation.NotHappened
 	switch {
-	case reply.Done && status.Undoing:
+	case reply.Done && isUndo:
 		finding = operation.Happened(nil)
 	case reply.Done:
 		finding = operation.Happened(reply.Receipt)
-	case strings.HasPrefix(status.Step, "charge-") && rand.IntN(3) == 0: // of card A the function asks for an error of its type
+	case strings.HasPrefix(step, "charge-") && rand.IntN(3) == 0: // of card A the function asks for an error of its type
 		finding = refused(errRefused)
 	}
 	s.meddles("resolve", id)
-	_ = operation.Resolve(ctx, pool, id, finding.As(status).Of(status.Step))
+	_ = operation.Resolve(ctx, pool, id, finding.As(*status).Of(status.Step))
 }
 
 // parkedOf is the ParkedError that err is, or nil.

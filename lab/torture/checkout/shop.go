@@ -69,8 +69,6 @@ type running struct {
 	name   history.Op
 	values map[string]string // what its steps have returned
 	paid   map[string]string // the receipts, by place
-	bare   bool              // the last child has not completed, and no undo was registered since
-	later  []func() error    // what takes a charge back and is still to be registered
 }
 
 const uniqueViolation = "23505"
@@ -142,14 +140,12 @@ func (r *running) round(in *journal.Plan, round *journal.Round, n int) error {
 	}
 	if round.ChargeIn(r.release, n) != "" {
 		if err := r.charge(in, round, n); err != nil {
-			r.giveUp(round, n)
 			return err
 		}
 	}
 	for _, then := range []func() error{
 		func() error { return r.trouble(round, n) },
 		func() error { return r.reserve(round, n, true) },
-		r.registerLater,
 		func() error { return r.leave(in, round, n, journal.Behind) },
 		func() error { return r.count(round, n) },
 		r.stumble,
@@ -162,10 +158,10 @@ func (r *running) round(in *journal.Plan, round *journal.Round, n int) error {
 }
 
 // write is what a step in Postgres does. What it returns is like nothing that any other run of it returns.
-func (r *running) write(tx pgx.Tx, step string, amount int) (string, error) {
+func (r *running) write(tx pgx.Tx, step string, amount int, given string) (string, error) {
 	nonce := fmt.Sprintf("%v/%d", r.next(), rand.Uint64())
-	_, err := tx.Exec(r.Context(), "INSERT INTO torture.steps VALUES ($1::text::uuid, $2::text, $3::text, $4::int8, $5::int8)",
-		r.ID(), step, nonce, int64(history.Now()), amount)
+	_, err := tx.Exec(r.Context(), "INSERT INTO torture.steps VALUES ($1::text::uuid, $2::text, $3::text, $4::int8, $5::int8, $6::text)",
+		r.ID(), step, nonce, int64(history.Now()), amount, given)
 	return nonce, err
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 )
 
 // Day is what happens in a round on an ordinary day, when nothing is broken but the program changes, its errors are what errors
@@ -14,14 +13,13 @@ type Day struct {
 	Since  int    // the release from which it is as changed
 
 	Cards   Refusal // of card A, with which it is tried first; none if there is one card
-	Early   bool    // what takes the charge back is registered before it
-	Late    bool    // a step stands between the charge and what takes it back
 	Trouble Trouble // what follows the charge
 	Unsent  bool    // attempts fail before anything is sent
 	Exact   bool    // a step returns a number that a float64 does not hold
-	Bulk    Bulk    // instead of one Tx
-	Behind  bool    // the many Tx of a bulk are done behind the charge
-	Beside  bool    // another call is made at the same time as the charge
+	Bulk    bool    // many Tx instead of one
+	Behind  bool    // the many Tx are done behind the charge
+	Beside  bool    // another charge is made at the same time
+	Refuses bool    // an UndoTx fails every other time, and parks the operation
 }
 
 // Change is how the code of a round differs from the release Since on. What is put in stands in front of the charge.
@@ -37,6 +35,8 @@ const (
 	Renamed        Change = "the charge has another name"
 	RenamedReserve Change = "the Tx has another name"
 	TakenOut       Change = "there is no charge"
+	UndoPutIn      Change = "the charge has an undo, which it did not have"
+	UndoTakenOut   Change = "the charge has no undo any more"
 )
 
 // Refusal is the type of the error with which card A is declined.
@@ -67,18 +67,7 @@ const (
 	Deferred  Trouble = "a constraint that COMMIT checks"
 )
 
-// Bulk is what a round does in Postgres instead of one Tx.
-type Bulk string
-
-// The bulks.
-const (
-	Single Bulk = ""
-	Whole  Bulk = "many Tx, taken back by one UndoTx"
-	Each   Bulk = "many Tx, each taken back by its own UndoTx"
-	Across Bulk = "a Tx before the charge and one behind it, taken back by one UndoTx"
-)
-
-// Many is how many Tx a bulk has: more than share a transaction.
+// Many is how many Tx a round with Bulk has: more than share a transaction.
 const Many = 36
 
 // Releases of the code are numbered from 0.
@@ -106,30 +95,79 @@ func (r *Round) ReserveIn(release, n int) (names []string) {
 	}
 	switch {
 	case !r.Tx:
-	case r.Day.Bulk == Whole, r.Day.Bulk == Each:
+	case r.Day.Bulk:
 		for k := range Many {
 			names = append(names, fmt.Sprintf("%s.%d", name, k))
 		}
-	case r.Day.Bulk == Across:
-		names = []string{name + ".0", name + ".1"}
 	default:
 		names = []string{name}
 	}
 	return names
 }
 
-// ReleaseOf is the name of what takes one Tx of a bulk back.
-func (r Round) ReleaseOf(n, k int) string { return fmt.Sprintf("%s.%d", r.Release(n), k) }
+// ChargeUndos is how many undos the charge has in a release.
+func (r *Round) ChargeUndos(release int) int {
+	isChanged := release >= r.Day.Since
+	switch r.Day.Change {
+	case UndoPutIn:
+		if !isChanged {
+			return 0
+		}
+		return max(r.Undos, 1)
+	case UndoTakenOut:
+		if isChanged {
+			return 0
+		}
+		return max(r.Undos, 1)
+	}
+	return r.Undos
+}
+
+// ReserveUndos is how many undos each Tx has.
+func (r *Round) ReserveUndos() int {
+	if r.KeepTx {
+		return 0
+	}
+	return 1
+}
+
+// PartUndos is how many undos the child has.
+func (r *Round) PartUndos() int {
+	if r.Part.Undo == NoUndo {
+		return 0
+	}
+	return 1
+}
+
+// Undos returns how many undos a step has in a release, 0 if that does not have the step.
+func (p *Plan) Undos(release int, step string) int {
+	for i := range p.Rounds {
+		round, n := &p.Rounds[i], i+1
+		charge, card := round.ChargeIn(release, n), round.Card(n)
+		switch step {
+		case charge, card, Beside(charge), Beside(card):
+			return round.ChargeUndos(release)
+		case round.PartIn(release, n):
+			return round.PartUndos()
+		}
+		if slices.Contains(round.ReserveIn(release, n), step) {
+			return round.ReserveUndos()
+		}
+	}
+	return 0
+}
 
 func (r Round) Card(n int) string    { return r.step("card", n) }    // the charge of card A
 func (r Round) PutIn(n int) string   { return r.step("put-in", n) }  // what is put in
 func (r Round) Switch(n int) string  { return r.step("switch", n) }  // the name for Changed
 func (r Round) Confirm(n int) string { return r.step("confirm", n) } // the Tx that breaks a constraint
-func (r Round) Note(n int) string    { return r.step("note", n) }    // the Tx between a charge and what takes it back
 func (r Round) Count(n int) string   { return r.step("count", n) }   // the Tx that returns a large number
 
-// Beside is the name of the call that is made at the same time as a charge.
+// Beside is the name of the charge that is made at the same time as another one.
 func Beside(charge string) string { return charge + "-beside" }
+
+// BesidePlace is what it charges.
+func BesidePlace(place string) string { return "beside " + place }
 
 // Place is what is charged, whatever the step is called in a release.
 func Place(n int) string { return fmt.Sprint("place ", n) }
@@ -155,13 +193,13 @@ func (p *Plan) Knows(release int, step string) bool {
 			if d.Beside {
 				names = append(names, Beside(charge), Beside(round.Card(n)))
 			}
-			names = append(names, charge, round.Card(n), round.Repay(n), round.Repay(n)+"-card", round.Note(n))
+			names = append(names, charge, round.Card(n))
 		}
 		if round.Part.At != Nowhere {
-			names = append(names, round.PartIn(release, n), round.Unpart(n))
+			names = append(names, round.PartIn(release, n))
 		}
 		names = append(names, round.Confirm(n), round.Count(n), round.Wait(n))
-		if slices.Contains(names, step) || step == round.Release(n) || strings.HasPrefix(step, round.Release(n)+".") {
+		if slices.Contains(names, step) {
 			return true
 		}
 	}
@@ -184,14 +222,26 @@ func (p *Plan) addDays(r *rand.Rand) {
 		p.Rounds[0].Call, p.Rounds[0].Window = Keyed, LongWindow
 		return
 	}
+	undos := r.IntN(5) == 0
 	for n := range p.Rounds {
 		last := n == len(p.Rounds)-1
 		day := p.Rounds[n].day(r, last && p.End == Decline)
 		if last && day.Change == TakenOut { // without a call it would be one transaction
 			day.Change = Renamed
 		}
+		if undos { // and nothing else changes, or no release would have all steps with all undos
+			day.Change, day.Since = Unchanged, 0
+			if last {
+				day.Change, day.Since = pick(r, UndoPutIn, UndoTakenOut), 1+r.IntN(Releases-1)
+			}
+		}
 		p.Rounds[n].Day = day
 	}
+}
+
+// ChangesUndos reports whether the number of undos of a step depends on the release.
+func (p *Plan) ChangesUndos() bool {
+	return slices.ContainsFunc(p.Rounds, func(r Round) bool { return r.Day.Change == UndoPutIn || r.Day.Change == UndoTakenOut })
 }
 
 // day draws what happens in a round. One whose charge is declined is the last and has no other card.
@@ -203,17 +253,14 @@ func (r *Round) day(random *rand.Rand, declined bool) (d Day) {
 	if random.IntN(3) == 0 && !declined {
 		d.Cards = pick(random, Accepted, Sentinel, Wrapped, CustomIs, Interface, Opaque, Errno, PgError)
 	}
-	d.Early = random.IntN(4) == 0
-	d.Late = random.IntN(4) == 0
 	if random.IntN(3) == 0 {
 		d.Trouble = pick(random, Fails, Panics, Violates, Deferred)
 	}
 	d.Unsent = random.IntN(3) == 0
 	d.Exact = random.IntN(6) == 0
-	if random.IntN(5) == 0 {
-		d.Bulk = pick(random, Whole, Each, Across)
-		d.Behind = d.Bulk != Across && random.IntN(2) == 0
-	}
-	d.Beside = !d.Early && d.Bulk != Across && random.IntN(3) == 0
+	d.Bulk = random.IntN(5) == 0
+	d.Behind = d.Bulk && random.IntN(2) == 0
+	d.Beside = random.IntN(3) == 0
+	d.Refuses = random.IntN(10) == 0
 	return d
 }

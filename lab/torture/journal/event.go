@@ -83,6 +83,7 @@ type Entry struct {
 	Process   uint32        `json:"process"`
 	Place     string        `json:"place,omitempty"`   // what is charged
 	Refunds   string        `json:"refunds,omitempty"` // the place whose charge is taken back
+	Given     string        `json:"given,omitempty"`   // of an undo: the value of its step
 }
 
 // Row is a line of what is in the database when all is over. One of them is set.
@@ -99,17 +100,20 @@ type Row struct {
 
 // Operation is a row of idem.operations. The times are in microseconds.
 type Operation struct {
-	ID, Key, State, Step, Reason string
-	Plan, Parent                 string // the key of its plan; the id of its parent, empty if it has none
-	Undoing, Cancelled           bool
-	Epoch, Attempts              int
-	Since, Ended                 int64
+	ID, Key, State, Step           string
+	Reason, ReasonStep, ReasonText string // why it is parked
+	LastError                      string
+	Plan, Parent                   string // the key of its plan; the id of its parent, empty if it has none
+	Undoing, Canceled, WithoutCode bool
+	Epoch, Attempts                int
+	Since, Ended                   int64
 }
 
-// Step is a row of idem.steps.
+// Step is a row of idem.steps. The name of an undo is that of UndoOf.
 type Step struct {
 	Operation, Kind, Name, Outcome, Value string
 	Seq                                   int
+	Undos                                 int // how many undos the step has
 	Due                                   int64
 	Recorded                              time.Duration // by the history's clock
 }
@@ -125,6 +129,7 @@ type Effect struct {
 	Operation, Step, Nonce string
 	At                     time.Duration // by the history's clock, while it ran
 	Amount                 int           // of the stock that it takes; what is given back is negative
+	Given                  string        // of an undo: the value of its step
 }
 
 // Record is a row of idem.records.
@@ -141,14 +146,19 @@ type Move struct {
 	Operation       string
 	Epoch, Attempts int
 	Owner           int // 0 if nobody has it
-	State, Reason   string
-	Step            string // at which it is
-	Cancelled       bool
+	State           string
+	Reason          string // why it is parked, as a code
+	ReasonStep      string
+	ReasonText      string
+	Kind, Step      string // at which it is
+	Canceled        bool
+	WithoutCalling  bool
+	WithoutCode     bool
 	Endless         bool              // nothing is due but what wakes it
 	Rest            time.Duration     // of a suspect: until it is due for others, if its process dies
 	Since           time.Duration     // that step was begun, by the history's clock
 	At              time.Duration     // by the history's clock
 	By              uint32            // the process that has made it; none if it was no worker
 	Pooled          bool              // behind a pooler: it shows itself by a lease
-	Known           map[string]string // where nobody has it: the outcomes of its steps, by name
+	Known           map[string]string // where nobody has it, and where it is canceled: the outcomes of its steps, by name
 }

@@ -38,7 +38,7 @@ const (
 	Rejected Then = "the function rejects"
 )
 
-// Undo is what takes back a child that has completed.
+// Undo is the undo of a child.
 type Undo string
 
 // The undos.
@@ -61,8 +61,6 @@ func (r *Round) PartIn(release, n int) string {
 	}
 	return r.step("part", n)
 }
-
-func (r Round) Unpart(n int) string { return r.step("unpart", n) } // takes back what the child has done
 
 // PartPlace is what the child has done, to those who take it back.
 func PartPlace(n int) string { return fmt.Sprint("part ", n) }
@@ -96,19 +94,13 @@ func (p *Plan) addParts(r *rand.Rand) {
 			At: pick(r, Front, Between, Behind, Behind), Then: pick(r, GoesOn, GoesOn, GivesUp, Rejected), Undo: pick(r, NoUndo, NoUndo, UndoTx, UndoCall),
 			Varies: r.IntN(4) == 0, Cancel: r.IntN(4) == 0, Safety: pick(r, Keyed, Asked),
 		}
-		if round.Part.Undo == NoUndo { // there a person has to be asked
-			round.Part.Cancel = true
-		}
-		if r.IntN(4) == 0 {
+		if r.IntN(4) == 0 && !p.ChangesUndos() {
 			round.Part.Since = 1 + r.IntN(Releases-1)
-		}
-		if round.Day.Bulk == Across { // what takes back its halves is not registered in between
-			round.Part.At = Front
 		}
 	}
 }
 
 // ChildSaid is what a function writes down of the end of a child.
-func ChildSaid(state string, cancelled bool, answer []byte) string {
-	return fmt.Sprintf("child %s, cancelled: %t, %s", state, cancelled, answer)
+func ChildSaid(state string, canceled bool, answer []byte) string {
+	return fmt.Sprintf("child %s, canceled: %t, %s", state, canceled, answer)
 }

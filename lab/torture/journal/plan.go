@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"strings"
 	"time"
 )
 
@@ -16,12 +17,14 @@ type Plan struct {
 	WalkIn bool
 }
 
-// Round is a Tx, a Call and a pause, each with what takes it back. Without a Safety there is no call.
+// Round is a Tx, a Call and a pause. Without a Safety there is no call. A Tx has one undo at most, and a Call has two.
 type Round struct {
 	Tx     bool
+	KeepTx bool // a Tx has no undo
 	Call   Safety
 	Window time.Duration // of a Keyed call
-	Refund Safety        // of what takes the call back
+	Undos  int           // of a Call: none, an UndoCall, or an UndoCall and an UndoTx
+	Refund Safety        // of the UndoCall
 	Pause  Pause
 	For    time.Duration // of the pause
 	Day    Day           // what else happens on an ordinary day
@@ -65,10 +68,28 @@ func (Round) step(kind string, n int) string { return fmt.Sprintf("%s-%d", kind,
 
 // Reserve is the name of the Tx of the nth round, and so on.
 func (r Round) Reserve(n int) string { return r.step("reserve", n) }
-func (r Round) Release(n int) string { return r.step("release", n) } // takes it back
 func (r Round) Charge(n int) string  { return r.step("charge", n) }
-func (r Round) Repay(n int) string   { return r.step("repay", n) } // takes it back
 func (r Round) Wait(n int) string    { return r.step("wait", n) }
+
+// UndoOf is the name under which bank and database see an undo of a step. Index is its position among the undos of the step.
+func UndoOf(step string, index int) string {
+	if index > 0 {
+		return fmt.Sprintf("%s%s##%d", undoPrefix, step, index+1)
+	}
+	return undoPrefix + step
+}
+
+const undoPrefix = "undo "
+
+// Undone returns the step that an undo undoes. It returns "" for the name of a step.
+func Undone(undo string) string {
+	step, isUndo := strings.CutPrefix(undo, undoPrefix)
+	if !isUndo {
+		return ""
+	}
+	step, _, _ = strings.Cut(step, "##")
+	return step
+}
 
 // LongWindow is the window of a Keyed call that no run outlasts.
 const LongWindow = time.Hour
@@ -80,7 +101,8 @@ func PlanOf(seed uint64, key string) Plan {
 	r := rand.New(rand.NewPCG(seed, h.Sum64()))
 	p := Plan{Key: key, End: pick(r, OK, OK, OK, OK, OK, Reject, Reject, Final, Decline)}
 	for range 1 + r.IntN(3) {
-		round := Round{Tx: r.IntN(5) > 0, Window: LongWindow, Refund: pick(r, Keyed, Asked)}
+		round := Round{Tx: r.IntN(5) > 0, Window: LongWindow, Refund: pick(r, Keyed, Keyed, Asked, Asked, Once)}
+		round.KeepTx, round.Undos = r.IntN(5) == 0, pick(r, 0, 1, 1, 1, 2)
 		if r.IntN(6) > 0 {
 			round.Call = pick(r, Keyed, Keyed, Keyed, Asked, Asked, Once)
 		}

@@ -59,17 +59,18 @@ CREATE TABLE torture.outers (
     part  text   NOT NULL -- before; then what DoTx answered: executed, rejected, replayed or refused
 );
 
--- What a Tx step of an operation, or what takes one back, has written.
+-- What a Tx step of an operation, or an undo, has written.
 CREATE TABLE torture.steps (
     operation_id uuid   NOT NULL,
     step         text   NOT NULL COLLATE "C",
     nonce        text   NOT NULL,
     at           bigint NOT NULL, -- by the history's clock
-    amount       bigint NOT NULL DEFAULT 1 -- of the stock that it takes; what is given back is negative
+    amount       bigint NOT NULL DEFAULT 1, -- of the stock that it takes; what is given back is negative
+    given        text   NOT NULL DEFAULT ''  -- of an undo: the value of its step
 );
 
--- Every commit after which an operation has another owner, epoch or state than before, with what is on record of its steps where
--- nobody has it. Which columns there are is up to the library: those that it does not have are null here.
+-- Every commit after which an operation has another owner, epoch or state than before, or is canceled, with the outcomes of its steps where
+-- no process has it or Cancel has just come. Which columns there are is up to the library: those that it does not have are null here.
 CREATE TABLE torture.moves (
     place        bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
     operation_id uuid        NOT NULL,
@@ -82,12 +83,13 @@ CREATE TABLE torture.moves (
 -- It is deferred, because the steps are recorded behind the operation.
 CREATE FUNCTION torture.note_move() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF TG_OP = 'UPDATE' AND (OLD.epoch, OLD.owner, OLD.state, OLD.cancelled) IS NOT DISTINCT FROM (NEW.epoch, NEW.owner, NEW.state, NEW.cancelled) THEN
+    IF TG_OP = 'UPDATE' AND (OLD.epoch, OLD.owner, OLD.state, OLD.canceled) IS NOT DISTINCT FROM (NEW.epoch, NEW.owner, NEW.state, NEW.canceled) THEN
         RETURN NULL;
     END IF;
     INSERT INTO torture.moves (operation_id, row, known, by)
     SELECT NEW.id, to_jsonb(NEW) - 'input' - 'hash' - 'scope',
-           CASE WHEN NEW.owner IS NULL THEN (SELECT jsonb_object_agg(s.name, s.outcome) FROM idem.steps s WHERE s.operation_id = NEW.id) END,
+           CASE WHEN NEW.owner IS NULL OR NEW.canceled AND TG_OP = 'UPDATE' AND NOT OLD.canceled THEN
+               (SELECT jsonb_object_agg(CASE s.kind WHEN 'undo' THEN 'undo ' ELSE '' END || s.name, s.outcome) FROM idem.steps s WHERE s.operation_id = NEW.id) END,
            current_setting('application_name');
     RETURN NULL;
 END $$;

@@ -13,10 +13,10 @@ func dayMutants() []Mutant {
 			Name: "first-error-itself", About: "the function is given the error itself in the first run, and what is left of it in every later one",
 			Rules: []rule.Rule{rule.SameError},
 			Edits: []Edit{
-				{"operation.Op.failure", `if seen, failed := decodeFailure(known, stored); failed == nil {
+				{"operation.Op.failure", `if seen, failed := known.Decode(stored, Final); failed == nil {
 		return stored, seen
 	}`, ""},
-				{"operation.decodeFailure", `l.Known == ""`, `l.Known != ""`},
+				{"internal/storederror.Set.Decode", `l.Known == ""`, `l.Known != ""`},
 			},
 		},
 		{
@@ -35,15 +35,10 @@ func dayMutants() []Mutant {
 			Edits: []Edit{{"operation.Op.attempt", "o.doubt || unanswered", "o.doubt && !answer.unsent || unanswered"}},
 		},
 		{
-			Name: "undo-mixed", About: "an undo is run for all that it covers, of which some is committed and some rolled back",
-			Rules: []rule.Rule{rule.Covered, rule.UndoneOnce}, Duration: 9 * time.Second,
-			Edits: []Edit{{"operation.Op.isMixed", "r.pending", "r.pending && to < 0"}},
-		},
-		{
 			Name: "taken-in-vain", About: "what a process has taken up without being told is left to it, also by itself",
 			Rules: []rule.Rule{rule.Woken}, Duration: 20 * time.Second,
 			Edits: []Edit{
-				{"operation.instance.isToLook", "i.leaked == 0 && time.Since(i.looked) < rareLooks", "i.leaked >= 0"},
+				{"internal/presence.Instance.isToLook", "i.leaked == 0 && time.Since(i.looked) < rareLooks", "i.leaked >= 0"},
 				{"internal/db.TakeOperationsSQL", ownTaking + "c.wake_at\n", ownTakingNever + "c.wake_at\n"},
 				{"internal/db.TakeOperationsSQL", ownTaking + "awaited.sent_at\n", ownTakingNever + "awaited.sent_at\n"},
 			},
@@ -61,24 +56,14 @@ func dayMutants() []Mutant {
 		return idem.Response{}, op.untilChildEnds(s)`}},
 		},
 		{
-			Name: "child-not-taken-back", About: "the undo behind a child is not run for it",
-			Rules: []rule.Rule{rule.ChildBack}, Duration: 9 * time.Second,
-			Edits: []Edit{{"operation.isTakenBack", "kind == store.TxStep || kind == store.CallStep || kind == store.ChildStep", "kind == store.TxStep || kind == store.CallStep"}},
-		},
-		{
-			Name: "child-left", About: "a parent that is cancelled is undone over a child that nothing takes back, and asks nobody",
-			Rules: []rule.Rule{rule.ChildBack}, Duration: 27 * time.Second,
-			Edits: []Edit{{"operation.Op.unbacked", "s.Kind != store.CallStep && s.Kind != store.ChildStep", "s.Kind != store.CallStep"}},
-		},
-		{
-			Name: "child-uncancelled", About: "a parent that is cancelled waits for its child as if nothing had happened",
+			Name: "child-uncanceled", About: "a parent that is canceled waits for its child as if nothing had happened",
 			Rules: []rule.Rule{rule.ChildCut}, Duration: 9 * time.Second,
-			Edits: []Edit{{"operation.Op.childTold", "op.work.cancelled", "op.work.cancelled && op.work.epoch < 0"}},
+			Edits: []Edit{{"operation.Op.childOutcome", "!signal.Found && w.journal.canceled", "!signal.Found && w.journal.canceled && w.epoch < 0"}},
 		},
 		{
-			Name: "child-taken-for-done", About: "a child that was cancelled counts as one that has completed",
+			Name: "child-taken-for-done", About: "a child that was canceled counts as one that has completed",
 			Rules: []rule.Rule{rule.ChildTold}, Duration: 9 * time.Second,
-			Edits: []Edit{{"operation.Op.childAnswer", "return idem.Response{}, Final(&ChildError{OperationID: id, Cancelled: end.Cancelled})", "return idem.Response{Status: 200}, nil"}},
+			Edits: []Edit{{"operation.Op.childAnswer", "return idem.Response{}, Final(&ChildError{OperationID: id, Canceled: end.Canceled})", "return idem.Response{Status: 200}, nil"}},
 		},
 	}
 }

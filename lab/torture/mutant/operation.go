@@ -14,15 +14,16 @@ func operationMutants() []Mutant {
 			Name: "call-before-commit", About: "a call is made before what came earlier is durable",
 			Rules: []rule.Rule{rule.Durable},
 			Edits: []Edit{{"operation.Op.callOut",
-				`if err := op.commit(commit{at: store.At{Kind: o.step.kind, Step: o.step.name, Seq: o.step.seq, Tries: o.tries}}); err != nil {
+				`if err := op.commit(commit{at: at}); err != nil {
 			return nil, err
 		}`,
-				"w.elapsed = func() time.Duration { return 0 }"}},
+				`_ = at
+		w.elapsed = func() time.Duration { return 0 }`}},
 		},
 		{
 			Name: "no-fence", About: "a commit does not ask whether somebody else has taken the operation up",
 			Rules: []rule.Rule{rule.StepOnce, rule.StepWhole, rule.OneOutcome, rule.UndoneOnce, rule.UndoneOrder, rule.SameAnswer},
-			Edits: []Edit{{"internal/db.AdvanceOperationSQL", "WHEN o.epoch OPERATOR(pg_catalog.=) $10::pg_catalog.int4\n", "WHEN o.epoch OPERATOR(pg_catalog.<>) 0 AND $10::pg_catalog.int4 IS NOT NULL\n"}},
+			Edits: []Edit{{"internal/db.AdvanceOperationSQL", "WHEN o.epoch OPERATOR(pg_catalog.=) $15::pg_catalog.int4\n", "WHEN o.epoch OPERATOR(pg_catalog.<>) 0 AND $15::pg_catalog.int4 IS NOT NULL\n"}},
 		},
 		{
 			Name: "same-epoch", About: "whoever takes an operation up does not begin a new epoch",
@@ -42,14 +43,14 @@ func operationMutants() []Mutant {
 			Rules: []rule.Rule{rule.CallOnce},
 			Edits: []Edit{
 				{"operation.Op.attempt", "o.tries++", `o.tries++
-	o.doubt = o.doubt && !o.safety.once`},
-				{"operation.Op.attempt", "o.doubt || unanswered", "o.doubt || unanswered && !o.safety.once"},
+	o.doubt = o.doubt && !o.policy.once`},
+				{"operation.Op.attempt", "o.doubt || unanswered", "o.doubt || unanswered && !o.policy.once"},
 			},
 		},
 		{
 			Name: "begun-unsaid", About: "of calls that are made at the same time only the last is on record as begun",
 			Rules: []rule.Rule{rule.CallOnce, rule.InDoubt},
-			Edits: []Edit{{"operation.together.begin", "op.begun(call)", `if call == open[len(open)-1] {
+			Edits: []Edit{{"operation.Calls.begin", "op.begun(call)", `if open := c.unsettled(); call == open[len(open)-1] {
 				op.begun(call)
 			}`}},
 		},
@@ -57,8 +58,8 @@ func operationMutants() []Mutant {
 			Name: "doubt-off-record", About: "what is on record of an operation is what has ended: a call that was begun is not",
 			Rules: []rule.Rule{rule.InDoubt, rule.OneKey, rule.CallOnce, rule.Stands},
 			Edits: []Edit{
-				{"internal/db.LoadStepsSQL", "o.kind OPERATOR(pg_catalog.=) 'call'", "o.kind OPERATOR(pg_catalog.=) 'none'"},
-				{"internal/db.LoadStepsOfSQL", "o.kind OPERATOR(pg_catalog.=) 'call'", "o.kind OPERATOR(pg_catalog.=) 'none'"},
+				{"internal/db.LoadStepsSQL", "ARRAY['call', 'undo']", "ARRAY['none']"},
+				{"internal/db.LoadStepsOfSQL", "ARRAY['call', 'undo']", "ARRAY['none']"},
 			},
 		},
 		{
@@ -72,33 +73,40 @@ func operationMutants() []Mutant {
 	}`}},
 		},
 		{
-			Name: "cancelled-as-it-is", About: "what is cancelled behind a call that has happened is undone without the undo of that call",
-			Rules: []rule.Rule{rule.Cancelled},
+			Name: "call-after-cancel", About: "a canceled operation takes the steps behind its last recorded one",
+			Rules: []rule.Rule{rule.Canceled},
+			Edits: []Edit{{"operation.decide", "!recorded && j.unwinding()", "!recorded && j.undoing"}},
+		},
+		{
+			Name: "told-another", About: "a call whose operation was canceled while it waited for it begins another one",
+			Rules: []rule.Rule{rule.Anew, rule.Awaited}, Duration: 9 * time.Second,
 			Edits: []Edit{
-				{"operation.Op.find", "op.work.cancelled && !op.leadsBack(kind)", "op.work.cancelled"},
-				{"operation.Op.end", "!w.undoing", "!w.undoing && w.epoch < 0"},
+				{"operation.work.elsewhere", "show.State == store.OperationUndone && show.Canceled", "show.State == store.OperationUndone && show.Canceled && w.epoch < 0"},
+				{"idem.call.isForDuplicates", "is && c.execution.work.outlasts()", "is && c == nil"},
 			},
 		},
 		{
 			Name: "parked-too-soon", About: "a Keyed call counts as forgotten by the other side long before its window is over",
 			Rules: []rule.Rule{rule.Reason},
-			Edits: []Edit{{"operation.Op.attempt", "op.work.elapsed() > o.safety.window", "op.work.elapsed() > o.safety.window/100000"}},
+			Edits: []Edit{{"operation.Op.attempt", "op.work.elapsed() > o.policy.window", "op.work.elapsed() > o.policy.window/100000"}},
 		},
 		{
 			Name: "parked-for-company", About: "an operation is parked as soon as one process has died while it worked on it",
 			Rules: []rule.Rule{rule.Reason},
-			Edits: []Edit{{"operation.work.survives", "w.definition.maxDeaths", "1"}},
+			Edits: []Edit{{"operation.work.own", "w.definition.maxDeaths", "1"}},
 		},
 		{
 			Name: "second-commit", About: "what a step has returned is remembered in a commit of its own, behind that of what it has written",
 			Duration: 6 * time.Second,
 			Rules:    []rule.Rule{rule.StepOnce, rule.StepWhole},
 			Edits: []Edit{
-				{"operation.Op.commit", "requests = append(requests, &r)", "later = append(later, &r)"},
-				{"operation.Op.commit", "requests := []txn.Request{&advance}", `var later []txn.Request
-	requests := []txn.Request{&advance}`},
+				{"operation.Op.requests", "requests = append(requests, &r)", "_ = r"},
 				{"operation.Op.commit", "w.epoch = max(w.epoch, 1)", `w.epoch = max(w.epoch, 1)
 	if tx, err := w.call.Engine().Open(op.ctx, store.Reclaim{ExecutionID: w.operation}); err == nil {
+		var later []txn.Request
+		for i := range op.pending {
+			later = append(later, &op.pending[i])
+		}
 		_ = tx.Commit(op.ctx, later...)
 	}`},
 			},
@@ -106,24 +114,29 @@ func operationMutants() []Mutant {
 		{
 			Name: "remembered-not-written", About: "a step in Postgres is remembered, and what it has written is rolled back",
 			Rules: []rule.Rule{rule.StepWhole},
-			Edits: []Edit{{"operation.Op.inTx", "op.remember(s, outcome, value)", `_ = op.tx.Ask(op.ctx, store.UndoStepWrites{})
-	op.remember(s, outcome, value)`}},
+			Edits: []Edit{{"operation.Op.inTx", "op.remember(s, store.StepDone, value)", `_ = op.tx.Ask(op.ctx, store.UndoStepWrites{})
+	op.remember(s, store.StepDone, value)`}},
 		},
 		{
-			Name: "undo-in-order", About: "what was done is undone in the order in which it was done",
+			Name: "undo-in-order", About: "undos run in the order of their steps",
 			Rules: []rule.Rule{rule.UndoneOrder},
-			Edits: []Edit{{"operation.Op.undo", "for i := len(op.undos) - 1; i >= 0; i--", "for i := range op.undos"}},
+			Edits: []Edit{{"operation.Op.unwind", "for i := len(op.undos) - 1; i >= 0; i--", "for i := range op.undos"}},
 		},
 		{
-			Name: "undo-unremembered", About: "an undo is run again by whoever takes the operation up",
+			Name: "undo-twice", About: "a process that takes the operation up does not see which undos have run",
 			Duration: 6 * time.Second,
-			Rules:    []rule.Rule{rule.UndoneOnce, rule.StepOnce},
-			Edits:    []Edit{{"operation.Op.runUndo", "op.isToDo(&u.step)", "op.isToDo(&u.step) && len(op.pending) > 0"}},
+			Rules:    []rule.Rule{rule.UndoneOnce, rule.StepOnce, rule.CallOnce},
+			Edits:    []Edit{{"operation.Op.runUndo", "op.work.journal.undos[name]", `op.work.journal.undos["not "+name]`}},
+		},
+		{
+			Name: "undo-rolled-back", About: "the undo of a step runs although what the step wrote was rolled back",
+			Rules: []rule.Rule{rule.UndoneOnce},
+			Edits: []Edit{{"operation.Op.runUndo", "op.outcomeOf(u.seq) != store.StepDone || begun && recorded.Outcome == store.StepDone", "begun && recorded.Outcome == store.StepDone"}},
 		},
 		{
 			Name: "presence-kept", About: "a process that is not seen any more goes on under its number",
 			Rules: []rule.Rule{rule.OneWorker},
-			Edits: []Edit{{"operation.instance.live", `i.presence.forget(i)
+			Edits: []Edit{{"internal/presence.Instance.live", `i.presence.forget(i)
 		i.lose()`, ""}},
 		},
 		{
@@ -133,7 +146,7 @@ func operationMutants() []Mutant {
 			Edits: []Edit{
 				{"operation.Op.await", "op.waits(s, timeout)", `op.waits(s, timeout)
 			op.signals = append(op.signals, store.TakeSignal{OperationID: op.work.operation, Name: s.name})`},
-				{"operation.Op.await", "!s.isTooLate(signal.SentAt)", "(s.found == nil || remaining > 0)"},
+				{"operation.Op.await", "!s.isTooLate(signal.SentAt)", "(s.recorded == nil || remaining > 0)"},
 			},
 		},
 	}

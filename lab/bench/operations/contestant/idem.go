@@ -28,13 +28,13 @@ func IdemOnce() Contestant {
 	return c
 }
 
-func idemContestant(safety operation.Safety) Contestant {
+func idemContestant(policy operation.Policy) Contestant {
 	return Contestant{
 		Resumes: "any Worker, once the server sees that the process is gone",
 		Prepare: schema.UpAt,
 		Open: func(_ context.Context, place Place) (Runner, error) {
 			r := &idemRunner{Place: place}
-			r.order = operation.Define("order", func(op *operation.Op, order string) (idem.Response, error) { return r.run(op, order, safety) })
+			r.order = operation.Define("order", func(op *operation.Op, order string) (idem.Response, error) { return r.run(op, order, policy) })
 			ctx, stop := context.WithCancel(context.Background())
 			r.stop = stop
 			worker := operation.NewWorker(place.Pool, operation.WorkerConfig{Logger: slog.New(slog.DiscardHandler)}, r.order)
@@ -52,13 +52,13 @@ type idemRunner struct {
 	err     error
 }
 
-func (r *idemRunner) run(op *operation.Op, order string, safety operation.Safety) (idem.Response, error) {
+func (r *idemRunner) run(op *operation.Op, order string, policy operation.Policy) (idem.Response, error) {
 	ctx := op.Context()
 	_, err := operation.Tx(op, "reserve", func(tx pgx.Tx) (string, error) { return order, reserve(ctx, tx, order) })
 	if err != nil {
 		return idem.Response{}, err
 	}
-	charge, err := operation.Call(op, "charge", safety, func(ctx context.Context, key string) (string, error) {
+	charge, err := operation.Call(op, "charge", policy, func(ctx context.Context, key string) (string, error) {
 		return r.Bank.Charge(ctx, order, key)
 	})
 	if err != nil {
