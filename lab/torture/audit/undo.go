@@ -1,0 +1,132 @@
+package audit
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/idem-go/idem/lab/torture/journal"
+	"github.com/idem-go/idem/lab/torture/rule"
+)
+
+// checkUndos checks one rule. An undo runs if and only if its step is recorded as done and the operation ends in a rejection, in a Final error,
+// or by Cancel. Undos run in the reverse order of their steps and of each other, and each runs once.
+func (b *book) checkUndos(o *operation) {
+	b.checkNumbers(o)
+	ran := slices.DeleteFunc(o.doings(), func(d doing) bool { return journal.Undone(d.step) == "" })
+	wanted := o.wanted()
+	for _, undo := range wanted {
+		if !slices.ContainsFunc(ran, func(d doing) bool { return d.step == undo.name }) && o.hasEnded() {
+			b.violates(o, rule.UndoneOnce, "%s has not run", undo.name)
+		}
+	}
+	last := -1
+	seen := map[string]bool{}
+	for _, d := range ran {
+		at := slices.IndexFunc(wanted, func(u wantedUndo) bool { return u.name == d.step })
+		switch {
+		case at < 0:
+			b.violates(o, rule.UndoneOnce, "%s has run", d.step)
+			return
+		case seen[d.step]:
+			b.violates(o, rule.UndoneOnce, "%s has run again", d.step)
+		case at < last && !o.plan.ChangesUndos(): // or else only a later release may have the undo
+			b.violates(o, rule.UndoneOrder, "%s has run behind %s", d.step, wanted[last].name)
+		case d.given != wanted[at].value && wanted[at].value != "":
+			b.violates(o, rule.UndoneValue, "%s was given %q, and its step has %q", d.step, d.given, wanted[at].value)
+		}
+		last, seen[d.step] = at, true
+	}
+	b.checkLast(o, ran)
+}
+
+// wantedUndo is an undo that has to run.
+type wantedUndo struct {
+	name  string
+	value string // of its step; "" if it is not compared
+}
+
+// wanted returns the undos that have to run, in their order.
+func (o *operation) wanted() (undos []wantedUndo) {
+	isUndone := o.row.State == "failed" || o.row.State == "undone" || !o.hasEnded() && (o.row.Undoing || o.row.Canceled)
+	for _, s := range slices.Backward(o.steps) { // which are in their order
+		if !isUndone || s.Kind == "undo" || !isDone(s.Outcome) {
+			continue
+		}
+		for index := s.Undos - 1; index >= 0; index-- {
+			undo := wantedUndo{name: journal.UndoOf(s.Name, index)}
+			if s.Kind == "tx" || s.Kind == "call" {
+				_ = json.Unmarshal([]byte(s.Value), &undo.value)
+			}
+			undos = append(undos, undo)
+		}
+	}
+	return undos
+}
+
+// checkNumbers checks that each step that is done has as many undos on record as the code of some release gives it.
+func (b *book) checkNumbers(o *operation) {
+	if o.row.WithoutCode { // a person has ended the operation without the undos that the code does not name
+		return
+	}
+	for _, s := range o.steps {
+		if s.Kind == "undo" || !isDone(s.Outcome) {
+			continue
+		}
+		known := false
+		for release := range journal.Releases {
+			known = known || o.plan.Undos(release, s.Name) == s.Undos
+		}
+		if !known {
+			b.violates(o, rule.UndoneOnce, "%s is recorded with %d undos, which no release gives it", s.Name, s.Undos)
+		}
+	}
+}
+
+// checkLast checks that nothing was done but undos once one of them had run.
+func (b *book) checkLast(o *operation, undos []doing) {
+	if len(undos) == 0 {
+		return
+	}
+	for _, d := range o.doings() {
+		if journal.Undone(d.step) == "" && d.at > undos[0].at {
+			b.violates(o, rule.UndoneLast, "%s was done at %v, and %s had run at %v", d.step, d.at-b.options.Start, undos[0].step, undos[0].at-b.options.Start)
+			return
+		}
+	}
+}
+
+// checkCanceled checks that the bank was asked for nothing that was not begun when the operation was canceled. Undos are begun later.
+func (b *book) checkCanceled(o *operation) {
+	i := slices.IndexFunc(o.moves, func(m *journal.Move) bool { return m.Canceled })
+	if i < 0 {
+		return
+	}
+	m := o.moves[i]
+	for _, e := range o.entries {
+		outcome := m.Known[e.Step]
+		isBegun := outcome != "" && outcome != "not sent" || m.Kind == "call" && m.Step == e.Step
+		if journal.Undone(e.Step) == "" && e.At > m.At+clocks && !isBegun {
+			b.violates(o, rule.Canceled, "the bank was asked for %s at %v, and the operation was canceled at %v", e.Step, e.At-b.options.Start, m.At-b.options.Start)
+			return
+		}
+	}
+}
+
+// hasEnded reports whether the operation has an outcome.
+func (o *operation) hasEnded() bool { return o.row.State != "running" && o.row.State != "parked" }
+
+func isDone(outcome string) bool { return outcome == "done" || outcome == "resolved" }
+
+// isDone reports whether a step is recorded as done.
+func (o *operation) isDone(step string) bool { return isDone(o.outcome(step)) }
+
+// isCharged reports whether a charge of a round is recorded as done, of whatever card.
+func (o *operation) isCharged(n int) bool {
+	round := &o.plan.Rounds[n-1]
+	for release := range journal.Releases {
+		if charge := round.ChargeIn(release, n); charge != "" && o.isDone(charge) {
+			return true
+		}
+	}
+	return o.isDone(round.Card(n))
+}
