@@ -132,7 +132,24 @@ func (op *Op) callOut(o *outside) ([]byte, error) {
 		s.recorded = &known
 		return op.replay(s)
 	}
-	begun := s.do == settle
+	if begun := op.recallAttempts(o); !begun {
+		at := store.At{Kind: s.kind, Step: s.name, Seq: s.seq, Tries: o.tries, Undos: s.undos, Policy: s.policy}
+		if err := op.commit(commit{at: at}); err != nil {
+			return nil, err
+		}
+	}
+	value, err := op.tryOut(o)
+	if op.stopped != nil {
+		op.withdraw(o)
+		return nil, op.stopped
+	}
+	return value, err
+}
+
+// recallAttempts takes over what is recorded of the attempts at a call. It reports whether the call is recorded as begun.
+func (op *Op) recallAttempts(o *outside) (begun bool) {
+	w, s := op.work, o.step
+	begun = s.do == settle
 	o.doubt = begun && !w.unsent[s.seq]
 	if w.at.Seq == s.seq || w.at.Seq == 0 && w.at.Step == s.name {
 		o.tries = w.at.Tries
@@ -149,18 +166,7 @@ func (op *Op) callOut(o *outside) ([]byte, error) {
 	if w.journal.canceled && o.isSpent() { // one attempt more: see decide
 		o.tries = o.policy.attempts - 1
 	}
-	if !begun {
-		at := store.At{Kind: s.kind, Step: s.name, Seq: s.seq, Tries: o.tries, Undos: s.undos, Policy: s.policy}
-		if err := op.commit(commit{at: at}); err != nil {
-			return nil, err
-		}
-	}
-	value, err := op.tryOut(o)
-	if op.stopped != nil {
-		op.withdraw(o)
-		return nil, op.stopped
-	}
-	return value, err
+	return begun
 }
 
 // tryOut makes attempts until one settles the call, or no other may follow.
@@ -240,32 +246,56 @@ func (op *Op) attempt(o *outside) ([]byte, error) {
 	if op.ctx.Err() != nil {
 		return nil, op.interrupted()
 	}
-	j := &op.work.journal
 	if o.doubt && o.policy.once {
-		return nil, op.park(o.of, ReasonCallInDoubt, "%s may have happened, and must not happen twice: ask the other side, and Resolve the step", o.what)
+		return nil, op.parkInDoubt(o, o.last)
 	}
 	o.tries++
 	op.work.at.Tries = o.tries
-	switch {
-	case o.doubt && o.policy.find != nil:
-		found, done, err := o.find(op.ctx)
-		if err != nil {
-			return nil, err
+	if o.doubt {
+		if value, settled, err := op.settleDoubt(o); settled {
+			return value, err
 		}
-		if done {
-			value, err := o.encode(found)
-			return value, op.usable(o, err)
-		}
-		o.doubt = false
-		if j.canceled && o.step.kind == store.CallStep { // it has not happened, and is not made
-			if o.pauses == nil {
-				delete(j.steps, o.step.seq)
-			}
-			return nil, op.halt(unwound, nil)
-		}
-	case o.doubt && op.work.elapsed() > o.policy.window:
-		return nil, op.park(o.of, ReasonCallInDoubt, "%s may have happened, and after %v the other side no longer knows its key: ask there, and Resolve the step", o.what, o.policy.window)
 	}
+	return op.send(o)
+}
+
+// parkInDoubt parks the operation at a call that is Once.
+func (op *Op) parkInDoubt(o *outside, last error) error {
+	const text = "%s may have happened, and must not happen twice: ask the other side, and Resolve the step"
+	if last == nil {
+		return op.park(o.of, ReasonCallInDoubt, text, o.what)
+	}
+	return op.parkFor(last, o.tries, o.of, ReasonCallInDoubt, text, o.what)
+}
+
+// settleDoubt asks the other side for the outcome of a call in doubt, if it can be asked. It reports false if the call is to be made again.
+func (op *Op) settleDoubt(o *outside) (value []byte, settled bool, err error) {
+	if o.policy.find == nil {
+		if op.work.elapsed() > o.policy.window {
+			return nil, true, op.park(o.of, ReasonCallInDoubt, "%s may have happened, and after %v the other side no longer knows its key: ask there, and Resolve the step", o.what, o.policy.window)
+		}
+		return nil, false, nil
+	}
+	found, done, err := o.find(op.ctx)
+	if err != nil {
+		return nil, true, err
+	}
+	if done {
+		value, err := o.encode(found)
+		return value, true, op.usable(o, err)
+	}
+	o.doubt = false
+	if j := &op.work.journal; j.canceled && o.step.kind == store.CallStep { // it has not happened, and is not made
+		if o.pauses == nil {
+			delete(j.steps, o.step.seq)
+		}
+		return nil, true, op.halt(unwound, nil)
+	}
+	return nil, false, nil
+}
+
+// send makes a call once.
+func (op *Op) send(o *outside) ([]byte, error) {
 	began := time.Now()
 	value, err := o.try(op.ctx)
 	_, happened := err.(*unusable)
@@ -279,14 +309,14 @@ func (op *Op) attempt(o *outside) ([]byte, error) {
 	case op.usable(o, err) != err:
 		return nil, op.stopped
 	case o.doubt && o.policy.once:
-		return nil, op.parkFor(err, o.tries, o.of, ReasonCallInDoubt, "%s may have happened, and must not happen twice: ask the other side, and Resolve the step", o.what)
+		return nil, op.parkInDoubt(o, err)
 	case op.ctx.Err() != nil:
 		return nil, op.interrupted()
 	}
 	return nil, err
 }
 
-// try makes a call once.
+// try runs the function of a call.
 func (o *outside) try(ctx context.Context) ([]byte, error) {
 	bounded, cancel := o.policy.bounded(ctx)
 	defer cancel()

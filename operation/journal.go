@@ -158,26 +158,37 @@ func decide(j *journal, r request) verdict {
 		return verdict{do: unwind}
 	case !recorded:
 		return verdict{do: run}
+	case (s.Kind != r.kind || s.Name != r.name) && j.withoutCode:
+		return leaveRest(j, r.seq)
 	case s.Kind != r.kind || s.Name != r.name:
-		if j.withoutCode {
-			return leaveRest(j, r.seq)
-		}
 		return parkAt(s.Name, ReasonCodeChanged, "the code has changed: step %d is recorded as %s %q, and the code asks for %s %q", s.Seq, s.Kind, s.Name, r.kind, r.name)
-	case s.Outcome == store.StepBegun:
-		return decideDoubt(j, r, &s)
-	case s.Outcome == store.StepNotSent && j.unwinding():
-		return verdict{do: unwind, step: &s}
-	case s.Outcome == store.StepNotSent:
-		return verdict{do: run, step: &s}
 	case j.unwinding() && j.undosChanged(&s, r.undos) && !j.withoutCode:
 		return parkAt(s.Name, ReasonCodeChanged, "the code has changed: step %q is recorded with %d undos, and the code has %d: Retry it with code that has as many, "+
 			"or Cancel it WithoutCode, which runs those that the code has", s.Name, s.Undos, r.undos)
-	case s.Outcome != store.StepWaiting, s.Kind == store.SleepStep && r.seq < len(j.steps):
-		return verdict{do: replay, step: &s}
-	case s.Kind != store.ChildStep && j.unwinding():
-		return verdict{do: unwind, step: &s}
 	}
-	return verdict{do: wait, step: &s}
+	return decideOutcome(j, r, &s)
+}
+
+// decideOutcome decides about a recorded step by its outcome.
+func decideOutcome(j *journal, r request, s *store.Step) verdict {
+	switch s.Outcome {
+	case store.StepBegun:
+		return decideDoubt(j, r, s)
+	case store.StepNotSent:
+		if j.unwinding() {
+			return verdict{do: unwind, step: s}
+		}
+		return verdict{do: run, step: s}
+	case store.StepWaiting:
+		switch {
+		case s.Kind == store.SleepStep && r.seq < len(j.steps): // it is over
+			return verdict{do: replay, step: s}
+		case s.Kind != store.ChildStep && j.unwinding():
+			return verdict{do: unwind, step: s}
+		}
+		return verdict{do: wait, step: s}
+	}
+	return verdict{do: replay, step: s}
 }
 
 // decideDoubt decides about a call in doubt. If the operation is canceled, an answer that would only be thrown away is no reason to call.

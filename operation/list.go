@@ -305,30 +305,19 @@ func (h *history) journal() journal {
 
 // replayed returns what a run on a history has come to.
 func (op *Op) replayed(h *history, err error) error {
-	how := endingOf(err)
-	if op.grouped && how != failed && op.stopped == nil {
-		_ = op.misuse("Go without Wait")
-	}
-	_ = op.halted()
-	s := op.stopped
-	if s == nil {
-		v := decide(&op.work.journal, request{seq: op.seq, end: how})
-		if v.do == park {
-			s = &stop{why: parked, step: v.at, reason: v.reason, text: v.text}
-		}
-	}
+	v, how, s := op.judge(err)
 	switch {
 	case s != nil && s.why == parked:
 		return &ParkedError{OperationID: h.ID, Step: s.step, Reason: s.reason, ReasonText: s.text, Cause: s.cause}
-	case s != nil && (s.why == unwound || s.why == suspended):
-		return nil // how the function goes on depends on what is not recorded
+	case s != nil && s.why == suspended: // how the function goes on depends on what is not recorded
+		return nil
 	case s != nil:
 		return s.err
-	case how == failed && !op.work.journal.unwinding():
+	case v.do == park:
+		return &ParkedError{OperationID: h.ID, Step: v.at, Reason: v.reason, ReasonText: v.text}
+	case v.do == retry:
 		return fmt.Errorf("operation: the function fails: %w", err)
-	case how == failed && op.work.journal.left(op.seq) != nil:
-		return fmt.Errorf("operation: the function fails: %w", err)
-	case err != nil && h.State == store.OperationCompleted:
+	case how == ruled && v.do == unwind && h.State == store.OperationCompleted:
 		return fmt.Errorf("operation: it was completed, and the function ends it in an error: %w", err)
 	}
 	return nil

@@ -146,26 +146,34 @@ func endingOf(err error) ending {
 	return failed
 }
 
-// end says what the run has come to, and records it.
-func (op *Op) end(resp idem.Response, err error) longcall.Ending {
-	w := op.work
-	how := endingOf(err)
+// judge returns what follows from the end of the function, or why the run was stopped before that.
+func (op *Op) judge(err error) (v verdict, how ending, s *stop) {
+	how = endingOf(err)
 	if op.grouped && how != failed && op.stopped == nil {
 		_ = op.misuse("Go without Wait")
 	}
 	_ = op.halted()
-	if s := op.stopped; s != nil && s.why != unwound {
+	switch s := op.stopped; {
+	case s != nil && s.why != unwound:
+		return v, how, s
+	case s != nil: // no step may be left behind
+		how = ruled
+	}
+	return decide(&op.work.journal, request{seq: op.seq, end: how}), how, nil
+}
+
+// end says what the run has come to, and records it.
+func (op *Op) end(resp idem.Response, err error) longcall.Ending {
+	w := op.work
+	v, how, s := op.judge(err)
+	if s != nil {
 		return op.endStopped(s)
 	}
 	if w.epoch == 0 {
 		return w.unheld(longcall.Ending{Outcome: longcall.Unheld, Response: longcall.Response(resp), Err: ofFunction(err)})
 	}
-	if op.stopped != nil { // nothing may be left behind
-		how = ruled
-	}
-	v := decide(&w.journal, request{seq: op.seq, end: how})
 	switch {
-	case how == failed && op.stopped == nil && op.ctx.Err() != nil:
+	case how == failed && op.ctx.Err() != nil:
 		return op.endLeft()
 	case v.do == unwind:
 		return op.unwind(err)

@@ -88,7 +88,7 @@ func (op *Op) unwind(err error) longcall.Ending {
 		return op.endStopped(op.stopped)
 	}
 	op.correctUndos()
-	end, rejected, failed := op.decideOutcome(err)
+	end, rejected, failed := op.settleEnd(err)
 	if failed != nil {
 		return op.endStopped(op.stopped)
 	}
@@ -129,9 +129,9 @@ func (op *Op) endUndone(end error, last commit) longcall.Ending {
 	return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: w.cause})
 }
 
-// decideOutcome returns in what the operation ends: an error, or the answer of a rejection. What the function has decided is recorded with
+// settleEnd returns in what the operation ends: an error, or the answer of a rejection. What the function has decided is recorded with
 // the next commit, and counts from then on, whatever the function returns in later runs. Cancel comes before it.
-func (op *Op) decideOutcome(err error) (end error, rejected *longcall.Response, stopped error) {
+func (op *Op) settleEnd(err error) (end error, rejected *longcall.Response, stopped error) {
 	w := op.work
 	if w.journal.canceled {
 		return ErrCanceled, nil, nil
