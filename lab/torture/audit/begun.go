@@ -52,7 +52,7 @@ func (o *operation) isSettledAt(place string) bool {
 func (b *book) checkFront(o *operation, call string, begun time.Duration) {
 	for _, s := range o.steps { // which are in their order
 		switch {
-		case s.Name == call:
+		case s.Name == call, journal.Beside(s.Name) == call: // which was begun in the same commit
 			return
 		case s.Kind != "tx" && s.Kind != "call" && s.Kind != "changed", s.Outcome == "rolled back":
 		case s.Recorded > begun+clocks:

@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// most is how many operations may be under way before nobody begins any more. What a machine cannot keep up with only grows, and
-// the run would tell of a queue, not of faults.
-const most = 500
+// most is how many operations may run before callers begin no more. With a longer queue an operation waits for its turn, and not for a fault
+// to be noticed.
+const most = 100
 
 // backlog knows whether the workers keep up.
 type backlog struct {

@@ -32,7 +32,7 @@ func dayMutants() []Mutant {
 		{
 			Name: "unsent-clears-doubt", About: "after an attempt that was not sent, one without an answer before it is forgotten",
 			Rules: []rule.Rule{rule.CallOnce, rule.Unsent}, Duration: 9 * time.Second,
-			Edits: []Edit{{"operation.Op.attempt", "o.doubt || unanswered", "o.doubt && !answer.unsent || unanswered"}},
+			Edits: []Edit{{"operation.Op.send", "o.doubt || unanswered", "o.doubt && !answer.unsent || unanswered"}},
 		},
 		{
 			Name: "taken-in-vain", About: "what a process has taken up without being told is left to it, also by itself",

@@ -42,9 +42,10 @@ func operationMutants() []Mutant {
 			Name: "once-again", About: "a call that is Once is made again when its outcome is unknown",
 			Rules: []rule.Rule{rule.CallOnce},
 			Edits: []Edit{
+				{"operation.Op.attempt", "o.doubt && o.policy.once", "false"},
 				{"operation.Op.attempt", "o.tries++", `o.tries++
 	o.doubt = o.doubt && !o.policy.once`},
-				{"operation.Op.attempt", "o.doubt || unanswered", "o.doubt || unanswered && !o.policy.once"},
+				{"operation.Op.send", "o.doubt || unanswered", "o.doubt || unanswered && !o.policy.once"},
 			},
 		},
 		{
@@ -88,7 +89,7 @@ func operationMutants() []Mutant {
 		{
 			Name: "parked-too-soon", About: "a Keyed call counts as forgotten by the other side long before its window is over",
 			Rules: []rule.Rule{rule.Reason},
-			Edits: []Edit{{"operation.Op.attempt", "op.work.elapsed() > o.policy.window", "op.work.elapsed() > o.policy.window/100000"}},
+			Edits: []Edit{{"operation.Op.settleDoubt", "op.work.elapsed() > o.policy.window", "op.work.elapsed() > o.policy.window/100000"}},
 		},
 		{
 			Name: "parked-for-company", About: "an operation is parked as soon as one process has died while it worked on it",
