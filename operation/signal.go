@@ -175,7 +175,9 @@ func Wait(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 	pause := txn.Pauses{Current: 10 * time.Millisecond, Limit: time.Second}
 	for {
 		found := store.FindOperation{OperationID: id}
-		if err := engine.Query(ctx, &found); err != nil {
+		if err := engine.Query(ctx, &found); err != nil && ctx.Err() != nil {
+			return idem.Result{}, endOf(ctx)
+		} else if err != nil {
 			return idem.Result{}, err
 		}
 		if found.Found && found.State == store.OperationRunning {

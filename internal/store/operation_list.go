@@ -48,7 +48,7 @@ func (l *ListOperations) Read(trip *roundtrip.Trip) {
 	q.Each(trip, func(row *db.ListOperationsRow) {
 		l.Listed = append(l.Listed, ListedOperation{
 			OperationID: row.OperationID, Scope: row.Scope, Name: row.Name, State: OperationState(row.State),
-			Undoing: row.Undoing, Step: row.Step, Attempts: row.Attempts, Reason: row.Reason,
+			Undoing: row.Undoing, Step: row.Step, Attempts: row.Attempts, Reason: row.Reason, ReasonText: row.ReasonText,
 			CreatedAt: row.CreatedAt, Since: row.Since, EndedAt: row.EndedAt,
 		})
 	})
