@@ -225,7 +225,7 @@ func TestParallel_ParksWhenTheOthersHaveEnded(t *testing.T) {
 			d := p.define()
 			_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0)
 			var parked *operation.ParkedError
-			if !errors.As(err, &parked) || parked.Step != "room" || !strings.Contains(parked.ReasonText, "not known") {
+			if !errors.As(err, &parked) || parked.Step != "room" || parked.Reason != operation.ReasonCallInDoubt {
 				t.Fatal(err)
 			}
 			if got := s.outcomes(); got != "air done, room begun" {
@@ -387,7 +387,7 @@ func TestParallel_DroppedCallInDoubtParks(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, part := range test.reason {
-				if !strings.Contains(parked.ReasonText, part) {
+				if parked.Reason != operation.ReasonCodeChanged || !strings.Contains(parked.ReasonText, part) {
 					t.Errorf("the reason %q lacks %s", parked.ReasonText, part)
 				}
 			}
@@ -588,7 +588,7 @@ func TestParallel_ParksAfterTheWindow(t *testing.T) {
 	s.elapse()
 	_, err := p.define().Do(t.Context(), s.pool, scope, "k", hashA, 0)
 	var parked *operation.ParkedError
-	if !errors.As(err, &parked) || parked.Step != "air" || !strings.Contains(parked.ReasonText, "no longer knows its key") {
+	if !errors.As(err, &parked) || parked.Step != "air" || parked.Reason != operation.ReasonCallInDoubt {
 		t.Error(err)
 	}
 	if p.air.times() != 1 || p.room.times() != 2 {

@@ -78,9 +78,13 @@ func TestTxEnded_Parks(t *testing.T) {
 			if !errors.As(err, &parked) || !errors.Is(parked.Cause, idem.ErrTxEnded) {
 				t.Fatalf("got %v, want that it is parked", err)
 			}
-			for _, name := range []string{`tx "book"`, `tx "bad"`} {
-				if !strings.Contains(parked.ReasonText, name) {
-					t.Errorf("the reason %q lacks %s", parked.ReasonText, name)
+			kind := "tx"
+			if test.undone {
+				kind = "undo"
+			}
+			for _, name := range []string{kind + ` "book"`, kind + ` "bad"`} {
+				if parked.Reason != operation.ReasonTxEnded || !strings.Contains(parked.ReasonText, name) {
+					t.Errorf("the reason %s, %q lacks %s", parked.Reason, parked.ReasonText, name)
 				}
 			}
 			for range 3 {
