@@ -21,12 +21,12 @@ import (
 // changeTimeout bounds a change. It goes on if the browser leaves.
 const changeTimeout = 10 * time.Second
 
-// said are what the page tells of a change that was made.
+// said is what the page says of a change that was made.
 var said = map[string]string{
-	"retried":   "It goes on: a Worker, or a call with its key, takes it up.",
-	"cancelled": "It is being ended, and what it has done is taken back: by a Worker, or by a call with its key.",
-	"redrive":   "It is to be tried again.",
-	"dropped":   "The dead letter is deleted.",
+	"retried":  "It is retried: a Worker, or a call with its key, resumes it.",
+	"canceled": "It is canceled: a Worker, or a call with its key, undoes what it has done.",
+	"redrive":  "It is to be tried again.",
+	"dropped":  "The dead letter is deleted.",
 }
 
 // change is what a form asks for: it does it, and tells where to look then.
@@ -87,7 +87,14 @@ func cancel(ctx context.Context, s *site, r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "./operations/" + id + "?said=cancelled", operation.Cancel(ctx, s.Pool, id)
+	var opts []operation.CancelOption
+	if r.PostFormValue("without_calling") != "" {
+		opts = append(opts, operation.WithoutCalling())
+	}
+	if r.PostFormValue("without_code") != "" {
+		opts = append(opts, operation.WithoutCode())
+	}
+	return "./operations/" + id + "?said=canceled", operation.Cancel(ctx, s.Pool, id, opts...)
 }
 
 // letterOf is the dead letter that a form is about.

@@ -62,11 +62,11 @@ func TestPeopleActWithTheTokenAndAReason(t *testing.T) {
 	d := newActingDesk(t, withToken)
 	d.get("operations/"+parkedID).want(t, 200, "Log in</a> with the token to act")
 	d.login()
-	d.get("operations/"+parkedID).want(t, 200, "Retry: it goes on", "idem operation resolve")
+	d.get("operations/"+parkedID).want(t, 200, "<h3>Retry</h3>", "idem operation resolve", "Nothing is undone.", "parks with call_in_doubt")
 
-	d.post("retry", "id", parkedID, "reason", "INC-1: the bank is back").want(t, 200, "It goes on", "State</dt><dd class=\"\">running")
-	d.post("retry", "id", parkedID, "reason", "INC-1").want(t, 409, "has gone on meanwhile")
-	d.post("cancel", "id", runningID, "reason", "INC-2").want(t, 200, "It is being ended", "cancelled")
+	d.post("retry", "id", parkedID, "reason", "INC-1: the bank is back").want(t, 200, "It is retried", "State</dt><dd class=\"\">running")
+	d.post("retry", "id", parkedID, "reason", "INC-1").want(t, 409, "has changed since it was read")
+	d.post("cancel", "id", runningID, "reason", "INC-2").want(t, 200, "It is canceled", ", canceled")
 	d.post("cancel", "id", doneID, "reason", "INC-2").want(t, 409)
 
 	d.get("letter?side=inbox&id=shop").want(t, 404) // the name has to be whole
@@ -217,7 +217,7 @@ func TestFormsOfOtherPagesAreRefused(t *testing.T) {
 	d.send(http.MethodPost, "retry", formOf("id", parkedID, "reason", "INC"), func(r *http.Request) { // an old browser, or no encryption
 		r.Header.Del("Sec-Fetch-Site")
 		r.Header.Set("Origin", d.server.URL)
-	}).want(t, 200, "It goes on")
+	}).want(t, 200, "It is retried")
 }
 
 func TestNothingIsChangedWithoutAReason(t *testing.T) {

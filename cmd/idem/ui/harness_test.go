@@ -164,9 +164,9 @@ func (d *desk) keep(stranger, key, secret string) {
 	for _, o := range []struct{ id, state, kind, reason string }{
 		{parkedID, "parked", "call", "because of " + stranger}, {runningID, "running", "", ""}, {doneID, "completed", "", ""},
 	} {
-		d.exec(`INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, epoch, state, undoing, step, seq, kind, since, wake_at, tries, attempts, reason, ended_at)
+		d.exec(`INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, epoch, state, undoing, step, seq, kind, since, wake_at, tries, attempts, reason, reason_step, reason_text, error_step, error_attempt, error_text, error_at, ended_at)
 			VALUES ($1, $2, $3, '', $2, 86400000000, `+begun+`, convert_to($4, 'UTF8'), 1, $5, false, CASE $5 WHEN 'completed' THEN '' ELSE $2 END, CASE $5 WHEN 'completed' THEN 0 ELSE 2 END,
-				$6, `+begun+`, `+begun+`, 0, 1, nullif($7, ''), CASE $5 WHEN 'completed' THEN now() END)`, o.id, stranger, key, secret, o.state, o.kind, o.reason)
+				$6, `+begun+`, `+begun+`, 0, 1, CASE $5 WHEN 'parked' THEN 'call_in_doubt' END, CASE $5 WHEN 'parked' THEN $2 END, nullif($7, ''), $2, 2, convert_to('the bank says ' || $2, 'UTF8'), now(), CASE $5 WHEN 'completed' THEN now() END)`, o.id, stranger, key, secret, o.state, o.kind, o.reason)
 		d.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state) VALUES ($1, $2 || $3, '', $3::text::uuid, now(), now() + '1 day', 'running')`, stranger, key, o.id)
 		d.exec(`INSERT INTO idem.steps (operation_id, seq, kind, name, outcome, value, recorded_at) VALUES ($1::text::uuid, 1, 'tx', $2, 'done', convert_to($3, 'UTF8'), `+begun+`)`, o.id, stranger, secret)
 		d.exec(`INSERT INTO idem.signals (operation_id, name, value, sent_at, taken) VALUES ($1::text::uuid, $2, convert_to($3, 'UTF8'), now(), false)`, o.id, stranger, secret)

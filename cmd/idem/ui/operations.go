@@ -2,6 +2,7 @@ package ui
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/operation"
 )
 
 var operationStates = []string{record.Parked, record.Running, record.Completed, record.Failed, record.UndoneState}
@@ -47,11 +49,14 @@ func readOperations(ctx context.Context, tx pgx.Tx, asked url.Values) (any, erro
 	return list, err
 }
 
-// oneOperation is an operation and what it remembers.
+// oneOperation is an operation with its recorded steps.
 type oneOperation struct {
 	*record.Operation
-	Timeline []event
-	More     int // steps that are not shown
+	InDoubt     bool // a call has no recorded outcome
+	Timeline    []event
+	More        int      // steps that are not shown
+	Undos, Kept []string // the steps whose undos are still to run, and those that are done and stay
+	Preview     []string // what Cancel would do; empty if the operation has ended
 }
 
 // event is a line of the timeline.
@@ -83,11 +88,47 @@ func readOperation(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error
 	if err != nil {
 		return nil, err
 	}
-	one := oneOperation{Operation: o, Timeline: timeline(o, steps, sent)}
+	one := oneOperation{Operation: o, Timeline: timeline(o, steps, sent), InDoubt: len(record.Doubts(o, steps)) > 0}
 	if n := len(one.Timeline); n > longestTimeline {
 		one.Timeline, one.More = one.Timeline[n-longestTimeline:], n-longestTimeline
 	}
 	return one, nil
+}
+
+// previewCancel adds to an operation what Cancel would do, and its last error in clear if the page has the keys.
+func previewCancel(ctx context.Context, s *site, data any) (any, error) {
+	one := data.(oneOperation)
+	one.LastError.Open(one.ID, s.Sealer)
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	status, err := operation.Show(ctx, s.Pool, one.ID)
+	if err != nil {
+		return one, unlessGone(err)
+	}
+	one.Undos, one.Kept = status.Undos, status.Kept
+	if one.EndedAt != nil {
+		return one, nil
+	}
+	p, err := operation.PreviewCancel(ctx, s.Pool, one.ID)
+	if err == nil {
+		one.Preview = record.PreviewOfCancel(&p)
+	}
+	return one, unlessGone(err)
+}
+
+// unlessGone returns the error, unless it says that the operation has ended, or was purged, since it was read.
+func unlessGone(err error) error {
+	if errors.Is(err, operation.ErrNotParked) || errors.Is(err, operation.ErrUnknownOperation) {
+		return nil
+	}
+	return err
+}
+
+// openErrors opens the last errors of a list.
+func openErrors(_ context.Context, s *site, data any) (any, error) {
+	list := data.(operations)
+	record.OpenErrors(list.Operations, s.Sealer)
+	return list, nil
 }
 
 // operationID is an id as the database writes it.
@@ -99,47 +140,47 @@ func operationID(text string) (string, error) {
 	return id.String(), nil
 }
 
-// timeline is what is on record, what is under way, and what was sent.
+// timeline has recorded steps, calls in progress, and signals.
 func timeline(o *record.Operation, steps []record.Step, sent []record.Sent) (all []event) {
-	atWork := o.EndedAt == nil && o.Seq > 0
+	recorded := map[int]bool{}
 	for _, step := range steps {
+		recorded[step.Seq] = true
 		e := event{Seq: step.Seq, At: step.RecordedAt, Kind: step.Kind, Name: step.Name, Outcome: step.Outcome, Bytes: step.Value.Bytes}
-		switch store.StepOutcome(step.Outcome) {
-		case store.StepFailed:
+		if step.Kind == string(store.UndoStep) {
+			e.Name = record.UndoName(step.Name)
+		}
+		switch outcome := store.StepOutcome(step.Outcome); {
+		case step.Kind == string(store.EndStep):
+			e.Name, e.Outcome = "", "undo decided"
+		case outcome == store.StepFailed:
 			e.Mood = "bad"
-		case store.StepBegun:
-			e.Outcome, e.Mood = underWay(o)
-		case store.StepRegistered:
-			switch {
-			case o.State == record.Completed:
-				e.Outcome = "not needed"
-			case atWork && step.Seq == o.Seq:
-				e.Outcome, e.Mood = "under way", "warn"
-			}
-		case store.StepWaiting:
+		case outcome == store.StepBegun:
+			e.Outcome, e.Mood = inProgress(o)
+		case outcome == store.StepWaiting:
 			e.Mood, e.DueAt = "warn", step.DueAt
 		}
-		atWork = atWork && step.Seq != o.Seq
 		all = append(all, e)
 	}
-	if atWork {
-		outcome, mood := underWay(o)
-		all = append(all, event{Seq: o.Seq, At: o.Since, Kind: "call", Name: o.Step, Outcome: outcome, Mood: mood})
+	for _, d := range record.Doubts(o, steps) {
+		if !recorded[d.Seq] {
+			outcome, mood := inProgress(o)
+			all = append(all, event{Seq: d.Seq, At: o.Since, Kind: d.Kind, Name: o.Begun, Outcome: outcome, Mood: mood})
+		}
 	}
 	for _, signal := range sent {
-		e := event{At: signal.SentAt, Kind: "signal", Name: signal.Name, Outcome: "taken", Bytes: signal.Value.Bytes}
+		e := event{At: signal.SentAt, Kind: "signal", Name: signal.Name, Outcome: "received", Bytes: signal.Value.Bytes}
 		if !signal.Taken {
-			e.Outcome, e.Mood = "not taken yet", "warn"
+			e.Outcome, e.Mood = "not received yet", "warn"
 		}
 		all = append(all, e)
 	}
 	return all
 }
 
-// underWay tells of a call that was begun and has no outcome.
-func underWay(o *record.Operation) (outcome, mood string) {
+// inProgress is the outcome of a call that was begun and has none yet.
+func inProgress(o *record.Operation) (outcome, mood string) {
 	if o.State == record.Parked {
 		return "begun", "bad"
 	}
-	return "under way", "warn"
+	return "in progress", "warn"
 }

@@ -114,7 +114,7 @@ func (s *site) problemOfAct(err error) problem {
 	case errors.Is(err, operation.ErrUnknownOperation):
 		return noOperation
 	case errors.Is(err, operation.ErrNotParked):
-		return problem{http.StatusConflict, "The operation has gone on meanwhile, and nothing was changed.", "Look at it again."}
+		return problem{http.StatusConflict, "The operation has changed since it was read, and nothing was changed.", "Look at it again."}
 	case errors.Is(err, inbox.ErrNoDeadLetter): // that of the outbox is the same
 		return noLetter
 	case errors.As(err, new(*txn.UnknownError)), errors.Is(err, record.ErrUnknown):

@@ -85,6 +85,7 @@ type sheet struct {
 	asks  []string // the parameters that it knows
 	live  bool     // reads itself again
 	read  func(ctx context.Context, tx pgx.Tx, asked url.Values) (any, error)
+	more  func(ctx context.Context, s *site, data any) (any, error) // behind the transaction of read; nil if there is nothing more
 }
 
 // seen is what a sheet has read.
@@ -95,16 +96,16 @@ type seen struct {
 
 // sheets are those without a parameter in their path.
 var sheets = map[string]*sheet{
-	"":           {"overview", "Overview", nil, true, readOverview},
-	"operations": {"operations", "Operations", []string{"state", "name", "after", "id"}, true, readOperations},
-	"messages":   {"messages", "Messages", []string{"state", "topic", "after"}, true, readMessages},
-	"dead":       {"dead", "Dead letters", []string{"side", "consumer", "source", "class", "after"}, true, readLetters},
-	"letter":     {"letter", "Dead letter", []string{"side", "consumer", "source", "id"}, true, readLetter},
-	"flight":     {"flight", "In flight", nil, true, readFlight},
-	"acts":       {"acts", "What people did", []string{"act", "person"}, true, readActs},
+	"":           {"overview", "Overview", nil, true, readOverview, nil},
+	"operations": {"operations", "Operations", []string{"state", "name", "after", "id"}, true, readOperations, openErrors},
+	"messages":   {"messages", "Messages", []string{"state", "topic", "after"}, true, readMessages, nil},
+	"dead":       {"dead", "Dead letters", []string{"side", "consumer", "source", "class", "after"}, true, readLetters, nil},
+	"letter":     {"letter", "Dead letter", []string{"side", "consumer", "source", "id"}, true, readLetter, nil},
+	"flight":     {"flight", "In flight", nil, true, readFlight, nil},
+	"acts":       {"acts", "What people did", []string{"act", "person"}, true, readActs, nil},
 }
 
-var operationSheet = &sheet{"operation", "Operation", []string{"id"}, true, readOperation}
+var operationSheet = &sheet{"operation", "Operation", []string{"id"}, true, readOperation, previewCancel}
 
 // show reads a sheet and shows it.
 func (s *site) show(w http.ResponseWriter, r *http.Request, parts []string) {
@@ -134,6 +135,9 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, parts []string) {
 			found.Data, err = sheet.read(ctx, tx, asked)
 			return err
 		})
+		if err == nil && sheet.more != nil {
+			found.Data, err = sheet.more(ctx, s, found.Data)
+		}
 		return found, err
 	})
 	if err != nil {

@@ -6,7 +6,8 @@
 //
 //	  - It reads in read-only transactions, each of one snapshot and with a timeout, at most two at a time. Viewers of the same page within a second share one
 //	    reading. No list is read beyond a bounded number of rows where an index leads to them.
-//	  - It shows no key as a whole, and no response, input, value, payload or header at all: they are not even fetched.
+//	  - It shows no key as a whole, and no response, input, value, payload or header at all: they are not even fetched. It shows the errors of
+//	    operations and messages.
 //	  - It changes nothing unless the Config says who may. Each change is a POST from the page itself, takes a reason, and is on record in idem.audit with
 //	    the person.
 //	  - It works without JavaScript, which does no more than to read the page again. Links are relative, so that it can be mounted anywhere.
@@ -44,7 +45,8 @@ type Config struct {
 
 	// Timeout ends a statement that reads. Default: 5 seconds.
 	Timeout time.Duration
-	// Sealer opens dead letters of the outbox that are given to it again. Without one those that are sealed stay where they are.
+	// Sealer opens the last errors of operations, and dead letters of the outbox that are redriven. Without one a sealed error is shown as "sealed", and
+	// sealed dead letters stay where they are.
 	Sealer idem.Sealer
 }
 

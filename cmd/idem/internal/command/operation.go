@@ -18,21 +18,21 @@ type operationCommand struct {
 	List    operationListCommand    `cmd:"" help:"Operations, the latest first."`
 	Show    operationShowCommand    `cmd:"" help:"One operation, with a timeline of its steps."`
 	History operationHistoryCommand `cmd:"" help:"The history of one operation, for idemtest.Replay."`
-	Retry   operationRetryCommand   `cmd:"" help:"Let a parked operation go on as it is."`
-	Resolve operationResolveCommand `cmd:"" help:"Say the outcome of the call that has parked an operation."`
-	Cancel  operationCancelCommand  `cmd:"" help:"End an operation, and take back what it has done."`
+	Retry   operationRetryCommand   `cmd:"" help:"Let a parked operation go on."`
+	Resolve operationResolveCommand `cmd:"" help:"Say the outcome of a call that is in doubt."`
+	Cancel  operationCancelCommand  `cmd:"" help:"End an operation, and undo what it has done."`
 }
 
 // Help says more.
 func (operationCommand) Help() string {
-	return `Operations are work of several steps, as package operation does it. One that is parked waits for a person: show tells why.
+	return `Operations are work of several steps: see package operation. A parked operation waits for a person. show says why it is parked.
 
 Example: idem operation list --state parked`
 }
 
 // operationID is the operation that a command is about.
 type operationID struct {
-	ID string `arg:"" help:"Operation id: idem operation list, idem stuck and idem show tell it."`
+	ID string `arg:"" help:"Operation id, as idem operation list, idem stuck and idem show print it."`
 }
 
 // find returns the operation, and lets work read more about it.
@@ -53,9 +53,10 @@ func (c *operationID) find(s *session, work func(context.Context, pgx.Tx, *recor
 	return found, err
 }
 
-// change asks, and does what a person wants of an operation.
-func (c *operationID) change(s *session, o *record.Operation, agreed *accountable, will, done string, do func(context.Context) error) error {
+// change asks, and then changes an operation. preview is what the change would do; nil if there is nothing to say of that.
+func (c *operationID) change(s *session, o *record.Operation, agreed *accountable, preview []string, will, done string, do func(context.Context) error) error {
 	will = fmt.Sprintf("%s (operation %s %s, %s at step %s)", will, page.Safe(o.Name), o.ID, o.State, page.Safe(o.Step))
+	s.preview(agreed.consent, preview)
 	if err := agreed.ask(s, will); err != nil {
 		return err
 	}
@@ -66,22 +67,36 @@ func (c *operationID) change(s *session, o *record.Operation, agreed *accountabl
 	case errors.Is(err, operation.ErrUnknownOperation):
 		return noRecordError{"operation " + o.ID + " was purged meanwhile: nothing was changed"}
 	case errors.Is(err, operation.ErrNotParked):
-		return refusedError{fmt.Sprintf("operation %s has gone on meanwhile, or is at another step, and nothing was changed (%v): see idem operation show %s", o.ID, err, o.ID)}
+		return refusedError{fmt.Sprintf("nothing was changed: operation %s has changed since it was read (%v); see idem operation show %s", o.ID, err, o.ID)}
 	case errors.As(err, new(*txn.UnknownError)):
-		return fmt.Errorf("%w: idem operation show %s tells which", record.ErrUnknown, o.ID)
+		return fmt.Errorf("%w: see idem operation show %s", record.ErrUnknown, o.ID)
 	case err != nil:
 		return err
 	}
-	return s.show(shownChange{o.ID, done}, func(p *page.Page) { p.Printf("%s: idem operation show %s tells how it goes on\n", done, o.ID) })
+	return s.show(shownChange{o.ID, done, preview}, func(p *page.Page) { p.Printf("%s; see idem operation show %s\n", done, o.ID) })
 }
 
 // shownChange is what was done to an operation, in JSON.
 type shownChange struct {
-	ID   string `json:"operation_id"`
-	Done string `json:"done"`
+	ID      string   `json:"operation_id"`
+	Done    string   `json:"done"`
+	Preview []string `json:"preview,omitempty"`
 }
 
-// parked refuses to go on with an operation that is not.
+// preview prints what a change would do: above the question if there will be one, and otherwise above the result. In JSON the result has it.
+func (s *session) preview(agreed consent, sentences []string) {
+	p := s.page
+	if !agreed.Yes && s.InIsTerminal {
+		p = page.New(s.Stderr, false)
+	} else if s.globals.JSON {
+		return
+	}
+	for _, sentence := range sentences {
+		p.Printf("%s\n", page.Wrap(sentence, "", 100))
+	}
+}
+
+// parked returns an error unless the operation is parked.
 func parked(o *record.Operation) error {
 	if o.State != record.Parked {
 		return refusedError{fmt.Sprintf("nothing was changed: operation %s is not parked, it is %s", o.ID, o.State)}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/operation"
-	"github.com/idem-go/idem/seal"
 )
 
 type operationHistoryCommand struct {
@@ -25,7 +24,7 @@ Example: idem operation history 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10`
 
 // Run writes the history.
 func (c *operationHistoryCommand) Run(s *session) error {
-	secrets, err := c.secrets(s)
+	sealer, err := c.sealer(s)
 	if err != nil {
 		return err
 	}
@@ -34,8 +33,8 @@ func (c *operationHistoryCommand) Run(s *session) error {
 		return err
 	}
 	var opts []idem.Option
-	if len(secrets) > 0 {
-		opts = append(opts, idem.WithSealer(seal.New(seal.Keys{Primary: anyOf(secrets), Secrets: secrets})))
+	if sealer != nil {
+		opts = append(opts, idem.WithSealer(sealer))
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, changeTimeout)
 	defer cancel()

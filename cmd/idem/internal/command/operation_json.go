@@ -5,19 +5,29 @@ import (
 	"unicode/utf8"
 
 	"github.com/idem-go/idem/cmd/idem/internal/record"
+	"github.com/idem-go/idem/operation"
 )
 
-// shownTimeline is an operation with what it remembers, in JSON.
+// shownTimeline is an operation with its recorded steps, in JSON.
 type shownTimeline struct {
 	shownOperation
 	Parent    string      `json:"parent,omitempty"`
-	CallKey   string      `json:"call_key,omitempty"`
-	Cancelled bool        `json:"cancelled"`
+	InDoubt   []shownCall `json:"in_doubt,omitempty"`
+	Canceled  bool        `json:"canceled"`
+	Undos     []string    `json:"undos,omitempty"` // still to run, in that order
+	Kept      []string    `json:"kept,omitempty"`  // done, and without an undo
 	CreatedAt time.Time   `json:"created_at"`
 	EndedAt   *time.Time  `json:"ended_at"`
 	Input     shownValue  `json:"input"`
 	Steps     []shownStep `json:"steps"`
 	Signals   []shownSent `json:"signals"`
+}
+
+// shownCall is a call that was begun and has no recorded outcome.
+type shownCall struct {
+	Kind string `json:"kind"`
+	Step string `json:"step"`
+	Key  string `json:"call_key"`
 }
 
 type shownStep struct {
@@ -57,11 +67,12 @@ func newShownValue(v record.Value) shownValue {
 func (t *timeline) shown(wholeKey bool) shownTimeline {
 	o := t.operation
 	shown := shownTimeline{
-		shownOperation: newShownOperation(*o, wholeKey), Parent: o.Parent, Cancelled: o.Cancelled, CreatedAt: o.CreatedAt.UTC(), EndedAt: inUTC(o.EndedAt),
+		shownOperation: newShownOperation(*o, wholeKey), Parent: o.Parent, Canceled: o.Canceled, Undos: t.undos, Kept: t.kept, CreatedAt: o.CreatedAt.UTC(), EndedAt: inUTC(o.EndedAt),
 		Input: newShownValue(o.Input), Steps: []shownStep{}, Signals: []shownSent{},
 	}
-	if key := t.callKey(); key != "" {
-		shown.CallKey = jsonKey(key, wholeKey)
+	for _, d := range t.doubts() {
+		step, _ := record.UndoOf(d.Name)
+		shown.InDoubt = append(shown.InDoubt, shownCall{d.Kind, step, jsonKey(operation.CallKey(o.ID, d.Kind, d.Name), wholeKey)})
 	}
 	for _, s := range t.steps {
 		shown.Steps = append(shown.Steps, shownStep{s.Seq, s.Kind, s.Name, s.Outcome, s.RecordedAt.UTC(), inUTC(s.DueAt), newShownValue(s.Value), childOf(o, &s)})

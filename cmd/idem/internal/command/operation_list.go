@@ -15,17 +15,18 @@ import (
 type operationListCommand struct {
 	Scope  string `placeholder:"PREFIX" help:"Scopes that begin like this."`
 	Name   string `placeholder:"NAME" help:"Of this definition."`
-	State  string `enum:",running,parked,completed,failed,undone" default:"" placeholder:"STATE" help:"running, parked, completed, failed (rejected, and undone) or undone (ended in an error)."`
+	State  string `enum:",running,parked,completed,failed,undone" default:"" placeholder:"STATE" help:"running, parked, completed, failed (rejected, and undone) or undone (ended in an error or canceled)."`
 	Older  span   `placeholder:"SPAN" help:"Begun longer ago than this."`
 	Limit  int    `default:"50" help:"How many at most, up to 10000. Default: ${default}."`
 	Before string `placeholder:"ID" help:"Go on behind this operation id: the last one that was listed."`
 	Full   bool   `help:"Show whole keys."`
+	sealKeys
 }
 
 // Help says more.
 func (operationListCommand) Help() string {
-	return `Reads operations in the order of their beginning, the latest first, up to --limit. No index is in that order, so the whole table is
-read, until --timeout: purge keeps it small.
+	return `Lists operations, the latest first, up to --limit. No index has that order, so the whole table is read, until --timeout: purge keeps it
+small. The last error of an operation is shown if there was one since its last progress. An error that is sealed takes the keys.
 
 Example: idem operation list --name checkout --state parked`
 }
@@ -38,8 +39,12 @@ func (c *operationListCommand) Run(s *session) error {
 	if c.Before != "" && new(pgtype.UUID).Scan(c.Before) != nil {
 		return usage("%q is no operation id", page.Safe(c.Before))
 	}
+	sealer, err := c.sealer(s)
+	if err != nil {
+		return err
+	}
 	var found []record.Operation
-	err := s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
+	err = s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
 		found, err = record.ListOperations(ctx, tx, record.OperationFilter{
 			ScopePrefix: c.Scope, Name: c.Name, State: c.State, Older: time.Duration(c.Older), Before: c.Before, Limit: c.Limit + 1,
 		})
@@ -52,6 +57,7 @@ func (c *operationListCommand) Run(s *session) error {
 	if more {
 		found = found[:c.Limit]
 	}
+	record.OpenErrors(found, sealer)
 	shown := shownOperationList{newShownOperations(found, c.Full), more}
 	return s.show(shown, func(p *page.Page) { c.text(p, found, more) })
 }
@@ -71,12 +77,56 @@ func (c *operationListCommand) text(p *page.Page, found []record.Operation, more
 	for i := range found {
 		o := &found[i]
 		rows = append(rows, []string{o.ID, page.Safe(o.Name), operationState(p, o), page.Safe(o.Step), page.Age(o.Now.Sub(o.CreatedAt)),
-			page.Safe(o.Scope), shownKey(o.Key, c.Full)})
+			page.Safe(o.Scope), shownKey(o.Key, c.Full), reasonOf(o), lastErrorOf(o)})
 	}
-	p.Table([]page.Column{{Name: "OPERATION ID"}, {Name: "NAME"}, {Name: "STATE"}, {Name: "STEP"}, {Name: "AGE", Right: true}, {Name: "SCOPE"}, {Name: "KEY"}}, rows)
+	p.Table([]page.Column{{Name: "OPERATION ID"}, {Name: "NAME"}, {Name: "STATE"}, {Name: "STEP"}, {Name: "AGE", Right: true}, {Name: "SCOPE"}, {Name: "KEY"},
+		{Name: "REASON"}, {Name: "LAST ERROR"}}, rows)
 	if more {
 		p.Printf("%s\n", p.Dim(fmt.Sprintf("there are more: --before %s (%d shown)", found[len(found)-1].ID, len(found))))
 	}
+}
+
+// longestCell is how many characters of a text a table shows.
+const longestCell = 200
+
+// reasonOf is why an operation is parked: the code and the sentence.
+func reasonOf(o *record.Operation) string {
+	if o.Reason == "" {
+		return ""
+	}
+	return page.Safe(o.Reason + ": " + clipped(o.ReasonText, longestCell))
+}
+
+// lastErrorOf is the last error of an operation, in one line.
+func lastErrorOf(o *record.Operation) string {
+	e := o.LastError
+	if e == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s: %s", attemptOf(o), page.Safe(clipped(e.Text, longestCell)))
+}
+
+// attemptOf says which attempt has failed, and when the next one follows.
+func attemptOf(o *record.Operation) string {
+	e := o.LastError
+	what := fmt.Sprintf("run %d of the function", e.Attempt)
+	if e.Step != "" {
+		what = fmt.Sprintf("attempt %d of step %s", e.Attempt, page.Safe(e.Step))
+	}
+	what += ", " + relative(e.At, o.Now)
+	if e.NextAt != nil && o.State == record.Running {
+		what += ", next " + relative(*e.NextAt, o.Now)
+	}
+	return what
+}
+
+func clipped(text string, limit int) string {
+	for at := range text {
+		if limit--; limit < 0 {
+			return text[:at] + "…"
+		}
+	}
+	return text
 }
 
 // operationState is the state of an operation as it is told to a person.
@@ -89,8 +139,8 @@ func operationState(p *page.Page, o *record.Operation) string {
 	case o.EndedAt != nil:
 	case o.Undoing:
 		state += ", undoing"
-	case o.Cancelled:
-		state += ", cancelled"
+	case o.Canceled:
+		state += ", canceled"
 	}
 	return state
 }

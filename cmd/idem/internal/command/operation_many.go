@@ -16,7 +16,7 @@ import (
 
 // chosenOperations are the operations that are to be changed: one by its id, or many by what they have in common.
 type chosenOperations struct {
-	ID     string `arg:"" optional:"" help:"Operation id: idem operation list, idem stuck and idem show tell it."`
+	ID     string `arg:"" optional:"" help:"Operation id, as idem operation list, idem stuck and idem show print it."`
 	All    bool   `help:"Instead of an id: all that the filters let through, up to --limit."`
 	Name   string `placeholder:"NAME" help:"With --all: of this definition."`
 	Step   string `placeholder:"STEP" help:"With --all: at this step."`
@@ -46,8 +46,11 @@ func (c *chosenOperations) check() error {
 // one is the operation that was named.
 func (c *chosenOperations) one() *operationID { return &operationID{c.ID} }
 
-// changeAll asks once, and then changes each of the operations until one fails. An operation that has gone on since it was listed is left alone.
-func (c *chosenOperations) changeAll(s *session, state, will, done string, do func(ctx context.Context, id string) error) error {
+// changeAll asks once, and then changes each of the operations until one fails. An operation that has changed since it was listed is left alone.
+// preview is nil if there is nothing to say before the change.
+func (c *chosenOperations) changeAll(s *session, state, will, done string, preview func(ctx context.Context, id string) (*operation.CancelPreview, error),
+	do func(ctx context.Context, id string) error,
+) error {
 	var found []record.Operation
 	err := s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
 		found, err = record.ListOperations(ctx, tx, record.OperationFilter{
@@ -59,15 +62,24 @@ func (c *chosenOperations) changeAll(s *session, state, will, done string, do fu
 	case err != nil:
 		return err
 	case len(found) == 0:
-		return noRecordError{"no " + state + " operation fits: idem operation list shows those that there are"}
-	case c.DryRun:
-		return s.show(shownChanges{Operations: newShownOperations(found, false)}, func(p *page.Page) {
+		return noRecordError{"the filters select no " + state + " operation: see idem operation list"}
+	}
+	previews, err := previewAll(s, found, preview)
+	if err != nil {
+		return err
+	}
+	if c.DryRun {
+		return s.show(shownChanges{Preview: previews, Operations: newShownOperations(found, false)}, func(p *page.Page) {
 			p.Printf("this "+will+":\n", len(found))
 			for i := range found {
 				p.Printf("  %s  %s, at step %s\n", found[i].ID, page.Safe(found[i].Name), page.Safe(found[i].Step))
 			}
+			for _, sentence := range previews {
+				p.Printf("%s\n", sentence)
+			}
 		})
 	}
+	s.preview(c.consent, previews)
 	if err := c.ask(s, fmt.Sprintf(will, len(found))); err != nil {
 		return err
 	}
@@ -85,9 +97,43 @@ func (c *chosenOperations) changeAll(s *session, state, will, done string, do fu
 		s.progress("%d of %d", i+1, len(found))
 	}
 	s.progress("")
-	return s.show(shownChanges{true, newShownOperations(changed, false)}, func(p *page.Page) {
+	return s.show(shownChanges{true, previews, newShownOperations(changed, false)}, func(p *page.Page) {
 		p.Printf("%d of %d %s\n", len(changed), len(found), done)
 	})
+}
+
+// previewAll counts what Cancel would do with each of the operations.
+func previewAll(s *session, found []record.Operation, preview func(ctx context.Context, id string) (*operation.CancelPreview, error)) ([]string, error) {
+	if preview == nil {
+		return nil, nil
+	}
+	var asks, repeats, parks, undoes, keeps int
+	for i := range found {
+		ctx, cancel := context.WithTimeout(s.ctx, changeTimeout)
+		p, err := preview(ctx, found[i].ID)
+		cancel()
+		switch {
+		case errors.Is(err, operation.ErrNotParked), errors.Is(err, operation.ErrUnknownOperation): // it has ended
+			continue
+		case err != nil:
+			return nil, err
+		}
+		asks, repeats, parks = asks+oneIf(p.Asks), repeats+oneIf(p.Repeats), parks+oneIf(p.Parks != "")
+		undoes, keeps = undoes+oneIf(len(p.Undos) > 0), keeps+oneIf(len(p.Kept) > 0)
+		s.progress("%d of %d", i+1, len(found))
+	}
+	s.progress("")
+	return []string{
+		fmt.Sprintf("%d have a step that is undone, and %d have a step that is done and stays, because it has no undo.", undoes, keeps),
+		fmt.Sprintf("%d make a call in doubt again under its key, %d ask about one, and %d park with a call in doubt before anything is undone.", repeats, asks, parks),
+	}, nil
+}
+
+func oneIf(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 func changeOne(ctx context.Context, id string, do func(ctx context.Context, id string) error) error {
@@ -98,7 +144,7 @@ func changeOne(ctx context.Context, id string, do func(ctx context.Context, id s
 	defer cancel()
 	err := do(bounded, id)
 	if errors.As(err, new(*txn.UnknownError)) {
-		return fmt.Errorf("%w: idem operation show %s tells which", record.ErrUnknown, id)
+		return fmt.Errorf("%w: see idem operation show %s", record.ErrUnknown, id)
 	}
 	return err
 }
@@ -106,5 +152,6 @@ func changeOne(ctx context.Context, id string, do func(ctx context.Context, id s
 // shownChanges is what was done to many operations, or with --dry-run would be, in JSON.
 type shownChanges struct {
 	Done       bool             `json:"done"`
+	Preview    []string         `json:"preview,omitempty"`
 	Operations []shownOperation `json:"operations"`
 }

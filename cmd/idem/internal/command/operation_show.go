@@ -10,20 +10,22 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/operation"
 	"github.com/idem-go/idem/seal"
 )
 
 type operationShowCommand struct {
 	operationID
 	sealKeys
-	Reveal bool `help:"Show input and values of steps and signals. It takes the keys if they are sealed."`
+	Reveal bool `help:"Show the input and the values of steps and signals. If they are sealed, this takes the keys."`
 	Full   bool `help:"Show the whole key."`
 }
 
 // Help says more.
 func (operationShowCommand) Help() string {
-	return `Reads one operation and what it remembers. A step is on record with the commit that follows it, and AFTER is the time from the beginning
-of the operation to that commit. Values are not even fetched unless --reveal asks for them.
+	return `Shows one operation: its state, why it is parked, its last error, and its recorded steps. A step is recorded with the commit that follows
+it, and AFTER is the time from the beginning of the operation to that commit. An error that is sealed is shown with the keys, and as "sealed" without
+them. Values are not read unless --reveal asks for them.
 
 Example: idem operation show 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --reveal`
 }
@@ -39,6 +41,14 @@ func (c *operationShowCommand) Run(s *session) error {
 		return err
 	}
 	t.operation = o
+	sealer, err := c.sealer(s)
+	if err != nil {
+		return err
+	}
+	o.LastError.Open(o.ID, sealer)
+	if err := t.readUndos(s); err != nil {
+		return err
+	}
 	if c.Reveal {
 		if err := t.open(s, c.sealKeys); err != nil {
 			return err
@@ -47,11 +57,24 @@ func (c *operationShowCommand) Run(s *session) error {
 	return s.show(t.shown(c.Full), func(p *page.Page) { c.text(p, &t) })
 }
 
-// timeline is an operation and what it remembers.
+// timeline is an operation with its recorded steps and its signals.
 type timeline struct {
-	operation *record.Operation
-	steps     []record.Step
-	sent      []record.Sent
+	operation   *record.Operation
+	steps       []record.Step
+	sent        []record.Sent
+	undos, kept []string
+}
+
+// readUndos reads which undos are still to run, and which steps stay.
+func (t *timeline) readUndos(s *session) error {
+	ctx, cancel := context.WithTimeout(s.ctx, changeTimeout)
+	defer cancel()
+	status, err := operation.Show(ctx, s.pool, t.operation.ID)
+	if err != nil && !errors.Is(err, operation.ErrUnknownOperation) { // purged meanwhile
+		return err
+	}
+	t.undos, t.kept = status.Undos, status.Kept
+	return nil
 }
 
 // open puts what is sealed in clear.

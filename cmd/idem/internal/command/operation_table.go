@@ -9,7 +9,7 @@ import (
 	"github.com/idem-go/idem/internal/store"
 )
 
-// table is the timeline: what is on record, what was sent, and what is under way.
+// table is the timeline: recorded steps, calls in progress, and signals.
 func (t *timeline) table(p *page.Page, reveal bool) {
 	o := t.operation
 	var rows [][]string
@@ -34,39 +34,48 @@ func (t *timeline) table(p *page.Page, reveal bool) {
 	for _, s := range t.steps {
 		recorded[s.Seq] = true
 		outcome := s.Outcome
+		name := s.Name
+		if s.Kind == string(store.UndoStep) {
+			name = record.UndoName(name)
+		}
 		switch {
+		case s.Kind == string(store.EndStep):
+			name, outcome = "", "undo decided"
 		case s.Outcome == string(store.StepFailed):
 			outcome = p.Red(outcome)
-		case s.Outcome == string(store.StepRegistered) && o.State == "completed":
-			outcome = "not needed"
 		case s.Outcome == string(store.StepBegun) && o.State == record.Parked:
 			outcome = p.Red(outcome)
 		case s.Outcome == string(store.StepBegun):
-			outcome = p.Yellow("under way")
-		case s.Seq == o.Seq && s.Outcome == string(store.StepRegistered) && o.EndedAt == nil:
-			outcome = p.Yellow("under way")
+			outcome = p.Yellow("in progress")
 		case s.Outcome == string(store.StepWaiting) && s.DueAt != nil:
 			outcome = p.Yellow(outcome) + ", due " + relative(*s.DueAt, o.Now)
 		}
-		row(s.Seq, s.RecordedAt, s.Kind, s.Name, outcome, s.Value)
+		row(s.Seq, s.RecordedAt, s.Kind, name, outcome, s.Value)
 	}
-	if o.EndedAt == nil && o.Seq > 0 && !recorded[o.Seq] {
-		outcome := p.Yellow("under way")
+	for _, d := range t.doubts() {
+		if recorded[d.Seq] {
+			continue
+		}
+		outcome := p.Yellow("in progress")
 		if o.State == record.Parked {
 			outcome = p.Red("begun")
 		}
-		row(o.Seq, o.Since, "call", o.Step, outcome, record.Value{})
+		name := d.Name
+		if d.IsUndo() {
+			name = record.UndoName(name)
+		}
+		row(d.Seq, o.Since, d.Kind, name, outcome, record.Value{})
 	}
 	for _, s := range t.sent {
-		outcome := "taken"
+		outcome := "received"
 		if !s.Taken {
-			outcome = p.Yellow("not taken yet")
+			outcome = p.Yellow("not received yet")
 		}
 		row(0, s.SentAt, "signal", s.Name, outcome, s.Value)
 	}
 	if len(rows) == 0 {
-		p.Printf("no step is on record\n")
+		p.Printf("no step is recorded\n")
 		return
 	}
-	p.Table([]page.Column{{Name: "#", Right: true}, {Name: "ON RECORD"}, {Name: "AFTER", Right: true}, {Name: "KIND"}, {Name: "STEP"}, {Name: "OUTCOME"}, {Name: "VALUE"}}, rows)
+	p.Table([]page.Column{{Name: "#", Right: true}, {Name: "RECORDED"}, {Name: "AFTER", Right: true}, {Name: "KIND"}, {Name: "STEP"}, {Name: "OUTCOME"}, {Name: "VALUE"}}, rows)
 }

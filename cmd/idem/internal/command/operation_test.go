@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -32,17 +33,19 @@ func (d *desk) keepOperations() {
 		id, key, name, state, step string
 		seq, attempts              int
 		undoing                    bool
-		reason, wake, ended        any
+		wake, ended                any
 	}{
-		{doneID, placed, "checkout", "completed", "", 0, 0, false, nil, "0", "2.5 s"},
-		{parkedID, declined, "checkout", "parked", "charge", 3, 1, false, `it is not known whether step "charge" has happened`, "0", nil},
-		{waitsID, forgotten, "refund", "running", "approval", 2, 0, false, nil, "10 days", nil},
-		{undoneID, left, "checkout\x1b[2J", "failed", "", 0, 0, true, nil, "0", "3 s"},
+		{doneID, placed, "checkout", "completed", "", 0, 0, false, "0", "2.5 s"},
+		{parkedID, declined, "checkout", "parked", "charge", 2, 1, false, "0", nil},
+		{waitsID, forgotten, "refund", "running", "approval", 2, 0, false, "10 days", nil},
+		{undoneID, left, "checkout\x1b[2J", "failed", "", 0, 0, true, "0", "3 s"},
 	} {
-		d.exec(`INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, epoch, state, undoing, step, seq, kind, since, wake_at, tries, attempts, reason, ended_at)
-			VALUES ($1, $2, $3, '', $4, 86400000000, `+begun+`, '{"sku":"teapot"}', 1, $5, $6, $7, $8, CASE $7 WHEN 'charge' THEN 'call' WHEN 'approval' THEN 'await' ELSE '' END, `+begun+` + interval '120 ms', `+begun+` + $9::interval, 0, $10, $11, `+begun+` + $12::interval)`,
-			o.id, scope, o.key, o.name, o.state, o.undoing, o.step, o.seq, o.wake, o.attempts, o.reason, o.ended)
+		d.exec(`INSERT INTO idem.operations (id, scope, key, hash, name, ttl, created_at, input, epoch, state, undoing, step, seq, kind, since, wake_at, tries, attempts, ended_at)
+			VALUES ($1, $2, $3, '', $4, 86400000000, `+begun+`, '{"sku":"teapot"}', 1, $5, $6, $7, $8, CASE $7 WHEN 'charge' THEN 'call' WHEN 'approval' THEN 'await' ELSE '' END, `+begun+` + interval '120 ms', `+begun+` + $9::interval, 0, $10, `+begun+` + $11::interval)`,
+			o.id, scope, o.key, o.name, o.state, o.undoing, o.step, o.seq, o.wake, o.attempts, o.ended)
 	}
+	d.exec(`UPDATE idem.operations SET policy = 'once', undos = 1, reason = 'call_in_doubt', reason_step = step, reason_text = 'step "charge" may have happened',
+		error_step = step, error_attempt = 3, error_text = convert_to('no answer from the bank' || chr(27), 'UTF8'), error_at = created_at + interval '1 s' WHERE id = $1`, parkedID)
 	for _, s := range []struct {
 		id            string
 		seq           int
@@ -50,22 +53,23 @@ func (d *desk) keepOperations() {
 		kind, name    string
 		outcome       string
 		value, dueDay any
+		undos         any
 	}{
-		{doneID, 1, "120 ms", "tx", "reserve", "done", `{"order":17}`, nil},
-		{doneID, 2, "120 ms", "undo tx", "release", "registered", nil, nil},
-		{doneID, 3, "2.5 s", "call", "charge", "done", `{"charge":"ch_secret"}`, nil},
-		{doneID, 4, "2.5 s", "tx", "confirm", "done", `null`, nil},
-		{parkedID, 1, "120 ms", "tx", "reserve", "done", `{"order":18}`, nil},
-		{parkedID, 2, "120 ms", "undo tx", "release", "registered", nil, nil},
-		{waitsID, 1, "120 ms", "tx", "ask", "done", `null`, nil},
-		{waitsID, 2, "120 ms", "await", "approval", "waiting", nil, "10 days"},
-		{undoneID, 1, "120 ms", "tx", "reserve\x1b[31m", "done", `{"order":19}`, nil},
-		{undoneID, 2, "3 s", "undo tx", "release", "undone", nil, nil},
-		{undoneID, 3, "1.2 s", "call", "charge", "failed", `{"text":"card declined"}`, nil},
+		{doneID, 1, "120 ms", "tx", "reserve", "done", `{"order":17}`, nil, 1},
+		{doneID, 2, "2.5 s", "call", "charge", "done", `{"charge":"ch_secret"}`, nil, 1},
+		{doneID, 3, "2.5 s", "tx", "confirm", "done", `null`, nil, nil},
+		{parkedID, 1, "120 ms", "tx", "reserve", "done", `{"order":18}`, nil, 1},
+		{waitsID, 1, "120 ms", "tx", "ask", "done", `null`, nil, nil},
+		{waitsID, 2, "120 ms", "await", "approval", "waiting", nil, "10 days", nil},
+		{undoneID, 1, "120 ms", "tx", "reserve\x1b[31m", "done", `{"order":19}`, nil, 1},
+		{undoneID, 2, "1 s", "tx", "note", "done", `null`, nil, nil},
+		{undoneID, 3, "1.2 s", "call", "charge", "failed", `{"text":"card declined"}`, nil, 1},
+		{undoneID, 4, "3 s", "end", "error", "failed", `{"text":"card declined"}`, nil, nil},
+		{undoneID, 5, "3 s", "undo", "reserve\x1b[31m", "done", nil, nil, nil},
 	} {
-		d.exec(`INSERT INTO idem.steps (operation_id, seq, kind, name, due_at, recorded_at, outcome, value)
-			SELECT id, $2, $3, $4, created_at + $5::interval, created_at + $6::interval, $7, convert_to($8, 'UTF8') FROM idem.operations WHERE id = $1`,
-			s.id, s.seq, s.kind, s.name, s.dueDay, s.after, s.outcome, s.value)
+		d.exec(`INSERT INTO idem.steps (operation_id, seq, kind, name, due_at, recorded_at, outcome, value, undos)
+			SELECT id, $2, $3, $4, created_at + $5::interval, created_at + $6::interval, $7, convert_to($8, 'UTF8'), $9 FROM idem.operations WHERE id = $1`,
+			s.id, s.seq, s.kind, s.name, s.dueDay, s.after, s.outcome, s.value, s.undos)
 	}
 	d.exec(`INSERT INTO idem.signals SELECT id, 'approval', created_at + interval '1 h', '"yes"', false FROM idem.operations WHERE id = $1`, waitsID)
 }
@@ -101,6 +105,7 @@ func TestOperationsAreShownAsTheGoldenFilesHaveIt(t *testing.T) {
 		"operation-resolve":         {"resolve", parkedID, "--happened", "--value", `{"charge":"ch_1"}`, "--yes"},
 		"operation-resolve-unasked": {"resolve", parkedID, "--not-happened"},
 		"operation-cancel":          {"cancel", waitsID, "--yes"},
+		"operation-cancel-doubt":    {"cancel", parkedID, "--without-calling", "--without-code", "--yes"},
 		"operation-cancel-ended":    {"cancel", doneID, "--yes"},
 	} {
 		for kind, further := range map[string][]string{"txt": nil, "json": {"--json"}} {
@@ -159,11 +164,11 @@ func TestOperationsAreLeftAloneUntilSomebodyAgrees(t *testing.T) {
 		d.idem(args...).want(t, 5, "--yes")
 	}
 	var n int
-	err := d.pool.QueryRow(t.Context(), "SELECT count(*) FROM idem.operations WHERE epoch = 1 AND NOT cancelled").Scan(&n)
+	err := d.pool.QueryRow(t.Context(), "SELECT count(*) FROM idem.operations WHERE epoch = 1 AND NOT canceled").Scan(&n)
 	if err != nil || n != 4 {
 		t.Fatalf("%d of 4 are as they were, %v", n, err)
 	}
-	d.call(context.Background(), typed("y\n"), "operation", "retry", parkedID).want(t, 0, "Go on?", "it goes on")
+	d.call(context.Background(), typed("y\n"), "operation", "retry", parkedID).want(t, 0, "Go on?", "it is retried")
 	d.idem("operation", "retry", parkedID, "--yes").want(t, 5, "is not parked")
 }
 
@@ -174,7 +179,7 @@ func TestWhatCannotBeSaidOfAnOperationIsRefused(t *testing.T) {
 	d.idem("operation", "show", "17").want(t, 2, "no operation id")
 	d.idem("operation", "list", "--before", "17").want(t, 2, "no operation id")
 	d.idem("operation", "list", "--limit", "0").want(t, 2, "--limit")
-	d.idem("operation", "resolve", parkedID).want(t, 2, "--happened or --not-happened")
+	d.idem("operation", "resolve", parkedID).want(t, 2, "--happened, --not-happened or --refused")
 	d.idem("operation", "resolve", parkedID, "--not-happened", "--value", "1").want(t, 2, "no --value")
 	d.idem("operation", "resolve", parkedID, "--refused", "no", "--value", "1").want(t, 2, "no --value")
 	d.idem("operation", "resolve", parkedID, "--refused", "no", "--happened").want(t, 2, "--refused")
@@ -209,7 +214,7 @@ func TestOperatorSaysThatACallWasRefused(t *testing.T) {
 	if err := d.pool.QueryRow(t.Context(), "SELECT id::text FROM idem.operations").Scan(&id); err != nil {
 		t.Fatal(err)
 	}
-	d.idem("operation", "resolve", id, "--refused", declined.Error(), "--yes").want(t, 0, "it goes on")
+	d.idem("operation", "resolve", id, "--refused", declined.Error(), "--yes").want(t, 0, "it is resumed")
 	if res, err := call(); err != nil || res.Status != 402 {
 		t.Error(res, err)
 	}
@@ -220,7 +225,7 @@ func TestOperatorResolvesCallsThatWereMadeAtTheSameTimeByTheirNames(t *testing.T
 	d := newDesk(t)
 	travel := operation.Define("travel", func(op *operation.Op, in string) (idem.Response, error) {
 		calls := operation.Parallel(op)
-		var booked []*operation.Future[string]
+		var booked []*operation.Value[string]
 		for _, name := range []string{"air", "room"} {
 			booked = append(booked, operation.Go(calls, name, operation.Once, func(context.Context, string) (string, error) {
 				return "", operation.Unknown(errors.New("timeout"))
@@ -244,13 +249,13 @@ func TestOperatorResolvesCallsThatWereMadeAtTheSameTimeByTheirNames(t *testing.T
 		t.Fatal(err)
 	}
 	air, room := operation.CallKey(id, "call", "air"), operation.CallKey(id, "call", "room")
-	d.idem("operation", "show", id, "--full").want(t, 0, "call's key    "+air, room, "is that of room", "begun", "not known")
+	d.idem("operation", "show", id, "--full").want(t, 0, air, room, "of step room", "begun", "call_in_doubt")
 	d.idem("operation", "resolve", id, "--not-happened", "--step", "sea", "--yes").want(t, 5, "")
-	d.idem("operation", "resolve", id, "--happened", "--value", `"a room"`, "--step", "room", "--yes").want(t, 0, "it goes on")
+	d.idem("operation", "resolve", id, "--happened", "--value", `"a room"`, "--step", "room", "--yes").want(t, 0, "it is resumed")
 	if _, err := call(); !errors.Is(err, operation.ErrParked) {
 		t.Fatal(err)
 	}
-	d.idem("operation", "resolve", id, "--happened", "--value", `"a flight"`, "--yes").want(t, 0, "it goes on")
+	d.idem("operation", "resolve", id, "--happened", "--value", `"a flight"`, "--yes").want(t, 0, "it is resumed")
 	if res, err := call(); err != nil || string(res.Body) != "a flight and a room" {
 		t.Errorf("%s, %v", res.Body, err)
 	}
@@ -268,7 +273,7 @@ func TestOnlyTheCallThatWasLookedAtIsResolved(t *testing.T) {
 			return copy(p, "y\n"), nil
 		})
 	}
-	d.call(context.Background(), change, "operation", "resolve", parkedID, "--not-happened").want(t, 5, "gone on meanwhile")
+	d.call(context.Background(), change, "operation", "resolve", parkedID, "--not-happened").want(t, 5, "has changed since")
 }
 
 // From a real operation that is parked, by its operator, to its end, with all that it keeps sealed.
@@ -309,7 +314,10 @@ func TestOperatorShowsAndResolvesASealedOperation(t *testing.T) {
 	}
 	keys := "2026-11=" + base64.StdEncoding.EncodeToString(secret)
 	other := "2026-11=" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("o", 32)))
-	with("", "show", id).want(t, 0, "sealed with   2026-11", "charge", "begun", "parked", "call's key")
+	with("", "show", id).want(t, 0, "sealed with", "2026-11", "charge", "begun", "parked", "call's key", "sealed (attempt 1 of step charge")
+	with(keys, "show", id).want(t, 0, "timeout (attempt 1 of step charge")
+	with("", "list").want(t, 0, "attempt 1 of step charge", ": sealed")
+	with(keys, "list").want(t, 0, ": the outcome is unknown: timeout")
 	with("", "history", id).want(t, 1, `sealed with the key "2026-11"`, "--seal-keys")
 	with(keys, "history", id).want(t, 0, `"the input"`, `"begun"`)
 	with("", "show", id, "--reveal").want(t, 1, `sealed with the key "2026-11"`, "--seal-keys")
@@ -318,10 +326,55 @@ func TestOperatorShowsAndResolvesASealedOperation(t *testing.T) {
 	with(keys, "show", id, "--reveal", "--json").want(t, 0, `"value_text": "\"the value\""`)
 	resolve := []string{"resolve", id, "--happened", "--value", `"the charge"`, "--yes"}
 	with("", resolve...).want(t, 1, `"2026-11", which is needed`)
-	with(keys, resolve...).want(t, 0, "it goes on from there")
+	with(keys, resolve...).want(t, 0, "it is resumed")
 	res, err := call()
 	if err != nil || string(res.Body) != "the input and the charge" {
 		t.Fatalf("%s, %v", res.Body, err)
 	}
 	with(keys, "show", id, "--reveal").want(t, 0, "completed", "the charge")
+}
+
+// A call whose answer is lost, and that has an undo: Cancel may make it again, to undo it.
+func TestOperationCancel_SaysWhatItWillDo(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	charges, refunds, lost := 0, 0, true
+	keyed := operation.Keyed(time.Hour).WithMaxAttempts(1)
+	pay := operation.Define("pay", func(op *operation.Op, in string) (idem.Response, error) {
+		release := operation.UndoTx(func(pgx.Tx, operation.None) error { return nil })
+		if err := operation.Exec(op, "reserve", func(pgx.Tx) error { return nil }, release); err != nil {
+			return idem.Response{}, err
+		}
+		if err := operation.Exec(op, "note", func(pgx.Tx) error { return nil }); err != nil {
+			return idem.Response{}, err
+		}
+		_, err := operation.Call(op, "charge", keyed, func(context.Context, string) (string, error) {
+			if charges++; lost {
+				return "", operation.Unknown(errors.New("timeout"))
+			}
+			return "ch_1", nil
+		}, operation.UndoCall(keyed, func(context.Context, string, string) error { refunds++; return nil }))
+		return idem.Response{}, err
+	})
+	call := func() error {
+		_, err := pay.Do(t.Context(), d.pool, scope, placed, idem.HashBytes(), "the input")
+		return err
+	}
+	if err := call(); !errors.Is(err, operation.ErrParked) {
+		t.Fatal(err)
+	}
+	var id string
+	if err := d.pool.QueryRow(t.Context(), "SELECT id::text FROM idem.operations").Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	d.idem("operation", "show", id).want(t, 0, "attempts_exhausted", "attempt 1 of step charge", "timeout")
+	d.idem("operation", "cancel", "--all", "--name", "pay", "--dry-run").want(t, 0, "1 make a call in doubt again")
+	d.call(context.Background(), typed("n\n"), "operation", "cancel", id, "--without-calling").want(t, 5, "in doubt: charge", "parks with call_in_doubt", "nothing was changed")
+	d.call(context.Background(), typed("y\n"), "operation", "cancel", id).
+		want(t, 0, "makes the call again under its key", "in this order: charge, reserve.", "stay, because they have no undo: note.", "it is canceled")
+	lost = false
+	if err := call(); !errors.Is(err, operation.ErrCanceled) || charges != 2 || refunds != 1 {
+		t.Errorf("%v after %d charges and %d refunds", err, charges, refunds)
+	}
+	d.idem("operation", "show", id).want(t, 0, "undone", "stays", "note")
 }

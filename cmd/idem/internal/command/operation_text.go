@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
@@ -21,18 +22,18 @@ func (c *operationShowCommand) text(p *page.Page, t *timeline) {
 	p.Printf("\n")
 	t.table(p, c.Reveal)
 	if o.State == record.Parked {
-		p.Printf("\n%s\n", page.Wrap(remedyOfParked(o), "Note: ", 100))
+		p.Printf("\n%s\n", page.Wrap(t.remedy(), "Note: ", 100))
 	}
 }
 
-// remedyOfParked says what to do about an operation that is parked.
-func remedyOfParked(o *record.Operation) string {
-	unknown := ""
-	if o.InDoubt() {
-		unknown = " If the reason is that it is not known whether the call has happened, ask the other side, then: idem operation resolve " + o.ID +
+// remedy says what to do about an operation that is parked.
+func (t *timeline) remedy() string {
+	o, unknown := t.operation, ""
+	if len(t.doubts()) > 0 {
+		unknown = " A call is in doubt: ask the other side by the key of the call, then: idem operation resolve " + o.ID +
 			" --happened --value JSON, --not-happened, or --refused TEXT."
 	}
-	return "see to the reason, then: idem operation retry " + o.ID + ", or cancel." + unknown
+	return "docs/operations.md says what to do about " + o.Reason + ". Then: idem operation retry " + o.ID + ", or cancel." + unknown
 }
 
 // facts is what is known of an operation besides its name and its steps.
@@ -46,28 +47,32 @@ func (t *timeline) facts(p *page.Page, wholeKey bool) []page.Pair {
 		facts = append(facts, page.Pair{Name: "ended", Value: page.Time(*o.EndedAt) + p.Dim(" (after "+page.Age(o.EndedAt.Sub(o.CreatedAt))+")")})
 	} else {
 		facts = append(facts, page.Pair{Name: "at step", Value: atStep(o) + p.Dim(" (since "+page.Time(o.Since)+", "+relative(o.Since, o.Now)+")")},
-			page.Pair{Name: "attempts", Value: fmt.Sprintf("%d since it last got on", o.Attempts)})
+			page.Pair{Name: "attempts", Value: fmt.Sprintf("%d since its last progress", o.Attempts)})
 	}
-	if key := t.callKey(); key != "" {
-		facts = append(facts, page.Pair{Name: "call's key", Value: shownKey(key, wholeKey) + p.Dim(" at the other side")})
-	}
-	for _, s := range t.steps {
-		if s.Outcome == string(store.StepBegun) && s.Seq != o.Seq {
-			key := shownKey(operation.CallKey(o.ID, s.Kind, s.Name), wholeKey)
-			facts = append(facts, page.Pair{Name: "another", Value: key + p.Dim(" is that of "+page.Safe(s.Name))})
-		}
+	for _, d := range t.doubts() {
+		key := shownKey(operation.CallKey(o.ID, d.Kind, d.Name), wholeKey)
+		facts = append(facts, page.Pair{Name: "call's key", Value: key + p.Dim(" at the other side, of "+doubtName(&d))})
 	}
 	family, awaited := t.family(p)
 	facts = append(facts, family...)
 	switch {
 	case o.State == record.Parked:
-		facts = append(facts, page.Pair{Name: "reason", Value: page.Safe(o.Reason)})
+		facts = append(facts, page.Pair{Name: "reason", Value: page.Safe(o.Reason)}, page.Pair{Name: "parked because", Value: page.Safe(o.ReasonText)})
 	case o.State == record.Running && o.Attended:
 		facts = append(facts, page.Pair{Name: "worked on", Value: "by a process that is there"})
 	case o.State == record.Running && awaited != "":
 		facts = append(facts, page.Pair{Name: "waits for", Value: p.Yellow("operation "+awaited) + ", its child, to end"})
 	case o.State == record.Running:
 		facts = append(facts, page.Pair{Name: "worked on", Value: p.Yellow("by no process") + "; due " + relative(o.WakeAt, o.Now)})
+	}
+	if o.LastError != nil {
+		facts = append(facts, page.Pair{Name: "last error", Value: page.Safe(o.LastError.Text) + p.Dim(" ("+attemptOf(o)+")")})
+	}
+	if len(t.undos) > 0 {
+		facts = append(facts, page.Pair{Name: "still to undo", Value: page.Safe(strings.Join(t.undos, ", "))})
+	}
+	if len(t.kept) > 0 {
+		facts = append(facts, page.Pair{Name: "stays", Value: page.Safe(strings.Join(t.kept, ", ")) + p.Dim(" (done, and without an undo)")})
 	}
 	if o.Input.SealedBy != "" {
 		facts = append(facts, page.Pair{Name: "sealed with", Value: page.Safe(o.Input.SealedBy)})
@@ -101,22 +106,15 @@ func childOf(o *record.Operation, s *record.Step) string {
 	return operation.ChildID(o.ID, s.Name)
 }
 
-// callKey is the key by which the other side knows the call that is under way, "" if none is.
-func (t *timeline) callKey() string {
-	o := t.operation
-	if o.EndedAt != nil || o.Seq == 0 {
-		return ""
+// doubts are the calls that were begun and have no recorded outcome.
+func (t *timeline) doubts() []record.Doubt { return record.Doubts(t.operation, t.steps) }
+
+// doubtName is a call, or the call of an undo, for a person.
+func doubtName(d *record.Doubt) string {
+	if d.IsUndo() {
+		return "the undo of step " + page.Safe(record.UndoName(d.Name))
 	}
-	for _, s := range t.steps {
-		switch {
-		case s.Seq != o.Seq:
-		case s.Kind == string(store.UndoStep), s.Outcome == string(store.StepBegun):
-			return operation.CallKey(o.ID, s.Kind, s.Name)
-		default:
-			return ""
-		}
-	}
-	return operation.CallKey(o.ID, string(store.CallStep), o.Step)
+	return "step " + page.Safe(d.Name)
 }
 
 func atStep(o *record.Operation) string {

@@ -20,14 +20,30 @@ type shownOperation struct {
 	Since    time.Time `json:"since"`
 	WakeAt   time.Time `json:"wake_at"`
 	Attended bool      `json:"attended"`
-	Reason   string    `json:"reason,omitempty"`
+
+	Reason     string          `json:"reason,omitempty"`      // the code
+	ReasonText string          `json:"reason_text,omitempty"` // the same as a sentence
+	LastError  *shownLastError `json:"last_error,omitempty"`
+}
+
+// shownLastError is the last error of an operation in JSON.
+type shownLastError struct {
+	Step    string     `json:"step,omitempty"` // empty if the function has returned it
+	Attempt int        `json:"attempt"`
+	At      time.Time  `json:"at"`
+	NextAt  *time.Time `json:"next_at,omitempty"`
+	Text    string     `json:"text"`
 }
 
 func newShownOperation(o record.Operation, wholeKey bool) shownOperation {
-	return shownOperation{
+	shown := shownOperation{
 		ID: o.ID, Name: o.Name, Scope: o.Scope, Key: jsonKey(o.Key, wholeKey), State: o.State, Step: o.Step, Undoing: o.Undoing,
-		Attempts: o.Attempts, Since: o.Since.UTC(), WakeAt: o.WakeAt.UTC(), Attended: o.Attended, Reason: o.Reason,
+		Attempts: o.Attempts, Since: o.Since.UTC(), WakeAt: o.WakeAt.UTC(), Attended: o.Attended, Reason: o.Reason, ReasonText: o.ReasonText,
 	}
+	if e := o.LastError; e != nil {
+		shown.LastError = &shownLastError{e.Step, e.Attempt, e.At.UTC(), inUTC(e.NextAt), e.Text}
+	}
+	return shown
 }
 
 func newShownOperations(all []record.Operation, wholeKey bool) []shownOperation {
@@ -46,9 +62,9 @@ func tellOperations(p *page.Page, title, remedy string, all []record.Operation) 
 	p.Printf("%s\n", p.Bold(title))
 	var rows [][]string
 	for _, o := range all {
-		rows = append(rows, []string{o.ID, page.Safe(o.Name), page.Safe(o.Step), page.Age(o.Now.Sub(o.Since)), page.Safe(o.Reason)})
+		rows = append(rows, []string{o.ID, page.Safe(o.Name), page.Safe(o.Step), page.Age(o.Now.Sub(o.Since)), reasonOf(&o), lastErrorOf(&o)})
 	}
-	p.Table([]page.Column{{Name: "OPERATION ID"}, {Name: "NAME"}, {Name: "STEP"}, {Name: "SINCE", Right: true}, {Name: "REASON"}}, rows)
+	p.Table([]page.Column{{Name: "OPERATION ID"}, {Name: "NAME"}, {Name: "STEP"}, {Name: "SINCE", Right: true}, {Name: "REASON"}, {Name: "LAST ERROR"}}, rows)
 	p.Printf("%s\n\n", page.Wrap(remedy, "  ", 100))
 }
 
@@ -60,14 +76,17 @@ func (e *explanation) explainOperation(o *record.Operation) {
 		e.Hint = "ask again"
 	case o.State == record.Parked:
 		e.Verdict, e.Error = refused, "operation.ErrParked"
-		e.Reason = "operation " + o.ID + " (" + page.Safe(o.Name) + ") is parked at step " + page.Safe(o.Step) + ": " + page.Safe(o.Reason)
-		e.Hint = "see to the reason, then: idem operation retry, resolve or cancel"
+		e.Reason = "operation " + o.ID + " (" + page.Safe(o.Name) + ") is parked at step " + page.Safe(o.Step) + ": " + page.Safe(o.Reason) + ": " + page.Safe(o.ReasonText)
+		e.Hint = "see idem operation show " + o.ID + "; then: idem operation retry, resolve or cancel"
 	default:
 		e.Verdict, e.Error = waits, "ErrInProgress"
-		e.Reason = "operation " + o.ID + " (" + page.Safe(o.Name) + ") is under way, at step " + page.Safe(o.Step) + " since " + page.Time(o.Since)
+		e.Reason = "operation " + o.ID + " (" + page.Safe(o.Name) + ") is in progress, at step " + page.Safe(o.Step) + " since " + page.Time(o.Since)
 		if !o.Attended {
 			e.Reason += "; no process works on it"
-			e.Hint = "it goes on when a process that knows it asks for work, or when this call is made; it is due at " + page.Time(o.WakeAt)
+			if last := lastErrorOf(o); last != "" {
+				e.Reason += "; last error: " + last
+			}
+			e.Hint = "a Worker that knows it, or this call, resumes it; it is due at " + page.Time(o.WakeAt)
 		}
 	}
 }

@@ -187,13 +187,13 @@ func TestOperationsThatDoNotGoOnAreStuckAndExplained(t *testing.T) {
 	}
 	d.idem("stuck", "--older", "1h").want(t, 0, "nothing is stuck")
 	d.exec("UPDATE idem.operations SET wake_at = now() - interval '2 h'")
-	d.exec("UPDATE idem.operations SET state = 'parked', step = 'charge', reason = 'it is not known whether it happened' WHERE key = 'parked'")
+	d.exec("UPDATE idem.operations SET state = 'parked', step = 'charge', reason = 'call_in_doubt', reason_step = 'charge', reason_text = 'it is not known whether it happened' WHERE key = 'parked'")
 	d.idem("stuck", "--older", "1h").want(t, 3, "Operations that are parked", ids["parked"], "charge", "it is not known whether it happened",
 		"Operations that are due, and without an owner", ids["due"])
 	d.idem("stuck", "--json").want(t, 3, `"name": "refund"`, `"parked": [`, `"unattended": [`)
 
-	d.idem("explain", scope, "due").want(t, 0, "waits", "operation "+ids["due"]+" (refund) is under way", "no process works on it")
-	d.idem("explain", scope, "parked").want(t, 0, "refused", "operation.ErrParked", "parked at step charge: it is not")
+	d.idem("explain", scope, "due").want(t, 0, "waits", "operation "+ids["due"]+" (refund) is in progress", "no process works on it")
+	d.idem("explain", scope, "parked").want(t, 0, "refused", "operation.ErrParked", "is parked at step charge:", "call_in_doubt: it is not known whether it happened")
 	d.idem("list", "--state", "running").want(t, 0, ids["due"], ids["parked"])
 	d.idem("evict", scope, "due", "--execution", ids["due"], "--yes").want(t, 5, "nothing was changed", "idem operation cancel")
 }

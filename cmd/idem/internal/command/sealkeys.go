@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/seal"
@@ -38,6 +39,15 @@ func (k sealKeys) secrets(s *session) (map[string][]byte, error) {
 		secrets[id] = secret
 	}
 	return secrets, nil
+}
+
+// sealer returns what opens values that are sealed with one of the keys, nil if there are no keys.
+func (k sealKeys) sealer(s *session) (idem.Sealer, error) {
+	secrets, err := k.secrets(s)
+	if err != nil || len(secrets) == 0 {
+		return nil, err
+	}
+	return seal.New(seal.Keys{Primary: anyOf(secrets), Secrets: secrets}), nil
 }
 
 // open puts the response of a record in clear, if it is sealed.

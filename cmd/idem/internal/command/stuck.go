@@ -15,13 +15,15 @@ type stuckCommand struct {
 	Older span `default:"1m" placeholder:"SPAN" help:"How long a transaction may hold a key. Default: ${default}."`
 	Scan  bool `help:"Walk the table for records left behind, however large it is."`
 	Full  bool `help:"Show whole keys."`
+	sealKeys
 }
 
 // Help says more.
 func (stuckCommand) Help() string {
-	return `Lists what does not go on by itself: keys that a transaction holds for long, operations that are parked, or due and without an owner, and records
-that an fn has left behind by ending its transaction itself. No index leads to what is left behind: a table above 64 MB is walked only
-with --scan. The exit code is 3 if something was found, and otherwise 6 if the table was not walked.
+	return `Lists what needs a person: keys that a transaction holds for long, operations that are parked, or due and without an owner, and records
+that an fn has left behind by ending its transaction itself. Operations are listed with their reason and their last error; an error that is sealed
+takes the keys. No index leads to what is left behind: a table above 64 MB is walked only with --scan. The exit code is 3 if something was found,
+and otherwise 6 if the table was not walked.
 
 Example: idem stuck --older 5m --scan`
 }
@@ -32,7 +34,13 @@ const scanUpTo = 64 << 20
 // Run looks for what is stuck.
 func (c *stuckCommand) Run(s *session) error {
 	found := stuck{}
-	err := s.limited(func(ctx context.Context, tx pgx.Tx) error { return c.ask(ctx, tx, &found) })
+	sealer, err := c.sealer(s)
+	if err != nil {
+		return err
+	}
+	err = s.limited(func(ctx context.Context, tx pgx.Tx) error { return c.ask(ctx, tx, &found) })
+	record.OpenErrors(found.parked, sealer)
+	record.OpenErrors(found.unattended, sealer)
 	if err == nil && found.scanned {
 		err = record.LeftBehind(s.ctx, s.pool, time.Duration(s.globals.Timeout), func(r record.Record) { found.left = append(found.left, r) },
 			func(done, blocks int64) { s.progress("walking the table: %d of %d blocks", done, blocks) })
@@ -126,7 +134,7 @@ func newShownHolder(h record.Holder) shownHolder {
 
 func (c *stuckCommand) text(p *page.Page, found *stuck) {
 	tellHolders(p, found.held)
-	tellOperations(p, "Operations that are parked", "Callers of their keys get operation.ErrParked. See to the reason, then: idem operation retry, resolve or cancel.", found.parked)
+	tellOperations(p, "Operations that are parked", "Callers of their keys get operation.ErrParked. docs/operations.md says what to do about each reason. Then: idem operation retry, resolve or cancel.", found.parked)
 	tellOperations(p, "Operations that are due, and without an owner", "Is a process there that has these operations, and asks for work?", found.unattended)
 	c.tellLeft(p, found.left)
 	if !found.scanned {

@@ -52,9 +52,23 @@ func operations(e *exam) error {
 	}
 	parked, err := record.ParkedOperations(e.ctx, e.tx)
 	if len(parked) > 0 {
-		e.warn(fmt.Sprintf("%s operations are parked: they wait for a person, and their callers get operation.ErrParked", atLeast(int64(len(parked)))), "see why with idem stuck")
+		e.warn(fmt.Sprintf("%s operations are parked (%s): they wait for a person, and their callers get operation.ErrParked", atLeast(int64(len(parked))), reasonsOf(parked)),
+			"see why with idem stuck")
 	}
 	return err
+}
+
+// reasonsOf counts the reason codes of parked operations.
+func reasonsOf(parked []record.Operation) string {
+	counts := map[string]int{}
+	for i := range parked {
+		counts[parked[i].Reason]++
+	}
+	var parts []string
+	for _, reason := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%s: %d", reason, counts[reason]))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // sealed is how many records a key has sealed. An empty key is none.

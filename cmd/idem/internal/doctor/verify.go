@@ -104,11 +104,11 @@ func stepsWithoutOperation(e *exam) error {
 func callsInDoubt(e *exam) error {
 	var count, later int64
 	err := e.one(`SELECT count(*) FILTER (WHERE o.kind IN ('call', 'undo') AND NOT EXISTS (SELECT FROM idem.steps s
-			WHERE s.operation_id = o.id AND s.seq = o.seq AND s.outcome IN ('done', 'resolved', 'failed', 'undone'))), count(*)
+			WHERE s.operation_id = o.id AND s.seq = o.seq AND s.outcome IN ('done', 'resolved', 'failed'))), count(*)
 		FROM idem.operations o WHERE o.state IN ('running', 'parked')`, nil, &count, &later)
 	if count > 0 {
 		e.note(fmt.Sprintf("%s operations were in a call that had no answer yet, of %s under way: what they have called since this copy was made is not known here", page.Count(count), page.Count(later)),
-			"they go on by the safety of their calls: Keyed ones with the same key, Asked ones ask, Once ones park; see that nothing else works on them any more, and look at them with idem operation list")
+			"the policy of each call decides: Keyed calls are made again with the same key, Asked ones are asked about, Once ones park; see that nothing else works on them any more, and look at them with idem operation list")
 	}
 	return err
 }

@@ -3,18 +3,27 @@ package record
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/internal/store"
 )
 
 // Operation is a row of idem.operations, without its input.
 type Operation struct {
 	ID, Scope, Key, Name string
-	State, Step, Reason  string
-	Undoing, Cancelled   bool
-	Kind                 string // of the step at Seq: a call or an undo that was begun
+	State                string
+	Step                 string // the one in progress, or waited for; of a parked operation, the one at which it has stopped
+	Undoing, Canceled    bool
+	Kind                 string // of the step at Seq
+	Begun                string // the name of the step at Seq, as its row has it
 	Epoch, Seq, Attempts int
+	Reason, ReasonText   string // the code and the sentence; empty unless it is parked
+	LastError            *LastError
 	Since, WakeAt        time.Time
 	Attended             bool // a process that is there works on it
 	CreatedAt            time.Time
@@ -25,15 +34,58 @@ type Operation struct {
 	Now time.Time // by the clock of the database
 }
 
-// InDoubt reports whether a call, or an undo, was begun and has no outcome on record.
-func (o *Operation) InDoubt() bool { return o.Kind == "call" || o.Kind == "undo" }
+// LastError is the last error of an operation: of an attempt at a call or an undo, or of a run of its function.
+type LastError struct {
+	Step    string // empty if the function has returned it
+	Attempt int
+	At      time.Time
+	NextAt  *time.Time // of the next attempt; nil if there is none
+	Text    string     // "sealed" as long as it is
+	stored  []byte
+}
+
+// Open puts the text in clear. Where the sealer does not open it, the text stays "sealed".
+func (e *LastError) Open(operation string, sealer store.Sealer) {
+	if e == nil {
+		return
+	}
+	if text, err := store.OpenValue(sealer, e.stored, store.BoundError(operation, e.Step)); err == nil {
+		e.Text = string(text)
+	}
+}
+
+// OpenErrors puts the texts of the last errors in clear, as far as the sealer opens them.
+func OpenErrors(all []Operation, sealer store.Sealer) {
+	for i := range all {
+		all[i].LastError.Open(all[i].ID, sealer)
+	}
+}
+
+// UndoOf returns the step that an undo undoes, and its number if that is not the first undo of the step: its row is called "step##2".
+func UndoOf(name string) (step string, number int) {
+	step, digits, numbered := strings.Cut(name, "##")
+	if !numbered {
+		return step, 1
+	}
+	number, _ = strconv.Atoi(digits)
+	return step, number
+}
+
+// UndoName is the name of an undo for a person.
+func UndoName(name string) string {
+	step, number := UndoOf(name)
+	if number == 1 {
+		return step
+	}
+	return fmt.Sprintf("%s (undo %d)", step, number)
+}
 
 // Parked is the state of an operation that waits for a person.
 const Parked = "parked"
 
 // A process that is there holds an advisory lock of its own number, or has a lease.
-const operations = `SELECT o.id::text, o.scope, o.key, o.name, o.state, o.step, coalesce(o.reason, ''), o.undoing, o.cancelled, o.kind, o.epoch, o.seq, o.attempts,
-	o.since, o.wake_at, coalesce(o.owner = ANY (present.instances), false), o.created_at, o.ended_at, coalesce(o.parent::text, ''), clock_timestamp()
+const operations = `SELECT o.id::text, o.scope, o.key, o.name, o.state, o.step, coalesce(o.reason, ''), coalesce(o.reason_step, ''), coalesce(o.reason_text, ''),
+	coalesce(o.error_step, ''), coalesce(o.error_attempt, 0), o.error_text, o.error_at, o.error_next_at, o.undoing, o.canceled, o.kind, o.epoch, o.seq, o.attempts, o.since, o.wake_at, coalesce(o.owner = ANY (present.instances), false), o.created_at, o.ended_at, coalesce(o.parent::text, ''), clock_timestamp()
 	FROM idem.operations o, (SELECT ARRAY(
 		SELECT l.objid::int8::int4 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = 1768187247::oid
 		  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -42,8 +94,18 @@ const operations = `SELECT o.id::text, o.scope, o.key, o.name, o.state, o.step, 
 
 func scanOperation(row pgx.CollectableRow) (Operation, error) {
 	var o Operation
-	err := row.Scan(&o.ID, &o.Scope, &o.Key, &o.Name, &o.State, &o.Step, &o.Reason, &o.Undoing, &o.Cancelled, &o.Kind, &o.Epoch, &o.Seq, &o.Attempts,
-		&o.Since, &o.WakeAt, &o.Attended, &o.CreatedAt, &o.EndedAt, &o.Parent, &o.Now)
+	var e LastError
+	var stoppedAt string
+	var at *time.Time
+	err := row.Scan(&o.ID, &o.Scope, &o.Key, &o.Name, &o.State, &o.Begun, &o.Reason, &stoppedAt, &o.ReasonText, &e.Step, &e.Attempt, &e.stored, &at, &e.NextAt,
+		&o.Undoing, &o.Canceled, &o.Kind, &o.Epoch, &o.Seq, &o.Attempts, &o.Since, &o.WakeAt, &o.Attended, &o.CreatedAt, &o.EndedAt, &o.Parent, &o.Now)
+	if o.Step, _ = UndoOf(o.Begun); o.State == Parked {
+		o.Step = stoppedAt
+	}
+	if e.Attempt > 0 && at != nil {
+		e.At, e.Text, o.LastError = *at, "sealed", &e
+		o.LastError.Open(o.ID, nil)
+	}
 	return o, err
 }
 
@@ -72,7 +134,7 @@ type OperationFilter struct {
 // ListOperations returns operations in the order of their beginning, the latest first. No index is in that order: it reads the table.
 func ListOperations(ctx context.Context, tx pgx.Tx, f OperationFilter) ([]Operation, error) {
 	rows, err := tx.Query(ctx, operations+`WHERE ($1 = '' OR (o.created_at, o.id) < (SELECT b.created_at, b.id FROM idem.operations b WHERE b.id = nullif($1, '')::uuid)) AND starts_with(o.scope, $2) AND ($3 = '' OR o.name = $3)
-		AND ($4 = '' OR o.state = $4) AND ($5 = 0 OR o.created_at < clock_timestamp() - make_interval(secs => $5)) AND ($7 = '' OR o.step = $7) ORDER BY o.created_at DESC, o.id DESC LIMIT $6`,
+		AND ($4 = '' OR o.state = $4) AND ($5 = 0 OR o.created_at < clock_timestamp() - make_interval(secs => $5)) AND ($7 = '' OR CASE WHEN o.state = 'parked' THEN o.reason_step ELSE o.step END = $7) ORDER BY o.created_at DESC, o.id DESC LIMIT $6`,
 		f.Before, f.ScopePrefix, f.Name, f.State, f.Older.Seconds(), f.Limit, f.Step)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ type Value struct {
 	Stored   []byte // nil if it is not to be revealed
 }
 
-// Step is what an operation remembers of a step.
+// Step is a recorded step.
 type Step struct {
 	Seq                 int
 	Kind, Name, Outcome string
@@ -89,4 +89,34 @@ func (v *Value) Open(s store.Sealer, bound []byte) (err error) {
 	}
 	v.Stored, err = store.OpenValue(s, v.Stored, bound)
 	return err
+}
+
+// Doubt is a call, or the call of an undo, that was begun and has no recorded outcome.
+type Doubt struct {
+	Seq  int
+	Kind string // call or undo
+	Name string // as its row has it
+}
+
+// IsUndo reports whether it is the call of an undo.
+func (d *Doubt) IsUndo() bool { return d.Kind == string(store.UndoStep) }
+
+// Doubts returns the calls of an operation whose outcome a person may say, in the order of the record. A value of a person that does not decode
+// stands in front of them.
+func Doubts(o *Operation, steps []Step) (doubts []Doubt) {
+	alone := o.EndedAt == nil && o.Seq > 0 && (o.Kind == string(store.CallStep) || o.Kind == string(store.UndoStep))
+	for _, s := range steps {
+		d := Doubt{s.Seq, s.Kind, s.Name}
+		switch {
+		case s.Outcome == string(store.StepBegun):
+			doubts = append(doubts, d)
+		case s.Outcome == string(store.StepResolved) && o.Reason == "value_unreadable" && s.Name == o.Step:
+			doubts = append([]Doubt{d}, doubts...)
+		}
+		alone = alone && s.Seq != o.Seq
+	}
+	if alone {
+		doubts = append(doubts, Doubt{o.Seq, o.Kind, o.Begun})
+	}
+	return doubts
 }
