@@ -16,8 +16,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// What an outage leaves: 3,000 operations that are all due, and two workers that come back. The floor is the same write with Do,
-// by as many goroutines, which look for nothing and remember nothing.
+// Two Workers come back to 3,000 due operations, as after an outage. The floor is the same write with Do by as many goroutines.
 func BenchmarkBacklog(b *testing.B) {
 	const due = 3000
 	b.Run("floor", func(b *testing.B) {

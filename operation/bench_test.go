@@ -12,7 +12,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// Tx, Call, Tx as an operation, and by hand with nothing remembered: what the memory costs.
+// Tx, Call, Tx as an operation, and by hand without a record: the cost of the record.
 func BenchmarkTxCallTx(b *testing.B) {
 	s := newShop(b)
 	bank := func(context.Context, string) (int, error) { return 7, nil }

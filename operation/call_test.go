@@ -263,7 +263,7 @@ func TestCall_LongBackoffFreesTheCaller(t *testing.T) {
 	select {
 	case a := <-answers:
 		if !errors.Is(a.err, idem.ErrInProgress) || !s.isFree("call") {
-			t.Errorf("the caller was told %v", a.err)
+			t.Errorf("the caller got %v", a.err)
 		}
 	case <-time.After(2 * limit):
 		t.Fatal("the caller is not free")

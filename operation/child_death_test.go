@@ -19,19 +19,18 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// families are what a victim does to a parent and its child, by its input, and what may be committed in the end, with what the carrier
-// was asked for.
+// families are the committed steps of a parent and its child, and the requests to the carrier, that are allowed in the end, by the input
+// of the victim.
 var families = map[string][]string{
 	"family":                 {"[reserve pack label confirm] fetch"},
 	"family, child rejects":  {"[reserve pack unpack release] fetch return"},
 	"family, parent rejects": {"[reserve pack label confirm recall release] fetch"},
-	"family, canceled": { // before the child has begun its work, under way, and when it has completed
+	"family, canceled": { // before the child runs, while it runs, and when it has completed
 		"[reserve release] ", "[reserve pack unpack release] fetch return", "[reserve pack label recall release] fetch",
 	},
 }
 
-// family begins a parent, works on its child, and goes on with the parent, all by statements of its own. The books are out of reach of
-// what breaks the pool.
+// family begins a parent, works on its child, and resumes the parent. books is a pool whose connections do not break.
 func family(ctx context.Context, pool, books *pgxpool.Pool, in string) {
 	child := shipping(books)
 	parent := ordering(child, unseen)
@@ -50,7 +49,7 @@ func family(ctx context.Context, pool, books *pgxpool.Pool, in string) {
 	_ = parent.Resume(ctx, pool, id)
 }
 
-// endFamily goes on until both have ended, and looks at what they have left behind.
+// endFamily resumes both until they have ended, and checks what is committed.
 func (s *shop) endFamily(t *testing.T, in string, byWorker bool) {
 	t.Helper()
 	begun := s.count(`select count(*) from idem.operations where name = 'ordering'`)
@@ -102,7 +101,7 @@ func (s *shop) endFamily(t *testing.T, in string, byWorker bool) {
 	}
 }
 
-// familyStatements returns how many statements are sent if nothing breaks.
+// familyStatements returns how many statements a run without a fault sends.
 func familyStatements(t *testing.T, in string) []string {
 	t.Helper()
 	s := newBankShop(t)
@@ -117,8 +116,8 @@ func familyStatements(t *testing.T, in string) []string {
 	return r.sql
 }
 
-// A process that works on both is killed in front of a statement, or behind its answer.
-func TestProcessKilledAtAnyStatementOfAParentAndItsChildLeavesOneOutcomeOfBoth(t *testing.T) {
+// A process that works on both is killed before a statement, or behind its answer.
+func TestChild_KilledAtAnyStatement(t *testing.T) {
 	t.Parallel()
 	for in := range families {
 		for n, sql := range familyStatements(t, in) {
@@ -139,7 +138,7 @@ func TestProcessKilledAtAnyStatementOfAParentAndItsChildLeavesOneOutcomeOfBoth(t
 }
 
 // The connection breaks, and the process lives.
-func TestConnectionCutAtAnyStatementOfAParentAndItsChildLeavesOneOutcomeOfBoth(t *testing.T) {
+func TestChild_ConnectionCutAtAnyStatement(t *testing.T) {
 	t.Parallel()
 	for in := range families {
 		for n, sql := range familyStatements(t, in) {

@@ -108,8 +108,8 @@ func TestChild_BeginsWithItsParentsCommit(t *testing.T) {
 	parent := ordering(child, unseen)
 	id, childID := s.awaits(t, parent, "book")
 	s.resume(t, parent, id, idem.ErrInProgress) // it is not due
-	if status := s.state(t, id); status.Kind != "child" || status.Step != "ship" || !status.WakeAt.IsZero() || len(status.Steps) != 3 ||
-		status.Steps[2].Kind != "child" || status.Steps[2].Outcome != "waiting" || !status.Steps[2].DueAt.IsZero() || status.Steps[2].Child != childID {
+	if status := s.state(t, id); status.Kind != "child" || status.Step != "ship" || !status.WakeAt.IsZero() || len(status.Steps) != 2 ||
+		status.Steps[1].Kind != "child" || status.Steps[1].Outcome != "waiting" || !status.Steps[1].DueAt.IsZero() || status.Steps[1].Child != childID {
 		t.Errorf("the parent is %+v", status)
 	}
 	if status := s.state(t, childID); status.Parent != id || status.Scope != scope || status.Name != "shipping" || status.State != "running" {
@@ -269,7 +269,7 @@ func TestChild_Parked(t *testing.T) {
 			id, childID := s.awaits(t, parent, "")
 			s.resume(t, child, childID, operation.ErrParked)
 			s.resume(t, parent, id, idem.ErrInProgress)
-			if status := s.state(t, id); status.State != "running" || status.Steps[2].Child != childID || s.state(t, childID).State != "parked" {
+			if status := s.state(t, id); status.State != "running" || status.Steps[1].Child != childID || s.state(t, childID).State != "parked" {
 				t.Errorf("the parent is %+v", status)
 			}
 			answers = nil

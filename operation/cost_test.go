@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// traffic counts what a client says to its server.
+// traffic counts the round trips and commits of a client.
 type traffic struct {
 	proxy   *pgproxy.Proxy
 	mu      sync.Mutex
@@ -34,8 +34,7 @@ func newTraffic(t *testing.T, s *shop) (*traffic, *shop) {
 	return c, s.through(c.proxy, maxConns(1))
 }
 
-// cost returns the round trips and commits of f: the least of some tries, because plans that are made anew on an idle
-// connection, and the ping of a presence, may fall into one.
+// cost returns the round trips and commits of f, as the minimum of some tries: a try may include a new plan, or the ping of a presence.
 func (c *traffic) cost(t *testing.T, f func(try int)) (trips, commits int) {
 	t.Helper()
 	for try := range 6 {
@@ -46,7 +45,7 @@ func (c *traffic) cost(t *testing.T, f func(try int)) (trips, commits int) {
 		f(try)
 		n := c.proxy.Tally().Turns
 		c.mu.Lock()
-		if try > 0 && (trips == 0 || n < trips) { // the first try teaches the connection its statements
+		if try > 0 && (trips == 0 || n < trips) { // the first try prepares the statements
 			trips, commits = n, c.commits
 		}
 		c.mu.Unlock()
@@ -54,7 +53,7 @@ func (c *traffic) cost(t *testing.T, f func(try int)) (trips, commits int) {
 	return trips, commits
 }
 
-// step is a kind of step in a table of costs.
+// stepOf takes a step of some kind.
 type stepOf func(op *operation.Op, name string) error
 
 func localStep(op *operation.Op, name string) error {
@@ -67,7 +66,7 @@ func outsideStep(op *operation.Op, name string) error {
 	return err
 }
 
-func TestStepsCostTheCommitsAndRoundTripsThatTheyNeed(t *testing.T) {
+func TestCost_OfSteps(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name          string
@@ -108,13 +107,13 @@ func TestStepsCostTheCommitsAndRoundTripsThatTheyNeed(t *testing.T) {
 				t.Errorf("%d round trips, want %d and at most %d more", trips, test.plain, test.beyond)
 			}
 			if n := direct.count(`select count(*) from idem.operations`); n > 0 != test.wantOperation {
-				t.Errorf("%d operations are on record", n)
+				t.Errorf("%d operations are recorded", n)
 			}
 		})
 	}
 }
 
-func TestReplayOfAnOperationCostsWhatAReplayOfDoCosts(t *testing.T) {
+func TestCost_OfAReplay(t *testing.T) {
 	t.Parallel()
 	c, s := newTraffic(t, newShop(t))
 	checkout := s.checkout()
@@ -132,8 +131,8 @@ func TestReplayOfAnOperationCostsWhatAReplayOfDoCosts(t *testing.T) {
 	}
 }
 
-// The caller's connection is back in the pool before a call is made: as many calls go on at a time as there are operations.
-func TestNoConnectionIsHeldDuringACall(t *testing.T) {
+// The connection is released before a call is made, so 50 operations on two connections make their calls at the same time.
+func TestCall_HoldsNoConnection(t *testing.T) {
 	t.Parallel()
 	const operations = 50
 	s := newShop(t, maxConns(2))
@@ -170,7 +169,7 @@ func TestNoConnectionIsHeldDuringACall(t *testing.T) {
 	}
 }
 
-func TestOperationsUnderWayDoNotKeepATransactionOpen(t *testing.T) {
+func TestCall_HoldsNoTransaction(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := operation.Define("look", func(op *operation.Op, _ int) (idem.Response, error) {
@@ -193,7 +192,7 @@ func TestOperationsUnderWayDoNotKeepATransactionOpen(t *testing.T) {
 	}
 }
 
-// onStatement calls f for every statement with this text that the server has answered.
+// onStatement calls f for every answered statement that contains text.
 func (c *traffic) onStatement(text string, f func()) {
 	match := pgproxy.Contains(text)
 	c.proxy.Observe(func(e pgproxy.Event) {

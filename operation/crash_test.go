@@ -13,7 +13,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// recorder remembers the statements of one run, as places where a later one is broken.
+// recorder records the statements of a run.
 type recorder struct {
 	mu  sync.Mutex
 	sql []string
@@ -39,7 +39,7 @@ func nth(n int) pgproxy.Match {
 	}
 }
 
-// story is an operation with what it has to leave behind, however often its connections break.
+// story is an operation, and what must be committed in the end, however often its connections break.
 type story struct {
 	name       string
 	definition func(*shop) *operation.Definition[string]
@@ -60,9 +60,8 @@ var stories = []story{
 	}, true, "[flight hotel cancel hotel refund cancel flight]", 2},
 }
 
-// Wherever the connection of an operation breaks, its steps are done once, and undone once, and its calls are made under one
-// key each: by the call itself if it can go on, and otherwise by the next one with that key.
-func TestConnectionCutAtAnyStatementLeavesOneOutcome(t *testing.T) {
+// The connection of an operation breaks at each of its statements. Each step is done once and undone once, and each call has one key.
+func TestDo_ConnectionCutAtAnyStatement(t *testing.T) {
 	t.Parallel()
 	for _, story := range stories {
 		statements := story.statements(t)
@@ -86,7 +85,7 @@ func TestConnectionCutAtAnyStatementLeavesOneOutcome(t *testing.T) {
 	}
 }
 
-// statements returns what is sent if nothing breaks.
+// statements returns the statements of a run without a fault.
 func (st *story) statements(t *testing.T) []string {
 	t.Helper()
 	s := newShop(t)
@@ -99,7 +98,7 @@ func (st *story) statements(t *testing.T) []string {
 	return r.sql
 }
 
-// tell makes a call through a proxy, and then, as a client does, calls until there is an answer.
+// tell calls through a proxy, and then directly until there is an answer.
 func (st *story) tell(t *testing.T, s, behind *shop) {
 	t.Helper()
 	res, err := st.definition(behind).Do(t.Context(), behind.pool, scope, "k", hashA, "book")

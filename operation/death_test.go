@@ -193,7 +193,7 @@ type orphan interface {
 	code() *operation.Definition[int]
 }
 
-// goOnAll has a Worker, or clients, go on with orders until each has ended, or is parked. An order that is not on record needs its client.
+// goOnAll has a Worker, or clients, go on with orders until each has ended, or is parked. An order without a row needs its client.
 func goOnAll[T orphan](t *testing.T, s *shop, all []T) {
 	t.Helper()
 	var definitions []operation.Runnable

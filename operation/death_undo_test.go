@@ -3,6 +3,8 @@ package operation_test
 import (
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/operation"
 )
@@ -34,9 +36,14 @@ var undoingWays = map[string]func(*undoing, *operation.Op) error{
 	"several undos of one step": func(u *undoing, op *operation.Op) error {
 		return steps(
 			func() error {
-				return u.tx(op, "reserve", "reserved = reserved + 2", "reserved = reserved - 1", "reserved = reserved - 1")
+				return u.tx(op, "reserve", "reserved = reserved + 3", "reserved = reserved - 1", "reserved = reserved - 1")
 			},
-			func() error { return u.charge(op, "charge", u.refund(), u.refund()) })
+			func() error {
+				return u.charge(op, "charge", u.refund(), operation.UndoTx(func(tx pgx.Tx, _ string) error {
+					_, err := u.move("reserved = reserved - 1")(tx)
+					return err
+				}))
+			})
 	},
 }
 

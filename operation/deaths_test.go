@@ -18,12 +18,12 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// companyOf makes the test binary a process with a Worker for operations of which one kind kills it.
+// companyOf makes the test binary a process with a Worker. One kind of its operations kills it.
 const companyOf = "IDEM_TEST_COMPANY_OF"
 
 const companyDeaths = 5
 
-// company are the definitions of such a process: a killer, and operations that take longer than it lets them live.
+// company returns the definitions of such a process: a killer, and operations that take longer than the killer lets them live.
 func company(pool *pgxpool.Pool) []operation.Runnable {
 	killer := operation.Define("killer", func(op *operation.Op, in string) (idem.Response, error) {
 		_, err := operation.Call(op, "kill", operation.Keyed(time.Hour), func(context.Context, string) (int, error) {
@@ -50,8 +50,8 @@ func beCompany(dsn string) {
 	_ = operation.NewWorker(pool, operation.WorkerConfig{Poll: time.Second / 2}, company(pool)...).Run(context.Background())
 }
 
-// Eleven operations go on in one process, which one of them kills whenever it runs.
-func TestOperationThatKillsItsProcessesIsParkedAndNoneThatWasBesideIt(t *testing.T) {
+// Eleven operations run in one process, and one of them kills it.
+func TestDeaths_ParkOnlyTheKiller(t *testing.T) {
 	t.Parallel()
 	const innocents = 10
 	s := newBankShop(t)
@@ -91,7 +91,7 @@ func TestOperationThatKillsItsProcessesIsParkedAndNoneThatWasBesideIt(t *testing
 	}
 	t.Logf("%d processes", processes)
 	parked := s.text(`select string_agg(name || ': ' || reason, ', ') from idem.operations where state = 'parked'`)
-	if want := "killer: 5 processes in a row have ended without a word while they worked on it, the last 2 with no other suspect beside it: it may be the operation that kills them"; parked != want {
+	if parked != "killer: too_many_deaths" {
 		t.Errorf("parked are %s", parked)
 	}
 	if n := s.count(`select count(*) from bank`); n != innocents {
@@ -99,8 +99,8 @@ func TestOperationThatKillsItsProcessesIsParkedAndNoneThatWasBesideIt(t *testing
 	}
 }
 
-// What is no death does not count, however often it happens: an operation is not parked for it.
-func TestOnlyDeathsOfProcessesCountTowardsParkingAnOperation(t *testing.T) {
+// Callers that leave, errors and panics are no deaths.
+func TestDeaths_OthersDoNotCount(t *testing.T) {
 	t.Parallel()
 	const times = 25
 	sealed := sealerOf(7)

@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-func TestExecIsATxWithoutAValue(t *testing.T) {
+func TestExec(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := operation.Define("exec", func(op *operation.Op, _ int) (idem.Response, error) {
@@ -26,7 +26,7 @@ func TestExecIsATxWithoutAValue(t *testing.T) {
 			return idem.Response{}, err
 		}
 		if kind := s.text(`select string_agg(kind || ' ' || name || ' ' || outcome, ', ' order by seq) from idem.steps`); kind != "tx reserve done, tx refuse failed" {
-			t.Errorf("on record is %s", kind)
+			t.Errorf("recorded: %s", kind)
 		}
 		return created, nil
 	})

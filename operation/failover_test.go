@@ -18,7 +18,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// pair is a primary and its synchronous standby, and where clients find the one that takes writes.
+// pair is a primary and its synchronous standby. Clients connect to the one that takes writes.
 type pair struct {
 	primary, standby *pgserver.Server
 	port             atomic.Int64
@@ -45,7 +45,7 @@ func newPair(t *testing.T) *pair {
 	return p
 }
 
-// ownServer starts a server with the schema that no other test writes to.
+// ownServer starts a server with the schema for one test.
 func ownServer(t *testing.T, settings ...string) *pgserver.Server {
 	t.Helper()
 	server := pgtest.Server(t, settings...)
@@ -55,7 +55,7 @@ func ownServer(t *testing.T, settings ...string) *pgserver.Server {
 	return server
 }
 
-// open returns a pool whose connections go to where the writes are taken.
+// open returns a pool whose connections go to the primary.
 func (p *pair) open(t *testing.T) *shop {
 	t.Helper()
 	return shopOn(t, p.primary.DSN(), func(c *pgxpool.Config) {
@@ -66,7 +66,7 @@ func (p *pair) open(t *testing.T) *shop {
 	})
 }
 
-// failOver kills the primary and makes the standby the one that takes writes.
+// failOver kills the primary and promotes the standby.
 func (p *pair) failOver(t *testing.T) {
 	t.Helper()
 	p.primary.Kill()
@@ -76,9 +76,9 @@ func (p *pair) failOver(t *testing.T) {
 	p.port.Store(int64(p.standby.Port()))
 }
 
-// With the primary goes the presence of every process. One that lives comes back as a new instance, in a race with others who may
-// take it for dead: one of them goes on from what was committed, and there is one outcome.
-func TestOperationUnderWayOutlivesAFailover(t *testing.T) {
+// A failover ends the presence of every process. A living process comes back as a new instance, in a race with others that count it as
+// dead. One of them resumes from the last commit, and there is one outcome.
+func TestDo_OutlivesAFailover(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	s, other := p.open(t), p.open(t)

@@ -23,22 +23,22 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// Errors of the tests, of every kind that a program may have.
+// Errors of every kind that a program may have.
 
-// coded decides by itself what it is.
+// coded has an Is of its own.
 type coded struct{ Code string }
 
 func (e *coded) Error() string        { return "the bank says " + e.Code }
 func (e *coded) Is(target error) bool { return target == errDeclined && e.Code == "declined" }
 func (e *coded) Declined() bool       { return e.Code == "declined" }
 
-// veiled shows nothing of itself.
+// veiled has no exported field.
 type veiled struct{ code string }
 
 func (e veiled) Error() string        { return "veiled " + e.code }
 func (e veiled) Is(target error) bool { return target == errDeclined }
 
-// empty is told by its type alone.
+// empty has no field.
 type empty struct{}
 
 func (empty) Error() string { return "empty" }
@@ -48,7 +48,7 @@ type number int
 
 func (n number) Error() string { return fmt.Sprint("number ", int(n)) }
 
-// half shows a part of itself.
+// half has an exported field and one that is not.
 type half struct {
 	Code  int
 	cause string
@@ -56,7 +56,7 @@ type half struct {
 
 func (h *half) Error() string { return fmt.Sprint(h.Code, " because of ", h.cause) }
 
-// unstable encodes into what does not decode.
+// unstable encodes into JSON that it cannot decode.
 type unstable struct{ N int }
 
 func (unstable) Error() string                { return "unstable" }
@@ -81,7 +81,7 @@ var (
 	errStruct   = &veiled{"sentinel"}
 )
 
-// findings is all that a function may ask an error.
+// findings returns all that a function may find in an error.
 func findings(err error) map[string]string {
 	found := map[string]string{"text": err.Error(), "final": fmt.Sprint(operation.IsFinal(err))}
 	for name, target := range map[string]error{
@@ -120,7 +120,7 @@ func as[T error](found map[string]string, err error) {
 	}
 }
 
-// kinds are errors of steps, and what has to be found in them, in every run.
+// kinds are errors of steps, and what every run must find in them.
 var kinds = map[string]struct {
 	err  error
 	find map[string]string
@@ -154,8 +154,8 @@ var kinds = map[string]struct {
 	"a long sentinel": {fmt.Errorf("%w and %w", errStruct, syscall.ECONNRESET), nil},
 }
 
-// The function goes its way by what it finds in an error. If a later run found something else, it would forget what the first has done.
-func TestErrorOfAStepIsTheSameInTheFirstRunAndInEveryLaterOne(t *testing.T) {
+// A later run must find the same in an error as the first one, or it takes another branch.
+func TestError_SameInEveryRun(t *testing.T) {
 	t.Parallel()
 	for name, kind := range kinds {
 		for step, fail := range failing {
@@ -175,7 +175,7 @@ func TestErrorOfAStepIsTheSameInTheFirstRunAndInEveryLaterOne(t *testing.T) {
 	}
 }
 
-// failing are steps that fail for good.
+// failing are steps that return a Final error.
 var failing = map[string]func(*operation.Op, error) error{
 	"tx": func(op *operation.Op, failure error) error {
 		_, err := operation.Tx(op, "fails", func(pgx.Tx) (int, error) { return 0, failure })
@@ -187,7 +187,7 @@ var failing = map[string]func(*operation.Op, error) error{
 	},
 }
 
-// sameTwice runs a function twice, from what is on record, and returns what it has seen both times.
+// sameTwice runs a function twice, the second time from its record, and returns what both runs have seen.
 func sameTwice(t *testing.T, see func(*operation.Op) map[string]string, opts ...operation.Option) map[string]string {
 	t.Helper()
 	s := newShop(t)
@@ -212,7 +212,7 @@ func sameTwice(t *testing.T, see func(*operation.Op) map[string]string, opts ...
 	return seen[0]
 }
 
-func TestTimeoutOfAnAwaitIsTheSameInEveryRun(t *testing.T) {
+func TestAwait_TimeoutSameInEveryRun(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var seen []bool
@@ -234,8 +234,8 @@ func TestTimeoutOfAnAwaitIsTheSameInEveryRun(t *testing.T) {
 	}
 }
 
-// What a program names is given to the function as what it was.
-func TestErrorThatTheDefinitionNamesIsItselfInEveryRun(t *testing.T) {
+// The function gets an error that WithErrors names as it was.
+func TestWithErrors_NamedErrorIsItself(t *testing.T) {
 	t.Parallel()
 	named := operation.WithErrors(errStruct, &coded{}, number(0), errSentinel)
 	for name, test := range map[string]struct {
@@ -261,8 +261,8 @@ func TestErrorThatTheDefinitionNamesIsItselfInEveryRun(t *testing.T) {
 	}
 }
 
-// An error of one step may be wrapped by that of another.
-func TestErrorOfAStepSurvivesAnotherStep(t *testing.T) {
+// The error of one step is wrapped by that of another.
+func TestError_BehindAnotherStep(t *testing.T) {
 	t.Parallel()
 	first := sameTwice(t, func(op *operation.Op) map[string]string {
 		err := failing["call"](op, fmt.Errorf("%w, %w and %w", errSentinel, &half{Code: 7}, io.EOF))
@@ -273,7 +273,7 @@ func TestErrorOfAStepSurvivesAnotherStep(t *testing.T) {
 	}
 }
 
-func TestRejectionOfAStepIsOneInEveryRun(t *testing.T) {
+func TestError_RejectionOfAStep(t *testing.T) {
 	t.Parallel()
 	for step, fail := range failing {
 		t.Run(step, func(t *testing.T) {
@@ -297,8 +297,8 @@ func TestRejectionOfAStepIsOneInEveryRun(t *testing.T) {
 	}
 }
 
-// A program that no longer names an error would go another way than the one that did.
-func TestErrorThatIsNoLongerNamedParksTheOperation(t *testing.T) {
+// Without the name the function would find something else in the recorded error.
+func TestWithErrors_NoLongerNamedParks(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	define := func(opts ...operation.Option) *operation.Definition[int] {
@@ -317,8 +317,8 @@ func TestErrorThatIsNoLongerNamedParksTheOperation(t *testing.T) {
 	}
 }
 
-// What the function has seen of an error does not change when the program names it later.
-func TestErrorThatIsNamedLaterIsWhatItWas(t *testing.T) {
+// A recorded error does not change when WithErrors names it later.
+func TestWithErrors_NamedLater(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var seen []string
@@ -341,7 +341,7 @@ func TestErrorThatIsNamedLaterIsWhatItWas(t *testing.T) {
 	}
 }
 
-func TestErrorsThatNothingTellsApartAreRefused(t *testing.T) {
+func TestWithErrors_RefusesAmbiguousErrors(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	for name, test := range map[string]struct {

@@ -22,7 +22,7 @@ func define(fn func(op *operation.Op) error) *operation.Definition[int] {
 	return operation.Define("function", func(op *operation.Op, _ int) (idem.Response, error) { return created, fn(op) })
 }
 
-func TestErrorBeforeAnythingIsCommittedRollsBackAndFreesTheKey(t *testing.T) {
+func TestDo_ErrorBeforeTheFirstCommit(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	fail := errDeclined
@@ -39,8 +39,8 @@ func TestErrorBeforeAnythingIsCommittedRollsBackAndFreesTheKey(t *testing.T) {
 	}
 }
 
-// The error is not an answer: the operation goes on with the next call of its key, from what is on record.
-func TestErrorAfterACommitEndsTheCallAndNotTheOperation(t *testing.T) {
+// The error is no answer: the next call of the key resumes the operation.
+func TestDo_ErrorBehindACommit(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	fail := errDeclined
@@ -63,7 +63,7 @@ func TestErrorAfterACommitEndsTheCallAndNotTheOperation(t *testing.T) {
 	}
 }
 
-func TestStepThatFailsLeavesTheStepsBeforeItAndTheFunctionMayGoOn(t *testing.T) {
+func TestTx_FailsAlone(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var seen []string
@@ -100,7 +100,7 @@ func TestStepThatFailsLeavesTheStepsBeforeItAndTheFunctionMayGoOn(t *testing.T) 
 	}
 }
 
-func TestDeadlockOrSerializationFailureRunsTheFunctionAgainFromWhatIsOnRecord(t *testing.T) {
+func TestDo_RetriesFromTheRecord(t *testing.T) {
 	t.Parallel()
 	for name, calls := range map[string]bool{"before the first commit": false, "after it": true} {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestDeadlockOrSerializationFailureRunsTheFunctionAgainFromWhatIsOnRecord(t 
 	}
 }
 
-func TestPanicOfTheFunctionGoesOnAndTheOperationIsForWhoeverComes(t *testing.T) {
+func TestDo_PanicReleasesTheOperation(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	angry := true
@@ -175,7 +175,7 @@ func TestPanicOfTheFunctionGoesOnAndTheOperationIsForWhoeverComes(t *testing.T) 
 	}
 }
 
-func TestWorkerOutlivesAFunctionThatPanics(t *testing.T) {
+func TestWorker_OutlivesAPanic(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := operation.Define("checkout", func(op *operation.Op, in string) (idem.Response, error) {
@@ -205,7 +205,7 @@ func TestWorkerOutlivesAFunctionThatPanics(t *testing.T) {
 	}
 }
 
-func TestStepsOutOfTurnAreRefused(t *testing.T) {
+func TestOp_Misused(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var kept *operation.Op
@@ -227,7 +227,7 @@ func TestStepsOutOfTurnAreRefused(t *testing.T) {
 	}
 }
 
-func TestFunctionThatEndsItsTransactionIsFoundOut(t *testing.T) {
+func TestTx_EndsItsTransaction(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{"commit": "commit", "commit and begin": "commit; begin"} {
 		for _, test := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
@@ -263,8 +263,8 @@ func TestFunctionThatEndsItsTransactionIsFoundOut(t *testing.T) {
 	}
 }
 
-// A loop uses a name again and again; two names never share a key, and neither do two operations.
-func TestEveryCallHasAKeyOfItsOwn(t *testing.T) {
+// Neither two steps nor two operations share a key, also where a loop repeats a name.
+func TestCall_KeysAreUnique(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := define(func(op *operation.Op) error {
@@ -329,7 +329,7 @@ func TestTx_ShareATransaction(t *testing.T) {
 	}
 }
 
-func TestOperationWorksInEveryModeAndAtEveryIsolationLevel(t *testing.T) {
+func TestDo_EveryModeAndIsolation(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		for _, level := range []pgx.TxIsoLevel{"", pgx.RepeatableRead, pgx.Serializable} {
@@ -367,8 +367,8 @@ func TestOperationWorksInEveryModeAndAtEveryIsolationLevel(t *testing.T) {
 	}
 }
 
-// The TTL counts from the end, and a key whose operation is under way never expires.
-func TestKeyOfAnOperationUnderWayNeverExpiresAndItsTTLCountsFromTheEnd(t *testing.T) {
+// The TTL counts from the end of the operation.
+func TestDo_KeyDoesNotExpireWhileRunning(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := define(func(op *operation.Op) error { return errors.Join(localStep(op, "do"), longSleep(op, "")) })
@@ -377,7 +377,7 @@ func TestKeyOfAnOperationUnderWayNeverExpiresAndItsTTLCountsFromTheEnd(t *testin
 		t.Fatal(err)
 	}
 	if n := s.count(`select count(*) from idem.records where expires_at > clock_timestamp() + interval '100 years'`); n != 1 {
-		t.Error("the key expires while its operation is under way")
+		t.Error("the key expires while its operation runs")
 	}
 	s.elapse()
 	s.work(t, d)
@@ -396,7 +396,7 @@ func TestKeyOfAnOperationUnderWayNeverExpiresAndItsTTLCountsFromTheEnd(t *testin
 	}
 }
 
-func TestStepOfAnExpiredKeyThatFailsDoesNotGiveUpTheClaim(t *testing.T) {
+func TestTx_FailsUnderAnExpiredKey(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	d := define(func(op *operation.Op) error {
@@ -419,7 +419,7 @@ func TestStepOfAnExpiredKeyThatFailsDoesNotGiveUpTheClaim(t *testing.T) {
 	}
 }
 
-func TestNamesAndInputsAreCheckedBeforeAnythingIsDone(t *testing.T) {
+func TestDo_ChecksNamesAndInputs(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	for _, name := range []string{"", "a#2", "a\x00", strings.Repeat("x", 201), "\xff"} {
@@ -436,6 +436,6 @@ func TestNamesAndInputsAreCheckedBeforeAnythingIsDone(t *testing.T) {
 		t.Errorf("an input that is too large: %v", err)
 	}
 	if n := s.count(`select count(*) from idem.records`); n != 0 {
-		t.Error("something is on record")
+		t.Error("something is recorded")
 	}
 }
