@@ -126,12 +126,7 @@ func (o *outside) failure() *lastError {
 
 // callOut brings a call to an outcome.
 func (op *Op) callOut(o *outside) ([]byte, error) {
-	w, s := op.work, o.step
-	if known, ok := w.returned[s.seq]; ok && known.Kind == s.kind && known.Name == s.name { // in an earlier run of this process
-		op.remember(s, known.Outcome, known.Value)
-		s.recorded = &known
-		return op.replay(s)
-	}
+	s := o.step
 	if begun := op.recallAttempts(o); !begun {
 		at := store.At{Kind: s.kind, Step: s.name, Seq: s.seq, Tries: o.tries, Undos: s.undos, Policy: s.policy}
 		if err := op.commit(commit{at: at}); err != nil {

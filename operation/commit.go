@@ -378,6 +378,14 @@ func (w *work) keep(c commit) bool {
 	}
 }
 
+// returnedBy returns what a call has returned in an earlier run of this process, nil if that is not known, or recorded.
+func (w *work) returnedBy(s *step) *store.Step {
+	if known, ok := w.returned[s.seq]; ok && known.Kind == s.kind && known.Name == s.name {
+		return &known
+	}
+	return nil
+}
+
 // learned returns what calls have returned that is not recorded, in their order.
 func (w *work) learned() []store.RecordStep {
 	var learned []store.RecordStep

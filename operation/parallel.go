@@ -199,20 +199,14 @@ func (c *Calls) unsettled() (open []*parallelCall) {
 // recall finds out what is known of a call.
 func (op *Op) recall(call *parallelCall) {
 	w, s := op.work, call.step
-	known, returned := w.returned[s.seq]
 	switch {
 	case call.verdict.do == unwind:
 		return
 	case call.verdict.do == replay:
 		call.stored, call.err = op.replay(s)
 		return
-	case returned && known.Kind == s.kind && known.Name == s.name: // in an earlier run of this process
-		op.remember(s, known.Outcome, known.Value)
-		s.recorded = &known
-		call.stored, call.err = op.replay(s)
-		return
 	case w.journal.replays:
-		_ = op.halt(suspended, nil)
+		_ = op.obey(call.verdict)
 		return
 	}
 	call.open = true
@@ -223,8 +217,11 @@ func (op *Op) recall(call *parallelCall) {
 	case w.at.Seq == s.seq, w.at.Seq == 0 && w.at.Step == s.name: // older code has made it alone
 		call.tries = w.at.Tries
 	}
-	if w.journal.canceled && call.isSpent() {
-		call.tries = call.policy.attempts - 1
+	if call.isSpent() { // it was parked: Retry begins to count anew, and Cancel allows one attempt more
+		call.tries = 0
+		if w.journal.canceled {
+			call.tries = call.policy.attempts - 1
+		}
 	}
 }
 
@@ -352,7 +349,7 @@ func (c *Calls) stop() *stop {
 func (c *Calls) leaveOff(s *stop) error {
 	op, open := c.op, c.unsettled()
 	for _, call := range open {
-		c.mark(call, s)
+		c.mark(call)
 	}
 	at := whereIs(open[0])
 	if s.why == suspended {
@@ -372,18 +369,15 @@ func (c *Calls) leaveOff(s *stop) error {
 	return s
 }
 
-// mark has it recorded how far a call is that has no outcome. One that is parked begins to count its attempts anew.
-func (c *Calls) mark(call *parallelCall, s *stop) {
-	op, tries := c.op, call.tries
-	if s.why == parked {
-		tries = 0
-	}
-	row, _ := op.work.journal.steps[call.step.seq]
+// mark has it recorded how far a call is that has no outcome.
+func (c *Calls) mark(call *parallelCall) {
+	op := c.op
+	row := op.work.journal.steps[call.step.seq]
 	switch {
 	case !call.doubt && call.op.stopped.why != parked:
-		op.remember(call.step, store.StepNotSent, triesValue(tries))
-	case triesOf(row.Value) != tries:
-		call.tries, call.doubt = tries, true
+		op.remember(call.step, store.StepNotSent, triesValue(call.tries))
+	case triesOf(row.Value) != call.tries:
+		call.doubt = true
 		op.begun(call)
 	}
 }

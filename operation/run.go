@@ -222,6 +222,9 @@ func (op *Op) endStopped(s *stop) longcall.Ending {
 		return w.abandon(longcall.Ending{Outcome: longcall.Elsewhere})
 	case parked:
 		op.close(nil)
+		if op.unwinds {
+			op.recordDecision()
+		}
 		w.keep(commit{at: w.at})
 		return w.parkAs(op.ctx, s)
 	case left:
@@ -339,7 +342,7 @@ func backoff(runs int) time.Duration {
 func (w *work) parkAs(ctx context.Context, s *stop) longcall.Ending {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), letGoLimit)
 	defer cancel()
-	p := &store.ParkOperation{OperationID: w.operation, Epoch: w.epoch, Reason: string(s.reason), Step: s.step, Text: storederror.Storable(s.text)}
+	p := &store.ParkOperation{OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Reason: string(s.reason), Step: s.step, Text: storederror.Storable(s.text)}
 	if s.cause != nil {
 		last := &lastError{step: s.step, attempt: s.tries, err: s.cause}
 		if s.reason == ReasonFunctionFailed {
@@ -450,7 +453,8 @@ func (w *work) own(ctx context.Context, t *store.Taken, steps *store.LoadSteps) 
 	if alone := t.Deaths - store.Suspected; alone > 0 {
 		text += fmt.Sprintf(", the last %d with no other suspect beside it", alone)
 	}
-	return w.parkAs(ctx, &stop{step: w.at.Step, reason: ReasonTooManyDeaths, text: text + ": it may be the operation that kills them"}), false
+	step, _ := splitUndoName(w.at.Step)
+	return w.parkAs(ctx, &stop{step: step, reason: ReasonTooManyDeaths, text: text + ": it may be the operation that kills them"}), false
 }
 
 // load takes over the record.

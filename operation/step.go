@@ -211,11 +211,18 @@ func (op *Op) ask(r request) (*step, verdict, error) {
 		}
 		op.undone[r.name] = true
 	}
-	v := decide(&op.work.journal, r)
-	s := &step{seq: r.seq, kind: r.kind, name: r.name, undos: r.undos, do: v.do, recorded: v.step}
+	s := &step{seq: r.seq, kind: r.kind, name: r.name, undos: r.undos}
 	if r.policy != nil {
 		s.policy = r.policy.stored()
 	}
+	v := verdict{}
+	if known := op.work.returnedBy(s); known != nil {
+		op.remember(s, known.Outcome, known.Value)
+		v = verdict{do: replay, step: known}
+	} else {
+		v = decide(&op.work.journal, r)
+	}
+	s.do, s.recorded = v.do, v.step
 	return s, v, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -153,6 +154,17 @@ func (op *Op) settleEnd(err error) (end error, rejected *longcall.Response, stop
 	return &endedError{cause: ofFunction(seen)}, nil, nil
 }
 
+// recordDecision records that the operation is undone, for a run that parks at an undo: Status.Undos lists what is still to run. What UndoTx have
+// written is rolled back.
+func (op *Op) recordDecision() {
+	stopped := op.stopped
+	op.pending = slices.DeleteFunc(op.pending, func(r store.RecordStep) bool { return r.Step.Kind == store.UndoStep && isInTx(&r.Step) })
+	if len(op.pending) > 0 {
+		op.putDown(commit{always: true, at: op.work.at})
+	}
+	op.stopped = stopped
+}
+
 // nextSeq returns the first position behind all steps, recorded or about to be.
 func (op *Op) nextSeq() int {
 	last := op.work.journal.last
@@ -228,6 +240,10 @@ func (op *Op) runUndo(u *plannedUndo) error {
 		return op.halted()
 	}
 	s.policy = u.policy.stored()
+	if known := op.work.returnedBy(s); known != nil {
+		op.remember(s, known.Outcome, known.Value)
+		return nil
+	}
 	o := &outside{
 		step: s, policy: *u.policy, what: fmt.Sprintf("the undo of step %q", u.of), of: u.of, key: derivedKey(op.work.operation, store.UndoStep, name),
 		call:   func(ctx context.Context, key string) ([]byte, error) { return nil, call(ctx, key) },

@@ -381,7 +381,7 @@ WHERE id = (@operation_id::text)::uuid;
 -- name: ParkOperation :execrows
 -- ParkOperation stops an operation until a person has decided. What was under way stays as it is. The last error is replaced if there is one.
 UPDATE idem.operations
-SET state = 'parked', owner = NULL, reason = @reason::text, reason_step = @reason_step::text, reason_text = @reason_text::text,
+SET state = 'parked', owner = NULL, tries = @tries::int4, reason = @reason::text, reason_step = @reason_step::text, reason_text = @reason_text::text,
     error_step = CASE WHEN sqlc.narg(error_attempt)::int4 IS NULL THEN error_step ELSE sqlc.narg(error_step)::text END,
     error_text = CASE WHEN sqlc.narg(error_attempt)::int4 IS NULL THEN error_text ELSE sqlc.narg(error_text)::bytea END,
     error_at = CASE WHEN sqlc.narg(error_attempt)::int4 IS NULL THEN error_at ELSE clock_timestamp() END,
@@ -415,8 +415,7 @@ SET state = 'running', canceled = true, without_calling = @without_calling::bool
     wake_at = CASE WHEN o.wake_at < clock_timestamp() THEN o.wake_at ELSE clock_timestamp() END,
     owner = CASE WHEN o.state = 'running' THEN o.owner END,
     epoch = CASE WHEN o.state = 'running' THEN o.epoch ELSE o.epoch + 1 END,
-    attempts = CASE WHEN o.reason = 'function_failed' THEN o.attempts ELSE 0 END,
-    tries = CASE WHEN o.state = 'running' THEN o.tries ELSE 0 END
+    attempts = CASE WHEN o.reason = 'function_failed' THEN o.attempts ELSE 0 END
 WHERE o.id = (@operation_id::text)::uuid
   AND (o.state = 'parked' OR o.state = 'running')
   AND NOT (o.canceled AND coalesce(o.without_calling, false) = @without_calling::bool
@@ -426,13 +425,16 @@ RETURNING o.step, o.key,
 
 -- name: CallsInDoubt :many
 -- CallsInDoubt lists the calls, and the calls of undos, that were begun and have no recorded outcome; in front of them stands the call whose
--- value, as a person has given it, does not decode. has_row says whether the call has a row in idem.steps.
+-- value, as a person has given it, does not decode: if no step before it has its name, and may be the one that does not. has_row says whether the call has a row in idem.steps.
 SELECT s.seq, s.kind, s.name, s.outcome, s.undos, s.policy, s.has_row
 FROM (
     SELECT r.seq, r.kind, r.name, r.outcome, coalesce(r.undos, 0) AS undos, coalesce(r.policy, '') AS policy, true AS has_row FROM idem.steps r
     JOIN idem.operations p ON p.id = r.operation_id
     WHERE r.operation_id = (@operation_id::text)::uuid
-      AND (r.outcome = 'begun' OR r.outcome = 'resolved' AND p.reason = 'value_unreadable' AND r.name = p.reason_step)
+      AND (r.outcome = 'begun'
+           OR r.outcome = 'resolved' AND p.reason = 'value_unreadable' AND r.name = p.reason_step
+              AND NOT EXISTS (SELECT 1 FROM idem.steps t
+                              WHERE t.operation_id = r.operation_id AND t.name = r.name AND t.seq < r.seq))
     UNION ALL
     SELECT o.seq, o.kind, o.step, 'begun', coalesce(o.undos, 0), coalesce(o.policy, ''), false FROM idem.operations o
     WHERE o.id = (@operation_id::text)::uuid AND o.kind = ANY (ARRAY['call', 'undo'])

@@ -1273,24 +1273,25 @@ func (r *IsCanceledRow) read(row *roundtrip.Row) {
 // ParkOperationSQL is the text of ParkOperation.
 const ParkOperationSQL = `-- name: ParkOperation :execrows
 UPDATE idem.operations
-SET state = 'parked', owner = NULL, reason = $1::pg_catalog.text, reason_step = $2::pg_catalog.text, reason_text = $3::pg_catalog.text,
-    error_step = CASE WHEN $4::pg_catalog.int4 IS NULL THEN error_step ELSE $5::pg_catalog.text END,
-    error_text = CASE WHEN $4::pg_catalog.int4 IS NULL THEN error_text ELSE $6::pg_catalog.bytea END,
-    error_at = CASE WHEN $4::pg_catalog.int4 IS NULL THEN error_at ELSE pg_catalog.clock_timestamp() END,
+SET state = 'parked', owner = NULL, tries = $1::pg_catalog.int4, reason = $2::pg_catalog.text, reason_step = $3::pg_catalog.text, reason_text = $4::pg_catalog.text,
+    error_step = CASE WHEN $5::pg_catalog.int4 IS NULL THEN error_step ELSE $6::pg_catalog.text END,
+    error_text = CASE WHEN $5::pg_catalog.int4 IS NULL THEN error_text ELSE $7::pg_catalog.bytea END,
+    error_at = CASE WHEN $5::pg_catalog.int4 IS NULL THEN error_at ELSE pg_catalog.clock_timestamp() END,
     error_next_at = NULL,
-    error_attempt = coalesce($4::pg_catalog.int4, error_attempt)
-WHERE id OPERATOR(pg_catalog.=) ($7::pg_catalog.text)::pg_catalog.uuid
-  AND epoch OPERATOR(pg_catalog.=) $8::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
+    error_attempt = coalesce($5::pg_catalog.int4, error_attempt)
+WHERE id OPERATOR(pg_catalog.=) ($8::pg_catalog.text)::pg_catalog.uuid
+  AND epoch OPERATOR(pg_catalog.=) $9::pg_catalog.int4 AND state OPERATOR(pg_catalog.=) 'running'
 `
 
 // ParkOperationStatement is ParkOperation as connections know it.
 var ParkOperationStatement = roundtrip.New(roundtrip.Statement{
 	SQL:    ParkOperationSQL,
-	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam},
+	Params: []roundtrip.Param{roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.TextParam, roundtrip.PlainParam},
 })
 
 // ParkOperation stops an operation until a person has decided. What was under way stays as it is. The last error is replaced if there is one.
 type ParkOperation struct {
+	Tries        int
 	Reason       string
 	ReasonStep   string
 	ReasonText   string
@@ -1306,6 +1307,7 @@ type ParkOperation struct {
 // Queue adds the statement.
 func (q *ParkOperation) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
+	values.Int(q.Tries)
 	values.Text(q.Reason)
 	values.Text(q.ReasonStep)
 	values.Text(q.ReasonText)
@@ -1387,8 +1389,7 @@ SET state = 'running', canceled = true, without_calling = $1::pg_catalog.bool,
     wake_at = CASE WHEN o.wake_at OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() THEN o.wake_at ELSE pg_catalog.clock_timestamp() END,
     owner = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.owner END,
     epoch = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.epoch ELSE o.epoch OPERATOR(pg_catalog.+) 1 END,
-    attempts = CASE WHEN o.reason OPERATOR(pg_catalog.=) 'function_failed' THEN o.attempts ELSE 0 END,
-    tries = CASE WHEN o.state OPERATOR(pg_catalog.=) 'running' THEN o.tries ELSE 0 END
+    attempts = CASE WHEN o.reason OPERATOR(pg_catalog.=) 'function_failed' THEN o.attempts ELSE 0 END
 WHERE o.id OPERATOR(pg_catalog.=) ($3::pg_catalog.text)::pg_catalog.uuid
   AND (o.state OPERATOR(pg_catalog.=) 'parked' OR o.state OPERATOR(pg_catalog.=) 'running')
   AND NOT (o.canceled AND coalesce(o.without_calling, false) OPERATOR(pg_catalog.=) $1::pg_catalog.bool
@@ -1449,7 +1450,10 @@ FROM (
     SELECT r.seq, r.kind, r.name, r.outcome, coalesce(r.undos, 0) AS undos, coalesce(r.policy, '') AS policy, true AS has_row FROM idem.steps r
     JOIN idem.operations p ON p.id OPERATOR(pg_catalog.=) r.operation_id
     WHERE r.operation_id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid
-      AND (r.outcome OPERATOR(pg_catalog.=) 'begun' OR r.outcome OPERATOR(pg_catalog.=) 'resolved' AND p.reason OPERATOR(pg_catalog.=) 'value_unreadable' AND r.name OPERATOR(pg_catalog.=) p.reason_step)
+      AND (r.outcome OPERATOR(pg_catalog.=) 'begun'
+           OR r.outcome OPERATOR(pg_catalog.=) 'resolved' AND p.reason OPERATOR(pg_catalog.=) 'value_unreadable' AND r.name OPERATOR(pg_catalog.=) p.reason_step
+              AND NOT EXISTS (SELECT 1 FROM idem.steps t
+                              WHERE t.operation_id OPERATOR(pg_catalog.=) r.operation_id AND t.name OPERATOR(pg_catalog.=) r.name AND t.seq OPERATOR(pg_catalog.<) r.seq))
     UNION ALL
     SELECT o.seq, o.kind, o.step, 'begun', coalesce(o.undos, 0), coalesce(o.policy, ''), false FROM idem.operations o
     WHERE o.id OPERATOR(pg_catalog.=) ($1::pg_catalog.text)::pg_catalog.uuid AND o.kind OPERATOR(pg_catalog.=) ANY (ARRAY['call', 'undo'])
@@ -1466,7 +1470,7 @@ var CallsInDoubtStatement = roundtrip.New(roundtrip.Statement{
 })
 
 // CallsInDoubt lists the calls, and the calls of undos, that were begun and have no recorded outcome; in front of them stands the call whose
-// value, as a person has given it, does not decode. has_row says whether the call has a row in idem.steps.
+// value, as a person has given it, does not decode: if no step before it has its name, and may be the one that does not. has_row says whether the call has a row in idem.steps.
 type CallsInDoubt struct {
 	OperationID string
 

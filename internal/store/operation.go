@@ -271,6 +271,7 @@ func (c *IsCanceled) Read(trip *roundtrip.Trip) {
 type ParkOperation struct {
 	OperationID string
 	Epoch       int
+	Tries       int
 	Reason      string
 	Step        string
 	Text        string
@@ -281,7 +282,7 @@ type ParkOperation struct {
 
 // Queue adds the statement.
 func (p *ParkOperation) Queue(trip *roundtrip.Trip) {
-	q := db.ParkOperation{OperationID: p.OperationID, Epoch: p.Epoch, Reason: p.Reason, ReasonStep: p.Step, ReasonText: p.Text}
+	q := db.ParkOperation{OperationID: p.OperationID, Epoch: p.Epoch, Tries: p.Tries, Reason: p.Reason, ReasonStep: p.Step, ReasonText: p.Text}
 	q.ErrorStep, q.ErrorAttempt, q.ErrorText = p.Error.orNull()
 	q.Queue(trip)
 }
