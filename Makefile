@@ -5,15 +5,10 @@
 export GOTEST ?=
 # Flags for testenv, as in: make bench/library TESTENV='-c fsync=on'
 TESTENV ?=
-# Flags for tally, as in: make test TALLY='-together 1'. Tests wait more than they compute: two modules run at a time, and four
-# tests of a package.
+# Flags for tally, as in: make test TALLY='-together 1'. Two modules run at a time, and four tests of a package: tests wait more than
+# they compute.
 TALLY ?=
-# How tests are built, and which packages are tested, as in: make test MODULES=. RACE= PACKAGES='./outbox ./inbox'. With the race
-# detector, tests that kill a process at each of its statements take one of five; without, all (IDEM_TEST_SAMPLE=2 says otherwise:
-# two of five, from the second on). A program with the race detector sleeps for a second at its end, unless it is told how long.
-RACE ?= -race
-# Programs that read and write text, one thing after the other: the race detector has nothing to find, and takes ten times as long.
-UNRACED := idemvet tools
+# The modules to test, and the packages in each of them, as in: make test MODULES=. PACKAGES='./outbox ./inbox'
 PACKAGES ?= ./...
 # Further flags for torture and bench, as in: make torture TORTURE='-workers 8', make bench BENCH='-only storm'
 TORTURE ?=
@@ -21,14 +16,19 @@ BENCH ?=
 # Flags for fleet, as in: make fleet FLEET='-runs 3 -keys 1000'
 FLEET ?=
 
-MODULES := $(patsubst ./%go.mod,./%,$(sort $(shell find . -name go.mod -not -path './.*/*')))
-# Those that take longest come first.
-LONGEST = $(filter . ./ %example/orders/ %torture/,$(MODULES))
-IN_ORDER = $(LONGEST) $(filter-out $(LONGEST),$(MODULES))
+# What users import or run, and the tests of it that have a module of their own. The modules that take longest come first.
+PRODUCT := . cmd/idem example/orders adapter/idemriver lab/brokers $(filter-out adapter/idemriver,$(wildcard adapter/idem*)) \
+	idemconnect idemgrpc idemotel idemvet $(filter-out example/orders example/fleet,$(patsubst %/go.mod,%,$(wildcard example/*/go.mod)))
+EVERYTHING := $(patsubst ./%go.mod,./%,$(sort $(shell find . -name go.mod -not -path './.*/*')))
+MODULES ?= $(EVERYTHING)
+# Without lab/, except for the tests of the promises of package idem.
+ROOT = .=$$(go list ./... | grep -v /lab/ | paste -sd, -),./lab/promises
+# The race detector has nothing to find in programs that read and write text, and makes them ten times as slow.
+UNRACED := idemvet tools
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
-.PHONY: chaos help demo serve fleet test short idemtest portability torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/partition bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
+.PHONY: chaos help demo serve fleet test test/all idemtest portability torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/partition bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
 	lint tidy fresh apidiff release build clean testenv staticcheck tally sqlc-gen-idem
 
 help: ## list the targets
@@ -44,12 +44,15 @@ fleet: ## clusters under Patroni are broken and a tenant moves between them, tol
 	@go -C example/fleet build -o ../../bin/fleet ./show
 	@bin/fleet $(FLEET)
 
-test: testenv tally ## run every test with the race detector
-	@GORACE=$${GORACE-atexit_sleep_ms=50} IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-$(if $(RACE),0)} bin/testenv $(TESTENV) sh -c 'bin/tally -together 2 -unraced "$(UNRACED)" $(if $(filter -v,$(GOTEST)),-v) $(TALLY) $(IN_ORDER) -- \
-		go test -json $(RACE) -parallel 4 -timeout 60m $$GOTEST $(PACKAGES)'
+# With IDEM_TEST_SAMPLE, tests that kill a process at each of its statements take two of five statements, or one of five with the
+# race detector. A program with the race detector sleeps for a second when it exits, unless GORACE says how long.
+test: testenv tally ## test what users import or run
+	@IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-0} bin/testenv $(TESTENV) sh -c 'bin/tally -together 2 $(if $(filter -v,$(GOTEST)),-v) $(TALLY) \
+		$(if $(filter command line,$(origin MODULES)),$(MODULES),"$(ROOT)" $(filter-out .,$(PRODUCT))) -- go test -json -parallel 4 -timeout 20m $$GOTEST $(PACKAGES)'
 
-short: testenv ## run the tests of the root module alone, without the race detector
-	@bin/testenv $(TESTENV) sh -c 'go test $$GOTEST ./...'
+test/all: testenv tally ## test everything, lab/ included, with the race detector
+	@GORACE=$${GORACE-atexit_sleep_ms=50} IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-0} bin/testenv $(TESTENV) sh -c 'bin/tally -together 2 -unraced "$(UNRACED)" \
+		$(if $(filter -v,$(GOTEST)),-v) $(TALLY) $(MODULES) -- go test -json -race -parallel 4 -timeout 60m $$GOTEST $(PACKAGES)'
 
 idemtest: testenv ## does package idemtest find every program that is known to be bad? (make test tries one of five)
 	@IDEM_TEST_ALL=1 bin/testenv $(TESTENV) go test -timeout 60m $$GOTEST ./idemtest

@@ -13,9 +13,10 @@ import (
 
 // server is one running Postgres, wherever it came from.
 type server struct {
-	url  string // of a role that may create databases
-	what string // for people
-	stop func()
+	url   string // of a role that may create databases
+	what  string // for people
+	saved string // directory with the data of a server that has never run; "" if there is none
+	stop  func()
 }
 
 // source is one way to come by a server.
