@@ -13,7 +13,7 @@
 // With -allow, a skipped test counts as failed unless the file has a line "package.Test: why" for it.
 //
 // The exit code is 0 if nothing failed, 1 if something failed, 2 for a usage error, and 130 after SIGINT, SIGTERM,
-// SIGHUP or SIGQUIT. Each of these signals interrupts all tests. Five seconds later tally kills those that still run.
+// SIGHUP or SIGQUIT. Each of these signals interrupts all tests. Three seconds later tally kills those that still run.
 package main
 
 import (

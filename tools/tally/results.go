@@ -257,7 +257,9 @@ func (r *results) end(m *module, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m.running, m.took = false, time.Since(m.began)
-	m.building += time.Since(m.idle)
+	if m.packages == 0 {
+		m.building += time.Since(m.idle)
+	}
 	if err != nil && m.failed == 0 && r.kill.IsZero() {
 		r.fail(m, fmt.Sprintf("FAIL %s: %s: %v", m.dir, strings.Join(m.command, " "), err), m.other.String())
 	}

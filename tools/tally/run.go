@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// grace is how long interrupted tests may take to end before they are killed.
-const grace = 5 * time.Second
+// grace is how long interrupted tests may take to end before they are killed. testenv, which may be the parent of tally,
+// kills tally five seconds after a signal.
+const grace = 3 * time.Second
 
 // runAll runs the commands of all modules, as many at a time as together says. It starts no more of them once ctx is
 // canceled.
@@ -57,7 +58,7 @@ func run(ctx context.Context, r *results, m *module) {
 func endGroup(group int, killAt time.Time) {
 	waitForGroup(group, killAt)
 	if syscall.Kill(-group, syscall.SIGKILL) == nil {
-		waitForGroup(group, time.Now().Add(time.Second))
+		waitForGroup(group, time.Now().Add(time.Second/2))
 	}
 }
 
