@@ -15,22 +15,22 @@ import (
 type event struct {
 	Action     string
 	Package    string
-	ImportPath string // of a build
+	ImportPath string // what a build builds: a package, or "package [variant]"
 	Test       string // empty for an event of the package
 	Output     string
 	Elapsed    float64
-	// FailedBuild is the build without which a package failed.
-	FailedBuild string
+
+	FailedBuild string // why a package failed, if a build did
 }
 
-// test is a test that has not ended, a package that has not ended (without a name), or a build.
+// test is a test that has not ended, or, without a name, a package that has not ended.
 type test struct {
 	module *module
 	pkg    string
 	name   string
 	output strings.Builder
-	since  time.Time // of the run; zero while the test is paused
-	failed bool      // for a test: a subtest failed; for a package: its failure is explained
+	since  time.Time // when it began or continued; zero while it is paused
+	failed bool      // a subtest failed, or a test or the build of the package
 }
 
 func (t *test) String() string {
@@ -49,7 +49,7 @@ type results struct {
 
 	mu                      sync.Mutex // guards what follows, and the modules
 	screen                  *screen
-	open                    map[string]*test // tests, packages and builds that have not ended, by id
+	open                    map[string]*test // tests and packages that have not ended, by id
 	passed, failed, skipped int
 	failures                []failure
 	skips                   map[string][]string // names of tests by reason
@@ -100,7 +100,10 @@ func (r *results) takeOther(m *module, line []byte) {
 }
 
 func (r *results) add(m *module, e event) {
-	t := r.find(m, e)
+	if e.ImportPath != "" {
+		e.Package, _, _ = strings.Cut(e.ImportPath, " ")
+	}
+	t := r.find(m, e.Package, e.Test)
 	switch e.Action {
 	case "start":
 		if m.packages++; m.packages == 1 {
@@ -121,7 +124,7 @@ func (r *results) add(m *module, e event) {
 			r.fail(m, "FAIL "+t.String()+": does not build", t.output.String())
 		}
 	case "pass", "fail", "skip":
-		delete(r.open, id(e))
+		delete(r.open, id(e.Package, e.Test))
 		if e.Test == "" {
 			r.endPackage(t, e)
 		} else {
@@ -130,24 +133,15 @@ func (r *results) add(m *module, e event) {
 	}
 }
 
-// id identifies a test, a package, or the build of a package.
-func id(e event) string {
-	if e.ImportPath != "" {
-		pkg, _, _ := strings.Cut(e.ImportPath, " ")
-		return "build " + pkg
-	}
-	return e.Package + "." + e.Test
-}
+// id identifies a test or a package.
+func id(pkg, name string) string { return pkg + "." + name }
 
-// find returns the test, package or build that an event is about.
-func (r *results) find(m *module, e event) *test {
-	t := r.open[id(e)]
+// find returns the test, or the package if name is empty.
+func (r *results) find(m *module, pkg, name string) *test {
+	t := r.open[id(pkg, name)]
 	if t == nil {
-		t = &test{module: m, pkg: e.Package, name: e.Test}
-		if e.ImportPath != "" {
-			t.pkg, _, _ = strings.Cut(e.ImportPath, " ")
-		}
-		r.open[id(e)] = t
+		t = &test{module: m, pkg: pkg, name: name}
+		r.open[id(pkg, name)] = t
 	}
 	return t
 }
@@ -166,7 +160,7 @@ func (r *results) endTest(t *test, e event) {
 	case "skip":
 		r.skip(t)
 	case "fail":
-		r.explain(t)
+		r.markFailed(t)
 		if t.failed && !raced && frame.ReplaceAllString(output, "") == "" { // its subtests have said why
 			r.failed++
 			t.module.failed++
@@ -176,16 +170,16 @@ func (r *results) endTest(t *test, e event) {
 		return
 	}
 	if raced { // which fails the package, but no test if the race ends between two tests
-		r.explain(t)
+		r.markFailed(t)
 		r.fail(t.module, "FAIL "+t.String()+": data race", output)
 	}
 }
 
-// explain notes on the package and on the parents of a test that the test failed.
-func (r *results) explain(t *test) {
+// markFailed notes the failure of a test on its package and on the tests that it is part of.
+func (r *results) markFailed(t *test) {
 	for name := t.name; name != ""; {
 		name = name[:max(strings.LastIndexByte(name, '/'), 0)]
-		r.find(t.module, event{Package: t.pkg, Test: name}).failed = true
+		r.find(t.module, t.pkg, name).failed = true
 	}
 }
 
@@ -198,10 +192,10 @@ func reason(output string) string {
 // position begins a line that a test logs.
 var position = regexp.MustCompile(`^\S+\.go:\d+: `)
 
+// skip counts a skipped test.
 func (r *results) skip(t *test) {
 	why := reason(t.output.String())
 	if r.allowed != nil && r.allowed[t.pkg+"."+t.name] == "" && r.allowed[t.String()] == "" {
-		r.explain(t)
 		r.fail(t.module, "FAIL "+t.String()+": skipped, which -allow does not list: "+why, "")
 		return
 	}
@@ -209,30 +203,34 @@ func (r *results) skip(t *test) {
 	r.skips[why] = append(r.skips[why], t.String())
 }
 
+// endPackage reports the tests that the end of their process cut off, and a failure that no test explains.
 func (r *results) endPackage(pkg *test, e event) {
 	m := pkg.module
 	if m.packages--; m.packages == 0 {
 		m.idle = time.Now()
 	}
-	var cut []*test // the tests of the package that have not ended
-	for _, t := range r.open {
+	var cut []*test
+	for id, t := range r.open {
 		if t.pkg == pkg.pkg && t.name != "" {
-			cut = append(cut, t)
-			delete(r.open, id(event{Package: t.pkg, Test: t.name}))
+			delete(r.open, id)
+			if !t.since.IsZero() { // a paused test has not said anything
+				cut = append(cut, t)
+			}
 		}
 	}
 	if e.Action != "fail" {
 		return
 	}
 	slices.SortFunc(cut, func(a, b *test) int { return strings.Compare(a.name, b.name) })
-	for _, t := range cut {
-		if !t.since.IsZero() { // the others waited for their turn
-			pkg.failed = true
-			m.tests++
-			r.fail(m, "FAIL "+t.String()+": cut off", t.output.String())
+	for i, t := range cut {
+		m.tests++
+		if i == len(cut)-1 {
+			t.output.WriteString(pkg.output.String()) // it may say what ended the process
 		}
+		r.fail(m, "FAIL "+t.String()+": cut off", t.output.String())
 	}
-	if output := pkg.output.String(); strings.Contains(output, race) || !pkg.failed && e.FailedBuild == "" {
+	explained := pkg.failed || e.FailedBuild != "" || len(cut) > 0
+	if output := pkg.output.String(); !explained || len(cut) == 0 && strings.Contains(output, race) {
 		r.fail(m, "FAIL "+pkg.String(), output)
 	}
 }
@@ -290,7 +288,7 @@ func (r *results) runningTests() []*test {
 	parents := map[string]bool{}
 	for _, t := range r.open {
 		if slash := strings.LastIndexByte(t.name, '/'); slash >= 0 {
-			parents[id(event{Package: t.pkg, Test: t.name[:slash]})] = true
+			parents[id(t.pkg, t.name[:slash])] = true
 		}
 	}
 	for id, t := range r.open {

@@ -38,8 +38,9 @@ func runAll(ctx context.Context, r *results, together int) {
 func run(ctx context.Context, r *results, m *module) {
 	cmd := exec.CommandContext(ctx, m.command[0], m.command[1:]...)
 	cmd.Dir = m.dir
-	events := &lineWriter{take: func(line []byte) { r.take(m, line) }}
-	cmd.Stdout, cmd.Stderr = events, &lineWriter{take: func(line []byte) { r.takeOther(m, line) }}
+	stdout := &lineWriter{take: func(line []byte) { r.take(m, line) }}
+	stderr := &lineWriter{take: func(line []byte) { r.takeOther(m, line) }}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = grace
@@ -48,6 +49,8 @@ func run(ctx context.Context, r *results, m *module) {
 	err := cmd.Start()
 	if err == nil {
 		err = cmd.Wait()
+		stdout.flush()
+		stderr.flush()
 		endGroup(cmd.Process.Pid, r.killAt())
 		m.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
@@ -83,5 +86,13 @@ func (w *lineWriter) Write(text []byte) (int, error) {
 		}
 		w.take(w.rest[:end+1])
 		w.rest = w.rest[end+1:]
+	}
+}
+
+// flush passes on a last line without a newline.
+func (w *lineWriter) flush() {
+	if len(w.rest) > 0 {
+		w.take(append(w.rest, '\n'))
+		w.rest = nil
 	}
 }

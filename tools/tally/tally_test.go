@@ -45,7 +45,7 @@ func TestTally_Summary(t *testing.T) {
 		skips += strings.ReplaceAll(skip, "TestS", "TestS"+strconv.Itoa(i))
 	}
 	build := `{"ImportPath":"q [q.test]","Action":"build-output","Output":"q.go:1: syntax error\n"}` + "\n" +
-		`{"ImportPath":"q [q.test]","Action":"build-fail"}` + "\n" + `{"ImportPath":"q","Action":"build-fail"}` + "\n" +
+		`{"ImportPath":"q [q.test]","Action":"build-fail"}` + "\n" + `{"ImportPath":"q","Action":"build-output","Output":"again\n"}` + "\n" + `{"ImportPath":"q","Action":"build-fail"}` + "\n" +
 		`{"Action":"fail","Package":"q","FailedBuild":"q [q.test]"}` + "\n"
 	for _, test := range []struct {
 		name, in, allowed string
@@ -80,8 +80,8 @@ func TestTally_Summary(t *testing.T) {
 		{name: "panic", in: events("p", "start", "run TestP", "pause TestP", "run TestC", "run TestD", "output TestD|panic: oh\n", "fail TestD", "fail"),
 			code: 1, last: "0 passed, 2 failed, 0 skipped", want: []string{"FAIL p.TestD\npanic: oh\n", "FAIL p.TestC: cut off\n"},
 			never: []string{"TestP"}},
-		{name: "exit within a test", in: events("p", "start", "run TestC", "output TestC|bye\n", "fail"),
-			code: 1, last: "0 passed, 1 failed, 0 skipped", want: []string{"FAIL p.TestC: cut off\nbye\n"}, never: []string{"FAIL p\n"}},
+		{name: "exit within a test", in: events("p", "start", "run TestC", "output TestC|bye\n", "output|exit status 3\n", "fail"),
+			code: 1, last: "0 passed, 1 failed, 0 skipped", want: []string{"FAIL p.TestC: cut off\nbye\nexit status 3\n"}, never: []string{"FAIL p\n"}},
 		{name: "race found after its test", in: events("p", "start", "run TestE", "output TestE|WARNING: DATA RACE\n", "pass TestE", "output|FAIL\n", "fail"),
 			code: 1, last: "1 passed, 1 failed, 0 skipped", want: []string{"FAIL p.TestE: data race\nWARNING: DATA RACE\n"}, never: []string{"FAIL p\n"}},
 		{name: "race outside of tests", in: events("p", "run TestB", "fail TestB", "output|WARNING: DATA RACE\n", "fail"),
@@ -131,7 +131,7 @@ func TestTally_UsageErrors(t *testing.T) {
 func TestTally_FailsIfTheCommandFails(t *testing.T) {
 	t.Parallel()
 	passes := file(t, events("p", "run TestA", "pass TestA", "pass"))
-	got := checkTally(t, 1, t.TempDir(), "--", "sh", "-c", `cat "$0"; echo broken flag >&2; exit 3`, passes)
+	got := checkTally(t, 1, t.TempDir(), "--", "sh", "-c", `cat "$0"; printf 'broken flag' >&2; exit 3`, passes)
 	if !strings.Contains(got, "exit status 3\nbroken flag\n") || !strings.HasSuffix(got, "1 passed, 1 failed, 0 skipped\n") {
 		t.Errorf("got %s", got)
 	}
