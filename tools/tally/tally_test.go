@@ -271,14 +271,18 @@ func TestTally_KillsWhatATestLeavesBehind(t *testing.T) {
 
 func TestTally_InterruptEndsAllProcesses(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
+	for _, test := range []struct {
+		name   string
 		signal syscall.Signal
 		trap   string
 		atMost time.Duration
 	}{
-		"SIGINT": {syscall.SIGINT, "", grace}, "SIGTERM": {syscall.SIGTERM, "", grace}, "child ignores it": {syscall.SIGINT, "trap '' INT TERM; ", 2 * grace},
+		{"SIGINT", syscall.SIGINT, "", grace},
+		{"SIGTERM", syscall.SIGTERM, "", grace},
+		{"child cleans up", syscall.SIGINT, "trap 'sleep 0.5; touch clean; exit' INT; ", grace},
+		{"child ignores it", syscall.SIGINT, "trap '' INT TERM; ", 2 * grace},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			dir := goModule(t, fmt.Sprintf(`
 func TestBefore(t *testing.T) {}
@@ -323,6 +327,9 @@ func TestHangs(t *testing.T) {
 				t.Errorf("got %s", got)
 			}
 			checkGone(t, pids)
+			if _, err := os.Stat(filepath.Join(dir, "clean")); strings.Contains(test.trap, "clean") && err != nil {
+				t.Error("the child was killed while it cleaned up")
+			}
 		})
 	}
 }
