@@ -47,12 +47,12 @@ fleet: ## clusters under Patroni are broken and a tenant moves between them, tol
 # With IDEM_TEST_SAMPLE, tests that kill a process at each of its statements take two of five statements, or one of five with the
 # race detector. A program with the race detector sleeps for a second when it exits, unless GORACE says how long.
 test: testenv tally ## test what users import or run
-	@IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-0} bin/testenv $(TESTENV) sh -c 'exec bin/tally -together 2 $(if $(filter -v,$(GOTEST)),-v) $(TALLY) \
+	@IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-0} bin/testenv $(TESTENV) sh -c 'exec bin/tally -together 2 $(TALLY) \
 		$(if $(filter command line,$(origin MODULES)),$(MODULES),"$(ROOT)" $(filter-out .,$(PRODUCT))) -- go test -json -parallel 4 -timeout 20m $$GOTEST $(PACKAGES)'
 
 test/all: testenv tally ## test everything, lab/ included, with the race detector
 	@GORACE=$${GORACE-atexit_sleep_ms=50} IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-0} bin/testenv $(TESTENV) sh -c 'exec bin/tally -together 2 -unraced "$(UNRACED)" \
-		$(if $(filter -v,$(GOTEST)),-v) $(TALLY) $(MODULES) -- go test -json -race -parallel 4 -timeout 60m $$GOTEST $(PACKAGES)'
+		$(TALLY) $(MODULES) -- go test -json -race -parallel 4 -timeout 60m $$GOTEST $(PACKAGES)'
 
 idemtest: testenv ## does package idemtest find every program that is known to be bad? (make test tries one of five)
 	@IDEM_TEST_ALL=1 bin/testenv $(TESTENV) go test -timeout 60m $$GOTEST ./idemtest
