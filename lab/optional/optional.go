@@ -72,7 +72,7 @@ func Require(t testing.TB, err error) {
 	case !ok:
 		t.Fatal(err)
 	case os.Getenv("IDEM_TEST_REQUIRE") != "":
-		t.Fatalf("IDEM_TEST_REQUIRE is set: %v", missing)
+		t.Fatalf("IDEM_TEST_REQUIRE is set: %v", err)
 	default:
 		t.Skip(missing)
 	}
