@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/idem-go/idem/lab/optional"
 )
 
 const (
@@ -49,8 +51,8 @@ func startContainer(ctx context.Context, cfg config, dir *runDir) (*server, erro
 func pingEngine(ctx context.Context) error {
 	client, err := exec.LookPath("docker")
 	if err != nil {
-		if _, err := os.Stat("/var/run/docker.sock"); err != nil && os.Getenv("DOCKER_HOST") == "" {
-			return fmt.Errorf("no Docker client, socket or DOCKER_HOST (%w)", errAbsent)
+		if _, err := optional.Find("docker"); err != nil {
+			return fmt.Errorf("%w (%w)", err, errAbsent)
 		}
 		return nil
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
+
+	"github.com/idem-go/idem/lab/optional"
 )
 
 func TestContainerServesAndIsRemoved(t *testing.T) {
@@ -69,10 +72,7 @@ func TestEngineThatHangsIsPassedBy(t *testing.T) {
 func requireEngine(t *testing.T) client.APIClient {
 	t.Helper()
 	if err := pingEngine(t.Context()); err != nil {
-		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+		optional.Require(t, fmt.Errorf("%w: %w", optional.Needs("docker"), err))
 	}
 	docker, err := testcontainers.NewDockerClientWithOpts(t.Context())
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 func startLocal(ctx context.Context, cfg config, dir *runDir) (*server, error) {
 	found, err := pgserver.Find(cfg.bin)
 	switch {
-	case errors.Is(err, pgserver.ErrNotInstalled):
+	case err != nil && cfg.bin == "":
 		return nil, fmt.Errorf("%w (%w)", err, errAbsent)
 	case err != nil:
 		return nil, fmt.Errorf("IDEM_TEST_POSTGRES_BIN: %w", err)
