@@ -29,7 +29,7 @@ UNRACED := idemvet tools
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
 .PHONY: chaos help demo serve fleet test test/all idemtest portability torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/partition bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
-	lint tidy fresh apidiff release build clean testenv staticcheck tally sqlc-gen-idem
+	lint tidy fresh apidiff release build clean need need/postgres need/database testenv staticcheck tally sqlc-gen-idem
 
 help: ## list the targets
 	@sed -n 's/^\([a-z/]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -40,7 +40,8 @@ demo: testenv ## tell the whole story on one screen
 serve: testenv ## run the example's server until Ctrl-C
 	@bin/testenv $(TESTENV) go -C example/orders run . serve
 
-fleet: ## clusters under Patroni are broken and a tenant moves between them, told on one screen; FLEET='-runs 3' (three minutes and more)
+fleet: need ## clusters under Patroni are broken and a tenant moves between them, told on one screen; FLEET='-runs 3' (three minutes and more)
+	@bin/need patroni etcd postgres
 	@go -C example/fleet build -o ../../bin/fleet ./show
 	@bin/fleet $(FLEET)
 
@@ -60,25 +61,25 @@ idemtest: testenv ## does package idemtest find every program that is known to b
 portability: testenv ## the promises behind what other servers and poolers refuse and do: the tests of Do, and 100,000 calls of each (CALLS=1000000)
 	@IDEM_TEST_ALL=1 bin/testenv $(TESTENV) go test -timeout 120m -v -run 'Promises|NoKey' $$GOTEST ./lab/personality -calls $(if $(CALLS),$(CALLS),100000)
 
-torture: ## two minutes of faults, then every promise is checked (DURATION=10m SEED=1)
+torture: $(if $(findstring -database,$(TORTURE)),,need/postgres) ## two minutes of faults, then every promise is checked (DURATION=10m SEED=1)
 	@go -C lab/torture build -o ../../bin/torture .
 	@bin/torture run $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED)) $(TORTURE)
 
 torture/long: ## the same, for ten million calls
 	@$(MAKE) --no-print-directory torture DURATION=24h TORTURE='-ops 10000000 $(TORTURE)'
 
-torture/mutants: ## does the torture find out libraries that are broken on purpose?
+torture/mutants: need/postgres ## does the torture find out libraries that are broken on purpose?
 	@go -C lab/torture build -o ../../bin/torture .
 	@bin/torture mutants -source lab/torture
 
-torture/sample: ## the same for one broken library per promise, as .ci/run does
+torture/sample: need/postgres ## the same for one broken library per promise, as .ci/run does
 	@go -C lab/torture build -o ../../bin/torture .
 	@bin/torture mutants -source lab/torture -sample
 
-bench: ## idem beside what people use instead; writes docs/benchmarks.md and the report behind it (ten minutes)
+bench: need/postgres ## idem beside what people use instead; writes docs/benchmarks.md and the report behind it (ten minutes)
 	@cd lab/bench && go run . -report ../../docs/benchmarks.md $(BENCH)
 
-bench/quick: ## the same in two minutes, without the report
+bench/quick: need/postgres ## the same in two minutes, without the report
 	@cd lab/bench && go run . -quick $(BENCH)
 
 bench/report: ## write docs/benchmarks.md, and the report behind it, from the results of the last run
@@ -89,11 +90,11 @@ bench/library: testenv ## the benchmarks of the library alone, with their alloca
 	@go -C idemotel test -run '^$$' -bench . -benchmem $$GOTEST .
 
 # go run leaves the names of functions out, unless it is told not to.
-bench/profile: ## where the time of a call goes, statement by statement and program by program; writes its section of docs/benchmarks/report.md (five minutes)
+bench/profile: need/postgres ## where the time of a call goes, statement by statement and program by program; writes its section of docs/benchmarks/report.md (five minutes)
 	@cd lab/bench/profile && go run -ldflags='-s=0 -w=0' . -report results.md $(BENCH)
 	@$(MAKE) --no-print-directory bench/report >/dev/null
 
-bench/operations: ## work of several steps that calls out, beside what people use instead; writes its section of docs/benchmarks/report.md (five minutes)
+bench/operations: need/postgres ## work of several steps that calls out, beside what people use instead; writes its section of docs/benchmarks/report.md (five minutes)
 	@cd lab/bench/operations && go run . -report results.md $(BENCH)
 	@$(MAKE) --no-print-directory bench/report >/dev/null
 
@@ -102,7 +103,7 @@ chaos: testenv ## a hundred thousand messages through each broker while all that
 		dir=adapter/$$a; [ ! -d lab/brokers/$$a ] || dir=lab/brokers/$$a; \
 		bin/testenv go -C $$dir test -count=1 -timeout 1h -run Chaos -v . -args -messages $(or $(MESSAGES),100000) || exit 1; done
 
-bench/messages: ## messages out of and into Postgres, beside what people use instead, with what is lost and doubled; writes its section of docs/benchmarks/report.md (six minutes)
+bench/messages: need/postgres ## messages out of and into Postgres, beside what people use instead, with what is lost and doubled; writes its section of docs/benchmarks/report.md (six minutes)
 	@cd lab/bench/messages && go run . -report results.md $(BENCH)
 	@$(MAKE) --no-print-directory bench/report >/dev/null
 
@@ -155,7 +156,16 @@ build: ## compile everything
 clean: ## remove what the other targets leave
 	rm -rf bin
 
-testenv:
+need:
+	@go build -o bin/need ./lab/optional/need
+
+need/postgres: need
+	@bin/need postgres
+
+need/database: need
+	@bin/need -database
+
+testenv: need/database
 	@go -C lab/testenv build -o ../../bin/testenv .
 
 tally:
