@@ -115,7 +115,7 @@ func connectEngine(ctx context.Context) (*testcontainers.DockerProvider, error) 
 		}
 		return r.provider, nil
 	case <-time.After(engineLimit):
-		return nil, fmt.Errorf("the Docker engine did not answer within %v", engineLimit)
+		return nil, fmt.Errorf("the engine did not answer within %v", engineLimit)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
