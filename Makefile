@@ -124,13 +124,13 @@ bench/partition: testenv ## what callers have of it when a table of 2.6 million 
 	@bin/testenv $(TESTENV) sh -c 'cd cmd/idem && go test -timeout 60m -run "^\$$" -bench Partition -benchtime 1x ./internal/partition -records 2600000 $(BENCH)'
 
 generate: sqlc-gen-idem ## write internal/db and internal/statsdb from queries/ and migrations/, and the needs of the statements into docs/portability.md
-	$(SQLC) generate -f queries/sqlc.yaml
+	$(SQLC) generate
 	@go -C tools test -count=1 ./portability -run Page -update >/dev/null
 
 verify: lint tidy fresh ## check all that is checked before a change lands, short of the tests
 
 fresh: sqlc-gen-idem ## check that internal/db and internal/statsdb are up to date
-	@$(SQLC) diff -f queries/sqlc.yaml
+	@$(SQLC) diff
 	@go -C tools test -count=1 ./portability
 
 # Each package has a comment, except what is generated.

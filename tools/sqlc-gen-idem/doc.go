@@ -3,7 +3,7 @@
 //	queries/*.sql ─┐
 //	migrations/  ──┴─ sqlc: names, parameters, columns and their types ── sqlc-gen-idem ── internal/db/*.sql.go
 //
-// sqlc runs it for each package of queries/sqlc.yaml and gives it a GenerateRequest as JSON (request.go). It answers with files.
+// sqlc runs it for each package of sqlc.yaml and gives it a GenerateRequest as JSON (request.go). It answers with files.
 //
 // # The text
 //
