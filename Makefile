@@ -5,15 +5,10 @@
 export GOTEST ?=
 # Flags for testenv, as in: make bench/library TESTENV='-c fsync=on'
 TESTENV ?=
-# Flags for tally, as in: make test TALLY='-together 1'. Tests wait more than they compute: two modules run at a time, and four
-# tests of a package.
+# Flags for tally, as in: make test TALLY='-together 1'. Two modules run at a time, and four tests of a package: tests wait more than
+# they compute.
 TALLY ?=
-# How tests are built, and which packages are tested, as in: make test MODULES=. RACE= PACKAGES='./outbox ./inbox'. With the race
-# detector, tests that kill a process at each of its statements take one of five; without, all (IDEM_TEST_SAMPLE=2 says otherwise:
-# two of five, from the second on). A program with the race detector sleeps for a second at its end, unless it is told how long.
-RACE ?= -race
-# Programs that read and write text, one thing after the other: the race detector has nothing to find, and takes ten times as long.
-UNRACED := idemvet tools
+# The modules to test, and the packages in each of them, as in: make test MODULES=. PACKAGES='./outbox ./inbox'
 PACKAGES ?= ./...
 # Further flags for torture and bench, as in: make torture TORTURE='-workers 8', make bench BENCH='-only storm'
 TORTURE ?=
@@ -21,15 +16,20 @@ BENCH ?=
 # Flags for fleet, as in: make fleet FLEET='-runs 3 -keys 1000'
 FLEET ?=
 
-MODULES := $(patsubst ./%go.mod,./%,$(sort $(shell find . -name go.mod -not -path './.*/*')))
-# Those that take longest come first.
-LONGEST = $(filter . ./ %example/orders/ %torture/,$(MODULES))
-IN_ORDER = $(LONGEST) $(filter-out $(LONGEST),$(MODULES))
+# What users import or run, and the tests of it that have a module of their own. The modules that take longest come first.
+PRODUCT := . cmd/idem example/orders adapter/idemriver lab/brokers $(filter-out adapter/idemriver,$(wildcard adapter/idem*)) \
+	idemconnect idemgrpc idemotel idemvet $(filter-out example/orders example/fleet,$(patsubst %/go.mod,%,$(wildcard example/*/go.mod)))
+EVERYTHING := $(patsubst ./%go.mod,./%,$(sort $(shell find . -name go.mod -not -path './.*/*')))
+MODULES ?= $(EVERYTHING)
+# Without lab/, except for the tests of the promises of package idem.
+ROOT = .=$$(go list ./... | grep -v /lab/ | paste -sd, -),./lab/promises
+# The race detector has nothing to find in programs that read and write text, and makes them ten times as slow.
+UNRACED := idemvet tools
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
-.PHONY: chaos help demo serve fleet test short idemtest portability torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/partition bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
-	lint tidy fresh apidiff release build clean testenv staticcheck tally sqlc-gen-idem
+.PHONY: chaos help demo serve fleet test test/all idemtest portability torture torture/long torture/mutants torture/sample bench bench/quick bench/cli bench/partition bench/report bench/library bench/operations bench/inbox bench/messages bench/outbox bench/profile bench/purge generate verify \
+	lint tidy fresh apidiff release build clean need need/postgres need/database testenv staticcheck tally sqlc-gen-idem
 
 help: ## list the targets
 	@sed -n 's/^\([a-z/]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -40,16 +40,20 @@ demo: testenv ## tell the whole story on one screen
 serve: testenv ## run the example's server until Ctrl-C
 	@bin/testenv $(TESTENV) go -C example/orders run . serve
 
-fleet: ## clusters under Patroni are broken and a tenant moves between them, told on one screen; FLEET='-runs 3' (three minutes and more)
+fleet: need ## clusters under Patroni are broken and a tenant moves between them, told on one screen; FLEET='-runs 3' (three minutes and more)
+	@bin/need patroni etcd postgres
 	@go -C example/fleet build -o ../../bin/fleet ./show
 	@bin/fleet $(FLEET)
 
-test: testenv tally ## run every test with the race detector
-	@GORACE=$${GORACE-atexit_sleep_ms=50} IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-$(if $(RACE),0)} bin/testenv $(TESTENV) sh -c 'bin/tally -together 2 -unraced "$(UNRACED)" $(if $(filter -v,$(GOTEST)),-v) $(TALLY) $(IN_ORDER) -- \
-		go test -json $(RACE) -parallel 4 -timeout 60m $$GOTEST $(PACKAGES)'
+# With IDEM_TEST_SAMPLE, tests that kill a process at each of its statements take two of five statements, or one of five with the
+# race detector. A program with the race detector sleeps for a second when it exits, unless GORACE says how long.
+test: testenv tally ## test what users import or run
+	@IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-0} bin/testenv $(TESTENV) sh -c 'exec bin/tally -together 2 $(TALLY) \
+		$(if $(filter command line,$(origin MODULES)),$(MODULES),"$(ROOT)" $(filter-out .,$(PRODUCT))) -- go test -json -parallel 4 -timeout 20m $$GOTEST $(PACKAGES)'
 
-short: testenv ## run the tests of the root module alone, without the race detector
-	@bin/testenv $(TESTENV) sh -c 'go test $$GOTEST ./...'
+test/all: testenv tally ## test everything, lab/ included, with the race detector
+	@GORACE=$${GORACE-atexit_sleep_ms=50} IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-0} bin/testenv $(TESTENV) sh -c 'exec bin/tally -together 2 -unraced "$(UNRACED)" \
+		$(TALLY) $(MODULES) -- go test -json -race -parallel 4 -timeout 60m $$GOTEST $(PACKAGES)'
 
 idemtest: testenv ## does package idemtest find every program that is known to be bad? (make test tries one of five)
 	@IDEM_TEST_ALL=1 bin/testenv $(TESTENV) go test -timeout 60m $$GOTEST ./idemtest
@@ -57,25 +61,25 @@ idemtest: testenv ## does package idemtest find every program that is known to b
 portability: testenv ## the promises behind what other servers and poolers refuse and do: the tests of Do, and 100,000 calls of each (CALLS=1000000)
 	@IDEM_TEST_ALL=1 bin/testenv $(TESTENV) go test -timeout 120m -v -run 'Promises|NoKey' $$GOTEST ./lab/personality -calls $(if $(CALLS),$(CALLS),100000)
 
-torture: ## two minutes of faults, then every promise is checked (DURATION=10m SEED=1)
+torture: $(if $(findstring -database,$(TORTURE)),,need/postgres) ## two minutes of faults, then every promise is checked (DURATION=10m SEED=1)
 	@go -C lab/torture build -o ../../bin/torture .
 	@bin/torture run $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED)) $(TORTURE)
 
 torture/long: ## the same, for ten million calls
 	@$(MAKE) --no-print-directory torture DURATION=24h TORTURE='-ops 10000000 $(TORTURE)'
 
-torture/mutants: ## does the torture find out libraries that are broken on purpose?
+torture/mutants: need/postgres ## does the torture find out libraries that are broken on purpose?
 	@go -C lab/torture build -o ../../bin/torture .
 	@bin/torture mutants -source lab/torture
 
-torture/sample: ## the same for one broken library per promise, as .ci/run does
+torture/sample: need/postgres ## the same for one broken library per promise, as .ci/run does
 	@go -C lab/torture build -o ../../bin/torture .
 	@bin/torture mutants -source lab/torture -sample
 
-bench: ## idem beside what people use instead; writes docs/benchmarks.md and the report behind it (ten minutes)
+bench: need/postgres ## idem beside what people use instead; writes docs/benchmarks.md and the report behind it (ten minutes)
 	@cd lab/bench && go run . -report ../../docs/benchmarks.md $(BENCH)
 
-bench/quick: ## the same in two minutes, without the report
+bench/quick: need/postgres ## the same in two minutes, without the report
 	@cd lab/bench && go run . -quick $(BENCH)
 
 bench/report: ## write docs/benchmarks.md, and the report behind it, from the results of the last run
@@ -86,11 +90,11 @@ bench/library: testenv ## the benchmarks of the library alone, with their alloca
 	@go -C idemotel test -run '^$$' -bench . -benchmem $$GOTEST .
 
 # go run leaves the names of functions out, unless it is told not to.
-bench/profile: ## where the time of a call goes, statement by statement and program by program; writes its section of docs/benchmarks/report.md (five minutes)
+bench/profile: need/postgres ## where the time of a call goes, statement by statement and program by program; writes its section of docs/benchmarks/report.md (five minutes)
 	@cd lab/bench/profile && go run -ldflags='-s=0 -w=0' . -report results.md $(BENCH)
 	@$(MAKE) --no-print-directory bench/report >/dev/null
 
-bench/operations: ## work of several steps that calls out, beside what people use instead; writes its section of docs/benchmarks/report.md (five minutes)
+bench/operations: need/postgres ## work of several steps that calls out, beside what people use instead; writes its section of docs/benchmarks/report.md (five minutes)
 	@cd lab/bench/operations && go run . -report results.md $(BENCH)
 	@$(MAKE) --no-print-directory bench/report >/dev/null
 
@@ -99,7 +103,7 @@ chaos: testenv ## a hundred thousand messages through each broker while all that
 		dir=adapter/$$a; [ ! -d lab/brokers/$$a ] || dir=lab/brokers/$$a; \
 		bin/testenv go -C $$dir test -count=1 -timeout 1h -run Chaos -v . -args -messages $(or $(MESSAGES),100000) || exit 1; done
 
-bench/messages: ## messages out of and into Postgres, beside what people use instead, with what is lost and doubled; writes its section of docs/benchmarks/report.md (six minutes)
+bench/messages: need/postgres ## messages out of and into Postgres, beside what people use instead, with what is lost and doubled; writes its section of docs/benchmarks/report.md (six minutes)
 	@cd lab/bench/messages && go run . -report results.md $(BENCH)
 	@$(MAKE) --no-print-directory bench/report >/dev/null
 
@@ -119,13 +123,13 @@ bench/cli: testenv ## what idem's commands take with ten million records (some m
 bench/partition: testenv ## what callers have of it when a table of 2.6 million records gets partitions (some minutes)
 	@bin/testenv $(TESTENV) sh -c 'cd cmd/idem && go test -timeout 60m -run "^\$$" -bench Partition -benchtime 1x ./internal/partition -records 2600000 $(BENCH)'
 
-generate: sqlc-gen-idem ## write internal/db from queries/ and migrations/, and what its statements need into docs/portability.md
+generate: sqlc-gen-idem ## write internal/db and internal/statsdb from queries/ and migrations/, and the needs of the statements into docs/portability.md
 	$(SQLC) generate
 	@go -C tools test -count=1 ./portability -run Page -update >/dev/null
 
 verify: lint tidy fresh ## check all that is checked before a change lands, short of the tests
 
-fresh: sqlc-gen-idem ## check that internal/db is what generate would write
+fresh: sqlc-gen-idem ## check that internal/db and internal/statsdb are up to date
 	@$(SQLC) diff
 	@go -C tools test -count=1 ./portability
 
@@ -152,7 +156,16 @@ build: ## compile everything
 clean: ## remove what the other targets leave
 	rm -rf bin
 
-testenv:
+need:
+	@go build -o bin/need ./lab/optional/need
+
+need/postgres: need
+	@bin/need postgres
+
+need/database: need
+	@bin/need -database
+
+testenv: need/database
 	@go -C lab/testenv build -o ../../bin/testenv .
 
 tally:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/idem-go/idem/internal/canon"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -29,6 +30,18 @@ var (
 
 	// ErrInvalidScope says that the scope breaks a rule: 1 to 512 bytes of valid UTF-8 without control characters.
 	ErrInvalidScope = errors.New("idem: invalid scope")
+
+	// ErrInvalidJSON means that HashJSON rejects the document, which is a mistake of the sender. The error that wraps it has the
+	// reason and the byte offset. It does not quote the document.
+	ErrInvalidJSON = canon.ErrDocument
+
+	// ErrInvalidPointer means that HashJSON rejects an argument of Only or Without, which is a mistake of the program. The error
+	// that wraps it quotes the pointer.
+	ErrInvalidPointer = canon.ErrPointer
+
+	// ErrInvalidHash means that a call was given the zero Hash, usually because the program ignored the error of HashJSON. All
+	// such requests would count as the same. Nothing was sent.
+	ErrInvalidHash = errors.New("idem: invalid hash")
 
 	// ErrInvalidResponse says that fn returned a response that could not be replayed as it is: a header that is not valid
 	// UTF-8 or holds a NUL, or a status beyond 32 bits. Everything was rolled back.

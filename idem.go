@@ -110,10 +110,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -187,6 +189,62 @@ func DoTx(ctx context.Context, tx pgx.Tx, scope, key string, hash Hash, fn func(
 // without a key, which has no record. The id stays the same when fn is run again within one call, and is recorded with the
 // response: carry it into events, and into other systems as the key of a request that follows from this one.
 func ExecutionID(tx pgx.Tx) (string, bool) { return txn.ExecutionID(tx) }
+
+// State is the state of a key at some moment.
+type State string
+
+const (
+	StateUnused     State = "unused"     // no record and no call in progress: a call would execute
+	StateProcessing State = "processing" // held by a transaction or an operation, or left so by an fn that ended its transaction (ErrTxEnded)
+	StateCompleted  State = "completed"  // the effect is committed
+	StateFailed     State = "failed"     // rejected: the effect was rolled back or undone
+)
+
+// Entry is the state of a key, without the stored response.
+type Entry struct {
+	State       State
+	ExecutionID string    // of the recorded execution or of the running operation; empty while a transaction holds the key
+	Since       time.Time // when the key was claimed, or when the transaction that holds it began; zero if the role may not see that
+	CompletedAt time.Time
+	ExpiresAt   time.Time
+}
+
+// Lookup returns the state of a key without claiming it. It writes nothing. Use it for a page that shows progress. A caller need
+// not look before it calls Do, which decides by itself. The times are by the clock of the database.
+//
+// Lookup recognizes a key in progress by its advisory lock. Two keys may share a lock, so Lookup may, very rarely, return
+// StateProcessing for an unused key.
+func Lookup(ctx context.Context, pool *pgxpool.Pool, scope, key string) (Entry, error) {
+	if err := checkNames(scope, key); err != nil {
+		return Entry{}, err
+	}
+	if pool == nil {
+		return Entry{}, errors.New("idem: pool is nil")
+	}
+	// The holder is read before the record, by a statement of its own. An execution releases its lock after its record has become
+	// visible, so at least one of the two statements sees the execution.
+	engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
+	holder := store.Holder{Lock: store.LockOf(scope, key)}
+	if err := engine.Query(ctx, &holder); err != nil {
+		return Entry{}, hint(err)
+	}
+	live := store.Live{Scope: scope, Key: key}
+	if err := engine.Query(ctx, &live); err != nil {
+		return Entry{}, hint(err)
+	}
+	switch r := &live.Record; {
+	case live.Found && r.State == store.Running: // a running operation has not completed and does not expire
+		return Entry{State: StateProcessing, ExecutionID: r.ExecutionID, Since: r.CreatedAt}, nil
+	case live.Found:
+		return Entry{
+			State: State(r.State), ExecutionID: r.ExecutionID,
+			Since: r.CreatedAt, CompletedAt: r.CompletedAt, ExpiresAt: r.ExpiresAt,
+		}, nil
+	case holder.Held:
+		return Entry{State: StateProcessing, Since: holder.Since}, nil
+	}
+	return Entry{State: StateUnused}, nil
+}
 
 // DoJSON is Do for a fn that answers with a value instead of a response. The value is stored as JSON, with status 200, and
 // what is returned is always decoded from what is stored, so that the first caller and its duplicates get the same. If

@@ -6,7 +6,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/idem-go/idem/internal/vitals"
+	"github.com/idem-go/idem/purge"
+	"github.com/idem-go/idem/stats"
 )
 
 // instruments are those of the gauges.
@@ -112,13 +113,13 @@ var (
 	incoming = label("idem.side", "inbox")
 )
 
-// show shows the figures that are known, and nothing in the place of the others.
-func (i *instruments) show(to metric.Observer, v *vitals.Vitals) {
-	if v.Expired.Known() {
-		to.ObserveInt64(i.records, max(v.Records.Value-v.Expired.Value, 0), live)
-		to.ObserveInt64(i.records, v.Expired.Value, expired)
+// show observes the figures that are known and leaves out the others.
+func (i *instruments) show(to metric.Observer, v *stats.Stats) {
+	if v.Records.Expired.Known() {
+		to.ObserveInt64(i.records, max(v.Records.Count.Value-v.Records.Expired.Value, 0), live)
+		to.ObserveInt64(i.records, v.Records.Expired.Value, expired)
 	} else {
-		to.ObserveInt64(i.records, v.Records.Value, either)
+		to.ObserveInt64(i.records, v.Records.Count.Value, either)
 	}
 	for _, t := range v.Tables {
 		of := ofTable(t.Name)
@@ -130,41 +131,41 @@ func (i *instruments) show(to metric.Observer, v *vitals.Vitals) {
 	}
 	to.ObserveInt64(i.transactions, v.InFlight.Transactions)
 	to.ObserveInt64(i.keys, v.InFlight.Keys)
-	if v.OldestExpired.Known() {
-		to.ObserveFloat64(i.expiredAge, v.OldestExpired.Value.Seconds())
+	if v.Records.OldestExpired.Known() {
+		to.ObserveFloat64(i.expiredAge, v.Records.OldestExpired.Value.Seconds())
 	}
 	if v.InFlight.Oldest.Known() {
 		to.ObserveFloat64(i.oldest, v.InFlight.Oldest.Value.Seconds())
 	}
-	if v.PurgeLag.Known() {
-		to.ObserveFloat64(i.lag, v.PurgeLag.Value.Seconds(), ofTable("records").alone)
+	if v.Purge.Lag.Known() {
+		to.ObserveFloat64(i.lag, v.Purge.Lag.Value.Seconds(), ofTable("records").alone)
 	}
-	if v.PurgeSpeed.Known() {
-		to.ObserveFloat64(i.speed, v.PurgeSpeed.Value)
+	if v.Purge.Rate.Known() {
+		to.ObserveFloat64(i.speed, v.Purge.Rate.Value)
 	}
 	if v.Operations.Known() {
 		to.ObserveInt64(i.operations, v.Operations.Value.Running, running)
 		to.ObserveInt64(i.operations, v.Operations.Value.Parked, parked)
 		to.ObserveFloat64(i.parkedFor, v.Operations.Value.ParkedFor.Seconds())
-		to.ObserveFloat64(i.late, v.Operations.Value.Late.Seconds())
+		to.ObserveFloat64(i.late, v.Operations.Value.OverdueFor.Seconds())
 	}
 	if v.Messages.Known() {
 		m := &v.Messages.Value
 		to.ObserveInt64(i.unpublished, m.Waiting)
 		to.ObserveInt64(i.delayedOnes, m.Delayed)
 		to.ObserveInt64(i.heldBack, m.Held)
-		to.ObserveInt64(i.letters, m.Unpublished, outgoing)
-		to.ObserveInt64(i.letters, m.Unhandled, incoming)
+		to.ObserveInt64(i.letters, m.OutboxDead, outgoing)
+		to.ObserveInt64(i.letters, m.InboxDead, incoming)
 		to.ObserveFloat64(i.unpublishedAge, m.Oldest.Seconds())
 		to.ObserveFloat64(i.failingAge, m.FailingFor.Seconds())
 	}
 	if v.Acts.Known() {
 		for _, a := range v.Acts.Value {
-			to.ObserveInt64(i.acts, a.Times, label("idem.act", a.Act))
+			to.ObserveInt64(i.acts, a.Count, label("idem.act", string(a.Act)))
 		}
 	}
-	if v.Sweeps.Known() {
-		i.showSweeps(to, v.At, v.Sweeps.Value)
+	if v.Purge.Sweeps.Known() {
+		i.showSweeps(to, v.ReadAt, v.Purge.Sweeps.Value)
 	}
 }
 
@@ -183,19 +184,19 @@ func ofTable(name string) tableLabels {
 	})
 }
 
-func (i *instruments) showSweeps(to metric.Observer, at time.Time, sweeps []vitals.Sweep) {
-	waiting := map[string]int64{}
+func (i *instruments) showSweeps(to metric.Observer, at time.Time, sweeps []stats.Sweep) {
+	waiting := map[purge.Reason]int64{}
 	for _, s := range sweeps {
-		of := ofTable(s.Name).alone
+		of := ofTable(s.Table).alone
 		to.ObserveInt64(i.deleted, s.DeletedTotal, of)
-		if lag := s.Lag(at); lag > 0 && s.Name != "records" { // of these an estimate is shown where there was no sweep
+		if lag := s.Lag(at); lag > 0 && s.Table != "records" { // show has observed the lag of the records
 			to.ObserveFloat64(i.lag, lag.Seconds(), of)
 		}
 		if s.WaitingFor != "" {
 			waiting[s.WaitingFor]++
 		}
 	}
-	for _, reason := range []string{"replication", "vacuum", "pool", "lock"} {
-		to.ObserveInt64(i.waiting, waiting[reason], label("idem.purge.reason", reason))
+	for _, reason := range []purge.Reason{purge.Replication, purge.Vacuum, purge.Pool, purge.Lock} {
+		to.ObserveInt64(i.waiting, waiting[reason], label("idem.purge.reason", string(reason)))
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/idem-go/idem/idemotel"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/waiting"
 	"github.com/idem-go/idem/operation"
 	"github.com/idem-go/idem/outbox"
 )
@@ -345,7 +346,11 @@ func TestNothingPersonalIsExported(t *testing.T) {
 		inbox.Handle(ctx, pool, "billing", inbox.Message{Source: "source-of-Ada", ID: key, Key: key, Payload: []byte(body)},
 			func(pgx.Tx) error { return errors.New("no room for Ada") }, inbox.WithObserver(s.observer()), inbox.WithMaxAttempts(1))
 	}
-	text := fmt.Sprintf("%+v", s.collect())
+	var text string
+	waiting.Until(t, "the gauges have figures", func() bool {
+		text = fmt.Sprintf("%+v", s.collect())
+		return strings.Contains(text, "idem.storage.size")
+	})
 	for _, span := range s.spans.Ended() {
 		text += fmt.Sprintf("%s %+v %+v %+v %+v\n", span.Name(), span.Attributes(), span.Events(), span.Links(), span.Status())
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/idem-go/idem/internal/vitals"
+	"github.com/idem-go/idem/stats"
 )
 
 // Gauges show what is in the database, and how full a pool is, whenever metrics are collected.
@@ -23,16 +23,16 @@ type Gauges struct {
 	readers      sync.WaitGroup
 
 	mu      sync.Mutex
-	figures vitals.Vitals
+	figures stats.Stats
 	readAt  time.Time     // of the figures
-	reading chan struct{} // closed once the reading under way is over; nil if there is none
-	begunAt time.Time     // of the reading
+	reading chan struct{} // closed at the end of the current reading; nil if there is none
+	begunAt time.Time     // of the current reading
 }
 
 const (
-	collectLimit = 500 * time.Millisecond // how long a reading is waited for by those who collect
-	readLimit    = 5 * time.Second        // how long it may take to read them
-	staleAfter   = 4                      // times every: then old figures are shown no more
+	collectLimit = 500 * time.Millisecond // how long a collection waits for a reading
+	readLimit    = 5 * time.Second        // the timeout of a reading
+	staleAfter   = 4                      // how many intervals old figures are exported
 )
 
 // Watch registers gauges of the database and of the pool. They are read when metrics are collected, and no more often than
@@ -81,10 +81,10 @@ func (g *Gauges) Stop() error {
 	return err
 }
 
-// latest returns figures that are not too old, if there are any, and has them read anew when it is time.
-func (g *Gauges) latest(ctx context.Context) (vitals.Vitals, bool) {
-	if reading, patience := g.refresh(); patience > 0 {
-		limit := time.NewTimer(patience)
+// latest returns the figures unless they are too old. It starts a reading when one is due.
+func (g *Gauges) latest(ctx context.Context) (stats.Stats, bool) {
+	if reading, wait := g.refresh(); wait > 0 {
+		limit := time.NewTimer(wait)
 		defer limit.Stop()
 		select {
 		case <-reading:
@@ -97,8 +97,8 @@ func (g *Gauges) latest(ctx context.Context) (vitals.Vitals, bool) {
 	return g.figures, !g.readAt.IsZero() && time.Since(g.readAt) < staleAfter*g.every
 }
 
-// refresh begins to read, if it is time and no goroutine does. It returns what is closed once that is over, and for how long to wait
-// for it: not at all if there is no reading, or one that has kept others waiting before.
+// refresh starts a reading if one is due and none is in progress. It returns a channel that is closed at the end of the current
+// reading, and how long a collection may wait for it. The wait is not positive if there is no reading or if collectLimit is over.
 func (g *Gauges) refresh() (<-chan struct{}, time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,14 +112,14 @@ func (g *Gauges) refresh() (<-chan struct{}, time.Duration) {
 	return g.reading, time.Until(g.begunAt.Add(collectLimit))
 }
 
-// read reads the figures, unless another process is at it: then it is for the next collection to try again.
+// read reads the figures. If another process is reading them, the next collection tries again.
 func (g *Gauges) read() {
 	ctx, cancel := context.WithTimeout(g.ended, readLimit)
 	defer cancel()
-	figures, mine, err := vitals.ReadAlone(ctx, g.pool)
+	figures, ok, err := stats.TryRead(ctx, g.pool)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err == nil && mine {
+	if err == nil && ok {
 		g.figures, g.readAt = figures, time.Now()
 	}
 	close(g.reading)

@@ -1,13 +1,16 @@
 package idemvet_test
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/token"
 	"maps"
 	"os"
+	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/tools/go/analysis/checker"
@@ -35,19 +38,38 @@ import (
 	_ "github.com/idem-go/idem/outbox"
 )
 
+// programs are the packages under testdata, by their directory. What they import is read as it was compiled.
+var programs = sync.OnceValues(func() (map[string]*packages.Package, error) {
+	byDir := map[string]*packages.Package{}
+	pkgs, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax}, "./testdata/bad", "./testdata/good")
+	for _, pkg := range pkgs {
+		byDir["./testdata/"+path.Base(pkg.PkgPath)] = pkg
+	}
+	if packages.PrintErrors(pkgs) > 0 {
+		err = errors.New("the programs do not compile")
+	}
+	return byDir, err
+})
+
+func loadPrograms(t *testing.T, dir string) *packages.Package {
+	t.Helper()
+	byDir, err := programs()
+	if err != nil || byDir[dir] == nil {
+		t.Fatal(err, byDir)
+	}
+	return byDir[dir]
+}
+
 // check returns what is found in a package, and what is to be found: lines, each with the name of a rule.
 func check(t *testing.T, dir string) (found, wanted map[string]bool, programs int) {
 	t.Helper()
-	pkgs, err := packages.Load(&packages.Config{Mode: packages.LoadAllSyntax}, dir)
-	if err != nil || packages.PrintErrors(pkgs) > 0 || len(pkgs) != 1 {
-		t.Fatal(err, pkgs)
-	}
-	graph, err := checker.Analyze(idemvet.Analyzers(), pkgs, nil)
+	pkg := loadPrograms(t, dir)
+	graph, err := checker.Analyze(idemvet.Analyzers(), []*packages.Package{pkg}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	line := func(at token.Pos, rule string) string {
-		p := pkgs[0].Fset.Position(at)
+		p := pkg.Fset.Position(at)
 		return fmt.Sprintf("%s:%d %s", p.Filename[strings.LastIndex(p.Filename, "/")+1:], p.Line, rule)
 	}
 	found, wanted = map[string]bool{}, map[string]bool{}
@@ -60,7 +82,7 @@ func check(t *testing.T, dir string) (found, wanted map[string]bool, programs in
 			t.Log(line(d.Pos, d.Message))
 		}
 	}
-	for _, file := range pkgs[0].Syntax {
+	for _, file := range pkg.Syntax {
 		for _, group := range file.Comments {
 			for _, comment := range group.List {
 				if rule, ok := strings.CutPrefix(comment.Text, "// want "); ok {
@@ -131,11 +153,7 @@ func TestProgramsAreInTheDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{"./testdata/bad", "./testdata/good"} {
-		pkgs, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax}, dir)
-		if err != nil || len(pkgs) != 1 {
-			t.Fatal(err, pkgs)
-		}
-		for _, file := range pkgs[0].Syntax {
+		for _, file := range loadPrograms(t, dir).Syntax {
 			for _, d := range file.Decls {
 				if programsOf(d) == 0 {
 					continue

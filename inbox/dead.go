@@ -96,7 +96,7 @@ func open(c store.Contents, sealer idem.Sealer, name deadletter.Name) (payload [
 		headers, err = store.ReadHeaders(contents.Headers)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("inbox: a dead letter cannot be read: message %s: %w", abridge.ID(name.ID), err)
+		return nil, nil, fmt.Errorf("inbox: read the dead letter of message %s: %w", abridge.Printable(name.ID), err)
 	}
 	return contents.Payload, headers, nil
 }

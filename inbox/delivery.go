@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/idem-go/idem/internal/abridge"
 	"github.com/idem-go/idem/internal/store"
 )
 
@@ -80,7 +79,7 @@ func (d *delivery) learn(k *store.KnownMessage) (due bool, mismatch error) {
 	d.attempts, d.alone, d.hindered = k.Attempts, k.Alone, k.Hindered
 	switch {
 	case !k.SameHash:
-		return false, &MismatchError{Source: d.Source, Message: abridge.ID(d.ID), Since: k.Since}
+		return false, &MismatchError{Source: d.Source, Message: d.ID, Since: k.Since}
 	case k.State == store.MessageHandled && d.state == unclear && k.Since.Equal(d.since):
 		d.settle(Outcome{State: Done})
 	case k.State == store.MessageHandled:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/idem-go/idem/internal/abridge"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -49,12 +50,13 @@ var (
 // MismatchError is the ErrMismatch of one message.
 type MismatchError struct {
 	Source  string
-	Message string    // its id, abridged
-	Since   time.Time // when the other one was handled, or failed first
+	Message string    // the id of the message, as it was delivered
+	Since   time.Time // when the message with the other payload was handled or first failed
 }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("%v: message %s, since %s", ErrMismatch, e.Message, e.Since.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%v: message %s of source %s, since %s", ErrMismatch, abridge.Printable(e.Message), abridge.Printable(e.Source),
+		e.Since.UTC().Format(time.RFC3339))
 }
 
 // Unwrap makes errors.Is(err, ErrMismatch) true.

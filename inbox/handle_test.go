@@ -48,7 +48,7 @@ func TestEachConsumerAndEachSourceHasItsOwnEffect(t *testing.T) {
 	}
 }
 
-func TestSameIDWithAnotherPayloadIsNamedAndBecomesADeadLetter(t *testing.T) {
+func TestHandle_MismatchNamesTheMessage(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
 	const id, secret = "a-message-id-that-is-long-enough", "the payload that is not to be seen"
@@ -61,7 +61,7 @@ func TestSameIDWithAnotherPayloadIsNamedAndBecomesADeadLetter(t *testing.T) {
 		if !errors.Is(err, inbox.ErrMismatch) || !errors.As(o.Err, &mismatch) || o.State != inbox.Dead {
 			t.Fatalf("%+v, %v", o, err)
 		}
-		if text := err.Error(); !strings.Contains(text, id[:8]) || strings.Contains(text, id) || strings.Contains(text, secret) {
+		if text := err.Error(); mismatch.Message != id || !strings.Contains(text, "message "+id) || strings.Contains(text, secret) {
 			t.Errorf("the error says %q", text)
 		}
 	}

@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"github.com/idem-go/idem/internal/migrate"
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/migrations"
 )
 
 func TestPsqlAppliesWhatIsMissingBeforeGooseAndBehindIt(t *testing.T) {
 	t.Parallel()
+	optional.Program(t, "psql")
 	psql := func(dsn string) error {
 		out, err := exec.CommandContext(t.Context(), "sh", "psql.sh", dsn).CombinedOutput()
 		if len(out) > 0 {

@@ -2,7 +2,6 @@ package idemamqp_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,12 +15,14 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/idem-go/idem/lab/ledger"
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/pgserver"
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
 // node is a RabbitMQ of our own: its directory, its ports, its epmd, none of which is the system's.
 type node struct {
+	program              string
 	dir                  string
 	port, epmdPort, dist int
 	epmd, beam           *child.Process
@@ -30,39 +31,24 @@ type node struct {
 // shared is what all tests of a run share. Those that restart it are not parallel, so that they run before the others.
 var shared = sync.OnceValues(newNode)
 
-var errNoRabbit = errors.New("no RabbitMQ: install Debian's rabbitmq-server")
-
 // rabbit returns the node.
 func rabbit(t testing.TB) *node {
 	t.Helper()
 	n, err := shared()
-	if errors.Is(err, errNoRabbit) && os.Getenv("IDEM_TEST_REQUIRE") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	optional.Require(t, err)
 	return n
 }
 
-// server is RabbitMQ's own start script. The one in PATH wants to be root or rabbitmq, and works in the system's directories.
-func server() (string, error) {
-	found, err := filepath.Glob("/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server")
-	if err != nil || len(found) == 0 {
-		return "", errNoRabbit
-	}
-	return found[len(found)-1], nil
-}
-
 func newNode() (*node, error) {
-	if _, err := server(); err != nil {
+	program, err := optional.Find("rabbitmq-server")
+	if err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "idemamqp-")
 	if err != nil {
 		return nil, err
 	}
-	n := &node{dir: dir}
+	n := &node{program: program, dir: dir}
 	for _, port := range []*int{&n.port, &n.epmdPort, &n.dist} {
 		if *port, err = pgserver.FreePort(); err != nil {
 			return nil, err
@@ -100,16 +86,12 @@ func (n *node) at(addr string) string { return "amqp://guest:guest@" + addr + "/
 
 // start returns when the node takes connections. On the same data, it has what it had confirmed.
 func (n *node) start(ctx context.Context) error {
-	program, err := server()
-	if err != nil {
-		return err
-	}
 	out, err := os.Create(filepath.Join(n.dir, "out"))
 	if err != nil {
 		return err
 	}
 	defer out.Close()
-	cmd := n.command(program)
+	cmd := n.command(n.program)
 	cmd.Stdout, cmd.Stderr = out, out
 	if n.beam, err = child.Start(cmd, syscall.SIGKILL); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
 )
@@ -20,12 +21,7 @@ type terminal struct {
 
 func newTerminal(t *testing.T, command string) *terminal {
 	t.Helper()
-	if _, err := exec.LookPath("tmux"); err != nil {
-		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
-			t.Fatal("IDEM_TEST_REQUIRE is set, but there is no tmux")
-		}
-		t.Skip("no tmux: install it to run this test")
-	}
+	optional.Program(t, "tmux")
 	dir, err := os.MkdirTemp("", "idem-tmux-") // a socket's path is short
 	if err != nil {
 		t.Fatal(err)

@@ -23,6 +23,7 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/idemotel"
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/outbox"
@@ -69,7 +70,7 @@ func TestEachAlertFiresForWhatItIsForAndNoneForAQuietService(t *testing.T) {
 		t.Skip("runs a Prometheus")
 	}
 	t.Parallel()
-	requireProgram(t, "prometheus")
+	optional.Program(t, "prometheus")
 	services, targets := map[string]*unruly{}, map[string]string{}
 	for job := range misbehaviours {
 		every := 5 * time.Second // on a slow machine, what was read 20 seconds ago is still shown

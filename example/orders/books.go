@@ -43,7 +43,7 @@ SELECT CASE WHEN o.id IS NOT NULL THEN json_build_object(
            'id', o.id, 'sku', o.sku, 'quantity', o.quantity, 'amount_cents', o.amount_cents,
            'shipped', (SELECT coalesce(string_agg(parcel, ', '), '') FROM shipped WHERE order_id = o.id), 'xmin', o.xmin::text) END,
        CASE WHEN r.key IS NOT NULL THEN json_build_object(
-           'key', CASE WHEN length(r.key) < 16 THEN '' ELSE left(r.key, 4) END || '…(' || length(r.key) || ')',
+           'key', left(r.key, greatest(1, least(4, length(r.key) / 2))) || '…(' || octet_length(r.key) || ')',
            'state', r.state, 'status', r.status, 'xmin', r.xmin::text) END
 FROM (SELECT orders.*, orders.xmin, execution_id
       FROM orders LEFT JOIN ledger ON order_id = orders.id WHERE orders.tenant = $1) o

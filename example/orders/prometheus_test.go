@@ -15,29 +15,17 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/idem-go/idem/lab/optional"
 )
 
 // prometheusServer is a Prometheus that scrapes services and evaluates rules.
 type prometheusServer struct{ url string }
 
-// requireProgram returns the path of a program of Debian's package prometheus.
-func requireProgram(t *testing.T, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	switch {
-	case err == nil:
-		return path
-	case os.Getenv("IDEM_TEST_REQUIRE") != "":
-		t.Fatalf("%s is not installed", name)
-	}
-	t.Skipf("%s is not installed: Debian's package is called prometheus", name)
-	return ""
-}
-
 // startPrometheus starts a Prometheus on the rules and on targets, which are services by the name of their job.
 func startPrometheus(t *testing.T, rules string, targets map[string]string) *prometheusServer {
 	t.Helper()
-	program, dir := requireProgram(t, "prometheus"), t.TempDir()
+	program, dir := optional.Program(t, "prometheus"), t.TempDir()
 	var config strings.Builder
 	config.WriteString("global: {scrape_interval: 3s, scrape_timeout: 3s, evaluation_interval: 1s}\nrule_files: [rules.yml]\nscrape_configs:\n")
 	for job, target := range targets {

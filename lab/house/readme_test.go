@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/pgtest"
 )
 
@@ -160,6 +161,7 @@ func TestProgramsOfTheStartRun(t *testing.T) {
 // The line that the README gives for psql alone makes a schema that works.
 func TestMigrationsNeedPsqlAloneAsTheReadmeSays(t *testing.T) {
 	t.Parallel()
+	optional.Program(t, "psql")
 	dsn := pgtest.EmptyDSN(t)
 	cmd := exec.Command("sh", "-c", blocks(documents(t)["README.md"], "sh")[0])
 	cmd.Env = append(os.Environ(), "DATABASE_URL="+dsn)

@@ -1,24 +1,10 @@
-// Package pgbouncer finds the PgBouncer that tests and the torture run.
+// Package pgbouncer reports what the installed PgBouncer can do.
 package pgbouncer
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 )
-
-// Find returns the program, which Debian puts where only root looks.
-func Find() (string, error) {
-	if program, err := exec.LookPath("pgbouncer"); err == nil {
-		return program, nil
-	}
-	const debian = "/usr/sbin/pgbouncer"
-	if _, err := os.Stat(debian); err != nil {
-		return "", errors.New("pgbouncer is not installed")
-	}
-	return debian, nil
-}
 
 // Prepares tells whether prepared statements outlive a transaction behind a program, as they do from version 1.21 on. Then it has
 // to be told how many: max_prepared_statements.

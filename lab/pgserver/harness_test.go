@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/pgserver"
 	"github.com/idem-go/idem/lab/waiting"
 )
@@ -35,16 +36,11 @@ func startAndWait() int {
 // patience is for what should take a moment.
 const patience = waiting.Limit
 
-// bin skips a test where PostgreSQL is not installed, unless tests must not be skipped.
+// bin returns the directory of PostgreSQL's programs.
 func bin(t *testing.T) string {
 	t.Helper()
 	found, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))
-	if err != nil {
-		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	optional.Require(t, err)
 	return found[0].Dir
 }
 

@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/idem-go/idem/lab/optional"
 )
 
 // Installation is a directory with a set of PostgreSQL's programs.
@@ -22,28 +25,17 @@ type Installation struct {
 // oldestMajor is the oldest version that the library is tested with.
 const oldestMajor = 14
 
-// ErrNotInstalled is in the error of [Find] if PostgreSQL is nowhere to be found.
-var ErrNotInstalled = errors.New("not installed")
-
-// binDirs are the places where packages put the programs, out of PATH for the most part.
-var binDirs = []string{
-	"/usr/lib/postgresql/*/bin",                          // Debian, Ubuntu, Gentoo
-	"/usr/pgsql-*/bin",                                   // PGDG's RPMs
-	"/usr/libexec/postgresql*",                           // Alpine
-	"/opt/homebrew/opt/postgresql*/bin",                  // Homebrew
-	"/usr/local/opt/postgresql*/bin",                     // Homebrew on Intel
-	"/home/linuxbrew/.linuxbrew/opt/postgresql*/bin",     // Homebrew on Linux
-	"/Applications/Postgres.app/Contents/Versions/*/bin", // Postgres.app
-	"/usr/local/pgsql/bin",                               // built from source
-}
-
 // Find lists the installations: only the directory that was asked for, if one was. Else the one in PATH comes first,
-// which is what "postgres" means to whoever runs this, then the others, the newest first.
-func Find(asked string) ([]Installation, error) { return find(asked, binDirs) }
+// which is what "postgres" means to whoever runs this, then the others, the newest first. Without any, the error is an
+// [optional.MissingError].
+func Find(asked string) ([]Installation, error) { return find(asked, optional.PostgresDirs) }
 
 func find(asked string, patterns []string) ([]Installation, error) {
 	if asked != "" {
 		inst, err := inspect(asked)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w: %w", optional.Needs("postgres"), err)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +64,7 @@ func find(asked string, patterns []string) ([]Installation, error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("PostgreSQL %d or newer is %w, neither in PATH nor where packages put it", oldestMajor, ErrNotInstalled)
+		return nil, fmt.Errorf("%w, version %d or newer", optional.Needs("postgres"), oldestMajor)
 	}
 	return found, nil
 }

@@ -35,7 +35,7 @@ func TestFindListsWhatWorksInOrderOfPreference(t *testing.T) {
 		{name: "asked for, but broken", asked: "lib/19", path: bin, err: "exit status 1"},
 		{name: "asked for, but too old", asked: "lib/9", path: bin, err: "older than 14"},
 		{name: "asked for, but not there", asked: "lib/0", path: bin, err: "no such file"},
-		{name: "none", patterns: []string{"none/*"}, err: "not installed"},
+		{name: "none", patterns: []string{"none/*"}, err: "needs postgres (package postgresql), version 14 or newer"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Setenv("PATH", test.path)

@@ -98,6 +98,9 @@ func newServer(opts Options, password string) (*Server, error) {
 }
 
 func (s *Server) initdb(ctx context.Context) error {
+	if loaded, err := s.loadData(ctx); loaded || err != nil {
+		return err
+	}
 	password := filepath.Join(s.opts.Dir, "password")
 	if err := os.WriteFile(password, []byte(verifier(s.password)), 0o600); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/pgbouncer"
 	"github.com/idem-go/idem/lab/pgserver"
 )
@@ -24,7 +25,7 @@ import (
 // database through it.
 func PgBouncer(t testing.TB, dsn string) string {
 	t.Helper()
-	program := requirePgBouncer(t)
+	program := optional.Program(t, "pgbouncer")
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +79,7 @@ max_client_conn = 200
 func ModesBehindPgBouncer(t testing.TB) []pgx.QueryExecMode {
 	t.Helper()
 	modes := []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe}
-	if prepares(t, requirePgBouncer(t)) {
+	if prepares(t, optional.Program(t, "pgbouncer")) {
 		modes = append(modes, pgx.QueryExecModeCacheStatement)
 	}
 	return modes
@@ -92,21 +93,6 @@ func prepares(t testing.TB, program string) bool {
 		t.Fatal(err)
 	}
 	return yes
-}
-
-// requirePgBouncer returns the program. Without it the test is skipped, unless the environment says that there has to be one.
-func requirePgBouncer(t testing.TB) string {
-	t.Helper()
-	program, err := pgbouncer.Find()
-	switch {
-	case err == nil:
-		return program
-	case os.Getenv("IDEM_TEST_REQUIRE") != "":
-		t.Fatal("IDEM_TEST_REQUIRE is set, but ", err)
-	default:
-		t.Skip(err, ": install it to run this test")
-	}
-	return ""
 }
 
 // unprivileged makes a program that refuses to run as root run as somebody else.

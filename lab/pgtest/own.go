@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/pgserver"
 )
 
@@ -16,12 +17,7 @@ func Server(t testing.TB, settings ...string) *pgserver.Server {
 		t.Skip("starts a server of its own")
 	}
 	found, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))
-	if err != nil {
-		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	optional.Require(t, err)
 	server, err := pgserver.Start(t.Context(), pgserver.Options{Bin: found[0].Dir, Settings: append([]string{"fsync=off"}, settings...)})
 	if err != nil {
 		t.Fatal(err)

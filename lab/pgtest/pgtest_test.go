@@ -114,7 +114,7 @@ func TestWithoutAServer(t *testing.T) {
 			if diff := cmp.Diff([]bool{test.skipped, test.failed}, []bool{stub.skipped, stub.failed}); diff != "" {
 				t.Errorf("skipped, failed (-want +got):\n%s", diff)
 			}
-			if want := "make short GOTEST='-run ^TestWithoutAServer$'"; !strings.Contains(stub.log, want) {
+			if want := "make test GOTEST='-run ^TestWithoutAServer$'"; !strings.Contains(stub.log, want) {
 				t.Errorf("log is %q, want it to contain %q", stub.log, want)
 			}
 		})

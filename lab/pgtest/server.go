@@ -27,7 +27,7 @@ func requireServer(t testing.TB) *server {
 	address, template := os.Getenv("IDEM_TEST_DATABASE_URL"), os.Getenv("IDEM_TEST_TEMPLATE")
 	if address == "" || template == "" {
 		top, _, _ := strings.Cut(t.Name(), "/")
-		hint := fmt.Sprintf("no database: run `make test`, or for this one `make short GOTEST='-run ^%s$'`", top)
+		hint := fmt.Sprintf("no database: run `make test`, or for this one `make test GOTEST='-run ^%s$'`", top)
 		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
 			t.Fatal(hint + " (IDEM_TEST_REQUIRE forbids to skip)")
 		}

@@ -204,3 +204,54 @@ func TestNoWaitAnswersAtOnceWhileTheLeaderWaitsForThePool(t *testing.T) {
 	}
 	l.wantOnce("k")
 }
+
+// With WithReplayLikely the leader looks for the record before it claims the key. It may have had a connection for the look and
+// still wait for one to claim.
+func TestNoWait_AfterTheLeaderHasLookedForTheRecord(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	l := newLedger(t)
+	asked := make(chan struct{}, 8)
+	pool := pgtest.Open(t, l.pool.Config().ConnString(), maxConns(1), func(config *pgxpool.Config) {
+		config.ConnConfig.Tracer = acquiring{asked: asked}
+	})
+	first, err := pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the connection", asked)
+	done := make(chan error, 1)
+	go func() {
+		done <- errOf(idemDo(ctx, pool, scope, "k", hashA, l.charge("k"), idem.WithReplayLikely()))
+	}()
+	await(t, "the leader to ask for a connection to look", asked)
+	next := make(chan *pgxpool.Conn, 1)
+	go func() {
+		conn, err := pool.Acquire(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		next <- conn
+	}()
+	await(t, "another caller to ask for a connection", asked)
+	time.Sleep(10 * time.Millisecond) // until it is in the queue of the pool, behind the leader
+	first.Release()
+	await(t, "the leader to ask for a connection to claim", asked)
+	conn := await(t, "the connection after the look", next)
+	fastest := limit
+	for range 5 {
+		start := time.Now()
+		if err := errOf(idemDo(ctx, pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0))); !errors.Is(err, idem.ErrInProgress) {
+			t.Fatalf("err = %v", err)
+		}
+		fastest = min(fastest, time.Since(start))
+	}
+	if fastest >= tired {
+		t.Errorf("the fastest of five took %v", fastest)
+	}
+	conn.Release()
+	if err := await(t, "the leader", done); err != nil {
+		t.Error(err)
+	}
+	l.wantOnce("k")
+}

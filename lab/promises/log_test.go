@@ -79,19 +79,19 @@ func TestLogHasEachCallAtTheLevelThatItDeserves(t *testing.T) {
 		want []string
 	}{
 		{func() { idemDo(ctx, l.pool, scope, "k", hashA, answer(ok), observer, idem.WithName("n")) },
-			[]string{"DEBUG idem: call executed {attempts:1,duration:…,execution_id:…,key:…(1),name:n}"}},
+			[]string{"DEBUG idem: call executed {attempts:1,duration:…,execution_id:…,key:k…(1),name:n}"}},
 		{func() { idemDo(ctx, l.pool, scope, "k", hashA, answer(ok), observer) },
-			[]string{"INFO idem: call replayed {age:…,attempts:0,duration:…,execution_id:…,key:…(1)}"}},
+			[]string{"INFO idem: call replayed {age:…,attempts:0,duration:…,execution_id:…,key:k…(1)}"}},
 		{func() { idem.DoTx(ctx, l.begin(ctx), scope, "k", hashB, answer(ok), observer) },
-			[]string{"WARN idem: call mismatch {attempts:0,cause:mismatch,duration:…,joined:true,key:…(1)}"}},
+			[]string{"WARN idem: call mismatch {attempts:0,cause:mismatch,duration:…,joined:true,key:k…(1)}"}},
 		{func() {
 			idemDo(ctx, l.pool, scope, "r", hashA, func(pgx.Tx) (idem.Response, error) { return ok, idem.Reject(ok) }, observer)
-		}, []string{"INFO idem: call rejected {attempts:1,duration:…,execution_id:…,key:…(1)}"}},
+		}, []string{"INFO idem: call rejected {attempts:1,duration:…,execution_id:…,key:r…(1)}"}},
 		{func() {
 			idemDo(ctx, l.pool, scope, "busy", hashA, answer(ok), observer, idem.WithWait(50*time.Millisecond))
 		},
-			[]string{"DEBUG idem: call waiting {attempt:0,key:…(4)}",
-				"WARN idem: call in_progress {attempts:0,cause:in_progress,duration:…,key:…(4),waited:…}"}},
+			[]string{"DEBUG idem: call waiting {attempt:0,key:bu…(4)}",
+				"WARN idem: call in_progress {attempts:0,cause:in_progress,duration:…,key:bu…(4),waited:…}"}},
 		{func() {
 			idemDo(ctx, l.pool, scope, "again", hashA, func(pgx.Tx) (idem.Response, error) {
 				if failures++; failures == 1 {
@@ -99,15 +99,15 @@ func TestLogHasEachCallAtTheLevelThatItDeserves(t *testing.T) {
 				}
 				return ok, errBusiness
 			}, observer)
-		}, []string{"INFO idem: call retried {attempt:1,cause:conflict,key:…(5)}",
-			"WARN idem: call failed {attempts:2,cause:other,duration:…,key:…(5)}"}},
+		}, []string{"INFO idem: call retried {attempt:1,cause:conflict,key:ag…(5)}",
+			"WARN idem: call failed {attempts:2,cause:other,duration:…,key:ag…(5)}"}},
 		{func() { idemDo(over, l.pool, scope, "over", hashA, answer(ok), observer) },
-			[]string{"INFO idem: call failed {attempts:0,cause:canceled,duration:…,key:…(4)}"}},
+			[]string{"INFO idem: call failed {attempts:0,cause:canceled,duration:…,key:ov…(4)}"}},
 		{func() {
 			escape(t, func() {
 				idemDo(ctx, l.pool, scope, "p", hashA, func(pgx.Tx) (idem.Response, error) { panic("!") }, observer)
 			})
-		}, []string{"ERROR idem: call panicked {attempts:1,duration:…,key:…(1)}"}},
+		}, []string{"ERROR idem: call panicked {attempts:1,duration:…,key:p…(1)}"}},
 	} {
 		test.call()
 		if diff := cmp.Diff(test.want, j.lines(t)); diff != "" {

@@ -210,6 +210,24 @@ func TestNoWaitAnswersAtOnceThatTheKeyIsInProgress(t *testing.T) {
 	}
 }
 
+func TestRetryAfterIsAsLongAsTheWaitWithinBounds(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.hold(t, "k", hashA, nil)
+	for wait, want := range map[time.Duration]time.Duration{
+		time.Second / 2: time.Second, 1200 * time.Millisecond: 1200 * time.Millisecond, 30100 * time.Millisecond: 30 * time.Second,
+	} {
+		t.Run(wait.String(), func(t *testing.T) {
+			t.Parallel()
+			_, err := idemDo(context.Background(), l.pool, scope, "k", hashA, l.charge("k"), idem.WithWait(wait))
+			var inProgress *idem.InProgressError
+			if !errors.As(err, &inProgress) || inProgress.RetryAfter != want {
+				t.Errorf("after a wait of %v: %v, want RetryAfter %v", wait, err, want)
+			}
+		})
+	}
+}
+
 // tired is when whoever does not want to wait has had enough of a leader of which nothing is known.
 const tired = time.Second
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/idem-go/idem/lab/optional"
 )
 
 func TestDropTakesWhatTestsLeftAndNothingElse(t *testing.T) {
@@ -97,7 +99,7 @@ func mustPrepare(t *testing.T, srv *server, own string) *databases {
 // localServer starts a server for one test.
 func localServer(t *testing.T) *server {
 	t.Helper()
-	requirePrograms(t)
+	optional.Program(t, "postgres")
 	dir, err := newRunDir(false)
 	if err != nil {
 		t.Fatal(err)

@@ -1,219 +1,149 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"time"
 
-	"github.com/moby/moby/api/pkg/authconfig"
-	"github.com/moby/moby/client"
-	"github.com/testcontainers/testcontainers-go"
-	tclog "github.com/testcontainers/testcontainers-go/log"
-	"github.com/testcontainers/testcontainers-go/modules/postgres"
+	"github.com/idem-go/idem/lab/optional"
 )
 
 const (
-	engineLimit = 15 * time.Second // to answer at all
-	pullLimit   = 5 * time.Minute
-	runLimit    = 5 * time.Minute // to create and start a container, and testcontainers' own reaper
-	readyLimit  = 5 * time.Minute // a server that ends while it starts is noticed at once
+	engineLimit = 15 * time.Second // for the Docker engine's first answer
+	readyLimit  = 5 * time.Minute  // for the server in the container; one that ends while it starts is noticed at once
 )
 
-// startContainer runs the image on the Docker engine that testcontainers finds: DOCKER_HOST, the Docker context, the
-// usual sockets.
+// startContainer builds and runs the program in ./container, which runs the image. Only a machine whose engine answers
+// compiles that program and the Docker libraries under it.
 func startContainer(ctx context.Context, cfg config, dir *runDir) (*server, error) {
-	tclog.SetDefault(tclog.NewNoopLogger())
-	provider, err := engine(ctx)
+	if err := pingEngine(ctx); err != nil {
+		return nil, err
+	}
+	program, err := buildContainer(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	defer provider.Close()
-	reapContainers(ctx, provider.Client())
-	if err := pull(ctx, provider, cfg.image); err != nil {
-		return nil, fmt.Errorf("pull %s: %w", cfg.image, err)
+	args := []string{"-image", cfg.image, "-run", dir.path}
+	if cfg.settings.durable() {
+		args = append(args, "-durable")
 	}
-	c, err := runContainer(ctx, cfg, dir)
+	c, err := runContainer(ctx, exec.Command(program, append(args, cfg.settings...)...))
 	if err != nil {
 		return nil, err
 	}
-	address, err := c.serve(ctx, provider.Client())
-	if err != nil {
+	if err := waitReady(ctx, c.url, readyLimit, c.gone); err != nil {
 		c.remove()
-		return nil, err
+		return nil, errors.Join(err, c.reason())
 	}
-	return &server{url: address, what: "Docker, " + cfg.image, stop: c.remove}, nil
+	return &server{url: c.url, what: "Docker, " + cfg.image, stop: c.remove}, nil
 }
 
-// engine connects to Docker. It does not wait for one that is installed but hangs.
-func engine(ctx context.Context) (*testcontainers.DockerProvider, error) {
-	if !dockerInstalled() {
-		return nil, fmt.Errorf("no Docker client, socket or DOCKER_HOST (%w)", errAbsent)
-	}
-	type result struct {
-		provider *testcontainers.DockerProvider
-		err      error
-	}
-	found := make(chan result, 1)
-	go func() {
-		provider, err := testcontainers.NewDockerProvider()
-		if err == nil {
-			err = provider.Health(ctx)
+// pingEngine returns an error unless a Docker engine seems to be there. It asks the Docker client, which knows about contexts,
+// and does not wait for an engine that hangs. Without a client, a socket or DOCKER_HOST is enough.
+func pingEngine(ctx context.Context) error {
+	client, err := exec.LookPath("docker")
+	if err != nil {
+		if _, err := optional.Find("docker"); err != nil {
+			return fmt.Errorf("%w (%w)", err, errAbsent)
 		}
-		found <- result{provider, err}
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, engineLimit)
+	defer cancel()
+	out, err := exec.CommandContext(limited, client, "version", "--format", "{{.Server.Version}}").CombinedOutput()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case limited.Err() != nil:
+		return fmt.Errorf("the engine did not answer within %v", engineLimit)
+	case err != nil:
+		return fmt.Errorf("no engine answers: %s", bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// buildContainer builds the program in ./container. This program is either <repository>/bin/testenv or a test in this directory.
+func buildContainer(ctx context.Context, dir *runDir) (program string, err error) {
+	source := "."
+	if self, err := os.Executable(); err == nil {
+		if beside := filepath.Join(filepath.Dir(self), "..", "lab", "testenv"); isDir(filepath.Join(beside, "container")) {
+			source = beside
+		}
+	}
+	program = filepath.Join(dir.path, "container")
+	out, err := exec.CommandContext(ctx, "go", "-C", source, "build", "-o", program, "./container").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the program that runs containers: %w\n%s", err, out)
+	}
+	return program, nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// container is a running container program.
+type container struct {
+	url    string
+	input  io.Closer     // closing it removes the container
+	gone   chan struct{} // closed when the program has ended
+	output string        // what the program printed behind the address; complete once gone is closed
+}
+
+// runContainer starts the program and waits for the address that it prints.
+func runContainer(ctx context.Context, cmd *exec.Cmd) (*container, error) {
+	c := &container{gone: make(chan struct{})}
+	cmd.Stderr = os.Stderr // its progress
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	c.input = input
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	address := make(chan string, 1)
+	go func() {
+		defer close(c.gone)
+		lines := bufio.NewReader(output)
+		line, _ := lines.ReadString('\n')
+		if strings.HasPrefix(line, "postgres://") {
+			address <- strings.TrimSpace(line)
+			line = ""
+		}
+		rest, _ := io.ReadAll(lines)
+		c.output = line + string(rest)
+		cmd.Wait()
 	}()
 	select {
-	case r := <-found:
-		if r.err != nil {
-			return nil, fmt.Errorf("no engine answers: %w", r.err)
-		}
-		return r.provider, nil
-	case <-time.After(engineLimit):
-		return nil, fmt.Errorf("the engine did not answer within %v", engineLimit)
+	case c.url = <-address:
+		return c, nil
+	case <-c.gone:
+		return nil, c.reason()
 	case <-ctx.Done():
+		c.remove()
 		return nil, ctx.Err()
 	}
 }
 
-func dockerInstalled() bool {
-	if os.Getenv("DOCKER_HOST") != "" {
-		return true
-	}
-	if _, err := exec.LookPath("docker"); err == nil {
-		return true
-	}
-	_, err := os.Stat("/var/run/docker.sock")
-	return err == nil
-}
+// reason returns why the program has ended.
+func (c *container) reason() error { return errors.New(strings.TrimSpace(c.output)) }
 
-// pull fetches the image if the engine does not have it. Testcontainers would try for a quarter of an hour on a machine
-// without a network; one attempt is enough to go on to the programs that are installed.
-func pull(ctx context.Context, provider *testcontainers.DockerProvider, image string) error {
-	docker := provider.Client()
-	if _, err := docker.ImageInspect(ctx, image); err == nil {
-		return nil
-	}
-	if provider.Config().Config.HubImageNamePrefix != "" {
-		return nil // the image that will run has another name
-	}
-	say("pulling %s, once", image)
-	ctx, cancel := context.WithTimeout(ctx, pullLimit)
-	defer cancel()
-	var options client.ImagePullOptions
-	if _, auth, err := testcontainers.DockerImageAuth(ctx, image); err == nil {
-		if options.RegistryAuth, err = authconfig.Encode(auth); err != nil {
-			return err
-		}
-	}
-	progress, err := docker.ImagePull(ctx, image, options)
-	if err != nil {
-		return err
-	}
-	return progress.Wait(ctx)
-}
-
-// container is a Postgres that runs in one.
-type container struct {
-	*postgres.PostgresContainer
-}
-
-func runContainer(ctx context.Context, cfg config, dir *runDir) (*container, error) {
-	options := []testcontainers.ContainerCustomizer{
-		testcontainers.WithCmd(append([]string{"postgres"}, cfg.settings.args()...)...),
-		postgres.WithPassword(rand.Text()), // the port may be open to the network
-		// A place that is the same in every version of the official image.
-		testcontainers.WithEnv(map[string]string{"PGDATA": "/pgdata/data"}),
-		testcontainers.WithLabels(runLabels(dir)),
-	}
-	if !cfg.settings.durable() {
-		options = append(options, testcontainers.WithTmpfs(map[string]string{"/pgdata": "rw"}))
-	}
-	ctx, cancel := context.WithTimeout(ctx, runLimit)
-	defer cancel()
-	c, err := postgres.Run(ctx, cfg.image, options...)
-	if err != nil {
-		(&container{c}).remove()
-		return nil, fmt.Errorf("run %s: %w (if it is testcontainers' reaper that cannot start: TESTCONTAINERS_RYUK_DISABLED=true)", cfg.image, err)
-	}
-	return &container{c}, nil
-}
-
-// serve waits until the server in the container answers, and returns its address.
-func (c *container) serve(ctx context.Context, docker client.APIClient) (string, error) {
-	watch, cancel := context.WithCancel(ctx)
-	defer cancel()
-	gone := make(chan struct{})
-	exited := docker.ContainerWait(watch, c.GetContainerID(), client.ContainerWaitOptions{})
-	go func() {
-		select {
-		case <-exited.Result:
-			close(gone)
-		case <-watch.Done():
-		}
-	}()
-	address, err := c.ConnectionString(ctx, "sslmode=disable")
-	if err == nil {
-		err = waitReady(ctx, address, readyLimit, gone)
-	}
-	if err != nil {
-		return "", errors.Join(err, errors.New(c.logTail(ctx)))
-	}
-	return address, nil
-}
-
-func (c *container) logTail(ctx context.Context) string {
-	logs, err := c.Logs(ctx)
-	if err != nil {
-		return err.Error()
-	}
-	defer logs.Close()
-	text, _ := io.ReadAll(logs)
-	return string(bytes.TrimSpace(text[max(0, len(text)-2000):]))
-}
-
-// remove takes the container and its volumes away, running or not.
+// remove removes the container and waits until it is gone.
 func (c *container) remove() {
-	if c.PostgresContainer == nil {
-		return
-	}
-	if err := testcontainers.TerminateContainer(c, testcontainers.StopTimeout(0)); err != nil {
-		say("left behind: container %s: %v", c.GetContainerID(), err)
-	}
-}
-
-const (
-	runLabel  = "com.github.idem-go.testenv.run"
-	hostLabel = "com.github.idem-go.testenv.host"
-)
-
-func runLabels(dir *runDir) map[string]string {
-	host, _ := os.Hostname()
-	return map[string]string{runLabel: dir.path, hostLabel: host}
-}
-
-// reapContainers removes what killed runs on this host left, where testcontainers' reaper is disabled. A run is over
-// when its directory is gone, which newRunDir sees to.
-func reapContainers(ctx context.Context, docker client.APIClient) {
-	host, _ := os.Hostname()
-	list, err := docker.ContainerList(ctx, client.ContainerListOptions{
-		All:     true,
-		Filters: client.Filters{}.Add("label", hostLabel+"="+host),
-	})
-	if err != nil {
-		return
-	}
-	for _, c := range list.Items {
-		if _, err := os.Stat(c.Labels[runLabel]); !errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		options := client.ContainerRemoveOptions{Force: true, RemoveVolumes: true}
-		if _, err := docker.ContainerRemove(ctx, c.ID, options); err == nil {
-			say("removed container %.12s, left by a run that was killed", c.ID)
-		}
-	}
+	c.input.Close()
+	<-c.gone
 }

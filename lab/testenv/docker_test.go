@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
+
+	"github.com/idem-go/idem/lab/optional"
 )
 
 func TestContainerServesAndIsRemoved(t *testing.T) {
@@ -68,24 +71,23 @@ func TestEngineThatHangsIsPassedBy(t *testing.T) {
 // requireEngine skips a test where no Docker engine answers, unless tests must not be skipped.
 func requireEngine(t *testing.T) client.APIClient {
 	t.Helper()
-	provider, err := engine(t.Context())
-	if err != nil {
-		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+	if err := pingEngine(t.Context()); err != nil {
+		optional.Require(t, fmt.Errorf("%w: %w", optional.Needs("docker"), err))
 	}
 	docker, err := testcontainers.NewDockerClientWithOpts(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { docker.Close(); provider.Close() })
+	t.Cleanup(func() { docker.Close() })
 	return docker
 }
 
 func containerEnv() []string {
 	return []string{"IDEM_TEST_POSTGRES=docker", "IDEM_TEST_POSTGRES_IMAGE=" + os.Getenv("IDEM_TEST_POSTGRES_IMAGE")}
 }
+
+// runLabel is the label of the program in ./container that names the directory of the run.
+const runLabel = "com.github.idem-go.testenv.run"
 
 // containerOf finds the container that a running testenv has started.
 func containerOf(t *testing.T, docker client.APIClient, pid int) string {

@@ -15,7 +15,7 @@ import (
 func startLocal(ctx context.Context, cfg config, dir *runDir) (*server, error) {
 	found, err := pgserver.Find(cfg.bin)
 	switch {
-	case errors.Is(err, pgserver.ErrNotInstalled):
+	case err != nil && cfg.bin == "":
 		return nil, fmt.Errorf("%w (%w)", err, errAbsent)
 	case err != nil:
 		return nil, fmt.Errorf("IDEM_TEST_POSTGRES_BIN: %w", err)
@@ -35,9 +35,20 @@ func startInstallation(ctx context.Context, cfg config, inst pgserver.Installati
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	postgres, err := pgserver.Start(ctx, pgserver.Options{Bin: inst.Dir, Dir: dir, Settings: cfg.settings})
+	postgres, err := pgserver.Create(ctx, pgserver.Options{Bin: inst.Dir, Dir: dir, Settings: cfg.settings})
 	if err != nil {
 		return nil, err
 	}
-	return &server{url: postgres.DSN(), what: "local, " + inst.Dir, stop: func() { postgres.Close() }}, nil
+	saved := filepath.Join(dir, "saved")
+	if err = os.Mkdir(saved, 0o700); err == nil {
+		err = postgres.SaveData(ctx, saved)
+	}
+	if err == nil {
+		err = postgres.Start(ctx)
+	}
+	if err != nil {
+		postgres.Close()
+		return nil, err
+	}
+	return &server{url: postgres.DSN(), what: "local, " + inst.Dir, saved: saved, stop: func() { postgres.Close() }}, nil
 }

@@ -36,6 +36,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/idem-go/idem/lab/pgserver"
 )
 
 // exitUnable is what testenv itself exits with, out of the way of what commands usually say.
@@ -80,7 +82,11 @@ func run(args []string) int {
 	defer dbs.drop()
 	say("PostgreSQL %s ready in %.1f s (%s)", dbs.version, time.Since(begin).Seconds(), srv.what)
 
-	code := runCommand(cfg.command, dbs.environ(os.Environ()), signals)
+	env := dbs.environ(os.Environ())
+	if srv.saved != "" {
+		env = append(env, pgserver.SavedData+"="+srv.saved)
+	}
+	code := runCommand(cfg.command, env, signals)
 	if code != 0 && cfg.keep {
 		say("kept for a look until Ctrl-C: psql '%s'", srv.url)
 		<-signals

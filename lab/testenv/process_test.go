@@ -18,7 +18,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/waiting"
 )
 
@@ -26,23 +26,12 @@ import (
 // would lead it elsewhere, such as the testenv that runs this test.
 func testenv(t *testing.T, env []string, args ...string) *exec.Cmd {
 	t.Helper()
-	requirePrograms(t)
+	optional.Program(t, "postgres")
 	cmd := exec.Command(os.Args[0], append([]string{"as-testenv"}, args...)...)
 	cmd.Env = append(cleanEnv(), "IDEM_TEST_POSTGRES=local")
 	cmd.Env = append(cmd.Env, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, wherever the test runs
 	return cmd
-}
-
-// requirePrograms skips a test where PostgreSQL is not installed, unless tests must not be skipped.
-func requirePrograms(t *testing.T) {
-	t.Helper()
-	if _, err := pgserver.Find(""); err != nil {
-		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
 }
 
 func cleanEnv() []string {

@@ -4,18 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/lab/optional"
 )
 
 // server is one running Postgres, wherever it came from.
 type server struct {
-	url  string // of a role that may create databases
-	what string // for people
-	stop func()
+	url   string // of a role that may create databases
+	what  string // for people
+	saved string // directory with the data of a server that has never run; "" if there is none
+	stop  func()
 }
 
 // source is one way to come by a server.
@@ -36,7 +38,7 @@ var errAbsent = errors.New("not there")
 
 // start returns the first server to be had, or the one that was insisted on.
 func start(ctx context.Context, sources []source, cfg config, dir *runDir) (*server, error) {
-	var reasons []string
+	var reasons []error
 	for _, src := range sources {
 		if cfg.only != "" && cfg.only != src.name {
 			continue
@@ -47,10 +49,10 @@ func start(ctx context.Context, sources []source, cfg config, dir *runDir) (*ser
 		}
 		if !errors.Is(err, errAbsent) {
 			say("not using %s: %s", src.name, oneLine(err))
+			reasons = append(reasons, fmt.Errorf("%s: %w", src.name, err))
 		}
-		reasons = append(reasons, fmt.Sprintf("  %-7s %v", src.name+":", err))
 	}
-	return nil, fmt.Errorf("no Postgres to test against\n%s\n%s", strings.Join(reasons, "\n"), installHint(runtime.GOOS))
+	return nil, errors.Join(append(reasons, optional.ErrNoDatabase)...)
 }
 
 // oneLine is enough of an error that does not stop us.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/idem-go/idem/lab/optional"
 )
 
 func TestStartTakesTheFirstThatWorks(t *testing.T) {
@@ -28,7 +30,7 @@ func TestStartTakesTheFirstThatWorks(t *testing.T) {
 		{name: "past a Docker that is broken", url: absent, docker: broken, local: works, want: "local"},
 		{name: "only what is insisted on", only: "local", url: works, docker: works, local: works, want: "local"},
 		{name: "nothing else instead of it", only: "docker", url: works, docker: broken, local: works, want: "broken"},
-		{name: "none", url: absent, docker: broken, local: absent, want: "no Postgres to test against"},
+		{name: "none", url: absent, docker: broken, local: absent, want: "needs postgres"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -45,28 +47,20 @@ func TestStartTakesTheFirstThatWorks(t *testing.T) {
 	}
 }
 
-func TestWithoutAnyPostgresTheErrorSaysWhatToDo(t *testing.T) {
+func TestStart_SaysWhatToInstallWithoutAnyPostgres(t *testing.T) {
 	t.Parallel()
-	all := []source{
-		stubSource("docker", func() error { return errors.New("the engine sleeps") }),
-		stubSource("local", func() error { return fmt.Errorf("no programs (%w)", errAbsent) }),
-	}
-	_, err := start(t.Context(), all, config{}, nil)
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for _, want := range []string{"docker: the engine sleeps", "local:  no programs", "install", "IDEM_TEST_DATABASE_URL"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("does not say %q:\n%v", want, err)
-		}
-	}
-}
-
-func TestInstallHintFitsTheSystem(t *testing.T) {
-	t.Parallel()
-	for goos, want := range map[string]string{"darwin": "brew install", "linux": "apt-get install", "freebsd": "Docker engine"} {
-		if got := installHint(goos); !strings.Contains(got, want) {
-			t.Errorf("%s: does not say %q:\n%s", goos, want, got)
+	absent := func() error { return errAbsent }
+	for _, test := range []struct {
+		name   string
+		docker func() error
+		want   string
+	}{
+		{"nothing is installed", absent, optional.ErrNoDatabase.Error()},
+		{"an engine is broken", func() error { return errors.New("the engine sleeps") }, "docker: the engine sleeps\n" + optional.ErrNoDatabase.Error()},
+	} {
+		all := []source{stubSource("docker", test.docker), stubSource("local", absent)}
+		if _, err := start(t.Context(), all, config{}, nil); err == nil || err.Error() != test.want {
+			t.Errorf("%s: got %v, want %s", test.name, err, test.want)
 		}
 	}
 }

@@ -30,15 +30,6 @@ func (s *settings) set(assignment string) error {
 	return nil
 }
 
-// args spells the settings for postgres's command line.
-func (s settings) args() []string {
-	var args []string
-	for _, assignment := range s {
-		args = append(args, "-c", assignment)
-	}
-	return args
-}
-
 // durable tells whether the data is meant to survive a crash of the machine, so that it has to be on a disk.
 func (s settings) durable() bool {
 	durable := true

@@ -1,18 +1,6 @@
 package main
 
-import (
-	"testing"
-
-	"github.com/google/go-cmp/cmp"
-)
-
-func TestSettingsBecomeArguments(t *testing.T) {
-	t.Parallel()
-	got := settings{"fsync=off", "search_path=a, b"}.args()
-	if diff := cmp.Diff([]string{"-c", "fsync=off", "-c", "search_path=a, b"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
+import "testing"
 
 func TestDurable(t *testing.T) {
 	t.Parallel()

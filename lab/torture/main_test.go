@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/torture/fault"
 	"github.com/idem-go/idem/lab/torture/history"
 	"github.com/idem-go/idem/lab/torture/workload"
@@ -25,19 +25,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func requirePrograms(t *testing.T) {
-	t.Helper()
-	if _, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN")); err != nil {
-		if os.Getenv("IDEM_TEST_REQUIRE") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-}
-
 // A short torture, with everything that one cluster survives.
 func TestEveryPromiseIsKept(t *testing.T) {
-	requirePrograms(t)
+	optional.Program(t, "postgres")
 	dir := t.TempDir()
 	c, err := parse([]string{"-seed", "1", "-duration", "8s", "-dir", dir})
 	if err != nil {

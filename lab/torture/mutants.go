@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/torture/fault"
 	"github.com/idem-go/idem/lab/torture/mutant"
 )
@@ -34,6 +35,9 @@ func mutants(ctx context.Context, args []string) error {
 		chosen = []mutant.Mutant{*m}
 	case *sample:
 		chosen = mutant.Sample()
+	}
+	if _, err := optional.Find("postgres"); err != nil {
+		return err
 	}
 	dir, err := os.MkdirTemp("", "torture-mutants-")
 	if err != nil {

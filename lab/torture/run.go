@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/idem-go/idem/lab/pgbouncer"
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/torture/check"
 	"github.com/idem-go/idem/lab/torture/cluster"
 	"github.com/idem-go/idem/lab/torture/fault"
@@ -23,12 +23,20 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if c.database == "" {
+		if _, err := optional.Find("postgres"); err != nil {
+			return err
+		}
+	}
 	if c.dir == "" {
 		if c.dir, err = os.MkdirTemp("", "torture-"); err != nil {
 			return err
 		}
 	}
 	fmt.Printf("seed %d, files in %s\n", c.seed, c.dir)
+	if _, err := optional.Find("pgbouncer"); err != nil && c.database == "" {
+		fmt.Printf("workers connect without PgBouncer: %v\n", err)
+	}
 	legs, err := c.legs()
 	if err != nil {
 		return err
@@ -226,6 +234,6 @@ func (l *leg) on(ctx context.Context, servers *cluster.Cluster) error {
 }
 
 func hasBouncer() bool {
-	_, err := pgbouncer.Find()
+	_, err := optional.Find("pgbouncer")
 	return err == nil
 }

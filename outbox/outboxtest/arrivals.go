@@ -150,7 +150,7 @@ func (a *arrivals) strangers(published ...outbox.Message) {
 	}
 	for _, m := range a.all {
 		if !known[m.ID] {
-			a.t.Errorf("a message has arrived that was not published, under the ID %.50q", m.ID)
+			a.t.Errorf("a message has arrived that was not published, under the ID %q", m.ID)
 		}
 	}
 }

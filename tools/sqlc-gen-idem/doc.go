@@ -37,5 +37,6 @@
 //	@replan      and again now and then, because its plan is worth choosing again
 //	@pgx         it travels by pgx as well, or alone if it has arrays: Args returns its parameters
 //
-// The option style: pgx makes methods that run their query by pgx, for a package that needs no round trips shared (internal/vitals).
+// The option style: pgx generates functions that run their query with pgx. internal/statsdb uses it, because its statements do
+// not share a round trip.
 package main

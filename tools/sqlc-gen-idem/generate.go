@@ -21,11 +21,11 @@ var pgxTemplate string
 func generate(request *Request) ([]File, error) {
 	var options Options
 	if err := json.Unmarshal(request.Options, &options); err != nil {
-		return nil, fmt.Errorf("the options of sqlc.yaml are not understood: %w", err)
+		return nil, fmt.Errorf("parse the options of sqlc.yaml: %w", err)
 	}
 	text, ok := map[string]string{"trip": tripTemplate, "pgx": pgxTemplate}[options.Style]
 	if !ok {
-		return nil, fmt.Errorf("the style %q of sqlc.yaml is none of trip and pgx", options.Style)
+		return nil, fmt.Errorf("sqlc.yaml: unknown style %q; use trip or pgx", options.Style)
 	}
 	files := map[string][]*Statement{}
 	for i := range request.Queries {

@@ -6,7 +6,7 @@ type Request struct {
 	Options []byte  `json:"plugin_options"`
 }
 
-// Options are those of sqlc.yaml.
+// Options are the options of a package in sqlc.yaml.
 type Options struct {
 	Package string `json:"package"`
 	Style   string `json:"style"` // "trip", or "pgx"

@@ -1,13 +1,23 @@
-// Tally runs "go test -json" in modules, some of them at a time, and says what it comes to.
+// Tally runs "go test -json" in several modules and prints a summary that people can read.
 //
 //	tally [-allow file] [-together n] [-unraced modules] [-v] module... -- go test -json [flag]... [package]...
 //
-// It shows each package as it ends, all that a failed test had to say, every skipped test with its reason, and now and then
-// which tests are running. It ends with a line "N passed, N failed, N skipped", and with exit code 1 unless everything passed.
-// With a file of allowed skips, a skipped test counts as a failure, unless the file has a line "package.Test: why" for it.
+// A module is a directory. The form directory=package,package replaces the packages of the command in that module.
+//
+// While tests run, tally shows one status line, and a line for each failure. The summary shows the failures with their
+// output, the skipped tests grouped by reason, and what took longest. The last line is always
+// "N passed, N failed, N skipped". A test that a panic or a timeout cuts off counts as failed, and so does a package
+// that does not build, a package that fails outside of its tests, and a module in which no test has run. Such a module
+// is accepted if the flags of go test contain -run and a test has run in another module.
+//
+// With -allow, a skipped test counts as failed unless the file has a line "package.Test: why" for it.
+//
+// The exit code is 0 if nothing failed, 1 if something failed, 2 for a usage error, and 130 after SIGINT, SIGTERM,
+// SIGHUP or SIGQUIT. Each of these signals interrupts all tests. Three seconds later tally kills those that still run.
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -21,43 +31,60 @@ import (
 )
 
 func main() {
-	allow := flag.String("allow", "", "`file` of the tests that may be skipped, and no other ones")
-	together := flag.Int("together", 1, "how `many` modules at a time")
-	unraced := flag.String("unraced", "", "`modules`, with a space between them, whose command has no -race")
-	verbose := flag.Bool("v", false, "show what every test says")
-	flag.Parse()
-	// A person who interrupts tally interrupts the commands as well, and wants to hear what came of them.
-	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
-	ok, err := tally(os.Stdout, *allow, *verbose, *together, strings.Fields(*unraced), flag.Args())
+	signals := make(chan os.Signal, 1)
+	// SIGPIPE means that nobody reads the output any more, as in "tally | head".
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
+	code, err := tally(os.Stdout, os.Args[1:], signals)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "tally:", err)
-		os.Exit(2)
 	}
-	if !ok {
-		os.Exit(1)
-	}
+	os.Exit(code)
 }
 
-// lookEvery is how often it is told which tests are running, if nothing else is.
-const lookEvery = 15 * time.Second
-
-func tally(out io.Writer, allow string, verbose bool, together int, unraced, args []string) (ok bool, err error) {
+// tally runs the tests that args ask for until they end or a signal arrives. It returns the exit code.
+func tally(out io.Writer, args []string, signals <-chan os.Signal) (int, error) {
+	flags := flag.NewFlagSet("tally", flag.ContinueOnError)
+	allow := flags.String("allow", "", "`file` of the tests that may be skipped")
+	together := flags.Int("together", 1, "`number` of modules to test at a time")
+	unraced := flags.String("unraced", "", "`modules`, separated by spaces, to test without -race")
+	verbose := flags.Bool("v", false, "show the output of every test as it comes")
+	if err := flags.Parse(args); err != nil {
+		return 2, nil // the flag package has printed the error
+	}
+	args = flags.Args()
 	dashes := slices.Index(args, "--")
-	if dashes < 1 || dashes == len(args)-1 || together < 1 {
-		return false, errors.New("want modules, and a command behind --")
+	if dashes < 1 || dashes == len(args)-1 || *together < 1 {
+		return 2, errors.New("want modules, and a command after --")
 	}
-	c := newCount(out)
-	c.verbose = verbose
-	if c.allowed, err = readAllowed(allow); err != nil {
-		return false, err
+	command := args[dashes+1:]
+	allowed, err := readAllowed(*allow)
+	if err != nil {
+		return 2, err
 	}
-	watch := time.NewTicker(lookEvery)
-	defer watch.Stop()
+	modules := make([]*module, dashes)
+	for i, arg := range args[:dashes] {
+		modules[i] = newModule(arg, command, strings.Fields(*unraced))
+	}
+
+	r := &results{
+		screen:  newScreen(out),
+		modules: modules,
+		allowed: allowed,
+		verbose: *verbose || slices.Contains(command, "-v"),
+		began:   time.Now(),
+		open:    map[string]*test{},
+		skips:   map[string][]string{},
+	}
+	ctx, interrupt := context.WithCancel(context.Background())
+	defer interrupt()
+	go r.showStatus(ctx)
 	go func() {
-		for range watch.C {
-			c.showRunning(lookEvery)
-		}
+		<-signals
+		r.interrupt()
+		interrupt()
 	}()
-	runAll(c, together, unraced, args[:dashes], args[dashes+1:])
-	return c.sum(), nil
+	runAll(ctx, r, *together)
+	interrupt() // ends the status line
+
+	return r.summarize(hasRunFlag(command)), nil
 }

@@ -1,58 +1,98 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"os/exec"
-	"path/filepath"
-	"slices"
 	"sync"
+	"syscall"
+	"time"
 )
 
-// runAll runs the command in each of the directories, so many at a time, in all of them whatever happens to any, and
-// without -race in those that are unraced.
-func runAll(c *count, together int, unraced, dirs, command []string) {
-	plain := slices.DeleteFunc(slices.Clone(command), func(arg string) bool { return arg == "-race" })
-	places := make(chan struct{}, together)
+// grace is how long interrupted tests may take to end before they are killed. testenv, which may be the parent of tally,
+// kills tally five seconds after a signal.
+const grace = 3 * time.Second
+
+// runAll runs the commands of all modules, as many at a time as together says. It starts no more of them once ctx is
+// canceled.
+func runAll(ctx context.Context, r *results, together int) {
+	slots := make(chan struct{}, together)
 	var running sync.WaitGroup
-	for _, dir := range dirs {
-		places <- struct{}{}
+	for _, m := range r.modules {
+		slots <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
 		running.Go(func() {
-			defer func() { <-places }()
-			if slices.Contains(unraced, filepath.Clean(dir)) {
-				run(c, dir, plain)
-			} else {
-				run(c, dir, command)
-			}
+			run(ctx, r, m)
+			<-slots
 		})
 	}
 	running.Wait()
 }
 
-// run runs the command in one of them. What it says on stderr is shown as it is.
-func run(c *count, dir string, command []string) {
-	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Dir, cmd.Stderr = dir, passage{c}
-	out, err := cmd.StdoutPipe()
+// run runs the command of one module in a process group of its own, and returns when that group is gone.
+//
+// The group is what tally can kill as a whole: go test ends without waiting for all processes that its tests started.
+// A terminal sends the SIGINT of Ctrl-C to tally alone, because the group is in the background.
+func run(ctx context.Context, r *results, m *module) {
+	cmd := exec.CommandContext(ctx, m.command[0], m.command[1:]...)
+	cmd.Dir = m.dir
+	stdout := &lineWriter{take: func(line []byte) { r.take(m, line) }}
+	stderr := &lineWriter{take: func(line []byte) { r.takeOther(m, line) }}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+	cmd.WaitDelay = grace
+
+	r.begin(m)
+	err := cmd.Start()
 	if err == nil {
-		err = cmd.Start()
+		err = cmd.Wait()
+		stdout.flush()
+		stderr.flush()
+		endGroup(cmd.Process.Pid, r.killAt())
+		m.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
-	if err == nil {
-		if err = c.read(out); err != nil {
-			cmd.Process.Kill() // it would wait for a reader for good
-		}
-		if ended := cmd.Wait(); err == nil {
-			err = ended
-		}
-	}
-	if err != nil {
-		c.blame(dir + ": " + err.Error())
+	r.end(m, err)
+}
+
+// endGroup waits until killAt for the processes of a group to end, then kills those that are left.
+func endGroup(group int, killAt time.Time) {
+	waitForGroup(group, killAt)
+	if syscall.Kill(-group, syscall.SIGKILL) == nil {
+		waitForGroup(group, time.Now().Add(time.Second/2))
 	}
 }
 
-// passage lets text through to where the rest is shown.
-type passage struct{ *count }
+func waitForGroup(group int, deadline time.Time) {
+	for time.Now().Before(deadline) && syscall.Kill(-group, 0) == nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
 
-func (p passage) Write(text []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.out.Write(text)
+// lineWriter passes on what is written to it, line by line.
+type lineWriter struct {
+	take func(line []byte)
+	rest []byte
+}
+
+func (w *lineWriter) Write(text []byte) (int, error) {
+	w.rest = append(w.rest, text...)
+	for {
+		end := bytes.IndexByte(w.rest, '\n')
+		if end < 0 {
+			return len(text), nil
+		}
+		w.take(w.rest[:end+1])
+		w.rest = w.rest[end+1:]
+	}
+}
+
+// flush passes on a last line without a newline.
+func (w *lineWriter) flush() {
+	if len(w.rest) > 0 {
+		w.take(append(w.rest, '\n'))
+		w.rest = nil
+	}
 }

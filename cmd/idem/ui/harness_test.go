@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -35,7 +36,7 @@ func newDesk(t *testing.T, change func(*ui.Config)) *desk {
 
 func deskAt(t *testing.T, pool *pgxpool.Pool, change func(*ui.Config)) *desk {
 	t.Helper()
-	config := ui.Config{Pool: pool}
+	config := ui.Config{Pool: pool, Timeout: time.Minute} // on a busy machine, too
 	if change != nil {
 		change(&config)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
-	"github.com/idem-go/idem/internal/vitals"
+	"github.com/idem-go/idem/stats"
 )
 
 // fact is a figure as it is told.
@@ -30,18 +30,18 @@ type purged struct{ Name, State, Mood string }
 
 // readOverview is the last of its transaction: what the role may not read aborts it.
 func readOverview(ctx context.Context, tx pgx.Tx, _ url.Values) (any, error) {
-	v, err := vitals.Read(ctx, tx)
+	v, err := stats.Read(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
 	o := overview{People: append(operationFacts(v.Operations), append(messageFacts(v.Messages), flightFact(v.InFlight))...), Records: recordFacts(&v)}
-	for i := range v.Sweeps.Value {
-		o.Purge = append(o.Purge, purgedOf(&v.Sweeps.Value[i], v.At))
+	for i := range v.Purge.Sweeps.Value {
+		o.Purge = append(o.Purge, purgedOf(&v.Purge.Sweeps.Value[i], v.ReadAt))
 	}
 	return o, nil
 }
 
-func operationFacts(f vitals.Figure[vitals.Operations]) []fact {
+func operationFacts(f stats.Figure[stats.Operations]) []fact {
 	if !f.Known() {
 		return []fact{{Name: "Operations", Value: "unknown", Note: f.Note}}
 	}
@@ -50,13 +50,13 @@ func operationFacts(f vitals.Figure[vitals.Operations]) []fact {
 		parked.Mood, parked.Note = "bad", "the first for "+page.Age(f.Value.ParkedFor)
 	}
 	running := fact{Name: "Running operations", Value: page.Count(f.Value.Running), Link: "operations?state=running"}
-	if f.Value.Late > 0 {
-		running.Mood, running.Note = "warn", "one has been due for "+page.Age(f.Value.Late)+", and no process works on it"
+	if f.Value.OverdueFor > 0 {
+		running.Mood, running.Note = "warn", "one has been due for "+page.Age(f.Value.OverdueFor)+", and no process works on it"
 	}
 	return []fact{parked, running}
 }
 
-func messageFacts(f vitals.Figure[vitals.Messages]) []fact {
+func messageFacts(f stats.Figure[stats.Messages]) []fact {
 	if !f.Known() {
 		return []fact{{Name: "Messages", Value: "unknown", Note: f.Note}}
 	}
@@ -67,8 +67,8 @@ func messageFacts(f vitals.Figure[vitals.Messages]) []fact {
 	}
 	held := fact{Name: "Held back", Value: atLeast(m.Held), Link: "messages", Mood: moodIf(m.Held > 0, "warn")}
 	delayed := fact{Name: "Not due yet", Value: atLeast(m.Delayed), Link: "messages?state=delayed"}
-	dead := fact{Name: "Dead letters", Value: fmt.Sprintf("%s + %s", atLeast(m.Unpublished), atLeast(m.Unhandled)),
-		Note: "of the outbox, and of consumers", Link: "dead", Mood: moodIf(m.Unpublished+m.Unhandled > 0, "bad")}
+	dead := fact{Name: "Dead letters", Value: fmt.Sprintf("%s + %s", atLeast(m.OutboxDead), atLeast(m.InboxDead)),
+		Note: "of the outbox, and of consumers", Link: "dead", Mood: moodIf(m.OutboxDead+m.InboxDead > 0, "bad")}
 	failing := fact{Name: "Failing at a consumer", Value: "none", Link: "messages"}
 	if m.FailingFor > 0 {
 		failing.Value, failing.Mood = "for "+page.Age(m.FailingFor), "warn"
@@ -76,7 +76,7 @@ func messageFacts(f vitals.Figure[vitals.Messages]) []fact {
 	return []fact{waiting, held, delayed, dead, failing}
 }
 
-func flightFact(f vitals.InFlight) fact {
+func flightFact(f stats.InFlight) fact {
 	one := fact{Name: "Keys in flight", Value: page.Count(f.Keys), Link: "flight", Note: "no transaction holds a key"}
 	if f.Transactions > 0 {
 		one.Note = fmt.Sprintf("in %s transactions, the oldest for %s", page.Count(f.Transactions), figure(f.Oldest, page.Age).Value)
@@ -84,53 +84,53 @@ func flightFact(f vitals.InFlight) fact {
 	return one
 }
 
-func recordFacts(v *vitals.Vitals) []fact {
+func recordFacts(v *stats.Stats) []fact {
 	named := func(name string, f fact) fact { f.Name = name; return f }
 	return []fact{
-		named("Records", figure(v.Records, page.Count)),
-		named("Expired", figure(v.Expired, page.Count)),
-		named("Oldest expired", figure(v.OldestExpired, page.Age)),
-		{Name: "Size", Value: page.Bytes(v.HeapBytes + v.IndexBytes + v.OtherBytes),
-			Note: fmt.Sprintf("%s in the table, %s in its index, %s besides", page.Bytes(v.HeapBytes), page.Bytes(v.IndexBytes), page.Bytes(v.OtherBytes))},
-		named("Dead rows", figure(v.DeadRows, page.Count)),
-		named("Purge lag", figure(v.PurgeLag, page.Age)),
-		{Name: "Last analyzed", Value: page.Time(v.AnalyzedAt)},
-		{Name: "Last vacuumed", Value: page.Time(v.VacuumedAt)},
+		named("Records", figure(v.Records.Count, page.Count)),
+		named("Expired", figure(v.Records.Expired, page.Count)),
+		named("Oldest expired", figure(v.Records.OldestExpired, page.Age)),
+		{Name: "Size", Value: page.Bytes(v.Records.HeapBytes + v.Records.IndexBytes + v.Records.OtherBytes),
+			Note: fmt.Sprintf("%s in the table, %s in its index, %s besides", page.Bytes(v.Records.HeapBytes), page.Bytes(v.Records.IndexBytes), page.Bytes(v.Records.OtherBytes))},
+		named("Dead rows", figure(v.Records.DeadRows, page.Count)),
+		named("Purge lag", figure(v.Purge.Lag, page.Age)),
+		{Name: "Last analyzed", Value: page.Time(v.Records.AnalyzedAt)},
+		{Name: "Last vacuumed", Value: page.Time(v.Records.VacuumedAt)},
 	}
 }
 
-func purgedOf(s *vitals.Sweep, now time.Time) purged {
-	p := purged{Name: s.Name, State: "no sweep has finished yet"}
-	if !s.LastEnded.IsZero() {
-		p.State = fmt.Sprintf("finished %s ago, and deleted %s", page.Age(now.Sub(s.LastEnded)), page.Count(s.LastDeleted))
+func purgedOf(s *stats.Sweep, now time.Time) purged {
+	p := purged{Name: s.Table, State: "no sweep has finished yet"}
+	if !s.LastFinishedAt.IsZero() {
+		p.State = fmt.Sprintf("finished %s ago, and deleted %s", page.Age(now.Sub(s.LastFinishedAt)), page.Count(s.LastDeleted))
 	}
 	switch {
-	case s.Live() && s.TotalPages > 0:
+	case s.Active() && s.TotalPages > 0:
 		p.State += fmt.Sprintf("; one is under way, %d %%", min(100, 100*s.Pages/s.TotalPages))
-	case s.Under && s.TotalPages > 0 && !s.Live():
+	case s.InProgress && s.TotalPages > 0 && !s.Active():
 		p.State += "; one was left, and nothing goes on with it"
 		p.Mood = "warn"
 	}
 	if s.WaitingFor != "" {
-		p.State += "; waits for: " + page.Safe(s.WaitingFor)
+		p.State += "; waits for: " + page.Safe(string(s.WaitingFor))
 		p.Mood = "warn"
 	}
 	return p
 }
 
 // figure says a number, and what it rests on.
-func figure[T any](f vitals.Figure[T], say func(T) string) fact {
+func figure[T any](f stats.Figure[T], say func(T) string) fact {
 	switch f.Quality {
-	case vitals.Exact:
+	case stats.Exact:
 		return fact{Value: say(f.Value)}
-	case vitals.Estimate:
+	case stats.Estimate:
 		return fact{Value: "about " + say(f.Value), Note: f.Note}
 	}
 	return fact{Value: "unknown", Note: f.Note}
 }
 
 func atLeast(n int64) string {
-	if n >= vitals.MaxMessages {
+	if n >= stats.MaxCount {
 		return page.Count(n) + " or more"
 	}
 	return page.Count(n)

@@ -15,8 +15,8 @@ import (
 	"github.com/idem-go/idem/cmd/idem/internal/record"
 	"github.com/idem-go/idem/inbox"
 	"github.com/idem-go/idem/internal/txn"
-	"github.com/idem-go/idem/internal/vitals"
 	"github.com/idem-go/idem/operation"
+	"github.com/idem-go/idem/stats"
 )
 
 // problem is what is wrong, and what to do about it.
@@ -41,7 +41,7 @@ func (s *site) problemOf(ctx context.Context, err error) problem {
 		return known.problem
 	case errors.Is(err, errBusy):
 		return problem{http.StatusServiceUnavailable, "Too many pages are being read at this moment.", "Try again in some seconds."}
-	case errors.Is(err, vitals.ErrNoSchema):
+	case errors.Is(err, stats.ErrNoSchema):
 		return noSchema
 	case errors.As(err, &server) && server.Code == insufficientPrivilege:
 		return s.lacking(ctx, server)

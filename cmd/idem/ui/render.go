@@ -48,7 +48,8 @@ var templates = func() map[string]*template.Template {
 	return all
 }()
 
-// words are what templates say things with. What comes from strangers goes through text or whole, and keys through key.
+// words are the functions of the templates. Text from strangers goes through text, or through full if it is an id or long. Keys go
+// through key.
 var words = template.FuncMap{
 	"text": func(text string) string { return page.Safe(clipped(text, 200)) },
 	"full": func(text string) string { return page.Safe(clipped(text, 4000)) },

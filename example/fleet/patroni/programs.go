@@ -2,19 +2,15 @@
 package patroni
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/pgserver"
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
-
-// ErrMissing says which program is not installed.
-var ErrMissing = errors.New("patroni: a program is not installed; on Debian: apt-get install --no-install-recommends patroni python3-etcd etcd-server postgresql")
 
 // programs are where the parts are.
 type programs struct {
@@ -25,7 +21,7 @@ type programs struct {
 	password      string
 }
 
-// Possible is nil, or says which program is missing.
+// Possible returns nil, or an [optional.MissingError] that names all missing programs.
 func Possible() error {
 	_, err := find()
 	return err
@@ -33,15 +29,14 @@ func Possible() error {
 
 func find() (programs, error) {
 	var p programs
-	var err error
-	for name, at := range map[string]*string{"patroni": &p.patroni, "etcd": &p.etcd} {
-		if *at, err = exec.LookPath(name); err != nil {
-			return p, fmt.Errorf("%w: %s", ErrMissing, name)
-		}
+	paths, err := optional.FindAll("patroni", "etcd", "postgres")
+	if err != nil {
+		return p, err
 	}
+	p.patroni, p.etcd = paths[0], paths[1]
 	found, err := pgserver.Find("")
 	if err != nil {
-		return p, fmt.Errorf("%w: %w", ErrMissing, err)
+		return p, err
 	}
 	p.postgres = found[0].Dir
 	p.user, err = pgserver.Unprivileged(os.Getuid())

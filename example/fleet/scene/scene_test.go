@@ -2,14 +2,13 @@ package scene
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/idem-go/idem/example/fleet/patroni"
+	"github.com/idem-go/idem/lab/optional"
 )
 
 // TestMain is also the program: the stage starts it with the commands of its processes.
@@ -29,12 +28,7 @@ func TestNothingIsLostOrDoubledUnderPatroni(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	s, err := Start(ctx, 1000)
-	if errors.Is(err, patroni.ErrMissing) && os.Getenv("IDEM_TEST_REQUIRE") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	optional.Require(t, err)
 	defer s.Close()
 	for _, scene := range All {
 		if !strings.Contains(scene.Name, "cluster's leader") && !strings.Contains(scene.Name, "left") {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/idem-go/idem/example/fleet/patroni"
 	"github.com/idem-go/idem/example/fleet/scene"
 )
 
@@ -41,6 +42,9 @@ func run(ctx context.Context) error {
 }
 
 func play(ctx context.Context, runs, keys int, only string) error {
+	if err := patroni.Possible(); err != nil {
+		return err
+	}
 	began := time.Now()
 	fmt.Printf("starting etcd (3 nodes), Postgres under Patroni (west with 3 nodes, east with 2), a bank, and %d instances\n", scene.Instances)
 	s, err := scene.Start(ctx, keys)

@@ -4,9 +4,10 @@ export function euros(cents) {
   return `${(cents / 100).toFixed(2)} €`;
 }
 
-// abridged is as much of a key as may be seen by those who do not have it, and its length: 7f3c…(36). The server abridges alike.
+// abridged returns the first characters of a key and its length, as in 7f3c…(36), like abridge.Key of the server.
 export function abridged(key) {
-  return `${key.length < 16 ? "" : key.slice(0, 4)}…(${key.length})`;
+  const shown = Math.max(1, Math.min(4, Math.floor(key.length / 2)));
+  return `${key.slice(0, shown)}…(${key.length})`;
 }
 
 // element makes an element with text in it. Whatever the server sends is only ever text.

@@ -1,7 +1,6 @@
 package arena_test
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"github.com/idem-go/idem/lab/bench/arena"
 	"github.com/idem-go/idem/lab/bench/arena/arenatest"
 	"github.com/idem-go/idem/lab/bench/contestant"
+	"github.com/idem-go/idem/lab/optional"
 )
 
 var server *arena.Server
@@ -83,12 +83,7 @@ func TestSlowDiskMakesCommitsWaitLonger(t *testing.T) {
 	}
 	const delay = 3 * time.Millisecond
 	slow, err := arena.StartServer(t.Context(), dir, arena.Spec{Name: "slow", Flush: delay})
-	if errors.Is(err, arena.ErrAbsent) && os.Getenv("IDEM_TEST_REQUIRE") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	optional.Require(t, err)
 	defer slow.Close()
 	if got, err := slow.Flush(t.Context()); err != nil || got < delay {
 		t.Errorf("a COMMIT waits %v, %v", got, err)

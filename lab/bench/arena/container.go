@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem/lab/optional"
 )
 
 // startContainer runs the image at IDEM_TEST_POSTGRES_IMAGE, if that is of the right version, on the host's own network:
@@ -18,10 +20,13 @@ import (
 func (s *Server) startContainer(ctx context.Context) error {
 	image := os.Getenv("IDEM_TEST_POSTGRES_IMAGE")
 	if image == "" {
-		return fmt.Errorf("PostgreSQL %d is %w: no programs, and IDEM_TEST_POSTGRES_IMAGE names no image", s.Major, ErrAbsent)
+		return fmt.Errorf("PostgreSQL %d is %w: needs package postgresql-%d, or an image in IDEM_TEST_POSTGRES_IMAGE", s.Major, ErrAbsent, s.Major)
 	}
 	if s.env != nil {
 		return fmt.Errorf("a slow disk in a container is %w", ErrAbsent)
+	}
+	if _, err := optional.Find("docker"); err != nil {
+		return fmt.Errorf("PostgreSQL %d is %w: %w", s.Major, ErrAbsent, err)
 	}
 	port, err := freePort()
 	if err != nil {

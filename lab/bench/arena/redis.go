@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
 
@@ -21,7 +22,7 @@ type redisServer struct {
 }
 
 func startRedis(ctx context.Context, dir, fsync string, env []string) (*redisServer, error) {
-	program, err := exec.LookPath("redis-server")
+	program, err := optional.Find("redis-server")
 	if err != nil {
 		return nil, err
 	}

@@ -3,13 +3,14 @@ package arena
 import (
 	"bytes"
 	_ "embed"
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/idem-go/idem/lab/optional"
 )
 
 //go:embed preload/slowdisk.c
@@ -20,15 +21,15 @@ func slowDisk(dir string, delay time.Duration) ([]string, error) {
 	if delay == 0 {
 		return nil, nil
 	}
-	compiler, err := exec.LookPath("gcc")
+	compiler, err := optional.Find("gcc")
 	if err != nil {
-		return nil, errors.New("there is no gcc")
+		return nil, err
 	}
 	library := filepath.Join(dir, "slowdisk.so")
 	cmd := exec.Command(compiler, "-O2", "-Wall", "-shared", "-fPIC", "-o", library, "-x", "c", "-", "-ldl")
 	cmd.Stdin = strings.NewReader(slowDiskSource)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("gcc: %w\n%s", err, bytes.TrimSpace(out))
+		return nil, fmt.Errorf("%w: %w\n%s", optional.Needs("gcc"), err, bytes.TrimSpace(out))
 	}
 	return []string{"LD_PRELOAD=" + library, "IDEM_BENCH_FLUSH_US=" + strconv.FormatInt(delay.Microseconds(), 10)}, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/lab/bench/messages/broker"
 	"github.com/idem-go/idem/lab/bench/messages/in"
 	"github.com/idem-go/idem/lab/bench/messages/out"
-	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/sidebyside"
 )
 
@@ -39,15 +39,10 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// testServer returns the server, or skips the test where there are no programs, unless it must not be.
+// testServer returns the server that all tests share.
 func testServer(t *testing.T) *sidebyside.Server {
 	t.Helper()
-	if errors.Is(shared.err, pgserver.ErrNotInstalled) && os.Getenv("IDEM_TEST_REQUIRE") == "" {
-		t.Skip(shared.err)
-	}
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
+	optional.Require(t, shared.err)
 	return shared.Server
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -10,7 +9,7 @@ import (
 
 	"github.com/idem-go/idem/lab/bench/operations/bank"
 	"github.com/idem-go/idem/lab/bench/operations/contestant"
-	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/sidebyside"
 )
 
@@ -37,15 +36,10 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// testServer returns the server, or skips the test where there are no programs, unless it must not be.
+// testServer returns the server that all tests share.
 func testServer(t *testing.T) *server {
 	t.Helper()
-	if errors.Is(shared.err, pgserver.ErrNotInstalled) && os.Getenv("IDEM_TEST_REQUIRE") == "" {
-		t.Skip(shared.err)
-	}
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
+	optional.Require(t, shared.err)
 	return shared.server
 }
 

@@ -18,7 +18,7 @@ func (s *Session) profile(ctx context.Context, lane *arena.Lane, c contestant.Co
 			return err
 		}
 		p.Error = err.Error()
-		s.note("%s: %v", result.ProfileOf(c.Name), err)
+		s.noteFailure(result.ProfileOf(c.Name), err)
 	}
 	s.results.Profiles = append(s.results.Profiles, p)
 	return nil

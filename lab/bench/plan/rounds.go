@@ -106,7 +106,7 @@ func (s *Session) cell(ctx context.Context, lane *arena.Lane, l leg, c cell) err
 	for _, each := range seats {
 		done.Entries = append(done.Entries, each.entry(ctx, c))
 		if failed := each.err; failed != nil {
-			s.note("%s: %s: %v", done.Name, each.name, failed)
+			s.noteFailure(done.Name+": "+each.name, failed)
 		}
 	}
 	s.results.Cells = append(s.results.Cells, done)

@@ -12,6 +12,7 @@ import (
 	"github.com/idem-go/idem/lab/bench/arena"
 	"github.com/idem-go/idem/lab/bench/contestant"
 	"github.com/idem-go/idem/lab/bench/result"
+	"github.com/idem-go/idem/lab/optional"
 )
 
 // Session is one run of the benchmark.
@@ -183,4 +184,16 @@ func (s *Session) note(format string, args ...any) {
 	note := fmt.Sprintf(format, args...)
 	s.Say("       note: %s", note)
 	s.results.Notes = append(s.results.Notes, note)
+}
+
+// noteFailure notes why a step has no result. Contestants that lack the same program share one note.
+func (s *Session) noteFailure(step string, err error) {
+	missing, ok := errors.AsType[optional.MissingError](err)
+	if !ok {
+		s.note("%s: %v", step, err)
+		return
+	}
+	if note := "contestants are left out: " + missing.Error(); !slices.Contains(s.results.Notes, note) {
+		s.note("%s", note)
+	}
 }

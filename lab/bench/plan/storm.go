@@ -31,7 +31,7 @@ func (s *Session) storm(ctx context.Context, near *arena.Lane, c contestant.Cont
 			return err
 		}
 		done.Error = err.Error()
-		s.note("%s: %v", result.StormOf(c.Name), err)
+		s.noteFailure(result.StormOf(c.Name), err)
 	}
 	s.results.Storms = append(s.results.Storms, done)
 	return nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/idem-go/idem/lab/bench/contestant"
 	"github.com/idem-go/idem/lab/bench/measure"
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/pgserver"
 	"github.com/idem-go/idem/lab/schema"
 	"github.com/idem-go/idem/lab/sidebyside"
@@ -28,9 +28,9 @@ type counted struct {
 
 // instructions counts those of first runs of one INSERT. Nothing else that the machine does changes them.
 func instructions(ctx context.Context, _ *sidebyside.Server, r *results) (err error) {
-	valgrind, err := exec.LookPath("valgrind")
+	valgrind, err := optional.Find("valgrind")
 	if err != nil {
-		r.leftOut("how many instructions the server executes: valgrind is not installed")
+		r.leftOut("how many instructions the server executes: " + err.Error())
 		return nil
 	}
 	s, err := startCounting(ctx, valgrind, r.options.Data)

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/idem-go/idem/lab/bench/contestant"
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/sidebyside"
 )
 
@@ -45,7 +46,7 @@ func logs(ctx context.Context, s *sidebyside.Server, r *results) error {
 		}
 		l, err := logOf(ctx, s, c, r.plan)
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-			r.leftOut("what is in the log: pg_waldump is not installed")
+			r.leftOut("what is in the log: " + optional.Needs("pg_waldump").Error())
 			return nil
 		}
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,20 +12,15 @@ import (
 
 	"github.com/idem-go/idem/lab/bench/contestant"
 	"github.com/idem-go/idem/lab/bench/measure"
-	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/sidebyside"
 )
 
-// testServer returns a server, or skips the test where there are no programs, unless it must not be.
+// testServer returns a server.
 func testServer(t *testing.T) *sidebyside.Server {
 	t.Helper()
 	s, err := sidebyside.StartServer(t.Context(), "", false)
-	if errors.Is(err, pgserver.ErrNotInstalled) && os.Getenv("IDEM_TEST_REQUIRE") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	optional.Require(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }

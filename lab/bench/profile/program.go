@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/idem-go/idem/lab/bench/contestant"
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/sidebyside"
 )
 
@@ -49,7 +50,7 @@ var programNames = []string{serverKernel, serverPostgres, serverLibrary, clientK
 const withNames = "-ldflags='-s=0 -w=0'"
 
 var (
-	errNoPerf  = errors.New("perf is not installed, or not allowed")
+	errNoPerf  = errors.New("perf cannot run here")
 	errNoNames = errors.New("this program has no names of functions: go run leaves them out without " + withNames)
 )
 
@@ -73,9 +74,9 @@ func programs(ctx context.Context, s *sidebyside.Server, r *results) error {
 }
 
 func sample(ctx context.Context, s *sidebyside.Server, c course, p plan) (one sampled, err error) {
-	perf, err := exec.LookPath("perf")
+	perf, err := optional.Find("perf")
 	if err != nil {
-		return one, errNoPerf
+		return one, fmt.Errorf("%w: %w", errNoPerf, err)
 	}
 	st, source, err := openWarm(ctx, s, c, p)
 	if err != nil {

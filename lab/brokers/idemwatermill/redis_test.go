@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/idem-go/idem/lab/ledger"
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/pgserver"
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
@@ -29,24 +30,17 @@ type server struct {
 // shared is what all tests of a run share. Those that restart it are not parallel, so that they run before the others.
 var shared = sync.OnceValues(newServer)
 
-var errNoRedis = errors.New("no Redis: install Debian's redis-server")
-
 // broker returns the server.
 func broker(t testing.TB) *server {
 	t.Helper()
 	s, err := shared()
-	if errors.Is(err, errNoRedis) && os.Getenv("IDEM_TEST_REQUIRE") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	optional.Require(t, err)
 	return s
 }
 
 func newServer() (*server, error) {
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		return nil, errNoRedis
+	if _, err := optional.Find("redis-server"); err != nil {
+		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "idemwatermill-")
 	if err != nil {

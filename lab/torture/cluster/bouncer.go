@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/pgbouncer"
 	"github.com/idem-go/idem/lab/pgserver"
 	"github.com/idem-go/idem/lab/pgserver/child"
@@ -25,7 +26,7 @@ type bouncer struct {
 
 // BouncerPrepares tells whether prepared statements outlive a transaction behind the PgBouncer that is installed.
 func BouncerPrepares() bool {
-	program, err := pgbouncer.Find()
+	program, err := optional.Find("pgbouncer")
 	if err != nil {
 		return false
 	}
@@ -35,7 +36,7 @@ func BouncerPrepares() bool {
 
 // startBouncer puts a pooler in front of the server at address, with the credentials of dsn.
 func startBouncer(ctx context.Context, dir, dsn, address string) (*bouncer, error) {
-	program, err := pgbouncer.Find()
+	program, err := optional.Find("pgbouncer")
 	if err != nil {
 		return nil, err
 	}

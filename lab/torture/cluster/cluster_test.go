@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/idem-go/idem/lab/pgbouncer"
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/pgserver"
 	"github.com/idem-go/idem/lab/torture/cluster"
 	"github.com/idem-go/idem/lab/waiting"
@@ -38,30 +38,17 @@ const patience = waiting.Limit
 // within is a context that ends with the test, or when its time is over.
 var within = waiting.Within
 
-// require skips a test where programs are not installed, unless tests must not be skipped.
-func require(t *testing.T, lacks error) {
-	t.Helper()
-	switch {
-	case lacks == nil:
-	case os.Getenv("IDEM_TEST_REQUIRE") != "":
-		t.Fatal(lacks)
-	default:
-		t.Skip(lacks)
-	}
-}
-
 func bin(t *testing.T) string {
 	t.Helper()
 	found, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))
-	require(t, err)
+	optional.Require(t, err)
 	return found[0].Dir
 }
 
 func start(t *testing.T, opts cluster.Options) *cluster.Cluster {
 	t.Helper()
 	if opts.Bouncer {
-		_, err := pgbouncer.Find()
-		require(t, err)
+		optional.Program(t, "pgbouncer")
 	}
 	opts.Bin = bin(t)
 	c, err := cluster.Start(within(t), opts)
@@ -110,7 +97,7 @@ func TestClusterOfAProcessThatIsKilledLeavesNothing(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux can be asked for this")
 	}
-	_, err := pgbouncer.Find()
+	_, err := optional.Find("pgbouncer")
 	cmd := exec.Command(os.Args[0], "with-cluster", bin(t), fmt.Sprint(err == nil))
 	out, err := cmd.StdoutPipe()
 	if err != nil {

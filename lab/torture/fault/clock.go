@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/torture/cluster"
 )
 
@@ -38,7 +39,7 @@ func clockJumps() Leg {
 type clock struct{ dir, library string }
 
 func newClock() (*clock, error) {
-	library, err := fakeTime()
+	library, err := optional.Find("libfaketime")
 	if err != nil {
 		return nil, err
 	}
@@ -82,15 +83,6 @@ func (c *clock) jump(ctx context.Context, i *injection) error {
 	}
 	sleep(ctx, i.between(100*time.Millisecond, 2*time.Second))
 	return c.set(0)
-}
-
-func fakeTime() (string, error) {
-	for _, pattern := range []string{"/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib*/faketime/libfaketimeMT.so.1"} {
-		if found, _ := filepath.Glob(pattern); len(found) > 0 {
-			return found[0], nil
-		}
-	}
-	return "", fmt.Errorf("libfaketime is %w", errNotInstalled)
 }
 
 // clockPossible is nil where libfaketime does what it should to a program that is no server.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/pgserver"
 	"github.com/idem-go/idem/lab/pgserver/child"
 )
@@ -154,13 +155,11 @@ func (d *disk) filler() string { return filepath.Join(d.root(), "filler") }
 
 // diskPossible is nil where disks can be made. It tries.
 var diskPossible = sync.OnceValue(func() error {
+	if _, err := optional.FindAll("mount", "umount", "mkfs.ext4"); err != nil {
+		return err
+	}
 	if os.Getuid() != 0 {
 		return errors.New("a disk is mounted by root only")
-	}
-	for _, name := range []string{"mount", "umount", "mkfs.ext4"} {
-		if _, err := exec.LookPath(name); err != nil {
-			return fmt.Errorf("%s is %w", name, errNotInstalled)
-		}
 	}
 	d, err := newDisk(8)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/pgserver"
 	"github.com/idem-go/idem/lab/torture/cluster"
 	"github.com/idem-go/idem/lab/torture/ledger"
@@ -31,24 +32,19 @@ const patience = waiting.Limit
 // within is a context that ends with the test, or when its time is over.
 var within = waiting.Within
 
-// require skips a test where the machine lacks something. If it only had to be installed, and tests must not be skipped,
-// the test fails.
-func require(t *testing.T, lacks error) {
+// require skips a test that the machine does not allow, as [optional.Require] does if it lacks a program.
+func require(t *testing.T, impossible error) {
 	t.Helper()
-	installable := errors.Is(lacks, errNotInstalled) || errors.Is(lacks, pgserver.ErrNotInstalled)
-	switch {
-	case lacks == nil:
-	case installable && os.Getenv("IDEM_TEST_REQUIRE") != "":
-		t.Fatal(lacks)
-	default:
-		t.Skip(lacks)
+	if _, missing := errors.AsType[optional.MissingError](impossible); impossible != nil && !missing {
+		t.Skip(impossible)
 	}
+	optional.Require(t, impossible)
 }
 
 func bin(t *testing.T) string {
 	t.Helper()
 	found, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))
-	require(t, err)
+	optional.Require(t, err)
 	return found[0].Dir
 }
 

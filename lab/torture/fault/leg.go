@@ -57,9 +57,6 @@ func Legs() []Leg {
 	}
 }
 
-// errNotInstalled is why a leg is not possible where it could be.
-var errNotInstalled = errors.New("not installed")
-
 // Scene is a leg that has begun.
 type Scene struct {
 	Cluster *cluster.Cluster

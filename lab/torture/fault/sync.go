@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/pgserver"
 	"github.com/idem-go/idem/lab/pgserver/child"
 	"github.com/idem-go/idem/lab/torture/cluster"
@@ -88,8 +89,8 @@ func awaitInjected(ctx context.Context, tracer *child.Process, log string, c *cl
 
 // tracePossible is nil where strace can inject faults into processes that run. It tries.
 var tracePossible = sync.OnceValue(func() error {
-	if _, err := exec.LookPath("strace"); err != nil {
-		return fmt.Errorf("strace is %w", errNotInstalled)
+	if _, err := optional.Find("strace"); err != nil {
+		return err
 	}
 	dir, err := os.MkdirTemp("", "idem-strace-")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
 	"github.com/idem-go/idem/cmd/idem/internal/record"
-	"github.com/idem-go/idem/internal/vitals"
+	"github.com/idem-go/idem/stats"
 )
 
 type statsCommand struct {
@@ -26,11 +26,11 @@ Example: idem stats --exact --timeout 5m`
 
 // Run shows the figures.
 func (c *statsCommand) Run(s *session) error {
-	v, err := readVitals(s)
+	v, err := readStats(s)
 	if err != nil {
 		return err
 	}
-	shown := newShownVitals(v)
+	shown := newShownStats(v)
 	if c.Exact {
 		s.progress("counting")
 		err := s.limited(func(ctx context.Context, tx pgx.Tx) (err error) {
@@ -45,26 +45,26 @@ func (c *statsCommand) Run(s *session) error {
 	return s.show(shown, func(p *page.Page) { c.text(p, v, shown.Counted) })
 }
 
-// readVitals reads the figures of this moment.
-func readVitals(s *session) (vitals.Vitals, error) {
+// readStats reads the figures of this moment.
+func readStats(s *session) (stats.Stats, error) {
 	pool, err := s.connected()
 	if err != nil {
-		return vitals.Vitals{}, err
+		return stats.Stats{}, err
 	}
 	ctx, cancel := s.ctx, context.CancelFunc(func() {})
 	if s.globals.Timeout > 0 {
 		ctx, cancel = context.WithTimeout(s.ctx, time.Duration(s.globals.Timeout))
 	}
 	defer cancel()
-	v, err := vitals.Read(ctx, pool)
+	v, err := stats.Read(ctx, pool)
 	if ctx.Err() != nil && s.ctx.Err() == nil {
 		return v, fmt.Errorf("no answer within %v: raise --timeout, or see idem doctor", time.Duration(s.globals.Timeout))
 	}
 	return v, err
 }
 
-// shownVitals are the figures in JSON.
-type shownVitals struct {
+// shownStats are the figures in JSON.
+type shownStats struct {
 	At         time.Time     `json:"at"`
 	Records    shownFigure   `json:"records"`
 	Expired    shownFigure   `json:"expired"`
@@ -104,22 +104,22 @@ type shownPurging struct {
 	LastEnded  *time.Time  `json:"last_finished_at"`
 }
 
-func newShownVitals(v vitals.Vitals) shownVitals {
-	sweep := sweepOfRecords(v)
-	return shownVitals{
-		At:      v.At.UTC(),
-		Records: newShownFigure(v.Records, same), Expired: newShownFigure(v.Expired, same), Oldest: newShownFigure(v.OldestExpired, inSeconds),
-		Dead: newShownFigure(v.DeadRows, same), HeapBytes: v.HeapBytes, IndexBytes: v.IndexBytes, OtherBytes: v.OtherBytes,
-		AnalyzedAt: moment(v.AnalyzedAt), VacuumedAt: moment(v.VacuumedAt),
+func newShownStats(v stats.Stats) shownStats {
+	sweep := v.Purge.Sweep("records")
+	return shownStats{
+		At:      v.ReadAt.UTC(),
+		Records: newShownFigure(v.Records.Count, same), Expired: newShownFigure(v.Records.Expired, same), Oldest: newShownFigure(v.Records.OldestExpired, inSeconds),
+		Dead: newShownFigure(v.Records.DeadRows, same), HeapBytes: v.Records.HeapBytes, IndexBytes: v.Records.IndexBytes, OtherBytes: v.Records.OtherBytes,
+		AnalyzedAt: moment(v.Records.AnalyzedAt), VacuumedAt: moment(v.Records.VacuumedAt),
 		InFlight: shownInFlight{v.InFlight.Transactions, v.InFlight.Keys, newShownFigure(v.InFlight.Oldest, inSeconds)},
 		Purge: shownPurging{
-			Lag: newShownFigure(v.PurgeLag, inSeconds), Speed: newShownFigure(v.PurgeSpeed, func(f float64) any { return f }),
-			UnderWay: sweep.Live(), WaitingFor: sweep.WaitingFor, Pages: sweep.Pages, TotalPages: sweep.TotalPages, LastEnded: moment(sweep.LastEnded),
+			Lag: newShownFigure(v.Purge.Lag, inSeconds), Speed: newShownFigure(v.Purge.Rate, func(f float64) any { return f }),
+			UnderWay: sweep.Active(), WaitingFor: string(sweep.WaitingFor), Pages: sweep.Pages, TotalPages: sweep.TotalPages, LastEnded: moment(sweep.LastFinishedAt),
 		},
 	}
 }
 
-func newShownFigure[T any](f vitals.Figure[T], value func(T) any) shownFigure {
+func newShownFigure[T any](f stats.Figure[T], value func(T) any) shownFigure {
 	shown := shownFigure{Quality: string(f.Quality), Note: f.Note}
 	if f.Known() {
 		shown.Value = value(f.Value)
@@ -138,26 +138,17 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
-func sweepOfRecords(v vitals.Vitals) vitals.Sweep {
-	for _, sweep := range v.Sweeps.Value {
-		if sweep.Name == "records" {
-			return sweep
-		}
-	}
-	return vitals.Sweep{}
-}
-
-func (c *statsCommand) text(p *page.Page, v vitals.Vitals, counted *record.Counts) {
+func (c *statsCommand) text(p *page.Page, v stats.Stats, counted *record.Counts) {
 	pairs := []page.Pair{
-		{Name: "records", Value: figure(p, v.Records, page.Count)},
-		{Name: "expired", Value: figure(p, v.Expired, page.Count)},
-		{Name: "oldest expired", Value: figure(p, v.OldestExpired, page.Age)},
-		{Name: "size", Value: fmt.Sprintf("%s in the table, %s in its index, %s besides", page.Bytes(v.HeapBytes), page.Bytes(v.IndexBytes), page.Bytes(v.OtherBytes))},
-		{Name: "dead rows", Value: figure(p, v.DeadRows, page.Count)},
+		{Name: "records", Value: figure(p, v.Records.Count, page.Count)},
+		{Name: "expired", Value: figure(p, v.Records.Expired, page.Count)},
+		{Name: "oldest expired", Value: figure(p, v.Records.OldestExpired, page.Age)},
+		{Name: "size", Value: fmt.Sprintf("%s in the table, %s in its index, %s besides", page.Bytes(v.Records.HeapBytes), page.Bytes(v.Records.IndexBytes), page.Bytes(v.Records.OtherBytes))},
+		{Name: "dead rows", Value: figure(p, v.Records.DeadRows, page.Count)},
 		{Name: "in flight", Value: inFlight(p, v.InFlight)},
 		{Name: "purge", Value: purging(p, v)},
-		{Name: "last analyzed", Value: page.Time(v.AnalyzedAt)},
-		{Name: "last vacuumed", Value: page.Time(v.VacuumedAt)},
+		{Name: "last analyzed", Value: page.Time(v.Records.AnalyzedAt)},
+		{Name: "last vacuumed", Value: page.Time(v.Records.VacuumedAt)},
 	}
 	p.Pairs(pairs)
 	if counted == nil {
@@ -185,42 +176,42 @@ func (c *statsCommand) text(p *page.Page, v vitals.Vitals, counted *record.Count
 }
 
 // figure says a number, and that it is an estimate if it is one.
-func figure[T any](p *page.Page, f vitals.Figure[T], say func(T) string) string {
+func figure[T any](p *page.Page, f stats.Figure[T], say func(T) string) string {
 	switch f.Quality {
-	case vitals.Exact:
+	case stats.Exact:
 		return say(f.Value)
-	case vitals.Estimate:
+	case stats.Estimate:
 		return "about " + say(f.Value) + p.Dim(" ("+f.Note+")")
 	}
 	return "unknown" + p.Dim(" ("+f.Note+")")
 }
 
-func inFlight(p *page.Page, f vitals.InFlight) string {
+func inFlight(p *page.Page, f stats.InFlight) string {
 	if f.Transactions == 0 {
 		return "nothing"
 	}
 	return fmt.Sprintf("%s keys in %s transactions, the oldest for %s", page.Count(f.Keys), page.Count(f.Transactions), figure(p, f.Oldest, page.Age))
 }
 
-func purging(p *page.Page, v vitals.Vitals) string {
-	if !v.Sweeps.Known() {
-		return figure(p, v.Sweeps, func([]vitals.Sweep) string { return "" })
+func purging(p *page.Page, v stats.Stats) string {
+	if !v.Purge.Sweeps.Known() {
+		return figure(p, v.Purge.Sweeps, func([]stats.Sweep) string { return "" })
 	}
-	sweep := sweepOfRecords(v)
+	sweep := v.Purge.Sweep("records")
 	text := "no sweep has finished yet"
-	if !sweep.LastEnded.IsZero() {
-		text = "a sweep finished " + relative(sweep.LastEnded, v.At) + ", and deleted " + page.Count(sweep.LastDeleted)
+	if !sweep.LastFinishedAt.IsZero() {
+		text = "a sweep finished " + relative(sweep.LastFinishedAt, v.ReadAt) + ", and deleted " + page.Count(sweep.LastDeleted)
 	}
-	if sweep.Under && sweep.TotalPages > 0 {
+	if sweep.InProgress && sweep.TotalPages > 0 {
 		share := fmt.Sprintf("%d %%", min(100, 100*sweep.Pages/sweep.TotalPages))
-		if sweep.Live() {
+		if sweep.Active() {
 			text += "; one is under way, " + share
 		} else {
 			text += "; one was left at " + share + ", and nothing goes on with it"
 		}
 	}
 	if sweep.WaitingFor != "" {
-		text += ", " + p.Yellow("waits for: "+sweep.WaitingFor)
+		text += ", " + p.Yellow("waits for: "+page.Safe(string(sweep.WaitingFor)))
 	}
 	return text
 }

@@ -157,5 +157,5 @@ func TestStatsTellASweepUnderWayFromOneThatWasLeft(t *testing.T) {
 		d.idem("stats", "--json").want(t, 0, `"under_way": false`)
 	}
 	d.exec("ALTER TABLE idem.sweeps RENAME TO away")
-	d.idem("stats").want(t, 0, "purge", "unknown", "no such table idem.sweeps")
+	d.idem("stats").want(t, 0, "purge", "unknown", "idem.sweeps is missing")
 }

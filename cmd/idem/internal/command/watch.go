@@ -9,7 +9,7 @@ import (
 
 	"github.com/idem-go/idem/cmd/idem/internal/address"
 	"github.com/idem-go/idem/cmd/idem/internal/screen"
-	"github.com/idem-go/idem/internal/vitals"
+	"github.com/idem-go/idem/stats"
 )
 
 type watchCommand struct {
@@ -27,7 +27,7 @@ Example: idem watch --every 5s`
 // Run watches until the person leaves.
 func (c *watchCommand) Run(s *session) error {
 	every := max(time.Duration(c.Every), 100*time.Millisecond)
-	if _, err := readVitals(s); err != nil {
+	if _, err := readStats(s); err != nil {
 		return err
 	}
 	if s.globals.JSON {
@@ -39,8 +39,8 @@ func (c *watchCommand) Run(s *session) error {
 	err := screen.Run(s.ctx, screen.Options{
 		Where: address.Describe(&s.pool.Config().ConnConfig.Config), Every: every, Colour: s.colours(),
 		In: s.Stdin, Out: s.Stdout, Env: s.Environ,
-		Read: func(context.Context) (vitals.Vitals, error) {
-			v, err := readVitals(s)
+		Read: func(context.Context) (stats.Stats, error) {
+			v, err := readStats(s)
 			if err != nil {
 				err = explained(err)
 			}
@@ -60,11 +60,11 @@ func follow(s *session, every time.Duration) error {
 	next := time.NewTicker(every)
 	defer next.Stop()
 	for {
-		v, err := readVitals(s)
+		v, err := readStats(s)
 		if err != nil {
 			return err
 		}
-		if err := encoder.Encode(newShownVitals(v)); err != nil {
+		if err := encoder.Encode(newShownStats(v)); err != nil {
 			return err
 		}
 		select {

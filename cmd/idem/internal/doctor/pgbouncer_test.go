@@ -15,21 +15,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/idem-go/idem/lab/optional"
 	"github.com/idem-go/idem/lab/pgserver"
 )
 
 // startPgBouncer starts a pooler in front of a database, and returns the address of the database through it.
 func startPgBouncer(t *testing.T, dsn, mode string) string {
 	t.Helper()
-	program, err := exec.LookPath("pgbouncer")
-	if err != nil {
-		if program = "/usr/sbin/pgbouncer"; !executable(program) {
-			if os.Getenv("IDEM_TEST_REQUIRE") != "" {
-				t.Fatal("IDEM_TEST_REQUIRE is set, but there is no pgbouncer")
-			}
-			t.Skip("no pgbouncer: install it to run this test")
-		}
-	}
+	program := optional.Program(t, "pgbouncer")
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -96,9 +89,4 @@ func waitUntilItAnswers(t *testing.T, dsn string) {
 			t.Fatal(err)
 		}
 	}
-}
-
-func executable(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode()&0o111 != 0
 }

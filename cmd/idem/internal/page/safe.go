@@ -1,39 +1,15 @@
 package page
 
 import (
-	"fmt"
-	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/idem-go/idem/internal/abridge"
 )
 
-// Safe returns text that comes from strangers so that it cannot steer a terminal, nor turn a line around: what is not a
-// letter, a mark, a number, punctuation, a symbol or a plain space is written as an escape.
-func Safe(text string) string {
-	if utf8.ValidString(text) && !strings.ContainsFunc(text, unprintable) {
-		return text
-	}
-	var safe strings.Builder
-	for len(text) > 0 {
-		r, size := utf8.DecodeRuneInString(text)
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&safe, `\x%02x`, text[0])
-		case unprintable(r):
-			quoted := strconv.QuoteRuneToASCII(r)
-			safe.WriteString(quoted[1 : len(quoted)-1])
-		default:
-			safe.WriteString(text[:size])
-		}
-		text = text[size:]
-	}
-	return safe.String()
-}
+// Safe returns text from strangers so that it cannot steer a terminal. It is abridge.Printable.
+func Safe(text string) string { return abridge.Printable(text) }
 
-func unprintable(r rune) bool { return !unicode.IsPrint(r) }
-
-// SafeLines is Safe for text whose lines and tabs are kept.
+// SafeLines is Safe, but keeps line breaks and tabs.
 func SafeLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

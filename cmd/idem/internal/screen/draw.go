@@ -6,13 +6,13 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/idem-go/idem/internal/vitals"
+	"github.com/idem-go/idem/stats"
 )
 
 var blocks = []rune("▁▂▃▄▅▆▇█")
 
 // curve draws the last values, between the least and the greatest of them.
-func curve(history []vitals.Vitals, of func(vitals.Vitals) float64, width int) string {
+func curve(history []stats.Stats, of func(stats.Stats) float64, width int) string {
 	if width <= 0 || len(history) < 2 {
 		return ""
 	}

@@ -6,7 +6,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/idem-go/idem/internal/vitals"
+	"github.com/idem-go/idem/stats"
 )
 
 // model is what the screen knows. Reading runs beside it, one at a time, so that a slow server does not make it deaf.
@@ -18,12 +18,12 @@ type model struct {
 	paused        bool
 	interrupted   bool
 
-	now     vitals.Vitals
+	now     stats.Stats
 	known   bool // there is a reading
 	err     error
 	reading bool
 	took    time.Duration
-	history []vitals.Vitals // the youngest last
+	history []stats.Stats // the youngest last
 }
 
 // remembered is how many readings the curves go back, at most.
@@ -36,9 +36,9 @@ func newModel(ctx context.Context, o Options) model {
 // Messages to the model.
 type (
 	read struct {
-		vitals vitals.Vitals
-		err    error
-		took   time.Duration
+		stats stats.Stats
+		err   error
+		took  time.Duration
 	}
 	tick struct{}
 )
@@ -80,10 +80,10 @@ func (m model) take(msg read) model {
 	if msg.err != nil {
 		return m
 	}
-	m.now, m.known = msg.vitals, true
-	m.history = append(m.history, msg.vitals)
+	m.now, m.known = msg.stats, true
+	m.history = append(m.history, msg.stats)
 	if len(m.history) > remembered {
-		m.history = append([]vitals.Vitals(nil), m.history[len(m.history)-remembered/2:]...)
+		m.history = append([]stats.Stats(nil), m.history[len(m.history)-remembered/2:]...)
 	}
 	return m
 }

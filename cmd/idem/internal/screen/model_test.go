@@ -10,24 +10,28 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/idem-go/idem/internal/vitals"
+	"github.com/idem-go/idem/stats"
 )
 
-func figures() vitals.Vitals {
+func figures() stats.Stats {
 	long := strings.Repeat("what this rests on, ", 20)
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	return vitals.Vitals{
-		At:            at,
-		Records:       vitals.Figure[int64]{Value: 123456789012, Quality: vitals.Estimate, Note: long},
-		Expired:       vitals.Figure[int64]{Quality: vitals.Unknown, Note: long},
-		OldestExpired: vitals.Figure[time.Duration]{Value: 48 * time.Hour, Quality: vitals.Estimate, Note: long},
-		DeadRows:      vitals.Figure[int64]{Value: 1 << 40, Quality: vitals.Exact},
-		HeapBytes:     1 << 50, IndexBytes: 1 << 40,
-		InFlight: vitals.InFlight{Transactions: 7, Keys: 9, Oldest: vitals.Figure[time.Duration]{Value: time.Hour, Quality: vitals.Exact}},
-		PurgeLag: vitals.Figure[time.Duration]{Value: 100 * time.Hour, Quality: vitals.Exact},
-		Sweeps: vitals.Figure[[]vitals.Sweep]{Quality: vitals.Exact, Value: []vitals.Sweep{{
-			Name: "records", Under: true, Silent: time.Second, Pages: 50, TotalPages: 100, Deleted: 1e9, LastEnded: at.Add(-time.Hour), LastDeleted: 1e9,
-		}}},
+	return stats.Stats{
+		ReadAt: at,
+		Records: stats.Records{
+			Count:         stats.Figure[int64]{Value: 123456789012, Quality: stats.Estimate, Note: long},
+			Expired:       stats.Figure[int64]{Quality: stats.Unknown, Note: long},
+			OldestExpired: stats.Figure[time.Duration]{Value: 48 * time.Hour, Quality: stats.Estimate, Note: long},
+			DeadRows:      stats.Figure[int64]{Value: 1 << 40, Quality: stats.Exact},
+			HeapBytes:     1 << 50, IndexBytes: 1 << 40,
+		},
+		InFlight: stats.InFlight{Transactions: 7, Keys: 9, Oldest: stats.Figure[time.Duration]{Value: time.Hour, Quality: stats.Exact}},
+		Purge: stats.Purge{
+			Lag: stats.Figure[time.Duration]{Value: 100 * time.Hour, Quality: stats.Exact},
+			Sweeps: stats.Figure[[]stats.Sweep]{Quality: stats.Exact, Value: []stats.Sweep{{
+				Table: "records", InProgress: true, Idle: time.Second, Pages: 50, TotalPages: 100, Deleted: 1e9, LastFinishedAt: at.Add(-time.Hour), LastDeleted: 1e9,
+			}}},
+		},
 	}
 }
 

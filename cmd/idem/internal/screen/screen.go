@@ -9,14 +9,14 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/idem-go/idem/internal/vitals"
+	"github.com/idem-go/idem/stats"
 )
 
 // Options say what is shown, and where.
 type Options struct {
 	Where string // the address, for the first line
 	Every time.Duration
-	Read  func(context.Context) (vitals.Vitals, error)
+	Read  func(context.Context) (stats.Stats, error)
 
 	In     io.Reader
 	Out    io.Writer

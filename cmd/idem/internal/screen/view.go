@@ -9,7 +9,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/idem-go/idem/cmd/idem/internal/page"
-	"github.com/idem-go/idem/internal/vitals"
+	"github.com/idem-go/idem/stats"
 )
 
 // View draws the screen.
@@ -54,7 +54,7 @@ func (m model) foot() string {
 		state = m.yellow("paused")
 	}
 	if m.known {
-		state += fmt.Sprintf("   as of %s   read in %s", m.now.At.UTC().Format("15:04:05 UTC"), page.Age(m.took))
+		state += fmt.Sprintf("   as of %s   read in %s", m.now.ReadAt.UTC().Format("15:04:05 UTC"), page.Age(m.took))
 	}
 	return m.dim("q quit   p pause   ") + state
 }
@@ -65,13 +65,13 @@ func (m model) body() []string {
 	}
 	v := m.now
 	lines := []string{
-		m.line("records", number(v.Records, page.Count), func(v vitals.Vitals) float64 { return float64(v.Records.Value) }),
-		m.line("expired", number(v.Expired, page.Count), func(v vitals.Vitals) float64 { return float64(v.Expired.Value) }),
-		m.line("keys in flight", page.Count(v.InFlight.Keys), func(v vitals.Vitals) float64 { return float64(v.InFlight.Keys) }),
-		m.line("oldest in flight", number(v.InFlight.Oldest, page.Age), func(v vitals.Vitals) float64 { return v.InFlight.Oldest.Value.Seconds() }),
-		m.line("dead rows", number(v.DeadRows, page.Count), func(v vitals.Vitals) float64 { return float64(v.DeadRows.Value) }),
-		m.line("table", page.Bytes(v.HeapBytes), func(v vitals.Vitals) float64 { return float64(v.HeapBytes) }),
-		m.line("index", page.Bytes(v.IndexBytes), func(v vitals.Vitals) float64 { return float64(v.IndexBytes) }),
+		m.line("records", number(v.Records.Count, page.Count), func(v stats.Stats) float64 { return float64(v.Records.Count.Value) }),
+		m.line("expired", number(v.Records.Expired, page.Count), func(v stats.Stats) float64 { return float64(v.Records.Expired.Value) }),
+		m.line("keys in flight", page.Count(v.InFlight.Keys), func(v stats.Stats) float64 { return float64(v.InFlight.Keys) }),
+		m.line("oldest in flight", number(v.InFlight.Oldest, page.Age), func(v stats.Stats) float64 { return v.InFlight.Oldest.Value.Seconds() }),
+		m.line("dead rows", number(v.Records.DeadRows, page.Count), func(v stats.Stats) float64 { return float64(v.Records.DeadRows.Value) }),
+		m.line("table", page.Bytes(v.Records.HeapBytes), func(v stats.Stats) float64 { return float64(v.Records.HeapBytes) }),
+		m.line("index", page.Bytes(v.Records.IndexBytes), func(v stats.Stats) float64 { return float64(v.Records.IndexBytes) }),
 		"",
 	}
 	lines = append(lines, m.purging()...)
@@ -84,16 +84,16 @@ const (
 )
 
 // line is a name, a value and how it went.
-func (m model) line(name, value string, of func(vitals.Vitals) float64) string {
+func (m model) line(name, value string, of func(stats.Stats) float64) string {
 	return m.dim(padRight(name, nameWidth)) + padLeft(value, valueWidth) + "  " + m.dim(curve(m.history, of, m.width-nameWidth-valueWidth-3))
 }
 
 // number is a figure, with a mark if it is an estimate.
-func number[T any](f vitals.Figure[T], say func(T) string) string {
+func number[T any](f stats.Figure[T], say func(T) string) string {
 	switch f.Quality {
-	case vitals.Exact:
+	case stats.Exact:
 		return say(f.Value)
-	case vitals.Estimate:
+	case stats.Estimate:
 		return "~ " + say(f.Value)
 	}
 	return "?"
@@ -101,26 +101,21 @@ func number[T any](f vitals.Figure[T], say func(T) string) string {
 
 func (m model) purging() []string {
 	v := m.now
-	sweep := vitals.Sweep{}
-	for _, s := range v.Sweeps.Value {
-		if s.Name == "records" {
-			sweep = s
-		}
-	}
+	sweep := v.Purge.Sweep("records")
 	last := "none has finished yet"
-	if !v.Sweeps.Known() {
+	if !v.Purge.Sweeps.Known() {
 		last = "unknown"
 	}
-	if !sweep.LastEnded.IsZero() {
-		last = fmt.Sprintf("finished %s ago, %s deleted", page.Age(v.At.Sub(sweep.LastEnded)), page.Count(sweep.LastDeleted))
+	if !sweep.LastFinishedAt.IsZero() {
+		last = fmt.Sprintf("finished %s ago, %s deleted", page.Age(v.ReadAt.Sub(sweep.LastFinishedAt)), page.Count(sweep.LastDeleted))
 	}
 	lines := []string{m.dim(padRight("last sweep", nameWidth)) + last}
 	switch {
-	case sweep.Under && !sweep.Live():
+	case sweep.InProgress && !sweep.Active():
 		lines = append(lines, m.dim(padRight("sweep", nameWidth))+"one was left half-way, and nothing goes on with it")
 	case sweep.WaitingFor != "":
-		lines = append(lines, m.dim(padRight("sweep", nameWidth))+m.yellow("waits for: "+page.Safe(sweep.WaitingFor)))
-	case sweep.Under && sweep.TotalPages > 0:
+		lines = append(lines, m.dim(padRight("sweep", nameWidth))+m.yellow("waits for: "+page.Safe(string(sweep.WaitingFor))))
+	case sweep.InProgress && sweep.TotalPages > 0:
 		share := float64(sweep.Pages) / float64(sweep.TotalPages)
 		lines = append(lines, m.dim(padRight("sweep", nameWidth))+bar(share, 30)+fmt.Sprintf(" %3.0f %%  %s deleted", 100*share, page.Count(sweep.Deleted)))
 	default:
@@ -132,20 +127,20 @@ func (m model) purging() []string {
 // notes say what the figures rest on, and what stands out.
 func (m model) notes() []string {
 	var lines []string
-	add := func(name string, quality vitals.Quality, note string) {
-		if quality != vitals.Exact && note != "" {
+	add := func(name string, quality stats.Quality, note string) {
+		if quality != stats.Exact && note != "" {
 			lines = append(lines, m.dim(fmt.Sprintf("%s: %s", name, note)))
 		}
 	}
 	v := m.now
-	add("records", v.Records.Quality, v.Records.Note)
-	add("expired", v.Expired.Quality, v.Expired.Note)
+	add("records", v.Records.Count.Quality, v.Records.Count.Note)
+	add("expired", v.Records.Expired.Quality, v.Records.Expired.Note)
 	add("oldest in flight", v.InFlight.Oldest.Quality, v.InFlight.Oldest.Note)
 	if v.InFlight.Oldest.Known() && v.InFlight.Oldest.Value > time.Minute {
 		lines = append(lines, m.yellow("a transaction has held keys for "+page.Age(v.InFlight.Oldest.Value)+": idem stuck"))
 	}
-	if v.PurgeLag.Known() && v.PurgeLag.Value > 24*time.Hour {
-		lines = append(lines, m.yellow("nothing was purged for "+page.Age(v.PurgeLag.Value)+": idem doctor"))
+	if v.Purge.Lag.Known() && v.Purge.Lag.Value > 24*time.Hour {
+		lines = append(lines, m.yellow("nothing was purged for "+page.Age(v.Purge.Lag.Value)+": idem doctor"))
 	}
 	return lines
 }

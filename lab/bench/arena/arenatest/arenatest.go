@@ -6,13 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/idem-go/idem/lab/bench/arena"
 	"github.com/idem-go/idem/lab/bench/contestant"
-	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/optional"
 )
 
 // Run runs the tests of a package beside a server, which they get from server. It is what TestMain does.
@@ -24,7 +23,7 @@ func Run(m *testing.M, server **arena.Server) (code int) {
 	}
 	defer os.RemoveAll(dir)
 	started, err := start(dir, arena.Spec{Name: "test"})
-	if err != nil && (!errors.Is(err, pgserver.ErrNotInstalled) || os.Getenv("IDEM_TEST_REQUIRE") != "") {
+	if _, missing := errors.AsType[optional.MissingError](err); err != nil && !missing {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -48,7 +47,7 @@ func start(dir string, spec arena.Spec) (*arena.Server, error) {
 func Lane(t *testing.T, server *arena.Server, rtt time.Duration, counted bool) *arena.Lane {
 	t.Helper()
 	if server == nil {
-		t.Skip(pgserver.ErrNotInstalled)
+		optional.Require(t, optional.Needs("postgres"))
 	}
 	lane, err := arena.NewLane(server, rtt, counted, 40)
 	if err != nil {
@@ -62,15 +61,10 @@ func Lane(t *testing.T, server *arena.Server, rtt time.Duration, counted bool) *
 	return lane
 }
 
-// Booth opens the contestant's place on a lane. A test is skipped for want of a Redis, unless it must not be.
+// Booth opens the contestant's place on a lane. A test on a machine without a program of the contestant is skipped.
 func Booth(t *testing.T, lane *arena.Lane, c contestant.Contestant) *arena.Booth {
 	t.Helper()
 	booth, err := lane.Booth(t.Context(), c)
-	if errors.Is(err, exec.ErrNotFound) && os.Getenv("IDEM_TEST_REQUIRE") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	optional.Require(t, err)
 	return booth
 }

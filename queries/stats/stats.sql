@@ -1,9 +1,9 @@
--- What is asked here reads no record: the catalog, the statistics and the locks are enough. Every moment is given in
--- microseconds since 1970, which no setting of the session changes, and 0 stands for none.
+-- No statement here reads a record: the catalog, the planner statistics and the locks are enough. Times are microseconds since
+-- 1970, which no setting of the session changes. 0 stands for no time.
 
 -- name: Parts :many
--- Parts tells the size of the table of records, and what statistics say of it: of each of its partitions, if it has any. The
--- bounds are empty if the table was never analyzed, or if this role may not read the column.
+-- Parts returns the size and the statistics of the table of records, a row for each partition if the table is partitioned.
+-- bounds is empty if the table was never analyzed or if the role may not read the column.
 WITH leaves AS (
     SELECT root.oid FROM pg_catalog.pg_class root
     JOIN pg_catalog.pg_namespace n ON n.oid = root.relnamespace
@@ -37,7 +37,7 @@ LEFT JOIN pg_catalog.pg_stats h ON h.schemaname = n.nspname AND h.tablename = c.
     AND h.attname = 'expires_at' AND NOT h.inherited;
 
 -- name: Tables :many
--- Tables tells the size of each of these tables, all its partitions together, and what statistics say of its rows.
+-- Tables returns the size and the row counts of the named tables. The partitions of a table are added up.
 WITH leaves AS (
     SELECT root.relname, root.oid FROM pg_catalog.pg_class root
     JOIN pg_catalog.pg_namespace n ON n.oid = root.relnamespace
@@ -60,8 +60,8 @@ LEFT JOIN pg_catalog.pg_stat_all_tables s ON s.relid = leaves.oid
 GROUP BY leaves.relname ORDER BY 1;
 
 -- name: InFlight :one
--- InFlight counts the transactions that have written to the table of records and are not over, and the keys that they hold by
--- an advisory lock. Whose they are may be hidden from this role; that they are there is not.
+-- InFlight counts the open transactions that have written to the table of records, and the keys that they hold by an advisory
+-- lock. hidden counts the transactions whose start time the role may not see.
 WITH locks AS MATERIALIZED (
     SELECT l.pid, l.locktype, l.relation, l.objsubid FROM pg_catalog.pg_locks l
     WHERE l.granted AND l.pid <> pg_backend_pid()
@@ -82,7 +82,7 @@ FROM holders
 LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = holders.pid;
 
 -- name: Sweeps :many
--- Sweeps tells how far each table is swept, and what the last whole sweep did.
+-- Sweeps returns the progress of the current sweep of each table and the result of the last complete one.
 SELECT s.name, coalesce(s.waiting_for, '')::text AS waiting_for,
        coalesce(extract(epoch FROM s.started_at) * 1000000, 0)::int8 AS started_at,
        coalesce(extract(epoch FROM s.seen_at) * 1000000, 0)::int8 AS seen_at,
@@ -94,13 +94,13 @@ SELECT s.name, coalesce(s.waiting_for, '')::text AS waiting_for,
 FROM idem.sweeps s
 ORDER BY s.name;
 
--- name: TryTurn :one
--- TryTurn makes this transaction the one that reads for all, unless another one is at it.
-SELECT pg_try_advisory_xact_lock(@lock::int8)::bool AS mine;
+-- name: TryLock :one
+-- TryLock takes an advisory lock until the end of the transaction. locked is false if another transaction holds it.
+SELECT pg_try_advisory_xact_lock(@lock::int8)::bool AS locked;
 
 -- name: Operations :one
--- Operations counts the operations that are not over, each by an index of its own. One that runs and is due is late if no
--- process that is there has it: none holds the advisory lock of its owner's number, or has a lease for it.
+-- Operations counts the unfinished operations, each state by an index of its own. A running operation that is due is overdue if
+-- its owner is gone: no session holds the advisory lock of the owner's number, and the owner has no lease.
 SELECT (SELECT count(*) FROM idem.operations o WHERE o.state = 'running')::int8 AS running,
        (SELECT count(*) FROM idem.operations o WHERE o.state = 'parked')::int8 AS parked,
        coalesce(extract(epoch FROM (clock_timestamp() -
@@ -115,37 +115,37 @@ SELECT (SELECT count(*) FROM idem.operations o WHERE o.state = 'running')::int8 
                           AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
                         UNION ALL
                         SELECT e.instance FROM idem.leases e
-                        WHERE e.expires_at > clock_timestamp())))))) * 1000000, 0)::int8 AS late;
+                        WHERE e.expires_at > clock_timestamp())))))) * 1000000, 0)::int8 AS overdue;
 
 -- name: Messages :one
--- Messages tells how far the outbox is behind, what is dead on either side, and for how long a consumer has tried a message in
--- vain. It counts up to a limit, and reads neither what was published nor what was handled. What is delayed waits from when it is due. A dead letter that is to be tried
--- again waits for no other.
-SELECT (SELECT count(*) FROM (SELECT FROM idem.outbox o WHERE o.held = false LIMIT @most) w)::int8 AS waiting,
+-- Messages counts the messages that are not published yet, the dead letters of both sides, and the age of the first failure of
+-- a message that still fails. Each count stops at max_count. A delayed message counts as waiting once it is due. A dead letter
+-- that is being redriven is not counted.
+SELECT (SELECT count(*) FROM (SELECT FROM idem.outbox o WHERE o.held = false LIMIT @max_count) w)::int8 AS waiting,
        (SELECT count(*) FROM (SELECT FROM idem.delayed l
-            WHERE l.not_before <= (SELECT clock_timestamp()) LIMIT @most) w)::int8 AS due,
+            WHERE l.not_before <= (SELECT clock_timestamp()) LIMIT @max_count) w)::int8 AS due,
        (SELECT count(*) FROM (SELECT FROM idem.delayed l
-            WHERE l.not_before > (SELECT clock_timestamp()) LIMIT @most) w)::int8 AS delayed,
-       (SELECT count(*) FROM (SELECT FROM idem.outbox o WHERE o.held = true LIMIT @most) w)::int8 AS held,
+            WHERE l.not_before > (SELECT clock_timestamp()) LIMIT @max_count) w)::int8 AS delayed,
+       (SELECT count(*) FROM (SELECT FROM idem.outbox o WHERE o.held = true LIMIT @max_count) w)::int8 AS held,
        coalesce(extract(epoch FROM (clock_timestamp() - least(
             (SELECT l.not_before FROM idem.delayed l ORDER BY l.not_before LIMIT 1),
             (SELECT o.created_at FROM idem.outbox o WHERE o.held = false ORDER BY o.held, o.seq LIMIT 1),
             (SELECT min(h.created_at) FROM (
-                SELECT o.created_at FROM idem.outbox o WHERE o.held = true ORDER BY o.held, o.seq LIMIT @most) h))))
+                SELECT o.created_at FROM idem.outbox o WHERE o.held = true ORDER BY o.held, o.seq LIMIT @max_count) h))))
             * 1000000, 0)::int8 AS oldest,
        (SELECT count(*) FROM (
-            SELECT FROM idem.dead_letters d WHERE d.side = 'outbox' AND d.redrive_at IS NULL LIMIT @most) w)::int8 AS unpublished,
+            SELECT FROM idem.dead_letters d WHERE d.side = 'outbox' AND d.redrive_at IS NULL LIMIT @max_count) w)::int8 AS outbox_dead,
        (SELECT count(*) FROM (
-            SELECT FROM idem.dead_letters d WHERE d.side = 'inbox' AND d.redrive_at IS NULL LIMIT @most::int4) w)::int8 AS unhandled,
+            SELECT FROM idem.dead_letters d WHERE d.side = 'inbox' AND d.redrive_at IS NULL LIMIT @max_count::int4) w)::int8 AS inbox_dead,
        coalesce(extract(epoch FROM (clock_timestamp() -
             (SELECT min(f.since) FROM (
-                SELECT m.since FROM idem.inbox m WHERE m.state = 'failing' LIMIT @most::int4) f)))
+                SELECT m.since FROM idem.inbox m WHERE m.state = 'failing' LIMIT @max_count::int4) f)))
             * 1000000, 0)::int8 AS failing_for;
 
 -- name: Acts :many
--- Acts counts what people did in the last day, up to a limit.
-SELECT a.act, count(*)::int8 AS times
+-- Acts counts the acts of the last day by kind. It stops after max_count acts.
+SELECT a.act, count(*)::int8 AS count
 FROM (SELECT u.act FROM idem.audit u
       WHERE u.at > (SELECT clock_timestamp() - '1 day'::interval)
-      LIMIT @most) a
+      LIMIT @max_count) a
 GROUP BY a.act ORDER BY 1;

@@ -1,4 +1,4 @@
-package vitals_test
+package stats_test
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/internal/vitals"
 	"github.com/idem-go/idem/lab/pgproxy"
 	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/stats"
 )
 
-// fill writes records of which the given share has expired, evenly over the last ten hours. The others do so in the next ten.
+// fill inserts n records. The given share expired over the last ten hours, evenly; the others expire over the next ten.
 func fill(t *testing.T, on querier, n int, expired float64) {
 	t.Helper()
 	exec(t, on, `insert into idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
@@ -28,8 +28,8 @@ func fill(t *testing.T, on querier, n int, expired float64) {
 		from generate_series(1, $1::float8::int) i`, float64(n), expired)
 }
 
-// analyzed fills the table and analyzes it after some edits.
-func analyzed(t *testing.T, pool *pgxpool.Pool, n int, expired float64, edits ...string) {
+// fillAnalyzed calls fill, executes the edits and then analyzes the table.
+func fillAnalyzed(t *testing.T, pool *pgxpool.Pool, n int, expired float64, edits ...string) {
 	t.Helper()
 	counted(t, pool, n, func(on querier) {
 		fill(t, on, n, expired)
@@ -40,8 +40,8 @@ func analyzed(t *testing.T, pool *pgxpool.Pool, n int, expired float64, edits ..
 	exec(t, pool, "analyze idem.records")
 }
 
-// counted returns once the statistics have the n records that add adds. A session reports them some time later; what ANALYZE
-// has seen by then would be counted twice.
+// counted calls add and waits until the statistics count the n records that it adds. A session reports its changes with a delay.
+// If ANALYZE ran before the report, the records would be counted twice.
 func counted(t *testing.T, pool *pgxpool.Pool, n int, add func(querier)) {
 	t.Helper()
 	conn, err := pool.Acquire(t.Context())
@@ -51,9 +51,9 @@ func counted(t *testing.T, pool *pgxpool.Pool, n int, add func(querier)) {
 	defer conn.Release()
 	add(conn)
 	if _, err := conn.Exec(t.Context(), "select pg_stat_force_next_flush()"); err != nil {
-		t.Logf("no forced flush before PostgreSQL 15: %v", err)
+		t.Logf("PostgreSQL 14 has no forced flush: %v", err)
 	}
-	for live := 0; live < n; time.Sleep(time.Millisecond) { // each command is an occasion to report
+	for live := 0; live < n; time.Sleep(time.Millisecond) { // each command may send the report
 		err := conn.QueryRow(t.Context(), "select sum(n_live_tup) from pg_stat_user_tables where schemaname = 'idem' and relname like 'records%'").Scan(&live)
 		if err != nil {
 			t.Fatal(err)
@@ -77,9 +77,9 @@ func exec(t *testing.T, on querier, sql string, args ...any) {
 	}
 }
 
-func read(t *testing.T, on vitals.DB) vitals.Vitals {
+func read(t *testing.T, on stats.DB) stats.Stats {
 	t.Helper()
-	v, err := vitals.Read(t.Context(), on)
+	v, err := stats.Read(t.Context(), on)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,94 +88,94 @@ func read(t *testing.T, on vitals.DB) vitals.Vitals {
 
 func near(got, want, by float64) bool { return got >= want-by && got <= want+by }
 
-func TestFiguresAreNearTheTruthOnceTheTableWasAnalyzed(t *testing.T) {
+func TestRead_EstimatesRecordsOfAnAnalyzedTable(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
-	analyzed(t, pool, 4000, 0.25)
+	fillAnalyzed(t, pool, 4000, 0.25)
 	v := read(t, pool)
-	if v.Records.Quality != vitals.Estimate || !near(float64(v.Records.Value), 4000, 40) {
-		t.Errorf("records: %+v, want about 4000", v.Records)
+	if v.Records.Count.Quality != stats.Estimate || !near(float64(v.Records.Count.Value), 4000, 40) {
+		t.Errorf("records: %+v, want about 4000", v.Records.Count)
 	}
-	if v.Expired.Quality != vitals.Estimate || !near(float64(v.Expired.Value), 1000, 50) {
-		t.Errorf("expired: %+v, want about 1000", v.Expired)
+	if v.Records.Expired.Quality != stats.Estimate || !near(float64(v.Records.Expired.Value), 1000, 50) {
+		t.Errorf("expired: %+v, want about 1000", v.Records.Expired)
 	}
-	if v.OldestExpired.Quality != vitals.Estimate || !near(v.OldestExpired.Value.Hours(), 10, 0.3) {
-		t.Errorf("oldest expired: %+v, want about 10 hours", v.OldestExpired)
+	if v.Records.OldestExpired.Quality != stats.Estimate || !near(v.Records.OldestExpired.Value.Hours(), 10, 0.3) {
+		t.Errorf("oldest expired: %+v, want about 10 hours", v.Records.OldestExpired)
 	}
-	if v.HeapBytes < 4000*50 || v.IndexBytes < 4000*8 || v.OtherBytes < 0 || v.At.IsZero() || v.AnalyzedAt.IsZero() {
+	if v.Records.HeapBytes < 4000*50 || v.Records.IndexBytes < 4000*8 || v.Records.OtherBytes < 0 || v.ReadAt.IsZero() || v.Records.AnalyzedAt.IsZero() {
 		t.Errorf("%+v", v)
 	}
-	if !strings.Contains(v.Expired.Note, "analyze") {
-		t.Errorf("the note does not say what the estimate rests on: %q", v.Expired.Note)
+	if !strings.Contains(v.Records.Expired.Note, "analyze") {
+		t.Errorf("the note does not say what the estimate rests on: %q", v.Records.Expired.Note)
 	}
 }
 
-func TestMomentsThatManyRecordsShareAreCounted(t *testing.T) {
+func TestRead_CountsExpiryTimesThatManyRecordsShare(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	exec(t, pool, "alter table idem.records set (autovacuum_enabled = off)")
-	analyzed(t, pool, 1000, 0.5,
+	fillAnalyzed(t, pool, 1000, 0.5,
 		"update idem.records set expires_at = now() - interval '5 hours' where expires_at < now()")
 	v := read(t, pool)
-	if !near(float64(v.Expired.Value), 500, 25) || !near(v.OldestExpired.Value.Hours(), 5, 0.1) {
-		t.Errorf("expired: %+v, oldest %+v; want about 500, 5 hours", v.Expired, v.OldestExpired)
+	if !near(float64(v.Records.Expired.Value), 500, 25) || !near(v.Records.OldestExpired.Value.Hours(), 5, 0.1) {
+		t.Errorf("expired: %+v, oldest %+v; want about 500, 5 hours", v.Records.Expired, v.Records.OldestExpired)
 	}
 	exec(t, pool, `insert into idem.sweeps (name, last_started_at, last_finished_at) values ('records', now(), now() + interval '1 second')`)
-	if v := read(t, pool); v.Expired.Value != 0 || v.OldestExpired.Value != 0 {
-		t.Errorf("after a sweep: expired: %+v, oldest %+v; want none", v.Expired, v.OldestExpired)
+	if v := read(t, pool); v.Records.Expired.Value != 0 || v.Records.OldestExpired.Value != 0 {
+		t.Errorf("after a sweep: expired: %+v, oldest %+v; want none", v.Records.Expired, v.Records.OldestExpired)
 	}
 }
 
-// By SQL, a person has made records ones that never expire, or that always had.
-func TestRecordsThatNeverExpireKeepNobodyFromTheFigures(t *testing.T) {
+// A person can set expires_at to infinity or -infinity by SQL.
+func TestRead_AcceptsInfiniteExpiryTimes(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
-	analyzed(t, pool, 1000, 0.3,
+	fillAnalyzed(t, pool, 1000, 0.3,
 		`update idem.records set expires_at = 'infinity' where ctid in (select ctid from idem.records where expires_at > now() limit 200)`,
 		`update idem.records set expires_at = '-infinity' where ctid in (select ctid from idem.records where expires_at < now() limit 50)`)
-	v, err := vitals.Read(t.Context(), pool)
+	v, err := stats.Read(t.Context(), pool)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := v.Expired; !e.Known() || e.Value < 250 || e.Value > 350 {
+	if e := v.Records.Expired; !e.Known() || e.Value < 250 || e.Value > 350 {
 		t.Errorf("%+v", e)
 	}
 }
 
-func TestEmptyTableIsKnownToBeEmpty(t *testing.T) {
+func TestRead_EmptyTableIsExact(t *testing.T) {
 	t.Parallel()
 	v := read(t, pgtest.New(t))
-	for name, figure := range map[string]vitals.Figure[int64]{"records": v.Records, "expired": v.Expired, "dead": v.DeadRows} {
-		if figure != (vitals.Figure[int64]{Quality: vitals.Exact}) {
+	for name, figure := range map[string]stats.Figure[int64]{"records": v.Records.Count, "expired": v.Records.Expired, "dead": v.Records.DeadRows} {
+		if figure != (stats.Figure[int64]{Quality: stats.Exact}) {
 			t.Errorf("%s: %+v", name, figure)
 		}
 	}
-	if v.PurgeLag.Quality != vitals.Estimate || v.PurgeLag.Value != 0 || v.PurgeSpeed.Known() {
-		t.Errorf("%+v %+v", v.PurgeLag, v.PurgeSpeed)
+	if v.Purge.Lag.Quality != stats.Estimate || v.Purge.Lag.Value != 0 || v.Purge.Rate.Known() {
+		t.Errorf("%+v %+v", v.Purge.Lag, v.Purge.Rate)
 	}
 }
 
-func TestWhatWasNeverAnalyzedIsUnknownNotGuessed(t *testing.T) {
+func TestRead_ExpiredIsUnknownBeforeTheFirstAnalyze(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	exec(t, pool, "alter table idem.records set (autovacuum_enabled = off)")
 	fill(t, pool, 1000, 0.5)
 	v := read(t, pool)
-	if v.Expired.Known() || v.OldestExpired.Known() || v.PurgeLag.Known() || !strings.Contains(v.Expired.Note, "never analyzed") {
-		t.Errorf("%+v %+v %+v", v.Expired, v.OldestExpired, v.PurgeLag)
+	if v.Records.Expired.Known() || v.Records.OldestExpired.Known() || v.Purge.Lag.Known() || !strings.Contains(v.Records.Expired.Note, "never analyzed") {
+		t.Errorf("%+v %+v %+v", v.Records.Expired, v.Records.OldestExpired, v.Purge.Lag)
 	}
-	if !v.AnalyzedAt.IsZero() {
-		t.Errorf("analyzed at %v", v.AnalyzedAt)
+	if !v.Records.AnalyzedAt.IsZero() {
+		t.Errorf("analyzed at %v", v.Records.AnalyzedAt)
 	}
 }
 
-// pg_signal_backend is on every server, and may do nothing in the schema idem. That it is enough to read the figures also says
-// that no record is read for them.
-func TestRoleWithoutAnyPrivilegeLearnsTheSizeAndIsToldWhatItMayNotSee(t *testing.T) {
+// Every server has the role pg_signal_backend, which has no privilege in the schema idem. That Read works for it also shows that
+// Read reads no record.
+func TestRead_WorksWithoutAnyPrivilege(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	pool := pgtest.New(t)
-	analyzed(t, pool, 1000, 0.5)
+	fillAnalyzed(t, pool, 1000, 0.5)
 	holding(t, pool, func() {
 		conn, err := pool.Acquire(ctx)
 		if err != nil {
@@ -185,7 +185,7 @@ func TestRoleWithoutAnyPrivilegeLearnsTheSizeAndIsToldWhatItMayNotSee(t *testing
 		exec(t, conn, "set role pg_signal_backend")
 		defer exec(t, conn, "reset role")
 		v := read(t, conn)
-		if !near(float64(v.Records.Value), 1000, 10) || v.HeapBytes == 0 || v.InFlight.Transactions != 1 || v.InFlight.Keys != 1 {
+		if !near(float64(v.Records.Count.Value), 1000, 10) || v.Records.HeapBytes == 0 || v.InFlight.Transactions != 1 || v.InFlight.Keys != 1 {
 			t.Errorf("%+v", v)
 		}
 		for what, figure := range map[string]struct {
@@ -193,13 +193,13 @@ func TestRoleWithoutAnyPrivilegeLearnsTheSizeAndIsToldWhatItMayNotSee(t *testing
 			note  string
 			says  string
 		}{
-			"expired":        {v.Expired.Known(), v.Expired.Note, "may not read idem.records"},
-			"oldest expired": {v.OldestExpired.Known(), v.OldestExpired.Note, "may not read idem.records"},
+			"expired":        {v.Records.Expired.Known(), v.Records.Expired.Note, "may not read idem.records"},
+			"oldest expired": {v.Records.OldestExpired.Known(), v.Records.OldestExpired.Note, "may not read idem.records"},
 			"operations":     {v.Operations.Known(), v.Operations.Note, "may not read idem.sweeps"},
 			"messages":       {v.Messages.Known(), v.Messages.Note, "may not read idem.sweeps"},
-			"sweeps":         {v.Sweeps.Known(), v.Sweeps.Note, "may not read idem.sweeps"},
-			"purge lag":      {v.PurgeLag.Known(), v.PurgeLag.Note, "may not read idem.sweeps"},
-			"purge speed":    {v.PurgeSpeed.Known(), v.PurgeSpeed.Note, "may not read idem.sweeps"},
+			"sweeps":         {v.Purge.Sweeps.Known(), v.Purge.Sweeps.Note, "may not read idem.sweeps"},
+			"purge lag":      {v.Purge.Lag.Known(), v.Purge.Lag.Note, "may not read idem.sweeps"},
+			"purge speed":    {v.Purge.Rate.Known(), v.Purge.Rate.Note, "may not read idem.sweeps"},
 			"oldest call":    {v.InFlight.Oldest.Known(), v.InFlight.Oldest.Note, "pg_read_all_stats"},
 		} {
 			if figure.known || !strings.Contains(figure.note, figure.says) {
@@ -209,7 +209,7 @@ func TestRoleWithoutAnyPrivilegeLearnsTheSizeAndIsToldWhatItMayNotSee(t *testing
 	})
 }
 
-// holding calls f while the fn of a call holds a key.
+// holding calls f while a call of Do holds a key.
 func holding(t *testing.T, pool *pgxpool.Pool, f func()) {
 	t.Helper()
 	_, err := idem.Do(t.Context(), pool, "s", "held", idem.HashBytes(), func(pgx.Tx) (idem.Response, error) {
@@ -221,7 +221,7 @@ func holding(t *testing.T, pool *pgxpool.Pool, f func()) {
 	}
 }
 
-func TestCallsInFlightAreCountedUntilTheirTransactionEnds(t *testing.T) {
+func TestRead_CountsTransactionsInFlight(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	conn, err := pool.Acquire(t.Context())
@@ -229,15 +229,15 @@ func TestCallsInFlightAreCountedUntilTheirTransactionEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	exec(t, conn, "select pg_advisory_lock(7)") // of the application's: no key
+	exec(t, conn, "select pg_advisory_lock(7)") // a lock of the application, not of a key
 	defer exec(t, conn, "select pg_advisory_unlock(7)")
-	nothing := vitals.InFlight{Oldest: vitals.Figure[time.Duration]{Quality: vitals.Exact}}
+	nothing := stats.InFlight{Oldest: stats.Figure[time.Duration]{Quality: stats.Exact}}
 	if diff := cmp.Diff(nothing, read(t, pool).InFlight); diff != "" {
 		t.Errorf("before (-want +got):\n%s", diff)
 	}
 	holding(t, pool, func() {
 		flight := read(t, pool).InFlight
-		if flight.Transactions != 1 || flight.Keys != 1 || flight.Oldest.Quality != vitals.Exact || flight.Oldest.Value <= 0 {
+		if flight.Transactions != 1 || flight.Keys != 1 || flight.Oldest.Quality != stats.Exact || flight.Oldest.Value <= 0 {
 			t.Errorf("%+v, want one transaction with one key", flight)
 		}
 	})
@@ -246,11 +246,11 @@ func TestCallsInFlightAreCountedUntilTheirTransactionEnds(t *testing.T) {
 	}
 }
 
-func TestNoSettingOfTheSessionChangesTheFigures(t *testing.T) {
+func TestRead_IgnoresSessionSettings(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, func(c *pgxpool.Config) { c.MaxConns = 10 })
 	exec(t, pool, "alter table idem.records set (autovacuum_enabled = off)")
-	analyzed(t, pool, 1000, 0.5)
+	fillAnalyzed(t, pool, 1000, 0.5)
 	exec(t, pool, `insert into idem.sweeps (name, last_started_at, last_finished_at, last_deleted)
 		values ('records', now() - interval '3 hours', now() - interval '2 hours', 3600)`)
 	want := read(t, pool)
@@ -268,8 +268,8 @@ func TestNoSettingOfTheSessionChangesTheFigures(t *testing.T) {
 		exec(t, conn, "set timezone = 'Asia/Kolkata'")
 		exec(t, conn, "set search_path = nowhere")
 		got := read(t, conn)
-		notes := cmpopts.IgnoreFields(vitals.Figure[int64]{}, "Note")
-		approximately := cmp.Options{notes, cmpopts.IgnoreFields(vitals.Figure[time.Duration]{}, "Note"),
+		notes := cmpopts.IgnoreFields(stats.Figure[int64]{}, "Note")
+		approximately := cmp.Options{notes, cmpopts.IgnoreFields(stats.Figure[time.Duration]{}, "Note"),
 			cmpopts.EquateApproxTime(time.Minute), cmp.Comparer(func(a, b time.Duration) bool { return near(a.Minutes(), b.Minutes(), 1) })}
 		if diff := cmp.Diff(want, got, approximately, cmp.Comparer(func(a, b int64) bool { return near(float64(a), float64(b), 5) })); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -277,50 +277,49 @@ func TestNoSettingOfTheSessionChangesTheFigures(t *testing.T) {
 	}
 }
 
-func TestLagAndSpeedOfThePurgeAreThoseOfItsSweeps(t *testing.T) {
+func TestRead_PurgeLagAndRateComeFromItsSweeps(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	exec(t, pool, "alter table idem.records set (autovacuum_enabled = off)")
-	analyzed(t, pool, 1000, 0.5)
-	if v := read(t, pool); v.PurgeLag.Quality != vitals.Estimate || !near(v.PurgeLag.Value.Hours(), 10, 0.3) || v.PurgeSpeed.Known() {
-		t.Errorf("without a sweep: lag %+v, speed %+v", v.PurgeLag, v.PurgeSpeed)
+	fillAnalyzed(t, pool, 1000, 0.5)
+	if v := read(t, pool); v.Purge.Lag.Quality != stats.Estimate || !near(v.Purge.Lag.Value.Hours(), 10, 0.3) || v.Purge.Rate.Known() {
+		t.Errorf("without a sweep: lag %+v, speed %+v", v.Purge.Lag, v.Purge.Rate)
 	}
 	exec(t, pool, `insert into idem.sweeps (name, sweeper, seen_at, started_at, progressed_at, total_pages, pages, deleted)
 		values ('records', gen_random_uuid(), now() - interval '5 seconds', now() - interval '110 seconds', now() - interval '10 seconds', 20, 10, 300)`)
 	v := read(t, pool)
-	if v.PurgeLag.Quality != vitals.Estimate || !near(v.PurgeSpeed.Value, 3, 0.1) {
-		t.Errorf("in the first sweep: lag %+v, speed %+v", v.PurgeLag, v.PurgeSpeed)
+	if v.Purge.Lag.Quality != stats.Estimate || !near(v.Purge.Rate.Value, 3, 0.1) {
+		t.Errorf("in the first sweep: lag %+v, speed %+v", v.Purge.Lag, v.Purge.Rate)
 	}
-	if s := v.Sweeps.Value[0]; !s.Under || s.Pages != 10 || s.TotalPages != 20 || s.Deleted != 300 || s.Took.Round(time.Second) != 100*time.Second || s.Silent < 5*time.Second {
+	if s := v.Purge.Sweeps.Value[0]; !s.InProgress || s.Pages != 10 || s.TotalPages != 20 || s.Deleted != 300 || s.Duration.Round(time.Second) != 100*time.Second || s.Idle < 5*time.Second {
 		t.Errorf("in the first sweep: %+v", s)
 	}
 	exec(t, pool, `update idem.sweeps set started_at = null, sweeper = null, seen_at = null, last_started_at = now() - interval '2 hours',
 		last_finished_at = now() - interval '2 hours' + interval '100 seconds', last_deleted = 500`)
 	v = read(t, pool)
-	if v.PurgeLag.Quality != vitals.Exact || v.PurgeLag.Value.Round(time.Minute) < 2*time.Hour || v.PurgeLag.Value > 3*time.Hour || !near(v.PurgeSpeed.Value, 5, 0.01) {
-		t.Errorf("after a sweep: lag %+v, speed %+v", v.PurgeLag, v.PurgeSpeed)
+	if v.Purge.Lag.Quality != stats.Exact || v.Purge.Lag.Value.Round(time.Minute) < 2*time.Hour || v.Purge.Lag.Value > 3*time.Hour || !near(v.Purge.Rate.Value, 5, 0.01) {
+		t.Errorf("after a sweep: lag %+v, speed %+v", v.Purge.Lag, v.Purge.Rate)
 	}
 }
 
-// The sample still has what a younger sweep has taken away.
-func TestWhatWasSweptSinceTheAnalyzeCountsAsExpiredNoMore(t *testing.T) {
+func TestRead_LeavesOutRecordsPurgedSinceTheAnalyze(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	exec(t, pool, "alter table idem.records set (autovacuum_enabled = off)")
-	analyzed(t, pool, 1000, 0.5)
+	fillAnalyzed(t, pool, 1000, 0.5)
 	exec(t, pool, "delete from idem.records where expires_at < now() - interval '1 hour'")
 	exec(t, pool, `insert into idem.sweeps (name, last_started_at, last_finished_at, last_deleted)
 		values ('records', now(), now() + interval '1 second', 450)`)
 	v := read(t, pool)
-	if v.OldestExpired.Value < 50*time.Minute || v.OldestExpired.Value > 70*time.Minute {
-		t.Errorf("oldest expired: %+v, want about the hour that is left", v.OldestExpired)
+	if v.Records.OldestExpired.Value < 50*time.Minute || v.Records.OldestExpired.Value > 70*time.Minute {
+		t.Errorf("oldest expired: %+v, want about the hour that is left", v.Records.OldestExpired)
 	}
-	if share := float64(v.Expired.Value) / float64(v.Records.Value); !near(share, 50.0/550, 0.03) {
-		t.Errorf("expired: %+v of %+v, want a share of about %v", v.Expired, v.Records, 50.0/550)
+	if share := float64(v.Records.Expired.Value) / float64(v.Records.Count.Value); !near(share, 50.0/550, 0.03) {
+		t.Errorf("expired: %+v of %+v, want a share of about %v", v.Records.Expired, v.Records.Count, 50.0/550)
 	}
 }
 
-func TestPartitionsAreAddedUp(t *testing.T) {
+func TestRead_AddsUpPartitions(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	fill(t, pool, 1000, 0.5)
@@ -339,97 +338,89 @@ func TestPartitionsAreAddedUp(t *testing.T) {
 	exec(t, pool, "analyze idem.records_1")
 	holding(t, pool, func() {
 		v := read(t, pool)
-		if !near(float64(v.Records.Value), 1000, 10) || !near(float64(v.Expired.Value), 500, 30) || v.InFlight.Transactions != 1 {
+		if !near(float64(v.Records.Count.Value), 1000, 10) || !near(float64(v.Records.Expired.Value), 500, 30) || v.InFlight.Transactions != 1 {
 			t.Errorf("%+v", v)
 		}
 	})
 }
 
-func TestDatabaseWithoutTheSchemaIsToldToRunTheMigrations(t *testing.T) {
+func TestRead_ReturnsErrNoSchema(t *testing.T) {
 	t.Parallel()
-	_, err := vitals.Read(t.Context(), pgtest.Open(t, pgtest.EmptyDSN(t)))
-	if !errors.Is(err, vitals.ErrNoSchema) {
+	_, err := stats.Read(t.Context(), pgtest.Open(t, pgtest.EmptyDSN(t)))
+	if !errors.Is(err, stats.ErrNoSchema) {
 		t.Errorf("err = %v", err)
 	}
 }
 
-func TestOneReadsAtATime(t *testing.T) {
+func TestTryRead_OneReadsAtATime(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	dsn := pgtest.DSN(t)
-	first, second := pgtest.Open(t, dsn), pgtest.Open(t, dsn)
-	meanwhile := &reading{pool: first, then: func() {
-		if _, mine, err := vitals.ReadAlone(ctx, second); mine || err != nil {
-			t.Errorf("while another one reads: mine %t, %v", mine, err)
+	second := pgtest.Open(t, dsn)
+	during := &duringRead{do: func() {
+		if _, ok, err := stats.TryRead(ctx, second); ok || err != nil {
+			t.Errorf("while another process reads: ok %t, %v", ok, err)
 		}
 	}}
-	if v, mine, err := vitals.ReadAlone(ctx, meanwhile); !mine || err != nil || v.At.IsZero() {
-		t.Errorf("the first: mine %t, %v", mine, err)
+	first := pgtest.Open(t, dsn, func(c *pgxpool.Config) { c.ConnConfig.Tracer = during })
+	if s, ok, err := stats.TryRead(ctx, first); !ok || err != nil || s.ReadAt.IsZero() {
+		t.Errorf("the first: ok %t, %v", ok, err)
 	}
-	if !meanwhile.done {
-		t.Error("no reading meanwhile")
+	if !during.done {
+		t.Error("the second was not called during the first")
 	}
-	if _, mine, err := vitals.ReadAlone(ctx, second); !mine || err != nil {
-		t.Errorf("afterwards: mine %t, %v", mine, err)
+	if _, ok, err := stats.TryRead(ctx, second); !ok || err != nil {
+		t.Errorf("afterwards: ok %t, %v", ok, err)
 	}
 }
 
-// A server that has fallen silent must not keep it, nor a caller that waits for it, for good.
-func TestReadingThatIsNotAnsweredAtItsVeryEndEnds(t *testing.T) {
+// duringRead is a tracer that calls do once, before the first statement of Read.
+type duringRead struct {
+	do   func()
+	done bool
+}
+
+func (d *duringRead) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if !d.done && strings.Contains(data.SQL, "-- name: Parts") {
+		d.done = true
+		d.do()
+	}
+	return ctx
+}
+
+func (d *duringRead) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TryRead must not hang on a server that stops answering.
+func TestTryRead_ReturnsIfRollbackIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	proxy := pgtest.Proxy(t, pgtest.DSN(t))
 	pool := pgtest.Open(t, proxy.DSN())
 	trap := proxy.Arm(pgproxy.Before(pgproxy.Contains("rollback")), pgproxy.BlackHole)
 	ended := make(chan error, 1)
 	go func() {
-		_, mine, err := vitals.ReadAlone(context.Background(), pool)
-		if !mine {
-			err = errors.Join(err, errors.New("another one reads"))
+		_, ok, err := stats.TryRead(context.Background(), pool)
+		if !ok {
+			err = errors.Join(err, errors.New("another process is reading"))
 		}
 		ended <- err
 	}()
 	select {
 	case err := <-ended:
 		if err != nil || trap.Count() != 1 {
-			t.Errorf("%v; the trap has sprung %d times", err, trap.Count())
+			t.Errorf("%v; the rollback was lost %d times, want 1", err, trap.Count())
 		}
 	case <-time.After(2 * time.Minute):
-		t.Error("it has not ended")
+		t.Error("TryRead did not return")
 	}
 	if err := proxy.Close(); err != nil { // or the pool would wait for its connection
 		t.Error(err)
 	}
 }
 
-// reading is a pool whose transaction stops once it has its turn.
-type reading struct {
-	pool *pgxpool.Pool
-	then func()
-	done bool
-}
-
-func (r *reading) BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error) {
-	tx, err := r.pool.BeginTx(ctx, options)
-	return &readingTx{tx, r}, err
-}
-
-type readingTx struct {
-	pgx.Tx
-	reading *reading
-}
-
-func (tx *readingTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	if !tx.reading.done {
-		tx.reading.done = true
-		tx.reading.then()
-	}
-	return tx.Tx.Query(ctx, sql, args...)
-}
-
-func TestMessagesThatAreNotPublishedOrHandledAreFigures(t *testing.T) {
+func TestRead_CountsMessages(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
-	if v := read(t, pool); v.Messages != (vitals.Figure[vitals.Messages]{Quality: vitals.Exact}) {
+	if v := read(t, pool); v.Messages != (stats.Figure[stats.Messages]{Quality: stats.Exact}) {
 		t.Errorf("of an empty database: %+v", v.Messages)
 	}
 	exec(t, pool, `insert into idem.outbox (created_at, id, held, aggregatetype, aggregateid, type)
@@ -440,7 +431,7 @@ func TestMessagesThatAreNotPublishedOrHandledAreFigures(t *testing.T) {
 		select 'c', 's', i::text, '', case when i <= 2 then 'failing' else 'handled' end, now() - i * interval '100 s', now() from generate_series(5, 1, -1) i`)
 	v := read(t, pool)
 	m := v.Messages.Value
-	if m.Waiting != 3 || m.Held != 2 || m.Unpublished != 3 || m.Unhandled != 5 || !near(m.Oldest.Seconds(), 530, 30) || !near(m.FailingFor.Seconds(), 230, 30) {
+	if m.Waiting != 3 || m.Held != 2 || m.OutboxDead != 3 || m.InboxDead != 5 || !near(m.Oldest.Seconds(), 530, 30) || !near(m.FailingFor.Seconds(), 230, 30) {
 		t.Errorf("%+v", v.Messages)
 	}
 	exec(t, pool, "delete from idem.outbox where not held")
@@ -449,8 +440,7 @@ func TestMessagesThatAreNotPublishedOrHandledAreFigures(t *testing.T) {
 	}
 }
 
-// A role that may read the operations and no message learns all but these.
-func TestRoleThatMayReadNoMessageIsToldSo(t *testing.T) {
+func TestRead_MessagesAreUnknownWithoutPrivilege(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	conn, err := pool.Acquire(t.Context())
@@ -468,7 +458,7 @@ func TestRoleThatMayReadNoMessageIsToldSo(t *testing.T) {
 	}
 }
 
-func TestVitalsKnowEveryTable(t *testing.T) {
+func TestRead_ListsEveryTable(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	rows, _ := pool.Query(t.Context(), "select relname::text from pg_class where relnamespace = 'idem'::regnamespace and relkind = 'r' order by relname")
@@ -477,7 +467,7 @@ func TestVitalsKnowEveryTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := func() []string {
-		v, err := vitals.Read(t.Context(), pool)
+		v, err := stats.Read(t.Context(), pool)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -504,13 +494,12 @@ func TestVitalsKnowEveryTable(t *testing.T) {
 	}
 }
 
-// Messages that are not due yet are no lag, whenever they were added. From when they are due they are.
-func TestDelayedMessagesAreNoLagUntilTheyAreDue(t *testing.T) {
+func TestRead_DelayedMessagesWaitOnceTheyAreDue(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	exec(t, pool, `insert into idem.delayed (not_before, created_at, id, aggregatetype, aggregateid, type)
 		select now() + i * interval '1 hour', now() - interval '1 day', gen_random_uuid(), 't', '', '' from generate_series(1, 3) i`)
-	if m := read(t, pool).Messages.Value; m != (vitals.Messages{Delayed: 3}) {
+	if m := read(t, pool).Messages.Value; m != (stats.Messages{Delayed: 3}) {
 		t.Errorf("%+v", m)
 	}
 	exec(t, pool, "update idem.delayed set not_before = not_before - interval '90 min'")
@@ -519,12 +508,12 @@ func TestDelayedMessagesAreNoLagUntilTheyAreDue(t *testing.T) {
 	}
 }
 
-func TestActsOfPeopleInTheLastDayAreFigures(t *testing.T) {
+func TestRead_CountsActsOfTheLastDay(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	exec(t, pool, `insert into idem.audit (at, id, act, outcome, role, person, reason, step, scope, key, side, consumer, source, message_id)
 		select now() - i * interval '10 h', gen_random_uuid(), case when i = 2 then 'drop' else 'retry' end, '', '', '', '', '', '', '', '', '', '', '' from generate_series(1, 3) i`)
-	want := []vitals.Acts{{Act: "cancel"}, {Act: "drop", Times: 1}, {Act: "evict"}, {Act: "forget"}, {Act: "redrive"}, {Act: "resolve"}, {Act: "retry", Times: 1}}
+	want := []stats.ActCount{{Act: "cancel"}, {Act: "drop", Count: 1}, {Act: "evict"}, {Act: "forget"}, {Act: "redrive"}, {Act: "resolve"}, {Act: "retry", Count: 1}}
 	if diff := cmp.Diff(want, read(t, pool).Acts.Value); diff != "" {
 		t.Error(diff)
 	}

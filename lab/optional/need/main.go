@@ -1,0 +1,28 @@
+// Command need checks that a machine has what a target of the Makefile needs, before the target builds anything.
+//
+//	need postgres etcd      these programs
+//	need -database          a Postgres for lab/testenv: programs, Docker, or an address
+//
+// It exits with 1 and one line that says what to install.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/idem-go/idem/lab/optional"
+)
+
+func main() {
+	database := flag.Bool("database", false, "check that lab/testenv can find a Postgres")
+	flag.Parse()
+	_, err := optional.FindAll(flag.Args()...)
+	if err == nil && *database {
+		err = optional.Database()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

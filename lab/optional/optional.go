@@ -1,0 +1,128 @@
+// Package optional looks up the programs that some tests and tools need and that a machine may lack.
+package optional
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// MissingError names the programs that are not installed, each with its Debian package.
+type MissingError struct{ programs string }
+
+func (e MissingError) Error() string { return "needs " + e.programs }
+
+// Needs returns the error of a machine that lacks these programs. It does not look them up.
+func Needs(names ...string) MissingError {
+	var texts []string
+	for _, name := range names {
+		word := "package"
+		if strings.Contains(entry(name).packages, " ") {
+			word = "packages"
+		}
+		texts = append(texts, fmt.Sprintf("%s (%s %s)", name, word, entry(name).packages))
+	}
+	return MissingError{strings.Join(texts, ", ")}
+}
+
+// Find returns the path of a program, or a [MissingError].
+func Find(name string) (path string, err error) {
+	paths, err := FindAll(name)
+	if err != nil {
+		return "", err
+	}
+	return paths[0], nil
+}
+
+// FindAll returns the paths of programs, in the order of their names, or a [MissingError] that names every missing program.
+func FindAll(names ...string) (paths []string, err error) {
+	var missing []string
+	for _, name := range names {
+		path := entry(name).find(name)
+		if path == "" {
+			missing = append(missing, name)
+		}
+		paths = append(paths, path)
+	}
+	if len(missing) > 0 {
+		return nil, Needs(missing...)
+	}
+	return paths, nil
+}
+
+// Program returns the path of a program. A test on a machine without the program is skipped, or fails if IDEM_TEST_REQUIRE is set.
+func Program(t testing.TB, name string) (path string) {
+	t.Helper()
+	path, err := Find(name)
+	Require(t, err)
+	return path
+}
+
+// Require skips a test if err has a [MissingError], unless IDEM_TEST_REQUIRE is set. The test fails with any other error.
+func Require(t testing.TB, err error) {
+	t.Helper()
+	missing, ok := errors.AsType[MissingError](err)
+	switch {
+	case err == nil:
+	case !ok:
+		t.Fatal(err)
+	case os.Getenv("IDEM_TEST_REQUIRE") != "":
+		t.Fatalf("IDEM_TEST_REQUIRE is set: %v", err)
+	default:
+		t.Skip(missing)
+	}
+}
+
+// Database returns nil if the environment or the machine offers lab/testenv a Postgres. Otherwise the error says what to install.
+// Database starts nothing, so that an engine of Docker may still turn out not to answer.
+func Database() error {
+	bin := os.Getenv("IDEM_TEST_POSTGRES_BIN")
+	_, noPostgres := Find("postgres")
+	if bin != "" {
+		_, noPostgres = os.Stat(filepath.Join(bin, "postgres"))
+	}
+	_, noDocker := Find("docker")
+	switch choice := os.Getenv("IDEM_TEST_POSTGRES"); {
+	case choice == "docker":
+		return noDocker
+	case choice != "local" && (choice != "" || os.Getenv("IDEM_TEST_DATABASE_URL") != "" || noDocker == nil), noPostgres == nil:
+		return nil
+	case bin != "":
+		return fmt.Errorf("IDEM_TEST_POSTGRES_BIN=%s: %w, or unset it", bin, ErrNoDatabase)
+	}
+	return ErrNoDatabase
+}
+
+// ErrNoDatabase says what a machine without any Postgres needs.
+var ErrNoDatabase = errors.New("needs postgres (package postgresql; macOS: brew install postgresql@18), " +
+	"or docker (package docker.io) with a running engine, or the address of a server in IDEM_TEST_DATABASE_URL")
+
+func entry(name string) program {
+	p, ok := programs[name]
+	if !ok {
+		panic("optional: no entry for program " + name)
+	}
+	return p
+}
+
+// find returns the first path at which the program is, or "".
+func (p program) find(name string) string {
+	if value := os.Getenv(p.variable); value != "" {
+		return value
+	}
+	for _, place := range slices.Concat(p.places, []string{name}) {
+		if strings.Contains(place, "/") {
+			if found, _ := filepath.Glob(place); len(found) > 0 {
+				return found[len(found)-1] // the newest version, as a rule
+			}
+		} else if path, err := exec.LookPath(place); err == nil && !p.notInPath {
+			return path
+		}
+	}
+	return ""
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// module is one argument of tally: a directory, the command to run there, and what the command has done so far.
+type module struct {
+	dir     string
+	path    string // as in its go.mod
+	command []string
+
+	running  bool
+	began    time.Time
+	took     time.Duration // until the command ended
+	cpu      time.Duration // processor time of the command and its descendants
+	building time.Duration // time without a running package
+	idle     time.Time     // since when no package runs
+	packages int           // that run
+	tests    int           // that ended
+	failed   int
+	other    bytes.Buffer // what the command printed beside events
+}
+
+var moduleLine = regexp.MustCompile(`(?m)^module\s+(\S+)`)
+
+func newModule(arg string, command, unraced []string) *module {
+	dir, packages, replaced := strings.Cut(arg, "=")
+	m := &module{dir: filepath.Clean(dir), command: slices.Clone(command)}
+	if replaced {
+		m.command = replacePackages(m.command, strings.Split(packages, ","))
+	}
+	if slices.ContainsFunc(unraced, func(dir string) bool { return filepath.Clean(dir) == m.dir }) {
+		m.command = slices.DeleteFunc(m.command, func(arg string) bool { return arg == "-race" })
+	}
+	text, _ := os.ReadFile(filepath.Join(dir, "go.mod")) // without it, packages are shown by their import path
+	if line := moduleLine.FindSubmatch(text); line != nil {
+		m.path = string(line[1])
+	}
+	return m
+}
+
+// shortName returns where a package of the module is in the repository, or its import path if that is unknown.
+func (m *module) shortName(pkg string) string {
+	rest, ok := strings.CutPrefix(pkg, m.path)
+	switch {
+	case m.path == "" || !ok || rest != "" && rest[0] != '/':
+		return pkg
+	case rest == "" && m.dir == ".":
+		return path.Base(pkg)
+	}
+	return path.Join(filepath.ToSlash(m.dir), rest)
+}
+
+// booleanFlags are the flags of go test that take no value from the next argument.
+var booleanFlags = strings.Fields("-a -asan -benchmem -c -cover -failfast -fullpath -json -linkshared -modcacherw -msan -n -race " +
+	"-short -trimpath -v -work -x")
+
+// replacePackages returns the command "go test [flag]... [package]... [flag]..." with other packages.
+func replacePackages(command, packages []string) []string {
+	begin := min(2, len(command))
+	for begin < len(command) && strings.HasPrefix(command[begin], "-") {
+		if !strings.Contains(command[begin], "=") && !slices.Contains(booleanFlags, command[begin]) {
+			begin++ // the value of the flag
+		}
+		begin++
+	}
+	begin = min(begin, len(command))
+	end := begin
+	for end < len(command) && !strings.HasPrefix(command[end], "-") {
+		end++
+	}
+	return slices.Concat(command[:begin], packages, command[end:])
+}
+
+// hasRunFlag reports whether the command selects tests by their name.
+func hasRunFlag(command []string) bool {
+	return slices.ContainsFunc(command, func(arg string) bool {
+		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		return strings.HasPrefix(arg, "-") && (name == "run" || name == "test.run")
+	})
+}

@@ -1,0 +1,303 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// event is one line of "go test -json".
+type event struct {
+	Action     string
+	Package    string
+	ImportPath string // what a build builds: a package, or "package [variant]"
+	Test       string // empty for an event of the package
+	Output     string
+	Elapsed    float64
+
+	FailedBuild string // why a package failed, if a build did
+}
+
+// test is a test that has not ended, or, without a name, a package that has not ended.
+type test struct {
+	module *module
+	pkg    string
+	name   string
+	output strings.Builder
+	since  time.Time // when it began or continued; zero while it is paused
+	failed bool      // a subtest failed, or a test or the build of the package
+}
+
+func (t *test) String() string {
+	if t.name == "" {
+		return t.module.shortName(t.pkg)
+	}
+	return t.module.shortName(t.pkg) + "." + t.name
+}
+
+// results collects the events of all modules. It prints failures as they happen.
+type results struct {
+	modules []*module
+	allowed map[string]string // reasons by test; nil if every test may be skipped
+	verbose bool
+	began   time.Time
+
+	mu                      sync.Mutex // guards what follows, and the modules
+	screen                  *screen
+	open                    map[string]*test // tests and packages that have not ended, by id
+	passed, failed, skipped int
+	failures                []failure
+	skips                   map[string][]string // names of tests by reason
+	slow                    []timed             // top-level tests
+	kill                    time.Time           // zero unless interrupted
+	stopped                 []timed             // tests that an interrupt stopped
+}
+
+type failure struct{ title, output string }
+
+type timed struct {
+	name string
+	took time.Duration
+}
+
+// race begins a report of the race detector.
+const race = "WARNING: DATA RACE"
+
+// frame matches a line that the testing package prints around the output of a test, progress one of those that are not
+// worth showing.
+var (
+	frame    = regexp.MustCompile(`(?m)^\s*(=== (RUN|PAUSE|CONT|NAME) |--- (PASS|FAIL|SKIP): ).*\n?`)
+	progress = regexp.MustCompile(`(?m)^=== (RUN|PAUSE|CONT|NAME) .*\n?`)
+)
+
+// take takes one line that a command printed.
+func (r *results) take(m *module, line []byte) {
+	var e event
+	if json.Unmarshal(line, &e) != nil || e.Action == "" {
+		r.takeOther(m, line)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kill.IsZero() { // what tests do after an interrupt is not a result
+		r.add(m, e)
+	}
+}
+
+// takeOther takes a line that is not an event. It is shown if the command fails without any other explanation.
+func (r *results) takeOther(m *module, line []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m.other.Write(line)
+	if r.verbose {
+		r.screen.print(string(line))
+	}
+}
+
+func (r *results) add(m *module, e event) {
+	if e.ImportPath != "" {
+		e.Package, _, _ = strings.Cut(e.ImportPath, " ")
+	}
+	t := r.find(m, e.Package, e.Test)
+	switch e.Action {
+	case "start":
+		if m.packages++; m.packages == 1 {
+			m.building += time.Since(m.idle)
+		}
+	case "run", "cont":
+		t.since = time.Now()
+	case "pause":
+		t.since = time.Time{}
+	case "output", "build-output":
+		t.output.WriteString(e.Output)
+		if r.verbose {
+			r.screen.print(e.Output)
+		}
+	case "build-fail":
+		if !t.failed { // a package and its variant for tests fail with the same errors
+			t.failed = true
+			r.fail(m, "FAIL "+t.String()+": does not build", t.output.String())
+		}
+	case "pass", "fail", "skip":
+		delete(r.open, id(e.Package, e.Test))
+		if e.Test == "" {
+			r.endPackage(t, e)
+		} else {
+			r.endTest(t, e)
+		}
+	}
+}
+
+// id identifies a test or a package.
+func id(pkg, name string) string { return pkg + "." + name }
+
+// find returns the test, or the package if name is empty.
+func (r *results) find(m *module, pkg, name string) *test {
+	t := r.open[id(pkg, name)]
+	if t == nil {
+		t = &test{module: m, pkg: pkg, name: name}
+		r.open[id(pkg, name)] = t
+	}
+	return t
+}
+
+func (r *results) endTest(t *test, e event) {
+	t.module.tests++
+	took := time.Duration(e.Elapsed * float64(time.Second))
+	if !strings.Contains(t.name, "/") && took > 0 {
+		r.slow = append(r.slow, timed{t.String(), took})
+	}
+	output := t.output.String()
+	raced := strings.Contains(output, race)
+	switch e.Action {
+	case "pass":
+		r.passed++
+	case "skip":
+		r.skip(t)
+	case "fail":
+		r.markFailed(t)
+		if t.failed && !raced && frame.ReplaceAllString(output, "") == "" { // its subtests have said why
+			r.failed++
+			t.module.failed++
+			return
+		}
+		r.fail(t.module, "FAIL "+t.String(), output)
+		return
+	}
+	if raced { // which fails the package, but no test if the race ends between two tests
+		r.markFailed(t)
+		r.fail(t.module, "FAIL "+t.String()+": data race", output)
+	}
+}
+
+// markFailed notes the failure of a test on its package and on the tests that it is part of.
+func (r *results) markFailed(t *test) {
+	for name := t.name; name != ""; {
+		name = name[:max(strings.LastIndexByte(name, '/'), 0)]
+		r.find(t.module, t.pkg, name).failed = true
+	}
+}
+
+// reason returns the first line that a skipped test printed, without its position in the source.
+func reason(output string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(frame.ReplaceAllString(output, "")), "\n")
+	return cmp.Or(position.ReplaceAllString(line, ""), "no reason given")
+}
+
+// position begins a line that a test logs.
+var position = regexp.MustCompile(`^\S+\.go:\d+: `)
+
+// skip counts a skipped test.
+func (r *results) skip(t *test) {
+	why := reason(t.output.String())
+	if r.allowed != nil && r.allowed[t.pkg+"."+t.name] == "" && r.allowed[t.String()] == "" {
+		r.fail(t.module, "FAIL "+t.String()+": skipped, which -allow does not list: "+why, "")
+		return
+	}
+	r.skipped++
+	r.skips[why] = append(r.skips[why], t.String())
+}
+
+// endPackage reports the tests that the end of their process cut off, and a failure that no test explains.
+func (r *results) endPackage(pkg *test, e event) {
+	m := pkg.module
+	if m.packages--; m.packages == 0 {
+		m.idle = time.Now()
+	}
+	var cut []*test
+	for id, t := range r.open {
+		if t.pkg == pkg.pkg && t.name != "" {
+			delete(r.open, id)
+			if !t.since.IsZero() { // a paused test has not said anything
+				cut = append(cut, t)
+			}
+		}
+	}
+	if e.Action != "fail" {
+		return
+	}
+	slices.SortFunc(cut, func(a, b *test) int { return strings.Compare(a.name, b.name) })
+	for i, t := range cut {
+		m.tests++
+		if i == len(cut)-1 {
+			t.output.WriteString(pkg.output.String()) // it may say what ended the process
+		}
+		r.fail(m, "FAIL "+t.String()+": cut off", t.output.String())
+	}
+	explained := pkg.failed || e.FailedBuild != "" || len(cut) > 0
+	if output := pkg.output.String(); !explained || len(cut) == 0 && strings.Contains(output, race) {
+		r.fail(m, "FAIL "+pkg.String(), output)
+	}
+}
+
+// fail counts a failure and shows its title.
+func (r *results) fail(m *module, title, output string) {
+	r.failed++
+	m.failed++
+	r.failures = append(r.failures, failure{title, progress.ReplaceAllString(output, "")})
+	r.screen.print(title + "\n")
+}
+
+// begin notes that the command of a module starts.
+func (r *results) begin(m *module) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m.running, m.began, m.idle = true, time.Now(), time.Now()
+}
+
+// end notes that the command of a module has ended.
+func (r *results) end(m *module, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m.running, m.took = false, time.Since(m.began)
+	if m.packages == 0 {
+		m.building += time.Since(m.idle)
+	}
+	if err != nil && m.failed == 0 && r.kill.IsZero() {
+		r.fail(m, fmt.Sprintf("FAIL %s: %s: %v", m.dir, strings.Join(m.command, " "), err), m.other.String())
+	}
+	r.screen.printStatus(r.statusLine(m.dir))
+}
+
+// interrupt ends the collection of results.
+func (r *results) interrupt() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kill = time.Now().Add(grace)
+	r.screen.print(fmt.Sprintf("interrupted: tests have %v to end\n", grace))
+	for _, t := range r.runningTests() {
+		r.stopped = append(r.stopped, timed{t.String(), time.Since(t.since)})
+	}
+}
+
+// killAt returns when the processes that tests leave behind are killed. Without an interrupt that is at once.
+func (r *results) killAt() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.kill
+}
+
+// runningTests returns the tests that run and have no subtest, those that began first in front.
+func (r *results) runningTests() []*test {
+	var running []*test
+	parents := map[string]bool{}
+	for _, t := range r.open {
+		if slash := strings.LastIndexByte(t.name, '/'); slash >= 0 {
+			parents[id(t.pkg, t.name[:slash])] = true
+		}
+	}
+	for id, t := range r.open {
+		if t.name != "" && !t.since.IsZero() && !parents[id] {
+			running = append(running, t)
+		}
+	}
+	slices.SortFunc(running, func(a, b *test) int {
+		return cmp.Or(a.since.Compare(b.since), strings.Compare(a.String(), b.String()))
+	})
+	return running
+}
