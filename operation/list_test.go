@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// fill puts n operations of a name and a state on record, one begun a minute after the other, the first one an hour ago.
+// fill records n operations of a name and a state, begun one minute after the other, the first one an hour ago.
 func (s *shop) fill(name string, state operation.State, n int) {
 	s.t.Helper()
 	_, err := s.pool.Exec(s.t.Context(), `
