@@ -175,12 +175,12 @@ func TestFiles_WantsNoWorkOfADeadProcess(t *testing.T) {
 		found  bool
 	}{
 		{last: time.Minute}, {last: 10 * time.Minute, found: true}, {last: 10 * time.Minute, pooled: true, found: true},
-		{last: at + time.Second, found: true},               // others see that it is gone
-		{last: at + time.Second, pooled: true},              // others see that its lease is over
-		{last: at + time.Second, plan: walkIn},              // no Worker has it, and nobody need call
-		{last: 10 * time.Minute, plan: walkIn},              // its process may have lost its number
+		{last: at + time.Second, found: true},  // others see that it is gone
+		{last: at + time.Second, pooled: true}, // others see that its lease is over
+		{last: at + time.Second, plan: walkIn}, // no Worker has it, and nobody need call
+		{last: 10 * time.Minute, plan: walkIn}, // its process may have lost its number
 		{last: 10 * time.Minute, plan: walkIn, seen: 8 * time.Minute, found: true},
-		{last: at + time.Second, rest: time.Hour},           // a suspect is not for others at once
+		{last: at + time.Second, rest: time.Hour}, // a suspect is not for others at once
 		{last: at + time.Second, rest: time.Second, found: true},
 		{last: 10 * time.Minute, rest: time.Hour, found: true}, // unless its process lives, which lets go of it
 	} {
