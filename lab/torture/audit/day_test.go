@@ -180,9 +180,8 @@ func TestFiles_WantsNoWorkOfADeadProcess(t *testing.T) {
 		{last: at + time.Second, plan: walkIn}, // no Worker has it, and nobody need call
 		{last: 10 * time.Minute, plan: walkIn}, // its process may have lost its number
 		{last: 10 * time.Minute, plan: walkIn, seen: 8 * time.Minute, found: true},
-		{last: at + time.Second, rest: time.Hour}, // a suspect is not for others at once
-		{last: at + time.Second, rest: time.Second, found: true},
-		{last: 10 * time.Minute, rest: time.Hour, found: true}, // unless its process lives, which lets go of it
+		{last: 10 * time.Minute, rest: time.Hour}, // a suspect waits for its turn
+		{last: 10 * time.Minute, rest: time.Hour, seen: 8 * time.Minute, found: true},
 	} {
 		r := kept(t, journal.OK, "completed")
 		if test.plan != nil {

@@ -32,7 +32,7 @@ func (b *book) checkWoken() {
 // was not, and until when nothing else has become of it. A server may take an operation up for a process that was killed since it has
 // asked for that: it is for others to find out that this one is gone, which they do when its lease is over, if it shows itself by one, and
 // when a suspect has had its rest. An operation that no Worker knows is for callers, who need not come: it is judged as long as its owner is seen, because
-// a process that has lost its number releases nothing.
+// a process that has lost its number releases nothing. So is a suspect, which waits for the turn of other suspects.
 func (b *book) eachTaking(visit func(o *operation, m *journal.Move, run, until time.Duration)) {
 	seen := b.ownersSeen()
 	for _, o := range b.operations {
@@ -44,10 +44,10 @@ func (b *book) eachTaking(visit func(o *operation, m *journal.Move, run, until t
 			if i+1 < len(o.moves) {
 				until = min(until, o.moves[i+1].At)
 			}
-			if gone := b.alive[m.By]; gone < until && (m.Pooled || o.plan.WalkIn || m.At+m.Rest > until-noticed) {
+			if gone := b.alive[m.By]; gone < until && (m.Pooled || o.plan.WalkIn) {
 				until = gone
 			}
-			if o.plan.WalkIn {
+			if o.plan.WalkIn || m.Rest > 0 {
 				until = min(until, seen[m.Owner])
 			}
 			var begun time.Duration
