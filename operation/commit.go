@@ -371,11 +371,23 @@ func (w *work) keep(c commit) bool {
 			return true
 		}
 		op.close(nil)
-		if op.stopped.why != again || txn.Sleep(ctx, pause.Next()) != nil {
+		if !op.isToKeepOn() || txn.Sleep(ctx, pause.Next()) != nil {
 			w.hide()
 			return false
 		}
 	}
+}
+
+// isToKeepOn reports whether a commit of keep is worth another attempt: unless the server has refused it, or a value cannot be sealed.
+func (op *Op) isToKeepOn() bool {
+	var refused *pgconn.PgError
+	switch s := op.stopped; s.why {
+	case again:
+		return true
+	case broken:
+		return !errors.As(s.err, &refused) && !errors.Is(s.err, errSealing)
+	}
+	return false
 }
 
 // returnedBy returns what a call has returned in an earlier run of this process, nil if that is not known, or recorded.

@@ -308,7 +308,7 @@ func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Req
 		if err != nil {
 			return longcall.Ending{Outcome: longcall.Failed, Err: err}, true
 		}
-		if ended, err := w.definition.known.Decode(stored, Final); err == nil { // or else the code no longer names it
+		if ended, err := restore(w.definition.known, stored); err == nil { // or else the code no longer names it
 			end = &endedError{cause: ofFunction(ended)}
 		}
 	}
@@ -384,10 +384,12 @@ func seal(s store.Sealer, plain, bound []byte) (stored []byte, err error) {
 	defer panicked(&err)
 	stored, err = store.SealValue(s, plain, bound)
 	if err != nil {
-		return nil, fmt.Errorf("operation: %w", err)
+		return nil, fmt.Errorf("%w: %w", errSealing, err)
 	}
 	return stored, nil
 }
+
+var errSealing = errors.New("operation: the Sealer has failed")
 
 // open returns the value that was stored.
 func open(s store.Sealer, stored, bound []byte) (plain []byte, err error) {
@@ -404,9 +406,9 @@ func panicked(err *error) {
 	switch value := recover().(type) {
 	case nil:
 	case runtime.Error:
-		*err = fmt.Errorf("operation: the Sealer has panicked: %w", value)
+		*err = fmt.Errorf("%w: it has panicked: %w", errSealing, value)
 	default:
-		*err = fmt.Errorf("operation: the Sealer has panicked with a %T", value)
+		*err = fmt.Errorf("%w: it has panicked with a %T", errSealing, value)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idem"
@@ -57,14 +58,21 @@ var (
 	ErrMisused = errors.New("operation: steps are taken one after the other, inside the function of the operation")
 )
 
-// everywhere are the errors that every definition knows.
-var everywhere = append(storederror.Common[:len(storederror.Common):len(storederror.Common)],
+// everywhere are the errors that every definition knows. A definition appends to a copy.
+var everywhere = slices.Clip(append(slices.Clone(storederror.Common),
+	storederror.Name("idem.ErrMismatch", idem.ErrMismatch), storederror.Name("idem.ErrInProgress", idem.ErrInProgress),
+	storederror.Name("idem.ErrTxEnded", idem.ErrTxEnded), storederror.Name("idem.ErrTxAborted", idem.ErrTxAborted),
 	storederror.Name("operation.ErrTimeout", ErrTimeout), storederror.Name("operation.ErrNoBeat", ErrNoBeat),
 	storederror.Name("operation.ErrParked", ErrParked), storederror.Name("operation.ErrCanceled", ErrCanceled),
 	storederror.Name("operation.ErrNotHappened", ErrNotHappened), storederror.Name("operation.ErrUndone", ErrUndone),
 	storederror.Name("operation.ErrUnknownOperation", ErrUnknownOperation), storederror.Name("operation.ErrInvalidName", ErrInvalidName),
 	storederror.Name("operation.ErrValueTooLarge", ErrValueTooLarge), storederror.Name("operation.ErrMisused", ErrMisused),
-	storederror.Name("", &ChildError{}))
+	storederror.Name("", &ChildError{})))
+
+// restore returns an error that was stored.
+func restore(known storederror.Set, stored []byte) (error, error) {
+	return known.Decode(stored, Final, func(r longcall.Response) error { return idem.Reject(idem.Response(r)) })
+}
 
 // Reason is why an operation is parked, as a code for programs and alerts. docs/operations.md says what to do about each.
 type Reason string

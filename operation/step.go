@@ -294,7 +294,7 @@ func (op *Op) replay(s *step) (value []byte, err error) {
 	if s.recorded.Outcome != store.StepFailed {
 		return s.recorded.Value, nil
 	}
-	failed, err := op.work.definition.known.Decode(s.recorded.Value, Final)
+	failed, err := restore(op.work.definition.known, s.recorded.Value)
 	if err != nil {
 		return nil, op.park(s.name, ReasonValueUnreadable, "the recorded error of step %q %v", s.name, err)
 	}
@@ -305,7 +305,7 @@ func (op *Op) replay(s *step) (value []byte, err error) {
 func (op *Op) failure(err error) (stored []byte, seen error) {
 	known := op.work.definition.known
 	stored = known.Encode(err)
-	if seen, failed := known.Decode(stored, Final); failed == nil {
+	if seen, failed := restore(known, stored); failed == nil {
 		return stored, seen
 	}
 	return stored, err

@@ -144,7 +144,7 @@ func (op *Op) settleEnd(err error) (end error, rejected *longcall.Response, stop
 		stored, _ = op.failure(err)
 		op.remember(&step{seq: op.nextSeq(), kind: store.EndStep, name: "error"}, store.StepFailed, stored)
 	}
-	seen, failed := w.definition.known.Decode(stored, Final)
+	seen, failed := restore(w.definition.known, stored)
 	if failed != nil {
 		return nil, nil, op.park("", ReasonValueUnreadable, "the recorded error in which it ends %v", failed)
 	}

@@ -373,20 +373,11 @@ func (r *running) goOn(i *presence.Instance, t *takenUp, held *turn) {
 		}
 		r.operations.Done()
 	}()
-	end := r.execute(i, t, held)
-	switch {
-	case end.Err == nil, errors.Is(end.Err, idem.ErrInProgress) && r.working.Err() != nil:
-	default:
-		attrs := []any{"operation", t.OperationID, "name", t.Name, "error", end.Err}
-		if parked, ok := end.Err.(*ParkedError); ok && parked.Cause != nil {
-			attrs = append(attrs, "cause", parked.Cause)
-		}
-		r.config.Logger.Warn("operation: it did not end", attrs...)
-	}
+	r.execute(i, t, held)
 }
 
-// execute goes on with an operation that was taken up.
-func (r *running) execute(i *presence.Instance, t *takenUp, held *turn) longcall.Ending {
+// execute goes on with an operation that was taken up, and logs how the run has ended, unless the operation has.
+func (r *running) execute(i *presence.Instance, t *takenUp, held *turn) {
 	w := &work{definition: r.definitions[t.Name], instance: i, operation: t.OperationID, epoch: t.Epoch, logger: r.config.Logger}
 	if held != nil {
 		w.hold(held)
@@ -394,10 +385,24 @@ func (r *running) execute(i *presence.Instance, t *takenUp, held *turn) longcall
 	call, err := door.Settings(r.pool, t.Scope, t.Key, t.Hash, t.TTL, r.config.Options)
 	if err != nil { // the options were checked before
 		i.Leave(t.OperationID, true)
-		return w.abandon(longcall.Ending{Err: err})
+		w.abandon(longcall.Ending{})
+		return
 	}
 	w.call = call
-	return w.goOn(r.working, t)
+	end := w.goOn(r.working, t)
+	if end.Err == nil || errors.Is(end.Err, idem.ErrInProgress) && r.working.Err() != nil {
+		return
+	}
+	attrs := []any{"operation", t.OperationID, "name", t.Name}
+	if parked, ok := end.Err.(*ParkedError); ok {
+		attrs = append(attrs, "error", parked.Error(), "reason", string(parked.Reason))
+		if parked.Cause != nil {
+			attrs = append(attrs, "cause", w.told(parked.Cause))
+		}
+	} else {
+		attrs = append(attrs, "error", w.told(end.Err))
+	}
+	r.config.Logger.Warn("operation: it did not end", attrs...)
 }
 
 // Pending is an operation that is due, or was sent the signal that it awaits, and that no process works on who is there.

@@ -15,8 +15,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/idem-go/idem"
 )
 
 // Set are errors that are restored as they were.
@@ -40,8 +38,6 @@ var Common = Set{
 	{"fs.ErrNotExist", fs.ErrNotExist}, {"fs.ErrClosed", fs.ErrClosed}, {"os.ErrDeadlineExceeded", os.ErrDeadlineExceeded},
 	{"net.ErrClosed", net.ErrClosed}, {"sql.ErrNoRows", sql.ErrNoRows}, {"pgx.ErrNoRows", pgx.ErrNoRows}, {"pgx.ErrTooManyRows", pgx.ErrTooManyRows},
 	{"pgx.ErrTxClosed", pgx.ErrTxClosed}, {"pgx.ErrTxCommitRollback", pgx.ErrTxCommitRollback},
-	{"idem.ErrMismatch", idem.ErrMismatch}, {"idem.ErrInProgress", idem.ErrInProgress},
-	{"idem.ErrTxEnded", idem.ErrTxEnded}, {"idem.ErrTxAborted", idem.ErrTxAborted},
 	{"", syscall.Errno(0)}, {"", &pgconn.PgError{}}, {"", &net.DNSError{}},
 }
 
