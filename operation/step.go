@@ -42,9 +42,8 @@ type Op struct {
 	seq         int    // of the last step that the function has asked for
 	current     string // its name, or that of the undo that runs
 	occurrences map[string]int
-	undone      map[string]bool // the names of steps with undos, whatever their kinds
-	undos       []plannedUndo   // of the steps so far, in their order
-	unwinds     bool            // the next commit says that the operation is undone
+	undos       []plannedUndo // of the steps so far, in their order
+	unwinds     bool          // the next commit says that the operation is undone
 }
 
 // ID returns the id of the operation. It is the same in every run, and that of the record of the key: carry it into events. A signal is sent
@@ -202,15 +201,6 @@ func (op *Op) ask(r request) (*step, verdict, error) {
 	op.seq++
 	r.seq, r.name = op.seq, op.numbered(r.kind, r.name)
 	op.current = r.name
-	if r.undos > 0 {
-		if op.undone[r.name] {
-			return nil, verdict{}, op.halt(broken, fmt.Errorf("%w: two steps with undos are called %q", ErrInvalidName, r.name))
-		}
-		if op.undone == nil {
-			op.undone = map[string]bool{}
-		}
-		op.undone[r.name] = true
-	}
 	s := &step{seq: r.seq, kind: r.kind, name: r.name, undos: r.undos}
 	if r.policy != nil {
 		s.policy = r.policy.stored()
@@ -239,12 +229,16 @@ func (op *Op) obey(v verdict) error {
 	return nil
 }
 
-// numbered returns the name, with a number if it is used again.
+// numbered returns the name, with a number if it is used again. Steps that may have undos share their numbers, whatever their kinds: an undo has
+// the name of its step.
 func (op *Op) numbered(kind store.StepKind, name string) string {
 	if op.occurrences == nil {
 		op.occurrences = map[string]int{}
 	}
-	used := string(kind) + "\n" + name
+	used := name
+	if kind == store.SleepStep || kind == store.AwaitStep {
+		used = string(kind) + "\n" + name
+	}
 	op.occurrences[used]++
 	if n := op.occurrences[used]; n > 1 {
 		return fmt.Sprintf("%s#%d", name, n)
