@@ -120,6 +120,10 @@ func (p *Policy) stored() string {
 	case p.find != nil:
 		return "asked"
 	}
+	window := strings.TrimSuffix(strings.TrimSuffix(p.window.String(), "0s"), "0m") // 23h
+	if strings.HasSuffix(window, "h") || strings.HasSuffix(window, "m") {
+		return "keyed " + window
+	}
 	return "keyed " + p.window.String()
 }
 
