@@ -192,7 +192,7 @@ func TestPersonSeesWhatIsParkedAndHelps(t *testing.T) {
 	p.open("")
 	p.says("Parked operations")
 	p.click(`#live a[href$="operations"]`)
-	p.says("it is not known whether step")
+	p.says("must not happen twice")
 	p.click("tbody a")
 	p.says("Log in with the token to act")
 	p.click(`main a[href$="login"]`)
@@ -264,7 +264,7 @@ func TestPageReadsItselfAgainAndLeavesFormsAlone(t *testing.T) {
 	t.Parallel()
 	p, _ := openUI(t)
 	p.open("operations")
-	p.says("it is not known whether step")
+	p.says("must not happen twice")
 	p.fill("[name=name]", "half typed")
 	if _, err := p.pool.Exec(t.Context(), "UPDATE idem.operations SET reason_text = 'another reason' WHERE state = 'parked'"); err != nil {
 		t.Fatal(err)
