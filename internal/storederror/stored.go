@@ -1,5 +1,6 @@
-// Package storederror stores errors of steps, and restores them. The function of an operation sees what is stored, also the first time: if it
-// found in an error what it does not find later, it would go another way later than it went.
+// Package storederror stores errors of steps, and restores them. The function of an operation sees
+// what is stored, also the first time: if it found in an error what it does not find later, it
+// would go another way later than it went.
 package storederror
 
 import (
@@ -13,10 +14,12 @@ import (
 	"github.com/idem-go/idem/internal/longcall"
 )
 
-// Mark is an error that says something of the attempt that has returned the error that it wraps, and is no error of the program.
+// Mark is an error that says something of the attempt that has returned the error that it wraps,
+// and is no error of the program.
 type Mark interface {
 	error
-	// IsFinal reports whether it says that the next attempt would have the same outcome. That is stored.
+	// IsFinal reports whether it says that the next attempt would have the same outcome. That is
+	// stored.
 	IsFinal() bool
 }
 
@@ -66,7 +69,8 @@ func (k Set) Encode(err error) []byte {
 	return text
 }
 
-// bounded returns as many of the errors as may be stored of one: an error may wrap those of many steps.
+// bounded returns as many of the errors as may be stored of one: an error may wrap those of many
+// steps.
 func bounded(chain []link) []link {
 	size := 0
 	for i := range chain {
@@ -77,8 +81,8 @@ func bounded(chain []link) []link {
 	return chain
 }
 
-// Decode returns the error that was stored, marked as final if it was, and with the rejection that it carried. The second error says why it cannot
-// be restored.
+// Decode returns the error that was stored, marked as final if it was, and with the rejection that
+// it carried. The second error says why it cannot be restored.
 func (k Set) Decode(text []byte, final func(error) error, reject func(longcall.Response) error) (error, error) {
 	var f stored
 	if err := json.Unmarshal(text, &f); err != nil {
@@ -116,7 +120,8 @@ func Types(err error) string {
 	return strings.Join(types, ", ")
 }
 
-// Storable returns a text that Postgres takes, up to 4 KiB: errors of other systems may hold anything.
+// Storable returns a text that Postgres takes, up to 4 KiB: errors of other systems may hold
+// anything.
 func Storable(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(cut(text), "\x00", ""), "\uFFFD")
 }
