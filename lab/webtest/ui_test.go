@@ -207,12 +207,12 @@ func TestPersonSeesWhatIsParkedAndHelps(t *testing.T) {
 
 	p.open("operations")
 	p.click("tbody a")
-	p.says("Retry: it goes on as it is")
+	p.says("Cancel ends the operation")
 	p.screenshot()
 	p.click(`form[action$=cancel] button`) // without a reason, which the browser asks for
 	p.fill(`form[action$=retry] [name=reason]`, "INC-7: the bank has answered")
 	p.click(`form[action$=retry] button`)
-	p.says("It goes on: a Worker")
+	p.says("It is retried: a Worker")
 
 	p.open("dead")
 	p.click("tbody tr:last-child a")
