@@ -102,7 +102,7 @@ type StepObserver interface {
 type TraceStepData struct {
 	Name        string // of the operation
 	OperationID string
-	Kind        string // tx, call, undo tx or undo
+	Kind        string // tx, call or undo
 	Step        string
 	Outcome     StepOutcome
 	Err         error

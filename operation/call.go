@@ -12,16 +12,18 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Call takes a step outside of Postgres. do runs in no transaction and holds no connection, and never before all that came earlier is
-// committed. The key that do gets names this call of this operation: it is the same in every attempt and in every process, and goes to the
-// other side.
+// Call takes a step outside of Postgres. do runs in no transaction and holds no connection, and
+// never before all that came earlier is committed. The key that do gets names this call of this
+// operation: it is the same in every attempt and in every process, and goes to the other side.
 //
-// policy says what happens when the outcome is in doubt, and how the call is retried. An error of do is followed by another attempt after a
-// backoff, as policy allows. A Final error ends the call, and the function of the operation gets it. A backoff of more than some seconds frees
-// the caller or the worker.
+// policy says what happens when the outcome is in doubt, and how the call is retried. An error of
+// do is followed by another attempt after a backoff, as policy allows. A Final error ends the call,
+// and the function of the operation gets it. A backoff of more than some seconds frees the caller
+// or the worker.
 //
-// The value is recorded with the next commit, or with the end of the run, however that ends. If the process dies before that, the call is in
-// doubt: it is made again, or asked about, or the operation parks, as policy says.
+// The value is recorded with the next commit, or with the end of the run, however that ends. If the
+// process dies before that, the call is in doubt: it is made again, or asked about, or the
+// operation parks, as policy says.
 //
 // Each undo undoes the step: see [Undo].
 func Call[T any](op *Op, name string, policy Policy, do func(ctx context.Context, key string) (T, error), undo ...Undo[T]) (T, error) {
@@ -141,7 +143,8 @@ func (op *Op) callOut(o *outside) ([]byte, error) {
 	return value, err
 }
 
-// recallAttempts takes over what is recorded of the attempts at a call. It reports whether the call is recorded as begun.
+// recallAttempts takes over what is recorded of the attempts at a call. It reports whether the call
+// is recorded as begun.
 func (op *Op) recallAttempts(o *outside) (begun bool) {
 	w, s := op.work, o.step
 	begun = s.do == settle
@@ -194,7 +197,8 @@ func (op *Op) tryOut(o *outside) ([]byte, error) {
 // isSpent reports whether there were as many attempts as there may be.
 func (o *outside) isSpent() bool { return o.policy.attempts > 0 && o.tries >= o.policy.attempts }
 
-// isSettledBy reports whether an error is the outcome of the call. An attempt that was not sent says nothing of those before it.
+// isSettledBy reports whether an error is the outcome of the call. An attempt that was not sent
+// says nothing of those before it.
 func (o *outside) isSettledBy(err error) bool {
 	s := saidBy(err)
 	return s.final && !(o.doubt && s.unsent)
@@ -202,8 +206,9 @@ func (o *outside) isSettledBy(err error) bool {
 
 var errBrokenOff = errors.New("its last attempt was broken off")
 
-// runOut ends a call that is not tried again. If no attempt was sent, or the other side says that it has not happened and can no longer, the
-// function gets its last error as a Final. Otherwise the operation parks: to go on could mean to pay twice, or for nothing.
+// runOut ends a call that is not tried again. If no attempt was sent, or the other side says that
+// it has not happened and can no longer, the function gets its last error as a Final. Otherwise the
+// operation parks: to go on could mean to pay twice, or for nothing.
 func (op *Op) runOut(o *outside, what string) ([]byte, error) {
 	last := o.last
 	if last == nil {
@@ -263,7 +268,8 @@ func (op *Op) parkInDoubt(o *outside, last error) error {
 	return op.parkFor(last, o.tries, o.of, ReasonCallInDoubt, text, o.what)
 }
 
-// settleDoubt asks the other side for the outcome of a call in doubt, if it can be asked. It reports false if the call is to be made again.
+// settleDoubt asks the other side for the outcome of a call in doubt, if it can be asked. It
+// reports false if the call is to be made again.
 func (op *Op) settleDoubt(o *outside) (value []byte, settled bool, err error) {
 	if o.policy.find == nil {
 		if op.work.elapsed() > o.policy.window {
@@ -329,7 +335,8 @@ func (o *outside) find(ctx context.Context) (found any, done bool, err error) {
 	return found, done, answerOf(bounded, err)
 }
 
-// unbeaten returns the error of an attempt whose context has ended because no beat came: that is no answer.
+// unbeaten returns the error of an attempt whose context has ended because no beat came: that is no
+// answer.
 func (o *outside) unbeaten(ctx context.Context, err error) error {
 	answer := saidBy(err)
 	if _, happened := err.(*unusable); err == nil || happened || answer.unsent || answer.final || !errors.Is(context.Cause(ctx), ErrNoBeat) {
@@ -338,8 +345,9 @@ func (o *outside) unbeaten(ctx context.Context, err error) error {
 	return Unknown(fmt.Errorf("%w: none for %v: %w", ErrNoBeat, o.policy.heartbeat, err))
 }
 
-// answerOf returns the error of an attempt. Behind the end of its context an error is no answer, whatever was made of it: text alone does not
-// tell what the other side has said from the outcome of the context.
+// answerOf returns the error of an attempt. Behind the end of its context an error is no answer,
+// whatever was made of it: text alone does not tell what the other side has said from the outcome
+// of the context.
 func answerOf(ctx context.Context, err error) error {
 	said := saidBy(err)
 	if said.final && ctx.Err() != nil && (!said.unsent || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
@@ -370,8 +378,8 @@ func (op *Op) returned(s *step, value []byte, err error) ([]byte, error) {
 	return value, err
 }
 
-// pauseCall pauses between two attempts: in memory if the pause is short. A suspect has survived an attempt, which is recorded: it gives its
-// turn back.
+// pauseCall pauses between two attempts: in memory if the pause is short. A suspect has survived an
+// attempt, which is recorded: it gives its turn back.
 func (op *Op) pauseCall(o *outside) error {
 	d := o.policy.backoff(o.tries)
 	op.work.warn(op.ctx, o)
@@ -392,10 +400,12 @@ func (op *Op) pauseCall(o *outside) error {
 	return op.halt(suspended, nil)
 }
 
-// notePause is the pause between two errors of attempts that are stored while the pauses of the call are short.
+// notePause is the pause between two errors of attempts that are stored while the pauses of the
+// call are short.
 const notePause = time.Second
 
-// noteFailure stores the error of an attempt, for a person who asks why the operation does not get on. It is no matter if that fails.
+// noteFailure stores the error of an attempt, for a person who asks why the operation does not get
+// on. It is no matter if that fails.
 func (op *Op) noteFailure(o *outside, pause time.Duration) {
 	if time.Since(o.noted) < notePause {
 		return
@@ -417,8 +427,9 @@ func (w *work) warn(ctx context.Context, o *outside) {
 	}
 }
 
-// noticeCancel ends the run if the operation was canceled, or canceled otherwise, during a pause between two attempts. Where the database cannot be
-// asked, no attempt is made until it can. The calls of undos do not depend on it.
+// noticeCancel ends the run if the operation was canceled, or canceled otherwise, during a pause
+// between two attempts. Where the database cannot be asked, no attempt is made until it can. The
+// calls of undos do not depend on it.
 func (op *Op) noticeCancel(o *outside) error {
 	if o.step.kind == store.UndoStep {
 		return nil
@@ -440,7 +451,8 @@ func (op *Op) noticeCancel(o *outside) error {
 	}
 }
 
-// waiting is where the operation is between two attempts. If the call is not in doubt no step is under way: the next process may begin it.
+// waiting is where the operation is between two attempts. If the call is not in doubt no step is
+// under way: the next process may begin it.
 func (o *outside) waiting(pause time.Duration) store.At {
 	at := store.At{Step: o.step.name, Pause: pause, Tries: o.tries}
 	if o.doubt {
@@ -449,8 +461,9 @@ func (o *outside) waiting(pause time.Duration) store.At {
 	return at
 }
 
-// withdraw records, for a run that stops, that no attempt of a call was sent, or else the next process could not make a call that is Once. If
-// that fails, the next process takes the call for one in doubt.
+// withdraw records, for a run that stops, that no attempt of a call was sent, or else the next
+// process could not make a call that is Once. If that fails, the next process takes the call for
+// one in doubt.
 func (op *Op) withdraw(o *outside) {
 	stopped, running := op.stopped, op.ctx
 	if stopped.why != left && stopped.why != again || len(op.pending) > 0 || o.doubt {

@@ -11,19 +11,24 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Child begins an operation of another definition, and returns its answer. The child begins in the commit that records that this operation
-// awaits it: there are both or there is neither. Child holds nothing meanwhile: neither a connection, nor the caller, nor a worker. The last
-// commit of the child wakes this operation. A Worker that has the definition of the child does its work, in this process or in another one.
+// Child begins an operation of another definition, and returns its answer. The child begins in the
+// commit that records that this operation awaits it: there are both or there is neither. Child
+// holds nothing meanwhile: neither a connection, nor the caller, nor a worker. The last commit of
+// the child wakes this operation. A Worker that has the definition of the child does its work, in
+// this process or in another one.
 //
-// The child belongs to the scope of this operation, under a key of its own, and has the id that ChildID returns. It is begun once: from then
-// on neither in nor another definition at this position changes anything.
+// The child belongs to the scope of this operation, under a key of its own, and has the id that
+// ChildID returns. It is begun once: from then on neither in nor another definition at this
+// position changes anything.
 //
-// If the child does not complete, the error is Final and wraps a *ChildError: it was rejected, or it is undone. If the function returns the
-// error as it is, this operation ends in that error. A child that is parked keeps this operation waiting until a person has decided. There is
-// no timeout: Cancel the child. If this operation is canceled while it awaits the child, the child is canceled, too, and this operation is
-// undone when the child has ended.
+// If the child does not complete, the error is Final and wraps a *ChildError: it was rejected, or
+// it is undone. If the function returns the error as it is, this operation ends in that error. A
+// child that is parked keeps this operation waiting until a person has decided. There is no
+// timeout: Cancel the child. If this operation is canceled while it awaits the child, the child is
+// canceled, too, and this operation is undone when the child has ended.
 //
-// An undo undoes a child that has completed: see [Undo]. A child that has not completed has undone itself.
+// An undo undoes a child that has completed: see [Undo]. A child that has not completed has undone
+// itself.
 func Child[In any](op *Op, name string, d *Definition[In], in In, undo ...Undo[idem.Response]) (idem.Response, error) {
 	s, err := op.enter(request{kind: store.ChildStep, name: name, undos: len(undo), invalid: checkUndos(undo)})
 	if err != nil {
@@ -74,8 +79,9 @@ func (op *Op) child(s *step, begins func() ([]txn.Request, error)) (idem.Respons
 	return op.childAnswer(s, &end)
 }
 
-// childBegins are the requests that begin a child. They stand behind all that the parent says in its commit, which needs the claim of its own
-// record until then. The key is one that no call can have claimed before.
+// childBegins are the requests that begin a child. They stand behind all that the parent says in
+// its commit, which needs the claim of its own record until then. The key is one that no call can
+// have claimed before.
 func (op *Op) childBegins(s *step, name string, input []byte) ([]txn.Request, error) {
 	w := op.work
 	id, text := ChildID(w.operation, s.name), rand.Text()
@@ -101,7 +107,8 @@ func (op *Op) untilChildEnds(s *step, with ...txn.Request) error {
 	return op.halt(suspended, nil)
 }
 
-// childOutcome returns what the child has sent at its end. If it has not ended the operation waits, and if that is canceled, so is the child.
+// childOutcome returns what the child has sent at its end. If it has not ended the operation waits,
+// and if that is canceled, so is the child.
 func (op *Op) childOutcome(s *step) ([]byte, error) {
 	w := op.work
 	id := ChildID(w.operation, s.name)
@@ -157,7 +164,8 @@ func (e *childEnd) outcome() store.StepOutcome {
 	return store.StepFailed
 }
 
-// tellParent returns what reports to the parent of this operation that it has ended, nothing if it has none.
+// tellParent returns what reports to the parent of this operation that it has ended, nothing if it
+// has none.
 func (w *work) tellParent(end *childEnd) ([]txn.Request, error) {
 	if w.parent == "" {
 		return nil, nil

@@ -16,8 +16,8 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Checkpoint commits what the steps so far have done, where nothing else would: before something long, or something that others wait for, or
-// between groups of Tx where there are hundreds.
+// Checkpoint commits what the steps so far have done, where nothing else would: before something
+// long, or something that others wait for, or between groups of Tx where there are hundreds.
 func (op *Op) Checkpoint() error {
 	if !op.taking.TryLock() {
 		return ErrMisused
@@ -93,8 +93,8 @@ type commit struct {
 	rouses  bool // another operation is due by it
 }
 
-// commit makes durable what the steps have done, together with their rows. It fences: if another process has taken the operation up, nothing
-// of it is committed.
+// commit makes durable what the steps have done, together with their rows. It fences: if another
+// process has taken the operation up, nothing of it is committed.
 func (op *Op) commit(c commit) error {
 	if op.tx == nil {
 		if err := op.open(); err != nil {
@@ -241,8 +241,8 @@ func (op *Op) uncommitted(err error, advance *store.AdvanceOperation) error {
 	return op.failed(err)
 }
 
-// noteUnsent remembers which calls were to be begun by a COMMIT whose acknowledgement was lost. If it has happened they are recorded as begun,
-// and this process knows that no attempt was sent.
+// noteUnsent remembers which calls were to be begun by a COMMIT whose acknowledgement was lost. If
+// it has happened they are recorded as begun, and this process knows that no attempt was sent.
 func (op *Op) noteUnsent(advance *store.AdvanceOperation) {
 	w := op.work
 	note := func(seq int) {
@@ -260,8 +260,9 @@ func (op *Op) noteUnsent(advance *store.AdvanceOperation) {
 	}
 }
 
-// refused ends the run because a commit was fenced off: because the operation was canceled, because another process has it, or because fn has
-// ended the transaction that was begun for it, and begun another one.
+// refused ends the run because a commit was fenced off: because the operation was canceled, because
+// another process has it, or because fn has ended the transaction that was begun for it, and begun
+// another one.
 func (op *Op) refused(err error) error {
 	op.close(err)
 	show := store.ShowOperation{OperationID: op.work.operation}
@@ -278,8 +279,9 @@ func (op *Op) refused(err error) error {
 	return op.halt(lost, nil)
 }
 
-// blame prepares another run after a COMMIT that the server has refused, as because of a deferred constraint: constraints are checked behind
-// the last Tx of that transaction, which gets the error. If they have been, the one before it is next. It reports whether there is such a Tx.
+// blame prepares another run after a COMMIT that the server has refused, as because of a deferred
+// constraint: constraints are checked behind the last Tx of that transaction, which gets the error.
+// If they have been, the one before it is next. It reports whether there is such a Tx.
 func (op *Op) blame(err error) bool {
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) || op.work.epoch == 0 {
@@ -300,20 +302,21 @@ func (op *Op) blame(err error) bool {
 	return false
 }
 
-// What calls have returned is known to this process before it is recorded. It is recorded however the run ends, and stays in the memory of the
-// process where the database cannot be reached.
+// What calls have returned is known to this process before it is recorded. It is recorded however
+// the run ends, and stays in the memory of the process where the database cannot be reached.
 
 // letGoLimit bounds statements behind the end of a caller's context.
 const letGoLimit = 5 * time.Second
 
-// keepLimit bounds for how long it is tried to record what calls have returned, in an outage too: what is not recorded when the operation is
-// released is a call in doubt for every other process.
+// keepLimit bounds for how long it is tried to record what calls have returned, in an outage too:
+// what is not recorded when the operation is released is a call in doubt for every other process.
 const keepLimit = 15 * time.Second
 
 // unkept has what calls have returned that this process could not record yet.
 var unkept memory
 
-// memory remembers what calls have returned, by the ids of operations. It forgets the oldest of too many.
+// memory remembers what calls have returned, by the ids of operations. It forgets the oldest of too
+// many.
 type memory struct {
 	mu       sync.Mutex
 	returned map[string]map[int]store.Step
@@ -352,8 +355,9 @@ func (m *memory) drop(operation string) {
 	}
 }
 
-// keep records what calls have returned since the last commit, and nothing else of the run. It reports whether that was needed, and done. The
-// run is over, and its transaction closed. The commit is made whether or not this run knows of a cancellation.
+// keep records what calls have returned since the last commit, and nothing else of the run. It
+// reports whether that was needed, and done. The run is over, and its transaction closed. The
+// commit is made whether or not this run knows of a cancellation.
 func (w *work) keep(c commit) bool {
 	learned := w.learned()
 	if len(learned) == 0 || w.instance == nil {
@@ -371,14 +375,28 @@ func (w *work) keep(c commit) bool {
 			return true
 		}
 		op.close(nil)
-		if op.stopped.why != again || txn.Sleep(ctx, pause.Next()) != nil {
+		if !op.isToKeepOn() || txn.Sleep(ctx, pause.Next()) != nil {
 			w.hide()
 			return false
 		}
 	}
 }
 
-// returnedBy returns what a call has returned in an earlier run of this process, nil if that is not known, or recorded.
+// isToKeepOn reports whether a commit of keep is worth another attempt: unless the server has
+// refused it, or a value cannot be sealed.
+func (op *Op) isToKeepOn() bool {
+	var refused *pgconn.PgError
+	switch s := op.stopped; s.why {
+	case again:
+		return true
+	case broken:
+		return !errors.As(s.err, &refused) && !errors.Is(s.err, errSealing)
+	}
+	return false
+}
+
+// returnedBy returns what a call has returned in an earlier run of this process, nil if that is not
+// known, or recorded.
 func (w *work) returnedBy(s *step) *store.Step {
 	if known, ok := w.returned[s.seq]; ok && known.Kind == s.kind && known.Name == s.name {
 		return &known
@@ -398,7 +416,8 @@ func (w *work) learned() []store.RecordStep {
 	return learned
 }
 
-// remaining returns where the operation is when these calls have ended: at one that was begun together with them and has not, if there is one.
+// remaining returns where the operation is when these calls have ended: at one that was begun
+// together with them and has not, if there is one.
 func (w *work) remaining(learned []store.RecordStep, at store.At) store.At {
 	for seq := 1; seq <= len(w.journal.steps); seq++ {
 		s := w.journal.steps[seq]
@@ -432,7 +451,8 @@ func (w *work) hasNoRow(seq int) bool {
 	return !recorded || seq == w.unrecorded
 }
 
-// told returns the text of an error as the log and the reason of a parked operation may have it: with a Sealer only its types.
+// told returns the text of an error as the log and the reason of a parked operation may have it:
+// with a Sealer only its types.
 func (w *work) told(err error) string {
 	if w.call.Sealer() != nil {
 		return storederror.Types(err)
@@ -440,7 +460,8 @@ func (w *work) told(err error) string {
 	return storederror.Storable(storederror.Text(err))
 }
 
-// stepError returns an error as the record has it, nil for none. A text that cannot be sealed is left out.
+// stepError returns an error as the record has it, nil for none. A text that cannot be sealed is
+// left out.
 func (w *work) stepError(f *lastError) *store.StepError {
 	if f == nil {
 		return nil

@@ -27,7 +27,7 @@ var learningEnds = []string{"an error", "a panic", "an immediate constraint", "a
 func (l *learning) code() *operation.Definition[int] {
 	return l.define(func(op *operation.Op) (idem.Response, error) {
 		err := steps(
-			func() error { return l.tx(op, "reserve", "reserved = reserved + 1") },
+			func() error { return l.tx(op, "reserve", "reserved = reserved + 1", "reserved = reserved - 1") },
 			func() error { return l.charge(op, "charge", l.refund()) },
 			func() error { return l.confirm(op) })
 		if err == nil && l.fails.Load() {

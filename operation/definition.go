@@ -56,8 +56,9 @@ func (d *definition) defined() *definition { return d }
 // Option changes a Definition.
 type Option func(*definition)
 
-// WithCodec sets how inputs and values are stored. The default is JSON, which decodes a number into an interface as a json.Number, so that it
-// keeps its digits. Signals and errors are JSON in any case.
+// WithCodec sets how inputs and values are stored. The default is JSON, which decodes a number into
+// an interface as a json.Number, so that it keeps its digits. Signals and errors are JSON in any
+// case.
 func WithCodec(codec Codec) Option {
 	return func(d *definition) {
 		if codec == nil {
@@ -68,9 +69,10 @@ func WithCodec(codec Codec) Option {
 	}
 }
 
-// WithDeadline sets for how long each call of the operation is tried again, counted from the commit before its first attempt, by the
-// database's clock where the operation changes hands. A call that has not succeeded by then ends as after its last attempt: see
-// [Policy.WithMaxAttempts]. An undo has no deadline. There is no limit by default.
+// WithDeadline sets for how long each call of the operation is tried again, counted from the commit
+// before its first attempt, by the database's clock where the operation changes hands. A call that
+// has not succeeded by then ends as after its last attempt: see [Policy.WithMaxAttempts]. An undo
+// has no deadline. There is no limit by default.
 func WithDeadline(d time.Duration) Option {
 	return func(def *definition) {
 		if d <= 0 {
@@ -80,25 +82,30 @@ func WithDeadline(d time.Duration) Option {
 	}
 }
 
-// WithErrors names errors of the program which the function of the operation gets as what they were, so that their own Is, As and interfaces
-// work: sentinel errors, each by its value, and types, each by an example.
+// WithErrors names errors of the program which the function of the operation gets as what they
+// were, so that their own Is, As and interfaces work: sentinel errors, each by its value, and
+// types, each by an example.
 //
 //	operation.WithErrors(ErrInsufficientFunds, &DeclinedError{})
 //
-// An error of a step is stored, and what is stored is what the function sees, in its first run as in every later one:
+// An error of a step is stored, and what is stored is what the function sees, in its first run as
+// in every later one:
 //
 //   - Its text, up to 4 KiB, whether it is Final, and idem.Reject.
 //   - errors.Is finds what it is or wraps by the type and the text of the target.
 //   - errors.As finds what JSON shows: the exported fields of a type, or that it has none.
-//   - An Is or As of its own, an interface, ==, a field that is not exported and what is wrapped in a field are not there, unless the error is
-//     named here.
+//   - An Is or As of its own, an interface, ==, a field that is not exported and what is wrapped in
+//     a field are not there, unless the error is named here.
 //
-// Every definition knows, as if they were named, *pgconn.PgError, *net.DNSError, syscall.Errno, the errors of this module, and
-// context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, os.ErrDeadlineExceeded,
-// sql.ErrNoRows, those of package io/fs, and ErrNoRows, ErrTooManyRows, ErrTxClosed and ErrTxCommitRollback of pgx.
+// Every definition knows, as if they were named, *pgconn.PgError, *net.DNSError, syscall.Errno, the
+// errors of this module, and context.Canceled, context.DeadlineExceeded, io.EOF,
+// io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, os.ErrDeadlineExceeded, sql.ErrNoRows,
+// those of package io/fs, and ErrNoRows, ErrTooManyRows, ErrTxClosed and ErrTxCommitRollback of
+// pgx.
 //
-// A type that is named must come back from JSON with the same text, and otherwise counts as one that is not. An error stays named, and a
-// sentinel error keeps its text, for as long as operations in progress may have met it: they park if the program no longer knows it.
+// A type that is named must come back from JSON with the same text, and otherwise counts as one
+// that is not. An error stays named, and a sentinel error keeps its text, for as long as operations
+// in progress may have met it: they park if the program no longer knows it.
 func WithErrors(errs ...error) Option {
 	return func(d *definition) {
 		for _, err := range errs {
@@ -115,10 +122,12 @@ func WithErrors(errs ...error) Option {
 	}
 }
 
-// WithMaxDeaths sets after how many deaths of its process an operation parks with ReasonTooManyDeaths: processes that have ended, one after the
-// other, while they worked on it, without releasing it and without a commit in between. From the third death on it runs with no other such
-// operation beside it in the process, so that one that dies with others is not taken for the cause; a number below 4 parks those, too. Callers
-// that leave, errors and panics do not count. The default is 10.
+// WithMaxDeaths sets after how many deaths of its process an operation parks with
+// ReasonTooManyDeaths: processes that have ended, one after the other, while they worked on it,
+// without releasing it and without a commit in between. From the third death on it runs with no
+// other such operation beside it in the process, so that one that dies with others is not taken for
+// the cause; a number below 4 parks those, too. Callers that leave, errors and panics do not count.
+// The default is 10.
 func WithMaxDeaths(n int) Option {
 	return func(d *definition) {
 		if n < 1 {
@@ -128,8 +137,8 @@ func WithMaxDeaths(n int) Option {
 	}
 }
 
-// WithConcurrency sets how many operations of this kind one Worker works on at a time. The default is as many as WorkerConfig.Concurrency
-// allows. Calls of Do and Resume are not limited.
+// WithConcurrency sets how many operations of this kind one Worker works on at a time. The default
+// is as many as WorkerConfig.Concurrency allows. Calls of Do and Resume are not limited.
 func WithConcurrency(n int) Option {
 	return func(d *definition) {
 		if n < 1 {
@@ -139,19 +148,23 @@ func WithConcurrency(n int) Option {
 	}
 }
 
-// Define names a function whose steps are recorded. The name is stored: a program that is to go on with an operation must have a definition
-// of that name. All programs that use one database share its operations: services that are not to go on with each other's name theirs after
-// themselves, such as "billing/checkout".
+// Define names a function whose steps are recorded. The name is stored: a program that is to go on
+// with an operation must have a definition of that name. All programs that use one database share
+// its operations: services that are not to go on with each other's name theirs after themselves,
+// such as "billing/checkout".
 //
-// The function is ordinary Go, with branches and loops between its steps. It is run again from its top whenever the operation goes on after a
-// crash or a pause: each recorded step returns what it returned, and is not taken again. So what decides which step comes next must come from
-// in and from steps, and not from a clock, a random number or a map's order. Steps are taken one after the other, except for the calls of
-// Parallel. An error of a step that the function does not expect is returned as it is, or wrapped.
+// The function is ordinary Go, with branches and loops between its steps. It is run again from its
+// top whenever the operation goes on after a crash or a pause: each recorded step returns what it
+// returned, and is not taken again. So what decides which step comes next must come from in and
+// from steps, and not from a clock, a random number or a map's order. Steps are taken one after the
+// other, except for the calls of Parallel. An error of a step that the function does not expect is
+// returned as it is, or wrapped.
 //
-// What the function returns ends the operation. A response is recorded and answers the key, as one of idem.Do does. After idem.Reject the
-// operation is undone, and the rejection answers the key. After a Final error it is undone, too: the calls that have waited get the error, and
-// the key is free. Any other error ends this run alone: if nothing is committed yet, everything is rolled back and the key is free, as with
-// idem.Do; otherwise the operation goes on later, from its record.
+// What the function returns ends the operation. A response is recorded and answers the key, as one
+// of idem.Do does. After idem.Reject the operation is undone, and the rejection answers the key.
+// After a Final error it is undone, too: the calls that have waited get the error, and the key is
+// free. Any other error ends this run alone: if nothing is committed yet, everything is rolled back
+// and the key is free, as with idem.Do; otherwise the operation goes on later, from its record.
 func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), opts ...Option) *Definition[In] {
 	d := &Definition[In]{definition{name: name, codec: jsonCodec{}, known: everywhere, maxDeaths: maxDeaths, err: checkName(name)}}
 	if fn == nil {
@@ -174,18 +187,22 @@ func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), 
 	return d
 }
 
-// Do executes the operation under the key, as idem.Do does with a fn: a call whose key is answered gets that answer, one with another hash
-// idem.ErrMismatch, and one whose key is in progress waits for it, up to idem.WithWait, and then gets idem.ErrInProgress. If the operation was
-// begun and no process works on it any more, this call goes on with it, whatever in is. If the operation that it has waited for ends in a
-// Final error, or is canceled, this call returns that error, whichever process has ended it, and begins nothing anew.
+// Do executes the operation under the key, as idem.Do does with a fn: a call whose key is answered
+// gets that answer, one with another hash idem.ErrMismatch, and one whose key is in progress waits
+// for it, up to idem.WithWait, and then gets idem.ErrInProgress. If the operation was begun and no
+// process works on it any more, this call goes on with it, whatever in is. If the operation that it
+// has waited for ends in a Final error, or is canceled, this call returns that error, whichever
+// process has ended it, and begins nothing anew.
 //
-// If ctx ends, the call releases the operation, between steps or by ending the Call in progress. Its error is then both idem.ErrInProgress and
-// that of the context, unless nothing is committed yet. The next one goes on: a call with the same key, or a Worker. An operation that sleeps,
-// waits for a signal, a child or another attempt is in progress, too: the call waits for it, up to idem.WithWait, and goes on with it when that
-// is over, unless another process does.
+// If ctx ends, the call releases the operation, between steps or by ending the Call in progress.
+// Its error is then both idem.ErrInProgress and that of the context, unless nothing is committed
+// yet. The next one goes on: a call with the same key, or a Worker. An operation that sleeps, waits
+// for a signal, a child or another attempt is in progress, too: the call waits for it, up to
+// idem.WithWait, and goes on with it when that is over, unless another process does.
 //
-// A Result means what it means with idem.Do. ErrParked says that a person must decide. Any other error ends this call alone, where something
-// is committed already, and a call with the same key goes on.
+// A Result means what it means with idem.Do. ErrParked says that a person must decide. Any other
+// error ends this call alone, where something is committed already, and a call with the same key
+// goes on.
 func (d *Definition[In]) Do(ctx context.Context, pool *pgxpool.Pool, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (idem.Result, error) {
 	input, err := d.input(in)
 	if err != nil {
@@ -194,10 +211,12 @@ func (d *Definition[In]) Do(ctx context.Context, pool *pgxpool.Pool, scope, key 
 	return door.Do(ctx, pool, scope, key, hash, d.options(opts), &caller{definition: &d.definition, input: input})
 }
 
-// Start makes the operation part of tx: it begins when that is committed, and a Worker does its work. Start returns the id of the operation.
-// Start with the same key again returns the same id, whether or not the operation has ended. A key that another call is claiming is
-// idem.ErrInProgress, at once. A key that was answered in a single transaction, by idem.Do or by a Do that had only Tx steps, belongs to no
-// operation: the error is ErrUnknownOperation, and Do returns the answer.
+// Start makes the operation part of tx: it begins when that is committed, and a Worker does its
+// work. Start returns the id of the operation. Start with the same key again returns the same id,
+// whether or not the operation has ended. A key that another call is claiming is
+// idem.ErrInProgress, at once. A key that was answered in a single transaction, by idem.Do or by a
+// Do that had only Tx steps, belongs to no operation: the error is ErrUnknownOperation, and Do
+// returns the answer.
 func (d *Definition[In]) Start(ctx context.Context, tx pgx.Tx, scope, key string, hash idem.Hash, in In, opts ...idem.Option) (id string, err error) {
 	input, err := d.input(in)
 	if err != nil {
@@ -281,12 +300,14 @@ func (c *caller) ended(ctx context.Context, w *work, end longcall.Ending) longca
 	return end
 }
 
-// Ended returns the ending of a call that has waited for an operation, if that has ended without an answer.
+// Ended returns the ending of a call that has waited for an operation, if that has ended without an
+// answer.
 func (c *caller) Ended(ctx context.Context, e longcall.Execution, operation string, ask func(context.Context, ...txn.Request) error) (longcall.Ending, bool) {
 	return (&work{definition: c.definition, call: e, operation: operation}).endedIn(ctx, ask)
 }
 
-// endedIn returns the error in which an operation has ended, if that is undone: it is recorded behind the steps.
+// endedIn returns the error in which an operation has ended, if that is undone: it is recorded
+// behind the steps.
 func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Request) error) (longcall.Ending, bool) {
 	show, steps := store.ShowOperation{OperationID: w.operation}, store.LoadSteps{OperationID: w.operation}
 	if err := ask(ctx, &show, &steps); err != nil {
@@ -308,7 +329,7 @@ func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Req
 		if err != nil {
 			return longcall.Ending{Outcome: longcall.Failed, Err: err}, true
 		}
-		if ended, err := w.definition.known.Decode(stored, Final); err == nil { // or else the code no longer names it
+		if ended, err := restore(w.definition.known, stored); err == nil { // or else the code no longer names it
 			end = &endedError{cause: ofFunction(ended)}
 		}
 	}
@@ -320,7 +341,8 @@ const (
 	maxName  = 200
 )
 
-// Codec says how inputs and values of steps are stored. Decode gets what Encode has returned, maybe by an older program.
+// Codec says how inputs and values of steps are stored. Decode gets what Encode has returned, maybe
+// by an older program.
 type Codec interface {
 	Encode(value any) ([]byte, error)
 	Decode(stored []byte, value any) error
@@ -330,7 +352,8 @@ type jsonCodec struct{}
 
 func (jsonCodec) Encode(value any) ([]byte, error) { return json.Marshal(value) }
 
-// Decode decodes a number that goes into an interface into a json.Number. A float64 would silently change what is above 2^53.
+// Decode decodes a number that goes into an interface into a json.Number. A float64 would silently
+// change what is above 2^53.
 func (jsonCodec) Decode(stored []byte, value any) error {
 	d := json.NewDecoder(bytes.NewReader(stored))
 	d.UseNumber()
@@ -343,7 +366,8 @@ func (jsonCodec) Decode(stored []byte, value any) error {
 	return nil
 }
 
-// encode returns a value as it is stored, and as the function sees it. A value that does not decode must not be committed.
+// encode returns a value as it is stored, and as the function sees it. A value that does not decode
+// must not be committed.
 func encode[T any](codec Codec, value T) (stored []byte, shown T, err error) {
 	if stored, err = codec.Encode(value); err != nil {
 		return nil, shown, fmt.Errorf("operation: a value of type %T cannot be encoded: %w", value, err)
@@ -384,10 +408,12 @@ func seal(s store.Sealer, plain, bound []byte) (stored []byte, err error) {
 	defer panicked(&err)
 	stored, err = store.SealValue(s, plain, bound)
 	if err != nil {
-		return nil, fmt.Errorf("operation: %w", err)
+		return nil, fmt.Errorf("%w: %w", errSealing, err)
 	}
 	return stored, nil
 }
+
+var errSealing = errors.New("operation: the Sealer has failed")
 
 // open returns the value that was stored.
 func open(s store.Sealer, stored, bound []byte) (plain []byte, err error) {
@@ -399,14 +425,15 @@ func open(s store.Sealer, stored, bound []byte) (plain []byte, err error) {
 	return plain, nil
 }
 
-// panicked makes a panic of a Sealer its error. The value of the panic may be a secret, unless it is of the runtime.
+// panicked makes a panic of a Sealer its error. The value of the panic may be a secret, unless it
+// is of the runtime.
 func panicked(err *error) {
 	switch value := recover().(type) {
 	case nil:
 	case runtime.Error:
-		*err = fmt.Errorf("operation: the Sealer has panicked: %w", value)
+		*err = fmt.Errorf("%w: it has panicked: %w", errSealing, value)
 	default:
-		*err = fmt.Errorf("operation: the Sealer has panicked with a %T", value)
+		*err = fmt.Errorf("%w: it has panicked with a %T", errSealing, value)
 	}
 }
 
@@ -416,7 +443,8 @@ const keyTag = "idem.operation.key/1\n"
 // keyLength is how many characters a derived key has: 160 bits.
 const keyLength = 32
 
-// derivedKey returns the key by which the other side knows a call. It is the same in every attempt and in every process.
+// derivedKey returns the key by which the other side knows a call. It is the same in every attempt
+// and in every process.
 func derivedKey(operationID string, kind store.StepKind, name string) string {
 	h := sha256.New()
 	h.Write([]byte(keyTag))
@@ -431,8 +459,9 @@ func derivedKey(operationID string, kind store.StepKind, name string) string {
 
 var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// CallKey returns the key by which the other side knows a call, for a person who has to ask there. kind is "call", or "undo" for the undo of
-// the step. index is the StepStatus.Index of an undo, where a step has several.
+// CallKey returns the key by which the other side knows a call, for a person who has to ask there.
+// kind is "call", or "undo" for the undo of the step. index is the StepStatus.Index of an undo,
+// where a step has several.
 func CallKey(operationID, kind, step string, index ...int) string {
 	if kind == string(store.UndoStep) && len(index) > 0 {
 		step = undoName(step, index[0])
@@ -440,10 +469,12 @@ func CallKey(operationID, kind, step string, index ...int) string {
 	return derivedKey(operationID, store.StepKind(kind), step)
 }
 
-// childTag begins what is hashed for the id of a child. It is frozen: a parent that waits finds its child by it.
+// childTag begins what is hashed for the id of a child. It is frozen: a parent that waits finds its
+// child by it.
 const childTag = "idem.operation.child/1\n"
 
-// ChildID returns the id of the operation that a Child has begun. step is its name in the operation, as in a StepStatus.
+// ChildID returns the id of the operation that a Child has begun. step is its name in the
+// operation, as in a StepStatus.
 func ChildID(operationID, step string) string {
 	key := sha256.Sum256([]byte(childTag + operationID + "\n" + step))
 	id := pgtype.UUID{Valid: true}

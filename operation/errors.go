@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idem"
@@ -13,13 +14,15 @@ import (
 
 // Errors of operations, besides those of package idem.
 var (
-	// ErrParked is the error of an operation that has stopped and waits for a person. Its type is *ParkedError.
+	// ErrParked is the error of an operation that has stopped and waits for a person. Its type is
+	// *ParkedError.
 	ErrParked = errors.New("operation: parked")
 
 	// ErrTimeout is the error of an Await whose signal has not come within its timeout.
 	ErrTimeout = errors.New("operation: no signal came in time")
 
-	// ErrNoBeat is the cause of the end of an attempt's context when its function has not called Beat in time: see Policy.WithHeartbeat.
+	// ErrNoBeat is the cause of the end of an attempt's context when its function has not called
+	// Beat in time: see Policy.WithHeartbeat.
 	ErrNoBeat = errors.New("operation: no beat came in time")
 
 	// ErrNotHappened is the Final error of a call of which a person has said NotHappened.
@@ -28,45 +31,56 @@ var (
 	// ErrCanceled is the error of an operation that was canceled and is undone.
 	ErrCanceled error = &canceledError{}
 
-	// ErrUndone is the error of waiting for an operation that has ended without an answer: it was canceled, or ended in a Final error. What
-	// was done is undone, and its key is free.
+	// ErrUndone is the error of waiting for an operation that has ended without an answer: it was
+	// canceled, or ended in a Final error. What was done is undone, and its key is free.
 	ErrUndone = errors.New("operation: it has ended in an error, and is undone")
 
-	// ErrAnswerGone is the error of waiting for an operation that has ended, and whose answer has expired.
+	// ErrAnswerGone is the error of waiting for an operation that has ended, and whose answer has
+	// expired.
 	ErrAnswerGone = errors.New("operation: it has ended, and its answer has expired")
 
-	// ErrNotParked is the error of Retry or Resolve for an operation that is not parked, or not at a call in doubt; and of Cancel for one
-	// that has ended otherwise.
+	// ErrNotParked is the error of Retry or Resolve for an operation that is not parked, or not at
+	// a call in doubt; and of Cancel for one that has ended otherwise.
 	ErrNotParked = errors.New("operation: it is not parked, or not at that step")
 
 	// ErrUnknownOperation is the error for an id that no operation has.
 	ErrUnknownOperation = errors.New("operation: there is no such operation")
 
-	// ErrUnsealed is the error of a Signal without a Sealer to an operation whose input is sealed. Nothing was sent.
+	// ErrUnsealed is the error of a Signal without a Sealer to an operation whose input is sealed.
+	// Nothing was sent.
 	ErrUnsealed = errors.New("operation: the operation is sealed, and the signal is not: give Signal the Sealer of the operation, by idem.WithSealer")
 
-	// ErrInvalidName is the error for the name of an operation, a step or a signal that is not 1 to 200 bytes of valid UTF-8 without control
-	// characters and without "#".
+	// ErrInvalidName is the error for the name of an operation, a step or a signal that is not 1 to
+	// 200 bytes of valid UTF-8 without control characters and without "#".
 	ErrInvalidName = errors.New("operation: invalid name")
 
-	// ErrValueTooLarge is the error for an input or a value of a step that is above 1 MiB once it is encoded.
+	// ErrValueTooLarge is the error for an input or a value of a step that is above 1 MiB once it
+	// is encoded.
 	ErrValueTooLarge = errors.New("operation: the value is too large")
 
-	// ErrMisused is the error of an Op that is used outside of its function, by two goroutines at once, or inside of a step; and of Calls
-	// that are used in another order than Go, Wait, Value.
+	// ErrMisused is the error of an Op that is used outside of its function, by two goroutines at
+	// once, or inside of a step; and of Calls that are used in another order than Go, Wait, Value.
 	ErrMisused = errors.New("operation: steps are taken one after the other, inside the function of the operation")
 )
 
-// everywhere are the errors that every definition knows.
-var everywhere = append(storederror.Common[:len(storederror.Common):len(storederror.Common)],
+// everywhere are the errors that every definition knows. A definition appends to a copy.
+var everywhere = slices.Clip(append(slices.Clone(storederror.Common),
+	storederror.Name("idem.ErrMismatch", idem.ErrMismatch), storederror.Name("idem.ErrInProgress", idem.ErrInProgress),
+	storederror.Name("idem.ErrTxEnded", idem.ErrTxEnded), storederror.Name("idem.ErrTxAborted", idem.ErrTxAborted),
 	storederror.Name("operation.ErrTimeout", ErrTimeout), storederror.Name("operation.ErrNoBeat", ErrNoBeat),
 	storederror.Name("operation.ErrParked", ErrParked), storederror.Name("operation.ErrCanceled", ErrCanceled),
 	storederror.Name("operation.ErrNotHappened", ErrNotHappened), storederror.Name("operation.ErrUndone", ErrUndone),
 	storederror.Name("operation.ErrUnknownOperation", ErrUnknownOperation), storederror.Name("operation.ErrInvalidName", ErrInvalidName),
 	storederror.Name("operation.ErrValueTooLarge", ErrValueTooLarge), storederror.Name("operation.ErrMisused", ErrMisused),
-	storederror.Name("", &ChildError{}))
+	storederror.Name("", &ChildError{})))
 
-// Reason is why an operation is parked, as a code for programs and alerts. docs/operations.md says what to do about each.
+// restore returns an error that was stored.
+func restore(known storederror.Set, stored []byte) (error, error) {
+	return known.Decode(stored, Final, func(r longcall.Response) error { return idem.Reject(idem.Response(r)) })
+}
+
+// Reason is why an operation is parked, as a code for programs and alerts. docs/operations.md says
+// what to do about each.
 type Reason string
 
 // The reasons.
@@ -82,7 +96,8 @@ const (
 	ReasonTooManyDeaths     Reason = "too_many_deaths"    // too many processes have died while they worked on it
 )
 
-// canceledError is the answer of every call that has waited for the operation: none of them begins the work anew.
+// canceledError is the answer of every call that has waited for the operation: none of them begins
+// the work anew.
 type canceledError struct{}
 
 func (*canceledError) Error() string { return "operation: canceled, and undone" }
@@ -99,8 +114,9 @@ func (e *endedError) Unwrap() error { return e.cause }
 // ForDuplicates makes it one of longcall.ForDuplicates.
 func (*endedError) ForDuplicates() {}
 
-// foreignError is an error of the function about another operation, which has ended, or is parked. The operation of the function goes on, so
-// errors.Is and errors.As must not find that this one has.
+// foreignError is an error of the function about another operation, which has ended, or is parked.
+// The operation of the function goes on, so errors.Is and errors.As must not find that this one
+// has.
 type foreignError struct{ cause error }
 
 // ofFunction returns an error with which the function has ended a run, and not the operation.
@@ -143,8 +159,8 @@ func (e *ParkedError) Error() string {
 // Unwrap makes errors.Is(err, ErrParked) true.
 func (e *ParkedError) Unwrap() error { return ErrParked }
 
-// ChildError is the error of a Child that has not completed: it was rejected, or it is undone. errors.Is finds ErrUndone in it if the child
-// was canceled, or has ended in a Final error.
+// ChildError is the error of a Child that has not completed: it was rejected, or it is undone.
+// errors.Is finds ErrUndone in it if the child was canceled, or has ended in a Final error.
 type ChildError struct {
 	OperationID string         // of the child
 	Canceled    bool           // it was canceled
@@ -164,12 +180,14 @@ func (e *ChildError) Error() string {
 // Is reports whether target is ErrUndone, and the child is.
 func (e *ChildError) Is(target error) bool { return target == ErrUndone && e.Rejected == nil }
 
-// Final returns an error that ends a Call at once, because the next attempt would have the same outcome: a card that is declined. The
-// function of the operation gets it, and may go on another way. If the function returns it, the operation is undone, its key is free, and
-// the error is the answer.
+// Final returns an error that ends a Call at once, because the next attempt would have the same
+// outcome: a card that is declined. The function of the operation gets it, and may go on another
+// way. If the function returns it, the operation is undone, its key is free, and the error is the
+// answer.
 //
-// Final is the answer of the other side for the key of the call. It settles earlier attempts in doubt. An error that does not come from the
-// other side, such as that of a check before the request, is Final(NotSent(err)).
+// Final is the answer of the other side for the key of the call. It settles earlier attempts in
+// doubt. An error that does not come from the other side, such as that of a check before the
+// request, is Final(NotSent(err)).
 func Final(err error) error {
 	if err == nil {
 		return nil
@@ -177,11 +195,13 @@ func Final(err error) error {
 	return &finalError{cause: err}
 }
 
-// Unknown returns an error that says that the outcome of an attempt is in doubt: its answer was lost. The Policy of the call says what
-// follows. An error that is neither Final nor NotSent nor Unknown is treated alike.
+// Unknown returns an error that says that the outcome of an attempt is in doubt: its answer was
+// lost. The Policy of the call says what follows. An error that is neither Final nor NotSent nor
+// Unknown is treated alike.
 //
-// The outermost of Unknown, Final and NotSent counts. An error that joins several is in doubt if one of them is Unknown, or none of the
-// three. An error of fmt.Errorf is one error, however many it wraps.
+// The outermost of Unknown, Final and NotSent counts. An error that joins several is in doubt if
+// one of them is Unknown, or none of the three. An error of fmt.Errorf is one error, however many
+// it wraps.
 func Unknown(err error) error {
 	if err == nil {
 		return nil
@@ -189,11 +209,13 @@ func Unknown(err error) error {
 	return &unknownError{cause: err}
 }
 
-// NotSent returns an error that says that this attempt was not sent: no connection came about, a circuit breaker was open. The call is tried
-// again after its backoff, whatever its policy is. It says nothing of earlier attempts: if one of them is in doubt, it stays so.
+// NotSent returns an error that says that this attempt was not sent: no connection came about, a
+// circuit breaker was open. The call is tried again after its backoff, whatever its policy is. It
+// says nothing of earlier attempts: if one of them is in doubt, it stays so.
 //
-// Final(NotSent(err)) is an attempt that was not sent, and will not be: an amount that the program itself refuses. The function gets it,
-// unless an earlier attempt is in doubt. That attempt is settled first, as the policy says.
+// Final(NotSent(err)) is an attempt that was not sent, and will not be: an amount that the program
+// itself refuses. The function gets it, unless an earlier attempt is in doubt. That attempt is
+// settled first, as the policy says.
 func NotSent(err error) error {
 	if err == nil {
 		return nil
@@ -222,8 +244,9 @@ func (e *finalError) IsFinal() bool { return true }
 // said is what an error says of an attempt. The zero value says nothing: the attempt is in doubt.
 type said struct{ final, unsent, unknown bool }
 
-// saidBy returns what an error says. The outermost word counts: an Unknown hides what it wraps, and what it is joined with. So does a joined
-// error that says nothing, unless fmt.Errorf has made one error of them.
+// saidBy returns what an error says. The outermost word counts: an Unknown hides what it wraps, and
+// what it is joined with. So does a joined error that says nothing, unless fmt.Errorf has made one
+// error of them.
 func saidBy(err error) (s said) {
 	switch e := err.(type) {
 	case *unknownError:

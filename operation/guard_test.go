@@ -99,7 +99,7 @@ func (s *shop) startSome(t *testing.T, d *operation.Definition[string], n int) {
 	}
 }
 
-// What a guard finds and has no room for is told to the others, which take it up although they do not look by themselves.
+// A guard notifies the other processes of what it finds and has no room for. They claim it although they hardly ever poll.
 func TestGuard_NotifiesProcessesWithRoom(t *testing.T) {
 	t.Parallel()
 	const processes = 8
@@ -119,7 +119,7 @@ func TestGuard_NotifiesProcessesWithRoom(t *testing.T) {
 	eventually(t, "all operations to end", s.completed(processes))
 }
 
-// Neither of the guards has the definition: a process that has it is told.
+// Neither guard has the definition. The guards notify a process that has it.
 func TestGuard_NotifiesProcessesWithTheDefinition(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{

@@ -8,7 +8,8 @@ import (
 	"github.com/idem-go/idem/internal/store"
 )
 
-// journal is the record of an operation as a run knows it. It is loaded once for each run, and the commits of the run add to it.
+// journal is the record of an operation as a run knows it. It is loaded once for each run, and the
+// commits of the run add to it.
 type journal struct {
 	steps map[int]store.Step    // steps of the function by their positions, which begin at 1 and have no gap
 	undos map[string]store.Step // begun or done, by the names of their rows
@@ -65,11 +66,12 @@ func (j *journal) row(seq int) (store.Step, bool) {
 	return store.Step{}, false
 }
 
-// unwinding reports whether the function is run no further than its last recorded step, and what is done is undone.
+// unwinding reports whether the function is run no further than its last recorded step, and what is
+// done is undone.
 func (j *journal) unwinding() bool { return j.undoing || j.canceled }
 
-// left returns the first recorded step behind a position, nil if there is none. While the operation unwinds, a call that was never sent is
-// as if it was not recorded.
+// left returns the first recorded step behind a position, nil if there is none. While the operation
+// unwinds, a call that was never sent is as if it was not recorded.
 func (j *journal) left(seq int) *store.Step {
 	for seq++; seq <= len(j.steps); seq++ {
 		if s := j.steps[seq]; s.Outcome != store.StepNotSent || !j.unwinding() {
@@ -79,7 +81,8 @@ func (j *journal) left(seq int) *store.Step {
 	return nil
 }
 
-// inDoubt returns the first call of the function, from a position on, that was begun and has no recorded outcome.
+// inDoubt returns the first call of the function, from a position on, that was begun and has no
+// recorded outcome.
 func (j *journal) inDoubt(from int) *store.Step {
 	for seq := max(from, 1); seq <= len(j.steps); seq++ {
 		if s := j.steps[seq]; s.Outcome == store.StepBegun {
@@ -89,8 +92,8 @@ func (j *journal) inDoubt(from int) *store.Step {
 	return nil
 }
 
-// undosChanged reports whether the undos of the running code cannot take the place of the recorded ones: there are fewer, or there is another number
-// than when the first of them was begun.
+// undosChanged reports whether the undos of the running code cannot take the place of the recorded
+// ones: there are fewer, or there is another number than when the first of them was begun.
 func (j *journal) undosChanged(s *store.Step, undos int) bool {
 	_, begun := j.undos[undoName(s.Name, s.Undos-1)]
 	return s.Outcome == store.StepDone && (undos < s.Undos || undos > s.Undos && begun)
@@ -147,7 +150,8 @@ func parkAt(step string, reason Reason, format string, args ...any) verdict {
 // maxCanceledRuns is how many failing runs a canceled operation gets before it parks.
 const maxCanceledRuns = 8
 
-// decide says what follows from a journal for a request. It is the only place where that is decided, also for Replay, and has no effect.
+// decide says what follows from a journal for a request. It is the only place where that is
+// decided, also for Replay, and has no effect.
 func decide(j *journal, r request) verdict {
 	if r.kind == "" {
 		return decideEnd(j, r)
@@ -191,7 +195,8 @@ func decideOutcome(j *journal, r request, s *store.Step) verdict {
 	return verdict{do: replay, step: s}
 }
 
-// decideDoubt decides about a call in doubt. If the operation is canceled, an answer that would only be thrown away is no reason to call.
+// decideDoubt decides about a call in doubt. If the operation is canceled, an answer that would
+// only be thrown away is no reason to call.
 func decideDoubt(j *journal, r request, s *store.Step) verdict {
 	switch {
 	case !j.canceled || r.policy == nil || r.policy.find != nil:
@@ -227,7 +232,8 @@ func decideEnd(j *journal, r request) verdict {
 	return verdict{do: unwind}
 }
 
-// leaveRest unwinds an operation without the steps from a position on. What has come of a call in doubt must be known.
+// leaveRest unwinds an operation without the steps from a position on. What has come of a call in
+// doubt must be known.
 func leaveRest(j *journal, from int) verdict {
 	if s := j.inDoubt(from); s != nil {
 		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled without its code, and step %q may have happened: ask the other side, and Resolve the step", s.Name)
@@ -235,7 +241,8 @@ func leaveRest(j *journal, from int) verdict {
 	return verdict{do: unwind}
 }
 
-// undoName returns the name of the row of an undo. index is its position among the undos of its step, from 0.
+// undoName returns the name of the row of an undo. index is its position among the undos of its
+// step, from 0.
 func undoName(step string, index int) string {
 	if index == 0 {
 		return step
@@ -253,7 +260,8 @@ func splitUndoName(name string) (step string, index int) {
 	return step, index
 }
 
-// undoPlan returns which undos are still to run, in their order, and which steps that are done are kept, by the rows of an operation.
+// undoPlan returns which undos are still to run, in their order, and which steps that are done are
+// kept, by the rows of an operation.
 func undoPlan(rows []store.StepSummary) (undos, kept []string) {
 	done := map[string]bool{}
 	for _, s := range rows {

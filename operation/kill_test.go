@@ -52,7 +52,7 @@ func (s *shop) wantBooks(in string) {
 	}
 }
 
-// Wherever a process is killed, a call with the same key goes on: with the same key for the bank.
+// Wherever a process is killed, the next call of the key resumes the operation, and charges under the same key.
 func TestDo_FinishesTheOperationOfAKilledProcess(t *testing.T) {
 	t.Parallel()
 	forEachPoint(t, points, func(t *testing.T, s *shop, point, in string) {
@@ -67,7 +67,7 @@ func TestDo_FinishesTheOperationOfAKilledProcess(t *testing.T) {
 	})
 }
 
-// What is on record is finished by a Worker, if no caller comes again.
+// A Worker finishes a recorded operation whose caller does not return.
 func TestWorker_FinishesTheOperationOfAKilledProcess(t *testing.T) {
 	t.Parallel()
 	forEachPoint(t, points[2:], func(t *testing.T, s *shop, point, in string) {
@@ -131,7 +131,7 @@ func TestWorker_LeavesOperationsInProgressAlone(t *testing.T) {
 	behind.work(t, pointed(s.pool, func(string) {}))
 	eventually(t, "three looks of the worker", func() bool { return polls.Load() >= 3 })
 	if epoch := s.count(`select epoch from idem.operations`); epoch != 1 {
-		t.Errorf("the operation was taken up, in epoch %d", epoch)
+		t.Errorf("the operation was claimed, in epoch %d", epoch)
 	}
 	v.kill()
 	eventually(t, "the operation to end", func() bool {
@@ -169,7 +169,7 @@ func TestWorker_ReclaimsAnOperationItHasLost(t *testing.T) {
 		return s.count(`select count(*) from idem.operations where name = 'checkout' and state = 'completed'`) == 1
 	})
 	if epoch := s.count(`select epoch from idem.operations where name = 'blocked'`); epoch != 1 {
-		t.Errorf("the operation that is on the list was taken up, in epoch %d", epoch)
+		t.Errorf("the operation that is on the list was claimed, in epoch %d", epoch)
 	}
 	b.release <- nil
 	if a := await(t, "the answer", answers); a.err != nil {

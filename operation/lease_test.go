@@ -18,7 +18,7 @@ import (
 const ownerLocks = `select count(*) from pg_locks l join idem.operations o on o.owner = l.objid::int8 where l.locktype = 'advisory'
 	and l.classid = 1768187247 and l.objsubid = 2 and l.database = (select oid from pg_database where datname = current_database())`
 
-// leased is a call under way in a process that shows itself by a lease, because it was refused a session.
+// leased is a call in progress in a process that holds a lease, because the server refused it a session.
 type leased struct {
 	*blocked
 	there   *shop
@@ -58,8 +58,8 @@ func (r *leased) wantUndisturbed(t *testing.T, s *shop) {
 	}
 }
 
-// There is no pooler, and the process gets a session later. It shows the number that the process has, so that nothing of what is under way
-// changes, and at its end the operation is gone on with at once.
+// There is no pooler, and the process gets a session later. The session has the number of the process, so its operations go on undisturbed.
+// When the session ends, another process claims the operation at once.
 func TestLease_IsReplacedByASession(t *testing.T) {
 	t.Parallel()
 	for name, ownGuards := range map[string]int{"with a Worker": 1, "without": 0} {

@@ -52,9 +52,10 @@ const firstID = "00000000-0000-0000-0000-000000000000"
 
 var states = []State{"", StateRunning, StateParked, StateCompleted, StateFailed, StateUndone}
 
-// List returns a page of operations, in the order of their ids, which says nothing about time. The next page is the same
-// filter with After set to the last id; a page with fewer than Limit operations is the last. Operations that run or are parked
-// have an index. To find others by name, scope or step, List reads the table from After on until the page is full.
+// List returns a page of operations, in the order of their ids, which says nothing about time. The
+// next page is the same filter with After set to the last id; a page with fewer than Limit
+// operations is the last. Operations that run or are parked have an index. To find others by name,
+// scope or step, List reads the table from After on until the page is full.
 func List(ctx context.Context, pool *pgxpool.Pool, f Filter) ([]Listed, error) {
 	query, err := f.query()
 	if err != nil {
@@ -102,9 +103,9 @@ func (f *Filter) query() (*store.ListOperations, error) {
 	}, nil
 }
 
-// RetryAll retries the parked operations that f selects, each in a transaction of its own, and returns how many. An error ends it: what was
-// retried before stays so, and another RetryAll goes on with the rest. f.State is parked, or empty; f.Limit is the size of a page, and bounds
-// nothing.
+// RetryAll retries the parked operations that f selects, each in a transaction of its own, and
+// returns how many. An error ends it: what was retried before stays so, and another RetryAll goes
+// on with the rest. f.State is parked, or empty; f.Limit is the size of a page, and bounds nothing.
 func RetryAll(ctx context.Context, pool *pgxpool.Pool, f Filter) (int, error) {
 	if f.State == "" {
 		f.State = StateParked
@@ -115,7 +116,8 @@ func RetryAll(ctx context.Context, pool *pgxpool.Pool, f Filter) (int, error) {
 	return forEach(ctx, pool, f, Retry)
 }
 
-// CancelAll cancels the operations that f selects, as RetryAll retries them. f.State is running or parked.
+// CancelAll cancels the operations that f selects, as RetryAll retries them. f.State is running or
+// parked.
 func CancelAll(ctx context.Context, pool *pgxpool.Pool, f Filter, opts ...CancelOption) (int, error) {
 	if f.State != StateParked && f.State != StateRunning {
 		return 0, fmt.Errorf("operation: CancelAll is for operations that are running or parked, and Filter.State is %.40q", f.State)
@@ -123,8 +125,8 @@ func CancelAll(ctx context.Context, pool *pgxpool.Pool, f Filter, opts ...Cancel
 	return forEach(ctx, pool, f, func(ctx context.Context, pool *pgxpool.Pool, id string) error { return Cancel(ctx, pool, id, opts...) })
 }
 
-// forEach does something to every operation that f selects, once. An operation that has changed its state since it was listed
-// is left alone.
+// forEach does something to every operation that f selects, once. An operation that has changed its
+// state since it was listed is left alone.
 func forEach(ctx context.Context, pool *pgxpool.Pool, f Filter, do func(context.Context, *pgxpool.Pool, string) error) (n int, err error) {
 	for {
 		page, err := List(ctx, pool, f)
@@ -156,7 +158,8 @@ type history struct {
 	Steps    []historyStep        `json:"steps"`
 }
 
-// historyStep is a row of the record, in order: a step, an undo, or the end that was decided. A call in doubt is one of them.
+// historyStep is a row of the record, in order: a step, an undo, or the end that was decided. A
+// call in doubt is one of them.
 type historyStep struct {
 	Kind    store.StepKind    `json:"kind"`
 	Name    string            `json:"name"`
@@ -168,8 +171,8 @@ type historyStep struct {
 // format is what this version writes, and the only one that there is.
 const format = 1
 
-// shown is an input or a value as it is stored. JSON is shown as JSON, so that a person can read and change it; what another Codec has made is
-// in base64.
+// shown is an input or a value as it is stored. JSON is shown as JSON, so that a person can read
+// and change it; what another Codec has made is in base64.
 type shown struct {
 	Value  json.RawMessage `json:"value,omitempty"`
 	Base64 []byte          `json:"base64,omitempty"`
@@ -192,10 +195,12 @@ func (e *shown) stored() []byte {
 	return e.Base64
 }
 
-// History returns the record of an operation, in progress or ended: its input and its steps with their values, as a JSON document for a file.
-// Replay runs new code on it. It has no key and no scope; input and values are there in clear, and may be changed by hand before
-// the file is shared. Those that are sealed are opened with the Sealer among opts, the only option that matters: without it the error is
-// idem.ErrUnreadable. ErrUnknownOperation is also the error for one that was a single transaction, of which nothing is recorded.
+// History returns the record of an operation, in progress or ended: its input and its steps with
+// their values, as a JSON document for a file. Replay runs new code on it. It has no key and no
+// scope; input and values are there in clear, and may be changed by hand before the file is shared.
+// Those that are sealed are opened with the Sealer among opts, the only option that matters:
+// without it the error is idem.ErrUnreadable. ErrUnknownOperation is also the error for one that
+// was a single transaction, of which nothing is recorded.
 func History(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Option) ([]byte, error) {
 	id, err := parsedID(id)
 	if err != nil {
@@ -255,16 +260,19 @@ func readHistory(file []byte) (*history, error) {
 	return h, nil
 }
 
-// Replay runs the function of an operation on what History has returned of it, without a database: each recorded step returns what is recorded,
-// and the run ends where the record ends. No step is taken and no call is made. The definition is the one whose name is in the history.
+// Replay runs the function of an operation on what History has returned of it, without a database:
+// each recorded step returns what is recorded, and the run ends where the record ends. No step is
+// taken and no call is made. The definition is the one whose name is in the history.
 //
-// It returns nil if a process with this code goes on with the operation, or ends it as it has ended. An error that is ErrParked, a *ParkedError,
-// says why the operation parks by this code instead: the code asks for other steps than the recorded ones, or for fewer, or a value does not
-// decode. Any other error is that of a document that is no history, a name without a definition, or a function that fails, or ends otherwise than
-// the operation has.
+// It returns nil if a process with this code goes on with the operation, or ends it as it has
+// ended. An error that is ErrParked, a *ParkedError, says why the operation parks by this code
+// instead: the code asks for other steps than the recorded ones, or for fewer, or a value does not
+// decode. Any other error is that of a document that is no history, a name without a definition, or
+// a function that fails, or ends otherwise than the operation has.
 //
-// Of an operation that has ended all steps count as recorded, also those that were committed together with its end: code that no longer asks for
-// one of those is reported, although no operation in progress has it.
+// Of an operation that has ended all steps count as recorded, also those that were committed
+// together with its end: code that no longer asks for one of those is reported, although no
+// operation in progress has it.
 func Replay(ctx context.Context, history []byte, definitions ...Runnable) error {
 	h, err := readHistory(history)
 	if err != nil {

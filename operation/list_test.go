@@ -3,7 +3,6 @@ package operation_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +15,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// fill puts n operations of a name and a state on record, one begun a minute after the other, the first one an hour ago.
+// fill records n operations of a name and a state, begun one minute after the other, the first one an hour ago.
 func (s *shop) fill(name string, state operation.State, n int) {
 	s.t.Helper()
 	_, err := s.pool.Exec(s.t.Context(), `
@@ -240,26 +239,4 @@ func TestWait_SaysWhyThereIsNoAnswer(t *testing.T) {
 	}
 }
 
-func TestWait_EndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	s.fill("checkout", "running", 1)
-	cause := fmt.Errorf("the caller has gone")
-	ctx, leave := contextWithCause(t, cause)
-	answers := make(chan error, 1)
-	go func() {
-		_, err := operation.Wait(ctx, s.pool, s.text(`select id::text from idem.operations`))
-		answers <- err
-	}()
-	leave()
-	if err := await(t, "the end of Wait", answers); !errors.Is(err, context.Canceled) || !errors.Is(err, cause) {
-		t.Errorf("Wait has returned %v", err)
-	}
-}
-
 func unanswered(context.Context, string) (string, error) { return "", errTimeout }
-
-func contextWithCause(t *testing.T, cause error) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	return ctx, func() { cancel(cause) }
-}

@@ -29,11 +29,11 @@ func TestWorker_RecoversAClaimWhoseAnswerIsLost(t *testing.T) {
 		at  pgproxy.Point
 		how pgproxy.Action
 	}{
-		"the answer of the statement that takes it up": {pgproxy.AfterAnswer(pgproxy.Contains("TakeOperations"), "UPDATE 1"), pgproxy.Reset},
-		"that answer, without a word":                  {pgproxy.AfterAnswer(pgproxy.Contains("TakeOperations"), "UPDATE 1"), pgproxy.BlackHole},
-		"what is asked for behind it":                  {pgproxy.Before(pgproxy.Contains("LoadSteps")), pgproxy.Reset},
-		"the answer to that":                           {pgproxy.AfterAnswer(pgproxy.Contains("LoadSteps")), pgproxy.Reset},
-		"the answer to that, without a word":           {pgproxy.AfterAnswer(pgproxy.Contains("LoadSteps")), pgproxy.BlackHole},
+		"the answer of the statement that claims it": {pgproxy.AfterAnswer(pgproxy.Contains("TakeOperations"), "UPDATE 1"), pgproxy.Reset},
+		"that answer, without a word":                {pgproxy.AfterAnswer(pgproxy.Contains("TakeOperations"), "UPDATE 1"), pgproxy.BlackHole},
+		"what is asked for behind it":                {pgproxy.Before(pgproxy.Contains("LoadSteps")), pgproxy.Reset},
+		"the answer to that":                         {pgproxy.AfterAnswer(pgproxy.Contains("LoadSteps")), pgproxy.Reset},
+		"the answer to that, without a word":         {pgproxy.AfterAnswer(pgproxy.Contains("LoadSteps")), pgproxy.BlackHole},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,7 +71,7 @@ func TestResume_ReleasesAClaimWhoseAnswerIsLost(t *testing.T) {
 		t.Fatal("nothing was lost")
 	}
 	if n := s.count(`select count(*) from idem.operations where owner is not null and name = 'decision'`); n != 1 {
-		t.Fatal("it was not taken up")
+		t.Fatal("it was not claimed")
 	}
 	eventually(t, "it to be due for others", func() bool {
 		due, err := operation.Due(t.Context(), s.pool, []string{"decision"}, 10)
@@ -146,7 +146,7 @@ func TestSealer_PanicsOnOpen(t *testing.T) {
 	eventually(t, "the operation to end", s.completed(1))
 }
 
-// Signals count by the moment at which they were sent: neither how late they are found decides, nor who finds them.
+// A signal counts by the moment at which it was sent, however late a process finds it.
 func TestSignal_CountsByWhenItWasSent(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

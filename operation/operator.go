@@ -73,8 +73,8 @@ type StepStatus struct {
 	DueAt      time.Time // when a pause is over, or an Await times out; zero for others
 }
 
-// Show returns the status of an operation. The times are those of the database's clock. Of the options only idem.WithSealer matters: it opens
-// the last error.
+// Show returns the status of an operation. The times are those of the database's clock. Of the
+// options only idem.WithSealer matters: it opens the last error.
 func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Option) (Status, error) {
 	id, err := parsedID(id)
 	if err != nil {
@@ -114,7 +114,8 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 	return status, nil
 }
 
-// underWay returns the kind and the name of the step at which an operation is. The kind is empty unless the step has no outcome yet.
+// underWay returns the kind and the name of the step at which an operation is. The kind is empty
+// unless the step has no outcome yet.
 func underWay(s *store.ShowOperation, steps []store.StepSummary) (kind, step string) {
 	step, _ = splitUndoName(s.Step)
 	if s.State == store.OperationParked {
@@ -154,8 +155,8 @@ func stepStatus(id string, s *store.StepSummary) StepStatus {
 	return status
 }
 
-// Retry lets a parked operation go on: because the code or the other side has changed. A call in doubt is repeated if its policy is Keyed. If
-// it is Once, the operation parks again: see Resolve.
+// Retry lets a parked operation go on: because the code or the other side has changed. A call in
+// doubt is repeated if its policy is Keyed. If it is Once, the operation parks again: see Resolve.
 func Retry(ctx context.Context, pool *pgxpool.Pool, id string) error {
 	return revive(ctx, pool, &store.ReviveOperation{OperationID: id}, act.Of(ctx, store.Retry, "running"), nil)
 }
@@ -163,26 +164,31 @@ func Retry(ctx context.Context, pool *pgxpool.Pool, id string) error {
 // CancelOption changes a Cancel.
 type CancelOption func(*store.CancelOperation)
 
-// WithoutCalling has Cancel repeat no call: a Keyed call in doubt parks the operation with ReasonCallInDoubt, for Resolve.
+// WithoutCalling has Cancel repeat no call: a Keyed call in doubt parks the operation with
+// ReasonCallInDoubt, for Resolve.
 func WithoutCalling() CancelOption {
 	return func(c *store.CancelOperation) { c.WithoutCalling = true }
 }
 
-// WithoutCode has Cancel end the operation by its recorded steps alone, where its code has changed or fails: steps that the function does not
-// ask for any more are not undone, and Status.Kept lists them.
+// WithoutCode has Cancel end the operation by its recorded steps alone, where its code has changed
+// or fails: steps that the function does not ask for any more are not undone, and Status.Kept lists
+// them.
 func WithoutCode() CancelOption {
 	return func(c *store.CancelOperation) { c.WithoutCode = true }
 }
 
-// Cancel ends an operation that runs or is parked: no step is begun any more, and what is done is undone. Its key is free after that, also if
-// its function rejects meanwhile. A call that waits for it gets ErrCanceled. Canceling an operation again changes nothing and is no error,
-// unless the options differ.
+// Cancel ends an operation that runs or is parked: no step is begun any more, and what is done is
+// undone. Its key is free after that, also if its function rejects meanwhile. A call that waits for
+// it gets ErrCanceled. Canceling an operation again changes nothing and is no error, unless the
+// options differ.
 //
-// Cancel takes effect at the next step or attempt; a call that is being made is not cut off. A call of which no attempt was sent is never sent.
-// An Asked call in doubt is asked about. A Keyed call in doubt is repeated under its key if its step has an undo, which then runs. Any other
-// call in doubt parks the operation with ReasonCallInDoubt: see [Resolve]. A Child in progress is canceled and awaited. The function is run up to
-// its last recorded step, so that the undos are known. If it fails before that, in eight runs, the operation parks with ReasonFunctionFailed.
-// PreviewCancel says what Cancel would do.
+// Cancel takes effect at the next step or attempt; a call that is being made is not cut off. A call
+// of which no attempt was sent is never sent. An Asked call in doubt is asked about. A Keyed call
+// in doubt is repeated under its key if its step has an undo, which then runs. Any other call in
+// doubt parks the operation with ReasonCallInDoubt: see [Resolve]. A Child in progress is canceled
+// and awaited. The function is run up to its last recorded step, so that the undos are known. If it
+// fails before that, in eight runs, the operation parks with ReasonFunctionFailed. PreviewCancel
+// says what Cancel would do.
 func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOption) (err error) {
 	c := &store.CancelOperation{}
 	for _, opt := range opts {
@@ -218,7 +224,8 @@ func Cancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...CancelOp
 	return hint(tx.Commit(ctx, &note))
 }
 
-// CancelPreview is what Cancel would do, by the record of the operation. A process that works on it may have come further by then.
+// CancelPreview is what Cancel would do, by the record of the operation. A process that works on it
+// may have come further by then.
 type CancelPreview struct {
 	InDoubt []string // the steps whose calls are in doubt
 	Asks    bool     // an Asked call in doubt is asked about; Undos and Kept count it as done
@@ -285,17 +292,20 @@ type Finding struct {
 	step     string // that it is about; empty: the first one in doubt
 }
 
-// NotHappened says that the call has not happened and will not be made: the function gets a Final error that is ErrNotHappened. To have the call
-// made again, Retry the operation instead. An undo is made again: it must be done.
+// NotHappened says that the call has not happened and will not be made: the function gets a Final
+// error that is ErrNotHappened. To have the call made again, Retry the operation instead. An undo
+// is made again: it must be done.
 var NotHappened = Finding{}
 
-// Happened says that the call has happened, and what it has returned, which is stored as JSON. The value must decode into the type of the Call:
-// the operation parks again if it does not, and Resolve takes another one. For an undo the value is nil.
+// Happened says that the call has happened, and what it has returned, which is stored as JSON. The
+// value must decode into the type of the Call: the operation parks again if it does not, and
+// Resolve takes another one. For an undo the value is nil.
 func Happened(value any) Finding { return Finding{happened: true, value: value} }
 
-// Refused says that the other side has refused the call, and will not make it any more: the function gets err as a Final, or as idem.Reject if it
-// is that. It finds in err what WithErrors says of errors, those that are named there only by the Resolve of the Definition. An undo cannot be
-// refused: the operation stays parked until it is done.
+// Refused says that the other side has refused the call, and will not make it any more: the
+// function gets err as a Final, or as idem.Reject if it is that. It finds in err what WithErrors
+// says of errors, those that are named there only by the Resolve of the Definition. An undo cannot
+// be refused: the operation stays parked until it is done.
 func Refused(err error) Finding {
 	if err == nil {
 		err = errors.New("refused")
@@ -303,29 +313,32 @@ func Refused(err error) Finding {
 	return Finding{refused: Final(err)}
 }
 
-// As returns the finding as one about the operation as s shows it: Resolve refuses it, with ErrNotParked, if a process has taken the operation
-// up since.
+// As returns the finding as one about the operation as s shows it: Resolve refuses it, with
+// ErrNotParked, if a process has taken the operation up since.
 func (f Finding) As(s Status) Finding {
 	f.epoch = s.Epoch
 	return f
 }
 
-// Of returns the finding as one about the step of that name, where several calls are in doubt. Resolve refuses it, with ErrNotParked, if no step of
-// that name is in doubt.
+// Of returns the finding as one about the step of that name, where several calls are in doubt.
+// Resolve refuses it, with ErrNotParked, if no step of that name is in doubt.
 func (f Finding) Of(step string) Finding {
 	f.step = step
 	return f
 }
 
-// Resolve says the outcome of a call in doubt, or of an undo in doubt, and lets the operation go on from there. It is ErrNotParked if there is
-// none. If several are in doubt it is about the first of them, unless the finding names one, and the operation may park again for the next. Of
-// the options only idem.WithSealer matters. It is for definitions whose codec is JSON; see the Resolve of a Definition for others.
+// Resolve says the outcome of a call in doubt, or of an undo in doubt, and lets the operation go on
+// from there. It is ErrNotParked if there is none. If several are in doubt it is about the first of
+// them, unless the finding names one, and the operation may park again for the next. Of the options
+// only idem.WithSealer matters. It is for definitions whose codec is JSON; see the Resolve of a
+// Definition for others.
 func Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, opts ...idem.Option) error {
 	return resolve(ctx, pool, id, finding, &definition{codec: jsonCodec{}, known: everywhere}, opts)
 }
 
-// Resolve says the outcome of a call in doubt of an operation of this definition, as the function Resolve does. The value is encoded by the codec
-// of the definition, and an error of Refused is what it is if WithErrors names it. For an operation of another definition it returns
+// Resolve says the outcome of a call in doubt of an operation of this definition, as the function
+// Resolve does. The value is encoded by the codec of the definition, and an error of Refused is
+// what it is if WithErrors names it. For an operation of another definition it returns
 // ErrUnknownOperation.
 func (d *Definition[In]) Resolve(ctx context.Context, pool *pgxpool.Pool, id string, finding Finding, opts ...idem.Option) error {
 	if d.err != nil {
@@ -412,7 +425,8 @@ func (f *Finding) recorded(call *store.Step, d *definition) (*store.Step, error)
 	return s, nil
 }
 
-// revive lets a parked operation go on, together with what is recorded for it and of the person who wants it.
+// revive lets a parked operation go on, together with what is recorded for it and of the person who
+// wants it.
 func revive(ctx context.Context, pool *pgxpool.Pool, r *store.ReviveOperation, note store.NoteAct,
 	record func(*store.ShowOperation, []store.InDoubt) (row txn.Request, step string, err error),
 ) (err error) {

@@ -11,8 +11,8 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// The database is away when a call returns, and while a Worker looks for work. Neither forgets the operation, and the caller
-// is not told that it is over.
+// The database is unavailable when a call returns, and while a Worker polls. The operation goes on later, and the error of the caller is
+// retryable.
 func TestWorker_SurvivesADatabaseOutage(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -27,7 +27,7 @@ func TestWorker_SurvivesADatabaseOutage(t *testing.T) {
 	b.release <- errors.New("canceled")
 	a := await(t, "the caller", answers)
 	if a.err == nil || !idem.Retryable(a.err) {
-		t.Errorf("the caller was told %v", a.err)
+		t.Errorf("the caller got %v", a.err)
 	}
 	behind.work(t, b) // which begins in the middle of it
 	proxy.Admit()

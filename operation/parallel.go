@@ -21,13 +21,16 @@ import (
 //	failed := calls.Wait()
 //	ticket, err := air.Value()
 //
-// Each of them is a step with a key, a policy, undos and an outcome of its own. They take their positions in the order of Go. One commit
-// before them records all of them as begun, and the next commit records what they have returned: together they cost the commits of one Call.
-// If one fails, or has to wait for a person, the others still come to their outcomes before the function goes on, or the operation parks. A
-// process that takes the operation up after a crash settles each call as its policy says.
+// Each of them is a step with a key, a policy, undos and an outcome of its own. They take their
+// positions in the order of Go. One commit before them records all of them as begun, and the next
+// commit records what they have returned: together they cost the commits of one Call. If one fails,
+// or has to wait for a person, the others still come to their outcomes before the function goes on,
+// or the operation parks. A process that takes the operation up after a crash settles each call as
+// its policy says.
 //
-// Between the first Go and Wait no other step is taken. A backoff of 5 seconds or more frees the caller or the worker only when no other of
-// the calls is in progress. A panic in the function of a call is raised by Wait.
+// Between the first Go and Wait no other step is taken. A backoff of 5 seconds or more frees the
+// caller or the worker only when no other of the calls is in progress. A panic in the function of a
+// call is raised by Wait.
 type Calls struct {
 	op     *Op
 	calls  []*parallelCall
@@ -43,7 +46,8 @@ type Value[T any] struct {
 	call  *parallelCall // nil if it is not one of them
 }
 
-// parallelCall is one of the calls. It has an Op of its own while it is made, so that what stops it does not stop the others.
+// parallelCall is one of the calls. It has an Op of its own while it is made, so that what stops it
+// does not stop the others.
 type parallelCall struct {
 	*outside
 	verdict verdict
@@ -105,8 +109,9 @@ func (c *Calls) add(r request) *parallelCall {
 	return &parallelCall{outside: &outside{step: s}, verdict: v}
 }
 
-// Wait makes the calls, all at the same time, and returns when each of them has an outcome. The error joins those of the calls, in the order
-// of Go, and is nil if all have returned a value. Calls are waited for once.
+// Wait makes the calls, all at the same time, and returns when each of them has an outcome. The
+// error joins those of the calls, in the order of Go, and is nil if all have returned a value.
+// Calls are waited for once.
 func (c *Calls) Wait() error {
 	op := c.op
 	switch {
@@ -136,7 +141,8 @@ func (c *Calls) Wait() error {
 	return errors.Join(errs...)
 }
 
-// Value returns what the call has returned: the same in the first run and in every later one. It is called behind Wait.
+// Value returns what the call has returned: the same in the first run and in every later one. It is
+// called behind Wait.
 func (v *Value[T]) Value() (T, error) {
 	var none T
 	op := v.calls.op
@@ -262,8 +268,9 @@ func whereIs(call *parallelCall) store.At {
 	return store.At{Kind: call.step.kind, Step: call.step.name, Seq: call.step.seq}
 }
 
-// begun has it recorded that a call is begun, since when, and how often it was tried. A row that says when it was begun keeps that, or each
-// process that the operation passes through would make its window longer.
+// begun has it recorded that a call is begun, since when, and how often it was tried. A row that
+// says when it was begun keeps that, or each process that the operation passes through would make
+// its window longer.
 func (op *Op) begun(call *parallelCall) {
 	r := op.remember(call.step, store.StepBegun, triesValue(call.tries))
 	if call.doubt {
@@ -305,8 +312,8 @@ func (p *parallelCall) run() {
 	p.escaped = nil
 }
 
-// collect takes over the outcome of a call, if it has one. It reports whether the call has turned out not to have happened, and is not made
-// because the operation unwinds.
+// collect takes over the outcome of a call, if it has one. It reports whether the call has turned
+// out not to have happened, and is not made because the operation unwinds.
 func (op *Op) collect(call *parallelCall) (unwinds bool) {
 	if s := call.op.stopped; s != nil && s.why == unwound {
 		op.remember(call.step, store.StepNotSent, nil)
@@ -321,8 +328,8 @@ func (op *Op) collect(call *parallelCall) (unwinds bool) {
 	return false
 }
 
-// stop returns why calls have no outcome, nil if all have one. That the run is over comes before that the operation waits, and that before
-// what a person has to do.
+// stop returns why calls have no outcome, nil if all have one. That the run is over comes before
+// that the operation waits, and that before what a person has to do.
 func (c *Calls) stop() *stop {
 	var stops []*stop
 	for _, call := range c.unsettled() {
@@ -344,8 +351,9 @@ func (c *Calls) stop() *stop {
 	return &all
 }
 
-// leaveOff stops the run, and records how far the calls are: what they have returned, of which of them no attempt was sent, and how often they
-// were tried. Where that fails the next process takes those without an outcome for calls in doubt.
+// leaveOff stops the run, and records how far the calls are: what they have returned, of which of
+// them no attempt was sent, and how often they were tried. Where that fails the next process takes
+// those without an outcome for calls in doubt.
 func (c *Calls) leaveOff(s *stop) error {
 	op, open := c.op, c.unsettled()
 	for _, call := range open {
@@ -382,7 +390,8 @@ func (c *Calls) mark(call *parallelCall) {
 	}
 }
 
-// rest knows which calls are in a long pause. When all that have not ended are, the pause frees the worker or the caller.
+// rest knows which calls are in a long pause. When all that have not ended are, the pause frees the
+// worker or the caller.
 type rest struct {
 	mu     sync.Mutex
 	active int               // neither in a long pause nor ended

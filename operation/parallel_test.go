@@ -86,7 +86,7 @@ func (s *shop) outcomes() string {
 	return s.text(`select coalesce(string_agg(name || ' ' || outcome, ', ' order by seq), '') from idem.steps where kind = 'call'`)
 }
 
-// Both calls wait until the other one is under way.
+// Each call waits until the other one is in progress.
 func TestParallel_CallsRunAtOnceAndReplay(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -199,7 +199,7 @@ func TestParallel_ErrorsAreTheSameInEveryRun(t *testing.T) {
 	}
 }
 
-// The room is in doubt: the air ticket is on record before a person is asked, and is not booked again.
+// The room is in doubt. The outcome of the other call is recorded before the operation parks, and the call is not made again.
 func TestParallel_ParksWhenTheOthersHaveEnded(t *testing.T) {
 	t.Parallel()
 	for name, finding := range map[string]operation.Finding{"it has happened": operation.Happened("bed"), "it has not": operation.NotHappened} {
@@ -535,7 +535,7 @@ func TestParallel_CountsAttemptsAcrossCallers(t *testing.T) {
 	}
 }
 
-// A long pause of one frees the caller only when no other call is under way.
+// A long backoff of one call frees the caller only when no other call is in progress.
 func TestParallel_LongBackoffFreesTheCaller(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -562,7 +562,7 @@ func TestParallel_LongBackoffFreesTheCaller(t *testing.T) {
 	}()
 	await(t, "the first attempt", pauses)
 	if owner := s.count(`select count(*) from idem.operations where owner is not null`); owner != 1 {
-		t.Error("it has no owner while a call is under way")
+		t.Error("it has no owner while a call is in progress")
 	}
 	close(released)
 	if err := await(t, "the caller to be free", answered); !errors.Is(err, idem.ErrInProgress) || !ended.Load() {

@@ -120,7 +120,7 @@ func TestSignal_FirstWinsAndEarlyOnesWait(t *testing.T) {
 	}
 	late := start("late")
 	s.work(t, approval())
-	eventually(t, "both to be under way", func() bool { return s.isFree("approve") })
+	eventually(t, "both to wait", func() bool { return s.isFree("approve") })
 	err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
 		return operation.Signal(t.Context(), tx, late, "approve", false)
 	})

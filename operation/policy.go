@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// Policy says what may happen when the outcome of a call is in doubt, and how the call is retried. A call is in doubt if its process died
-// during an attempt, or if an attempt returned an error that is neither Final nor NotSent: its answer may have been lost. A Policy is made by
-// [Keyed] or [Asked], or is [Once].
+// Policy says what may happen when the outcome of a call is in doubt, and how the call is retried.
+// A call is in doubt if its process died during an attempt, or if an attempt returned an error that
+// is neither Final nor NotSent: its answer may have been lost. A Policy is made by [Keyed] or
+// [Asked], or is [Once].
 type Policy struct {
 	window    time.Duration // Keyed: how long the other side knows a key
 	find      func(ctx context.Context, key string) (value any, done bool, err error)
@@ -31,9 +32,11 @@ const (
 	longPause = 5 * time.Second
 )
 
-// Keyed says that the other side recognizes a key for as long as window, and answers a second call with the outcome of the first. A call in
-// doubt is repeated under its key. After the window the operation parks with ReasonCallInDoubt. The window counts from the commit before
-// the first attempt. Most providers promise 24 hours: take an hour less. A Final error settles the attempts before it, too.
+// Keyed says that the other side recognizes a key for as long as window, and answers a second call
+// with the outcome of the first. A call in doubt is repeated under its key. After the window the
+// operation parks with ReasonCallInDoubt. The window counts from the commit before the first
+// attempt. Most providers promise 24 hours: take an hour less. A Final error settles the attempts
+// before it, too.
 func Keyed(window time.Duration) Policy {
 	p := Policy{window: window}
 	if window <= 0 {
@@ -42,9 +45,10 @@ func Keyed(window time.Duration) Policy {
 	return p
 }
 
-// Asked says that the other side can be asked for the outcome of a key. find returns the value of a call that has happened, with done. It
-// returns done as false if the call has not happened and can no longer happen. A Final error says that the other side has refused the
-// call. Any other error says that the outcome is still in doubt: find is called again after the backoff.
+// Asked says that the other side can be asked for the outcome of a key. find returns the value of a
+// call that has happened, with done. It returns done as false if the call has not happened and can
+// no longer happen. A Final error says that the other side has refused the call. Any other error
+// says that the outcome is still in doubt: find is called again after the backoff.
 func Asked[T any](find func(ctx context.Context, key string) (value T, done bool, err error)) Policy {
 	if find == nil {
 		return Policy{err: errors.New("operation: Asked(nil): find is missing")}
@@ -55,13 +59,13 @@ func Asked[T any](find func(ctx context.Context, key string) (value T, done bool
 	}}
 }
 
-// Once says that a call must not be made twice. If its outcome is in doubt the operation parks with ReasonCallInDoubt. An attempt that was
-// NotSent is followed by another one.
+// Once says that a call must not be made twice. If its outcome is in doubt the operation parks with
+// ReasonCallInDoubt. An attempt that was NotSent is followed by another one.
 var Once = Policy{once: true}
 
-// WithMaxAttempts limits how often a call is tried, across callers and processes. After the last attempt the operation parks with
-// ReasonAttemptsExhausted, unless the call is known not to have happened: then the function gets the last error, as a Final. There is no
-// limit by default.
+// WithMaxAttempts limits how often a call is tried, across callers and processes. After the last
+// attempt the operation parks with ReasonAttemptsExhausted, unless the call is known not to have
+// happened: then the function gets the last error, as a Final. There is no limit by default.
 func (p Policy) WithMaxAttempts(n int) Policy {
 	if p.attempts = n; n < 1 {
 		p.err = fmt.Errorf("operation: WithMaxAttempts(%d): the number must be positive", n)
@@ -69,8 +73,9 @@ func (p Policy) WithMaxAttempts(n int) Policy {
 	return p
 }
 
-// WithAttemptTimeout limits how long an attempt may take, and how long each question of an Asked call may take. An attempt that fails
-// because of it is in doubt. There is no limit by default. With Keyed it must be shorter than the window.
+// WithAttemptTimeout limits how long an attempt may take, and how long each question of an Asked
+// call may take. An attempt that fails because of it is in doubt. There is no limit by default.
+// With Keyed it must be shorter than the window.
 func (p Policy) WithAttemptTimeout(d time.Duration) Policy {
 	if p.timeout = d; d <= 0 {
 		p.err = fmt.Errorf("operation: WithAttemptTimeout(%v): the timeout must be positive", d)
@@ -78,8 +83,9 @@ func (p Policy) WithAttemptTimeout(d time.Duration) Policy {
 	return p
 }
 
-// WithBackoff sets the longest first pause between two attempts, and the longest of all. Each pause is drawn at random, below a limit that
-// doubles. A pause of 5 seconds or more frees the caller or the worker. The defaults are 200 milliseconds and a minute.
+// WithBackoff sets the longest first pause between two attempts, and the longest of all. Each pause
+// is drawn at random, below a limit that doubles. A pause of 5 seconds or more frees the caller or
+// the worker. The defaults are 200 milliseconds and a minute.
 func (p Policy) WithBackoff(min, max time.Duration) Policy {
 	if p.min, p.max = min, max; min <= 0 || max < min {
 		p.err = fmt.Errorf("operation: WithBackoff(%v, %v): min must be positive, and not above max", min, max)
@@ -87,9 +93,10 @@ func (p Policy) WithBackoff(min, max time.Duration) Policy {
 	return p
 }
 
-// WithHeartbeat limits the time between two calls of [Beat] by the function of a call. When no beat has come for d, the context of the
-// attempt ends with the cause ErrNoBeat, and the attempt is in doubt. The find of an Asked call need not beat. There is no limit by default.
-// With Keyed it must be shorter than the window.
+// WithHeartbeat limits the time between two calls of [Beat] by the function of a call. When no beat
+// has come for d, the context of the attempt ends with the cause ErrNoBeat, and the attempt is in
+// doubt. The find of an Asked call need not beat. There is no limit by default. With Keyed it must
+// be shorter than the window.
 func (p Policy) WithHeartbeat(d time.Duration) Policy {
 	if p.heartbeat = d; d <= 0 {
 		p.err = fmt.Errorf("operation: WithHeartbeat(%v): the time between two beats must be positive", d)
@@ -119,6 +126,10 @@ func (p *Policy) stored() string {
 		return "once"
 	case p.find != nil:
 		return "asked"
+	}
+	window := strings.TrimSuffix(strings.TrimSuffix(p.window.String(), "0s"), "0m") // 23h
+	if strings.HasSuffix(window, "h") || strings.HasSuffix(window, "m") {
+		return "keyed " + window
 	}
 	return "keyed " + p.window.String()
 }
@@ -156,8 +167,8 @@ func (p *Policy) bounded(ctx context.Context) (context.Context, context.CancelFu
 	return ctx, func() {}
 }
 
-// Beat reports that the function of a call makes progress: see [Policy.WithHeartbeat]. ctx is the one that the function was given, or one
-// derived from it. Without a heartbeat Beat does nothing.
+// Beat reports that the function of a call makes progress: see [Policy.WithHeartbeat]. ctx is the
+// one that the function was given, or one derived from it. Without a heartbeat Beat does nothing.
 func Beat(ctx context.Context) {
 	if h, ok := ctx.Value(heartKey{}).(*heart); ok {
 		h.timer.Reset(h.silence)

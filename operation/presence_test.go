@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// blocked is an operation whose call goes on until it is let go.
+// blocked is an operation whose call blocks until the test releases it.
 type blocked struct {
 	*operation.Definition[int]
 	policy  operation.Policy
@@ -143,7 +143,7 @@ func TestFence_ZombieCommitsNothing(t *testing.T) {
 	}
 	select {
 	case a := <-answers:
-		t.Fatalf("the zombie's caller was told %+v", a)
+		t.Fatalf("the zombie's caller got %+v", a)
 	default:
 	}
 	if _, err := s.pool.Exec(t.Context(), `update idem.operations set wake_at = clock_timestamp()`); err != nil {
@@ -168,7 +168,7 @@ func TestDo_CallerThatLeavesReleases(t *testing.T) {
 	b.release <- errors.New("canceled")
 	a := await(t, "the caller", answers)
 	if !errors.Is(a.err, context.Canceled) || !errors.Is(a.err, idem.ErrInProgress) {
-		t.Errorf("the caller was told %v", a.err)
+		t.Errorf("the caller got %v", a.err)
 	}
 	if n := s.count(`select count(*) from idem.operations where owner is null and wake_at <= clock_timestamp() and state = 'running'`); n != 1 {
 		t.Error("the operation is not free for the next process")
@@ -180,7 +180,7 @@ func TestDo_CallerThatLeavesReleases(t *testing.T) {
 	s.wantBlocked()
 }
 
-// What a call has returned is kept although its caller has left meanwhile: it is not made again.
+// The outcome of a call is recorded although its caller has left, and the call is not made again.
 func TestCall_OutcomeIsKeptWhenTheCallerLeaves(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -191,7 +191,7 @@ func TestCall_OutcomeIsKeptWhenTheCallerLeaves(t *testing.T) {
 	leave()
 	b.release <- nil
 	if a := await(t, "the caller", answers); !errors.Is(a.err, context.Canceled) {
-		t.Errorf("the caller was told %v", a.err)
+		t.Errorf("the caller got %v", a.err)
 	}
 	if _, err := b.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil {
 		t.Fatal(err)
@@ -202,20 +202,19 @@ func TestCall_OutcomeIsKeptWhenTheCallerLeaves(t *testing.T) {
 	s.wantBlocked()
 }
 
-// A call has answered a process that had lost the operation meanwhile. What it knows is not on record, and not forgotten: when it has the
-// operation again, the call is neither made nor in doubt.
+// A call returns to a process that has lost the operation meanwhile. When the process claims the operation again, the outcome is still known.
 func TestCall_OutcomeIsKeptWhenTheOperationWasLost(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	b := newBlocked(s, operation.Once)
 	answers := b.call(t.Context(), s, idem.WithWait(0))
 	await(t, "the call", b.begun)
-	if _, err := s.pool.Exec(t.Context(), `update idem.operations set epoch = epoch + 1, owner = null`); err != nil { // another one, which has let go of it
+	if _, err := s.pool.Exec(t.Context(), `update idem.operations set epoch = epoch + 1, owner = null`); err != nil { // as if another process had claimed and released it
 		t.Fatal(err)
 	}
 	b.release <- nil
 	if a := await(t, "the caller", answers); !errors.Is(a.err, idem.ErrInProgress) {
-		t.Errorf("the caller was told %v", a.err)
+		t.Errorf("the caller got %v", a.err)
 	}
 	if _, err := b.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil {
 		t.Fatal(err)
@@ -278,7 +277,7 @@ func TestPresence_NotNeededForOneTransaction(t *testing.T) {
 	}
 }
 
-// pooled is a connection as a pooler gives it: the server's process has another number than the client is told.
+// pooled is a connection as a pooler gives it: the server reports another process number than the client got.
 type pooled struct {
 	net.Conn
 	told bool
@@ -332,7 +331,7 @@ func TestLease_BehindAPooler(t *testing.T) {
 	s.wantBlocked()
 }
 
-// A process that takes an operation up fences off the one before, which may be anywhere in it.
+// A process that claims an operation fences off its former owner.
 func TestFence_ClaimFencesOffTheOwnerBefore(t *testing.T) {
 	t.Parallel()
 	for name, takeUp := range map[string]func(t *testing.T, s *shop, b *blocked){

@@ -23,7 +23,7 @@ func (c code) define(opts ...operation.Option) *operation.Definition[string] {
 	return operation.Define("replayed", func(op *operation.Op, _ string) (idem.Response, error) { return created, c(op) }, opts...)
 }
 
-// history is what is on record of the only operation.
+// history returns the History of the only operation.
 func (s *shop) history(t *testing.T, opts ...idem.Option) []byte {
 	t.Helper()
 	file, err := operation.History(t.Context(), s.pool, s.text(`select id::text from idem.operations`), opts...)
@@ -61,7 +61,7 @@ func taking(names ...string) code {
 	return func(op *operation.Op) error { return takes(op, names...) }
 }
 
-// What Replay says of an operation that another release has begun, and that is still under way, is what happens to it.
+// Replay predicts what new code does with an operation in progress.
 func TestReplay_ReportsWhatNewCodeParks(t *testing.T) {
 	t.Parallel()
 	errDown := errors.New("down")
@@ -86,8 +86,8 @@ func TestReplay_ReportsWhatNewCodeParks(t *testing.T) {
 			}
 			return takes(op, "charge:call", "pause:pause")
 		}, ""},
-		{"a question that has no step on record", old, taking("reserve:undone", "charge:call", "pause:pause", "note:changed", "note:tx"), ""},
-		{"a question that is on record is asked no more", taking("one:tx", "new:changed", "two:call", "three:call"), taking("one:tx", "two:call", "three:call"), `asks for call "two"`},
+		{"a Changed that is not recorded", old, taking("reserve:undone", "charge:call", "pause:pause", "note:changed", "note:tx"), ""},
+		{"a recorded Changed is gone", taking("one:tx", "new:changed", "two:call", "three:call"), taking("one:tx", "two:call", "three:call"), `asks for call "two"`},
 		{"a pause that is over", taking("one:tx", "pause:pause", "two:call", "three:call"), taking("one:tx", "pause:pause", "two:call"), "no longer asks for step \"three\""},
 		{"a step is gone", old, taking("reserve:undone", "charge:call"), `no longer asks for step "pause"`},
 		{"a step is renamed", old, taking("reserve:undone", "pay:call", "pause:pause"), `asks for call "pay"`},
@@ -125,7 +125,7 @@ func TestReplay_ReportsWhatNewCodeParks(t *testing.T) {
 	}
 }
 
-// Nothing is done by a replay: no step is taken that is not on record, and none that is.
+// Replay takes no step and makes no call.
 func TestReplay_TakesNoStep(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -278,7 +278,7 @@ func TestReplay_OfACanceledOperation(t *testing.T) {
 	}
 }
 
-// What is in the file is what is on record: the codec does not matter, nor how the file is laid out.
+// Values survive History and Replay, whatever the codec and the layout of the file.
 func TestHistory_KeepsValuesByteForByte(t *testing.T) {
 	t.Parallel()
 	type row struct{ N int }

@@ -71,7 +71,7 @@ func TestResolve_RefusedKeepsNamedErrors(t *testing.T) {
 		}
 		_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, sealed...)
 		if !operation.IsFinal(c.err) || !errors.Is(c.err, errDeclined) || !errors.Is(err, errSentinel) {
-			t.Errorf("the function was told %v, and the caller %v", c.err, err)
+			t.Errorf("the function got %v, and the caller %v", c.err, err)
 		}
 	}
 }
@@ -84,7 +84,7 @@ func TestResolve_RefusedWithoutADefinition(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.Do(t.Context(), s.pool, scope, "stuck", hashA, 0); !errors.Is(err, errDeclined) || !operation.IsFinal(c.err) {
-		t.Errorf("the function was told %v, and the caller %v", c.err, err)
+		t.Errorf("the function got %v, and the caller %v", c.err, err)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestResolve_OfADefinitionRefusesOthers(t *testing.T) {
 	}
 }
 
-// A person who gives a value of another type is told, and gives it again. Nothing else of the record changes by that.
+// A value that does not decode parks the operation again, and Resolve takes another one. Other steps cannot be resolved.
 func TestResolve_BadValueIsGivenAgain(t *testing.T) {
 	t.Parallel()
 	for name, sealed := range map[string][]idem.Option{"plain": nil, "sealed": {sealerOf(7)}} {
@@ -325,6 +325,6 @@ func TestResolve_NotOfAnUnreadableOutcome(t *testing.T) {
 	}
 	err := operation.Resolve(t.Context(), s.pool, s.text(`select id::text from idem.operations`), operation.Happened(inner{8}))
 	if got := s.text(`select convert_from(value, 'UTF8') from idem.steps where name = 'call'`); got != "7" || !errors.Is(err, operation.ErrNotParked) {
-		t.Errorf("it is %s on record, and Resolve says %v", got, err)
+		t.Errorf("the recorded value is %s, and Resolve returned %v", got, err)
 	}
 }

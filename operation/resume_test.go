@@ -101,7 +101,7 @@ func TestResume_LeavesOthersAlone(t *testing.T) {
 		}
 	}
 	if epoch := s.count(`select epoch from idem.operations`); epoch != 1 {
-		t.Errorf("it was taken up, in epoch %d", epoch)
+		t.Errorf("it was claimed, in epoch %d", epoch)
 	}
 	b.release <- nil
 	if a := await(t, "the answer", answers); a.err != nil {
@@ -182,7 +182,7 @@ func TestDue_ListsWhatAWorkerWouldClaim(t *testing.T) {
 	if a := await(t, "the answer", answers); a.err != nil {
 		t.Fatal(a.err)
 	}
-	// A Worker takes up the same.
+	// A Worker claims the same.
 	s.work(t, operation.Define("checkout", func(op *operation.Op, _ string) (idem.Response, error) {
 		if op.ID() == ids["signal"] {
 			_, err := operation.Await[bool](op, "approve", time.Hour)

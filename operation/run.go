@@ -55,8 +55,8 @@ func (w *work) log() *slog.Logger {
 	return slog.Default()
 }
 
-// work runs the function until the operation has ended, or goes on elsewhere. tx is the transaction that has claimed the key, if nothing is
-// committed yet.
+// work runs the function until the operation has ended, or goes on elsewhere. tx is the transaction
+// that has claimed the key, if nothing is committed yet.
 func (w *work) work(ctx context.Context, tx *txn.Tx) longcall.Ending {
 	w.bringBack()
 	if w.unsent == nil {
@@ -109,7 +109,8 @@ func (w *work) run(ctx context.Context, tx *txn.Tx) (op *Op, end longcall.Ending
 
 var errPanicked = errors.New("operation: its function has panicked")
 
-// dropped releases an operation whose function, or whose undo, has panicked, or parks it if it was canceled and has failed often enough.
+// dropped releases an operation whose function, or whose undo, has panicked, or parks it if it was
+// canceled and has failed often enough.
 func (w *work) dropped(op *Op) {
 	op.close(nil)
 	switch {
@@ -243,7 +244,8 @@ func (op *Op) endLeft() longcall.Ending {
 	return op.work.release(0, longcall.Ending{Outcome: longcall.Failed, Err: op.work.leaving(op.ctx)}, nil)
 }
 
-// finish completes the operation: the steps since the last commit, the answer, and the end, in one transaction.
+// finish completes the operation: the steps since the last commit, the answer, and the end, in one
+// transaction.
 func (op *Op) finish(resp longcall.Response) longcall.Ending {
 	w := op.work
 	complete, err := w.call.Completion(&w.key, resp, store.Completed)
@@ -274,8 +276,9 @@ func (op *Op) complete(complete *store.Complete, resp longcall.Response, c commi
 	}})
 }
 
-// restart takes the operation up again that this process was working on, and reads its record. Another process may have it by now. What a call
-// has returned that is not recorded yet outlasts the caller, who may leave meanwhile.
+// restart takes the operation up again that this process was working on, and reads its record.
+// Another process may have it by now. What a call has returned that is not recorded yet outlasts
+// the caller, who may leave meanwhile.
 func (w *work) restart(ctx context.Context) (longcall.Ending, bool) {
 	at := w.at
 	w.instance.Leave(w.operation, true)
@@ -308,7 +311,8 @@ func (w *work) giveUp(ctx context.Context, cause error) longcall.Ending {
 	return w.release(time.Second, longcall.Ending{Outcome: longcall.Failed, Err: cause}, cause)
 }
 
-// release leaves the operation to the next process, after pause, and gives the instance back. err is the error of the run, if it has one.
+// release leaves the operation to the next process, after pause, and gives the instance back. err
+// is the error of the run, if it has one.
 func (w *work) release(pause time.Duration, end longcall.Ending, err error) longcall.Ending {
 	var last *lastError
 	if err != nil {
@@ -389,7 +393,8 @@ type takenUp struct {
 	steps store.LoadSteps
 }
 
-// take takes the operation up, if it has no owner. Otherwise the ending says why, and nothing is held.
+// take takes the operation up, if it has no owner. Otherwise the ending says why, and nothing is
+// held.
 func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, longcall.Ending) {
 	instance, err := presence.Adopt(ctx, engine)
 	if err != nil {
@@ -438,7 +443,8 @@ func (w *work) goOn(ctx context.Context, t *takenUp) longcall.Ending {
 	return w.work(ctx, nil)
 }
 
-// own takes over the record of an operation that was taken up. It reports whether that may be gone on with.
+// own takes over the record of an operation that was taken up. It reports whether that may be gone
+// on with.
 func (w *work) own(ctx context.Context, t *store.Taken, steps *store.LoadSteps) (longcall.Ending, bool) {
 	err := w.load(t, steps)
 	switch {
@@ -541,18 +547,21 @@ func (w *work) resume(ctx context.Context, pool *pgxpool.Pool, opts []idem.Optio
 	return w.goOn(ctx, t)
 }
 
-// An operation that kills its process leaves nothing but its row, with an owner that is gone. So do all others that the process was working on.
-// A take-up counts such a death; a commit begins the count anew. After store.Suspected deaths an operation is a suspect, of which a process
-// begins one at a time: the one that kills dies alone, and the others get on in their turn. A suspect that has lived for longer than suspectLimit
-// gives its turn to the next one.
+// An operation that kills its process leaves nothing but its row, with an owner that is gone. So do
+// all others that the process was working on. A take-up counts such a death; a commit begins the
+// count anew. After store.Suspected deaths an operation is a suspect, of which a process begins one
+// at a time: the one that kills dies alone, and the others get on in their turn. A suspect that has
+// lived for longer than suspectLimit gives its turn to the next one.
 
 // maxDeaths is how many processes an operation may have had die, by default.
 const maxDeaths = 10
 
-// suspectLimit is for how long a suspect keeps others from beginning. One whose other side hangs is not the one that kills.
+// suspectLimit is for how long a suspect keeps others from beginning. One whose other side hangs is
+// not the one that kills.
 const suspectLimit = 10 * time.Second
 
-// turns has room for one suspect in this process, whatever pools it has: it is the process that dies.
+// turns has room for one suspect in this process, whatever pools it has: it is the process that
+// dies.
 var turns = make(chan struct{}, 1)
 
 // turn is the right to work on a suspect.
@@ -575,7 +584,8 @@ func (t *turn) end() {
 	}
 }
 
-// keepTurn keeps the turn for an operation that was taken up and is a suspect, until it is given back with the instance.
+// keepTurn keeps the turn for an operation that was taken up and is a suspect, until it is given
+// back with the instance.
 func (w *work) keepTurn(t *turn, found bool, taken *store.Taken) {
 	if found && taken.Deaths >= store.Suspected {
 		w.hold(t)

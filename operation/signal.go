@@ -15,9 +15,11 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Await waits for a signal: a webhook, a person's approval. It returns the value that was sent first under that name, also if it was sent
-// before, and ErrTimeout if nothing was sent within timeout, by the database's clock. A signal of a transaction must be committed by then.
-// Await holds nothing meanwhile: neither a connection, nor the caller, nor a worker. A name is awaited once in an operation.
+// Await waits for a signal: a webhook, a person's approval. It returns the value that was sent
+// first under that name, also if it was sent before, and ErrTimeout if nothing was sent within
+// timeout, by the database's clock. A signal of a transaction must be committed by then. Await
+// holds nothing meanwhile: neither a connection, nor the caller, nor a worker. A name is awaited
+// once in an operation.
 func Await[T any](op *Op, name string, timeout time.Duration) (T, error) {
 	var none T
 	s, err := op.enter(request{kind: store.AwaitStep, name: name})
@@ -110,12 +112,14 @@ func (op *Op) look(signal *store.ReadSignal) error {
 	return nil
 }
 
-// Signal sends a value to an operation that awaits it, or will. The first of a name counts: later ones are dropped, as are those for an
-// operation that has ended. If the first one has parked the operation, because it does not decode into the type of the Await, another one takes
-// its place, and counts as sent when the first one was: send it, and then Retry the operation. db is a pool, or a transaction that the signal
-// is to be part of. Values are JSON. Of the options only idem.WithSealer matters: give Signal the Sealer of the operation. Without one it is
-// refused with ErrUnsealed where the operation is sealed and has not ended. Where transactions are serializable by default the database may
-// refuse it with 40001: send it again.
+// Signal sends a value to an operation that awaits it, or will. The first of a name counts: later
+// ones are dropped, as are those for an operation that has ended. If the first one has parked the
+// operation, because it does not decode into the type of the Await, another one takes its place,
+// and counts as sent when the first one was: send it, and then Retry the operation. db is a pool,
+// or a transaction that the signal is to be part of. Values are JSON. Of the options only
+// idem.WithSealer matters: give Signal the Sealer of the operation. Without one it is refused with
+// ErrUnsealed where the operation is sealed and has not ended. Where transactions are serializable
+// by default the database may refuse it with 40001: send it again.
 func Signal(ctx context.Context, db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, id, name string, value any, opts ...idem.Option) error {
@@ -153,13 +157,15 @@ func Signal(ctx context.Context, db interface {
 	return nil
 }
 
-// Wait waits until the operation has ended, and returns its answer, which Do of its key would return too. It does not work on the operation:
-// that is for a Worker, or for callers of Do. Wait asks the database again after a pause that grows to a second, and holds no connection
-// between two looks. Of the options, idem.WithSealer matters.
+// Wait waits until the operation has ended, and returns its answer, which Do of its key would
+// return too. It does not work on the operation: that is for a Worker, or for callers of Do. Wait
+// asks the database again after a pause that grows to a second, and holds no connection between two
+// looks. Of the options, idem.WithSealer matters.
 //
-// The error is that of ctx if ctx ends first; ErrParked, at once, if the operation is parked; ErrUndone if it has ended without an answer,
-// canceled or in a Final error; ErrAnswerGone if the answer has expired, or the key was used again; ErrUnknownOperation if there is no
-// operation of that id.
+// The error is that of ctx if ctx ends first; ErrParked, at once, if the operation is parked;
+// ErrUndone if it has ended without an answer, canceled or in a Final error; ErrAnswerGone if the
+// answer has expired, or the key was used again; ErrUnknownOperation if there is no operation of
+// that id.
 func Wait(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Option) (idem.Result, error) {
 	id, err := parsedID(id)
 	switch {

@@ -140,7 +140,7 @@ func TestSignal_EarlyWakesNobody(t *testing.T) {
 		t.Error(err)
 	}
 	if epoch := s.count(`select epoch from idem.operations`); epoch != 1 {
-		t.Errorf("it was taken up, in epoch %d", epoch)
+		t.Errorf("it was claimed, in epoch %d", epoch)
 	}
 	s.elapse()
 	eventually(t, "the operation to end", func() bool { return s.count(`select count(*) from idem.operations where state = 'completed'`) == 1 })

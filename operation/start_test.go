@@ -68,7 +68,7 @@ func TestStart_IsPartOfTheTransaction(t *testing.T) {
 		t.Errorf("committed is %s, want %s", got, want)
 	}
 	if n := s.count(`select count(*) from idem.records where key = 'never'`); n != 0 {
-		t.Error("what was rolled back is on record")
+		t.Error("what was rolled back is recorded")
 	}
 }
 
@@ -129,6 +129,6 @@ func TestWorker_ThousandDueAtOnceAreDoneOnce(t *testing.T) {
 		t.Errorf("%d steps are committed, want %d", n, many)
 	}
 	if n := s.count(`select count(*) from idem.operations where epoch <> 2`); n != 0 {
-		t.Errorf("%d operations were taken up more than once", n)
+		t.Errorf("%d operations were claimed more than once", n)
 	}
 }

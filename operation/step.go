@@ -20,7 +20,8 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Op is one run of the function of an operation, which takes its steps through it. It is of no use once the function has returned.
+// Op is one run of the function of an operation, which takes its steps through it. It is of no use
+// once the function has returned.
 type Op struct {
 	work   *work
 	ctx    context.Context
@@ -42,20 +43,20 @@ type Op struct {
 	seq         int    // of the last step that the function has asked for
 	current     string // its name, or that of the undo that runs
 	occurrences map[string]int
-	undone      map[string]bool // the names of steps with undos, whatever their kinds
-	undos       []plannedUndo   // of the steps so far, in their order
-	unwinds     bool            // the next commit says that the operation is undone
+	undos       []plannedUndo // of the steps so far, in their order
+	unwinds     bool          // the next commit says that the operation is undone
 }
 
-// ID returns the id of the operation. It is the same in every run, and that of the record of the key: carry it into events. A signal is sent
-// to it.
+// ID returns the id of the operation. It is the same in every run, and that of the record of the
+// key: carry it into events. A signal is sent to it.
 func (op *Op) ID() string { return op.work.operation }
 
-// Context returns the context of this run. It ends when the caller leaves, when the Worker is told to stop, and when this process may no
-// longer work on the operation.
+// Context returns the context of this run. It ends when the caller leaves, when the Worker is told
+// to stop, and when this process may no longer work on the operation.
 func (op *Op) Context() context.Context { return op.ctx }
 
-// stop is why a run takes no more steps. It is the error of every step from there on, whatever the function makes of that.
+// stop is why a run takes no more steps. It is the error of every step from there on, whatever the
+// function makes of that.
 type stop struct {
 	why    why
 	err    error
@@ -118,8 +119,9 @@ func (op *Op) park(step string, reason Reason, format string, args ...any) error
 // maxQuoted is how many characters of an error the reason of a parked operation quotes.
 const maxQuoted = 200
 
-// parkFor parks the operation because of an error that is not of this package, at the attempt of that number. The text of the reason is
-// stored plain: it quotes the beginning of the error, and where a Sealer is set only its types.
+// parkFor parks the operation because of an error that is not of this package, at the attempt of
+// that number. The text of the reason is stored plain: it quotes the beginning of the error, and
+// where a Sealer is set only its types.
 func (op *Op) parkFor(cause error, attempt int, step string, reason Reason, format string, args ...any) error {
 	text := fmt.Sprintf(format+": %.*s", append(args, maxQuoted, op.work.told(cause))...)
 	return op.stop(&stop{why: parked, step: step, reason: reason, text: text, cause: cause, tries: attempt})
@@ -148,7 +150,8 @@ func (op *Op) halted() error {
 	return nil
 }
 
-// misuse ends the run: no further step is taken, and the run fails with this error, whatever the function returns.
+// misuse ends the run: no further step is taken, and the run fails with this error, whatever the
+// function returns.
 func (op *Op) misuse(format string, args ...any) error {
 	err := fmt.Errorf("%w: "+format, append([]any{ErrMisused}, args...)...)
 	op.misuses.CompareAndSwap(nil, &err)
@@ -202,15 +205,6 @@ func (op *Op) ask(r request) (*step, verdict, error) {
 	op.seq++
 	r.seq, r.name = op.seq, op.numbered(r.kind, r.name)
 	op.current = r.name
-	if r.undos > 0 {
-		if op.undone[r.name] {
-			return nil, verdict{}, op.halt(broken, fmt.Errorf("%w: two steps with undos are called %q", ErrInvalidName, r.name))
-		}
-		if op.undone == nil {
-			op.undone = map[string]bool{}
-		}
-		op.undone[r.name] = true
-	}
 	s := &step{seq: r.seq, kind: r.kind, name: r.name, undos: r.undos}
 	if r.policy != nil {
 		s.policy = r.policy.stored()
@@ -239,12 +233,16 @@ func (op *Op) obey(v verdict) error {
 	return nil
 }
 
-// numbered returns the name, with a number if it is used again.
+// numbered returns the name, with a number if it is used again. Steps that may have undos share
+// their numbers, whatever their kinds: an undo has the name of its step.
 func (op *Op) numbered(kind store.StepKind, name string) string {
 	if op.occurrences == nil {
 		op.occurrences = map[string]int{}
 	}
-	used := string(kind) + "\n" + name
+	used := name
+	if kind == store.SleepStep || kind == store.AwaitStep {
+		used = string(kind) + "\n" + name
+	}
 	op.occurrences[used]++
 	if n := op.occurrences[used]; n > 1 {
 		return fmt.Sprintf("%s#%d", name, n)
@@ -294,18 +292,19 @@ func (op *Op) replay(s *step) (value []byte, err error) {
 	if s.recorded.Outcome != store.StepFailed {
 		return s.recorded.Value, nil
 	}
-	failed, err := op.work.definition.known.Decode(s.recorded.Value, Final)
+	failed, err := restore(op.work.definition.known, s.recorded.Value)
 	if err != nil {
 		return nil, op.park(s.name, ReasonValueUnreadable, "the recorded error of step %q %v", s.name, err)
 	}
 	return nil, failed
 }
 
-// failure returns the error of a step as it is stored, and as the function sees it: in this run as in every later one.
+// failure returns the error of a step as it is stored, and as the function sees it: in this run as
+// in every later one.
 func (op *Op) failure(err error) (stored []byte, seen error) {
 	known := op.work.definition.known
 	stored = known.Encode(err)
-	if seen, failed := known.Decode(stored, Final); failed == nil {
+	if seen, failed := restore(known, stored); failed == nil {
 		return stored, seen
 	}
 	return stored, err
@@ -327,14 +326,18 @@ func result[T any](op *Op, s *step, stored []byte, err error) (T, error) {
 	return value, nil
 }
 
-// Tx takes a step in Postgres: what do writes through its tx is committed together with the value of the step. Neighboring Tx share a
-// transaction, which is committed when something needs it to be: a Call, a Sleep, an Await, a Child, the end of the operation, or Checkpoint.
-// What is true of the fn of idem.Do is true of do. One that ends the transaction itself parks the operation, if anything is recorded of it.
+// Tx takes a step in Postgres: what do writes through its tx is committed together with the value
+// of the step. Neighboring Tx share a transaction, which is committed when something needs it to
+// be: a Call, a Sleep, an Await, a Child, the end of the operation, or Checkpoint. What is true of
+// the fn of idem.Do is true of do. One that ends the transaction itself parks the operation, if
+// anything is recorded of it.
 //
-// If do returns an error its writes are rolled back, those of the steps before it stay, and the function gets the error. So it does if a
-// constraint fails that is deferred to the COMMIT: the function is run again, and the error is that of the last Tx behind which the
-// constraint does not hold. In the first transaction of an operation such an error rolls back everything, as with idem.Do. After a
-// transient error, such as a deadlock or a lost connection, the function is run again and does not see it.
+// If do returns an error its writes are rolled back, those of the steps before it stay, and the
+// function gets the error. So it does if a constraint fails that is deferred to the COMMIT: the
+// function is run again, and the error is that of the last Tx behind which the constraint does not
+// hold. In the first transaction of an operation such an error rolls back everything, as with
+// idem.Do. After a transient error, such as a deadlock or a lost connection, the function is run
+// again and does not see it.
 //
 // Each undo undoes the step: see [Undo].
 func Tx[T any](op *Op, name string, do func(tx pgx.Tx) (T, error), undo ...Undo[T]) (T, error) {
@@ -365,7 +368,8 @@ func Tx[T any](op *Op, name string, do func(tx pgx.Tx) (T, error), undo ...Undo[
 	})
 }
 
-// Exec is Tx for a step without a value. A step that is recorded as a Tx with a value cannot go on as an Exec.
+// Exec is Tx for a step without a value. A step that is recorded as a Tx with a value cannot go on
+// as an Exec.
 func Exec(op *Op, name string, do func(tx pgx.Tx) error, undo ...Undo[None]) error {
 	_, err := Tx(op, name, func(tx pgx.Tx) (None, error) { return None{}, do(tx) }, undo...)
 	return err
@@ -395,7 +399,8 @@ func (op *Op) inTx(s *step, fn func(pgx.Tx) ([]byte, error)) error {
 	return nil
 }
 
-// rollBackStep rolls back what a step has written that returned err, if the transaction goes on without it.
+// rollBackStep rolls back what a step has written that returned err, if the transaction goes on
+// without it.
 func (op *Op) rollBackStep(s *step, err error) error {
 	switch {
 	case errors.Is(err, idem.ErrTxEnded):
@@ -425,9 +430,10 @@ func (op *Op) rollBackStep(s *step, err error) error {
 	return seen
 }
 
-// txEnded ends a run in which a fn has ended the transaction: that of s, or one that is not known. What the Tx since the last commit have
-// written may be committed without their rows, and another run would write it again. So the operation is parked. Before anything of it is
-// recorded, the record of its key shows the same, as behind idem.Do.
+// txEnded ends a run in which a fn has ended the transaction: that of s, or one that is not known.
+// What the Tx since the last commit have written may be committed without their rows, and another
+// run would write it again. So the operation is parked. Before anything of it is recorded, the
+// record of its key shows the same, as behind idem.Do.
 func (op *Op) txEnded(err error, s *step) error {
 	if op.work.epoch == 0 {
 		return op.halt(broken, err)
@@ -454,12 +460,14 @@ func isInTx(s *store.Step) bool {
 	return s.Outcome == store.StepDone && (s.Kind == store.TxStep || s.Kind == store.UndoStep && s.Policy == "")
 }
 
-// lacksSavepoint reports whether a statement about the savepoint was refused because the transaction is another one, or has ended.
+// lacksSavepoint reports whether a statement about the savepoint was refused because the
+// transaction is another one, or has ended.
 func lacksSavepoint(err error) bool { return txn.HasCode(err, "3B001", "25P01") }
 
-// Sleep pauses the operation for d, which begins with a commit of all that came earlier and is counted by the database's clock. A pause of
-// more than some seconds holds nothing: neither a connection, nor the caller, nor a worker. A pause that ends while no process is there ends
-// when a process is.
+// Sleep pauses the operation for d, which begins with a commit of all that came earlier and is
+// counted by the database's clock. A pause of more than some seconds holds nothing: neither a
+// connection, nor the caller, nor a worker. A pause that ends while no process is there ends when a
+// process is.
 func Sleep(op *Op, name string, d time.Duration) error {
 	s, err := op.enter(request{kind: store.SleepStep, name: name})
 	if err != nil {
@@ -483,7 +491,8 @@ func (op *Op) waits(s *step, d time.Duration) {
 	op.remember(s, store.StepWaiting, nil).Pause = max(d, 0)
 }
 
-// waitFor waits in memory if the pause is short, and otherwise leaves the operation to a process that is there when it is due.
+// waitFor waits in memory if the pause is short, and otherwise leaves the operation to a process
+// that is there when it is due.
 func (op *Op) waitFor(s *step, d time.Duration, recorded bool) error {
 	if d > longPause {
 		if err := op.commit(commit{free: true, at: store.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: d}}); err != nil {
@@ -502,8 +511,9 @@ func (op *Op) waitFor(s *step, d time.Duration, recorded bool) error {
 	return nil
 }
 
-// Changed tells which code an operation follows, where the code has changed while operations were in progress. It is false for an operation
-// that has come past this point without it, and true, from then on and in every run, for any other:
+// Changed tells which code an operation follows, where the code has changed while operations were
+// in progress. It is false for an operation that has come past this point without it, and true,
+// from then on and in every run, for any other:
 //
 //	if op.Changed("fraud check") {
 //		… = operation.Call(op, "fraud check", …)
@@ -511,8 +521,9 @@ func (op *Op) waitFor(s *step, d time.Duration, recorded bool) error {
 //
 // A call that was begun and has no outcome is recorded: Changed is false in front of it.
 //
-// Changed cannot return an error. With an invalid name, by two goroutines at once or inside of a step, it ends the run: no further step is
-// taken, and whatever the function returns, the error is ErrInvalidName or ErrMisused.
+// Changed cannot return an error. With an invalid name, by two goroutines at once or inside of a
+// step, it ends the run: no further step is taken, and whatever the function returns, the error is
+// ErrInvalidName or ErrMisused.
 func (op *Op) Changed(name string) bool {
 	if !op.taking.TryLock() {
 		op.misused.Store(true)
@@ -544,7 +555,8 @@ func (op *Op) Changed(name string) bool {
 	return true
 }
 
-// taken reports a step, or an attempt at one, to the observer. A name that is used again is reported without its number.
+// taken reports a step, or an attempt at one, to the observer. A name that is used again is
+// reported without its number.
 func (w *work) taken(ctx context.Context, s *step, began time.Time, err error, unknown bool) {
 	name, _, _ := strings.Cut(s.name, "#")
 	w.call.StepTaken(ctx, longcall.Step{
@@ -559,7 +571,8 @@ type escape struct {
 	stack    []byte
 }
 
-// again does in the goroutine of the operation's function what the function of the call has done in its own.
+// again does in the goroutine of the operation's function what the function of the call has done in
+// its own.
 func (e *escape) again(op *Op, name string) {
 	if e == nil {
 		return
@@ -579,8 +592,8 @@ func escaped(name string) error {
 	return fmt.Errorf("operation: step %q has panicked, and the function has recovered: another run finds out what the step has done", name)
 }
 
-// whole does what a step does. If that panics, or ends the goroutine, the run is over: a function that recovers can make nothing of a call
-// in doubt, or of a Tx that is half done.
+// whole does what a step does. If that panics, or ends the goroutine, the run is over: a function
+// that recovers can make nothing of a call in doubt, or of a Tx that is half done.
 func whole[T any](op *Op, name string, do func() (T, error)) (T, error) {
 	returned := false
 	defer func() {

@@ -78,7 +78,7 @@ func TestSuspect_DoesNotHideOthers(t *testing.T) {
 	eventually(t, "all to end", s.completed(13))
 }
 
-// A caller that takes up an operation which is no suspect keeps no suspect from its turn, however long that takes.
+// A caller that claims an operation which is no suspect does not hold the turn of suspects.
 func TestSuspect_TurnIsNotTakenByOthers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -94,19 +94,19 @@ func TestSuspect_TurnIsNotTakenByOthers(t *testing.T) {
 	behind := s.through(proxy)
 	resumed := make(chan error, 1)
 	go func() { resumed <- other.Resume(t.Context(), behind.pool, id) }()
-	await(t, "the statement that takes it up", trap.Fired())
+	await(t, "the statement that claims it", trap.Fired())
 	s.workBlindly(4, quick)
 	eventually(t, "the suspect to end", s.completed(1))
 	proxy.Cut(pgproxy.Reset)
-	await(t, "the caller to be told", resumed)
+	await(t, "the caller to return", resumed)
 }
 
-// A process that has taken a suspect up without being told lets go of it, and goes on with it then: the pause is for those whose process has died.
+// A process whose claim of a suspect was not acknowledged releases the suspect, and claims it again within seconds.
 func TestSuspect_ClaimWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	for name, point := range map[string]pgproxy.Point{
-		"the answer of the statement that takes it up": pgproxy.AfterAnswer(pgproxy.Contains("TakeOperations"), "UPDATE 1"),
-		"what is asked for behind it":                  pgproxy.Before(pgproxy.Contains("LoadSteps")),
+		"the answer of the statement that claims it": pgproxy.AfterAnswer(pgproxy.Contains("TakeOperations"), "UPDATE 1"),
+		"what is asked for behind it":                pgproxy.Before(pgproxy.Contains("LoadSteps")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -117,7 +117,7 @@ func TestSuspect_ClaimWhoseAnswerIsLost(t *testing.T) {
 			trap := proxy.Arm(point, pgproxy.Reset)
 			s.through(proxy, maxConns(1)).work(t, quick)
 			await(t, "the loss", trap.Fired())
-			eventually(t, "its owner to let go of it", func() bool {
+			eventually(t, "its owner to release it", func() bool {
 				return s.count(`select count(*) from idem.operations where owner is null and wake_at <= clock_timestamp() or state = 'completed'`) == 1
 			})
 			eventually(t, "it to end", s.completed(1))

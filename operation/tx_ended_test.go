@@ -112,7 +112,7 @@ func TestTxEnded_Parks(t *testing.T) {
 	}
 }
 
-// Before anything of the operation is on record, it is the record of the key that shows what has happened, as with idem.Do.
+// Before anything of the operation is recorded, the key is refused, as with idem.Do.
 func TestTxEnded_InTheFirstTransaction(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

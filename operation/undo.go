@@ -15,27 +15,33 @@ import (
 // None is the value of a step that has none.
 type None = struct{}
 
-// Undo undoes a step whose value is a T. It is made by [UndoTx] or [UndoCall], and is an argument of the step that it undoes:
+// Undo undoes a step whose value is a T. It is made by [UndoTx] or [UndoCall], and is an argument
+// of the step that it undoes:
 //
-//   - It runs if and only if its step is recorded as done and the operation ends in idem.Reject, in a Final error, or by Cancel. A step that
-//     has failed, that was rolled back or that never ran is not undone.
-//   - Undos run in the reverse order of their steps, and several of one step in the reverse of their order. Each is recorded, and runs once.
-//   - Before the first undo runs, each call in doubt is settled as its Policy says, or the operation parks.
+//   - It runs if and only if its step is recorded as done and the operation ends in idem.Reject, in
+//     a Final error, or by Cancel. A step that has failed, that was rolled back or that never ran
+//     is not undone.
+//   - Undos run in the reverse order of their steps, and several of one step in the reverse of
+//     their order. Each is recorded, and runs once.
+//   - Before the first undo runs, each call in doubt is settled as its Policy says, or the
+//     operation parks.
 //   - A step that is done and has no undo stays: Status.Kept lists it.
-//   - An undo that fails for good parks the operation. Status.Undos lists the undos that are still to run.
-//   - The code of an undo is that of the running release, and it gets the recorded value of its step.
+//   - An undo that fails for good parks the operation. Status.Undos lists the undos that are still
+//     to run.
+//   - The code of an undo is that of the running release, and it gets the recorded value of its
+//     step.
 type Undo[T any] struct {
 	policy *Policy // of an UndoCall
 	tx     func(tx pgx.Tx, done T) error
 	call   func(ctx context.Context, key string, done T) error
 }
 
-// UndoTx returns an undo in Postgres. Neighboring UndoTx share a transaction. If fn returns an error that is not transient, the operation
-// parks with ReasonUndoFailed.
+// UndoTx returns an undo in Postgres. Neighboring UndoTx share a transaction. If fn returns an
+// error that is not transient, the operation parks with ReasonUndoFailed.
 func UndoTx[T any](fn func(tx pgx.Tx, done T) error) Undo[T] { return Undo[T]{tx: fn} }
 
-// UndoCall returns an undo outside of Postgres: a refund for a charge. It is made as a Call is, under a key of its own. If fn returns a Final
-// error, the operation parks with ReasonUndoFailed.
+// UndoCall returns an undo outside of Postgres: a refund for a charge. It is made as a Call is,
+// under a key of its own. If fn returns a Final error, the operation parks with ReasonUndoFailed.
 func UndoCall[T any](policy Policy, fn func(ctx context.Context, key string, done T) error) Undo[T] {
 	return Undo[T]{policy: &policy, call: fn}
 }
@@ -79,7 +85,8 @@ func plan[T any](op *Op, s *step, undos []Undo[T], value func() (T, error)) erro
 	return nil
 }
 
-// unwind undoes what is done, and ends the operation: by Cancel, as its record says, or, if that says nothing, by err of the function.
+// unwind undoes what is done, and ends the operation: by Cancel, as its record says, or, if that
+// says nothing, by err of the function.
 func (op *Op) unwind(err error) longcall.Ending {
 	w := op.work
 	op.stopped = nil
@@ -130,8 +137,9 @@ func (op *Op) endUndone(end error, last commit) longcall.Ending {
 	return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: w.cause})
 }
 
-// settleEnd returns in what the operation ends: an error, or the answer of a rejection. What the function has decided is recorded with
-// the next commit, and counts from then on, whatever the function returns in later runs. Cancel comes before it.
+// settleEnd returns in what the operation ends: an error, or the answer of a rejection. What the
+// function has decided is recorded with the next commit, and counts from then on, whatever the
+// function returns in later runs. Cancel comes before it.
 func (op *Op) settleEnd(err error) (end error, rejected *longcall.Response, stopped error) {
 	w := op.work
 	if w.journal.canceled {
@@ -144,7 +152,7 @@ func (op *Op) settleEnd(err error) (end error, rejected *longcall.Response, stop
 		stored, _ = op.failure(err)
 		op.remember(&step{seq: op.nextSeq(), kind: store.EndStep, name: "error"}, store.StepFailed, stored)
 	}
-	seen, failed := w.definition.known.Decode(stored, Final)
+	seen, failed := restore(w.definition.known, stored)
 	if failed != nil {
 		return nil, nil, op.park("", ReasonValueUnreadable, "the recorded error in which it ends %v", failed)
 	}
@@ -154,8 +162,8 @@ func (op *Op) settleEnd(err error) (end error, rejected *longcall.Response, stop
 	return &endedError{cause: ofFunction(seen)}, nil, nil
 }
 
-// recordDecision records that the operation is undone, for a run that parks at an undo: Status.Undos lists what is still to run. What UndoTx have
-// written is rolled back.
+// recordDecision records that the operation is undone, for a run that parks at an undo:
+// Status.Undos lists what is still to run. What UndoTx have written is rolled back.
 func (op *Op) recordDecision() {
 	stopped := op.stopped
 	op.pending = slices.DeleteFunc(op.pending, func(r store.RecordStep) bool { return r.Step.Kind == store.UndoStep && isInTx(&r.Step) })
@@ -174,8 +182,8 @@ func (op *Op) nextSeq() int {
 	return last + 1
 }
 
-// markRolledBack marks the Tx that were rolled back with the transaction, which was not committed. They are recorded all the same: the steps
-// behind them keep their positions.
+// markRolledBack marks the Tx that were rolled back with the transaction, which was not committed.
+// They are recorded all the same: the steps behind them keep their positions.
 func (op *Op) markRolledBack() {
 	for i := range op.pending {
 		if s := &op.pending[i].Step; s.Kind == store.TxStep && s.Outcome == store.StepDone {
@@ -184,8 +192,8 @@ func (op *Op) markRolledBack() {
 	}
 }
 
-// correctUndos has the rows of done steps say how many undos they have by the running code, where decide allows another number than the recorded one.
-// Status and PreviewCancel read it there.
+// correctUndos has the rows of done steps say how many undos they have by the running code, where
+// decide allows another number than the recorded one. Status and PreviewCancel read it there.
 func (op *Op) correctUndos() {
 	count := map[int]int{}
 	for i := range op.undos {
@@ -199,7 +207,8 @@ func (op *Op) correctUndos() {
 	}
 }
 
-// awaitChildren waits for children that the function does not ask for any more, and that are canceled.
+// awaitChildren waits for children that the function does not ask for any more, and that are
+// canceled.
 func (op *Op) awaitChildren() error {
 	for seq := 1; seq <= len(op.work.journal.steps); seq++ {
 		s := op.work.journal.steps[seq]

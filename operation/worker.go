@@ -24,21 +24,23 @@ type WorkerConfig struct {
 	// Concurrency is how many operations the Worker works on at a time. The default is 16.
 	Concurrency int
 
-	// Poll is how often it looks for operations that are due, where no guard does so for it, as behind a pooler: docs/operations.md says who
-	// looks. The default is a second, with some jitter; more often than twice a second is refused, because every look takes locks that
-	// the whole server shares. Of the processes that have a session each looks by itself the more rarely the more there are.
+	// Poll is how often it looks for operations that are due, where no guard does so for it, as
+	// behind a pooler: docs/operations.md says who looks. The default is a second, with some
+	// jitter; more often than twice a second is refused, because every look takes locks that the
+	// whole server shares. Of the processes that have a session each looks by itself the more
+	// rarely the more there are.
 	Poll time.Duration
 
-	// Drain is for how long operations may go on after the end of the context of Run, before theirs end, too. The default is
-	// 10 seconds.
+	// Drain is for how long operations may go on after the end of the context of Run, before theirs
+	// end, too. The default is 10 seconds.
 	Drain time.Duration
 
-	// Options are those of idem.Do that matter to work that no caller waits for: idem.WithSealer above all, where the callers
-	// have one, and idem.WithMaxResponse.
+	// Options are those of idem.Do that matter to work that no caller waits for: idem.WithSealer
+	// above all, where the callers have one, and idem.WithMaxResponse.
 	Options []idem.Option
 
-	// Logger is told what no caller hears of: errors of operations, panics, and the database out of reach. The default is
-	// slog.Default().
+	// Logger is told what no caller hears of: errors of operations, panics, and the database out of
+	// reach. The default is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -64,8 +66,9 @@ func (c *WorkerConfig) set() error {
 	return nil
 }
 
-// Worker finishes what others have left: operations that were started by Start, whose process has died, whose caller has left,
-// or that are due after a pause or by a signal. Run one in every process. It works on nothing that another process works on.
+// Worker finishes what others have left: operations that were started by Start, whose process has
+// died, whose caller has left, or that are due after a pause or by a signal. Run one in every
+// process. It works on nothing that another process works on.
 type Worker struct {
 	pool        *pgxpool.Pool
 	config      WorkerConfig
@@ -101,8 +104,9 @@ func NewWorker(pool *pgxpool.Pool, config WorkerConfig, definitions ...Runnable)
 	return w
 }
 
-// Run works until ctx ends, then lets go of its operations, and returns nil once nothing of it is left. It goes on through
-// outages of the database. Its error says that the Worker cannot work as it was made.
+// Run works until ctx ends, then lets go of its operations, and returns nil once nothing of it is
+// left. It goes on through outages of the database. Its error says that the Worker cannot work as
+// it was made.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.err != nil {
 		return w.err
@@ -150,8 +154,9 @@ type running struct {
 	busy map[string]int // how many it works on, by the names of their definitions
 }
 
-// pause pauses between two looks: until a guard has found something, or, if there was more than there was room for, until there is room, or,
-// if the look was made without the turn of a suspect, until this Worker has that. It reports whether it has.
+// pause pauses between two looks: until a guard has found something, or, if there was more than
+// there was room for, until there is room, or, if the look was made without the turn of a suspect,
+// until this Worker has that. It reports whether it has.
 func (r *running) pause(ctx context.Context, full bool) *turn {
 	timer := time.NewTimer(r.rest)
 	defer timer.Stop()
@@ -176,8 +181,8 @@ func (r *running) pause(ctx context.Context, full bool) *turn {
 	return takeTurn()
 }
 
-// gathering is for how long a look waits for more room, once there is some: one look for ten operations costs little more than one for
-// each of them.
+// gathering is for how long a look waits for more room, once there is some: one look for ten
+// operations costs little more than one for each of them.
 const gathering = 5 * time.Millisecond
 
 // gather waits until half of the room is free, or some time has passed.
@@ -195,7 +200,8 @@ func (r *running) gather(ctx context.Context) {
 	}
 }
 
-// look takes up what is due, and reports whether there may be more. With the turn of this process, that may be a suspect.
+// look takes up what is due, and reports whether there may be more. With the turn of this process,
+// that may be a suspect.
 func (r *running) look(ctx context.Context, t *turn) (full bool) {
 	room := cap(r.slots) - len(r.slots)
 	r.rest, r.turnless = r.config.Poll-rand.N(r.config.Poll/4), room > 0
@@ -209,8 +215,9 @@ func (r *running) look(ctx context.Context, t *turn) (full bool) {
 	return full || room == 0
 }
 
-// takeUp takes up as many operations as there is room for, and works on them. It reports whether there may be more, and whether the turn is
-// left. Behind a suspect it is looked again at once, without the turn: other suspects may have hidden what is due.
+// takeUp takes up as many operations as there is room for, and works on them. It reports whether
+// there may be more, and whether the turn is left. Behind a suspect it is looked again at once,
+// without the turn: other suspects may have hidden what is due.
 func (r *running) takeUp(ctx context.Context, room int, t *turn) (full bool, left *turn) {
 	i, err := presence.Adopt(ctx, r.engine)
 	if err != nil {
@@ -241,15 +248,16 @@ func (r *running) takeUp(ctx context.Context, room int, t *turn) (full bool, lef
 	return full, t
 }
 
-// lookLimit bounds a look, and readLimit, for each operation, what is read of those that it has taken up: where a connection is gone without a
-// word, all that was taken up on it is left to the process meanwhile, and no process works on it.
+// lookLimit bounds a look, and readLimit, for each operation, what is read of those that it has
+// taken up: where a connection is gone without a word, all that was taken up on it is left to the
+// process meanwhile, and no process works on it.
 const (
 	lookLimit = 15 * time.Second
 	readLimit = 15 * time.Second
 )
 
-// load reads what operations remember that were taken up; those that were only started remember nothing. If that cannot be had, they are
-// released.
+// load reads what operations remember that were taken up; those that were only started remember
+// nothing. If that cannot be had, they are released.
 func (r *running) load(ctx context.Context, i *presence.Instance, taken []store.Taken) []takenUp {
 	if len(taken) == 0 {
 		return nil
@@ -320,8 +328,9 @@ func (r *running) take(ctx context.Context, i *presence.Instance, room int, turn
 	return taken, full, err
 }
 
-// looks are the statements of one look: one for each definition that has a limit of its own, and one for all others. Together they
-// take up no more than there is room for. full says that one was left out.
+// looks are the statements of one look: one for each definition that has a limit of its own, and
+// one for all others. Together they take up no more than there is room for. full says that one was
+// left out.
 func (r *running) looks(room int) (looks []*store.TakeOperations, full bool) {
 	r.mu.Lock()
 	for _, name := range r.limited {
@@ -373,20 +382,12 @@ func (r *running) goOn(i *presence.Instance, t *takenUp, held *turn) {
 		}
 		r.operations.Done()
 	}()
-	end := r.execute(i, t, held)
-	switch {
-	case end.Err == nil, errors.Is(end.Err, idem.ErrInProgress) && r.working.Err() != nil:
-	default:
-		attrs := []any{"operation", t.OperationID, "name", t.Name, "error", end.Err}
-		if parked, ok := end.Err.(*ParkedError); ok && parked.Cause != nil {
-			attrs = append(attrs, "cause", parked.Cause)
-		}
-		r.config.Logger.Warn("operation: it did not end", attrs...)
-	}
+	r.execute(i, t, held)
 }
 
-// execute goes on with an operation that was taken up.
-func (r *running) execute(i *presence.Instance, t *takenUp, held *turn) longcall.Ending {
+// execute goes on with an operation that was taken up, and logs how the run has ended, unless the
+// operation has.
+func (r *running) execute(i *presence.Instance, t *takenUp, held *turn) {
 	w := &work{definition: r.definitions[t.Name], instance: i, operation: t.OperationID, epoch: t.Epoch, logger: r.config.Logger}
 	if held != nil {
 		w.hold(held)
@@ -394,22 +395,38 @@ func (r *running) execute(i *presence.Instance, t *takenUp, held *turn) longcall
 	call, err := door.Settings(r.pool, t.Scope, t.Key, t.Hash, t.TTL, r.config.Options)
 	if err != nil { // the options were checked before
 		i.Leave(t.OperationID, true)
-		return w.abandon(longcall.Ending{Err: err})
+		w.abandon(longcall.Ending{})
+		return
 	}
 	w.call = call
-	return w.goOn(r.working, t)
+	end := w.goOn(r.working, t)
+	if end.Err == nil || errors.Is(end.Err, idem.ErrInProgress) && r.working.Err() != nil {
+		return
+	}
+	attrs := []any{"operation", t.OperationID, "name", t.Name}
+	if parked, ok := end.Err.(*ParkedError); ok {
+		attrs = append(attrs, "error", parked.Error(), "reason", string(parked.Reason))
+		if parked.Cause != nil {
+			attrs = append(attrs, "cause", w.told(parked.Cause))
+		}
+	} else {
+		attrs = append(attrs, "error", w.told(end.Err))
+	}
+	r.config.Logger.Warn("operation: it did not end", attrs...)
 }
 
-// Pending is an operation that is due, or was sent the signal that it awaits, and that no process works on who is there.
+// Pending is an operation that is due, or was sent the signal that it awaits, and that no process
+// works on who is there.
 type Pending struct {
 	ID    string
 	Name  string
 	Epoch int // grows whenever a process takes it up
 }
 
-// Due returns the operations of these names that a Worker would take up, the longest due first, and limit of them at most. Those
-// of but are left out, in the epochs that are given, so that some that do not get on do not hide the others. It takes none of
-// them up: by the time of a Resume another process may have.
+// Due returns the operations of these names that a Worker would take up, the longest due first, and
+// limit of them at most. Those of but are left out, in the epochs that are given, so that some that
+// do not get on do not hide the others. It takes none of them up: by the time of a Resume another
+// process may have.
 func Due(ctx context.Context, pool *pgxpool.Pool, names []string, limit int, but ...Pending) ([]Pending, error) {
 	if pool == nil {
 		return nil, errNoPool
@@ -429,12 +446,15 @@ func Due(ctx context.Context, pool *pgxpool.Pool, names []string, limit int, but
 	return pending, nil
 }
 
-// Resume goes on with the operation of that id, from what is on record, if it is due and no process works on it. It begins none, and
-// waits for no other call. The options are those that matter to work that no caller waits for: idem.WithSealer above all.
+// Resume goes on with the operation of that id, from what is on record, if it is due and no process
+// works on it. It begins none, and waits for no other call. The options are those that matter to
+// work that no caller waits for: idem.WithSealer above all.
 //
-// It returns nil if the operation has ended, by this call or before, whatever its answer is. The error is idem.ErrInProgress if
-// another process works on it, or if it waits; ErrParked if a person has to decide; ErrUnknownOperation if there is none of that id.
-// An error that is Final, and ErrCancelled, have ended it: it is undone, and its key is free. After any other error it goes on later.
+// It returns nil if the operation has ended, by this call or before, whatever its answer is. The
+// error is idem.ErrInProgress if another process works on it, or if it waits; ErrParked if a person
+// has to decide; ErrUnknownOperation if there is none of that id. An error that is Final, and
+// ErrCancelled, have ended it: it is undone, and its key is free. After any other error it goes on
+// later.
 func (d *Definition[In]) Resume(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Option) error {
 	if d.err != nil {
 		return d.err

@@ -56,7 +56,7 @@ func TestWorker_HoldsWithConcurrency(t *testing.T) {
 	}
 }
 
-// What was only started remembers nothing: a look takes it up, and reads no steps.
+// An operation that was only started has no steps: the Worker does not read them.
 func TestWorker_ReadsNoStepsOfStartedOperations(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -34,8 +34,8 @@ func (v *victim) wake(t *testing.T) {
 	}
 }
 
-// A process is stopped in the midst of an operation for longer than any patience lasts. Another one goes on with it. Then the first
-// one wakes up where it was: nothing of it is committed any more, and its caller is told what the other one has done.
+// A process is stopped within an operation until another process has claimed it. When it wakes up, nothing of it is committed any more, and
+// its caller gets the answer of the other process.
 func TestFence_StoppedProcessIsRefused(t *testing.T) {
 	t.Parallel()
 	asleep := []string{"charged", "in confirm", "behind confirm", "before the refund", "in release"}
@@ -51,7 +51,7 @@ func TestFence_StoppedProcessIsRefused(t *testing.T) {
 			s.wantBuried(v, in)
 		})
 	})
-	t.Run("its lease is over", func(t *testing.T) { // which it does not notice: its COMMIT meets one that is under way
+	t.Run("its lease is over", func(t *testing.T) { // the process does not notice: its COMMIT meets another one
 		t.Parallel()
 		const over = `with over as (update idem.leases set expires_at = clock_timestamp() returning 1) select count(*) from over`
 		forEachZombie(t, asleep, func(t *testing.T, s *shop, point, in string) {
@@ -101,7 +101,7 @@ func newZombie(t *testing.T, s *shop, point, in, unseen string, env ...string) *
 	return v
 }
 
-// wantBuried fails the test unless the caller of the zombie was told the truth, and nothing of the zombie is committed.
+// wantBuried fails the test unless the caller of the zombie got the answer, and nothing of the zombie is committed.
 func (s *shop) wantBuried(v *victim, in string) {
 	s.t.Helper()
 	want := map[string]string{"book": "answered 201 false <nil>", "reject": "answered 402 false <nil>"}[in]
@@ -111,7 +111,7 @@ func (s *shop) wantBuried(v *victim, in string) {
 		said <- strings.TrimSpace(line)
 	}()
 	if said := await(s.t, "the zombie's caller to be answered", said); said != want {
-		s.t.Errorf("the zombie's caller was told %q, want %q", said, want)
+		s.t.Errorf("the zombie's caller got %q, want %q", said, want)
 	}
 	s.wantBooks(in)
 	if epoch := s.count(`select epoch from idem.operations where ended_at is not null`); epoch != 2 {

@@ -57,7 +57,7 @@ func TestCheckoutIsReservedChargedAndConfirmed(t *testing.T) {
 	if found.Body.String() != placed.Body.String() || !strings.Contains(found.Body.String(), `"charge_id":"ch-`) {
 		t.Errorf("placed %s, found %s", placed.Body, found.Body)
 	}
-	if got, want := s.steps("k"), "reserve done, release registered, charge done, confirm done"; got != want {
+	if got, want := s.steps("k"), "tx reserve done, call charge done, tx confirm done"; got != want {
 		t.Errorf("its steps: %s, want %s", got, want)
 	}
 }
@@ -78,7 +78,7 @@ func TestDeclinedCardGivesTheStockBackAndIsFinal(t *testing.T) {
 	wantReplay(t, refused, s.checkout(bank.CardDeclined))
 	s.wantOrders(0)
 	s.wantCharges(bank.Entry{Asked: 1, Declined: true})
-	if got, want := s.steps("k"), "reserve done, release undone, charge failed"; got != want {
+	if got, want := s.steps("k"), "tx reserve done, call charge failed, undo reserve done"; got != want {
 		t.Errorf("its steps: %s, want %s", got, want)
 	}
 }
@@ -141,14 +141,14 @@ func (s *shop) executionID(key string) string {
 func (s *shop) steps(key string) string {
 	s.t.Helper()
 	var told struct {
-		Steps []struct{ Name, Outcome string }
+		Steps []struct{ Kind, Name, Outcome string }
 	}
 	if err := json.Unmarshal(s.get("/checkouts/"+s.executionID(key)).Body.Bytes(), &told); err != nil {
 		s.t.Fatal(err)
 	}
 	var said []string
 	for _, step := range told.Steps {
-		said = append(said, step.Name+" "+step.Outcome)
+		said = append(said, step.Kind+" "+step.Name+" "+step.Outcome)
 	}
 	return strings.Join(said, ", ")
 }

@@ -57,15 +57,15 @@ type ForDuplicates interface {
 	ForDuplicates()
 }
 
-// rejecter is an error of idem.Reject.
-type rejecter interface {
+// Rejecter is an error of idem.Reject.
+type Rejecter interface {
 	error
 	Rejection() Response
 }
 
 // RejectionOf returns the answer that an error of idem.Reject carries.
 func RejectionOf(err error) (Response, bool) {
-	if rejected, ok := errors.AsType[rejecter](err); ok {
+	if rejected, ok := errors.AsType[Rejecter](err); ok {
 		return rejected.Rejection(), true
 	}
 	return Response{}, false

@@ -14,8 +14,9 @@ type link struct {
 	Known string          `json:"known,omitempty"` // how it is made again: itself, or likeIt; "" if it is not known
 }
 
-// restored is what a function sees of an error that a step has returned, in its first run and in every later one. errors.Is finds in it the
-// errors that it has wrapped, by type and text; errors.As, those that JSON can show. What is known is there itself.
+// restored is what a function sees of an error that a step has returned, in its first run and in
+// every later one. errors.Is finds in it the errors that it has wrapped, by type and text;
+// errors.As, those that JSON can show. What is known is there itself.
 type restored struct {
 	text  string
 	chain []link
@@ -100,7 +101,8 @@ func nameOf(t reflect.Type) string {
 // maxText bounds what is stored of the text of an error.
 const maxText = 4096
 
-// Text returns the text of an error as JSON gives it back. An error that was decoded in part may not be able to say anything.
+// Text returns the text of an error as JSON gives it back. An error that was decoded in part may
+// not be able to say anything.
 func Text(err error) (text string) {
 	defer func() {
 		if recover() != nil {

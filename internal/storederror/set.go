@@ -15,21 +15,20 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/idem-go/idem"
 )
 
 // Set are errors that are restored as they were.
 type Set []Named
 
-// Named is a value, or an example of a type. What is stored of a value is its name; of one that has none, which is the program's, its type and
-// text.
+// Named is a value, or an example of a type. What is stored of a value is its name; of one that has
+// none, which is the program's, its type and text.
 type Named struct {
 	Name string
 	error
 }
 
-// Name returns an error with the name under which it is stored. What a name stands for never changes.
+// Name returns an error with the name under which it is stored. What a name stands for never
+// changes.
 func Name(name string, err error) Named { return Named{name, err} }
 
 // Common are the errors of other packages that every definition knows.
@@ -40,8 +39,6 @@ var Common = Set{
 	{"fs.ErrNotExist", fs.ErrNotExist}, {"fs.ErrClosed", fs.ErrClosed}, {"os.ErrDeadlineExceeded", os.ErrDeadlineExceeded},
 	{"net.ErrClosed", net.ErrClosed}, {"sql.ErrNoRows", sql.ErrNoRows}, {"pgx.ErrNoRows", pgx.ErrNoRows}, {"pgx.ErrTooManyRows", pgx.ErrTooManyRows},
 	{"pgx.ErrTxClosed", pgx.ErrTxClosed}, {"pgx.ErrTxCommitRollback", pgx.ErrTxCommitRollback},
-	{"idem.ErrMismatch", idem.ErrMismatch}, {"idem.ErrInProgress", idem.ErrInProgress},
-	{"idem.ErrTxEnded", idem.ErrTxEnded}, {"idem.ErrTxAborted", idem.ErrTxAborted},
 	{"", syscall.Errno(0)}, {"", &pgconn.PgError{}}, {"", &net.DNSError{}},
 }
 
@@ -116,7 +113,8 @@ func (k Set) like(l *link) error {
 	return nil
 }
 
-// variant returns the type of that name which is t, what it points to, or a pointer to it. An example may be any of these.
+// variant returns the type of that name which is t, what it points to, or a pointer to it. An
+// example may be any of these.
 func variant(t reflect.Type, name string) reflect.Type {
 	types := []reflect.Type{t, reflect.PointerTo(t)}
 	if t.Kind() == reflect.Pointer {
@@ -139,7 +137,8 @@ func isSame(a, b error) bool {
 // maxShown bounds the JSON of one error.
 const maxShown = 64 << 10
 
-// jsonOf returns what JSON shows of an error, nil if that is nothing or too much. Errors are not made for this: their methods may panic.
+// jsonOf returns what JSON shows of an error, nil if that is nothing or too much. Errors are not
+// made for this: their methods may panic.
 func jsonOf(err error) (value []byte) {
 	defer func() {
 		if recover() != nil {
@@ -153,7 +152,8 @@ func jsonOf(err error) (value []byte) {
 	return value
 }
 
-// shortened returns an error of the server without what makes it long: statements, rows and stacks. Its code has to be seen.
+// shortened returns an error of the server without what makes it long: statements, rows and stacks.
+// Its code has to be seen.
 func shortened(err error) error {
 	from, ok := err.(*pgconn.PgError)
 	if !ok || from == nil {
@@ -167,7 +167,8 @@ func shortened(err error) error {
 	return &short
 }
 
-// decodeJSON decodes a number that goes into an interface into a json.Number, so that it keeps its digits.
+// decodeJSON decodes a number that goes into an interface into a json.Number, so that it keeps its
+// digits.
 func decodeJSON(text []byte, value any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()

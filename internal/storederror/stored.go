@@ -1,5 +1,6 @@
-// Package storederror stores errors of steps, and restores them. The function of an operation sees what is stored, also the first time: if it
-// found in an error what it does not find later, it would go another way later than it went.
+// Package storederror stores errors of steps, and restores them. The function of an operation sees
+// what is stored, also the first time: if it found in an error what it does not find later, it
+// would go another way later than it went.
 package storederror
 
 import (
@@ -10,14 +11,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/longcall"
 )
 
-// Mark is an error that says something of the attempt that has returned the error that it wraps, and is no error of the program.
+// Mark is an error that says something of the attempt that has returned the error that it wraps,
+// and is no error of the program.
 type Mark interface {
 	error
-	// IsFinal reports whether it says that the next attempt would have the same outcome. That is stored.
+	// IsFinal reports whether it says that the next attempt would have the same outcome. That is
+	// stored.
 	IsFinal() bool
 }
 
@@ -37,10 +39,10 @@ func isFinal(err error) bool {
 
 // stored is how the error of a step is stored.
 type stored struct {
-	Text   string         `json:"text"`
-	Final  bool           `json:"final,omitempty"`
-	Chain  []link         `json:"chain,omitempty"`
-	Reject *idem.Response `json:"reject,omitempty"`
+	Text   string             `json:"text"`
+	Final  bool               `json:"final,omitempty"`
+	Chain  []link             `json:"chain,omitempty"`
+	Reject *longcall.Response `json:"reject,omitempty"`
 }
 
 // maxChain bounds what is stored of the errors that an error wraps.
@@ -50,17 +52,16 @@ const maxChain = 1 << 18
 func (k Set) Encode(err error) []byte {
 	f := stored{Text: Text(err), Final: isFinal(err)}
 	if rejected, ok := longcall.RejectionOf(err); ok {
-		f.Reject = (*idem.Response)(&rejected)
+		f.Reject = &rejected
 	}
 	walk(err, func(e error) {
 		switch e := e.(type) {
 		case Mark:
 		case *restored: // of an earlier step
 			f.Chain = append(f.Chain, e.chain...)
+		case longcall.Rejecter:
 		default:
-			if reflect.TypeOf(e) != rejectionType {
-				f.Chain = append(f.Chain, k.link(e))
-			}
+			f.Chain = append(f.Chain, k.link(e))
 		}
 	})
 	f.Chain = bounded(f.Chain)
@@ -68,7 +69,8 @@ func (k Set) Encode(err error) []byte {
 	return text
 }
 
-// bounded returns as many of the errors as may be stored of one: an error may wrap those of many steps.
+// bounded returns as many of the errors as may be stored of one: an error may wrap those of many
+// steps.
 func bounded(chain []link) []link {
 	size := 0
 	for i := range chain {
@@ -79,11 +81,9 @@ func bounded(chain []link) []link {
 	return chain
 }
 
-// rejectionType is the type of what is stored as Reject.
-var rejectionType = reflect.TypeOf(idem.Reject(idem.Response{}))
-
-// Decode returns the error that was stored, marked as final by a function if it was. The second error says why it cannot be restored.
-func (k Set) Decode(text []byte, final func(error) error) (error, error) {
+// Decode returns the error that was stored, marked as final if it was, and with the rejection that
+// it carried. The second error says why it cannot be restored.
+func (k Set) Decode(text []byte, final func(error) error, reject func(longcall.Response) error) (error, error) {
 	var f stored
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, errors.New("does not decode")
@@ -101,7 +101,7 @@ func (k Set) Decode(text []byte, final func(error) error) (error, error) {
 		r.known = append(r.known, err)
 	}
 	if f.Reject != nil {
-		r.known = append(r.known, idem.Reject(*f.Reject))
+		r.known = append(r.known, reject(*f.Reject))
 	}
 	err := error(r)
 	if len(f.Chain) == 1 && len(r.known) == 1 && f.Chain[0].Text == f.Text && f.Reject == nil {
@@ -120,7 +120,8 @@ func Types(err error) string {
 	return strings.Join(types, ", ")
 }
 
-// Storable returns a text that Postgres takes, up to 4 KiB: errors of other systems may hold anything.
+// Storable returns a text that Postgres takes, up to 4 KiB: errors of other systems may hold
+// anything.
 func Storable(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(cut(text), "\x00", ""), "\uFFFD")
 }

@@ -192,7 +192,7 @@ func TestPersonSeesWhatIsParkedAndHelps(t *testing.T) {
 	p.open("")
 	p.says("Parked operations")
 	p.click(`#live a[href$="operations"]`)
-	p.says("it is not known whether step")
+	p.says("must not happen twice")
 	p.click("tbody a")
 	p.says("Log in with the token to act")
 	p.click(`main a[href$="login"]`)
@@ -207,12 +207,12 @@ func TestPersonSeesWhatIsParkedAndHelps(t *testing.T) {
 
 	p.open("operations")
 	p.click("tbody a")
-	p.says("Retry: it goes on as it is")
+	p.says("Cancel ends the operation")
 	p.screenshot()
 	p.click(`form[action$=cancel] button`) // without a reason, which the browser asks for
 	p.fill(`form[action$=retry] [name=reason]`, "INC-7: the bank has answered")
 	p.click(`form[action$=retry] button`)
-	p.says("It goes on: a Worker")
+	p.says("It is retried: a Worker")
 
 	p.open("dead")
 	p.click("tbody tr:last-child a")
@@ -264,7 +264,7 @@ func TestPageReadsItselfAgainAndLeavesFormsAlone(t *testing.T) {
 	t.Parallel()
 	p, _ := openUI(t)
 	p.open("operations")
-	p.says("it is not known whether step")
+	p.says("must not happen twice")
 	p.fill("[name=name]", "half typed")
 	if _, err := p.pool.Exec(t.Context(), "UPDATE idem.operations SET reason_text = 'another reason' WHERE state = 'parked'"); err != nil {
 		t.Fatal(err)

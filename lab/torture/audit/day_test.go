@@ -171,16 +171,17 @@ func TestFiles_WantsNoWorkOfADeadProcess(t *testing.T) {
 		pooled bool
 		plan   func(journal.Plan) bool
 		rest   time.Duration // until others may have it, if the process dies
+		seen   time.Duration // when its number was last seen
 		found  bool
 	}{
 		{last: time.Minute}, {last: 10 * time.Minute, found: true}, {last: 10 * time.Minute, pooled: true, found: true},
-		{last: at + time.Second, found: true},               // others see that it is gone
-		{last: at + time.Second, pooled: true},              // others see that its lease is over
-		{last: at + time.Second, plan: walkIn},              // no Worker has it, and nobody need call
-		{last: 10 * time.Minute, plan: walkIn, found: true}, // its process lets go of it
-		{last: at + time.Second, rest: time.Hour},           // a suspect is not for others at once
-		{last: at + time.Second, rest: time.Second, found: true},
-		{last: 10 * time.Minute, rest: time.Hour, found: true}, // unless its process lives, which lets go of it
+		{last: at + time.Second, found: true},  // others see that it is gone
+		{last: at + time.Second, pooled: true}, // others see that its lease is over
+		{last: at + time.Second, plan: walkIn}, // no Worker has it, and nobody need call
+		{last: 10 * time.Minute, plan: walkIn}, // its process may have lost its number
+		{last: 10 * time.Minute, plan: walkIn, seen: 8 * time.Minute, found: true},
+		{last: 10 * time.Minute, rest: time.Hour}, // a suspect waits for its turn
+		{last: 10 * time.Minute, rest: time.Hour, seen: 8 * time.Minute, found: true},
 	} {
 		r := kept(t, journal.OK, "completed")
 		if test.plan != nil {
@@ -191,6 +192,10 @@ func TestFiles_WantsNoWorkOfADeadProcess(t *testing.T) {
 		taken := r.moved("running", "", 1)
 		taken.At, taken.Attempts, taken.Pooled, taken.Rest = at, 1, test.pooled, test.rest
 		r.moves = append(r.moves, taken)
+		if test.seen > 0 {
+			r.former = &journal.Operation{ID: "former", Key: r.operation.Key, State: "undone"}
+			r.moves = append(r.moves, &journal.Move{Operation: "former", State: "running", Owner: taken.Owner, At: test.seen})
+		}
 		if found := slices.Contains(r.audited(t), rule.Woken); found != test.found {
 			t.Errorf("%+v: found: %t", test, found)
 		}

@@ -24,7 +24,10 @@ func (b *book) checkMoves(o *operation) {
 		if m.Reason == tooManyDeaths {
 			most := 0
 			_, _ = fmt.Sscan(m.ReasonText, &most)
-			if blamed := o.blamed(i); most == 0 || blamed < most {
+			if most < maxDeaths {
+				b.violates(o, rule.Reason, "%s: the limit is %d", m.ReasonText, maxDeaths)
+			}
+			if blamed := o.blamed(i); blamed < most {
 				b.violates(o, rule.Innocent, "%s: %d of these have failed, or ended without a word", m.ReasonText, blamed)
 			}
 		} else if why := o.parkedWrongly(m); why != "" {
@@ -166,6 +169,9 @@ const (
 	functionFailed = "function_failed"
 	tooManyDeaths  = "too_many_deaths"
 )
+
+// maxDeaths is after how many deaths in a row an operation parks.
+const maxDeaths = 10
 
 var (
 	otherOne = regexp.MustCompile(`^the code has changed: .*"([^"]+)".* asks for [a-z ]*"([^"]+)"`)

@@ -31,8 +31,10 @@ func (b *book) checkWoken() {
 // eachTaking calls visit for each taking up while nothing was broken, by a process that was there, with when its run was begun, 0 if it
 // was not, and until when nothing else has become of it. A server may take an operation up for a process that was killed since it has
 // asked for that: it is for others to find out that this one is gone, which they do when its lease is over, if it shows itself by one, and
-// when a suspect has had its rest. What no Worker knows is for callers, who need not come.
+// when a suspect has had its rest. An operation that no Worker knows is for callers, who need not come: it is judged as long as its owner is seen, because
+// a process that has lost its number releases nothing. So is a suspect, which waits for the turn of other suspects.
 func (b *book) eachTaking(visit func(o *operation, m *journal.Move, run, until time.Duration)) {
+	seen := b.ownersSeen()
 	for _, o := range b.operations {
 		for i, m := range o.moves {
 			if m.Owner == 0 || m.Attempts == 0 || m.At < b.options.Calm || m.At > b.options.Stop || b.alive[m.By] < m.At {
@@ -42,8 +44,11 @@ func (b *book) eachTaking(visit func(o *operation, m *journal.Move, run, until t
 			if i+1 < len(o.moves) {
 				until = min(until, o.moves[i+1].At)
 			}
-			if gone := b.alive[m.By]; gone < until && (m.Pooled || o.plan.WalkIn || m.At+m.Rest > until-noticed) {
+			if gone := b.alive[m.By]; gone < until && (m.Pooled || o.plan.WalkIn) {
 				until = gone
+			}
+			if o.plan.WalkIn || m.Rest > 0 {
+				until = min(until, seen[m.Owner])
 			}
 			var begun time.Duration
 			for _, r := range o.runs {
@@ -54,4 +59,17 @@ func (b *book) eachTaking(visit func(o *operation, m *journal.Move, run, until t
 			visit(o, m, begun, until)
 		}
 	}
+}
+
+// ownersSeen returns when each owner has taken something up for the last time.
+func (b *book) ownersSeen() map[int]time.Duration {
+	seen := map[int]time.Duration{}
+	for _, o := range b.operations {
+		for _, m := range o.moves {
+			if m.Owner != 0 {
+				seen[m.Owner] = max(seen[m.Owner], m.At)
+			}
+		}
+	}
+	return seen
 }

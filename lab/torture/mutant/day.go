@@ -13,7 +13,7 @@ func dayMutants() []Mutant {
 			Name: "first-error-itself", About: "the function is given the error itself in the first run, and what is left of it in every later one",
 			Rules: []rule.Rule{rule.SameError},
 			Edits: []Edit{
-				{"operation.Op.failure", `if seen, failed := known.Decode(stored, Final); failed == nil {
+				{"operation.Op.failure", `if seen, failed := restore(known, stored); failed == nil {
 		return stored, seen
 	}`, ""},
 				{"internal/storederror.Set.Decode", `l.Known == ""`, `l.Known != ""`},

@@ -82,6 +82,7 @@ func operationMutants() []Mutant {
 			Name: "told-another", About: "a call whose operation was canceled while it waited for it begins another one",
 			Rules: []rule.Rule{rule.Anew, rule.Awaited}, Duration: 9 * time.Second,
 			Edits: []Edit{
+				{"operation.work.endedIn", "!show.Found || show.State != store.OperationUndone", "show.Found || show.State != store.OperationUndone"},
 				{"operation.work.elsewhere", "show.State == store.OperationUndone && show.Canceled", "show.State == store.OperationUndone && show.Canceled && w.epoch < 0"},
 				{"idem.call.isForDuplicates", "is && c.execution.work.outlasts()", "is && c == nil"},
 			},

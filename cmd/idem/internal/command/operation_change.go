@@ -121,7 +121,7 @@ type operationResolveCommand struct {
 func (operationResolveCommand) Help() string {
 	return `Says the outcome of a call that is in doubt, of a parked operation. Ask the other side first, by the key of the call: idem operation show
 prints it. The operation believes what is said here. If the call has not happened, --not-happened ends it: the call will not be made, and the
-function gets an error. retry makes the call again instead. An undo that has not happened is made again in both cases. If the values of the
+function gets an error. retry makes the call again instead, unless its policy is Once. An undo that has not happened is made again in both cases. If the values of the
 operation are sealed, a value or an error of resolve is sealed, too, which takes the keys.
 
 Example: idem operation resolve 0193c1a0-5a9e-7bbd-8e01-3f1f5f3b2a10 --happened --value '{"charge":"ch_1"}' --yes`

@@ -19,14 +19,10 @@ func TestDo_LostCommitCompletedByAnother(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = proxy.Close() })
 	trap := proxy.Arm(pgproxy.AfterAnswer(pgproxy.IsCommit, "COMMIT"), pgproxy.Freeze)
-	type told struct {
-		result idem.Result
-		err    error
-	}
-	answered := make(chan told, 1)
+	answered := make(chan answer, 1)
 	go func() {
-		result, err := s.checkout().Do(t.Context(), s.through(proxy).pool, scope, "k", hashA, "a")
-		answered <- told{result, err}
+		res, err := s.checkout().Do(t.Context(), s.through(proxy).pool, scope, "k", hashA, "a")
+		answered <- answer{res, err}
 	}()
 	await(t, "the first COMMIT", trap.Fired())
 	proxy.Refuse(pgproxy.Reset)
@@ -40,8 +36,8 @@ func TestDo_LostCommitCompletedByAnother(t *testing.T) {
 	if got.err != nil {
 		t.Fatal(got.err)
 	}
-	if diff := cmp.Diff(want.Response, got.result.Response); diff != "" {
-		t.Errorf("it was told something else (-answered +told):\n%s", diff)
+	if diff := cmp.Diff(want.Response, got.Response); diff != "" {
+		t.Errorf("it got another answer (-answered +got):\n%s", diff)
 	}
 	s.wantOnce("a")
 }

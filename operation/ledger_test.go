@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// ledger is the books of a bank. They are what has happened, whatever a caller was told.
+// ledger is the books of a bank. They are what has happened, whatever a caller got.
 type ledger struct {
 	mu      sync.Mutex
 	forgets bool // it does not know a key again
@@ -191,7 +191,7 @@ func (c *till) goOn(d *operation.Definition[int]) (idem.Result, error) {
 	return res, err
 }
 
-// person does what a person does who reads the bank's books: says the outcome of a call, or has the code of before go on.
+// person resolves a call in doubt by the bank's books, and retries an operation that is parked for another reason.
 func (c *till) person(id string, reason operation.Reason) error {
 	if reason != operation.ReasonCallInDoubt {
 		return operation.Retry(c.t.Context(), c.pool, id)

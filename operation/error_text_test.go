@@ -40,7 +40,7 @@ func TestError_WhoseTextPanics(t *testing.T) {
 				return nil
 			})
 			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || !operation.IsFinal(got) {
-				t.Errorf("the caller was told %v, the function %v", err, got)
+				t.Errorf("the caller got %v, the function %v", err, got)
 			}
 		})
 		t.Run("lost by a call, "+name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestError_WhoseTextPanics(t *testing.T) {
 				return nil
 			})
 			if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || got == nil {
-				t.Errorf("the caller was told %v, the function %v", err, got)
+				t.Errorf("the caller got %v, the function %v", err, got)
 			}
 		})
 		t.Run("of the function, "+name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestError_NilPointerWithAText(t *testing.T) {
 		return nil
 	})
 	if _, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0); err != nil || got == nil || got.Error() != "quiet" {
-		t.Errorf("the caller was told %v, the function %v", err, got)
+		t.Errorf("the caller got %v, the function %v", err, got)
 	}
 }
 

@@ -25,8 +25,7 @@ func (b *broken) Seal(plain, bound []byte) (string, []byte, error) {
 	return b.Sealer.Seal(plain, bound)
 }
 
-// A Sealer that panics has failed. The process lets go of the operation, with what its call has returned, and goes on with it when the Sealer works
-// again: the call is not made again.
+// The process releases an operation whose Sealer panics, and keeps what its call has returned: the call is not made again.
 func TestSealer_PanicsOnSeal(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -11,8 +11,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// An operation that is parked because a signal does not decode has received nothing yet: who sends another one of the name mends that, as often as it takes.
-// What an operation has received stays as it is, and so does what waits for one that is parked for another reason.
+// While an operation is parked because a signal does not decode, another signal of that name replaces it. A received signal stays.
 func TestSignal_UnreadableIsReplacedByTheNext(t *testing.T) {
 	t.Parallel()
 	for name, early := range map[string]bool{"sent while it is awaited": false, "sent before": true} {

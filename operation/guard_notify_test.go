@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// More is due than a guard reads, none of which any process knows: the end of a process is noticed all the same, and what it has left is gone on with.
+// More operations without a definition are due than a guard reads. The guard notices a dead process all the same.
 func TestGuard_NoticesADeadProcessBehindABacklog(t *testing.T) {
 	t.Parallel()
 	s := newBankShop(t)

@@ -64,7 +64,7 @@ func TestSignal_DoesNotEndALaterBackoff(t *testing.T) {
 				}
 			}
 			if due := s.count(`select count(*) from (`+dueOperations+`) due`, 10, "{approval}", "{}"); due != 0 {
-				t.Error("a scheduler is told that it is due")
+				t.Error("Due lists it")
 			}
 			if _, err := d.Do(t.Context(), s.pool, scope, "approval", hashA, "book"); !errors.Is(err, idem.ErrInProgress) {
 				t.Errorf("a caller: %v", err)

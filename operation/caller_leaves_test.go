@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// Who leaves still has recorded what its calls have returned. That may fail, too.
+// A caller that leaves records the outcomes of its calls first. The answer to that COMMIT may be lost.
 func TestDo_CanceledContextWithALostCommit(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -47,14 +47,14 @@ func TestDo_CanceledContextWithALostCommit(t *testing.T) {
 	}
 }
 
-// The connection is cut while a caller leaves whose call was answered. A call that is Once must not be in doubt for that.
+// The connection is cut while a caller leaves whose call has returned. A call that is Once must not be in doubt because of it.
 func TestDo_RecordsTheCallBeforeItReleases(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	proxy := pgtest.Proxy(t, s.dsn)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	d := operation.Define("let go", func(op *operation.Op, _ int) (idem.Response, error) {
+	d := operation.Define("released", func(op *operation.Op, _ int) (idem.Response, error) {
 		_, err := operation.Call(op, "charge", operation.Once, func(ctx context.Context, key string) (string, error) {
 			answer, err := s.bank.charge(ctx, key)
 			proxy.Arm(pgproxy.Before(pgproxy.IsCommit), pgproxy.Reset)
@@ -64,14 +64,14 @@ func TestDo_RecordsTheCallBeforeItReleases(t *testing.T) {
 		return created, err
 	})
 	if _, err := d.Do(ctx, s.through(proxy).pool, scope, "k", hashA, 0); !errors.Is(err, context.Canceled) {
-		t.Errorf("the caller was told %v", err)
+		t.Errorf("the caller got %v", err)
 	}
 	if got := s.text(`select outcome from idem.steps where name = 'charge'`); got != "done" {
-		t.Errorf("the answer of the call is on record as %q", got)
+		t.Errorf("the recorded outcome of the call is %q", got)
 	}
 }
 
-// The run behind a cancellation reads the operation anew. Its caller may leave just then, with an answer that is not on record yet.
+// The run behind Cancel reads the record again. Its caller may leave just then, before the outcome of the call is recorded.
 func TestCancel_CallerThatLeavesKeepsTheOutcome(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -101,9 +101,9 @@ func TestCancel_CallerThatLeavesKeepsTheOutcome(t *testing.T) {
 		c.Resume()
 	}
 	if err := await(t, "the caller", answer); !errors.Is(err, context.Canceled) {
-		t.Errorf("it was told %v", err)
+		t.Errorf("the caller got %v", err)
 	}
 	if got := s.text(`select outcome from idem.steps where name = 'charge'`); got != "done" {
-		t.Errorf("the answer of the call is on record as %q", got)
+		t.Errorf("the recorded outcome of the call is %q", got)
 	}
 }

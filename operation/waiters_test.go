@@ -36,7 +36,7 @@ var ends = map[string]struct {
 	}},
 }
 
-// approval charges, waits until it is let go on inside of a Call, and ends in an error.
+// approval charges, blocks in a Call until release is closed, and ends in an error.
 func (s *shop) approval(end error, inside chan<- struct{}, release <-chan struct{}, opts ...operation.Option) *operation.Definition[int] {
 	return operation.Define("approval", func(op *operation.Op, _ int) (idem.Response, error) {
 		if _, err := operation.Call(op, "charge", operation.Once, s.bank.charge); err != nil {
@@ -84,7 +84,7 @@ func TestWaiters_GetTheErrorAndBeginNothing(t *testing.T) {
 				close(release)
 				for range 2 * each {
 					if err := await(t, "an answer", answers); !operation.IsFinal(err) || !test.is(err) || err.Error() != test.end.Error() {
-						t.Errorf("a caller was told %#v", err)
+						t.Errorf("a caller got %#v", err)
 					}
 				}
 				if n, _ := s.bank.keys(); n != 1 {
@@ -151,7 +151,7 @@ func TestWaiters_GetTheErrorOfAWorker(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := await(t, "an answer", answers); !operation.IsFinal(err) || !test.is(err) {
-				t.Errorf("the caller was told %v", err)
+				t.Errorf("the caller got %v", err)
 			}
 			if n, _ := s.bank.keys(); n != 1 {
 				t.Errorf("the bank was charged under %d keys", n)
@@ -160,7 +160,7 @@ func TestWaiters_GetTheErrorOfAWorker(t *testing.T) {
 	}
 }
 
-// The error of the inner operation is for those who have waited for that one. The outer one has committed nothing.
+// The error of the inner operation is not that of callers who wait for the outer one, which has committed nothing.
 func TestWaiters_NotTheErrorOfAnotherOperation(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -191,9 +191,9 @@ func TestWaiters_NotTheErrorOfAnotherOperation(t *testing.T) {
 	await(t, "the second caller to wait", (chan struct{})(waiting))
 	close(release)
 	if err := await(t, "the first caller", first); err == nil {
-		t.Error("the first caller was told no error")
+		t.Error("the first caller got no error")
 	}
 	if err := await(t, "the second caller", second); err != nil {
-		t.Errorf("the second caller was told %v", err)
+		t.Errorf("the second caller got %v", err)
 	}
 }
