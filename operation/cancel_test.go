@@ -375,3 +375,47 @@ func TestCancel_FunctionThatFails(t *testing.T) {
 		t.Errorf("%+v, %v", status, err)
 	}
 }
+
+// WithoutCode leaves no undo in doubt that the code no longer has, and keeps no step whose undo is done.
+func TestCancel_WithoutCodeOfAnUndoThatWasBegun(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	withUndo := func(undone bool) *operation.Definition[string] {
+		return operation.Define("program", func(op *operation.Op, _ string) (idem.Response, error) {
+			b := book{s}
+			var undo []operation.Undo[int]
+			if undone {
+				undo = append(undo, operation.UndoCall(operation.Once, func(context.Context, string, int) error { return errors.New("the answer is lost") }))
+			}
+			_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), func(context.Context, string) (int, error) { return 1, nil }, undo...)
+			if err == nil && undone {
+				err = b.call(op, "ship", "unship")
+			}
+			return created, first(err, errRejected)
+		})
+	}
+	if _, err := withUndo(true).Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrParked) {
+		t.Fatal(err)
+	}
+	id := s.only()
+	s.wantParked(id, operation.ReasonCallInDoubt) // ship is undone, and the refund in doubt
+	if err := operation.Cancel(t.Context(), s.pool, id, operation.WithoutCode()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := withUndo(false).Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrParked) {
+		t.Fatal(err)
+	}
+	s.wantParked(id, operation.ReasonCallInDoubt)
+	if err := operation.Resolve(t.Context(), s.pool, id, operation.Happened(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := withUndo(false).Do(t.Context(), s.pool, scope, "k", hashA, ""); !errors.Is(err, operation.ErrCanceled) {
+		t.Fatal(err)
+	}
+	if status, err := operation.Show(t.Context(), s.pool, id); err != nil || status.State != operation.StateUndone || len(status.Kept) > 0 {
+		t.Errorf("%+v, %v", status, err)
+	}
+	if got := fmt.Sprint(s.did()); got != "[ship unship]" {
+		t.Error(got)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -103,7 +104,12 @@ func Show(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Optio
 	switch status.State {
 	case StateCompleted:
 		status.Undos, status.Kept = nil, nil
-	case StateFailed, StateUndone:
+	case StateFailed, StateUndone: // what was not undone WithoutCode stays
+		for _, step := range slices.Backward(status.Undos) {
+			if !slices.Contains(status.Kept, step) {
+				status.Kept = append(status.Kept, step)
+			}
+		}
 		status.Undos = nil
 	}
 	for i := range steps.Steps {

@@ -92,10 +92,9 @@ func (op *Op) unwind(err error) longcall.Ending {
 	op.stopped = nil
 	op.close(nil)
 	op.markRolledBack()
-	if op.awaitChildren() != nil {
+	if op.awaitChildren() != nil || op.correctUndos() != nil {
 		return op.endStopped(op.stopped)
 	}
-	op.correctUndos()
 	end, rejected, failed := op.settleEnd(err)
 	if failed != nil {
 		return op.endStopped(op.stopped)
@@ -193,18 +192,29 @@ func (op *Op) markRolledBack() {
 }
 
 // correctUndos has the rows of done steps say how many undos they have by the running code, where
-// decide allows another number than the recorded one. Status and PreviewCancel read it there.
-func (op *Op) correctUndos() {
-	count := map[int]int{}
+// decide allows another number than the recorded one. Status and PreviewCancel read it there. An
+// undo that has a row counts, whether or not the code still has it; one that is in doubt and that
+// the code no longer has parks the operation.
+func (op *Op) correctUndos() error {
+	j, count, planned := &op.work.journal, map[string]int{}, map[string]bool{}
 	for i := range op.undos {
-		count[op.undos[i].seq]++
+		u := &op.undos[i]
+		count[u.of] = max(count[u.of], u.index+1)
+		planned[undoName(u.of, u.index)] = true
 	}
-	j := &op.work.journal
-	for seq := 1; seq <= len(j.steps); seq++ {
-		if s := j.steps[seq]; s.Outcome == store.StepDone && s.Undos != count[seq] && op.outcomeOf(seq) == store.StepDone {
-			op.remember(&step{seq: seq, kind: s.Kind, name: s.Name, undos: count[seq]}, store.StepDone, s.Value)
+	for name, s := range j.undos {
+		of, index := splitUndoName(name)
+		count[of] = max(count[of], index+1)
+		if s.Outcome == store.StepBegun && !planned[name] && op.work.returned[s.Seq].Name != name {
+			return op.park(of, ReasonCallInDoubt, "the undo of step %q may have happened, and the code no longer has it: ask the other side, and Resolve the step", of)
 		}
 	}
+	for seq := 1; seq <= len(j.steps); seq++ {
+		if s := j.steps[seq]; s.Outcome == store.StepDone && s.Undos != count[s.Name] && op.outcomeOf(seq) == store.StepDone {
+			op.remember(&step{seq: seq, kind: s.Kind, name: s.Name, undos: count[s.Name]}, store.StepDone, s.Value)
+		}
+	}
+	return nil
 }
 
 // awaitChildren waits for children that the function does not ask for any more, and that are

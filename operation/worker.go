@@ -453,7 +453,7 @@ func Due(ctx context.Context, pool *pgxpool.Pool, names []string, limit int, but
 // It returns nil if the operation has ended, by this call or before, whatever its answer is. The
 // error is idem.ErrInProgress if another process works on it, or if it waits; ErrParked if a person
 // has to decide; ErrUnknownOperation if there is none of that id. An error that is Final, and
-// ErrCancelled, have ended it: it is undone, and its key is free. After any other error it goes on
+// ErrCanceled, have ended it: it is undone, and its key is free. After any other error it goes on
 // later.
 func (d *Definition[In]) Resume(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Option) error {
 	if d.err != nil {
