@@ -31,9 +31,9 @@ var tables = []expected{
 	{
 		name: "operations", key: "id", purged: "ended_at",
 		columns: "id uuid, scope text, key text, hash bytea, name text, ttl bigint, created_at timestamp with time zone, input bytea, parent uuid, epoch integer, " +
-			"owner integer, state text, undoing boolean, canceled boolean, kind text, step text, seq integer, since timestamp with time zone, " +
+			"owner integer, state text, undoing boolean, canceled boolean, kind text, step text, policy text, undos integer, seq integer, since timestamp with time zone, " +
 			"wake_at timestamp with time zone, tries integer, attempts integer, deaths integer, taken_at timestamp with time zone, " +
-			"ended_at timestamp with time zone, undos integer, policy text, without_calling boolean, without_code boolean, " +
+			"ended_at timestamp with time zone, without_calling boolean, without_code boolean, " +
 			"reason text, reason_step text, reason_text text, error_step text, error_attempt integer, error_text bytea, " +
 			"error_at timestamp with time zone, error_next_at timestamp with time zone",
 		indexes: []string{"operations_due btree (wake_at) WHERE (state = 'running'::text)", "operations_parked btree (since) WHERE (state = 'parked'::text)"},
