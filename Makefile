@@ -5,7 +5,7 @@
 export GOTEST ?=
 # Flags for testenv, as in: make bench/library TESTENV='-c fsync=on'
 TESTENV ?=
-# Flags for tally, as in: make test TALLY='-together 1'. Two modules run at a time, and four tests of a package: tests wait more than
+# Flags for tally, as in: make test TALLY='-together 1'. Two modules run at a time, and six tests of a package: tests wait more than
 # they compute.
 TALLY ?=
 # The modules to test, and the packages in each of them, as in: make test MODULES=. PACKAGES='./outbox ./inbox'
@@ -21,8 +21,8 @@ PRODUCT := . cmd/idem example/orders adapter/idemriver lab/brokers $(filter-out 
 	idemconnect idemgrpc idemotel idemvet $(filter-out example/orders example/fleet,$(patsubst %/go.mod,%,$(wildcard example/*/go.mod)))
 EVERYTHING := $(patsubst ./%go.mod,./%,$(sort $(shell find . -name go.mod -not -path './.*/*')))
 MODULES ?= $(EVERYTHING)
-# Without lab/, except for the tests of the promises of package idem.
-ROOT = .=$$(go list ./... | grep -v /lab/ | paste -sd, -),./lab/promises
+# Without lab/, except for the tests of the promises of package idem. The packages that take longest come first.
+ROOT = .=./operation,./outbox,./lab/promises,$$(go list ./... | grep -v /lab/ | paste -sd, -)
 # The race detector has nothing to find in programs that read and write text, and makes them ten times as slow.
 UNRACED := idemvet tools
 # each runs a command in every module, in all of them even if it fails in one.
@@ -49,11 +49,11 @@ fleet: need ## clusters under Patroni are broken and a tenant moves between them
 # race detector. A program with the race detector sleeps for a second when it exits, unless GORACE says how long.
 test: testenv tally ## test what users import or run
 	@IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-0} bin/testenv $(TESTENV) sh -c 'exec bin/tally -together 2 $(TALLY) \
-		$(if $(filter command line,$(origin MODULES)),$(MODULES),"$(ROOT)" $(filter-out .,$(PRODUCT))) -- go test -json -parallel 4 -timeout 20m $$GOTEST $(PACKAGES)'
+		$(if $(filter command line,$(origin MODULES)),$(MODULES),"$(ROOT)" $(filter-out .,$(PRODUCT))) -- go test -json -parallel 6 -timeout 20m $$GOTEST $(PACKAGES)'
 
 test/all: testenv tally ## test everything, lab/ included, with the race detector
 	@GORACE=$${GORACE-atexit_sleep_ms=50} IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-0} bin/testenv $(TESTENV) sh -c 'exec bin/tally -together 2 -unraced "$(UNRACED)" \
-		$(TALLY) $(MODULES) -- go test -json -race -parallel 4 -timeout 60m $$GOTEST $(PACKAGES)'
+		$(TALLY) $(MODULES) -- go test -json -race -parallel 6 -timeout 60m $$GOTEST $(PACKAGES)'
 
 idemtest: testenv ## does package idemtest find every program that is known to be bad? (make test tries one of five)
 	@IDEM_TEST_ALL=1 bin/testenv $(TESTENV) go test -timeout 60m $$GOTEST ./idemtest
