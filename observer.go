@@ -103,7 +103,7 @@ type TraceStepData struct {
 	Name        string // of the operation
 	OperationID string
 	Kind        string // tx, call or undo
-	Step        string
+	Step        string // its name; of an undo, that of its step
 	Outcome     StepOutcome
 	Err         error
 	Cause       Cause

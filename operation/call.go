@@ -111,13 +111,6 @@ type outside struct {
 	noted time.Time // when an error was last stored
 }
 
-// lastError is the last error of an operation, before it is stored.
-type lastError struct {
-	step    string // empty for the function
-	attempt int
-	err     error
-}
-
 // failure returns the last error, nil if there is none.
 func (o *outside) failure() *lastError {
 	if o.last == nil {

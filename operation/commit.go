@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,7 +14,6 @@ import (
 
 	"github.com/idem-go/idem/internal/presence"
 	"github.com/idem-go/idem/internal/store"
-	"github.com/idem-go/idem/internal/storederror"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -80,6 +81,40 @@ func (op *Op) failed(err error) error {
 		return op.halt(again, err)
 	}
 	return op.halt(broken, err)
+}
+
+// lacksSavepoint reports whether a statement about the savepoint was refused because the
+// transaction is another one, or has ended.
+func lacksSavepoint(err error) bool { return txn.HasCode(err, "3B001", "25P01") }
+
+// txEnded ends a run in which a fn has ended the transaction: that of s, or one that is not known.
+// What the Tx since the last commit have written may be committed without their rows, and another
+// run would write it again. So the operation is parked. Before anything of it is recorded, the
+// record of its key shows the same, as behind idem.Do.
+func (op *Op) txEnded(err error, s *step) error {
+	if op.work.epoch == 0 {
+		return op.halt(broken, err)
+	}
+	var steps []string
+	for i := range op.pending {
+		if p := &op.pending[i].Step; isInTx(p) {
+			steps = append(steps, fmt.Sprintf("%s %q", p.Kind, p.Name))
+		}
+	}
+	if s != nil {
+		steps = append(steps, fmt.Sprintf("%s %q", s.kind, s.name))
+	}
+	written := "its steps"
+	if len(steps) > 0 {
+		written = strings.Join(steps, ", ")
+	}
+	return op.parkFor(err, 0, op.current, ReasonTxEnded, "the fn of a step has ended the transaction, and what %.500s wrote may be committed, and is not recorded: "+
+		"look at it, and Retry with a fn that does not, or Cancel", written)
+}
+
+// isInTx reports whether a step that is to be recorded has written in the transaction.
+func isInTx(s *store.Step) bool {
+	return s.Outcome == store.StepDone && (s.Kind == store.TxStep || s.Kind == store.UndoStep && s.Policy == "")
 }
 
 // commit is what a commit says besides the steps that it records.
@@ -395,15 +430,6 @@ func (op *Op) isToKeepOn() bool {
 	return false
 }
 
-// returnedBy returns what a call has returned in an earlier run of this process, nil if that is not
-// known, or recorded.
-func (w *work) returnedBy(s *step) *store.Step {
-	if known, ok := w.returned[s.seq]; ok && known.Kind == s.kind && known.Name == s.name {
-		return &known
-	}
-	return nil
-}
-
 // learned returns what calls have returned that is not recorded, in their order.
 func (w *work) learned() []store.RecordStep {
 	var learned []store.RecordStep
@@ -443,32 +469,4 @@ func (w *work) bringBack() {
 	if known, ok := unkept.take(w.operation); ok {
 		w.returned = known
 	}
-}
-
-// hasNoRow reports whether it is known that a step has no row in idem.steps.
-func (w *work) hasNoRow(seq int) bool {
-	_, recorded := w.journal.row(seq)
-	return !recorded || seq == w.unrecorded
-}
-
-// told returns the text of an error as the log and the reason of a parked operation may have it:
-// with a Sealer only its types.
-func (w *work) told(err error) string {
-	if w.call.Sealer() != nil {
-		return storederror.Types(err)
-	}
-	return storederror.Storable(storederror.Text(err))
-}
-
-// stepError returns an error as the record has it, nil for none. A text that cannot be sealed is
-// left out.
-func (w *work) stepError(f *lastError) *store.StepError {
-	if f == nil {
-		return nil
-	}
-	text, err := seal(w.call.Sealer(), []byte(storederror.Storable(storederror.Text(f.err))), store.BoundError(w.operation, f.step))
-	if err != nil {
-		text = nil
-	}
-	return &store.StepError{Step: f.step, Attempt: max(f.attempt, 1), Text: text}
 }

@@ -1,23 +1,12 @@
 package operation
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/base32"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"runtime"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem"
@@ -26,32 +15,6 @@ import (
 	"github.com/idem-go/idem/internal/storederror"
 	"github.com/idem-go/idem/internal/txn"
 )
-
-// door is what package idem does of a call that keeps its key.
-var door = longcall.Open[idem.Option, idem.Result]()
-
-// Definition is a kind of operation: a name, and the function that is its code.
-type Definition[In any] struct {
-	definition
-}
-
-// definition is what is the same for all types of input.
-type definition struct {
-	name      string
-	codec     Codec
-	known     storederror.Set // errors that the function gets as they were
-	limit     time.Duration   // for how long calls are tried again, 0 for ever
-	maxDeaths int             // of processes that work on one of it, until it is parked
-	atOnce    int             // how many a Worker works on at a time, 0 for as many as it may
-	err       error           // why it cannot be used
-	// run calls the function with an input as it is stored.
-	run func(op *Op, input []byte) (idem.Response, error)
-}
-
-// Runnable is a Definition, for a Worker.
-type Runnable interface{ defined() *definition }
-
-func (d *definition) defined() *definition { return d }
 
 // Option changes a Definition.
 type Option func(*definition)
@@ -250,15 +213,6 @@ func (d *Definition[In]) options(opts []idem.Option) []idem.Option {
 	return append([]idem.Option{name}, opts...)
 }
 
-// input returns the input as it is stored.
-func (d *Definition[In]) input(in In) ([]byte, error) {
-	if d.err != nil {
-		return nil, d.err
-	}
-	input, _, err := encode(d.codec, in)
-	return input, err
-}
-
 // caller is a Do: the Runner of its call.
 type caller struct {
 	definition *definition
@@ -336,158 +290,78 @@ func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Req
 	return longcall.Ending{Outcome: longcall.Failed, Err: end}, true
 }
 
-const (
-	maxValue = 1 << 20
-	maxName  = 200
-)
-
-// Codec says how inputs and values of steps are stored. Decode gets what Encode has returned, maybe
-// by an older program.
-type Codec interface {
-	Encode(value any) ([]byte, error)
-	Decode(stored []byte, value any) error
-}
-
-type jsonCodec struct{}
-
-func (jsonCodec) Encode(value any) ([]byte, error) { return json.Marshal(value) }
-
-// Decode decodes a number that goes into an interface into a json.Number. A float64 would silently
-// change what is above 2^53.
-func (jsonCodec) Decode(stored []byte, value any) error {
-	d := json.NewDecoder(bytes.NewReader(stored))
-	d.UseNumber()
-	if err := d.Decode(value); err != nil {
-		return err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return errors.New("there is more behind the value")
-	}
-	return nil
-}
-
-// encode returns a value as it is stored, and as the function sees it. A value that does not decode
-// must not be committed.
-func encode[T any](codec Codec, value T) (stored []byte, shown T, err error) {
-	if stored, err = codec.Encode(value); err != nil {
-		return nil, shown, fmt.Errorf("operation: a value of type %T cannot be encoded: %w", value, err)
-	}
-	if len(stored) > maxValue {
-		return nil, shown, fmt.Errorf("%w: %d bytes, limit %d", ErrValueTooLarge, len(stored), maxValue)
-	}
-	if stored == nil {
-		stored = []byte{}
-	}
-	shown, err = decode[T](codec, stored)
-	return stored, shown, err
-}
-
-func decode[T any](codec Codec, stored []byte) (value T, err error) {
-	if err = codec.Decode(stored, &value); err != nil {
-		var none T
-		return none, fmt.Errorf("operation: a stored value does not decode into %T: %w", value, err)
-	}
-	return value, nil
-}
-
-// checkName returns why a name is invalid. "#" marks the second use of a name.
-func checkName(name string) error {
+// Wait waits until the operation has ended, and returns its answer, which Do of its key would
+// return too. It does not work on the operation: that is for a Worker, or for callers of Do. Wait
+// asks the database again after a pause that grows to a second, and holds no connection between two
+// looks. Of the options, idem.WithSealer matters.
+//
+// The error is that of ctx if ctx ends first; ErrParked, at once, if the operation is parked;
+// ErrUndone if it has ended without an answer, canceled or in a Final error; ErrAnswerGone if the
+// answer has expired, or the key was used again; ErrUnknownOperation if there is no operation of
+// that id.
+func Wait(ctx context.Context, pool *pgxpool.Pool, id string, opts ...idem.Option) (idem.Result, error) {
+	id, err := parsedID(id)
 	switch {
-	case name == "":
-		return fmt.Errorf("%w: it is empty", ErrInvalidName)
-	case len(name) > maxName:
-		return fmt.Errorf("%w: it has %d bytes, the limit is %d", ErrInvalidName, len(name), maxName)
-	case !utf8.ValidString(name), strings.ContainsRune(name, '#'), strings.ContainsFunc(name, unicode.IsControl):
-		return fmt.Errorf("%w: it is not valid UTF-8, or has a control character or a \"#\"", ErrInvalidName)
+	case err != nil:
+		return idem.Result{}, err
+	case pool == nil:
+		return idem.Result{}, errNoPool
 	}
-	return nil
-}
-
-// seal returns a value as it is stored.
-func seal(s store.Sealer, plain, bound []byte) (stored []byte, err error) {
-	defer panicked(&err)
-	stored, err = store.SealValue(s, plain, bound)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errSealing, err)
+	if err := idem.CheckOptions(opts...); err != nil {
+		return idem.Result{}, err
 	}
-	return stored, nil
-}
-
-var errSealing = errors.New("operation: the Sealer has failed")
-
-// open returns the value that was stored.
-func open(s store.Sealer, stored, bound []byte) (plain []byte, err error) {
-	defer panicked(&err)
-	plain, err = store.OpenValue(s, stored, bound)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", idem.ErrUnreadable, err)
-	}
-	return plain, nil
-}
-
-// panicked makes a panic of a Sealer its error. The value of the panic may be a secret, unless it
-// is of the runtime.
-func panicked(err *error) {
-	switch value := recover().(type) {
-	case nil:
-	case runtime.Error:
-		*err = fmt.Errorf("%w: it has panicked: %w", errSealing, value)
-	default:
-		*err = fmt.Errorf("%w: it has panicked with a %T", errSealing, value)
+	engine := engineOf(pool)
+	pause := txn.Pauses{Current: 10 * time.Millisecond, Limit: time.Second}
+	for {
+		found := store.FindOperation{OperationID: id}
+		if err := engine.Query(ctx, &found); err != nil && ctx.Err() != nil {
+			return idem.Result{}, endOf(ctx)
+		} else if err != nil {
+			return idem.Result{}, err
+		}
+		if found.Found && found.State == store.OperationRunning {
+			if err := txn.Sleep(ctx, pause.Next()); err != nil {
+				return idem.Result{}, endOf(ctx)
+			}
+			continue
+		}
+		return answer(ctx, pool, &found, opts)
 	}
 }
 
-// keyTag begins what is hashed. It is frozen: other systems hold the keys.
-const keyTag = "idem.operation.key/1\n"
-
-// keyLength is how many characters a derived key has: 160 bits.
-const keyLength = 32
-
-// derivedKey returns the key by which the other side knows a call. It is the same in every attempt
-// and in every process.
-func derivedKey(operationID string, kind store.StepKind, name string) string {
-	h := sha256.New()
-	h.Write([]byte(keyTag))
-	var length [8]byte
-	for _, part := range []string{operationID, string(kind), name} {
-		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
-		h.Write(length[:])
-		h.Write([]byte(part))
+// answer returns the answer of an operation that does not run.
+func answer(ctx context.Context, pool *pgxpool.Pool, found *store.FindOperation, opts []idem.Option) (idem.Result, error) {
+	switch {
+	case !found.Found:
+		return idem.Result{}, ErrUnknownOperation
+	case found.State == store.OperationParked:
+		return idem.Result{}, &ParkedError{
+			OperationID: found.OperationID, Step: found.Step, Reason: Reason(found.Reason), ReasonText: found.ReasonText, Since: found.Since,
+		}
+	case found.State == store.OperationUndone:
+		return idem.Result{}, ErrUndone
 	}
-	return lower.EncodeToString(h.Sum(nil))[:keyLength]
+	result, err := door.Do(ctx, pool, found.Scope, found.Key, found.Hash, opts, onlyReplay{})
+	switch {
+	case errors.Is(err, idem.ErrMismatch), errors.Is(err, idem.ErrInProgress), err == nil && result.ExecutionID != found.OperationID:
+		return idem.Result{}, ErrAnswerGone
+	case err != nil:
+		return idem.Result{}, err
+	}
+	return result, nil
 }
 
-var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+// onlyReplay is the Runner of a call that replays an answer, and does nothing if there is none.
+type onlyReplay struct{}
 
-// CallKey returns the key by which the other side knows a call, for a person who has to ask there.
-// kind is "call", or "undo" for the undo of the step. index is the StepStatus.Index of an undo,
-// where a step has several.
-func CallKey(operationID, kind, step string, index ...int) string {
-	if kind == string(store.UndoStep) && len(index) > 0 {
-		step = undoName(step, index[0])
-	}
-	return derivedKey(operationID, store.StepKind(kind), step)
+func (onlyReplay) Begin(context.Context, longcall.Execution, *txn.Tx) longcall.Ending {
+	return longcall.Ending{Outcome: longcall.Unheld, Err: ErrAnswerGone}
 }
 
-// childTag begins what is hashed for the id of a child. It is frozen: a parent that waits finds its
-// child by it.
-const childTag = "idem.operation.child/1\n"
-
-// ChildID returns the id of the operation that a Child has begun. step is its name in the
-// operation, as in a StepStatus.
-func ChildID(operationID, step string) string {
-	key := sha256.Sum256([]byte(childTag + operationID + "\n" + step))
-	id := pgtype.UUID{Valid: true}
-	copy(id.Bytes[:], key[:])
-	id.Bytes[6] = id.Bytes[6]&0x0f | 0x80 // version 8
-	id.Bytes[8] = id.Bytes[8]&0x3f | 0x80
-	return id.String()
+func (onlyReplay) Resume(context.Context, longcall.Execution, string) longcall.Ending {
+	return longcall.Ending{Outcome: longcall.Failed, Err: ErrAnswerGone}
 }
 
-func parsedID(id string) (string, error) {
-	var parsed pgtype.UUID
-	if parsed.Scan(id) != nil {
-		return "", ErrUnknownOperation
-	}
-	return parsed.String(), nil
+func (onlyReplay) Ended(context.Context, longcall.Execution, string, func(context.Context, ...txn.Request) error) (longcall.Ending, bool) {
+	return longcall.Ending{}, false
 }

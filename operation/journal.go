@@ -1,10 +1,23 @@
 package operation
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"runtime"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/store"
 )
 
@@ -99,148 +112,6 @@ func (j *journal) undosChanged(s *store.Step, undos int) bool {
 	return s.Outcome == store.StepDone && (undos < s.Undos || undos > s.Undos && begun)
 }
 
-// action is what follows from the journal for a step, or for the end of the function.
-type action int
-
-const (
-	replay action = iota // the recorded outcome is the outcome
-	run                  // the step is taken
-	settle               // a call is in doubt: its policy says what to do
-	wait                 // a pause, a signal or a child
-	unwind               // the function is run no further, and what is done is undone
-	finish               // the answer is recorded
-	retry                // the run has failed, and another one follows
-	park                 // a person decides
-)
-
-// request is what the function of an operation asks for: a step, or its end.
-type request struct {
-	seq    int
-	kind   store.StepKind // empty: the function has ended, and seq is the position of the last step that it has asked for
-	name   string
-	policy *Policy // of a call
-	undos  int     // how many the step has
-	end    ending  // how the function has ended
-
-	invalid error // why the step cannot be taken; decide does not look at it
-}
-
-// ending is how a function has ended.
-type ending int
-
-const (
-	answered ending = iota
-	ruled           // by a rejection, or an error that is Final
-	failed          // by any other error, which decides nothing
-)
-
-// verdict is what decide says.
-type verdict struct {
-	do     action
-	step   *store.Step // recorded at the position of the request, if there is any
-	reason Reason      // of park
-	at     string      // the step at which the operation parks
-	text   string
-}
-
-func parkAt(step string, reason Reason, format string, args ...any) verdict {
-	return verdict{do: park, at: step, reason: reason, text: fmt.Sprintf(format, args...)}
-}
-
-// maxCanceledRuns is how many failing runs a canceled operation gets before it parks.
-const maxCanceledRuns = 8
-
-// decide says what follows from a journal for a request. It is the only place where that is
-// decided, also for Replay, and has no effect.
-func decide(j *journal, r request) verdict {
-	if r.kind == "" {
-		return decideEnd(j, r)
-	}
-	s, recorded := j.steps[r.seq]
-	switch {
-	case !recorded && j.unwinding():
-		return verdict{do: unwind}
-	case !recorded:
-		return verdict{do: run}
-	case (s.Kind != r.kind || s.Name != r.name) && j.withoutCode:
-		return leaveRest(j, r.seq)
-	case s.Kind != r.kind || s.Name != r.name:
-		return parkAt(s.Name, ReasonCodeChanged, "the code has changed: step %d is recorded as %s %q, and the code asks for %s %q", s.Seq, s.Kind, s.Name, r.kind, r.name)
-	case j.unwinding() && j.undosChanged(&s, r.undos) && !j.withoutCode:
-		return parkAt(s.Name, ReasonCodeChanged, "the code has changed: step %q is recorded with %d undos, and the code has %d: Retry it with code that has as many, "+
-			"or Cancel it WithoutCode, which runs those that the code has", s.Name, s.Undos, r.undos)
-	}
-	return decideOutcome(j, r, &s)
-}
-
-// decideOutcome decides about a recorded step by its outcome.
-func decideOutcome(j *journal, r request, s *store.Step) verdict {
-	switch s.Outcome {
-	case store.StepBegun:
-		return decideDoubt(j, r, s)
-	case store.StepNotSent:
-		if j.unwinding() {
-			return verdict{do: unwind, step: s}
-		}
-		return verdict{do: run, step: s}
-	case store.StepWaiting:
-		switch {
-		case s.Kind == store.SleepStep && r.seq < len(j.steps): // it is over
-			return verdict{do: replay, step: s}
-		case s.Kind != store.ChildStep && j.unwinding():
-			return verdict{do: unwind, step: s}
-		}
-		return verdict{do: wait, step: s}
-	}
-	return verdict{do: replay, step: s}
-}
-
-// decideDoubt decides about a call in doubt. If the operation is canceled, an answer that would
-// only be thrown away is no reason to call.
-func decideDoubt(j *journal, r request, s *store.Step) verdict {
-	switch {
-	case !j.canceled || r.policy == nil || r.policy.find != nil:
-		return verdict{do: settle, step: s}
-	case r.policy.once:
-		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled, step %q may have happened, and it must not happen twice: ask the other side, and Resolve the step", s.Name)
-	case r.undos == 0:
-		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled, step %q may have happened, and it has no undo: ask the other side, and Resolve the step", s.Name)
-	case j.withoutCalling:
-		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled without calling, and step %q may have happened: ask the other side, and Resolve the step", s.Name)
-	}
-	return verdict{do: settle, step: s}
-}
-
-// decideEnd decides what follows from the end of the function.
-func decideEnd(j *journal, r request) verdict {
-	left := j.left(r.seq)
-	switch {
-	case j.unwinding() && left == nil:
-		return verdict{do: unwind}
-	case r.end == failed && (!j.canceled || j.runs < maxCanceledRuns):
-		return verdict{do: retry}
-	case j.withoutCode:
-		return leaveRest(j, r.seq+1)
-	case r.end == failed:
-		return parkAt(left.Name, ReasonFunctionFailed, "it was canceled, and its function has failed %d times before it asks for step %q, which is recorded: "+
-			"Retry it with code that does not, or Cancel it WithoutCode, which leaves the steps from there on as they are", j.runs, left.Name)
-	case left != nil:
-		return parkAt(left.Name, ReasonCodeChanged, "the code has changed: it no longer asks for step %q, which is recorded", left.Name)
-	case r.end == answered:
-		return verdict{do: finish}
-	}
-	return verdict{do: unwind}
-}
-
-// leaveRest unwinds an operation without the steps from a position on. What has come of a call in
-// doubt must be known.
-func leaveRest(j *journal, from int) verdict {
-	if s := j.inDoubt(from); s != nil {
-		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled without its code, and step %q may have happened: ask the other side, and Resolve the step", s.Name)
-	}
-	return verdict{do: unwind}
-}
-
 // undoName returns the name of the row of an undo. index is its position among the undos of its
 // step, from 0.
 func undoName(step string, index int) string {
@@ -302,4 +173,160 @@ func (c clock) until(due time.Time) time.Duration {
 // since returns a function that tells how long ago a moment of the database's clock was.
 func (c clock) since(begun time.Time) func() time.Duration {
 	return func() time.Duration { return -c.until(begun) }
+}
+
+const (
+	maxValue = 1 << 20
+	maxName  = 200
+)
+
+// Codec says how inputs and values of steps are stored. Decode gets what Encode has returned, maybe
+// by an older program.
+type Codec interface {
+	Encode(value any) ([]byte, error)
+	Decode(stored []byte, value any) error
+}
+
+type jsonCodec struct{}
+
+func (jsonCodec) Encode(value any) ([]byte, error) { return json.Marshal(value) }
+
+// Decode decodes a number that goes into an interface into a json.Number. A float64 would silently
+// change what is above 2^53.
+func (jsonCodec) Decode(stored []byte, value any) error {
+	d := json.NewDecoder(bytes.NewReader(stored))
+	d.UseNumber()
+	if err := d.Decode(value); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("there is more behind the value")
+	}
+	return nil
+}
+
+// encode returns a value as it is stored, and as the function sees it. A value that does not decode
+// must not be committed.
+func encode[T any](codec Codec, value T) (stored []byte, shown T, err error) {
+	if stored, err = codec.Encode(value); err != nil {
+		return nil, shown, fmt.Errorf("operation: a value of type %T cannot be encoded: %w", value, err)
+	}
+	if len(stored) > maxValue {
+		return nil, shown, fmt.Errorf("%w: %d bytes, limit %d", ErrValueTooLarge, len(stored), maxValue)
+	}
+	if stored == nil {
+		stored = []byte{}
+	}
+	shown, err = decode[T](codec, stored)
+	return stored, shown, err
+}
+
+func decode[T any](codec Codec, stored []byte) (value T, err error) {
+	if err = codec.Decode(stored, &value); err != nil {
+		var none T
+		return none, fmt.Errorf("operation: a stored value does not decode into %T: %w", value, err)
+	}
+	return value, nil
+}
+
+// checkName returns why a name is invalid. "#" marks the second use of a name.
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: it is empty", ErrInvalidName)
+	case len(name) > maxName:
+		return fmt.Errorf("%w: it has %d bytes, the limit is %d", ErrInvalidName, len(name), maxName)
+	case !utf8.ValidString(name), strings.ContainsRune(name, '#'), strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Errorf("%w: it is not valid UTF-8, or has a control character or a \"#\"", ErrInvalidName)
+	}
+	return nil
+}
+
+// seal returns a value as it is stored.
+func seal(s store.Sealer, plain, bound []byte) (stored []byte, err error) {
+	defer panicked(&err)
+	stored, err = store.SealValue(s, plain, bound)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errSealing, err)
+	}
+	return stored, nil
+}
+
+var errSealing = errors.New("operation: the Sealer has failed")
+
+// open returns the value that was stored.
+func open(s store.Sealer, stored, bound []byte) (plain []byte, err error) {
+	defer panicked(&err)
+	plain, err = store.OpenValue(s, stored, bound)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", idem.ErrUnreadable, err)
+	}
+	return plain, nil
+}
+
+// panicked makes a panic of a Sealer its error. The value of the panic may be a secret, unless it
+// is of the runtime.
+func panicked(err *error) {
+	switch value := recover().(type) {
+	case nil:
+	case runtime.Error:
+		*err = fmt.Errorf("%w: it has panicked: %w", errSealing, value)
+	default:
+		*err = fmt.Errorf("%w: it has panicked with a %T", errSealing, value)
+	}
+}
+
+// keyTag begins what is hashed. It is frozen: other systems hold the keys.
+const keyTag = "idem.operation.key/1\n"
+
+// keyLength is how many characters a derived key has: 160 bits.
+const keyLength = 32
+
+// derivedKey returns the key by which the other side knows a call. It is the same in every attempt
+// and in every process.
+func derivedKey(operationID string, kind store.StepKind, name string) string {
+	h := sha256.New()
+	h.Write([]byte(keyTag))
+	var length [8]byte
+	for _, part := range []string{operationID, string(kind), name} {
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		h.Write(length[:])
+		h.Write([]byte(part))
+	}
+	return lower.EncodeToString(h.Sum(nil))[:keyLength]
+}
+
+var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// CallKey returns the key by which the other side knows a call, for a person who has to ask there.
+// kind is "call", or "undo" for the undo of the step. index is the StepStatus.Index of an undo,
+// where a step has several.
+func CallKey(operationID, kind, step string, index ...int) string {
+	if kind == string(store.UndoStep) && len(index) > 0 {
+		step = undoName(step, index[0])
+	}
+	return derivedKey(operationID, store.StepKind(kind), step)
+}
+
+// childTag begins what is hashed for the id of a child. It is frozen: a parent that waits finds its
+// child by it.
+const childTag = "idem.operation.child/1\n"
+
+// ChildID returns the id of the operation that a Child has begun. step is its name in the
+// operation, as in a StepStatus.
+func ChildID(operationID, step string) string {
+	key := sha256.Sum256([]byte(childTag + operationID + "\n" + step))
+	id := pgtype.UUID{Valid: true}
+	copy(id.Bytes[:], key[:])
+	id.Bytes[6] = id.Bytes[6]&0x0f | 0x80 // version 8
+	id.Bytes[8] = id.Bytes[8]&0x3f | 0x80
+	return id.String()
+}
+
+func parsedID(id string) (string, error) {
+	var parsed pgtype.UUID
+	if parsed.Scan(id) != nil {
+		return "", ErrUnknownOperation
+	}
+	return parsed.String(), nil
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -14,46 +12,8 @@ import (
 	"github.com/idem-go/idem/internal/longcall"
 	"github.com/idem-go/idem/internal/presence"
 	"github.com/idem-go/idem/internal/store"
-	"github.com/idem-go/idem/internal/storederror"
 	"github.com/idem-go/idem/internal/txn"
 )
-
-// work is an operation that this process works on.
-type work struct {
-	definition *definition
-	call       longcall.Execution
-	instance   *presence.Instance
-	logger     *slog.Logger // nil: that of the program
-	turn       *turn        // of a suspect
-
-	key       store.Key
-	operation string // its id
-	parent    string // the operation that awaits it; empty if it is no child
-	input     []byte
-	ttl       time.Duration
-	createdAt time.Time
-
-	// As last committed. The epoch is 0 as long as nothing is.
-	epoch      int
-	journal    journal
-	at         store.At
-	elapsed    func() time.Duration // since that step was begun
-	clock      clock
-	unrecorded int // the position of a call that was begun alone, and so has no row of its own; 0 if there is none
-
-	cause     error              // for which it was undone, and its key freed
-	returned  map[int]store.Step // what calls have returned and is not recorded, by their positions: see keep
-	unsent    map[int]bool       // calls that may be recorded as begun, and of which this process knows that no attempt was sent
-	checked   map[int]bool       // the Tx behind which constraints are checked, because the commit behind them has failed
-	suspected bool               // it has the turn of this process
-}
-
-func (w *work) log() *slog.Logger {
-	if w.logger != nil {
-		return w.logger
-	}
-	return slog.Default()
-}
 
 // work runs the function until the operation has ended, or goes on elsewhere. tx is the transaction
 // that has claimed the key, if nothing is committed yet.
@@ -136,146 +96,6 @@ func (w *work) dropped(op *Op) {
 	}
 }
 
-// endingOf returns how a function has ended that has returned err.
-func endingOf(err error) ending {
-	if err == nil {
-		return answered
-	}
-	if _, rejected := longcall.RejectionOf(err); rejected || IsFinal(err) {
-		return ruled
-	}
-	return failed
-}
-
-// judge returns what follows from the end of the function, or why the run was stopped before that.
-func (op *Op) judge(err error) (v verdict, how ending, s *stop) {
-	how = endingOf(err)
-	if op.grouped && how != failed && op.stopped == nil {
-		_ = op.misuse("Go without Wait")
-	}
-	_ = op.halted()
-	switch s := op.stopped; {
-	case s != nil && s.why != unwound:
-		return v, how, s
-	case s != nil: // no step may be left behind
-		how = ruled
-	}
-	return decide(&op.work.journal, request{seq: op.seq, end: how}), how, nil
-}
-
-// end says what the run has come to, and records it.
-func (op *Op) end(resp idem.Response, err error) longcall.Ending {
-	w := op.work
-	v, how, s := op.judge(err)
-	if s != nil {
-		return op.endStopped(s)
-	}
-	if w.epoch == 0 {
-		return w.unheld(longcall.Ending{Outcome: longcall.Unheld, Response: longcall.Response(resp), Err: ofFunction(err)})
-	}
-	switch {
-	case how == failed && op.ctx.Err() != nil:
-		return op.endLeft()
-	case v.do == unwind:
-		return op.unwind(err)
-	case v.do == finish:
-		return op.finish(longcall.Response(resp))
-	case v.do == park:
-		_ = op.obey(v)
-		op.stopped.cause = err
-		return op.endStopped(op.stopped)
-	}
-	op.close(nil)
-	return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: ofFunction(err)}, err)
-}
-
-// unheld gives back what an operation that is a transaction like any other has not needed.
-func (w *work) unheld(end longcall.Ending) longcall.Ending {
-	if w.instance != nil {
-		w.instance.Leave(w.operation, false)
-		return w.abandon(end)
-	}
-	return end
-}
-
-// endStopped ends a run that was stopped.
-func (op *Op) endStopped(s *stop) longcall.Ending {
-	w := op.work
-	switch {
-	case s.why == unknown:
-		w.instance.Leave(w.operation, true)
-		return w.abandon(longcall.Ending{Outcome: longcall.Unknown, Err: s.err})
-	case w.epoch == 0 && s.why == again:
-		return w.unheld(longcall.Ending{Outcome: longcall.Undone, Err: s.err})
-	case w.epoch == 0 && s.why == parked:
-		return w.unheld(longcall.Ending{Outcome: longcall.Failed, Err: s})
-	case w.epoch == 0:
-		return w.unheld(longcall.Ending{Outcome: longcall.Failed, Err: s.err})
-	}
-	switch s.why {
-	case lost:
-		op.close(nil)
-		w.hide()
-		w.instance.Leave(w.operation, false)
-		return w.abandon(longcall.Ending{Outcome: longcall.Elsewhere})
-	case suspended:
-		w.instance.Leave(w.operation, false)
-		return w.abandon(longcall.Ending{Outcome: longcall.Elsewhere})
-	case parked:
-		op.close(nil)
-		if op.unwinds {
-			op.recordDecision()
-		}
-		w.keep(commit{at: w.at})
-		return w.parkAs(op.ctx, s)
-	case left:
-		return op.endLeft()
-	case again:
-		op.close(s.err)
-		return longcall.Ending{}
-	}
-	op.close(s.err)
-	return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: s.err}, s.err)
-}
-
-// endLeft releases an operation whose caller has left.
-func (op *Op) endLeft() longcall.Ending {
-	op.close(nil)
-	return op.work.release(0, longcall.Ending{Outcome: longcall.Failed, Err: op.work.leaving(op.ctx)}, nil)
-}
-
-// finish completes the operation: the steps since the last commit, the answer, and the end, in one
-// transaction.
-func (op *Op) finish(resp longcall.Response) longcall.Ending {
-	w := op.work
-	complete, err := w.call.Completion(&w.key, resp, store.Completed)
-	if err != nil {
-		op.close(nil)
-		return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: err}, err)
-	}
-	return op.complete(complete, resp, commit{free: true, state: store.OperationCompleted})
-}
-
-// complete makes the last commit of an operation that has an answer.
-func (op *Op) complete(complete *store.Complete, resp longcall.Response, c commit) longcall.Ending {
-	w := op.work
-	told, err := w.tellParent(&childEnd{State: c.state, Response: (*idem.Response)(&resp)})
-	if err != nil {
-		op.close(nil)
-		return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: err}, err)
-	}
-	c.with, c.rouses = append(append(c.with, complete), told...), len(told) > 0
-	if err := op.commit(c); err != nil {
-		return op.endStopped(op.stopped)
-	}
-	w.instance.Leave(w.operation, false)
-	return w.abandon(longcall.Ending{Outcome: longcall.Recorded, Record: &store.Record{
-		SameHash: true, ExecutionID: w.operation, State: complete.State,
-		Status: resp.Status, Header: resp.Header, Body: resp.Body,
-		CreatedAt: w.createdAt, CompletedAt: complete.CompletedAt, ExpiresAt: complete.ExpiresAt,
-	}})
-}
-
 // restart takes the operation up again that this process was working on, and reads its record.
 // Another process may have it by now. What a call has returned that is not recorded yet outlasts
 // the caller, who may leave meanwhile.
@@ -301,81 +121,6 @@ func (w *work) restart(ctx context.Context) (longcall.Ending, bool) {
 		return w.release(0, longcall.Ending{Outcome: longcall.Failed, Err: w.leaving(ctx)}, nil), false
 	}
 	return end, true
-}
-
-// giveUp ends the call of an operation that cannot go on because of cause.
-func (w *work) giveUp(ctx context.Context, cause error) longcall.Ending {
-	if ctx.Err() != nil {
-		return w.release(0, longcall.Ending{Outcome: longcall.Failed, Err: w.leaving(ctx)}, nil)
-	}
-	return w.release(time.Second, longcall.Ending{Outcome: longcall.Failed, Err: cause}, cause)
-}
-
-// release leaves the operation to the next process, after pause, and gives the instance back. err
-// is the error of the run, if it has one.
-func (w *work) release(pause time.Duration, end longcall.Ending, err error) longcall.Ending {
-	var last *lastError
-	if err != nil {
-		last = &lastError{attempt: w.journal.runs, err: err}
-	}
-	if w.keep(commit{free: true, at: store.At{Pause: pause}, failure: last}) {
-		w.instance.Leave(w.operation, false)
-		return w.abandon(end)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), letGoLimit)
-	defer cancel()
-	failed := w.call.Engine().Query(ctx, &store.ReleaseOperation{
-		OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Pause: pause, Error: w.stepError(last),
-	})
-	w.instance.Leave(w.operation, failed != nil)
-	return w.abandon(end)
-}
-
-// leaving is the error of a caller that leaves an operation to others.
-func (w *work) leaving(ctx context.Context) error {
-	return fmt.Errorf("operation: its caller has left: %w: %w",
-		&idem.InProgressError{Key: "of operation " + w.operation, RetryAfter: time.Second}, endOf(ctx))
-}
-
-// backoff is the pause before an operation is gone on with whose function has returned an error.
-func backoff(runs int) time.Duration {
-	return time.Second << min(runs, 6)
-}
-
-// parkAs stops the operation until a person has decided.
-func (w *work) parkAs(ctx context.Context, s *stop) longcall.Ending {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), letGoLimit)
-	defer cancel()
-	p := &store.ParkOperation{OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Reason: string(s.reason), Step: s.step, Text: storederror.Storable(s.text)}
-	if s.cause != nil {
-		last := &lastError{step: s.step, attempt: s.tries, err: s.cause}
-		if s.reason == ReasonFunctionFailed {
-			last.step, last.attempt = "", w.journal.runs
-		}
-		p.Error = w.stepError(last)
-	}
-	err := w.call.Engine().Query(ctx, p)
-	w.instance.Leave(w.operation, err != nil)
-	switch {
-	case err != nil:
-		return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: err})
-	case !p.Parked: // another process has it
-		return w.abandon(longcall.Ending{Outcome: longcall.Elsewhere})
-	}
-	return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: &ParkedError{
-		OperationID: w.operation, Step: s.step, Reason: s.reason, ReasonText: p.Text, Cause: s.cause,
-	}})
-}
-
-// abandon gives the instance back, and the turn of a suspect.
-func (w *work) abandon(end longcall.Ending) longcall.Ending {
-	w.instance.Release()
-	w.instance = nil
-	if w.suspected {
-		w.suspected = false
-		w.turn.end()
-	}
-	return end
 }
 
 // takeUp makes the operation this process's own, if it has no owner. Otherwise the ending says why.
@@ -545,57 +290,4 @@ func (w *work) resume(ctx context.Context, pool *pgxpool.Pool, opts []idem.Optio
 	}
 	w.call = call
 	return w.goOn(ctx, t)
-}
-
-// An operation that kills its process leaves nothing but its row, with an owner that is gone. So do
-// all others that the process was working on. A take-up counts such a death; a commit begins the
-// count anew. After store.Suspected deaths an operation is a suspect, of which a process begins one
-// at a time: the one that kills dies alone, and the others get on in their turn. A suspect that has
-// lived for longer than suspectLimit gives its turn to the next one.
-
-// maxDeaths is how many processes an operation may have had die, by default.
-const maxDeaths = 10
-
-// suspectLimit is for how long a suspect keeps others from beginning. One whose other side hangs is
-// not the one that kills.
-const suspectLimit = 10 * time.Second
-
-// turns has room for one suspect in this process, whatever pools it has: it is the process that
-// dies.
-var turns = make(chan struct{}, 1)
-
-// turn is the right to work on a suspect.
-type turn struct{ once sync.Once }
-
-// takeTurn returns the turn, nil if another suspect has it.
-func takeTurn() *turn {
-	select {
-	case turns <- struct{}{}:
-		return &turn{}
-	default:
-		return nil
-	}
-}
-
-// end gives the turn to the next suspect.
-func (t *turn) end() {
-	if t != nil {
-		t.once.Do(func() { <-turns })
-	}
-}
-
-// keepTurn keeps the turn for an operation that was taken up and is a suspect, until it is given
-// back with the instance.
-func (w *work) keepTurn(t *turn, found bool, taken *store.Taken) {
-	if found && taken.Deaths >= store.Suspected {
-		w.hold(t)
-		return
-	}
-	t.end()
-}
-
-// hold keeps the turn for the operation, for a time.
-func (w *work) hold(t *turn) {
-	w.suspected, w.turn = true, t
-	time.AfterFunc(suspectLimit, t.end)
 }

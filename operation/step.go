@@ -7,168 +7,15 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/longcall"
-	"github.com/idem-go/idem/internal/presence"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
-
-// Op is one run of the function of an operation, which takes its steps through it. It is of no use
-// once the function has returned.
-type Op struct {
-	work   *work
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-
-	taking  sync.Mutex  // a step is being taken
-	misused atomic.Bool // Changed was called out of turn, and has no error to return
-	misuses atomic.Pointer[error]
-	over    bool  // the function has returned
-	stopped *stop // why no further step is taken
-
-	tx      *txn.Tx // open, with a savepoint; nil if there is none
-	used    bool    // something has run behind the savepoint
-	pending []store.RecordStep
-	signals []store.TakeSignal
-	awaits  bool // the function has asked for a signal
-	grouped bool // Calls have a Go, and no Wait yet
-
-	seq         int    // of the last step that the function has asked for
-	current     string // its name, or that of the undo that runs
-	occurrences map[string]int
-	undos       []plannedUndo // of the steps so far, in their order
-	unwinds     bool          // the next commit says that the operation is undone
-}
-
-// ID returns the id of the operation. It is the same in every run, and that of the record of the
-// key: carry it into events. A signal is sent to it.
-func (op *Op) ID() string { return op.work.operation }
-
-// Context returns the context of this run. It ends when the caller leaves, when the Worker is told
-// to stop, and when this process may no longer work on the operation.
-func (op *Op) Context() context.Context { return op.ctx }
-
-// stop is why a run takes no more steps. It is the error of every step from there on, whatever the
-// function makes of that.
-type stop struct {
-	why    why
-	err    error
-	reason Reason // of parked
-	step   string // at which it is parked
-	text   string // of parked
-	cause  error  // the error of the program, or of another system, that has parked it
-	tries  int    // the attempt that has returned cause; 0 if it is none of an attempt
-	free   bool   // another run because of it is no retry
-}
-
-type why int
-
-const (
-	again     why = iota // the transaction is lost: run again from the record
-	lost                 // another process has taken the operation up
-	suspended            // it waits, and is for the first process that comes when it is due
-	left                 // the caller has left
-	parked               // a person decides
-	unknown              // the first COMMIT was not acknowledged
-	broken               // err says why
-	unwound              // the function is run no further, and what is done is undone
-)
-
-func (s *stop) Error() string {
-	switch {
-	case s.why == parked:
-		return fmt.Sprintf("%v: %s", ErrParked, s.text)
-	case s.err != nil:
-		return fmt.Sprintf("operation: no further step is taken: %v", s.err)
-	}
-	return "operation: no further step is taken in this run"
-}
-
-func (s *stop) Unwrap() error {
-	if s.why == parked {
-		return ErrParked
-	}
-	return s.err
-}
-
-// halt ends the run. The first reason counts.
-func (op *Op) halt(w why, err error) error { return op.stop(&stop{why: w, err: err}) }
-
-// haltFree ends the run, and begins another one that does not count as a retry.
-func (op *Op) haltFree(err error) error { return op.stop(&stop{why: again, err: err, free: true}) }
-
-func (op *Op) stop(s *stop) error {
-	if op.stopped == nil {
-		op.stopped = s
-	}
-	return op.stopped
-}
-
-// park parks the operation at a step.
-func (op *Op) park(step string, reason Reason, format string, args ...any) error {
-	return op.stop(&stop{why: parked, step: step, reason: reason, text: fmt.Sprintf(format, args...)})
-}
-
-// maxQuoted is how many characters of an error the reason of a parked operation quotes.
-const maxQuoted = 200
-
-// parkFor parks the operation because of an error that is not of this package, at the attempt of
-// that number. The text of the reason is stored plain: it quotes the beginning of the error, and
-// where a Sealer is set only its types.
-func (op *Op) parkFor(cause error, attempt int, step string, reason Reason, format string, args ...any) error {
-	text := fmt.Sprintf(format+": %.*s", append(args, maxQuoted, op.work.told(cause))...)
-	return op.stop(&stop{why: parked, step: step, reason: reason, text: text, cause: cause, tries: attempt})
-}
-
-// interrupted ends the run because its context has ended.
-func (op *Op) interrupted() error {
-	if cause := context.Cause(op.ctx); errors.Is(cause, presence.ErrLost) {
-		return op.halt(again, cause)
-	}
-	return op.halt(left, endOf(op.ctx))
-}
-
-// halted returns why no step is taken any more, nil if steps are.
-func (op *Op) halted() error {
-	if op.misused.Load() {
-		err := ErrMisused
-		if how := op.misuses.Load(); how != nil {
-			err = *how
-		}
-		_ = op.halt(broken, err)
-	}
-	if op.stopped != nil {
-		return op.stopped
-	}
-	return nil
-}
-
-// misuse ends the run: no further step is taken, and the run fails with this error, whatever the
-// function returns.
-func (op *Op) misuse(format string, args ...any) error {
-	err := fmt.Errorf("%w: "+format, append([]any{ErrMisused}, args...)...)
-	op.misuses.CompareAndSwap(nil, &err)
-	op.misused.Store(true)
-	return err
-}
-
-// step is a step that is being taken.
-type step struct {
-	seq      int
-	kind     store.StepKind
-	name     string // with its number, if the name is used again
-	undos    int
-	policy   string      // of a call
-	do       action      // what follows for it
-	recorded *store.Step // nil if there is no row
-}
 
 // enter begins a step, after which leave must follow if there is no error.
 func (op *Op) enter(r request) (*step, error) {
@@ -256,6 +103,56 @@ func inStep[T any](op *Op, name string, take func() (T, error)) (T, error) {
 	return whole(op, name, take)
 }
 
+// whole does what a step does. If that panics, or ends the goroutine, the run is over: a function
+// that recovers can make nothing of a call in doubt, or of a Tx that is half done.
+func whole[T any](op *Op, name string, do func() (T, error)) (T, error) {
+	returned := false
+	defer func() {
+		if !returned {
+			_ = op.halt(broken, escaped(name))
+		}
+	}()
+	value, err := do()
+	returned = true
+	return value, err
+}
+
+// escape is a panic of the function of a call, or the end of its goroutine.
+type escape struct {
+	panicked any
+	stack    []byte
+}
+
+// again does in the goroutine of the operation's function what the function of the call has done in
+// its own.
+func (e *escape) again(op *Op, name string) {
+	if e == nil {
+		return
+	}
+	_ = op.halt(broken, escaped(name))
+	if e.panicked == nil {
+		runtime.Goexit()
+	}
+	if err, ok := e.panicked.(error); ok {
+		panic(fmt.Errorf("operation: step %q has panicked: %w\n\n%s", name, err, e.stack))
+	}
+	panic(fmt.Sprintf("operation: step %q has panicked: %v\n\n%s", name, e.panicked, e.stack))
+}
+
+// escaped is why a run takes no further step behind a step that has panicked.
+func escaped(name string) error {
+	return fmt.Errorf("operation: step %q has panicked, and the function has recovered: another run finds out what the step has done", name)
+}
+
+// returnedBy returns what a call has returned in an earlier run of this process, nil if that is not
+// known, or recorded.
+func (w *work) returnedBy(s *step) *store.Step {
+	if known, ok := w.returned[s.seq]; ok && known.Kind == s.kind && known.Name == s.name {
+		return &known
+	}
+	return nil
+}
+
 // remember has a step recorded by the next commit.
 func (op *Op) remember(s *step, outcome store.StepOutcome, value []byte) *store.RecordStep {
 	r := store.RecordStep{
@@ -274,6 +171,12 @@ func (op *Op) remember(s *step, outcome store.StepOutcome, value []byte) *store.
 	}
 	op.pending = append(op.pending, r)
 	return &op.pending[len(op.pending)-1]
+}
+
+// hasNoRow reports whether it is known that a step has no row in idem.steps.
+func (w *work) hasNoRow(seq int) bool {
+	_, recorded := w.journal.row(seq)
+	return !recorded || seq == w.unrecorded
 }
 
 // outcomeOf returns the outcome of a step, recorded or about to be.
@@ -324,6 +227,69 @@ func result[T any](op *Op, s *step, stored []byte, err error) (T, error) {
 		return none, op.park(s.name, ReasonValueUnreadable, "the recorded value of step %q does not decode into %T: the code has changed", s.name, none)
 	}
 	return value, nil
+}
+
+// None is the value of a step that has none.
+type None = struct{}
+
+// Undo undoes a step whose value is a T. It is made by [UndoTx] or [UndoCall], and is an argument
+// of the step that it undoes:
+//
+//   - It runs if and only if its step is recorded as done and the operation ends in idem.Reject, in
+//     a Final error, or by Cancel. A step that has failed, that was rolled back or that never ran
+//     is not undone.
+//   - Undos run in the reverse order of their steps, and several of one step in the reverse of
+//     their order. Each is recorded, and runs once.
+//   - Before the first undo runs, each call in doubt is settled as its Policy says, or the
+//     operation parks.
+//   - A step that is done and has no undo stays: Status.Kept lists it.
+//   - An undo that fails for good parks the operation. Status.Undos lists the undos that are still
+//     to run.
+//   - The code of an undo is that of the running release, and it gets the recorded value of its
+//     step.
+type Undo[T any] struct {
+	policy *Policy // of an UndoCall
+	tx     func(tx pgx.Tx, done T) error
+	call   func(ctx context.Context, key string, done T) error
+}
+
+// UndoTx returns an undo in Postgres. Neighboring UndoTx share a transaction. If fn returns an
+// error that is not transient, the operation parks with ReasonUndoFailed.
+func UndoTx[T any](fn func(tx pgx.Tx, done T) error) Undo[T] { return Undo[T]{tx: fn} }
+
+// UndoCall returns an undo outside of Postgres: a refund for a charge. It is made as a Call is,
+// under a key of its own. If fn returns a Final error, the operation parks with ReasonUndoFailed.
+func UndoCall[T any](policy Policy, fn func(ctx context.Context, key string, done T) error) Undo[T] {
+	return Undo[T]{policy: &policy, call: fn}
+}
+
+// checkUndos returns why undos cannot be used.
+func checkUndos[T any](undos []Undo[T]) error {
+	for i := range undos {
+		switch u := &undos[i]; {
+		case u.tx == nil && u.call == nil:
+			return errors.New("operation: an undo has no function: make it by UndoTx or UndoCall")
+		case u.policy != nil && u.policy.check() != nil:
+			return fmt.Errorf("%w (of an undo)", u.policy.check())
+		}
+	}
+	return nil
+}
+
+// plan keeps the undos of a step that is done.
+func plan[T any](op *Op, s *step, undos []Undo[T], value func() (T, error)) error {
+	for i := range undos {
+		u := &undos[i]
+		op.undos = append(op.undos, plannedUndo{seq: s.seq, of: s.name, index: i, policy: u.policy,
+			prepare: func() (func(pgx.Tx) error, func(context.Context, string) error, error) {
+				done, err := value()
+				if u.tx != nil {
+					return func(tx pgx.Tx) error { return u.tx(tx, done) }, nil, err
+				}
+				return nil, func(ctx context.Context, key string) error { return u.call(ctx, key, done) }, err
+			}})
+	}
+	return nil
 }
 
 // Tx takes a step in Postgres: what do writes through its tx is committed together with the value
@@ -430,87 +396,6 @@ func (op *Op) rollBackStep(s *step, err error) error {
 	return seen
 }
 
-// txEnded ends a run in which a fn has ended the transaction: that of s, or one that is not known.
-// What the Tx since the last commit have written may be committed without their rows, and another
-// run would write it again. So the operation is parked. Before anything of it is recorded, the
-// record of its key shows the same, as behind idem.Do.
-func (op *Op) txEnded(err error, s *step) error {
-	if op.work.epoch == 0 {
-		return op.halt(broken, err)
-	}
-	var steps []string
-	for i := range op.pending {
-		if p := &op.pending[i].Step; isInTx(p) {
-			steps = append(steps, fmt.Sprintf("%s %q", p.Kind, p.Name))
-		}
-	}
-	if s != nil {
-		steps = append(steps, fmt.Sprintf("%s %q", s.kind, s.name))
-	}
-	written := "its steps"
-	if len(steps) > 0 {
-		written = strings.Join(steps, ", ")
-	}
-	return op.parkFor(err, 0, op.current, ReasonTxEnded, "the fn of a step has ended the transaction, and what %.500s wrote may be committed, and is not recorded: "+
-		"look at it, and Retry with a fn that does not, or Cancel", written)
-}
-
-// isInTx reports whether a step that is to be recorded has written in the transaction.
-func isInTx(s *store.Step) bool {
-	return s.Outcome == store.StepDone && (s.Kind == store.TxStep || s.Kind == store.UndoStep && s.Policy == "")
-}
-
-// lacksSavepoint reports whether a statement about the savepoint was refused because the
-// transaction is another one, or has ended.
-func lacksSavepoint(err error) bool { return txn.HasCode(err, "3B001", "25P01") }
-
-// Sleep pauses the operation for d, which begins with a commit of all that came earlier and is
-// counted by the database's clock. A pause of more than some seconds holds nothing: neither a
-// connection, nor the caller, nor a worker. A pause that ends while no process is there ends when a
-// process is.
-func Sleep(op *Op, name string, d time.Duration) error {
-	s, err := op.enter(request{kind: store.SleepStep, name: name})
-	if err != nil {
-		return err
-	}
-	defer op.leave()
-	switch s.do {
-	case run:
-		op.waits(s, d)
-		return op.waitFor(s, d, false)
-	case wait:
-		if remaining := op.work.clock.until(s.recorded.DueAt); remaining > 0 {
-			return op.waitFor(s, remaining, true)
-		}
-	}
-	return nil
-}
-
-// waits has a pause recorded by the next commit.
-func (op *Op) waits(s *step, d time.Duration) {
-	op.remember(s, store.StepWaiting, nil).Pause = max(d, 0)
-}
-
-// waitFor waits in memory if the pause is short, and otherwise leaves the operation to a process
-// that is there when it is due.
-func (op *Op) waitFor(s *step, d time.Duration, recorded bool) error {
-	if d > longPause {
-		if err := op.commit(commit{free: true, at: store.At{Kind: s.kind, Step: s.name, Seq: s.seq, Pause: d}}); err != nil {
-			return err
-		}
-		return op.halt(suspended, nil)
-	}
-	if !recorded || op.tx != nil || len(op.pending) > 0 {
-		if err := op.commit(commit{at: store.At{Kind: s.kind, Step: s.name, Seq: s.seq}}); err != nil {
-			return err
-		}
-	}
-	if txn.Sleep(op.ctx, max(d, 0)) != nil {
-		return op.interrupted()
-	}
-	return nil
-}
-
 // Changed tells which code an operation follows, where the code has changed while operations were
 // in progress. It is false for an operation that has come past this point without it, and true,
 // from then on and in every run, for any other:
@@ -563,45 +448,4 @@ func (w *work) taken(ctx context.Context, s *step, began time.Time, err error, u
 		Operation: w.operation, Name: w.definition.name, Kind: string(s.kind), Step: name,
 		Err: err, Unknown: unknown, Duration: time.Since(began),
 	})
-}
-
-// escape is a panic of the function of a call, or the end of its goroutine.
-type escape struct {
-	panicked any
-	stack    []byte
-}
-
-// again does in the goroutine of the operation's function what the function of the call has done in
-// its own.
-func (e *escape) again(op *Op, name string) {
-	if e == nil {
-		return
-	}
-	_ = op.halt(broken, escaped(name))
-	if e.panicked == nil {
-		runtime.Goexit()
-	}
-	if err, ok := e.panicked.(error); ok {
-		panic(fmt.Errorf("operation: step %q has panicked: %w\n\n%s", name, err, e.stack))
-	}
-	panic(fmt.Sprintf("operation: step %q has panicked: %v\n\n%s", name, e.panicked, e.stack))
-}
-
-// escaped is why a run takes no further step behind a step that has panicked.
-func escaped(name string) error {
-	return fmt.Errorf("operation: step %q has panicked, and the function has recovered: another run finds out what the step has done", name)
-}
-
-// whole does what a step does. If that panics, or ends the goroutine, the run is over: a function
-// that recovers can make nothing of a call in doubt, or of a Tx that is half done.
-func whole[T any](op *Op, name string, do func() (T, error)) (T, error) {
-	returned := false
-	defer func() {
-		if !returned {
-			_ = op.halt(broken, escaped(name))
-		}
-	}()
-	value, err := do()
-	returned = true
-	return value, err
 }

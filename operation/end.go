@@ -1,0 +1,419 @@
+package operation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/internal/longcall"
+	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/storederror"
+)
+
+// endingOf returns how a function has ended that has returned err.
+func endingOf(err error) ending {
+	if err == nil {
+		return answered
+	}
+	if _, rejected := longcall.RejectionOf(err); rejected || IsFinal(err) {
+		return ruled
+	}
+	return failed
+}
+
+// judge returns what follows from the end of the function, or why the run was stopped before that.
+func (op *Op) judge(err error) (v verdict, how ending, s *stop) {
+	how = endingOf(err)
+	if op.grouped && how != failed && op.stopped == nil {
+		_ = op.misuse("Go without Wait")
+	}
+	_ = op.halted()
+	switch s := op.stopped; {
+	case s != nil && s.why != unwound:
+		return v, how, s
+	case s != nil: // no step may be left behind
+		how = ruled
+	}
+	return decide(&op.work.journal, request{seq: op.seq, end: how}), how, nil
+}
+
+// end says what the run has come to, and records it.
+func (op *Op) end(resp idem.Response, err error) longcall.Ending {
+	w := op.work
+	v, how, s := op.judge(err)
+	if s != nil {
+		return op.endStopped(s)
+	}
+	if w.epoch == 0 {
+		return w.unheld(longcall.Ending{Outcome: longcall.Unheld, Response: longcall.Response(resp), Err: ofFunction(err)})
+	}
+	switch {
+	case how == failed && op.ctx.Err() != nil:
+		return op.endLeft()
+	case v.do == unwind:
+		return op.unwind(err)
+	case v.do == finish:
+		return op.finish(longcall.Response(resp))
+	case v.do == park:
+		_ = op.obey(v)
+		op.stopped.cause = err
+		return op.endStopped(op.stopped)
+	}
+	op.close(nil)
+	return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: ofFunction(err)}, err)
+}
+
+// unheld gives back what an operation that is a transaction like any other has not needed.
+func (w *work) unheld(end longcall.Ending) longcall.Ending {
+	if w.instance != nil {
+		w.instance.Leave(w.operation, false)
+		return w.abandon(end)
+	}
+	return end
+}
+
+// endStopped ends a run that was stopped.
+func (op *Op) endStopped(s *stop) longcall.Ending {
+	w := op.work
+	switch {
+	case s.why == unknown:
+		w.instance.Leave(w.operation, true)
+		return w.abandon(longcall.Ending{Outcome: longcall.Unknown, Err: s.err})
+	case w.epoch == 0 && s.why == again:
+		return w.unheld(longcall.Ending{Outcome: longcall.Undone, Err: s.err})
+	case w.epoch == 0 && s.why == parked:
+		return w.unheld(longcall.Ending{Outcome: longcall.Failed, Err: s})
+	case w.epoch == 0:
+		return w.unheld(longcall.Ending{Outcome: longcall.Failed, Err: s.err})
+	}
+	switch s.why {
+	case lost:
+		op.close(nil)
+		w.hide()
+		w.instance.Leave(w.operation, false)
+		return w.abandon(longcall.Ending{Outcome: longcall.Elsewhere})
+	case suspended:
+		w.instance.Leave(w.operation, false)
+		return w.abandon(longcall.Ending{Outcome: longcall.Elsewhere})
+	case parked:
+		op.close(nil)
+		if op.unwinds {
+			op.recordDecision()
+		}
+		w.keep(commit{at: w.at})
+		return w.parkAs(op.ctx, s)
+	case left:
+		return op.endLeft()
+	case again:
+		op.close(s.err)
+		return longcall.Ending{}
+	}
+	op.close(s.err)
+	return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: s.err}, s.err)
+}
+
+// endLeft releases an operation whose caller has left.
+func (op *Op) endLeft() longcall.Ending {
+	op.close(nil)
+	return op.work.release(0, longcall.Ending{Outcome: longcall.Failed, Err: op.work.leaving(op.ctx)}, nil)
+}
+
+// finish completes the operation: the steps since the last commit, the answer, and the end, in one
+// transaction.
+func (op *Op) finish(resp longcall.Response) longcall.Ending {
+	w := op.work
+	complete, err := w.call.Completion(&w.key, resp, store.Completed)
+	if err != nil {
+		op.close(nil)
+		return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: err}, err)
+	}
+	return op.complete(complete, resp, commit{free: true, state: store.OperationCompleted})
+}
+
+// complete makes the last commit of an operation that has an answer.
+func (op *Op) complete(complete *store.Complete, resp longcall.Response, c commit) longcall.Ending {
+	w := op.work
+	told, err := w.tellParent(&childEnd{State: c.state, Response: (*idem.Response)(&resp)})
+	if err != nil {
+		op.close(nil)
+		return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: err}, err)
+	}
+	c.with, c.rouses = append(append(c.with, complete), told...), len(told) > 0
+	if err := op.commit(c); err != nil {
+		return op.endStopped(op.stopped)
+	}
+	w.instance.Leave(w.operation, false)
+	return w.abandon(longcall.Ending{Outcome: longcall.Recorded, Record: &store.Record{
+		SameHash: true, ExecutionID: w.operation, State: complete.State,
+		Status: resp.Status, Header: resp.Header, Body: resp.Body,
+		CreatedAt: w.createdAt, CompletedAt: complete.CompletedAt, ExpiresAt: complete.ExpiresAt,
+	}})
+}
+
+// giveUp ends the call of an operation that cannot go on because of cause.
+func (w *work) giveUp(ctx context.Context, cause error) longcall.Ending {
+	if ctx.Err() != nil {
+		return w.release(0, longcall.Ending{Outcome: longcall.Failed, Err: w.leaving(ctx)}, nil)
+	}
+	return w.release(time.Second, longcall.Ending{Outcome: longcall.Failed, Err: cause}, cause)
+}
+
+// release leaves the operation to the next process, after pause, and gives the instance back. err
+// is the error of the run, if it has one.
+func (w *work) release(pause time.Duration, end longcall.Ending, err error) longcall.Ending {
+	var last *lastError
+	if err != nil {
+		last = &lastError{attempt: w.journal.runs, err: err}
+	}
+	if w.keep(commit{free: true, at: store.At{Pause: pause}, failure: last}) {
+		w.instance.Leave(w.operation, false)
+		return w.abandon(end)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), letGoLimit)
+	defer cancel()
+	failed := w.call.Engine().Query(ctx, &store.ReleaseOperation{
+		OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Pause: pause, Error: w.stepError(last),
+	})
+	w.instance.Leave(w.operation, failed != nil)
+	return w.abandon(end)
+}
+
+// leaving is the error of a caller that leaves an operation to others.
+func (w *work) leaving(ctx context.Context) error {
+	return fmt.Errorf("operation: its caller has left: %w: %w",
+		&idem.InProgressError{Key: "of operation " + w.operation, RetryAfter: time.Second}, endOf(ctx))
+}
+
+// backoff is the pause before an operation is gone on with whose function has returned an error.
+func backoff(runs int) time.Duration {
+	return time.Second << min(runs, 6)
+}
+
+// parkAs stops the operation until a person has decided.
+func (w *work) parkAs(ctx context.Context, s *stop) longcall.Ending {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), letGoLimit)
+	defer cancel()
+	p := &store.ParkOperation{OperationID: w.operation, Epoch: w.epoch, Tries: w.at.Tries, Reason: string(s.reason), Step: s.step, Text: storederror.Storable(s.text)}
+	if s.cause != nil {
+		last := &lastError{step: s.step, attempt: s.tries, err: s.cause}
+		if s.reason == ReasonFunctionFailed {
+			last.step, last.attempt = "", w.journal.runs
+		}
+		p.Error = w.stepError(last)
+	}
+	err := w.call.Engine().Query(ctx, p)
+	w.instance.Leave(w.operation, err != nil)
+	switch {
+	case err != nil:
+		return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: err})
+	case !p.Parked: // another process has it
+		return w.abandon(longcall.Ending{Outcome: longcall.Elsewhere})
+	}
+	return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: &ParkedError{
+		OperationID: w.operation, Step: s.step, Reason: s.reason, ReasonText: p.Text, Cause: s.cause,
+	}})
+}
+
+// abandon gives the instance back, and the turn of a suspect.
+func (w *work) abandon(end longcall.Ending) longcall.Ending {
+	w.instance.Release()
+	w.instance = nil
+	if w.suspected {
+		w.suspected = false
+		w.turn.end()
+	}
+	return end
+}
+
+// unwind undoes what is done, and ends the operation: by Cancel, as its record says, or, if that
+// says nothing, by err of the function.
+func (op *Op) unwind(err error) longcall.Ending {
+	w := op.work
+	op.stopped = nil
+	op.close(nil)
+	op.markRolledBack()
+	if op.awaitChildren() != nil || op.correctUndos() != nil {
+		return op.endStopped(op.stopped)
+	}
+	end, rejected, failed := op.settleEnd(err)
+	if failed != nil {
+		return op.endStopped(op.stopped)
+	}
+	last := commit{free: true, state: store.OperationFailed}
+	var complete *store.Complete
+	if rejected != nil {
+		var err error
+		if complete, err = w.call.Completion(&w.key, *rejected, store.Failed); err != nil {
+			return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: err}, err)
+		}
+	}
+	op.unwinds = true
+	for i := len(op.undos) - 1; i >= 0; i-- {
+		if err := op.runUndo(&op.undos[i]); err != nil {
+			return op.endStopped(op.stopped)
+		}
+	}
+	if rejected != nil {
+		return op.complete(complete, *rejected, last)
+	}
+	return op.endUndone(end, last)
+}
+
+// endUndone makes the last commit of an operation that ends in an error: it frees the key.
+func (op *Op) endUndone(end error, last commit) longcall.Ending {
+	w := op.work
+	last.state, w.cause = store.OperationUndone, end
+	told, err := w.tellParent(&childEnd{State: last.state, Canceled: w.journal.canceled})
+	if err != nil {
+		op.close(nil)
+		return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: err}, err)
+	}
+	last.with, last.rouses = append(told, &store.HoldKey{Key: &w.key, Room: store.Free}), len(told) > 0
+	if err := op.commit(last); err != nil {
+		return op.endStopped(op.stopped)
+	}
+	w.instance.Leave(w.operation, false)
+	return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: w.cause})
+}
+
+// settleEnd returns in what the operation ends: an error, or the answer of a rejection. What the
+// function has decided is recorded with the next commit, and counts from then on, whatever the
+// function returns in later runs. Cancel comes before it.
+func (op *Op) settleEnd(err error) (end error, rejected *longcall.Response, stopped error) {
+	w := op.work
+	if w.journal.canceled {
+		return ErrCanceled, nil, nil
+	}
+	stored := []byte(nil)
+	if w.journal.end != nil {
+		stored = w.journal.end.Value
+	} else {
+		stored, _ = op.failure(err)
+		op.remember(&step{seq: op.nextSeq(), kind: store.EndStep, name: "error"}, store.StepFailed, stored)
+	}
+	seen, failed := restore(w.definition.known, stored)
+	if failed != nil {
+		return nil, nil, op.park("", ReasonValueUnreadable, "the recorded error in which it ends %v", failed)
+	}
+	if resp, isRejected := longcall.RejectionOf(seen); isRejected {
+		return nil, &resp, nil
+	}
+	return &endedError{cause: ofFunction(seen)}, nil, nil
+}
+
+// recordDecision records that the operation is undone, for a run that parks at an undo:
+// Status.Undos lists what is still to run. What UndoTx have written is rolled back.
+func (op *Op) recordDecision() {
+	stopped := op.stopped
+	op.pending = slices.DeleteFunc(op.pending, func(r store.RecordStep) bool { return r.Step.Kind == store.UndoStep && isInTx(&r.Step) })
+	if len(op.pending) > 0 {
+		op.putDown(commit{always: true, at: op.work.at})
+	}
+	op.stopped = stopped
+}
+
+// nextSeq returns the first position behind all steps, recorded or about to be.
+func (op *Op) nextSeq() int {
+	last := op.work.journal.last
+	for i := range op.pending {
+		last = max(last, op.pending[i].Step.Seq)
+	}
+	return last + 1
+}
+
+// markRolledBack marks the Tx that were rolled back with the transaction, which was not committed.
+// They are recorded all the same: the steps behind them keep their positions.
+func (op *Op) markRolledBack() {
+	for i := range op.pending {
+		if s := &op.pending[i].Step; s.Kind == store.TxStep && s.Outcome == store.StepDone {
+			s.Outcome = store.StepRolledBack
+		}
+	}
+}
+
+// correctUndos has the rows of done steps say how many undos they have by the running code, where
+// decide allows another number than the recorded one. Status and PreviewCancel read it there. An
+// undo that has a row counts, whether or not the code still has it; one that is in doubt and that
+// the code no longer has parks the operation.
+func (op *Op) correctUndos() error {
+	j, count, planned := &op.work.journal, map[string]int{}, map[string]bool{}
+	for i := range op.undos {
+		u := &op.undos[i]
+		count[u.of] = max(count[u.of], u.index+1)
+		planned[undoName(u.of, u.index)] = true
+	}
+	for name, s := range j.undos {
+		of, index := splitUndoName(name)
+		count[of] = max(count[of], index+1)
+		if s.Outcome == store.StepBegun && !planned[name] && op.work.returned[s.Seq].Name != name {
+			return op.park(of, ReasonCallInDoubt, "the undo of step %q may have happened, and the code no longer has it: ask the other side, and Resolve the step", of)
+		}
+	}
+	for seq := 1; seq <= len(j.steps); seq++ {
+		if s := j.steps[seq]; s.Outcome == store.StepDone && s.Undos != count[s.Name] && op.outcomeOf(seq) == store.StepDone {
+			op.remember(&step{seq: seq, kind: s.Kind, name: s.Name, undos: count[s.Name]}, store.StepDone, s.Value)
+		}
+	}
+	return nil
+}
+
+// awaitChildren waits for children that the function does not ask for any more, and that are
+// canceled.
+func (op *Op) awaitChildren() error {
+	for seq := 1; seq <= len(op.work.journal.steps); seq++ {
+		s := op.work.journal.steps[seq]
+		if s.Kind != store.ChildStep || s.Outcome != store.StepWaiting || op.outcomeOf(seq) != store.StepWaiting {
+			continue
+		}
+		op.awaits = true
+		if _, err := op.child(&step{seq: seq, kind: s.Kind, name: s.Name, do: wait, recorded: &s}, nil); op.stopped != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runUndo runs an undo, unless its step is not done, or the undo is.
+func (op *Op) runUndo(u *plannedUndo) error {
+	name := undoName(u.of, u.index)
+	recorded, begun := op.work.journal.undos[name]
+	if op.outcomeOf(u.seq) != store.StepDone || begun && recorded.Outcome == store.StepDone {
+		return nil
+	}
+	op.current = u.of
+	tx, call, err := u.prepare()
+	if err != nil {
+		return op.park(u.of, ReasonValueUnreadable, "the recorded value of step %q does not decode for its undo: the code has changed", u.of)
+	}
+	s := &step{seq: op.nextSeq(), kind: store.UndoStep, name: name, do: run}
+	if begun {
+		s.seq, s.do, s.recorded = recorded.Seq, settle, &recorded
+	}
+	if u.policy == nil {
+		if begun {
+			return op.park(u.of, ReasonCodeChanged, "the code has changed: the undo of step %q was begun as an UndoCall, and is an UndoTx", u.of)
+		}
+		if err := op.inTx(s, func(t pgx.Tx) ([]byte, error) { return nil, tx(t) }); err != nil && op.stopped == nil {
+			return op.parkFor(err, 0, u.of, ReasonUndoFailed, "the undo of step %q has failed", u.of)
+		}
+		return op.halted()
+	}
+	s.policy = u.policy.stored()
+	if known := op.work.returnedBy(s); known != nil {
+		op.remember(s, known.Outcome, known.Value)
+		return nil
+	}
+	o := &outside{
+		step: s, policy: *u.policy, what: fmt.Sprintf("the undo of step %q", u.of), of: u.of, key: derivedKey(op.work.operation, store.UndoStep, name),
+		call:   func(ctx context.Context, key string) ([]byte, error) { return nil, call(ctx, key) },
+		encode: func(any) ([]byte, error) { return nil, nil },
+	}
+	if _, err := op.callOut(o); err != nil && op.stopped == nil {
+		return op.parkFor(err, o.tries, u.of, ReasonUndoFailed, "the undo of step %q has failed", u.of)
+	}
+	return op.halted()
+}
