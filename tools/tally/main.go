@@ -7,8 +7,7 @@
 // While tests run, tally shows one status line, and a line for each failure. The summary shows the failures with their
 // output, the skipped tests grouped by reason, and what took longest. The last line is always
 // "N passed, N failed, N skipped". A test that a panic or a timeout cuts off counts as failed, and so does a package
-// that does not build, a package that fails outside of its tests, and a module in which no test has run. Such a module
-// is accepted if the flags of go test contain -run and a test has run in another module.
+// that does not build, and a package that fails outside of its tests. It is a failure if no test has run at all.
 //
 // With -allow, a skipped test counts as failed unless the file has a line "package.Test: why" for it.
 //
@@ -86,5 +85,5 @@ func tally(out io.Writer, args []string, signals <-chan os.Signal) (int, error) 
 	runAll(ctx, r, *together)
 	interrupt() // ends the status line
 
-	return r.summarize(hasRunFlag(command)), nil
+	return r.summarize(), nil
 }

@@ -79,11 +79,3 @@ func replacePackages(command, packages []string) []string {
 	}
 	return slices.Concat(command[:begin], packages, command[end:])
 }
-
-// hasRunFlag reports whether the command selects tests by their name.
-func hasRunFlag(command []string) bool {
-	return slices.ContainsFunc(command, func(arg string) bool {
-		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		return strings.HasPrefix(arg, "-") && (name == "run" || name == "test.run")
-	})
-}

@@ -57,12 +57,12 @@ func (r *results) statusLine(dirs string) string {
 	return line
 }
 
-// summarize prints the summary, and returns the exit code. With selected, the user asked for some tests by name.
-func (r *results) summarize(selected bool) int {
+// summarize prints the summary, and returns the exit code.
+func (r *results) summarize() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.kill.IsZero() {
-		r.checkForTests(selected)
+		r.checkForTests()
 	}
 	var text strings.Builder
 	if len(r.failures) > 0 {
@@ -101,16 +101,15 @@ func (r *results) summarize(selected bool) int {
 	return 0
 }
 
-// checkForTests fails each module in which no test has run.
-func (r *results) checkForTests(selected bool) {
-	tests := 0
+// checkForTests fails if no test has run in any module.
+func (r *results) checkForTests() {
 	for _, m := range r.modules {
-		tests += m.tests
+		if m.tests > 0 || m.failed > 0 {
+			return
+		}
 	}
 	for _, m := range r.modules {
-		if m.tests == 0 && m.failed == 0 && !(selected && tests > 0) {
-			r.fail(m, "FAIL "+m.dir+": no test has run", m.other.String())
-		}
+		r.fail(m, "FAIL "+m.dir+": no test has run", m.other.String())
 	}
 }
 
