@@ -100,3 +100,21 @@ func (s *stubTB) Fatal(args ...any) {
 func (s *stubTB) Fatalf(format string, args ...any) {
 	s.outcome = "failed: " + fmt.Sprintf(format, args...)
 }
+
+func TestFind_LooksInPathAlone(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "p"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := program{places: []string{filepath.Join(dir, "p")}}
+	if path := elsewhere.find("nowhere-in-PATH"); path == "" {
+		t.Error("the program was not found outside of PATH")
+	}
+	t.Setenv(PathOnly, "1")
+	if path := elsewhere.find("nowhere-in-PATH"); path != "" {
+		t.Errorf("found %s outside of PATH", path)
+	}
+	if path := elsewhere.find("postgres"); path == "" {
+		t.Error("PostgreSQL was not found outside of PATH")
+	}
+}
