@@ -19,8 +19,8 @@ FLEET ?=
 # What users import or run, and the tests of it that have a module of their own. The modules that take longest come first.
 PRODUCT := . cmd/idem example/orders adapter/idemriver lab/brokers $(filter-out adapter/idemriver,$(wildcard adapter/idem*)) \
 	idemconnect idemgrpc idemotel idemvet $(filter-out example/orders example/fleet,$(patsubst %/go.mod,%,$(wildcard example/*/go.mod)))
-EVERYTHING := $(patsubst ./%go.mod,./%,$(sort $(shell find . -name go.mod -not -path './.*/*')))
-MODULES ?= $(EVERYTHING)
+EVERYTHING := $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './.*/*')))
+MODULES ?= . lab/torture $(filter-out . lab/torture,$(PRODUCT)) $(filter-out lab/torture $(PRODUCT),$(EVERYTHING))
 # Without lab/, except for the tests of the promises of package idem. The packages that take longest come first.
 ROOT = .=./operation,./outbox,./lab/promises,$$(go list ./... | grep -v /lab/ | paste -sd, -)
 # The race detector has nothing to find in programs that read and write text, and makes them ten times as slow.
@@ -53,7 +53,7 @@ test: testenv tally ## test what users import or run
 
 test/all: testenv tally ## test everything, lab/ included, with the race detector
 	@GORACE=$${GORACE-atexit_sleep_ms=50} IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-0} bin/testenv $(TESTENV) sh -c 'exec bin/tally -together 2 -unraced "$(UNRACED)" \
-		$(TALLY) $(MODULES) -- go test -json -race -parallel 6 -timeout 60m $$GOTEST $(PACKAGES)'
+		$(TALLY) $(if $(filter command line,$(origin MODULES)),$(MODULES),.=./operation,./outbox,./lab/promises,./... $(filter-out .,$(MODULES))) -- go test -json -race -parallel 6 -timeout 60m $$GOTEST $(PACKAGES)'
 
 idemtest: testenv ## does package idemtest find every program that is known to be bad? (make test tries one of five)
 	@IDEM_TEST_ALL=1 bin/testenv $(TESTENV) go test -timeout 60m $$GOTEST ./idemtest
