@@ -2,6 +2,7 @@ package operation_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -33,10 +34,14 @@ func TestCost_WALOfTxCallTx(t *testing.T) {
 			return err
 		})
 	}
-	operations := s.logged(t, times, func(n int) error {
-		_, err := d.Do(t.Context(), s.pool, scope, fmt.Sprint("order ", n), hashA, 0)
-		return err
-	})
+	// Whatever happens on a busy machine, such as a run that begins again, only adds to the log: the smallest of three rounds counts.
+	operations := math.MaxInt
+	for round := range 3 {
+		operations = min(operations, s.logged(t, times, func(n int) error {
+			_, err := d.Do(t.Context(), s.pool, scope, fmt.Sprintf("order %d of round %d", n, round), hashA, 0)
+			return err
+		}))
+	}
 	floor := s.logged(t, times, func(int) error {
 		if err := plain("reserve"); err != nil {
 			return err
