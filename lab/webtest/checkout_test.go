@@ -13,7 +13,7 @@ import (
 const (
 	allSteps     = "reserve: done charge: done confirm: done"
 	inCharge     = "reserve: done charge: under way"
-	stepsUndone  = "reserve: done release: undone charge: failed"
+	stepsUndone  = "reserve: done charge: failed reserve: undone"
 	cardDeclined = "402 The card was declined"
 )
 

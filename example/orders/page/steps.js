@@ -14,10 +14,10 @@ export async function showSteps(purchases) {
   }));
 }
 
-// describeSteps says what was done, what is under way, and what was taken back.
+// describeSteps shows each step that has ended, each step that was undone, and the step in progress. An undo has the name of its step.
 export function describeSteps({ state, step, steps }) {
-  const ended = steps.filter((s) => s.outcome !== "begun" && (!s.kind.startsWith("undo") || s.outcome === "undone"));
-  const said = ended.map((s) => badge(s.name, s.outcome));
+  const ended = steps.filter((s) => s.outcome !== "begun");
+  const said = ended.map((s) => badge(s.name, s.kind === "undo" ? "undone" : s.outcome));
   if (state === "running" && step) said.push(badge(step, "under way"));
   if (state === "parked") said.push(badge(step, "parked"));
   return said.flatMap((one, i) => (i === 0 ? [one] : [" ", one]));
