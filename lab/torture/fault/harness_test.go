@@ -128,8 +128,8 @@ func inject(t *testing.T, target Target, name Name, seed uint64) *Event {
 	return event
 }
 
-// tries is how often a test does again what a slow machine may let pass by.
-const tries = 20
+// tries is how often a test repeats what a slow machine may miss.
+const tries = 200
 
 // injectOne injects a fault that must find something to break, sooner or later: a fault waits for its moment for a limited time.
 func injectOne(t *testing.T, target Target, name Name, seed uint64) Event {
