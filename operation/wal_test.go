@@ -15,7 +15,7 @@ import (
 // this test's own, and nothing else writes.
 func TestCost_WALOfTxCallTx(t *testing.T) {
 	t.Parallel()
-	const times, most = 200, 2150 // bytes
+	const times, most = 200, 2100 // bytes
 	s := shopOn(t, ownServer(t, "full_page_writes=off", "autovacuum=off").DSN(), maxConns(1))
 	d := operation.Define("checkout", func(op *operation.Op, _ int) (idem.Response, error) {
 		for _, step := range []struct {
