@@ -111,10 +111,10 @@ func WithConcurrency(n int) Option {
 	}
 }
 
-// Define names a function whose steps are recorded. The name is stored: a program that is to go on
-// with an operation must have a definition of that name. All programs that use one database share
-// its operations: services that are not to go on with each other's name theirs after themselves,
-// such as "billing/checkout".
+// Define names a function whose steps are recorded. The name is stored: a program can resume an
+// operation only if it has a definition of that name. All programs that use one database share its
+// operations. Services that must not resume each other's operations begin the names with their own
+// name, such as "billing/checkout".
 //
 // The function is ordinary Go, with branches and loops between its steps. It is run again from its
 // top whenever the operation goes on after a crash or a pause: each recorded step returns what it
@@ -153,15 +153,15 @@ func Define[In any](name string, fn func(op *Op, in In) (idem.Response, error), 
 // Do executes the operation under the key, as idem.Do does with a fn: a call whose key is answered
 // gets that answer, one with another hash idem.ErrMismatch, and one whose key is in progress waits
 // for it, up to idem.WithWait, and then gets idem.ErrInProgress. If the operation was begun and no
-// process works on it any more, this call goes on with it, whatever in is. If the operation that it
-// has waited for ends in a Final error, or is canceled, this call returns that error, whichever
-// process has ended it, and begins nothing anew.
+// process works on it any more, this call resumes it with the recorded input and ignores in. If the
+// operation that the call has waited for ends in a Final error, or is canceled, the call returns
+// that error, whichever process has ended the operation, and does not begin another one.
 //
 // If ctx ends, the call releases the operation, between steps or by ending the Call in progress.
 // Its error is then both idem.ErrInProgress and that of the context, unless nothing is committed
-// yet. The next one goes on: a call with the same key, or a Worker. An operation that sleeps, waits
-// for a signal, a child or another attempt is in progress, too: the call waits for it, up to
-// idem.WithWait, and goes on with it when that is over, unless another process does.
+// yet. A later call with the same key, or a Worker, resumes the operation. An operation that sleeps,
+// or waits for a signal, a child or another attempt, is in progress, too: the call waits for it, up
+// to idem.WithWait, and resumes it when it is due, unless another process does.
 //
 // A Result means what it means with idem.Do. ErrParked says that a person must decide. Any other
 // error ends this call alone, where something is committed already, and a call with the same key

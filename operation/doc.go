@@ -58,11 +58,11 @@
 //
 // With idem.Do a key in progress is an open transaction. An operation has none during its calls.
 // From its first commit to its last its key is held by its record, in state running, which does not
-// expire: every other call of the key is ErrInProgress, or waits, or goes on with the operation if
-// no process works on it. The row in idem.operations has an epoch. A process that takes the
-// operation up begins another epoch, in the statement that takes it up, and every commit names the
-// epoch that it belongs to. A commit of an earlier epoch is refused as a whole: a process that was
-// slow, or was taken for dead, has no effect.
+// expire: every other call of the key waits, returns ErrInProgress, or resumes the operation if no
+// process works on it. The row in idem.operations has an epoch. A process that takes over the
+// operation begins another epoch in the same statement, and every commit names its epoch. A commit
+// of an earlier epoch is refused as a whole: a process that was slow, or was taken for dead, has no
+// effect.
 //
 // A process that works on operations holds one connection of its own, beside the pool, and on it an
 // advisory lock on its number. If the process is killed the lock is gone within milliseconds, which

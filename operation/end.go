@@ -188,7 +188,7 @@ func (w *work) leaving(ctx context.Context) error {
 		&idem.InProgressError{Key: "of operation " + w.operation, RetryAfter: time.Second}, endOf(ctx))
 }
 
-// backoff is the pause before an operation is gone on with whose function has returned an error.
+// backoff returns how long an operation waits for its next run after its function has failed.
 func backoff(runs int) time.Duration {
 	return time.Second << min(runs, 6)
 }

@@ -34,7 +34,7 @@ type journal struct {
 	canceled       bool
 	withoutCalling bool // Cancel may not repeat a call in doubt
 	withoutCode    bool // Cancel leaves steps that the code does not ask for
-	runs           int  // how often the operation was taken up since its last progress, or since Cancel
+	runs           int  // runs that began since the last progress, or since Cancel
 	replays        bool // it is a history, and no step may be taken: see Replay
 }
 

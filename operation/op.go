@@ -149,8 +149,8 @@ type Op struct {
 // key: carry it into events. A signal is sent to it.
 func (op *Op) ID() string { return op.work.operation }
 
-// Context returns the context of this run. It ends when the caller leaves, when the Worker is told
-// to stop, and when this process may no longer work on the operation.
+// Context returns the context of this run. It ends when the caller's context ends, when the Worker
+// stops, and when this process may no longer work on the operation.
 func (op *Op) Context() context.Context { return op.ctx }
 
 // step is a step that is being taken.

@@ -40,7 +40,7 @@ type Status struct {
 	Step     string // the one in progress, or waited for, as of the last commit; of a parked operation, the one at which it has stopped
 	Since    time.Time
 	WakeAt   time.Time // when a process looks at it again, if it waits; zero if it waits for a child
-	Attempts int       // how often it was taken up since its last progress
+	Attempts int       // how many processes took it over, or runs began, since its last progress
 
 	Reason     Reason     // why it is parked
 	ReasonText string     // the same as a sentence
@@ -138,7 +138,7 @@ func underWay(s *store.ShowOperation, steps []store.StepSummary) (kind, step str
 	return kind, step
 }
 
-// lastErrorOf opens the last error. Where it cannot be opened the rest of it is told.
+// lastErrorOf returns the last error. If its text cannot be opened, the text says so.
 func lastErrorOf(s *store.ShowOperation, sealer store.Sealer) *StepError {
 	if s.Error == nil {
 		return nil
@@ -289,7 +289,7 @@ func PreviewCancel(ctx context.Context, pool *pgxpool.Pool, id string, opts ...C
 	return p, nil
 }
 
-// Finding is what a person has found out about a call in doubt: Happened, NotHappened or Refused.
+// Finding is the outcome of a call in doubt, as a person states it: Happened, NotHappened or Refused.
 type Finding struct {
 	happened bool
 	value    any

@@ -39,8 +39,8 @@ type WorkerConfig struct {
 	// above all, where the callers have one, and idem.WithMaxResponse.
 	Options []idem.Option
 
-	// Logger is told what no caller hears of: errors of operations, panics, and the database out of
-	// reach. The default is slog.Default().
+	// Logger gets what has no caller: errors and panics of operations, and that the database is
+	// unavailable. The default is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -104,9 +104,9 @@ func NewWorker(pool *pgxpool.Pool, config WorkerConfig, definitions ...Runnable)
 	return w
 }
 
-// Run works until ctx ends, then lets go of its operations, and returns nil once nothing of it is
-// left. It goes on through outages of the database. Its error says that the Worker cannot work as
-// it was made.
+// Run works until ctx ends, then releases its operations, and returns nil when all its goroutines
+// have ended. An outage of the database does not end it. An error means that the Worker's
+// configuration cannot work.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.err != nil {
 		return w.err
@@ -423,10 +423,10 @@ type Pending struct {
 	Epoch int // grows whenever a process takes it up
 }
 
-// Due returns the operations of these names that a Worker would take up, the longest due first, and
-// limit of them at most. Those of but are left out, in the epochs that are given, so that some that
-// do not get on do not hide the others. It takes none of them up: by the time of a Resume another
-// process may have.
+// Due returns at most limit operations of these names that a Worker would take over, the longest due
+// first. It leaves out the operations of but, as long as they have the same epoch, so that
+// operations without progress do not hide the others. It takes over none of them: before a Resume
+// another process may do so.
 func Due(ctx context.Context, pool *pgxpool.Pool, names []string, limit int, but ...Pending) ([]Pending, error) {
 	if pool == nil {
 		return nil, errNoPool
@@ -446,8 +446,8 @@ func Due(ctx context.Context, pool *pgxpool.Pool, names []string, limit int, but
 	return pending, nil
 }
 
-// Resume goes on with the operation of that id, from what is on record, if it is due and no process
-// works on it. It begins none, and waits for no other call. The options are those that matter to
+// Resume continues the operation of that id behind its recorded steps, if it is due and no process
+// works on it. It begins no operation, and waits for no other call. The options are those that matter to
 // work that no caller waits for: idem.WithSealer above all.
 //
 // It returns nil if the operation has ended, by this call or before, whatever its answer is. The
