@@ -40,7 +40,7 @@ type Status struct {
 	Step     string // the one in progress, or waited for, as of the last commit; of a parked operation, the one at which it has stopped
 	Since    time.Time
 	WakeAt   time.Time // when a process looks at it again, if it waits; zero if it waits for a child
-	Attempts int       // how many processes took it over, or runs began, since its last progress
+	Attempts int       // how often a process has taken it over since its last progress
 
 	Reason     Reason     // why it is parked
 	ReasonText string     // the same as a sentence
