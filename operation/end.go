@@ -41,7 +41,7 @@ func (op *Op) judge(err error) (v verdict, how ending, s *stop) {
 	return decide(&op.work.journal, request{seq: op.seq, end: how}), how, nil
 }
 
-// end says what the run has come to, and records it.
+// end ends the run as decide says, and commits that where anything of the operation is committed.
 func (op *Op) end(resp idem.Response, err error) longcall.Ending {
 	w := op.work
 	v, how, s := op.judge(err)
@@ -67,7 +67,8 @@ func (op *Op) end(resp idem.Response, err error) longcall.Ending {
 	return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: ofFunction(err)}, err)
 }
 
-// unheld gives back what an operation that is a transaction like any other has not needed.
+// unheld ends a run that has committed nothing and needs no commit of this package: the caller
+// completes the operation like an idem.Do. It releases the instance.
 func (w *work) unheld(end longcall.Ending) longcall.Ending {
 	if w.instance != nil {
 		w.instance.Leave(w.operation, false)
@@ -154,7 +155,8 @@ func (op *Op) complete(complete *store.Complete, resp longcall.Response, c commi
 	}})
 }
 
-// giveUp ends the call of an operation that cannot go on because of cause.
+// giveUp ends the call after an error that another run in this process would meet again. The
+// operation is due again after a second.
 func (w *work) giveUp(ctx context.Context, cause error) longcall.Ending {
 	if ctx.Err() != nil {
 		return w.release(0, longcall.Ending{Outcome: longcall.Failed, Err: w.leaving(ctx)}, nil)
@@ -188,7 +190,7 @@ func (w *work) leaving(ctx context.Context) error {
 		&idem.InProgressError{Key: "of operation " + w.operation, RetryAfter: time.Second}, endOf(ctx))
 }
 
-// backoff returns how long an operation waits for its next run after its function has failed.
+// backoff returns how long an operation waits for its next run after runs without progress.
 func backoff(runs int) time.Duration {
 	return time.Second << min(runs, 6)
 }
@@ -229,8 +231,8 @@ func (w *work) abandon(end longcall.Ending) longcall.Ending {
 	return end
 }
 
-// unwind undoes what is done, and ends the operation: by Cancel, as its record says, or, if that
-// says nothing, by err of the function.
+// unwind runs the undos of all done steps, the last step first, and ends the operation: in
+// ErrCanceled if it was canceled, else in the recorded error, else in err.
 func (op *Op) unwind(err error) longcall.Ending {
 	w := op.work
 	op.stopped = nil
@@ -280,9 +282,9 @@ func (op *Op) endUndone(end error, last commit) longcall.Ending {
 	return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: w.cause})
 }
 
-// settleEnd returns in what the operation ends: an error, or the answer of a rejection. What the
-// function has decided is recorded with the next commit, and counts from then on, whatever the
-// function returns in later runs. Cancel comes before it.
+// settleEnd returns the error in which the operation ends, or the response of a rejection. The
+// error of the function is recorded with the next commit, and later runs cannot change it. Cancel
+// overrides a recorded error.
 func (op *Op) settleEnd(err error) (end error, rejected *longcall.Response, stopped error) {
 	w := op.work
 	if w.journal.canceled {
@@ -305,8 +307,9 @@ func (op *Op) settleEnd(err error) (end error, rejected *longcall.Response, stop
 	return &endedError{cause: ofFunction(seen)}, nil, nil
 }
 
-// recordDecision records that the operation is undone, for a run that parks at an undo:
-// Status.Undos lists what is still to run. What UndoTx have written is rolled back.
+// recordDecision records that the operation is being undone, for a run that parks at an undo, so
+// that Status.Undos lists the undos that are still to run. The writes of an uncommitted UndoTx are
+// rolled back.
 func (op *Op) recordDecision() {
 	stopped := op.stopped
 	op.pending = slices.DeleteFunc(op.pending, func(r store.RecordStep) bool { return r.Step.Kind == store.UndoStep && isInTx(&r.Step) })
@@ -325,8 +328,8 @@ func (op *Op) nextSeq() int {
 	return last + 1
 }
 
-// markRolledBack marks the Tx that were rolled back with the transaction, which was not committed.
-// They are recorded all the same: the steps behind them keep their positions.
+// markRolledBack marks pending Tx steps as rolled back, because their transaction was not
+// committed. They are recorded all the same, so that later steps keep their positions.
 func (op *Op) markRolledBack() {
 	for i := range op.pending {
 		if s := &op.pending[i].Step; s.Kind == store.TxStep && s.Outcome == store.StepDone {
@@ -335,10 +338,9 @@ func (op *Op) markRolledBack() {
 	}
 }
 
-// correctUndos has the rows of done steps say how many undos they have by the running code, where
-// decide allows another number than the recorded one. Status and PreviewCancel read it there. An
-// undo that has a row counts, whether or not the code still has it; one that is in doubt and that
-// the code no longer has parks the operation.
+// correctUndos sets the recorded number of undos of each done step to that of the running code.
+// Status and PreviewCancel read it. An undo that has a row counts, also if the code no longer has
+// it. If such an undo is in doubt, and this process does not know its outcome, the operation parks.
 func (op *Op) correctUndos() error {
 	j, count, planned := &op.work.journal, map[string]int{}, map[string]bool{}
 	for i := range op.undos {
@@ -361,8 +363,7 @@ func (op *Op) correctUndos() error {
 	return nil
 }
 
-// awaitChildren waits for children that the function does not ask for any more, and that are
-// canceled.
+// awaitChildren waits for the children that have not ended: they were canceled with their parent.
 func (op *Op) awaitChildren() error {
 	for seq := 1; seq <= len(op.work.journal.steps); seq++ {
 		s := op.work.journal.steps[seq]
@@ -377,7 +378,7 @@ func (op *Op) awaitChildren() error {
 	return nil
 }
 
-// runUndo runs an undo, unless its step is not done, or the undo is.
+// runUndo runs an undo if its step is done, and the undo is not recorded as done.
 func (op *Op) runUndo(u *plannedUndo) error {
 	name := undoName(u.of, u.index)
 	recorded, begun := op.work.journal.undos[name]

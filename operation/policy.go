@@ -62,7 +62,7 @@ func Asked[T any](find func(ctx context.Context, key string) (value T, done bool
 }
 
 // Once says that a call must not be made twice. If its outcome is in doubt the operation parks with
-// ReasonCallInDoubt. An attempt that was NotSent is followed by another one.
+// ReasonCallInDoubt. An attempt that was NotSent may be followed by another one.
 var Once = Policy{once: true}
 
 // WithMaxAttempts limits how often a call is tried, across callers and processes. After the last
@@ -85,9 +85,10 @@ func (p Policy) WithAttemptTimeout(d time.Duration) Policy {
 	return p
 }
 
-// WithBackoff sets the longest first pause between two attempts, and the longest of all. Each pause
-// is drawn at random, below a limit that doubles. A pause of 5 seconds or more frees the caller or
-// the worker. The defaults are 200 milliseconds and a minute.
+// WithBackoff sets the upper limit of the first pause between two attempts, and that of every
+// pause. The limit doubles with each attempt up to max, and each pause is drawn at random below it.
+// A pause of 5 seconds or more frees the caller or the worker. The defaults are 200 milliseconds
+// and a minute.
 func (p Policy) WithBackoff(min, max time.Duration) Policy {
 	if p.min, p.max = min, max; min <= 0 || max < min {
 		p.err = fmt.Errorf("operation: WithBackoff(%v, %v): min must be positive, and not above max", min, max)
@@ -230,7 +231,7 @@ type ending int
 
 const (
 	answered ending = iota
-	ruled           // by a rejection, or an error that is Final
+	ruled           // by a rejection or a Final error, or because the run was stopped to unwind
 	failed          // by any other error, which decides nothing
 )
 
@@ -247,11 +248,14 @@ func parkAt(step string, reason Reason, format string, args ...any) verdict {
 	return verdict{do: park, at: step, reason: reason, text: fmt.Sprintf(format, args...)}
 }
 
-// maxCanceledRuns is how many failing runs a canceled operation gets before it parks.
+// maxCanceledRuns is how many runs a canceled operation gets whose function fails before it has
+// reached the last recorded step. Behind them the operation parks, or unwinds if it was canceled
+// WithoutCode.
 const maxCanceledRuns = 8
 
-// decide says what follows from a journal for a request. It is the only place where that is
-// decided, also for Replay, and has no effect.
+// decide returns what follows from the journal for a request. It has no effect, and serves runs,
+// Cancel and Replay. What it cannot know is added by its callers: an open transaction, the end of a
+// context, and undos in doubt.
 func decide(j *journal, r request) verdict {
 	if r.kind == "" {
 		return decideEnd(j, r)
@@ -295,8 +299,9 @@ func decideOutcome(j *journal, r request, s *store.Step) verdict {
 	return verdict{do: replay, step: s}
 }
 
-// decideDoubt decides about a call in doubt. If the operation is canceled, an answer that would
-// only be thrown away is no reason to call.
+// decideDoubt decides about a call in doubt. A canceled operation asks about an Asked call, and
+// repeats a Keyed call only if the step has an undo and Cancel did not forbid to call. It parks at
+// any other call in doubt.
 func decideDoubt(j *journal, r request, s *store.Step) verdict {
 	switch {
 	case !j.canceled || r.policy == nil || r.policy.find != nil:
@@ -313,7 +318,7 @@ func decideDoubt(j *journal, r request, s *store.Step) verdict {
 
 // decideEnd decides what follows from the end of the function.
 func decideEnd(j *journal, r request) verdict {
-	left := j.left(r.seq)
+	left := j.left(r.seq) // not nil in the cases of a canceled operation behind the first one
 	switch {
 	case j.unwinding() && left == nil:
 		return verdict{do: unwind}
@@ -332,8 +337,8 @@ func decideEnd(j *journal, r request) verdict {
 	return verdict{do: unwind}
 }
 
-// leaveRest unwinds an operation without the steps from a position on. What has come of a call in
-// doubt must be known.
+// leaveRest unwinds an operation, but leaves the steps from a position on as they are. The
+// operation parks if one of those is a call in doubt.
 func leaveRest(j *journal, from int) verdict {
 	if s := j.inDoubt(from); s != nil {
 		return parkAt(s.Name, ReasonCallInDoubt, "it was canceled without its code, and step %q may have happened: ask the other side, and Resolve the step", s.Name)
