@@ -12,7 +12,7 @@ import (
 )
 
 // Open takes a connection from the pool and begins a transaction on it, together with requests: one round trip. Connections
-// that turn out to have died in the pool, or on which our statements were discarded, are skipped; where a hook of the pool
+// that turn out to have died in the pool, or on which our statements were discarded, or that have another role, are skipped; where a hook of the pool
 // discards them, they are prepared again. If a request fails, the error is returned and the connection is back in the pool.
 func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 	t := &Tx{engine: e}
@@ -31,7 +31,7 @@ func (e *Engine) Open(ctx context.Context, requests ...Request) (*Tx, error) {
 			return t, nil
 		}
 		skip := ctx.Err() == nil && !errors.Is(err, ErrBlocked) && !errors.Is(err, ErrUnanswered) &&
-			(t.conn.IsClosed() && dead.skip(t.conn) || wasAlive(t.conn) && Stale(err) && dead.another())
+			(t.conn.IsClosed() && dead.skip(t.conn) || (wasAlive(t.conn) && Stale(err) || t.hasLostItsRole(err)) && dead.another())
 		t.CloseAfter(err)
 		if !skip {
 			return nil, Lacking(err)
@@ -138,10 +138,19 @@ func (t *Tx) begin(ctx context.Context, requests []Request) error {
 
 // Query makes one round trip outside of any transaction.
 func (e *Engine) Query(ctx context.Context, requests ...Request) error {
+	for dead := (deadConns{pool: e.Pool, source: e.Source}); ; {
+		retry, err := e.queryOnce(ctx, requests)
+		if !retry || !dead.another() {
+			return Lacking(err) // also where nothing could be prepared
+		}
+	}
+}
+
+// queryOnce makes the round trip on one connection. It reports whether another connection may fare better.
+func (e *Engine) queryOnce(ctx context.Context, requests []Request) (retry bool, err error) {
 	t := &Tx{engine: e}
-	var err error
 	if t.lease, err = e.acquire(ctx); err != nil {
-		return err
+		return false, err
 	}
 	t.conn = t.lease.Conn()
 	if err = roundtrip.Prepare(ctx, t.conn, e.statements()); err == nil {
@@ -152,6 +161,7 @@ func (e *Engine) Query(ctx context.Context, requests ...Request) error {
 			err = ask(ctx, t.conn, requests)
 		}
 	}
+	retry = t.hasLostItsRole(err)
 	t.CloseAfter(err)
-	return Lacking(err) // also where nothing could be prepared
+	return retry, err
 }

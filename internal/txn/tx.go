@@ -111,13 +111,17 @@ func (t *Tx) CloseAfter(err error) {
 	if !pg.IsClosed() && !pg.IsBusy() && pg.TxStatus() != 'I' {
 		within(t.conn, t.engine.Limits.Rollback, func(ctx context.Context) error { return pg.Exec(ctx, "rollback").Close() })
 	}
-	if (Stale(err) || ReadOnly(err)) && !pg.IsClosed() {
+	if (Stale(err) || ReadOnly(err) || t.hasLostItsRole(err)) && !pg.IsClosed() {
 		// The statements of fn are stale as well, as a rule, and a server that has become a replica stays one. A new
-		// connection prepares everything afresh, and may find another server.
+		// connection prepares everything afresh, may find another server, and has the role of the pool.
 		within(t.conn, t.engine.Limits.Rollback, t.conn.Close)
 	}
 	t.release()
 }
+
+// hasLostItsRole reports whether a connection that has begun transactions before is refused for lack of privileges now. As a rule
+// fn has left a SET ROLE behind, which outlasts the transaction.
+func (t *Tx) hasLostItsRole(err error) bool { return HasCode(err, "42501") && wasAlive(t.conn) }
 
 // sublease returns what owns the connection, nil if that is pgx's pool.
 func (t *Tx) sublease() Sublease {
