@@ -105,7 +105,7 @@ func TestWhatHindersAConsumerAndItsPausesAreCounted(t *testing.T) {
 	s, pool := newSeen(t), pgtest.New(t)
 	for i, failure := range []error{nil, &pgconn.PgError{Code: "55P03"}, errors.New("the bank is away"), nil} {
 		_, err := inbox.Handle(t.Context(), pool, "billing", inbox.Message{Source: "s", ID: fmt.Sprint(i)}, func(pgx.Tx) error { return failure },
-			inbox.WithCircuit(2, time.Hour), inbox.WithPause(time.Hour, time.Hour), inbox.WithObserver(s.observer()))
+			inbox.WithCircuit(2, time.Hour), inbox.WithBackoff(time.Hour, time.Hour), inbox.WithObserver(s.observer()))
 		if err != nil {
 			t.Fatal(err)
 		}

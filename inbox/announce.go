@@ -7,109 +7,131 @@ import (
 	"github.com/idem-go/idem/internal/store"
 )
 
-// A message that kills its process leaves nothing behind but that the broker delivers it again. So an attempt at a message that
-// was delivered before is announced, in a transaction of its own: one for a group, when its turn comes, so that none is suspected
-// for long that was only there.
+// A message that kills its process leaves one trace: the broker delivers it again. So an attempt at a redelivered message is
+// announced: counted in a transaction of its own before it begins. The message is tried alone, because the next one would
+// otherwise pay for it. The count stands if the attempt fails or never ends, and is withdrawn if something else ended it.
 
-// groups arranges a round for who tries it, after a look at what was delivered before.
-func (r *registry) groups(ctx context.Context, round []*delivery) ([][]*delivery, error) {
+// groups divides a round into the groups that are tried together, in this order: new messages in one group, and each
+// redelivered message by itself. In order, a message stays behind the earlier ones of its key.
+func (c *call) groups(ctx context.Context, round []*delivery) ([][]*delivery, error) {
 	var again []*delivery
 	for _, d := range round {
-		if d.Deliveries > 1 && !d.isSettled() {
+		if !d.isSettled() && (d.Deliveries > 1 || c.pace.probing && len(round) > 1) {
 			again = append(again, d)
 		}
 	}
 	if len(again) == 0 {
 		return [][]*delivery{round}, nil
 	}
-	for _, d := range again {
-		d.notice = due
-	}
-	if err := r.know(ctx, again); err != nil {
+	if err := c.know(ctx, again); err != nil {
 		return nil, err
 	}
-	return arrange(unsettled(round), r.settings.ordered), nil
+	open := unsettled(round)
+	groups := arrange(open, c.ordered)
+	if c.pace.probing {
+		if d := c.probe(open); d != nil {
+			groups = append([][]*delivery{{d}}, groups...)
+		}
+	}
+	return groups, nil
 }
 
-// know settles what is known of messages that were delivered before, and finds the suspects among the others.
-func (r *registry) know(ctx context.Context, group []*delivery) error {
-	byID, messages := r.messages(group)
+// know loads what is stored about messages, and settles those that are not to be tried.
+func (c *call) know(ctx context.Context, group []*delivery) error {
+	byID, messages := c.registry.messages(group)
 	load := store.LoadMessages{Messages: messages}
-	if err := r.engine.Query(ctx, &load); err != nil {
+	if err := c.registry.engine.Query(ctx, &load); err != nil {
 		return err
 	}
 	for i := range load.Known {
 		k := &load.Known[i]
 		d := byID[k.MessageID]
-		d.notice = needless
-		if again, _ := d.learn(k); again {
-			d.notice, d.suspicion = due, suspicionOf(k)
+		due, _ := d.learn(k)
+		if d.unfinished = due && k.Begun; d.unfinished && k.Attempts >= c.maxAttempts {
+			c.refuse(ctx, []refusal{{d, ErrKilled}})
 		}
 	}
 	return nil
 }
 
-// announce says that attempts at the messages of a group are about to begin, where that is wanted. If another consumer has one of
-// them in hand for longer than patience, that is the error, and it is not said: an attempt would wait for the same.
-func (r *registry) announce(ctx context.Context, group []*delivery, patience time.Duration) error {
-	alone := len(group) == 1 && group[0].suspicion > 0
-	var wanted []*delivery
-	var keys []string
-	for _, d := range group {
-		if d.notice == due && d.alone < r.settings.maxAttempts {
-			wanted = append(wanted, d)
-			keys = append(keys, storable(d.Key))
-		}
-	}
-	if len(wanted) == 0 {
-		return nil
-	}
-	byID, messages := r.messages(wanted)
-	enter := store.EnterMessages{Messages: messages, Keys: keys, Retention: r.settings.retention}
-	announce := store.AnnounceMessages{Messages: messages, Retention: r.settings.retention, Alone: alone}
-	if err := r.write(ctx, patience, enter, &announce); err != nil {
-		if judgeDatabase(ctx, err) == again {
-			return nil
-		}
-		return err
-	}
-	announced := together
-	if alone {
-		announced = byItself
-	}
-	for _, id := range announce.Announced {
-		byID[id].notice = announced
-	}
-	return nil
-}
-
-// withdrawLimit is how long it may take to withdraw. If it does not work, the message is a suspect for as long as it takes to try it
-// once more.
-const withdrawLimit = time.Second
-
-// withdraw takes back what was announced of messages that have not been handled, through no fault of theirs.
-func (r *registry) withdraw(ctx context.Context, group []*delivery) {
-	for _, as := range []notice{together, byItself} {
-		var announced []*delivery
-		for _, d := range group {
-			if d.notice == as && d.state == putOff {
-				announced = append(announced, d)
+func arrange(round []*delivery, ordered bool) (groups [][]*delivery) {
+	for len(round) > 0 {
+		var first, later []*delivery
+		var alone [][]*delivery
+		blocked, waiting := map[keyOf]bool{}, map[keyOf]bool{} // for new messages, and for all
+		for _, d := range round {
+			key, ok := d.key()
+			ok = ok && ordered
+			switch {
+			case ok && waiting[key], ok && blocked[key] && d.Deliveries <= 1:
+				later, waiting[key] = append(later, d), true
+			case d.Deliveries > 1:
+				alone, blocked[key] = append(alone, []*delivery{d}), true
+			default:
+				first = append(first, d)
 			}
 		}
-		if len(announced) == 0 {
+		if len(first) > 0 {
+			groups = append(groups, first)
+		}
+		groups, round = append(groups, alone...), later
+	}
+	return groups
+}
+
+// announce counts an attempt at a redelivered message. If another consumer has the message for longer than patience, that is
+// the error: an attempt would wait for it as well.
+func (r *registry) announce(ctx context.Context, group []*delivery, patience time.Duration) error {
+	d := group[0]
+	if d.Deliveries <= 1 || d.announced {
+		return nil
+	}
+	announce := store.AnnounceMessage{FailedMessage: r.message(d, d.ID)}
+	if err := r.write(ctx, patience, &announce); err != nil && judgeDatabase(ctx, err) != again {
+		return err
+	}
+	d.announced = announce.Announced
+	return nil
+}
+
+// withdrawLimit bounds how long a call tries to withdraw announcements. One that it cannot withdraw counts as an attempt.
+const withdrawLimit = 5 * time.Second
+
+// withdraw takes back the announcements of messages that something else kept from being handled.
+func (r *registry) withdraw(ctx context.Context, group []*delivery) {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
+	defer cancel()
+	for _, d := range group {
+		if !d.announced || d.state != putOff {
 			continue
 		}
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
-		_, messages := r.messages(announced)
-		_ = r.engine.Query(bounded, store.WithdrawMessages{Messages: messages, Alone: as == byItself})
-		cancel()
+		withdraw := store.WithdrawMessage{Consumer: r.consumer, Source: d.Source, ID: d.ID}
+		if insist(bounded, func(ctx context.Context) error { return r.engine.Query(ctx, withdraw) }) == nil {
+			d.announced = false
+		}
 	}
 }
 
-func (r *registry) messages(group []*delivery) (map[store.MessageID]*delivery, *store.Messages) {
-	byID := make(map[store.MessageID]*delivery, len(group))
-	for _, d := range group {
-		byID[d.id()] = d
+// turns has room for one message whose last attempt has no recorded end. If such a message kills the process, no other one of
+// them is under way in it and has to pay for that.
+var turns = make(chan struct{}, 1)
+
+// turn waits for the turn of such a message, and returns how to end it.
+func turn(ctx context.Context, patience time.Duration) (over func(), err error) {
+	over = func() { <-turns }
+	select {
+	case turns <- struct{}{}:
+		return over, nil
+	default:
 	}
-	return byID, store.NewMessages(r.consumer, len(group), func(i int) (store.MessageID, [32]byte) { return group[i].id(), group[i].hash })
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case turns <- struct{}{}:
+		return over, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-timer.C:
+		return nil, ErrSuspected
+	}
 }

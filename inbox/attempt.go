@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -77,14 +78,25 @@ func (a *attempt) claim(ctx context.Context) error {
 		d.reopen()
 		a.byID[d.id()] = d
 	}
-	claim := store.ClaimMessages{Messages: a.messages(a.group), Retention: a.settings.retention}
+	begin := a.begin()
+	begin.Owned = true
+	var n int
 	var err error
-	a.tx, err = a.engine.Open(ctx, a.begin(), &claim, store.Calm{})
+	if d := a.group[0]; d.announced { // alone, and its row is there
+		resume := store.ResumeMessages{Messages: a.messages(a.group), Retention: a.settings.retention}
+		a.tx, err = a.engine.Open(ctx, begin, &resume, store.Calm{})
+		a.take(resume.Resumed, resume.At)
+		n = len(resume.Resumed)
+	} else {
+		claim := store.ClaimMessages{Messages: a.messages(a.group), Retention: a.settings.retention}
+		a.tx, err = a.engine.Open(ctx, begin, &claim, store.Calm{})
+		a.take(claim.Claimed, claim.At)
+		n = len(claim.Claimed)
+	}
 	if err != nil {
 		return err
 	}
-	a.take(claim.Claimed, claim.At)
-	if len(claim.Claimed) < len(a.group) {
+	if n < len(a.group) {
 		err = a.lookUp(ctx)
 	}
 	for _, d := range a.group {
@@ -138,15 +150,11 @@ func (a *attempt) lookUp(ctx context.Context) error {
 	return nil
 }
 
-// learn settles what is known of a message. It reports whether it is to be tried again.
+// learn settles a message by what is stored about it. It reports whether the message is due for an attempt.
 func (a *attempt) learn(d *delivery, k *store.KnownMessage) (due bool) {
 	due, mismatch := d.learn(k)
-	switch {
-	case mismatch != nil:
+	if mismatch != nil {
 		a.refused = append(a.refused, refusal{d, mismatch})
-	case due && d.unfinished() >= a.settings.maxAttempts:
-		a.refused = append(a.refused, refusal{d, ErrKilled})
-		return false
 	}
 	return due
 }
@@ -265,4 +273,71 @@ func (a *attempt) commit(ctx context.Context) ending {
 	a.kept = keep.Kept
 	a.tx.CloseAfter(err)
 	return ending{kind: judge(ctx, err, false), err: err}
+}
+
+// A handler can commit its transaction by a statement, and begin another one that looks the same. Then every message that the
+// attempt has claimed is stored as handled, also those whose handler has not run, or has run in a transaction that was rolled
+// back. So after an attempt that has failed in any way, the record is read before anything is made of its error.
+
+// enders returns the messages whose handlers may have committed the transaction, and those before them, whose effects are
+// committed. The last handler did it if its connection was left without a transaction, or if it was the only one. Otherwise it
+// may be any that has run, and the effects of those behind it are lost. Messages that no handler was given are in neither list.
+func (a *attempt) enders() (handled, suspects []*delivery) {
+	first := 0
+	if a.idle && a.handler.each != nil {
+		first = a.given - 1
+	}
+	return a.claimed[:first], a.claimed[first:a.given]
+}
+
+// committed reads the record to learn whether the transaction was committed. One of its messages is enough to tell.
+func (a *attempt) committed(ctx context.Context) (bool, error) {
+	load := store.LoadMessages{}
+	err := a.insist(ctx, func(ctx context.Context) error {
+		load = store.LoadMessages{Messages: a.messages(a.claimed[:1])}
+		return a.engine.Query(ctx, &load)
+	})
+	for i := range load.Known {
+		k := &load.Known[i]
+		if k.State == store.MessageHandled && k.Since.Equal(a.byID[k.MessageID].since) {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+// release deletes the rows of messages that were claimed and not handled.
+func (a *attempt) release(ctx context.Context, group []*delivery) error {
+	var at []time.Time
+	for _, d := range group {
+		if !slices.Contains(at, d.since) {
+			at = append(at, d.since)
+		}
+	}
+	return a.insist(ctx, func(ctx context.Context) error {
+		for _, t := range at {
+			if err := a.engine.Query(ctx, store.ReleaseMessages{Messages: a.messages(group), At: t}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// insist asks the database for as long as it asks for the outcome of a COMMIT, also after the end of ctx: giving up would lose
+// messages.
+func (a *attempt) insist(ctx context.Context, ask func(context.Context) error) error {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.settings.limits.resolve)
+	defer cancel()
+	return insist(bounded, ask)
+}
+
+// insist asks the database until it answers, or ctx ends.
+func insist(ctx context.Context, ask func(context.Context) error) error {
+	for pause := txn.RetryPause; ; {
+		err := ask(ctx)
+		if err == nil || !txn.Transient(err) || txn.Sleep(ctx, pause.Next()) != nil {
+			return err
+		}
+	}
 }

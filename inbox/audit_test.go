@@ -15,13 +15,13 @@ func TestEachActOnADeadLetterLeavesOneRowThatSaysWhoAndWhy(t *testing.T) {
 	b := newBooks(t)
 	b.wantStates("X", b.batch(messages("m", 1), b.poisoned("m-0000"), once...))
 	ctx := idem.WithReason(idem.WithPerson(t.Context(), "ann"), "INC-7")
-	if err := inbox.Redrive(ctx, b.pool, consumer, "orders", "m-0000"); err != nil {
+	if err := inbox.Redrive(ctx, b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := inbox.Drop(ctx, b.pool, consumer, "orders", "m-0000"); err != nil {
+	if err := inbox.Drop(ctx, b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err != nil {
 		t.Fatal(err)
 	}
-	for _, act := range []error{inbox.Redrive(ctx, b.pool, consumer, "orders", "m-0000"), inbox.Drop(ctx, b.pool, consumer, "orders", "m-0000")} {
+	for _, act := range []error{inbox.Redrive(ctx, b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}), inbox.Drop(ctx, b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"})} {
 		if !errors.Is(act, inbox.ErrNoDeadLetter) {
 			t.Errorf("%v", act)
 		}

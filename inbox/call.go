@@ -3,6 +3,8 @@ package inbox
 import (
 	"context"
 	"crypto/rand"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -11,17 +13,23 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// call is one Handle, Batch or Bulk from its messages to their outcomes.
+// call is one Handle, Batch or Bulk, or one lane of it, from its messages to their outcomes.
 type call struct {
-	course
+	settings
 	consumer string
 	engine   txn.Engine
 	handler  handler
+	registry registry
+	order    order
+	pace     pace
+	searched time.Time // since when groups are halved to find messages that other consumers have
+	stopped  error     // why no other message is tried
+	data     TraceHandledData
 }
 
-// settle brings every delivery of a round to an outcome. It begins with all of them in one transaction. Where one of them fails,
-// those before it are committed, and it goes on behind it: no handler of Batch runs more than twice because of others. Where it is
-// not known which of them has failed, as of a connection that was lost or of a COMMIT, groups are halved until it is.
+// settle brings every delivery of a round to an outcome. A group is tried in one transaction. Where a message fails, those before
+// it are tried again without it, and then those behind it: no handler of Batch runs more than twice because of others. Where it is
+// unknown which message has failed, as with a lost connection or a failed COMMIT, groups are halved until it is known.
 func (c *call) settle(ctx context.Context, round []*delivery) {
 	if c.admit(round); len(unsettled(round)) == 0 {
 		return
@@ -49,36 +57,21 @@ func (c *call) settle(ctx context.Context, round []*delivery) {
 	c.registry.withdraw(ctx, round)
 }
 
-// groups arranges a round for who tries it. A call that tries one message first finds out which is the best for that.
-func (c *call) groups(ctx context.Context, round []*delivery) ([][]*delivery, error) {
-	if !c.pace.probing || len(round) == 1 {
-		return c.registry.groups(ctx, round)
-	}
-	if err := c.registry.know(ctx, unsettled(round)); err != nil {
-		return nil, err
-	}
-	groups, err := c.registry.groups(ctx, round)
-	if d := c.probe(unsettled(round)); d != nil {
-		groups = append([][]*delivery{{d}}, groups...)
-	}
-	return groups, err
-}
-
-// probe returns, of messages that need not wait for one of their key, the one that was tried least: so that none becomes a dead letter
-// only because it is tried each time.
+// probe returns the message to try first while the circuit is open: the one with the fewest attempts, so that no message becomes a
+// dead letter only because it is tried each time. It waits for no other of its key.
 func (c *call) probe(round []*delivery) (best *delivery) {
 	for i, d := range round {
 		if c.ordered && d.isBehind(round[:i]) {
 			continue
 		}
-		if best == nil || d.suspicion < best.suspicion || d.suspicion == best.suspicion && d.attempts+d.hindered < best.attempts+best.hindered {
+		if best == nil || d.attempts+d.hindered < best.attempts+best.hindered {
 			best = d
 		}
 	}
 	return best
 }
 
-// admit returns what is to be tried of a group. While the consumer pauses that is nothing, and all of it is put off.
+// admit returns the group if it may be tried. While the consumer pauses, all of it is put off.
 func (c *call) admit(group []*delivery) []*delivery {
 	until := time.Time{}
 	if len(unsettled(group)) > 0 {
@@ -94,7 +87,7 @@ func (c *call) admit(group []*delivery) []*delivery {
 	return nil
 }
 
-// open returns what is to be tried of a group.
+// open returns the messages of a group that have no outcome yet.
 func (c *call) open(group []*delivery) []*delivery {
 	if c.ordered {
 		c.order.holdBack()
@@ -102,13 +95,13 @@ func (c *call) open(group []*delivery) []*delivery {
 	return unsettled(group)
 }
 
-// try makes attempts at a group until one of them leads on, and returns what is left of it, in parts: all that has no outcome, or
-// others of its key would not wait for it.
+// try makes attempts at a group until one of them leads on. It returns the rest of the group in parts: all messages without an
+// outcome, because others of their keys wait for them.
 func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
-	if group[0].suspicion > 0 {
+	if group[0].unfinished {
 		over, err := turn(ctx, c.limits.turn)
 		if err != nil {
-			c.limits.turn = 0 // it is long enough to wait once
+			c.limits.turn = 0 // a call waits once
 			c.postpone(group, err)
 			return nil
 		}
@@ -124,7 +117,7 @@ func (c *call) try(ctx context.Context, group []*delivery) [][]*delivery {
 		return nil
 	}
 	pause, left := txn.RetryPause, c.retries
-	var asked time.Time // since when it is asked for the outcome of a COMMIT
+	var asked time.Time // when the call began to ask for the outcome of a COMMIT
 	for {
 		a := c.attempt(group)
 		e := a.run(ctx)
@@ -186,7 +179,8 @@ func (c *call) attempt(group []*delivery) *attempt {
 	}
 }
 
-// patience is how long to wait for a message that another consumer is handling: once for long, and then, in search of it, no more.
+// patience is how long to wait for a message that another consumer is handling: long at first, and briefly while the call finds out
+// which message that is.
 func (c *call) patience() time.Duration {
 	if c.searched.IsZero() {
 		return c.limits.patience
@@ -201,4 +195,123 @@ func newExecutionID() string {
 	id.Bytes[6] = id.Bytes[6]&0x0f | 0x40
 	id.Bytes[8] = id.Bytes[8]&0x3f | 0x80
 	return id.String()
+}
+
+// blame records the failure of the culprit, and returns the messages before it and those behind it. If the culprit is unknown it
+// returns two halves. In order, a failed message blocks its key. So if others of its key are before it, it is tried once more when
+// they are done, and does not fail if they do.
+func (c *call) blame(ctx context.Context, group []*delivery, a *attempt, e ending) [][]*delivery {
+	if e.unacknowledged {
+		return c.resolve(ctx, group, a, e)
+	}
+	if e.culprit == nil && len(a.claimed) == 1 {
+		e.culprit = a.claimed[0]
+	}
+	if e.culprit == nil {
+		return halves(group)
+	}
+	i := slices.Index(group, e.culprit)
+	before, behind := group[:i], group[i+1:]
+	if c.ordered && e.culprit.isBehind(before) {
+		return [][]*delivery{before, {e.culprit}, behind}
+	}
+	c.fail(ctx, e, slices.Index(a.claimed, e.culprit))
+	return [][]*delivery{before, behind}
+}
+
+// resolve reads the outcome of a COMMIT that is not to be repeated. Only if it did not happen, a message has failed.
+func (c *call) resolve(ctx context.Context, group []*delivery, a *attempt, e ending) [][]*delivery {
+	committed, err := a.committed(ctx)
+	switch {
+	case err != nil:
+		c.stopped = e.err
+		c.postpone(group, e.err)
+		return nil
+	case !committed:
+		e.unacknowledged = false
+		return c.blame(ctx, group, a, e)
+	}
+	for _, d := range a.claimed {
+		d.settle(Outcome{State: Done})
+	}
+	c.pace.passed(true)
+	return [][]*delivery{group} // without those that have an outcome now
+}
+
+// fail records that a message has failed, or was hindered. handled is how many messages were handled before it in the attempt. If
+// the database does not take the record, it is unavailable, and no message has failed.
+func (c *call) fail(ctx context.Context, e ending, handled int) {
+	if e.kind == hindered || !c.pace.counts() {
+		c.data.Hindered++
+		c.registered(ctx, c.registry.hinder(ctx, e.culprit, e.err))
+	} else {
+		c.data.Failures++
+		c.registered(ctx, c.registry.fail(ctx, e.culprit, e.err))
+	}
+	if c.stopped == nil {
+		c.pace.failed(handled)
+	}
+}
+
+// refuse makes dead letters of messages without an attempt.
+func (c *call) refuse(ctx context.Context, refused []refusal) {
+	for _, r := range refused {
+		c.registered(ctx, c.registry.refuse(ctx, r.delivery, r.err))
+	}
+}
+
+// registered stops the call if the database did not take a record, unless another process is handling the message.
+func (c *call) registered(ctx context.Context, err error) {
+	if err != nil && judgeDatabase(ctx, err) == stopped {
+		c.stopped = err
+	}
+}
+
+// divide halves a group in which another consumer is handling a message, so that the others need not wait for it.
+func (c *call) divide(group []*delivery) [][]*delivery {
+	if c.searched.IsZero() {
+		c.searched = time.Now()
+	}
+	if len(group) == 1 || time.Since(c.searched) > c.limits.search {
+		c.postpone(group, ErrElsewhere)
+		return nil
+	}
+	return halves(group)
+}
+
+func halves(group []*delivery) [][]*delivery {
+	half := len(group) / 2
+	return [][]*delivery{group[:half], group[half:]}
+}
+
+func (c *call) postpone(group []*delivery, err error) {
+	for _, d := range unsettled(group) {
+		d.putOff(c.minBackoff, err)
+	}
+}
+
+// repair deletes the rows of messages that were not handled, if a handler of the attempt has committed. It reports whether one has.
+// Its error says that the rows could not be read or deleted.
+func (c *call) repair(ctx context.Context, a *attempt, e *ending) (done bool, err error) {
+	committed, err := a.committed(ctx)
+	if err != nil || !committed {
+		return false, err
+	}
+	handled, suspects := a.enders()
+	if err := a.release(ctx, a.claimed[len(handled):]); err != nil {
+		return false, err
+	}
+	for _, d := range handled {
+		d.settle(Outcome{State: Done})
+	}
+	if !errors.Is(e.err, ErrTxEnded) {
+		e.err = fmt.Errorf("%w: a statement of a handler did; and then: %v", ErrTxEnded, e.err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.limits.resolve)
+	defer cancel()
+	for _, d := range suspects {
+		c.registered(ctx, c.registry.bury(ctx, d, d.ID, d.attempts+1, e.err))
+		c.pace.failed(0)
+	}
+	return true, nil
 }

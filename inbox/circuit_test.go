@@ -103,7 +103,7 @@ func TestConsumerThatFailsWithEverythingPausesAndCountsNothingAgainstTheRest(t *
 			b := newBooks(t)
 			inserts := b.countInserts()
 			ms := messages("m", 200)
-			outcomes := handle(b, ms, inbox.WithPause(time.Hour, time.Hour), inbox.WithCircuit(20, time.Hour))
+			outcomes := handle(b, ms, inbox.WithBackoff(time.Hour, time.Hour), inbox.WithCircuit(20, time.Hour))
 			paused := 0
 			for _, o := range outcomes {
 				if errors.Is(o.Err, inbox.ErrPaused) {
@@ -118,7 +118,7 @@ func TestConsumerThatFailsWithEverythingPausesAndCountsNothingAgainstTheRest(t *
 			}
 			// The others cost nothing, on any call, and there is nothing left to look for.
 			before := inserts()
-			b.wantStates(strings.Repeat("R", 200), handle(b, ms, inbox.WithPause(time.Hour, time.Hour)))
+			b.wantStates(strings.Repeat("R", 200), handle(b, ms, inbox.WithBackoff(time.Hour, time.Hour)))
 			if n := inserts() - before; n != 0 {
 				t.Errorf("%d rows were written while the consumer pauses", n)
 			}
@@ -134,7 +134,7 @@ func TestCircuitPausesNoLongerThanMessagesDo(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
 	ms := messages("m", 30)
-	opts := []inbox.Option{inbox.WithPause(time.Millisecond, 2*time.Millisecond), inbox.WithMaxAttempts(3)}
+	opts := []inbox.Option{inbox.WithBackoff(time.Millisecond, 2*time.Millisecond), inbox.WithMaxAttempts(3)}
 	for deadline := time.Now().Add(limit); b.count(`select count(*) from idem.dead_letters`) < len(ms); { // 90 attempts, 70 of them by pauses
 		b.batch(ms, away, opts...)
 		if time.Now().After(deadline) {
@@ -147,7 +147,7 @@ func TestCircuitPausesNoLongerThanMessagesDo(t *testing.T) {
 func TestOneMessageIsTriedAfterEachPauseAndAllWhenItIsHandled(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
-	opts := []inbox.Option{inbox.WithPause(time.Millisecond, time.Millisecond), inbox.WithCircuit(5, 2*time.Millisecond), inbox.WithMaxAttempts(1000)}
+	opts := []inbox.Option{inbox.WithBackoff(time.Millisecond, time.Millisecond), inbox.WithCircuit(5, 2*time.Millisecond), inbox.WithMaxAttempts(1000)}
 	ms := messages("m", 50)
 	b.batch(ms, away, opts...)
 	attempts := func() int { return b.count(`select coalesce(sum(attempts), 0) from idem.inbox`) }
@@ -182,7 +182,7 @@ func TestOneMessageIsTriedAfterEachPauseAndAllWhenItIsHandled(t *testing.T) {
 func TestMessagesThatAreAllPoisonBecomeDeadLettersAllTheSame(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
-	opts := []inbox.Option{inbox.WithPause(time.Millisecond, time.Millisecond), inbox.WithCircuit(5, time.Millisecond), inbox.WithMaxAttempts(3)}
+	opts := []inbox.Option{inbox.WithBackoff(time.Millisecond, time.Millisecond), inbox.WithCircuit(5, time.Millisecond), inbox.WithMaxAttempts(3)}
 	ms := messages("m", 10)
 	for deadline := time.Now().Add(limit); b.count(`select count(*) from idem.dead_letters where attempts = 3`) < len(ms); {
 		b.due()
@@ -231,7 +231,7 @@ func TestProbeIsAMessageThatCanBeTried(t *testing.T) {
 	b := newBooks(t)
 	handled := messages("handled", 30)
 	b.batch(handled, b.enter)
-	opts := []inbox.Option{inbox.WithPause(time.Millisecond, time.Hour), inbox.WithCircuit(3, time.Millisecond), inbox.WithMaxAttempts(1000)}
+	opts := []inbox.Option{inbox.WithBackoff(time.Millisecond, time.Hour), inbox.WithCircuit(3, time.Millisecond), inbox.WithMaxAttempts(1000)}
 	b.batch(messages("failed", 3), away, opts...)
 	b.exec(`update idem.inbox set retry_at = clock_timestamp() + interval '1 hour' where state = 'failing'`)
 	all := append(append(handled, messages("failed", 3)...), messages("fresh", 3)...)
@@ -258,7 +258,7 @@ func TestConsumerThatIsHinderedAtEverythingPauses(t *testing.T) {
 		runs++
 		_, err := tx.Exec(t.Context(), raise)
 		return err
-	}, inbox.WithPause(time.Hour, time.Hour))
+	}, inbox.WithBackoff(time.Hour, time.Hour))
 	if n := b.count(`select sum(hindered) from idem.inbox where attempts = 0`); n != inbox.DefaultCircuitFailures || runs != n {
 		t.Errorf("%d are hindered after %d runs", n, runs)
 	}
@@ -275,7 +275,7 @@ func TestGoodMessageBehindManyBadOnesIsHandledThoughTheConsumerPauses(t *testing
 		poison = append(poison, m.ID)
 	}
 	ms = append(ms, messages("good", 1)...)
-	opts := []inbox.Option{inbox.WithPause(2*time.Second, time.Hour), inbox.WithCircuit(5, 2*time.Second), inbox.WithMaxAttempts(1000)}
+	opts := []inbox.Option{inbox.WithBackoff(2*time.Second, time.Hour), inbox.WithCircuit(5, 2*time.Second), inbox.WithMaxAttempts(1000)}
 	for deadline := time.Now().Add(limit); b.count(`select count(*) from books`) == 0; {
 		b.batch(ms, b.poisoned(poison...), opts...)
 		if time.Now().After(deadline) {

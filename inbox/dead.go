@@ -4,78 +4,158 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/internal/abridge"
+	"github.com/idem-go/idem/internal/act"
 	"github.com/idem-go/idem/internal/deadletter"
 	"github.com/idem-go/idem/internal/store"
+	"github.com/idem-go/idem/internal/txn"
 )
 
-// ErrNoDeadLetter says that there is no dead letter of that name.
+// ErrNoDeadLetter: there is no dead letter with this Ref.
 var ErrNoDeadLetter = deadletter.ErrNotFound
 
-// DeadLetter is a message that a consumer could not handle, after as many attempts as it may have. Its ID is that of the message, or
-// one made of it, if another message has that or it breaks a rule.
+// Ref names a message of a consumer, and its dead letter.
+type Ref struct{ Consumer, Source, ID string }
+
+// DeadLetter is a message that a consumer could not handle in as many attempts as it may have. Its ID is that of the message, or
+// is made from it if that belongs to another payload or is invalid.
 type DeadLetter struct {
 	Message
 	Consumer string
-	Class    string // the kind of the last error: fit to be a label
-	Reason   string // its text, cut off if it is long
+	Class    string // the kind of the last error, which is fit to be a label
+	Reason   string // the text of the last error, cut off if it is long
 	Attempts int
-	SealedBy string // the key with which payload and headers are sealed, which Show opens; "" if they are plain
+	SealedBy string // the key with which payload and headers are sealed, "" if they are plain
 
 	DiedAt time.Time // for the last time
 }
 
-// List returns up to room dead letters, in the order of consumer, source and ID, beyond the one that is given. They have neither payload
-// nor headers. An empty consumer is all consumers.
-func List(ctx context.Context, pool *pgxpool.Pool, consumer string, after DeadLetter, room int) ([]DeadLetter, error) {
-	if pool == nil {
-		return nil, errNoPool
+// Ref returns the name of the dead letter.
+func (d *DeadLetter) Ref() Ref { return Ref{d.Consumer, d.Source, d.ID} }
+
+// listPage is how many dead letters List reads at a time.
+const listPage = 100
+
+// List iterates over dead letters in the order of consumer, source and ID, without their payloads and headers. What is empty in
+// only matches all. A redriven message is listed until it is handled. An error ends the iteration.
+func List(ctx context.Context, pool *pgxpool.Pool, only Ref) iter.Seq2[DeadLetter, error] {
+	return func(yield func(DeadLetter, error) bool) {
+		if pool == nil {
+			yield(DeadLetter{}, errNoPool)
+			return
+		}
+		for after := (Ref{}); ; {
+			letters, err := deadletter.List(ctx, pool, only.name(), after.name(), listPage)
+			if err != nil {
+				yield(DeadLetter{}, hint(err))
+				return
+			}
+			for i := range letters {
+				d := readLetter(&letters[i])
+				if after = d.Ref(); !yield(d, nil) {
+					return
+				}
+			}
+			if len(letters) < listPage {
+				return
+			}
+		}
 	}
-	letters, err := deadletter.List(ctx, pool, nameOf(consumer, "", ""), nameOf(after.Consumer, after.Source, after.ID), room)
-	if err != nil {
-		return nil, hint(err)
-	}
-	dead := make([]DeadLetter, len(letters))
-	for i := range letters {
-		dead[i] = readLetter(&letters[i])
-	}
-	return dead, nil
 }
 
-// Show returns a dead letter with what it says. The Sealer may be nil if it is not sealed.
-func Show(ctx context.Context, pool *pgxpool.Pool, sealer idem.Sealer, consumer, source, id string) (DeadLetter, error) {
-	if pool == nil {
+// Show returns a dead letter with its payload and headers. Of the options only WithSealer matters, which opens them.
+func Show(ctx context.Context, pool *pgxpool.Pool, ref Ref, opts ...Option) (DeadLetter, error) {
+	s := newSettings(opts)
+	switch {
+	case pool == nil:
 		return DeadLetter{}, errNoPool
+	case s.err != nil:
+		return DeadLetter{}, s.err
 	}
-	letter, err := deadletter.Show(ctx, pool, nameOf(consumer, source, id))
+	letter, err := deadletter.Show(ctx, pool, ref.name())
 	if err != nil {
 		return DeadLetter{}, hint(err)
 	}
 	dead := readLetter(&letter)
-	dead.Payload, dead.Headers, err = open(letter.Contents, sealer, letter.LetterName)
+	dead.Payload, dead.Headers, err = s.open(letter.Contents, ref)
 	if err != nil {
 		return DeadLetter{}, err
 	}
 	return dead, nil
 }
 
-// Drop removes a dead letter for good. The message is still known to be dead: a delivery of it has no effect.
-func Drop(ctx context.Context, pool *pgxpool.Pool, consumer, source, id string) error {
+// Redrive makes a dead letter a message again, with no attempts yet, at the end of its key. RunRedrives handles it from its own
+// payload, or a delivery by the broker does, whichever comes first. Until it is handled it has its dead letter, and an ordered
+// consumer keeps later messages of its key behind it. The dead letter of a message whose id belongs to another payload is handled
+// under the ID of the dead letter.
+func Redrive(ctx context.Context, pool *pgxpool.Pool, ref Ref) error {
+	redrive := &store.RedriveMessage{Consumer: ref.Consumer, MessageID: store.MessageID{Source: ref.Source, ID: ref.ID}}
+	return change(ctx, pool, ref, act.Of(ctx, store.Redrive, "to be tried again"), redrive, &redrive.Known)
+}
+
+// Drop removes a dead letter for good, also one that was redriven and is not handled yet: nothing waits behind its message any
+// more. As long as the inbox remembers the message, see WithRetention, a delivery of it is Dead. A later delivery is a new message.
+func Drop(ctx context.Context, pool *pgxpool.Pool, ref Ref) error {
+	drop := &store.DropMessage{Consumer: ref.Consumer, MessageID: store.MessageID{Source: ref.Source, ID: ref.ID}}
+	return change(ctx, pool, ref, act.Of(ctx, store.Drop, "deleted"), drop, &drop.Known)
+}
+
+// change makes a change to a dead letter, and records who did it. known tells whether the dead letter exists.
+func change(ctx context.Context, pool *pgxpool.Pool, ref Ref, note store.NoteAct, request txn.Request, known *bool) error {
 	if pool == nil {
 		return errNoPool
 	}
-	return hint(deadletter.Drop(ctx, pool, nameOf(consumer, source, id)))
+	note.Letter = ref.name()
+	once := func() error {
+		tx, err := (&txn.Engine{Pool: pool, Limits: txn.DefaultLimits}).Open(ctx, request)
+		if err != nil {
+			return err
+		}
+		defer tx.Close()
+		if !*known {
+			return ErrNoDeadLetter
+		}
+		return tx.Commit(ctx, &note)
+	}
+	for pause := txn.RetryPause; ; {
+		err := once()
+		if !txn.Rerunnable(err) || txn.Sleep(ctx, pause.Next()) != nil {
+			return hint(err)
+		}
+	}
+}
+
+// Stats are what a consumer has yet to handle. Times are those of the database's clock.
+type Stats struct {
+	Consumer     string
+	Failing      int       // messages that are to be tried again
+	FailingSince time.Time // when the first of them failed first, zero if there is none
+	Dead         int       // dead letters
+	DeadSince    time.Time // when the first of them died
+}
+
+// ReadStats returns the Stats of each consumer that has failing messages or dead letters. It reads no handled messages.
+func ReadStats(ctx context.Context, pool *pgxpool.Pool) ([]Stats, error) {
+	read := store.InboxStats{}
+	if err := query(ctx, pool, &read); err != nil {
+		return nil, err
+	}
+	all := make([]Stats, len(read.Consumers))
+	for i, c := range read.Consumers {
+		all[i] = Stats{Consumer: c.Consumer, Failing: c.Failing, FailingSince: c.FailingSince, Dead: c.Dead, DeadSince: c.DiedAt}
+	}
+	return all, nil
 }
 
 var errNoPool = errors.New("inbox: pool is nil")
 
-func nameOf(consumer, source, id string) deadletter.Name {
-	return deadletter.Name{Side: deadletter.Inbox, Consumer: consumer, Source: source, ID: id}
+func (r Ref) name() deadletter.Name {
+	return deadletter.Name{Side: deadletter.Inbox, Consumer: r.Consumer, Source: r.Source, ID: r.ID}
 }
 
 func readLetter(l *deadletter.Letter) DeadLetter {
@@ -85,18 +165,41 @@ func readLetter(l *deadletter.Letter) DeadLetter {
 	}
 }
 
-// open returns what a dead letter says.
-func open(c store.Contents, sealer idem.Sealer, name deadletter.Name) (payload []byte, headers map[string]string, err error) {
-	var by store.Sealer // not an interface around a nil one
-	if sealer != nil {
-		by = sealer
+// open returns the payload and the headers of a dead letter.
+func (s *settings) open(c store.Contents, ref Ref) (payload []byte, headers map[string]string, err error) {
+	var sealer store.Sealer // not an interface around a nil one
+	if s.sealer != nil {
+		sealer = s.sealer
 	}
-	contents, err := c.Open(by, name)
+	contents, err := c.Open(sealer, ref.name())
 	if err == nil {
 		headers, err = store.ReadHeaders(contents.Headers)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("inbox: read the dead letter of message %s: %w", abridge.Printable(name.ID), err)
+		return nil, nil, fmt.Errorf("inbox: read the dead letter of message %s: %w", abridge.Printable(ref.ID), err)
 	}
 	return contents.Payload, headers, nil
+}
+
+// Limits of what a dead letter keeps of a message, which are those of an outbox.
+const (
+	maxType    = 255
+	maxHeaders = 64 << 10
+)
+
+// typeOf is the type of a message as a dead letter keeps it: a text of strangers that the database takes.
+func typeOf(m *Message) string { return deadletter.Printable(m.Type, maxType) }
+
+// contentsOf are payload and headers of a message as a dead letter keeps them.
+func contentsOf(m *Message) store.Contents {
+	kept, size := make(map[string]string, len(m.Headers)), 0
+	for name, value := range m.Headers {
+		kept[deadletter.Printable(name, maxHeaders)] = deadletter.Printable(value, maxHeaders)
+		size += len(name) + len(value)
+	}
+	if size > maxHeaders {
+		return store.Contents{Payload: m.Payload}
+	}
+	headers, _ := store.WriteHeaders(kept) // texts are always JSON
+	return store.Contents{Payload: m.Payload, Headers: headers}
 }

@@ -30,27 +30,24 @@ func TestDeadLettersAreListedShownAndDropped(t *testing.T) {
 			if _, err := inbox.Handle(t.Context(), b.pool, "mail", message("m-0000"), func(pgx.Tx) error { return errPoison }, test.opts...); err != nil {
 				t.Fatal(err)
 			}
-			letters, err := inbox.List(t.Context(), b.pool, consumer, inbox.DeadLetter{}, 2)
-			if err != nil || len(letters) != 2 || letters[0].Payload != nil || letters[0].Consumer != consumer {
-				t.Fatalf("%+v, %v", letters, err)
+			letters := list(t, b, inbox.Ref{Consumer: consumer})
+			if len(letters) != 3 || letters[0].Payload != nil || letters[2].Ref() != (inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0002"}) {
+				t.Fatalf("%+v", letters)
 			}
-			if more, err := inbox.List(t.Context(), b.pool, consumer, letters[1], 10); err != nil || len(more) != 1 || more[0].ID != "m-0002" {
-				t.Errorf("%+v, %v", more, err)
+			if all, one := list(t, b, inbox.Ref{}), list(t, b, letters[1].Ref()); len(all) != 4 || len(one) != 1 || one[0].ID != "m-0001" {
+				t.Errorf("%+v, %+v", all, one)
 			}
-			if all, err := inbox.List(t.Context(), b.pool, "", inbox.DeadLetter{}, 10); err != nil || len(all) != 4 {
-				t.Errorf("%+v, %v", all, err)
-			}
-			shown, err := inbox.Show(t.Context(), b.pool, test.sealer, consumer, "orders", "m-0001")
+			shown, err := inbox.Show(t.Context(), b.pool, letters[1].Ref(), test.opts...)
 			if diff := cmp.Diff(ms[1], shown.Message); err != nil || diff != "" || shown.Attempts != 1 || shown.Class != "error" || shown.Reason != errPoison.Error() ||
 				(shown.SealedBy != "") != (test.sealer != nil) || shown.DiedAt.IsZero() {
 				t.Errorf("%+v, %v (-given +shown):\n%s", shown, err, diff)
 			}
-			if err := inbox.Drop(t.Context(), b.pool, consumer, "orders", "m-0001"); err != nil {
+			if err := inbox.Drop(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0001"}); err != nil {
 				t.Error(err)
 			}
-			_, err = inbox.Show(t.Context(), b.pool, test.sealer, consumer, "orders", "m-0001")
+			_, err = inbox.Show(t.Context(), b.pool, letters[1].Ref(), test.opts...)
 			for what, err := range map[string]error{
-				"Show": err, "Drop": inbox.Drop(t.Context(), b.pool, consumer, "orders", "m-0001"), "Redrive": inbox.Redrive(t.Context(), b.pool, consumer, "orders", "m-0001"),
+				"Show": err, "Drop": inbox.Drop(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0001"}), "Redrive": inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0001"}),
 			} {
 				if !errors.Is(err, inbox.ErrNoDeadLetter) {
 					t.Errorf("%s of a letter that is not there: %v", what, err)
@@ -61,11 +58,22 @@ func TestDeadLettersAreListedShownAndDropped(t *testing.T) {
 	}
 }
 
+func list(t *testing.T, b *books, only inbox.Ref) (letters []inbox.DeadLetter) {
+	t.Helper()
+	for l, err := range inbox.List(t.Context(), b.pool, only) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		letters = append(letters, l)
+	}
+	return letters
+}
+
 func TestDeadLetterThatIsSealedIsNotShownWithoutTheKey(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
 	b.batch(messages("m", 1), b.poisoned("m-0000"), append([]inbox.Option{inbox.WithSealer(newSealer())}, once...)...)
-	if shown, err := inbox.Show(t.Context(), b.pool, nil, consumer, "orders", "m-0000"); err == nil || shown.Payload != nil {
+	if shown, err := inbox.Show(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err == nil || shown.Payload != nil {
 		t.Errorf("%+v, %v", shown, err)
 	}
 }
@@ -84,7 +92,7 @@ func TestDeadLettersThatAreRedrivenAreHandledByWhoRuns(t *testing.T) {
 		}, inbox.RedriveConfig{Every: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	}()
 	for _, m := range ms {
-		if err := inbox.Redrive(t.Context(), b.pool, consumer, "orders", m.ID); err != nil {
+		if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: m.ID}); err != nil {
 			t.Fatal(err)
 		}
 		if id := await(t, "a redriven message", handled); id != m.ID {

@@ -8,28 +8,60 @@ import (
 	"github.com/idem-go/idem/internal/store"
 )
 
+// State is the outcome of a message.
+type State string
+
+const (
+	// Done: this delivery had its effect, which is committed. Acknowledge it.
+	Done State = "done"
+	// Duplicate: an earlier delivery had its effect. Acknowledge this one.
+	Duplicate State = "duplicate"
+	// Retry: the message has no effect yet. Deliver it again, at RetryAt or later.
+	Retry State = "retry"
+	// Dead: the message is a dead letter. It has failed as often as it may, or no attempt would help, because its id belongs to
+	// another payload or is invalid. Acknowledge it.
+	Dead State = "dead"
+)
+
+// Outcome is the outcome of one message. It is right also if an error is returned beside it.
+type Outcome struct {
+	State   State
+	RetryAt time.Time // of Retry
+	Err     error     // why, of Retry and Dead
+}
+
+// state is how far a delivery is on its way to its outcome.
+type state int
+
+const (
+	untried state = iota // no attempt has claimed the message
+	claimed              // the current attempt has claimed it, or the last one, which has failed
+	unclear              // the outcome of the last attempt's COMMIT is unknown
+	settled              // it has its outcome
+	putOff               // its outcome is Retry, for another reason than a failure of its own
+)
+
 // delivery is one message of a call, on its way to its outcome.
 type delivery struct {
 	Message
 	hash    [32]byte
-	twins   []int // where in the call the message is, first of all itself
+	twins   []int // the places of the message in the call, the first one is its own
 	state   state
-	notice  notice
 	since   time.Time // when it was claimed last, by the database's clock
 	outcome Outcome   // once it is settled
 
-	attempts  int // that have failed in earlier deliveries
-	hindered  int // that something else has hindered
-	alone     int // and such that it made alone, and that have not told how they ended
-	suspicion int // that it kills its process, at the beginning of the call
+	attempts   int  // earlier ones that have failed, or were announced and have no recorded end
+	hindered   int  // earlier ones that something else has hindered
+	announced  bool // the current attempt is counted already
+	unfinished bool // the attempt before was announced and has no recorded end
 }
 
 func (d *delivery) id() store.MessageID { return store.MessageID{Source: d.Source, ID: d.ID} }
 
-// keyOf is what messages of one order have in common.
+// keyOf is what messages that are kept in order have in common.
 type keyOf struct{ source, key string }
 
-// key returns what a delivery has in common with those that it has to keep the order with.
+// key returns the key of the message, if it has one.
 func (d *delivery) key() (keyOf, bool) { return keyOf{d.Source, storable(d.Key)}, d.Key != "" }
 
 // isBehind reports whether one of the others has its key.
@@ -43,7 +75,7 @@ func (d *delivery) isBehind(others []*delivery) bool {
 
 func (d *delivery) isSettled() bool { return d.state >= settled }
 
-// reopen begins another attempt.
+// reopen prepares the delivery for another attempt.
 func (d *delivery) reopen() {
 	if d.state == claimed {
 		d.state = untried
@@ -54,29 +86,25 @@ func (d *delivery) claim(at time.Time) { d.state, d.since = claimed, at }
 
 func (d *delivery) settle(o Outcome) { d.outcome, d.state = o, settled }
 
-// postpone settles a delivery that is to come again, after a pause.
+// postpone settles a delivery that has failed and is to come again.
 func (d *delivery) postpone(pause time.Duration, err error) {
 	d.settle(Outcome{State: Retry, RetryAt: time.Now().Add(pause), Err: err})
 }
 
-// putOff postpones a delivery through no fault of its own.
+// putOff postpones a delivery for another reason than a failure of its own.
 func (d *delivery) putOff(pause time.Duration, err error) { d.putOffUntil(time.Now().Add(pause), err) }
 
 func (d *delivery) putOffUntil(at time.Time, err error) {
 	d.outcome, d.state = Outcome{State: Retry, RetryAt: at, Err: err}, putOff
 }
 
-// unfinished returns how many earlier attempts, that it made alone, have not told how they ended.
-func (d *delivery) unfinished() int {
-	if d.notice == byItself {
-		return d.alone - 1
-	}
-	return d.alone
-}
-
-// learn settles what is known of the message, unless it is to be tried again, or is not the one that is known.
+// learn settles the delivery by what is stored about its message. It reports whether the message is due for an attempt, and
+// returns an error if the id belongs to another payload.
 func (d *delivery) learn(k *store.KnownMessage) (due bool, mismatch error) {
-	d.attempts, d.alone, d.hindered = k.Attempts, k.Alone, k.Hindered
+	d.attempts, d.hindered = k.Attempts, k.Hindered
+	if d.announced {
+		d.attempts--
+	}
 	switch {
 	case !k.SameHash:
 		return false, &MismatchError{Source: d.Source, Message: d.ID, Since: k.Since}
@@ -105,9 +133,9 @@ func unsettled(group []*delivery) []*delivery {
 	return open
 }
 
-// rounds arranges the messages of a call. A message that is there several times is handled once. One that has the id of another
-// is handled after it, in another round: then it is found out as one that comes later would be. In order, what is behind it in its
-// key is in no earlier round.
+// rounds divides the messages of a call into rounds, in each of which an id occurs once. A message that is in the call several
+// times is handled once. One that has the id of another message is in a later round, where it is a mismatch. In order, the
+// messages behind it in its key are in no earlier round.
 func rounds(messages []Message, ordered bool) [][]*delivery {
 	type payload struct {
 		id   store.MessageID
@@ -140,7 +168,7 @@ func rounds(messages []Message, ordered bool) [][]*delivery {
 	return all
 }
 
-// tell writes the outcome where the message was in the call. What is done once is a duplicate the other times.
+// tell writes the outcome to each place of the message in the call. If it is Done, the other places are duplicates.
 func (d *delivery) tell(outcomes []Outcome) {
 	o := d.outcome
 	for _, i := range d.twins {

@@ -12,11 +12,14 @@ func WithCommitLimit(d time.Duration) Option {
 	return func(s *settings) { s.limits.txn.Commit = d }
 }
 
-// Arrange returns the groups in which messages are tried that are suspected so much.
-func Arrange(ordered bool, suspicion []int, keys []string) (groups [][]int) {
-	round := make([]*delivery, len(suspicion))
+// Arrange returns the groups in which messages are tried, by their places.
+func Arrange(ordered bool, redelivered []bool, keys []string) (groups [][]int) {
+	round := make([]*delivery, len(keys))
 	for i := range round {
-		round[i] = &delivery{Message: Message{Key: keys[i]}, twins: []int{i}, suspicion: suspicion[i]}
+		round[i] = &delivery{Message: Message{Key: keys[i], Deliveries: 1}, twins: []int{i}}
+		if redelivered[i] {
+			round[i].Deliveries = 2
+		}
 	}
 	for _, group := range arrange(round, ordered) {
 		var places []int
@@ -26,4 +29,9 @@ func Arrange(ordered bool, suspicion []int, keys []string) (groups [][]int) {
 		groups = append(groups, places)
 	}
 	return groups
+}
+
+// WithTurn shortens how long a message waits whose last attempt has no recorded end.
+func WithTurn(d time.Duration) Option {
+	return func(s *settings) { s.limits.turn = d }
 }

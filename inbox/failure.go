@@ -12,16 +12,15 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// registry counts what has failed, in transactions of its own: the rollback of the attempt would lose it.
+// registry records failures, in transactions of its own: the rollback of the attempt would undo them.
 type registry struct {
 	settings *settings
 	engine   *txn.Engine
 	consumer string
 }
 
-// fail counts a failed attempt, or makes the message a dead letter if it was the last one: also if others, who have tried it since
-// this attempt began, have counted those before. The error is that of the database: then nothing is counted, and the message is
-// to be delivered again.
+// fail counts a failed attempt, or makes the message a dead letter if that was the last one, also by what others have counted
+// since this attempt began. The error is that of the database: then the message is to be delivered again.
 func (r *registry) fail(ctx context.Context, d *delivery, cause error) error {
 	total := d.attempts + 1
 	if total < r.settings.maxAttempts {
@@ -34,40 +33,47 @@ func (r *registry) fail(ctx context.Context, d *delivery, cause error) error {
 	return r.bury(ctx, d, d.ID, total, cause)
 }
 
-// refuse makes a message a dead letter that was not tried: under its own id, or, if that is another message's or none at all,
-// under one that is made from it.
+// refuse makes a message a dead letter without an attempt. If its id is invalid, or belongs to another payload, the dead letter
+// has an id that is made from it.
 func (r *registry) refuse(ctx context.Context, d *delivery, cause error) error {
 	if errors.Is(cause, ErrKilled) {
-		return r.bury(ctx, d, d.ID, d.unfinished()+d.attempts, cause)
+		return r.bury(ctx, d, d.ID, d.attempts, cause)
 	}
 	return r.bury(ctx, d, anotherID(d.ID, d.hash), 0, cause)
 }
 
-// hinder postpones a message through no fault of its own: no attempt is counted. What it waits for may last, so its pauses grow too.
+// hinder postpones a message that something else has hindered. No attempt is counted. The cause may last, so the pauses grow.
 func (r *registry) hinder(ctx context.Context, d *delivery, cause error) error {
 	pause := r.settings.pause(d.hindered + 1)
-	pause = min(pause, max(maxHindered, r.settings.minPause))
+	pause = min(pause, max(maxHindered, r.settings.minBackoff))
 	_, err := r.record(ctx, d, store.CountFailure{Hindered: 1, Pause: pause}, cause)
+	if err != nil {
+		d.state = putOff // its announcement is withdrawn
+	}
 	return err
 }
 
-// maxHindered is how long a message rests at most that something has hindered: a lock may be gone at any time.
+// maxHindered bounds the backoff of a hindered message: a lock may be gone at any time.
 const maxHindered = 30 * time.Second
 
 func (r *registry) count(ctx context.Context, d *delivery, total int, cause error) (counted int, err error) {
 	return r.record(ctx, d, store.CountFailure{Attempts: 1, Pause: r.settings.pause(total)}, cause)
 }
 
-// record returns how many failed attempts are on record then: none if the message is not to be tried again.
+// record records the end of an attempt, and returns how many have failed so far: 0 if the message is not to be tried again.
 func (r *registry) record(ctx context.Context, d *delivery, count store.CountFailure, cause error) (counted int, err error) {
 	count.FailedMessage = r.message(d, d.ID)
+	if d.announced {
+		count.Attempts--
+	}
 	pause := count.Pause
 	if err := r.write(ctx, r.settings.limits.patience, &count); err != nil {
-		d.postpone(r.settings.minPause, fmt.Errorf("%w; it could not be counted: %w", cause, err))
+		d.postpone(r.settings.minBackoff, fmt.Errorf("%w; it could not be counted: %w", cause, err))
 		return 0, err
 	}
+	d.announced = false
 	if !count.Counted { // another consumer has handled it, as the next delivery finds
-		pause = r.settings.minPause
+		pause = r.settings.minBackoff
 	}
 	d.postpone(pause, cause)
 	return count.Total, nil
@@ -84,11 +90,11 @@ func (r *registry) bury(ctx context.Context, d *delivery, id string, attempts in
 		return err
 	}
 	if err := r.write(ctx, r.settings.limits.patience, &bury); err != nil {
-		d.postpone(r.settings.minPause, fmt.Errorf("%w; it could not be made a dead letter: %w", cause, err))
+		d.postpone(r.settings.minBackoff, fmt.Errorf("%w; it could not be made a dead letter: %w", cause, err))
 		return err
 	}
 	if !bury.Buried && id == d.ID { // another consumer has handled it, or has made it one
-		d.postpone(r.settings.minPause, cause)
+		d.postpone(r.settings.minBackoff, cause)
 		return nil
 	}
 	d.settle(Outcome{State: Dead, Err: cause})
@@ -102,7 +108,15 @@ func (r *registry) message(d *delivery, id string) store.FailedMessage {
 	}
 }
 
-// write commits requests. It waits so long for a consumer that is handling the message.
+func (r *registry) messages(group []*delivery) (map[store.MessageID]*delivery, *store.Messages) {
+	byID := make(map[store.MessageID]*delivery, len(group))
+	for _, d := range group {
+		byID[d.id()] = d
+	}
+	return byID, store.NewMessages(r.consumer, len(group), func(i int) (store.MessageID, [32]byte) { return group[i].id(), group[i].hash })
+}
+
+// write commits requests. patience is how long it waits for a consumer that is handling the message.
 func (r *registry) write(ctx context.Context, patience time.Duration, requests ...txn.Request) error {
 	begin := &store.BeginMessages{Patience: patience}
 	tx, err := r.engine.Open(ctx, append([]txn.Request{begin}, requests...)...)
@@ -113,12 +127,11 @@ func (r *registry) write(ctx context.Context, patience time.Duration, requests .
 	return tx.Commit(ctx)
 }
 
-// pause is how long a message rests after so many failed attempts. Some chance keeps those that have failed together from
-// coming back together.
+// pause returns the backoff after a number of failed attempts. Jitter keeps messages that failed together apart.
 func (s *settings) pause(attempts int) time.Duration {
-	pause := s.maxPause
-	if n := attempts - 1; n < 40 && s.minPause<<n>>n == s.minPause {
-		pause = min(s.minPause<<n, s.maxPause)
+	pause := s.maxBackoff
+	if n := attempts - 1; n < 40 && s.minBackoff<<n>>n == s.minBackoff {
+		pause = min(s.minBackoff<<n, s.maxBackoff)
 	}
-	return min(pause+rand.N(pause/8+1), s.maxPause)
+	return min(pause+rand.N(pause/8+1), s.maxBackoff)
 }

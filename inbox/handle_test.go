@@ -115,7 +115,7 @@ func TestArgumentsThatMakeNoSenseAreRefused(t *testing.T) {
 			return inbox.Handle(t.Context(), b.pool, consumer, message("m"), fn, inbox.WithSealer(nil))
 		},
 		"pauses": func() (inbox.Outcome, error) {
-			return inbox.Handle(t.Context(), b.pool, consumer, message("m"), fn, inbox.WithPause(time.Second, time.Millisecond))
+			return inbox.Handle(t.Context(), b.pool, consumer, message("m"), fn, inbox.WithBackoff(time.Second, time.Millisecond))
 		},
 		"read only": func() (inbox.Outcome, error) {
 			return inbox.Handle(t.Context(), b.pool, consumer, message("m"), fn, inbox.WithTxOptions(pgx.TxOptions{AccessMode: pgx.ReadOnly}))

@@ -74,7 +74,7 @@ func TestMessageWhoseRowIsLockedIsPostponedAloneAndTheOthersAreCommitted(t *test
 			b := newBooks(t)
 			ms := messages("m", 30)
 			fn, release := b.accounts(ms, "m-0017", nowait)
-			opts := []inbox.Option{inbox.WithMaxAttempts(1), inbox.WithPause(time.Minute, time.Hour)}
+			opts := []inbox.Option{inbox.WithMaxAttempts(1), inbox.WithBackoff(time.Minute, time.Hour)}
 			want := strings.Repeat("D", 17) + "R" + strings.Repeat("D", 12)
 			for range 3 { // it is never a dead letter of it
 				before := time.Now()

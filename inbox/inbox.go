@@ -60,7 +60,7 @@ func Bulk(ctx context.Context, pool *pgxpool.Pool, consumer string, messages []M
 }
 
 func run(ctx context.Context, pool *pgxpool.Pool, consumer string, messages []Message, h handler, opts []Option) ([]Outcome, error) {
-	c := &call{course: course{settings: newSettings(opts)}, consumer: consumer, handler: h}
+	c := &call{settings: newSettings(opts), consumer: consumer, handler: h}
 	began := time.Now()
 	err := c.check(pool, messages)
 	var outcomes []Outcome
@@ -137,7 +137,7 @@ func (c *call) handle(ctx context.Context, messages []Message) []Outcome {
 
 // beside returns a call for some of the messages.
 func (c *call) beside(messages int) *call {
-	other := &call{course: course{settings: c.settings}, consumer: c.consumer, handler: c.handler, engine: c.engine}
+	other := &call{settings: c.settings, consumer: c.consumer, handler: c.handler, engine: c.engine}
 	other.registry = registry{settings: &other.settings, engine: c.registry.engine, consumer: c.consumer}
 	other.pace = pace{settings: &other.settings, circuit: c.pace.circuit, room: messages}
 	return other

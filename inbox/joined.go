@@ -89,13 +89,13 @@ func (j *joined) handle(ctx context.Context, consumer string, fn func(pgx.Tx) er
 	claimed, err := j.claim(ctx, consumer)
 	switch {
 	case txn.LockTimedOut(err):
-		d.putOff(j.minPause, ErrElsewhere)
+		d.putOff(j.minBackoff, ErrElsewhere)
 		if !j.part.Saves() { // the server has aborted the transaction
 			return ErrElsewhere
 		}
 		return j.part.Undo(nil)
 	case err != nil:
-		d.putOff(j.minPause, err)
+		d.putOff(j.minBackoff, err)
 		return j.part.Undo(hint(err))
 	case !claimed:
 		return j.part.Undo(mismatchOf(d.outcome))
@@ -107,7 +107,7 @@ func (j *joined) handle(ctx context.Context, consumer string, fn func(pgx.Tx) er
 		err = j.part.Complete(ctx, store.Reclaim{ExecutionID: j.previous})
 	}
 	if err != nil {
-		d.putOff(j.minPause, err)
+		d.putOff(j.minBackoff, err)
 		return j.part.Undo(err)
 	}
 	d.settle(Outcome{State: Done})
@@ -140,12 +140,12 @@ func (j *joined) claim(ctx context.Context, consumer string) (claimed bool, err 
 		return false, err
 	}
 	if len(load.Known) == 0 {
-		d.putOff(j.minPause, ErrElsewhere)
+		d.putOff(j.minBackoff, ErrElsewhere)
 		return false, nil
 	}
 	due, mismatch := d.learn(&load.Known[0])
 	if mismatch != nil {
-		d.settle(Outcome{State: Retry, RetryAt: time.Now().Add(j.minPause), Err: mismatch}) // Handle makes a dead letter of it
+		d.settle(Outcome{State: Retry, RetryAt: time.Now().Add(j.minBackoff), Err: mismatch}) // Handle makes a dead letter of it
 	}
 	if !due {
 		return false, nil
@@ -156,7 +156,7 @@ func (j *joined) claim(ctx context.Context, consumer string) (claimed bool, err 
 		return false, err
 	}
 	if len(resume.Resumed) == 0 {
-		d.putOff(j.minPause, ErrElsewhere)
+		d.putOff(j.minBackoff, ErrElsewhere)
 	}
 	return len(resume.Resumed) == 1, nil
 }

@@ -59,7 +59,7 @@ func TestOrderOfEachKeyIsKeptInLanesWhateverFails(t *testing.T) {
 			source = append(source, m)
 		}
 	}
-	opts := []inbox.Option{inbox.WithLanes(8), inbox.WithOrder(), inbox.WithMaxAttempts(1000), inbox.WithPause(time.Millisecond, 2*time.Millisecond), inbox.WithCircuit(0, 0)}
+	opts := []inbox.Option{inbox.WithLanes(8), inbox.WithOrder(), inbox.WithMaxAttempts(1000), inbox.WithBackoff(time.Millisecond, 2*time.Millisecond), inbox.WithCircuit(0, 0)}
 	for open := source; len(open) > 0; {
 		window := open[:min(len(open), 64)]
 		outcomes := b.batch(window, func(tx pgx.Tx, m inbox.Message) error {

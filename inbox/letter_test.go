@@ -38,7 +38,7 @@ func TestWhateverAMessageCarriesItBecomesADeadLetter(t *testing.T) {
 			m := message("m")
 			m.Type, m.Headers = c.given.Type, c.given.Headers
 			b.wantStates("X", b.batch([]inbox.Message{m}, b.poisoned("m"), once...))
-			if err := inbox.Redrive(t.Context(), b.pool, consumer, "orders", "m"); err != nil {
+			if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m"}); err != nil {
 				t.Fatal(err)
 			}
 			var got inbox.Message

@@ -36,8 +36,8 @@ func TestAnnouncementDoesNotDeadlockWithAClaim(t *testing.T) {
 	}()
 	p.awaitBlocked(1)
 	frozen.Conn.Resume()
-	p.wantStates("DD", await(t, "who has claimed", claims))
-	p.wantStates("dd", await(t, "who has announced", announces))
+	p.wantStates("dD", await(t, "who has claimed", claims))
+	p.wantStates("Dd", await(t, "who has announced", announces))
 	p.wantOnce(2)
 	p.via.Close() // a session tells the statistics at its end at the latest
 	p.pool.Reset()

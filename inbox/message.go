@@ -4,9 +4,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/idem-go/idem/internal/guard"
 )
 
 // Message is what a broker has delivered.
@@ -26,9 +29,9 @@ type Message struct {
 	Payload []byte
 
 	// Deliveries is how often the broker has delivered the message, this time included; 0 if it does not say. From the second
-	// time on, an attempt is on record before it begins: a message that kills its process each time is found out by that, and
-	// becomes a dead letter. A consumer of a broker that does not say gives 2 for whatever may have been delivered before, such as
-	// what it reads first after a restart.
+	// time on, the message is tried alone and each attempt is counted before it begins, so that a message that kills its process
+	// becomes a dead letter. A consumer of a broker that does not say gives 2 for every message that may have been delivered
+	// before, such as those that it reads first after a restart.
 	Deliveries int
 }
 
@@ -70,4 +73,19 @@ func anotherID(id string, hash [32]byte) string {
 		return suffix[1:]
 	}
 	return id + suffix
+}
+
+// Identify calls two functions of the application that return the ID and the key of a message. If one panics, Identify logs the
+// panic with what they belong to, and returns neither: then the message is one without an ID. An adapter calls them in goroutines
+// of its own, where a panic would end the process.
+func Identify(logger *slog.Logger, what string, id, key func() string) (gotID, gotKey string) {
+	err := guard.Call(func() error {
+		gotID, gotKey = id(), key()
+		return nil
+	})
+	if err != nil {
+		guard.Log(logger, what, err)
+		return "", ""
+	}
+	return gotID, gotKey
 }

@@ -14,8 +14,8 @@ import (
 // The defaults of the options.
 const (
 	DefaultMaxAttempts = 10
-	DefaultMinPause    = time.Second
-	DefaultMaxPause    = 10 * time.Minute
+	DefaultMinBackoff  = time.Second
+	DefaultMaxBackoff  = 10 * time.Minute
 	DefaultRetention   = 7 * 24 * time.Hour
 	DefaultRetries     = 3
 
@@ -28,20 +28,21 @@ type Option func(*settings)
 
 // settings are what the options of a call come to.
 type settings struct {
-	maxAttempts        int
-	minPause, maxPause time.Duration
-	retention          time.Duration
-	retries            int
-	ordered            bool
-	lanes              int
-	circuit            int // failures in a row
-	longestPause       time.Duration
-	txOptions          pgx.TxOptions
-	sealer             idem.Sealer
-	observer           Observer
-	limits             limits
-	forPoolOnly        string // the first option given that has no meaning for HandleTx
-	err                error
+	maxAttempts int
+	minBackoff  time.Duration
+	maxBackoff  time.Duration
+	retention   time.Duration
+	retries     int
+	ordered     bool
+	lanes       int
+	circuit     int // failures in a row
+	maxPause    time.Duration
+	txOptions   pgx.TxOptions
+	sealer      idem.Sealer
+	observer    Observer
+	limits      limits
+	forPoolOnly string // the first option given that has no meaning for HandleTx
+	err         error
 }
 
 // limits bound what a call does on its own account. They are no options: tests shorten them.
@@ -49,7 +50,7 @@ type limits struct {
 	txn      txn.Limits
 	patience time.Duration // for a message that another consumer is handling
 	search   time.Duration // how long a group is divided, in search of the messages that others have
-	turn     time.Duration // for other suspects of the process
+	turn     time.Duration // for another message of the process whose last attempt has no recorded end
 	resolve  time.Duration // how long to ask for the outcome of a COMMIT whose answer was lost
 }
 
@@ -57,7 +58,7 @@ var defaultLimits = limits{txn: txn.DefaultLimits, patience: time.Second, search
 
 func newSettings(opts []Option) settings {
 	s := settings{
-		maxAttempts: DefaultMaxAttempts, minPause: DefaultMinPause, maxPause: DefaultMaxPause, retention: DefaultRetention,
+		maxAttempts: DefaultMaxAttempts, minBackoff: DefaultMinBackoff, maxBackoff: DefaultMaxBackoff, retention: DefaultRetention,
 		retries: DefaultRetries, circuit: DefaultCircuitFailures, limits: defaultLimits,
 	}
 	for _, opt := range opts {
@@ -67,8 +68,8 @@ func newSettings(opts []Option) settings {
 		}
 		opt(&s)
 	}
-	if s.longestPause == 0 {
-		s.longestPause = min(DefaultCircuitPause, s.maxPause)
+	if s.maxPause == 0 {
+		s.maxPause = min(DefaultCircuitPause, s.maxBackoff)
 	}
 	return s
 }
@@ -99,34 +100,34 @@ func WithMaxAttempts(n int) Option {
 	}
 }
 
-// WithPause sets how long a message rests after its first failed attempt, and at most. Each pause is twice as long as the one
-// before. The defaults are 1 second and 10 minutes. A message that something else has hindered, a lock for example, rests 30 seconds at
-// most.
-func WithPause(min, max time.Duration) Option {
+// WithBackoff sets how long a message waits after its first failed attempt, and the longest wait. Each wait is twice as long as
+// the one before, with some jitter. The defaults are 1 second and 10 minutes. A message that something else has hindered, such as
+// a lock, waits for 30 seconds or less.
+func WithBackoff(min, max time.Duration) Option {
 	return func(s *settings) {
 		if min < time.Millisecond || max < min {
-			s.refuse("WithPause(%v, %v): a pause has a millisecond at least, and the first is not longer than the last", min, max)
+			s.refuse("WithBackoff(%v, %v): a backoff is a millisecond or longer, and min is not above max", min, max)
 		}
-		s.minPause, s.maxPause = min, max
+		s.minBackoff, s.maxBackoff = min, max
 	}
 }
 
 // WithCircuit sets after how many failures in a row, of whatever messages, the consumer pauses in this process, and for how long at
-// most. A message that is handled in between begins the row anew, so a few that are poison among others open no circuit. While it is
-// open the messages of all calls for this consumer and pool are put off, which counts no attempt: their Outcome is Retry with
-// ErrPaused. After each pause messages are tried one by one: 1, 8, 64, 512 and then 1,000 at most, for as long as the pause has taken at
-// most. If one is handled, the others are. If all fail, the attempt of the first one counts, and the next pause is twice as long. So messages that are
-// all poison become dead letters, by one attempt for each pause, and many of them do not keep back what is behind them.
+// most. A handled message starts the count anew, so a few poison messages among others open no circuit. While the circuit is open,
+// the messages of all calls for this consumer and pool are put off uncounted: their Outcome is Retry with ErrPaused. After each
+// pause messages are tried one by one: 1, 8, 64, 512 and then up to 1,000, for no longer than the pause has taken. If one is
+// handled, the others are tried. If all fail, the attempt of the first one counts, and the next pause is twice as long. So messages
+// that are all poison become dead letters by one attempt for each pause, and do not block those behind them for long.
 //
-// The first pause is that of WithPause. The defaults are 20 failures and a minute, or the longest pause of WithPause if that is less. With
-// 0 failures the consumer never pauses.
+// The first pause is the min of WithBackoff. The defaults are 20 failures and a minute, or the max of WithBackoff if that is less.
+// With 0 failures the consumer never pauses.
 func WithCircuit(failures int, longest time.Duration) Option {
 	return func(s *settings) {
 		s.poolOnly("WithCircuit")
 		if failures < 0 || failures > 0 && longest < time.Millisecond {
 			s.refuse("WithCircuit(%d, %v): failures are not negative, and a pause has a millisecond at least", failures, longest)
 		}
-		s.circuit, s.longestPause = failures, longest
+		s.circuit, s.maxPause = failures, longest
 	}
 }
 

@@ -43,7 +43,7 @@ func (o *order) wait(ctx context.Context, r *registry) error {
 	for key, failing := range known {
 		for i, d := range byKey[key] {
 			if pause, waits := waitsFor(d, byKey[key][:i], byKey[key][i+1:], failing); waits {
-				pauses[d] = max(pause, r.settings.minPause/8, time.Millisecond)
+				pauses[d] = max(pause, r.settings.minBackoff/8, time.Millisecond)
 				waiting = append(waiting, d)
 			}
 		}

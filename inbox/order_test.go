@@ -25,7 +25,7 @@ func keyed(ids ...string) []inbox.Message {
 	return ms
 }
 
-var ordered = []inbox.Option{inbox.WithOrder(), inbox.WithMaxAttempts(3), inbox.WithPause(time.Hour, time.Hour)}
+var ordered = []inbox.Option{inbox.WithOrder(), inbox.WithMaxAttempts(3), inbox.WithBackoff(time.Hour, time.Hour)}
 
 func TestMessageWaitsBehindAFailedOneOfItsKeyInTheSameBatch(t *testing.T) {
 	t.Parallel()
@@ -64,49 +64,12 @@ func TestDuplicateNeedNotWaitForWhatComesAfterIt(t *testing.T) {
 	b.wantEntries("a1", "a2")
 }
 
-// Their process was killed after their attempts were announced. Which of them came first the broker alone knows.
-func TestMessagesThatWereAnnouncedTogetherDoNotWaitForEachOther(t *testing.T) {
-	t.Parallel()
-	b := newBooks(t)
-	again := keyed("a2", "a1") // also in the other order of their ids
-	for i := range again {
-		again[i].Deliveries = 2
-	}
-	b.batch(again, func(pgx.Tx, inbox.Message) error { return nil }, ordered...)
-	if _, err := b.pool.Exec(t.Context(), `UPDATE idem.inbox SET state = 'failing', attempts = 0, begun = 1, key = 'a', retry_at = since`); err != nil {
-		t.Fatal(err)
-	}
-	b.wantStates("DD", b.batch(again, b.poisoned(), ordered...))
-	b.wantEntries("a2", "a1")
-}
-
 func TestMessageOvertakesNoneThatIsNotDue(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
 	b.batch(keyed("a1"), b.poisoned("a1"), ordered...)
 	b.wantStates("RR", b.batch(keyed("a1", "a2"), b.poisoned(), ordered...))
 	b.wantEntries()
-}
-
-// What was announced, and then had to wait, is on record as well.
-func TestRedeliveredMessagesOfAKeyNeverWaitForOneAnotherInACircle(t *testing.T) {
-	t.Parallel()
-	b := newBooks(t)
-	ms := keyed("a9", "a5", "a7", "a1")
-	for i := range ms {
-		ms[i].Deliveries = 2
-	}
-	b.wantStates("DRRR", b.batch(ms, b.poisoned("a5"), ordered...))
-	b.due()
-	b.wantStates("dRRR", b.batch(ms, b.poisoned("a5"), ordered...))
-	b.due()
-	for _, m := range ms[2:] { // which do not come before the one that has failed
-		b.wantStates("R", b.batch([]inbox.Message{m}, b.enter, ordered...))
-	}
-	b.wantStates("dD", b.batch(ms[:2], b.enter, ordered...))
-	b.wantStates("R", b.batch(ms[3:], b.enter, ordered...))
-	b.wantStates("dDD", b.batch(ms[1:], b.enter, ordered...))
-	b.wantEntries("a9", "a5", "a7", "a1")
 }
 
 // What is before it was undone together with its failure, and may come alone the next time.
@@ -177,11 +140,11 @@ func TestMessageWaitsBehindOneOfItsKeyThatOthersHaveFailedWithMeanwhile(t *testi
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newProxied(t)
-			ms := redelivered(keyed("a1", "b1", "c1", "a2"))
+			ms := keyed("a1", "b1", "c1", "a2")
 			p.wantStates("R", p.batch(ms[:1], p.poisoned("a1"), ordered...))
 			p.due()
-			p.exec(`insert into idem.inbox (consumer, source, id, hash, state, since, expires_at, attempts, begun, alone, retry_at, key)
-				values ($1, $2, 'a2', sha256($3), 'failing', now(), 'infinity', 0, 1, 0, now(), 'a')`, consumer, ms[3].Source, ms[3].Payload)
+			p.exec(`insert into idem.inbox (consumer, source, id, hash, state, since, expires_at, attempts, retry_at, key)
+				values ($1, $2, 'a2', sha256($3), 'failing', now(), 'infinity', 0, now(), 'a')`, consumer, ms[3].Source, ms[3].Payload)
 			trap := p.proxy.Arm(pgproxy.Before(pgproxy.Contains("ResumeMessages")), pgproxy.Freeze)
 			each := func(tx pgx.Tx, m inbox.Message) error {
 				if m.ID == "b1" {
@@ -252,7 +215,7 @@ func TestBulkFindsItsCulpritsByHalving(t *testing.T) {
 		}
 		return nil
 	}
-	later := inbox.WithPause(time.Hour, time.Hour)
+	later := inbox.WithBackoff(time.Hour, time.Hour)
 	outcomes, err := inbox.Bulk(t.Context(), b.pool, consumer, messages("m", 16), fn, later)
 	if err != nil {
 		t.Fatal(err)

@@ -23,8 +23,11 @@ func TestMessagesAreSoughtByTheirIndex(t *testing.T) {
 		"load":     {db.LoadMessagesSQL, []any{"{orders,orders}", "{1,2}", make([]byte, 64), "billing"}},
 		"failing":  {db.FailingMessagesSQL, []any{"{orders,orders}", "{a,b}", "billing"}},
 		"resume":   {db.ResumeMessagesSQL, []any{"1 hour", "{orders,orders}", "{1,2}", "billing"}},
-		"announce": {db.AnnounceMessagesSQL, []any{"false", "1 hour", "{orders,orders}", "{1,2}", "billing", make([]byte, 64)}},
-		"withdraw": {db.WithdrawMessagesSQL, []any{"false", "{orders,orders}", "{1,2}", "billing"}},
+		"announce": {db.AnnounceMessageSQL, []any{"billing", "orders", "1", make([]byte, 32), "1 hour", ""}},
+		"withdraw": {db.WithdrawMessageSQL, []any{"billing", "orders", "1"}},
+		"redrive":  {db.RedriveMessageSQL, []any{"billing", "orders", "1"}},
+		"drop":     {db.DropMessageSQL, []any{"billing", "orders", "1"}},
+		"redrives": {db.MessageRedrivesSQL, []any{"billing", 10, 100}},
 		"release":  {db.ReleaseMessagesSQL, []any{"{orders,orders}", "{1,2}", "billing", "1 hour"}},
 		"stats":    {db.InboxStatsSQL, nil},
 	} {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
@@ -15,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/inbox"
+	"github.com/idem-go/idem/lab/pgtest"
+	"github.com/idem-go/idem/lab/schema"
 )
 
 func TestPoisonIsRolledBackAloneAndTheRestOfTheBatchIsCommitted(t *testing.T) {
@@ -55,7 +58,7 @@ func TestMessageIsADeadLetterAfterItsLastAttemptAndNotBefore(t *testing.T) {
 	b := newBooks(t)
 	m := message("poison")
 	m.Key = "customer-7"
-	opts := []inbox.Option{inbox.WithMaxAttempts(3), inbox.WithPause(time.Millisecond, time.Second)}
+	opts := []inbox.Option{inbox.WithMaxAttempts(3), inbox.WithBackoff(time.Millisecond, time.Second)}
 	handle := func() inbox.Outcome {
 		return b.batch([]inbox.Message{m}, b.poisoned("poison"), opts...)[0]
 	}
@@ -106,7 +109,7 @@ func TestAttemptsThatFailSideBySideAreNoMoreThanAMessageMayHave(t *testing.T) {
 	for i := range 2 { // each has failed, and begins to count that, when neither knows of the other
 		go func() {
 			out, _ := inbox.Batch(context.Background(), b.pool, consumer, messages("m", 1), b.poisoned("m-0000"),
-				inbox.WithMaxAttempts(2), inbox.WithPause(time.Hour, time.Hour), inbox.WithLimits(limit, limit, limit))
+				inbox.WithMaxAttempts(2), inbox.WithBackoff(time.Hour, time.Hour), inbox.WithLimits(limit, limit, limit))
 			outcomes <- out[0]
 		}()
 		b.awaitBlocked(i + 1)
@@ -124,7 +127,7 @@ func TestAttemptsThatFailSideBySideAreNoMoreThanAMessageMayHave(t *testing.T) {
 func TestDeliveryBeforeItsTimeIsPutOffWithoutAnAttempt(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
-	opts := []inbox.Option{inbox.WithPause(time.Hour, time.Hour)}
+	opts := []inbox.Option{inbox.WithBackoff(time.Hour, time.Hour)}
 	first := b.batch(messages("m", 1), b.poisoned("m-0000"), opts...)[0]
 	again := b.batch(messages("m", 3), b.poisoned(), opts...)
 	b.wantStates("RDD", again)
@@ -139,7 +142,7 @@ func TestDeliveryBeforeItsTimeIsPutOffWithoutAnAttempt(t *testing.T) {
 func TestPausesGrow(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
-	opts := []inbox.Option{inbox.WithPause(time.Minute, 10*time.Minute), inbox.WithMaxAttempts(100)}
+	opts := []inbox.Option{inbox.WithBackoff(time.Minute, 10*time.Minute), inbox.WithMaxAttempts(100)}
 	for _, least := range []time.Duration{1, 2, 4, 8, 10, 10} {
 		before := time.Now()
 		o := b.batch(messages("m", 1), b.poisoned("m-0000"), opts...)[0]
@@ -275,6 +278,60 @@ func TestHandlerThatCommitsLosesNoMessageAndIsADeadLetterAtOnce(t *testing.T) {
 	}
 }
 
+// What a handler prepares for a later COMMIT would have the messages behind it count as handled.
+func TestHandlerThatPreparesTheTransactionLosesNoMessage(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Server(t, "max_prepared_transactions=2")
+	if err := schema.UpAt(t.Context(), server.DSN()); err != nil {
+		t.Fatal(err)
+	}
+	b := booksOn(t, pgtest.Open(t, server.DSN()))
+	fn := func(tx pgx.Tx, m inbox.Message) error {
+		if err := b.enter(tx, m); err != nil || m.ID != "m-0003" {
+			return err
+		}
+		tx.Exec(t.Context(), fmt.Sprintf(`prepare transaction '%s'`, t.Name()))
+		return nil
+	}
+	outcomes := b.batch(messages("m", 6), fn, inbox.WithMaxAttempts(2))
+	b.wantStates("DDDRDD", outcomes)
+	if n := b.count(`select count(*) from pg_prepared_xacts where database = current_database()`); n != 0 {
+		b.exec(fmt.Sprintf(`commit prepared '%s'`, t.Name()))
+		t.Errorf("%d transactions are prepared", n)
+	}
+	if o := outcomes[3]; !errors.Is(o.Err, inbox.ErrTxEnded) {
+		t.Errorf("%+v", o)
+	}
+	b.wantOnce(5)
+	b.due()
+	b.wantStates("dddXdd", b.batch(messages("m", 6), fn, inbox.WithMaxAttempts(2)))
+}
+
+// SET ROLE outlasts the transaction: the connection has to go.
+func TestHandlerThatSetsARoleSpoilsNoLaterBatch(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t, connections(1))
+	role := fmt.Sprintf("idem_role_%08x", rand.Uint32())
+	b.exec("create role " + role)
+	t.Cleanup(func() {
+		b.pool.Reset()
+		b.pool.Exec(context.Background(), "drop role "+role)
+	})
+	for i, opts := range [][]inbox.Option{nil, {inbox.WithOrder()}} { // which reads before it claims
+		ms := messages(fmt.Sprint(i), 2)
+		ms[1].Key = "a"
+		b.wantStates("D", b.batch(ms[:1], func(tx pgx.Tx, m inbox.Message) error {
+			if err := b.enter(tx, m); err != nil {
+				return err
+			}
+			_, err := tx.Exec(t.Context(), "set role "+role)
+			return err
+		}))
+		b.wantStates("D", b.batch(ms[1:], b.enter, opts...))
+	}
+	b.wantOnce(4)
+}
+
 func TestNobodyIsBlamedForWhatIsNotTheHandlersFault(t *testing.T) {
 	t.Parallel()
 	for name, sqlstate := range map[string]string{
@@ -373,7 +430,7 @@ func TestMessageThatSomebodyElseHadKeepsItsOutcomeBesideAFailure(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
 	ms := messages("m", 2)
-	opts := []inbox.Option{inbox.WithPause(time.Hour, time.Hour)}
+	opts := []inbox.Option{inbox.WithBackoff(time.Hour, time.Hour)}
 	b.wantStates("R", b.batch(ms[1:], b.poisoned(ms[1].ID), opts...))
 	b.due()
 	other, err := b.pool.Begin(t.Context())

@@ -48,7 +48,7 @@ func TestConsumerNeedsNoMoreThanThePrivilegesOfTheDocs(t *testing.T) {
 	granted.wantStates("DRRR", granted.batch(ms, granted.poisoned("m-0001"), opts...))
 	b.due()
 	granted.wantStates("dXDD", granted.batch(ms, granted.poisoned("m-0001"), opts...))
-	if err := inbox.Redrive(t.Context(), granted.pool, consumer, "orders", "m-0001"); err != nil {
+	if err := inbox.Redrive(t.Context(), granted.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0001"}); err != nil {
 		t.Error(err)
 	}
 	if _, outcomes, err := inbox.HandleRedrives(t.Context(), granted.pool, consumer, 10, granted.enter, opts...); err != nil {
@@ -56,7 +56,7 @@ func TestConsumerNeedsNoMoreThanThePrivilegesOfTheDocs(t *testing.T) {
 	} else {
 		granted.wantStates("D", outcomes)
 	}
-	if _, err := inbox.Stats(t.Context(), granted.pool); err != nil {
+	if _, err := inbox.ReadStats(t.Context(), granted.pool); err != nil {
 		t.Error(err)
 	}
 	commits := func(tx pgx.Tx, m inbox.Message) error { _, err := tx.Exec(t.Context(), "commit"); return err }

@@ -9,7 +9,7 @@ import (
 // tried within 40 s, and few attempts are counted.
 func TestManyBadMessagesKeepNoneFromBeingTriedForLong(t *testing.T) {
 	t.Parallel()
-	s := &settings{circuit: 20, minPause: time.Second, longestPause: time.Minute}
+	s := &settings{circuit: 20, minBackoff: time.Second, maxPause: time.Minute}
 	c := &circuit{}
 	begin := time.Now()
 	now := begin
@@ -36,7 +36,7 @@ func TestManyBadMessagesKeepNoneFromBeingTriedForLong(t *testing.T) {
 // A probe whose messages take long ends when it has taken as long as the pause before it: what is called may be away.
 func TestProbeTakesNoLongerThanThePauseBeforeIt(t *testing.T) {
 	t.Parallel()
-	s := &settings{circuit: 1, minPause: time.Second, longestPause: time.Minute}
+	s := &settings{circuit: 1, minBackoff: time.Second, maxPause: time.Minute}
 	c := &circuit{}
 	begin := time.Now()
 	now := begin
@@ -59,7 +59,7 @@ func TestProbeTakesNoLongerThanThePauseBeforeIt(t *testing.T) {
 // When the consumer works again, all is as in the beginning.
 func TestProbeThatIsHandledClosesTheCircuit(t *testing.T) {
 	t.Parallel()
-	s := &settings{circuit: 1, minPause: time.Second, longestPause: time.Minute}
+	s := &settings{circuit: 1, minBackoff: time.Second, maxPause: time.Minute}
 	c := &circuit{}
 	now := time.Now()
 	for range 2 {

@@ -3,53 +3,98 @@ package inbox
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/idem-go/idem/internal/act"
 	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// Redrive lets a dead letter be tried again, with as many attempts as any message: by RunRedrives, from the payload that it has, or
-// by a delivery of the message, whichever comes first. It stays on record until that works. The dead letter of a message whose id
-// belongs to another payload is then handled under the id that it has as a dead letter.
-func Redrive(ctx context.Context, pool *pgxpool.Pool, consumer, source, id string) error {
-	if pool == nil {
-		return errNoPool
-	}
-	redrive := store.RedriveMessage{Consumer: consumer, MessageID: store.MessageID{Source: source, ID: id}}
-	engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
-	tx, err := engine.Open(ctx, &redrive)
-	if err != nil {
-		return hint(err)
-	}
-	defer tx.Close()
-	if !redrive.Known {
-		return ErrNoDeadLetter
-	}
-	note := act.Of(ctx, store.Redrive, "to be tried again")
-	note.Letter = nameOf(consumer, source, id)
-	return hint(tx.Commit(ctx, &note))
+// RedriveConfig configures RunRedrives. Its zero value works.
+type RedriveConfig struct {
+	// Every is how often RunRedrives looks for redriven messages, 5 seconds by default. After an error it waits longer, up to a
+	// minute.
+	Every time.Duration
+	// Options are those of the consumer.
+	Options []Option
+	// Logger is where errors are logged. The default is slog.Default().
+	Logger *slog.Logger
 }
 
-// HandleRedrives handles the dead letters of a consumer that are to be tried again, up to a number of them, as Batch does. It returns
-// the messages as well. RunRedrives calls it now and then: as a rule there is none, which costs one query.
-func HandleRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, atMost int, fn func(tx pgx.Tx, m Message) error, opts ...Option) ([]Message, []Outcome, error) {
+const (
+	redriveEvery    = 5 * time.Second
+	maxRedrivePause = time.Minute
+	redriveBatch    = 100
+	redriveBytes    = 16 << 20 // of payloads in one batch
+)
+
+// RunRedrives handles the redriven messages of a consumer until ctx ends. The consumers of the adapters that have a Run call it. It
+// returns an error only if the arguments make no sense.
+func RunRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, fn func(tx pgx.Tx, m Message) error, config RedriveConfig) error {
+	c := &call{settings: newSettings(config.Options), consumer: consumer, handler: handler{each: fn}}
+	if err := c.check(pool, nil); err != nil {
+		return err
+	}
+	every, logger := config.Every, config.Logger
+	if every <= 0 {
+		every = redriveEvery
+	}
+	if logger == nil {
+		logger = slog.Default()
+	}
+	for pause := every; ; {
+		messages, outcomes, err := HandleRedrives(ctx, pool, consumer, redriveBatch, fn, config.Options...)
+		for i, o := range outcomes {
+			if o.State == Dead && !errors.Is(o.Err, ErrDead) {
+				logger.ErrorContext(ctx, "inbox: a redriven message is a dead letter again",
+					"consumer", consumer, "source", messages[i].Source, "message", messages[i].ID, "error", o.Err)
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			logger.WarnContext(ctx, "inbox: cannot handle redriven messages", "consumer", consumer, "error", err)
+			pause = min(2*pause, max(every, maxRedrivePause))
+		case advanced(outcomes):
+			continue // more may be due
+		default:
+			pause = every
+		}
+		if txn.Sleep(ctx, pause) != nil {
+			return nil
+		}
+	}
+}
+
+// advanced reports whether a message is handled.
+func advanced(outcomes []Outcome) bool {
+	return slices.ContainsFunc(outcomes, func(o Outcome) bool { return o.State == Done || o.State == Duplicate })
+}
+
+// HandleRedrives handles the redriven messages of a consumer that are due, up to limit of them and as many as have 16 MiB of payload
+// together, as Batch does. It returns the messages with their outcomes. RunRedrives calls it now and then. As a rule no message was
+// redriven, which costs one query.
+func HandleRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, limit int, fn func(tx pgx.Tx, m Message) error, opts ...Option) ([]Message, []Outcome, error) {
 	s := newSettings(opts)
 	if s.err != nil {
 		return nil, nil, s.err
 	}
-	redrives := store.MessageRedrives{Consumer: consumer, Room: atMost}
+	redrives := store.MessageRedrives{Consumer: consumer, Room: limit, MaxBytes: redriveBytes}
 	if err := query(ctx, pool, &redrives); err != nil || len(redrives.Redrives) == 0 {
 		return nil, nil, err
 	}
 	var messages []Message
 	var unreadable []error
 	for i := range redrives.Redrives {
-		m, err := opened(&s, consumer, &redrives.Redrives[i])
-		if err != nil {
+		r := &redrives.Redrives[i]
+		m := Message{Source: r.Source, ID: r.ID, Key: r.Key, Type: r.Type, Deliveries: 2} // it may have killed its process
+		var err error
+		if m.Payload, m.Headers, err = s.open(r.Contents, Ref{consumer, r.Source, r.ID}); err != nil {
 			unreadable = append(unreadable, err)
 			continue
 		}
@@ -62,19 +107,11 @@ func HandleRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, at
 			handled = append(handled, store.MessageID{Source: messages[i].Source, ID: messages[i].ID})
 		}
 	}
-	if len(handled) > 0 { // those of which idem.inbox has known nothing any more are still there
+	if len(handled) > 0 { // the dead letters of messages that idem.inbox had forgotten are still there
 		group := store.NewMessages(consumer, len(handled), func(i int) (store.MessageID, [32]byte) { return handled[i], [32]byte{} })
 		err = errors.Join(err, query(ctx, pool, store.ForgetRedrives{Messages: group}))
 	}
 	return messages, outcomes, errors.Join(append(unreadable, err)...)
-}
-
-// opened makes a message of what is stored.
-func opened(s *settings, consumer string, r *store.MessageRedrive) (Message, error) {
-	m := Message{Source: r.Source, ID: r.ID, Key: r.Key, Type: r.Type, Deliveries: 2} // it may have killed its process
-	var err error
-	m.Payload, m.Headers, err = open(r.Contents, s.sealer, nameOf(consumer, r.Source, r.ID))
-	return m, err
 }
 
 func query(ctx context.Context, pool *pgxpool.Pool, request txn.Request) error {

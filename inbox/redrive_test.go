@@ -1,6 +1,7 @@
 package inbox_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ func TestRedrivenDeadLetterIsHandledFromItsOwnPayload(t *testing.T) {
 			ms := messages("m", 3)
 			b.wantStates("XXX", b.batch(ms, b.poisoned("m-0000", "m-0001", "m-0002"), opts...))
 			for _, id := range []string{"m-0001", "m-0002"} {
-				if err := inbox.Redrive(t.Context(), b.pool, consumer, "orders", id); err != nil {
+				if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: id}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -56,12 +57,12 @@ func TestAttemptsAtMessageRedrivesAreAnnounced(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
 	b.batch(messages("m", 1), b.poisoned("m-0000"), once...)
-	if err := inbox.Redrive(t.Context(), b.pool, consumer, "orders", "m-0000"); err != nil {
+	if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err != nil {
 		t.Fatal(err)
 	}
 	announced := 0
 	_, outcomes, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, func(tx pgx.Tx, m inbox.Message) error {
-		announced = b.count(`select count(*) from idem.inbox where begun = 1`)
+		announced = b.count(`select count(*) from idem.inbox where begun`)
 		return b.enter(tx, m)
 	})
 	if b.wantStates("D", outcomes); err != nil || announced != 1 {
@@ -73,7 +74,7 @@ func TestRedrivenDeadLetterMayBeDeliveredAgainInstead(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
 	b.batch(messages("m", 1), b.poisoned("m-0000"), once...)
-	if err := inbox.Redrive(t.Context(), b.pool, consumer, "orders", "m-0000"); err != nil {
+	if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err != nil {
 		t.Fatal(err)
 	}
 	b.wantStates("D", b.batch(messages("m", 1), b.enter))
@@ -88,7 +89,7 @@ func TestRedrivenDeadLetterIsHandledOnceAlsoAfterItsRowWasPurged(t *testing.T) {
 	b := newBooks(t)
 	b.batch(messages("m", 1), b.poisoned("m-0000"), once...)
 	b.exec(`delete from idem.inbox`)
-	if err := inbox.Redrive(t.Context(), b.pool, consumer, "orders", "m-0000"); err != nil {
+	if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []int{1, 0} {
@@ -100,10 +101,120 @@ func TestRedrivenDeadLetterIsHandledOnceAlsoAfterItsRowWasPurged(t *testing.T) {
 	b.wantOnce(1)
 }
 
+func (b *books) redrive(ids ...string) {
+	b.t.Helper()
+	for _, id := range ids {
+		if err := inbox.Redrive(context.Background(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: id}); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+func (b *books) drop(id string) error {
+	return inbox.Drop(context.Background(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: id})
+}
+
+// A redriven message is the last of its key, and blocks it like any other message until it is handled, dead or dropped.
+func TestDrop_UnblocksTheKeyOfARedrivenMessage(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	opts := append([]inbox.Option{inbox.WithOrder()}, once...)
+	b.wantStates("XD", b.batch(keyed("a1", "a2"), b.poisoned("a1"), opts...))
+	b.redrive("a1")
+	b.wantStates("R", b.batch(keyed("a3"), b.enter, opts...))
+	if err := b.drop("a1"); err != nil {
+		t.Fatal(err)
+	}
+	b.wantStates("D", b.batch(keyed("a3"), b.enter, opts...))
+	b.wantStates("X", b.batch(keyed("a1"), b.enter, opts...))
+	if got, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, b.enter, opts...); err != nil || len(got) != 0 {
+		t.Errorf("%v, %v", got, err)
+	}
+	b.wantEntries("a2", "a3")
+}
+
+// Whichever comes first: the message has its effect, or it is dropped and has none.
+func TestDrop_WaitsForARedriveInProgress(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]error{"handled": nil, "failed": errPoison} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBooks(t)
+			b.wantStates("X", b.batch(messages("m", 1), b.poisoned("m-0000"), once...))
+			b.redrive("m-0000")
+			dropped := make(chan error, 1)
+			_, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, func(tx pgx.Tx, m inbox.Message) error {
+				go func() { dropped <- b.drop(m.ID) }()
+				b.awaitBlocked(1)
+				return errors.Join(b.enter(tx, m), end)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := error(nil)
+			if end == nil {
+				want = inbox.ErrNoDeadLetter
+			}
+			if err := await(t, "Drop", dropped); !errors.Is(err, want) {
+				t.Errorf("Drop: %v, want %v", err, want)
+			}
+			if n := b.count(`select count(*) from idem.dead_letters`) + b.count(`select count(*) from idem.inbox where state = 'failing'`); n != 0 {
+				t.Errorf("%d rows are left", n)
+			}
+		})
+	}
+}
+
+func TestRedrive_CountsAttemptsAnew(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	b.batch(messages("m", 1), b.poisoned("m-0000"), once...)
+	b.redrive("m-0000")
+	for _, want := range []string{"R", "X"} {
+		_, outcomes, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, 10, b.poisoned("m-0000"), inbox.WithMaxAttempts(2))
+		if b.wantStates(want, outcomes); err != nil {
+			t.Error(err)
+		}
+		b.due()
+	}
+}
+
+// Messages that wait for their next attempt take no place of others.
+func TestHandleRedrives_TakesThoseThatAreDueAndFewBytes(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	ms := messages("m", 6)
+	for i := range ms[3:] {
+		ms[3+i].Payload = make([]byte, 9<<20)
+	}
+	var ids []string
+	for _, m := range ms {
+		ids = append(ids, m.ID)
+	}
+	b.wantStates("XXXXXX", b.batch(ms, b.poisoned(ids...), once...))
+	b.redrive(ids...)
+	handle := func(limit int, fn func(pgx.Tx, inbox.Message) error) int {
+		got, _, err := inbox.HandleRedrives(t.Context(), b.pool, consumer, limit, fn)
+		if err != nil {
+			t.Error(err)
+		}
+		return len(got)
+	}
+	if n := handle(2, b.poisoned(ids...)); n != 2 {
+		t.Errorf("%d were tried, want 2", n)
+	}
+	for _, want := range []int{3, 1, 0} { // 18 MiB are above the limit, which the second one of 9 MiB reaches
+		if n := handle(10, b.enter); n != want {
+			t.Errorf("%d were tried, want %d", n, want)
+		}
+	}
+	b.wantEntries(ids[2:]...)
+}
+
 func TestRedriveOfNothingIsAnError(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
-	if err := inbox.Redrive(t.Context(), b.pool, consumer, "orders", "m"); !errors.Is(err, inbox.ErrNoDeadLetter) {
+	if err := inbox.Redrive(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m"}); !errors.Is(err, inbox.ErrNoDeadLetter) {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -116,14 +227,14 @@ func TestStatsTellWhatEachConsumerHasYetToHandle(t *testing.T) {
 	if _, err := inbox.Batch(t.Context(), b.pool, "mail", messages("f", 1), b.poisoned("f-0000")); err != nil {
 		t.Fatal(err)
 	}
-	got, err := inbox.Stats(t.Context(), b.pool)
+	got, err := inbox.ReadStats(t.Context(), b.pool)
 	if err != nil || len(got) != 2 || got[0].FailingSince.IsZero() || got[0].DeadSince.IsZero() || !got[1].DeadSince.IsZero() {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	for i := range got {
 		got[i].FailingSince, got[i].DeadSince = time.Time{}, time.Time{}
 	}
-	want := []inbox.Figures{{Consumer: consumer, Failing: 1, Dead: 2}, {Consumer: "mail", Failing: 1}}
+	want := []inbox.Stats{{Consumer: consumer, Failing: 1, Dead: 2}, {Consumer: "mail", Failing: 1}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -115,7 +115,7 @@ func TestOrderOfAKeyIsKeptWhoeverHasTheQueue(t *testing.T) {
 		q.messages = append(q.messages, m)
 	}
 	opts := []inbox.Option{
-		inbox.WithOrder(), inbox.WithMaxAttempts(10_000), inbox.WithPause(time.Millisecond, 5*time.Millisecond),
+		inbox.WithOrder(), inbox.WithMaxAttempts(10_000), inbox.WithBackoff(time.Millisecond, 5*time.Millisecond),
 		inbox.WithLimits(20*time.Millisecond, 200*time.Millisecond, time.Second),
 	}
 	handle := func(tx pgx.Tx, m inbox.Message) error {
@@ -148,7 +148,7 @@ func TestOrderOfAKeyIsKeptWhoeverHasTheQueue(t *testing.T) {
 			continue
 		}
 		// What the attempts of killed processes leave.
-		p.exec(`update idem.inbox set begun = coalesce(begun, 0) + 1 where ctid in (
+		p.exec(`update idem.inbox set begun = true where ctid in (
 			select ctid from idem.inbox where state = 'failing' and random() < 0.2 for update skip locked)`)
 	}
 	group.Wait()

@@ -114,8 +114,7 @@ CREATE TABLE idem.inbox (
     since        timestamptz      NOT NULL,
     expires_at   timestamptz      NOT NULL,
     attempts     integer,
-    begun        integer,
-    alone        integer,
+    begun        boolean,
     hindered     integer,
     retry_at     timestamptz,
     key          text COLLATE "C",
@@ -130,11 +129,10 @@ CREATE INDEX inbox_failing ON idem.inbox (consumer, source, key) WHERE state = '
 
 COMMENT ON COLUMN idem.inbox.state IS 'handled, failing (it is to be tried again) or dead (idem.dead_letters has it).';
 COMMENT ON COLUMN idem.inbox.since IS 'When it was handled, failed for the first time, or died.';
-COMMENT ON COLUMN idem.inbox.attempts IS 'How many attempts have failed.';
+COMMENT ON COLUMN idem.inbox.attempts IS
+    'How many attempts have failed, or were announced before they began and have no recorded end.';
 COMMENT ON COLUMN idem.inbox.begun IS
-    'How many attempts were announced before they began, and have not told how they ended: the process was killed, perhaps by another message.';
-COMMENT ON COLUMN idem.inbox.alone IS
-    'How many further ones have not, at which the message was alone: its process was killed by it.';
+    'The last attempt was announced and has no recorded end: it is under way, or its process was killed.';
 COMMENT ON COLUMN idem.inbox.hindered IS
     'How many attempts something else has hindered, a lock for example: they do not count, and make the pauses grow.';
 

@@ -1,13 +1,17 @@
 -- name: BeginMessages :one
--- BeginMessages says, until this transaction ends, whose it is, as a claim of a key does, and bounds how long the statements that
--- follow wait for a lock: until Calm. Where commits do not wait for the disk, that of this transaction does: a broker forgets a message of which
--- it is told that it is done. The name of the setting is in two parts, as in HoldKey.
+-- BeginMessages begins a transaction that handles messages. It names the transaction in idem.claim, as a claim of a key does, and
+-- bounds how long the next statements wait for a lock, until Calm. It has the COMMIT wait for the disk where the session would
+-- not: a broker forgets a message that is acknowledged. The name of that setting is in two parts, as in HoldKey.
+--
+-- A handler that prepared the transaction for a later COMMIT would let the messages that it was not given count as handled. A
+-- transaction that has exported a snapshot cannot be prepared. owned is false where the transaction is the caller's, and may be.
 -- @prepared
 SELECT coalesce(current_setting('idem.claim', true), '')::text AS previous,
        set_config('idem.claim', @execution_id, true) AS _,
        set_config('idem.lock_timeout', current_setting('lock_timeout'), true) AS _,
        set_config('lock_timeout', @patience, true) AS _,
-       CASE WHEN current_setting('synchronous_commit', true) = 'off' THEN set_config('synchronous' || '_commit', 'on', true) END AS _;
+       CASE WHEN current_setting('synchronous_commit', true) = 'off' THEN set_config('synchronous' || '_commit', 'on', true) END AS _,
+       CASE WHEN @owned::bool AND current_setting('max_prepared_transactions', true) <> '0' THEN pg_export_snapshot() END AS _;
 
 -- name: ClaimMessages :many
 -- ClaimMessages writes down as handled those messages of which nothing is known, and returns them. That a message is handled once
@@ -30,11 +34,11 @@ RETURNING m.source, m.id, m.since;
 -- the commit of the call that has them; and asks only for those that were not claimed, which is what keeps strangers apart under
 -- SERIALIZABLE. Each is sought by the index: OFFSET keeps the planner from reading the table.
 SELECT m.source, m.id, m.same_hash::bool AS same_hash, m.state, m.attempts::int4 AS attempts,
-       m.begun::int4 AS begun, m.alone::int4 AS alone, m.hindered::int4 AS hindered, m.remaining::int8 AS remaining, m.since
+       m.begun::bool AS begun, m.hindered::int4 AS hindered, m.remaining::int8 AS remaining, m.since
 FROM ROWS FROM (unnest((@sources::text)::text[]),
                 unnest((@ids::text)::text[])) WITH ORDINALITY AS u (source, id, n)
 CROSS JOIN LATERAL (
-    SELECT i.source, i.id, i.state, coalesce(i.attempts, 0) AS attempts, coalesce(i.begun, 0) AS begun, coalesce(i.alone, 0) AS alone,
+    SELECT i.source, i.id, i.state, coalesce(i.attempts, 0) AS attempts, coalesce(i.begun, false) AS begun,
            coalesce(i.hindered, 0) AS hindered,
            i.hash = substring(@hashes::bytea,
                ((u.n - 1) * 32 + 1)::int4, 32) AS same_hash,
@@ -75,7 +79,7 @@ WITH due AS (
 UPDATE idem.inbox m
 SET state = 'handled', since = statement_timestamp(),
     expires_at = statement_timestamp() + @retention::interval,
-    attempts = NULL, begun = NULL, alone = NULL, hindered = NULL, retry_at = NULL, key = NULL
+    attempts = NULL, begun = NULL, hindered = NULL, retry_at = NULL, key = NULL
 FROM due
 WHERE m.consumer = due.consumer AND m.source = due.source AND m.id = due.id
 RETURNING m.source, m.id, m.since;
@@ -89,16 +93,17 @@ SELECT (1 / (CASE
     END)::int4) AS _;
 
 -- name: CountFailure :one
--- CountFailure counts an attempt that has failed, or was hindered, and says when the next one is due. No row: the message is
+-- CountFailure records how an attempt ended that did not succeed, and says when the next one is due. attempts is what the end
+-- adds to the count: 1, or 0 if AnnounceMessage has counted the attempt, or -1 if that was undeserved. No row: the message is
 -- handled or dead, or another one has its id.
 INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts, hindered, retry_at, key)
 VALUES (@consumer, @source, @id, @hash, 'failing',
         clock_timestamp(), clock_timestamp() + @retention::interval,
-        @attempts::int4, @hindered::int4,
+        greatest(@attempts::int4, 0), @hindered::int4,
         clock_timestamp() + @pause::interval,
         @key::text)
 ON CONFLICT (consumer, source, id) DO UPDATE
-SET attempts = coalesce(m.attempts, 0) + EXCLUDED.attempts, begun = NULL, alone = NULL,
+SET attempts = greatest(coalesce(m.attempts, 0) + @attempts::int4, 0), begun = NULL,
     hindered = coalesce(m.hindered, 0) + EXCLUDED.hindered,
     retry_at = EXCLUDED.retry_at, expires_at = EXCLUDED.expires_at, key = EXCLUDED.key
 WHERE m.state = 'failing' AND m.hash = EXCLUDED.hash
@@ -113,7 +118,7 @@ WITH buried AS (
             @attempts)
     ON CONFLICT (consumer, source, id) DO UPDATE
     SET state = EXCLUDED.state, since = EXCLUDED.since, expires_at = EXCLUDED.expires_at, attempts = EXCLUDED.attempts,
-        begun = NULL, alone = NULL, hindered = NULL, retry_at = NULL, key = NULL
+        begun = NULL, hindered = NULL, retry_at = NULL, key = NULL
     WHERE m.state = 'failing' AND m.hash = EXCLUDED.hash
     RETURNING m.consumer, m.source, m.id, m.since
 )
@@ -137,63 +142,25 @@ WHERE m.consumer = @consumer
   AND m.state = 'handled'
   AND m.since = (to_timestamp(0) + @claimed::interval);
 
--- name: EnterMessages :exec
--- EnterMessages writes down messages of which nothing is known, for AnnounceMessages. Their order is kept, for who waits for those
--- before it. It and ClaimMessages wait for what others insert, in one order, and then AnnounceMessages and ResumeMessages for what
--- others have locked, in one order: one statement that waited for both would deadlock with who has inserted and waits for a lock.
-INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at, attempts, begun, alone, retry_at, key)
-SELECT @consumer, u.source, u.id,
-       substring(@hashes::bytea, ((u.n - 1) * 32 + 1)::int4, 32),
-       'failing', statement_timestamp() +
-           (u.n::float8 * '1 microsecond'::interval),
-       statement_timestamp() + @retention::interval, 0, 0, 0, statement_timestamp(), u.key
-FROM ROWS FROM (unnest((@sources::text)::text[]),
-                unnest((@ids::text)::text[]),
-                unnest((@keys::text)::text[])) WITH ORDINALITY AS u (source, id, key, n)
-ORDER BY u.source COLLATE "C", u.id COLLATE "C"
-ON CONFLICT (consumer, source, id) DO NOTHING;
+-- name: AnnounceMessage :one
+-- AnnounceMessage counts an attempt at a message before the attempt begins. The count stands unless CountFailure or
+-- WithdrawMessage corrects it, or the message is handled. No row: the message is handled, dead or not due, or another one has
+-- its id. It waits for one row and holds no other, so it is in no deadlock.
+INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts, begun, retry_at, key)
+VALUES (@consumer, @source, @id, @hash, 'failing',
+        statement_timestamp(), statement_timestamp() + @retention::interval,
+        1, true, statement_timestamp(), @key::text)
+ON CONFLICT (consumer, source, id) DO UPDATE
+SET attempts = coalesce(m.attempts, 0) + 1, begun = true, expires_at = EXCLUDED.expires_at
+WHERE m.state = 'failing' AND m.hash = EXCLUDED.hash AND m.retry_at <= clock_timestamp()
+RETURNING m.attempts::int4 AS attempts;
 
--- name: AnnounceMessages :many
--- AnnounceMessages says, before they begin, that attempts at messages do, together or, of one message, alone.
--- Those that are handled, dead or not due are not returned.
-WITH due AS (
-    SELECT m.consumer, m.source, m.id
-    FROM ROWS FROM (unnest((@sources::text)::text[]),
-                    unnest((@ids::text)::text[])) WITH ORDINALITY AS u (source, id, n)
-    JOIN idem.inbox m ON m.consumer = @consumer
-     AND m.source = u.source AND m.id = u.id
-    WHERE m.state = 'failing' AND m.retry_at <= statement_timestamp()
-      AND m.hash = substring(@hashes::bytea,
-          ((u.n - 1) * 32 + 1)::int4, 32)
-    ORDER BY m.source, m.id
-    FOR UPDATE OF m
-)
+-- name: WithdrawMessage :exec
+-- WithdrawMessage takes back what AnnounceMessage has counted: the attempt has ended, and the message did not fail.
 UPDATE idem.inbox m
-SET begun = coalesce(m.begun, 0) + (NOT @alone::bool)::int4,
-    alone = coalesce(m.alone, 0) + (@alone::bool)::int4,
-    expires_at = statement_timestamp() + @retention::interval
-FROM due
-WHERE m.consumer = due.consumer AND m.source = due.source AND m.id = due.id
-RETURNING m.source, m.id;
-
--- name: WithdrawMessages :exec
--- WithdrawMessages takes back what was announced: the attempts have ended, and no message is to blame.
-UPDATE idem.inbox m
-SET begun = m.begun - (NOT @alone::bool)::int4,
-    alone = m.alone - (@alone::bool)::int4
-FROM (
-    SELECT i.consumer, i.source, i.id
-    FROM ROWS FROM (unnest((@sources::text)::text[]),
-                    unnest((@ids::text)::text[])) AS u (source, id)
-    JOIN idem.inbox i ON i.consumer = @consumer
-     AND i.source = u.source AND i.id = u.id
-    WHERE i.state = 'failing'
-      AND (CASE WHEN @alone THEN i.alone ELSE i.begun END) > 0
-    ORDER BY i.source, i.id
-    FOR UPDATE OF i
-) announced
-WHERE m.consumer = announced.consumer AND m.source = announced.source
-  AND m.id = announced.id;
+SET attempts = greatest(m.attempts - 1, 0), begun = NULL
+WHERE m.consumer = @consumer AND m.source = @source AND m.id = @id
+  AND m.state = 'failing' AND m.begun;
 
 -- name: FailingMessages :many
 -- FailingMessages tells which messages of these keys are to be tried again, by the index that has those alone.
@@ -213,30 +180,64 @@ CROSS JOIN LATERAL (
 ORDER BY f.since, f.id;
 
 -- name: RedriveMessage :one
--- RedriveMessage lets a dead letter be tried again: from its own payload, or when it is delivered.
-WITH marked AS (
+-- RedriveMessage makes a dead letter a message again, with no attempts, at the end of its key. Its payload stays with the dead
+-- letter until the message is handled. The rows are locked in the order of ResumeMessages.
+WITH revived AS (
+    UPDATE idem.inbox m
+    SET state = 'failing', attempts = 0, begun = NULL, hindered = NULL, retry_at = clock_timestamp(), since = clock_timestamp(),
+        expires_at = clock_timestamp() + (m.expires_at - m.since), key = l.key
+    FROM idem.dead_letters l
+    WHERE m.consumer = @consumer AND m.source = @source AND m.id = @id AND m.state = 'dead'
+      AND l.side = 'inbox' AND l.consumer = m.consumer AND l.source = m.source AND l.id = m.id
+    RETURNING m.id
+), marked AS (
     UPDATE idem.dead_letters l SET redrive_at = clock_timestamp()
     WHERE l.side = 'inbox' AND l.consumer = @consumer
       AND l.source = @source AND l.id = @id
-    RETURNING l.consumer, l.source, l.id, l.key
-), revived AS (
-    UPDATE idem.inbox m
-    SET state = 'failing', attempts = 0, begun = NULL, alone = NULL, hindered = NULL, retry_at = clock_timestamp(), since = clock_timestamp(),
-        expires_at = clock_timestamp() + (m.expires_at - m.since), key = marked.key
-    FROM marked
-    WHERE m.consumer = marked.consumer AND m.source = marked.source
-      AND m.id = marked.id AND m.state = 'dead'
+      AND (SELECT count(*) FROM revived) >= 0
+    RETURNING l.id
 )
 SELECT (count(*) > 0)::bool AS known FROM marked;
 
+-- name: DropMessage :one
+-- DropMessage removes a dead letter. A message that was redriven is dead again, so that nothing waits behind it. The rows are
+-- locked in the order of ResumeMessages.
+WITH buried AS (
+    UPDATE idem.inbox m
+    SET state = 'dead', since = clock_timestamp(), begun = NULL, hindered = NULL, retry_at = NULL, key = NULL
+    FROM idem.dead_letters l
+    WHERE m.consumer = @consumer AND m.source = @source AND m.id = @id AND m.state = 'failing'
+      AND l.side = 'inbox' AND l.consumer = m.consumer AND l.source = m.source AND l.id = m.id AND l.redrive_at IS NOT NULL
+    RETURNING m.id
+), dropped AS (
+    DELETE FROM idem.dead_letters l
+    WHERE l.side = 'inbox' AND l.consumer = @consumer
+      AND l.source = @source AND l.id = @id
+      AND (SELECT count(*) FROM buried) >= 0
+    RETURNING l.id
+)
+SELECT (count(*) > 0)::bool AS known FROM dropped;
+
 -- name: MessageRedrives :many
--- MessageRedrives reads the dead letters of a consumer that are to be tried again, in the order in which a person has wanted it.
-SELECT l.source, l.id, l.key, l.type, l.payload, coalesce(l.headers::text, '')::text AS headers,
+-- MessageRedrives reads the redriven messages of a consumer that are due, in the order in which they were redriven: as many as
+-- there is room for, and the first one however large it is. A dead letter that idem.inbox has forgotten is always due.
+SELECT r.source, r.id, r.key, r.type, l.payload, coalesce(l.headers::text, '')::text AS headers,
        coalesce(l.sealed_by, '')::text AS sealed_by
-FROM idem.dead_letters l
-WHERE l.side = 'inbox' AND l.consumer = @consumer AND l.redrive_at IS NOT NULL
-ORDER BY l.redrive_at, l.source, l.id
-LIMIT @room;
+FROM (
+    SELECT d.consumer, d.source, d.id, d.key, d.type, d.redrive_at, octet_length(d.payload) AS size,
+           sum(octet_length(d.payload)) OVER (ORDER BY d.redrive_at, d.source, d.id) AS total
+    FROM idem.dead_letters d
+    WHERE d.side = 'inbox' AND d.consumer = @consumer AND d.redrive_at IS NOT NULL
+      AND NOT EXISTS (
+          SELECT FROM idem.inbox m
+          WHERE m.consumer = d.consumer AND m.source = d.source AND m.id = d.id
+            AND m.state = 'failing' AND m.retry_at > clock_timestamp())
+    ORDER BY d.redrive_at, d.source, d.id
+    LIMIT @room
+) r
+JOIN idem.dead_letters l ON l.side = 'inbox' AND l.consumer = r.consumer AND l.source = r.source AND l.id = r.id
+WHERE coalesce(r.total - r.size, 0) < @max_bytes::int8
+ORDER BY r.redrive_at, r.source, r.id;
 
 -- name: ForgetRedrives :exec
 -- ForgetRedrives removes dead letters that were tried again, and are handled.

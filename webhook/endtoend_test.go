@@ -40,7 +40,7 @@ func newPartner(t *testing.T) *partner {
 func (p *partner) knows(secrets ...string) {
 	h := p.till.handler("StandardWebhooks", func(c *webhook.HandlerConfig) {
 		c.Verifier = verifier(p.t, webhook.StandardWebhooks, secrets...)
-		c.Inbox = []inbox.Option{inbox.WithPause(time.Millisecond, time.Millisecond)}
+		c.Inbox = []inbox.Option{inbox.WithBackoff(time.Millisecond, time.Millisecond)}
 	})
 	h.SetClock(time.Now)
 	p.handler.Store(h)

@@ -337,7 +337,7 @@ func TestEventThatFailsIsAskedForAgainAndHasItsEffectThen(t *testing.T) {
 	s := newTill(t)
 	s.fail.Store(&errOutOfOrder)
 	h := s.handler("GitHub", func(c *webhook.HandlerConfig) {
-		c.Inbox = []inbox.Option{inbox.WithPause(time.Millisecond, time.Millisecond)}
+		c.Inbox = []inbox.Option{inbox.WithBackoff(time.Millisecond, time.Millisecond)}
 	})
 	w := ask(h, githubDelivery.request())
 	wantStatus(t, w, http.StatusServiceUnavailable)
@@ -360,7 +360,7 @@ func TestEventIsTriedHoweverManyOthersHaveFailed(t *testing.T) {
 	s := newTill(t)
 	fails := func(pgx.Tx) error { return errOutOfOrder }
 	for i := range inbox.DefaultCircuitFailures + 1 {
-		o, err := inbox.Handle(t.Context(), s.pool, "billing", inbox.Message{Source: "queue", ID: strconv.Itoa(i)}, fails, inbox.WithPause(time.Hour, time.Hour), inbox.WithCircuit(20, time.Hour))
+		o, err := inbox.Handle(t.Context(), s.pool, "billing", inbox.Message{Source: "queue", ID: strconv.Itoa(i)}, fails, inbox.WithBackoff(time.Hour, time.Hour), inbox.WithCircuit(20, time.Hour))
 		if err != nil || errors.Is(o.Err, inbox.ErrPaused) != (i == inbox.DefaultCircuitFailures) {
 			t.Fatalf("%d: %+v, %v", i, o, err)
 		}
@@ -428,7 +428,7 @@ func TestAnswerIsNeverAheadOfTheCommit(t *testing.T) {
 			through := pgtest.Open(t, proxy.DSN())
 			s.pool = through
 			h := s.handler("GitHub", func(c *webhook.HandlerConfig) {
-				c.Inbox = []inbox.Option{inbox.WithPause(time.Millisecond, time.Millisecond)}
+				c.Inbox = []inbox.Option{inbox.WithBackoff(time.Millisecond, time.Millisecond)}
 			})
 			s.pool = direct
 			trap := proxy.Arm(point, pgproxy.Reset)

@@ -19,7 +19,7 @@ import (
 	"github.com/idem-go/idem/outbox"
 )
 
-var soon = inbox.WithPause(time.Millisecond, 5*time.Millisecond)
+var soon = inbox.WithBackoff(time.Millisecond, 5*time.Millisecond)
 
 // One handler in ten fails by chance, and relays come and go.
 func TestMessagesOfOneServiceHaveTheirEffectInAnotherOnceAndInOrder(t *testing.T) {
@@ -89,7 +89,7 @@ func TestMessageThatFailsHoldsBackItsKeyAloneAndDiesInTheInbox(t *testing.T) {
 		t.Errorf("%d dead letters of the inbox", n)
 	}
 	mended.Store(true)
-	if err := inbox.Redrive(t.Context(), tr.billing, consumer, "orders", poison.ID); err != nil {
+	if err := inbox.Redrive(t.Context(), tr.billing, inbox.Ref{Consumer: consumer, Source: "orders", ID: poison.ID}); err != nil {
 		t.Fatal(err)
 	}
 	tr.eventually("the dead letter to be handled", func() bool { return len(tr.types("a")) == 2 })
@@ -109,7 +109,7 @@ func TestConsumerWhoseHandlersAllFailPausesAndLosesNothing(t *testing.T) {
 			back.Store(true)
 		}
 		return !back.Load()
-	}), outbox.RelayConfig{}, inbox.WithPause(10*time.Millisecond, 50*time.Millisecond), inbox.WithCircuit(5, 20*time.Millisecond), inbox.WithMaxAttempts(12))
+	}), outbox.RelayConfig{}, inbox.WithBackoff(10*time.Millisecond, 50*time.Millisecond), inbox.WithCircuit(5, 20*time.Millisecond), inbox.WithMaxAttempts(12))
 	tr.empty()
 	if n := count(t, tr.billing, `select count(distinct id) from books`); n != 100 || count(t, tr.billing, `select count(*) from books`) != 100 {
 		t.Errorf("%d have an effect", n)
@@ -197,7 +197,7 @@ func TestConsumersShareARelayByTopic(t *testing.T) {
 	tr := newTrade(t)
 	var mu sync.Mutex
 	shipped := 0
-	failing, err := direct.NewConsumer(tr.billing, consumer, entering(func(m inbox.Message) bool { return m.Type == "poison" }), direct.ConsumerConfig{Options: []inbox.Option{inbox.WithPause(time.Hour, time.Hour)}})
+	failing, err := direct.NewConsumer(tr.billing, consumer, entering(func(m inbox.Message) bool { return m.Type == "poison" }), direct.ConsumerConfig{Options: []inbox.Option{inbox.WithBackoff(time.Hour, time.Hour)}})
 	if err != nil {
 		t.Fatal(err)
 	}

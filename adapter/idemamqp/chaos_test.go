@@ -53,7 +53,7 @@ func work(ctx context.Context, role string) error {
 		attempts = 2
 	}
 	c, err := idemamqp.NewConsumer(pool, "books", broker, queue, handle, idemamqp.ConsumerConfig{
-		Ordered: true, Logger: logger, Options: []inbox.Option{inbox.WithPause(10*time.Millisecond, 50*time.Millisecond), inbox.WithMaxAttempts(attempts)},
+		Ordered: true, Logger: logger, Options: []inbox.Option{inbox.WithBackoff(10*time.Millisecond, 50*time.Millisecond), inbox.WithMaxAttempts(attempts)},
 	})
 	if err != nil {
 		return err

@@ -74,7 +74,7 @@ func consumer(t testing.TB, pool *pgxpool.Pool, url, queue string, handle idemam
 
 // quick is a config for tests: short pauses, and a log that goes with the test.
 func quick(t testing.TB, options ...inbox.Option) idemamqp.ConsumerConfig {
-	return idemamqp.ConsumerConfig{Options: append(options, inbox.WithPause(10*time.Millisecond, 50*time.Millisecond)), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	return idemamqp.ConsumerConfig{Options: append(options, inbox.WithBackoff(10*time.Millisecond, 50*time.Millisecond)), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 }
 
 func publish(t testing.TB, n *node, messages ...outbox.Message) {

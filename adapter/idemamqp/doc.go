@@ -27,7 +27,7 @@
 // others, and count it. It stays unacknowledged in the Consumer until its next attempt is due. So no more than
 // ConsumerConfig.Prefetch messages can wait at a time, and nothing else is handled while all of them do. After consumer_timeout, half
 // an hour by default, RabbitMQ closes the channel of a consumer that has not acknowledged: the messages are delivered again then, which
-// harms nothing. Pauses that are shorter, by [inbox.WithPause], avoid it.
+// harms nothing. Pauses that are shorter, by [inbox.WithBackoff], avoid it.
 //
 // With ConsumerConfig.Ordered, the effects of one key have the order of the queue, also across processes that die: declare the
 // queue with x-single-active-consumer, so that one process at a time reads it. Without Ordered there is no order, and as many processes as

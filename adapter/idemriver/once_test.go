@@ -21,7 +21,7 @@ import (
 // messageClient returns a client whose queue is worked on with fn, once it is started.
 func messageClient(pool *pgxpool.Pool, fn func(tx pgx.Tx, job *river.Job[idemriver.Message]) error, logger *slog.Logger, options ...inbox.Option) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
-	config := idemriver.OnceConfig{Logger: logger, Options: append(options, inbox.WithPause(10*time.Millisecond, 50*time.Millisecond))}
+	config := idemriver.OnceConfig{Logger: logger, Options: append(options, inbox.WithBackoff(10*time.Millisecond, 50*time.Millisecond))}
 	river.AddWorker(workers, idemriver.NewOnceWorker(pool, "books", fn, config))
 	return river.NewClient(riverpgxv5.New(pool), &river.Config{
 		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 8}},

@@ -29,7 +29,7 @@ func redrive[T river.JobArgs](t *testing.T, m inbox.Message) *river.Job[T] {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := inbox.Redrive(t.Context(), pool, "books", m.Source, m.ID); err != nil {
+	if err := inbox.Redrive(t.Context(), pool, inbox.Ref{Consumer: "books", Source: m.Source, ID: m.ID}); err != nil {
 		t.Fatal(err)
 	}
 	given := make(chan *river.Job[T], 1)

@@ -82,7 +82,7 @@ func (b *books) run(handle Handle, options ...inbox.Option) (stop func()) {
 
 func (b *books) runIn(ctx context.Context, cancel func(), handle Handle, options ...inbox.Option) (stop func()) {
 	ended := make(chan struct{})
-	options = slices.Clip(append(options, inbox.WithPause(10*time.Millisecond, 50*time.Millisecond))) // a consumer may add to them
+	options = slices.Clip(append(options, inbox.WithBackoff(10*time.Millisecond, 50*time.Millisecond))) // a consumer may add to them
 	go func() {
 		defer close(ended)
 		if err := b.Run(ctx, handle, options...); err != nil && ctx.Err() == nil {
@@ -197,11 +197,13 @@ func (b *books) same(delivered, given inbox.Message) {
 	}
 }
 
-func (b *books) dead() []inbox.DeadLetter {
+func (b *books) dead() (letters []inbox.DeadLetter) {
 	b.t.Helper()
-	letters, err := inbox.List(b.t.Context(), b.pool, b.Name, inbox.DeadLetter{}, 1000)
-	if err != nil {
-		b.t.Fatalf("inboxtest: %v", err)
+	for letter, err := range inbox.List(b.t.Context(), b.pool, inbox.Ref{Consumer: b.Name}) {
+		if err != nil {
+			b.t.Fatalf("inboxtest: %v", err)
+		}
+		letters = append(letters, letter)
 	}
 	return letters
 }

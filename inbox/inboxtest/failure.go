@@ -84,7 +84,7 @@ func poison(t testing.TB, s Suite) {
 	b.settle(stop)
 	b.once(good...)
 	for _, letter := range b.dead() {
-		whole, err := inbox.Show(t.Context(), b.pool, nil, b.Name, letter.Source, letter.ID)
+		whole, err := inbox.Show(t.Context(), b.pool, letter.Ref())
 		if err != nil {
 			t.Fatalf("inboxtest: %v", err)
 		}
@@ -119,7 +119,7 @@ func redriven(t testing.TB, s Suite) {
 	})
 	mended.Store(true)
 	letter := b.dead()[0]
-	if err := inbox.Redrive(t.Context(), b.pool, b.Name, letter.Source, letter.ID); err != nil {
+	if err := inbox.Redrive(t.Context(), b.pool, letter.Ref()); err != nil {
 		t.Fatalf("inboxtest: %v", err)
 	}
 	b.await(sent)

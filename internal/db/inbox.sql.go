@@ -14,22 +14,27 @@ SELECT coalesce(pg_catalog.current_setting('idem.claim', true), '')::pg_catalog.
        pg_catalog.set_config('idem.claim', $1::pg_catalog.text, true) AS _,
        pg_catalog.set_config('idem.lock_timeout', pg_catalog.current_setting('lock_timeout'), true) AS _,
        pg_catalog.set_config('lock_timeout', $2::pg_catalog.text, true) AS _,
-       CASE WHEN pg_catalog.current_setting('synchronous_commit', true) OPERATOR(pg_catalog.=) 'off' THEN pg_catalog.set_config('synchronous' OPERATOR(pg_catalog.||) '_commit', 'on', true) END AS _
+       CASE WHEN pg_catalog.current_setting('synchronous_commit', true) OPERATOR(pg_catalog.=) 'off' THEN pg_catalog.set_config('synchronous' OPERATOR(pg_catalog.||) '_commit', 'on', true) END AS _,
+       CASE WHEN $3::pg_catalog.bool AND pg_catalog.current_setting('max_prepared_transactions', true) OPERATOR(pg_catalog.<>) '0' THEN pg_catalog.pg_export_snapshot() END AS _
 `
 
 // BeginMessagesStatement is BeginMessages as connections know it.
 var BeginMessagesStatement = roundtrip.New(roundtrip.Statement{
 	Name: "idem_begin_messages", SQL: BeginMessagesSQL,
-	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text},
+	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.PlainParam},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text},
 })
 
-// BeginMessages says, until this transaction ends, whose it is, as a claim of a key does, and bounds how long the statements that
-// follow wait for a lock: until Calm. Where commits do not wait for the disk, that of this transaction does: a broker forgets a message of which
-// it is told that it is done. The name of the setting is in two parts, as in HoldKey.
+// BeginMessages begins a transaction that handles messages. It names the transaction in idem.claim, as a claim of a key does, and
+// bounds how long the next statements wait for a lock, until Calm. It has the COMMIT wait for the disk where the session would
+// not: a broker forgets a message that is acknowledged. The name of that setting is in two parts, as in HoldKey.
+//
+// A handler that prepared the transaction for a later COMMIT would let the messages that it was not given count as handled. A
+// transaction that has exported a snapshot cannot be prepared. owned is false where the transaction is the caller's, and may be.
 type BeginMessages struct {
 	ExecutionID string
 	Patience    string
+	Owned       bool
 
 	Found bool
 	Row   BeginMessagesRow
@@ -40,6 +45,7 @@ func (q *BeginMessages) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.ExecutionID)
 	values.Text(q.Patience)
+	values.Bool(q.Owned)
 	trip.Add(BeginMessagesStatement, values.List()...)
 }
 
@@ -55,6 +61,7 @@ type BeginMessagesRow struct {
 
 func (r *BeginMessagesRow) read(row *roundtrip.Row) {
 	r.Previous = row.Text(r.Previous)
+	row.Skip()
 	row.Skip()
 	row.Skip()
 	row.Skip()
@@ -136,11 +143,11 @@ func (r *ClaimMessagesRow) read(row *roundtrip.Row) {
 // LoadMessagesSQL is the text of LoadMessages.
 const LoadMessagesSQL = `-- name: LoadMessages :many
 SELECT m.source, m.id, m.same_hash::pg_catalog.bool AS same_hash, m.state, m.attempts::pg_catalog.int4 AS attempts,
-       m.begun::pg_catalog.int4 AS begun, m.alone::pg_catalog.int4 AS alone, m.hindered::pg_catalog.int4 AS hindered, m.remaining::pg_catalog.int8 AS remaining, /*moment*/m.since/**/ AS since
+       m.begun::pg_catalog.bool AS begun, m.hindered::pg_catalog.int4 AS hindered, m.remaining::pg_catalog.int8 AS remaining, /*moment*/m.since/**/ AS since
 FROM ROWS FROM (pg_catalog.unnest(($1::pg_catalog.text)::pg_catalog.text[]),
                 pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, n)
 CROSS JOIN LATERAL (
-    SELECT i.source, i.id, i.state, coalesce(i.attempts, 0) AS attempts, coalesce(i.begun, 0) AS begun, coalesce(i.alone, 0) AS alone,
+    SELECT i.source, i.id, i.state, coalesce(i.attempts, 0) AS attempts, coalesce(i.begun, false) AS begun,
            coalesce(i.hindered, 0) AS hindered,
            i.hash OPERATOR(pg_catalog.=) pg_catalog.substring($3::pg_catalog.bytea,
                ((u.n OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.*) 32 OPERATOR(pg_catalog.+) 1)::pg_catalog.int4, 32) AS same_hash,
@@ -158,7 +165,7 @@ CROSS JOIN LATERAL (
 var LoadMessagesStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     LoadMessagesSQL,
 	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.TextParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary},
+	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary},
 })
 
 // LoadMessages tells what is known of messages. It is a statement of its own because the snapshot of the claim may be older than
@@ -204,8 +211,7 @@ type LoadMessagesRow struct {
 	SameHash  bool
 	State     string
 	Attempts  int
-	Begun     int
-	Alone     int
+	Begun     bool
 	Hindered  int
 	Remaining int64
 	Since     time.Time
@@ -217,8 +223,7 @@ func (r *LoadMessagesRow) read(row *roundtrip.Row) {
 	r.SameHash = row.Bool()
 	r.State = row.Text(r.State)
 	r.Attempts = row.Int()
-	r.Begun = row.Int()
-	r.Alone = row.Int()
+	r.Begun = row.Bool()
 	r.Hindered = row.Int()
 	r.Remaining = row.Int64()
 	r.Since = row.Time()
@@ -251,7 +256,7 @@ WITH due AS (
 UPDATE idem.inbox m
 SET state = 'handled', since = pg_catalog.statement_timestamp(),
     expires_at = pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) $1::pg_catalog.interval,
-    attempts = NULL, begun = NULL, alone = NULL, hindered = NULL, retry_at = NULL, key = NULL
+    attempts = NULL, begun = NULL, hindered = NULL, retry_at = NULL, key = NULL
 FROM due
 WHERE m.consumer OPERATOR(pg_catalog.=) due.consumer AND m.source OPERATOR(pg_catalog.=) due.source AND m.id OPERATOR(pg_catalog.=) due.id
 RETURNING m.source, m.id, /*moment*/m.since/**/ AS since
@@ -351,11 +356,11 @@ const CountFailureSQL = `-- name: CountFailure :one
 INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts, hindered, retry_at, key)
 VALUES ($1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.text, $4::pg_catalog.bytea, 'failing',
         pg_catalog.clock_timestamp(), pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $5::pg_catalog.interval,
-        $6::pg_catalog.int4, $7::pg_catalog.int4,
+        greatest($6::pg_catalog.int4, 0), $7::pg_catalog.int4,
         pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) $8::pg_catalog.interval,
         $9::pg_catalog.text)
 ON CONFLICT (consumer, source, id) DO UPDATE
-SET attempts = coalesce(m.attempts, 0) OPERATOR(pg_catalog.+) EXCLUDED.attempts, begun = NULL, alone = NULL,
+SET attempts = greatest(coalesce(m.attempts, 0) OPERATOR(pg_catalog.+) $6::pg_catalog.int4, 0), begun = NULL,
     hindered = coalesce(m.hindered, 0) OPERATOR(pg_catalog.+) EXCLUDED.hindered,
     retry_at = EXCLUDED.retry_at, expires_at = EXCLUDED.expires_at, key = EXCLUDED.key
 WHERE m.state OPERATOR(pg_catalog.=) 'failing' AND m.hash OPERATOR(pg_catalog.=) EXCLUDED.hash
@@ -369,7 +374,8 @@ var CountFailureStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text},
 })
 
-// CountFailure counts an attempt that has failed, or was hindered, and says when the next one is due. No row: the message is
+// CountFailure records how an attempt ended that did not succeed, and says when the next one is due. attempts is what the end
+// adds to the count: 1, or 0 if AnnounceMessage has counted the attempt, or -1 if that was undeserved. No row: the message is
 // handled or dead, or another one has its id.
 type CountFailure struct {
 	Consumer  string
@@ -424,7 +430,7 @@ WITH buried AS (
             $8::pg_catalog.int4)
     ON CONFLICT (consumer, source, id) DO UPDATE
     SET state = EXCLUDED.state, since = EXCLUDED.since, expires_at = EXCLUDED.expires_at, attempts = EXCLUDED.attempts,
-        begun = NULL, alone = NULL, hindered = NULL, retry_at = NULL, key = NULL
+        begun = NULL, hindered = NULL, retry_at = NULL, key = NULL
     WHERE m.state OPERATOR(pg_catalog.=) 'failing' AND m.hash OPERATOR(pg_catalog.=) EXCLUDED.hash
     RETURNING m.consumer, m.source, m.id, m.since
 )
@@ -537,180 +543,98 @@ func (q ReleaseMessages) Queue(trip *roundtrip.Trip) {
 // Read reads the answer.
 func (ReleaseMessages) Read(trip *roundtrip.Trip) { trip.Skip() }
 
-// EnterMessagesSQL is the text of EnterMessages.
-const EnterMessagesSQL = `-- name: EnterMessages :exec
-INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at, attempts, begun, alone, retry_at, key)
-SELECT $1::pg_catalog.text, u.source, u.id,
-       pg_catalog.substring($2::pg_catalog.bytea, ((u.n OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.*) 32 OPERATOR(pg_catalog.+) 1)::pg_catalog.int4, 32),
-       'failing', pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+)
-           (u.n::pg_catalog.float8 OPERATOR(pg_catalog.*) '1 microsecond'::pg_catalog.interval),
-       pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) $3::pg_catalog.interval, 0, 0, 0, pg_catalog.statement_timestamp(), u.key
-FROM ROWS FROM (pg_catalog.unnest(($4::pg_catalog.text)::pg_catalog.text[]),
-                pg_catalog.unnest(($5::pg_catalog.text)::pg_catalog.text[]),
-                pg_catalog.unnest(($6::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, key, n)
-ORDER BY u.source COLLATE pg_catalog."C", u.id COLLATE pg_catalog."C"
-ON CONFLICT (consumer, source, id) DO NOTHING
+// AnnounceMessageSQL is the text of AnnounceMessage.
+const AnnounceMessageSQL = `-- name: AnnounceMessage :one
+INSERT INTO idem.inbox AS m (consumer, source, id, hash, state, since, expires_at, attempts, begun, retry_at, key)
+VALUES ($1::pg_catalog.text, $2::pg_catalog.text, $3::pg_catalog.text, $4::pg_catalog.bytea, 'failing',
+        pg_catalog.statement_timestamp(), pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) $5::pg_catalog.interval,
+        1, true, pg_catalog.statement_timestamp(), $6::pg_catalog.text)
+ON CONFLICT (consumer, source, id) DO UPDATE
+SET attempts = coalesce(m.attempts, 0) OPERATOR(pg_catalog.+) 1, begun = true, expires_at = EXCLUDED.expires_at
+WHERE m.state OPERATOR(pg_catalog.=) 'failing' AND m.hash OPERATOR(pg_catalog.=) EXCLUDED.hash AND m.retry_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
+RETURNING m.attempts::pg_catalog.int4 AS attempts
 `
 
-// EnterMessagesStatement is EnterMessages as connections know it.
-var EnterMessagesStatement = roundtrip.New(roundtrip.Statement{
-	SQL:    EnterMessagesSQL,
-	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.BytesParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam},
+// AnnounceMessageStatement is AnnounceMessage as connections know it.
+var AnnounceMessageStatement = roundtrip.New(roundtrip.Statement{
+	SQL:     AnnounceMessageSQL,
+	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.BytesParam, roundtrip.PlainParam, roundtrip.TextParam},
+	Results: []int16{roundtrip.Text},
 })
 
-// EnterMessages writes down messages of which nothing is known, for AnnounceMessages. Their order is kept, for who waits for those
-// before it. It and ClaimMessages wait for what others insert, in one order, and then AnnounceMessages and ResumeMessages for what
-// others have locked, in one order: one statement that waited for both would deadlock with who has inserted and waits for a lock.
-type EnterMessages struct {
+// AnnounceMessage counts an attempt at a message before the attempt begins. The count stands unless CountFailure or
+// WithdrawMessage corrects it, or the message is handled. No row: the message is handled, dead or not due, or another one has
+// its id. It waits for one row and holds no other, so it is in no deadlock.
+type AnnounceMessage struct {
 	Consumer  string
-	Hashes    []byte
+	Source    string
+	ID        string
+	Hash      []byte
 	Retention time.Duration
-	Sources   string
-	IDs       string
-	Keys      string
+	Key       string
+
+	Found bool
+	Row   AnnounceMessageRow
 }
 
 // Queue adds the statement.
-func (q EnterMessages) Queue(trip *roundtrip.Trip) {
+func (q *AnnounceMessage) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Consumer)
-	values.Bytes(q.Hashes)
+	values.Text(q.Source)
+	values.Text(q.ID)
+	values.Bytes(q.Hash)
 	values.Interval(q.Retention)
-	values.Text(q.Sources)
-	values.Text(q.IDs)
-	values.Text(q.Keys)
-	trip.Add(EnterMessagesStatement, values.List()...)
+	values.Text(q.Key)
+	trip.Add(AnnounceMessageStatement, values.List()...)
 }
 
 // Read reads the answer.
-func (EnterMessages) Read(trip *roundtrip.Trip) { trip.Skip() }
+func (q *AnnounceMessage) Read(trip *roundtrip.Trip) {
+	q.Found = trip.Row(q.Row.read)
+}
 
-// AnnounceMessagesSQL is the text of AnnounceMessages.
-const AnnounceMessagesSQL = `-- name: AnnounceMessages :many
-WITH due AS (
-    SELECT m.consumer, m.source, m.id
-    FROM ROWS FROM (pg_catalog.unnest(($3::pg_catalog.text)::pg_catalog.text[]),
-                    pg_catalog.unnest(($4::pg_catalog.text)::pg_catalog.text[])) WITH ORDINALITY AS u (source, id, n)
-    JOIN idem.inbox m ON m.consumer OPERATOR(pg_catalog.=) $5::pg_catalog.text
-     AND m.source OPERATOR(pg_catalog.=) u.source AND m.id OPERATOR(pg_catalog.=) u.id
-    WHERE m.state OPERATOR(pg_catalog.=) 'failing' AND m.retry_at OPERATOR(pg_catalog.<=) pg_catalog.statement_timestamp()
-      AND m.hash OPERATOR(pg_catalog.=) pg_catalog.substring($6::pg_catalog.bytea,
-          ((u.n OPERATOR(pg_catalog.-) 1) OPERATOR(pg_catalog.*) 32 OPERATOR(pg_catalog.+) 1)::pg_catalog.int4, 32)
-    ORDER BY m.source, m.id
-    FOR UPDATE OF m
-)
+// AnnounceMessageRow is a row of AnnounceMessage.
+type AnnounceMessageRow struct {
+	Attempts int
+}
+
+func (r *AnnounceMessageRow) read(row *roundtrip.Row) {
+	r.Attempts = row.Int()
+}
+
+// WithdrawMessageSQL is the text of WithdrawMessage.
+const WithdrawMessageSQL = `-- name: WithdrawMessage :exec
 UPDATE idem.inbox m
-SET begun = coalesce(m.begun, 0) OPERATOR(pg_catalog.+) (NOT $1::pg_catalog.bool)::pg_catalog.int4,
-    alone = coalesce(m.alone, 0) OPERATOR(pg_catalog.+) ($1::pg_catalog.bool)::pg_catalog.int4,
-    expires_at = pg_catalog.statement_timestamp() OPERATOR(pg_catalog.+) $2::pg_catalog.interval
-FROM due
-WHERE m.consumer OPERATOR(pg_catalog.=) due.consumer AND m.source OPERATOR(pg_catalog.=) due.source AND m.id OPERATOR(pg_catalog.=) due.id
-RETURNING m.source, m.id
+SET attempts = greatest(m.attempts OPERATOR(pg_catalog.-) 1, 0), begun = NULL
+WHERE m.consumer OPERATOR(pg_catalog.=) $1::pg_catalog.text AND m.source OPERATOR(pg_catalog.=) $2::pg_catalog.text AND m.id OPERATOR(pg_catalog.=) $3::pg_catalog.text
+  AND m.state OPERATOR(pg_catalog.=) 'failing' AND m.begun
 `
 
-// AnnounceMessagesStatement is AnnounceMessages as connections know it.
-var AnnounceMessagesStatement = roundtrip.New(roundtrip.Statement{
-	SQL:     AnnounceMessagesSQL,
-	Params:  []roundtrip.Param{roundtrip.PlainParam, roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.BytesParam},
-	Results: []int16{roundtrip.Text, roundtrip.Text},
+// WithdrawMessageStatement is WithdrawMessage as connections know it.
+var WithdrawMessageStatement = roundtrip.New(roundtrip.Statement{
+	SQL:    WithdrawMessageSQL,
+	Params: []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam},
 })
 
-// AnnounceMessages says, before they begin, that attempts at messages do, together or, of one message, alone.
-// Those that are handled, dead or not due are not returned.
-type AnnounceMessages struct {
-	Alone     bool
-	Retention time.Duration
-	Sources   string
-	IDs       string
-	Consumer  string
-	Hashes    []byte
-
-	Rows []AnnounceMessagesRow
-}
-
-// Queue adds the statement.
-func (q *AnnounceMessages) Queue(trip *roundtrip.Trip) {
-	values := trip.Values()
-	values.Bool(q.Alone)
-	values.Interval(q.Retention)
-	values.Text(q.Sources)
-	values.Text(q.IDs)
-	values.Text(q.Consumer)
-	values.Bytes(q.Hashes)
-	trip.Add(AnnounceMessagesStatement, values.List()...)
-}
-
-// Read reads the answer.
-func (q *AnnounceMessages) Read(trip *roundtrip.Trip) {
-	q.Each(trip, func(r *AnnounceMessagesRow) { q.Rows = append(q.Rows, *r) })
-}
-
-// Each reads the answer and calls f with one row after the other, which is the same one each time.
-func (q *AnnounceMessages) Each(trip *roundtrip.Trip, f func(*AnnounceMessagesRow)) {
-	var r AnnounceMessagesRow
-	trip.Rows(func(row *roundtrip.Row) {
-		r.read(row)
-		f(&r)
-	})
-}
-
-// AnnounceMessagesRow is a row of AnnounceMessages.
-type AnnounceMessagesRow struct {
-	Source string
-	ID     string
-}
-
-func (r *AnnounceMessagesRow) read(row *roundtrip.Row) {
-	r.Source = row.Text(r.Source)
-	r.ID = row.Text(r.ID)
-}
-
-// WithdrawMessagesSQL is the text of WithdrawMessages.
-const WithdrawMessagesSQL = `-- name: WithdrawMessages :exec
-UPDATE idem.inbox m
-SET begun = m.begun OPERATOR(pg_catalog.-) (NOT $1::pg_catalog.bool)::pg_catalog.int4,
-    alone = m.alone OPERATOR(pg_catalog.-) ($1::pg_catalog.bool)::pg_catalog.int4
-FROM (
-    SELECT i.consumer, i.source, i.id
-    FROM ROWS FROM (pg_catalog.unnest(($2::pg_catalog.text)::pg_catalog.text[]),
-                    pg_catalog.unnest(($3::pg_catalog.text)::pg_catalog.text[])) AS u (source, id)
-    JOIN idem.inbox i ON i.consumer OPERATOR(pg_catalog.=) $4::pg_catalog.text
-     AND i.source OPERATOR(pg_catalog.=) u.source AND i.id OPERATOR(pg_catalog.=) u.id
-    WHERE i.state OPERATOR(pg_catalog.=) 'failing'
-      AND (CASE WHEN $1::pg_catalog.bool THEN i.alone ELSE i.begun END) OPERATOR(pg_catalog.>) 0
-    ORDER BY i.source, i.id
-    FOR UPDATE OF i
-) announced
-WHERE m.consumer OPERATOR(pg_catalog.=) announced.consumer AND m.source OPERATOR(pg_catalog.=) announced.source
-  AND m.id OPERATOR(pg_catalog.=) announced.id
-`
-
-// WithdrawMessagesStatement is WithdrawMessages as connections know it.
-var WithdrawMessagesStatement = roundtrip.New(roundtrip.Statement{
-	SQL:    WithdrawMessagesSQL,
-	Params: []roundtrip.Param{roundtrip.PlainParam, roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam},
-})
-
-// WithdrawMessages takes back what was announced: the attempts have ended, and no message is to blame.
-type WithdrawMessages struct {
-	Alone    bool
-	Sources  string
-	IDs      string
+// WithdrawMessage takes back what AnnounceMessage has counted: the attempt has ended, and the message did not fail.
+type WithdrawMessage struct {
 	Consumer string
+	Source   string
+	ID       string
 }
 
 // Queue adds the statement.
-func (q WithdrawMessages) Queue(trip *roundtrip.Trip) {
+func (q WithdrawMessage) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
-	values.Bool(q.Alone)
-	values.Text(q.Sources)
-	values.Text(q.IDs)
 	values.Text(q.Consumer)
-	trip.Add(WithdrawMessagesStatement, values.List()...)
+	values.Text(q.Source)
+	values.Text(q.ID)
+	trip.Add(WithdrawMessageStatement, values.List()...)
 }
 
 // Read reads the answer.
-func (WithdrawMessages) Read(trip *roundtrip.Trip) { trip.Skip() }
+func (WithdrawMessage) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // FailingMessagesSQL is the text of FailingMessages.
 const FailingMessagesSQL = `-- name: FailingMessages :many
@@ -788,18 +712,20 @@ func (r *FailingMessagesRow) read(row *roundtrip.Row) {
 
 // RedriveMessageSQL is the text of RedriveMessage.
 const RedriveMessageSQL = `-- name: RedriveMessage :one
-WITH marked AS (
+WITH revived AS (
+    UPDATE idem.inbox m
+    SET state = 'failing', attempts = 0, begun = NULL, hindered = NULL, retry_at = pg_catalog.clock_timestamp(), since = pg_catalog.clock_timestamp(),
+        expires_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) (m.expires_at OPERATOR(pg_catalog.-) m.since), key = l.key
+    FROM idem.dead_letters l
+    WHERE m.consumer OPERATOR(pg_catalog.=) $1::pg_catalog.text AND m.source OPERATOR(pg_catalog.=) $2::pg_catalog.text AND m.id OPERATOR(pg_catalog.=) $3::pg_catalog.text AND m.state OPERATOR(pg_catalog.=) 'dead'
+      AND l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) m.consumer AND l.source OPERATOR(pg_catalog.=) m.source AND l.id OPERATOR(pg_catalog.=) m.id
+    RETURNING m.id
+), marked AS (
     UPDATE idem.dead_letters l SET redrive_at = pg_catalog.clock_timestamp()
     WHERE l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) $1::pg_catalog.text
       AND l.source OPERATOR(pg_catalog.=) $2::pg_catalog.text AND l.id OPERATOR(pg_catalog.=) $3::pg_catalog.text
-    RETURNING l.consumer, l.source, l.id, l.key
-), revived AS (
-    UPDATE idem.inbox m
-    SET state = 'failing', attempts = 0, begun = NULL, alone = NULL, hindered = NULL, retry_at = pg_catalog.clock_timestamp(), since = pg_catalog.clock_timestamp(),
-        expires_at = pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) (m.expires_at OPERATOR(pg_catalog.-) m.since), key = marked.key
-    FROM marked
-    WHERE m.consumer OPERATOR(pg_catalog.=) marked.consumer AND m.source OPERATOR(pg_catalog.=) marked.source
-      AND m.id OPERATOR(pg_catalog.=) marked.id AND m.state OPERATOR(pg_catalog.=) 'dead'
+      AND (SELECT pg_catalog.count(*) FROM revived) OPERATOR(pg_catalog.>=) 0
+    RETURNING l.id
 )
 SELECT (pg_catalog.count(*) OPERATOR(pg_catalog.>) 0)::pg_catalog.bool AS known FROM marked
 `
@@ -811,7 +737,8 @@ var RedriveMessageStatement = roundtrip.New(roundtrip.Statement{
 	Results: []int16{roundtrip.Text},
 })
 
-// RedriveMessage lets a dead letter be tried again: from its own payload, or when it is delivered.
+// RedriveMessage makes a dead letter a message again, with no attempts, at the end of its key. Its payload stays with the dead
+// letter until the message is handled. The rows are locked in the order of ResumeMessages.
 type RedriveMessage struct {
 	Consumer string
 	Source   string
@@ -844,27 +771,100 @@ func (r *RedriveMessageRow) read(row *roundtrip.Row) {
 	r.Known = row.Bool()
 }
 
+// DropMessageSQL is the text of DropMessage.
+const DropMessageSQL = `-- name: DropMessage :one
+WITH buried AS (
+    UPDATE idem.inbox m
+    SET state = 'dead', since = pg_catalog.clock_timestamp(), begun = NULL, hindered = NULL, retry_at = NULL, key = NULL
+    FROM idem.dead_letters l
+    WHERE m.consumer OPERATOR(pg_catalog.=) $1::pg_catalog.text AND m.source OPERATOR(pg_catalog.=) $2::pg_catalog.text AND m.id OPERATOR(pg_catalog.=) $3::pg_catalog.text AND m.state OPERATOR(pg_catalog.=) 'failing'
+      AND l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) m.consumer AND l.source OPERATOR(pg_catalog.=) m.source AND l.id OPERATOR(pg_catalog.=) m.id AND l.redrive_at IS NOT NULL
+    RETURNING m.id
+), dropped AS (
+    DELETE FROM idem.dead_letters l
+    WHERE l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) $1::pg_catalog.text
+      AND l.source OPERATOR(pg_catalog.=) $2::pg_catalog.text AND l.id OPERATOR(pg_catalog.=) $3::pg_catalog.text
+      AND (SELECT pg_catalog.count(*) FROM buried) OPERATOR(pg_catalog.>=) 0
+    RETURNING l.id
+)
+SELECT (pg_catalog.count(*) OPERATOR(pg_catalog.>) 0)::pg_catalog.bool AS known FROM dropped
+`
+
+// DropMessageStatement is DropMessage as connections know it.
+var DropMessageStatement = roundtrip.New(roundtrip.Statement{
+	SQL:     DropMessageSQL,
+	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.TextParam, roundtrip.TextParam},
+	Results: []int16{roundtrip.Text},
+})
+
+// DropMessage removes a dead letter. A message that was redriven is dead again, so that nothing waits behind it. The rows are
+// locked in the order of ResumeMessages.
+type DropMessage struct {
+	Consumer string
+	Source   string
+	ID       string
+
+	Found bool
+	Row   DropMessageRow
+}
+
+// Queue adds the statement.
+func (q *DropMessage) Queue(trip *roundtrip.Trip) {
+	values := trip.Values()
+	values.Text(q.Consumer)
+	values.Text(q.Source)
+	values.Text(q.ID)
+	trip.Add(DropMessageStatement, values.List()...)
+}
+
+// Read reads the answer.
+func (q *DropMessage) Read(trip *roundtrip.Trip) {
+	q.Found = trip.Row(q.Row.read)
+}
+
+// DropMessageRow is a row of DropMessage.
+type DropMessageRow struct {
+	Known bool
+}
+
+func (r *DropMessageRow) read(row *roundtrip.Row) {
+	r.Known = row.Bool()
+}
+
 // MessageRedrivesSQL is the text of MessageRedrives.
 const MessageRedrivesSQL = `-- name: MessageRedrives :many
-SELECT l.source, l.id, l.key, l.type, l.payload, coalesce(l.headers::pg_catalog.text, '')::pg_catalog.text AS headers,
+SELECT r.source, r.id, r.key, r.type, l.payload, coalesce(l.headers::pg_catalog.text, '')::pg_catalog.text AS headers,
        coalesce(l.sealed_by, '')::pg_catalog.text AS sealed_by
-FROM idem.dead_letters l
-WHERE l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) $1::pg_catalog.text AND l.redrive_at IS NOT NULL
-ORDER BY l.redrive_at, l.source, l.id
-LIMIT $2::pg_catalog.int4
+FROM (
+    SELECT d.consumer, d.source, d.id, d.key, d.type, d.redrive_at, pg_catalog.octet_length(d.payload) AS size,
+           pg_catalog.sum(pg_catalog.octet_length(d.payload)) OVER (ORDER BY d.redrive_at, d.source, d.id) AS total
+    FROM idem.dead_letters d
+    WHERE d.side OPERATOR(pg_catalog.=) 'inbox' AND d.consumer OPERATOR(pg_catalog.=) $1::pg_catalog.text AND d.redrive_at IS NOT NULL
+      AND NOT EXISTS (
+          SELECT FROM idem.inbox m
+          WHERE m.consumer OPERATOR(pg_catalog.=) d.consumer AND m.source OPERATOR(pg_catalog.=) d.source AND m.id OPERATOR(pg_catalog.=) d.id
+            AND m.state OPERATOR(pg_catalog.=) 'failing' AND m.retry_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())
+    ORDER BY d.redrive_at, d.source, d.id
+    LIMIT $2::pg_catalog.int4
+) r
+JOIN idem.dead_letters l ON l.side OPERATOR(pg_catalog.=) 'inbox' AND l.consumer OPERATOR(pg_catalog.=) r.consumer AND l.source OPERATOR(pg_catalog.=) r.source AND l.id OPERATOR(pg_catalog.=) r.id
+WHERE coalesce(r.total OPERATOR(pg_catalog.-) r.size, 0) OPERATOR(pg_catalog.<) $3::pg_catalog.int8
+ORDER BY r.redrive_at, r.source, r.id
 `
 
 // MessageRedrivesStatement is MessageRedrives as connections know it.
 var MessageRedrivesStatement = roundtrip.New(roundtrip.Statement{
 	SQL:     MessageRedrivesSQL,
-	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.PlainParam},
+	Params:  []roundtrip.Param{roundtrip.TextParam, roundtrip.PlainParam, roundtrip.PlainParam},
 	Results: []int16{roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Text, roundtrip.Binary, roundtrip.Text, roundtrip.Text},
 })
 
-// MessageRedrives reads the dead letters of a consumer that are to be tried again, in the order in which a person has wanted it.
+// MessageRedrives reads the redriven messages of a consumer that are due, in the order in which they were redriven: as many as
+// there is room for, and the first one however large it is. A dead letter that idem.inbox has forgotten is always due.
 type MessageRedrives struct {
 	Consumer string
 	Room     int
+	MaxBytes int64
 
 	Rows []MessageRedrivesRow
 }
@@ -874,6 +874,7 @@ func (q *MessageRedrives) Queue(trip *roundtrip.Trip) {
 	values := trip.Values()
 	values.Text(q.Consumer)
 	values.Int(q.Room)
+	values.Int64(q.MaxBytes)
 	trip.Add(MessageRedrivesStatement, values.List()...)
 }
 

@@ -7,60 +7,25 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// EnterMessages writes down messages of which nothing is known, so that attempts at them can be announced.
-type EnterMessages struct {
-	Messages  *Messages
-	Keys      []string // of each message
-	Retention time.Duration
+// AnnounceMessage counts an attempt at a message before it begins.
+type AnnounceMessage struct {
+	FailedMessage
+
+	Announced bool // false: the message is handled, dead or not due
 }
 
 // Queue adds the statement.
-func (e EnterMessages) Queue(trip *roundtrip.Trip) {
-	m := e.Messages
-	db.EnterMessages{Consumer: m.consumer, Hashes: m.hashes, Retention: e.Retention, Sources: m.sources, IDs: m.ids, Keys: array(e.Keys)}.Queue(trip)
-}
-
-// Read reads the answer.
-func (EnterMessages) Read(trip *roundtrip.Trip) { trip.Skip() }
-
-// AnnounceMessages says that attempts at messages are about to begin: together, or at one alone.
-type AnnounceMessages struct {
-	Messages  *Messages
-	Retention time.Duration
-	Alone     bool
-
-	Announced []MessageID // without those that are handled, dead or not due
-}
-
-// Queue adds the statement.
-func (a *AnnounceMessages) Queue(trip *roundtrip.Trip) {
-	m := a.Messages
-	q := db.AnnounceMessages{Alone: a.Alone, Retention: a.Retention, Sources: m.sources, IDs: m.ids, Consumer: m.consumer, Hashes: m.hashes}
+func (a *AnnounceMessage) Queue(trip *roundtrip.Trip) {
+	q := db.AnnounceMessage{Consumer: a.Consumer, Source: a.Source, ID: a.ID, Hash: a.Hash[:], Retention: a.Retention, Key: a.Key}
 	q.Queue(trip)
 }
 
 // Read reads the answer.
-func (a *AnnounceMessages) Read(trip *roundtrip.Trip) {
-	var q db.AnnounceMessages
-	q.Each(trip, func(row *db.AnnounceMessagesRow) {
-		a.Announced = append(a.Announced, MessageID{row.Source, row.ID})
-	})
+func (a *AnnounceMessage) Read(trip *roundtrip.Trip) {
+	var q db.AnnounceMessage
+	q.Read(trip)
+	a.Announced = q.Found
 }
-
-// WithdrawMessages takes back what was announced: no message is to blame for how it ended.
-type WithdrawMessages struct {
-	Messages *Messages
-	Alone    bool // as they were announced
-}
-
-// Queue adds the statement.
-func (w WithdrawMessages) Queue(trip *roundtrip.Trip) {
-	m := w.Messages
-	db.WithdrawMessages{Alone: w.Alone, Sources: m.sources, IDs: m.ids, Consumer: m.consumer}.Queue(trip)
-}
-
-// Read reads the answer.
-func (WithdrawMessages) Read(trip *roundtrip.Trip) { trip.Skip() }
 
 // FailingMessages asks which messages of some keys are to be tried again.
 type FailingMessages struct {

@@ -16,11 +16,11 @@ type FailedMessage struct {
 	Retention time.Duration
 }
 
-// CountFailure counts an attempt that has failed, or was hindered.
+// CountFailure records the end of an attempt that has failed, or was hindered.
 type CountFailure struct {
 	FailedMessage
-	Attempts int // how many are to be counted as failed
-	Hindered int // and how many as hindered
+	Attempts int // what is added to the count of attempts: -1, 0 or 1
+	Hindered int // and to that of attempts that were hindered
 	Pause    time.Duration
 
 	Counted bool // false: it is handled or dead

@@ -45,13 +45,14 @@ func NewMessages(consumer string, n int, get func(i int) (MessageID, [32]byte)) 
 type BeginMessages struct {
 	ExecutionID string
 	Patience    time.Duration // for each lock that the statements up to Calm wait for
+	Owned       bool          // the transaction is not the caller's: a handler must not PREPARE it
 
 	Previous string // the claim that the transaction had made before
 }
 
 // Queue adds the statement.
 func (b *BeginMessages) Queue(trip *roundtrip.Trip) {
-	q := db.BeginMessages{ExecutionID: b.ExecutionID, Patience: strconv.FormatInt(b.Patience.Milliseconds(), 10)}
+	q := db.BeginMessages{ExecutionID: b.ExecutionID, Patience: strconv.FormatInt(b.Patience.Milliseconds(), 10), Owned: b.Owned}
 	q.Queue(trip)
 }
 
@@ -98,9 +99,8 @@ type KnownMessage struct {
 	MessageID
 	SameHash bool
 	State    string
-	Attempts int
-	Begun    int           // attempts that have not told how they ended, together with others
-	Alone    int           // and alone
+	Attempts int           // that have failed, or were announced and have no recorded end
+	Begun    bool          // the last one was announced and has no recorded end
 	Hindered int           // that something else has hindered
 	Pause    time.Duration // until the next attempt is due
 	Since    time.Time
@@ -119,7 +119,7 @@ func (l *LoadMessages) Read(trip *roundtrip.Trip) {
 	q.Each(trip, func(row *db.LoadMessagesRow) {
 		l.Known = append(l.Known, KnownMessage{
 			MessageID: MessageID{row.Source, row.ID}, SameHash: row.SameHash, State: row.State,
-			Attempts: row.Attempts, Begun: row.Begun, Alone: row.Alone, Hindered: row.Hindered,
+			Attempts: row.Attempts, Begun: row.Begun, Hindered: row.Hindered,
 			Pause: time.Duration(row.Remaining) * time.Microsecond, Since: row.Since,
 		})
 	})

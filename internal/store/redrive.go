@@ -7,7 +7,7 @@ import (
 	"github.com/idem-go/idem/internal/roundtrip"
 )
 
-// RedriveMessage lets a dead letter be tried again.
+// RedriveMessage makes a dead letter a message again.
 type RedriveMessage struct {
 	Consumer string
 	MessageID
@@ -28,10 +28,32 @@ func (r *RedriveMessage) Read(trip *roundtrip.Trip) {
 	r.Known = q.Row.Known
 }
 
-// MessageRedrives reads the dead letters that are to be tried again.
+// DropMessage removes a dead letter.
+type DropMessage struct {
+	Consumer string
+	MessageID
+
+	Known bool // there was such a dead letter
+}
+
+// Queue adds the statement.
+func (d *DropMessage) Queue(trip *roundtrip.Trip) {
+	q := db.DropMessage{Consumer: d.Consumer, Source: d.Source, ID: d.ID}
+	q.Queue(trip)
+}
+
+// Read reads the answer.
+func (d *DropMessage) Read(trip *roundtrip.Trip) {
+	var q db.DropMessage
+	q.Read(trip)
+	d.Known = q.Row.Known
+}
+
+// MessageRedrives reads redriven messages that are due.
 type MessageRedrives struct {
 	Consumer string
 	Room     int
+	MaxBytes int64 // of payloads; the first message is read however large it is
 
 	Redrives []MessageRedrive
 }
@@ -46,7 +68,7 @@ type MessageRedrive struct {
 
 // Queue adds the statement.
 func (r *MessageRedrives) Queue(trip *roundtrip.Trip) {
-	q := db.MessageRedrives{Consumer: r.Consumer, Room: r.Room}
+	q := db.MessageRedrives{Consumer: r.Consumer, Room: r.Room, MaxBytes: r.MaxBytes}
 	q.Queue(trip)
 }
 

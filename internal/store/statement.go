@@ -27,20 +27,21 @@ var MessageStatements = []*roundtrip.Statement{
 
 // The statements that are what their queries say, and nothing more. queries/ describes them.
 type (
-	Calm         = db.Calm
-	Reclaim      = db.Reclaim
-	TakeSignal   = db.TakeSignal
-	DropSignals  = db.DropSignals
-	StandDown    = db.StandDown
-	Listen       = db.Listen
-	Tell         = db.Tell
-	RenewLease   = db.RenewLease
-	EndLease     = db.EndLease
-	LimitRelay   = db.LimitRelay
-	LimitPortion = db.LimitPortion
-	HurryPortion = db.HurryPortion
-	LeaveLanes   = db.LeaveLanes
-	LockTopics   = db.LockTopics
+	Calm            = db.Calm
+	Reclaim         = db.Reclaim
+	TakeSignal      = db.TakeSignal
+	DropSignals     = db.DropSignals
+	StandDown       = db.StandDown
+	Listen          = db.Listen
+	Tell            = db.Tell
+	RenewLease      = db.RenewLease
+	EndLease        = db.EndLease
+	LimitRelay      = db.LimitRelay
+	LimitPortion    = db.LimitPortion
+	HurryPortion    = db.HurryPortion
+	LeaveLanes      = db.LeaveLanes
+	LockTopics      = db.LockTopics
+	WithdrawMessage = db.WithdrawMessage
 )
 
 // orNull is NULL for what is empty.

@@ -111,7 +111,7 @@ func redrive(ctx context.Context, s *site, r *http.Request) (string, error) {
 	case err != nil:
 		return "", err
 	case l.Side == deadletter.Inbox:
-		return "./letter?" + linkOf(l) + "&said=redrive", inbox.Redrive(ctx, s.Pool, l.Consumer, l.Source, l.ID)
+		return "./letter?" + linkOf(l) + "&said=redrive", inbox.Redrive(ctx, s.Pool, inbox.Ref{Consumer: l.Consumer, Source: l.Source, ID: l.ID})
 	case l.Side != deadletter.Outbox:
 		return "", problemError{noLetter}
 	}

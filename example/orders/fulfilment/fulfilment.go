@@ -55,7 +55,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, js jetstream.JetStream, shop w
 		// An order that cannot be shipped holds back what else its customer has ordered, and no other's. It is tried until a person
 		// has seen to it: there is no bound, because a dead letter would be an order that is paid and forgotten.
 		Ordered: true,
-		Options: []inbox.Option{inbox.WithMaxAttempts(1000), inbox.WithPause(200*time.Millisecond, time.Second)},
+		Options: []inbox.Option{inbox.WithMaxAttempts(1000), inbox.WithBackoff(200*time.Millisecond, time.Second)},
 	})
 	if err != nil {
 		return nil, err

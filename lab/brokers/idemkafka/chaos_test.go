@@ -63,7 +63,7 @@ func work(ctx context.Context, role string) error {
 	}
 	consumer, err := idemkafka.NewConsumer(pool, "billing", func(tx pgx.Tx, m inbox.Message, _ *kgo.Record) error {
 		return ledger.Take(ctx, tx, m.ID, m.Key, m.Payload, 50)
-	}, idemkafka.ConsumerConfig{Logger: logger, Options: []inbox.Option{inbox.WithPause(10*time.Millisecond, 50*time.Millisecond)}},
+	}, idemkafka.ConsumerConfig{Logger: logger, Options: []inbox.Option{inbox.WithBackoff(10*time.Millisecond, 50*time.Millisecond)}},
 		c.opts(kgo.ConsumeTopics("orders"), kgo.SessionTimeout(time.Second), kgo.HeartbeatInterval(100*time.Millisecond),
 			// A coordinator of kfake that is moved may leave a consumer that is joining without an answer: for 70 seconds, by default.
 			kgo.RebalanceTimeout(3*time.Second), kgo.RequestTimeoutOverhead(3*time.Second))...)

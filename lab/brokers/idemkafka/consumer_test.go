@@ -85,7 +85,7 @@ func TestMessageThatFailsHoldsBackItsKeyAlone(t *testing.T) {
 				return errPoison
 			}
 			return l.enter(tx, m, record)
-		}, idemkafka.ConsumerConfig{Options: []inbox.Option{inbox.WithPause(50*time.Millisecond, 50*time.Millisecond)}}).Run)
+		}, idemkafka.ConsumerConfig{Options: []inbox.Option{inbox.WithBackoff(50*time.Millisecond, 50*time.Millisecond)}}).Run)
 		c.committed(4)
 		if diff := cmp.Diff([]string{"b3", "a1", "a2", "a4"}, l.Lines()); diff != "" {
 			t.Error(diff)
@@ -97,7 +97,7 @@ func TestMessageThatIsToBeTriedAgainKeepsTheOffsetAndSoDoesItsWindow(t *testing.
 	t.Parallel()
 	c, l := newCluster(t, 2), newBooks(t)
 	var healed atomic.Bool
-	config := idemkafka.ConsumerConfig{Batch: 2, Window: 5, Options: []inbox.Option{inbox.WithPause(10*time.Millisecond, 10*time.Millisecond), inbox.WithMaxAttempts(1 << 20)}}
+	config := idemkafka.ConsumerConfig{Batch: 2, Window: 5, Options: []inbox.Option{inbox.WithBackoff(10*time.Millisecond, 10*time.Millisecond), inbox.WithMaxAttempts(1 << 20)}}
 	handle := func(tx pgx.Tx, m inbox.Message, record *kgo.Record) error {
 		if m.ID == "bad" && !healed.Load() {
 			return errPoison

@@ -28,7 +28,7 @@ func TestDeadLetterThatIsRedrivenIsHandledByTheConsumer(t *testing.T) {
 		c.publish(message("1", "a"))
 		l.Wait(`SELECT id FROM idem.dead_letters`, 1)
 		mended.Store(true)
-		if err := inbox.Redrive(t.Context(), l.Pool, c.group, c.topic, "1"); err != nil {
+		if err := inbox.Redrive(t.Context(), l.Pool, inbox.Ref{Consumer: c.group, Source: c.topic, ID: "1"}); err != nil {
 			t.Fatal(err)
 		}
 		l.WaitForLines(1)

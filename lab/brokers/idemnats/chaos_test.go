@@ -66,7 +66,7 @@ func work(ctx context.Context, role string) error {
 	consumer, err := idemnats.NewConsumer(pool, "billing", source, func(tx pgx.Tx, m inbox.Message, _ jetstream.Msg) error {
 		return ledger.Take(ctx, tx, m.ID, m.Key, m.Payload, 50)
 	}, idemnats.ConsumerConfig{
-		Ordered: os.Getenv(inOrder) != "", Logger: logger, Options: []inbox.Option{inbox.WithPause(10*time.Millisecond, 50*time.Millisecond)},
+		Ordered: os.Getenv(inOrder) != "", Logger: logger, Options: []inbox.Option{inbox.WithBackoff(10*time.Millisecond, 50*time.Millisecond)},
 	})
 	if err != nil {
 		return err

@@ -236,7 +236,7 @@ func TestConsumerWhoseHandlersAllFailPausesWithWhatItHasInHand(t *testing.T) {
 			ledger.Run(t, newConsumer(t, l, source, func(pgx.Tx, inbox.Message, jetstream.Msg) error {
 				return errPoison
 			}, idemnats.ConsumerConfig{Ordered: ordered, Batch: all, Options: []inbox.Option{
-				inbox.WithPause(time.Hour, time.Hour), inbox.WithCircuit(failures, time.Hour),
+				inbox.WithBackoff(time.Hour, time.Hour), inbox.WithCircuit(failures, time.Hour),
 			}}).Run)
 			l.Wait(`SELECT id FROM idem.inbox WHERE state = 'failing'`, failures)
 			for deadline := time.Now().Add(ledger.Limit); ; {

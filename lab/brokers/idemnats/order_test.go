@@ -32,7 +32,7 @@ func TestMessageThatFailsHoldsBackItsKeyAlone(t *testing.T) {
 			return errPoison
 		}
 		return l.enter(tx, m, msg)
-	}, idemnats.ConsumerConfig{Ordered: true, Options: []inbox.Option{inbox.WithPause(50*time.Millisecond, 50*time.Millisecond)}}).Run)
+	}, idemnats.ConsumerConfig{Ordered: true, Options: []inbox.Option{inbox.WithBackoff(50*time.Millisecond, 50*time.Millisecond)}}).Run)
 	l.WaitForLines(4)
 	if diff := cmp.Diff([]string{"b3", "a1", "a2", "a4"}, l.Lines()); diff != "" {
 		t.Error(diff)

@@ -30,7 +30,7 @@ func TestDeadLetterThatIsRedrivenIsHandledByTheConsumer(t *testing.T) {
 	publish(t, js, outbox.Message{ID: "1", Key: "a/b", Type: "Order Placed", Payload: []byte("{}"), Headers: map[string]string{"Tenant": "7"}})
 	l.Wait(`SELECT id FROM idem.dead_letters`, 1)
 	mended.Store(true)
-	if err := inbox.Redrive(t.Context(), l.Pool, "billing", "ORDERS", "1"); err != nil {
+	if err := inbox.Redrive(t.Context(), l.Pool, inbox.Ref{Consumer: "billing", Source: "ORDERS", ID: "1"}); err != nil {
 		t.Fatal(err)
 	}
 	l.WaitForLines(1)

@@ -54,7 +54,7 @@ func work(ctx context.Context, role string) error {
 	ledger.Ready()
 	for { // a router gives up when it cannot subscribe
 		router, err := newRouter(broker, topic, idemwatermill.Handler(pool, "books", handle, idemwatermill.HandlerConfig{
-			Logger: logger, Options: []inbox.Option{inbox.WithPause(10*time.Millisecond, 50*time.Millisecond)},
+			Logger: logger, Options: []inbox.Option{inbox.WithBackoff(10*time.Millisecond, 50*time.Millisecond)},
 		}))
 		if err == nil {
 			err = router.Run(ctx)

@@ -136,7 +136,7 @@ func run(t testing.TB, addr, topic string, handler message.NoPublishHandlerFunc)
 // quick is a config for tests: short pauses, and a log that goes with the test.
 func quick(t testing.TB, options ...inbox.Option) idemwatermill.HandlerConfig {
 	return idemwatermill.HandlerConfig{
-		Options: append(options, inbox.WithPause(10*time.Millisecond, 50*time.Millisecond)), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Options: append(options, inbox.WithBackoff(10*time.Millisecond, 50*time.Millisecond)), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 }
 

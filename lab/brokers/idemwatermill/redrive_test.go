@@ -21,7 +21,7 @@ func TestDeadLetterThatIsRedrivenIsHandledBesideTheRouter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := inbox.Redrive(t.Context(), pool, "books", "orders", "1"); err != nil {
+	if err := inbox.Redrive(t.Context(), pool, inbox.Ref{Consumer: "books", Source: "orders", ID: "1"}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())

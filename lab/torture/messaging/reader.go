@@ -75,7 +75,7 @@ func (r *reader) handle(deliveries []broker.Delivery) {
 }
 
 func (r *reader) options() []inbox.Option {
-	options := []inbox.Option{inbox.WithMaxAttempts(inquiry.MaxAttempts), inbox.WithPause(shortestPause, longestPause)}
+	options := []inbox.Option{inbox.WithMaxAttempts(inquiry.MaxAttempts), inbox.WithBackoff(shortestPause, longestPause)}
 	if r.consumer.Ordered {
 		options = append(options, inbox.WithOrder())
 	}

@@ -155,7 +155,7 @@ func (c *deadRedriveCommand) Run(s *session) error {
 
 func (c *deadRedriveCommand) redrive(ctx context.Context, s *session, l *record.Letter) error {
 	if l.Side == deadletter.Inbox {
-		return inbox.Redrive(ctx, s.pool, l.Consumer, l.Source, l.ID)
+		return inbox.Redrive(ctx, s.pool, inbox.Ref{Consumer: l.Consumer, Source: l.Source, ID: l.ID})
 	}
 	sealer, err := c.sealerOf(s, l)
 	switch {

@@ -108,7 +108,7 @@ func TestDoctorFindsDeadLettersUntilTheyAreTriedAgain(t *testing.T) {
 		t.Fatal(outcome, err)
 	}
 	w.finds("dead-letters", doctor.Warning, "1 dead letters", "could not be handled", "idem dead list --side inbox")
-	if err := inbox.Redrive(t.Context(), w.pool, "billing", "stripe", "evt_1"); err != nil {
+	if err := inbox.Redrive(t.Context(), w.pool, inbox.Ref{Consumer: "billing", Source: "stripe", ID: "evt_1"}); err != nil {
 		t.Fatal(err)
 	}
 	w.quiet("dead-letters")

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/idem-go/idem/internal/act"
+	"github.com/idem-go/idem/internal/deadletter"
 	"github.com/idem-go/idem/internal/store"
 )
 
@@ -64,8 +65,18 @@ func Letters(ctx context.Context, tx pgx.Tx, f LetterFilter) ([]Letter, error) {
 	})
 }
 
-// DropLetter deletes a dead letter, puts that on record, and reports whether it was there. If it has died again since it was looked at, it is left alone.
+// DropLetter deletes a dead letter, records who did it, and reports whether it was there. If it has died again since it was
+// looked at, it stays. The message of an inbox that was redriven is dead again, as by inbox.Drop.
 func DropLetter(ctx context.Context, tx pgx.Tx, l *Letter) (bool, error) {
+	if l.Side == deadletter.Inbox {
+		if _, err := tx.Exec(ctx, `UPDATE idem.inbox m SET state = 'dead', since = clock_timestamp(), begun = NULL, hindered = NULL, retry_at = NULL, key = NULL
+			FROM idem.dead_letters l
+			WHERE m.consumer = $1 AND m.source = $2 AND m.id = $3 AND m.state = 'failing'
+			AND l.side = 'inbox' AND l.consumer = m.consumer AND l.source = m.source AND l.id = m.id AND l.redrive_at IS NOT NULL AND l.died_at = $4`,
+			l.Consumer, l.Source, l.ID, l.DiedAt); err != nil {
+			return false, err
+		}
+	}
 	tag, err := tx.Exec(ctx, "DELETE FROM idem.dead_letters WHERE side = $1 AND consumer = $2 AND source = $3 AND id = $4 AND died_at = $5",
 		l.Side, l.Consumer, l.Source, l.ID, l.DiedAt)
 	if err != nil || tag.RowsAffected() == 0 {
