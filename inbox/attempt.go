@@ -80,23 +80,20 @@ func (a *attempt) claim(ctx context.Context) error {
 	}
 	begin := a.begin()
 	begin.Owned = true
-	var n int
-	var err error
-	if d := a.group[0]; d.announced { // alone, and its row is there
-		resume := store.ResumeMessages{Messages: a.messages(a.group), Retention: a.settings.retention}
-		a.tx, err = a.engine.Open(ctx, begin, &resume, store.Calm{})
-		a.take(resume.Resumed, resume.At)
-		n = len(resume.Resumed)
-	} else {
-		claim := store.ClaimMessages{Messages: a.messages(a.group), Retention: a.settings.retention}
-		a.tx, err = a.engine.Open(ctx, begin, &claim, store.Calm{})
-		a.take(claim.Claimed, claim.At)
-		n = len(claim.Claimed)
+	claim := store.ClaimMessages{Messages: a.messages(a.group), Retention: a.settings.retention}
+	resume := store.ResumeMessages{Messages: claim.Messages, Retention: claim.Retention}
+	var first txn.Request = &claim
+	if a.group[0].announced { // it is alone, and has its row
+		first = &resume
 	}
+	var err error
+	a.tx, err = a.engine.Open(ctx, begin, first, store.Calm{})
 	if err != nil {
 		return err
 	}
-	if n < len(a.group) {
+	a.take(claim.Claimed, claim.At)
+	a.take(resume.Resumed, resume.At)
+	if len(claim.Claimed)+len(resume.Resumed) < len(a.group) {
 		err = a.lookUp(ctx)
 	}
 	for _, d := range a.group {

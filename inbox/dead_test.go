@@ -1,8 +1,10 @@
 package inbox_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -75,6 +77,23 @@ func TestDeadLetterThatIsSealedIsNotShownWithoutTheKey(t *testing.T) {
 	b.batch(messages("m", 1), b.poisoned("m-0000"), append([]inbox.Option{inbox.WithSealer(newSealer())}, once...)...)
 	if shown, err := inbox.Show(t.Context(), b.pool, inbox.Ref{Consumer: consumer, Source: "orders", ID: "m-0000"}); err == nil || shown.Payload != nil {
 		t.Errorf("%+v, %v", shown, err)
+	}
+}
+
+func TestRunRedrives_LogsAMessageThatDiesAgain(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	b.wantStates("X", b.batch(messages("m", 1), b.poisoned("m-0000"), once...))
+	b.redrive("m-0000")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	read, write := io.Pipe()
+	go inbox.RunRedrives(ctx, b.pool, consumer, b.poisoned("m-0000"), inbox.RedriveConfig{Options: once, Logger: slog.New(slog.NewTextHandler(write, nil))})
+	line, err := bufio.NewReader(read).ReadString('\n')
+	for _, want := range []string{"level=ERROR", "a redriven message is a dead letter again", "message=m-0000", errPoison.Error()} {
+		if !strings.Contains(line, want) {
+			t.Errorf("%q, %v: want %s", line, err, want)
+		}
 	}
 }
 

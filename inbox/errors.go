@@ -11,38 +11,37 @@ import (
 
 // Why a message was not handled, besides what its handler has returned.
 var (
-	// ErrMismatch says that the id of the message belongs to another payload. Its type is *MismatchError.
+	// ErrMismatch: the id of the message belongs to another payload. Its type is *MismatchError.
 	ErrMismatch = errors.New("inbox: the id belongs to a message with another payload")
 
-	// ErrInvalidName says that the name of a consumer or a source, or the id of a message, breaks a rule: 1 to 512 bytes of
-	// valid UTF-8 without control characters.
+	// ErrInvalidName: the name of a consumer or a source, or the id of a message, is invalid. It has 1 to 512 bytes of valid
+	// UTF-8 without control characters.
 	ErrInvalidName = errors.New("inbox: invalid name")
 
-	// ErrWaiting says that the next attempt is not due yet.
-	ErrWaiting = errors.New("inbox: it has failed before, and its next attempt is not due")
+	// ErrWaiting: the next attempt is not due yet.
+	ErrWaiting = errors.New("inbox: the message has failed before, and its next attempt is not due")
 
-	// ErrBehind says that an earlier message of the same key has yet to be handled: see WithOrder.
+	// ErrBehind: an earlier message of the same key is to be tried again, see WithOrder.
 	ErrBehind = errors.New("inbox: an earlier message of its key is to be tried again")
 
-	// ErrPaused says that the consumer has failed with many messages in a row, and tries only one now and then: see WithCircuit.
+	// ErrPaused: the consumer has failed with many messages in a row, see WithCircuit.
 	ErrPaused = errors.New("inbox: the consumer pauses, because it has failed with many messages in a row")
 
-	// ErrElsewhere says that another consumer is handling the message.
-	ErrElsewhere = errors.New("inbox: it is being handled elsewhere")
+	// ErrElsewhere: another process is handling the message.
+	ErrElsewhere = errors.New("inbox: another process is handling the message")
 
-	// ErrSuspected says that processes have died with the message in hand, and that others of which that is true are being tried:
-	// one group at a time in a process.
-	ErrSuspected = errors.New("inbox: it may kill its process, and waits for others that may")
+	// ErrSuspected: the last attempt at the message has no recorded end, because its process was killed. A process tries one such
+	// message at a time.
+	ErrSuspected = errors.New("inbox: the message may kill its process, and waits until another one that may is done")
 
-	// ErrDead says that the message is a dead letter since an earlier delivery.
-	ErrDead = errors.New("inbox: it is a dead letter")
+	// ErrDead: the message is a dead letter since an earlier delivery.
+	ErrDead = errors.New("inbox: the message is a dead letter")
 
-	// ErrKilled says that no attempt that the message made alone has told how it ended, as often as it may fail: it kills its
-	// process.
-	ErrKilled = errors.New("inbox: none of its attempts came to an end")
+	// ErrKilled: the last attempt that the message may have was announced and has no recorded end. The message kills its process.
+	ErrKilled = errors.New("inbox: the message kills its process: its last attempt did not come to an end")
 
-	// ErrTxAborted and ErrTxEnded are what idem.Do has them for: a handler that returned no error from a transaction that can no
-	// longer commit, and one that has ended the transaction itself.
+	// ErrTxAborted: a handler returned no error from a transaction that can no longer commit. ErrTxEnded: a handler has ended the
+	// transaction itself. Both are those of package idem.
 	ErrTxAborted = txn.ErrAborted
 	ErrTxEnded   = txn.ErrEnded
 )
@@ -80,7 +79,7 @@ func (e *PanicError) Unwrap() error {
 
 var errExited = errors.New("inbox: the handler has ended its goroutine")
 
-// hint adds to an error of the database what its reader can do about it.
+// hint adds to an error of the database what its reader can do.
 func hint(err error) error {
 	switch {
 	case txn.HasCode(err, "42P01", "3F000", "42703", "42704"):

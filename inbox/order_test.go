@@ -123,7 +123,7 @@ func TestMessageWaitsBehindOneOfItsKeyThatIsElsewhere(t *testing.T) {
 }
 
 // Others are trying what was delivered here again. They have just failed with a1, which was about to be taken: its attempt goes on without
-// it, and a2, which is suspected of something, comes in a later one.
+// it, and a2, whose attempt was announced, comes in a later one.
 func TestMessageWaitsBehindOneOfItsKeyThatOthersHaveFailedWithMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -14,11 +14,17 @@ import (
 	"github.com/idem-go/idem/inbox"
 )
 
-// answer tells the provider, and the log, the outcome of a request. The log has the endpoint and never an ID.
+// answer tells the provider, and the log, the outcome of a request. The log has the ID of an event that is verified.
 type answer struct {
 	w   http.ResponseWriter
 	r   *http.Request
 	log *slog.Logger
+}
+
+// about returns an answer whose log names an event.
+func (a answer) about(e Event) answer {
+	a.log = a.log.With("message", e.ID)
+	return a
 }
 
 // validName reports whether the inbox can know an event by its ID, which may come from a field that is not signed.

@@ -107,7 +107,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !validName(event.ID):
 		a.withoutID()
 	default:
-		a.taken(h.take(r, event, body))
+		a.about(event).taken(h.take(r, event, body))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/internal/guard"
+	"github.com/idem-go/idem/internal/txn"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -69,6 +70,8 @@ func (c *publication) target(ctx context.Context, topic string) (*target, error)
 		return c.sender.target(topic, endpoint)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return nil, &outbox.AwayError{Err: fmt.Errorf("webhook: PublisherConfig.Endpoint has not answered in time: %v", err)}
+	case txn.Transient(err): // its database is unavailable
+		return nil, &outbox.AwayError{Err: fmt.Errorf("webhook: PublisherConfig.Endpoint: %w", err)}
 	}
 	return nil, fmt.Errorf("webhook: no endpoint for this topic: %w", err)
 }

@@ -14,8 +14,8 @@ import (
 type PublisherConfig struct {
 	// Endpoint says where the messages of a topic go: a topic is one endpoint. Who tells several endpoints of the same adds a
 	// message for each, in the same transaction, so that each has its own order, attempts and dead letters. It is asked in
-	// every call, so secrets can be replaced while the relay runs. An error fails the messages of the topic in that call; that it
-	// has not answered within Timeout counts no attempt.
+	// every call, so secrets can be replaced while the relay runs. An error fails the messages of the topic in that call. No
+	// attempt is counted if Endpoint does not answer within Timeout, or its error is that of a database that is unavailable.
 	Endpoint func(ctx context.Context, topic string) (Endpoint, error)
 
 	// Base makes the requests. The default is PublicTransport(), which connects to public addresses alone, and then a URL has

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/idem-go/idem/outbox"
 	"github.com/idem-go/idem/webhook"
@@ -575,5 +577,23 @@ func TestErrorSaysLittleOfWhatAnEndpointHasAnswered(t *testing.T) {
 	failed := wantFailed(t, p.Publish(t.Context(), []outbox.Message{m}), m.ID)
 	if n := len(failed[m.ID].Error()); n > 1000 {
 		t.Errorf("the error has %d bytes", n)
+	}
+}
+
+// The endpoints are in a database, as a rule: one that is unavailable is no failure of a message.
+func TestPublisher_CountsNothingWhileEndpointHasNoDatabase(t *testing.T) {
+	t.Parallel()
+	_, refused := pgx.Connect(t.Context(), "host=127.0.0.1 port=1 dbname=x")
+	for name, err := range map[string]error{"refused": fmt.Errorf("endpoints: %w", refused), "shuts down": &pgconn.PgError{Code: "57P01"}} {
+		p := newPublisher(t, nil, func(c *webhook.PublisherConfig) {
+			c.Endpoint = func(context.Context, string) (webhook.Endpoint, error) { return webhook.Endpoint{}, err }
+		})
+		failed, ok := errors.AsType[*outbox.PublishError](p.Publish(t.Context(), []outbox.Message{{ID: "1", Topic: "t"}}))
+		if !ok || !errors.Is(failed.Failed["1"], err) {
+			t.Fatalf("%s: %v", name, failed)
+		}
+		if _, away := errors.AsType[*outbox.AwayError](failed.Failed["1"]); !away {
+			t.Errorf("%s: an attempt is counted: %v", name, failed.Failed["1"])
+		}
 	}
 }

@@ -126,7 +126,7 @@ func (p *call) handle(ctx context.Context) {
 func (p *call) settle(m *inbox.Message, o inbox.Outcome) {
 	p.handled++
 	if o.State == inbox.Dead && !errors.Is(o.Err, inbox.ErrDead) {
-		p.config.Logger.Error("direct: a message is a dead letter", "consumer", p.name, "topic", m.Source, "error", o.Err)
+		p.config.Logger.Error("direct: a message is a dead letter", "consumer", p.name, "topic", m.Source, "message", m.ID, "error", o.Err)
 	}
 }
 

@@ -94,7 +94,7 @@ func TestMessageThatKillsItsProcessIsADeadLetterAndTheOthersHaveTheirEffect(t *t
 		})
 	}
 	eventually(t, "both others", func() bool { return len(bodies(t, pool)) >= 2 })
-	got := bodies(t, pool) // suspects are tried in no order
+	got := bodies(t, pool) // redeliveries are tried behind new messages
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{"before", "behind"}, got); diff != "" {
 		t.Errorf("effects (-want +got):\n%s", diff)

@@ -23,7 +23,7 @@ func deliveryKinds() []Kind {
 // deliveryStatements are the names, in queries/, of the statements of outbox and inbox.
 var deliveryStatements = []string{
 	"ReadMessages", "ReadHeld", "DeletePublished", "HoldMessages", "BlameMessages", "BuryUnpublished", "TakeLanes",
-	"ClaimMessages", "LoadMessages", "KeepMessages", "CountFailure", "BuryMessage", "EnterMessages", "AnnounceMessages",
+	"ClaimMessages", "LoadMessages", "KeepMessages", "CountFailure", "BuryMessage", "AnnounceMessage",
 }
 
 // isDelivery chooses the statements of outbox and inbox.

@@ -132,6 +132,9 @@ ON CONFLICT (consumer, source, id) DO NOTHING
 			Name: "hindered-is-done", About: "a message whose connection was lost in its handler is told to be done",
 			Rules: []rule.Rule{rule.DoneTold, rule.Effect},
 			Edits: []Edit{{"inbox.registry.hinder", `_, err := r.record(ctx, d, store.CountFailure{Hindered: 1, Pause: pause}, cause)
+	if err != nil {
+		d.state = putOff // its announcement is withdrawn
+	}
 	return err`, `d.settle(Outcome{State: Done})
 	return nil`}},
 		},

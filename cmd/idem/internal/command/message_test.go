@@ -47,14 +47,14 @@ func (d *desk) keepMessages() {
 	}
 	for _, m := range []struct {
 		consumer, id, key                     string
-		attempts, begun, alone, hindered, due any
+		attempts, begun, hindered, due any
 	}{
-		{"billing", "evt_3P\x1b[2J", "customer-of-Ada-Lovelace", 3, nil, nil, 7, "10 h 30 min 30 s"},
-		{"billing", "evt_4P", "", 1, nil, nil, nil, "-1 min"},
-		{"shipping", "evt_5P", "customer-of-Ada-Lovelace", nil, 4, 2, nil, nil},
+		{"billing", "evt_3P\x1b[2J", "customer-of-Ada-Lovelace", 3, nil, 7, "10 h 30 min 30 s"},
+		{"billing", "evt_4P", "", 1, nil, nil, "-1 min"},
+		{"shipping", "evt_5P", "customer-of-Ada-Lovelace", 2, true, nil, nil},
 	} {
-		d.exec(`INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at, attempts, begun, alone, retry_at, key, hindered)
-			VALUES ($1, 'stripe', $2, '', 'failing', `+added+`, 'infinity', $4, $5, $6, now() + $7::interval, nullif($3, ''), $8)`, m.consumer, m.id, m.key, m.attempts, m.begun, m.alone, m.due, m.hindered)
+		d.exec(`INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at, attempts, begun, retry_at, key, hindered)
+			VALUES ($1, 'stripe', $2, '', 'failing', `+added+`, 'infinity', $4, $5, now() + $6::interval, nullif($3, ''), $7)`, m.consumer, m.id, m.key, m.attempts, m.begun, m.due, m.hindered)
 	}
 	d.exec(`INSERT INTO idem.relay_topics (relay, topics, generation, since) VALUES ('invoices', '{invoices}', 1, now())`)
 	d.exec(`INSERT INTO idem.inbox (consumer, source, id, hash, state, since, expires_at) VALUES ('quiet', 'stripe', 'evt_6P', '', 'handled', now(), 'infinity')`)

@@ -25,7 +25,7 @@ type Consumer struct {
 func Consumers(ctx context.Context, tx pgx.Tx) ([]Consumer, error) {
 	rows, err := tx.Query(ctx, `SELECT consumer, coalesce(failing, 0), failing_since, next_at, coalesce(attempts, 0), coalesce(dead, 0), coalesce(redrives, 0),
 			dead_since, clock_timestamp()
-		FROM (SELECT consumer, count(*) AS failing, min(since) AS failing_since, min(retry_at) AS next_at, max(coalesce(attempts, 0) + coalesce(alone, 0)) AS attempts
+		FROM (SELECT consumer, count(*) AS failing, min(since) AS failing_since, min(retry_at) AS next_at, max(coalesce(attempts, 0)) AS attempts
 			FROM idem.inbox WHERE state = 'failing' GROUP BY consumer) AS m
 		FULL JOIN (SELECT consumer, count(*) AS dead, count(redrive_at) AS redrives, min(died_at) AS dead_since
 			FROM idem.dead_letters WHERE side = 'inbox' GROUP BY consumer) AS l USING (consumer)
@@ -46,15 +46,15 @@ type Failing struct {
 	Since                time.Time
 	Attempts             int
 	Hindered             int        // attempts that something else has hindered, and that do not count
-	NextAt               *time.Time // nil of one that was announced, and has not told how it ended
+	NextAt               *time.Time // nil if the last attempt was announced and has no recorded end
 
 	Now time.Time // by the clock of the database
 }
 
 // FailingMessages returns what consumers are to try again, what failed first in front. What is empty does not matter.
 func FailingMessages(ctx context.Context, tx pgx.Tx, consumer, source string, limit int) ([]Failing, error) {
-	rows, err := tx.Query(ctx, `SELECT consumer, source, id, coalesce(key, ''), since, coalesce(attempts, 0) + coalesce(alone, 0),
-		coalesce(hindered, 0), retry_at, clock_timestamp()
+	rows, err := tx.Query(ctx, `SELECT consumer, source, id, coalesce(key, ''), since, coalesce(attempts, 0),
+		coalesce(hindered, 0), CASE WHEN begun THEN NULL ELSE retry_at END, clock_timestamp()
 		FROM idem.inbox WHERE state = 'failing' AND ($1 = '' OR consumer = $1) AND ($2 = '' OR source = $2)
 		ORDER BY since, consumer, source, id LIMIT $3`, consumer, source, limit)
 	if err != nil {
