@@ -46,7 +46,7 @@ func (d *desk) keepMessages() {
 			VALUES (`+added+`, $1, $2, $3, now() + $4::interval, $5, $6, 'OrderPlaced', 'the secret', $7, $7)`, m.id, m.held, m.attempts, m.next, m.topic, m.key, m.class)
 	}
 	for _, m := range []struct {
-		consumer, id, key                     string
+		consumer, id, key              string
 		attempts, begun, hindered, due any
 	}{
 		{"billing", "evt_3P\x1b[2J", "customer-of-Ada-Lovelace", 3, nil, 7, "10 h 30 min 30 s"},
