@@ -179,11 +179,14 @@ func (c *call) attempt(group []*delivery) *attempt {
 	}
 }
 
-// patience is how long to wait for a message that another consumer is handling: long at first, and briefly while the call finds out
-// which message that is.
+// patience is how long to wait for a message that another consumer is handling: long at first, briefly while the call finds out
+// which messages are, and hardly at all after that.
 func (c *call) patience() time.Duration {
-	if c.searched.IsZero() {
+	switch {
+	case c.searched.IsZero():
 		return c.limits.patience
+	case time.Since(c.searched) > c.limits.search:
+		return time.Millisecond
 	}
 	return max(c.limits.patience/20, time.Millisecond)
 }

@@ -93,7 +93,7 @@ func TestDatabaseThatGoesAwayInAHandlerCountsNothing(t *testing.T) {
 		p.proxy.Refuse(pgproxy.Reset)
 		p.proxy.Cut(pgproxy.Reset)
 		return p.enter(tx, m)
-	}, inbox.WithMaxAttempts(1))
+	}, inbox.WithMaxAttempts(1), inbox.WithLimits(limit, limit, 50*time.Millisecond))
 	if err == nil {
 		t.Error("there is no error")
 	}

@@ -332,34 +332,6 @@ func TestHandlerThatSetsARoleSpoilsNoLaterBatch(t *testing.T) {
 	b.wantOnce(4)
 }
 
-func TestNobodyIsBlamedForWhatIsNotTheHandlersFault(t *testing.T) {
-	t.Parallel()
-	for name, sqlstate := range map[string]string{
-		"serialization failure": "40001", "deadlock": "40P01", "connection failure": "08006", "admin shutdown": "57P01", "disk full": "53100",
-		"lock not available": "55P03",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBooks(t)
-			raise := fmt.Sprintf(`do $$ begin raise exception 'no' using errcode = '%s'; end $$`, sqlstate)
-			outcomes := b.batch(messages("m", 3), func(tx pgx.Tx, m inbox.Message) error {
-				if err := b.enter(tx, m); err != nil || m.ID != "m-0001" {
-					return err
-				}
-				_, err := tx.Exec(t.Context(), raise)
-				return err
-			}, inbox.WithMaxAttempts(1))
-			b.wantStates("DRD", outcomes)
-			if n := b.attempts("m-0001") + b.count(`select count(*) from idem.dead_letters`); n != 0 {
-				t.Errorf("%d attempts or dead letters are on record", n)
-			}
-			b.due()
-			b.wantStates("dDd", b.batch(messages("m", 3), b.enter))
-			b.wantOnce(3)
-		})
-	}
-}
-
 func TestEndOfTheContextCountsNothing(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)

@@ -105,7 +105,7 @@ func TestOrderOfAKeyIsKeptWhoeverHasTheQueue(t *testing.T) {
 	if testing.Short() {
 		t.Skip("hundreds of changes of hands")
 	}
-	const consumers, keys, count = 3, 6, 1200
+	const consumers, keys, count = 3, 6, 500
 	p := newProxied(t)
 	p.exec(`create table steps (line bigint generated always as identity, key text not null, n int not null)`)
 	q := &queue{}
