@@ -11,49 +11,8 @@ import (
 // announced: counted in a transaction of its own before it begins. The message is tried alone, because the next one would
 // otherwise pay for it. The count stands if the attempt fails or never ends, and is withdrawn if something else ended it.
 
-// groups divides a round into the groups that are tried together, in this order: new messages in one group, and each
-// redelivered message by itself. In order, a message stays behind the earlier ones of its key.
-func (c *call) groups(ctx context.Context, round []*delivery) ([][]*delivery, error) {
-	var again []*delivery
-	for _, d := range round {
-		if !d.isSettled() && (d.Deliveries > 1 || c.pace.probing && len(round) > 1) {
-			again = append(again, d)
-		}
-	}
-	if len(again) == 0 {
-		return [][]*delivery{round}, nil
-	}
-	if err := c.know(ctx, again); err != nil {
-		return nil, err
-	}
-	open := unsettled(round)
-	groups := arrange(open, c.ordered)
-	if c.pace.probing {
-		if d := c.probe(open); d != nil {
-			groups = append([][]*delivery{{d}}, groups...)
-		}
-	}
-	return groups, nil
-}
-
-// know loads what is stored about messages, and settles those that are not to be tried.
-func (c *call) know(ctx context.Context, group []*delivery) error {
-	byID, messages := c.registry.messages(group)
-	load := store.LoadMessages{Messages: messages}
-	if err := c.registry.engine.Query(ctx, &load); err != nil {
-		return err
-	}
-	for i := range load.Known {
-		k := &load.Known[i]
-		d := byID[k.MessageID]
-		due, _ := d.learn(k)
-		if d.unfinished = due && k.Begun; d.unfinished && k.Attempts >= c.maxAttempts {
-			c.refuse(ctx, []refusal{{d, ErrKilled}})
-		}
-	}
-	return nil
-}
-
+// arrange puts new messages into one group, and each redelivered message into one of its own. In order, a message stays behind the
+// earlier ones of its key.
 func arrange(round []*delivery, ordered bool) (groups [][]*delivery) {
 	for len(round) > 0 {
 		var first, later []*delivery

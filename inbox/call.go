@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/idem-go/idem/internal/store"
 	"github.com/idem-go/idem/internal/txn"
 )
 
@@ -55,6 +56,48 @@ func (c *call) settle(ctx context.Context, round []*delivery) {
 		}
 	}
 	c.registry.withdraw(ctx, round)
+}
+
+// groups divides a round into the groups that are tried one after the other.
+func (c *call) groups(ctx context.Context, round []*delivery) ([][]*delivery, error) {
+	var again []*delivery
+	for _, d := range round {
+		if !d.isSettled() && (d.Deliveries > 1 || c.pace.probing && len(round) > 1) {
+			again = append(again, d)
+		}
+	}
+	if len(again) == 0 {
+		return [][]*delivery{round}, nil
+	}
+	if err := c.know(ctx, again); err != nil {
+		return nil, err
+	}
+	open := unsettled(round)
+	groups := arrange(open, c.ordered)
+	if c.pace.probing {
+		if d := c.probe(open); d != nil {
+			groups = append([][]*delivery{{d}}, groups...)
+		}
+	}
+	return groups, nil
+}
+
+// know loads what is stored about messages, and settles those that are not to be tried.
+func (c *call) know(ctx context.Context, group []*delivery) error {
+	byID, messages := c.registry.messages(group)
+	load := store.LoadMessages{Messages: messages}
+	if err := c.registry.engine.Query(ctx, &load); err != nil {
+		return err
+	}
+	for i := range load.Known {
+		k := &load.Known[i]
+		d := byID[k.MessageID]
+		due, _ := d.learn(k)
+		if d.unfinished = due && k.Begun; d.unfinished && k.Attempts >= c.maxAttempts {
+			c.refuse(ctx, []refusal{{d, ErrKilled}})
+		}
+	}
+	return nil
 }
 
 // probe returns the message to try first while the circuit is open: the one with the fewest attempts, so that no message becomes a

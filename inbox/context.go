@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -60,20 +59,4 @@ func startOf(consumer string, group []*delivery) TraceHandlerStartData {
 		}
 	}
 	return data
-}
-
-// Trace is the trace context of a message: its headers traceparent and tracestate, as the W3C defines them.
-type Trace struct{ Parent, State string }
-
-// traceOf returns the trace of a message, if it carries one. Brokers change the case of headers.
-func traceOf(m *Message) (t Trace, ok bool) {
-	for name, value := range m.Headers {
-		switch {
-		case strings.EqualFold(name, "traceparent"):
-			t.Parent = value
-		case strings.EqualFold(name, "tracestate"):
-			t.State = value
-		}
-	}
-	return t, t.Parent != ""
 }

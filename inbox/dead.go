@@ -203,3 +203,11 @@ func contentsOf(m *Message) store.Contents {
 	headers, _ := store.WriteHeaders(kept) // texts are always JSON
 	return store.Contents{Payload: m.Payload, Headers: headers}
 }
+
+func query(ctx context.Context, pool *pgxpool.Pool, request txn.Request) error {
+	if pool == nil {
+		return errNoPool
+	}
+	engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
+	return hint(engine.Query(ctx, request))
+}

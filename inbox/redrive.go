@@ -113,11 +113,3 @@ func HandleRedrives(ctx context.Context, pool *pgxpool.Pool, consumer string, li
 	}
 	return messages, outcomes, errors.Join(append(unreadable, err)...)
 }
-
-func query(ctx context.Context, pool *pgxpool.Pool, request txn.Request) error {
-	if pool == nil {
-		return errNoPool
-	}
-	engine := txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
-	return hint(engine.Query(ctx, request))
-}
