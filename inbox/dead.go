@@ -16,7 +16,7 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// ErrNoDeadLetter: there is no dead letter with this Ref.
+// ErrNoDeadLetter is returned where there is no dead letter with the Ref.
 var ErrNoDeadLetter = deadletter.ErrNotFound
 
 // Ref names a message of a consumer, and its dead letter.

@@ -263,6 +263,24 @@ func bury(t *testing.T, pool *pgxpool.Pool, sealer *seal.Sealer) {
 	<-ended
 }
 
+// Otherwise its row of the inbox would block its key.
+func TestDeadDrop_EndsARedriveThatIsNotHandledYet(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	message := inbox.Message{Source: "stripe", ID: "evt_1", Key: "a", Payload: []byte("the payload")}
+	outcome, err := inbox.Handle(t.Context(), d.pool, "billing", message, func(pgx.Tx) error { return errors.New("refused") }, inbox.WithMaxAttempts(1))
+	if err != nil || outcome.State != inbox.Dead {
+		t.Fatal(outcome, err)
+	}
+	d.idem("dead", "redrive", "evt_1", "--yes").want(t, 0, "1 to be tried again")
+	d.idem("dead", "drop", "evt_1", "--yes").want(t, 0, "1 deleted")
+	d.idem("inbox", "list").want(t, 0, "nothing fails")
+	outcome, err = inbox.Handle(t.Context(), d.pool, "billing", message, func(pgx.Tx) error { return nil })
+	if err != nil || outcome.State != inbox.Dead {
+		t.Error(outcome, err)
+	}
+}
+
 func TestSealedDeadLetterOfTheInboxIsShownAndHandledAgain(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
