@@ -21,6 +21,7 @@ var notOfOthers = map[string]string{
 	"TestFirstRunCostsNoMoreRoundTripsThanThePlainTransaction": "here it is two more",
 	"TestReplayCostsOneRoundTrip":                              "here it is two",
 	"TestAllDeadConnectionsOfAPoolAreSkippedAtNoCost":          "the pool beneath is not known: of the connections that died and were never used by idem, one is skipped for each that is idle in the *sql.DB",
+	"TestNoWait_AfterTheLeaderHasLookedForTheRecord":           "the pool beneath is not known: whether it is used up cannot be seen, and the answer takes a second",
 }
 
 // The same bodies: the tests of what package idem promises, with each Do in them one of this package: see lab/promises/through_test.go.
