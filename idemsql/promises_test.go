@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 // Tests of package idem that are not those of idemsql, and why.
@@ -26,9 +28,7 @@ var notOfOthers = map[string]string{
 
 // The same bodies: the tests of what package idem promises, with each Do in them one of this package: see lab/promises/through_test.go.
 func TestPromisesOfDoAreKeptThroughDatabaseSQL(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes minutes")
-	}
+	pgtest.Long(t)
 	if os.Getenv("IDEM_TEST_SAMPLE") != "" {
 		return // that database/sql is between says nothing of another server
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/idem-go/idem/lab/personality"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 // What holds behind every personality that serves idem: tests of package lab/promises.
@@ -38,9 +39,7 @@ var without = map[*personality.Personality][]string{
 // The same bodies: IDEM_TEST_PERSONALITY puts the proxy in front of the database of each test (lab/pgtest). The one that has no lock at
 // all stands for the others, unless IDEM_TEST_ALL is set, as make portability does.
 func TestPromisesAreKeptBehindEachPersonality(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
+	pgtest.Long(t)
 	if os.Getenv("IDEM_TEST_SAMPLE") != "" {
 		return // the personality is that of the proxy, and not of the server behind it
 	}
