@@ -67,6 +67,7 @@ var misbehaviours = map[string]misbehaviour{
 // Nothing here depends on how fast the machine is: shares do not, and what takes time is waited for.
 func TestEachAlertFiresForWhatItIsForAndNoneForAQuietService(t *testing.T) {
 	t.Parallel()
+	pgtest.Long(t)
 	optional.Program(t, "prometheus")
 	services, targets := map[string]*unruly{}, map[string]string{}
 	for job := range misbehaviours {
