@@ -48,7 +48,8 @@ func (x *exchange) run(tx pgx.Tx) (Decision, error) {
 	defer a.recorder.close() // also if the handler panics
 	defer a.body.Close()
 
-	r := x.r.WithContext(a)
+	r := x.r.Clone(a)                   // a handler may change the URL and the header, and may be run again
+	r.MultipartForm = x.r.MultipartForm // its files are those of the original
 	if x.r.Body != nil {
 		r.Body = &a.body
 	}
