@@ -23,8 +23,8 @@ EVERYTHING := $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod
 MODULES ?= . lab/torture $(filter-out . lab/torture,$(PRODUCT)) $(filter-out lab/torture $(PRODUCT),$(EVERYTHING))
 # Without lab/, except for the tests of the promises of package idem. The packages that take longest come first.
 ROOT = .=./operation,./outbox,./lab/promises,$$(go list ./... | grep -v /lab/ | paste -sd, -)
-# The race detector has nothing to find in programs that read and write text, and makes them ten times as slow.
-UNRACED := idemvet tools
+# The race detector makes tests several times as slow. It is for what users import or run: not for tools, nor for what measures and breaks it.
+UNRACED := idemvet tools $(filter-out lab/brokers,$(filter lab/%,$(EVERYTHING)))
 # each runs a command in every module, in all of them even if it fails in one.
 each = failed=; for module in $(MODULES); do (cd $(CURDIR)/$$module && $(1)) || failed=1; done; [ -z "$$failed" ]
 
@@ -45,17 +45,17 @@ fleet: need ## clusters under Patroni are broken and a tenant moves between them
 	@go -C example/fleet build -o ../../bin/fleet ./show
 	@bin/fleet $(FLEET)
 
-# With IDEM_TEST_SAMPLE, tests that kill a process at each of its statements take two of five statements, or one of five with the
-# race detector. A program with the race detector sleeps for a second when it exits, unless GORACE says how long.
+# With IDEM_TEST_SAMPLE=n, tests that kill a process at each of its statements take one statement of ten, and under test/all one of five.
+# A program with the race detector sleeps for a second when it exits, unless GORACE says how long.
 test: testenv tally ## test what users import or run
 	@IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-0} bin/testenv $(TESTENV) sh -c 'exec bin/tally -together 2 $(TALLY) \
-		$(if $(filter command line,$(origin MODULES)),$(MODULES),"$(ROOT)" $(filter-out .,$(PRODUCT))) -- go test -json -parallel 6 -timeout 20m $$GOTEST $(PACKAGES)'
+		$(if $(filter command line,$(origin MODULES)),$(MODULES),"$(ROOT)" $(filter-out .,$(PRODUCT))) -- go test -json -vet=off -short -parallel 6 -timeout 20m $$GOTEST $(PACKAGES)'
 
 test/all: testenv tally ## test everything, lab/ included, with the race detector
 	@GORACE=$${GORACE-atexit_sleep_ms=50} IDEM_TEST_SAMPLE=$${IDEM_TEST_SAMPLE-0} bin/testenv $(TESTENV) sh -c 'exec bin/tally -together 2 -unraced "$(UNRACED)" \
-		$(TALLY) $(if $(filter command line,$(origin MODULES)),$(MODULES),.=./operation,./outbox,./lab/promises,./... $(filter-out .,$(MODULES))) -- go test -json -race -parallel 6 -timeout 60m $$GOTEST $(PACKAGES)'
+		$(TALLY) $(if $(filter command line,$(origin MODULES)),$(MODULES),.=./operation,./outbox,./lab/promises,./... $(filter-out .,$(MODULES))) -- go test -json -vet=off -race -parallel 6 -timeout 60m $$GOTEST $(PACKAGES)'
 
-idemtest: testenv ## does package idemtest find every program that is known to be bad? (make test tries one of five)
+idemtest: testenv ## does package idemtest find every program that is known to be bad? (make test/all tries one of five)
 	@IDEM_TEST_ALL=1 bin/testenv $(TESTENV) go test -timeout 60m $$GOTEST ./idemtest
 
 portability: testenv ## the promises behind what other servers and poolers refuse and do: the tests of Do, and 100,000 calls of each (CALLS=1000000)

@@ -212,7 +212,7 @@ func Example_migrate() {
 	db := stdlib.OpenDBFromPool(pool)
 	defer db.Close() // the pool stays open
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
-		goose.WithTableName("idem_goose_version"),
+		goose.WithTableName("public.idem_goose_version"),
 		goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		fmt.Println(err)

@@ -132,6 +132,9 @@ func HashBytes(parts ...[]byte) Hash {
 //   - has a number whose exponent is beyond ±1e15 once it is written as an integer that does not end in 0;
 //   - has nothing that Only selects.
 //
+// Names that differ only in case are different names here, while encoding/json reads them as one member of a struct, of which the
+// last counts. Who decodes a document with Only into a struct and cannot accept that should refuse such names.
+//
 // The parts that do not matter are checked as well. Time and memory grow with the length of the document, which is for the
 // caller to limit.
 func HashJSON(doc []byte, opts ...HashOption) (Hash, error) {

@@ -75,6 +75,9 @@ type callKey struct {
 func (t *Transport) key(req *http.Request, c *call) (callKey, error) {
 	given, isGiven := givenKey(req)
 	values, isWritten := req.Header[t.keyHeader()]
+	if err := t.checkWritten(req.Header); err != nil {
+		return callKey{}, err
+	}
 	switch {
 	case isWritten:
 		return writtenKey(values, given, c, req), nil
@@ -91,6 +94,24 @@ func (t *Transport) key(req *http.Request, c *call) (callKey, error) {
 	var err error
 	given.value, err = spell(given.text, t.BareKey)
 	return given, err
+}
+
+// checkWritten returns an error if the caller has written a header that carries no key, or more than one: the request would be sent
+// without protection, and the server could not say so.
+func (t *Transport) checkWritten(header http.Header) error {
+	canonical := t.keyHeader()
+	for name, values := range header {
+		switch {
+		case http.CanonicalHeaderKey(name) != canonical, len(values) == 0:
+		case name != canonical:
+			return fmt.Errorf("the header has %q, spelled so that net/http does not find it: use Header.Set, which writes %s", name, canonical)
+		case len(values) > 1:
+			return fmt.Errorf("the header has %d values of %s", len(values), canonical)
+		case strings.TrimSpace(values[0]) == "" || unquoted(values[0]) == "":
+			return fmt.Errorf("the header has an empty %s", canonical)
+		}
+	}
+	return nil
 }
 
 // writtenKey is the key of a request whose header has one. As with net/http, a header without any value says that the

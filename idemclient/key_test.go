@@ -151,7 +151,6 @@ func TestKeyOfTheCaller(t *testing.T) {
 		{name: "in the header, quoted", header: http.Header{"Idempotency-Key": {`"order-1"`}}, want: []string{`"order-1"`}},
 		{name: "in the header, bare", header: http.Header{"Idempotency-Key": {`order-1`}}, want: []string{`order-1`}},
 		{name: "in both: the header goes first", ctx: withKey("other"), header: http.Header{"Idempotency-Key": {`order-1`}}, want: []string{`order-1`}},
-		{name: "in the header, twice", header: http.Header{"Idempotency-Key": {"a", "b"}}, want: []string{"a", "b"}},
 		{name: "vouched for without a key", header: http.Header{"Idempotency-Key": {}}},
 		{name: "in another header", keyHeader: "x-request-key", ctx: withKey("order-1")},
 	} {
@@ -338,4 +337,31 @@ func TestKeyThatGrewTooOldInThePauseIsNotSent(t *testing.T) {
 			t.Errorf("%d requests", len(server.requests()))
 		}
 	})
+}
+
+// Such a request would be sent without the protection that its caller has asked for.
+func TestKey_WrittenBadlyIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, written := range map[string]http.Header{
+		"empty":                      {"Idempotency-Key": {""}},
+		"empty, in quotes":           {"Idempotency-Key": {`""`}},
+		"two":                        {"Idempotency-Key": {"a", "b"}},
+		"in lower case":              {"idempotency-key": {"a"}},
+		"in lower case, and another": {"idempotency-key": {"a"}, "Idempotency-Key": {"b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := &script{answers: []answer{status(201)}}
+			req := post(t, t.Context(), somewhere)
+			req.Header = written
+			resp, err := idemclient.NewClient(server).Do(req)
+			if err == nil {
+				finish(t, resp)
+				t.Error("it was sent")
+			}
+			if n := len(server.requests()); n != 0 {
+				t.Errorf("%d requests", n)
+			}
+		})
+	}
 }

@@ -29,12 +29,14 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		}
 		var last connect.AnyResponse // what the last run has returned, with its headers
 		told := asTold(ctx)
+		sent := req.Header().Clone() // a handler may change its header, and may be run again
 		answer := i.server.Do(ctx, unary.Call{
 			Method: procedure, Request: req.Any(), Status: statusOf,
 			Scope: func() (string, error) { return i.config.Scope(ctx, req) },
 			Key:   func() (string, bool) { return i.config.Key(ctx, req) },
 			Handle: func(ctx context.Context, request proto.Message) (any, error) {
 				told.again()
+				restore(req.Header(), sent)
 				with, err := requestWith(req, request)
 				if err != nil {
 					return nil, err

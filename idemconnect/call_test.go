@@ -249,6 +249,10 @@ func TestHandlerThatIsRunAgainStartsAfresh(t *testing.T) {
 				runs++
 				item := string(req.Msg.GetPayload().GetBody())
 				req.Msg.Payload = nil
+				if req.Header().Get("Idempotency-Key") != "k" {
+					t.Errorf("run %d is sent %v", runs, req.Header())
+				}
+				req.Header().Del("Idempotency-Key")
 				info, _ := connect.CallInfoForHandlerContext(ctx)
 				info.ResponseHeader().Add("Run", fmt.Sprint(runs))
 				info.ResponseTrailer().Add("End", fmt.Sprint(runs))

@@ -43,12 +43,18 @@ func (a *attempt) Value(key any) any {
 // says that it is the handler's.
 func (x *exchange) run(tx pgx.Tx) (Decision, error) {
 	a := &attempt{Context: x.r.Context(), tx: tx, outside: x.w, body: bodyReader{body: &x.body}}
+	if x.last == nil {
+		x.routing = routingIn(x.r.Context())
+	} else {
+		x.routing.restore()
+	}
 	x.last = a
 	x.prepare(&a.recorder)
 	defer a.recorder.close() // also if the handler panics
 	defer a.body.Close()
 
-	r := x.r.WithContext(a)
+	r := x.r.Clone(a)                   // a handler may change the URL and the header, and may be run again
+	r.MultipartForm = x.r.MultipartForm // its files are those of the original
 	if x.r.Body != nil {
 		r.Body = &a.body
 	}

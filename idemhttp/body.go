@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -12,6 +13,11 @@ const (
 	trusted        = 64 << 10 // up to here memory is set aside for a body because it is announced; beyond, as it comes
 )
 
+// errConsumed says that the body is gone. Its fingerprint would be that of an empty body, so that another request under the same key
+// would be taken for a repetition of this one.
+var errConsumed = errors.New("idemhttp: the body was read before it reached the middleware, for example by FormValue in a CSRF check: " +
+	"put the middleware in front, or let what reads the body put it back")
+
 // body is the body of a request. It is read once, as far as a reader asks, and remembered for those that ask again.
 type body struct {
 	mu     sync.Mutex
@@ -20,12 +26,16 @@ type body struct {
 	limit  int64
 	read   []byte
 	err    error // why there is no more: io.EOF at its end
+	parsed bool  // middleware in front has read a form from it
 	missed bool  // a reader was told an err that is not io.EOF
 }
 
 func (b *body) open(w http.ResponseWriter, r *http.Request, limit int64) {
 	b.source, b.length, b.limit = r.Body, r.ContentLength, limit
+	b.parsed = len(r.PostForm) > 0 || r.MultipartForm != nil
 	switch {
+	case (r.Body == nil || r.Body == http.NoBody) && b.parsed:
+		b.err = errConsumed
 	case r.Body == nil || r.Body == http.NoBody:
 		b.err = io.EOF
 	case r.ContentLength > limit:
@@ -64,6 +74,8 @@ func (b *body) more() {
 	switch size := int64(len(b.read)); {
 	case size > b.limit:
 		b.err = &http.MaxBytesError{Limit: b.limit}
+	case err == io.EOF && size == 0 && (b.length > 0 || b.parsed):
+		b.err = errConsumed
 	case err == io.EOF && size < b.length:
 		b.err = io.ErrUnexpectedEOF
 	default:

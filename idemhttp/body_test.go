@@ -288,3 +288,40 @@ func TestFormThatScopeHasParsedIsThereForTheHandler(t *testing.T) {
 	}
 	s.want(1, 1)
 }
+
+// The fingerprint of a body that is gone would be that of an empty one: another amount under the same key would be a replay.
+func TestBody_ReadByMiddlewareInFrontIsRefused(t *testing.T) {
+	t.Parallel()
+	const form = "amount=10"
+	sent := func(length int64) edit {
+		return func(r *http.Request) {
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(form)), length
+		}
+	}
+	for name, test := range map[string]struct {
+		length  int64
+		inFront func(r *http.Request)
+		status  int
+	}{
+		"form, in chunks":          {-1, func(r *http.Request) { r.FormValue("csrf") }, 500},
+		"form, with its length":    {int64(len(form)), func(r *http.Request) { r.FormValue("csrf") }, 500},
+		"all, with its length":     {int64(len(form)), func(r *http.Request) { _, _ = io.ReadAll(r.Body) }, 500},
+		"form, and put back":       {-1, func(r *http.Request) { r.FormValue("csrf"); r.Body = io.NopCloser(strings.NewReader(form)) }, 201},
+		"form of the query string": {-1, func(r *http.Request) { r.URL.RawQuery = "csrf=1"; _ = r.URL.Query() }, 201},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			inner := s.middleware().Wrap(http.HandlerFunc(s.order))
+			h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				test.inFront(r)
+				inner.ServeHTTP(w, r)
+			})
+			wantStatus(t, ask(h, sent(test.length)), test.status)
+			if refused := test.status == 500; refused != strings.Contains(s.logs.String(), "the body was read before it reached the middleware") {
+				t.Errorf("the log says %s", s.logs.String())
+			}
+		})
+	}
+}

@@ -22,6 +22,7 @@ type exchange struct {
 	hook    http.Request // as Scope, Fingerprint and Authorize see it
 	reader  bodyReader   // of hook
 	last    *attempt
+	routing routing // as it was before the first run
 }
 
 var (

@@ -20,14 +20,20 @@ const (
 // own or none.
 var neverRecorded = fieldSet(
 	"Set-Cookie", "Set-Cookie2", "Authorization", "Authentication-Info", "Clear-Site-Data", // credentials and sessions
-	"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", // one connection
-	"Proxy-Authenticate", "Proxy-Authentication-Info", "Proxy-Authorization",
+	"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", // one connection
 	"Date", "Age", "Via", "Alt-Svc", "Server-Timing", "Traceparent", "Tracestate", // one exchange
 	"Request-Id", "X-Request-Id", "Correlation-Id", "X-Correlation-Id", "X-Trace-Id",
-	"Ratelimit", "Ratelimit-Policy", "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset",
-	"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset",
+	"Ratelimit",
 	OriginalDateHeader, ExpiresHeader,
 )
+
+// neverRecordedFamilies are prefixes of further such fields, in canonical form.
+var neverRecordedFamilies = []string{"Proxy-", "Ratelimit-", "X-Ratelimit-"}
+
+func isNeverRecorded(name string) bool {
+	return neverRecorded[name] ||
+		slices.ContainsFunc(neverRecordedFamilies, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
 
 func fieldSet(names ...string) map[string]bool {
 	set := make(map[string]bool, len(names))
@@ -45,7 +51,7 @@ type headerFilter struct {
 
 func newHeaderFilter(only []string, replayed string) (*headerFilter, error) {
 	f := &headerFilter{never: neverRecorded}
-	if replayed = http.CanonicalHeaderKey(replayed); !neverRecorded[replayed] {
+	if replayed = http.CanonicalHeaderKey(replayed); !isNeverRecorded(replayed) {
 		f.never = fieldSet(replayed)
 		for name := range neverRecorded {
 			f.never[name] = true
@@ -56,7 +62,7 @@ func newHeaderFilter(only []string, replayed string) (*headerFilter, error) {
 	}
 	f.only = fieldSet(only...)
 	for name := range f.only {
-		if f.never[name] {
+		if f.never[name] || isNeverRecorded(name) {
 			return nil, fmt.Errorf("idemhttp: Config.RecordHeader: %s is never recorded", name)
 		}
 	}
@@ -66,7 +72,7 @@ func newHeaderFilter(only []string, replayed string) (*headerFilter, error) {
 // records reports whether a field is recorded. The fields that Connection names are those of one connection.
 func (f *headerFilter) records(name string, connection []string) bool {
 	name = http.CanonicalHeaderKey(name)
-	if f.never[name] || f.only != nil && !f.only[name] {
+	if f.never[name] || isNeverRecorded(name) || f.only != nil && !f.only[name] {
 		return false
 	}
 	return !slices.ContainsFunc(connection, func(list string) bool {

@@ -17,7 +17,7 @@ func TestWhatBelongsToOneExchangeIsSentOnceAndNotStored(t *testing.T) {
 	once := []string{
 		"Set-Cookie", "Authorization", "Authentication-Info", "Proxy-Authenticate", "Proxy-Authentication-Info", "Keep-Alive",
 		"Proxy-Connection", "Te", "Upgrade", "Date", "Age", "Via", "Server-Timing", "Traceparent", "Request-Id", "X-Request-Id",
-		"X-Correlation-Id", "Ratelimit-Remaining", "X-Ratelimit-Remaining", "Connection", "X-Named-By-Connection",
+		"X-Correlation-Id", "Ratelimit-Remaining", "X-Ratelimit-Remaining", "X-Ratelimit-Resource", "Ratelimit-Used", "Proxy-Status", "Connection", "X-Named-By-Connection",
 	}
 	otherwise := strings.ToLower("Set-Cookie")
 	h := s.middleware().Wrap(s.answering(func(w http.ResponseWriter, _ *http.Request) {

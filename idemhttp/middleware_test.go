@@ -159,9 +159,11 @@ func TestSerializationFailureIsRunAgainWithAFreshRequestAndWriter(t *testing.T) 
 					w.Header().Set("X-Attempt", "1")
 					w.WriteHeader(http.StatusAccepted)
 					r.SetPathValue("attempt", "1")
+					r.URL.Path = "/consumed"
+					r.Header.Del("Authorization")
 					return &pgconn.PgError{Code: "40001"}
 				}
-				if r.PathValue("attempt") != "" || id == 0 {
+				if r.PathValue("attempt") != "" || r.URL.Path == "/consumed" || r.Header.Get("Authorization") == "" || id == 0 {
 					t.Error("the second attempt sees the first")
 				}
 				_, err := w.Write(buf[:n])

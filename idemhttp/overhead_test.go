@@ -117,7 +117,7 @@ func asking(t testing.TB, h http.Handler) func() {
 }
 
 func TestMiddlewareAllocatesLittleMoreThanAHandlerThatCallsDo(t *testing.T) {
-	const limit = 12
+	const limit = 15
 	raw := testing.AllocsPerRun(1000, asking(t, rawHandler(doWithoutDatabase)))
 	wrapped := testing.AllocsPerRun(1000, asking(t, wrappedHandler(t, doWithoutDatabase)))
 	t.Logf("%v allocations by hand, %v with the middleware", raw, wrapped)

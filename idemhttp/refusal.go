@@ -148,5 +148,8 @@ func (m *Middleware) problemOfBody(err error) *Problem {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return m.bodyTooLarge()
 	}
+	if errors.Is(err, errConsumed) {
+		return internal()
+	}
 	return bodyUnreadable()
 }

@@ -1,6 +1,17 @@
 package idemtest_test
 
-import "os"
+import (
+	"os"
+	"testing"
+)
 
-// sampled picks one of five programs. All of them take many minutes: make idemtest tries them.
-func sampled(i int) bool { return os.Getenv("IDEM_TEST_ALL") != "" || i%5 == 0 }
+// sampled picks one of five programs, and with -short the first. All of them take many minutes: make idemtest tries them.
+func sampled(i int) bool {
+	switch {
+	case os.Getenv("IDEM_TEST_ALL") != "":
+		return true
+	case testing.Short():
+		return i == 0
+	}
+	return i%5 == 0
+}

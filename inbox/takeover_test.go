@@ -102,9 +102,7 @@ func (q *queue) consume(t *testing.T, batch func(context.Context, []inbox.Messag
 // The queue changes hands all the time, while connections are cut and handlers fail by chance.
 func TestOrderOfAKeyIsKeptWhoeverHasTheQueue(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("hundreds of changes of hands")
-	}
+	pgtest.Long(t)
 	const consumers, keys, count = 3, 6, 500
 	p := newProxied(t)
 	p.exec(`create table steps (line bigint generated always as identity, key text not null, n int not null)`)

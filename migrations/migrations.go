@@ -4,7 +4,7 @@
 // migrations of the service:
 //
 //	provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
-//		goose.WithTableName("idem_goose_version"),
+//		goose.WithTableName("public.idem_goose_version"),
 //		goose.WithDisableGlobalRegistry(true))
 //	...
 //	_, err = provider.Up(ctx)

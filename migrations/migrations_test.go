@@ -86,7 +86,7 @@ func open(t *testing.T, dsn string) *sql.DB {
 func newProvider(t *testing.T, db *sql.DB) *goose.Provider {
 	t.Helper()
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
-		goose.WithTableName("idem_goose_version"),
+		goose.WithTableName("public.idem_goose_version"),
 		goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,9 @@ package migrations_test
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 
@@ -72,5 +75,56 @@ func TestUpConnectsAsThePoolDoes(t *testing.T) {
 	t.Cleanup(pool.Close)
 	if err := migrations.Up(t.Context(), pool); err != nil || !taken {
 		t.Errorf("%v; AfterConnect was called: %t", err, taken)
+	}
+}
+
+// Services that share a database may have different search paths.
+func TestUp_WhateverTheSearchPath(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.EmptyDSN(t)
+	owner := pgtest.Open(t, dsn)
+	for _, service := range []string{"orders", "payments"} {
+		if _, err := owner.Exec(t.Context(), "CREATE SCHEMA "+service); err != nil {
+			t.Fatal(err)
+		}
+		pool := pgtest.Open(t, dsn, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["search_path"] = service })
+		if err := migrations.Up(t.Context(), pool); err != nil {
+			t.Errorf("service %s: %v", service, err)
+		}
+	}
+}
+
+// A service that runs as a role which may not change the schema calls Up all the same, behind the one that has migrated.
+func TestUp_AsARoleThatMayNotMigrate(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.EmptyDSN(t)
+	owner := pgtest.Open(t, dsn)
+	role := fmt.Sprintf("idem_test_up_%d", rand.Uint32())
+	for _, sql := range []string{"CREATE ROLE " + role, "REVOKE CREATE ON SCHEMA public FROM PUBLIC"} {
+		if _, err := owner.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if _, err := owner.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
+			t.Error(err)
+		}
+	})
+	pool := pgtest.Open(t, dsn, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["role"] = role })
+	const advice = "a role needs CREATE on the database and on schema public"
+	if err := migrations.Up(t.Context(), pool); err == nil || !strings.Contains(err.Error(), advice) {
+		t.Errorf("on an empty database: %v", err)
+	}
+	if err := migrations.Up(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	if err := migrations.Up(t.Context(), pool); err == nil || !strings.Contains(err.Error(), "SELECT on public.idem_goose_version") {
+		t.Errorf("without SELECT: %v", err)
+	}
+	if _, err := owner.Exec(t.Context(), "GRANT SELECT ON public.idem_goose_version TO "+role); err != nil {
+		t.Fatal(err)
+	}
+	if err := migrations.Up(t.Context(), pool); err != nil {
+		t.Errorf("with SELECT, and nothing to do: %v", err)
 	}
 }

@@ -238,9 +238,7 @@ func (s *steps) check() {
 // Against a server, with whatever it does about locks, places and snapshots.
 func TestEverythingLeavesInTheOrderOfCommitsWhateverStepsTransactionsTake(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts a server of its own")
-	}
+	pgtest.Long(t)
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()

@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 // Records come as calls make them, in steps that are an hour of a clock of their own: the grace is what is between that clock
 // and the real one. Vacuum is run after every step, as the server would do by itself, so that the test need not wait for it.
 func TestTableStaysAsLargeAsWhatIsRetainedAfterTenTurnovers(t *testing.T) {
 	t.Parallel()
+	pgtest.Long(t)
 	h := newHouse(t)
 	const live, steps, turnovers = 3000, 6, 10
 	epoch := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)

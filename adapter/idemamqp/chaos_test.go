@@ -106,6 +106,7 @@ func TestMessageThatKillsItsProcessIsADeadLetterAndTheOthersHaveTheirEffect(t *t
 
 // Not parallel: it restarts the broker that all tests share.
 func TestChaosLosesDoublesAndReordersNothing(t *testing.T) {
+	pgtest.Long(t)
 	n := rabbit(t)
 	q, ch := queue(t, n, amqp.Table{"x-single-active-consumer": true}), (*amqp.Channel)(nil)
 	dsn := pgtest.DSN(t)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/idem-go/idem/adapter/idemriver"
 	"github.com/idem-go/idem/lab/ledger"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/outbox"
 )
 
@@ -50,6 +51,7 @@ func relayOrConsume(ctx context.Context, role string) error {
 // being worked on as well.
 func TestChaosLosesAndDoublesNoMessage(t *testing.T) {
 	t.Parallel()
+	pgtest.Long(t)
 	dsn, pool := newDatabase(t)
 	database, address := ledger.Behind(t, dsn)
 	rescue := func(after string) error {

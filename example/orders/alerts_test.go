@@ -66,10 +66,8 @@ var misbehaviours = map[string]misbehaviour{
 
 // Nothing here depends on how fast the machine is: shares do not, and what takes time is waited for.
 func TestEachAlertFiresForWhatItIsForAndNoneForAQuietService(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs a Prometheus")
-	}
 	t.Parallel()
+	pgtest.Long(t)
 	optional.Program(t, "prometheus")
 	services, targets := map[string]*unruly{}, map[string]string{}
 	for job := range misbehaviours {

@@ -37,9 +37,7 @@ func TestDemoHolds(t *testing.T) {
 // TestDemoSeesBrokenPromises plays against services that break them the acts that have to show it: see breakages.
 func TestDemoSeesBrokenPromises(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts some hundred processes")
-	}
+	pgtest.Long(t)
 	for name, b := range breakages {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

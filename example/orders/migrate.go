@@ -31,7 +31,7 @@ func migrate(ctx context.Context, pool *pgxpool.Pool) error {
 func migrateBoth(ctx context.Context, pool *pgxpool.Pool, own fs.FS, versionTable string) error {
 	db := stdlib.OpenDBFromPool(pool)
 	defer db.Close() // the pool stays open
-	if err := migrateUp(ctx, db, migrations.FS, "idem_goose_version"); err != nil {
+	if err := migrateUp(ctx, db, migrations.FS, "public.idem_goose_version"); err != nil {
 		return fmt.Errorf("migrate idem: %w", err)
 	}
 	if err := migrateUp(ctx, db, own, versionTable); err != nil {

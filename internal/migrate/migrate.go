@@ -10,19 +10,41 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io/fs"
+	"slices"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pressly/goose/v3"
 )
 
-// Up applies what is missing, and returns what it applied.
+// Up applies what is missing, and returns what it applied. Where nothing is missing it writes nothing, so that a role may call it that
+// may not change the schema.
 func Up(ctx context.Context, db *sql.DB, files fs.FS) ([]Migration, error) {
+	all, err := Status(ctx, db, files)
+	if err != nil {
+		return nil, explained(err)
+	}
+	if !slices.ContainsFunc(all, func(m Migration) bool { return m.AppliedAt.IsZero() }) {
+		return nil, nil
+	}
 	provider, err := locking(db, files)
 	if err != nil {
 		return nil, err
 	}
 	results, err := provider.Up(ctx)
-	return applied(results), err
+	return applied(results), explained(err)
+}
+
+const insufficientPrivilege = "42501"
+
+// explained says what a role lacks that may not migrate.
+func explained(err error) error {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == insufficientPrivilege {
+		return fmt.Errorf("%w: to migrate, a role needs CREATE on the database and on schema public; to find out that nothing is missing, "+
+			"SELECT on %s", err, versionTable)
+	}
+	return err
 }
 
 // Down takes the latest migration back, and returns it. Where there is none, it does nothing and returns nil.

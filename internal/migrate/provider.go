@@ -10,10 +10,11 @@ import (
 	"github.com/pressly/goose/v3/lock"
 )
 
-// Tables of our own, so that the application's goose and ours never meet.
+// Tables of our own, so that the application's goose and ours never meet. They name their schema: services that share a database and set
+// different search paths have to find the same tables.
 const (
-	versionTable = "idem_goose_version"
-	lockTable    = "idem_goose_lock"
+	versionTable = "public.idem_goose_version"
+	lockTable    = "public.idem_goose_lock"
 )
 
 // What the lock does: a holder that has died holds it for as long as the lease, and a process that waits asks often, because

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/idem-go/idem/lab/personality"
+	"github.com/idem-go/idem/lab/pgtest"
 )
 
 // What holds behind every personality that serves idem: tests of package lab/promises.
@@ -38,12 +39,7 @@ var without = map[*personality.Personality][]string{
 // The same bodies: IDEM_TEST_PERSONALITY puts the proxy in front of the database of each test (lab/pgtest). The one that has no lock at
 // all stands for the others, unless IDEM_TEST_ALL is set, as make portability does.
 func TestPromisesAreKeptBehindEachPersonality(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
-	if os.Getenv("IDEM_TEST_SAMPLE") != "" {
-		return // the personality is that of the proxy, and not of the server behind it
-	}
+	pgtest.Long(t)
 	tests := filepath.Join(t.TempDir(), "promises.test")
 	if out, err := exec.Command("go", "test", "-c", "-o", tests, "../promises").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -55,7 +51,7 @@ func TestPromisesAreKeptBehindEachPersonality(t *testing.T) {
 	for _, p := range serving {
 		t.Run(p.Name, func(t *testing.T) {
 			names := slices.DeleteFunc(slices.Clone(held), func(name string) bool { return slices.Contains(without[p], name) })
-			run := exec.Command(tests, "-test.short", "-test.v", "-test.timeout=1h", "-test.run=^("+strings.Join(names, "|")+")$")
+			run := exec.Command(tests, "-test.short", "-test.v", "-test.parallel=6", "-test.timeout=1h", "-test.run=^("+strings.Join(names, "|")+")$")
 			run.Dir = "../promises"
 			run.Env = append(os.Environ(), "IDEM_TEST_PERSONALITY="+p.Name)
 			out, err := run.CombinedOutput()

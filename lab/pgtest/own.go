@@ -10,12 +10,9 @@ import (
 
 // Server starts a server that no other test writes to, without the schema: for what is counted of a whole server, and for settings
 // that others should not have. It is started from the programs that IDEM_TEST_POSTGRES_BIN says, or that are installed, and is gone
-// when the test is over. Without such programs, and with -short, the test is skipped.
+// when the test is over. Without such programs the test is skipped.
 func Server(t testing.TB, settings ...string) *pgserver.Server {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("starts a server of its own")
-	}
 	found, err := pgserver.Find(os.Getenv("IDEM_TEST_POSTGRES_BIN"))
 	optional.Require(t, err)
 	server, err := pgserver.Start(t.Context(), pgserver.Options{Bin: found[0].Dir, Settings: append([]string{"fsync=off"}, settings...)})

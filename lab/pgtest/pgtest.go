@@ -9,7 +9,7 @@
 //
 // Without them a test is skipped, loudly; with IDEM_TEST_REQUIRE=1, it fails instead. With IDEM_TEST_KEEP=1, a failed
 // test leaves its database and logs its address. With IDEM_TEST_SAMPLE=0, or another number, tests that kill a process at each of its
-// statements take some of them ([Sampled]). With IDEM_TEST_PERSONALITY, the name of one in package personality, each database is behind a proxy that plays it.
+// statements take one of five ([Sampled]). With IDEM_TEST_PERSONALITY, the name of one in package personality, each database is behind a proxy that plays it.
 package pgtest
 
 import (

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -106,14 +107,28 @@ func (s *server) exec(ctx context.Context, sql string) error {
 	})
 }
 
-// on does something on a connection of its own: nothing of pgtest is left open between tests.
+// admin is a connection to the server's own database. All tests of a process share it: a connection for each statement would cost more
+// than most statements do.
+var admin struct {
+	sync.Mutex
+	conn *pgx.Conn
+	to   string
+}
+
 func (s *server) on(ctx context.Context, do func(*pgx.Conn) error) error {
-	conn, err := pgx.Connect(ctx, s.url.String())
-	if err != nil {
-		return err
+	admin.Lock()
+	defer admin.Unlock()
+	if to := s.url.String(); admin.conn == nil || admin.conn.IsClosed() || admin.to != to {
+		if admin.conn != nil {
+			_ = admin.conn.Close(ctx)
+		}
+		conn, err := pgx.Connect(ctx, to)
+		if err != nil {
+			return err
+		}
+		admin.conn, admin.to = conn, to
 	}
-	defer conn.Close(ctx)
-	return do(conn)
+	return do(admin.conn)
 }
 
 // nameFor names a database so that it is recognised in pg_stat_activity, and so that testenv, which drops whatever

@@ -140,7 +140,7 @@ func (a inTurn) TraceAcquireStart(ctx context.Context, _ *pgxpool.Pool, _ pgxpoo
 }
 
 // A leader that looks for the record first gives its connection back, and may then get none to claim the key.
-func TestNoWaitAnswersWhileALeaderThatHasLookedWaitsForThePool(t *testing.T) {
+func TestNoWait_AfterTheLeaderHasLookedForTheRecord(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -160,8 +160,16 @@ func TestNoWaitAnswersWhileALeaderThatHasLookedWaitsForThePool(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(tracer.turn)
-	if _, err := idemDo(ctx, pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
-		t.Errorf("err = %v", err)
+	fastest := limit
+	for range 5 {
+		start := time.Now()
+		if _, err := idemDo(ctx, pool, scope, "k", hashA, l.charge("k"), idem.WithWait(0)); !errors.Is(err, idem.ErrInProgress) {
+			t.Errorf("err = %v", err)
+		}
+		fastest = min(fastest, time.Since(start))
+	}
+	if fastest >= tired {
+		t.Errorf("the fastest of five took %v", fastest)
 	}
 	hog.Release()
 	if err := await(t, "the leader", leader); err != nil {

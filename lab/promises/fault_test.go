@@ -307,6 +307,14 @@ func TestConnectionCutInsideFnRollsBackAndFreesTheKey(t *testing.T) {
 	p.wantOnce("k")
 }
 
+// stride is how many bytes behind one cut the next one is.
+func stride() int64 {
+	if testing.Short() {
+		return 1 + rand.Int64N(120)
+	}
+	return 1 + rand.Int64N(12)
+}
+
 // The worst byte is one of them.
 func TestConnectionCutAtAnyByteKeepsEffectAndAnswerTogether(t *testing.T) {
 	t.Parallel()
@@ -334,7 +342,7 @@ func TestConnectionCutAtAnyByteKeepsEffectAndAnswerTogether(t *testing.T) {
 					t.Fatal(err)
 				}
 				length := conn.Bytes(direction) - before
-				for offset := int64(0); offset < length; offset += 1 + rand.Int64N(12) {
+				for offset := int64(0); offset < length; offset += stride() {
 					conn, do := warm()
 					trap := p.proxy.Arm(pgproxy.AtByte(conn, direction, conn.Bytes(direction)+offset), pgproxy.Reset)
 					key := fmt.Sprint("at ", offset)

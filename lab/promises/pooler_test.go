@@ -134,7 +134,7 @@ func cutBehindPgBouncer(t *testing.T, p *proxied, pool *pgxpool.Pool) {
 	}
 	waitIdle(t, pool)
 	length := conn.Bytes(pgproxy.ToClient) - before
-	for offset := length / 3; offset < length; offset += 1 + rand.Int64N(12) {
+	for offset := length / 3; offset < length; offset += stride() {
 		conn := warm()
 		trap := p.proxy.Arm(pgproxy.AtByte(conn, pgproxy.ToClient, conn.Bytes(pgproxy.ToClient)+offset), pgproxy.Hangup)
 		key := fmt.Sprint("at ", offset)

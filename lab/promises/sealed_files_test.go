@@ -25,9 +25,6 @@ import (
 // statements with their parameters. What is stored plain is found there, or the search would tell nothing.
 func TestFilesOfTheServerHaveNothingOfASealedResponse(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts a server of its own")
-	}
 	server := pgtest.Server(t, "log_statement=all", "full_page_writes=on", "wal_compression=off")
 	ctx := context.Background()
 	db, err := migrate.Open(server.DSN())

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-chi/chi/v5"
@@ -45,6 +46,16 @@ var routers = map[string]func(*idemhttp.Middleware, place) http.Handler{
 		below.With(m.Wrap).Post("/{cart}/items", chiHandler(place))
 		router := chi.NewRouter()
 		router.Use(chimiddleware.Recoverer)
+		router.Mount("/carts", below)
+		return router
+	},
+	"chi, in front of routers below": func(m *idemhttp.Middleware, place place) http.Handler {
+		items := chi.NewRouter()
+		items.Post("/items", chiHandler(place))
+		below := chi.NewRouter()
+		below.Mount("/{cart}", items)
+		router := chi.NewRouter()
+		router.Use(chimiddleware.Recoverer, chimiddleware.Timeout(time.Minute), m.Wrap)
 		router.Mount("/carts", below)
 		return router
 	},
@@ -169,6 +180,34 @@ func TestBehindARouterARetryIsReplayed(t *testing.T) {
 			if again.Header().Get("Idempotency-Replayed") != "true" || again.Code != first.Code || again.Body.String() != first.Body.String() ||
 				again.Header().Get("Location") != first.Header().Get("Location") {
 				t.Errorf("answered %d %v %q, and to the retry %d %v %q", first.Code, first.Header(), first.Body, again.Code, again.Header(), again.Body)
+			}
+			c.wantItems(1)
+		})
+	}
+}
+
+// The first run is rolled back at its COMMIT, as by a serialization failure.
+func TestRouter_SecondRunIsLikeTheFirst(t *testing.T) {
+	t.Parallel()
+	for name, build := range routers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCarts(t, build)
+			if _, err := c.pool.Exec(t.Context(), `
+				CREATE SEQUENCE runs;
+				CREATE FUNCTION fail_once() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+					IF nextval('runs') = 1 THEN RAISE SQLSTATE '40001'; END IF;
+					RETURN NULL;
+				END $$;
+				CREATE CONSTRAINT TRIGGER fail_once AFTER INSERT ON items DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail_once()`); err != nil {
+				t.Fatal(err)
+			}
+			answer := c.post("/carts/blue/items", "k")
+			if answer.Code != http.StatusCreated || answer.Header().Get("Location") != "/carts/blue/items/2" {
+				t.Errorf("answered %d, Location %q; want 201 and the cart of the path", answer.Code, answer.Header().Get("Location"))
+			}
+			if again := c.post("/carts/blue/items", "k"); again.Header().Get("Idempotency-Replayed") != "true" || again.Code != answer.Code {
+				t.Errorf("the retry was answered %d %v", again.Code, again.Header())
 			}
 			c.wantItems(1)
 		})

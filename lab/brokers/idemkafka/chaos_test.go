@@ -77,6 +77,7 @@ func work(ctx context.Context, role string) error {
 // Its broker is in the process of the test, and cannot be restarted: what it has is in memory.
 func TestChaosLosesDoublesAndReordersNothing(t *testing.T) {
 	t.Parallel()
+	pgtest.Long(t)
 	dsn, c := pgtest.DSN(t), newCluster(t, 8, kfake.GroupMinSessionTimeout(time.Second))
 	database, address := ledger.Behind(t, dsn)
 	do := func(f func()) func() error { return func() error { f(); return nil } }

@@ -76,6 +76,7 @@ func work(ctx context.Context, role string) error {
 
 func TestChaosLosesDoublesAndReordersNothing(t *testing.T) {
 	t.Parallel()
+	pgtest.Long(t)
 	if err := chaos(t, 1, inOrder+"=1").Broken(); err != nil {
 		t.Error(err)
 	}
@@ -83,6 +84,7 @@ func TestChaosLosesDoublesAndReordersNothing(t *testing.T) {
 
 func TestChaosWithoutOrderLosesAndDoublesNothing(t *testing.T) {
 	t.Parallel()
+	pgtest.Long(t)
 	report := chaos(t, 3)
 	report.Inversions = 0
 	if err := report.Broken(); err != nil {

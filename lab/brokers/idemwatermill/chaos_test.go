@@ -67,6 +67,7 @@ func work(ctx context.Context, role string) error {
 // Not parallel: it restarts the broker that all tests share. A consumer group of Redis has no order: what a consumer had that is
 // gone is given to another one after MaxIdleTime, behind what came later.
 func TestChaosLosesAndDoublesNothing(t *testing.T) {
+	pgtest.Long(t)
 	s := broker(t)
 	topic, dsn := uuid.NewString(), pgtest.DSN(t)
 	database, address := ledger.Behind(t, dsn)

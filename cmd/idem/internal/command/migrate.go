@@ -22,7 +22,7 @@ type migrateCommand struct {
 
 // Help says more.
 func (migrateCommand) Help() string {
-	return `The migrations are those of package migrations, in a version table of their own: idem_goose_version. Any number of processes may
+	return `The migrations are those of package migrations, in a version table of their own: public.idem_goose_version. Any number of processes may
 run them at once, also through a pooler: one works, the others wait.
 
 Example: idem migrate up --yes`
@@ -150,8 +150,8 @@ func lost(s *session, db *sql.DB) error {
 	if err := db.QueryRowContext(s.ctx, "SELECT to_regclass('idem.records') IS NOT NULL").Scan(&there); err != nil || there {
 		return err
 	}
-	return refusedError{"nothing was applied: the table idem_goose_version says that all migrations are applied, and there is no idem.records. " +
-		"Restore the schema idem from a backup; or, if its records are gone for good, DROP TABLE idem_goose_version and run this again"}
+	return refusedError{"nothing was applied: the table public.idem_goose_version says that all migrations are applied, and there is no idem.records. " +
+		"Restore the schema idem from a backup; or, if its records are gone for good, DROP TABLE public.idem_goose_version and run this again"}
 }
 
 func names(all []migrate.Migration) string {

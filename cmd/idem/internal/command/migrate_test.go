@@ -88,7 +88,7 @@ func TestMigrateSaysThatTheSchemaIsLostAndNotThatItIsUpToDate(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), "DROP SCHEMA idem CASCADE"); err != nil {
 		t.Fatal(err)
 	}
-	d.idem("migrate", "up", "--yes").want(t, 5, "there is no idem.records", "DROP TABLE idem_goose_version")
+	d.idem("migrate", "up", "--yes").want(t, 5, "there is no idem.records", "DROP TABLE public.idem_goose_version")
 }
 
 // The role of the docs that owns the schema may not log in.

@@ -55,6 +55,7 @@ func (n *node) read() (rows float64) {
 // With as many rows everywhere as would be walked unasked nowhere, each statement is explained with what it reads.
 func TestDoctorReadsFewRowsOfLargeTables(t *testing.T) {
 	t.Parallel()
+	pgtest.Long(t)
 	w := newWard(t)
 	w.exec(`INSERT INTO idem.records (scope, key, hash, execution_id, created_at, expires_at, state)
 			SELECT 's', n::text, '', gen_random_uuid(), now(), now() + '1 h', 'completed' FROM generate_series(1, 100000) n`,

@@ -45,8 +45,8 @@ func migrated(e *exam) error {
 		e.problem("no migration has been applied", "run idem migrate up")
 		return nil
 	case len(found) > 1:
-		e.warn("there are several version tables: "+strings.Join(found, ", ")+": the search_path decided which one a migration used",
-			"find out which one is right, and drop the other")
+		e.warn("there are several version tables: "+strings.Join(found, ", ")+"",
+			"idem migrate uses public.idem_goose_version: drop the others, if no goose of a service uses them")
 	}
 	if readable, err := e.mayRead(found[0]); err != nil || !readable {
 		return err

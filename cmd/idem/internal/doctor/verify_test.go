@@ -13,6 +13,7 @@ import (
 
 	"github.com/idem-go/idem/cmd/idem/internal/doctor"
 	"github.com/idem-go/idem/lab/pgserver"
+	"github.com/idem-go/idem/lab/pgtest"
 	"github.com/idem-go/idem/lab/schema"
 	"github.com/idem-go/idem/lab/waiting"
 )
@@ -103,6 +104,7 @@ func statements(t *testing.T, begin string) []string {
 // taken a place in front of another.
 func TestTakeoverByLogicalReplicationIsVerified(t *testing.T) {
 	t.Parallel()
+	pgtest.Long(t)
 	old, next := hospital(t, "wal_level=logical"), hospital(t)
 	if err := schema.UpAt(t.Context(), old.DSN()); err != nil {
 		t.Fatal(err)
@@ -217,6 +219,7 @@ func TestVerifyFindsWhatACopyLacks(t *testing.T) {
 // A restore to a moment in the past is complete in itself, and lacks what came later.
 func TestRestoreToAPointInTimeIsVerified(t *testing.T) {
 	t.Parallel()
+	pgtest.Long(t)
 	before := hospital(t)
 	if err := schema.UpAt(t.Context(), before.DSN()); err != nil {
 		t.Fatal(err)

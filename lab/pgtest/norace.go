@@ -1,5 +1,0 @@
-//go:build !race
-
-package pgtest
-
-const raced = false

@@ -1,6 +1,0 @@
-//go:build race
-
-package pgtest
-
-// raced tells whether the race detector is built in.
-const raced = true
