@@ -1,7 +1,12 @@
 package operation
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/idem-go/idem/internal/store"
@@ -106,3 +111,84 @@ func TestDecide(t *testing.T) {
 		})
 	}
 }
+
+// The outermost of Final, NotSent and Unknown counts. Of joined errors the one that says least counts.
+func TestSaidBy(t *testing.T) {
+	t.Parallel()
+	refused, other := errors.New("refused"), errors.New("a timeout")
+	doubt, final, unsent := said{unknown: true}, said{final: true}, said{unsent: true}
+	for _, test := range []struct {
+		err  error
+		want said
+	}{
+		{Unknown(Final(refused)), doubt},
+		{Unknown(fmt.Errorf("gateway: %w", Final(refused))), doubt},
+		{Unknown(NotSent(refused)), doubt},
+		{errors.Join(Final(refused), Unknown(refused)), doubt},
+		{errors.Join(NotSent(refused), Unknown(refused)), doubt},
+		{errors.Join(other, Final(refused)), doubt},
+		{errors.Join(NotSent(refused), other), doubt},
+		{fmt.Errorf("both providers: %w", errors.Join(NotSent(refused), other)), doubt},
+		{other, said{}},
+		{Final(Unknown(refused)), final},
+		{Final(errors.Join(Unknown(refused), refused)), final},
+		{fmt.Errorf("%w: %w", errors.New("while charging"), Final(refused)), final},
+		{errors.Join(Final(refused), nil, Final(other)), final},
+		{fmt.Errorf("no connection: %w", NotSent(refused)), unsent},
+		{Final(NotSent(refused)), said{final: true, unsent: true}},
+		{NotSent(Final(refused)), said{final: true, unsent: true}},
+	} {
+		if got := saidBy(test.err); got != test.want {
+			t.Errorf("%#v says %+v, want %+v", test.err, got, test.want)
+		}
+	}
+}
+
+// The attempt takes many times as long as the time between two beats, and then falls silent.
+func TestBeat_KeepsTheAttemptAlive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := Keyed(time.Hour).WithHeartbeat(time.Minute)
+		ctx, stop := p.watched(t.Context())
+		defer stop()
+		derived, cancel := context.WithTimeout(ctx, 100*time.Hour)
+		defer cancel()
+		for range 100 {
+			time.Sleep(time.Minute - time.Nanosecond)
+			Beat(derived)
+			Beat(context.Background()) // of no call
+		}
+		if ctx.Err() != nil {
+			t.Fatal(context.Cause(ctx))
+		}
+		time.Sleep(time.Minute + time.Nanosecond)
+		if !errors.Is(context.Cause(derived), ErrNoBeat) {
+			t.Errorf("behind a minute of silence the cause is %v", context.Cause(derived))
+		}
+		Beat(derived)
+	})
+}
+
+func TestMemory_IsBounded(t *testing.T) {
+	t.Parallel()
+	var m memory
+	for i := range 3 * maxUnkept {
+		m.put(strconv.Itoa(i), map[int]store.Step{1: {Seq: i}})
+		if i%3 == 0 {
+			m.put(strconv.Itoa(i), map[int]store.Step{1: {Seq: i}}) // again
+		}
+	}
+	if len(m.returned) > maxUnkept || len(m.ids) > maxUnkept {
+		t.Errorf("%d operations are remembered, in a list of %d", len(m.returned), len(m.ids))
+	}
+	last := strconv.Itoa(3*maxUnkept - 1)
+	if got, ok := m.take(last); !ok || got[1].Seq != 3*maxUnkept-1 {
+		t.Errorf("the last one is %v, %t", got, ok)
+	}
+	if _, ok := m.take(last); ok {
+		t.Error("what was taken is still there")
+	}
+}
+
+// Forget drops what this process remembers of an operation, as if the process had ended.
+func Forget(id string) { unkept.take(id) }
