@@ -18,13 +18,13 @@ import (
 // work runs the function until the operation has ended, or goes on elsewhere. tx is the transaction
 // that has claimed the key, if nothing is committed yet.
 func (w *work) work(ctx context.Context, tx *txn.Tx) longcall.Ending {
-	w.bringBack()
+	w.takeFromMemory()
 	if w.unsent == nil {
 		w.unsent = map[int]bool{}
 	}
 	for pause, left := txn.RetryPause, w.call.Retries(); ; left-- {
 		op, end := w.run(ctx, tx)
-		if op.stopped == nil || op.stopped.why != again || w.epoch == 0 {
+		if op.stopped == nil || op.stopped.why != stopAgain || w.epoch == 0 {
 			return end
 		}
 		tx = nil
@@ -33,7 +33,7 @@ func (w *work) work(ctx context.Context, tx *txn.Tx) longcall.Ending {
 			left++
 		}
 		if left <= 0 || txn.Sleep(ctx, pause.Next()) != nil {
-			return w.giveUp(ctx, cause)
+			return w.releaseAfterRetries(ctx, cause)
 		}
 		if end, ok := w.restart(ctx); !ok {
 			return end
@@ -77,8 +77,7 @@ func (w *work) dropped(op *Op) {
 	case w.instance == nil:
 		return
 	case w.epoch == 0:
-		w.instance.Leave(w.operation, false)
-		w.abandon(longcall.Ending{})
+		w.leave(longcall.Ending{})
 		return
 	}
 	defer func() { // also if an undo panics, too, or is to be tried again
@@ -87,7 +86,7 @@ func (w *work) dropped(op *Op) {
 			w.release(backoff(w.journal.runs), longcall.Ending{}, errPanicked)
 		}
 	}()
-	switch v := decide(&w.journal, request{seq: op.seq, end: failed}); {
+	switch v := decide(&w.journal, request{seq: op.seq, end: endFailed}); {
 	case op.unwinds:
 	case v.do == unwind:
 		op.unwind(errPanicked)
@@ -101,18 +100,17 @@ func (w *work) dropped(op *Op) {
 // the caller, who may leave meanwhile.
 func (w *work) restart(ctx context.Context) (longcall.Ending, bool) {
 	at := w.at
-	w.instance.Leave(w.operation, true)
-	w.abandon(longcall.Ending{})
+	w.leaveUnreleased(longcall.Ending{})
 	taking := ctx
-	if len(w.returned) > 0 {
-		lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), letGoLimit)
+	if len(w.outcomes) > 0 {
+		lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 		defer cancel()
 		taking = lasting
 	}
-	end, ok := w.takeUp(taking)
+	end, ok := w.takeOver(taking)
 	switch {
 	case !ok:
-		w.hide()
+		w.keepInMemory()
 		return end, false
 	case w.at.Seq == at.Seq:
 		w.at.Tries = max(w.at.Tries, at.Tries)
@@ -124,23 +122,23 @@ func (w *work) restart(ctx context.Context) (longcall.Ending, bool) {
 }
 
 // takeUp makes the operation this process's own, if it has no owner. Otherwise the ending says why.
-func (w *work) takeUp(ctx context.Context) (longcall.Ending, bool) {
+func (w *work) takeOver(ctx context.Context) (longcall.Ending, bool) {
 	t, end := w.take(ctx, w.call.Engine())
 	if t == nil {
 		return end, false
 	}
-	return w.own(ctx, &t.Taken, &t.steps)
+	return w.loadTaken(ctx, &t.Taken, &t.steps)
 }
 
 // takenUp is an operation that was taken up, with its steps.
-type takenUp struct {
+type takenOver struct {
 	store.Taken
 	steps store.LoadSteps
 }
 
 // take takes the operation up, if it has no owner. Otherwise the ending says why, and nothing is
 // held.
-func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, longcall.Ending) {
+func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenOver, longcall.Ending) {
 	instance, err := presence.Adopt(ctx, engine)
 	if err != nil {
 		return nil, w.unavailable(ctx, err)
@@ -156,9 +154,9 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, longcall
 	})
 	switch {
 	case err != nil:
-		return nil, w.abandon(w.unavailable(ctx, err))
+		return nil, w.releaseInstance(w.unavailable(ctx, err))
 	case !reserved: // another goroutine of this process works on it
-		return nil, w.abandon(longcall.Ending{Outcome: longcall.Elsewhere})
+		return nil, w.releaseInstance(longcall.Ending{Outcome: longcall.Elsewhere})
 	}
 	err = engine.Requery(ctx, &take, &steps, &show)
 	if err == nil && show.MayBeSuspect() && !take.Found {
@@ -171,18 +169,16 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenUp, longcall
 	switch {
 	case err != nil:
 		take.Found = false // the turn is not kept for what is not worked on
-		instance.Leave(w.operation, true)
-		return nil, w.abandon(w.unavailable(ctx, err))
+		return nil, w.leaveUnreleased(w.unavailable(ctx, err))
 	case !take.Found:
-		instance.Leave(w.operation, false)
-		return nil, w.abandon(w.elsewhere(&show))
+		return nil, w.leave(w.elsewhere(&show))
 	}
-	return &takenUp{take.Taken, steps}, longcall.Ending{}
+	return &takenOver{take.Taken, steps}, longcall.Ending{}
 }
 
 // goOn goes on with an operation that was taken up.
-func (w *work) goOn(ctx context.Context, t *takenUp) longcall.Ending {
-	if end, ok := w.own(ctx, &t.Taken, &t.steps); !ok {
+func (w *work) resumeTaken(ctx context.Context, t *takenOver) longcall.Ending {
+	if end, ok := w.loadTaken(ctx, &t.Taken, &t.steps); !ok {
 		return end
 	}
 	return w.work(ctx, nil)
@@ -190,7 +186,7 @@ func (w *work) goOn(ctx context.Context, t *takenUp) longcall.Ending {
 
 // own takes over the record of an operation that was taken up. It reports whether that may be gone
 // on with.
-func (w *work) own(ctx context.Context, t *store.Taken, steps *store.LoadSteps) (longcall.Ending, bool) {
+func (w *work) loadTaken(ctx context.Context, t *store.Taken, steps *store.LoadSteps) (longcall.Ending, bool) {
 	err := w.load(t, steps)
 	switch {
 	case err != nil:
@@ -218,7 +214,7 @@ func (w *work) load(t *store.Taken, steps *store.LoadSteps) (err error) {
 	w.at = store.At{Step: t.Step, Seq: t.Seq, Tries: t.Tries}
 	w.clock = clock{loaded: time.Now(), loadedAt: t.LoadedAt}
 	w.elapsed = w.clock.since(t.Since)
-	w.unrecorded = 0
+	w.rowless = 0
 	w.journal = journal{runs: t.Attempts}
 	if w.input, err = open(w.call.Sealer(), t.Input, store.BoundInput(w.operation)); err != nil {
 		return err
@@ -230,7 +226,7 @@ func (w *work) load(t *store.Taken, steps *store.LoadSteps) (err error) {
 		}
 		rows[i] = s
 		if s.Outcome == store.StepBegun && s.DueAt.IsZero() {
-			w.unrecorded = s.Seq
+			w.rowless = s.Seq
 		}
 		if s.Outcome == store.StepBegun || s.Seq == w.at.Seq {
 			w.at.Kind = s.Kind
@@ -283,11 +279,10 @@ func (w *work) resume(ctx context.Context, pool *pgxpool.Pool, opts []idem.Optio
 	if t == nil {
 		return end
 	}
-	call, err := door.Settings(pool, t.Scope, t.Key, t.Hash, t.TTL, opts)
+	call, err := idemCalls.Settings(pool, t.Scope, t.Key, t.Hash, t.TTL, opts)
 	if err != nil { // the options were checked before
-		w.instance.Leave(w.operation, true)
-		return w.abandon(longcall.Ending{Outcome: longcall.Failed, Err: err})
+		return w.leaveUnreleased(longcall.Ending{Outcome: longcall.Failed, Err: err})
 	}
 	w.call = call
-	return w.goOn(ctx, t)
+	return w.resumeTaken(ctx, t)
 }

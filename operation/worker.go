@@ -146,8 +146,8 @@ type running struct {
 	slots      chan struct{}
 	freed      chan struct{}
 	watcher    *presence.Watcher
-	rest       time.Duration // until the next look, if nothing wakes it
-	turnless   bool          // the last look was made without the turn of a suspect, or has given it to one
+	nextLook   time.Duration // until the next look, if nothing wakes it
+	wantsTurn  bool          // the last look was made without the turn of a suspect, or has given it to one
 	operations sync.WaitGroup
 
 	mu   sync.Mutex
@@ -158,14 +158,14 @@ type running struct {
 // there was room for, until there is room, or, if the look was made without the turn of a suspect,
 // until this Worker has that. It reports whether it has.
 func (r *running) pause(ctx context.Context, full bool) *turn {
-	timer := time.NewTimer(r.rest)
+	timer := time.NewTimer(r.nextLook)
 	defer timer.Stop()
 	var freed chan struct{}
 	if full {
 		freed = r.freed
 	}
 	var wanted chan<- struct{}
-	if r.turnless {
+	if r.wantsTurn {
 		wanted = turns
 	}
 	select {
@@ -204,12 +204,12 @@ func (r *running) gather(ctx context.Context) {
 // that may be a suspect.
 func (r *running) look(ctx context.Context, t *turn) (full bool) {
 	room := cap(r.slots) - len(r.slots)
-	r.rest, r.turnless = r.config.Poll-rand.N(r.config.Poll/4), room > 0
+	r.nextLook, r.wantsTurn = r.config.Poll-rand.N(r.config.Poll/4), room > 0
 	if room > 0 {
-		full, t = r.takeUp(ctx, room, t)
+		full, t = r.takeOver(ctx, room, t)
 	}
 	if t != nil {
-		r.turnless = false
+		r.wantsTurn = false
 		t.end()
 	}
 	return full || room == 0
@@ -218,32 +218,32 @@ func (r *running) look(ctx context.Context, t *turn) (full bool) {
 // takeUp takes up as many operations as there is room for, and works on them. It reports whether
 // there may be more, and whether the turn is left. Behind a suspect it is looked again at once,
 // without the turn: other suspects may have hidden what is due.
-func (r *running) takeUp(ctx context.Context, room int, t *turn) (full bool, left *turn) {
+func (r *running) takeOver(ctx context.Context, room int, t *turn) (full bool, left *turn) {
 	i, err := presence.Adopt(ctx, r.engine)
 	if err != nil {
-		r.complain(ctx, "operation: a worker cannot show that it is there", err)
+		r.warn(ctx, "operation: a worker cannot show that it is there", err)
 		return false, t
 	}
 	defer i.Release()
 	taken, full, err := r.take(ctx, i, room, t != nil)
 	if err != nil {
 		i.Leak()
-		r.complain(ctx, "operation: a worker cannot look for work", err)
+		r.warn(ctx, "operation: a worker cannot look for work", err)
 	} else if pause, guarded := i.Rarely(r.config.Poll); guarded {
-		r.rest = pause
+		r.nextLook = pause
 	}
 	works := r.load(ctx, i, taken)
 	for n := range works {
 		w := &works[n]
 		var held *turn
 		if t != nil && w.Deaths >= store.Suspected {
-			held, t, r.rest = t, nil, 0
+			held, t, r.nextLook = t, nil, 0
 		}
 		r.slots <- struct{}{}
 		r.operations.Add(1)
 		r.count(w.Name, 1)
 		i.Retain()
-		go r.goOn(i, w, held)
+		go r.work(i, w, held)
 	}
 	return full, t
 }
@@ -258,7 +258,7 @@ const (
 
 // load reads what operations remember that were taken up; those that were only started remember
 // nothing. If that cannot be had, they are released.
-func (r *running) load(ctx context.Context, i *presence.Instance, taken []store.Taken) []takenUp {
+func (r *running) load(ctx context.Context, i *presence.Instance, taken []store.Taken) []takenOver {
 	if len(taken) == 0 {
 		return nil
 	}
@@ -275,24 +275,27 @@ func (r *running) load(ctx context.Context, i *presence.Instance, taken []store.
 		cancel()
 	}
 	if err != nil {
-		r.complain(ctx, "operation: a worker cannot read what it has taken up", err)
+		r.warn(ctx, "operation: a worker cannot read what it has taken up", err)
 		r.release(i, taken)
 		return nil
 	}
-	works := make([]takenUp, len(taken))
+	works := make([]takenOver, len(taken))
 	for n := range taken {
-		works[n] = takenUp{taken[n], store.LoadSteps{OperationID: taken[n].OperationID, Steps: load.Steps[taken[n].OperationID]}}
+		works[n] = takenOver{taken[n], store.LoadSteps{OperationID: taken[n].OperationID, Steps: load.Steps[taken[n].OperationID]}}
 	}
 	return works
 }
 
 // release releases what was taken up and is not gone on with.
 func (r *running) release(i *presence.Instance, taken []store.Taken) {
-	ctx, cancel := context.WithTimeout(context.Background(), letGoLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
-	err := r.engine.Query(ctx, store.ReleaseOperations{Taken: taken})
+	leave := i.Leave
+	if r.engine.Query(ctx, store.ReleaseOperations{Taken: taken}) != nil {
+		leave = i.LeaveUnreleased
+	}
 	for n := range taken {
-		i.Leave(taken[n].OperationID, err != nil)
+		leave(taken[n].OperationID)
 	}
 }
 
@@ -361,14 +364,14 @@ func (r *running) count(name string, n int) {
 	r.busy[name] += n
 }
 
-func (r *running) complain(ctx context.Context, what string, err error) {
+func (r *running) warn(ctx context.Context, what string, err error) {
 	if ctx.Err() == nil {
 		r.config.Logger.WarnContext(ctx, what, "error", err)
 	}
 }
 
 // goOn works on one operation.
-func (r *running) goOn(i *presence.Instance, t *takenUp, held *turn) {
+func (r *running) work(i *presence.Instance, t *takenOver, held *turn) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.config.Logger.Error("operation: its function has panicked", "operation", t.OperationID, "name", t.Name,
@@ -387,19 +390,18 @@ func (r *running) goOn(i *presence.Instance, t *takenUp, held *turn) {
 
 // execute goes on with an operation that was taken up, and logs how the run has ended, unless the
 // operation has.
-func (r *running) execute(i *presence.Instance, t *takenUp, held *turn) {
+func (r *running) execute(i *presence.Instance, t *takenOver, held *turn) {
 	w := &work{definition: r.definitions[t.Name], instance: i, operation: t.OperationID, epoch: t.Epoch, logger: r.config.Logger}
 	if held != nil {
 		w.hold(held)
 	}
-	call, err := door.Settings(r.pool, t.Scope, t.Key, t.Hash, t.TTL, r.config.Options)
+	call, err := idemCalls.Settings(r.pool, t.Scope, t.Key, t.Hash, t.TTL, r.config.Options)
 	if err != nil { // the options were checked before
-		i.Leave(t.OperationID, true)
-		w.abandon(longcall.Ending{})
+		w.leaveUnreleased(longcall.Ending{})
 		return
 	}
 	w.call = call
-	end := w.goOn(r.working, t)
+	end := w.resumeTaken(r.working, t)
 	if end.Err == nil || errors.Is(end.Err, idem.ErrInProgress) && r.working.Err() != nil {
 		return
 	}
@@ -407,10 +409,10 @@ func (r *running) execute(i *presence.Instance, t *takenUp, held *turn) {
 	if parked, ok := end.Err.(*ParkedError); ok {
 		attrs = append(attrs, "error", parked.Error(), "reason", string(parked.Reason))
 		if parked.Cause != nil {
-			attrs = append(attrs, "cause", w.told(parked.Cause))
+			attrs = append(attrs, "cause", w.textOf(parked.Cause))
 		}
 	} else {
-		attrs = append(attrs, "error", w.told(end.Err))
+		attrs = append(attrs, "error", w.textOf(end.Err))
 	}
 	r.config.Logger.Warn("operation: it did not end", attrs...)
 }

@@ -76,8 +76,8 @@ func (i *Instance) guard() *guard {
 	return nil
 }
 
-// rouse has the Workers of this process look for what is due, where there is a session.
-func (i *Instance) Rouse() {
+// WakeWorkers has the Workers of this process look for due operations, if the instance has a session.
+func (i *Instance) WakeWorkers() {
 	if g := i.guard(); g != nil {
 		g.wake()
 	}
@@ -389,14 +389,17 @@ func (i *Instance) Reserve(operation string) bool {
 	return true
 }
 
-// leave takes it off. leaked says that the database may still take it for this instance's.
-func (i *Instance) Leave(operation string, leaked bool) {
+// Leave takes an operation off the list.
+func (i *Instance) Leave(operation string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.running, operation)
-	if leaked {
-		i.leaked = looks
-	}
+}
+
+// LeaveUnreleased is Leave for an operation that the database may still record as owned by this instance.
+func (i *Instance) LeaveUnreleased(operation string) {
+	i.Leave(operation)
+	i.Leak()
 }
 
 // leak says that the database may take operations for this instance's that are not on the list.
