@@ -136,8 +136,8 @@ func (op *Op) callOut(o *outside) ([]byte, error) {
 	return value, err
 }
 
-// recallAttempts takes over what is recorded of the attempts at a call. It reports whether the call
-// is recorded as begun.
+// recallAttempts loads the recorded attempts at a call. It reports whether the call is recorded as
+// begun.
 func (op *Op) recallAttempts(o *outside) (begun bool) {
 	w, s := op.work, o.step
 	begun = s.do == settle
@@ -160,7 +160,7 @@ func (op *Op) recallAttempts(o *outside) (begun bool) {
 	return begun
 }
 
-// tryOut makes attempts until one settles the call, or no other may follow.
+// tryOut makes attempts until one settles the call, or no further attempt is allowed.
 func (op *Op) tryOut(o *outside) ([]byte, error) {
 	w := op.work
 	for {
@@ -199,9 +199,9 @@ func (o *outside) isSettledBy(err error) bool {
 
 var errBrokenOff = errors.New("its last attempt was broken off")
 
-// runOut ends a call that is not tried again. If no attempt was sent, or the other side says that
-// it has not happened and can no longer, the function gets its last error as a Final. Otherwise the
-// operation parks: to go on could mean to pay twice, or for nothing.
+// runOut ends a call that is not tried again. If no attempt was sent, or the other side reports that
+// the call has not happened, the function gets the last error as a Final. Otherwise the operation
+// parks, because a function that continued could pay twice, or for nothing.
 func (op *Op) runOut(o *outside, what string) ([]byte, error) {
 	last := o.last
 	if last == nil {
@@ -443,8 +443,8 @@ func (op *Op) noticeCancel(o *outside) error {
 	}
 }
 
-// waiting is where the operation is between two attempts. If the call is not in doubt no step is
-// under way: the next process may begin it.
+// waiting returns the position of the operation between two attempts. A call that is not in doubt
+// counts as not begun: the next process may begin it.
 func (o *outside) waiting(pause time.Duration) store.At {
 	at := store.At{Step: o.step.name, Pause: pause, Tries: o.tries}
 	if o.doubt {

@@ -430,7 +430,7 @@ func (op *Op) isWorthRetrying() bool {
 	return false
 }
 
-// unrecordedOutcomes returns what calls have returned and is not recorded, in the order of the calls.
+// unrecordedOutcomes returns what calls have returned and is not recorded, in their order.
 func (w *work) unrecordedOutcomes() []store.RecordStep {
 	var learned []store.RecordStep
 	for seq, s := range w.outcomes {

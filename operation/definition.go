@@ -379,7 +379,7 @@ func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Req
 	case !show.Found || show.State != store.OperationUndone:
 		return longcall.Ending{}, false
 	case show.Canceled:
-		return longcall.Ending{Outcome: longcall.Failed, Err: ErrCanceled}, true
+		return failedWith(ErrCanceled), true
 	}
 	end := error(&endedError{cause: ErrUndone})
 	for i := range steps.Steps {
@@ -389,13 +389,13 @@ func (w *work) endedIn(ctx context.Context, ask func(context.Context, ...txn.Req
 		}
 		stored, err := open(w.call.Sealer(), s.Value, store.BoundStep(w.operation, s))
 		if err != nil {
-			return longcall.Ending{Outcome: longcall.Failed, Err: err}, true
+			return failedWith(err), true
 		}
 		if ended, err := restore(w.definition.knownErrors, stored); err == nil { // or else the code no longer names it
 			end = &endedError{cause: ofFunction(ended)}
 		}
 	}
-	return longcall.Ending{Outcome: longcall.Failed, Err: end}, true
+	return failedWith(end), true
 }
 
 // Wait waits until the operation has ended, and returns its answer, which Do of its key would
@@ -467,7 +467,7 @@ func (onlyReplay) Begin(context.Context, longcall.Execution, *txn.Tx) longcall.E
 }
 
 func (onlyReplay) Resume(context.Context, longcall.Execution, string) longcall.Ending {
-	return longcall.Ending{Outcome: longcall.Failed, Err: ErrAnswerGone}
+	return failedWith(ErrAnswerGone)
 }
 
 func (onlyReplay) Ended(context.Context, longcall.Execution, string, func(context.Context, ...txn.Request) error) (longcall.Ending, bool) {

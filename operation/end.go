@@ -93,7 +93,7 @@ func (op *Op) end(resp idem.Response, err error) longcall.Ending {
 		return op.endStopped(op.stopped)
 	}
 	op.close(nil)
-	return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: ofFunction(err)}, err)
+	return w.release(backoff(w.journal.runs), failedWith(ofFunction(err)), err)
 }
 
 // unheld ends a run that has committed nothing and needs no commit of this package: the caller
@@ -114,9 +114,9 @@ func (op *Op) endStopped(s *stop) longcall.Ending {
 	case w.epoch == 0 && s.why == stopAgain:
 		return w.unheld(longcall.Ending{Outcome: longcall.Undone, Err: s.err})
 	case w.epoch == 0 && s.why == stopParked:
-		return w.unheld(longcall.Ending{Outcome: longcall.Failed, Err: s})
+		return w.unheld(failedWith(s))
 	case w.epoch == 0:
-		return w.unheld(longcall.Ending{Outcome: longcall.Failed, Err: s.err})
+		return w.unheld(failedWith(s.err))
 	}
 	switch s.why {
 	case stopLost:
@@ -139,13 +139,13 @@ func (op *Op) endStopped(s *stop) longcall.Ending {
 		return longcall.Ending{}
 	}
 	op.close(s.err)
-	return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: s.err}, s.err)
+	return w.fail(s.err)
 }
 
 // endLeft releases an operation whose caller has left.
 func (op *Op) endLeft() longcall.Ending {
 	op.close(nil)
-	return op.work.release(0, longcall.Ending{Outcome: longcall.Failed, Err: op.work.leaving(op.ctx)}, nil)
+	return op.work.release(0, failedWith(op.work.leaving(op.ctx)), nil)
 }
 
 // finish completes the operation: the steps since the last commit, the answer, and the end, in one
@@ -155,7 +155,7 @@ func (op *Op) finish(resp longcall.Response) longcall.Ending {
 	complete, err := w.call.Completion(&w.key, resp, store.Completed)
 	if err != nil {
 		op.close(nil)
-		return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: err}, err)
+		return w.fail(err)
 	}
 	return op.complete(complete, resp, commit{free: true, state: store.OperationCompleted})
 }
@@ -166,7 +166,7 @@ func (op *Op) complete(complete *store.Complete, resp longcall.Response, c commi
 	notify, err := w.notifyParent(&childEnd{State: c.state, Response: (*idem.Response)(&resp)})
 	if err != nil {
 		op.close(nil)
-		return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: err}, err)
+		return w.fail(err)
 	}
 	c.with, c.wakes = append(append(c.with, complete), notify...), len(notify) > 0
 	if err := op.commit(c); err != nil {
@@ -183,9 +183,9 @@ func (op *Op) complete(complete *store.Complete, resp longcall.Response, c commi
 // again. The operation is due again after a second.
 func (w *work) releaseAfterRetries(ctx context.Context, cause error) longcall.Ending {
 	if ctx.Err() != nil {
-		return w.release(0, longcall.Ending{Outcome: longcall.Failed, Err: w.leaving(ctx)}, nil)
+		return w.release(0, failedWith(w.leaving(ctx)), nil)
 	}
-	return w.release(time.Second, longcall.Ending{Outcome: longcall.Failed, Err: cause}, cause)
+	return w.release(time.Second, failedWith(cause), cause)
 }
 
 // release makes the operation due for any process after pause, and leaves it. err is the error of
@@ -206,6 +206,11 @@ func (w *work) release(pause time.Duration, end longcall.Ending, err error) long
 		return w.leaveUnreleased(end)
 	}
 	return w.leave(end)
+}
+
+// fail releases the operation after a run that has failed.
+func (w *work) fail(err error) longcall.Ending {
+	return w.release(backoff(w.journal.runs), failedWith(err), err)
 }
 
 // leaving is the error of a caller that leaves an operation to others.
@@ -232,7 +237,7 @@ func (w *work) parkAs(ctx context.Context, s *stop) longcall.Ending {
 		p.Error = w.stepError(last)
 	}
 	if err := w.call.Engine().Query(ctx, p); err != nil {
-		return w.leaveUnreleased(longcall.Ending{Outcome: longcall.Failed, Err: err})
+		return w.leaveUnreleased(failedWith(err))
 	}
 	if !p.Parked { // another process has taken it over
 		return w.leave(longcall.Ending{Outcome: longcall.Elsewhere})
@@ -286,7 +291,7 @@ func (op *Op) unwind(err error) longcall.Ending {
 	if rejected != nil {
 		var err error
 		if complete, err = w.call.Completion(&w.key, *rejected, store.Failed); err != nil {
-			return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: err}, err)
+			return w.fail(err)
 		}
 	}
 	op.unwinds = true
@@ -308,13 +313,13 @@ func (op *Op) endUndone(end error, last commit) longcall.Ending {
 	notify, err := w.notifyParent(&childEnd{State: last.state, Canceled: w.journal.canceled})
 	if err != nil {
 		op.close(nil)
-		return w.release(backoff(w.journal.runs), longcall.Ending{Outcome: longcall.Failed, Err: err}, err)
+		return w.fail(err)
 	}
 	last.with, last.wakes = append(notify, &store.HoldKey{Key: &w.key, Room: store.Free}), len(notify) > 0
 	if err := op.commit(last); err != nil {
 		return op.endStopped(op.stopped)
 	}
-	return w.leave(longcall.Ending{Outcome: longcall.Failed, Err: w.cause})
+	return w.leave(failedWith(w.cause))
 }
 
 // settleEnd returns the error in which the operation ends, or the response of a rejection. The

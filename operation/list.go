@@ -264,10 +264,10 @@ func readHistory(file []byte) (*history, error) {
 // each recorded step returns what is recorded, and the run ends where the record ends. No step is
 // taken and no call is made. The definition is the one whose name is in the history.
 //
-// It returns nil if a process with this code would resume the operation, or end it as it has ended. An error that is ErrParked, a *ParkedError, says why the operation parks by this code
-// instead: the code asks for other steps than the recorded ones, or for fewer, or a value does not
-// decode. Any other error is that of a document that is no history, a name without a definition, or
-// a function that fails, or ends otherwise than the operation has.
+// It returns nil if a process with this code would resume the operation, or end it as it has ended.
+// A *ParkedError says why the operation parks with this code: the code asks for other steps than the
+// recorded ones, or for fewer, or a value does not decode. Any other error is that of a document
+// that is no history, a name without a definition, or a function that fails or ends otherwise.
 //
 // Of an operation that has ended all steps count as recorded, also those that were committed
 // together with its end: code that no longer asks for one of those is reported, although no

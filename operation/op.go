@@ -52,7 +52,7 @@ func (d *Definition[In]) input(in In) ([]byte, error) {
 	return input, err
 }
 
-// work is an operation that this process works on.
+// work is an operation in progress in this process.
 type work struct {
 	definition *definition
 	call       longcall.Execution
@@ -308,25 +308,28 @@ var idemCalls = longcall.Open[idem.Option, idem.Result]()
 
 var errNoPool = errors.New("operation: pool is nil")
 
+func failedWith(err error) longcall.Ending {
+	return longcall.Ending{Outcome: longcall.Failed, Err: err}
+}
+
 func engineOf(pool *pgxpool.Pool) *txn.Engine {
 	return &txn.Engine{Pool: pool, Limits: txn.DefaultLimits}
 }
 
-// An operation that kills its process leaves nothing but its row, with an owner that is gone. So do
-// all others that the process was working on. A take-up counts such a death; a commit begins the
-// count anew. After store.Suspected deaths an operation is a suspect, of which a process begins one
-// at a time: the one that kills dies alone, and the others get on in their turn. A suspect that has
-// lived for longer than suspectLimit gives its turn to the next one.
+// A killed process leaves the rows of its operations with an owner that is gone. Claiming such an
+// operation counts a death, and a commit resets the count. After store.Suspected deaths an operation
+// is a suspect. A process begins one suspect at a time, so that an operation that kills its process
+// dies alone, and the others make progress. A suspect that runs longer than suspectLimit gives its
+// turn to the next one.
 
-// maxDeaths is how many processes an operation may have had die, by default.
+// maxDeaths is the default of WithMaxDeaths.
 const maxDeaths = 10
 
-// suspectLimit is for how long a suspect keeps others from beginning. One whose other side hangs is
-// not the one that kills.
+// suspectLimit is how long a suspect keeps other suspects from beginning. A call that hangs kills no
+// process.
 const suspectLimit = 10 * time.Second
 
-// turns has room for one suspect in this process, whatever pools it has: it is the process that
-// dies.
+// turns has room for one suspect in this process, for all its pools.
 var turns = make(chan struct{}, 1)
 
 // turn is the right to work on a suspect.
@@ -349,8 +352,7 @@ func (t *turn) end() {
 	}
 }
 
-// keepTurn keeps the turn for an operation that was taken up and is a suspect, until it is given
-// back with the instance.
+// keepTurn keeps the turn for a claimed operation that is a suspect, until the instance is released.
 func (w *work) keepTurn(t *turn, found bool, taken *store.Taken) {
 	if found && taken.Deaths >= store.Suspected {
 		w.hold(t)
@@ -359,7 +361,7 @@ func (w *work) keepTurn(t *turn, found bool, taken *store.Taken) {
 	t.end()
 }
 
-// hold keeps the turn for the operation, for a time.
+// hold keeps the turn for the operation, for suspectLimit at most.
 func (w *work) hold(t *turn) {
 	w.suspected, w.turn = true, t
 	time.AfterFunc(suspectLimit, t.end)

@@ -40,21 +40,21 @@ type Calls struct {
 	waited bool
 }
 
-// Value is what a call of Calls has returned when Wait is over.
+// Value is the result of one call of Calls, after Wait.
 type Value[T any] struct {
 	calls *Calls
-	call  *parallelCall // nil if it is not one of them
+	call  *parallelCall // nil if Go was refused
 }
 
-// parallelCall is one of the calls. It has an Op of its own while it is made, so that what stops it
-// does not stop the others.
+// parallelCall is one of the calls. It has an Op of its own while it is made, so that its stop does
+// not stop the others.
 type parallelCall struct {
 	*outside
 	verdict verdict
 	plan    func() error // keeps the undos of the call
 	op      *Op
-	open    bool // its outcome is not known
-	dated   bool // its row says when it was begun
+	open    bool // it has no outcome yet
+	dated   bool // its row has the time when it was begun
 	stored  []byte
 	err     error
 	elapsed func() time.Duration // since it was begun
@@ -202,7 +202,7 @@ func (c *Calls) unsettled() (open []*parallelCall) {
 	return open
 }
 
-// recall finds out what is known of a call.
+// recall loads the record of a call.
 func (op *Op) recall(call *parallelCall) {
 	w, s := op.work, call.step
 	switch {
@@ -268,9 +268,9 @@ func positionOf(call *parallelCall) store.At {
 	return store.At{Kind: call.step.kind, Step: call.step.name, Seq: call.step.seq}
 }
 
-// begun has it recorded that a call is begun, since when, and how often it was tried. A row that
-// says when it was begun keeps that, or each process that the operation passes through would make
-// its window longer.
+// recordBegun records with the next commit that a call is begun, since when, and how often it was
+// tried. A row keeps its time: otherwise each process that resumes the operation would extend the
+// window of the call.
 func (op *Op) recordBegun(call *parallelCall) {
 	r := op.record(call.step, store.StepBegun, triesValue(call.tries))
 	if call.doubt {
@@ -312,8 +312,8 @@ func (p *parallelCall) run() {
 	p.escaped = nil
 }
 
-// collect takes over the outcome of a call, if it has one. It reports whether the call has turned
-// out not to have happened, and is not made because the operation unwinds.
+// collect records the outcome of a call, if it has one. It reports whether the call has not happened
+// and is not made, because the operation unwinds.
 func (op *Op) collect(call *parallelCall) (unwinds bool) {
 	if s := call.op.stopped; s != nil && s.why == stopUnwound {
 		op.record(call.step, store.StepNotSent, nil)
@@ -328,8 +328,8 @@ func (op *Op) collect(call *parallelCall) (unwinds bool) {
 	return false
 }
 
-// stop returns why calls have no outcome, nil if all have one. That the run is over comes before
-// that the operation waits, and that before what a person has to do.
+// stop returns why calls have no outcome, or nil if all have one. The end of the run takes precedence
+// over a pause, and a pause over parking.
 func (c *Calls) stop() *stop {
 	var stops []*stop
 	for _, call := range c.unsettled() {
@@ -377,7 +377,7 @@ func (c *Calls) suspend(s *stop) error {
 	return s
 }
 
-// mark has it recorded how far a call is that has no outcome.
+// recordUnsettled records, with the next commit, the progress of a call without an outcome.
 func (c *Calls) recordUnsettled(call *parallelCall) {
 	op := c.op
 	row := op.work.journal.steps[call.step.seq]
@@ -390,13 +390,13 @@ func (c *Calls) recordUnsettled(call *parallelCall) {
 	}
 }
 
-// rest knows which calls are in a long pause. When all that have not ended are, the pause frees the
-// worker or the caller.
+// pauses knows which calls are in a long pause. When all calls have ended or are in one, the pause
+// frees the worker or the caller.
 type pauses struct {
 	mu     sync.Mutex
 	active int               // neither in a long pause nor ended
 	until  map[*Op]time.Time // by the Op of the call
-	free   chan struct{}     // closed when the operation is left to others
+	free   chan struct{}     // closed when the operation is released
 	over   bool
 }
 
@@ -439,7 +439,7 @@ func (r *pauses) end() {
 	r.look()
 }
 
-// look frees the worker or the caller if no call is in progress, and none will be soon.
+// look frees the worker or the caller if no call is in progress or will be soon.
 func (r *pauses) look() {
 	if r.over || r.active > 0 || len(r.until) == 0 {
 		return
@@ -453,7 +453,7 @@ func (r *pauses) look() {
 	close(r.free)
 }
 
-// left is how long it is until the first of the pauses is over.
+// untilNext returns the time until the end of the first pause.
 func (r *pauses) untilNext() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/idem-go/idem/internal/txn"
 )
 
-// work runs the function until the operation has ended, or goes on elsewhere. tx is the transaction
-// that has claimed the key, if nothing is committed yet.
+// work runs the function until the operation has ended, or is left to another process. tx is the
+// transaction that has claimed the key, if nothing is committed yet.
 func (w *work) work(ctx context.Context, tx *txn.Tx) longcall.Ending {
 	w.takeFromMemory()
 	if w.unsent == nil {
@@ -95,9 +95,9 @@ func (w *work) dropped(op *Op) {
 	}
 }
 
-// restart takes the operation up again that this process was working on, and reads its record.
-// Another process may have it by now. What a call has returned that is not recorded yet outlasts
-// the caller, who may leave meanwhile.
+// restart claims the operation again, and reads its record. Another process may have claimed it
+// meanwhile. While the outcome of a call is not recorded, restart outlasts the context of the
+// caller.
 func (w *work) restart(ctx context.Context) (longcall.Ending, bool) {
 	at := w.at
 	w.leaveUnreleased(longcall.Ending{})
@@ -116,12 +116,12 @@ func (w *work) restart(ctx context.Context) (longcall.Ending, bool) {
 		w.at.Tries = max(w.at.Tries, at.Tries)
 	}
 	if ctx.Err() != nil {
-		return w.release(0, longcall.Ending{Outcome: longcall.Failed, Err: w.leaving(ctx)}, nil), false
+		return w.release(0, failedWith(w.leaving(ctx)), nil), false
 	}
 	return end, true
 }
 
-// takeUp makes the operation this process's own, if it has no owner. Otherwise the ending says why.
+// takeOver claims the operation if it has no owner, and loads it. Otherwise the ending says why.
 func (w *work) takeOver(ctx context.Context) (longcall.Ending, bool) {
 	t, end := w.take(ctx, w.call.Engine())
 	if t == nil {
@@ -130,14 +130,14 @@ func (w *work) takeOver(ctx context.Context) (longcall.Ending, bool) {
 	return w.loadTaken(ctx, &t.Taken, &t.steps)
 }
 
-// takenUp is an operation that was taken up, with its steps.
+// takenOver is a claimed operation with its steps.
 type takenOver struct {
 	store.Taken
 	steps store.LoadSteps
 }
 
-// take takes the operation up, if it has no owner. Otherwise the ending says why, and nothing is
-// held.
+// take claims the operation if it has no owner. Otherwise the ending says why, and the instance is
+// released.
 func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenOver, longcall.Ending) {
 	instance, err := presence.Adopt(ctx, engine)
 	if err != nil {
@@ -176,7 +176,7 @@ func (w *work) take(ctx context.Context, engine *txn.Engine) (*takenOver, longca
 	return &takenOver{take.Taken, steps}, longcall.Ending{}
 }
 
-// goOn goes on with an operation that was taken up.
+// resumeTaken resumes a claimed operation.
 func (w *work) resumeTaken(ctx context.Context, t *takenOver) longcall.Ending {
 	if end, ok := w.loadTaken(ctx, &t.Taken, &t.steps); !ok {
 		return end
@@ -184,15 +184,14 @@ func (w *work) resumeTaken(ctx context.Context, t *takenOver) longcall.Ending {
 	return w.work(ctx, nil)
 }
 
-// own takes over the record of an operation that was taken up. It reports whether that may be gone
-// on with.
+// loadTaken loads the record of a claimed operation. It reports whether the operation may be run.
 func (w *work) loadTaken(ctx context.Context, t *store.Taken, steps *store.LoadSteps) (longcall.Ending, bool) {
 	err := w.load(t, steps)
 	switch {
 	case err != nil:
-		return w.release(backoff(t.Attempts), longcall.Ending{Outcome: longcall.Failed, Err: err}, err), false
+		return w.release(backoff(t.Attempts), failedWith(err), err), false
 	case t.Name != w.definition.name:
-		return w.release(0, longcall.Ending{Outcome: longcall.Failed, Err: fmt.Errorf("operation: it is an operation %q, not %q", t.Name, w.definition.name)}, nil), false
+		return w.release(0, failedWith(fmt.Errorf("operation: it is an operation %q, not %q", t.Name, w.definition.name)), nil), false
 	case t.Deaths < w.definition.maxDeaths:
 		return longcall.Ending{}, true
 	}
@@ -204,7 +203,7 @@ func (w *work) loadTaken(ctx context.Context, t *store.Taken, steps *store.LoadS
 	return w.parkAs(ctx, &stop{step: step, reason: ReasonTooManyDeaths, text: text + ": it may be the operation that kills them"}), false
 }
 
-// load takes over the record.
+// load sets the fields of w from the record.
 func (w *work) load(t *store.Taken, steps *store.LoadSteps) (err error) {
 	if w.epoch+1 != t.Epoch { // other processes have had it meanwhile
 		w.unsent = nil
@@ -241,7 +240,7 @@ func (w *work) load(t *store.Taken, steps *store.LoadSteps) (err error) {
 	return nil
 }
 
-// elsewhere is the ending of a call whose operation is not to be had.
+// elsewhere returns the ending of a call that could not claim the operation.
 func (w *work) elsewhere(show *store.ShowOperation) longcall.Ending {
 	switch {
 	case !show.Found:
@@ -253,27 +252,27 @@ func (w *work) elsewhere(show *store.ShowOperation) longcall.Ending {
 			OperationID: w.operation, Step: show.ReasonStep, Reason: Reason(show.Reason), ReasonText: show.ReasonText, Since: show.Since,
 		}}
 	case show.State == store.OperationUndone && show.Canceled:
-		return longcall.Ending{Outcome: longcall.Failed, Err: ErrCanceled}
+		return failedWith(ErrCanceled)
 	case show.State == store.OperationUndone && w.cause != nil: // by this very run, whose COMMIT was not acknowledged
-		return longcall.Ending{Outcome: longcall.Failed, Err: w.cause}
+		return failedWith(w.cause)
 	case show.State == store.OperationUndone:
 		return longcall.Ending{Outcome: longcall.Freed}
 	}
 	return longcall.Ending{Outcome: longcall.Ended}
 }
 
-// unavailable is the ending of a call that could not ask the database.
+// unavailable returns the ending of a call whose query failed.
 func (w *work) unavailable(ctx context.Context, err error) longcall.Ending {
 	switch {
 	case ctx.Err() != nil:
-		return longcall.Ending{Outcome: longcall.Failed, Err: w.leaving(ctx)}
+		return failedWith(w.leaving(ctx))
 	case txn.Transient(err):
 		return longcall.Ending{Outcome: longcall.Undone, Err: err}
 	}
-	return longcall.Ending{Outcome: longcall.Failed, Err: err}
+	return failedWith(err)
 }
 
-// resume takes the operation up, and goes on with it.
+// resume claims and runs the operation.
 func (w *work) resume(ctx context.Context, pool *pgxpool.Pool, opts []idem.Option) longcall.Ending {
 	t, end := w.take(ctx, engineOf(pool))
 	if t == nil {
@@ -281,7 +280,7 @@ func (w *work) resume(ctx context.Context, pool *pgxpool.Pool, opts []idem.Optio
 	}
 	call, err := idemCalls.Settings(pool, t.Scope, t.Key, t.Hash, t.TTL, opts)
 	if err != nil { // the options were checked before
-		return w.leaveUnreleased(longcall.Ending{Outcome: longcall.Failed, Err: err})
+		return w.leaveUnreleased(failedWith(err))
 	}
 	w.call = call
 	return w.resumeTaken(ctx, t)

@@ -357,7 +357,7 @@ func (e *childEnd) outcome() store.StepOutcome {
 	return store.StepFailed
 }
 
-// notifyParent returns the requests that report to the parent of this operation that it has ended, nothing if it
+// notifyParent returns the requests that report to the parent that this operation has ended, none if it
 // has none.
 func (w *work) notifyParent(end *childEnd) ([]txn.Request, error) {
 	if w.parent == "" {
