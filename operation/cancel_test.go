@@ -18,9 +18,6 @@ import (
 	"github.com/idem-go/idem/operation"
 )
 
-// only is the id of the one operation that there is.
-func (s *shop) only() string { return s.text(`select id::text from idem.operations`) }
-
 // wantParked fails the test unless the operation is parked for a reason.
 func (s *shop) wantParked(id string, reason operation.Reason) operation.Status {
 	s.t.Helper()
@@ -70,7 +67,7 @@ func (s *shop) inDoubt(policy operation.Policy, undone bool) (d *doubtful, id st
 	if _, err := d.Do(ctx, s.pool, scope, "k", hashA, ""); !errors.Is(err, idem.ErrInProgress) || !errors.Is(err, context.Canceled) {
 		s.t.Fatal(err)
 	}
-	return d, s.only()
+	return d, s.operationID()
 }
 
 func (d *doubtful) counts() string {
@@ -197,7 +194,7 @@ func TestCancel_CallThatWasNotSentIsNeverSent(t *testing.T) {
 				ended <- err
 			}()
 			await(t, "an attempt", tried)
-			must(t, operation.Cancel(t.Context(), s.pool, s.only()))
+			must(t, operation.Cancel(t.Context(), s.pool, s.operationID()))
 			open.Store(true)
 			want(t, operation.ErrCanceled)(nil, await(t, "the end", ended))
 			// An attempt may have looked at the record right before Cancel: then it has found the breaker open, or this is a lost race.
@@ -232,7 +229,7 @@ func TestCancel_WinsOverARejection(t *testing.T) {
 		ended <- err
 	}()
 	await(t, "the undo", inUndo)
-	id := s.only()
+	id := s.operationID()
 	must(t, operation.Cancel(t.Context(), s.pool, id))
 	close(goOn)
 	want(t, operation.ErrCanceled)(nil, await(t, "the end", ended))
@@ -260,7 +257,7 @@ func TestCancel_WithoutCode(t *testing.T) {
 		})
 	}
 	want(t, idem.ErrInProgress)(program("a", "b", "c").Do(t.Context(), s.pool, scope, "k", hashA, ""))
-	id, changed := s.only(), program("a", "x", "c")
+	id, changed := s.operationID(), program("a", "x", "c")
 	must(t, operation.Cancel(t.Context(), s.pool, id))
 	want(t, operation.ErrParked)(changed.Do(t.Context(), s.pool, scope, "k", hashA, ""))
 	s.wantParked(id, operation.ReasonCodeChanged)
@@ -288,7 +285,7 @@ func TestCancel_FunctionThatFails(t *testing.T) {
 		return created, first((book{s}).call(op, "charge", "refund"), operation.Sleep(op, "nap", time.Hour))
 	})
 	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
-	id := s.only()
+	id := s.operationID()
 	fails = true
 	again := func() error {
 		s.elapse()
@@ -335,7 +332,7 @@ func TestCancel_WithoutCodeOfAnUndoThatWasBegun(t *testing.T) {
 		})
 	}
 	want(t, operation.ErrParked)(withUndo(true).Do(t.Context(), s.pool, scope, "k", hashA, ""))
-	id := s.only()
+	id := s.operationID()
 	s.wantParked(id, operation.ReasonCallInDoubt) // ship is undone, and the refund in doubt
 	must(t, operation.Cancel(t.Context(), s.pool, id, operation.WithoutCode()))
 	want(t, operation.ErrParked)(withUndo(false).Do(t.Context(), s.pool, scope, "k", hashA, ""))

@@ -185,7 +185,7 @@ func inDoubt(t *testing.T, s *shop, policy operation.Policy) (id string) {
 	if _, err := d.Do(ctx, s.pool, scope, "k", hashA, 0); err == nil {
 		t.Fatal("it has ended")
 	}
-	return s.text(`select id::text from idem.operations`)
+	return s.operationID()
 }
 
 // The code changes while a call is in doubt. The call is neither made twice, nor under another key, nor forgotten.
@@ -431,7 +431,7 @@ func TestUndoTx_FailsAmongMany(t *testing.T) {
 		t.Errorf("%d positions have no row", holes)
 	}
 	fails = false
-	must(t, operation.Retry(t.Context(), s.pool, s.text(`select id::text from idem.operations`)))
+	must(t, operation.Retry(t.Context(), s.pool, s.operationID()))
 	if res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, idem.WithWait(limit)); err != nil || !res.Rejected {
 		t.Fatal(res, err)
 	}

@@ -54,58 +54,22 @@
 // keeps its promise. If a process dies behind a call and before the next commit, the call is in
 // doubt.
 //
-// # What holds the key
+// # Who works on an operation
 //
-// With idem.Do a key in progress is an open transaction. An operation has none during its calls.
-// From its first commit to its last its key is held by its record, in state running, which does not
-// expire: every other call of the key waits, returns ErrInProgress, or resumes the operation if no
-// process works on it. The row in idem.operations has an epoch. A process that takes over the
-// operation begins another epoch in the same statement, and every commit names its epoch. A commit
-// of an earlier epoch is refused as a whole: a process that was slow, or was taken for dead, has no
-// effect.
+// From its first commit to its last the record of an operation holds its key. Each process that
+// takes the operation over begins another epoch, and a commit of an earlier epoch is refused as a
+// whole: a process that was slow, or was taken for dead, has no effect. A process shows that it is
+// alive by an advisory lock on a connection of its own, beside the pool, or, behind a pooler, by a
+// lease of 30 seconds. A call with the same key resumes an operation that no process works on, and
+// so does a [Worker]: run one in every process. A job queue uses [Due] and Resume instead.
 //
-// A process that works on operations holds one connection of its own, beside the pool, and on it an
-// advisory lock on its number. If the process is killed the lock is gone within milliseconds, which
-// others notice at once; if it vanishes, when the server's keepalive notices, after some 11
-// seconds. Behind a pooler, which is recognized, there is a lease of 30 seconds instead. A process
-// that others no longer see ends the contexts of its operations and comes back under a new number.
+// # Parked operations
 //
-// # Who goes on
-//
-// A call with the same key goes on with an operation, and so does a [Worker]: run one in every
-// process. No Worker is needed for what is promised here, only for operations whose caller never
-// comes back, that were started by Start or Child, or that sleep. Another engine than a Worker,
-// such as a job queue, asks [Due], and goes on by Resume. An operation that ten processes in a row
-// have not survived, without a commit in between, parks, because it may be what kills them: see
-// [WithMaxDeaths].
-//
-// # What is parked
-//
-// A parked operation waits for a person: [Show] says where and why, [Resolve] says the outcome of
-// its call, [Retry] lets it go on, and [Cancel] has it undone; [PreviewCancel] says what Cancel
-// would do. Until then its key is taken, and a call with it is [ErrParked]. The reason is a code
-// and a sentence. The sentence names steps, and may quote the beginning of an error; where a Sealer
-// is set, only the types of that error. The last error is stored in full, sealed as values are.
-//
-// A call whose attempts are exhausted parks, too, because it may have happened: any error that is
-// neither [Final] nor [NotSent] may be an answer that was lost. A function that went on another way
-// might pay twice. Only where the other side says that the call has not happened, and can no
-// longer, which takes [Asked], does the function get the error, as a Final.
-//
-// # Changed code
-//
-// Steps are recognized by their position and their name. If the code asks for another step than the
-// recorded one, or no longer for one, or cannot read its value, the operation parks with both names
-// in the reason. [Op.Changed] lets new code go other ways than the operations that are in progress.
-// [Replay] runs new code on the history of an operation.
-//
-// # Cost
-//
-// An operation of Tx steps is one transaction, exactly an idem.Do. Tx, Call, Tx is two commits, and
-// no round trip more than two plain transactions around the call; each further Call is one commit
-// more, and those of one [Parallel] cost as much as one. A second Tx in one transaction costs one
-// round trip, for its savepoint. An undo costs nothing until it runs. A process holds one
-// connection more while it works on operations that call out, and for some seconds after.
+// What cannot go on safely waits for a person: [Show] says where and why, [Resolve] states the
+// outcome of a call, [Retry] resumes the operation, and [Cancel] has it undone. Steps are recognized
+// by their position and their name. If new code asks for other steps than the recorded ones, the
+// operation parks: [Op.Changed] lets new code follow another path, and [Replay] runs new code on the
+// history of an operation. docs/operations.md has the rules, limits and costs.
 package operation
 
 import (

@@ -154,8 +154,7 @@ func (op *Op) finish(resp longcall.Response) longcall.Ending {
 	w := op.work
 	complete, err := w.call.Completion(&w.key, resp, store.Completed)
 	if err != nil {
-		op.close(nil)
-		return w.fail(err)
+		return op.fail(err)
 	}
 	return op.complete(complete, resp, commit{free: true, state: store.OperationCompleted})
 }
@@ -165,8 +164,7 @@ func (op *Op) complete(complete *store.Complete, resp longcall.Response, c commi
 	w := op.work
 	notify, err := w.notifyParent(&childEnd{State: c.state, Response: (*idem.Response)(&resp)})
 	if err != nil {
-		op.close(nil)
-		return w.fail(err)
+		return op.fail(err)
 	}
 	c.with, c.wakes = append(append(c.with, complete), notify...), len(notify) > 0
 	if err := op.commit(c); err != nil {
@@ -211,6 +209,12 @@ func (w *work) release(pause time.Duration, end longcall.Ending, err error) long
 // fail releases the operation after a run that has failed.
 func (w *work) fail(err error) longcall.Ending {
 	return w.release(backoff(w.journal.runs), failedWith(err), err)
+}
+
+// fail rolls the transaction back, and releases the operation.
+func (op *Op) fail(err error) longcall.Ending {
+	op.close(nil)
+	return op.work.fail(err)
 }
 
 // leaving is the error of a caller that leaves an operation to others.
@@ -312,8 +316,7 @@ func (op *Op) endUndone(end error, last commit) longcall.Ending {
 	last.state, w.cause = store.OperationUndone, end
 	notify, err := w.notifyParent(&childEnd{State: last.state, Canceled: w.journal.canceled})
 	if err != nil {
-		op.close(nil)
-		return w.fail(err)
+		return op.fail(err)
 	}
 	last.with, last.wakes = append(notify, &store.HoldKey{Key: &w.key, Room: store.Free}), len(notify) > 0
 	if err := op.commit(last); err != nil {

@@ -213,7 +213,7 @@ func TestDo_EveryModeAndIsolation(t *testing.T) {
 				return idem.Response{}, idem.Reject(declined)
 			})
 			want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, `it's`, opts...))
-			id := s.text(`select id::text from idem.operations`)
+			id := s.operationID()
 			must(t, operation.Signal(t.Context(), s.pool, id, `it's "signalled"`, `it's {"yes"}`))
 			s.elapse()
 			res, err := d.Do(t.Context(), s.pool, scope, "k", hashA, `it's`, opts...)

@@ -218,5 +218,3 @@ func (s *shop) wantOnce(in string) {
 		s.t.Errorf("the bank was charged under %d keys", n)
 	}
 }
-
-type pgxTx = pgx.Tx

@@ -126,7 +126,7 @@ func TestDo_InProgressForOtherCalls(t *testing.T) {
 	s.wantBlocked()
 }
 
-func nothing(pgxTx) (idem.Response, error) { return created, nil }
+func nothing(pgx.Tx) (idem.Response, error) { return created, nil }
 
 // A process that has lost the epoch commits nothing any more, and says nothing either: its caller gets the answer of the one that has it.
 func TestFence_ZombieCommitsNothing(t *testing.T) {

@@ -26,7 +26,7 @@ func (c code) define(opts ...operation.Option) *operation.Definition[string] {
 // history returns the History of the only operation.
 func (s *shop) history(t *testing.T, opts ...idem.Option) []byte {
 	t.Helper()
-	file, err := operation.History(t.Context(), s.pool, s.text(`select id::text from idem.operations`), opts...)
+	file, err := operation.History(t.Context(), s.pool, s.operationID(), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}

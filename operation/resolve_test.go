@@ -65,7 +65,7 @@ func TestResolve_RefusedKeepsNamedErrors(t *testing.T) {
 	}, operation.WithErrors(&coded{}))
 	want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0, sealed))
 	finding := operation.Refused(fmt.Errorf("%w: %w", errSentinel, &coded{"declined"}))
-	must(t, d.Resolve(t.Context(), s.pool, s.text(`select id::text from idem.operations`), finding, sealed))
+	must(t, d.Resolve(t.Context(), s.pool, s.operationID(), finding, sealed))
 	_, err := d.Do(t.Context(), s.pool, scope, "k", hashA, 0, sealed)
 	if !operation.IsFinal(c.err) || !errors.Is(c.err, errDeclined) || !errors.Is(err, errSentinel) {
 		t.Errorf("the function got %v, and the caller %v", c.err, err)
@@ -162,7 +162,7 @@ func TestResolve_BadValueIsGivenAgain(t *testing.T) {
 		return err
 	}
 	want(t, operation.ErrParked)(nil, do())
-	id := s.text(`select id::text from idem.operations`)
+	id := s.operationID()
 	for range 2 {
 		must(t, operation.Resolve(t.Context(), s.pool, id, operation.Happened("seven"), sealed))
 		var parked *operation.ParkedError
@@ -194,7 +194,7 @@ func TestResolve_NotOfAnUnreadableOutcome(t *testing.T) {
 		return err
 	})
 	want(t, operation.ErrParked)(changed.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	err := operation.Resolve(t.Context(), s.pool, s.text(`select id::text from idem.operations`), operation.Happened(inner{8}))
+	err := operation.Resolve(t.Context(), s.pool, s.operationID(), operation.Happened(inner{8}))
 	if got := s.text(`select convert_from(value, 'UTF8') from idem.steps where name = 'call'`); got != "7" || !errors.Is(err, operation.ErrNotParked) {
 		t.Errorf("the recorded value is %s, and Resolve returned %v", got, err)
 	}
@@ -258,7 +258,7 @@ func TestParked_ResolveRetryCancel(t *testing.T) {
 			calls, fail := 0, errTimeout
 			d := unsure(s, &calls, &fail)
 			want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-			id := s.text(`select id::text from idem.operations`)
+			id := s.operationID()
 			status, err := operation.Show(t.Context(), s.pool, id)
 			if err != nil || status.State != operation.StateParked || status.Step != "call" || status.Reason != operation.ReasonCallInDoubt || status.Name != "unsure" {
 				t.Errorf("%+v, %v", status, err)
@@ -283,7 +283,7 @@ func TestOperator_RefusesUnknownAndEnded(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	want(t, nil)(s.checkout().Do(t.Context(), s.pool, scope, "k", hashA, "book"))
-	id := s.text(`select id::text from idem.operations`)
+	id := s.operationID()
 	for _, unknown := range []string{"", "'; drop table", "11111111-2222-4333-8444-555555555555"} {
 		if err := operation.Retry(t.Context(), s.pool, unknown); !errors.Is(err, operation.ErrUnknownOperation) {
 			t.Errorf("Retry of %q: %v", unknown, err)
@@ -335,7 +335,7 @@ func TestShow_HasScopeAndSteps(t *testing.T) {
 	s := newShop(t)
 	calls, fail := 0, errTimeout
 	want(t, operation.ErrParked)(unsure(s, &calls, &fail).Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	status, err := operation.Show(t.Context(), s.pool, s.text(`select id::text from idem.operations`))
+	status, err := operation.Show(t.Context(), s.pool, s.operationID())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -384,7 +384,7 @@ func TestCallKey_IsTheKeyOfTheCall(t *testing.T) {
 		return idem.Response{}, err
 	})
 	want(t, operation.ErrParked)(d.Do(t.Context(), s.pool, scope, "k", hashA, 0))
-	if key := operation.CallKey(s.text(`select id::text from idem.operations`), "call", "call"); key != asked {
+	if key := operation.CallKey(s.operationID(), "call", "call"); key != asked {
 		t.Errorf("CallKey is %q, and the call was made with %q", key, asked)
 	}
 }
@@ -400,7 +400,7 @@ func parkedAtCall(t *testing.T, s *shop) string {
 	t.Helper()
 	calls, fail := 0, errTimeout
 	want(t, operation.ErrParked)(unsure(s, &calls, &fail).Do(t.Context(), s.pool, scope, "a-key-of-some-length", hashA, 0))
-	return s.text(`select id::text from idem.operations`)
+	return s.operationID()
 }
 
 func TestAudit_OneRowForEachAct(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/operation"
 	"github.com/idem-go/idem/seal"
@@ -19,7 +21,7 @@ func TestSealer_SealsInputsAndValues(t *testing.T) {
 	s := newShop(t)
 	sealer := seal.New(seal.Keys{Primary: "k1", Secrets: map[string][]byte{"k1": bytes.Repeat([]byte{7}, 32)}})
 	d := operation.Define("secret", func(op *operation.Op, in string) (idem.Response, error) {
-		value, err := operation.Tx(op, "keep", func(pgxTx) (string, error) { return "the secret value", nil })
+		value, err := operation.Tx(op, "keep", func(pgx.Tx) (string, error) { return "the secret value", nil })
 		if err != nil {
 			return idem.Response{}, err
 		}

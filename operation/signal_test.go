@@ -311,7 +311,7 @@ func TestSignal_BetweenLookAndWait(t *testing.T) {
 	s := newShop(t)
 	c, behind := newTraffic(t, s)
 	c.onStatement("ReadSignal", func() {
-		id := s.text(`select id::text from idem.operations`)
+		id := s.operationID()
 		must(t, operation.Signal(context.Background(), s.pool, id, "approve", true))
 	})
 	d := operation.Define("approval", func(op *operation.Op, _ int) (idem.Response, error) {

@@ -266,7 +266,7 @@ func TestParkedReason_QuotesTheErrorUnlessSealed(t *testing.T) {
 			s := newShop(t)
 			d := operation.Define("stuck", func(op *operation.Op, _ int) (idem.Response, error) {
 				_, err := operation.Call(op, "charge", operation.Keyed(time.Hour), s.bank.charge,
-					operation.UndoTx(func(pgxTx, string) error { return test.err }))
+					operation.UndoTx(func(pgx.Tx, string) error { return test.err }))
 				return idem.Response{}, errors.Join(err, idem.Reject(declined))
 			})
 			_, err := d.Do(context.Background(), s.pool, scope, "k", hashA, 0, append(test.opts, idem.WithWait(0))...)

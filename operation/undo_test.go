@@ -89,7 +89,7 @@ func TestUndo_ThatFailsParksUntilRetry(t *testing.T) {
 			})
 		},
 		"UndoTx": func(fails *bool) operation.Undo[string] {
-			return operation.UndoTx(func(pgxTx, string) error {
+			return operation.UndoTx(func(pgx.Tx, string) error {
 				if *fails {
 					return failed
 				}
@@ -278,7 +278,7 @@ func TestUndo_Programs(t *testing.T) {
 			if s.count(`select count(*) from idem.operations`) == 0 {
 				return
 			}
-			status, err := operation.Show(t.Context(), s.pool, s.text(`select id::text from idem.operations`))
+			status, err := operation.Show(t.Context(), s.pool, s.operationID())
 			if err != nil || strings.Join(status.Kept, " ") != test.kept || len(status.Undos) > 0 {
 				t.Errorf("kept %q, undos %q, %v", status.Kept, status.Undos, err)
 			}
@@ -296,7 +296,7 @@ func TestCancel_UndoesWhatIsDone(t *testing.T) {
 		return created, err
 	})
 	want(t, idem.ErrInProgress)(d.Do(t.Context(), s.pool, scope, "k", hashA, ""))
-	id := s.text(`select id::text from idem.operations`)
+	id := s.operationID()
 	preview, err := operation.PreviewCancel(t.Context(), s.pool, id)
 	if got := fmt.Sprint(preview); err != nil || got != "{[] false false  [charge reserve] [check]}" {
 		t.Errorf("the preview is %s, %v", got, err)

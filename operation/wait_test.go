@@ -121,14 +121,14 @@ func TestShow_LastError(t *testing.T) {
 			}()
 			answers <- bank500
 			eventually(t, "the error to be stored", func() bool { return s.count(`select count(*) from idem.operations where error_attempt = 1`) == 1 })
-			status, err := operation.Show(t.Context(), s.pool, s.only(), opts...)
+			status, err := operation.Show(t.Context(), s.pool, s.operationID(), opts...)
 			if e := status.LastError; err != nil || e == nil || e.Step != "charge" || e.Attempt != 1 || e.Text != bank500.Error() || e.At.IsZero() || e.NextAt.IsZero() {
 				t.Errorf("%+v, %v", e, err)
 			}
 			answers <- bank500
 			answers <- bank500
 			want(t, operation.ErrParked)(nil, await(t, "the end", ended))
-			status, err = operation.Show(t.Context(), s.pool, s.only(), opts...)
+			status, err = operation.Show(t.Context(), s.pool, s.operationID(), opts...)
 			if e := status.LastError; err != nil || e == nil || e.Attempt != 3 || e.Text != bank500.Error() || status.Reason != operation.ReasonAttemptsExhausted {
 				t.Errorf("%+v, %+v, %v", e, status, err)
 			}
@@ -136,7 +136,7 @@ func TestShow_LastError(t *testing.T) {
 			if sealed := !strings.Contains(stored, "500"); sealed != (name == "sealed") {
 				t.Errorf("stored is %s", stored)
 			}
-			if status, err := operation.Show(t.Context(), s.pool, s.only()); name == "sealed" && (err != nil || status.LastError.Text != "sealed") {
+			if status, err := operation.Show(t.Context(), s.pool, s.operationID()); name == "sealed" && (err != nil || status.LastError.Text != "sealed") {
 				t.Errorf("without a Sealer: %+v, %v", status.LastError, err)
 			}
 		})
@@ -218,7 +218,7 @@ func TestWait_EndOfItsContext(t *testing.T) {
 	closing := errors.New("closing time")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, closing)
 	defer cancel()
-	if _, err := operation.Wait(ctx, s.pool, s.only()); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, closing) {
+	if _, err := operation.Wait(ctx, s.pool, s.operationID()); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, closing) {
 		t.Error(err)
 	}
 }

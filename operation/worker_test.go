@@ -298,7 +298,7 @@ func TestResume_LeavesOthersAlone(t *testing.T) {
 	b := newBlocked(s, operation.Keyed(time.Hour))
 	answers := b.call(t.Context(), s)
 	await(t, "the call", b.begun)
-	id := s.text(`select id::text from idem.operations`)
+	id := s.operationID()
 	for _, there := range []*shop{s, shopOn(t, s.dsn)} { // this process, and another one
 		want(t, idem.ErrInProgress)(nil, b.Resume(t.Context(), there.pool, id))
 	}
