@@ -161,9 +161,12 @@ func (o *order) run(ctx context.Context, pool *pgxpool.Pool) (res idem.Result, e
 		return res, err
 	}
 	o.mu.Lock()
-	id := o.ids[len(o.ids)-1]
+	ids := o.ids
 	o.mu.Unlock()
-	_ = o.child().Resume(ctx, pool, operation.ChildID(id, "ship"))
+	if len(ids) == 0 { // the connection was lost before the function was run
+		return res, err
+	}
+	_ = o.child().Resume(ctx, pool, operation.ChildID(ids[len(ids)-1], "ship"))
 	return o.code().Do(ctx, pool, scope, o.key(), hashA, 0, idem.WithWait(0))
 }
 
